@@ -1,0 +1,55 @@
+// @ts-check
+/**
+ * `npm test`: runs the compiled tests, two files at a time, and prints a report whose last line is
+ * `N passed, N failed, N skipped`.
+ *
+ *   npm test                     every test
+ *   npm test -- arena budget     the files whose path contains "arena" or "budget"
+ *   npm test -- --timeout 60     each file may take 60 seconds instead of 300
+ *
+ * Each file is a process of its own, started here rather than by `run()` of node:test. `run()` only asks a hung
+ * file to end, which a busy one never hears; it takes a file that calls process.exit(0) halfway for a passed
+ * one; and its time limit is for a file in Node 20 and for a test in Node 24.
+ */
+
+import { parseArgs } from "node:util";
+import { findTestFiles, packageRoot } from "./testing/files.mjs";
+import { fileLine, summary } from "./testing/report.mjs";
+import { runFile } from "./testing/run-file.mjs";
+
+const filesAtOnce = 2;
+
+const { values: options, positionals: filters } = parseArgs({
+  options: { timeout: { type: "string", default: "300" } },
+  allowPositionals: true,
+});
+const timeoutMs = Number(options.timeout) * 1000;
+if (!(timeoutMs > 0)) throw new Error(`--timeout takes a number of seconds; this is "${options.timeout}".`);
+
+// An orderly exit is what ends the test processes: they lead process groups of their own, which Ctrl-C in the
+// terminal doesn't reach.
+process.on("SIGINT", () => process.exit(130));
+process.on("SIGTERM", () => process.exit(143));
+
+const startedAt = performance.now();
+const root = packageRoot(process.cwd());
+const files = findTestFiles(root, filters);
+if (files.length === 0) console.log(`No test file matches: ${filters.join(" ") || "dist/**/*.test.js"}`);
+
+/** @type {import("./testing/run-file.mjs").FileResult[]} */
+const results = [];
+const waiting = files.values();
+
+async function work() {
+  for (const file of waiting) {
+    const result = await runFile(file, timeoutMs);
+    results.push(result);
+    console.log(fileLine(result));
+  }
+}
+await Promise.all(Array.from({ length: filesAtOnce }, work));
+
+const { text, isGood } = summary(results, performance.now() - startedAt);
+console.log(text);
+// Not process.exit(): it would cut off what a pipe has not taken yet.
+process.exitCode = isGood ? 0 : 1;

@@ -1,0 +1,160 @@
+/** The test runner's own proof: sample files that fail, crash, hang, skip and hide are all found and counted. */
+
+import assert from "node:assert/strict";
+import { spawn } from "node:child_process";
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { dirname, join } from "node:path";
+import test, { type TestContext } from "node:test";
+import { fileURLToPath } from "node:url";
+
+const opening = 'import test, { before, describe, it } from "node:test";';
+
+/** The runner in the source tree: this file runs compiled, from dist/scripts/. */
+const runner = fileURLToPath(new URL("../../scripts/test.mjs", import.meta.url));
+
+interface Outcome {
+  readonly exitCode: number | null;
+  readonly printed: string;
+  readonly lastLine: string;
+}
+
+/** Runs the runner over a package that has just these tests, given as file name → code. */
+async function runSamples(
+  t: TestContext,
+  samples: Readonly<Record<string, string>>,
+  args: readonly string[] = [],
+): Promise<Outcome> {
+  const root = mkdtempSync(join(tmpdir(), "holdfast-runner-"));
+  t.after(() => rmSync(root, { recursive: true, force: true }));
+  writeFileSync(join(root, "package.json"), '{ "type": "module" }');
+  for (const [name, code] of Object.entries(samples)) {
+    const compiled = join(root, "dist", `${name}.test.js`);
+    mkdirSync(dirname(compiled), { recursive: true });
+    writeFileSync(compiled, `${opening}\n${code}`);
+    if (!name.startsWith("stale")) writeFileSync(join(root, `${name}.test.ts`), "");
+  }
+  const child = spawn(process.execPath, [runner, ...args], { cwd: root });
+  let printed = "";
+  child.stdout.setEncoding("utf8").on("data", (chunk: string) => {
+    printed += chunk;
+  });
+  const exitCode = await new Promise<number | null>((resolve) => child.on("close", resolve));
+  return { exitCode, printed, lastLine: printed.trimEnd().split("\n").at(-1) ?? "" };
+}
+
+test("only leaf tests are counted, and a run that passes exits with 0", async (t) => {
+  const { exitCode, lastLine, printed } = await runSamples(t, {
+    leaves: `
+      test("one", () => {});
+      describe("suite", () => { it("two", () => {}); describe("inner", () => it("three", () => {})); });
+      test("parent", async (t) => { await t.test("four", () => {}); });
+      describe("a suite with nothing in it", () => {});
+      test("five", (t) => t.diagnostic("a figure: 7"));`,
+  });
+  assert.equal(lastLine, "5 passed, 0 failed, 0 skipped");
+  assert.equal(exitCode, 0);
+  assert.match(
+    printed,
+    /^ok {3}leaves\.test\.ts {2}5 passed {2}[\d.]+s\n {5}note: a figure: 7\n\nslowest:\n/,
+  );
+  assert.ok(!printed.includes("\x1b"), "a pipe gets no colour");
+});
+
+test("failures are printed in full and counted once, whatever stands around them", async (t) => {
+  const { exitCode, lastLine, printed } = await runSamples(t, {
+    failing: `
+      import assert from "node:assert/strict";
+      describe("suite", () => it("differs", () => assert.deepEqual({ a: 1 }, { a: 2 })));
+      test("parent", async (t) => { await t.test("fine", () => {}); throw new Error("parent's own"); });
+      describe("hooked", () => { before(() => { throw new Error("hook broke"); }); it("never", () => {}); });`,
+  });
+  assert.equal(lastLine, "1 passed, 4 failed, 0 skipped");
+  assert.equal(exitCode, 1);
+  assert.match(printed, /FAIL failing\.test\.ts › suite › differs\n {2}AssertionError/);
+  assert.match(printed, /\+ {3}a: 1\n {2}- {3}a: 2/);
+  assert.match(printed, /parent's own/);
+  assert.match(printed, /failed running before hook\n {2}Error: hook broke/);
+});
+
+test("a skip or a todo needs its reason, and those with the same reason are grouped", async (t) => {
+  const { exitCode, lastLine, printed } = await runSamples(t, {
+    reasons: `
+      test("a", { skip: "needs a GPU" }, () => {});
+      test("b", (t) => t.skip("needs a GPU"));
+      test("c", { todo: "waits for streams" }, () => { throw new Error("not yet"); });`,
+    unreasoned: `
+      test("d", { skip: true }, () => {});
+      test("e", (t) => t.skip());
+      test("f", { todo: true }, () => {});`,
+  });
+  assert.equal(lastLine, "0 passed, 3 failed, 3 skipped");
+  assert.equal(exitCode, 1);
+  assert.match(printed, /skipped: 2 × needs a GPU\n {2}reasons\.test\.ts › a\n {2}reasons\.test\.ts › b\n/);
+  assert.match(printed, /skipped: 1 × todo: waits for streams/);
+});
+
+test("a file that crashes, quits early, hangs or has no test is a failure", async (t) => {
+  const { exitCode, lastLine, printed } = await runSamples(
+    t,
+    {
+      crashing: `throw new Error("at import");`,
+      "crashing-late": `test("ends", () => { setTimeout(() => { throw new Error("too late"); }, 20); });`,
+      empty: "",
+      hanging: `
+        process.on("SIGTERM", () => {});
+        test("turns", async () => { await new Promise((resolve) => setTimeout(resolve, 50)); for (;;); });`,
+      killed: `test("dies", () => process.kill(process.pid, "SIGKILL"));`,
+      quitting: `
+        test("seen", async () => { await new Promise((resolve) => setTimeout(resolve, 50)); });
+        test("quits", () => process.exit(0));
+        test("unseen", () => {});`,
+    },
+    ["--timeout", "1"],
+  );
+  assert.match(
+    lastLine,
+    /^[12] passed, 6 failed, 0 skipped$/,
+    "whether a late crash's test was told of varies",
+  );
+  assert.equal(exitCode, 1);
+  assert.match(printed, /FAIL crashing\.test\.ts › \(the file\)\n {2}The file exited with code 1/);
+  assert.match(printed, /Error: at import/);
+  assert.match(printed, /FAIL crashing-late\.test\.ts .*\n {5}note: .*"Error: too late"/);
+  assert.match(
+    printed,
+    /FAIL empty\.test\.ts › \(the file\)\n {2}The file ended without having reported a test/,
+  );
+  assert.match(printed, /did not end within 1 s and was killed\. It was running: turns\./);
+  assert.match(printed, /was killed by SIGKILL/);
+  assert.match(printed, /FAIL quitting\.test\.ts › \(the file\)/);
+});
+
+test("what a test file leaves running is ended with it", { timeout: 30_000 }, async (t) => {
+  // The orphan would run for ever, and it holds the pipes that the runner reads: an end proves that it is gone.
+  const { lastLine } = await runSamples(t, {
+    orphaning: `
+      import { spawn } from "node:child_process";
+      const orphan = () => spawn(process.execPath, ["-e", "setInterval(() => {}, 1000)"], { stdio: "inherit" });
+      test("leaves a process", () => { orphan().unref(); });`,
+  });
+  assert.equal(lastLine, "1 passed, 0 failed, 0 skipped");
+});
+
+test("names given as arguments choose the files, and choosing none is a failure", async (t) => {
+  const samples = { arena: `test("a", () => {});`, budget: `test("b", () => {}); test("c", () => {});` };
+  const chosen = await runSamples(t, samples, ["budg"]);
+  assert.equal(chosen.lastLine, "2 passed, 0 failed, 0 skipped");
+  assert.equal(chosen.exitCode, 0);
+  const none = await runSamples(t, samples, ["tensor"]);
+  assert.equal(none.lastLine, "0 passed, 0 failed, 0 skipped");
+  assert.equal(none.exitCode, 1);
+});
+
+test("a compiled test whose source is gone is not run", async (t) => {
+  const { lastLine } = await runSamples(t, {
+    kept: `test("a", () => {});`,
+    stale: `test("ghost", () => {});`,
+  });
+  assert.equal(lastLine, "1 passed, 0 failed, 0 skipped");
+});

@@ -1,0 +1,15 @@
+/** Wraps a driver so that every call passes through one function: the base of wrappers that treat all calls alike. */
+
+import { type Driver, type DriverCall, driverCalls } from "./driver.js";
+
+/** Runs around a call. Returning without calling `proceed` swallows it; throwing refuses it. */
+export type Around = (call: DriverCall, args: readonly unknown[], proceed: () => unknown) => unknown;
+
+export function around(inner: Driver, intercept: Around): Driver {
+  const wrapper: Partial<Record<DriverCall, unknown>> = {};
+  for (const call of driverCalls) {
+    const method = inner[call] as (...args: unknown[]) => unknown;
+    wrapper[call] = (...args: unknown[]) => intercept(call, args, () => method.apply(inner, args));
+  }
+  return wrapper as unknown as Driver;
+}

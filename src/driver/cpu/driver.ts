@@ -1,0 +1,399 @@
+/**
+ * The CPU as a device. This file gives the interface its CPU meaning: which handles are open, what a capture turns
+ * into a record, what it refuses. Memory, queues, captures and threads have files of their own.
+ */
+
+import { availableParallelism, cpus } from "node:os";
+import { HoldfastError } from "../../errors/index.js";
+import { type Bytes, bytes, formatBytes, type Span } from "../../units/index.js";
+import type {
+  CaptureMode,
+  DeviceInfo,
+  Driver,
+  Event,
+  Graph,
+  HostMemory,
+  HostSpan,
+  Kernel,
+  KernelSource,
+  Launch,
+  MemoryInfo,
+  Stream,
+} from "../driver.js";
+import { readHostMemory } from "../host-memory.js";
+import { hostOffset, liveSpan, lowerLaunch, requireByte, requireSameSize } from "./arguments.js";
+import { Capture, type CapturedMark } from "./capture.js";
+import { type Command, countNodes, Executor, type HostBuffer, type KernelState } from "./commands.js";
+import { RecordedGraph } from "./graph.js";
+import { HandleTable } from "./handles.js";
+import { compileKernel } from "./kernel.js";
+import { DeviceMemory, pageBytes } from "./memory.js";
+import { CommandQueue, type Mark } from "./stream.js";
+import { WorkerPool } from "./worker-pool.js";
+
+export interface CpuDriverOptions {
+  /** How many threads share a large launch, this one included. Default: what the system offers. */
+  readonly threads?: number;
+  /** The most device memory there may be: a multiple of 64 KiB, by default 4 GiB less 64 KiB. */
+  readonly maximumBytes?: number;
+  /** Stands for "/" when the host's memory figures are read. */
+  readonly hostRoot?: string;
+}
+
+export interface CpuDriver extends Driver {
+  /** A test's window on committed device memory. It shows what has run, and runs nothing. */
+  deviceBytes(range: Span): Uint8Array;
+}
+
+/**
+ * Opens the CPU as a device.
+ *
+ * @example
+ * ```ts
+ * const driver = openCpuDriver({ threads: 1 });
+ * const stream = driver.createStream();
+ * const memory = driver.reserve(bytes(65536));
+ * driver.commit(memory);
+ * driver.fill(stream, memory, 7);
+ * driver.synchronize(stream);
+ * driver.deviceBytes(memory)[0]; // → 7
+ * driver.close();
+ * ```
+ */
+export function openCpuDriver(options: CpuDriverOptions = {}): CpuDriver {
+  return new Cpu(options);
+}
+
+interface EventState {
+  mark: Mark | CapturedMark | undefined;
+}
+
+class Cpu implements CpuDriver {
+  readonly #threads: number;
+  readonly #hostRoot: string | undefined;
+  readonly #memory: DeviceMemory;
+  readonly #pool: WorkerPool;
+  readonly #executor: Executor;
+  readonly #streams = new HandleTable<Stream, CommandQueue>("Stream");
+  readonly #events = new HandleTable<Event, EventState>("Event");
+  readonly #kernels = new HandleTable<Kernel, KernelState>("Kernel");
+  readonly #graphs = new HandleTable<Graph, RecordedGraph>("Graph");
+  readonly #hosts = new HandleTable<HostMemory, HostBuffer>("Host memory");
+  #capture: Capture | undefined;
+  /** Counts what graphs may depend on and is gone: released memory, freed host memory, unloaded kernels. */
+  #deaths = 0;
+  #isClosed = false;
+
+  constructor({ threads = availableParallelism(), maximumBytes, hostRoot }: CpuDriverOptions) {
+    if (!Number.isInteger(threads) || threads < 1) {
+      const message = `threads is ${threads}; give a whole number, 1 or more.`;
+      throw new HoldfastError("BAD_SETTING", message, { numbers: { threads } });
+    }
+    this.#threads = threads;
+    this.#hostRoot = hostRoot;
+    this.#memory = new DeviceMemory({ maximumBytes, hostRoot });
+    this.#pool = new WorkerPool(threads, this.#memory.wasm);
+    this.#executor = new Executor(this.#memory, this.#pool);
+  }
+
+  describe(): DeviceInfo {
+    this.#requireOpen();
+    const model = cpus()[0]?.model.trim() || process.arch;
+    return {
+      kind: "cpu",
+      name: `CPU (${this.#threads} ${this.#threads === 1 ? "thread" : "threads"}, ${model})`,
+      index: 0,
+      memory: "host",
+      addressSpace: this.#memory.limit,
+      granularity: bytes(pageBytes),
+      canCommitInParts: true,
+      parallelism: this.#threads,
+    };
+  }
+
+  memory(): MemoryInfo {
+    this.#requireOpen();
+    return this.#memory.info();
+  }
+
+  reserve(size: Bytes): Span {
+    this.#requireOpen();
+    this.#refuseInCapture("reserve");
+    return this.#memory.reserve(size);
+  }
+
+  commit(part: Span): void {
+    this.#requireOpen();
+    this.#refuseInCapture("commit");
+    this.#memory.commit(part);
+  }
+
+  release(reservation: Span): void {
+    this.#requireOpen();
+    this.#refuseInCapture("release");
+    this.#memory.requireReserved(reservation);
+    this.#runEverything();
+    this.#memory.release(reservation);
+    this.#deaths++;
+  }
+
+  annotate(): void {
+    this.#requireOpen();
+  }
+
+  deviceBytes(range: Span): Uint8Array {
+    this.#requireOpen();
+    const { address, size } = liveSpan(this.#memory, range, () => "The window on device memory");
+    return this.#memory.bytes.subarray(address, address + size);
+  }
+
+  allocateHost(size: Bytes): HostMemory {
+    this.#requireOpen();
+    this.#refuseInCapture("allocateHost");
+    if (!Number.isSafeInteger(size) || size <= 0) {
+      const message = `Host memory of ${size} bytes was asked; ask for a whole number of bytes, 1 or more.`;
+      throw new HoldfastError("BAD_SIZE", message, { numbers: { size } });
+    }
+    const { available } = readHostMemory(this.#hostRoot);
+    if (size > available) throw noHostMemory(size, available);
+    let bytes: Uint8Array<SharedArrayBuffer>;
+    try {
+      bytes = new Uint8Array(new SharedArrayBuffer(size));
+    } catch (cause) {
+      throw noHostMemory(size, available, cause);
+    }
+    const id = this.#hosts.nextId();
+    return this.#hosts.open({ type: "host", id, size }, { id, bytes, isFree: false });
+  }
+
+  hostBytes(range: HostSpan): Uint8Array {
+    const host = this.#hosts.get(range.memory);
+    const offset = hostOffset(host, range);
+    return host.bytes.subarray(offset, offset + range.size);
+  }
+
+  /** Queued copies keep the bytes alive until they have run. */
+  freeHost(memory: HostMemory): void {
+    const host = this.#hosts.get(memory);
+    this.#refuseInCapture("freeHost");
+    host.isFree = true;
+    this.#hosts.close(memory);
+    this.#deaths++;
+  }
+
+  createStream(): Stream {
+    this.#requireOpen();
+    const id = this.#streams.nextId();
+    return this.#streams.open({ type: "stream", id }, new CommandQueue(id, this.#executor));
+  }
+
+  destroyStream(stream: Stream): void {
+    const queue = this.#streams.get(stream);
+    this.#refuseOnCapturing(queue, "destroyStream");
+    queue.drain();
+    queue.throwFailure();
+    this.#streams.close(stream);
+  }
+
+  createEvent(): Event {
+    this.#requireOpen();
+    return this.#events.open({ type: "event", id: this.#events.nextId() }, { mark: undefined });
+  }
+
+  destroyEvent(event: Event): void {
+    this.#events.get(event);
+    this.#events.close(event);
+  }
+
+  recordEvent(event: Event, stream: Stream): void {
+    const state = this.#events.get(event);
+    const queue = this.#streams.get(stream);
+    state.mark = this.#capture?.includes(queue) ? this.#capture.mark(queue) : queue.mark();
+  }
+
+  waitEvent(stream: Stream, event: Event): void {
+    const queue = this.#streams.get(stream);
+    const { mark } = this.#events.get(event);
+    if (mark === undefined) return;
+    if ("capture" in mark) {
+      if (mark.capture !== this.#capture) throw capturedEvent(event);
+      mark.capture.join(queue, mark);
+    } else {
+      const call = `waitEvent(stream #${stream.id}, event #${event.id}), the event being from outside,`;
+      if (this.#capture?.includes(queue)) this.#capture.refuse(call, "synchronise with outside work first.");
+      queue.pushWait(mark);
+    }
+  }
+
+  isReached(event: Event): boolean {
+    const mark = this.#markOutsideCapture(event, "isReached");
+    return mark === undefined || mark.stream.isReached(mark.position);
+  }
+
+  synchronizeEvent(event: Event): void {
+    const mark = this.#markOutsideCapture(event, "synchronizeEvent");
+    mark?.stream.drain(mark.position);
+    mark?.stream.throwFailure(mark.position);
+  }
+
+  synchronize(stream: Stream): void {
+    const queue = this.#streams.get(stream);
+    this.#refuseOnCapturing(queue, "synchronize");
+    queue.drain();
+    queue.throwFailure();
+  }
+
+  copyToDevice(stream: Stream, target: Span, source: HostSpan): void {
+    const queue = this.#streams.get(stream);
+    const host = this.#hosts.get(source.memory);
+    requireSameSize("copyToDevice", target.size, source.size);
+    const offset = hostOffset(host, source);
+    const device = liveSpan(this.#memory, target, () => "copyToDevice's target");
+    this.#issue(queue, { kind: "copyToDevice", target: device, host, offset });
+  }
+
+  copyToHost(stream: Stream, target: HostSpan, source: Span): void {
+    const queue = this.#streams.get(stream);
+    const host = this.#hosts.get(target.memory);
+    requireSameSize("copyToHost", target.size, source.size);
+    const offset = hostOffset(host, target);
+    const device = liveSpan(this.#memory, source, () => "copyToHost's source");
+    this.#issue(queue, { kind: "copyToHost", host, offset, source: device });
+  }
+
+  copyOnDevice(stream: Stream, target: Span, source: Span): void {
+    const queue = this.#streams.get(stream);
+    requireSameSize("copyOnDevice", target.size, source.size);
+    const to = liveSpan(this.#memory, target, () => "copyOnDevice's target");
+    const from = liveSpan(this.#memory, source, () => "copyOnDevice's source");
+    this.#issue(queue, { kind: "copyOnDevice", target: to, source: from });
+  }
+
+  fill(stream: Stream, target: Span, byte: number): void {
+    const queue = this.#streams.get(stream);
+    requireByte(byte);
+    this.#issue(queue, { kind: "fill", target: liveSpan(this.#memory, target, () => "fill's target"), byte });
+  }
+
+  loadKernel(source: KernelSource): Kernel {
+    this.#requireOpen();
+    this.#refuseInCapture("loadKernel");
+    const compiled = compileKernel(source, this.#memory.wasm);
+    const { name } = source;
+    const id = this.#kernels.nextId();
+    const state: KernelState = { id, name, ...compiled, isUnloaded: false };
+    this.#pool.load(state);
+    return this.#kernels.open({ type: "kernel", id, name, parameters: [...source.parameters] }, state);
+  }
+
+  unloadKernel(kernel: Kernel): void {
+    const state = this.#kernels.get(kernel);
+    this.#refuseInCapture("unloadKernel");
+    this.#runEverything();
+    this.#pool.unload(state);
+    state.isUnloaded = true;
+    this.#kernels.close(kernel);
+    this.#deaths++;
+  }
+
+  launch(stream: Stream, launch: Launch): void {
+    const queue = this.#streams.get(stream);
+    const kernel = this.#kernels.get(launch.kernel);
+    this.#issue(queue, lowerLaunch(kernel, launch.kernel.parameters, launch, this.#memory));
+  }
+
+  beginCapture(stream: Stream, _mode: CaptureMode): void {
+    const queue = this.#streams.get(stream);
+    if (this.#capture) {
+      const message = `beginCapture on stream #${stream.id} while the capture on stream #${this.#capture.origin.id} is open. End that one first.`;
+      throw new HoldfastError("CAPTURE_ORDER", message, { numbers: { stream: stream.id } });
+    }
+    this.#capture = new Capture(queue);
+  }
+
+  endCapture(stream: Stream): Graph {
+    const queue = this.#streams.get(stream);
+    const capture = this.#capture;
+    if (capture?.origin !== queue) {
+      const there = capture ? `the open capture began on stream #${capture.origin.id}` : "no capture is open";
+      const message = `endCapture on stream #${stream.id}, but ${there}. End a capture on the stream that began it, once.`;
+      throw new HoldfastError("CAPTURE_ORDER", message, { numbers: { stream: stream.id } });
+    }
+    this.#capture = undefined;
+    const commands = capture.end();
+    const id = this.#graphs.nextId();
+    return this.#graphs.open(
+      { type: "graph", id, nodes: countNodes(commands) },
+      new RecordedGraph(id, commands),
+    );
+  }
+
+  instantiate(graph: Graph): void {
+    this.#graphs.get(graph).instantiate(this.#memory, this.#deaths);
+  }
+
+  launchGraph(stream: Stream, graph: Graph): void {
+    const queue = this.#streams.get(stream);
+    const recorded = this.#graphs.get(graph);
+    recorded.requireLaunchable(this.#memory, this.#deaths);
+    if (this.#capture?.includes(queue)) this.#capture.record(queue, recorded.commands);
+    else queue.pushGraph(recorded.commands);
+  }
+
+  destroyGraph(graph: Graph): void {
+    this.#graphs.get(graph);
+    this.#graphs.close(graph);
+  }
+
+  close(): void {
+    if (this.#isClosed) return;
+    this.#isClosed = true;
+    this.#capture = undefined;
+    for (const table of [this.#streams, this.#events, this.#kernels, this.#graphs, this.#hosts])
+      table.closeAll();
+    this.#pool.close();
+  }
+
+  #issue(queue: CommandQueue, command: Command): void {
+    if (this.#capture?.includes(queue)) this.#capture.record(queue, [command]);
+    else queue.push(command);
+  }
+
+  /** Before memory or a kernel goes, what was queued for it runs; what fails is told by its stream's next synchronise. */
+  #runEverything(): void {
+    for (const queue of this.#streams.states()) queue.drain();
+  }
+
+  #markOutsideCapture(event: Event, call: string): Mark | undefined {
+    const { mark } = this.#events.get(event);
+    if (mark === undefined || !("capture" in mark)) return mark;
+    if (mark.capture !== this.#capture) throw capturedEvent(event);
+    return mark.capture.refuse(`${call}(event #${event.id})`, "ask after endCapture.");
+  }
+
+  #refuseInCapture(call: string): void {
+    this.#capture?.refuse(call, "do it before beginCapture or after endCapture.");
+  }
+
+  #refuseOnCapturing(queue: CommandQueue, call: string): void {
+    if (!this.#capture?.includes(queue)) return;
+    this.#capture.refuse(`${call}(stream #${queue.id})`, "do it before beginCapture or after endCapture.");
+  }
+
+  /** Calls that take a handle need no such look: closing has emptied the tables. */
+  #requireOpen(): void {
+    if (this.#isClosed) {
+      throw new HoldfastError("CLOSED", "The CPU driver is closed. Open a new one with openCpuDriver().");
+    }
+  }
+}
+
+function noHostMemory(size: number, available: number, cause?: unknown): HoldfastError {
+  const message = `Host memory of ${formatBytes(size)} was asked, and ${formatBytes(available)} is available. Ask for less, or free memory elsewhere on the machine.`;
+  return new HoldfastError("OUT_OF_MEMORY", message, { numbers: { size, available }, cause });
+}
+
+function capturedEvent(event: Event): HoldfastError {
+  const message = `Event #${event.id} was last recorded inside a capture that has ended, so it marks no work that runs. Record it again first.`;
+  return new HoldfastError("CAPTURE_REFUSED", message, { numbers: { event: event.id } });
+}

@@ -1,0 +1,252 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import fc from "fast-check";
+import { encodeModule, signed, unsigned, type WasmFunction } from "./wasm.js";
+import {
+  laneOpcodes,
+  memoryOpcodes,
+  type PlainOpcode,
+  plainOpcodes,
+  type ValueType,
+} from "./wasm-opcodes.js";
+
+type Exported = (...args: number[]) => number;
+
+function load(...functions: WasmFunction[]) {
+  const memory = new WebAssembly.Memory({ initial: 1, maximum: 65_536, shared: true });
+  const module = new WebAssembly.Module(encodeModule(functions));
+  const { exports } = new WebAssembly.Instance(module, { env: { memory } });
+  return { memory, call: exports as Record<string, Exported> };
+}
+
+function decode(bytes: readonly number[], isSigned: boolean): number {
+  let value = 0n;
+  for (const [index, byte] of bytes.entries()) value |= BigInt(byte & 0x7f) << BigInt(7 * index);
+  const bits = 7 * bytes.length;
+  return Number(isSigned ? BigInt.asIntN(bits, value) : value);
+}
+
+test("LEB128 of any 32-bit number reads back, in the fewest bytes", () => {
+  fc.assert(fc.property(fc.nat(0xffffffff), (value) => assert.equal(decode(unsigned(value), false), value)));
+  fc.assert(fc.property(fc.integer(), (value) => assert.equal(decode(signed(value), true), value)));
+  assert.deepEqual(unsigned(127), [0x7f]);
+  assert.deepEqual(unsigned(128), [0x80, 0x01]);
+  assert.deepEqual(signed(63), [0x3f]);
+  assert.deepEqual(signed(64), [0xc0, 0x00]);
+  assert.deepEqual(signed(-64), [0x40]);
+  assert.deepEqual(signed(-(2 ** 31)), [0x80, 0x80, 0x80, 0x80, 0x78]);
+});
+
+test("constants of every type come back as they were written", () => {
+  const constant = (name: string, type: ValueType, body: WasmFunction["body"]) =>
+    ({ name, parameters: [], results: [type], body }) as const;
+  fc.assert(
+    fc.property(fc.integer(), fc.float(), fc.double(), (i, f, d) => {
+      const { call } = load(
+        constant("i", "i32", (code) => code.i32(i)),
+        constant("f", "f32", (code) => code.f32(f)),
+        constant("d", "f64", (code) => code.f64(d)),
+      );
+      assert.deepEqual([call["i"]!(), call["f"]!(), call["d"]!()], [i, f, d]);
+    }),
+    { numRuns: 50 },
+  );
+});
+
+test("a loop with locals, a block and branches counts as it should", () => {
+  const { call } = load({
+    name: "sumTo",
+    parameters: ["i32"],
+    results: ["i32"],
+    body: (code) => {
+      const left = code.parameter(0);
+      const total = code.local("i32");
+      code.block((leave) => {
+        code.loop((again) => {
+          code.get(left).op("i32.eqz").branchIf(leave);
+          code.get(total).get(left).op("i32.add").set(total);
+          code.get(left).i32(-1).op("i32.add").set(left).branch(again);
+        });
+      });
+      code.get(total);
+    },
+  });
+  assert.equal(call["sumTo"]!(100), 5050);
+  assert.equal(call["sumTo"]!(0), 0);
+});
+
+test("if takes the one arm or the other, and functions call each other by name", () => {
+  const { call } = load(
+    {
+      name: "larger",
+      parameters: ["f64", "f64"],
+      results: ["f64"],
+      body: (code) => {
+        const kept = code.local("f64");
+        const [a, b] = [code.parameter(0), code.parameter(1)];
+        code.get(a).get(b).op("f64.gt");
+        code.if(
+          () => code.get(a).set(kept),
+          () => code.get(b).set(kept),
+        );
+        code.get(kept);
+      },
+    },
+    {
+      name: "largerHalved",
+      parameters: ["f64", "f64"],
+      results: ["f64"],
+      body: (code) =>
+        code.get(code.parameter(0)).get(code.parameter(1)).call("larger").f64(0.5).op("f64.mul"),
+    },
+  );
+  assert.equal(call["larger"]!(2, 7), 7);
+  assert.equal(call["larger"]!(9, 7), 9);
+  assert.equal(call["largerHalved"]!(2, 7), 3.5);
+});
+
+test("loads and stores honour address plus offset, and a vector's lanes keep their order", () => {
+  const { memory, call } = load({
+    name: "lanes",
+    parameters: ["i32"],
+    results: ["f32"],
+    body: (code) => {
+      const lanes = code.local("v128");
+      code.get(code.parameter(0)).memory("v128.load", 16).set(lanes);
+      code.get(code.parameter(0));
+      code.get(lanes).get(lanes).op("f32x4.mul").memory("v128.store", 32);
+      code.get(lanes).lane("f32x4.extract_lane", 3);
+    },
+  });
+  const floats = new Float32Array(memory.buffer);
+  floats.set([1, 2, 3, 4], 8);
+  assert.equal(call["lanes"]!(16), 4);
+  assert.deepEqual([...floats.slice(12, 16)], [1, 4, 9, 16]);
+});
+
+/** What each plain instruction takes and gives, from its name; the engine then judges our bytes by it. */
+function signatureOf(name: PlainOpcode): { takes: ValueType[]; gives: ValueType[] } {
+  const special: Partial<Record<PlainOpcode, { takes: ValueType[]; gives: ValueType[] }>> = {
+    unreachable: { takes: [], gives: [] },
+    return: { takes: [], gives: [] },
+    drop: { takes: ["i32"], gives: [] },
+    select: { takes: ["f32", "f32", "i32"], gives: ["f32"] },
+    "f32x4.splat": { takes: ["f32"], gives: ["v128"] },
+    "v128.bitselect": { takes: ["v128", "v128", "v128"], gives: ["v128"] },
+    "memory.copy": { takes: ["i32", "i32", "i32"], gives: [] },
+    "memory.fill": { takes: ["i32", "i32", "i32"], gives: [] },
+  };
+  const known = special[name];
+  if (known) return known;
+  const [prefix = "", operation = ""] = name.split(".");
+  const own = prefix.includes("x") ? "v128" : (prefix as ValueType);
+  const from = /_(i32|f32|f64)(_[su])?$/.exec(operation)?.[1] as ValueType | undefined;
+  if (from) return { takes: [from], gives: [own] };
+  if (operation === "eqz") return { takes: [own], gives: ["i32"] };
+  if (["abs", "neg", "sqrt", "not"].includes(operation)) return { takes: [own], gives: [own] };
+  const isComparison = /^(eq|ne|[lg][te])(_[su])?$/.test(operation) && own !== "v128";
+  return { takes: [own, own], gives: [isComparison ? "i32" : own] };
+}
+
+test("every instruction of the table is one that the engine knows under that type", () => {
+  for (const name of Object.keys(plainOpcodes) as PlainOpcode[]) {
+    const { takes, gives } = signatureOf(name);
+    const module = encodeModule([
+      {
+        name: "probe",
+        parameters: takes,
+        results: gives,
+        body: (code) => {
+          for (const index of takes.keys()) code.get(code.parameter(index));
+          code.op(name);
+        },
+      },
+    ]);
+    assert.ok(WebAssembly.validate(module), name);
+  }
+  for (const name of Object.keys(memoryOpcodes) as (keyof typeof memoryOpcodes)[]) {
+    const type = /^v128/.test(name) ? "v128" : (name.slice(0, 3) as ValueType);
+    const isStore = name.includes("store");
+    const module = encodeModule([
+      {
+        name: "probe",
+        parameters: ["i32", type],
+        results: isStore ? [] : [type],
+        body: (code) => {
+          code.get(code.parameter(0));
+          if (isStore) code.get(code.parameter(1));
+          code.memory(name, 1000);
+        },
+      },
+    ]);
+    assert.ok(WebAssembly.validate(module), name);
+  }
+  assert.deepEqual(Object.keys(laneOpcodes), ["f32x4.extract_lane", "f32x4.replace_lane"]);
+  const replace = encodeModule([
+    {
+      name: "probe",
+      parameters: ["v128", "f32"],
+      results: ["v128"],
+      body: (code) => code.get(code.parameter(0)).get(code.parameter(1)).lane("f32x4.replace_lane", 2),
+    },
+  ]);
+  assert.ok(WebAssembly.validate(replace));
+});
+
+test("float arithmetic under its name gives what JavaScript gives", () => {
+  const operations = {
+    "f32.add": (a: number, b: number) => a + b,
+    "f32.sub": (a: number, b: number) => a - b,
+    "f32.mul": (a: number, b: number) => a * b,
+    "f32.div": (a: number, b: number) => a / b,
+    "f32.min": Math.min,
+    "f32.max": Math.max,
+  } as const;
+  for (const [name, expected] of Object.entries(operations)) {
+    const { call } = load({
+      name: "probe",
+      parameters: ["f32", "f32"],
+      results: ["f32"],
+      body: (code) =>
+        code
+          .get(code.parameter(0))
+          .get(code.parameter(1))
+          .op(name as keyof typeof operations),
+    });
+    fc.assert(
+      fc.property(fc.float(), fc.float(), (a, b) =>
+        assert.equal(call["probe"]!(a, b), Math.fround(expected(a, b))),
+      ),
+      { numRuns: 50 },
+    );
+  }
+});
+
+test("a branch to a block that has ended, a missing parameter and an unknown function are named", () => {
+  const encode = (body: WasmFunction["body"]) => () =>
+    encodeModule([{ name: "wrong", parameters: ["i32"], results: [], body }]);
+  const branchOut = encode((code) => {
+    code.block((gone) => {
+      code.block(() => code);
+      code.block((inner) => code.branch(inner));
+      code.branch(gone);
+    });
+  });
+  assert.ok(WebAssembly.validate(branchOut()));
+  const branchAfter = encode((code) => {
+    let kept = { depth: 0 };
+    code.block((label) => {
+      kept = label;
+    });
+    code.block(() => code.branch(kept));
+  });
+  assert.throws(branchAfter, { code: "BAD_ARGUMENT", message: /"wrong" branches to a block that has ended/ });
+  assert.throws(
+    encode((code) => code.parameter(1)),
+    { code: "BAD_ARGUMENT", message: /no parameter 1; it declares 1/ },
+  );
+  assert.throws(
+    encode((code) => code.call("exp")),
+    { code: "BAD_ARGUMENT", message: /calls "exp"/ },
+  );
+});

@@ -1,0 +1,260 @@
+/**
+ * A small assembler of WebAssembly modules: functions in, bytes out. Every module imports the device memory as
+ * `env.memory` and exports all its functions. It writes what it is told and leaves the type rules to the engine
+ * that loads the bytes; what it does check are the slips that the engine would report as a bare offset: an unknown
+ * parameter or function, or a branch to a block that has ended.
+ */
+
+import { HoldfastError } from "../../errors/index.js";
+import {
+  emptyBlock,
+  type LaneOpcode,
+  laneOpcodes,
+  type MemoryOpcode,
+  memoryOpcodes,
+  type PlainOpcode,
+  plainOpcodes,
+  structureOpcodes,
+  type ValueType,
+  valueTypes,
+} from "./wasm-opcodes.js";
+
+export interface Local {
+  readonly index: number;
+  readonly type: ValueType;
+}
+
+/** A block or loop to branch to; good only inside its own body. */
+export interface Label {
+  readonly depth: number;
+}
+
+export interface WasmFunction {
+  readonly name: string;
+  readonly parameters: readonly ValueType[];
+  readonly results: readonly ValueType[];
+  readonly body: (code: Code) => void;
+}
+
+/** The most pages of 64 KiB that a 32-bit memory can have: 4 GiB. */
+export const maximumPages = 65_536;
+
+/** Writes one function's instructions; each method appends one and returns the code, so that lines can be chained. */
+export class Code {
+  readonly #bytes: number[] = [];
+  readonly #locals: ValueType[] = [];
+  readonly #openLabels: Label[] = [];
+  readonly #owner: WasmFunction;
+  readonly #functionIndices: ReadonlyMap<string, number>;
+
+  constructor(owner: WasmFunction, functionIndices: ReadonlyMap<string, number>) {
+    this.#owner = owner;
+    this.#functionIndices = functionIndices;
+  }
+
+  parameter(index: number): Local {
+    const type = this.#owner.parameters[index];
+    if (type === undefined) {
+      throw this.#mistake(`has no parameter ${index}; it declares ${this.#owner.parameters.length}.`);
+    }
+    return { index, type };
+  }
+
+  local(type: ValueType): Local {
+    this.#locals.push(type);
+    return { index: this.#owner.parameters.length + this.#locals.length - 1, type };
+  }
+
+  op(name: PlainOpcode): this {
+    return this.#append(plainOpcodes[name]);
+  }
+
+  /** A load or a store at the address on the stack plus `offset`. */
+  memory(name: MemoryOpcode, offset = 0): this {
+    const { code, alignment } = memoryOpcodes[name];
+    return this.#append([...code, alignment, ...unsigned(offset)]);
+  }
+
+  lane(name: LaneOpcode, lane: number): this {
+    return this.#append([...laneOpcodes[name], lane]);
+  }
+
+  get(local: Local): this {
+    return this.#append([structureOpcodes.localGet, ...unsigned(local.index)]);
+  }
+
+  set(local: Local): this {
+    return this.#append([structureOpcodes.localSet, ...unsigned(local.index)]);
+  }
+
+  /** Sets the local and leaves the value on the stack. */
+  tee(local: Local): this {
+    return this.#append([structureOpcodes.localTee, ...unsigned(local.index)]);
+  }
+
+  i32(value: number): this {
+    return this.#append([structureOpcodes.i32Const, ...signed(value | 0)]);
+  }
+
+  f32(value: number): this {
+    return this.#append([structureOpcodes.f32Const, ...new Uint8Array(new Float32Array([value]).buffer)]);
+  }
+
+  f64(value: number): this {
+    return this.#append([structureOpcodes.f64Const, ...new Uint8Array(new Float64Array([value]).buffer)]);
+  }
+
+  call(name: string): this {
+    const index = this.#functionIndices.get(name);
+    if (index === undefined) throw this.#mistake(`calls "${name}", which its module does not hold.`);
+    return this.#append([structureOpcodes.call, ...unsigned(index)]);
+  }
+
+  /** A branch to a block's label leaves the block. */
+  block(body: (leave: Label) => void): this {
+    return this.#enclose(structureOpcodes.block, body);
+  }
+
+  /** A branch to a loop's label starts its next turn; without one the loop ends. */
+  loop(body: (again: Label) => void): this {
+    return this.#enclose(structureOpcodes.loop, body);
+  }
+
+  /** Runs `then` if the i32 on the stack is not zero, else `otherwise`. */
+  if(then: () => void, otherwise?: () => void): this {
+    return this.#enclose(structureOpcodes.if, () => {
+      then();
+      if (otherwise) {
+        this.#append([structureOpcodes.else]);
+        otherwise();
+      }
+    });
+  }
+
+  branch(target: Label): this {
+    return this.#append([structureOpcodes.br, ...unsigned(this.#distance(target))]);
+  }
+
+  /** Branches if the i32 on the stack is not zero. */
+  branchIf(target: Label): this {
+    return this.#append([structureOpcodes.brIf, ...unsigned(this.#distance(target))]);
+  }
+
+  /** The finished entry of the code section: size, locals, instructions. */
+  encode(): number[] {
+    // One run a local: longer than grouping equal neighbours, and every index stays where it was declared.
+    const locals = vector(this.#locals.map((type) => [1, valueTypes[type]]));
+    return sized([...locals, ...this.#bytes, structureOpcodes.end]);
+  }
+
+  #append(bytes: readonly number[]): this {
+    for (const byte of bytes) this.#bytes.push(byte);
+    return this;
+  }
+
+  #enclose(opcode: number, body: (label: Label) => void): this {
+    const label = { depth: this.#openLabels.length };
+    this.#append([opcode, emptyBlock]);
+    this.#openLabels.push(label);
+    body(label);
+    this.#openLabels.pop();
+    return this.#append([structureOpcodes.end]);
+  }
+
+  #distance(target: Label): number {
+    if (this.#openLabels[target.depth] !== target) {
+      throw this.#mistake("branches to a block that has ended; branch from inside its body only.");
+    }
+    return this.#openLabels.length - 1 - target.depth;
+  }
+
+  #mistake(what: string): HoldfastError {
+    return new HoldfastError("BAD_ARGUMENT", `WebAssembly function "${this.#owner.name}" ${what}`);
+  }
+}
+
+/**
+ * Encodes a module of the given functions, each exported under its name.
+ *
+ * @example
+ * ```ts
+ * const bytes = encodeModule([
+ *   {
+ *     name: "double",
+ *     parameters: ["f32"],
+ *     results: ["f32"],
+ *     body: (code) => code.get(code.parameter(0)).get(code.parameter(0)).op("f32.add"),
+ *   },
+ * ]);
+ * ```
+ */
+export function encodeModule(functions: readonly WasmFunction[]): Uint8Array<ArrayBuffer> {
+  const indices = new Map(functions.map((fn, index) => [fn.name, index]));
+  const types = functions.map((fn) => [0x60, ...typeVector(fn.parameters), ...typeVector(fn.results)]);
+  const memory = [...text("env"), ...text("memory"), 0x02, sharedWithMaximum, ...unsigned(1)];
+  const exports = functions.map((fn, index) => [...text(fn.name), 0x00, ...unsigned(index)]);
+  const bodies = functions.map((fn) => {
+    const code = new Code(fn, indices);
+    fn.body(code);
+    return code.encode();
+  });
+  return new Uint8Array([
+    ...magicAndVersion,
+    ...section(1, types),
+    ...section(2, [[...memory, ...unsigned(maximumPages)]]),
+    ...section(
+      3,
+      functions.map((_, index) => unsigned(index)),
+    ),
+    ...section(7, exports),
+    ...section(10, bodies),
+  ]);
+}
+
+const magicAndVersion = [0x00, 0x61, 0x73, 0x6d, 0x01, 0x00, 0x00, 0x00];
+const sharedWithMaximum = 0x03;
+
+function section(id: number, entries: readonly (readonly number[])[]): number[] {
+  return [id, ...sized(vector(entries))];
+}
+
+function sized(content: readonly number[]): number[] {
+  return [...unsigned(content.length), ...content];
+}
+
+function vector(entries: readonly (readonly number[])[]): number[] {
+  return [...unsigned(entries.length), ...entries.flat()];
+}
+
+function typeVector(types: readonly ValueType[]): number[] {
+  return vector(types.map((type) => [valueTypes[type]]));
+}
+
+function text(value: string): number[] {
+  return sized([...new TextEncoder().encode(value)]);
+}
+
+/** LEB128 of a number from 0 to 2³² − 1: seven bits a byte, low ones first, the top bit says that more follow. */
+export function unsigned(value: number): number[] {
+  const bytes: number[] = [];
+  let rest = value >>> 0;
+  while (rest >= 0x80) {
+    bytes.push((rest & 0x7f) | 0x80);
+    rest >>>= 7;
+  }
+  bytes.push(rest);
+  return bytes;
+}
+
+/** Signed LEB128 of a 32-bit number: it ends where the rest is all sign and the byte's bit 6 shows that sign. */
+export function signed(value: number): number[] {
+  const bytes: number[] = [];
+  let rest = value | 0;
+  for (;;) {
+    const low = rest & 0x7f;
+    rest >>= 7;
+    const isLast = (rest === 0 && (low & 0x40) === 0) || (rest === -1 && (low & 0x40) !== 0);
+    bytes.push(isLast ? low : low | 0x80);
+    if (isLast) return bytes;
+  }
+}

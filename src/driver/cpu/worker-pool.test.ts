@@ -1,0 +1,209 @@
+import assert from "node:assert/strict";
+import { spawnSync } from "node:child_process";
+import { once } from "node:events";
+import { test } from "node:test";
+import type { Worker } from "node:worker_threads";
+import type { KernelSource } from "../driver.js";
+import { basicKernels, blocksFor } from "./basic-kernels.js";
+import { compileKernel } from "./kernel.js";
+import { encodeModule } from "./wasm.js";
+import { type LoadedKernel, WorkerPool } from "./worker-pool.js";
+
+/** Large enough to be worth sharing on any machine. */
+const elements = 2 ** 20 + 3;
+const bytesOfData = elements * 4;
+const patienceMs = 20_000;
+
+function openPool(threads: number) {
+  const memory = new WebAssembly.Memory({ initial: 200, maximum: 4096, shared: true });
+  const pool = new WorkerPool(threads, memory);
+  let lastId = 0;
+  const load = (source: KernelSource): LoadedKernel => {
+    lastId++;
+    const kernel = { id: lastId, name: source.name, ...compileKernel(source, memory) };
+    pool.load(kernel);
+    return kernel;
+  };
+  return { memory, pool, load };
+}
+
+/** Workers boot when they boot; this repeats a launch until they had a part in it. */
+function repeatUntil(isSeen: () => boolean, act: () => void): void {
+  const deadlineMs = performance.now() + patienceMs;
+  do {
+    act();
+    assert.ok(performance.now() < deadlineMs, `not seen within ${patienceMs} ms`);
+  } while (!isSeen());
+}
+
+test("the same bits come out with 1, 2 and 4 threads, and workers really ran some of the blocks", () => {
+  const results = [1, 2, 4].map((threads) => {
+    const { memory, pool, load } = openPool(threads);
+    const data = new Float32Array(memory.buffer, 65_536, elements);
+    for (let i = 0; i < elements; i++) data[i] = Math.sin(i) * 1000;
+    const sum = load(basicKernels.sum);
+    const partials = 65_536 + bytesOfData;
+    const bits = new Uint32Array(memory.buffer, partials, blocksFor(elements));
+    repeatUntil(
+      () => threads === 1 || pool.statistics.workerBlocks > 0,
+      () => {
+        bits.fill(0xffffffff);
+        pool.run(sum, blocksFor(elements), [0, 0, 65_536, partials, elements]);
+      },
+    );
+    assert.equal(pool.statistics.sharedLaunches > 0, threads > 1);
+    pool.close();
+    return bits.slice();
+  });
+  assert.deepEqual(results[1], results[0]);
+  assert.deepEqual(results[2], results[0]);
+});
+
+/** The workers that `act` starts. Node.js tells of a new worker on the next tick only. */
+async function workersStartedBy(act: () => void): Promise<Worker[]> {
+  await new Promise(setImmediate);
+  const started: Worker[] = [];
+  const note = (worker: Worker) => started.push(worker);
+  process.on("worker", note);
+  act();
+  await new Promise(setImmediate);
+  process.off("worker", note);
+  return started;
+}
+
+test("a launch of one block stays on the calling thread and starts no workers", async () => {
+  const { pool, load } = openPool(4);
+  const fill = load(basicKernels.fill);
+  const started = await workersStartedBy(() => {
+    for (let i = 0; i < 1000; i++) pool.run(fill, 1, [0, 0, 65_536, i, 4096]);
+  });
+  assert.deepEqual(pool.statistics, { sharedLaunches: 0, workerBlocks: 0 });
+  assert.equal(started.length, 0);
+  pool.close();
+});
+
+test("kernels loaded after the workers started, and memory grown under them, are theirs at the next launch", () => {
+  const { memory, pool, load } = openPool(2);
+  const fill = load(basicKernels.fill);
+  repeatUntil(
+    () => pool.statistics.workerBlocks > 0,
+    () => pool.run(fill, blocksFor(elements), [0, 0, 65_536, 0, elements]),
+  );
+  for (let round = 1; round <= 40; round++) {
+    const end = memory.buffer.byteLength;
+    memory.grow(Math.ceil(bytesOfData / 65_536));
+    const late = load({ ...basicKernels.fill });
+    pool.run(late, blocksFor(elements), [0, 0, end, round, elements]);
+    const written = new Float32Array(memory.buffer, end, elements);
+    assert.equal(
+      written.findIndex((value) => value !== round),
+      -1,
+    );
+    pool.unload(late);
+  }
+  const before = pool.statistics.workerBlocks;
+  repeatUntil(
+    () => pool.statistics.workerBlocks > before,
+    () => pool.run(fill, blocksFor(elements), [0, 0, 65_536, 0, elements]),
+  );
+  pool.close();
+});
+
+/** Traps in the call that holds the last of `blocks` blocks, and before that counts down to take its time. */
+function trapsInBlock(last: number): KernelSource {
+  const wasm = encodeModule([
+    {
+      name: "brittle",
+      parameters: ["i32", "i32"],
+      results: [],
+      body: (code) => {
+        const left = code.local("i32");
+        code.i32(200_000).set(left);
+        code.loop((again) => code.get(left).i32(-1).op("i32.add").tee(left).branchIf(again));
+        code.get(code.parameter(1)).i32(last).op("i32.gt_u");
+        code.if(() => code.op("unreachable"));
+      },
+    },
+  ]);
+  return { name: "brittle", parameters: [], wasm };
+}
+
+test("a trap on any thread names the kernel and the trap, and the pool goes on", () => {
+  const { memory, pool, load } = openPool(2);
+  const brittle = load(trapsInBlock(63));
+  const add = load(basicKernels.add);
+  const trapped = { inWorker: 0, here: 0 };
+  repeatUntil(
+    () => trapped.inWorker > 0 && trapped.here > 0,
+    () => {
+      assert.throws(
+        () => pool.run(brittle, 64, [0, 0]),
+        (error: Error & { code?: string }) => {
+          assert.equal(error.code, "KERNEL_FAILED");
+          assert.match(error.message, /Kernel "brittle" trapped in a launch of 64 blocks: .*unreachable/);
+          trapped[error.cause instanceof WebAssembly.RuntimeError ? "here" : "inWorker"]++;
+          return true;
+        },
+      );
+    },
+  );
+  const data = new Float32Array(memory.buffer, 65_536, elements).fill(2);
+  pool.run(add, blocksFor(elements), [0, 0, 65_536, 65_536, 65_536, elements]);
+  assert.equal(
+    data.findIndex((value) => value !== 4),
+    -1,
+  );
+  pool.close();
+});
+
+test("closing lets every worker leave by itself", async () => {
+  const { pool, load } = openPool(3);
+  const fill = load(basicKernels.fill);
+  const started = await workersStartedBy(() =>
+    repeatUntil(
+      () => pool.statistics.workerBlocks > 0,
+      () => pool.run(fill, blocksFor(elements), [0, 0, 65_536, 1, elements]),
+    ),
+  );
+  assert.equal(started.length, 2);
+  for (const worker of started) worker.ref();
+  const exits = started.map((worker) => once(worker, "exit"));
+  pool.close();
+  assert.deepEqual(await Promise.all(exits), [[0], [0]]);
+});
+
+test("a worker that is lost is a warning, and launches go on", async () => {
+  const { memory, pool, load } = openPool(2);
+  const fill = load(basicKernels.fill);
+  const [worker] = await workersStartedBy(() => {
+    pool.run(fill, blocksFor(elements), [0, 0, 65_536, 1, elements]);
+  });
+  const warned = once(process, "warning");
+  worker!.emit("error", new Error("out of memory"));
+  const [warning] = (await warned) as [Error & { code?: string }];
+  assert.equal(warning.code, "HOLDFAST_WORKER_ENDED");
+  assert.match(warning.message, /fewer threads.*out of memory/);
+  pool.run(fill, blocksFor(elements), [0, 0, 65_536, 7, elements]);
+  assert.equal(new Float32Array(memory.buffer, 65_536, elements).at(-1), 7);
+  pool.close();
+});
+
+for (const ending of ["driver.close();", ""]) {
+  test(`a process with workers ends by itself ${ending ? "after close" : "without a close"}`, () => {
+    const script = `
+      import { basicKernels, openCpuDriver } from ${JSON.stringify(new URL("./index.js", import.meta.url).href)};
+      const driver = openCpuDriver({ threads: 3 });
+      const stream = driver.createStream();
+      const memory = driver.reserve(2 ** 24);
+      driver.commit(memory);
+      const fill = driver.loadKernel(basicKernels.fill);
+      for (let i = 0; i < 100; i++) {
+        driver.launch(stream, { kernel: fill, blocks: 1024, arguments: [memory, i, 2 ** 22] });
+        driver.synchronize(stream);
+      }
+      ${ending}
+      console.log("done");`;
+    const child = spawnSync(process.execPath, ["--input-type=module", "-e", script], { timeout: patienceMs });
+    assert.deepEqual([child.status, String(child.stdout), String(child.stderr)], [0, "done\n", ""]);
+  });
+}

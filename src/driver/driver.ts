@@ -1,0 +1,196 @@
+/**
+ * The one door to hardware. Everything above speaks to a `Driver`; CUDA and the CPU are two of them, and the
+ * wrappers `strict` and `faulty` are two more around either.
+ *
+ * The rules every driver keeps:
+ * - Calls return at once; work on a stream runs in order, and is finished for sure only after a synchronise.
+ * - Arguments are copied during the call: the caller may change its arrays and records right after.
+ * - Between `beginCapture` and `endCapture` work is recorded and does not run.
+ * - A call that throws has changed nothing.
+ */
+
+import type { Bytes, Span } from "../units/index.js";
+
+export interface DeviceInfo {
+  readonly kind: "cpu" | "cuda";
+  readonly name: string;
+  readonly index: number;
+  /** Where device memory lives: on its own card, shared with the host by one pool, or in this process. */
+  readonly memory: "discrete" | "unified" | "host";
+  /** How many bytes of address range can be reserved in all. */
+  readonly addressSpace: Bytes;
+  /** `commit` works in multiples of this. */
+  readonly granularity: Bytes;
+  /** False where a reservation can only be committed whole. */
+  readonly canCommitInParts: boolean;
+  /** CPU threads or GPU multiprocessors. */
+  readonly parallelism: number;
+}
+
+/** What the driver itself says of memory; on a unified machine the runtime corrects `free` by the host's figure. */
+export interface MemoryInfo {
+  readonly total: Bytes;
+  readonly free: Bytes;
+}
+
+export interface Stream {
+  readonly type: "stream";
+  readonly id: number;
+}
+
+export interface Event {
+  readonly type: "event";
+  readonly id: number;
+}
+
+/** Page-locked host memory. Its bytes are reached through `Driver.hostBytes` only, so that a look can be refused. */
+export interface HostMemory {
+  readonly type: "host";
+  readonly id: number;
+  readonly size: Bytes;
+}
+
+export interface HostSpan {
+  readonly memory: HostMemory;
+  readonly offset: Bytes;
+  readonly size: Bytes;
+}
+
+/** How a kernel takes one argument. Memory says whether it is read, written or both; scalars go by value. */
+export type Parameter = "in" | "out" | "inout" | "i32" | "u32" | "f32" | "f64";
+
+/** A kernel in the forms that drivers load; a driver takes its own and ignores the rest. */
+export interface KernelSource {
+  readonly name: string;
+  readonly parameters: readonly Parameter[];
+  /**
+   * A WebAssembly module that imports the device memory as `env.memory` (shared) and exports the kernel under its
+   * name: (firstBlock: i32, endBlock: i32, …arguments), memory arguments being i32 addresses.
+   */
+  readonly wasm?: Uint8Array<ArrayBuffer>;
+}
+
+export interface Kernel {
+  readonly type: "kernel";
+  readonly id: number;
+  readonly name: string;
+  readonly parameters: readonly Parameter[];
+}
+
+/** A memory parameter takes a span, so that what a launch touches is known; a scalar takes a number. */
+export type Argument = Span | number;
+
+export interface Launch {
+  readonly kernel: Kernel;
+  /** How many independent blocks of work there are; any of them may run at the same time as any other. */
+  readonly blocks: number;
+  readonly arguments: readonly Argument[];
+}
+
+/** What a recorded graph holds, by kind. Memory and host nodes are what the runtime refuses. */
+export interface NodeCount {
+  readonly kernel: number;
+  readonly copy: number;
+  readonly fill: number;
+  readonly memory: number;
+  readonly host: number;
+}
+
+export interface Graph {
+  readonly type: "graph";
+  readonly id: number;
+  readonly nodes: NodeCount;
+}
+
+/** CUDA also has "global" and "relaxed"; the first dies of other threads' calls, the second switches the checks off. */
+export type CaptureMode = "thread-local";
+
+export interface Driver {
+  describe(): DeviceInfo;
+  memory(): MemoryInfo;
+
+  /** Takes an address range with no memory behind it. */
+  reserve(size: Bytes): Span;
+  /** Puts memory behind a part of a reservation; multiples of `DeviceInfo.granularity`. Its bytes are undefined. */
+  commit(part: Span): void;
+  /** Gives a whole reservation back, memory and range. */
+  release(reservation: Span): void;
+  /** Tells tools which spans are in use; drivers may ignore it, `strict` holds everybody to it. */
+  annotate(range: Span, state: "live" | "dead"): void;
+
+  allocateHost(size: Bytes): HostMemory;
+  /** The host's way to pinned bytes. The array is good until the next call that touches this memory. */
+  hostBytes(range: HostSpan): Uint8Array;
+  freeHost(memory: HostMemory): void;
+
+  createStream(): Stream;
+  destroyStream(stream: Stream): void;
+  createEvent(): Event;
+  destroyEvent(event: Event): void;
+  /** Marks the present end of a stream's work. */
+  recordEvent(event: Event, stream: Stream): void;
+  /** Holds back a stream's later work until the event's mark is reached. */
+  waitEvent(stream: Stream, event: Event): void;
+  /** Has the event's mark been reached? Never waits. */
+  isReached(event: Event): boolean;
+  synchronizeEvent(event: Event): void;
+  synchronize(stream: Stream): void;
+
+  copyToDevice(stream: Stream, target: Span, source: HostSpan): void;
+  copyToHost(stream: Stream, target: HostSpan, source: Span): void;
+  copyOnDevice(stream: Stream, target: Span, source: Span): void;
+  fill(stream: Stream, target: Span, byte: number): void;
+  loadKernel(source: KernelSource): Kernel;
+  unloadKernel(kernel: Kernel): void;
+  launch(stream: Stream, launch: Launch): void;
+
+  beginCapture(stream: Stream, mode: CaptureMode): void;
+  endCapture(stream: Stream): Graph;
+  /** Makes a recorded graph ready to launch. */
+  instantiate(graph: Graph): void;
+  launchGraph(stream: Stream, graph: Graph): void;
+  destroyGraph(graph: Graph): void;
+
+  close(): void;
+}
+
+/** Every call of the interface, for wrappers, fault scripts and stall reports. */
+export const driverCalls = [
+  "describe",
+  "memory",
+  "reserve",
+  "commit",
+  "release",
+  "annotate",
+  "allocateHost",
+  "hostBytes",
+  "freeHost",
+  "createStream",
+  "destroyStream",
+  "createEvent",
+  "destroyEvent",
+  "recordEvent",
+  "waitEvent",
+  "isReached",
+  "synchronizeEvent",
+  "synchronize",
+  "copyToDevice",
+  "copyToHost",
+  "copyOnDevice",
+  "fill",
+  "loadKernel",
+  "unloadKernel",
+  "launch",
+  "beginCapture",
+  "endCapture",
+  "instantiate",
+  "launchGraph",
+  "destroyGraph",
+  "close",
+] as const satisfies readonly (keyof Driver)[];
+
+export type DriverCall = (typeof driverCalls)[number];
+
+/** Fails to compile when a call of the interface is missing from the list. */
+type Missing = Exclude<keyof Driver, DriverCall>;
+export const listIsComplete: [Missing] extends [never] ? true : Missing = true;

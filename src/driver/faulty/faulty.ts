@@ -1,0 +1,119 @@
+/**
+ * `faulty` wraps any driver and, by a script, makes given calls fail, take long, stall or come late. With a fake clock
+ * time passes only on that clock; without one, a slow call really blocks its thread, as a wedged driver does.
+ */
+
+import { HoldfastError } from "../../errors/index.js";
+import { type FakeClock, formatDuration } from "../../units/index.js";
+import { around } from "../around.js";
+import type { Driver, DriverCall, Event, Stream } from "../driver.js";
+import { LateWork } from "./late-work.js";
+import { type Effect, parseFault } from "./script.js";
+
+/** On a fake clock even a stall has to end: a day later, with an error. */
+const stallMs = 24 * 60 * 60 * 1000;
+
+export interface FaultyOptions {
+  readonly clock?: FakeClock;
+}
+
+/**
+ * @example
+ * ```ts
+ * import { bytes, faulty, openCpuDriver } from "holdfast";
+ * const driver = faulty(openCpuDriver(), ["the 1st commit fails with out-of-memory"]);
+ * const range = driver.reserve(bytes(65536));
+ * try {
+ *   driver.commit(range);
+ * } catch (error) {
+ *   console.log((error as Error).message); // → commit failed, as the script says: the 1st commit fails with out-of-memory
+ * }
+ * driver.close();
+ * ```
+ */
+export function faulty(inner: Driver, script: readonly string[], options: FaultyOptions = {}): Driver {
+  const faults = script.map((sentence) => ({ ...parseFault(sentence), seen: 0 }));
+  const late = new LateWork();
+  let capturing = 0;
+
+  function strike(call: DriverCall): Effect | undefined {
+    let struck: Effect | undefined;
+    for (const fault of faults) {
+      if (!fault.calls.includes(call)) continue;
+      fault.seen += 1;
+      if (!fault.strikes(fault.seen)) continue;
+      if (fault.effect.type === "fails") {
+        throw new HoldfastError(fault.effect.code, `${call} failed, as the script says: ${fault.sentence}`);
+      }
+      struck = fault.effect;
+    }
+    return struck;
+  }
+
+  function pass(elapsedMs: number): void {
+    if (options.clock) options.clock.advance(elapsedMs);
+    else Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, elapsedMs);
+  }
+
+  return around(inner, (call, args, proceed) => {
+    const effect = strike(call);
+    if (effect?.type === "takes") pass(effect.elapsedMs);
+    if (effect?.type === "stalls") {
+      pass(stallMs);
+      throw new HoldfastError(
+        "STALLED",
+        `${call} did not return for ${formatDuration(stallMs)}, as the script says.`,
+      );
+    }
+
+    switch (call) {
+      case "copyToDevice":
+      case "copyToHost":
+      case "copyOnDevice":
+      case "fill":
+      case "launch":
+      case "launchGraph":
+      case "waitEvent":
+      case "recordEvent": {
+        const event = args[call === "recordEvent" ? 0 : 1] as Event;
+        const stream = args[call === "recordEvent" ? 1 : 0] as Stream;
+        const waitsForLate = call === "waitEvent" && late.isPending(event);
+        // What a capture records does not run, so it can't run late.
+        if (capturing === 0 && (effect?.type === "late" || late.isBehind(stream) || waitsForLate)) {
+          const issued = args.map(copied);
+          const method = inner[call] as (...args: unknown[]) => void;
+          late.add(stream, () => method.apply(inner, issued), call === "waitEvent" ? event : undefined);
+          if (call === "recordEvent") late.mark(event, stream);
+          return undefined;
+        }
+        if (call === "recordEvent") late.mark(event, stream);
+        return proceed();
+      }
+      case "beginCapture":
+        late.performStream(args[0] as Stream);
+        capturing += 1;
+        return proceed();
+      case "endCapture":
+        capturing = 0;
+        return proceed();
+      case "isReached":
+        return late.isPending(args[0] as Event) ? false : proceed();
+      case "synchronizeEvent":
+        late.performEvent(args[0] as Event);
+        return proceed();
+      case "synchronize":
+      case "destroyStream":
+        late.performStream(args[0] as Stream);
+        return proceed();
+      default:
+        return proceed();
+    }
+  });
+}
+
+/** A driver copies its arguments during the call; work that is held back must do so too. Handles keep their identity. */
+function copied(value: unknown): unknown {
+  if (Array.isArray(value)) return value.map(copied);
+  if (typeof value !== "object" || value === null || "type" in value) return value;
+  return Object.fromEntries(Object.entries(value).map(([key, field]) => [key, copied(field)]));
+}

@@ -1,0 +1,138 @@
+/**
+ * How much memory this machine really has for us: the kernel's figures, cut down to what the control group allows.
+ * `root` stands for "/", so that tests can show it any machine.
+ */
+
+import { readFileSync } from "node:fs";
+import { freemem, totalmem } from "node:os";
+import { join, posix } from "node:path";
+import { HoldfastError } from "../errors/index.js";
+import { type Bytes, bytes, KiB } from "../units/index.js";
+
+export interface HostMemoryInfo {
+  readonly total: Bytes;
+  /** What can be taken without swapping or being killed: the least of the host's figure and every group's headroom. */
+  readonly available: Bytes;
+  /** The tightest limit of the control groups that this process is in. */
+  readonly cgroupLimit: Bytes | undefined;
+  /** What the group with that limit uses, less the page cache that it would give up. */
+  readonly cgroupUsed: Bytes | undefined;
+}
+
+/** Reads the figures as they are now. */
+export function readHostMemory(root = "/"): HostMemoryInfo {
+  const meminfoPath = join(root, "proc/meminfo");
+  const meminfo = readIfPresent(meminfoPath);
+  const total = meminfo === undefined ? totalmem() : kibibytes(meminfoPath, meminfo, "MemTotal");
+  const available = meminfo === undefined ? freemem() : kibibytes(meminfoPath, meminfo, "MemAvailable");
+
+  const groups = readGroups(root);
+  const headrooms = groups.map((group) => Math.max(0, group.limit - group.used));
+  const tightest = groups.reduce<Group | undefined>(
+    (best, group) => (best === undefined || group.limit < best.limit ? group : best),
+    undefined,
+  );
+  return {
+    total: bytes(total),
+    available: bytes(Math.min(available, ...headrooms)),
+    cgroupLimit: tightest && bytes(tightest.limit),
+    cgroupUsed: tightest && bytes(tightest.used),
+  };
+}
+
+interface Group {
+  readonly limit: number;
+  readonly used: number;
+}
+
+/** Where one version of control groups keeps its figures. */
+interface GroupFiles {
+  readonly folder: string;
+  readonly limit: string;
+  readonly used: string;
+  /** The row of memory.stat that counts cache which the kernel drops before it refuses memory. */
+  readonly reclaimable: string;
+}
+
+const version2: GroupFiles = {
+  folder: "sys/fs/cgroup",
+  limit: "memory.max",
+  used: "memory.current",
+  reclaimable: "inactive_file",
+};
+const version1: GroupFiles = {
+  folder: "sys/fs/cgroup/memory",
+  limit: "memory.limit_in_bytes",
+  used: "memory.usage_in_bytes",
+  reclaimable: "total_inactive_file",
+};
+
+/** Every limited group from ours up to the root. On a mixed machine memory is under version 1 or 2, never both. */
+function readGroups(root: string): Group[] {
+  const membershipPath = join(root, "proc/self/cgroup");
+  const lines = readIfPresent(membershipPath)?.split("\n").filter(Boolean) ?? [];
+  const groups: Group[] = [];
+  for (const line of lines) {
+    const match = /^\d+:([^:]*):(\/.*)$/.exec(line);
+    if (!match) throw malformed(membershipPath, line, "lines such as 0::/user.slice");
+    const [, controllers = "", path = "/"] = match;
+    const files = controllers === "" ? version2 : version1;
+    if (files === version1 && !controllers.split(",").includes("memory")) continue;
+    for (const level of levelsUpFrom(path)) {
+      const group = readGroup(join(root, files.folder, level), files);
+      if (group) groups.push(group);
+    }
+  }
+  return groups;
+}
+
+/** In a container the path may name a group outside of what is mounted; its levels are then missing, and skipped. */
+function levelsUpFrom(path: string): string[] {
+  const levels = [path];
+  for (let level = path; level !== "/"; level = posix.dirname(level)) levels.push(posix.dirname(level));
+  return levels;
+}
+
+function readGroup(folder: string, files: GroupFiles): Group | undefined {
+  const limitPath = join(folder, files.limit);
+  const usedPath = join(folder, files.used);
+  const limitText = readIfPresent(limitPath)?.trim();
+  const usedText = readIfPresent(usedPath)?.trim();
+  if (limitText === undefined || usedText === undefined || limitText === "max") return undefined;
+  const limit = wholeNumber(limitPath, limitText);
+  // Version 1 writes "no limit" as a number just below 2⁶³.
+  if (limit > Number.MAX_SAFE_INTEGER) return undefined;
+  const statistics = readIfPresent(join(folder, "memory.stat")) ?? "";
+  const reclaimable = new RegExp(`^${files.reclaimable} (\\d+)$`, "m").exec(statistics)?.[1];
+  return { limit, used: Math.max(0, wholeNumber(usedPath, usedText) - Number(reclaimable ?? 0)) };
+}
+
+function kibibytes(path: string, meminfo: string, row: string): number {
+  const match = new RegExp(`^${row}:\\s+(\\d+) kB$`, "m").exec(meminfo);
+  if (!match) throw malformed(path, meminfo.slice(0, 80), `a row "${row}: … kB"`);
+  return Number(match[1]) * KiB;
+}
+
+function wholeNumber(path: string, content: string): number {
+  if (!/^\d+$/.test(content)) throw malformed(path, content, "a whole number of bytes");
+  return Number(content);
+}
+
+function malformed(path: string, content: string, expected: string): HoldfastError {
+  const message = `${path} should hold ${expected}, and holds ${JSON.stringify(content)}; free memory can't be told. Check that /proc and /sys are the kernel's own.`;
+  return new HoldfastError("DRIVER_FAILED", message, { numbers: { path, content } });
+}
+
+function readIfPresent(path: string): string | undefined {
+  try {
+    return readFileSync(path, "utf8");
+  } catch (cause) {
+    const reason = (cause as NodeJS.ErrnoException).code ?? "";
+    if (["ENOENT", "ENOTDIR", "EACCES"].includes(reason)) return undefined;
+    throw new HoldfastError(
+      "DRIVER_FAILED",
+      `${path} can't be read (${reason}); free memory can't be told.`,
+      { cause },
+    );
+  }
+}

@@ -1,0 +1,33 @@
+/** driver: the only door to hardware. One interface, the CPU behind it, and the wrappers `strict` and `faulty`. */
+
+export { type Around, around } from "./around.js";
+export {
+  basicKernels,
+  blocksFor,
+  type CpuDriver,
+  type CpuDriverOptions,
+  elementsPerBlock,
+  openCpuDriver,
+} from "./cpu/index.js";
+export {
+  type Argument,
+  type CaptureMode,
+  type DeviceInfo,
+  type Driver,
+  type DriverCall,
+  driverCalls,
+  type Event,
+  type Graph,
+  type HostMemory,
+  type HostSpan,
+  type Kernel,
+  type KernelSource,
+  type Launch,
+  type MemoryInfo,
+  type NodeCount,
+  type Parameter,
+  type Stream,
+} from "./driver.js";
+export { type FaultyOptions, faulty } from "./faulty/index.js";
+export { type HostMemoryInfo, readHostMemory } from "./host-memory.js";
+export { strict } from "./strict/index.js";

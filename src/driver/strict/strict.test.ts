@@ -1,0 +1,254 @@
+import assert from "node:assert/strict";
+import { afterEach, beforeEach, describe, test } from "node:test";
+import { type ErrorCode, HoldfastError } from "../../errors/index.js";
+import { type Bytes, bytes, type Span, span } from "../../units/index.js";
+import { basicKernels, type CpuDriver, openCpuDriver } from "../cpu/index.js";
+import type { Driver, HostSpan, Stream } from "../driver.js";
+import { strict } from "./strict.js";
+
+const kib64 = bytes(65536);
+
+let device: CpuDriver;
+let driver: Driver;
+let stream: Stream;
+let range: Span;
+
+beforeEach(() => {
+  device = openCpuDriver({ threads: 1, maximumBytes: 4 * 1024 * 1024 });
+  driver = strict(device);
+  stream = driver.createStream();
+  range = driver.reserve(kib64);
+  driver.commit(range);
+});
+
+afterEach(() => device.close());
+
+function refuses(code: ErrorCode, call: () => unknown, message = /./): void {
+  assert.throws(call, (error) => {
+    assert.ok(error instanceof HoldfastError, String(error));
+    assert.equal(error.code, code, error.message);
+    assert.match(error.message, message);
+    return true;
+  });
+}
+
+function part(offset: number, size: number, state: "live" | "dead" = "live"): Span {
+  const one = span(range.address + offset, size);
+  driver.annotate(one, state);
+  return one;
+}
+
+function hostSpan(size: Bytes): HostSpan {
+  return { memory: driver.allocateHost(size), offset: bytes(0), size };
+}
+
+describe("addresses", () => {
+  test("work on memory that is not in use is refused", () => {
+    refuses("DEAD_ADDRESS", () => driver.fill(stream, range, 0), /fill touches/);
+    const live = part(0, 512);
+    driver.fill(stream, live, 0);
+    driver.annotate(live, "dead");
+    refuses("DEAD_ADDRESS", () => driver.fill(stream, live, 0));
+  });
+
+  test("a kernel that is given more than lives is refused, with the argument's place", () => {
+    const kernel = driver.loadKernel(basicKernels.fill);
+    part(0, 512);
+    const tooLong = span(range.address, 1024);
+    const launch = { kernel, blocks: 1, arguments: [tooLong, 1, 256] };
+    refuses("DEAD_ADDRESS", () => driver.launch(stream, launch), /launch of fill \(argument 0\)/);
+  });
+
+  test("a span can't come into use twice, nor without memory behind it", () => {
+    part(0, 1024);
+    refuses("DEAD_ADDRESS", () => driver.annotate(span(range.address + 512, 1024), "live"));
+    const empty = driver.reserve(kib64);
+    refuses("DEAD_ADDRESS", () => driver.annotate(empty, "live"));
+    refuses("DEAD_ADDRESS", () => driver.annotate(span(1 << 30, 256), "live"), /in no reserved range/);
+  });
+
+  test("neighbours in use may be written by one copy", () => {
+    part(0, 256);
+    part(256, 256);
+    driver.fill(stream, span(range.address, 512), 1);
+    driver.synchronize(stream);
+    assert.ok(device.deviceBytes(span(range.address, 512)).every((byte) => byte === 1));
+  });
+});
+
+describe("order", () => {
+  test("the host may not look before the copy is known to be over", () => {
+    const live = part(0, 256);
+    const host = hostSpan(bytes(256));
+    driver.copyToHost(stream, host, live);
+    refuses("UNORDERED_ACCESS", () => driver.hostBytes(host), /the host's look .* copyToHost on stream 1/);
+    driver.synchronize(stream);
+    driver.hostBytes(host);
+  });
+
+  test("the host may not write staging that a copy still reads", () => {
+    const live = part(0, 256);
+    const host = hostSpan(bytes(256));
+    driver.hostBytes(host).fill(3);
+    driver.copyToDevice(stream, live, host);
+    refuses("UNORDERED_ACCESS", () => driver.hostBytes(host));
+    const event = driver.createEvent();
+    driver.recordEvent(event, stream);
+    driver.synchronizeEvent(event);
+    driver.hostBytes(host);
+  });
+
+  test("two streams on the same bytes need an event between them", () => {
+    const live = part(0, 256);
+    const other = driver.createStream();
+    driver.fill(stream, live, 1);
+    refuses("UNORDERED_ACCESS", () => driver.fill(other, live, 2), /stream 2 .* stream 1/);
+    const event = driver.createEvent();
+    driver.recordEvent(event, stream);
+    driver.waitEvent(other, event);
+    driver.fill(other, live, 2);
+  });
+
+  test("an event orders through a third stream", () => {
+    const live = part(0, 256);
+    const [second, third] = [driver.createStream(), driver.createStream()];
+    const [first, next] = [driver.createEvent(), driver.createEvent()];
+    driver.fill(stream, live, 1);
+    driver.recordEvent(first, stream);
+    driver.waitEvent(second, first);
+    driver.recordEvent(next, second);
+    driver.waitEvent(third, next);
+    driver.fill(third, live, 2);
+  });
+
+  test("two streams may read the same bytes, and write different ones", () => {
+    const [source, a, b] = [part(0, 256), part(256, 256), part(512, 256)];
+    const other = driver.createStream();
+    driver.copyOnDevice(stream, a, source);
+    driver.copyOnDevice(other, b, source);
+  });
+
+  test("a refused call leaves no trace in the order", () => {
+    const live = part(0, 256);
+    const other = driver.createStream();
+    driver.fill(stream, live, 1);
+    refuses("BAD_ARGUMENT", () => driver.fill(stream, live, 999));
+    driver.synchronize(stream);
+    driver.fill(other, live, 2);
+  });
+});
+
+describe("foreign memory", () => {
+  test("a copy from memory that the driver did not pin is refused", () => {
+    const live = part(0, 256);
+    const foreign = {
+      memory: { type: "host", id: 77, size: bytes(256) },
+      offset: bytes(0),
+      size: bytes(256),
+    } as const;
+    refuses("FOREIGN_MEMORY", () => driver.copyToDevice(stream, live, foreign), /may move or be collected/);
+    const freed = hostSpan(bytes(256));
+    driver.freeHost(freed.memory);
+    refuses("FOREIGN_MEMORY", () => driver.copyToDevice(stream, live, freed));
+  });
+
+  test("a copy past the end of pinned memory is refused", () => {
+    const live = part(0, 512);
+    const host = hostSpan(bytes(256));
+    refuses(
+      "BAD_ARGUMENT",
+      () => driver.copyToDevice(stream, live, { ...host, size: bytes(512) }),
+      /outside/,
+    );
+  });
+});
+
+describe("capture", () => {
+  const illegal: Record<string, () => unknown> = {
+    reserve: () => driver.reserve(kib64),
+    commit: () => driver.commit(range),
+    release: () => driver.release(range),
+    allocateHost: () => driver.allocateHost(kib64),
+    synchronize: () => driver.synchronize(stream),
+    loadKernel: () => driver.loadKernel(basicKernels.add),
+    isReached: () => driver.isReached(driver.createEvent()),
+    synchronizeEvent: () => driver.synchronizeEvent(driver.createEvent()),
+  };
+
+  for (const [call, make] of Object.entries(illegal)) {
+    test(`${call} inside a capture is refused by name, and the driver is not asked`, () => {
+      driver.beginCapture(stream, "thread-local");
+      refuses("CAPTURE_REFUSED", make, new RegExp(`^${call}\\b`));
+      // The driver's own capture is still valid: it never saw the call.
+      assert.equal(driver.endCapture(stream).nodes.kernel, 0);
+    });
+  }
+
+  test("host copies and looks inside a capture are refused", () => {
+    const live = part(0, 256);
+    const host = hostSpan(bytes(256));
+    driver.beginCapture(stream, "thread-local");
+    refuses("CAPTURE_REFUSED", () => driver.copyToDevice(stream, live, host), /copyToDevice of 256 B/);
+    refuses("CAPTURE_REFUSED", () => driver.copyToHost(stream, host, live));
+    refuses("CAPTURE_REFUSED", () => driver.hostBytes(host));
+    driver.endCapture(stream);
+  });
+
+  test("only the thread-local mode is let through", () => {
+    refuses("CAPTURE_REFUSED", () => driver.beginCapture(stream, "relaxed" as never), /"relaxed"/);
+    refuses("CAPTURE_ORDER", () => driver.endCapture(stream));
+  });
+
+  test("captures don't nest, and end once", () => {
+    driver.beginCapture(stream, "thread-local");
+    refuses("CAPTURE_ORDER", () => driver.beginCapture(driver.createStream(), "thread-local"));
+    driver.endCapture(stream);
+    refuses("CAPTURE_ORDER", () => driver.endCapture(stream));
+  });
+
+  test("a branch that is not joined before the end is refused", () => {
+    const [a, b] = [part(0, 256), part(256, 256)];
+    const branch = driver.createStream();
+    const event = driver.createEvent();
+    driver.beginCapture(stream, "thread-local");
+    driver.fill(stream, a, 1);
+    driver.recordEvent(event, stream);
+    driver.waitEvent(branch, event);
+    driver.fill(branch, b, 2);
+    refuses("CAPTURE_ORDER", () => driver.endCapture(stream), /never waited for/);
+  });
+
+  test("two branches of a capture on the same bytes are refused", () => {
+    const live = part(0, 256);
+    const branch = driver.createStream();
+    const event = driver.createEvent();
+    driver.beginCapture(stream, "thread-local");
+    driver.recordEvent(event, stream);
+    driver.waitEvent(branch, event);
+    driver.fill(branch, live, 2);
+    refuses("UNORDERED_ACCESS", () => driver.fill(stream, live, 1));
+  });
+
+  test("a graph whose buffer has died may not be launched", () => {
+    const live = part(0, 256);
+    driver.beginCapture(stream, "thread-local");
+    driver.fill(stream, live, 7);
+    const graph = driver.endCapture(stream);
+    driver.instantiate(graph);
+    driver.launchGraph(stream, graph);
+    driver.synchronize(stream);
+    driver.annotate(live, "dead");
+    refuses("DEAD_ADDRESS", () => driver.launchGraph(stream, graph), /graph \d+: fill/);
+  });
+});
+
+test("handles that were destroyed, or are another driver's, are refused", () => {
+  const live = part(0, 256);
+  const gone = driver.createStream();
+  driver.destroyStream(gone);
+  refuses("CLOSED", () => driver.fill(gone, live, 0), /stream 2 is not open/);
+  refuses("CLOSED", () => driver.fill({ type: "stream", id: 0 }, live, 0));
+  const kernel = driver.loadKernel(basicKernels.fill);
+  driver.unloadKernel(kernel);
+  refuses("CLOSED", () => driver.launch(stream, { kernel, blocks: 1, arguments: [live, 1, 1] }));
+});

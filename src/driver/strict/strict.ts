@@ -1,0 +1,323 @@
+/**
+ * `strict` wraps any driver and holds its callers to CUDA's rules, before the driver is asked:
+ * nothing allocated, synchronised, read back or copied from the host inside a capture; host copies only with pinned
+ * memory of ours; no two streams, and no stream and the host, on the same bytes with nothing that orders them; only
+ * addresses in use; only handles that are open. The suites run under it; it is too slow for training.
+ */
+
+import { HoldfastError } from "../../errors/index.js";
+import { contains, formatBytes, type Span, span } from "../../units/index.js";
+import type {
+  Argument,
+  CaptureMode,
+  Driver,
+  DriverCall,
+  Event,
+  Graph,
+  HostSpan,
+  Kernel,
+  Launch,
+  Stream,
+} from "../driver.js";
+import { LiveMap } from "./live-map.js";
+import { type Access, hostTimeline, Order } from "./order.js";
+
+interface Capture {
+  readonly origin: Stream;
+  /** Streams whose work is recorded: the origin, and those that waited for an event recorded inside. */
+  readonly members: Set<number>;
+  readonly eventsInside: Set<number>;
+  readonly order: Order;
+  readonly accesses: Access[];
+}
+
+type Handle = Stream | Event | Kernel | Graph | HostSpan["memory"];
+
+const deviceSpace = 0;
+const timelineOf = (stream: Stream): number => stream.id + 1;
+const rangeInHost = (range: HostSpan): Span => span(range.offset, range.size);
+
+export function strict(inner: Driver): Driver {
+  const live = new LiveMap();
+  const order = new Order();
+  const open = new Set<Handle>();
+  const accessesOf = new Map<Graph, readonly Access[]>();
+  let capture: Capture | undefined;
+
+  function refuseInCapture(call: DriverCall, detail = ""): void {
+    if (!capture) return;
+    throw new HoldfastError(
+      "CAPTURE_REFUSED",
+      `${call}${detail} was called while stream ${capture.origin.id} is being captured. ` +
+        "Inside a capture only kernels, fills and copies on the device are legal; do this before it begins.",
+    );
+  }
+
+  function requireOpen(...handles: Handle[]): void {
+    for (const handle of handles) {
+      if (!open.has(handle)) {
+        throw new HoldfastError(
+          handle.type === "host" ? "FOREIGN_MEMORY" : "CLOSED",
+          handle.type === "host"
+            ? `Host memory ${handle.id} is not open pinned memory of this driver; it may move or be collected.`
+            : `${handle.type} ${handle.id} is not open: it was destroyed, or another driver made it.`,
+        );
+      }
+    }
+  }
+
+  function requireHost(range: HostSpan): void {
+    requireOpen(range.memory);
+    if (!contains(span(0, range.memory.size), rangeInHost(range))) {
+      throw new HoldfastError(
+        "BAD_ARGUMENT",
+        `Bytes ${range.offset} to ${range.offset + range.size} lie outside host memory ${range.memory.id} of ` +
+          `${formatBytes(range.memory.size)}.`,
+      );
+    }
+  }
+
+  function isCaptured(stream: Stream): boolean {
+    return capture?.members.has(stream.id) ?? false;
+  }
+
+  /** Checks and notes what a call touches, then makes the call. */
+  function work(stream: Stream, accesses: readonly Access[], call: () => void): void {
+    requireOpen(stream);
+    for (const access of accesses) {
+      if (access.space === deviceSpace) live.requireLive(access.range, access.what);
+    }
+    if (capture && isCaptured(stream)) {
+      capture.order.access(timelineOf(stream), accesses, call);
+      capture.accesses.push(...accesses);
+    } else {
+      order.access(timelineOf(stream), accesses, call);
+    }
+  }
+
+  const touches = (space: number, range: Span, isWrite: boolean, what: string): Access => ({
+    space,
+    range: { ...range },
+    isWrite,
+    what,
+  });
+
+  function accessesOfLaunch({ kernel, arguments: values }: Launch): Access[] {
+    return kernel.parameters.flatMap((parameter, index) => {
+      const value: Argument | undefined = values[index];
+      if (parameter !== "in" && parameter !== "out" && parameter !== "inout") return [];
+      if (typeof value !== "object") {
+        throw new HoldfastError(
+          "BAD_ARGUMENT",
+          `Argument ${index} of kernel ${kernel.name} must be a span of memory; this one is ${value}.`,
+        );
+      }
+      return [
+        touches(deviceSpace, value, parameter !== "in", `launch of ${kernel.name} (argument ${index})`),
+      ];
+    });
+  }
+
+  function opened<T extends Handle>(handle: T): T {
+    open.add(handle);
+    return handle;
+  }
+
+  function closed(handle: Handle, destroy: () => void): void {
+    requireOpen(handle);
+    destroy();
+    open.delete(handle);
+  }
+
+  return {
+    describe: () => inner.describe(),
+    memory: () => inner.memory(),
+
+    reserve(size) {
+      refuseInCapture("reserve", ` of ${formatBytes(size)}`);
+      const range = inner.reserve(size);
+      live.reserve(range);
+      return range;
+    },
+    commit(part) {
+      refuseInCapture("commit", ` of ${formatBytes(part.size)}`);
+      inner.commit(part);
+      live.commit(part);
+    },
+    release(reservation) {
+      refuseInCapture("release", ` of ${formatBytes(reservation.size)}`);
+      inner.release(reservation);
+      live.release(reservation);
+    },
+    annotate(range, state) {
+      live.annotate(range, state);
+      inner.annotate(range, state);
+    },
+
+    allocateHost(size) {
+      refuseInCapture("allocateHost", ` of ${formatBytes(size)}`);
+      return opened(inner.allocateHost(size));
+    },
+    hostBytes(range) {
+      refuseInCapture("hostBytes");
+      requireHost(range);
+      const look = touches(range.memory.id + 1, rangeInHost(range), true, "the host's look");
+      return order.access(hostTimeline, [look], () => inner.hostBytes(range));
+    },
+    freeHost(memory) {
+      refuseInCapture("freeHost");
+      const end = touches(memory.id + 1, span(0, memory.size), true, "freeHost");
+      closed(memory, () => order.access(hostTimeline, [end], () => inner.freeHost(memory)));
+    },
+
+    createStream: () => opened(inner.createStream()),
+    destroyStream: (stream) => closed(stream, () => inner.destroyStream(stream)),
+    createEvent: () => opened(inner.createEvent()),
+    destroyEvent: (event) => closed(event, () => inner.destroyEvent(event)),
+
+    recordEvent(event, stream) {
+      requireOpen(event, stream);
+      inner.recordEvent(event, stream);
+      if (capture && isCaptured(stream)) {
+        capture.eventsInside.add(event.id);
+        capture.order.record(event.id, timelineOf(stream));
+      } else {
+        order.record(event.id, timelineOf(stream));
+      }
+    },
+    waitEvent(stream, event) {
+      requireOpen(stream, event);
+      inner.waitEvent(stream, event);
+      if (capture?.eventsInside.has(event.id)) {
+        capture.members.add(stream.id);
+        capture.order.wait(timelineOf(stream), event.id);
+      } else {
+        order.wait(timelineOf(stream), event.id);
+      }
+    },
+    isReached(event) {
+      refuseInCapture("isReached");
+      requireOpen(event);
+      const reached = inner.isReached(event);
+      if (reached) order.hostReached(event.id);
+      return reached;
+    },
+    synchronizeEvent(event) {
+      refuseInCapture("synchronizeEvent");
+      requireOpen(event);
+      inner.synchronizeEvent(event);
+      order.hostReached(event.id);
+    },
+    synchronize(stream) {
+      refuseInCapture("synchronize");
+      requireOpen(stream);
+      inner.synchronize(stream);
+      order.hostSynchronized(timelineOf(stream));
+    },
+
+    copyToDevice(stream, target, source) {
+      refuseInCapture("copyToDevice", ` of ${formatBytes(source.size)}`);
+      requireHost(source);
+      const read = touches(source.memory.id + 1, rangeInHost(source), false, "copyToDevice");
+      work(stream, [read, touches(deviceSpace, target, true, "copyToDevice")], () =>
+        inner.copyToDevice(stream, target, source),
+      );
+    },
+    copyToHost(stream, target, source) {
+      refuseInCapture("copyToHost", ` of ${formatBytes(source.size)}`);
+      requireHost(target);
+      const write = touches(target.memory.id + 1, rangeInHost(target), true, "copyToHost");
+      work(stream, [write, touches(deviceSpace, source, false, "copyToHost")], () =>
+        inner.copyToHost(stream, target, source),
+      );
+    },
+    copyOnDevice(stream, target, source) {
+      const read = touches(deviceSpace, source, false, "copyOnDevice");
+      work(stream, [read, touches(deviceSpace, target, true, "copyOnDevice")], () =>
+        inner.copyOnDevice(stream, target, source),
+      );
+    },
+    fill(stream, target, byte) {
+      work(stream, [touches(deviceSpace, target, true, "fill")], () => inner.fill(stream, target, byte));
+    },
+    loadKernel(source) {
+      refuseInCapture("loadKernel", ` of ${source.name}`);
+      return opened(inner.loadKernel(source));
+    },
+    unloadKernel(kernel) {
+      refuseInCapture("unloadKernel", ` of ${kernel.name}`);
+      closed(kernel, () => inner.unloadKernel(kernel));
+    },
+    launch(stream, launch) {
+      requireOpen(launch.kernel);
+      work(stream, accessesOfLaunch(launch), () => inner.launch(stream, launch));
+    },
+
+    beginCapture(stream, mode) {
+      requireOpen(stream);
+      requireThreadLocal(mode);
+      if (capture) {
+        throw new HoldfastError(
+          "CAPTURE_ORDER",
+          `Stream ${stream.id} was to be captured while stream ${capture.origin.id} is; end that capture first.`,
+        );
+      }
+      inner.beginCapture(stream, mode);
+      capture = {
+        origin: stream,
+        members: new Set([stream.id]),
+        eventsInside: new Set(),
+        order: new Order(),
+        accesses: [],
+      };
+    },
+    endCapture(stream) {
+      requireOpen(stream);
+      const ending = capture;
+      if (!ending || ending.origin !== stream) {
+        throw new HoldfastError(
+          "CAPTURE_ORDER",
+          `Stream ${stream.id} is not being captured, so its capture can't end.`,
+        );
+      }
+      // Whatever the driver says, the capture is over: a second end must find nothing to end.
+      capture = undefined;
+      const graph = opened(inner.endCapture(stream));
+      accessesOf.set(graph, ending.accesses);
+      return graph;
+    },
+    instantiate(graph) {
+      refuseInCapture("instantiate");
+      requireOpen(graph);
+      inner.instantiate(graph);
+    },
+    launchGraph(stream, graph) {
+      refuseInCapture("launchGraph");
+      requireOpen(graph);
+      const accesses = (accessesOf.get(graph) ?? []).map((access) => ({
+        ...access,
+        what: `graph ${graph.id}: ${access.what}`,
+      }));
+      work(stream, accesses, () => inner.launchGraph(stream, graph));
+    },
+    destroyGraph(graph) {
+      closed(graph, () => inner.destroyGraph(graph));
+      accessesOf.delete(graph);
+    },
+
+    close() {
+      inner.close();
+      open.clear();
+    },
+  };
+}
+
+function requireThreadLocal(mode: CaptureMode): void {
+  if (mode !== "thread-local") {
+    throw new HoldfastError(
+      "CAPTURE_REFUSED",
+      `Capture mode "${String(mode)}" was asked for. Only "thread-local" is legal: the relaxed mode switches off the ` +
+        "driver's own check, and the global one dies of other threads' calls.",
+    );
+  }
+}

@@ -1,0 +1,131 @@
+/**
+ * The closed list of error codes. One row per code: what it means, and what usually helps.
+ * `docs/errors.md` and `holdfast explain` are made from this table.
+ */
+
+export const errorCodes = {
+  // What a person or a program asked for
+  BAD_SETTING: {
+    meaning: "An option or a HOLDFAST_… variable is unknown, malformed or out of range.",
+    help: "Correct or remove the setting; docs/settings.md lists them all.",
+  },
+  BAD_SIZE: {
+    meaning: "A byte count is zero, negative, fractional, or not written as 512MiB, 1.5GiB or 64GiB.",
+    help: "Give a positive size; a number of bytes is written as 4096B.",
+  },
+  BAD_ARGUMENT: {
+    meaning:
+      "A call was given something it can't work with: a span outside its owner, two lengths that differ.",
+    help: "The message names the argument, what it was and what would fit.",
+  },
+  CLOSED: {
+    meaning: "The runtime, driver, stream, event, kernel or graph was closed before this call.",
+    help: "Open a new one; nothing is usable after its close.",
+  },
+  UNSUPPORTED: {
+    meaning: "This device or this Node.js can't do what was asked.",
+    help: "The message says what is missing and what brings it.",
+  },
+
+  // Memory runs out
+  OUT_OF_BUDGET: {
+    meaning: "The memory budget has no room; the device was not asked.",
+    help: "Read the table of holders: raise HOLDFAST_MEMORY, hold less, or use a smaller batch.",
+  },
+  OUT_OF_MEMORY: {
+    meaning: "The device refused memory that the budget had allowed.",
+    help: "Something else on this machine uses it; lower HOLDFAST_MEMORY or free the device.",
+  },
+  ARENA_FULL: {
+    meaning: "The step arena can't hold the request inside its capacity.",
+    help: "The verdict says why: mis-sized (raise HOLDFAST_ARENA), never reset (use a step scope), or truly full.",
+  },
+
+  // Memory misused
+  DEAD_STORAGE: {
+    meaning: "A storage was used after its step, its reset or its free.",
+    help: "Pin what must outlive a step, or read it inside the step.",
+  },
+  DOUBLE_FREE: {
+    meaning: "A storage was freed a second time.",
+    help: "Free a storage once; the end of the step frees what is left.",
+  },
+  NOT_OWNER: {
+    meaning: "A storage was handed to an owner that did not make it, or with a changed address or size.",
+    help: "Free the very storage that the allocation returned, to the arena or region that returned it.",
+  },
+  VIEW_NOT_OWNER: {
+    meaning: "A view was freed as if it owned its bytes.",
+    help: "Drop the view, or free its owner.",
+  },
+  HAS_VIEWS: {
+    meaning: "A storage was freed while views of it are alive.",
+    help: "Drop the views first; a view keeps its owner.",
+  },
+  PINNED: {
+    meaning: "A pinned storage was freed.",
+    help: "Unpin it first; the message says who pinned it.",
+  },
+  NOT_PINNED: {
+    meaning: "A storage was unpinned that has no pin left.",
+    help: "Unpin as often as you pinned.",
+  },
+  STEP_NESTED: {
+    meaning: "A step was opened, or the arena reset, inside an open step.",
+    help: "End the step first; a step is one flat scope.",
+  },
+  STEP_ASYNC: {
+    meaning: "A step's callback was async: its memory would die while it still runs.",
+    help: "Await before or after the step, never inside.",
+  },
+
+  // Order and capture
+  UNORDERED_ACCESS: {
+    meaning: "Two streams, or a stream and the host, touch the same bytes with nothing that orders them.",
+    help: "Order them with an event, or synchronise before the host looks.",
+  },
+  DEAD_ADDRESS: {
+    meaning: "A copy, fill, kernel or graph touches an address that no live span covers.",
+    help: "A storage has died, or a size is wrong; the message has the address and the call.",
+  },
+  FOREIGN_MEMORY: {
+    meaning: "A copy was asked from or to host memory that is not ours: it may move or be collected.",
+    help: "Copy through the staging ring; upload() and read() do.",
+  },
+  CAPTURE_REFUSED: {
+    meaning: "Something that is illegal inside a capture was called there.",
+    help: "Do it before the capture; the message names the call and the op.",
+  },
+  CAPTURE_ORDER: {
+    meaning: "A capture was begun inside another, or ended without being begun.",
+    help: "Capture through runtime.capture(), one at a time.",
+  },
+  CAPTURE_NODES: {
+    meaning: "The captured graph holds memory or host nodes, or not the work that was recorded.",
+    help: "Take host call-backs and allocations out of the captured function.",
+  },
+  CAPTURE_MISMATCH: {
+    meaning: "A replay gave other bits than the same work run directly.",
+    help: "The captured function is not repeatable; the message names the first buffer that differs.",
+  },
+
+  // The machine
+  DRIVER_FAILED: {
+    meaning: "A driver call failed; its name and its own error stand in the message.",
+    help: "Look at the cause; `holdfast tour` shows whether the machine works at all.",
+  },
+  KERNEL_FAILED: {
+    meaning: "A kernel did not compile, did not load, or trapped while running.",
+    help: "The message names the kernel and the trap; run with the strict driver to find the address.",
+  },
+  UPLOAD_CORRUPT: {
+    meaning: "Uploaded bytes read back with another checksum.",
+    help: "Report it with the message: the source changed during the upload, or the machine is faulty.",
+  },
+  STALLED: {
+    meaning: "A phase or a driver call did not end within HOLDFAST_STALL_AFTER.",
+    help: "Read the stall report: it names the phase, the call, the op and what the threads wait for.",
+  },
+} as const satisfies Record<string, { readonly meaning: string; readonly help: string }>;
+
+export type ErrorCode = keyof typeof errorCodes;

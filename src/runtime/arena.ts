@@ -1,0 +1,422 @@
+/**
+ * The arena: step memory. One reserved address range; physical memory is committed into it in chunks as it grows, so
+ * growing never moves a tensor and there is no overflow path. What is made inside a step dies at its end, all at once,
+ * except what is pinned: what lies under a pin stays, what lies beside it is reused.
+ *
+ * A call that is refused has changed nothing.
+ */
+
+import type { Driver, Stream } from "../driver/index.js";
+import { HoldfastError } from "../errors/index.js";
+import { type Address, type Bytes, formatBytes, type Span } from "../units/index.js";
+import * as refusal from "./arena-errors.js";
+import { ArenaFigures } from "./arena-figures.js";
+import type { ArenaFigure, Board } from "./board.js";
+import type { Budget } from "./budget.js";
+import type { CaptureGate } from "./capture-gate.js";
+import { FreeSpace } from "./free-space.js";
+import { GrowingRange } from "./growing-range.js";
+import { type Judgement, judge } from "./pressure.js";
+import type { Recorder } from "./recorder.js";
+import { ownerOf, partOf, type Storage } from "./storage.js";
+
+/** Every storage starts and ends on this many bytes: what GPU loads and our vector kernels like best. */
+export const alignment = 256;
+
+/** All ones is NaN in every float format, and -1 as an index. */
+export const poisonByte = 0xff;
+
+export interface StepStorage extends Storage {
+  readonly kind: "step";
+  /** The step it was made in; 0 outside any step. */
+  readonly step: number;
+  /** Which arena made it, as its how-manieth, and its block there. */
+  readonly arena: number;
+  readonly serial: number;
+  readonly slot: number;
+}
+
+/** What the arena knows of one live block. */
+interface Block {
+  readonly storage: StepStorage;
+  /** The views that are alive; most storages have none. */
+  views: Set<Storage> | undefined;
+  /** Who pinned the storage or a view of it. */
+  pins: readonly Pin[];
+  /** A reset passed over it: only its pins keep it. */
+  isDue: boolean;
+}
+
+interface Pin {
+  readonly storage: Storage;
+  readonly by: string;
+}
+
+export interface ArenaOptions {
+  readonly driver: Driver;
+  /** Poison is filled on this stream, behind the work that used the memory. */
+  readonly stream: Stream;
+  readonly budget: Budget;
+  readonly board: Board;
+  readonly recorder: Recorder;
+  readonly gate: CaptureGate;
+  readonly capacity: Bytes;
+  /** How much is committed at a time. */
+  readonly chunk: Bytes;
+  readonly poison: boolean;
+  /** Called when a request finds no room. */
+  readonly onPressure: () => void;
+}
+
+const noPins: readonly Pin[] = [];
+
+let arenasMade = 0;
+
+export class Arena {
+  readonly #options: ArenaOptions;
+  readonly #memory: GrowingRange;
+  readonly #space: FreeSpace;
+  readonly #figures: ArenaFigures;
+  readonly #id = ++arenasMade;
+  readonly #blocks: (Block | undefined)[] = [];
+  /** Slots taken in the open step, in order; a slot given back inside it may stand here twice. */
+  #stepSlots: number[] = [];
+  #openStep = 0;
+  #isClosed = false;
+
+  constructor(options: ArenaOptions) {
+    this.#options = options;
+    this.#figures = new ArenaFigures(options.board);
+    this.#memory = new GrowingRange(options);
+    this.#space = new FreeSpace(Math.floor(options.capacity / alignment));
+    this.#figures.set("capacity", this.#space.size * alignment);
+    this.#figures.set("committed", this.#memory.committed);
+  }
+
+  get generation(): number {
+    return this.#figures.get("generation");
+  }
+
+  get figures(): Readonly<Record<ArenaFigure, number>> {
+    return this.#options.board.readArena();
+  }
+
+  /** Takes memory for the op named. */
+  allocate(size: number, label: string): StepStorage {
+    this.#requireOpen();
+    if (!Number.isSafeInteger(size) || size <= 0) throw refusal.badSize(size, label);
+    const { driver, gate, recorder } = this.#options;
+    gate.refuse(`allocation of ${formatBytes(size)}`, label);
+    const topBefore = this.#space.top;
+    const units = Math.ceil(size / alignment);
+    const slot = units > this.#space.size ? -1 : this.#space.take(units);
+    if (slot < 0) throw this.#noRoom(size, label);
+    const extent = this.#extentOf(slot);
+    const end = this.#space.offsetOf(slot) + units;
+    const isMiss = end * alignment > this.#memory.committed;
+    if (isMiss) this.#growFor(slot, size, label);
+    driver.annotate(extent, "live");
+    const storage: StepStorage = {
+      kind: "step",
+      span: { address: extent.address, size: size as Bytes },
+      generation: this.generation,
+      label,
+      owner: undefined,
+      step: this.#openStep,
+      arena: this.#id,
+      serial: this.#figures.get("allocations"),
+      slot,
+    };
+    this.#blocks[slot] = { storage, views: undefined, pins: noPins, isDue: false };
+    if (this.#openStep > 0) this.#stepSlots.push(slot);
+    this.#count(size, extent.size, isMiss ? "misses" : end <= topBefore ? "reuses" : "hits");
+    recorder.record("allocate", label, extent.address, size);
+    return storage;
+  }
+
+  /** Gives one storage back before its step ends. */
+  free(storage: Storage): void {
+    const block = this.#find(storage, "free");
+    this.#options.gate.refuse("free", storage.label);
+    if (storage.owner) throw refusal.viewFreed(storage);
+    if (block.pins.length > 0) {
+      throw refusal.pinnedFreed(
+        storage,
+        block.pins.map((pin) => pin.by),
+      );
+    }
+    if (block.views && block.views.size > 0) throw refusal.viewedFreed(storage, block.views.size);
+    this.#options.recorder.record("free", storage.label, storage.span.address, storage.span.size);
+    this.#end(block);
+  }
+
+  /** A storage over a part of another's bytes. A view of a view is a view of the owner. */
+  view(storage: Storage, offset: number, size: number, label = storage.label): StepStorage {
+    const block = this.#find(storage, "view");
+    const span = partOf(storage, offset, size);
+    if (!span) throw refusal.badView(storage, offset, size);
+    const { generation } = this;
+    const view = { ...block.storage, span, generation, label, owner: block.storage, step: this.#openStep };
+    block.views ??= new Set();
+    block.views.add(view);
+    this.#options.recorder.record("view", label, span.address, size);
+    return view;
+  }
+
+  /** Ends a view; its owner lives on. */
+  dropView(view: Storage): void {
+    const block = this.#find(view, "drop");
+    if (!view.owner) {
+      throw new HoldfastError(
+        "BAD_ARGUMENT",
+        `${refusal.describe(view)} is no view, so it can't be dropped. Free it instead.`,
+      );
+    }
+    const pins = block.pins.filter((pin) => pin.storage === view);
+    if (pins.length > 0) {
+      throw refusal.pinnedFreed(
+        view,
+        pins.map((pin) => pin.by),
+      );
+    }
+    block.views?.delete(view);
+  }
+
+  /** Keeps a storage, or a view and with it its owner, alive over steps and resets until unpinned as often. */
+  pin(storage: Storage, by: string): void {
+    const block = this.#find(storage, "pin");
+    if (block.pins.length === 0) this.#figures.add("pinned", this.#extentOf(block.storage.slot).size);
+    block.pins = [...block.pins, { storage, by }];
+    this.#figures.add("pins", 1);
+    this.#options.recorder.record("pin", storage.label, storage.span.address, storage.span.size);
+  }
+
+  /** Takes one pin back. A storage whose step has ended meanwhile dies with its last pin. */
+  unpin(storage: Storage): void {
+    const block = this.#find(storage, "unpin");
+    const index = block.pins.findLastIndex((pin) => pin.storage === storage);
+    if (index < 0) throw refusal.notPinned(storage);
+    const isLast = block.pins.length === 1;
+    if (isLast && block.isDue) this.#options.gate.refuse("unpin of the last pin", storage.label);
+    block.pins = block.pins.toSpliced(index, 1);
+    this.#figures.add("pins", -1);
+    this.#options.recorder.record("unpin", storage.label, storage.span.address, storage.span.size);
+    if (isLast) this.#figures.add("pinned", -this.#extentOf(block.storage.slot).size);
+    if (isLast && block.isDue) this.#end(block);
+  }
+
+  isLive(storage: Storage): boolean {
+    return this.#lookUp(storage) !== undefined;
+  }
+
+  isPinned(storage: Storage): boolean {
+    return (this.#lookUp(storage)?.pins.length ?? 0) > 0;
+  }
+
+  /** Refuses a use of a storage that has died. */
+  requireLive(storage: Storage, use: string): void {
+    this.#find(storage, use);
+  }
+
+  /** Opens a step; see `endStep`. */
+  beginStep(step: number): void {
+    this.#requireOpen();
+    if (this.#openStep > 0) throw refusal.nestedStep(step, this.#openStep);
+    this.#openStep = step;
+    this.#figures.set("allocationsThisStep", 0);
+    this.#figures.set("bytesThisStep", 0);
+  }
+
+  /** Ends everything made in the open step that no pin keeps. Harmless where none is open. */
+  endStep(): void {
+    const step = this.#openStep;
+    if (step === 0) return;
+    const made = this.#stepSlots.map((slot) => this.#blocks[slot]);
+    this.#stepSlots = [];
+    this.#openStep = 0;
+    this.#expire(
+      made.filter((block) => block?.storage.step === step),
+      "resetsByStep",
+      `step ${step}`,
+    );
+  }
+
+  /** Ends everything that no pin keeps, made inside a step or not. */
+  reset(): void {
+    this.#requireOpen();
+    this.#options.gate.refuse("reset", "arena");
+    if (this.#openStep > 0) throw refusal.resetInStep(this.#openStep);
+    this.#expire([...this.#liveBlocks()], "resetsByCall", "reset()");
+  }
+
+  /** Live bytes by the op that made them, largest first. */
+  holders(count = 10): refusal.Holder[] {
+    const byLabel = new Map<string, refusal.Holder>();
+    for (const { storage } of this.#liveBlocks()) {
+      const { label } = storage;
+      const so = byLabel.get(label);
+      const size = (so?.size ?? 0) + this.#extentOf(storage.slot).size;
+      byLabel.set(label, { label, count: (so?.count ?? 0) + 1, size });
+    }
+    return [...byLabel.values()].sort((a, b) => b.size - a.size).slice(0, count);
+  }
+
+  /** Why a request of this size does not fit, or would not. */
+  judge(asked: number, obstacle: "capacity" | "memory" = "capacity"): Judgement {
+    let pinned = 0;
+    let madeThisStep = 0;
+    let leftOver = 0;
+    for (const { storage, pins } of this.#liveBlocks()) {
+      const { size } = this.#extentOf(storage.slot);
+      if (pins.length > 0) pinned += size;
+      else if (this.#openStep > 0 && storage.step === this.#openStep) madeThisStep += size;
+      else leftOver += size;
+    }
+    const { capacity, resetsByStep, resetsByCall } = this.figures;
+    const resets = resetsByStep + resetsByCall;
+    const budgetLeft = this.#options.budget.left;
+    return judge({ asked, obstacle, capacity, pinned, madeThisStep, leftOver, resets, budgetLeft });
+  }
+
+  close(): void {
+    if (this.#isClosed) return;
+    this.#isClosed = true;
+    for (const { storage } of this.#liveBlocks()) {
+      this.#options.driver.annotate(this.#extentOf(storage.slot), "dead");
+    }
+    this.#blocks.length = 0;
+    this.#memory.release();
+    this.#figures.clear();
+  }
+
+  *#liveBlocks(): Generator<Block> {
+    for (const block of this.#blocks) if (block) yield block;
+  }
+
+  /** A reset: ends these blocks, all of them even where the device fails at one, and begins a new generation. */
+  #expire(
+    blocks: readonly (Block | undefined)[],
+    cause: "resetsByStep" | "resetsByCall",
+    label: string,
+  ): void {
+    const failures: unknown[] = [];
+    for (const block of blocks) {
+      if (!block || this.#blocks[block.storage.slot] !== block) continue;
+      if (block.pins.length > 0) outlive(block);
+      else {
+        try {
+          this.#end(block);
+        } catch (failure) {
+          failures.push(failure);
+        }
+      }
+    }
+    this.#figures.add("generation", 1);
+    this.#figures.add(cause, 1);
+    this.#options.recorder.record("reset", label);
+    if (failures.length > 0) throw failures[0];
+  }
+
+  #end(block: Block): void {
+    const { driver, stream, poison } = this.#options;
+    const { slot } = block.storage;
+    const extent = this.#extentOf(slot);
+    try {
+      if (poison) driver.fill(stream, extent, poisonByte);
+    } finally {
+      driver.annotate(extent, "dead");
+      this.#blocks[slot] = undefined;
+      this.#space.give(slot);
+      this.#figures.add("live", -extent.size);
+      this.#figures.set("offset", this.#space.top * alignment);
+    }
+  }
+
+  /** Commits memory up to a block just taken, or gives the block back and says why not. */
+  #growFor(slot: number, size: number, label: string): void {
+    const { driver, stream, poison, recorder } = this.#options;
+    try {
+      const end = (this.#space.offsetOf(slot) + this.#space.sizeOf(slot)) * alignment;
+      const part = this.#memory.grow(end, label);
+      this.#figures.set("committed", this.#memory.committed);
+      recorder.record("commit", label, part.address, part.size);
+      if (!poison) return;
+      driver.annotate(part, "live");
+      try {
+        driver.fill(stream, part, poisonByte);
+      } finally {
+        driver.annotate(part, "dead");
+      }
+    } catch (error) {
+      this.#space.give(slot);
+      throw error instanceof HoldfastError ? this.#noRoom(size, label, error) : error;
+    }
+  }
+
+  #noRoom(size: number, label: string, cause?: HoldfastError): HoldfastError {
+    this.#options.recorder.record("refuse", label, 0, size);
+    this.#options.onPressure();
+    const judgement = this.judge(size, cause ? "memory" : "capacity");
+    const { figures } = this;
+    return refusal.noRoom({
+      size,
+      label,
+      judgement,
+      figures,
+      holders: this.holders(5),
+      ...(cause && { cause }),
+    });
+  }
+
+  #count(size: number, extent: number, how: "hits" | "misses" | "reuses"): void {
+    const figures = this.#figures;
+    figures.add(how, 1);
+    figures.add("allocationsThisStep", 1);
+    figures.add("bytesThisStep", size);
+    figures.add("allocations", 1);
+    figures.add("bytes", size);
+    figures.add("live", extent);
+    const offset = this.#space.top * alignment;
+    figures.set("offset", offset);
+    if (offset > figures.get("highWater")) figures.set("highWater", offset);
+  }
+
+  #extentOf(slot: number): Span {
+    const { range } = this.#memory;
+    return {
+      address: (range.address + this.#space.offsetOf(slot) * alignment) as Address,
+      size: (this.#space.sizeOf(slot) * alignment) as Bytes,
+    };
+  }
+
+  #lookUp(storage: Storage): Block | undefined {
+    const owner = ownerOf(storage) as StepStorage;
+    const block = this.#blocks[owner.slot];
+    if (block?.storage !== owner) return undefined;
+    return storage.owner === undefined || block.views?.has(storage) ? block : undefined;
+  }
+
+  /** The live block of a storage, or the error that says what became of it. */
+  #find(storage: Storage, use: string): Block {
+    this.#requireOpen();
+    const block = this.#lookUp(storage);
+    if (block) return block;
+    const { arena, serial, slot, step } = ownerOf(storage) as StepStorage;
+    const isCopyOfALiveOne = !storage.owner && this.#blocks[slot]?.storage.serial === serial;
+    if (storage.kind !== "step" || arena !== this.#id || isCopyOfALiveOne)
+      throw refusal.notOwner(storage, use);
+    throw refusal.dead(storage, use, step, this.generation);
+  }
+
+  #requireOpen(): void {
+    if (this.#isClosed) throw new HoldfastError("CLOSED", "The arena is closed; open a new runtime.");
+  }
+}
+
+/** A pin keeps the block over a reset; of its views only the pinned ones go on. */
+function outlive(block: Block): void {
+  block.isDue = true;
+  for (const view of block.views ?? []) {
+    if (!block.pins.some((pin) => pin.storage === view)) block.views?.delete(view);
+  }
+}

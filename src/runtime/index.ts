@@ -1,0 +1,33 @@
+/** runtime: who may own bytes. Budget, persistent memory, arena, staging, capture, watchdog, recorder, diagnostics. */
+
+export { Arena, alignment, poisonByte, type StepStorage } from "./arena.js";
+export type { Holder } from "./arena-errors.js";
+export {
+  type ArenaFigure,
+  arenaFigures,
+  Board,
+  type BudgetLabel,
+  budgetLabels,
+  type PhaseName,
+  phaseNames,
+} from "./board.js";
+export { Budget, type Charge } from "./budget.js";
+export type { CaptureState } from "./capture-gate.js";
+export type { Diagnostics } from "./diagnostics.js";
+export { chooseLimit, type FreeMemory, readFreeMemory } from "./free-memory.js";
+export { PersistentMemory, type PersistentStorage, type Placement, type Region } from "./persistent.js";
+export { type Judgement, judge, type Pressure, type Verdict } from "./pressure.js";
+export { type EventKind, eventKinds, type RecordedEvent, Recorder } from "./recorder.js";
+export { openRuntime, type Replayable, Runtime, type RuntimeOptions } from "./runtime.js";
+export { SavedSet } from "./saved-set.js";
+export {
+  readSettings,
+  type Setting,
+  type SettingName,
+  type SettingOptions,
+  type Settings,
+  settingsTable,
+} from "./settings.js";
+export { ownerOf, type Storage } from "./storage.js";
+export type { TransferCount, UploadItem } from "./transfer.js";
+export type { LaunchRequest } from "./work.js";

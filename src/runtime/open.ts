@@ -1,0 +1,164 @@
+/** Opens the parts of a runtime in order; if one can't be opened, those before it are closed again. */
+
+import { type DeviceInfo, type Driver, openCpuDriver, readHostMemory, type Stream } from "../driver/index.js";
+import { HoldfastError } from "../errors/index.js";
+import { type Bytes, bytes, type Clock, formatBytes, MiB, systemClock } from "../units/index.js";
+import { Arena } from "./arena.js";
+import { Board } from "./board.js";
+import { Budget } from "./budget.js";
+import { CaptureGate } from "./capture-gate.js";
+import { chooseLimit, readFreeMemory } from "./free-memory.js";
+import { PersistentMemory } from "./persistent.js";
+import { Phases } from "./phases.js";
+import { Recorder } from "./recorder.js";
+import { runAll } from "./run-all.js";
+import { readSettings, type SettingOptions, type Settings } from "./settings.js";
+import { StagingRing } from "./staging.js";
+import type { Storage } from "./storage.js";
+import { Transfer } from "./transfer.js";
+import { startWatchdog } from "./watchdog/index.js";
+import { watched } from "./watched-driver.js";
+import { Work } from "./work.js";
+
+export interface OpenOptions extends SettingOptions {
+  /** The device; the CPU's unless given. A driver that is given is not closed with the runtime. */
+  readonly driver?: Driver;
+  readonly environment?: Readonly<Record<string, string | undefined>>;
+  /** Where `/proc` and `/sys` are looked for. */
+  readonly hostRoot?: string;
+  readonly clock?: Clock;
+  /** How much the arena commits at a time; by device unless given. */
+  readonly chunk?: Bytes;
+}
+
+export interface Parts {
+  readonly settings: Settings;
+  readonly board: Board;
+  readonly recorder: Recorder;
+  readonly phases: Phases;
+  readonly gate: CaptureGate;
+  readonly driver: Driver;
+  readonly device: DeviceInfo;
+  readonly stream: Stream;
+  readonly budget: Budget;
+  readonly persistent: PersistentMemory;
+  readonly arena: Arena;
+  readonly transfer: Transfer;
+  readonly work: Work;
+  /** What closing has to do, in the order of opening. */
+  readonly closing: (() => void)[];
+}
+
+export interface Listeners {
+  readonly log: (line: string) => void;
+  readonly onPressure: () => void;
+}
+
+export function openParts(options: OpenOptions, { log, onPressure }: Listeners): Parts {
+  const { driver: given, environment, hostRoot, clock = systemClock, chunk, ...texts } = options;
+  const settings = readSettings(texts, environment);
+  const board = new Board();
+  const recorder = new Recorder({ clock });
+  const gate = new CaptureGate();
+  const phases = new Phases({
+    board,
+    recorder,
+    clock,
+    log: settings.log === "phases" ? log : () => undefined,
+  });
+  const closing: (() => void)[] = [];
+
+  function openAll(): Parts {
+    // The watchdog's thread knows the system's time only; on another clock everything would look like a stall.
+    if (clock === systemClock) openWatchdog(settings, board, recorder, closing);
+    const driver = watched(given ?? openDriver(settings, hostRoot, closing), board, clock);
+    const device = driver.describe();
+    const free = () => readFreeMemory(device, driver, () => readHostMemory(hostRoot));
+    const limit = chooseLimit(settings.memory, free());
+    const available = () => free().available;
+    const budget = new Budget({ ...limit, board, recorder, available, onPressure });
+
+    const stream = driver.createStream();
+    closing.push(() => driver.destroyStream(stream));
+    const staging = new StagingRing(driver, budget, settings.staging);
+    closing.push(() => staging.close());
+    const persistent = new PersistentMemory({ driver, budget, recorder, gate });
+    closing.push(() => persistent.close());
+    const shape = { chunk: chunk ?? chunkFor(device), capacity: arenaCapacity(settings, device, budget) };
+    const { poison } = settings;
+    const arena = new Arena({ driver, stream, budget, board, recorder, gate, ...shape, poison, onPressure });
+    closing.push(() => arena.close());
+
+    const requireLive = (storage: Storage, use: string): void =>
+      storage.kind === "step" ? arena.requireLive(storage, use) : persistent.requireLive(storage, use);
+    const verify = settings.verifyUploads;
+    const transfer = new Transfer({ driver, stream, staging, recorder, gate, requireLive, verify });
+    const work = new Work({ driver, stream, board, labels: recorder.labels, gate, requireLive });
+    return {
+      settings,
+      board,
+      recorder,
+      phases,
+      gate,
+      driver,
+      device,
+      stream,
+      budget,
+      persistent,
+      arena,
+      transfer,
+      work,
+      closing,
+    };
+  }
+
+  try {
+    return phases.run("init", openAll);
+  } catch (error) {
+    runAll(closing.reverse());
+    throw error;
+  }
+}
+
+function openWatchdog(settings: Settings, board: Board, recorder: Recorder, closing: (() => void)[]): void {
+  const { stallAfter, reports, onStall } = settings;
+  if (stallAfter === "off") return;
+  const { labels } = recorder;
+  const watchdog = startWatchdog({
+    board,
+    labels,
+    recorder,
+    stallAfterMs: stallAfter,
+    reportDir: reports,
+    onStall,
+  });
+  closing.push(() => watchdog.close());
+}
+
+function openDriver({ threads }: Settings, hostRoot: string | undefined, closing: (() => void)[]): Driver {
+  const driver = openCpuDriver({
+    ...(threads !== "auto" && { threads }),
+    ...(hostRoot !== undefined && { hostRoot }),
+  });
+  closing.push(() => driver.close());
+  return driver;
+}
+
+function arenaCapacity({ arena }: Settings, device: DeviceInfo, budget: Budget): Bytes {
+  const half = Math.floor(device.addressSpace / 2);
+  const capacity = arena === "auto" ? bytes(Math.min(budget.limit, half)) : arena;
+  if (capacity > budget.limit) {
+    throw new HoldfastError(
+      "BAD_SETTING",
+      `An arena of ${formatBytes(capacity)} is larger than the whole budget of ${formatBytes(budget.limit)}. ` +
+        "Lower HOLDFAST_ARENA or raise HOLDFAST_MEMORY.",
+      { numbers: { capacity, limit: budget.limit } },
+    );
+  }
+  return capacity;
+}
+
+/** A card commits 256 MiB in a tenth of a millisecond; on the CPU small chunks keep the figures close to the truth. */
+function chunkFor(device: DeviceInfo): Bytes {
+  return bytes((device.kind === "cuda" ? 64 : 4) * MiB);
+}

@@ -1,0 +1,164 @@
+/**
+ * Persistent memory: weights, gradients, moments, scalars, the data set. Placed once, contiguous by region, at an
+ * address that is constant for life. An in-place op writes there; nothing ever moves a persistent tensor.
+ */
+
+import type { Driver } from "../driver/index.js";
+import { HoldfastError } from "../errors/index.js";
+import { type Address, alignUp, type Bytes, formatBytes, type Span } from "../units/index.js";
+import { alignment } from "./arena.js";
+import type { BudgetLabel } from "./board.js";
+import type { Budget, Charge } from "./budget.js";
+import type { CaptureGate } from "./capture-gate.js";
+import type { Recorder } from "./recorder.js";
+import { ownerOf, partOf, type Storage } from "./storage.js";
+
+export interface PersistentStorage extends Storage {
+  readonly kind: "persistent";
+  readonly region: Region;
+}
+
+/** One placement: tensors of a kind, side by side, each on 256 bytes. */
+export interface Region {
+  readonly label: BudgetLabel;
+  readonly name: string;
+  readonly span: Span;
+  /** In the order in which they were asked for. */
+  readonly storages: readonly PersistentStorage[];
+}
+
+export interface Placement {
+  readonly name: string;
+  readonly size: number;
+}
+
+interface Held {
+  readonly charge: Charge;
+  readonly reservation: Span;
+}
+
+export interface PersistentOptions {
+  readonly driver: Driver;
+  readonly budget: Budget;
+  readonly recorder: Recorder;
+  readonly gate: CaptureGate;
+}
+
+export class PersistentMemory {
+  readonly #options: PersistentOptions;
+  readonly #regions = new Map<Region, Held>();
+
+  constructor(options: PersistentOptions) {
+    this.#options = options;
+  }
+
+  get regions(): readonly Region[] {
+    return [...this.#regions.keys()];
+  }
+
+  /** Places tensors in one new region, or refuses and leaves nothing behind. */
+  place(label: BudgetLabel, name: string, tensors: readonly Placement[]): Region {
+    const { driver, budget, recorder, gate } = this.#options;
+    const size = totalOf(name, tensors);
+    gate.refuse(`placement of ${formatBytes(size)}`, name);
+    const whole = alignUp(size, driver.describe().granularity);
+    const charge = budget.charge(label, whole, name);
+    let reservation: Span | undefined;
+    try {
+      reservation = driver.reserve(whole);
+      driver.commit(reservation);
+    } catch (error) {
+      if (reservation) driver.release(reservation);
+      budget.release(charge);
+      throw error;
+    }
+    const storages: PersistentStorage[] = [];
+    const span: Span = { address: reservation.address, size };
+    const region: Region = { label, name, span, storages };
+    let offset = 0;
+    for (const tensor of tensors) {
+      const address = (span.address + offset) as Address;
+      const own: Span = { address, size: tensor.size as Bytes };
+      storages.push({
+        kind: "persistent",
+        span: own,
+        generation: 0,
+        label: tensor.name,
+        owner: undefined,
+        region,
+      });
+      offset += alignUp(tensor.size, alignment);
+    }
+    driver.annotate(span, "live");
+    this.#regions.set(region, { charge, reservation });
+    recorder.record("allocate", name, span.address, size);
+    return region;
+  }
+
+  /** Gives a whole region back. Its storages are dead from here on. */
+  release(region: Region): void {
+    const { driver, budget, recorder, gate } = this.#options;
+    const held = this.#regions.get(region);
+    if (!held) {
+      throw new HoldfastError(
+        "DOUBLE_FREE",
+        `Region "${region.name}" was released before, or another runtime placed it. Release a region once.`,
+      );
+    }
+    gate.refuseInside("release of a region", region.name);
+    driver.annotate(region.span, "dead");
+    driver.release(held.reservation);
+    budget.release(held.charge);
+    this.#regions.delete(region);
+    recorder.record("free", region.name, region.span.address, region.span.size);
+  }
+
+  view(storage: Storage, offset: number, size: number, label = storage.label): PersistentStorage {
+    this.requireLive(storage, "view");
+    const span = partOf(storage, offset, size);
+    if (!span) {
+      throw new HoldfastError(
+        "BAD_ARGUMENT",
+        `A view of ${size} bytes at ${offset} does not fit storage "${storage.label}" of ${storage.span.size} bytes.`,
+        { numbers: { offset, size, available: storage.span.size } },
+      );
+    }
+    const owner = ownerOf(storage) as PersistentStorage;
+    return { ...owner, span, label, owner };
+  }
+
+  isLive(storage: Storage): boolean {
+    const { region } = storage as PersistentStorage;
+    return this.#regions.has(region) && region.storages.includes(ownerOf(storage) as PersistentStorage);
+  }
+
+  requireLive(storage: Storage, use: string): void {
+    // The hot path: a region in the map is alive, and `includes` above is for those who doubt the storage itself.
+    if (this.#regions.has((storage as PersistentStorage).region)) return;
+    throw new HoldfastError(
+      "DEAD_STORAGE",
+      `${use} of persistent storage "${storage.label}": its region was released, or another runtime placed it.`,
+    );
+  }
+
+  /** Releases everything; for the runtime's close. */
+  close(): void {
+    for (const region of this.regions) this.release(region);
+  }
+}
+
+function totalOf(name: string, tensors: readonly Placement[]): Bytes {
+  let total = 0;
+  for (const tensor of tensors) {
+    if (!Number.isSafeInteger(tensor.size) || tensor.size <= 0) {
+      throw new HoldfastError(
+        "BAD_SIZE",
+        `Tensor "${tensor.name}" of region "${name}" has ${tensor.size} bytes. A placed tensor needs at least one.`,
+        { numbers: { size: tensor.size } },
+      );
+    }
+    total += alignUp(tensor.size, alignment);
+  }
+  if (total > 0) return total as Bytes;
+  throw new HoldfastError("BAD_ARGUMENT", `Region "${name}" has no tensors. Place at least one.`);
+}

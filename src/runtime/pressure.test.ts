@@ -1,0 +1,44 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { GiB, MiB } from "../units/index.js";
+import { judge, type Pressure } from "./pressure.js";
+
+const calm: Pressure = {
+  asked: MiB,
+  obstacle: "capacity",
+  capacity: GiB,
+  pinned: 0,
+  madeThisStep: 0,
+  leftOver: 0,
+  resets: 5,
+  budgetLeft: 0,
+};
+
+test("a request larger than the whole arena is mis-sized, whatever else holds memory", () => {
+  assert.equal(judge({ ...calm, asked: 2 * GiB, leftOver: GiB }).verdict, "mis-sized");
+});
+
+test("memory made outside any step and never ended is called never reset", () => {
+  const { verdict, why } = judge({ ...calm, leftOver: GiB, resets: 0 });
+  assert.equal(verdict, "never reset");
+  assert.match(why, /the arena was never reset/);
+});
+
+test("a step that outgrows the arena while the budget has room is mis-sized", () => {
+  assert.equal(judge({ ...calm, madeThisStep: GiB, budgetLeft: GiB }).verdict, "mis-sized");
+});
+
+test("a step that outgrows the budget is truly full", () => {
+  assert.equal(judge({ ...calm, madeThisStep: GiB }).verdict, "truly full");
+  assert.equal(
+    judge({ ...calm, madeThisStep: GiB, budgetLeft: GiB, obstacle: "memory" }).verdict,
+    "truly full",
+  );
+});
+
+test("where pins hold the memory, the verdict says so", () => {
+  const { verdict, why, help } = judge({ ...calm, pinned: GiB });
+  assert.equal(verdict, "truly full");
+  assert.match(why, /pins hold 1 GiB/);
+  assert.match(help, /Unpin/);
+});

@@ -1,0 +1,262 @@
+/**
+ * The runtime: one device, opened. It is what the layers above hold: steps, persistent and step memory, uploads, work,
+ * captures, diagnostics.
+ */
+
+import { writeSync } from "node:fs";
+import type { DeviceInfo, Kernel, KernelSource, Stream } from "../driver/index.js";
+import { type ErrorCode, HoldfastError } from "../errors/index.js";
+import type { Arena } from "./arena.js";
+import type { Budget } from "./budget.js";
+import { captureGraph } from "./capture.js";
+import { type Diagnostics, diagnose, diagnosticsText } from "./diagnostics.js";
+import { type OpenOptions, openParts, type Parts } from "./open.js";
+import type { PersistentMemory } from "./persistent.js";
+import type { Phases } from "./phases.js";
+import type { Recorder } from "./recorder.js";
+import { runAll } from "./run-all.js";
+import type { Settings } from "./settings.js";
+import type { Storage } from "./storage.js";
+import type { TransferCount, UploadItem } from "./transfer.js";
+import type { LaunchRequest } from "./work.js";
+
+export interface RuntimeOptions extends OpenOptions {
+  /** Where diagnostics and phase lines go; stderr unless given. */
+  readonly print?: (text: string) => void;
+}
+
+/** Something that runs the same work again: as a verified graph, or directly where capture is off or refused. */
+export interface Replayable {
+  readonly mode: "graph" | "direct";
+  replay(): void;
+  close(): void;
+}
+
+/**
+ * Opens the runtime on a device: the CPU, unless a driver is given.
+ *
+ * @example
+ * ```ts
+ * import { openRuntime } from "holdfast";
+ * const runtime = openRuntime({ memory: "512MiB", print: () => {} });
+ * runtime.step(() => {
+ *   const x = runtime.arena.allocate(8, "input");
+ *   runtime.upload([{ source: new Float32Array([1, 2]), target: x }]);
+ *   console.log(new Float32Array(runtime.read(x).buffer)); // → Float32Array(2) [ 1, 2 ]
+ * });
+ * console.log(runtime.diagnostics().arena.live); // → 0
+ * runtime.close();
+ * ```
+ */
+export function openRuntime(options: RuntimeOptions = {}): Runtime {
+  return new Runtime(options);
+}
+
+/** An open device; see `openRuntime`. */
+export class Runtime {
+  readonly settings: Settings;
+  readonly device: DeviceInfo;
+  readonly stream: Stream;
+  readonly recorder: Recorder;
+  readonly phases: Phases;
+  readonly budget: Budget;
+  readonly arena: Arena;
+  readonly persistent: PersistentMemory;
+  readonly #parts: Parts;
+  readonly #print: (text: string) => void;
+  readonly #kernels = new Map<KernelSource, Kernel>();
+  readonly #graphs = new Set<Replayable>();
+  #steps = 0;
+  #hasToldPressure = false;
+  #hasToldRefusal = false;
+  #isOpen = false;
+
+  constructor({ print = (text) => void writeSync(2, text), ...options }: RuntimeOptions) {
+    this.#print = print;
+    const log = (line: string): void => print(`${line}\n`);
+    this.#parts = openParts(options, { log, onPressure: () => this.#tellPressure() });
+    const { settings, device, stream, recorder, phases, budget, arena, persistent } = this.#parts;
+    this.settings = settings;
+    this.device = device;
+    this.stream = stream;
+    this.recorder = recorder;
+    this.phases = phases;
+    this.budget = budget;
+    this.arena = arena;
+    this.persistent = persistent;
+    this.#isOpen = true;
+    print(diagnosticsText(this.diagnostics(), "at the start"));
+  }
+
+  /**
+   * Runs one step. Everything made inside dies at its end, all at once, unless pinned: that is what resets the arena.
+   * The function must be synchronous.
+   */
+  step<T>(body: (step: number) => T): T {
+    this.#requireOpen();
+    const { arena, gate, phases } = this.#parts;
+    gate.refuseInside("a step", "step()");
+    const number = this.#steps + 1;
+    arena.beginStep(number);
+    this.#steps = number;
+    const run = (): T => {
+      try {
+        return requireSync(body(number), number);
+      } finally {
+        arena.endStep();
+      }
+    };
+    return phases.run("step", run, { number });
+  }
+
+  /** Copies host arrays to the device; each as long as its storage. */
+  upload(items: Iterable<UploadItem>): TransferCount {
+    this.#requireOpen();
+    return this.phases.run("upload", () => this.#parts.transfer.upload(items));
+  }
+
+  /** A storage's bytes, behind all work issued so far. */
+  read(storage: Storage): Uint8Array<ArrayBuffer> {
+    this.#requireOpen();
+    return this.phases.run("read-back", () => this.#parts.transfer.read(storage));
+  }
+
+  launch(request: LaunchRequest): void {
+    this.#requireOpen();
+    this.#parts.work.launch(request);
+  }
+
+  /** Sets every byte of a storage. */
+  fill(target: Storage, byte: number): void {
+    this.#requireOpen();
+    this.#parts.work.fill(target, byte);
+  }
+
+  copy(target: Storage, source: Storage): void {
+    this.#requireOpen();
+    this.#parts.work.copy(target, source);
+  }
+
+  /** Loads a kernel once and keeps it. */
+  kernel(source: KernelSource): Kernel {
+    this.#requireOpen();
+    const known = this.#kernels.get(source);
+    if (known) return known;
+    this.#parts.gate.refuse("load of a kernel", source.name);
+    const { driver, closing } = this.#parts;
+    const kernel = driver.loadKernel(source);
+    this.#kernels.set(source, kernel);
+    closing.push(() => driver.unloadKernel(kernel));
+    return kernel;
+  }
+
+  /** A storage over a part of another's bytes; it keeps its owner. */
+  view(storage: Storage, offset: number, size: number, label?: string): Storage {
+    this.#requireOpen();
+    const home = storage.kind === "step" ? this.arena : this.persistent;
+    return home.view(storage, offset, size, label);
+  }
+
+  /** A second stream. Its work runs in any order against the others' unless `orderStreams` says otherwise. */
+  createStream(): Stream {
+    this.#requireOpen();
+    const { driver, closing } = this.#parts;
+    const stream = driver.createStream();
+    closing.push(() => driver.destroyStream(stream));
+    return stream;
+  }
+
+  /** Holds back what `later` is given from now on until `earlier` has done what it was given so far. */
+  orderStreams(earlier: Stream, later: Stream): void {
+    this.#requireOpen();
+    const { driver } = this.#parts;
+    const event = driver.createEvent();
+    try {
+      driver.recordEvent(event, earlier);
+      driver.waitEvent(later, event);
+    } finally {
+      driver.destroyEvent(event);
+    }
+  }
+
+  /** Waits until everything issued on the runtime's stream is done. */
+  synchronize(): void {
+    this.#requireOpen();
+    this.#parts.gate.refuseInside("synchronise", "synchronize()");
+    this.#parts.driver.synchronize(this.stream);
+  }
+
+  /** Makes a function's work repeatable in one launch; `capture.ts` says what it may do. */
+  capture(name: string, body: () => void): Replayable {
+    this.#requireOpen();
+    const direct: Replayable = { mode: "direct", replay: body, close: () => undefined };
+    if (this.settings.capture === "off") return direct;
+    try {
+      const graph = this.phases.run("capture", () => captureGraph(this.#parts, name, body), { label: name });
+      const close = (): void => {
+        graph.close();
+        this.#graphs.delete(captured);
+      };
+      const captured: Replayable = { mode: "graph", replay: () => graph.replay(), close };
+      this.#graphs.add(captured);
+      return captured;
+    } catch (error) {
+      if (this.settings.capture === "on" || !isCaptureRefusal(error)) throw error;
+      if (!this.#hasToldRefusal) {
+        this.#hasToldRefusal = true;
+        this.#print(`holdfast: a capture was refused, and its work runs directly: ${error.message}\n`);
+      }
+      return direct;
+    }
+  }
+
+  /** The state of memory, as a record that JSON can carry. */
+  diagnostics(): Diagnostics {
+    const { device, budget, arena, transfer } = this.#parts;
+    return diagnose({ device, step: this.#steps, budget, arena, up: transfer.up, down: transfer.down });
+  }
+
+  /** The state of memory, as people read it. */
+  diagnosticsText(): string {
+    return diagnosticsText(this.diagnostics(), "on demand");
+  }
+
+  /** Ends everything, in the reverse order of its making. Harmless when repeated. */
+  close(): void {
+    if (!this.#isOpen) return;
+    const { driver, gate, phases, closing } = this.#parts;
+    gate.refuseInside("close", "close()");
+    this.#isOpen = false;
+    const graphs = [...this.#graphs].map((one) => () => one.close());
+    const finish = (): void => driver.synchronize(this.stream);
+    phases.run("close", () => runAll([finish, ...graphs, ...closing.reverse()]));
+  }
+
+  #tellPressure(): void {
+    // While the runtime is being opened there is nothing to show yet; the refusal itself then says it all.
+    if (this.#hasToldPressure || !this.#isOpen) return;
+    this.#hasToldPressure = true;
+    this.#print(diagnosticsText(this.diagnostics(), "at first pressure"));
+  }
+
+  #requireOpen(): void {
+    if (!this.#isOpen) throw new HoldfastError("CLOSED", "The runtime is closed; open a new one.");
+  }
+}
+
+function requireSync<T>(result: T, step: number): T {
+  if (!(result instanceof Promise)) return result;
+  result.catch(() => undefined);
+  throw new HoldfastError(
+    "STEP_ASYNC",
+    `Step ${step} was given an async function: its memory dies when the step ends, and the function would go on. ` +
+      "Await before or after the step.",
+  );
+}
+
+/** What a capture says of its function; a capture inside a capture, or a failing device, is another matter. */
+const refusals: ReadonlySet<ErrorCode> = new Set(["CAPTURE_REFUSED", "CAPTURE_NODES", "CAPTURE_MISMATCH"]);
+
+function isCaptureRefusal(error: unknown): error is HoldfastError {
+  return error instanceof HoldfastError && refusals.has(error.code);
+}

@@ -1,0 +1,245 @@
+/**
+ * The settings: one table, from which options and environment are read, refused and documented. An option given in
+ * code comes first, then the environment, then the default. What is unknown or malformed is an error at the start.
+ */
+
+import { tmpdir } from "node:os";
+import { HoldfastError } from "../errors/index.js";
+import { type Bytes, formatDuration, parseBytes, parseDuration } from "../units/index.js";
+
+/** A row of the table: how a value is written, read and explained. */
+export interface Setting<T> {
+  readonly variable: `HOLDFAST_${string}`;
+  readonly kind: string;
+  readonly meaning: string;
+  readonly defaultText: string;
+  readonly example: string;
+  readonly fallback: () => T;
+  /** Reads what a person wrote; throws a HoldfastError that says what would fit. */
+  readonly parse: (text: string) => T;
+}
+
+function choice<const T extends string>(...choices: readonly T[]): Pick<Setting<T>, "kind" | "parse"> {
+  return {
+    kind: choices.join(" | "),
+    parse(text) {
+      const found = choices.find((one) => one === text);
+      if (found !== undefined) return found;
+      throw new HoldfastError("BAD_SETTING", `"${text}" is none of ${choices.join(", ")}.`);
+    },
+  };
+}
+
+const onOff: Pick<Setting<boolean>, "kind" | "parse"> = {
+  kind: "on | off",
+  parse: (text) => choice("on", "off").parse(text) === "on",
+};
+
+const size: Pick<Setting<Bytes | "auto">, "kind" | "parse"> = {
+  kind: "size | auto",
+  parse: (text) => (text === "auto" ? "auto" : parseBytes(text)),
+};
+
+export const settingsTable = {
+  memory: {
+    variable: "HOLDFAST_MEMORY",
+    ...size,
+    meaning:
+      "The budget: the most bytes Holdfast may hold on the device. auto leaves a discrete card a margin of max(512 MiB, " +
+      "2 %), a unified-memory machine max(8 GiB, 10 %) for the host, and a CPU machine max(512 MiB, 10 %).",
+    defaultText: "auto",
+    example: "64GiB",
+    fallback: () => "auto",
+  },
+  arena: {
+    variable: "HOLDFAST_ARENA",
+    ...size,
+    meaning:
+      "The step arena's capacity: an address range, filled with memory only as it is used. auto takes the whole budget, " +
+      "or half of it where addresses are scarce (the CPU driver has 4 GiB of them).",
+    defaultText: "auto",
+    example: "1.5GiB",
+    fallback: () => "auto",
+  },
+  staging: {
+    variable: "HOLDFAST_STAGING",
+    kind: "size",
+    parse: parseBytes,
+    meaning: "The staging ring: page-locked host memory through which every upload and read-back passes.",
+    defaultText: "32MiB",
+    example: "128MiB",
+    fallback: () => parseBytes("32MiB"),
+  },
+  poison: {
+    variable: "HOLDFAST_POISON",
+    ...onOff,
+    meaning:
+      "Fill step memory with NaN when it is committed and when it dies, so that a stale read can't look right.",
+    defaultText: "off",
+    example: "on",
+    fallback: () => false,
+  },
+  capture: {
+    variable: "HOLDFAST_CAPTURE",
+    ...choice("auto", "on", "off"),
+    meaning:
+      "auto: capture, and run directly (said once) where a capture is refused. on: a refused capture is an error. " +
+      "off: always run directly.",
+    defaultText: "auto",
+    example: "off",
+    fallback: () => "auto" as const,
+  },
+  verifyUploads: {
+    variable: "HOLDFAST_VERIFY_UPLOADS",
+    ...onOff,
+    meaning: "Read every upload back and compare checksums.",
+    defaultText: "off",
+    example: "on",
+    fallback: () => false,
+  },
+  stallAfter: {
+    variable: "HOLDFAST_STALL_AFTER",
+    kind: "duration | off",
+    parse: (text: string) => (text === "off" ? ("off" as const) : parseDuration(text)),
+    meaning: "How long a phase or a driver call may show no progress before the watchdog reports a stall.",
+    defaultText: formatDuration(30_000),
+    example: "2m",
+    fallback: (): number | "off" => 30_000,
+  },
+  onStall: {
+    variable: "HOLDFAST_ON_STALL",
+    ...choice("end", "report"),
+    meaning:
+      "end: write the stall report and end the run with exit code 86. report: write it and let the run go on.",
+    defaultText: "end",
+    example: "report",
+    fallback: () => "end" as const,
+  },
+  reports: {
+    variable: "HOLDFAST_REPORTS",
+    kind: "folder",
+    parse: nonEmpty,
+    meaning: "Where stall reports are written.",
+    defaultText: "the system's folder for temporary files",
+    example: "runs/reports",
+    fallback: tmpdir,
+  },
+  log: {
+    variable: "HOLDFAST_LOG",
+    ...choice("quiet", "phases"),
+    meaning: "phases: print a line to stderr as each phase is entered and left.",
+    defaultText: "quiet",
+    example: "phases",
+    fallback: () => "quiet" as const,
+  },
+  threads: {
+    variable: "HOLDFAST_THREADS",
+    kind: "count | auto",
+    parse: threadCount,
+    meaning: "Threads of the CPU driver. auto takes what the machine (or its container) offers.",
+    defaultText: "auto",
+    example: "2",
+    fallback: () => "auto" as const,
+  },
+} as const satisfies Record<string, Setting<unknown>>;
+
+export type SettingName = keyof typeof settingsTable;
+
+/** Every setting with its value. */
+export type Settings = { readonly [Name in SettingName]: ReturnType<(typeof settingsTable)[Name]["parse"]> };
+
+/** Settings as a caller gives them: parsed values, or the texts that the environment would hold. */
+export type SettingOptions = { readonly [Name in SettingName]?: Settings[Name] | string };
+
+const names = Object.keys(settingsTable) as SettingName[];
+
+/**
+ * Reads the settings: options first, then the environment, then the defaults.
+ *
+ * @example
+ * ```ts
+ * import { readSettings } from "holdfast";
+ * const settings = readSettings({ memory: "1.5GiB" }, { HOLDFAST_POISON: "on" });
+ * console.log(settings.memory, settings.poison, settings.capture); // → 1610612736 true auto
+ * ```
+ */
+export function readSettings(
+  options: SettingOptions = {},
+  environment: Readonly<Record<string, string | undefined>> = process.env,
+): Settings {
+  refuseUnknown(Object.keys(options), names, "option");
+  const variables = names.map((name) => settingsTable[name].variable);
+  refuseUnknown(
+    Object.keys(environment).filter((key) => key.startsWith("HOLDFAST_")),
+    variables,
+    "variable",
+  );
+  return Object.fromEntries(
+    names.map((name) => [name, readOne(name, options[name], environment)]),
+  ) as Settings;
+}
+
+function readOne(
+  name: SettingName,
+  option: unknown,
+  environment: Readonly<Record<string, string | undefined>>,
+): unknown {
+  const row: Setting<unknown> = settingsTable[name];
+  if (option !== undefined && typeof option !== "string") return requireParsed(name, row, option);
+  const text = option ?? environment[row.variable];
+  if (text === undefined) return row.fallback();
+  try {
+    return row.parse(text);
+  } catch (error) {
+    const where = option === undefined ? row.variable : `Option ${name}`;
+    throw new HoldfastError("BAD_SETTING", `${where}: ${(error as Error).message} Example: ${row.example}.`, {
+      cause: error,
+    });
+  }
+}
+
+/** A value given in code must be of the type, and in the range, that the text form would give. */
+function requireParsed(name: SettingName, row: Setting<unknown>, value: unknown): unknown {
+  const example = row.parse(row.example);
+  const isPlausible =
+    typeof value === typeof example && (typeof value !== "number" || (Number.isFinite(value) && value > 0));
+  if (isPlausible) return value;
+  throw new HoldfastError(
+    "BAD_SETTING",
+    `Option ${name} can't be ${String(value)}; it takes ${row.kind}: ${row.example}.`,
+  );
+}
+
+function refuseUnknown(given: readonly string[], known: readonly string[], what: string): void {
+  for (const name of given) {
+    if (known.includes(name)) continue;
+    throw new HoldfastError(
+      "BAD_SETTING",
+      `There is no ${what} ${name}. Did you mean ${nearest(name, known)}? The ${what}s are ${known.join(", ")}.`,
+    );
+  }
+}
+
+/** The known name that shares the most leading and trailing letters with what was written. */
+function nearest(name: string, known: readonly string[]): string {
+  const shared = (other: string): number => {
+    let head = 0;
+    while (head < name.length && name[head] === other[head]) head++;
+    let tail = 0;
+    while (tail < name.length - head && name.at(-1 - tail) === other.at(-1 - tail)) tail++;
+    return head + tail - Math.abs(name.length - other.length);
+  };
+  return known.reduce((best, one) => (shared(one) > shared(best) ? one : best));
+}
+
+function nonEmpty(text: string): string {
+  if (text !== "") return text;
+  throw new HoldfastError("BAD_SETTING", "It is empty.");
+}
+
+function threadCount(text: string): number | "auto" {
+  if (text === "auto") return text;
+  const count = Number(text);
+  if (/^\d+$/.test(text) && count >= 1 && count <= 256) return count;
+  throw new HoldfastError("BAD_SETTING", `"${text}" is not a number of threads from 1 to 256.`);
+}

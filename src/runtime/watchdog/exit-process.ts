@@ -1,0 +1,9 @@
+/**
+ * The way out of a process whose main thread is stuck. In a worker, `process.exit` ends only the worker, and
+ * `process.abort` gives no exit code; libc's `_exit` ends everything at once and asks nobody.
+ */
+
+export async function loadExit(): Promise<(code: number) => void> {
+  const { default: koffi } = await import("koffi");
+  return koffi.load(null).func("void _exit(int code)");
+}

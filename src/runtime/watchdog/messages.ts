@@ -1,0 +1,41 @@
+/** What the watchdog's thread and the outside process say to each other: JSON, one message a line. */
+
+import { createInterface } from "node:readline";
+import type { Readable, Writable } from "node:stream";
+import type { Reading } from "./reading.js";
+import type { StallReport } from "./report.js";
+
+/** `end`: a stall ends the run. `report`: it is reported, and the run goes on. */
+export type OnStall = "end" | "report";
+
+export interface WatchdogSettings {
+  /** The watched process. */
+  readonly pid: number;
+  readonly stallAfterMs: number;
+  readonly reportDir: string;
+  readonly onStall: OnStall;
+}
+
+export type ToOutside =
+  | { readonly type: "beat"; readonly reading: Reading }
+  | { readonly type: "stall"; readonly report: StallReport }
+  | { readonly type: "goodbye" };
+
+export type FromOutside = { readonly type: "watching" } | { readonly type: "leave" };
+
+/** How often the watchers look: often enough to tell a stall soon after its limit. */
+export function lookEveryMs(stallAfterMs: number): number {
+  return Math.min(stallAfterMs / 4, 250);
+}
+
+export function send<Message extends ToOutside | FromOutside>(stream: Writable, message: Message): void {
+  stream.write(`${JSON.stringify(message)}\n`);
+}
+
+/** Both ends are ours and of one version: the lines are trusted. */
+export function receive<Message extends ToOutside | FromOutside>(
+  stream: Readable,
+  handle: (message: Message) => void,
+): void {
+  createInterface({ input: stream }).on("line", (line) => handle(JSON.parse(line) as Message));
+}

@@ -1,0 +1,90 @@
+import assert from "node:assert/strict";
+import { execFileSync } from "node:child_process";
+import {
+  closeSync,
+  constants,
+  mkdtempSync,
+  openSync,
+  readdirSync,
+  readFileSync,
+  readSync,
+  rmSync,
+  writeFileSync,
+  writeSync,
+} from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterEach, beforeEach, describe, it } from "node:test";
+import { printWithin, writeReport } from "./publish.js";
+import { stallReport } from "./report.js";
+
+const report = stallReport({
+  kind: "stall",
+  pid: 9,
+  noticedBy: "thread",
+  elapsedMs: 2,
+  limitMs: 1,
+  reading: undefined,
+  process: { threads: [] },
+  ending: "none",
+  notes: [],
+  time: new Date(0),
+});
+
+describe("publishing a stall report", () => {
+  let folder: string;
+  beforeEach(() => {
+    folder = mkdtempSync(join(tmpdir(), "holdfast-publish-"));
+  });
+  afterEach(() => rmSync(folder, { recursive: true }));
+
+  it("puts a whole file, and nothing beside it, into a folder that it makes", () => {
+    const reports = join(folder, "runs", "stalls");
+    const path = writeReport(reports, report);
+    assert.equal(path, join(reports, "holdfast-stall-9-19700101T000000.000Z.json"));
+    assert.deepEqual(JSON.parse(readFileSync(path, "utf8")), report);
+    assert.equal(readdirSync(reports).length, 1);
+  });
+
+  it("prints all of a long text", async () => {
+    const path = join(folder, "out");
+    const fd = openSync(path, "w");
+    const text = "line\n".repeat(100_000);
+    assert.equal(await printWithin(text, 5000, fd), true);
+    closeSync(fd);
+    assert.equal(readFileSync(path, "utf8"), text);
+  });
+
+  it("does not wait for a reader that never reads", async () => {
+    const pipe = join(folder, "pipe");
+    execFileSync("mkfifo", [pipe]);
+    const fd = openSync(pipe, constants.O_RDWR);
+    fill(pipe);
+    assert.equal(await printWithin("report\n", 50, fd), false);
+    // Let the pending write go: this process could not exit before.
+    readSync(fd, Buffer.alloc(1 << 16));
+    closeSync(fd);
+  });
+
+  it("red proof: a plain write to such a pipe would be held up", () => {
+    const pipe = join(folder, "pipe");
+    execFileSync("mkfifo", [pipe]);
+    const held = openSync(pipe, constants.O_RDWR);
+    fill(pipe);
+    const script = join(folder, "write.mjs");
+    writeFileSync(
+      script,
+      `import { openSync, writeSync } from "node:fs"; writeSync(openSync(${JSON.stringify(pipe)}, "r+"), "x");`,
+    );
+    assert.throws(() => execFileSync(process.execPath, [script], { timeout: 500 }), { code: "ETIMEDOUT" });
+    closeSync(held);
+  });
+
+  function fill(pipe: string): void {
+    const fd = openSync(pipe, constants.O_WRONLY | constants.O_NONBLOCK);
+    assert.throws(() => {
+      for (;;) writeSync(fd, Buffer.alloc(4096));
+    }, /EAGAIN/);
+    closeSync(fd);
+  }
+});

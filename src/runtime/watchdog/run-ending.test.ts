@@ -1,0 +1,67 @@
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import { RunEnding, type WatchedRun } from "./run-ending.js";
+
+/** A run that notes what is done to it; `end` says at which action it dies, if at any. */
+function fakeRun(end?: "order" | "kill") {
+  const done: string[] = [];
+  const pending: (() => void)[] = [];
+  const run: WatchedRun = {
+    orderToLeave: () => done.push("order"),
+    kill: () => done.push("kill"),
+    isAlive: () => end === undefined || !done.includes(end),
+    giveUp: () => done.push("give up"),
+  };
+  const startEnding = () => new RunEnding(run, (_delayMs, action) => pending.push(action));
+  const passTime = () => {
+    for (let action = pending.shift(); action; action = pending.shift()) action();
+  };
+  return { done, ending: startEnding(), startEnding, passTime };
+}
+
+describe("the end of a run", () => {
+  it("is an order to leave, and nothing more when the run obeys", () => {
+    const { done, ending, passTime } = fakeRun("order");
+    ending.begin("exit");
+    passTime();
+    assert.deepEqual(done, ["order"]);
+  });
+
+  it("is a kill when the run does not obey", () => {
+    const { done, ending, passTime } = fakeRun("kill");
+    ending.begin("exit");
+    passTime();
+    assert.deepEqual(done, ["order", "kill"]);
+  });
+
+  it("is a kill at once where the run has no way to leave by itself", () => {
+    const { done, ending } = fakeRun("kill");
+    ending.begin("kill");
+    assert.deepEqual(done, ["kill"]);
+  });
+
+  it("is given up on when even a kill does not end it", () => {
+    const { done, ending, passTime } = fakeRun();
+    ending.begin("exit");
+    passTime();
+    assert.deepEqual(done, ["order", "kill", "give up"]);
+  });
+
+  it("H8: ordered twice, or in two ways, happens once", () => {
+    const { done, ending, passTime } = fakeRun("kill");
+    ending.begin("exit");
+    ending.begin("exit");
+    ending.begin("kill");
+    passTime();
+    ending.begin("exit");
+    passTime();
+    assert.deepEqual(done, ["order", "kill"]);
+  });
+
+  it("H8, red proof: two ends that don't know of each other order twice", () => {
+    const { done, startEnding } = fakeRun("kill");
+    startEnding().begin("exit");
+    startEnding().begin("exit");
+    assert.deepEqual(done, ["order", "order"]);
+  });
+});

@@ -1,0 +1,109 @@
+/**
+ * The watchdog's thread. It reads the shared memories and beats; it never calls the driver and needs nothing from
+ * the main thread, which may be stuck for ever. On a stall it hands its report to the outside process, and where
+ * that one is lost, it reports and ends the run itself. A worker's script: see `watchdog.ts` for who starts it.
+ */
+
+import { parentPort, workerData } from "node:worker_threads";
+import { exitCodes } from "../../errors/index.js";
+import { systemClock } from "../../units/index.js";
+import { Board } from "../board.js";
+import { LabelTable } from "../label-table.js";
+import { Recorder } from "../recorder.js";
+import { loadExit } from "./exit-process.js";
+import { lookEveryMs, type WatchdogSettings } from "./messages.js";
+import { OutsideProcess } from "./outside-process.js";
+import { readProcessState } from "./process-state.js";
+import { publish } from "./publish.js";
+import { type Shared, takeReading } from "./reading.js";
+import { type Ending, type StallReport, stallReport } from "./report.js";
+import { readActivity, type Stall, StallDetector } from "./stall.js";
+
+export interface ThreadData extends WatchdogSettings {
+  readonly board: SharedArrayBuffer;
+  readonly labels: SharedArrayBuffer;
+  readonly recorder: SharedArrayBuffer;
+}
+
+/** How long the outside process may take over a report before this thread acts alone. */
+const outsidePatienceMs = 2000;
+
+const settings = workerData as ThreadData;
+const { pid, stallAfterMs, reportDir, onStall } = settings;
+const lookMs = lookEveryMs(stallAfterMs);
+const shared = attach(settings);
+const detector = new StallDetector(shared.board, stallAfterMs, systemClock);
+
+const outside = new OutsideProcess({ pid, stallAfterMs, reportDir, onStall }, leave);
+// Up front: at the moment of a stall, the file system may be what is stuck.
+const { exit, notes } = await loadExit().then(
+  (exit) => ({ exit, notes: [] }),
+  (error) => ({
+    exit: undefined,
+    notes: [`libc's _exit is not there (${error}): the run is killed instead`],
+  }),
+);
+let lookedMs = systemClock.nowMs();
+
+function attach(data: ThreadData): Shared {
+  const labels = new LabelTable(data.labels);
+  return {
+    board: new Board(data.board),
+    labels,
+    recorder: new Recorder({ memory: data.recorder, labels }),
+  };
+}
+
+function look(): void {
+  const nowMs = systemClock.nowMs();
+  const absentMs = nowMs - lookedMs - lookMs;
+  lookedMs = nowMs;
+  // The process was stopped and goes on (Ctrl-Z, then fg): the engine could move no more than this thread.
+  if (absentMs > stallAfterMs / 2) detector.leaveOut(absentMs);
+  const stall = detector.examine();
+  if (stall) tell(stall);
+  else outside.beat(takeReading(shared, readActivity(shared.board, nowMs)));
+}
+
+function tell(stall: Stall): void {
+  const report = describe(stall);
+  if (outside.lost !== undefined) return void concludeAlone(report, outside.lost);
+  outside.report(report);
+  if (report.ending === "none") return;
+  const late = `the outside process did not act on the report within ${outsidePatienceMs} ms`;
+  setTimeout(() => void concludeAlone(report, outside.lost ?? late), outsidePatienceMs);
+}
+
+function describe(stall: Stall): StallReport {
+  const endsBy: Ending = exit ? "exit" : "kill";
+  return stallReport({
+    kind: "stall",
+    pid,
+    noticedBy: "thread",
+    elapsedMs: stall.stillMs,
+    limitMs: stall.limitMs,
+    reading: takeReading(shared, stall),
+    process: readProcessState(pid),
+    ending: onStall === "end" ? endsBy : "none",
+    notes,
+    time: new Date(),
+  });
+}
+
+async function concludeAlone(report: StallReport, note: string): Promise<void> {
+  await publish({ ...report, notes: [...report.notes, note] }, reportDir);
+  if (report.ending !== "none") leave();
+}
+
+function leave(): void {
+  exit?.(exitCodes.stalled.code);
+  process.kill(pid, "SIGKILL");
+}
+
+const timer = setInterval(look, lookMs);
+parentPort?.once("message", () => {
+  clearInterval(timer);
+  outside.dismiss();
+});
+await outside.settled;
+parentPort?.postMessage("ready");

@@ -1,0 +1,124 @@
+/**
+ * Byte counts and device addresses, branded so that one can't stand in for the other, and the way sizes are
+ * written: `512MiB`, `1.5GiB`, `4096B`.
+ */
+
+import { HoldfastError } from "../errors/index.js";
+
+declare const unit: unique symbol;
+
+/** A count of bytes: a whole number, never negative. */
+export type Bytes = number & { readonly [unit]: "bytes" };
+
+/** A device address. On the CPU driver it is an offset into the WebAssembly memory. */
+export type Address = number & { readonly [unit]: "address" };
+
+/** A range of device addresses. */
+export interface Span {
+  readonly address: Address;
+  readonly size: Bytes;
+}
+
+export const KiB = 1024;
+export const MiB = 1024 * KiB;
+export const GiB = 1024 * MiB;
+const TiB = 1024 * GiB;
+
+const suffixes = { B: 1, KiB, MiB, GiB, TiB } as const;
+
+/** Brands a whole, non-negative number as a byte count. */
+export function bytes(count: number): Bytes {
+  if (!Number.isSafeInteger(count) || count < 0) {
+    throw new HoldfastError(
+      "BAD_SIZE",
+      `A size must be a whole number of bytes, 0 or more; this one is ${count}.`,
+      {
+        numbers: { count },
+      },
+    );
+  }
+  return count as Bytes;
+}
+
+/** Brands a number as a device address. */
+export function address(value: number): Address {
+  if (!Number.isSafeInteger(value) || value < 0) {
+    throw new HoldfastError(
+      "BAD_ARGUMENT",
+      `A device address must be a whole number, 0 or more; this one is ${value}.`,
+    );
+  }
+  return value as Address;
+}
+
+export function span(start: number, size: number): Span {
+  return { address: address(start), size: bytes(size) };
+}
+
+/** The first address behind a span. */
+export function endOf(range: Span): Address {
+  return (range.address + range.size) as Address;
+}
+
+export function overlaps(a: Span, b: Span): boolean {
+  return a.address < endOf(b) && b.address < endOf(a);
+}
+
+export function contains(outer: Span, inner: Span): boolean {
+  return inner.address >= outer.address && endOf(inner) <= endOf(outer);
+}
+
+/** Rounds up to a multiple of `alignment`, which is a power of two or any positive count. */
+export function alignUp(count: number, alignment: number): Bytes {
+  return (Math.ceil(count / alignment) * alignment) as Bytes;
+}
+
+/**
+ * Reads a size as people write it.
+ *
+ * @example
+ * ```ts
+ * import { formatBytes, parseBytes } from "holdfast";
+ * console.log(parseBytes("1.5GiB")); // → 1610612736
+ * console.log(formatBytes(parseBytes("512MiB"))); // → 512 MiB
+ * ```
+ */
+export function parseBytes(text: string): Bytes {
+  const match = /^(\d+(?:\.\d+)?)\s?(B|KiB|MiB|GiB|TiB)$/.exec(text.trim());
+  const suffix = match?.[2] as keyof typeof suffixes | undefined;
+  const count = match && suffix ? Number(match[1]) * suffixes[suffix] : Number.NaN;
+  if (!Number.isSafeInteger(count) || count <= 0) {
+    throw new HoldfastError(
+      "BAD_SIZE",
+      `"${text}" is not a size. Write a positive number with its unit, such as 512MiB, 1.5GiB or 64GiB.`,
+      { numbers: { text } },
+    );
+  }
+  return count as Bytes;
+}
+
+/** Prints a byte count with the largest unit that keeps it at 1 or more: `1.5 GiB`, `772 B`. */
+export function formatBytes(count: number): string {
+  const magnitude = Math.abs(count);
+  for (const [suffix, factor] of [
+    ["TiB", TiB],
+    ["GiB", GiB],
+    ["MiB", MiB],
+    ["KiB", KiB],
+  ] as const) {
+    if (magnitude >= factor) {
+      const scaled = count / factor;
+      return `${Number.isInteger(scaled) ? scaled : scaled.toFixed(2)} ${suffix}`;
+    }
+  }
+  return `${count} B`;
+}
+
+/** Prints an address the way debuggers do. */
+export function formatAddress(value: number): string {
+  return `0x${value.toString(16)}`;
+}
+
+export function formatSpan(range: Span): string {
+  return `[${formatAddress(range.address)}, ${formatAddress(endOf(range))}), ${formatBytes(range.size)}`;
+}

@@ -1,0 +1,22 @@
+/** units: byte counts, addresses, durations and clocks; how they are written and read. */
+
+export {
+  type Address,
+  address,
+  alignUp,
+  type Bytes,
+  bytes,
+  contains,
+  endOf,
+  formatAddress,
+  formatBytes,
+  formatSpan,
+  GiB,
+  KiB,
+  MiB,
+  overlaps,
+  parseBytes,
+  type Span,
+  span,
+} from "./bytes.js";
+export { type Clock, FakeClock, formatDuration, parseDuration, systemClock } from "./duration.js";

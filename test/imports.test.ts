@@ -1,0 +1,114 @@
+/** Imports point down: the layers of src/, their order, and the proof that a wrong import is found. */
+
+import assert from "node:assert/strict";
+import test from "node:test";
+import { importProblems, type LayerTable, openingComment, readImports } from "./support/import-rules.js";
+import { filesBelow, readRepositoryFile } from "./support/repository.js";
+
+/** From the bottom up: a layer may import the rows before its own, never its neighbours. */
+const layers: LayerTable = [
+  ["errors"],
+  ["units"],
+  ["driver"],
+  ["runtime"],
+  ["kernels"],
+  ["ops"],
+  ["compile"],
+  ["autograd"],
+  ["tensor"],
+  ["nn"],
+  ["optim", "data"],
+  ["train"],
+  ["crossasset"],
+  ["inspect"],
+  ["cli"],
+];
+
+const sources = filesBelow("src", ".ts").map((path) => ({
+  file: path.slice("src/".length),
+  text: readRepositoryFile(path),
+}));
+
+/** What a planted file is told when it has one import. */
+function problemOf(file: string, specifier: string): string | undefined {
+  return importProblems(layers, [readImports(file, `import { x } from "${specifier}";\n`)])[0];
+}
+
+test("every import in src/ points down and goes through an index", () => {
+  const problems = importProblems(
+    layers,
+    sources.map(({ file, text }) => readImports(file, text)),
+  );
+  assert.deepEqual(problems, []);
+});
+
+test("every file in src/ opens with a comment", () => {
+  const silent = sources.filter(({ text }) => openingComment(text) === "").map(({ file }) => file);
+  assert.deepEqual(silent, []);
+});
+
+test("every layer has an index that opens with what the layer is for", () => {
+  const present = layers.flat().filter((layer) => sources.some(({ file }) => file.startsWith(`${layer}/`)));
+  const unexplained = present.filter((layer) => {
+    const index = sources.find(({ file }) => file === `${layer}/index.ts`);
+    return index === undefined || openingComment(index.text).split(/\s+/).length < 4;
+  });
+  assert.deepEqual(unexplained, []);
+});
+
+test("an import that points up is found", () => {
+  const expected = "runtime/arena.ts imports tensor/index.ts, but tensor/ stands above runtime/.";
+  assert.equal(problemOf("runtime/arena.ts", "../tensor/index.js"), expected);
+  assert.equal(problemOf("tensor/tensor.ts", "../runtime/index.js"), undefined);
+});
+
+test("an upward import is found in a test, a type import, a re-export and a dynamic import too", () => {
+  assert.match(problemOf("runtime/arena.test.ts", "../tensor/index.js") ?? "", /stands above/);
+  for (const code of [
+    'import type { Tensor } from "../tensor/index.js";',
+    'export { Tensor } from "../tensor/index.js";',
+    'export * from "../tensor/index.js";',
+    'const tensor = await import("../tensor/index.js");',
+    'type Tensor = import("../tensor/index.js").Tensor;',
+  ]) {
+    assert.equal(importProblems(layers, [readImports("runtime/arena.ts", code)]).length, 1, code);
+  }
+});
+
+test("an import past a layer's index is found", () => {
+  const expected = "tensor/tensor.ts imports runtime/arena.ts, past the index of runtime/.";
+  assert.equal(problemOf("tensor/tensor.ts", "../runtime/arena.js"), expected);
+  assert.match(problemOf("tensor/tensor.test.ts", "../runtime/arena.js") ?? "", /past the index/);
+  assert.match(problemOf("index.ts", "./runtime/arena.js") ?? "", /past the index/);
+  assert.equal(problemOf("index.ts", "./runtime/index.js"), undefined);
+  assert.equal(problemOf("runtime/budget.ts", "./arena.js"), undefined);
+});
+
+test("an import past the index of one of the driver's folders is found, except in the driver's own tests", () => {
+  const expected = "driver/strict/strict.ts imports driver/cpu/memory.ts, past the index of driver/cpu/.";
+  assert.equal(problemOf("driver/strict/strict.ts", "../cpu/memory.js"), expected);
+  assert.match(problemOf("driver/index.ts", "./cpu/memory.js") ?? "", /past the index of driver\/cpu\//);
+  assert.match(problemOf("runtime/arena.ts", "../driver/cpu/index.js") ?? "", /past the index of driver\//);
+  assert.equal(problemOf("driver/strict/strict.test.ts", "../cpu/memory.js"), undefined);
+  assert.equal(problemOf("driver/cpu/memory.ts", "../driver.js"), undefined);
+});
+
+test("layers that stand side by side may not import each other", () => {
+  assert.match(problemOf("optim/adamw.ts", "../data/index.js") ?? "", /stands beside/);
+  assert.equal(problemOf("optim/adamw.ts", "../nn/index.js"), undefined);
+});
+
+test("a folder outside the table, a stray file and a way around the layers are found", () => {
+  assert.match(problemOf("helpers/text.ts", "node:fs") ?? "", /which the table of layers lacks/);
+  assert.match(problemOf("stray.ts", "node:fs") ?? "", /stands in no layer/);
+  assert.match(problemOf("runtime/arena.ts", "holdfast") ?? "", /its own package/);
+  assert.match(problemOf("runtime/arena.ts", "../index.js") ?? "", /above every layer/);
+  assert.match(problemOf("runtime/arena.ts", "../../test/support/repository.js") ?? "", /outside src/);
+});
+
+test("a file without an opening comment is found, also behind a shebang", () => {
+  assert.equal(openingComment('import "node:fs";\n/** late */\n'), "");
+  assert.equal(openingComment("#!/usr/bin/env node\n/** The command. */\n"), "The command.");
+  assert.equal(openingComment("#!/usr/bin/env node\nrun();\n"), "");
+  assert.equal(openingComment("// One line.\nrun();\n"), "One line.");
+});

@@ -1,0 +1,66 @@
+/** The documentation's examples: where they stand, in Markdown and in TSDoc, and what they say they print. */
+
+import ts from "typescript";
+import { codeBlocks } from "./markdown.js";
+
+export interface Example {
+  /** File and heading or symbol, for people. */
+  readonly name: string;
+  readonly code: string;
+  /** Why it is checked but not run; undefined for an example that runs. */
+  readonly notRun: string | undefined;
+}
+
+export function markdownExamples(file: string, text: string): Example[] {
+  return codeBlocks(text).map(({ heading, line, code, notRun }) => ({
+    name: `${file}:${line}${heading === "" ? "" : ` ${heading}`}`,
+    code,
+    notRun,
+  }));
+}
+
+/** The fenced blocks of the TSDoc comments in a source file, named after what each comment describes. */
+export function sourceExamples(file: string, text: string): Example[] {
+  const source = ts.createSourceFile(file, text, ts.ScriptTarget.ESNext, true);
+  const seen = new Set<number>();
+  const examples: Example[] = [];
+  const visit = (node: ts.Node, owner: string): void => {
+    const name = [owner, nameOf(node)].filter((part) => part !== "").join(".");
+    for (const comment of ts.getLeadingCommentRanges(text, node.pos) ?? []) {
+      // A comment leads its node and that node's first parts too; the outermost is what it describes.
+      if (seen.has(comment.pos)) continue;
+      seen.add(comment.pos);
+      const firstLine = source.getLineAndCharacterOfPosition(comment.pos).line;
+      for (const { line, code, notRun } of codeBlocks(commentText(text.slice(comment.pos, comment.end)))) {
+        examples.push({ name: `${file}:${firstLine + line}${name === "" ? "" : ` ${name}`}`, code, notRun });
+      }
+    }
+    ts.forEachChild(node, (child) => visit(child, name));
+  };
+  ts.forEachChild(source, (statement) => visit(statement, ""));
+  return examples;
+}
+
+/** What the code says it prints: the texts behind `// → `, in order. */
+export function promisedLines(code: string): string[] {
+  return code.split("\n").flatMap((line) => /\/\/ → (.*)$/.exec(line)?.[1] ?? []);
+}
+
+function nameOf(node: ts.Node): string {
+  if (ts.isVariableStatement(node)) {
+    return node.declarationList.declarations.map((declaration) => declaration.name.getText()).join(", ");
+  }
+  const hasName =
+    ts.isFunctionDeclaration(node) ||
+    ts.isClassDeclaration(node) ||
+    ts.isInterfaceDeclaration(node) ||
+    ts.isTypeAliasDeclaration(node) ||
+    ts.isClassElement(node) ||
+    ts.isTypeElement(node);
+  return hasName ? (node.name?.getText() ?? "") : "";
+}
+
+/** A comment's text without its stars, still one line for each line of the file. */
+function commentText(comment: string): string {
+  return comment.replace(/^\/\*\*|\*\/$/g, "").replace(/^[ \t]*\* ?/gm, "");
+}

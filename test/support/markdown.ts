@@ -1,0 +1,79 @@
+/** Reads what the documentation tests need from Markdown: headings, fenced TypeScript, relative links. */
+
+/** A fenced block of TypeScript. */
+export interface CodeBlock {
+  /** The nearest heading above the block; "" where there is none. */
+  readonly heading: string;
+  /** The number of the block's first line of code, from 1. */
+  readonly line: number;
+  readonly code: string;
+  /** From a `<!-- not run: reason -->` on the last line of text above the block. */
+  readonly notRun: string | undefined;
+}
+
+interface Line {
+  readonly text: string;
+  /** From 1. */
+  readonly number: number;
+}
+
+/** The blocks fenced as ts, in order. */
+export function codeBlocks(markdown: string): CodeBlock[] {
+  const blocks: CodeBlock[] = [];
+  let heading = "";
+  let previous = "";
+  for (const part of parts(markdown)) {
+    if (part.kind === "fence") {
+      if (part.language === "ts") {
+        const notRun = /^<!-- not run: (.+?) -->$/.exec(previous)?.[1];
+        blocks.push({ heading, line: part.line, code: part.code, notRun });
+      }
+      previous = "";
+    } else if (part.text.trim() !== "") {
+      heading = /^#+\s+(.*)$/.exec(part.text)?.[1] ?? heading;
+      previous = part.text.trim();
+    }
+  }
+  return blocks;
+}
+
+/** The relative targets of the links and images, without their #anchors. */
+export function relativeLinks(markdown: string): string[] {
+  const targets: string[] = [];
+  for (const part of parts(markdown)) {
+    if (part.kind === "fence") continue;
+    const prose = part.text.replace(/`[^`]*`/g, "");
+    for (const match of prose.matchAll(/\]\(<?([^\s)>]+)|^\[[^\]]+\]:\s*(\S+)/g)) {
+      const target = (match[1] ?? match[2] ?? "").replace(/#.*$/, "");
+      const isElsewhere = /^[a-z][a-z0-9+.-]*:/i.test(target);
+      if (target !== "" && !isElsewhere) targets.push(target);
+    }
+  }
+  return targets;
+}
+
+type Part =
+  | { readonly kind: "text"; readonly text: string }
+  | { readonly kind: "fence"; readonly language: string; readonly line: number; readonly code: string };
+
+/** Splits into lines of text and whole fences, so that nobody takes code for text. */
+function* parts(markdown: string): Generator<Part> {
+  const lines = markdown
+    .split("\n")
+    .map((text, index): Line => ({ text, number: index + 1 }))
+    .values();
+  for (const { text, number } of lines) {
+    const opening = /^(\s*)(`{3,}|~{3,})\s*([\w-]*)/.exec(text);
+    if (opening === null) {
+      yield { kind: "text", text };
+      continue;
+    }
+    const [, margin = "", fence = "", language = ""] = opening;
+    const code: string[] = [];
+    for (const inner of lines) {
+      if (inner.text.trim() === fence) break;
+      code.push(inner.text.startsWith(margin) ? inner.text.slice(margin.length) : inner.text);
+    }
+    yield { kind: "fence", language, line: number + 1, code: code.join("\n") };
+  }
+}
