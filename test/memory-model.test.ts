@@ -4,6 +4,8 @@ import assert from "node:assert/strict";
 import { after, test } from "node:test";
 import fc from "fast-check";
 import { type ErrorCode, HoldfastError, openCpuDriver, SavedSet, type Storage, strict } from "holdfast";
+import { GiB, MiB } from "../src/units/index.js";
+import { fakeHost } from "./support/fake-host.js";
 import {
   capacity,
   granularity,
@@ -14,8 +16,12 @@ import {
 } from "./support/memory-model.js";
 
 const sequences = 20_000;
-const device = openCpuDriver({ threads: 1, maximumBytes: 8 * 1024 * 1024 });
-after(() => device.close());
+const host = fakeHost(16 * GiB, 12 * GiB);
+const device = openCpuDriver({ threads: 1, maximumBytes: 8 * MiB, hostRoot: host.root });
+after(() => {
+  device.close();
+  host.remove();
+});
 
 /** A command: which, and two numbers that it uses as it likes. */
 interface Command {
@@ -276,7 +282,7 @@ test(`${sequences} random sequences keep to the model: no overlap, no changed by
     fc.boolean(),
     (sequence, poison) => {
       const free = device.memory().free;
-      const model = MemoryModel.open(device, { driver: strict(device) }, poison);
+      const model = MemoryModel.open(device, { driver: strict(device), hostRoot: host.root, poison });
       for (const one of sequence) {
         commands[one.name](model, one);
         model.checkFigures();

@@ -8,7 +8,8 @@ export type Around = (call: DriverCall, args: readonly unknown[], proceed: () =>
 export function around(inner: Driver, intercept: Around): Driver {
   const wrapper: Partial<Record<DriverCall, unknown>> = {};
   for (const call of driverCalls) {
-    const method = inner[call] as (...args: unknown[]) => unknown;
+    const method = inner[call] as ((...args: unknown[]) => unknown) | undefined;
+    if (!method) continue;
     wrapper[call] = (...args: unknown[]) => intercept(call, args, () => method.apply(inner, args));
   }
   return wrapper as unknown as Driver;

@@ -6,7 +6,9 @@
  * - Calls return at once; work on a stream runs in order, and is finished for sure only after a synchronise.
  * - Arguments are copied during the call: the caller may change its arrays and records right after.
  * - Between `beginCapture` and `endCapture` work is recorded and does not run.
- * - A call that throws has changed nothing.
+ * - A call that throws has changed nothing. One exception: work that fails after it was issued is told by the next
+ *   `synchronize`, `synchronizeEvent`, `isReached` or `destroyStream` that comes behind it, and what was queued behind
+ *   it does not run.
  */
 
 import type { Bytes, Span } from "../units/index.js";
@@ -109,14 +111,14 @@ export interface Driver {
   describe(): DeviceInfo;
   memory(): MemoryInfo;
 
-  /** Takes an address range with no memory behind it. */
+  /** Takes an address range with no memory behind it; at least `size`, rounded up to the granularity. */
   reserve(size: Bytes): Span;
   /** Puts memory behind a part of a reservation; multiples of `DeviceInfo.granularity`. Its bytes are undefined. */
   commit(part: Span): void;
-  /** Gives a whole reservation back, memory and range. */
+  /** Gives a whole reservation back, memory and range: the very span that `reserve` returned. */
   release(reservation: Span): void;
-  /** Tells tools which spans are in use; drivers may ignore it, `strict` holds everybody to it. */
-  annotate(range: Span, state: "live" | "dead"): void;
+  /** Hears which spans are in use. Machines have no ear for it; `strict` holds everybody to it. */
+  annotate?(range: Span, state: "live" | "dead"): void;
 
   allocateHost(size: Bytes): HostMemory;
   /** The host's way to pinned bytes. The array is good until the next call that touches this memory. */
@@ -131,7 +133,7 @@ export interface Driver {
   recordEvent(event: Event, stream: Stream): void;
   /** Holds back a stream's later work until the event's mark is reached. */
   waitEvent(stream: Stream, event: Event): void;
-  /** Has the event's mark been reached? Never waits. */
+  /** Has the event's mark been reached? Never waits, and need not make progress: don't wait by asking. */
   isReached(event: Event): boolean;
   synchronizeEvent(event: Event): void;
   synchronize(stream: Stream): void;

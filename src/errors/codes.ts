@@ -97,7 +97,8 @@ export const errorCodes = {
     help: "Do it before the capture; the message names the call and the op.",
   },
   CAPTURE_ORDER: {
-    meaning: "A capture was begun inside another, or ended without being begun.",
+    meaning:
+      "A capture was begun inside another, ended without being begun, or ended before its branches were joined.",
     help: "Capture through runtime.capture(), one at a time.",
   },
   CAPTURE_NODES: {

@@ -1,10 +1,10 @@
-/** The arena's figures, read and written by name. They live on the board, where a watcher can see them. */
+/** The arena's figures, read and written by cell. They live on the board, where a watcher can see them. */
 
 import { type ArenaFigure, arenaFigures, type Board } from "./board.js";
 
-const indexOf = Object.fromEntries(arenaFigures.map((name, index) => [name, index])) as Record<
-  ArenaFigure,
-  number
+/** The cell of each figure: a number, because looking names up would cost an allocation a third of its time. */
+export const cell = Object.fromEntries(arenaFigures.map((name, index) => [name, index])) as Readonly<
+  Record<ArenaFigure, number>
 >;
 
 export class ArenaFigures {
@@ -14,17 +14,16 @@ export class ArenaFigures {
     this.#cells = board.arena;
   }
 
-  get(name: ArenaFigure): number {
-    return this.#cells[indexOf[name]] ?? 0;
+  get(figure: number): number {
+    return this.#cells[figure] ?? 0;
   }
 
-  set(name: ArenaFigure, value: number): void {
-    this.#cells[indexOf[name]] = value;
+  set(figure: number, value: number): void {
+    this.#cells[figure] = value;
   }
 
-  add(name: ArenaFigure, value: number): void {
-    const index = indexOf[name];
-    this.#cells[index] = (this.#cells[index] ?? 0) + value;
+  add(figure: number, value: number): void {
+    this.#cells[figure] = (this.#cells[figure] ?? 0) + value;
   }
 
   clear(): void {

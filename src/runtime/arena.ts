@@ -8,9 +8,9 @@
 
 import type { Driver, Stream } from "../driver/index.js";
 import { HoldfastError } from "../errors/index.js";
-import { type Address, type Bytes, formatBytes, type Span } from "../units/index.js";
+import type { Address, Bytes, Span } from "../units/index.js";
 import * as refusal from "./arena-errors.js";
-import { ArenaFigures } from "./arena-figures.js";
+import { ArenaFigures, cell } from "./arena-figures.js";
 import type { ArenaFigure, Board } from "./board.js";
 import type { Budget } from "./budget.js";
 import type { CaptureGate } from "./capture-gate.js";
@@ -30,9 +30,9 @@ export interface StepStorage extends Storage {
   readonly kind: "step";
   /** The step it was made in; 0 outside any step. */
   readonly step: number;
-  /** Which arena made it, as its how-manieth, and its block there. */
-  readonly arena: number;
+  /** Counts the arena's allocations: tells a storage from a copy of it, and from a later one in its place. */
   readonly serial: number;
+  /** Its block in the arena. */
   readonly slot: number;
 }
 
@@ -70,14 +70,11 @@ export interface ArenaOptions {
 
 const noPins: readonly Pin[] = [];
 
-let arenasMade = 0;
-
 export class Arena {
   readonly #options: ArenaOptions;
   readonly #memory: GrowingRange;
   readonly #space: FreeSpace;
   readonly #figures: ArenaFigures;
-  readonly #id = ++arenasMade;
   readonly #blocks: (Block | undefined)[] = [];
   /** Slots taken in the open step, in order; a slot given back inside it may stand here twice. */
   #stepSlots: number[] = [];
@@ -89,12 +86,12 @@ export class Arena {
     this.#figures = new ArenaFigures(options.board);
     this.#memory = new GrowingRange(options);
     this.#space = new FreeSpace(Math.floor(options.capacity / alignment));
-    this.#figures.set("capacity", this.#space.size * alignment);
-    this.#figures.set("committed", this.#memory.committed);
+    this.#figures.set(cell.capacity, this.#space.size * alignment);
+    this.#figures.set(cell.committed, this.#memory.committed);
   }
 
   get generation(): number {
-    return this.#figures.get("generation");
+    return this.#figures.get(cell.generation);
   }
 
   get figures(): Readonly<Record<ArenaFigure, number>> {
@@ -106,7 +103,7 @@ export class Arena {
     this.#requireOpen();
     if (!Number.isSafeInteger(size) || size <= 0) throw refusal.badSize(size, label);
     const { driver, gate, recorder } = this.#options;
-    gate.refuse(`allocation of ${formatBytes(size)}`, label);
+    gate.refuse("allocation", label, size);
     const topBefore = this.#space.top;
     const units = Math.ceil(size / alignment);
     const slot = units > this.#space.size ? -1 : this.#space.take(units);
@@ -115,7 +112,7 @@ export class Arena {
     const end = this.#space.offsetOf(slot) + units;
     const isMiss = end * alignment > this.#memory.committed;
     if (isMiss) this.#growFor(slot, size, label);
-    driver.annotate(extent, "live");
+    driver.annotate?.(extent, "live");
     const storage: StepStorage = {
       kind: "step",
       span: { address: extent.address, size: size as Bytes },
@@ -123,13 +120,13 @@ export class Arena {
       label,
       owner: undefined,
       step: this.#openStep,
-      arena: this.#id,
-      serial: this.#figures.get("allocations"),
+      home: this,
+      serial: this.#figures.get(cell.allocations),
       slot,
     };
     this.#blocks[slot] = { storage, views: undefined, pins: noPins, isDue: false };
     if (this.#openStep > 0) this.#stepSlots.push(slot);
-    this.#count(size, extent.size, isMiss ? "misses" : end <= topBefore ? "reuses" : "hits");
+    this.#count(size, extent.size, isMiss ? cell.misses : end <= topBefore ? cell.reuses : cell.hits);
     recorder.record("allocate", label, extent.address, size);
     return storage;
   }
@@ -185,9 +182,9 @@ export class Arena {
   /** Keeps a storage, or a view and with it its owner, alive over steps and resets until unpinned as often. */
   pin(storage: Storage, by: string): void {
     const block = this.#find(storage, "pin");
-    if (block.pins.length === 0) this.#figures.add("pinned", this.#extentOf(block.storage.slot).size);
+    if (block.pins.length === 0) this.#figures.add(cell.pinned, this.#extentOf(block.storage.slot).size);
     block.pins = [...block.pins, { storage, by }];
-    this.#figures.add("pins", 1);
+    this.#figures.add(cell.pins, 1);
     this.#options.recorder.record("pin", storage.label, storage.span.address, storage.span.size);
   }
 
@@ -199,9 +196,9 @@ export class Arena {
     const isLast = block.pins.length === 1;
     if (isLast && block.isDue) this.#options.gate.refuse("unpin of the last pin", storage.label);
     block.pins = block.pins.toSpliced(index, 1);
-    this.#figures.add("pins", -1);
+    this.#figures.add(cell.pins, -1);
     this.#options.recorder.record("unpin", storage.label, storage.span.address, storage.span.size);
-    if (isLast) this.#figures.add("pinned", -this.#extentOf(block.storage.slot).size);
+    if (isLast) this.#figures.add(cell.pinned, -this.#extentOf(block.storage.slot).size);
     if (isLast && block.isDue) this.#end(block);
   }
 
@@ -223,8 +220,8 @@ export class Arena {
     this.#requireOpen();
     if (this.#openStep > 0) throw refusal.nestedStep(step, this.#openStep);
     this.#openStep = step;
-    this.#figures.set("allocationsThisStep", 0);
-    this.#figures.set("bytesThisStep", 0);
+    this.#figures.set(cell.allocationsThisStep, 0);
+    this.#figures.set(cell.bytesThisStep, 0);
   }
 
   /** Ends everything made in the open step that no pin keeps. Harmless where none is open. */
@@ -282,7 +279,7 @@ export class Arena {
     if (this.#isClosed) return;
     this.#isClosed = true;
     for (const { storage } of this.#liveBlocks()) {
-      this.#options.driver.annotate(this.#extentOf(storage.slot), "dead");
+      this.#options.driver.annotate?.(this.#extentOf(storage.slot), "dead");
     }
     this.#blocks.length = 0;
     this.#memory.release();
@@ -311,8 +308,8 @@ export class Arena {
         }
       }
     }
-    this.#figures.add("generation", 1);
-    this.#figures.add(cause, 1);
+    this.#figures.add(cell.generation, 1);
+    this.#figures.add(cell[cause], 1);
     this.#options.recorder.record("reset", label);
     if (failures.length > 0) throw failures[0];
   }
@@ -324,11 +321,11 @@ export class Arena {
     try {
       if (poison) driver.fill(stream, extent, poisonByte);
     } finally {
-      driver.annotate(extent, "dead");
+      driver.annotate?.(extent, "dead");
       this.#blocks[slot] = undefined;
       this.#space.give(slot);
-      this.#figures.add("live", -extent.size);
-      this.#figures.set("offset", this.#space.top * alignment);
+      this.#figures.add(cell.live, -extent.size);
+      this.#figures.set(cell.offset, this.#space.top * alignment);
     }
   }
 
@@ -338,14 +335,14 @@ export class Arena {
     try {
       const end = (this.#space.offsetOf(slot) + this.#space.sizeOf(slot)) * alignment;
       const part = this.#memory.grow(end, label);
-      this.#figures.set("committed", this.#memory.committed);
+      this.#figures.set(cell.committed, this.#memory.committed);
       recorder.record("commit", label, part.address, part.size);
       if (!poison) return;
-      driver.annotate(part, "live");
+      driver.annotate?.(part, "live");
       try {
         driver.fill(stream, part, poisonByte);
       } finally {
-        driver.annotate(part, "dead");
+        driver.annotate?.(part, "dead");
       }
     } catch (error) {
       this.#space.give(slot);
@@ -368,17 +365,17 @@ export class Arena {
     });
   }
 
-  #count(size: number, extent: number, how: "hits" | "misses" | "reuses"): void {
+  #count(size: number, extent: number, how: number): void {
     const figures = this.#figures;
     figures.add(how, 1);
-    figures.add("allocationsThisStep", 1);
-    figures.add("bytesThisStep", size);
-    figures.add("allocations", 1);
-    figures.add("bytes", size);
-    figures.add("live", extent);
+    figures.add(cell.allocationsThisStep, 1);
+    figures.add(cell.bytesThisStep, size);
+    figures.add(cell.allocations, 1);
+    figures.add(cell.bytes, size);
+    figures.add(cell.live, extent);
     const offset = this.#space.top * alignment;
-    figures.set("offset", offset);
-    if (offset > figures.get("highWater")) figures.set("highWater", offset);
+    figures.set(cell.offset, offset);
+    if (offset > figures.get(cell.highWater)) figures.set(cell.highWater, offset);
   }
 
   #extentOf(slot: number): Span {
@@ -401,10 +398,9 @@ export class Arena {
     this.#requireOpen();
     const block = this.#lookUp(storage);
     if (block) return block;
-    const { arena, serial, slot, step } = ownerOf(storage) as StepStorage;
+    const { serial, slot, step } = ownerOf(storage) as StepStorage;
     const isCopyOfALiveOne = !storage.owner && this.#blocks[slot]?.storage.serial === serial;
-    if (storage.kind !== "step" || arena !== this.#id || isCopyOfALiveOne)
-      throw refusal.notOwner(storage, use);
+    if (storage.home !== this || isCopyOfALiveOne) throw refusal.notOwner(storage, use);
     throw refusal.dead(storage, use, step, this.generation);
   }
 

@@ -8,6 +8,7 @@
  */
 
 import { HoldfastError } from "../errors/index.js";
+import { formatBytes } from "../units/index.js";
 
 /**
  * A pass of the captured function:
@@ -67,19 +68,20 @@ export class CaptureGate {
   }
 
   /** Refuses what the function may do only the first time, as a lazy resource: allocations, frees, resets. */
-  refuse(what: string, label: string): void {
-    if (this.#state === "running" || this.#state === "recording") throw this.#refusal(what, label);
+  refuse(what: string, label: string, size?: number): void {
+    if (this.#state === "running" || this.#state === "recording") throw this.#refusal(what, label, size);
   }
 
   /** Refuses what the function may do in no pass: looking at values, synchronising, replaying. */
-  refuseInside(what: string, label: string): void {
-    if (this.isInside) throw this.#refusal(what, label);
+  refuseInside(what: string, label: string, size?: number): void {
+    if (this.isInside) throw this.#refusal(what, label, size);
   }
 
-  #refusal(what: string, label: string): HoldfastError {
+  #refusal(what: string, label: string, size?: number): HoldfastError {
+    const much = size === undefined ? "" : ` of ${formatBytes(size)}`;
     return new HoldfastError(
       "CAPTURE_REFUSED",
-      `${what} by ${label} inside capture "${this.#name}". A captured function may only launch kernels, fill and copy on ` +
+      `${what}${much} by ${label} inside capture "${this.#name}". A captured function may only launch kernels, fill and copy on ` +
         "the device; the driver was not asked. Do this before the capture, or read values after a replay.",
       { numbers: { what, label, capture: this.#name } },
     );

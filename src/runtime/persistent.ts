@@ -5,7 +5,7 @@
 
 import type { Driver } from "../driver/index.js";
 import { HoldfastError } from "../errors/index.js";
-import { type Address, alignUp, type Bytes, formatBytes, type Span } from "../units/index.js";
+import { type Address, alignUp, type Bytes, type Span } from "../units/index.js";
 import { alignment } from "./arena.js";
 import type { BudgetLabel } from "./board.js";
 import type { Budget, Charge } from "./budget.js";
@@ -15,7 +15,9 @@ import { ownerOf, partOf, type Storage } from "./storage.js";
 
 export interface PersistentStorage extends Storage {
   readonly kind: "persistent";
-  readonly region: Region;
+  readonly home: Region;
+  /** Its place in the region. */
+  readonly index: number;
 }
 
 /** One placement: tensors of a kind, side by side, each on 256 bytes. */
@@ -60,7 +62,7 @@ export class PersistentMemory {
   place(label: BudgetLabel, name: string, tensors: readonly Placement[]): Region {
     const { driver, budget, recorder, gate } = this.#options;
     const size = totalOf(name, tensors);
-    gate.refuse(`placement of ${formatBytes(size)}`, name);
+    gate.refuse("placement", name, size);
     const whole = alignUp(size, driver.describe().granularity);
     const charge = budget.charge(label, whole, name);
     let reservation: Span | undefined;
@@ -84,12 +86,13 @@ export class PersistentMemory {
         span: own,
         generation: 0,
         label: tensor.name,
+        home: region,
+        index: storages.length,
         owner: undefined,
-        region,
       });
       offset += alignUp(tensor.size, alignment);
     }
-    driver.annotate(span, "live");
+    driver.annotate?.(span, "live");
     this.#regions.set(region, { charge, reservation });
     recorder.record("allocate", name, span.address, size);
     return region;
@@ -106,7 +109,7 @@ export class PersistentMemory {
       );
     }
     gate.refuseInside("release of a region", region.name);
-    driver.annotate(region.span, "dead");
+    driver.annotate?.(region.span, "dead");
     driver.release(held.reservation);
     budget.release(held.charge);
     this.#regions.delete(region);
@@ -128,16 +131,19 @@ export class PersistentMemory {
   }
 
   isLive(storage: Storage): boolean {
-    const { region } = storage as PersistentStorage;
-    return this.#regions.has(region) && region.storages.includes(ownerOf(storage) as PersistentStorage);
+    const owner = ownerOf(storage) as PersistentStorage;
+    return this.#regions.has(owner.home) && owner.home.storages[owner.index] === owner;
   }
 
   requireLive(storage: Storage, use: string): void {
-    // The hot path: a region in the map is alive, and `includes` above is for those who doubt the storage itself.
-    if (this.#regions.has((storage as PersistentStorage).region)) return;
+    if (this.isLive(storage)) return;
+    const isPlaced = this.#regions.has((storage as PersistentStorage).home);
     throw new HoldfastError(
-      "DEAD_STORAGE",
-      `${use} of persistent storage "${storage.label}": its region was released, or another runtime placed it.`,
+      isPlaced ? "NOT_OWNER" : "DEAD_STORAGE",
+      `${use} of persistent storage "${storage.label}": ` +
+        (isPlaced
+          ? "it is a changed copy of the one that was placed. Use the very storage that place() returned."
+          : "its region was released, or another runtime placed it."),
     );
   }
 

@@ -12,6 +12,8 @@ export interface Storage {
   readonly generation: number;
   /** The op that made it, or the tensor's name. */
   readonly label: string;
+  /** The region or arena that made it. Storages of one home may be crossed by one copy; others only look adjacent. */
+  readonly home: object;
   /** For a view: the storage whose bytes these are. A view keeps its owner. */
   readonly owner: Storage | undefined;
 }

@@ -6,7 +6,7 @@
 import { crc32 } from "node:zlib";
 import type { Driver, Stream } from "../driver/index.js";
 import { HoldfastError } from "../errors/index.js";
-import { type Address, alignUp, type Bytes, formatBytes, type Span } from "../units/index.js";
+import { type Address, alignUp, type Bytes, type Span } from "../units/index.js";
 import { alignment } from "./arena.js";
 import type { CaptureGate } from "./capture-gate.js";
 import type { Recorder } from "./recorder.js";
@@ -72,7 +72,7 @@ export class Transfer {
   /** Copies a storage's bytes to the host, behind all work issued so far. */
   read(storage: Storage): Uint8Array<ArrayBuffer> {
     const { gate, requireLive } = this.#options;
-    gate.refuseInside(`read-back of ${formatBytes(storage.span.size)}`, storage.label);
+    gate.refuseInside("read-back", storage.label, storage.span.size);
     requireLive(storage, "read-back");
     return this.#read(storage.span, storage.label);
   }
@@ -129,6 +129,7 @@ interface OpenSlot {
   readonly room: Uint8Array;
   /** Where on the device the slot's first byte goes, and who asked first. */
   readonly start: number;
+  readonly home: object;
   readonly label: string;
   length: number;
   /** The end of the last tensor with the padding that is its own. */
@@ -149,12 +150,10 @@ class Gathering {
   add(source: Uint8Array, target: Storage): void {
     const { slotSize } = this.#options.staging;
     const { address } = target.span;
-    if (this.#open && address !== this.#open.start + this.#open.length && address !== this.#open.paddedEnd) {
-      this.send();
-    }
+    if (this.#open && !continues(this.#open, target)) this.send();
     let sent = 0;
     while (sent < source.length) {
-      const open = this.#openAt(address + sent, target.label);
+      const open = this.#openAt(address + sent, target);
       const at = Math.min(slotSize, address + sent - open.start);
       const part = source.subarray(sent, sent + slotSize - at);
       open.room.fill(0, open.length, at);
@@ -180,15 +179,21 @@ class Gathering {
     recorder.record("copy-up", label, target.address, length);
   }
 
-  #openAt(start: number, label: string): OpenSlot {
+  #openAt(start: number, { label, home }: Storage): OpenSlot {
     if (!this.#open) {
       const { staging } = this.#options;
       const slot = staging.take();
       const room = staging.bytesOf(slot, staging.slotSize);
-      this.#open = { slot, room, start, label, length: 0, paddedEnd: start };
+      this.#open = { slot, room, start, home, label, length: 0, paddedEnd: start };
     }
     return this.#open;
   }
+}
+
+/** Does a storage begin where the slot's last one ended, with or without that one's padding? */
+function continues({ start, length, home, paddedEnd }: OpenSlot, target: Storage): boolean {
+  const { address } = target.span;
+  return target.home === home && (address === start + length || address === paddedEnd);
 }
 
 function bytesOf(source: ArrayBufferView): Uint8Array {

@@ -4,7 +4,14 @@
  */
 
 import assert from "node:assert/strict";
-import { type CpuDriver, openRuntime, type Replayable, type Runtime, type Storage } from "holdfast";
+import {
+  type CpuDriver,
+  openRuntime,
+  type Replayable,
+  type Runtime,
+  type RuntimeOptions,
+  type Storage,
+} from "holdfast";
 
 export const capacity = 512 * 1024;
 export const chunk = 128 * 1024;
@@ -57,10 +64,9 @@ export class MemoryModel {
     this.runtime = runtime;
   }
 
-  static open(device: CpuDriver, driver: Parameters<typeof openRuntime>[0], poison: boolean): MemoryModel {
+  static open(device: CpuDriver, options: RuntimeOptions): MemoryModel {
     const runtime = openRuntime({
-      ...driver,
-      poison,
+      ...options,
       memory: limit as never,
       arena: capacity as never,
       chunk: chunk as never,

@@ -54,18 +54,17 @@ test("arguments are copied during the call", () => {
   const { driver, memory, stream } = open();
   const kernel = driver.loadKernel(basicKernels.fill);
   const target = { address: memory.address, size: bytes(4) } as { -readonly [K in keyof Span]: Span[K] };
-  const args: Argument[] = [target, 1.5, 1];
+  const args: Argument[] = [span(memory.address + 4, 4), 1.5, 1];
+  driver.fill(stream, target, 7);
   driver.launch(stream, { kernel, blocks: 1, arguments: args });
-  driver.fill(stream, target, 0);
-  driver.launch(stream, { kernel, blocks: 1, arguments: args });
-  target.address = span(memory.address + 100, 0).address;
+  target.address = span(memory.address + 100, 4).address;
+  args[0] = target;
   args[1] = 9;
   driver.synchronize(stream);
-  assert.deepEqual(
-    new Float32Array(driver.deviceBytes(span(memory.address, 4)).slice().buffer),
-    new Float32Array([1.5]),
-  );
-  assert.equal(driver.deviceBytes(span(memory.address + 100, 1))[0], 0);
+  const written = driver.deviceBytes(span(memory.address, 104)).slice();
+  assert.deepEqual([...written.slice(0, 4)], [7, 7, 7, 7]);
+  assert.equal(new Float32Array(written.buffer)[1], 1.5);
+  assert.equal(new Float32Array(written.buffer)[25], 0);
   driver.close();
 });
 
@@ -191,14 +190,24 @@ test("queued work runs before its kernel is unloaded or its memory released", ()
   assert.notDeepEqual([...driver.deviceBytes(span(memory.address, 4))], [0, 0, 0, 0]);
   driver.fill(stream, memory, 9);
   driver.release(memory);
-  const next = driver.reserve(memory.size);
-  driver.commit(next);
+  const [next, owner] = [driver.reserve(memory.size), driver.createStream()];
   assert.deepEqual(next, memory);
-  const host = driver.allocateHost(bytes(4));
-  driver.copyToHost(stream, { memory: host, offset: bytes(0), size: bytes(4) }, span(next.address, 4));
+  driver.commit(next);
+  driver.fill(owner, next, 5);
+  driver.synchronize(owner);
+  driver.synchronize(stream);
+  assert.equal(driver.deviceBytes(next)[0], 5);
+  driver.close();
+});
+
+test("host memory may be freed while copies from it are queued", () => {
+  const { driver, memory, stream, host } = open();
+  const source: HostSpan = { memory: host, offset: bytes(0), size: bytes(4) };
+  driver.hostBytes(source).fill(3);
+  driver.copyToDevice(stream, span(memory.address, 4), source);
   driver.freeHost(host);
   driver.synchronize(stream);
-  assert.equal(driver.deviceBytes(next)[0], 9);
+  assert.deepEqual([...driver.deviceBytes(span(memory.address, 5))], [3, 3, 3, 3, 0]);
   driver.close();
 });
 
@@ -258,13 +267,12 @@ test("after close every call is refused, and closing again is harmless", () => {
   const device = span(memory.address, 4);
   driver.fill(stream, memory, 1);
   driver.close();
-  const calls: Record<Exclude<(typeof driverCalls)[number], "close">, () => void> = {
+  const calls: Record<Exclude<(typeof driverCalls)[number], "annotate" | "close">, () => void> = {
     describe: () => driver.describe(),
     memory: () => driver.memory(),
     reserve: () => driver.reserve(bytes(1)),
     commit: () => driver.commit(memory),
     release: () => driver.release(memory),
-    annotate: () => driver.annotate(memory, "live"),
     allocateHost: () => driver.allocateHost(bytes(1)),
     hostBytes: () => driver.hostBytes(hostSpan),
     freeHost: () => driver.freeHost(host),
@@ -303,6 +311,11 @@ test("options that make no sense are refused", () => {
     });
   }
   assert.throws(() => openCpuDriver({ maximumBytes: 100 }), { code: "BAD_SETTING" });
-  assert.throws(() => open().driver.allocateHost(bytes(0)), { code: "BAD_SIZE" });
-  assert.throws(() => open().driver.allocateHost(bytes(2 ** 50)), { code: "OUT_OF_MEMORY" });
+});
+
+test("host memory of no bytes, or of more than the host has, is refused", () => {
+  const { driver } = open();
+  assert.throws(() => driver.allocateHost(bytes(0)), { code: "BAD_SIZE" });
+  assert.throws(() => driver.allocateHost(bytes(2 ** 50)), { code: "OUT_OF_MEMORY" });
+  driver.close();
 });

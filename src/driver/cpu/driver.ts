@@ -69,7 +69,7 @@ interface EventState {
 }
 
 class Cpu implements CpuDriver {
-  readonly #threads: number;
+  readonly #description: DeviceInfo;
   readonly #hostRoot: string | undefined;
   readonly #memory: DeviceMemory;
   readonly #pool: WorkerPool;
@@ -89,26 +89,25 @@ class Cpu implements CpuDriver {
       const message = `threads is ${threads}; give a whole number, 1 or more.`;
       throw new HoldfastError("BAD_SETTING", message, { numbers: { threads } });
     }
-    this.#threads = threads;
     this.#hostRoot = hostRoot;
     this.#memory = new DeviceMemory({ maximumBytes, hostRoot });
+    this.#description = {
+      kind: "cpu",
+      name: `CPU (${threads} ${threads === 1 ? "thread" : "threads"}, ${cpus()[0]?.model.trim() || process.arch})`,
+      index: 0,
+      memory: "host",
+      addressSpace: this.#memory.limit,
+      granularity: bytes(pageBytes),
+      canCommitInParts: true,
+      parallelism: threads,
+    };
     this.#pool = new WorkerPool(threads, this.#memory.wasm);
     this.#executor = new Executor(this.#memory, this.#pool);
   }
 
   describe(): DeviceInfo {
     this.#requireOpen();
-    const model = cpus()[0]?.model.trim() || process.arch;
-    return {
-      kind: "cpu",
-      name: `CPU (${this.#threads} ${this.#threads === 1 ? "thread" : "threads"}, ${model})`,
-      index: 0,
-      memory: "host",
-      addressSpace: this.#memory.limit,
-      granularity: bytes(pageBytes),
-      canCommitInParts: true,
-      parallelism: this.#threads,
-    };
+    return this.#description;
   }
 
   memory(): MemoryInfo {
@@ -135,10 +134,6 @@ class Cpu implements CpuDriver {
     this.#runEverything();
     this.#memory.release(reservation);
     this.#deaths++;
-  }
-
-  annotate(): void {
-    this.#requireOpen();
   }
 
   deviceBytes(range: Span): Uint8Array {

@@ -42,10 +42,12 @@ const wordBytes = 64;
 export const maximumArguments = 512;
 const failureBytes = 1024;
 
+export type Words = Int32Array<SharedArrayBuffer>;
+
 /** Typed windows on the shared bytes. */
 export interface SharedJob {
   readonly buffer: SharedArrayBuffer;
-  readonly words: Int32Array<SharedArrayBuffer>;
+  readonly words: Words;
   readonly arguments: Float64Array<SharedArrayBuffer>;
   readonly failureText: Uint8Array<SharedArrayBuffer>;
 }
@@ -82,6 +84,50 @@ export interface WorkerStart {
   readonly memory: WebAssembly.Memory;
 }
 
+export interface Job {
+  readonly kernelId: number;
+  /** Two places for block numbers, then the arguments. */
+  readonly call: readonly number[];
+  readonly firstBlock: number;
+  readonly endBlock: number;
+  /** Into how many chunks the blocks are cut, at most. */
+  readonly chunks: number;
+}
+
+/** Step 1: main offers a job. Only for a main thread whose last job was withdrawn. */
+export function publishJob({ words, arguments: shared }: SharedJob, job: Job): void {
+  const blocks = job.endBlock - job.firstBlock;
+  const blocksPerChunk = Math.ceil(blocks / job.chunks);
+  shared.set(job.call.slice(2));
+  Atomics.store(words, word.argumentCount, job.call.length - 2);
+  Atomics.store(words, word.kernelId, job.kernelId);
+  Atomics.store(words, word.firstBlock, job.firstBlock);
+  Atomics.store(words, word.endBlock, job.endBlock);
+  Atomics.store(words, word.blocksPerChunk, blocksPerChunk);
+  Atomics.store(words, word.chunks, Math.ceil(blocks / blocksPerChunk));
+  Atomics.store(words, word.nextChunk, 0);
+  Atomics.store(words, word.failed, 0);
+  Atomics.store(words, word.open, 1);
+  wakeWorkers(words);
+}
+
+/** Step 3: main takes the job back. When this returns no worker looks at it, nor will before the next one. */
+export function withdrawJob(words: Words): void {
+  Atomics.store(words, word.open, 0);
+  for (
+    let active = Atomics.load(words, word.active);
+    active !== 0;
+    active = Atomics.load(words, word.active)
+  ) {
+    Atomics.wait(words, word.active, active);
+  }
+}
+
+export function wakeWorkers(words: Words): void {
+  Atomics.add(words, word.wakeUps, 1);
+  Atomics.notify(words, word.wakeUps);
+}
+
 /** Runs the blocks [first, end). The places of `call` behind the first two hold the arguments. */
 export function runBlocks(kernel: KernelFunction, call: number[], first: number, end: number): void {
   call[0] = first;
@@ -89,8 +135,8 @@ export function runBlocks(kernel: KernelFunction, call: number[], first: number,
   kernel(...call);
 }
 
-/** Claims chunk after chunk of the open job and runs it; gives the number of blocks run. */
-export function runChunks(words: Int32Array, kernel: KernelFunction, call: number[]): number {
+/** Step 2: claims chunk after chunk of the open job and runs it; gives the number of blocks run. */
+export function runChunks(words: Words, kernel: KernelFunction, call: number[]): number {
   const chunks = Atomics.load(words, word.chunks);
   const blocksPerChunk = Atomics.load(words, word.blocksPerChunk);
   const firstBlock = Atomics.load(words, word.firstBlock);

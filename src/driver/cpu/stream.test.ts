@@ -163,6 +163,7 @@ test("a failure reaches those who wait for the lost work, and not those who wait
   assert.throws(() => driver.synchronize(a), { code: "KERNEL_FAILED" });
   assert.equal(at(1), 0);
   assert.equal(driver.isReached(early), true);
+  driver.synchronizeEvent(early);
   assert.throws(() => driver.isReached(late), { code: "KERNEL_FAILED" });
   assert.throws(() => driver.synchronizeEvent(late), { code: "KERNEL_FAILED" });
   driver.synchronize(b);

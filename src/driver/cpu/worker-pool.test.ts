@@ -6,7 +6,7 @@ import type { Worker } from "node:worker_threads";
 import type { KernelSource } from "../driver.js";
 import { basicKernels, blocksFor } from "./basic-kernels.js";
 import { compileKernel } from "./kernel.js";
-import { encodeModule } from "./wasm.js";
+import { type Code, encodeModule } from "./wasm.js";
 import { type LoadedKernel, WorkerPool } from "./worker-pool.js";
 
 /** Large enough to be worth sharing on any machine. */
@@ -109,7 +109,51 @@ test("kernels loaded after the workers started, and memory grown under them, are
   pool.close();
 });
 
-/** Traps in the call that holds the last of `blocks` blocks, and before that counts down to take its time. */
+/** Counts down, so that a block takes a while. */
+function dawdle(code: Code): void {
+  const left = code.local("i32");
+  code.i32(200_000).set(left);
+  code.loop((again) => code.get(left).i32(-1).op("i32.add").tee(left).branchIf(again));
+}
+
+/** Takes its time, then writes 1 to the byte of each block. */
+const slowMarks: KernelSource = {
+  name: "slowMarks",
+  parameters: ["out"],
+  wasm: encodeModule([
+    {
+      name: "slowMarks",
+      parameters: ["i32", "i32", "i32"],
+      results: [],
+      body: (code) => {
+        const [first, end, out] = [code.parameter(0), code.parameter(1), code.parameter(2)];
+        dawdle(code);
+        code.get(out).get(first).op("i32.add").i32(1);
+        code.get(end).get(first).op("i32.sub").op("memory.fill");
+      },
+    },
+  ]),
+};
+
+test("a launch returns only when the workers' blocks are done too", () => {
+  const { memory, pool, load } = openPool(2);
+  const slow = load(slowMarks);
+  const marks = new Uint8Array(memory.buffer, 65_536, 3);
+  let workerRounds = 0;
+  repeatUntil(
+    () => workerRounds >= 20,
+    () => {
+      const before = pool.statistics.workerBlocks;
+      marks.fill(0);
+      pool.run(slow, 3, [0, 0, 65_536]);
+      assert.deepEqual([...marks], [1, 1, 1]);
+      if (pool.statistics.workerBlocks > before) workerRounds++;
+    },
+  );
+  pool.close();
+});
+
+/** Takes its time, then traps in the call that holds block `last`. */
 function trapsInBlock(last: number): KernelSource {
   const wasm = encodeModule([
     {
@@ -117,9 +161,7 @@ function trapsInBlock(last: number): KernelSource {
       parameters: ["i32", "i32"],
       results: [],
       body: (code) => {
-        const left = code.local("i32");
-        code.i32(200_000).set(left);
-        code.loop((again) => code.get(left).i32(-1).op("i32.add").tee(left).branchIf(again));
+        dawdle(code);
         code.get(code.parameter(1)).i32(last).op("i32.gt_u");
         code.if(() => code.op("unreachable"));
       },

@@ -8,10 +8,13 @@ import { HoldfastError } from "../../errors/index.js";
 import {
   createSharedJob,
   type KernelFunction,
+  publishJob,
   runBlocks,
   runChunks,
   type WorkerMessage,
   type WorkerStart,
+  wakeWorkers,
+  withdrawJob,
   word,
 } from "./launch-protocol.js";
 
@@ -96,7 +99,7 @@ export class WorkerPool {
   /** Workers see the flag when they wake, and end by themselves. */
   close(): void {
     Atomics.store(this.#job.words, word.ending, 1);
-    this.#wakeWorkers();
+    wakeWorkers(this.#job.words);
     this.#workers = [];
     this.#kernels.clear();
   }
@@ -105,7 +108,8 @@ export class WorkerPool {
     this.#startWorkers();
     this.#sharedLaunches++;
     const { words } = this.#job;
-    this.#publish(kernel, call, firstBlock, endBlock);
+    const chunks = this.#threads * chunksPerThread;
+    publishJob(this.#job, { kernelId: kernel.id, call, firstBlock, endBlock, chunks });
     let ownTrap: unknown;
     try {
       runChunks(words, kernel.run, call);
@@ -113,43 +117,9 @@ export class WorkerPool {
       ownTrap = error;
       Atomics.store(words, word.failed, 1);
     }
-    Atomics.store(words, word.open, 0);
-    this.#waitForWorkers();
+    withdrawJob(words);
     if (ownTrap !== undefined) throw ownTrap;
     if (Atomics.load(words, word.failed) === 1) throw new Error(this.#failureText());
-  }
-
-  #publish(kernel: LoadedKernel, call: readonly number[], firstBlock: number, endBlock: number): void {
-    const { words, arguments: shared } = this.#job;
-    const blocks = endBlock - firstBlock;
-    const blocksPerChunk = Math.ceil(blocks / (this.#threads * chunksPerThread));
-    shared.set(call.slice(2));
-    Atomics.store(words, word.argumentCount, call.length - 2);
-    Atomics.store(words, word.kernelId, kernel.id);
-    Atomics.store(words, word.firstBlock, firstBlock);
-    Atomics.store(words, word.endBlock, endBlock);
-    Atomics.store(words, word.blocksPerChunk, blocksPerChunk);
-    Atomics.store(words, word.chunks, Math.ceil(blocks / blocksPerChunk));
-    Atomics.store(words, word.nextChunk, 0);
-    Atomics.store(words, word.failed, 0);
-    Atomics.store(words, word.open, 1);
-    this.#wakeWorkers();
-  }
-
-  #wakeWorkers(): void {
-    Atomics.add(this.#job.words, word.wakeUps, 1);
-    Atomics.notify(this.#job.words, word.wakeUps);
-  }
-
-  #waitForWorkers(): void {
-    const { words } = this.#job;
-    for (
-      let active = Atomics.load(words, word.active);
-      active !== 0;
-      active = Atomics.load(words, word.active)
-    ) {
-      Atomics.wait(words, word.active, active);
-    }
   }
 
   #failureText(): string {

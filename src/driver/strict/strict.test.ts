@@ -9,7 +9,7 @@ import { strict } from "./strict.js";
 const kib64 = bytes(65536);
 
 let device: CpuDriver;
-let driver: Driver;
+let driver: Required<Driver>;
 let stream: Stream;
 let range: Span;
 

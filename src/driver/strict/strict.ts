@@ -37,7 +37,7 @@ const deviceSpace = 0;
 const timelineOf = (stream: Stream): number => stream.id + 1;
 const rangeInHost = (range: HostSpan): Span => span(range.offset, range.size);
 
-export function strict(inner: Driver): Driver {
+export function strict(inner: Driver): Required<Driver> {
   const live = new LiveMap();
   const order = new Order();
   const open = new Set<Handle>();
@@ -151,7 +151,7 @@ export function strict(inner: Driver): Driver {
     },
     annotate(range, state) {
       live.annotate(range, state);
-      inner.annotate(range, state);
+      inner.annotate?.(range, state);
     },
 
     allocateHost(size) {

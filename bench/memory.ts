@@ -1,0 +1,65 @@
+/**
+ * `npm run bench:memory`: what memory costs. Time per arena allocation over 10,000 steps (flat, and under a microsecond),
+ * time per upload of many small tensors, and what the always-on parts (recorder, watched driver) add.
+ */
+
+import { openCpuDriver, openRuntime, type Runtime } from "holdfast";
+
+const steps = 10_000;
+const allocationsPerStep = 500;
+const parts = 5;
+
+function withRuntime(use: (runtime: Runtime) => void): void {
+  const driver = openCpuDriver({ threads: 1 });
+  const runtime = openRuntime({ driver, stallAfter: "off", environment: {}, print: () => {} });
+  use(runtime);
+  runtime.close();
+  driver.close();
+}
+
+/** Nanoseconds for one allocation and its share of the step's end, in each fifth of the run. */
+function arenaAllocations(runtime: Runtime): void {
+  const sizes = Array.from({ length: allocationsPerStep }, (_, index) => 256 + ((index * 7919) % 65_536));
+  console.log(`\n${steps} steps of ${allocationsPerStep} arena allocations`);
+  console.log("  steps            ns per allocation   committed");
+  for (let part = 0; part < parts; part++) {
+    const startedAt = performance.now();
+    for (let step = 0; step < steps / parts; step++) {
+      runtime.step(() => {
+        for (const size of sizes) runtime.arena.allocate(size, "bench");
+      });
+    }
+    const nanoseconds = ((performance.now() - startedAt) * 1e6) / ((steps / parts) * allocationsPerStep);
+    const range = `${(part * steps) / parts} to ${((part + 1) * steps) / parts}`;
+    console.log(
+      `  ${range.padEnd(16)} ${nanoseconds.toFixed(0).padStart(17)}   ${runtime.arena.figures.committed} B`,
+    );
+  }
+}
+
+function smallUploads(runtime: Runtime): void {
+  const count = 213_304;
+  const rowBytes = 193 * 4;
+  const placements = Array.from({ length: count }, (_, index) => ({ name: `row ${index}`, size: rowBytes }));
+  const region = runtime.persistent.place("data set", "rows", placements);
+  const source = new Float32Array(193).fill(1);
+  const items = region.storages.map((target) => ({ source, target }));
+  const startedAt = performance.now();
+  const { copies, bytes } = runtime.upload(items);
+  runtime.synchronize();
+  const elapsedMs = performance.now() - startedAt;
+  console.log(`\nupload of ${count} tensors of ${rowBytes} bytes`);
+  console.log(`  ${copies} copies, ${elapsedMs.toFixed(0)} ms, ${(bytes / elapsedMs / 1e6).toFixed(2)} GB/s`);
+}
+
+function recorderEvents(runtime: Runtime): void {
+  const events = 5_000_000;
+  const startedAt = performance.now();
+  for (let event = 0; event < events; event++) runtime.recorder.record("allocate", "bench", event, 256);
+  console.log(`\nrecorder: ${(((performance.now() - startedAt) * 1e6) / events).toFixed(0)} ns per event`);
+}
+
+console.log(`node ${process.version}, ${process.platform} ${process.arch}`);
+withRuntime(arenaAllocations);
+withRuntime(recorderEvents);
+withRuntime(smallUploads);

@@ -1,0 +1,60 @@
+/** The command line: which commands there are, what they take, and what their exit codes mean. */
+
+import { readFileSync } from "node:fs";
+import { Command, CommanderError } from "commander";
+import { type ErrorCode, errorCodes, exitCodes, HoldfastError } from "../errors/index.js";
+import { settingsTable } from "../runtime/index.js";
+import { tour } from "./tour.js";
+
+/** Runs the command line and tells the exit code; everything it has to say is printed. */
+export function run(args: readonly string[]): number {
+  const program = new Command("holdfast")
+    .description(
+      "Trains neural networks from TypeScript, with memory that is proven and errors instead of hangs.",
+    )
+    .version(packageVersion(), "-v, --version")
+    .showHelpAfterError("Run holdfast --help to see what there is.")
+    .exitOverride();
+  program.command("tour").description("a short tour of the memory runtime on this machine").action(tour);
+  program.command("settings").description("every setting, its default and its meaning").action(printSettings);
+  program
+    .command("explain")
+    .argument("<code>", "an error code, such as OUT_OF_BUDGET")
+    .description("what an error code means and what helps")
+    .action(explain);
+  try {
+    program.parse(args, { from: "user" });
+    return exitCodes.ok.code;
+  } catch (error) {
+    if (error instanceof CommanderError)
+      return error.exitCode === 0 ? exitCodes.ok.code : exitCodes.usage.code;
+    if (!(error instanceof HoldfastError)) throw error;
+    console.error(`holdfast: ${error.code}: ${error.message}`);
+    return exitCodes.failed.code;
+  }
+}
+
+function printSettings(): void {
+  for (const [option, row] of Object.entries(settingsTable)) {
+    console.log(
+      `${row.variable} (option ${option}): ${row.kind}, default ${row.defaultText}\n  ${row.meaning}`,
+    );
+  }
+}
+
+function explain(text: string): void {
+  const code = text.toUpperCase() as ErrorCode;
+  const row = Object.hasOwn(errorCodes, code) ? errorCodes[code] : undefined;
+  if (!row) {
+    throw new HoldfastError(
+      "BAD_ARGUMENT",
+      `"${text}" is no error code. The codes are ${Object.keys(errorCodes).join(", ")}.`,
+    );
+  }
+  console.log(`${code}: ${row.meaning}\n  ${row.help}`);
+}
+
+function packageVersion(): string {
+  const manifest = JSON.parse(readFileSync(new URL("../../../package.json", import.meta.url), "utf8"));
+  return String(manifest.version);
+}

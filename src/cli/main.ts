@@ -1,0 +1,6 @@
+#!/usr/bin/env node
+/** The `holdfast` program: runs the command line and ends with its exit code. */
+
+import { run } from "./command.js";
+
+process.exitCode = run(process.argv.slice(2));

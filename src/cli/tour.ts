@@ -1,0 +1,130 @@
+/**
+ * `holdfast tour`: the memory runtime at work on this machine, in a few seconds. Every line it prints comes from the
+ * engine; the refusals are real ones.
+ */
+
+import { basicKernels, blocksFor } from "../driver/index.js";
+import { HoldfastError } from "../errors/index.js";
+import { openRuntime, type Runtime, type Storage } from "../runtime/index.js";
+import { formatBytes, formatDuration, MiB } from "../units/index.js";
+
+const rows = 20_000;
+const features = 193;
+
+export function tour(): void {
+  heading(
+    "1. Open the device. What there is, and what the budget may take, is told at the start (on stderr).",
+  );
+  const runtime = openRuntime({ memory: "512MiB" });
+  try {
+    const weights = uploadEverything(runtime);
+    runSteps(runtime);
+    misuse(runtime);
+    overspend(runtime);
+    captureAStep(runtime, weights);
+    heading("6. The diagnostics, on demand: as text here, as JSON with runtime.diagnostics().");
+    process.stdout.write(runtime.diagnosticsText());
+  } finally {
+    runtime.close();
+  }
+}
+
+function uploadEverything(runtime: Runtime): Storage {
+  heading(
+    `2. Place and upload: one weight and ${rows} rows of ${features} features. Copies grow with bytes, not tensors.`,
+  );
+  const model = runtime.persistent.place("weights", "model", [{ name: "w", size: 4 * MiB }]);
+  const placements = Array.from({ length: rows }, (_, row) => ({ name: `row ${row}`, size: 4 * features }));
+  const data = runtime.persistent.place("data set", "rows", placements);
+  const source = new Float32Array(features).fill(0.5);
+  const startedMs = performance.now();
+  const sent = runtime.upload([
+    ...model.storages.map((target) => ({ source: new Float32Array(MiB).fill(1), target })),
+    ...data.storages.map((target) => ({ source, target })),
+  ]);
+  runtime.synchronize();
+  const elapsed = formatDuration(performance.now() - startedMs);
+  say(`${sent.tensors} tensors, ${formatBytes(sent.bytes)}, went up in ${sent.copies} copies in ${elapsed}.`);
+  return only(model.storages);
+}
+
+function runSteps(runtime: Runtime): void {
+  heading("3. 1,000 steps of 100 allocations. The end of each step resets the arena; nothing else has to.");
+  const committed = new Set<number>();
+  const startedMs = performance.now();
+  for (let count = 0; count < 1000; count++) {
+    runtime.step(() => {
+      for (let index = 0; index < 100; index++) runtime.arena.allocate(1024 + 977 * index, "activation");
+    });
+    committed.add(runtime.arena.figures.committed);
+  }
+  const each = ((performance.now() - startedMs) / 100_000) * 1000;
+  say(
+    `Committed after every step: ${[...committed].map(formatBytes).join(", ")}. ${each.toFixed(2)} µs an allocation.`,
+  );
+}
+
+function misuse(runtime: Runtime): void {
+  heading("4. Use a storage after its step: refused, by name.");
+  const gone = runtime.step(() => runtime.arena.allocate(48 * 1024, "attention output"));
+  refusal(() => runtime.read(gone));
+}
+
+function overspend(runtime: Runtime): void {
+  heading("5. Ask for more than the budget has: refused before the device is asked, with the holders.");
+  refusal(() => runtime.persistent.place("moments", "AdamW", [{ name: "m", size: 1024 * MiB }]));
+}
+
+function captureAStep(runtime: Runtime, weight: Storage): void {
+  heading("   Capture an update as one launch. The replay is checked, bit for bit, before it is trusted.");
+  const rate = only(runtime.persistent.place("scalars", "rate", [{ name: "rate", size: 4 }]).storages);
+  runtime.upload([{ source: new Float32Array([0.5]), target: rate }]);
+  const kernel = runtime.kernel(basicKernels.scale);
+  const count = weight.span.size / 4;
+  const shrink = (): void =>
+    runtime.launch({
+      op: "shrink",
+      kernel,
+      blocks: blocksFor(count),
+      arguments: [weight, weight, rate, count],
+    });
+  const update = runtime.capture("update", shrink);
+  for (let replay = 0; replay < 3; replay++) update.replay();
+  const [first] = new Float32Array(runtime.read(weight).buffer);
+  say(`Captured as a ${update.mode}; after three replays of w ← w · 0.5 the weight is ${first}.`);
+  say("And a capture that allocates is refused; CUDA would never have been asked:");
+  const strictRuntime = openRuntime({ memory: "64MiB", capture: "on", stallAfter: "off", print: () => {} });
+  try {
+    refusal(() =>
+      strictRuntime.capture("bad step", () => void strictRuntime.arena.allocate(48 * 1024, "matmul")),
+    );
+  } finally {
+    strictRuntime.close();
+  }
+}
+
+/** Shows what the engine says when it refuses; a tour in which it doesn't is broken. */
+function refusal(call: () => unknown): void {
+  try {
+    call();
+  } catch (error) {
+    if (!(error instanceof HoldfastError)) throw error;
+    say(`${error.code}: ${error.message}`);
+    return;
+  }
+  throw new Error("the engine allowed what it must refuse");
+}
+
+function only<T>(list: readonly T[]): T {
+  const [first] = list;
+  if (first === undefined || list.length !== 1) throw new Error(`expected one, found ${list.length}`);
+  return first;
+}
+
+function heading(text: string): void {
+  console.log(`\n${text}`);
+}
+
+function say(text: string): void {
+  console.log(text.replace(/^/gm, "  │ "));
+}

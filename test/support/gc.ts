@@ -1,0 +1,15 @@
+/** Collects garbage now, for tests that measure what is left or that try whether collection does harm. */
+
+import { setFlagsFromString } from "node:v8";
+import { runInNewContext } from "node:vm";
+
+setFlagsFromString("--expose-gc");
+
+export const collectGarbage: () => void = runInNewContext("gc");
+
+/** The JS heap in use after a full collection, in bytes. */
+export function heapAfterCollection(): number {
+  collectGarbage();
+  collectGarbage();
+  return process.memoryUsage().heapUsed;
+}
