@@ -234,7 +234,8 @@ export class Arena {
     this.#expire(
       made.filter((block) => block?.storage.step === step),
       "resetsByStep",
-      `step ${step}`,
+      // Without the number: events carry their step, and each new text would stay in the label table.
+      "step",
     );
   }
 

@@ -160,15 +160,15 @@ function record(driver: Driver, stream: Stream, body: () => void): Graph {
   driver.beginCapture(stream, "thread-local");
   try {
     body();
+    return driver.endCapture(stream);
   } catch (error) {
     try {
       driver.destroyGraph(driver.endCapture(stream));
     } catch {
-      // The driver had given the capture up by itself; the error that led here is the one to tell.
+      // The driver has ended the capture by itself; the error that led here is the one to tell.
     }
     throw error;
   }
-  return driver.endCapture(stream);
 }
 
 /** A graph is good for later only if the function does the same work on the same memory each time. */

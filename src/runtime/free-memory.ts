@@ -40,7 +40,7 @@ export function readFreeMemory(device: DeviceInfo, driver: Driver, readHost: Hos
 }
 
 function less(free: number, wantedMargin: number, whose: string): FreeMemory {
-  const margin = Math.floor(wantedMargin);
+  const margin = Math.ceil(wantedMargin);
   return {
     available: Math.max(0, Math.floor(free) - margin) as Bytes,
     margin: margin as Bytes,

@@ -6,7 +6,8 @@
 import type { Driver, Event, HostMemory, HostSpan, Stream } from "../driver/index.js";
 import { HoldfastError } from "../errors/index.js";
 import { type Bytes, bytes, formatBytes } from "../units/index.js";
-import type { Budget, Charge } from "./budget.js";
+import type { Budget } from "./budget.js";
+import { runAll } from "./run-all.js";
 
 /** Four slots: one being written by the host, up to three on their way. */
 const slotCount = 4;
@@ -21,9 +22,9 @@ export interface StagingSlot {
 export class StagingRing {
   readonly slotSize: Bytes;
   readonly #driver: Driver;
-  readonly #budget: Budget;
-  readonly #charge: Charge;
   readonly #slots: StagingSlot[] = [];
+  /** What closing has to do, in the order of opening. */
+  readonly #closing: (() => void)[] = [];
   #next = 0;
 
   constructor(driver: Driver, budget: Budget, size: Bytes) {
@@ -35,12 +36,18 @@ export class StagingRing {
       );
     }
     this.#driver = driver;
-    this.#budget = budget;
-    this.#charge = budget.charge("staging", bytes(slotCount * this.slotSize), "staging ring");
+    const charge = budget.charge("staging", bytes(slotCount * this.slotSize), "staging ring");
+    this.#closing.push(() => budget.release(charge));
     try {
       for (let slot = 0; slot < slotCount; slot++) {
         const memory = driver.allocateHost(this.slotSize);
-        this.#slots.push({ memory, event: driver.createEvent() });
+        this.#closing.push(() => driver.freeHost(memory));
+        const event = driver.createEvent();
+        this.#closing.push(
+          () => driver.destroyEvent(event),
+          () => driver.synchronizeEvent(event),
+        );
+        this.#slots.push({ memory, event });
       }
     } catch (error) {
       this.close();
@@ -68,13 +75,8 @@ export class StagingRing {
   }
 
   close(): void {
-    for (const { memory, event } of this.#slots) {
-      this.#driver.synchronizeEvent(event);
-      this.#driver.destroyEvent(event);
-      this.#driver.freeHost(memory);
-    }
     this.#slots.length = 0;
-    this.#budget.release(this.#charge);
+    runAll(this.#closing.splice(0).reverse());
   }
 }
 

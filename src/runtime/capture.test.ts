@@ -1,0 +1,236 @@
+import assert from "node:assert/strict";
+import { afterEach, beforeEach, describe, test } from "node:test";
+import {
+  around,
+  basicKernels,
+  blocksFor,
+  type CpuDriver,
+  type Driver,
+  type Graph,
+  openCpuDriver,
+  strict,
+} from "../driver/index.js";
+import { type ErrorCode, HoldfastError } from "../errors/index.js";
+import { openRuntime, type Runtime, type RuntimeOptions } from "./runtime.js";
+import type { Storage } from "./storage.js";
+
+const count = 1000;
+
+let device: CpuDriver;
+let runtime: Runtime;
+let printed: string[];
+let state: Storage;
+let factor: Storage;
+
+function open(options: RuntimeOptions = { capture: "on" }, wrap: (driver: Driver) => Driver = strict): void {
+  printed = [];
+  const print = (text: string): void => void printed.push(text);
+  runtime = openRuntime({ driver: wrap(device), stallAfter: "off", environment: {}, print, ...options });
+  const region = runtime.persistent.place("weights", "model", [
+    { name: "state", size: 4 * count },
+    { name: "factor", size: 4 },
+  ]);
+  state = region.storages[0]!;
+  factor = region.storages[1]!;
+  runtime.upload([
+    { source: new Float32Array(count).fill(3), target: state },
+    { source: new Float32Array([2]), target: factor },
+  ]);
+}
+
+beforeEach(() => {
+  device = openCpuDriver({ threads: 1 });
+});
+afterEach(() => {
+  runtime.close();
+  device.close();
+});
+
+/** state ← state · factor */
+function grow(): void {
+  const kernel = runtime.kernel(basicKernels.scale);
+  const values = [state, state, factor, count];
+  runtime.launch({ op: "grow", kernel, blocks: blocksFor(count), arguments: values });
+}
+
+const first = (): number => new Float32Array(runtime.read(state).buffer)[0]!;
+
+function refuses(code: ErrorCode, call: () => unknown, message = /./): void {
+  assert.throws(call, (error) => {
+    assert.ok(error instanceof HoldfastError, String(error));
+    assert.equal(error.code, code, error.message);
+    assert.match(error.message, message);
+    return true;
+  });
+}
+
+test("a capture leaves what it writes as it was; each replay does the work once", () => {
+  open();
+  const graph = runtime.capture("grow", grow);
+  assert.equal(graph.mode, "graph");
+  assert.equal(first(), 3);
+  graph.replay();
+  assert.equal(first(), 6);
+  graph.replay();
+  assert.equal(first(), 12);
+});
+
+test("a replay reads the present value of what it was given in memory", () => {
+  open();
+  const graph = runtime.capture("grow", grow);
+  graph.replay();
+  runtime.upload([{ source: new Float32Array([10]), target: factor }]);
+  graph.replay();
+  assert.equal(first(), 60);
+});
+
+test("the graph keeps step memory alive until it is closed, and is charged for", () => {
+  open();
+  const graph = runtime.step(() => {
+    const scratch = runtime.arena.allocate(4 * count, "scratch");
+    return runtime.capture("via scratch", () => {
+      runtime.copy(scratch, state);
+      runtime.copy(state, scratch);
+    });
+  });
+  assert.equal(runtime.arena.figures.pins, 1);
+  assert.equal(runtime.budget.usedBy("graph"), 2048);
+  graph.replay();
+  graph.close();
+  graph.close();
+  assert.deepEqual([runtime.arena.figures.pins, runtime.arena.figures.live], [0, 0]);
+  assert.equal(runtime.budget.usedBy("graph"), 0);
+  refuses("CLOSED", () => graph.replay());
+});
+
+describe("what a captured function may not do", () => {
+  const illegal: Record<string, () => unknown> = {
+    "allocation of 48 KiB by matmul": () => runtime.arena.allocate(48 * 1024, "matmul"),
+    "read-back of 4 B by factor": () => runtime.read(factor),
+    "upload of 1 tensors by factor": () => runtime.upload([{ source: new Float32Array(1), target: factor }]),
+    "synchronise by synchronize\\(\\)": () => runtime.synchronize(),
+    "a step by step\\(\\)": () => runtime.step(() => undefined),
+    "placement of 256 B by late": () => runtime.persistent.place("scalars", "late", [{ name: "x", size: 4 }]),
+    "close by close\\(\\)": () => runtime.close(),
+  };
+  for (const [named, call] of Object.entries(illegal)) {
+    test(`${named} is refused by name, and nothing has changed`, () => {
+      open();
+      const body = (): void => {
+        grow();
+        call();
+      };
+      refuses(
+        "CAPTURE_REFUSED",
+        () => runtime.capture("bad", body),
+        new RegExp(`^${named} inside capture "bad"`),
+      );
+      assert.equal(first(), 3);
+      assert.equal(runtime.arena.figures.pins, 0);
+      assert.equal(runtime.budget.usedBy("graph"), 0);
+      runtime.capture("good", grow).replay();
+      assert.equal(first(), 6);
+    });
+  }
+
+  test("an async function is refused", () => {
+    open();
+    const body = async (): Promise<void> => grow();
+    refuses("CAPTURE_REFUSED", () => runtime.capture("async", body), /is async/);
+  });
+
+  test("other work each time is refused", () => {
+    open();
+    let calls = 0;
+    const body = (): void => {
+      for (let time = 0; time <= calls; time++) grow();
+      calls += 1;
+    };
+    refuses("CAPTURE_REFUSED", () => runtime.capture("restless", body), /1 pieces .* then 2/);
+    assert.equal(first(), 3);
+  });
+
+  test("a capture inside a capture is an error of its own", () => {
+    open({ capture: "auto" });
+    refuses("CAPTURE_ORDER", () => runtime.capture("outer", () => void runtime.capture("inner", grow)));
+  });
+});
+
+test("lazy resources are made before the recording", () => {
+  open();
+  let scratch: Storage | undefined;
+  const graph = runtime.capture("lazy", () => {
+    scratch ??= runtime.arena.allocate(4 * count, "lazy scratch");
+    runtime.copy(scratch, state);
+    grow();
+  });
+  graph.replay();
+  assert.equal(first(), 6);
+});
+
+test("a replay that differs from the direct run is refused, naming the buffer and the byte", () => {
+  open({ capture: "on" }, (driver) =>
+    around(driver, (call, _args, proceed) => {
+      const result = proceed();
+      if (call === "launchGraph") {
+        runtime.synchronize();
+        device.deviceBytes(state.span)[17]! ^= 4;
+      }
+      return result;
+    }),
+  );
+  refuses("CAPTURE_MISMATCH", () => runtime.capture("grow", grow), /first in "state" at byte 17 of 4000/);
+  assert.equal(first(), 3);
+});
+
+test("memory and host nodes, or a missing node, are refused", () => {
+  for (const [planted, message] of [
+    [{ memory: 1 }, /1 memory nodes/],
+    [{ host: 2 }, /2 host nodes/],
+    [{ kernel: 0 }, /0 nodes of work for 1 recorded/],
+  ] as const) {
+    open({ capture: "on" }, (driver) =>
+      around(driver, (call, _args, proceed) => {
+        const result = proceed();
+        if (call !== "endCapture") return result;
+        const graph = result as Graph;
+        return Object.assign(graph, { nodes: { ...graph.nodes, ...planted } });
+      }),
+    );
+    refuses("CAPTURE_NODES", () => runtime.capture("grow", grow), message);
+    assert.equal(first(), 3);
+    runtime.close();
+  }
+});
+
+test("with capture auto a refusal is told once, and the work runs directly, once a replay", () => {
+  open({ capture: "auto" });
+  const body = (): void => {
+    runtime.arena.free(runtime.arena.allocate(64, "scratch"));
+    grow();
+  };
+  const work = [runtime.capture("a", body), runtime.capture("b", body)];
+  assert.deepEqual(
+    work.map(({ mode }) => mode),
+    ["direct", "direct"],
+  );
+  assert.equal(first(), 3);
+  work[0]!.replay();
+  assert.equal(first(), 6);
+  assert.equal(printed.filter((text) => /a capture was refused/.test(text)).length, 1);
+});
+
+test("with capture off the work runs directly and the driver records nothing", () => {
+  let captures = 0;
+  open({ capture: "off" }, (driver) =>
+    around(driver, (call, _args, proceed) => {
+      if (call === "beginCapture") captures += 1;
+      return proceed();
+    }),
+  );
+  const work = runtime.capture("grow", grow);
+  assert.equal(work.mode, "direct");
+  work.replay();
+  assert.equal(first(), 6);
+  assert.equal(captures, 0);
+});

@@ -1,0 +1,163 @@
+import assert from "node:assert/strict";
+import { afterEach, beforeEach, test } from "node:test";
+import { type CpuDriver, faulty, openCpuDriver, strict } from "../driver/index.js";
+import { type ErrorCode, HoldfastError } from "../errors/index.js";
+import { openRuntime, type Runtime, type RuntimeOptions } from "./runtime.js";
+
+let device: CpuDriver;
+let printed: string[];
+
+beforeEach(() => {
+  device = openCpuDriver({ threads: 1 });
+  printed = [];
+});
+afterEach(() => device.close());
+
+function open(options: RuntimeOptions = {}): Runtime {
+  const print = (text: string): void => void printed.push(text);
+  return openRuntime({ driver: strict(device), stallAfter: "off", environment: {}, print, ...options });
+}
+
+const hasCode = (code: ErrorCode) => (error: unknown) =>
+  error instanceof HoldfastError && error.code === code;
+
+test("the diagnostics are printed at the start, at the first pressure and on demand", () => {
+  const runtime = open({ memory: "1MiB", arena: "256KiB", staging: "64KiB" });
+  assert.match(printed[0] ?? "", /^holdfast: memory at the start: CPU/);
+  assert.throws(() => runtime.arena.allocate(300 * 1024, "matmul"), hasCode("ARENA_FULL"));
+  assert.throws(() => runtime.arena.allocate(300 * 1024, "matmul"), hasCode("ARENA_FULL"));
+  assert.match(printed[1] ?? "", /^holdfast: memory at first pressure/);
+  assert.equal(printed.length, 2);
+  assert.match(runtime.diagnosticsText(), /^holdfast: memory on demand/);
+  runtime.close();
+});
+
+test("the diagnostics carry every figure, as JSON can", () => {
+  const runtime = open({ memory: "64MiB" });
+  const kept = runtime.step(() => {
+    runtime.arena.allocate(1000, "relu");
+    const matmul = runtime.arena.allocate(5000, "matmul");
+    runtime.arena.pin(matmul, "backward");
+    return matmul;
+  });
+  const state = runtime.diagnostics();
+  assert.deepEqual(JSON.parse(JSON.stringify(state)), state);
+  assert.equal(state.step, 1);
+  assert.equal(state.arena.allocationsThisStep, 2);
+  assert.equal(state.arena.bytesThisStep, 6000);
+  assert.equal(state.arena.pinned, 5120);
+  assert.equal(state.arena.resetsDrivenBy, "a step scope");
+  assert.deepEqual(state.arena.holders, [{ label: "matmul", count: 1, size: 5120 }]);
+  assert.equal(state.verdict, "no pressure");
+  runtime.arena.unpin(kept);
+  runtime.close();
+});
+
+test("a budget under pressure from memory that no step ends is judged never reset", () => {
+  const runtime = open({ memory: "5MiB", arena: "4MiB", staging: "64KiB" });
+  for (let index = 0; index < 4; index++) runtime.arena.allocate(1000 * 1024, "forward");
+  const { verdict } = runtime.diagnostics();
+  assert.ok(typeof verdict === "object" && verdict.verdict === "never reset");
+  assert.equal(runtime.diagnostics().arena.resetsDrivenBy, "nothing");
+  runtime.close();
+});
+
+test("a step returns what its function returns, and ends also by an exception", () => {
+  const runtime = open();
+  assert.equal(
+    runtime.step((step) => step * 10),
+    10,
+  );
+  assert.throws(
+    () =>
+      runtime.step(() => {
+        runtime.arena.allocate(64, "lost");
+        throw new RangeError("user code");
+      }),
+    RangeError,
+  );
+  assert.equal(runtime.arena.figures.live, 0);
+  assert.equal(
+    runtime.step((step) => step),
+    3,
+  );
+  runtime.close();
+});
+
+test("an async step is refused, and its memory is gone", () => {
+  const runtime = open();
+  const body = async (): Promise<void> => {
+    runtime.arena.allocate(64, "async");
+    throw new Error("never seen");
+  };
+  assert.throws(() => runtime.step(body), hasCode("STEP_ASYNC"));
+  assert.equal(runtime.arena.figures.live, 0);
+  runtime.close();
+});
+
+test("a close gives everything back, and may be repeated", () => {
+  const free = device.memory().free;
+  const runtime = open();
+  runtime.persistent.place("weights", "model", [{ name: "w", size: 100_000 }]);
+  runtime.arena.allocate(5000, "x");
+  runtime.capture("nothing", () => undefined);
+  runtime.createStream();
+  runtime.close();
+  runtime.close();
+  assert.ok(device.memory().free >= free, "the driver has its memory back");
+  assert.throws(() => runtime.step(() => undefined), hasCode("CLOSED"));
+});
+
+for (const fault of [
+  "the 1st createStream fails with driver-failed",
+  "the 1st allocateHost fails with out-of-memory",
+  "the 3rd allocateHost fails with out-of-memory",
+  "the 2nd createEvent fails with driver-failed",
+  "the 1st reserve fails with out-of-memory",
+]) {
+  test(`a runtime that can't be opened because ${fault} leaves nothing behind`, () => {
+    const balance = { reserve: 0, allocateHost: 0, createStream: 0, createEvent: 0 };
+    const counted = counting(device, balance);
+    assert.throws(() => open({ driver: faulty(counted, [fault]) }), HoldfastError);
+    assert.deepEqual(balance, { reserve: 0, allocateHost: 0, createStream: 0, createEvent: 0 });
+  });
+}
+
+/** Counts what is open: every taking adds, its giving back subtracts. */
+function counting<Balance extends Record<string, number>>(driver: CpuDriver, balance: Balance): CpuDriver {
+  const opposite: Record<string, string> = {
+    release: "reserve",
+    freeHost: "allocateHost",
+    destroyStream: "createStream",
+    destroyEvent: "createEvent",
+  };
+  return new Proxy(driver, {
+    get(target, name: string) {
+      const method = target[name as keyof CpuDriver] as (...args: unknown[]) => unknown;
+      return (...args: unknown[]) => {
+        const result = method.apply(target, args);
+        const taken = opposite[name] ?? name;
+        if (taken in balance) (balance as Record<string, number>)[taken]! += taken === name ? 1 : -1;
+        return result;
+      };
+    },
+  });
+}
+
+test("phases are logged where that is asked for", () => {
+  const runtime = open({ log: "phases" });
+  runtime.step(() => undefined);
+  runtime.close();
+  const lines = printed.filter((text) => !text.startsWith("holdfast: memory"));
+  assert.deepEqual(
+    lines.map((line) => line.replace(/after \S+,/, "after …,").trim()),
+    [
+      "init: entered",
+      "init: exited after …, done",
+      "step 1: entered",
+      "step 1: exited after …, done",
+      "close: entered",
+      "close: exited after …, done",
+    ],
+  );
+});
