@@ -1,3 +1,5 @@
+/** The host's memory figures on machines of many kinds, shown by a root folder of the test's own. */
+
 import assert from "node:assert/strict";
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir, totalmem } from "node:os";

@@ -1,3 +1,5 @@
+/** The exit codes are distinct and stable. */
+
 import assert from "node:assert/strict";
 import { it } from "node:test";
 import { exitCodes } from "./exit-codes.js";

@@ -70,6 +70,7 @@ export interface ArenaOptions {
 
 const noPins: readonly Pin[] = [];
 
+/** Step memory: allocate, free, view, pin; steps and resets end what no pin keeps. */
 export class Arena {
   readonly #options: ArenaOptions;
   readonly #memory: GrowingRange;

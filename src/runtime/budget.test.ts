@@ -1,3 +1,5 @@
+/** The budget: charges, refusals and their text, pressure. */
+
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { HoldfastError } from "../errors/index.js";

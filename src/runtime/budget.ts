@@ -31,6 +31,7 @@ export interface BudgetOptions {
   readonly onPressure?: () => void;
 }
 
+/** The bytes that may be held, and who holds them. */
 export class Budget {
   readonly limit: Bytes;
   readonly reason: string;

@@ -1,3 +1,5 @@
+/** The state machine of a capture: what is refused when, and that every way out ends idle. */
+
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { type ErrorCode, HoldfastError } from "../errors/index.js";

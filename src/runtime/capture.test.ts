@@ -1,3 +1,5 @@
+/** Captures through the runtime: their effect, their refusals, and that a refused one leaves no trace. */
+
 import assert from "node:assert/strict";
 import { afterEach, beforeEach, describe, test } from "node:test";
 import {

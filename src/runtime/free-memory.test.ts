@@ -1,3 +1,5 @@
+/** How much of a machine's memory may be taken, for each kind of machine. */
+
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { DeviceInfo, Driver, HostMemoryInfo } from "../driver/index.js";

@@ -1,3 +1,5 @@
+/** Phases: on the board while they last, in the log and the recorder with entry and exit. */
+
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { HoldfastError } from "../errors/index.js";

@@ -1,3 +1,5 @@
+/** The three verdicts on a full arena. */
+
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { GiB, MiB } from "../units/index.js";

@@ -1,3 +1,5 @@
+/** The recorder's ring and the label table, read from one thread and from another. */
+
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { FakeClock } from "../units/index.js";

@@ -1,3 +1,5 @@
+/** The runtime as its users hold it: diagnostics, steps, opening and closing. */
+
 import assert from "node:assert/strict";
 import { afterEach, beforeEach, test } from "node:test";
 import { type CpuDriver, faulty, openCpuDriver, strict } from "../driver/index.js";

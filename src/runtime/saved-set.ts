@@ -3,6 +3,7 @@
 import type { Arena } from "./arena.js";
 import type { Storage } from "./storage.js";
 
+/** Pins what a backward pass needs, and lets go of all of it at once. */
 export class SavedSet {
   readonly #arena: Arena;
   readonly #by: string;

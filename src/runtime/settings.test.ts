@@ -1,3 +1,5 @@
+/** The settings: their order of precedence, and that nonsense is refused by name. */
+
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { HoldfastError } from "../errors/index.js";

@@ -1,3 +1,5 @@
+/** Uploads and read-backs: every byte, few copies, checked before the first one moves. */
+
 import assert from "node:assert/strict";
 import { afterEach, beforeEach, test } from "node:test";
 import fc from "fast-check";

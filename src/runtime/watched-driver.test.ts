@@ -1,3 +1,5 @@
+/** Every driver call stands on the board while it lasts. */
+
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { type Driver, driverCalls } from "../driver/index.js";

@@ -26,7 +26,15 @@ const TiB = 1024 * GiB;
 
 const suffixes = { B: 1, KiB, MiB, GiB, TiB } as const;
 
-/** Brands a whole, non-negative number as a byte count. */
+/**
+ * Brands a whole, non-negative number as a byte count.
+ *
+ * @example
+ * ```ts
+ * import { bytes } from "holdfast";
+ * console.log(bytes(4096)); // → 4096
+ * ```
+ */
 export function bytes(count: number): Bytes {
   if (!Number.isSafeInteger(count) || count < 0) {
     throw new HoldfastError(
@@ -97,7 +105,16 @@ export function parseBytes(text: string): Bytes {
   return count as Bytes;
 }
 
-/** Prints a byte count with the largest unit that keeps it at 1 or more: `1.5 GiB`, `772 B`. */
+/**
+ * Prints a byte count with the largest unit that keeps it at 1 or more.
+ *
+ * @example
+ * ```ts
+ * import { formatBytes } from "holdfast";
+ * console.log(formatBytes(772)); // → 772 B
+ * console.log(formatBytes(1610612736)); // → 1.5 GiB
+ * ```
+ */
 export function formatBytes(count: number): string {
   const magnitude = Math.abs(count);
   for (const [suffix, factor] of [
@@ -107,8 +124,7 @@ export function formatBytes(count: number): string {
     ["KiB", KiB],
   ] as const) {
     if (magnitude >= factor) {
-      const scaled = count / factor;
-      return `${Number.isInteger(scaled) ? scaled : scaled.toFixed(2)} ${suffix}`;
+      return `${Number((count / factor).toFixed(2))} ${suffix}`;
     }
   }
   return `${count} B`;

@@ -1,3 +1,5 @@
+/** The basic kernels against float64: odd lengths, offset views, several blocks, any number of threads. */
+
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";

@@ -12,7 +12,15 @@ import type { ValueType } from "./wasm-opcodes.js";
 export const elementsPerBlock = 4096;
 const blockShift = Math.log2(elementsPerBlock);
 
-/** How many blocks a launch over `elements` needs. */
+/**
+ * How many blocks a launch over `elements` needs.
+ *
+ * @example
+ * ```ts
+ * import { blocksFor } from "holdfast";
+ * console.log(blocksFor(10_000)); // → 3
+ * ```
+ */
 export function blocksFor(elements: number): number {
   return Math.ceil(elements / elementsPerBlock);
 }

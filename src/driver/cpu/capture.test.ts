@@ -1,3 +1,5 @@
+/** Captures on the CPU driver: what is recorded, what spoils one, and what a graph needs to be launched. */
+
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { bytes, span } from "../../units/index.js";

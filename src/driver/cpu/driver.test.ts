@@ -1,3 +1,5 @@
+/** The CPU driver as a whole: handles, arguments, host memory, failures, closing. */
+
 import assert from "node:assert/strict";
 import { availableParallelism } from "node:os";
 import { test } from "node:test";

@@ -50,13 +50,14 @@ export interface CpuDriver extends Driver {
  *
  * @example
  * ```ts
+ * import { bytes, openCpuDriver } from "holdfast";
  * const driver = openCpuDriver({ threads: 1 });
  * const stream = driver.createStream();
  * const memory = driver.reserve(bytes(65536));
  * driver.commit(memory);
  * driver.fill(stream, memory, 7);
  * driver.synchronize(stream);
- * driver.deviceBytes(memory)[0]; // → 7
+ * console.log(driver.deviceBytes(memory)[0]); // → 7
  * driver.close();
  * ```
  */

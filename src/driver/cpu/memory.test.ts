@@ -1,3 +1,5 @@
+/** Device memory: reservations, commits, and figures that tell the truth. */
+
 import assert from "node:assert/strict";
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";

@@ -1,3 +1,5 @@
+/** Merged ranges against a plain set of numbers. */
+
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";

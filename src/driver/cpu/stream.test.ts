@@ -1,3 +1,5 @@
+/** Streams and events: order inside a stream, and across streams only where an event asks for it. */
+
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { bytes, type Span, span } from "../../units/index.js";

@@ -1,3 +1,5 @@
+/** The WebAssembly encoder: what it writes is valid, and does what it says. */
+
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";

@@ -176,8 +176,9 @@ export class Code {
 /**
  * Encodes a module of the given functions, each exported under its name.
  *
- * @example
- * ```ts
+ * A module with one function that doubles its argument:
+ *
+ * ```js
  * const bytes = encodeModule([
  *   {
  *     name: "double",

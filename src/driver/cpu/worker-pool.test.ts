@@ -1,3 +1,5 @@
+/** The worker pool: launches really are shared, traps are told, and closing leaves no thread. */
+
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
 import { once } from "node:events";

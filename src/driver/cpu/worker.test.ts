@@ -1,3 +1,5 @@
+/** The worker thread on its own: how it wakes, works and leaves. */
+
 import assert from "node:assert/strict";
 import { once } from "node:events";
 import { test } from "node:test";

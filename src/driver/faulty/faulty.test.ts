@@ -1,3 +1,5 @@
+/** Fault scripts: how they read, whom they strike, and what late work still promises. */
+
 import assert from "node:assert/strict";
 import { afterEach, beforeEach, describe, test } from "node:test";
 import { type ErrorCode, HoldfastError } from "../../errors/index.js";

@@ -18,6 +18,8 @@ export interface FaultyOptions {
 }
 
 /**
+ * Wraps a driver so that calls fail, take long, stall or come late, as the sentences of a script say.
+ *
  * @example
  * ```ts
  * import { bytes, faulty, openCpuDriver } from "holdfast";

@@ -1,3 +1,5 @@
+/** The rules that `strict` enforces, each broken once. */
+
 import assert from "node:assert/strict";
 import { afterEach, beforeEach, describe, test } from "node:test";
 import { type ErrorCode, HoldfastError } from "../../errors/index.js";

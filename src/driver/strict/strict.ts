@@ -37,6 +37,23 @@ const deviceSpace = 0;
 const timelineOf = (stream: Stream): number => stream.id + 1;
 const rangeInHost = (range: HostSpan): Span => span(range.offset, range.size);
 
+/**
+ * Wraps a driver so that a call against CUDA's rules is refused, by name, before the driver is asked.
+ *
+ * @example
+ * ```ts
+ * import { bytes, openCpuDriver, strict } from "holdfast";
+ * const driver = strict(openCpuDriver());
+ * const range = driver.reserve(bytes(65536));
+ * driver.commit(range);
+ * try {
+ *   driver.fill(driver.createStream(), range, 0); // nobody has said that these bytes are in use
+ * } catch (error) {
+ *   console.log((error as Error).name); // → HoldfastError [DEAD_ADDRESS]
+ * }
+ * driver.close();
+ * ```
+ */
 export function strict(inner: Driver): Required<Driver> {
   const live = new LiveMap();
   const order = new Order();

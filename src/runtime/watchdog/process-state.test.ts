@@ -1,3 +1,5 @@
+/** What /proc tells of a process, where there is one. */
+
 import assert from "node:assert/strict";
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";

@@ -1,3 +1,5 @@
+/** Publishing a stall report: a whole file or none, and stderr that can't block. */
+
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
 import {

@@ -1,3 +1,5 @@
+/** The stall report as a record and as text. */
+
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { driverCalls } from "../../driver/index.js";

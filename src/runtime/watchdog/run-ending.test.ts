@@ -1,3 +1,5 @@
+/** Ending a run: in order, once, and by force where it does not answer. */
+
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { RunEnding, type WatchedRun } from "./run-ending.js";

@@ -1,3 +1,5 @@
+/** What counts as a stall, on a fake clock. */
+
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { driverCalls } from "../../driver/index.js";
