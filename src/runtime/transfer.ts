@@ -6,7 +6,7 @@
 import { crc32 } from "node:zlib";
 import type { Driver, Stream } from "../driver/index.js";
 import { HoldfastError } from "../errors/index.js";
-import { type Address, alignUp, type Bytes, type Span } from "../units/index.js";
+import { type Address, alignUp, type Bytes, formatBytes, type Span } from "../units/index.js";
 import { alignment } from "./arena.js";
 import type { CaptureGate } from "./capture-gate.js";
 import type { Recorder } from "./recorder.js";
@@ -54,14 +54,14 @@ export class Transfer {
     this.#options.gate.refuseInside(`upload of ${list.length} tensors`, list[0]?.target.label ?? "nothing");
     for (const item of list) this.#require(item);
     const before = { ...this.up };
-    const gathering = new Gathering(this.#options, this.up);
+    const onSent = this.#options.verify ? this.#requireArrived : undefined;
+    const gathering = new Gathering(this.#options, this.up, onSent);
     for (const { source, target } of list) {
       gathering.add(bytesOf(source), target);
       this.up.tensors += 1;
       this.up.bytes += source.byteLength;
     }
     gathering.send();
-    if (this.#options.verify) for (const item of list) this.#verify(item);
     return {
       copies: this.up.copies - before.copies,
       bytes: this.up.bytes - before.bytes,
@@ -112,17 +112,21 @@ export class Transfer {
     }
   }
 
-  #verify({ source, target }: UploadItem): void {
-    const sent = crc32(bytesOf(source));
-    const found = crc32(this.#read(target.span, target.label));
+  /** Reads a copy back as it went up, so that checking too grows with bytes and not with tensors. */
+  readonly #requireArrived: OnSent = (target, label, sent) => {
+    const found = crc32(this.#read(target, label));
     if (sent === found) return;
     throw new HoldfastError(
       "UPLOAD_CORRUPT",
-      `"${target.label}" was uploaded with checksum ${hex(sent)} and read back with ${hex(found)}.`,
-      { numbers: { sent, found, size: target.span.size } },
+      `The copy of ${formatBytes(target.size)} that begins with "${label}" went up with checksum ${hex(sent)} and was ` +
+        `read back with ${hex(found)}.`,
+      { numbers: { sent, found, size: target.size } },
     );
-  }
+  };
 }
+
+/** Hears of each copy: where it went, the first tensor in it, and the checksum of what was sent. */
+type OnSent = (target: Span, label: string, checksum: number) => void;
 
 interface OpenSlot {
   readonly slot: StagingSlot;
@@ -140,11 +144,13 @@ interface OpenSlot {
 class Gathering {
   readonly #options: TransferOptions;
   readonly #count: TransferCount;
+  readonly #onSent: OnSent | undefined;
   #open: OpenSlot | undefined;
 
-  constructor(options: TransferOptions, count: TransferCount) {
+  constructor(options: TransferOptions, count: TransferCount, onSent: OnSent | undefined) {
     this.#options = options;
     this.#count = count;
+    this.#onSent = onSent;
   }
 
   add(source: Uint8Array, target: Storage): void {
@@ -169,14 +175,16 @@ class Gathering {
 
   send(): void {
     if (!this.#open) return;
-    const { slot, start, length, label } = this.#open;
+    const { slot, room, start, length, label } = this.#open;
     const { driver, stream, staging, recorder } = this.#options;
     const target: Span = { address: start as Address, size: length as Bytes };
     this.#open = undefined;
+    const checksum = this.#onSent && crc32(room.subarray(0, length));
     driver.copyToDevice(stream, target, spanOf(slot, length));
     staging.issued(slot, stream);
     this.#count.copies += 1;
     recorder.record("copy-up", label, target.address, length);
+    if (checksum !== undefined) this.#onSent?.(target, label, checksum);
   }
 
   #openAt(start: number, { label, home }: Storage): OpenSlot {

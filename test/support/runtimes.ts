@@ -1,4 +1,7 @@
-/** Runtimes for tests: quiet, unwatched, on the CPU driver under `strict`, and closed whatever the test does. */
+/**
+ * Runtimes for tests: quiet, unwatched, on the CPU driver under `strict`, every upload checked by its checksum, and closed
+ * whatever the test does.
+ */
 
 import {
   type CpuDriver,
@@ -26,7 +29,14 @@ export function withRuntime<T>(
   const device = openCpuDriver({ threads: 1 });
   const driver = wrap(device);
   try {
-    const runtime = openRuntime({ driver, stallAfter: "off", environment: {}, print: () => {}, ...options });
+    const runtime = openRuntime({
+      driver,
+      stallAfter: "off",
+      environment: {},
+      print: () => {},
+      verifyUploads: true,
+      ...options,
+    });
     try {
       return use({ runtime, device });
     } finally {
