@@ -243,7 +243,7 @@ export class Arena {
   /** Ends everything that no pin keeps, made inside a step or not. */
   reset(): void {
     this.#requireOpen();
-    this.#options.gate.refuse("reset", "arena");
+    this.#options.gate.refuseInside("reset", "arena");
     if (this.#openStep > 0) throw refusal.resetInStep(this.#openStep);
     this.#expire([...this.#liveBlocks()], "resetsByCall", "reset()");
   }
@@ -348,7 +348,7 @@ export class Arena {
       }
     } catch (error) {
       this.#space.give(slot);
-      throw error instanceof HoldfastError ? this.#noRoom(size, label, error) : error;
+      throw isShortage(error) ? this.#noRoom(size, label, error) : error;
     }
   }
 
@@ -409,6 +409,11 @@ export class Arena {
   #requireOpen(): void {
     if (this.#isClosed) throw new HoldfastError("CLOSED", "The arena is closed; open a new runtime.");
   }
+}
+
+/** Memory was asked for and refused; any other failure of the device is told as it is. */
+function isShortage(error: unknown): error is HoldfastError {
+  return error instanceof HoldfastError && (error.code === "OUT_OF_BUDGET" || error.code === "OUT_OF_MEMORY");
 }
 
 /** A pin keeps the block over a reset; of its views only the pinned ones go on. */

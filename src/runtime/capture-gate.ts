@@ -67,12 +67,12 @@ export class CaptureGate {
     return wasOpen;
   }
 
-  /** Refuses what the function may do only the first time, as a lazy resource: allocations, frees, resets. */
+  /** Refuses what the function may do only the first time, as a lazy resource: allocations and frees. */
   refuse(what: string, label: string, size?: number): void {
     if (this.#state === "running" || this.#state === "recording") throw this.#refusal(what, label, size);
   }
 
-  /** Refuses what the function may do in no pass: looking at values, synchronising, replaying. */
+  /** Refuses what the function may do in no pass: looking at values, synchronising, resetting, replaying. */
   refuseInside(what: string, label: string, size?: number): void {
     if (this.isInside) throw this.#refusal(what, label, size);
   }

@@ -3,7 +3,7 @@
 import { type DeviceInfo, type Driver, openCpuDriver, readHostMemory, type Stream } from "../driver/index.js";
 import { HoldfastError } from "../errors/index.js";
 import { type Bytes, bytes, type Clock, formatBytes, MiB, systemClock } from "../units/index.js";
-import { Arena } from "./arena.js";
+import { Arena, alignment } from "./arena.js";
 import { Board } from "./board.js";
 import { Budget } from "./budget.js";
 import { CaptureGate } from "./capture-gate.js";
@@ -84,7 +84,7 @@ export function openParts(options: OpenOptions, { log, onPressure }: Listeners):
     closing.push(() => staging.close());
     const persistent = new PersistentMemory({ driver, budget, recorder, gate });
     closing.push(() => persistent.close());
-    const shape = { chunk: chunk ?? chunkFor(device), capacity: arenaCapacity(settings, device, budget) };
+    const shape = { chunk: chunkSize(chunk, device), capacity: arenaCapacity(settings, device, budget) };
     const { poison } = settings;
     const arena = new Arena({ driver, stream, budget, board, recorder, gate, ...shape, poison, onPressure });
     closing.push(() => arena.close());
@@ -155,10 +155,24 @@ function arenaCapacity({ arena }: Settings, device: DeviceInfo, budget: Budget):
       { numbers: { capacity, limit: budget.limit } },
     );
   }
+  if (capacity < alignment) {
+    throw new HoldfastError(
+      "BAD_SETTING",
+      `An arena of ${formatBytes(capacity)} has no room for one storage, which takes ${formatBytes(alignment)} or more. ` +
+        "Raise HOLDFAST_ARENA.",
+      { numbers: { capacity, alignment } },
+    );
+  }
   return capacity;
 }
 
 /** A card commits 256 MiB in a tenth of a millisecond; on the CPU small chunks keep the figures close to the truth. */
-function chunkFor(device: DeviceInfo): Bytes {
-  return bytes((device.kind === "cuda" ? 64 : 4) * MiB);
+function chunkSize(asked: Bytes | undefined, { kind }: DeviceInfo): Bytes {
+  if (asked === undefined) return bytes((kind === "cuda" ? 64 : 4) * MiB);
+  if (Number.isSafeInteger(asked) && asked > 0) return asked;
+  throw new HoldfastError(
+    "BAD_SETTING",
+    `Option chunk can't be ${asked}; it takes a whole number of bytes above 0.`,
+    { numbers: { chunk: asked } },
+  );
 }

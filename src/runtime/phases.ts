@@ -76,6 +76,7 @@ export class Phases {
       // Without the number: 8,192 steps would fill the label table, and events carry their step anyway.
       recordedAs: phase + suffix,
       enteredMs: this.#clock.nowMs(),
+      op: this.#board.op,
     };
     if (phase === "step" && number > 0) {
       this.#board.step = number;
@@ -89,7 +90,7 @@ export class Phases {
   #exit(open: OpenPhase, outcome: string): void {
     const nowMs = this.#clock.nowMs();
     this.#board.exitPhase(nowMs);
-    this.#board.op = 0;
+    this.#board.op = open.op;
     this.#recorder.record("phase-exit", open.recordedAs);
     this.#log(`${open.title}: exited after ${formatDuration(nowMs - open.enteredMs)}, ${outcome}`);
   }
@@ -99,6 +100,8 @@ interface OpenPhase {
   readonly title: string;
   readonly recordedAs: string;
   readonly enteredMs: number;
+  /** The op of the phase around it, which is at work again when this one ends. */
+  readonly op: number;
 }
 
 function failure(error: unknown): string {

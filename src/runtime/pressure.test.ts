@@ -32,10 +32,13 @@ test("a step that outgrows the arena while the budget has room is mis-sized", ()
 
 test("a step that outgrows the budget is truly full", () => {
   assert.equal(judge({ ...calm, madeThisStep: GiB }).verdict, "truly full");
-  assert.equal(
-    judge({ ...calm, madeThisStep: GiB, budgetLeft: GiB, obstacle: "memory" }).verdict,
-    "truly full",
-  );
+});
+
+test("a device that refuses what the budget allows is truly full, and the budget is not to blame", () => {
+  const { verdict, why, help } = judge({ ...calm, madeThisStep: GiB, budgetLeft: GiB, obstacle: "memory" });
+  assert.equal(verdict, "truly full");
+  assert.match(why, /the device has no more to give, although the budget still has 1 GiB/);
+  assert.match(help, /lower HOLDFAST_MEMORY/);
 });
 
 test("where pins hold the memory, the verdict says so", () => {

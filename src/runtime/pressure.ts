@@ -43,11 +43,18 @@ export function judge(pressure: Pressure): Judgement {
       help: "Run each batch inside runtime.step(), whose end resets the arena, or reset it between batches.",
     };
   }
-  if (obstacle === "capacity" && budgetLeft >= asked) {
+  if (budgetLeft >= asked && obstacle === "capacity") {
     return {
       verdict: "mis-sized",
       why: `more than ${formatBytes(capacity)} is needed at once, and the budget still has ${formatBytes(budgetLeft)}`,
       help: raise,
+    };
+  }
+  if (budgetLeft >= asked) {
+    return {
+      verdict: "truly full",
+      why: `the device has no more to give, although the budget still has ${formatBytes(budgetLeft)}`,
+      help: "End what else uses this device, or lower HOLDFAST_MEMORY so that the refusal comes before the device's.",
     };
   }
   const isPinned = pinned > madeThisStep;

@@ -73,6 +73,10 @@ for (const [variable, text] of [
   });
 }
 
+test("a malformed variable is refused also where an option wins", () => {
+  refuses({ memory: "1GiB" }, { HOLDFAST_MEMORY: "lots" }, /^HOLDFAST_MEMORY: "lots" is not a size/);
+});
+
 test("a value of the wrong type or range is refused", () => {
   refuses({ memory: Number.NaN as never }, {}, /Option memory can't be NaN/);
   refuses({ threads: -1 }, {}, /Option threads/);

@@ -15,6 +15,8 @@ export interface Setting<T> {
   readonly defaultText: string;
   readonly example: string;
   readonly fallback: () => T;
+  /** The unit of a number that is given in code: with it behind, the number can be read as a text is. */
+  readonly unit?: "B" | "ms";
   /** Reads what a person wrote; throws a HoldfastError that says what would fit. */
   readonly parse: (text: string) => T;
 }
@@ -35,8 +37,9 @@ const onOff: Pick<Setting<boolean>, "kind" | "parse"> = {
   parse: (text) => choice("on", "off").parse(text) === "on",
 };
 
-const size: Pick<Setting<Bytes | "auto">, "kind" | "parse"> = {
+const size: Pick<Setting<Bytes | "auto">, "kind" | "parse" | "unit"> = {
   kind: "size | auto",
+  unit: "B",
   parse: (text) => (text === "auto" ? "auto" : parseBytes(text)),
 };
 
@@ -64,6 +67,7 @@ export const settingsTable = {
   staging: {
     variable: "HOLDFAST_STAGING",
     kind: "size",
+    unit: "B",
     parse: parseBytes,
     meaning: "The staging ring: page-locked host memory through which every upload and read-back passes.",
     defaultText: "32MiB",
@@ -100,6 +104,7 @@ export const settingsTable = {
   stallAfter: {
     variable: "HOLDFAST_STALL_AFTER",
     kind: "duration | off",
+    unit: "ms",
     parse: (text: string) => (text === "off" ? ("off" as const) : parseDuration(text)),
     meaning: "How long a phase or a driver call may show no progress before the watchdog reports a stall.",
     defaultText: formatDuration(30_000),
@@ -185,29 +190,41 @@ function readOne(
   environment: Readonly<Record<string, string | undefined>>,
 ): unknown {
   const row: Setting<unknown> = settingsTable[name];
-  if (option !== undefined && typeof option !== "string") return requireParsed(name, row, option);
-  const text = option ?? environment[row.variable];
-  if (text === undefined) return row.fallback();
+  const text = environment[row.variable];
+  // Read also where an option wins: a malformed variable is an error and not a surprise for later.
+  const fromEnvironment = text === undefined ? row.fallback() : readText(row, text, row.variable);
+  if (option === undefined) return fromEnvironment;
+  return typeof option === "string"
+    ? readText(row, option, `Option ${name}`)
+    : requireParsed(name, row, option);
+}
+
+function readText(row: Setting<unknown>, text: string, where: string): unknown {
   try {
     return row.parse(text);
-  } catch (error) {
-    const where = option === undefined ? row.variable : `Option ${name}`;
-    throw new HoldfastError("BAD_SETTING", `${where}: ${(error as Error).message} Example: ${row.example}.`, {
-      cause: error,
-    });
+  } catch (cause) {
+    const message = `${where}: ${(cause as Error).message} Example: ${row.example}.`;
+    throw new HoldfastError("BAD_SETTING", message, { cause });
   }
 }
 
 /** A value given in code must be of the type, and in the range, that the text form would give. */
 function requireParsed(name: SettingName, row: Setting<unknown>, value: unknown): unknown {
-  const example = row.parse(row.example);
-  const isPlausible =
-    typeof value === typeof example && (typeof value !== "number" || (Number.isFinite(value) && value > 0));
-  if (isPlausible) return value;
+  const isOfType = typeof value === typeof row.parse(row.example);
+  if (isOfType && (typeof value !== "number" || isReadable(row, value))) return value;
   throw new HoldfastError(
     "BAD_SETTING",
     `Option ${name} can't be ${String(value)}; it takes ${row.kind}: ${row.example}.`,
   );
+}
+
+function isReadable({ parse, unit }: Setting<unknown>, value: number): boolean {
+  try {
+    parse(`${value}${unit ?? ""}`);
+    return true;
+  } catch {
+    return false;
+  }
 }
 
 function refuseUnknown(given: readonly string[], known: readonly string[], what: string): void {

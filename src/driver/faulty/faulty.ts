@@ -84,7 +84,8 @@ export function faulty(inner: Driver, script: readonly string[], options: Faulty
         if (capturing === 0 && (effect?.type === "late" || late.isBehind(stream) || waitsForLate)) {
           const issued = args.map(copied);
           const method = inner[call] as (...args: unknown[]) => void;
-          late.add(stream, () => method.apply(inner, issued), call === "waitEvent" ? event : undefined);
+          const takesEvent = call === "waitEvent" || call === "recordEvent";
+          late.add(stream, () => method.apply(inner, issued), takesEvent ? { call, event } : undefined);
           if (call === "recordEvent") late.mark(event, stream);
           return undefined;
         }
@@ -98,6 +99,9 @@ export function faulty(inner: Driver, script: readonly string[], options: Faulty
       case "endCapture":
         capturing = 0;
         return proceed();
+      case "destroyEvent":
+        // Legal while work still waits for the event: the driver ends it when that work is through.
+        return late.afterUses(args[0] as Event, proceed);
       case "isReached":
         return late.isPending(args[0] as Event) ? false : proceed();
       case "synchronizeEvent":

@@ -5,8 +5,15 @@
 
 import type { Event, Stream } from "../driver.js";
 
+/** How a piece of late work uses an event. */
+export interface EventUse {
+  readonly call: "recordEvent" | "waitEvent";
+  readonly event: Event;
+}
+
 interface Late {
   readonly perform: () => void;
+  readonly use: EventUse | undefined;
   /** Set for waits: the work that must be performed first. */
   readonly after?: Mark | undefined;
 }
@@ -22,15 +29,24 @@ export class LateWork {
   /** How many pieces of a stream's work have been performed, so that a mark outlives the queue's shifts. */
   readonly #performed = new Map<number, number>();
   readonly #marks = new Map<number, Mark>();
+  /** What is to be done with an event as soon as no late work uses it. */
+  readonly #endings = new Map<number, () => void>();
 
   isBehind(stream: Stream): boolean {
     return (this.#queues.get(stream.id)?.length ?? 0) > 0;
   }
 
-  add(stream: Stream, perform: () => void, waitsFor?: Event): void {
+  add(stream: Stream, perform: () => void, use?: EventUse): void {
     const queue = this.#queues.get(stream.id) ?? [];
     this.#queues.set(stream.id, queue);
-    queue.push({ perform, after: waitsFor && this.#marks.get(waitsFor.id) });
+    const after = use?.call === "waitEvent" ? this.#marks.get(use.event.id) : undefined;
+    queue.push({ perform, use, after });
+  }
+
+  /** Ends an event now, or as soon as no late work uses it. */
+  afterUses(event: Event, end: () => void): void {
+    if (this.#isUsed(event)) this.#endings.set(event.id, end);
+    else end();
   }
 
   /** Notes where in the late work an event stands, or that it stands behind none. */
@@ -65,6 +81,18 @@ export class LateWork {
       const next = queue.shift();
       this.#performed.set(mark.stream, (this.#performed.get(mark.stream) ?? 0) + 1);
       next?.perform();
+      if (next?.use) this.#endIfUnused(next.use.event);
     }
+  }
+
+  #isUsed(event: Event): boolean {
+    return [...this.#queues.values()].some((queue) => queue.some(({ use }) => use?.event.id === event.id));
+  }
+
+  #endIfUnused(event: Event): void {
+    const end = this.#endings.get(event.id);
+    if (!end || this.#isUsed(event)) return;
+    this.#endings.delete(event.id);
+    end();
   }
 }

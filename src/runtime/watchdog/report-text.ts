@@ -50,7 +50,7 @@ export function stallReportText(report: StallReport, where: string): string {
 
 function stallSentence({ what, pid }: StallReport): string {
   const phase = what.phases.at(-1)?.title;
-  const op = what.op === null ? "" : ` (op ${what.op})`;
+  const op = what.op === null ? "" : ` (last op ${what.op})`;
   const limit = `${formatDuration(what.elapsedMs)} (limit ${formatDuration(what.limitMs)})`;
   if (what.kind === "silence") {
     const call = what.call === null ? "" : `, driver call ${what.call}`;

@@ -85,21 +85,21 @@ describe("a stall report", () => {
   it("opens its text with the sentence that names the call", () => {
     assert.equal(
       firstLine(report("in a call")),
-      "holdfast: stalled: step 12, driver call synchronize (op matmul) has not returned for 30.2s (limit 30s)",
+      "holdfast: stalled: step 12, driver call synchronize (last op matmul) has not returned for 30.2s (limit 30s)",
     );
   });
 
   it("opens its text with the phase where no call is open", () => {
     assert.equal(
       firstLine(report("in no call")),
-      "holdfast: stalled: step 12 (op matmul) has not moved for 30.2s (limit 30s)",
+      "holdfast: stalled: step 12 (last op matmul) has not moved for 30.2s (limit 30s)",
     );
   });
 
   it("says of a silent process where it was last heard", () => {
     assert.equal(
       firstLine(report("in no call", { kind: "silence" })),
-      "holdfast: stalled: process 9 has not been heard for 30.2s (limit 30s); last heard in step 12 (op matmul)",
+      "holdfast: stalled: process 9 has not been heard for 30.2s (limit 30s); last heard in step 12 (last op matmul)",
     );
     assert.match(
       firstLine(report("in no call", { kind: "silence", reading: undefined })) ?? "",

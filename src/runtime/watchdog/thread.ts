@@ -106,4 +106,6 @@ parentPort?.once("message", () => {
   outside.dismiss();
 });
 await outside.settled;
+// At once: a process that is stopped before the first tick has left the outside process something to tell.
+look();
 parentPort?.postMessage("ready");

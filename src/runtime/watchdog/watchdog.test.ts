@@ -41,7 +41,7 @@ describe("the watchdog", () => {
     assert.equal(ending, "exit");
     assert.match(
       stderr,
-      /^holdfast: stalled: step 3 \(op matmul\) has not moved for \d+ms \(limit 400ms\)\n/,
+      /^holdfast: stalled: step 3 \(last op matmul\) has not moved for \d+ms \(limit 400ms\)\n/,
     );
     if (!needsProc) assert.ok(state.threads.some(({ id, name }) => id === run.child.pid && name.length > 0));
     const tookMs = endedMs - (await run.begun);
@@ -52,7 +52,7 @@ describe("the watchdog", () => {
     const { code, stderr } = await start("blocked in synchronize").end;
     assert.equal(code, exitCodes.stalled.code);
     assert.equal(onlyReport().what.call, "synchronize");
-    assert.match(stderr, /step 3, driver call synchronize \(op matmul\) has not returned/);
+    assert.match(stderr, /step 3, driver call synchronize \(last op matmul\) has not returned/);
   });
 
   it("sees a stall that begins before its thread is up", async () => {

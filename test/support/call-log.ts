@@ -1,0 +1,48 @@
+/** A wrapper that writes down every driver call that passes: tests count them, and look at what a capture let through. */
+
+import type { Driver, DriverCall } from "holdfast";
+import { around } from "../../src/driver/index.js";
+
+export interface LoggedCall {
+  readonly call: DriverCall;
+  readonly args: readonly unknown[];
+  /** Did the driver record at that time? The calls that begin and end it stand outside. */
+  readonly isInCapture: boolean;
+  hasReturned: boolean;
+}
+
+export class CallLog {
+  readonly calls: LoggedCall[] = [];
+  #isCapturing = false;
+
+  get isCapturing(): boolean {
+    return this.#isCapturing;
+  }
+
+  /** A function, so that it can be handed on: `withRuntime(…, log.wrap)`. */
+  readonly wrap = (inner: Driver): Driver =>
+    around(inner, (call, args, proceed) => {
+      // Whatever the driver says, its capture is over.
+      if (call === "endCapture") this.#isCapturing = false;
+      const logged: LoggedCall = { call, args, isInCapture: this.#isCapturing, hasReturned: false };
+      this.calls.push(logged);
+      const result = proceed();
+      logged.hasReturned = true;
+      if (call === "beginCapture") this.#isCapturing = true;
+      return result;
+    });
+
+  /** How often a call was made and returned. */
+  count(call: DriverCall): number {
+    return this.calls.filter((one) => one.call === call && one.hasReturned).length;
+  }
+
+  /** The calls that came behind the first `count`, those that the driver refused among them. */
+  namesFrom(count: number): DriverCall[] {
+    return this.calls.slice(count).map(({ call }) => call);
+  }
+
+  namesInCapture(): DriverCall[] {
+    return this.calls.filter(({ isInCapture }) => isInCapture).map(({ call }) => call);
+  }
+}

@@ -1,0 +1,16 @@
+/** Plants a fault in a class for as long as a function runs: methods of its prototype are exchanged, then put back. */
+
+export function withMethods<Instance extends object, T>(
+  prototype: Instance,
+  methods: Partial<Instance>,
+  run: () => T,
+): T {
+  const names = Object.keys(methods) as (keyof Instance)[];
+  const originals = names.map((name) => [name, prototype[name]] as const);
+  Object.assign(prototype, methods);
+  try {
+    return run();
+  } finally {
+    for (const [name, original] of originals) prototype[name] = original;
+  }
+}
