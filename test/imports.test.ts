@@ -104,6 +104,7 @@ test("a folder outside the table, a stray file and a way around the layers are f
   assert.match(problemOf("runtime/arena.ts", "holdfast") ?? "", /its own package/);
   assert.match(problemOf("runtime/arena.ts", "../index.js") ?? "", /above every layer/);
   assert.match(problemOf("runtime/arena.ts", "../../test/support/repository.js") ?? "", /outside src/);
+  assert.equal(problemOf("runtime/arena.test.ts", "../../test/support/repository.js"), undefined);
 });
 
 test("a file without an opening comment is found, also behind a shebang", () => {

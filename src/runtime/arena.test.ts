@@ -2,8 +2,8 @@
 
 import assert from "node:assert/strict";
 import { afterEach, beforeEach, describe, test } from "node:test";
+import { refuses } from "../../test/support/refuses.js";
 import { type CpuDriver, openCpuDriver, strict } from "../driver/index.js";
-import { type ErrorCode, HoldfastError } from "../errors/index.js";
 import { bytes, type Span } from "../units/index.js";
 import { openRuntime, type Runtime } from "./runtime.js";
 
@@ -31,15 +31,6 @@ afterEach(() => {
   runtime.close();
   device.close();
 });
-
-function refuses(code: ErrorCode, call: () => unknown, message = /./): void {
-  assert.throws(call, (error) => {
-    assert.ok(error instanceof HoldfastError, String(error));
-    assert.equal(error.code, code, error.message);
-    assert.match(error.message, message);
-    return true;
-  });
-}
 
 function bytesAt(span: Span): Uint8Array {
   runtime.synchronize();

@@ -2,6 +2,7 @@
 
 import assert from "node:assert/strict";
 import { afterEach, beforeEach, describe, test } from "node:test";
+import { refuses } from "../../test/support/refuses.js";
 import {
   around,
   basicKernels,
@@ -12,7 +13,6 @@ import {
   openCpuDriver,
   strict,
 } from "../driver/index.js";
-import { type ErrorCode, HoldfastError } from "../errors/index.js";
 import { openRuntime, type Runtime, type RuntimeOptions } from "./runtime.js";
 import type { Storage } from "./storage.js";
 
@@ -56,15 +56,6 @@ function grow(): void {
 }
 
 const first = (): number => new Float32Array(runtime.read(state).buffer)[0]!;
-
-function refuses(code: ErrorCode, call: () => unknown, message = /./): void {
-  assert.throws(call, (error) => {
-    assert.ok(error instanceof HoldfastError, String(error));
-    assert.equal(error.code, code, error.message);
-    assert.match(error.message, message);
-    return true;
-  });
-}
 
 test("a capture leaves what it writes as it was; each replay does the work once", () => {
   open();

@@ -19,6 +19,7 @@ import { Arena, poisonByte } from "../../src/runtime/index.js";
 import { add, elementsOf, placeValues, scale } from "../support/basic-ops.js";
 import { collectGarbage } from "../support/gc.js";
 import { museumRow } from "../support/museum.js";
+import { withMethods } from "../support/replaced-methods.js";
 import { readF32, withRuntime, writeF32 } from "../support/runtimes.js";
 import { fillTheRest } from "../support/strangers.js";
 import {
@@ -121,31 +122,8 @@ museumRow<(device: CpuDriver) => Driver>({
   },
 });
 
-/** Puts another function in a method's place while `use` runs. */
-function replacing<Owner extends object, Name extends keyof Owner, T>(
-  prototype: Owner,
-  method: Name,
-  planted: Owner[Name],
-  use: () => T,
-): T {
-  const sound = prototype[method];
-  prototype[method] = planted;
-  try {
-    return use();
-  } finally {
-    prototype[method] = sound;
-  }
-}
-
-/** Runs with graphs that own nothing in the arena: neither the capture's pins nor their end have an effect. */
-function withoutArenaPins<T>(use: () => T): T {
-  return replacing(
-    Arena.prototype,
-    "pin",
-    () => undefined,
-    () => replacing(Arena.prototype, "unpin", () => undefined, use),
-  );
-}
+/** Pins that have no effect: a graph then owns nothing. */
+const noPins = { pin: () => undefined, unpin: () => undefined };
 
 /** The memory of a step that a graph reads and writes. */
 interface StepMemory {
@@ -204,7 +182,8 @@ museumRow<() => void>({
   rule: "captured, its step ended, the arena reset and all the rest filled with NaN: a replay equals the direct run",
   sound: () => replayAmongStrangers(strict),
   faults: {
-    "a graph does not pin what it touches": () => withoutArenaPins(() => replayAmongStrangers((d) => d)),
+    "a graph does not pin what it touches": () =>
+      withMethods(Arena.prototype, noPins, () => replayAmongStrangers((device) => device)),
   },
   check: (run) => run(),
 });

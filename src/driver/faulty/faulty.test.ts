@@ -2,7 +2,8 @@
 
 import assert from "node:assert/strict";
 import { afterEach, beforeEach, describe, test } from "node:test";
-import { type ErrorCode, HoldfastError } from "../../errors/index.js";
+import { refuses } from "../../../test/support/refuses.js";
+import { HoldfastError } from "../../errors/index.js";
 import { bytes, FakeClock, type Span, span } from "../../units/index.js";
 import { type CpuDriver, openCpuDriver } from "../cpu/index.js";
 import type { Driver } from "../driver.js";
@@ -20,15 +21,6 @@ function memoryOf(driver: Driver): Span {
   const range = driver.reserve(bytes(65536));
   driver.commit(range);
   return range;
-}
-
-function refuses(code: ErrorCode, call: () => unknown, message = /./): void {
-  assert.throws(call, (error) => {
-    assert.ok(error instanceof HoldfastError, String(error));
-    assert.equal(error.code, code);
-    assert.match(error.message, message);
-    return true;
-  });
 }
 
 describe("the script", () => {

@@ -2,7 +2,7 @@
 
 import assert from "node:assert/strict";
 import { afterEach, beforeEach, describe, test } from "node:test";
-import { type ErrorCode, HoldfastError } from "../../errors/index.js";
+import { refuses } from "../../../test/support/refuses.js";
 import { type Bytes, bytes, type Span, span } from "../../units/index.js";
 import { basicKernels, type CpuDriver, openCpuDriver } from "../cpu/index.js";
 import type { Driver, HostSpan, Stream } from "../driver.js";
@@ -24,15 +24,6 @@ beforeEach(() => {
 });
 
 afterEach(() => device.close());
-
-function refuses(code: ErrorCode, call: () => unknown, message = /./): void {
-  assert.throws(call, (error) => {
-    assert.ok(error instanceof HoldfastError, String(error));
-    assert.equal(error.code, code, error.message);
-    assert.match(error.message, message);
-    return true;
-  });
-}
 
 function part(offset: number, size: number, state: "live" | "dead" = "live"): Span {
   const one = span(range.address + offset, size);

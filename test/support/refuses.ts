@@ -1,0 +1,13 @@
+/** Holds a call to being refused: by a HoldfastError with this code, whose message says this. */
+
+import assert from "node:assert/strict";
+import { type ErrorCode, HoldfastError } from "holdfast";
+
+export function refuses(code: ErrorCode, call: () => unknown, message = /./): void {
+  assert.throws(call, (error) => {
+    assert.ok(error instanceof HoldfastError, String(error));
+    assert.equal(error.code, code, error.message);
+    assert.match(error.message, message);
+    return true;
+  });
+}
