@@ -135,7 +135,7 @@ export class Arena {
   /** Gives one storage back before its step ends. */
   free(storage: Storage): void {
     const block = this.#find(storage, "free");
-    this.#options.gate.refuse("free", storage.label);
+    this.#options.gate.refuseInside("free", storage.label);
     if (storage.owner) throw refusal.viewFreed(storage);
     if (block.pins.length > 0) {
       throw refusal.pinnedFreed(
@@ -195,7 +195,7 @@ export class Arena {
     const index = block.pins.findLastIndex((pin) => pin.storage === storage);
     if (index < 0) throw refusal.notPinned(storage);
     const isLast = block.pins.length === 1;
-    if (isLast && block.isDue) this.#options.gate.refuse("unpin of the last pin", storage.label);
+    if (isLast && block.isDue) this.#options.gate.refuseInside("unpin of the last pin", storage.label);
     block.pins = block.pins.toSpliced(index, 1);
     this.#figures.add(cell.pins, -1);
     this.#options.recorder.record("unpin", storage.label, storage.span.address, storage.span.size);

@@ -11,6 +11,7 @@ import {
   type Driver,
   type Graph,
   openCpuDriver,
+  type Stream,
   strict,
 } from "../driver/index.js";
 import { openRuntime, type Runtime, type RuntimeOptions } from "./runtime.js";
@@ -226,4 +227,73 @@ test("with capture off the work runs directly and the driver records nothing", (
   work.replay();
   assert.equal(first(), 6);
   assert.equal(captures, 0);
+});
+
+test("a function that makes its views anew each time is captured", () => {
+  open();
+  const graph = runtime.capture("views", () => {
+    const half = runtime.view(state, 0, 2 * count, "half");
+    const kernel = runtime.kernel(basicKernels.scale);
+    runtime.launch({ op: "grow", kernel, blocks: 1, arguments: [half, half, factor, count / 2] });
+  });
+  graph.replay();
+  const values = new Float32Array(runtime.read(state).buffer);
+  assert.deepEqual([values[0], values[count / 2 - 1], values[count / 2]], [6, 6, 3]);
+});
+
+describe("branches", () => {
+  const growOn = (side: Stream): void => {
+    const kernel = runtime.kernel(basicKernels.scale);
+    const values = [state, state, factor, count];
+    runtime.launch({ op: "grow", kernel, blocks: blocksFor(count), arguments: values, stream: side });
+  };
+
+  test("a side stream that is forked from the capture's own and joined again is captured with it", () => {
+    open();
+    const [side, other] = [runtime.createStream(), runtime.createStream()];
+    const graph = runtime.capture("forked", () => {
+      grow();
+      runtime.orderStreams(runtime.stream, side);
+      growOn(side);
+      runtime.orderStreams(side, other);
+      growOn(other);
+      runtime.orderStreams(other, runtime.stream);
+      grow();
+    });
+    assert.equal(first(), 3);
+    graph.replay();
+    assert.equal(first(), 48);
+  });
+
+  for (const wrap of [strict, (driver: Driver) => driver]) {
+    test(`a stream that the capture does not know is refused by name, and nothing of it runs (${wrap.name})`, () => {
+      open({ capture: "on" }, wrap);
+      const side = runtime.createStream();
+      const message = /^launch on stream \d+, which is not ordered behind the capture's own by grow/;
+      refuses("CAPTURE_REFUSED", () => runtime.capture("strange", () => growOn(side)), message);
+      refuses("CAPTURE_REFUSED", () =>
+        runtime.capture("waits", () => runtime.orderStreams(side, runtime.stream)),
+      );
+      runtime.orderStreams(side, runtime.stream);
+      assert.equal(first(), 3);
+    });
+
+    test(`a branch that is not joined before the end is refused, and nothing has changed (${wrap.name})`, () => {
+      open({ capture: "on" }, wrap);
+      const side = runtime.createStream();
+      const body = (): void => {
+        runtime.orderStreams(runtime.stream, side);
+        growOn(side);
+      };
+      refuses("CAPTURE_REFUSED", () => runtime.capture("unjoined", body), /does not wait for/);
+      let isFirst = true;
+      const restless = (): void => {
+        if (!isFirst) body();
+        isFirst = false;
+      };
+      refuses("CAPTURE_REFUSED", () => runtime.capture("restless", restless));
+      runtime.orderStreams(side, runtime.stream);
+      assert.equal(first(), 3);
+    });
+  }
 });

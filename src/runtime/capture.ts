@@ -12,20 +12,22 @@
 
 import type { Driver, Graph, Stream } from "../driver/index.js";
 import { HoldfastError } from "../errors/index.js";
-import { bytes } from "../units/index.js";
+import { bytes, formatSpan } from "../units/index.js";
 import type { Arena } from "./arena.js";
 import type { Budget } from "./budget.js";
 import type { CaptureGate, CapturePass } from "./capture-gate.js";
+import type { PersistentMemory } from "./persistent.js";
 import type { Recorder } from "./recorder.js";
 import { runAll } from "./run-all.js";
 import { requireEqual, restoreSnapshot, takeSnapshot } from "./snapshot.js";
 import type { Transfer } from "./transfer.js";
-import type { Touched, Work } from "./work.js";
+import { nothingTouched, type Touched, type Work } from "./work.js";
 
 export interface CaptureOptions {
   readonly driver: Driver;
   readonly stream: Stream;
   readonly arena: Arena;
+  readonly persistent: PersistentMemory;
   readonly budget: Budget;
   readonly gate: CaptureGate;
   readonly work: Work;
@@ -73,18 +75,18 @@ export class CapturedGraph {
   }
 }
 
-/** Captures `body`; a capture that fails has left no trace. */
+/** Captures `body`; a capture that fails has left no trace but the lazy resources that the function made for itself. */
 export function captureGraph(options: CaptureOptions, name: string, body: () => void): CapturedGraph {
-  const { driver, stream, gate, transfer, recorder, arena, budget } = options;
+  const { driver, stream, gate, transfer, recorder, arena, persistent, budget } = options;
   const undo: (() => void)[] = [];
   gate.enter(name);
   try {
     const touched = runPass(options, name, "observing", body);
     // Owned from here on: a lazy resource made while observing must not die before it is recorded.
     for (const storage of touched.all) {
-      if (storage.kind !== "step") continue;
-      arena.pin(storage, `graph "${name}"`);
-      undo.push(() => arena.unpin(storage));
+      const home = storage.kind === "step" ? arena : persistent;
+      home.pin(storage, `graph "${name}"`);
+      undo.push(() => home.unpin(storage));
     }
     const charge = budget.charge(
       "graph",
@@ -134,22 +136,29 @@ export function captureGraph(options: CaptureOptions, name: string, body: () => 
 
 /** Runs one pass of the function and tells what it touched. */
 function runPass(
-  { work, gate }: CaptureOptions,
+  { driver, work, gate }: CaptureOptions,
   name: string,
   pass: CapturePass,
   body: () => unknown,
 ): Touched {
-  const touched: Touched = { all: new Set(), written: new Set(), pieces: 0 };
+  const touched = nothingTouched();
   work.touched = touched;
   try {
     const result = gate.during(pass, body);
-    if (!(result instanceof Promise)) return touched;
-    result.catch(() => undefined);
-    throw new HoldfastError(
-      "CAPTURE_REFUSED",
-      `The function of capture "${name}" is async: what it does after its first await would not be captured. ` +
-        "Await before the capture.",
-    );
+    if (result instanceof Promise) {
+      result.catch(() => undefined);
+      throw new HoldfastError(
+        "CAPTURE_REFUSED",
+        `The function of capture "${name}" is async: what it does after its first await would not be captured. ` +
+          "Await before the capture.",
+      );
+    }
+    requireJoined(name, touched);
+    return touched;
+  } catch (error) {
+    // Work on a branch that nobody waits for must be over before what it writes is put back.
+    for (const branch of pass === "running" ? touched.branches.keys() : []) driver.synchronize(branch);
+    throw error;
   } finally {
     work.touched = undefined;
   }
@@ -171,10 +180,22 @@ function record(driver: Driver, stream: Stream, body: () => void): Graph {
   }
 }
 
+function requireJoined(name: string, { branches }: Touched): void {
+  const [owing] = [...branches].find(([, isOwed]) => isOwed) ?? [];
+  if (!owing) return;
+  throw new HoldfastError(
+    "CAPTURE_REFUSED",
+    `The function of capture "${name}" ended with work on stream ${owing.id} that its own stream does not wait for. ` +
+      "Join it with orderStreams() before the end.",
+    { numbers: { capture: name, stream: owing.id } },
+  );
+}
+
 /** A graph is good for later only if the function does the same work on the same memory each time. */
 function requireSameWork(name: string, observed: Touched, now: Touched): void {
-  const stranger = [...now.all].find((storage) => !observed.all.has(storage));
-  if (!stranger && now.pieces === observed.pieces && now.all.size === observed.all.size) return;
+  const known = placesOf(observed);
+  const stranger = [...now.all].find(({ span }) => !known.has(formatSpan(span)));
+  if (!stranger && now.pieces === observed.pieces && placesOf(now).size === known.size) return;
   throw new HoldfastError(
     "CAPTURE_REFUSED",
     `The function of capture "${name}" does other work each time: ${observed.pieces} pieces on ${observed.all.size} ` +
@@ -182,6 +203,11 @@ function requireSameWork(name: string, observed: Touched, now: Touched): void {
       "A captured function must repeat itself.",
     { numbers: { capture: name, pieces: observed.pieces, piecesNow: now.pieces } },
   );
+}
+
+/** Views are made anew in each pass; what counts is which bytes they show. */
+function placesOf({ all }: Touched): Set<string> {
+  return new Set([...all].map(({ span }) => formatSpan(span)));
 }
 
 function requireNodes(name: string, { nodes }: Graph, pieces: number): void {

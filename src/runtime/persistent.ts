@@ -11,6 +11,7 @@ import type { BudgetLabel } from "./board.js";
 import type { Budget, Charge } from "./budget.js";
 import type { CaptureGate } from "./capture-gate.js";
 import type { Recorder } from "./recorder.js";
+import { runAll } from "./run-all.js";
 import { ownerOf, partOf, type Storage } from "./storage.js";
 
 export interface PersistentStorage extends Storage {
@@ -37,6 +38,13 @@ export interface Placement {
 interface Held {
   readonly charge: Charge;
   readonly reservation: Span;
+  /** Who needs the region to stay. */
+  readonly pins: Pin[];
+}
+
+interface Pin {
+  readonly storage: Storage;
+  readonly by: string;
 }
 
 export interface PersistentOptions {
@@ -93,14 +101,13 @@ export class PersistentMemory {
       offset += alignUp(tensor.size, alignment);
     }
     driver.annotate?.(span, "live");
-    this.#regions.set(region, { charge, reservation });
+    this.#regions.set(region, { charge, reservation, pins: [] });
     recorder.record("allocate", name, span.address, size);
     return region;
   }
 
   /** Gives a whole region back. Its storages are dead from here on. */
   release(region: Region): void {
-    const { driver, budget, recorder, gate } = this.#options;
     const held = this.#regions.get(region);
     if (!held) {
       throw new HoldfastError(
@@ -108,12 +115,36 @@ export class PersistentMemory {
         `Region "${region.name}" was released before, or another runtime placed it. Release a region once.`,
       );
     }
-    gate.refuseInside("release of a region", region.name);
-    driver.annotate?.(region.span, "dead");
-    driver.release(held.reservation);
-    budget.release(held.charge);
-    this.#regions.delete(region);
-    recorder.record("free", region.name, region.span.address, region.span.size);
+    this.#options.gate.refuseInside("release of a region", region.name);
+    if (held.pins.length > 0) {
+      const holders = [...new Set(held.pins.map(({ by }) => by))].join(", ");
+      throw new HoldfastError(
+        "PINNED",
+        `Region "${region.name}" is pinned by ${holders} and can't be released. Close that first.`,
+        { numbers: { pins: held.pins.length } },
+      );
+    }
+    this.#giveBack(region, held);
+  }
+
+  /** Keeps a storage's region from being released until unpinned as often. */
+  pin(storage: Storage, by: string): void {
+    this.requireLive(storage, "pin");
+    this.#pinsOf(storage).push({ storage, by });
+  }
+
+  /** Takes one pin back. */
+  unpin(storage: Storage): void {
+    this.requireLive(storage, "unpin");
+    const pins = this.#pinsOf(storage);
+    const index = pins.findLastIndex((pin) => pin.storage === storage);
+    if (index < 0) {
+      throw new HoldfastError(
+        "NOT_PINNED",
+        `Persistent storage "${storage.label}" has no pin to take back. Unpin as often as you pinned.`,
+      );
+    }
+    pins.splice(index, 1);
   }
 
   view(storage: Storage, offset: number, size: number, label = storage.label): PersistentStorage {
@@ -147,9 +178,28 @@ export class PersistentMemory {
     );
   }
 
-  /** Releases everything; for the runtime's close. */
+  /** Releases everything, pinned or not; for the runtime's close. */
   close(): void {
-    for (const region of this.regions) this.release(region);
+    runAll(
+      [...this.#regions].map(
+        ([region, held]) =>
+          () =>
+            this.#giveBack(region, held),
+      ),
+    );
+  }
+
+  #giveBack(region: Region, held: Held): void {
+    const { driver, budget, recorder } = this.#options;
+    driver.annotate?.(region.span, "dead");
+    driver.release(held.reservation);
+    budget.release(held.charge);
+    this.#regions.delete(region);
+    recorder.record("free", region.name, region.span.address, region.span.size);
+  }
+
+  #pinsOf(storage: Storage): Pin[] {
+    return this.#regions.get((storage as PersistentStorage).home)?.pins ?? [];
   }
 }
 

@@ -160,7 +160,8 @@ export class Runtime {
   /** A second stream. Its work runs in any order against the others' unless `orderStreams` says otherwise. */
   createStream(): Stream {
     this.#requireOpen();
-    const { driver, closing } = this.#parts;
+    const { driver, closing, gate } = this.#parts;
+    gate.refuse("creation of a stream", "createStream()");
     const stream = driver.createStream();
     closing.push(() => driver.destroyStream(stream));
     return stream;
@@ -169,14 +170,7 @@ export class Runtime {
   /** Holds back what `later` is given from now on until `earlier` has done what it was given so far. */
   orderStreams(earlier: Stream, later: Stream): void {
     this.#requireOpen();
-    const { driver } = this.#parts;
-    const event = driver.createEvent();
-    try {
-      driver.recordEvent(event, earlier);
-      driver.waitEvent(later, event);
-    } finally {
-      driver.destroyEvent(event);
-    }
+    this.#parts.work.orderStreams(earlier, later);
   }
 
   /** Waits until everything issued on the runtime's stream is done. */

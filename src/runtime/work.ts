@@ -16,6 +16,12 @@ export interface Touched {
   readonly written: Set<Storage>;
   /** Pieces of work, each of which must become one node of the graph. */
   pieces: number;
+  /** The side streams that were ordered behind the capture's own, and whether their work is still to be joined. */
+  readonly branches: Map<Stream, boolean>;
+}
+
+export function nothingTouched(): Touched {
+  return { all: new Set(), written: new Set(), pieces: 0, branches: new Map() };
 }
 
 export interface WorkOptions {
@@ -34,7 +40,7 @@ export interface LaunchRequest {
   readonly blocks: number;
   /** A storage for each memory parameter of the kernel, a number for each scalar. */
   readonly arguments: readonly (Storage | number)[];
-  /** The runtime's own stream unless given; order other streams with events. */
+  /** The runtime's own stream unless given; order others with `orderStreams`. */
   readonly stream?: Stream;
 }
 
@@ -47,16 +53,36 @@ export class Work {
     this.#options = options;
   }
 
-  launch({ op, kernel, blocks, arguments: given, stream }: LaunchRequest): void {
+  launch({ op, kernel, blocks, arguments: given, stream = this.#options.stream }: LaunchRequest): void {
+    this.#requireMember(stream, `launch on stream ${stream.id}`, op);
     const values = given.map((value, index) => {
       if (typeof value === "number") return value;
       this.#note(op, value, kernel.parameters[index]);
       return value.span;
     });
-    const { driver } = this.#options;
-    this.#send(op, () =>
-      driver.launch(stream ?? this.#options.stream, { kernel, blocks, arguments: values }),
-    );
+    this.#send(op, () => this.#options.driver.launch(stream, { kernel, blocks, arguments: values }));
+    if (stream !== this.#options.stream) this.touched?.branches.set(stream, true);
+  }
+
+  /** Holds back what `later` is given from now on until `earlier` has done what it was given so far. */
+  orderStreams(earlier: Stream, later: Stream): void {
+    const { driver, stream: own, gate } = this.#options;
+    this.#requireMember(earlier, `wait for stream ${earlier.id}`, "orderStreams");
+    if (this.touched) {
+      // Whoever waits for a branch answers for its work from here on.
+      const isOwed = this.touched.branches.get(earlier) ?? false;
+      if (earlier !== own) this.touched.branches.set(earlier, false);
+      if (later !== own)
+        this.touched.branches.set(later, isOwed || (this.touched.branches.get(later) ?? false));
+    }
+    if (gate.state === "observing") return;
+    const event = driver.createEvent();
+    try {
+      driver.recordEvent(event, earlier);
+      driver.waitEvent(later, event);
+    } finally {
+      driver.destroyEvent(event);
+    }
   }
 
   /** Sets every byte. */
@@ -77,6 +103,13 @@ export class Work {
     this.#note(op, target, "out");
     const { driver, stream } = this.#options;
     this.#send(op, () => driver.copyOnDevice(stream, target.span, source.span));
+  }
+
+  /** A captured function's work on a stream that the capture does not know would run instead of being recorded. */
+  #requireMember(stream: Stream, what: string, label: string): void {
+    const isMember = stream === this.#options.stream || this.touched?.branches.has(stream);
+    if (!isMember)
+      this.#options.gate.refuseInside(`${what}, which is not ordered behind the capture's own`, label);
   }
 
   #note(op: string, storage: Storage, parameter: Parameter | undefined): void {

@@ -15,10 +15,11 @@ import {
   strict,
 } from "holdfast";
 import { around, type Graph } from "../../src/driver/index.js";
-import { Arena, poisonByte } from "../../src/runtime/index.js";
+import { Arena, PersistentMemory, poisonByte } from "../../src/runtime/index.js";
 import { add, elementsOf, placeValues, scale } from "../support/basic-ops.js";
 import { collectGarbage } from "../support/gc.js";
 import { museumRow } from "../support/museum.js";
+import { refusalOf } from "../support/refusals.js";
 import { withMethods } from "../support/replaced-methods.js";
 import { readF32, withRuntime, writeF32 } from "../support/runtimes.js";
 import { fillTheRest } from "../support/strangers.js";
@@ -184,6 +185,37 @@ museumRow<() => void>({
   faults: {
     "a graph does not pin what it touches": () =>
       withMethods(Arena.prototype, noPins, () => replayAmongStrangers((device) => device)),
+  },
+  check: (run) => run(),
+});
+
+function releaseUnderGraph(): void {
+  withRuntime(memory, ({ runtime }) => {
+    const place = (name: string) => runtime.persistent.place("weights", name, [{ name, size: 4096 }]);
+    const region = place("captured");
+    const graph = runtime.capture("fill", () => runtime.fill(region.storages[0]!, 7));
+    const refusal = refusalOf(() => runtime.persistent.release(region));
+    const next = place("next").storages[0]!;
+    runtime.fill(next, 1);
+    graph.replay();
+    assert.ok(
+      runtime.read(next).every((byte) => byte === 1),
+      "the replay wrote what was placed there meanwhile",
+    );
+    assert.equal(refusal?.code, "PINNED");
+    assert.match(refusal.message, /Region "captured" is pinned by graph "fill"/);
+    graph.close();
+    runtime.persistent.release(region);
+  });
+}
+
+museumRow<() => void>({
+  row: "C9",
+  rule: "a region of persistent memory is not released under a graph, and is once the graph is closed",
+  sound: releaseUnderGraph,
+  faults: {
+    "a graph does not pin persistent memory": () =>
+      withMethods(PersistentMemory.prototype, noPins, releaseUnderGraph),
   },
   check: (run) => run(),
 });

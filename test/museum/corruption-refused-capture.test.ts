@@ -97,6 +97,11 @@ const refusals: readonly Refusal[] = [
     afterwards: (runtime, _, run) => run === 1 && runtime.persistent.release(runtime.persistent.regions[0]!),
   },
   {
+    because: "the function launches on a second stream",
+    code: "CAPTURE_REFUSED",
+    afterwards: (runtime, { one }) => add(runtime, one, one, one, runtime.createStream()),
+  },
+  {
     because: "the function captures",
     code: "CAPTURE_ORDER",
     afterwards: (runtime) => runtime.capture("inner", () => undefined),
