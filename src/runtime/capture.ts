@@ -21,7 +21,7 @@ import type { Recorder } from "./recorder.js";
 import { runAll } from "./run-all.js";
 import { requireEqual, restoreSnapshot, takeSnapshot } from "./snapshot.js";
 import type { Transfer } from "./transfer.js";
-import { nothingTouched, type Touched, type Work } from "./work.js";
+import { nothingTouched, placesOf, type Touched, type Work } from "./work.js";
 
 export interface CaptureOptions {
   readonly driver: Driver;
@@ -98,12 +98,12 @@ export function captureGraph(options: CaptureOptions, name: string, body: () => 
     const before = takeSnapshot(transfer, touched.written);
     const putBack = () => restoreSnapshot(transfer, before);
     undo.push(putBack);
-    requireSameWork(name, touched, runPass(options, name, "running", body));
+    requireSameWork(name, touched, runPass(options, name, "running", body, touched));
     const expected = takeSnapshot(transfer, touched.written);
     putBack();
 
     const graph = record(driver, stream, () =>
-      requireSameWork(name, touched, runPass(options, name, "recording", body)),
+      requireSameWork(name, touched, runPass(options, name, "recording", body, touched)),
     );
     undo.push(() => driver.destroyGraph(graph));
     requireNodes(name, graph, touched.pieces);
@@ -140,8 +140,9 @@ function runPass(
   name: string,
   pass: CapturePass,
   body: () => unknown,
+  observed?: Touched,
 ): Touched {
-  const touched = nothingTouched();
+  const touched = nothingTouched(observed);
   work.touched = touched;
   try {
     const result = gate.during(pass, body);
@@ -193,9 +194,9 @@ function requireJoined(name: string, { branches }: Touched): void {
 
 /** A graph is good for later only if the function does the same work on the same memory each time. */
 function requireSameWork(name: string, observed: Touched, now: Touched): void {
-  const known = placesOf(observed);
+  const known = placesOf(observed.all);
   const stranger = [...now.all].find(({ span }) => !known.has(formatSpan(span)));
-  if (!stranger && now.pieces === observed.pieces && placesOf(now).size === known.size) return;
+  if (!stranger && now.pieces === observed.pieces && placesOf(now.all).size === known.size) return;
   throw new HoldfastError(
     "CAPTURE_REFUSED",
     `The function of capture "${name}" does other work each time: ${observed.pieces} pieces on ${observed.all.size} ` +
@@ -203,11 +204,6 @@ function requireSameWork(name: string, observed: Touched, now: Touched): void {
       "A captured function must repeat itself.",
     { numbers: { capture: name, pieces: observed.pieces, piecesNow: now.pieces } },
   );
-}
-
-/** Views are made anew in each pass; what counts is which bytes they show. */
-function placesOf({ all }: Touched): Set<string> {
-  return new Set([...all].map(({ span }) => formatSpan(span)));
 }
 
 function requireNodes(name: string, { nodes }: Graph, pieces: number): void {

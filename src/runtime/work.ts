@@ -5,6 +5,7 @@
 
 import type { Driver, Kernel, Parameter, Stream } from "../driver/index.js";
 import { HoldfastError } from "../errors/index.js";
+import { formatSpan } from "../units/index.js";
 import type { Board } from "./board.js";
 import type { CaptureGate } from "./capture-gate.js";
 import type { LabelTable } from "./label-table.js";
@@ -14,14 +15,23 @@ import type { Storage } from "./storage.js";
 export interface Touched {
   readonly all: Set<Storage>;
   readonly written: Set<Storage>;
+  /** The places that may be written, once they are known: what was not saved before could not be put back. */
+  readonly writable: ReadonlySet<string> | undefined;
   /** Pieces of work, each of which must become one node of the graph. */
   pieces: number;
   /** The side streams that were ordered behind the capture's own, and whether their work is still to be joined. */
   readonly branches: Map<Stream, boolean>;
 }
 
-export function nothingTouched(): Touched {
-  return { all: new Set(), written: new Set(), pieces: 0, branches: new Map() };
+/** For the start of a pass; `observed` is what the first pass has shown. */
+export function nothingTouched(observed?: Touched): Touched {
+  const writable = observed && placesOf(observed.written);
+  return { all: new Set(), written: new Set(), writable, pieces: 0, branches: new Map() };
+}
+
+/** Views are made anew in each pass; what counts is which bytes they show. */
+export function placesOf(storages: Iterable<Storage>): Set<string> {
+  return new Set([...storages].map(({ span }) => formatSpan(span)));
 }
 
 export interface WorkOptions {
@@ -115,8 +125,11 @@ export class Work {
   #note(op: string, storage: Storage, parameter: Parameter | undefined): void {
     this.#options.requireLive(storage, op);
     if (!this.touched) return;
-    this.touched.all.add(storage);
-    if (parameter !== "in") this.touched.written.add(storage);
+    const { all, written, writable } = this.touched;
+    if (parameter !== "in" && writable && !writable.has(formatSpan(storage.span)))
+      throw newTarget(op, storage);
+    all.add(storage);
+    if (parameter !== "in") written.add(storage);
   }
 
   #send(op: string, send: () => void): void {
@@ -125,4 +138,13 @@ export class Work {
     if (this.touched) this.touched.pieces += 1;
     if (gate.state !== "observing") send();
   }
+}
+
+function newTarget(op: string, storage: Storage): HoldfastError {
+  return new HoldfastError(
+    "CAPTURE_REFUSED",
+    `${op} writes "${storage.label}", which the captured function did not write when it was first run. ` +
+      "A captured function must do the same work every time.",
+    { numbers: { op, storage: storage.label } },
+  );
 }
