@@ -5,6 +5,7 @@ import type { Runtime, Storage } from "holdfast";
 import { add, copyValues, f32Bytes, placeValues, scale, setAll } from "../support/basic-ops.js";
 import { museumRow } from "../support/museum.js";
 import { readF32, withRuntime, writeF32 } from "../support/runtimes.js";
+import { sameBytes } from "../support/same-bytes.js";
 import {
   accumulate,
   allocateTensor,
@@ -175,7 +176,7 @@ function checkViews(runtime: Runtime, op: InPlaceOp, home: Storage, bHome: Stora
         const isInside = i >= offset && i < offset + elements;
         return isInside ? op.expected(value, bValues[i - offset + 1]!, factorValue) : value;
       });
-      assert.deepEqual(readF32(runtime, home), expected, `${where}: the values, and those beside the view`);
+      sameBytes(readF32(runtime, home), expected, `${where}: the values, and those beside the view`);
     }
   }
 }

@@ -16,6 +16,7 @@ import {
 } from "../support/crossasset-weights.js";
 import { museumRow } from "../support/museum.js";
 import { withRuntime } from "../support/runtimes.js";
+import { sameBytes } from "../support/same-bytes.js";
 
 const weightCount = 2_174_211;
 const rowsThatFailed = 213_304;
@@ -61,8 +62,7 @@ function atMost(limit: number, inner: Driver): Driver {
 }
 
 function requireSameBytes({ source, target }: UploadItem, found: Uint8Array): void {
-  const sent = new Uint8Array(source.buffer, source.byteOffset, source.byteLength);
-  if (Buffer.compare(sent, found) !== 0) assert.deepEqual(found, sent, `the bytes of ${target.label}`);
+  sameBytes(found, source, `the bytes of ${target.label}`);
 }
 
 /** Brings the data set and the weights up, and lets `look` see what has arrived. */
@@ -200,7 +200,7 @@ function checkCopies(copy: Copy, wrap: (device: Driver) => Driver): void {
           copy(runtime, driver!, { source, target: target! });
           // The caller's bytes are the caller's again: the copy may not have started yet.
           source.fill(0);
-          assert.deepEqual(runtime.read(target!), sent, origin);
+          sameBytes(runtime.read(target!), sent, origin);
         }
       },
       wrapAndKeep,

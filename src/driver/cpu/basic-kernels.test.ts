@@ -3,6 +3,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
+import { sameBytes } from "../../../test/support/same-bytes.js";
 import { basicKernels, blocksFor, elementsPerBlock } from "./basic-kernels.js";
 import { compileKernel } from "./kernel.js";
 
@@ -55,7 +56,7 @@ function assertOnlyWrote(
   expected: ArrayLike<number>,
   untouched: readonly (readonly [number, number])[],
 ): void {
-  assert.deepEqual([...floats.slice(start, start + expected.length)], [...Array.from(expected)]);
+  sameBytes(floats.slice(start, start + expected.length), Float32Array.from(expected), "what was written");
   const isTouched = (i: number) =>
     (i >= start && i < start + expected.length) ||
     untouched.some(([from, length]) => i >= from && i < from + length);

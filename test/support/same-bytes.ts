@@ -1,0 +1,28 @@
+/**
+ * Compares arrays by their bytes and names the first place that differs. `assert.deepEqual` would print a diff of
+ * thousands of lines, and from Node 22 on takes gigabytes to make it.
+ */
+
+import assert from "node:assert/strict";
+
+export function sameBytes(found: ArrayBufferView, expected: ArrayBufferView, what: string): void {
+  const [a, b] = [bytesOf(found), bytesOf(expected)];
+  assert.equal(a.length, b.length, `${what}: ${a.length} bytes for ${b.length}`);
+  if (Buffer.compare(a, b) === 0) return;
+  const at = a.findIndex((byte, index) => byte !== b[index]);
+  assert.fail(`${what}: byte ${at} of ${a.length} is ${a[at]}, expected ${b[at]}`);
+}
+
+/** The same for several arrays with names. */
+export function sameNamedBytes(
+  found: Readonly<Record<string, ArrayBufferView>>,
+  expected: Readonly<Record<string, ArrayBufferView>>,
+  what: string,
+): void {
+  assert.deepEqual(Object.keys(found), Object.keys(expected), what);
+  for (const [name, array] of Object.entries(expected)) sameBytes(found[name]!, array, `${what}, in ${name}`);
+}
+
+function bytesOf(array: ArrayBufferView): Uint8Array {
+  return new Uint8Array(array.buffer, array.byteOffset, array.byteLength);
+}
