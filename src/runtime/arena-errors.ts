@@ -2,15 +2,10 @@
 
 import { HoldfastError } from "../errors/index.js";
 import { formatBytes } from "../units/index.js";
+import type { Holder } from "./arena-blocks.js";
 import type { ArenaFigure } from "./board.js";
 import type { Judgement } from "./pressure.js";
 import { ownerOf, type Storage } from "./storage.js";
-
-export interface Holder {
-  readonly label: string;
-  readonly count: number;
-  readonly size: number;
-}
 
 export function describe(storage: Storage): string {
   return `storage "${storage.label}"`;

@@ -9,6 +9,15 @@
 import type { Driver, Stream } from "../driver/index.js";
 import { HoldfastError } from "../errors/index.js";
 import type { Address, Bytes, Span } from "../units/index.js";
+import {
+  type Block,
+  type Holder,
+  holdersOf,
+  keptBy,
+  outlive,
+  type Pin,
+  type StepStorage,
+} from "./arena-blocks.js";
 import * as refusal from "./arena-errors.js";
 import { ArenaFigures, cell } from "./arena-figures.js";
 import type { ArenaFigure, Board } from "./board.js";
@@ -16,7 +25,7 @@ import type { Budget } from "./budget.js";
 import type { CaptureGate } from "./capture-gate.js";
 import { FreeSpace } from "./free-space.js";
 import { GrowingRange } from "./growing-range.js";
-import { type Judgement, judge } from "./pressure.js";
+import { type Judgement, judge, type Shortage } from "./pressure.js";
 import type { Recorder } from "./recorder.js";
 import { ownerOf, partOf, type Storage } from "./storage.js";
 
@@ -25,32 +34,6 @@ export const alignment = 256;
 
 /** All ones is NaN in every float format, and -1 as an index. */
 export const poisonByte = 0xff;
-
-export interface StepStorage extends Storage {
-  readonly kind: "step";
-  /** The step it was made in; 0 outside any step. */
-  readonly step: number;
-  /** Counts the arena's allocations: tells a storage from a copy of it, and from a later one in its place. */
-  readonly serial: number;
-  /** Its block in the arena. */
-  readonly slot: number;
-}
-
-/** What the arena knows of one live block. */
-interface Block {
-  readonly storage: StepStorage;
-  /** The views that are alive; most storages have none. */
-  views: Set<Storage> | undefined;
-  /** Who pinned the storage or a view of it. */
-  pins: readonly Pin[];
-  /** A reset passed over it: only its pins keep it. */
-  isDue: boolean;
-}
-
-interface Pin {
-  readonly storage: Storage;
-  readonly by: string;
-}
 
 export interface ArenaOptions {
   readonly driver: Driver;
@@ -65,7 +48,7 @@ export interface ArenaOptions {
   readonly chunk: Bytes;
   readonly poison: boolean;
   /** Called when a request finds no room. */
-  readonly onPressure: () => void;
+  readonly onPressure: (shortage: Shortage) => void;
 }
 
 const noPins: readonly Pin[] = [];
@@ -125,7 +108,7 @@ export class Arena {
       serial: this.#figures.get(cell.allocations),
       slot,
     };
-    this.#blocks[slot] = { storage, views: undefined, pins: noPins, isDue: false };
+    this.#blocks[slot] = { storage, extent, views: undefined, pins: noPins, isDue: false };
     if (this.#openStep > 0) this.#stepSlots.push(slot);
     this.#count(size, extent.size, isMiss ? cell.misses : end <= topBefore ? cell.reuses : cell.hits);
     recorder.record("allocate", label, extent.address, size);
@@ -183,7 +166,7 @@ export class Arena {
   /** Keeps a storage, or a view and with it its owner, alive over steps and resets until unpinned as often. */
   pin(storage: Storage, by: string): void {
     const block = this.#find(storage, "pin");
-    if (block.pins.length === 0) this.#figures.add(cell.pinned, this.#extentOf(block.storage.slot).size);
+    if (block.pins.length === 0) this.#figures.add(cell.pinned, block.extent.size);
     block.pins = [...block.pins, { storage, by }];
     this.#figures.add(cell.pins, 1);
     this.#options.recorder.record("pin", storage.label, storage.span.address, storage.span.size);
@@ -199,7 +182,7 @@ export class Arena {
     block.pins = block.pins.toSpliced(index, 1);
     this.#figures.add(cell.pins, -1);
     this.#options.recorder.record("unpin", storage.label, storage.span.address, storage.span.size);
-    if (isLast) this.#figures.add(cell.pinned, -this.#extentOf(block.storage.slot).size);
+    if (isLast) this.#figures.add(cell.pinned, -block.extent.size);
     if (isLast && block.isDue) this.#end(block);
   }
 
@@ -249,40 +232,22 @@ export class Arena {
   }
 
   /** Live bytes by the op that made them, largest first. */
-  holders(count = 10): refusal.Holder[] {
-    const byLabel = new Map<string, refusal.Holder>();
-    for (const { storage } of this.#liveBlocks()) {
-      const { label } = storage;
-      const so = byLabel.get(label);
-      const size = (so?.size ?? 0) + this.#extentOf(storage.slot).size;
-      byLabel.set(label, { label, count: (so?.count ?? 0) + 1, size });
-    }
-    return [...byLabel.values()].sort((a, b) => b.size - a.size).slice(0, count);
+  holders(count = 10): Holder[] {
+    return holdersOf(this.#liveBlocks(), count);
   }
 
-  /** Why a request of this size does not fit, or would not. */
-  judge(asked: number, obstacle: "capacity" | "memory" = "capacity"): Judgement {
-    let pinned = 0;
-    let madeThisStep = 0;
-    let leftOver = 0;
-    for (const { storage, pins } of this.#liveBlocks()) {
-      const { size } = this.#extentOf(storage.slot);
-      if (pins.length > 0) pinned += size;
-      else if (this.#openStep > 0 && storage.step === this.#openStep) madeThisStep += size;
-      else leftOver += size;
-    }
+  /** Why a request does not fit, or would not. */
+  judge(shortage: Shortage): Judgement {
     const { capacity, resetsByStep, resetsByCall } = this.figures;
-    const resets = resetsByStep + resetsByCall;
-    const budgetLeft = this.#options.budget.left;
-    return judge({ asked, obstacle, capacity, pinned, madeThisStep, leftOver, resets, budgetLeft });
+    const { left: budgetLeft, limit } = this.#options.budget;
+    const kept = keptBy(this.#liveBlocks(), this.#openStep);
+    return judge({ ...shortage, ...kept, capacity, limit, budgetLeft, resets: resetsByStep + resetsByCall });
   }
 
   close(): void {
     if (this.#isClosed) return;
     this.#isClosed = true;
-    for (const { storage } of this.#liveBlocks()) {
-      this.#options.driver.annotate?.(this.#extentOf(storage.slot), "dead");
-    }
+    for (const { extent } of this.#liveBlocks()) this.#options.driver.annotate?.(extent, "dead");
     this.#blocks.length = 0;
     this.#memory.release();
     this.#figures.clear();
@@ -318,14 +283,13 @@ export class Arena {
 
   #end(block: Block): void {
     const { driver, stream, poison } = this.#options;
-    const { slot } = block.storage;
-    const extent = this.#extentOf(slot);
+    const { storage, extent } = block;
     try {
       if (poison) driver.fill(stream, extent, poisonByte);
     } finally {
       driver.annotate?.(extent, "dead");
-      this.#blocks[slot] = undefined;
-      this.#space.give(slot);
+      this.#blocks[storage.slot] = undefined;
+      this.#space.give(storage.slot);
       this.#figures.add(cell.live, -extent.size);
       this.#figures.set(cell.offset, this.#space.top * alignment);
     }
@@ -354,8 +318,9 @@ export class Arena {
 
   #noRoom(size: number, label: string, cause?: HoldfastError): HoldfastError {
     this.#options.recorder.record("refuse", label, 0, size);
-    this.#options.onPressure();
-    const judgement = this.judge(size, cause ? "memory" : "capacity");
+    const shortage: Shortage = { asked: size, obstacle: cause ? "memory" : "arena" };
+    this.#options.onPressure(shortage);
+    const judgement = this.judge(shortage);
     const { figures } = this;
     return refusal.noRoom({
       size,
@@ -414,12 +379,4 @@ export class Arena {
 /** Memory was asked for and refused; any other failure of the device is told as it is. */
 function isShortage(error: unknown): error is HoldfastError {
   return error instanceof HoldfastError && (error.code === "OUT_OF_BUDGET" || error.code === "OUT_OF_MEMORY");
-}
-
-/** A pin keeps the block over a reset; of its views only the pinned ones go on. */
-function outlive(block: Block): void {
-  block.isDue = true;
-  for (const view of block.views ?? []) {
-    if (!block.pins.some((pin) => pin.storage === view)) block.views?.delete(view);
-  }
 }

@@ -6,18 +6,19 @@ import { HoldfastError } from "../errors/index.js";
 import { bytes, GiB, MiB } from "../units/index.js";
 import { Board } from "./board.js";
 import { Budget } from "./budget.js";
+import type { Shortage } from "./pressure.js";
 import { Recorder } from "./recorder.js";
 
 function open(limit: number, available = () => bytes(Number.MAX_SAFE_INTEGER)) {
   const board = new Board();
-  const pressed: number[] = [];
+  const pressed: (number | Shortage)[] = [];
   const budget: Budget = new Budget({
     limit: bytes(limit),
     reason: "HOLDFAST_MEMORY",
     board,
     recorder: new Recorder(),
     available,
-    onPressure: () => pressed.push(budget.used),
+    onPressure: (shortage) => pressed.push(shortage ?? budget.used),
   });
   return { budget, board, pressed };
 }
@@ -68,14 +69,18 @@ test("what the machine no longer has is refused even inside the limit", () => {
   assert.equal(budget.used, 100 * MiB);
 });
 
-test("pressure is told once, at nine tenths or at the first refusal", () => {
+test("pressure is told from nine tenths on, and at a refusal with what was asked", () => {
   const { budget, pressed } = open(100 * MiB);
   budget.charge("weights", bytes(80 * MiB), "a");
   assert.deepEqual(pressed, []);
-  const charge = budget.charge("weights", bytes(15 * MiB), "b");
-  budget.release(charge);
-  budget.charge("weights", bytes(15 * MiB), "c");
-  assert.deepEqual(pressed, [95 * MiB]);
+  budget.charge("weights", bytes(15 * MiB), "b");
+  assert.throws(() => budget.charge("weights", bytes(6 * MiB), "c"));
+  assert.throws(() => budget.charge("step arena", bytes(7 * MiB), "d"));
+  assert.deepEqual(pressed, [
+    95 * MiB,
+    { asked: 6 * MiB, obstacle: "budget" },
+    { asked: 7 * MiB, obstacle: "memory" },
+  ]);
 });
 
 test("a charge comes back once", () => {

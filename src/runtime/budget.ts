@@ -6,6 +6,7 @@
 import { HoldfastError } from "../errors/index.js";
 import { type Bytes, bytes, formatBytes } from "../units/index.js";
 import { type Board, type BudgetLabel, budgetLabels } from "./board.js";
+import type { Shortage } from "./pressure.js";
 import type { Recorder } from "./recorder.js";
 
 /** A refusable, returnable hold on bytes. */
@@ -27,8 +28,8 @@ export interface BudgetOptions {
   readonly recorder: Recorder;
   /** The bytes that may be taken right now, whatever the limit says; asked at every charge. */
   readonly available: () => Bytes;
-  /** Called once, when the budget first comes under pressure or first refuses. */
-  readonly onPressure?: () => void;
+  /** Called when the budget comes under pressure, and when it refuses: then with what was asked. */
+  readonly onPressure: (shortage?: Shortage) => void;
 }
 
 /** The bytes that may be held, and who holds them. */
@@ -38,7 +39,6 @@ export class Budget {
   readonly #options: BudgetOptions;
   readonly #used: Float64Array;
   readonly #charges = new Set<Charge>();
-  #isPressed = false;
 
   constructor(options: BudgetOptions) {
     this.limit = options.limit;
@@ -66,13 +66,14 @@ export class Budget {
     const available = this.#options.available();
     if (size > this.left || size > available) {
       this.#options.recorder.record("refuse", holder, 0, size);
-      this.#press();
+      const isGrowth = label === "step arena";
+      this.#options.onPressure({ asked: size, obstacle: isGrowth ? "memory" : "budget" });
       throw this.#refusal(charge, available);
     }
     this.#charges.add(charge);
     this.#add(label, size);
     this.#options.recorder.record("charge", holder, 0, size);
-    if (this.used > pressureShare * this.limit) this.#press();
+    if (this.used > pressureShare * this.limit) this.#options.onPressure();
     return charge;
   }
 
@@ -142,11 +143,5 @@ export class Budget {
   #add(label: BudgetLabel, size: number): void {
     const index = budgetLabels.indexOf(label);
     this.#used[index] = (this.#used[index] ?? 0) + size;
-  }
-
-  #press(): void {
-    if (this.#isPressed) return;
-    this.#isPressed = true;
-    this.#options.onPressure?.();
   }
 }

@@ -6,10 +6,10 @@
 import type { DeviceInfo } from "../driver/index.js";
 import { formatBytes } from "../units/index.js";
 import type { Arena } from "./arena.js";
-import type { Holder } from "./arena-errors.js";
+import type { Holder } from "./arena-blocks.js";
 import type { ArenaFigure, BudgetLabel } from "./board.js";
 import type { Budget } from "./budget.js";
-import type { Judgement } from "./pressure.js";
+import type { Judgement, Shortage } from "./pressure.js";
 import type { TransferCount } from "./transfer.js";
 
 export interface Diagnostics {
@@ -27,7 +27,7 @@ export interface Diagnostics {
     readonly holders: readonly Holder[];
   };
   readonly transfers: { readonly up: TransferCount; readonly down: TransferCount };
-  /** What stands in the way, or would if the arena were asked for its whole capacity again. */
+  /** Why the request that was refused does not fit, or the next one would not. */
   readonly verdict: Judgement | "no pressure";
 }
 
@@ -41,11 +41,12 @@ export function diagnose(parts: {
   readonly arena: Arena;
   readonly up: TransferCount;
   readonly down: TransferCount;
+  /** The request that brought the pressure about. */
+  readonly shortage?: Shortage | undefined;
 }): Diagnostics {
   const { device, step, budget, arena, up, down } = parts;
   const figures = arena.figures;
-  const isArenaPressed = figures.live > pressureShare * figures.capacity;
-  const isBudgetPressed = budget.used > pressureShare * budget.limit;
+  const shortage = parts.shortage ?? nextShortage(figures, budget);
   return {
     device: { kind: device.kind, name: device.name, memory: device.memory },
     step,
@@ -63,11 +64,16 @@ export function diagnose(parts: {
       holders: arena.holders(8),
     },
     transfers: { up: { ...up }, down: { ...down } },
-    verdict:
-      isArenaPressed || isBudgetPressed
-        ? arena.judge(figures.capacity - figures.live + 1, isArenaPressed ? "capacity" : "memory")
-        : "no pressure",
+    verdict: shortage ? arena.judge(shortage) : "no pressure",
   };
+}
+
+/** The first request that would not fit any more, where that is close. */
+function nextShortage(figures: Record<ArenaFigure, number>, budget: Budget): Shortage | undefined {
+  const { live, capacity } = figures;
+  if (live > pressureShare * capacity) return { asked: capacity - live + 1, obstacle: "arena" };
+  if (budget.used > pressureShare * budget.limit) return { asked: budget.left + 1, obstacle: "budget" };
+  return undefined;
 }
 
 /** The diagnostics as a person reads them. */

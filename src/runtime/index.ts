@@ -1,7 +1,7 @@
 /** runtime: who may own bytes. Budget, persistent memory, arena, staging, capture, watchdog, recorder, diagnostics. */
 
-export { Arena, alignment, poisonByte, type StepStorage } from "./arena.js";
-export type { Holder } from "./arena-errors.js";
+export { Arena, alignment, poisonByte } from "./arena.js";
+export type { Holder, StepStorage } from "./arena-blocks.js";
 export {
   type ArenaFigure,
   arenaFigures,
@@ -16,7 +16,7 @@ export type { CaptureState } from "./capture-gate.js";
 export type { Diagnostics } from "./diagnostics.js";
 export { chooseLimit, type FreeMemory, readFreeMemory } from "./free-memory.js";
 export { PersistentMemory, type PersistentStorage, type Placement, type Region } from "./persistent.js";
-export { type Judgement, judge, type Pressure, type Verdict } from "./pressure.js";
+export { type Judgement, judge, type Pressure, type Shortage, type Verdict } from "./pressure.js";
 export { type EventKind, eventKinds, type RecordedEvent, Recorder } from "./recorder.js";
 export { openRuntime, type Replayable, Runtime, type RuntimeOptions } from "./runtime.js";
 export { SavedSet } from "./saved-set.js";

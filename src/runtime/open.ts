@@ -10,6 +10,7 @@ import { CaptureGate } from "./capture-gate.js";
 import { chooseLimit, readFreeMemory } from "./free-memory.js";
 import { PersistentMemory } from "./persistent.js";
 import { Phases } from "./phases.js";
+import type { Shortage } from "./pressure.js";
 import { Recorder } from "./recorder.js";
 import { runAll } from "./run-all.js";
 import { readSettings, type SettingOptions, type Settings } from "./settings.js";
@@ -51,7 +52,7 @@ export interface Parts {
 
 export interface Listeners {
   readonly log: (line: string) => void;
-  readonly onPressure: () => void;
+  readonly onPressure: (shortage?: Shortage) => void;
 }
 
 export function openParts(options: OpenOptions, { log, onPressure }: Listeners): Parts {

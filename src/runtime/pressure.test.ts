@@ -7,8 +7,9 @@ import { judge, type Pressure } from "./pressure.js";
 
 const calm: Pressure = {
   asked: MiB,
-  obstacle: "capacity",
+  obstacle: "arena",
   capacity: GiB,
+  limit: 2 * GiB,
   pinned: 0,
   madeThisStep: 0,
   leftOver: 0,
@@ -28,6 +29,20 @@ test("memory made outside any step and never ended is called never reset", () =>
 
 test("a step that outgrows the arena while the budget has room is mis-sized", () => {
   assert.equal(judge({ ...calm, madeThisStep: GiB, budgetLeft: GiB }).verdict, "mis-sized");
+});
+
+test("a placement larger than the whole budget is mis-sized, and the budget is what to raise", () => {
+  const { verdict, why, help } = judge({ ...calm, asked: 3 * GiB, obstacle: "budget" });
+  assert.equal(verdict, "mis-sized");
+  assert.match(why, /larger than the whole budget: 3 GiB of 2 GiB/);
+  assert.match(help, /HOLDFAST_MEMORY/);
+});
+
+test("a budget that persistent memory fills is truly full, and the holders are what to look at", () => {
+  const { verdict, why, help } = judge({ ...calm, obstacle: "budget", madeThisStep: MiB });
+  assert.equal(verdict, "truly full");
+  assert.match(why, /what is held outside the step takes 2 GiB/);
+  assert.match(help, /See the holders/);
 });
 
 test("a step that outgrows the budget is truly full", () => {

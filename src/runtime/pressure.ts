@@ -1,15 +1,19 @@
-/** Says why an arena has no room: a pure judgement over its figures, so that "full" is never the whole answer. */
+/** Says why there is no room: a pure judgement over the figures, so that "full" is never the whole answer. */
 
 import { formatBytes } from "../units/index.js";
 
 export type Verdict = "mis-sized" | "never reset" | "truly full";
 
-export interface Pressure {
+/** A request, and what stands in its way: the arena's capacity, the budget's limit, or memory to grow into. */
+export interface Shortage {
   readonly asked: number;
-  /** What stands in the way: the arena's own capacity, or memory to grow inside it. */
-  readonly obstacle: "capacity" | "memory";
+  readonly obstacle: "arena" | "budget" | "memory";
+}
+
+export interface Pressure extends Shortage {
   readonly capacity: number;
-  /** Live bytes by what keeps them: a pin, the open step, or nothing but the missing reset. */
+  readonly limit: number;
+  /** The arena's live bytes by what keeps them: a pin, the open step, or nothing but the missing reset. */
   readonly pinned: number;
   readonly madeThisStep: number;
   readonly leftOver: number;
@@ -24,13 +28,17 @@ export interface Judgement {
   readonly help: string;
 }
 
+const raiseArena = "Raise HOLDFAST_ARENA (its memory is taken only as it is used).";
+const raiseBudget = "Raise HOLDFAST_MEMORY if the machine has more.";
+
 export function judge(pressure: Pressure): Judgement {
-  const { asked, obstacle, capacity, pinned, madeThisStep, leftOver, resets, budgetLeft } = pressure;
-  const raise = "Raise HOLDFAST_ARENA (its memory is taken only as it is used).";
-  if (asked > capacity) {
+  const { asked, obstacle, capacity, limit, pinned, madeThisStep, leftOver, resets, budgetLeft } = pressure;
+  const [whole, raise] = obstacle === "budget" ? [limit, raiseBudget] : [capacity, raiseArena];
+  if (asked > whole) {
+    const what = obstacle === "budget" ? "budget" : "arena";
     return {
       verdict: "mis-sized",
-      why: `the request alone is larger than the arena: ${formatBytes(asked)} of ${formatBytes(capacity)}`,
+      why: `the request alone is larger than the whole ${what}: ${formatBytes(asked)} of ${formatBytes(whole)}`,
       help: raise,
     };
   }
@@ -43,26 +51,32 @@ export function judge(pressure: Pressure): Judgement {
       help: "Run each batch inside runtime.step(), whose end resets the arena, or reset it between batches.",
     };
   }
-  if (budgetLeft >= asked && obstacle === "capacity") {
+  if (obstacle === "arena" && budgetLeft >= asked) {
     return {
       verdict: "mis-sized",
       why: `more than ${formatBytes(capacity)} is needed at once, and the budget still has ${formatBytes(budgetLeft)}`,
       help: raise,
     };
   }
+  return { verdict: "truly full", ...whatFills(pressure) };
+}
+
+function whatFills({ asked, limit, pinned, madeThisStep, budgetLeft }: Pressure): Omit<Judgement, "verdict"> {
   if (budgetLeft >= asked) {
     return {
-      verdict: "truly full",
       why: `the device has no more to give, although the budget still has ${formatBytes(budgetLeft)}`,
       help: "End what else uses this device, or lower HOLDFAST_MEMORY so that the refusal comes before the device's.",
     };
   }
-  const isPinned = pinned > madeThisStep;
-  return {
-    verdict: "truly full",
-    why:
-      `${isPinned ? "pins hold" : "this step holds"} ${formatBytes(isPinned ? pinned : madeThisStep)}, ` +
-      `and the budget has ${formatBytes(budgetLeft)} left`,
-    help: isPinned ? "Unpin what is no longer needed." : "Use a smaller batch, or raise HOLDFAST_MEMORY.",
-  };
+  const left = `and the budget has ${formatBytes(budgetLeft)} left of ${formatBytes(limit)}`;
+  const elsewhere = limit - budgetLeft - pinned - madeThisStep;
+  if (pinned > madeThisStep && pinned >= elsewhere) {
+    return { why: `pins hold ${formatBytes(pinned)}, ${left}`, help: "Unpin what is no longer needed." };
+  }
+  if (madeThisStep >= elsewhere) {
+    const help = `Use a smaller batch. ${raiseBudget}`;
+    return { why: `this step holds ${formatBytes(madeThisStep)}, ${left}`, help };
+  }
+  const help = `See the holders: hold less, or use a smaller batch. ${raiseBudget}`;
+  return { why: `what is held outside the step takes ${formatBytes(elsewhere)}, ${left}`, help };
 }

@@ -13,6 +13,7 @@ import { type Diagnostics, diagnose, diagnosticsText } from "./diagnostics.js";
 import { type OpenOptions, openParts, type Parts } from "./open.js";
 import type { PersistentMemory } from "./persistent.js";
 import type { Phases } from "./phases.js";
+import type { Shortage } from "./pressure.js";
 import type { Recorder } from "./recorder.js";
 import { runAll } from "./run-all.js";
 import type { Settings } from "./settings.js";
@@ -74,7 +75,7 @@ export class Runtime {
   constructor({ print = (text) => void writeSync(2, text), ...options }: RuntimeOptions) {
     this.#print = print;
     const log = (line: string): void => print(`${line}\n`);
-    this.#parts = openParts(options, { log, onPressure: () => this.#tellPressure() });
+    this.#parts = openParts(options, { log, onPressure: (shortage) => this.#tellPressure(shortage) });
     const { settings, device, stream, recorder, phases, budget, arena, persistent } = this.#parts;
     this.settings = settings;
     this.device = device;
@@ -206,8 +207,7 @@ export class Runtime {
 
   /** The state of memory, as a record that JSON can carry. */
   diagnostics(): Diagnostics {
-    const { device, budget, arena, transfer } = this.#parts;
-    return diagnose({ device, step: this.#steps, budget, arena, up: transfer.up, down: transfer.down });
+    return this.#diagnose();
   }
 
   /** The state of memory, as people read it. */
@@ -226,11 +226,17 @@ export class Runtime {
     phases.run("close", () => runAll([finish, ...graphs, ...closing.reverse()]));
   }
 
-  #tellPressure(): void {
+  #diagnose(shortage?: Shortage): Diagnostics {
+    const { device, budget, arena, transfer } = this.#parts;
+    const { up, down } = transfer;
+    return diagnose({ device, step: this.#steps, budget, arena, up, down, shortage });
+  }
+
+  #tellPressure(shortage?: Shortage): void {
     // While the runtime is being opened there is nothing to show yet; the refusal itself then says it all.
     if (this.#hasToldPressure || !this.#isOpen) return;
     this.#hasToldPressure = true;
-    this.#print(diagnosticsText(this.diagnostics(), "at first pressure"));
+    this.#print(diagnosticsText(this.#diagnose(shortage), "at first pressure"));
   }
 
   #requireOpen(): void {

@@ -93,7 +93,7 @@ const pressures: Readonly<Record<string, Pressed>> = {
       /capacity 4 MiB, committed \S+ MiB, offset 3.25 MiB/,
       /this step: 4 allocations, 3.25 MiB; 1 resets in all \(1 by steps, 0 by calls\)/,
       /· activations 3 MiB in 3\n {2}· input 256 KiB in 1\n/,
-      /Use a smaller batch, or raise HOLDFAST_MEMORY/,
+      /Use a smaller batch. Raise HOLDFAST_MEMORY/,
     ],
   },
 };

@@ -1,0 +1,79 @@
+/** The command line as a person meets it: what it prints, where, and its exit codes. */
+
+import assert from "node:assert/strict";
+import { spawnSync } from "node:child_process";
+import { describe, test } from "node:test";
+import { fileURLToPath } from "node:url";
+import { errorCodes } from "../errors/index.js";
+import { settingsTable } from "../runtime/index.js";
+
+const main = fileURLToPath(new URL("./main.js", import.meta.url));
+
+function holdfast(args: readonly string[], environment: Record<string, string> = {}) {
+  const { PATH = "" } = process.env;
+  const { status, stdout, stderr } = spawnSync(process.execPath, [main, ...args], {
+    encoding: "utf8",
+    env: { PATH, ...environment },
+  });
+  return { status, stdout, stderr };
+}
+
+describe("holdfast tour", () => {
+  test("shows the runtime at work, its refusals and its diagnostics, and ends well", () => {
+    const { status, stdout, stderr } = holdfast(["tour"]);
+    assert.equal(status, 0, stderr);
+    for (const part of [
+      /20001 tensors, .* went up in \d copies/,
+      /Committed after every step: 8 MiB\./,
+      /DEAD_STORAGE: read-back of storage "attention output", which is dead/,
+      /OUT_OF_BUDGET: The budget has no room for 1 GiB/,
+      /Captured as a graph; after three replays .* is 0\.125\./,
+      /CAPTURE_REFUSED: allocation of 48 KiB by matmul inside capture "bad step"/,
+      /holdfast: memory on demand/,
+    ]) {
+      assert.match(stdout, part);
+    }
+    assert.match(stderr, /^holdfast: memory at the start: CPU/);
+    assert.match(stderr, /holdfast: memory at first pressure/);
+  });
+
+  test("is ended by a bad setting with one message and exit code 1", () => {
+    const { status, stderr } = holdfast(["tour"], { HOLDFAST_POISON: "yes" });
+    assert.equal(status, 1);
+    assert.equal(stderr, 'holdfast: BAD_SETTING: HOLDFAST_POISON: "yes" is none of on, off. Example: on.\n');
+  });
+});
+
+test("holdfast settings names every variable with its default", () => {
+  const { status, stdout } = holdfast(["settings"]);
+  assert.equal(status, 0);
+  for (const { variable, defaultText } of Object.values(settingsTable)) {
+    assert.ok(stdout.includes(`${variable} (option `) && stdout.includes(`default ${defaultText}`), variable);
+  }
+});
+
+test("holdfast explain says what a code means, in either case, and refuses what is none", () => {
+  const { meaning, help } = errorCodes.OUT_OF_BUDGET;
+  for (const code of ["OUT_OF_BUDGET", "out_of_budget"]) {
+    assert.equal(holdfast(["explain", code]).stdout, `OUT_OF_BUDGET: ${meaning}\n  ${help}\n`);
+  }
+  const { status, stderr } = holdfast(["explain", "nonsense"]);
+  assert.equal(status, 1);
+  assert.match(stderr, /^holdfast: BAD_ARGUMENT: "nonsense" is no error code\. The codes are BAD_SETTING, /);
+});
+
+test("an unknown command, a missing argument and no command at all are usage errors", () => {
+  for (const args of [["trian"], ["explain"], ["tour", "--fast"]]) {
+    const { status, stderr } = holdfast(args);
+    assert.equal(status, 2, args.join(" "));
+    assert.match(stderr, /Run holdfast --help/);
+  }
+  assert.equal(holdfast([]).status, 2);
+});
+
+test("--version and --help print and end well", () => {
+  assert.match(holdfast(["--version"]).stdout, /^\d+\.\d+\.\d+\n$/);
+  const { status, stdout } = holdfast(["--help"]);
+  assert.equal(status, 0);
+  assert.match(stdout, /tour +a short tour/);
+});
