@@ -3,6 +3,7 @@
  * time per upload of many small tensors, and what the always-on parts (recorder, watched driver) add.
  */
 
+import { cpus } from "node:os";
 import { openCpuDriver, openRuntime, type Runtime } from "holdfast";
 
 const steps = 10_000;
@@ -59,7 +60,9 @@ function recorderEvents(runtime: Runtime): void {
   console.log(`\nrecorder: ${(((performance.now() - startedAt) * 1e6) / events).toFixed(0)} ns per event`);
 }
 
-console.log(`node ${process.version}, ${process.platform} ${process.arch}`);
+console.log(
+  `${new Date().toISOString()}, node ${process.version}, ${process.platform} ${process.arch}, ${cpus().length} × ${cpus()[0]?.model}`,
+);
 withRuntime(arenaAllocations);
 withRuntime(recorderEvents);
 withRuntime(smallUploads);
