@@ -39,8 +39,8 @@ function collide(a: Access, b: Access): boolean {
   );
 }
 
-function nameOf(timeline: number): string {
-  return timeline === hostTimeline ? "the host" : `stream ${timeline - 1}`;
+function placeOf(timeline: number): string {
+  return timeline === hostTimeline ? "" : ` on stream ${timeline - 1}`;
 }
 
 export class Order {
@@ -62,8 +62,8 @@ export class Order {
         if (hit) {
           throw new HoldfastError(
             "UNORDERED_ACCESS",
-            `${hit.what} on ${nameOf(timeline)} touches ${formatSpan(hit.range)}, which ${earlier.what} on ` +
-              `${nameOf(other)} touches too, and nothing orders the two. Record an event there and wait for it here, ` +
+            `${hit.what}${placeOf(timeline)} touches ${formatSpan(hit.range)}, which ${earlier.what}` +
+              `${placeOf(other)} touches too, and nothing orders the two. Record an event there and wait for it here, ` +
               "or synchronise.",
             { numbers: { address: hit.range.address, size: hit.range.size } },
           );
