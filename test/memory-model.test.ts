@@ -3,10 +3,22 @@
 import assert from "node:assert/strict";
 import { after, test } from "node:test";
 import fc from "fast-check";
-import { type ErrorCode, HoldfastError, openCpuDriver, SavedSet, type Storage, strict } from "holdfast";
-import { GiB, MiB } from "../src/units/index.js";
+import {
+  type Driver,
+  type ErrorCode,
+  HoldfastError,
+  openCpuDriver,
+  SavedSet,
+  type Storage,
+  strict,
+} from "holdfast";
+import { around } from "../src/driver/index.js";
+import { FreeSpace } from "../src/runtime/free-space.js";
+import { Arena, Budget, poisonByte } from "../src/runtime/index.js";
+import { type Bytes, GiB, MiB } from "../src/units/index.js";
 import { fakeHost } from "./support/fake-host.js";
 import { capacity, granularity, MemoryModel, type ModelBlock, roundUp } from "./support/memory-model.js";
+import { withMethods } from "./support/replaced-methods.js";
 
 const sequences = 20_000;
 const host = fakeHost(16 * GiB, 12 * GiB);
@@ -266,24 +278,108 @@ const command: fc.Arbitrary<Command> = fc.record({
   size: fc.nat({ max: 1 << 20 }),
 });
 
-test(`${sequences} random sequences keep to the model: no overlap, no changed byte, equal accounting, refusals without trace`, () => {
+/** What ends or rewrites memory is followed by a look at every byte that should have stayed. */
+const endings: ReadonlySet<Command["name"]> = new Set([
+  "free",
+  "unpin",
+  "endStep",
+  "reset",
+  "replay",
+  "closeGraph",
+]);
+
+/** Plays random sequences and tells which commands they had; fails at the first that leaves the model. */
+function play(count: number, wrap: (driver: Driver) => Driver): Set<string> {
   const seen = new Set<string>();
-  const runs = fc.property(
+  const property = fc.property(
     fc.array(command, { minLength: 1, maxLength: 40 }),
     fc.boolean(),
     (sequence, poison) => {
       const free = device.memory().free;
-      const model = MemoryModel.open(device, { driver: strict(device), hostRoot: host.root, poison });
-      for (const one of sequence) {
-        commands[one.name](model, one);
-        model.checkFigures();
-        seen.add(one.name);
+      const model = MemoryModel.open(device, { driver: wrap(device), hostRoot: host.root, poison });
+      try {
+        for (const one of sequence) {
+          commands[one.name](model, one);
+          model.checkFigures();
+          if (endings.has(one.name)) model.checkBytes();
+          seen.add(one.name);
+        }
+        model.checkBytes();
+      } finally {
+        model.runtime.close();
       }
-      model.checkBytes();
-      model.runtime.close();
       assert.equal(device.memory().free, free, "a closed runtime has given everything back");
     },
   );
-  fc.assert(runs, { numRuns: sequences });
+  fc.assert(property, { numRuns: count });
+  return seen;
+}
+
+test(`${sequences} random sequences keep to the model: no overlap, no changed byte, equal accounting, refusals without trace`, () => {
+  const seen = play(sequences, strict);
   assert.deepEqual([...seen].sort(), [...names].sort(), "every command was tried");
 });
+
+interface Fault {
+  /** Runs with the fault in a class, or in the driver. */
+  readonly plant?: (run: () => void) => void;
+  readonly wrap?: (driver: Driver) => Driver;
+  /** What the model says of it. */
+  readonly seenAs: RegExp;
+}
+
+/** Old faults, planted one at a time; on the plain driver, so that the model is what must see them. */
+const faults: Readonly<Record<string, Fault>> = {
+  "blocks are handed out one unit early": {
+    plant: (run) => {
+      const { offsetOf } = FreeSpace.prototype;
+      const early = function (this: FreeSpace, slot: number): number {
+        return Math.max(0, offsetOf.call(this, slot) - 1);
+      };
+      withMethods(FreeSpace.prototype, { offsetOf: early }, run);
+    },
+    seenAs: /overlaps/,
+  },
+  "what dies is poisoned with what lies beside it": {
+    wrap: (driver) =>
+      around(driver, (call, args, proceed) => {
+        const [stream, target, byte] = args as Parameters<Driver["fill"]>;
+        const isDeath = call === "fill" && byte === poisonByte && target.size < granularity;
+        if (!isDeath) return proceed();
+        return driver.fill(stream, { ...target, size: (target.size + 4) as Bytes }, byte);
+      }),
+    seenAs: /bytes of op/,
+  },
+  "a returned charge stays in the books": {
+    plant: (run) => withMethods(Budget.prototype, { release: () => undefined }, run),
+    seenAs: /budget/,
+  },
+  "a pinned block is not kept over a reset": {
+    plant: (run) => {
+      const { reset, unpin } = Arena.prototype;
+      const careless = function (this: Arena): void {
+        for (const storage of [...pinned]) if (this.isLive(storage)) unpin.call(this, storage);
+        pinned.length = 0;
+        reset.call(this);
+      };
+      const pinned: Storage[] = [];
+      const { pin } = Arena.prototype;
+      const noting = function (this: Arena, storage: Storage, by: string): void {
+        pin.call(this, storage, by);
+        if (by === "test") pinned.push(storage);
+      };
+      withMethods(Arena.prototype, { reset: careless, pin: noting }, run);
+    },
+    seenAs: /live/,
+  },
+};
+
+for (const [fault, { plant, wrap, seenAs }] of Object.entries(faults)) {
+  const run = (): void => void play(2000, wrap ?? ((driver) => driver));
+  test(`red proof: the model sees that ${fault}`, () => {
+    assert.throws(
+      () => (plant ? plant(run) : run()),
+      ({ cause }: Error) => cause instanceof assert.AssertionError && seenAs.test(cause.message),
+    );
+  });
+}
