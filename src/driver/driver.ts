@@ -156,43 +156,39 @@ export interface Driver {
   close(): void;
 }
 
-/** Every call of the interface, for wrappers, fault scripts and stall reports. */
-export const driverCalls = [
-  "describe",
-  "memory",
-  "reserve",
-  "commit",
-  "release",
-  "annotate",
-  "allocateHost",
-  "hostBytes",
-  "freeHost",
-  "createStream",
-  "destroyStream",
-  "createEvent",
-  "destroyEvent",
-  "recordEvent",
-  "waitEvent",
-  "isReached",
-  "synchronizeEvent",
-  "synchronize",
-  "copyToDevice",
-  "copyToHost",
-  "copyOnDevice",
-  "fill",
-  "loadKernel",
-  "unloadKernel",
-  "launch",
-  "beginCapture",
-  "endCapture",
-  "instantiate",
-  "launchGraph",
-  "destroyGraph",
-  "close",
-] as const satisfies readonly (keyof Driver)[];
+export type DriverCall = keyof Driver;
 
-export type DriverCall = (typeof driverCalls)[number];
-
-/** Fails to compile when a call of the interface is missing from the list. */
-type Missing = Exclude<keyof Driver, DriverCall>;
-export const listIsComplete: [Missing] extends [never] ? true : Missing = true;
+/** Every call of the interface, for wrappers, fault scripts and stall reports; the compiler holds it complete. */
+export const driverCalls = Object.keys({
+  describe: true,
+  memory: true,
+  reserve: true,
+  commit: true,
+  release: true,
+  annotate: true,
+  allocateHost: true,
+  hostBytes: true,
+  freeHost: true,
+  createStream: true,
+  destroyStream: true,
+  createEvent: true,
+  destroyEvent: true,
+  recordEvent: true,
+  waitEvent: true,
+  isReached: true,
+  synchronizeEvent: true,
+  synchronize: true,
+  copyToDevice: true,
+  copyToHost: true,
+  copyOnDevice: true,
+  fill: true,
+  loadKernel: true,
+  unloadKernel: true,
+  launch: true,
+  beginCapture: true,
+  endCapture: true,
+  instantiate: true,
+  launchGraph: true,
+  destroyGraph: true,
+  close: true,
+} satisfies Record<DriverCall, true>) as readonly DriverCall[];

@@ -1,6 +1,7 @@
 /** What one backward pass still needs: storages pinned together while it is owed, and let go together after it. */
 
 import type { Arena } from "./arena.js";
+import { runAll } from "./run-all.js";
 import type { Storage } from "./storage.js";
 
 /** Pins what a backward pass needs, and lets go of all of it at once. */
@@ -29,6 +30,6 @@ export class SavedSet {
   release(): void {
     const saved = this.#saved;
     this.#saved = [];
-    for (const storage of saved) this.#arena.unpin(storage);
+    runAll(saved.map((storage) => () => this.#arena.unpin(storage)));
   }
 }

@@ -36,7 +36,7 @@ export interface FaultyOptions {
 export function faulty(inner: Driver, script: readonly string[], options: FaultyOptions = {}): Driver {
   const faults = script.map((sentence) => ({ ...parseFault(sentence), seen: 0 }));
   const late = new LateWork();
-  let capturing = 0;
+  let isCapturing = false;
 
   function strike(call: DriverCall): Effect | undefined {
     let struck: Effect | undefined;
@@ -81,7 +81,7 @@ export function faulty(inner: Driver, script: readonly string[], options: Faulty
         const stream = args[call === "recordEvent" ? 1 : 0] as Stream;
         const waitsForLate = call === "waitEvent" && late.isPending(event);
         // What a capture records does not run, so it can't run late.
-        if (capturing === 0 && (effect?.type === "late" || late.isBehind(stream) || waitsForLate)) {
+        if (!isCapturing && (effect?.type === "late" || late.isBehind(stream) || waitsForLate)) {
           const issued = args.map(copied);
           const method = inner[call] as (...args: unknown[]) => void;
           const takesEvent = call === "waitEvent" || call === "recordEvent";
@@ -94,10 +94,10 @@ export function faulty(inner: Driver, script: readonly string[], options: Faulty
       }
       case "beginCapture":
         late.performStream(args[0] as Stream);
-        capturing += 1;
+        isCapturing = true;
         return proceed();
       case "endCapture":
-        capturing = 0;
+        isCapturing = false;
         return proceed();
       case "destroyEvent":
         // Legal while work still waits for the event: the driver ends it when that work is through.
