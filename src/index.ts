@@ -1,6 +1,14 @@
 /** Holdfast: trains neural networks from TypeScript, with memory that is proven and errors instead of hangs. */
 
 export {
+  loadSafetensors,
+  readSafetensors,
+  type SafetensorsFile,
+  type StoredTensor,
+  saveSafetensors,
+  writeSafetensors,
+} from "./data/index.js";
+export {
   basicKernels,
   blocksFor,
   type CpuDriver,
@@ -21,6 +29,15 @@ export {
   strict,
 } from "./driver/index.js";
 export { type ErrorCode, errorCodes, HoldfastError } from "./errors/index.js";
+export {
+  type Dtype,
+  type DtypeKind,
+  dtypes,
+  type ElementArray,
+  promote,
+  promoteWithScalar,
+  viewElements,
+} from "./kernels/index.js";
 export {
   type Arena,
   type Budget,

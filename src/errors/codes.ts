@@ -27,6 +27,13 @@ export const errorCodes = {
     help: "The message says what is missing and what brings it.",
   },
 
+  // Files
+  BAD_FILE: {
+    meaning:
+      "A file is not what it should be: truncated, altered, or of another format; or it can't be read or written at all.",
+    help: "The message has the file and what is wrong with it; make or fetch the file again.",
+  },
+
   // Memory runs out
   OUT_OF_BUDGET: {
     meaning: "The memory budget has no room; the device was not asked.",

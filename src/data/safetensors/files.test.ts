@@ -1,0 +1,112 @@
+/** Safetensors on disk: a save is whole or has not happened, and what can't be read is an error with its path. */
+
+import assert from "node:assert/strict";
+import { execFileSync } from "node:child_process";
+import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { test } from "node:test";
+import { refusalOf } from "../../../test/support/refusals.js";
+import { refuses } from "../../../test/support/refuses.js";
+import { sameBytes } from "../../../test/support/same-bytes.js";
+import { loadSafetensors, saveSafetensors } from "./files.js";
+import type { StoredTensor } from "./format.js";
+import { writeSafetensors } from "./write.js";
+
+const tensors: readonly StoredTensor[] = [
+  { name: "a", dtype: "f32", shape: [2], bytes: new Uint8Array([1, 2, 3, 4, 5, 6, 7, 8]) },
+  { name: "b", dtype: "u8", shape: [], bytes: new Uint8Array([9]) },
+];
+const metadata = new Map([["epoch", "3"]]);
+
+function inFolder(check: (folder: string) => void): void {
+  const folder = mkdtempSync(join(tmpdir(), "holdfast-safetensors-"));
+  try {
+    check(folder);
+  } finally {
+    rmSync(folder, { recursive: true });
+  }
+}
+
+test("a saved file has the bytes that are written in memory, and loads", () => {
+  inFolder((folder) => {
+    const path = join(folder, "model.safetensors");
+    saveSafetensors(path, tensors, metadata);
+    sameBytes(readFileSync(path), writeSafetensors(tensors, metadata), "the file");
+    const loaded = loadSafetensors(path);
+    assert.deepEqual([...loaded.tensors.values()], tensors);
+    assert.deepEqual(loaded.metadata, metadata);
+  });
+});
+
+test("a save replaces the file that was there and leaves nothing beside it", () => {
+  inFolder((folder) => {
+    const path = join(folder, "model.safetensors");
+    saveSafetensors(path, tensors);
+    saveSafetensors(path, tensors.slice(0, 1));
+    assert.equal(loadSafetensors(path).tensors.size, 1);
+    assert.deepEqual(readdirSync(folder), ["model.safetensors"]);
+  });
+});
+
+test("tensors that can't be written leave the old file as it was", () => {
+  inFolder((folder) => {
+    const path = join(folder, "model.safetensors");
+    saveSafetensors(path, tensors);
+    const before = readFileSync(path);
+    refuses("BAD_ARGUMENT", () => saveSafetensors(path, [...tensors, ...tensors]), /comes twice/);
+    sameBytes(readFileSync(path), before, "the old file");
+    assert.deepEqual(readdirSync(folder), ["model.safetensors"]);
+  });
+});
+
+test("a save that fails at its last act leaves nothing beside", () => {
+  inFolder((folder) => {
+    const path = join(folder, "taken");
+    mkdirSync(path);
+    refuses("BAD_FILE", () => saveSafetensors(path, tensors), /taken can't be written: EISDIR/);
+    assert.deepEqual(readdirSync(folder), ["taken"]);
+  });
+});
+
+test("a path that can't be written is an error with the path and the cause", () => {
+  inFolder((folder) => {
+    writeFileSync(join(folder, "file"), "");
+    for (const path of [join(folder, "none", "model"), join(folder, "file", "model"), "nul\0byte"]) {
+      const error = refusalOf(() => saveSafetensors(path, tensors));
+      assert.equal(error?.code, "BAD_FILE");
+      assert.equal(error?.numbers["path"], path);
+      assert.ok(error?.cause instanceof Error);
+    }
+  });
+});
+
+test("a missing file is an error with the path and the cause", () => {
+  const error = refusalOf(() => loadSafetensors("/no/such/model.safetensors"));
+  assert.equal(error?.code, "BAD_FILE");
+  assert.match(
+    error?.message ?? "",
+    /^\/no\/such\/model\.safetensors can't be read: ENOENT.* Check the path/,
+  );
+  assert.match(String(error?.cause), /ENOENT/);
+});
+
+test("what is no file is refused, and a pipe that nobody writes to is not waited for", (t) => {
+  inFolder((folder) => {
+    refuses("BAD_FILE", () => loadSafetensors(folder), /a folder, a pipe or a device/);
+    if (process.platform === "win32") return t.skip("Windows has no named pipes in folders");
+    const pipe = join(folder, "pipe");
+    execFileSync("mkfifo", [pipe]);
+    refuses("BAD_FILE", () => loadSafetensors(pipe), /a folder, a pipe or a device/);
+  });
+});
+
+test("a damaged file is refused with its path and what is wrong", () => {
+  inFolder((folder) => {
+    const path = join(folder, "cut.safetensors");
+    writeFileSync(path, writeSafetensors(tensors).subarray(0, -1));
+    const error = refusalOf(() => loadSafetensors(path));
+    assert.match(error?.message ?? "", /cut\.safetensors can't be read: Tensor "b" lies at \[8, 9\)/);
+    assert.deepEqual([error?.numbers["path"], error?.numbers["dataBytes"]], [path, 8]);
+  });
+});

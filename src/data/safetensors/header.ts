@@ -1,0 +1,97 @@
+/** What a header says, checked as far as it can be without the rest of the file. */
+
+import type { Dtype } from "../../kernels/index.js";
+import { dtypesByFileName, metadataName, sizeOf } from "./format.js";
+import { JsonCursor } from "./json-cursor.js";
+import { badFile, quote } from "./refusal.js";
+
+/** A tensor's entry: its bytes are [begin, end) of the data behind the header, and as many as its shape needs. */
+export interface Entry {
+  readonly name: string;
+  readonly dtype: Dtype;
+  readonly shape: readonly number[];
+  readonly begin: number;
+  readonly end: number;
+}
+
+export interface Header {
+  readonly entries: readonly Entry[];
+  readonly metadata: ReadonlyMap<string, string>;
+}
+
+export function parseHeader(text: string): Header {
+  const cursor = new JsonCursor(text, "the list of tensors");
+  const entries: Entry[] = [];
+  const metadata = new Map<string, string>();
+  cursor.object((name) => {
+    const outer = cursor.subject;
+    if (name === metadataName) {
+      cursor.subject = metadataName;
+      cursor.object((key) => metadata.set(key, cursor.string()));
+    } else {
+      cursor.subject = `tensor ${quote(name)}`;
+      entries.push(readEntry(cursor, name));
+    }
+    cursor.subject = outer;
+  });
+  cursor.end();
+  return { entries, metadata };
+}
+
+function readEntry(cursor: JsonCursor, name: string): Entry {
+  const fields: { dtype?: Dtype; shape?: number[]; offsets?: number[] } = {};
+  cursor.object((field) => {
+    if (field === "dtype") fields.dtype = readDtype(cursor);
+    else if (field === "shape") fields.shape = cursor.array(() => cursor.count());
+    else if (field === "data_offsets") fields.offsets = cursor.array(() => cursor.count());
+    else throw cursor.refusal(`the field ${quote(field)}`, "dtype, shape or data_offsets");
+  });
+  const { dtype, shape, offsets } = fields;
+  if (dtype === undefined || shape === undefined || offsets === undefined) {
+    const there = Object.keys(fields).join(", ") || "no field";
+    throw cursor.refusal(`an entry with ${there}`, "one with dtype, shape and data_offsets");
+  }
+  const [begin, end] = offsets;
+  if (begin === undefined || end === undefined || offsets.length !== 2) {
+    throw cursor.refusal(`${offsets.length} data_offsets`, "two, the begin and the end");
+  }
+  checkSize(name, dtype, shape, begin, end);
+  return { name, dtype, shape, begin, end };
+}
+
+function readDtype(cursor: JsonCursor): Dtype {
+  const name = cursor.string();
+  const dtype = dtypesByFileName.get(name);
+  if (dtype !== undefined) return dtype;
+  throw cursor.refusal(
+    `the dtype ${quote(name)}`,
+    `one that is read here: ${[...dtypesByFileName.keys()].join(", ")}`,
+  );
+}
+
+function checkSize(name: string, dtype: Dtype, shape: readonly number[], begin: number, end: number): void {
+  const size = sizeOf(dtype, shape);
+  if (end - begin === size) return;
+  const dimensions = `[${shape.slice(0, 16).join(", ")}${shape.length > 16 ? ", …" : ""}]`;
+  const need = size === undefined ? "more bytes than can be counted" : `${size} bytes`;
+  throw badFile(
+    `Tensor ${quote(name)}, ${dtype} ${dimensions}, needs ${need}, but its data_offsets are [${begin}, ${end}].`,
+    { name: quote(name), begin, end, size: size ?? null },
+  );
+}
+
+/** Holds the tensors to covering the data exactly: no two share a byte, and no byte is left over. */
+export function checkPlacement(entries: readonly Entry[], dataBytes: number): void {
+  let covered = 0;
+  for (const { name, begin, end } of entries.toSorted((a, b) => a.begin - b.begin || a.end - b.end)) {
+    const numbers = { name: quote(name), begin, end, covered, dataBytes };
+    const where = `Tensor ${quote(name)} lies at [${begin}, ${end})`;
+    if (end > dataBytes) throw badFile(`${where}, but the file has ${dataBytes} bytes of data.`, numbers);
+    if (begin < covered) throw badFile(`${where}, but another tensor reaches to ${covered}.`, numbers);
+    if (begin > covered) throw badFile(`${where}, and nothing covers the bytes from ${covered} on.`, numbers);
+    covered = end;
+  }
+  if (covered === dataBytes) return;
+  const message = `The tensors end at ${covered}, but the file has ${dataBytes} bytes of data.`;
+  throw badFile(message, { covered, dataBytes });
+}

@@ -1,0 +1,11 @@
+/**
+ * safetensors: the file format for tensors, read as untrusted input and written as the reference library does.
+ *
+ * A file is 8 bytes with the header's length, the header, and the tensors' bytes:
+ * `{"__metadata__": {"made by": "…"}, "weight": {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24]}}`.
+ */
+
+export { loadSafetensors, saveSafetensors } from "./files.js";
+export type { SafetensorsFile, StoredTensor } from "./format.js";
+export { readSafetensors } from "./read.js";
+export { writeSafetensors } from "./write.js";

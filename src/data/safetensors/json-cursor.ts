@@ -1,0 +1,133 @@
+/**
+ * Reads JSON front to back, each value as the kind that its place must have. `JSON.parse` would keep the last of two
+ * like names in silence, build whatever a hostile header nests or repeats before anything is looked at, and read 1e3 as
+ * a whole number. Here the first thing that doesn't belong is refused, and nothing was built for it.
+ */
+
+import { dimensionLimit, isUtf8Text, nameLimit } from "./format.js";
+import { badFile, quote } from "./refusal.js";
+
+const whitespace: ReadonlySet<string> = new Set([" ", "\t", "\n", "\r"]);
+
+/** What may stand where a number does; whether it is a whole one is looked at after. */
+const numberLike = /[-+.0-9A-Za-z]{1,40}/y;
+const wholeNumber = /^(?:0|[1-9][0-9]*)$/;
+
+export class JsonCursor {
+  readonly #text: string;
+  #at = 0;
+  /** What is being read, for the refusal. */
+  subject: string;
+
+  constructor(text: string, subject: string) {
+    this.#text = text;
+    this.subject = subject;
+  }
+
+  /** Reads an object; `readMember` is told each key and reads its value. A key that comes twice is refused. */
+  object(readMember: (key: string) => void): void {
+    this.#take("{");
+    if (this.#skip("}")) return;
+    const keys = new Set<string>();
+    do {
+      const key = this.string();
+      if (keys.has(key)) throw this.refusal(`a second ${quote(key)}`, "a name that has not come before");
+      if (keys.size === nameLimit) throw this.refusal("one name more", `at most ${nameLimit}`);
+      keys.add(key);
+      this.#take(":");
+      readMember(key);
+    } while (this.#skip(","));
+    this.#take("}");
+  }
+
+  array<Item>(readItem: () => Item): Item[] {
+    this.#take("[");
+    const items: Item[] = [];
+    if (this.#skip("]")) return items;
+    do {
+      if (items.length === dimensionLimit) throw this.refusal("one number more", `at most ${dimensionLimit}`);
+      items.push(readItem());
+    } while (this.#skip(","));
+    this.#take("]");
+    return items;
+  }
+
+  string(): string {
+    if (this.#peek() !== '"') throw this.refusal(this.#found(), "a text in quotes");
+    const token = this.#text.slice(this.#at, this.#closingQuote() + 1);
+    let text: string;
+    try {
+      text = JSON.parse(token) as string;
+    } catch (cause) {
+      throw this.refusal(
+        `the text ${quote(token)}`,
+        "a text without control characters or unknown escapes",
+        cause,
+      );
+    }
+    if (!isUtf8Text(text)) throw this.refusal(`the text ${quote(token)}`, "whole characters");
+    this.#at += token.length;
+    return text;
+  }
+
+  /** Reads a whole number, 0 or more, that a double holds exactly. */
+  count(): number {
+    this.#peek();
+    numberLike.lastIndex = this.#at;
+    const token = numberLike.exec(this.#text)?.[0];
+    if (token === undefined) throw this.refusal(this.#found(), "a whole number");
+    const value = Number(token);
+    if (!wholeNumber.test(token) || !Number.isSafeInteger(value)) {
+      throw this.refusal(token, `a whole number from 0 to ${Number.MAX_SAFE_INTEGER}`);
+    }
+    this.#at += token.length;
+    return value;
+  }
+
+  /** Refuses anything but spaces behind what was read. */
+  end(): void {
+    if (this.#peek() !== undefined) throw this.refusal(this.#found(), "nothing more");
+  }
+
+  refusal(found: string, expected: string, cause?: unknown): Error {
+    const message = `In the header, character ${this.#at}, in ${this.subject}: found ${found}, expected ${expected}.`;
+    return badFile(message, { character: this.#at }, cause);
+  }
+
+  /** The next character that is no space; undefined at the end. */
+  #peek(): string | undefined {
+    while (whitespace.has(this.#text[this.#at] ?? "")) this.#at++;
+    return this.#text[this.#at];
+  }
+
+  #skip(character: string): boolean {
+    const isNext = this.#peek() === character;
+    if (isNext) this.#at++;
+    return isNext;
+  }
+
+  #take(character: string): void {
+    if (!this.#skip(character)) throw this.refusal(this.#found(), `"${character}"`);
+  }
+
+  #found(): string {
+    const rest = this.#text.slice(this.#at, this.#at + 20);
+    return rest === "" ? "the end of the header" : quote(rest);
+  }
+
+  /** Where the text that begins here ends. A pattern would do, but runs out of stack on a text of megabytes. */
+  #closingQuote(): number {
+    let end = this.#at;
+    do {
+      end = this.#text.indexOf('"', end + 1);
+      if (end < 0) throw this.refusal(this.#found(), "a closing quote");
+    } while (this.#isEscaped(end));
+    return end;
+  }
+
+  #isEscaped(index: number): boolean {
+    let start = index;
+    while (this.#text[start - 1] === "\\") start--;
+    return (index - start) % 2 === 1;
+  }
+}

@@ -1,0 +1,15 @@
+/** How a file is refused: what was found, the figures, and what to do. Names from a file are quoted and cut. */
+
+import { type ErrorNumbers, HoldfastError } from "../../errors/index.js";
+
+const quotedLength = 60;
+
+export function badFile(found: string, numbers: ErrorNumbers = {}, cause?: unknown): HoldfastError {
+  const message = `${found} The file is truncated, altered or of another format: make or fetch it again.`;
+  return new HoldfastError("BAD_FILE", message, { numbers, cause });
+}
+
+/** A name as it may stand in a message: no control characters, and not as long as a hostile header could make it. */
+export function quote(text: string): string {
+  return JSON.stringify(text.length <= quotedLength ? text : `${text.slice(0, quotedLength)}…`);
+}

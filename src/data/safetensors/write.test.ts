@@ -1,0 +1,137 @@
+/** Writing safetensors: what is written is read back the same, always in the same bytes. */
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import fc from "fast-check";
+import { refuses } from "../../../test/support/refuses.js";
+import { sameBytes } from "../../../test/support/same-bytes.js";
+import { dtypeNames, dtypes } from "../../kernels/index.js";
+import { metadataName, type StoredTensor, sizeOf } from "./format.js";
+import { readSafetensors } from "./read.js";
+import { writeSafetensors } from "./write.js";
+
+const text = fc.oneof(
+  fc.string({ unit: "binary", maxLength: 12 }),
+  fc.constantFrom("__proto__", "constructor", "", "0", "10", "9", '"', "\\", "\u2028", "😀", "\uffee"),
+);
+
+const tensor: fc.Arbitrary<StoredTensor> = fc
+  .record({
+    name: text.filter((name) => name !== metadataName),
+    dtype: fc.constantFrom(...dtypeNames),
+    shape: fc.array(fc.nat(4), { maxLength: 4 }),
+    seed: fc.nat(255),
+  })
+  .map(({ name, dtype, shape, seed }) => {
+    const bytes = new Uint8Array(sizeOf(dtype, shape)!).map((_, index) => index * 31 + seed);
+    return { name, dtype, shape, bytes };
+  });
+
+const someTensors = fc.uniqueArray(tensor, { selector: ({ name }) => name, maxLength: 12 });
+const someMetadata = fc.uniqueArray(fc.tuple(text, text), { selector: ([key]) => key, maxLength: 5 });
+
+test("what is written is read back the same", () => {
+  fc.assert(
+    fc.property(someTensors, someMetadata, (tensors, metadata) => {
+      const read = readSafetensors(writeSafetensors(tensors, new Map(metadata)));
+      assert.deepEqual(new Map(read.metadata), new Map(metadata));
+      assert.equal(read.tensors.size, tensors.length);
+      for (const { name, dtype, shape, bytes } of tensors) {
+        const found = read.tensors.get(name) ?? assert.fail(`${name} is missing`);
+        assert.deepEqual([found.name, found.dtype, found.shape], [name, dtype, shape]);
+        sameBytes(found.bytes, bytes, name);
+      }
+    }),
+    { numRuns: 1000 },
+  );
+});
+
+test("the order in which tensors and metadata are given leaves no trace", () => {
+  fc.assert(
+    fc.property(someTensors, someMetadata, (tensors, metadata) => {
+      const file = writeSafetensors(tensors, new Map(metadata));
+      const turned = writeSafetensors(tensors.toReversed(), new Map(metadata.toReversed()));
+      sameBytes(turned, file, "the file of the reversed lists");
+    }),
+  );
+});
+
+test("every tensor lies aligned for its elements", () => {
+  fc.assert(
+    fc.property(someTensors, (tensors) => {
+      for (const { name, dtype, bytes } of readSafetensors(writeSafetensors(tensors)).tensors.values()) {
+        assert.equal(bytes.byteOffset % dtypes[dtype].bytes, 0, name);
+      }
+    }),
+  );
+});
+
+test("a file of one tensor is these bytes", () => {
+  const bytes = new Uint8Array([7, 8]);
+  const file = writeSafetensors([{ name: "a", dtype: "u8", shape: [2], bytes }]);
+  const header = '{"a":{"dtype":"U8","shape":[2],"data_offsets":[0,2]}}   ';
+  assert.equal(Buffer.from(file).toString("latin1"), `\x38${"\0".repeat(7)}${header}\x07\x08`);
+});
+
+test("a file without tensors is read back without tensors", () => {
+  assert.equal(readSafetensors(writeSafetensors([])).tensors.size, 0);
+});
+
+const good: StoredTensor = { name: "a", dtype: "f32", shape: [2], bytes: new Uint8Array(8) };
+
+test("a name that comes twice is refused", () => {
+  refuses(
+    "BAD_ARGUMENT",
+    () => writeSafetensors([good, { ...good, dtype: "i32" }]),
+    /Tensor "a" .* comes twice/,
+  );
+});
+
+test("bytes that are not as many as the shape needs are refused", () => {
+  refuses(
+    "BAD_ARGUMENT",
+    () => writeSafetensors([{ ...good, shape: [3] }]),
+    /8 bytes, but f32 \[3\] needs 12/,
+  );
+});
+
+test("a shape that is none is refused", () => {
+  for (const shape of [[-2], [0.5], [Number.NaN], [2 ** 53], [2 ** 40, 2 ** 40]]) {
+    refuses("BAD_ARGUMENT", () => writeSafetensors([{ ...good, shape }]), /is no shape/);
+  }
+});
+
+test("the metadata's name, and texts that UTF-8 can't hold, are refused", () => {
+  refuses(
+    "BAD_ARGUMENT",
+    () => writeSafetensors([{ ...good, name: metadataName }]),
+    /keeps for its metadata/,
+  );
+  refuses(
+    "BAD_ARGUMENT",
+    () => writeSafetensors([{ ...good, name: "\ud800" }]),
+    /name .* half a surrogate pair/,
+  );
+  refuses("BAD_ARGUMENT", () => writeSafetensors([], new Map([["\udc00", ""]])), /key of the metadata/);
+  refuses("BAD_ARGUMENT", () => writeSafetensors([], new Map([["k", "\ud800"]])), /value of "k"/);
+});
+
+test("a header longer than the format allows is refused", () => {
+  const metadata = new Map([["long", "x".repeat(100_000_000)]]);
+  refuses("BAD_ARGUMENT", () => writeSafetensors([], metadata), /format allows 100000000/);
+});
+
+test("what would not be read back is refused: too many names, too many dimensions", () => {
+  const metadata = new Map(Array.from({ length: 250_001 }, (_, index) => [String(index), ""]));
+  refuses("BAD_ARGUMENT", () => writeSafetensors([], metadata), /250001 texts of metadata .* 250000/);
+  const none = new Uint8Array(0);
+  const many = Array.from({ length: 250_001 }, (_, index) => ({
+    ...good,
+    name: String(index),
+    shape: [0],
+    bytes: none,
+  }));
+  refuses("BAD_ARGUMENT", () => writeSafetensors(many), /250001 tensors .* 250000/);
+  const shape = Array(65).fill(1);
+  refuses("BAD_ARGUMENT", () => writeSafetensors([{ ...good, shape }]), /65 dimensions; at most 64/);
+});

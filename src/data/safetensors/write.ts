@@ -1,0 +1,154 @@
+/**
+ * Writes safetensors, byte for byte as the reference library does: the widest dtypes first and then by name, so that
+ * every tensor is aligned for its elements; no gaps; a header padded with spaces to a multiple of 8.
+ */
+
+import { HoldfastError } from "../../errors/index.js";
+import { alignUp } from "../../units/index.js";
+import {
+  dimensionLimit,
+  dtypesByFileName,
+  headerLimit,
+  isUtf8Text,
+  lengthBytes,
+  metadataName,
+  nameLimit,
+  type StoredTensor,
+  sizeOf,
+} from "./format.js";
+import { quote } from "./refusal.js";
+
+const alignment = 8;
+
+/** The dtypes in the file's order, each with its name there. */
+const fileOrder = [...dtypesByFileName].map(([fileName, dtype]) => ({ fileName, dtype }));
+
+/**
+ * Writes tensors, and texts about them, as the bytes of a safetensors file. The same tensors in any order give the
+ * same bytes.
+ *
+ * @example
+ * ```ts
+ * import { writeSafetensors } from "holdfast";
+ * const scale = { name: "scale", dtype: "u8", shape: [2], bytes: new Uint8Array([1, 2]) } as const;
+ * const file = writeSafetensors([scale], new Map([["made by", "holdfast"]]));
+ * console.log(new TextDecoder().decode(file.subarray(8, 48))); // → {"__metadata__":{"made by":"holdfast"},"
+ * ```
+ */
+export function writeSafetensors(
+  tensors: Iterable<StoredTensor>,
+  metadata: ReadonlyMap<string, string> = new Map(),
+): Uint8Array<ArrayBuffer> {
+  const pieces = layOut(tensors, metadata);
+  const file = new Uint8Array(pieces.reduce((sum, piece) => sum + piece.length, 0));
+  let offset = 0;
+  for (const piece of pieces) {
+    file.set(piece, offset);
+    offset += piece.length;
+  }
+  return file;
+}
+
+/** The pieces that a file is made of, in order: its beginning with the header, then each tensor's own bytes. */
+export function layOut(
+  tensors: Iterable<StoredTensor>,
+  metadata: ReadonlyMap<string, string> = new Map(),
+): readonly Uint8Array[] {
+  const sorted = inFileOrder(tensors);
+  const members: string[] = metadata.size === 0 ? [] : [metadataMember(metadata)];
+  let offset = 0;
+  for (const { tensor, fileName } of sorted) {
+    const { name, shape, bytes } = tensor;
+    const entry = { dtype: fileName, shape, data_offsets: [offset, offset + bytes.length] };
+    members.push(`${JSON.stringify(name)}:${JSON.stringify(entry)}`);
+    offset += bytes.length;
+  }
+  return [beginning(members), ...sorted.map(({ tensor }) => tensor.bytes)];
+}
+
+interface Placed {
+  readonly tensor: StoredTensor;
+  readonly fileName: string;
+}
+
+function inFileOrder(tensors: Iterable<StoredTensor>): readonly Placed[] {
+  const byName = new Map<string, StoredTensor>();
+  for (const tensor of tensors) {
+    checkTensor(tensor);
+    if (byName.has(tensor.name)) {
+      throw badTensor(tensor, "comes twice. Give each tensor a name of its own.");
+    }
+    byName.set(tensor.name, tensor);
+  }
+  checkNames(byName.size, "tensors");
+  const names = [...byName.keys()].sort(compareTexts);
+  const sorted = names.flatMap((name) => byName.get(name) ?? []);
+  return fileOrder.flatMap(({ dtype, fileName }) =>
+    sorted.filter((tensor) => tensor.dtype === dtype).map((tensor) => ({ tensor, fileName })),
+  );
+}
+
+function checkTensor(tensor: StoredTensor): void {
+  const { name, dtype, shape, bytes } = tensor;
+  if (name === metadataName) throw badTensor(tensor, "has the name that the format keeps for its metadata.");
+  checkText(name, "tensor's name");
+  if (shape.length > dimensionLimit) {
+    throw badTensor(tensor, `has ${shape.length} dimensions; at most ${dimensionLimit} are read back.`);
+  }
+  const size = sizeOf(dtype, shape);
+  if (size === bytes.length) return;
+  const need = size === undefined ? "is no shape" : `needs ${size}`;
+  throw badTensor(tensor, `has ${bytes.length} bytes, but ${dtype} [${shape.join(", ")}] ${need}.`);
+}
+
+function badTensor({ name, bytes }: StoredTensor, what: string): HoldfastError {
+  const numbers = { name, bytes: bytes.length };
+  return new HoldfastError("BAD_ARGUMENT", `Tensor ${quote(name)} can't be written: it ${what}`, { numbers });
+}
+
+function metadataMember(metadata: ReadonlyMap<string, string>): string {
+  checkNames(metadata.size, "texts of metadata");
+  const members = [...metadata]
+    .sort(([a], [b]) => compareTexts(a, b))
+    .map(([key, value]) => {
+      checkText(key, "key of the metadata");
+      checkText(value, `value of ${quote(key)} in the metadata`);
+      return `${JSON.stringify(key)}:${JSON.stringify(value)}`;
+    });
+  return `${JSON.stringify(metadataName)}:{${members.join(",")}}`;
+}
+
+function checkNames(count: number, what: string): void {
+  if (count <= nameLimit) return;
+  const message = `${count} ${what} are more than are read back, which is ${nameLimit}. Write several files.`;
+  throw new HoldfastError("BAD_ARGUMENT", message, { numbers: { count, nameLimit } });
+}
+
+function checkText(text: string, what: string): void {
+  if (isUtf8Text(text)) return;
+  const message = `A ${what} must be text that UTF-8 can hold; ${quote(text)} has half a surrogate pair.`;
+  throw new HoldfastError("BAD_ARGUMENT", message, { numbers: { text: quote(text) } });
+}
+
+/** The length and the header, padded so that the data begins aligned. */
+function beginning(members: readonly string[]): Uint8Array {
+  // Joined by hand: an object would reorder names like "10" and take "__proto__" for something else.
+  const json = new TextEncoder().encode(`{${members.join(",")}}`);
+  const length = alignUp(json.length, alignment);
+  if (length > headerLimit) {
+    throw new HoldfastError(
+      "BAD_ARGUMENT",
+      `The header would take ${length} bytes and the format allows ${headerLimit}. Write fewer tensors, shorter names or less metadata.`,
+      { numbers: { length, headerLimit } },
+    );
+  }
+  const piece = new Uint8Array(lengthBytes + length).fill(0x20);
+  new DataView(piece.buffer).setBigUint64(0, BigInt(length), true);
+  piece.set(json, lengthBytes);
+  return piece;
+}
+
+/** The order of their UTF-8 bytes, which is that of their code points; `<` would go by UTF-16. */
+function compareTexts(a: string, b: string): number {
+  return Buffer.compare(Buffer.from(a), Buffer.from(b));
+}

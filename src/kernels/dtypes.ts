@@ -1,0 +1,33 @@
+/** The data types of tensors: how an element is stored, and in which type it is computed with. */
+
+export type DtypeKind = "float" | "integer" | "boolean";
+
+interface DtypeRow {
+  readonly kind: DtypeKind;
+  readonly bytes: number;
+  /** What arithmetic is done in; half floats and small integers are widened on load and narrowed on store. */
+  readonly compute: "f32" | "f64" | "i32";
+  /** The array that holds elements on the host; half floats lie there as their bits. */
+  readonly array: new (
+    buffer: ArrayBuffer,
+    byteOffset: number,
+    length: number,
+  ) => ArrayBufferView;
+}
+
+export const dtypes = {
+  f32: { kind: "float", bytes: 4, compute: "f32", array: Float32Array },
+  f64: { kind: "float", bytes: 8, compute: "f64", array: Float64Array },
+  bf16: { kind: "float", bytes: 2, compute: "f32", array: Uint16Array },
+  f16: { kind: "float", bytes: 2, compute: "f32", array: Uint16Array },
+  i32: { kind: "integer", bytes: 4, compute: "i32", array: Int32Array },
+  u8: { kind: "integer", bytes: 1, compute: "i32", array: Uint8Array },
+  bool: { kind: "boolean", bytes: 1, compute: "i32", array: Uint8Array },
+} as const satisfies Record<string, DtypeRow>;
+
+export type Dtype = keyof typeof dtypes;
+
+/** The host array of a dtype: `ElementArray<"f32">` is Float32Array, `ElementArray<"bf16">` is Uint16Array. */
+export type ElementArray<D extends Dtype = Dtype> = InstanceType<(typeof dtypes)[D]["array"]>;
+
+export const dtypeNames = Object.keys(dtypes) as readonly Dtype[];

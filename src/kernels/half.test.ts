@@ -1,0 +1,152 @@
+/** Half floats against a float64 reference that knows only the formats' definitions. */
+
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import fc from "fast-check";
+import { narrowToBf16, narrowToF16, widenBf16, widenF16 } from "./half.js";
+
+interface Format {
+  readonly name: string;
+  readonly exponentBits: number;
+  readonly widen: (halves: Uint16Array) => Float32Array;
+  readonly narrow: (values: Float32Array) => Uint16Array;
+}
+
+const formats: readonly Format[] = [
+  { name: "f16", exponentBits: 5, widen: widenF16, narrow: narrowToF16 },
+  { name: "bf16", exponentBits: 8, widen: widenBf16, narrow: narrowToBf16 },
+];
+
+const signBit = 0x8000;
+const everyPattern = Uint16Array.from({ length: 65_536 }, (_, pattern) => pattern);
+
+/** What IEEE 754 says that a pattern is worth; float64 holds every one exactly. */
+function worthOf({ exponentBits }: Format, pattern: number): number {
+  const mantissaBits = 15 - exponentBits;
+  const bias = 2 ** (exponentBits - 1) - 1;
+  const sign = pattern & signBit ? -1 : 1;
+  const exponent = (pattern & 0x7fff) >> mantissaBits;
+  const fraction = (pattern & (2 ** mantissaBits - 1)) / 2 ** mantissaBits;
+  if (exponent === 2 ** exponentBits - 1) return fraction === 0 ? sign * Infinity : NaN;
+  if (exponent === 0) return sign * fraction * 2 ** (1 - bias);
+  return sign * (1 + fraction) * 2 ** (exponent - bias);
+}
+
+/** The pattern of +∞, which is also one more than that of the largest finite value. */
+function infinityOf({ exponentBits }: Format): number {
+  return (2 ** exponentBits - 1) << (15 - exponentBits);
+}
+
+/** Where the pattern `upper` and the one below it meet. Infinity counts as one step above the largest, as in IEEE 754. */
+function midpointBelow(format: Format, upper: number): number {
+  const below = worthOf(format, upper - 1);
+  if (upper !== infinityOf(format)) return (below + worthOf(format, upper)) / 2;
+  return below + (below - worthOf(format, upper - 2)) / 2;
+}
+
+/** The nearest pattern, ties to even, found by halving: positive patterns stand in the order of their values. */
+function nearest(format: Format, value: number): number {
+  const sign = value < 0 || Object.is(value, -0) ? signBit : 0;
+  const magnitude = Math.abs(value);
+  let [low, high] = [0, infinityOf(format)];
+  while (low < high) {
+    const middle = (low + high + 1) >> 1;
+    const midpoint = midpointBelow(format, middle);
+    const isAbove = magnitude > midpoint || (magnitude === midpoint && middle % 2 === 0);
+    if (isAbove) low = middle;
+    else high = middle - 1;
+  }
+  return sign | low;
+}
+
+/** The f32 whose bits are one step away. */
+function neighbour(value: number, step: 1 | -1): number {
+  const bits = new Uint32Array(new Float32Array([value]).buffer);
+  bits[0]! += step;
+  return new Float32Array(bits.buffer)[0]!;
+}
+
+function checkNarrowing(format: Format, values: Float32Array): void {
+  const narrowed = format.narrow(values);
+  const wrong = values.findIndex((value, index) => narrowed[index] !== nearest(format, value));
+  if (wrong < 0) return;
+  const [value, found] = [values[wrong]!, narrowed[wrong]!];
+  assert.fail(`${value} became 0x${found.toString(16)}, nearest is 0x${nearest(format, value).toString(16)}`);
+}
+
+for (const format of formats) {
+  describe(`${format.name} and f32`, () => {
+    it("every pattern widens to exactly its value, NaN to NaN, zero with its sign", () => {
+      const widened = format.widen(everyPattern);
+      const wrong = everyPattern.filter((pattern) => !Object.is(widened[pattern], worthOf(format, pattern)));
+      assert.deepEqual([...wrong], []);
+    });
+
+    it("every pattern but a signalling NaN comes back from f32 as it was, and that one comes back quiet", () => {
+      const back = format.narrow(format.widen(everyPattern));
+      const quietBit = 1 << (14 - format.exponentBits);
+      const wrong = everyPattern.filter((pattern) => {
+        const isNotANumber = (pattern & 0x7fff) > infinityOf(format);
+        return back[pattern] !== (isNotANumber ? pattern | quietBit : pattern);
+      });
+      assert.deepEqual([...wrong], []);
+    });
+
+    it("between every two neighbours the tie goes to the even one, and a step off the tie to the nearer one", () => {
+      const ties = Array.from({ length: infinityOf(format) }, (_, below) => midpointBelow(format, below + 1));
+      const values = ties.flatMap((tie) => [tie, neighbour(tie, 1), neighbour(tie, -1)]);
+      assert.ok(ties.every((tie) => Math.fround(tie) === tie));
+      checkNarrowing(format, new Float32Array(values));
+      checkNarrowing(format, new Float32Array(values.map((value) => -value)));
+    });
+
+    it("what is too large becomes infinite, and only that", () => {
+      const largest = worthOf(format, infinityOf(format) - 1);
+      const limit = midpointBelow(format, infinityOf(format));
+      const values = new Float32Array([largest, neighbour(limit, -1), limit, Infinity, -Infinity]);
+      const widened = [...format.widen(format.narrow(values))];
+      assert.deepEqual(widened, [largest, largest, Infinity, Infinity, -Infinity]);
+    });
+
+    it("every f32 NaN stays a NaN with its sign, whatever its payload", () => {
+      const payloads = Array.from({ length: 23 }, (_, bit) => 1 << bit).concat(0x7f_ffff, 0x3f_ffff, 0x1fff);
+      const bits = payloads.flatMap((payload) => [0x7f80_0000 | payload, 0xff80_0000 | payload]);
+      const narrowed = format.narrow(new Float32Array(new Uint32Array(bits).buffer));
+      for (const [index, half] of narrowed.entries()) {
+        assert.ok(Number.isNaN(worthOf(format, half)), `0x${bits[index]!.toString(16)}`);
+        assert.equal(half >>> 15, index % 2);
+      }
+    });
+
+    it("any f32 narrows to the nearest value", () => {
+      const anyBits = fc.uint32Array({ minLength: 1, maxLength: 64 });
+      fc.assert(
+        fc.property(anyBits, (bits) => {
+          const values = new Float32Array(bits.slice().buffer);
+          checkNarrowing(
+            format,
+            values.filter((value) => !Number.isNaN(value)),
+          );
+        }),
+        { numRuns: 1000 },
+      );
+    });
+
+    it("any f32 near the format's own range, subnormals included, narrows to the nearest value", () => {
+      const magnitude = fc.float({ min: Math.fround(2 ** -27), max: Math.fround(2 ** 17), noNaN: true });
+      const values = fc.array(magnitude, { minLength: 1, maxLength: 64 });
+      fc.assert(
+        fc.property(values, (some) => checkNarrowing(format, new Float32Array(some))),
+        { numRuns: 1000 },
+      );
+    });
+
+    it("part of an array is converted as that part", () => {
+      const values = new Float32Array([9, 1, -2, 9]).subarray(1, 3);
+      const halves = format.narrow(values);
+      assert.deepEqual([...format.widen(halves)], [1, -2]);
+      assert.deepEqual([...format.widen(halves.subarray(1))], [-2]);
+      assert.equal(format.narrow(new Float32Array(0)).length, 0);
+    });
+  });
+}

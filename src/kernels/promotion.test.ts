@@ -1,0 +1,60 @@
+/** Promotion against PyTorch's table, written out whole. */
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { type Dtype, type DtypeKind, dtypeNames } from "./dtypes.js";
+import { promote, promoteWithScalar } from "./promotion.js";
+
+/** `torch.promote_types`, row with column. */
+const tensorTable = `
+         f32   f64   bf16  f16   i32   u8    bool
+  f32    f32   f64   f32   f32   f32   f32   f32
+  f64    f64   f64   f64   f64   f64   f64   f64
+  bf16   f32   f64   bf16  f32   bf16  bf16  bf16
+  f16    f32   f64   f32   f16   f16   f16   f16
+  i32    f32   f64   bf16  f16   i32   i32   i32
+  u8     f32   f64   bf16  f16   i32   u8    u8
+  bool   f32   f64   bf16  f16   i32   u8    bool
+`;
+
+/** `torch.result_type` of a tensor with a Python scalar, the default dtype f32, and i32 where PyTorch has i64. */
+const scalarTable = `
+         float  integer  boolean
+  f32    f32    f32      f32
+  f64    f64    f64      f64
+  bf16   bf16   bf16     bf16
+  f16    f16    f16      f16
+  i32    f32    i32      i32
+  u8     f32    u8       u8
+  bool   f32    i32      bool
+`;
+
+/** The table that a function of two names makes, in the same layout. */
+function tabulate(columns: readonly string[], meet: (row: Dtype, column: string) => Dtype): string {
+  const rows = dtypeNames.map((row) => [row, ...columns.map((column) => meet(row, column))].join(" "));
+  return [columns.join(" "), ...rows].join("\n");
+}
+
+function squeeze(table: string): string {
+  return table.trim().replaceAll(/\n +/g, "\n").replaceAll(/ +/g, " ");
+}
+
+test("each of the 49 pairs of tensors meets where PyTorch's do", () => {
+  const found = tabulate(dtypeNames, (row, column) => promote(row, column as Dtype));
+  assert.equal(found, squeeze(tensorTable));
+});
+
+test("each of the 21 pairs of a tensor and a scalar meets where PyTorch's do", () => {
+  const kinds: readonly DtypeKind[] = ["float", "integer", "boolean"];
+  const found = tabulate(kinds, (row, column) => promoteWithScalar(row, column as DtypeKind));
+  assert.equal(found, squeeze(scalarTable));
+});
+
+test("in a chain of operands neither order nor grouping matters", () => {
+  for (const a of dtypeNames) {
+    for (const b of dtypeNames) {
+      assert.equal(promote(a, b), promote(b, a));
+      for (const c of dtypeNames) assert.equal(promote(promote(a, b), c), promote(a, promote(b, c)));
+    }
+  }
+});
