@@ -4,10 +4,23 @@ export { type Around, around } from "./around.js";
 export {
   basicKernels,
   blocksFor,
+  Code,
   type CpuDriver,
   type CpuDriverOptions,
   elementsPerBlock,
+  encodeModule,
+  hasRelaxedSimd,
+  type Label,
+  type LaneOpcode,
+  type Local,
+  type MathFunction,
+  type MemoryOpcode,
+  mathFunctions,
   openCpuDriver,
+  type PlainOpcode,
+  type ValueType,
+  type WasmFunction,
+  type WasmImport,
 } from "./cpu/index.js";
 export {
   type Argument,

@@ -3,4 +3,21 @@
 export { type Dtype, type DtypeKind, dtypeNames, dtypes, type ElementArray } from "./dtypes.js";
 export { viewElements } from "./elements.js";
 export { narrowToBf16, narrowToF16, widenBf16, widenF16 } from "./half.js";
+export {
+  type BinaryOp,
+  binaryOps,
+  type ColumnKernel,
+  type CompareOp,
+  type Compute,
+  compareOps,
+  type Expression,
+  type Output,
+  type ReduceOp,
+  type RowKernel,
+  type Stage,
+  type UnaryOp,
+  unaryOps,
+} from "./ir.js";
+export { type Iteration, iterateElements, iterateRows, type Strides } from "./iteration.js";
+export { type ColumnLaunch, launchColumns, launchRows, type RowLaunch } from "./launch.js";
 export { promote, promoteWithScalar } from "./promotion.js";

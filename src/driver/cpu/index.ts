@@ -2,5 +2,15 @@
 
 export { basicKernels, blocksFor, elementsPerBlock } from "./basic-kernels.js";
 export { type CpuDriver, type CpuDriverOptions, openCpuDriver } from "./driver.js";
-export { Code, encodeModule, type Label, type Local, maximumPages, type WasmFunction } from "./wasm.js";
+export { type MathFunction, mathFunctions } from "./math-functions.js";
+export { hasRelaxedSimd } from "./relaxed-simd.js";
+export {
+  Code,
+  encodeModule,
+  type Label,
+  type Local,
+  maximumPages,
+  type WasmFunction,
+  type WasmImport,
+} from "./wasm.js";
 export type { LaneOpcode, MemoryOpcode, PlainOpcode, ValueType } from "./wasm-opcodes.js";

@@ -3,6 +3,7 @@
 import { HoldfastError } from "../../errors/index.js";
 import type { KernelSource } from "../driver.js";
 import { type KernelFunction, maximumArguments } from "./launch-protocol.js";
+import { mathFunctions } from "./math-functions.js";
 
 export interface CompiledKernel {
   readonly module: WebAssembly.Module;
@@ -24,7 +25,7 @@ export function compileKernel(
   let run: unknown;
   try {
     module = new WebAssembly.Module(wasm);
-    run = new WebAssembly.Instance(module, { env: { memory } }).exports[name];
+    run = new WebAssembly.Instance(module, { env: { memory }, math: mathFunctions }).exports[name];
   } catch (cause) {
     throw failed(name, cause instanceof Error ? cause.message : String(cause), cause);
   }

@@ -14,6 +14,7 @@ import {
   memoryOpcodes,
   type PlainOpcode,
   plainOpcodes,
+  shuffleOpcode,
   structureOpcodes,
   type ValueType,
   valueTypes,
@@ -35,6 +36,9 @@ export interface WasmFunction {
   readonly results: readonly ValueType[];
   readonly body: (code: Code) => void;
 }
+
+/** A function that the engine brings, imported and called as `math.<name>`. */
+export type WasmImport = Pick<WasmFunction, "name" | "parameters" | "results">;
 
 /** The most pages of 64 KiB that a 32-bit memory can have: 4 GiB. */
 export const maximumPages = 65_536;
@@ -77,6 +81,14 @@ export class Code {
 
   lane(name: LaneOpcode, lane: number): this {
     return this.#append([...laneOpcodes[name], lane]);
+  }
+
+  /** Makes a vector of four 32-bit lanes out of the eight of the two on the stack, the first one's being 0 to 3. */
+  shuffle(lanes: readonly [number, number, number, number]): this {
+    return this.#append([
+      ...shuffleOpcode,
+      ...lanes.flatMap((lane) => [0, 1, 2, 3].map((i) => 4 * lane + i)),
+    ]);
   }
 
   get(local: Local): this {
@@ -174,7 +186,7 @@ export class Code {
 }
 
 /**
- * Encodes a module of the given functions, each exported under its name.
+ * Encodes a module of the given functions, each exported under its name; they may call each other and the imports.
  *
  * A module with one function that doubles its argument:
  *
@@ -189,11 +201,23 @@ export class Code {
  * ]);
  * ```
  */
-export function encodeModule(functions: readonly WasmFunction[]): Uint8Array<ArrayBuffer> {
-  const indices = new Map(functions.map((fn, index) => [fn.name, index]));
-  const types = functions.map((fn) => [0x60, ...typeVector(fn.parameters), ...typeVector(fn.results)]);
+export function encodeModule(
+  functions: readonly WasmFunction[],
+  imports: readonly WasmImport[] = [],
+): Uint8Array<ArrayBuffer> {
+  // Imported functions are counted before the module's own, and every function has a type of its own.
+  const all = [...imports, ...functions];
+  const names = [...imports.map(({ name }) => `math.${name}`), ...functions.map(({ name }) => name)];
+  const indices = new Map(names.map((name, index) => [name, index]));
+  const types = all.map((fn) => [0x60, ...typeVector(fn.parameters), ...typeVector(fn.results)]);
   const memory = [...text("env"), ...text("memory"), 0x02, sharedWithMaximum, ...unsigned(1)];
-  const exports = functions.map((fn, index) => [...text(fn.name), 0x00, ...unsigned(index)]);
+  const imported = imports.map(({ name }, index) => [
+    ...text("math"),
+    ...text(name),
+    0x00,
+    ...unsigned(index),
+  ]);
+  const exports = functions.map((fn, index) => [...text(fn.name), 0x00, ...unsigned(imports.length + index)]);
   const bodies = functions.map((fn) => {
     const code = new Code(fn, indices);
     fn.body(code);
@@ -202,10 +226,10 @@ export function encodeModule(functions: readonly WasmFunction[]): Uint8Array<Arr
   return new Uint8Array([
     ...magicAndVersion,
     ...section(1, types),
-    ...section(2, [[...memory, ...unsigned(maximumPages)]]),
+    ...section(2, [[...memory, ...unsigned(maximumPages)], ...imported]),
     ...section(
       3,
-      functions.map((_, index) => unsigned(index)),
+      functions.map((_, index) => unsigned(imports.length + index)),
     ),
     ...section(7, exports),
     ...section(10, bodies),

@@ -13,6 +13,7 @@ import {
   type WorkerStart,
   word,
 } from "./launch-protocol.js";
+import { mathFunctions } from "./math-functions.js";
 
 const start = workerData as WorkerStart;
 const job = viewSharedJob(start.buffer);
@@ -29,7 +30,10 @@ function readMessages(): void {
     const { message } = received;
     if (message.kind === "unload") kernels.delete(message.kernelId);
     else {
-      const instance = new WebAssembly.Instance(message.module, { env: { memory: start.memory } });
+      const instance = new WebAssembly.Instance(message.module, {
+        env: { memory: start.memory },
+        math: mathFunctions,
+      });
       kernels.set(message.kernelId, instance.exports[message.name] as KernelFunction);
     }
   }

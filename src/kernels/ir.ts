@@ -1,0 +1,104 @@
+/**
+ * The loop IR: what ops lower to, printed as WebAssembly for the CPU and, for GPUs, as CUDA C++.
+ *
+ * A row kernel runs over rows; in each row its stages run one after the other over the row's elements. A stage either
+ * reduces the row to one value, which later stages may use, or stores a value for every element (or one for the row).
+ * An elementwise op is one store; a softmax is a maximum, a sum and a store. Values are expressions over the element's
+ * inputs: plain frozen records, so that a fused kernel is an expression put into another.
+ */
+
+import type { Dtype } from "./dtypes.js";
+
+/** What arithmetic is done in. Truth values are i32, 0 or 1. */
+export type Compute = "f32" | "f64" | "i32";
+
+export const unaryOps = [
+  "neg",
+  "abs",
+  "sqrt",
+  "floor",
+  "ceil",
+  "rsqrt",
+  "exp",
+  "expm1",
+  "log",
+  "log1p",
+  "sin",
+  "cos",
+  "tanh",
+  "sigmoid",
+  "erf",
+  "softplus",
+] as const;
+export type UnaryOp = (typeof unaryOps)[number];
+
+export const binaryOps = ["add", "sub", "mul", "div", "min", "max", "pow"] as const;
+export type BinaryOp = (typeof binaryOps)[number];
+
+export const compareOps = ["eq", "ne", "lt", "le", "gt", "ge"] as const;
+export type CompareOp = (typeof compareOps)[number];
+
+export type Expression =
+  /** The element of an input at the present place, widened to what its dtype computes in. */
+  | { readonly kind: "load"; readonly input: number; readonly type: Compute }
+  /** A number given at the launch. */
+  | { readonly kind: "scalar"; readonly index: number; readonly type: Compute }
+  | { readonly kind: "constant"; readonly value: number; readonly type: Compute }
+  /** What an earlier stage has reduced this row to. */
+  | { readonly kind: "reduced"; readonly stage: number; readonly type: Compute }
+  /** The element's number in its row, and the row's number. */
+  | { readonly kind: "position"; readonly type: "i32" }
+  | { readonly kind: "row"; readonly type: "i32" }
+  | { readonly kind: "unary"; readonly op: UnaryOp; readonly a: Expression; readonly type: Compute }
+  | {
+      readonly kind: "binary";
+      readonly op: BinaryOp;
+      readonly a: Expression;
+      readonly b: Expression;
+      readonly type: Compute;
+    }
+  | {
+      readonly kind: "compare";
+      readonly op: CompareOp;
+      readonly a: Expression;
+      readonly b: Expression;
+      readonly type: "i32";
+    }
+  | {
+      readonly kind: "select";
+      readonly condition: Expression;
+      readonly a: Expression;
+      readonly b: Expression;
+      readonly type: Compute;
+    }
+  | { readonly kind: "convert"; readonly a: Expression; readonly type: Compute };
+
+export type ReduceOp = "add" | "mul" | "min" | "max";
+
+export type Stage =
+  | { readonly kind: "reduce"; readonly op: ReduceOp; readonly value: Expression }
+  /** `value` is narrowed to the output's dtype. For an output of one value a row it may use no loads. */
+  | { readonly kind: "store"; readonly output: number; readonly value: Expression };
+
+export interface Output {
+  readonly dtype: Dtype;
+  readonly per: "element" | "row";
+}
+
+/** A kernel that reduces each column over all rows: the way to add up over an axis that is not the last. */
+export interface ColumnKernel {
+  readonly name: string;
+  readonly inputs: readonly Dtype[];
+  readonly output: Dtype;
+  readonly scalars: readonly Compute[];
+  readonly op: ReduceOp;
+  readonly value: Expression;
+}
+
+export interface RowKernel {
+  readonly name: string;
+  readonly inputs: readonly Dtype[];
+  readonly outputs: readonly Output[];
+  readonly scalars: readonly Compute[];
+  readonly stages: readonly Stage[];
+}

@@ -1,0 +1,76 @@
+/** WebAssembly functions and kernels whose parameters have names: the order of the record's keys is their order. */
+
+import {
+  type Code,
+  encodeModule,
+  type KernelSource,
+  type Local,
+  type Parameter,
+  type ValueType,
+  type WasmFunction,
+} from "../driver/index.js";
+
+type Types<Name extends string, Type> = Readonly<Record<Name, Type>>;
+type Body<Name extends string> = (code: Code, parameters: Readonly<Record<Name, Local>>) => void;
+
+/** A function of a module, with no result. */
+export function wasmFunction<Name extends string>(
+  name: string,
+  types: Types<Name, ValueType>,
+  body: Body<Name>,
+): WasmFunction {
+  const names = Object.keys(types) as Name[];
+  return {
+    name,
+    parameters: names.map((parameter) => types[parameter]),
+    results: [],
+    body: (code) =>
+      body(
+        code,
+        named(names, (_, index) => code.parameter(index)),
+      ),
+  };
+}
+
+const valueTypeOf = {
+  in: "i32",
+  out: "i32",
+  inout: "i32",
+  i32: "i32",
+  u32: "i32",
+  f32: "f32",
+  f64: "f64",
+} as const satisfies Record<Parameter, ValueType>;
+
+/** The range of blocks that a call of a kernel is to run. */
+type Blocks = "firstBlock" | "endBlock";
+
+/** A kernel, and the functions that it calls. */
+export function wasmKernel<Name extends string>(
+  name: string,
+  parameters: Types<Name, Parameter>,
+  functions: readonly WasmFunction[],
+  body: Body<Name | Blocks>,
+): KernelSource {
+  const names = Object.keys(parameters) as Name[];
+  const given = named(names, (parameter) => valueTypeOf[parameters[parameter]]);
+  const types = { firstBlock: "i32", endBlock: "i32", ...given } as Record<Name | Blocks, ValueType>;
+  const wasm = encodeModule([...functions, wasmFunction(name, types, body)]);
+  return { name, parameters: names.map((parameter) => parameters[parameter]), wasm };
+}
+
+/** Fresh locals of one type, under the given names. */
+export function localsOf<Name extends string>(
+  code: Code,
+  type: ValueType,
+  ...names: readonly Name[]
+): Readonly<Record<Name, Local>> {
+  return named(names, () => code.local(type));
+}
+
+function named<Name extends string, Value>(
+  names: readonly Name[],
+  valueFor: (name: Name, index: number) => Value,
+): Record<Name, Value> {
+  return Object.fromEntries(names.map((name, index) => [name, valueFor(name, index)])) as Record<Name, Value>;
+}

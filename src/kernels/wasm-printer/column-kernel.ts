@@ -1,0 +1,187 @@
+/**
+ * Prints a column kernel as a WebAssembly module. A block is a stripe of neighbouring columns; its rows are walked from
+ * top to bottom with one accumulator a column, so loads are whole vectors and the order of additions is the rows' own.
+ */
+
+import {
+  type Code,
+  encodeModule,
+  type KernelSource,
+  type Local,
+  type Parameter,
+} from "../../driver/index.js";
+import { type Dtype, dtypes } from "../dtypes.js";
+import type { ColumnKernel, Compute } from "../ir.js";
+import { type Lanes, pushElements, pushEverywhere, storeElements } from "./elements.js";
+import { type Leaves, pushBinary, pushConstant, pushExpression, spread } from "./expressions.js";
+import { functionsOf, importOf, needsOf } from "./functions.js";
+import { identityOf, usesF64 } from "./reductions.js";
+
+/** Columns of a block: a cache line of f32s, in four accumulators. */
+export const columnsPerBlock = 16;
+
+/** Does an input have a column for each of the kernel's, or one for all of them? */
+export type ColumnStride = "unit" | "none";
+
+interface Input {
+  readonly dtype: Dtype;
+  readonly stride: ColumnStride;
+  readonly rowStride: Local;
+  /** The stripe's first element in the present row. */
+  readonly cursor: Local;
+  readonly address: Local;
+}
+
+/**
+ * The kernel's parameters, in order: the inputs, the output, then as u32 rows, columns and each input's row stride (in
+ * elements); then the kernel's own scalars.
+ */
+export function printColumnKernel(kernel: ColumnKernel, strides: readonly ColumnStride[]): KernelSource {
+  const parameters: Parameter[] = [
+    ...kernel.inputs.map(() => "in" as const),
+    "inout",
+    ...Array.from({ length: 2 + kernel.inputs.length }, () => "u32" as const),
+    ...kernel.scalars,
+  ];
+  const wasmTypes = parameters.map((one) => (one === "f32" || one === "f64" ? one : "i32"));
+  const { vector, double } = functionsOf([kernel.value]);
+  const main = {
+    name: kernel.name,
+    parameters: ["i32", "i32", ...wasmTypes] as const,
+    results: [],
+    body: (code: Code) => printBody(code, kernel, strides),
+  };
+  return {
+    name: kernel.name,
+    parameters,
+    wasm: encodeModule([...needsOf(vector), main], double.map(importOf)),
+  };
+}
+
+function printBody(code: Code, kernel: ColumnKernel, strides: readonly ColumnStride[]): void {
+  const lanes: Lanes = [...kernel.inputs, kernel.output].includes("f64") || usesF64(kernel.value) ? 2 : 4;
+  let next = 2;
+  const parameter = (): Local => code.parameter(next++);
+  const addresses = kernel.inputs.map(parameter);
+  const [output, rows, columns] = [parameter(), parameter(), parameter()];
+  const inputs = kernel.inputs.map(
+    (dtype, index): Input => ({
+      dtype,
+      stride: strides[index] ?? "unit",
+      rowStride: parameter(),
+      cursor: code.local("i32"),
+      address: addresses[index] ?? output,
+    }),
+  );
+  const scalars = kernel.scalars.map((type) => spreadParameter(code, parameter(), type));
+  const [column, end] = [code.local("i32"), code.local("i32")];
+  code.get(code.parameter(0)).i32(columnsPerBlock).op("i32.mul").set(column);
+  code.get(code.parameter(1)).i32(columnsPerBlock).op("i32.mul").tee(end).get(columns);
+  code.get(end).get(columns).op("i32.lt_u").op("select").set(end);
+
+  // Stripes of four vectors, then of one, then lone columns.
+  for (const [vectors, width] of [
+    [4, lanes],
+    [1, lanes],
+    [1, 1],
+  ] as const) {
+    code.block((leave) => {
+      code.loop((again) => {
+        code
+          .get(end)
+          .get(column)
+          .op("i32.sub")
+          .i32(vectors * width)
+          .op("i32.lt_s")
+          .branchIf(leave);
+        printStripe(vectors, width);
+        code
+          .get(column)
+          .i32(vectors * width)
+          .op("i32.add")
+          .set(column)
+          .branch(again);
+      });
+    });
+  }
+
+  function printStripe(vectors: number, width: Lanes): void {
+    const { type } = kernel.value;
+    const sums = Array.from({ length: vectors }, () => code.local("v128"));
+    for (const sum of sums) {
+      pushConstant(code, type, identityOf(kernel.op, type));
+      code.set(sum);
+    }
+    for (const { cursor, address, stride, dtype } of inputs) {
+      code.get(address);
+      if (stride === "unit") code.get(column).i32(dtypes[dtype].bytes).op("i32.mul").op("i32.add");
+      code.set(cursor);
+    }
+    const [row, rowNumber] = [code.local("i32"), code.local("v128")];
+    code.i32(0).set(row);
+    code.block((leave) => {
+      code.loop((again) => {
+        code.get(row).get(rows).op("i32.ge_u").branchIf(leave);
+        code.get(row).op("i32x4.splat").set(rowNumber);
+        for (const [index, sum] of sums.entries()) {
+          code.get(sum);
+          pushExpression(code, kernel.value, leavesAt(index, width, rowNumber));
+          pushBinary(code, kernel.op, type);
+          code.set(sum);
+        }
+        for (const { cursor, rowStride, dtype } of inputs) {
+          code.get(cursor).get(rowStride).i32(dtypes[dtype].bytes).op("i32.mul").op("i32.add").set(cursor);
+        }
+        code.get(row).i32(1).op("i32.add").set(row).branch(again);
+      });
+    });
+    const place = code.local("i32");
+    const { bytes } = dtypes[kernel.output];
+    code.get(output).get(column).i32(bytes).op("i32.mul").op("i32.add").set(place);
+    for (const sum of sums) {
+      storeElements(code, kernel.output, width, place, sum);
+      code
+        .get(place)
+        .i32(width * bytes)
+        .op("i32.add")
+        .set(place);
+    }
+  }
+
+  function leavesAt(vector: number, width: Lanes, rowNumber: Local): Leaves {
+    return {
+      pushLoad: (index) => {
+        const input = inputs[index];
+        if (!input) return;
+        code.get(input.cursor);
+        if (input.stride === "none") pushEverywhere(code, input.dtype);
+        else pushElements(code, input.dtype, width, vector * width * dtypes[input.dtype].bytes);
+      },
+      pushScalar: (index) => push(scalars[index]),
+      pushReduced: () => code.op("unreachable"),
+      pushPosition: () => {
+        code
+          .get(column)
+          .i32(vector * width)
+          .op("i32.add")
+          .op("i32x4.splat");
+        code.i32(0).op("i32x4.splat");
+        for (let lane = 1; lane < width; lane++) code.i32(lane).lane("i32x4.replace_lane", lane);
+        code.op("i32x4.add");
+      },
+      pushRow: () => push(rowNumber),
+    };
+  }
+
+  function push(local: Local | undefined): void {
+    if (local) code.get(local);
+  }
+}
+
+function spreadParameter(code: Code, parameter: Local, type: Compute): Local {
+  const vector = code.local("v128");
+  code.get(parameter);
+  spread(code, type);
+  code.set(vector);
+  return vector;
+}

@@ -1,0 +1,349 @@
+/** Printed row kernels against the obvious way: random expressions, dtypes, shapes and strides, on the strict driver. */
+
+import assert from "node:assert/strict";
+import { after, describe, test } from "node:test";
+import fc from "fast-check";
+import { evaluate, rounded } from "../../../test/support/ir-reference.js";
+import { openCpuDriver, strict } from "../../driver/index.js";
+import { openRuntime, type Storage } from "../../runtime/index.js";
+import type { Compute, Expression, RowKernel } from "../ir.js";
+import { iterateElements, iterateRows } from "../iteration.js";
+import { launchRows } from "../launch.js";
+
+const device = openCpuDriver({ threads: 2 });
+const runtime = openRuntime({
+  driver: strict(device),
+  memory: "256MiB",
+  poison: true,
+  stallAfter: "off",
+  environment: {},
+  print: () => {},
+});
+after(() => {
+  runtime.close();
+  device.close();
+});
+
+const load = (input: number, type: Compute): Expression => ({ kind: "load", input, type });
+
+/** Random expressions over two f32 inputs and one i32 input, of exactly rounded ops only. */
+const { f32Expression } = fc.letrec<{ f32Expression: Expression; i32Expression: Expression }>((tie) => ({
+  f32Expression: fc.oneof(
+    { depthSize: "small", withCrossShrink: true },
+    fc.constantFrom(load(0, "f32"), load(1, "f32")),
+    fc
+      .float({ noNaN: true, noDefaultInfinity: true })
+      .map((value): Expression => ({ kind: "constant", value, type: "f32" })),
+    fc.constant<Expression>({ kind: "scalar", index: 0, type: "f32" }),
+    fc.record({
+      kind: fc.constant("unary" as const),
+      op: fc.constantFrom("neg" as const, "abs" as const, "floor" as const, "ceil" as const),
+      a: tie("f32Expression"),
+      type: fc.constant("f32" as const),
+    }),
+    fc.record({
+      kind: fc.constant("binary" as const),
+      op: fc.constantFrom(
+        "add" as const,
+        "sub" as const,
+        "mul" as const,
+        "div" as const,
+        "min" as const,
+        "max" as const,
+      ),
+      a: tie("f32Expression"),
+      b: tie("f32Expression"),
+      type: fc.constant("f32" as const),
+    }),
+    fc.record({
+      kind: fc.constant("select" as const),
+      condition: tie("i32Expression"),
+      a: tie("f32Expression"),
+      b: tie("f32Expression"),
+      type: fc.constant("f32" as const),
+    }),
+    tie("i32Expression").map((a): Expression => ({ kind: "convert", a, type: "f32" })),
+  ),
+  i32Expression: fc.oneof(
+    { depthSize: "small", withCrossShrink: true },
+    fc.constant(load(2, "i32")),
+    fc.integer({ min: -9, max: 9 }).map((value): Expression => ({ kind: "constant", value, type: "i32" })),
+    fc.record({
+      kind: fc.constant("compare" as const),
+      op: fc.constantFrom(
+        "eq" as const,
+        "ne" as const,
+        "lt" as const,
+        "le" as const,
+        "gt" as const,
+        "ge" as const,
+      ),
+      a: tie("f32Expression"),
+      b: tie("f32Expression"),
+      type: fc.constant("i32" as const),
+    }),
+    fc.record({
+      kind: fc.constant("binary" as const),
+      op: fc.constantFrom("add" as const, "sub" as const, "mul" as const, "min" as const, "max" as const),
+      a: tie("i32Expression"),
+      b: tie("i32Expression"),
+      type: fc.constant("i32" as const),
+    }),
+    tie("f32Expression").map((a): Expression => ({ kind: "convert", a, type: "i32" })),
+  ),
+}));
+
+/** An operand's buffer with strides into it: contiguous, broadcast, permuted or stretched along the shape. */
+interface Operand {
+  readonly values: Float32Array | Int32Array;
+  readonly strides: readonly number[];
+}
+
+function operandOf(
+  shape: readonly number[],
+  way: number,
+  make: (index: number) => number,
+  isWhole: boolean,
+): Operand {
+  const stretch = way % 3 === 0 ? 2 : 1;
+  const order =
+    way % 2 === 0 ? shape.map((_, axis) => axis) : shape.map((_, axis) => shape.length - 1 - axis);
+  const strides = shape.map(() => 0);
+  let step = stretch;
+  for (const axis of order.toReversed()) {
+    if ((way >> (axis + 2)) % 4 === 1) continue;
+    strides[axis] = step;
+    step *= shape[axis] ?? 1;
+  }
+  const values = Array.from({ length: Math.max(1, step) }, (_, index) => make(index));
+  return { values: isWhole ? Int32Array.from(values) : Float32Array.from(values), strides };
+}
+
+function put(values: Float32Array | Int32Array, label: string): Storage {
+  const storage = runtime.arena.allocate(values.byteLength, label);
+  runtime.upload([{ source: values, target: storage }]);
+  return storage;
+}
+
+const contiguous = (shape: readonly number[]): number[] =>
+  shape.map((_, axis) => shape.slice(axis + 1).reduce((product, size) => product * size, 1));
+
+function offsetAt(shape: readonly number[], strides: readonly number[], index: number): number {
+  let rest = index;
+  let offset = 0;
+  for (let axis = shape.length - 1; axis >= 0; axis--) {
+    const size = shape[axis] ?? 1;
+    offset += (rest % size) * (strides[axis] ?? 0);
+    rest = Math.floor(rest / size);
+  }
+  return offset;
+}
+
+const shapes = fc.array(fc.oneof(fc.integer({ min: 1, max: 9 }), fc.constantFrom(17, 64)), {
+  minLength: 0,
+  maxLength: 4,
+});
+
+test("any expression over any layout gives the very bits of the obvious way", () => {
+  const special = [
+    0,
+    -0,
+    1,
+    -1,
+    0.5,
+    3.25,
+    -7.75,
+    1e30,
+    -1e-30,
+    Number.POSITIVE_INFINITY,
+    Number.NEGATIVE_INFINITY,
+  ];
+  fc.assert(
+    fc.property(
+      f32Expression,
+      shapes,
+      fc.array(fc.nat(4095), { minLength: 3, maxLength: 3 }),
+      (expression, shape, ways) => {
+        const kernel: RowKernel = {
+          name: "random",
+          inputs: ["f32", "f32", "i32"],
+          outputs: [{ dtype: "f32", per: "element" }],
+          scalars: ["f32"],
+          stages: [{ kind: "store", output: 0, value: expression }],
+        };
+        const inputs = ways.map((way, input) => {
+          const make =
+            input === 2
+              ? (index: number) => (index % 7) - 3
+              : (index: number) => special[(index * 5 + way) % 11]!;
+          return operandOf(shape, way, make, input === 2);
+        });
+        const count = shape.reduce((product, size) => product * size, 1);
+        const found = runtime.step(() => {
+          const output = runtime.arena.allocate(4 * count, "output");
+          const strides = [...inputs.map((one) => one.strides), contiguous(shape)];
+          const operands = [...inputs.map((one, index) => put(one.values, `input ${index}`)), output];
+          launchRows(runtime, {
+            kernel,
+            iteration: iterateElements(shape, strides),
+            operands,
+            scalars: [2.5],
+          });
+          return new Float32Array(runtime.read(output).buffer);
+        });
+        for (let index = 0; index < count; index++) {
+          const at = {
+            load: (input: number) => inputs[input]!.values[offsetAt(shape, inputs[input]!.strides, index)]!,
+            scalars: [2.5],
+            reduced: new Map(),
+          };
+          const expected = evaluate(expression, at);
+          assert.ok(
+            Object.is(found[index], expected) || (Number.isNaN(expected) && Number.isNaN(found[index]!)),
+            `element ${index} is ${found[index]}, expected ${expected}`,
+          );
+        }
+      },
+    ),
+    { numRuns: 250 },
+  );
+});
+
+describe("reductions", () => {
+  const x = load(0, "f32");
+  const squares: Expression = { kind: "binary", op: "mul", a: x, b: x, type: "f32" };
+  /** Stores the row's sum of squares, and each element less the row's largest. */
+  const kernel: RowKernel = {
+    name: "rows",
+    inputs: ["f32"],
+    outputs: [
+      { dtype: "f32", per: "row" },
+      { dtype: "f32", per: "element" },
+    ],
+    scalars: [],
+    stages: [
+      { kind: "reduce", op: "add", value: squares },
+      { kind: "reduce", op: "max", value: x },
+      { kind: "store", output: 0, value: { kind: "reduced", stage: 0, type: "f32" } },
+      {
+        kind: "store",
+        output: 1,
+        value: {
+          kind: "binary",
+          op: "sub",
+          a: x,
+          b: { kind: "reduced", stage: 1, type: "f32" },
+          type: "f32",
+        },
+      },
+    ],
+  };
+
+  test("rows of every length reduce to their sum and maximum, and later stages use them", () => {
+    for (const columns of [1, 2, 3, 4, 5, 7, 8, 13, 64, 193, 1000]) {
+      const rows = 7;
+      const values = Float32Array.from({ length: rows * columns }, (_, index) => Math.sin(index) * 10);
+      const [sums, rest] = runtime.step(() => {
+        const row = runtime.arena.allocate(4 * rows, "sums");
+        const element = runtime.arena.allocate(4 * rows * columns, "rest");
+        const iteration = iterateRows(
+          [rows, columns],
+          [
+            [columns, 1],
+            [1, 0],
+            [columns, 1],
+          ],
+          1,
+        );
+        launchRows(runtime, { kernel, iteration, operands: [put(values, "x"), row, element] });
+        return [row, element].map((one) => new Float32Array(runtime.read(one).buffer));
+      });
+      for (let row = 0; row < rows; row++) {
+        const own = values.subarray(row * columns, (row + 1) * columns);
+        const largest = Math.max(...own);
+        const sum = own.reduce((total, value) => total + value * value, 0);
+        assert.ok(
+          Math.abs(sums![row]! - sum) <= 1e-6 * sum * columns ** 0.5,
+          `sum of row ${row} of ${columns}`,
+        );
+        for (const [index, value] of own.entries()) {
+          assert.equal(rest![row * columns + index], rounded("f32", value - largest));
+        }
+      }
+    }
+  });
+
+  test("a row's bits don't depend on the other rows, nor on how many there are", () => {
+    const columns = 101;
+    const run = (rows: number): Float32Array =>
+      runtime.step(() => {
+        const values = Float32Array.from(
+          { length: rows * columns },
+          (_, index) => Math.cos(index % columns) * 1e3,
+        );
+        const row = runtime.arena.allocate(4 * rows, "sums");
+        const element = runtime.arena.allocate(4 * rows * columns, "rest");
+        const iteration = iterateRows(
+          [rows, columns],
+          [
+            [columns, 1],
+            [1, 0],
+            [columns, 1],
+          ],
+          1,
+        );
+        launchRows(runtime, { kernel, iteration, operands: [put(values, "x"), row, element] });
+        return new Float32Array(runtime.read(row).buffer);
+      });
+    const [alone] = run(1);
+    assert.ok(run(500).every((sum) => Object.is(sum, alone)));
+  });
+
+  test("the place of a row's largest element is found by its position, the first one where several are", () => {
+    const position: Expression = { kind: "position", type: "i32" };
+    const none: Expression = { kind: "constant", value: 2 ** 31 - 1, type: "i32" };
+    const isLargest: Expression = {
+      kind: "compare",
+      op: "eq",
+      a: x,
+      b: { kind: "reduced", stage: 0, type: "f32" },
+      type: "i32",
+    };
+    const argmax: RowKernel = {
+      name: "argmax",
+      inputs: ["f32"],
+      outputs: [{ dtype: "i32", per: "row" }],
+      scalars: [],
+      stages: [
+        { kind: "reduce", op: "max", value: x },
+        {
+          kind: "reduce",
+          op: "min",
+          value: { kind: "select", condition: isLargest, a: position, b: none, type: "i32" },
+        },
+        { kind: "store", output: 0, value: { kind: "reduced", stage: 1, type: "i32" } },
+      ],
+    };
+    for (const columns of [1, 3, 4, 6, 11, 193]) {
+      const rows = 9;
+      const values = Float32Array.from({ length: rows * columns }, (_, index) => (index * 7) % 5);
+      const found = runtime.step(() => {
+        const output = runtime.arena.allocate(4 * rows, "places");
+        const iteration = iterateRows(
+          [rows, columns],
+          [
+            [columns, 1],
+            [1, 0],
+          ],
+          1,
+        );
+        launchRows(runtime, { kernel: argmax, iteration, operands: [put(values, "x"), output] });
+        return new Int32Array(runtime.read(output).buffer);
+      });
+      for (let row = 0; row < rows; row++) {
+        const own = values.subarray(row * columns, (row + 1) * columns);
+        assert.equal(found[row], own.indexOf(Math.max(...own)), `row ${row} of ${columns}`);
+      }
+    }
+  });
+});

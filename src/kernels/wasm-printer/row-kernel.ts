@@ -1,0 +1,370 @@
+/**
+ * Prints a row kernel as a WebAssembly module. The loops are: blocks of rows, the rows of a block, the stages of a row,
+ * and the elements of a stage, a vector at a time and then one by one. The lone elements at a row's end go through the
+ * same vector code in lane 0, so a value never depends on where in its row it stands.
+ */
+
+import {
+  type Code,
+  encodeModule,
+  type KernelSource,
+  type Local,
+  type Parameter,
+} from "../../driver/index.js";
+import { HoldfastError } from "../../errors/index.js";
+import { type Dtype, dtypes } from "../dtypes.js";
+import type { Compute, Expression, ReduceOp, RowKernel, Stage } from "../ir.js";
+import { type Lanes, pushElements, pushEverywhere, storeElements } from "./elements.js";
+import { type Leaves, operandsOf, pushBinary, pushConstant, pushExpression, spread } from "./expressions.js";
+import { functionsOf, importOf, needsOf } from "./functions.js";
+import { identityOf, usesF64 } from "./reductions.js";
+
+/** How an operand moves along a row: to the next element, not at all, or by a stride given at the launch. */
+export type InnerStride = "unit" | "none" | "any";
+
+/** What of the operands' layouts is fixed when the kernel is printed; the sizes come with the launch. */
+export interface Layout {
+  /** Over how many axes rows are counted, the last one fastest. */
+  readonly outerRank: number;
+  /** One for each input, then one for each output. */
+  readonly inner: readonly InnerStride[];
+}
+
+interface Operand {
+  readonly dtype: Dtype;
+  readonly inner: InnerStride;
+  readonly bytes: number;
+  readonly address: Local;
+  readonly outerStrides: readonly Local[];
+  readonly innerStride: Local | undefined;
+  /** The row's start, and the present place in it. */
+  readonly start: Local;
+  readonly cursor: Local;
+  /** What an input that does not move along the row holds in every lane. */
+  readonly everywhere: Local;
+}
+
+/**
+ * The kernel's parameters, in order: the inputs, the outputs, then as u32 rows, elements a row, rows a block, elements
+ * in all, the outer axes' sizes, each operand's outer strides (in elements) and, where it is "any", its inner one; then
+ * the kernel's own scalars.
+ */
+export function printRowKernel(kernel: RowKernel, layout: Layout): KernelSource {
+  requireFitting(kernel, layout);
+  const operands = kernel.inputs.length + kernel.outputs.length;
+  const sizes = 4 + layout.outerRank * (1 + operands) + layout.inner.filter((one) => one === "any").length;
+  const parameters: Parameter[] = [
+    ...kernel.inputs.map(() => "in" as const),
+    ...kernel.outputs.map(() => "inout" as const),
+    ...Array.from({ length: sizes }, () => "u32" as const),
+    ...kernel.scalars,
+  ];
+  const wasmTypes = parameters.map((one) => (one === "f32" || one === "f64" ? one : "i32"));
+  const main = {
+    name: kernel.name,
+    parameters: ["i32", "i32", ...wasmTypes] as const,
+    results: [],
+    body: (code: Code) => new Printer(code, kernel, layout).print(),
+  };
+  const { vector, double } = functionsOf(kernel.stages.map(({ value }) => value));
+  const wasm = encodeModule([...needsOf(vector), main], double.map(importOf));
+  return { name: kernel.name, parameters, wasm };
+}
+
+class Printer {
+  readonly #code: Code;
+  readonly #kernel: RowKernel;
+  readonly #layout: Layout;
+  readonly #lanes: Lanes;
+  readonly #inputs: readonly Operand[];
+  readonly #outputs: readonly Operand[];
+  readonly #rows: Local;
+  readonly #inner: Local;
+  readonly #rowsPerBlock: Local;
+  readonly #elements: Local;
+  readonly #outerSizes: readonly Local[];
+  readonly #scalars: readonly Local[];
+  readonly #reduced = new Map<number, Local>();
+  /** The row's number in every lane, and the elements' numbers in the row. */
+  readonly #rowNumber: Local;
+  readonly #positions: Local;
+  #nextParameter = 2;
+
+  constructor(code: Code, kernel: RowKernel, layout: Layout) {
+    this.#code = code;
+    this.#kernel = kernel;
+    this.#layout = layout;
+    this.#lanes = lanesOf(kernel, layout);
+    const dtypesOfAll = [...kernel.inputs, ...kernel.outputs.map(({ dtype }) => dtype)];
+    const addresses = dtypesOfAll.map(() => this.#parameter());
+    [this.#rows, this.#inner, this.#rowsPerBlock, this.#elements] = [
+      this.#parameter(),
+      this.#parameter(),
+      this.#parameter(),
+      this.#parameter(),
+    ];
+    this.#outerSizes = this.#parameters(layout.outerRank);
+    const operands = dtypesOfAll.map((dtype, index) => this.#operand(dtype, index, addresses));
+    this.#inputs = operands.slice(0, kernel.inputs.length);
+    this.#outputs = operands.slice(kernel.inputs.length);
+    this.#scalars = kernel.scalars.map((type) => this.#spreadParameter(type));
+    this.#rowNumber = code.local("v128");
+    this.#positions = code.local("v128");
+  }
+
+  print(): void {
+    const code = this.#code;
+    const [row, endRow] = [code.local("i32"), code.local("i32")];
+    const [firstBlock, endBlock] = [code.parameter(0), code.parameter(1)];
+    code.get(firstBlock).get(this.#rowsPerBlock).op("i32.mul").set(row);
+    code.get(endBlock).get(this.#rowsPerBlock).op("i32.mul").tee(endRow).get(this.#rows);
+    code.get(endRow).get(this.#rows).op("i32.lt_u").op("select").set(endRow);
+    code.block((leave) => {
+      code.loop((again) => {
+        code.get(row).get(endRow).op("i32.ge_u").branchIf(leave);
+        this.#printRow(row);
+        code.get(row).i32(1).op("i32.add").set(row).branch(again);
+      });
+    });
+  }
+
+  #printRow(row: Local): void {
+    const code = this.#code;
+    this.#placeOperands(row);
+    code.get(row).op("i32x4.splat").set(this.#rowNumber);
+    // The last row of a cut-up vector may be shorter than the others.
+    const count = code.local("i32");
+    code
+      .get(this.#elements)
+      .get(row)
+      .get(this.#inner)
+      .op("i32.mul")
+      .op("i32.sub")
+      .tee(count)
+      .get(this.#inner);
+    code.get(count).get(this.#inner).op("i32.lt_u").op("select").set(count);
+    for (const input of this.#inputs) {
+      if (input.inner !== "none") continue;
+      code.get(input.start);
+      pushEverywhere(code, input.dtype);
+      code.set(input.everywhere);
+    }
+    for (const [index, stage] of this.#kernel.stages.entries()) this.#printStage(stage, index, count);
+  }
+
+  /** Sets every operand's start to its place in this row. */
+  #placeOperands(row: Local): void {
+    const code = this.#code;
+    const operands = [...this.#inputs, ...this.#outputs];
+    for (const { address, start } of operands) code.get(address).set(start);
+    const [rest, coordinate] = [code.local("i32"), code.local("i32")];
+    code.get(row).set(rest);
+    for (let axis = this.#layout.outerRank - 1; axis >= 0; axis--) {
+      const size = this.#outerSizes[axis];
+      if (!size) continue;
+      code.get(rest);
+      if (axis > 0) code.get(size).op("i32.rem_u");
+      code.set(coordinate);
+      if (axis > 0) code.get(rest).get(size).op("i32.div_u").set(rest);
+      for (const { start, outerStrides, bytes } of operands) {
+        const stride = outerStrides[axis];
+        if (!stride) continue;
+        code
+          .get(start)
+          .get(coordinate)
+          .get(stride)
+          .op("i32.mul")
+          .i32(bytes)
+          .op("i32.mul")
+          .op("i32.add")
+          .set(start);
+      }
+    }
+  }
+
+  #printStage(stage: Stage, index: number, count: Local): void {
+    if (stage.kind === "reduce") {
+      this.#printReduction(stage.op, stage.value, index, count);
+      return;
+    }
+    const output = this.#outputs[stage.output];
+    if (!output) return;
+    const code = this.#code;
+    const value = code.local("v128");
+    if (this.#kernel.outputs[stage.output]?.per === "row") {
+      pushExpression(code, stage.value, this.#leaves(this.#lanes));
+      code.set(value);
+      storeElements(code, output.dtype, 1, output.start, value);
+      return;
+    }
+    this.#printElements(count, [output], stage.value, (lanes) => {
+      pushExpression(code, stage.value, this.#leaves(lanes));
+      code.set(value);
+      storeElements(code, output.dtype, lanes, output.cursor, value);
+    });
+  }
+
+  /** Lanes are added up apart and joined in a fixed order at the end: the bits follow from the row's length alone. */
+  #printReduction(op: ReduceOp, value: Expression, stage: number, count: Local): void {
+    const code = this.#code;
+    const sum = code.local("v128");
+    const { type } = value;
+    pushConstant(code, type, identityOf(op, type));
+    code.set(sum);
+    const firstLane = code.local("v128");
+    code.i32(-1).op("i32x4.splat").set(firstLane);
+    for (let lane = type === "f64" ? 2 : 1; lane < 4; lane++) {
+      code.get(firstLane).i32(0).lane("i32x4.replace_lane", lane).set(firstLane);
+    }
+    this.#printElements(count, [], value, (lanes) => {
+      code.get(sum);
+      pushExpression(code, value, this.#leaves(lanes));
+      pushBinary(code, op, type);
+      if (lanes === 1) code.get(sum).get(firstLane).op("v128.bitselect");
+      code.set(sum);
+    });
+    const total = code.local("v128");
+    this.#reduced.set(stage, total);
+    this.#joinLanes(op, type, sum);
+    code.set(total);
+  }
+
+  /** Pushes (0 ∘ 1) ∘ (2 ∘ 3) of a vector's lanes, in every lane. */
+  #joinLanes(op: ReduceOp, type: Compute, vector: Local): void {
+    const code = this.#code;
+    const pushLane = (lane: number): void => {
+      const extract = (
+        { f32: "f32x4.extract_lane", f64: "f64x2.extract_lane", i32: "i32x4.extract_lane" } as const
+      )[type];
+      code.get(vector).lane(extract, lane);
+      spread(code, type);
+    };
+    const join = (): void => pushBinary(code, op, type);
+    pushLane(0);
+    pushLane(1);
+    join();
+    if (type === "f64") return;
+    pushLane(2);
+    pushLane(3);
+    join();
+    join();
+  }
+
+  /** Runs the body over a row's elements: vectors first, then what is left, one by one. */
+  #printElements(
+    count: Local,
+    written: readonly Operand[],
+    value: Expression,
+    body: (lanes: Lanes) => void,
+  ): void {
+    const code = this.#code;
+    const read = loadsOf(value).map((input) => this.#inputs[input]);
+    const moving = [...read, ...written].filter(
+      (operand): operand is Operand => operand !== undefined && operand.inner !== "none",
+    );
+    for (const { start, cursor } of moving) code.get(start).set(cursor);
+    const left = code.local("i32");
+    code.get(count).set(left);
+    code.i32(0).op("i32x4.splat");
+    for (let lane = 1; lane < this.#lanes; lane++) code.i32(lane).lane("i32x4.replace_lane", lane);
+    code.set(this.#positions);
+    for (const lanes of this.#lanes === 1 ? ([1] as const) : ([this.#lanes, 1] as const)) {
+      code.block((leave) => {
+        code.loop((again) => {
+          code.get(left).i32(lanes).op("i32.lt_u").branchIf(leave);
+          body(lanes);
+          for (const operand of moving) this.#advance(operand, lanes);
+          code.get(this.#positions).i32(lanes).op("i32x4.splat").op("i32x4.add").set(this.#positions);
+          code.get(left).i32(lanes).op("i32.sub").set(left).branch(again);
+        });
+      });
+    }
+  }
+
+  #advance({ cursor, innerStride, bytes }: Operand, lanes: Lanes): void {
+    const code = this.#code;
+    code.get(cursor);
+    if (innerStride) code.get(innerStride).i32(bytes).op("i32.mul");
+    else code.i32(lanes * bytes);
+    code.op("i32.add").set(cursor);
+  }
+
+  #leaves(lanes: Lanes): Leaves {
+    const code = this.#code;
+    return {
+      pushLoad: (index) => {
+        const input = this.#inputs[index];
+        if (!input) return;
+        if (input.inner === "none") code.get(input.everywhere);
+        else pushElements(code.get(input.cursor), input.dtype, lanes);
+      },
+      pushScalar: (index) => this.#push(this.#scalars[index]),
+      pushReduced: (stage) => this.#push(this.#reduced.get(stage)),
+      pushPosition: () => this.#push(this.#positions),
+      pushRow: () => this.#push(this.#rowNumber),
+    };
+  }
+
+  #push(local: Local | undefined): void {
+    if (local) this.#code.get(local);
+  }
+
+  #operand(dtype: Dtype, index: number, addresses: readonly Local[]): Operand {
+    const inner = this.#layout.inner[index] ?? "unit";
+    return {
+      dtype,
+      inner,
+      bytes: dtypes[dtype].bytes,
+      address: addresses[index] ?? this.#code.local("i32"),
+      outerStrides: this.#parameters(this.#layout.outerRank),
+      innerStride: inner === "any" ? this.#parameter() : undefined,
+      start: this.#code.local("i32"),
+      cursor: this.#code.local("i32"),
+      everywhere: this.#code.local("v128"),
+    };
+  }
+
+  #parameter(): Local {
+    return this.#code.parameter(this.#nextParameter++);
+  }
+
+  #parameters(count: number): Local[] {
+    return Array.from({ length: count }, () => this.#parameter());
+  }
+
+  #spreadParameter(type: Compute): Local {
+    const vector = this.#code.local("v128");
+    this.#code.get(this.#parameter());
+    spread(this.#code, type);
+    this.#code.set(vector);
+    return vector;
+  }
+}
+
+/** With f64 anywhere a vector has two lanes; where an operand jumps, elements go one by one. */
+function lanesOf({ inputs, outputs, stages }: RowKernel, { inner }: Layout): Lanes {
+  if (inner.includes("any")) return 1;
+  const isWide = [...inputs, ...outputs.map(({ dtype }) => dtype)].includes("f64");
+  return isWide || stages.some(({ value }) => usesF64(value)) ? 2 : 4;
+}
+
+function loadsOf(expression: Expression): number[] {
+  const found = new Set<number>();
+  const visit = (one: Expression): void => {
+    if (one.kind === "load") found.add(one.input);
+    for (const operand of operandsOf(one)) visit(operand);
+  };
+  visit(expression);
+  return [...found];
+}
+
+function requireFitting({ name, inputs, outputs, stages }: RowKernel, { inner }: Layout): void {
+  const operands = inputs.length + outputs.length;
+  const what =
+    inner.length !== operands
+      ? `${operands} operands and a layout for ${inner.length}`
+      : stages.length === 0
+        ? "no stages"
+        : undefined;
+  if (what) throw new HoldfastError("BAD_ARGUMENT", `Kernel "${name}" has ${what}; it can't be printed.`);
+}

@@ -1,0 +1,94 @@
+/** Expressions of the loop IR the slow and obvious way, in JavaScript numbers, to hold the printed kernels against. */
+
+import { mathFunctions } from "../../src/driver/index.js";
+import type { BinaryOp, CompareOp, Compute, Expression, UnaryOp } from "../../src/kernels/ir.js";
+
+const unary: Record<UnaryOp, (a: number) => number> = {
+  neg: (a) => -a,
+  abs: Math.abs,
+  sqrt: Math.sqrt,
+  floor: Math.floor,
+  ceil: Math.ceil,
+  rsqrt: (a) => 1 / Math.sqrt(a),
+  exp: Math.exp,
+  expm1: Math.expm1,
+  log: Math.log,
+  log1p: Math.log1p,
+  sin: Math.sin,
+  cos: Math.cos,
+  tanh: Math.tanh,
+  sigmoid: (a) => 1 / (1 + Math.exp(-a)),
+  erf: mathFunctions.erf,
+  softplus: (a) => (a > 30 ? a : Math.log1p(Math.exp(a))),
+};
+
+const binary: Record<BinaryOp, (a: number, b: number) => number> = {
+  add: (a, b) => a + b,
+  sub: (a, b) => a - b,
+  mul: (a, b) => a * b,
+  div: (a, b) => a / b,
+  min: Math.min,
+  max: Math.max,
+  pow: (a, b) => a ** b,
+};
+
+const compare: Record<CompareOp, (a: number, b: number) => boolean> = {
+  eq: (a, b) => a === b,
+  ne: (a, b) => a !== b,
+  lt: (a, b) => a < b,
+  le: (a, b) => a <= b,
+  gt: (a, b) => a > b,
+  ge: (a, b) => a >= b,
+};
+
+/** Rounds a value to what its type holds. */
+export function rounded(type: Compute, value: number): number {
+  if (type === "f32") return Math.fround(value);
+  return type === "f64" ? value : value | 0;
+}
+
+export interface Place {
+  readonly load: (input: number) => number;
+  readonly scalars: readonly number[];
+  readonly reduced: ReadonlyMap<number, number>;
+  readonly position?: number;
+  readonly row?: number;
+}
+
+export function evaluate(expression: Expression, place: Place): number {
+  const value = (one: Expression): number => evaluate(one, place);
+  switch (expression.kind) {
+    case "load":
+      return place.load(expression.input);
+    case "scalar":
+      return rounded(expression.type, place.scalars[expression.index] ?? Number.NaN);
+    case "constant":
+      return rounded(expression.type, expression.value);
+    case "reduced":
+      return place.reduced.get(expression.stage) ?? Number.NaN;
+    case "position":
+      return place.position ?? 0;
+    case "row":
+      return place.row ?? 0;
+    case "unary":
+      return rounded(expression.type, unary[expression.op](value(expression.a)));
+    case "binary": {
+      const [a, b] = [value(expression.a), value(expression.b)];
+      const isIntegerProduct = expression.type === "i32" && expression.op === "mul";
+      return isIntegerProduct ? Math.imul(a, b) : rounded(expression.type, binary[expression.op](a, b));
+    }
+    case "compare":
+      return compare[expression.op](value(expression.a), value(expression.b)) ? 1 : 0;
+    case "select":
+      return value(expression.condition) !== 0 ? value(expression.a) : value(expression.b);
+    case "convert":
+      return convert(value(expression.a), expression.type);
+  }
+}
+
+function convert(value: number, type: Compute): number {
+  if (type !== "i32") return rounded(type, value);
+  if (Number.isNaN(value)) return 0;
+  // The sum with 0 makes 0 of -0, which no integer is.
+  return Math.trunc(Math.min(2 ** 31 - 1, Math.max(-(2 ** 31), value))) + 0;
+}
