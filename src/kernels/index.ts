@@ -21,3 +21,18 @@ export {
 export { type Iteration, iterateElements, iterateRows, type Strides } from "./iteration.js";
 export { type ColumnLaunch, launchColumns, launchRows, type RowLaunch } from "./launch.js";
 export { promote, promoteWithScalar } from "./promotion.js";
+export {
+  decodeState,
+  drawWords,
+  encodeState,
+  keepAll,
+  keepMask,
+  normal,
+  permutation,
+  type RandomState,
+  randomKernels,
+  type Seed,
+  stateBytes,
+  thresholdOf,
+  uniform,
+} from "./random/index.js";

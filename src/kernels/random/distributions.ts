@@ -1,0 +1,39 @@
+/**
+ * From a random word to a number or a decision, by integers and exact arithmetic only, so that the CPU and the GPU agree
+ * in every bit. These are the forms that kernels are held to.
+ */
+
+import { HoldfastError } from "../../errors/index.js";
+
+/** The threshold that every word lies below: it has 33 bits, and a kernel that takes 32 is not launched for it. */
+export const keepAll = 2 ** 32;
+
+/** A float32 in [0, 1): the word's upper 24 bits as a fraction, which float32 holds exactly. */
+export function uniform(word: number): number {
+  return (word >>> 8) * 2 ** -24;
+}
+
+/**
+ * The threshold below which a word means "keep": round(probability · 2³²), from 0 (never) to `keepAll`. Comparing the
+ * integers leaves nothing to rounding; comparing `uniform(word)` with a float32 probability would.
+ *
+ * ```js
+ * thresholdOf(0.5); // 2147483648
+ * thresholdOf(1) === keepAll; // true
+ * ```
+ */
+export function thresholdOf(keepProbability: number): number {
+  if (!(keepProbability >= 0 && keepProbability <= 1)) {
+    throw new HoldfastError(
+      "BAD_ARGUMENT",
+      `The probability to keep an element is ${keepProbability}; give a number from 0 to 1.`,
+      { numbers: { keepProbability } },
+    );
+  }
+  return Math.round(keepProbability * 2 ** 32);
+}
+
+/** 1 where a word is below the threshold, else 0. */
+export function keepMask(words: Uint32Array, threshold: number): Uint8Array<ArrayBuffer> {
+  return Uint8Array.from(words, (word) => (word < threshold ? 1 : 0));
+}

@@ -1,0 +1,10 @@
+/** random: Philox words on the device and on the host, and the distributions made of them; one seed, same bits everywhere. */
+
+export { keepAll, keepMask, thresholdOf, uniform } from "./distributions.js";
+export { normal } from "./normal.js";
+export { permutation } from "./permutation.js";
+export { philox, type Words2, type Words4 } from "./philox.js";
+export { blocksForWords, randomKernels } from "./random-kernel.js";
+export { decodeState, encodeState, type RandomState, stateBytes } from "./random-state.js";
+export { drawWords, type RandomStream } from "./random-stream.js";
+export type { Seed } from "./seed.js";

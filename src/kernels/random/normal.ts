@@ -1,0 +1,81 @@
+/**
+ * Normally distributed values for initialisers: Box–Muller in float64, rounded once to float32.
+ *
+ * The logarithm, sine and cosine are written out here, in additions, multiplications and divisions, which JavaScript
+ * rounds the same everywhere. Those of `Math` may differ in the last bit between versions of the engine, and then two
+ * machines would begin from different weights.
+ */
+
+import { drawWords, type RandomStream, requireInStream } from "./random-stream.js";
+
+/**
+ * Values `offset` to `offset + count` of a stream of standard normals. Values 2k and 2k + 1 are made of words 2k (how far
+ * from the origin) and 2k + 1 (in which direction), so a value depends on its place alone.
+ *
+ * ```js
+ * normal({ seed: 42, id: 0 }, 4); // Float32Array of the first tensor's first four values
+ * ```
+ */
+export function normal(stream: RandomStream, count: number, offset = 0): Float32Array<ArrayBuffer> {
+  requireInStream(count, offset);
+  const skipped = offset % 2;
+  const words = drawWords(stream, 2 * Math.ceil((skipped + count) / 2), offset - skipped);
+  const values = new Float32Array(count);
+  for (let pair = 0; pair < words.length; pair += 2) {
+    const radius = Math.sqrt(-2 * logOfFraction(words[pair] ?? 0));
+    const { cosine, sine } = direction(words[pair + 1] ?? 0);
+    // A typed array ignores writes outside itself: a half pair at either end is dropped.
+    values[pair - skipped] = radius * cosine;
+    values[pair + 1 - skipped] = radius * sine;
+  }
+  return values;
+}
+
+/** 1/1, 1/3, 1/5, …: with |s| ≤ 0.172 the first term left out is below 2⁻⁶⁰. */
+const atanhTerms = Array.from({ length: 11 }, (_, n) => 1 / (2 * n + 1));
+
+/** ln((word + 1) / 2³²), which is never −∞: the fraction lies in (0, 1]. */
+export function logOfFraction(word: number): number {
+  // word + 1 = mantissa · 2^exponent with the mantissa in (0.7, 1.42), so that its logarithm is small and cancels nothing.
+  let exponent = 32 - Math.clz32(word);
+  let mantissa = (word + 1) / 2 ** exponent;
+  if (mantissa < Math.SQRT1_2) {
+    mantissa *= 2;
+    exponent -= 1;
+  }
+  const s = (mantissa - 1) / (mantissa + 1);
+  return (exponent - 32) * Math.LN2 + 2 * s * powerSeries(atanhTerms, s * s);
+}
+
+/** The Taylor series of sin(x) / x and cos(x) in x²; for |x| ≤ π/4 what is left out is below 2⁻⁵⁸. */
+const sineTerms = taylorTerms(1);
+const cosineTerms = taylorTerms(0);
+
+/** Where a whole turn, divided into 2³² steps, has got to after `word` of them. */
+export function direction(word: number): { readonly cosine: number; readonly sine: number } {
+  // The nearest quarter turn is taken off as an integer, which is exact.
+  const quarters = ((word + 2 ** 29) >>> 30) & 3;
+  const rest = (word - quarters * 2 ** 30) | 0;
+  const angle = rest * (Math.PI / 2 ** 31);
+  const square = angle * angle;
+  const sine = angle * powerSeries(sineTerms, square);
+  const cosine = powerSeries(cosineTerms, square);
+  if (quarters === 0) return { cosine, sine };
+  if (quarters === 1) return { cosine: -sine, sine: cosine };
+  if (quarters === 2) return { cosine: -cosine, sine: -sine };
+  return { cosine: sine, sine: -cosine };
+}
+
+/** (−1)ⁿ / (2n + first)! */
+function taylorTerms(first: 0 | 1): number[] {
+  const terms = [1];
+  for (let n = 1; n <= 8; n++) terms.push(-(terms[n - 1] ?? 0) / ((2 * n + first - 1) * (2 * n + first)));
+  return terms;
+}
+
+/** terms[0] + terms[1] · x + terms[2] · x² + …, by Horner's rule. */
+function powerSeries(terms: readonly number[], x: number): number {
+  let sum = 0;
+  for (let n = terms.length - 1; n >= 0; n--) sum = sum * x + (terms[n] ?? 0);
+  return sum;
+}

@@ -1,0 +1,237 @@
+/**
+ * The random kernels against the plain Philox, word for word: any length, any number of threads, and in graphs, where each
+ * replay must draw anew (row C11 of the museum: masks that were frozen into the graph).
+ */
+
+import assert from "node:assert/strict";
+import { afterEach, describe, test } from "node:test";
+import fc from "fast-check";
+import { refuses } from "../../../test/support/refuses.js";
+import { sameBytes } from "../../../test/support/same-bytes.js";
+import { openCpuDriver, strict } from "../../driver/index.js";
+import { openRuntime, type Runtime, type Storage } from "../../runtime/index.js";
+import { philox } from "./philox.js";
+import { blocksForWords, randomKernels, wordsPerBlock } from "./random-kernel.js";
+import { decodeState, encodeState, type RandomState, stateBytes } from "./random-state.js";
+
+const guardByte = 0xa5;
+const guardWords = 20;
+const seed = 0x0123456789abcdefn;
+
+/** An open device with a state and room for words, and what the tests do with them. */
+class Bench {
+  readonly runtime: Runtime;
+  readonly state: Storage;
+  readonly words: Storage;
+  readonly #closeDevice: () => void;
+
+  constructor({ threads = 1, room = 4 * wordsPerBlock }: { threads?: number; room?: number } = {}) {
+    const device = openCpuDriver({ threads });
+    this.#closeDevice = () => device.close();
+    const driver = strict(device);
+    this.runtime = openRuntime({
+      driver,
+      capture: "on",
+      stallAfter: "off",
+      environment: {},
+      print: () => {},
+    });
+    const region = this.runtime.persistent.place("scalars", "random", [
+      { name: "state", size: stateBytes },
+      { name: "words", size: 4 * (room + guardWords) },
+    ]);
+    this.state = region.storages[0]!;
+    this.words = region.storages[1]!;
+    this.setState({ seed, counter: 0n });
+  }
+
+  setState(state: RandomState): void {
+    this.runtime.upload([{ source: encodeState(state), target: this.state }]);
+  }
+
+  readState(): RandomState {
+    return decodeState(this.runtime.read(this.state));
+  }
+
+  randomBits(count: number, blocks = blocksForWords(count)): void {
+    const kernel = this.runtime.kernel(randomKernels.randomBits);
+    const values = [this.words, this.state, count];
+    this.runtime.launch({ op: "randomBits", kernel, blocks, arguments: values });
+  }
+
+  advance(blocks = 1): void {
+    const kernel = this.runtime.kernel(randomKernels.advance);
+    this.runtime.launch({ op: "advance", kernel, blocks, arguments: [this.state] });
+  }
+
+  readWords(): Uint32Array {
+    return new Uint32Array(this.runtime.read(this.words).buffer);
+  }
+
+  /** Draws over guards, and holds the whole storage to the words expected and guards behind them. */
+  assertDraws(count: number, state: RandomState, blocks?: number): void {
+    this.setState(state);
+    this.runtime.fill(this.words, guardByte);
+    this.randomBits(count, blocks);
+    const found = this.readWords();
+    const expected = new Uint32Array(found.length).fill(guardByte * 0x01010101);
+    expected.set(expectedWords(state, count));
+    sameBytes(found, expected, `${count} words`);
+  }
+
+  close(): void {
+    this.runtime.close();
+    this.#closeDevice();
+  }
+}
+
+function expectedWords({ seed, counter }: RandomState, count: number): Uint32Array {
+  const halves = (value: bigint): [number, number] => [Number(value & 0xffffffffn), Number(value >> 32n)];
+  const words = new Uint32Array(count);
+  for (let i = 0; i < count; i += 4) {
+    const four = philox([i / 4, 0, ...halves(counter)], halves(seed));
+    words.set(four.slice(0, count - i), i);
+  }
+  return words;
+}
+
+let bench: Bench;
+afterEach(() => bench.close());
+
+describe("randomBits", () => {
+  for (const threads of [1, 2, 4]) {
+    test(`gives the plain Philox's words and touches nothing behind them, on ${threads} threads`, () => {
+      bench = new Bench({ threads });
+      const counts = fc.oneof(
+        fc.integer({ min: 0, max: 40 }),
+        fc.integer({ min: wordsPerBlock - 5, max: wordsPerBlock + 5 }),
+        fc.integer({ min: 0, max: 4 * wordsPerBlock }),
+      );
+      const wide = fc.bigInt({ min: 0n, max: 2n ** 64n - 1n });
+      fc.assert(
+        fc.property(counts, wide, wide, (count, seed, counter) =>
+          bench.assertDraws(count, { seed, counter }),
+        ),
+      );
+    });
+  }
+
+  test("every count from 0 to 40 is right, with blocks to spare", () => {
+    bench = new Bench();
+    for (let count = 0; count <= 40; count++) bench.assertDraws(count, { seed, counter: 5n }, 3);
+  });
+
+  test("blocks far behind the end touch nothing, however large their numbers", () => {
+    bench = new Bench();
+    for (const blocks of [2 ** 20 + 1, 2 ** 31 - 1]) bench.assertDraws(5, { seed, counter: 0n }, blocks);
+  });
+
+  test("a thousand blocks come out alike on 1, 2 and 4 threads", () => {
+    const room = 1000 * wordsPerBlock - 3;
+    const [first, ...others] = [1, 2, 4].map((threads) => {
+      bench = new Bench({ threads, room });
+      bench.randomBits(room);
+      const words = bench.readWords().slice(0, room);
+      bench.close();
+      return words;
+    });
+    for (const other of others) sameBytes(other, first!, "the words of more threads");
+  });
+
+  test("the first words of seed 42 are frozen", () => {
+    bench = new Bench();
+    bench.setState({ seed: 42n, counter: 0n });
+    bench.randomBits(6);
+    assert.deepEqual(
+      [...bench.readWords().slice(0, 6)],
+      [0x9ceaf053, 0x77f5493b, 0x12bf50ad, 0x5742b3d7, 0xfcdb2127, 0x53ba6cfd],
+    );
+  });
+});
+
+describe("advance", () => {
+  test("adds one to the counter, carries into its high half, and wraps round at the end", () => {
+    bench = new Bench();
+    for (const [before, after] of [
+      [0n, 1n],
+      [2n ** 32n - 1n, 2n ** 32n],
+      [2n ** 64n - 1n, 0n],
+    ] as const) {
+      bench.setState({ seed, counter: before });
+      bench.advance();
+      assert.deepEqual(bench.readState(), { seed, counter: after });
+    }
+  });
+
+  test("counts once however many blocks it is launched with, on any thread", () => {
+    bench = new Bench({ threads: 4 });
+    for (let launch = 0; launch < 20; launch++) bench.advance(64);
+    assert.equal(bench.readState().counter, 20n);
+  });
+});
+
+describe("in a graph", () => {
+  const count = wordsPerBlock + 3;
+  const draw = (): void => {
+    bench.randomBits(count);
+    bench.advance();
+  };
+
+  test("twenty replays draw what twenty direct runs draw, each time something new", () => {
+    bench = new Bench({ threads: 2 });
+    const drawTwenty = (once: () => void): Uint32Array[] =>
+      Array.from({ length: 20 }, () => {
+        once();
+        return bench.readWords().slice(0, count);
+      });
+    const direct = drawTwenty(draw);
+    bench.setState({ seed, counter: 0n });
+    const graph = bench.runtime.capture("draw", draw);
+    assert.equal(graph.mode, "graph");
+    assert.deepEqual(bench.readState(), { seed, counter: 0n }, "a capture draws nothing");
+    const replayed = drawTwenty(() => graph.replay());
+    for (const [turn, words] of replayed.entries()) sameBytes(words, direct[turn]!, `replay ${turn}`);
+    assert.equal(new Set(replayed.map((words) => words.join())).size, 20);
+    assert.deepEqual(bench.readState(), { seed, counter: 20n });
+  });
+
+  test("without advance every replay repeats itself, which is why the two belong together", () => {
+    bench = new Bench();
+    const graph = bench.runtime.capture("stuck", () => bench.randomBits(count));
+    graph.replay();
+    const first = bench.readWords();
+    graph.replay();
+    sameBytes(bench.readWords(), first, "the second replay");
+  });
+
+  test("a replay draws from the state that it finds, such as a checkpoint's", () => {
+    bench = new Bench();
+    const graph = bench.runtime.capture("draw", draw);
+    graph.replay();
+    const resumed = { seed: 7n, counter: 2n ** 40n };
+    bench.setState(resumed);
+    graph.replay();
+    sameBytes(bench.readWords().slice(0, count), expectedWords(resumed, count), "the resumed draw");
+  });
+
+  test("a refused capture leaves the state and the words as they were", () => {
+    bench = new Bench();
+    draw();
+    const [state, words] = [bench.readState(), bench.readWords()];
+    refuses("CAPTURE_REFUSED", () =>
+      bench.runtime.capture("bad", () => {
+        draw();
+        bench.readState();
+      }),
+    );
+    let calls = 0;
+    refuses("CAPTURE_REFUSED", () =>
+      bench.runtime.capture("restless", () => {
+        for (let time = 0; time <= calls; time++) draw();
+        calls += 1;
+      }),
+    );
+    assert.deepEqual(bench.readState(), state);
+    sameBytes(bench.readWords(), words, "the words");
+  });
+});

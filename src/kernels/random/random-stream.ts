@@ -1,0 +1,61 @@
+/**
+ * The streams of random words that the host draws from, and the layout that keeps every stream of a seed apart:
+ *
+ *   key            = the seed
+ *   counter word 0 = the number of the block of four words in the stream
+ *   counter word 1 = the use: 0 for draws on the device, then one a use on the host
+ *   counter words 2, 3 = the stream's id; for draws on the device the state's counter
+ *
+ * A word follows from seed, use, id and offset alone. So two processes get the same bits, a part of a stream can be
+ * drawn without the part before it, and no two tensors share a word as long as their ids differ.
+ */
+
+import { HoldfastError } from "../../errors/index.js";
+import { philox, type Words4 } from "./philox.js";
+import { halvesOf, type Seed } from "./seed.js";
+
+export interface RandomStream {
+  readonly seed: Seed;
+  /** Which of the use's streams: a tensor's number, an epoch. */
+  readonly id: Seed;
+}
+
+/** What the host draws for. The numbers are part of the layout: changing one changes every run that used it. */
+const uses = { values: 1, order: 2 } as const;
+export type RandomUse = keyof typeof uses;
+
+const wordsPerBlock = 4;
+/** As many as counter word 0 can number. */
+const wordsPerStream = wordsPerBlock * 2 ** 32;
+
+/** Gives a stream's blocks of four words, by their numbers from 0 to 2³² − 1. */
+export function blocksOf({ seed, id }: RandomStream, use: RandomUse): (block: number) => Words4 {
+  const key = halvesOf(seed, "seed");
+  const [low, high] = halvesOf(id, "id of a random stream");
+  return (block) => philox([block, uses[use], low, high], key);
+}
+
+/** Words `offset` to `offset + count` of a stream of values. */
+export function drawWords(stream: RandomStream, count: number, offset = 0): Uint32Array<ArrayBuffer> {
+  requireInStream(count, offset);
+  const blockAt = blocksOf(stream, "values");
+  const words = new Uint32Array(count);
+  let at = -(offset % wordsPerBlock);
+  for (let block = Math.floor(offset / wordsPerBlock); at < count; block++) {
+    // What lies before or behind the array is dropped: a typed array ignores writes outside itself.
+    for (const word of blockAt(block)) words[at++] = word;
+  }
+  return words;
+}
+
+/** Refuses what reaches behind the end of a stream, where its words would come again from the beginning. */
+export function requireInStream(count: number, offset: number): void {
+  const isWhole = Number.isSafeInteger(count) && Number.isSafeInteger(offset);
+  if (isWhole && count >= 0 && offset >= 0 && offset + count <= wordsPerStream) return;
+  throw new HoldfastError(
+    "BAD_ARGUMENT",
+    `${count} from ${offset} on; a random stream goes from 0 to ${wordsPerStream - 1}. ` +
+      "Draw the rest from a stream with another id.",
+    { numbers: { count, offset } },
+  );
+}
