@@ -2,6 +2,15 @@
 
 export { type Dtype, type DtypeKind, dtypeNames, dtypes, type ElementArray } from "./dtypes.js";
 export { viewElements } from "./elements.js";
+export {
+  type GemmDtype,
+  type GemmProblem,
+  type GemmShape,
+  gemm,
+  gemmScratchBytes,
+  type MatrixLayout,
+  type Operand,
+} from "./gemm/index.js";
 export { narrowToBf16, narrowToF16, widenBf16, widenF16 } from "./half.js";
 export {
   type BinaryOp,

@@ -1,0 +1,147 @@
+/** The product of matrices: `gemm` issues its launches, one where the operands are small and two where they are packed. */
+
+import type { Parameter } from "../../driver/index.js";
+import type { Runtime, Storage } from "../../runtime/index.js";
+import { type DirectForm, directParameters, directStripRows } from "./direct.js";
+import { elementOf } from "./element.js";
+import { type AccessToC, gemmKernel } from "./kernels.js";
+import { multiplyParameters } from "./multiply.js";
+import { packParameters } from "./pack.js";
+import { type PackedPlan, planGemm } from "./plan.js";
+import { type GemmProblem, type MatrixLayout, refused, requireSound } from "./problem.js";
+
+type Arguments<Parameters> = Readonly<Record<keyof Parameters, Storage | number>>;
+
+/**
+ * `C[m, n] = alpha · op(A)[m, k] · op(B)[k, n] + beta · C`, once or for a batch. The order of all additions follows from
+ * the shape and the layout, so any number of threads gives the same bits.
+ *
+ * ```js
+ * const product = { dtype: "f32", m, n, k, a: { storage: x, rowStride: k }, b: { storage: w, rowStride: n } };
+ * const scratch = runtime.arena.allocate(gemmScratchBytes(product), "gemm");
+ * gemm(runtime, { ...product, c: { storage: y, rowStride: n }, scratch });
+ * ```
+ */
+export function gemm(runtime: Runtime, problem: GemmProblem, op = "gemm"): void {
+  requireSound(problem);
+  const { m, n, batch = 1 } = problem;
+  if (m === 0 || n === 0 || batch === 0) return;
+  const plan = planGemm(problem);
+  if (plan.way === "packed") launchPacked(runtime, problem, plan, op);
+  else launchDirect(runtime, problem, plan.way, op);
+}
+
+function launchPacked(runtime: Runtime, problem: GemmProblem, plan: PackedPlan, op: string): void {
+  const { dtype, m, n, k, a, b, scratch } = problem;
+  const element = elementOf(dtype);
+  if (!scratch || scratch.span.size < plan.scratchBytes) {
+    const there = scratch ? `"${scratch.label}" has ${scratch.span.size}` : "none was given";
+    throw refused(
+      `${m}×${n}×${k} in ${dtype} needs ${plan.scratchBytes} bytes of scratch memory, and ${there}. Ask gemmScratchBytes how much to allocate.`,
+    );
+  }
+  const access = accessToC(problem);
+  const fromA = stridesOf(problem, a);
+  // op(B) is packed by columns, which are the rows of its transpose.
+  const fromB = stridesOf(problem, { ...b, isTransposed: !b.isTransposed });
+  runtime.launch({
+    op,
+    kernel: runtime.kernel(gemmKernel("pack", dtype, "out")),
+    blocks: plan.aBlocks + plan.bBlocks,
+    arguments: inOrder(packParameters, {
+      a: a.storage,
+      b: b.storage,
+      scratch,
+      aAlong: fromA.along,
+      aAcross: fromA.across,
+      aBatchBytes: fromA.batch,
+      aPackedBatchBytes: plan.aBatchBytes,
+      aGroups: plan.aGroups,
+      aBlocks: plan.aBlocks,
+      bAlong: fromB.along,
+      bAcross: fromB.across,
+      bBatchBytes: fromB.batch,
+      bPackedBatchBytes: plan.bBatchBytes,
+      bGroups: plan.bGroups,
+      bOffset: plan.bOffset,
+      m,
+      n,
+      k,
+    }),
+  });
+  runtime.launch({
+    op,
+    kernel: runtime.kernel(gemmKernel("multiply", dtype, access)),
+    blocks: plan.blocks,
+    arguments: inOrder(multiplyParameters(element, access), {
+      ...plan,
+      ...resultOf(problem),
+      scratch,
+      m,
+      n,
+      k,
+    }),
+  });
+}
+
+function launchDirect(runtime: Runtime, problem: GemmProblem, form: DirectForm, op: string): void {
+  const { dtype, m, n, k, batch = 1, a, b } = problem;
+  const element = elementOf(dtype);
+  const access = accessToC(problem);
+  const fromA = stridesOf(problem, a);
+  const fromB = stridesOf(problem, b);
+  const rowStrips = Math.ceil(m / directStripRows);
+  runtime.launch({
+    op,
+    kernel: runtime.kernel(gemmKernel(form, dtype, access)),
+    blocks: rowStrips * batch,
+    arguments: inOrder(directParameters(element, access), {
+      ...resultOf(problem),
+      a: a.storage,
+      b: b.storage,
+      m,
+      n,
+      k,
+      rowStrips,
+      aAcross: fromA.across,
+      aAlong: fromA.along,
+      aBatchBytes: fromA.batch,
+      bStride: b.rowStride * element.bytes,
+      bBatchBytes: fromB.batch,
+    }),
+  });
+}
+
+/** Bytes between neighbours in k (`along`) and in the other dimension (`across`), of an operand [that, k]. */
+function stridesOf({ dtype }: GemmProblem, { rowStride, isTransposed, batchStride = 0 }: MatrixLayout) {
+  const { bytes } = elementOf(dtype);
+  const row = rowStride * bytes;
+  const strides = isTransposed ? { along: row, across: bytes } : { along: bytes, across: row };
+  return { ...strides, batch: batchStride * bytes };
+}
+
+function resultOf({ dtype, c, alpha = 1, beta = 0 }: GemmProblem) {
+  const { bytes } = elementOf(dtype);
+  return {
+    c: c.storage,
+    cRowBytes: c.rowStride * bytes,
+    cBatchBytes: (c.batchStride ?? 0) * bytes,
+    alpha,
+    beta,
+    readsC: beta === 0 ? 0 : 1,
+  };
+}
+
+/** `out` promises that every byte of the storage is written and none of them read. */
+function accessToC({ dtype, m, n, batch = 1, c, beta = 0 }: GemmProblem): AccessToC {
+  const isAllWritten = c.storage.span.size === batch * m * n * elementOf(dtype).bytes;
+  return beta === 0 && isAllWritten ? "out" : "inout";
+}
+
+/** A launch's arguments in the order of the kernel's parameters. */
+function inOrder<Parameters extends Readonly<Record<string, Parameter>>>(
+  parameters: Parameters,
+  values: Arguments<Parameters>,
+): (Storage | number)[] {
+  return Object.keys(parameters).map((name) => values[name]) as (Storage | number)[];
+}

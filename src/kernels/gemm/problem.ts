@@ -1,0 +1,92 @@
+/** What a product is asked to be, checked: shapes and strides fit each other, and the storages hold them. */
+
+import { HoldfastError } from "../../errors/index.js";
+import type { Storage } from "../../runtime/index.js";
+import { elementOf, type GemmDtype } from "./element.js";
+
+/** How a matrix lies in memory: row by row. Strides count elements. */
+export interface MatrixLayout {
+  /** From one stored row to the next; at least the row's length. */
+  readonly rowStride: number;
+  /** The product takes the transpose of what is stored. */
+  readonly isTransposed?: boolean;
+  /** From one product of the batch to the next; 0, which is the default, shares the matrix between them. */
+  readonly batchStride?: number;
+}
+
+export interface Operand extends MatrixLayout {
+  /** Begins with the first element; a view where that is not the beginning of its owner. */
+  readonly storage: Storage;
+}
+
+/** The shape of a product, which is all that the memory it needs depends on. */
+export interface GemmShape {
+  readonly dtype: GemmDtype;
+  readonly m: number;
+  readonly n: number;
+  readonly k: number;
+  /** How many products there are; 1 unless given. */
+  readonly batch?: number;
+  /** op(A) is [m, k]. */
+  readonly a: MatrixLayout;
+  /** op(B) is [k, n]. */
+  readonly b: MatrixLayout;
+}
+
+/** `C = alpha · op(A) · op(B) + beta · C`. C must not share elements with A, B or the scratch memory. */
+export interface GemmProblem extends GemmShape {
+  /** With k = 0 neither operand is read. */
+  readonly a: Operand;
+  readonly b: Operand;
+  /** C is [m, n] and can't be transposed. */
+  readonly c: Omit<Operand, "isTransposed">;
+  /** 1 unless given. */
+  readonly alpha?: number;
+  /** 0 unless given, and then what C holds is not read. */
+  readonly beta?: number;
+  /** As many bytes as `gemmScratchBytes` says, or more; none where it says 0. */
+  readonly scratch?: Storage;
+}
+
+export function requireSound(problem: GemmProblem): void {
+  const { m, n, k, batch = 1, a, b, c } = problem;
+  for (const [name, size] of Object.entries({ m, n, k, batch })) requireCount(name, size);
+  const matrices = {
+    A: { ...a, rows: a.isTransposed ? k : m, columns: a.isTransposed ? m : k },
+    B: { ...b, rows: b.isTransposed ? n : k, columns: b.isTransposed ? k : n },
+    C: { ...c, rows: m, columns: n },
+  };
+  for (const [name, { storage, rows, columns, rowStride, batchStride = 0 }] of Object.entries(matrices)) {
+    requireCount(`${name}'s row stride`, rowStride);
+    requireCount(`${name}'s batch stride`, batchStride);
+    if (rows > 1 && rowStride < columns) {
+      throw refused(
+        `${name} is ${rows}×${columns}, and its row stride of ${rowStride} makes its rows overlap.`,
+      );
+    }
+    const matrixExtent = rows === 0 || columns === 0 ? 0 : (rows - 1) * rowStride + columns;
+    if (name === "C" && batch > 1 && batchStride < matrixExtent) {
+      throw refused(
+        `C's batch stride of ${batchStride} makes its ${batch} matrices of ${matrixExtent} elements overlap.`,
+      );
+    }
+    const extent = matrixExtent === 0 ? 0 : Math.max(batch - 1, 0) * batchStride + matrixExtent;
+    const neededBytes = extent * elementOf(problem.dtype).bytes;
+    if (batch > 0 && neededBytes > storage.span.size) {
+      throw refused(
+        `${name} takes ${neededBytes} bytes (${batch} × ${rows}×${columns} of ${problem.dtype}), and "${storage.label}" has ${storage.span.size}. Pass a larger storage, or smaller strides.`,
+      );
+    }
+  }
+}
+
+function requireCount(name: string, value: number): void {
+  if (!Number.isSafeInteger(value) || value < 0 || value >= 2 ** 31) {
+    throw refused(`${name} is ${value}; give a whole number from 0 to 2³¹ − 1.`);
+  }
+}
+
+/** A product's own way to refuse: every message says what it is about. */
+export function refused(message: string): HoldfastError {
+  return new HoldfastError("BAD_ARGUMENT", `gemm: ${message}`);
+}
