@@ -2,7 +2,7 @@
 
 import {
   type Code,
-  encodeModule,
+  encodeKernel,
   type KernelSource,
   type Local,
   type Parameter,
@@ -32,16 +32,6 @@ export function wasmFunction<Name extends string>(
   };
 }
 
-const valueTypeOf = {
-  in: "i32",
-  out: "i32",
-  inout: "i32",
-  i32: "i32",
-  u32: "i32",
-  f32: "f32",
-  f64: "f64",
-} as const satisfies Record<Parameter, ValueType>;
-
 /** The range of blocks that a call of a kernel is to run. */
 type Blocks = "firstBlock" | "endBlock";
 
@@ -53,10 +43,16 @@ export function wasmKernel<Name extends string>(
   body: Body<Name | Blocks>,
 ): KernelSource {
   const names = Object.keys(parameters) as Name[];
-  const given = named(names, (parameter) => valueTypeOf[parameters[parameter]]);
-  const types = { firstBlock: "i32", endBlock: "i32", ...given } as Record<Name | Blocks, ValueType>;
-  const wasm = encodeModule([...functions, wasmFunction(name, types, body)]);
-  return { name, parameters: names.map((parameter) => parameters[parameter]), wasm };
+  return encodeKernel({
+    name,
+    parameters: names.map((parameter) => parameters[parameter]),
+    functions,
+    body: (code, argument) =>
+      body(code, {
+        ...named(names, (_, index) => argument(index)),
+        ...named(["firstBlock", "endBlock"] as const, (_, index) => code.parameter(index)),
+      }),
+  });
 }
 
 /** Fresh locals of one type, under the given names. */

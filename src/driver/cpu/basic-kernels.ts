@@ -5,8 +5,8 @@
  */
 
 import type { KernelSource, Parameter } from "../driver.js";
-import { type Code, encodeModule, type Local } from "./wasm.js";
-import type { ValueType } from "./wasm-opcodes.js";
+import { encodeKernel, type KernelModule } from "./kernel-module.js";
+import type { Code, Local } from "./wasm.js";
 
 /** 16 KiB an array: a block's operands fit a first-level cache, and a block takes a microsecond or so. */
 export const elementsPerBlock = 4096;
@@ -65,33 +65,6 @@ function byteOffsetOfBlock(code: Code, block: Local, elements: Local): void {
   code.i32(2).op("i32.shl");
 }
 
-const valueTypeOf = {
-  in: "i32",
-  out: "i32",
-  inout: "i32",
-  i32: "i32",
-  u32: "i32",
-  f32: "f32",
-  f64: "f64",
-} as const satisfies Record<Parameter, ValueType>;
-
-/** A kernel's code gets its arguments by their place in `parameters`. */
-function kernel(
-  name: string,
-  parameters: readonly Parameter[],
-  body: (code: Code, argument: (index: number) => Local) => void,
-): KernelSource {
-  const wasm = encodeModule([
-    {
-      name,
-      parameters: ["i32", "i32", ...parameters.map((parameter) => valueTypeOf[parameter])],
-      results: [],
-      body: (code) => body(code, (index) => code.parameter(index + 2)),
-    },
-  ]);
-  return { name, parameters, wasm };
-}
-
 /** Leaves one result on the stack, as a vector or as a scalar, from the operands at `at`. */
 type Element = (code: Code, argument: (index: number) => Local, at: Local) => void;
 
@@ -101,7 +74,7 @@ function elementwise(
   parameters: readonly Parameter[],
   forms: { readonly vector: Element; readonly scalar: Element },
 ): KernelSource {
-  return kernel(name, parameters, (code, argument) => {
+  const body: KernelModule["body"] = (code, argument) => {
     const elements = argument(parameters.length - 1);
     const out = argument(parameters.indexOf("out"));
     const at = code.local("i32");
@@ -117,7 +90,8 @@ function elementwise(
     };
     forVectors(code, at, end, store(forms.vector, "v128.store"));
     forRange(code, at, end, scalarBytes, store(forms.scalar, "f32.store"));
-  });
+  };
+  return encodeKernel({ name, parameters, body });
 }
 
 const fill = elementwise("fill", ["out", "f32", "u32"], {
@@ -157,7 +131,7 @@ const scale = elementwise("scale", ["in", "out", "in", "u32"], {
  * `out[b]` = the sum of block b. Four lanes run over the block, are added as (0 + 1) + (2 + 3), then come the last
  * elements one by one: an order that the element count fixes, so any number of threads gives the same bits.
  */
-const sum = kernel("sum", ["in", "out", "u32"], (code, argument) => {
+const printSum: KernelModule["body"] = (code, argument) => {
   const block = code.parameter(0);
   const endBlock = code.parameter(1);
   const nextBlock = code.local("i32");
@@ -188,6 +162,7 @@ const sum = kernel("sum", ["in", "out", "u32"], (code, argument) => {
     });
     code.get(argument(1)).get(block).i32(2).op("i32.shl").op("i32.add").get(total).memory("f32.store");
   });
-});
+};
+const sum = encodeKernel({ name: "sum", parameters: ["in", "out", "u32"], body: printSum });
 
 export const basicKernels = { fill, copy, add, scale, sum } as const satisfies Record<string, KernelSource>;

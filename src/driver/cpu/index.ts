@@ -2,6 +2,7 @@
 
 export { basicKernels, blocksFor, elementsPerBlock } from "./basic-kernels.js";
 export { type CpuDriver, type CpuDriverOptions, openCpuDriver } from "./driver.js";
+export { encodeKernel, type KernelModule } from "./kernel-module.js";
 export { type MathFunction, mathFunctions } from "./math-functions.js";
 export { hasRelaxedSimd } from "./relaxed-simd.js";
 export {

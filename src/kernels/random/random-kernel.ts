@@ -7,7 +7,7 @@
  * alone, so blocks may run in any order on any number of threads.
  */
 
-import { type Code, encodeModule, type KernelSource, type Label, type Local } from "../../driver/index.js";
+import { type Code, encodeKernel, type KernelSource, type Label, type Local } from "../../driver/index.js";
 import { keySteps, multipliers, rounds } from "./philox.js";
 import { stateOffsets } from "./random-state.js";
 
@@ -152,26 +152,13 @@ function printAdvance(code: Code): void {
 }
 
 /** `randomBits(out words, in state, count)`, over `blocksForWords(count)` blocks. */
-const randomBits: KernelSource = {
+const randomBits = encodeKernel({
   name: "randomBits",
   parameters: ["out", "in", "u32"],
-  wasm: encodeModule([
-    {
-      name: "randomBits",
-      parameters: ["i32", "i32", "i32", "i32", "i32"],
-      results: [],
-      body: printRandomBits,
-    },
-  ]),
-};
+  body: printRandomBits,
+});
 
 /** `advance(inout state)`, over one block: the counter grows by one, and wraps round after 2⁶⁴ draws. */
-const advance: KernelSource = {
-  name: "advance",
-  parameters: ["inout"],
-  wasm: encodeModule([
-    { name: "advance", parameters: ["i32", "i32", "i32"], results: [], body: printAdvance },
-  ]),
-};
+const advance = encodeKernel({ name: "advance", parameters: ["inout"], body: printAdvance });
 
 export const randomKernels = { randomBits, advance } as const satisfies Record<string, KernelSource>;

@@ -1,31 +1,12 @@
 /** Printed column kernels: every width and dtype, broadcast inputs, and additions in the rows' own order. */
 
 import assert from "node:assert/strict";
-import { after, test } from "node:test";
-import { openCpuDriver, strict } from "../../driver/index.js";
-import { openRuntime, type Storage } from "../../runtime/index.js";
+import { test } from "node:test";
+import { openKernelRuntime, put } from "../../../test/support/kernel-runtime.js";
 import type { ColumnKernel, Expression } from "../ir.js";
 import { launchColumns } from "../launch.js";
 
-const device = openCpuDriver({ threads: 2 });
-const runtime = openRuntime({
-  driver: strict(device),
-  memory: "256MiB",
-  poison: true,
-  stallAfter: "off",
-  environment: {},
-  print: () => {},
-});
-after(() => {
-  runtime.close();
-  device.close();
-});
-
-function put(values: Float32Array | Float64Array, label: string): Storage {
-  const storage = runtime.arena.allocate(values.byteLength, label);
-  runtime.upload([{ source: values, target: storage }]);
-  return storage;
-}
+const runtime = openKernelRuntime();
 
 const load = (input: number, type: "f32" | "f64" = "f32"): Expression => ({ kind: "load", input, type });
 
@@ -49,7 +30,7 @@ test("columns of every count are added up in the order of their rows, to the bit
         { row: columns, column: "unit" },
         { row: 1, column: "none" },
       ] as const;
-      const operands = [put(values, "x"), put(weights, "w"), output];
+      const operands = [put(runtime, values, "x"), put(runtime, weights, "w"), output];
       launchColumns(runtime, { kernel, rows, columns, strides, operands });
       return new Float32Array(runtime.read(output).buffer);
     });
@@ -95,7 +76,7 @@ test("doubles, scalars, rows and positions work in columns too", () => {
       rows,
       columns,
       strides,
-      operands: [put(values, "x"), output],
+      operands: [put(runtime, values, "x"), output],
       scalars: [0.1],
     });
     return new Float64Array(runtime.read(output).buffer);
@@ -128,7 +109,7 @@ test("no rows leave every column at the reduction's start", () => {
       rows: 0,
       columns: 18,
       strides,
-      operands: [put(new Float32Array(1), "x"), output],
+      operands: [put(runtime, new Float32Array(1), "x"), output],
     });
     return new Float32Array(runtime.read(output).buffer);
   });

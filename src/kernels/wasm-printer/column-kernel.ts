@@ -5,7 +5,7 @@
 
 import {
   type Code,
-  encodeModule,
+  encodeKernel,
   type KernelSource,
   type Local,
   type Parameter,
@@ -14,7 +14,7 @@ import { type Dtype, dtypes } from "../dtypes.js";
 import type { ColumnKernel, Compute } from "../ir.js";
 import { type Lanes, pushElements, pushEverywhere, storeElements } from "./elements.js";
 import { type Leaves, pushBinary, pushConstant, pushExpression, spread } from "./expressions.js";
-import { functionsOf, importOf, needsOf } from "./functions.js";
+import { calledBy } from "./functions.js";
 import { identityOf, usesF64 } from "./reductions.js";
 
 /** Columns of a block: a cache line of f32s, in four accumulators. */
@@ -43,19 +43,12 @@ export function printColumnKernel(kernel: ColumnKernel, strides: readonly Column
     ...Array.from({ length: 2 + kernel.inputs.length }, () => "u32" as const),
     ...kernel.scalars,
   ];
-  const wasmTypes = parameters.map((one) => (one === "f32" || one === "f64" ? one : "i32"));
-  const { vector, double } = functionsOf([kernel.value]);
-  const main = {
-    name: kernel.name,
-    parameters: ["i32", "i32", ...wasmTypes] as const,
-    results: [],
-    body: (code: Code) => printBody(code, kernel, strides),
-  };
-  return {
+  return encodeKernel({
     name: kernel.name,
     parameters,
-    wasm: encodeModule([...needsOf(vector), main], double.map(importOf)),
-  };
+    ...calledBy([kernel.value]),
+    body: (code) => printBody(code, kernel, strides),
+  });
 }
 
 function printBody(code: Code, kernel: ColumnKernel, strides: readonly ColumnStride[]): void {

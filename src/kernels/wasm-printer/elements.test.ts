@@ -1,26 +1,14 @@
 /** Elements of every dtype through a printed kernel: widened, computed with, narrowed, and the same at every place. */
 
 import assert from "node:assert/strict";
-import { after, test } from "node:test";
-import { openCpuDriver, strict } from "../../driver/index.js";
-import { openRuntime } from "../../runtime/index.js";
+import { test } from "node:test";
+import { openKernelRuntime } from "../../../test/support/kernel-runtime.js";
 import { type Dtype, dtypeNames, dtypes } from "../dtypes.js";
 import type { Expression, RowKernel } from "../ir.js";
 import { iterateElements } from "../iteration.js";
 import { launchRows } from "../launch.js";
 
-const device = openCpuDriver({ threads: 1 });
-const runtime = openRuntime({
-  driver: strict(device),
-  memory: "256MiB",
-  stallAfter: "off",
-  environment: {},
-  print: () => {},
-});
-after(() => {
-  runtime.close();
-  device.close();
-});
+const runtime = openKernelRuntime();
 
 /** Converts a buffer of one dtype to another through a kernel, elements `step` apart in the source. */
 function convert(source: Uint8Array, from: Dtype, to: Dtype, step = 1): Uint8Array {

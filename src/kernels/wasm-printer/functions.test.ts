@@ -1,27 +1,14 @@
 /** Elementary functions inside printed kernels: every op in both widths, and a softmax that survives wide rows. */
 
 import assert from "node:assert/strict";
-import { after, test } from "node:test";
+import { test } from "node:test";
 import { evaluate } from "../../../test/support/ir-reference.js";
-import { openCpuDriver, strict } from "../../driver/index.js";
-import { openRuntime } from "../../runtime/index.js";
+import { openKernelRuntime } from "../../../test/support/kernel-runtime.js";
 import { binaryOps, type Expression, type RowKernel, unaryOps } from "../ir.js";
 import { iterateElements, iterateRows } from "../iteration.js";
 import { launchRows } from "../launch.js";
 
-const device = openCpuDriver({ threads: 2 });
-const runtime = openRuntime({
-  driver: strict(device),
-  memory: "256MiB",
-  poison: true,
-  stallAfter: "off",
-  environment: {},
-  print: () => {},
-});
-after(() => {
-  runtime.close();
-  device.close();
-});
+const runtime = openKernelRuntime();
 
 const arrays = { f32: Float32Array, f64: Float64Array } as const;
 

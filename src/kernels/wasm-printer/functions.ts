@@ -5,28 +5,26 @@ import type { Expression } from "../ir.js";
 import { type VectorMathName, vectorMath } from "../wasm-math/index.js";
 import { operandsOf } from "./expressions.js";
 
-export function functionsOf(values: readonly Expression[]): {
-  vector: VectorMathName[];
-  double: MathFunction[];
+/** What a module must hold and import for these values. Functions of vectors are written in place: only what they call counts. */
+export function calledBy(values: readonly Expression[]): {
+  functions: WasmFunction[];
+  imports: WasmImport[];
 } {
-  const vector = new Set<VectorMathName>();
-  const double = new Set<MathFunction>();
+  const functions = new Set<WasmFunction>();
+  const imports = new Set<MathFunction>();
   const visit = (one: Expression): void => {
     const op = one.kind === "unary" || one.kind === "binary" ? one.op : "";
-    if (one.type === "f32" && Object.hasOwn(vectorMath, op)) vector.add(op as VectorMathName);
-    if (one.type === "f64" && Object.hasOwn(mathFunctions, op)) double.add(op as MathFunction);
+    if (one.type === "f32" && Object.hasOwn(vectorMath, op)) {
+      for (const need of vectorMath[op as VectorMathName].needs) functions.add(need);
+    }
+    if (one.type === "f64" && Object.hasOwn(mathFunctions, op)) imports.add(op as MathFunction);
     for (const operand of operandsOf(one)) visit(operand);
   };
   for (const value of values) visit(value);
-  return { vector: [...vector], double: [...double] };
+  return { functions: [...functions], imports: [...imports].map(importOf) };
 }
 
-export function importOf(name: MathFunction): WasmImport {
+function importOf(name: MathFunction): WasmImport {
   const parameters = Array.from({ length: mathFunctions[name].length }, () => "f64" as const);
   return { name, parameters, results: ["f64"] };
-}
-
-/** What the functions written in place call: the module must hold these. */
-export function needsOf(names: readonly VectorMathName[]): WasmFunction[] {
-  return [...new Set(names.flatMap((name) => vectorMath[name].needs))];
 }

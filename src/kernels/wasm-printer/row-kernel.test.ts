@@ -1,28 +1,15 @@
 /** Printed row kernels against the obvious way: random expressions, dtypes, shapes and strides, on the strict driver. */
 
 import assert from "node:assert/strict";
-import { after, describe, test } from "node:test";
+import { describe, test } from "node:test";
 import fc from "fast-check";
 import { evaluate, rounded } from "../../../test/support/ir-reference.js";
-import { openCpuDriver, strict } from "../../driver/index.js";
-import { openRuntime, type Storage } from "../../runtime/index.js";
+import { openKernelRuntime, put } from "../../../test/support/kernel-runtime.js";
 import type { Compute, Expression, RowKernel } from "../ir.js";
 import { iterateElements, iterateRows } from "../iteration.js";
 import { launchRows } from "../launch.js";
 
-const device = openCpuDriver({ threads: 2 });
-const runtime = openRuntime({
-  driver: strict(device),
-  memory: "256MiB",
-  poison: true,
-  stallAfter: "off",
-  environment: {},
-  print: () => {},
-});
-after(() => {
-  runtime.close();
-  device.close();
-});
+const runtime = openKernelRuntime();
 
 const load = (input: number, type: Compute): Expression => ({ kind: "load", input, type });
 
@@ -119,12 +106,6 @@ function operandOf(
   return { values: isWhole ? Int32Array.from(values) : Float32Array.from(values), strides };
 }
 
-function put(values: Float32Array | Int32Array, label: string): Storage {
-  const storage = runtime.arena.allocate(values.byteLength, label);
-  runtime.upload([{ source: values, target: storage }]);
-  return storage;
-}
-
 const contiguous = (shape: readonly number[]): number[] =>
   shape.map((_, axis) => shape.slice(axis + 1).reduce((product, size) => product * size, 1));
 
@@ -182,7 +163,10 @@ test("any expression over any layout gives the very bits of the obvious way", ()
         const found = runtime.step(() => {
           const output = runtime.arena.allocate(4 * count, "output");
           const strides = [...inputs.map((one) => one.strides), contiguous(shape)];
-          const operands = [...inputs.map((one, index) => put(one.values, `input ${index}`)), output];
+          const operands = [
+            ...inputs.map((one, index) => put(runtime, one.values, `input ${index}`)),
+            output,
+          ];
           launchRows(runtime, {
             kernel,
             iteration: iterateElements(shape, strides),
@@ -255,7 +239,7 @@ describe("reductions", () => {
           ],
           1,
         );
-        launchRows(runtime, { kernel, iteration, operands: [put(values, "x"), row, element] });
+        launchRows(runtime, { kernel, iteration, operands: [put(runtime, values, "x"), row, element] });
         return [row, element].map((one) => new Float32Array(runtime.read(one).buffer));
       });
       for (let row = 0; row < rows; row++) {
@@ -292,7 +276,7 @@ describe("reductions", () => {
           ],
           1,
         );
-        launchRows(runtime, { kernel, iteration, operands: [put(values, "x"), row, element] });
+        launchRows(runtime, { kernel, iteration, operands: [put(runtime, values, "x"), row, element] });
         return new Float32Array(runtime.read(row).buffer);
       });
     const [alone] = run(1);
@@ -337,7 +321,7 @@ describe("reductions", () => {
           ],
           1,
         );
-        launchRows(runtime, { kernel: argmax, iteration, operands: [put(values, "x"), output] });
+        launchRows(runtime, { kernel: argmax, iteration, operands: [put(runtime, values, "x"), output] });
         return new Int32Array(runtime.read(output).buffer);
       });
       for (let row = 0; row < rows; row++) {

@@ -6,7 +6,7 @@
 
 import {
   type Code,
-  encodeModule,
+  encodeKernel,
   type KernelSource,
   type Local,
   type Parameter,
@@ -16,7 +16,7 @@ import { type Dtype, dtypes } from "../dtypes.js";
 import type { Compute, Expression, ReduceOp, RowKernel, Stage } from "../ir.js";
 import { type Lanes, pushElements, pushEverywhere, storeElements } from "./elements.js";
 import { type Leaves, operandsOf, pushBinary, pushConstant, pushExpression, spread } from "./expressions.js";
-import { functionsOf, importOf, needsOf } from "./functions.js";
+import { calledBy } from "./functions.js";
 import { identityOf, usesF64 } from "./reductions.js";
 
 /** How an operand moves along a row: to the next element, not at all, or by a stride given at the launch. */
@@ -59,16 +59,12 @@ export function printRowKernel(kernel: RowKernel, layout: Layout): KernelSource 
     ...Array.from({ length: sizes }, () => "u32" as const),
     ...kernel.scalars,
   ];
-  const wasmTypes = parameters.map((one) => (one === "f32" || one === "f64" ? one : "i32"));
-  const main = {
+  return encodeKernel({
     name: kernel.name,
-    parameters: ["i32", "i32", ...wasmTypes] as const,
-    results: [],
-    body: (code: Code) => new Printer(code, kernel, layout).print(),
-  };
-  const { vector, double } = functionsOf(kernel.stages.map(({ value }) => value));
-  const wasm = encodeModule([...needsOf(vector), main], double.map(importOf));
-  return { name: kernel.name, parameters, wasm };
+    parameters,
+    ...calledBy(kernel.stages.map(({ value }) => value)),
+    body: (code) => new Printer(code, kernel, layout).print(),
+  });
 }
 
 class Printer {
