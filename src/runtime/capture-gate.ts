@@ -67,12 +67,12 @@ export class CaptureGate {
     return wasOpen;
   }
 
-  /** Refuses what the function may do only the first time, as a lazy resource: allocations and frees. */
+  /** Refuses what the function may do only the first time, as a lazy resource: allocations, placements, loads. */
   refuse(what: string, label: string, size?: number): void {
     if (this.#state === "running" || this.#state === "recording") throw this.#refusal(what, label, size);
   }
 
-  /** Refuses what the function may do in no pass: looking at values, synchronising, resetting, replaying. */
+  /** Refuses what the function may do in no pass: looking at values, synchronising, freeing, resetting, replaying. */
   refuseInside(what: string, label: string, size?: number): void {
     if (this.isInside) throw this.#refusal(what, label, size);
   }

@@ -7,6 +7,8 @@ import type { Driver } from "../driver/index.js";
 import { HoldfastError } from "../errors/index.js";
 import { type Address, alignUp, type Bytes, type Span } from "../units/index.js";
 import { alignment } from "./arena.js";
+import type { Pin } from "./arena-blocks.js";
+import { badView } from "./arena-errors.js";
 import type { BudgetLabel } from "./board.js";
 import type { Budget, Charge } from "./budget.js";
 import type { CaptureGate } from "./capture-gate.js";
@@ -40,11 +42,6 @@ interface Held {
   readonly reservation: Span;
   /** Who needs the region to stay. */
   readonly pins: Pin[];
-}
-
-interface Pin {
-  readonly storage: Storage;
-  readonly by: string;
 }
 
 export interface PersistentOptions {
@@ -150,13 +147,7 @@ export class PersistentMemory {
   view(storage: Storage, offset: number, size: number, label = storage.label): PersistentStorage {
     this.requireLive(storage, "view");
     const span = partOf(storage, offset, size);
-    if (!span) {
-      throw new HoldfastError(
-        "BAD_ARGUMENT",
-        `A view of ${size} bytes at ${offset} does not fit storage "${storage.label}" of ${storage.span.size} bytes.`,
-        { numbers: { offset, size, available: storage.span.size } },
-      );
-    }
+    if (!span) throw badView(storage, offset, size);
     const owner = ownerOf(storage) as PersistentStorage;
     return { ...owner, span, label, owner };
   }

@@ -11,9 +11,17 @@ import {
   type Parameter,
 } from "../../driver/index.js";
 import { type Dtype, dtypes } from "../dtypes.js";
-import type { ColumnKernel, Compute } from "../ir.js";
+import type { ColumnKernel } from "../ir.js";
+import { advance, forRange, limitTo, setToElement } from "../wasm-loops.js";
 import { type Lanes, pushElements, pushEverywhere, storeElements } from "./elements.js";
-import { type Leaves, pushBinary, pushConstant, pushExpression, spread } from "./expressions.js";
+import {
+  type Leaves,
+  pushBinary,
+  pushConstant,
+  pushExpression,
+  pushLaneNumbers,
+  spreadOf,
+} from "./expressions.js";
 import { calledBy } from "./functions.js";
 import { identityOf, usesF64 } from "./reductions.js";
 
@@ -66,11 +74,11 @@ function printBody(code: Code, kernel: ColumnKernel, strides: readonly ColumnStr
       address: addresses[index] ?? output,
     }),
   );
-  const scalars = kernel.scalars.map((type) => spreadParameter(code, parameter(), type));
+  const scalars = kernel.scalars.map((type) => spreadOf(code, parameter(), type));
   const [column, end] = [code.local("i32"), code.local("i32")];
   code.get(code.parameter(0)).i32(columnsPerBlock).op("i32.mul").set(column);
-  code.get(code.parameter(1)).i32(columnsPerBlock).op("i32.mul").tee(end).get(columns);
-  code.get(end).get(columns).op("i32.lt_u").op("select").set(end);
+  code.get(code.parameter(1)).i32(columnsPerBlock).op("i32.mul").set(end);
+  limitTo(code, end, columns);
 
   // Stripes of four vectors, then of one, then lone columns.
   for (const [vectors, width] of [
@@ -88,12 +96,8 @@ function printBody(code: Code, kernel: ColumnKernel, strides: readonly ColumnStr
           .op("i32.lt_s")
           .branchIf(leave);
         printStripe(vectors, width);
-        code
-          .get(column)
-          .i32(vectors * width)
-          .op("i32.add")
-          .set(column)
-          .branch(again);
+        advance(code, column, vectors * width);
+        code.branch(again);
       });
     });
   }
@@ -106,38 +110,29 @@ function printBody(code: Code, kernel: ColumnKernel, strides: readonly ColumnStr
       code.set(sum);
     }
     for (const { cursor, address, stride, dtype } of inputs) {
-      code.get(address);
-      if (stride === "unit") code.get(column).i32(dtypes[dtype].bytes).op("i32.mul").op("i32.add");
-      code.set(cursor);
+      if (stride === "unit") setToElement(code, cursor, address, column, dtypes[dtype].bytes);
+      else code.get(address).set(cursor);
     }
     const [row, rowNumber] = [code.local("i32"), code.local("v128")];
     code.i32(0).set(row);
-    code.block((leave) => {
-      code.loop((again) => {
-        code.get(row).get(rows).op("i32.ge_u").branchIf(leave);
-        code.get(row).op("i32x4.splat").set(rowNumber);
-        for (const [index, sum] of sums.entries()) {
-          code.get(sum);
-          pushExpression(code, kernel.value, leavesAt(index, width, rowNumber));
-          pushBinary(code, kernel.op, type);
-          code.set(sum);
-        }
-        for (const { cursor, rowStride, dtype } of inputs) {
-          code.get(cursor).get(rowStride).i32(dtypes[dtype].bytes).op("i32.mul").op("i32.add").set(cursor);
-        }
-        code.get(row).i32(1).op("i32.add").set(row).branch(again);
-      });
+    forRange(code, row, rows, 1, () => {
+      code.get(row).op("i32x4.splat").set(rowNumber);
+      for (const [index, sum] of sums.entries()) {
+        code.get(sum);
+        pushExpression(code, kernel.value, leavesAt(index, width, rowNumber));
+        pushBinary(code, kernel.op, type);
+        code.set(sum);
+      }
+      for (const { cursor, rowStride, dtype } of inputs) {
+        setToElement(code, cursor, cursor, rowStride, dtypes[dtype].bytes);
+      }
     });
     const place = code.local("i32");
     const { bytes } = dtypes[kernel.output];
-    code.get(output).get(column).i32(bytes).op("i32.mul").op("i32.add").set(place);
+    setToElement(code, place, output, column, bytes);
     for (const sum of sums) {
       storeElements(code, kernel.output, width, place, sum);
-      code
-        .get(place)
-        .i32(width * bytes)
-        .op("i32.add")
-        .set(place);
+      advance(code, place, width * bytes);
     }
   }
 
@@ -158,8 +153,7 @@ function printBody(code: Code, kernel: ColumnKernel, strides: readonly ColumnStr
           .i32(vector * width)
           .op("i32.add")
           .op("i32x4.splat");
-        code.i32(0).op("i32x4.splat");
-        for (let lane = 1; lane < width; lane++) code.i32(lane).lane("i32x4.replace_lane", lane);
+        pushLaneNumbers(code, width);
         code.op("i32x4.add");
       },
       pushRow: () => push(rowNumber),
@@ -169,12 +163,4 @@ function printBody(code: Code, kernel: ColumnKernel, strides: readonly ColumnStr
   function push(local: Local | undefined): void {
     if (local) code.get(local);
   }
-}
-
-function spreadParameter(code: Code, parameter: Local, type: Compute): Local {
-  const vector = code.local("v128");
-  code.get(parameter);
-  spread(code, type);
-  code.set(vector);
-  return vector;
 }

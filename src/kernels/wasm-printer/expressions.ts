@@ -118,6 +118,21 @@ export function spread(code: Code, type: Compute): void {
   code.op(`${shapeOf[type]}.splat`);
 }
 
+/** A scalar's value in every lane of a vector of its own. */
+export function spreadOf(code: Code, scalar: Local, type: Compute): Local {
+  const vector = code.local("v128");
+  code.get(scalar);
+  spread(code, type);
+  code.set(vector);
+  return vector;
+}
+
+/** Pushes 0, 1, … in the first `lanes` lanes. */
+export function pushLaneNumbers(code: Code, lanes: number): void {
+  code.i32(0).op("i32x4.splat");
+  for (let lane = 1; lane < lanes; lane++) code.i32(lane).lane("i32x4.replace_lane", lane);
+}
+
 export function pushConstant(code: Code, type: Compute, value: number): void {
   code[type](value);
   spread(code, type);

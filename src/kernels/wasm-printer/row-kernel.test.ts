@@ -5,6 +5,7 @@ import { describe, test } from "node:test";
 import fc from "fast-check";
 import { evaluate, rounded } from "../../../test/support/ir-reference.js";
 import { openKernelRuntime, put } from "../../../test/support/kernel-runtime.js";
+import type { Storage } from "../../runtime/index.js";
 import type { Compute, Expression, RowKernel } from "../ir.js";
 import { iterateElements, iterateRows } from "../iteration.js";
 import { launchRows } from "../launch.js";
@@ -223,35 +224,42 @@ describe("reductions", () => {
     ],
   };
 
+  /** The rows' sums of squares, and every element less its row's largest. */
+  function reduceRows(
+    values: Float32Array,
+    rows: number,
+    columns: number,
+  ): readonly [Float32Array, Float32Array] {
+    return runtime.step(() => {
+      const row = runtime.arena.allocate(4 * rows, "sums");
+      const element = runtime.arena.allocate(4 * rows * columns, "rest");
+      const strides = [
+        [columns, 1],
+        [1, 0],
+        [columns, 1],
+      ];
+      const iteration = iterateRows([rows, columns], strides, 1);
+      launchRows(runtime, { kernel, iteration, operands: [put(runtime, values, "x"), row, element] });
+      const read = (one: Storage): Float32Array => new Float32Array(runtime.read(one).buffer);
+      return [read(row), read(element)];
+    });
+  }
+
   test("rows of every length reduce to their sum and maximum, and later stages use them", () => {
     for (const columns of [1, 2, 3, 4, 5, 7, 8, 13, 64, 193, 1000]) {
       const rows = 7;
       const values = Float32Array.from({ length: rows * columns }, (_, index) => Math.sin(index) * 10);
-      const [sums, rest] = runtime.step(() => {
-        const row = runtime.arena.allocate(4 * rows, "sums");
-        const element = runtime.arena.allocate(4 * rows * columns, "rest");
-        const iteration = iterateRows(
-          [rows, columns],
-          [
-            [columns, 1],
-            [1, 0],
-            [columns, 1],
-          ],
-          1,
-        );
-        launchRows(runtime, { kernel, iteration, operands: [put(runtime, values, "x"), row, element] });
-        return [row, element].map((one) => new Float32Array(runtime.read(one).buffer));
-      });
+      const [sums, rest] = reduceRows(values, rows, columns);
       for (let row = 0; row < rows; row++) {
         const own = values.subarray(row * columns, (row + 1) * columns);
         const largest = Math.max(...own);
         const sum = own.reduce((total, value) => total + value * value, 0);
         assert.ok(
-          Math.abs(sums![row]! - sum) <= 1e-6 * sum * columns ** 0.5,
+          Math.abs(sums[row]! - sum) <= 1e-6 * sum * columns ** 0.5,
           `sum of row ${row} of ${columns}`,
         );
         for (const [index, value] of own.entries()) {
-          assert.equal(rest![row * columns + index], rounded("f32", value - largest));
+          assert.equal(rest[row * columns + index], rounded("f32", value - largest));
         }
       }
     }
@@ -259,26 +267,10 @@ describe("reductions", () => {
 
   test("a row's bits don't depend on the other rows, nor on how many there are", () => {
     const columns = 101;
-    const run = (rows: number): Float32Array =>
-      runtime.step(() => {
-        const values = Float32Array.from(
-          { length: rows * columns },
-          (_, index) => Math.cos(index % columns) * 1e3,
-        );
-        const row = runtime.arena.allocate(4 * rows, "sums");
-        const element = runtime.arena.allocate(4 * rows * columns, "rest");
-        const iteration = iterateRows(
-          [rows, columns],
-          [
-            [columns, 1],
-            [1, 0],
-            [columns, 1],
-          ],
-          1,
-        );
-        launchRows(runtime, { kernel, iteration, operands: [put(runtime, values, "x"), row, element] });
-        return new Float32Array(runtime.read(row).buffer);
-      });
+    const run = (rows: number): Float32Array => {
+      const cosine = (_: unknown, index: number): number => Math.cos(index % columns) * 1e3;
+      return reduceRows(Float32Array.from({ length: rows * columns }, cosine), rows, columns)[0];
+    };
     const [alone] = run(1);
     assert.ok(run(500).every((sum) => Object.is(sum, alone)));
   });

@@ -14,8 +14,18 @@ import {
 import { HoldfastError } from "../../errors/index.js";
 import { type Dtype, dtypes } from "../dtypes.js";
 import type { Compute, Expression, ReduceOp, RowKernel, Stage } from "../ir.js";
+import { advance, forRange, limitTo, setToElement } from "../wasm-loops.js";
 import { type Lanes, pushElements, pushEverywhere, storeElements } from "./elements.js";
-import { type Leaves, operandsOf, pushBinary, pushConstant, pushExpression, spread } from "./expressions.js";
+import {
+  type Leaves,
+  operandsOf,
+  pushBinary,
+  pushConstant,
+  pushExpression,
+  pushLaneNumbers,
+  spread,
+  spreadOf,
+} from "./expressions.js";
 import { calledBy } from "./functions.js";
 import { identityOf, usesF64 } from "./reductions.js";
 
@@ -103,7 +113,7 @@ class Printer {
     const operands = dtypesOfAll.map((dtype, index) => this.#operand(dtype, index, addresses));
     this.#inputs = operands.slice(0, kernel.inputs.length);
     this.#outputs = operands.slice(kernel.inputs.length);
-    this.#scalars = kernel.scalars.map((type) => this.#spreadParameter(type));
+    this.#scalars = kernel.scalars.map((type) => spreadOf(code, this.#parameter(), type));
     this.#rowNumber = code.local("v128");
     this.#positions = code.local("v128");
   }
@@ -113,15 +123,9 @@ class Printer {
     const [row, endRow] = [code.local("i32"), code.local("i32")];
     const [firstBlock, endBlock] = [code.parameter(0), code.parameter(1)];
     code.get(firstBlock).get(this.#rowsPerBlock).op("i32.mul").set(row);
-    code.get(endBlock).get(this.#rowsPerBlock).op("i32.mul").tee(endRow).get(this.#rows);
-    code.get(endRow).get(this.#rows).op("i32.lt_u").op("select").set(endRow);
-    code.block((leave) => {
-      code.loop((again) => {
-        code.get(row).get(endRow).op("i32.ge_u").branchIf(leave);
-        this.#printRow(row);
-        code.get(row).i32(1).op("i32.add").set(row).branch(again);
-      });
-    });
+    code.get(endBlock).get(this.#rowsPerBlock).op("i32.mul").set(endRow);
+    limitTo(code, endRow, this.#rows);
+    forRange(code, row, endRow, 1, () => this.#printRow(row));
   }
 
   #printRow(row: Local): void {
@@ -130,15 +134,8 @@ class Printer {
     code.get(row).op("i32x4.splat").set(this.#rowNumber);
     // The last row of a cut-up vector may be shorter than the others.
     const count = code.local("i32");
-    code
-      .get(this.#elements)
-      .get(row)
-      .get(this.#inner)
-      .op("i32.mul")
-      .op("i32.sub")
-      .tee(count)
-      .get(this.#inner);
-    code.get(count).get(this.#inner).op("i32.lt_u").op("select").set(count);
+    code.get(this.#elements).get(row).get(this.#inner).op("i32.mul").op("i32.sub").set(count);
+    limitTo(code, count, this.#inner);
     for (const input of this.#inputs) {
       if (input.inner !== "none") continue;
       code.get(input.start);
@@ -261,8 +258,7 @@ class Printer {
     for (const { start, cursor } of moving) code.get(start).set(cursor);
     const left = code.local("i32");
     code.get(count).set(left);
-    code.i32(0).op("i32x4.splat");
-    for (let lane = 1; lane < this.#lanes; lane++) code.i32(lane).lane("i32x4.replace_lane", lane);
+    pushLaneNumbers(code, this.#lanes);
     code.set(this.#positions);
     for (const lanes of this.#lanes === 1 ? ([1] as const) : ([this.#lanes, 1] as const)) {
       code.block((leave) => {
@@ -278,11 +274,8 @@ class Printer {
   }
 
   #advance({ cursor, innerStride, bytes }: Operand, lanes: Lanes): void {
-    const code = this.#code;
-    code.get(cursor);
-    if (innerStride) code.get(innerStride).i32(bytes).op("i32.mul");
-    else code.i32(lanes * bytes);
-    code.op("i32.add").set(cursor);
+    if (innerStride) setToElement(this.#code, cursor, cursor, innerStride, bytes);
+    else advance(this.#code, cursor, lanes * bytes);
   }
 
   #leaves(lanes: Lanes): Leaves {
@@ -326,14 +319,6 @@ class Printer {
 
   #parameters(count: number): Local[] {
     return Array.from({ length: count }, () => this.#parameter());
-  }
-
-  #spreadParameter(type: Compute): Local {
-    const vector = this.#code.local("v128");
-    this.#code.get(this.#parameter());
-    spread(this.#code, type);
-    this.#code.set(vector);
-    return vector;
   }
 }
 
