@@ -289,7 +289,7 @@ const endings: ReadonlySet<Command["name"]> = new Set([
 ]);
 
 /** Plays random sequences and tells which commands they had; fails at the first that leaves the model. */
-function play(count: number, wrap: (driver: Driver) => Driver): Set<string> {
+function play(count: number, wrap: (driver: Driver) => Driver, seed?: number): Set<string> {
   const seen = new Set<string>();
   const property = fc.property(
     fc.array(command, { minLength: 1, maxLength: 40 }),
@@ -311,7 +311,7 @@ function play(count: number, wrap: (driver: Driver) => Driver): Set<string> {
       assert.equal(device.memory().free, free, "a closed runtime has given everything back");
     },
   );
-  fc.assert(property, { numRuns: count });
+  fc.assert(property, { numRuns: count, ...(seed !== undefined && { seed }) });
   return seen;
 }
 
@@ -358,9 +358,9 @@ const faults: Readonly<Record<string, Fault>> = {
     plant: (run) => {
       const { reset, unpin } = Arena.prototype;
       const careless = function (this: Arena): void {
-        for (const storage of [...pinned]) if (this.isLive(storage)) unpin.call(this, storage);
-        pinned.length = 0;
+        // Only behind a reset that is legal: a refused one is not what is planted here.
         reset.call(this);
+        for (const storage of pinned.splice(0)) if (this.isLive(storage)) unpin.call(this, storage);
       };
       const pinned: Storage[] = [];
       const { pin } = Arena.prototype;
@@ -375,7 +375,8 @@ const faults: Readonly<Record<string, Fault>> = {
 };
 
 for (const [fault, { plant, wrap, seenAs }] of Object.entries(faults)) {
-  const run = (): void => void play(2000, wrap ?? ((driver) => driver));
+  // One seed for the proofs: which symptom of a fault is met first would else be left to chance.
+  const run = (): void => void play(2000, wrap ?? ((driver) => driver), 42);
   test(`red proof: the model sees that ${fault}`, () => {
     assert.throws(
       () => (plant ? plant(run) : run()),
