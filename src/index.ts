@@ -1,5 +1,6 @@
 /** Holdfast: trains neural networks from TypeScript, with memory that is proven and errors instead of hangs. */
 
+export { noGrad } from "./autograd/index.js";
 export {
   loadSafetensors,
   readSafetensors,
@@ -60,6 +61,26 @@ export {
   type UploadItem,
   type Verdict,
 } from "./runtime/index.js";
+export {
+  arange,
+  Device,
+  type DeviceName,
+  type DeviceOptions,
+  device,
+  eye,
+  fromTyped,
+  full,
+  linspace,
+  manualSeed,
+  type NestedArray,
+  ones,
+  rand,
+  randn,
+  Tensor,
+  type TensorOptions,
+  tensor,
+  zeros,
+} from "./tensor/index.js";
 export {
   type Address,
   type Bytes,

@@ -27,6 +27,53 @@ export const errorCodes = {
     help: "The message says what is missing and what brings it.",
   },
 
+  // Tensors and their ops
+  BAD_SHAPE: {
+    meaning: "An op was given shapes, axes or sizes that don't fit each other.",
+    help: "The message has the op, the shapes and what would fit.",
+  },
+  BAD_DTYPE: {
+    meaning: "An op was given a dtype that it has no meaning for, or a value that its dtype can't hold.",
+    help: "Convert first, with tensor.to(dtype); the message says which dtypes fit.",
+  },
+  BAD_INDEX: {
+    meaning: "An index points outside the axis that it selects from, or a label outside the classes.",
+    help: "The message has the first wrong index and the range that is there; correct the data.",
+  },
+  DEAD_TENSOR: {
+    meaning: "A tensor was used after the step that made it had ended.",
+    help: "Use it inside its step, or carry it out with keep().",
+  },
+  NO_DEVICE: {
+    meaning: "A tensor was asked for, or a module used, before it had a device to live on.",
+    help: 'Open one with `await device("cpu")`; move a module there with to().',
+  },
+  OTHER_DEVICE: {
+    meaning: "Two tensors of one op live on different devices, or on a device that was closed.",
+    help: "Make both on one device.",
+  },
+  NO_GRADIENT: {
+    meaning:
+      "backward() was asked of something that has no gradient: nothing in it requires one, or an op has none.",
+    help: "Mark inputs with requiresGrad, or leave noGrad(); the message names the op.",
+  },
+  SAVED_CHANGED: {
+    meaning: "A tensor that backward still needs was written to in place.",
+    help: "Use the form that makes a new tensor, or write after backward().",
+  },
+  BACKWARD_TWICE: {
+    meaning: "backward() went through a graph whose saved tensors an earlier backward() had let go.",
+    help: "Add the losses and call backward() once, or run the forward pass again.",
+  },
+  NOT_FINITE: {
+    meaning: "A NaN or an infinity was found where training would go on with it.",
+    help: "The message says where it first appeared: a row of the data, an op, or the gradients' norm.",
+  },
+  BAD_STATE: {
+    meaning: "A state dict or an optimizer's state does not fit what it is loaded into.",
+    help: "The message lists what is missing, unexpected or of another shape; strict: false loads the rest.",
+  },
+
   // Files
   BAD_FILE: {
     meaning:

@@ -1,5 +1,12 @@
 /** kernels: what ops lower to. Data types, and the code that the drivers run. */
 
+export {
+  launchScan,
+  launchScatterAdd,
+  type Scan,
+  type ScatterAdd,
+  type WalkDtype,
+} from "./axis-walk/index.js";
 export { type Dtype, type DtypeKind, dtypeNames, dtypes, type ElementArray } from "./dtypes.js";
 export { viewElements } from "./elements.js";
 export {
@@ -45,3 +52,4 @@ export {
   thresholdOf,
   uniform,
 } from "./random/index.js";
+export { term } from "./term.js";

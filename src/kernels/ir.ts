@@ -32,15 +32,19 @@ export const unaryOps = [
 ] as const;
 export type UnaryOp = (typeof unaryOps)[number];
 
-export const binaryOps = ["add", "sub", "mul", "div", "min", "max", "pow"] as const;
+/** `and` and `shr` are for i32 alone; `shr` moves bits right by a constant from 0 to 31, zeros coming in. */
+export const binaryOps = ["add", "sub", "mul", "div", "min", "max", "pow", "and", "shr"] as const;
 export type BinaryOp = (typeof binaryOps)[number];
 
 export const compareOps = ["eq", "ne", "lt", "le", "gt", "ge"] as const;
 export type CompareOp = (typeof compareOps)[number];
 
 export type Expression =
-  /** The element of an input at the present place, widened to what its dtype computes in. */
-  | { readonly kind: "load"; readonly input: number; readonly type: Compute }
+  /**
+   * The element of an input at the present place, widened to what its dtype computes in. `at`, an i32, moves the place
+   * by that many elements, each element's by its own. Nothing checks that it stays inside the input: that is for the op.
+   */
+  | { readonly kind: "load"; readonly input: number; readonly type: Compute; readonly at?: Expression }
   /** A number given at the launch. */
   | { readonly kind: "scalar"; readonly index: number; readonly type: Compute }
   | { readonly kind: "constant"; readonly value: number; readonly type: Compute }
@@ -77,7 +81,10 @@ export type ReduceOp = "add" | "mul" | "min" | "max";
 
 export type Stage =
   | { readonly kind: "reduce"; readonly op: ReduceOp; readonly value: Expression }
-  /** `value` is narrowed to the output's dtype. For an output of one value a row it may use no loads. */
+  /**
+   * `value` is narrowed to the output's dtype; whole numbers keep their low bits, so a truth value is 0 or 1 anywhere.
+   * For an output of one value a row every input stands at its row's start.
+   */
   | { readonly kind: "store"; readonly output: number; readonly value: Expression };
 
 export interface Output {

@@ -42,6 +42,30 @@ test("axes of size one, and no axes at all, leave a row of one element", () => {
   }
 });
 
+test("an empty axis leaves no elements, wherever it stands and however the operands step", () => {
+  for (const shape of [[0], [4, 0], [0, 4], [4, 0, 3], [3, 4, 0]]) {
+    const strides = [shape.map((_, axis) => axis + 1), shape.map(() => 0), shape.map((_, axis) => 7 - axis)];
+    const { layout, blocks, sizes } = iterateElements(shape, strides);
+    assert.equal(blocks, 0, `[${shape}]`);
+    assert.deepEqual(layout.inner, ["unit", "unit", "unit"], `[${shape}]`);
+    assert.equal(sizes[3], 0, `[${shape}]`);
+  }
+});
+
+test("an empty row stays a row, which a reduction leaves at its start", () => {
+  const { layout, blocks, sizes } = iterateRows(
+    [4, 2, 0, 3],
+    [
+      [0, 9, 1, 5],
+      [1, 0, 0, 0],
+    ],
+    3,
+  );
+  assert.equal(blocks, 1);
+  assert.deepEqual(layout.inner, ["unit", "unit"]);
+  assert.deepEqual(sizes.slice(0, 2), [4, 0]);
+});
+
 test("an empty axis leaves nothing to do", () => {
   assert.equal(
     iterateElements(

@@ -63,8 +63,13 @@ function axesOf(shape: readonly number[], operands: readonly Strides[]): Axis[] 
   return shape.map((size, axis) => ({ size, strides: operands.map((strides) => strides[axis] ?? 0) }));
 }
 
-/** Drops axes of size one and joins neighbours wherever all operands step through them as through one. */
+/**
+ * Drops axes of size one and joins neighbours wherever all operands step through them as through one. Where an axis is
+ * empty all of them are one: nothing is stepped through.
+ */
 function mergeAxes(axes: readonly Axis[]): Axis[] {
+  const empty = axes.find(({ size }) => size === 0);
+  if (empty) return [empty];
   const merged: Axis[] = [];
   for (const axis of axes) {
     if (axis.size === 1) continue;
@@ -81,8 +86,8 @@ function mergeAxes(axes: readonly Axis[]): Axis[] {
 function rowsOf(outer: readonly Axis[], row: Axis, elements?: number): Iteration {
   const rows = outer.reduce((product, { size }) => product * size, 1);
   const inner = row.strides.map((stride): InnerStride => {
-    // A row of one element has no step to take, whatever its stride says.
-    if (stride === 1 || row.size === 1) return "unit";
+    // A row of one element or none has no step to take, whatever its stride says.
+    if (stride === 1 || row.size <= 1) return "unit";
     return stride === 0 ? "none" : "any";
   });
   const rowsPerBlock = Math.max(1, Math.floor(elementsPerBlock / Math.max(1, row.size)));

@@ -31,8 +31,10 @@ export interface RowLaunch extends Operands {
   readonly iteration: Iteration;
 }
 
+/** With no rows, or no elements to store, nothing is launched. */
 export function launchRows(runtime: Runtime, { kernel, iteration, operands, scalars = [] }: RowLaunch): void {
   const { layout, blocks, sizes } = iteration;
+  if (blocks === 0) return;
   const key = `${layout.outerRank} ${layout.inner.join(" ")}`;
   const source = sourceOf(kernel, key, () => printRowKernel(kernel, layout));
   const values = [...operands, ...sizes, ...scalars];
@@ -47,8 +49,10 @@ export interface ColumnLaunch extends Operands {
   readonly strides: readonly { readonly row: number; readonly column: ColumnStride }[];
 }
 
+/** With no columns nothing is launched; with no rows every column becomes what its reduction starts from. */
 export function launchColumns(runtime: Runtime, launch: ColumnLaunch): void {
   const { kernel, rows, columns, strides, operands, scalars = [] } = launch;
+  if (columns === 0) return;
   const columnStrides = strides.map(({ column }) => column);
   const source = sourceOf(kernel, columnStrides.join(" "), () => printColumnKernel(kernel, columnStrides));
   const steps = strides.map(({ row }) => row >>> 0);

@@ -9,6 +9,7 @@ import {
   type ValueType,
   type WasmFunction,
 } from "../driver/index.js";
+import type { Storage } from "../runtime/index.js";
 
 type Types<Name extends string, Type> = Readonly<Record<Name, Type>>;
 type Body<Name extends string> = (code: Code, parameters: Readonly<Record<Name, Local>>) => void;
@@ -53,6 +54,14 @@ export function wasmKernel<Name extends string>(
         ...named(["firstBlock", "endBlock"] as const, (_, index) => code.parameter(index)),
       }),
   });
+}
+
+/** A launch's arguments, given by name, in the order of the kernel's parameters. */
+export function argumentsInOrder<Parameters extends Readonly<Record<string, Parameter>>>(
+  parameters: Parameters,
+  values: Readonly<Record<keyof Parameters, Storage | number>>,
+): (Storage | number)[] {
+  return Object.keys(parameters).map((name: keyof Parameters) => values[name]);
 }
 
 /** Fresh locals of one type, under the given names. */

@@ -30,6 +30,8 @@ const binary: Record<BinaryOp, (a: number, b: number) => number> = {
   min: Math.min,
   max: Math.max,
   pow: (a, b) => a ** b,
+  and: (a, b) => a & b,
+  shr: (a, b) => a >>> b,
 };
 
 const compare: Record<CompareOp, (a: number, b: number) => boolean> = {
@@ -48,7 +50,8 @@ export function rounded(type: Compute, value: number): number {
 }
 
 export interface Place {
-  readonly load: (input: number) => number;
+  /** The element that an input has `at` elements from its present place. */
+  readonly load: (input: number, at: number) => number;
   readonly scalars: readonly number[];
   readonly reduced: ReadonlyMap<number, number>;
   readonly position?: number;
@@ -59,7 +62,7 @@ export function evaluate(expression: Expression, place: Place): number {
   const value = (one: Expression): number => evaluate(one, place);
   switch (expression.kind) {
     case "load":
-      return place.load(expression.input);
+      return place.load(expression.input, expression.at ? value(expression.at) : 0);
     case "scalar":
       return rounded(expression.type, place.scalars[expression.index] ?? Number.NaN);
     case "constant":

@@ -1,7 +1,7 @@
 /** The product of matrices: `gemm` issues its launches, one where the operands are small and two where they are packed. */
 
-import type { Parameter } from "../../driver/index.js";
-import type { Runtime, Storage } from "../../runtime/index.js";
+import type { Runtime } from "../../runtime/index.js";
+import { argumentsInOrder } from "../wasm-function.js";
 import { type DirectForm, directParameters, directStripRows } from "./direct.js";
 import { elementOf } from "./element.js";
 import { type AccessToC, gemmKernel } from "./kernels.js";
@@ -9,8 +9,6 @@ import { multiplyParameters } from "./multiply.js";
 import { packParameters } from "./pack.js";
 import { type PackedPlan, planGemm } from "./plan.js";
 import { type GemmProblem, type MatrixLayout, refused, requireSound } from "./problem.js";
-
-type Arguments<Parameters> = Readonly<Record<keyof Parameters, Storage | number>>;
 
 /**
  * `C[m, n] = alpha · op(A)[m, k] · op(B)[k, n] + beta · C`, once or for a batch. The order of all additions follows from
@@ -48,7 +46,7 @@ function launchPacked(runtime: Runtime, problem: GemmProblem, plan: PackedPlan, 
     op,
     kernel: runtime.kernel(gemmKernel("pack", dtype, "out")),
     blocks: plan.aBlocks + plan.bBlocks,
-    arguments: inOrder(packParameters, {
+    arguments: argumentsInOrder(packParameters, {
       a: a.storage,
       b: b.storage,
       scratch,
@@ -73,7 +71,7 @@ function launchPacked(runtime: Runtime, problem: GemmProblem, plan: PackedPlan, 
     op,
     kernel: runtime.kernel(gemmKernel("multiply", dtype, access)),
     blocks: plan.blocks,
-    arguments: inOrder(multiplyParameters(element, access), {
+    arguments: argumentsInOrder(multiplyParameters(element, access), {
       ...plan,
       ...resultOf(problem),
       scratch,
@@ -95,7 +93,7 @@ function launchDirect(runtime: Runtime, problem: GemmProblem, form: DirectForm, 
     op,
     kernel: runtime.kernel(gemmKernel(form, dtype, access)),
     blocks: rowStrips * batch,
-    arguments: inOrder(directParameters(element, access), {
+    arguments: argumentsInOrder(directParameters(element, access), {
       ...resultOf(problem),
       a: a.storage,
       b: b.storage,
@@ -136,12 +134,4 @@ function resultOf({ dtype, c, alpha = 1, beta = 0 }: GemmProblem) {
 function accessToC({ dtype, m, n, batch = 1, c, beta = 0 }: GemmProblem): AccessToC {
   const isAllWritten = c.storage.span.size === batch * m * n * elementOf(dtype).bytes;
   return beta === 0 && isAllWritten ? "out" : "inout";
-}
-
-/** A launch's arguments in the order of the kernel's parameters. */
-function inOrder<Parameters extends Readonly<Record<string, Parameter>>>(
-  parameters: Parameters,
-  values: Arguments<Parameters>,
-): (Storage | number)[] {
-  return Object.keys(parameters).map((name) => values[name]) as (Storage | number)[];
 }

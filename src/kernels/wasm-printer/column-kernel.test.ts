@@ -115,3 +115,26 @@ test("no rows leave every column at the reduction's start", () => {
   });
   assert.ok(found.every((sum) => sum === 0));
 });
+
+test("no columns leave everything as it was", () => {
+  const kernel: ColumnKernel = {
+    name: "nothing",
+    inputs: ["f32"],
+    output: "f32",
+    scalars: [],
+    op: "add",
+    value: load(0),
+  };
+  const found = runtime.step(() => {
+    const [x, output] = [put(runtime, Float32Array.of(1), "x"), put(runtime, Float32Array.of(7), "sums")];
+    launchColumns(runtime, {
+      kernel,
+      rows: 3,
+      columns: 0,
+      strides: [{ row: 0, column: "unit" }],
+      operands: [x, output],
+    });
+    return [...new Float32Array(runtime.read(output).buffer)];
+  });
+  assert.deepEqual(found, [7]);
+});

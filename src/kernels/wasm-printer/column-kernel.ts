@@ -15,6 +15,7 @@ import type { ColumnKernel } from "../ir.js";
 import { advance, forRange, limitTo, setToElement } from "../wasm-loops.js";
 import { type Lanes, pushElements, pushEverywhere, storeElements } from "./elements.js";
 import {
+  given,
   type Leaves,
   pushBinary,
   pushConstant,
@@ -23,6 +24,7 @@ import {
   spreadOf,
 } from "./expressions.js";
 import { calledBy } from "./functions.js";
+import { isUniform, pushIndexed } from "./indexed-load.js";
 import { identityOf, usesF64 } from "./reductions.js";
 
 /** Columns of a block: a cache line of f32s, in four accumulators. */
@@ -138,15 +140,21 @@ function printBody(code: Code, kernel: ColumnKernel, strides: readonly ColumnStr
 
   function leavesAt(vector: number, width: Lanes, rowNumber: Local): Leaves {
     return {
-      pushLoad: (index) => {
-        const input = inputs[index];
-        if (!input) return;
-        code.get(input.cursor);
-        if (input.stride === "none") pushEverywhere(code, input.dtype);
-        else pushElements(code, input.dtype, width, vector * width * dtypes[input.dtype].bytes);
+      pushLoad: (index, at) => {
+        const { dtype, cursor, stride } = given(inputs[index], `input ${index}`, kernel.name);
+        const isMoving = stride === "unit";
+        const first = isMoving ? vector * width : 0;
+        if (at) {
+          const uniform = isUniform(at, (other) => strides[other] === "none");
+          pushIndexed(code, { dtype, cursor, first, isMoving, lanes: width, isUniform: uniform });
+          return;
+        }
+        code.get(cursor);
+        if (isMoving) pushElements(code, dtype, width, first * dtypes[dtype].bytes);
+        else pushEverywhere(code, dtype);
       },
-      pushScalar: (index) => push(scalars[index]),
-      pushReduced: () => code.op("unreachable"),
+      pushScalar: (index) => code.get(given(scalars[index], `scalar ${index}`, kernel.name)),
+      pushReduced: (stage) => given(undefined, `the reduction of a stage ${stage}`, kernel.name),
       pushPosition: () => {
         code
           .get(column)
@@ -156,11 +164,7 @@ function printBody(code: Code, kernel: ColumnKernel, strides: readonly ColumnStr
         pushLaneNumbers(code, width);
         code.op("i32x4.add");
       },
-      pushRow: () => push(rowNumber),
+      pushRow: () => code.get(rowNumber),
     };
-  }
-
-  function push(local: Local | undefined): void {
-    if (local) code.get(local);
   }
 }

@@ -145,3 +145,98 @@ test("doubles keep all their bits, and their elementary functions are the engine
     values.map((value) => Math.exp(value) + 2 ** value),
   );
 });
+
+test("truth values are stored as 0 or 1 in every dtype, at every place, from every type compared", () => {
+  for (const type of ["f32", "f64", "i32"] as const) {
+    const isLarge: Expression = {
+      kind: "compare",
+      op: "gt",
+      a: { kind: "load", input: 0, type },
+      b: { kind: "constant", value: 4, type },
+      type: "i32",
+    };
+    const source = convert(
+      bytesOf(Float32Array.from({ length: 11 }, (_, index) => (index * 5) % 11)),
+      "f32",
+      type,
+    );
+    for (const dtype of ["bool", "u8", "i32"] as const) {
+      const kernel: RowKernel = {
+        name: "isLarge",
+        inputs: [type],
+        outputs: [{ dtype, per: "element" }],
+        scalars: [],
+        stages: [{ kind: "store", output: 0, value: isLarge }],
+      };
+      const found = runtime.step(() => {
+        const input = runtime.arena.allocate(source.length, "in");
+        const output = runtime.arena.allocate(11 * dtypes[dtype].bytes, "out");
+        runtime.upload([{ source, target: input }]);
+        launchRows(runtime, {
+          kernel,
+          iteration: iterateElements([11], [[1], [1]]),
+          operands: [input, output],
+        });
+        return runtime.read(output);
+      });
+      const expected = Int32Array.from({ length: 11 }, (_, index) => ((index * 5) % 11 > 4 ? 1 : 0));
+      const stored = dtype === "i32" ? new Int32Array(found.buffer) : Int32Array.from(found);
+      assert.deepEqual(stored, expected, `${type} compared, stored as ${dtype}`);
+    }
+  }
+});
+
+test("a random word becomes a float from 0 to 1 by its upper 24 bits, and keeps its lower ones under a mask", () => {
+  const words = Int32Array.of(0, -1, 0x12345678, -0x7fffffff, 255, 256, -256, 7, 1 << 30);
+  const word: Expression = { kind: "load", input: 0, type: "i32" };
+  const upper: Expression = {
+    kind: "binary",
+    op: "shr",
+    a: word,
+    b: { kind: "constant", value: 8, type: "i32" },
+    type: "i32",
+  };
+  const uniform: Expression = {
+    kind: "binary",
+    op: "mul",
+    a: { kind: "convert", a: upper, type: "f32" },
+    b: { kind: "constant", value: 2 ** -24, type: "f32" },
+    type: "f32",
+  };
+  const lower: Expression = {
+    kind: "binary",
+    op: "and",
+    a: word,
+    b: { kind: "constant", value: 0x1ff, type: "i32" },
+    type: "i32",
+  };
+  const kernel: RowKernel = {
+    name: "words",
+    inputs: ["i32"],
+    outputs: [
+      { dtype: "f32", per: "element" },
+      { dtype: "i32", per: "element" },
+    ],
+    scalars: [],
+    stages: [
+      { kind: "store", output: 0, value: uniform },
+      { kind: "store", output: 1, value: lower },
+    ],
+  };
+  const [uniforms, lowers] = runtime.step(() => {
+    const input = runtime.arena.allocate(words.byteLength, "words");
+    runtime.upload([{ source: words, target: input }]);
+    const outputs = ["uniforms", "lowers"].map((label) => runtime.arena.allocate(words.byteLength, label));
+    const iteration = iterateElements([words.length], [[1], [1], [1]]);
+    launchRows(runtime, { kernel, iteration, operands: [input, ...outputs] });
+    return outputs.map((output) => runtime.read(output));
+  });
+  assert.deepEqual(
+    f32(uniforms!),
+    Float32Array.from(words, (one) => (one >>> 8) * 2 ** -24),
+  );
+  assert.deepEqual(
+    new Int32Array(lowers!.buffer),
+    words.map((one) => one & 0x1ff),
+  );
+});

@@ -3,8 +3,8 @@
  * rounding to nearest even. A vector has 4 lanes of f32 or i32 or 2 of f64; a lone element sits in lane 0.
  */
 
-import type { Code, Local } from "../../driver/index.js";
-import type { Dtype } from "../dtypes.js";
+import type { Code, Local, MemoryOpcode } from "../../driver/index.js";
+import { type Dtype, dtypes } from "../dtypes.js";
 
 export type Lanes = 1 | 2 | 4;
 
@@ -29,8 +29,7 @@ export function pushElements(code: Code, dtype: Dtype, lanes: Lanes, offset = 0)
       if (lanes === 4) code.memory("v128.load16x4_u", offset);
       else if (lanes === 2) code.memory("v128.load32_zero", offset).op("i32x4.extend_low_i16x8_u");
       else code.memory("i32.load16_u", offset).op("i32x4.splat");
-      if (dtype === "bf16") code.i32(16).op("i32x4.shl");
-      else widenHalf(code);
+      widenHalves(code, dtype);
   }
 }
 
@@ -38,12 +37,38 @@ export function pushElements(code: Code, dtype: Dtype, lanes: Lanes, offset = 0)
 export function pushEverywhere(code: Code, dtype: Dtype): void {
   if (dtype === "f32" || dtype === "i32") code.memory("v128.load32_splat");
   else if (dtype === "f64") code.memory("v128.load64_splat");
-  else if (dtype === "u8" || dtype === "bool") code.memory("i32.load8_u").op("i32x4.splat");
   else {
-    code.memory("i32.load16_u").op("i32x4.splat");
-    if (dtype === "bf16") code.i32(16).op("i32x4.shl");
-    else widenHalf(code);
+    code.memory(bitsLoadOf(dtype)).op("i32x4.splat");
+    widenHalves(code, dtype);
   }
+}
+
+/** Pushes one element a lane, each from the address that `pushAddress` puts on the stack for it. */
+export function pushGathered(
+  code: Code,
+  dtype: Dtype,
+  lanes: Lanes,
+  pushAddress: (lane: number) => void,
+): void {
+  pushAddress(0);
+  if (dtype === "f64") {
+    code.memory("v128.load64_zero");
+    if (lanes === 1) return;
+    pushAddress(1);
+    code.memory("f64.load").lane("f64x2.replace_lane", 1);
+    return;
+  }
+  code.memory(bitsLoadOf(dtype)).op("i32x4.splat");
+  for (let lane = 1; lane < lanes; lane++) {
+    pushAddress(lane);
+    code.memory(bitsLoadOf(dtype)).lane("i32x4.replace_lane", lane);
+  }
+  widenHalves(code, dtype);
+}
+
+/** Loads an element's bits into the low end of a 32-bit number. */
+function bitsLoadOf(dtype: Exclude<Dtype, "f64">): MemoryOpcode {
+  return ({ 4: "i32.load", 2: "i32.load16_u", 1: "i32.load8_u" } as const)[dtypes[dtype].bytes];
 }
 
 /** Stores the first `lanes` lanes of a vector of the compute type as neighbouring elements. */
@@ -62,7 +87,7 @@ export function storeElements(code: Code, dtype: Dtype, lanes: Lanes, address: L
   if (dtype === "bf16") narrowToBrain(code, value);
   if (dtype === "f16") narrowToHalf(code, value);
   code.set(narrowed);
-  const bytes = dtype === "f32" || dtype === "i32" ? 4 : dtype === "bf16" || dtype === "f16" ? 2 : 1;
+  const { bytes } = dtypes[dtype];
   const store = ({ 4: "i32.store", 2: "i32.store16", 1: "i32.store8" } as const)[bytes];
   for (let lane = 0; lane < lanes; lane++) {
     code
@@ -76,6 +101,12 @@ export function storeElements(code: Code, dtype: Dtype, lanes: Lanes, address: L
 /** Four bytes in the vector's first lane become four lanes. */
 function widenBytes(code: Code): void {
   code.op("i16x8.extend_low_i8x16_u").op("i32x4.extend_low_i16x8_u");
+}
+
+/** The bits of half floats, one in the low end of each lane, become floats; all else is wide already. */
+function widenHalves(code: Code, dtype: Dtype): void {
+  if (dtype === "bf16") code.i32(16).op("i32x4.shl");
+  else if (dtype === "f16") widenHalf(code);
 }
 
 /** f16 bits to f32: shifted into place and scaled by 2^112, which is exact, subnormals included. */

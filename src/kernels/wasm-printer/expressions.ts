@@ -18,11 +18,21 @@ const unaryInstructions: Partial<Record<UnaryOp, string>> = {
 
 /** Where the leaves of an expression come from. */
 export interface Leaves {
-  pushLoad(input: number): void;
+  /** With `at`, the value of that expression lies on the stack and is consumed. */
+  pushLoad(input: number, at: Expression | undefined): void;
   pushScalar(index: number): void;
   pushReduced(stage: number): void;
   pushPosition(): void;
   pushRow(): void;
+}
+
+/** What an expression refers to, or a refusal where its kernel has no such thing. */
+export function given<T>(found: T | undefined, what: string, kernel: string): T {
+  if (found !== undefined) return found;
+  throw new HoldfastError(
+    "BAD_ARGUMENT",
+    `Kernel "${kernel}" uses ${what}, which it does not have; it can't be printed.`,
+  );
 }
 
 /** Pushes the expression's value; what it uses more than once is computed once. */
@@ -45,10 +55,16 @@ export function pushExpression(code: Code, root: Expression, leaves: Leaves): vo
   }
 
   function compute(expression: Expression): void {
+    if (expression.kind === "binary" && expression.op === "shr") {
+      push(expression.a);
+      pushShift(code, expression.type, expression.b);
+      return;
+    }
     for (const operand of operandsOf(expression)) push(operand);
     switch (expression.kind) {
       case "load":
-        leaves.pushLoad(expression.input);
+        if (expression.at && expression.at.type !== "i32") throw badIndex(expression.at.type);
+        leaves.pushLoad(expression.input, expression.at);
         break;
       case "scalar":
         leaves.pushScalar(expression.index);
@@ -100,6 +116,8 @@ function countUses(root: Expression): Map<Expression, number> {
 /** What an expression is made of, in the order in which the stack wants it. */
 export function operandsOf(expression: Expression): readonly Expression[] {
   switch (expression.kind) {
+    case "load":
+      return expression.at ? [expression.at] : [];
     case "unary":
     case "convert":
       return [expression.a];
@@ -177,10 +195,26 @@ export function pushBinary(code: Code, op: BinaryOp, type: Compute): void {
     if (type === "i32") throw unsupported(op, type);
     if (type === "f32") applyInPlace(code, "pow", 2);
     else callByLane(code, "pow", 2);
+  } else if (op === "and") {
+    if (type !== "i32") throw unsupported(op, type);
+    code.op("v128.and");
   } else {
     const isIntegerOrder = type === "i32" && (op === "min" || op === "max");
     code.op(instructionOf(type, isIntegerOrder ? `${op}_s` : op));
   }
+}
+
+/** Vectors shift all their lanes by one count, which the IR therefore wants as a constant. */
+function pushShift(code: Code, type: Compute, by: Expression): void {
+  if (type !== "i32") throw unsupported("shr", type);
+  if (by.kind !== "constant" || !Number.isInteger(by.value) || by.value < 0 || by.value > 31) {
+    const what = by.kind === "constant" ? `${by.value}` : `a ${by.kind}`;
+    throw new HoldfastError(
+      "UNSUPPORTED",
+      `A kernel can't shift by ${what}. Shift by a constant, a whole number from 0 to 31.`,
+    );
+  }
+  code.i32(by.value).op("i32x4.shr_u");
 }
 
 /** Leaves 1 where the comparison holds and 0 where not. */
@@ -235,6 +269,13 @@ const instructions: ReadonlySet<string> = new Set(
 
 function isInstruction(name: string): name is PlainOpcode {
   return instructions.has(name);
+}
+
+function badIndex(type: Compute): HoldfastError {
+  return new HoldfastError(
+    "BAD_ARGUMENT",
+    `A load's "at" is ${type}, and places are counted in i32. Convert it.`,
+  );
 }
 
 function unsupported(op: string, type: Compute): HoldfastError {

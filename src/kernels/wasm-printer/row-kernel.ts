@@ -17,6 +17,7 @@ import type { Compute, Expression, ReduceOp, RowKernel, Stage } from "../ir.js";
 import { advance, forRange, limitTo, setToElement } from "../wasm-loops.js";
 import { type Lanes, pushElements, pushEverywhere, storeElements } from "./elements.js";
 import {
+  given,
   type Leaves,
   operandsOf,
   pushBinary,
@@ -27,7 +28,10 @@ import {
   spreadOf,
 } from "./expressions.js";
 import { calledBy } from "./functions.js";
+import { isUniform, pushIndexed } from "./indexed-load.js";
 import { identityOf, usesF64 } from "./reductions.js";
+
+type Load = Extract<Expression, { kind: "load" }>;
 
 /** How an operand moves along a row: to the next element, not at all, or by a stride given at the launch. */
 export type InnerStride = "unit" | "none" | "any";
@@ -90,6 +94,8 @@ class Printer {
   readonly #elements: Local;
   readonly #outerSizes: readonly Local[];
   readonly #scalars: readonly Local[];
+  /** The inputs that some stage loads with no index. */
+  readonly #plainlyRead: ReadonlySet<number>;
   readonly #reduced = new Map<number, Local>();
   /** The row's number in every lane, and the elements' numbers in the row. */
   readonly #rowNumber: Local;
@@ -114,6 +120,8 @@ class Printer {
     this.#inputs = operands.slice(0, kernel.inputs.length);
     this.#outputs = operands.slice(kernel.inputs.length);
     this.#scalars = kernel.scalars.map((type) => spreadOf(code, this.#parameter(), type));
+    const loads = kernel.stages.flatMap(({ value }) => loadsOf(value));
+    this.#plainlyRead = new Set(loads.filter(({ at }) => !at).map(({ input }) => input));
     this.#rowNumber = code.local("v128");
     this.#positions = code.local("v128");
   }
@@ -136,8 +144,9 @@ class Printer {
     const count = code.local("i32");
     code.get(this.#elements).get(row).get(this.#inner).op("i32.mul").op("i32.sub").set(count);
     limitTo(code, count, this.#inner);
-    for (const input of this.#inputs) {
-      if (input.inner !== "none") continue;
+    for (const [index, input] of this.#inputs.entries()) {
+      // An operand that is only read at an index may stand outside its memory where there is none, as a flipped one does.
+      if (input.inner !== "none" || !this.#plainlyRead.has(index)) continue;
       code.get(input.start);
       pushEverywhere(code, input.dtype);
       code.set(input.everywhere);
@@ -185,12 +194,13 @@ class Printer {
     const code = this.#code;
     const value = code.local("v128");
     if (this.#kernel.outputs[stage.output]?.per === "row") {
-      pushExpression(code, stage.value, this.#leaves(this.#lanes));
+      this.#moveToStart(this.#readBy(stage.value));
+      pushExpression(code, stage.value, this.#leaves(1));
       code.set(value);
       storeElements(code, output.dtype, 1, output.start, value);
       return;
     }
-    this.#printElements(count, [output], stage.value, (lanes) => {
+    this.#printElements(count, [...this.#readBy(stage.value), output], (lanes) => {
       pushExpression(code, stage.value, this.#leaves(lanes));
       code.set(value);
       storeElements(code, output.dtype, lanes, output.cursor, value);
@@ -209,7 +219,7 @@ class Printer {
     for (let lane = type === "f64" ? 2 : 1; lane < 4; lane++) {
       code.get(firstLane).i32(0).lane("i32x4.replace_lane", lane).set(firstLane);
     }
-    this.#printElements(count, [], value, (lanes) => {
+    this.#printElements(count, this.#readBy(value), (lanes) => {
       code.get(sum);
       pushExpression(code, value, this.#leaves(lanes));
       pushBinary(code, op, type);
@@ -244,22 +254,12 @@ class Printer {
   }
 
   /** Runs the body over a row's elements: vectors first, then what is left, one by one. */
-  #printElements(
-    count: Local,
-    written: readonly Operand[],
-    value: Expression,
-    body: (lanes: Lanes) => void,
-  ): void {
+  #printElements(count: Local, operands: readonly Operand[], body: (lanes: Lanes) => void): void {
     const code = this.#code;
-    const read = loadsOf(value).map((input) => this.#inputs[input]);
-    const moving = [...read, ...written].filter(
-      (operand): operand is Operand => operand !== undefined && operand.inner !== "none",
-    );
-    for (const { start, cursor } of moving) code.get(start).set(cursor);
+    const moving = operands.filter(({ inner }) => inner !== "none");
     const left = code.local("i32");
     code.get(count).set(left);
-    pushLaneNumbers(code, this.#lanes);
-    code.set(this.#positions);
+    this.#moveToStart(operands);
     for (const lanes of this.#lanes === 1 ? ([1] as const) : ([this.#lanes, 1] as const)) {
       code.block((leave) => {
         code.loop((again) => {
@@ -273,6 +273,19 @@ class Printer {
     }
   }
 
+  #readBy(value: Expression): Operand[] {
+    return [...new Set(loadsOf(value).map(({ input }) => input))]
+      .map((input) => this.#inputs[input])
+      .filter((operand) => operand !== undefined);
+  }
+
+  #moveToStart(operands: readonly Operand[]): void {
+    const code = this.#code;
+    for (const { start, cursor } of operands) code.get(start).set(cursor);
+    pushLaneNumbers(code, this.#lanes);
+    code.set(this.#positions);
+  }
+
   #advance({ cursor, innerStride, bytes }: Operand, lanes: Lanes): void {
     if (innerStride) setToElement(this.#code, cursor, cursor, innerStride, bytes);
     else advance(this.#code, cursor, lanes * bytes);
@@ -281,21 +294,22 @@ class Printer {
   #leaves(lanes: Lanes): Leaves {
     const code = this.#code;
     return {
-      pushLoad: (index) => {
-        const input = this.#inputs[index];
-        if (!input) return;
-        if (input.inner === "none") code.get(input.everywhere);
-        else pushElements(code.get(input.cursor), input.dtype, lanes);
+      pushLoad: (index, at) => {
+        const input = given(this.#inputs[index], `input ${index}`, this.#kernel.name);
+        const { dtype, cursor, inner } = input;
+        if (at) {
+          const isFixed = (other: number): boolean => this.#inputs[other]?.inner === "none";
+          const uniform = isUniform(at, isFixed);
+          pushIndexed(code, { dtype, cursor, isMoving: inner !== "none", lanes, isUniform: uniform });
+        } else if (inner === "none") code.get(input.everywhere);
+        else pushElements(code.get(cursor), dtype, lanes);
       },
-      pushScalar: (index) => this.#push(this.#scalars[index]),
-      pushReduced: (stage) => this.#push(this.#reduced.get(stage)),
-      pushPosition: () => this.#push(this.#positions),
-      pushRow: () => this.#push(this.#rowNumber),
+      pushScalar: (index) => code.get(given(this.#scalars[index], `scalar ${index}`, this.#kernel.name)),
+      pushReduced: (stage) =>
+        code.get(given(this.#reduced.get(stage), `an earlier reduction ${stage}`, this.#kernel.name)),
+      pushPosition: () => code.get(this.#positions),
+      pushRow: () => code.get(this.#rowNumber),
     };
-  }
-
-  #push(local: Local | undefined): void {
-    if (local) this.#code.get(local);
   }
 
   #operand(dtype: Dtype, index: number, addresses: readonly Local[]): Operand {
@@ -329,14 +343,14 @@ function lanesOf({ inputs, outputs, stages }: RowKernel, { inner }: Layout): Lan
   return isWide || stages.some(({ value }) => usesF64(value)) ? 2 : 4;
 }
 
-function loadsOf(expression: Expression): number[] {
-  const found = new Set<number>();
+function loadsOf(expression: Expression): Load[] {
+  const found: Load[] = [];
   const visit = (one: Expression): void => {
-    if (one.kind === "load") found.add(one.input);
+    if (one.kind === "load") found.push(one);
     for (const operand of operandsOf(one)) visit(operand);
   };
   visit(expression);
-  return [...found];
+  return found;
 }
 
 function requireFitting({ name, inputs, outputs, stages }: RowKernel, { inner }: Layout): void {

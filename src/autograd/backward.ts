@@ -1,0 +1,87 @@
+/** The backward pass: from one value back to the leaves, each recorded op once, in the reverse order of recording. */
+
+import { HoldfastError } from "../errors/index.js";
+import { add, type DeviceArray, type GradientRule, runInto } from "../ops/index.js";
+import type { Runtime } from "../runtime/index.js";
+import { LentArrays } from "./lent-arrays.js";
+import type { Node } from "./node.js";
+import type { Value } from "./value.js";
+
+export interface BackwardOptions {
+  /** Keep what was saved, for another pass through the same graph. */
+  readonly retainGraph?: boolean;
+  /** Hears of every array that a gradient rule makes. */
+  readonly onResult?: (op: string, array: DeviceArray) => void;
+}
+
+export function runBackward(
+  runtime: Runtime,
+  root: Value,
+  seed: DeviceArray,
+  { retainGraph = false, onResult = () => undefined }: BackwardOptions = {},
+): void {
+  root.leaf?.accumulate(seed);
+  if (!root.source) return;
+  const lent = new LentArrays(runtime, onResult);
+  /** Gradients under way: what has arrived so far at each recorded op. */
+  const arrived = new Map<Node, DeviceArray>();
+  arrived.set(root.source.node, seed);
+  for (const node of reachedFrom(root.source.node)) {
+    const upstream = arrived.get(node);
+    if (!upstream) continue;
+    arrived.delete(node);
+    const gradients = gradientsOf(node, upstream);
+    for (const [index, edge] of node.edges.entries()) {
+      const gradient = gradients[index];
+      if (!edge || !gradient) continue;
+      if ("leaf" in edge) edge.leaf.accumulate(gradient);
+      else arrive(edge.source.node, gradient);
+    }
+    if (!retainGraph) node.release();
+    lent.letGo(upstream);
+    lent.sweep();
+  }
+
+  function arrive(node: Node, gradient: DeviceArray): void {
+    const before = arrived.get(node);
+    if (!before) {
+      arrived.set(node, gradient);
+      lent.hold(gradient);
+      return;
+    }
+    if (lent.isSole(before)) {
+      runInto(runtime, add, before, [before, gradient], {});
+      return;
+    }
+    const total = lent.apply(add, [before, gradient]);
+    arrived.set(node, total);
+    lent.hold(total);
+    lent.letGo(before);
+  }
+
+  function gradientsOf(node: Node, upstream: DeviceArray): readonly (DeviceArray | undefined)[] {
+    const { op, attributes, operandTypes, outputTypes, needs } = node;
+    const rule: GradientRule<DeviceArray, typeof attributes> = {
+      apply: lent.apply,
+      attributes,
+      upstream,
+      operand: (index) => node.operand(index),
+      output: (index) => node.output(index),
+      typeOf: (index) => operandTypes[index] ?? { shape: [], dtype: "f32" },
+      outputTypes,
+      needs: (index) => needs[index] ?? false,
+      valueType: ({ shape, dtype }) => ({ shape, dtype }),
+    };
+    if (op.gradient) return op.gradient(rule);
+    throw new HoldfastError("NO_GRADIENT", `${op.name} has no gradient.`, { numbers: { op: op.name } });
+  }
+}
+
+/** Every op between a node and the leaves, latest first. */
+function reachedFrom(root: Node): readonly Node[] {
+  const reached = new Set<Node>([root]);
+  for (const node of reached) {
+    for (const edge of node.edges) if (edge && "source" in edge) reached.add(edge.source.node);
+  }
+  return [...reached].sort((a, b) => b.id - a.id);
+}

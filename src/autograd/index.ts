@@ -1,0 +1,7 @@
+/** autograd: the tape, what each op saves, and the backward pass. */
+
+export type { BackwardOptions } from "./backward.js";
+export { isRecording, noGrad } from "./grad-mode.js";
+export { Tape, type TapeOptions } from "./tape.js";
+export { type Leaf, Value } from "./value.js";
+export { noteWrite } from "./versions.js";

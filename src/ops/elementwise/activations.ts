@@ -1,0 +1,99 @@
+/** Activations, each with its derivative in one kernel. All of them stay finite for every finite operand. */
+
+import { type Expression, term } from "../../kernels/index.js";
+import type { KernelOp } from "../op.js";
+import { unary } from "./unary.js";
+
+const one = (like: Expression): Expression => term.constant(1, like.type);
+const zero = (like: Expression): Expression => term.constant(0, like.type);
+
+export const relu: KernelOp = unary({
+  name: "relu",
+  result: "same",
+  value: (x) => term.max(x, 0),
+  derivative: { of: "output", value: (y) => term.select(term.gt(y, 0), one(y), 0) },
+});
+
+export const leakyRelu = unary<{ readonly negativeSlope: number }>({
+  name: "leakyRelu",
+  scalars: ({ negativeSlope }) => [negativeSlope],
+  value: (x, slope = x) => term.select(term.gt(x, 0), x, term.mul(slope, x)),
+  derivative: { of: "operand", value: (x, slope = x) => term.select(term.gt(x, 0), one(x), slope) },
+});
+
+export const tanh: KernelOp = unary({
+  name: "tanh",
+  value: term.tanh,
+  derivative: { of: "output", value: (y) => term.sub(1, term.mul(y, y)) },
+});
+
+export const sigmoid: KernelOp = unary({
+  name: "sigmoid",
+  value: term.sigmoid,
+  derivative: { of: "output", value: (y) => term.mul(y, term.sub(1, y)) },
+});
+
+export const silu: KernelOp = unary({
+  name: "silu",
+  value: (x) => term.mul(x, term.sigmoid(x)),
+  derivative: {
+    of: "operand",
+    value: (x) => {
+      const s = term.sigmoid(x);
+      return term.mul(s, term.add(1, term.mul(x, term.sub(1, s))));
+    },
+  },
+});
+
+export const softplus: KernelOp = unary({
+  name: "softplus",
+  value: term.softplus,
+  derivative: { of: "operand", value: term.sigmoid },
+});
+
+/** x·Φ(x), with the error function. */
+export const gelu: KernelOp = unary({
+  name: "gelu",
+  value: (x) => term.mul(x, normalShare(x)),
+  derivative: {
+    of: "operand",
+    value: (x) => {
+      const density = term.mul(1 / Math.sqrt(2 * Math.PI), term.exp(term.mul(-0.5, term.mul(x, x))));
+      // Far out the density is 0, and x·0 there must not be infinity times 0.
+      const slope = term.select(term.gt(density, 0), term.mul(x, density), zero(x));
+      return term.add(normalShare(x), slope);
+    },
+  },
+});
+
+const rootTwoOverPi = Math.sqrt(2 / Math.PI);
+const cubic = 0.044715;
+
+/** GELU by tanh, as GPT-2 and CrossAsset have it. */
+export const geluTanh: KernelOp = unary({
+  name: "geluTanh",
+  value: (x) => term.mul(x, tanhShare(x)),
+  derivative: {
+    of: "operand",
+    // With s = sigmoid(2u), the share: d(x·s) = s + x · 2s(1−s) · u′.
+    value: (x) => {
+      const share = tanhShare(x);
+      const inner = term.mul(rootTwoOverPi, term.add(1, term.mul(3 * cubic, term.mul(x, x))));
+      const slope = term.mul(term.mul(2, term.mul(share, term.sub(1, share))), inner);
+      // Where the share has saturated its slope is 0, also where u′ has overflowed.
+      const bend = term.select(term.gt(term.mul(share, term.sub(1, share)), 0), term.mul(x, slope), zero(x));
+      return term.add(share, bend);
+    },
+  },
+});
+
+/** Φ(x) = (1 + erf(x/√2))/2 */
+function normalShare(x: Expression): Expression {
+  return term.mul(0.5, term.add(1, term.erf(term.mul(x, Math.SQRT1_2))));
+}
+
+/** (1 + tanh u)/2 = sigmoid(2u), which keeps its digits where tanh u is near −1. */
+function tanhShare(x: Expression): Expression {
+  const cube = term.mul(x, term.mul(x, x));
+  return term.sigmoid(term.mul(2 * rootTwoOverPi, term.add(x, term.mul(cubic, cube))));
+}

@@ -1,0 +1,26 @@
+/** cast: the same values in another dtype. Floats become integers by cutting off; anything but 0 is true. */
+
+import type { Dtype } from "../../kernels/index.js";
+import { copyArray } from "../copy.js";
+import { arrayAt, type KernelOp, typeAt } from "../op.js";
+
+export const cast: KernelOp<{ readonly dtype: Dtype }> = {
+  kind: "kernel",
+  name: "cast",
+  infer: (operands, { dtype }) => [{ shape: typeAt("cast", operands, 0).shape, dtype }],
+  gradient: (rule) => [rule.apply(cast, [rule.upstream], { dtype: rule.typeOf(0).dtype })],
+  lower({ runtime }, operands, [output]) {
+    if (output) copyArray(runtime, arrayAt(operands, 0), output);
+  },
+};
+
+/** contiguous: the same values, row by row in memory of their own. */
+export const contiguous: KernelOp = {
+  kind: "kernel",
+  name: "contiguous",
+  infer: (operands) => [typeAt("contiguous", operands, 0)].map(({ shape, dtype }) => ({ shape, dtype })),
+  gradient: (rule) => [rule.upstream],
+  lower({ runtime }, operands, [output]) {
+    if (output) copyArray(runtime, arrayAt(operands, 0), output);
+  },
+};

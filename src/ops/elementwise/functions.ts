@@ -1,0 +1,107 @@
+/** Elementary functions of one operand, with their derivatives. */
+
+import { type Expression, term } from "../../kernels/index.js";
+import { unary } from "./unary.js";
+
+const one = (like: Expression): Expression => term.constant(1, like.type);
+
+export const neg = unary({
+  name: "neg",
+  result: "same",
+  value: term.neg,
+  derivative: { of: "operand", value: (x) => term.constant(-1, x.type) },
+});
+
+/** Its slope at 0 is 0, as in PyTorch. */
+export const abs = unary({
+  name: "abs",
+  result: "same",
+  value: term.abs,
+  derivative: { of: "operand", value: (x) => signOf(x) },
+});
+
+export const sign = unary({ name: "sign", result: "same", value: (x) => signOf(x), derivative: "zero" });
+export const floor = unary({
+  name: "floor",
+  result: "same",
+  value: (x) => (x.type === "i32" ? x : term.floor(x)),
+  derivative: "zero",
+});
+export const ceil = unary({
+  name: "ceil",
+  result: "same",
+  value: (x) => (x.type === "i32" ? x : term.ceil(x)),
+  derivative: "zero",
+});
+
+export const exp = unary({ name: "exp", value: term.exp, derivative: { of: "output", value: (y) => y } });
+export const expm1 = unary({
+  name: "expm1",
+  value: term.expm1,
+  derivative: { of: "output", value: (y) => term.add(y, 1) },
+});
+export const log = unary({
+  name: "log",
+  value: term.log,
+  derivative: { of: "operand", value: (x) => term.div(one(x), x) },
+});
+export const log1p = unary({
+  name: "log1p",
+  value: term.log1p,
+  derivative: { of: "operand", value: (x) => term.div(one(x), term.add(x, 1)) },
+});
+export const sqrt = unary({
+  name: "sqrt",
+  value: term.sqrt,
+  derivative: { of: "output", value: (y) => term.div(0.5, y) },
+});
+export const rsqrt = unary({
+  name: "rsqrt",
+  value: term.rsqrt,
+  derivative: { of: "output", value: (y) => term.mul(-0.5, term.mul(y, term.mul(y, y))) },
+});
+export const square = unary({
+  name: "square",
+  result: "same",
+  value: (x) => term.mul(x, x),
+  derivative: { of: "operand", value: (x) => term.mul(2, x) },
+});
+export const reciprocal = unary({
+  name: "reciprocal",
+  value: (x) => term.div(one(x), x),
+  derivative: { of: "output", value: (y) => term.neg(term.mul(y, y)) },
+});
+export const sin = unary({ name: "sin", value: term.sin, derivative: { of: "operand", value: term.cos } });
+export const cos = unary({
+  name: "cos",
+  value: term.cos,
+  derivative: { of: "operand", value: (x) => term.neg(term.sin(x)) },
+});
+export const erf = unary({
+  name: "erf",
+  value: term.erf,
+  derivative: {
+    of: "operand",
+    value: (x) => term.mul(2 / Math.sqrt(Math.PI), term.exp(term.neg(term.mul(x, x)))),
+  },
+});
+
+/** Both bounds in one op; one that is not given is infinite. Where a bound holds the slope is 0. */
+export const clamp = unary<{ readonly min?: number; readonly max?: number }>({
+  name: "clamp",
+  result: "same",
+  scalars: ({ min = Number.NEGATIVE_INFINITY, max = Number.POSITIVE_INFINITY }) => [min, max],
+  value: (x, low = x, high = x) => term.min(term.max(x, low), high),
+  derivative: {
+    of: "operand",
+    value: (x, low = x, high = x) =>
+      term.select(term.ge(x, low), term.select(term.le(x, high), one(x), 0), term.constant(0, x.type)),
+  },
+});
+
+/** -1, 0 or 1; NaN stays NaN. */
+function signOf(x: Expression): Expression {
+  const zero = term.constant(0, x.type);
+  const isPositive = term.select(term.gt(x, 0), one(x), zero);
+  return term.select(term.lt(x, 0), term.constant(-1, x.type), term.select(term.eq(x, x), isPositive, x));
+}

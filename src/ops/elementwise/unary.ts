@@ -1,0 +1,71 @@
+/** How an elementwise op of one operand is defined: its value, and its derivative as an expression too. */
+
+import type { Dtype, Expression } from "../../kernels/index.js";
+import { term } from "../../kernels/index.js";
+import { fitTo } from "../gradients.js";
+import type { Attributes, KernelOp, NoAttributes } from "../op.js";
+import { elementwise, type ResultKind } from "./elementwise.js";
+
+interface UnaryDefinition<A extends Attributes> {
+  readonly name: string;
+  readonly result?: ResultKind;
+  readonly scalars?: (attributes: A) => readonly number[];
+  readonly value: (x: Expression, ...scalars: readonly Expression[]) => Expression;
+  /**
+   * dy/dx, from the operand or from the result, whichever is named: that one is saved. Without it the gradient is zero
+   * everywhere.
+   */
+  readonly derivative?:
+    | {
+        readonly of: "operand" | "output";
+        readonly value: (at: Expression, ...scalars: readonly Expression[]) => Expression;
+      }
+    | "zero";
+  readonly refuses?: (dtype: Dtype) => string | undefined;
+}
+
+/** The op; its gradient is one more elementwise op, made here. */
+export function unary<A extends Attributes = NoAttributes>(definition: UnaryDefinition<A>): KernelOp<A> {
+  const { name, result = "float", scalars, value, derivative, refuses } = definition;
+  const common = {
+    name,
+    operands: 1,
+    result,
+    ...(scalars && { scalars }),
+    ...(refuses && { refuses }),
+    value: ([x = zero]: readonly Expression[], own: readonly Expression[]) => value(x, ...own),
+  };
+  if (!derivative) return elementwise<A>({ ...common, noGradient: "its result has no slope" });
+  if (derivative === "zero") {
+    return elementwise<A>({
+      ...common,
+      gradient: (rule) => [fitTo(rule, rule.apply(timesZero, [rule.upstream]), 0)],
+    });
+  }
+  const gradientOp = elementwise<A>({
+    name: `${name}Gradient`,
+    operands: 2,
+    result: "float",
+    ...(scalars && { scalars }),
+    value: ([upstream = zero, at = zero], own) => term.mul(upstream, derivative.value(at, ...own)),
+    noGradient: "gradients of gradients are not recorded",
+  });
+  const isOfOutput = derivative.of === "output";
+  return elementwise<A>({
+    ...common,
+    saves: () => (isOfOutput ? { outputs: [0] } : { operands: [0] }),
+    gradient: (rule) => {
+      const at = isOfOutput ? rule.output(0) : rule.operand(0);
+      return [fitTo(rule, rule.apply(gradientOp, [rule.upstream, at], rule.attributes), 0)];
+    },
+  });
+}
+
+const zero = term.constant(0, "f32");
+
+const timesZero = elementwise({
+  name: "zeroGradient",
+  operands: 1,
+  value: ([x = zero]) => term.constant(0, x.type),
+  noGradient: "it is zero everywhere",
+});

@@ -1,0 +1,170 @@
+/** matmul: vectors, matrices and batches of them, with PyTorch's rules; and linear, a product with a bias. */
+
+import { HoldfastError } from "../../errors/index.js";
+import { type Dtype, dtypes, promote } from "../../kernels/index.js";
+import { copyArray } from "../copy.js";
+import type { DeviceArray } from "../device-array.js";
+import { fitTo } from "../gradients.js";
+import { permute, reshape } from "../movement/reshape.js";
+import { arrayAt, type GradientRule, isType, type KernelOp, typeAt, type ValueType } from "../op.js";
+import { sum } from "../reduction/sum.js";
+import { badShape, broadcastShapes, formatShape, type Shape, sizeOf } from "../shape.js";
+import { lowerProduct } from "./product.js";
+
+/** Operands as matrices: a vector on the left is a row, one on the right a column. */
+function asMatrices(left: Shape, right: Shape): { a: Shape; b: Shape } {
+  return { a: left.length === 1 ? [1, ...left] : left, b: right.length === 1 ? [...right, 1] : right };
+}
+
+export const matmul: KernelOp = {
+  kind: "kernel",
+  name: "matmul",
+  infer(operands) {
+    const [left, right] = [typeAt("matmul", operands, 0), typeAt("matmul", operands, 1)];
+    const dtype = productDtype("matmul", left, right);
+    if (left.shape.length === 0 || right.shape.length === 0) {
+      throw badShape(
+        "matmul",
+        `${formatShape(left.shape)} and ${formatShape(right.shape)}: a number has no rows; use mul.`,
+      );
+    }
+    const { a, b } = asMatrices(left.shape, right.shape);
+    if (a.at(-1) !== b.at(-2)) {
+      throw badShape(
+        "matmul",
+        `${formatShape(left.shape)} · ${formatShape(right.shape)}: the left has rows of ${a.at(-1)} and the right columns of ` +
+          `${b.at(-2)}; they must be equal.${a.at(-1) === b.at(-1) ? " The transpose of the right would fit." : ""}`,
+      );
+    }
+    const batch = broadcastShapes("matmul", [a.slice(0, -2), b.slice(0, -2)]);
+    const rows = left.shape.length === 1 ? [] : [a.at(-2) ?? 1];
+    const columns = right.shape.length === 1 ? [] : [b.at(-1) ?? 1];
+    return [{ shape: [...batch, ...rows, ...columns], dtype }];
+  },
+  saves: ([left, right]) => ({ operands: [...(right ? [0] : []), ...(left ? [1] : [])] }),
+  gradient(rule) {
+    const { apply } = rule;
+    const [left, right] = [rule.typeOf(0).shape, rule.typeOf(1).shape];
+    const { a, b } = asMatrices(left, right);
+    const batch = broadcastShapes("matmul", [a.slice(0, -2), b.slice(0, -2)]);
+    const upstream = apply(reshape, [rule.upstream], { shape: [...batch, a.at(-2) ?? 1, b.at(-1) ?? 1] });
+    const matrix = (index: number, shape: Shape) => apply(reshape, [rule.operand(index)], { shape });
+    return [
+      rule.needs(0)
+        ? fitMatrix(rule, apply(matmul, [upstream, transpose(rule, matrix(1, b))]), a, 0)
+        : undefined,
+      rule.needs(1) ? rightGradient() : undefined,
+    ];
+
+    function rightGradient() {
+      // One right matrix for the whole batch: the batch is only more rows to add up over.
+      if (sizeOf(b.slice(0, -2)) === 1 && a.length > 2) {
+        const [k = 1, n = 1] = b.slice(-2);
+        const rows = apply(reshape, [matrix(0, a)], { shape: [-1, k] });
+        const flat = apply(reshape, [upstream], { shape: [-1, n] });
+        return fitMatrix(rule, apply(matmul, [transpose(rule, rows), flat]), [k, n], 1);
+      }
+      return fitMatrix(rule, apply(matmul, [transpose(rule, matrix(0, a)), upstream]), b, 1);
+    }
+  },
+  lower(lowering, operands, [output]) {
+    const [left, right] = [arrayAt(operands, 0), arrayAt(operands, 1)];
+    const { a, b } = asMatrices(left.shape, right.shape);
+    if (!output) return;
+    const batch = broadcastShapes("matmul", [a.slice(0, -2), b.slice(0, -2)]);
+    const shape = [...batch, a.at(-2) ?? 1, b.at(-1) ?? 1];
+    lowerProduct(lowering, seen(left, a), seen(right, b), seenContiguous(output, shape));
+  },
+};
+
+/** A vector as a matrix of one row or column. */
+function seen(array: DeviceArray, shape: Shape): DeviceArray {
+  if (array.shape.length !== 1) return array;
+  const [step = 1] = array.strides;
+  const isRow = shape[0] === 1 && shape[1] === array.shape[0];
+  return { ...array, shape, strides: isRow ? [step * (array.shape[0] ?? 1), step] : [step, 1] };
+}
+
+function seenContiguous(array: DeviceArray, shape: Shape): DeviceArray {
+  return { ...array, shape };
+}
+
+function transpose<V, A>({ apply, valueType }: GradientRule<V, A>, value: V): V {
+  const rank = valueType(value).shape.length;
+  const axes = Array.from({ length: rank }, (_, axis) => axis);
+  return apply(permute, [value], { axes: [...axes.slice(0, -2), rank - 1, rank - 2] });
+}
+
+/** Summed over stretched batches, then with the operand's own axes. */
+function fitMatrix<V, A>(rule: GradientRule<V, A>, value: V, matrix: Shape, index: number): V {
+  const { shape } = rule.typeOf(index);
+  if (formatShape(matrix) === formatShape(shape)) return fitTo(rule, value, index);
+  const own = rule.valueType(value).shape;
+  const batch = own.slice(0, own.length - matrix.length);
+  const summed = batch.length > 0 ? rule.apply(sum, [value], { axes: batch.map((_, axis) => axis) }) : value;
+  return fitTo(rule, rule.apply(reshape, [summed], { shape }), index);
+}
+
+/** x·Wᵀ + b with PyTorch's layout: W is [out, in]. The bias may be left out. */
+export const linear: KernelOp = {
+  kind: "kernel",
+  name: "linear",
+  infer(operands) {
+    const [x, weight] = [typeAt("linear", operands, 0), typeAt("linear", operands, 1)];
+    const dtype = productDtype("linear", x, weight);
+    const [out = 0, width] = weight.shape;
+    if (weight.shape.length !== 2 || x.shape.length === 0 || x.shape.at(-1) !== width) {
+      throw badShape(
+        "linear",
+        `input ${formatShape(x.shape)} and weight ${formatShape(weight.shape)}: the weight is [out, in], and the input's last ` +
+          `axis must be in${width === undefined ? "" : ` = ${width}`}.`,
+      );
+    }
+    const bias = operands[2];
+    if (isType(bias) && (bias.shape.length !== 1 || bias.shape[0] !== out)) {
+      throw badShape(
+        "linear",
+        `bias ${formatShape(bias.shape)}: it must be [${out}], one for each row of the weight.`,
+      );
+    }
+    return [{ shape: [...x.shape.slice(0, -1), out], dtype }];
+  },
+  saves: ([x, weight]) => ({ operands: [...(weight ? [0] : []), ...(x ? [1] : [])] }),
+  gradient(rule) {
+    const { apply } = rule;
+    const [out = 1, width = 1] = rule.typeOf(1).shape;
+    const flat = apply(reshape, [rule.upstream], {
+      shape: [sizeOf(rule.typeOf(0).shape) / Math.max(1, width), out],
+    });
+    const rows = (): typeof flat => apply(reshape, [rule.operand(0)], { shape: [-1, width] });
+    return [
+      rule.needs(0) ? fitTo(rule, apply(matmul, [rule.upstream, rule.operand(1)]), 0) : undefined,
+      rule.needs(1) ? fitTo(rule, apply(matmul, [transpose(rule, flat), rows()]), 1) : undefined,
+      rule.needs(2) ? fitTo(rule, apply(sum, [flat], { axes: 0 }), 2) : undefined,
+    ];
+  },
+  lower(lowering, operands, [output]) {
+    const [x, weight, bias] = [arrayAt(operands, 0), arrayAt(operands, 1), operands[2]];
+    if (!output) return;
+    const [out = 1, width = 1] = weight.shape;
+    const [down = 1, across = 1] = weight.strides;
+    const turned: DeviceArray = { ...weight, shape: [width, out], strides: [across, down] };
+    const hasBias = typeof bias === "object";
+    if (hasBias) copyArray(lowering.runtime, bias, output);
+    const rows = x.shape.length === 1 ? seen(x, [1, width]) : x;
+    const target = x.shape.length === 1 ? seenContiguous(output, [1, out]) : output;
+    lowerProduct(lowering, rows, turned, target, hasBias ? 1 : 0);
+  },
+};
+
+function productDtype(op: string, left: ValueType, right: ValueType): Dtype {
+  const dtype = promote(left.dtype, right.dtype);
+  if (dtypes[dtype].kind === "float") return dtype;
+  throw new HoldfastError(
+    "BAD_DTYPE",
+    `${op} of ${left.dtype} and ${right.dtype}: products need floats. Convert with to("f32").`,
+    {
+      numbers: { op },
+    },
+  );
+}

@@ -1,0 +1,132 @@
+/** Lowers a product of matrices to `gemm`: finds how the operands lie, folds batches, copies only what gemm can't read. */
+
+import {
+  dtypes,
+  type GemmDtype,
+  type GemmShape,
+  gemm,
+  gemmScratchBytes,
+  type MatrixLayout,
+} from "../../kernels/index.js";
+import { copyArray } from "../copy.js";
+import { broadcastStrides, contiguousStrides, type DeviceArray } from "../device-array.js";
+import type { Lowering } from "../op.js";
+import { type Shape, sizeOf } from "../shape.js";
+
+/** A matrix, or a batch of them, as gemm takes it. */
+interface Matrices extends MatrixLayout {
+  readonly array: DeviceArray;
+}
+
+/**
+ * `output[batch…, m, n] = left[batch…, m, k] · right[batch…, k, n] + beta · output`; the output is contiguous. Batches of
+ * the operands stretch to the output's.
+ */
+export function lowerProduct(
+  lowering: Lowering,
+  left: DeviceArray,
+  right: DeviceArray,
+  output: DeviceArray,
+  beta = 0,
+): void {
+  const batch = output.shape.slice(0, -2);
+  const [m = 1, n = 1] = output.shape.slice(-2);
+  const k = left.shape.at(-1) ?? 1;
+  const dtype: GemmDtype = output.dtype === "f64" ? "f64" : "f32";
+  if (!output.storage) return;
+  if (k === 0 || !left.storage || !right.storage) {
+    if (beta === 0) lowering.runtime.fill(output.storage, 0);
+    return;
+  }
+  const target = output.dtype === dtype ? output : lowering.scratchArray(output.shape, dtype);
+  if (!target.storage) return;
+  if (target !== output && beta !== 0) copyArray(lowering.runtime, output, target);
+  const isShared = batch.length > 0 && sizeOf(right.shape.slice(0, -2)) === 1;
+  const folded = isShared ? foldBatch(left, batch, m, k) : undefined;
+  const size = sizeOf(batch);
+  const a = matricesOf(lowering, folded ?? left, dtype, folded ? [] : batch);
+  const b = matricesOf(lowering, right, dtype, folded ? [] : batch);
+  if (!a.array.storage || !b.array.storage) return;
+  const rows = folded ? size * m : m;
+  const shape: GemmShape = { dtype, m: rows, n, k, batch: folded ? 1 : size, a, b };
+  const bytes = gemmScratchBytes(shape);
+  gemm(
+    lowering.runtime,
+    {
+      ...shape,
+      a: { ...a, storage: a.array.storage },
+      b: { ...b, storage: b.array.storage },
+      c: { storage: target.storage, rowStride: n, batchStride: folded ? 0 : m * n },
+      beta,
+      ...(bytes > 0 && { scratch: lowering.scratch(bytes) }),
+    },
+    lowering.op,
+  );
+  if (target !== output) copyArray(lowering.runtime, target, output);
+}
+
+/** With one right matrix for the whole batch, the batch is only more rows of the left one. */
+function foldBatch(left: DeviceArray, batch: Shape, m: number, k: number): DeviceArray | undefined {
+  const strides = broadcastStrides(left, [...batch, m, k]);
+  const sizes = [...batch, m];
+  const row = strides.at(-2) ?? k;
+  let step = row;
+  let passed = 1;
+  for (let axis = sizes.length - 1; axis >= 0; axis--) {
+    const size = sizes[axis] ?? 1;
+    if (size === 1) continue;
+    if (passed === 1) step = strides[axis] ?? 0;
+    else if (strides[axis] !== step * passed) return undefined;
+    passed *= size;
+  }
+  return { ...left, shape: [sizeOf(sizes), k], strides: [step, strides.at(-1) ?? 1] };
+}
+
+/** The operand in gemm's words, or a copy that can be put so. */
+function matricesOf(lowering: Lowering, array: DeviceArray, dtype: GemmDtype, batch: Shape): Matrices {
+  const [rows = 1, columns = 1] = array.shape.slice(-2);
+  const shape = [...batch, rows, columns];
+  const strides = broadcastStrides(array, shape);
+  const batchStride = array.dtype === dtype ? batchStrideOf(batch, strides) : undefined;
+  const layout = matrixLayout(rows, columns, strides.slice(-2));
+  if (batchStride !== undefined && layout) return { ...layout, batchStride, array };
+  const copy = lowering.scratchArray(shape, dtype);
+  copyArray(lowering.runtime, array, copy);
+  const own = contiguousStrides(shape);
+  return {
+    rowStride: columns,
+    batchStride: batch.length > 0 ? rows * columns : 0,
+    array: { ...copy, strides: own },
+  };
+}
+
+/** One matrix after the other at equal steps, or the same one for all (0). */
+function batchStrideOf(batch: Shape, strides: readonly number[]): number | undefined {
+  let step: number | undefined;
+  let passed = 1;
+  for (let axis = batch.length - 1; axis >= 0; axis--) {
+    const size = batch[axis] ?? 1;
+    if (size === 1) continue;
+    const own = strides[axis] ?? 0;
+    if (step === undefined) step = own;
+    else if (own !== step * passed) return undefined;
+    passed *= size;
+  }
+  return step ?? 0;
+}
+
+function matrixLayout(rows: number, columns: number, strides: readonly number[]): MatrixLayout | undefined {
+  const [down = 0, across = 0] = strides;
+  if ((across === 1 || columns === 1) && (down >= columns || rows === 1)) {
+    return { rowStride: rows === 1 ? Math.max(columns, down) : down };
+  }
+  if ((down === 1 || rows === 1) && (across >= rows || columns === 1)) {
+    return { rowStride: columns === 1 ? Math.max(rows, across) : across, isTransposed: true };
+  }
+  return undefined;
+}
+
+/** Half floats are multiplied in f32 and narrowed at the end. */
+export function multipliesIn(dtype: keyof typeof dtypes): boolean {
+  return dtypes[dtype].kind === "float";
+}

@@ -1,0 +1,133 @@
+/** reshape, permute and expand: other ways to see the same memory. */
+
+import {
+  broadcastStrides,
+  contiguousStrides,
+  isContiguous,
+  type Layout,
+  type Strides,
+} from "../device-array.js";
+import { sumTo } from "../gradients.js";
+import { typeAt, type ViewOp } from "../op.js";
+import { axisOf, badShape, formatShape, type Shape, sizeOf } from "../shape.js";
+
+/** One size may be -1: it becomes what is left. */
+export const reshape: ViewOp<{ readonly shape: Shape }> = {
+  kind: "view",
+  name: "reshape",
+  infer(operands, { shape }) {
+    const type = typeAt("reshape", operands, 0);
+    return [{ shape: completeShape(type.shape, shape), dtype: type.dtype }];
+  },
+  view(layout, { shape }) {
+    const target = completeShape(layout.shape, shape);
+    const strides = stridesAs(layout, target);
+    return strides && { shape: target, strides };
+  },
+  gradient: (rule) => [rule.apply(reshape, [rule.upstream], { shape: rule.typeOf(0).shape })],
+};
+
+export const permute: ViewOp<{ readonly axes: readonly number[] }> = {
+  kind: "view",
+  name: "permute",
+  infer(operands, { axes }) {
+    const { shape, dtype } = typeAt("permute", operands, 0);
+    return [{ shape: orderOf(axes, shape.length).map((axis) => shape[axis] ?? 1), dtype }];
+  },
+  view({ shape, strides }, { axes }) {
+    const order = orderOf(axes, shape.length);
+    return {
+      shape: order.map((axis) => shape[axis] ?? 1),
+      strides: order.map((axis) => strides[axis] ?? 0),
+    };
+  },
+  gradient(rule) {
+    const order = orderOf(rule.attributes.axes, rule.typeOf(0).shape.length);
+    const back = order.map((_, axis) => order.indexOf(axis));
+    return [rule.apply(permute, [rule.upstream], { axes: back })];
+  },
+};
+
+/** Stretches axes of size 1, and adds new ones in front. -1 keeps a size. */
+export const expand: ViewOp<{ readonly shape: Shape }> = {
+  kind: "view",
+  name: "expand",
+  infer(operands, { shape }) {
+    const type = typeAt("expand", operands, 0);
+    return [{ shape: stretchedShape(type.shape, shape), dtype: type.dtype }];
+  },
+  view(layout, { shape }) {
+    const target = stretchedShape(layout.shape, shape);
+    return { shape: target, strides: broadcastStrides(layout, target) };
+  },
+  gradient: (rule) => [sumTo(rule, rule.upstream, rule.typeOf(0).shape)],
+};
+
+function completeShape(from: Shape, to: Shape): Shape {
+  const size = sizeOf(from);
+  const open = to.filter((one) => one === -1).length;
+  const known = sizeOf(to.filter((one) => one !== -1));
+  const left = known > 0 ? size / known : 0;
+  const shape = to.map((one) => (one === -1 ? left : one));
+  const fits =
+    open <= 1 && shape.every((one) => Number.isSafeInteger(one) && one >= 0) && sizeOf(shape) === size;
+  if (fits) return shape;
+  throw badShape(
+    "reshape",
+    open > 1
+      ? `${formatShape(to)} has -1 twice; only one size can be left open.`
+      : `${formatShape(from)} has ${size} elements and ${formatShape(to)} asks for ${
+          open > 0 ? `a multiple of ${known}` : known
+        }.`,
+  );
+}
+
+/** The steps of another shape over the same elements, where there are such: axes may be split and joined. */
+function stridesAs(layout: Layout, target: Shape): Strides | undefined {
+  if (isContiguous(layout)) return contiguousStrides(target);
+  const { shape, strides } = layout;
+  const result: number[] = new Array(target.length).fill(0);
+  let view = target.length - 1;
+  // A run: neighbouring axes that step through memory as one. Each has to be whole axes of the target.
+  let run = { step: strides.at(-1) ?? 1, size: 1 };
+  for (let axis = shape.length - 1; axis >= 0; axis--) {
+    run = { ...run, size: run.size * (shape[axis] ?? 1) };
+    const before = strides[axis - 1] ?? 0;
+    const goesOn = axis > 0 && (shape[axis - 1] === 1 || before === run.size * run.step);
+    if (goesOn) continue;
+    let seen = 1;
+    while (view >= 0 && (seen < run.size || target[view] === 1)) {
+      result[view] = seen * run.step;
+      seen *= target[view] ?? 1;
+      view -= 1;
+    }
+    if (seen !== run.size) return undefined;
+    run = { step: before, size: 1 };
+  }
+  return result;
+}
+
+function orderOf(axes: readonly number[], rank: number): number[] {
+  const order = axes.map((axis) => axisOf("permute", axis, rank));
+  if (order.length === rank && new Set(order).size === rank) return order;
+  throw badShape(
+    "permute",
+    `axes ${formatShape(axes)} of a tensor of ${rank} axes; each has to be named once.`,
+  );
+}
+
+function stretchedShape(from: Shape, to: Shape): Shape {
+  const added = to.length - from.length;
+  const shape = to.map((size, axis) => (size === -1 && axis >= added ? (from[axis - added] ?? 1) : size));
+  const fits =
+    added >= 0 &&
+    shape.every((size, axis) => {
+      const own = axis < added ? 1 : (from[axis - added] ?? 1);
+      return Number.isSafeInteger(size) && size >= 0 && (own === size || own === 1);
+    });
+  if (fits) return shape;
+  throw badShape(
+    "expand",
+    `${formatShape(from)} does not stretch to ${formatShape(to)}: counted from the last axis, a size stays or grows from 1.`,
+  );
+}

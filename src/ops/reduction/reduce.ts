@@ -1,0 +1,286 @@
+/**
+ * How reductions run: the reduced axes become the rows of a row kernel, or, where the kept axes are the fast ones, the
+ * rows that a column kernel adds up. Long rows are cut into parts and the parts reduced in turn, so that threads share
+ * them; where the cuts lie follows from the shape alone, and so do the bits.
+ */
+
+import {
+  type ColumnKernel,
+  type Compute,
+  type Dtype,
+  dtypes,
+  type Expression,
+  iterateElements,
+  iterateRows,
+  launchColumns,
+  launchRows,
+  type ReduceOp,
+  type RowKernel,
+  term,
+} from "../../kernels/index.js";
+import { copyArray } from "../copy.js";
+import { contiguousStrides, type DeviceArray, isContiguous, type Layout } from "../device-array.js";
+import type { Lowering } from "../op.js";
+import { type Shape, sizeOf } from "../shape.js";
+
+/** One value reduced over a row: `finish(reduce(op, value(x)))`. */
+export interface Reduction {
+  readonly name: string;
+  readonly op: ReduceOp;
+  /** What is reduced, of one element. */
+  readonly value: (x: Expression) => Expression;
+  /** What a reduction of nothing is. */
+  readonly identity: number;
+}
+
+/** Rows longer than this are cut. */
+const longestRow = 1 << 15;
+const partLength = 1 << 12;
+
+/**
+ * Reduces `axes` of an array into `output`, whose elements are the kept axes in order; the result is multiplied by
+ * `factor`.
+ */
+export function lowerReduction(
+  lowering: Lowering,
+  reduction: Reduction,
+  input: DeviceArray,
+  axes: readonly number[],
+  output: DeviceArray,
+  factor = 1,
+): void {
+  if (!output.storage) return;
+  if (!input.storage) {
+    fillWith(lowering, output, reduction.identity * factor);
+    return;
+  }
+  const { kept, reduced } = splitAxes(input, axes);
+  const columns = asColumns(kept, reduced);
+  if (columns) {
+    reduceColumns(lowering, reduction, input, columns, output, factor);
+    return;
+  }
+  const rows = rowsOf(lowering, input, axes);
+  const length = sizeOf(rows.shape.slice(-1));
+  const count = sizeOf(rows.shape.slice(0, -1));
+  if (length > longestRow && count * 2 < length / partLength && isContiguous(rows)) {
+    reduceInParts(lowering, reduction, rows, output, factor);
+    return;
+  }
+  reduceRows(lowering, reduction, rows, output, factor);
+}
+
+/** An array seen as [kept…, row] with the reduced axes as one row; copied where its memory does not allow that. */
+export function rowsOf(lowering: Lowering, input: DeviceArray, axes: readonly number[]): DeviceArray {
+  const { kept, reduced } = splitAxes(input, axes);
+  const shape = [...kept.shape, sizeOf(reduced.shape)];
+  const joined = joinAxes(reduced);
+  if (joined && (joined.stride === 1 || joined.size === 1)) {
+    return { ...input, shape, strides: [...kept.strides, joined.stride] };
+  }
+  const whole: Layout = {
+    shape: [...kept.shape, ...reduced.shape],
+    strides: [...kept.strides, ...reduced.strides],
+  };
+  const copy = lowering.scratchArray(whole.shape, input.dtype);
+  copyArray(lowering.runtime, { ...input, ...whole }, copy);
+  return { ...copy, shape, strides: contiguousStrides(shape) };
+}
+
+/** Sets every element to one number. */
+export function fillWith({ runtime }: Lowering, output: DeviceArray, value: number): void {
+  if (!output.storage) return;
+  const iteration = iterateElements(output.shape, [output.strides]);
+  launchRows(runtime, {
+    kernel: fillKernel(output.dtype),
+    iteration,
+    operands: [output.storage],
+    scalars: [value],
+  });
+}
+
+const fills = new Map<Dtype, RowKernel>();
+
+function fillKernel(dtype: Dtype): RowKernel {
+  const { compute } = dtypes[dtype];
+  const kernel = fills.get(dtype) ?? {
+    name: "fill",
+    inputs: [],
+    outputs: [{ dtype, per: "element" }],
+    scalars: [compute],
+    stages: [{ kind: "store", output: 0, value: term.scalar(0, compute) }],
+  };
+  fills.set(dtype, kernel);
+  return kernel;
+}
+
+function splitAxes({ shape, strides }: Layout, axes: readonly number[]): { kept: Layout; reduced: Layout } {
+  const pick = (wanted: boolean): Layout => {
+    const chosen = shape.flatMap((_, axis) => (axes.includes(axis) === wanted ? [axis] : []));
+    return {
+      shape: chosen.map((axis) => shape[axis] ?? 1),
+      strides: chosen.map((axis) => strides[axis] ?? 0),
+    };
+  };
+  return { kept: pick(false), reduced: pick(true) };
+}
+
+/** Several axes as one, where each steps over the whole of the next. */
+function joinAxes({ shape, strides }: Layout): { size: number; stride: number } | undefined {
+  let joined = { size: 1, stride: 1 };
+  for (let axis = shape.length - 1; axis >= 0; axis--) {
+    const [size = 1, stride = 0] = [shape[axis], strides[axis]];
+    if (size === 1) continue;
+    if (joined.size === 1) joined = { size, stride };
+    else if (stride === joined.stride * joined.size)
+      joined = { size: joined.size * size, stride: joined.stride };
+    else return undefined;
+  }
+  return joined;
+}
+
+interface Columns {
+  readonly rows: number;
+  readonly columns: number;
+  readonly rowStride: number;
+}
+
+/** The kept axes lie side by side, and the reduced ones step over them. */
+function asColumns(kept: Layout, reduced: Layout): Columns | undefined {
+  const [across, down] = [joinAxes(kept), joinAxes(reduced)];
+  if (!across || !down || across.stride !== 1 || across.size < 4 || down.size < 2) return undefined;
+  return { rows: down.size, columns: across.size, rowStride: down.stride };
+}
+
+const rowKernels = new Map<string, RowKernel>();
+const columnKernels = new Map<string, ColumnKernel>();
+
+/** Half floats and small integers are added up in their wider type. */
+function sumType(reduction: Reduction, input: Dtype): Compute {
+  return reduction.value(term.load(0, dtypes[input].compute)).type;
+}
+
+function reduceRows(
+  { runtime }: Lowering,
+  reduction: Reduction,
+  rows: DeviceArray,
+  output: DeviceArray,
+  factor: number,
+): void {
+  if (!rows.storage || !output.storage) return;
+  const key = `${reduction.name} ${rows.dtype} ${output.dtype}`;
+  const type = sumType(reduction, rows.dtype);
+  const kernel: RowKernel = rowKernels.get(key) ?? {
+    name: reduction.name,
+    inputs: [rows.dtype],
+    outputs: [{ dtype: output.dtype, per: "row" }],
+    scalars: [dtypes[output.dtype].compute],
+    stages: [
+      { kind: "reduce", op: reduction.op, value: reduction.value(term.load(0, dtypes[rows.dtype].compute)) },
+      {
+        kind: "store",
+        output: 0,
+        value: scaled(term.convert(term.reduced(0, type), dtypes[output.dtype].compute)),
+      },
+    ],
+  };
+  rowKernels.set(key, kernel);
+  const kept = rows.shape.slice(0, -1);
+  launchRows(runtime, {
+    kernel,
+    iteration: iterateRows(rows.shape, [rows.strides, [...contiguousStrides(kept), 0]], 1),
+    operands: [rows.storage, output.storage],
+    scalars: [factor],
+  });
+}
+
+function scaled(value: Expression): Expression {
+  return term.mul(value, term.scalar(0, value.type));
+}
+
+function reduceColumns(
+  lowering: Lowering,
+  reduction: Reduction,
+  input: DeviceArray,
+  { rows, columns, rowStride }: Columns,
+  output: DeviceArray,
+  factor: number,
+): void {
+  if (!input.storage || !output.storage) return;
+  const { runtime } = lowering;
+  const key = `${reduction.name} ${input.dtype} ${output.dtype}`;
+  const kernel: ColumnKernel = columnKernels.get(key) ?? {
+    name: reduction.name,
+    inputs: [input.dtype],
+    output: output.dtype,
+    scalars: [],
+    op: reduction.op,
+    value: reduction.value(term.load(0, dtypes[input.dtype].compute)),
+  };
+  columnKernels.set(key, kernel);
+  launchColumns(runtime, {
+    kernel,
+    rows,
+    columns,
+    strides: [{ row: rowStride, column: "unit" }],
+    operands: [input.storage, output.storage],
+  });
+  if (factor !== 1) scaleInPlace(lowering, output, factor);
+}
+
+const scales = new Map<Dtype, RowKernel>();
+
+function scaleInPlace({ runtime }: Lowering, output: DeviceArray, factor: number): void {
+  if (!output.storage) return;
+  const { dtype } = output;
+  const kernel: RowKernel = scales.get(dtype) ?? {
+    name: "scale",
+    inputs: [dtype],
+    outputs: [{ dtype, per: "element" }],
+    scalars: [dtypes[dtype].compute],
+    stages: [{ kind: "store", output: 0, value: scaled(term.load(0, dtypes[dtype].compute)) }],
+  };
+  scales.set(dtype, kernel);
+  const iteration = iterateElements(output.shape, [output.strides, output.strides]);
+  launchRows(runtime, { kernel, iteration, operands: [output.storage, output.storage], scalars: [factor] });
+}
+
+/** Cuts every row into parts of one length and a shorter last one, and reduces the parts' results. */
+function reduceInParts(
+  lowering: Lowering,
+  reduction: Reduction,
+  rows: DeviceArray,
+  output: DeviceArray,
+  factor: number,
+): void {
+  if (!rows.storage) return;
+  const length = rows.shape.at(-1) ?? 1;
+  const count = sizeOf(rows.shape.slice(0, -1));
+  const whole = Math.floor(length / partLength);
+  const rest = length - whole * partLength;
+  const parts = whole + (rest > 0 ? 1 : 0);
+  const { dtype } = rows;
+  const wide: Dtype = sumType(reduction, dtype);
+  const { bytes } = dtypes[dtype];
+  const partials = lowering.scratchArray([count, parts], wide);
+  for (let row = 0; row < count; row++) {
+    const at = row * length * bytes;
+    const main = lowering.view(rows.storage, at, whole * partLength * bytes);
+    reduceRows(lowering, reduction, contiguous(main, [whole, partLength], dtype), part(row, 0, whole), 1);
+    if (rest === 0) continue;
+    const tail = lowering.view(rows.storage, at + whole * partLength * bytes, rest * bytes);
+    reduceRows(lowering, reduction, contiguous(tail, [1, rest], dtype), part(row, whole, 1), 1);
+  }
+  const again: Reduction = { ...reduction, name: `${reduction.op} of parts`, value: (x) => x };
+  reduceRows(lowering, again, partials, output, factor);
+
+  function part(row: number, first: number, size: number): DeviceArray {
+    const start = (row * parts + first) * dtypes[wide].bytes;
+    const storage = partials.storage && lowering.view(partials.storage, start, size * dtypes[wide].bytes);
+    return contiguous(storage, [size], wide);
+  }
+}
+
+function contiguous(storage: DeviceArray["storage"], shape: Shape, dtype: Dtype): DeviceArray {
+  return { storage, shape, strides: contiguousStrides(shape), dtype };
+}

@@ -1,0 +1,162 @@
+/** Runs ops of the table on arrays in memory, now: infer, allocate, lower. Nothing is recorded here. */
+
+import { HoldfastError } from "../errors/index.js";
+import { type Dtype, dtypes } from "../kernels/index.js";
+import type { Runtime, Storage } from "../runtime/index.js";
+import { copyArray } from "./copy.js";
+import { allocateArray, type DeviceArray, viewArray } from "./device-array.js";
+import type { Apply, Attributes, KernelOp, Lowering, Op, ValueType, ViewOp } from "./op.js";
+import { formatShape } from "./shape.js";
+
+type Operand = DeviceArray | number;
+
+/** Runs one op; all of its outputs, those for backward behind the first. */
+export function runOp<A extends Attributes>(
+  runtime: Runtime,
+  op: Op<A>,
+  operands: readonly Operand[],
+  attributes: A,
+): readonly DeviceArray[] {
+  switch (op.kind) {
+    case "view":
+      return [runView(runtime, op, operands, attributes)];
+    case "composite": {
+      op.infer(operands, attributes);
+      return op.compose<DeviceArray>(
+        { apply: applyTo(runtime), typeOf: typeOfOperand },
+        operands,
+        attributes,
+      );
+    }
+    case "kernel": {
+      const types = op.infer(operands, attributes);
+      return withLowering(runtime, op, (lowering) => {
+        op.check?.(lowering, operands, attributes);
+        const outputs = types.map(({ shape, dtype }) => allocateArray(runtime, shape, dtype, op.name));
+        op.lower(lowering, operands, outputs, attributes);
+        return outputs;
+      });
+    }
+  }
+}
+
+/** Runs an op so that its result stands in `target`, at the same address as before. */
+export function runInto<A extends Attributes>(
+  runtime: Runtime,
+  op: Op<A>,
+  target: DeviceArray,
+  operands: readonly Operand[],
+  attributes: A,
+): void {
+  const [type] = op.infer(operands, attributes);
+  requireFits(op.name, type, target);
+  if (op.kind === "kernel" && op.inPlace !== undefined && mayShare(target, operands)) {
+    withLowering(runtime, op, (lowering) => {
+      op.check?.(lowering, operands, attributes);
+      op.lower(lowering, operands, [target], attributes);
+    });
+    return;
+  }
+  const [result] = runOp(runtime, op, operands, attributes);
+  if (result) copyArray(runtime, result, target);
+}
+
+/** Calls ops on arrays, for gradient rules and composites. */
+export function applyTo(runtime: Runtime): Apply<DeviceArray> {
+  return <A extends Attributes>(op: Op<A>, operands: readonly Operand[], attributes?: A) =>
+    firstOf(op.name, runOp(runtime, op, operands, attributes ?? ({} as A)));
+}
+
+export function firstOf<T>(op: string, outputs: readonly T[]): T {
+  const [first] = outputs;
+  if (first === undefined) throw new HoldfastError("BAD_ARGUMENT", `${op} has no output to go on with.`);
+  return first;
+}
+
+/** A literal number counts as f32 of no axes until it meets a tensor. */
+export function typeOfOperand(operand: ValueType | number): ValueType {
+  if (typeof operand === "number") return { shape: [], dtype: "f32" };
+  return { shape: operand.shape, dtype: operand.dtype };
+}
+
+function runView<A extends Attributes>(
+  runtime: Runtime,
+  op: ViewOp<A>,
+  operands: readonly Operand[],
+  attributes: A,
+): DeviceArray {
+  op.infer(operands, attributes);
+  const [array] = operands;
+  if (typeof array !== "object") throw new HoldfastError("BAD_ARGUMENT", `${op.name} takes a tensor.`);
+  const seen = op.view(array, attributes);
+  if (seen) return viewArray(runtime, array, seen, op.name);
+  const copy = allocateArray(runtime, array.shape, array.dtype, op.name);
+  copyArray(runtime, array, copy);
+  const again = op.view(copy, attributes);
+  if (again) return viewArray(runtime, copy, again, op.name);
+  throw new HoldfastError("BAD_SHAPE", `${op.name}: ${formatShape(array.shape)} can't be seen so.`);
+}
+
+/** Scratch memory and views end with the op: what is launched later on the stream may have it. */
+function withLowering<A extends Attributes, T>(
+  runtime: Runtime,
+  op: KernelOp<A>,
+  body: (lowering: Lowering) => T,
+): T {
+  const taken: Storage[] = [];
+  const scratch = (bytes: number): Storage => {
+    const storage = runtime.arena.allocate(bytes, `${op.name} scratch`);
+    taken.push(storage);
+    return storage;
+  };
+  const scratchArray: Lowering["scratchArray"] = (shape, dtype) => {
+    const array = allocateArray(runtime, shape, dtype, `${op.name} scratch`);
+    if (array.storage) taken.push(array.storage);
+    return array;
+  };
+  const views: Storage[] = [];
+  const view: Lowering["view"] = (storage, offset, size) => {
+    const part = runtime.view(storage, offset, size, op.name);
+    if (part.kind === "step") views.push(part);
+    return part;
+  };
+  const result = body({ runtime, op: op.name, scratch, scratchArray, view });
+  for (const part of views) runtime.arena.dropView(part);
+  for (const storage of taken) runtime.arena.free(storage);
+  return result;
+}
+
+function requireFits(op: string, type: ValueType | undefined, target: DeviceArray): void {
+  const fits = type && formatShape(type.shape) === formatShape(target.shape);
+  // As in PyTorch: any width of the same kind or a lower one may be stored, but no float in an integer.
+  if (type && fits && isStorable(type.dtype, target.dtype)) return;
+  throw new HoldfastError(
+    "BAD_SHAPE",
+    `${op} in place: the result is ${type ? `${type.dtype} ${formatShape(type.shape)}` : "nothing"} and the tensor is ` +
+      `${target.dtype} ${formatShape(target.shape)}. Use the form that makes a new tensor.`,
+    { numbers: { op } },
+  );
+}
+
+/** An element may be written where it was read only if no other element is read from there later. */
+function mayShare(target: DeviceArray, operands: readonly Operand[]): boolean {
+  return operands.every((operand) => {
+    if (typeof operand === "number" || !operand.storage || !target.storage) return true;
+    const isSame =
+      operand.storage.span.address === target.storage.span.address &&
+      formatShape(operand.shape) === formatShape(target.shape) &&
+      formatShape(operand.strides) === formatShape(target.strides) &&
+      operand.dtype === target.dtype;
+    return isSame || !overlaps(operand.storage, target.storage);
+  });
+}
+
+function overlaps(a: Storage, b: Storage): boolean {
+  return a.span.address < b.span.address + b.span.size && b.span.address < a.span.address + a.span.size;
+}
+
+const kindOrder = { boolean: 0, integer: 1, float: 2 } as const;
+
+function isStorable(result: Dtype, target: Dtype): boolean {
+  return kindOrder[dtypes[result].kind] <= kindOrder[dtypes[target].kind];
+}

@@ -1,0 +1,201 @@
+/** Functions that make tensors: from data, of one value, in steps, and at random. */
+
+import { HoldfastError } from "../errors/index.js";
+import { type Dtype, drawWords, normal, uniform } from "../kernels/index.js";
+import { formatShape, type Shape, sizeOf } from "../ops/index.js";
+import { type Device, defaultDevice } from "./device.js";
+import { dtypeOfArray } from "./host-values.js";
+import { chooseDtype, type NestedArray, type NumberArray, readNested } from "./nested.js";
+import { nextDraw } from "./seed.js";
+import type { Tensor } from "./tensor.js";
+
+export interface TensorOptions {
+  readonly dtype?: Dtype;
+  /** The first one that was opened, unless given. */
+  readonly device?: Device;
+  readonly requiresGrad?: boolean;
+}
+
+/**
+ * A tensor of nested arrays, a number or a boolean. Numbers are f32 unless a dtype is given.
+ *
+ * @example
+ * ```ts
+ * import { device, tensor } from "holdfast";
+ * const cpu = await device("cpu");
+ * console.log(String(tensor([[1, 2.5], [3, 4]])));
+ * // → tensor([[1.  2.5]
+ * // →         [3.  4. ]], shape [2, 2], f32, cpu)
+ * cpu.close();
+ * ```
+ */
+export function tensor(data: NestedArray, options: TensorOptions = {}): Tensor {
+  const nested = readNested(data);
+  // A typed array says itself what it holds.
+  const asked = options.dtype ?? (ArrayBuffer.isView(data) ? dtypeOfArray(data) : undefined);
+  return finish(nested.values, nested.shape, chooseDtype(nested, asked), options);
+}
+
+/**
+ * A tensor of a typed array's elements, in row-major order: the quick way in for data that is flat already.
+ *
+ * @example
+ * ```ts
+ * import { device, fromTyped } from "holdfast";
+ * const cpu = await device("cpu");
+ * console.log(fromTyped(new Float32Array([1, 2, 3, 4]), [2, 2]).tolist()); // → [ [ 1, 2 ], [ 3, 4 ] ]
+ * cpu.close();
+ * ```
+ */
+export function fromTyped(values: NumberArray, shape: Shape, options: TensorOptions = {}): Tensor {
+  if (values.length !== sizeOf(shape)) {
+    throw new HoldfastError(
+      "BAD_SHAPE",
+      `fromTyped was given ${values.length} elements for shape ${formatShape(shape)}, which has ${sizeOf(shape)}.`,
+    );
+  }
+  const dtype = options.dtype ?? dtypeOfArray(values) ?? "i32";
+  return finish(values, shape, dtype, options);
+}
+
+/**
+ * A tensor with the same number everywhere.
+ *
+ * @example
+ * ```ts
+ * import { device, full } from "holdfast";
+ * const cpu = await device("cpu");
+ * console.log(full([2, 2], 7).tolist()); // → [ [ 7, 7 ], [ 7, 7 ] ]
+ * cpu.close();
+ * ```
+ */
+export function full(shape: Shape, value: number, options: TensorOptions = {}): Tensor {
+  return finish(new Float64Array(sizeOf(shape)).fill(value), shape, options.dtype ?? "f32", options);
+}
+
+/**
+ * A tensor of zeros.
+ *
+ * @example
+ * ```ts
+ * import { device, zeros } from "holdfast";
+ * const cpu = await device("cpu");
+ * console.log(zeros([3]).tolist()); // → [ 0, 0, 0 ]
+ * cpu.close();
+ * ```
+ */
+export function zeros(shape: Shape, options: TensorOptions = {}): Tensor {
+  return full(shape, 0, options);
+}
+
+/**
+ * A tensor of ones.
+ *
+ * @example
+ * ```ts
+ * import { device, ones } from "holdfast";
+ * const cpu = await device("cpu");
+ * console.log(ones([2]).tolist()); // → [ 1, 1 ]
+ * cpu.close();
+ * ```
+ */
+export function ones(shape: Shape, options: TensorOptions = {}): Tensor {
+  return full(shape, 1, options);
+}
+
+/**
+ * Numbers from `start` (0 unless given) up to but not including `end`, `step` apart. i32 unless a dtype is given or a
+ * number is fractional.
+ *
+ * @example
+ * ```ts
+ * import { arange, device } from "holdfast";
+ * const cpu = await device("cpu");
+ * console.log(arange(4).tolist(), arange(1, 2, 0.5).tolist()); // → [ 0, 1, 2, 3 ] [ 1, 1.5 ]
+ * cpu.close();
+ * ```
+ */
+export function arange(startOrEnd: number, end?: number, step = 1, options: TensorOptions = {}): Tensor {
+  const [from, to] = end === undefined ? [0, startOrEnd] : [startOrEnd, end];
+  const count = Math.max(0, Math.ceil((to - from) / step));
+  if (!Number.isFinite(count)) {
+    throw new HoldfastError("BAD_ARGUMENT", `arange from ${from} to ${to} in steps of ${step} has no end.`);
+  }
+  const isWhole = [from, to, step].every(Number.isInteger);
+  const values = Float64Array.from({ length: count }, (_, index) => from + index * step);
+  return finish(values, [count], options.dtype ?? (isWhole ? "i32" : "f32"), options);
+}
+
+/**
+ * `count` numbers from `start` to `end`, both counted.
+ *
+ * @example
+ * ```ts
+ * import { device, linspace } from "holdfast";
+ * const cpu = await device("cpu");
+ * console.log(linspace(0, 1, 5).tolist()); // → [ 0, 0.25, 0.5, 0.75, 1 ]
+ * cpu.close();
+ * ```
+ */
+export function linspace(start: number, end: number, count: number, options: TensorOptions = {}): Tensor {
+  const step = count > 1 ? (end - start) / (count - 1) : 0;
+  const values = Float64Array.from({ length: count }, (_, index) => start + index * step);
+  return finish(values, [count], options.dtype ?? "f32", options);
+}
+
+/**
+ * The identity matrix.
+ *
+ * @example
+ * ```ts
+ * import { device, eye } from "holdfast";
+ * const cpu = await device("cpu");
+ * console.log(eye(2).tolist()); // → [ [ 1, 0 ], [ 0, 1 ] ]
+ * cpu.close();
+ * ```
+ */
+export function eye(rows: number, columns = rows, options: TensorOptions = {}): Tensor {
+  const values = Float64Array.from({ length: rows * columns }, (_, index) =>
+    Math.floor(index / columns) === index % columns ? 1 : 0,
+  );
+  return finish(values, [rows, columns], options.dtype ?? "f32", options);
+}
+
+/**
+ * Numbers between 0 and 1, 1 excluded, evenly distributed; from the seed.
+ *
+ * @example
+ * ```ts
+ * import { device, manualSeed, rand } from "holdfast";
+ * const cpu = await device("cpu");
+ * manualSeed(1);
+ * console.log(rand([1000]).mean().sub(0.5).abs().item() < 0.05); // → true
+ * cpu.close();
+ * ```
+ */
+export function rand(shape: Shape, options: TensorOptions = {}): Tensor {
+  const values = Float32Array.from(drawWords(nextDraw(), sizeOf(shape)), uniform);
+  return finish(values, shape, options.dtype ?? "f32", options);
+}
+
+/**
+ * Numbers of the standard normal distribution; from the seed.
+ *
+ * @example
+ * ```ts
+ * import { device, manualSeed, randn } from "holdfast";
+ * const cpu = await device("cpu");
+ * manualSeed(1);
+ * console.log(randn([1000]).mean().abs().item() < 0.1); // → true
+ * cpu.close();
+ * ```
+ */
+export function randn(shape: Shape, options: TensorOptions = {}): Tensor {
+  return finish(normal(nextDraw(), sizeOf(shape)), shape, options.dtype ?? "f32", options);
+}
+
+function finish(values: ArrayLike<number>, shape: Shape, dtype: Dtype, options: TensorOptions): Tensor {
+  const made = (options.device ?? defaultDevice()).fromHost(values, shape, dtype);
+  if (options.requiresGrad) made.requiresGrad = true;
+  return made;
+}

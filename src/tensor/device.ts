@@ -1,0 +1,312 @@
+/** A device, opened: where tensors live, and whose steps end them. */
+
+import { Tape, Value } from "../autograd/index.js";
+import { HoldfastError } from "../errors/index.js";
+import { type Dtype, dtypes, type ElementArray, encodeState } from "../kernels/index.js";
+import {
+  type Attributes,
+  allocateArray,
+  contiguousStrides,
+  type DeviceArray,
+  formatShape,
+  isFloat,
+  type Op,
+  type Shape,
+  sizeOf,
+} from "../ops/index.js";
+import { openRuntime, ownerOf, type Runtime, type RuntimeOptions, type Storage } from "../runtime/index.js";
+import { encodeElements } from "./host-values.js";
+import { LeafGradient } from "./leaf-gradient.js";
+import { refuseNaN } from "./nan-check.js";
+import { currentSeed, onNewSeed } from "./seed.js";
+import { type GradientHolder, readArray, Tensor } from "./tensor.js";
+
+export type DeviceName = "cpu";
+
+export interface DeviceOptions extends RuntimeOptions {
+  /** Refuse the first op, forward or backward, whose result has a NaN. Reads every result back: for finding faults. */
+  readonly detectNaN?: boolean;
+}
+
+/** The dtypes a loss can have; each has its 1 to start backward from. */
+const seedDtypes = ["f32", "f64", "bf16", "f16"] as const satisfies readonly Dtype[];
+
+export class Device {
+  readonly name: DeviceName;
+  readonly runtime: Runtime;
+  readonly tape: Tape;
+  /** The seed and counter of everything random on the device, in persistent memory. */
+  readonly randomState: Tensor;
+  readonly #lossSeeds: ReadonlyMap<Dtype, DeviceArray>;
+  readonly #forgetSeed: () => void;
+  #step = 0;
+  #isOpen = true;
+
+  constructor(name: DeviceName, { detectNaN = false, ...options }: DeviceOptions = {}) {
+    this.name = name;
+    this.runtime = openRuntime(options);
+    const onResult = detectNaN ? refuseNaN(this.runtime) : undefined;
+    this.tape = new Tape({ runtime: this.runtime, ...(onResult && { onResult }) });
+    // Seeds of losses and of random numbers never lie in the arena: a step must not be able to end them.
+    const { storages } = this.runtime.persistent.place("scalars", "seeds", [
+      { name: "random state", size: 16 },
+      ...seedDtypes.map((dtype) => ({ name: `loss seed ${dtype}`, size: dtypes[dtype].bytes })),
+    ]);
+    const [random, ...ones] = storages;
+    const state: DeviceArray = { shape: [4], strides: [1], dtype: "i32", storage: random };
+    this.randomState = new Tensor({ device: this, value: new Value(state) }, "random state");
+    this.#lossSeeds = new Map(
+      seedDtypes.map((dtype, index) => [dtype, { shape: [], strides: [], dtype, storage: ones[index] }]),
+    );
+    this.runtime.upload(
+      seedDtypes.flatMap((dtype, index) => {
+        const target = ones[index];
+        return target ? [{ source: encodeElements([1], dtype), target }] : [];
+      }),
+    );
+    this.reseed(currentSeed());
+    this.#forgetSeed = onNewSeed((seed) => this.reseed(seed));
+    openDevices.add(this);
+  }
+
+  get isOpen(): boolean {
+    return this.#isOpen;
+  }
+
+  /**
+   * Runs one step. Every tensor made inside dies at its end, all at once, unless it is kept; so does what was recorded
+   * for backward. The function must be synchronous: await before or after the step.
+   *
+   * @example
+   * ```ts
+   * import { device, tensor } from "holdfast";
+   * const cpu = await device("cpu");
+   * const x = tensor([3, 4]);
+   * const length = cpu.step(() => x.square().sum().sqrt().item());
+   * console.log(length); // → 5
+   * cpu.close();
+   * ```
+   */
+  step<T>(body: (step: number) => T): T {
+    return this.runtime.step((step) => {
+      this.#step = step;
+      try {
+        return body(step);
+      } finally {
+        this.#step = 0;
+        this.tape.release();
+      }
+    });
+  }
+
+  /** Starts the device's random numbers anew. */
+  reseed(seed: bigint): void {
+    const { storage } = this.randomState.array;
+    if (storage) this.runtime.upload([{ source: encodeState({ seed }), target: storage }]);
+  }
+
+  /** Calls an op of the table; its first output. */
+  apply<A extends Attributes>(
+    op: Op<A>,
+    operands: readonly (Tensor | number)[],
+    attributes: A = {} as A,
+  ): Tensor {
+    return this.wrap(this.tape.apply(op, this.#valuesOf(op.name, operands), attributes));
+  }
+
+  /** Calls an op of the table; all of its outputs. */
+  applyAll<A extends Attributes>(
+    op: Op<A>,
+    operands: readonly (Tensor | number)[],
+    attributes: A = {} as A,
+  ): readonly Tensor[] {
+    const values = this.tape.run(op, this.#valuesOf(op.name, operands), attributes);
+    return values.map((value) => this.wrap(value));
+  }
+
+  /** Calls an op so that its result stands where the target stands. */
+  applyInPlace<A extends Attributes, T extends Tensor>(
+    op: Op<A>,
+    target: T,
+    operands: readonly (Tensor | number)[],
+    attributes: A = {} as A,
+  ): T {
+    this.requireLive(target, `${op.name} in place`);
+    this.tape.applyInPlace(op, target.value, this.#valuesOf(op.name, operands), attributes);
+    return target;
+  }
+
+  wrap(value: Value): Tensor {
+    return new Tensor({ device: this, value });
+  }
+
+  /** A tensor with these elements, in row-major order. */
+  fromHost(values: ArrayLike<number>, shape: Shape, dtype: Dtype, label = "tensor"): Tensor {
+    this.requireOpen();
+    const array = allocateArray(this.runtime, shape, dtype, label);
+    if (array.storage)
+      this.runtime.upload([{ source: encodeElements(values, dtype), target: array.storage }]);
+    return this.wrap(new Value(array));
+  }
+
+  /** A tensor over memory that is there already. */
+  fromStorage(storage: Storage | undefined, shape: Shape, dtype: Dtype, name?: string): Tensor {
+    const value = new Value({ shape, strides: contiguousStrides(shape), dtype, storage });
+    return new Tensor({ device: this, value }, name);
+  }
+
+  backward(root: Tensor, gradient: Tensor | undefined, options: { readonly retainGraph?: boolean }): void {
+    this.requireLive(root, "backward");
+    const { value } = root;
+    if (!value.requiresGrad) {
+      throw new HoldfastError(
+        "NO_GRADIENT",
+        `backward() of "${root.name}": nothing that it was made of requires a gradient. Set requiresGrad on the inputs, and ` +
+          "compute it outside noGrad().",
+      );
+    }
+    this.tape.backward(value, this.#seedOf(root, gradient), options);
+  }
+
+  readElements(tensor: Tensor): ElementArray<"f32" | "f64" | "i32" | "u8"> {
+    this.requireLive(tensor, "read-back");
+    return readArray(this, tensor.array);
+  }
+
+  keep(tensor: Tensor): void {
+    this.requireLive(tensor, "keep");
+    const { storage } = tensor.array;
+    if (storage?.kind === "step") this.runtime.arena.pin(storage, `keep() of ${tensor.name}`);
+  }
+
+  release(tensor: Tensor): void {
+    this.requireLive(tensor, "release");
+    const { storage } = tensor.array;
+    if (storage?.kind !== "step") return;
+    const { arena } = this.runtime;
+    if (arena.isPinned(storage)) arena.unpin(storage);
+    else if (!storage.owner) arena.free(storage);
+  }
+
+  /** Where the gradient of a leaf will arrive: beside it, and for as long as it lives. */
+  makeGradient(tensor: Tensor): GradientHolder {
+    const { shape, dtype, storage } = tensor.array;
+    if (!isFloat(dtype)) {
+      throw new HoldfastError(
+        "NO_GRADIENT",
+        `"${tensor.name}" is ${dtype}, and only floats have gradients. Make it with dtype "f32".`,
+      );
+    }
+    const diesWithStep = storage?.kind === "step" && stepOf(storage) === this.#step && this.#step > 0;
+    return new LeafGradient(this.runtime, () => {
+      const array = allocateArray(this.runtime, shape, dtype, `${tensor.name}.grad`);
+      if (array.storage && !diesWithStep) this.runtime.arena.pin(array.storage, `gradient of ${tensor.name}`);
+      return array;
+    });
+  }
+
+  /** Refuses a tensor whose memory is gone, by its name, the op that made it and the step in which it died. */
+  requireLive(tensor: Tensor, use: string): void {
+    this.requireOpen();
+    const { storage, shape, dtype } = tensor.array;
+    if (!storage || this.#isLive(storage)) return;
+    const step = stepOf(storage);
+    const end = step > 0 ? `died at the end of step ${step}` : "was released";
+    const made = `made by ${ownerOf(storage).label}${step > 0 ? ` in step ${step}` : ""}`;
+    throw new HoldfastError(
+      "DEAD_TENSOR",
+      `${use}: tensor "${tensor.name}", ${dtype} ${formatShape(shape)}, ${made}, ${end}. ` +
+        "Use it inside its step, or carry it out of the step with keep().",
+      { numbers: { op: ownerOf(storage).label, step } },
+    );
+  }
+
+  requireOpen(): void {
+    if (this.#isOpen) return;
+    throw new HoldfastError(
+      "CLOSED",
+      `Device "${this.name}" is closed, and its tensors with it. Open a new one.`,
+    );
+  }
+
+  /** Ends the device and every tensor on it. Harmless when repeated. */
+  close(): void {
+    if (!this.#isOpen) return;
+    this.tape.release();
+    this.#isOpen = false;
+    this.#forgetSeed();
+    openDevices.delete(this);
+    this.runtime.close();
+  }
+
+  #isLive(storage: Storage): boolean {
+    const { arena, persistent } = this.runtime;
+    return storage.kind === "step" ? arena.isLive(storage) : persistent.isLive(storage);
+  }
+
+  #valuesOf(op: string, operands: readonly (Tensor | number)[]): (Value | number)[] {
+    return operands.map((operand) => {
+      if (typeof operand === "number") return operand;
+      const { device } = operand;
+      if (device !== this) {
+        throw new HoldfastError(
+          "OTHER_DEVICE",
+          `${op}: "${operand.name}" lives on another device than the first operand. Make both on one.`,
+          { numbers: { op } },
+        );
+      }
+      this.requireLive(operand, op);
+      return operand.value;
+    });
+  }
+
+  #seedOf(root: Tensor, gradient: Tensor | undefined): DeviceArray {
+    const { shape, dtype } = root;
+    if (gradient) {
+      this.requireLive(gradient, "backward");
+      if (formatShape(gradient.shape) === formatShape(shape) && gradient.dtype === dtype)
+        return gradient.array;
+      throw new HoldfastError(
+        "BAD_SHAPE",
+        `backward() of ${dtype} ${formatShape(shape)} was given a gradient of ${gradient.dtype} ${formatShape(gradient.shape)}; ` +
+          "it has to have the tensor's own shape and dtype.",
+      );
+    }
+    const one = this.#lossSeeds.get(dtype);
+    if (one && sizeOf(shape) === 1) return { ...one, shape, strides: shape.map(() => 0) };
+    throw new HoldfastError(
+      "BAD_SHAPE",
+      `backward() of shape ${formatShape(shape)}: without a gradient it starts from a single number. ` +
+        "Reduce it first, with sum() or mean(), or pass a gradient of that shape.",
+    );
+  }
+}
+
+function stepOf(storage: Storage): number {
+  const owner = ownerOf(storage) as Storage & { readonly step?: number };
+  return owner.step ?? 0;
+}
+
+const openDevices = new Set<Device>();
+
+/**
+ * Opens a device.
+ *
+ * @example
+ * ```ts
+ * import { device, tensor } from "holdfast";
+ * const cpu = await device("cpu", { memory: "512MiB" });
+ * console.log(tensor([1, 2, 3]).sum().item()); // → 6
+ * cpu.close();
+ * ```
+ */
+export async function device(name: DeviceName, options: DeviceOptions = {}): Promise<Device> {
+  if (name === "cpu") return new Device(name, options);
+  throw new HoldfastError("UNSUPPORTED", `There is no device "${name}". This version has "cpu".`);
+}
+
+/** The device for tensors that name none: the one opened first of those still open. */
+export function defaultDevice(): Device {
+  for (const first of openDevices) return first;
+  throw new HoldfastError("NO_DEVICE", 'No device is open. Open one first: const cpu = await device("cpu").');
+}

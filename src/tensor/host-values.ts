@@ -1,0 +1,36 @@
+/** Elements on the host on their way to a device: numbers become the bytes of a dtype. */
+
+import { type Dtype, narrowToBf16, narrowToF16 } from "../kernels/index.js";
+
+/** Row-major elements in the form in which the device stores them. */
+export function encodeElements(values: ArrayLike<number>, dtype: Dtype): ArrayBufferView {
+  switch (dtype) {
+    case "f32":
+      return values instanceof Float32Array ? values : Float32Array.from(values);
+    case "f64":
+      return values instanceof Float64Array ? values : Float64Array.from(values);
+    case "i32":
+      return values instanceof Int32Array ? values : Int32Array.from(values);
+    case "u8":
+      return values instanceof Uint8Array ? values : Uint8Array.from(values);
+    case "bool":
+      return Uint8Array.from(values, (value) => (value ? 1 : 0));
+    case "bf16":
+      return narrowToBf16(Float32Array.from(values));
+    case "f16":
+      return narrowToF16(Float32Array.from(values));
+  }
+}
+
+export function numberAt(values: ArrayLike<number>, index: number): number {
+  return values[index] ?? Number.NaN;
+}
+
+/** The dtype that a typed array holds; 16-bit arrays are nobody's but ours, so they have to be named. */
+export function dtypeOfArray(values: ArrayBufferView): Dtype | undefined {
+  if (values instanceof Float32Array) return "f32";
+  if (values instanceof Float64Array) return "f64";
+  if (values instanceof Int32Array) return "i32";
+  if (values instanceof Uint8Array || values instanceof Uint8ClampedArray) return "u8";
+  return undefined;
+}

@@ -1,0 +1,19 @@
+/** tensor: what users touch. Tensors, devices and their steps, and the functions that make tensors. */
+
+export {
+  arange,
+  eye,
+  fromTyped,
+  full,
+  linspace,
+  ones,
+  rand,
+  randn,
+  type TensorOptions,
+  tensor,
+  zeros,
+} from "./creation.js";
+export { Device, type DeviceName, type DeviceOptions, defaultDevice, device } from "./device.js";
+export type { NestedArray, NestedList, NumberArray } from "./nested.js";
+export { currentSeed, manualSeed, nextDraw } from "./seed.js";
+export { type GradientHolder, Tensor, type TensorPlace } from "./tensor.js";

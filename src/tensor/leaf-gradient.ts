@@ -1,0 +1,37 @@
+/** Where the gradient of a tensor arrives: one array, at one address for life, that gradients are added to. */
+
+import { noteWrite } from "../autograd/index.js";
+import { add, copyArray, type DeviceArray, runInto } from "../ops/index.js";
+import type { Runtime } from "../runtime/index.js";
+import type { GradientHolder } from "./tensor.js";
+
+export class LeafGradient implements GradientHolder {
+  readonly #runtime: Runtime;
+  readonly #place: () => DeviceArray;
+  #array: DeviceArray | undefined;
+  #hasArrived = false;
+
+  /** The array is placed when the first gradient arrives. */
+  constructor(runtime: Runtime, place: () => DeviceArray) {
+    this.#runtime = runtime;
+    this.#place = place;
+  }
+
+  get gradient(): DeviceArray | undefined {
+    return this.#hasArrived ? this.#array : undefined;
+  }
+
+  /** The first gradient after `clear` replaces what is there, so clearing costs nothing. */
+  accumulate(gradient: DeviceArray): void {
+    this.#array ??= this.#place();
+    const own = this.#array;
+    if (this.#hasArrived) runInto(this.#runtime, add, own, [own, gradient], {});
+    else copyArray(this.#runtime, gradient, own);
+    noteWrite(own.storage);
+    this.#hasArrived = true;
+  }
+
+  clear(): void {
+    this.#hasArrived = false;
+  }
+}
