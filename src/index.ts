@@ -39,6 +39,7 @@ export {
   promoteWithScalar,
   viewElements,
 } from "./kernels/index.js";
+export * as nn from "./nn/index.js";
 export {
   type Arena,
   type Budget,

@@ -71,6 +71,8 @@ export const term = {
   min: binary("min"),
   max: binary("max"),
   pow: binary("pow"),
+  and: binary("and"),
+  shr: binary("shr"),
 
   eq: compare("eq"),
   ne: compare("ne"),

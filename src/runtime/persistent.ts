@@ -30,6 +30,8 @@ export interface Region {
   readonly span: Span;
   /** In the order in which they were asked for. */
   readonly storages: readonly PersistentStorage[];
+  /** All of it, padding included: for work that passes over every tensor at once. */
+  readonly whole: PersistentStorage;
 }
 
 export interface Placement {
@@ -50,6 +52,9 @@ export interface PersistentOptions {
   readonly recorder: Recorder;
   readonly gate: CaptureGate;
 }
+
+/** The place of a region's whole among its storages. */
+const wholeIndex = -1;
 
 export class PersistentMemory {
   readonly #options: PersistentOptions;
@@ -81,7 +86,24 @@ export class PersistentMemory {
     }
     const storages: PersistentStorage[] = [];
     const span: Span = { address: reservation.address, size };
-    const region: Region = { label, name, span, storages };
+    const region: Region = {
+      label,
+      name,
+      span,
+      storages,
+      get whole() {
+        return all;
+      },
+    };
+    const all: PersistentStorage = {
+      kind: "persistent",
+      span,
+      generation: 0,
+      label: name,
+      home: region,
+      index: wholeIndex,
+      owner: undefined,
+    };
     let offset = 0;
     for (const tensor of tensors) {
       const address = (span.address + offset) as Address;
@@ -154,7 +176,8 @@ export class PersistentMemory {
 
   isLive(storage: Storage): boolean {
     const owner = ownerOf(storage) as PersistentStorage;
-    return this.#regions.has(owner.home) && owner.home.storages[owner.index] === owner;
+    const { home, index } = owner;
+    return this.#regions.has(home) && (index === wholeIndex ? home.whole : home.storages[index]) === owner;
   }
 
   requireLive(storage: Storage, use: string): void {

@@ -1,6 +1,6 @@
 /** A device, opened: where tensors live, and whose steps end them. */
 
-import { Tape, Value } from "../autograd/index.js";
+import { noteWrite, Tape, Value } from "../autograd/index.js";
 import { HoldfastError } from "../errors/index.js";
 import { type Dtype, dtypes, type ElementArray, encodeState } from "../kernels/index.js";
 import {
@@ -147,6 +147,21 @@ export class Device {
     if (array.storage)
       this.runtime.upload([{ source: encodeElements(values, dtype), target: array.storage }]);
     return this.wrap(new Value(array));
+  }
+
+  /** Writes elements over those of a contiguous tensor, at its address. */
+  write(tensor: Tensor, values: ArrayLike<number>): void {
+    this.requireLive(tensor, "write");
+    const { storage, dtype, shape } = tensor.array;
+    if (values.length !== sizeOf(shape)) {
+      throw new HoldfastError(
+        "BAD_SHAPE",
+        `"${tensor.name}" has shape ${formatShape(shape)} and was given ${values.length} elements to hold.`,
+      );
+    }
+    if (!storage) return;
+    this.runtime.upload([{ source: encodeElements(values, dtype), target: storage }]);
+    noteWrite(storage);
   }
 
   /** A tensor over memory that is there already. */

@@ -14,6 +14,8 @@ export {
   zeros,
 } from "./creation.js";
 export { Device, type DeviceName, type DeviceOptions, defaultDevice, device } from "./device.js";
+export { encodeElements } from "./host-values.js";
+export { LeafGradient } from "./leaf-gradient.js";
 export type { NestedArray, NestedList, NumberArray } from "./nested.js";
 export { currentSeed, manualSeed, nextDraw } from "./seed.js";
 export { type GradientHolder, Tensor, type TensorPlace } from "./tensor.js";

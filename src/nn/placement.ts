@@ -1,0 +1,62 @@
+/** Places a module's parameters on a device: weights in one region, side by side, and their gradients in another. */
+
+import { type Dtype, dtypes } from "../kernels/index.js";
+import type { Region } from "../runtime/index.js";
+import { type Device, encodeElements } from "../tensor/index.js";
+import type { Parameter } from "./parameter.js";
+
+/** Which regions a parameter lies in, and how many others with it: the last one to leave gives them back. */
+interface Home {
+  readonly device: Device;
+  readonly regions: readonly Region[];
+  parameters: number;
+}
+
+const homes = new WeakMap<Parameter, Home>();
+
+/**
+ * Moves parameters to a device, all of them at once: the optimizer passes over their memory in one go. Those that have
+ * values keep them; the others get their first ones.
+ */
+export function placeParameters(
+  device: Device,
+  name: string,
+  parameters: readonly Parameter[],
+  dtype?: Dtype,
+): void {
+  const moving = parameters.filter(
+    (one) => !one.isPlaced || one.device !== device || (dtype !== undefined && one.dtype !== dtype),
+  );
+  const sized = moving.filter(({ numel }) => numel > 0);
+  if (sized.length === 0) return;
+  const sizes = sized.map((one) => ({
+    name: one.name,
+    size: one.numel * dtypes[dtype ?? one.dtype].bytes,
+  }));
+  const values = sized.map((one) => (one.isPlaced ? one.dataSync() : one.initialValues()));
+  const { persistent } = device.runtime;
+  const weights = persistent.place("weights", name, sizes);
+  const gradients = persistent.place("gradients", `${name} gradients`, sizes);
+  const home: Home = { device, regions: [weights, gradients], parameters: sized.length };
+  // Padding takes part in passes over a whole region, so it must be numbers that stay what they are: zeros.
+  device.runtime.fill(weights.whole, 0);
+  device.runtime.fill(gradients.whole, 0);
+  const uploads = sized.flatMap((one, index) => {
+    const [weight, gradient, own] = [weights.storages[index], gradients.storages[index], values[index]];
+    if (!weight || !gradient || !own) return [];
+    const target = dtype ?? one.dtype;
+    leaveHome(one);
+    one.settleIn(device, { weight, gradient }, target);
+    homes.set(one, home);
+    return [{ source: encodeElements(own, target), target: weight }];
+  });
+  device.runtime.upload(uploads);
+}
+
+function leaveHome(parameter: Parameter): void {
+  const home = homes.get(parameter);
+  if (!home) return;
+  home.parameters -= 1;
+  if (home.parameters > 0 || !home.device.isOpen) return;
+  for (const region of home.regions) home.device.runtime.persistent.release(region);
+}
