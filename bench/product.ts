@@ -77,7 +77,7 @@ function gemmOn(runtime: Runtime): Contender {
       c: { storage: place("c"), rowStride: n, batchStride: sizes.c },
     };
     // A storage has at least one byte; a product that needs none does not look at it.
-    const placement = { name: "scratch", size: Math.max(gemmScratchBytes(problem), 1) };
+    const placement = { name: "scratch", size: Math.max(gemmScratchBytes(runtime, problem), 1) };
     const scratch = runtime.persistent.place("library workspace", "scratch", [placement]).storages[0]!;
     return () => {
       gemm(runtime, { ...problem, scratch });

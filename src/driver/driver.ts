@@ -70,6 +70,11 @@ export interface KernelSource {
    * name: (firstBlock: i32, endBlock: i32, …arguments), memory arguments being i32 addresses.
    */
   readonly wasm?: Uint8Array<ArrayBuffer>;
+  /**
+   * A function of this process in the kernel's place, where device memory is this process's own. It takes what the
+   * WebAssembly function takes, memory arguments being native addresses, and runs all blocks on the calling thread.
+   */
+  readonly native?: (...args: number[]) => void;
 }
 
 export interface Kernel {

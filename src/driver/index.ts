@@ -2,7 +2,12 @@
 
 export { type Around, around } from "./around.js";
 export {
+  type Blas,
+  type BlasProduct,
   basicKernels,
+  blasPlain,
+  blasRowMajor,
+  blasTransposed,
   blocksFor,
   Code,
   type CpuDriver,
@@ -18,6 +23,7 @@ export {
   type MathFunction,
   type MemoryOpcode,
   mathFunctions,
+  openBlas,
   openCpuDriver,
   type PlainOpcode,
   type ValueType,

@@ -1,6 +1,15 @@
 /** kernels: what ops lower to. Data types, and the code that the drivers run. */
 
 export {
+  type AttentionBackwardProblem,
+  type AttentionMask,
+  type AttentionOperand,
+  type AttentionProblem,
+  type AttentionShape,
+  attend,
+  attendBackward,
+} from "./attention/index.js";
+export {
   launchScan,
   launchScatterAdd,
   type Scan,

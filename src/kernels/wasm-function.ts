@@ -8,6 +8,7 @@ import {
   type Parameter,
   type ValueType,
   type WasmFunction,
+  type WasmImport,
 } from "../driver/index.js";
 import type { Storage } from "../runtime/index.js";
 
@@ -36,18 +37,20 @@ export function wasmFunction<Name extends string>(
 /** The range of blocks that a call of a kernel is to run. */
 type Blocks = "firstBlock" | "endBlock";
 
-/** A kernel, and the functions that it calls. */
+/** A kernel, and the functions that it calls: of its module, and those that the engine brings. */
 export function wasmKernel<Name extends string>(
   name: string,
   parameters: Types<Name, Parameter>,
   functions: readonly WasmFunction[],
   body: Body<Name | Blocks>,
+  imports: readonly WasmImport[] = [],
 ): KernelSource {
   const names = Object.keys(parameters) as Name[];
   return encodeKernel({
     name,
     parameters: names.map((parameter) => parameters[parameter]),
     functions,
+    imports,
     body: (code, argument) =>
       body(code, {
         ...named(names, (_, index) => argument(index)),

@@ -1,6 +1,14 @@
 /** Opens the parts of a runtime in order; if one can't be opened, those before it are closed again. */
 
-import { type DeviceInfo, type Driver, openCpuDriver, readHostMemory, type Stream } from "../driver/index.js";
+import {
+  type Blas,
+  type DeviceInfo,
+  type Driver,
+  openBlas,
+  openCpuDriver,
+  readHostMemory,
+  type Stream,
+} from "../driver/index.js";
 import { HoldfastError } from "../errors/index.js";
 import { type Bytes, bytes, type Clock, formatBytes, MiB, systemClock } from "../units/index.js";
 import { Arena, alignment } from "./arena.js";
@@ -40,6 +48,7 @@ export interface Parts {
   readonly gate: CaptureGate;
   readonly driver: Driver;
   readonly device: DeviceInfo;
+  readonly blas: Blas | undefined;
   readonly stream: Stream;
   readonly budget: Budget;
   readonly persistent: PersistentMemory;
@@ -74,6 +83,7 @@ export function openParts(options: OpenOptions, { log, onPressure }: Listeners):
     if (clock === systemClock) openWatchdog(settings, board, recorder, closing);
     const driver = watched(given ?? openDriver(settings, hostRoot, closing), board, clock);
     const device = driver.describe();
+    const blas = device.kind === "cpu" && settings.blas !== "off" ? openBlas(settings.blas) : undefined;
     const free = () => readFreeMemory(device, driver, () => readHostMemory(hostRoot));
     const limit = chooseLimit(settings.memory, free());
     const available = () => free().available;
@@ -103,6 +113,7 @@ export function openParts(options: OpenOptions, { log, onPressure }: Listeners):
       gate,
       driver,
       device,
+      blas,
       stream,
       budget,
       persistent,

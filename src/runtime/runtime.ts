@@ -4,7 +4,7 @@
  */
 
 import { writeSync } from "node:fs";
-import type { DeviceInfo, Kernel, KernelSource, Stream } from "../driver/index.js";
+import type { Blas, DeviceInfo, Kernel, KernelSource, Stream } from "../driver/index.js";
 import { type ErrorCode, HoldfastError } from "../errors/index.js";
 import type { Arena } from "./arena.js";
 import type { Budget } from "./budget.js";
@@ -57,6 +57,8 @@ export function openRuntime(options: RuntimeOptions = {}): Runtime {
 export class Runtime {
   readonly settings: Settings;
   readonly device: DeviceInfo;
+  /** The library that multiplies large matrices instead of our own kernels, where HOLDFAST_BLAS names one. */
+  readonly blas: Blas | undefined;
   readonly stream: Stream;
   readonly recorder: Recorder;
   readonly phases: Phases;
@@ -76,9 +78,10 @@ export class Runtime {
     this.#print = print;
     const log = (line: string): void => print(`${line}\n`);
     this.#parts = openParts(options, { log, onPressure: (shortage) => this.#tellPressure(shortage) });
-    const { settings, device, stream, recorder, phases, budget, arena, persistent } = this.#parts;
+    const { settings, device, blas, stream, recorder, phases, budget, arena, persistent } = this.#parts;
     this.settings = settings;
     this.device = device;
+    this.blas = blas;
     this.stream = stream;
     this.recorder = recorder;
     this.phases = phases;

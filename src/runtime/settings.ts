@@ -146,6 +146,17 @@ export const settingsTable = {
     example: "2",
     fallback: () => "auto" as const,
   },
+  blas: {
+    variable: "HOLDFAST_BLAS",
+    kind: "library | off",
+    parse: nonEmpty,
+    meaning:
+      "A BLAS library, by its path or soname, that multiplies large matrices instead of the CPU driver's own kernels, with as " +
+      "many threads. Whether the same seed then gives the same bits is the library's affair.",
+    defaultText: "off",
+    example: "libopenblas.so.0",
+    fallback: () => "off",
+  },
 } as const satisfies Record<string, Setting<unknown>>;
 
 export type SettingName = keyof typeof settingsTable;

@@ -31,6 +31,7 @@ export interface DeviceOptions extends RuntimeOptions {
 /** The dtypes a loss can have; each has its 1 to start backward from. */
 const seedDtypes = ["f32", "f64", "bf16", "f16"] as const satisfies readonly Dtype[];
 
+/** An open device: where tensors live, and whose steps end them; see `device`. */
 export class Device {
   readonly name: DeviceName;
   readonly runtime: Runtime;

@@ -41,7 +41,7 @@ export function lowerLaunch(
         throw badArgument(`${what()} is ${argument}; pass a span of device memory.`);
       const span = liveSpan(memory, argument, what);
       spans.push(span);
-      call.push(span.address);
+      call.push(kernel.addressBase + span.address);
     } else {
       call.push(scalar(parameter, argument, what));
     }

@@ -18,6 +18,8 @@ export interface HostBuffer {
 
 /** A kernel as commands refer to it. */
 export interface KernelState extends LoadedKernel {
+  /** What is added to a span's address to make the kernel's argument. */
+  readonly addressBase: number;
   isUnloaded: boolean;
 }
 

@@ -274,8 +274,10 @@ class Cpu implements CpuDriver {
   loadKernel(source: KernelSource): Kernel {
     this.#requireOpen();
     this.#refuseInCapture("loadKernel");
-    const compiled = compileKernel(source, this.#memory.wasm);
-    const { name } = source;
+    const { name, native } = source;
+    const compiled = native
+      ? { module: undefined, run: native, addressBase: this.#memory.nativeAddress() }
+      : { ...compileKernel(source, this.#memory.wasm), addressBase: 0 };
     const id = this.#kernels.nextId();
     const state: KernelState = { id, name, ...compiled, isUnloaded: false };
     this.#pool.load(state);

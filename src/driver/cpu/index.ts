@@ -1,6 +1,14 @@
 /** cpu: the CPU as a device. Memory is one WebAssembly memory, a kernel a WASM function, a stream a queue. */
 
 export { basicKernels, blocksFor, elementsPerBlock } from "./basic-kernels.js";
+export {
+  type Blas,
+  type BlasProduct,
+  blasPlain,
+  blasRowMajor,
+  blasTransposed,
+  openBlas,
+} from "./blas.js";
 export { type CpuDriver, type CpuDriverOptions, openCpuDriver } from "./driver.js";
 export { encodeKernel, type KernelModule } from "./kernel-module.js";
 export { type MathFunction, mathFunctions } from "./math-functions.js";

@@ -23,6 +23,7 @@ import {
   span,
 } from "../../units/index.js";
 import type { MemoryInfo } from "../driver.js";
+import { loadKoffi } from "../foreign-functions.js";
 import { readHostMemory } from "../host-memory.js";
 import { RangeSet } from "./range-set.js";
 
@@ -73,6 +74,11 @@ export class DeviceMemory {
   /** Every byte that the memory has grown to. Don't keep it: growing leaves an old array short. */
   get bytes(): Uint8Array {
     return this.#bytes;
+  }
+
+  /** Where device address 0 lies in this process. A shared memory grows in place, so it is the same for life. */
+  nativeAddress(): number {
+    return Number(loadKoffi().address(this.#bytes));
   }
 
   info(): MemoryInfo {

@@ -31,7 +31,8 @@ const chunksPerThread = 8;
 export interface LoadedKernel {
   readonly id: number;
   readonly name: string;
-  readonly module: WebAssembly.Module;
+  /** Undefined where only this thread has the function. */
+  readonly module: WebAssembly.Module | undefined;
   readonly run: KernelFunction;
 }
 
@@ -64,7 +65,7 @@ export class WorkerPool {
 
   load(kernel: LoadedKernel): void {
     this.#kernels.set(kernel.id, kernel);
-    if (this.#workers.length > 0) this.#tellWorkers([loadMessage(kernel)]);
+    if (this.#workers.length > 0) this.#tellWorkers(loadMessages([kernel]));
   }
 
   unload(kernel: LoadedKernel): void {
@@ -79,7 +80,7 @@ export class WorkerPool {
   run(kernel: LoadedKernel, blocks: number, call: number[]): void {
     if (blocks === 0) return;
     try {
-      if (this.#threads === 1 || blocks === 1) {
+      if (this.#threads === 1 || blocks === 1 || !kernel.module) {
         runBlocks(kernel.run, call, 0, blocks);
         return;
       }
@@ -140,7 +141,7 @@ export class WorkerPool {
       });
       this.#workers.push(worker);
     }
-    this.#tellWorkers([...this.#kernels.values()].map(loadMessage));
+    this.#tellWorkers(loadMessages(this.#kernels.values()));
   }
 
   /** The count goes up behind the messages, so that a worker that sees it finds them all. */
@@ -152,6 +153,8 @@ export class WorkerPool {
   }
 }
 
-function loadMessage({ id, name, module }: LoadedKernel): WorkerMessage {
-  return { kind: "load", kernelId: id, name, module };
+function loadMessages(kernels: Iterable<LoadedKernel>): WorkerMessage[] {
+  return [...kernels].flatMap(({ id, name, module }) =>
+    module ? [{ kind: "load", kernelId: id, name, module }] : [],
+  );
 }

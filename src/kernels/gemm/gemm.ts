@@ -1,14 +1,20 @@
-/** The product of matrices: `gemm` issues its launches, one where the operands are small and two where they are packed. */
+/**
+ * The product of matrices: `gemm` issues its launches, one where the operands are small, two where they are packed, and one
+ * where a BLAS library stands in for those two.
+ */
 
+import type { Blas } from "../../driver/index.js";
 import type { Runtime } from "../../runtime/index.js";
+import { type Bytes, bytes } from "../../units/index.js";
 import { argumentsInOrder } from "../wasm-function.js";
+import { blasKernel, blasParameters, blasTranspose } from "./blas.js";
 import { type DirectForm, directParameters, directStripRows } from "./direct.js";
 import { elementOf } from "./element.js";
 import { type AccessToC, gemmKernel } from "./kernels.js";
 import { multiplyParameters } from "./multiply.js";
 import { packParameters } from "./pack.js";
 import { type PackedPlan, planGemm } from "./plan.js";
-import { type GemmProblem, type MatrixLayout, refused, requireSound } from "./problem.js";
+import { type GemmProblem, type GemmShape, type MatrixLayout, refused, requireSound } from "./problem.js";
 
 /**
  * `C[m, n] = alpha · op(A)[m, k] · op(B)[k, n] + beta · C`, once or for a batch. The order of all additions follows from
@@ -25,8 +31,18 @@ export function gemm(runtime: Runtime, problem: GemmProblem, op = "gemm"): void 
   const { m, n, batch = 1 } = problem;
   if (m === 0 || n === 0 || batch === 0) return;
   const plan = planGemm(problem);
-  if (plan.way === "packed") launchPacked(runtime, problem, plan, op);
-  else launchDirect(runtime, problem, plan.way, op);
+  if (plan.way !== "packed") launchDirect(runtime, problem, plan.way, op);
+  else if (runtime.blas) launchBlas(runtime, runtime.blas, problem, op);
+  else launchPacked(runtime, problem, plan, op);
+}
+
+/**
+ * How much scratch memory a product needs: 0 where it works straight from its operands. It may be used for something
+ * else as soon as the product's launches are behind in the stream.
+ */
+export function gemmScratchBytes({ blas }: Pick<Runtime, "blas">, shape: GemmShape): Bytes {
+  const plan = planGemm(shape);
+  return plan.way === "packed" && !blas ? plan.scratchBytes : bytes(0);
 }
 
 function launchPacked(runtime: Runtime, problem: GemmProblem, plan: PackedPlan, op: string): void {
@@ -106,6 +122,37 @@ function launchDirect(runtime: Runtime, problem: GemmProblem, form: DirectForm, 
       aBatchBytes: fromA.batch,
       bStride: b.rowStride * element.bytes,
       bBatchBytes: fromB.batch,
+    }),
+  });
+}
+
+/** One block for each product of the batch. */
+function launchBlas(runtime: Runtime, blas: Blas, problem: GemmProblem, op: string): void {
+  const { dtype, m, n, k, batch = 1, a, b, c, alpha = 1, beta = 0 } = problem;
+  const access = accessToC(problem);
+  runtime.launch({
+    op,
+    kernel: runtime.kernel(blasKernel(blas, dtype, access)),
+    blocks: batch,
+    arguments: argumentsInOrder(blasParameters(dtype, access), {
+      c: c.storage,
+      a: a.storage,
+      b: b.storage,
+      m,
+      n,
+      k,
+      transposeA: blasTranspose(a),
+      transposeB: blasTranspose(b),
+      // A single row's stride says nothing, and BLAS takes none that is shorter than the row.
+      aRowStride: Math.max(a.rowStride, a.isTransposed ? m : k),
+      bRowStride: Math.max(b.rowStride, b.isTransposed ? k : n),
+      cRowStride: Math.max(c.rowStride, n),
+      aBatchBytes: stridesOf(problem, a).batch,
+      bBatchBytes: stridesOf(problem, b).batch,
+      cBatchBytes: stridesOf(problem, c).batch,
+      alpha,
+      beta,
+      threads: runtime.device.parallelism,
     }),
   });
 }

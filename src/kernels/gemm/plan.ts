@@ -84,12 +84,3 @@ function planPacked({ dtype, m, n, k, batch = 1, a, b }: GemmShape): PackedPlan 
     scratchBytes: alignUp(spareOffset + blocks * tileBytes, 64),
   };
 }
-
-/**
- * How much scratch memory a product needs: 0 where it works straight from its operands. It may be used for something
- * else as soon as the product's launches are behind in the stream.
- */
-export function gemmScratchBytes(shape: GemmShape): Bytes {
-  const plan = planGemm(shape);
-  return plan.way === "packed" ? plan.scratchBytes : alignUp(0, 64);
-}

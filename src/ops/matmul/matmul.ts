@@ -3,7 +3,7 @@
 import { HoldfastError } from "../../errors/index.js";
 import { type Dtype, dtypes, promote } from "../../kernels/index.js";
 import { copyArray } from "../copy.js";
-import type { DeviceArray } from "../device-array.js";
+import { contiguousStrides, type DeviceArray } from "../device-array.js";
 import { fitTo } from "../gradients.js";
 import { permute, reshape } from "../movement/reshape.js";
 import { arrayAt, type GradientRule, isType, type KernelOp, typeAt, type ValueType } from "../op.js";
@@ -60,8 +60,9 @@ export const matmul: KernelOp = {
       // One right matrix for the whole batch: the batch is only more rows to add up over.
       if (sizeOf(b.slice(0, -2)) === 1 && a.length > 2) {
         const [k = 1, n = 1] = b.slice(-2);
-        const rows = apply(reshape, [matrix(0, a)], { shape: [-1, k] });
-        const flat = apply(reshape, [upstream], { shape: [-1, n] });
+        const all = sizeOf(a.slice(0, -1));
+        const rows = apply(reshape, [matrix(0, a)], { shape: [all, k] });
+        const flat = apply(reshape, [upstream], { shape: [all, n] });
         return fitMatrix(rule, apply(matmul, [transpose(rule, rows), flat]), [k, n], 1);
       }
       return fitMatrix(rule, apply(matmul, [transpose(rule, matrix(0, a)), upstream]), b, 1);
@@ -86,7 +87,7 @@ function seen(array: DeviceArray, shape: Shape): DeviceArray {
 }
 
 function seenContiguous(array: DeviceArray, shape: Shape): DeviceArray {
-  return { ...array, shape };
+  return { ...array, shape, strides: contiguousStrides(shape) };
 }
 
 function transpose<V, A>({ apply, valueType }: GradientRule<V, A>, value: V): V {
@@ -105,57 +106,74 @@ function fitMatrix<V, A>(rule: GradientRule<V, A>, value: V, matrix: Shape, inde
   return fitTo(rule, rule.apply(reshape, [summed], { shape }), index);
 }
 
-/** x·Wᵀ + b with PyTorch's layout: W is [out, in]. The bias may be left out. */
-export const linear: KernelOp = {
+/** How a weight lies: PyTorch's [out, in], or [in, out]. */
+export type LinearAttributes = { readonly layout?: "outIn" | "inOut" };
+
+/** x·Wᵀ + b, or x·W + b where the weight is [in, out]. The bias may be left out. */
+export const linear: KernelOp<LinearAttributes> = {
   kind: "kernel",
   name: "linear",
-  infer(operands) {
+  infer(operands, attributes) {
     const [x, weight] = [typeAt("linear", operands, 0), typeAt("linear", operands, 1)];
     const dtype = productDtype("linear", x, weight);
-    const [out = 0, width] = weight.shape;
+    const { width, out } = sizesOf(weight.shape, attributes);
     if (weight.shape.length !== 2 || x.shape.length === 0 || x.shape.at(-1) !== width) {
+      const layout = attributes.layout === "inOut" ? "[in, out]" : "[out, in]";
       throw badShape(
         "linear",
-        `input ${formatShape(x.shape)} and weight ${formatShape(weight.shape)}: the weight is [out, in], and the input's last ` +
-          `axis must be in${width === undefined ? "" : ` = ${width}`}.`,
+        `input ${formatShape(x.shape)} and weight ${formatShape(weight.shape)}: the weight is ${layout}, and the input's last ` +
+          `axis must be in = ${width}.`,
       );
     }
     const bias = operands[2];
     if (isType(bias) && (bias.shape.length !== 1 || bias.shape[0] !== out)) {
-      throw badShape(
-        "linear",
-        `bias ${formatShape(bias.shape)}: it must be [${out}], one for each row of the weight.`,
-      );
+      throw badShape("linear", `bias ${formatShape(bias.shape)}: it must be [${out}], one for each output.`);
     }
     return [{ shape: [...x.shape.slice(0, -1), out], dtype }];
   },
   saves: ([x, weight]) => ({ operands: [...(weight ? [0] : []), ...(x ? [1] : [])] }),
   gradient(rule) {
-    const { apply } = rule;
-    const [out = 1, width = 1] = rule.typeOf(1).shape;
-    const flat = apply(reshape, [rule.upstream], {
-      shape: [sizeOf(rule.typeOf(0).shape) / Math.max(1, width), out],
-    });
-    const rows = (): typeof flat => apply(reshape, [rule.operand(0)], { shape: [-1, width] });
+    const { apply, attributes } = rule;
+    const { width, out } = sizesOf(rule.typeOf(1).shape, attributes);
+    const count = sizeOf(rule.typeOf(0).shape.slice(0, -1));
+    const upstream = apply(reshape, [rule.upstream], { shape: [count, out] });
+    const x = () => apply(reshape, [rule.operand(0)], { shape: [count, width] });
+    const isInOut = attributes.layout === "inOut";
+    const weight = () => rule.operand(1) as typeof upstream;
     return [
-      rule.needs(0) ? fitTo(rule, apply(matmul, [rule.upstream, rule.operand(1)]), 0) : undefined,
-      rule.needs(1) ? fitTo(rule, apply(matmul, [transpose(rule, flat), rows()]), 1) : undefined,
-      rule.needs(2) ? fitTo(rule, apply(sum, [flat], { axes: 0 }), 2) : undefined,
+      rule.needs(0)
+        ? fitTo(rule, apply(matmul, [rule.upstream, isInOut ? transpose(rule, weight()) : weight()]), 0)
+        : undefined,
+      rule.needs(1)
+        ? fitTo(rule, isInOut ? product(x(), upstream) : product(upstream, x()), 1)
+        : undefined,
+      rule.needs(2) ? fitTo(rule, apply(sum, [upstream], { axes: 0 }), 2) : undefined,
     ];
+
+    function product(left: typeof upstream, right: typeof upstream) {
+      return apply(matmul, [transpose(rule, left), right]);
+    }
   },
-  lower(lowering, operands, [output]) {
+  lower(lowering, operands, [output], attributes) {
     const [x, weight, bias] = [arrayAt(operands, 0), arrayAt(operands, 1), operands[2]];
     if (!output) return;
-    const [out = 1, width = 1] = weight.shape;
-    const [down = 1, across = 1] = weight.strides;
-    const turned: DeviceArray = { ...weight, shape: [width, out], strides: [across, down] };
+    const { width, out } = sizesOf(weight.shape, attributes);
     const hasBias = typeof bias === "object";
     if (hasBias) copyArray(lowering.runtime, bias, output);
     const rows = x.shape.length === 1 ? seen(x, [1, width]) : x;
     const target = x.shape.length === 1 ? seenContiguous(output, [1, out]) : output;
-    lowerProduct(lowering, rows, turned, target, hasBias ? 1 : 0);
+    lowerProduct(lowering, rows, attributes.layout === "inOut" ? weight : turned(weight), target, hasBias ? 1 : 0);
   },
 };
+
+function sizesOf(weight: Shape, { layout = "outIn" }: LinearAttributes): { width: number; out: number } {
+  const [first = 0, second = 0] = weight;
+  return layout === "outIn" ? { out: first, width: second } : { width: first, out: second };
+}
+
+function turned(matrix: DeviceArray): DeviceArray {
+  return { ...matrix, shape: matrix.shape.toReversed(), strides: matrix.strides.toReversed() };
+}
 
 function productDtype(op: string, left: ValueType, right: ValueType): Dtype {
   const dtype = promote(left.dtype, right.dtype);

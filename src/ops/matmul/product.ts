@@ -49,7 +49,7 @@ export function lowerProduct(
   if (!a.array.storage || !b.array.storage) return;
   const rows = folded ? size * m : m;
   const shape: GemmShape = { dtype, m: rows, n, k, batch: folded ? 1 : size, a, b };
-  const bytes = gemmScratchBytes(shape);
+  const bytes = gemmScratchBytes(lowering.runtime, shape);
   gemm(
     lowering.runtime,
     {

@@ -95,7 +95,8 @@ export function fillWith({ runtime }: Lowering, output: DeviceArray, value: numb
     kernel: fillKernel(output.dtype),
     iteration,
     operands: [output.storage],
-    scalars: [value],
+    // A NaN that was computed has whatever bits the engine gave it; this one has always the same.
+    scalars: [Number.isNaN(value) ? Number.NaN : value],
   });
 }
 

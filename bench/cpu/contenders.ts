@@ -1,0 +1,77 @@
+/** Who takes part in `npm run bench:cpu`: how each is started, and what to do where it is not there. */
+
+import { spawnSync } from "node:child_process";
+import { join } from "node:path";
+import { repositoryRoot } from "../../test/support/repository.js";
+import type { Report } from "./report.js";
+
+export interface Entry {
+  readonly name: string;
+  readonly command: readonly [string, ...string[]];
+  readonly environment?: Readonly<Record<string, string>>;
+  /** Told where the contender's process does not find what it needs. */
+  readonly whereToGetIt: string;
+}
+
+export type Outcome = { readonly name: string } & (
+  | { readonly report: Report }
+  | { readonly absence: string }
+);
+
+const limitMs = 10 * 60_000;
+const compiled = (file: string): string => join(repositoryRoot, "dist/bench/cpu", file);
+const peer = (file: string): string => join(repositoryRoot, "bench/cpu/peers", file);
+
+const openBlas = "libopenblas.so.0";
+const aptInstall = (name: string): string => `not installed; Debian's package ${name} brings it`;
+const npmInstall = "not installed; run npm run bench:cpu -- --install";
+
+export const entries: readonly Entry[] = [
+  { name: "holdfast", command: [process.execPath, compiled("holdfast.js")], whereToGetIt: "not built" },
+  {
+    name: "holdfast-blas",
+    command: [process.execPath, compiled("holdfast.js")],
+    environment: { HOLDFAST_BLAS: openBlas },
+    whereToGetIt: aptInstall("libopenblas0"),
+  },
+  {
+    name: "openblas",
+    command: [process.execPath, compiled("openblas.js"), openBlas],
+    whereToGetIt: aptInstall("libopenblas0"),
+  },
+  {
+    name: "torch",
+    // Debian's own, because another Python on the path would not see Debian's packages.
+    command: [process.env["PYTHON"] ?? "/usr/bin/python3", peer("torch_step.py")],
+    environment: { PYTHONDONTWRITEBYTECODE: "1" },
+    whereToGetIt: aptInstall("python3-torch"),
+  },
+  { name: "jax-js", command: [process.execPath, peer("jax-js.mjs")], whereToGetIt: npmInstall },
+  { name: "tensorflow-js", command: [process.execPath, peer("tensorflow-js.mjs")], whereToGetIt: npmInstall },
+];
+
+const missing = /ENOENT|ERR_MODULE_NOT_FOUND|No module named|HOLDFAST_BLAS is .* does not load/;
+
+/** Runs one in a process of its own and reads its report. */
+export function runEntry({ name, command, environment = {}, whereToGetIt }: Entry): Outcome {
+  const [program, ...args] = command;
+  const { HOLDFAST_BLAS: _, ...inherited } = process.env;
+  const env = { ...inherited, ...environment };
+  const { status, stdout, stderr, error } = spawnSync(program, args, {
+    encoding: "utf8",
+    env,
+    timeout: limitMs,
+  });
+  const complaint = `${error ?? ""}\n${stderr ?? ""}`;
+  if (status !== 0)
+    return { name, absence: missing.test(complaint) ? whereToGetIt : `failed: ${complaint.trim()}` };
+  const line = stdout.trim().split("\n").at(-1) ?? "";
+  return { name, report: JSON.parse(line) as Report };
+}
+
+/** Puts the npm peers beside their manifest; without a lock file, which would name where they came from. */
+export function installPeers(): void {
+  const args = ["install", "--ignore-scripts", "--no-audit", "--no-fund", "--no-package-lock"];
+  const { status } = spawnSync("npm", args, { cwd: peer("."), stdio: "inherit" });
+  if (status !== 0) throw new Error(`npm install of the peers ended with ${status}.`);
+}

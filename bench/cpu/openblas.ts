@@ -1,0 +1,23 @@
+/** OpenBLAS's product, called from Node.js on arrays of its own: what the machine can do. It has no training step. */
+
+import { loadKoffi } from "../../src/driver/foreign-functions.js";
+import { blasPlain, blasRowMajor, openBlas } from "../../src/driver/index.js";
+import { report } from "./report.js";
+import { productSize, threads, values } from "./workload.js";
+
+const blas = openBlas(process.argv[2] ?? "libopenblas.so.0");
+blas.useThreads(threads);
+const koffi = loadKoffi();
+const core = koffi.load(blas.library).func("const char *openblas_get_corename()")() as string;
+
+function prepareProduct(): () => void {
+  const { m, n, k } = productSize;
+  const matrices = { a: values(1, [m, k]), b: values(2, [k, n]), c: new Float32Array(m * n) };
+  const address = (matrix: Float32Array) => Number(koffi.address(matrix));
+  return () => {
+    const [a, b, c] = [address(matrices.a), address(matrices.b), address(matrices.c)];
+    blas.products.f32(blasRowMajor, blasPlain, blasPlain, m, n, k, 1, a, k, b, n, 0, c, n);
+  };
+}
+
+await report({ peer: "OpenBLAS", version: `kernels for ${core}`, prepareProduct });

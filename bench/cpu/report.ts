@@ -1,0 +1,76 @@
+/** Times a contender's step and product in its own process, and prints the one line of JSON that the runner reads. */
+
+import { batchCount, productSize } from "./workload.js";
+
+/** What a contender's process prints. Those without a step take part with the product alone. */
+export interface Report {
+  readonly peer: string;
+  readonly version: string;
+  readonly step?: StepReport;
+  readonly productMs: number;
+  readonly bestProductMs: number;
+  readonly gflops: number;
+}
+
+export interface StepReport {
+  /** The median of `count`. */
+  readonly stepMs: number;
+  readonly bestStepMs: number;
+  readonly count: number;
+  /** After the steps and before the product, whose operands are no part of a step. */
+  readonly peakRssBytes: number;
+  /** Of the first steps; every contender's should be the same. */
+  readonly losses: readonly number[];
+}
+
+export interface Contender {
+  readonly peer: string;
+  readonly version: string;
+  /** Trains on one of the batches and gives the loss. */
+  readonly step?: (batchIndex: number) => number | Promise<number>;
+  /** Makes the operands and gives what multiplies them. */
+  readonly prepareProduct: () => () => unknown;
+  /** How many steps are timed, and how many run before them; 20 and 3 unless given. */
+  readonly steps?: number;
+  readonly warmUp?: number;
+}
+
+export async function report(contender: Contender): Promise<void> {
+  const { peer, version, step, prepareProduct, steps = 20, warmUp = 3 } = contender;
+  const stepReport = step && (await reportSteps(step, steps, warmUp));
+  const { median, best } = await time(prepareProduct(), 20, 3);
+  const { m, n, k } = productSize;
+  const line: Report = {
+    peer,
+    version,
+    ...(stepReport && { step: stepReport }),
+    productMs: median,
+    bestProductMs: best,
+    gflops: (2 * m * n * k) / median / 1e6,
+  };
+  console.log(JSON.stringify(line));
+}
+
+async function reportSteps(
+  step: (batchIndex: number) => number | Promise<number>,
+  count: number,
+  warmUp: number,
+): Promise<StepReport> {
+  const { median, best, returned } = await time((run) => step(run % batchCount), count, warmUp);
+  // Node counts in KiB.
+  const peakRssBytes = process.resourceUsage().maxRSS * 1024;
+  return { stepMs: median, bestStepMs: best, count, peakRssBytes, losses: returned.slice(0, 5) };
+}
+
+async function time<T>(run: (index: number) => T | Promise<T>, count: number, warmUp: number) {
+  const times: number[] = [];
+  const returned: T[] = [];
+  for (let index = 0; index < warmUp + count; index++) {
+    const startedAt = performance.now();
+    returned.push(await run(index));
+    times.push(performance.now() - startedAt);
+  }
+  const sorted = times.slice(warmUp).sort((a, b) => a - b);
+  const median = (sorted[(count - 1) >> 1]! + sorted[count >> 1]!) / 2;
+  return { median, best: sorted[0]!, returned };
+}

@@ -1,0 +1,80 @@
+/**
+ * `npm run bench:cpu`: a CrossAsset training step and a 3072×256×1024 product, two threads, beside the peers: each in a
+ * process of its own, one after the other, on one machine.
+ *
+ * `--install` fetches the npm peers first; `--only holdfast,torch` runs some; `--rounds 3` runs all of them three times and
+ * takes each one's best; `--save` writes what is printed, and every report, to bench/results. OPENBLAS_CORETYPE=SkylakeX
+ * (or Haswell) tells OpenBLAS, and with it PyTorch, what an old version does not see in a new CPU.
+ */
+
+import { mkdirSync, writeFileSync } from "node:fs";
+import { cpus } from "node:os";
+import { join } from "node:path";
+import { parseArgs } from "node:util";
+import { repositoryRoot } from "../../test/support/repository.js";
+import { type Entry, entries, installPeers, type Outcome, runEntry } from "./contenders.js";
+import { barsOf, strangersOf, tableOf } from "./table.js";
+
+const { values: options } = parseArgs({
+  options: {
+    install: { type: "boolean", default: false },
+    only: { type: "string", default: entries.map(({ name }) => name).join(",") },
+    rounds: { type: "string", default: "1" },
+    save: { type: "boolean", default: false },
+  },
+});
+
+function chosenEntries(): readonly Entry[] {
+  return options.only.split(",").map((wanted) => {
+    const found = entries.find(({ name }) => name === wanted);
+    if (found) return found;
+    throw new Error(
+      `There is no contender ${wanted}; there are ${entries.map(({ name }) => name).join(", ")}.`,
+    );
+  });
+}
+
+/** Of two runs of one contender, the faster: other work on the machine only ever slows one down. */
+function better(known: Outcome | undefined, next: Outcome): Outcome {
+  if (!known || "absence" in known || "absence" in next) return next;
+  const timeOf = ({ report: { step, productMs } }: typeof known): number => step?.stepMs ?? productMs;
+  return timeOf(known) <= timeOf(next) ? known : next;
+}
+
+function runAll(): Outcome[] {
+  const best = new Map<string, Outcome>();
+  for (let round = 1; round <= Number(options.rounds); round++) {
+    for (const entry of chosenEntries()) {
+      process.stderr.write(`round ${round}: ${entry.name} …\n`);
+      best.set(entry.name, better(best.get(entry.name), runEntry(entry)));
+    }
+  }
+  return [...best.values()];
+}
+
+if (options.install) installPeers();
+const outcomes = runAll();
+const strangers = strangersOf(outcomes);
+const text = [
+  `${new Date().toISOString()}, node ${process.version}, ${process.platform} ${process.arch}, ${cpus().length} × ${cpus()[0]?.model}`,
+  `OPENBLAS_CORETYPE: ${process.env["OPENBLAS_CORETYPE"] ?? "not set"}; rounds: ${options.rounds}`,
+  "",
+  tableOf(outcomes),
+  "",
+  barsOf(outcomes),
+  ...(strangers.length > 0
+    ? [`\nThese trained something else, by their losses: ${strangers.join(", ")}`]
+    : []),
+].join("\n");
+console.log(text);
+
+if (options.save) {
+  const [date] = new Date().toISOString().split("T");
+  const [major] = process.versions.node.split(".");
+  const core = process.env["OPENBLAS_CORETYPE"]?.toLowerCase();
+  const name = [date, "cpu", `node${major}`, process.arch, ...(core ? [core] : [])].join("-");
+  const folder = join(repositoryRoot, "bench/results");
+  mkdirSync(folder, { recursive: true });
+  const lines = outcomes.map((outcome) => JSON.stringify(outcome));
+  writeFileSync(join(folder, `${name}.txt`), `${[text, "", ...lines].join("\n")}\n`);
+}

@@ -1,0 +1,102 @@
+/** The benchmark's table, what it says of the bars, and whether all contenders trained the same model. */
+
+import type { Outcome } from "./contenders.js";
+import type { Report } from "./report.js";
+
+type Reports = ReadonlyMap<string, Report>;
+
+const columns = [
+  "contender",
+  "version",
+  "step ms",
+  "best",
+  "× ours",
+  "peak MiB",
+  "product ms",
+  "GFLOP/s",
+  "first losses",
+];
+
+export function tableOf(outcomes: readonly Outcome[]): string {
+  const ours = reportsOf(outcomes).get("holdfast")?.step?.stepMs;
+  const rows = outcomes.map((outcome) =>
+    "report" in outcome ? cellsOf(outcome.report, ours) : [outcome.name, outcome.absence],
+  );
+  // An absence is a sentence and no cell: it may run over the columns.
+  const widths = columns.map((title, index) => {
+    const cells = rows.filter((row) => index === 0 || row.length > 2).map((row) => row[index] ?? "");
+    return Math.max(...[title, ...cells].map((cell) => cell.length));
+  });
+  const isText = (index: number): boolean => index < 2 || index === columns.length - 1;
+  const line = (cells: readonly string[]): string =>
+    cells
+      .map((cell, index) => (isText(index) ? cell.padEnd(widths[index]!) : cell.padStart(widths[index]!)))
+      .join("  ")
+      .trimEnd();
+  return [columns, ...rows].map(line).join("\n");
+}
+
+function cellsOf({ peer, version, step, productMs, gflops }: Report, ours: number | undefined): string[] {
+  const stepCells = step
+    ? [
+        step.stepMs.toFixed(0),
+        step.bestStepMs.toFixed(0),
+        ours ? (step.stepMs / ours).toFixed(2) : "–",
+        (step.peakRssBytes / 2 ** 20).toFixed(0),
+      ]
+    : ["–", "–", "–", "–"];
+  const losses = step?.losses.slice(0, 3).map((loss) => loss.toFixed(4)) ?? [];
+  return [peer, version, ...stepCells, productMs.toFixed(1), gflops.toFixed(1), losses.join(" ")];
+}
+
+/** What must hold, with the figures; bars whose contenders did not take part are left out. */
+export function barsOf(outcomes: readonly Outcome[]): string {
+  const reports = reportsOf(outcomes);
+  const stepMs = (name: string) => reports.get(name)?.step?.stepMs;
+  const peak = (name: string) => reports.get(name)?.step?.peakRssBytes;
+  const gflops = (name: string) => reports.get(name)?.gflops;
+  const bars: readonly [string, number | undefined, number][] = [
+    ["step: jax-js's time over Holdfast's", ratio(stepMs("jax-js"), stepMs("holdfast")), 3],
+    ["step: PyTorch's time over Holdfast's", ratio(stepMs("torch"), stepMs("holdfast")), 0.5],
+    [
+      "step: PyTorch's time over Holdfast's with HOLDFAST_BLAS",
+      ratio(stepMs("torch"), stepMs("holdfast-blas")),
+      1,
+    ],
+    ["product: Holdfast's rate over OpenBLAS's", ratio(gflops("holdfast"), gflops("openblas")), 0.55],
+    ["peak memory: PyTorch's over Holdfast's", ratio(peak("torch"), peak("holdfast")), 1],
+    [
+      "peak memory: PyTorch's over Holdfast's with HOLDFAST_BLAS",
+      ratio(peak("torch"), peak("holdfast-blas")),
+      1,
+    ],
+  ];
+  return bars
+    .filter(([, found]) => found !== undefined)
+    .map(([what, found = 0, least]) => {
+      const verdict = found >= least ? "met" : "NOT met";
+      return `  ${what.padEnd(60)} ${found.toFixed(2).padStart(6)}, at least ${least} asked: ${verdict}`;
+    })
+    .join("\n");
+}
+
+/** Contenders whose first losses are not those of the first that has any: they trained something else. */
+export function strangersOf(outcomes: readonly Outcome[]): string[] {
+  const trained = [...reportsOf(outcomes).values()].flatMap(({ peer, step }) =>
+    step ? [{ peer, losses: step.losses.slice(0, 3) }] : [],
+  );
+  const expected = trained[0]?.losses ?? [];
+  const isNear = (loss: number, index: number): boolean =>
+    Math.abs(loss - (expected[index] ?? loss)) < 1e-3 * loss;
+  return trained.filter(({ losses }) => !losses.every(isNear)).map(({ peer }) => peer);
+}
+
+function reportsOf(outcomes: readonly Outcome[]): Reports {
+  return new Map(
+    outcomes.flatMap((outcome) => ("report" in outcome ? [[outcome.name, outcome.report]] : [])),
+  );
+}
+
+function ratio(over: number | undefined, under: number | undefined): number | undefined {
+  return over === undefined || under === undefined ? undefined : over / under;
+}

@@ -1,0 +1,297 @@
+/** Attention and its gradients against float64 over random shapes, layouts and masks; and their bits. */
+
+import assert from "node:assert/strict";
+import { describe, test } from "node:test";
+import fc from "fast-check";
+import {
+  arrayOf,
+  type Case,
+  cases,
+  plainCase,
+  prepare,
+  prepareMask,
+  randomValues,
+  type Values,
+} from "../../../test/support/attention-cases.js";
+import {
+  type Dense,
+  type Lookup,
+  referenceAttention,
+  referenceGradients,
+} from "../../../test/support/attention-reference.js";
+import { openKernelRuntime, put } from "../../../test/support/kernel-runtime.js";
+import { withRuntime } from "../../../test/support/runtimes.js";
+import { sameBytes, sameNamedBytes } from "../../../test/support/same-bytes.js";
+import { openCpuDriver, strict } from "../../driver/index.js";
+import type { Runtime, Storage } from "../../runtime/index.js";
+import type { GemmDtype } from "../gemm/element.js";
+import { attend, attendBackward } from "./attention.js";
+
+const runtime = openKernelRuntime();
+
+/** Runs forward and backward and gives all that they wrote, each buffer whole. */
+function runCase(on: Runtime, one: Case) {
+  const { dtype, batch, heads, rows, columns, width, valueWidth, scale, isCausal } = one;
+  const bytes = arrayOf[dtype].BYTES_PER_ELEMENT;
+  const operands = prepare(one);
+  const mask = prepareMask(one);
+  return on.step(() => {
+    const buffers = new Map<string, Storage>();
+    const operand = (name: keyof typeof operands) => {
+      const { layout, values } = operands[name];
+      const buffer = put(on, values, name);
+      buffers.set(name, buffer);
+      const storage = on.view(buffer, layout.offset * bytes, layout.extent * bytes);
+      const { batchStride, headStride, rowStride } = layout;
+      return { storage, batchStride, headStride, rowStride };
+    };
+    const scores = (name: string): Storage => {
+      const storage = on.arena.allocate(batch * heads * rows * columns * bytes, name);
+      buffers.set(name, storage);
+      return storage;
+    };
+    const inputs = {
+      ...{ dtype, batch, heads, rows, columns, width, valueWidth, scale, isCausal },
+      query: operand("query"),
+      key: operand("key"),
+      value: operand("value"),
+      probabilities: scores("probabilities"),
+    };
+    attend(on, {
+      ...inputs,
+      ...(mask && { mask: { storage: put(on, mask.values, "mask"), ...mask.strides } }),
+      out: operand("out"),
+    });
+    attendBackward(on, {
+      ...inputs,
+      outGradient: operand("outGradient"),
+      queryGradient: operand("queryGradient"),
+      keyGradient: operand("keyGradient"),
+      valueGradient: operand("valueGradient"),
+      scoreGradient: scores("scoreGradient"),
+    });
+    const read = (name: string): Values => new arrayOf[dtype](on.read(buffers.get(name)!).buffer);
+    const written = {
+      out: read("out"),
+      probabilities: read("probabilities"),
+      queryGradient: read("queryGradient"),
+      keyGradient: read("keyGradient"),
+      valueGradient: read("valueGradient"),
+      scoreGradient: read("scoreGradient"),
+    };
+    return { operands, mask, written };
+  });
+}
+
+const tolerance = { f32: 1e-5, f64: 1e-12 } as const;
+
+/** Fails unless all of `found` is as near as it should be, measured by the largest element. */
+function near(
+  dtype: GemmDtype,
+  name: string,
+  found: Lookup,
+  expected: Dense,
+  sizes: readonly number[],
+): void {
+  const size = expected.values.reduce((most, value) => Math.max(most, Math.abs(value)), 1);
+  const [batch = 0, heads = 0, rows = 0, width = 0] = sizes;
+  for (let b = 0; b < batch; b++) {
+    for (let h = 0; h < heads; h++) {
+      for (let row = 0; row < rows; row++) {
+        for (let column = 0; column < width; column++) {
+          const error = Math.abs(found(b, h, row, column) - expected.at(b, h, row, column));
+          // Written so that NaN fails.
+          assert.ok(
+            error <= tolerance[dtype] * size,
+            `${name}[${b}, ${h}, ${row}, ${column}] is off by ${error}, of ${size}`,
+          );
+        }
+      }
+    }
+  }
+}
+
+function proveCase(on: Runtime, one: Case): void {
+  const { dtype, batch, heads, rows, columns, width, valueWidth } = one;
+  const { operands, mask, written } = runCase(on, one);
+  const { query, key, value, outGradient } = operands;
+  const inputs = { query: query.at, key: key.at, value: value.at };
+  const forward = referenceAttention(one, { ...inputs, mask: mask?.at ?? (() => 0) });
+  const backward = referenceGradients(one, {
+    ...inputs,
+    probabilities: forward.probabilities.at,
+    outGradient: outGradient.at,
+  });
+  const expected = { ...forward, ...backward };
+  for (const name of ["probabilities", "scoreGradient"] as const) {
+    const found: Lookup = (...place) => written[name][expected[name].place(...place)]!;
+    near(dtype, name, found, expected[name], [batch, heads, rows, columns]);
+  }
+  for (const [name, itsRows, itsWidth] of [
+    ["out", rows, valueWidth],
+    ["queryGradient", rows, width],
+    ["keyGradient", columns, width],
+    ["valueGradient", columns, valueWidth],
+  ] as const) {
+    const { layout, values } = operands[name];
+    const found = written[name];
+    near(dtype, name, (...place) => found[layout.place(...place)]!, expected[name], [
+      batch,
+      heads,
+      itsRows,
+      itsWidth,
+    ]);
+    const untouched = values.slice();
+    for (let b = 0; b < batch; b++) {
+      for (let h = 0; h < heads; h++) {
+        for (let row = 0; row < itsRows; row++) {
+          for (let column = 0; column < itsWidth; column++) {
+            const place = layout.place(b, h, row, column);
+            untouched[place] = found[place]!;
+          }
+        }
+      }
+    }
+    sameBytes(found, untouched, `what lies beside ${name}`);
+  }
+}
+
+for (const dtype of ["f32", "f64"] as const) {
+  test(`attention in ${dtype} and its gradients are right for any shape, layout and mask, and write nothing beside`, () => {
+    fc.assert(
+      fc.property(cases(dtype), (one) => proveCase(runtime, one)),
+      { numRuns: 150 },
+    );
+  });
+}
+
+test("the shape of a small transformer and that of a long sequence are right", () => {
+  const small = { rows: 12, columns: 12, width: 64, valueWidth: 64, scale: 1 / 8 };
+  proveCase(runtime, { ...plainCase, ...small, batch: 3, heads: 4, order: "rows first" });
+  const long = { rows: 300, columns: 260, width: 32, valueWidth: 20, scale: 0.2 };
+  for (const isCausal of [false, true]) proveCase(runtime, { ...plainCase, ...long, isCausal });
+});
+
+test("the gradients are those of central differences in float64", () => {
+  const one: Case = {
+    ...plainCase,
+    dtype: "f64",
+    ...{ heads: 2, rows: 3, columns: 5, width: 3, valueWidth: 2, scale: 0.7 },
+    mask: { shared: [], hides: false },
+  };
+  const { operands, mask, written } = runCase(runtime, one);
+  const { query, key, value, outGradient } = operands;
+  const step = 1e-5;
+  const weighted = (): number => {
+    const inputs = { query: query.at, key: key.at, value: value.at, mask: mask!.at };
+    const { out } = referenceAttention(one, inputs);
+    let sum = 0;
+    for (let h = 0; h < 2; h++)
+      for (let row = 0; row < 3; row++)
+        for (let w = 0; w < 2; w++) sum += out.at(0, h, row, w) * outGradient.at(0, h, row, w);
+    return sum;
+  };
+  const proveSlopes = (name: string, values: Values, gradient: Values, count: number): void => {
+    for (let place = 0; place < count; place++) {
+      const before = values[place]!;
+      values[place] = before + step;
+      const above = weighted();
+      values[place] = before - step;
+      const below = weighted();
+      values[place] = before;
+      const error = Math.abs((above - below) / (2 * step) - gradient[place]!);
+      assert.ok(error < 1e-8, `${name}[${place}] is off by ${error}`);
+    }
+  };
+  // All of it is dense and begins at 0, so a value and its gradient stand at the same place.
+  proveSlopes("query", query.values, written.queryGradient, query.layout.extent);
+  proveSlopes("key", key.values, written.keyGradient, key.layout.extent);
+  proveSlopes("value", value.values, written.valueGradient, value.layout.extent);
+  proveSlopes("mask", mask!.values, written.scoreGradient, mask!.values.length);
+});
+
+describe("the bits of attention and of its gradients", () => {
+  const shapes: readonly Case[] = [
+    { ...plainCase, batch: 40, heads: 8, rows: 12, columns: 12, width: 64, valueWidth: 64 },
+    { ...plainCase, batch: 3, heads: 5, rows: 70, columns: 41, width: 30, valueWidth: 19, isCausal: true },
+    { ...plainCase, dtype: "f64", batch: 9, heads: 3, rows: 17, columns: 13, width: 9, valueWidth: 11 },
+  ];
+
+  function bitsWith(threads: number, one: Case): Record<string, Values>[] {
+    const driver = openCpuDriver({ threads });
+    try {
+      // Workers boot when they boot: the later of these runs surely have their help.
+      return withRuntime({ driver: strict(driver) }, ({ runtime }) =>
+        Array.from({ length: threads === 1 ? 1 : 12 }, () => runCase(runtime, one).written),
+      );
+    } finally {
+      driver.close();
+    }
+  }
+
+  for (const one of shapes) {
+    const { dtype, batch, heads, rows, columns } = one;
+    test(`are the same with 1, 2 and 4 threads: ${batch * heads} × ${rows}×${columns} in ${dtype}`, () => {
+      const [expected] = bitsWith(1, one);
+      for (const threads of [2, 4]) {
+        for (const found of bitsWith(threads, one)) sameNamedBytes(found, expected!, `${threads} threads`);
+      }
+    });
+  }
+});
+
+test("queries, keys and values may lie in one buffer, and their gradients in another", () => {
+  const [batch, heads, rows, width] = [2, 3, 5, 6];
+  const shape = { batch, heads, rows, columns: rows, width, valueWidth: width };
+  const values = randomValues("f32", batch * rows * 3 * heads * width, 5);
+  const upstream = randomValues("f32", batch * rows * heads * width, 6);
+  // [B, S, 3, H, D], as one projection makes them.
+  const rowStride = 3 * heads * width;
+  const place = (which: number, b: number, h: number, row: number, column: number): number =>
+    b * rows * rowStride + row * rowStride + (which * heads + h) * width + column;
+  const lookUp =
+    (from: Values, which: number): Lookup =>
+    (...at) =>
+      from[place(which, ...at)]!;
+  const plain = { batchStride: rows * heads * width, headStride: width, rowStride: heads * width };
+  const given = { ...shape, scale: 0.4, isCausal: true };
+  const found = runtime.step(() => {
+    const joint = put(runtime, values, "joint");
+    const gradients = runtime.arena.allocate(values.byteLength, "gradients");
+    const part = (of: Storage, which: number) => {
+      const offset = which * heads * width * 4;
+      const storage = runtime.view(of, offset, of.span.size - offset);
+      return { storage, batchStride: rows * rowStride, headStride: width, rowStride };
+    };
+    const scores = (name: string) => runtime.arena.allocate(batch * heads * rows * rows * 4, name);
+    const inputs = {
+      dtype: "f32" as const,
+      ...given,
+      query: part(joint, 0),
+      key: part(joint, 1),
+      value: part(joint, 2),
+      probabilities: scores("probabilities"),
+    };
+    attend(runtime, {
+      ...inputs,
+      out: { storage: runtime.arena.allocate(upstream.byteLength, "out"), ...plain },
+    });
+    attendBackward(runtime, {
+      ...inputs,
+      outGradient: { storage: put(runtime, upstream, "upstream"), ...plain },
+      queryGradient: part(gradients, 0),
+      keyGradient: part(gradients, 1),
+      valueGradient: part(gradients, 2),
+      scoreGradient: scores("scoreGradient"),
+    });
+    return new Float32Array(runtime.read(gradients).buffer);
+  });
+  const inputs = { query: lookUp(values, 0), key: lookUp(values, 1), value: lookUp(values, 2) };
+  const { probabilities } = referenceAttention(given, { ...inputs, mask: () => 0 });
+  const outGradient: Lookup = (b, h, row, column) =>
+    upstream[((b * rows + row) * heads + h) * width + column]!;
+  const expected = referenceGradients(given, { ...inputs, probabilities: probabilities.at, outGradient });
+  for (const [which, name] of (["queryGradient", "keyGradient", "valueGradient"] as const).entries()) {
+    near("f32", name, lookUp(found, which), expected[name], [batch, heads, rows, width]);
+  }
+});

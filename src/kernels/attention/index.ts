@@ -1,0 +1,10 @@
+/** attention: scaled dot product attention on the CPU, forward and backward, each as one kernel. */
+
+export { attend, attendBackward } from "./attention.js";
+export type {
+  AttentionBackwardProblem,
+  AttentionMask,
+  AttentionOperand,
+  AttentionProblem,
+  AttentionShape,
+} from "./problem.js";

@@ -1,0 +1,115 @@
+/** What attention launches, and what it refuses. */
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { CallLog } from "../../../test/support/call-log.js";
+import { withRuntime } from "../../../test/support/runtimes.js";
+import { strict } from "../../driver/index.js";
+import type { Runtime } from "../../runtime/index.js";
+import { attend, attendBackward } from "./attention.js";
+import type { AttentionBackwardProblem, AttentionProblem } from "./problem.js";
+
+/** A sound problem over fresh storages, 2 × 3 pairs of 4 rows, 5 columns, width 6 and value width 7. */
+function soundProblem(on: Runtime): AttentionProblem & AttentionBackwardProblem {
+  const place = (name: string, rows: number, width: number) => ({
+    storage: on.arena.allocate(2 * 3 * rows * width * 4, name),
+    batchStride: 3 * rows * width,
+    headStride: rows * width,
+    rowStride: width,
+  });
+  return {
+    ...{ dtype: "f32", batch: 2, heads: 3, rows: 4, columns: 5, width: 6, valueWidth: 7, scale: 1 },
+    query: place("query", 4, 6),
+    key: place("key", 5, 6),
+    value: place("value", 5, 7),
+    out: place("out", 4, 7),
+    probabilities: place("probabilities", 4, 5).storage,
+    outGradient: place("outGradient", 4, 7),
+    queryGradient: place("queryGradient", 4, 6),
+    keyGradient: place("keyGradient", 5, 6),
+    valueGradient: place("valueGradient", 5, 7),
+    scoreGradient: place("scoreGradient", 4, 5).storage,
+  };
+}
+
+test("attention is one launch, and so are its gradients; with no batch or no heads there is none", () => {
+  const log = new CallLog();
+  withRuntime(
+    {},
+    ({ runtime }) =>
+      runtime.step(() => {
+        const problem = soundProblem(runtime);
+        const launches = (change: Partial<AttentionProblem>): [number, number] => {
+          const before = log.count("launch");
+          attend(runtime, { ...problem, ...change });
+          const between = log.count("launch");
+          attendBackward(runtime, { ...problem, ...change });
+          return [between - before, log.count("launch") - between];
+        };
+        assert.deepEqual(launches({}), [1, 1]);
+        assert.deepEqual(launches({ batch: 0 }), [0, 0]);
+        assert.deepEqual(launches({ heads: 0 }), [0, 0]);
+      }),
+    (device) => log.wrap(strict(device)),
+  );
+});
+
+test("what does not fit is refused with its numbers, before anything is launched", () => {
+  withRuntime({}, ({ runtime }) =>
+    runtime.step(() => {
+      const sound = soundProblem(runtime);
+      const { query, key, out, keyGradient } = sound;
+      const refusals: readonly [Partial<AttentionProblem & AttentionBackwardProblem>, RegExp][] = [
+        [{ rows: 0 }, /rows is 0; give a whole number from 1/],
+        [{ batch: 1.5 }, /batch is 1\.5; give a whole number from 0/],
+        [{ query: { ...query, headStride: -1 } }, /query's head stride is -1; give a whole number/],
+        [{ key: { ...key, rowStride: 100 } }, /key takes 2224 bytes \(2×3×5×6 of f32\), and "key" has 720/],
+        [{ probabilities: query.storage, columns: 700 }, /takes \d+ bytes .* Pass a larger storage/],
+      ];
+      for (const [change, message] of refusals) {
+        for (const run of [attend, attendBackward])
+          assert.throws(() => run(runtime, { ...sound, ...change }), { code: "BAD_ARGUMENT", message });
+      }
+      const overlapping: [() => void, RegExp][] = [
+        [
+          () => attend(runtime, { ...sound, out: { ...out, headStride: 6 } }),
+          /attend: out's head stride of 6 makes its elements overlap; at least 7 keeps them apart/,
+        ],
+        [
+          () => attendBackward(runtime, { ...sound, keyGradient: { ...keyGradient, batchStride: 0 } }),
+          /attendBackward: keyGradient's batch stride of 0 makes its elements overlap; at least 6/,
+        ],
+        [
+          () => attend(runtime, { ...sound, mask: { ...query, columnStride: 40 } }),
+          /mask takes \d+ bytes \(2×3×4×5 of f32\), and "query" has 576/,
+        ],
+      ];
+      for (const [run, message] of overlapping) assert.throws(run, { code: "BAD_ARGUMENT", message });
+    }),
+  );
+});
+
+test("keys and values are read no further than they go, however far apart they lie", () => {
+  withRuntime({}, ({ runtime }) =>
+    runtime.step(() => {
+      // Two rows: a third one, in the place of a vector's next lane, would lie outside of all memory.
+      const rowStride = 8 << 20;
+      const place = (name: string, elements: number) => runtime.arena.allocate(elements * 4, name);
+      const near = { batchStride: 0, headStride: 0, rowStride: 4 };
+      const far = { storage: place("far", rowStride + 4), batchStride: 0, headStride: 0, rowStride };
+      runtime.fill(far.storage, 0);
+      const query = { storage: place("query", 4), ...near };
+      runtime.fill(query.storage, 0);
+      const probabilities = place("probabilities", 2);
+      attend(runtime, {
+        ...{ dtype: "f32", batch: 1, heads: 1, rows: 1, columns: 2, width: 4, valueWidth: 4, scale: 1 },
+        query,
+        key: far,
+        value: far,
+        out: { storage: place("out", 4), ...near },
+        probabilities,
+      });
+      assert.deepEqual([...new Float32Array(runtime.read(probabilities).buffer)], [0.5, 0.5]);
+    }),
+  );
+});

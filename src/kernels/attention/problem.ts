@@ -1,0 +1,156 @@
+/** What attention is asked to be, checked: sizes and strides fit each other, and the storages hold them. */
+
+import { HoldfastError } from "../../errors/index.js";
+import type { Storage } from "../../runtime/index.js";
+import { elementOf, type GemmDtype } from "../gemm/element.js";
+
+/** A [batch, heads, rows, width] operand whose last dimension lies side by side. Strides count elements. */
+export interface AttentionOperand {
+  /** Begins with the first element; a view where that is not the beginning of its owner. */
+  readonly storage: Storage;
+  readonly batchStride: number;
+  readonly headStride: number;
+  readonly rowStride: number;
+}
+
+/** What is added to the scores, [batch, heads, rows, columns]; a stride of 0 shares it along that dimension. */
+export interface AttentionMask extends AttentionOperand {
+  readonly columnStride: number;
+}
+
+export interface AttentionShape {
+  readonly dtype: GemmDtype;
+  readonly batch: number;
+  readonly heads: number;
+  /** How many queries there are, and how many keys and values. */
+  readonly rows: number;
+  readonly columns: number;
+  /** The length of a query and of a key, and that of a value. */
+  readonly width: number;
+  readonly valueWidth: number;
+}
+
+interface Inputs extends AttentionShape {
+  /** An input's stride of 0 shares it along that dimension. */
+  readonly query: AttentionOperand;
+  readonly key: AttentionOperand;
+  readonly value: AttentionOperand;
+  /** The factor of a score, mostly 1 / √width. */
+  readonly scale: number;
+  /** Row i sees the columns from 0 to i, counted from the top left corner; false unless given. */
+  readonly isCausal?: boolean;
+}
+
+/** `out = probabilities · value`, `probabilities = softmax(scale · query · keyᵀ + mask)`. Outputs share no element. */
+export interface AttentionProblem extends Inputs {
+  readonly mask?: AttentionMask;
+  /** [batch, heads, rows, valueWidth] */
+  readonly out: AttentionOperand;
+  /** [batch, heads, rows, columns], contiguous: the scores are made there, and backward wants what is left of them. */
+  readonly probabilities: Storage;
+}
+
+/** Outputs share no element, and none with an input. */
+export interface AttentionBackwardProblem extends Inputs {
+  /** As `attend` left them. */
+  readonly probabilities: Storage;
+  /** The gradient that arrives, [batch, heads, rows, valueWidth]. */
+  readonly outGradient: AttentionOperand;
+  readonly queryGradient: AttentionOperand;
+  readonly keyGradient: AttentionOperand;
+  readonly valueGradient: AttentionOperand;
+  /**
+   * The gradient of the scores behind scale and mask, [batch, heads, rows, columns], contiguous. It is what the mask
+   * gains, where that is wanted, and scratch memory where not.
+   */
+  readonly scoreGradient: Storage;
+}
+
+/** The checks of one call; `name` stands at the head of every refusal. */
+export class SoundnessCheck {
+  readonly #name: string;
+  readonly #shape: AttentionShape;
+
+  constructor(name: string, shape: AttentionShape) {
+    this.#name = name;
+    this.#shape = shape;
+    const { batch, heads, rows, columns, width, valueWidth } = shape;
+    for (const [size, value] of Object.entries({ batch, heads })) this.#requireCount(size, value, 0);
+    for (const [size, value] of Object.entries({ rows, columns, width, valueWidth })) {
+      this.#requireCount(size, value, 1);
+    }
+  }
+
+  requireInput(name: string, operand: AttentionOperand, rows: number, width: number): void {
+    this.#requireOperand(name, operand, rows, { size: width, stride: 1 });
+  }
+
+  requireMask(mask: AttentionMask): void {
+    const { rows, columns } = this.#shape;
+    this.#requireCount("mask's column stride", mask.columnStride, 0);
+    this.#requireOperand("mask", mask, rows, { size: columns, stride: mask.columnStride });
+  }
+
+  /** Every element has a place of its own: each stride steps over all that the smaller ones reach. */
+  requireOutput(name: string, operand: AttentionOperand, rows: number, width: number): void {
+    this.requireInput(name, operand, rows, width);
+    const dimensions = this.#dimensionsOf(operand, rows).filter(({ size }) => size > 1);
+    let reached = width;
+    for (const { size, stride, what } of dimensions.toSorted((a, b) => a.stride - b.stride)) {
+      if (stride < reached) {
+        throw this.#refused(
+          `${name}'s ${what} stride of ${stride} makes its elements overlap; at least ${reached} keeps them apart.`,
+        );
+      }
+      reached += (size - 1) * stride;
+    }
+  }
+
+  requireScores(name: string, storage: Storage): void {
+    const { batch, heads, rows, columns } = this.#shape;
+    const elements = batch * heads * rows * columns;
+    this.#requireRoom(name, `${batch}×${heads}×${rows}×${columns}`, elements, storage);
+  }
+
+  #requireOperand(
+    name: string,
+    operand: AttentionOperand,
+    rows: number,
+    last: { readonly size: number; readonly stride: number },
+  ): void {
+    const dimensions = this.#dimensionsOf(operand, rows);
+    for (const { what, stride } of dimensions) this.#requireCount(`${name}'s ${what} stride`, stride, 0);
+    const all = [...dimensions, last];
+    const extent = all.reduce((sum, { size, stride }) => sum + (size - 1) * stride, 1);
+    this.#requireRoom(name, all.map(({ size }) => size).join("×"), extent, operand.storage);
+  }
+
+  #dimensionsOf({ batchStride, headStride, rowStride }: AttentionOperand, rows: number) {
+    const { batch, heads } = this.#shape;
+    return [
+      { what: "batch", size: batch, stride: batchStride },
+      { what: "head", size: heads, stride: headStride },
+      { what: "row", size: rows, stride: rowStride },
+    ] as const;
+  }
+
+  #requireRoom(name: string, shape: string, elements: number, storage: Storage): void {
+    const { batch, heads, dtype } = this.#shape;
+    const neededBytes = elements * elementOf(dtype).bytes;
+    if (batch * heads > 0 && neededBytes > storage.span.size) {
+      throw this.#refused(
+        `${name} takes ${neededBytes} bytes (${shape} of ${dtype}), and "${storage.label}" has ${storage.span.size}. Pass a larger storage, or smaller strides.`,
+      );
+    }
+  }
+
+  #requireCount(name: string, value: number, least: number): void {
+    if (!Number.isSafeInteger(value) || value < least || value >= 2 ** 31) {
+      throw this.#refused(`${name} is ${value}; give a whole number from ${least} to 2³¹ − 1.`);
+    }
+  }
+
+  #refused(message: string): HoldfastError {
+    return new HoldfastError("BAD_ARGUMENT", `${this.#name}: ${message}`);
+  }
+}

@@ -1,0 +1,138 @@
+/** Devices and steps: who lives how long, and what a dead tensor says. */
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { openStrictDevice } from "../../test/support/devices.js";
+import { refuses } from "../../test/support/refuses.js";
+import { HoldfastError } from "../errors/index.js";
+import { device, full, ones, type Tensor, tensor } from "./index.js";
+
+const cpu = openStrictDevice();
+
+test("a tensor used after its step is refused by its name, its op and the step in which it died", () => {
+  const escaped = cpu.step(() => tensor([1, 2], { device: cpu }).mul(3));
+  const step = cpu.runtime.diagnostics().step;
+  const uses: (() => unknown)[] = [
+    () => escaped.add(1),
+    () => escaped.add_(1),
+    () => escaped.dataSync(),
+    () => escaped.item(),
+    () => String(escaped),
+    () => escaped.keep(),
+    () => escaped.reshape([2, 1]),
+    () => ones([2], { device: cpu }).add(escaped),
+  ];
+  for (const use of uses.toSpliced(3, 1)) {
+    refuses(
+      "DEAD_TENSOR",
+      use,
+      new RegExp(`"mul", f32 \\[2\\], made by mul in step ${step}, died at the end of step ${step}`),
+    );
+  }
+});
+
+test("a kept tensor outlives its step, without its graph, until it is released", () => {
+  const x = full([3], 2, { requiresGrad: true, device: cpu });
+  const kept = cpu.step(() => x.mul(5).keep());
+  cpu.step(() => {
+    ones([64], { device: cpu });
+  });
+  assert.deepEqual(kept.tolist(), [10, 10, 10]);
+  assert.equal(kept.requiresGrad, false);
+  kept.release();
+  refuses("DEAD_TENSOR", () => kept.tolist(), /"mul"/);
+});
+
+test("a kept view keeps its owner", () => {
+  const view = cpu.step(() =>
+    tensor(
+      [
+        [1, 2],
+        [3, 4],
+      ],
+      { device: cpu },
+    )
+      .mul(1)
+      .permute([1, 0])
+      .keep(),
+  );
+  cpu.step(() => {
+    for (let index = 0; index < 8; index++) full([4], -1, { device: cpu });
+  });
+  assert.deepEqual(view.tolist(), [
+    [1, 3],
+    [2, 4],
+  ]);
+  view.release();
+});
+
+test("what is made outside every step lives until it is released", () => {
+  const x = tensor([1, 2], { device: cpu });
+  cpu.step(() => x.mul(2));
+  assert.deepEqual(x.tolist(), [1, 2]);
+  x.release();
+  refuses("DEAD_TENSOR", () => x.tolist(), /was released/);
+});
+
+test("an async step is refused with an explanation, and async work between steps is fine", async () => {
+  refuses("STEP_ASYNC", () => cpu.step(async () => 1), /Await before or after the step/);
+  let read: Promise<ArrayLike<number>> | undefined;
+  cpu.step(() => {
+    // The elements are read here; only the promise is awaited outside.
+    read = tensor([1, 2], { device: cpu }).mul(2).data();
+  });
+  assert.deepEqual(Array.from((await read) ?? []), [2, 4]);
+});
+
+test("a failing step ends its tensors all the same", () => {
+  let inside: Tensor | undefined;
+  assert.throws(() =>
+    cpu.step(() => {
+      inside = ones([4], { device: cpu }).exp();
+      throw new Error("on purpose");
+    }),
+  );
+  assert.equal(cpu.tape.openNodes, 0);
+  refuses("DEAD_TENSOR", () => inside?.sum(), /"exp"/);
+});
+
+test("tensors of two devices don't meet, and a closed device says so", async () => {
+  const other = await device("cpu", { memory: "64MiB", stallAfter: "off", print: () => {} });
+  const theirs = ones([2], { device: other });
+  refuses("OTHER_DEVICE", () => ones([2], { device: cpu }).add(theirs), /another device/);
+  other.close();
+  other.close();
+  refuses("CLOSED", () => theirs.sum(), /closed/);
+});
+
+test("an unknown device is refused, and the default one has to be open", async () => {
+  await assert.rejects(
+    // @ts-expect-error: the type knows the names; JavaScript callers don't.
+    device("tpu"),
+    (error) => error instanceof HoldfastError && error.code === "UNSUPPORTED",
+  );
+});
+
+test("a NaN is refused with the first op that made it, forward and backward, when asked", async () => {
+  const careful = await device("cpu", {
+    memory: "64MiB",
+    stallAfter: "off",
+    print: () => {},
+    detectNaN: true,
+  });
+  try {
+    careful.step(() => {
+      const x = tensor([-1, 4], { device: careful });
+      refuses(
+        "NOT_FINITE",
+        () => x.add(1).sub(2).sqrt().mul(2),
+        /sqrt is the first op with a NaN in its result: 1 of/,
+      );
+      const zero = tensor([0, 4], { device: careful, requiresGrad: true });
+      const root = zero.sqrt();
+      refuses("NOT_FINITE", () => root.mul(0).sum().backward(), /backward, in sqrtGradient/);
+    });
+  } finally {
+    careful.close();
+  }
+});

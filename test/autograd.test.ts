@@ -1,0 +1,171 @@
+/** The tape: what is pinned and until when, what is refused, and that backward gives its memory back as it goes. */
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { noGrad, type Tensor, tensor } from "holdfast";
+import { openStrictDevice } from "./support/devices.js";
+import { refuses } from "./support/refuses.js";
+
+const cpu = openStrictDevice();
+
+const leaf = (...values: number[]): Tensor => tensor(values, { requiresGrad: true, device: cpu });
+const listOf = (gradient: Tensor | null | undefined): unknown => gradient?.tolist();
+
+test("gradients that meet at one tensor are added up", () => {
+  cpu.step(() => {
+    const x = leaf(1, 2, 3);
+    x.mul(2).add(x.mul(x)).add(x).sum().backward();
+    assert.deepEqual(listOf(x.grad), [5, 7, 9]);
+  });
+});
+
+test("a second backward adds to what arrived before, and zeroGrad lets the next one replace it", () => {
+  cpu.step(() => {
+    const x = leaf(1, 2);
+    x.sum().backward();
+    x.mul(3).sum().backward();
+    assert.deepEqual(listOf(x.grad), [4, 4]);
+    x.zeroGrad();
+    assert.equal(x.grad, null);
+    x.mul(5).sum().backward();
+    assert.deepEqual(listOf(x.grad), [5, 5]);
+  });
+});
+
+test("what an op saves is pinned until backward has passed, and nothing else", () => {
+  cpu.step(() => {
+    const x = leaf(1, 2);
+    const y = x.add(1);
+    const z = y.exp();
+    const isPinned = ({ array }: Tensor): boolean =>
+      array.storage !== undefined && cpu.runtime.arena.isPinned(array.storage);
+    assert.equal(isPinned(y), false, "exp is differentiated by its output");
+    assert.equal(isPinned(z), true);
+    z.sum().backward();
+    assert.equal(isPinned(z), false);
+    assert.equal(cpu.tape.openNodes, 0);
+  });
+});
+
+test("a step lets go of what it recorded, whether backward came or not", () => {
+  const pins = () => cpu.runtime.diagnostics().arena.pins;
+  const before = pins();
+  cpu.step(() => {
+    leaf(1, 2).exp();
+    assert.ok(pins() > before);
+  });
+  assert.equal(pins(), before);
+  assert.equal(cpu.tape.openNodes, 0);
+});
+
+test("backward holds a few gradients at a time, not one for every op", () => {
+  const size = 1 << 16;
+  const growth = (ops: number): number =>
+    cpu.step(() => {
+      const x = cpu.fromHost(new Float32Array(size), [size], "f32");
+      x.requiresGrad = true;
+      let y = x;
+      for (let index = 0; index < ops; index++) y = y.mul(1.5);
+      const before = cpu.runtime.arena.figures.live;
+      let most = before;
+      const allocate = cpu.runtime.arena.allocate.bind(cpu.runtime.arena);
+      cpu.runtime.arena.allocate = (bytes, label) => {
+        const storage = allocate(bytes, label);
+        most = Math.max(most, cpu.runtime.arena.figures.live);
+        return storage;
+      };
+      try {
+        y.backward(cpu.fromHost(new Float32Array(size), [size], "f32"));
+      } finally {
+        Reflect.deleteProperty(cpu.runtime.arena, "allocate");
+      }
+      return most - before;
+    });
+  assert.equal(growth(40), growth(4));
+});
+
+test("a graph that backward has let go is refused a second time, unless it was retained", () => {
+  cpu.step(() => {
+    const x = leaf(1, 2);
+    const y = x.exp().sum();
+    y.backward(undefined, { retainGraph: true });
+    y.backward();
+    refuses("BACKWARD_TWICE", () => y.backward(), /exp a second time/);
+  });
+});
+
+test("a saved tensor that was written to in place is found out", () => {
+  cpu.step(() => {
+    const x = leaf(1, 2);
+    const y = x.exp();
+    const z = y.sum();
+    y.mul_(2);
+    refuses("SAVED_CHANGED", () => z.backward(), /exp saved its output 0/);
+  });
+});
+
+test("an op in place is part of the graph, and saves its result as it is afterwards", () => {
+  cpu.step(() => {
+    const x = leaf(1, 2);
+    const y = x.mul(1);
+    y.exp_();
+    y.sum().backward();
+    assert.deepEqual(listOf(x.grad), y.tolist());
+  });
+});
+
+test("an op in place that would need what it overwrites is found out at backward", () => {
+  cpu.step(() => {
+    const [x, factor] = [leaf(1, 2), leaf(3, 4)];
+    const y = x.mul(1);
+    y.mul_(factor);
+    refuses("SAVED_CHANGED", () => y.sum().backward(), /mul saved its operand 0/);
+  });
+});
+
+test("a leaf, or a view, is not written to in place while gradients are recorded", () => {
+  cpu.step(() => {
+    const x = leaf(1, 2, 3, 4);
+    refuses("NO_GRADIENT", () => x.add_(1), /requires a gradient itself/);
+    noGrad(() => x.add_(1));
+    assert.deepEqual(x.tolist(), [2, 3, 4, 5]);
+  });
+});
+
+test("noGrad records nothing, ends with its function, and refuses an async one", () => {
+  cpu.step(() => {
+    const x = leaf(1);
+    assert.equal(noGrad(() => x.exp()).requiresGrad, false);
+    assert.throws(() =>
+      noGrad(() => {
+        throw new Error("from inside");
+      }),
+    );
+    assert.equal(x.exp().requiresGrad, true);
+  });
+  refuses("BAD_ARGUMENT", () => noGrad(async () => 1), /async/);
+});
+
+test("backward starts from one number, or from a gradient of the tensor's own shape", () => {
+  cpu.step(() => {
+    const x = leaf(1, 2);
+    refuses("BAD_SHAPE", () => x.mul(2).backward(), /single number/);
+    refuses("BAD_SHAPE", () => x.mul(2).backward(tensor([1, 2, 3], { device: cpu })), /f32 \[3\]/);
+    x.mul(2).backward(tensor([1, 10], { device: cpu }));
+    assert.deepEqual(listOf(x.grad), [2, 20]);
+    refuses("NO_GRADIENT", () => tensor([1], { device: cpu }).backward(), /requires a gradient/);
+  });
+});
+
+test("integers and truth values are no part of the graph", () => {
+  cpu.step(() => {
+    const x = leaf(1, -2);
+    assert.equal(x.gt(0).requiresGrad, false);
+    assert.equal(x.to("i32").requiresGrad, false);
+    refuses(
+      "NO_GRADIENT",
+      () => tensor([1], { dtype: "i32", requiresGrad: true, device: cpu }),
+      /only floats/,
+    );
+  });
+});

@@ -1,0 +1,96 @@
+/**
+ * Every entry of the op table that has a gradient, against central differences in f64: over drawn shapes, layouts and
+ * attributes, with a random upstream. Entries without one say so.
+ */
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import fc from "fast-check";
+import { HoldfastError } from "holdfast";
+import { opTable } from "../src/ops/index.js";
+import { checkGradients } from "./support/central-differences.js";
+import { openDevice } from "./support/devices.js";
+import { opCases } from "./support/op-cases/index.js";
+import { nameOf, type OpCase } from "./support/op-cases/op-case.js";
+import { describeCall, runCase } from "./support/op-runs.js";
+import { sameBytes } from "./support/same-bytes.js";
+
+const elements = 24;
+const seed = 20_240_611;
+const runsOfAnOp = 60;
+
+const cpu = openDevice({ threads: 1 });
+
+for (const [name, op] of Object.entries(opTable)) {
+  const cases = opCases.filter((one) => one.op === op);
+
+  if (cases.length === 0) {
+    test(`${name} has a case in test/support/op-cases`, () => {
+      assert.fail(
+        `${name} is in the op table, and nothing draws operands for it: add a case to its family's file`,
+      );
+    });
+    continue;
+  }
+
+  const hasGradient = op.kind === "composite" ? op.noGradient === undefined : op.gradient !== undefined;
+  const differentiable = cases.filter(({ gradients }) => gradients !== "none");
+
+  if (hasGradient && differentiable.length === 0 && op.kind !== "composite") {
+    test(`${name}, which has a gradient, has a case that differentiates it`, () => {
+      assert.fail(`all cases of ${name} say gradients: "none"`);
+    });
+  }
+
+  for (const one of differentiable) {
+    test(`${nameOf(one)}: the gradient is what central differences give`, () => {
+      const wanted = one.gradients as readonly number[];
+      const numRuns = Math.ceil(runsOfAnOp / differentiable.length);
+      fc.assert(
+        fc.property(one.draw(elements), (call) => {
+          checkGradients(cpu, one.op, call, wanted);
+          if (wanted.length > 1) checkAlone(one, call);
+        }),
+        { seed, numRuns },
+      );
+    });
+  }
+
+  for (const one of cases.filter(({ gradients }) => gradients === "none")) {
+    test(`${nameOf(one)}: there is no gradient, and asking for one is refused or leaves the result without`, () => {
+      fc.assert(
+        fc.property(one.draw(elements), (call) => {
+          const floats = call.operands.flatMap((operand, index) =>
+            typeof operand === "object" && operand.dtype === "float" ? [index] : [],
+          );
+          cpu.step(() => {
+            try {
+              const { upstreams } = runCase(cpu, one.op, call, { float: "f64", wanted: floats });
+              assert.ok(
+                upstreams.every((upstream) => upstream === undefined),
+                "an output takes a gradient",
+              );
+            } catch (error) {
+              if (!(error instanceof HoldfastError) || error.code !== "NO_GRADIENT") throw error;
+              assert.match(error.message, /has no gradient: \w/, "the refusal says why");
+            }
+          });
+        }),
+        { seed, numRuns: 5 },
+      );
+    });
+  }
+}
+
+/** What is saved depends on whose gradient is wanted: each alone must come out as it does among all. */
+function checkAlone({ op, gradients }: OpCase, call: Parameters<typeof describeCall>[1]): void {
+  const wanted = gradients as readonly number[];
+  cpu.step(() => {
+    const all = runCase(cpu, op, call, { float: "f64", wanted });
+    for (const index of wanted) {
+      const alone = runCase(cpu, op, call, { float: "f64", wanted: [index] });
+      const what = `${describeCall(op, call)}: the gradient of operand ${index} asked for alone`;
+      sameBytes(alone.gradients[index]!, all.gradients[index]!, what);
+    }
+  });
+}

@@ -1,0 +1,77 @@
+/** Every op case of the oracle: values and all gradients as PyTorch has them, in f64 and in f32. */
+
+import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
+import { join } from "node:path";
+import { test } from "node:test";
+import { readSafetensors } from "../src/data/index.js";
+import { type Dtype, viewElements } from "../src/kernels/index.js";
+import type { Tensor } from "../src/tensor/index.js";
+import { openDevice } from "./support/devices.js";
+import { type OracleCase, oracleCalls } from "./support/oracle-calls.js";
+import { readRepositoryFile, repositoryRoot } from "./support/repository.js";
+import { isNear, type Tolerance, tolerances } from "./tolerances.js";
+
+const cpu = openDevice({ threads: 1 });
+const { cases } = JSON.parse(readRepositoryFile("test/oracle/ops.json")) as { cases: readonly OracleCase[] };
+const { tensors } = readSafetensors(readFileSync(join(repositoryRoot, "test/oracle/ops.safetensors")));
+
+test("the oracle has 152 cases, and a call of ours for each of its ops", () => {
+  assert.equal(cases.length, 152);
+  const missing = new Set(cases.map(({ op }) => op).filter((op) => !oracleCalls[op]));
+  assert.deepEqual([...missing], []);
+});
+
+for (const one of cases) {
+  const told = `${one.name}, ${one.op} ${JSON.stringify(one.attrs)}`;
+  for (const float of ["f64", "f32"] as const) {
+    test(`${told}: value and gradients in ${float}`, () => {
+      cpu.step(() => {
+        const operands = one.inputs.map((name, index) => {
+          const operand = place(name, float);
+          if (one.grads[index]) operand.requiresGrad = true;
+          return operand;
+        });
+        const call = oracleCalls[one.op] ?? assert.fail(`nothing here stands for ${one.op}`);
+        const result = call(operands as [Tensor, ...Tensor[]], one.attrs);
+        const outputs = Array.isArray(result) ? (result as readonly Tensor[]) : [result as Tensor];
+        assert.equal(outputs.length, one.outputs.length, "the number of outputs");
+        for (const [index, output] of outputs.entries()) {
+          requireNear(output, one.outputs[index]!, tolerances["oracle value"][float]);
+        }
+        if (one.grads.every((name) => !name)) return;
+        for (const [index, output] of outputs.entries()) {
+          output.backward(place(one.upstream[index]!, float), { retainGraph: true });
+        }
+        for (const [index, name] of one.grads.entries()) {
+          if (!name) continue;
+          const gradient = operands[index]!.grad ?? assert.fail(`no gradient at ${one.inputs[index]}`);
+          requireNear(gradient, name, tolerances["oracle gradient"][float]);
+        }
+      });
+    });
+  }
+}
+
+/** A tensor of the oracle: floats in the dtype under test, and its indices in ours. */
+function place(name: string, float: "f32" | "f64"): Tensor {
+  const { shape, dtype, values } = find(name);
+  return cpu.fromHost(values, shape, dtype === "f64" ? float : dtype, name);
+}
+
+function find(name: string): { shape: readonly number[]; dtype: Dtype; values: ArrayLike<number> } {
+  const { shape, dtype, bytes } = tensors.get(name) ?? assert.fail(`the oracle has no tensor ${name}`);
+  return { shape, dtype, values: viewElements(dtype, bytes) };
+}
+
+function requireNear(found: Tensor, name: string, tolerance: Tolerance): void {
+  const { shape, values } = find(name);
+  assert.deepEqual(found.shape, shape, `the shape of ${name}`);
+  const own = found.dataSync();
+  // In f32 the terms of a product of matrices cancel to something smaller than their own roundings.
+  const scale = found.dtype === "f32" ? Math.max(1, ...Array.from(values, Math.abs)) : 1;
+  for (let at = 0; at < own.length; at++) {
+    if (isNear(own[at]!, values[at]!, tolerance, scale)) continue;
+    assert.fail(`${name} at element ${at} is ${own[at]}; PyTorch has ${values[at]}`);
+  }
+}

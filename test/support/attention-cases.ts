@@ -1,0 +1,165 @@
+/** Random cases of attention for its tests: shapes, layouts, masks, and the operands that they make. */
+
+import fc from "fast-check";
+import type { Lookup, ReferenceShape } from "./attention-reference.js";
+
+type FloatDtype = "f32" | "f64";
+
+/** Where heads stand: before the rows, [B, H, S, D], or behind them, [B, S, H, D]. */
+type Order = "heads first" | "rows first";
+type Dimension = "batch" | "head" | "row" | "column";
+
+export interface Case extends ReferenceShape {
+  readonly dtype: FloatDtype;
+  readonly order: Order;
+  /** Elements that a row is longer than it must be, and those before the first one. */
+  readonly padding: number;
+  readonly offset: number;
+  /** Along which dimensions keys and values are shared; none for the queries. */
+  readonly shared: readonly Dimension[];
+  /** Along which dimensions the mask is shared, and whether it hides some columns; no mask at all unless given. */
+  readonly mask?: { readonly shared: readonly Dimension[]; readonly hides: boolean };
+}
+
+export const plainCase: Case = {
+  dtype: "f32",
+  batch: 1,
+  heads: 1,
+  rows: 1,
+  columns: 1,
+  width: 1,
+  valueWidth: 1,
+  scale: 1,
+  isCausal: false,
+  order: "heads first",
+  padding: 0,
+  offset: 0,
+  shared: [],
+};
+
+export function cases(dtype: FloatDtype): fc.Arbitrary<Case> {
+  const size = fc.integer({ min: 1, max: 17 });
+  const few = fc.integer({ min: 1, max: 3 });
+  const mask = fc.record({
+    shared: fc.subarray<Dimension>(["batch", "head", "row", "column"]),
+    hides: fc.boolean(),
+  });
+  return fc.record(
+    {
+      dtype: fc.constant(dtype),
+      batch: few,
+      heads: few,
+      rows: fc.oneof({ arbitrary: size, weight: 6 }, { arbitrary: fc.constantFrom(32, 33, 35), weight: 1 }),
+      columns: size,
+      width: size,
+      valueWidth: size,
+      scale: fc.constantFrom(1, -0.5, 0.125, 3),
+      isCausal: fc.boolean(),
+      order: fc.constantFrom<Order>("heads first", "rows first"),
+      padding: fc.nat(5),
+      offset: fc.nat(5),
+      shared: fc.subarray<Dimension>(["batch", "head", "row"]),
+      mask,
+    },
+    {
+      requiredKeys: [
+        ...(["dtype", "batch", "heads", "rows", "columns", "width", "valueWidth", "scale"] as const),
+        ...(["isCausal", "order", "padding", "offset", "shared"] as const),
+      ],
+    },
+  );
+}
+
+export const arrayOf = { f32: Float32Array, f64: Float64Array } as const;
+export type Values = Float32Array<ArrayBuffer> | Float64Array<ArrayBuffer>;
+
+export function randomValues(dtype: FloatDtype, count: number, seed: number): Values {
+  let state = seed;
+  const values = new arrayOf[dtype](count);
+  for (const place of values.keys()) {
+    state = (Math.imul(state, 1_664_525) + 1_013_904_223) | 0;
+    values[place] = state / 2 ** 31;
+  }
+  return values;
+}
+
+interface Laid {
+  readonly batchStride: number;
+  readonly headStride: number;
+  readonly rowStride: number;
+  /** From the first element to the last, and of the buffer around them. */
+  readonly extent: number;
+  readonly size: number;
+  readonly offset: number;
+  readonly place: (...place: Parameters<Lookup>) => number;
+}
+
+function layOut(one: Case, rows: number, width: number, shared: readonly Dimension[] = []): Laid {
+  const { batch, heads, order, padding, offset } = one;
+  const long = width + padding;
+  const dense =
+    order === "heads first"
+      ? { batch: heads * rows * long, head: rows * long, row: long }
+      : { batch: heads * rows * long, head: long, row: heads * long };
+  const of = (dimension: "batch" | "head" | "row") => (shared.includes(dimension) ? 0 : dense[dimension]);
+  const strides = { batchStride: of("batch"), headStride: of("head"), rowStride: of("row") };
+  const place = (b: number, h: number, row: number, column: number): number =>
+    offset + b * strides.batchStride + h * strides.headStride + row * strides.rowStride + column;
+  const extent = place(batch - 1, heads - 1, rows - 1, width - 1) + 1 - offset;
+  return { ...strides, offset, extent, size: offset + extent + 3, place };
+}
+
+/** The operands of a case with values in them, as the host sees them. */
+export function prepare(one: Case) {
+  const { dtype, rows, columns, width, valueWidth, shared } = one;
+  const layouts = {
+    query: layOut(one, rows, width),
+    key: layOut(one, columns, width, shared),
+    value: layOut(one, columns, valueWidth, shared),
+    out: layOut(one, rows, valueWidth),
+    outGradient: layOut(one, rows, valueWidth),
+    queryGradient: layOut(one, rows, width),
+    keyGradient: layOut(one, columns, width),
+    valueGradient: layOut(one, columns, valueWidth),
+  };
+  const operands = Object.entries(layouts).map(([name, layout], index) => {
+    const values = randomValues(dtype, layout.size, index + 1);
+    return [name, { layout, values, at: (...place) => values[layout.place(...place)]! }] as [
+      string,
+      { layout: Laid; values: Values; at: Lookup },
+    ];
+  });
+  return Object.fromEntries(operands) as Record<
+    keyof typeof layouts,
+    { readonly layout: Laid; readonly values: Values; readonly at: Lookup }
+  >;
+}
+
+/** A mask's values and how to step through them: as a tensor of size 1 along the dimensions that share. */
+export function prepareMask({ dtype, batch, heads, rows, columns, mask }: Case) {
+  if (!mask) return undefined;
+  const sizes = { batch, head: heads, row: rows, column: columns };
+  const size = (dimension: Dimension) => (mask.shared.includes(dimension) ? 1 : sizes[dimension]);
+  const stride = (dimension: Dimension, dense: number) => (mask.shared.includes(dimension) ? 0 : dense);
+  const strides = {
+    columnStride: stride("column", 1),
+    rowStride: stride("row", size("column")),
+    headStride: stride("head", size("column") * size("row")),
+    batchStride: stride("batch", size("column") * size("row") * size("head")),
+  };
+  const values = randomValues(dtype, size("batch") * size("head") * size("row") * size("column"), 77);
+  // The first column stays in sight, so that no row is all hidden; a mask that all columns share hides nothing.
+  if (mask.hides && strides.columnStride > 0) {
+    for (const [place, value] of values.entries()) {
+      if (place % size("column") > 0 && value > 0.3) values[place] = Number.NEGATIVE_INFINITY;
+    }
+  }
+  const at: Lookup = (b, h, row, column) =>
+    values[
+      b * strides.batchStride +
+        h * strides.headStride +
+        row * strides.rowStride +
+        column * strides.columnStride
+    ]!;
+  return { strides, values, at };
+}

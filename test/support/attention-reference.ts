@@ -1,0 +1,102 @@
+/** Attention by the book, in float64, over plain functions of the place: what the kernels are measured against. */
+
+export interface ReferenceShape {
+  readonly batch: number;
+  readonly heads: number;
+  readonly rows: number;
+  readonly columns: number;
+  readonly width: number;
+  readonly valueWidth: number;
+  readonly scale: number;
+  readonly isCausal: boolean;
+}
+
+/** An element of a [batch, heads, rows, width] operand. */
+export type Lookup = (batch: number, head: number, row: number, column: number) => number;
+
+/** Values of [batch, heads, rows, width] that lie behind each other. */
+export class Dense {
+  readonly values: Float64Array;
+  readonly #sizes: readonly [number, number, number];
+
+  constructor(batch: number, heads: number, rows: number, width: number) {
+    this.values = new Float64Array(batch * heads * rows * width);
+    this.#sizes = [heads, rows, width];
+  }
+
+  place(batch: number, head: number, row: number, column: number): number {
+    const [heads, rows, width] = this.#sizes;
+    return ((batch * heads + head) * rows + row) * width + column;
+  }
+
+  at: Lookup = (...place) => this.values[this.place(...place)]!;
+
+  add(batch: number, head: number, row: number, column: number, by: number): void {
+    this.values[this.place(batch, head, row, column)]! += by;
+  }
+}
+
+function eachPair({ batch, heads }: ReferenceShape, body: (batch: number, head: number) => void): void {
+  for (let b = 0; b < batch; b++) for (let h = 0; h < heads; h++) body(b, h);
+}
+
+export function referenceAttention(
+  shape: ReferenceShape,
+  { query, key, value, mask }: Record<"query" | "key" | "value" | "mask", Lookup>,
+): { out: Dense; probabilities: Dense } {
+  const { batch, heads, rows, columns, width, valueWidth, scale, isCausal } = shape;
+  const out = new Dense(batch, heads, rows, valueWidth);
+  const probabilities = new Dense(batch, heads, rows, columns);
+  eachPair(shape, (b, h) => {
+    for (let row = 0; row < rows; row++) {
+      const seen = isCausal ? Math.min(row + 1, columns) : columns;
+      const scores = Array.from({ length: seen }, (_, column) => {
+        let score = 0;
+        for (let w = 0; w < width; w++) score += query(b, h, row, w) * key(b, h, column, w);
+        return scale * score + mask(b, h, row, column);
+      });
+      const largest = Math.max(...scores);
+      const powers = scores.map((score) => Math.exp(score - largest));
+      const total = powers.reduce((sum, power) => sum + power, 0);
+      for (const [column, power] of powers.entries()) {
+        probabilities.add(b, h, row, column, power / total);
+        for (let w = 0; w < valueWidth; w++) out.add(b, h, row, w, (power / total) * value(b, h, column, w));
+      }
+    }
+  });
+  return { out, probabilities };
+}
+
+export function referenceGradients(
+  shape: ReferenceShape,
+  operands: Record<"query" | "key" | "value" | "probabilities" | "outGradient", Lookup>,
+): Record<"queryGradient" | "keyGradient" | "valueGradient" | "scoreGradient", Dense> {
+  const { batch, heads, rows, columns, width, valueWidth, scale } = shape;
+  const { query, key, value, probabilities, outGradient } = operands;
+  const queryGradient = new Dense(batch, heads, rows, width);
+  const keyGradient = new Dense(batch, heads, columns, width);
+  const valueGradient = new Dense(batch, heads, columns, valueWidth);
+  const scoreGradient = new Dense(batch, heads, rows, columns);
+  eachPair(shape, (b, h) => {
+    for (let row = 0; row < rows; row++) {
+      const arriving = Array.from({ length: columns }, (_, column) => {
+        let sum = 0;
+        for (let w = 0; w < valueWidth; w++) sum += outGradient(b, h, row, w) * value(b, h, column, w);
+        return sum;
+      });
+      const mean = arriving.reduce((sum, one, column) => sum + one * probabilities(b, h, row, column), 0);
+      for (const [column, one] of arriving.entries()) {
+        const probability = probabilities(b, h, row, column);
+        const gradient = probability * (one - mean);
+        scoreGradient.add(b, h, row, column, gradient);
+        for (let w = 0; w < width; w++) {
+          queryGradient.add(b, h, row, w, scale * gradient * key(b, h, column, w));
+          keyGradient.add(b, h, column, w, scale * gradient * query(b, h, row, w));
+        }
+        for (let w = 0; w < valueWidth; w++)
+          valueGradient.add(b, h, column, w, probability * outGradient(b, h, row, w));
+      }
+    }
+  });
+  return { queryGradient, keyGradient, valueGradient, scoreGradient };
+}

@@ -1,0 +1,35 @@
+/** A BLAS library of the tests' own, compiled where it is needed, so that none must be installed. */
+
+import { execFileSync } from "node:child_process";
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { after } from "node:test";
+import koffi from "koffi";
+import { repositoryRoot } from "./repository.js";
+
+export interface BlasLibrary {
+  readonly path: string;
+  /** How many products it has computed. */
+  readonly products: () => number;
+  /** How many threads it was last told to use. */
+  readonly threads: () => number;
+}
+
+/** Compiles test/fixtures/blas.c, with macros defined; undefined where the machine has no C compiler. */
+export function compileBlas(...macros: string[]): BlasLibrary | undefined {
+  const folder = mkdtempSync(join(tmpdir(), "holdfast-blas-"));
+  after(() => rmSync(folder, { recursive: true }));
+  const path = join(folder, "libtestblas.so");
+  const source = join(repositoryRoot, "test/fixtures/blas.c");
+  const flags = ["-std=c99", "-O2", "-Wall", "-Werror", "-shared", "-fPIC"];
+  try {
+    execFileSync("cc", [...flags, ...macros.map((macro) => `-D${macro}`), source, "-o", path]);
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === "ENOENT") return undefined;
+    throw error;
+  }
+  // Loaded at the first look only: koffi must be configured before its first library.
+  const count = (name: string) => koffi.load(path).func(`int ${name}()`)() as number;
+  return { path, products: () => count("count_products"), threads: () => count("count_threads") };
+}

@@ -1,0 +1,183 @@
+/** Draws shapes, values and operands for op cases. Shapes shrink; values come of a drawn seed and don't. */
+
+import fc from "fast-check";
+import type { Dtype } from "../../../src/kernels/index.js";
+import type { Attributes, Shape } from "../../../src/ops/index.js";
+import type { CaseCall, CaseOperand, LayoutName, TensorOperand } from "./op-case.js";
+
+/** Draws one value from numbers in [0, 1). */
+export type Values = (random: () => number) => number;
+
+export function between(low: number, high: number): Values {
+  return (random) => low + (high - low) * random();
+}
+
+/** Whole numbers from `low` to `high`, both counted: for indices and integers. */
+export function whole(low: number, high: number): Values {
+  return (random) => low + Math.floor((high - low + 1) * random());
+}
+
+/** The same, but never within `gap` of one of these points. */
+export function awayFrom(points: readonly number[], values: Values, gap = 0.02): Values {
+  return (random) => {
+    for (;;) {
+      const value = values(random);
+      if (points.every((point) => Math.abs(value - point) >= gap)) return value;
+    }
+  };
+}
+
+export interface ShapeOptions {
+  /** At most so many elements; 40 unless given. */
+  readonly elements?: number;
+  /** The fewest and the most axes; 0 to 5 unless given. */
+  readonly axes?: readonly [fewest: number, most: number];
+  /** May there be an axis of size 0? It may, unless this is false. */
+  readonly canBeEmpty?: boolean;
+}
+
+/** Shapes of odd and even, single and no elements, square and not. */
+export function anyShape({
+  elements = 40,
+  axes: [fewest, most] = [0, 5],
+  canBeEmpty = true,
+}: ShapeOptions = {}): fc.Arbitrary<Shape> {
+  const sizes = fc.oneof(
+    { weight: 8, arbitrary: fc.constantFrom(1, 2, 3, 4, 5, 7) },
+    { weight: 2, arbitrary: fc.integer({ min: 1, max: Math.max(1, elements) }) },
+    { weight: canBeEmpty ? 1 : 0, arbitrary: fc.constant(0) },
+  );
+  const axes = { minLength: fewest, maxLength: most };
+  const drawn = fc.array(sizes, axes).map((shape) => limited(shape, elements));
+  const square = fc
+    .integer({ min: 2, max: Math.max(2, Math.floor(Math.sqrt(elements))) })
+    .map((side): Shape => [side, side]);
+  return fewest <= 2 && most >= 2
+    ? fc.oneof({ weight: 7, arbitrary: drawn }, { weight: 1, arbitrary: square })
+    : drawn;
+}
+
+/** One axis's size. */
+export function anySize(most = 7, fewest = 1): fc.Arbitrary<number> {
+  return fc.integer({ min: fewest, max: most });
+}
+
+/** Shapes of several operands that broadcast with each other: axes of size 1, and leading axes left out. */
+export function broadcastShapesOf(count: number, options: ShapeOptions = {}): fc.Arbitrary<readonly Shape[]> {
+  return anyShape(options).chain((shape) => {
+    const one = fc
+      .tuple(
+        fc.integer({ min: 0, max: shape.length }),
+        fc.array(fc.boolean(), { maxLength: shape.length, minLength: shape.length }),
+      )
+      .map(([left, stretched]) => shape.map((size, axis) => (stretched[axis] ? 1 : size)).slice(left));
+    const each = fc.oneof(fc.constant(shape), one);
+    return fc.tuple(...Array.from({ length: count }, () => each));
+  });
+}
+
+/** An axis of a shape, counted from either end. The shape must have one. */
+export function anyAxis({ length }: Shape): fc.Arbitrary<number> {
+  return fc.integer({ min: -length, max: length - 1 });
+}
+
+/** Some of a shape's axes, counted from either end; perhaps none. */
+export function someAxes({ length }: Shape): fc.Arbitrary<readonly number[]> {
+  const places = Array.from({ length }, (_, axis) => axis);
+  return fc
+    .tuple(fc.shuffledSubarray(places), fc.boolean())
+    .map(([axes, fromEnd]) => axes.map((axis) => (fromEnd ? axis - length : axis)));
+}
+
+export interface OperandOptions {
+  /** -2 to 2 unless given. */
+  readonly values?: Values;
+  /** No two elements nearer than a hundredth to each other: for ops that pick one. Then `values` is not used. */
+  readonly isDistinct?: boolean;
+  readonly dtype?: Dtype | "float";
+  /** All of them unless given; a stretched operand has equal elements, which is a tie. */
+  readonly layouts?: readonly LayoutName[];
+}
+
+const everyLayout: readonly LayoutName[] = ["contiguous", "transposed", "offset", "stepped", "stretched"];
+const unstretched = everyLayout.filter((layout) => layout !== "stretched");
+
+export function operand(shape: Shape, options: OperandOptions = {}): fc.Arbitrary<TensorOperand> {
+  const { values = between(-2, 2), isDistinct = false, dtype = "float" } = options;
+  const layouts = options.layouts ?? (isDistinct ? unstretched : everyLayout);
+  return fc
+    .tuple(fc.constantFrom(...layouts), fc.integer({ min: 1, max: 2 ** 31 - 1 }))
+    .map(([layout, seed]) => {
+      const random = randomFrom(seed);
+      const count = shape.reduce((product, size) => product * size, 1);
+      // Exact in f32, so that f32 and f64 compute on the same numbers.
+      const drawn = isDistinct
+        ? distinctValues(count, random)
+        : Array.from({ length: count }, () => Math.fround(values(random)));
+      return { shape, dtype, layout, values: layout === "stretched" ? stretch(drawn, shape) : drawn };
+    });
+}
+
+/** A call with these operands. */
+export function call<A extends Attributes>(
+  operands: readonly (fc.Arbitrary<CaseOperand> | number | "randomState")[],
+  attributes: fc.Arbitrary<A>,
+): fc.Arbitrary<CaseCall<A>>;
+export function call(
+  operands: readonly (fc.Arbitrary<CaseOperand> | number | "randomState")[],
+): fc.Arbitrary<CaseCall<Readonly<Record<never, never>>>>;
+export function call(
+  operands: readonly (fc.Arbitrary<CaseOperand> | number | "randomState")[],
+  attributes: fc.Arbitrary<Attributes> = fc.constant({}),
+): fc.Arbitrary<CaseCall> {
+  const drawn = operands.map((one) => (typeof one === "object" ? one : fc.constant(one)));
+  return fc.record({ operands: fc.tuple(...drawn), attributes });
+}
+
+/** The axis that a stretched layout steps along with 0; undefined where there is none. */
+export function stretchedAxis(shape: Shape): number | undefined {
+  const axis = shape.findIndex((size) => size > 1);
+  return axis < 0 ? undefined : axis;
+}
+
+/** Gives every element along the stretched axis the value of the first. */
+function stretch(values: readonly number[], shape: Shape): number[] {
+  const axis = stretchedAxis(shape);
+  if (axis === undefined) return [...values];
+  const inner = shape.slice(axis + 1).reduce((product, size) => product * size, 1);
+  // All axes before it have size 1.
+  return values.map((_, index) => values[index % inner]!);
+}
+
+function limited(shape: Shape, elements: number): Shape {
+  let left = Math.max(1, elements);
+  return shape.map((size) => {
+    const fitting = Math.min(size, left);
+    left = Math.max(1, Math.floor(left / Math.max(1, fitting)));
+    return fitting;
+  });
+}
+
+/** In random order, from about -2 to 2, and with gaps of a quarter of their mean distance or more. */
+function distinctValues(count: number, random: () => number): number[] {
+  const spacing = Math.max(4 / Math.max(1, count), 0.04);
+  const values = Array.from({ length: count }, (_, rank) =>
+    Math.fround(-2 + spacing * (rank + 0.75 * random())),
+  );
+  for (let last = count - 1; last > 0; last--) {
+    const other = Math.floor((last + 1) * random());
+    [values[last], values[other]] = [values[other]!, values[last]!];
+  }
+  return values;
+}
+
+/** A small generator of numbers in [0, 1) (mulberry32). */
+export function randomFrom(seed: number): () => number {
+  let state = seed | 0;
+  return () => {
+    state = (state + 0x6d2b79f5) | 0;
+    let mixed = Math.imul(state ^ (state >>> 15), 1 | state);
+    mixed = (mixed + Math.imul(mixed ^ (mixed >>> 7), 61 | mixed)) ^ mixed;
+    return ((mixed ^ (mixed >>> 14)) >>> 0) / 4_294_967_296;
+  };
+}

@@ -1,0 +1,24 @@
+/** Cases for every entry of the op table: see op-case.ts for what a case is, and one file for each family. */
+
+import { attentionCases } from "./attention.js";
+import { convolutionCases } from "./convolution.js";
+import { elementwiseCases } from "./elementwise.js";
+import { indexingCases } from "./indexing.js";
+import { lossesCases } from "./losses.js";
+import { matmulCases } from "./matmul.js";
+import { movementCases } from "./movement.js";
+import { normalisationCases } from "./normalisation.js";
+import type { OpCase } from "./op-case.js";
+import { reductionCases } from "./reduction.js";
+
+export const opCases: readonly OpCase[] = [
+  ...elementwiseCases,
+  ...reductionCases,
+  ...matmulCases,
+  ...movementCases,
+  ...indexingCases,
+  ...normalisationCases,
+  ...convolutionCases,
+  ...attentionCases,
+  ...lossesCases,
+];

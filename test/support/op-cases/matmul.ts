@@ -1,0 +1,68 @@
+/** Cases of products: vectors, matrices, batches and broadcast batches, with sides of 0 and 1 among them. */
+
+import fc from "fast-check";
+import { linear, matmul, type Shape } from "../../../src/ops/index.js";
+import { anyShape, broadcastShapesOf, call, operand } from "./draw.js";
+import { type OpCase, opCase } from "./op-case.js";
+
+const side = (most: number): fc.Arbitrary<number> =>
+  fc.oneof(
+    { weight: 8, arbitrary: fc.integer({ min: 1, max: most }) },
+    { weight: 1, arbitrary: fc.constant(0) },
+  );
+
+interface Product {
+  readonly left: Shape;
+  readonly right: Shape;
+}
+
+/** Sides such that each operand and the product stay in bounds. */
+function anyProduct(elements: number): fc.Arbitrary<Product> {
+  const most = Math.max(2, Math.floor(Math.sqrt(elements / 2)));
+  const batches = broadcastShapesOf(2, {
+    axes: [0, 3],
+    elements: Math.max(1, Math.floor(elements / most ** 2)),
+  });
+  return fc
+    .tuple(side(most), side(most), side(most), batches, fc.constantFrom("matrices", "row", "column", "both"))
+    .map(([m, k, n, [a = [], b = []], vectors]) => ({
+      left: vectors === "row" || vectors === "both" ? [k] : [...a, m, k],
+      right: vectors === "column" || vectors === "both" ? [k] : [...b, k, n],
+    }));
+}
+
+export const matmulCases: readonly OpCase[] = [
+  opCase({
+    op: matmul,
+    gradients: [0, 1],
+    draw: (elements) =>
+      anyProduct(elements).chain(({ left, right }) => call([operand(left), operand(right)])),
+  }),
+  opCase({
+    op: matmul,
+    what: "square",
+    gradients: [0, 1],
+    draw: (elements) =>
+      fc
+        .integer({ min: 2, max: Math.max(2, Math.floor(Math.sqrt(elements))) })
+        .chain((size) => call([operand([size, size]), operand([size, size])])),
+  }),
+  ...[true, false].flatMap((hasBias) =>
+    (["outIn", "inOut"] as const).map((layout) =>
+      opCase({
+        op: linear,
+        what: `${hasBias ? "with" : "without"} a bias, the weight ${layout}`,
+        gradients: hasBias ? [0, 1, 2] : [0, 1],
+        draw: (elements) => {
+          const most = Math.max(2, Math.floor(Math.sqrt(elements / 2)));
+          const rows = anyShape({ axes: [0, 3], elements: Math.max(1, Math.floor(elements / most)) });
+          return fc.tuple(rows, side(most), side(most)).chain(([batch, width, out]) => {
+            const weight = layout === "outIn" ? [out, width] : [width, out];
+            const operands = [operand([...batch, width]), operand(weight)];
+            return call(hasBias ? [...operands, operand([out])] : operands, fc.constant({ layout }));
+          });
+        },
+      }),
+    ),
+  ),
+];

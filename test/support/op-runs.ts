@@ -1,0 +1,193 @@
+/** Runs op cases on a device: places the operands in their layouts, calls the op, sends a random gradient back. */
+
+import { Value } from "../../src/autograd/index.js";
+import { type Dtype, dtypes } from "../../src/kernels/index.js";
+import { type Op, type Shape, viewArray } from "../../src/ops/index.js";
+import type { Device, Tensor } from "../../src/tensor/index.js";
+import type { FloatDtype } from "../tolerances.js";
+import { randomFrom, stretchedAxis } from "./op-cases/draw.js";
+import type { CaseCall, CaseOperand, LayoutName, TensorOperand } from "./op-cases/op-case.js";
+
+type Elements = ReturnType<Tensor["dataSync"]>;
+
+/** An operand on a device, with the way to its memory. */
+export interface PlacedOperand {
+  readonly tensor: Tensor;
+  /** Where each element lies in `memory`, in row-major order; stretched ones share a place. */
+  readonly places: readonly number[];
+  /** All elements of its memory, gaps included. */
+  readonly memory: Float64Array;
+  /** Uploads `memory` again, after a test has changed it. */
+  rewrite(): void;
+}
+
+interface MemoryLayout {
+  readonly strides: readonly number[];
+  readonly offset: number;
+  /** How many elements the memory has. */
+  readonly length: number;
+}
+
+/** Lies between elements where no op may look: NaN where the dtype has it, else a number that no test expects. */
+const gapOf: Readonly<Record<Dtype, number>> = {
+  f32: Number.NaN,
+  f64: Number.NaN,
+  f16: Number.NaN,
+  bf16: Number.NaN,
+  i32: -1_000_000_007,
+  u8: 251,
+  bool: 1,
+};
+
+export function dtypeOf(operand: TensorOperand, float: FloatDtype): Dtype {
+  return operand.dtype === "float" ? float : operand.dtype;
+}
+
+export function placeOperand(device: Device, operand: TensorOperand, float: FloatDtype): PlacedOperand {
+  const { shape, values, layout } = operand;
+  const dtype = dtypeOf(operand, float);
+  const { strides, offset, length } = layOut(shape, layout);
+  const places = placesOf(shape, strides, offset);
+  const memory = new Float64Array(length).fill(gapOf[dtype]);
+  for (const [index, place] of places.entries()) memory[place] = values[index]!;
+  const whole = device.fromHost(memory, [length], dtype, "operand");
+  const { runtime } = device;
+  const tensor = device.wrap(
+    new Value(viewArray(runtime, whole.array, { shape, strides, offset }, "operand")),
+  );
+  const { storage } = whole.array;
+  return {
+    tensor,
+    places,
+    memory,
+    rewrite() {
+      if (!storage) return;
+      // Only f64 operands are ever changed: central differences need it.
+      runtime.upload([{ source: memory, target: storage }]);
+    },
+  };
+}
+
+export interface CaseRun {
+  /** Every output that a caller sees, on the host. */
+  readonly outputs: readonly Elements[];
+  readonly outputTypes: readonly { readonly shape: Shape; readonly dtype: Dtype }[];
+  /** What was sent back, one for each output that takes a gradient. */
+  readonly upstreams: readonly (readonly number[] | undefined)[];
+  /** The gradients of the operands, by their place; undefined where none was wanted or none arrived. */
+  readonly gradients: readonly (Elements | undefined)[];
+  readonly placed: readonly (PlacedOperand | undefined)[];
+}
+
+export interface RunOptions {
+  readonly float: FloatDtype;
+  /** The operands that ask for a gradient. */
+  readonly wanted: readonly number[];
+}
+
+/** Calls the op on the operands, then backward with an upstream gradient made from the call's own sizes. */
+export function runCase(
+  device: Device,
+  op: Op,
+  { operands, attributes }: CaseCall,
+  options: RunOptions,
+): CaseRun {
+  const { float, wanted } = options;
+  const placed = operands.map((one) =>
+    typeof one === "object" ? placeOperand(device, one, float) : undefined,
+  );
+  for (const index of wanted) {
+    const { tensor } = placed[index]!;
+    tensor.requiresGrad = true;
+  }
+  const outputs = callOp(device, op, operands, placed, attributes);
+  const isSentBack = wanted.length > 0;
+  const upstreams = outputs.map((output, index) => {
+    if (!isSentBack || !output.requiresGrad) return undefined;
+    const upstream = drawUpstream(output.shape, index);
+    const gradient = placeOperand(device, upstream, output.dtype as FloatDtype).tensor;
+    output.backward(gradient, { retainGraph: index < outputs.length - 1 });
+    return upstream.values;
+  });
+  return {
+    outputs: outputs.map((output) => output.dataSync()),
+    outputTypes: outputs.map(({ shape, dtype }) => ({ shape, dtype })),
+    upstreams,
+    gradients: placed.map((one, index) =>
+      wanted.includes(index) ? one?.tensor.grad?.dataSync() : undefined,
+    ),
+    placed,
+  };
+}
+
+/** Calls the op again on operands that are placed already. */
+export function callOp(
+  device: Device,
+  op: Op,
+  operands: readonly CaseOperand[],
+  placed: readonly (PlacedOperand | undefined)[],
+  attributes: CaseCall["attributes"],
+): readonly Tensor[] {
+  // Whatever is random must come out the same each time.
+  if (operands.includes("randomState")) device.reseed(7n);
+  const given = operands.map((one, index) => {
+    if (one === "randomState") return device.randomState;
+    return typeof one === "number" ? one : placed[index]!.tensor;
+  });
+  const outputs = device.applyAll(op, given, attributes);
+  // What lies behind a kernel's first output is for its own gradient.
+  return op.kind === "composite" ? outputs : outputs.slice(0, 1);
+}
+
+/** A gradient of random numbers, in one layout or another: rules get theirs from whatever op comes next. */
+function drawUpstream(shape: Shape, index: number): TensorOperand {
+  const count = shape.reduce((product, size) => product * size, 1);
+  const random = randomFrom(1 + count + 31 * index);
+  const layouts = ["contiguous", "transposed", "stretched", "offset"] as const;
+  const layout = layouts[Math.floor(layouts.length * random())]!;
+  const drawn = Array.from({ length: count }, () => Math.fround(2 * random() - 1));
+  const axis = layout === "stretched" ? stretchedAxis(shape) : undefined;
+  const inner =
+    axis === undefined ? count : shape.slice(axis + 1).reduce((product, size) => product * size, 1);
+  return { shape, values: drawn.map((_, at) => drawn[at % inner]!), dtype: "float", layout };
+}
+
+/** How a layout puts a shape into memory. */
+function layOut(shape: Shape, layout: LayoutName): MemoryLayout {
+  const rank = shape.length;
+  const axes = Array.from({ length: rank }, (_, axis) => axis);
+  // From the fastest axis to the slowest.
+  const order = layout === "transposed" ? axes : axes.reverse();
+  const strides: number[] = new Array(rank).fill(0);
+  let step = layout === "stepped" ? 2 : 1;
+  for (const [depth, axis] of order.entries()) {
+    if (layout === "stretched" && axis === stretchedAxis(shape)) continue;
+    strides[axis] = step;
+    step *= shape[axis] ?? 1;
+    if (layout === "offset" && depth === 0) step += 3;
+  }
+  const offset = layout === "offset" ? 3 : 0;
+  const isEmpty = shape.includes(0);
+  const last = shape.reduce((sum, size, axis) => sum + (size - 1) * strides[axis]!, offset);
+  return { strides, offset, length: isEmpty ? 0 : last + 1 + offset };
+}
+
+function placesOf(shape: Shape, strides: readonly number[], offset: number): readonly number[] {
+  return shape.reduce<number[]>(
+    (places, size, axis) =>
+      places.flatMap((place) => Array.from({ length: size }, (_, index) => place + index * strides[axis]!)),
+    [offset],
+  );
+}
+
+/** Says a call in a line, for messages. */
+export function describeCall(op: Op, { operands, attributes }: CaseCall): string {
+  const told = operands.map((one) =>
+    typeof one === "object" ? `${one.layout} ${one.dtype} [${one.shape.join(", ")}]` : String(one),
+  );
+  return `${op.name}(${told.join("; ")}) ${JSON.stringify(attributes)}`;
+}
+
+export function bytesOfDtype(dtype: Dtype): number {
+  return dtypes[dtype].bytes;
+}

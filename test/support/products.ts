@@ -1,0 +1,218 @@
+/** Products for tests: cases drawn over shapes and layouts, how they lie in memory, and the proof of one against float64. */
+
+import assert from "node:assert/strict";
+import fc from "fast-check";
+import type { Runtime } from "holdfast";
+import {
+  type GemmDtype,
+  type GemmProblem,
+  type GemmShape,
+  gemm,
+  gemmScratchBytes,
+} from "../../src/kernels/index.js";
+import { sameBytes } from "./same-bytes.js";
+
+/** A product: what it multiplies, and how that lies in memory. */
+export interface ProductCase {
+  readonly dtype: GemmDtype;
+  readonly m: number;
+  readonly n: number;
+  readonly k: number;
+  readonly batch: number;
+  readonly isATransposed: boolean;
+  readonly isBTransposed: boolean;
+  readonly isBShared: boolean;
+  /** Elements that a row of A, B and C is longer than it must be. */
+  readonly padding: readonly [number, number, number];
+  /** Elements before the first one of A, B and C. */
+  readonly offset: readonly [number, number, number];
+  readonly alpha: number;
+  readonly beta: number;
+}
+
+export const plainCase: ProductCase = {
+  dtype: "f32",
+  m: 1,
+  n: 1,
+  k: 1,
+  batch: 1,
+  isATransposed: false,
+  isBTransposed: false,
+  isBShared: false,
+  padding: [0, 0, 0],
+  offset: [0, 0, 0],
+  alpha: 1,
+  beta: 0,
+};
+
+const three = (most: number) => fc.tuple(fc.nat(most), fc.nat(most), fc.nat(most));
+
+/** Small and large ones, with sizes on both sides of a tile, of a strip and of a slice of k. */
+export function productCases(
+  dtype: GemmDtype,
+  strip: { rows: number; columns: number; depth: number },
+): fc.Arbitrary<ProductCase> {
+  const small = fc.oneof(fc.integer({ min: 1, max: 9 }), fc.constantFrom(12, 13, 31, 47, 64, 67));
+  const sizes = fc.oneof(
+    fc.record({ m: small, n: small, k: small }),
+    fc.record({
+      m: fc.constantFrom(47, 64, 67, 97, strip.rows + 1),
+      n: fc.constantFrom(31, 64, 67, 97, strip.columns + 3),
+      k: fc.constantFrom(97, 131, strip.depth, 2 * strip.depth + 5),
+    }),
+  );
+  const rest = fc.record({
+    dtype: fc.constant(dtype),
+    batch: fc.oneof({ arbitrary: fc.constant(1), weight: 3 }, { arbitrary: fc.constant(3), weight: 1 }),
+    isATransposed: fc.boolean(),
+    isBTransposed: fc.boolean(),
+    isBShared: fc.boolean(),
+    padding: three(5),
+    offset: three(5),
+    alpha: fc.constantFrom(1, -0.5, 3),
+    beta: fc.constantFrom(0, 1, -2),
+  });
+  return fc.tuple(sizes, rest).map(([shape, other]) => ({ ...shape, ...other }));
+}
+
+export const arrayOf = { f32: Float32Array, f64: Float64Array } as const;
+export type Values = Float32Array<ArrayBuffer> | Float64Array<ArrayBuffer>;
+
+export function randomValues(dtype: GemmDtype, count: number, seed: number): Values {
+  let state = seed;
+  const values = new arrayOf[dtype](count);
+  for (const place of values.keys()) {
+    state = (Math.imul(state, 1_664_525) + 1_013_904_223) | 0;
+    values[place] = state / 2 ** 31;
+  }
+  return values;
+}
+
+/** A matrix in a buffer of its own: `offset` elements, the matrices of the batch, a few elements more. */
+function layOut(rows: number, columns: number, padding: number, offset: number, batch: number) {
+  const rowStride = columns + padding;
+  const batchStride = rows * rowStride;
+  const extent = (batch - 1) * batchStride + (rows - 1) * rowStride + columns;
+  const at = (item: number, row: number, column: number) =>
+    offset + item * batchStride + row * rowStride + column;
+  return {
+    rowStride,
+    batchStride: batch > 1 ? batchStride : 0,
+    offset,
+    extent,
+    size: offset + extent + 7,
+    at,
+  };
+}
+
+export function layOutAll({
+  m,
+  n,
+  k,
+  batch,
+  isATransposed,
+  isBTransposed,
+  isBShared,
+  padding,
+  offset,
+}: ProductCase) {
+  const [aRows, aColumns] = isATransposed ? [k, m] : [m, k];
+  const [bRows, bColumns] = isBTransposed ? [n, k] : [k, n];
+  return {
+    a: layOut(aRows, aColumns, padding[0], offset[0], batch),
+    b: layOut(bRows, bColumns, padding[1], offset[1], isBShared ? 1 : batch),
+    c: layOut(m, n, padding[2], offset[2], batch),
+  };
+}
+
+/** Runs a product on the runtime and gives the whole buffer of C, before and after. */
+export function runProduct(runtime: Runtime, one: ProductCase) {
+  const { dtype, m, n, k, batch, isATransposed, isBTransposed, alpha, beta } = one;
+  const bytes = arrayOf[dtype].BYTES_PER_ELEMENT;
+  const layouts = layOutAll(one);
+  const values = {
+    a: randomValues(dtype, layouts.a.size, 1),
+    b: randomValues(dtype, layouts.b.size, 2),
+    c: randomValues(dtype, layouts.c.size, 3),
+  };
+  // What C holds must not matter then; NaN is what dead memory is poisoned with.
+  if (beta === 0) values.c.fill(Number.NaN);
+  return runtime.step(() => {
+    const place = (name: "a" | "b" | "c") => {
+      const { size, offset, extent, rowStride, batchStride } = layouts[name];
+      const buffer = runtime.arena.allocate(size * bytes, name);
+      runtime.upload([{ source: values[name], target: buffer }]);
+      const storage = runtime.view(buffer, offset * bytes, extent * bytes);
+      return { buffer, operand: { storage, rowStride, batchStride } };
+    };
+    const [a, b, c] = [place("a"), place("b"), place("c")];
+    const problem: GemmProblem = {
+      dtype,
+      m,
+      n,
+      k,
+      batch,
+      a: { ...a.operand, isTransposed: isATransposed },
+      b: { ...b.operand, isTransposed: isBTransposed },
+      c: c.operand,
+      alpha,
+      beta,
+    };
+    const scratchBytes = gemmScratchBytes(runtime, problem);
+    gemm(runtime, {
+      ...problem,
+      ...(scratchBytes > 0 && { scratch: runtime.arena.allocate(scratchBytes, "scratch") }),
+    });
+    const after = new arrayOf[dtype](runtime.read(c.buffer).buffer);
+    return { values, layouts, after };
+  });
+}
+
+/** Fails unless every element is within the bound of a sum of k products, and everything beside C is as it was. */
+export function proveProduct(runtime: Runtime, one: ProductCase): void {
+  const { dtype, m, n, k, batch, isATransposed, isBTransposed, isBShared, alpha, beta } = one;
+  const { values, layouts, after } = runProduct(runtime, one);
+  const epsilon = dtype === "f32" ? 2 ** -24 : 2 ** -53;
+  const untouched = values.c.slice();
+  for (let item = 0; item < batch; item++) {
+    for (let row = 0; row < m; row++) {
+      for (let column = 0; column < n; column++) {
+        let [sum, size] = [0, 0];
+        for (let step = 0; step < k; step++) {
+          const [aRow, aColumn] = isATransposed ? [step, row] : [row, step];
+          const [bRow, bColumn] = isBTransposed ? [column, step] : [step, column];
+          const bItem = isBShared ? 0 : item;
+          const product =
+            values.a[layouts.a.at(item, aRow, aColumn)]! * values.b[layouts.b.at(bItem, bRow, bColumn)]!;
+          sum += product;
+          size += Math.abs(product);
+        }
+        const place = layouts.c.at(item, row, column);
+        const before = beta === 0 ? 0 : beta * values.c[place]!;
+        const error = Math.abs(after[place]! - (alpha * sum + before));
+        const bound = 2 * (k + 3) * epsilon * (Math.abs(alpha) * size + Math.abs(before));
+        // Written so that NaN fails.
+        assert.ok(
+          error <= bound,
+          `C[${item}, ${row}, ${column}] is off by ${error}, and ${bound} is allowed`,
+        );
+        untouched[place] = after[place]!;
+      }
+    }
+  }
+  sameBytes(after, untouched, "what lies beside C");
+}
+
+export function shapeOf(one: ProductCase): GemmShape {
+  const { dtype, m, n, k, batch, isATransposed, isBTransposed } = one;
+  const { a, b } = layOutAll(one);
+  return {
+    dtype,
+    m,
+    n,
+    k,
+    batch,
+    a: { ...a, isTransposed: isATransposed },
+    b: { ...b, isTransposed: isBTransposed },
+  };
+}
