@@ -63,6 +63,7 @@ export function runBackward(
     const { op, attributes, operandTypes, outputTypes, needs } = node;
     const rule: GradientRule<DeviceArray, typeof attributes> = {
       apply: lent.apply,
+      applyAll: lent.applyAll,
       attributes,
       upstream,
       operand: (index) => node.operand(index),

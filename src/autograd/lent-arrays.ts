@@ -5,6 +5,7 @@
 
 import {
   type Apply,
+  type ApplyAll,
   type Attributes,
   type DeviceArray,
   firstOf,
@@ -33,26 +34,25 @@ export class LentArrays {
   }
 
   /** Runs ops for gradient rules, and keeps the account of what they make. */
-  readonly apply: Apply<DeviceArray> = <A extends Attributes>(
+  readonly applyAll: ApplyAll<DeviceArray> = <A extends Attributes>(
     op: Op<A>,
     operands: readonly (DeviceArray | number)[],
     attributes = {} as A,
   ) => {
     if (op.kind === "composite") {
       op.infer(operands, attributes);
-      const made = op.compose<DeviceArray>(
-        { apply: this.apply, typeOf: typeOfOperand },
-        operands,
-        attributes,
-      );
-      return firstOf(op.name, made);
+      return op.compose<DeviceArray>({ apply: this.apply, typeOf: typeOfOperand }, operands, attributes);
     }
     const outputs = runOp(this.#runtime, op, operands, attributes);
-    for (const output of outputs) this.#note(output, operands);
-    const first = firstOf(op.name, outputs);
-    this.#onResult(op.name, first);
-    return first;
+    for (const output of outputs) {
+      this.#note(output, operands);
+      this.#onResult(op.name, output);
+    }
+    return outputs;
   };
+
+  readonly apply: Apply<DeviceArray> = (op, operands, attributes) =>
+    firstOf(op.name, this.applyAll(op, operands, attributes));
 
   /** A gradient under way lies in this array. */
   hold(array: DeviceArray): void {

@@ -47,6 +47,7 @@ export { type Iteration, iterateElements, iterateRows, type Strides } from "./it
 export { type ColumnLaunch, launchColumns, launchRows, type RowLaunch } from "./launch.js";
 export { promote, promoteWithScalar } from "./promotion.js";
 export {
+  blocksForWords,
   decodeState,
   drawWords,
   encodeState,

@@ -1,5 +1,12 @@
 /** ops: the op table. An entry says an op's shape and dtype rule, its gradient, what it saves and its lowering. */
 
+export { type AttentionAttributes, attention } from "./attention/attention.js";
+export { scaledDotProductAttention } from "./attention/scaled-dot-product.js";
+export { type AveragePoolAttributes, avgPool1d, avgPool2d } from "./convolution/average-pool.js";
+export { type ConvolutionAttributes, conv1d, conv2d } from "./convolution/convolution.js";
+export type { PerAxis } from "./convolution/geometry.js";
+export { maxPool1d, maxPool2d, type PoolAttributes } from "./convolution/max-pool.js";
+export { type WindowAttributes, windows } from "./convolution/windows.js";
 export { copyArray } from "./copy.js";
 export {
   allocateArray,
@@ -15,10 +22,29 @@ export { add, div, isFloat, maximum, minimum, mul, pow, sub } from "./elementwis
 export { cast, contiguous } from "./elementwise/cast.js";
 export * as comparisons from "./elementwise/comparisons.js";
 export * as functions from "./elementwise/functions.js";
+export { gather, scatterAdd } from "./indexing/gather.js";
+export { maskedFill } from "./indexing/masked-fill.js";
+export { oneHot } from "./indexing/one-hot.js";
+export { type EmbeddingAttributes, embedding, indexSelect } from "./indexing/select.js";
+export type { LossReduction } from "./losses/class-rows.js";
+export { type CrossEntropyAttributes, crossEntropy } from "./losses/cross-entropy.js";
+export { nllLoss } from "./losses/nll-loss.js";
+export * as losses from "./losses/paired.js";
 export { linear, matmul } from "./matmul/matmul.js";
+export { flip } from "./movement/flip.js";
+export { cat, stack } from "./movement/join.js";
+export { type PadAttributes, pad } from "./movement/pad.js";
+export { repeatInterleave, tile } from "./movement/repeat.js";
 export { expand, permute, reshape } from "./movement/reshape.js";
+export { type Range, type SliceAttributes, select, slice } from "./movement/slice.js";
+export type { LastAxesAttributes } from "./normalisation/last-axes.js";
+export { layerNorm } from "./normalisation/layer-norm.js";
+export { type NormalizeAttributes, normalize } from "./normalisation/normalize.js";
+export { rmsNorm } from "./normalisation/rms-norm.js";
+export { type AxisAttributes, logSoftmax, softmax } from "./normalisation/softmax.js";
 export type {
   Apply,
+  ApplyAll,
   Attributes,
   CompositeOp,
   Composition,
@@ -32,7 +58,16 @@ export type {
   ValueType,
   ViewOp,
 } from "./op.js";
+export { type DropoutAttributes, dropout } from "./random/dropout.js";
+export { argmax, argmin, type PlaceAttributes } from "./reduction/arg-extremes.js";
+export { type CumsumAttributes, cumsum } from "./reduction/cumsum.js";
+export { amax, amin } from "./reduction/extremes.js";
+export { logsumexp } from "./reduction/logsumexp.js";
+export { type NormAttributes, norm } from "./reduction/norm.js";
+export { prod } from "./reduction/prod.js";
 export { mean, type ReductionAttributes, sum } from "./reduction/sum.js";
+export { all, any } from "./reduction/truth.js";
+export { std, type VarianceAttributes, variance } from "./reduction/variance.js";
 export { applyTo, firstOf, runInto, runOp, typeOfOperand } from "./run.js";
-export { opTable } from "./table.js";
 export { axesOf, axisOf, broadcastShapes, formatShape, type Shape, sizeOf } from "./shape.js";
+export { opTable } from "./table.js";

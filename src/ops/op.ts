@@ -30,9 +30,18 @@ export type Apply<V> = <A extends Attributes>(
   attributes?: A,
 ) => V;
 
+/** Calls another op of the table; all of its outputs. */
+export type ApplyAll<V> = <A extends Attributes>(
+  op: Op<A>,
+  operands: readonly (V | number)[],
+  attributes?: A,
+) => readonly V[];
+
 /** What a gradient rule has to work with. */
 export interface GradientRule<V, A> {
   readonly apply: Apply<V>;
+  /** For gradients of several operands that come of one op. */
+  readonly applyAll: ApplyAll<V>;
   readonly attributes: A;
   /** The gradient of the first output. */
   readonly upstream: V;

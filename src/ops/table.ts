@@ -1,21 +1,60 @@
 /** The op table: every entry by its name. Tests go through it; nothing may be in the engine that is not in here. */
 
+import { attention } from "./attention/attention.js";
+import { scaledDotProductAttention } from "./attention/scaled-dot-product.js";
+import { avgPool1d, avgPool2d } from "./convolution/average-pool.js";
+import { conv1d, conv2d } from "./convolution/convolution.js";
+import { maxPool1d, maxPool2d } from "./convolution/max-pool.js";
+import { windows } from "./convolution/windows.js";
 import * as activations from "./elementwise/activations.js";
 import { add, div, maximum, minimum, mul, pow, sub } from "./elementwise/arithmetic.js";
 import { cast, contiguous } from "./elementwise/cast.js";
 import * as comparisons from "./elementwise/comparisons.js";
 import * as functions from "./elementwise/functions.js";
+import { gather, scatterAdd } from "./indexing/gather.js";
+import { maskedFill } from "./indexing/masked-fill.js";
+import { oneHot } from "./indexing/one-hot.js";
+import { embedding, indexSelect } from "./indexing/select.js";
+import { crossEntropy } from "./losses/cross-entropy.js";
+import { nllLoss } from "./losses/nll-loss.js";
+import * as paired from "./losses/paired.js";
 import { linear, matmul } from "./matmul/matmul.js";
+import { flip } from "./movement/flip.js";
+import { cat, stack } from "./movement/join.js";
+import { pad } from "./movement/pad.js";
+import { repeatInterleave, tile } from "./movement/repeat.js";
 import { expand, permute, reshape } from "./movement/reshape.js";
+import { select, slice } from "./movement/slice.js";
+import { layerNorm } from "./normalisation/layer-norm.js";
+import { normalize } from "./normalisation/normalize.js";
+import { rmsNorm } from "./normalisation/rms-norm.js";
+import { logSoftmax, softmax } from "./normalisation/softmax.js";
 import type { Op } from "./op.js";
+import { dropout } from "./random/dropout.js";
+import { argmax, argmin } from "./reduction/arg-extremes.js";
+import { cumsum } from "./reduction/cumsum.js";
+import { amax, amin } from "./reduction/extremes.js";
+import { logsumexp } from "./reduction/logsumexp.js";
+import { norm } from "./reduction/norm.js";
+import { prod } from "./reduction/prod.js";
 import { mean, sum } from "./reduction/sum.js";
+import { all, any } from "./reduction/truth.js";
+import { std, variance } from "./reduction/variance.js";
 
 export const opTable: Readonly<Record<string, Op>> = {
   ...{ add, sub, mul, div, pow, maximum, minimum, cast, contiguous },
   ...comparisons,
   ...functions,
   ...activations,
-  ...{ sum, mean },
+  ...{ sum, mean, amax, amin, prod, variance, std, norm, logsumexp, cumsum },
+  ...{ argmax, argmin, all, any },
+  ...{ softmax, logSoftmax, layerNorm, rmsNorm, normalize },
   ...{ matmul, linear },
+  ...{ crossEntropy, nllLoss },
+  ...paired,
+  ...{ attention, scaledDotProductAttention, dropout },
   ...{ reshape, permute, expand },
+  ...{ slice, select, cat, stack, flip, pad, repeatInterleave, tile },
+  ...{ indexSelect, gather, scatterAdd, embedding, oneHot, maskedFill },
+  ...{ windows, conv1d, conv2d, maxPool1d, maxPool2d, avgPool1d, avgPool2d },
 };

@@ -1,6 +1,16 @@
 /** tensor: what users touch. Tensors, devices and their steps, and the functions that make tensors. */
 
 export {
+  avgPool1d,
+  avgPool2d,
+  type ConvolutionOptions,
+  conv1d,
+  conv2d,
+  maxPool1d,
+  maxPool2d,
+  type PoolOptions,
+} from "./convolution.js";
+export {
   arange,
   eye,
   fromTyped,
@@ -14,6 +24,7 @@ export {
   zeros,
 } from "./creation.js";
 export { Device, type DeviceName, type DeviceOptions, defaultDevice, device } from "./device.js";
+export { cat, embedding, oneHot, stack, where } from "./functions.js";
 export { encodeElements } from "./host-values.js";
 export { LeafGradient } from "./leaf-gradient.js";
 export type { NestedArray, NestedList, NumberArray } from "./nested.js";

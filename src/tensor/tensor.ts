@@ -19,6 +19,7 @@ import type { Device } from "./device.js";
 import { numberAt } from "./host-values.js";
 import { elementwiseMethods } from "./methods/elementwise.js";
 import { inPlaceMethods } from "./methods/in-place.js";
+import { indexingMethods } from "./methods/indexing.js";
 import { movementMethods } from "./methods/movement.js";
 import { reductionMethods } from "./methods/reduction.js";
 import { type NestedList, toNested } from "./nested.js";
@@ -246,14 +247,16 @@ export class Tensor {
 }
 
 // The families' methods stand on the prototype; the interface tells the compiler so.
-export interface Tensor extends ElementwiseMethods, InPlaceMethods, ReductionMethods, MovementMethods {}
+export interface Tensor extends Families {}
 
-type ElementwiseMethods = typeof elementwiseMethods;
-type InPlaceMethods = typeof inPlaceMethods;
-type ReductionMethods = typeof reductionMethods;
-type MovementMethods = typeof movementMethods;
+type Families = typeof elementwiseMethods &
+  typeof inPlaceMethods &
+  typeof reductionMethods &
+  typeof movementMethods &
+  typeof indexingMethods;
 
-for (const family of [elementwiseMethods, inPlaceMethods, reductionMethods, movementMethods]) {
+const families = [elementwiseMethods, inPlaceMethods, reductionMethods, movementMethods, indexingMethods];
+for (const family of families) {
   for (const [name, method] of Object.entries(family)) {
     Object.defineProperty(Tensor.prototype, name, { value: method, writable: true, configurable: true });
   }

@@ -35,15 +35,20 @@ export function given<T>(found: T | undefined, what: string, kernel: string): T 
   );
 }
 
-/** Pushes the expression's value; what it uses more than once is computed once. */
-export function pushExpression(code: Code, root: Expression, leaves: Leaves): void {
+/** Pushes the expression's value; what it uses more than once is computed once, and what is known not at all. */
+export function pushExpression(
+  code: Code,
+  root: Expression,
+  leaves: Leaves,
+  known: ReadonlyMap<Expression, Local> = new Map(),
+): void {
   const uses = countUses(root);
-  const kept = new Map<Expression, Local>();
+  const kept = new Map(known);
 
   function push(expression: Expression): void {
-    const known = kept.get(expression);
-    if (known) {
-      code.get(known);
+    const local = kept.get(expression);
+    if (local) {
+      code.get(local);
       return;
     }
     compute(expression);

@@ -365,4 +365,81 @@ describe("reductions", () => {
       }
     }
   });
+
+  test("in a kernel of doubles, whole numbers reduce over the lanes that hold elements and no others", () => {
+    const isPositive: Expression = {
+      kind: "compare",
+      op: "gt",
+      a: load(0, "f64"),
+      b: { kind: "constant", value: 0, type: "f64" },
+      type: "i32",
+    };
+    const allPositive: RowKernel = {
+      name: "all positive",
+      inputs: ["f64"],
+      outputs: [{ dtype: "bool", per: "row" }],
+      scalars: [],
+      stages: [
+        { kind: "reduce", op: "min", value: isPositive },
+        { kind: "store", output: 0, value: { kind: "reduced", stage: 0, type: "i32" } },
+      ],
+    };
+    for (const columns of [1, 2, 3, 4, 9]) {
+      const values = Float64Array.from({ length: 2 * columns }, (_, index) => (index === columns ? -1 : 1));
+      const found = runtime.step(() => {
+        const output = runtime.arena.allocate(2, "truths");
+        const strides = [
+          [columns, 1],
+          [1, 0],
+        ];
+        const iteration = iterateRows([2, columns], strides, 1);
+        launchRows(runtime, {
+          kernel: allPositive,
+          iteration,
+          operands: [put(runtime, values, "x"), output],
+        });
+        return [...runtime.read(output)];
+      });
+      assert.deepEqual(found, [1, 0], `rows of ${columns}`);
+    }
+  });
+
+  test("what does not change along a row is the same in every element, whatever it is made of", () => {
+    const columns = 7;
+    const total: Expression = { kind: "reduced", stage: 0, type: "f32" };
+    const root: Expression = { kind: "unary", op: "sqrt", a: total, type: "f32" };
+    const perRow = load(1, "f32");
+    const factor: Expression = { kind: "binary", op: "div", a: perRow, b: root, type: "f32" };
+    const scaled: RowKernel = {
+      name: "scaled",
+      inputs: ["f32", "f32"],
+      outputs: [{ dtype: "f32", per: "element" }],
+      scalars: [],
+      stages: [
+        { kind: "reduce", op: "add", value: squares },
+        { kind: "store", output: 0, value: { kind: "binary", op: "mul", a: x, b: factor, type: "f32" } },
+      ],
+    };
+    const values = Float32Array.from({ length: 3 * columns }, (_, index) => 1 + (index % 4));
+    const weights = Float32Array.of(2, -3, 0.5);
+    const found = runtime.step(() => {
+      const output = runtime.arena.allocate(4 * values.length, "output");
+      const strides = [
+        [columns, 1],
+        [1, 0],
+        [columns, 1],
+      ];
+      const operands = [put(runtime, values, "x"), put(runtime, weights, "weights"), output];
+      launchRows(runtime, { kernel: scaled, iteration: iterateRows([3, columns], strides, 1), operands });
+      return new Float32Array(runtime.read(output).buffer);
+    });
+    for (let row = 0; row < 3; row++) {
+      const own = values.subarray(row * columns, (row + 1) * columns);
+      const length = rounded("f32", Math.sqrt(own.reduce((sum, value) => sum + value * value, 0)));
+      const expected = rounded("f32", weights[row]! / length);
+      for (const [index, value] of own.entries()) {
+        assert.equal(found[row * columns + index], rounded("f32", value * expected));
+      }
+    }
+  });
 });

@@ -200,8 +200,9 @@ class Printer {
       storeElements(code, output.dtype, 1, output.start, value);
       return;
     }
+    const fixed = this.#computeFixed(stage.value);
     this.#printElements(count, [...this.#readBy(stage.value), output], (lanes) => {
-      pushExpression(code, stage.value, this.#leaves(lanes));
+      pushExpression(code, stage.value, this.#leaves(lanes), fixed);
       code.set(value);
       storeElements(code, output.dtype, lanes, output.cursor, value);
     });
@@ -219,9 +220,10 @@ class Printer {
     for (let lane = type === "f64" ? 2 : 1; lane < 4; lane++) {
       code.get(firstLane).i32(0).lane("i32x4.replace_lane", lane).set(firstLane);
     }
+    const fixed = this.#computeFixed(value);
     this.#printElements(count, this.#readBy(value), (lanes) => {
       code.get(sum);
-      pushExpression(code, value, this.#leaves(lanes));
+      pushExpression(code, value, this.#leaves(lanes), fixed);
       pushBinary(code, op, type);
       if (lanes === 1) code.get(sum).get(firstLane).op("v128.bitselect");
       code.set(sum);
@@ -232,7 +234,28 @@ class Printer {
     code.set(total);
   }
 
-  /** Pushes (0 ∘ 1) ∘ (2 ∘ 3) of a vector's lanes, in every lane. */
+  /** Computes the parts of a value that don't change along the row, once, before its elements. */
+  #computeFixed(value: Expression): ReadonlyMap<Expression, Local> {
+    const code = this.#code;
+    const fixed = new Map<Expression, Local>();
+    const isStill = (input: number): boolean => this.#inputs[input]?.inner === "none";
+    const visit = (one: Expression): void => {
+      if (fixed.has(one) || operandsOf(one).length === 0) return;
+      const isFixed = isUniform(one, isStill) && loadsOf(one).every(({ at }) => !at);
+      if (!isFixed) {
+        for (const operand of operandsOf(one)) visit(operand);
+        return;
+      }
+      const local = code.local("v128");
+      pushExpression(code, one, this.#leaves(this.#lanes));
+      code.set(local);
+      fixed.set(one, local);
+    };
+    visit(value);
+    return fixed;
+  }
+
+  /** Pushes (0 ∘ 1) ∘ (2 ∘ 3) of the lanes that hold elements, in every lane. */
   #joinLanes(op: ReduceOp, type: Compute, vector: Local): void {
     const code = this.#code;
     const pushLane = (lane: number): void => {
@@ -246,7 +269,8 @@ class Printer {
     pushLane(0);
     pushLane(1);
     join();
-    if (type === "f64") return;
+    // Where vectors hold two elements the other lanes hold none, also of narrower types.
+    if (type === "f64" || this.#lanes === 2) return;
     pushLane(2);
     pushLane(3);
     join();

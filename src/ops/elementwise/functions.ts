@@ -1,6 +1,7 @@
 /** Elementary functions of one operand, with their derivatives. */
 
 import { type Expression, term } from "../../kernels/index.js";
+import { signOf } from "./sign-of.js";
 import { unary } from "./unary.js";
 
 const one = (like: Expression): Expression => term.constant(1, like.type);
@@ -98,10 +99,3 @@ export const clamp = unary<{ readonly min?: number; readonly max?: number }>({
       term.select(term.ge(x, low), term.select(term.le(x, high), one(x), 0), term.constant(0, x.type)),
   },
 });
-
-/** -1, 0 or 1; NaN stays NaN. */
-function signOf(x: Expression): Expression {
-  const zero = term.constant(0, x.type);
-  const isPositive = term.select(term.gt(x, 0), one(x), zero);
-  return term.select(term.lt(x, 0), term.constant(-1, x.type), term.select(term.eq(x, x), isPositive, x));
-}

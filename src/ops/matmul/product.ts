@@ -101,7 +101,7 @@ function matricesOf(lowering: Lowering, array: DeviceArray, dtype: GemmDtype, ba
 }
 
 /** One matrix after the other at equal steps, or the same one for all (0). */
-function batchStrideOf(batch: Shape, strides: readonly number[]): number | undefined {
+export function batchStrideOf(batch: Shape, strides: readonly number[]): number | undefined {
   let step: number | undefined;
   let passed = 1;
   for (let axis = batch.length - 1; axis >= 0; axis--) {

@@ -23,22 +23,24 @@ import { contiguousStrides, type DeviceArray, isContiguous, type Layout } from "
 import type { Lowering } from "../op.js";
 import { type Shape, sizeOf } from "../shape.js";
 
-/** One value reduced over a row: `finish(reduce(op, value(x)))`. */
+/** One value reduced over a row: `finish(reduce(op, value(x)) · factor)`. Kernels are kept by the name. */
 export interface Reduction {
   readonly name: string;
   readonly op: ReduceOp;
   /** What is reduced, of one element. */
   readonly value: (x: Expression) => Expression;
-  /** What a reduction of nothing is. */
+  /** What becomes of the whole; it stays as it is unless this is given. */
+  readonly finish?: (total: Expression) => Expression;
+  /** What a reduction of nothing is, before the factor. */
   readonly identity: number;
 }
 
 /** Rows longer than this are cut. */
-const longestRow = 1 << 15;
+export const longestRow = 1 << 15;
 const partLength = 1 << 12;
 
 /**
- * Reduces `axes` of an array into `output`, whose elements are the kept axes in order; the result is multiplied by
+ * Reduces `axes` of an array into `output`, whose elements are the kept axes in order; what comes of it is multiplied by
  * `factor`.
  */
 export function lowerReduction(
@@ -75,7 +77,7 @@ export function rowsOf(lowering: Lowering, input: DeviceArray, axes: readonly nu
   const { kept, reduced } = splitAxes(input, axes);
   const shape = [...kept.shape, sizeOf(reduced.shape)];
   const joined = joinAxes(reduced);
-  if (joined && (joined.stride === 1 || joined.size === 1)) {
+  if (joined && (joined.stride === 0 || joined.stride === 1 || joined.size === 1)) {
     return { ...input, shape, strides: [...kept.strides, joined.stride] };
   }
   const whole: Layout = {
@@ -115,7 +117,11 @@ function fillKernel(dtype: Dtype): RowKernel {
   return kernel;
 }
 
-function splitAxes({ shape, strides }: Layout, axes: readonly number[]): { kept: Layout; reduced: Layout } {
+/** An array's kept axes and its reduced ones, each in order. */
+export function splitAxes(
+  { shape, strides }: Layout,
+  axes: readonly number[],
+): { kept: Layout; reduced: Layout } {
   const pick = (wanted: boolean): Layout => {
     const chosen = shape.flatMap((_, axis) => (axes.includes(axis) === wanted ? [axis] : []));
     return {
@@ -127,7 +133,7 @@ function splitAxes({ shape, strides }: Layout, axes: readonly number[]): { kept:
 }
 
 /** Several axes as one, where each steps over the whole of the next. */
-function joinAxes({ shape, strides }: Layout): { size: number; stride: number } | undefined {
+export function joinAxes({ shape, strides }: Layout): { size: number; stride: number } | undefined {
   let joined = { size: 1, stride: 1 };
   for (let axis = shape.length - 1; axis >= 0; axis--) {
     const [size = 1, stride = 0] = [shape[axis], strides[axis]];
@@ -181,7 +187,7 @@ function reduceRows(
       {
         kind: "store",
         output: 0,
-        value: scaled(term.convert(term.reduced(0, type), dtypes[output.dtype].compute)),
+        value: finished(reduction, term.convert(term.reduced(0, type), dtypes[output.dtype].compute)),
       },
     ],
   };
@@ -195,8 +201,8 @@ function reduceRows(
   });
 }
 
-function scaled(value: Expression): Expression {
-  return term.mul(value, term.scalar(0, value.type));
+function finished({ finish = (total) => total }: Reduction, total: Expression): Expression {
+  return finish(term.mul(total, term.scalar(0, total.type)));
 }
 
 function reduceColumns(
@@ -208,42 +214,63 @@ function reduceColumns(
   factor: number,
 ): void {
   if (!input.storage || !output.storage) return;
-  const { runtime } = lowering;
-  const key = `${reduction.name} ${input.dtype} ${output.dtype}`;
+  const isDone = factor === 1 && !reduction.finish;
+  // A half float may not hold what is only multiplied or finished later.
+  const wide = sumType(reduction, input.dtype);
+  const totals = isDone || output.dtype === wide ? output : lowering.scratchArray(output.shape, wide);
+  if (!totals.storage) return;
+  const key = `${reduction.name} ${input.dtype} ${totals.dtype}`;
   const kernel: ColumnKernel = columnKernels.get(key) ?? {
     name: reduction.name,
     inputs: [input.dtype],
-    output: output.dtype,
+    output: totals.dtype,
     scalars: [],
     op: reduction.op,
     value: reduction.value(term.load(0, dtypes[input.dtype].compute)),
   };
   columnKernels.set(key, kernel);
-  launchColumns(runtime, {
+  launchColumns(lowering.runtime, {
     kernel,
     rows,
     columns,
     strides: [{ row: rowStride, column: "unit" }],
-    operands: [input.storage, output.storage],
+    operands: [input.storage, totals.storage],
   });
-  if (factor !== 1) scaleInPlace(lowering, output, factor);
+  if (!isDone) finishTotals(lowering, reduction, totals, output, factor);
 }
 
-const scales = new Map<Dtype, RowKernel>();
+const finishKernels = new Map<string, RowKernel>();
 
-function scaleInPlace({ runtime }: Lowering, output: DeviceArray, factor: number): void {
-  if (!output.storage) return;
-  const { dtype } = output;
-  const kernel: RowKernel = scales.get(dtype) ?? {
-    name: "scale",
-    inputs: [dtype],
-    outputs: [{ dtype, per: "element" }],
-    scalars: [dtypes[dtype].compute],
-    stages: [{ kind: "store", output: 0, value: scaled(term.load(0, dtypes[dtype].compute)) }],
+function finishTotals(
+  { runtime }: Lowering,
+  reduction: Reduction,
+  totals: DeviceArray,
+  output: DeviceArray,
+  factor: number,
+): void {
+  if (!totals.storage || !output.storage) return;
+  const { compute } = dtypes[output.dtype];
+  const key = `${reduction.name} ${totals.dtype} ${output.dtype}`;
+  const kernel: RowKernel = finishKernels.get(key) ?? {
+    name: reduction.name,
+    inputs: [totals.dtype],
+    outputs: [{ dtype: output.dtype, per: "element" }],
+    scalars: [compute],
+    stages: [
+      {
+        kind: "store",
+        output: 0,
+        value: finished(reduction, term.convert(term.load(0, dtypes[totals.dtype].compute), compute)),
+      },
+    ],
   };
-  scales.set(dtype, kernel);
-  const iteration = iterateElements(output.shape, [output.strides, output.strides]);
-  launchRows(runtime, { kernel, iteration, operands: [output.storage, output.storage], scalars: [factor] });
+  finishKernels.set(key, kernel);
+  launchRows(runtime, {
+    kernel,
+    iteration: iterateElements(output.shape, [totals.strides, output.strides]),
+    operands: [totals.storage, output.storage],
+    scalars: [factor],
+  });
 }
 
 /** Cuts every row into parts of one length and a shorter last one, and reduces the parts' results. */
@@ -264,15 +291,17 @@ function reduceInParts(
   const wide: Dtype = sumType(reduction, dtype);
   const { bytes } = dtypes[dtype];
   const partials = lowering.scratchArray([count, parts], wide);
+  const { finish: _, ...unfinished } = reduction;
+  const ofPart: Reduction = { ...unfinished, name: `${reduction.name} of a part` };
   for (let row = 0; row < count; row++) {
     const at = row * length * bytes;
     const main = lowering.view(rows.storage, at, whole * partLength * bytes);
-    reduceRows(lowering, reduction, contiguous(main, [whole, partLength], dtype), part(row, 0, whole), 1);
+    reduceRows(lowering, ofPart, contiguous(main, [whole, partLength], dtype), part(row, 0, whole), 1);
     if (rest === 0) continue;
     const tail = lowering.view(rows.storage, at + whole * partLength * bytes, rest * bytes);
-    reduceRows(lowering, reduction, contiguous(tail, [1, rest], dtype), part(row, whole, 1), 1);
+    reduceRows(lowering, ofPart, contiguous(tail, [1, rest], dtype), part(row, whole, 1), 1);
   }
-  const again: Reduction = { ...reduction, name: `${reduction.op} of parts`, value: (x) => x };
+  const again: Reduction = { ...reduction, name: `${reduction.name} of parts`, value: (x) => x };
   reduceRows(lowering, again, partials, output, factor);
 
   function part(row: number, first: number, size: number): DeviceArray {

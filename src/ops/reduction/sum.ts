@@ -15,7 +15,7 @@ export type ReductionAttributes = {
   readonly keepsAxes?: boolean;
 };
 
-const addUp: Reduction = { name: "sum", op: "add", value: (x) => x, identity: 0 };
+export const addUp: Reduction = { name: "sum", op: "add", value: (x) => x, identity: 0 };
 
 /** Truth values and small integers are counted in i32. */
 export const sum: KernelOp<ReductionAttributes> = {

@@ -1,5 +1,114 @@
-/** Cases of the attention family. */
+/** Cases of attention, in the kernel's axes and in PyTorch's, with masks of both kinds; and of dropout. */
 
-import type { OpCase } from "./op-case.js";
+import fc from "fast-check";
+import { attention, dropout, type Shape, scaledDotProductAttention } from "../../../src/ops/index.js";
+import { anyShape, broadcastShapesOf, call, operand, whole } from "./draw.js";
+import { type OpCase, opCase } from "./op-case.js";
 
-export const attentionCases: readonly OpCase[] = [];
+interface Sizes {
+  readonly rows: number;
+  readonly columns: number;
+  readonly width: number;
+  readonly valueWidth: number;
+}
+
+const anySizes: fc.Arbitrary<Sizes> = fc.record({
+  rows: fc.integer({ min: 1, max: 3 }),
+  columns: fc.integer({ min: 1, max: 3 }),
+  width: fc.integer({ min: 1, max: 3 }),
+  valueWidth: fc.integer({ min: 1, max: 2 }),
+});
+
+const attributes = fc
+  .record({ isCausal: fc.boolean(), scale: fc.constantFrom(undefined, 0.5) })
+  .map(({ isCausal, scale }) => ({ isCausal, ...(scale !== undefined && { scale }) }));
+
+/** The axes before the rows, for three operands and a mask. */
+function anyOuter(elements: number): fc.Arbitrary<readonly Shape[]> {
+  return broadcastShapesOf(4, { axes: [0, 3], elements: Math.max(1, Math.floor(elements / 9)) });
+}
+
+function asOperands([query = [], key = [], value = []]: readonly Shape[], sizes: Sizes) {
+  const { rows, columns, width, valueWidth } = sizes;
+  return [
+    operand([...query, rows, width]),
+    operand([...key, columns, width]),
+    operand([...value, columns, valueWidth]),
+  ];
+}
+
+export const attentionCases: readonly OpCase[] = [
+  opCase({
+    op: attention,
+    gradients: [0, 1, 2],
+    draw: (elements) =>
+      fc
+        .tuple(
+          anyShape({ axes: [0, 2], elements: Math.max(1, Math.floor(elements / 9)) }),
+          anySizes,
+          fc.integer({ min: 1, max: 2 }),
+        )
+        .chain(([batch, { rows, columns, width, valueWidth }, heads]) =>
+          call(
+            [
+              operand([...batch, rows, heads, width]),
+              operand([...batch, columns, heads, width]),
+              operand([...batch, columns, heads, valueWidth]),
+            ],
+            attributes,
+          ),
+        ),
+  }),
+  opCase({
+    op: scaledDotProductAttention,
+    gradients: [0, 1, 2],
+    draw: (elements) =>
+      fc
+        .tuple(anyOuter(elements), anySizes)
+        .chain(([outer, sizes]) => call(asOperands(outer, sizes), attributes)),
+  }),
+  opCase({
+    op: scaledDotProductAttention,
+    what: "with numbers to add",
+    gradients: [0, 1, 2, 3],
+    draw: (elements) =>
+      fc
+        .tuple(
+          anyShape({ axes: [0, 3], elements: Math.max(1, Math.floor(elements / 9)) }),
+          anySizes,
+          fc.boolean(),
+        )
+        .chain(([outer, sizes, isShared]) => {
+          const { rows, columns } = sizes;
+          const mask = operand(isShared ? [1, columns] : [...outer, rows, columns]);
+          return call([...asOperands([outer, outer, outer], sizes), mask], attributes);
+        }),
+  }),
+  opCase({
+    op: scaledDotProductAttention,
+    what: "with truth values",
+    gradients: [0, 1, 2],
+    draw: (elements) =>
+      fc.tuple(anyOuter(elements), anySizes).chain(([outer, sizes]) => {
+        const { rows, columns } = sizes;
+        // Every row sees its first column: over nothing there are no probabilities.
+        const mask = operand([rows, columns], {
+          values: whole(0, 1),
+          dtype: "bool",
+          layouts: ["contiguous"],
+        }).map((drawn) => ({
+          ...drawn,
+          values: drawn.values.map((seen, at) => (at % columns === 0 ? 1 : seen)),
+        }));
+        return call([...asOperands(outer, sizes), mask], attributes);
+      }),
+  }),
+  opCase({
+    op: dropout,
+    gradients: [0],
+    draw: (elements) =>
+      anyShape({ elements }).chain((shape) =>
+        call([operand(shape), "randomState"], fc.record({ p: fc.constantFrom(0, 0.1, 0.5, 0.9, 1) })),
+      ),
+  }),
+];

@@ -1,5 +1,124 @@
-/** Cases of the convolution family. */
+/** Cases of convolutions and pools: strides, borders, dilations, groups, with and without a batch. */
 
-import type { OpCase } from "./op-case.js";
+import fc from "fast-check";
+import {
+  type Attributes,
+  avgPool1d,
+  avgPool2d,
+  type ConvolutionAttributes,
+  conv1d,
+  conv2d,
+  maxPool1d,
+  maxPool2d,
+  type Op,
+  type Shape,
+  windows,
+} from "../../../src/ops/index.js";
+import { anyShape, anySize, call, operand } from "./draw.js";
+import { type OpCase, opCase } from "./op-case.js";
 
-export const convolutionCases: readonly OpCase[] = [];
+/** One number for all axes, or one for each. */
+function perAxis(rank: number, least: number, most: number): fc.Arbitrary<number | number[]> {
+  return fc.oneof(anySize(most, least), fc.array(anySize(most, least), { minLength: rank, maxLength: rank }));
+}
+
+const batches: fc.Arbitrary<Shape> = fc.constantFrom([], [1], [2], [3], [0]);
+
+/** Sizes that hold a kernel once or more, with a dilation of up to 2. */
+function sizesFor(kernel: readonly number[]): fc.Arbitrary<Shape> {
+  return fc.tuple(...kernel.map((size) => anySize(2 * size + 2, 2 * size - 1)));
+}
+
+function casesOfConvolution(op: Op<ConvolutionAttributes>, rank: number): readonly OpCase[] {
+  return [true, false].map((hasBias) =>
+    opCase({
+      op,
+      what: hasBias ? "with a bias" : "without a bias",
+      gradients: hasBias ? [0, 1, 2] : [0, 1],
+      draw: () =>
+        fc
+          .record({
+            batch: batches,
+            groups: anySize(2),
+            width: anySize(2),
+            each: anySize(2),
+            kernel: fc.array(anySize(rank === 1 ? 3 : 2), { minLength: rank, maxLength: rank }),
+          })
+          .chain(({ batch, groups, width, each, kernel }) =>
+            sizesFor(kernel).chain((sizes) => {
+              const operands = [
+                operand([...batch, groups * width, ...sizes]),
+                operand([groups * each, width, ...kernel]),
+                ...(hasBias ? [operand([groups * each])] : []),
+              ];
+              return call(
+                operands,
+                fc.record(
+                  {
+                    groups: fc.constant(groups),
+                    stride: perAxis(rank, 1, 3),
+                    padding: perAxis(rank, 0, 2),
+                    dilation: perAxis(rank, 1, 2),
+                  },
+                  { requiredKeys: ["groups"] },
+                ),
+              );
+            }),
+          ),
+    }),
+  );
+}
+
+function casesOfPool<A extends Attributes>(op: Op<A>, rank: number, hasDilation: boolean): OpCase {
+  return opCase({
+    op: op as unknown as Op,
+    gradients: [0],
+    draw: () =>
+      fc
+        .tuple(batches, anySize(2), fc.array(anySize(3), { minLength: rank, maxLength: rank }))
+        .chain(([batch, channels, kernel]) =>
+          sizesFor(kernel).chain((sizes) =>
+            call(
+              [operand([...batch, channels, ...sizes], { isDistinct: true })],
+              fc.record(
+                {
+                  kernel: fc.constant(kernel),
+                  stride: perAxis(rank, 1, 3),
+                  padding: fc.tuple(...kernel.map((size) => anySize(Math.floor(size / 2), 0))),
+                  ...(hasDilation && { dilation: perAxis(rank, 1, 2) }),
+                },
+                { requiredKeys: ["kernel"] },
+              ),
+            ),
+          ),
+        ),
+  });
+}
+
+export const convolutionCases: readonly OpCase[] = [
+  opCase({
+    op: windows,
+    gradients: [0],
+    draw: () =>
+      fc
+        .tuple(anyShape({ elements: 4, axes: [0, 2] }), fc.array(anySize(3), { minLength: 1, maxLength: 2 }))
+        .chain(([rest, kernel]) =>
+          sizesFor(kernel).chain((sizes) =>
+            call(
+              [operand([...rest, ...sizes])],
+              fc.record({
+                kernel: fc.constant(kernel),
+                stride: perAxis(kernel.length, 1, 3),
+                dilation: perAxis(kernel.length, 1, 2),
+              }),
+            ),
+          ),
+        ),
+  }),
+  ...casesOfConvolution(conv1d, 1),
+  ...casesOfConvolution(conv2d, 2),
+  casesOfPool(maxPool1d, 1, true),
+  casesOfPool(maxPool2d, 2, true),
+  casesOfPool(avgPool1d, 1, false),
+  casesOfPool(avgPool2d, 2, false),
+];

@@ -1,8 +1,22 @@
 /** Cases of views and movement. */
 
 import fc from "fast-check";
-import { expand, permute, reshape, type Shape } from "../../../src/ops/index.js";
-import { anyShape, call, operand } from "./draw.js";
+import {
+  cat,
+  expand,
+  flip,
+  pad,
+  permute,
+  type Range,
+  repeatInterleave,
+  reshape,
+  type Shape,
+  select,
+  slice,
+  stack,
+  tile,
+} from "../../../src/ops/index.js";
+import { anyAxis, anyShape, anySize, call, operand, someAxes } from "./draw.js";
 import { type OpCase, opCase } from "./op-case.js";
 
 /** Another shape of as many elements: axes joined, split and added; one size may be left open. */
@@ -21,6 +35,26 @@ function reshaped(shape: Shape): fc.Arbitrary<Shape> {
 function greatestDivisor(size: number, most: number): number {
   for (let divisor = most; divisor > 1; divisor--) if (size % divisor === 0) return divisor;
   return 1;
+}
+
+const oneOrNone = (min: number, max: number): fc.Arbitrary<number | null> =>
+  fc.oneof(fc.constant(null), fc.integer({ min, max }));
+
+/** A range of an axis: whole, open at an end, counted from either end, reaching outside, and with steps. */
+const anyRange: fc.Arbitrary<Range> = fc.oneof(
+  fc.constant<Range>(null),
+  fc.tuple(oneOrNone(-6, 5), oneOrNone(-2, 8), oneOrNone(1, 3)),
+);
+
+/** Shapes that differ along one axis alone. */
+function joined(
+  elements: number,
+): fc.Arbitrary<{ readonly shapes: readonly Shape[]; readonly axis: number }> {
+  return anyShape({ elements: Math.max(1, Math.floor(elements / 3)), axes: [1, 4] }).chain((shape) =>
+    fc
+      .tuple(anyAxis(shape), fc.array(anySize(3, 0), { minLength: 1, maxLength: 3 }))
+      .map(([axis, lengths]) => ({ shapes: lengths.map((length) => shape.with(axis, length)), axis })),
+  );
 }
 
 export const movementCases: readonly OpCase[] = [
@@ -58,5 +92,96 @@ export const movementCases: readonly OpCase[] = [
               return call([operand(from)], fc.constant({ shape: [...added, ...to] }));
             }),
         ),
+  }),
+  opCase({
+    op: slice,
+    gradients: [0],
+    draw: (elements) =>
+      anyShape({ elements }).chain((shape) =>
+        call([operand(shape)], fc.record({ ranges: fc.array(anyRange, { maxLength: shape.length }) })),
+      ),
+  }),
+  opCase({
+    op: select,
+    gradients: [0],
+    draw: (elements) =>
+      anyShape({ elements, axes: [1, 5], canBeEmpty: false }).chain((shape) =>
+        anyAxis(shape).chain((axis) => {
+          const size = shape.at(axis)!;
+          const index = fc.integer({ min: -size, max: size - 1 });
+          return call([operand(shape)], fc.record({ axis: fc.constant(axis), index }));
+        }),
+      ),
+  }),
+  opCase({
+    op: cat,
+    gradients: [0],
+    what: "of one to three, the first asking for its gradient",
+    draw: (elements) =>
+      joined(elements).chain(({ shapes, axis }) =>
+        call(
+          shapes.map((shape) => operand(shape)),
+          fc.constant({ axis }),
+        ),
+      ),
+  }),
+  opCase({
+    op: cat,
+    gradients: [0, 1, 2],
+    what: "of three",
+    draw: (elements) =>
+      joined(elements).chain(({ shapes: [shape = [1]], axis }) =>
+        fc
+          .tuple(anySize(3, 0), anySize(3, 0))
+          .chain((lengths) =>
+            call(
+              [operand(shape), ...lengths.map((length) => operand(shape.with(axis, length)))],
+              fc.constant({ axis }),
+            ),
+          ),
+      ),
+  }),
+  opCase({
+    op: stack,
+    gradients: [0, 1],
+    draw: (elements) =>
+      anyShape({ elements: Math.max(1, Math.floor(elements / 2)), axes: [0, 4] }).chain((shape) =>
+        call([operand(shape), operand(shape)], fc.record({ axis: anyAxis([...shape, 1]) })),
+      ),
+  }),
+  opCase({
+    op: flip,
+    gradients: [0],
+    draw: (elements) =>
+      anyShape({ elements }).chain((shape) => call([operand(shape)], fc.record({ axes: someAxes(shape) }))),
+  }),
+  opCase({
+    op: pad,
+    gradients: [0],
+    draw: (elements) =>
+      anyShape({ elements: Math.max(1, Math.floor(elements / 3)), axes: [0, 4] }).chain((shape) => {
+        const border = (size: number) => fc.integer({ min: -Math.floor(size / 2), max: 2 });
+        const pairs = shape.toReversed().map((size) => fc.tuple(border(size), border(size)));
+        const pads = fc
+          .tuple(fc.tuple(...pairs), fc.integer({ min: 0, max: shape.length }))
+          .map(([drawn, count]) => drawn.slice(0, count).flat());
+        return call([operand(shape)], fc.record({ pads, value: fc.constantFrom(0, -1.5) }));
+      }),
+  }),
+  opCase({
+    op: repeatInterleave,
+    gradients: [0],
+    draw: (elements) =>
+      anyShape({ elements: Math.max(1, Math.floor(elements / 3)), axes: [1, 5] }).chain((shape) =>
+        call([operand(shape)], fc.record({ repeats: anySize(3, 0), axis: anyAxis(shape) })),
+      ),
+  }),
+  opCase({
+    op: tile,
+    gradients: [0],
+    draw: (elements) =>
+      anyShape({ elements: Math.max(1, Math.floor(elements / 4)), axes: [0, 3] }).chain((shape) =>
+        call([operand(shape)], fc.record({ repeats: fc.array(anySize(2, 0), { maxLength: 3 }) })),
+      ),
   }),
 ];

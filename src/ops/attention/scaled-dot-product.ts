@@ -1,0 +1,80 @@
+/** scaledDotProductAttention with PyTorch's axes, [batch…, heads, rows, width]: any number of them before the rows. */
+
+import { where } from "../elementwise/comparisons.js";
+import { permute, reshape } from "../movement/reshape.js";
+import { type CompositeOp, isType, type OperandType, typeAt } from "../op.js";
+import { badShape, broadcastShapes, formatShape, type Shape } from "../shape.js";
+import { type AttentionAttributes, attention, attentionDtype } from "./attention.js";
+
+const op = "scaledDotProductAttention";
+
+/**
+ * Operands: query [batch…, rows, width], key [batch…, columns, width], value [batch…, columns, width of values], and a mask
+ * or none: truth values, true where a column takes part, or floats, which are added to the scores.
+ */
+export const scaledDotProductAttention: CompositeOp<AttentionAttributes> = {
+  kind: "composite",
+  name: op,
+  infer(operands) {
+    const shape = attentionShape(operands);
+    return [{ shape, dtype: attentionDtype(op, operands) }];
+  },
+  compose({ apply, typeOf }, [query = 0, key = 0, value = 0, mask], attributes) {
+    // The last three axes, heads, rows and width, as rows, heads and width; and back.
+    const swapHeads = (seen: typeof query) => {
+      const { shape } = typeOf(seen);
+      const whole = shape.length < 3 ? apply(reshape, [seen], { shape: [1, ...shape] }) : seen;
+      const outer = Array.from({ length: Math.max(3, shape.length) - 3 }, (_, axis) => axis);
+      const { length } = outer;
+      return apply(permute, [whole], { axes: [...outer, length + 1, length, length + 2] });
+    };
+    const isHidden = mask !== undefined && typeOf(mask).dtype === "bool";
+    const added = isHidden ? apply(where, [mask, 0, Number.NEGATIVE_INFINITY]) : mask;
+    const operands = [query, key, value].map(swapHeads);
+    const out = swapHeads(
+      apply(attention, added === undefined ? operands : [...operands, added], attributes),
+    );
+    const shape = attentionShape([query, key, value].map(typeOf));
+    const { length } = typeOf(out).shape;
+    return [length === shape.length ? out : apply(reshape, [out], { shape })];
+  },
+};
+
+/** The result's shape, or a refusal of operands that don't fit each other. */
+function attentionShape(operands: readonly OperandType[]): Shape {
+  const [query, key, value] = [0, 1, 2].map((index) => typeAt(op, operands, index).shape) as [
+    Shape,
+    Shape,
+    Shape,
+  ];
+  const told = `query ${formatShape(query)}, key ${formatShape(key)} and value ${formatShape(value)}`;
+  if ([query, key, value].some(({ length }) => length < 2)) {
+    throw badShape(op, `${told}: each must be [rows, width], with any axes before.`);
+  }
+  if (query.at(-1) !== key.at(-1) || query.at(-1) === 0) {
+    throw badShape(
+      op,
+      `${told}: the query and the key must have one width, of 1 or more, as their last axis.`,
+    );
+  }
+  if (key.at(-2) !== value.at(-2)) {
+    throw badShape(op, `${told}: the key and the value must have as many rows, their axis -2.`);
+  }
+  const outer = broadcastShapes(
+    op,
+    [query, key, value].map((shape) => shape.slice(0, -2)),
+  );
+  const [rows = 1, columns = 1] = [query.at(-2), key.at(-2)];
+  const mask = operands[3];
+  if (isType(mask)) {
+    const scores = [...outer, rows, columns];
+    const stretched = broadcastShapes(op, [mask.shape, scores]);
+    if (formatShape(stretched) !== formatShape(scores)) {
+      throw badShape(
+        op,
+        `mask ${formatShape(mask.shape)} does not stretch to the scores' ${formatShape(scores)}.`,
+      );
+    }
+  }
+  return [...outer, rows, value.at(-1) ?? 1];
+}

@@ -1,0 +1,32 @@
+/** avgPool1d and avgPool2d: the mean of every window. Zeros of the border count, as in PyTorch. */
+
+import { pad } from "../movement/pad.js";
+import { type CompositeOp, typeAt } from "../op.js";
+import { mean } from "../reduction/sum.js";
+import { padsOf } from "./geometry.js";
+import { type PoolAttributes, poolWindows } from "./max-pool.js";
+import { windows } from "./windows.js";
+
+/** Averages know no dilation. */
+export type AveragePoolAttributes = Omit<PoolAttributes, "dilation">;
+
+export const avgPool1d = averagePool("avgPool1d", 1);
+export const avgPool2d = averagePool("avgPool2d", 2);
+
+function averagePool(name: string, rank: number): CompositeOp<AveragePoolAttributes> {
+  return {
+    kind: "composite",
+    name,
+    infer(operands, attributes) {
+      const x = typeAt(name, operands, 0);
+      const { count } = poolWindows(name, rank, x, attributes);
+      return [{ shape: [...x.shape.slice(0, x.shape.length - rank), ...count], dtype: x.dtype }];
+    },
+    compose({ apply, typeOf }, [x = 0], attributes) {
+      const { kernel, stride, padding } = poolWindows(name, rank, typeOf(x), attributes);
+      const bordered = padding.some((size) => size > 0) ? apply(pad, [x], { pads: padsOf(padding) }) : x;
+      const seen = apply(windows, [bordered], { kernel, stride });
+      return [apply(mean, [seen], { axes: kernel.map((_, axis) => axis - rank) })];
+    },
+  };
+}

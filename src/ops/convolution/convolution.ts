@@ -1,0 +1,114 @@
+/**
+ * conv1d and conv2d: every window of the input as a row, times the weight as a matrix. The rows are a copy, as many times
+ * the input's size as the kernel has places; in return the product runs as one large gemm, forward and backward.
+ */
+
+import { HoldfastError } from "../../errors/index.js";
+import { dtypes, promote } from "../../kernels/index.js";
+import { add } from "../elementwise/arithmetic.js";
+import { matmul } from "../matmul/matmul.js";
+import { pad } from "../movement/pad.js";
+import { permute, reshape } from "../movement/reshape.js";
+import { type CompositeOp, isType, typeAt, type ValueType } from "../op.js";
+import { badShape, formatShape, type Shape, sizeOf } from "../shape.js";
+import { padsOf, type WindowOptions, type Windows, windowsOver } from "./geometry.js";
+import { windows } from "./windows.js";
+
+/** `groups`: the channels in so many groups, each with its own part of the weight. */
+export type ConvolutionAttributes = WindowOptions & { readonly groups?: number };
+
+/** Input [N, C, L] or [C, L], weight [out, C / groups, k], and a bias [out] that may be left out. */
+export const conv1d = convolution("conv1d", 1);
+/** Input [N, C, H, W] or [C, H, W], weight [out, C / groups, kH, kW], and a bias [out] that may be left out. */
+export const conv2d = convolution("conv2d", 2);
+
+function convolution(name: string, rank: number): CompositeOp<ConvolutionAttributes> {
+  return {
+    kind: "composite",
+    name,
+    infer(operands, attributes) {
+      const [x, weight] = [typeAt(name, operands, 0), typeAt(name, operands, 1)];
+      const bias = operands[2];
+      const { count } = requireFits(name, rank, x, weight, isType(bias) ? bias.shape : undefined, attributes);
+      const dtype = promote(x.dtype, weight.dtype);
+      const batch = x.shape.slice(0, x.shape.length - rank - 1);
+      return [{ shape: [...batch, weight.shape[0] ?? 0, ...count], dtype }];
+    },
+    compose({ apply, typeOf }, [x = 0, weight = 0, bias], attributes) {
+      const { groups = 1, stride, dilation } = attributes;
+      const shape = typeOf(x).shape;
+      const { count, kernel, padding } = windowsOver(name, shape, typeOf(weight).shape.slice(2), attributes);
+      const [out = 0, width = 0] = typeOf(weight).shape;
+      const batch = sizeOf(shape.slice(0, shape.length - rank - 1));
+      const rowLength = width * sizeOf(kernel);
+
+      const bordered = padding.some((size) => size > 0) ? apply(pad, [x], { pads: padsOf(padding) }) : x;
+      const seen = apply(windows, [bordered], {
+        kernel,
+        ...(stride !== undefined && { stride }),
+        ...(dilation !== undefined && { dilation }),
+      });
+      // [N, groups, C / groups, count…, kernel…] → [groups, N, count…, C / groups, kernel…]
+      const grouped = apply(reshape, [seen], { shape: [batch, groups, width, ...count, ...kernel] });
+      const turned = apply(permute, [grouped], {
+        axes: [1, 0, ...axes(3, rank), 2, ...axes(3 + rank, rank)],
+      });
+      const rows = apply(reshape, [turned], { shape: [groups, batch * sizeOf(count), rowLength] });
+      const matrix = apply(reshape, [weight], { shape: [groups, out / groups, rowLength] });
+      const product = apply(matmul, [rows, apply(permute, [matrix], { axes: [0, 2, 1] })]);
+      // [groups, N, count…, out / groups] → [N, groups, out / groups, count…]
+      const apart = apply(reshape, [product], { shape: [groups, batch, ...count, out / groups] });
+      const back = apply(permute, [apart], { axes: [1, 0, 2 + rank, ...axes(2, rank)] });
+      const result = apply(reshape, [back], {
+        shape: [...shape.slice(0, shape.length - rank - 1), out, ...count],
+      });
+      if (bias === undefined) return [result];
+      return [apply(add, [result, apply(reshape, [bias], { shape: [out, ...count.map(() => 1)] })])];
+    },
+  };
+}
+
+function axes(first: number, count: number): number[] {
+  return Array.from({ length: count }, (_, axis) => first + axis);
+}
+
+function requireFits(
+  op: string,
+  rank: number,
+  x: ValueType,
+  weight: ValueType,
+  bias: Shape | undefined,
+  attributes: ConvolutionAttributes,
+): Windows {
+  const { groups = 1 } = attributes;
+  const [out = 0, width = 0, ...kernel] = weight.shape;
+  const channels = x.shape.at(-rank - 1) ?? 0;
+  const batchAxes = x.shape.length - rank - 1;
+  const spatial = rank === 1 ? "L" : "H, W";
+  const given = `input ${formatShape(x.shape)} and weight ${formatShape(weight.shape)} with ${groups} group${groups === 1 ? "" : "s"}`;
+  if (dtypes[promote(x.dtype, weight.dtype)].kind !== "float") {
+    throw new HoldfastError(
+      "BAD_DTYPE",
+      `${op} of ${x.dtype} and ${weight.dtype}: products need floats. Convert with to("f32").`,
+      { numbers: { op } },
+    );
+  }
+  if (kernel.length !== rank || (batchAxes !== 0 && batchAxes !== 1) || kernel.includes(0)) {
+    throw badShape(
+      op,
+      `${given}: the input is [N, C, ${spatial}] or [C, ${spatial}] and the weight [out, C / groups, ${rank === 1 ? "k" : "kH, kW"}].`,
+    );
+  }
+  const isWhole = Number.isSafeInteger(groups) && groups > 0 && out % groups === 0;
+  if (!isWhole || channels !== width * groups) {
+    throw badShape(
+      op,
+      `${given}: the input's ${channels} channels must be groups times the weight's ${width}, and its ${out} outputs a multiple of ` +
+        "the groups.",
+    );
+  }
+  if (bias && (bias.length !== 1 || bias[0] !== out)) {
+    throw badShape(op, `bias ${formatShape(bias)}: it must be [${out}], one for each output of the weight.`);
+  }
+  return windowsOver(op, x.shape, kernel, attributes);
+}

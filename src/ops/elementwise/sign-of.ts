@@ -1,0 +1,10 @@
+/** The sign of a value, as an expression: of the op `sign` and of every gradient that has |x| in it. */
+
+import { type Expression, term } from "../../kernels/index.js";
+
+/** -1, 0 or 1; NaN stays NaN. */
+export function signOf(x: Expression): Expression {
+  const [one, zero] = [term.constant(1, x.type), term.constant(0, x.type)];
+  const isPositive = term.select(term.gt(x, 0), one, zero);
+  return term.select(term.lt(x, 0), term.constant(-1, x.type), term.select(term.eq(x, x), isPositive, x));
+}

@@ -1,0 +1,145 @@
+/** gather and scatterAdd: single elements along an axis, read or added to, with an index for each. */
+
+import { HoldfastError } from "../../errors/index.js";
+import { copyArray } from "../copy.js";
+import type { DeviceArray } from "../device-array.js";
+import { seePart } from "../movement/part.js";
+import { type Range, slicedPart, sliceGradient } from "../movement/slice.js";
+import { arrayAt, type KernelOp, type Lowering, typeAt } from "../op.js";
+import { axisOf, badShape, formatShape, type Shape } from "../shape.js";
+import { indexTypeAt, requireInside } from "./index-values.js";
+import { lowerIndexedCopy } from "./indexed-copy.js";
+import { lowerScatter } from "./scatter.js";
+
+type AxisAttribute = { readonly axis: number };
+
+/** `output[i, j] = x[i, index[i, j]]` for axis 1: of the index's shape, which may be smaller beside the axis. */
+export const gather: KernelOp<AxisAttribute> = {
+  kind: "kernel",
+  name: "gather",
+  infer(operands, { axis }) {
+    const { shape, dtype } = typeAt("gather", operands, 0);
+    const index = indexTypeAt("gather", operands, 1);
+    requireFitsBeside("gather", shape, index.shape, axis);
+    return [{ shape: index.shape, dtype }];
+  },
+  check: (lowering, operands, { axis }) => requireIndicesInside(lowering, operands, axis),
+  saves: () => ({ operands: [1] }),
+  gradient(rule) {
+    const { shape } = rule.typeOf(0);
+    const axis = axisOf("gather", rule.attributes.axis, shape.length);
+    return [rule.apply(gatherGradient, [rule.upstream, rule.operand(1)], { shape, axis })];
+  },
+  lower(lowering, operands, [output], { axis }) {
+    const [source, index] = [arrayAt(operands, 0), arrayAt(operands, 1)];
+    if (!output) return;
+    const place = axisOf("gather", axis, source.shape.length);
+    lowerIndexedCopy(lowering, {
+      source,
+      sourceStrides: source.strides.with(place, 0),
+      index,
+      indexStrides: index.strides,
+      step: source.strides[place] ?? 0,
+      length: source.shape[place] ?? 0,
+      output,
+    });
+  },
+};
+
+const gatherGradient: KernelOp<AxisAttribute & { readonly shape: Shape }> = {
+  kind: "kernel",
+  name: "gatherGradient",
+  noGradient: "gradients of gradients are not recorded",
+  infer: (operands, { shape }) => [{ shape, dtype: typeAt("gatherGradient", operands, 0).dtype }],
+  lower(lowering, operands, [output], { axis }) {
+    if (!output?.storage) return;
+    lowering.runtime.fill(output.storage, 0);
+    const [source, index] = [arrayAt(operands, 0), arrayAt(operands, 1)];
+    scatterInto(lowering, output, axis, index, source);
+  },
+};
+
+/** `x[index[i, j], j] += source[i, j]` for axis 0, in ascending order of the axis: the bits are fixed. */
+export const scatterAdd: KernelOp<AxisAttribute> = {
+  kind: "kernel",
+  name: "scatterAdd",
+  inPlace: 0,
+  infer(operands, { axis }) {
+    const { shape, dtype } = typeAt("scatterAdd", operands, 0);
+    const index = indexTypeAt("scatterAdd", operands, 1);
+    const source = typeAt("scatterAdd", operands, 2);
+    requireFitsBeside("scatterAdd", shape, index.shape, axis);
+    const isCovered =
+      source.shape.length === index.shape.length &&
+      index.shape.every((size, one) => size <= (source.shape[one] ?? 0));
+    if (!isCovered) {
+      throw badShape(
+        "scatterAdd",
+        `a source of ${formatShape(source.shape)} for an index of ${formatShape(index.shape)}: every index needs an element.`,
+      );
+    }
+    if (source.dtype === dtype) return [{ shape, dtype }];
+    throw new HoldfastError(
+      "BAD_DTYPE",
+      `scatterAdd of ${source.dtype} into ${dtype}: they must be the same. Convert with to("${dtype}").`,
+      { numbers: { op: "scatterAdd" } },
+    );
+  },
+  check: (lowering, operands, { axis }) => requireIndicesInside(lowering, operands, axis),
+  saves: ([, , source]) => ({ operands: source ? [1] : [] }),
+  gradient(rule) {
+    const ofSource = () => {
+      const { shape } = rule.typeOf(2);
+      const read = rule.apply(gather, [rule.upstream, rule.operand(1)], rule.attributes);
+      const used = rule.typeOf(1).shape;
+      if (formatShape(shape) === formatShape(used)) return read;
+      // The source may be larger than the index: what was not added has no slope.
+      return rule.apply(sliceGradient, [read], { shape, ranges: used.map((size): Range => [0, size]) });
+    };
+    return [rule.needs(0) ? rule.upstream : undefined, undefined, rule.needs(2) ? ofSource() : undefined];
+  },
+  lower(lowering, operands, [output], { axis }) {
+    const [x, index, source] = [arrayAt(operands, 0), arrayAt(operands, 1), arrayAt(operands, 2)];
+    if (!output?.storage) return;
+    const isInPlace = x.storage?.span.address === output.storage.span.address;
+    if (!isInPlace) copyArray(lowering.runtime, x, output);
+    const used = seePart(lowering, source, { shape: index.shape, strides: source.strides });
+    scatterInto(lowering, output, axisOf("scatterAdd", axis, x.shape.length), index, used);
+  },
+};
+
+/** Beside the axis only the index's own extent of the target is touched. */
+function scatterInto(
+  lowering: Lowering,
+  target: DeviceArray,
+  axis: number,
+  index: DeviceArray,
+  source: DeviceArray,
+): void {
+  const ranges = index.shape.map((size, one): Range => (one === axis ? null : [0, size]));
+  const part = seePart(lowering, target, slicedPart(target, ranges));
+  lowerScatter(lowering, { target: part, axis, index, isIndexShared: false, source });
+}
+
+function requireIndicesInside(
+  lowering: Lowering,
+  operands: readonly (DeviceArray | number)[],
+  axis: number,
+): void {
+  const { shape } = arrayAt(operands, 0);
+  const place = axisOf(lowering.op, axis, shape.length);
+  const size = shape[place] ?? 0;
+  requireInside(lowering, arrayAt(operands, 1), size, `axis ${place} of ${formatShape(shape)} has ${size}`);
+}
+
+function requireFitsBeside(op: string, shape: Shape, index: Shape, axis: number): void {
+  const place = axisOf(op, axis, shape.length);
+  const fits =
+    index.length === shape.length && index.every((size, one) => one === place || size <= (shape[one] ?? 0));
+  if (fits) return;
+  throw badShape(
+    op,
+    `an index of ${formatShape(index)} for shape ${formatShape(shape)} along axis ${place}: it has as many axes, none of them ` +
+      "larger but that one.",
+  );
+}

@@ -1,0 +1,54 @@
+/** Copies elements from places that an index tells: what indexSelect, gather and embedding are lowered to. */
+
+import {
+  type Dtype,
+  dtypes,
+  iterateElements,
+  launchRows,
+  type RowKernel,
+  term,
+} from "../../kernels/index.js";
+import type { DeviceArray, Strides } from "../device-array.js";
+import type { Lowering } from "../op.js";
+
+export interface IndexedCopy {
+  readonly source: DeviceArray;
+  /** The source's steps along the output's axes; 0 along those that the index tells. */
+  readonly sourceStrides: Strides;
+  readonly index: DeviceArray;
+  /** The index's steps along the output's axes. */
+  readonly indexStrides: Strides;
+  /** Elements from one index to the next in the source, and how many there are. */
+  readonly step: number;
+  readonly length: number;
+  readonly output: DeviceArray;
+}
+
+/** Indices are held inside the axis, so that even unchecked ones read nothing beside the source. */
+export function lowerIndexedCopy({ runtime }: Lowering, copy: IndexedCopy): void {
+  const { source, sourceStrides, index, indexStrides, step, length, output } = copy;
+  if (!source.storage || !index.storage || !output.storage) return;
+  launchRows(runtime, {
+    kernel: kernelFor(source.dtype, index.dtype),
+    iteration: iterateElements(output.shape, [sourceStrides, indexStrides, output.strides]),
+    operands: [source.storage, index.storage, output.storage],
+    scalars: [step, length - 1],
+  });
+}
+
+const kernels = new Map<string, RowKernel>();
+
+function kernelFor(dtype: Dtype, indexDtype: Dtype): RowKernel {
+  const key = `${dtype} ${indexDtype}`;
+  const inside = term.max(term.min(term.load(1, "i32"), term.scalar(1, "i32")), 0);
+  const at = term.mul(inside, term.scalar(0, "i32"));
+  const kernel: RowKernel = kernels.get(key) ?? {
+    name: "indexed copy",
+    inputs: [dtype, indexDtype],
+    outputs: [{ dtype, per: "element" }],
+    scalars: ["i32", "i32"],
+    stages: [{ kind: "store", output: 0, value: term.load(0, dtypes[dtype].compute, at) }],
+  };
+  kernels.set(key, kernel);
+  return kernel;
+}

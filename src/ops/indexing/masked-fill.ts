@@ -1,0 +1,30 @@
+/** maskedFill: one value wherever a mask holds. */
+
+import { HoldfastError } from "../../errors/index.js";
+import { cast } from "../elementwise/cast.js";
+import { where } from "../elementwise/comparisons.js";
+import { type CompositeOp, type OperandType, typeAt } from "../op.js";
+import { broadcastShapes } from "../shape.js";
+
+/** Operands: the array, the mask, and the value, a number or an array of no axes. The dtype is the array's. */
+export const maskedFill: CompositeOp = {
+  kind: "composite",
+  name: "maskedFill",
+  infer(operands: readonly OperandType[]) {
+    const { shape, dtype } = typeAt("maskedFill", operands, 0);
+    const mask = typeAt("maskedFill", operands, 1);
+    if (mask.dtype === "bool") {
+      return [{ shape: broadcastShapes("maskedFill", [shape, mask.shape]), dtype }];
+    }
+    throw new HoldfastError(
+      "BAD_DTYPE",
+      `maskedFill was given a mask of ${mask.dtype}; it is of truth values. Compare first: mask.ne(0).`,
+      { numbers: { op: "maskedFill" } },
+    );
+  },
+  compose({ apply, typeOf }, [x = 0, mask = 0, value = 0]) {
+    const { dtype } = typeOf(x);
+    const filled = apply(where, [mask, value, x]);
+    return [typeOf(filled).dtype === dtype ? filled : apply(cast, [filled], { dtype })];
+  },
+};

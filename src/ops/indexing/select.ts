@@ -1,0 +1,165 @@
+/** indexSelect and embedding: whole slices of an array, chosen by a list of indices. */
+
+import { HoldfastError } from "../../errors/index.js";
+import { type Dtype, iterateElements, launchRows, type RowKernel, term } from "../../kernels/index.js";
+import type { DeviceArray } from "../device-array.js";
+import { reshape } from "../movement/reshape.js";
+import { arrayAt, type KernelOp, type Lowering, typeAt } from "../op.js";
+import { axisOf, badShape, formatShape, type Shape, sizeOf } from "../shape.js";
+import { indexTypeAt, requireInside } from "./index-values.js";
+import { lowerIndexedCopy } from "./indexed-copy.js";
+import { lowerScatter } from "./scatter.js";
+
+/** The slices of an axis that a list of indices names, in its order. */
+export const indexSelect: KernelOp<{ readonly axis: number }> = {
+  kind: "kernel",
+  name: "indexSelect",
+  infer(operands, { axis }) {
+    const { shape, dtype } = typeAt("indexSelect", operands, 0);
+    const index = indexTypeAt("indexSelect", operands, 1);
+    if (index.shape.length !== 1) {
+      throw badShape(
+        "indexSelect",
+        `an index of shape ${formatShape(index.shape)}; it has one axis. For one index for each element use gather.`,
+      );
+    }
+    return [{ shape: shape.with(axisOf("indexSelect", axis, shape.length), index.shape[0] ?? 0), dtype }];
+  },
+  check(lowering, operands, { axis }) {
+    const { shape } = arrayAt(operands, 0);
+    const place = axisOf("indexSelect", axis, shape.length);
+    const size = shape[place] ?? 0;
+    requireInside(lowering, arrayAt(operands, 1), size, `axis ${place} of ${formatShape(shape)} has ${size}`);
+  },
+  saves: () => ({ operands: [1] }),
+  gradient(rule) {
+    const { shape } = rule.typeOf(0);
+    const axis = axisOf("indexSelect", rule.attributes.axis, shape.length);
+    return [rule.apply(indexSelectGradient, [rule.upstream, rule.operand(1)], { shape, axis })];
+  },
+  lower(lowering, operands, [output], { axis }) {
+    const [source, index] = [arrayAt(operands, 0), arrayAt(operands, 1)];
+    if (!output) return;
+    const place = axisOf("indexSelect", axis, source.shape.length);
+    lowerIndexedCopy(lowering, {
+      source,
+      sourceStrides: source.strides.with(place, 0),
+      index,
+      indexStrides: source.shape.map((_, one) => (one === place ? (index.strides[0] ?? 0) : 0)),
+      step: source.strides[place] ?? 0,
+      length: source.shape[place] ?? 0,
+      output,
+    });
+  },
+};
+
+/** Zeros, and the operand's slices added where they came from. Those of the index `skipped` are left out. */
+const indexSelectGradient: KernelOp<{
+  readonly shape: Shape;
+  readonly axis: number;
+  readonly skipped?: number;
+}> = {
+  kind: "kernel",
+  name: "indexSelectGradient",
+  noGradient: "gradients of gradients are not recorded",
+  infer: (operands, { shape }) => [{ shape, dtype: typeAt("indexSelectGradient", operands, 0).dtype }],
+  lower(lowering, operands, [output], { axis, skipped }) {
+    if (!output?.storage) return;
+    lowering.runtime.fill(output.storage, 0);
+    const [source, all] = [arrayAt(operands, 0), arrayAt(operands, 1)];
+    const index = skipped === undefined ? all : without(lowering, all, skipped);
+    lowerScatter(lowering, { target: output, axis, index, isIndexShared: true, source });
+  },
+};
+
+/** `paddingIdx`: the row of the table that gets no gradient; negative ones count from the end. */
+export type EmbeddingAttributes = { readonly paddingIdx?: number };
+
+/** A row of a table [rows, width] for each index, of any shape. */
+export const embedding: KernelOp<EmbeddingAttributes> = {
+  kind: "kernel",
+  name: "embedding",
+  infer(operands, attributes) {
+    const { shape, dtype } = typeAt("embedding", operands, 0);
+    const index = indexTypeAt("embedding", operands, 1);
+    const [rows = 0, width = 0] = shape;
+    if (shape.length !== 2) {
+      throw badShape("embedding", `a table of shape ${formatShape(shape)}; it is [rows, width].`);
+    }
+    paddingRow(rows, attributes);
+    return [{ shape: [...index.shape, width], dtype }];
+  },
+  check(lowering, operands) {
+    const [rows = 0] = arrayAt(operands, 0).shape;
+    requireInside(lowering, arrayAt(operands, 1), rows, `the table has ${rows} rows`);
+  },
+  saves: () => ({ operands: [1] }),
+  gradient(rule) {
+    const { shape } = rule.typeOf(0);
+    const count = sizeOf(rule.typeOf(1).shape);
+    const skipped = paddingRow(shape[0] ?? 0, rule.attributes);
+    const rows = rule.apply(reshape, [rule.upstream], { shape: [count, shape[1] ?? 0] });
+    const index = rule.apply(reshape, [rule.operand(1)], { shape: [count] });
+    return [
+      rule.apply(indexSelectGradient, [rows, index], {
+        shape,
+        axis: 0,
+        ...(skipped !== undefined && { skipped }),
+      }),
+    ];
+  },
+  lower(lowering, operands, [output]) {
+    const [source, index] = [arrayAt(operands, 0), arrayAt(operands, 1)];
+    if (!output) return;
+    const [step = 0, across = 0] = source.strides;
+    lowerIndexedCopy(lowering, {
+      source,
+      sourceStrides: [...index.shape.map(() => 0), across],
+      index,
+      indexStrides: [...index.strides, 0],
+      step,
+      length: source.shape[0] ?? 0,
+      output,
+    });
+  },
+};
+
+function paddingRow(rows: number, { paddingIdx }: EmbeddingAttributes): number | undefined {
+  if (paddingIdx === undefined) return undefined;
+  const row = paddingIdx < 0 ? paddingIdx + rows : paddingIdx;
+  if (Number.isInteger(paddingIdx) && row >= 0 && row < rows) return row;
+  throw new HoldfastError(
+    "BAD_INDEX",
+    `embedding: paddingIdx ${paddingIdx} of a table of ${rows} rows; it has ${-rows} to ${rows - 1}.`,
+    { numbers: { op: "embedding", index: paddingIdx, size: rows } },
+  );
+}
+
+const skips = new Map<Dtype, RowKernel>();
+
+function skipKernel(dtype: Dtype): RowKernel {
+  const index = term.load(0, "i32");
+  const isSkipped = term.eq(index, term.scalar(0, "i32"));
+  const kernel: RowKernel = skips.get(dtype) ?? {
+    name: "skip of an index",
+    inputs: [dtype],
+    outputs: [{ dtype: "i32", per: "element" }],
+    scalars: ["i32"],
+    stages: [{ kind: "store", output: 0, value: term.select(isSkipped, term.constant(-1, "i32"), index) }],
+  };
+  skips.set(dtype, kernel);
+  return kernel;
+}
+
+/** The scatter passes over indices outside its axis: -1 is none. */
+function without(lowering: Lowering, index: DeviceArray, skipped: number): DeviceArray {
+  const kept = lowering.scratchArray(index.shape, "i32");
+  if (!index.storage || !kept.storage) return kept;
+  launchRows(lowering.runtime, {
+    kernel: skipKernel(index.dtype),
+    iteration: iterateElements(index.shape, [index.strides, kept.strides]),
+    operands: [index.storage, kept.storage],
+    scalars: [skipped],
+  });
+  return kept;
+}

@@ -1,0 +1,184 @@
+/** nllLoss: the negative log probability of each row's class, from log probabilities. crossEntropy does both at once. */
+
+import { type Dtype, dtypes, type RowKernel, term } from "../../kernels/index.js";
+import type { DeviceArray } from "../device-array.js";
+import { arrayAt, type KernelOp } from "../op.js";
+import {
+  type ClassLossAttributes,
+  checkLabels,
+  classRowsOf,
+  classStep,
+  defaultIgnoreIndex,
+  inferClassRows,
+  launchClassRows,
+  lowerTotal,
+  perClass,
+  perElement,
+  perRow,
+  refuseWeightGradient,
+} from "./class-rows.js";
+
+interface Variant {
+  readonly input: Dtype;
+  readonly target: Dtype;
+  readonly weight: Dtype | undefined;
+  readonly isMean: boolean;
+}
+
+const kernels = new Map<string, RowKernel>();
+
+function kernelOf(name: string, variant: Variant, more: string, make: () => RowKernel): RowKernel {
+  const key = [name, ...Object.values(variant), more].join(" ");
+  const kernel = kernels.get(key) ?? make();
+  kernels.set(key, kernel);
+  return kernel;
+}
+
+/** Scalars of both kernels: the label that does not count, the steps from class to class in the input and the weights. */
+function labelTerms({ input, weight }: Variant) {
+  const { compute } = dtypes[input];
+  const label = term.load(1, "i32");
+  const counts = term.ne(label, term.scalar(0, "i32"));
+  const place = term.select(counts, label, 0);
+  const own = weight
+    ? term.convert(term.load(2, dtypes[weight].compute, term.mul(place, term.scalar(2, "i32"))), compute)
+    : term.constant(1, compute);
+  return { label, counts, place, weight: term.select(counts, own, term.constant(0, compute)) };
+}
+
+/** Inputs: log probabilities, target, weights. Outputs of each row: its loss, and for a mean how much it counts. */
+function forwardKernel(variant: Variant, loss: Dtype): RowKernel {
+  return kernelOf("nllLoss", variant, loss, () => {
+    const { input, target, weight, isMean } = variant;
+    const { compute } = dtypes[input];
+    const row = labelTerms(variant);
+    const picked = term.load(0, compute, term.mul(row.place, term.scalar(1, "i32")));
+    const value = term.select(row.counts, term.neg(term.mul(row.weight, picked)), term.constant(0, compute));
+    return {
+      name: "nllLoss",
+      inputs: [input, target, ...(weight ? [weight] : [])],
+      outputs: [loss, ...(isMean ? [compute] : [])].map((dtype) => ({ dtype, per: "row" })),
+      scalars: ["i32", "i32", "i32"],
+      stages: [
+        { kind: "store", output: 0, value },
+        ...(isMean ? [{ kind: "store", output: 1, value: row.weight } as const] : []),
+      ],
+    };
+  });
+}
+
+/** Inputs: the upstream gradient, target, weights, for a mean its divisor. Minus its share at the target, 0 elsewhere. */
+function backwardKernel(variant: Variant, upstream: Dtype): RowKernel {
+  return kernelOf("nllLossGradient", variant, upstream, () => {
+    const { input, target, weight, isMean } = variant;
+    const { compute } = dtypes[input];
+    const label = term.load(1, "i32");
+    // The weights stand at the element's own class, which is the target's where it matters.
+    const own = weight
+      ? term.convert(term.load(2, dtypes[weight].compute), compute)
+      : term.constant(1, compute);
+    const arriving = term.convert(term.load(0, dtypes[upstream].compute), compute);
+    const share = isMean ? term.div(arriving, term.load(weight ? 3 : 2, compute)) : arriving;
+    const isTarget = term.min(term.eq(term.position, label), term.ne(label, term.scalar(0, "i32")));
+    const value = term.select(isTarget, term.neg(term.mul(share, own)), term.constant(0, compute));
+    return {
+      name: "nllLossGradient",
+      inputs: [upstream, target, ...(weight ? [weight] : []), ...(isMean ? [compute] : [])],
+      outputs: [{ dtype: input, per: "element" }],
+      scalars: ["i32"],
+      stages: [{ kind: "store", output: 0, value }],
+    };
+  });
+}
+
+function variantOf(
+  operands: readonly (DeviceArray | number)[],
+  input: Dtype,
+  { reduction = "mean" }: ClassLossAttributes,
+): Variant {
+  const weight = operands[2];
+  return {
+    input,
+    target: arrayAt(operands, 1).dtype,
+    weight: typeof weight === "object" ? weight.dtype : undefined,
+    isMean: reduction === "mean",
+  };
+}
+
+/** Operands: log probabilities [N, C], [N, C, …] or [C]; labels of that shape without the classes; weights [C] or none. */
+export const nllLoss: KernelOp<ClassLossAttributes> = {
+  kind: "kernel",
+  name: "nllLoss",
+  infer(operands, { reduction = "mean" }) {
+    const { input, rows } = inferClassRows("nllLoss", operands);
+    return [
+      { shape: reduction === "none" ? rows.kept : [], dtype: input.dtype },
+      ...(reduction === "mean" ? [{ shape: [], dtype: dtypes[input.dtype].compute }] : []),
+    ];
+  },
+  check: checkLabels,
+  saves: (_, { reduction = "mean" }) => ({ operands: [1, 2], outputs: reduction === "mean" ? [1] : [] }),
+  gradient(rule) {
+    if (rule.needs(2)) refuseWeightGradient("nllLoss");
+    const { reduction = "mean" } = rule.attributes;
+    const hasWeights = rule.typeOf(2).shape.length > 0;
+    const operands = [
+      rule.upstream,
+      rule.operand(1),
+      hasWeights ? rule.operand(2) : 1,
+      ...(reduction === "mean" ? [rule.output(1)] : []),
+    ];
+    return [rule.apply(nllLossGradient, operands, { ...rule.attributes, input: rule.typeOf(0) })];
+  },
+  lower(lowering, operands, [output, divisor], attributes) {
+    const [input, target] = [arrayAt(operands, 0), arrayAt(operands, 1)];
+    if (!output) return;
+    const weights = operands.slice(2).filter((one) => typeof one === "object");
+    const { compute } = dtypes[input.dtype];
+    const rows = classRowsOf(input.shape);
+    const isSingle = attributes.reduction === "none";
+    const losses = isSingle ? output : lowering.scratchArray(rows.kept, compute);
+    const counts = divisor && lowering.scratchArray(rows.kept, compute);
+    if (input.storage) {
+      const kernel = forwardKernel(variantOf(operands, input.dtype, attributes), losses.dtype);
+      const given = [perElement(input), perRow(target), ...weights.map(perClass)];
+      const made = [losses, ...(counts ? [counts] : [])].map(perRow);
+      const { ignoreIndex = defaultIgnoreIndex } = attributes;
+      const steps = [classStep(input, rows), weights[0]?.strides[0] ?? 0];
+      launchClassRows(lowering, rows, kernel, [...given, ...made], [ignoreIndex, ...steps]);
+    }
+    if (!isSingle) lowerTotal(lowering, { losses, counts }, output, divisor);
+  },
+};
+
+type GradientAttributes = ClassLossAttributes & {
+  readonly input: { readonly shape: readonly number[]; readonly dtype: Dtype };
+};
+
+/** Operands: the upstream gradient, labels, weights or 1, and a mean's divisor. */
+const nllLossGradient: KernelOp<GradientAttributes> = {
+  kind: "kernel",
+  name: "nllLossGradient",
+  noGradient: "gradients of gradients are not recorded",
+  infer: (_, { input: { shape, dtype } }) => [{ shape, dtype }],
+  lower(lowering, operands, [output], attributes) {
+    const [upstream, target] = [arrayAt(operands, 0), arrayAt(operands, 1)];
+    if (!output?.storage) return;
+    const weights = operands.slice(2, 3).filter((one) => typeof one === "object");
+    const variant = variantOf(operands, output.dtype, attributes);
+    const divisor = variant.isMean ? [arrayAt(operands, 3)] : [];
+    launchClassRows(
+      lowering,
+      classRowsOf(output.shape),
+      backwardKernel(variant, upstream.dtype),
+      [
+        perRow(upstream),
+        perRow(target),
+        ...weights.map(perClass),
+        ...divisor.map(perRow),
+        perElement(output),
+      ],
+      [attributes.ignoreIndex ?? defaultIgnoreIndex],
+    );
+  },
+};

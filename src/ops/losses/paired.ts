@@ -1,0 +1,249 @@
+/** Losses of two tensors element by element: squared, absolute, Huber, and of yes-or-no targets from logits. */
+
+import { HoldfastError } from "../../errors/index.js";
+import { type Expression, term } from "../../kernels/index.js";
+import { mul } from "../elementwise/arithmetic.js";
+import { elementwise } from "../elementwise/elementwise.js";
+import { fitTo } from "../gradients.js";
+import {
+  type Attributes,
+  type CompositeOp,
+  type KernelOp,
+  type NoAttributes,
+  type Op,
+  type OperandType,
+  typeAt,
+  type ValueType,
+} from "../op.js";
+import { mean, sum } from "../reduction/sum.js";
+import { badShape, broadcastShapes, formatShape } from "../shape.js";
+import type { LossReduction } from "./class-rows.js";
+
+const none = term.constant(0, "f32");
+const noGradient = "gradients of gradients are not recorded";
+
+interface DifferenceDefinition<A extends Attributes> {
+  readonly name: string;
+  readonly scalars?: (attributes: A) => readonly number[];
+  readonly value: (difference: Expression, scalars: readonly Expression[]) => Expression;
+  /** The slope, which must be odd: the other operand's is its negative. */
+  readonly slope: (difference: Expression, scalars: readonly Expression[]) => Expression;
+}
+
+/** A loss of the difference of two operands. */
+function ofDifference<A extends Attributes = NoAttributes>(definition: DifferenceDefinition<A>): KernelOp<A> {
+  const { name, value, slope, scalars } = definition;
+  const gradientOp = elementwise<A>({
+    name: `${name}Gradient`,
+    operands: 3,
+    result: "float",
+    ...(scalars && { scalars }),
+    value: ([upstream = none, a = none, b = none], own) => term.mul(upstream, slope(term.sub(a, b), own)),
+    noGradient,
+  });
+  return elementwise<A>({
+    name,
+    operands: 2,
+    result: "float",
+    ...(scalars && { scalars }),
+    value: ([a = none, b = none], own) => value(term.sub(a, b), own),
+    saves: () => ({ operands: [0, 1] }),
+    gradient: (rule) =>
+      [0, 1].map((index) => {
+        if (!rule.needs(index)) return undefined;
+        const sides = [rule.operand(index), rule.operand(1 - index)];
+        return fitTo(rule, rule.apply(gradientOp, [rule.upstream, ...sides], rule.attributes), index);
+      }),
+  });
+}
+
+export const squaredError: KernelOp = ofDifference({
+  name: "squaredError",
+  value: (difference) => term.mul(difference, difference),
+  slope: (difference) => term.mul(2, difference),
+});
+
+/** Its slope at 0 is 0, as in PyTorch. */
+export const absoluteError: KernelOp = ofDifference({
+  name: "absoluteError",
+  value: term.abs,
+  slope: (difference) => {
+    const [one, zero] = [term.constant(1, difference.type), term.constant(0, difference.type)];
+    const isPositive = term.select(term.gt(difference, 0), one, zero);
+    return term.select(term.lt(difference, 0), term.neg(one), isPositive);
+  },
+});
+
+/** `delta`: where the square ends and the straight line begins. `scale`: a factor; 1 unless given. */
+export type HuberAttributes = { readonly delta?: number; readonly scale?: number };
+
+export const huberError: KernelOp<HuberAttributes> = ofDifference<HuberAttributes>({
+  name: "huberError",
+  scalars: ({ delta = 1, scale = 1 }) => [delta, scale],
+  value: (difference, [delta = none, scale = none]) => {
+    const size = term.abs(difference);
+    const square = term.mul(0.5, term.mul(difference, difference));
+    const line = term.mul(delta, term.sub(size, term.mul(0.5, delta)));
+    return term.mul(scale, term.select(term.le(size, delta), square, line));
+  },
+  slope: (difference, [delta = none, scale = none]) =>
+    term.mul(scale, term.min(term.max(difference, term.neg(delta)), delta)),
+});
+
+/** log(1 + e^x) and log(1 + e^−x), which share the one that can't overflow. */
+function bothSoftplus(x: Expression): { readonly ofNo: Expression; readonly ofYes: Expression } {
+  const zero = term.constant(0, x.type);
+  const shared = term.log1p(term.exp(term.neg(term.abs(x))));
+  return { ofNo: term.add(term.max(x, zero), shared), ofYes: term.add(term.max(term.neg(x), zero), shared) };
+}
+
+type Formula = (logit: Expression, target: Expression, positive: Expression) => Expression;
+
+/** One of binaryCrossEntropy's gradients, of the upstream one and all operands. */
+function binaryGradient(name: string, value: Formula): KernelOp {
+  return elementwise({
+    name,
+    operands: 4,
+    result: "float",
+    value: ([upstream = none, logit = none, target = none, positive = none]) =>
+      term.mul(upstream, value(logit, target, positive)),
+    noGradient,
+  });
+}
+
+const binaryGradients: readonly KernelOp[] = [
+  binaryGradient("binaryLogitGradient", (logit, target, positive) =>
+    term.sub(
+      term.mul(term.sub(1, target), term.sigmoid(logit)),
+      term.mul(term.mul(positive, target), term.sigmoid(term.neg(logit))),
+    ),
+  ),
+  binaryGradient("binaryTargetGradient", (logit, _, positive) => {
+    const { ofNo, ofYes } = bothSoftplus(logit);
+    return term.sub(term.mul(positive, ofYes), ofNo);
+  }),
+  binaryGradient("binaryPositiveGradient", (logit, target) => term.mul(target, bothSoftplus(logit).ofYes)),
+];
+
+/** Operands: logits, targets from 0 to 1, and the weight of what is positive, 1 for none. Finite for all finite logits. */
+export const binaryCrossEntropy: KernelOp = elementwise({
+  name: "binaryCrossEntropy",
+  operands: 3,
+  result: "float",
+  value: ([logit = none, target = none, positive = none]) => {
+    const { ofNo, ofYes } = bothSoftplus(logit);
+    return term.add(term.mul(term.mul(positive, target), ofYes), term.mul(term.sub(1, target), ofNo));
+  },
+  saves: () => ({ operands: [0, 1, 2] }),
+  gradient: (rule) =>
+    binaryGradients.map((op, index) => {
+      if (!rule.needs(index)) return undefined;
+      const operands = [rule.operand(0), rule.operand(1), rule.operand(2)];
+      return fitTo(rule, rule.apply(op, [rule.upstream, ...operands]), index);
+    }),
+});
+
+export type LossAttributes = { readonly reduction?: LossReduction };
+
+/** An elementwise loss and its reduction. Both operands must have one shape: stretched, they would compare all with all. */
+function reducedLoss<A extends LossAttributes, B extends Attributes>(
+  name: string,
+  op: Op<B>,
+  attributesOf: (attributes: A) => B,
+): CompositeOp<A> {
+  return {
+    kind: "composite",
+    name,
+    infer(operands, attributes) {
+      const shape = sameShape(name, operands);
+      const [type = { shape, dtype: "f32" }] = op.infer(operands, attributesOf(attributes));
+      return [{ ...type, shape: attributes.reduction === "none" ? shape : [] }];
+    },
+    compose: ({ apply }, operands, attributes) => [
+      reduceLoss(apply, apply(op, operands, attributesOf(attributes)), attributes.reduction),
+    ],
+  };
+}
+
+function reduceLoss<V>(
+  apply: <A extends Attributes>(op: Op<A>, operands: readonly (V | number)[], attributes?: A) => V,
+  losses: V,
+  reduction: LossReduction = "mean",
+): V {
+  if (reduction === "none") return losses;
+  return apply(reduction === "sum" ? sum : mean, [losses], {});
+}
+
+function sameShape(op: string, operands: readonly OperandType[]): ValueType["shape"] {
+  const [input, target] = [typeAt(op, operands, 0), typeAt(op, operands, 1)];
+  if (formatShape(input.shape) === formatShape(target.shape)) return input.shape;
+  throw badShape(
+    op,
+    `input ${formatShape(input.shape)} and target ${formatShape(target.shape)} differ. Reshape one to the other's shape, or ` +
+      "expand() it where it is meant to repeat.",
+  );
+}
+
+export const mseLoss: CompositeOp<LossAttributes> = reducedLoss("mseLoss", squaredError, () => ({}));
+export const l1Loss: CompositeOp<LossAttributes> = reducedLoss("l1Loss", absoluteError, () => ({}));
+
+export const huberLoss: CompositeOp<LossAttributes & { readonly delta?: number }> = reducedLoss(
+  "huberLoss",
+  huberError,
+  ({ delta = 1 }) => {
+    if (delta > 0) return { delta };
+    throw new HoldfastError("BAD_ARGUMENT", `huberLoss: delta is ${delta}; give a number above 0.`, {
+      numbers: { delta },
+    });
+  },
+);
+
+/** Operands: logits, targets, then the weights of elements and of what is positive, each 1 for none. */
+export const bceWithLogits: CompositeOp<LossAttributes> = {
+  kind: "composite",
+  name: "bceWithLogits",
+  infer(operands, { reduction }) {
+    const shape = sameShape("bceWithLogits", operands);
+    const [input, target, weight = 1, positive = 1] = operands;
+    const [type = { shape, dtype: "f32" }] = binaryCrossEntropy.infer(
+      [input ?? 0, target ?? 0, positive],
+      {},
+    );
+    const weighted = mul.infer([type, weight], {});
+    const stretched = broadcastShapes("bceWithLogits", [shape, ...weighted.map((one) => one.shape)]);
+    if (formatShape(stretched) !== formatShape(shape)) {
+      throw badShape(
+        "bceWithLogits",
+        `weights stretch the input ${formatShape(shape)} to ${formatShape(stretched)}; they must broadcast to its shape.`,
+      );
+    }
+    return weighted.map(({ dtype }) => ({ dtype, shape: reduction === "none" ? shape : [] }));
+  },
+  compose({ apply }, [input = 0, target = 0, weight = 1, positive = 1], { reduction }) {
+    const losses = apply(binaryCrossEntropy, [input, target, positive]);
+    return [reduceLoss(apply, weight === 1 ? losses : apply(mul, [losses, weight]), reduction)];
+  },
+};
+
+/** Huber's loss over beta, so that its straight part has slope 1; with a beta of 0 it is l1Loss. */
+export const smoothL1Loss: CompositeOp<LossAttributes & { readonly beta?: number }> = {
+  kind: "composite",
+  name: "smoothL1Loss",
+  infer(operands, { beta = 1, reduction }) {
+    const shape = sameShape("smoothL1Loss", operands);
+    if (!(beta >= 0)) {
+      throw new HoldfastError("BAD_ARGUMENT", `smoothL1Loss: beta is ${beta}; give a number of 0 or more.`, {
+        numbers: { beta },
+      });
+    }
+    const types = absoluteError.infer(operands, {});
+    return types.map(({ dtype }) => ({ dtype, shape: reduction === "none" ? shape : [] }));
+  },
+  compose({ apply }, operands, { beta = 1, reduction }) {
+    const losses =
+      beta === 0
+        ? apply(absoluteError, operands)
+        : apply(huberError, operands, { delta: beta, scale: 1 / beta });
+    return [reduceLoss(apply, losses, reduction)];
+  },
+};

@@ -1,0 +1,53 @@
+/** flip: the elements along some axes in reverse order, as a copy. */
+
+import {
+  type Dtype,
+  dtypes,
+  iterateElements,
+  launchRows,
+  type RowKernel,
+  term,
+} from "../../kernels/index.js";
+import { arrayAt, type KernelOp, typeAt } from "../op.js";
+import { axesOf } from "../shape.js";
+
+export const flip: KernelOp<{ readonly axes: number | readonly number[] }> = {
+  kind: "kernel",
+  name: "flip",
+  infer(operands, { axes }) {
+    const { shape, dtype } = typeAt("flip", operands, 0);
+    axesOf("flip", axes, shape.length);
+    return [{ shape, dtype }];
+  },
+  gradient: (rule) => [rule.apply(flip, [rule.upstream], rule.attributes)],
+  lower({ runtime }, operands, [output], { axes }) {
+    const { shape, strides, dtype, storage } = arrayAt(operands, 0);
+    if (!storage || !output?.storage) return;
+    const flipped = axesOf("flip", axes, shape.length);
+    // The walk begins at the last element of each flipped axis and steps back from there.
+    const begin = flipped.reduce((sum, axis) => sum + ((shape[axis] ?? 1) - 1) * (strides[axis] ?? 0), 0);
+    const steps = strides.map((step, axis) => (flipped.includes(axis) ? -step : step));
+    launchRows(runtime, {
+      kernel: offsetCopy(dtype),
+      iteration: iterateElements(shape, [steps, output.strides]),
+      operands: [storage, output.storage],
+      scalars: [begin],
+    });
+  },
+};
+
+const kernels = new Map<Dtype, RowKernel>();
+
+/** A copy whose first element lies somewhere behind the operand's first. */
+function offsetCopy(dtype: Dtype): RowKernel {
+  const { compute } = dtypes[dtype];
+  const kernel: RowKernel = kernels.get(dtype) ?? {
+    name: "flip",
+    inputs: [dtype],
+    outputs: [{ dtype, per: "element" }],
+    scalars: ["i32"],
+    stages: [{ kind: "store", output: 0, value: term.load(0, compute, term.scalar(0, "i32")) }],
+  };
+  kernels.set(dtype, kernel);
+  return kernel;
+}

@@ -1,0 +1,152 @@
+/**
+ * What normalisations over the last axes share: which axes those are, a weight and a bias of their shape, and the
+ * gradients of these two, which are sums over all rows, from the first to the last.
+ */
+
+import { HoldfastError } from "../../errors/index.js";
+import {
+  type ColumnKernel,
+  type Dtype,
+  dtypes,
+  type Expression,
+  launchColumns,
+} from "../../kernels/index.js";
+import { copyArray } from "../copy.js";
+import { broadcastStrides, contiguousStrides, type DeviceArray } from "../device-array.js";
+import { arrayAt, type KernelOp, type Lowering, type OperandType, typeAt, type ValueType } from "../op.js";
+import { fillWith, joinAxes } from "../reduction/reduce.js";
+import { requireFloat } from "../reduction/sum.js";
+import { forDtypes } from "../row-pass.js";
+import { badShape, formatShape, type Shape, sizeOf } from "../shape.js";
+
+/**
+ * `normalizedShape`: the sizes of the last axes, which make a row; the weight's shape unless given, or the last axis where
+ * there is no weight. `eps` keeps a row's spread from being 0.
+ */
+export type LastAxesAttributes = {
+  readonly normalizedShape?: Shape;
+  readonly eps?: number;
+};
+
+/** The operand's type, and of one value for each row, in what its dtype computes in. Refuses what does not fit. */
+export function inferOverLast(
+  op: string,
+  operands: readonly OperandType[],
+  attributes: LastAxesAttributes,
+  most: number,
+): { readonly whole: ValueType; readonly ofRow: ValueType } {
+  const { shape, dtype } = typeAt(op, operands, 0);
+  requireFloat(op, dtype);
+  const weight = operands.length > 1 ? typeAt(op, operands, 1).shape : undefined;
+  const normalizedShape = normalizedShapeOf(attributes, shape, weight);
+  const first = shape.length - normalizedShape.length;
+  const fits = first >= 0 && normalizedShape.length > 0 && sameShape(shape.slice(first), normalizedShape);
+  if (!fits) {
+    throw badShape(
+      op,
+      `normalizedShape ${formatShape(normalizedShape)} of a tensor ${formatShape(shape)}; it has to be the sizes of its ` +
+        `last axes, ${formatShape(shape.slice(-Math.max(1, normalizedShape.length)))} for instance.`,
+    );
+  }
+  if (operands.length > most) {
+    throw new HoldfastError(
+      "BAD_ARGUMENT",
+      `${op} takes at most ${most} operands, and was given ${operands.length}.`,
+    );
+  }
+  for (const [index, what] of ["weight", "bias"].entries()) {
+    if (index + 1 >= operands.length) break;
+    const own = typeAt(op, operands, index + 1);
+    requireFloat(op, own.dtype);
+    if (sameShape(own.shape, normalizedShape)) continue;
+    throw badShape(
+      op,
+      `the ${what} is ${formatShape(own.shape)}; it has to have normalizedShape ${formatShape(normalizedShape)}.`,
+    );
+  }
+  return {
+    whole: { shape, dtype },
+    ofRow: {
+      shape: shape.map((size, axis) => (axis < first ? size : 1)),
+      dtype: dtypes[dtype].compute,
+    },
+  };
+}
+
+/** What a row is made of; `weight` is the weight's shape, undefined or of no axes where there is none. */
+export function normalizedShapeOf(
+  { normalizedShape }: LastAxesAttributes,
+  shape: Shape,
+  weight: Shape | undefined,
+): Shape {
+  return normalizedShape ?? (weight && weight.length > 0 ? weight : shape.slice(-1));
+}
+
+/** The last axes by their places. */
+export function lastAxes(shape: Shape, normalizedShape: Shape): number[] {
+  return normalizedShape.map((_, index) => shape.length - normalizedShape.length + index);
+}
+
+/** `dtype`: that of the weight or the bias whose gradient it is. */
+export type RowSumAttributes = { readonly normalizedShape: Shape; readonly dtype: Dtype };
+
+/**
+ * Adds up a value over all rows. Its operands stretch to the first's shape, and `value` is made of their elements' loads,
+ * each in what its dtype computes in.
+ */
+export function sumOverRows(
+  name: string,
+  value: (dtypes: readonly Dtype[]) => Expression,
+): KernelOp<RowSumAttributes> {
+  const kernelFor = forDtypes((output = "f32", ...inputs): ColumnKernel => {
+    return { name, inputs, output, scalars: [], op: "add", value: value(inputs) };
+  });
+  return {
+    kind: "kernel",
+    name,
+    noGradient: "gradients of gradients are not recorded",
+    infer: (_, { normalizedShape, dtype }) => [{ shape: normalizedShape, dtype }],
+    lower(lowering, operands, [output], { normalizedShape }) {
+      if (!output?.storage) return;
+      const { shape } = arrayAt(operands, 0);
+      const arrays = operands.map((_, index) => arrayAt(operands, index));
+      if (sizeOf(shape) === 0) {
+        fillWith(lowering, output, 0);
+        return;
+      }
+      const cut = shape.length - normalizedShape.length;
+      const matrices = arrays.map((array) => asMatrix(lowering, array, shape, cut));
+      launchColumns(lowering.runtime, {
+        kernel: kernelFor(output.dtype, ...arrays.map(({ dtype }) => dtype)),
+        rows: sizeOf(shape.slice(0, cut)),
+        columns: sizeOf(normalizedShape),
+        strides: matrices,
+        operands: [...matrices.flatMap(({ storage }) => storage ?? []), output.storage],
+      });
+    },
+  };
+}
+
+interface Matrix {
+  readonly storage: DeviceArray["storage"];
+  readonly row: number;
+  readonly column: "unit" | "none";
+}
+
+/** An array stretched to a shape and seen as [rows, columns]; copied where its memory does not allow that. */
+function asMatrix(lowering: Lowering, array: DeviceArray, shape: Shape, cut: number): Matrix {
+  const strides = broadcastStrides(array, shape);
+  const down = joinAxes({ shape: shape.slice(0, cut), strides: strides.slice(0, cut) });
+  const across = joinAxes({ shape: shape.slice(cut), strides: strides.slice(cut) });
+  if (down && across && (across.size === 1 || across.stride === 1 || across.stride === 0)) {
+    const column = across.size > 1 && across.stride === 0 ? "none" : "unit";
+    return { storage: array.storage, row: down.size === 1 ? 0 : down.stride, column };
+  }
+  const copy = lowering.scratchArray(shape, array.dtype);
+  copyArray(lowering.runtime, { ...array, shape, strides }, { ...copy, strides: contiguousStrides(shape) });
+  return { storage: copy.storage, row: sizeOf(shape.slice(cut)), column: "unit" };
+}
+
+function sameShape(a: Shape, b: Shape): boolean {
+  return a.length === b.length && a.every((size, axis) => size === b[axis]);
+}

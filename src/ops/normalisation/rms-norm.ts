@@ -1,0 +1,132 @@
+/** rmsNorm: each row over the root of its mean square; then a weight, where it is given. */
+
+import { type Dtype, dtypes, type RowKernel, term } from "../../kernels/index.js";
+import { arrayAt, type KernelOp, typeAt } from "../op.js";
+import { forDtypes, passRows } from "../row-pass.js";
+import { type Shape, sizeOf } from "../shape.js";
+import {
+  inferOverLast,
+  type LastAxesAttributes,
+  lastAxes,
+  normalizedShapeOf,
+  sumOverRows,
+} from "./last-axes.js";
+
+const name = "rmsNorm";
+
+/** Inputs: x and, where given, weight. Scalars: 1 / columns and eps. */
+const forwardKernel = forDtypes((dtype = "f32", ...weights): RowKernel => {
+  const { compute } = dtypes[dtype];
+  const x = term.load(0, compute);
+  const meanSquare = term.mul(term.reduced(0, compute), term.scalar(0, compute));
+  const perRoot = term.div(1, term.sqrt(term.add(meanSquare, term.scalar(1, compute))));
+  const normalized = term.mul(x, perRoot);
+  const [weight] = weights.map((own) => term.convert(term.load(1, dtypes[own].compute), compute));
+  return {
+    name,
+    inputs: [dtype, ...weights],
+    outputs: [
+      { dtype, per: "element" },
+      { dtype: compute, per: "row" },
+    ],
+    scalars: [compute, compute],
+    stages: [
+      { kind: "reduce", op: "add", value: term.mul(x, x) },
+      { kind: "store", output: 0, value: weight ? term.mul(normalized, weight) : normalized },
+      { kind: "store", output: 1, value: perRoot },
+    ],
+  };
+});
+
+/** Inputs: upstream, x, 1 / root and, where given, weight. Scalar: 1 / columns. */
+const gradientKernel = forDtypes((dtype = "f32", ...weights): RowKernel => {
+  const { compute } = dtypes[dtype];
+  const [upstream, x, perRoot] = [term.load(0, compute), term.load(1, compute), term.load(2, compute)];
+  const normalized = term.mul(x, perRoot);
+  const [weight] = weights.map((own) => term.convert(term.load(3, dtypes[own].compute), compute));
+  const pulled = weight ? term.mul(upstream, weight) : upstream;
+  const meanTilt = term.mul(term.reduced(0, compute), term.scalar(0, compute));
+  return {
+    name: "rmsNormGradient",
+    inputs: [dtype, dtype, compute, ...weights],
+    outputs: [{ dtype, per: "element" }],
+    scalars: [compute],
+    stages: [
+      { kind: "reduce", op: "add", value: term.mul(pulled, normalized) },
+      {
+        kind: "store",
+        output: 0,
+        value: term.mul(term.sub(pulled, term.mul(normalized, meanTilt)), perRoot),
+      },
+    ],
+  };
+});
+
+/** Of [upstream, x, 1 / root, weight?]. */
+const rmsNormGradient: KernelOp<{ readonly normalizedShape: Shape }> = {
+  kind: "kernel",
+  name: "rmsNormGradient",
+  noGradient: "gradients of gradients are not recorded",
+  infer: (operands) => [typeAt(name, operands, 1)].map(({ shape, dtype }) => ({ shape, dtype })),
+  lower(lowering, operands, outputs, { normalizedShape }) {
+    const inputs = operands.map((_, index) => arrayAt(operands, index));
+    const { shape, dtype } = arrayAt(operands, 1);
+    passRows(lowering, {
+      kernel: gradientKernel(dtype, ...inputs.slice(3).map((weight) => weight.dtype)),
+      shape,
+      axes: lastAxes(shape, normalizedShape),
+      inputs,
+      outputs,
+      scalars: [1 / sizeOf(normalizedShape)],
+    });
+  },
+};
+
+/** Of [upstream, x, 1 / root]. */
+const weightGradient = sumOverRows("rmsNormWeightGradient", ([upstream = "f32", x = "f32"]) => {
+  const { compute } = dtypes[x];
+  const normalized = term.mul(term.load(1, compute), term.load(2, compute));
+  return term.mul(term.load(0, dtypes[upstream].compute), normalized);
+});
+
+/** The distance from 1 to the next number of what a dtype computes in, as in PyTorch. */
+function epsOf(dtype: Dtype): number {
+  return dtypes[dtype].compute === "f64" ? Number.EPSILON : 2 ** -23;
+}
+
+/** Operands: x and, where given, weight. A further output: each row's 1 / root, in f32 also of half floats. */
+export const rmsNorm: KernelOp<LastAxesAttributes> = {
+  kind: "kernel",
+  name,
+  infer(operands, attributes) {
+    const { whole, ofRow } = inferOverLast(name, operands, attributes, 2);
+    return [whole, ofRow];
+  },
+  saves: (needs) => ({ operands: needs[0] && needs.length > 1 ? [0, 1] : [0], outputs: [1] }),
+  gradient(rule) {
+    const { apply, upstream } = rule;
+    // A weight has at least one axis; what is not there has none.
+    const { shape: weightShape, dtype } = rule.typeOf(1);
+    const operands = [upstream, rule.operand(0), rule.output(1)];
+    const weight = rule.needs(0) && weightShape.length > 0 ? [rule.operand(1)] : [];
+    const normalizedShape = normalizedShapeOf(rule.attributes, rule.typeOf(0).shape, weightShape);
+    return [
+      rule.needs(0) ? apply(rmsNormGradient, [...operands, ...weight], { normalizedShape }) : undefined,
+      rule.needs(1) ? apply(weightGradient, operands, { normalizedShape, dtype }) : undefined,
+    ];
+  },
+  lower(lowering, operands, outputs, attributes) {
+    const inputs = operands.map((_, index) => arrayAt(operands, index));
+    const { shape, dtype } = arrayAt(operands, 0);
+    const { eps = epsOf(dtype) } = attributes;
+    const normalizedShape = normalizedShapeOf(attributes, shape, inputs[1]?.shape);
+    passRows(lowering, {
+      kernel: forwardKernel(...inputs.map((input) => input.dtype)),
+      shape,
+      axes: lastAxes(shape, normalizedShape),
+      inputs,
+      outputs,
+      scalars: [1 / sizeOf(normalizedShape), eps],
+    });
+  },
+};

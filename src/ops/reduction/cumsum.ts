@@ -1,0 +1,52 @@
+/** cumsum: along an axis, the sum of each element and all before it; or all behind it, which is its gradient. */
+
+import { dtypes, launchScan } from "../../kernels/index.js";
+import { copyArray } from "../copy.js";
+import { isContiguous } from "../device-array.js";
+import { arrayAt, type KernelOp, typeAt } from "../op.js";
+import { axisOf, sizeOf } from "../shape.js";
+
+/** `isReversed`: from the axis' end to its beginning. */
+export type CumsumAttributes = {
+  readonly axis: number;
+  readonly isReversed?: boolean;
+};
+
+/** Truth values and small integers are added up in i32, half floats in f32. */
+export const cumsum: KernelOp<CumsumAttributes> = {
+  kind: "kernel",
+  name: "cumsum",
+  infer(operands, { axis }) {
+    const { shape, dtype } = typeAt("cumsum", operands, 0);
+    axisOf("cumsum", axis, shape.length);
+    return [{ shape, dtype: dtypes[dtype].kind === "float" ? dtype : "i32" }];
+  },
+  gradient({ apply, upstream, attributes: { axis, isReversed = false } }) {
+    return [apply(cumsum, [upstream], { axis, isReversed: !isReversed })];
+  },
+  lower(lowering, operands, [output], { axis, isReversed = false }) {
+    const input = arrayAt(operands, 0);
+    if (!output?.storage || !input.storage) return;
+    const { runtime } = lowering;
+    const dtype = dtypes[output.dtype].compute;
+    const sums = output.dtype === dtype ? output : lowering.scratchArray(output.shape, dtype);
+    const isReadDirectly = input.dtype === dtype && isContiguous(input);
+    if (!isReadDirectly) copyArray(runtime, input, sums);
+    const source = isReadDirectly ? input.storage : sums.storage;
+    if (!source || !sums.storage) return;
+    const { shape } = output;
+    const place = axisOf("cumsum", axis, shape.length);
+    const scan = {
+      dtype,
+      outer: sizeOf(shape.slice(0, place)),
+      length: shape[place] ?? 1,
+      inner: sizeOf(shape.slice(place + 1)),
+      input: source,
+      output: sums.storage,
+      op: "add",
+      isReversed,
+    } as const;
+    launchScan(runtime, scan, lowering.op);
+    if (sums !== output) copyArray(runtime, sums, output);
+  },
+};

@@ -1,0 +1,173 @@
+/**
+ * variance and std over any axes, in two passes: the mean, then the squares of what differs from it. A mean of squares
+ * less a square of the mean would lose every digit where the spread is small.
+ */
+
+import {
+  dtypes,
+  type Expression,
+  iterateElements,
+  launchRows,
+  type RowKernel,
+  term,
+} from "../../kernels/index.js";
+import { broadcastStrides, contiguousStrides, type DeviceArray, isContiguous } from "../device-array.js";
+import { elementwise } from "../elementwise/elementwise.js";
+import { fitTo } from "../gradients.js";
+import { arrayAt, type GradientRule, type Gradients, type KernelOp, type Lowering, typeAt } from "../op.js";
+import { forDtypes, passRows } from "../row-pass.js";
+import { axesOf, sizeOf } from "../shape.js";
+import { fillWith, longestRow, lowerReduction, type Reduction } from "./reduce.js";
+import { keptShape, reducedType, restoreAxes } from "./rule.js";
+import { addUp, countOf, type ReductionAttributes, requireFloat } from "./sum.js";
+
+/** `correction`: how much less than the count the sum of squares is divided by; 1 unless given, as in PyTorch. */
+export type VarianceAttributes = ReductionAttributes & { readonly correction?: number };
+
+interface Spread {
+  readonly name: "variance" | "std";
+  readonly finish: (variance: Expression) => Expression;
+}
+
+/** Outputs: the spread, and the mean, which the gradient reads. */
+function spread(
+  { name, finish }: Spread,
+  gradient: <V>(rule: GradientRule<V, VarianceAttributes>, freedom: number) => Gradients<V>,
+): KernelOp<VarianceAttributes> {
+  const rowKernel = forDtypes((dtype = "f32"): RowKernel => {
+    const { compute } = dtypes[dtype];
+    const [perCount, perFreedom] = [term.scalar(0, compute), term.scalar(1, compute)];
+    const mean = term.mul(term.reduced(0, compute), perCount);
+    const x = term.load(0, compute);
+    return {
+      name,
+      inputs: [dtype],
+      outputs: [
+        { dtype, per: "row" },
+        { dtype: compute, per: "row" },
+      ],
+      scalars: [compute, compute],
+      stages: [
+        { kind: "reduce", op: "add", value: x },
+        { kind: "reduce", op: "add", value: squareOf(term.sub(x, mean)) },
+        { kind: "store", output: 0, value: finish(term.mul(term.reduced(1, compute), perFreedom)) },
+        { kind: "store", output: 1, value: mean },
+      ],
+    };
+  });
+  const ofSquares: Reduction = { ...addUp, name, finish };
+  return {
+    kind: "kernel",
+    name,
+    infer(operands, attributes) {
+      const { shape, dtype } = typeAt(name, operands, 0);
+      requireFloat(name, dtype);
+      const mean = { shape: keptShape(name, shape, attributes), dtype: dtypes[dtype].compute };
+      return [reducedType(name, operands, attributes), mean];
+    },
+    saves: () => ({ operands: [0], outputs: [0, 1] }),
+    gradient: (rule) => gradient(rule, freedomOf(countOf(rule, name), rule.attributes)),
+    lower(lowering, operands, [output, mean], attributes) {
+      const input = arrayAt(operands, 0);
+      if (!output?.storage || !mean) return;
+      if (!input.storage) {
+        for (const one of [output, mean]) fillWith(lowering, one, Number.NaN);
+        return;
+      }
+      const { shape, dtype } = input;
+      const axes = axesOf(name, attributes.axes, shape.length);
+      const count = sizeOf(axes.map((axis) => shape[axis] ?? 1));
+      const perFreedom = 1 / freedomOf(count, attributes);
+      const isOverLast = axes.every((axis, index) => axis === shape.length - axes.length + index);
+      if (isOverLast && isContiguous(input) && count <= longestRow) {
+        const scalars = [1 / count, perFreedom];
+        const kernel = rowKernel(dtype);
+        passRows(lowering, { kernel, shape, axes, inputs: [input], outputs: [output, mean], scalars });
+        return;
+      }
+      lowerReduction(lowering, addUp, input, axes, mean, 1 / count);
+      lowerReduction(lowering, ofSquares, squaresAround(lowering, input, mean), axes, output, perFreedom);
+    },
+  };
+}
+
+/** With no freedom left the spread is 0/0, as in PyTorch. */
+function freedomOf(count: number, { correction = 1 }: VarianceAttributes): number {
+  return Math.max(0, count - correction);
+}
+
+function squareOf(x: Expression): Expression {
+  return term.mul(x, x);
+}
+
+const squaresKernel = forDtypes((dtype = "f32"): RowKernel => {
+  const { compute } = dtypes[dtype];
+  return {
+    name: "squares around the mean",
+    inputs: [dtype, compute],
+    outputs: [{ dtype: compute, per: "element" }],
+    scalars: [],
+    stages: [
+      {
+        kind: "store",
+        output: 0,
+        value: squareOf(term.sub(term.load(0, compute), term.load(1, compute))),
+      },
+    ],
+  };
+});
+
+function squaresAround(lowering: Lowering, input: DeviceArray, mean: DeviceArray): DeviceArray {
+  const { shape, dtype } = input;
+  const squares = lowering.scratchArray(shape, dtypes[dtype].compute);
+  if (!input.storage || !mean.storage || !squares.storage) return squares;
+  launchRows(lowering.runtime, {
+    kernel: squaresKernel(dtype),
+    iteration: iterateElements(shape, [
+      input.strides,
+      broadcastStrides(mean, shape),
+      contiguousStrides(shape),
+    ]),
+    operands: [input.storage, mean.storage, squares.storage],
+  });
+  return squares;
+}
+
+const none = term.constant(0, "f32");
+
+/** Of [upstream, x, mean]: 2 (x - mean) / freedom. */
+const varianceGradient = elementwise<{ readonly freedom: number }>({
+  name: "varianceGradient",
+  operands: 3,
+  scalars: ({ freedom }) => [2 / freedom],
+  value: ([upstream = none, x = none, mean = none], [factor = none]) =>
+    term.mul(term.mul(upstream, factor), term.sub(x, mean)),
+  noGradient: "gradients of gradients are not recorded",
+});
+
+/** Of [upstream, x, mean, std]: (x - mean) / (freedom · std), and 0 where nothing differs, as in PyTorch. */
+const stdGradient = elementwise<{ readonly freedom: number }>({
+  name: "stdGradient",
+  operands: 4,
+  scalars: ({ freedom }) => [1 / freedom],
+  value: ([upstream = none, x = none, mean = none, std = none], [factor = none]) =>
+    term.select(
+      term.eq(std, 0),
+      term.constant(0, x.type),
+      term.mul(term.mul(term.div(upstream, std), factor), term.sub(x, mean)),
+    ),
+  noGradient: "gradients of gradients are not recorded",
+});
+
+export const variance = spread({ name: "variance", finish: (value) => value }, (rule, freedom) => {
+  const upstream = restoreAxes(rule, "variance", rule.upstream);
+  const operands = [upstream, rule.operand(0), rule.output(1)];
+  return [fitTo(rule, rule.apply(varianceGradient, operands, { freedom }), 0)];
+});
+
+export const std = spread({ name: "std", finish: term.sqrt }, (rule, freedom) => {
+  const upstream = restoreAxes(rule, "std", rule.upstream);
+  const result = restoreAxes(rule, "std", rule.output(0));
+  const operands = [upstream, rule.operand(0), rule.output(1), result];
+  return [fitTo(rule, rule.apply(stdGradient, operands, { freedom }), 0)];
+});

@@ -1,0 +1,121 @@
+/** Convolutions and pools as functions, with PyTorch's layouts: [N, C, L] and [N, C, H, W], or without the batch. */
+
+import {
+  avgPool1d as avgPool1dOp,
+  avgPool2d as avgPool2dOp,
+  type ConvolutionAttributes,
+  conv1d as conv1dOp,
+  conv2d as conv2dOp,
+  maxPool1d as maxPool1dOp,
+  maxPool2d as maxPool2dOp,
+  type PerAxis,
+  type PoolAttributes,
+} from "../ops/index.js";
+import type { Tensor } from "./tensor.js";
+
+/** `stride`, `padding` and `dilation`: one number for all axes or one for each; `groups` of channels. */
+export type ConvolutionOptions = ConvolutionAttributes;
+/** `stride` (the kernel's size unless given), `padding` and, for maxima, `dilation`. */
+export type PoolOptions = Omit<PoolAttributes, "kernel">;
+
+/**
+ * A weight [out, C / groups, k] moved along an input [N, C, L] or [C, L]; the bias [out] may be null.
+ *
+ * @example
+ * ```ts
+ * import { conv1d, device, tensor } from "holdfast";
+ * const cpu = await device("cpu");
+ * const difference = tensor([[[-1, 1]]]);
+ * console.log(conv1d(tensor([[1, 4, 9, 16]]), difference).tolist()); // → [ [ 3, 5, 7 ] ]
+ * cpu.close();
+ * ```
+ */
+export function conv1d(
+  x: Tensor,
+  weight: Tensor,
+  bias: Tensor | null = null,
+  options: ConvolutionOptions = {},
+): Tensor {
+  return x.device.apply(conv1dOp, bias ? [x, weight, bias] : [x, weight], options);
+}
+
+/**
+ * A weight [out, C / groups, kH, kW] moved over an input [N, C, H, W] or [C, H, W]; the bias [out] may be null.
+ *
+ * @example
+ * ```ts
+ * import { conv2d, device, ones } from "holdfast";
+ * const cpu = await device("cpu");
+ * const y = conv2d(ones([1, 2, 4, 4]), ones([3, 2, 3, 3]), null, { padding: 1 });
+ * console.log(y.shape, y.slice(0, 0, 0).tolist()); // → [ 1, 3, 4, 4 ] [ 8, 12, 12, 8 ]
+ * cpu.close();
+ * ```
+ */
+export function conv2d(
+  x: Tensor,
+  weight: Tensor,
+  bias: Tensor | null = null,
+  options: ConvolutionOptions = {},
+): Tensor {
+  return x.device.apply(conv2dOp, bias ? [x, weight, bias] : [x, weight], options);
+}
+
+/**
+ * The largest element of every window along an input [N, C, L] or [C, L]. The gradient goes to the first of equals.
+ *
+ * @example
+ * ```ts
+ * import { device, maxPool1d, tensor } from "holdfast";
+ * const cpu = await device("cpu");
+ * console.log(maxPool1d(tensor([[1, 3, 2, 5, 4]]), 2).tolist()); // → [ [ 3, 5 ] ]
+ * cpu.close();
+ * ```
+ */
+export function maxPool1d(x: Tensor, kernel: PerAxis, options: PoolOptions = {}): Tensor {
+  return x.device.apply(maxPool1dOp, [x], { kernel, ...options });
+}
+
+/**
+ * The largest element of every window over an input [N, C, H, W] or [C, H, W]. The gradient goes to the first of equals.
+ *
+ * @example
+ * ```ts
+ * import { arange, device, maxPool2d } from "holdfast";
+ * const cpu = await device("cpu");
+ * console.log(maxPool2d(arange(16).to("f32").reshape([1, 4, 4]), 2).tolist()); // → [ [ [ 5, 7 ], [ 13, 15 ] ] ]
+ * cpu.close();
+ * ```
+ */
+export function maxPool2d(x: Tensor, kernel: PerAxis, options: PoolOptions = {}): Tensor {
+  return x.device.apply(maxPool2dOp, [x], { kernel, ...options });
+}
+
+/**
+ * The mean of every window along an input [N, C, L] or [C, L]; zeros of the border count.
+ *
+ * @example
+ * ```ts
+ * import { avgPool1d, device, tensor } from "holdfast";
+ * const cpu = await device("cpu");
+ * console.log(avgPool1d(tensor([[2, 4, 6, 8]]), 2).tolist()); // → [ [ 3, 7 ] ]
+ * cpu.close();
+ * ```
+ */
+export function avgPool1d(x: Tensor, kernel: PerAxis, options: Omit<PoolOptions, "dilation"> = {}): Tensor {
+  return x.device.apply(avgPool1dOp, [x], { kernel, ...options });
+}
+
+/**
+ * The mean of every window over an input [N, C, H, W] or [C, H, W]; zeros of the border count.
+ *
+ * @example
+ * ```ts
+ * import { avgPool2d, device, tensor } from "holdfast";
+ * const cpu = await device("cpu");
+ * console.log(avgPool2d(tensor([[[1, 2], [3, 6]]]), 2).tolist()); // → [ [ [ 3 ] ] ]
+ * cpu.close();
+ * ```
+ */
+export function avgPool2d(x: Tensor, kernel: PerAxis, options: Omit<PoolOptions, "dilation"> = {}): Tensor {
+  return x.device.apply(avgPool2dOp, [x], { kernel, ...options });
+}

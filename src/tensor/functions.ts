@@ -1,0 +1,99 @@
+/** Functions of several tensors, or of tensors that are no operand's own: joining, choosing, looking up. */
+
+import { HoldfastError } from "../errors/index.js";
+import {
+  cat as catOp,
+  comparisons,
+  embedding as embeddingOp,
+  oneHot as oneHotOp,
+  stack as stackOp,
+} from "../ops/index.js";
+import type { Device } from "./device.js";
+import type { Tensor } from "./tensor.js";
+
+/**
+ * Tensors side by side along an axis; their other axes are equal.
+ *
+ * @example
+ * ```ts
+ * import { cat, device, tensor } from "holdfast";
+ * const cpu = await device("cpu");
+ * console.log(cat([tensor([[1], [2]]), tensor([[3, 4], [5, 6]])], 1).tolist()); // → [ [ 1, 3, 4 ], [ 2, 5, 6 ] ]
+ * cpu.close();
+ * ```
+ */
+export function cat(tensors: readonly Tensor[], axis = 0): Tensor {
+  return deviceOf("cat", tensors).apply(catOp, tensors, { axis });
+}
+
+/**
+ * Tensors of one shape side by side along a new axis.
+ *
+ * @example
+ * ```ts
+ * import { device, stack, tensor } from "holdfast";
+ * const cpu = await device("cpu");
+ * console.log(stack([tensor([1, 2]), tensor([3, 4])], 1).tolist()); // → [ [ 1, 3 ], [ 2, 4 ] ]
+ * cpu.close();
+ * ```
+ */
+export function stack(tensors: readonly Tensor[], axis = 0): Tensor {
+  return deviceOf("stack", tensors).apply(stackOp, tensors, { axis });
+}
+
+/**
+ * The first where the condition holds, the second elsewhere. All of them broadcast, and either may be a number.
+ *
+ * @example
+ * ```ts
+ * import { device, tensor, where } from "holdfast";
+ * const cpu = await device("cpu");
+ * const x = tensor([-1, 2, -3]);
+ * console.log(where(x.gt(0), x, 0).tolist()); // → [ 0, 2, 0 ]
+ * cpu.close();
+ * ```
+ */
+export function where(condition: Tensor, a: Tensor | number, b: Tensor | number): Tensor {
+  return condition.device.apply(comparisons.where, [condition, a, b]);
+}
+
+/**
+ * A row of a table [rows, width] for each index. The row `paddingIdx`, if given, gets no gradient.
+ *
+ * @example
+ * ```ts
+ * import { device, embedding, tensor } from "holdfast";
+ * const cpu = await device("cpu");
+ * const table = tensor([[1, 2], [3, 4], [5, 6]]);
+ * console.log(embedding(table, tensor([2, 0], { dtype: "i32" })).tolist()); // → [ [ 5, 6 ], [ 1, 2 ] ]
+ * cpu.close();
+ * ```
+ */
+export function embedding(
+  table: Tensor,
+  index: Tensor,
+  options: { readonly paddingIdx?: number } = {},
+): Tensor {
+  return table.device.apply(embeddingOp, [table, index], options);
+}
+
+/**
+ * A row for each label, of i32: 1 at the label and 0 elsewhere.
+ *
+ * @example
+ * ```ts
+ * import { device, oneHot, tensor } from "holdfast";
+ * const cpu = await device("cpu");
+ * console.log(oneHot(tensor([2, 0], { dtype: "i32" }), 3).tolist()); // → [ [ 0, 0, 1 ], [ 1, 0, 0 ] ]
+ * cpu.close();
+ * ```
+ */
+export function oneHot(labels: Tensor, classes: number): Tensor {
+  return labels.device.apply(oneHotOp, [labels], { classes });
+}
+
+function deviceOf(op: string, tensors: readonly Tensor[]): Device {
+  const [first] = tensors;
+  if (first) return first.device;
+  throw new HoldfastError("BAD_ARGUMENT", `${op} takes one tensor or more, and was given none.`);
+}

@@ -1,0 +1,75 @@
+/**
+ * Every op in f32, f16 and bf16 against itself in f64, on the same numbers: values and gradients within what the dtype
+ * can hold. The narrow dtypes run through other kernels, in vectors, and widen and narrow on the way.
+ */
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import fc from "fast-check";
+import { dtypes } from "../src/kernels/index.js";
+import { opTable } from "../src/ops/index.js";
+import { openDevice } from "./support/devices.js";
+import { opCases } from "./support/op-cases/index.js";
+import { type CaseCall, type CaseOperand, nameOf, type OpCase } from "./support/op-cases/op-case.js";
+import { type CaseRun, describeCall, placeOperand, runCase } from "./support/op-runs.js";
+import { type FloatDtype, isNear, tolerances } from "./tolerances.js";
+
+const seed = 20_240_611;
+const elements = 120;
+const cpu = openDevice({ threads: 1 });
+
+for (const op of new Set(Object.values(opTable))) {
+  for (const one of opCases.filter((candidate) => candidate.op === op)) {
+    test(`${nameOf(one)}: f32, f16 and bf16 agree with f64`, () => {
+      for (const call of fc.sample(one.draw(elements), { seed, numRuns: 12 })) {
+        for (const float of ["f32", "f16", "bf16"] as const) compare(one, call, float);
+      }
+    });
+  }
+}
+
+function compare({ op, gradients }: OpCase, call: CaseCall, float: FloatDtype): void {
+  cpu.step(() => {
+    const rounded = { ...call, operands: call.operands.map((operand) => round(operand, float)) };
+    const wanted = gradients === "none" ? [] : gradients;
+    const exact = runCase(cpu, op, rounded, { float: "f64", wanted });
+    const found = runCase(cpu, op, rounded, { float, wanted });
+    const told = `${describeCall(op, call)} in ${float}`;
+    for (const [index, type] of found.outputTypes.entries()) {
+      assert.deepEqual(type.shape, exact.outputTypes[index]?.shape, `${told}: the shape of output ${index}`);
+      assert.equal(
+        dtypes[type.dtype].kind,
+        dtypes[exact.outputTypes[index]!.dtype].kind,
+        `${told}: the dtype`,
+      );
+    }
+    requireNear(found, exact, "outputs", float, told);
+    requireNear(found, exact, "gradients", float, told);
+  });
+}
+
+function requireNear(
+  found: CaseRun,
+  exact: CaseRun,
+  what: "outputs" | "gradients",
+  float: FloatDtype,
+  told: string,
+): void {
+  for (const [index, expected] of exact[what].entries()) {
+    if (!expected) continue;
+    const own = found[what][index] ?? assert.fail(`${told}: ${what} ${index} is missing`);
+    assert.equal(own.length, expected.length, `${told}: the length of ${what} ${index}`);
+    // Sums of large terms cancel to something smaller than the terms' own roundings.
+    const scale = Math.max(1, ...Array.from(expected, Math.abs).filter(Number.isFinite));
+    for (const [at, value] of expected.entries()) {
+      if (isNear(own[at]!, value, tolerances["against f64"][float], scale)) continue;
+      assert.fail(`${told}: ${what} ${index} at element ${at} is ${own[at]}; f64 has ${value}`);
+    }
+  }
+}
+
+/** The numbers that the dtype can hold nearest to an operand's. */
+function round(operand: CaseOperand, float: FloatDtype): CaseOperand {
+  if (typeof operand !== "object" || operand.dtype !== "float") return operand;
+  return { ...operand, values: [...placeOperand(cpu, operand, float).tensor.dataSync()] };
+}

@@ -1,0 +1,155 @@
+/**
+ * Every op again, forward and backward, where memory is hostile: under the strict driver with poison, in an arena with no
+ * byte to spare, and in memory that other ops have left dirty. The results are the plain run's, bit for bit.
+ */
+
+import assert from "node:assert/strict";
+import { after, test } from "node:test";
+import fc from "fast-check";
+import {
+  bytes,
+  type CpuDriver,
+  Device,
+  type DeviceOptions,
+  type Driver,
+  HoldfastError,
+  openCpuDriver,
+  strict,
+} from "holdfast";
+import { type Op, opTable } from "../src/ops/index.js";
+import { guarded } from "./support/guarded-driver.js";
+import { opCases } from "./support/op-cases/index.js";
+import type { CaseCall } from "./support/op-cases/op-case.js";
+import { describeCall, runCase } from "./support/op-runs.js";
+import { sameNamedBytes } from "./support/same-bytes.js";
+import type { FloatDtype } from "./tolerances.js";
+
+const seed = 20_240_611;
+const runsOfACase = 8;
+const elements = 150;
+/** Each call in one of these: what differs between them is how elements are loaded, stored and grouped into vectors. */
+const floats = ["f32", "f64", "bf16", "f32", "f16"] as const satisfies readonly FloatDtype[];
+/** As a float 0.75 or so: a stale read would look like a value. */
+const dirt = 0x3f;
+const dirtyArenaBytes = 2 ** 20;
+
+const driver = openCpuDriver({ threads: 1 });
+const dirty = open(driver, strict, { arena: bytes(dirtyArenaBytes) });
+after(() => {
+  dirty.close();
+  driver.close();
+});
+
+interface Work {
+  readonly op: Op;
+  readonly call: CaseCall;
+  readonly wanted: readonly number[];
+  readonly float: FloatDtype;
+}
+
+for (const [name, op] of Object.entries(opTable)) {
+  test(`${name}: poison, an arena without a byte to spare and dirty memory change no bit`, () => {
+    const work = workOf(op);
+    assert.ok(work.length > 0, `nothing draws operands for ${name}: add a case to its family's file`);
+    const expected = withDevice(
+      (device) => device,
+      {},
+      (plain) => {
+        const results = work.map((one) => run(plain, one));
+        return { results, arenaBytes: plain.runtime.arena.figures.highWater };
+      },
+    );
+    // The smallest there is holds one storage.
+    const arena = bytes(Math.max(256, expected.arenaBytes));
+    withDevice(
+      (device) => strict(guarded(device)),
+      { poison: true, arena },
+      (tiny) => {
+        for (const [index, one] of work.entries()) {
+          sameNamedBytes(run(tiny, one), expected.results[index]!, `${told(one)}, poisoned and tight`);
+        }
+      },
+    );
+    for (const [index, one] of work.entries()) {
+      dirty.step(() => {
+        const { arena: memory } = dirty.runtime;
+        dirty.runtime.fill(memory.allocate(dirtyArenaBytes, "dirt"), dirt);
+      });
+      sameNamedBytes(run(dirty, one), expected.results[index]!, `${told(one)}, in dirty memory`);
+    }
+  });
+}
+
+test("the arena has no byte to spare: with 256 bytes less, the op that needs the most is refused", () => {
+  const work = workOf(opTable["matmul"]!);
+  const arena = withDevice(
+    (device) => device,
+    {},
+    (plain) => {
+      for (const one of work) run(plain, one);
+      return plain.runtime.arena.figures.highWater;
+    },
+  );
+  withDevice(strict, { arena: bytes(arena - 256) }, (tight) => {
+    assert.throws(
+      () => {
+        for (const one of work) run(tight, one);
+      },
+      (error) => error instanceof HoldfastError && error.code === "ARENA_FULL",
+    );
+  });
+});
+
+function workOf(op: Op): readonly Work[] {
+  const cases = opCases.filter((one) => one.op === op);
+  return cases.flatMap(({ draw, gradients }) =>
+    fc.sample(draw(elements), { seed, numRuns: runsOfACase }).map((call, index) => ({
+      op,
+      call,
+      wanted: gradients === "none" ? [] : gradients,
+      float: floats[index % floats.length]!,
+    })),
+  );
+}
+
+/** Outputs and gradients as bytes, of one step. */
+function run(device: Device, { op, call, wanted, float }: Work): Record<string, ArrayBufferView> {
+  return device.step(() => {
+    const { outputs, gradients } = runCase(device, op, call, { float, wanted });
+    const arrived = gradients.map((one, index) => [`gradient ${index}`, one] as const);
+    return Object.fromEntries([
+      ...outputs.map((one, index) => [`output ${index}`, one] as const),
+      ...arrived.flatMap(([name, one]) => (one ? [[name, one] as const] : [])),
+    ]);
+  });
+}
+
+function told({ op, call, float }: Work): string {
+  return `${describeCall(op, call)} in ${float}`;
+}
+
+function open(device: CpuDriver, wrap: (device: CpuDriver) => Driver, options: DeviceOptions): Device {
+  return new Device("cpu", {
+    driver: wrap(device),
+    memory: "64MiB",
+    staging: "1MiB",
+    stallAfter: "off",
+    environment: {},
+    print: () => {},
+    ...options,
+  });
+}
+
+/** A device of its own: each has the whole of its arena before it. */
+function withDevice<T>(
+  wrap: (device: CpuDriver) => Driver,
+  options: DeviceOptions,
+  use: (device: Device) => T,
+): T {
+  const device = open(driver, wrap, options);
+  try {
+    return use(device);
+  } finally {
+    device.close();
+  }
+}
