@@ -7,7 +7,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
 import { dtypes } from "../src/kernels/index.js";
-import { opTable } from "../src/ops/index.js";
+import { contiguous, mul, type Op, opTable } from "../src/ops/index.js";
 import { openDevice } from "./support/devices.js";
 import { opCases } from "./support/op-cases/index.js";
 import { type CaseCall, type CaseOperand, nameOf, type OpCase } from "./support/op-cases/op-case.js";
@@ -21,12 +21,26 @@ const cpu = openDevice({ threads: 1 });
 for (const op of new Set(Object.values(opTable))) {
   for (const one of opCases.filter((candidate) => candidate.op === op)) {
     test(`${nameOf(one)}: f32, f16 and bf16 agree with f64`, () => {
-      for (const call of fc.sample(one.draw(elements), { seed, numRuns: 12 })) {
+      for (const call of fc.sample(one.draw(elements), { seed, numRuns: 8 })) {
         for (const float of ["f32", "f16", "bf16"] as const) compare(one, call, float);
       }
     });
   }
 }
+
+test("red proof: an op that is a ten-thousandth off in f32 alone is found", () => {
+  const wrong: Op = {
+    kind: "composite",
+    name: "wrong in f32",
+    infer: (operands, attributes) => contiguous.infer(operands, attributes),
+    compose: ({ apply, typeOf }, [x = 0]) => [apply(mul, [x, typeOf(x).dtype === "f32" ? 1.0001 : 1])],
+  };
+  const [one] = opCases.filter(({ op }) => op === contiguous);
+  const calls = fc.sample(one!.draw(elements), { seed, numRuns: 8 });
+  assert.throws(() => {
+    for (const call of calls) compare({ ...one!, op: wrong }, call, "f32");
+  }, assert.AssertionError);
+});
 
 function compare({ op, gradients }: OpCase, call: CaseCall, float: FloatDtype): void {
   cpu.step(() => {

@@ -17,7 +17,7 @@ import { sameBytes } from "./support/same-bytes.js";
 
 const elements = 24;
 const seed = 20_240_611;
-const runsOfAnOp = 60;
+const runsOfAnOp = 36;
 
 const cpu = openDevice({ threads: 1 });
 

@@ -7,6 +7,7 @@ import assert from "node:assert/strict";
 import { after, test } from "node:test";
 import fc from "fast-check";
 import {
+  basicKernels,
   bytes,
   type CpuDriver,
   Device,
@@ -16,7 +17,7 @@ import {
   openCpuDriver,
   strict,
 } from "holdfast";
-import { type Op, opTable } from "../src/ops/index.js";
+import { contiguous, type KernelOp, type Op, opTable } from "../src/ops/index.js";
 import { guarded } from "./support/guarded-driver.js";
 import { opCases } from "./support/op-cases/index.js";
 import type { CaseCall } from "./support/op-cases/op-case.js";
@@ -25,7 +26,7 @@ import { sameNamedBytes } from "./support/same-bytes.js";
 import type { FloatDtype } from "./tolerances.js";
 
 const seed = 20_240_611;
-const runsOfACase = 8;
+const runsOfACase = 5;
 const elements = 150;
 /** Each call in one of these: what differs between them is how elements are loaded, stored and grouped into vectors. */
 const floats = ["f32", "f64", "bf16", "f32", "f16"] as const satisfies readonly FloatDtype[];
@@ -51,46 +52,41 @@ for (const [name, op] of Object.entries(opTable)) {
   test(`${name}: poison, an arena without a byte to spare and dirty memory change no bit`, () => {
     const work = workOf(op);
     assert.ok(work.length > 0, `nothing draws operands for ${name}: add a case to its family's file`);
-    const expected = withDevice(
-      (device) => device,
-      {},
-      (plain) => {
-        const results = work.map((one) => run(plain, one));
-        return { results, arenaBytes: plain.runtime.arena.figures.highWater };
-      },
-    );
-    // The smallest there is holds one storage.
-    const arena = bytes(Math.max(256, expected.arenaBytes));
-    withDevice(
-      (device) => strict(guarded(device)),
-      { poison: true, arena },
-      (tiny) => {
-        for (const [index, one] of work.entries()) {
-          sameNamedBytes(run(tiny, one), expected.results[index]!, `${told(one)}, poisoned and tight`);
-        }
-      },
-    );
-    for (const [index, one] of work.entries()) {
-      dirty.step(() => {
-        const { arena: memory } = dirty.runtime;
-        dirty.runtime.fill(memory.allocate(dirtyArenaBytes, "dirt"), dirt);
-      });
-      sameNamedBytes(run(dirty, one), expected.results[index]!, `${told(one)}, in dirty memory`);
-    }
+    checkMemory(work);
+  });
+}
+
+/** Copies as `contiguous` does, and makes one mistake. */
+const careless: Readonly<Record<string, KernelOp["lower"]>> = {
+  "an output is left as it was found": () => {},
+  "memory is read before anything was written there": (lowering, _, outputs, attributes) => {
+    const [output] = outputs;
+    const unwritten = lowering.scratchArray(output!.shape, output!.dtype);
+    contiguous.lower(lowering, [unwritten], outputs, attributes);
+  },
+  "an element behind the output is written": (lowering, operands, outputs, attributes) => {
+    const [output] = outputs;
+    const { runtime } = lowering;
+    if (!output?.storage) return;
+    const tooMany = Math.ceil(output.storage.span.size / 4) + 1;
+    const kernel = runtime.kernel(basicKernels.fill);
+    runtime.launch({ op: "fill", kernel, blocks: 1, arguments: [output.storage, 1, tooMany] });
+    contiguous.lower(lowering, operands, outputs, attributes);
+  },
+};
+
+for (const [fault, lower] of Object.entries(careless)) {
+  test(`red proof: ${fault}, and the check sees it`, () => {
+    const op: Op = { ...contiguous, name: "careless", lower };
+    const work = workOf(contiguous).map((one) => ({ ...one, op }));
+    assert.throws(() => checkMemory(work), assert.AssertionError);
   });
 }
 
 test("the arena has no byte to spare: with 256 bytes less, the op that needs the most is refused", () => {
   const work = workOf(opTable["matmul"]!);
-  const arena = withDevice(
-    (device) => device,
-    {},
-    (plain) => {
-      for (const one of work) run(plain, one);
-      return plain.runtime.arena.figures.highWater;
-    },
-  );
-  withDevice(strict, { arena: bytes(arena - 256) }, (tight) => {
+  const { arenaBytes } = runPlain(work);
+  withDevice(strict, { arena: bytes(arenaBytes - 256) }, (tight) => {
     assert.throws(
       () => {
         for (const one of work) run(tight, one);
@@ -99,6 +95,35 @@ test("the arena has no byte to spare: with 256 bytes less, the op that needs the
     );
   });
 });
+
+/** The same work three times: plain, tight under the strict driver and poisoned, and in dirty memory. */
+function checkMemory(work: readonly Work[]): void {
+  const expected = runPlain(work);
+  // The smallest there is holds one storage.
+  const arena = bytes(Math.max(256, expected.arenaBytes));
+  const hostile = (device: CpuDriver): Driver => strict(guarded(device));
+  withDevice(hostile, { poison: true, arena }, (tight) => {
+    for (const [index, one] of work.entries()) {
+      sameNamedBytes(run(tight, one), expected.results[index]!, `${told(one)}, poisoned and tight`);
+    }
+  });
+  for (const [index, one] of work.entries()) {
+    dirty.step(() => {
+      const { arena: memory } = dirty.runtime;
+      dirty.runtime.fill(memory.allocate(dirtyArenaBytes, "dirt"), dirt);
+    });
+    sameNamedBytes(run(dirty, one), expected.results[index]!, `${told(one)}, in dirty memory`);
+  }
+}
+
+/** On the bare driver, with room; and how much of the arena it took. */
+function runPlain(work: readonly Work[]): { results: Record<string, ArrayBufferView>[]; arenaBytes: number } {
+  const bare = (device: CpuDriver): Driver => device;
+  return withDevice(bare, {}, (plain) => ({
+    results: work.map((one) => run(plain, one)),
+    arenaBytes: plain.runtime.arena.figures.highWater,
+  }));
+}
 
 function workOf(op: Op): readonly Work[] {
   const cases = opCases.filter((one) => one.op === op);

@@ -8,7 +8,7 @@ import { readSafetensors } from "../src/data/index.js";
 import { type Dtype, viewElements } from "../src/kernels/index.js";
 import type { Tensor } from "../src/tensor/index.js";
 import { openDevice } from "./support/devices.js";
-import { type OracleCase, oracleCalls } from "./support/oracle-calls.js";
+import { type OracleCall, type OracleCase, oracleCalls } from "./support/oracle-calls.js";
 import { readRepositoryFile, repositoryRoot } from "./support/repository.js";
 import { isNear, type Tolerance, tolerances } from "./tolerances.js";
 
@@ -23,34 +23,49 @@ test("the oracle has 152 cases, and a call of ours for each of its ops", () => {
 });
 
 for (const one of cases) {
-  const told = `${one.name}, ${one.op} ${JSON.stringify(one.attrs)}`;
   for (const float of ["f64", "f32"] as const) {
-    test(`${told}: value and gradients in ${float}`, () => {
-      cpu.step(() => {
-        const operands = one.inputs.map((name, index) => {
-          const operand = place(name, float);
-          if (one.grads[index]) operand.requiresGrad = true;
-          return operand;
-        });
-        const call = oracleCalls[one.op] ?? assert.fail(`nothing here stands for ${one.op}`);
-        const result = call(operands as [Tensor, ...Tensor[]], one.attrs);
-        const outputs = Array.isArray(result) ? (result as readonly Tensor[]) : [result as Tensor];
-        assert.equal(outputs.length, one.outputs.length, "the number of outputs");
-        for (const [index, output] of outputs.entries()) {
-          requireNear(output, one.outputs[index]!, tolerances["oracle value"][float]);
-        }
-        if (one.grads.every((name) => !name)) return;
-        for (const [index, output] of outputs.entries()) {
-          output.backward(place(one.upstream[index]!, float), { retainGraph: true });
-        }
-        for (const [index, name] of one.grads.entries()) {
-          if (!name) continue;
-          const gradient = operands[index]!.grad ?? assert.fail(`no gradient at ${one.inputs[index]}`);
-          requireNear(gradient, name, tolerances["oracle gradient"][float]);
-        }
-      });
+    test(`${one.name}, ${one.op} ${JSON.stringify(one.attrs)}: value and gradients in ${float}`, () => {
+      const call = oracleCalls[one.op] ?? assert.fail(`nothing here stands for ${one.op}`);
+      check(one, float, call);
     });
   }
+}
+
+test("red proof: a value that is off by 1e-8 in f64 or 1e-4 in f32 is found, and so is a gradient", () => {
+  const product = cases.find(({ op }) => op === "mul")!;
+  for (const [float, error] of [["f64", 1e-8] as const, ["f32", 1e-4] as const]) {
+    const wrongValue: OracleCall = ([a, b]) => a.mul(b!).mul(1 + error);
+    const wrongGradient: OracleCall = ([a, b]) => a.mul(b!).add(a.sub(a.detach()).mul(error));
+    for (const call of [wrongValue, wrongGradient]) {
+      assert.throws(() => check(product, float, call), assert.AssertionError);
+    }
+    check(product, float, ([a, b]) => a.mul(b!));
+  }
+});
+
+function check(one: OracleCase, float: "f32" | "f64", call: OracleCall): void {
+  cpu.step(() => {
+    const operands = one.inputs.map((name, index) => {
+      const operand = place(name, float);
+      if (one.grads[index]) operand.requiresGrad = true;
+      return operand;
+    });
+    const result = call(operands as [Tensor, ...Tensor[]], one.attrs);
+    const outputs = Array.isArray(result) ? (result as readonly Tensor[]) : [result as Tensor];
+    assert.equal(outputs.length, one.outputs.length, "the number of outputs");
+    for (const [index, output] of outputs.entries()) {
+      requireNear(output, one.outputs[index]!, tolerances["oracle value"][float]);
+    }
+    if (one.grads.every((name) => !name)) return;
+    for (const [index, output] of outputs.entries()) {
+      output.backward(place(one.upstream[index]!, float), { retainGraph: true });
+    }
+    for (const [index, name] of one.grads.entries()) {
+      if (!name) continue;
+      const gradient = operands[index]!.grad ?? assert.fail(`no gradient at ${one.inputs[index]}`);
+      requireNear(gradient, name, tolerances["oracle gradient"][float]);
+    }
+  });
 }
 
 /** A tensor of the oracle: floats in the dtype under test, and its indices in ours. */

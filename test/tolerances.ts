@@ -70,5 +70,7 @@ export function isNear(
   scale = 1,
 ): boolean {
   if (Object.is(found, expected) || found === expected) return true;
+  // A part of an infinity is infinite, and everything would be within it.
+  if (!Number.isFinite(expected)) return false;
   return Math.abs(found - expected) <= relative * Math.abs(expected) + absolute * scale;
 }

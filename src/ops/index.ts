@@ -2,6 +2,7 @@
 
 export { type AttentionAttributes, attention } from "./attention/attention.js";
 export { scaledDotProductAttention } from "./attention/scaled-dot-product.js";
+export { attentionWithDropout, causalMask } from "./attention/with-dropout.js";
 export { type AveragePoolAttributes, avgPool1d, avgPool2d } from "./convolution/average-pool.js";
 export { type ConvolutionAttributes, conv1d, conv2d } from "./convolution/convolution.js";
 export type { PerAxis } from "./convolution/geometry.js";
@@ -30,6 +31,7 @@ export type { LossReduction } from "./losses/class-rows.js";
 export { type CrossEntropyAttributes, crossEntropy } from "./losses/cross-entropy.js";
 export { nllLoss } from "./losses/nll-loss.js";
 export * as losses from "./losses/paired.js";
+export { crossEntropyOfProbabilities } from "./losses/soft-cross-entropy.js";
 export { linear, matmul } from "./matmul/matmul.js";
 export { flip } from "./movement/flip.js";
 export { cat, stack } from "./movement/join.js";

@@ -2,6 +2,7 @@
 
 import { attention } from "./attention/attention.js";
 import { scaledDotProductAttention } from "./attention/scaled-dot-product.js";
+import { attentionWithDropout, causalMask } from "./attention/with-dropout.js";
 import { avgPool1d, avgPool2d } from "./convolution/average-pool.js";
 import { conv1d, conv2d } from "./convolution/convolution.js";
 import { maxPool1d, maxPool2d } from "./convolution/max-pool.js";
@@ -18,6 +19,7 @@ import { embedding, indexSelect } from "./indexing/select.js";
 import { crossEntropy } from "./losses/cross-entropy.js";
 import { nllLoss } from "./losses/nll-loss.js";
 import * as paired from "./losses/paired.js";
+import { crossEntropyOfProbabilities } from "./losses/soft-cross-entropy.js";
 import { linear, matmul } from "./matmul/matmul.js";
 import { flip } from "./movement/flip.js";
 import { cat, stack } from "./movement/join.js";
@@ -50,9 +52,9 @@ export const opTable: Readonly<Record<string, Op>> = {
   ...{ argmax, argmin, all, any },
   ...{ softmax, logSoftmax, layerNorm, rmsNorm, normalize },
   ...{ matmul, linear },
-  ...{ crossEntropy, nllLoss },
+  ...{ crossEntropy, crossEntropyOfProbabilities, nllLoss },
   ...paired,
-  ...{ attention, scaledDotProductAttention, dropout },
+  ...{ attention, scaledDotProductAttention, attentionWithDropout, causalMask, dropout },
   ...{ reshape, permute, expand },
   ...{ slice, select, cat, stack, flip, pad, repeatInterleave, tile },
   ...{ indexSelect, gather, scatterAdd, embedding, oneHot, maskedFill },

@@ -3,10 +3,13 @@
  * ones hid it. The check that every entry of the op table passes must find each of these.
  */
 
+import assert from "node:assert/strict";
+import { test } from "node:test";
 import fc from "fast-check";
 import {
   type Attributes,
   add,
+  contiguous,
   functions,
   type GradientRule,
   type Gradients,
@@ -113,3 +116,43 @@ row(
   },
   "matmul, square",
 );
+
+/** Passes its operand on, and adds a hundredth to the gradient on the way back. */
+const hundredthOff = planted(contiguous, ({ apply, upstream }) => [apply(add, [upstream, 0.01])]);
+
+/** The op, with a gradient that is a hundredth off at one operand. */
+function slightlyWrong(op: Op, index: number): Op {
+  return {
+    kind: "composite",
+    name: `${op.name}, a hundredth off`,
+    infer: (operands, attributes) => op.infer(operands, attributes),
+    compose: ({ apply }, operands, attributes) => [
+      apply(
+        op,
+        operands.map((one, place) => (place === index ? apply(hundredthOff, [one]) : one)),
+        attributes,
+      ),
+    ],
+  };
+}
+
+test("N6, red proof: for every case of the op table, a gradient that is a hundredth off at any operand is found", () => {
+  const unseen: string[] = [];
+  for (const one of opCases) {
+    if (one.gradients === "none") continue;
+    const calls = fc.sample(one.draw(24), { seed: 6, numRuns: 20 });
+    for (const index of one.gradients) {
+      const isSeen = calls.some((call) => {
+        try {
+          checkGradients(cpu, slightlyWrong(one.op, index), call, [index]);
+          return false;
+        } catch (error) {
+          assert.ok(error instanceof assert.AssertionError, String(error));
+          return true;
+        }
+      });
+      if (!isSeen) unseen.push(`${nameOf(one)}, operand ${index}`);
+    }
+  }
+  assert.deepEqual(unseen, []);
+});

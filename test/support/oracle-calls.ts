@@ -44,10 +44,10 @@ interface OracleAttributes {
 }
 
 type Operands = readonly [Tensor, ...Tensor[]];
-type Call = (operands: Operands, attrs: OracleAttributes) => Tensor | readonly Tensor[];
+export type OracleCall = (operands: Operands, attrs: OracleAttributes) => Tensor | readonly Tensor[];
 
 /** A method of tensors, by a name that may not be there yet. */
-function method(name: string, ...given: readonly unknown[]): Call {
+function method(name: string, ...given: readonly unknown[]): OracleCall {
   return ([x, ...others]) => invoke(x, name, [...others, ...given]);
 }
 
@@ -66,16 +66,16 @@ function entry(name: string, operands: readonly Tensor[], attributes: Attributes
 
 /** Over axes: `dim` and `keepdim` as our methods take them. */
 const reduction =
-  (name: string, options: Attributes = {}): Call =>
+  (name: string, options: Attributes = {}): OracleCall =>
   ([x], { dim, keepdim, correction }) =>
     invoke(x, name, [dim, { keepdim, ...(correction !== undefined && { correction }), ...options }]);
 
 const along =
-  (name: string): Call =>
+  (name: string): OracleCall =>
   ([x, ...others], { dim }) =>
     invoke(x, name, [dim, ...others]);
 
-export const oracleCalls: Readonly<Record<string, Call>> = {
+export const oracleCalls: Readonly<Record<string, OracleCall>> = {
   ...Object.fromEntries(
     ["neg", "exp", "log", "sqrt", "rsqrt", "abs", "tanh", "sigmoid", "relu", "sin", "cos", "square"]
       .concat(["reciprocal", "silu", "softplus", "add", "sub", "mul", "div", "maximum", "minimum", "matmul"])

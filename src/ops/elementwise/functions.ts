@@ -99,3 +99,12 @@ export const clamp = unary<{ readonly min?: number; readonly max?: number }>({
       term.select(term.ge(x, low), term.select(term.le(x, high), one(x), 0), term.constant(0, x.type)),
   },
 });
+
+/** One number in every element, whatever was there: also where that was NaN. */
+export const fill = unary<{ readonly value: number }>({
+  name: "fill",
+  result: "same",
+  scalars: ({ value }) => [value],
+  value: (x, value = x) => value,
+  derivative: "zero",
+});

@@ -14,9 +14,10 @@ import {
   type Stage,
   type Strides,
   term,
+  viewElements,
 } from "../../kernels/index.js";
-import { copyArray } from "../copy.js";
 import { broadcastStrides, type DeviceArray } from "../device-array.js";
+import { asIndexList, indexTypeAt } from "../indexing/index-values.js";
 import { arrayAt, isType, type Lowering, type OperandType, typeAt, type ValueType } from "../op.js";
 import { fillWith } from "../reduction/reduce.js";
 import { requireFloat } from "../reduction/sum.js";
@@ -96,7 +97,7 @@ export function inferClassRows(
   op: string,
   operands: readonly OperandType[],
 ): { readonly input: ValueType; readonly rows: ClassRows } {
-  const [input, target] = [typeAt(op, operands, 0), typeAt(op, operands, 1)];
+  const [input, target] = [typeAt(op, operands, 0), indexTypeAt(op, operands, 1)];
   requireFloat(op, input.dtype);
   const rows = classRowsOf(input.shape);
   const { kept, classes } = rows;
@@ -113,13 +114,6 @@ export function inferClassRows(
         `${rows.axis} of the input, the target must be ${formatShape(kept)}.`,
     );
   }
-  if (dtypes[target.dtype].kind !== "integer") {
-    throw new HoldfastError(
-      "BAD_DTYPE",
-      `${op}: the target is ${target.dtype}, and labels are i32 or u8. Convert with to("i32").`,
-      { numbers: { op } },
-    );
-  }
   const weight = operands[2];
   if (isType(weight)) {
     requireFloat(op, weight.dtype);
@@ -128,6 +122,15 @@ export function inferClassRows(
     }
   }
   return { input, rows };
+}
+
+export function requireSmoothing(op: string, labelSmoothing: number): void {
+  if (labelSmoothing >= 0 && labelSmoothing <= 1) return;
+  throw new HoldfastError(
+    "BAD_ARGUMENT",
+    `${op}: labelSmoothing is ${labelSmoothing}; give a number from 0 to 1.`,
+    { numbers: { labelSmoothing } },
+  );
 }
 
 /** Class weights say how much classes count, and are not learned. */
@@ -144,12 +147,9 @@ export function checkLabels(
   { ignoreIndex = defaultIgnoreIndex }: ClassLossAttributes,
 ): void {
   const { classes } = classRowsOf(arrayAt(operands, 0).shape);
-  const target = arrayAt(operands, 1);
-  const labels = lowering.scratchArray(target.shape, "i32");
-  if (!target.storage || !labels.storage) return;
-  copyArray(lowering.runtime, target, labels);
-  const bytes = lowering.runtime.read(labels.storage);
-  const values = new Int32Array(bytes.buffer, bytes.byteOffset, sizeOf(target.shape));
+  const { storage } = asIndexList(lowering, arrayAt(operands, 1));
+  if (!storage) return;
+  const values = viewElements("i32", lowering.runtime.read(storage));
   const row = values.findIndex((label) => label !== ignoreIndex && (label < 0 || label >= classes));
   if (row < 0) return;
   const label = values[row] ?? 0;

@@ -3,7 +3,6 @@
  * could be that of 0, and no one-hot matrix.
  */
 
-import { HoldfastError } from "../../errors/index.js";
 import { dtypes } from "../../kernels/index.js";
 import type { DeviceArray } from "../device-array.js";
 import { arrayAt, type KernelOp, type ValueType } from "../op.js";
@@ -22,6 +21,7 @@ import {
   perElement,
   perRow,
   refuseWeightGradient,
+  requireSmoothing,
 } from "./class-rows.js";
 import {
   backwardKernel,
@@ -82,13 +82,7 @@ export const crossEntropy: KernelOp<CrossEntropyAttributes> = {
   name: "crossEntropy",
   infer(operands, { reduction = "mean", labelSmoothing = 0 }) {
     const { input, rows } = inferClassRows("crossEntropy", operands);
-    if (!(labelSmoothing >= 0 && labelSmoothing <= 1)) {
-      throw new HoldfastError(
-        "BAD_ARGUMENT",
-        `crossEntropy: labelSmoothing is ${labelSmoothing}; give a number from 0 to 1.`,
-        { numbers: { labelSmoothing } },
-      );
-    }
+    requireSmoothing("crossEntropy", labelSmoothing);
     const saved = (shape: Shape): ValueType => ({ shape, dtype: dtypes[input.dtype].compute });
     return [
       { shape: reduction === "none" ? rows.kept : [], dtype: input.dtype },

@@ -144,9 +144,7 @@ export const linear: KernelOp<LinearAttributes> = {
       rule.needs(0)
         ? fitTo(rule, apply(matmul, [rule.upstream, isInOut ? transpose(rule, weight()) : weight()]), 0)
         : undefined,
-      rule.needs(1)
-        ? fitTo(rule, isInOut ? product(x(), upstream) : product(upstream, x()), 1)
-        : undefined,
+      rule.needs(1) ? fitTo(rule, isInOut ? product(x(), upstream) : product(upstream, x()), 1) : undefined,
       rule.needs(2) ? fitTo(rule, apply(sum, [upstream], { axes: 0 }), 2) : undefined,
     ];
 
@@ -162,7 +160,13 @@ export const linear: KernelOp<LinearAttributes> = {
     if (hasBias) copyArray(lowering.runtime, bias, output);
     const rows = x.shape.length === 1 ? seen(x, [1, width]) : x;
     const target = x.shape.length === 1 ? seenContiguous(output, [1, out]) : output;
-    lowerProduct(lowering, rows, attributes.layout === "inOut" ? weight : turned(weight), target, hasBias ? 1 : 0);
+    lowerProduct(
+      lowering,
+      rows,
+      attributes.layout === "inOut" ? weight : turned(weight),
+      target,
+      hasBias ? 1 : 0,
+    );
   },
 };
 

@@ -33,12 +33,54 @@ export const inPlaceMethods = {
   sqrt_(this: Tensor): Tensor {
     return this.device.applyInPlace(functions.sqrt, this, [this]);
   },
+  sign_(this: Tensor): Tensor {
+    return this.device.applyInPlace(functions.sign, this, [this]);
+  },
+  floor_(this: Tensor): Tensor {
+    return this.device.applyInPlace(functions.floor, this, [this]);
+  },
+  ceil_(this: Tensor): Tensor {
+    return this.device.applyInPlace(functions.ceil, this, [this]);
+  },
+  expm1_(this: Tensor): Tensor {
+    return this.device.applyInPlace(functions.expm1, this, [this]);
+  },
+  log_(this: Tensor): Tensor {
+    return this.device.applyInPlace(functions.log, this, [this]);
+  },
+  log1p_(this: Tensor): Tensor {
+    return this.device.applyInPlace(functions.log1p, this, [this]);
+  },
+  rsqrt_(this: Tensor): Tensor {
+    return this.device.applyInPlace(functions.rsqrt, this, [this]);
+  },
+  square_(this: Tensor): Tensor {
+    return this.device.applyInPlace(functions.square, this, [this]);
+  },
+  reciprocal_(this: Tensor): Tensor {
+    return this.device.applyInPlace(functions.reciprocal, this, [this]);
+  },
+  sin_(this: Tensor): Tensor {
+    return this.device.applyInPlace(functions.sin, this, [this]);
+  },
+  cos_(this: Tensor): Tensor {
+    return this.device.applyInPlace(functions.cos, this, [this]);
+  },
+  erf_(this: Tensor): Tensor {
+    return this.device.applyInPlace(functions.erf, this, [this]);
+  },
   clamp_(this: Tensor, min?: number, max?: number): Tensor {
     const bounds = { ...(min !== undefined && { min }), ...(max !== undefined && { max }) };
     return this.device.applyInPlace(functions.clamp, this, [this], bounds);
   },
   relu_(this: Tensor): Tensor {
     return this.device.applyInPlace(activations.relu, this, [this]);
+  },
+  leakyRelu_(this: Tensor, negativeSlope = 0.01): Tensor {
+    return this.device.applyInPlace(activations.leakyRelu, this, [this], { negativeSlope });
+  },
+  silu_(this: Tensor): Tensor {
+    return this.device.applyInPlace(activations.silu, this, [this]);
   },
   tanh_(this: Tensor): Tensor {
     return this.device.applyInPlace(activations.tanh, this, [this]);
@@ -53,7 +95,7 @@ export const inPlaceMethods = {
   },
   /** Sets every element to a number. */
   fill_(this: Tensor, value: number): Tensor {
-    return this.device.applyInPlace(functions.clamp, this, [this], { min: value, max: value });
+    return this.device.applyInPlace(functions.fill, this, [this], { value });
   },
   zero_(this: Tensor): Tensor {
     return this.fill_(0);

@@ -1,7 +1,14 @@
 /** Cases of attention, in the kernel's axes and in PyTorch's, with masks of both kinds; and of dropout. */
 
 import fc from "fast-check";
-import { attention, dropout, type Shape, scaledDotProductAttention } from "../../../src/ops/index.js";
+import {
+  attention,
+  attentionWithDropout,
+  causalMask,
+  dropout,
+  type Shape,
+  scaledDotProductAttention,
+} from "../../../src/ops/index.js";
 import { anyShape, broadcastShapesOf, call, operand, whole } from "./draw.js";
 import { type OpCase, opCase } from "./op-case.js";
 
@@ -102,6 +109,38 @@ export const attentionCases: readonly OpCase[] = [
         }));
         return call([...asOperands(outer, sizes), mask], attributes);
       }),
+  }),
+  ...[false, true].map((hasMask) =>
+    opCase({
+      op: attentionWithDropout,
+      what: hasMask ? "with numbers to add" : "without a mask",
+      gradients: hasMask ? [0, 1, 2, 4] : [0, 1, 2],
+      draw: (elements) =>
+        fc
+          .tuple(anyOuter(elements), anySizes, attributes, fc.constantFrom(0, 0.4, 1))
+          .chain(([outer, sizes, given, p]) => {
+            const mask = operand([sizes.rows, sizes.columns]);
+            const operands = [
+              ...asOperands(outer, sizes),
+              "randomState" as const,
+              ...(hasMask ? [mask] : []),
+            ];
+            return call(operands, fc.constant({ ...given, p }));
+          }),
+    }),
+  ),
+  opCase({
+    op: causalMask,
+    gradients: "none",
+    draw: () =>
+      call(
+        [],
+        fc.record({
+          rows: fc.integer({ min: 0, max: 4 }),
+          columns: fc.integer({ min: 0, max: 4 }),
+          dtype: fc.constantFrom("f32", "f64"),
+        }),
+      ),
   }),
   opCase({
     op: dropout,

@@ -1,7 +1,14 @@
 /** Cases of the losses: labels on rows of every kind, with ignored ones and weights, and pairs of equal shapes. */
 
 import fc from "fast-check";
-import { crossEntropy, type LossReduction, losses, nllLoss, type Shape } from "../../../src/ops/index.js";
+import {
+  crossEntropy,
+  crossEntropyOfProbabilities,
+  type LossReduction,
+  losses,
+  nllLoss,
+  type Shape,
+} from "../../../src/ops/index.js";
 import { anyShape, awayFrom, between, call, operand, whole } from "./draw.js";
 import { type CaseOperand, type OpCase, opCase, type TensorOperand } from "./op-case.js";
 
@@ -83,6 +90,28 @@ export const lossesCases: readonly OpCase[] = [
               fc.record({ reduction: anyReduction }),
             ),
           ),
+    }),
+  ),
+  ...[false, true].map((hasWeights) =>
+    opCase({
+      op: crossEntropyOfProbabilities,
+      what: hasWeights ? "with weights" : "without weights",
+      gradients: hasWeights ? [0, 1, 2] : [0, 1],
+      draw: (elements) =>
+        anyPredictions(elements).chain((shape) =>
+          call(
+            [
+              operand(shape),
+              operand(shape, { values: between(0, 1) }),
+              ...(hasWeights ? [weightsOf(shape)] : []),
+            ],
+            fc.record({
+              // The mean of no rows is NaN, whatever the weights.
+              reduction: shape.includes(0) ? fc.constant<LossReduction>("sum") : anyReduction,
+              labelSmoothing: fc.constantFrom(0, 0.2),
+            }),
+          ),
+        ),
     }),
   ),
   ...pairLosses.map((op) =>

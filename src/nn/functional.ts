@@ -1,0 +1,7 @@
+/** nn.functional: what layers compute, as functions of tensors, with PyTorch's names and defaults. */
+
+export * from "./functional/activations.js";
+export * from "./functional/attention.js";
+export * from "./functional/layers.js";
+export * from "./functional/losses.js";
+export * from "./functional/normalisation.js";

@@ -1,0 +1,78 @@
+/** Activations as functions. */
+
+import type { Tensor } from "../../tensor/index.js";
+
+/**
+ * What is positive, and 0 for the rest.
+ *
+ * @example
+ * ```ts
+ * import { device, nn, tensor } from "holdfast";
+ * const cpu = await device("cpu");
+ * console.log(nn.functional.relu(tensor([-1, 2])).tolist()); // → [ 0, 2 ]
+ * cpu.close();
+ * ```
+ */
+export function relu(x: Tensor): Tensor {
+  return x.relu();
+}
+
+/** What is positive, and a small part of the rest. */
+export function leakyRelu(x: Tensor, negativeSlope = 0.01): Tensor {
+  return x.leakyRelu(negativeSlope);
+}
+
+/**
+ * x·Φ(x), by the error function, or "tanh" for the approximation that GPT-2 has.
+ *
+ * @example
+ * ```ts
+ * import { device, nn, tensor } from "holdfast";
+ * const cpu = await device("cpu");
+ * const x = tensor([1]);
+ * console.log(nn.functional.gelu(x).item().toFixed(5)); // → 0.84134
+ * console.log(nn.functional.gelu(x, "tanh").item().toFixed(5)); // → 0.84119
+ * cpu.close();
+ * ```
+ */
+export function gelu(x: Tensor, approximate: "none" | "tanh" = "none"): Tensor {
+  return x.gelu(approximate);
+}
+
+/** x·sigmoid(x). */
+export function silu(x: Tensor): Tensor {
+  return x.silu();
+}
+
+export function sigmoid(x: Tensor): Tensor {
+  return x.sigmoid();
+}
+
+export function tanh(x: Tensor): Tensor {
+  return x.tanh();
+}
+
+/** log(1 + eˣ), a smooth relu. */
+export function softplus(x: Tensor): Tensor {
+  return x.softplus();
+}
+
+/**
+ * Along an axis, each element's exponential over their sum.
+ *
+ * @example
+ * ```ts
+ * import { device, nn, tensor } from "holdfast";
+ * const cpu = await device("cpu");
+ * console.log(nn.functional.softmax(tensor([[0, 0], [1000, 0]]), -1).tolist()); // → [ [ 0.5, 0.5 ], [ 1, 0 ] ]
+ * cpu.close();
+ * ```
+ */
+export function softmax(x: Tensor, axis: number): Tensor {
+  return x.softmax(axis);
+}
+
+/** The logarithm of `softmax`, exact also where that is 0. */
+export function logSoftmax(x: Tensor, axis: number): Tensor {
+  return x.logSoftmax(axis);
+}

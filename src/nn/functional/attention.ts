@@ -1,0 +1,41 @@
+/** Attention as a function. */
+
+import { scaledDotProductAttention as attentionOp, attentionWithDropout } from "../../ops/index.js";
+import type { Tensor } from "../../tensor/index.js";
+
+export interface AttentionOptions {
+  /** Row i sees columns 0 to i. */
+  readonly isCausal?: boolean;
+  /** The factor of q · kᵀ; 1/√width unless given. */
+  readonly scale?: number;
+  /** The probability that a probability is dropped; 0 unless given. Above it attention is made of plain ops. */
+  readonly dropoutP?: number;
+}
+
+/**
+ * softmax(scale · q · kᵀ + mask) · v, on [batch…, rows, width]. A mask of truth values is true where a column takes part;
+ * one of floats is added to the scores.
+ *
+ * @example
+ * ```ts
+ * import { device, nn, tensor, zeros } from "holdfast";
+ * const cpu = await device("cpu");
+ * const [q, v] = [zeros([2, 4]), tensor([[1], [3]])];
+ * const y = nn.functional.scaledDotProductAttention(q, q, v, null, { isCausal: true });
+ * console.log(y.tolist()); // → [ [ 1 ], [ 2 ] ]
+ * cpu.close();
+ * ```
+ */
+export function scaledDotProductAttention(
+  query: Tensor,
+  key: Tensor,
+  value: Tensor,
+  mask: Tensor | null = null,
+  { dropoutP = 0, ...attributes }: AttentionOptions = {},
+): Tensor {
+  const { device } = query;
+  const masks = mask ? [mask] : [];
+  if (dropoutP === 0) return device.apply(attentionOp, [query, key, value, ...masks], attributes);
+  const operands = [query, key, value, device.randomState, ...masks];
+  return device.apply(attentionWithDropout, operands, { ...attributes, p: dropoutP });
+}

@@ -1,0 +1,76 @@
+/** What linear, convolutional, embedding and dropout layers compute, as functions. */
+
+import { dropout as dropoutOp, linear as linearOp } from "../../ops/index.js";
+import { embedding as lookUp, type Tensor } from "../../tensor/index.js";
+
+export {
+  avgPool1d,
+  avgPool2d,
+  conv1d,
+  conv2d,
+  maxPool1d,
+  maxPool2d,
+  oneHot,
+} from "../../tensor/index.js";
+
+/**
+ * x·Wᵀ + b, with a weight [out, in] and a bias [out] or none.
+ *
+ * @example
+ * ```ts
+ * import { device, nn, tensor } from "holdfast";
+ * const cpu = await device("cpu");
+ * const weight = tensor([[1, 0], [0, 1], [1, 1]]);
+ * console.log(nn.functional.linear(tensor([[2, 3]]), weight, tensor([0, 0, 10])).tolist()); // → [ [ 2, 3, 15 ] ]
+ * cpu.close();
+ * ```
+ */
+export function linear(x: Tensor, weight: Tensor, bias: Tensor | null = null): Tensor {
+  return x.device.apply(linearOp, bias ? [x, weight, bias] : [x, weight]);
+}
+
+/**
+ * While training: each element is 0 with probability p, and the others are scaled by 1/(1 − p). Else, or with a p of 0, the
+ * tensor itself. Masks come of the seed and the number of draws before, and of nothing else.
+ *
+ * @example
+ * ```ts
+ * import { device, manualSeed, nn, ones } from "holdfast";
+ * const cpu = await device("cpu");
+ * const x = ones([1000]);
+ * manualSeed(7);
+ * const first = nn.functional.dropout(x, 0.25);
+ * manualSeed(7);
+ * console.log(first.eq(nn.functional.dropout(x, 0.25)).all().item()); // → 1
+ * console.log(nn.functional.dropout(x, 0.25, false) === x); // → true
+ * cpu.close();
+ * ```
+ */
+export function dropout(x: Tensor, p = 0.5, isTraining = true): Tensor {
+  return !isTraining || p === 0 ? x : x.device.apply(dropoutOp, [x, x.device.randomState], { p });
+}
+
+/**
+ * A row of the weight [rows, width] for each index. The row `paddingIdx`, if given, gets no gradient.
+ *
+ * @example
+ * ```ts
+ * import { device, nn, tensor } from "holdfast";
+ * const cpu = await device("cpu");
+ * const words = tensor([2, 0], { dtype: "i32" });
+ * console.log(nn.functional.embedding(words, tensor([[1], [2], [3]])).tolist()); // → [ [ 3 ], [ 1 ] ]
+ * cpu.close();
+ * ```
+ */
+export function embedding(
+  index: Tensor,
+  weight: Tensor,
+  options: { readonly paddingIdx?: number } = {},
+): Tensor {
+  return lookUp(weight, index, options);
+}
+
+/** A border of one value: sizes before and after each axis, from the last axis on. Negative ones crop. */
+export function pad(x: Tensor, pads: readonly number[], value = 0): Tensor {
+  return x.pad(pads, value);
+}

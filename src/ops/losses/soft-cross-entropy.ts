@@ -1,0 +1,54 @@
+/** crossEntropyOfProbabilities: the cross entropy of logits with a target that is itself a share for each class. */
+
+import { add, mul } from "../elementwise/arithmetic.js";
+import { reshape } from "../movement/reshape.js";
+import { logSoftmax } from "../normalisation/softmax.js";
+import { type CompositeOp, isType, typeAt } from "../op.js";
+import { requireFloat, sum } from "../reduction/sum.js";
+import { badShape, formatShape, sizeOf } from "../shape.js";
+import { classRowsOf, type LossReduction, requireSmoothing } from "./class-rows.js";
+
+export type SoftCrossEntropyAttributes = {
+  readonly labelSmoothing?: number;
+  readonly reduction?: LossReduction;
+};
+
+const name = "crossEntropyOfProbabilities";
+
+/** Operands: logits [N, C], [N, C, …] or [C]; shares of the same shape; weights [C] or none. A mean is over the rows. */
+export const crossEntropyOfProbabilities: CompositeOp<SoftCrossEntropyAttributes> = {
+  kind: "composite",
+  name,
+  infer(operands, { reduction = "mean", labelSmoothing = 0 }) {
+    requireSmoothing(name, labelSmoothing);
+    const [input, target, weight] = [typeAt(name, operands, 0), typeAt(name, operands, 1), operands[2]];
+    for (const { dtype } of [input, target]) requireFloat(name, dtype);
+    const { kept, classes } = classRowsOf(input.shape);
+    if (input.shape.length === 0 || formatShape(input.shape) !== formatShape(target.shape)) {
+      throw badShape(
+        name,
+        `input ${formatShape(input.shape)} and target ${formatShape(target.shape)}: both must be [C], [N, C] or [N, C, …].`,
+      );
+    }
+    if (isType(weight) && formatShape(weight.shape) !== `[${classes}]`) {
+      throw badShape(
+        name,
+        `weight ${formatShape(weight.shape)}: it must be [${classes}], one for each class.`,
+      );
+    }
+    return [{ shape: reduction === "none" ? kept : [], dtype: input.dtype }];
+  },
+  compose({ apply, typeOf }, [input = 0, target = 0, weight], { labelSmoothing = 0, reduction = "mean" }) {
+    const { shape } = typeOf(input);
+    const { axis, classes, kept } = classRowsOf(shape);
+    const spread = (seen: typeof target) =>
+      apply(add, [apply(mul, [seen, 1 - labelSmoothing]), labelSmoothing / classes]);
+    const shares = labelSmoothing > 0 ? spread(target) : target;
+    const terms = apply(mul, [apply(logSoftmax, [input], { axis }), shares]);
+    const perClass = shape.map((size, place) => (place === axis ? size : 1));
+    const weighted =
+      weight === undefined ? terms : apply(mul, [terms, apply(reshape, [weight], { shape: perClass })]);
+    const total = apply(sum, [weighted], reduction === "none" ? { axes: axis } : {});
+    return [apply(mul, [total, reduction === "mean" ? -1 / sizeOf(kept) : -1])];
+  },
+};
