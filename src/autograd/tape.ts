@@ -67,9 +67,16 @@ export class Tape {
     return outputs.map((array, output) => new Value(array, node && { source: { node, output } }));
   }
 
-  /** Runs an op; its first output. */
+  /** Runs an op; its first output. What it made beside that and did not save for backward ends here. */
   apply<A extends Attributes>(op: Op<A>, operands: readonly (Value | number)[], attributes: A): Value {
-    return firstOf(op.name, this.run(op, operands, attributes));
+    const outputs = this.run(op, operands, attributes);
+    if (op.kind === "kernel") {
+      const { arena } = this.#options.runtime;
+      for (const { array } of outputs.slice(1)) {
+        if (array.storage && !arena.isPinned(array.storage)) arena.free(array.storage);
+      }
+    }
+    return firstOf(op.name, outputs);
   }
 
   /**

@@ -42,6 +42,7 @@ const inFloat64: Readonly<Record<string, (x: number) => number>> = {
   cos: Math.cos,
   erf,
   clamp: (x) => Math.min(Math.max(x, -0.5), 2),
+  fill: () => 7,
   relu: (x) => Math.max(x, 0),
   leakyRelu: (x) => (x > 0 ? x : 0.1 * x),
   tanh: Math.tanh,
@@ -55,6 +56,7 @@ const inFloat64: Readonly<Record<string, (x: number) => number>> = {
 const attributes: Readonly<Record<string, Readonly<Record<string, number>>>> = {
   clamp: { min: -0.5, max: 2 },
   leakyRelu: { negativeSlope: 0.1 },
+  fill: { value: 7 },
 };
 
 for (const name of [...Object.keys(functions), ...Object.keys(activations)]) {

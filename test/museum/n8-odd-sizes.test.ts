@@ -116,7 +116,8 @@ for (const dtype of ["f32", "f16", "bf16", "f64"] as const) {
   test(`N8: every function of one operand in ${dtype}, at odd sizes and offsets: the same bits wherever an element lies`, () => {
     const values = Array.from({ length: longest + offsets }, (_, index) => 0.05 + index / 13);
     for (const [name, op] of Object.entries({ ...functions, ...activations })) {
-      const run = (x: Tensor) => cpu.apply(op as unknown as Op, [x], { negativeSlope: 0.1, min: 0.2 });
+      const run = (x: Tensor) =>
+        cpu.apply(op as unknown as Op, [x], { negativeSlope: 0.1, min: 0.2, value: 7 });
       const whole = cpu.step(() =>
         run(cpu.fromHost(values, [values.length], dtype))
           .dataSync()

@@ -46,7 +46,7 @@ interface OracleAttributes {
 type Operands = readonly [Tensor, ...Tensor[]];
 export type OracleCall = (operands: Operands, attrs: OracleAttributes) => Tensor | readonly Tensor[];
 
-/** A method of tensors, by a name that may not be there yet. */
+/** A method of tensors, by its name: one that is missing fails the cases that need it, and no others. */
 function method(name: string, ...given: readonly unknown[]): OracleCall {
   return ([x, ...others]) => invoke(x, name, [...others, ...given]);
 }
@@ -57,7 +57,7 @@ function invoke(x: Tensor, name: string, given: readonly unknown[]): Tensor | re
   return found.apply(x, given) as Tensor | readonly Tensor[];
 }
 
-/** An entry of the op table, by a name that may not be there yet. */
+/** An entry of the op table, by its name likewise. */
 function entry(name: string, operands: readonly Tensor[], attributes: Attributes = {}): readonly Tensor[] {
   const op = opTable[name] ?? assert.fail(`the op table has no ${name}`);
   const [first] = operands;

@@ -211,26 +211,37 @@ class Printer {
   /** Lanes are added up apart and joined in a fixed order at the end: the bits follow from the row's length alone. */
   #printReduction(op: ReduceOp, value: Expression, stage: number, count: Local): void {
     const code = this.#code;
-    const sum = code.local("v128");
     const { type } = value;
-    pushConstant(code, type, identityOf(op, type));
-    code.set(sum);
+    // A float's min and max are long chains of instructions, so several go side by side; their order changes nothing.
+    const isOrder = op === "min" || op === "max";
+    const sums = Array.from({ length: isOrder ? 4 : 1 }, () => code.local("v128"));
+    for (const sum of sums) {
+      pushConstant(code, type, identityOf(op, type));
+      code.set(sum);
+    }
     const firstLane = code.local("v128");
     code.i32(-1).op("i32x4.splat").set(firstLane);
     for (let lane = type === "f64" ? 2 : 1; lane < 4; lane++) {
       code.get(firstLane).i32(0).lane("i32x4.replace_lane", lane).set(firstLane);
     }
     const fixed = this.#computeFixed(value);
-    this.#printElements(count, this.#readBy(value), (lanes) => {
+    const addVector = (lanes: Lanes, vector: number): void => {
+      const sum = given(sums[vector], `vector ${vector}`, this.#kernel.name);
       code.get(sum);
-      pushExpression(code, value, this.#leaves(lanes), fixed);
+      pushExpression(code, value, this.#leaves(lanes, vector), fixed);
       pushBinary(code, op, type);
       if (lanes === 1) code.get(sum).get(firstLane).op("v128.bitselect");
       code.set(sum);
-    });
+    };
+    this.#printElements(count, this.#readBy(value), addVector, sums.length);
     const total = code.local("v128");
     this.#reduced.set(stage, total);
-    this.#joinLanes(op, type, sum);
+    for (const [index, sum] of sums.entries()) {
+      code.get(sum);
+      if (index > 0) pushBinary(code, op, type);
+    }
+    code.set(total);
+    this.#joinLanes(op, type, total);
     code.set(total);
   }
 
@@ -277,24 +288,36 @@ class Printer {
     join();
   }
 
-  /** Runs the body over a row's elements: vectors first, then what is left, one by one. */
-  #printElements(count: Local, operands: readonly Operand[], body: (lanes: Lanes) => void): void {
+  /**
+   * Runs the body over a row's elements: `together` neighbouring vectors at a time, then single ones, then what is left,
+   * one by one.
+   */
+  #printElements(
+    count: Local,
+    operands: readonly Operand[],
+    body: (lanes: Lanes, vector: number) => void,
+    together = 1,
+  ): void {
     const code = this.#code;
     const moving = operands.filter(({ inner }) => inner !== "none");
     const left = code.local("i32");
     code.get(count).set(left);
     this.#moveToStart(operands);
-    for (const lanes of this.#lanes === 1 ? ([1] as const) : ([this.#lanes, 1] as const)) {
+    const loop = (lanes: Lanes, vectors: number): void => {
+      const elements = lanes * vectors;
       code.block((leave) => {
         code.loop((again) => {
-          code.get(left).i32(lanes).op("i32.lt_u").branchIf(leave);
-          body(lanes);
-          for (const operand of moving) this.#advance(operand, lanes);
-          code.get(this.#positions).i32(lanes).op("i32x4.splat").op("i32x4.add").set(this.#positions);
-          code.get(left).i32(lanes).op("i32.sub").set(left).branch(again);
+          code.get(left).i32(elements).op("i32.lt_u").branchIf(leave);
+          for (let vector = 0; vector < vectors; vector++) body(lanes, vector);
+          for (const operand of moving) this.#advance(operand, elements);
+          code.get(this.#positions).i32(elements).op("i32x4.splat").op("i32x4.add").set(this.#positions);
+          code.get(left).i32(elements).op("i32.sub").set(left).branch(again);
         });
       });
-    }
+    };
+    if (this.#lanes > 1 && together > 1) loop(this.#lanes, together);
+    if (this.#lanes > 1) loop(this.#lanes, 1);
+    loop(1, 1);
   }
 
   #readBy(value: Expression): Operand[] {
@@ -310,13 +333,15 @@ class Printer {
     code.set(this.#positions);
   }
 
-  #advance({ cursor, innerStride, bytes }: Operand, lanes: Lanes): void {
+  #advance({ cursor, innerStride, bytes }: Operand, elements: number): void {
     if (innerStride) setToElement(this.#code, cursor, cursor, innerStride, bytes);
-    else advance(this.#code, cursor, lanes * bytes);
+    else advance(this.#code, cursor, elements * bytes);
   }
 
-  #leaves(lanes: Lanes): Leaves {
+  /** What the elements of the present place are, or of one that lies so many vectors behind it. */
+  #leaves(lanes: Lanes, vector = 0): Leaves {
     const code = this.#code;
+    const first = vector * lanes;
     return {
       pushLoad: (index, at) => {
         const input = given(this.#inputs[index], `input ${index}`, this.#kernel.name);
@@ -324,14 +349,25 @@ class Printer {
         if (at) {
           const isFixed = (other: number): boolean => this.#inputs[other]?.inner === "none";
           const uniform = isUniform(at, isFixed);
-          pushIndexed(code, { dtype, cursor, isMoving: inner !== "none", lanes, isUniform: uniform });
+          const isMoving = inner !== "none";
+          pushIndexed(code, {
+            dtype,
+            cursor,
+            first: isMoving ? first : 0,
+            isMoving,
+            lanes,
+            isUniform: uniform,
+          });
         } else if (inner === "none") code.get(input.everywhere);
-        else pushElements(code.get(cursor), dtype, lanes);
+        else pushElements(code.get(cursor), dtype, lanes, first * input.bytes);
       },
       pushScalar: (index) => code.get(given(this.#scalars[index], `scalar ${index}`, this.#kernel.name)),
       pushReduced: (stage) =>
         code.get(given(this.#reduced.get(stage), `an earlier reduction ${stage}`, this.#kernel.name)),
-      pushPosition: () => code.get(this.#positions),
+      pushPosition: () => {
+        code.get(this.#positions);
+        if (first > 0) code.i32(first).op("i32x4.splat").op("i32x4.add");
+      },
       pushRow: () => code.get(this.#rowNumber),
     };
   }

@@ -44,10 +44,12 @@ export function silu(x: Tensor): Tensor {
   return x.silu();
 }
 
+/** 1/(1 + e⁻ˣ): from 0 to 1. */
 export function sigmoid(x: Tensor): Tensor {
   return x.sigmoid();
 }
 
+/** The hyperbolic tangent: from −1 to 1. */
 export function tanh(x: Tensor): Tensor {
   return x.tanh();
 }

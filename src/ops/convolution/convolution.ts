@@ -1,6 +1,6 @@
 /**
- * conv1d and conv2d: every window of the input as a row, times the weight as a matrix. The rows are a copy, as many times
- * the input's size as the kernel has places; in return the product runs as one large gemm, forward and backward.
+ * conv1d and conv2d: the weight as a matrix, times every window of the input as a column. The columns are a copy, as many
+ * times the input's size as the kernel has places; in return the product is one large gemm, forward and backward.
  */
 
 import { HoldfastError } from "../../errors/index.js";
@@ -40,7 +40,7 @@ function convolution(name: string, rank: number): CompositeOp<ConvolutionAttribu
       const { count, kernel, padding } = windowsOver(name, shape, typeOf(weight).shape.slice(2), attributes);
       const [out = 0, width = 0] = typeOf(weight).shape;
       const batch = sizeOf(shape.slice(0, shape.length - rank - 1));
-      const rowLength = width * sizeOf(kernel);
+      const height = width * sizeOf(kernel);
 
       const bordered = padding.some((size) => size > 0) ? apply(pad, [x], { pads: padsOf(padding) }) : x;
       const seen = apply(windows, [bordered], {
@@ -48,17 +48,17 @@ function convolution(name: string, rank: number): CompositeOp<ConvolutionAttribu
         ...(stride !== undefined && { stride }),
         ...(dilation !== undefined && { dilation }),
       });
-      // [N, groups, C / groups, count…, kernel…] → [groups, N, count…, C / groups, kernel…]
+      // [N, groups, C / groups, count…, kernel…] → [groups, C / groups, kernel…, N, count…], whose last axis is long.
       const grouped = apply(reshape, [seen], { shape: [batch, groups, width, ...count, ...kernel] });
       const turned = apply(permute, [grouped], {
-        axes: [1, 0, ...axes(3, rank), 2, ...axes(3 + rank, rank)],
+        axes: [1, 2, ...axes(3 + rank, rank), 0, ...axes(3, rank)],
       });
-      const rows = apply(reshape, [turned], { shape: [groups, batch * sizeOf(count), rowLength] });
-      const matrix = apply(reshape, [weight], { shape: [groups, out / groups, rowLength] });
-      const product = apply(matmul, [rows, apply(permute, [matrix], { axes: [0, 2, 1] })]);
-      // [groups, N, count…, out / groups] → [N, groups, out / groups, count…]
-      const apart = apply(reshape, [product], { shape: [groups, batch, ...count, out / groups] });
-      const back = apply(permute, [apart], { axes: [1, 0, 2 + rank, ...axes(2, rank)] });
+      const columns = apply(reshape, [turned], { shape: [groups, height, batch * sizeOf(count)] });
+      const matrix = apply(reshape, [weight], { shape: [groups, out / groups, height] });
+      const product = apply(matmul, [matrix, columns]);
+      // [groups, out / groups, N, count…] → [N, groups, out / groups, count…]
+      const apart = apply(reshape, [product], { shape: [groups, out / groups, batch, ...count] });
+      const back = apply(permute, [apart], { axes: [2, 0, 1, ...axes(3, rank)] });
       const result = apply(reshape, [back], {
         shape: [...shape.slice(0, shape.length - rank - 1), out, ...count],
       });

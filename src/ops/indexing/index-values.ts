@@ -1,7 +1,7 @@
 /** What ops that take indices share: which dtypes an index has, and the refusal of one that points outside its axis. */
 
 import { HoldfastError } from "../../errors/index.js";
-import { dtypes, viewElements } from "../../kernels/index.js";
+import { dtypes, term, viewElements } from "../../kernels/index.js";
 import { copyArray } from "../copy.js";
 import { contiguousStrides, type DeviceArray, isContiguous } from "../device-array.js";
 import { type Lowering, type OperandType, typeAt, type ValueType } from "../op.js";
@@ -19,24 +19,25 @@ export function indexTypeAt(op: string, operands: readonly OperandType[], place:
   );
 }
 
-const lowest: Reduction = { name: "lowest index", op: "min", value: (x) => x, identity: 0 };
-const highest: Reduction = { name: "highest index", op: "max", value: (x) => x, identity: 0 };
+/** A negative index counts as one beyond every axis, so that one pass finds both. */
+const highest: Reduction = {
+  name: "highest index",
+  op: "max",
+  value: (x) => term.select(term.lt(x, 0), term.constant(2 ** 31 - 1, "i32"), x),
+  identity: 0,
+};
 
 /**
- * Refuses indices outside 0 … size − 1, by the first of them. It waits for the device and reads two numbers back.
+ * Refuses indices outside 0 … size − 1, by the first of them. It waits for the device and reads one number back.
  * `range` says what there is, for the message: "axis 0 has 7".
  */
 export function requireInside(lowering: Lowering, index: DeviceArray, size: number, range: string): void {
   if (!index.storage) return;
   const axes = index.shape.map((_, axis) => axis);
-  const ends = lowering.scratchArray([2], "i32");
-  if (!ends.storage) return;
-  for (const [place, reduction] of [lowest, highest].entries()) {
-    const storage = lowering.view(ends.storage, place * 4, 4);
-    lowerReduction(lowering, reduction, index, axes, { shape: [], strides: [], dtype: "i32", storage });
-  }
-  const [low = 0, high = 0] = viewElements("i32", lowering.runtime.read(ends.storage));
-  if (low < 0 || high >= size) throw firstOutside(lowering, index, size, range);
+  const end = lowering.scratchArray([], "i32");
+  lowerReduction(lowering, highest, index, axes, end);
+  const [high = 0] = end.storage ? viewElements("i32", lowering.runtime.read(end.storage)) : [];
+  if (high >= size) throw firstOutside(lowering, index, size, range);
 }
 
 function firstOutside(lowering: Lowering, index: DeviceArray, size: number, range: string): HoldfastError {

@@ -137,6 +137,7 @@ export const elementwiseCases: readonly OpCase[] = [
     awayFrom([-1, 0.5], anything),
     fc.constantFrom({ min: -1 }, { max: 0.5 }, { min: -1, max: 0.5 }, {}),
   ),
+  unaryWith(functions.fill, anything, fc.constantFrom({ value: 0 }, { value: -1.5 })),
   unary(activations.relu, awayFromZero),
   unaryWith(
     activations.leakyRelu,

@@ -1,0 +1,304 @@
+/** Losses against plain sums on the host, and what they refuse. Their gradients are tested with all others of the table. */
+
+import assert from "node:assert/strict";
+import { describe, test } from "node:test";
+import fc from "fast-check";
+import { CallLog } from "../../../test/support/call-log.js";
+import { openDevice } from "../../../test/support/devices.js";
+import { refuses } from "../../../test/support/refuses.js";
+import { openCpuDriver } from "../../driver/index.js";
+import type { Tensor } from "../../tensor/index.js";
+import { bceWithLogits, crossEntropy, huberLoss, l1Loss, mseLoss, nllLoss, smoothL1Loss } from "./losses.js";
+
+const cpu = openDevice({ threads: 1 });
+
+const f64 = (values: readonly number[], shape: readonly number[] = [values.length]): Tensor =>
+  cpu.fromHost(values, shape, "f64");
+const i32 = (values: readonly number[], shape: readonly number[] = [values.length]): Tensor =>
+  cpu.fromHost(values, shape, "i32");
+
+function near(found: ArrayLike<number>, expected: readonly number[], what: string): void {
+  assert.equal(found.length, expected.length, what);
+  for (const [at, value] of expected.entries()) {
+    assert.ok(
+      Math.abs(found[at]! - value) <= 1e-12 * Math.max(1, Math.abs(value)),
+      `${what}, at ${at}: ${found[at]}`,
+    );
+  }
+}
+
+interface Drawn {
+  readonly logits: readonly (readonly number[])[];
+  readonly labels: readonly number[];
+  readonly weight: readonly number[];
+  readonly smoothing: number;
+}
+
+const drawn: fc.Arbitrary<Drawn> = fc
+  .tuple(fc.integer({ min: 1, max: 6 }), fc.integer({ min: 1, max: 7 }))
+  .chain(([rows, classes]) => {
+    const number = fc.double({ min: -30, max: 30, noNaN: true });
+    return fc.record({
+      logits: fc.array(fc.array(number, { minLength: classes, maxLength: classes }), {
+        minLength: rows,
+        maxLength: rows,
+      }),
+      labels: fc.array(fc.integer({ min: -1, max: classes - 1 }), { minLength: rows, maxLength: rows }),
+      weight: fc.array(fc.double({ min: 0.1, max: 3, noNaN: true }), {
+        minLength: classes,
+        maxLength: classes,
+      }),
+      smoothing: fc.constantFrom(0, 0.1, 1),
+    });
+  });
+
+/** Each row's loss and how much it counts, by the book. */
+function byHand({ logits, labels, weight, smoothing }: Drawn, ignored: number) {
+  return logits.map((row, at) => {
+    const label = labels[at]!;
+    if (label === ignored) return { loss: 0, counts: 0 };
+    const largest = Math.max(...row);
+    const logSum = largest + Math.log(row.reduce((sum, x) => sum + Math.exp(x - largest), 0));
+    const spread = row.reduce((sum, x, c) => sum + weight[c]! * (logSum - x), 0) / row.length;
+    const own = weight[label]! * (logSum - row[label]!);
+    return { loss: (1 - smoothing) * own + smoothing * spread, counts: weight[label]! };
+  });
+}
+
+describe("crossEntropy", () => {
+  test("is the weighted, smoothed sum over the rows that count, in each reduction", () => {
+    fc.assert(
+      fc.property(drawn, (given) => {
+        const { logits, labels, weight, smoothing } = given;
+        const rows = byHand(given, -1);
+        cpu.step(() => {
+          const input = f64(logits.flat(), [logits.length, weight.length]);
+          const options = { weight: f64(weight), ignoreIndex: -1, labelSmoothing: smoothing };
+          const target = i32(labels);
+          const each = crossEntropy(input, target, { ...options, reduction: "none" });
+          near(
+            each.dataSync(),
+            rows.map(({ loss }) => loss),
+            "each",
+          );
+          const sum = rows.reduce((total, { loss }) => total + loss, 0);
+          near([crossEntropy(input, target, { ...options, reduction: "sum" }).item()], [sum], "the sum");
+          const count = rows.reduce((total, { counts }) => total + counts, 0);
+          const mean = crossEntropy(input, target, options).item();
+          if (count === 0) assert.ok(Number.isNaN(mean));
+          else near([mean], [sum / count], "the mean");
+        });
+      }),
+    );
+  });
+
+  test("has its classes on axis 1, however many axes follow", () => {
+    cpu.step(() => {
+      const values = Array.from({ length: 2 * 5 * 3 * 2 }, (_, at) => Math.sin(at));
+      const images = f64(values, [2, 5, 3, 2]);
+      const labels = i32(
+        Array.from({ length: 12 }, (_, at) => at % 5),
+        [2, 3, 2],
+      );
+      const rows = images.permute([0, 2, 3, 1]).contiguous().reshape([12, 5]);
+      const found = crossEntropy(images, labels, { reduction: "none" });
+      assert.deepEqual(found.shape, [2, 3, 2]);
+      const expected = crossEntropy(rows, labels.reshape([12]), { reduction: "none" });
+      near(found.dataSync(), [...expected.dataSync()].map(Number), "losses");
+    });
+  });
+
+  test("takes one prediction without a batch, and labels of u8", () => {
+    cpu.step(() => {
+      const logits = f64([1, 2, 3]);
+      const single = crossEntropy(logits, i32([2], []));
+      const batched = crossEntropy(logits.reshape([1, 3]), cpu.fromHost([2], [1], "u8"));
+      assert.deepEqual(single.shape, []);
+      assert.equal(single.item(), batched.item());
+    });
+  });
+
+  test("with shares for targets is the same as with labels, where the shares are one-hot", () => {
+    cpu.step(() => {
+      const logits = f64([0.5, -1, 2, 3, 0, 1], [2, 3]);
+      const [labels, shares] = [i32([2, 0]), f64([0, 0, 1, 1, 0, 0], [2, 3])];
+      for (const labelSmoothing of [0, 0.3]) {
+        const expected = crossEntropy(logits, labels, { labelSmoothing }).item();
+        near(
+          [crossEntropy(logits, shares, { labelSmoothing }).item()],
+          [expected],
+          `smoothed by ${labelSmoothing}`,
+        );
+      }
+    });
+  });
+
+  test("gives rows that don't count no gradient, whatever they hold", () => {
+    cpu.step(() => {
+      const logits = f64([Number.NaN, 1, 0, 0], [2, 2]);
+      logits.requiresGrad = true;
+      const loss = crossEntropy(logits, i32([-100, 1]));
+      assert.equal(loss.item(), Math.LN2);
+      loss.backward();
+      assert.deepEqual(logits.grad?.tolist(), [
+        [0, 0],
+        [0.5, -0.5],
+      ]);
+    });
+  });
+
+  test("of nothing that counts is NaN, and its gradient 0", () => {
+    cpu.step(() => {
+      const logits = f64([1, 2], [1, 2]);
+      logits.requiresGrad = true;
+      const loss = crossEntropy(logits, i32([-100]));
+      assert.ok(Number.isNaN(loss.item()));
+      loss.backward();
+      assert.deepEqual(logits.grad?.tolist(), [[0, 0]]);
+    });
+  });
+
+  test("refuses a label that is no class, by its row, and reads nothing with it", () => {
+    cpu.step(() => {
+      const logits = cpu.fromHost(new Float32Array(15), [5, 3], "f32");
+      const message =
+        /crossEntropy: the target of row 3 is 3, and there are 3 classes, 0 to 2\..*ignoreIndex \(-100\)/s;
+      refuses("BAD_INDEX", () => crossEntropy(logits, i32([0, 2, -100, 3, 9])), message);
+      refuses("BAD_INDEX", () => crossEntropy(logits, i32([0, -1, 1, 1, 1])), /row 1 is -1/);
+      refuses("BAD_INDEX", () => nllLoss(logits, i32([0, 0, 0, 0, 3])), /nllLoss: the target of row 4 is 3/);
+    });
+  });
+
+  test("refuses shapes, dtypes and smoothings that don't fit, and says what would", () => {
+    cpu.step(() => {
+      const logits = f64([1, 2, 3, 4, 5, 6], [2, 3]);
+      refuses("BAD_SHAPE", () => crossEntropy(logits, i32([0, 1, 2])), /the target must be \[2\]/);
+      refuses("BAD_SHAPE", () => crossEntropy(logits, f64([0, 1, 2])), /both must be/);
+      refuses("BAD_SHAPE", () => crossEntropy(f64([], [2, 0]), i32([0, 1])), /no classes/);
+      refuses("BAD_DTYPE", () => crossEntropy(logits, i32([0, 1]).to("bool")), /indices are i32 or u8/);
+      refuses("BAD_DTYPE", () => crossEntropy(logits.to("i32"), i32([0, 1])), /it needs a float/);
+      const weight = f64([1, 2]);
+      refuses("BAD_SHAPE", () => crossEntropy(logits, i32([0, 1]), { weight }), /it must be \[3\]/);
+      refuses("BAD_ARGUMENT", () => crossEntropy(logits, i32([0, 1]), { labelSmoothing: 2 }), /from 0 to 1/);
+    });
+  });
+
+  test("refuses to learn its class weights", () => {
+    cpu.step(() => {
+      const [logits, weight] = [f64([1, 2], [1, 2]), f64([1, 2])];
+      weight.requiresGrad = true;
+      for (const loss of [crossEntropy, nllLoss]) {
+        refuses(
+          "NO_GRADIENT",
+          () => loss(logits, i32([0]), { weight }).backward(),
+          /class weights no gradient/,
+        );
+      }
+    });
+  });
+
+  test("is two launches forward and two backward", () => {
+    const log = new CallLog();
+    const driver = openCpuDriver({ threads: 1 });
+    const device = openDevice({ driver: log.wrap(driver) });
+    device.step(() => {
+      const logits = device.fromHost(new Float32Array(64), [8, 8], "f32");
+      logits.requiresGrad = true;
+      const target = device.fromHost(new Int32Array(8), [8], "i32");
+      const before = log.count("launch");
+      const loss = crossEntropy(logits, target);
+      assert.equal(log.count("launch") - before, 2);
+      loss.backward();
+      assert.equal(log.count("launch") - before, 4);
+    });
+    device.close();
+    driver.close();
+  });
+});
+
+test("nllLoss of logSoftmax is crossEntropy", () => {
+  cpu.step(() => {
+    const logits = f64([0.5, -1, 2, 3, 0, 1], [2, 3]);
+    const weight = f64([1, 2, 0.5]);
+    for (const reduction of ["mean", "sum", "none"] as const) {
+      const options = { weight, reduction };
+      const expected = crossEntropy(logits, i32([2, 0]), options).dataSync();
+      const found = nllLoss(logits.logSoftmax(1), i32([2, 0]), options).dataSync();
+      near(found, [...expected].map(Number), reduction);
+    }
+  });
+});
+
+describe("losses of pairs", () => {
+  test("have their textbook values", () => {
+    cpu.step(() => {
+      const [input, target] = [f64([0, 1, 5]), f64([0.5, 1, 2])];
+      const none = { reduction: "none" } as const;
+      assert.deepEqual(mseLoss(input, target, none).tolist(), [0.25, 0, 9]);
+      assert.equal(mseLoss(input, target, { reduction: "sum" }).item(), 9.25);
+      assert.deepEqual(l1Loss(input, target, none).tolist(), [0.5, 0, 3]);
+      near([l1Loss(input, target).item()], [3.5 / 3], "the mean");
+      assert.deepEqual(huberLoss(input, target, { ...none, delta: 2 }).tolist(), [0.125, 0, 4]);
+      assert.deepEqual(smoothL1Loss(input, target, { ...none, beta: 2 }).tolist(), [0.0625, 0, 2]);
+      assert.deepEqual(smoothL1Loss(input, target, { ...none, beta: 0 }).tolist(), [0.5, 0, 3]);
+    });
+  });
+
+  test("refuse shapes that would be stretched: all would be compared with all", () => {
+    cpu.step(() => {
+      const [column, row] = [f64([1, 2, 3], [3, 1]), f64([1, 2, 3])];
+      for (const loss of [mseLoss, l1Loss, huberLoss, smoothL1Loss, bceWithLogits]) {
+        refuses("BAD_SHAPE", () => loss(column, row), /input \[3, 1\] and target \[3\] differ\. Reshape/);
+      }
+    });
+  });
+
+  test("refuse a delta and a beta that make no sense", () => {
+    cpu.step(() => {
+      const x = f64([1]);
+      refuses("BAD_ARGUMENT", () => huberLoss(x, x, { delta: 0 }), /delta is 0; give a number above 0/);
+      refuses(
+        "BAD_ARGUMENT",
+        () => smoothL1Loss(x, x, { beta: -1 }),
+        /beta is -1; give a number of 0 or more/,
+      );
+    });
+  });
+});
+
+describe("bceWithLogits", () => {
+  test("is finite and keeps its digits for logits of any size", () => {
+    cpu.step(() => {
+      const logits = [-1e30, -1e4, -20, 0, 20, 1e4, 1e30];
+      for (const target of [0, 1]) {
+        const input = f64(logits);
+        input.requiresGrad = true;
+        const losses = bceWithLogits(input, f64(logits.map(() => target)), { reduction: "none" });
+        const expected = logits.map((x) => {
+          const against = target === 1 ? -x : x;
+          return Math.max(against, 0) + Math.log1p(Math.exp(-Math.abs(x)));
+        });
+        near(losses.dataSync(), expected, `target ${target}`);
+        // Small losses too, by their own size.
+        const small = losses.dataSync()[target === 1 ? 4 : 2]!;
+        assert.ok(Math.abs(small / Math.log1p(Math.exp(-20)) - 1) < 1e-12);
+        losses.sum().backward();
+        assert.ok([...input.grad!.dataSync()].every((slope) => Math.abs(slope) <= 1));
+      }
+    });
+  });
+
+  test("weighs elements and what is positive", () => {
+    cpu.step(() => {
+      const [input, target] = [f64([0, 0], [1, 2]), f64([1, 0], [1, 2])];
+      const options = { weight: f64([1, 10]), posWeight: f64([3, 3]), reduction: "none" } as const;
+      near(bceWithLogits(input, target, options).dataSync(), [3 * Math.LN2, 10 * Math.LN2], "weighted");
+      const tall = { weight: f64([1, 2, 3], [3, 1]) };
+      refuses(
+        "BAD_SHAPE",
+        () => bceWithLogits(input, target, tall),
+        /stretch the input \[1, 2\] to \[3, 2\]/,
+      );
+    });
+  });
+});

@@ -1,0 +1,102 @@
+/** Clips gradients where they lie: all of them by one factor, or each element by itself. */
+
+import { noteWrite } from "../autograd/index.js";
+import { HoldfastError } from "../errors/index.js";
+import { type DeviceArray, functions, mul, runInto, runOp } from "../ops/index.js";
+import type { Device, Tensor } from "../tensor/index.js";
+import { gradientNorm } from "./gradient-norm.js";
+import { type Arrived, arrivedGradients, gradientRuns } from "./gradients.js";
+import { requireNumber } from "./numbers.js";
+
+export interface ClipNormOptions {
+  /** 2, the Euclidean norm, unless given; Infinity is the largest magnitude. */
+  readonly normType?: number;
+  /**
+   * Refuse an infinite norm and a NaN, with the gradients untouched; true unless given. This reads the norm back. Where
+   * it is false such gradients are left as they are too, and the returned norm tells.
+   */
+  readonly errorIfNonfinite?: boolean;
+}
+
+/**
+ * Scales all gradients by one factor where their norm, as one vector, is above `maxNorm`. Returns the norm before, in
+ * f64.
+ *
+ * @example
+ * ```ts
+ * import { device, optim, tensor } from "holdfast";
+ * const cpu = await device("cpu");
+ * const w = tensor([0, 0], { requiresGrad: true });
+ * w.mul(tensor([3, 4])).sum().backward();
+ * const norm = optim.clipGradNorm([w], 1);
+ * console.log(norm.item(), w.grad?.square().sum().item().toFixed(3)); // → 5 1.000
+ * cpu.close();
+ * ```
+ */
+export function clipGradNorm(
+  parameters: Iterable<Tensor>,
+  maxNorm: number,
+  { normType = 2, errorIfNonfinite = true }: ClipNormOptions = {},
+): Tensor {
+  if (normType !== Infinity) requireNumber("clipGradNorm", "normType", normType, { above: 0 });
+  requireNumber("clipGradNorm", "maxNorm", maxNorm, { from: 0 });
+  const { device, arrived } = arrivedGradients("clipGradNorm", parameters);
+  const { runtime } = device;
+  const runs = gradientRuns(runtime, arrived);
+  const [norm, factor64, factor32] = runOp(runtime, gradientNorm, runs, { normType, maxNorm });
+  try {
+    if (errorIfNonfinite) requireFinite(device, norm, arrived);
+    for (const run of runs) {
+      const factor = run.dtype === "f64" ? factor64 : factor32;
+      if (factor) runInto(runtime, mul, run, [run, factor], {});
+    }
+    for (const { gradient } of arrived) noteWrite(gradient.storage);
+  } finally {
+    for (const factor of [factor64, factor32]) if (factor?.storage) runtime.arena.free(factor.storage);
+  }
+  return device.fromStorage(norm?.storage, [], "f64", "gradient norm");
+}
+
+/**
+ * Brings every element of the gradients between -`limit` and `limit`.
+ *
+ * @example
+ * ```ts
+ * import { device, optim, tensor } from "holdfast";
+ * const cpu = await device("cpu");
+ * const w = tensor([0, 0], { requiresGrad: true });
+ * w.mul(tensor([3, -0.25])).sum().backward();
+ * optim.clipGradValue([w], 0.5);
+ * console.log(w.grad?.tolist()); // → [ 0.5, -0.25 ]
+ * cpu.close();
+ * ```
+ */
+export function clipGradValue(parameters: Iterable<Tensor>, limit: number): void {
+  requireNumber("clipGradValue", "limit", limit, { from: 0 });
+  const { device, arrived } = arrivedGradients("clipGradValue", parameters);
+  const { runtime } = device;
+  for (const run of gradientRuns(runtime, arrived)) {
+    runInto(runtime, functions.clamp, run, [run], { min: -limit, max: limit });
+  }
+  for (const { gradient } of arrived) noteWrite(gradient.storage);
+}
+
+function requireFinite(device: Device, norm: DeviceArray | undefined, arrived: readonly Arrived[]): void {
+  if (!norm?.storage) return;
+  const [total = Number.NaN] = new Float64Array(device.runtime.read(norm.storage).buffer);
+  if (Number.isFinite(total)) return;
+  device.runtime.arena.free(norm.storage);
+  const culprit = arrived.find(({ parameter }) =>
+    parameter.grad?.dataSync().some((one) => !Number.isFinite(one)),
+  );
+  const name = culprit?.parameter.name;
+  throw new HoldfastError(
+    "NOT_FINITE",
+    `The norm of ${arrived.length} gradients is ${total}: ` +
+      (name
+        ? `that of "${name}" is the first that is not finite. `
+        : "every element is finite, and their powers together are more than f64 can hold. ") +
+      "No gradient was changed. Skip this step, lower the learning rate, or look at the loss for a NaN.",
+    { numbers: { norm: total, gradients: arrived.length, ...(name && { parameter: name }) } },
+  );
+}

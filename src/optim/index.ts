@@ -1,0 +1,26 @@
+/** optim: optimizers, clipping of gradients, and schedules of learning rates, with PyTorch's formulas. */
+
+export { Adam, type AdamOptions, AdamW } from "./adam.js";
+export { type ClipNormOptions, clipGradNorm, clipGradValue } from "./clip.js";
+export { type CommonOptions, type GroupOptions, Optimizer, type ParameterSource } from "./optimizer.js";
+export { type GroupSettings, ParameterGroup } from "./parameter-group.js";
+export {
+  type ConstantOptions,
+  ConstantSchedule,
+  type CosineOptions,
+  CosineSchedule,
+  type MultiStepOptions,
+  MultiStepSchedule,
+  type OneCycleOptions,
+  OneCycleSchedule,
+  type PlateauOptions,
+  type PlateauState,
+  ReduceOnPlateau,
+  Schedule,
+  type ScheduleState,
+  type StepOptions,
+  StepSchedule,
+  type WarmupOptions,
+  WarmupSchedule,
+} from "./schedules/index.js";
+export { SGD, type SGDOptions } from "./sgd.js";

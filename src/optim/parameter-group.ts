@@ -1,0 +1,192 @@
+/**
+ * A group of parameters that are trained alike: their learning rate and weight decay in persistent memory, where the
+ * kernels read them, and the launches of one step.
+ */
+
+import { noteWrite } from "../autograd/index.js";
+import { iterateElements, launchRows } from "../kernels/index.js";
+import type { DeviceArray } from "../ops/index.js";
+import type { Runtime, Storage } from "../runtime/index.js";
+import type { Tensor } from "../tensor/index.js";
+import { type Cohort, Cohorts, cohortMemoryBytes } from "./cohorts.js";
+import { gradientOf } from "./gradients.js";
+import { type Member, requireUnmoved } from "./member.js";
+import { requireNumber } from "./numbers.js";
+import { joinLanes, type Lane } from "./runs.js";
+import { stepKernel, type UpdateRule, updateKernel } from "./update-rule.js";
+
+export interface GroupSettings {
+  readonly lr: number;
+  readonly weightDecay: number;
+}
+
+/** What a group is made of, and where its numbers lie. */
+export interface GroupParts {
+  /** The optimizer's name, for messages. */
+  readonly owner: string;
+  readonly runtime: Runtime;
+  readonly rule: UpdateRule;
+  readonly members: readonly Member[];
+  readonly settings: Storage; // f64 [lr, weightDecay]
+  readonly cohorts: Storage;
+}
+
+const settingBytes = 8;
+
+export function groupPlacements(parameters: number): readonly { name: string; size: number }[] {
+  return [
+    { name: "lr, weight decay", size: 2 * settingBytes },
+    { name: "steps", size: cohortMemoryBytes(parameters) },
+  ];
+}
+
+/** One cohort's step: its runs of parameters with their gradients and moments. */
+interface CohortPlan {
+  readonly cohort: Cohort;
+  readonly runs: readonly Lane[];
+}
+
+/** Patterns of gradients beyond these are planned anew. */
+const plansKept = 16;
+
+export class ParameterGroup {
+  readonly rule: UpdateRule;
+  readonly members: readonly Member[];
+  readonly #owner: string;
+  readonly #runtime: Runtime;
+  readonly #cells: Readonly<Record<keyof GroupSettings, Storage>>;
+  readonly #cohorts: Cohorts;
+  /** By which members have a gradient. */
+  readonly #plans = new Map<string, readonly CohortPlan[]>();
+  readonly #settings = { lr: 0, weightDecay: 0 };
+
+  /** Both settings are 0 in fresh memory, and written where they are something else. */
+  constructor({ owner, runtime, rule, members, settings, cohorts }: GroupParts, first: GroupSettings) {
+    this.#owner = owner;
+    this.#runtime = runtime;
+    this.rule = rule;
+    this.members = members;
+    const cell = (name: string, place: number): Storage =>
+      runtime.view(settings, place * settingBytes, settingBytes, name);
+    this.#cells = { lr: cell("lr", 0), weightDecay: cell("weight decay", 1) };
+    this.#cohorts = new Cohorts(runtime, cohorts, members);
+    this.lr = first.lr;
+    this.weightDecay = first.weightDecay;
+  }
+
+  get parameters(): readonly Tensor[] {
+    return this.members.map(({ tensor }) => tensor);
+  }
+
+  get lr(): number {
+    return this.#settings.lr;
+  }
+
+  /** Takes effect with the next step, replayed or not: it is written to memory that the kernels read. */
+  set lr(lr: number) {
+    this.#set("lr", lr);
+  }
+
+  get weightDecay(): number {
+    return this.#settings.weightDecay;
+  }
+
+  set weightDecay(weightDecay: number) {
+    this.#set("weightDecay", weightDecay);
+  }
+
+  /** Where a setting lies; for the saved state. */
+  cellOf(setting: keyof GroupSettings): Storage {
+    return this.#cells[setting];
+  }
+
+  /** Where the steps of a member are counted. */
+  countOf(member: Member): Storage | undefined {
+    return this.#cohorts.countOf(member);
+  }
+
+  restoreCounts(counts: ReadonlyMap<Member, number>): void {
+    this.#cohorts.restore(counts);
+    this.#plans.clear();
+  }
+
+  requireUnmoved(): void {
+    for (const member of this.members) requireUnmoved(this.#owner, member);
+  }
+
+  /** Changes every parameter that has a gradient, in place. */
+  step(): void {
+    const gradients = new Map<Member, DeviceArray>();
+    for (const member of this.members) {
+      const gradient = gradientOf(member.tensor);
+      if (gradient?.storage) gradients.set(member, gradient);
+    }
+    for (const plan of this.#planFor(gradients)) this.#run(plan);
+    for (const { values } of gradients.keys()) noteWrite(values.storage);
+  }
+
+  #planFor(gradients: ReadonlyMap<Member, DeviceArray>): readonly CohortPlan[] {
+    const pattern = this.members.map((member) => (gradients.has(member) ? "1" : "0")).join("");
+    const known = this.#plans.get(pattern);
+    if (known) return known;
+    const { cohorts, hasDivided } = this.#cohorts.select(new Set(gradients.keys()));
+    // A plan over a cohort that is no longer one would count for all of it.
+    if (hasDivided || this.#plans.size >= plansKept) this.#plans.clear();
+    const plan = cohorts.map((cohort) => {
+      const lanes = cohort.members.flatMap((member): Lane[] => {
+        const gradient = gradients.get(member);
+        return gradient ? [[member.values, gradient, ...member.moments]] : [];
+      });
+      return { cohort, runs: joinLanes(this.#runtime, lanes) };
+    });
+    this.#plans.set(pattern, plan);
+    return plan;
+  }
+
+  #run({ cohort, runs }: CohortPlan): void {
+    const { wide, t, numbers } = cohort;
+    const { lr, weightDecay } = this.#cells;
+    const cells = [lr, weightDecay, t, ...numbers, t];
+    launchRows(this.#runtime, {
+      kernel: stepKernel(this.rule, wide),
+      iteration: iterateElements(
+        [1],
+        cells.map(() => [0]),
+      ),
+      operands: cells,
+      scalars: this.rule.settings,
+    });
+    for (const [values, gradient, ...moments] of runs) {
+      if (values && gradient) this.#update(values, gradient, moments, numbers);
+    }
+  }
+
+  #update(
+    values: DeviceArray,
+    gradient: DeviceArray,
+    moments: readonly DeviceArray[],
+    numbers: readonly Storage[],
+  ): void {
+    const arrays = [values, gradient, ...moments];
+    const still = values.shape.map(() => 0);
+    const storages = (list: readonly DeviceArray[]): Storage[] =>
+      list.flatMap(({ storage }) => (storage ? [storage] : []));
+    launchRows(this.#runtime, {
+      kernel: updateKernel(this.rule, values.dtype),
+      iteration: iterateElements(values.shape, [
+        ...arrays.map(({ strides }) => strides),
+        ...numbers.map(() => still),
+        ...[...moments, values].map(({ strides }) => strides),
+      ]),
+      operands: [...storages(arrays), ...numbers, ...storages([...moments, values])],
+      scalars: this.rule.settings,
+    });
+  }
+
+  #set(name: keyof GroupSettings, value: number): void {
+    if (value === this.#settings[name]) return;
+    requireNumber(this.#owner, name, value, { from: 0 });
+    this.#runtime.upload([{ source: Float64Array.of(value), target: this.#cells[name] }]);
+    this.#settings[name] = value;
+  }
+}

@@ -1,0 +1,45 @@
+/** The cosine schedule: from the first learning rate down to the last along half a wave. */
+
+import { requireCount, requireNumber } from "../numbers.js";
+import type { Optimizer } from "../optimizer.js";
+import { Schedule } from "./schedule.js";
+
+export interface CosineOptions {
+  /** The steps down; as many go up again behind them. */
+  readonly tMax: number;
+  /** The lowest learning rate; 0 unless given. */
+  readonly etaMin?: number;
+}
+
+/**
+ * From the learning rate down to `etaMin` in `tMax` steps; PyTorch's CosineAnnealingLR.
+ *
+ * @example
+ * ```ts
+ * import { device, optim, zeros } from "holdfast";
+ * const cpu = await device("cpu");
+ * const sgd = new optim.SGD([zeros([1], { requiresGrad: true })], { lr: 1 });
+ * const schedule = new optim.CosineSchedule(sgd, { tMax: 3 });
+ * schedule.step();
+ * console.log(sgd.lr.toFixed(4)); // → 0.7500
+ * cpu.close();
+ * ```
+ */
+export class CosineSchedule extends Schedule {
+  readonly #tMax: number;
+  readonly #etaMin: number;
+
+  constructor(optimizer: Optimizer, { tMax, etaMin = 0 }: CosineOptions) {
+    super(optimizer);
+    requireCount("CosineSchedule", "tMax", tMax);
+    requireNumber("CosineSchedule", "etaMin", etaMin, { from: 0 });
+    this.#tMax = tMax;
+    this.#etaMin = etaMin;
+    this.apply(0);
+  }
+
+  protected override lrFrom(baseLr: number, steps: number): number {
+    const share = (1 + Math.cos((Math.PI * steps) / this.#tMax)) / 2;
+    return this.#etaMin + (baseLr - this.#etaMin) * share;
+  }
+}

@@ -1,0 +1,15 @@
+/** Schedules: how the learning rate changes over the steps. */
+
+export { type CosineOptions, CosineSchedule } from "./cosine.js";
+export { type OneCycleOptions, OneCycleSchedule } from "./one-cycle.js";
+export { type PlateauOptions, type PlateauState, ReduceOnPlateau } from "./plateau.js";
+export { Schedule, type ScheduleState } from "./schedule.js";
+export {
+  type ConstantOptions,
+  ConstantSchedule,
+  type MultiStepOptions,
+  MultiStepSchedule,
+  type StepOptions,
+  StepSchedule,
+} from "./steps.js";
+export { type WarmupOptions, WarmupSchedule } from "./warmup.js";

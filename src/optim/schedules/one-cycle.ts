@@ -1,0 +1,83 @@
+/** The one-cycle schedule: up to a largest learning rate and down to almost none, over a known number of steps. */
+
+import { HoldfastError } from "../../errors/index.js";
+import { requireCount, requireNumber } from "../numbers.js";
+import type { Optimizer } from "../optimizer.js";
+import { Schedule } from "./schedule.js";
+
+export interface OneCycleOptions {
+  readonly maxLr: number;
+  readonly totalSteps: number;
+  /** The share of steps that goes up; 0.3 unless given. */
+  readonly pctStart?: number;
+  /** "cos" unless given. */
+  readonly annealStrategy?: "cos" | "linear";
+  /** The first learning rate is maxLr / divFactor; 25 unless given. */
+  readonly divFactor?: number;
+  /** The last one is the first / finalDivFactor; 1e4 unless given. */
+  readonly finalDivFactor?: number;
+  /** Down to the first learning rate as long as it went up, and only then to the last. */
+  readonly threePhase?: boolean;
+}
+
+interface Phase {
+  readonly end: number;
+  readonly from: number;
+  readonly to: number;
+}
+
+/** The learning rate of PyTorch's OneCycleLR; momentum stays as it is. */
+export class OneCycleSchedule extends Schedule {
+  readonly #totalSteps: number;
+  readonly #anneal: (from: number, to: number, share: number) => number;
+  readonly #phases: readonly Phase[];
+
+  constructor(optimizer: Optimizer, options: OneCycleOptions) {
+    super(optimizer);
+    const { maxLr, totalSteps, pctStart = 0.3, divFactor = 25, finalDivFactor = 1e4 } = options;
+    requireNumber("OneCycleSchedule", "maxLr", maxLr, { from: 0 });
+    requireCount("OneCycleSchedule", "totalSteps", totalSteps);
+    requireNumber("OneCycleSchedule", "pctStart", pctStart, { from: 0, upTo: 1 });
+    requireNumber("OneCycleSchedule", "divFactor", divFactor, { above: 0 });
+    requireNumber("OneCycleSchedule", "finalDivFactor", finalDivFactor, { above: 0 });
+    this.#totalSteps = totalSteps;
+    this.#anneal = options.annealStrategy === "linear" ? alongLine : alongCosine;
+    const first = maxLr / divFactor;
+    const last = first / finalDivFactor;
+    const top = pctStart * totalSteps - 1;
+    this.#phases = options.threePhase
+      ? [
+          { end: top, from: first, to: maxLr },
+          { end: 2 * pctStart * totalSteps - 2, from: maxLr, to: first },
+          { end: totalSteps - 1, from: first, to: last },
+        ]
+      : [
+          { end: top, from: first, to: maxLr },
+          { end: totalSteps - 1, from: maxLr, to: last },
+        ];
+    this.apply(0);
+  }
+
+  protected override lrFrom(_baseLr: number, steps: number): number {
+    if (steps > this.#totalSteps) {
+      throw new HoldfastError(
+        "BAD_ARGUMENT",
+        `OneCycleSchedule was made for ${this.#totalSteps} steps, and this is step ${steps + 1}. Raise totalSteps.`,
+        { numbers: { steps, totalSteps: this.#totalSteps } },
+      );
+    }
+    const found = this.#phases.findIndex(({ end }) => steps <= end);
+    const place = found < 0 ? this.#phases.length - 1 : found;
+    const start = this.#phases[place - 1]?.end ?? 0;
+    const { end, from, to } = this.#phases[place] ?? { end: 1, from: 0, to: 0 };
+    return this.#anneal(from, to, (steps - start) / (end - start));
+  }
+}
+
+function alongCosine(from: number, to: number, share: number): number {
+  return to + ((from - to) / 2) * (Math.cos(Math.PI * share) + 1);
+}
+
+function alongLine(from: number, to: number, share: number): number {
+  return (to - from) * share + from;
+}

@@ -1,0 +1,110 @@
+/** Lowers the learning rate when a metric stops getting better. */
+
+import { requireCount, requireNumber } from "../numbers.js";
+import type { Optimizer } from "../optimizer.js";
+
+export interface PlateauOptions {
+  /** Is a smaller metric better, or a larger one? "min" unless given. */
+  readonly mode?: "min" | "max";
+  /** 0.1 unless given. */
+  readonly factor?: number;
+  /** How many steps without improvement are let pass; 10 unless given. */
+  readonly patience?: number;
+  /** How much better counts as better; 1e-4 unless given. */
+  readonly threshold?: number;
+  /** Is the threshold a share of the best metric, or a difference? "rel" unless given. */
+  readonly thresholdMode?: "rel" | "abs";
+  /** For how many steps after a change nothing counts; 0 unless given. */
+  readonly cooldown?: number;
+  readonly minLr?: number;
+  /** A change that is smaller is not made; 1e-8 unless given. */
+  readonly eps?: number;
+}
+
+/** All that it goes on from; plain numbers, for JSON. There is no best before the first metric. */
+export interface PlateauState {
+  readonly steps: number;
+  readonly best?: number;
+  readonly badSteps: number;
+  readonly cooldownLeft: number;
+}
+
+/**
+ * Multiplies the learning rate by `factor` when a metric has not improved for `patience` steps; PyTorch's
+ * ReduceLROnPlateau.
+ *
+ * @example
+ * ```ts
+ * import { device, optim, zeros } from "holdfast";
+ * const cpu = await device("cpu");
+ * const sgd = new optim.SGD([zeros([1], { requiresGrad: true })], { lr: 8 });
+ * const plateau = new optim.ReduceOnPlateau(sgd, { patience: 1, factor: 0.5 });
+ * for (const loss of [3, 2, 2, 2]) plateau.step(loss);
+ * console.log(sgd.lr); // → 4
+ * cpu.close();
+ * ```
+ */
+export class ReduceOnPlateau {
+  readonly #optimizer: Optimizer;
+  readonly #options: Required<PlateauOptions>;
+  #state: { steps: number; best?: number; badSteps: number; cooldownLeft: number };
+
+  constructor(optimizer: Optimizer, options: PlateauOptions = {}) {
+    this.#optimizer = optimizer;
+    this.#options = {
+      ...{ mode: "min", factor: 0.1, patience: 10, threshold: 1e-4, thresholdMode: "rel" },
+      ...{ cooldown: 0, minLr: 0, eps: 1e-8 },
+      ...options,
+    };
+    const { factor, patience, threshold, cooldown, minLr, eps } = this.#options;
+    requireNumber("ReduceOnPlateau", "factor", factor, { from: 0, below: 1 });
+    requireCount("ReduceOnPlateau", "patience", patience, 0);
+    requireCount("ReduceOnPlateau", "cooldown", cooldown, 0);
+    requireNumber("ReduceOnPlateau", "threshold", threshold, { from: 0 });
+    requireNumber("ReduceOnPlateau", "minLr", minLr, { from: 0 });
+    requireNumber("ReduceOnPlateau", "eps", eps, { from: 0 });
+    this.#state = { steps: 0, badSteps: 0, cooldownLeft: 0 };
+  }
+
+  /** Takes the metric of an epoch, and lowers the learning rates where it is time. A NaN is no improvement. */
+  step(metric: number): void {
+    const state = this.#state;
+    state.steps += 1;
+    if (this.#isBetter(metric)) {
+      state.best = metric;
+      state.badSteps = 0;
+    } else state.badSteps += 1;
+    if (state.cooldownLeft > 0) {
+      state.cooldownLeft -= 1;
+      state.badSteps = 0;
+    }
+    if (state.badSteps <= this.#options.patience) return;
+    this.#lower();
+    state.cooldownLeft = this.#options.cooldown;
+    state.badSteps = 0;
+  }
+
+  stateDict(): PlateauState {
+    return { ...this.#state };
+  }
+
+  loadStateDict(state: PlateauState): void {
+    this.#state = { ...state };
+  }
+
+  #lower(): void {
+    const { factor, minLr, eps } = this.#options;
+    for (const group of this.#optimizer.groups) {
+      const lower = Math.max(group.lr * factor, minLr);
+      if (group.lr - lower > eps) group.lr = lower;
+    }
+  }
+
+  #isBetter(metric: number): boolean {
+    const { mode, threshold, thresholdMode } = this.#options;
+    const { best } = this.#state;
+    if (best === undefined) return mode === "min" ? metric < Infinity : metric > -Infinity;
+    const margin = thresholdMode === "rel" ? best * threshold : threshold;
+    return mode === "min" ? metric < best - margin : metric > best + margin;
+  }
+}

@@ -1,0 +1,149 @@
+/** Schedules against PyTorch's values, with a learning rate of 0.1 at the start. */
+
+import assert from "node:assert/strict";
+import { after, test } from "node:test";
+import { device, optim, zeros } from "holdfast";
+import { refuses } from "../../../test/support/refuses.js";
+
+const cpu = await device("cpu", { print: () => {}, memory: "64MiB" });
+after(() => cpu.close());
+
+function makeOptimizer(): optim.SGD {
+  return new optim.SGD([zeros([1], { requiresGrad: true, device: cpu })], { lr: 0.1 });
+}
+
+type MakeSchedule = (optimizer: optim.Optimizer) => optim.Schedule;
+
+/** What PyTorch 1.13 gives: the learning rate at the start and after each step. */
+const tables: Readonly<Record<string, readonly [make: MakeSchedule, lrs: readonly number[]]>> = {
+  "ConstantLR, factor 0.25 for 3 steps": [
+    (optimizer) => new optim.ConstantSchedule(optimizer, { factor: 0.25, totalIters: 3 }),
+    [0.025, 0.025, 0.025, 0.1, 0.1, 0.1],
+  ],
+  "StepLR, 0.3 every 2 steps": [
+    (optimizer) => new optim.StepSchedule(optimizer, { stepSize: 2, gamma: 0.3 }),
+    [0.1, 0.1, 0.03, 0.03, 0.009, 0.009, 0.0026999999999999997],
+  ],
+  "MultiStepLR, 0.5 at 2, 3 and 5": [
+    (optimizer) => new optim.MultiStepSchedule(optimizer, { milestones: [2, 3, 5], gamma: 0.5 }),
+    [0.1, 0.1, 0.05, 0.025, 0.025, 0.0125, 0.0125],
+  ],
+  "CosineAnnealingLR, to 0.01 in 5 steps and up again": [
+    (optimizer) => new optim.CosineSchedule(optimizer, { tMax: 5, etaMin: 0.01 }),
+    [
+      0.1, 0.09140576474687263, 0.06890576474687263, 0.04109423525312736, 0.018594235253127367, 0.01,
+      0.018594235253127367, 0.04109423525312739, 0.06890576474687267,
+    ],
+  ],
+  "LinearLR, from 0.2 in 4 steps": [
+    (optimizer) => new optim.WarmupSchedule(optimizer, { steps: 4, startFactor: 0.2 }),
+    [0.02, 0.04, 0.06, 0.08, 0.1, 0.1, 0.1],
+  ],
+  "SequentialLR of LinearLR, 3 steps, and CosineAnnealingLR, 4 steps": [
+    (optimizer) => {
+      const after = new optim.CosineSchedule(optimizer, { tMax: 4, etaMin: 0.01 });
+      return new optim.WarmupSchedule(optimizer, { steps: 3, startFactor: 0.2, after });
+    },
+    [
+      0.02, 0.04666666666666667, 0.07333333333333333, 0.1, 0.08681980515339464, 0.055, 0.023180194846605363,
+      0.01,
+    ],
+  ],
+  "OneCycleLR, up to 0.5 in 10 steps": [
+    (optimizer) => new optim.OneCycleSchedule(optimizer, { maxLr: 0.5, totalSteps: 10 }),
+    [
+      0.02, 0.26, 0.5, 0.47524231600673683, 0.40587282697488153, 0.30563101096814466, 0.19437098903185537,
+      0.09412917302511849, 0.024759683993263143, 2e-6, 0.024759683993263115,
+    ],
+  ],
+  "OneCycleLR, three straight phases": [
+    (optimizer) =>
+      new optim.OneCycleSchedule(optimizer, {
+        ...{ maxLr: 0.5, totalSteps: 10, threePhase: true, annealStrategy: "linear" },
+        ...{ pctStart: 0.4, divFactor: 10, finalDivFactor: 100 },
+      }),
+    [0.05, 0.2, 0.35, 0.5, 0.35, 0.2, 0.05, 0.0335, 0.017, 0.0005],
+  ],
+};
+
+for (const [name, [make, lrs]] of Object.entries(tables)) {
+  test(`the learning rates are PyTorch's: ${name}`, () => {
+    const optimizer = makeOptimizer();
+    const schedule = make(optimizer);
+    for (const [step, expected] of lrs.entries()) {
+      if (step > 0) schedule.step();
+      assert.ok(Math.abs(optimizer.lr - expected) <= 1e-12, `step ${step}: ${optimizer.lr} for ${expected}`);
+    }
+  });
+
+  test(`a schedule goes on from its saved state with the same bits: ${name}`, () => {
+    const [straight, resumed] = [makeOptimizer(), makeOptimizer()];
+    const first = make(straight);
+    first.step();
+    first.step();
+    const saved = JSON.parse(JSON.stringify(first.stateDict())) as optim.ScheduleState;
+    const second = make(resumed);
+    second.loadStateDict(saved);
+    first.step();
+    second.step();
+    assert.equal(resumed.lr, straight.lr);
+  });
+}
+
+const plateaus: readonly {
+  readonly options: optim.PlateauOptions;
+  readonly metrics: readonly number[];
+  readonly lrs: readonly number[];
+}[] = [
+  {
+    options: { factor: 0.5, patience: 1, threshold: 1e-4, cooldown: 2, minLr: 0.02 },
+    metrics: [1.0, 0.9, 0.95, 0.89995, 0.91, 0.92, 0.93, 0.94, 0.5, 0.6, 0.6, 0.6, 0.6],
+    lrs: [0.1, 0.1, 0.1, 0.05, 0.05, 0.05, 0.05, 0.025, 0.025, 0.025, 0.025, 0.02, 0.02],
+  },
+  {
+    options: { mode: "max", factor: 0.5, patience: 0, threshold: 0.05, thresholdMode: "abs" },
+    metrics: [0.1, 0.2, 0.24, 0.3, 0.3, 0.1],
+    lrs: [0.1, 0.1, 0.05, 0.05, 0.025, 0.0125],
+  },
+];
+
+for (const { options, metrics, lrs } of plateaus) {
+  test(`a plateau lowers the learning rate where PyTorch does, also from a saved state: ${JSON.stringify(options)}`, () => {
+    const optimizer = makeOptimizer();
+    let plateau = new optim.ReduceOnPlateau(optimizer, options);
+    for (const [step, metric] of metrics.entries()) {
+      plateau.step(metric);
+      assert.ok(
+        Math.abs(optimizer.lr - lrs[step]!) <= 1e-12,
+        `step ${step + 1}: ${optimizer.lr} for ${lrs[step]}`,
+      );
+      const saved = JSON.parse(JSON.stringify(plateau.stateDict())) as optim.PlateauState;
+      plateau = new optim.ReduceOnPlateau(optimizer, options);
+      plateau.loadStateDict(saved);
+    }
+  });
+}
+
+test("every group has its own rate at the start", () => {
+  const [a, b] = [
+    zeros([1], { requiresGrad: true, device: cpu }),
+    zeros([1], { requiresGrad: true, device: cpu }),
+  ];
+  const optimizer = new optim.SGD([{ params: [a] }, { params: [b], lr: 1 }], { lr: 0.5 });
+  new optim.StepSchedule(optimizer, { stepSize: 1, gamma: 0.5 }).step();
+  assert.deepEqual(
+    optimizer.groups.map(({ lr }) => lr),
+    [0.25, 0.5],
+  );
+});
+
+test("a schedule refuses settings that make no sense, and one cycle refuses a step beyond its last", () => {
+  const optimizer = makeOptimizer();
+  refuses("BAD_ARGUMENT", () => new optim.StepSchedule(optimizer, { stepSize: 0 }), /stepSize is 0/);
+  refuses("BAD_ARGUMENT", () => new optim.CosineSchedule(optimizer, { tMax: 2.5 }), /whole number/);
+  refuses("BAD_ARGUMENT", () => new optim.ReduceOnPlateau(optimizer, { factor: 1 }), /below 1/);
+  const cycle = new optim.OneCycleSchedule(optimizer, { maxLr: 1, totalSteps: 2 });
+  cycle.step();
+  cycle.step();
+  refuses("BAD_ARGUMENT", () => cycle.step(), /made for 2 steps/);
+});

@@ -1,0 +1,97 @@
+/** Schedules in steps: a learning rate that is constant for a while, or falls at given times. */
+
+import { requireCount, requireNumber } from "../numbers.js";
+import type { Optimizer } from "../optimizer.js";
+import { Schedule } from "./schedule.js";
+
+export interface ConstantOptions {
+  /** 1 unless given. */
+  readonly factor?: number;
+  /** After so many steps the factor is 1; never unless given. */
+  readonly totalIters?: number;
+}
+
+/** The learning rate times a factor, for a number of steps or for good; PyTorch's ConstantLR. */
+export class ConstantSchedule extends Schedule {
+  readonly #factor: number;
+  readonly #totalIters: number;
+
+  constructor(optimizer: Optimizer, { factor = 1, totalIters = Infinity }: ConstantOptions = {}) {
+    super(optimizer);
+    requireNumber("ConstantSchedule", "factor", factor, { from: 0 });
+    if (totalIters !== Infinity) requireCount("ConstantSchedule", "totalIters", totalIters);
+    this.#factor = factor;
+    this.#totalIters = totalIters;
+    this.apply(0);
+  }
+
+  protected override lrFrom(baseLr: number, steps: number): number {
+    return steps < this.#totalIters ? baseLr * this.#factor : baseLr;
+  }
+}
+
+export interface StepOptions {
+  readonly stepSize: number;
+  /** 0.1 unless given. */
+  readonly gamma?: number;
+}
+
+/**
+ * Multiplies the learning rate by `gamma` every `stepSize` steps; PyTorch's StepLR.
+ *
+ * @example
+ * ```ts
+ * import { device, optim, zeros } from "holdfast";
+ * const cpu = await device("cpu");
+ * const sgd = new optim.SGD([zeros([1], { requiresGrad: true })], { lr: 8 });
+ * const schedule = new optim.StepSchedule(sgd, { stepSize: 2, gamma: 0.5 });
+ * const lrs = [1, 2, 3, 4].map(() => {
+ *   schedule.step();
+ *   return sgd.lr;
+ * });
+ * console.log(lrs); // → [ 8, 4, 4, 2 ]
+ * cpu.close();
+ * ```
+ */
+export class StepSchedule extends Schedule {
+  readonly #stepSize: number;
+  readonly #gamma: number;
+
+  constructor(optimizer: Optimizer, { stepSize, gamma = 0.1 }: StepOptions) {
+    super(optimizer);
+    requireCount("StepSchedule", "stepSize", stepSize);
+    requireNumber("StepSchedule", "gamma", gamma, { from: 0 });
+    this.#stepSize = stepSize;
+    this.#gamma = gamma;
+    this.apply(0);
+  }
+
+  protected override lrFrom(baseLr: number, steps: number): number {
+    return baseLr * this.#gamma ** Math.floor(steps / this.#stepSize);
+  }
+}
+
+export interface MultiStepOptions {
+  readonly milestones: readonly number[];
+  /** 0.1 unless given. */
+  readonly gamma?: number;
+}
+
+/** Multiplies the learning rate by `gamma` at each milestone; PyTorch's MultiStepLR. */
+export class MultiStepSchedule extends Schedule {
+  readonly #milestones: readonly number[];
+  readonly #gamma: number;
+
+  constructor(optimizer: Optimizer, { milestones, gamma = 0.1 }: MultiStepOptions) {
+    super(optimizer);
+    for (const milestone of milestones) requireCount("MultiStepSchedule", "milestone", milestone);
+    requireNumber("MultiStepSchedule", "gamma", gamma, { from: 0 });
+    this.#milestones = [...milestones];
+    this.#gamma = gamma;
+    this.apply(0);
+  }
+
+  protected override lrFrom(baseLr: number, steps: number): number {
+    return baseLr * this.#gamma ** this.#milestones.filter((milestone) => milestone <= steps).length;
+  }
+}

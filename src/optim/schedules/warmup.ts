@@ -1,0 +1,64 @@
+/** A linear warm-up, and behind it any other schedule. */
+
+import { requireCount, requireNumber } from "../numbers.js";
+import type { Optimizer } from "../optimizer.js";
+import { Schedule, type ScheduleState } from "./schedule.js";
+
+export interface WarmupOptions {
+  /** The steps until the full learning rate. */
+  readonly steps: number;
+  /** What it starts from, as a share of the full one; a third unless given. */
+  readonly startFactor?: number;
+  /** What follows, from its own beginning; the full learning rate unless given. */
+  readonly after?: Schedule;
+}
+
+/**
+ * Raises the learning rate in a straight line; PyTorch's LinearLR, with another schedule behind it as by SequentialLR.
+ *
+ * @example
+ * ```ts
+ * import { device, optim, zeros } from "holdfast";
+ * const cpu = await device("cpu");
+ * const sgd = new optim.SGD([zeros([1], { requiresGrad: true })], { lr: 8 });
+ * const after = new optim.StepSchedule(sgd, { stepSize: 1, gamma: 0.5 });
+ * const schedule = new optim.WarmupSchedule(sgd, { steps: 2, startFactor: 0.25, after });
+ * const lrs = [sgd.lr];
+ * for (let step = 0; step < 3; step++) {
+ *   schedule.step();
+ *   lrs.push(sgd.lr);
+ * }
+ * console.log(lrs); // → [ 2, 5, 8, 4 ]
+ * cpu.close();
+ * ```
+ */
+export class WarmupSchedule extends Schedule {
+  readonly #length: number;
+  readonly #startFactor: number;
+  readonly #after: Schedule | undefined;
+
+  constructor(optimizer: Optimizer, { steps, startFactor = 1 / 3, after }: WarmupOptions) {
+    super(optimizer);
+    requireCount("WarmupSchedule", "steps", steps);
+    requireNumber("WarmupSchedule", "startFactor", startFactor, { above: 0, upTo: 1 });
+    this.#length = steps;
+    this.#startFactor = startFactor;
+    this.#after = after;
+    this.apply(0);
+  }
+
+  override stateDict(): ScheduleState {
+    return { ...super.stateDict(), ...(this.#after && { after: this.#after.stateDict() }) };
+  }
+
+  override loadStateDict(state: ScheduleState): void {
+    super.loadStateDict(state);
+    if (state.after) this.#after?.loadStateDict(state.after);
+  }
+
+  protected override lrFrom(baseLr: number, steps: number, group: number): number {
+    const full = this.#after?.lrAfter(Math.max(0, steps - this.#length), group) ?? baseLr;
+    if (steps >= this.#length) return full;
+    return full * (this.#startFactor + ((1 - this.#startFactor) * steps) / this.#length);
+  }
+}

@@ -1,0 +1,86 @@
+/** Stochastic gradient descent, with momentum where asked. */
+
+import { HoldfastError } from "../errors/index.js";
+import { type Expression, term } from "../kernels/index.js";
+import { requireNumber } from "./numbers.js";
+import { Optimizer, type ParameterSource } from "./optimizer.js";
+import type { ElementTerms, UpdateRule } from "./update-rule.js";
+
+export interface SGDOptions {
+  readonly lr: number;
+  /** How much of the last step's direction is kept; 0 keeps nothing and needs no memory. */
+  readonly momentum?: number;
+  /** How much of the new gradient is left out of the momentum. */
+  readonly dampening?: number;
+  /** Added to the gradient, times the parameter. */
+  readonly weightDecay?: number;
+  readonly nesterov?: boolean;
+  /** Climb instead of descending. */
+  readonly maximize?: boolean;
+}
+
+/**
+ * Stochastic gradient descent, as PyTorch computes it.
+ *
+ * @example
+ * ```ts
+ * import { device, optim, tensor } from "holdfast";
+ * const cpu = await device("cpu");
+ * const w = tensor([4, -2], { requiresGrad: true });
+ * const sgd = new optim.SGD([w], { lr: 0.25 });
+ * w.square().sum().backward();
+ * sgd.step();
+ * console.log(w.tolist()); // → [ 2, -1 ]
+ * cpu.close();
+ * ```
+ */
+export class SGD extends Optimizer<SGDOptions> {
+  constructor(parameters: ParameterSource<SGDOptions>, options: SGDOptions) {
+    super(parameters, options, sgdRule);
+  }
+}
+
+function sgdRule({
+  momentum = 0,
+  dampening = 0,
+  nesterov = false,
+  maximize = false,
+}: SGDOptions): UpdateRule {
+  requireNumber("SGD", "momentum", momentum, { from: 0 });
+  requireNumber("SGD", "dampening", dampening, {});
+  if (nesterov && (momentum === 0 || dampening !== 0)) {
+    throw new HoldfastError(
+      "BAD_ARGUMENT",
+      `SGD: nesterov needs a momentum and no dampening; they are ${momentum} and ${dampening}.`,
+      { numbers: { momentum, dampening } },
+    );
+  }
+  const direction = ({ p, g, number }: ElementTerms): Expression =>
+    term.add(maximize ? term.neg(g) : g, term.mul(number(1), p));
+  const hasMomentum = momentum !== 0;
+  const variant = [hasMomentum && " with momentum", nesterov && ", nesterov", maximize && ", maximizing"];
+  return {
+    name: `SGD${variant.filter(Boolean).join("")}`,
+    moments: hasMomentum ? ["momentum"] : [],
+    settings: [momentum, 1 - dampening],
+    stepNumbers: ({ lr, weightDecay, t, setting }) => [
+      lr,
+      weightDecay,
+      // The first direction is taken whole, whatever the dampening.
+      term.select(term.eq(t, 1), 1, setting(1)),
+    ],
+    newMoments: (terms) =>
+      hasMomentum
+        ? [term.add(term.mul(terms.moment(0), terms.setting(0)), term.mul(direction(terms), terms.number(2)))]
+        : [],
+    newParameter(terms) {
+      const { p, moment, number, setting } = terms;
+      const step = !hasMomentum
+        ? direction(terms)
+        : nesterov
+          ? term.add(direction(terms), term.mul(moment(0), setting(0)))
+          : moment(0);
+      return term.sub(p, term.mul(number(0), step));
+    },
+  };
+}

@@ -1,0 +1,116 @@
+/** Windows and pools: every element in its place, first maxima, NaN, sums in f32, refusals. */
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { openDevice, openStrictDevice } from "../../test/support/devices.js";
+import { holdElements } from "../../test/support/element-reference.js";
+import { convolutionCases } from "../../test/support/op-cases/convolution.js";
+import { refuses } from "../../test/support/refuses.js";
+import * as ops from "../ops/index.js";
+import { avgPool2d, conv1d, conv2d, maxPool1d, maxPool2d, ones, tensor, zeros } from "./index.js";
+
+openDevice();
+const strictCpu = openStrictDevice();
+const spread = (value: ops.PerAxis | undefined, axis: number, otherwise: number): number =>
+  (typeof value === "number" ? value : value?.[axis]) ?? otherwise;
+
+test("windows have the elements under them", () => {
+  holdElements(strictCpu, convolutionCases, ops.windows, ({ kernel, stride, dilation }, x) => {
+    const rank = kernel.length;
+    const rest = x!.shape.slice(0, x!.shape.length - rank);
+    const count = x!.shape.slice(rest.length).map((size, axis) => {
+      const width = spread(dilation, axis, 1) * (kernel[axis]! - 1) + 1;
+      return Math.floor((size - width) / spread(stride, axis, 1)) + 1;
+    });
+    return {
+      shape: [...rest, ...count, ...kernel],
+      at: (place) => {
+        const [window, inside] = [place.slice(rest.length), place.slice(rest.length + rank)];
+        const under = kernel.map(
+          (_, axis) => window[axis]! * spread(stride, axis, 1) + inside[axis]! * spread(dilation, axis, 1),
+        );
+        return x!.at(...place.slice(0, rest.length), ...under);
+      },
+    };
+  });
+});
+
+test("a pool's maximum is the largest of its window's elements, and the border is never one", () => {
+  for (const op of [ops.maxPool1d, ops.maxPool2d]) {
+    holdElements(strictCpu, convolutionCases, op, ({ kernel, stride = kernel, padding, dilation }, x) => {
+      const sizes = kernel as readonly number[];
+      const rest = x!.shape.slice(0, x!.shape.length - sizes.length);
+      const spatial = x!.shape.slice(rest.length);
+      const count = spatial.map((size, axis) => {
+        const width = spread(dilation, axis, 1) * (sizes[axis]! - 1) + 1;
+        return Math.floor((size + 2 * spread(padding, axis, 0) - width) / spread(stride, axis, 1)) + 1;
+      });
+      /** Where the window of one number lies along an axis. */
+      const under = (window: number, axis: number): number[] =>
+        Array.from(
+          { length: sizes[axis]! },
+          (_, one) =>
+            window * spread(stride, axis, 1) + one * spread(dilation, axis, 1) - spread(padding, axis, 0),
+        ).filter((place) => place >= 0 && place < spatial[axis]!);
+      return {
+        shape: [...rest, ...count],
+        at: (place) => {
+          const [rows = [], columns] = place.slice(rest.length).map(under);
+          const all = rows.flatMap((row) => (columns ? columns.map((column) => [row, column]) : [[row]]));
+          return Math.max(...all.map((one) => x!.at(...place.slice(0, rest.length), ...one)));
+        },
+      };
+    });
+  }
+});
+
+test("the gradient of a maximum goes to the first of equals, also where all are -Infinity", () => {
+  const low = Number.NEGATIVE_INFINITY;
+  const x = tensor([[3, 3, 1, low, low, low]], { requiresGrad: true });
+  const y = maxPool1d(x, 3);
+  assert.deepEqual(y.tolist(), [[3, low]]);
+  y.backward(tensor([[10, 20]]));
+  assert.deepEqual(x.grad!.tolist(), [[10, 0, 0, 20, 0, 0]]);
+});
+
+test("a NaN is the maximum of every window that it is in, and takes the gradient", () => {
+  const x = tensor([[1, Number.NaN, 5, 2, 4]], { requiresGrad: true });
+  const y = maxPool1d(x, 2, { stride: 1 });
+  assert.deepEqual(y.tolist(), [[Number.NaN, Number.NaN, 5, 4]]);
+  y.backward(tensor([[1, 2, 4, 8]]));
+  assert.deepEqual(x.grad!.tolist(), [[0, 3, 4, 0, 8]]);
+});
+
+test("an element under many windows gets the sum of its shares in f32, whatever the dtype", () => {
+  for (const dtype of ["f32", "bf16", "f16"] as const) {
+    const x = zeros([1, 600], { dtype, requiresGrad: true });
+    conv1d(x, ones([1, 1, 512], { dtype }), null, { padding: 256 })
+      .sum()
+      .backward();
+    assert.equal(x.grad!.slice(0, 300).item(), 512, dtype);
+  }
+});
+
+test("what does not fit is refused with what would", () => {
+  const [x, weight] = [zeros([2, 4, 5, 5]), zeros([6, 4, 3, 3])];
+  refuses(
+    "BAD_SHAPE",
+    () => conv2d(zeros([2, 3, 5, 5]), weight),
+    /3 channels must be groups times the weight's 4/,
+  );
+  refuses("BAD_SHAPE", () => conv2d(x, weight, null, { groups: 2 }), /with 2 groups/);
+  refuses("BAD_SHAPE", () => conv2d(x, zeros([6, 4, 3])), /the weight \[out, C \/ groups, kH, kW\]/);
+  refuses("BAD_SHAPE", () => conv1d(x, zeros([6, 4, 3])), /\[N, C, L\] or \[C, L\]/);
+  refuses("BAD_SHAPE", () => conv2d(x, weight, zeros([5])), /bias \[5\]: it must be \[6\]/);
+  refuses(
+    "BAD_SHAPE",
+    () => conv2d(x, zeros([6, 4, 7, 1]), null),
+    /a window of 7 over axis -2 of \[2, 4, 5, 5\]/,
+  );
+  refuses("BAD_SHAPE", () => conv2d(x, weight, null, { stride: 0 }), /stride is 0/);
+  refuses("BAD_SHAPE", () => conv2d(x, weight, null, { padding: [1, 1, 1] }), /each of 2 axes/);
+  refuses("BAD_DTYPE", () => conv2d(x.to("i32"), weight.to("i32")), /products need floats/);
+  refuses("BAD_DTYPE", () => maxPool2d(x.to("i32"), 2), /maxPool2d of i32/);
+  refuses("BAD_SHAPE", () => maxPool2d(x, 2, { padding: 2 }), /at most half of the kernel/);
+  refuses("BAD_SHAPE", () => avgPool2d(zeros([5, 5]), 2), /\[N, C, H, W\] or \[C, H, W\]/);
+});

@@ -1,0 +1,228 @@
+/** Indexing: every element in its place, indices outside refused by name, in place at one address. */
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { openDevice, openStrictDevice } from "../../../test/support/devices.js";
+import { holdElements, placesIn } from "../../../test/support/element-reference.js";
+import { indexingCases } from "../../../test/support/op-cases/indexing.js";
+import { refuses } from "../../../test/support/refuses.js";
+import type { HoldfastError } from "../../errors/index.js";
+import * as ops from "../../ops/index.js";
+import { embedding, oneHot, type Tensor, tensor } from "../index.js";
+
+const cpu = openDevice();
+const strictCpu = openStrictDevice();
+const fromFront = (axis: number, rank: number): number => (axis < 0 ? axis + rank : axis);
+const indices = (values: Parameters<typeof tensor>[0]): Tensor => tensor(values, { dtype: "i32" });
+
+test("indexSelect, gather and embedding have the elements that their indices name", () => {
+  holdElements(strictCpu, indexingCases, ops.indexSelect, ({ axis }, x, index) => {
+    const one = fromFront(axis, x!.shape.length);
+    return {
+      shape: x!.shape.with(one, index!.shape[0]!),
+      at: (place) => x!.at(...place.with(one, index!.at(place[one]!))),
+    };
+  });
+  holdElements(strictCpu, indexingCases, ops.gather, ({ axis }, x, index) => ({
+    shape: index!.shape,
+    at: (place) => x!.at(...place.with(fromFront(axis, x!.shape.length), index!.at(...place))),
+  }));
+  holdElements(strictCpu, indexingCases, ops.embedding, (_, table, index) => ({
+    shape: [...index!.shape, table!.shape[1]!],
+    at: (place) => table!.at(index!.at(...place.slice(0, -1)), place.at(-1)!),
+  }));
+});
+
+test("scatterAdd has every element of the source that the index covers, added in ascending order", () => {
+  holdElements(strictCpu, indexingCases, ops.scatterAdd, ({ axis }, x, index, source) => {
+    const one = fromFront(axis, x!.shape.length);
+    const covered = placesIn(index!.shape);
+    return {
+      shape: x!.shape,
+      at: (place) =>
+        covered
+          .filter((from) =>
+            place.every((at, other) => at === (other === one ? index!.at(...from) : from[other])),
+          )
+          .reduce((sum, from) => sum + source!.at(...from), x!.at(...place)),
+    };
+  });
+});
+
+test("oneHot is 1 at the label, and maskedFill the value where the mask holds", () => {
+  holdElements(strictCpu, indexingCases, ops.oneHot, ({ classes }, labels) => ({
+    shape: [...labels!.shape, classes],
+    at: (place) => Number(labels!.at(...place.slice(0, -1)) === place.at(-1)),
+  }));
+  holdElements(strictCpu, indexingCases, ops.maskedFill, (_, x, mask, value) => {
+    const shape = ops.broadcastShapes("maskedFill", [x!.shape, mask!.shape]);
+    const seen = (array: typeof x, place: readonly number[]): number => {
+      const own = place.slice(place.length - array!.shape.length);
+      return array!.at(...own.map((one, axis) => (array!.shape[axis] === 1 ? 0 : one)));
+    };
+    return { shape, at: (place) => (seen(mask, place) ? value!.at() : seen(x, place)) };
+  });
+});
+
+test("an index outside its axis is refused with the first such index, its place and the range", () => {
+  const x = tensor([
+    [1, 2],
+    [3, 4],
+    [5, 6],
+  ]);
+  refuses(
+    "BAD_INDEX",
+    () => x.indexSelect(0, indices([0, 3, -1])),
+    /indexSelect: index 3 at \[1\], and axis 0 of \[3, 2\] has 3; indices are 0 to 2/,
+  );
+  refuses("BAD_INDEX", () => x.indexSelect(1, indices([-1])), /index -1 at \[0\]/);
+  refuses(
+    "BAD_INDEX",
+    () =>
+      x.gather(
+        1,
+        indices([
+          [0, 1],
+          [1, 2],
+        ]),
+      ),
+    /gather: index 2 at \[1, 1\], and axis 1/,
+  );
+  refuses(
+    "BAD_INDEX",
+    () =>
+      x.gather(
+        1,
+        indices([
+          [0, 9],
+          [7, 0],
+        ]).t(),
+      ),
+    /index 7 at \[0, 1\]/,
+  );
+  refuses(
+    "BAD_INDEX",
+    () => embedding(x, indices([[[0], [5]]])),
+    /index 5 at \[0, 1, 0\], and the table has 3 rows/,
+  );
+  refuses("BAD_INDEX", () => x.scatterAdd(0, indices([[3, 0]]), x), /scatterAdd: index 3 at \[0, 0\]/);
+  refuses("BAD_INDEX", () => oneHot(indices([0, 4]), 4), /index 4 at \[1\], and there are 4 classes/);
+  refuses("BAD_INDEX", () => oneHot(tensor(200, { dtype: "u8" }), 4), /index 200 at \[\]/);
+  assert.throws(
+    () => x.indexSelect(0, indices([1, 8])),
+    ({ numbers }: HoldfastError) => {
+      assert.deepEqual(numbers, { op: "indexSelect", index: 8, place: 1, size: 3 });
+      return true;
+    },
+  );
+});
+
+test("a refused scatterAdd in place leaves its tensor as it was", () => {
+  const x = tensor([1, 2, 3]);
+  refuses("BAD_INDEX", () => x.scatterAdd_(0, indices([0, 3]), tensor([10, 10])));
+  assert.deepEqual(x.tolist(), [1, 2, 3]);
+});
+
+test("without its check an op reads and writes nothing beside its operands", () => {
+  const { check: _, ...unchecked } = ops.indexSelect;
+  const { check: __, ...scattering } = ops.scatterAdd;
+  strictCpu.step(() => {
+    const x = strictCpu.fromHost([1, 2, 3], [3], "f32");
+    const wild = strictCpu.fromHost([-2_000_000_000, 1, 2_000_000_000], [3], "i32");
+    assert.deepEqual(strictCpu.apply(unchecked, [x, wild], { axis: 0 }).tolist(), [1, 2, 3]);
+    const beside = strictCpu.fromHost([7, 7, 7], [3], "f32");
+    assert.deepEqual(strictCpu.apply(scattering, [x, wild, beside], { axis: 0 }).tolist(), [1, 9, 3]);
+  });
+});
+
+test("what is no index, or of another shape or dtype than fits, is refused", () => {
+  const x = tensor([
+    [1, 2],
+    [3, 4],
+  ]);
+  refuses("BAD_DTYPE", () => x.indexSelect(0, tensor([0, 1])), /index of f32; indices are i32 or u8/);
+  refuses("BAD_DTYPE", () => x.gather(0, x.gt(1)), /index of bool/);
+  refuses("BAD_SHAPE", () => x.indexSelect(0, indices([[0]])), /it has one axis/);
+  refuses("BAD_SHAPE", () => x.gather(0, indices([0])), /an index of \[1\] for shape \[2, 2\]/);
+  refuses("BAD_SHAPE", () => x.gather(0, indices([[0, 0, 0]])));
+  refuses("BAD_SHAPE", () => embedding(tensor([1, 2]), indices([0])), /\[rows, width\]/);
+  refuses(
+    "BAD_INDEX",
+    () => embedding(x, indices([0]), { paddingIdx: 2 }),
+    /paddingIdx 2 of a table of 2 rows/,
+  );
+  refuses(
+    "BAD_SHAPE",
+    () => x.scatterAdd(0, indices([[0, 1]]), tensor([[1]])),
+    /every index needs an element/,
+  );
+  refuses("BAD_DTYPE", () => x.scatterAdd(0, indices([[0, 1]]), x.to("f64")), /scatterAdd of f64 into f32/);
+  refuses("BAD_DTYPE", () => x.maskedFill(x, 0), /a mask of f32/);
+  refuses("BAD_SHAPE", () => oneHot(indices([0]), -1));
+});
+
+test("the row for padding gets no gradient, and the others get the sum of theirs", () => {
+  for (const paddingIdx of [1, -2]) {
+    const table = tensor([[1], [2], [3]], { requiresGrad: true });
+    const rows = embedding(table, indices([0, 1, 2, 2, 1]), { paddingIdx });
+    assert.deepEqual(rows.tolist(), [[1], [2], [3], [3], [2]]);
+    rows.sum().backward();
+    assert.deepEqual(table.grad!.tolist(), [[1], [0], [2]]);
+  }
+});
+
+test("scatterAdd_ and maskedFill_ write in place, and gradients flow through them", () => {
+  cpu.step(() => {
+    const source = cpu.fromHost([1, 2, 3], [3], "f32");
+    source.requiresGrad = true;
+    const x = cpu.fromHost([10, 20], [2], "f32").mul(1);
+    const address = x.array.storage!.span.address;
+    x.scatterAdd_(0, cpu.fromHost([1, 1, 0], [3], "i32"), source);
+    assert.deepEqual(x.tolist(), [13, 23]);
+    x.maskedFill_(cpu.fromHost([1, 0], [2], "bool"), -1);
+    assert.deepEqual(x.tolist(), [-1, 23]);
+    assert.equal(x.array.storage!.span.address, address);
+    x.sum().backward();
+    assert.deepEqual(source.grad!.tolist(), [1, 1, 0]);
+  });
+});
+
+test("scatterAdd_ takes its own tensor for the source, and reads it as it was", () => {
+  const x = tensor([1, 2, 3]);
+  x.scatterAdd_(0, indices([1, 2, 0]), x);
+  assert.deepEqual(x.tolist(), [4, 3, 5]);
+});
+
+test("scatterAdd_ writes through a view, and nowhere else", () => {
+  const x = tensor([
+    [1, 1, 1],
+    [1, 1, 1],
+  ]);
+  x.slice(null, [0, null, 2]).scatterAdd_(
+    1,
+    indices([
+      [1, 1],
+      [0, 1],
+    ]),
+    tensor([
+      [2, 3],
+      [4, 5],
+    ]),
+  );
+  assert.deepEqual(x.tolist(), [
+    [1, 1, 6],
+    [5, 1, 6],
+  ]);
+});
+
+test("half floats are added up in f32: small shares are not lost", () => {
+  const count = 512;
+  const index = cpu.fromHost(new Int32Array(count), [count], "i32");
+  for (const dtype of ["bf16", "f16"] as const) {
+    const table = cpu.fromHost([0], [1, 1], dtype);
+    table.requiresGrad = true;
+    embedding(table, index).sum().backward();
+    // One by one in bf16 the sum would stop at 256.
+    assert.equal(table.grad!.item(), count, dtype);
+  }
+});

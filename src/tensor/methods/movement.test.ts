@@ -1,0 +1,233 @@
+/** Movement: every element in its place, views that share memory, refusals; and a saved view keeps its owner. */
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { openDevice, openStrictDevice } from "../../../test/support/devices.js";
+import { holdElements } from "../../../test/support/element-reference.js";
+import { movementCases } from "../../../test/support/op-cases/movement.js";
+import { refuses } from "../../../test/support/refuses.js";
+import * as ops from "../../ops/index.js";
+import { cat, stack, tensor } from "../index.js";
+
+const cpu = openDevice();
+const strictCpu = openStrictDevice();
+const fromFront = (axis: number, rank: number): number => (axis < 0 ? axis + rank : axis);
+
+/** What Python's slices are: JavaScript's own, and every step-th of them. */
+function rangeOf(size: number, range: ops.Range): readonly number[] {
+  const [start, end, step] = range ?? [];
+  return Array.from({ length: size }, (_, index) => index)
+    .slice(start ?? 0, end ?? size)
+    .filter((_, index) => index % (step ?? 1) === 0);
+}
+
+test("a slice has the elements that Python's rules name", () => {
+  holdElements(strictCpu, movementCases, ops.slice, ({ ranges }, x) => {
+    const taken = x!.shape.map((size, axis) => rangeOf(size, ranges[axis] ?? null));
+    return {
+      shape: taken.map(({ length }) => length),
+      at: (place) => x!.at(...place.map((one, axis) => taken[axis]![one]!)),
+    };
+  });
+});
+
+test("select has the elements of one index", () => {
+  holdElements(strictCpu, movementCases, ops.select, ({ axis, index }, x) => {
+    const one = fromFront(axis, x!.shape.length);
+    return {
+      shape: x!.shape.filter((_, other) => other !== one),
+      at: (place) => x!.at(...place.slice(0, one), fromFront(index, x!.shape[one]!), ...place.slice(one)),
+    };
+  });
+});
+
+test("cat has its operands one behind the other", () => {
+  holdElements(strictCpu, movementCases, ops.cat, ({ axis }, ...all) => {
+    const one = fromFront(axis, all[0]!.shape.length);
+    const origins = all.flatMap((array) =>
+      Array.from({ length: array.shape[one]! }, (_, index) => ({ array, index })),
+    );
+    return {
+      shape: all[0]!.shape.with(one, origins.length),
+      at: (place) => {
+        const { array, index } = origins[place[one]!]!;
+        return array.at(...place.with(one, index));
+      },
+    };
+  });
+});
+
+test("stack has its operands along a new axis", () => {
+  holdElements(strictCpu, movementCases, ops.stack, ({ axis }, ...all) => {
+    const one = fromFront(axis, all[0]!.shape.length + 1);
+    return {
+      shape: all[0]!.shape.toSpliced(one, 0, all.length),
+      at: (place) => all[place[one]!]!.at(...place.toSpliced(one, 1)),
+    };
+  });
+});
+
+test("flip has the elements in reverse", () => {
+  holdElements(strictCpu, movementCases, ops.flip, ({ axes }, x) => {
+    const flipped = [axes].flat().map((axis) => fromFront(axis, x!.shape.length));
+    return {
+      shape: x!.shape,
+      at: (place) =>
+        x!.at(...place.map((one, axis) => (flipped.includes(axis) ? x!.shape[axis]! - 1 - one : one))),
+    };
+  });
+});
+
+test("pad has the value wherever the operand is not", () => {
+  holdElements(strictCpu, movementCases, ops.pad, ({ pads, value = 0 }, x) => {
+    const rank = x!.shape.length;
+    const before = x!.shape.map((_, axis) => pads[2 * (rank - 1 - axis)] ?? 0);
+    const after = x!.shape.map((_, axis) => pads[2 * (rank - 1 - axis) + 1] ?? 0);
+    return {
+      shape: x!.shape.map((size, axis) => size + before[axis]! + after[axis]!),
+      at: (place) => {
+        const from = place.map((one, axis) => one - before[axis]!);
+        return from.every((one, axis) => one >= 0 && one < x!.shape[axis]!) ? x!.at(...from) : value;
+      },
+    };
+  });
+});
+
+test("repeatInterleave and tile have each element as often as asked", () => {
+  holdElements(strictCpu, movementCases, ops.repeatInterleave, ({ repeats, axis }, x) => {
+    const one = fromFront(axis, x!.shape.length);
+    return {
+      shape: x!.shape.with(one, x!.shape[one]! * repeats),
+      at: (place) => x!.at(...place.with(one, Math.floor(place[one]! / repeats))),
+    };
+  });
+  holdElements(strictCpu, movementCases, ops.tile, ({ repeats }, x) => {
+    const rank = Math.max(repeats.length, x!.shape.length);
+    const sizes = [...new Array<number>(rank - x!.shape.length).fill(1), ...x!.shape];
+    const counts = [...new Array<number>(rank - repeats.length).fill(1), ...repeats];
+    return {
+      shape: sizes.map((size, axis) => size * counts[axis]!),
+      at: (place) => x!.at(...place.map((one, axis) => one % sizes[axis]!).slice(rank - x!.shape.length)),
+    };
+  });
+});
+
+test("what does not fit is refused with what would", () => {
+  const x = tensor([
+    [1, 2, 3],
+    [4, 5, 6],
+  ]);
+  refuses("BAD_SHAPE", () => x.slice([0, 1], null, [0, 1]), /3 ranges for shape \[2, 3\], which has 2 axes/);
+  refuses("BAD_SHAPE", () => x.slice([0, 2, 0]), /the step is 1 or more/);
+  refuses("BAD_SHAPE", () => x.slice([0.5, 2]), /whole numbers or null/);
+  refuses("BAD_INDEX", () => x.select(1, 3), /index 3 of axis 1 of \[2, 3\]; it has -3 to 2/);
+  refuses("BAD_INDEX", () => x.select(0, 0.5));
+  refuses("BAD_INDEX", () => x.narrow(1, 1, 3), /axis 1 of \[2, 3\], which has 3/);
+  refuses("BAD_SHAPE", () => x.split([1, 1], 1), /add up to 3/);
+  refuses("BAD_SHAPE", () => x.split(0));
+  refuses("BAD_ARGUMENT", () => x.chunk(0));
+  refuses("BAD_SHAPE", () => cat([x, tensor([[1, 2]])]), /\[2, 3\] and \[1, 2\] along axis 0/);
+  refuses("BAD_ARGUMENT", () => cat([]), /was given none/);
+  refuses("BAD_SHAPE", () => stack([x, x.t()]), /\[2, 3\] and \[3, 2\]; they must be equal/);
+  refuses("BAD_SHAPE", () => x.pad([1]), /pairs of whole numbers/);
+  refuses("BAD_SHAPE", () => x.pad([-2, -2]), /has 3, and 4 would be cropped/);
+  refuses("BAD_SHAPE", () => x.flip([0, -2]), /axis 0 is named twice/);
+  refuses("BAD_SHAPE", () => x.tile([1, -1]));
+  refuses("BAD_SHAPE", () => x.unsqueeze(0).t(), /transpose\(-2, -1\)/);
+  refuses("BAD_SHAPE", () => x.flatten(1, 0));
+  refuses("BAD_SHAPE", () => x.unflatten(1, [2, -1]), /has 3/);
+  refuses("BAD_SHAPE", () => x.movedim([0, 1], 0));
+});
+
+test("parts of an axis are views: they add up to it, and writing to one writes to the whole", () => {
+  const x = cpu.fromHost(
+    Array.from({ length: 10 }, (_, index) => index),
+    [5, 2],
+    "f32",
+  );
+  assert.deepEqual(
+    x.split(2).map(({ shape }) => shape),
+    [
+      [2, 2],
+      [2, 2],
+      [1, 2],
+    ],
+  );
+  assert.deepEqual(
+    x.chunk(4).map(({ shape }) => shape[0]),
+    [2, 2, 1],
+    "chunks of 5 in 4: as PyTorch, three of at most two",
+  );
+  const [, middle] = x.split([1, 3, 1]);
+  middle!.fill_(-1);
+  assert.deepEqual(x.tolist(), [
+    [0, 1],
+    [-1, -1],
+    [-1, -1],
+    [-1, -1],
+    [8, 9],
+  ]);
+  assert.deepEqual(x.slice(-1, [1, null]).tolist(), [9]);
+  assert.deepEqual(x.narrow(0, -1, 1).tolist(), [[8, 9]]);
+});
+
+test("axes are exchanged, moved, joined, split, added and taken away without a copy", () => {
+  const x = cpu.fromHost(
+    Array.from({ length: 24 }, (_, index) => index),
+    [2, 1, 3, 4],
+    "f32",
+  );
+  const address = x.array.storage!.span.address;
+  const seen = {
+    transposed: x.transpose(0, -1),
+    moved: x.movedim([0, 1], [-1, 0]),
+    squeezed: x.squeeze(),
+    squeezedNone: x.squeeze(0),
+    added: x.unsqueeze(-1),
+    flat: x.flatten(1),
+    apart: x.unflatten(-1, [2, -1]),
+  };
+  assert.deepEqual(Object.fromEntries(Object.entries(seen).map(([name, { shape }]) => [name, shape])), {
+    transposed: [4, 1, 3, 2],
+    moved: [1, 3, 4, 2],
+    squeezed: [2, 3, 4],
+    squeezedNone: [2, 1, 3, 4],
+    added: [2, 1, 3, 4, 1],
+    flat: [2, 12],
+    apart: [2, 1, 3, 2, 2],
+  });
+  for (const [name, { array }] of Object.entries(seen)) {
+    assert.equal(array.storage!.span.address, address, name);
+  }
+  assert.deepEqual(seen.moved.select(-1, 1).flatten().tolist(), x.select(0, 1).flatten().tolist());
+});
+
+test("operands of several dtypes meet in cat, and each gets a gradient of its own dtype", () => {
+  const half = tensor([1, 2], { dtype: "bf16", requiresGrad: true });
+  const double = tensor([3], { dtype: "f64", requiresGrad: true });
+  const joined = cat([half, double, tensor([4], { dtype: "i32" })]);
+  assert.equal(joined.dtype, "f64");
+  joined
+    .mul(tensor([10, 20, 30, 40], { dtype: "f64" }))
+    .sum()
+    .backward();
+  assert.deepEqual([half.grad!.dtype, half.grad!.tolist()], ["bf16", [10, 20]]);
+  assert.deepEqual([double.grad!.dtype, double.grad!.tolist()], ["f64", [30]]);
+});
+
+test("a slice that is saved for backward keeps the tensor it is a slice of", () => {
+  const weight = strictCpu.fromHost([1, 2, 3], [3], "f32");
+  weight.requiresGrad = true;
+  strictCpu.step(() => {
+    const whole = strictCpu.fromHost([5, 6, 7, 8, 9], [5], "f32");
+    const part = whole.slice([1, 4]);
+    const product = part.mul(weight);
+    const { arena } = strictCpu.runtime;
+    assert.ok(part.array.storage!.owner, "the slice is a view");
+    assert.ok(arena.isPinned(part.array.storage!), "mul has saved it");
+    refuses("PINNED", () => arena.free(whole.array.storage!), /pinned by backward of mul/);
+    product.sum().backward();
+    assert.deepEqual(weight.grad!.tolist(), [6, 7, 8]);
+    assert.equal(arena.isPinned(part.array.storage!), false, "and let go of it");
+  });
+});
