@@ -2,11 +2,21 @@
 
 export { noGrad } from "./autograd/index.js";
 export {
+  type Batch,
+  type Column,
+  type ColumnSource,
+  DataLoader,
+  type DataLoaderOptions,
+  type FlatColumn,
+  type LoadedWeights,
   loadSafetensors,
+  loadWeights,
   readSafetensors,
   type SafetensorsFile,
   type StoredTensor,
   saveSafetensors,
+  saveWeights,
+  TensorDataset,
   writeSafetensors,
 } from "./data/index.js";
 export {

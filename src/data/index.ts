@@ -1,5 +1,7 @@
-/** data: what comes from and goes to files. Tensors in the safetensors format; data sets and loaders will join them. */
+/** data: what training reads and writes. Data sets and their batches, and weights in safetensors files. */
 
+export { type Column, type ColumnSource, type FlatColumn, TensorDataset } from "./dataset.js";
+export { type Batch, DataLoader, type DataLoaderOptions } from "./loader.js";
 export {
   loadSafetensors,
   readSafetensors,
@@ -8,3 +10,4 @@ export {
   saveSafetensors,
   writeSafetensors,
 } from "./safetensors/index.js";
+export { type LoadedWeights, loadWeights, saveWeights } from "./weights.js";

@@ -84,6 +84,7 @@ export type Stage =
   /**
    * `value` is narrowed to the output's dtype; whole numbers keep their low bits, so a truth value is 0 or 1 anywhere.
    * For an output of one value a row every input stands at its row's start.
+   * A later stage reads what this one has stored where an input lies in the output's memory.
    */
   | { readonly kind: "store"; readonly output: number; readonly value: Expression };
 

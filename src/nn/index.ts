@@ -1,5 +1,8 @@
 /** nn: modules, layers, losses and initialisers, with PyTorch's names. */
 
 export * as functional from "./functional.js";
-export { type LoadResult, Module, type StateDict } from "./module.js";
+export * as init from "./init.js";
+export * from "./layers/index.js";
+export { Module } from "./module.js";
 export { type Draw, type Initializer, Parameter, type ParameterOptions } from "./parameter.js";
+export type { LoadableState, LoadResult, StateDict, StoredElements } from "./state.js";

@@ -3,22 +3,11 @@
  * with fields is all there is to write.
  */
 
-import { HoldfastError } from "../errors/index.js";
 import type { Dtype } from "../kernels/index.js";
-import { formatShape } from "../ops/index.js";
 import type { Device, Tensor } from "../tensor/index.js";
 import { Parameter } from "./parameter.js";
 import { placeParameters } from "./placement.js";
-
-/** Names and values of all parameters, as `stateDict()` gives them and files hold them. */
-export type StateDict = Readonly<Record<string, Tensor>>;
-
-export interface LoadResult {
-  /** In the module and not in the state. */
-  readonly missing: readonly string[];
-  /** In the state and not in the module. */
-  readonly unexpected: readonly string[];
-}
+import { type LoadableState, type LoadResult, matchState, writeState } from "./state.js";
 
 /**
  * The base of all layers and models. Assign parameters and modules to fields, and say in `forward` what is computed.
@@ -47,7 +36,7 @@ export abstract class Module {
     return this.#isTraining;
   }
 
-  /** Submodules by the names of their fields; arrays of modules count by their indices. */
+  /** Submodules by the names of their fields; arrays of modules count by their indices. Containers give their own. */
   *namedChildren(): Generator<[name: string, module: Module]> {
     for (const [name, field] of Object.entries(this)) {
       if (field instanceof Module) yield [name, field];
@@ -131,38 +120,15 @@ export abstract class Module {
   }
 
   /**
-   * Takes over the values of a state. Strict: every name has to be in both, with the same shape. Loose: what is in both
-   * is loaded, and the rest is returned; a shape that differs is an error either way. Nothing is written unless all fits.
+   * Takes over the values of a state: tensors, or elements as files hold them. Strict: every name has to be in both, with
+   * the same shape. Loose: what is in both is loaded, and the rest is returned; a shape that differs is an error either
+   * way. Nothing is written unless all fits.
    */
-  loadStateDict(state: StateDict, { strict = true }: { readonly strict?: boolean } = {}): LoadResult {
+  loadStateDict(state: LoadableState, { strict = true }: { readonly strict?: boolean } = {}): LoadResult {
     const own = new Map(this.namedParameters());
-    const missing = [...own.keys()].filter((name) => !Object.hasOwn(state, name));
-    const unexpected = Object.keys(state).filter((name) => !own.has(name));
-    const misshapen = Object.entries(state).flatMap(([name, { shape }]) => {
-      const there = own.get(name)?.shape;
-      const fits = !there || formatShape(there) === formatShape(shape);
-      return fits
-        ? []
-        : [`${name} is ${formatShape(shape)} in the state and ${formatShape(there)} in the module`];
-    });
-    const faults = [
-      ...(strict && missing.length > 0 ? [`missing in the state: ${missing.join(", ")}`] : []),
-      ...(strict && unexpected.length > 0 ? [`not in the module: ${unexpected.join(", ")}`] : []),
-      ...misshapen,
-    ];
-    if (faults.length > 0) {
-      throw new HoldfastError(
-        "BAD_STATE",
-        `The state does not fit ${this.constructor.name}: ${faults.join("; ")}.` +
-          (strict && misshapen.length === 0 ? " Pass strict: false to load what fits." : ""),
-        { numbers: { missing: missing.length, unexpected: unexpected.length, misshapen: misshapen.length } },
-      );
-    }
-    for (const [name, value] of Object.entries(state)) {
-      const parameter = own.get(name);
-      if (parameter) parameter.device.write(parameter, value.dataSync());
-    }
-    return { missing, unexpected };
+    const result = matchState(this.constructor.name, own, state, strict);
+    writeState(own, state);
+    return result;
   }
 
   toString(): string {

@@ -54,7 +54,7 @@ export class Adam extends Optimizer<AdamOptions> {
  * const adamw = new optim.AdamW([{ params: [w] }, { params: [b], weightDecay: 0 }], { lr: 0.5 });
  * w.square().sum().add(b.sum()).backward();
  * adamw.step();
- * console.log(b.tolist()); // → [ 0.5 ]
+ * console.log(b.item().toFixed(3)); // → 0.500
  * cpu.close();
  * ```
  */

@@ -3,10 +3,13 @@
 import assert from "node:assert/strict";
 import { after, test } from "node:test";
 import fc from "fast-check";
-import { type Dtype, device, openCpuDriver, optim, strict, tensor } from "holdfast";
 import { CallLog } from "../../test/support/call-log.js";
 import { refuses } from "../../test/support/refuses.js";
 import { placeGiven, setGradient } from "../../test/support/trained-module.js";
+import { openCpuDriver, strict } from "../driver/index.js";
+import type { Dtype } from "../kernels/index.js";
+import { device, tensor } from "../tensor/index.js";
+import * as optim from "./index.js";
 
 const driver = openCpuDriver();
 const log = new CallLog();

@@ -27,6 +27,9 @@ export type ParameterSource<Options> = Iterable<Tensor> | Iterable<GroupOptions<
 /** What SGD, Adam and AdamW have in common. */
 export abstract class Optimizer<Options extends CommonOptions = CommonOptions> {
   readonly groups: readonly ParameterGroup[];
+  readonly #runtime: Runtime;
+  /** Its moments and scalars. */
+  readonly #regions: readonly Region[];
 
   /** Places the moments: parameters have to be on their device, and stay where they are. */
   protected constructor(
@@ -49,6 +52,9 @@ export abstract class Optimizer<Options extends CommonOptions = CommonOptions> {
     );
     const members = placeMoments(runtime, name, joining.flat());
     const scalars = placeScalars(runtime, name, given);
+    const moments = [...members.values()].flatMap((member) => member.moments);
+    this.#runtime = runtime;
+    this.#regions = [...new Set([...moments.map(({ storage }) => storage?.home as Region), scalars])];
     this.groups = given.map(({ options: own, rule }, place) => {
       const { lr = 0, weightDecay = 0 } = own;
       const [settings, cohorts] = [scalars.storages[2 * place], scalars.storages[2 * place + 1]];
@@ -101,6 +107,11 @@ export abstract class Optimizer<Options extends CommonOptions = CommonOptions> {
   /** Takes over a state; its names and shapes have to be this optimizer's own. Nothing is written unless all fits. */
   loadStateDict(state: StateDict): void {
     loadState(this.constructor.name, this.groups, state);
+  }
+
+  /** Gives its memory back, for an optimizer that is done before its device is; it makes no step after this. */
+  release(): void {
+    for (const region of this.#regions) this.#runtime.persistent.release(region);
   }
 }
 

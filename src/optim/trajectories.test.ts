@@ -2,9 +2,11 @@
 
 import assert from "node:assert/strict";
 import { after, test } from "node:test";
-import { device, openCpuDriver, optim, strict, type Tensor, tensor } from "holdfast";
 import { readRepositoryFile } from "../../test/support/repository.js";
 import { placeGiven, setGradient } from "../../test/support/trained-module.js";
+import { openCpuDriver, strict } from "../driver/index.js";
+import { device, type Tensor, tensor } from "../tensor/index.js";
+import { Adam, AdamW, type Optimizer, SGD, type SGDOptions } from "./index.js";
 
 interface Case {
   readonly name: string;
@@ -21,6 +23,7 @@ interface Case {
 }
 
 const { cases } = JSON.parse(readRepositoryFile("test/oracle/optimizers.json")) as { cases: readonly Case[] };
+const optimizers = { SGD, Adam, AdamW };
 const tolerances = { f64: 1e-12, f32: 2e-6 } as const;
 
 const driver = openCpuDriver();
@@ -36,14 +39,14 @@ function inCamelCase(options: Readonly<Record<string, unknown>>): Record<string,
   return Object.fromEntries(Object.entries(options).map(([name, value]) => [rename(name), value]));
 }
 
-function make({ optimizer, options, groups }: Case, parameters: readonly Tensor[]): optim.Optimizer {
+function make({ optimizer, options, groups }: Case, parameters: readonly Tensor[]): Optimizer {
   const source = groups
     ? groups.map(({ params, ...own }) => ({
         params: params.map((index) => parameters[index]!),
         ...inCamelCase(own),
       }))
     : parameters;
-  return new optim[optimizer](source as Tensor[], inCamelCase(options) as unknown as optim.SGDOptions);
+  return new optimizers[optimizer](source as Tensor[], inCamelCase(options) as unknown as SGDOptions);
 }
 
 /** Placed by a module, side by side; or each on its own, as plain tensors. */

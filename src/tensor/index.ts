@@ -25,8 +25,8 @@ export {
 } from "./creation.js";
 export { Device, type DeviceName, type DeviceOptions, defaultDevice, device } from "./device.js";
 export { cat, embedding, oneHot, stack, where } from "./functions.js";
-export { encodeElements } from "./host-values.js";
+export { dtypeOfArray, encodeElements } from "./host-values.js";
 export { LeafGradient } from "./leaf-gradient.js";
-export type { NestedArray, NestedList, NumberArray } from "./nested.js";
+export { chooseDtype, type NestedArray, type NestedList, type NumberArray, readNested } from "./nested.js";
 export { currentSeed, manualSeed, nextDraw } from "./seed.js";
 export { type GradientHolder, Tensor, type TensorPlace } from "./tensor.js";

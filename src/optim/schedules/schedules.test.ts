@@ -2,8 +2,9 @@
 
 import assert from "node:assert/strict";
 import { after, test } from "node:test";
-import { device, optim, zeros } from "holdfast";
 import { refuses } from "../../../test/support/refuses.js";
+import { device, zeros } from "../../tensor/index.js";
+import * as optim from "../index.js";
 
 const cpu = await device("cpu", { print: () => {}, memory: "64MiB" });
 after(() => cpu.close());

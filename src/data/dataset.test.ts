@@ -1,0 +1,117 @@
+/** Data sets: what they take, what they refuse and with which row, and that they are uploaded once. */
+
+import assert from "node:assert/strict";
+import { after, before, test } from "node:test";
+import fc from "fast-check";
+import { refuses } from "../../test/support/refuses.js";
+import { HoldfastError } from "../errors/index.js";
+import { type Device, device, tensor } from "../tensor/index.js";
+import { TensorDataset } from "./dataset.js";
+
+let cpu: Device;
+before(async () => {
+  cpu = await device("cpu", { print: () => {}, memory: "64MiB" });
+});
+after(() => cpu.close());
+
+test("columns are nested arrays, typed arrays, flat arrays with a shape, and tensors", () => {
+  const data = new TensorDataset(
+    [
+      [1, 2],
+      [3, 4],
+    ],
+    new Int32Array([5, 6]),
+    { values: new Float64Array([1, 2, 3, 4, 5, 6]), shape: [2, 1, 3] },
+    { values: [0.5, 0.25], shape: [2], dtype: "bf16" },
+    [true, false],
+    tensor([7, 8], { dtype: "f16" }),
+  );
+  assert.deepEqual(
+    data.columns.map(({ dtype, shape }) => `${dtype} ${shape}`),
+    ["f32 2,2", "i32 2", "f64 2,1,3", "bf16 2", "bool 2", "f16 2"],
+  );
+  assert.deepEqual([data.rows, data.bytes], [2, 16 + 8 + 48 + 4 + 2 + 4]);
+});
+
+test("a NaN or an infinity anywhere is found with its row, column and element", () => {
+  const place = fc.record({ rows: fc.integer({ min: 1, max: 20 }), width: fc.integer({ min: 1, max: 5 }) });
+  const bad = fc.constantFrom(Number.NaN, Number.POSITIVE_INFINITY, Number.NEGATIVE_INFINITY);
+  fc.assert(
+    fc.property(
+      place,
+      fc.nat(),
+      bad,
+      fc.constantFrom("f32", "f64", "bf16", "f16"),
+      ({ rows, width }, at, value, dtype) => {
+        const values = new Float64Array(rows * width);
+        const index = at % values.length;
+        values[index] = value;
+        const labels = new Int32Array(rows);
+        assert.throws(
+          () => new TensorDataset(labels, { values, shape: [rows, width], dtype }),
+          (error) => {
+            assert.ok(error instanceof HoldfastError && error.code === "NOT_FINITE", String(error));
+            assert.deepEqual(error.numbers, {
+              row: Math.floor(index / width),
+              column: 1,
+              element: index % width,
+            });
+            return true;
+          },
+        );
+      },
+    ),
+    { numRuns: 100 },
+  );
+});
+
+test("a number that its dtype can't hold is found too", () => {
+  refuses(
+    "NOT_FINITE",
+    () => new TensorDataset([[1], [1e300]]),
+    /Row 1 of column 0 has 1e\+300 .* more than f32 holds/,
+  );
+  refuses("BAD_DTYPE", () => new TensorDataset({ values: [0.5], shape: [1], dtype: "i32" }), /0\.5/);
+});
+
+test("columns of different length, of no rows, and with a shape that lies are refused", () => {
+  refuses(
+    "BAD_SHAPE",
+    () => new TensorDataset([1, 2], [1, 2, 3]),
+    /Column 1 has shape \[3\] and column 0 has 2 rows/,
+  );
+  refuses("BAD_SHAPE", () => new TensorDataset([]), /Column 0 has 0 elements/);
+  refuses("BAD_SHAPE", () => new TensorDataset(3), /Column 0 has 1 elements and shape \[\]/);
+  refuses(
+    "BAD_SHAPE",
+    () => new TensorDataset({ values: [1, 2, 3], shape: [2, 2] }),
+    /3 elements and shape \[2, 2\]/,
+  );
+  refuses("BAD_ARGUMENT", () => new TensorDataset(), /at least one column/);
+});
+
+test("a data set is uploaded once a device, stands in the budget under its label, and can be released", () => {
+  const data = new TensorDataset(
+    [
+      [1, 2],
+      [3, 4],
+    ],
+    new Int32Array([1, 0]),
+  );
+  const { runtime } = cpu;
+  const before = runtime.diagnostics().transfers.up.bytes;
+  const [first] = data.placeOn(cpu);
+  assert.equal(data.placeOn(cpu)[0]?.storage, first?.storage);
+  assert.equal(runtime.diagnostics().transfers.up.bytes - before, data.bytes);
+  assert.ok(runtime.budget.usedBy("data set") > 0);
+  data.release(cpu);
+  data.release(cpu);
+  assert.equal(runtime.budget.usedBy("data set"), 0);
+});
+
+test("a data set that the device can't hold is refused with the table of holders", async () => {
+  const small = await device("cpu", { print: () => {}, memory: "48MiB", arena: "1MiB" });
+  const data = new TensorDataset({ values: new Float32Array(8 * 2 ** 20), shape: [8, 2 ** 20] });
+  refuses("OUT_OF_BUDGET", () => data.placeOn(small), /data set/);
+  small.close();
+});

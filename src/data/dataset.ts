@@ -1,0 +1,174 @@
+/**
+ * A data set: columns of rows, checked when it is made. It lies on the host; on a device it is placed once, in persistent
+ * memory, for all loaders there.
+ */
+
+import { HoldfastError } from "../errors/index.js";
+import { type Dtype, widenBf16, widenF16 } from "../kernels/index.js";
+import { contiguousStrides, type DeviceArray, formatShape, type Shape, sizeOf } from "../ops/index.js";
+import type { Region } from "../runtime/index.js";
+import {
+  chooseDtype,
+  type Device,
+  dtypeOfArray,
+  encodeElements,
+  type NestedArray,
+  type NumberArray,
+  readNested,
+  Tensor,
+} from "../tensor/index.js";
+
+/** One column as it is given: nested arrays, a typed array (one number a row), a flat array with its shape, a tensor. */
+export type ColumnSource = NestedArray | FlatColumn | Tensor;
+
+/** Elements in row-major order with their shape: the quick way in for large data. */
+export interface FlatColumn {
+  readonly values: NumberArray | readonly number[];
+  /** The number of rows first. */
+  readonly shape: Shape;
+  /** That of the typed array unless given; f32 for plain arrays. */
+  readonly dtype?: Dtype;
+}
+
+/** A column, ready to go to a device. */
+export interface Column {
+  /** [rows, …row] */
+  readonly shape: Shape;
+  readonly dtype: Dtype;
+  /** The elements as the device stores them. */
+  readonly elements: ArrayBufferView;
+}
+
+/**
+ * Rows of one or more columns, such as inputs and labels. A NaN or an infinity is refused here, with its row. Labels are
+ * best given as an Int32Array, which stays i32.
+ *
+ * @example
+ * ```ts
+ * import { TensorDataset } from "holdfast";
+ * const data = new TensorDataset([[0, 0], [0, 1], [1, 0], [1, 1]], new Int32Array([0, 1, 1, 0]));
+ * console.log(data.rows, data.columns.map(({ dtype }) => dtype)); // → 4 [ 'f32', 'i32' ]
+ * ```
+ */
+export class TensorDataset<Sources extends readonly ColumnSource[] = readonly ColumnSource[]> {
+  readonly rows: number;
+  readonly columns: readonly Column[];
+  readonly #placed = new WeakMap<Device, Region>();
+
+  constructor(...sources: Sources) {
+    this.columns = sources.map(readColumn);
+    this.rows = this.columns[0]?.shape[0] ?? 0;
+    if (this.rows === 0) {
+      throw new HoldfastError(
+        "BAD_ARGUMENT",
+        "A data set needs at least one column, and the first one a row. Give the inputs, then the labels.",
+      );
+    }
+    for (const [index, { shape }] of this.columns.entries()) {
+      if (shape[0] === this.rows) continue;
+      throw new HoldfastError(
+        "BAD_SHAPE",
+        `Column ${index} has shape ${formatShape(shape)} and column 0 has ${this.rows} rows; every column needs as many.`,
+        { numbers: { column: index, rows: this.rows } },
+      );
+    }
+  }
+
+  /** The bytes that all columns take. */
+  get bytes(): number {
+    return this.columns.reduce((sum, { elements }) => sum + elements.byteLength, 0);
+  }
+
+  /** The columns in a device's persistent memory, side by side; uploaded at the first call. */
+  placeOn(device: Device): readonly DeviceArray[] {
+    const region = this.#placed.get(device) ?? this.#upload(device);
+    return this.columns.map(({ shape, dtype }, index) => ({
+      shape,
+      strides: contiguousStrides(shape),
+      dtype,
+      storage: region.storages[index],
+    }));
+  }
+
+  /** Gives its memory on a device back; loaders there can't go on with it. Harmless where it was never placed. */
+  release(device: Device): void {
+    const region = this.#placed.get(device);
+    if (!region) return;
+    this.#placed.delete(device);
+    if (device.isOpen) device.runtime.persistent.release(region);
+  }
+
+  #upload(device: Device): Region {
+    device.requireOpen();
+    const { runtime } = device;
+    const sizes = this.columns.map(({ elements }, index) => ({
+      name: `column ${index}`,
+      size: elements.byteLength,
+    }));
+    const region = runtime.persistent.place("data set", "data set", sizes);
+    runtime.upload(
+      region.storages.flatMap((target, index) => {
+        const source = this.columns[index]?.elements;
+        return source ? [{ source, target }] : [];
+      }),
+    );
+    this.#placed.set(device, region);
+    return region;
+  }
+}
+
+function readColumn(source: ColumnSource, column: number): Column {
+  const { values, shape, dtype } = readSource(source);
+  if (shape.length === 0 || values.length !== sizeOf(shape) || values.length === 0) {
+    throw new HoldfastError(
+      "BAD_SHAPE",
+      `Column ${column} has ${values.length} elements and shape ${formatShape(shape)}; a column is [rows, …row], with at ` +
+        "least one element, and as many as its shape says.",
+      { numbers: { column, elements: values.length } },
+    );
+  }
+  const elements = encodeElements(values, dtype);
+  requireFinite({ shape, dtype, elements }, values, column);
+  return { shape, dtype, elements };
+}
+
+function readSource(source: ColumnSource): { values: ArrayLike<number>; shape: Shape; dtype: Dtype } {
+  if (source instanceof Tensor) {
+    return { values: source.dataSync(), shape: source.shape, dtype: source.dtype };
+  }
+  const { values, shape, dtype } = isFlat(source)
+    ? source
+    : { values: source, shape: undefined, dtype: undefined };
+  const nested = readNested(values);
+  const asked = dtype ?? (ArrayBuffer.isView(values) ? dtypeOfArray(values) : undefined);
+  return { values: nested.values, shape: shape ?? nested.shape, dtype: chooseDtype(nested, asked) };
+}
+
+function isFlat(source: NestedArray | FlatColumn): source is FlatColumn {
+  return typeof source === "object" && !Array.isArray(source) && !ArrayBuffer.isView(source);
+}
+
+/**
+ * A NaN that is trained on is in every weight after one step, and nobody knows where it came from. Looks at what the
+ * device will hold, for a number that is too large for its dtype has become an infinity there.
+ */
+function requireFinite({ shape, dtype, elements }: Column, values: ArrayLike<number>, column: number): void {
+  const stored = floatsOf(dtype, elements);
+  const index = stored?.findIndex((value) => !Number.isFinite(value)) ?? -1;
+  if (index < 0) return;
+  const width = sizeOf(shape.slice(1));
+  const [row, element] = [Math.floor(index / width), index % width];
+  const value = values[index];
+  throw new HoldfastError(
+    "NOT_FINITE",
+    `Row ${row} of column ${column} has ${value} as element ${element}${Number.isFinite(value) ? `, more than ${dtype} holds` : ""}. ` +
+      "Leave the row out, or put a number there that the model can learn from.",
+    { numbers: { row, column, element } },
+  );
+}
+
+function floatsOf(dtype: Dtype, elements: ArrayBufferView): Float32Array | Float64Array | undefined {
+  if (elements instanceof Float32Array || elements instanceof Float64Array) return elements;
+  if (!(elements instanceof Uint16Array)) return undefined;
+  return dtype === "bf16" ? widenBf16(elements) : widenF16(elements);
+}

@@ -1,0 +1,182 @@
+/** Loaders: every row once an epoch, orders that follow from the seed, batches that end when the next is drawn. */
+
+import assert from "node:assert/strict";
+import { after, before, test } from "node:test";
+import fc from "fast-check";
+import { refuses } from "../../test/support/refuses.js";
+import { openCpuDriver, strict } from "../driver/index.js";
+import { type Device, device, type Tensor } from "../tensor/index.js";
+import { TensorDataset } from "./dataset.js";
+import { DataLoader, type DataLoaderOptions } from "./loader.js";
+
+let cpu: Device;
+before(async () => {
+  cpu = await device("cpu", {
+    print: () => {},
+    memory: "64MiB",
+    driver: strict(openCpuDriver()),
+    poison: true,
+  });
+});
+after(() => cpu.close());
+
+/** Row r is [r, r + 0.25, …] with label r. */
+function numberedRows(
+  rows: number,
+  width = 3,
+): TensorDataset<[{ values: Float32Array; shape: number[] }, Int32Array]> {
+  const values = Float32Array.from(
+    { length: rows * width },
+    (_, at) => Math.floor(at / width) + (at % width) / 4,
+  );
+  return new TensorDataset(
+    { values, shape: [rows, width] },
+    Int32Array.from({ length: rows }, (_, row) => row),
+  );
+}
+
+/** The labels of an epoch, batch by batch, after holding each row against its label. */
+function labelsOf(batches: Iterable<readonly [Tensor, Tensor]>): number[][] {
+  return Array.from(batches, ([x, y]) => {
+    const labels = [...y.dataSync()];
+    const width = x.shape[1] ?? 0;
+    const expected = labels.map((label) => Array.from({ length: width }, (_, at) => label + at / 4));
+    assert.deepEqual(x.tolist(), expected);
+    return labels;
+  });
+}
+
+test("in order: every row once, the last batch smaller, or left out where told so", () => {
+  const data = numberedRows(7);
+  assert.deepEqual(labelsOf(new DataLoader(data, { batchSize: 3 })), [[0, 1, 2], [3, 4, 5], [6]]);
+  const whole = new DataLoader(data, { batchSize: 3, dropLast: true });
+  assert.deepEqual(
+    [labelsOf(whole), whole.length],
+    [
+      [
+        [0, 1, 2],
+        [3, 4, 5],
+      ],
+      2,
+    ],
+  );
+  assert.deepEqual(labelsOf(new DataLoader(data, { batchSize: 100 })), [[0, 1, 2, 3, 4, 5, 6]]);
+});
+
+test("shuffled: every row once, whatever the sizes, resident or sent up, with the same order", () => {
+  const sizes = fc.record({
+    rows: fc.integer({ min: 1, max: 40 }),
+    width: fc.integer({ min: 1, max: 9 }),
+    batchSize: fc.integer({ min: 1, max: 45 }),
+    seed: fc.nat(),
+  });
+  fc.assert(
+    fc.property(sizes, ({ rows, width, batchSize, seed }) => {
+      const data = numberedRows(rows, width);
+      const options: DataLoaderOptions = { batchSize, shuffle: true, seed, device: cpu };
+      const loaders = [new DataLoader(data, options), new DataLoader(data, { ...options, resident: false })];
+      const [resident, sent] = loaders.map((loader) => labelsOf(loader));
+      assert.deepEqual(
+        resident!.flat().sort((a, b) => a - b),
+        Array.from({ length: rows }, (_, row) => row),
+      );
+      assert.deepEqual(sent, resident);
+      for (const loader of loaders) loader.close();
+      data.release(cpu);
+    }),
+    { numRuns: 60 },
+  );
+  assert.equal(cpu.runtime.diagnostics().arena.live, 0);
+});
+
+test("an epoch's order follows from the seed and its number: it differs from the next and can be replayed", () => {
+  const data = numberedRows(50);
+  const make = (seed: number): DataLoader<typeof data extends TensorDataset<infer S> ? S : never> =>
+    new DataLoader(data, { batchSize: 8, shuffle: true, seed });
+  const [a, b] = [make(1), make(1)];
+  const [first, second] = [labelsOf(a), labelsOf(a)];
+  assert.notDeepEqual(first, second);
+  assert.deepEqual(labelsOf(b.epoch(1)), second);
+  assert.deepEqual(labelsOf(b.epoch(0)), first);
+  assert.deepEqual(labelsOf(b), second, "the epoch behind the replayed one comes next");
+  assert.notDeepEqual(labelsOf(make(2)), first);
+});
+
+test("a batch stays at one address, and its tensors are refused by name once the next one is drawn", () => {
+  const loader = new DataLoader(numberedRows(5), { batchSize: 2 });
+  const addresses = new Set<number>();
+  const seen: Tensor[] = [];
+  for (const [x] of loader) {
+    addresses.add(x.array.storage!.span.address);
+    for (const old of seen) {
+      refuses("DEAD_TENSOR", () => old.sum(), /column 0 of batch \d in epoch 0.* clone\(\)/);
+      refuses("DEAD_TENSOR", () => old.tolist());
+    }
+    seen.push(x);
+  }
+  assert.equal(addresses.size, 1);
+  assert.deepEqual(seen.at(-1)?.shape, [1, 3], "the last batch stays");
+});
+
+test("a clone outlives its batch, and backward notices when the next batch was drawn over what it saved", () => {
+  const loader = new DataLoader(numberedRows(4), { batchSize: 2 });
+  const pass = loader[Symbol.iterator]();
+  const [x] = pass.next().value!;
+  const kept = x.clone();
+  cpu.step(() => {
+    const weight = kept.mul(0).keep();
+    weight.requiresGrad = true;
+    const loss = weight.mul(x).sum();
+    pass.next();
+    refuses("SAVED_CHANGED", () => loss.backward());
+    weight.release();
+  });
+  assert.deepEqual(kept.tolist(), [
+    [0, 0.25, 0.5],
+    [1, 1.25, 1.5],
+  ]);
+  kept.release();
+});
+
+test("two passes of one loader at a time are refused; two loaders share the data set", () => {
+  const data = numberedRows(6);
+  const [loader, other] = [new DataLoader(data, { batchSize: 2 }), new DataLoader(data, { batchSize: 3 })];
+  const first = loader[Symbol.iterator]();
+  first.next();
+  const second = loader[Symbol.iterator]();
+  second.next();
+  assert.deepEqual(labelsOf(other), [
+    [0, 1, 2],
+    [3, 4, 5],
+  ]);
+  refuses("BAD_ARGUMENT", () => first.next(), /Epoch 0 was being gone through when epoch 1 began/);
+  assert.deepEqual(second.next().value?.[1].tolist(), [2, 3]);
+});
+
+test("a loader says what it sends up", () => {
+  const data = numberedRows(6);
+  const row = 3 * 4 + 4;
+  const of = (options: Partial<DataLoaderOptions>): object =>
+    new DataLoader(data, { batchSize: 2, ...options }).uploads;
+  assert.deepEqual(of({}), { perEpoch: 0, perBatch: 0 });
+  assert.deepEqual(of({ shuffle: true }), { perEpoch: 24, perBatch: 0 });
+  assert.deepEqual(of({ resident: false }), { perEpoch: 0, perBatch: 2 * row });
+});
+
+test("a closed loader gives its buffers back, and what it has drawn is over", () => {
+  const data = numberedRows(4);
+  const before = cpu.runtime.budget.used;
+  const loader = new DataLoader(data, { batchSize: 2 });
+  const [x] = loader[Symbol.iterator]().next().value!;
+  loader.close();
+  loader.close();
+  data.release(cpu);
+  assert.equal(cpu.runtime.budget.used, before);
+  refuses("DEAD_TENSOR", () => x.sum());
+});
+
+test("epochs that are none are refused", () => {
+  const loader = new DataLoader(numberedRows(4), { batchSize: 2 });
+  for (const epoch of [-1, 0.5, Number.NaN])
+    refuses("BAD_ARGUMENT", () => loader.epoch(epoch).next(), /no epoch/);
+});

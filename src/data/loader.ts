@@ -1,0 +1,237 @@
+/**
+ * Batches of a data set, drawn on the device. The rows lie there already; an epoch sends up its order, and a batch sends
+ * up nothing. A batch stands in buffers of the loader's own, outside every step, which the next batch overwrites.
+ */
+
+import { noteWrite, Value } from "../autograd/index.js";
+import { HoldfastError } from "../errors/index.js";
+import { dtypes, permutation, type Seed } from "../kernels/index.js";
+import { contiguousStrides, type DeviceArray, sizeOf } from "../ops/index.js";
+import type { Region, Storage } from "../runtime/index.js";
+import { currentSeed, type Device, defaultDevice, type Tensor } from "../tensor/index.js";
+import { type BatchNumber, BatchTensor } from "./batch-tensor.js";
+import type { Column, ColumnSource, TensorDataset } from "./dataset.js";
+import { gatherRows } from "./gather.js";
+
+export interface DataLoaderOptions {
+  /** Rows in a batch. */
+  readonly batchSize: number;
+  /** A new order in every epoch. */
+  readonly shuffle?: boolean;
+  /** What the orders follow from; the seed of everything unless given. */
+  readonly seed?: Seed;
+  /** Leave out the last batch where it has fewer rows than the others. */
+  readonly dropLast?: boolean;
+  /** The first one that was opened, unless given. */
+  readonly device?: Device;
+  /** Keep the data set on the device; else every batch's rows are sent up, for data that the device can't hold. */
+  readonly resident?: boolean;
+}
+
+/** A tensor for each column. */
+export type Batch<Sources extends readonly ColumnSource[]> = { readonly [Index in keyof Sources]: Tensor };
+
+/**
+ * Goes through a data set in batches, epoch by epoch. The order of an epoch follows from the seed and the epoch's number
+ * alone, so any epoch can be gone through again with `epoch(number)`. The last batch may have fewer rows.
+ *
+ * A batch's tensors are good until the next batch is drawn; `clone()` what has to stay.
+ *
+ * @example
+ * ```ts
+ * import { DataLoader, device, TensorDataset } from "holdfast";
+ * const cpu = await device("cpu");
+ * const data = new TensorDataset([[1], [2], [3]], new Int32Array([0, 1, 0]));
+ * const batches = new DataLoader(data, { batchSize: 2 });
+ * for (const [x, y] of batches) {
+ *   console.log(cpu.step(() => x.sum().item()), y.tolist());
+ * }
+ * // → 3 [ 0, 1 ]
+ * // → 3 [ 0 ]
+ * cpu.close();
+ * ```
+ */
+export class DataLoader<Sources extends readonly ColumnSource[]> implements Iterable<Batch<Sources>> {
+  readonly dataset: TensorDataset<Sources>;
+  readonly device: Device;
+  readonly batchSize: number;
+  /** Batches in an epoch. */
+  readonly length: number;
+  /** What the orders follow from; undefined where rows come as they lie. */
+  readonly #seed: Seed | undefined;
+  /** Where rows are gathered from; undefined where they are sent up. */
+  readonly #resident: readonly DeviceArray[] | undefined;
+  /** A batch of each column, then the epoch's order. */
+  readonly #region: Region;
+  /** The order of the rows in the present epoch. */
+  #order: Uint32Array;
+  #nextEpoch = 0;
+  /** The batch that stands in the buffers. */
+  #current: BatchNumber | undefined;
+
+  constructor(dataset: TensorDataset<Sources>, options: DataLoaderOptions) {
+    const { batchSize, shuffle = false, seed = currentSeed(), dropLast = false, resident = true } = options;
+    const { rows, columns } = dataset;
+    this.length = countBatches(rows, batchSize, dropLast);
+    this.dataset = dataset;
+    this.device = options.device ?? defaultDevice();
+    this.device.requireOpen();
+    this.batchSize = batchSize;
+    this.#seed = shuffle ? seed : undefined;
+    this.#order = Uint32Array.from({ length: rows }, (_, row) => row);
+    this.#resident = resident ? dataset.placeOn(this.device) : undefined;
+    const most = Math.min(batchSize, rows);
+    this.#region = this.device.runtime.persistent.place("data set", "batches", [
+      ...columns.map((column, index) => ({
+        name: `batch of column ${index}`,
+        size: most * widthOf(column) * dtypes[column.dtype].bytes,
+      })),
+      { name: "order of the rows", size: rows * indexBytes },
+    ]);
+    this.#uploadOrder();
+  }
+
+  /** The bytes that go up when an epoch begins, and with each whole batch. */
+  get uploads(): { readonly perEpoch: number; readonly perBatch: number } {
+    const { rows, bytes } = this.dataset;
+    if (!this.#resident) return { perEpoch: 0, perBatch: (bytes / rows) * this.batchSize };
+    return { perEpoch: this.#seed === undefined ? 0 : rows * indexBytes, perBatch: 0 };
+  }
+
+  /** The next epoch's batches. */
+  [Symbol.iterator](): IterableIterator<Batch<Sources>> {
+    return this.epoch(this.#nextEpoch);
+  }
+
+  /** The batches of an epoch by its number, from 0. The epoch behind it comes next. */
+  *epoch(epoch: number): IterableIterator<Batch<Sources>> {
+    if (!Number.isSafeInteger(epoch) || epoch < 0) {
+      throw new HoldfastError("BAD_ARGUMENT", `There is no epoch ${epoch}: they count from 0.`, {
+        numbers: { epoch },
+      });
+    }
+    this.device.requireOpen();
+    this.#nextEpoch = epoch + 1;
+    if (this.#seed !== undefined) {
+      this.#order = permutation({ seed: this.#seed, id: epoch }, this.dataset.rows);
+      this.#uploadOrder();
+    }
+    this.#current = undefined;
+    let last: BatchNumber | undefined;
+    for (let batch = 0; batch < this.length; batch++) {
+      if (this.#current !== last) throw overtaken(epoch, this.#current);
+      last = { epoch, batch };
+      this.#current = last;
+      yield this.#draw(last);
+    }
+  }
+
+  /** Gives the loader's buffers back. The data set stays: other loaders may draw from it. */
+  close(): void {
+    this.#current = undefined;
+    const { persistent } = this.device.runtime;
+    if (this.device.isOpen && persistent.regions.includes(this.#region)) persistent.release(this.#region);
+  }
+
+  #draw(number: BatchNumber): Batch<Sources> {
+    const { runtime } = this.device;
+    const first = number.batch * this.batchSize;
+    const count = Math.min(this.batchSize, this.dataset.rows - first);
+    const buffers = this.dataset.columns.map((column, index): DeviceArray => {
+      const { dtype } = column;
+      const shape = [count, ...column.shape.slice(1)];
+      const whole = this.#storageAt(index);
+      const storage = runtime.view(whole, 0, sizeOf(shape) * dtypes[dtype].bytes);
+      return { shape, strides: contiguousStrides(shape), dtype, storage };
+    });
+    if (this.#resident) this.#gather(this.#resident, first, buffers);
+    else this.#send(first, buffers);
+    for (const { storage } of buffers) noteWrite(storage);
+    const isCurrent = (): boolean => this.#current === number;
+    const tensors = buffers.map(
+      (array, column) =>
+        new BatchTensor({ device: this.device, value: new Value(array) }, { ...number, column, isCurrent }),
+    );
+    return tensors as unknown as Batch<Sources>;
+  }
+
+  /** On the device: the rows that the order lists from `first` on. */
+  #gather(sources: readonly DeviceArray[], first: number, buffers: readonly DeviceArray[]): void {
+    const { runtime } = this.device;
+    const order = this.#storageAt(this.dataset.columns.length);
+    for (const [column, { shape, dtype, storage: target }] of buffers.entries()) {
+      const values = sources[column]?.storage;
+      if (!values || !target) continue;
+      const [count = 0, ...row] = shape;
+      const index = runtime.view(order, first * indexBytes, count * indexBytes);
+      gatherRows(runtime, { dtype, width: sizeOf(row), count, values, index, target });
+    }
+  }
+
+  /** From the host: the same rows, one upload for all columns. */
+  #send(first: number, buffers: readonly DeviceArray[]): void {
+    const rows = this.#order.subarray(first, first + this.batchSize);
+    this.device.runtime.upload(
+      buffers.flatMap(({ storage: target }, index) => {
+        const column = this.dataset.columns[index];
+        return column && target ? [{ source: pickRows(column, rows), target }] : [];
+      }),
+    );
+  }
+
+  #uploadOrder(): void {
+    if (!this.#resident) return;
+    const target = this.#storageAt(this.dataset.columns.length);
+    this.device.runtime.upload([{ source: this.#order, target }]);
+  }
+
+  #storageAt(index: number): Storage {
+    const storage = this.#region.storages[index];
+    if (storage) return storage;
+    throw new HoldfastError("BAD_ARGUMENT", `The loader has no buffer ${index}.`);
+  }
+}
+
+const indexBytes = dtypes.i32.bytes;
+
+/** How many batches an epoch has; refuses sizes that would make none, or one without end. */
+function countBatches(rows: number, batchSize: number, dropLast: boolean): number {
+  if (!Number.isSafeInteger(batchSize) || batchSize < 1) {
+    throw new HoldfastError(
+      "BAD_ARGUMENT",
+      `batchSize is ${batchSize}; give a whole number of rows, 1 or more.`,
+      { numbers: { batchSize } },
+    );
+  }
+  const count = dropLast ? Math.floor(rows / batchSize) : Math.ceil(rows / batchSize);
+  if (count > 0) return count;
+  throw new HoldfastError(
+    "BAD_ARGUMENT",
+    `With dropLast, ${rows} rows make no batch of ${batchSize}. Lower batchSize, or keep the last batch.`,
+    { numbers: { rows, batchSize } },
+  );
+}
+
+/** Elements in a row. */
+function widthOf({ shape }: Column): number {
+  return sizeOf(shape.slice(1));
+}
+
+/** A column's rows, one behind the other. */
+function pickRows(column: Column, rows: Uint32Array): Uint8Array {
+  const { elements } = column;
+  const size = widthOf(column) * dtypes[column.dtype].bytes;
+  const bytes = new Uint8Array(elements.buffer, elements.byteOffset, elements.byteLength);
+  const picked = new Uint8Array(rows.length * size);
+  for (const [at, row] of rows.entries()) picked.set(bytes.subarray(row * size, (row + 1) * size), at * size);
+  return picked;
+}
+
+function overtaken(epoch: number, by: BatchNumber | undefined): HoldfastError {
+  return new HoldfastError(
+    "BAD_ARGUMENT",
+    `Epoch ${epoch} was being gone through when ${by ? `epoch ${by.epoch}` : "another"} began: a loader has buffers for one ` +
+      "pass at a time. End the first, or make a second loader; the data set is shared.",
+    { numbers: { epoch } },
+  );
+}

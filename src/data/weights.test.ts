@@ -1,0 +1,70 @@
+/** Weights on disk: every bit comes back, and a file that does not fit changes nothing. */
+
+import assert from "node:assert/strict";
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { after, before, test } from "node:test";
+import { refuses } from "../../test/support/refuses.js";
+import { sameNamedBytes } from "../../test/support/same-bytes.js";
+import type { Dtype } from "../kernels/index.js";
+import * as nn from "../nn/index.js";
+import { type Device, device } from "../tensor/index.js";
+import { loadWeights, saveWeights } from "./weights.js";
+
+const folder = mkdtempSync(join(tmpdir(), "weights-"));
+const path = join(folder, "model.safetensors");
+let cpu: Device;
+before(async () => {
+  cpu = await device("cpu", { print: () => {}, memory: "64MiB" });
+});
+after(() => {
+  cpu.close();
+  rmSync(folder, { recursive: true });
+});
+
+const makeModel = (dtype: Dtype = "f32", width = 4): nn.Module =>
+  new nn.TransformerEncoderLayer(width, 2, { dimFeedforward: 6 }).to(cpu, dtype);
+
+const bytesOf = (module: nn.Module): Record<string, Uint8Array> =>
+  Object.fromEntries(
+    [...module.namedParameters()].map(([name, { array }]) => [name, cpu.runtime.read(array.storage!)]),
+  );
+
+for (const dtype of ["f32", "f64", "bf16", "f16"] as const) {
+  test(`a module's ${dtype} weights come back bit for bit, with the metadata`, () => {
+    const [saved, loaded] = [makeModel(dtype), makeModel(dtype)];
+    saveWeights(path, saved, new Map([["epoch", "7"]]));
+    const { missing, unexpected, metadata } = loadWeights(path, loaded);
+    assert.deepEqual([missing, unexpected, metadata.get("epoch")], [[], [], "7"]);
+    sameNamedBytes(bytesOf(loaded), bytesOf(saved), "the loaded module");
+  });
+}
+
+test("a file of another dtype is converted", () => {
+  const [saved, loaded] = [makeModel("bf16"), makeModel("f32")];
+  saveWeights(path, saved);
+  loadWeights(path, loaded);
+  assert.deepEqual(loaded.parameters()[0]?.tolist(), saved.parameters()[0]?.tolist());
+});
+
+test("a file of another width is refused with its path, and nothing is written", () => {
+  saveWeights(path, makeModel("f32", 8));
+  const model = makeModel();
+  const before = bytesOf(model);
+  refuses("BAD_STATE", () => loadWeights(path, model), /model\.safetensors: The state does not fit/);
+  refuses("BAD_STATE", () => loadWeights(path, model, { strict: false }));
+  sameNamedBytes(bytesOf(model), before, "the module");
+});
+
+test("strict loading wants every name; loose loading says what was left out", () => {
+  saveWeights(path, new nn.Sequential(new nn.Linear(2, 2)).to(cpu));
+  const larger = new nn.Sequential(new nn.Linear(2, 2), new nn.Linear(2, 2)).to(cpu);
+  refuses("BAD_STATE", () => loadWeights(path, larger), /missing in the state: 1.weight, 1.bias/);
+  assert.deepEqual(loadWeights(path, larger, { strict: false }).missing, ["1.weight", "1.bias"]);
+});
+
+test("a module on no device has no weights to save, and no file is made", () => {
+  refuses("NO_DEVICE", () => saveWeights(join(folder, "none.safetensors"), new nn.Linear(1, 1)));
+  refuses("BAD_FILE", () => loadWeights(join(folder, "none.safetensors"), makeModel()));
+});

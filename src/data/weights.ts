@@ -1,0 +1,73 @@
+/** A module's weights on disk: a safetensors file with the parameters under their paths. */
+
+import { HoldfastError } from "../errors/index.js";
+import type { LoadResult, Module } from "../nn/index.js";
+import { loadSafetensors, type StoredTensor, saveSafetensors } from "./safetensors/index.js";
+
+export interface LoadedWeights extends LoadResult {
+  /** The texts that were saved along. */
+  readonly metadata: ReadonlyMap<string, string>;
+}
+
+/**
+ * Saves a module's parameters, bit for bit and in their dtypes. The file is there whole or not at all.
+ *
+ * @example
+ * ```ts
+ * import { mkdtempSync } from "node:fs";
+ * import { tmpdir } from "node:os";
+ * import { join } from "node:path";
+ * import { device, loadSafetensors, nn, saveWeights } from "holdfast";
+ * const cpu = await device("cpu");
+ * const path = join(mkdtempSync(join(tmpdir(), "weights-")), "model.safetensors");
+ * saveWeights(path, new nn.Linear(3, 2).to(cpu), new Map([["epoch", "3"]]));
+ * console.log([...loadSafetensors(path).tensors.keys()].join()); // → bias,weight
+ * cpu.close();
+ * ```
+ */
+export function saveWeights(path: string, module: Module, metadata?: ReadonlyMap<string, string>): void {
+  const tensors = [...module.namedParameters()].map(([name, parameter]): StoredTensor => {
+    const { shape, dtype, numel } = parameter;
+    // A parameter of no elements has no memory to read.
+    const storage = numel > 0 ? parameter.array.storage : undefined;
+    const bytes = storage ? parameter.device.runtime.read(storage) : new Uint8Array(0);
+    return { name, dtype, shape, bytes };
+  });
+  saveSafetensors(path, tensors, metadata);
+}
+
+/**
+ * Loads a file's tensors into a module's parameters. Strict: every name has to be in both. Loose: what is in both is
+ * loaded, and the rest is returned. A shape that differs is an error either way, and nothing is written then.
+ *
+ * @example
+ * ```ts
+ * import { mkdtempSync } from "node:fs";
+ * import { tmpdir } from "node:os";
+ * import { join } from "node:path";
+ * import { device, loadWeights, nn, saveWeights } from "holdfast";
+ * const cpu = await device("cpu");
+ * const path = join(mkdtempSync(join(tmpdir(), "weights-")), "model.safetensors");
+ * const [trained, fresh] = [new nn.Linear(3, 2).to(cpu), new nn.Linear(3, 2).to(cpu)];
+ * saveWeights(path, trained);
+ * loadWeights(path, fresh);
+ * console.log(String(fresh.weight.tolist()) === String(trained.weight.tolist())); // → true
+ * cpu.close();
+ * ```
+ */
+export function loadWeights(
+  path: string,
+  module: Module,
+  options: { readonly strict?: boolean } = {},
+): LoadedWeights {
+  const { tensors, metadata } = loadSafetensors(path);
+  try {
+    return { ...module.loadStateDict(Object.fromEntries(tensors), options), metadata };
+  } catch (error) {
+    if (!(error instanceof HoldfastError) || error.code !== "BAD_STATE") throw error;
+    throw new HoldfastError("BAD_STATE", `${path}: ${error.message}`, {
+      cause: error,
+      numbers: error.numbers,
+    });
+  }
+}

@@ -1,0 +1,202 @@
+/** Activations as modules, for Sequential. */
+
+import type { Tensor } from "../../tensor/index.js";
+import { logSoftmax, softmax } from "../functional.js";
+import { Module } from "../module.js";
+
+/**
+ * max(x, 0).
+ *
+ * @example
+ * ```ts
+ * import { device, nn, tensor } from "holdfast";
+ * const cpu = await device("cpu");
+ * console.log(new nn.ReLU().forward(tensor([-1, 2])).tolist()); // → [ 0, 2 ]
+ * cpu.close();
+ * ```
+ */
+export class ReLU extends Module {
+  forward(x: Tensor): Tensor {
+    return x.relu();
+  }
+}
+
+/**
+ * The hyperbolic tangent.
+ *
+ * @example
+ * ```ts
+ * import { device, nn, tensor } from "holdfast";
+ * const cpu = await device("cpu");
+ * console.log(new nn.Tanh().forward(tensor([0])).tolist()); // → [ 0 ]
+ * cpu.close();
+ * ```
+ */
+export class Tanh extends Module {
+  forward(x: Tensor): Tensor {
+    return x.tanh();
+  }
+}
+
+/**
+ * 1 / (1 + e⁻ˣ).
+ *
+ * @example
+ * ```ts
+ * import { device, nn, tensor } from "holdfast";
+ * const cpu = await device("cpu");
+ * console.log(new nn.Sigmoid().forward(tensor([0])).tolist()); // → [ 0.5 ]
+ * cpu.close();
+ * ```
+ */
+export class Sigmoid extends Module {
+  forward(x: Tensor): Tensor {
+    return x.sigmoid();
+  }
+}
+
+/**
+ * x · sigmoid(x).
+ *
+ * @example
+ * ```ts
+ * import { device, nn, tensor } from "holdfast";
+ * const cpu = await device("cpu");
+ * console.log(new nn.SiLU().forward(tensor([0])).tolist()); // → [ 0 ]
+ * cpu.close();
+ * ```
+ */
+export class SiLU extends Module {
+  forward(x: Tensor): Tensor {
+    return x.silu();
+  }
+}
+
+/**
+ * log(1 + eˣ).
+ *
+ * @example
+ * ```ts
+ * import { device, nn, tensor } from "holdfast";
+ * const cpu = await device("cpu");
+ * console.log(new nn.Softplus().forward(tensor([100])).tolist()); // → [ 100 ]
+ * cpu.close();
+ * ```
+ */
+export class Softplus extends Module {
+  forward(x: Tensor): Tensor {
+    return x.softplus();
+  }
+}
+
+/**
+ * x where it is positive, and a part of it where it is not.
+ *
+ * @example
+ * ```ts
+ * import { device, nn, tensor } from "holdfast";
+ * const cpu = await device("cpu");
+ * console.log(new nn.LeakyReLU(0.5).forward(tensor([-1, 2])).tolist()); // → [ -0.5, 2 ]
+ * cpu.close();
+ * ```
+ */
+export class LeakyReLU extends Module {
+  readonly negativeSlope: number;
+
+  constructor(negativeSlope = 0.01) {
+    super();
+    this.negativeSlope = negativeSlope;
+  }
+
+  forward(x: Tensor): Tensor {
+    return x.leakyRelu(this.negativeSlope);
+  }
+
+  protected override describe(): string {
+    return `negativeSlope=${this.negativeSlope}`;
+  }
+}
+
+/**
+ * x·Φ(x), exactly or by tanh.
+ *
+ * @example
+ * ```ts
+ * import { device, nn, tensor } from "holdfast";
+ * const cpu = await device("cpu");
+ * console.log(new nn.GELU({ approximate: "tanh" }).forward(tensor([0])).tolist()); // → [ 0 ]
+ * cpu.close();
+ * ```
+ */
+export class GELU extends Module {
+  readonly approximate: "none" | "tanh";
+
+  constructor({ approximate = "none" }: { readonly approximate?: "none" | "tanh" } = {}) {
+    super();
+    this.approximate = approximate;
+  }
+
+  forward(x: Tensor): Tensor {
+    return x.gelu(this.approximate);
+  }
+
+  protected override describe(): string {
+    return `approximate=${this.approximate}`;
+  }
+}
+
+/**
+ * Exponentials along an axis, over their sum.
+ *
+ * @example
+ * ```ts
+ * import { device, nn, tensor } from "holdfast";
+ * const cpu = await device("cpu");
+ * console.log(new nn.Softmax(-1).forward(tensor([[1, 1]])).tolist()); // → [ [ 0.5, 0.5 ] ]
+ * cpu.close();
+ * ```
+ */
+export class Softmax extends Module {
+  readonly axis: number;
+
+  constructor(axis: number) {
+    super();
+    this.axis = axis;
+  }
+
+  forward(x: Tensor): Tensor {
+    return softmax(x, this.axis);
+  }
+
+  protected override describe(): string {
+    return `axis=${this.axis}`;
+  }
+}
+
+/**
+ * The logarithm of softmax, without the overflow on the way.
+ *
+ * @example
+ * ```ts
+ * import { device, nn, tensor } from "holdfast";
+ * const cpu = await device("cpu");
+ * console.log(new nn.LogSoftmax(-1).forward(tensor([[1000, 0]])).tolist()); // → [ [ 0, -1000 ] ]
+ * cpu.close();
+ * ```
+ */
+export class LogSoftmax extends Module {
+  readonly axis: number;
+
+  constructor(axis: number) {
+    super();
+    this.axis = axis;
+  }
+
+  forward(x: Tensor): Tensor {
+    return logSoftmax(x, this.axis);
+  }
+
+  protected override describe(): string {
+    return `axis=${this.axis}`;
+  }
+}

@@ -1,0 +1,120 @@
+/** Conv1d and Conv2d: learned kernels moved over an input. */
+
+import type { PerAxis } from "../../ops/index.js";
+import type { Tensor, ConvolutionOptions as WindowOptions } from "../../tensor/index.js";
+import { conv1d, conv2d } from "../functional.js";
+import { fansOf, kaimingUniform, uniform } from "../init.js";
+import { Module } from "../module.js";
+import { Parameter } from "../parameter.js";
+import { requireDivides, requireSizes } from "./checks.js";
+
+export type ConvolutionLayerOptions = WindowOptions & { readonly bias?: boolean };
+
+/** What both have: a weight [out, in / groups, …kernel] and a bias [out]. */
+abstract class Convolution extends Module {
+  readonly inChannels: number;
+  readonly outChannels: number;
+  readonly kernelSize: readonly number[];
+  /** Stride, padding, dilation and groups. */
+  readonly options: WindowOptions;
+  readonly weight: Parameter;
+  readonly bias: Parameter | null;
+
+  constructor(
+    inChannels: number,
+    outChannels: number,
+    kernelSize: readonly number[],
+    { bias = true, ...options }: ConvolutionLayerOptions,
+  ) {
+    super();
+    const { groups = 1 } = options;
+    const layer = this.constructor.name;
+    const kernelSizes = Object.fromEntries(
+      kernelSize.map((size, axis) => [`axis ${axis} of kernelSize`, size]),
+    );
+    requireSizes(layer, { inChannels, outChannels, groups, ...kernelSizes });
+    requireDivides(layer, inChannels, "inChannels", groups, "groups");
+    requireDivides(layer, outChannels, "outChannels", groups, "groups");
+    this.inChannels = inChannels;
+    this.outChannels = outChannels;
+    this.kernelSize = kernelSize;
+    this.options = options;
+    const shape = [outChannels, inChannels / groups, ...kernelSize];
+    const bound = 1 / Math.sqrt(fansOf(shape).fanIn);
+    this.weight = new Parameter(shape, kaimingUniform());
+    this.bias = bias ? new Parameter([outChannels], uniform(-bound, bound)) : null;
+  }
+
+  protected override describe(): string {
+    const options = Object.entries(this.options).map(([name, value]) => `${name}=${textOf(value)}`);
+    return [
+      this.inChannels,
+      this.outChannels,
+      `kernelSize=${textOf(this.kernelSize)}`,
+      ...options,
+      `bias=${this.bias !== null}`,
+    ].join(", ");
+  }
+}
+
+/**
+ * A convolution over [batch, channels, length], or without the batch.
+ *
+ * @example
+ * ```ts
+ * import { device, nn, ones } from "holdfast";
+ * const cpu = await device("cpu");
+ * const layer = new nn.Conv1d(2, 4, 3, { padding: 1 }).to(cpu);
+ * console.log(layer.forward(ones([1, 2, 10])).shape); // → [ 1, 4, 10 ]
+ * cpu.close();
+ * ```
+ */
+export class Conv1d extends Convolution {
+  constructor(
+    inChannels: number,
+    outChannels: number,
+    kernelSize: PerAxis,
+    options: ConvolutionLayerOptions = {},
+  ) {
+    super(inChannels, outChannels, perAxis(kernelSize, 1), options);
+  }
+
+  forward(x: Tensor): Tensor {
+    return conv1d(x, this.weight, this.bias, this.options);
+  }
+}
+
+/**
+ * A convolution over [batch, channels, height, width], or without the batch.
+ *
+ * @example
+ * ```ts
+ * import { device, nn, ones } from "holdfast";
+ * const cpu = await device("cpu");
+ * const layer = new nn.Conv2d(3, 8, [3, 5], { stride: 2 }).to(cpu);
+ * console.log(layer.forward(ones([1, 3, 9, 9])).shape); // → [ 1, 8, 4, 3 ]
+ * cpu.close();
+ * ```
+ */
+export class Conv2d extends Convolution {
+  constructor(
+    inChannels: number,
+    outChannels: number,
+    kernelSize: PerAxis,
+    options: ConvolutionLayerOptions = {},
+  ) {
+    super(inChannels, outChannels, perAxis(kernelSize, 2), options);
+  }
+
+  forward(x: Tensor): Tensor {
+    return conv2d(x, this.weight, this.bias, this.options);
+  }
+}
+
+function perAxis(size: PerAxis, axes: number): readonly number[] {
+  return typeof size === "number" ? new Array<number>(axes).fill(size) : size;
+}
+
+function textOf(value: PerAxis | string): string {
+  return typeof value === "object" ? `[${value.join(", ")}]` : String(value);
+}

@@ -1,0 +1,69 @@
+/** Embedding: a learned row for each index. */
+
+import { HoldfastError } from "../../errors/index.js";
+import type { Shape } from "../../ops/index.js";
+import type { Tensor } from "../../tensor/index.js";
+import { embedding } from "../functional.js";
+import { normal } from "../init.js";
+import { Module } from "../module.js";
+import { type Draw, Parameter } from "../parameter.js";
+import { requireSizes } from "./checks.js";
+
+export interface EmbeddingOptions {
+  /** The index that stands for nothing: its row begins as zeros and gets no gradient. */
+  readonly paddingIdx?: number;
+}
+
+/**
+ * A row of the weight for each index of an i32 tensor.
+ *
+ * @example
+ * ```ts
+ * import { device, nn, tensor } from "holdfast";
+ * const cpu = await device("cpu");
+ * const words = new nn.Embedding(10, 4, { paddingIdx: 0 }).to(cpu);
+ * const y = words.forward(tensor([[3, 7, 0]], { dtype: "i32" }));
+ * console.log(y.shape, y.select(1, 2).tolist()); // → [ 1, 3, 4 ] [ [ 0, 0, 0, 0 ] ]
+ * cpu.close();
+ * ```
+ */
+export class Embedding extends Module {
+  readonly numEmbeddings: number;
+  readonly embeddingDim: number;
+  readonly paddingIdx: number | undefined;
+  /** [numEmbeddings, embeddingDim] */
+  readonly weight: Parameter;
+
+  constructor(numEmbeddings: number, embeddingDim: number, { paddingIdx }: EmbeddingOptions = {}) {
+    super();
+    requireSizes("Embedding", { numEmbeddings, embeddingDim });
+    if (
+      paddingIdx !== undefined &&
+      !(Number.isInteger(paddingIdx) && paddingIdx >= 0 && paddingIdx < numEmbeddings)
+    ) {
+      throw new HoldfastError(
+        "BAD_ARGUMENT",
+        `Embedding: paddingIdx is ${paddingIdx}; it must be a row from 0 to ${numEmbeddings - 1}.`,
+        { numbers: { paddingIdx, numEmbeddings } },
+      );
+    }
+    this.numEmbeddings = numEmbeddings;
+    this.embeddingDim = embeddingDim;
+    this.paddingIdx = paddingIdx;
+    this.weight = new Parameter([numEmbeddings, embeddingDim], (shape: Shape, draw: Draw) => {
+      const values = Float32Array.from(normal()(shape, draw));
+      const start = (paddingIdx ?? numEmbeddings) * embeddingDim;
+      return values.fill(0, start, start + embeddingDim);
+    });
+  }
+
+  forward(index: Tensor): Tensor {
+    const { paddingIdx } = this;
+    return embedding(index, this.weight, paddingIdx === undefined ? {} : { paddingIdx });
+  }
+
+  protected override describe(): string {
+    const padding = this.paddingIdx === undefined ? "" : `, paddingIdx=${this.paddingIdx}`;
+    return `${this.numEmbeddings}, ${this.embeddingDim}${padding}`;
+  }
+}

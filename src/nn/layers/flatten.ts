@@ -1,0 +1,34 @@
+/** Flatten: neighbouring axes made into one. */
+
+import type { Tensor } from "../../tensor/index.js";
+import { Module } from "../module.js";
+
+/**
+ * Joins the axes from `first` to `last`: all but the batch unless told otherwise.
+ *
+ * @example
+ * ```ts
+ * import { device, nn, ones } from "holdfast";
+ * const cpu = await device("cpu");
+ * console.log(new nn.Flatten().forward(ones([2, 3, 4])).shape); // → [ 2, 12 ]
+ * cpu.close();
+ * ```
+ */
+export class Flatten extends Module {
+  readonly first: number;
+  readonly last: number;
+
+  constructor(first = 1, last = -1) {
+    super();
+    this.first = first;
+    this.last = last;
+  }
+
+  forward(x: Tensor): Tensor {
+    return x.flatten(this.first, this.last);
+  }
+
+  protected override describe(): string {
+    return `first=${this.first}, last=${this.last}`;
+  }
+}

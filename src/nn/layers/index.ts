@@ -1,0 +1,23 @@
+/** layers: the modules that models are put together from. */
+
+export {
+  GELU,
+  LeakyReLU,
+  LogSoftmax,
+  ReLU,
+  Sigmoid,
+  SiLU,
+  Softmax,
+  Softplus,
+  Tanh,
+} from "./activations.js";
+export { type AttendOptions, MultiheadAttention, type MultiheadAttentionOptions } from "./attention.js";
+export { type Layer, ModuleList, Sequential } from "./containers.js";
+export { Conv1d, Conv2d, type ConvolutionLayerOptions } from "./convolution.js";
+export { Dropout } from "./dropout.js";
+export { Embedding, type EmbeddingOptions } from "./embedding.js";
+export { Flatten } from "./flatten.js";
+export { Linear, type LinearOptions } from "./linear.js";
+export { LayerNorm, type LayerNormOptions, RMSNorm, type RMSNormOptions } from "./normalisation.js";
+export { AvgPool1d, AvgPool2d, type AvgPoolOptions, MaxPool1d, MaxPool2d } from "./pooling.js";
+export { TransformerEncoderLayer, type TransformerEncoderLayerOptions } from "./transformer.js";

@@ -1,0 +1,104 @@
+/** LayerNorm and RMSNorm: rows brought to one scale, then times a learned one. */
+
+import { formatShape, type Shape } from "../../ops/index.js";
+import type { Tensor } from "../../tensor/index.js";
+import { layerNorm, rmsNorm } from "../functional.js";
+import { ones, zeros } from "../init.js";
+import { Module } from "../module.js";
+import { Parameter } from "../parameter.js";
+import { requireSizes } from "./checks.js";
+
+export interface LayerNormOptions {
+  /** Added to the variance; 1e-5 unless given. */
+  readonly eps?: number;
+  /** Learn a weight, and a bias unless told otherwise; yes unless told otherwise. */
+  readonly elementwiseAffine?: boolean;
+  readonly bias?: boolean;
+}
+
+export interface RMSNormOptions {
+  /** Added to the mean square; the dtype's own smallest step from 1 unless given. */
+  readonly eps?: number;
+  readonly elementwiseAffine?: boolean;
+}
+
+/**
+ * Rows (the last axes, of this shape) less their mean and over their standard deviation, times a weight, plus a bias.
+ *
+ * @example
+ * ```ts
+ * import { device, nn, tensor } from "holdfast";
+ * const cpu = await device("cpu");
+ * const norm = new nn.LayerNorm(2, { eps: 0 }).to(cpu);
+ * console.log(norm.forward(tensor([[1, 3], [10, 30]])).tolist()); // → [ [ -1, 1 ], [ -1, 1 ] ]
+ * cpu.close();
+ * ```
+ */
+export class LayerNorm extends Module {
+  readonly normalizedShape: Shape;
+  readonly eps: number;
+  readonly weight: Parameter | null;
+  readonly bias: Parameter | null;
+
+  constructor(
+    normalizedShape: number | Shape,
+    { eps = 1e-5, elementwiseAffine = true, bias = true }: LayerNormOptions = {},
+  ) {
+    super();
+    this.normalizedShape = rowShape("LayerNorm", normalizedShape);
+    this.eps = eps;
+    this.weight = elementwiseAffine ? new Parameter(this.normalizedShape, ones()) : null;
+    this.bias = elementwiseAffine && bias ? new Parameter(this.normalizedShape, zeros()) : null;
+  }
+
+  forward(x: Tensor): Tensor {
+    return layerNorm(x, this.normalizedShape, this.weight, this.bias, this.eps);
+  }
+
+  protected override describe(): string {
+    return `${formatShape(this.normalizedShape)}, eps=${this.eps}, elementwiseAffine=${this.weight !== null}`;
+  }
+}
+
+/**
+ * Rows (the last axes, of this shape) over their root mean square, times a weight.
+ *
+ * @example
+ * ```ts
+ * import { device, nn, tensor } from "holdfast";
+ * const cpu = await device("cpu");
+ * const norm = new nn.RMSNorm(2, { eps: 0 }).to(cpu);
+ * console.log(norm.forward(tensor([[2, 2]])).tolist()); // → [ [ 1, 1 ] ]
+ * cpu.close();
+ * ```
+ */
+export class RMSNorm extends Module {
+  readonly normalizedShape: Shape;
+  readonly eps: number | undefined;
+  readonly weight: Parameter | null;
+
+  constructor(normalizedShape: number | Shape, { eps, elementwiseAffine = true }: RMSNormOptions = {}) {
+    super();
+    this.normalizedShape = rowShape("RMSNorm", normalizedShape);
+    this.eps = eps;
+    this.weight = elementwiseAffine ? new Parameter(this.normalizedShape, ones()) : null;
+  }
+
+  forward(x: Tensor): Tensor {
+    return rmsNorm(x, this.normalizedShape, this.weight, this.eps);
+  }
+
+  protected override describe(): string {
+    const eps = this.eps === undefined ? "" : `, eps=${this.eps}`;
+    return `${formatShape(this.normalizedShape)}${eps}, elementwiseAffine=${this.weight !== null}`;
+  }
+}
+
+function rowShape(layer: string, given: number | Shape): Shape {
+  const shape = typeof given === "number" ? [given] : [...given];
+  requireSizes(
+    layer,
+    Object.fromEntries(shape.map((size, axis) => [`axis ${axis} of normalizedShape`, size])),
+  );
+  return shape;
+}

@@ -1,0 +1,112 @@
+/** Pools: the largest or the mean of every window. */
+
+import type { PerAxis } from "../../ops/index.js";
+import type { PoolOptions, Tensor } from "../../tensor/index.js";
+import { avgPool1d, avgPool2d, maxPool1d, maxPool2d } from "../functional.js";
+import { Module } from "../module.js";
+
+/** Averages know no dilation. */
+export type AvgPoolOptions = Omit<PoolOptions, "dilation">;
+
+abstract class Pool<Options extends PoolOptions> extends Module {
+  readonly kernelSize: PerAxis;
+  /** Stride (as large as the kernel unless given), padding and, for maxima, dilation. */
+  readonly options: Options;
+
+  constructor(kernelSize: PerAxis, options: Options) {
+    super();
+    this.kernelSize = kernelSize;
+    this.options = options;
+  }
+
+  protected override describe(): string {
+    const options = Object.entries({ kernelSize: this.kernelSize, ...this.options });
+    return options
+      .map(([name, value]) => `${name}=${Array.isArray(value) ? `[${value.join(", ")}]` : value}`)
+      .join(", ");
+  }
+}
+
+/**
+ * The largest element of every window along [batch, channels, length].
+ *
+ * @example
+ * ```ts
+ * import { device, nn, tensor } from "holdfast";
+ * const cpu = await device("cpu");
+ * console.log(new nn.MaxPool1d(2).forward(tensor([[1, 3, 2, 5]])).tolist()); // → [ [ 3, 5 ] ]
+ * cpu.close();
+ * ```
+ */
+export class MaxPool1d extends Pool<PoolOptions> {
+  constructor(kernelSize: PerAxis, options: PoolOptions = {}) {
+    super(kernelSize, options);
+  }
+
+  forward(x: Tensor): Tensor {
+    return maxPool1d(x, this.kernelSize, this.options);
+  }
+}
+
+/**
+ * The largest element of every window over [batch, channels, height, width].
+ *
+ * @example
+ * ```ts
+ * import { device, nn, tensor } from "holdfast";
+ * const cpu = await device("cpu");
+ * console.log(new nn.MaxPool2d(2).forward(tensor([[[1, 3], [2, 5]]])).tolist()); // → [ [ [ 5 ] ] ]
+ * cpu.close();
+ * ```
+ */
+export class MaxPool2d extends Pool<PoolOptions> {
+  constructor(kernelSize: PerAxis, options: PoolOptions = {}) {
+    super(kernelSize, options);
+  }
+
+  forward(x: Tensor): Tensor {
+    return maxPool2d(x, this.kernelSize, this.options);
+  }
+}
+
+/**
+ * The mean of every window along [batch, channels, length].
+ *
+ * @example
+ * ```ts
+ * import { device, nn, tensor } from "holdfast";
+ * const cpu = await device("cpu");
+ * console.log(new nn.AvgPool1d(2).forward(tensor([[1, 3, 2, 6]])).tolist()); // → [ [ 2, 4 ] ]
+ * cpu.close();
+ * ```
+ */
+export class AvgPool1d extends Pool<AvgPoolOptions> {
+  constructor(kernelSize: PerAxis, options: AvgPoolOptions = {}) {
+    super(kernelSize, options);
+  }
+
+  forward(x: Tensor): Tensor {
+    return avgPool1d(x, this.kernelSize, this.options);
+  }
+}
+
+/**
+ * The mean of every window over [batch, channels, height, width].
+ *
+ * @example
+ * ```ts
+ * import { device, nn, tensor } from "holdfast";
+ * const cpu = await device("cpu");
+ * console.log(new nn.AvgPool2d(2).forward(tensor([[[1, 3], [2, 6]]])).tolist()); // → [ [ [ 3 ] ] ]
+ * cpu.close();
+ * ```
+ */
+export class AvgPool2d extends Pool<AvgPoolOptions> {
+  constructor(kernelSize: PerAxis, options: AvgPoolOptions = {}) {
+    super(kernelSize, options);
+  }
+
+  forward(x: Tensor): Tensor {
+    return avgPool2d(x, this.kernelSize, this.options);
+  }
+}

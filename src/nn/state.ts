@@ -1,0 +1,96 @@
+/** State dicts: what may be loaded into a module, whether it fits, and how it gets there. */
+
+import { noteWrite } from "../autograd/index.js";
+import { HoldfastError } from "../errors/index.js";
+import { type Dtype, dtypes, viewElements, widenBf16, widenF16 } from "../kernels/index.js";
+import { formatShape, type Shape, sizeOf } from "../ops/index.js";
+import type { UploadItem } from "../runtime/index.js";
+import { type Device, encodeElements, Tensor } from "../tensor/index.js";
+import type { Parameter } from "./parameter.js";
+
+/** Elements as files hold them: row-major, little-endian. */
+export interface StoredElements {
+  readonly dtype: Dtype;
+  readonly shape: Shape;
+  readonly bytes: Uint8Array;
+}
+
+/** Names and values of all parameters, as `stateDict()` gives them. */
+export type StateDict = Readonly<Record<string, Tensor>>;
+
+/** A state to load: tensors, or elements as files hold them. */
+export type LoadableState = Readonly<Record<string, Tensor | StoredElements>>;
+
+export interface LoadResult {
+  /** In the module and not in the state. */
+  readonly missing: readonly string[];
+  /** In the state and not in the module. */
+  readonly unexpected: readonly string[];
+}
+
+/** Holds a state against the parameters it is for; refuses it whole where it does not fit. */
+export function matchState(
+  module: string,
+  own: ReadonlyMap<string, Parameter>,
+  state: LoadableState,
+  strict: boolean,
+): LoadResult {
+  const missing = [...own.keys()].filter((name) => !Object.hasOwn(state, name));
+  const unexpected = Object.keys(state).filter((name) => !own.has(name));
+  const misshapen = Object.entries(state).flatMap(([name, value]) => {
+    const parameter = own.get(name);
+    const misfit = parameter && misfitOf(parameter, value);
+    return misfit ? [`${name} ${misfit}`] : [];
+  });
+  const faults = [
+    ...(strict && missing.length > 0 ? [`missing in the state: ${missing.join(", ")}`] : []),
+    ...(strict && unexpected.length > 0 ? [`not in the module: ${unexpected.join(", ")}`] : []),
+    ...misshapen,
+  ];
+  if (faults.length === 0) return { missing, unexpected };
+  throw new HoldfastError(
+    "BAD_STATE",
+    `The state does not fit ${module}: ${faults.join("; ")}.` +
+      (strict && misshapen.length === 0 ? " Pass strict: false to load what fits." : ""),
+    { numbers: { missing: missing.length, unexpected: unexpected.length, misshapen: misshapen.length } },
+  );
+}
+
+/** Writes values over parameters that they fit; what lies side by side goes up in one copy. */
+export function writeState(own: ReadonlyMap<string, Parameter>, state: LoadableState): void {
+  const uploads = new Map<Device, UploadItem[]>();
+  for (const [name, parameter] of own) {
+    const value = Object.hasOwn(state, name) ? state[name] : undefined;
+    if (!value || parameter.numel === 0) continue;
+    const { device, dtype, array } = parameter;
+    const items = uploads.get(device) ?? [];
+    uploads.set(device, items);
+    if (array.storage) items.push({ source: elementsAs(value, dtype), target: array.storage });
+  }
+  for (const [device, items] of uploads) {
+    device.runtime.upload(items);
+    for (const { target } of items) noteWrite(target);
+  }
+}
+
+function misfitOf({ shape }: Parameter, value: Tensor | StoredElements): string | undefined {
+  if (formatShape(shape) !== formatShape(value.shape)) {
+    return `is ${formatShape(value.shape)} in the state and ${formatShape(shape)} in the module`;
+  }
+  if (value instanceof Tensor) return undefined;
+  const size = sizeOf(shape) * dtypes[value.dtype].bytes;
+  if (value.bytes.length === size) return undefined;
+  return `has ${value.bytes.length} bytes in the state where ${value.dtype} ${formatShape(shape)} takes ${size}`;
+}
+
+/** A value's elements in the form in which a dtype is stored; a file's bytes as they are where it is the same. */
+function elementsAs(value: Tensor | StoredElements, dtype: Dtype): ArrayBufferView {
+  if (value instanceof Tensor) return encodeElements(value.dataSync(), dtype);
+  return value.dtype === dtype ? value.bytes : encodeElements(numbersOf(value), dtype);
+}
+
+function numbersOf({ dtype, bytes }: StoredElements): ArrayLike<number> {
+  if (dtype === "bf16") return widenBf16(viewElements(dtype, bytes));
+  if (dtype === "f16") return widenF16(viewElements(dtype, bytes));
+  return viewElements(dtype, bytes);
+}

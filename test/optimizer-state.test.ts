@@ -1,0 +1,107 @@
+/** An optimizer's state is exact: saved to a file's bytes and taken over by a fresh one, training goes on bit for bit. */
+
+import assert from "node:assert/strict";
+import { after, test } from "node:test";
+import {
+  type Device,
+  device,
+  fromTyped,
+  openCpuDriver,
+  optim,
+  readSafetensors,
+  strict,
+  type Tensor,
+  viewElements,
+  writeSafetensors,
+} from "holdfast";
+import { sameBytes } from "./support/same-bytes.js";
+import { placeGiven, setGradient } from "./support/trained-module.js";
+
+const driver = openCpuDriver();
+const cpu = await device("cpu", { print: () => {}, memory: "256MiB", poison: true, driver: strict(driver) });
+after(() => {
+  cpu.close();
+  driver.close();
+});
+
+const shapes = [[3, 5], [7], [1], [2, 130]];
+const numbers = (seed: number, length: number): number[] =>
+  Array.from({ length }, (_, index) => Math.sin(seed * 37.1 + index * 1.7));
+const firstValues = shapes.map((shape, index) =>
+  numbers(
+    index,
+    shape.reduce((a, b) => a * b, 1),
+  ),
+);
+
+/** Gradients that follow from the step alone; in every third step the second parameter has none. */
+function trainSteps(
+  parameters: readonly Tensor[],
+  optimizer: optim.Optimizer,
+  from: number,
+  to: number,
+): void {
+  const schedule = new optim.CosineSchedule(optimizer, { tMax: 10 });
+  schedule.loadStateDict({ steps: from, baseLrs: optimizer.groups.map(() => 0.05) });
+  for (let step = from; step < to; step++) {
+    optimizer.zeroGrad();
+    for (const [index, parameter] of parameters.entries()) {
+      if (index === 1 && step % 3 === 0) continue;
+      setGradient(cpu, parameter, numbers(100 + step * 10 + index, parameter.numel));
+    }
+    optimizer.step();
+    schedule.step();
+  }
+}
+
+/** Through the bytes of a file and back, as tensors anew. */
+function throughFile(home: Device, state: Readonly<Record<string, Tensor>>): Record<string, Tensor> {
+  const stored = Object.entries(state).map(([name, { shape, dtype, array }]) => ({
+    name,
+    dtype,
+    shape,
+    bytes: array.storage ? home.runtime.read(array.storage) : new Uint8Array(0),
+  }));
+  const { tensors } = readSafetensors(writeSafetensors(stored));
+  return Object.fromEntries(
+    [...tensors.values()].map(({ name, dtype, shape, bytes }) => {
+      const values = viewElements(dtype as "f32", bytes.slice());
+      return [name, fromTyped(values, shape, { dtype, device: home })];
+    }),
+  );
+}
+
+const makers: Readonly<Record<string, (parameters: readonly Tensor[]) => optim.Optimizer>> = {
+  "SGD with momentum": (parameters) => new optim.SGD(parameters, { lr: 0.05, momentum: 0.9, dampening: 0.3 }),
+  Adam: (parameters) => new optim.Adam(parameters, { lr: 0.05, weightDecay: 0.1 }),
+  AdamW: ([a, b, ...rest]) =>
+    new optim.AdamW([{ params: [a!, b!] }, { params: rest, weightDecay: 0.2 }], { lr: 0.05 }),
+};
+
+for (const [name, make] of Object.entries(makers)) {
+  for (const dtype of ["f32", "f64", "bf16"] as const) {
+    test(`${name} in ${dtype}: five steps, a file, a fresh optimizer and five more are ten steps, bit for bit`, () => {
+      const straight = placeGiven(cpu, dtype, shapes, firstValues);
+      trainSteps(straight, make(straight), 0, 10);
+
+      const first = placeGiven(cpu, dtype, shapes, firstValues);
+      const optimizer = make(first);
+      trainSteps(first, optimizer, 0, 5);
+      const saved = throughFile(cpu, optimizer.stateDict());
+      const second = placeGiven(
+        cpu,
+        dtype,
+        shapes,
+        first.map((one) => one.dataSync()),
+      );
+      const resumed = make(second);
+      resumed.lr = 7;
+      resumed.loadStateDict(saved);
+      assert.equal(resumed.lr, optimizer.lr);
+      trainSteps(second, resumed, 5, 10);
+      for (const [index, parameter] of second.entries()) {
+        sameBytes(parameter.dataSync(), straight[index]!.dataSync(), `parameter ${index}`);
+      }
+    });
+  }
+}
