@@ -50,6 +50,7 @@ export {
   viewElements,
 } from "./kernels/index.js";
 export * as nn from "./nn/index.js";
+export * as crossasset from "./crossasset/index.js";
 export * as optim from "./optim/index.js";
 export {
   type Arena,

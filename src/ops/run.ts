@@ -57,8 +57,10 @@ export function runInto<A extends Attributes>(
     });
     return;
   }
-  const [result] = runOp(runtime, op, operands, attributes);
+  const [result, ...others] = runOp(runtime, op, operands, attributes);
   if (result) copyArray(runtime, result, target);
+  if (op.kind !== "kernel") return;
+  for (const made of [result, ...others]) if (made?.storage) runtime.arena.free(made.storage);
 }
 
 /** Calls ops on arrays, for gradient rules and composites. */

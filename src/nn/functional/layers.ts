@@ -13,8 +13,13 @@ export {
   oneHot,
 } from "../../tensor/index.js";
 
+export interface LinearOptions {
+  /** How the weight lies: PyTorch's [out, in] unless given, or [in, out]. */
+  readonly layout?: "outIn" | "inOut";
+}
+
 /**
- * x·Wᵀ + b, with a weight [out, in] and a bias [out] or none.
+ * x·Wᵀ + b, with a weight [out, in] and a bias [out] or none; x·W + b where the weight lies [in, out].
  *
  * @example
  * ```ts
@@ -25,8 +30,13 @@ export {
  * cpu.close();
  * ```
  */
-export function linear(x: Tensor, weight: Tensor, bias: Tensor | null = null): Tensor {
-  return x.device.apply(linearOp, bias ? [x, weight, bias] : [x, weight]);
+export function linear(
+  x: Tensor,
+  weight: Tensor,
+  bias: Tensor | null = null,
+  { layout = "outIn" }: LinearOptions = {},
+): Tensor {
+  return x.device.apply(linearOp, bias ? [x, weight, bias] : [x, weight], { layout });
 }
 
 /**

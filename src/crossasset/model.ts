@@ -1,0 +1,154 @@
+/**
+ * The CrossAsset model: a small attention model that reads several time scales of one market at once and says, for each of
+ * them, long, short or flat. Weights are [in, out]; every scale has its own input projection, the layers are shared.
+ */
+
+import { HoldfastError } from "../errors/index.js";
+import { functional, init, LayerNorm, Module, ModuleList, Parameter } from "../nn/index.js";
+import { stack, type Tensor } from "../tensor/index.js";
+
+export interface CrossAssetOptions {
+  /** S: how many time scales. */
+  readonly sources?: number;
+  /** F: features of one scale. */
+  readonly features?: number;
+  /** d: the model's width. */
+  readonly width?: number;
+  /** H: d is split among them. */
+  readonly heads?: number;
+  readonly layers?: number;
+  /** The width inside the feed-forward part; four times d unless given. */
+  readonly hidden?: number;
+  readonly classes?: number;
+  readonly dropout?: number;
+  /** Queries and keys are brought to length one before they meet. */
+  readonly qkNorm?: boolean;
+}
+
+const defaults = {
+  sources: 12,
+  features: 193,
+  width: 256,
+  heads: 4,
+  layers: 2,
+  classes: 3,
+  dropout: 0,
+  qkNorm: false,
+} as const satisfies CrossAssetOptions;
+
+/** x·W + b with W [in, out]; matrices start as N(0, 2/in), biases as 0. */
+class Projection extends Module {
+  readonly weight: Parameter;
+  readonly bias: Parameter;
+
+  constructor(inputs: number, outputs: number) {
+    super();
+    this.weight = new Parameter([inputs, outputs], init.normal(0, Math.sqrt(2 / inputs)));
+    this.bias = new Parameter([outputs], init.zeros());
+  }
+
+  forward(x: Tensor): Tensor {
+    return functional.linear(x, this.weight, this.bias, { layout: "inOut" });
+  }
+}
+
+interface LayerSizes {
+  readonly width: number;
+  readonly heads: number;
+  readonly hidden: number;
+  readonly dropout: number;
+  readonly qkNorm: boolean;
+}
+
+/** Attention over the scales, then a feed-forward part; each is added to its input and normalised. */
+class Layer extends Module {
+  readonly q: Parameter; // [d, d]
+  readonly k: Parameter; // [d, d]
+  readonly v: Parameter; // [d, d]
+  readonly o: Parameter; // [d, d]
+  readonly norm1: LayerNorm;
+  readonly ffn1: Projection;
+  readonly ffn2: Projection;
+  readonly norm2: LayerNorm;
+  readonly #sizes: LayerSizes;
+
+  constructor(sizes: LayerSizes) {
+    super();
+    const { width, hidden } = sizes;
+    const square = (): Parameter => new Parameter([width, width], init.normal(0, Math.sqrt(2 / width)));
+    this.#sizes = sizes;
+    this.q = square();
+    this.k = square();
+    this.v = square();
+    this.o = square();
+    this.norm1 = new LayerNorm(width);
+    this.ffn1 = new Projection(width, hidden);
+    this.ffn2 = new Projection(hidden, width);
+    this.norm2 = new LayerNorm(width);
+  }
+
+  forward(h: Tensor): Tensor {
+    const { dropout } = this.#sizes;
+    const drop = (x: Tensor): Tensor => functional.dropout(x, dropout, this.isTraining);
+    const n = this.norm1.forward(h.add(drop(this.#attend(h)))); // [B, S, d]
+    const inner = this.ffn1.forward(n).gelu("tanh"); // [B, S, hidden]
+    return this.norm2.forward(n.add(drop(this.ffn2.forward(inner))));
+  }
+
+  #attend(h: Tensor): Tensor {
+    const { heads, width, qkNorm } = this.#sizes;
+    const [batch = 1, sources = 1] = h.shape;
+    const each = width / heads;
+    const split = (weight: Parameter): Tensor =>
+      h.matmul(weight).reshape([batch, sources, heads, each]).permute([0, 2, 1, 3]); // [B, H, S, d/H]
+    const unit = (x: Tensor): Tensor =>
+      qkNorm ? x.mul(x.square().sum(-1, { keepdim: true }).add(1e-12).rsqrt()) : x;
+    const scale = qkNorm ? Math.sqrt(each) : 1 / Math.sqrt(each);
+    const [q, k, v] = [unit(split(this.q)), unit(split(this.k)), split(this.v)];
+    const attended = functional.scaledDotProductAttention(q, k, v, null, { scale });
+    return attended.permute([0, 2, 1, 3]).reshape([batch, sources, width]).matmul(this.o);
+  }
+}
+
+/**
+ * The model: x [B, S, F] to logits [B, S, C].
+ *
+ * @example
+ * ```ts
+ * import { crossasset, device, manualSeed, randn } from "holdfast";
+ * const cpu = await device("cpu");
+ * manualSeed(42);
+ * const model = new crossasset.CrossAsset().to(cpu);
+ * console.log(model.parameters().length, model.parameterCount); // → 50 2174211
+ * console.log(model.forward(randn([2, 12, 193])).shape); // → [ 2, 12, 3 ]
+ * cpu.close();
+ * ```
+ */
+export class CrossAsset extends Module {
+  readonly input: ModuleList<Projection>;
+  readonly layers: ModuleList<Layer>;
+  readonly head: Projection;
+
+  constructor(options: CrossAssetOptions = {}) {
+    super();
+    const sizes = { ...defaults, ...options };
+    const { sources, features, width, heads, layers, classes, dropout, qkNorm, hidden = 4 * width } = sizes;
+    if (width % heads !== 0) {
+      throw new HoldfastError(
+        "BAD_SHAPE",
+        `CrossAsset: width ${width} can't be split among ${heads} heads evenly.`,
+      );
+    }
+    const times = <T>(count: number, make: () => T): T[] => Array.from({ length: count }, make);
+    this.input = new ModuleList(times(sources, () => new Projection(features, width)));
+    this.layers = new ModuleList(times(layers, () => new Layer({ width, heads, hidden, dropout, qkNorm })));
+    this.head = new Projection(width, classes);
+  }
+
+  forward(x: Tensor): Tensor {
+    const projected = [...this.input].map((input, source) => input.forward(x.select(1, source))); // S × [B, d]
+    let h = stack(projected, 1); // [B, S, d]
+    for (const layer of this.layers) h = layer.forward(h);
+    return this.head.forward(h); // [B, S, C]
+  }
+}
