@@ -1,13 +1,60 @@
 /** Holdfast's CrossAsset training step and product. HOLDFAST_BLAS, where it is set, names the library that multiplies. */
 
-import { openCpuDriver, openRuntime } from "holdfast";
+import { crossasset, Device, nn, optim, type Tensor } from "holdfast";
 import { type GemmProblem, gemm, gemmScratchBytes } from "../../src/kernels/index.js";
 import { readRepositoryFile } from "../../test/support/repository.js";
 import { report } from "./report.js";
-import { productSize, threads, values } from "./workload.js";
+import { B, batch, batchCount, C, D, F, productSize, S, threads, values, weights } from "./workload.js";
 
-const driver = openCpuDriver({ threads });
-const runtime = openRuntime({ driver, stallAfter: "off", print: () => {} });
+const cpu = new Device("cpu", { threads, stallAfter: "off", print: () => {} });
+const { runtime } = cpu;
+
+/** The workload's names of a layer's weights, by ours. */
+const layerNames: Readonly<Record<string, string>> = {
+  q: "wq",
+  k: "wk",
+  v: "wv",
+  o: "wo",
+  "norm1.weight": "g1",
+  "norm1.bias": "s1",
+  "ffn1.weight": "w1",
+  "ffn1.bias": "b1",
+  "ffn2.weight": "w2",
+  "ffn2.bias": "b2",
+  "norm2.weight": "g2",
+  "norm2.bias": "s2",
+};
+
+/** The workload's values for one of the model's parameters; each source's own lie in the stacked ones. */
+function drawnFor(path: string, drawn: ReadonlyMap<string, Float32Array>): Float32Array {
+  const find = (name: string): Float32Array => drawn.get(name)!;
+  const [part, index, ...rest] = path.split(".");
+  if (part === "head") return find(index === "weight" ? "wout" : "bout");
+  if (part === "layers") return find(`${index}.${layerNames[rest.join(".")]}`);
+  const [name, size] = rest[0] === "weight" ? (["win", F * D] as const) : (["bin", D] as const);
+  return find(name).subarray(Number(index) * size, (Number(index) + 1) * size);
+}
+
+function prepareStep(): (batchIndex: number) => number {
+  const drawn = new Map(weights().map(({ name, data }) => [name, data]));
+  const model = new crossasset.CrossAsset().to(cpu);
+  for (const [path, parameter] of model.namedParameters()) cpu.write(parameter, drawnFor(path, drawn));
+  const optimizer = new optim.AdamW(model.parameters(), { lr: 1e-3 });
+  const batches = Array.from({ length: batchCount }, (_, index): [x: Tensor, y: Tensor] => {
+    const { x, labels } = batch(index);
+    return [cpu.fromHost(x, [B, S, F], "f32"), cpu.fromHost(labels, [B * S], "i32")];
+  });
+  return (batchIndex) =>
+    cpu.step(() => {
+      const [x, y] = batches[batchIndex]!;
+      const loss = nn.functional.crossEntropy(model.forward(x).reshape([B * S, C]), y);
+      loss.backward();
+      optim.clipGradNorm(model.parameters(), 1);
+      optimizer.step();
+      optimizer.zeroGrad();
+      return loss.item();
+    });
+}
 
 function prepareProduct(): () => void {
   const { m, n, k } = productSize;
@@ -39,7 +86,7 @@ function prepareProduct(): () => void {
 await report({
   peer: runtime.blas ? "Holdfast with HOLDFAST_BLAS" : "Holdfast",
   version: (JSON.parse(readRepositoryFile("package.json")) as { version: string }).version,
+  step: prepareStep(),
   prepareProduct,
 });
-runtime.close();
-driver.close();
+cpu.close();
