@@ -1,6 +1,7 @@
 /** Holdfast: trains neural networks from TypeScript, with memory that is proven and errors instead of hangs. */
 
 export { noGrad } from "./autograd/index.js";
+export * as crossasset from "./crossasset/index.js";
 export {
   type Batch,
   type Column,
@@ -50,7 +51,6 @@ export {
   viewElements,
 } from "./kernels/index.js";
 export * as nn from "./nn/index.js";
-export * as crossasset from "./crossasset/index.js";
 export * as optim from "./optim/index.js";
 export {
   type Arena,

@@ -10,7 +10,10 @@ import * as spirals from "../examples/spirals.js";
 test("linear regression finds the plane that the points were drawn from", async () => {
   const { weights, heldOutError } = await linearRegression.main(() => {});
   for (const [index, truth] of [2, -3, 0.5].entries()) {
-    assert.ok(Math.abs((weights[index] ?? Number.NaN) - truth) < 0.05, `weight ${index} is ${weights[index]}`);
+    assert.ok(
+      Math.abs((weights[index] ?? Number.NaN) - truth) < 0.05,
+      `weight ${index} is ${weights[index]}`,
+    );
   }
   // The noise has a variance of 0.01; nothing can foretell that.
   assert.ok(heldOutError < 0.015, `held-out error ${heldOutError}`);

@@ -49,7 +49,7 @@ const productOf = {
 export function openBlas(name: string): Blas {
   let library: LibraryHandle;
   try {
-    library = loadKoffi().load(name);
+    library = withSleepyThreads(() => loadKoffi().load(name));
   } catch (cause) {
     if (cause instanceof HoldfastError) throw cause;
     throw unusable(name, `does not load: ${(cause as Error).message}`, cause);
@@ -74,6 +74,21 @@ export function openBlas(name: string): Blas {
     products: { f32: product("f32"), f64: product("f64") },
     useThreads: (threads) => void setThreads?.(threads),
   };
+}
+
+/**
+ * OpenBLAS's idle threads spin before they sleep, and take the cores from the kernels between two products: a training
+ * step was 1.4 times as long. It reads this when it loads: 2⁴ turns instead of 2²⁶. Who has set it keeps it.
+ */
+function withSleepyThreads<T>(load: () => T): T {
+  const name = "OPENBLAS_THREAD_TIMEOUT";
+  if (process.env[name] !== undefined) return load();
+  process.env[name] = "4";
+  try {
+    return load();
+  } finally {
+    delete process.env[name];
+  }
 }
 
 function find(library: LibraryHandle, prototype: string): ((...args: unknown[]) => unknown) | undefined {

@@ -1,7 +1,7 @@
 /** What ops that take indices share: which dtypes an index has, and the refusal of one that points outside its axis. */
 
 import { HoldfastError } from "../../errors/index.js";
-import { dtypes, term, viewElements } from "../../kernels/index.js";
+import { dtypes, type Expression, term, viewElements } from "../../kernels/index.js";
 import { copyArray } from "../copy.js";
 import { contiguousStrides, type DeviceArray, isContiguous } from "../device-array.js";
 import { type Lowering, type OperandType, typeAt, type ValueType } from "../op.js";
@@ -19,25 +19,38 @@ export function indexTypeAt(op: string, operands: readonly OperandType[], place:
   );
 }
 
+/** By the index that counts as none, or by undefined. */
+const highest = new Map<number | undefined, Reduction>();
+
 /** A negative index counts as one beyond every axis, so that one pass finds both. */
-const highest: Reduction = {
-  name: "highest index",
-  op: "max",
-  value: (x) => term.select(term.lt(x, 0), term.constant(2 ** 31 - 1, "i32"), x),
-  identity: 0,
-};
+function highestBut(ignored: number | undefined): Reduction {
+  const beyond = (x: Expression): Expression =>
+    term.select(term.lt(x, 0), term.constant(2 ** 31 - 1, "i32"), x);
+  const reduction = highest.get(ignored) ?? {
+    name: ignored === undefined ? "highest index" : `highest index but ${ignored}`,
+    op: "max",
+    value: (x) => (ignored === undefined ? beyond(x) : term.select(term.eq(x, ignored), 0, beyond(x))),
+    identity: 0,
+  };
+  highest.set(ignored, reduction);
+  return reduction;
+}
+
+/** The highest index there is, and more than any axis has where one is negative. Waits for the device, reads one number. */
+export function highestIndex(lowering: Lowering, index: DeviceArray, ignored?: number): number {
+  if (!index.storage) return -1;
+  const end = lowering.scratchArray([], "i32");
+  const axes = index.shape.map((_, axis) => axis);
+  lowerReduction(lowering, highestBut(ignored), index, axes, end);
+  const [found = -1] = end.storage ? viewElements("i32", lowering.runtime.read(end.storage)) : [];
+  return found;
+}
 
 /**
- * Refuses indices outside 0 … size − 1, by the first of them. It waits for the device and reads one number back.
- * `range` says what there is, for the message: "axis 0 has 7".
+ * Refuses indices outside 0 … size − 1, by the first of them. `range` says what there is, for the message: "axis 0 has 7".
  */
 export function requireInside(lowering: Lowering, index: DeviceArray, size: number, range: string): void {
-  if (!index.storage) return;
-  const axes = index.shape.map((_, axis) => axis);
-  const end = lowering.scratchArray([], "i32");
-  lowerReduction(lowering, highest, index, axes, end);
-  const [high = 0] = end.storage ? viewElements("i32", lowering.runtime.read(end.storage)) : [];
-  if (high >= size) throw firstOutside(lowering, index, size, range);
+  if (highestIndex(lowering, index) >= size) throw firstOutside(lowering, index, size, range);
 }
 
 function firstOutside(lowering: Lowering, index: DeviceArray, size: number, range: string): HoldfastError {

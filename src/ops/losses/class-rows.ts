@@ -17,7 +17,7 @@ import {
   viewElements,
 } from "../../kernels/index.js";
 import { broadcastStrides, type DeviceArray } from "../device-array.js";
-import { asIndexList, indexTypeAt } from "../indexing/index-values.js";
+import { asIndexList, highestIndex, indexTypeAt } from "../indexing/index-values.js";
 import { arrayAt, isType, type Lowering, type OperandType, typeAt, type ValueType } from "../op.js";
 import { fillWith } from "../reduction/reduce.js";
 import { requireFloat } from "../reduction/sum.js";
@@ -147,11 +147,11 @@ export function checkLabels(
   { ignoreIndex = defaultIgnoreIndex }: ClassLossAttributes,
 ): void {
   const { classes } = classRowsOf(arrayAt(operands, 0).shape);
-  const { storage } = asIndexList(lowering, arrayAt(operands, 1));
-  if (!storage) return;
-  const values = viewElements("i32", lowering.runtime.read(storage));
-  const row = values.findIndex((label) => label !== ignoreIndex && (label < 0 || label >= classes));
-  if (row < 0) return;
+  const labels = arrayAt(operands, 1);
+  if (highestIndex(lowering, labels, ignoreIndex) < classes) return;
+  const { storage } = asIndexList(lowering, labels);
+  const values = storage ? viewElements("i32", lowering.runtime.read(storage)) : new Int32Array(0);
+  const row = values.findIndex((one) => one !== ignoreIndex && (one < 0 || one >= classes));
   const label = values[row] ?? 0;
   throw new HoldfastError(
     "BAD_INDEX",
