@@ -1,0 +1,99 @@
+/** 5,000 steps of training: nothing grows, and the driver is asked for no memory after the second. */
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { DataLoader, type DriverCall, manualSeed, nn, openCpuDriver, optim, TensorDataset } from "holdfast";
+import { around } from "../src/driver/index.js";
+import { KiB } from "../src/units/index.js";
+import { openDevice } from "./support/devices.js";
+import { heapAfterCollection } from "./support/gc.js";
+
+const steps = 5000;
+/** The driver's calls that take memory, or make something that takes some. */
+const takingCalls: ReadonlySet<DriverCall> = new Set([
+  "reserve",
+  "commit",
+  "allocateHost",
+  "createStream",
+  "createEvent",
+  "loadKernel",
+]);
+
+test("5,000 steps of training leave memory where it was after the second, and learn", () => {
+  const taken: string[] = [];
+  const driver = openCpuDriver({ threads: 1 });
+  const counting = around(driver, (call, _, proceed) => {
+    if (takingCalls.has(call)) taken.push(call);
+    return proceed();
+  });
+  const device = openDevice({ driver: counting, memory: "64MiB" });
+  manualSeed(11);
+  const rows = 96;
+  const points = Array.from({ length: rows }, (_, i) => [
+    Math.sin(i * 1.3),
+    Math.cos(i * 0.7),
+    Math.sin(i * 2.9),
+  ]);
+  const labels = Int32Array.from(points, ([a = 0, b = 0, c = 0]) => (a * b > c ? 0 : a > 0 ? 1 : 2));
+  const batches = new DataLoader(new TensorDataset(points, labels), { batchSize: 24, shuffle: true, device });
+  const model = new nn.Sequential(
+    new nn.Linear(3, 24),
+    new nn.LayerNorm(24),
+    new nn.GELU(),
+    new nn.Dropout(0.05),
+    new nn.Linear(24, 3),
+  ).to(device);
+  const optimizer = new optim.AdamW(model.parameters(), { lr: 3e-3 });
+  const schedule = new optim.CosineSchedule(optimizer, { tMax: steps, etaMin: 1e-5 });
+  const losses: number[] = [];
+  let epoch = batches[Symbol.iterator]();
+
+  function trainStep(): void {
+    let next = epoch.next();
+    if (next.done) {
+      epoch = batches[Symbol.iterator]();
+      next = epoch.next();
+    }
+    const [x, y] = next.value;
+    device.step(() => {
+      const loss = nn.functional.crossEntropy(model.forward(x), y);
+      loss.backward();
+      optim.clipGradNorm(model.parameters(), 1);
+      optimizer.step();
+      optimizer.zeroGrad();
+      losses.push(loss.item());
+    });
+    schedule.step();
+  }
+
+  trainStep();
+  trainStep();
+  const { arena } = device.runtime;
+  const after = {
+    committed: arena.figures.committed,
+    used: device.runtime.budget.used,
+    pins: arena.figures.pins,
+  };
+  const [takenBefore, liveBefore] = [taken.length, arena.figures.live];
+  // V8 keeps code and feedback as it optimises the loop, now and then; a leak grows in every stretch of steps.
+  const stretch = 500;
+  const growths: number[] = [];
+  let heap = heapAfterCollection();
+  for (let step = 2; step < steps; step++) {
+    trainStep();
+    if ((step + 1) % stretch > 0) continue;
+    const now = heapAfterCollection();
+    growths.push(now - heap);
+    heap = now;
+  }
+
+  assert.deepEqual(taken.slice(takenBefore), []);
+  const { committed, pins, live } = arena.figures;
+  assert.deepEqual({ committed, used: device.runtime.budget.used, pins }, after);
+  assert.equal(live, liveBefore);
+  assert.equal(device.tape.openNodes, 0);
+  const [least = 0] = growths.toSorted((one, other) => one - other);
+  assert.ok(least < 48 * KiB, `the JS heap grew in every ${stretch} steps: by ${growths.join(", ")} bytes`);
+  const meanOf = (part: readonly number[]): number => part.reduce((sum, loss) => sum + loss) / part.length;
+  assert.ok(meanOf(losses.slice(-50)) < meanOf(losses.slice(0, 50)) / 4, "it did not learn");
+});
