@@ -16,9 +16,9 @@ import {
   launchRows,
   type RowKernel,
 } from "../src/kernels/index.js";
+import { bestTimes } from "./best-times.js";
 
 const repetitions = 40;
-const warmUpMs = 300;
 
 /** Dense self-attention: as many columns as rows, and values as wide as keys. */
 interface Attention {
@@ -186,22 +186,6 @@ function waysOf(runtime: Runtime, { pairs, rows, width }: Attention) {
   } as const;
 }
 
-/** The best time of each, in milliseconds, after a warm-up in which code compiles and threads start. */
-function bestTimes(runs: readonly (() => void)[]): number[] {
-  const best = runs.map(() => Number.POSITIVE_INFINITY);
-  for (const run of runs) {
-    for (const startedAt = performance.now(); performance.now() - startedAt < warmUpMs; ) run();
-  }
-  for (let turn = 0; turn < repetitions; turn++) {
-    for (const [index, run] of runs.entries()) {
-      const startedAt = performance.now();
-      run();
-      best[index] = Math.min(best[index]!, performance.now() - startedAt);
-    }
-  }
-  return best;
-}
-
 console.log(
   `${new Date().toISOString()}, node ${process.version}, ${process.platform} ${process.arch}, ${cpus().length} × ${cpus()[0]?.model}`,
 );
@@ -217,6 +201,7 @@ for (const attention of attentions) {
           run();
           runtime.synchronize();
         }),
+        repetitions,
       );
       const operations = 2 * pairs * rows * rows * width * (direction === "forward" ? 2 : 4);
       const cells = times.map((elapsedMs) => {

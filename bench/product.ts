@@ -10,9 +10,9 @@ import { openCpuDriver, openRuntime, type Runtime } from "holdfast";
 import koffi from "koffi";
 import { hasRelaxedSimd } from "../src/driver/index.js";
 import { type GemmProblem, gemm, gemmScratchBytes } from "../src/kernels/index.js";
+import { bestTimes } from "./best-times.js";
 
 const repetitions = 12;
-const warmUpMs = 300;
 
 /** One product: C[m, n] = op(A) · op(B), all matrices dense. */
 interface Product {
@@ -121,22 +121,6 @@ function randomValues(count: number): Float32Array {
   return Float32Array.from({ length: count }, () => Math.random() - 0.5);
 }
 
-/** The best time of each, in milliseconds; they take turns, after a warm-up in which code compiles and threads start. */
-function bestTimes(runs: readonly (() => void)[]): number[] {
-  const best = runs.map(() => Number.POSITIVE_INFINITY);
-  for (const run of runs) {
-    for (const startedAt = performance.now(); performance.now() - startedAt < warmUpMs; ) run();
-  }
-  for (let turn = 0; turn < repetitions; turn++) {
-    for (const [index, run] of runs.entries()) {
-      const startedAt = performance.now();
-      run();
-      best[index] = Math.min(best[index]!, performance.now() - startedAt);
-    }
-  }
-  return best;
-}
-
 function nameOf({ m, n, k, isATransposed, isBTransposed, batch }: Product): string {
   const layout = `${isATransposed ? "T" : "N"}${isBTransposed ? "T" : "N"}`;
   return `${m}×${n}×${k} ${layout}${batch === undefined ? "" : ` × ${batch}`}`;
@@ -149,7 +133,10 @@ function printTable(products: readonly Product[], threads: number, openBlas: Ope
   for (const product of products) {
     const { m, n, k, batch = 1 } = product;
     const contenders = [gemmOn(runtime), ...(openBlas ? [openBlas.prepare] : [])];
-    const times = bestTimes(contenders.map((prepare) => prepare(product)));
+    const times = bestTimes(
+      contenders.map((prepare) => prepare(product)),
+      repetitions,
+    );
     const [ours = 0, theirs] = times.map((elapsedMs) => (2 * m * n * k * batch) / elapsedMs / 1e6);
     const comparison = theirs
       ? `${theirs.toFixed(1).padStart(9)} ${((100 * ours) / theirs).toFixed(0).padStart(6)} %`

@@ -10,13 +10,14 @@ import {
   dtypes,
   type Expression,
   launchColumns,
+  type RowKernel,
 } from "../../kernels/index.js";
 import { copyArray } from "../copy.js";
 import { broadcastStrides, contiguousStrides, type DeviceArray } from "../device-array.js";
 import { arrayAt, type KernelOp, type Lowering, type OperandType, typeAt, type ValueType } from "../op.js";
 import { fillWith, joinAxes } from "../reduction/reduce.js";
 import { requireFloat } from "../reduction/sum.js";
-import { forDtypes } from "../row-pass.js";
+import { forDtypes, passRows } from "../row-pass.js";
 import { badShape, formatShape, type Shape, sizeOf } from "../shape.js";
 
 /**
@@ -149,4 +150,33 @@ function asMatrix(lowering: Lowering, array: DeviceArray, shape: Shape, cut: num
 
 function sameShape(a: Shape, b: Shape): boolean {
   return a.length === b.length && a.every((size, axis) => size === b[axis]);
+}
+
+/**
+ * The gradient of x, by a row kernel: operands are the upstream gradient, x, `saved` values for each row and, where given,
+ * the weight. The kernel's scalar is 1 / columns.
+ */
+export function rowGradient(
+  name: string,
+  saved: number,
+  kernelFor: (...dtypes: readonly Dtype[]) => RowKernel,
+): KernelOp<{ readonly normalizedShape: Shape }> {
+  return {
+    kind: "kernel",
+    name,
+    noGradient: "gradients of gradients are not recorded",
+    infer: (operands) => [typeAt(name, operands, 1)].map(({ shape, dtype }) => ({ shape, dtype })),
+    lower(lowering, operands, outputs, { normalizedShape }) {
+      const inputs = operands.map((_, index) => arrayAt(operands, index));
+      const { shape, dtype } = arrayAt(operands, 1);
+      passRows(lowering, {
+        kernel: kernelFor(dtype, ...inputs.slice(2 + saved).map((weight) => weight.dtype)),
+        shape,
+        axes: lastAxes(shape, normalizedShape),
+        inputs,
+        outputs,
+        scalars: [1 / sizeOf(normalizedShape)],
+      });
+    },
+  };
 }

@@ -1,14 +1,15 @@
 /** layerNorm: each row less its mean, over its standard deviation; then a weight and a bias, where they are given. */
 
 import { type Dtype, dtypes, type Expression, type RowKernel, term } from "../../kernels/index.js";
-import { arrayAt, type KernelOp, typeAt } from "../op.js";
+import { arrayAt, type KernelOp } from "../op.js";
 import { forDtypes, passRows } from "../row-pass.js";
-import { type Shape, sizeOf } from "../shape.js";
+import { sizeOf } from "../shape.js";
 import {
   inferOverLast,
   type LastAxesAttributes,
   lastAxes,
   normalizedShapeOf,
+  rowGradient,
   sumOverRows,
 } from "./last-axes.js";
 
@@ -75,24 +76,7 @@ function loadAs(compute: "f32" | "f64" | "i32", dtype: Dtype, input: number): Ex
 }
 
 /** Of [upstream, x, mean, 1 / σ, weight?]. */
-const layerNormGradient: KernelOp<{ readonly normalizedShape: Shape }> = {
-  kind: "kernel",
-  name: "layerNormGradient",
-  noGradient: "gradients of gradients are not recorded",
-  infer: (operands) => [typeAt(name, operands, 1)].map(({ shape, dtype }) => ({ shape, dtype })),
-  lower(lowering, operands, outputs, { normalizedShape }) {
-    const inputs = operands.map((_, index) => arrayAt(operands, index));
-    const { shape, dtype } = arrayAt(operands, 1);
-    passRows(lowering, {
-      kernel: gradientKernel(dtype, ...inputs.slice(4).map((weight) => weight.dtype)),
-      shape,
-      axes: lastAxes(shape, normalizedShape),
-      inputs,
-      outputs,
-      scalars: [1 / sizeOf(normalizedShape)],
-    });
-  },
-};
+const layerNormGradient = rowGradient("layerNormGradient", 2, gradientKernel);
 
 /** Of [upstream, x, mean, 1 / σ]. */
 const weightGradient = sumOverRows("layerNormWeightGradient", ([upstream = "f32", x = "f32"]) => {

@@ -1,14 +1,15 @@
 /** rmsNorm: each row over the root of its mean square; then a weight, where it is given. */
 
 import { type Dtype, dtypes, type RowKernel, term } from "../../kernels/index.js";
-import { arrayAt, type KernelOp, typeAt } from "../op.js";
+import { arrayAt, type KernelOp } from "../op.js";
 import { forDtypes, passRows } from "../row-pass.js";
-import { type Shape, sizeOf } from "../shape.js";
+import { sizeOf } from "../shape.js";
 import {
   inferOverLast,
   type LastAxesAttributes,
   lastAxes,
   normalizedShapeOf,
+  rowGradient,
   sumOverRows,
 } from "./last-axes.js";
 
@@ -63,24 +64,7 @@ const gradientKernel = forDtypes((dtype = "f32", ...weights): RowKernel => {
 });
 
 /** Of [upstream, x, 1 / root, weight?]. */
-const rmsNormGradient: KernelOp<{ readonly normalizedShape: Shape }> = {
-  kind: "kernel",
-  name: "rmsNormGradient",
-  noGradient: "gradients of gradients are not recorded",
-  infer: (operands) => [typeAt(name, operands, 1)].map(({ shape, dtype }) => ({ shape, dtype })),
-  lower(lowering, operands, outputs, { normalizedShape }) {
-    const inputs = operands.map((_, index) => arrayAt(operands, index));
-    const { shape, dtype } = arrayAt(operands, 1);
-    passRows(lowering, {
-      kernel: gradientKernel(dtype, ...inputs.slice(3).map((weight) => weight.dtype)),
-      shape,
-      axes: lastAxes(shape, normalizedShape),
-      inputs,
-      outputs,
-      scalars: [1 / sizeOf(normalizedShape)],
-    });
-  },
-};
+const rmsNormGradient = rowGradient("rmsNormGradient", 1, gradientKernel);
 
 /** Of [upstream, x, 1 / root]. */
 const weightGradient = sumOverRows("rmsNormWeightGradient", ([upstream = "f32", x = "f32"]) => {
