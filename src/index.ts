@@ -86,7 +86,6 @@ export {
   type DeviceName,
   type DeviceOptions,
   device,
-  embedding,
   eye,
   fromTyped,
   full,

@@ -132,6 +132,79 @@ test("a leaf, or a view, is not written to in place while gradients are recorded
   });
 });
 
+test("a view of the whole of a leaf is not written to in place either", () => {
+  cpu.step(() => {
+    const x = leaf(1, 2);
+    refuses("NO_GRADIENT", () => x.reshape([2, 1]).mul_(3), /requires a gradient itself/);
+    assert.deepEqual(x.tolist(), [1, 2]);
+  });
+});
+
+test("a view that was there before a recorded write to its base is refused, and one made after it is not", () => {
+  cpu.step(() => {
+    const x = leaf(1, 2);
+    const y = x.mul(2);
+    const view = y.reshape([2, 1]);
+    y.mul_(3);
+    refuses("SAVED_CHANGED", () => view.sum(), /sum: operand 0 \(f32 \[2, 1\]\) shares its memory/);
+    refuses("SAVED_CHANGED", () => view.backward(tensor([[1], [1]])), /backward: operand 0/);
+    assert.deepEqual(
+      noGrad(() => view.sum().item()),
+      18,
+    );
+    y.reshape([2, 1]).sum().backward();
+    assert.deepEqual(listOf(x.grad), [6, 6]);
+  });
+});
+
+test("a tensor without a gradient is refused once a view of it was given one by a write", () => {
+  cpu.step(() => {
+    const [base, x] = [tensor([1, 2]), leaf(3, 4)];
+    const view = base.reshape([2, 1]);
+    view.add_(x.reshape([2, 1]));
+    refuses("SAVED_CHANGED", () => base.mul(2), /mul: operand 0/);
+    view.sum().backward();
+    assert.deepEqual(listOf(x.grad), [1, 1]);
+  });
+});
+
+test("what is detached, and views of it, stay usable whatever is written through others", () => {
+  cpu.step(() => {
+    const x = leaf(1, 2);
+    const y = x.mul(2);
+    const detached = y.detach();
+    const view = detached.reshape([2, 1]);
+    y.mul_(3);
+    y.mul(detached)
+      .add(view.reshape([2]))
+      .sum()
+      .backward();
+    assert.deepEqual(listOf(x.grad), [36, 72]);
+  });
+});
+
+test("copy_ of what has no gradient cuts the tensor off from what it was made of", () => {
+  cpu.step(() => {
+    const x = leaf(1, 2);
+    const y = x.mul(2);
+    y.copy_(tensor([5, 7]));
+    y.mul(x).sum().backward();
+    assert.deepEqual(listOf(x.grad), [5, 7]);
+  });
+});
+
+test("an op in place that is refused leaves nothing recorded and nothing pinned", () => {
+  cpu.step(() => {
+    const [x, wide] = [leaf(1, 2), tensor([[1, 2]], { device: cpu }).expand([2, 2])];
+    const y = x.mul(1);
+    const before = [cpu.tape.openNodes, cpu.runtime.diagnostics().arena.pins];
+    refuses("BAD_SHAPE", () => y.mul_(wide), /\[2, 2\] and the tensor is f32 \[2\]/);
+    assert.deepEqual([cpu.tape.openNodes, cpu.runtime.diagnostics().arena.pins], before);
+    y.sum().backward();
+    assert.deepEqual(listOf(x.grad), [1, 1]);
+  });
+});
+
 test("noGrad records nothing, ends with its function, and refuses an async one", () => {
   cpu.step(() => {
     const x = leaf(1);

@@ -5,11 +5,12 @@ import { existsSync, readdirSync } from "node:fs";
 import { dirname, join } from "node:path";
 import test, { after, describe, it } from "node:test";
 import { generatedPages, settingsPage } from "../scripts/generated-docs.js";
-import { compileExamples, runExample, typeProblems } from "./support/example-runs.js";
+import { compiledFile, compileExamples, typeProblems } from "./support/compile-examples.js";
 import { type Example, markdownExamples, promisedLines, sourceExamples } from "./support/examples.js";
 import { undocumentedExports } from "./support/exported-docs.js";
 import { relativeLinks } from "./support/markdown.js";
 import { filesBelow, readRepositoryFile, repositoryRoot } from "./support/repository.js";
+import { type ExampleRun, runExamples } from "./support/run-examples.js";
 
 const pages = [
   ...readdirSync(repositoryRoot).filter((name) => name.endsWith(".md")),
@@ -25,14 +26,46 @@ const examples = [
   ...filesBelow("src", ".ts").flatMap((file) => sourceExamples(file, readRepositoryFile(file))),
 ];
 
+const drawing =
+  'import { nn } from "holdfast";\nconsole.log(new nn.Parameter([1], nn.init.normal()).initialValues());';
+
 /** Examples with a known fault each, compiled along with the true ones: what the checks must find. */
 const planted = {
   wrongPrint: plant('console.log("three"); // → 3'),
   missingPrint: plant('console.log("one"); // → one\n// → two'),
   crash: plant('throw new Error("planted");'),
+  lateCrash: plant('void Promise.reject(new Error("planted late"));'),
+  exit: plant('console.log("before the end");\nprocess.exit(0);'),
+  endlessWait: plant("await new Promise(() => {});"),
+  endlessLoop: plant("for (;;) {}"),
+  openDevice: plant('import { device } from "holdfast";\nawait device("cpu", { print: () => {} });'),
+  drawn: plant(drawing),
+  drawnAgain: plant(drawing),
+  fine: plant('console.log("fine"); // → fine'),
   wrongType: plant('const count: number = "three";\nconsole.log(count);'),
   wrongName: plant('import { noSuchExport } from "holdfast";\nconsole.log(noSuchExport);'),
-  bareExports: plant("export function bare() {}\n/** Says what it is. */\nexport class Described {}"),
+  bareExports: plant(
+    [
+      "export function bare() {}",
+      "/** Says what it is. */",
+      "export class Described {",
+      "  get size() { return 0; }",
+      "  /** Says what it does. */",
+      "  move() {}",
+      "  /** Computes. */",
+      "  forward() {}",
+      "  /** @internal */",
+      "  settle() {}",
+      "  protected hidden() {}",
+      "  readonly field = 1;",
+      "}",
+      "/** Has both.\n * @example\n * bare();\n */",
+      "export const shown = () => {};",
+      "export namespace inner {",
+      "  export function lost() {}",
+      "}",
+    ].join("\n"),
+  ),
 } satisfies Record<string, Example>;
 
 function plant(code: string): Example {
@@ -47,19 +80,26 @@ function fileOf(example: Example): string {
   return compiled.files[allExamples.indexOf(example)] ?? assert.fail(`${example.name} was not compiled.`);
 }
 
+function start(run: readonly Example[], timeLimitMs?: number): ReadonlyMap<Example, Promise<ExampleRun>> {
+  const files = run.map((example) => compiledFile(fileOf(example)));
+  const runs = runExamples(files, timeLimitMs === undefined ? {} : { timeLimitMs });
+  return new Map(run.map((example, index) => [example, runs[index] ?? assert.fail(example.name)]));
+}
+
 /** Fails unless the example runs to its end and prints what it says. */
-async function proveRun(example: Example): Promise<void> {
-  const { lines, trouble } = await runExample(fileOf(example));
+async function proveRun(example: Example, runs: ReadonlyMap<Example, Promise<ExampleRun>>): Promise<void> {
+  const { lines, trouble } = (await runs.get(example)) ?? assert.fail(`${example.name} was not started.`);
   assert.equal(trouble, "");
   const promised = promisedLines(example.code);
   if (promised.length > 0) assert.deepEqual(lines, promised);
 }
 
-describe("an example compiles and prints what it says", { concurrency: 2 }, () => {
+describe("an example compiles and prints what it says", () => {
+  const runs = start(examples.filter(({ notRun }) => notRun === undefined));
   for (const example of examples) {
     it(example.name, async (t) => {
       assert.deepEqual(typeProblems(compiled.program, fileOf(example)), []);
-      if (example.notRun === undefined) await proveRun(example);
+      if (example.notRun === undefined) await proveRun(example, runs);
       else t.skip(example.notRun);
     });
   }
@@ -71,9 +111,33 @@ test("there are examples in the pages and in the sources", () => {
 });
 
 test("an example that prints something else, too little, or crashes is found", async () => {
-  await assert.rejects(proveRun(planted.wrongPrint), /\+ {3}'three'\n- {3}'3'/);
-  await assert.rejects(proveRun(planted.missingPrint), /- {3}'two'/);
-  await assert.rejects(proveRun(planted.crash), /Error: planted/);
+  const { wrongPrint, missingPrint, crash, fine } = planted;
+  const runs = start([wrongPrint, missingPrint, crash, fine]);
+  await assert.rejects(proveRun(wrongPrint, runs), /\+ {3}'three'\n- {3}'3'/);
+  await assert.rejects(proveRun(missingPrint, runs), /- {3}'two'/);
+  await assert.rejects(proveRun(crash, runs), /Error: planted/);
+  await proveRun(fine, runs);
+});
+
+test("an example that ends the process, or never ends, is named, and those behind it run", async () => {
+  const { exit, lateCrash, endlessWait, endlessLoop, fine } = planted;
+  const runs = start([exit, lateCrash, endlessWait, fine]);
+  await assert.rejects(proveRun(exit, runs), /ended its process, with code 0/);
+  await assert.rejects(proveRun(lateCrash, runs), /with code 1[\s\S]*planted late/);
+  await assert.rejects(proveRun(endlessWait, runs), /with code 13/);
+  await proveRun(fine, runs);
+  const limited = start([endlessLoop, fine], 1000);
+  await assert.rejects(proveRun(endlessLoop, limited), /longer than 1 s/);
+  await proveRun(fine, limited);
+});
+
+test("an example that leaves its device open is named, and each starts from what a fresh process has", async () => {
+  const { drawn, openDevice, drawnAgain } = planted;
+  const runs = start([drawn, openDevice, drawnAgain]);
+  await assert.rejects(proveRun(openDevice, runs), /left 1 device/);
+  const first = await runs.get(drawn);
+  assert.match(first?.lines.join() ?? "", /Float32Array/);
+  assert.deepEqual(await runs.get(drawnAgain), first);
 });
 
 test("an example with a type error, or with an import that doesn't exist, is found", () => {
@@ -94,14 +158,28 @@ test("examples are read from Markdown with their headings and from TSDoc with th
   assert.deepEqual(promisedLines(`${code}\nplain();\n// → more`), ["```", "more"]);
 });
 
-test("every exported function and class says what it is, and every function has an example", () => {
+test("every exported function, class, method and getter says what it is and has an example", () => {
   const types = join(repositoryRoot, "dist/src/index.d.ts");
-  assert.deepEqual(undocumentedExports(compiled.program, types), []);
+  // What lies below tensors, for who builds on it.
+  assert.deepEqual(undocumentedExports(compiled.program, types, ["Runtime", "SavedSet"]), []);
 });
 
-test("an export without a summary or an example is found", () => {
-  const problems = undocumentedExports(compiled.program, fileOf(planted.bareExports));
-  assert.deepEqual(problems, ["bare has no summary.", "bare has no @example."]);
+test("a function, class, method or getter without a summary or an example is found", () => {
+  const file = fileOf(planted.bareExports);
+  assert.deepEqual(undocumentedExports(compiled.program, file), [
+    "bare has no summary.",
+    "bare has no @example.",
+    "Described has no @example.",
+    "Described.size has no summary.",
+    "Described.size has no @example.",
+    "Described.move has no @example.",
+    "Described.settle has no summary.",
+    "inner.lost has no summary.",
+    "inner.lost has no @example.",
+  ]);
+  const shown = undocumentedExports(compiled.program, file, ["Described"]);
+  assert.ok(shown.includes("Described.size has no summary."));
+  assert.ok(!shown.includes("Described.move has no @example."));
 });
 
 test("the published types need nothing that a user's program lacks", () => {

@@ -9,18 +9,20 @@ import {
   copyArray,
   type DeviceArray,
   firstOf,
+  formatShape,
   isFloat,
   type Op,
+  requireFits,
   runInto,
   runOp,
   typeOfOperand,
 } from "../ops/index.js";
-import type { Runtime } from "../runtime/index.js";
+import { ownerOf, type Runtime } from "../runtime/index.js";
 import { type BackwardOptions, runBackward } from "./backward.js";
 import { isRecording } from "./grad-mode.js";
 import { type DifferentiableOp, Node } from "./node.js";
 import { Value } from "./value.js";
-import { noteWrite } from "./versions.js";
+import { noteRecordedWrite, noteWrite } from "./versions.js";
 
 export interface TapeOptions {
   readonly runtime: Runtime;
@@ -51,6 +53,7 @@ export class Tape {
     attributes: A,
   ): readonly Value[] {
     const { runtime } = this.#options;
+    requireCurrent(op.name, operands);
     if (op.kind === "composite") {
       op.infer(operands.map(typeOfAny), attributes);
       const apply = <B extends Attributes>(
@@ -64,6 +67,7 @@ export class Tape {
     const outputs = runOp(runtime, op, arrays, attributes);
     for (const output of outputs) this.#onResult(op.name, output);
     const node = this.#record(op as DifferentiableOp, operands, outputs, attributes);
+    if (op.kind === "view") return outputs.map((array) => viewOf(operands, array, node));
     return outputs.map((array, output) => new Value(array, node && { source: { node, output } }));
   }
 
@@ -92,26 +96,36 @@ export class Tape {
     const { runtime } = this.#options;
     const isRecorded =
       isRecording() && [target, ...operands].some((one) => typeof one === "object" && one.requiresGrad);
-    if (isRecorded && target.leaf) throw leafWritten(op.name);
+    if (isRecorded && (target.leaf || target.base?.leaf)) throw leafWritten(op.name);
     if (isRecorded && target.array.storage?.owner) throw viewWritten(op.name);
+    requireCurrent(op.name, [target, ...operands]);
     const { array } = target;
     if (op.kind === "composite") {
+      const [type] = op.infer(operands.map(typeOfAny), attributes);
+      requireFits(op.name, type, array);
       const result = this.apply(op, operands, attributes);
       copyArray(runtime, result.array, array);
       noteWrite(array.storage);
-      target.source = result.source;
+      if (isRecorded) replaceValue(target, result.source);
       return;
     }
     // Recorded before the write: if the op saves what is about to be overwritten, backward will find out.
     const node = isRecorded ? this.#record(op as DifferentiableOp, operands, [array], attributes) : undefined;
-    runInto(runtime, op, array, operands.map(arrayOf), attributes);
+    try {
+      runInto(runtime, op, array, operands.map(arrayOf), attributes);
+    } catch (failure) {
+      if (node) this.#forget(node);
+      throw failure;
+    }
     noteWrite(array.storage);
     node?.renewOutputs();
     this.#onResult(op.name, array);
-    if (node) target.source = { node, output: 0 };
+    // Without a node nothing that it is made of has a gradient: its old source is cut off.
+    if (isRecorded) replaceValue(target, node && { node, output: 0 });
   }
 
   backward(root: Value, seed: DeviceArray, options: BackwardOptions = {}): void {
+    requireCurrent("backward", [root]);
     runBackward(this.#options.runtime, root, seed, { onResult: this.#onBackwardResult, ...options });
     if (!options.retainGraph) this.#forgetReleased();
   }
@@ -148,6 +162,11 @@ export class Tape {
     return node;
   }
 
+  #forget(node: Node): void {
+    this.#open.delete(node);
+    node.release();
+  }
+
   #forgetReleased(): void {
     for (const node of this.#open) if (node.isReleased) this.#open.delete(node);
   }
@@ -159,6 +178,40 @@ function arrayOf(operand: Value | number): DeviceArray | number {
 
 function typeOfAny(operand: Value | number) {
   return typeOfOperand(arrayOf(operand));
+}
+
+/** What a view op gives: a value of its own, or one over the memory of its operand. */
+function viewOf(operands: readonly (Value | number)[], array: DeviceArray, node: Node | undefined): Value {
+  const [operand] = operands;
+  const origin = node && { source: { node, output: 0 } };
+  const { storage } = array;
+  const from = typeof operand === "object" ? operand.array.storage : undefined;
+  if (typeof operand !== "object" || !storage || !from || ownerOf(storage) !== ownerOf(from)) {
+    return new Value(array, origin);
+  }
+  return new Value(array, { ...origin, base: operand.base ?? operand, isDetached: operand.isDetached });
+}
+
+/** The value stands for what was just written over it, and other values over the same memory no longer for anything. */
+function replaceValue(target: Value, source: Value["source"]): void {
+  noteRecordedWrite(target.array.storage);
+  target.replaceSource(source);
+}
+
+/** Refuses values whose memory holds what a recorded op wrote through another: their own source would be a false one. */
+function requireCurrent(op: string, operands: readonly (Value | number)[]): void {
+  if (!isRecording()) return;
+  const index = operands.findIndex((one) => typeof one === "object" && one.isOverwritten);
+  const operand = operands[index];
+  if (typeof operand !== "object") return;
+  const { dtype, shape } = operand.array;
+  throw new HoldfastError(
+    "SAVED_CHANGED",
+    `${op}: operand ${index} (${dtype} ${formatShape(shape)}) shares its memory with a tensor that was written to in place while ` +
+      "gradients were recorded, so how it was made is no longer how its values came about. Make the view after the " +
+      "write, take detach() of it, or use the form that makes a new tensor.",
+    { numbers: { op } },
+  );
 }
 
 function leafWritten(op: string): HoldfastError {

@@ -2,6 +2,7 @@
 
 import type { DeviceArray } from "../ops/index.js";
 import type { Node } from "./node.js";
+import { recordedVersionOf } from "./versions.js";
 
 /** Where gradients end: a tensor that asked for its own. */
 export interface Leaf {
@@ -14,16 +15,43 @@ export interface Source {
   readonly output: number;
 }
 
+/** Where a value comes from; nothing of it where the user made it. */
+export interface Origin {
+  readonly source?: Source;
+  readonly leaf?: Leaf;
+  /** What it is a view of. */
+  readonly base?: Value | undefined;
+  /** Cut off from the graph on purpose: writes that are recorded through others are no concern of it. */
+  readonly isDetached?: boolean;
+}
+
 export class Value {
   readonly array: DeviceArray;
+  readonly base: Value | undefined;
+  readonly isDetached: boolean;
   /** Exactly one of these is there where a gradient is wanted. An op in place gives its value a new source. */
   source: Source | undefined;
   leaf: Leaf | undefined;
+  #recordedVersion: number;
 
-  constructor(array: DeviceArray, from: { readonly source?: Source; readonly leaf?: Leaf } = {}) {
+  constructor(array: DeviceArray, { source, leaf, base, isDetached = false }: Origin = {}) {
     this.array = array;
-    this.source = from.source;
-    this.leaf = from.leaf;
+    this.source = source;
+    this.leaf = leaf;
+    this.base = base;
+    this.isDetached = isDetached;
+    this.#recordedVersion = recordedVersionOf(array.storage);
+  }
+
+  /** Was its memory since written to by an op that was recorded for another value over it? */
+  get isOverwritten(): boolean {
+    return !this.isDetached && this.#recordedVersion !== recordedVersionOf(this.array.storage);
+  }
+
+  /** It stands for what a recorded write has just put there. */
+  replaceSource(source: Source | undefined): void {
+    this.source = source;
+    this.#recordedVersion = recordedVersionOf(this.array.storage);
   }
 
   get requiresGrad(): boolean {

@@ -145,6 +145,7 @@ export class CrossAsset extends Module {
     this.head = new Projection(width, classes);
   }
 
+  /** Features [B, S, F] to logits [B, S, C]. */
   forward(x: Tensor): Tensor {
     const projected = [...this.input].map((input, source) => input.forward(x.select(1, source))); // S × [B, d]
     let h = stack(projected, 1); // [B, S, d]

@@ -74,12 +74,32 @@ export class TensorDataset<Sources extends readonly ColumnSource[] = readonly Co
     }
   }
 
-  /** The bytes that all columns take. */
+  /**
+   * The bytes that all columns take.
+   *
+   * @example
+   * ```ts
+   * import { TensorDataset } from "holdfast";
+   * console.log(new TensorDataset([[1, 2], [3, 4]], new Int32Array([0, 1])).bytes); // → 24
+   * ```
+   */
   get bytes(): number {
     return this.columns.reduce((sum, { elements }) => sum + elements.byteLength, 0);
   }
 
-  /** The columns in a device's persistent memory, side by side; uploaded at the first call. */
+  /**
+   * The columns in a device's persistent memory, side by side; uploaded at the first call.
+   *
+   * @example
+   * ```ts
+   * import { device, TensorDataset } from "holdfast";
+   * const cpu = await device("cpu");
+   * const data = new TensorDataset([[1, 2], [3, 4]]);
+   * const [column] = data.placeOn(cpu);
+   * console.log(column?.shape, data.placeOn(cpu)[0]?.storage === column?.storage); // → [ 2, 2 ] true
+   * cpu.close();
+   * ```
+   */
   placeOn(device: Device): readonly DeviceArray[] {
     const region = this.#placed.get(device) ?? this.#upload(device);
     return this.columns.map(({ shape, dtype }, index) => ({
@@ -90,7 +110,20 @@ export class TensorDataset<Sources extends readonly ColumnSource[] = readonly Co
     }));
   }
 
-  /** Gives its memory on a device back; loaders there can't go on with it. Harmless where it was never placed. */
+  /**
+   * Gives its memory on a device back; loaders there can't go on with it. Harmless where it was never placed.
+   *
+   * @example
+   * ```ts
+   * import { device, TensorDataset } from "holdfast";
+   * const cpu = await device("cpu");
+   * const data = new TensorDataset([[1, 2], [3, 4]]);
+   * data.placeOn(cpu);
+   * data.release(cpu);
+   * console.log(cpu.runtime.budget.usedBy("data set")); // → 0
+   * cpu.close();
+   * ```
+   */
   release(device: Device): void {
     const region = this.#placed.get(device);
     if (!region) return;

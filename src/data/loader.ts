@@ -91,7 +91,19 @@ export class DataLoader<Sources extends readonly ColumnSource[]> implements Iter
     this.#uploadOrder();
   }
 
-  /** The bytes that go up when an epoch begins, and with each whole batch. */
+  /**
+   * The bytes that go up when an epoch begins, and with each whole batch.
+   *
+   * @example
+   * ```ts
+   * import { DataLoader, device, TensorDataset } from "holdfast";
+   * const cpu = await device("cpu");
+   * const data = new TensorDataset(new Float32Array(1000));
+   * const [kept, sent] = [true, false].map((resident) => new DataLoader(data, { batchSize: 10, resident, device: cpu }));
+   * console.log(kept?.uploads, sent?.uploads); // → { perEpoch: 0, perBatch: 0 } { perEpoch: 0, perBatch: 40 }
+   * cpu.close();
+   * ```
+   */
   get uploads(): { readonly perEpoch: number; readonly perBatch: number } {
     const { rows, bytes } = this.dataset;
     if (!this.#resident) return { perEpoch: 0, perBatch: (bytes / rows) * this.batchSize };
@@ -103,7 +115,20 @@ export class DataLoader<Sources extends readonly ColumnSource[]> implements Iter
     return this.epoch(this.#nextEpoch);
   }
 
-  /** The batches of an epoch by its number, from 0. The epoch behind it comes next. */
+  /**
+   * The batches of an epoch by its number, from 0. The epoch behind it comes next.
+   *
+   * @example
+   * ```ts
+   * import { DataLoader, device, TensorDataset } from "holdfast";
+   * const cpu = await device("cpu");
+   * const data = new TensorDataset(Float32Array.of(10, 20, 30, 40));
+   * const batches = new DataLoader(data, { batchSize: 2, shuffle: true, device: cpu });
+   * const order = () => Array.from(batches.epoch(3), ([x]) => x.tolist()).join();
+   * console.log(order() === order()); // → true
+   * cpu.close();
+   * ```
+   */
   *epoch(epoch: number): IterableIterator<Batch<Sources>> {
     if (!Number.isSafeInteger(epoch) || epoch < 0) {
       throw new HoldfastError("BAD_ARGUMENT", `There is no epoch ${epoch}: they count from 0.`, {
@@ -126,7 +151,21 @@ export class DataLoader<Sources extends readonly ColumnSource[]> implements Iter
     }
   }
 
-  /** Gives the loader's buffers back. The data set stays: other loaders may draw from it. */
+  /**
+   * Gives the loader's buffers back. The data set stays: other loaders may draw from it.
+   *
+   * @example
+   * ```ts
+   * import { DataLoader, device, TensorDataset } from "holdfast";
+   * const cpu = await device("cpu");
+   * const data = new TensorDataset([[1], [2]]);
+   * const batches = new DataLoader(data, { batchSize: 1 });
+   * const before = cpu.runtime.budget.usedBy("data set");
+   * batches.close();
+   * console.log(cpu.runtime.budget.usedBy("data set") < before); // → true
+   * cpu.close();
+   * ```
+   */
   close(): void {
     this.#current = undefined;
     const { persistent } = this.device.runtime;

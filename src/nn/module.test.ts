@@ -2,6 +2,8 @@
 
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
+import { inspect } from "node:util";
+import { openDevice } from "../../test/support/devices.js";
 import { refuses } from "../../test/support/refuses.js";
 import { sameNamedBytes } from "../../test/support/same-bytes.js";
 import { type Device, device, ones, tensor } from "../tensor/index.js";
@@ -91,4 +93,75 @@ test("loading after a forward pass is seen by backward: what it saved has change
     layer.loadStateDict({ weight: ones([2, 2]), bias: ones([2]) });
     refuses("SAVED_CHANGED", () => loss.backward());
   });
+});
+
+class Holder extends nn.Module {
+  readonly list = [new nn.Linear(2, 2), new nn.Linear(2, 2, { bias: false })];
+  readonly byName = { a: new nn.Linear(1, 1, { bias: false }) };
+  readonly scales = [new nn.Parameter([1], nn.init.ones())];
+  readonly shape = [2, 2];
+}
+
+test("modules and parameters in arrays and plain objects are part of a module", () => {
+  assert.deepEqual(
+    [...new Holder().namedParameters()].map(([name]) => name),
+    ["scales.0", "list.0.weight", "list.0.bias", "list.1.weight", "byName.a.weight"],
+  );
+});
+
+test("a weight that two layers share is one parameter, and its gradient has both parts", () => {
+  const [words, head] = [new nn.Embedding(3, 2), new nn.Linear(2, 3, { bias: false })];
+  head.weight = words.weight;
+  const tied = new nn.ModuleList<nn.Module>([words, head]).to(cpu);
+  assert.deepEqual(
+    tied.parameters().map(({ name }) => name),
+    ["0.weight"],
+  );
+  head
+    .forward(words.forward(tensor([0], { dtype: "i32", device: cpu })))
+    .sum()
+    .backward();
+  const [first, ...others] = words.weight.grad!.tolist() as number[][];
+  const row = words.weight.tolist() as number[][];
+  const sums = [0, 1].map((column) => Math.fround(row.reduce((sum, one) => sum + one[column]!, 0)));
+  // As a word, row 0 gets the sum of all rows; as a part of the head, every row gets row 0.
+  for (const [column, value] of row[0]!.entries()) {
+    assert.ok(Math.abs(first![column]! - (sums[column]! + value)) < 1e-6);
+    for (const other of others) assert.equal(other[column], value);
+  }
+});
+
+test("a module prints its layers, also through console.log", () => {
+  assert.match(inspect(makeModel()), /^Sequential\(\n {2}\(0\): Linear\(inFeatures=3/);
+});
+
+test("apply visits every module, the outermost last", () => {
+  const seen: string[] = [];
+  new nn.Sequential(new nn.Linear(1, 1), new nn.ReLU()).apply((module) => seen.push(module.constructor.name));
+  assert.deepEqual(seen, ["Linear", "ReLU", "Sequential"]);
+});
+
+test("a module that finds no room leaves none taken", () => {
+  const small = openDevice({ memory: "64MiB" });
+  const large = new Holder();
+  large.scales.push(new nn.Parameter([2048, 2048], nn.init.zeros()));
+  const before = small.runtime.budget.used;
+  // Room for the weights, and none for their gradients.
+  refuses("OUT_OF_BUDGET", () => large.to(small), /gradients/);
+  assert.equal(small.runtime.budget.used, before);
+});
+
+test("losses as modules keep their options", () => {
+  const [logits, labels] = [ones([2, 4], { device: cpu }), tensor([0, 3], { dtype: "i32", device: cpu })];
+  assert.equal(new nn.CrossEntropyLoss().forward(logits, labels).item(), Math.fround(Math.log(4)));
+  const single = new nn.CrossEntropyLoss({ reduction: "none" }).forward(logits, labels);
+  assert.deepEqual(single.shape, [2]);
+});
+
+test("labels given as floats are told to be converted", () => {
+  refuses(
+    "BAD_SHAPE",
+    () => nn.functional.crossEntropy(ones([2, 4], { device: cpu }), tensor([0, 3], { device: cpu })),
+    /target of f32 \[2\].*Labels are whole numbers: convert them with to\("i32"\)/,
+  );
 });

@@ -31,24 +31,44 @@ import { type LoadableState, type LoadResult, matchState, writeState } from "./s
 export abstract class Module {
   #isTraining = true;
 
-  /** Is the module in training mode? Dropout acts only then. */
+  /**
+   * Is the module in training mode? Dropout acts only then.
+   *
+   * @example
+   * ```ts
+   * import { nn } from "holdfast";
+   * const model = new nn.Sequential(new nn.Dropout(0.1));
+   * console.log(model.isTraining, model.eval().isTraining); // → true false
+   * ```
+   */
   get isTraining(): boolean {
     return this.#isTraining;
   }
 
-  /** Submodules by the names of their fields; arrays of modules count by their indices. Containers give their own. */
+  /**
+   * Submodules by the names of their fields; those in arrays and plain objects too. Containers give their own.
+   *
+   * @example
+   * ```ts
+   * import { nn } from "holdfast";
+   * const layer = new nn.TransformerEncoderLayer(4, 2);
+   * console.log([...layer.namedChildren()].map(([name]) => name).slice(0, 3)); // → [ 'selfAttn', 'linear1', 'dropout' ]
+   * ```
+   */
   *namedChildren(): Generator<[name: string, module: Module]> {
-    for (const [name, field] of Object.entries(this)) {
-      if (field instanceof Module) yield [name, field];
-      else if (Array.isArray(field)) {
-        for (const [index, item] of field.entries()) {
-          if (item instanceof Module) yield [`${name}.${index}`, item];
-        }
-      }
-    }
+    for (const [name, item] of itemsOf(this)) if (item instanceof Module) yield [name, item];
   }
 
-  /** This module and all below it, each once, with its path. */
+  /**
+   * This module and all below it, each once, with its path.
+   *
+   * @example
+   * ```ts
+   * import { nn } from "holdfast";
+   * const model = new nn.Sequential(new nn.Sequential(new nn.ReLU()), new nn.Tanh());
+   * console.log([...model.namedModules()].map(([path]) => path)); // → [ '', '0', '0.0', '1' ]
+   * ```
+   */
   *namedModules(path = "", seen = new Set<Module>()): Generator<[path: string, module: Module]> {
     if (seen.has(this)) return;
     seen.add(this);
@@ -58,29 +78,74 @@ export abstract class Module {
     }
   }
 
-  /** All parameters with their paths, each once, in the order of the fields. */
+  /**
+   * All parameters with their paths, each once, in the order of the fields.
+   *
+   * @example
+   * ```ts
+   * import { nn } from "holdfast";
+   * const model = new nn.Sequential(new nn.Linear(3, 2), new nn.LayerNorm(2));
+   * for (const [path, { shape }] of model.namedParameters()) console.log(path, shape);
+   * // → 0.weight [ 2, 3 ]
+   * // → 0.bias [ 2 ]
+   * // → 1.weight [ 2 ]
+   * // → 1.bias [ 2 ]
+   * ```
+   */
   *namedParameters(): Generator<[path: string, parameter: Parameter]> {
     const seen = new Set<Parameter>();
     for (const [path, module] of this.namedModules()) {
-      for (const [name, field] of Object.entries(module)) {
-        if (!(field instanceof Parameter) || seen.has(field)) continue;
-        seen.add(field);
-        yield [path ? `${path}.${name}` : name, field];
+      for (const [name, item] of itemsOf(module)) {
+        if (!(item instanceof Parameter) || seen.has(item)) continue;
+        seen.add(item);
+        yield [path ? `${path}.${name}` : name, item];
       }
     }
   }
 
-  /** All parameters, each once. */
+  /**
+   * All parameters, each once: what an optimizer takes.
+   *
+   * @example
+   * ```ts
+   * import { device, nn, optim } from "holdfast";
+   * const cpu = await device("cpu");
+   * const model = new nn.Linear(3, 2).to(cpu);
+   * const optimizer = new optim.AdamW(model.parameters());
+   * console.log(optimizer.parameters.length); // → 2
+   * cpu.close();
+   * ```
+   */
   parameters(): Parameter[] {
     return [...this.namedParameters()].map(([, parameter]) => parameter);
   }
 
-  /** How many numbers the module learns. */
+  /**
+   * How many numbers the module learns.
+   *
+   * @example
+   * ```ts
+   * import { nn } from "holdfast";
+   * console.log(new nn.Linear(100, 10).parameterCount); // → 1010
+   * ```
+   */
   get parameterCount(): number {
     return this.parameters().reduce((count, { numel }) => count + numel, 0);
   }
 
-  /** Places all parameters on a device, side by side in persistent memory; with a dtype, converted to it. */
+  /**
+   * Places all parameters on a device, side by side in persistent memory; with a dtype, converted to it. Make the
+   * optimizer after this.
+   *
+   * @example
+   * ```ts
+   * import { device, nn } from "holdfast";
+   * const cpu = await device("cpu");
+   * const model = new nn.Linear(3, 2).to(cpu, "bf16");
+   * console.log(model.weight.dtype, model.weight.device === cpu); // → bf16 true
+   * cpu.close();
+   * ```
+   */
   to(device: Device, dtype?: Dtype): this {
     const named = [...this.namedParameters()];
     for (const [path, parameter] of named) parameter.name = path;
@@ -93,36 +158,124 @@ export abstract class Module {
     return this;
   }
 
-  /** Training mode for this module and all below it, or evaluation. */
+  /**
+   * Calls a function with every module below this one, and then with this one: for first values of your own.
+   *
+   * @example
+   * ```ts
+   * import { nn } from "holdfast";
+   * const model = new nn.Sequential(new nn.Linear(4, 8), new nn.ReLU(), new nn.Linear(8, 1));
+   * model.apply((module) => {
+   *   if (module instanceof nn.Linear) module.weight.initialize(nn.init.xavierUniform());
+   * });
+   * ```
+   */
+  apply(visit: (module: Module) => void): this {
+    for (const [, child] of this.namedChildren()) child.apply(visit);
+    visit(this);
+    return this;
+  }
+
+  /**
+   * Training mode for this module and all below it, or evaluation.
+   *
+   * @example
+   * ```ts
+   * import { nn } from "holdfast";
+   * const model = new nn.Sequential(new nn.Dropout(0.5)).eval();
+   * model.train();
+   * console.log([...model.namedModules()].every(([, module]) => module.isTraining)); // → true
+   * ```
+   */
   train(isTraining = true): this {
     for (const [, module] of this.namedModules()) module.#isTraining = isTraining;
     return this;
   }
 
-  /** Evaluation mode: dropout lets everything pass. */
+  /**
+   * Evaluation mode: dropout lets everything pass.
+   *
+   * @example
+   * ```ts
+   * import { device, nn, ones } from "holdfast";
+   * const cpu = await device("cpu");
+   * const model = new nn.Sequential(new nn.Dropout(0.9)).eval();
+   * console.log(model.forward(ones([3])).tolist()); // → [ 1, 1, 1 ]
+   * cpu.close();
+   * ```
+   */
   eval(): this {
     return this.train(false);
   }
 
-  /** Asks for gradients of all parameters, or freezes them. */
+  /**
+   * Asks for gradients of all parameters, or freezes them.
+   *
+   * @example
+   * ```ts
+   * import { nn } from "holdfast";
+   * const model = new nn.Sequential(new nn.Linear(3, 2), new nn.Linear(2, 1));
+   * const [body] = model;
+   * body?.requiresGrad_(false);
+   * console.log(model.parameters().map(({ requiresGrad }) => requiresGrad)); // → [ false, false, true, true ]
+   * ```
+   */
   requiresGrad_(wanted = true): this {
     for (const parameter of this.parameters()) parameter.requiresGrad = wanted;
     return this;
   }
 
+  /**
+   * Forgets the gradients of all parameters. Costs nothing: the next ones overwrite them.
+   *
+   * @example
+   * ```ts
+   * import { device, nn, ones } from "holdfast";
+   * const cpu = await device("cpu");
+   * const model = new nn.Linear(2, 1).to(cpu);
+   * model.forward(ones([1, 2])).sum().backward();
+   * model.zeroGrad();
+   * console.log(model.weight.grad); // → null
+   * cpu.close();
+   * ```
+   */
   zeroGrad(): void {
     for (const parameter of this.parameters()) if (parameter.isPlaced) parameter.zeroGrad();
   }
 
-  /** The parameters by path. These are the parameters themselves, not copies. */
+  /**
+   * The parameters by path. These are the parameters themselves, not copies.
+   *
+   * @example
+   * ```ts
+   * import { device, nn } from "holdfast";
+   * const cpu = await device("cpu");
+   * const model = new nn.Linear(2, 1).to(cpu);
+   * const state = model.stateDict();
+   * console.log(Object.keys(state), state["weight"] === model.weight); // → [ 'weight', 'bias' ] true
+   * cpu.close();
+   * ```
+   */
   stateDict(): Record<string, Tensor> {
     return Object.fromEntries(this.namedParameters());
   }
 
   /**
-   * Takes over the values of a state: tensors, or elements as files hold them. Strict: every name has to be in both, with
-   * the same shape. Loose: what is in both is loaded, and the rest is returned; a shape that differs is an error either
-   * way. Nothing is written unless all fits.
+   * Takes over the values of a state: tensors, or elements as files hold them. Strict: every name has to be in both,
+   * with the same shape. Loose: what is in both is loaded, and the rest is returned; a shape that differs is an error
+   * either way. Nothing is written unless all fits.
+   *
+   * @example
+   * ```ts
+   * import { device, nn, zeros } from "holdfast";
+   * const cpu = await device("cpu");
+   * const [trained, copy] = [new nn.Linear(2, 1).to(cpu), new nn.Linear(2, 1).to(cpu)];
+   * copy.loadStateDict(trained.stateDict());
+   * console.log(copy.weight.eq(trained.weight).all().tolist()); // → true
+   * console.log(copy.loadStateDict({ bias: zeros([1]) }, { strict: false }));
+   * // → { missing: [ 'weight' ], unexpected: [] }
+   * cpu.close();
+   * ```
    */
   loadStateDict(state: LoadableState, { strict = true }: { readonly strict?: boolean } = {}): LoadResult {
     const own = new Map(this.namedParameters());
@@ -131,6 +284,19 @@ export abstract class Module {
     return result;
   }
 
+  /**
+   * The module and all below it with their sizes, as PyTorch prints them.
+   *
+   * @example
+   * ```ts
+   * import { nn } from "holdfast";
+   * console.log(String(new nn.Sequential(new nn.Linear(2, 1), new nn.Sigmoid())));
+   * // → Sequential(
+   * // →   (0): Linear(inFeatures=2, outFeatures=1, bias=true)
+   * // →   (1): Sigmoid()
+   * // → )
+   * ```
+   */
   toString(): string {
     const lines = [...this.namedChildren()].map(
       ([name, child]) => `  (${name}): ${String(child).replaceAll("\n", "\n  ")}`,
@@ -139,8 +305,24 @@ export abstract class Module {
     return lines.length > 0 ? `${head}\n${lines.join("\n")}\n)` : `${head})`;
   }
 
+  [Symbol.for("nodejs.util.inspect.custom")](): string {
+    return this.toString();
+  }
+
   /** What stands in the brackets when the module is printed: its sizes. */
   protected describe(): string {
     return "";
   }
+}
+
+/** What stands in a module's fields, and in arrays and plain objects there: a list of layers is part of the model. */
+function* itemsOf(module: Module): Generator<[name: string, item: unknown]> {
+  for (const [name, field] of Object.entries(module)) {
+    if (!Array.isArray(field) && !isPlainObject(field)) yield [name, field];
+    else for (const [key, item] of Object.entries(field)) yield [`${name}.${key}`, item];
+  }
+}
+
+function isPlainObject(field: unknown): field is object {
+  return typeof field === "object" && field !== null && Object.getPrototypeOf(field) === Object.prototype;
 }

@@ -5,7 +5,7 @@
 
 import { Value } from "../autograd/index.js";
 import type { Dtype } from "../kernels/index.js";
-import { contiguousStrides, type Shape, sizeOf } from "../ops/index.js";
+import { contiguousStrides, formatShape, type Shape, sizeOf } from "../ops/index.js";
 import type { Storage } from "../runtime/index.js";
 import { type Device, LeafGradient, nextDraw, Tensor } from "../tensor/index.js";
 
@@ -27,7 +27,23 @@ export interface ParameterMemory {
   readonly gradient: Storage;
 }
 
-/** A tensor that a module learns; placed by `Module.to`. */
+/**
+ * A tensor that a module learns: a shape and the way its first values are drawn. `Module.to` places it.
+ *
+ * @example
+ * ```ts
+ * import { device, nn, ones, type Tensor } from "holdfast";
+ * const cpu = await device("cpu");
+ * class Shift extends nn.Module {
+ *   readonly by = new nn.Parameter([2], nn.init.constant(0.5));
+ *   forward(x: Tensor): Tensor {
+ *     return x.add(this.by);
+ *   }
+ * }
+ * console.log(new Shift().to(cpu).forward(ones([2])).tolist()); // → [ 1.5, 1.5 ]
+ * cpu.close();
+ * ```
+ */
 export class Parameter extends Tensor {
   readonly #shape: Shape;
   readonly #draw: Draw;
@@ -40,7 +56,7 @@ export class Parameter extends Tensor {
   constructor(
     shape: Shape,
     initializer: Initializer,
-    { dtype = "f32", requiresGrad = true, name = "parameter" }: ParameterOptions = {},
+    { dtype = "f32", requiresGrad = true, name = `parameter ${formatShape(shape)}` }: ParameterOptions = {},
   ) {
     super(undefined, name);
     this.#shape = shape;
@@ -50,14 +66,46 @@ export class Parameter extends Tensor {
     this.#requiresGrad = requiresGrad;
   }
 
+  /**
+   * The sizes of its axes; known before it is placed.
+   *
+   * @example
+   * ```ts
+   * import { nn } from "holdfast";
+   * console.log(new nn.Linear(3, 2).weight.shape); // → [ 2, 3 ]
+   * ```
+   */
   override get shape(): Shape {
     return this.#shape;
   }
 
+  /**
+   * What an element is; f32 unless its options or `Module.to` say otherwise.
+   *
+   * @example
+   * ```ts
+   * import { nn } from "holdfast";
+   * console.log(new nn.Parameter([2], nn.init.zeros(), { dtype: "bf16" }).dtype); // → bf16
+   * ```
+   */
   override get dtype(): Dtype {
     return this.#dtype;
   }
 
+  /**
+   * Does it learn? A frozen one gets no gradient.
+   *
+   * @example
+   * ```ts
+   * import { device, nn, ones } from "holdfast";
+   * const cpu = await device("cpu");
+   * const layer = new nn.Linear(2, 1).to(cpu);
+   * layer.weight.requiresGrad = false;
+   * layer.forward(ones([1, 2])).sum().backward();
+   * console.log(layer.weight.grad, layer.bias?.grad?.tolist()); // → null [ 1 ]
+   * cpu.close();
+   * ```
+   */
   override get requiresGrad(): boolean {
     return this.#requiresGrad;
   }
@@ -68,22 +116,60 @@ export class Parameter extends Tensor {
     if (this.#isPlaced) this.value.leaf = wanted ? this.gradientHolder : undefined;
   }
 
+  /**
+   * Is it on a device yet?
+   *
+   * @example
+   * ```ts
+   * import { device, nn } from "holdfast";
+   * const cpu = await device("cpu");
+   * const layer = new nn.Linear(2, 1);
+   * const before = layer.weight.isPlaced;
+   * layer.to(cpu);
+   * console.log(before, layer.weight.isPlaced); // → false true
+   * cpu.close();
+   * ```
+   */
   get isPlaced(): boolean {
     return this.#isPlaced;
   }
 
-  /** The values that it starts from. */
+  /**
+   * The values that it starts from.
+   *
+   * @example
+   * ```ts
+   * import { nn } from "holdfast";
+   * console.log(new nn.Parameter([2], () => [0.5, 1.5]).initialValues()); // → [ 0.5, 1.5 ]
+   * ```
+   */
   initialValues(): ArrayLike<number> {
     return this.#initializer(this.#shape, this.#draw);
   }
 
-  /** Gives it other first values; where it is placed already they are written there. */
+  /**
+   * Gives it other first values; where it is placed already they are written there.
+   *
+   * @example
+   * ```ts
+   * import { device, nn } from "holdfast";
+   * const cpu = await device("cpu");
+   * const layer = new nn.Linear(2, 2).to(cpu);
+   * layer.bias?.initialize(nn.init.zeros());
+   * console.log(layer.bias?.tolist()); // → [ 0, 0 ]
+   * cpu.close();
+   * ```
+   */
   initialize(initializer: Initializer): void {
     this.#initializer = initializer;
     if (this.#isPlaced) this.device.write(this, this.initialValues());
   }
 
-  /** Puts the parameter into memory that its module has placed; the values are written by the module. */
+  /**
+   * Puts the parameter into memory that its module has placed; the values are written by the module.
+   *
+   * @internal
+   */
   settleIn(device: Device, { weight, gradient }: ParameterMemory, dtype: Dtype): void {
     this.#dtype = dtype;
     const strides = contiguousStrides(this.#shape);
@@ -94,6 +180,15 @@ export class Parameter extends Tensor {
     this.#isPlaced = true;
   }
 
+  /**
+   * How many numbers it learns.
+   *
+   * @example
+   * ```ts
+   * import { nn } from "holdfast";
+   * console.log(new nn.Linear(3, 2).weight.numel); // → 6
+   * ```
+   */
   override get numel(): number {
     return sizeOf(this.#shape);
   }

@@ -36,7 +36,13 @@ export function placeParameters(
   const values = sized.map((one) => (one.isPlaced ? one.dataSync() : one.initialValues()));
   const { persistent } = device.runtime;
   const weights = persistent.place("weights", name, sizes);
-  const gradients = persistent.place("gradients", `${name} gradients`, sizes);
+  let gradients: Region;
+  try {
+    gradients = persistent.place("gradients", `${name} gradients`, sizes);
+  } catch (refusal) {
+    persistent.release(weights);
+    throw refusal;
+  }
   const home: Home = { device, regions: [weights, gradients], parameters: sized.length };
   // Padding takes part in passes over a whole region, so it must be numbers that stay what they are: zeros.
   device.runtime.fill(weights.whole, 0);

@@ -20,7 +20,7 @@ export {
 } from "./device-array.js";
 export * as activations from "./elementwise/activations.js";
 export { add, div, isFloat, maximum, minimum, mul, pow, sub } from "./elementwise/arithmetic.js";
-export { cast, contiguous } from "./elementwise/cast.js";
+export { cast, contiguous, requireDtype } from "./elementwise/cast.js";
 export * as comparisons from "./elementwise/comparisons.js";
 export * as functions from "./elementwise/functions.js";
 export { gather, scatterAdd } from "./indexing/gather.js";
@@ -70,6 +70,6 @@ export { prod } from "./reduction/prod.js";
 export { mean, type ReductionAttributes, sum } from "./reduction/sum.js";
 export { all, any } from "./reduction/truth.js";
 export { std, type VarianceAttributes, variance } from "./reduction/variance.js";
-export { applyTo, firstOf, runInto, runOp, typeOfOperand } from "./run.js";
-export { axesOf, axisOf, broadcastShapes, formatShape, type Shape, sizeOf } from "./shape.js";
+export { applyTo, firstOf, requireFits, runInto, runOp, typeOfOperand } from "./run.js";
+export { axesOf, axisOf, broadcastShapes, formatShape, requireShape, type Shape, sizeOf } from "./shape.js";
 export { opTable } from "./table.js";

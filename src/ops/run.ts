@@ -28,15 +28,30 @@ export function runOp<A extends Attributes>(
         attributes,
       );
     }
-    case "kernel": {
-      const types = op.infer(operands, attributes);
-      return withLowering(runtime, op, (lowering) => {
-        op.check?.(lowering, operands, attributes);
-        const outputs = types.map(({ shape, dtype }) => allocateArray(runtime, shape, dtype, op.name));
-        op.lower(lowering, operands, outputs, attributes);
-        return outputs;
-      });
-    }
+    case "kernel":
+      return runKernel(runtime, op, operands, attributes);
+  }
+}
+
+/** The outputs of an op that fails halfway are nobody's, so they end here and not with a step. */
+function runKernel<A extends Attributes>(
+  runtime: Runtime,
+  op: KernelOp<A>,
+  operands: readonly Operand[],
+  attributes: A,
+): readonly DeviceArray[] {
+  const types = op.infer(operands, attributes);
+  const outputs: DeviceArray[] = [];
+  try {
+    withLowering(runtime, op, (lowering) => {
+      op.check?.(lowering, operands, attributes);
+      for (const { shape, dtype } of types) outputs.push(allocateArray(runtime, shape, dtype, op.name));
+      op.lower(lowering, operands, outputs, attributes);
+    });
+    return outputs;
+  } catch (failure) {
+    for (const { storage } of outputs) if (storage) runtime.arena.free(storage);
+    throw failure;
   }
 }
 
@@ -122,13 +137,24 @@ function withLowering<A extends Attributes, T>(
     if (part.kind === "step") views.push(part);
     return part;
   };
-  const result = body({ runtime, op: op.name, scratch, scratchArray, view });
-  for (const part of views) runtime.arena.dropView(part);
-  for (const storage of taken) runtime.arena.free(storage);
-  return result;
+  try {
+    return body({ runtime, op: op.name, scratch, scratchArray, view });
+  } finally {
+    for (const part of views) runtime.arena.dropView(part);
+    for (const storage of taken) runtime.arena.free(storage);
+  }
 }
 
-function requireFits(op: string, type: ValueType | undefined, target: DeviceArray): void {
+/** Refuses a result that can't stand where the target stands. */
+export function requireFits(op: string, type: ValueType | undefined, target: DeviceArray): void {
+  if (target.storage && target.shape.some((size, axis) => size > 1 && target.strides[axis] === 0)) {
+    throw new HoldfastError(
+      "BAD_SHAPE",
+      `${op} in place: the tensor ${formatShape(target.shape)} is stretched, so several of its elements lie in one place. ` +
+        "Use the form that makes a new tensor, or clone() it first.",
+      { numbers: { op } },
+    );
+  }
   const fits = type && formatShape(type.shape) === formatShape(target.shape);
   // As in PyTorch: any width of the same kind or a lower one may be stored, but no float in an integer.
   if (type && fits && isStorable(type.dtype, target.dtype)) return;

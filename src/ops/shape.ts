@@ -66,3 +66,10 @@ export function requireSize(op: string, size: number, what: string): void {
   if (Number.isSafeInteger(size) && size >= 0) return;
   throw badShape(op, `${what} is ${size}; a size is a whole number of 0 or more.`);
 }
+
+/** Refuses what is no shape; JavaScript callers may give sizes one by one. */
+export function requireShape(op: string, shape: Shape): void {
+  if (!Array.isArray(shape))
+    throw badShape(op, `the shape is ${String(shape)}; give all sizes in an array, as [2, 3].`);
+  for (const [axis, size] of shape.entries()) requireSize(op, size, `axis ${axis} of ${formatShape(shape)}`);
+}

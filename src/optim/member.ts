@@ -3,7 +3,7 @@
 import { HoldfastError } from "../errors/index.js";
 import { dtypes } from "../kernels/index.js";
 import { contiguousStrides, type DeviceArray, isFloat } from "../ops/index.js";
-import { alignment, type Runtime } from "../runtime/index.js";
+import { alignment, type BudgetLabel, type Placement, type Region, type Runtime } from "../runtime/index.js";
 import type { Tensor } from "../tensor/index.js";
 import { alignUp } from "../units/index.js";
 import { type UpdateRule, wideOf } from "./update-rule.js";
@@ -25,18 +25,23 @@ export interface Joining {
   readonly rule: UpdateRule;
 }
 
-/** Places the moments of all parameters: one region a kind, in the parameters' order in memory, zero at first. */
+/**
+ * Places the moments of all parameters: one region a kind, in the parameters' order in memory, zero at first. Where there
+ * is no room for all of them, none is left behind.
+ */
 export function placeMoments(
   runtime: Runtime,
   owner: string,
   joining: readonly Joining[],
-): Map<Tensor, Member> {
+): { readonly members: ReadonlyMap<Tensor, Member>; readonly regions: readonly Region[] } {
+  const regions: Region[] = [];
   const moments = new Map<Tensor, DeviceArray[]>();
   for (const kind of new Set(joining.flatMap(({ rule }) => rule.moments))) {
     const having = joining.filter(({ tensor, rule }) => tensor.numel > 0 && rule.moments.includes(kind));
     if (having.length === 0) continue;
     const sizes = having.map(({ tensor }) => ({ name: `${tensor.name}.${kind}`, size: momentBytes(tensor) }));
-    const region = runtime.persistent.place("moments", `${owner} ${kind}s`, sizes);
+    const region = placeOrRelease(runtime, regions, "moments", `${owner} ${kind}s`, sizes);
+    regions.push(region);
     // Padding is updated along with what it lies between, and has to be zero for that.
     runtime.fill(region.whole, 0);
     for (const [place, { tensor }] of having.entries()) {
@@ -46,12 +51,35 @@ export function placeMoments(
       moments.set(tensor, [...(moments.get(tensor) ?? []), array]);
     }
   }
-  return new Map(
+  const members = new Map(
     joining.map(({ tensor, index }) => [
       tensor,
       { tensor, index, values: tensor.array, moments: moments.get(tensor) ?? [] },
     ]),
   );
+  return { members, regions };
+}
+
+/** Places one more region, or gives those before it back. */
+export function placeOrRelease(
+  runtime: Runtime,
+  before: readonly Region[],
+  label: BudgetLabel,
+  name: string,
+  sizes: readonly Placement[],
+): Region {
+  try {
+    return runtime.persistent.place(label, name, sizes);
+  } catch (refusal) {
+    releaseRegions(runtime, before);
+    throw refusal;
+  }
+}
+
+/** Harmless for regions that are gone already. */
+export function releaseRegions({ persistent }: Runtime, regions: readonly Region[]): void {
+  const placed = new Set(persistent.regions);
+  for (const region of regions) if (placed.has(region)) persistent.release(region);
 }
 
 /** As many elements as the parameter has with its padding, so that both lie alike however wide they are. */

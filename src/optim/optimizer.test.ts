@@ -127,7 +127,7 @@ test("a parameter that was moved after the optimizer was made is refused, and no
   const model = new GivenParameters(shapes, firstValues).to(cpu, "f32");
   const optimizer = new optim.SGD(model.list, { lr: 1 });
   model.to(cpu, "f64");
-  refuses("BAD_STATE", () => optimizer.step(), /"p0" has been moved since/);
+  refuses("BAD_STATE", () => optimizer.step(), /"list.0" has been moved since/);
 });
 
 test("inside noGrad a step is a step", () => {
@@ -206,4 +206,16 @@ test("a released optimizer gives its memory back and makes no more steps", () =>
   optimizer.release();
   assert.equal(cpu.runtime.budget.used, before);
   refuses("DEAD_STORAGE", () => optimizer.step());
+});
+
+test("an optimizer that is refused leaves no memory behind, and release may be repeated", () => {
+  const parameters = placeGiven(cpu, "f32", shapes, firstValues);
+  const before = cpu.runtime.budget.used;
+  refuses("BAD_ARGUMENT", () => new optim.Adam(parameters, { lr: -1 }), /lr is -1/);
+  refuses("BAD_ARGUMENT", () => new optim.SGD(parameters, {} as optim.SGDOptions), /SGD: lr is NaN/);
+  assert.equal(cpu.runtime.budget.used, before);
+  const adam = new optim.Adam(parameters);
+  adam.release();
+  adam.release();
+  assert.equal(cpu.runtime.budget.used, before);
 });

@@ -7,7 +7,8 @@ import { HoldfastError } from "../errors/index.js";
 import type { StateDict } from "../nn/index.js";
 import type { Region, Runtime } from "../runtime/index.js";
 import { Tensor } from "../tensor/index.js";
-import { type Joining, placeMoments, requireTrainable } from "./member.js";
+import { type Joining, placeMoments, placeOrRelease, releaseRegions, requireTrainable } from "./member.js";
+import { requireNumber } from "./numbers.js";
 import { groupPlacements, ParameterGroup } from "./parameter-group.js";
 import { loadState, stateOf } from "./state.js";
 import type { UpdateRule } from "./update-rule.js";
@@ -24,7 +25,20 @@ export type GroupOptions<Options> = Partial<Options> & { readonly params: Iterab
 /** Parameters, all trained alike, or groups of them. */
 export type ParameterSource<Options> = Iterable<Tensor> | Iterable<GroupOptions<Options>>;
 
-/** What SGD, Adam and AdamW have in common. */
+/**
+ * What SGD, Adam and AdamW have in common: parameters, all trained alike or in groups with settings of their own.
+ *
+ * @example
+ * ```ts
+ * import { device, optim, zeros } from "holdfast";
+ * const cpu = await device("cpu");
+ * const [weight, bias] = [zeros([3], { requiresGrad: true }), zeros([1], { requiresGrad: true })];
+ * const groups = [{ params: [weight], weightDecay: 0.1 }, { params: [bias], lr: 1 }];
+ * const optimizer: optim.Optimizer<optim.SGDOptions> = new optim.SGD(groups, { lr: 0.5 });
+ * console.log(optimizer.groups.map(({ lr, weightDecay }) => [lr, weightDecay])); // → [ [ 0.5, 0.1 ], [ 1, 0 ] ]
+ * cpu.close();
+ * ```
+ */
 export abstract class Optimizer<Options extends CommonOptions = CommonOptions> {
   readonly groups: readonly ParameterGroup[];
   readonly #runtime: Runtime;
@@ -40,7 +54,10 @@ export abstract class Optimizer<Options extends CommonOptions = CommonOptions> {
     const name = this.constructor.name;
     const given = groupsOf(source).map(({ params, ...own }) => {
       const merged = { ...options, ...own } as Options;
-      return { tensors: [...params], options: merged, rule: ruleOf(merged) };
+      const { lr = Number.NaN, weightDecay = 0 } = merged;
+      requireNumber(name, "lr", lr, { from: 0 });
+      requireNumber(name, "weightDecay", weightDecay, { from: 0 });
+      return { tensors: [...params], first: { lr, weightDecay }, rule: ruleOf(merged) };
     });
     const tensors = given.flatMap((group) => group.tensors);
     requireTrainable(name, tensors);
@@ -50,25 +67,32 @@ export abstract class Optimizer<Options extends CommonOptions = CommonOptions> {
         .map((tensor): Joining => ({ tensor, index: tensors.indexOf(tensor), rule: group.rule }))
         .toSorted((a, b) => addressOf(a.tensor) - addressOf(b.tensor)),
     );
-    const members = placeMoments(runtime, name, joining.flat());
-    const scalars = placeScalars(runtime, name, given);
-    const moments = [...members.values()].flatMap((member) => member.moments);
+    const { members, regions } = placeMoments(runtime, name, joining.flat());
+    const scalars = placeScalars(runtime, name, given, regions);
     this.#runtime = runtime;
-    this.#regions = [...new Set([...moments.map(({ storage }) => storage?.home as Region), scalars])];
-    this.groups = given.map(({ options: own, rule }, place) => {
-      const { lr = 0, weightDecay = 0 } = own;
+    this.#regions = [...regions, scalars];
+    this.groups = given.map(({ first, rule }, place) => {
       const [settings, cohorts] = [scalars.storages[2 * place], scalars.storages[2 * place + 1]];
       const joined = (joining[place] ?? []).flatMap(({ tensor }) => members.get(tensor) ?? []);
       if (!settings || !cohorts)
         throw new HoldfastError("BAD_ARGUMENT", `${name}: group ${place} has no place.`);
-      return new ParameterGroup(
-        { owner: name, runtime, rule, members: joined, settings, cohorts },
-        { lr, weightDecay },
-      );
+      return new ParameterGroup({ owner: name, runtime, rule, members: joined, settings, cohorts }, first);
     });
   }
 
-  /** The learning rate of the first group. */
+  /**
+   * The learning rate of the first group; set, it becomes that of all.
+   *
+   * @example
+   * ```ts
+   * import { device, optim, zeros } from "holdfast";
+   * const cpu = await device("cpu");
+   * const sgd = new optim.SGD([zeros([1], { requiresGrad: true })], { lr: 0.1 });
+   * sgd.lr = 0.05;
+   * console.log(sgd.lr, sgd.groups[0]?.lr); // → 0.05 0.05
+   * cpu.close();
+   * ```
+   */
   get lr(): number {
     return this.groups[0]?.lr ?? 0;
   }
@@ -78,40 +102,128 @@ export abstract class Optimizer<Options extends CommonOptions = CommonOptions> {
     for (const group of this.groups) group.lr = lr;
   }
 
-  /** All parameters, in the order in which they were given. */
+  /**
+   * All parameters, in the order in which they were given.
+   *
+   * @example
+   * ```ts
+   * import { device, nn, optim } from "holdfast";
+   * const cpu = await device("cpu");
+   * const model = new nn.Linear(3, 2).to(cpu);
+   * const adam = new optim.Adam(model.parameters());
+   * console.log(adam.parameters.map(({ name }) => name)); // → [ 'weight', 'bias' ]
+   * cpu.close();
+   * ```
+   */
   get parameters(): readonly Tensor[] {
     const members = this.groups.flatMap((group) => group.members);
     return members.toSorted((a, b) => a.index - b.index).map(({ tensor }) => tensor);
   }
 
-  /** Changes every parameter that has a gradient; the others, and frozen ones, stay as they are. */
+  /**
+   * Changes every parameter that has a gradient; the others, and frozen ones, stay as they are.
+   *
+   * @example
+   * ```ts
+   * import { device, optim, tensor } from "holdfast";
+   * const cpu = await device("cpu");
+   * const w = tensor([8], { requiresGrad: true });
+   * const sgd = new optim.SGD([w], { lr: 0.25 });
+   * for (let times = 0; times < 3; times++) {
+   *   cpu.step(() => {
+   *     sgd.zeroGrad();
+   *     w.square().sum().backward();
+   *     sgd.step();
+   *   });
+   * }
+   * console.log(w.tolist()); // → [ 1 ]
+   * cpu.close();
+   * ```
+   */
   step(): void {
     for (const group of this.groups) group.requireUnmoved();
     for (const group of this.groups) group.step();
   }
 
-  /** Forgets all gradients. Costs nothing: the next ones overwrite them. */
+  /**
+   * Forgets all gradients. Costs nothing: the next ones overwrite them.
+   *
+   * @example
+   * ```ts
+   * import { device, optim, tensor } from "holdfast";
+   * const cpu = await device("cpu");
+   * const w = tensor([1], { requiresGrad: true });
+   * const sgd = new optim.SGD([w], { lr: 0.1 });
+   * w.sum().backward();
+   * sgd.zeroGrad();
+   * console.log(w.grad); // → null
+   * cpu.close();
+   * ```
+   */
   zeroGrad(): void {
     for (const tensor of this.parameters) tensor.zeroGrad();
   }
 
   /**
    * All that training goes on from, by name: `groups.0.lr`, `groups.0.weightDecay`, and for each parameter by its
-   * number `0.step` and its moments. These are the optimizer's own memory, not copies. What never changes (betas, eps) is
-   * given anew when the optimizer is made.
+   * number `0.step` and its moments. These are the optimizer's own memory, not copies. What never changes (betas,
+   * eps) is given anew when the optimizer is made.
+   *
+   * @example
+   * ```ts
+   * import { device, optim, tensor } from "holdfast";
+   * const cpu = await device("cpu");
+   * const w = tensor([1], { requiresGrad: true });
+   * const adam = new optim.Adam([w]);
+   * w.sum().backward();
+   * adam.step();
+   * const state = adam.stateDict();
+   * console.log(Object.keys(state).join(), state["0.step"]?.item());
+   * // → groups.0.lr,groups.0.weightDecay,0.step,0.firstMoment,0.secondMoment 1
+   * cpu.close();
+   * ```
    */
   stateDict(): Record<string, Tensor> {
     return stateOf(this.groups);
   }
 
-  /** Takes over a state; its names and shapes have to be this optimizer's own. Nothing is written unless all fits. */
+  /**
+   * Takes over a state; its names and shapes have to be this optimizer's own. Nothing is written unless all fits.
+   *
+   * @example
+   * ```ts
+   * import { device, optim, tensor } from "holdfast";
+   * const cpu = await device("cpu");
+   * const [w, copy] = [tensor([1], { requiresGrad: true }), tensor([1], { requiresGrad: true })];
+   * const [adam, resumed] = [new optim.Adam([w]), new optim.Adam([copy])];
+   * w.sum().backward();
+   * adam.step();
+   * resumed.loadStateDict(adam.stateDict());
+   * console.log(resumed.stateDict()["0.step"]?.item()); // → 1
+   * cpu.close();
+   * ```
+   */
   loadStateDict(state: StateDict): void {
     loadState(this.constructor.name, this.groups, state);
   }
 
-  /** Gives its memory back, for an optimizer that is done before its device is; it makes no step after this. */
+  /**
+   * Gives its memory back, for an optimizer that is done before its device is; it makes no step after this. Harmless
+   * when repeated.
+   *
+   * @example
+   * ```ts
+   * import { device, optim, zeros } from "holdfast";
+   * const cpu = await device("cpu");
+   * const w = zeros([1000], { requiresGrad: true });
+   * const before = cpu.runtime.budget.used;
+   * new optim.Adam([w]).release();
+   * console.log(cpu.runtime.budget.used - before); // → 0
+   * cpu.close();
+   * ```
+   */
   release(): void {
-    for (const region of this.#regions) this.#runtime.persistent.release(region);
+    releaseRegions(this.#runtime, this.#regions);
   }
 }
 
@@ -141,12 +253,10 @@ function placeScalars(
   runtime: Runtime,
   name: string,
   groups: readonly { readonly tensors: readonly Tensor[] }[],
+  moments: readonly Region[],
 ): Region {
-  const region = runtime.persistent.place(
-    "scalars",
-    `${name} scalars`,
-    groups.flatMap(({ tensors }) => groupPlacements(tensors.length)),
-  );
+  const sizes = groups.flatMap(({ tensors }) => groupPlacements(tensors.length));
+  const region = placeOrRelease(runtime, moments, "scalars", `${name} scalars`, sizes);
   runtime.fill(region.whole, 0);
   return region;
 }

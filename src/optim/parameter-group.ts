@@ -49,6 +49,20 @@ interface CohortPlan {
 /** Patterns of gradients beyond these are planned anew. */
 const plansKept = 16;
 
+/**
+ * Parameters that are trained alike, with their learning rate and weight decay.
+ *
+ * @example
+ * ```ts
+ * import { device, nn, optim } from "holdfast";
+ * const cpu = await device("cpu");
+ * const model = new nn.Linear(3, 2).to(cpu);
+ * const sgd = new optim.SGD([{ params: [model.weight], weightDecay: 0.1 }], { lr: 0.5 });
+ * const [group] = sgd.groups;
+ * console.log(group?.lr, group?.weightDecay, group?.parameters.length); // → 0.5 0.1 1
+ * cpu.close();
+ * ```
+ */
 export class ParameterGroup {
   readonly rule: UpdateRule;
   readonly members: readonly Member[];
@@ -74,10 +88,37 @@ export class ParameterGroup {
     this.weightDecay = first.weightDecay;
   }
 
+  /**
+   * The parameters of the group, as they lie in memory.
+   *
+   * @example
+   * ```ts
+   * import { device, nn, optim } from "holdfast";
+   * const cpu = await device("cpu");
+   * const model = new nn.Linear(3, 2).to(cpu);
+   * const sgd = new optim.SGD(model.parameters(), { lr: 0.5 });
+   * console.log(sgd.groups[0]?.parameters.map(({ name }) => name)); // → [ 'weight', 'bias' ]
+   * cpu.close();
+   * ```
+   */
   get parameters(): readonly Tensor[] {
     return this.members.map(({ tensor }) => tensor);
   }
 
+  /**
+   * The learning rate of the group.
+   *
+   * @example
+   * ```ts
+   * import { device, optim, zeros } from "holdfast";
+   * const cpu = await device("cpu");
+   * const [a, b] = [zeros([1], { requiresGrad: true }), zeros([1], { requiresGrad: true })];
+   * const sgd = new optim.SGD([{ params: [a] }, { params: [b] }], { lr: 0.5 });
+   * for (const group of sgd.groups.slice(1)) group.lr = 0.25;
+   * console.log(sgd.groups.map(({ lr }) => lr)); // → [ 0.5, 0.25 ]
+   * cpu.close();
+   * ```
+   */
   get lr(): number {
     return this.#settings.lr;
   }
@@ -87,6 +128,18 @@ export class ParameterGroup {
     this.#set("lr", lr);
   }
 
+  /**
+   * The weight decay of the group; set, it takes effect with the next step.
+   *
+   * @example
+   * ```ts
+   * import { device, optim, zeros } from "holdfast";
+   * const cpu = await device("cpu");
+   * const adamw = new optim.AdamW([zeros([1], { requiresGrad: true })]);
+   * console.log(adamw.groups[0]?.weightDecay); // → 0.01
+   * cpu.close();
+   * ```
+   */
   get weightDecay(): number {
     return this.#settings.weightDecay;
   }
@@ -95,26 +148,48 @@ export class ParameterGroup {
     this.#set("weightDecay", weightDecay);
   }
 
-  /** Where a setting lies; for the saved state. */
+  /**
+   * Where a setting lies; for the saved state.
+   *
+   * @internal
+   */
   cellOf(setting: keyof GroupSettings): Storage {
     return this.#cells[setting];
   }
 
-  /** Where the steps of a member are counted. */
+  /**
+   * Where the steps of a member are counted; for the saved state.
+   *
+   * @internal
+   */
   countOf(member: Member): Storage | undefined {
     return this.#cohorts.countOf(member);
   }
 
+  /**
+   * Sets how many steps each member has made; for the saved state.
+   *
+   * @internal
+   */
   restoreCounts(counts: ReadonlyMap<Member, number>): void {
     this.#cohorts.restore(counts);
     this.#plans.clear();
   }
 
+  /**
+   * Refuses parameters that have moved since the optimizer was made.
+   *
+   * @internal
+   */
   requireUnmoved(): void {
     for (const member of this.members) requireUnmoved(this.#owner, member);
   }
 
-  /** Changes every parameter that has a gradient, in place. */
+  /**
+   * Changes every parameter that has a gradient, in place; `Optimizer.step` does so for all groups.
+   *
+   * @internal
+   */
   step(): void {
     const gradients = new Map<Member, DeviceArray>();
     for (const member of this.members) {

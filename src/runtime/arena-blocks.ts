@@ -39,9 +39,12 @@ export interface Holder {
 /** A pin keeps the block over a reset; of its views only the pinned ones go on. */
 export function outlive(block: Block): void {
   block.isDue = true;
-  for (const view of block.views ?? []) {
-    if (!block.pins.some((pin) => pin.storage === view)) block.views?.delete(view);
-  }
+  for (const view of block.views ?? []) endView(block, view);
+}
+
+/** Ends a view made in a step that is over, unless a pin keeps it. */
+export function endView(block: Block, view: Storage): void {
+  if (!block.pins.some((pin) => pin.storage === view)) block.views?.delete(view);
 }
 
 /** Bytes by the op that made them, largest first. */

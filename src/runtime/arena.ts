@@ -11,6 +11,7 @@ import { HoldfastError } from "../errors/index.js";
 import type { Address, Bytes, Span } from "../units/index.js";
 import {
   type Block,
+  endView,
   type Holder,
   holdersOf,
   keptBy,
@@ -62,6 +63,8 @@ export class Arena {
   readonly #blocks: (Block | undefined)[] = [];
   /** Slots taken in the open step, in order; a slot given back inside it may stand here twice. */
   #stepSlots: number[] = [];
+  /** Views made in the open step of what was made before it: they end with the step, and their owners don't. */
+  #stepViews: Storage[] = [];
   #openStep = 0;
   #isClosed = false;
 
@@ -140,6 +143,7 @@ export class Arena {
     const view = { ...block.storage, span, generation, label, owner: block.storage, step: this.#openStep };
     block.views ??= new Set();
     block.views.add(view);
+    if (this.#openStep > 0 && block.storage.step !== this.#openStep) this.#stepViews.push(view);
     this.#options.recorder.record("view", label, span.address, size);
     return view;
   }
@@ -172,7 +176,7 @@ export class Arena {
     this.#options.recorder.record("pin", storage.label, storage.span.address, storage.span.size);
   }
 
-  /** Takes one pin back. A storage whose step has ended meanwhile dies with its last pin. */
+  /** Takes one pin back. A storage or a view whose step has ended meanwhile dies with its last pin. */
   unpin(storage: Storage): void {
     const block = this.#find(storage, "unpin");
     const index = block.pins.findLastIndex((pin) => pin.storage === storage);
@@ -184,6 +188,7 @@ export class Arena {
     this.#options.recorder.record("unpin", storage.label, storage.span.address, storage.span.size);
     if (isLast) this.#figures.add(cell.pinned, -block.extent.size);
     if (isLast && block.isDue) this.#end(block);
+    else if (storage.owner && this.#isOver(storage as StepStorage)) endView(block, storage);
   }
 
   isLive(storage: Storage): boolean {
@@ -213,8 +218,14 @@ export class Arena {
     const step = this.#openStep;
     if (step === 0) return;
     const made = this.#stepSlots.map((slot) => this.#blocks[slot]);
+    const views = this.#stepViews;
     this.#stepSlots = [];
+    this.#stepViews = [];
     this.#openStep = 0;
+    for (const view of views) {
+      const block = this.#lookUp(view);
+      if (block) endView(block, view);
+    }
     this.#expire(
       made.filter((block) => block?.storage.step === step),
       "resetsByStep",
@@ -251,6 +262,10 @@ export class Arena {
     this.#blocks.length = 0;
     this.#memory.release();
     this.#figures.clear();
+  }
+
+  #isOver({ step }: StepStorage): boolean {
+    return step > 0 && step !== this.#openStep;
   }
 
   *#liveBlocks(): Generator<Block> {
@@ -365,7 +380,8 @@ export class Arena {
     this.#requireOpen();
     const block = this.#lookUp(storage);
     if (block) return block;
-    const { serial, slot, step } = ownerOf(storage) as StepStorage;
+    const { step } = storage as StepStorage;
+    const { serial, slot } = ownerOf(storage) as StepStorage;
     const isCopyOfALiveOne = !storage.owner && this.#blocks[slot]?.storage.serial === serial;
     if (storage.home !== this || isCopyOfALiveOne) throw refusal.notOwner(storage, use);
     throw refusal.dead(storage, use, step, this.generation);

@@ -48,7 +48,7 @@ export function judge(pressure: Pressure): Judgement {
       why:
         `${formatBytes(leftOver)} was made outside any step and nothing has ended it ` +
         `(${resets === 0 ? "the arena was never reset" : `${resets} resets so far`})`,
-      help: "Run each batch inside runtime.step(), whose end resets the arena, or reset it between batches.",
+      help: "Run each batch inside step(), whose end resets the arena.",
     };
   }
   if (obstacle === "arena" && budgetLeft >= asked) {

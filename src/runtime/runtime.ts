@@ -53,7 +53,23 @@ export function openRuntime(options: RuntimeOptions = {}): Runtime {
   return new Runtime(options);
 }
 
-/** An open device; see `openRuntime`. */
+/**
+ * An open device as the layers below tensors see it: memory, uploads, launches, captures. `openRuntime` opens one.
+ *
+ * @example
+ * ```ts
+ * import { openRuntime } from "holdfast";
+ * const runtime = openRuntime({ memory: "64MiB", print: () => {} });
+ * const sizes = ["first", "second"].map((name) => ({ name, size: 8 }));
+ * const [first, second] = runtime.persistent.place("weights", "pair", sizes).storages;
+ * if (first && second) {
+ *   runtime.upload([{ source: Float32Array.of(2, 3), target: first }]);
+ *   runtime.copy(second, first);
+ *   console.log(new Float32Array(runtime.read(second).buffer)); // → Float32Array(2) [ 2, 3 ]
+ * }
+ * runtime.close();
+ * ```
+ */
 export class Runtime {
   readonly settings: Settings;
   readonly device: DeviceInfo;
@@ -125,6 +141,7 @@ export class Runtime {
     return this.phases.run("read-back", () => this.#parts.transfer.read(storage));
   }
 
+  /** Issues a kernel: a storage for each of its memory parameters, a number for each scalar. */
   launch(request: LaunchRequest): void {
     this.#requireOpen();
     this.#parts.work.launch(request);
@@ -136,6 +153,7 @@ export class Runtime {
     this.#parts.work.fill(target, byte);
   }
 
+  /** Copies a storage's bytes to another of its size, on the device. */
   copy(target: Storage, source: Storage): void {
     this.#requireOpen();
     this.#parts.work.copy(target, source);

@@ -2,7 +2,7 @@
 
 import { HoldfastError } from "../errors/index.js";
 import { type Dtype, drawWords, normal, uniform } from "../kernels/index.js";
-import { formatShape, type Shape, sizeOf } from "../ops/index.js";
+import { formatShape, requireDtype, requireShape, type Shape, sizeOf } from "../ops/index.js";
 import { type Device, defaultDevice } from "./device.js";
 import { dtypeOfArray } from "./host-values.js";
 import { chooseDtype, type NestedArray, type NumberArray, readNested } from "./nested.js";
@@ -48,6 +48,7 @@ export function tensor(data: NestedArray, options: TensorOptions = {}): Tensor {
  * ```
  */
 export function fromTyped(values: NumberArray, shape: Shape, options: TensorOptions = {}): Tensor {
+  requireShape("fromTyped", shape);
   if (values.length !== sizeOf(shape)) {
     throw new HoldfastError(
       "BAD_SHAPE",
@@ -70,7 +71,7 @@ export function fromTyped(values: NumberArray, shape: Shape, options: TensorOpti
  * ```
  */
 export function full(shape: Shape, value: number, options: TensorOptions = {}): Tensor {
-  return finish(new Float64Array(sizeOf(shape)).fill(value), shape, options.dtype ?? "f32", options);
+  return fullOf("full", shape, value, options);
 }
 
 /**
@@ -85,7 +86,7 @@ export function full(shape: Shape, value: number, options: TensorOptions = {}): 
  * ```
  */
 export function zeros(shape: Shape, options: TensorOptions = {}): Tensor {
-  return full(shape, 0, options);
+  return fullOf("zeros", shape, 0, options);
 }
 
 /**
@@ -100,7 +101,7 @@ export function zeros(shape: Shape, options: TensorOptions = {}): Tensor {
  * ```
  */
 export function ones(shape: Shape, options: TensorOptions = {}): Tensor {
-  return full(shape, 1, options);
+  return fullOf("ones", shape, 1, options);
 }
 
 /**
@@ -174,6 +175,7 @@ export function eye(rows: number, columns = rows, options: TensorOptions = {}): 
  * ```
  */
 export function rand(shape: Shape, options: TensorOptions = {}): Tensor {
+  requireShape("rand", shape);
   const values = Float32Array.from(drawWords(nextDraw(), sizeOf(shape)), uniform);
   return finish(values, shape, options.dtype ?? "f32", options);
 }
@@ -191,10 +193,19 @@ export function rand(shape: Shape, options: TensorOptions = {}): Tensor {
  * ```
  */
 export function randn(shape: Shape, options: TensorOptions = {}): Tensor {
+  requireShape("randn", shape);
   return finish(normal(nextDraw(), sizeOf(shape)), shape, options.dtype ?? "f32", options);
 }
 
+function fullOf(maker: string, shape: Shape, value: number, options: TensorOptions): Tensor {
+  const { dtype = "f32" } = options;
+  requireShape(maker, shape);
+  const Elements = dtype === "f32" ? Float32Array : Float64Array;
+  return finish(new Elements(sizeOf(shape)).fill(value), shape, dtype, options);
+}
+
 function finish(values: ArrayLike<number>, shape: Shape, dtype: Dtype, options: TensorOptions): Tensor {
+  requireDtype("A new tensor", dtype);
   const made = (options.device ?? defaultDevice()).fromHost(values, shape, dtype);
   if (options.requiresGrad) made.requiresGrad = true;
   return made;

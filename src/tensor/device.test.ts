@@ -4,8 +4,9 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { openStrictDevice } from "../../test/support/devices.js";
 import { refuses } from "../../test/support/refuses.js";
+import { openCpuDriver } from "../driver/index.js";
 import { HoldfastError } from "../errors/index.js";
-import { device, full, ones, type Tensor, tensor } from "./index.js";
+import { Device, device, full, ones, type Tensor, tensor, zeros } from "./index.js";
 
 const cpu = openStrictDevice();
 
@@ -135,4 +136,99 @@ test("a NaN is refused with the first op that made it, forward and backward, whe
   } finally {
     careful.close();
   }
+});
+
+test("what backward still needs can't be released, and is intact", () => {
+  const [w, x] = [full([2], 3, { requiresGrad: true, device: cpu }), tensor([4, 5], { device: cpu })];
+  const loss = w.mul(x).sum();
+  refuses("PINNED", () => x.release(), /pinned by backward of mul/);
+  loss.backward();
+  assert.deepEqual(w.grad?.tolist(), [4, 5]);
+  x.release();
+  refuses("DEAD_TENSOR", () => x.tolist());
+});
+
+test("a tensor kept outside every step ends with its release, and one kept twice with the second", () => {
+  const [once, twice] = [tensor([1], { device: cpu }), tensor([2], { device: cpu })];
+  once.keep().release();
+  refuses("DEAD_TENSOR", () => once.item(), /"tensor"/);
+  twice.keep();
+  twice.keep();
+  twice.release();
+  assert.equal(twice.item(), 2);
+  twice.release();
+  refuses("DEAD_TENSOR", () => twice.tolist());
+});
+
+test("a leaf's gradient ends with the leaf, wherever it arrived", () => {
+  const live = (): number => cpu.runtime.arena.figures.live;
+  const before = live();
+  const leaf = full([64], 1, { requiresGrad: true, device: cpu });
+  cpu.step(() => leaf.square().sum().backward());
+  leaf.release();
+  assert.equal(live(), before);
+});
+
+test("a view made in a step ends with it, and its owner can be released", () => {
+  const owner = full([8, 2], 7, { device: cpu });
+  const view = cpu.step(() => owner.slice([2, 4]));
+  const step = cpu.runtime.diagnostics().step;
+  refuses("DEAD_TENSOR", () => view.tolist(), new RegExp(`made by slice in step ${step}, died at the end`));
+  const kept = cpu.step(() => owner.slice([2, 4]).keep());
+  assert.deepEqual(kept.tolist(), [
+    [7, 7],
+    [7, 7],
+  ]);
+  kept.release();
+  owner.release();
+});
+
+test("an op that fails outside every step leaves no memory behind", () => {
+  const table = full([4, 2], 1, { device: cpu });
+  const index = tensor([9], { dtype: "i32", device: cpu });
+  const before = cpu.runtime.arena.figures.live;
+  refuses("BAD_INDEX", () => table.indexSelect(0, index));
+  assert.equal(cpu.runtime.arena.figures.live, before);
+});
+
+test("a stretched tensor is not written to in place: several of its elements are one", () => {
+  const x = tensor([[1], [2]], { device: cpu });
+  refuses("BAD_SHAPE", () => x.expand([2, 3]).add_(1), /is stretched/);
+  assert.deepEqual(x.tolist(), [[1], [2]]);
+});
+
+test("what is no tensor, no shape and no dtype is refused by name", () => {
+  const x = tensor([1, 2], { device: cpu });
+  refuses(
+    "BAD_ARGUMENT",
+    () => x.add([1, 2] as unknown as Tensor),
+    /add takes tensors and numbers, and was given an array/,
+  );
+  refuses(
+    "BAD_SHAPE",
+    () => zeros(2 as unknown as number[], { device: cpu }),
+    /zeros: the shape is 2; give all sizes/,
+  );
+  refuses("BAD_SHAPE", () => ones([2, -1], { device: cpu }), /axis 1 of \[2, -1\] is -1/);
+  refuses("BAD_DTYPE", () => x.to("int" as "i32"), /no dtype "int"\. There are f32/);
+  refuses("BAD_DTYPE", () => zeros([1], { dtype: "float" as "f32", device: cpu }), /no dtype "float"/);
+});
+
+test("the check for NaN takes no memory beyond its op", () => {
+  const watched = openStrictDevice({ detectNaN: true });
+  const x = ones([64], { device: watched });
+  const before = watched.runtime.arena.figures.live;
+  x.add(1).release();
+  assert.equal(watched.runtime.arena.figures.live, before);
+});
+
+test("a device that has no room for its seeds is not opened, and its threads end", () => {
+  const driver = openCpuDriver({ threads: 1 });
+  const refusal = { memory: "32MiB", stallAfter: "off", environment: {}, print: () => {}, driver } as const;
+  refuses("OUT_OF_BUDGET", () => new Device("cpu", refusal), /scalars: seeds/);
+  // The runtime has given the driver back whole: it can be used, and closed, without it.
+  const again = new Device("cpu", { ...refusal, memory: "64MiB" });
+  assert.equal(ones([2], { device: again }).sum().item(), 2);
+  again.close();
+  driver.close();
 });

@@ -14,7 +14,7 @@ import {
   type Shape,
   sizeOf,
 } from "../ops/index.js";
-import { openRuntime, ownerOf, type Runtime, type RuntimeOptions, type Storage } from "../runtime/index.js";
+import { openRuntime, type Runtime, type RuntimeOptions, type Storage } from "../runtime/index.js";
 import { encodeElements } from "./host-values.js";
 import { LeafGradient } from "./leaf-gradient.js";
 import { refuseNaN } from "./nan-check.js";
@@ -31,7 +31,18 @@ export interface DeviceOptions extends RuntimeOptions {
 /** The dtypes a loss can have; each has its 1 to start backward from. */
 const seedDtypes = ["f32", "f64", "bf16", "f16"] as const satisfies readonly Dtype[];
 
-/** An open device: where tensors live, and whose steps end them; see `device`. */
+/**
+ * An open device: where tensors live, and whose steps end them. `device("cpu")` opens one.
+ *
+ * @example
+ * ```ts
+ * import { device, ones } from "holdfast";
+ * const cpu = await device("cpu");
+ * const total = cpu.step(() => ones([1000]).sum().item());
+ * console.log(total, cpu.runtime.diagnostics().arena.live); // → 1000 0
+ * cpu.close();
+ * ```
+ */
 export class Device {
   readonly name: DeviceName;
   readonly runtime: Runtime;
@@ -40,6 +51,8 @@ export class Device {
   readonly randomState: Tensor;
   readonly #lossSeeds: ReadonlyMap<Dtype, DeviceArray>;
   readonly #forgetSeed: () => void;
+  /** How often each storage was kept and not yet released. */
+  readonly #kept = new WeakMap<Storage, number>();
   #step = 0;
   #isOpen = true;
 
@@ -48,12 +61,7 @@ export class Device {
     this.runtime = openRuntime(options);
     const onResult = detectNaN ? refuseNaN(this.runtime) : undefined;
     this.tape = new Tape({ runtime: this.runtime, ...(onResult && { onResult }) });
-    // Seeds of losses and of random numbers never lie in the arena: a step must not be able to end them.
-    const { storages } = this.runtime.persistent.place("scalars", "seeds", [
-      { name: "random state", size: 16 },
-      ...seedDtypes.map((dtype) => ({ name: `loss seed ${dtype}`, size: dtypes[dtype].bytes })),
-    ]);
-    const [random, ...ones] = storages;
+    const [random, ...ones] = placeSeeds(this.runtime);
     const state: DeviceArray = { shape: [4], strides: [1], dtype: "i32", storage: random };
     this.randomState = new Tensor({ device: this, value: new Value(state) }, "random state");
     this.#lossSeeds = new Map(
@@ -70,6 +78,18 @@ export class Device {
     openDevices.add(this);
   }
 
+  /**
+   * Has it not been closed yet?
+   *
+   * @example
+   * ```ts
+   * import { device } from "holdfast";
+   * const cpu = await device("cpu");
+   * const wasOpen = cpu.isOpen;
+   * cpu.close();
+   * console.log(wasOpen, cpu.isOpen); // → true false
+   * ```
+   */
   get isOpen(): boolean {
     return this.#isOpen;
   }
@@ -100,13 +120,31 @@ export class Device {
     });
   }
 
-  /** Starts the device's random numbers anew. */
+  /**
+   * Starts the device's own random numbers, those of dropout, anew; `manualSeed` does so for all devices.
+   *
+   * @example
+   * ```ts
+   * import { device, nn, ones } from "holdfast";
+   * const cpu = await device("cpu");
+   * const draw = () => nn.functional.dropout(ones([8])).tolist();
+   * cpu.reseed(7n);
+   * const first = String(draw());
+   * cpu.reseed(7n);
+   * console.log(String(draw()) === first); // → true
+   * cpu.close();
+   * ```
+   */
   reseed(seed: bigint): void {
     const { storage } = this.randomState.array;
     if (storage) this.runtime.upload([{ source: encodeState({ seed }), target: storage }]);
   }
 
-  /** Calls an op of the table; its first output. */
+  /**
+   * Calls an op of the table; its first output. Tensor's methods do.
+   *
+   * @internal
+   */
   apply<A extends Attributes>(
     op: Op<A>,
     operands: readonly (Tensor | number)[],
@@ -115,7 +153,11 @@ export class Device {
     return this.wrap(this.tape.apply(op, this.#valuesOf(op.name, operands), attributes));
   }
 
-  /** Calls an op of the table; all of its outputs. */
+  /**
+   * Calls an op of the table; all of its outputs.
+   *
+   * @internal
+   */
   applyAll<A extends Attributes>(
     op: Op<A>,
     operands: readonly (Tensor | number)[],
@@ -125,7 +167,11 @@ export class Device {
     return values.map((value) => this.wrap(value));
   }
 
-  /** Calls an op so that its result stands where the target stands. */
+  /**
+   * Calls an op so that its result stands where the target stands.
+   *
+   * @internal
+   */
   applyInPlace<A extends Attributes, T extends Tensor>(
     op: Op<A>,
     target: T,
@@ -137,11 +183,27 @@ export class Device {
     return target;
   }
 
+  /**
+   * A tensor for a value of the graph.
+   *
+   * @internal
+   */
   wrap(value: Value): Tensor {
     return new Tensor({ device: this, value });
   }
 
-  /** A tensor with these elements, in row-major order. */
+  /**
+   * A tensor with these elements, in row-major order.
+   *
+   * @example
+   * ```ts
+   * import { device } from "holdfast";
+   * const cpu = await device("cpu");
+   * const x = cpu.fromHost(new Float32Array([1, 2, 3, 4]), [2, 2], "bf16");
+   * console.log(x.tolist(), x.dtype); // → [ [ 1, 2 ], [ 3, 4 ] ] bf16
+   * cpu.close();
+   * ```
+   */
   fromHost(values: ArrayLike<number>, shape: Shape, dtype: Dtype, label = "tensor"): Tensor {
     this.requireOpen();
     const array = allocateArray(this.runtime, shape, dtype, label);
@@ -150,7 +212,19 @@ export class Device {
     return this.wrap(new Value(array));
   }
 
-  /** Writes elements over those of a contiguous tensor, at its address. */
+  /**
+   * Writes elements over those of a contiguous tensor, at its address.
+   *
+   * @example
+   * ```ts
+   * import { device, zeros } from "holdfast";
+   * const cpu = await device("cpu");
+   * const x = zeros([2, 2]);
+   * cpu.write(x, [1, 2, 3, 4]);
+   * console.log(x.tolist()); // → [ [ 1, 2 ], [ 3, 4 ] ]
+   * cpu.close();
+   * ```
+   */
   write(tensor: Tensor, values: ArrayLike<number>): void {
     this.requireLive(tensor, "write");
     const { storage, dtype, shape } = tensor.array;
@@ -165,12 +239,21 @@ export class Device {
     noteWrite(storage);
   }
 
-  /** A tensor over memory that is there already. */
+  /**
+   * A tensor over memory that is there already.
+   *
+   * @internal
+   */
   fromStorage(storage: Storage | undefined, shape: Shape, dtype: Dtype, name?: string): Tensor {
     const value = new Value({ shape, strides: contiguousStrides(shape), dtype, storage });
     return new Tensor({ device: this, value }, name);
   }
 
+  /**
+   * Sends a gradient back from a tensor; its `backward()` does.
+   *
+   * @internal
+   */
   backward(root: Tensor, gradient: Tensor | undefined, options: { readonly retainGraph?: boolean }): void {
     this.requireLive(root, "backward");
     const { value } = root;
@@ -184,27 +267,58 @@ export class Device {
     this.tape.backward(value, this.#seedOf(root, gradient), options);
   }
 
+  /**
+   * A tensor's elements on the host; its `dataSync()` does.
+   *
+   * @internal
+   */
   readElements(tensor: Tensor): ElementArray<"f32" | "f64" | "i32" | "u8"> {
     this.requireLive(tensor, "read-back");
     return readArray(this, tensor.array);
   }
 
+  /**
+   * Lets a tensor outlive its step; its `keep()` does.
+   *
+   * @internal
+   */
   keep(tensor: Tensor): void {
     this.requireLive(tensor, "keep");
     const { storage } = tensor.array;
-    if (storage?.kind === "step") this.runtime.arena.pin(storage, `keep() of ${tensor.name}`);
+    if (storage?.kind !== "step") return;
+    this.runtime.arena.pin(storage, `keep() of ${tensor.name}`);
+    this.#kept.set(storage, (this.#kept.get(storage) ?? 0) + 1);
   }
 
+  /**
+   * Ends a tensor's memory; its `release()` does.
+   *
+   * @internal
+   */
   release(tensor: Tensor): void {
     this.requireLive(tensor, "release");
     const { storage } = tensor.array;
     if (storage?.kind !== "step") return;
     const { arena } = this.runtime;
-    if (arena.isPinned(storage)) arena.unpin(storage);
-    else if (!storage.owner) arena.free(storage);
+    const kept = this.#kept.get(storage) ?? 0;
+    if (kept > 0) {
+      arena.unpin(storage);
+      this.#kept.set(storage, kept - 1);
+    }
+    if (kept > 1) return;
+    // What was kept out of a step dies with its last pin; the rest ends here.
+    if (kept === 0 || stepOf(storage) === 0) {
+      if (storage.owner) arena.dropView(storage);
+      else arena.free(storage);
+    }
+    tensor.gradientHolder?.release();
   }
 
-  /** Where the gradient of a leaf will arrive: beside it, and for as long as it lives. */
+  /**
+   * Where the gradient of a leaf will arrive: beside it, and for as long as it lives.
+   *
+   * @internal
+   */
   makeGradient(tensor: Tensor): GradientHolder {
     const { shape, dtype, storage } = tensor.array;
     if (!isFloat(dtype)) {
@@ -214,29 +328,45 @@ export class Device {
       );
     }
     const diesWithStep = storage?.kind === "step" && stepOf(storage) === this.#step && this.#step > 0;
-    return new LeafGradient(this.runtime, () => {
+    const { arena } = this.runtime;
+    const place = (): DeviceArray => {
       const array = allocateArray(this.runtime, shape, dtype, `${tensor.name}.grad`);
-      if (array.storage && !diesWithStep) this.runtime.arena.pin(array.storage, `gradient of ${tensor.name}`);
+      if (array.storage && !diesWithStep) arena.pin(array.storage, `gradient of ${tensor.name}`);
       return array;
-    });
+    };
+    const end = ({ storage: own }: DeviceArray): void => {
+      if (!own || diesWithStep) return;
+      arena.unpin(own);
+      if (arena.isLive(own) && stepOf(own) === 0) arena.free(own);
+    };
+    return new LeafGradient(this.runtime, place, end);
   }
 
-  /** Refuses a tensor whose memory is gone, by its name, the op that made it and the step in which it died. */
+  /**
+   * Refuses a tensor whose memory is gone, by its name, the op that made it and the step in which it died.
+   *
+   * @internal
+   */
   requireLive(tensor: Tensor, use: string): void {
     this.requireOpen();
     const { storage, shape, dtype } = tensor.array;
     if (!storage || this.#isLive(storage)) return;
     const step = stepOf(storage);
     const end = step > 0 ? `died at the end of step ${step}` : "was released";
-    const made = `made by ${ownerOf(storage).label}${step > 0 ? ` in step ${step}` : ""}`;
+    const made = `made by ${storage.label}${step > 0 ? ` in step ${step}` : ""}`;
     throw new HoldfastError(
       "DEAD_TENSOR",
       `${use}: tensor "${tensor.name}", ${dtype} ${formatShape(shape)}, ${made}, ${end}. ` +
         "Use it inside its step, or carry it out of the step with keep().",
-      { numbers: { op: ownerOf(storage).label, step } },
+      { numbers: { op: storage.label, step } },
     );
   }
 
+  /**
+   * Refuses work on a closed device.
+   *
+   * @internal
+   */
   requireOpen(): void {
     if (this.#isOpen) return;
     throw new HoldfastError(
@@ -245,7 +375,22 @@ export class Device {
     );
   }
 
-  /** Ends the device and every tensor on it. Harmless when repeated. */
+  /**
+   * Ends the device and every tensor on it. Harmless when repeated.
+   *
+   * @example
+   * ```ts
+   * import { device, HoldfastError, ones } from "holdfast";
+   * const cpu = await device("cpu");
+   * const x = ones([2]);
+   * cpu.close();
+   * try {
+   *   x.tolist();
+   * } catch (error) {
+   *   if (error instanceof HoldfastError) console.log(error.code); // → CLOSED
+   * }
+   * ```
+   */
   close(): void {
     if (!this.#isOpen) return;
     this.tape.release();
@@ -263,6 +408,7 @@ export class Device {
   #valuesOf(op: string, operands: readonly (Tensor | number)[]): (Value | number)[] {
     return operands.map((operand) => {
       if (typeof operand === "number") return operand;
+      if (!(operand instanceof Tensor)) throw notAnOperand(op, operand);
       const { device } = operand;
       if (device !== this) {
         throw new HoldfastError(
@@ -298,9 +444,36 @@ export class Device {
   }
 }
 
+/**
+ * Seeds of losses and of random numbers never lie in the arena: a step must not be able to end them. Where there is no room
+ * even for them, the device is not opened, and its threads end.
+ */
+function placeSeeds(runtime: Runtime): readonly Storage[] {
+  try {
+    const { storages } = runtime.persistent.place("scalars", "seeds", [
+      { name: "random state", size: 16 },
+      ...seedDtypes.map((dtype) => ({ name: `loss seed ${dtype}`, size: dtypes[dtype].bytes })),
+    ]);
+    return storages;
+  } catch (refusal) {
+    runtime.close();
+    throw refusal;
+  }
+}
+
+/** TypeScript finds this out earlier; JavaScript does not. */
+function notAnOperand(op: string, given: unknown): HoldfastError {
+  const what = Array.isArray(given) ? "an array" : given === null ? "null" : typeof given;
+  return new HoldfastError(
+    "BAD_ARGUMENT",
+    `${op} takes tensors and numbers, and was given ${what}. Make a tensor of arrays: tensor([1, 2]).`,
+    { numbers: { op } },
+  );
+}
+
+/** The step that a storage, or a view, was made in; 0 outside of steps. */
 function stepOf(storage: Storage): number {
-  const owner = ownerOf(storage) as Storage & { readonly step?: number };
-  return owner.step ?? 0;
+  return (storage as Storage & { readonly step?: number }).step ?? 0;
 }
 
 const openDevices = new Set<Device>();

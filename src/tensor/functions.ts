@@ -1,13 +1,7 @@
-/** Functions of several tensors, or of tensors that are no operand's own: joining, choosing, looking up. */
+/** Functions of several tensors, or of tensors that are no operand's own: joining, choosing, one-hot rows. */
 
 import { HoldfastError } from "../errors/index.js";
-import {
-  cat as catOp,
-  comparisons,
-  embedding as embeddingOp,
-  oneHot as oneHotOp,
-  stack as stackOp,
-} from "../ops/index.js";
+import { cat as catOp, comparisons, oneHot as oneHotOp, stack as stackOp } from "../ops/index.js";
 import type { Device } from "./device.js";
 import type { Tensor } from "./tensor.js";
 
@@ -55,26 +49,6 @@ export function stack(tensors: readonly Tensor[], axis = 0): Tensor {
  */
 export function where(condition: Tensor, a: Tensor | number, b: Tensor | number): Tensor {
   return condition.device.apply(comparisons.where, [condition, a, b]);
-}
-
-/**
- * A row of a table [rows, width] for each index. The row `paddingIdx`, if given, gets no gradient.
- *
- * @example
- * ```ts
- * import { device, embedding, tensor } from "holdfast";
- * const cpu = await device("cpu");
- * const table = tensor([[1, 2], [3, 4], [5, 6]]);
- * console.log(embedding(table, tensor([2, 0], { dtype: "i32" })).tolist()); // → [ [ 5, 6 ], [ 1, 2 ] ]
- * cpu.close();
- * ```
- */
-export function embedding(
-  table: Tensor,
-  index: Tensor,
-  options: { readonly paddingIdx?: number } = {},
-): Tensor {
-  return table.device.apply(embeddingOp, [table, index], options);
 }
 
 /**

@@ -2,23 +2,23 @@
 
 import { type Dtype, narrowToBf16, narrowToF16 } from "../kernels/index.js";
 
-/** Row-major elements in the form in which the device stores them. */
+/** Row-major elements in the form in which the device stores them. Constructors, not from(): that goes element by element. */
 export function encodeElements(values: ArrayLike<number>, dtype: Dtype): ArrayBufferView {
   switch (dtype) {
     case "f32":
-      return values instanceof Float32Array ? values : Float32Array.from(values);
+      return values instanceof Float32Array ? values : new Float32Array(values);
     case "f64":
-      return values instanceof Float64Array ? values : Float64Array.from(values);
+      return values instanceof Float64Array ? values : new Float64Array(values);
     case "i32":
-      return values instanceof Int32Array ? values : Int32Array.from(values);
+      return values instanceof Int32Array ? values : new Int32Array(values);
     case "u8":
-      return values instanceof Uint8Array ? values : Uint8Array.from(values);
+      return values instanceof Uint8Array ? values : new Uint8Array(values);
     case "bool":
       return Uint8Array.from(values, (value) => (value ? 1 : 0));
     case "bf16":
-      return narrowToBf16(Float32Array.from(values));
+      return narrowToBf16(new Float32Array(values));
     case "f16":
-      return narrowToF16(Float32Array.from(values));
+      return narrowToF16(new Float32Array(values));
   }
 }
 

@@ -24,7 +24,7 @@ export {
   zeros,
 } from "./creation.js";
 export { Device, type DeviceName, type DeviceOptions, defaultDevice, device } from "./device.js";
-export { cat, embedding, oneHot, stack, where } from "./functions.js";
+export { cat, oneHot, stack, where } from "./functions.js";
 export { dtypeOfArray, encodeElements } from "./host-values.js";
 export { LeafGradient } from "./leaf-gradient.js";
 export { chooseDtype, type NestedArray, type NestedList, type NumberArray, readNested } from "./nested.js";

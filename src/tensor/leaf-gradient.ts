@@ -8,13 +8,19 @@ import type { GradientHolder } from "./tensor.js";
 export class LeafGradient implements GradientHolder {
   readonly #runtime: Runtime;
   readonly #place: () => DeviceArray;
+  readonly #end: (array: DeviceArray) => void;
   #array: DeviceArray | undefined;
   #hasArrived = false;
 
-  /** The array is placed when the first gradient arrives. */
-  constructor(runtime: Runtime, place: () => DeviceArray) {
+  /** The array is placed when the first gradient arrives, and ended with `release`; a parameter's is not its own to end. */
+  constructor(
+    runtime: Runtime,
+    place: () => DeviceArray,
+    end: (array: DeviceArray) => void = () => undefined,
+  ) {
     this.#runtime = runtime;
     this.#place = place;
+    this.#end = end;
   }
 
   get gradient(): DeviceArray | undefined {
@@ -33,5 +39,12 @@ export class LeafGradient implements GradientHolder {
 
   clear(): void {
     this.#hasArrived = false;
+  }
+
+  release(): void {
+    const own = this.#array;
+    this.clear();
+    this.#array = undefined;
+    if (own) this.#end(own);
   }
 }

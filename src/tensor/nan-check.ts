@@ -5,18 +5,26 @@ import { applyTo, cast, comparisons, type DeviceArray, formatShape, isFloat, sum
 import type { Runtime } from "../runtime/index.js";
 
 export function refuseNaN(runtime: Runtime): (op: string, array: DeviceArray) => void {
-  const apply = applyTo(runtime);
   return (op, array) => {
     if (!isFloat(array.dtype) || !array.storage) return;
-    const found = apply(comparisons.isnan, [array]);
-    const count = apply(sum, [apply(cast, [found], { dtype: "i32" })], {});
-    if (!count.storage) return;
-    const [nans = 0] = new Int32Array(runtime.read(count.storage).buffer);
+    const nans = countNaN(runtime, array);
     if (nans === 0) return;
     throw new HoldfastError(
       "NOT_FINITE",
-      `${op} is the first op with a NaN in its result: ${nans} of the elements of ${array.dtype} ${formatShape(array.shape)}.`,
+      `${op} is the first op with a NaN in its result: ${nans} of the elements of ${array.dtype} ${formatShape(array.shape)}. ` +
+        "Its operands had none: print them, and look for zeros, infinities and numbers outside of what the op takes.",
       { numbers: { op, nans } },
     );
   };
+}
+
+/** Gives back what it made: the check must not change how much memory a step takes. */
+function countNaN(runtime: Runtime, array: DeviceArray): number {
+  const apply = applyTo(runtime);
+  const found = apply(comparisons.isnan, [array]);
+  const numbers = apply(cast, [found], { dtype: "i32" });
+  const count = apply(sum, [numbers], {});
+  const [nans = 0] = count.storage ? new Int32Array(runtime.read(count.storage).buffer) : [];
+  for (const { storage } of [found, numbers, count]) if (storage) runtime.arena.free(storage);
+  return nans;
 }

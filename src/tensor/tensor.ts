@@ -10,19 +10,12 @@ import {
   allocateArray,
   copyArray,
   type DeviceArray,
-  formatShape,
   isContiguous,
   type Shape,
   sizeOf,
 } from "../ops/index.js";
 import type { Device } from "./device.js";
-import { numberAt } from "./host-values.js";
-import { elementwiseMethods } from "./methods/elementwise.js";
-import { inPlaceMethods } from "./methods/in-place.js";
-import { indexingMethods } from "./methods/indexing.js";
-import { movementMethods } from "./methods/movement.js";
-import { reductionMethods } from "./methods/reduction.js";
-import { type NestedList, toNested } from "./nested.js";
+import { type Families, families } from "./methods/index.js";
 import { describeTensor } from "./print.js";
 
 /** Where a tensor is: its device, and its place in the graph. */
@@ -35,6 +28,8 @@ export interface TensorPlace {
 export interface GradientHolder extends Leaf {
   readonly gradient: DeviceArray | undefined;
   clear(): void;
+  /** Ends the gradient with the tensor that it belongs to. */
+  release(): void;
 }
 
 /**
@@ -42,6 +37,16 @@ export interface GradientHolder extends Leaf {
  *
  * Made inside a step it dies at the step's end, unless kept; made outside it lives until it is released or its device
  * is closed.
+ *
+ * @example
+ * ```ts
+ * import { device, tensor } from "holdfast";
+ * const cpu = await device("cpu");
+ * const x = tensor([[1, 2], [3, 4]]);
+ * console.log(x.mul(10).sum(0)); // → tensor([40. 60.], shape [2], f32, cpu)
+ * console.log(cpu.step(() => x.matmul(x.t()).sum().item())); // → 52
+ * cpu.close();
+ * ```
  */
 // biome-ignore lint/suspicious/noUnsafeDeclarationMerging: every method of the interface is assigned to the prototype below
 export class Tensor {
@@ -54,43 +59,130 @@ export class Tensor {
     this.#name = name;
   }
 
+  /**
+   * The device that it lives on; ops run there.
+   *
+   * @example
+   * ```ts
+   * import { device, tensor } from "holdfast";
+   * const cpu = await device("cpu");
+   * const x = tensor([1]);
+   * console.log(x.device === cpu, x.device.name); // → true cpu
+   * cpu.close();
+   * ```
+   */
   get device(): Device {
     return this.requirePlace().device;
   }
 
-  /** The tensor's place in the graph; for the layers above. */
+  /**
+   * The tensor's place in the graph; for the layers above.
+   *
+   * @internal
+   */
   get value(): Value {
     return this.requirePlace().value;
   }
 
+  /**
+   * Its memory with shape, strides and dtype; for the layers above.
+   *
+   * @internal
+   */
   get array(): DeviceArray {
     return this.value.array;
   }
 
-  /** The sizes of its axes; a single number has none. */
+  /**
+   * The sizes of its axes; a single number has none.
+   *
+   * @example
+   * ```ts
+   * import { device, tensor } from "holdfast";
+   * const cpu = await device("cpu");
+   * const [rows, columns] = tensor([[1, 2, 3], [4, 5, 6]]).shape;
+   * console.log(rows, columns, tensor(5).shape); // → 2 3 []
+   * cpu.close();
+   * ```
+   */
   get shape(): Shape {
     return this.array.shape;
   }
 
+  /**
+   * What an element is: f32, f64, bf16, f16, i32, u8 or bool.
+   *
+   * @example
+   * ```ts
+   * import { arange, device, tensor } from "holdfast";
+   * const cpu = await device("cpu");
+   * console.log(tensor([1, 2]).dtype, tensor([true]).dtype, arange(3).dtype); // → f32 bool i32
+   * cpu.close();
+   * ```
+   */
   get dtype(): Dtype {
     return this.array.dtype;
   }
 
-  /** How many axes it has. */
+  /**
+   * How many axes it has.
+   *
+   * @example
+   * ```ts
+   * import { device, tensor } from "holdfast";
+   * const cpu = await device("cpu");
+   * console.log(tensor([[1, 2]]).ndim, tensor(3).ndim); // → 2 0
+   * cpu.close();
+   * ```
+   */
   get ndim(): number {
     return this.shape.length;
   }
 
-  /** How many elements it has. */
+  /**
+   * How many elements it has.
+   *
+   * @example
+   * ```ts
+   * import { device, zeros } from "holdfast";
+   * const cpu = await device("cpu");
+   * console.log(zeros([2, 3, 4]).numel, zeros([0, 5]).numel); // → 24 0
+   * cpu.close();
+   * ```
+   */
   get numel(): number {
     return sizeOf(this.shape);
   }
 
+  /**
+   * Does it lie row by row in memory, without gaps?
+   *
+   * @example
+   * ```ts
+   * import { device, zeros } from "holdfast";
+   * const cpu = await device("cpu");
+   * const x = zeros([2, 3]);
+   * console.log(x.isContiguous, x.t().isContiguous, x.select(0, 1).isContiguous); // → true false true
+   * cpu.close();
+   * ```
+   */
   get isContiguous(): boolean {
     return isContiguous(this.array);
   }
 
-  /** A name for messages: a parameter's path in its module, or the op that made the tensor. */
+  /**
+   * A name for messages: a parameter's path in its module, or the op that made the tensor.
+   *
+   * @example
+   * ```ts
+   * import { device, tensor } from "holdfast";
+   * const cpu = await device("cpu");
+   * const x = tensor([1, 2]);
+   * x.name = "prices";
+   * console.log(x.name, x.exp().name); // → prices exp
+   * cpu.close();
+   * ```
+   */
   get name(): string {
     return this.#name ?? this.array.storage?.label ?? "empty";
   }
@@ -99,7 +191,19 @@ export class Tensor {
     this.#name = name;
   }
 
-  /** Does a gradient flow to or through this tensor? */
+  /**
+   * Does a gradient flow to or through this tensor? Set it on leaves: tensors that no op with a gradient has made.
+   *
+   * @example
+   * ```ts
+   * import { device, noGrad, tensor } from "holdfast";
+   * const cpu = await device("cpu");
+   * const w = tensor([1, 2]);
+   * w.requiresGrad = true;
+   * console.log(w.mul(3).requiresGrad, noGrad(() => w.mul(3)).requiresGrad); // → true false
+   * cpu.close();
+   * ```
+   */
   get requiresGrad(): boolean {
     return this.value.requiresGrad;
   }
@@ -122,12 +226,35 @@ export class Tensor {
     value.leaf = this.#holder;
   }
 
-  /** Was it made by the user and not by a recorded op? */
+  /**
+   * Was it made by the user and not by a recorded op?
+   *
+   * @example
+   * ```ts
+   * import { device, tensor } from "holdfast";
+   * const cpu = await device("cpu");
+   * const w = tensor([1, 2], { requiresGrad: true });
+   * console.log(w.isLeaf, w.mul(2).isLeaf); // → true false
+   * cpu.close();
+   * ```
+   */
   get isLeaf(): boolean {
     return this.value.source === undefined;
   }
 
-  /** What backward() has added up here so far; null before anything has arrived, and after zeroGrad(). */
+  /**
+   * What backward() has added up here so far; null before anything has arrived, and after zeroGrad().
+   *
+   * @example
+   * ```ts
+   * import { device, tensor } from "holdfast";
+   * const cpu = await device("cpu");
+   * const w = tensor([1, 2], { requiresGrad: true });
+   * for (let times = 0; times < 2; times++) w.mul(3).sum().backward();
+   * console.log(w.grad?.tolist()); // → [ 6, 6 ]
+   * cpu.close();
+   * ```
+   */
   get grad(): Tensor | null {
     const gradient = this.#holder?.gradient;
     return gradient
@@ -135,87 +262,47 @@ export class Tensor {
       : null;
   }
 
-  /** Where the gradient arrives; for the layers above. */
+  /**
+   * Where the gradient arrives; for the layers above.
+   *
+   * @internal
+   */
   get gradientHolder(): GradientHolder | undefined {
     return this.#holder;
   }
 
-  zeroGrad(): void {
-    this.#holder?.clear();
-  }
-
   /**
-   * Sends a gradient back from here: 1 for a single number, or the given one, which has this tensor's shape.
+   * The same memory, cut off from the graph.
    *
    * @example
    * ```ts
    * import { device, tensor } from "holdfast";
    * const cpu = await device("cpu");
-   * const x = tensor([1, 2, 3], { requiresGrad: true });
-   * x.mul(x).sum().backward();
-   * console.log(x.grad?.tolist()); // → [ 2, 4, 6 ]
+   * const w = tensor([2], { requiresGrad: true });
+   * w.mul(w.detach()).sum().backward();
+   * console.log(w.grad?.tolist()); // → [ 2 ]
    * cpu.close();
    * ```
    */
-  backward(gradient?: Tensor, options: { readonly retainGraph?: boolean } = {}): void {
-    this.device.backward(this, gradient, options);
-  }
-
-  /** The elements on the host, in order, behind all work issued so far. Half floats come as f32. */
-  async data(): Promise<ElementArray<"f32" | "f64" | "i32" | "u8">> {
-    return this.dataSync();
-  }
-
-  /** `data()` without the promise. */
-  dataSync(): ElementArray<"f32" | "f64" | "i32" | "u8"> {
-    return this.device.readElements(this);
-  }
-
-  /** The value of a tensor of one element. */
-  item(): number {
-    if (this.numel !== 1) {
-      throw new HoldfastError(
-        "BAD_SHAPE",
-        `item() of "${this.name}" with shape ${formatShape(this.shape)}: it has ${this.numel} elements, and item() reads one. ` +
-          "Use data() or tolist().",
-      );
-    }
-    return numberAt(this.dataSync(), 0);
-  }
-
-  /** The elements as nested arrays, or one number. */
-  tolist(): NestedList {
-    return toNested(this.shape, this.dataSync(), this.dtype === "bool" ? "boolean" : "float");
-  }
-
-  /** The same memory, cut off from the graph. */
   detach(): Tensor {
-    return new Tensor({ device: this.device, value: new Value(this.array) }, this.#name);
+    return new Tensor(
+      { device: this.device, value: new Value(this.array, { isDetached: true }) },
+      this.#name,
+    );
   }
 
   /**
-   * Carries a tensor out of its step: its memory stays until `release()`, and it is cut off from the graph, which ends
-   * with the step.
+   * The elements as NumPy prints them, with shape, dtype and device; large ones are shortened.
    *
    * @example
    * ```ts
    * import { device, tensor } from "holdfast";
    * const cpu = await device("cpu");
-   * const kept = cpu.step(() => tensor([1, 2]).mul(3).keep());
-   * console.log(kept.tolist()); // → [ 3, 6 ]
+   * console.log(`${tensor([1, 2.5, -3], { requiresGrad: true })}`);
+   * // → tensor([ 1.   2.5 -3. ], shape [3], f32, cpu, requires grad)
    * cpu.close();
    * ```
    */
-  keep(): Tensor {
-    this.device.keep(this);
-    return this.detach();
-  }
-
-  /** Ends a kept tensor's memory, or that of one made outside every step. */
-  release(): void {
-    this.device.release(this);
-  }
-
   toString(): string {
     const place = this.#place;
     if (!place) return `tensor("${this.#name ?? "parameter"}", on no device yet)`;
@@ -249,13 +336,6 @@ export class Tensor {
 // The families' methods stand on the prototype; the interface tells the compiler so.
 export interface Tensor extends Families {}
 
-type Families = typeof elementwiseMethods &
-  typeof inPlaceMethods &
-  typeof reductionMethods &
-  typeof movementMethods &
-  typeof indexingMethods;
-
-const families = [elementwiseMethods, inPlaceMethods, reductionMethods, movementMethods, indexingMethods];
 for (const family of families) {
   for (const [name, method] of Object.entries(family)) {
     Object.defineProperty(Tensor.prototype, name, { value: method, writable: true, configurable: true });

@@ -34,6 +34,7 @@ const rehomed: Prepare = (cpu, model) => {
       clear: () => {
         gradient = undefined;
       },
+      release: () => undefined,
     };
     parameter.value.leaf = holder;
     Object.defineProperty(parameter, "gradientHolder", { value: holder });

@@ -76,7 +76,7 @@ const pressures: Readonly<Record<string, Pressed>> = {
       /capacity 4 MiB, committed 4 MiB, offset 4 MiB/,
       /this step: 256 allocations, 4 MiB; 0 resets in all/,
       /· hidden 3 MiB in 128\n {2}· logits 1 MiB in 128\n/,
-      /Run each batch inside runtime\.step\(\)/,
+      /Run each batch inside step\(\)/,
     ],
   },
   "a step that needs more than there is": {

@@ -1,25 +1,92 @@
-/** Which exports of a module lack the documentation that every public function and class must carry. */
+/** Which names that a module exports lack the documentation that every public function, class and member must carry. */
 
 import ts from "typescript";
 
-/** One sentence for each exported function or class without a summary, and for each function without an example. */
-export function undocumentedExports(program: ts.Program, file: string): string[] {
+/**
+ * One sentence for each function, class, method or getter without a summary or an example, in namespaces too. A layer's
+ * `forward`, and all that the classes in `shownWhole` have, is shown by the example of its class; what is marked
+ * `@internal` needs none.
+ */
+export function undocumentedExports(
+  program: ts.Program,
+  file: string,
+  shownWhole: readonly string[] = [],
+): string[] {
   const checker = program.getTypeChecker();
   const source = program.getSourceFile(file);
   const module = source && checker.getSymbolAtLocation(source);
   if (module === undefined) return [`${file} is not a module of the program.`];
-  return checker.getExportsOfModule(module).flatMap((exported) => {
-    const isAlias = (exported.flags & ts.SymbolFlags.Alias) !== 0;
-    const symbol = isAlias ? checker.getAliasedSymbol(exported) : exported;
-    const isFunction = (symbol.flags & ts.SymbolFlags.Function) !== 0;
-    const isClass = (symbol.flags & ts.SymbolFlags.Class) !== 0;
-    const problems: string[] = [];
-    if ((isFunction || isClass) && symbol.getDocumentationComment(checker).length === 0) {
-      problems.push(`${exported.name} has no summary.`);
-    }
-    if (isFunction && !symbol.getJsDocTags(checker).some(({ name }) => name === "example")) {
-      problems.push(`${exported.name} has no @example.`);
-    }
-    return problems;
-  });
+  const seen = new Set<ts.Symbol | ts.Declaration>();
+
+  function problemsOfModule(namespace: ts.Symbol, prefix: string): string[] {
+    return checker.getExportsOfModule(namespace).flatMap((exported) => {
+      // Only the name of a type: nobody can make one, and what it offers is shown where it is handed out.
+      if (exported.declarations?.some(ts.isTypeOnlyExportDeclaration)) return [];
+      const isAlias = (exported.flags & ts.SymbolFlags.Alias) !== 0;
+      return problemsOfExport(
+        isAlias ? checker.getAliasedSymbol(exported) : exported,
+        prefix + exported.name,
+      );
+    });
+  }
+
+  function problemsOfExport(symbol: ts.Symbol, name: string): string[] {
+    if (seen.has(symbol)) return [];
+    seen.add(symbol);
+    if (symbol.flags & ts.SymbolFlags.ValueModule) return problemsOfModule(symbol, `${name}.`);
+    if (symbol.flags & ts.SymbolFlags.Class)
+      return [...lacking(symbol, name), ...problemsOfMembers(symbol, name)];
+    return isCallable(symbol) ? lacking(symbol, name) : [];
+  }
+
+  function isCallable(symbol: ts.Symbol): boolean {
+    if (symbol.flags & ts.SymbolFlags.Function) return true;
+    const isVariable = (symbol.flags & ts.SymbolFlags.Variable) !== 0;
+    return isVariable && checker.getTypeOfSymbol(symbol).getCallSignatures().length > 0;
+  }
+
+  function problemsOfMembers(owner: ts.Symbol, ownerName: string): string[] {
+    const members = checker.getPropertiesOfType(checker.getDeclaredTypeOfSymbol(owner));
+    return members.filter(isPublicMember).flatMap((member) => {
+      // What a class inherits is looked at once, under the name of the class that has it.
+      const [declaration] = member.declarations ?? [];
+      if (declaration === undefined || seen.has(declaration)) return [];
+      seen.add(declaration);
+      const home = ts.isClassDeclaration(declaration.parent) ? declaration.parent.name?.text : undefined;
+      const name = `${home === undefined || home === owner.name ? ownerName : home}.${member.name}`;
+      const isShown = member.name === "forward" || shownWhole.includes(ownerName);
+      return lacking(member, name, !isShown && !isInternal(member));
+    });
+  }
+
+  function isInternal(symbol: ts.Symbol): boolean {
+    return symbol.getJsDocTags(checker).some(({ name }) => name === "internal");
+  }
+
+  function lacking(symbol: ts.Symbol, name: string, needsExample = true): string[] {
+    const hasSummary = symbol.getDocumentationComment(checker).length > 0;
+    const hasExample = symbol.getJsDocTags(checker).some((tag) => tag.name === "example");
+    return [
+      ...(hasSummary ? [] : [`${name} has no summary.`]),
+      ...(hasExample || !needsExample ? [] : [`${name} has no @example.`]),
+    ];
+  }
+
+  return problemsOfModule(module, "");
+}
+
+/** A method or a getter that completion offers: not hidden, and no symbol's. */
+function isPublicMember(member: ts.Symbol): boolean {
+  if (!(member.flags & (ts.SymbolFlags.Method | ts.SymbolFlags.Accessor)) || member.name.startsWith("__@")) {
+    return false;
+  }
+  const hidden = ts.ModifierFlags.Private | ts.ModifierFlags.Protected;
+  return (member.declarations ?? []).every(
+    (declaration) => !(ts.getCombinedModifierFlags(declaration) & hidden) && !isFromOutside(declaration),
+  );
+}
+
+/** Does it come from a library, as the members of Error do? */
+function isFromOutside(declaration: ts.Declaration): boolean {
+  return declaration.getSourceFile().fileName.includes("/node_modules/");
 }

@@ -134,6 +134,11 @@ export class MemoryModel {
   }
 
   endStep(): void {
+    for (const block of this.blocks) {
+      for (const { storage, step } of [...block.views]) {
+        if (step === this.openStep) this.#viewEnded(block, storage);
+      }
+    }
     this.#expire(this.blocks.filter((block) => block.step === this.openStep && !block.isDue));
     this.openStep = 0;
     this.resetsByStep += 1;
@@ -151,16 +156,26 @@ export class MemoryModel {
         continue;
       }
       block.isDue = true;
-      const kept = block.views.filter((view) => block.pins.includes(view.storage));
-      this.dead.push(...block.views.filter((view) => !kept.includes(view)).map((view) => view.storage));
-      block.views = kept;
+      for (const { storage } of [...block.views]) this.#viewEnded(block, storage);
     }
     this.generation += 1;
   }
 
   unpinned(block: ModelBlock, storage: Storage): void {
     block.pins.splice(block.pins.lastIndexOf(storage), 1);
-    if (block.pins.length === 0 && block.isDue) this.died(block);
+    if (block.pins.length === 0 && block.isDue) {
+      this.died(block);
+      return;
+    }
+    const step = block.views.find((view) => view.storage === storage)?.step ?? 0;
+    if (step > 0 && step !== this.openStep) this.#viewEnded(block, storage);
+  }
+
+  /** A view whose step is over is dead unless it is pinned. */
+  #viewEnded(block: ModelBlock, view: Storage): void {
+    if (block.pins.includes(view)) return;
+    block.views = block.views.filter(({ storage }) => storage !== view);
+    this.dead.push(view);
   }
 
   /** Holds every figure of the runtime against the model's. */

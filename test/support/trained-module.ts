@@ -4,13 +4,10 @@ import { type Device, type Dtype, nn, type Tensor, tensor } from "holdfast";
 
 export class GivenParameters extends nn.Module {
   readonly list: nn.Parameter[];
-  [name: string]: unknown;
 
   constructor(shapes: readonly (readonly number[])[], values: readonly ArrayLike<number>[]) {
     super();
     this.list = shapes.map((shape, index) => new nn.Parameter(shape, () => values[index]!));
-    // Parameters are found in fields of their own.
-    for (const [index, parameter] of this.list.entries()) this[`p${index}`] = parameter;
   }
 }
 

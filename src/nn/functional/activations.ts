@@ -17,7 +17,17 @@ export function relu(x: Tensor): Tensor {
   return x.relu();
 }
 
-/** What is positive, and a small part of the rest. */
+/**
+ * What is positive, and a small part of the rest: 0.01 of it unless given.
+ *
+ * @example
+ * ```ts
+ * import { device, nn, tensor } from "holdfast";
+ * const cpu = await device("cpu");
+ * console.log(nn.functional.leakyRelu(tensor([-2, 2]), 0.5).tolist()); // → [ -1, 2 ]
+ * cpu.close();
+ * ```
+ */
 export function leakyRelu(x: Tensor, negativeSlope = 0.01): Tensor {
   return x.leakyRelu(negativeSlope);
 }
@@ -39,22 +49,63 @@ export function gelu(x: Tensor, approximate: "none" | "tanh" = "none"): Tensor {
   return x.gelu(approximate);
 }
 
-/** x·sigmoid(x). */
+/**
+ * x·sigmoid(x).
+ *
+ * @example
+ * ```ts
+ * import { device, nn, tensor } from "holdfast";
+ * const cpu = await device("cpu");
+ * console.log(nn.functional.silu(tensor([2])).item().toFixed(4)); // → 1.7616
+ * cpu.close();
+ * ```
+ */
 export function silu(x: Tensor): Tensor {
   return x.silu();
 }
 
-/** 1/(1 + e⁻ˣ): from 0 to 1. */
+/**
+ * 1/(1 + e⁻ˣ): from 0 to 1.
+ *
+ * @example
+ * ```ts
+ * import { device, nn, tensor } from "holdfast";
+ * const cpu = await device("cpu");
+ * const chances = nn.functional.sigmoid(tensor([-1000, 0, 1000]));
+ * console.log(chances.tolist()); // → [ 0, 0.5, 1 ]
+ * cpu.close();
+ * ```
+ */
 export function sigmoid(x: Tensor): Tensor {
   return x.sigmoid();
 }
 
-/** The hyperbolic tangent: from −1 to 1. */
+/**
+ * The hyperbolic tangent: from −1 to 1.
+ *
+ * @example
+ * ```ts
+ * import { device, nn, tensor } from "holdfast";
+ * const cpu = await device("cpu");
+ * console.log(nn.functional.tanh(tensor([-50, 0, 50])).tolist()); // → [ -1, 0, 1 ]
+ * cpu.close();
+ * ```
+ */
 export function tanh(x: Tensor): Tensor {
   return x.tanh();
 }
 
-/** log(1 + eˣ), a smooth relu. */
+/**
+ * log(1 + eˣ), a smooth relu.
+ *
+ * @example
+ * ```ts
+ * import { device, nn, tensor } from "holdfast";
+ * const cpu = await device("cpu");
+ * console.log(nn.functional.softplus(tensor([0])).item().toFixed(4)); // → 0.6931
+ * cpu.close();
+ * ```
+ */
 export function softplus(x: Tensor): Tensor {
   return x.softplus();
 }
@@ -74,7 +125,18 @@ export function softmax(x: Tensor, axis: number): Tensor {
   return x.softmax(axis);
 }
 
-/** The logarithm of `softmax`, exact also where that is 0. */
+/**
+ * The logarithm of `softmax`, exact also where that is 0.
+ *
+ * @example
+ * ```ts
+ * import { device, nn, tensor } from "holdfast";
+ * const cpu = await device("cpu");
+ * const logits = tensor([[2, 2], [0, -500]]);
+ * console.log(nn.functional.logSoftmax(logits, -1).select(0, 1).tolist()); // → [ 0, -500 ]
+ * cpu.close();
+ * ```
+ */
 export function logSoftmax(x: Tensor, axis: number): Tensor {
   return x.logSoftmax(axis);
 }

@@ -1,7 +1,7 @@
 /** What linear, convolutional, embedding and dropout layers compute, as functions. */
 
-import { dropout as dropoutOp, linear as linearOp } from "../../ops/index.js";
-import { embedding as lookUp, type Tensor } from "../../tensor/index.js";
+import { dropout as dropoutOp, embedding as embeddingOp, linear as linearOp } from "../../ops/index.js";
+import type { Tensor } from "../../tensor/index.js";
 
 export {
   avgPool1d,
@@ -77,10 +77,22 @@ export function embedding(
   weight: Tensor,
   options: { readonly paddingIdx?: number } = {},
 ): Tensor {
-  return lookUp(weight, index, options);
+  return weight.device.apply(embeddingOp, [weight, index], options);
 }
 
-/** A border of one value: sizes before and after each axis, from the last axis on. Negative ones crop. */
+/**
+ * A border of one value: sizes before and after each axis, from the last axis on. Negative ones crop.
+ *
+ * @example
+ * ```ts
+ * import { device, nn, ones } from "holdfast";
+ * const cpu = await device("cpu");
+ * const image = ones([1, 2, 2]);
+ * console.log(nn.functional.pad(image, [1, 1, 1, 1]).shape, nn.functional.pad(image, [-1, 0]).shape);
+ * // → [ 1, 4, 4 ] [ 1, 2, 1 ]
+ * cpu.close();
+ * ```
+ */
 export function pad(x: Tensor, pads: readonly number[], value = 0): Tensor {
   return x.pad(pads, value);
 }

@@ -80,12 +80,33 @@ export function mseLoss(input: Tensor, target: Tensor, options: LossOptions = {}
   return input.device.apply(losses.mseLoss, [input, target], options);
 }
 
-/** The absolute difference. Both have one shape. */
+/**
+ * The absolute difference. Both have one shape.
+ *
+ * @example
+ * ```ts
+ * import { device, nn, tensor } from "holdfast";
+ * const cpu = await device("cpu");
+ * console.log(nn.functional.l1Loss(tensor([1, 2]), tensor([1, 5]), { reduction: "sum" }).item()); // → 3
+ * cpu.close();
+ * ```
+ */
 export function l1Loss(input: Tensor, target: Tensor, options: LossOptions = {}): Tensor {
   return input.device.apply(losses.l1Loss, [input, target], options);
 }
 
-/** Half the squared difference up to `delta` (1 unless given), and a straight line of slope delta behind. */
+/**
+ * Half the squared difference up to `delta` (1 unless given), and a straight line of slope delta behind.
+ *
+ * @example
+ * ```ts
+ * import { device, nn, tensor, zeros } from "holdfast";
+ * const cpu = await device("cpu");
+ * const off = tensor([0.5, 10]);
+ * console.log(nn.functional.huberLoss(off, zeros([2]), { delta: 2, reduction: "none" }).tolist()); // → [ 0.125, 18 ]
+ * cpu.close();
+ * ```
+ */
 export function huberLoss(
   input: Tensor,
   target: Tensor,
@@ -94,7 +115,18 @@ export function huberLoss(
   return input.device.apply(losses.huberLoss, [input, target], options);
 }
 
-/** `huberLoss` over its delta, here `beta` (1 unless given): its straight line has slope 1. */
+/**
+ * `huberLoss` over its delta, here `beta` (1 unless given): its straight line has slope 1.
+ *
+ * @example
+ * ```ts
+ * import { device, nn, tensor, zeros } from "holdfast";
+ * const cpu = await device("cpu");
+ * const off = tensor([0.5, 10]);
+ * console.log(nn.functional.smoothL1Loss(off, zeros([2]), { reduction: "none" }).tolist()); // → [ 0.125, 9.5 ]
+ * cpu.close();
+ * ```
+ */
 export function smoothL1Loss(
   input: Tensor,
   target: Tensor,
@@ -127,5 +159,15 @@ export function bceWithLogits(input: Tensor, target: Tensor, options: BinaryLoss
   return input.device.apply(losses.bceWithLogits, [input, target, weight ?? 1, posWeight ?? 1], attributes);
 }
 
-/** PyTorch's name of `bceWithLogits`. */
+/**
+ * PyTorch's name of `bceWithLogits`.
+ *
+ * @example
+ * ```ts
+ * import { device, nn, tensor } from "holdfast";
+ * const cpu = await device("cpu");
+ * console.log(nn.functional.binaryCrossEntropyWithLogits(tensor([0]), tensor([1])).item().toFixed(4)); // → 0.6931
+ * cpu.close();
+ * ```
+ */
 export const binaryCrossEntropyWithLogits = bceWithLogits;

@@ -16,6 +16,7 @@ import { Module } from "../module.js";
  * ```
  */
 export class ReLU extends Module {
+  /** max(x, 0) of an input of any shape. */
   forward(x: Tensor): Tensor {
     return x.relu();
   }
@@ -28,11 +29,12 @@ export class ReLU extends Module {
  * ```ts
  * import { device, nn, tensor } from "holdfast";
  * const cpu = await device("cpu");
- * console.log(new nn.Tanh().forward(tensor([0])).tolist()); // → [ 0 ]
+ * console.log(new nn.Tanh().forward(tensor([-100, 0, 100])).tolist()); // → [ -1, 0, 1 ]
  * cpu.close();
  * ```
  */
 export class Tanh extends Module {
+  /** The hyperbolic tangent of an input of any shape. */
   forward(x: Tensor): Tensor {
     return x.tanh();
   }
@@ -45,11 +47,12 @@ export class Tanh extends Module {
  * ```ts
  * import { device, nn, tensor } from "holdfast";
  * const cpu = await device("cpu");
- * console.log(new nn.Sigmoid().forward(tensor([0])).tolist()); // → [ 0.5 ]
+ * console.log(new nn.Sigmoid().forward(tensor([-1000, 0, 1000])).tolist()); // → [ 0, 0.5, 1 ]
  * cpu.close();
  * ```
  */
 export class Sigmoid extends Module {
+  /** 1 / (1 + e⁻ˣ) of an input of any shape. */
   forward(x: Tensor): Tensor {
     return x.sigmoid();
   }
@@ -62,11 +65,12 @@ export class Sigmoid extends Module {
  * ```ts
  * import { device, nn, tensor } from "holdfast";
  * const cpu = await device("cpu");
- * console.log(new nn.SiLU().forward(tensor([0])).tolist()); // → [ 0 ]
+ * console.log(new nn.SiLU().forward(tensor([1])).item().toFixed(4)); // → 0.7311
  * cpu.close();
  * ```
  */
 export class SiLU extends Module {
+  /** x · sigmoid(x) of an input of any shape. */
   forward(x: Tensor): Tensor {
     return x.silu();
   }
@@ -84,6 +88,7 @@ export class SiLU extends Module {
  * ```
  */
 export class Softplus extends Module {
+  /** log(1 + eˣ) of an input of any shape. */
   forward(x: Tensor): Tensor {
     return x.softplus();
   }
@@ -108,6 +113,7 @@ export class LeakyReLU extends Module {
     this.negativeSlope = negativeSlope;
   }
 
+  /** x, or a part of it where it is negative; an input of any shape. */
   forward(x: Tensor): Tensor {
     return x.leakyRelu(this.negativeSlope);
   }
@@ -124,7 +130,9 @@ export class LeakyReLU extends Module {
  * ```ts
  * import { device, nn, tensor } from "holdfast";
  * const cpu = await device("cpu");
- * console.log(new nn.GELU({ approximate: "tanh" }).forward(tensor([0])).tolist()); // → [ 0 ]
+ * const x = tensor([1]);
+ * console.log(new nn.GELU().forward(x).item().toFixed(5)); // → 0.84134
+ * console.log(new nn.GELU({ approximate: "tanh" }).forward(x).item().toFixed(5)); // → 0.84119
  * cpu.close();
  * ```
  */
@@ -136,6 +144,7 @@ export class GELU extends Module {
     this.approximate = approximate;
   }
 
+  /** x·Φ(x) of an input of any shape. */
   forward(x: Tensor): Tensor {
     return x.gelu(this.approximate);
   }
@@ -164,6 +173,7 @@ export class Softmax extends Module {
     this.axis = axis;
   }
 
+  /** Shares along the axis that add up to 1, in the input's shape. */
   forward(x: Tensor): Tensor {
     return softmax(x, this.axis);
   }
@@ -192,6 +202,7 @@ export class LogSoftmax extends Module {
     this.axis = axis;
   }
 
+  /** Logarithms of shares along the axis, in the input's shape. */
   forward(x: Tensor): Tensor {
     return logSoftmax(x, this.axis);
   }

@@ -36,14 +36,48 @@ export class Sequential extends Module implements Iterable<Layer> {
     this.#layers = layers;
   }
 
+  /**
+   * How many layers there are.
+   *
+   * @example
+   * ```ts
+   * import { nn } from "holdfast";
+   * console.log(new nn.Sequential(new nn.Linear(2, 4), new nn.ReLU()).length); // → 2
+   * ```
+   */
   get length(): number {
     return this.#layers.length;
   }
 
+  /**
+   * The layer at a place, counted from the end where negative.
+   *
+   * @example
+   * ```ts
+   * import { nn } from "holdfast";
+   * const model = new nn.Sequential(new nn.Linear(2, 4), new nn.ReLU());
+   * console.log(String(model.at(-1))); // → ReLU()
+   * ```
+   */
+  at(index: number): Layer {
+    return itemAt(this.#layers, index);
+  }
+
+  /** What the last layer makes of what the layers before it made of x. */
   forward(x: Tensor): Tensor {
     return this.#layers.reduce((value, layer) => layer.forward(value), x);
   }
 
+  /**
+   * The layers with their places as names.
+   *
+   * @example
+   * ```ts
+   * import { nn } from "holdfast";
+   * const model = new nn.Sequential(new nn.Linear(2, 4), new nn.ReLU());
+   * console.log([...model.namedChildren()].map(([name, layer]) => `${name}: ${layer}`)[1]); // → 1: ReLU()
+   * ```
+   */
   override *namedChildren(): Generator<[name: string, module: Module]> {
     yield* numbered(this.#layers);
   }
@@ -71,25 +105,59 @@ export class ModuleList<M extends Module = Module> extends Module implements Ite
     this.#modules = [...modules];
   }
 
+  /**
+   * How many modules there are.
+   *
+   * @example
+   * ```ts
+   * import { nn } from "holdfast";
+   * console.log(new nn.ModuleList([new nn.ReLU(), new nn.Tanh()]).length); // → 2
+   * ```
+   */
   get length(): number {
     return this.#modules.length;
   }
 
-  /** The module at a place, counted from the end where negative. */
+  /**
+   * The module at a place, counted from the end where negative.
+   *
+   * @example
+   * ```ts
+   * import { nn } from "holdfast";
+   * const blocks = new nn.ModuleList([new nn.Linear(2, 4), new nn.Linear(4, 8)]);
+   * console.log(blocks.at(0).outFeatures, blocks.at(-1).outFeatures); // → 4 8
+   * ```
+   */
   at(index: number): M {
-    const module = this.#modules.at(index);
-    if (module) return module;
-    throw new HoldfastError("BAD_INDEX", `A list of ${this.length} modules has none at ${index}.`, {
-      numbers: { index, length: this.length },
-    });
+    return itemAt(this.#modules, index);
   }
 
-  /** Puts one more behind the others; before the list moves to a device. */
+  /**
+   * Puts one more behind the others; before the list moves to a device.
+   *
+   * @example
+   * ```ts
+   * import { nn } from "holdfast";
+   * const blocks = new nn.ModuleList<nn.Linear>();
+   * for (const width of [8, 4]) blocks.append(new nn.Linear(16, width));
+   * console.log([...blocks].map(({ outFeatures }) => outFeatures)); // → [ 8, 4 ]
+   * ```
+   */
   append(module: M): this {
     this.#modules.push(module);
     return this;
   }
 
+  /**
+   * The modules with their places as names.
+   *
+   * @example
+   * ```ts
+   * import { nn } from "holdfast";
+   * const blocks = new nn.ModuleList([new nn.ReLU(), new nn.Tanh()]);
+   * console.log([...blocks.namedChildren()].map(([name]) => name)); // → [ '0', '1' ]
+   * ```
+   */
   override *namedChildren(): Generator<[name: string, module: Module]> {
     yield* numbered(this.#modules);
   }
@@ -97,6 +165,15 @@ export class ModuleList<M extends Module = Module> extends Module implements Ite
   [Symbol.iterator](): Iterator<M> {
     return this.#modules[Symbol.iterator]();
   }
+}
+
+function itemAt<M>(modules: readonly M[], index: number): M {
+  const module = modules.at(index);
+  if (module) return module;
+  const { length } = modules;
+  throw new HoldfastError("BAD_INDEX", `A list of ${length} modules has none at ${index}.`, {
+    numbers: { index, length },
+  });
 }
 
 function* numbered(modules: readonly Module[]): Generator<[name: string, module: Module]> {

@@ -79,6 +79,7 @@ export class Conv1d extends Convolution {
     super(inChannels, outChannels, perAxis(kernelSize, 1), options);
   }
 
+  /** [N, C, L] or [C, L] to as many axes, with `outChannels` channels. */
   forward(x: Tensor): Tensor {
     return conv1d(x, this.weight, this.bias, this.options);
   }
@@ -106,6 +107,7 @@ export class Conv2d extends Convolution {
     super(inChannels, outChannels, perAxis(kernelSize, 2), options);
   }
 
+  /** [N, C, H, W] or [C, H, W] to as many axes, with `outChannels` channels. */
   forward(x: Tensor): Tensor {
     return conv2d(x, this.weight, this.bias, this.options);
   }

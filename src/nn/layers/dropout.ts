@@ -27,6 +27,7 @@ export class Dropout extends Module {
     this.p = p;
   }
 
+  /** x with some elements dropped while training, and x itself in evaluation. */
   forward(x: Tensor): Tensor {
     return dropout(x, this.p, this.isTraining);
   }

@@ -31,8 +31,8 @@ export class Embedding extends Module {
   readonly numEmbeddings: number;
   readonly embeddingDim: number;
   readonly paddingIdx: number | undefined;
-  /** [numEmbeddings, embeddingDim] */
-  readonly weight: Parameter;
+  /** [numEmbeddings, embeddingDim]. Another layer's may stand here, which ties the two. */
+  weight: Parameter;
 
   constructor(numEmbeddings: number, embeddingDim: number, { paddingIdx }: EmbeddingOptions = {}) {
     super();
@@ -57,6 +57,7 @@ export class Embedding extends Module {
     });
   }
 
+  /** Indices [...] to their rows [..., embeddingDim]. */
   forward(index: Tensor): Tensor {
     const { paddingIdx } = this;
     return embedding(index, this.weight, paddingIdx === undefined ? {} : { paddingIdx });

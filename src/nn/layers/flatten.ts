@@ -24,6 +24,7 @@ export class Flatten extends Module {
     this.last = last;
   }
 
+  /** The same elements with the axes from `first` to `last` as one. */
   forward(x: Tensor): Tensor {
     return x.flatten(this.first, this.last);
   }

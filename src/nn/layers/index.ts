@@ -18,6 +18,15 @@ export { Dropout } from "./dropout.js";
 export { Embedding, type EmbeddingOptions } from "./embedding.js";
 export { Flatten } from "./flatten.js";
 export { Linear, type LinearOptions } from "./linear.js";
+export {
+  BCEWithLogitsLoss,
+  CrossEntropyLoss,
+  HuberLoss,
+  L1Loss,
+  MSELoss,
+  NLLLoss,
+  SmoothL1Loss,
+} from "./losses.js";
 export { LayerNorm, type LayerNormOptions, RMSNorm, type RMSNormOptions } from "./normalisation.js";
 export { AvgPool1d, AvgPool2d, type AvgPoolOptions, MaxPool1d, MaxPool2d } from "./pooling.js";
 export { TransformerEncoderLayer, type TransformerEncoderLayerOptions } from "./transformer.js";

@@ -28,8 +28,8 @@ export interface LinearOptions {
 export class Linear extends Module {
   readonly inFeatures: number;
   readonly outFeatures: number;
-  /** [out, in] */
-  readonly weight: Parameter;
+  /** [out, in]. Another layer's may stand here: `head.weight = words.weight` ties the two. */
+  weight: Parameter;
   /** [out] */
   readonly bias: Parameter | null;
 
@@ -43,6 +43,7 @@ export class Linear extends Module {
     this.bias = bias ? new Parameter([outFeatures], uniform(-bound, bound)) : null;
   }
 
+  /** [..., inFeatures] to [..., outFeatures]. */
   forward(x: Tensor): Tensor {
     return linear(x, this.weight, this.bias);
   }

@@ -51,6 +51,7 @@ export class LayerNorm extends Module {
     this.bias = elementwiseAffine && bias ? new Parameter(this.normalizedShape, zeros()) : null;
   }
 
+  /** Rows of mean 0 and deviation 1, scaled and shifted; in the input's shape. */
   forward(x: Tensor): Tensor {
     return layerNorm(x, this.normalizedShape, this.weight, this.bias, this.eps);
   }
@@ -84,6 +85,7 @@ export class RMSNorm extends Module {
     this.weight = elementwiseAffine ? new Parameter(this.normalizedShape, ones()) : null;
   }
 
+  /** Rows of root mean square 1, scaled; in the input's shape. */
   forward(x: Tensor): Tensor {
     return rmsNorm(x, this.normalizedShape, this.weight, this.eps);
   }

@@ -43,6 +43,7 @@ export class MaxPool1d extends Pool<PoolOptions> {
     super(kernelSize, options);
   }
 
+  /** [N, C, L] or [C, L] to the maxima of its windows. */
   forward(x: Tensor): Tensor {
     return maxPool1d(x, this.kernelSize, this.options);
   }
@@ -64,6 +65,7 @@ export class MaxPool2d extends Pool<PoolOptions> {
     super(kernelSize, options);
   }
 
+  /** [N, C, H, W] or [C, H, W] to the maxima of its windows. */
   forward(x: Tensor): Tensor {
     return maxPool2d(x, this.kernelSize, this.options);
   }
@@ -85,6 +87,7 @@ export class AvgPool1d extends Pool<AvgPoolOptions> {
     super(kernelSize, options);
   }
 
+  /** [N, C, L] or [C, L] to the means of its windows. */
   forward(x: Tensor): Tensor {
     return avgPool1d(x, this.kernelSize, this.options);
   }
@@ -106,6 +109,7 @@ export class AvgPool2d extends Pool<AvgPoolOptions> {
     super(kernelSize, options);
   }
 
+  /** [N, C, H, W] or [C, H, W] to the means of its windows. */
   forward(x: Tensor): Tensor {
     return avgPool2d(x, this.kernelSize, this.options);
   }

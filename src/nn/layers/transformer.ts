@@ -72,6 +72,7 @@ export class TransformerEncoderLayer extends Module {
     this.#activate = activation === "gelu" ? (x) => gelu(x) : relu;
   }
 
+  /** [batch, rows, width] to the same shape; the options are those of its attention. */
   forward(x: Tensor, options: AttendOptions = {}): Tensor {
     if (this.normFirst) {
       const attended = x.add(this.#attend(this.norm1.forward(x), options));

@@ -11,7 +11,7 @@ export const relu: KernelOp = unary({
   name: "relu",
   result: "same",
   value: (x) => term.max(x, 0),
-  derivative: { of: "output", value: (y) => term.select(term.gt(y, 0), one(y), 0) },
+  derivative: { of: "output", passes: (y) => term.gt(y, 0) },
 });
 
 export const leakyRelu = unary<{ readonly negativeSlope: number }>({

@@ -107,14 +107,16 @@ const powRight = formula("powExponentGradient", (upstream, a, b) =>
   ),
 );
 
+/** Through f64, which holds every i32 exactly. What is no whole number is cut off; 0 to a negative power is 0, as in PyTorch. */
+function wholePower(a: Expression, b: Expression): Expression {
+  const power = term.convert(term.pow(term.convert(a, "f64"), term.convert(b, "f64")), "i32");
+  return term.select(term.min(term.eq(a, 0), term.lt(b, 0)), 0, power);
+}
+
 export const pow: KernelOp = elementwise({
   name: "pow",
   operands: 2,
-  // Whole powers of whole numbers go through f64, which holds every i32 exactly.
-  value: ([a = none, b = none]: Pair) =>
-    a.type === "i32"
-      ? term.convert(term.pow(term.convert(a, "f64"), term.convert(b, "f64")), "i32")
-      : term.pow(a, b),
+  value: ([a = none, b = none]: Pair) => (a.type === "i32" ? wholePower(a, b) : term.pow(a, b)),
   saves: () => ({ operands: [0, 1] }),
   gradient: (rule) =>
     bothSides(

@@ -1,13 +1,17 @@
 /** cast: the same values in another dtype. Floats become integers by cutting off; anything but 0 is true. */
 
-import type { Dtype } from "../../kernels/index.js";
+import { HoldfastError } from "../../errors/index.js";
+import { type Dtype, dtypes } from "../../kernels/index.js";
 import { copyArray } from "../copy.js";
 import { arrayAt, type KernelOp, typeAt } from "../op.js";
 
 export const cast: KernelOp<{ readonly dtype: Dtype }> = {
   kind: "kernel",
   name: "cast",
-  infer: (operands, { dtype }) => [{ shape: typeAt("cast", operands, 0).shape, dtype }],
+  infer(operands, { dtype }) {
+    requireDtype("to", dtype);
+    return [{ shape: typeAt("cast", operands, 0).shape, dtype }];
+  },
   gradient: (rule) => [rule.apply(cast, [rule.upstream], { dtype: rule.typeOf(0).dtype })],
   lower({ runtime }, operands, [output]) {
     if (output) copyArray(runtime, arrayAt(operands, 0), output);
@@ -24,3 +28,13 @@ export const contiguous: KernelOp = {
     if (output) copyArray(runtime, arrayAt(operands, 0), output);
   },
 };
+
+/** Refuses other words than the dtypes' own; TypeScript finds them out earlier, JavaScript does not. */
+export function requireDtype(op: string, dtype: Dtype): void {
+  if (Object.hasOwn(dtypes, dtype)) return;
+  throw new HoldfastError(
+    "BAD_DTYPE",
+    `${op}: there is no dtype "${dtype}". There are ${Object.keys(dtypes).join(", ")}.`,
+    { numbers: { op, dtype } },
+  );
+}

@@ -44,13 +44,13 @@ export interface ElementwiseDefinition<A extends Attributes> {
   /** Operands that are conditions: they take no part in promotion. */
   readonly conditions?: readonly number[];
   /** Numbers that come with the launch, made of the attributes: changing them prints no new kernel. */
-  readonly scalars?: (attributes: A) => readonly number[];
+  readonly scalars?: (attributes: A, compute: Compute) => readonly number[];
   readonly value: (operands: readonly Expression[], scalars: readonly Expression[]) => Expression;
   readonly saves?: (needs: readonly boolean[], attributes: A) => SavedPlaces;
   readonly gradient?: <V>(rule: GradientRule<V, A>) => Gradients<V>;
   readonly noGradient?: string;
-  /** Dtypes that have no meaning for the op. */
-  readonly refuses?: (dtype: Dtype) => string | undefined;
+  /** Dtypes that have no meaning for the op, or not with these attributes. */
+  readonly refuses?: (dtype: Dtype, attributes: A) => string | undefined;
 }
 
 export function elementwise<A extends Attributes = NoAttributes>(
@@ -67,7 +67,7 @@ export function elementwise<A extends Attributes = NoAttributes>(
   } = definition;
   const kernels = new Map<string, RowKernel>();
 
-  function infer(operands: readonly OperandType[]): readonly ValueType[] {
+  function infer(operands: readonly OperandType[], attributes: A): readonly ValueType[] {
     if (operands.length !== definition.operands) {
       throw new HoldfastError(
         "BAD_ARGUMENT",
@@ -79,7 +79,7 @@ export function elementwise<A extends Attributes = NoAttributes>(
       operands.filter(isType).map((operand) => operand.shape),
     );
     const dtype = resultOf(result, meetingOf(operands, conditions));
-    const refusal = definition.refuses?.(meetingOf(operands, conditions));
+    const refusal = definition.refuses?.(meetingOf(operands, conditions), attributes);
     if (refusal) throw new HoldfastError("BAD_DTYPE", `${name}: ${refusal}`, { numbers: { op: name } });
     return [{ shape, dtype }];
   }
@@ -105,7 +105,9 @@ export function elementwise<A extends Attributes = NoAttributes>(
       return conditions.includes(index) ? load : term.convert(load, compute);
     });
     const own = Array.from({ length: numbers }, (_, index) => term.scalar(index, compute));
-    const value = definition.value(leaves, own);
+    const made = definition.value(leaves, own);
+    // Truth values are 0 or 1, also where arithmetic makes a 2.
+    const value = output === "bool" && result !== "bool" ? term.ne(made, 0) : made;
     const kernel: RowKernel = {
       name,
       inputs,
@@ -129,7 +131,7 @@ export function elementwise<A extends Attributes = NoAttributes>(
       if (!output?.storage || sizeOf(output.shape) === 0) return;
       const arrays = operands.filter((operand): operand is DeviceArray => typeof operand === "object");
       const literals = operands.filter((operand) => typeof operand === "number");
-      const numbers = scalars(attributes);
+      const numbers = scalars(attributes, computeOf(operands));
       const kernel = kernelFor(operands, output.dtype, numbers.length);
       const strides = arrays.map((array) => broadcastStrides(array, output.shape));
       launchRows(runtime, {

@@ -1,8 +1,19 @@
 /** Elementary functions of one operand, with their derivatives. */
 
-import { type Expression, term } from "../../kernels/index.js";
+import { type Dtype, dtypes, type Expression, term } from "../../kernels/index.js";
 import { signOf } from "./sign-of.js";
 import { unary } from "./unary.js";
+
+const [lowestI32, highestI32] = [-(2 ** 31), 2 ** 31 - 1];
+
+/** Integers hold whole numbers only: a bound or a value between two of them is refused and not rounded. */
+function refuseFractions(dtype: Dtype, numbers: readonly number[]): string | undefined {
+  const fraction = numbers.find(
+    (one) => !Number.isInteger(one) && Math.abs(one) !== Number.POSITIVE_INFINITY,
+  );
+  if (dtypes[dtype].kind === "float" || fraction === undefined) return undefined;
+  return `${fraction} with a tensor of ${dtype}, which holds whole numbers. Give one, or convert the tensor: to("f32").`;
+}
 
 const one = (like: Expression): Expression => term.constant(1, like.type);
 
@@ -91,12 +102,13 @@ export const erf = unary({
 export const clamp = unary<{ readonly min?: number; readonly max?: number }>({
   name: "clamp",
   result: "same",
-  scalars: ({ min = Number.NEGATIVE_INFINITY, max = Number.POSITIVE_INFINITY }) => [min, max],
+  scalars: ({ min = Number.NEGATIVE_INFINITY, max = Number.POSITIVE_INFINITY }, compute) =>
+    compute === "i32" ? [Math.max(min, lowestI32), Math.min(max, highestI32)] : [min, max],
+  refuses: (dtype, { min = 0, max = 0 }) => refuseFractions(dtype, [min, max]),
   value: (x, low = x, high = x) => term.min(term.max(x, low), high),
   derivative: {
     of: "operand",
-    value: (x, low = x, high = x) =>
-      term.select(term.ge(x, low), term.select(term.le(x, high), one(x), 0), term.constant(0, x.type)),
+    passes: (x, low = x, high = x) => term.min(term.ge(x, low), term.le(x, high)),
   },
 });
 
@@ -105,6 +117,7 @@ export const fill = unary<{ readonly value: number }>({
   name: "fill",
   result: "same",
   scalars: ({ value }) => [value],
+  refuses: (dtype, { value }) => refuseFractions(dtype, [value]),
   value: (x, value = x) => value,
   derivative: "zero",
 });

@@ -1,27 +1,30 @@
 /** How an elementwise op of one operand is defined: its value, and its derivative as an expression too. */
 
-import type { Dtype, Expression } from "../../kernels/index.js";
+import type { Compute, Dtype, Expression } from "../../kernels/index.js";
 import { term } from "../../kernels/index.js";
 import { fitTo } from "../gradients.js";
 import type { Attributes, KernelOp, NoAttributes } from "../op.js";
 import { elementwise, type ResultKind } from "./elementwise.js";
 
+type AtElement = (at: Expression, ...scalars: readonly Expression[]) => Expression;
+
+type Derivative = { readonly of: "operand" | "output" } & (
+  | { readonly value: AtElement }
+  | { readonly passes: AtElement }
+);
+
 interface UnaryDefinition<A extends Attributes> {
   readonly name: string;
   readonly result?: ResultKind;
-  readonly scalars?: (attributes: A) => readonly number[];
+  readonly scalars?: (attributes: A, compute: Compute) => readonly number[];
   readonly value: (x: Expression, ...scalars: readonly Expression[]) => Expression;
   /**
    * dy/dx, from the operand or from the result, whichever is named: that one is saved. Without it the gradient is zero
-   * everywhere.
+   * everywhere. A slope that is 1 or 0 is told by where it `passes`: what does not is 0 even if it is infinite or NaN, as the
+   * root's slope at 0 is behind a relu.
    */
-  readonly derivative?:
-    | {
-        readonly of: "operand" | "output";
-        readonly value: (at: Expression, ...scalars: readonly Expression[]) => Expression;
-      }
-    | "zero";
-  readonly refuses?: (dtype: Dtype) => string | undefined;
+  readonly derivative?: Derivative | "zero";
+  readonly refuses?: (dtype: Dtype, attributes: A) => string | undefined;
 }
 
 /** The op; its gradient is one more elementwise op, made here. */
@@ -47,7 +50,10 @@ export function unary<A extends Attributes = NoAttributes>(definition: UnaryDefi
     operands: 2,
     result: "float",
     ...(scalars && { scalars }),
-    value: ([upstream = zero, at = zero], own) => term.mul(upstream, derivative.value(at, ...own)),
+    value: ([upstream = zero, at = zero], own) =>
+      "passes" in derivative
+        ? term.select(derivative.passes(at, ...own), upstream, term.constant(0, upstream.type))
+        : term.mul(upstream, derivative.value(at, ...own)),
     noGradient: "gradients of gradients are not recorded",
   });
   const isOfOutput = derivative.of === "output";

@@ -27,7 +27,8 @@ export const crossEntropyOfProbabilities: CompositeOp<SoftCrossEntropyAttributes
     if (input.shape.length === 0 || formatShape(input.shape) !== formatShape(target.shape)) {
       throw badShape(
         name,
-        `input ${formatShape(input.shape)} and target ${formatShape(target.shape)}: both must be [C], [N, C] or [N, C, …].`,
+        `input ${formatShape(input.shape)} and a target of ${target.dtype} ${formatShape(target.shape)}. A target of floats has a ` +
+          'share for each class, in the input\'s shape. Labels are whole numbers: convert them with to("i32").',
       );
     }
     if (isType(weight) && formatShape(weight.shape) !== `[${classes}]`) {

@@ -1,5 +1,7 @@
 /** pad: a border of one value around an array; a negative border crops. */
 
+import { HoldfastError } from "../../errors/index.js";
+import { dtypes } from "../../kernels/index.js";
 import { copyArray } from "../copy.js";
 import { arrayAt, type KernelOp, typeAt } from "../op.js";
 import { fillWith } from "../reduction/reduce.js";
@@ -13,8 +15,16 @@ export type PadAttributes = { readonly pads: readonly number[]; readonly value?:
 export const pad: KernelOp<PadAttributes> = {
   kind: "kernel",
   name: "pad",
-  infer(operands, { pads }) {
+  infer(operands, { pads, value = 0 }) {
     const { shape, dtype } = typeAt("pad", operands, 0);
+    if (dtypes[dtype].kind === "integer" && !Number.isInteger(value)) {
+      throw new HoldfastError(
+        "BAD_ARGUMENT",
+        `pad: a border of ${value} around ${dtype} ${formatShape(shape)}, which holds whole numbers. Give one, or convert the ` +
+          'tensor: to("f32").',
+        { numbers: { op: "pad", value } },
+      );
+    }
     return [{ shape: paddedShape(shape, pads), dtype }];
   },
   // The border's slope is 0 and what was cropped has none: the same pad, the other way round.

@@ -1,5 +1,6 @@
 /** repeatInterleave and tile: elements, or the whole, several times over. Stretched views, copied once. */
 
+import { contiguous } from "../elementwise/cast.js";
 import { type CompositeOp, typeAt } from "../op.js";
 import { axisOf, badShape, formatShape, requireSize, type Shape } from "../shape.js";
 import { expand, reshape } from "./reshape.js";
@@ -19,7 +20,8 @@ export const repeatInterleave: CompositeOp<{ readonly repeats: number; readonly 
     const place = axisOf("repeatInterleave", axis, shape.length);
     const apart = apply(reshape, [x], { shape: shape.toSpliced(place + 1, 0, 1) });
     const stretched = apply(expand, [apart], { shape: shape.toSpliced(place + 1, 0, repeats) });
-    return [apply(reshape, [stretched], { shape: shape.with(place, (shape[place] ?? 0) * repeats) })];
+    const joined = apply(reshape, [stretched], { shape: shape.with(place, (shape[place] ?? 0) * repeats) });
+    return [isSeen(shape[place], repeats) ? apply(contiguous, [joined]) : joined];
   },
 };
 
@@ -41,9 +43,17 @@ export const tile: CompositeOp<{ readonly repeats: Shape }> = {
     const stretched = apply(expand, [apart], {
       shape: sizes.flatMap((size, axis) => [counts[axis] ?? 1, size]),
     });
-    return [apply(reshape, [stretched], { shape: sizes.map((size, axis) => size * (counts[axis] ?? 1)) })];
+    const joined = apply(reshape, [stretched], {
+      shape: sizes.map((size, axis) => size * (counts[axis] ?? 1)),
+    });
+    return [sizes.every((size, axis) => isSeen(size, counts[axis])) ? apply(contiguous, [joined]) : joined];
   },
 };
+
+/** Can an axis be repeated by a view alone? Then it has to be copied: a result has memory of its own. */
+function isSeen(size = 1, repeats = 1): boolean {
+  return size === 1 || repeats === 1;
+}
 
 function aligned(shape: Shape, repeats: Shape): { sizes: Shape; counts: Shape } {
   const rank = Math.max(shape.length, repeats.length);

@@ -26,7 +26,19 @@ interface Phase {
   readonly to: number;
 }
 
-/** The learning rate of PyTorch's OneCycleLR; momentum stays as it is. */
+/**
+ * The learning rate of PyTorch's OneCycleLR; momentum stays as it is.
+ *
+ * @example
+ * ```ts
+ * import { device, optim, zeros } from "holdfast";
+ * const cpu = await device("cpu");
+ * const sgd = new optim.SGD([zeros([1], { requiresGrad: true })], { lr: 8 });
+ * const schedule = new optim.OneCycleSchedule(sgd, { maxLr: 1, totalSteps: 12, pctStart: 0.5, divFactor: 10 });
+ * console.log([0, 5, 11].map((steps) => schedule.lrAfter(steps).toFixed(3))); // → [ '0.100', '1.000', '0.000' ]
+ * cpu.close();
+ * ```
+ */
 export class OneCycleSchedule extends Schedule {
   readonly #totalSteps: number;
   readonly #anneal: (from: number, to: number, share: number) => number;

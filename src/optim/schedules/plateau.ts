@@ -66,7 +66,20 @@ export class ReduceOnPlateau {
     this.#state = { steps: 0, badSteps: 0, cooldownLeft: 0 };
   }
 
-  /** Takes the metric of an epoch, and lowers the learning rates where it is time. A NaN is no improvement. */
+  /**
+   * Takes the metric of an epoch, and lowers the learning rates where it is time. A NaN is no improvement.
+   *
+   * @example
+   * ```ts
+   * import { device, optim, zeros } from "holdfast";
+   * const cpu = await device("cpu");
+   * const sgd = new optim.SGD([zeros([1], { requiresGrad: true })], { lr: 8 });
+   * const plateau = new optim.ReduceOnPlateau(sgd, { mode: "max", patience: 0, factor: 0.5 });
+   * for (const accuracy of [0.7, 0.8, 0.8]) plateau.step(accuracy);
+   * console.log(sgd.lr); // → 4
+   * cpu.close();
+   * ```
+   */
   step(metric: number): void {
     const state = this.#state;
     state.steps += 1;
@@ -84,10 +97,39 @@ export class ReduceOnPlateau {
     state.badSteps = 0;
   }
 
+  /**
+   * All that it goes on from; plain numbers, for JSON.
+   *
+   * @example
+   * ```ts
+   * import { device, optim, zeros } from "holdfast";
+   * const cpu = await device("cpu");
+   * const sgd = new optim.SGD([zeros([1], { requiresGrad: true })], { lr: 8 });
+   * const plateau = new optim.ReduceOnPlateau(sgd);
+   * plateau.step(0.25);
+   * console.log(plateau.stateDict().best); // → 0.25
+   * cpu.close();
+   * ```
+   */
   stateDict(): PlateauState {
     return { ...this.#state };
   }
 
+  /**
+   * Goes on from a state. The optimizer's learning rates come with its own state.
+   *
+   * @example
+   * ```ts
+   * import { device, optim, zeros } from "holdfast";
+   * const cpu = await device("cpu");
+   * const sgd = new optim.SGD([zeros([1], { requiresGrad: true })], { lr: 8 });
+   * const [first, second] = [new optim.ReduceOnPlateau(sgd), new optim.ReduceOnPlateau(sgd)];
+   * first.step(0.25);
+   * second.loadStateDict(first.stateDict());
+   * console.log(second.stateDict().steps); // → 1
+   * cpu.close();
+   * ```
+   */
   loadStateDict(state: PlateauState): void {
     this.#state = { ...state };
   }

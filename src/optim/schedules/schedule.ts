@@ -11,7 +11,26 @@ export interface ScheduleState {
   readonly after?: ScheduleState;
 }
 
-/** The base of schedules: make one after its optimizer, and call `step()` after each of the optimizer's steps, or epochs. */
+/**
+ * The base of schedules: make one after its optimizer, and call `step()` after each of the optimizer's steps, or
+ * epochs. A schedule of your own says in `lrFrom` what the rate is.
+ *
+ * @example
+ * ```ts
+ * import { device, optim, zeros } from "holdfast";
+ * const cpu = await device("cpu");
+ * const sgd = new optim.SGD([zeros([1], { requiresGrad: true })], { lr: 8 });
+ * class Halving extends optim.Schedule {
+ *   protected override lrFrom(baseLr: number, steps: number): number {
+ *     return baseLr / 2 ** steps;
+ *   }
+ * }
+ * const schedule: optim.Schedule = new Halving(sgd);
+ * schedule.step();
+ * console.log(sgd.lr, schedule.lrAfter(3)); // → 4 1
+ * cpu.close();
+ * ```
+ */
 export abstract class Schedule {
   readonly #optimizer: Optimizer;
   #steps = 0;
@@ -22,26 +41,93 @@ export abstract class Schedule {
     this.#baseLrs = optimizer.groups.map(({ lr }) => lr);
   }
 
-  /** How often `step()` was called. */
+  /**
+   * How often `step()` was called.
+   *
+   * @example
+   * ```ts
+   * import { device, optim, zeros } from "holdfast";
+   * const cpu = await device("cpu");
+   * const sgd = new optim.SGD([zeros([1], { requiresGrad: true })], { lr: 8 });
+   * const schedule = new optim.CosineSchedule(sgd, { tMax: 10 });
+   * schedule.step();
+   * console.log(schedule.steps); // → 1
+   * cpu.close();
+   * ```
+   */
   get steps(): number {
     return this.#steps;
   }
 
-  /** The learning rate of a group after so many steps. */
+  /**
+   * The learning rate of a group after so many steps.
+   *
+   * @example
+   * ```ts
+   * import { device, optim, zeros } from "holdfast";
+   * const cpu = await device("cpu");
+   * const sgd = new optim.SGD([zeros([1], { requiresGrad: true })], { lr: 8 });
+   * const schedule = new optim.CosineSchedule(sgd, { tMax: 4 });
+   * console.log([0, 2, 4].map((steps) => schedule.lrAfter(steps).toFixed(2))); // → [ '8.00', '4.00', '0.00' ]
+   * cpu.close();
+   * ```
+   */
   lrAfter(steps: number, group = 0): number {
     return this.lrFrom(this.#baseLrs[group] ?? 0, steps, group);
   }
 
-  /** Goes on by one step and sets the learning rate of every group. */
+  /**
+   * Goes on by one step and sets the learning rate of every group.
+   *
+   * @example
+   * ```ts
+   * import { device, optim, zeros } from "holdfast";
+   * const cpu = await device("cpu");
+   * const sgd = new optim.SGD([zeros([1], { requiresGrad: true })], { lr: 8 });
+   * const schedule = new optim.StepSchedule(sgd, { stepSize: 1, gamma: 0.5 });
+   * schedule.step();
+   * schedule.step();
+   * console.log(sgd.lr); // → 2
+   * cpu.close();
+   * ```
+   */
   step(): void {
     this.apply(this.#steps + 1);
   }
 
+  /**
+   * All that the schedule goes on from; plain numbers, for JSON.
+   *
+   * @example
+   * ```ts
+   * import { device, optim, zeros } from "holdfast";
+   * const cpu = await device("cpu");
+   * const sgd = new optim.SGD([zeros([1], { requiresGrad: true })], { lr: 8 });
+   * const schedule = new optim.StepSchedule(sgd, { stepSize: 2 });
+   * schedule.step();
+   * console.log(JSON.stringify(schedule.stateDict())); // → {"steps":1,"baseLrs":[8]}
+   * cpu.close();
+   * ```
+   */
   stateDict(): ScheduleState {
     return { steps: this.#steps, baseLrs: [...this.#baseLrs] };
   }
 
-  /** Goes on from a state. The optimizer's learning rates come with its own state. */
+  /**
+   * Goes on from a state. The optimizer's learning rates come with its own state.
+   *
+   * @example
+   * ```ts
+   * import { device, optim, zeros } from "holdfast";
+   * const cpu = await device("cpu");
+   * const sgd = new optim.SGD([zeros([1], { requiresGrad: true })], { lr: 8 });
+   * const schedule = new optim.StepSchedule(sgd, { stepSize: 1, gamma: 0.5 });
+   * schedule.loadStateDict({ steps: 2, baseLrs: [8] });
+   * schedule.step();
+   * console.log(sgd.lr); // → 1
+   * cpu.close();
+   * ```
+   */
   loadStateDict({ steps, baseLrs }: ScheduleState): void {
     if (baseLrs.length !== this.#baseLrs.length) {
       throw new HoldfastError(

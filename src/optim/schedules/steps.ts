@@ -11,7 +11,24 @@ export interface ConstantOptions {
   readonly totalIters?: number;
 }
 
-/** The learning rate times a factor, for a number of steps or for good; PyTorch's ConstantLR. */
+/**
+ * The learning rate times a factor, for a number of steps or for good; PyTorch's ConstantLR.
+ *
+ * @example
+ * ```ts
+ * import { device, optim, zeros } from "holdfast";
+ * const cpu = await device("cpu");
+ * const sgd = new optim.SGD([zeros([1], { requiresGrad: true })], { lr: 8 });
+ * const schedule = new optim.ConstantSchedule(sgd, { factor: 0.25, totalIters: 2 });
+ * const lrs = [sgd.lr];
+ * for (let step = 0; step < 3; step++) {
+ *   schedule.step();
+ *   lrs.push(sgd.lr);
+ * }
+ * console.log(lrs); // → [ 2, 2, 8, 8 ]
+ * cpu.close();
+ * ```
+ */
 export class ConstantSchedule extends Schedule {
   readonly #factor: number;
   readonly #totalIters: number;
@@ -77,7 +94,19 @@ export interface MultiStepOptions {
   readonly gamma?: number;
 }
 
-/** Multiplies the learning rate by `gamma` at each milestone; PyTorch's MultiStepLR. */
+/**
+ * Multiplies the learning rate by `gamma` at each milestone; PyTorch's MultiStepLR.
+ *
+ * @example
+ * ```ts
+ * import { device, optim, zeros } from "holdfast";
+ * const cpu = await device("cpu");
+ * const sgd = new optim.SGD([zeros([1], { requiresGrad: true })], { lr: 8 });
+ * const schedule = new optim.MultiStepSchedule(sgd, { milestones: [1, 3], gamma: 0.5 });
+ * console.log([0, 1, 2, 3].map((steps) => schedule.lrAfter(steps))); // → [ 8, 4, 4, 2 ]
+ * cpu.close();
+ * ```
+ */
 export class MultiStepSchedule extends Schedule {
   readonly #milestones: readonly number[];
   readonly #gamma: number;

@@ -47,10 +47,39 @@ export class WarmupSchedule extends Schedule {
     this.apply(0);
   }
 
+  /**
+   * All that the warm-up and the schedule behind it go on from; plain numbers, for JSON.
+   *
+   * @example
+   * ```ts
+   * import { device, optim, zeros } from "holdfast";
+   * const cpu = await device("cpu");
+   * const sgd = new optim.SGD([zeros([1], { requiresGrad: true })], { lr: 8 });
+   * const after = new optim.StepSchedule(sgd, { stepSize: 1 });
+   * const schedule = new optim.WarmupSchedule(sgd, { steps: 3, after });
+   * console.log(JSON.stringify(schedule.stateDict().after)); // → {"steps":0,"baseLrs":[8]}
+   * cpu.close();
+   * ```
+   */
   override stateDict(): ScheduleState {
     return { ...super.stateDict(), ...(this.#after && { after: this.#after.stateDict() }) };
   }
 
+  /**
+   * Goes on from a state, with the schedule behind it.
+   *
+   * @example
+   * ```ts
+   * import { device, optim, zeros } from "holdfast";
+   * const cpu = await device("cpu");
+   * const sgd = new optim.SGD([zeros([1], { requiresGrad: true })], { lr: 8 });
+   * const schedule = new optim.WarmupSchedule(sgd, { steps: 4, startFactor: 0.5 });
+   * schedule.loadStateDict({ steps: 1, baseLrs: [8] });
+   * schedule.step();
+   * console.log(sgd.lr); // → 6
+   * cpu.close();
+   * ```
+   */
   override loadStateDict(state: ScheduleState): void {
     super.loadStateDict(state);
     if (state.after) this.#after?.loadStateDict(state.after);

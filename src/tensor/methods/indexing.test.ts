@@ -8,12 +8,14 @@ import { indexingCases } from "../../../test/support/op-cases/indexing.js";
 import { refuses } from "../../../test/support/refuses.js";
 import type { HoldfastError } from "../../errors/index.js";
 import * as ops from "../../ops/index.js";
-import { embedding, oneHot, type Tensor, tensor } from "../index.js";
+import { oneHot, type Tensor, tensor } from "../index.js";
 
 const cpu = openDevice();
 const strictCpu = openStrictDevice();
 const fromFront = (axis: number, rank: number): number => (axis < 0 ? axis + rank : axis);
 const indices = (values: Parameters<typeof tensor>[0]): Tensor => tensor(values, { dtype: "i32" });
+const embedding = (table: Tensor, index: Tensor, options: { paddingIdx?: number } = {}): Tensor =>
+  table.device.apply(ops.embedding, [table, index], options);
 
 test("indexSelect, gather and embedding have the elements that their indices name", () => {
   holdElements(strictCpu, indexingCases, ops.indexSelect, ({ axis }, x, index) => {
@@ -225,4 +227,17 @@ test("half floats are added up in f32: small shares are not lost", () => {
     // One by one in bf16 the sum would stop at 256.
     assert.equal(table.grad!.item(), count, dtype);
   }
+});
+
+test("maskedFill_ keeps the tensor's dtype and shape, whatever the value and the mask", () => {
+  const truths = tensor([true, false]);
+  truths.maskedFill_(tensor([true, true]), 0);
+  assert.deepEqual(truths.tolist(), [false, false]);
+  const x = tensor([1, 2]);
+  const mask = tensor([
+    [true, false],
+    [false, true],
+  ]);
+  refuses("BAD_SHAPE", () => x.maskedFill_(mask, 0), /\[2, 2\] and the tensor is f32 \[2\]/);
+  assert.deepEqual(x.tolist(), [1, 2]);
 });

@@ -1,8 +1,8 @@
 /** Reads and writes at places that another tensor tells, as methods of tensors. */
 
-import { comparisons, gather, indexSelect, maskedFill, scatterAdd } from "../../ops/index.js";
+import { gather, indexSelect, maskedFill, scatterAdd } from "../../ops/index.js";
 import type { Tensor } from "../tensor.js";
-import type { Other } from "./elementwise.js";
+import type { Other } from "./arithmetic.js";
 
 export const indexingMethods = {
   /**
@@ -20,27 +20,86 @@ export const indexingMethods = {
   indexSelect(this: Tensor, axis: number, index: Tensor): Tensor {
     return this.device.apply(indexSelect, [this, index], { axis });
   },
-  /** One element along an axis for each index: `result[i, j] = this[i, index[i, j]]` for axis 1. */
+  /**
+   * One element along an axis for each index: `result[i, j] = this[i, index[i, j]]` for axis 1.
+   *
+   * @example
+   * ```ts
+   * import { device, tensor } from "holdfast";
+   * const cpu = await device("cpu");
+   * const probabilities = tensor([[0.5, 0.25, 0.25], [0, 0, 1]]);
+   * const labels = tensor([[1], [2]], { dtype: "i32" });
+   * console.log(probabilities.gather(1, labels).tolist()); // → [ [ 0.25 ], [ 1 ] ]
+   * cpu.close();
+   * ```
+   */
   gather(this: Tensor, axis: number, index: Tensor): Tensor {
     return this.device.apply(gather, [this, index], { axis });
   },
   /**
-   * With the source's elements added at the indices along an axis: `result[index[i, j], j] += source[i, j]` for axis 0.
-   * Always in the same order, so the bits are fixed.
+   * With the source's elements added at the indices along an axis: `result[index[i, j], j] += source[i, j]` for axis
+   * 0. Always in the same order, so the bits are fixed.
+   *
+   * @example
+   * ```ts
+   * import { device, ones, tensor, zeros } from "holdfast";
+   * const cpu = await device("cpu");
+   * const words = tensor([2, 0, 2], { dtype: "i32" });
+   * console.log(zeros([3]).scatterAdd(0, words, ones([3])).tolist()); // → [ 1, 0, 2 ]
+   * cpu.close();
+   * ```
    */
   scatterAdd(this: Tensor, axis: number, index: Tensor, source: Tensor): Tensor {
     return this.device.apply(scatterAdd, [this, index, source], { axis });
   },
-  /** `scatterAdd` in place. */
+  /**
+   * `scatterAdd` in place.
+   *
+   * @example
+   * ```ts
+   * import { device, tensor, zeros } from "holdfast";
+   * const cpu = await device("cpu");
+   * const counts = zeros([2]);
+   * counts.scatterAdd_(0, tensor([1, 1], { dtype: "i32" }), tensor([5, 6]));
+   * console.log(counts.tolist()); // → [ 0, 11 ]
+   * cpu.close();
+   * ```
+   */
   scatterAdd_(this: Tensor, axis: number, index: Tensor, source: Tensor): Tensor {
     return this.device.applyInPlace(scatterAdd, this, [this, index, source], { axis });
   },
-  /** A value wherever the mask, of truth values, holds; no gradient flows there. */
+  /**
+   * A value wherever the mask, of truth values, holds; no gradient flows there.
+   *
+   * @example
+   * ```ts
+   * import { device, tensor } from "holdfast";
+   * const cpu = await device("cpu");
+   * const scores = tensor([[1, 2], [3, 4]]);
+   * const isLater = tensor([[false, true], [false, false]]);
+   * console.log(scores.maskedFill(isLater, -Infinity).softmax(-1));
+   * // → tensor([[1.         0.        ]
+   * // →         [0.26894143 0.7310586 ]], shape [2, 2], f32, cpu)
+   * cpu.close();
+   * ```
+   */
   maskedFill(this: Tensor, mask: Tensor, value: Other): Tensor {
     return this.device.apply(maskedFill, [this, mask, value]);
   },
-  /** `maskedFill` in place. */
+  /**
+   * `maskedFill` in place.
+   *
+   * @example
+   * ```ts
+   * import { device, tensor } from "holdfast";
+   * const cpu = await device("cpu");
+   * const x = tensor([1, NaN, 3]);
+   * x.maskedFill_(x.isnan(), 0);
+   * console.log(x.tolist()); // → [ 1, 0, 3 ]
+   * cpu.close();
+   * ```
+   */
   maskedFill_(this: Tensor, mask: Tensor, value: Other): Tensor {
-    return this.device.applyInPlace(comparisons.where, this, [mask, value, this]);
+    return this.device.applyInPlace(maskedFill, this, [this, mask, value]);
   },
 };

@@ -231,3 +231,29 @@ test("a slice that is saved for backward keeps the tensor it is a slice of", () 
     assert.equal(arena.isPinned(part.array.storage!), false, "and let go of it");
   });
 });
+
+test("tile and repeatInterleave have memory of their own, also where a view would show the same", () => {
+  const x = tensor([1, 2]);
+  const column = tensor([[1], [2]]);
+  for (const made of [
+    x.tile([1]),
+    column.tile([1, 3]),
+    x.repeatInterleave(1),
+    column.repeatInterleave(3, 1),
+  ]) {
+    made.zero_();
+  }
+  assert.deepEqual(x.tolist(), [1, 2]);
+  assert.deepEqual(column.tolist(), [[1], [2]]);
+});
+
+test("more ranges than axes are refused, also where each takes all", () => {
+  refuses("BAD_SHAPE", () => tensor([1, 2]).slice(null, null), /2 ranges for shape \[2\]/);
+  refuses("BAD_SHAPE", () => tensor([1, 2]).slice(0, null), /2 ranges for shape \[2\]/);
+});
+
+test("a border between two whole numbers is refused around integers", () => {
+  const x = tensor([1, 2], { dtype: "i32" });
+  refuses("BAD_ARGUMENT", () => x.pad([1, 1], 1.5), /border of 1.5 around i32 \[2\]/);
+  assert.deepEqual(x.pad([1, 1], 3).tolist(), [3, 1, 2, 3]);
+});

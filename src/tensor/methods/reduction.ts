@@ -1,22 +1,12 @@
-/** Reductions, softmax and products as methods of tensors. */
+/** Sums and what is made of them, as methods of tensors: over axes, or over everything. */
 
 import {
-  all,
-  amax,
-  amin,
-  any,
-  argmax,
-  argmin,
   cumsum,
-  logSoftmax,
   logsumexp,
-  matmul,
   mean,
   norm,
-  type PlaceAttributes,
   prod,
   type ReductionAttributes,
-  softmax,
   std,
   sum,
   variance,
@@ -31,6 +21,13 @@ export interface ReductionOptions {
   readonly keepdim?: boolean;
 }
 
+export function reductionAttributes(
+  axes: Axes | undefined,
+  { keepdim = false }: ReductionOptions,
+): ReductionAttributes {
+  return { keepsAxes: keepdim, ...(axes !== undefined && { axes }) };
+}
+
 export interface VarianceOptions extends ReductionOptions {
   /** How much less than the count the sum of squares is divided by; 1 unless given. */
   readonly correction?: number;
@@ -41,84 +38,123 @@ export interface NormOptions extends ReductionOptions {
   readonly p?: number;
 }
 
-export function reductionAttributes(
-  axes: Axes | undefined,
-  { keepdim = false }: ReductionOptions,
-): ReductionAttributes {
-  return { keepsAxes: keepdim, ...(axes !== undefined && { axes }) };
-}
-
-function placeAttributes(axis: number | undefined, { keepdim = false }: ReductionOptions): PlaceAttributes {
-  return { keepsAxes: keepdim, ...(axis !== undefined && { axis }) };
-}
-
 export const reductionMethods = {
-  /** The sum over axes, or over everything. */
+  /**
+   * The sum over axes, or over everything. Axes count from the end where negative; integers and truth values add up
+   * to i32.
+   *
+   * @example
+   * ```ts
+   * import { device, tensor } from "holdfast";
+   * const cpu = await device("cpu");
+   * const x = tensor([[1, 2, 3], [4, 5, 6]]);
+   * console.log(x.sum(-1).tolist(), x.sum(0, { keepdim: true }).tolist(), x.sum().item());
+   * // → [ 6, 15 ] [ [ 5, 7, 9 ] ] 21
+   * cpu.close();
+   * ```
+   */
   sum(this: Tensor, axes?: Axes, options: ReductionOptions = {}): Tensor {
     return this.device.apply(sum, [this], reductionAttributes(axes, options));
   },
-  /** The mean over axes, or over everything. */
+  /**
+   * The mean over axes, or over everything.
+   *
+   * @example
+   * ```ts
+   * import { device, ones } from "holdfast";
+   * const cpu = await device("cpu");
+   * const images = ones([8, 3, 4, 4]);
+   * console.log(images.mean([0, 2, 3]).tolist()); // → [ 1, 1, 1 ]
+   * cpu.close();
+   * ```
+   */
   mean(this: Tensor, axes?: Axes, options: ReductionOptions = {}): Tensor {
     return this.device.apply(mean, [this], reductionAttributes(axes, options));
   },
-  /** The largest element over axes, or of all; NaN if there is one. Equal elements share the gradient. */
-  amax(this: Tensor, axes?: Axes, options: ReductionOptions = {}): Tensor {
-    return this.device.apply(amax, [this], reductionAttributes(axes, options));
-  },
-  /** The smallest element over axes, or of all; NaN if there is one. Equal elements share the gradient. */
-  amin(this: Tensor, axes?: Axes, options: ReductionOptions = {}): Tensor {
-    return this.device.apply(amin, [this], reductionAttributes(axes, options));
-  },
-  /** The product over axes, or of everything. */
+  /**
+   * The product over axes, or of everything.
+   *
+   * @example
+   * ```ts
+   * import { device, tensor } from "holdfast";
+   * const cpu = await device("cpu");
+   * console.log(tensor([[1, 2], [3, 4]]).prod(1).tolist()); // → [ 2, 12 ]
+   * cpu.close();
+   * ```
+   */
   prod(this: Tensor, axes?: Axes, options: ReductionOptions = {}): Tensor {
     return this.device.apply(prod, [this], reductionAttributes(axes, options));
   },
-  /** The variance over axes, or of everything: divided by the count less `correction`, which is 1. */
+  /**
+   * The variance over axes, or of everything: divided by the count less `correction`, which is 1.
+   *
+   * @example
+   * ```ts
+   * import { device, tensor } from "holdfast";
+   * const cpu = await device("cpu");
+   * const x = tensor([1, 2, 3, 4, 5]);
+   * console.log(x.var().item(), x.var(0, { correction: 0 }).item()); // → 2.5 2
+   * cpu.close();
+   * ```
+   */
   var(this: Tensor, axes?: Axes, { correction = 1, ...options }: VarianceOptions = {}): Tensor {
     return this.device.apply(variance, [this], { ...reductionAttributes(axes, options), correction });
   },
-  /** The standard deviation over axes, or of everything: the root of `var`. */
+  /**
+   * The standard deviation over axes, or of everything: the root of `var`.
+   *
+   * @example
+   * ```ts
+   * import { device, tensor } from "holdfast";
+   * const cpu = await device("cpu");
+   * console.log(tensor([[1, 3], [10, 30]]).std(1, { correction: 0 }).tolist()); // → [ 1, 10 ]
+   * cpu.close();
+   * ```
+   */
   std(this: Tensor, axes?: Axes, { correction = 1, ...options }: VarianceOptions = {}): Tensor {
     return this.device.apply(std, [this], { ...reductionAttributes(axes, options), correction });
   },
-  /** The p-norm over axes, or of everything: (Σ |x|^p)^(1/p), with a p of 2. */
+  /**
+   * The p-norm over axes, or of everything: (Σ |x|^p)^(1/p), with a p of 2.
+   *
+   * @example
+   * ```ts
+   * import { device, tensor } from "holdfast";
+   * const cpu = await device("cpu");
+   * const x = tensor([3, -4]);
+   * console.log(x.norm().item(), x.norm(0, { p: 1 }).item(), x.norm(0, { p: Infinity }).item()); // → 5 7 4
+   * cpu.close();
+   * ```
+   */
   norm(this: Tensor, axes?: Axes, { p = 2, ...options }: NormOptions = {}): Tensor {
     return this.device.apply(norm, [this], { ...reductionAttributes(axes, options), p });
   },
-  /** log Σ exp(x) over axes, or over everything; it does not overflow. */
+  /**
+   * log Σ exp(x) over axes, or over everything; it does not overflow.
+   *
+   * @example
+   * ```ts
+   * import { device, tensor } from "holdfast";
+   * const cpu = await device("cpu");
+   * console.log(tensor([[1000, -1000], [5, -Infinity]]).logsumexp(1).tolist()); // → [ 1000, 5 ]
+   * cpu.close();
+   * ```
+   */
   logsumexp(this: Tensor, axes?: Axes, options: ReductionOptions = {}): Tensor {
     return this.device.apply(logsumexp, [this], reductionAttributes(axes, options));
   },
-  /** Where the largest element stands along an axis, or in the whole tensor's order, as i32; the first of equals. */
-  argmax(this: Tensor, axis?: number, options: ReductionOptions = {}): Tensor {
-    return this.device.apply(argmax, [this], placeAttributes(axis, options));
-  },
-  /** Where the smallest element stands along an axis, or in the whole tensor's order, as i32; the first of equals. */
-  argmin(this: Tensor, axis?: number, options: ReductionOptions = {}): Tensor {
-    return this.device.apply(argmin, [this], placeAttributes(axis, options));
-  },
-  /** Is every element true, that is not 0? Over axes, or over everything. */
-  all(this: Tensor, axes?: Axes, options: ReductionOptions = {}): Tensor {
-    return this.device.apply(all, [this], reductionAttributes(axes, options));
-  },
-  /** Is any element true, that is not 0? Over axes, or over everything. */
-  any(this: Tensor, axes?: Axes, options: ReductionOptions = {}): Tensor {
-    return this.device.apply(any, [this], reductionAttributes(axes, options));
-  },
-  /** Along an axis, the sum of each element and all before it. */
+  /**
+   * Along an axis, the sum of each element and all before it.
+   *
+   * @example
+   * ```ts
+   * import { device, tensor } from "holdfast";
+   * const cpu = await device("cpu");
+   * console.log(tensor([[1, 2, 3], [4, 5, 6]]).cumsum(-1).tolist()); // → [ [ 1, 3, 6 ], [ 4, 9, 15 ] ]
+   * cpu.close();
+   * ```
+   */
   cumsum(this: Tensor, axis: number): Tensor {
     return this.device.apply(cumsum, [this], { axis });
-  },
-  /** Along an axis, each element's exponential over their sum. */
-  softmax(this: Tensor, axis: number): Tensor {
-    return this.device.apply(softmax, [this], { axis });
-  },
-  /** The logarithm of `softmax`, exact also where that is 0. */
-  logSoftmax(this: Tensor, axis: number): Tensor {
-    return this.device.apply(logSoftmax, [this], { axis });
-  },
-  /** The product of matrices, vectors, or batches of matrices. */
-  matmul(this: Tensor, other: Tensor): Tensor {
-    return this.device.apply(matmul, [this, other]);
   },
 };

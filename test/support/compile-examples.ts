@@ -1,28 +1,19 @@
-/** Checks the examples, all in one program with this repository's own types, and runs them. */
+/** Compiles the examples, all in one program with this repository's own types, and checks them. */
 
-import { execFile } from "node:child_process";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
-import { dirname, join } from "node:path";
+import { join } from "node:path";
 import ts from "typescript";
 import type { Example } from "./examples.js";
 import { repositoryRoot } from "./repository.js";
 
-const timeLimitMs = 60_000;
-
 /** The examples as compiled files, in the order in which they were given. */
 export interface CompiledExamples {
+  /** For the types; made when it is first asked for, so that the examples can run in the meantime. */
   readonly program: ts.Program;
-  /** The TypeScript file of each example; the compiled one lies beside it. */
+  /** The TypeScript file of each example; the compiled one lies beside it, see `compiledFile`. */
   readonly files: readonly string[];
   /** Removes the files. */
   remove(): void;
-}
-
-/** What a run of an example left behind. */
-export interface ExampleRun {
-  readonly lines: readonly string[];
-  /** "" when it ended well; otherwise how it ended, with what it wrote to stderr. */
-  readonly trouble: string;
 }
 
 /**
@@ -40,11 +31,19 @@ export function compileExamples(examples: readonly Example[]): CompiledExamples 
     writeFileSync(compiledFile(file), outputText);
     return file;
   });
-  const program = ts.createProgram(files, options);
-  return { program, files, remove: () => rmSync(folder, { recursive: true, force: true }) };
+  let program: ts.Program | undefined;
+  return {
+    get program() {
+      program ??= ts.createProgram(files, options);
+      return program;
+    },
+    files,
+    remove: () => rmSync(folder, { recursive: true, force: true }),
+  };
 }
 
-function compiledFile(file: string): string {
+/** What node runs of a TypeScript file. */
+export function compiledFile(file: string): string {
   return file.replace(/\.mts$/, ".mjs");
 }
 
@@ -72,16 +71,4 @@ export function typeProblems(program: ts.Program, file: string): string[] {
       return `line ${line + 1}: ${ts.flattenDiagnosticMessageText(messageText, "\n")}`;
     },
   );
-}
-
-export function runExample(file: string): Promise<ExampleRun> {
-  const options = { cwd: dirname(file), timeout: timeLimitMs, killSignal: "SIGKILL" } as const;
-  return new Promise((resolve) => {
-    execFile(process.execPath, [compiledFile(file)], options, (error, stdout) => {
-      const lines = stdout.split("\n");
-      if (lines.at(-1) === "") lines.pop();
-      const limit = error?.killed ? `It ran longer than ${timeLimitMs / 1000} s. ` : "";
-      resolve({ lines, trouble: error ? limit + error.message : "" });
-    });
-  });
 }

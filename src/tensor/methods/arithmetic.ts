@@ -1,0 +1,130 @@
+/** Arithmetic as methods of tensors: element by element with a tensor that broadcasts or a number, and products of matrices. */
+
+import { add, div, matmul, maximum, minimum, mul, pow, sub } from "../../ops/index.js";
+import type { Tensor } from "../tensor.js";
+
+/** What the other operand may be: a tensor that broadcasts, or a number. */
+export type Other = Tensor | number;
+
+export const arithmeticMethods = {
+  /**
+   * The sum with a tensor or a number. Shapes broadcast: axes are aligned at the last, and those of size 1 stretch.
+   *
+   * @example
+   * ```ts
+   * import { device, tensor } from "holdfast";
+   * const cpu = await device("cpu");
+   * const column = tensor([[10], [20]]);
+   * console.log(column.add(tensor([1, 2, 3])).tolist()); // → [ [ 11, 12, 13 ], [ 21, 22, 23 ] ]
+   * cpu.close();
+   * ```
+   */
+  add(this: Tensor, other: Other): Tensor {
+    return this.device.apply(add, [this, other]);
+  },
+  /**
+   * The difference: this less the other.
+   *
+   * @example
+   * ```ts
+   * import { device, tensor } from "holdfast";
+   * const cpu = await device("cpu");
+   * const x = tensor([[1, 2], [3, 6]]);
+   * console.log(x.sub(x.mean(1, { keepdim: true })).tolist()); // → [ [ -0.5, 0.5 ], [ -1.5, 1.5 ] ]
+   * cpu.close();
+   * ```
+   */
+  sub(this: Tensor, other: Other): Tensor {
+    return this.device.apply(sub, [this, other]);
+  },
+  /**
+   * The product, element by element; `matmul` is the product of matrices. A number in code does not widen a float.
+   *
+   * @example
+   * ```ts
+   * import { device, tensor } from "holdfast";
+   * const cpu = await device("cpu");
+   * const x = tensor([1, 2, 3], { dtype: "bf16" });
+   * const y = x.mul(0.5);
+   * console.log(y.tolist(), y.dtype); // → [ 0.5, 1, 1.5 ] bf16
+   * cpu.close();
+   * ```
+   */
+  mul(this: Tensor, other: Other): Tensor {
+    return this.device.apply(mul, [this, other]);
+  },
+  /**
+   * The quotient: this over the other. Integers give floats; over 0 comes an infinity, or NaN for 0 / 0.
+   *
+   * @example
+   * ```ts
+   * import { device, tensor } from "holdfast";
+   * const cpu = await device("cpu");
+   * const x = tensor([3, 4, 0], { dtype: "i32" });
+   * console.log(x.div(2).tolist(), x.div(0).tolist()); // → [ 1.5, 2, 0 ] [ Infinity, Infinity, NaN ]
+   * cpu.close();
+   * ```
+   */
+  div(this: Tensor, other: Other): Tensor {
+    return this.device.apply(div, [this, other]);
+  },
+  /**
+   * This to the power of the other.
+   *
+   * @example
+   * ```ts
+   * import { device, tensor } from "holdfast";
+   * const cpu = await device("cpu");
+   * const x = tensor([1, 4, 9]);
+   * console.log(x.pow(0.5).tolist(), x.pow(tensor([3, 2, 0])).tolist()); // → [ 1, 2, 3 ] [ 1, 16, 1 ]
+   * cpu.close();
+   * ```
+   */
+  pow(this: Tensor, exponent: Other): Tensor {
+    return this.device.apply(pow, [this, exponent]);
+  },
+  /**
+   * The larger of the two, element by element. NaN where either is NaN, so that none goes unseen.
+   *
+   * @example
+   * ```ts
+   * import { device, tensor } from "holdfast";
+   * const cpu = await device("cpu");
+   * console.log(tensor([1, 5, NaN]).maximum(3).tolist()); // → [ 3, 5, NaN ]
+   * cpu.close();
+   * ```
+   */
+  maximum(this: Tensor, other: Other): Tensor {
+    return this.device.apply(maximum, [this, other]);
+  },
+  /**
+   * The smaller of the two, element by element. NaN where either is NaN.
+   *
+   * @example
+   * ```ts
+   * import { device, tensor } from "holdfast";
+   * const cpu = await device("cpu");
+   * console.log(tensor([[1, 5], [7, 2]]).minimum(tensor([4, 3])).tolist()); // → [ [ 1, 3 ], [ 4, 2 ] ]
+   * cpu.close();
+   * ```
+   */
+  minimum(this: Tensor, other: Other): Tensor {
+    return this.device.apply(minimum, [this, other]);
+  },
+  /**
+   * The product of matrices, vectors, or batches of matrices, whose outer axes broadcast.
+   *
+   * @example
+   * ```ts
+   * import { device, ones, tensor } from "holdfast";
+   * const cpu = await device("cpu");
+   * const a = tensor([[1, 2], [3, 4]]);
+   * console.log(a.matmul(tensor([10, 1])).tolist()); // → [ 12, 34 ]
+   * console.log(ones([5, 1, 2, 3]).matmul(ones([4, 3, 6])).shape); // → [ 5, 4, 2, 6 ]
+   * cpu.close();
+   * ```
+   */
+  matmul(this: Tensor, other: Tensor): Tensor {
+    return this.device.apply(matmul, [this, other]);
+  },
+};

@@ -1,0 +1,198 @@
+/** Comparisons and logic as methods of tensors; all give truth values but `where`, which chooses by them. */
+
+import { comparisons } from "../../ops/index.js";
+import type { Tensor } from "../tensor.js";
+import type { Other } from "./arithmetic.js";
+
+export const comparisonMethods = {
+  /**
+   * True where both are equal. NaN equals nothing, itself included.
+   *
+   * @example
+   * ```ts
+   * import { device, tensor } from "holdfast";
+   * const cpu = await device("cpu");
+   * console.log(tensor([1, 2, NaN]).eq(tensor([1, 3, NaN])).tolist()); // → [ true, false, false ]
+   * cpu.close();
+   * ```
+   */
+  eq(this: Tensor, other: Other): Tensor {
+    return this.device.apply(comparisons.eq, [this, other]);
+  },
+  /**
+   * True where they are not equal.
+   *
+   * @example
+   * ```ts
+   * import { device, tensor } from "holdfast";
+   * const cpu = await device("cpu");
+   * const [predicted, label] = [tensor([0, 2, 1]), tensor([0, 1, 1])];
+   * console.log(predicted.ne(label).sum().item()); // → 1
+   * cpu.close();
+   * ```
+   */
+  ne(this: Tensor, other: Other): Tensor {
+    return this.device.apply(comparisons.ne, [this, other]);
+  },
+  /**
+   * True where this is less than the other.
+   *
+   * @example
+   * ```ts
+   * import { device, tensor } from "holdfast";
+   * const cpu = await device("cpu");
+   * console.log(tensor([1, 2, 3]).lt(tensor([3, 2, 1])).tolist()); // → [ true, false, false ]
+   * cpu.close();
+   * ```
+   */
+  lt(this: Tensor, other: Other): Tensor {
+    return this.device.apply(comparisons.lt, [this, other]);
+  },
+  /**
+   * True where this is less than the other or equal to it.
+   *
+   * @example
+   * ```ts
+   * import { device, tensor } from "holdfast";
+   * const cpu = await device("cpu");
+   * console.log(tensor([1, 2, 3]).le(2).tolist()); // → [ true, true, false ]
+   * cpu.close();
+   * ```
+   */
+  le(this: Tensor, other: Other): Tensor {
+    return this.device.apply(comparisons.le, [this, other]);
+  },
+  /**
+   * True where this is greater than the other.
+   *
+   * @example
+   * ```ts
+   * import { device, tensor } from "holdfast";
+   * const cpu = await device("cpu");
+   * const isAbove = tensor([-1, 0, 2]).gt(0);
+   * console.log(isAbove.tolist(), isAbove.sum().item()); // → [ false, false, true ] 1
+   * cpu.close();
+   * ```
+   */
+  gt(this: Tensor, other: Other): Tensor {
+    return this.device.apply(comparisons.gt, [this, other]);
+  },
+  /**
+   * True where this is greater than the other or equal to it.
+   *
+   * @example
+   * ```ts
+   * import { arange, device } from "holdfast";
+   * const cpu = await device("cpu");
+   * const places = arange(3);
+   * console.log(places.reshape([3, 1]).ge(places).to("i32").tolist()); // → [ [ 1, 0, 0 ], [ 1, 1, 0 ], [ 1, 1, 1 ] ]
+   * cpu.close();
+   * ```
+   */
+  ge(this: Tensor, other: Other): Tensor {
+    return this.device.apply(comparisons.ge, [this, other]);
+  },
+  /**
+   * True where both are not 0.
+   *
+   * @example
+   * ```ts
+   * import { device, tensor } from "holdfast";
+   * const cpu = await device("cpu");
+   * const x = tensor([-2, 0.5, 3]);
+   * console.log(x.gt(0).logicalAnd(x.lt(1)).tolist()); // → [ false, true, false ]
+   * cpu.close();
+   * ```
+   */
+  logicalAnd(this: Tensor, other: Other): Tensor {
+    return this.device.apply(comparisons.logicalAnd, [this, other]);
+  },
+  /**
+   * True where at least one is not 0.
+   *
+   * @example
+   * ```ts
+   * import { device, tensor } from "holdfast";
+   * const cpu = await device("cpu");
+   * const x = tensor([-2, 0.5, 3]);
+   * console.log(x.lt(0).logicalOr(x.gt(1)).tolist()); // → [ true, false, true ]
+   * cpu.close();
+   * ```
+   */
+  logicalOr(this: Tensor, other: Other): Tensor {
+    return this.device.apply(comparisons.logicalOr, [this, other]);
+  },
+  /**
+   * True where exactly one is not 0.
+   *
+   * @example
+   * ```ts
+   * import { device, tensor } from "holdfast";
+   * const cpu = await device("cpu");
+   * console.log(tensor([true, true, false]).logicalXor(tensor([true, false, false])).tolist());
+   * // → [ false, true, false ]
+   * cpu.close();
+   * ```
+   */
+  logicalXor(this: Tensor, other: Other): Tensor {
+    return this.device.apply(comparisons.logicalXor, [this, other]);
+  },
+  /**
+   * True where this is 0.
+   *
+   * @example
+   * ```ts
+   * import { device, tensor } from "holdfast";
+   * const cpu = await device("cpu");
+   * console.log(tensor([0, 2, -1]).logicalNot().tolist()); // → [ true, false, false ]
+   * cpu.close();
+   * ```
+   */
+  logicalNot(this: Tensor): Tensor {
+    return this.device.apply(comparisons.logicalNot, [this]);
+  },
+  /**
+   * True where this is NaN.
+   *
+   * @example
+   * ```ts
+   * import { device, tensor } from "holdfast";
+   * const cpu = await device("cpu");
+   * console.log(tensor([0, 1]).div(0).isnan().tolist()); // → [ true, false ]
+   * cpu.close();
+   * ```
+   */
+  isnan(this: Tensor): Tensor {
+    return this.device.apply(comparisons.isnan, [this]);
+  },
+  /**
+   * True where this is neither infinite nor NaN.
+   *
+   * @example
+   * ```ts
+   * import { device, tensor } from "holdfast";
+   * const cpu = await device("cpu");
+   * const x = tensor([1, Infinity, NaN]);
+   * console.log(x.isfinite().tolist(), x.isfinite().all().item()); // → [ true, false, false ] 0
+   * cpu.close();
+   * ```
+   */
+  isfinite(this: Tensor): Tensor {
+    return this.device.apply(comparisons.isfinite, [this]);
+  },
+  /**
+   * This where the condition holds, the other elsewhere.
+   *
+   * @example
+   * ```ts
+   * import { device, tensor } from "holdfast";
+   * const cpu = await device("cpu");
+   * const x = tensor([-4, 9]);
+   * console.log(x.sqrt().where(x.gt(0), 0).tolist()); // → [ 0, 3 ]
+   * cpu.close();
+   * ```
+   */
+  where(this: Tensor, condition: Tensor, other: Other): Tensor {
+    return this.device.apply(comparisons.where, [condition, this, other]);
+  },
+};

@@ -1,0 +1,44 @@
+/** Elementwise ops where dtypes and slopes have edges: truth values, bounds of integers, powers, slopes behind infinite ones. */
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { openStrictDevice } from "../../../test/support/devices.js";
+import { refuses } from "../../../test/support/refuses.js";
+import { tensor } from "../index.js";
+
+openStrictDevice();
+
+test("arithmetic of truth values gives truth values, so that their sum counts them", () => {
+  const truths = tensor([true, true, false]);
+  const both = truths.add(truths);
+  assert.equal(both.dtype, "bool");
+  assert.deepEqual([...both.dataSync()], [1, 1, 0]);
+  assert.equal(both.sum().item(), 2);
+  assert.deepEqual([...tensor([true, false]).fill_(2).dataSync()], [1, 1]);
+});
+
+test("integers are clamped by one bound or two, and not by a fraction", () => {
+  for (const dtype of ["i32", "u8"] as const) {
+    const x = tensor([1, 5, 9], { dtype });
+    assert.deepEqual(x.clamp(undefined, 5).tolist(), [1, 5, 5]);
+    assert.deepEqual(x.clamp(5).tolist(), [5, 5, 9]);
+    assert.deepEqual(x.clamp(2, 8).tolist(), [2, 5, 8]);
+    refuses("BAD_DTYPE", () => x.clamp(0.5), new RegExp(`clamp: 0.5 with a tensor of ${dtype}`));
+    refuses("BAD_DTYPE", () => x.fill_(0.5), new RegExp(`fill: 0.5 with a tensor of ${dtype}`));
+  }
+});
+
+test("0 to a negative power is 0 among integers, and infinite among floats", () => {
+  const x = tensor([0, 1, 2, -1], { dtype: "i32" });
+  assert.deepEqual(x.pow(-1).tolist(), [0, 1, 0, -1]);
+  assert.deepEqual(x.to("f32").pow(-1).tolist(), [Infinity, 1, 0.5, -1]);
+});
+
+test("where relu and clamp let nothing pass, an infinite slope behind them becomes 0 and not NaN", () => {
+  const x = tensor([-1, 0, 4], { requiresGrad: true });
+  x.relu().sqrt().sum().backward();
+  assert.deepEqual(x.grad?.tolist(), [0, 0, 0.25]);
+  x.zeroGrad();
+  x.clamp(undefined, 0).neg().sqrt().slice([0, 1]).sum().backward();
+  assert.deepEqual([...(x.grad?.dataSync() ?? [])].slice(2), [0]);
+});

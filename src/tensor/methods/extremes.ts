@@ -1,0 +1,101 @@
+/** The largest, the smallest, where they stand, and whether any or all are true, as methods of tensors. */
+
+import { all, amax, amin, any, argmax, argmin, type PlaceAttributes } from "../../ops/index.js";
+import type { Tensor } from "../tensor.js";
+import { type Axes, type ReductionOptions, reductionAttributes } from "./reduction.js";
+
+export const extremeMethods = {
+  /**
+   * The largest element over axes, or of all; NaN if there is one. Equal elements share the gradient.
+   *
+   * @example
+   * ```ts
+   * import { device, tensor } from "holdfast";
+   * const cpu = await device("cpu");
+   * const x = tensor([[1, 5, 5], [7, NaN, 2]]);
+   * console.log(x.amax(1).tolist(), x.amax(0).tolist()); // → [ 5, NaN ] [ 7, NaN, 5 ]
+   * cpu.close();
+   * ```
+   */
+  amax(this: Tensor, axes?: Axes, options: ReductionOptions = {}): Tensor {
+    return this.device.apply(amax, [this], reductionAttributes(axes, options));
+  },
+  /**
+   * The smallest element over axes, or of all; NaN if there is one. Equal elements share the gradient.
+   *
+   * @example
+   * ```ts
+   * import { device, tensor } from "holdfast";
+   * const cpu = await device("cpu");
+   * const x = tensor([2, 1, 1], { requiresGrad: true });
+   * x.amin().backward();
+   * console.log(x.grad?.tolist()); // → [ 0, 0.5, 0.5 ]
+   * cpu.close();
+   * ```
+   */
+  amin(this: Tensor, axes?: Axes, options: ReductionOptions = {}): Tensor {
+    return this.device.apply(amin, [this], reductionAttributes(axes, options));
+  },
+  /**
+   * Where the largest element stands along an axis, or in the whole tensor's order, as i32; the first of equals.
+   *
+   * @example
+   * ```ts
+   * import { device, tensor } from "holdfast";
+   * const cpu = await device("cpu");
+   * const logits = tensor([[0, 3, 1], [2, 2, 0]]);
+   * console.log(logits.argmax(-1).tolist(), logits.argmax().item()); // → [ 1, 0 ] 1
+   * cpu.close();
+   * ```
+   */
+  argmax(this: Tensor, axis?: number, options: ReductionOptions = {}): Tensor {
+    return this.device.apply(argmax, [this], placeAttributes(axis, options));
+  },
+  /**
+   * Where the smallest element stands along an axis, or in the whole tensor's order, as i32; the first of equals.
+   *
+   * @example
+   * ```ts
+   * import { device, tensor } from "holdfast";
+   * const cpu = await device("cpu");
+   * console.log(tensor([[4, 1], [0, 9]]).argmin(0, { keepdim: true }).tolist()); // → [ [ 1, 0 ] ]
+   * cpu.close();
+   * ```
+   */
+  argmin(this: Tensor, axis?: number, options: ReductionOptions = {}): Tensor {
+    return this.device.apply(argmin, [this], placeAttributes(axis, options));
+  },
+  /**
+   * Is every element true, that is not 0? Over axes, or over everything.
+   *
+   * @example
+   * ```ts
+   * import { device, tensor } from "holdfast";
+   * const cpu = await device("cpu");
+   * console.log(tensor([[1, 2], [0, 3]]).all(1).tolist()); // → [ true, false ]
+   * cpu.close();
+   * ```
+   */
+  all(this: Tensor, axes?: Axes, options: ReductionOptions = {}): Tensor {
+    return this.device.apply(all, [this], reductionAttributes(axes, options));
+  },
+  /**
+   * Is any element true, that is not 0? Over axes, or over everything.
+   *
+   * @example
+   * ```ts
+   * import { device, tensor } from "holdfast";
+   * const cpu = await device("cpu");
+   * const x = tensor([1, NaN, 3]);
+   * console.log(x.isnan().any().tolist()); // → true
+   * cpu.close();
+   * ```
+   */
+  any(this: Tensor, axes?: Axes, options: ReductionOptions = {}): Tensor {
+    return this.device.apply(any, [this], reductionAttributes(axes, options));
+  },
+};
+
+function placeAttributes(axis: number | undefined, { keepdim = false }: ReductionOptions): PlaceAttributes {
+  return { keepsAxes: keepdim, ...(axis !== undefined && { axis }) };
+}

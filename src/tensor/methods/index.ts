@@ -1,0 +1,55 @@
+/** methods: what tensors can do, in families; one record of methods a file. The class takes them all over. */
+
+import { activationMethods } from "./activations.js";
+import { arithmeticMethods } from "./arithmetic.js";
+import { comparisonMethods } from "./comparisons.js";
+import { copyMethods } from "./copies.js";
+import { extremeMethods } from "./extremes.js";
+import { functionMethods } from "./functions.js";
+import { inPlaceActivationMethods } from "./in-place/activations.js";
+import { inPlaceArithmeticMethods } from "./in-place/arithmetic.js";
+import { inPlaceFunctionMethods } from "./in-place/functions.js";
+import { indexingMethods } from "./indexing.js";
+import { lifeMethods } from "./life.js";
+import { movementMethods } from "./movement.js";
+import { partMethods } from "./parts.js";
+import { readingMethods } from "./reading.js";
+import { reductionMethods } from "./reduction.js";
+import { shapeMethods } from "./shape.js";
+
+/** The methods of all families. */
+export type Families = typeof activationMethods &
+  typeof arithmeticMethods &
+  typeof comparisonMethods &
+  typeof copyMethods &
+  typeof extremeMethods &
+  typeof functionMethods &
+  typeof inPlaceActivationMethods &
+  typeof inPlaceArithmeticMethods &
+  typeof inPlaceFunctionMethods &
+  typeof indexingMethods &
+  typeof lifeMethods &
+  typeof movementMethods &
+  typeof partMethods &
+  typeof readingMethods &
+  typeof reductionMethods &
+  typeof shapeMethods;
+
+export const families = [
+  activationMethods,
+  arithmeticMethods,
+  comparisonMethods,
+  copyMethods,
+  extremeMethods,
+  functionMethods,
+  inPlaceActivationMethods,
+  inPlaceArithmeticMethods,
+  inPlaceFunctionMethods,
+  indexingMethods,
+  lifeMethods,
+  movementMethods,
+  partMethods,
+  readingMethods,
+  reductionMethods,
+  shapeMethods,
+];

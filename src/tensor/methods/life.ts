@@ -1,0 +1,76 @@
+/** Gradients sent back and forgotten, memory kept and given back, as methods of tensors. */
+
+import type { Tensor } from "../tensor.js";
+
+export const lifeMethods = {
+  /**
+   * Forgets the gradient that has arrived. Costs nothing: the next one overwrites it.
+   *
+   * @example
+   * ```ts
+   * import { device, tensor } from "holdfast";
+   * const cpu = await device("cpu");
+   * const x = tensor([1, 2], { requiresGrad: true });
+   * x.sum().backward();
+   * x.zeroGrad();
+   * console.log(x.grad); // → null
+   * cpu.close();
+   * ```
+   */
+  zeroGrad(this: Tensor): void {
+    this.gradientHolder?.clear();
+  },
+  /**
+   * Sends a gradient back from here: 1 for a single number, or the given one, which has this tensor's shape.
+   *
+   * @example
+   * ```ts
+   * import { device, tensor } from "holdfast";
+   * const cpu = await device("cpu");
+   * const x = tensor([1, 2, 3], { requiresGrad: true });
+   * x.mul(x).sum().backward();
+   * console.log(x.grad?.tolist()); // → [ 2, 4, 6 ]
+   * cpu.close();
+   * ```
+   */
+  backward(this: Tensor, gradient?: Tensor, options: { readonly retainGraph?: boolean } = {}): void {
+    this.device.backward(this, gradient, options);
+  },
+  /**
+   * Carries a tensor out of its step: its memory stays until `release()`, and it is cut off from the graph, which ends
+   * with the step.
+   *
+   * @example
+   * ```ts
+   * import { device, tensor } from "holdfast";
+   * const cpu = await device("cpu");
+   * const kept = cpu.step(() => tensor([1, 2]).mul(3).keep());
+   * console.log(kept.tolist()); // → [ 3, 6 ]
+   * cpu.close();
+   * ```
+   */
+  keep(this: Tensor): Tensor {
+    this.device.keep(this);
+    return this.detach();
+  },
+  /**
+   * Ends a kept tensor's memory, or that of one made outside every step.
+   *
+   * @example
+   * ```ts
+   * import { device, HoldfastError, ones } from "holdfast";
+   * const cpu = await device("cpu");
+   * const kept = cpu.step(() => ones([1000]).keep());
+   * kept.release();
+   * try {
+   *   kept.sum();
+   * } catch (error) {
+   *   if (error instanceof HoldfastError) console.log(error.code); // → DEAD_TENSOR
+   * }
+   * cpu.close();
+   * ```
+   */
+  release(this: Tensor): void {
+    this.device.release(this);
+  },
+};

@@ -1,0 +1,76 @@
+/** Reads of a tensor's elements on the host, as methods. */
+
+import { HoldfastError } from "../../errors/index.js";
+import type { ElementArray } from "../../kernels/index.js";
+import { formatShape } from "../../ops/index.js";
+import { numberAt } from "../host-values.js";
+import { type NestedList, toNested } from "../nested.js";
+import type { Tensor } from "../tensor.js";
+
+export const readingMethods = {
+  /**
+   * The elements on the host, in order, behind all work issued so far. Half floats come as f32.
+   *
+   * @example
+   * ```ts
+   * import { device, tensor } from "holdfast";
+   * const cpu = await device("cpu");
+   * const x = tensor([1, 2], { dtype: "bf16" });
+   * console.log(await x.mul(3).data()); // → Float32Array(2) [ 3, 6 ]
+   * cpu.close();
+   * ```
+   */
+  async data(this: Tensor): Promise<ElementArray<"f32" | "f64" | "i32" | "u8">> {
+    return this.dataSync();
+  },
+  /**
+   * `data()` without the promise, for inside a step.
+   *
+   * @example
+   * ```ts
+   * import { device, tensor } from "holdfast";
+   * const cpu = await device("cpu");
+   * const x = tensor([3, 4]);
+   * console.log(cpu.step(() => x.square().dataSync())); // → Float32Array(2) [ 9, 16 ]
+   * cpu.close();
+   * ```
+   */
+  dataSync(this: Tensor): ElementArray<"f32" | "f64" | "i32" | "u8"> {
+    return this.device.readElements(this);
+  },
+  /**
+   * The value of a tensor of one element.
+   *
+   * @example
+   * ```ts
+   * import { device, tensor } from "holdfast";
+   * const cpu = await device("cpu");
+   * console.log(tensor([[2.5]]).item()); // → 2.5
+   * cpu.close();
+   * ```
+   */
+  item(this: Tensor): number {
+    if (this.numel !== 1) {
+      throw new HoldfastError(
+        "BAD_SHAPE",
+        `item() of "${this.name}" with shape ${formatShape(this.shape)}: it has ${this.numel} elements, and item() reads one. ` +
+          "Use data() or tolist().",
+      );
+    }
+    return numberAt(this.dataSync(), 0);
+  },
+  /**
+   * The elements as nested arrays, or one number.
+   *
+   * @example
+   * ```ts
+   * import { device, tensor } from "holdfast";
+   * const cpu = await device("cpu");
+   * console.log(tensor([[1, 2], [3, 4]]).gt(2).tolist(), tensor(7).tolist()); // → [ [ false, false ], [ true, true ] ] 7
+   * cpu.close();
+   * ```
+   */
+  tolist(this: Tensor): NestedList {
+    return toNested(this.shape, this.dataSync(), this.dtype === "bool" ? "boolean" : "float");
+  },
+};

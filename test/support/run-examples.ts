@@ -1,0 +1,106 @@
+/**
+ * Runs many examples in one process, one after the other, and tells what each printed and how it ended. An example that
+ * ends the process, or hangs in it, is named, and the rest goes on in another.
+ */
+
+import { spawn } from "node:child_process";
+import { closeSync, openSync, readFileSync } from "node:fs";
+import { dirname } from "node:path";
+import { createInterface } from "node:readline";
+import { fileURLToPath } from "node:url";
+import type { Report } from "./example-process.js";
+
+/** What a run of an example left behind. */
+export interface ExampleRun {
+  readonly lines: readonly string[];
+  /** "" when it ended well; otherwise how it ended. */
+  readonly trouble: string;
+}
+
+export interface RunOptions {
+  /** How long one example may take; a minute unless given. */
+  readonly timeLimitMs?: number;
+}
+
+const program = fileURLToPath(new URL("example-process.js", import.meta.url));
+
+/** Starts the examples, given as compiled files; a promise for each, in the same order. */
+export function runExamples(
+  files: readonly string[],
+  { timeLimitMs = 60_000 }: RunOptions = {},
+): readonly Promise<ExampleRun>[] {
+  const settle: ((run: ExampleRun) => void)[] = [];
+  const runs = files.map(() => new Promise<ExampleRun>((resolve) => settle.push(resolve)));
+  void runAll(files, timeLimitMs, (index, run) => settle[index]?.(run));
+  return runs;
+}
+
+async function runAll(
+  files: readonly string[],
+  timeLimitMs: number,
+  settle: (index: number, run: ExampleRun) => void,
+): Promise<void> {
+  let done = 0;
+  while (done < files.length) {
+    const first = done;
+    done += await runInOneProcess(files.slice(first), timeLimitMs, (index, run) =>
+      settle(first + index, run),
+    );
+  }
+}
+
+/** How many examples, from the first on, are settled when the process has ended: at least one. */
+function runInOneProcess(
+  files: readonly string[],
+  timeLimitMs: number,
+  settle: (index: number, run: ExampleRun) => void,
+): Promise<number> {
+  const [first = ""] = files;
+  // A file always takes what is written; a pipe, while we check types and read nothing, would not.
+  const log = `${first}.stderr`;
+  const stderr = openSync(log, "w");
+  const child = spawn(process.execPath, [program, ...files], {
+    cwd: dirname(first),
+    // The limit here takes the watchdog's place: its thread and its process would take most of an example's time.
+    env: { ...process.env, HOLDFAST_STALL_AFTER: "off" },
+    stdio: ["ignore", "pipe", stderr],
+  });
+  closeSync(stderr);
+  let current = 0;
+  let isTooLong = false;
+  let limit: NodeJS.Timeout | undefined;
+  const lines = createInterface({ input: child.stdout! });
+  lines.on("line", (line) => {
+    const report = JSON.parse(line) as Report;
+    clearTimeout(limit);
+    if (report.kind === "ended") {
+      settle(report.index, { lines: linesOf(report.printed), trouble: report.trouble });
+      current = report.index + 1;
+      return;
+    }
+    limit = setTimeout(() => {
+      isTooLong = true;
+      child.kill("SIGKILL");
+    }, timeLimitMs);
+  });
+  return new Promise((resolve, reject) => {
+    child.on("error", reject);
+    child.on("close", (code, signal) => {
+      clearTimeout(limit);
+      if (current < files.length) {
+        const end = isTooLong
+          ? `It ran longer than ${timeLimitMs / 1000} s.`
+          : `It ended its process, with ${signal ?? `code ${code}`}.`;
+        settle(current, { lines: [], trouble: `${end}\n${readFileSync(log, "utf8").slice(-2000)}` });
+        current += 1;
+      }
+      resolve(current);
+    });
+  });
+}
+
+function linesOf(printed: string): string[] {
+  const lines = printed.split("\n");
+  if (lines.at(-1) === "") lines.pop();
+  return lines;
+}
