@@ -1,7 +1,7 @@
 /** Functions that make tensors: from data, of one value, in steps, and at random. */
 
 import { HoldfastError } from "../errors/index.js";
-import { type Dtype, drawWords, normal, uniform } from "../kernels/index.js";
+import { type Dtype, drawWords, normal, permutation, uniform } from "../kernels/index.js";
 import { formatShape, requireDtype, requireShape, type Shape, sizeOf } from "../ops/index.js";
 import { type Device, defaultDevice } from "./device.js";
 import { dtypeOfArray } from "./host-values.js";
@@ -195,6 +195,81 @@ export function rand(shape: Shape, options: TensorOptions = {}): Tensor {
 export function randn(shape: Shape, options: TensorOptions = {}): Tensor {
   requireShape("randn", shape);
   return finish(normal(nextDraw(), sizeOf(shape)), shape, options.dtype ?? "f32", options);
+}
+
+/**
+ * Zeros in the shape, dtype and device of another tensor.
+ *
+ * @example
+ * ```ts
+ * import { device, tensor, zerosLike } from "holdfast";
+ * const cpu = await device("cpu");
+ * console.log(zerosLike(tensor([[1, 2]], { dtype: "i32" })).tolist()); // → [ [ 0, 0 ] ]
+ * cpu.close();
+ * ```
+ */
+export function zerosLike(like: Tensor, options: TensorOptions = {}): Tensor {
+  return fullOf("zerosLike", like.shape, 0, { dtype: like.dtype, device: like.device, ...options });
+}
+
+/**
+ * Ones in the shape, dtype and device of another tensor.
+ *
+ * @example
+ * ```ts
+ * import { device, onesLike, tensor } from "holdfast";
+ * const cpu = await device("cpu");
+ * console.log(onesLike(tensor([[1, 2]])).tolist()); // → [ [ 1, 1 ] ]
+ * cpu.close();
+ * ```
+ */
+export function onesLike(like: Tensor, options: TensorOptions = {}): Tensor {
+  return fullOf("onesLike", like.shape, 1, { dtype: like.dtype, device: like.device, ...options });
+}
+
+/**
+ * Whole numbers from `low` up to but not including `high`, all equally likely; i32, from the seed.
+ *
+ * @example
+ * ```ts
+ * import { device, randint } from "holdfast";
+ * const cpu = await device("cpu");
+ * const dice = randint(1, 7, [100]);
+ * console.log(dice.amin().item() >= 1, dice.amax().item() <= 6); // → true true
+ * cpu.close();
+ * ```
+ */
+export function randint(low: number, high: number, shape: Shape, options: TensorOptions = {}): Tensor {
+  requireShape("randint", shape);
+  const count = high - low;
+  if (![low, high].every(Number.isSafeInteger) || count < 1 || count > 2 ** 20) {
+    throw new HoldfastError(
+      "BAD_ARGUMENT",
+      `randint from ${low} to ${high}: give two whole numbers, the second above the first by at most 2²⁰.`,
+    );
+  }
+  // A word of 32 bits times at most 20: exact in a double, and every number gets its share to one in 2¹².
+  const values = Float64Array.from(
+    drawWords(nextDraw(), sizeOf(shape)),
+    (word) => low + Math.floor((word * count) / 2 ** 32),
+  );
+  return finish(values, shape, options.dtype ?? "i32", options);
+}
+
+/**
+ * The numbers from 0 up to but not including `count`, in random order; i32, from the seed.
+ *
+ * @example
+ * ```ts
+ * import { device, randperm } from "holdfast";
+ * const cpu = await device("cpu");
+ * console.log(randperm(5).sum().item()); // → 10
+ * cpu.close();
+ * ```
+ */
+export function randperm(count: number, options: TensorOptions = {}): Tensor {
+  requireShape("randperm", [count]);
+  return finish(permutation(nextDraw(), count), [count], options.dtype ?? "i32", options);
 }
 
 function fullOf(maker: string, shape: Shape, value: number, options: TensorOptions): Tensor {

@@ -17,11 +17,15 @@ export {
   full,
   linspace,
   ones,
+  onesLike,
   rand,
+  randint,
   randn,
+  randperm,
   type TensorOptions,
   tensor,
   zeros,
+  zerosLike,
 } from "./creation.js";
 export { Device, type DeviceName, type DeviceOptions, defaultDevice, device } from "./device.js";
 export { cat, oneHot, stack, where } from "./functions.js";

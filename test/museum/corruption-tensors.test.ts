@@ -51,6 +51,7 @@ const inPlaceForms: Readonly<
     [1, 4, 12],
   ],
   maskedFill_: [(x) => x.maskedFill_(x.gt(2), 7), [1, 7, 7]],
+  requiresGrad_: [(x) => x.requiresGrad_(false), [1, 4, 9]],
   fill_: [(x) => x.fill_(3), [3, 3, 3]],
   zero_: [(x) => x.fill_(Number.NaN).zero_(), [0, 0, 0]],
 };

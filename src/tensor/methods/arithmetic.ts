@@ -127,4 +127,32 @@ export const arithmeticMethods = {
   matmul(this: Tensor, other: Tensor): Tensor {
     return this.device.apply(matmul, [this, other]);
   },
+  /**
+   * `matmul` of two matrices, by PyTorch's name.
+   *
+   * @example
+   * ```ts
+   * import { device, eye, ones } from "holdfast";
+   * const cpu = await device("cpu");
+   * console.log(ones([2, 3]).mm(eye(3)).shape); // → [ 2, 3 ]
+   * cpu.close();
+   * ```
+   */
+  mm(this: Tensor, other: Tensor): Tensor {
+    return this.matmul(other);
+  },
+  /**
+   * `matmul` of two batches of matrices, by PyTorch's name.
+   *
+   * @example
+   * ```ts
+   * import { device, ones } from "holdfast";
+   * const cpu = await device("cpu");
+   * console.log(ones([5, 2, 3]).bmm(ones([5, 3, 4])).shape); // → [ 5, 2, 4 ]
+   * cpu.close();
+   * ```
+   */
+  bmm(this: Tensor, other: Tensor): Tensor {
+    return this.matmul(other);
+  },
 };

@@ -4,6 +4,14 @@ import { comparisons } from "../../ops/index.js";
 import type { Tensor } from "../tensor.js";
 import type { Other } from "./arithmetic.js";
 
+/** How near is near, as PyTorch's `allclose` has it. */
+export interface Closeness {
+  /** Relative; 1e-5 unless given. */
+  readonly rtol?: number;
+  /** Absolute; 1e-8 unless given. */
+  readonly atol?: number;
+}
+
 export const comparisonMethods = {
   /**
    * True where both are equal. NaN equals nothing, itself included.
@@ -179,6 +187,53 @@ export const comparisonMethods = {
    */
   isfinite(this: Tensor): Tensor {
     return this.device.apply(comparisons.isfinite, [this]);
+  },
+  /**
+   * True where this is infinite, with either sign.
+   *
+   * @example
+   * ```ts
+   * import { device, tensor } from "holdfast";
+   * const cpu = await device("cpu");
+   * console.log(tensor([1, -Infinity, NaN]).isinf().tolist()); // → [ false, true, false ]
+   * cpu.close();
+   * ```
+   */
+  isinf(this: Tensor): Tensor {
+    return this.abs().eq(Number.POSITIVE_INFINITY);
+  },
+  /**
+   * Do both have the same shape and the same elements? Reads one number back.
+   *
+   * @example
+   * ```ts
+   * import { device, tensor } from "holdfast";
+   * const cpu = await device("cpu");
+   * const x = tensor([1, 2]);
+   * console.log(x.equal(tensor([1, 2])), x.equal(tensor([[1, 2]]))); // → true false
+   * cpu.close();
+   * ```
+   */
+  equal(this: Tensor, other: Tensor): boolean {
+    return String(this.shape) === String(other.shape) && this.eq(other).all().item() === 1;
+  },
+  /**
+   * Is every element within `atol + rtol · |other|` of the other's? Reads one number back.
+   *
+   * @example
+   * ```ts
+   * import { device, tensor } from "holdfast";
+   * const cpu = await device("cpu");
+   * const x = tensor([1, 2]);
+   * console.log(x.allclose(x.add(1e-7)), x.allclose(x.add(0.1))); // → true false
+   * cpu.close();
+   * ```
+   */
+  allclose(this: Tensor, other: Tensor, { rtol = 1e-5, atol = 1e-8 }: Closeness = {}): boolean {
+    const distance = this.sub(other).abs();
+    const isNear = distance.le(other.abs().mul(rtol).add(atol)).logicalAnd(distance.isfinite());
+    // Infinities of one sign are equal, though their difference is no number.
+    return isNear.logicalOr(this.eq(other)).all().item() === 1;
   },
   /**
    * This where the condition holds, the other elsewhere.

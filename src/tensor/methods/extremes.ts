@@ -94,7 +94,65 @@ export const extremeMethods = {
   any(this: Tensor, axes?: Axes, options: ReductionOptions = {}): Tensor {
     return this.device.apply(any, [this], reductionAttributes(axes, options));
   },
+  /**
+   * The largest of all elements; or, along one axis, the largest ones and where the first of each stands, as PyTorch has it.
+   *
+   * @example
+   * ```ts
+   * import { device, tensor } from "holdfast";
+   * const cpu = await device("cpu");
+   * const x = tensor([[1, 5, 5], [7, 2, 3]]);
+   * const { values, indices } = x.max(1);
+   * console.log(x.max().item(), values.tolist(), indices.tolist()); // → 7 [ 5, 7 ] [ 1, 0 ]
+   * cpu.close();
+   * ```
+   */
+  max: extreme("argmax", "amax"),
+  /**
+   * The smallest of all elements; or, along one axis, the smallest ones and where the first of each stands.
+   *
+   * @example
+   * ```ts
+   * import { device, tensor } from "holdfast";
+   * const cpu = await device("cpu");
+   * const x = tensor([[1, 5, 5], [7, 2, 3]]);
+   * console.log(x.min().item(), x.min(0).indices.tolist()); // → 1 [ 0, 1, 1 ]
+   * cpu.close();
+   * ```
+   */
+  min: extreme("argmin", "amin"),
 };
+
+/** What `max` and `min` give along an axis. */
+export interface Extremes {
+  readonly values: Tensor;
+  /** i32 */
+  readonly indices: Tensor;
+}
+
+export interface ExtremeMethod {
+  (this: Tensor): Tensor;
+  (this: Tensor, axis: number, options?: ReductionOptions): Extremes;
+}
+
+/** The gradient goes to the one element that was found: the values are gathered from there. */
+function extreme(find: "argmax" | "argmin", ofAll: "amax" | "amin"): ExtremeMethod {
+  function method(this: Tensor): Tensor;
+  function method(this: Tensor, axis: number, options?: ReductionOptions): Extremes;
+  function method(
+    this: Tensor,
+    axis?: number,
+    { keepdim = false }: ReductionOptions = {},
+  ): Tensor | Extremes {
+    if (axis === undefined) return this[ofAll]();
+    const found = this[find](axis, { keepdim: true });
+    const picked = this.gather(axis, found);
+    return keepdim
+      ? { values: picked, indices: found }
+      : { values: picked.squeeze(axis), indices: found.squeeze(axis) };
+  }
+  return method;
+}
 
 function placeAttributes(axis: number | undefined, { keepdim = false }: ReductionOptions): PlaceAttributes {
   return { keepsAxes: keepdim, ...(axis !== undefined && { axis }) };

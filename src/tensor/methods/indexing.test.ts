@@ -241,3 +241,37 @@ test("maskedFill_ keeps the tensor's dtype and shape, whatever the value and the
   refuses("BAD_SHAPE", () => x.maskedFill_(mask, 0), /\[2, 2\] and the tensor is f32 \[2\]/);
   assert.deepEqual(x.tolist(), [1, 2]);
 });
+
+test("max and min along an axis give the first extreme, its place, and the gradient to it alone", () => {
+  cpu.step(() => {
+    const x = tensor(
+      [
+        [1, 5, 5],
+        [7, 2, 2],
+      ],
+      { device: cpu, requiresGrad: true },
+    );
+    const { values, indices } = x.max(1);
+    assert.deepEqual(
+      [values.tolist(), indices.tolist()],
+      [
+        [5, 7],
+        [1, 0],
+      ],
+    );
+    values.sum().backward();
+    assert.deepEqual(x.grad?.tolist(), [
+      [0, 1, 0],
+      [1, 0, 0],
+    ]);
+    const least = x.min(-1, { keepdim: true });
+    assert.deepEqual(
+      [least.values.tolist(), least.indices.tolist()],
+      [
+        [[1], [2]],
+        [[0], [1]],
+      ],
+    );
+    assert.deepEqual([x.max().item(), x.min().item()], [7, 1]);
+  });
+});

@@ -4,6 +4,22 @@ import type { Tensor } from "../tensor.js";
 
 export const lifeMethods = {
   /**
+   * Asks for a gradient, or no longer, and gives the tensor back.
+   *
+   * @example
+   * ```ts
+   * import { device, ones } from "holdfast";
+   * const cpu = await device("cpu");
+   * const w = ones([2]).requiresGrad_();
+   * console.log(w.mul(2).requiresGrad); // → true
+   * cpu.close();
+   * ```
+   */
+  requiresGrad_(this: Tensor, wanted = true): Tensor {
+    this.requiresGrad = wanted;
+    return this;
+  },
+  /**
    * Forgets the gradient that has arrived. Costs nothing: the next one overwrites it.
    *
    * @example
