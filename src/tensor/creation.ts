@@ -3,9 +3,10 @@
 import { HoldfastError } from "../errors/index.js";
 import { type Dtype, drawWords, normal, permutation, uniform } from "../kernels/index.js";
 import { formatShape, requireDtype, requireShape, type Shape, sizeOf } from "../ops/index.js";
-import { type Device, defaultDevice } from "./device.js";
+import type { Device } from "./device.js";
 import { dtypeOfArray } from "./host-values.js";
 import { chooseDtype, type NestedArray, type NumberArray, readNested } from "./nested.js";
+import { defaultDevice } from "./open-devices.js";
 import { nextDraw } from "./seed.js";
 import type { Tensor } from "./tensor.js";
 

@@ -2,22 +2,23 @@
 
 import { noteWrite, Tape, Value } from "../autograd/index.js";
 import { HoldfastError } from "../errors/index.js";
-import { type Dtype, dtypes, type ElementArray, encodeState } from "../kernels/index.js";
+import type { Dtype, ElementArray } from "../kernels/index.js";
 import {
   type Attributes,
   allocateArray,
   contiguousStrides,
   type DeviceArray,
   formatShape,
-  isFloat,
   type Op,
   type Shape,
   sizeOf,
 } from "../ops/index.js";
 import { openRuntime, type Runtime, type RuntimeOptions, type Storage } from "../runtime/index.js";
+import { DeviceSeeds } from "./device-seeds.js";
 import { encodeElements } from "./host-values.js";
-import { LeafGradient } from "./leaf-gradient.js";
+import { Lifetimes } from "./lifetimes.js";
 import { refuseNaN } from "./nan-check.js";
+import { noteClosed, noteOpened } from "./open-devices.js";
 import { currentSeed, onNewSeed } from "./seed.js";
 import { type GradientHolder, readArray, Tensor } from "./tensor.js";
 
@@ -27,9 +28,6 @@ export interface DeviceOptions extends RuntimeOptions {
   /** Refuse the first op, forward or backward, whose result has a NaN. Reads every result back: for finding faults. */
   readonly detectNaN?: boolean;
 }
-
-/** The dtypes a loss can have; each has its 1 to start backward from. */
-const seedDtypes = ["f32", "f64", "bf16", "f16"] as const satisfies readonly Dtype[];
 
 /**
  * An open device: where tensors live, and whose steps end them. `device("cpu")` opens one.
@@ -49,10 +47,9 @@ export class Device {
   readonly tape: Tape;
   /** The seed and counter of everything random on the device, in persistent memory. */
   readonly randomState: Tensor;
-  readonly #lossSeeds: ReadonlyMap<Dtype, DeviceArray>;
+  readonly #seeds: DeviceSeeds;
+  readonly #lifetimes: Lifetimes;
   readonly #forgetSeed: () => void;
-  /** How often each storage was kept and not yet released. */
-  readonly #kept = new WeakMap<Storage, number>();
   #step = 0;
   #isOpen = true;
 
@@ -61,21 +58,15 @@ export class Device {
     this.runtime = openRuntime(options);
     const onResult = detectNaN ? refuseNaN(this.runtime) : undefined;
     this.tape = new Tape({ runtime: this.runtime, ...(onResult && { onResult }) });
-    const [random, ...ones] = placeSeeds(this.runtime);
-    const state: DeviceArray = { shape: [4], strides: [1], dtype: "i32", storage: random };
-    this.randomState = new Tensor({ device: this, value: new Value(state) }, "random state");
-    this.#lossSeeds = new Map(
-      seedDtypes.map((dtype, index) => [dtype, { shape: [], strides: [], dtype, storage: ones[index] }]),
-    );
-    this.runtime.upload(
-      seedDtypes.flatMap((dtype, index) => {
-        const target = ones[index];
-        return target ? [{ source: encodeElements([1], dtype), target }] : [];
-      }),
+    this.#seeds = new DeviceSeeds(this.runtime);
+    this.#lifetimes = new Lifetimes(this.runtime);
+    this.randomState = new Tensor(
+      { device: this, value: new Value(this.#seeds.randomState) },
+      "random state",
     );
     this.reseed(currentSeed());
     this.#forgetSeed = onNewSeed((seed) => this.reseed(seed));
-    openDevices.add(this);
+    noteOpened(this);
   }
 
   /**
@@ -136,8 +127,7 @@ export class Device {
    * ```
    */
   reseed(seed: bigint): void {
-    const { storage } = this.randomState.array;
-    if (storage) this.runtime.upload([{ source: encodeState({ seed }), target: storage }]);
+    this.#seeds.reseed(seed);
   }
 
   /**
@@ -284,10 +274,7 @@ export class Device {
    */
   keep(tensor: Tensor): void {
     this.requireLive(tensor, "keep");
-    const { storage } = tensor.array;
-    if (storage?.kind !== "step") return;
-    this.runtime.arena.pin(storage, `keep() of ${tensor.name}`);
-    this.#kept.set(storage, (this.#kept.get(storage) ?? 0) + 1);
+    this.#lifetimes.keep(tensor);
   }
 
   /**
@@ -297,21 +284,7 @@ export class Device {
    */
   release(tensor: Tensor): void {
     this.requireLive(tensor, "release");
-    const { storage } = tensor.array;
-    if (storage?.kind !== "step") return;
-    const { arena } = this.runtime;
-    const kept = this.#kept.get(storage) ?? 0;
-    if (kept > 0) {
-      arena.unpin(storage);
-      this.#kept.set(storage, kept - 1);
-    }
-    if (kept > 1) return;
-    // What was kept out of a step dies with its last pin; the rest ends here.
-    if (kept === 0 || stepOf(storage) === 0) {
-      if (storage.owner) arena.dropView(storage);
-      else arena.free(storage);
-    }
-    tensor.gradientHolder?.release();
+    this.#lifetimes.release(tensor);
   }
 
   /**
@@ -320,26 +293,7 @@ export class Device {
    * @internal
    */
   makeGradient(tensor: Tensor): GradientHolder {
-    const { shape, dtype, storage } = tensor.array;
-    if (!isFloat(dtype)) {
-      throw new HoldfastError(
-        "NO_GRADIENT",
-        `"${tensor.name}" is ${dtype}, and only floats have gradients. Make it with dtype "f32".`,
-      );
-    }
-    const diesWithStep = storage?.kind === "step" && stepOf(storage) === this.#step && this.#step > 0;
-    const { arena } = this.runtime;
-    const place = (): DeviceArray => {
-      const array = allocateArray(this.runtime, shape, dtype, `${tensor.name}.grad`);
-      if (array.storage && !diesWithStep) arena.pin(array.storage, `gradient of ${tensor.name}`);
-      return array;
-    };
-    const end = ({ storage: own }: DeviceArray): void => {
-      if (!own || diesWithStep) return;
-      arena.unpin(own);
-      if (arena.isLive(own) && stepOf(own) === 0) arena.free(own);
-    };
-    return new LeafGradient(this.runtime, place, end);
+    return this.#lifetimes.makeGradient(tensor, this.#step);
   }
 
   /**
@@ -349,17 +303,7 @@ export class Device {
    */
   requireLive(tensor: Tensor, use: string): void {
     this.requireOpen();
-    const { storage, shape, dtype } = tensor.array;
-    if (!storage || this.#isLive(storage)) return;
-    const step = stepOf(storage);
-    const end = step > 0 ? `died at the end of step ${step}` : "was released";
-    const made = `made by ${storage.label}${step > 0 ? ` in step ${step}` : ""}`;
-    throw new HoldfastError(
-      "DEAD_TENSOR",
-      `${use}: tensor "${tensor.name}", ${dtype} ${formatShape(shape)}, ${made}, ${end}. ` +
-        "Use it inside its step, or carry it out of the step with keep().",
-      { numbers: { op: storage.label, step } },
-    );
+    this.#lifetimes.requireLive(tensor, use);
   }
 
   /**
@@ -396,13 +340,8 @@ export class Device {
     this.tape.release();
     this.#isOpen = false;
     this.#forgetSeed();
-    openDevices.delete(this);
+    noteClosed(this);
     this.runtime.close();
-  }
-
-  #isLive(storage: Storage): boolean {
-    const { arena, persistent } = this.runtime;
-    return storage.kind === "step" ? arena.isLive(storage) : persistent.isLive(storage);
   }
 
   #valuesOf(op: string, operands: readonly (Tensor | number)[]): (Value | number)[] {
@@ -434,30 +373,13 @@ export class Device {
           "it has to have the tensor's own shape and dtype.",
       );
     }
-    const one = this.#lossSeeds.get(dtype);
+    const one = this.#seeds.oneOf(dtype);
     if (one && sizeOf(shape) === 1) return { ...one, shape, strides: shape.map(() => 0) };
     throw new HoldfastError(
       "BAD_SHAPE",
       `backward() of shape ${formatShape(shape)}: without a gradient it starts from a single number. ` +
         "Reduce it first, with sum() or mean(), or pass a gradient of that shape.",
     );
-  }
-}
-
-/**
- * Seeds of losses and of random numbers never lie in the arena: a step must not be able to end them. Where there is no room
- * even for them, the device is not opened, and its threads end.
- */
-function placeSeeds(runtime: Runtime): readonly Storage[] {
-  try {
-    const { storages } = runtime.persistent.place("scalars", "seeds", [
-      { name: "random state", size: 16 },
-      ...seedDtypes.map((dtype) => ({ name: `loss seed ${dtype}`, size: dtypes[dtype].bytes })),
-    ]);
-    return storages;
-  } catch (refusal) {
-    runtime.close();
-    throw refusal;
   }
 }
 
@@ -470,13 +392,6 @@ function notAnOperand(op: string, given: unknown): HoldfastError {
     { numbers: { op } },
   );
 }
-
-/** The step that a storage, or a view, was made in; 0 outside of steps. */
-function stepOf(storage: Storage): number {
-  return (storage as Storage & { readonly step?: number }).step ?? 0;
-}
-
-const openDevices = new Set<Device>();
 
 /**
  * Opens a device.
@@ -492,10 +407,4 @@ const openDevices = new Set<Device>();
 export async function device(name: DeviceName, options: DeviceOptions = {}): Promise<Device> {
   if (name === "cpu") return new Device(name, options);
   throw new HoldfastError("UNSUPPORTED", `There is no device "${name}". This version has "cpu".`);
-}
-
-/** The device for tensors that name none: the one opened first of those still open. */
-export function defaultDevice(): Device {
-  for (const first of openDevices) return first;
-  throw new HoldfastError("NO_DEVICE", 'No device is open. Open one first: const cpu = await device("cpu").');
 }

@@ -27,10 +27,11 @@ export {
   zeros,
   zerosLike,
 } from "./creation.js";
-export { Device, type DeviceName, type DeviceOptions, defaultDevice, device } from "./device.js";
+export { Device, type DeviceName, type DeviceOptions, device } from "./device.js";
 export { cat, oneHot, stack, where } from "./functions.js";
 export { dtypeOfArray, encodeElements } from "./host-values.js";
 export { LeafGradient } from "./leaf-gradient.js";
 export { chooseDtype, type NestedArray, type NestedList, type NumberArray, readNested } from "./nested.js";
+export { defaultDevice } from "./open-devices.js";
 export { currentSeed, manualSeed, nextDraw } from "./seed.js";
 export { type GradientHolder, Tensor, type TensorPlace } from "./tensor.js";

@@ -1,0 +1,92 @@
+/** How long a tensor's memory lives: kept beyond its step, released, dead; and its gradient's with it. */
+
+import { HoldfastError } from "../errors/index.js";
+import { allocateArray, type DeviceArray, formatShape, isFloat } from "../ops/index.js";
+import type { Runtime, Storage } from "../runtime/index.js";
+import { LeafGradient } from "./leaf-gradient.js";
+import type { GradientHolder, Tensor } from "./tensor.js";
+
+export class Lifetimes {
+  readonly #runtime: Runtime;
+  /** How often each storage was kept and not yet released. */
+  readonly #kept = new WeakMap<Storage, number>();
+
+  constructor(runtime: Runtime) {
+    this.#runtime = runtime;
+  }
+
+  keep(tensor: Tensor): void {
+    const { storage } = tensor.array;
+    if (storage?.kind !== "step") return;
+    this.#runtime.arena.pin(storage, `keep() of ${tensor.name}`);
+    this.#kept.set(storage, (this.#kept.get(storage) ?? 0) + 1);
+  }
+
+  /** Takes back what `keep` did, and no pin of anybody else's; what was not kept ends here. */
+  release(tensor: Tensor): void {
+    const { storage } = tensor.array;
+    if (storage?.kind !== "step") return;
+    const { arena } = this.#runtime;
+    const kept = this.#kept.get(storage) ?? 0;
+    if (kept > 0) {
+      arena.unpin(storage);
+      this.#kept.set(storage, kept - 1);
+    }
+    if (kept > 1) return;
+    // What was kept out of a step dies with its last pin; the rest ends here.
+    if (kept === 0 || stepOf(storage) === 0) {
+      if (storage.owner) arena.dropView(storage);
+      else arena.free(storage);
+    }
+    tensor.gradientHolder?.release();
+  }
+
+  /** Where the gradient of a leaf will arrive: beside it, and for as long as it lives. */
+  makeGradient(tensor: Tensor, openStep: number): GradientHolder {
+    const { shape, dtype, storage } = tensor.array;
+    if (!isFloat(dtype)) {
+      throw new HoldfastError(
+        "NO_GRADIENT",
+        `"${tensor.name}" is ${dtype}, and only floats have gradients. Make it with dtype "f32".`,
+      );
+    }
+    const diesWithStep = openStep > 0 && storage?.kind === "step" && stepOf(storage) === openStep;
+    const { arena } = this.#runtime;
+    const place = (): DeviceArray => {
+      const array = allocateArray(this.#runtime, shape, dtype, `${tensor.name}.grad`);
+      if (array.storage && !diesWithStep) arena.pin(array.storage, `gradient of ${tensor.name}`);
+      return array;
+    };
+    const end = ({ storage: own }: DeviceArray): void => {
+      if (!own || diesWithStep) return;
+      arena.unpin(own);
+      if (arena.isLive(own) && stepOf(own) === 0) arena.free(own);
+    };
+    return new LeafGradient(this.#runtime, place, end);
+  }
+
+  /** Refuses a tensor whose memory is gone, by its name, the op that made it and the step in which it died. */
+  requireLive(tensor: Tensor, use: string): void {
+    const { storage, shape, dtype } = tensor.array;
+    if (!storage || this.#isLive(storage)) return;
+    const step = stepOf(storage);
+    const end = step > 0 ? `died at the end of step ${step}` : "was released";
+    const made = `made by ${storage.label}${step > 0 ? ` in step ${step}` : ""}`;
+    throw new HoldfastError(
+      "DEAD_TENSOR",
+      `${use}: tensor "${tensor.name}", ${dtype} ${formatShape(shape)}, ${made}, ${end}. ` +
+        "Use it inside its step, or carry it out of the step with keep().",
+      { numbers: { op: storage.label, step } },
+    );
+  }
+
+  #isLive(storage: Storage): boolean {
+    const { arena, persistent } = this.#runtime;
+    return storage.kind === "step" ? arena.isLive(storage) : persistent.isLive(storage);
+  }
+}
+
+/** The step that a storage, or a view, was made in; 0 outside of steps. */
+function stepOf(storage: Storage): number {
+  return (storage as Storage & { readonly step?: number }).step ?? 0;
+}
