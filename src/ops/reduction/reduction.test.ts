@@ -163,6 +163,15 @@ describe("var and std", () => {
     });
   });
 
+  test("equal elements have no spread, also where their mean is not exact, along rows and down columns", () => {
+    for (const value of [0.1, 0.3, 1 / 3, 1e20]) {
+      const x = place(new Array(15).fill(value), [5, 3]);
+      assert.deepEqual(x.std(1).tolist(), [0, 0, 0, 0, 0], `rows of ${value}`);
+      assert.deepEqual(x.std(0).tolist(), [0, 0, 0], `columns of ${value}`);
+      assert.equal(x.var().item(), 0, `all of ${value}`);
+    }
+  });
+
   test("where nothing differs std has a gradient of 0; of one element there is no variance", () => {
     cpu.step(() => {
       assert.deepEqual(

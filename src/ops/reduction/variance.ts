@@ -1,9 +1,11 @@
 /**
- * variance and std over any axes, in two passes: the mean, then the squares of what differs from it. A mean of squares
- * less a square of the mean would lose every digit where the spread is small.
+ * variance and std over any axes, in three passes: the mean, what it is off by, and the squares of what differs from it. A
+ * mean of squares less a square of the mean would lose every digit where the spread is small; and a mean that is one
+ * rounding off would give equal elements a spread, and std a slope there.
  */
 
 import {
+  type Dtype,
   dtypes,
   type Expression,
   iterateElements,
@@ -12,10 +14,12 @@ import {
   term,
 } from "../../kernels/index.js";
 import { broadcastStrides, contiguousStrides, type DeviceArray, isContiguous } from "../device-array.js";
+import { add } from "../elementwise/arithmetic.js";
 import { elementwise } from "../elementwise/elementwise.js";
 import { fitTo } from "../gradients.js";
 import { arrayAt, type GradientRule, type Gradients, type KernelOp, type Lowering, typeAt } from "../op.js";
 import { forDtypes, passRows } from "../row-pass.js";
+import { runInto } from "../run.js";
 import { axesOf, sizeOf } from "../shape.js";
 import { fillWith, longestRow, lowerReduction, type Reduction } from "./reduce.js";
 import { keptShape, reducedType, restoreAxes } from "./rule.js";
@@ -37,8 +41,9 @@ function spread(
   const rowKernel = forDtypes((dtype = "f32"): RowKernel => {
     const { compute } = dtypes[dtype];
     const [perCount, perFreedom] = [term.scalar(0, compute), term.scalar(1, compute)];
-    const mean = term.mul(term.reduced(0, compute), perCount);
     const x = term.load(0, compute);
+    const rough = term.mul(term.reduced(0, compute), perCount);
+    const mean = term.add(rough, term.mul(term.reduced(1, compute), perCount));
     return {
       name,
       inputs: [dtype],
@@ -49,8 +54,9 @@ function spread(
       scalars: [compute, compute],
       stages: [
         { kind: "reduce", op: "add", value: x },
+        { kind: "reduce", op: "add", value: term.sub(x, rough) },
         { kind: "reduce", op: "add", value: squareOf(term.sub(x, mean)) },
-        { kind: "store", output: 0, value: finish(term.mul(term.reduced(1, compute), perFreedom)) },
+        { kind: "store", output: 0, value: finish(term.mul(term.reduced(2, compute), perFreedom)) },
         { kind: "store", output: 1, value: mean },
       ],
     };
@@ -86,7 +92,11 @@ function spread(
         return;
       }
       lowerReduction(lowering, addUp, input, axes, mean, 1 / count);
-      lowerReduction(lowering, ofSquares, squaresAround(lowering, input, mean), axes, output, perFreedom);
+      const missing = lowering.scratchArray(mean.shape, mean.dtype);
+      lowerReduction(lowering, addUp, distances(lowering, input, mean, "plain"), axes, missing, 1 / count);
+      runInto(lowering.runtime, add, mean, [mean, missing], {});
+      const squares = distances(lowering, input, mean, "squared");
+      lowerReduction(lowering, ofSquares, squares, axes, output, perFreedom);
     },
   };
 }
@@ -100,37 +110,44 @@ function squareOf(x: Expression): Expression {
   return term.mul(x, x);
 }
 
-const squaresKernel = forDtypes((dtype = "f32"): RowKernel => {
-  const { compute } = dtypes[dtype];
-  return {
-    name: "squares around the mean",
-    inputs: [dtype, compute],
-    outputs: [{ dtype: compute, per: "element" }],
-    scalars: [],
-    stages: [
-      {
-        kind: "store",
-        output: 0,
-        value: squareOf(term.sub(term.load(0, compute), term.load(1, compute))),
-      },
-    ],
-  };
-});
+type Distance = "plain" | "squared";
 
-function squaresAround(lowering: Lowering, input: DeviceArray, mean: DeviceArray): DeviceArray {
+function distanceKernels(distance: Distance): (dtype: Dtype) => RowKernel {
+  return forDtypes((dtype = "f32"): RowKernel => {
+    const { compute } = dtypes[dtype];
+    const plain = term.sub(term.load(0, compute), term.load(1, compute));
+    return {
+      name: `${distance} distance from the mean`,
+      inputs: [dtype, compute],
+      outputs: [{ dtype: compute, per: "element" }],
+      scalars: [],
+      stages: [{ kind: "store", output: 0, value: distance === "squared" ? squareOf(plain) : plain }],
+    };
+  });
+}
+
+const distanceKernel = { plain: distanceKernels("plain"), squared: distanceKernels("squared") } as const;
+
+/** How far each element is from its mean, as an array of the input's shape. */
+function distances(
+  lowering: Lowering,
+  input: DeviceArray,
+  mean: DeviceArray,
+  distance: Distance,
+): DeviceArray {
   const { shape, dtype } = input;
-  const squares = lowering.scratchArray(shape, dtypes[dtype].compute);
-  if (!input.storage || !mean.storage || !squares.storage) return squares;
+  const found = lowering.scratchArray(shape, dtypes[dtype].compute);
+  if (!input.storage || !mean.storage || !found.storage) return found;
   launchRows(lowering.runtime, {
-    kernel: squaresKernel(dtype),
+    kernel: distanceKernel[distance](dtype),
     iteration: iterateElements(shape, [
       input.strides,
       broadcastStrides(mean, shape),
       contiguousStrides(shape),
     ]),
-    operands: [input.storage, mean.storage, squares.storage],
+    operands: [input.storage, mean.storage, found.storage],
   });
-  return squares;
+  return found;
 }
 
 const none = term.constant(0, "f32");
