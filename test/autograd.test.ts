@@ -242,3 +242,15 @@ test("integers and truth values are no part of the graph", () => {
     );
   });
 });
+
+test("a graph recorded outside every step outlives the steps in between", () => {
+  const x = leaf(1, 2);
+  const loss = x.exp().sum();
+  cpu.step(() => {
+    leaf(3).exp();
+  });
+  loss.backward();
+  assert.deepEqual(listOf(x.grad), x.exp().tolist());
+  assert.equal(cpu.tape.openNodes, 1, "the exp just above is recorded, and nothing else");
+  cpu.tape.release();
+});

@@ -18,6 +18,11 @@ interface Saved {
 
 let nodes = 0;
 
+/** The id of the op recorded last; what is recorded from now on has a higher one. */
+export function lastNodeId(): number {
+  return nodes;
+}
+
 export class Node {
   /** Ascends in the order of recording: backward goes from the highest down. */
   readonly id = ++nodes;

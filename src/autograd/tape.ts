@@ -20,7 +20,7 @@ import {
 import { ownerOf, type Runtime } from "../runtime/index.js";
 import { type BackwardOptions, runBackward } from "./backward.js";
 import { isRecording } from "./grad-mode.js";
-import { type DifferentiableOp, Node } from "./node.js";
+import { type DifferentiableOp, lastNodeId, Node } from "./node.js";
 import { Value } from "./value.js";
 import { noteRecordedWrite, noteWrite } from "./versions.js";
 
@@ -130,11 +130,14 @@ export class Tape {
     if (!options.retainGraph) this.#forgetReleased();
   }
 
-  /** Lets go of everything that was recorded: at a step's end. */
-  release(): void {
-    const open = [...this.#open];
-    this.#open.clear();
-    for (const node of open) node.release();
+  /** A point in the recording, for `release`. */
+  mark(): number {
+    return lastNodeId();
+  }
+
+  /** Lets go of everything that was recorded since a mark: at a step's end. All of it unless one is given. */
+  release(since = 0): void {
+    for (const node of [...this.#open]) if (node.id > since) this.#forget(node);
   }
 
   readonly #onBackwardResult = (op: string, array: DeviceArray): void =>

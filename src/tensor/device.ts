@@ -102,11 +102,12 @@ export class Device {
   step<T>(body: (step: number) => T): T {
     return this.runtime.step((step) => {
       this.#step = step;
+      const mark = this.tape.mark();
       try {
         return body(step);
       } finally {
         this.#step = 0;
-        this.tape.release();
+        this.tape.release(mark);
       }
     });
   }
