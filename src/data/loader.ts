@@ -6,12 +6,11 @@
 import { noteWrite, Value } from "../autograd/index.js";
 import { HoldfastError } from "../errors/index.js";
 import { dtypes, permutation, type Seed } from "../kernels/index.js";
-import { contiguousStrides, type DeviceArray, sizeOf } from "../ops/index.js";
+import { contiguousStrides, copyIndexed, type DeviceArray, sizeOf } from "../ops/index.js";
 import type { Region, Storage } from "../runtime/index.js";
 import { currentSeed, type Device, defaultDevice, type Tensor } from "../tensor/index.js";
 import { type BatchNumber, BatchTensor } from "./batch-tensor.js";
 import type { Column, ColumnSource, TensorDataset } from "./dataset.js";
-import { gatherRows } from "./gather.js";
 
 export interface DataLoaderOptions {
   /** Rows in a batch. */
@@ -198,12 +197,21 @@ export class DataLoader<Sources extends readonly ColumnSource[]> implements Iter
   #gather(sources: readonly DeviceArray[], first: number, buffers: readonly DeviceArray[]): void {
     const { runtime } = this.device;
     const order = this.#storageAt(this.dataset.columns.length);
-    for (const [column, { shape, dtype, storage: target }] of buffers.entries()) {
-      const values = sources[column]?.storage;
-      if (!values || !target) continue;
-      const [count = 0, ...row] = shape;
-      const index = runtime.view(order, first * indexBytes, count * indexBytes);
-      gatherRows(runtime, { dtype, width: sizeOf(row), count, values, index, target });
+    for (const [column, buffer] of buffers.entries()) {
+      const source = sources[column];
+      if (!source) continue;
+      const [count = 0, ...row] = buffer.shape;
+      const width = sizeOf(row);
+      const storage = runtime.view(order, first * indexBytes, count * indexBytes);
+      copyIndexed(runtime, {
+        source,
+        sourceStrides: [0, 1],
+        index: { shape: [count], strides: [1], dtype: "i32", storage },
+        indexStrides: [1, 0],
+        step: width,
+        length: this.dataset.rows,
+        output: { ...buffer, shape: [count, width], strides: [width, 1] },
+      });
     }
   }
 

@@ -3,7 +3,7 @@
 import { noteWrite } from "../autograd/index.js";
 import { HoldfastError } from "../errors/index.js";
 import { type Dtype, dtypes, viewElements, widenBf16, widenF16 } from "../kernels/index.js";
-import { formatShape, type Shape, sizeOf } from "../ops/index.js";
+import { formatShape, isSameShape, type Shape, sizeOf } from "../ops/index.js";
 import type { UploadItem } from "../runtime/index.js";
 import { type Device, encodeElements, Tensor } from "../tensor/index.js";
 import type { Parameter } from "./parameter.js";
@@ -74,7 +74,7 @@ export function writeState(own: ReadonlyMap<string, Parameter>, state: LoadableS
 }
 
 function misfitOf({ shape }: Parameter, value: Tensor | StoredElements): string | undefined {
-  if (formatShape(shape) !== formatShape(value.shape)) {
+  if (!isSameShape(shape, value.shape)) {
     return `is ${formatShape(value.shape)} in the state and ${formatShape(shape)} in the module`;
   }
   if (value instanceof Tensor) return undefined;

@@ -50,6 +50,20 @@ export function broadcastStrides({ shape, strides }: Layout, target: Shape): Str
   });
 }
 
+/** Several axes as one, where each steps over the whole of the next. */
+export function joinAxes({ shape, strides }: Layout): { size: number; stride: number } | undefined {
+  let joined = { size: 1, stride: 1 };
+  for (let axis = shape.length - 1; axis >= 0; axis--) {
+    const [size = 1, stride = 0] = [shape[axis], strides[axis]];
+    if (size === 1) continue;
+    if (joined.size === 1) joined = { size, stride };
+    else if (stride === joined.stride * joined.size)
+      joined = { size: joined.size * size, stride: joined.stride };
+    else return undefined;
+  }
+  return joined;
+}
+
 /** New step memory for an array, in contiguous order. */
 export function allocateArray(runtime: Runtime, shape: Shape, dtype: Dtype, label: string): DeviceArray {
   const bytes = sizeOf(shape) * dtypes[dtype].bytes;

@@ -4,7 +4,7 @@ import { cast } from "./elementwise/cast.js";
 import { reshape } from "./movement/reshape.js";
 import type { GradientRule } from "./op.js";
 import { sum } from "./reduction/sum.js";
-import { formatShape, type Shape } from "./shape.js";
+import { isSameShape, type Shape } from "./shape.js";
 
 /** Brings a gradient to its operand's type: summed over the axes along which the operand was stretched, and cast. */
 export function fitTo<V, A>(rule: GradientRule<V, A>, value: V, index: number): V {
@@ -16,7 +16,7 @@ export function fitTo<V, A>(rule: GradientRule<V, A>, value: V, index: number): 
 /** Adds up what was stretched, until a value has this shape. */
 export function sumTo<V, A>({ apply, valueType }: GradientRule<V, A>, value: V, shape: Shape): V {
   const own = valueType(value).shape;
-  if (formatShape(own) === formatShape(shape)) return value;
+  if (isSameShape(own, shape)) return value;
   const added = own.length - shape.length;
   const axes = own.flatMap((size, axis) => {
     const isStretched = axis < added || (shape[axis - added] === 1 && size !== 1);

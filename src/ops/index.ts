@@ -24,6 +24,7 @@ export { cast, contiguous, requireDtype } from "./elementwise/cast.js";
 export * as comparisons from "./elementwise/comparisons.js";
 export * as functions from "./elementwise/functions.js";
 export { gather, scatterAdd } from "./indexing/gather.js";
+export { copyIndexed } from "./indexing/indexed-copy.js";
 export { maskedFill } from "./indexing/masked-fill.js";
 export { oneHot } from "./indexing/one-hot.js";
 export { type EmbeddingAttributes, embedding, indexSelect } from "./indexing/select.js";
@@ -71,5 +72,14 @@ export { mean, type ReductionAttributes, sum } from "./reduction/sum.js";
 export { all, any } from "./reduction/truth.js";
 export { std, type VarianceAttributes, variance } from "./reduction/variance.js";
 export { applyTo, firstOf, requireFits, runInto, runOp, typeOfOperand } from "./run.js";
-export { axesOf, axisOf, broadcastShapes, formatShape, requireShape, type Shape, sizeOf } from "./shape.js";
+export {
+  axesOf,
+  axisOf,
+  broadcastShapes,
+  formatShape,
+  isSameShape,
+  requireShape,
+  type Shape,
+  sizeOf,
+} from "./shape.js";
 export { opTable } from "./table.js";

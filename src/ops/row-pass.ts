@@ -5,9 +5,9 @@
 
 import { type Dtype, iterateRows, launchRows, type RowKernel } from "../kernels/index.js";
 import { copyArray } from "./copy.js";
-import { broadcastStrides, contiguousStrides, type DeviceArray } from "./device-array.js";
+import { broadcastStrides, contiguousStrides, type DeviceArray, joinAxes } from "./device-array.js";
 import type { Lowering } from "./op.js";
-import { fillWith, joinAxes, rowsOf, splitAxes } from "./reduction/reduce.js";
+import { fillWith, rowsOf, splitAxes } from "./reduction/reduce.js";
 import { type Shape, sizeOf } from "./shape.js";
 
 export interface RowPass {

@@ -6,7 +6,7 @@ import type { Runtime, Storage } from "../runtime/index.js";
 import { copyArray } from "./copy.js";
 import { allocateArray, type DeviceArray, viewArray } from "./device-array.js";
 import type { Apply, Attributes, KernelOp, Lowering, Op, ValueType, ViewOp } from "./op.js";
-import { formatShape } from "./shape.js";
+import { formatShape, isSameShape } from "./shape.js";
 
 type Operand = DeviceArray | number;
 
@@ -155,7 +155,7 @@ export function requireFits(op: string, type: ValueType | undefined, target: Dev
       { numbers: { op } },
     );
   }
-  const fits = type && formatShape(type.shape) === formatShape(target.shape);
+  const fits = type && isSameShape(type.shape, target.shape);
   // As in PyTorch: any width of the same kind or a lower one may be stored, but no float in an integer.
   if (type && fits && isStorable(type.dtype, target.dtype)) return;
   throw new HoldfastError(
@@ -172,8 +172,8 @@ function mayShare(target: DeviceArray, operands: readonly Operand[]): boolean {
     if (typeof operand === "number" || !operand.storage || !target.storage) return true;
     const isSame =
       operand.storage.span.address === target.storage.span.address &&
-      formatShape(operand.shape) === formatShape(target.shape) &&
-      formatShape(operand.strides) === formatShape(target.strides) &&
+      isSameShape(operand.shape, target.shape) &&
+      isSameShape(operand.strides, target.strides) &&
       operand.dtype === target.dtype;
     return isSame || !overlaps(operand.storage, target.storage);
   });

@@ -8,6 +8,10 @@ export function sizeOf(shape: Shape): number {
   return shape.reduce((product, size) => product * size, 1);
 }
 
+export function isSameShape(a: Shape, b: Shape): boolean {
+  return a.length === b.length && a.every((size, axis) => size === b[axis]);
+}
+
 export function formatShape(shape: Shape): string {
   return `[${shape.join(", ")}]`;
 }

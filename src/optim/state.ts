@@ -2,7 +2,7 @@
 
 import { HoldfastError } from "../errors/index.js";
 import type { StateDict } from "../nn/index.js";
-import { formatShape } from "../ops/index.js";
+import { formatShape, isSameShape } from "../ops/index.js";
 import type { Device, Tensor } from "../tensor/index.js";
 import { type Member, withoutPadding } from "./member.js";
 import type { ParameterGroup } from "./parameter-group.js";
@@ -67,7 +67,7 @@ function requireFitting(owner: string, own: StateDict, state: StateDict): void {
   const unexpected = Object.keys(state).filter((name) => !Object.hasOwn(own, name));
   const misshapen = Object.entries(state).flatMap(([name, { shape }]) => {
     const there = own[name]?.shape;
-    if (!there || formatShape(there) === formatShape(shape)) return [];
+    if (!there || isSameShape(there, shape)) return [];
     return [`${name} is ${formatShape(shape)} in the state and ${formatShape(there)} here`];
   });
   const faults = [

@@ -9,6 +9,7 @@ import {
   contiguousStrides,
   type DeviceArray,
   formatShape,
+  isSameShape,
   type Op,
   type Shape,
   sizeOf,
@@ -366,8 +367,7 @@ export class Device {
     const { shape, dtype } = root;
     if (gradient) {
       this.requireLive(gradient, "backward");
-      if (formatShape(gradient.shape) === formatShape(shape) && gradient.dtype === dtype)
-        return gradient.array;
+      if (isSameShape(gradient.shape, shape) && gradient.dtype === dtype) return gradient.array;
       throw new HoldfastError(
         "BAD_SHAPE",
         `backward() of ${dtype} ${formatShape(shape)} was given a gradient of ${gradient.dtype} ${formatShape(gradient.shape)}; ` +

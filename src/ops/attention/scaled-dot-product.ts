@@ -3,7 +3,7 @@
 import { where } from "../elementwise/comparisons.js";
 import { permute, reshape } from "../movement/reshape.js";
 import { type CompositeOp, isType, type OperandType, typeAt } from "../op.js";
-import { badShape, broadcastShapes, formatShape, type Shape } from "../shape.js";
+import { badShape, broadcastShapes, formatShape, isSameShape, type Shape } from "../shape.js";
 import { type AttentionAttributes, attention, attentionDtype } from "./attention.js";
 
 const op = "scaledDotProductAttention";
@@ -69,7 +69,7 @@ function attentionShape(operands: readonly OperandType[]): Shape {
   if (isType(mask)) {
     const scores = [...outer, rows, columns];
     const stretched = broadcastShapes(op, [mask.shape, scores]);
-    if (formatShape(stretched) !== formatShape(scores)) {
+    if (!isSameShape(stretched, scores)) {
       throw badShape(
         op,
         `mask ${formatShape(mask.shape)} does not stretch to the scores' ${formatShape(scores)}.`,

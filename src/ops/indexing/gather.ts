@@ -6,9 +6,9 @@ import type { DeviceArray } from "../device-array.js";
 import { seePart } from "../movement/part.js";
 import { type Range, slicedPart, sliceGradient } from "../movement/slice.js";
 import { arrayAt, type KernelOp, type Lowering, typeAt } from "../op.js";
-import { axisOf, badShape, formatShape, type Shape } from "../shape.js";
+import { axisOf, badShape, formatShape, isSameShape, type Shape } from "../shape.js";
 import { indexTypeAt, requireInside } from "./index-values.js";
-import { lowerIndexedCopy } from "./indexed-copy.js";
+import { copyIndexed } from "./indexed-copy.js";
 import { lowerScatter } from "./scatter.js";
 
 type AxisAttribute = { readonly axis: number };
@@ -34,7 +34,7 @@ export const gather: KernelOp<AxisAttribute> = {
     const [source, index] = [arrayAt(operands, 0), arrayAt(operands, 1)];
     if (!output) return;
     const place = axisOf("gather", axis, source.shape.length);
-    lowerIndexedCopy(lowering, {
+    copyIndexed(lowering.runtime, {
       source,
       sourceStrides: source.strides.with(place, 0),
       index,
@@ -92,7 +92,7 @@ export const scatterAdd: KernelOp<AxisAttribute> = {
       const { shape } = rule.typeOf(2);
       const read = rule.apply(gather, [rule.upstream, rule.operand(1)], rule.attributes);
       const used = rule.typeOf(1).shape;
-      if (formatShape(shape) === formatShape(used)) return read;
+      if (isSameShape(shape, used)) return read;
       // The source may be larger than the index: what was not added has no slope.
       return rule.apply(sliceGradient, [read], { shape, ranges: used.map((size): Range => [0, size]) });
     };

@@ -1,4 +1,4 @@
-/** Copies elements from places that an index tells: what indexSelect, gather and embedding are lowered to. */
+/** Copies elements from places that an index tells: what indexSelect, gather and embedding are lowered to, and batches drawn by. */
 
 import {
   type Dtype,
@@ -8,8 +8,8 @@ import {
   type RowKernel,
   term,
 } from "../../kernels/index.js";
+import type { Runtime } from "../../runtime/index.js";
 import type { DeviceArray, Strides } from "../device-array.js";
-import type { Lowering } from "../op.js";
 
 export interface IndexedCopy {
   readonly source: DeviceArray;
@@ -25,7 +25,7 @@ export interface IndexedCopy {
 }
 
 /** Indices are held inside the axis, so that even unchecked ones read nothing beside the source. */
-export function lowerIndexedCopy({ runtime }: Lowering, copy: IndexedCopy): void {
+export function copyIndexed(runtime: Runtime, copy: IndexedCopy): void {
   const { source, sourceStrides, index, indexStrides, step, length, output } = copy;
   if (!source.storage || !index.storage || !output.storage) return;
   launchRows(runtime, {

@@ -7,7 +7,7 @@ import { reshape } from "../movement/reshape.js";
 import { arrayAt, type KernelOp, type Lowering, typeAt } from "../op.js";
 import { axisOf, badShape, formatShape, type Shape, sizeOf } from "../shape.js";
 import { indexTypeAt, requireInside } from "./index-values.js";
-import { lowerIndexedCopy } from "./indexed-copy.js";
+import { copyIndexed } from "./indexed-copy.js";
 import { lowerScatter } from "./scatter.js";
 
 /** The slices of an axis that a list of indices names, in its order. */
@@ -41,7 +41,7 @@ export const indexSelect: KernelOp<{ readonly axis: number }> = {
     const [source, index] = [arrayAt(operands, 0), arrayAt(operands, 1)];
     if (!output) return;
     const place = axisOf("indexSelect", axis, source.shape.length);
-    lowerIndexedCopy(lowering, {
+    copyIndexed(lowering.runtime, {
       source,
       sourceStrides: source.strides.with(place, 0),
       index,
@@ -112,7 +112,7 @@ export const embedding: KernelOp<EmbeddingAttributes> = {
     const [source, index] = [arrayAt(operands, 0), arrayAt(operands, 1)];
     if (!output) return;
     const [step = 0, across = 0] = source.strides;
-    lowerIndexedCopy(lowering, {
+    copyIndexed(lowering.runtime, {
       source,
       sourceStrides: [...index.shape.map(() => 0), across],
       index,

@@ -21,7 +21,7 @@ import { asIndexList, highestIndex, indexTypeAt } from "../indexing/index-values
 import { arrayAt, isType, type Lowering, type OperandType, typeAt, type ValueType } from "../op.js";
 import { fillWith } from "../reduction/reduce.js";
 import { requireFloat } from "../reduction/sum.js";
-import { badShape, formatShape, type Shape, sizeOf } from "../shape.js";
+import { badShape, formatShape, isSameShape, type Shape, sizeOf } from "../shape.js";
 
 /** What becomes of the single losses: their mean, their sum, or each for itself. */
 export type LossReduction = "mean" | "sum" | "none";
@@ -107,7 +107,7 @@ export function inferClassRows(
       `input ${formatShape(input.shape)} has no classes; it must be [C], [N, C] or [N, C, …].`,
     );
   }
-  if (formatShape(target.shape) !== formatShape(kept)) {
+  if (!isSameShape(target.shape, kept)) {
     throw badShape(
       op,
       `input ${formatShape(input.shape)} and target ${formatShape(target.shape)}: with ${classes} classes on axis ` +

@@ -16,7 +16,7 @@ import {
   type ValueType,
 } from "../op.js";
 import { mean, sum } from "../reduction/sum.js";
-import { badShape, broadcastShapes, formatShape } from "../shape.js";
+import { badShape, broadcastShapes, formatShape, isSameShape } from "../shape.js";
 import type { LossReduction } from "./class-rows.js";
 
 const none = term.constant(0, "f32");
@@ -176,7 +176,7 @@ function reduceLoss<V>(
 
 function sameShape(op: string, operands: readonly OperandType[]): ValueType["shape"] {
   const [input, target] = [typeAt(op, operands, 0), typeAt(op, operands, 1)];
-  if (formatShape(input.shape) === formatShape(target.shape)) return input.shape;
+  if (isSameShape(input.shape, target.shape)) return input.shape;
   throw badShape(
     op,
     `input ${formatShape(input.shape)} and target ${formatShape(target.shape)} differ. Reshape one to the other's shape, or ` +
@@ -211,7 +211,7 @@ export const bceWithLogits: CompositeOp<LossAttributes> = {
     );
     const weighted = mul.infer([type, weight], {});
     const stretched = broadcastShapes("bceWithLogits", [shape, ...weighted.map((one) => one.shape)]);
-    if (formatShape(stretched) !== formatShape(shape)) {
+    if (!isSameShape(stretched, shape)) {
       throw badShape(
         "bceWithLogits",
         `weights stretch the input ${formatShape(shape)} to ${formatShape(stretched)}; they must broadcast to its shape.`,

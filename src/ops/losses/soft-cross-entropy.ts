@@ -5,7 +5,7 @@ import { reshape } from "../movement/reshape.js";
 import { logSoftmax } from "../normalisation/softmax.js";
 import { type CompositeOp, isType, typeAt } from "../op.js";
 import { requireFloat, sum } from "../reduction/sum.js";
-import { badShape, formatShape, sizeOf } from "../shape.js";
+import { badShape, formatShape, isSameShape, sizeOf } from "../shape.js";
 import { classRowsOf, type LossReduction, requireSmoothing } from "./class-rows.js";
 
 export type SoftCrossEntropyAttributes = {
@@ -24,7 +24,7 @@ export const crossEntropyOfProbabilities: CompositeOp<SoftCrossEntropyAttributes
     const [input, target, weight] = [typeAt(name, operands, 0), typeAt(name, operands, 1), operands[2]];
     for (const { dtype } of [input, target]) requireFloat(name, dtype);
     const { kept, classes } = classRowsOf(input.shape);
-    if (input.shape.length === 0 || formatShape(input.shape) !== formatShape(target.shape)) {
+    if (input.shape.length === 0 || !isSameShape(input.shape, target.shape)) {
       throw badShape(
         name,
         `input ${formatShape(input.shape)} and a target of ${target.dtype} ${formatShape(target.shape)}. A target of floats has a ` +

@@ -8,7 +8,7 @@ import { fitTo } from "../gradients.js";
 import { permute, reshape } from "../movement/reshape.js";
 import { arrayAt, type GradientRule, isType, type KernelOp, typeAt, type ValueType } from "../op.js";
 import { sum } from "../reduction/sum.js";
-import { badShape, broadcastShapes, formatShape, type Shape, sizeOf } from "../shape.js";
+import { badShape, broadcastShapes, formatShape, isSameShape, type Shape, sizeOf } from "../shape.js";
 import { lowerProduct } from "./product.js";
 
 /** Operands as matrices: a vector on the left is a row, one on the right a column. */
@@ -99,7 +99,7 @@ function transpose<V, A>({ apply, valueType }: GradientRule<V, A>, value: V): V 
 /** Summed over stretched batches, then with the operand's own axes. */
 function fitMatrix<V, A>(rule: GradientRule<V, A>, value: V, matrix: Shape, index: number): V {
   const { shape } = rule.typeOf(index);
-  if (formatShape(matrix) === formatShape(shape)) return fitTo(rule, value, index);
+  if (isSameShape(matrix, shape)) return fitTo(rule, value, index);
   const own = rule.valueType(value).shape;
   const batch = own.slice(0, own.length - matrix.length);
   const summed = batch.length > 0 ? rule.apply(sum, [value], { axes: batch.map((_, axis) => axis) }) : value;

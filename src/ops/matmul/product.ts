@@ -1,7 +1,6 @@
 /** Lowers a product of matrices to `gemm`: finds how the operands lie, folds batches, copies only what gemm can't read. */
 
 import {
-  dtypes,
   type GemmDtype,
   type GemmShape,
   gemm,
@@ -9,7 +8,7 @@ import {
   type MatrixLayout,
 } from "../../kernels/index.js";
 import { copyArray } from "../copy.js";
-import { broadcastStrides, contiguousStrides, type DeviceArray } from "../device-array.js";
+import { broadcastStrides, contiguousStrides, type DeviceArray, joinAxes } from "../device-array.js";
 import type { Lowering } from "../op.js";
 import { type Shape, sizeOf } from "../shape.js";
 
@@ -68,18 +67,11 @@ export function lowerProduct(
 /** With one right matrix for the whole batch, the batch is only more rows of the left one. */
 function foldBatch(left: DeviceArray, batch: Shape, m: number, k: number): DeviceArray | undefined {
   const strides = broadcastStrides(left, [...batch, m, k]);
-  const sizes = [...batch, m];
-  const row = strides.at(-2) ?? k;
-  let step = row;
-  let passed = 1;
-  for (let axis = sizes.length - 1; axis >= 0; axis--) {
-    const size = sizes[axis] ?? 1;
-    if (size === 1) continue;
-    if (passed === 1) step = strides[axis] ?? 0;
-    else if (strides[axis] !== step * passed) return undefined;
-    passed *= size;
-  }
-  return { ...left, shape: [sizeOf(sizes), k], strides: [step, strides.at(-1) ?? 1] };
+  const rows = joinAxes({ shape: [...batch, m], strides: strides.slice(0, -1) });
+  if (!rows) return undefined;
+  // A single row has no step to take; gemm wants one that fits all the same.
+  const step = rows.size === 1 ? (strides.at(-2) ?? k) : rows.stride;
+  return { ...left, shape: [rows.size, k], strides: [step, strides.at(-1) ?? 1] };
 }
 
 /** The operand in gemm's words, or a copy that can be put so. */
@@ -102,17 +94,8 @@ function matricesOf(lowering: Lowering, array: DeviceArray, dtype: GemmDtype, ba
 
 /** One matrix after the other at equal steps, or the same one for all (0). */
 export function batchStrideOf(batch: Shape, strides: readonly number[]): number | undefined {
-  let step: number | undefined;
-  let passed = 1;
-  for (let axis = batch.length - 1; axis >= 0; axis--) {
-    const size = batch[axis] ?? 1;
-    if (size === 1) continue;
-    const own = strides[axis] ?? 0;
-    if (step === undefined) step = own;
-    else if (own !== step * passed) return undefined;
-    passed *= size;
-  }
-  return step ?? 0;
+  const joined = joinAxes({ shape: batch, strides });
+  return joined?.size === 1 ? 0 : joined?.stride;
 }
 
 function matrixLayout(rows: number, columns: number, strides: readonly number[]): MatrixLayout | undefined {
@@ -124,9 +107,4 @@ function matrixLayout(rows: number, columns: number, strides: readonly number[])
     return { rowStride: columns === 1 ? Math.max(rows, across) : across, isTransposed: true };
   }
   return undefined;
-}
-
-/** Half floats are multiplied in f32 and narrowed at the end. */
-export function multipliesIn(dtype: keyof typeof dtypes): boolean {
-  return dtypes[dtype].kind === "float";
 }

@@ -5,7 +5,7 @@ import { promote } from "../../kernels/index.js";
 import { copyArray } from "../copy.js";
 import { fitTo } from "../gradients.js";
 import { arrayAt, type CompositeOp, type KernelOp, type OperandType, typeAt, type ValueType } from "../op.js";
-import { axisOf, badShape, formatShape, type Shape } from "../shape.js";
+import { axisOf, badShape, formatShape, isSameShape, type Shape } from "../shape.js";
 import { seePart } from "./part.js";
 import { reshape } from "./reshape.js";
 import { type Range, slice, slicedPart } from "./slice.js";
@@ -60,7 +60,7 @@ export const stack: CompositeOp<AxisAttribute> = {
   name: "stack",
   infer(operands, { axis }) {
     const [first, ...rest] = typesOf("stack", operands);
-    const other = rest.find(({ shape }) => formatShape(shape) !== formatShape(first.shape));
+    const other = rest.find(({ shape }) => !isSameShape(shape, first.shape));
     if (other) {
       throw badShape(
         "stack",

@@ -19,7 +19,7 @@ import {
   term,
 } from "../../kernels/index.js";
 import { copyArray } from "../copy.js";
-import { contiguousStrides, type DeviceArray, isContiguous, type Layout } from "../device-array.js";
+import { contiguousStrides, type DeviceArray, isContiguous, joinAxes, type Layout } from "../device-array.js";
 import type { Lowering } from "../op.js";
 import { type Shape, sizeOf } from "../shape.js";
 
@@ -130,20 +130,6 @@ export function splitAxes(
     };
   };
   return { kept: pick(false), reduced: pick(true) };
-}
-
-/** Several axes as one, where each steps over the whole of the next. */
-export function joinAxes({ shape, strides }: Layout): { size: number; stride: number } | undefined {
-  let joined = { size: 1, stride: 1 };
-  for (let axis = shape.length - 1; axis >= 0; axis--) {
-    const [size = 1, stride = 0] = [shape[axis], strides[axis]];
-    if (size === 1) continue;
-    if (joined.size === 1) joined = { size, stride };
-    else if (stride === joined.stride * joined.size)
-      joined = { size: joined.size * size, stride: joined.stride };
-    else return undefined;
-  }
-  return joined;
 }
 
 interface Columns {

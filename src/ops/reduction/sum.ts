@@ -78,7 +78,7 @@ export function countOf<V>(rule: GradientRule<V, ReductionAttributes>, op: strin
 }
 
 /** A value of the result's shape, as the operand's shape: the reduced axes come back as 1 and are stretched. */
-export function stretchBack<V>(rule: GradientRule<V, ReductionAttributes>, op: string, value: V): V {
+function stretchBack<V>(rule: GradientRule<V, ReductionAttributes>, op: string, value: V): V {
   const { shape, dtype } = rule.typeOf(0);
   const kept = reducedShape(shape, axesOf(op, rule.attributes.axes, shape.length), true);
   const seen = rule.apply(expand, [rule.apply(reshape, [value], { shape: kept })], { shape });

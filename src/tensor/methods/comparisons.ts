@@ -1,6 +1,6 @@
 /** Comparisons and logic as methods of tensors; all give truth values but `where`, which chooses by them. */
 
-import { comparisons } from "../../ops/index.js";
+import { comparisons, isSameShape } from "../../ops/index.js";
 import type { Tensor } from "../tensor.js";
 import type { Other } from "./arithmetic.js";
 
@@ -215,7 +215,7 @@ export const comparisonMethods = {
    * ```
    */
   equal(this: Tensor, other: Tensor): boolean {
-    return String(this.shape) === String(other.shape) && this.eq(other).all().item() === 1;
+    return isSameShape(this.shape, other.shape) && this.eq(other).all().item() === 1;
   },
   /**
    * Is every element within `atol + rtol · |other|` of the other's? Reads one number back.
