@@ -27,6 +27,8 @@ export interface DeviceInfo {
   readonly canCommitInParts: boolean;
   /** CPU threads or GPU multiprocessors. */
   readonly parallelism: number;
+  /** What a CUDA device can do, as its maker counts it: "9.0". */
+  readonly computeCapability?: string;
 }
 
 /** What the driver itself says of memory; on a unified machine the runtime corrects `free` by the host's figure. */
@@ -61,6 +63,50 @@ export interface HostSpan {
 /** How a kernel takes one argument. Memory says whether it is read, written or both; scalars go by value. */
 export type Parameter = "in" | "out" | "inout" | "i32" | "u32" | "f32" | "f64";
 
+/** CUDA C++ for one kernel. It takes the kernel's parameters in their order, memory as pointers, and includes nothing. */
+export interface CudaCode {
+  /** Holds `extern "C" __global__ void entry(…)`; everything else in it has internal linkage. */
+  readonly code: string;
+  readonly entry: string;
+  /** Threads of a block, in one dimension; `Launch.blocks` is the grid, in one dimension too. */
+  readonly threads: number;
+}
+
+/** How a matrix of a `Product` lies: row by row. Strides count elements. */
+export interface ProductMatrix {
+  readonly rowStride: number;
+  /** The product takes the transpose of what is stored. */
+  readonly isTransposed: boolean;
+  /** From one product of the batch to the next; 0 shares the matrix between them. */
+  readonly batchStride: number;
+  /** A power of two, up to 256, that divides the address of every launch's operand. */
+  readonly alignment: number;
+}
+
+/** What f32 operands of a product may be rounded to on their way into it; sums are f32 always. */
+export type ProductPrecision = "f32" | "tf32" | "bf16";
+
+/**
+ * `C[m, n] = activation(alpha · op(A)[m, k] · op(B)[k, n] + beta · C + bias[n])`, once or for a batch: for the library
+ * of a device that has one. The kernel's parameters are A, B, C and, where there is one, the bias.
+ */
+export interface Product {
+  readonly dtype: "f32" | "f64" | "f16" | "bf16";
+  readonly precision: ProductPrecision;
+  readonly m: number;
+  readonly n: number;
+  readonly k: number;
+  readonly batch: number;
+  readonly a: ProductMatrix;
+  readonly b: ProductMatrix;
+  readonly c: ProductMatrix;
+  readonly alpha: number;
+  readonly beta: number;
+  readonly hasBias: boolean;
+  /** `gelu` is the one with tanh. */
+  readonly activation: "none" | "relu" | "gelu";
+}
+
 /** A kernel in the forms that drivers load; a driver takes its own and ignores the rest. */
 export interface KernelSource {
   readonly name: string;
@@ -75,13 +121,20 @@ export interface KernelSource {
    * WebAssembly function takes, memory arguments being native addresses, and runs all blocks on the calling thread.
    */
   readonly native?: (...args: number[]) => void;
+  readonly cuda?: CudaCode;
+  readonly product?: Product;
 }
 
 export interface Kernel {
   readonly type: "kernel";
   readonly id: number;
   readonly name: string;
+  /** The source's, and for a library's product that needs a workspace one more, "out", behind them. */
   readonly parameters: readonly Parameter[];
+  /** How large that workspace has to be; none where this is missing or 0. */
+  readonly workspaceBytes?: number;
+  /** How many nodes one launch becomes in a graph: 1 unless a library does its work in several. */
+  readonly nodes?: number;
 }
 
 /** A memory parameter takes a span, so that what a launch touches is known; a scalar takes a number. */

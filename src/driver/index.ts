@@ -33,6 +33,7 @@ export {
 export {
   type Argument,
   type CaptureMode,
+  type CudaCode,
   type DeviceInfo,
   type Driver,
   type DriverCall,
@@ -47,6 +48,9 @@ export {
   type MemoryInfo,
   type NodeCount,
   type Parameter,
+  type Product,
+  type ProductMatrix,
+  type ProductPrecision,
   type Stream,
 } from "./driver.js";
 export { type FaultyOptions, faulty } from "./faulty/index.js";
