@@ -133,8 +133,6 @@ export interface Kernel {
   readonly parameters: readonly Parameter[];
   /** How large that workspace has to be; none where this is missing or 0. */
   readonly workspaceBytes?: number;
-  /** How many nodes one launch becomes in a graph: 1 unless a library does its work in several. */
-  readonly nodes?: number;
 }
 
 /** A memory parameter takes a span, so that what a launch touches is known; a scalar takes a number. */
@@ -147,7 +145,10 @@ export interface Launch {
   readonly arguments: readonly Argument[];
 }
 
-/** What a recorded graph holds, by kind. Memory and host nodes are what the runtime refuses. */
+/**
+ * What a recorded graph holds, by kind; a product counts as one kernel, however many its library makes of it. Memory and
+ * host nodes are what the runtime refuses.
+ */
 export interface NodeCount {
   readonly kernel: number;
   readonly copy: number;

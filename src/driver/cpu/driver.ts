@@ -6,6 +6,7 @@
 import { availableParallelism, cpus } from "node:os";
 import { HoldfastError } from "../../errors/index.js";
 import { type Bytes, bytes, formatBytes, type Span } from "../../units/index.js";
+import { requireByte, requireHostSize, requireHostSpan, requireSameSize } from "../checks.js";
 import type {
   CaptureMode,
   DeviceInfo,
@@ -20,12 +21,12 @@ import type {
   MemoryInfo,
   Stream,
 } from "../driver.js";
+import { HandleTable } from "../handles.js";
 import { readHostMemory } from "../host-memory.js";
-import { hostOffset, liveSpan, lowerLaunch, requireByte, requireSameSize } from "./arguments.js";
+import { liveSpan, lowerLaunch } from "./arguments.js";
 import { Capture, type CapturedMark } from "./capture.js";
 import { type Command, countNodes, Executor, type HostBuffer, type KernelState } from "./commands.js";
 import { RecordedGraph } from "./graph.js";
-import { HandleTable } from "./handles.js";
 import { compileKernel } from "./kernel.js";
 import { DeviceMemory, pageBytes } from "./memory.js";
 import { CommandQueue, type Mark } from "./stream.js";
@@ -146,10 +147,7 @@ class Cpu implements CpuDriver {
   allocateHost(size: Bytes): HostMemory {
     this.#requireOpen();
     this.#refuseInCapture("allocateHost");
-    if (!Number.isSafeInteger(size) || size <= 0) {
-      const message = `Host memory of ${size} bytes was asked; ask for a whole number of bytes, 1 or more.`;
-      throw new HoldfastError("BAD_SIZE", message, { numbers: { size } });
-    }
+    requireHostSize(size);
     const { available } = readHostMemory(this.#hostRoot);
     if (size > available) throw noHostMemory(size, available);
     let bytes: Uint8Array<SharedArrayBuffer>;
@@ -164,7 +162,7 @@ class Cpu implements CpuDriver {
 
   hostBytes(range: HostSpan): Uint8Array {
     const host = this.#hosts.get(range.memory);
-    const offset = hostOffset(host, range);
+    const offset = requireHostSpan(range, host.bytes.length);
     return host.bytes.subarray(offset, offset + range.size);
   }
 
@@ -243,7 +241,7 @@ class Cpu implements CpuDriver {
     const queue = this.#streams.get(stream);
     const host = this.#hosts.get(source.memory);
     requireSameSize("copyToDevice", target.size, source.size);
-    const offset = hostOffset(host, source);
+    const offset = requireHostSpan(source, host.bytes.length);
     const device = liveSpan(this.#memory, target, () => "copyToDevice's target");
     this.#issue(queue, { kind: "copyToDevice", target: device, host, offset });
   }
@@ -252,7 +250,7 @@ class Cpu implements CpuDriver {
     const queue = this.#streams.get(stream);
     const host = this.#hosts.get(target.memory);
     requireSameSize("copyToHost", target.size, source.size);
-    const offset = hostOffset(host, target);
+    const offset = requireHostSpan(target, host.bytes.length);
     const device = liveSpan(this.#memory, source, () => "copyToHost's source");
     this.#issue(queue, { kind: "copyToHost", host, offset, source: device });
   }

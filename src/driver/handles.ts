@@ -1,6 +1,6 @@
 /** Which handles of one kind are open, and the state behind each. A handle is known by identity, not by its number. */
 
-import { HoldfastError } from "../../errors/index.js";
+import { HoldfastError } from "../errors/index.js";
 
 interface Handle {
   readonly id: number;

@@ -1,0 +1,93 @@
+/** What every driver asks of its callers' arguments before anything happens. */
+
+import { HoldfastError } from "../errors/index.js";
+import { formatBytes, type Span } from "../units/index.js";
+import type { Argument, HostSpan, Parameter } from "./driver.js";
+
+const mostBlocks = 2 ** 31 - 1;
+
+const scalarRanges = {
+  i32: { least: -(2 ** 31), most: 2 ** 31 - 1, isWhole: true },
+  u32: { least: 0, most: 2 ** 32 - 1, isWhole: true },
+  f32: { least: Number.NEGATIVE_INFINITY, most: Number.POSITIVE_INFINITY, isWhole: false },
+  f64: { least: Number.NEGATIVE_INFINITY, most: Number.POSITIVE_INFINITY, isWhole: false },
+} as const;
+
+export function requireLaunch(
+  kernel: string,
+  parameters: readonly Parameter[],
+  blocks: number,
+  given: number,
+): void {
+  if (!Number.isInteger(blocks) || blocks < 0 || blocks > mostBlocks) {
+    throw badArgument(
+      `Launch of "${kernel}" with ${blocks} blocks; give a whole number from 0 to ${mostBlocks}.`,
+    );
+  }
+  if (given !== parameters.length) {
+    throw badArgument(
+      `Launch of "${kernel}" with ${given} arguments; it takes ${parameters.length} (${parameters.join(", ")}).`,
+    );
+  }
+}
+
+export function requireSpan(argument: Argument | undefined, what: () => string): Span {
+  if (typeof argument === "object") return argument;
+  throw badArgument(`${what()} is ${argument}; pass a span of device memory.`);
+}
+
+export function requireScalar(
+  parameter: keyof typeof scalarRanges,
+  argument: Argument | undefined,
+  what: () => string,
+): number {
+  if (typeof argument !== "number") throw badArgument(`${what()} is a span; pass a number.`);
+  const { least, most, isWhole } = scalarRanges[parameter];
+  if (isWhole && !(Number.isInteger(argument) && argument >= least && argument <= most)) {
+    throw badArgument(`${what()} is ${argument}; pass a whole number from ${least} to ${most}.`);
+  }
+  return argument;
+}
+
+/** The span's offset, once it lies inside host memory of `length` bytes. */
+export function requireHostSpan({ memory, offset, size }: HostSpan, length: number): number {
+  if (
+    !Number.isInteger(offset) ||
+    !Number.isInteger(size) ||
+    offset < 0 ||
+    size < 0 ||
+    offset + size > length
+  ) {
+    throw badArgument(
+      `Host span of ${size} bytes at offset ${offset} lies outside host memory #${memory.id}, which has ${length} bytes.`,
+    );
+  }
+  return offset;
+}
+
+export function requireHostSize(size: number): void {
+  if (Number.isSafeInteger(size) && size > 0) return;
+  throw new HoldfastError(
+    "BAD_SIZE",
+    `Host memory of ${size} bytes was asked; ask for a whole number of bytes, 1 or more.`,
+    { numbers: { size } },
+  );
+}
+
+export function requireSameSize(call: string, target: number, source: number): void {
+  if (target !== source) {
+    throw badArgument(
+      `${call} of ${formatBytes(source)} into ${formatBytes(target)} (${source} and ${target} bytes); make both spans the same size.`,
+    );
+  }
+}
+
+export function requireByte(byte: number): void {
+  if (!Number.isInteger(byte) || byte < 0 || byte > 255) {
+    throw badArgument(`Fill with ${byte}; a byte is a whole number from 0 to 255.`);
+  }
+}
+
+function badArgument(message: string): HoldfastError {
+  return new HoldfastError("BAD_ARGUMENT", message);
+}
