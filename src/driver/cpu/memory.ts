@@ -11,7 +11,6 @@ import {
   alignUp,
   type Bytes,
   bytes,
-  contains,
   endOf,
   formatAddress,
   formatBytes,
@@ -25,7 +24,7 @@ import {
 import type { MemoryInfo } from "../driver.js";
 import { loadKoffi } from "../foreign-functions.js";
 import { readHostMemory } from "../host-memory.js";
-import { RangeSet } from "./range-set.js";
+import { Reservations, requireReservable } from "../reservations.js";
 
 /** A WebAssembly page, and the unit of reserving and committing. */
 export const pageBytes = 64 * KiB;
@@ -41,18 +40,12 @@ export interface DeviceMemoryOptions {
   readonly hostRoot?: string | undefined;
 }
 
-interface Reservation {
-  readonly range: Span;
-  readonly committed: RangeSet;
-}
-
 export class DeviceMemory {
   readonly wasm: WebAssembly.Memory;
   /** How much can be reserved, and committed, in all. */
   readonly limit: Bytes;
   readonly #hostRoot: string | undefined;
-  /** In the order of their addresses. */
-  readonly #reservations: Reservation[] = [];
+  readonly #reservations = new Reservations(pageBytes);
   #bytes: Uint8Array;
 
   constructor({ maximumBytes = 4 * GiB, hostRoot }: DeviceMemoryOptions = {}) {
@@ -91,84 +84,47 @@ export class DeviceMemory {
   }
 
   get committedBytes(): number {
-    return this.#reservations.reduce((total, { committed }) => total + committed.totalBytes, 0);
+    return this.#reservations.committedBytes;
   }
 
   /** Takes the first gap that is wide enough; the size is rounded up to whole pages. */
   reserve(size: Bytes): Span {
+    requireReservable(size);
     const wanted = alignUp(size, pageBytes);
-    if (!Number.isSafeInteger(size) || wanted <= 0) {
-      const message = `A reservation of ${size} bytes was asked; ask for a whole number of bytes, 1 or more.`;
-      throw new HoldfastError("BAD_SIZE", message, { numbers: { size } });
-    }
     let start = firstAddress;
-    let place = 0;
-    for (const { range } of this.#reservations) {
+    for (const range of this.#reservations.ranges) {
       if (range.address - start >= wanted) break;
       start = endOf(range);
-      place++;
     }
     if (start + wanted > firstAddress + this.limit) throw this.#noRange(wanted);
     const range = span(start, wanted);
-    this.#reservations.splice(place, 0, { range, committed: new RangeSet() });
+    this.#reservations.add(range);
     return range;
   }
 
   commit(part: Span): void {
-    const owner = this.#reservations.find(({ range }) => contains(range, part));
-    if (!owner) {
-      const message = `Commit of ${formatSpan(part)}: it lies in none of the ${this.#reservations.length} reservations. Commit inside the span that reserve() returned.`;
-      throw new HoldfastError("NOT_OWNER", message, { numbers: { address: part.address, size: part.size } });
-    }
-    if (part.address % pageBytes !== 0 || part.size % pageBytes !== 0 || part.size === 0) {
-      const message = `Commit of ${formatSpan(part)}: address and size must be multiples of the granularity, ${formatBytes(pageBytes)}, and the size not 0.`;
-      throw new HoldfastError("BAD_ARGUMENT", message, {
-        numbers: { address: part.address, size: part.size },
-      });
-    }
-    const taken = owner.committed.firstOverlap(part);
-    if (taken) {
-      const message = `Commit of ${formatSpan(part)}: ${formatSpan(taken)} is committed already. Commit each part once.`;
-      throw new HoldfastError("BAD_ARGUMENT", message, {
-        numbers: { address: part.address, size: part.size },
-      });
-    }
+    this.#reservations.requireCommittable(part);
     const { free } = this.info();
     if (part.size > free) {
       const message = `Commit of ${formatSpan(part)}: ${formatBytes(free)} is free on this host. Hold less, or free memory elsewhere on the machine.`;
       throw new HoldfastError("OUT_OF_MEMORY", message, { numbers: { size: part.size, free } });
     }
     this.#growToCover(part);
-    owner.committed.add(part);
+    this.#reservations.noteCommitted(part);
   }
 
   release(reservation: Span): void {
-    this.#reservations.splice(this.#indexOf(reservation), 1);
+    this.#reservations.remove(reservation);
   }
 
   /** Throws what `release` would throw. */
   requireReserved(reservation: Span): void {
-    this.#indexOf(reservation);
+    this.#reservations.requireReserved(reservation);
   }
 
   /** Is there memory behind every byte of the range? */
   holds(range: Span): boolean {
-    if (range.size === 0) return true;
-    for (const { range: reserved, committed } of this.#reservations) {
-      if (contains(reserved, range)) return committed.covers(range);
-    }
-    return false;
-  }
-
-  #indexOf({ address, size }: Span): number {
-    const index = this.#reservations.findIndex(
-      ({ range }) => range.address === address && range.size === size,
-    );
-    if (index < 0) {
-      const message = `Release of ${formatSpan({ address, size })}: no such reservation. It was released before, or is not the whole span that reserve() returned.`;
-      throw new HoldfastError("NOT_OWNER", message, { numbers: { address, size } });
-    }
-    return index;
+    return this.#reservations.holds(range);
   }
 
   #growToCover(part: Span): void {
@@ -186,7 +142,7 @@ export class DeviceMemory {
   }
 
   #noRange(wanted: number): HoldfastError {
-    const reserved = this.#reservations.reduce((total, { range }) => total + range.size, 0);
+    const reserved = this.#reservations.ranges.reduce((total, range) => total + range.size, 0);
     const end = firstAddress + this.limit;
     const message = `No gap of ${formatBytes(wanted)} is left below ${formatAddress(end)}: ${formatBytes(reserved)} of ${formatBytes(this.limit)} is reserved. Release a reservation, or ask for less.`;
     return new HoldfastError("OUT_OF_MEMORY", message, { numbers: { wanted, reserved, limit: this.limit } });

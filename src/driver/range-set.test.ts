@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
-import { span } from "../../units/index.js";
+import { span } from "../units/index.js";
 import { RangeSet } from "./range-set.js";
 
 const size = 24;

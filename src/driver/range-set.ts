@@ -1,6 +1,6 @@
 /** A set of addresses kept as sorted, merged ranges: which parts of a reservation have memory behind them. */
 
-import { contains, endOf, overlaps, type Span, span } from "../../units/index.js";
+import { contains, endOf, overlaps, type Span, span } from "../units/index.js";
 
 export class RangeSet {
   #ranges: Span[] = [];
