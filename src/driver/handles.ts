@@ -35,6 +35,10 @@ export class HandleTable<H extends Handle, State> {
     return state;
   }
 
+  has(handle: H): boolean {
+    return this.#states.has(handle);
+  }
+
   close(handle: H): void {
     this.#states.delete(handle);
   }

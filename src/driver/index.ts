@@ -31,6 +31,14 @@ export {
   type WasmImport,
 } from "./cpu/index.js";
 export {
+  type CudaDeviceInfo,
+  type CudaDriver,
+  type CudaDriverOptions,
+  defaultCacheFolder,
+  listCudaDevices,
+  openCudaDriver,
+} from "./cuda/index.js";
+export {
   type Argument,
   type CaptureMode,
   type CudaCode,

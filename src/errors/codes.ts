@@ -165,6 +165,11 @@ export const errorCodes = {
   },
 
   // The machine
+  NO_CUDA: {
+    meaning:
+      "There is no GPU to work with: the NVIDIA driver, one of CUDA's libraries or the device itself is missing.",
+    help: "The message says what is missing and which package brings it; `holdfast doctor` looks at the whole machine.",
+  },
   DRIVER_FAILED: {
     meaning: "A driver call failed; its name and its own error stand in the message.",
     help: "Look at the cause; `holdfast tour` shows whether the machine works at all.",

@@ -26,6 +26,7 @@ export {
   gemmScratchBytes,
   type MatrixLayout,
   type Operand,
+  type ProductDtype,
 } from "./gemm/index.js";
 export { narrowToBf16, narrowToF16, widenBf16, widenF16 } from "./half.js";
 export {

@@ -6,6 +6,7 @@ import {
   type Driver,
   openBlas,
   openCpuDriver,
+  openCudaDriver,
   readHostMemory,
   type Stream,
 } from "../driver/index.js";
@@ -30,7 +31,11 @@ import { watched } from "./watched-driver.js";
 import { Work } from "./work.js";
 
 export interface OpenOptions extends SettingOptions {
-  /** The device; the CPU's unless given. A driver that is given is not closed with the runtime. */
+  /** "cpu" unless given. */
+  readonly device?: "cpu" | "cuda";
+  /** Which of the machine's GPUs, counted from 0. */
+  readonly index?: number;
+  /** A driver in the place of the device's own. It is not closed with the runtime. */
   readonly driver?: Driver;
   readonly environment?: Readonly<Record<string, string | undefined>>;
   /** Where `/proc` and `/sys` are looked for. */
@@ -65,7 +70,16 @@ export interface Listeners {
 }
 
 export function openParts(options: OpenOptions, { log, onPressure }: Listeners): Parts {
-  const { driver: given, environment, hostRoot, clock = systemClock, chunk, ...texts } = options;
+  const {
+    device: kind = "cpu",
+    index = 0,
+    driver: given,
+    environment,
+    hostRoot,
+    clock = systemClock,
+    chunk,
+    ...texts
+  } = options;
   const settings = readSettings(texts, environment);
   const board = new Board();
   const recorder = new Recorder({ clock });
@@ -81,7 +95,11 @@ export function openParts(options: OpenOptions, { log, onPressure }: Listeners):
   function openAll(): Parts {
     // The watchdog's thread knows the system's time only; on another clock everything would look like a stall.
     if (clock === systemClock) openWatchdog(settings, board, recorder, closing);
-    const driver = watched(given ?? openDriver(settings, hostRoot, closing), board, clock);
+    const open = (): Driver =>
+      kind === "cuda" ? openGpu(settings, index, environment) : openCpu(settings, hostRoot);
+    const opened = given ?? open();
+    if (!given) closing.push(() => opened.close());
+    const driver = watched(opened, board, clock);
     const device = driver.describe();
     const blas = device.kind === "cpu" && settings.blas !== "off" ? openBlas(settings.blas) : undefined;
     const free = () => readFreeMemory(device, driver, () => readHostMemory(hostRoot));
@@ -147,13 +165,24 @@ function openWatchdog(settings: Settings, board: Board, recorder: Recorder, clos
   closing.push(() => watchdog.close());
 }
 
-function openDriver({ threads }: Settings, hostRoot: string | undefined, closing: (() => void)[]): Driver {
-  const driver = openCpuDriver({
+function openCpu({ threads }: Settings, hostRoot: string | undefined): Driver {
+  return openCpuDriver({
     ...(threads !== "auto" && { threads }),
     ...(hostRoot !== undefined && { hostRoot }),
   });
-  closing.push(() => driver.close());
-  return driver;
+}
+
+function openGpu(
+  { cache, cudaPath }: Settings,
+  index: number,
+  environment: OpenOptions["environment"] = process.env,
+): Driver {
+  const folder = cudaPath === "auto" ? undefined : cudaPath;
+  return openCudaDriver({
+    index,
+    cacheFolder: cache,
+    environment: { ...environment, HOLDFAST_CUDA_PATH: folder },
+  });
 }
 
 function arenaCapacity({ arena }: Settings, device: DeviceInfo, budget: Budget): Bytes {

@@ -4,6 +4,7 @@
  */
 
 import { tmpdir } from "node:os";
+import { defaultCacheFolder } from "../driver/index.js";
 import { HoldfastError } from "../errors/index.js";
 import { type Bytes, formatDuration, parseBytes, parseDuration } from "../units/index.js";
 
@@ -136,6 +137,37 @@ export const settingsTable = {
     defaultText: "quiet",
     example: "phases",
     fallback: () => "quiet" as const,
+  },
+  precision: {
+    variable: "HOLDFAST_PRECISION",
+    ...choice("f32", "tf32", "bf16"),
+    meaning:
+      "What a GPU may round the operands of f32 products to, on their way in: nothing (f32 is IEEE), TF32 or bf16. Weights, " +
+      "sums, statistics and everything else stay f32. The CPU computes f32 whatever this says.",
+    defaultText: "f32",
+    example: "tf32",
+    fallback: () => "f32" as const,
+  },
+  cache: {
+    variable: "HOLDFAST_CACHE",
+    kind: "folder | off",
+    parse: nonEmpty,
+    meaning:
+      "Where kernels that were compiled for a GPU are kept. Only files of this user's own that nobody else may write are " +
+      "loaded. off compiles them anew each time.",
+    defaultText: "holdfast in the user's cache folder",
+    example: "/var/tmp/kernels",
+    fallback: () => defaultCacheFolder(process.env),
+  },
+  cudaPath: {
+    variable: "HOLDFAST_CUDA_PATH",
+    kind: "folder | auto",
+    parse: nonEmpty,
+    meaning:
+      "Where CUDA's libraries are looked for first. auto looks in the system's, a toolkit's and pip's places.",
+    defaultText: "auto",
+    example: "/opt/cuda",
+    fallback: () => "auto",
   },
   threads: {
     variable: "HOLDFAST_THREADS",

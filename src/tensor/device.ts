@@ -23,9 +23,9 @@ import { noteClosed, noteOpened } from "./open-devices.js";
 import { currentSeed, onNewSeed } from "./seed.js";
 import { type GradientHolder, readArray, Tensor } from "./tensor.js";
 
-export type DeviceName = "cpu";
+export type DeviceName = "cpu" | "cuda";
 
-export interface DeviceOptions extends RuntimeOptions {
+export interface DeviceOptions extends Omit<RuntimeOptions, "device"> {
   /** Refuse the first op, forward or backward, whose result has a NaN. Reads every result back: for finding faults. */
   readonly detectNaN?: boolean;
 }
@@ -56,7 +56,7 @@ export class Device {
 
   constructor(name: DeviceName, { detectNaN = false, ...options }: DeviceOptions = {}) {
     this.name = name;
-    this.runtime = openRuntime(options);
+    this.runtime = openRuntime({ ...options, device: name });
     const onResult = detectNaN ? refuseNaN(this.runtime) : undefined;
     this.tape = new Tape({ runtime: this.runtime, ...(onResult && { onResult }) });
     this.#seeds = new DeviceSeeds(this.runtime);
@@ -395,7 +395,8 @@ function notAnOperand(op: string, given: unknown): HoldfastError {
 }
 
 /**
- * Opens a device.
+ * Opens a device: "cpu", "cuda" for an NVIDIA GPU, or "auto" for the first GPU that can be used and else the CPU. "cuda"
+ * without one is an error that says what is missing.
  *
  * @example
  * ```ts
@@ -405,7 +406,18 @@ function notAnOperand(op: string, given: unknown): HoldfastError {
  * cpu.close();
  * ```
  */
-export async function device(name: DeviceName, options: DeviceOptions = {}): Promise<Device> {
-  if (name === "cpu") return new Device(name, options);
-  throw new HoldfastError("UNSUPPORTED", `There is no device "${name}". This version has "cpu".`);
+export async function device(name: DeviceName | "auto", options: DeviceOptions = {}): Promise<Device> {
+  if (name === "cpu" || name === "cuda") return new Device(name, options);
+  if (name !== "auto") {
+    throw new HoldfastError(
+      "UNSUPPORTED",
+      `There is no device "${name}". There are "cuda", "cpu", and "auto" for the first of them that works.`,
+    );
+  }
+  try {
+    return new Device("cuda", options);
+  } catch (error) {
+    if (error instanceof HoldfastError && error.code === "NO_CUDA") return new Device("cpu", options);
+    throw error;
+  }
 }

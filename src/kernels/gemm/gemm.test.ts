@@ -20,7 +20,7 @@ import { sameBytes } from "../../../test/support/same-bytes.js";
 import { openCpuDriver, strict } from "../../driver/index.js";
 import type { Runtime } from "../../runtime/index.js";
 import { elementOf } from "./element.js";
-import { gemm, gemmScratchBytes } from "./gemm.js";
+import { cpuScratchBytes, gemm } from "./gemm.js";
 import { blocking } from "./multiply.js";
 import { planGemm } from "./plan.js";
 import type { GemmProblem, GemmShape } from "./problem.js";
@@ -125,7 +125,7 @@ test("a product can be captured, and its replay counts", () => {
       a: m * k * 4,
       b: k * n * 4,
       c: m * n * 4,
-      scratch: gemmScratchBytes(runtime, shape),
+      scratch: cpuScratchBytes(runtime, shape),
     };
     const entries = Object.entries(placements).map(([name, size]) => ({ name, size }));
     const [a, b, c, scratch] = runtime.persistent.place("weights", "weights", entries).storages;
@@ -199,10 +199,10 @@ test("what does not fit is refused with its numbers, before anything is launched
 test("a small product needs no scratch memory, and a large one what its panels take", () => {
   const embedded = { blas: undefined };
   const small = shapeOf({ ...plainCase, m: 12, n: 12, k: 64, batch: 1000, isBTransposed: true });
-  assert.equal(gemmScratchBytes(embedded, small), 0);
+  assert.equal(cpuScratchBytes(embedded, small), 0);
   const large = shapeOf({ ...plainCase, m: 3072, n: 256, k: 1024 });
   const operands = (3072 + 256) * 1024 * 4;
   assert.ok(
-    gemmScratchBytes(embedded, large) >= operands && gemmScratchBytes(embedded, large) < 1.05 * operands,
+    cpuScratchBytes(embedded, large) >= operands && cpuScratchBytes(embedded, large) < 1.05 * operands,
   );
 });

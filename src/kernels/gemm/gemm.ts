@@ -1,6 +1,6 @@
 /**
  * The product of matrices: `gemm` issues its launches, one where the operands are small, two where they are packed, and one
- * where a BLAS library stands in for those two.
+ * where a library stands in for those two: a BLAS on the CPU, cuBLASLt on a GPU.
  */
 
 import type { Blas } from "../../driver/index.js";
@@ -10,39 +10,74 @@ import { argumentsInOrder } from "../wasm-function.js";
 import { blasKernel, blasParameters, blasTranspose } from "./blas.js";
 import { type DirectForm, directParameters, directStripRows } from "./direct.js";
 import { elementOf } from "./element.js";
+import { finishProduct } from "./epilogue.js";
 import { type AccessToC, gemmKernel } from "./kernels.js";
+import { launchLibraryProduct, libraryWorkspaceBytes } from "./library-product.js";
 import { multiplyParameters } from "./multiply.js";
 import { packParameters } from "./pack.js";
 import { type PackedPlan, planGemm } from "./plan.js";
-import { type GemmProblem, type GemmShape, type MatrixLayout, refused, requireSound } from "./problem.js";
+import {
+  type GemmProblem,
+  type GemmShape,
+  type MatrixLayout,
+  type ProductDtype,
+  refused,
+  requireSound,
+} from "./problem.js";
 
 /**
- * `C[m, n] = alpha · op(A)[m, k] · op(B)[k, n] + beta · C`, once or for a batch. The order of all additions follows from
- * the shape and the layout, so any number of threads gives the same bits.
+ * `C[m, n] = alpha · op(A)[m, k] · op(B)[k, n] + beta · C`, once or for a batch; then the bias and the activation, where
+ * there are any. The order of all additions follows from the shape and the layout, so any number of threads gives the
+ * same bits.
  *
  * ```js
- * const product = { dtype: "f32", m, n, k, a: { storage: x, rowStride: k }, b: { storage: w, rowStride: n } };
- * const scratch = runtime.arena.allocate(gemmScratchBytes(product), "gemm");
- * gemm(runtime, { ...product, c: { storage: y, rowStride: n }, scratch });
+ * const problem = {
+ *   ...{ dtype: "f32", m, n, k },
+ *   a: { storage: x, rowStride: k },
+ *   b: { storage: w, rowStride: n },
+ *   c: { storage: y, rowStride: n },
+ * };
+ * const scratchBytes = gemmScratchBytes(runtime, problem);
+ * const scratch = scratchBytes > 0 ? runtime.arena.allocate(scratchBytes, "gemm") : undefined;
+ * gemm(runtime, { ...problem, scratch });
  * ```
  */
-export function gemm(runtime: Runtime, problem: GemmProblem, op = "gemm"): void {
+export function gemm(runtime: Runtime, problem: GemmProblem<ProductDtype>, op = "gemm"): void {
   requireSound(problem);
   const { m, n, batch = 1 } = problem;
   if (m === 0 || n === 0 || batch === 0) return;
+  if (runtime.device.kind === "cuda") {
+    launchLibraryProduct(runtime, problem, op);
+    return;
+  }
+  requireOwn(problem);
   const plan = planGemm(problem);
   if (plan.way !== "packed") launchDirect(runtime, problem, plan.way, op);
   else if (runtime.blas) launchBlas(runtime, runtime.blas, problem, op);
   else launchPacked(runtime, problem, plan, op);
+  finishProduct(runtime, problem, op);
 }
 
 /**
  * How much scratch memory a product needs: 0 where it works straight from its operands. It may be used for something
  * else as soon as the product's launches are behind in the stream.
  */
-export function gemmScratchBytes({ blas }: Pick<Runtime, "blas">, shape: GemmShape): Bytes {
+export function gemmScratchBytes(runtime: Runtime, problem: GemmProblem<ProductDtype>): Bytes {
+  if (runtime.device.kind === "cuda") return bytes(libraryWorkspaceBytes(runtime, problem));
+  requireOwn(problem);
+  return cpuScratchBytes(runtime, problem);
+}
+
+/** What the CPU's own kernels need: room for the packed panels of a large product. */
+export function cpuScratchBytes({ blas }: Pick<Runtime, "blas">, shape: GemmShape): Bytes {
   const plan = planGemm(shape);
   return plan.way === "packed" && !blas ? plan.scratchBytes : bytes(0);
+}
+
+/** Our own kernels multiply f32 and f64; half floats are widened before. */
+function requireOwn(problem: GemmProblem<ProductDtype>): asserts problem is GemmProblem {
+  if (problem.dtype === "f32" || problem.dtype === "f64") return;
+  throw refused(`the CPU multiplies f32 and f64, not ${problem.dtype}. Widen the operands first.`);
 }
 
 function launchPacked(runtime: Runtime, problem: GemmProblem, plan: PackedPlan, op: string): void {

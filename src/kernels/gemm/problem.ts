@@ -2,7 +2,11 @@
 
 import { HoldfastError } from "../../errors/index.js";
 import type { Storage } from "../../runtime/index.js";
-import { elementOf, type GemmDtype } from "./element.js";
+import { dtypes } from "../dtypes.js";
+import type { GemmDtype } from "./element.js";
+
+/** What a device's own library multiplies too; sums of half floats are f32 inside. */
+export type ProductDtype = GemmDtype | "f16" | "bf16";
 
 /** How a matrix lies in memory: row by row. Strides count elements. */
 export interface MatrixLayout {
@@ -20,8 +24,8 @@ export interface Operand extends MatrixLayout {
 }
 
 /** The shape of a product, which is all that the memory it needs depends on. */
-export interface GemmShape {
-  readonly dtype: GemmDtype;
+export interface GemmShape<D extends ProductDtype = GemmDtype> {
+  readonly dtype: D;
   readonly m: number;
   readonly n: number;
   readonly k: number;
@@ -33,8 +37,11 @@ export interface GemmShape {
   readonly b: MatrixLayout;
 }
 
-/** `C = alpha · op(A) · op(B) + beta · C`. C must not share elements with A, B or the scratch memory. */
-export interface GemmProblem extends GemmShape {
+/**
+ * `C = activation(alpha · op(A) · op(B) + beta · C + bias)`. C must not share elements with A, B, the bias or the scratch
+ * memory.
+ */
+export interface GemmProblem<D extends ProductDtype = GemmDtype> extends GemmShape<D> {
   /** With k = 0 neither operand is read. */
   readonly a: Operand;
   readonly b: Operand;
@@ -44,12 +51,17 @@ export interface GemmProblem extends GemmShape {
   readonly alpha?: number;
   /** 0 unless given, and then what C holds is not read. */
   readonly beta?: number;
+  /** [n], added to every row. */
+  readonly bias?: Storage;
+  /** What becomes of every element at the end; `gelu` is the one with tanh. */
+  readonly activation?: "relu" | "gelu";
   /** As many bytes as `gemmScratchBytes` says, or more; none where it says 0. */
   readonly scratch?: Storage;
 }
 
-export function requireSound(problem: GemmProblem): void {
-  const { m, n, k, batch = 1, a, b, c } = problem;
+export function requireSound(problem: GemmProblem<ProductDtype>): void {
+  const { m, n, k, batch = 1, a, b, c, bias } = problem;
+  const elementBytes = dtypes[problem.dtype].bytes;
   for (const [name, size] of Object.entries({ m, n, k, batch })) requireCount(name, size);
   const matrices = {
     A: { ...a, rows: a.isTransposed ? k : m, columns: a.isTransposed ? m : k },
@@ -71,12 +83,17 @@ export function requireSound(problem: GemmProblem): void {
       );
     }
     const extent = matrixExtent === 0 ? 0 : Math.max(batch - 1, 0) * batchStride + matrixExtent;
-    const neededBytes = extent * elementOf(problem.dtype).bytes;
+    const neededBytes = extent * elementBytes;
     if (batch > 0 && neededBytes > storage.span.size) {
       throw refused(
         `${name} takes ${neededBytes} bytes (${batch} × ${rows}×${columns} of ${problem.dtype}), and "${storage.label}" has ${storage.span.size}. Pass a larger storage, or smaller strides.`,
       );
     }
+  }
+  if (bias && bias.span.size < n * elementBytes) {
+    throw refused(
+      `the bias takes ${n * elementBytes} bytes (${n} of ${problem.dtype}), and "${bias.label}" has ${bias.span.size}.`,
+    );
   }
 }
 

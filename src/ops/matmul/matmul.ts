@@ -2,7 +2,6 @@
 
 import { HoldfastError } from "../../errors/index.js";
 import { type Dtype, dtypes, promote } from "../../kernels/index.js";
-import { copyArray } from "../copy.js";
 import { contiguousStrides, type DeviceArray } from "../device-array.js";
 import { fitTo } from "../gradients.js";
 import { permute, reshape } from "../movement/reshape.js";
@@ -156,8 +155,6 @@ export const linear: KernelOp<LinearAttributes> = {
     const [x, weight, bias] = [arrayAt(operands, 0), arrayAt(operands, 1), operands[2]];
     if (!output) return;
     const { width, out } = sizesOf(weight.shape, attributes);
-    const hasBias = typeof bias === "object";
-    if (hasBias) copyArray(lowering.runtime, bias, output);
     const rows = x.shape.length === 1 ? seen(x, [1, width]) : x;
     const target = x.shape.length === 1 ? seenContiguous(output, [1, out]) : output;
     lowerProduct(
@@ -165,7 +162,7 @@ export const linear: KernelOp<LinearAttributes> = {
       rows,
       attributes.layout === "inOut" ? weight : turned(weight),
       target,
-      hasBias ? 1 : 0,
+      typeof bias === "object" ? bias : undefined,
     );
   },
 };

@@ -1,11 +1,12 @@
 /** Lowers a product of matrices to `gemm`: finds how the operands lie, folds batches, copies only what gemm can't read. */
 
 import {
-  type GemmDtype,
-  type GemmShape,
+  type Dtype,
+  type GemmProblem,
   gemm,
   gemmScratchBytes,
   type MatrixLayout,
+  type ProductDtype,
 } from "../../kernels/index.js";
 import { copyArray } from "../copy.js";
 import { broadcastStrides, contiguousStrides, type DeviceArray, joinAxes } from "../device-array.js";
@@ -18,28 +19,33 @@ interface Matrices extends MatrixLayout {
 }
 
 /**
- * `output[batch…, m, n] = left[batch…, m, k] · right[batch…, k, n] + beta · output`; the output is contiguous. Batches of
- * the operands stretch to the output's.
+ * `output[batch…, m, n] = left[batch…, m, k] · right[batch…, k, n] + bias[n]`; the output is contiguous. Batches of the
+ * operands stretch to the output's.
  */
 export function lowerProduct(
   lowering: Lowering,
   left: DeviceArray,
   right: DeviceArray,
   output: DeviceArray,
-  beta = 0,
+  bias?: DeviceArray,
 ): void {
   const batch = output.shape.slice(0, -2);
   const [m = 1, n = 1] = output.shape.slice(-2);
   const k = left.shape.at(-1) ?? 1;
-  const dtype: GemmDtype = output.dtype === "f64" ? "f64" : "f32";
+  const { runtime } = lowering;
+  const dtype = productDtype(runtime.device.kind, output.dtype);
   if (!output.storage) return;
   if (k === 0 || !left.storage || !right.storage) {
-    if (beta === 0) lowering.runtime.fill(output.storage, 0);
+    if (bias) copyArray(runtime, bias, output);
+    else runtime.fill(output.storage, 0);
     return;
   }
   const target = output.dtype === dtype ? output : lowering.scratchArray(output.shape, dtype);
   if (!target.storage) return;
-  if (target !== output && beta !== 0) copyArray(lowering.runtime, output, target);
+  // A library adds the bias at the end; our own kernels find it in the output, and add to it.
+  const added = bias && runtime.device.kind === "cuda" ? vectorOf(lowering, bias, dtype) : undefined;
+  const beta = bias && !added ? 1 : 0;
+  if (bias && !added) copyArray(runtime, bias, target);
   const isShared = batch.length > 0 && sizeOf(right.shape.slice(0, -2)) === 1;
   const folded = isShared ? foldBatch(left, batch, m, k) : undefined;
   const size = sizeOf(batch);
@@ -47,21 +53,35 @@ export function lowerProduct(
   const b = matricesOf(lowering, right, dtype, folded ? [] : batch);
   if (!a.array.storage || !b.array.storage) return;
   const rows = folded ? size * m : m;
-  const shape: GemmShape = { dtype, m: rows, n, k, batch: folded ? 1 : size, a, b };
-  const bytes = gemmScratchBytes(lowering.runtime, shape);
-  gemm(
-    lowering.runtime,
-    {
-      ...shape,
-      a: { ...a, storage: a.array.storage },
-      b: { ...b, storage: b.array.storage },
-      c: { storage: target.storage, rowStride: n, batchStride: folded ? 0 : m * n },
-      beta,
-      ...(bytes > 0 && { scratch: lowering.scratch(bytes) }),
-    },
-    lowering.op,
-  );
-  if (target !== output) copyArray(lowering.runtime, target, output);
+  const problem: GemmProblem<ProductDtype> = {
+    dtype,
+    m: rows,
+    n,
+    k,
+    batch: folded ? 1 : size,
+    a: { ...a, storage: a.array.storage },
+    b: { ...b, storage: b.array.storage },
+    c: { storage: target.storage, rowStride: n, batchStride: folded ? 0 : m * n },
+    beta,
+    ...(added?.storage && { bias: added.storage }),
+  };
+  const bytes = gemmScratchBytes(runtime, problem);
+  gemm(runtime, bytes > 0 ? { ...problem, scratch: lowering.scratch(bytes) } : problem, lowering.op);
+  if (target !== output) copyArray(runtime, target, output);
+}
+
+/** Half floats are multiplied as they are where a library does it, and in f32 by our own kernels. */
+function productDtype(device: "cpu" | "cuda", dtype: Dtype): ProductDtype {
+  if (dtype === "f64") return "f64";
+  return device === "cuda" && (dtype === "f16" || dtype === "bf16") ? dtype : "f32";
+}
+
+/** A bias as a library takes it: of the product's dtype, its elements side by side. */
+function vectorOf(lowering: Lowering, bias: DeviceArray, dtype: ProductDtype): DeviceArray {
+  if (bias.dtype === dtype && (bias.strides[0] === 1 || bias.shape[0] === 1)) return bias;
+  const copy = lowering.scratchArray(bias.shape, dtype);
+  copyArray(lowering.runtime, bias, copy);
+  return copy;
 }
 
 /** With one right matrix for the whole batch, the batch is only more rows of the left one. */
@@ -75,7 +95,7 @@ function foldBatch(left: DeviceArray, batch: Shape, m: number, k: number): Devic
 }
 
 /** The operand in gemm's words, or a copy that can be put so. */
-function matricesOf(lowering: Lowering, array: DeviceArray, dtype: GemmDtype, batch: Shape): Matrices {
+function matricesOf(lowering: Lowering, array: DeviceArray, dtype: ProductDtype, batch: Shape): Matrices {
   const [rows = 1, columns = 1] = array.shape.slice(-2);
   const shape = [...batch, rows, columns];
   const strides = broadcastStrides(array, shape);

@@ -1,0 +1,68 @@
+/**
+ * A kernel's arguments in memory that never moves: values in slots of eight bytes, and the table of their addresses that a
+ * launch takes. The table is written once; a launch writes the values only, and the driver copies them before it returns.
+ */
+
+import type { Span } from "../../units/index.js";
+import { requireScalar, requireSpan } from "../checks.js";
+import type { Argument, Parameter } from "../driver.js";
+import type { Reservations } from "../reservations.js";
+import { OutBlock } from "./out-block.js";
+import { requireLive } from "./spans.js";
+
+const slotBytes = 8;
+
+export class ArgumentBlock {
+  readonly #kernel: string;
+  readonly #parameters: readonly Parameter[];
+  readonly #block: OutBlock;
+  readonly #view: DataView;
+  /** Where the table of addresses begins. */
+  readonly table: number;
+
+  constructor(kernel: string, parameters: readonly Parameter[]) {
+    this.#kernel = kernel;
+    this.#parameters = parameters;
+    this.#block = new OutBlock(Math.max(1, 2 * parameters.length) * slotBytes);
+    this.#view = this.#block.view;
+    this.table = this.#block.address + parameters.length * slotBytes;
+    for (const index of parameters.keys()) {
+      this.#setAddress(parameters.length + index, this.#block.address + index * slotBytes);
+    }
+  }
+
+  /** Writes a launch's values; every span must have memory behind it. What it touches is added to `touched`. */
+  write(given: readonly Argument[], book: Reservations, touched: Span[] | undefined): void {
+    for (let index = 0; index < this.#parameters.length; index++) {
+      const parameter = this.#parameters[index] as Parameter;
+      const argument = given[index];
+      if (parameter === "in" || parameter === "out" || parameter === "inout") {
+        const span = requireSpan(argument, () => this.#nameOf(index));
+        requireLive(book, span, () => this.#nameOf(index));
+        touched?.push(span);
+        this.#setAddress(index, span.address);
+        continue;
+      }
+      const value = requireScalar(parameter, argument, () => this.#nameOf(index));
+      const at = index * slotBytes;
+      if (parameter === "u32") this.#view.setUint32(at, value, true);
+      else if (parameter === "i32") this.#view.setInt32(at, value, true);
+      else if (parameter === "f32") this.#view.setFloat32(at, value, true);
+      else this.#view.setFloat64(at, value, true);
+    }
+  }
+
+  free(): void {
+    this.#block.free();
+  }
+
+  /** Two halves: a BigInt for each of a step's thousand addresses is garbage that shows. */
+  #setAddress(slot: number, address: number): void {
+    this.#view.setUint32(slot * slotBytes, address >>> 0, true);
+    this.#view.setUint32(slot * slotBytes + 4, Math.floor(address / 2 ** 32), true);
+  }
+
+  #nameOf(index: number): string {
+    return `Argument ${index} of kernel "${this.#kernel}" (${this.#parameters[index]})`;
+  }
+}

@@ -1,0 +1,206 @@
+/**
+ * CUDA's functions as functions: `cuda.driver.cuMemCreate(…)` takes what the table of bindings says, and throws an error
+ * that explains itself where the status is not a success. libcuda is opened at once; NVRTC and cuBLASLt when they are
+ * first asked for, and each function is bound at its first use.
+ */
+
+import type { LibraryHandle } from "koffi";
+import { HoldfastError } from "../../errors/index.js";
+import { loadKoffi } from "../foreign-functions.js";
+import {
+  cublasLtFunctions,
+  cudaFunctions,
+  type ForeignParameter,
+  foreignTypes,
+  nvrtcFunctions,
+  parametersOf,
+  resultOf,
+  type Signature,
+  type Signatures,
+  splitParameter,
+} from "./bindings.js";
+import { type CudaLibrary, type FailedCall, Failures, type ForeignValue } from "./cuda-error.js";
+import { type LibrarySearch, type OpenedLibrary, openLibrary } from "./libraries.js";
+import { OutBlock } from "./out-block.js";
+
+type Parameters<S> = S extends { takes: infer P } ? P : S;
+
+type Values<P> = {
+  -readonly [Index in keyof P]: P[Index] extends `text ${string}` ? string : number;
+};
+
+type ValuesOf<S> = Extract<Values<Parameters<S>>, readonly unknown[]>;
+
+type ResultOf<S> = S extends { returns: infer R } ? (R extends "text" ? string : number) : undefined;
+
+type StatusName<F> = { [Name in keyof F]: F[Name] extends { returns: unknown } ? never : Name }[keyof F];
+
+/** The functions of a library. Those under `status` return the status instead of throwing. */
+export type Calls<F extends Signatures> = {
+  readonly [Name in keyof F]: (...values: ValuesOf<F[Name]>) => ResultOf<F[Name]>;
+} & {
+  readonly status: { readonly [Name in StatusName<F>]: (...values: ValuesOf<F[Name]>) => number };
+};
+
+export interface Cuda {
+  readonly driver: Calls<typeof cudaFunctions>;
+  readonly nvrtc: Calls<typeof nvrtcFunctions>;
+  readonly cublasLt: Calls<typeof cublasLtFunctions>;
+  /** What is open by now, with the files that were loaded. */
+  readonly libraries: readonly OpenedLibrary[];
+}
+
+export function openCuda(search: LibrarySearch = {}): Cuda {
+  const failures = new Failures();
+  const libraries: OpenedLibrary[] = [];
+  const open = <F extends Signatures>(library: CudaLibrary, functions: F, driverMajor?: number): Calls<F> => {
+    const opened = openLibrary(library, { ...search, ...(driverMajor !== undefined && { driverMajor }) });
+    libraries.push(opened);
+    return bindCalls({ library, functions, opened, failures });
+  };
+  const driver = open("cuda", cudaFunctions);
+  let nvrtc: Cuda["nvrtc"] | undefined;
+  let cublasLt: Cuda["cublasLt"] | undefined;
+  return {
+    driver,
+    get nvrtc() {
+      nvrtc ??= open("nvrtc", nvrtcFunctions, majorOf(driver));
+      return nvrtc;
+    },
+    get cublasLt() {
+      cublasLt ??= open("cublasLt", cublasLtFunctions, majorOf(driver));
+      return cublasLt;
+    },
+    libraries,
+  };
+}
+
+/** The driver's version is 13000 for CUDA 13.0: it runs the libraries of that CUDA and of earlier ones. */
+function majorOf(driver: Cuda["driver"]): number {
+  const out = new OutBlock();
+  try {
+    driver.cuDriverGetVersion(out.address);
+    return Math.floor(out.i32() / 1000);
+  } finally {
+    out.free();
+  }
+}
+
+export interface Binding<F extends Signatures> {
+  readonly library: CudaLibrary;
+  readonly functions: F;
+  readonly opened: Pick<OpenedLibrary, "handle" | "path">;
+  readonly failures: Failures;
+}
+
+type ForeignFunction = (...values: readonly ForeignValue[]) => unknown;
+
+/** Beyond these two calls, a failure has nothing to do with the capture before. */
+const captureEdges: ReadonlySet<string> = new Set(["cuStreamBeginCapture_v2", "cuStreamEndCapture"]);
+
+/** The functions of a table, in an opened library. */
+export function bindCalls<F extends Signatures>({
+  library,
+  functions,
+  opened,
+  failures,
+}: Binding<F>): Calls<F> {
+  const statusCalls: Record<string, ForeignFunction> = {};
+  const calls: Record<string, unknown> = { status: statusCalls };
+
+  for (const [name, signature] of Object.entries<Signature>(functions)) {
+    const parameters = parametersOf(signature);
+    const result = resultOf(signature);
+    const bound = () => bindFunction(opened, name, parameters, resultTypes[result]);
+    if (result === "text") {
+      defineLazily(calls, name, () => {
+        const call = bound();
+        return (...values: ForeignValue[]) => String(call(...values) ?? "");
+      });
+      continue;
+    }
+    if (result === "u64") {
+      defineLazily(calls, name, () => {
+        const call = bound();
+        return (...values: ForeignValue[]) => Number(call(...values));
+      });
+      continue;
+    }
+
+    const fail = (status: number, values: readonly ForeignValue[]): FailedCall => {
+      const [statusName, text] = explainStatus(library, opened.handle, status);
+      const failed = { library, call: name, parameters, values, status, name: statusName, text };
+      failures.note(failed);
+      return failed;
+    };
+    const isEdge = captureEdges.has(name);
+    defineLazily(calls, name, () => {
+      const call = bound();
+      return (...values: ForeignValue[]) => {
+        const status = call(...values) as number;
+        if (status !== 0) {
+          const error = failures.errorOf(fail(status, values));
+          if (isEdge) failures.forgetCapture();
+          throw error;
+        }
+        if (isEdge) failures.forgetCapture();
+      };
+    });
+    defineLazily(statusCalls, name, () => {
+      const call = bound();
+      return (...values: ForeignValue[]) => {
+        const status = call(...values) as number;
+        if (status !== 0) fail(status, values);
+        if (isEdge) failures.forgetCapture();
+        return status;
+      };
+    });
+  }
+  return calls as Calls<F>;
+}
+
+const resultTypes = { status: "int32_t", text: "const char *", u64: "uint64_t" } as const;
+
+function bindFunction(
+  { handle, path }: Binding<Signatures>["opened"],
+  name: string,
+  parameters: readonly ForeignParameter[],
+  result: string,
+): ForeignFunction {
+  const types = parameters.map((parameter) => foreignTypes[splitParameter(parameter).type]);
+  try {
+    return handle.func(name, result, types);
+  } catch (cause) {
+    const message = `${path} has no function ${name}: it is older than what Holdfast needs (CUDA 12.0), or not CUDA's. Update it; HOLDFAST_CUDA_PATH can name a folder with another.`;
+    throw new HoldfastError("NO_CUDA", message, { numbers: { path, call: name }, cause });
+  }
+}
+
+/** A property that is made at its first use and plain from then on. */
+function defineLazily(target: Record<string, unknown>, name: string, make: () => unknown): void {
+  Object.defineProperty(target, name, {
+    configurable: true,
+    enumerable: true,
+    get() {
+      const value = make();
+      Object.defineProperty(target, name, { configurable: true, enumerable: true, value });
+      return value;
+    },
+  });
+}
+
+/** The library's own name and text for a status. */
+function explainStatus(library: CudaLibrary, handle: LibraryHandle, status: number): [string, string] {
+  const ask = (name: string) => String(handle.func(name, "const char *", ["int32_t"])(status) ?? "");
+  if (library === "nvrtc") return [ask("nvrtcGetErrorString"), ""];
+  if (library === "cublasLt") return [ask("cublasLtGetStatusName"), ask("cublasLtGetStatusString")];
+  const out = new OutBlock();
+  const askByAddress = (name: string) => {
+    out.setU64(0);
+    handle.func(name, "int32_t", ["int32_t", "uint64_t"])(status, out.address);
+    return out.u64() === 0 ? "" : String(loadKoffi().decode.string(out.u64()));
+  };
+  const texts: [string, string] = [askByAddress("cuGetErrorName"), askByAddress("cuGetErrorString")];
+  out.free();
+  return texts;
+}

@@ -1,0 +1,118 @@
+/** CUDA C++ to machine code for the device at hand, by NVRTC, through the cache of what was compiled before. */
+
+import { HoldfastError } from "../../errors/index.js";
+import type { CudaCode } from "../driver.js";
+import { loadKoffi } from "../foreign-functions.js";
+import type { Cuda } from "./calls.js";
+import type { CubinCache } from "./cubin-cache.js";
+import { OutBlock } from "./out-block.js";
+
+/**
+ * IEEE arithmetic: no fast-math, and no fusing of a product with the sum behind it unless the code says fma. So a kernel
+ * rounds where the CPU's does.
+ */
+const flags = ["--std=c++17", "--fmad=false", "--prec-div=true", "--prec-sqrt=true", "--ftz=false"] as const;
+
+export interface CompilerOptions {
+  readonly cuda: Cuda;
+  /** "9.0" */
+  readonly computeCapability: string;
+  readonly driverVersion: number;
+  readonly cache: CubinCache;
+}
+
+export class Compiler {
+  readonly #options: CompilerOptions;
+  readonly #flags: readonly string[];
+  readonly #out = new OutBlock();
+  /** Kernels that NVRTC was asked for since the start, and those that the cache held. */
+  readonly counts = { compiled: 0, cached: 0 };
+
+  constructor(options: CompilerOptions) {
+    this.#options = options;
+    this.#flags = [`--gpu-architecture=sm_${options.computeCapability.replace(".", "")}`, ...flags];
+  }
+
+  /** The machine code of a kernel. */
+  compile(name: string, { code }: CudaCode): Uint8Array {
+    const { cache, driverVersion } = this.#options;
+    const key = cache.keyOf([code, ...this.#flags, `driver ${driverVersion}`, `NVRTC ${this.#version()}`]);
+    const known = cache.read(key);
+    if (known) {
+      this.counts.cached += 1;
+      return known;
+    }
+    const cubin = this.#run(name, code);
+    this.counts.compiled += 1;
+    cache.write(key, cubin);
+    return cubin;
+  }
+
+  close(): void {
+    this.#out.free();
+  }
+
+  #version(): string {
+    const out = this.#out;
+    this.#options.cuda.nvrtc.nvrtcVersion(out.address, out.address + 4);
+    return `${out.i32()}.${out.i32(4)}`;
+  }
+
+  #run(name: string, code: string): Uint8Array {
+    const { nvrtc } = this.#options.cuda;
+    const out = this.#out;
+    nvrtc.nvrtcCreateProgram(out.address, code, `${name}.cu`, 0, 0, 0);
+    const program = out.u64();
+    const options = new TextTable(this.#flags);
+    try {
+      const status = nvrtc.status.nvrtcCompileProgram(program, this.#flags.length, options.address);
+      if (status !== 0) throw this.#failed(name, program, status);
+      nvrtc.nvrtcGetCUBINSize(program, out.address);
+      const cubin = new Uint8Array(out.u64());
+      nvrtc.nvrtcGetCUBIN(program, Number(loadKoffi().address(cubin)));
+      return cubin;
+    } finally {
+      options.free();
+      out.setU64(program);
+      nvrtc.nvrtcDestroyProgram(out.address);
+    }
+  }
+
+  #failed(name: string, program: number, status: number): HoldfastError {
+    const { nvrtc } = this.#options.cuda;
+    nvrtc.nvrtcGetProgramLogSize(program, this.#out.address);
+    const log = new Uint8Array(this.#out.u64());
+    if (log.length > 0) nvrtc.nvrtcGetProgramLog(program, Number(loadKoffi().address(log)));
+    const text = new TextDecoder().decode(log).replace(/\0.*$/s, "").trim();
+    return new HoldfastError(
+      "KERNEL_FAILED",
+      `Kernel "${name}" did not compile for ${this.#flags[0]?.split("=")[1]} (${nvrtc.nvrtcGetErrorString(status)}):\n${text}`,
+      { numbers: { kernel: name, status } },
+    );
+  }
+}
+
+/** Texts as C takes a list of them: a table of addresses, each of a text that ends with a zero. */
+class TextTable {
+  readonly #block: OutBlock;
+
+  constructor(texts: readonly string[]) {
+    const encoded = texts.map((text) => new TextEncoder().encode(`${text}\0`));
+    const tableBytes = 8 * texts.length;
+    this.#block = new OutBlock(tableBytes + encoded.reduce((sum, text) => sum + text.length, 0));
+    let at = tableBytes;
+    for (const [index, text] of encoded.entries()) {
+      this.#block.setU64(this.#block.address + at, 8 * index);
+      this.#block.bytes.set(text, at);
+      at += text.length;
+    }
+  }
+
+  get address(): number {
+    return this.#block.address;
+  }
+
+  free(): void {
+    this.#block.free();
+  }
+}

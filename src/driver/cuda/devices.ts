@@ -1,0 +1,143 @@
+/** The GPUs of this machine: which there are, what they can do, and how one is opened. */
+
+import { HoldfastError } from "../../errors/index.js";
+import { type Bytes, bytes } from "../../units/index.js";
+import { type Cuda, openCuda } from "./calls.js";
+import { deviceAttribute } from "./constants.js";
+import { OutBlock } from "./out-block.js";
+
+/** What kernels are printed for begins here. */
+const leastCapability = 8;
+
+export interface CudaDeviceInfo {
+  /** Its number, which `device("cuda", { index })` takes. */
+  readonly index: number;
+  readonly name: string;
+  readonly computeCapability: string;
+  /** Does it share one pool of memory with the host? */
+  readonly isIntegrated: boolean;
+  readonly multiprocessors: number;
+  readonly totalBytes: Bytes;
+  /** The newest CUDA that the installed driver knows: 13000 is 13.0. */
+  readonly driverVersion: number;
+}
+
+export interface OpenedDevice {
+  readonly cuda: Cuda;
+  readonly info: CudaDeviceInfo;
+  /** CUDA's own handle of it. */
+  readonly ordinal: number;
+  /** Makes its context the thread's own; CUDA is asked only where another one is. */
+  use(): void;
+  release(): void;
+}
+
+/** The context of this thread, as far as Holdfast has set it. */
+let presentContext = 0;
+
+type Environment = Readonly<Record<string, string | undefined>>;
+
+/**
+ * The GPUs that CUDA shows this process, usable or not. Throws NO_CUDA where there is no driver to ask.
+ *
+ * @example
+ * ```ts
+ * import { HoldfastError, listCudaDevices } from "holdfast";
+ * try {
+ *   for (const { index, name } of listCudaDevices()) console.error(`${index}: ${name}`);
+ * } catch (error) {
+ *   if (error instanceof HoldfastError) console.error(error.message); // says what is missing, and what brings it
+ * }
+ * ```
+ */
+export function listCudaDevices(environment: Environment = process.env): readonly CudaDeviceInfo[] {
+  const cuda = openCuda({ environment });
+  cuda.driver.cuInit(0);
+  const out = new OutBlock();
+  try {
+    cuda.driver.cuDeviceGetCount(out.address);
+    return Array.from({ length: out.i32() }, (_, index) => describe(cuda, index).info);
+  } finally {
+    out.free();
+  }
+}
+
+export function openDevice(index: number, environment: Environment): OpenedDevice {
+  const cuda = openCuda({ environment });
+  cuda.driver.cuInit(0);
+  const out = new OutBlock();
+  try {
+    cuda.driver.cuDeviceGetCount(out.address);
+    const count = out.i32();
+    if (!Number.isInteger(index) || index < 0 || index >= count) throw noSuchDevice(index, count);
+    const { info, ordinal } = describe(cuda, index);
+    if (Number.parseInt(info.computeCapability, 10) < leastCapability) throw tooOld(info);
+    cuda.driver.cuDevicePrimaryCtxRetain(out.address, ordinal);
+    const context = out.u64();
+    const use = (): void => {
+      if (presentContext === context) return;
+      cuda.driver.cuCtxSetCurrent(context);
+      presentContext = context;
+    };
+    const release = (): void => {
+      if (presentContext === context) presentContext = 0;
+      cuda.driver.cuDevicePrimaryCtxRelease_v2(ordinal);
+    };
+    use();
+    return { cuda, info, ordinal, use, release };
+  } finally {
+    out.free();
+  }
+}
+
+function describe(cuda: Cuda, index: number): { info: CudaDeviceInfo; ordinal: number } {
+  const { driver } = cuda;
+  const out = new OutBlock(256);
+  try {
+    driver.cuDeviceGet(out.address, index);
+    const ordinal = out.i32();
+    const attribute = (name: keyof typeof deviceAttribute): number => {
+      driver.cuDeviceGetAttribute(out.address, deviceAttribute[name], ordinal);
+      return out.i32();
+    };
+    const [major, minor] = [attribute("COMPUTE_CAPABILITY_MAJOR"), attribute("COMPUTE_CAPABILITY_MINOR")];
+    driver.cuDriverGetVersion(out.address);
+    const driverVersion = out.i32();
+    driver.cuDeviceTotalMem_v2(out.address, ordinal);
+    const totalBytes = bytes(out.u64());
+    out.bytes.fill(0);
+    driver.cuDeviceGetName(out.address, out.bytes.length, ordinal);
+    const end = out.bytes.indexOf(0);
+    const info: CudaDeviceInfo = {
+      index,
+      name: new TextDecoder().decode(out.bytes.slice(0, end < 0 ? undefined : end)),
+      computeCapability: `${major}.${minor}`,
+      isIntegrated: attribute("INTEGRATED") !== 0,
+      multiprocessors: attribute("MULTIPROCESSOR_COUNT"),
+      totalBytes,
+      driverVersion,
+    };
+    return { info, ordinal };
+  } finally {
+    out.free();
+  }
+}
+
+function noSuchDevice(index: number, count: number): HoldfastError {
+  const there =
+    count === 0 ? "CUDA shows none to this process" : `there ${count === 1 ? "is 1" : `are ${count}`}`;
+  return new HoldfastError(
+    "NO_CUDA",
+    `GPU ${index} was asked for, and ${there}. GPUs are counted from 0; CUDA_VISIBLE_DEVICES can hide them.`,
+    { numbers: { index, count } },
+  );
+}
+
+function tooOld({ index, name, computeCapability }: CudaDeviceInfo): HoldfastError {
+  return new HoldfastError(
+    "NO_CUDA",
+    `GPU ${index}, ${name}, has compute capability ${computeCapability}; Holdfast needs ${leastCapability}.0 or later ` +
+      "(Ampere and what came after it).",
+    { numbers: { index, computeCapability } },
+  );
+}

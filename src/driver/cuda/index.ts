@@ -1,0 +1,5 @@
+/** cuda: an NVIDIA GPU as a device, through the driver API, NVRTC and cuBLASLt; nothing is built and nothing is loaded until one is opened. */
+
+export { defaultCacheFolder } from "./cubin-cache.js";
+export { type CudaDeviceInfo, listCudaDevices } from "./devices.js";
+export { type CudaDriver, type CudaDriverOptions, openCudaDriver } from "./driver.js";

@@ -1,0 +1,68 @@
+/** What a loaded kernel is to the driver: something that can be launched on a stream and unloaded. */
+
+import { HoldfastError } from "../../errors/index.js";
+import type { Span } from "../../units/index.js";
+import { requireLaunch } from "../checks.js";
+import type { KernelSource, Launch, Parameter } from "../driver.js";
+import { loadKoffi } from "../foreign-functions.js";
+import type { Reservations } from "../reservations.js";
+import { ArgumentBlock } from "./argument-block.js";
+import type { Cuda } from "./calls.js";
+import type { Compiler } from "./compiler.js";
+import { functionAttribute } from "./constants.js";
+import { OutBlock } from "./out-block.js";
+
+export interface LoadedKernel {
+  readonly parameters: readonly Parameter[];
+  readonly workspaceBytes: number;
+  /** Does a library do the work, so that a launch may become several nodes of a graph? */
+  readonly isLibrary: boolean;
+  launch(stream: number, launch: Launch, book: Reservations, touched: Span[] | undefined): void;
+  unload(): void;
+}
+
+/** Loads a kernel that is given as CUDA C++. */
+export function loadCode(cuda: Cuda, compiler: Compiler, source: KernelSource): LoadedKernel {
+  const { name, parameters, cuda: code } = source;
+  if (!code) {
+    throw new HoldfastError(
+      "KERNEL_FAILED",
+      `Kernel "${name}" has no CUDA code, so it can't be loaded on a GPU. Use a kernel that has it, or the CPU.`,
+      { numbers: { kernel: name } },
+    );
+  }
+  const cubin = compiler.compile(name, code);
+  const out = new OutBlock();
+  const { driver } = cuda;
+  driver.cuModuleLoadData(out.address, Number(loadKoffi().address(cubin)));
+  const module = out.u64();
+  let entry: number;
+  try {
+    driver.cuModuleGetFunction(out.address, module, code.entry);
+    entry = out.u64();
+    // Asking for something brings the code to the device now: with lazy loading that could fall into a capture.
+    driver.cuFuncGetAttribute(out.address, functionAttribute.NUM_REGS, entry);
+  } catch (error) {
+    driver.cuModuleUnload(module);
+    throw error;
+  } finally {
+    out.free();
+  }
+  const block = new ArgumentBlock(name, parameters);
+  const { threads } = code;
+  return {
+    parameters,
+    workspaceBytes: 0,
+    isLibrary: false,
+    launch(stream, { blocks, arguments: given }, book, touched) {
+      requireLaunch(name, parameters, blocks, given.length);
+      block.write(given, book, touched);
+      if (blocks === 0) return;
+      driver.cuLaunchKernel(entry, blocks, 1, 1, threads, 1, 1, 0, stream, block.table, 0);
+    },
+    unload() {
+      driver.cuModuleUnload(module);
+      block.free();
+    },
+  };
+}

@@ -1,0 +1,174 @@
+/**
+ * Device memory of a GPU: address ranges with memory mapped into them in parts (the virtual memory API), or, where a probe
+ * finds that refused, plain allocations that are taken whole. Never managed memory.
+ */
+
+import { alignUp, type Bytes, bytes, KiB, type Span, span } from "../../units/index.js";
+import { Reservations, requireReservable } from "../reservations.js";
+import type { Cuda } from "./calls.js";
+import {
+  deviceAttribute,
+  memoryAccess,
+  memoryAllocationType,
+  memoryGranularity,
+  memoryLocationType,
+} from "./constants.js";
+import { OutBlock } from "./out-block.js";
+import { structs } from "./structs.js";
+
+export interface CudaMemory {
+  readonly granularity: Bytes;
+  readonly canCommitInParts: boolean;
+  readonly book: Reservations;
+  reserve(size: Bytes): Span;
+  commit(part: Span): void;
+  /** The caller has seen to it that nothing uses the memory any more. */
+  release(reservation: Span): void;
+  close(): void;
+}
+
+/** The virtual memory API where it works on this device, else plain allocations. */
+export function openMemory(cuda: Cuda, device: number): CudaMemory {
+  const out = new OutBlock();
+  cuda.driver.cuDeviceGetAttribute(out.address, deviceAttribute.VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, device);
+  if (out.i32() === 0) return new PlainMemory(cuda);
+  let memory: VirtualMemory | undefined;
+  try {
+    memory = new VirtualMemory(cuda, device);
+    const probe = memory.reserve(memory.granularity);
+    memory.commit(probe);
+    memory.release(probe);
+    return memory;
+  } catch {
+    // Some systems say that they can and refuse the first mapping: the probe is what counts.
+    memory?.close();
+    return new PlainMemory(cuda);
+  }
+}
+
+/** Physical memory that is mapped into a range. */
+interface Mapping {
+  readonly part: Span;
+  readonly handle: number;
+}
+
+class VirtualMemory implements CudaMemory {
+  readonly granularity: Bytes;
+  readonly canCommitInParts = true;
+  readonly book: Reservations;
+  readonly #cuda: Cuda;
+  readonly #out = new OutBlock();
+  /** Device memory on this device, and who may use it: constant, so written once. */
+  readonly #property = new OutBlock();
+  readonly #access = new OutBlock();
+  readonly #mappings = new Map<number, Mapping[]>();
+
+  constructor(cuda: Cuda, device: number) {
+    this.#cuda = cuda;
+    structs.allocationProperty.write(this.#property.view, {
+      type: memoryAllocationType.PINNED,
+      locationType: memoryLocationType.DEVICE,
+      locationId: device,
+    });
+    structs.access.write(this.#access.view, {
+      locationType: memoryLocationType.DEVICE,
+      locationId: device,
+      flags: memoryAccess.READWRITE,
+    });
+    cuda.driver.cuMemGetAllocationGranularity(
+      this.#out.address,
+      this.#property.address,
+      memoryGranularity.MINIMUM,
+    );
+    this.granularity = bytes(this.#out.u64());
+    this.book = new Reservations(this.granularity);
+  }
+
+  reserve(size: Bytes): Span {
+    requireReservable(size);
+    const whole = alignUp(size, this.granularity);
+    this.#cuda.driver.cuMemAddressReserve(this.#out.address, whole, 0, 0, 0);
+    const range = span(this.#out.u64(), whole);
+    this.book.add(range);
+    this.#mappings.set(range.address, []);
+    return range;
+  }
+
+  commit(part: Span): void {
+    this.book.requireCommittable(part);
+    const { cuMemCreate, cuMemMap, cuMemSetAccess, cuMemUnmap, cuMemRelease } = this.#cuda.driver;
+    cuMemCreate(this.#out.address, part.size, this.#property.address, 0);
+    const handle = this.#out.u64();
+    let isMapped = false;
+    try {
+      cuMemMap(part.address, part.size, 0, handle, 0);
+      isMapped = true;
+      cuMemSetAccess(part.address, part.size, this.#access.address, 1);
+    } catch (error) {
+      if (isMapped) cuMemUnmap(part.address, part.size);
+      cuMemRelease(handle);
+      throw error;
+    }
+    this.book.noteCommitted(part);
+    const owner = this.book.ranges.find(
+      ({ address, size }) => part.address - address < size && part.address >= address,
+    );
+    if (owner) this.#mappings.get(owner.address)?.push({ part, handle });
+  }
+
+  release(reservation: Span): void {
+    this.book.requireReserved(reservation);
+    const { cuMemUnmap, cuMemRelease, cuMemAddressFree } = this.#cuda.driver;
+    for (const { part, handle } of this.#mappings.get(reservation.address) ?? []) {
+      cuMemUnmap(part.address, part.size);
+      cuMemRelease(handle);
+    }
+    cuMemAddressFree(reservation.address, reservation.size);
+    this.#mappings.delete(reservation.address);
+    this.book.remove(reservation);
+  }
+
+  close(): void {
+    for (const range of this.book.ranges) this.release(range);
+    for (const block of [this.#out, this.#property, this.#access]) block.free();
+  }
+}
+
+class PlainMemory implements CudaMemory {
+  /** An allocation starts on 256 bytes or better; small ones share nothing, so this only keeps sizes round. */
+  readonly granularity = bytes(64 * KiB);
+  readonly canCommitInParts = false;
+  readonly book = new Reservations(256);
+  readonly #cuda: Cuda;
+  readonly #out = new OutBlock();
+
+  constructor(cuda: Cuda) {
+    this.#cuda = cuda;
+  }
+
+  /** An address can't be had without its memory here. */
+  reserve(size: Bytes): Span {
+    requireReservable(size);
+    const whole = alignUp(size, this.granularity);
+    this.#cuda.driver.cuMemAlloc_v2(this.#out.address, whole);
+    const range = span(this.#out.u64(), whole);
+    this.book.add(range);
+    return range;
+  }
+
+  commit(part: Span): void {
+    this.book.requireCommittable(part);
+    this.book.noteCommitted(part);
+  }
+
+  release(reservation: Span): void {
+    this.book.requireReserved(reservation);
+    this.#cuda.driver.cuMemFree_v2(reservation.address);
+    this.book.remove(reservation);
+  }
+
+  close(): void {
+    for (const range of this.book.ranges) this.release(range);
+    this.#out.free();
+  }
+}

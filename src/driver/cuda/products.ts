@@ -1,0 +1,273 @@
+/**
+ * Products of matrices by cuBLASLt. A product's algorithm is chosen once, when its kernel is loaded, by the library's own
+ * heuristic for the shape, the layout and the alignment that were promised, and then pinned: every launch runs the same
+ * one, so results repeat. Reductions that depend on the order of arrival are not allowed to be chosen.
+ *
+ * cuBLASLt counts matrices by columns and Holdfast by rows, so the library is asked for Cᵀ = op(B)ᵀ · op(A)ᵀ.
+ */
+
+import { HoldfastError } from "../../errors/index.js";
+import { MiB, type Span } from "../../units/index.js";
+import { requireLaunch, requireSpan } from "../checks.js";
+import type { KernelSource, Product, ProductMatrix } from "../driver.js";
+import type { Cuda } from "./calls.js";
+import {
+  blasOperation,
+  computeType,
+  dataType,
+  epilogue,
+  layoutAttribute,
+  matmulAttribute,
+  preferenceAttribute,
+  reductionScheme,
+} from "./constants.js";
+import type { LoadedKernel } from "./kernels.js";
+import { OutBlock } from "./out-block.js";
+import { requireLive } from "./spans.js";
+import { structs } from "./structs.js";
+
+/** What cuBLASLt's own documentation advises for Hopper; an algorithm that wants less is given less. */
+const largestWorkspace = 32 * MiB;
+
+const elementTypes = {
+  f32: dataType.R_32F,
+  f64: dataType.R_64F,
+  f16: dataType.R_16F,
+  bf16: dataType.R_16BF,
+} as const;
+
+const f32ComputeTypes = {
+  f32: computeType["32F"],
+  tf32: computeType["32F_FAST_TF32"],
+  bf16: computeType["32F_FAST_16BF"],
+} as const;
+
+/** cuBLASLt, opened for one device: the handle, and what every product shares. */
+export class Products {
+  readonly #cuda: Cuda;
+  readonly #out = new OutBlock();
+  #handle = 0;
+
+  constructor(cuda: Cuda) {
+    this.#cuda = cuda;
+  }
+
+  load(source: KernelSource, product: Product): LoadedKernel {
+    return new LoadedProduct(this.#cuda, this.#open(), source, product);
+  }
+
+  close(): void {
+    if (this.#handle !== 0) this.#cuda.cublasLt.cublasLtDestroy(this.#handle);
+    this.#handle = 0;
+    this.#out.free();
+  }
+
+  #open(): number {
+    if (this.#handle === 0) {
+      this.#cuda.cublasLt.cublasLtCreate(this.#out.address);
+      this.#handle = this.#out.u64();
+    }
+    return this.#handle;
+  }
+}
+
+/** Where each thing lies in a product's block of native memory. */
+const places = { alpha: 0, beta: 8, value: 16, count: 24, result: 32 } as const;
+
+class LoadedProduct implements LoadedKernel {
+  readonly parameters: KernelSource["parameters"];
+  readonly workspaceBytes: number;
+  readonly isLibrary = true;
+  readonly #cuda: Cuda;
+  readonly #handle: number;
+  readonly #name: string;
+  readonly #product: Product;
+  readonly #block = new OutBlock(places.result + structs.heuristicResult.size);
+  /** What was made so far, to be destroyed in the reverse order. */
+  readonly #made: (() => void)[] = [];
+  readonly #description: number;
+  readonly #layouts: Readonly<Record<"a" | "b" | "c", number>>;
+
+  constructor(cuda: Cuda, handle: number, { name, parameters }: KernelSource, product: Product) {
+    this.#cuda = cuda;
+    this.#handle = handle;
+    this.#name = name;
+    this.#product = product;
+    try {
+      this.#description = this.#describe();
+      const { m, n, k, a, b, c } = product;
+      this.#layouts = {
+        a: this.#layOut(a, a.isTransposed ? [k, m] : [m, k]),
+        b: this.#layOut(b, b.isTransposed ? [n, k] : [k, n]),
+        c: this.#layOut(c, [m, n]),
+      };
+      this.workspaceBytes = this.#choose();
+    } catch (error) {
+      this.unload();
+      throw error;
+    }
+    this.parameters = this.workspaceBytes > 0 ? [...parameters, "out"] : parameters;
+    const set = (at: number, value: number): void =>
+      product.dtype === "f64"
+        ? this.#block.view.setFloat64(at, value, true)
+        : this.#block.view.setFloat32(at, value, true);
+    set(places.alpha, product.alpha);
+    set(places.beta, product.beta);
+  }
+
+  launch(...[stream, { arguments: given, blocks }, book, touched]: Parameters<LoadedKernel["launch"]>): void {
+    requireLaunch(this.#name, this.parameters, blocks, given.length);
+    const spans = given.map((argument, index): Span => {
+      const what = () => `Argument ${index} of kernel "${this.#name}" (${this.parameters[index]})`;
+      const span = requireSpan(argument, what);
+      requireLive(book, span, what);
+      touched?.push(span);
+      return span;
+    });
+    const { hasBias } = this.#product;
+    const addressAt = (index: number): number => spans[index]?.address ?? 0;
+    const [a, b, c] = [addressAt(0), addressAt(1), addressAt(2)];
+    if (hasBias) {
+      this.#block.setU64(addressAt(3), places.value);
+      this.#set(matmulAttribute.BIAS_POINTER, 8);
+    }
+    const workspace = this.workspaceBytes > 0 ? addressAt(spans.length - 1) : 0;
+    const { address } = this.#block;
+    const { a: aLayout, b: bLayout, c: cLayout } = this.#layouts;
+    this.#cuda.cublasLt.cublasLtMatmul(
+      this.#handle,
+      this.#description,
+      address + places.alpha,
+      b,
+      bLayout,
+      a,
+      aLayout,
+      address + places.beta,
+      c,
+      cLayout,
+      c,
+      cLayout,
+      address + places.result,
+      workspace,
+      this.workspaceBytes,
+      stream,
+    );
+  }
+
+  unload(): void {
+    for (const destroy of this.#made.splice(0).reverse()) destroy();
+    this.#block.free();
+  }
+
+  #describe(): number {
+    const { cublasLt } = this.#cuda;
+    const { dtype, precision, a, b, hasBias, activation } = this.#product;
+    const compute =
+      dtype === "f64"
+        ? computeType["64F"]
+        : dtype === "f32"
+          ? f32ComputeTypes[precision]
+          : computeType["32F"];
+    const scale = dtype === "f64" ? dataType.R_64F : dataType.R_32F;
+    cublasLt.cublasLtMatmulDescCreate(this.#block.address, compute, scale);
+    const description = this.#block.u64();
+    this.#made.push(() => cublasLt.cublasLtMatmulDescDestroy(description));
+    const set = (attribute: number, value: number): void => {
+      this.#block.view.setInt32(places.value, value, true);
+      cublasLt.cublasLtMatmulDescSetAttribute(description, attribute, this.#block.address + places.value, 4);
+    };
+    set(matmulAttribute.TRANSA, b.isTransposed ? blasOperation.T : blasOperation.N);
+    set(matmulAttribute.TRANSB, a.isTransposed ? blasOperation.T : blasOperation.N);
+    set(matmulAttribute.EPILOGUE, epilogueOf(hasBias, activation));
+    return description;
+  }
+
+  /** Of a matrix that is stored as rows × columns. */
+  #layOut({ rowStride, batchStride }: ProductMatrix, [rows, columns]: readonly [number, number]): number {
+    const { cublasLt } = this.#cuda;
+    const { dtype, batch } = this.#product;
+    // The library wants a step that fits also where there is one row, which takes none.
+    const leading = Math.max(rowStride, columns, 1);
+    cublasLt.cublasLtMatrixLayoutCreate(this.#block.address, elementTypes[dtype], columns, rows, leading);
+    const layout = this.#block.u64();
+    this.#made.push(() => cublasLt.cublasLtMatrixLayoutDestroy(layout));
+    if (batch > 1) {
+      const value = this.#block.address + places.value;
+      this.#block.setU64(batch, places.value);
+      cublasLt.cublasLtMatrixLayoutSetAttribute(layout, layoutAttribute.BATCH_COUNT, value, 4);
+      this.#block.setU64(batchStride, places.value);
+      cublasLt.cublasLtMatrixLayoutSetAttribute(layout, layoutAttribute.STRIDED_BATCH_OFFSET, value, 8);
+    }
+    return layout;
+  }
+
+  /** Chooses the algorithm, which stays in the block, and tells the workspace that it wants. */
+  #choose(): number {
+    const { cublasLt } = this.#cuda;
+    const block = this.#block;
+    cublasLt.cublasLtMatmulPreferenceCreate(block.address);
+    const preference = block.u64();
+    const set = (attribute: number, value: number, size: 4 | 8): void => {
+      block.setU64(value, places.value);
+      cublasLt.cublasLtMatmulPreferenceSetAttribute(
+        preference,
+        attribute,
+        block.address + places.value,
+        size,
+      );
+    };
+    try {
+      const { a, b, c } = this.#product;
+      set(preferenceAttribute.MAX_WORKSPACE_BYTES, largestWorkspace, 8);
+      set(
+        preferenceAttribute.REDUCTION_SCHEME_MASK,
+        reductionScheme.COMPUTE_TYPE | reductionScheme.OUTPUT_TYPE,
+        4,
+      );
+      set(preferenceAttribute.MIN_ALIGNMENT_A_BYTES, b.alignment, 4);
+      set(preferenceAttribute.MIN_ALIGNMENT_B_BYTES, a.alignment, 4);
+      set(preferenceAttribute.MIN_ALIGNMENT_C_BYTES, c.alignment, 4);
+      set(preferenceAttribute.MIN_ALIGNMENT_D_BYTES, c.alignment, 4);
+      const { a: aLayout, b: bLayout, c: cLayout } = this.#layouts;
+      const status = cublasLt.status.cublasLtMatmulAlgoGetHeuristic(
+        this.#handle,
+        this.#description,
+        bLayout,
+        aLayout,
+        cLayout,
+        cLayout,
+        preference,
+        1,
+        block.address + places.result,
+        block.address + places.count,
+      );
+      if (status !== 0 || block.i32(places.count) === 0) throw this.#noAlgorithm(status);
+    } finally {
+      cublasLt.cublasLtMatmulPreferenceDestroy(preference);
+    }
+    return structs.heuristicResult.read(block.view, places.result).workspaceSize;
+  }
+
+  /** Sets an attribute of the description to what lies in the block's place for values. */
+  #set(attribute: number, size: number): void {
+    const value = this.#block.address + places.value;
+    this.#cuda.cublasLt.cublasLtMatmulDescSetAttribute(this.#description, attribute, value, size);
+  }
+
+  #noAlgorithm(status: number): HoldfastError {
+    const { m, n, k, batch, dtype, precision, activation } = this.#product;
+    const { cublasLt } = this.#cuda;
+    return new HoldfastError(
+      "UNSUPPORTED",
+      `cuBLASLt has no algorithm for a product of ${m}×${n}×${k} (batch ${batch}, ${dtype}, ${precision}, activation ` +
+        `${activation}): ${cublasLt.cublasLtGetStatusName(status)}. Change the layout, or compute it in another dtype.`,
+      { numbers: { m, n, k, batch, status } },
+    );
+  }
+}
+
+function epilogueOf(hasBias: boolean, activation: Product["activation"]): number {
+  if (activation === "relu") return hasBias ? epilogue.RELU_BIAS : epilogue.RELU;
+  if (activation === "gelu") return hasBias ? epilogue.GELU_BIAS : epilogue.GELU;
+  return hasBias ? epilogue.BIAS : epilogue.DEFAULT;
+}

@@ -1,0 +1,116 @@
+/**
+ * The structs that CUDA's functions take by address, each written once as the list of its fields. Sizes and offsets
+ * follow from it as a C compiler lays fields out: each on a multiple of its own size.
+ */
+
+import { alignUp } from "../../units/index.js";
+
+const scalarBytes = { u8: 1, u16: 2, i32: 4, u32: 4, f32: 4, u64: 8, address: 8 } as const;
+
+type Scalar = keyof typeof scalarBytes;
+
+/** Name, type, and the name in C where that is another. An opaque field is so many bytes, in words of eight. */
+type Field = readonly [name: string, type: Scalar | { readonly opaque: number }, inC?: string];
+
+type ScalarFields<F extends readonly Field[]> = Extract<F[number], readonly [string, Scalar, ...unknown[]]>;
+
+/** The numbers of a struct; what is opaque is reached by its offset. */
+export type StructValues<F extends readonly Field[]> = { [Name in ScalarFields<F>[0]]: number };
+
+export class Struct<const F extends readonly Field[]> {
+  /** In C. */
+  readonly name: string;
+  readonly fields: F;
+  readonly size: number;
+  readonly offsets: Readonly<Record<F[number][0], number>>;
+
+  constructor(name: string, fields: F) {
+    this.name = name;
+    this.fields = fields;
+    const offsets: Record<string, number> = {};
+    let end = 0;
+    let alignment = 1;
+    for (const [field, type] of fields) {
+      const { size, aligned } = measure(type);
+      offsets[field] = alignUp(end, aligned);
+      end = alignUp(end, aligned) + size;
+      alignment = Math.max(alignment, aligned);
+    }
+    this.size = alignUp(end, alignment);
+    this.offsets = offsets as Record<F[number][0], number>;
+  }
+
+  /** Writes a whole struct: fields that are not given are 0. */
+  write(view: DataView, values: Partial<StructValues<F>>, at = 0): void {
+    for (let offset = 0; offset < this.size; offset++) view.setUint8(at + offset, 0);
+    for (const [field, type] of this.fields) {
+      const value = (values as Readonly<Record<string, number | undefined>>)[field];
+      if (value === undefined || typeof type === "object") continue;
+      writeScalar(view, type, at + this.#offsetOf(field), value);
+    }
+  }
+
+  read(view: DataView, at = 0): StructValues<F> {
+    const values: Record<string, number> = {};
+    for (const [field, type] of this.fields) {
+      if (typeof type === "string") values[field] = readScalar(view, type, at + this.#offsetOf(field));
+    }
+    return values as StructValues<F>;
+  }
+
+  #offsetOf(field: string): number {
+    return (this.offsets as Readonly<Record<string, number>>)[field] ?? 0;
+  }
+}
+
+function measure(type: Scalar | { readonly opaque: number }): { size: number; aligned: number } {
+  if (typeof type === "object") return { size: type.opaque, aligned: 8 };
+  return { size: scalarBytes[type], aligned: scalarBytes[type] };
+}
+
+function writeScalar(view: DataView, type: Scalar, at: number, value: number): void {
+  if (type === "u8") view.setUint8(at, value);
+  else if (type === "u16") view.setUint16(at, value, true);
+  else if (type === "i32") view.setInt32(at, value, true);
+  else if (type === "u32") view.setUint32(at, value, true);
+  else if (type === "f32") view.setFloat32(at, value, true);
+  else view.setBigUint64(at, BigInt(value), true);
+}
+
+function readScalar(view: DataView, type: Scalar, at: number): number {
+  if (type === "u8") return view.getUint8(at);
+  if (type === "u16") return view.getUint16(at, true);
+  if (type === "i32") return view.getInt32(at, true);
+  if (type === "u32") return view.getUint32(at, true);
+  if (type === "f32") return view.getFloat32(at, true);
+  return Number(view.getBigUint64(at, true));
+}
+
+export const structs = {
+  /** What kind of memory `cuMemCreate` makes, and where. */
+  allocationProperty: new Struct("CUmemAllocationProp", [
+    ["type", "i32"],
+    ["requestedHandleTypes", "i32"],
+    ["locationType", "i32", "location.type"],
+    ["locationId", "i32", "location.id"],
+    ["win32HandleMetaData", "address"],
+    ["compressionType", "u8", "allocFlags.compressionType"],
+    ["gpuDirectRDMACapable", "u8", "allocFlags.gpuDirectRDMACapable"],
+    ["usage", "u16", "allocFlags.usage"],
+    ["reserved", "u32", "allocFlags.reserved"],
+  ]),
+  /** Who may do what with mapped memory. */
+  access: new Struct("CUmemAccessDesc", [
+    ["locationType", "i32", "location.type"],
+    ["locationId", "i32", "location.id"],
+    ["flags", "i32"],
+  ]),
+  /** An algorithm that cuBLASLt proposes for a product. */
+  heuristicResult: new Struct("cublasLtMatmulHeuristicResult_t", [
+    ["algo", { opaque: 64 }],
+    ["workspaceSize", "u64"],
+    ["state", "i32"],
+    ["wavesCount", "f32"],
+    ["reserved", { opaque: 16 }],
+  ]),
+} as const;

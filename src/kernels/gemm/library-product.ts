@@ -1,0 +1,88 @@
+/** Products by the device's own library: on CUDA there is nothing to pack, and bias and activation come with the product. */
+
+import type { KernelSource, Parameter, Product, ProductMatrix } from "../../driver/index.js";
+import type { Runtime, Storage } from "../../runtime/index.js";
+import type { GemmProblem, MatrixLayout, ProductDtype } from "./problem.js";
+import { refused } from "./problem.js";
+
+/** How far an address is looked at: more alignment than this is of no use to any kernel. */
+const mostAlignment = 256;
+
+export function launchLibraryProduct(runtime: Runtime, problem: GemmProblem<ProductDtype>, op: string): void {
+  const { a, b, c, bias, scratch } = problem;
+  const kernel = runtime.kernel(sourceOf(runtime, problem));
+  const { workspaceBytes = 0 } = kernel;
+  const operands = [a.storage, b.storage, c.storage, ...(bias ? [bias] : [])];
+  if (workspaceBytes > 0) {
+    if (!scratch || scratch.span.size < workspaceBytes) {
+      const there = scratch ? `"${scratch.label}" has ${scratch.span.size}` : "none was given";
+      throw refused(
+        `the library needs ${workspaceBytes} bytes of scratch memory, and ${there}. Ask gemmScratchBytes how much to allocate.`,
+      );
+    }
+    operands.push(runtime.view(scratch, 0, workspaceBytes));
+  }
+  runtime.launch({ op, kernel, blocks: 1, arguments: operands });
+}
+
+export function libraryWorkspaceBytes(runtime: Runtime, problem: GemmProblem<ProductDtype>): number {
+  return runtime.kernel(sourceOf(runtime, problem)).workspaceBytes ?? 0;
+}
+
+/** A runtime knows a kernel by its source's identity, so one is made for each product and kept. */
+const made = new Map<string, KernelSource>();
+
+function sourceOf(runtime: Runtime, problem: GemmProblem<ProductDtype>): KernelSource {
+  const { dtype, m, n, k, batch = 1, a, b, c, alpha = 1, beta = 0, bias, activation = "none" } = problem;
+  const product: Product = {
+    dtype,
+    precision: runtime.settings.precision,
+    m,
+    n,
+    k,
+    batch,
+    a: matrixOf(a, a.storage),
+    b: matrixOf(b, b.storage),
+    c: matrixOf(c, c.storage),
+    alpha,
+    beta,
+    hasBias: bias !== undefined,
+    activation,
+  };
+  const key = keyOf(product);
+  const known = made.get(key);
+  if (known) return known;
+  const parameters: Parameter[] = [
+    "in",
+    "in",
+    beta === 0 ? "out" : "inout",
+    ...(bias ? (["in"] as const) : []),
+  ];
+  // Rows with gaps between them, or a storage with room behind its matrix, are written in part only.
+  if (c.storage.span.size !== batch * m * n * elementBytes[dtype]) parameters[2] = "inout";
+  const source: KernelSource = { name: `product_${dtype}`, parameters, product };
+  made.set(key, source);
+  return source;
+}
+
+const elementBytes = { f32: 4, f64: 8, f16: 2, bf16: 2 } as const;
+
+function matrixOf(
+  { rowStride, isTransposed = false, batchStride = 0 }: MatrixLayout,
+  storage: Storage,
+): ProductMatrix {
+  return { rowStride, isTransposed, batchStride, alignment: alignmentOf(storage.span.address) };
+}
+
+/** The largest power of two that divides an address. */
+function alignmentOf(address: number): number {
+  let alignment = mostAlignment;
+  while (address % alignment !== 0) alignment /= 2;
+  return alignment;
+}
+
+function keyOf({ a, b, c, ...rest }: Product): string {
+  const matrix = ({ rowStride, isTransposed, batchStride, alignment }: ProductMatrix): string =>
+    `${rowStride} ${isTransposed ? "T" : "N"} ${batchStride} ${alignment}`;
+  return `${Object.values(rest).join(" ")} | ${matrix(a)} | ${matrix(b)} | ${matrix(c)}`;
+}
