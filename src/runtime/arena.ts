@@ -21,9 +21,9 @@ import {
 } from "./arena-blocks.js";
 import * as refusal from "./arena-errors.js";
 import { ArenaFigures, cell } from "./arena-figures.js";
-import type { ArenaFigure, Board } from "./board.js";
+import { type ArenaFigure, Board } from "./board.js";
 import type { Budget } from "./budget.js";
-import type { CaptureGate } from "./capture-gate.js";
+import { CaptureGate } from "./capture-gate.js";
 import { FreeSpace } from "./free-space.js";
 import { GrowingRange } from "./growing-range.js";
 import { type Judgement, judge, type Shortage } from "./pressure.js";
@@ -47,9 +47,20 @@ export interface ArenaOptions {
   readonly capacity: Bytes;
   /** How much is committed at a time. */
   readonly chunk: Bytes;
+  /** Memory that is there already, in the place of a range of its own. */
+  readonly memory?: ArenaMemory;
   readonly poison: boolean;
   /** Called when a request finds no room. */
   readonly onPressure: (shortage: Shortage) => void;
+}
+
+/** The address range that an arena works in, and the way in which memory comes to be behind it. */
+export type ArenaMemory = Pick<GrowingRange, "range" | "committed" | "grow" | "release">;
+
+/** One storage whose bytes are handed out in turn, for a function that must find the same addresses each time. */
+interface Enclosure {
+  readonly storage: Storage;
+  readonly arena: Arena;
 }
 
 const noPins: readonly Pin[] = [];
@@ -57,7 +68,7 @@ const noPins: readonly Pin[] = [];
 /** Step memory: allocate, free, view, pin; steps and resets end what no pin keeps. */
 export class Arena {
   readonly #options: ArenaOptions;
-  readonly #memory: GrowingRange;
+  readonly #memory: ArenaMemory;
   readonly #space: FreeSpace;
   readonly #figures: ArenaFigures;
   readonly #blocks: (Block | undefined)[] = [];
@@ -66,12 +77,13 @@ export class Arena {
   /** Views made in the open step of what was made before it: they end with the step, and their owners don't. */
   #stepViews: Storage[] = [];
   #openStep = 0;
+  #enclosure: Enclosure | undefined;
   #isClosed = false;
 
   constructor(options: ArenaOptions) {
     this.#options = options;
     this.#figures = new ArenaFigures(options.board);
-    this.#memory = new GrowingRange(options);
+    this.#memory = options.memory ?? new GrowingRange(options);
     this.#space = new FreeSpace(Math.floor(options.capacity / alignment));
     this.#figures.set(cell.capacity, this.#space.size * alignment);
     this.#figures.set(cell.committed, this.#memory.committed);
@@ -85,8 +97,36 @@ export class Arena {
     return this.#options.board.readArena();
   }
 
+  /**
+   * Runs a function whose allocations all come out of one storage: no memory is asked for, and the same allocations get
+   * the same addresses each time. What it made dies at its end. So a step can be captured: the graph owns that storage.
+   */
+  inside<T>(storage: Storage, body: () => T): T {
+    this.#find(storage, "enclosing");
+    if (this.#enclosure) {
+      throw new HoldfastError(
+        "BAD_ARGUMENT",
+        `"${storage.label}" can't enclose a function that is enclosed already.`,
+      );
+    }
+    const arena = this.#openInside(storage);
+    this.#enclosure = { storage, arena };
+    try {
+      return body();
+    } finally {
+      this.#enclosure = undefined;
+      arena.close();
+    }
+  }
+
+  /** Who keeps a storage's bytes: itself, or the storage that encloses it. */
+  keeperOf(storage: Storage): Storage {
+    return this.#enclosure && storage.home === this.#enclosure.arena ? this.#enclosure.storage : storage;
+  }
+
   /** Takes memory for the op named. */
   allocate(size: number, label: string): StepStorage {
+    if (this.#enclosure) return this.#enclosure.arena.allocate(size, label);
     this.#requireOpen();
     if (!Number.isSafeInteger(size) || size <= 0) throw refusal.badSize(size, label);
     const { driver, gate, recorder } = this.#options;
@@ -120,6 +160,11 @@ export class Arena {
 
   /** Gives one storage back before its step ends. */
   free(storage: Storage): void {
+    const inner = this.#innerOf(storage);
+    if (inner) {
+      inner.free(storage);
+      return;
+    }
     const block = this.#find(storage, "free");
     this.#options.gate.refuseInside("free", storage.label);
     if (storage.owner) throw refusal.viewFreed(storage);
@@ -136,6 +181,8 @@ export class Arena {
 
   /** A storage over a part of another's bytes. A view of a view is a view of the owner. */
   view(storage: Storage, offset: number, size: number, label = storage.label): StepStorage {
+    const inner = this.#innerOf(storage);
+    if (inner) return inner.view(storage, offset, size, label);
     const block = this.#find(storage, "view");
     const span = partOf(storage, offset, size);
     if (!span) throw refusal.badView(storage, offset, size);
@@ -150,6 +197,11 @@ export class Arena {
 
   /** Ends a view; its owner lives on. */
   dropView(view: Storage): void {
+    const inner = this.#innerOf(view);
+    if (inner) {
+      inner.dropView(view);
+      return;
+    }
     const block = this.#find(view, "drop");
     if (!view.owner) {
       throw new HoldfastError(
@@ -169,6 +221,11 @@ export class Arena {
 
   /** Keeps a storage, or a view and with it its owner, alive over steps and resets until unpinned as often. */
   pin(storage: Storage, by: string): void {
+    const inner = this.#innerOf(storage);
+    if (inner) {
+      inner.pin(storage, by);
+      return;
+    }
     const block = this.#find(storage, "pin");
     if (block.pins.length === 0) this.#figures.add(cell.pinned, block.extent.size);
     block.pins = [...block.pins, { storage, by }];
@@ -178,6 +235,11 @@ export class Arena {
 
   /** Takes one pin back. A storage or a view whose step has ended meanwhile dies with its last pin. */
   unpin(storage: Storage): void {
+    const inner = this.#innerOf(storage);
+    if (inner) {
+      inner.unpin(storage);
+      return;
+    }
     const block = this.#find(storage, "unpin");
     const index = block.pins.findLastIndex((pin) => pin.storage === storage);
     if (index < 0) throw refusal.notPinned(storage);
@@ -192,16 +254,16 @@ export class Arena {
   }
 
   isLive(storage: Storage): boolean {
-    return this.#lookUp(storage) !== undefined;
+    return (this.#innerOf(storage) ?? this).#lookUp(storage) !== undefined;
   }
 
   isPinned(storage: Storage): boolean {
-    return (this.#lookUp(storage)?.pins.length ?? 0) > 0;
+    return ((this.#innerOf(storage) ?? this).#lookUp(storage)?.pins.length ?? 0) > 0;
   }
 
   /** Refuses a use of a storage that has died. */
   requireLive(storage: Storage, use: string): void {
-    this.#find(storage, use);
+    (this.#innerOf(storage) ?? this).#find(storage, use);
   }
 
   /** Opens a step; see `endStep`. */
@@ -262,6 +324,28 @@ export class Arena {
     this.#blocks.length = 0;
     this.#memory.release();
     this.#figures.clear();
+  }
+
+  #innerOf(storage: Storage): Arena | undefined {
+    const enclosure = this.#enclosure;
+    return enclosure && storage.home === enclosure.arena ? enclosure.arena : undefined;
+  }
+
+  /** An arena over a storage's bytes. It asks the driver for nothing: for everybody else they are one storage in use. */
+  #openInside(storage: Storage): Arena {
+    const { annotate: _, ...driver } = this.#options.driver;
+    const { span } = storage;
+    const memory: ArenaMemory = {
+      range: span,
+      committed: span.size,
+      grow(_end, label): never {
+        throw new HoldfastError("OUT_OF_MEMORY", `"${storage.label}" can't grow for ${label}.`);
+      },
+      release: () => undefined,
+    };
+    const board = new Board();
+    const gate = new CaptureGate();
+    return new Arena({ ...this.#options, driver, memory, board, gate, capacity: span.size, poison: false });
   }
 
   #isOver({ step }: StepStorage): boolean {

@@ -122,7 +122,8 @@ export function openParts(options: OpenOptions, { log, onPressure }: Listeners):
       storage.kind === "step" ? arena.requireLive(storage, use) : persistent.requireLive(storage, use);
     const verify = settings.verifyUploads;
     const transfer = new Transfer({ driver, stream, staging, recorder, gate, requireLive, verify });
-    const work = new Work({ driver, stream, board, labels: recorder.labels, gate, requireLive });
+    const keeperOf = (storage: Storage): Storage => arena.keeperOf(storage);
+    const work = new Work({ driver, stream, board, labels: recorder.labels, gate, requireLive, keeperOf });
     return {
       settings,
       board,

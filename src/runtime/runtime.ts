@@ -226,6 +226,11 @@ export class Runtime {
     }
   }
 
+  /** Is a captured function at work? Then nothing may be read back, not even to check it. */
+  get isCapturing(): boolean {
+    return this.#parts.gate.isInside;
+  }
+
   /** The state of memory, as a record that JSON can carry. */
   diagnostics(): Diagnostics {
     return this.#diagnose();

@@ -41,6 +41,8 @@ export interface WorkOptions {
   readonly labels: LabelTable;
   readonly gate: CaptureGate;
   readonly requireLive: (storage: Storage, use: string) => void;
+  /** Who keeps a storage's bytes, so that a graph owns the one that lasts. */
+  readonly keeperOf: (storage: Storage) => Storage;
 }
 
 export interface LaunchRequest {
@@ -122,9 +124,10 @@ export class Work {
       this.#options.gate.refuseInside(`${what}, which is not ordered behind the capture's own`, label);
   }
 
-  #note(op: string, storage: Storage, parameter: Parameter | undefined): void {
-    this.#options.requireLive(storage, op);
+  #note(op: string, used: Storage, parameter: Parameter | undefined): void {
+    this.#options.requireLive(used, op);
     if (!this.touched) return;
+    const storage = this.#options.keeperOf(used);
     const { all, written, writable } = this.touched;
     if (parameter !== "in" && writable && !writable.has(formatSpan(storage.span)))
       throw newTarget(op, storage);

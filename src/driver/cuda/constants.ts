@@ -21,7 +21,6 @@ export const cudaStatus = {
   ERROR_NO_BINARY_FOR_GPU: 209,
   ERROR_ECC_UNCORRECTABLE: 214,
   ERROR_NVLINK_UNCORRECTABLE: 220,
-  ERROR_CONTAINED: 226,
   ERROR_INVALID_HANDLE: 400,
   ERROR_NOT_FOUND: 500,
   ERROR_NOT_READY: 600,
@@ -74,12 +73,28 @@ export const memoryAccess = { READWRITE: 3 } as const;
 export const memoryGranularity = { MINIMUM: 0, RECOMMENDED: 1 } as const;
 export const hostAllocation = { PORTABLE: 1 } as const;
 
-export const streamFlag = { DEFAULT: 0, NON_BLOCKING: 1 } as const;
-export const eventFlag = { DEFAULT: 0, BLOCKING_SYNC: 1, DISABLE_TIMING: 2 } as const;
+export const streamFlag = {
+  DEFAULT: 0,
+  NON_BLOCKING: 1,
+} as const;
+
+export const eventFlag = {
+  DEFAULT: 0,
+  BLOCKING_SYNC: 1,
+  DISABLE_TIMING: 2,
+} as const;
 
 /** The relaxed mode lets through what a capture forbids: it is not here. */
-export const captureMode = { GLOBAL: 0, THREAD_LOCAL: 1 } as const;
-export const captureStatus = { NONE: 0, ACTIVE: 1, INVALIDATED: 2 } as const;
+export const captureMode = {
+  GLOBAL: 0,
+  THREAD_LOCAL: 1,
+} as const;
+
+export const captureStatus = {
+  NONE: 0,
+  ACTIVE: 1,
+  INVALIDATED: 2,
+} as const;
 
 export const graphNodeType = {
   KERNEL: 0,
@@ -131,9 +146,14 @@ export const cublasStatus = {
 } as const;
 
 /** `cudaDataType`: what a matrix, a bias or a scale holds. */
-export const dataType = { R_32F: 0, R_64F: 1, R_16F: 2, R_16BF: 14 } as const;
+export const dataType = {
+  R_32F: 0,
+  R_64F: 1,
+  R_16F: 2,
+  R_16BF: 14,
+} as const;
 
-/** The fast ones round f32 operands on their way in; sums are f32 in all but "64F". */
+/** The fast ones round f32 operands on their way in; their sums are f32. */
 export const computeType = {
   "32F": 68,
   "32F_PEDANTIC": 69,
@@ -142,8 +162,15 @@ export const computeType = {
   "32F_FAST_TF32": 77,
 } as const;
 
-export const blasOperation = { N: 0, T: 1 } as const;
-export const matrixOrder = { COL: 0, ROW: 1 } as const;
+export const blasOperation = {
+  N: 0,
+  T: 1,
+} as const;
+
+export const matrixOrder = {
+  COL: 0,
+  ROW: 1,
+} as const;
 
 export const layoutAttribute = {
   TYPE: 0, // u32
@@ -180,11 +207,24 @@ export const preferenceAttribute = {
   IMPL_MASK: 12, // u64, of numericalFlag
 } as const;
 
-/** How the parts of a sum that was split are added up. A mask of them says which are allowed. */
-export const reductionScheme = { NONE: 0, INPLACE: 1, COMPUTE_TYPE: 2, OUTPUT_TYPE: 4, MASK: 7 } as const;
+/** How the parts of a sum that was split are added up; a mask of them says which are allowed. */
+export const reductionScheme = {
+  NONE: 0,
+  INPLACE: 1,
+  COMPUTE_TYPE: 2,
+  OUTPUT_TYPE: 4,
+  MASK: 7,
+} as const;
 
 /** GELU here is the one with tanh. */
-export const epilogue = { DEFAULT: 1, RELU: 2, BIAS: 4, RELU_BIAS: 6, GELU: 32, GELU_BIAS: 36 } as const;
+export const epilogue = {
+  DEFAULT: 1,
+  RELU: 2,
+  BIAS: 4,
+  RELU_BIAS: 6,
+  GELU: 32,
+  GELU_BIAS: 36,
+} as const;
 
 export const algorithmConfig = {
   ID: 0, // i32
@@ -229,6 +269,7 @@ export const numericalFlag = {
 /** By header, and there by what the names of an enumeration begin with. */
 export const constantGroups = {
   "cuda.h": {
+    CUDA_: cudaStatus,
     CU_DEVICE_ATTRIBUTE_: deviceAttribute,
     CU_MEM_ALLOCATION_TYPE_: memoryAllocationType,
     CU_MEM_HANDLE_TYPE_: memoryHandleType,
@@ -242,7 +283,6 @@ export const constantGroups = {
     CU_STREAM_CAPTURE_STATUS_: captureStatus,
     CU_GRAPH_NODE_TYPE_: graphNodeType,
     CU_FUNC_ATTRIBUTE_: functionAttribute,
-    CUDA_: cudaStatus,
   },
   "library_types.h": { CUDA_: dataType },
   "nvrtc.h": { NVRTC_: nvrtcStatus },

@@ -28,7 +28,6 @@ export interface FailedCall {
 const fatal: ReadonlySet<number> = new Set([
   cudaStatus.ERROR_ECC_UNCORRECTABLE,
   cudaStatus.ERROR_NVLINK_UNCORRECTABLE,
-  cudaStatus.ERROR_CONTAINED,
   cudaStatus.ERROR_ILLEGAL_ADDRESS,
   cudaStatus.ERROR_LAUNCH_TIMEOUT,
   cudaStatus.ERROR_CONTEXT_IS_DESTROYED,

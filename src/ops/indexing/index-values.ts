@@ -36,9 +36,13 @@ function highestBut(ignored: number | undefined): Reduction {
   return reduction;
 }
 
-/** The highest index there is, and more than any axis has where one is negative. Waits for the device, reads one number. */
+/**
+ * The highest index there is, and more than any axis has where one is negative. Waits for the device, reads one number.
+ * A captured function can't look, and counts as sound: kernels pass over what points outside, and the runs before the
+ * capture have looked.
+ */
 export function highestIndex(lowering: Lowering, index: DeviceArray, ignored?: number): number {
-  if (!index.storage) return -1;
+  if (!index.storage || lowering.runtime.isCapturing) return -1;
   const end = lowering.scratchArray([], "i32");
   const axes = index.shape.map((_, axis) => axis);
   lowerReduction(lowering, highestBut(ignored), index, axes, end);
