@@ -1,11 +1,18 @@
 /** The backward pass: from one value back to the leaves, each recorded op once, in the reverse order of recording. */
 
 import { HoldfastError } from "../errors/index.js";
-import { add, type DeviceArray, type GradientRule, runInto } from "../ops/index.js";
+import {
+  type ArrayCopy,
+  add,
+  copyArrays,
+  type DeviceArray,
+  type GradientRule,
+  runInto,
+} from "../ops/index.js";
 import type { Runtime } from "../runtime/index.js";
 import { LentArrays } from "./lent-arrays.js";
 import type { Node } from "./node.js";
-import type { Value } from "./value.js";
+import type { Leaf, Value } from "./value.js";
 
 export interface BackwardOptions {
   /** Keep what was saved, for another pass through the same graph. */
@@ -26,20 +33,54 @@ export function runBackward(
   /** Gradients under way: what has arrived so far at each recorded op. */
   const arrived = new Map<Node, DeviceArray>();
   arrived.set(root.source.node, seed);
-  for (const node of reachedFrom(root.source.node)) {
-    const upstream = arrived.get(node);
-    if (!upstream) continue;
-    arrived.delete(node);
-    const gradients = gradientsOf(node, upstream);
-    for (const [index, edge] of node.edges.entries()) {
-      const gradient = gradients[index];
-      if (!edge || !gradient) continue;
-      if ("leaf" in edge) edge.leaf.accumulate(gradient);
-      else arrive(edge.source.node, gradient);
+  /** First gradients of leaves, on their way to their places: copied together at the end. */
+  let owed: ArrayCopy[] = [];
+  const paid: DeviceArray[] = [];
+  try {
+    for (const node of reachedFrom(root.source.node)) {
+      const upstream = arrived.get(node);
+      if (!upstream) continue;
+      arrived.delete(node);
+      const gradients = gradientsOf(node, upstream);
+      for (const [index, edge] of node.edges.entries()) {
+        const gradient = gradients[index];
+        if (!edge || !gradient) continue;
+        if ("leaf" in edge) deliver(edge.leaf, gradient);
+        else arrive(edge.source.node, gradient);
+      }
+      if (!retainGraph) node.release();
+      lent.letGo(upstream);
+      letGoOfPaid();
+      lent.sweep();
     }
-    if (!retainGraph) node.release();
-    lent.letGo(upstream);
-    lent.sweep();
+  } finally {
+    payOwed();
+    letGoOfPaid();
+  }
+
+  function deliver(leaf: Leaf, gradient: DeviceArray): void {
+    // Where a copy costs no launch nothing is gained by waiting, and memory is.
+    const place = runtime.device.kind === "cuda" ? leaf.takePlace() : undefined;
+    if (place) {
+      owed.push({ source: gradient, target: place });
+      lent.hold(gradient);
+      return;
+    }
+    // What is added to must be there.
+    payOwed();
+    leaf.accumulate(gradient);
+  }
+
+  function payOwed(): void {
+    const copies = owed;
+    owed = [];
+    copyArrays(runtime, copies);
+    paid.push(...copies.map(({ source }) => source));
+  }
+
+  /** Not as soon as they are paid: other gradients of the same op may lie in the same memory. */
+  function letGoOfPaid(): void {
+    for (const gradient of paid.splice(0)) lent.letGo(gradient);
   }
 
   function arrive(node: Node, gradient: DeviceArray): void {

@@ -8,6 +8,11 @@ import { recordedVersionOf } from "./versions.js";
 export interface Leaf {
   /** Adds to what has arrived before. The array is only lent. */
   accumulate(gradient: DeviceArray): void;
+  /**
+   * Where a first gradient belongs, and nothing where one has arrived. Whoever is told it copies one there: from here on it
+   * counts as arrived.
+   */
+  takePlace(): DeviceArray | undefined;
 }
 
 export interface Source {

@@ -5,7 +5,7 @@
 
 import { HoldfastError } from "../errors/index.js";
 import { functional, init, LayerNorm, Module, ModuleList, Parameter } from "../nn/index.js";
-import { stack, type Tensor } from "../tensor/index.js";
+import type { Tensor } from "../tensor/index.js";
 
 export interface CrossAssetOptions {
   /** S: how many time scales. */
@@ -147,8 +147,12 @@ export class CrossAsset extends Module {
 
   /** Features [B, S, F] to logits [B, S, C]. */
   forward(x: Tensor): Tensor {
-    const projected = [...this.input].map((input, source) => input.forward(x.select(1, source))); // S × [B, d]
-    let h = stack(projected, 1); // [B, S, d]
+    const inputs = [...this.input];
+    let h = functional.linearEach(
+      x,
+      inputs.map(({ weight }) => weight),
+      inputs.map(({ bias }) => bias),
+    ); // [B, S, d]
     for (const layer of this.layers) h = layer.forward(h);
     return this.head.forward(h); // [B, S, C]
   }

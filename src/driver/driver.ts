@@ -103,6 +103,8 @@ export interface Product {
   readonly alpha: number;
   readonly beta: number;
   readonly hasBias: boolean;
+  /** From one product's bias to the next one's, in elements; 0 shares it. */
+  readonly biasBatchStride: number;
   /** `gelu` is the one with tanh. */
   readonly activation: "none" | "relu" | "gelu";
 }

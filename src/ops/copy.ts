@@ -1,6 +1,16 @@
 /** Copies elements from one array to another of the same shape, whatever their layouts and dtypes. */
 
-import { type Dtype, dtypes, iterateElements, launchRows, type RowKernel, term } from "../kernels/index.js";
+import {
+  type Dtype,
+  dtypes,
+  isInWords,
+  iterateElements,
+  launchCopies,
+  launchRows,
+  type PlainCopy,
+  type RowKernel,
+  term,
+} from "../kernels/index.js";
 import type { Runtime } from "../runtime/index.js";
 import { broadcastStrides, type DeviceArray, isContiguous } from "./device-array.js";
 import { sizeOf } from "./shape.js";
@@ -27,9 +37,9 @@ function copyKernel(from: Dtype, to: Dtype): RowKernel {
 /** The source is stretched to the target's shape where it broadcasts. */
 export function copyArray(runtime: Runtime, source: DeviceArray, target: DeviceArray): void {
   if (!source.storage || !target.storage || sizeOf(target.shape) === 0) return;
-  const isPlain = source.dtype === target.dtype && source.storage.span.size === target.storage.span.size;
-  if (isPlain && isContiguous(source) && isContiguous(target)) {
-    runtime.copy(target.storage, source.storage);
+  const plain = plainCopy(source, target);
+  if (plain) {
+    runtime.copy(plain.target, plain.source);
     return;
   }
   launchRows(runtime, {
@@ -37,4 +47,28 @@ export function copyArray(runtime: Runtime, source: DeviceArray, target: DeviceA
     iteration: iterateElements(target.shape, [broadcastStrides(source, target.shape), target.strides]),
     operands: [source.storage, target.storage],
   });
+}
+
+export interface ArrayCopy {
+  readonly source: DeviceArray;
+  readonly target: DeviceArray;
+}
+
+/** Several copies, in no order; a GPU is asked once for all that are plain. No target overlaps another, or a source. */
+export function copyArrays(runtime: Runtime, copies: readonly ArrayCopy[]): void {
+  const together: PlainCopy[] = [];
+  for (const { source, target } of copies) {
+    const plain = runtime.device.kind === "cuda" ? plainCopy(source, target) : undefined;
+    if (plain && isInWords(plain)) together.push(plain);
+    else copyArray(runtime, source, target);
+  }
+  if (together.length > 0) launchCopies(runtime, together);
+}
+
+/** The bytes to copy, where it is nothing more than that. */
+function plainCopy(source: DeviceArray, target: DeviceArray): PlainCopy | undefined {
+  if (!source.storage || !target.storage || source.dtype !== target.dtype) return undefined;
+  if (source.storage.span.size !== target.storage.span.size) return undefined;
+  if (!isContiguous(source) || !isContiguous(target)) return undefined;
+  return { source: source.storage, target: target.storage };
 }

@@ -8,7 +8,7 @@ export { type ConvolutionAttributes, conv1d, conv2d } from "./convolution/convol
 export type { PerAxis } from "./convolution/geometry.js";
 export { maxPool1d, maxPool2d, type PoolAttributes } from "./convolution/max-pool.js";
 export { type WindowAttributes, windows } from "./convolution/windows.js";
-export { copyArray } from "./copy.js";
+export { type ArrayCopy, copyArray, copyArrays } from "./copy.js";
 export {
   allocateArray,
   broadcastStrides,
@@ -33,6 +33,7 @@ export { type CrossEntropyAttributes, crossEntropy } from "./losses/cross-entrop
 export { nllLoss } from "./losses/nll-loss.js";
 export * as losses from "./losses/paired.js";
 export { crossEntropyOfProbabilities } from "./losses/soft-cross-entropy.js";
+export { linearEach } from "./matmul/linear-each.js";
 export { linear, matmul } from "./matmul/matmul.js";
 export { flip } from "./movement/flip.js";
 export { cat, stack } from "./movement/join.js";

@@ -20,6 +20,7 @@ import { crossEntropy } from "./losses/cross-entropy.js";
 import { nllLoss } from "./losses/nll-loss.js";
 import * as paired from "./losses/paired.js";
 import { crossEntropyOfProbabilities } from "./losses/soft-cross-entropy.js";
+import { linearEach } from "./matmul/linear-each.js";
 import { linear, matmul } from "./matmul/matmul.js";
 import { flip } from "./movement/flip.js";
 import { cat, stack } from "./movement/join.js";
@@ -51,7 +52,7 @@ export const opTable: Readonly<Record<string, Op>> = {
   ...{ sum, mean, amax, amin, prod, variance, std, norm, logsumexp, cumsum },
   ...{ argmax, argmin, all, any },
   ...{ softmax, logSoftmax, layerNorm, rmsNorm, normalize },
-  ...{ matmul, linear },
+  ...{ matmul, linear, linearEach },
   ...{ crossEntropy, crossEntropyOfProbabilities, nllLoss },
   ...paired,
   ...{ attention, scaledDotProductAttention, attentionWithDropout, causalMask, dropout },

@@ -29,12 +29,23 @@ export class LeafGradient implements GradientHolder {
 
   /** The first gradient after `clear` replaces what is there, so clearing costs nothing. */
   accumulate(gradient: DeviceArray): void {
-    this.#array ??= this.#place();
+    const place = this.takePlace();
+    if (place) {
+      copyArray(this.#runtime, gradient, place);
+      return;
+    }
     const own = this.#array;
-    if (this.#hasArrived) runInto(this.#runtime, add, own, [own, gradient], {});
-    else copyArray(this.#runtime, gradient, own);
+    if (!own) return;
+    runInto(this.#runtime, add, own, [own, gradient], {});
     noteWrite(own.storage);
+  }
+
+  takePlace(): DeviceArray | undefined {
+    if (this.#hasArrived) return undefined;
+    this.#array ??= this.#place();
+    noteWrite(this.#array.storage);
     this.#hasArrived = true;
+    return this.#array;
   }
 
   clear(): void {

@@ -31,6 +31,7 @@ const rehomed: Prepare = (cpu, model) => {
           copyArray(cpu.runtime, arrived, gradient);
         }
       },
+      takePlace: () => undefined,
       clear: () => {
         gradient = undefined;
       },

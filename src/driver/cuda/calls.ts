@@ -54,7 +54,7 @@ export function openCuda(search: LibrarySearch = {}): Cuda {
   const failures = new Failures();
   const libraries: OpenedLibrary[] = [];
   const open = <F extends Signatures>(library: CudaLibrary, functions: F, driverMajor?: number): Calls<F> => {
-    const opened = openLibrary(library, { ...search, ...(driverMajor !== undefined && { driverMajor }) });
+    const opened = openLibrary(library, driverMajor === undefined ? search : { ...search, driverMajor });
     libraries.push(opened);
     return bindCalls({ library, functions, opened, failures });
   };
@@ -127,11 +127,9 @@ export function bindCalls<F extends Signatures>({
       continue;
     }
 
-    const fail = (status: number, values: readonly ForeignValue[]): FailedCall => {
+    const describe = (status: number, values: readonly ForeignValue[]): FailedCall => {
       const [statusName, text] = explainStatus(library, opened.handle, status);
-      const failed = { library, call: name, parameters, values, status, name: statusName, text };
-      failures.note(failed);
-      return failed;
+      return { library, call: name, parameters, values, status, name: statusName, text };
     };
     const isEdge = captureEdges.has(name);
     defineLazily(calls, name, () => {
@@ -139,7 +137,9 @@ export function bindCalls<F extends Signatures>({
       return (...values: ForeignValue[]) => {
         const status = call(...values) as number;
         if (status !== 0) {
-          const error = failures.errorOf(fail(status, values));
+          const failed = describe(status, values);
+          failures.note(library, status, () => failed);
+          const error = failures.errorOf(failed);
           if (isEdge) failures.forgetCapture();
           throw error;
         }
@@ -150,7 +150,7 @@ export function bindCalls<F extends Signatures>({
       const call = bound();
       return (...values: ForeignValue[]) => {
         const status = call(...values) as number;
-        if (status !== 0) fail(status, values);
+        if (status !== 0) failures.note(library, status, () => describe(status, values));
         if (isEdge) failures.forgetCapture();
         return status;
       };

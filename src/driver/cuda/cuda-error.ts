@@ -47,11 +47,11 @@ export class Failures {
   #inCapture: FailedCall | undefined;
 
   /** Every status that is not a success comes here, also one that the caller asked to see. */
-  note(failed: FailedCall): void {
-    if (failed.library === "nvrtc") return;
-    if (failed.library === "cuda" && failed.status === cudaStatus.ERROR_NOT_READY) return;
-    if (failed.library === "cuda" && fatal.has(failed.status)) this.#fatal ??= failed;
-    this.#inCapture ??= failed;
+  note(library: CudaLibrary, status: number, describe: () => FailedCall): void {
+    // "Not ready" is an answer, and asked for thousands of times.
+    if (library === "nvrtc" || (library === "cuda" && status === cudaStatus.ERROR_NOT_READY)) return;
+    if (library === "cuda" && fatal.has(status)) this.#fatal ??= describe();
+    this.#inCapture ??= describe();
   }
 
   /** A capture begins or has ended: what failed before has no part in the next one. */
@@ -59,7 +59,7 @@ export class Failures {
     this.#inCapture = undefined;
   }
 
-  /** The error for a failure that was noted. */
+  /** The error for a failure, after it was noted. */
   errorOf(failed: FailedCall): HoldfastError {
     const first = this.#firstBefore(failed);
     const sentences = [`${describeCall(failed)} failed: ${describeStatus(failed)}.`];
@@ -79,7 +79,7 @@ export class Failures {
     const isInvalidated =
       failed.library === "cuda" && failed.status === cudaStatus.ERROR_STREAM_CAPTURE_INVALIDATED;
     const first = this.#fatal ?? (isInvalidated ? this.#inCapture : undefined);
-    return first === failed ? undefined : first;
+    return first?.values === failed.values ? undefined : first;
   }
 }
 

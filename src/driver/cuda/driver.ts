@@ -59,7 +59,21 @@ interface HostBuffer {
   readonly bytes: Uint8Array;
 }
 
-/** Opens a GPU. Throws NO_CUDA, with what is missing, where there is none that can be used. */
+/**
+ * Opens a GPU. Throws NO_CUDA, with what is missing, where there is none that can be used.
+ *
+ * @example
+ * ```ts
+ * import { HoldfastError, openCudaDriver } from "holdfast";
+ * try {
+ *   const driver = openCudaDriver({ index: 0 });
+ *   console.error(driver.describe().name);
+ *   driver.close();
+ * } catch (error) {
+ *   if (error instanceof HoldfastError) console.error(error.message); // no GPU here: what is missing, and what brings it
+ * }
+ * ```
+ */
 export function openCudaDriver(options: CudaDriverOptions = {}): CudaDriver {
   return new CudaDevice(options);
 }

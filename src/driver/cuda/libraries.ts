@@ -1,24 +1,22 @@
 /**
- * Where CUDA's three libraries are found: in the folder that HOLDFAST_CUDA_PATH names, then by the system's loader, then
- * in the folders of drivers and toolkits, and last in the packages that pip brings. What is missing is told by name, with
- * where it was looked for and the package that brings it.
+ * Opens CUDA's three libraries: from the folder that HOLDFAST_CUDA_PATH names, else by the system's loader, else from the
+ * folders of drivers, toolkits and pip's packages. What is missing is told by name, with where it was looked for and the
+ * package that brings it.
  */
 
-import { existsSync, readdirSync, readFileSync, realpathSync } from "node:fs";
-import { homedir } from "node:os";
+import { existsSync, readFileSync, realpathSync } from "node:fs";
 import { basename, isAbsolute, join } from "node:path";
 import type { LibraryHandle } from "koffi";
 import { HoldfastError } from "../../errors/index.js";
 import { loadKoffi } from "../foreign-functions.js";
 import type { CudaLibrary } from "./cuda-error.js";
+import { type FolderSearch, listNamedFolders, listUsualFolders } from "./library-folders.js";
 
-export interface LibrarySearch {
-  readonly environment?: Readonly<Record<string, string | undefined>>;
-  /** Stands before every path, so that a test can bring its own file system. */
-  readonly root?: string;
-  readonly architecture?: string;
+export interface LibrarySearch extends FolderSearch {
   /** Opens a path or a soname, or throws. */
   readonly load?: (name: string) => LibraryHandle;
+  /** The CUDA of the driver: a library of a later one does nothing on it. */
+  readonly driverMajor?: number;
 }
 
 export interface OpenedLibrary {
@@ -34,7 +32,6 @@ interface LibraryFacts {
   /** Newest first: libcuda has one for all, the other two one for each CUDA. */
   readonly versions: readonly number[];
   readonly packages: string;
-  /** Where pip's packages have it, below site-packages. */
   readonly pipFolders: readonly string[];
 }
 
@@ -62,130 +59,58 @@ const facts: Readonly<Record<CudaLibrary, LibraryFacts>> = {
   },
 };
 
-/** The driver's version limits the others: a library of CUDA 13 does nothing on a driver of CUDA 12. */
-export function openLibrary(
-  library: CudaLibrary,
-  search: LibrarySearch & { readonly driverMajor?: number } = {},
-): OpenedLibrary {
+export function openLibrary(library: CudaLibrary, search: LibrarySearch = {}): OpenedLibrary {
   const { load = loadKoffi().load, driverMajor = Number.POSITIVE_INFINITY } = search;
-  const { stem, versions } = facts[library];
-  const isUsable = (version: number) => library === "cuda" || version <= driverMajor;
-  const names = versions.filter(isUsable).map((version) => `${stem}.${version}`);
-  const folders = listFolders(library, search);
+  const { stem, versions, pipFolders } = facts[library];
+  const namesFor = (choose: (version: number) => boolean) =>
+    versions.filter(choose).map((version) => `${stem}.${version}`);
+  const names = namesFor((version) => library === "cuda" || version <= driverMajor);
+  const named = listNamedFolders(search);
+  let usual: readonly string[] = [];
+  /** What to try, in this order. The usual folders are looked through only where the system's loader knows nothing. */
+  function* listCandidates(): Generator<string> {
+    yield* filesIn(named, names);
+    yield* names;
+    usual = listUsualFolders(search, pipFolders);
+    yield* filesIn(usual, names);
+  }
   const refused: string[] = [];
-  for (const candidate of listCandidates(names, folders)) {
+  for (const candidate of listCandidates()) {
     try {
       return { library, handle: load(candidate), path: loadedFile(candidate) };
     } catch (cause) {
       // That the system's loader does not know a name is no news; that a file does not load is.
-      if (isAbsolute(candidate)) refused.push(`${candidate} does not load: ${(cause as Error).message}`);
+      if (isAbsolute(candidate)) refused.push(`${candidate} does not load: ${(cause as Error).message}.`);
     }
   }
-  const tooNew = versions.filter((version) => !isUsable(version)).map((version) => `${stem}.${version}`);
-  for (const path of existing(tooNew, [...folders.first, ...folders.last])) {
-    refused.push(`${path} needs a newer driver than this one of CUDA ${driverMajor}`);
+
+  const folders = [...named, ...usual];
+  const tooNew = library === "cuda" ? [] : namesFor((version) => version > driverMajor);
+  for (const path of filesIn(folders, tooNew)) {
+    refused.push(`${path} is for a later driver than this one, of CUDA ${driverMajor}.`);
   }
-  throw missing(library, [...names, ...tooNew], folders, refused);
+  const { HOLDFAST_CUDA_PATH: wanted } = search.environment ?? process.env;
+  if (wanted && named.length === 0) refused.push(`HOLDFAST_CUDA_PATH, ${wanted}, does not exist.`);
+  throw missing(library, names, folders, refused);
 }
 
-/** Which files and sonames are tried, in this order. */
-function listCandidates(names: readonly string[], { first, last }: Folders): string[] {
-  return [...existing(names, first), ...names, ...existing(names, last)];
-}
-
-function existing(names: readonly string[], folders: readonly string[]): string[] {
+function filesIn(folders: readonly string[], names: readonly string[]): string[] {
   return folders
     .flatMap((folder) => names.map((name) => join(folder, name)))
     .filter((path) => existsSync(path));
 }
 
-/** Folders that are tried before the system's loader, and those behind it. */
-interface Folders {
-  readonly first: readonly string[];
-  readonly last: readonly string[];
-}
-
-function listFolders(library: CudaLibrary, search: LibrarySearch): Folders {
-  const { environment = process.env, root = "/", architecture = process.arch } = search;
-  const expand = (pattern: string) => expandStars(root, pattern);
-  const { targets, triplet } = namesOf(architecture);
-  const parts = ["", "lib64", "lib", ...targets.map((target) => `targets/${target}/lib`)];
-  const insideToolkit = (folder: string | undefined) =>
-    folder ? parts.flatMap((part) => expand(join(folder, part))) : [];
-
-  const { HOLDFAST_CUDA_PATH, CUDA_HOME, CUDA_PATH, VIRTUAL_ENV, CONDA_PREFIX } = environment;
-  const home = environment["HOME"] || homedir();
-  const toolkits = [CUDA_HOME, CUDA_PATH, "/usr/local/cuda", "/usr/local/cuda-*", "/opt/cuda", CONDA_PREFIX];
-  const system = [
-    `/usr/lib/${triplet}`,
-    `/usr/lib/${triplet}/nvidia/current`,
-    "/usr/lib64",
-    "/usr/lib/wsl/lib",
-  ];
-  const pythons = [
-    ...[VIRTUAL_ENV, CONDA_PREFIX].flatMap((prefix) => prefix ?? []),
-    join(home, ".local"),
-    "/usr/local",
-    "/usr",
-    "/opt/*",
-    "/opt/*/.venv",
-  ];
-  const sitePackages = pythons.flatMap((prefix) =>
-    ["site-packages", "dist-packages"].flatMap((name) => expand(join(prefix, "lib/python3*", name))),
-  );
-  const pip = sitePackages.flatMap((site) => facts[library].pipFolders.map((folder) => join(site, folder)));
-  return {
-    first: insideToolkit(HOLDFAST_CUDA_PATH),
-    last: [
-      ...toolkits.flatMap(insideToolkit),
-      ...system.flatMap(expand),
-      ...pip.filter((path) => existsSync(path)),
-    ],
-  };
-}
-
-/** What NVIDIA and Debian call a processor in the names of folders. */
-function namesOf(architecture: string): { readonly targets: readonly string[]; readonly triplet: string } {
-  return architecture === "arm64"
-    ? { targets: ["sbsa-linux", "aarch64-linux"], triplet: "aarch64-linux-gnu" }
-    : { targets: ["x86_64-linux"], triplet: "x86_64-linux-gnu" };
-}
-
-/** The folders that a path stands for; a star is any part of a name. Of several versions the newest comes first. */
-function expandStars(root: string, pattern: string): string[] {
-  let folders = [root];
-  for (const part of pattern.split("/").filter((one) => one !== "")) {
-    folders = folders.flatMap((folder) => matching(folder, part).map((name) => join(folder, name)));
-  }
-  return folders.filter((folder) => existsSync(folder));
-}
-
-function matching(folder: string, part: string): string[] {
-  if (!part.includes("*")) return [part];
-  const [start = "", end = ""] = part.split("*");
-  try {
-    return readdirSync(folder)
-      .filter((name) => name.startsWith(start) && name.endsWith(end))
-      .sort((a, b) => b.localeCompare(a, "en", { numeric: true }));
-  } catch {
-    return [];
-  }
-}
-
 /** The file behind what was loaded: a soname says nothing of the place, the process's memory map does. */
-function loadedFile(candidate: string): string {
+export function loadedFile(candidate: string): string {
   try {
     if (isAbsolute(candidate)) return realpathSync(candidate);
     const paths = readFileSync("/proc/self/maps", "utf8").match(/\/.*$/gm) ?? [];
-    return paths.find((path) => basename(path).startsWith(stemOf(candidate))) ?? candidate;
+    const startingWith = (start: string) => paths.find((path) => basename(path).startsWith(start));
+    // libnvrtc.so.13 leads to libnvrtc.so.13.0.88, and libcuda.so.1 to libcuda.so.580.82.07.
+    return startingWith(candidate) ?? startingWith(candidate.replace(/\d+$/, "")) ?? candidate;
   } catch {
     return candidate;
   }
-}
-
-/** "libcuda.so.1" is the link to "libcuda.so.580.82.07". */
-function stemOf(soname: string): string {
-  return soname.replace(/\.\d+$/, ".");
 }
 
 const mostFolders = 12;
@@ -193,17 +118,16 @@ const mostFolders = 12;
 function missing(
   library: CudaLibrary,
   names: readonly string[],
-  { first, last }: Folders,
+  folders: readonly string[],
   refused: readonly string[],
 ): HoldfastError {
   const { purpose, packages } = facts[library];
-  const folders = [...new Set([...first, ...last])];
-  const shown = folders.slice(0, mostFolders).join(", ");
-  const places = folders.length > mostFolders ? `${shown} and ${folders.length - mostFolders} more` : shown;
+  const shown = folders.slice(0, mostFolders).join(", ") || "no folder: none of the usual ones exists";
+  const rest = folders.length > mostFolders ? ` and ${folders.length - mostFolders} more` : "";
   const sentences = [
     `CUDA can't be used: ${names.join(" or ")}, ${purpose}, was not found.`,
-    ...refused.map((reason) => `${reason}.`),
-    `Looked by the system's loader${places && ` and in ${places}`}.`,
+    ...refused,
+    `Looked by the system's loader and in ${shown}${rest}.`,
     `${packages}, or set HOLDFAST_CUDA_PATH to the folder that has it.`,
   ];
   const numbers = { library, names: names.join(" "), folders: folders.length };

@@ -161,7 +161,7 @@ class LoadedProduct implements LoadedKernel {
 
   #describe(): number {
     const { cublasLt } = this.#cuda;
-    const { dtype, precision, a, b, hasBias, activation } = this.#product;
+    const { dtype, precision, a, b, hasBias, biasBatchStride, activation } = this.#product;
     const compute =
       dtype === "f64"
         ? computeType["64F"]
@@ -179,6 +179,11 @@ class LoadedProduct implements LoadedKernel {
     set(matmulAttribute.TRANSA, b.isTransposed ? blasOperation.T : blasOperation.N);
     set(matmulAttribute.TRANSB, a.isTransposed ? blasOperation.T : blasOperation.N);
     set(matmulAttribute.EPILOGUE, epilogueOf(hasBias, activation));
+    if (biasBatchStride > 0) {
+      this.#block.setU64(biasBatchStride, places.value);
+      const value = this.#block.address + places.value;
+      cublasLt.cublasLtMatmulDescSetAttribute(description, matmulAttribute.BIAS_BATCH_STRIDE, value, 8);
+    }
     return description;
   }
 

@@ -1,10 +1,14 @@
-/** Scaled dot product attention: `attend` and `attendBackward` issue one launch each, whatever the sizes. */
+/**
+ * Scaled dot product attention: `attend` and `attendBackward` issue one launch each, whatever the sizes; only on CUDA the
+ * gradients of long sequences take two.
+ */
 
 import type { KernelSource } from "../../driver/index.js";
 import type { Runtime, Storage } from "../../runtime/index.js";
 import { elementOf, type GemmDtype } from "../gemm/element.js";
 import { argumentsInOrder } from "../wasm-function.js";
 import { backwardKernel, backwardParameters } from "./backward.js";
+import { attendBackwardOnCuda, attendOnCuda } from "./cuda/index.js";
 import { forwardKernel, forwardParameters, stripRows } from "./forward.js";
 import {
   type AttentionBackwardProblem,
@@ -53,6 +57,10 @@ export function attend(runtime: Runtime, problem: AttentionProblem, op = "attent
     [out.storage, rows * valueWidth],
     [probabilities, rows * columns],
   ]);
+  if (runtime.device.kind === "cuda") {
+    attendOnCuda(runtime, problem, access, op);
+    return;
+  }
   const rowStrips = Math.ceil(rows / stripRows);
   runtime.launch({
     op,
@@ -114,6 +122,10 @@ export function attendBackward(
     [valueGradient.storage, columns * valueWidth],
     [scoreGradient, rows * columns],
   ]);
+  if (runtime.device.kind === "cuda") {
+    attendBackwardOnCuda(runtime, problem, access, op);
+    return;
+  }
   runtime.launch({
     op,
     kernel: runtime.kernel(kernelOf("backward", dtype, access)),

@@ -1,4 +1,4 @@
-/** attention: scaled dot product attention on the CPU, forward and backward, each as one kernel. */
+/** attention: scaled dot product attention, forward and backward, each as one kernel. */
 
 export { attend, attendBackward } from "./attention.js";
 export type {

@@ -5,6 +5,7 @@ import type { Runtime, Storage } from "../../runtime/index.js";
 import { dtypes } from "../dtypes.js";
 import { argumentsInOrder, localsOf, wasmKernel } from "../wasm-function.js";
 import { advance, repeat } from "../wasm-loops.js";
+import { launchScanOnCuda } from "./cuda-scan.js";
 import { columnsOf, forColumnGroups, type Group, type WalkDtype } from "./element.js";
 import { forEachPiece, planStripes, requireRoom, setToPlace, stripeParameters } from "./stripes.js";
 
@@ -51,6 +52,10 @@ export function launchScan(runtime: Runtime, scan: Scan, op = "scan"): void {
     { input: { storage: input, dtype, shape }, output: { storage: output, dtype, shape } },
   );
   if (shape.includes(0)) return;
+  if (runtime.device.kind === "cuda") {
+    launchScanOnCuda(runtime, scan, op);
+    return;
+  }
   const plan = planStripes(outer, inner, length, columnsOf(dtype, vectorsPerStripe));
   const rowBytes = inner * dtypes[dtype].bytes;
   runtime.launch({

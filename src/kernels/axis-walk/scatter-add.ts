@@ -2,6 +2,7 @@
 
 import type { Runtime, Storage } from "../../runtime/index.js";
 import { argumentsInOrder } from "../wasm-function.js";
+import { launchScatterAddOnCuda } from "./cuda-scatter.js";
 import { columnsOf, type WalkDtype } from "./element.js";
 import { scatterKernel, scatterParameters, vectorsPerStripe } from "./scatter-kernels.js";
 import { planStripes, requireRoom } from "./stripes.js";
@@ -48,6 +49,10 @@ export function launchScatterAdd(runtime: Runtime, scatter: ScatterAdd, op = "sc
     },
   );
   if (sourceShape.includes(0) || length === 0) return;
+  if (runtime.device.kind === "cuda") {
+    launchScatterAddOnCuda(runtime, scatter, op);
+    return;
+  }
   const plan = planStripes(outer, inner, count, columnsOf(dtype, vectorsPerStripe));
   runtime.launch({
     op,

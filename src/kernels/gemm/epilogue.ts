@@ -11,12 +11,12 @@ import type { GemmProblem } from "./problem.js";
 type Activation = NonNullable<GemmProblem["activation"]>;
 
 export function finishProduct(runtime: Runtime, problem: GemmProblem, op: string): void {
-  const { dtype, m, n, batch = 1, c, bias, activation } = problem;
+  const { dtype, m, n, batch = 1, c, bias, biasBatchStride = 0, activation } = problem;
   if (!bias && !activation) return;
   const strides = [c.batchStride ?? 0, c.rowStride, 1];
   launchRows(runtime, {
     kernel: kernelOf(dtype, bias !== undefined, activation, op),
-    iteration: iterateElements([batch, m, n], [strides, ...(bias ? [[0, 0, 1]] : []), strides]),
+    iteration: iterateElements([batch, m, n], [strides, ...(bias ? [[biasBatchStride, 0, 1]] : []), strides]),
     operands: [c.storage, ...(bias ? [bias] : []), c.storage],
   });
 }

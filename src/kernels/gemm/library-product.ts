@@ -33,7 +33,21 @@ export function libraryWorkspaceBytes(runtime: Runtime, problem: GemmProblem<Pro
 const made = new Map<string, KernelSource>();
 
 function sourceOf(runtime: Runtime, problem: GemmProblem<ProductDtype>): KernelSource {
-  const { dtype, m, n, k, batch = 1, a, b, c, alpha = 1, beta = 0, bias, activation = "none" } = problem;
+  const {
+    dtype,
+    m,
+    n,
+    k,
+    batch = 1,
+    a,
+    b,
+    c,
+    alpha = 1,
+    beta = 0,
+    bias,
+    biasBatchStride = 0,
+    activation = "none",
+  } = problem;
   const product: Product = {
     dtype,
     precision: runtime.settings.precision,
@@ -47,6 +61,7 @@ function sourceOf(runtime: Runtime, problem: GemmProblem<ProductDtype>): KernelS
     alpha,
     beta,
     hasBias: bias !== undefined,
+    biasBatchStride,
     activation,
   };
   const key = keyOf(product);

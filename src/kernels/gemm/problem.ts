@@ -53,6 +53,8 @@ export interface GemmProblem<D extends ProductDtype = GemmDtype> extends GemmSha
   readonly beta?: number;
   /** [n], added to every row. */
   readonly bias?: Storage;
+  /** From the bias of one product of the batch to that of the next; 0 unless given: one for all. */
+  readonly biasBatchStride?: number;
   /** What becomes of every element at the end; `gelu` is the one with tanh. */
   readonly activation?: "relu" | "gelu";
   /** As many bytes as `gemmScratchBytes` says, or more; none where it says 0. */
@@ -77,7 +79,9 @@ export function requireSound(problem: GemmProblem<ProductDtype>): void {
       );
     }
     const matrixExtent = rows === 0 || columns === 0 ? 0 : (rows - 1) * rowStride + columns;
-    if (name === "C" && batch > 1 && batchStride < matrixExtent) {
+    // Matrices may also lie in each other's gaps, a row of each in turn.
+    const isInTurn = batchStride >= columns && (batch - 1) * batchStride + columns <= rowStride;
+    if (name === "C" && batch > 1 && batchStride < matrixExtent && !isInTurn) {
       throw refused(
         `C's batch stride of ${batchStride} makes its ${batch} matrices of ${matrixExtent} elements overlap.`,
       );
@@ -90,10 +94,10 @@ export function requireSound(problem: GemmProblem<ProductDtype>): void {
       );
     }
   }
-  if (bias && bias.span.size < n * elementBytes) {
-    throw refused(
-      `the bias takes ${n * elementBytes} bytes (${n} of ${problem.dtype}), and "${bias.label}" has ${bias.span.size}.`,
-    );
+  if (!bias) return;
+  const biasBytes = (Math.max(batch - 1, 0) * (problem.biasBatchStride ?? 0) + n) * elementBytes;
+  if (bias.span.size < biasBytes) {
+    throw refused(`the bias takes ${biasBytes} bytes, and "${bias.label}" has ${bias.span.size}.`);
   }
 }
 

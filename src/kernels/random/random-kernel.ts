@@ -1,13 +1,14 @@
 /**
- * The random kernels in WebAssembly. `randomBits` fills an array with Philox words; `advance` moves its state on to the
- * next draw. The state lies in persistent memory and both run on the device, so a replayed graph draws anew each time
- * instead of repeating what was drawn when it was captured.
+ * The random kernels, in WebAssembly and in CUDA C++. `randomBits` fills an array with Philox words; `advance` moves its
+ * state on to the next draw. The state lies in persistent memory and both run on the device, so a replayed graph draws
+ * anew each time instead of repeating what was drawn when it was captured.
  *
  * Word i is word i mod 4 of philox({i div 4, 0, counter low, counter high}, seed): it follows from the state and from i
  * alone, so blocks may run in any order on any number of threads.
  */
 
 import { type Code, encodeKernel, type KernelSource, type Label, type Local } from "../../driver/index.js";
+import { advanceCode, randomBitsCode } from "./cuda-kernels.js";
 import { keySteps, multipliers, rounds } from "./philox.js";
 import { stateOffsets } from "./random-state.js";
 
@@ -152,13 +153,15 @@ function printAdvance(code: Code): void {
 }
 
 /** `randomBits(out words, in state, count)`, over `blocksForWords(count)` blocks. */
-const randomBits = encodeKernel({
-  name: "randomBits",
-  parameters: ["out", "in", "u32"],
-  body: printRandomBits,
-});
+const randomBits: KernelSource = {
+  ...encodeKernel({ name: "randomBits", parameters: ["out", "in", "u32"], body: printRandomBits }),
+  cuda: randomBitsCode(wordsPerBlock),
+};
 
 /** `advance(inout state)`, over one block: the counter grows by one, and wraps round after 2⁶⁴ draws. */
-const advance = encodeKernel({ name: "advance", parameters: ["inout"], body: printAdvance });
+const advance: KernelSource = {
+  ...encodeKernel({ name: "advance", parameters: ["inout"], body: printAdvance }),
+  cuda: advanceCode,
+};
 
 export const randomKernels = { randomBits, advance } as const satisfies Record<string, KernelSource>;

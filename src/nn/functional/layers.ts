@@ -1,6 +1,11 @@
 /** What linear, convolutional, embedding and dropout layers compute, as functions. */
 
-import { dropout as dropoutOp, embedding as embeddingOp, linear as linearOp } from "../../ops/index.js";
+import {
+  dropout as dropoutOp,
+  embedding as embeddingOp,
+  linearEach as linearEachOp,
+  linear as linearOp,
+} from "../../ops/index.js";
 import type { Tensor } from "../../tensor/index.js";
 
 export {
@@ -37,6 +42,25 @@ export function linear(
   { layout = "outIn" }: LinearOptions = {},
 ): Tensor {
   return x.device.apply(linearOp, bias ? [x, weight, bias] : [x, weight], { layout });
+}
+
+/**
+ * A linear layer of its own for each group: x[:, g]·W[g] + b[g] for x [rows, groups, in], with a weight [in, out] and a
+ * bias [out] for each group. One product does it all, and reads the weights where they lie.
+ *
+ * @example
+ * ```ts
+ * import { device, nn, tensor } from "holdfast";
+ * const cpu = await device("cpu");
+ * const [double, negate] = [tensor([[2]]), tensor([[-1]])];
+ * const zero = tensor([0]);
+ * console.log(nn.functional.linearEach(tensor([[[3], [4]]]), [double, negate], [zero, zero]).tolist());
+ * // → [ [ [ 6 ], [ -4 ] ] ]
+ * cpu.close();
+ * ```
+ */
+export function linearEach(x: Tensor, weights: readonly Tensor[], biases: readonly Tensor[]): Tensor {
+  return x.device.apply(linearEachOp, [x, ...weights, ...biases]);
 }
 
 /**

@@ -9,8 +9,15 @@ import {
   type ProductDtype,
 } from "../../kernels/index.js";
 import { copyArray } from "../copy.js";
-import { broadcastStrides, contiguousStrides, type DeviceArray, joinAxes } from "../device-array.js";
+import {
+  broadcastStrides,
+  contiguousStrides,
+  type DeviceArray,
+  isContiguous,
+  joinAxes,
+} from "../device-array.js";
 import type { Lowering } from "../op.js";
+import { fillWith } from "../reduction/reduce.js";
 import { type Shape, sizeOf } from "../shape.js";
 
 /** A matrix, or a batch of them, as gemm takes it. */
@@ -19,8 +26,8 @@ interface Matrices extends MatrixLayout {
 }
 
 /**
- * `output[batch…, m, n] = left[batch…, m, k] · right[batch…, k, n] + bias[n]`; the output is contiguous. Batches of the
- * operands stretch to the output's.
+ * `output[batch…, m, n] = left[batch…, m, k] · right[batch…, k, n] + bias`; the output's last axis lies side by side, and
+ * its batch at equal steps. Batches of the operands stretch to the output's; so does the bias, which is [n] or [batch, 1, n].
  */
 export function lowerProduct(
   lowering: Lowering,
@@ -37,16 +44,17 @@ export function lowerProduct(
   if (!output.storage) return;
   if (k === 0 || !left.storage || !right.storage) {
     if (bias) copyArray(runtime, bias, output);
-    else runtime.fill(output.storage, 0);
+    else fillWith(lowering, output, 0);
     return;
   }
   const target = output.dtype === dtype ? output : lowering.scratchArray(output.shape, dtype);
+  const batchStride = batchStrideOf(batch, target.strides) ?? m * n;
   if (!target.storage) return;
   // A library adds the bias at the end; our own kernels find it in the output, and add to it.
   const added = bias && runtime.device.kind === "cuda" ? vectorOf(lowering, bias, dtype) : undefined;
   const beta = bias && !added ? 1 : 0;
   if (bias && !added) copyArray(runtime, bias, target);
-  const isShared = batch.length > 0 && sizeOf(right.shape.slice(0, -2)) === 1;
+  const isShared = batch.length > 0 && sizeOf(right.shape.slice(0, -2)) === 1 && isContiguous(target);
   const folded = isShared ? foldBatch(left, batch, m, k) : undefined;
   const size = sizeOf(batch);
   const a = matricesOf(lowering, folded ?? left, dtype, folded ? [] : batch);
@@ -61,9 +69,12 @@ export function lowerProduct(
     batch: folded ? 1 : size,
     a: { ...a, storage: a.array.storage },
     b: { ...b, storage: b.array.storage },
-    c: { storage: target.storage, rowStride: n, batchStride: folded ? 0 : m * n },
+    c: { storage: target.storage, rowStride: rowStrideOf(target), batchStride: folded ? 0 : batchStride },
     beta,
-    ...(added?.storage && { bias: added.storage }),
+    ...(added?.storage && {
+      bias: added.storage,
+      biasBatchStride: batchStrideOf(batch, broadcastStrides(added, target.shape)) ?? 0,
+    }),
   };
   const bytes = gemmScratchBytes(runtime, problem);
   gemm(runtime, bytes > 0 ? { ...problem, scratch: lowering.scratch(bytes) } : problem, lowering.op);
@@ -78,10 +89,16 @@ function productDtype(device: "cpu" | "cuda", dtype: Dtype): ProductDtype {
 
 /** A bias as a library takes it: of the product's dtype, its elements side by side. */
 function vectorOf(lowering: Lowering, bias: DeviceArray, dtype: ProductDtype): DeviceArray {
-  if (bias.dtype === dtype && (bias.strides[0] === 1 || bias.shape[0] === 1)) return bias;
+  if (bias.dtype === dtype && (bias.strides.at(-1) === 1 || bias.shape.at(-1) === 1)) return bias;
   const copy = lowering.scratchArray(bias.shape, dtype);
   copyArray(lowering.runtime, bias, copy);
   return copy;
+}
+
+/** From row to row; a single one has no step to take, and gemm wants one that fits all the same. */
+function rowStrideOf({ shape, strides }: DeviceArray): number {
+  const [n = 1] = shape.slice(-1);
+  return Math.max(n, strides.at(-2) ?? n);
 }
 
 /** With one right matrix for the whole batch, the batch is only more rows of the left one. */

@@ -1,0 +1,98 @@
+/** CUDA's functions as functions, in libraries that only write down what they are given. */
+
+import assert from "node:assert/strict";
+import test from "node:test";
+import { compileRecordingLibraries } from "../../../test/support/recording-library.js";
+import { openCuda } from "./calls.js";
+import { cudaStatus } from "./constants.js";
+import { OutBlock } from "./out-block.js";
+
+const libraries = compileRecordingLibraries();
+const skip = libraries ? false : "this machine has no C compiler";
+const environment = { HOLDFAST_CUDA_PATH: libraries?.folder };
+
+/** CUDA whose calls answer with a status. */
+function openWith(status: number) {
+  libraries!.answer("libcuda.so.1", status, 13_000);
+  libraries!.answer("libnvrtc.so.13", status);
+  libraries!.answer("libcublasLt.so.13", status);
+  return openCuda({ environment });
+}
+
+test("the driver is opened at once, the compiler and the products when they are asked for", { skip }, () => {
+  const cuda = openWith(0);
+  const opened = () => cuda.libraries.map(({ path }) => path.replace(`${libraries!.folder}/`, ""));
+  assert.deepEqual(opened(), ["libcuda.so.1"]);
+  cuda.cublasLt.cublasLtGetVersion();
+  assert.deepEqual(opened(), ["libcuda.so.1", "libcublasLt.so.13"]);
+  cuda.nvrtc.nvrtcGetErrorString(0);
+  cuda.nvrtc.nvrtcGetErrorString(0);
+  assert.deepEqual(opened(), ["libcuda.so.1", "libcublasLt.so.13", "libnvrtc.so.13"]);
+});
+
+test("a call that succeeds returns nothing, one that does not throws", { skip }, () => {
+  assert.equal(openWith(0).driver.cuCtxSetCurrent(0x1234), undefined);
+  assert.throws(() => openWith(cudaStatus.ERROR_INVALID_CONTEXT).driver.cuCtxSetCurrent(0x1234), {
+    code: "DRIVER_FAILED",
+    message: /^cuCtxSetCurrent\(context 0x1234\) failed: CUDA_ERROR_RECORDED \(201\), as it was told\. /,
+  });
+});
+
+test("under status a call tells its status and does not throw", { skip }, () => {
+  assert.equal(openWith(cudaStatus.ERROR_NOT_READY).driver.status.cuEventQuery(5), 600);
+  assert.equal(openWith(0).driver.status.cuEventQuery(5), 0);
+});
+
+test("the other libraries explain their statuses themselves", { skip }, () => {
+  const { nvrtc, cublasLt } = openWith(3);
+  assert.throws(() => nvrtc.nvrtcDestroyProgram(1), {
+    code: "KERNEL_FAILED",
+    message: /^nvrtcDestroyProgram\(program 0x1\) failed: text of nvrtcGetErrorString \(3\)\. /,
+  });
+  assert.throws(() => cublasLt.cublasLtDestroy(1), {
+    code: "OUT_OF_MEMORY",
+    message: /failed: text of cublasLtGetStatusName \(3\), text of cublasLtGetStatusString\. /,
+  });
+});
+
+test("after a lost context a failure of any library names the first", { skip }, () => {
+  const { driver, cublasLt } = openWith(cudaStatus.ERROR_LAUNCH_FAILED);
+  assert.equal(driver.status.cuStreamQuery(9), cudaStatus.ERROR_LAUNCH_FAILED);
+  assert.throws(() => cublasLt.cublasLtCreate(8), /cuStreamQuery\(stream 0x9\) failed first/);
+});
+
+test("the end of a capture names what failed inside it, and only that", { skip }, () => {
+  const { driver } = openWith(cudaStatus.ERROR_STREAM_CAPTURE_UNSUPPORTED);
+  const invalidate = () => libraries!.answer("libcuda.so.1", cudaStatus.ERROR_STREAM_CAPTURE_INVALIDATED);
+  assert.throws(() => driver.cuMemAlloc_v2(1, 2), { code: "CAPTURE_REFUSED" });
+  invalidate();
+  assert.throws(() => driver.cuStreamEndCapture(1, 2), /cuMemAlloc_v2\(toMemory 0x1, size 2\) failed first/);
+  assert.throws(
+    () => driver.cuStreamEndCapture(1, 2),
+    (error: Error) => !/failed first/.test(error.message),
+  );
+});
+
+test("a function that a library lacks is missed at its first call, and not before", { skip }, () => {
+  const older = compileRecordingLibraries("cuStreamGetCaptureInfo_v2")!;
+  const { driver } = openCuda({ environment: { HOLDFAST_CUDA_PATH: older.folder } });
+  driver.cuInit(0);
+  assert.throws(() => driver.cuStreamGetCaptureInfo_v2(1, 2, 3, 4, 5, 6), {
+    code: "NO_CUDA",
+    message: /libcuda\.so\.1 has no function cuStreamGetCaptureInfo_v2: .* Update it/,
+  });
+});
+
+test("a function that was bound is the same ever after", { skip }, () => {
+  const { driver } = openWith(0);
+  assert.equal(driver.cuInit, driver.cuInit);
+  assert.equal(driver.status.cuInit, driver.status.cuInit);
+});
+
+test("a block is one that C can write to: the driver's version is read from it", { skip }, () => {
+  const { driver } = openWith(0);
+  const out = new OutBlock();
+  driver.cuDriverGetVersion(out.address);
+  assert.equal(out.i32(), 13_000);
+  out.free();
+});

@@ -1,0 +1,192 @@
+/** CUDA's libraries are looked for where they are put, in an order; what is missing is told with what helps. */
+
+import assert from "node:assert/strict";
+import { mkdirSync, mkdtempSync, realpathSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { basename, dirname, isAbsolute, join } from "node:path";
+import test, { type TestContext } from "node:test";
+import { HoldfastError } from "holdfast";
+import type { LibraryHandle } from "koffi";
+import type { CudaLibrary } from "./cuda-error.js";
+import { type LibrarySearch, loadedFile, openLibrary } from "./libraries.js";
+
+/** A file system with these files in it. */
+function machineWith(t: TestContext, ...files: string[]): string {
+  const root = realpathSync(mkdtempSync(join(tmpdir(), "holdfast-root-")));
+  t.after(() => rmSync(root, { recursive: true }));
+  for (const file of files) {
+    mkdirSync(dirname(join(root, file)), { recursive: true });
+    writeFileSync(join(root, file), "");
+  }
+  return root;
+}
+
+interface Look extends Pick<LibrarySearch, "architecture" | "driverMajor"> {
+  readonly environment?: Readonly<Record<string, string>>;
+  /** Which paths and sonames load; every file unless it is said. */
+  readonly loads?: (name: string) => boolean;
+}
+
+interface Outcome {
+  /** In this order; paths as they are below the root. */
+  readonly tried: readonly string[];
+  readonly found: string | undefined;
+  readonly message: string;
+}
+
+function look(library: CudaLibrary, root: string, options: Look = {}): Outcome {
+  const { loads = isAbsolute, environment, ...rest } = options;
+  const handle = {} as LibraryHandle;
+  const tried: string[] = [];
+  const load = (name: string): LibraryHandle => {
+    const path = name.replace(root, "");
+    tried.push(path);
+    if (loads(path)) return handle;
+    throw new Error("wrong ELF class");
+  };
+  const search = {
+    root,
+    load,
+    architecture: "x64",
+    environment: { HOME: "/home/ada", ...environment },
+    ...rest,
+  };
+  try {
+    const opened = openLibrary(library, search);
+    assert.equal(opened.handle, handle);
+    return { tried, found: opened.path.replace(root, ""), message: "" };
+  } catch (error) {
+    assert.ok(error instanceof HoldfastError && error.code === "NO_CUDA", String(error));
+    return { tried, found: undefined, message: error.message.replaceAll(root, "") };
+  }
+}
+
+const never = () => false;
+
+test("the setting comes first, then the system's loader, toolkits, the system's folders, and pip's packages", (t) => {
+  const inOrder = [
+    "/own/libnvrtc.so.13",
+    "libnvrtc.so.13",
+    "libnvrtc.so.12",
+    "/tools/cuda/lib64/libnvrtc.so.13",
+    "/usr/local/cuda-13.0/lib64/libnvrtc.so.13",
+    "/usr/local/cuda-12.9/lib64/libnvrtc.so.12",
+    "/usr/lib/x86_64-linux-gnu/libnvrtc.so.12",
+    "/work/.venv/lib/python3.12/site-packages/nvidia/cu13/lib/libnvrtc.so.13",
+    "/home/ada/.local/lib/python3.13/site-packages/nvidia/cu13/lib/libnvrtc.so.13",
+    "/home/ada/.local/lib/python3.9/site-packages/nvidia/cuda_nvrtc/lib/libnvrtc.so.12",
+    "/usr/local/lib/python3.11/dist-packages/nvidia/cuda_nvrtc/lib/libnvrtc.so.12",
+    "/opt/app/.venv/lib/python3.12/site-packages/nvidia/cu13/lib/libnvrtc.so.13",
+  ];
+  const root = machineWith(t, ...inOrder.filter((name) => isAbsolute(name)));
+  const environment = { HOLDFAST_CUDA_PATH: "/own", CUDA_HOME: "/tools/cuda", VIRTUAL_ENV: "/work/.venv" };
+  assert.deepEqual(look("nvrtc", root, { environment, loads: never }).tried, inOrder);
+  for (const [index, name] of inOrder.entries()) {
+    const { tried } = look("nvrtc", root, { environment, loads: (one) => one === name });
+    assert.deepEqual(tried, inOrder.slice(0, index + 1));
+  }
+});
+
+for (const folder of ["", "lib64/", "lib/", "targets/x86_64-linux/lib/"]) {
+  test(`HOLDFAST_CUDA_PATH finds a library in ${folder || "the folder itself"}`, (t) => {
+    const file = `/own/${folder}libcublasLt.so.12`;
+    const environment = { HOLDFAST_CUDA_PATH: "/own" };
+    assert.equal(look("cublasLt", machineWith(t, file), { environment }).found, file);
+  });
+}
+
+const places: readonly (readonly [CudaLibrary, string, string])[] = [
+  ["cuda", "x64", "/usr/lib/x86_64-linux-gnu/libcuda.so.1"],
+  ["cuda", "x64", "/usr/lib/x86_64-linux-gnu/nvidia/current/libcuda.so.1"],
+  ["cuda", "x64", "/usr/lib/wsl/lib/libcuda.so.1"],
+  ["cuda", "arm64", "/usr/lib/aarch64-linux-gnu/libcuda.so.1"],
+  ["nvrtc", "arm64", "/usr/local/cuda/targets/sbsa-linux/lib/libnvrtc.so.13"],
+  ["nvrtc", "arm64", "/usr/local/cuda-12.9/targets/aarch64-linux/lib/libnvrtc.so.12"],
+  ["cublasLt", "x64", "/opt/cuda/lib64/libcublasLt.so.13"],
+  ["cublasLt", "arm64", "/usr/lib/python3/dist-packages/nvidia/cublas/lib/libcublasLt.so.12"],
+  ["cublasLt", "x64", "/opt/conda/lib/python3.12/site-packages/nvidia/cu13/lib/libcublasLt.so.13"],
+];
+
+for (const [library, architecture, file] of places) {
+  test(`${basename(file)} of ${dirname(file)} is found on ${architecture}`, (t) => {
+    assert.equal(look(library, machineWith(t, file), { architecture }).found, file);
+  });
+}
+
+test("folders of another processor are not looked at", (t) => {
+  const root = machineWith(
+    t,
+    "/usr/lib/aarch64-linux-gnu/libcuda.so.1",
+    "/usr/local/cuda/targets/sbsa-linux/lib/libcuda.so.1",
+  );
+  assert.equal(look("cuda", root).found, undefined);
+});
+
+test("a folder that has two names is tried once", (t) => {
+  const root = machineWith(t, "/usr/local/cuda-13.0/lib64/libnvrtc.so.13");
+  symlinkSync("cuda-13.0", join(root, "usr/local/cuda"));
+  symlinkSync("lib64", join(root, "usr/local/cuda-13.0/lib"));
+  const { tried } = look("nvrtc", root, { loads: never });
+  assert.deepEqual(tried, ["libnvrtc.so.13", "libnvrtc.so.12", "/usr/local/cuda/lib64/libnvrtc.so.13"]);
+});
+
+test("a file that does not load is passed over for the next", (t) => {
+  const [broken, sound] = ["/own/libnvrtc.so.13", "/usr/local/cuda/lib64/libnvrtc.so.13"];
+  const loads = (name: string) => name === sound;
+  const root = machineWith(t, broken, sound);
+  assert.equal(look("nvrtc", root, { environment: { HOLDFAST_CUDA_PATH: "/own" }, loads }).found, sound);
+});
+
+test("on a driver of CUDA 12 a library of CUDA 12 is taken, though one of CUDA 13 is there", (t) => {
+  const root = machineWith(
+    t,
+    "/usr/local/cuda-13.0/lib64/libnvrtc.so.13",
+    "/usr/local/cuda-12.9/lib64/libnvrtc.so.12",
+  );
+  const { found, tried } = look("nvrtc", root, { driverMajor: 12 });
+  assert.equal(found, "/usr/local/cuda-12.9/lib64/libnvrtc.so.12");
+  assert.ok(!tried.some((name) => name.endsWith(".13")));
+});
+
+test("a library that is too new for the driver is told when there is no other", (t) => {
+  const root = machineWith(t, "/usr/local/cuda-13.0/lib64/libcublasLt.so.13");
+  assert.equal(
+    look("cublasLt", root, { driverMajor: 12 }).message,
+    "CUDA can't be used: libcublasLt.so.12, the library of matrix products, was not found. /usr/local/cuda-13.0/lib64/libcublasLt.so.13 is for a later driver than this one, of CUDA 12. Looked by the system's loader and in /usr/local/cuda-13.0/lib64. Install pip's nvidia-cublas (for CUDA 12 nvidia-cublas-cu12) or Debian's libcublaslt12, or set HOLDFAST_CUDA_PATH to the folder that has it.",
+  );
+});
+
+test("a missing driver is told with the packages that bring it", (t) => {
+  assert.equal(
+    look("cuda", machineWith(t)).message,
+    "CUDA can't be used: libcuda.so.1, the NVIDIA driver's library, was not found. Looked by the system's loader and in no folder: none of the usual ones exists. Install the NVIDIA driver (Debian's packages nvidia-driver and libcuda1), or set HOLDFAST_CUDA_PATH to the folder that has it.",
+  );
+});
+
+test("a missing compiler is told with its packages, and with what did not load and why", (t) => {
+  const root = machineWith(t, "/usr/local/cuda/lib64/libnvrtc.so.13");
+  const { message } = look("nvrtc", root, { loads: never });
+  assert.match(message, /libnvrtc\.so\.13 or libnvrtc\.so\.12, the compiler of kernels, was not found\./);
+  assert.match(message, /\/usr\/local\/cuda\/lib64\/libnvrtc\.so\.13 does not load: wrong ELF class\./);
+  assert.match(message, /pip's nvidia-cuda-nvrtc .* Debian's libnvrtc12/);
+});
+
+test("a setting that names no folder is told", (t) => {
+  const { message } = look("cuda", machineWith(t), { environment: { HOLDFAST_CUDA_PATH: "/wrong" } });
+  assert.match(message, /HOLDFAST_CUDA_PATH, \/wrong, does not exist\./);
+});
+
+test("of many folders the first are told, and how many more there are", (t) => {
+  const versions = Array.from({ length: 20 }, (_, index) => `/usr/local/cuda-13.${index}/lib64/readme`);
+  const { message } = look("cuda", machineWith(t, ...versions));
+  assert.match(message, /in \/usr\/local\/cuda-13\.19\/lib64, .*cuda-13\.8\/lib64 and 8 more\./);
+});
+
+test("the file behind a link is told, and behind a soname the one that this process has mapped", (t) => {
+  const root = machineWith(t, "/own/libcuda.so.580.82.07");
+  symlinkSync("libcuda.so.580.82.07", join(root, "own/libcuda.so.1"));
+  const environment = { HOLDFAST_CUDA_PATH: "/own" };
+  assert.equal(look("cuda", root, { environment }).found, "/own/libcuda.so.580.82.07");
+  assert.match(loadedFile("libc.so.6"), /^\/.*\/libc\.so\.6$/);
+  assert.equal(loadedFile("libnosuch.so.1"), "libnosuch.so.1");
+});

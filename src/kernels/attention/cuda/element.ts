@@ -1,0 +1,81 @@
+/** The element types of attention as CUDA C++ knows them: one by one, and as vectors of 16 bytes. */
+
+import { dtypes } from "../../dtypes.js";
+import type { GemmDtype } from "../../gemm/element.js";
+
+const vectorBytes = 16;
+
+/** How many elements a vector holds. */
+export function lanesOf(dtype: GemmDtype): number {
+  return vectorBytes / dtypes[dtype].bytes;
+}
+
+const types = {
+  f32: {
+    scalar: "float",
+    vector: "float4",
+    parts: ["x", "y", "z", "w"],
+    fused: "fmaf",
+    exp: "expf",
+    lowest: "__uint_as_float(0xff800000u)",
+  },
+  f64: {
+    scalar: "double",
+    vector: "double2",
+    parts: ["x", "y"],
+    fused: "fma",
+    exp: "exp",
+    lowest: "__longlong_as_double((long long)0xfff0000000000000ull)",
+  },
+} as const;
+
+/** What a C++ pointer to elements points to. */
+export function scalarOf(dtype: GemmDtype): string {
+  return types[dtype].scalar;
+}
+
+const functions = {
+  /** e^x */
+  power: (dtype: GemmDtype) => `
+static __device__ __forceinline__ Scalar power(Scalar x) { return ${types[dtype].exp}(x); }`,
+  /** The larger of two, and the first where the second is NaN. */
+  larger: () => `
+static __device__ __forceinline__ Scalar larger(Scalar a, Scalar b) { return a < b ? b : a; }`,
+  /** −Infinity */
+  lowest: (dtype: GemmDtype) => `
+static __device__ __forceinline__ Scalar lowest() { return ${types[dtype].lowest}; }`,
+  fused: (dtype: GemmDtype) => `
+static __device__ __forceinline__ Scalar fused(Scalar a, Scalar b, Scalar c) { return ${types[dtype].fused}(a, b, c); }`,
+  /** `sum + Σ a[i] · b[i]` */
+  dot: (dtype: GemmDtype) => `
+static __device__ __forceinline__ Scalar dot(Vector a, Vector b, Scalar sum) {
+${types[dtype].parts.map((part) => `  sum = fused(a.${part}, b.${part}, sum);`).join("\n")}
+  return sum;
+}`,
+  /** `sum[i] += weight · from[i]` */
+  addWeighted: (dtype: GemmDtype) => `
+static __device__ __forceinline__ void addWeighted(Vector& sum, Scalar weight, Vector from) {
+${types[dtype].parts.map((part) => `  sum.${part} = fused(weight, from.${part}, sum.${part});`).join("\n")}
+}`,
+  scaled: (dtype: GemmDtype) => `
+static __device__ __forceinline__ Vector scaled(Vector a, Scalar factor) {
+  return {${types[dtype].parts.map((part) => `a.${part} * factor`).join(", ")}};
+}`,
+  /** The element at a place; the place should be a constant, once loops are unrolled. */
+  partOf: (dtype: GemmDtype) => `
+static __device__ __forceinline__ Scalar partOf(Vector a, unsigned place) {
+  return ${types[dtype].parts.map((part, place, { length }) => (place + 1 < length ? `place == ${place} ? a.${part} : ` : `a.${part}`)).join("")};
+}`,
+  zero: (dtype: GemmDtype) => `
+static __device__ __forceinline__ Vector zero() { return {${types[dtype].parts.map(() => "0").join(", ")}}; }`,
+} as const;
+
+/** The names that a kernel's code may use: `Scalar`, `Vector`, `lanes`, and the functions that it asks for. */
+export function declareElement(dtype: GemmDtype, ...names: readonly (keyof typeof functions)[]): string {
+  const { scalar, vector } = types[dtype];
+  return `
+typedef ${scalar} Scalar;
+typedef ${vector} Vector;
+static constexpr unsigned lanes = ${lanesOf(dtype)};
+${names.map((name) => functions[name](dtype).trim()).join("\n")}`;
+}

@@ -1,0 +1,144 @@
+/** Launches attention on CUDA: in the form for short sequences where a pair fits a block, in tiles where not. */
+
+import type { KernelSource } from "../../../driver/index.js";
+import type { Runtime } from "../../../runtime/index.js";
+import { dtypes } from "../../dtypes.js";
+import { argumentsInOrder } from "../../wasm-function.js";
+import type { AttentionBackwardProblem, AttentionProblem } from "../problem.js";
+import { lanesOf } from "./element.js";
+import { areVectors, layOut, storagesOf, stridesOf } from "./parameters.js";
+import { smallBackwardKernel, smallBackwardParameters } from "./small-backward.js";
+import { smallForwardKernel, smallForwardParameters } from "./small-forward.js";
+import { planSmall, type SmallPlan } from "./small-plan.js";
+import {
+  tiledColumnsKernel,
+  tiledColumnsParameters,
+  tiledRowsKernel,
+  tiledRowsParameters,
+} from "./tiled-backward.js";
+import { stripLength } from "./tiled-code.js";
+import { tiledForwardKernel, tiledForwardParameters } from "./tiled-forward.js";
+
+type Access = "out" | "inout";
+
+/** Made when first needed and kept: a runtime knows a kernel by its source's identity. */
+const made = new Map<string, KernelSource>();
+
+function keep(key: string, make: () => KernelSource): KernelSource {
+  const source = made.get(key) ?? make();
+  made.set(key, source);
+  return source;
+}
+
+/** What the code of a plan depends on, besides the problem's dtype. */
+function keyOf(
+  { rows, columns, width, valueWidth }: SmallPlan,
+  facts: Readonly<Record<string, boolean>>,
+): string {
+  return `${rows}×${columns}×${width}×${valueWidth} ${Object.values(facts)}`;
+}
+
+export function attendOnCuda(runtime: Runtime, problem: AttentionProblem, access: Access, op: string): void {
+  const { dtype, batch, heads, rows, columns, width, valueWidth, scale, isCausal = false } = problem;
+  const { mask, probabilities } = problem;
+  const moved = {
+    query: layOut(problem, problem.query, rows, width),
+    key: layOut(problem, problem.key, columns, width),
+    value: layOut(problem, problem.value, columns, valueWidth),
+    out: layOut(problem, problem.out, rows, valueWidth),
+  };
+  const added = { mask: layOut(problem, mask ?? problem.query, rows, columns) };
+  const given = {
+    ...{ ...storagesOf(moved), ...storagesOf(added), probabilities, heads, scale },
+    maskColumn: columns > 1 ? (mask?.columnStride ?? 0) : 0,
+  };
+  const plan = planSmall("forward", dtype, problem);
+  if (plan) {
+    const facts = {
+      areVectors: areVectors(dtype, Object.values(moved)),
+      isCausal,
+      hasMask: mask !== undefined,
+    };
+    const key = `small forward ${dtype} ${access} ${keyOf(plan, facts)}`;
+    runtime.launch({
+      op,
+      kernel: runtime.kernel(keep(key, () => smallForwardKernel(dtype, access, plan, facts))),
+      blocks: batch * heads,
+      arguments: argumentsInOrder(smallForwardParameters(dtype, access), {
+        ...given,
+        ...stridesOf(moved, facts.areVectors ? lanesOf(dtype) : 1),
+        ...stridesOf(added),
+      }),
+    });
+    return;
+  }
+  const strips = Math.ceil(rows / stripLength);
+  const key = `tiled forward ${dtype} ${access}`;
+  runtime.launch({
+    op,
+    kernel: runtime.kernel(keep(key, () => tiledForwardKernel(dtype, access))),
+    blocks: batch * heads * strips,
+    arguments: argumentsInOrder(tiledForwardParameters(dtype, access), {
+      ...{ ...given, rows, columns, width, valueWidth, strips },
+      ...stridesOf({ ...moved, ...added }),
+      isCausal: isCausal ? 1 : 0,
+      hasMask: mask ? 1 : 0,
+    }),
+  });
+}
+
+export function attendBackwardOnCuda(
+  runtime: Runtime,
+  problem: AttentionBackwardProblem,
+  access: Access,
+  op: string,
+): void {
+  const { dtype, batch, heads, rows, columns, width, valueWidth, scale, isCausal = false } = problem;
+  const { probabilities, scoreGradient } = problem;
+  const moved = {
+    query: layOut(problem, problem.query, rows, width),
+    key: layOut(problem, problem.key, columns, width),
+    value: layOut(problem, problem.value, columns, valueWidth),
+    outGradient: layOut(problem, problem.outGradient, rows, valueWidth),
+    queryGradient: layOut(problem, problem.queryGradient, rows, width),
+    keyGradient: layOut(problem, problem.keyGradient, columns, width),
+    valueGradient: layOut(problem, problem.valueGradient, columns, valueWidth),
+  };
+  const given = { ...storagesOf(moved), probabilities, scoreGradient, heads, scale };
+  const plan = planSmall("backward", dtype, problem);
+  if (plan) {
+    const lanes = lanesOf(dtype);
+    const firstScore = probabilities.span.address / dtypes[dtype].bytes;
+    const facts = {
+      areVectors: areVectors(dtype, Object.values(moved)),
+      areScoresVectors: firstScore % lanes === 0 && columns % lanes === 0,
+      isCausal,
+    };
+    const key = `small backward ${dtype} ${access} ${keyOf(plan, facts)}`;
+    runtime.launch({
+      op,
+      kernel: runtime.kernel(keep(key, () => smallBackwardKernel(dtype, access, plan, facts))),
+      blocks: batch * heads,
+      arguments: argumentsInOrder(smallBackwardParameters(dtype, access), {
+        ...given,
+        ...stridesOf(moved, facts.areVectors ? lanes : 1),
+      }),
+    });
+    return;
+  }
+  const sizes = { rows, columns, width, valueWidth, isCausal: isCausal ? 1 : 0 };
+  const all = { ...given, ...sizes, ...stridesOf(moved) };
+  const [rowStrips, columnStrips] = [Math.ceil(rows / stripLength), Math.ceil(columns / stripLength)];
+  runtime.launch({
+    op,
+    kernel: runtime.kernel(keep(`tiled rows ${dtype} ${access}`, () => tiledRowsKernel(dtype, access))),
+    blocks: batch * heads * rowStrips,
+    arguments: argumentsInOrder(tiledRowsParameters(dtype, access), { ...all, strips: rowStrips }),
+  });
+  runtime.launch({
+    op,
+    kernel: runtime.kernel(keep(`tiled columns ${dtype} ${access}`, () => tiledColumnsKernel(dtype, access))),
+    blocks: batch * heads * columnStrips,
+    arguments: argumentsInOrder(tiledColumnsParameters(dtype, access), { ...all, strips: columnStrips }),
+  });
+}

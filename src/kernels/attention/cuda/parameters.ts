@@ -1,0 +1,101 @@
+/** How the CUDA kernels of attention find their operands: strides in elements, or in vectors, times indices in 64 bits. */
+
+import type { Storage } from "../../../runtime/index.js";
+import { dtypes } from "../../dtypes.js";
+import type { GemmDtype } from "../../gemm/element.js";
+import type { AttentionOperand, AttentionShape } from "../problem.js";
+import { lanesOf } from "./element.js";
+
+/** An operand as it lies. Strides count elements. */
+export interface Laid {
+  readonly storage: Storage;
+  readonly width: number;
+  readonly strides: { readonly Batch: number; readonly Head: number; readonly Row: number };
+}
+
+/** Where a dimension has one place, its stride is not used and may be anything: it becomes 0. */
+export function layOut(
+  { batch, heads }: AttentionShape,
+  { storage, batchStride, headStride, rowStride }: AttentionOperand,
+  rows: number,
+  width: number,
+): Laid {
+  const step = (size: number, stride: number): number => (size > 1 ? stride : 0);
+  const strides = {
+    Batch: step(batch, batchStride),
+    Head: step(heads, headStride),
+    Row: step(rows, rowStride),
+  };
+  return { storage, width, strides };
+}
+
+/** Does every row begin on a boundary of a vector, and end on one? */
+export function areVectors(dtype: GemmDtype, operands: readonly Laid[]): boolean {
+  const lanes = lanesOf(dtype);
+  return operands.every(({ storage, width, strides: { Batch, Head, Row } }) =>
+    [storage.span.address / dtypes[dtype].bytes, width, Batch, Head, Row].every(
+      (count) => count % lanes === 0,
+    ),
+  );
+}
+
+type Stride<Name extends string> = `${Name}${keyof Laid["strides"]}`;
+
+/** The kernel parameters for the strides of these operands. */
+export function strideParameters<Name extends string>(
+  ...names: readonly Name[]
+): Readonly<Record<Stride<Name>, "u32">> {
+  return Object.fromEntries(
+    names.flatMap((name) => [`${name}Batch`, `${name}Head`, `${name}Row`].map((key) => [key, "u32"])),
+  ) as Record<Stride<Name>, "u32">;
+}
+
+/** The arguments for them, counted in units of so many elements. */
+export function stridesOf<Name extends string>(
+  operands: Readonly<Record<Name, Laid>>,
+  unit = 1,
+): Readonly<Record<Stride<Name>, number>> {
+  return Object.fromEntries(
+    Object.entries<Laid>(operands).flatMap(([name, { strides }]) =>
+      Object.entries(strides).map(([dimension, stride]) => [`${name}${dimension}`, stride / unit]),
+    ),
+  ) as Record<Stride<Name>, number>;
+}
+
+/** The operands' memory, under their names. */
+export function storagesOf<Name extends string>(
+  operands: Readonly<Record<Name, Laid>>,
+): Readonly<Record<Name, Storage>> {
+  return Object.fromEntries(
+    Object.entries<Laid>(operands).map(([name, { storage }]) => [name, storage]),
+  ) as Record<Name, Storage>;
+}
+
+/** C++: `pair`, `batch` and `head`, of a pair's number. */
+export function declarePair(pair: string): string {
+  return `
+  const unsigned pairNumber = ${pair};
+  const long long pair = pairNumber, batch = pairNumber / heads, head = pairNumber % heads;`;
+}
+
+/** C++: `name` + Pair, where an operand has its elements of one batch and head, as a pointer to the given type. */
+export function declarePairs(type: string, ...names: readonly string[]): string {
+  return names
+    .map(
+      (name) =>
+        `  const auto ${name}Pair = pointTo<${type}>(${name}) + batch * ${name}Batch + head * ${name}Head;`,
+    )
+    .join("\n");
+}
+
+/** The functions for them. */
+export const pointTo = `
+template <class Memory>
+static __device__ __forceinline__ const Memory* pointTo(const Scalar* operand) {
+  return reinterpret_cast<const Memory*>(operand);
+}
+
+template <class Memory>
+static __device__ __forceinline__ Memory* pointTo(Scalar* operand) {
+  return reinterpret_cast<Memory*>(operand);
+}`;

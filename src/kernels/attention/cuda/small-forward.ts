@@ -1,0 +1,121 @@
+/** Attention over short sequences on CUDA, forward: everything of a pair is read once and written once. */
+
+import type { KernelSource } from "../../../driver/index.js";
+import { cudaKernel } from "../../cuda-function.js";
+import type { GemmDtype } from "../../gemm/element.js";
+import { declareElement, scalarOf } from "./element.js";
+import { declarePair, declarePairs, pointTo, strideParameters } from "./parameters.js";
+import { declareConstants, forRows, moveRows, multiplyRows, sumTerms } from "./small-code.js";
+import { type SmallPlan, targetTile } from "./small-plan.js";
+
+/** The arguments, in order. */
+export function smallForwardParameters(dtype: GemmDtype, access: "out" | "inout") {
+  return {
+    query: "in",
+    key: "in",
+    value: "in",
+    /** Anything where there is none. */
+    mask: "in",
+    out: access,
+    probabilities: access,
+    heads: "u32",
+    ...strideParameters("query", "key", "value", "mask", "out"),
+    maskColumn: "u32",
+    scale: dtype,
+  } as const;
+}
+
+/** What is printed into the code besides the sizes. */
+export interface ForwardFacts extends Record<string, boolean> {
+  readonly areVectors: boolean;
+  readonly isCausal: boolean;
+  readonly hasMask: boolean;
+}
+
+export function smallForwardKernel(
+  dtype: GemmDtype,
+  access: "out" | "inout",
+  plan: SmallPlan,
+  facts: ForwardFacts,
+): KernelSource {
+  const functions = [pointTo, moveRows, multiplyRows, sumTerms, forRows];
+  return cudaKernel({
+    name: `attention.${dtype}`,
+    parameters: smallForwardParameters(dtype, access),
+    elements: scalarOf(dtype),
+    threads: plan.threads,
+    declarations: [
+      declareElement(dtype, "power", "larger", "lowest", "fused", "dot", "addWeighted", "partOf", "zero"),
+      declareConstants({ ...plan, targetTile, ...facts }, ...functions, body),
+      `typedef ${facts.areVectors ? "Vector" : "Scalar"} Memory;`,
+      ...functions,
+    ].join("\n"),
+    body,
+  });
+}
+
+const body = `
+  __shared__ Vector queries[rows * widthVectors], keys[columns * widthVectors], values[columns * valueVectors];
+  // [columns, rows]: a term's weights for all rows lie side by side.
+  __shared__ Vector weights[columns * rowVectors];
+  Scalar* const scores = reinterpret_cast<Scalar*>(weights);
+  constexpr unsigned scoreStride = rowVectors * lanes;
+${declarePair("blockIdx.x")}
+${declarePairs("Memory", "query", "key", "value", "out")}
+${declarePairs("Scalar", "mask")}
+
+  Staged<rows, width> fromQuery;
+  Staged<columns, width> fromKey;
+  Staged<columns, valueWidth> fromValue;
+  fromQuery.load(queryPair, queryRow);
+  fromKey.load(keyPair, keyRow);
+  fromValue.load(valuePair, valueRow);
+  fromQuery.store(queries, widthVectors);
+  fromKey.store(keys, widthVectors);
+  fromValue.store(values, valueVectors);
+  __syncthreads();
+
+  multiplyRows<widthVectors>(queries, keys, [&](unsigned row, unsigned column, Scalar sum) {
+    Scalar score = sum * scale;
+    if (hasMask) score += maskPair[(long long)row * maskRow + (long long)column * maskColumn];
+    scores[column * scoreStride + row] = score;
+  });
+  __syncthreads();
+
+  forRows([&](unsigned row, unsigned lane, bool isThere) {
+    const unsigned seen = seenBy(row);
+    Scalar largest = lowest();
+    forLane(lane, [&](unsigned column) {
+      if (column < seen) largest = larger(largest, scores[column * scoreStride + row]);
+    });
+    for (unsigned step = rowLanes / 2; step > 0; step /= 2) {
+      largest = larger(largest, __shfl_xor_sync(0xffffffffu, largest, step));
+    }
+    Scalar total = 0;
+    forLane(lane, [&](unsigned column) {
+      if (column < seen) {
+        const Scalar share = power(scores[column * scoreStride + row] - largest);
+        if (isThere) scores[column * scoreStride + row] = share;
+        total += share;
+      }
+    });
+    for (unsigned step = rowLanes / 2; step > 0; step /= 2) total += __shfl_xor_sync(0xffffffffu, total, step);
+    Scalar* const line = probabilities + (pair * rows + row) * columns;
+    forLane(lane, [&](unsigned column) {
+      if (isThere && column < columns) {
+        const Scalar probability = column < seen ? scores[column * scoreStride + row] / total : 0;
+        scores[column * scoreStride + row] = probability;
+        line[column] = probability;
+      }
+    });
+  });
+  __syncthreads();
+
+  forTasks<(rows + targetTile - 1) / targetTile * valueVectors>([&](unsigned task, unsigned) {
+    const unsigned place = task % valueVectors, first = task / valueVectors * targetTile;
+    sumTerms(weights + first / lanes, rowVectors, values + place, valueVectors, columns, [&](unsigned t, Vector sum) {
+      if (rows % targetTile == 0 || first + t < rows) {
+        storeVector<valueWidth>(outPair + (long long)(first + t) * outRow, place, sum);
+      }
+    });
+  });`;

@@ -1,0 +1,128 @@
+/**
+ * Attention's gradients over sequences of any length on CUDA, in two kernels: strips of rows make the gradients of the
+ * scores and of the queries; with those whole, strips of columns make the keys' and the values'. Each column's sums are
+ * one block's, so there is nothing to add up between blocks.
+ */
+
+import type { KernelSource } from "../../../driver/index.js";
+import { cudaKernel } from "../../cuda-function.js";
+import type { GemmDtype } from "../../gemm/element.js";
+import { declareElement, scalarOf } from "./element.js";
+import { declarePair, declarePairs, pointTo, strideParameters } from "./parameters.js";
+import { forStripRows, multiplyTiles, tiledThreads } from "./tiled-code.js";
+
+const sizes = {
+  heads: "u32",
+  rows: "u32",
+  columns: "u32",
+  width: "u32",
+  valueWidth: "u32",
+  strips: "u32",
+} as const;
+
+/** The arguments of the kernel over rows, in order. */
+export function tiledRowsParameters(dtype: GemmDtype, access: "out" | "inout") {
+  return {
+    key: "in",
+    value: "in",
+    probabilities: "in",
+    outGradient: "in",
+    queryGradient: access,
+    scoreGradient: access,
+    ...sizes,
+    ...strideParameters("key", "value", "outGradient", "queryGradient"),
+    scale: dtype,
+    isCausal: "u32",
+  } as const;
+}
+
+/** The arguments of the kernel over columns, in order. */
+export function tiledColumnsParameters(dtype: GemmDtype, access: "out" | "inout") {
+  return {
+    query: "in",
+    probabilities: "in",
+    scoreGradient: "in",
+    outGradient: "in",
+    keyGradient: access,
+    valueGradient: access,
+    ...sizes,
+    ...strideParameters("query", "outGradient", "keyGradient", "valueGradient"),
+    scale: dtype,
+    isCausal: "u32",
+  } as const;
+}
+
+export function tiledRowsKernel(dtype: GemmDtype, access: "out" | "inout"): KernelSource {
+  return cudaKernel({
+    name: `attention.backward.rows.${dtype}`,
+    parameters: tiledRowsParameters(dtype, access),
+    elements: scalarOf(dtype),
+    threads: tiledThreads,
+    declarations: [declareElement(dtype, "fused", "partOf"), pointTo, multiplyTiles, forStripRows].join("\n"),
+    body: rowsBody,
+  });
+}
+
+export function tiledColumnsKernel(dtype: GemmDtype, access: "out" | "inout"): KernelSource {
+  return cudaKernel({
+    name: `attention.backward.columns.${dtype}`,
+    parameters: tiledColumnsParameters(dtype, access),
+    elements: scalarOf(dtype),
+    threads: tiledThreads,
+    declarations: [declareElement(dtype, "fused", "partOf"), pointTo, multiplyTiles].join("\n"),
+    body: columnsBody,
+  });
+}
+
+const rowsBody = `
+  __shared__ Tiles tiles;
+  const unsigned firstRow = blockIdx.x % strips * strip;
+  const unsigned count = rows - firstRow < strip ? rows - firstRow : strip;
+${declarePair("blockIdx.x / strips")}
+${declarePairs("Scalar", "key", "value", "outGradient", "queryGradient")}
+  const Scalar* const shares = probabilities + (pair * rows + firstRow) * columns;
+  Scalar* const gains = scoreGradient + (pair * rows + firstRow) * columns;
+  const unsigned mostSeen = seenBy(firstRow + count - 1, columns, isCausal);
+
+  const Matrix arriving = {outGradientPair + (long long)firstRow * outGradientRow, outGradientRow, 1};
+  multiply(tiles, arriving, {valuePair, valueRow, 1}, count, mostSeen, valueWidth, [&](unsigned row, unsigned column, Scalar sum) {
+    gains[(long long)row * columns + column] = sum;
+  });
+  __syncthreads();
+
+  forRows(count, [&](unsigned row, unsigned lane) {
+    const Scalar* const share = shares + (long long)row * columns;
+    Scalar* const gain = gains + (long long)row * columns;
+    const unsigned seen = seenBy(firstRow + row, columns, isCausal);
+    Scalar mean = 0;
+    for (unsigned column = lane; column < seen; column += 32) mean = fused(share[column], gain[column], mean);
+    for (unsigned step = 16; step > 0; step /= 2) mean += __shfl_xor_sync(0xffffffffu, mean, step);
+    for (unsigned column = lane; column < columns; column += 32) {
+      gain[column] = column < seen ? share[column] * (gain[column] - mean) : 0;
+    }
+  });
+  __syncthreads();
+
+  multiply(tiles, {gains, columns, 1}, {keyPair, 1, keyRow}, count, width, mostSeen, [&](unsigned row, unsigned place, Scalar sum) {
+    queryGradientPair[(long long)(firstRow + row) * queryGradientRow + place] = sum * scale;
+  });`;
+
+const columnsBody = `
+  __shared__ Tiles tiles;
+  const unsigned firstColumn = blockIdx.x % strips * strip;
+  const unsigned count = columns - firstColumn < strip ? columns - firstColumn : strip;
+${declarePair("blockIdx.x / strips")}
+${declarePairs("Scalar", "query", "outGradient", "keyGradient", "valueGradient")}
+  // The first row that sees a column is, under a causal mask, the one of its own number.
+  const unsigned firstRow = isCausal == 0 ? 0 : firstColumn < rows ? firstColumn : rows;
+  const unsigned terms = rows - firstRow;
+  const long long corner = (pair * rows + firstRow) * columns + firstColumn;
+
+  const Matrix queries = {queryPair + (long long)firstRow * queryRow, 1, queryRow};
+  multiply(tiles, {scoreGradient + corner, 1, columns}, queries, count, width, terms, [&](unsigned column, unsigned place, Scalar sum) {
+    keyGradientPair[(long long)(firstColumn + column) * keyGradientRow + place] = sum * scale;
+  });
+  const Matrix arriving = {outGradientPair + (long long)firstRow * outGradientRow, 1, outGradientRow};
+  multiply(tiles, {probabilities + corner, 1, columns}, arriving, count, valueWidth, terms, [&](unsigned column, unsigned place, Scalar sum) {
+    valueGradientPair[(long long)(firstColumn + column) * valueGradientRow + place] = sum;
+  });`;

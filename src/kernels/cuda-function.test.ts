@@ -1,0 +1,106 @@
+/** The kernels that are written in CUDA C++ by hand, under NVIDIA's compiler; their values are proved where they are used. */
+
+import assert from "node:assert/strict";
+import { describe, test } from "node:test";
+import { compileWithNvcc, noCompiler } from "../../test/support/nvcc.js";
+import type { KernelSource } from "../driver/index.js";
+import { smallBackwardKernel } from "./attention/cuda/small-backward.js";
+import { smallForwardKernel } from "./attention/cuda/small-forward.js";
+import { type Direction, planSmall } from "./attention/cuda/small-plan.js";
+import { tiledColumnsKernel, tiledRowsKernel } from "./attention/cuda/tiled-backward.js";
+import { tiledForwardKernel } from "./attention/cuda/tiled-forward.js";
+import { cudaScanKernel } from "./axis-walk/cuda-scan.js";
+import { cudaScatterKernel } from "./axis-walk/cuda-scatter.js";
+import { cudaKernel } from "./cuda-function.js";
+import { randomKernels } from "./random/random-kernel.js";
+
+type FloatDtype = "f32" | "f64";
+type Sizes = readonly [rows: number, columns: number, width: number, valueWidth: number];
+
+function small(direction: Direction, dtype: FloatDtype, sizes: Sizes, isPlain: boolean): KernelSource {
+  const [rows, columns, width, valueWidth] = sizes;
+  const shape = { dtype, batch: 1, heads: 1, rows, columns, width, valueWidth };
+  const plan = planSmall(direction, dtype, shape);
+  assert.ok(plan, `${sizes} fit a block`);
+  const facts = { areVectors: isPlain, isCausal: !isPlain };
+  return direction === "forward"
+    ? smallForwardKernel(dtype, "out", plan, { ...facts, hasMask: !isPlain })
+    : smallBackwardKernel(dtype, "out", plan, { ...facts, areScoresVectors: isPlain });
+}
+
+/** The shape that matters most: a small transformer's, 12 rows and columns in heads of 64. */
+const transformer: Sizes = [12, 12, 64, 64];
+
+const kernels: readonly KernelSource[] = [
+  ...Object.values(randomKernels),
+  ...(["f32", "f64", "i32"] as const).flatMap((dtype) => [
+    cudaScanKernel(dtype),
+    cudaScatterKernel(dtype, "shared"),
+    cudaScatterKernel(dtype, "each"),
+  ]),
+  ...(["f32", "f64"] as const).flatMap((dtype) => [
+    ...(["forward", "backward"] as const).flatMap((direction) => [
+      small(direction, dtype, transformer, true),
+      small(direction, dtype, [1, 1, 1, 1], true),
+      small(direction, dtype, [5, 7, 3, 9], false),
+    ]),
+    tiledForwardKernel(dtype, "out"),
+    tiledRowsKernel(dtype, "out"),
+    tiledColumnsKernel(dtype, "out"),
+  ]),
+];
+
+describe("CUDA code under nvcc", { skip: noCompiler() }, () => {
+  for (const architecture of ["sm_80", "sm_121"]) {
+    test(`compiles for ${architecture} without a warning, and no kernel needs local memory`, () => {
+      for (const [index, cost] of compileWithNvcc(kernels, architecture).entries()) {
+        const { stackBytes, spillBytes } = cost;
+        assert.deepEqual({ stackBytes, spillBytes }, { stackBytes: 0, spillBytes: 0 }, kernels[index]?.name);
+      }
+    });
+  }
+
+  test("attention of a small transformer leaves room for eight blocks on a multiprocessor", () => {
+    const pair = [small("forward", "f32", transformer, true), small("backward", "f32", transformer, true)];
+    for (const [index, { registers, sharedBytes }] of compileWithNvcc(pair, "sm_90").entries()) {
+      const threads = pair[index]?.cuda?.threads ?? 0;
+      assert.ok(Math.ceil(registers / 8) * 8 * threads * 8 <= 65_536, `${registers} registers × ${threads}`);
+      assert.ok((sharedBytes + 1024) * 8 <= 228 * 1024, `${sharedBytes} bytes`);
+    }
+  });
+
+  test("a warning is an error, so that none goes unseen", () => {
+    const parameters = { to: "out" } as const;
+    const body = "  unsigned unused;\n  to[0] = 1;";
+    const careless = cudaKernel({ name: "careless", parameters, elements: "float", threads: 32, body });
+    assert.throws(() => compileWithNvcc([careless], "sm_80"), /"unused" was declared but never referenced/);
+  });
+});
+
+test("a kernel's head names its parameters in their order, memory by the type that it points to", () => {
+  const source = cudaKernel({
+    name: "add.rows-2",
+    parameters: {
+      index: "in",
+      from: "in",
+      to: "inout",
+      count: "u32",
+      step: "i32",
+      scale: "f32",
+      shift: "f64",
+    },
+    elements: "float",
+    pointers: { index: "int" },
+    threads: 64,
+    body: "  to[0] = from[index[0]];",
+  });
+  assert.deepEqual(source.parameters, ["in", "in", "inout", "u32", "i32", "f32", "f64"]);
+  assert.deepEqual(source.cuda, {
+    entry: "hf_add_rows_2",
+    threads: 64,
+    code: `extern "C" __global__ void __launch_bounds__(64) hf_add_rows_2(const int* index, const float* from, float* to, unsigned count, int step, float scale, double shift) {
+  to[0] = from[index[0]];
+}
+`,
+  });
+});

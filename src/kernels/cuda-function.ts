@@ -1,0 +1,53 @@
+/** CUDA kernels whose parameters have names: the order of the record's keys is their order, in the text and in launches. */
+
+import type { CudaCode, KernelSource, Parameter } from "../driver/index.js";
+
+/** The C++ types that memory parameters point to, by name; the rest point to `elements`. */
+type Pointers<Name extends string> = Readonly<Partial<Record<Name, string>>>;
+
+export interface CudaKernel<Name extends string> {
+  readonly name: string;
+  readonly parameters: Readonly<Record<Name, Parameter>>;
+  readonly elements: string;
+  readonly pointers?: Pointers<Name>;
+  readonly threads: number;
+  /** What stands before the kernel: constants and functions, all of internal linkage. */
+  readonly declarations?: string;
+  readonly body: string;
+}
+
+const scalars = { i32: "int", u32: "unsigned", f32: "float", f64: "double" } as const;
+
+/** What C++ calls the elements of a dtype. Integers are unsigned here, so that their sums wrap round. */
+export const cudaTypes = { f32: "float", f64: "double", i32: "unsigned" } as const;
+
+/** A kernel of CUDA C++: its head is made of the parameters, the rest is given. */
+export function cudaKernel<Name extends string>(
+  kernel: CudaKernel<Name>,
+): KernelSource & { readonly cuda: CudaCode } {
+  const { name, parameters, elements, pointers = {}, threads, declarations = "", body } = kernel;
+  const names = Object.keys(parameters) as Name[];
+  const entry = `hf_${name.replaceAll(/[^A-Za-z0-9]+/g, "_")}`;
+  const signature = names.map((parameter) => {
+    const kind: Parameter = parameters[parameter];
+    const pointed = (pointers as Pointers<Name>)[parameter] ?? elements;
+    if (kind === "in") return `const ${pointed}* ${parameter}`;
+    if (kind === "out" || kind === "inout") return `${pointed}* ${parameter}`;
+    return `${scalars[kind]} ${parameter}`;
+  });
+  const head = `extern "C" __global__ void __launch_bounds__(${threads}) ${entry}(${signature.join(", ")})`;
+  return {
+    name,
+    parameters: names.map((parameter) => parameters[parameter]),
+    cuda: {
+      entry,
+      threads,
+      code: `${declarations.trim()}\n\n${head} {\n${withoutMargin(body)}\n}\n`.trimStart(),
+    },
+  };
+}
+
+/** Takes empty lines off both ends. */
+function withoutMargin(code: string): string {
+  return code.trimEnd().replace(/^\n+/, "");
+}

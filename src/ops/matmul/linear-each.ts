@@ -1,0 +1,190 @@
+/** A linear layer of its own for each of several groups, in one product. */
+
+import { HoldfastError } from "../../errors/index.js";
+import { dtypes, promote } from "../../kernels/index.js";
+import type { PersistentStorage, Region, Storage } from "../../runtime/index.js";
+import { copyArray } from "../copy.js";
+import { contiguousStrides, type DeviceArray, isContiguous } from "../device-array.js";
+import { fitTo } from "../gradients.js";
+import { stack } from "../movement/join.js";
+import { seePart } from "../movement/part.js";
+import { permute } from "../movement/reshape.js";
+import { select } from "../movement/slice.js";
+import { arrayAt, type KernelOp, type Lowering, type NoAttributes, type OperandType, typeAt } from "../op.js";
+import { sum } from "../reduction/sum.js";
+import { badShape, formatShape, isSameShape } from "../shape.js";
+import { matmul } from "./matmul.js";
+import { lowerProduct } from "./product.js";
+
+interface Sizes {
+  readonly rows: number;
+  readonly groups: number;
+  readonly width: number;
+  readonly out: number;
+}
+
+/**
+ * Operands: x [rows, groups, in], a weight [in, out] for each group, then a bias [out] for each group.
+ * `result[r, g] = x[r, g] · weight[g] + bias[g]`
+ *
+ * Weights that lie at equal steps in memory, as the parameters of equal modules do, are multiplied where they are.
+ */
+export const linearEach: KernelOp<NoAttributes> = {
+  kind: "kernel",
+  name: "linearEach",
+  infer(operands) {
+    const { rows, groups, out } = sizesOf(operands);
+    const dtype = operands
+      .map((_, index) => typeAt("linearEach", operands, index).dtype)
+      .reduce((meeting, one) => promote(meeting, one));
+    if (dtypes[dtype].kind !== "float") {
+      throw new HoldfastError(
+        "BAD_DTYPE",
+        `linearEach of ${dtype}: products need floats. Convert with to("f32").`,
+      );
+    }
+    return [{ shape: [rows, groups, out], dtype }];
+  },
+  saves(needs) {
+    const groups = (needs.length - 1) / 2;
+    const weights = Array.from({ length: groups }, (_, group) => 1 + group);
+    const isWeightWanted = weights.some((index) => needs[index]);
+    return { operands: [...(isWeightWanted ? [0] : []), ...(needs[0] ? weights : [])] };
+  },
+  gradient(rule) {
+    const { apply } = rule;
+    const groups = rule.typeOf(0).shape[1] ?? 0;
+    const places = Array.from({ length: groups }, (_, group) => group);
+    const byGroup = apply(permute, [rule.upstream], { axes: [1, 0, 2] }); // [groups, rows, out]
+    const isAnyWanted = (first: number): boolean => places.some((group) => rule.needs(first + group));
+    const input = () => {
+      const weights = apply(
+        stack,
+        places.map((group) => rule.operand(1 + group)),
+        { axis: 0 },
+      );
+      const turned = apply(permute, [weights], { axes: [0, 2, 1] }); // [groups, out, in]
+      return fitTo(rule, apply(permute, [apply(matmul, [byGroup, turned])], { axes: [1, 0, 2] }), 0);
+    };
+    const weights = () => {
+      const turned = apply(permute, [rule.operand(0)], { axes: [1, 2, 0] }); // [groups, in, rows]
+      return apply(matmul, [turned, byGroup]);
+    };
+    const biases = () => apply(sum, [rule.upstream], { axes: 0 }); // [groups, out]
+    const parts = (first: number, whole: () => typeof byGroup) => {
+      if (!isAnyWanted(first)) return places.map(() => undefined);
+      const all = whole();
+      return places.map((group) =>
+        rule.needs(first + group)
+          ? fitTo(rule, apply(select, [all], { axis: 0, index: group }), first + group)
+          : undefined,
+      );
+    };
+    return [rule.needs(0) ? input() : undefined, ...parts(1, weights), ...parts(1 + groups, biases)];
+  },
+  lower(lowering, operands, [output]) {
+    if (!output?.storage) return;
+    const { rows, groups, width, out } = sizesOf(operands);
+    const x = arrayAt(operands, 0);
+    const [step = 0, across = 0, along = 0] = x.strides;
+    const weights = operands.slice(1, 1 + groups).map((_, group) => arrayAt(operands, 1 + group));
+    const biases = weights.map((_, group) => arrayAt(operands, 1 + groups + group));
+    const bias = seenAsOne(lowering, biases, [1, out]);
+    lowerProduct(
+      lowering,
+      { ...x, shape: [groups, rows, width], strides: [across, step, along] },
+      seenAsOne(lowering, weights, [width, out]),
+      { ...output, shape: [groups, rows, out], strides: [out, groups * out, 1] },
+      bias,
+    );
+  },
+};
+
+function sizesOf(operands: readonly OperandType[]): Sizes {
+  const x = typeAt("linearEach", operands, 0);
+  const [rows = 0, groups = 0, width = 0] = x.shape;
+  if (x.shape.length !== 3 || operands.length !== 1 + 2 * groups) {
+    throw badShape(
+      "linearEach",
+      `input ${formatShape(x.shape)} and ${operands.length - 1} weights and biases: the input is [rows, groups, in], with a ` +
+        "weight and a bias for each group.",
+    );
+  }
+  const out = groups > 0 ? (typeAt("linearEach", operands, 1).shape[1] ?? 0) : 0;
+  for (let group = 0; group < groups; group++) {
+    const weight = typeAt("linearEach", operands, 1 + group);
+    const bias = typeAt("linearEach", operands, 1 + groups + group);
+    if (isSameShape(weight.shape, [width, out]) && isSameShape(bias.shape, [out])) continue;
+    throw badShape(
+      "linearEach",
+      `group ${group} has weight ${formatShape(weight.shape)} and bias ${formatShape(bias.shape)}: [${width}, ${out}] and ` +
+        `[${out}] fit the input ${formatShape(x.shape)}.`,
+    );
+  }
+  return { rows, groups, width, out };
+}
+
+/** Equal arrays as one array with an axis more in front, each of `shape`: in place where they allow it, or copied. */
+function seenAsOne(
+  lowering: Lowering,
+  arrays: readonly DeviceArray[],
+  shape: readonly number[],
+): DeviceArray {
+  const whole = [arrays.length, ...shape];
+  const [first] = arrays;
+  const dtype = arrays.reduce<DeviceArray["dtype"]>(
+    (meeting, one) => promote(meeting, one.dtype),
+    first?.dtype ?? "f32",
+  );
+  const spaced = first && equallySpaced(lowering, arrays);
+  if (spaced) {
+    return {
+      dtype,
+      shape: whole,
+      strides: [spaced.step, ...contiguousStrides(shape)],
+      storage: spaced.storage,
+    };
+  }
+  const copy = lowering.scratchArray(whole, dtype);
+  const strides = contiguousStrides(whole);
+  for (const [index, array] of arrays.entries()) {
+    const part = seePart(lowering, copy, {
+      shape: array.shape,
+      strides: contiguousStrides(array.shape),
+      offset: index * (strides[0] ?? 0),
+    });
+    copyArray(lowering.runtime, array, part);
+  }
+  return copy;
+}
+
+/** The memory from the first array's start to the last one's end, where each lies equally far behind the one before. */
+function equallySpaced(
+  lowering: Lowering,
+  arrays: readonly DeviceArray[],
+): { readonly storage: Storage; readonly step: number } | undefined {
+  const [first, second] = arrays;
+  const [start, next] = [placedIn(first), placedIn(second)];
+  if (!first || !start || !next) return undefined;
+  const stepBytes = next.span.address - start.span.address;
+  const fits = arrays.every((array, index) => {
+    const placed = placedIn(array);
+    return (
+      placed?.home === start.home &&
+      array.dtype === first.dtype &&
+      placed.span.address === start.span.address + index * stepBytes
+    );
+  });
+  const { bytes } = dtypes[first.dtype];
+  if (!fits || stepBytes < start.span.size || stepBytes % bytes !== 0) return undefined;
+  const { whole } = start.home as Region;
+  const size = (arrays.length - 1) * stepBytes + start.span.size;
+  const storage = lowering.view(whole, start.span.address - whole.span.address, size);
+  return { storage, step: stepBytes / bytes };
+}
+
+/** Where an array lies in a region of persistent memory, whole and in order. */
+function placedIn(array: DeviceArray | undefined): PersistentStorage | undefined {
+  const isPlaced = array?.storage?.kind === "persistent" && isContiguous(array);
+  return isPlaced ? (array.storage as PersistentStorage) : undefined;
+}

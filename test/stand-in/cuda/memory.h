@@ -1,0 +1,31 @@
+/** Which memory there is: what may be used as device memory, what is pinned, and how much of the device is taken. */
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace standin {
+
+/** The unit of the virtual memory API, and of everything that is reserved, created or mapped with it. */
+constexpr uint64_t granularity = 2ull << 20;
+
+uint64_t usedMemory();
+/** Takes bytes of a device, or answers false where it has no more. */
+bool takeMemory(uint64_t size);
+void giveMemory(uint64_t size);
+
+bool holdsPlain(uint64_t address, uint64_t size);
+bool holdsPinned(uint64_t address, uint64_t size);
+/** How many bytes from here on are mapped and may be used. */
+uint64_t mappedBytesAt(uint64_t address);
+
+/** Device memory, all of the range. */
+bool holdsDevice(uint64_t address, uint64_t size);
+/** Where a kernel's pointer may point: into device or pinned memory, or right behind it. */
+bool mayPointTo(uint64_t address);
+
+size_t reservationCount();
+size_t allocationCount();
+size_t hostAllocationCount();
+
+}  // namespace standin

@@ -1,0 +1,196 @@
+/** Modules and their functions, and the launch of one: what NVRTC's stand-in compiled is a shared object, opened here. */
+#include "module.h"
+
+#include <dlfcn.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "block.h"
+#include "control.h"
+#include "memory.h"
+#include "stream.h"
+
+namespace standin {
+
+namespace {
+
+struct Module {
+  void* object;
+  const StandinModule* table;
+};
+
+struct Function {
+  uint64_t module;
+  const StandinKernel* kernel;
+};
+
+Registry<Module> modules(0xb0);
+Registry<Function> functions(0xc0);
+
+bool isForThisDevice(unsigned architecture) {
+  const auto major = static_cast<unsigned>(setting("computeMajor")), minor = static_cast<unsigned>(setting("computeMinor"));
+  return architecture / 10 == major && architecture % 10 <= minor;
+}
+
+/** Where the library of this function lies; the objects lie beside it. */
+std::string folderOfObjects() {
+  Dl_info info;
+  dladdr(reinterpret_cast<void*>(&moduleCount), &info);
+  const std::string path = info.dli_fname;
+  return path.substr(0, path.rfind('/')) + "/kernels";
+}
+
+/** The object's file, written where it is missing: a kernel may come out of somebody's cache. */
+std::string pathOf(const StandinImage& image) {
+  const std::string folder = folderOfObjects();
+  const std::string path = folder + "/" + image.name + ".so";
+  struct stat found;
+  if (stat(path.c_str(), &found) == 0) return path;
+  mkdir(folder.c_str(), 0700);
+  const std::string unfinished = path + "." + std::to_string(getpid()) + ".part";
+  std::FILE* file = std::fopen(unfinished.c_str(), "wb");
+  if (file == nullptr) return "";
+  std::fwrite(&image + 1, 1, image.size, file);
+  std::fclose(file);
+  std::rename(unfinished.c_str(), path.c_str());
+  return path;
+}
+
+/** A launch's arguments, copied: the caller may change them right after. */
+struct Arguments {
+  std::vector<uint64_t> bytes;
+  std::vector<void*> places;
+
+  Arguments(const StandinKernel& kernel, void** given) {
+    size_t words = 0;
+    for (unsigned index = 0; index < kernel.parameterCount; ++index) words += (kernel.sizes[index] + 7) / 8;
+    bytes.resize(words);
+    words = 0;
+    for (unsigned index = 0; index < kernel.parameterCount; ++index) {
+      std::memcpy(&bytes[words], given[index], kernel.sizes[index]);
+      places.push_back(&bytes[words]);
+      words += (kernel.sizes[index] + 7) / 8;
+    }
+  }
+
+  /** The number of a pointer that points nowhere, or -1. */
+  int findStray(const StandinKernel& kernel) const {
+    for (unsigned index = 0; index < kernel.parameterCount; ++index) {
+      if (!kernel.isPointer[index]) continue;
+      const uint64_t address = *static_cast<const uint64_t*>(places[index]);
+      if (address != 0 && !mayPointTo(address)) return static_cast<int>(index);
+    }
+    return -1;
+  }
+};
+
+int runFunction(uint64_t handle, unsigned blocks, unsigned threads, Arguments& arguments) {
+  const Function* function = functions.find(handle);
+  Module* module = function ? modules.find(function->module) : nullptr;
+  if (module == nullptr) {
+    setStickyError(illegalAddress, "a launch of a kernel whose module was unloaded");
+    return illegalAddress;
+  }
+  const StandinKernel& kernel = *function->kernel;
+  const int stray = arguments.findStray(kernel);
+  if (stray >= 0) {
+    setStickyError(illegalAddress, std::string(kernel.name) + ": parameter " + std::to_string(stray) + " points nowhere");
+    return illegalAddress;
+  }
+  const Fault fault = runGrid(*module->table, kernel, blocks, threads, arguments.places.data());
+  if (fault.status != success) setStickyError(fault.status, fault.text);
+  return fault.status;
+}
+
+}  // namespace
+
+size_t moduleCount() { return modules.size(); }
+
+}  // namespace standin
+
+using namespace standin;
+
+STANDIN_EXPORT int cuModuleLoadData(uint64_t* module, const StandinImage* image) {
+  ENTER_OUTSIDE_CAPTURE(context);
+  if (module == nullptr || image == nullptr) return invalidValue;
+  if (std::memcmp(image->magic, STANDIN_IMAGE_MAGIC, sizeof image->magic) != 0) return invalidImage;
+  if (!isForThisDevice(image->architecture)) return noBinaryForGpu;
+  void* object = dlopen(pathOf(*image).c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (object == nullptr) return invalidImage;
+  const auto* table = static_cast<const StandinModule*>(dlsym(object, "standin_module"));
+  if (table == nullptr) return invalidImage;
+  *module = modules.add({object, table});
+  return success;
+}
+
+STANDIN_EXPORT int cuModuleUnload(uint64_t handle) {
+  ENTER_OUTSIDE_CAPTURE(context);
+  Module* module = modules.find(handle);
+  if (module == nullptr) return invalidHandle;
+  if (const int status = finishAllWork()) return status;
+  for (auto each = functions.begin(); each != functions.end();) {
+    const uint64_t function = each->first;
+    const bool isItsOwn = each->second.module == handle;
+    ++each;
+    if (isItsOwn) functions.remove(function);
+  }
+  dlclose(module->object);
+  modules.remove(handle);
+  return success;
+}
+
+STANDIN_EXPORT int cuModuleGetFunction(uint64_t* function, uint64_t handle, const char* name) {
+  ENTER(context);
+  const Module* module = modules.find(handle);
+  if (module == nullptr) return invalidHandle;
+  if (function == nullptr || name == nullptr) return invalidValue;
+  for (unsigned index = 0; index < module->table->kernelCount; ++index) {
+    if (std::strcmp(module->table->kernels[index].name, name) != 0) continue;
+    *function = functions.add({handle, &module->table->kernels[index]});
+    return success;
+  }
+  return notFound;
+}
+
+STANDIN_EXPORT int cuFuncGetAttribute(int* value, int attribute, uint64_t handle) {
+  ENTER(context);
+  const Function* function = functions.find(handle);
+  if (function == nullptr) return invalidHandle;
+  const StandinModule& table = *modules.find(function->module)->table;
+  switch (attribute) {
+    case 0: *value = static_cast<int>(function->kernel->maxThreads); return success;
+    case 1: *value = static_cast<int>(table.sharedEnd - table.sharedStart); return success;
+    case 2: case 3: *value = 0; return success;
+    case 4: *value = 32; return success;
+    case 5: case 6: *value = static_cast<int>(10 * setting("computeMajor") + setting("computeMinor")); return success;
+    case 8: *value = standinSharedLimit; return success;
+    default: return invalidValue;
+  }
+}
+
+STANDIN_EXPORT int cuFuncSetAttribute(uint64_t handle, int, int) {
+  ENTER(context);
+  return functions.find(handle) ? success : invalidHandle;
+}
+
+STANDIN_EXPORT int cuLaunchKernel(uint64_t handle, unsigned gridX, unsigned gridY, unsigned gridZ, unsigned blockX,
+                                  unsigned blockY, unsigned blockZ, unsigned sharedBytes, uint64_t stream,
+                                  void** arguments, void** extra) {
+  ENTER(context);
+  const Function* function = functions.find(handle);
+  if (function == nullptr) return invalidHandle;
+  const StandinKernel& kernel = *function->kernel;
+  if (gridX == 0 || gridX > 0x7fffffff || blockX == 0 || extra != nullptr) return invalidValue;
+  if (blockX > 1024 || blockX > kernel.maxThreads || sharedBytes > standinSharedLimit) return invalidValue;
+  // Holdfast's kernels have grids and blocks of one dimension and no memory that comes with the launch.
+  if (gridY != 1 || gridZ != 1 || blockY != 1 || blockZ != 1 || sharedBytes != 0) return notSupported;
+  if (arguments == nullptr && kernel.parameterCount > 0) return invalidValue;
+  auto copied = std::make_shared<Arguments>(kernel, arguments);
+  return submit(stream, kernelNode, [=] { return runFunction(handle, gridX, blockX, *copied); });
+}

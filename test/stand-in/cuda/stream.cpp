@@ -1,0 +1,176 @@
+/** Streams, and the work that they are given: copies, fills, launches. Work runs at once unless it is deferred. */
+#include "stream.h"
+
+#include <cstring>
+
+#include "capture.h"
+#include "control.h"
+#include "memory.h"
+
+namespace standin {
+
+namespace {
+
+Registry<Stream> streams(0x90);
+/** The stream of handle 0, which waits for all blocking streams. */
+Stream legacyStream;
+
+int runNow(const Work& work) {
+  const int status = work();
+  if (status == success) return success;
+  setStickyError(status, "");
+  return setting("blocking") ? status : success;
+}
+
+}  // namespace
+
+Stream* findStream(uint64_t handle) { return handle == 0 ? &legacyStream : streams.find(handle); }
+bool hasStream(uint64_t handle) { return findStream(handle) != nullptr; }
+size_t streamCount() { return streams.size(); }
+
+void forEachStream(const std::function<void(uint64_t, Stream&)>& visit) {
+  visit(0, legacyStream);
+  for (auto& [handle, stream] : streams) visit(handle, stream);
+}
+
+int finishWork(Stream& stream) {
+  while (!stream.queue.empty()) {
+    if (stickyError() != success) {
+      stream.queue.clear();
+      break;
+    }
+    const Work work = std::move(stream.queue.front());
+    stream.queue.pop_front();
+    if (const int status = work()) setStickyError(status, "");
+  }
+  return stickyError();
+}
+
+int finishAllWork() {
+  forEachStream([](uint64_t, Stream& stream) { finishWork(stream); });
+  return stickyError();
+}
+
+int submit(uint64_t handle, int nodeType, Work work) {
+  Stream* stream = findStream(handle);
+  if (stream == nullptr) return invalidHandle;
+  if (const int refused = checkCapture(handle)) return refused;
+  if (stream->capture) return record(*stream, nodeType, std::move(work));
+  if (setting("deferred")) {
+    stream->queue.push_back(std::move(work));
+    return success;
+  }
+  return runNow(work);
+}
+
+namespace {
+
+int copy(uint64_t target, uint64_t source, size_t size, uint64_t stream) {
+  return submit(stream, copyNode, [=] {
+    std::memmove(reinterpret_cast<void*>(target), reinterpret_cast<const void*>(source), size);
+    return success;
+  });
+}
+
+/** Memory that may be swapped out can't be copied later: in a capture only pinned memory will do. */
+int checkHost(uint64_t address, size_t size, uint64_t stream) {
+  if (address == 0) return invalidValue;
+  const Stream* found = findStream(stream);
+  if (found == nullptr || !found->capture || holdsPinned(address, size)) return success;
+  return spoil(*found->capture, captureUnsupported);
+}
+
+}  // namespace
+
+}  // namespace standin
+
+using namespace standin;
+
+int standin_submit(uint64_t stream, int nodeType, int (*run)(const void*), const void* data, size_t size) {
+  std::lock_guard<std::recursive_mutex> hold(lock());
+  if (const int sticky = stickyError()) return sticky;
+  auto copied = std::make_shared<std::vector<uint64_t>>((size + 7) / 8);
+  std::memcpy(copied->data(), data, size);
+  return submit(stream, nodeType, [run, copied] { return run(copied->data()); });
+}
+
+STANDIN_EXPORT int cuStreamCreateWithPriority(uint64_t* stream, unsigned flags, int) {
+  ENTER(context);
+  if (stream == nullptr || flags > 1) return invalidValue;
+  Stream made;
+  made.isBlocking = flags == 0;
+  *stream = streams.add(std::move(made));
+  return success;
+}
+
+STANDIN_EXPORT int cuStreamCreate(uint64_t* stream, unsigned flags) {
+  ENTER(context);
+  if (stream == nullptr || flags > 1) return invalidValue;
+  Stream made;
+  made.isBlocking = flags == 0;
+  *stream = streams.add(std::move(made));
+  return success;
+}
+
+STANDIN_EXPORT int cuStreamDestroy_v2(uint64_t handle) {
+  ENTER(context);
+  Stream* stream = streams.find(handle);
+  if (stream == nullptr) return invalidHandle;
+  finishWork(*stream);
+  leaveCapture(handle);
+  streams.remove(handle);
+  return success;
+}
+
+STANDIN_EXPORT int cuStreamSynchronize(uint64_t handle) {
+  ENTER_OUTSIDE_CAPTURE(context);
+  Stream* stream = findStream(handle);
+  if (stream == nullptr) return invalidHandle;
+  if (stream->capture) return spoil(*stream->capture, captureUnsupported);
+  return handle == 0 ? finishAllWork() : finishWork(*stream);
+}
+
+STANDIN_EXPORT int cuStreamQuery(uint64_t handle) {
+  ENTER_OUTSIDE_CAPTURE(context);
+  Stream* stream = findStream(handle);
+  if (stream == nullptr) return invalidHandle;
+  if (stream->capture) return spoil(*stream->capture, captureUnsupported);
+  if (stream->queue.empty()) return success;
+  // Asked once, it is done the next time.
+  finishWork(*stream);
+  return notReady;
+}
+
+STANDIN_EXPORT int cuCtxSynchronize() {
+  ENTER_OUTSIDE_CAPTURE(context);
+  return finishAllWork();
+}
+
+STANDIN_EXPORT int cuMemcpyHtoDAsync_v2(uint64_t target, uint64_t source, size_t size, uint64_t stream) {
+  ENTER(context);
+  if (!holdsDevice(target, size)) return invalidValue;
+  if (const int refused = checkHost(source, size, stream)) return refused;
+  return copy(target, source, size, stream);
+}
+
+STANDIN_EXPORT int cuMemcpyDtoHAsync_v2(uint64_t target, uint64_t source, size_t size, uint64_t stream) {
+  ENTER(context);
+  if (!holdsDevice(source, size)) return invalidValue;
+  if (const int refused = checkHost(target, size, stream)) return refused;
+  return copy(target, source, size, stream);
+}
+
+STANDIN_EXPORT int cuMemcpyDtoDAsync_v2(uint64_t target, uint64_t source, size_t size, uint64_t stream) {
+  ENTER(context);
+  if (!holdsDevice(target, size) || !holdsDevice(source, size)) return invalidValue;
+  return copy(target, source, size, stream);
+}
+
+STANDIN_EXPORT int cuMemsetD8Async(uint64_t target, unsigned char value, size_t size, uint64_t stream) {
+  ENTER(context);
+  if (!holdsDevice(target, size)) return invalidValue;
+  return submit(stream, fillNode, [=] {
+    std::memset(reinterpret_cast<void*>(target), value, size);
+    return success;
+  });
+}

@@ -1,0 +1,184 @@
+/**
+ * CUDA C++ for g++: the words that Holdfast's kernels may use, and no others, so that a kernel which uses more is found out
+ * here. Math functions are declared by hand: headers would take longer to compile than the kernel.
+ */
+#pragma once
+
+#include "kernel-table.h"
+
+typedef decltype(sizeof(0)) size_t;
+typedef StandinPoint uint3;
+typedef StandinPoint dim3;
+
+#define __global__
+#define __device__
+#define __forceinline__ inline __attribute__((always_inline))
+#define __launch_bounds__(...)
+#define __align__(n) __attribute__((aligned(n)))
+// Of one section, so that libcuda can fill it with garbage before each block. Blocks run one after the other.
+#define __shared__ static __attribute__((section("standin_shared")))
+
+static StandinPlace standinPlace;
+static StandinHooks standinHooks;
+
+#define threadIdx standinPlace.thread
+#define blockIdx standinPlace.block
+#define blockDim standinPlace.blockSize
+#define gridDim standinPlace.gridSize
+
+// Waiting for other threads.
+
+#define __syncthreads() standinHooks.barrier(__LINE__)
+
+static inline void __syncwarp(unsigned mask = 0xffffffffu) { standinHooks.exchange(standinWait, mask, 0, 0); }
+
+static inline unsigned __ballot_sync(unsigned mask, int predicate) {
+  return static_cast<unsigned>(standinHooks.exchange(standinBallot, mask, predicate != 0, 0));
+}
+
+static inline unsigned standinLane() { return threadIdx.x & 31u; }
+
+template <class T>
+static inline T standinShuffleFrom(unsigned mask, T value, unsigned source) {
+  static_assert(sizeof(T) == 4 || sizeof(T) == 8, "a shuffle carries four or eight bytes");
+  unsigned long long bits = 0;
+  __builtin_memcpy(&bits, &value, sizeof value);
+  bits = standinHooks.exchange(standinShuffle, mask, bits, source);
+  __builtin_memcpy(&value, &bits, sizeof value);
+  return value;
+}
+
+template <class T>
+static inline T __shfl_sync(unsigned mask, T value, int source, int width = 32) {
+  const unsigned segment = standinLane() & ~static_cast<unsigned>(width - 1);
+  return standinShuffleFrom(mask, value, segment | (static_cast<unsigned>(source) & static_cast<unsigned>(width - 1)));
+}
+
+template <class T>
+static inline T __shfl_xor_sync(unsigned mask, T value, int other, int width = 32) {
+  const unsigned lane = standinLane(), source = lane ^ static_cast<unsigned>(other);
+  const unsigned segmentEnd = (lane & ~static_cast<unsigned>(width - 1)) + static_cast<unsigned>(width);
+  return standinShuffleFrom(mask, value, source < segmentEnd ? source : lane);
+}
+
+template <class T>
+static inline T __shfl_down_sync(unsigned mask, T value, unsigned delta, int width = 32) {
+  const unsigned lane = standinLane(), inSegment = lane & static_cast<unsigned>(width - 1);
+  return standinShuffleFrom(mask, value, inSegment + delta < static_cast<unsigned>(width) ? lane + delta : lane);
+}
+
+// Bits.
+
+static inline int __popc(unsigned value) { return __builtin_popcount(value); }
+static inline int __ffs(int value) { return __builtin_ffs(value); }
+static inline unsigned __umulhi(unsigned a, unsigned b) {
+  return static_cast<unsigned>(static_cast<unsigned long long>(a) * b >> 32);
+}
+
+template <class To, class From>
+static inline To standinBits(From value) {
+  static_assert(sizeof(To) == sizeof(From), "the same bits under another type");
+  To result;
+  __builtin_memcpy(&result, &value, sizeof result);
+  return result;
+}
+static inline unsigned __float_as_uint(float value) { return standinBits<unsigned>(value); }
+static inline float __uint_as_float(unsigned value) { return standinBits<float>(value); }
+static inline int __float_as_int(float value) { return standinBits<int>(value); }
+static inline float __int_as_float(int value) { return standinBits<float>(value); }
+static inline long long __double_as_longlong(double value) { return standinBits<long long>(value); }
+static inline double __longlong_as_double(long long value) { return standinBits<double>(value); }
+
+// Vectors.
+
+#define STANDIN_VECTORS(T, name, alignment2, alignment4)                                                     \
+  struct __attribute__((aligned(alignment2))) name##2 { T x, y; };                                           \
+  struct __attribute__((aligned(alignment4))) name##4 { T x, y, z, w; };                                     \
+  static inline name##2 make_##name##2(T x, T y) { return {x, y}; }                                          \
+  static inline name##4 make_##name##4(T x, T y, T z, T w) { return {x, y, z, w}; }
+STANDIN_VECTORS(float, float, 8, 16)
+STANDIN_VECTORS(unsigned, uint, 8, 16)
+STANDIN_VECTORS(int, int, 8, 16)
+STANDIN_VECTORS(unsigned short, ushort, 4, 8)
+STANDIN_VECTORS(unsigned char, uchar, 2, 4)
+STANDIN_VECTORS(signed char, char, 2, 4)
+struct __attribute__((aligned(16))) double2 { double x, y; };
+struct __attribute__((aligned(16))) longlong2 { long long x, y; };
+struct __attribute__((aligned(16))) ulonglong2 { unsigned long long x, y; };
+static inline double2 make_double2(double x, double y) { return {x, y}; }
+
+// Mathematics, of the system's library.
+
+#define STANDIN_UNARY(name) extern "C" double name(double) noexcept; extern "C" float name##f(float) noexcept;
+#define STANDIN_BINARY(name) \
+  extern "C" double name(double, double) noexcept; extern "C" float name##f(float, float) noexcept;
+STANDIN_UNARY(exp) STANDIN_UNARY(exp2) STANDIN_UNARY(expm1) STANDIN_UNARY(log) STANDIN_UNARY(log2)
+STANDIN_UNARY(log10) STANDIN_UNARY(log1p) STANDIN_UNARY(sin) STANDIN_UNARY(cos) STANDIN_UNARY(tan)
+STANDIN_UNARY(asin) STANDIN_UNARY(acos) STANDIN_UNARY(atan) STANDIN_UNARY(sinh) STANDIN_UNARY(cosh)
+STANDIN_UNARY(tanh) STANDIN_UNARY(erf) STANDIN_UNARY(erfc) STANDIN_UNARY(sqrt) STANDIN_UNARY(cbrt)
+STANDIN_UNARY(fabs) STANDIN_UNARY(floor) STANDIN_UNARY(ceil) STANDIN_UNARY(trunc) STANDIN_UNARY(round)
+STANDIN_UNARY(rint) STANDIN_UNARY(nearbyint)
+STANDIN_BINARY(pow) STANDIN_BINARY(fmod) STANDIN_BINARY(fmin) STANDIN_BINARY(fmax) STANDIN_BINARY(atan2)
+STANDIN_BINARY(copysign)
+extern "C" double fma(double, double, double) noexcept;
+extern "C" float fmaf(float, float, float) noexcept;
+static inline double rsqrt(double x) { return 1.0 / sqrt(x); }
+static inline float rsqrtf(float x) { return 1.0f / sqrtf(x); }
+template <class T> static inline bool isnan(T x) { return __builtin_isnan(x); }
+template <class T> static inline bool isinf(T x) { return __builtin_isinf(x); }
+template <class T> static inline bool isfinite(T x) { return __builtin_isfinite(x); }
+
+// Faults that g++ checks for at every access: a vector at an odd address, an index outside its array.
+
+struct StandinLocation { const char* file; unsigned line, column; };
+struct StandinMismatch { StandinLocation at; const void* type; unsigned char alignmentLog2, kind; };
+
+extern "C" __attribute__((cold)) void __ubsan_handle_type_mismatch_v1(void* data, void*) {
+  const StandinMismatch* found = static_cast<const StandinMismatch*>(data);
+  standinHooks.fault(716, "an access at a misaligned address", static_cast<int>(found->at.line));
+}
+extern "C" __attribute__((cold)) void __ubsan_handle_out_of_bounds(void* data, void*) {
+  const StandinLocation* at = static_cast<const StandinLocation*>(data);
+  standinHooks.fault(700, "an index outside its array", static_cast<int>(at->line));
+}
+
+// The module's table. NVRTC's stand-in writes it behind the source, each kernel with a comma.
+
+extern "C" __attribute__((weak, visibility("hidden"))) char __start_standin_shared[];
+extern "C" __attribute__((weak, visibility("hidden"))) char __stop_standin_shared[];
+
+template <class T> struct StandinIsPointer { static constexpr bool value = false; };
+template <class T> struct StandinIsPointer<T*> { static constexpr bool value = true; };
+
+template <class... Parameters>
+struct StandinEntry {
+  static constexpr unsigned count = sizeof...(Parameters);
+  // One more than there are, since an array can't be empty.
+  static constexpr unsigned sizes[] = {sizeof(Parameters)..., 0};
+  static constexpr bool isPointer[] = {StandinIsPointer<Parameters>::value..., false};
+
+  template <void (*kernel)(Parameters...), int... index>
+  static void call([[maybe_unused]] void** arguments, unsigned first, unsigned end) {
+    for (unsigned thread = first; thread < end; ++thread) {
+      threadIdx.x = thread;
+      kernel(*static_cast<Parameters*>(arguments[index])...);
+    }
+  }
+  template <void (*kernel)(Parameters...)>
+  static void run(void** arguments, unsigned first, unsigned end) {
+    call<kernel, __integer_pack(count)...>(arguments, first, end);
+  }
+};
+template <class... Parameters>
+StandinEntry<Parameters...> standinEntryOf(void (*)(Parameters...));
+
+#define STANDIN_KERNEL(name, maxThreads, isCooperative)                                          \
+  {#name, &decltype(standinEntryOf(name))::run<name>, decltype(standinEntryOf(name))::count,  \
+   decltype(standinEntryOf(name))::sizes, decltype(standinEntryOf(name))::isPointer, maxThreads, isCooperative}
+
+#define STANDIN_MODULE(count, ...)                                                                            \
+  static const StandinKernel standinKernels[] = {__VA_ARGS__{0, 0, 0, 0, 0, 0, false}};                     \
+  extern "C" {                                                                                                \
+  __attribute__((visibility("default"))) StandinModule standin_module = {                                     \
+      &standinPlace, &standinHooks, __start_standin_shared, __stop_standin_shared, standinKernels, count};    \
+  }

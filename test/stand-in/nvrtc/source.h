@@ -1,0 +1,22 @@
+/** What the stand-in has to know of a kernel's text: its entries, and whether their threads wait for each other. */
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace standin {
+
+struct Entry {
+  std::string name;
+  /** An expression: what __launch_bounds__ says, or the most that a block may have. */
+  std::string maxThreads;
+};
+
+/** The text with spaces in place of its comments. */
+std::string withoutComments(const std::string& text);
+
+std::vector<Entry> findEntries(const std::string& text);
+
+bool hasWaitingThreads(const std::string& text);
+
+}  // namespace standin

@@ -1,0 +1,26 @@
+/**
+ * What the three stand-in libraries share. They take the place of libcuda, NVRTC and cuBLASLt where there is no GPU: a
+ * device pointer is a pointer of this process, a stream runs its work at once, a kernel is compiled by g++. What they
+ * answer, and when they refuse, follows NVIDIA's documentation and what was measured on a real device.
+ *
+ * The functions named `standin_…` are for tests, and for the libraries among themselves; libcuda has them all.
+ */
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#define STANDIN_EXPORT extern "C" __attribute__((visibility("default")))
+
+/** Counts a call, and answers with the status that a test has planned for it, or 0. */
+STANDIN_EXPORT int standin_note(const char* function);
+
+/** A setting, or one of the figures that the stand-in keeps; -1 where there is none of that name. */
+STANDIN_EXPORT long long standin_get(const char* key);
+
+/** Does all of this range lie in device memory that may be used? */
+STANDIN_EXPORT int standin_holds(uint64_t address, uint64_t size);
+
+/** Gives a stream work in the way of a kernel launch; `data` is copied. Answers with a status of libcuda. */
+STANDIN_EXPORT int standin_submit(uint64_t stream, int nodeType, int (*run)(const void* data), const void* data,
+                                  size_t size);

@@ -1,0 +1,65 @@
+/** CUDA C++ under NVIDIA's own compiler, where it is installed: it needs no GPU, and says what a kernel costs. */
+
+import { spawnSync } from "node:child_process";
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import type { KernelSource } from "holdfast";
+
+/** What the assembler says of a kernel. */
+export interface KernelCost {
+  readonly registers: number;
+  /** Of local memory: where it is not 0, registers did not suffice or an array was indexed by a variable. */
+  readonly stackBytes: number;
+  readonly spillBytes: number;
+  readonly sharedBytes: number;
+}
+
+/** Why a test that compiles is skipped here, or false. */
+export function noCompiler(): string | false {
+  const { error } = spawnSync("nvcc", ["--version"]);
+  return error ? "nvcc is not installed" : false;
+}
+
+/**
+ * Compiles the kernels as the driver has NVRTC do it, warnings being errors, all in one file and for one architecture
+ * such as "sm_80"; what each costs, in their order.
+ */
+export function compileWithNvcc(kernels: readonly KernelSource[], architecture: string): KernelCost[] {
+  const folder = mkdtempSync(join(tmpdir(), "holdfast-nvcc-"));
+  try {
+    const parts = kernels.map(({ cuda }, index) => {
+      if (!cuda) throw new Error(`kernel ${index} has no CUDA code`);
+      // Each kernel has names of its own kind, such as `threads`; the entries' are of the file's.
+      const code = cuda.code.replace(new RegExp(`\\b${cuda.entry}\\b`), entryOf(index));
+      return `namespace code${index} {\n${code}\n}\n`;
+    });
+    const path = join(folder, "kernels.cu");
+    writeFileSync(path, parts.join("\n"));
+    const strict = ["-std=c++17", "--fmad=false", "-Werror", "all-warnings"];
+    const flags = [...strict, "-Xptxas", "-v", "-cubin", `-arch=${architecture}`];
+    const { status, stderr } = spawnSync("nvcc", [...flags, path, "-o", join(folder, "kernels.cubin")], {
+      encoding: "utf8",
+    });
+    if (status !== 0) throw new Error(`nvcc for ${architecture} says:\n${stderr}`);
+    return kernels.map((_, index) => costOf(entryOf(index), stderr));
+  } finally {
+    rmSync(folder, { recursive: true });
+  }
+}
+
+function entryOf(index: number): string {
+  return `kernel_${index}_entry`;
+}
+
+function costOf(entry: string, report: string): KernelCost {
+  const own = report.split("Compiling entry function '").find((part) => part.startsWith(`${entry}'`));
+  const figure = (pattern: RegExp): number => Number(own?.match(pattern)?.[1] ?? 0);
+  if (own === undefined) throw new Error(`nvcc says nothing of ${entry}:\n${report}`);
+  return {
+    registers: figure(/Used (\d+) registers/),
+    stackBytes: figure(/(\d+) bytes stack frame/),
+    spillBytes: figure(/(\d+) bytes spill stores/) + figure(/(\d+) bytes spill loads/),
+    sharedBytes: figure(/(\d+) bytes smem/),
+  };
+}
