@@ -1,42 +1,45 @@
 /**
- * From shapes and strides to a row kernel's layout and sizes: axes of size one are dropped, axes that lie behind each
- * other in every operand become one, and the rest is split into rows and blocks.
+ * From shapes and strides to rows, for any device: axes of size one are dropped, axes that lie behind each other in every
+ * operand become one, and the rest is split into a row and the axes over which rows are counted.
  */
 
 import { HoldfastError } from "../errors/index.js";
-import type { InnerStride, Layout } from "./wasm-printer/row-kernel.js";
-
-/** How many elements a block of work has, roughly: enough to be worth handing to a thread. */
-export const elementsPerBlock = 4096;
 
 /** One operand's steps along the axes of the iteration, in elements; 0 where it is broadcast. */
 export type Strides = readonly number[];
 
-export interface Iteration {
-  readonly layout: Layout;
-  readonly blocks: number;
-  /** The numbers behind the operands, as the printed kernel takes them. */
-  readonly sizes: readonly number[];
-}
-
-interface Axis {
+export interface Axis {
   readonly size: number;
-  /** One a operand. */
+  /** The step along it, one an operand, in elements. */
   readonly strides: readonly number[];
 }
 
-/** Rows of any cut: for kernels that only store, whose every element stands for itself. */
+export interface Iteration {
+  /** `elements` says that any other cut into rows does as well. */
+  readonly kind: "elements" | "rows";
+  /** The axes over which rows are counted, the last one fastest. */
+  readonly outer: readonly Axis[];
+  readonly row: Axis;
+  /** How many rows there are, and how many elements in all of them. */
+  readonly rows: number;
+  readonly elements: number;
+}
+
+/** How an operand moves along a row: to the next element, not at all, or by its stride. */
+export type InnerStride = "unit" | "none" | "any";
+
+export function innerStrideOf({ size, strides }: Axis, operand: number): InnerStride {
+  const stride = strides[operand] ?? 0;
+  // A row of one element or none has no step to take, whatever its stride says.
+  if (stride === 1 || size <= 1) return "unit";
+  return stride === 0 ? "none" : "any";
+}
+
+/** Rows of any cut: for kernels that only store elements and ask for no place, whose every element stands for itself. */
 export function iterateElements(shape: readonly number[], operands: readonly Strides[]): Iteration {
-  const axes = mergeAxes(axesOf(shape, operands));
-  const last = axes.at(-1) ?? { size: 1, strides: operands.map(() => 0) };
-  if (axes.length > 1) return rowsOf(axes.slice(0, -1), last);
-  // One long vector is cut into rows, so that threads can share it.
-  const size = Math.min(last.size, elementsPerBlock);
-  const rows = {
-    size: Math.ceil(last.size / Math.max(1, size)),
-    strides: last.strides.map((one) => one * size),
-  };
-  return rowsOf([rows], { size, strides: last.strides }, last.size);
+  const axes = mergeAxes(shape, operands, 0, shape.length);
+  const row = axes.pop() ?? single(operands);
+  return iterationOf("elements", axes, row);
 }
 
 /** Rows over the last `reduced` axes, which have to lie behind each other in every operand. */
@@ -45,9 +48,8 @@ export function iterateRows(
   operands: readonly Strides[],
   reduced: number,
 ): Iteration {
-  const axes = axesOf(shape, operands);
   const cut = shape.length - reduced;
-  const inner = mergeAxes(axes.slice(cut));
+  const inner = mergeAxes(shape, operands, cut, shape.length);
   if (inner.length > 1) {
     throw new HoldfastError(
       "UNSUPPORTED",
@@ -55,57 +57,50 @@ export function iterateRows(
         "Make the operand contiguous first.",
     );
   }
-  const [row = { size: 1, strides: operands.map(() => 0) }] = inner;
-  return rowsOf(mergeAxes(axes.slice(0, cut)), row);
+  return iterationOf("rows", mergeAxes(shape, operands, 0, cut), inner[0] ?? single(operands));
 }
 
-function axesOf(shape: readonly number[], operands: readonly Strides[]): Axis[] {
-  return shape.map((size, axis) => ({ size, strides: operands.map((strides) => strides[axis] ?? 0) }));
+function iterationOf(kind: Iteration["kind"], outer: readonly Axis[], row: Axis): Iteration {
+  let rows = 1;
+  for (const { size } of outer) rows *= size;
+  return { kind, outer, row, rows, elements: rows * row.size };
+}
+
+function single(operands: readonly Strides[]): Axis {
+  return { size: 1, strides: operands.map(() => 0) };
 }
 
 /**
- * Drops axes of size one and joins neighbours wherever all operands step through them as through one. Where an axis is
- * empty all of them are one: nothing is stepped through.
+ * The axes from one to before another, less those of size one, neighbours joined wherever all operands step through them
+ * as through one. Where an axis is empty all of them are one: nothing is stepped through. Every launch comes through
+ * here, so it makes no arrays but those that it returns.
  */
-function mergeAxes(axes: readonly Axis[]): Axis[] {
-  const empty = axes.find(({ size }) => size === 0);
-  if (empty) return [empty];
-  const merged: Axis[] = [];
-  for (const axis of axes) {
-    if (axis.size === 1) continue;
-    const before = merged.at(-1);
-    const joins = before?.strides.every(
-      (stride, operand) => stride === (axis.strides[operand] ?? 0) * axis.size,
-    );
-    if (before && joins) merged.splice(-1, 1, { size: before.size * axis.size, strides: axis.strides });
-    else merged.push(axis);
+function mergeAxes(shape: readonly number[], operands: readonly Strides[], from: number, to: number): Axis[] {
+  const merged: { size: number; readonly strides: readonly number[] }[] = [];
+  let inner: (typeof merged)[number] | undefined;
+  for (let axis = to - 1; axis >= from; axis--) {
+    const size = shape[axis] ?? 1;
+    if (size === 0) return [{ size, strides: stridesAlong(operands, axis) }];
+    if (size === 1) continue;
+    if (inner && stepsOver(operands, axis, inner)) {
+      inner.size *= size;
+      continue;
+    }
+    inner = { size, strides: stridesAlong(operands, axis) };
+    merged.push(inner);
   }
-  return merged;
+  return merged.reverse();
 }
 
-function rowsOf(outer: readonly Axis[], row: Axis, elements?: number): Iteration {
-  const rows = outer.reduce((product, { size }) => product * size, 1);
-  const inner = row.strides.map((stride): InnerStride => {
-    // A row of one element or none has no step to take, whatever its stride says.
-    if (stride === 1 || row.size <= 1) return "unit";
-    return stride === 0 ? "none" : "any";
-  });
-  const rowsPerBlock = Math.max(1, Math.floor(elementsPerBlock / Math.max(1, row.size)));
-  const perOperand = row.strides.flatMap((stride, operand) => [
-    ...outer.map(({ strides }) => strides[operand] ?? 0),
-    ...(inner[operand] === "any" ? [stride] : []),
-  ]);
-  return {
-    layout: { outerRank: outer.length, inner },
-    blocks: Math.ceil(rows / rowsPerBlock),
-    sizes: [
-      rows,
-      row.size,
-      rowsPerBlock,
-      elements ?? rows * row.size,
-      ...outer.map(({ size }) => size),
-      // Negative steps (a flipped view) travel as their 32-bit pattern.
-      ...perOperand.map((stride) => stride >>> 0),
-    ],
-  };
+function stridesAlong(operands: readonly Strides[], axis: number): number[] {
+  return operands.map((strides) => strides[axis] ?? 0);
+}
+
+/** Does a step along an axis go over the whole of the inner one, in every operand? */
+function stepsOver(operands: readonly Strides[], axis: number, inner: Axis): boolean {
+  for (let operand = 0; operand < operands.length; operand++) {
+    const step = operands[operand]?.[axis] ?? 0;
+    if (step !== (inner.strides[operand] ?? 0) * inner.size) return false;
+  }
+  return true;
 }

@@ -1,22 +1,32 @@
-/** Launches row and column kernels over operands in device memory; printed kernels are kept, one for each layout. */
+/** Launches row and column kernels over operands in device memory; what is printed of them for a device is kept. */
 
-import type { KernelSource } from "../driver/index.js";
+import type { DeviceInfo, KernelSource } from "../driver/index.js";
+import { HoldfastError } from "../errors/index.js";
 import type { Runtime, Storage } from "../runtime/index.js";
+import { cudaColumnForm } from "./cuda-printer/column-form.js";
+import { cudaRowForm } from "./cuda-printer/row-form.js";
 import type { ColumnKernel, RowKernel } from "./ir.js";
 import type { Iteration } from "./iteration.js";
-import { type ColumnStride, columnsPerBlock, printColumnKernel } from "./wasm-printer/column-kernel.js";
-import { printRowKernel } from "./wasm-printer/row-kernel.js";
+import type { Columns, LaunchForm } from "./launch-form.js";
+import { factsOf } from "./row-facts.js";
+import { wasmColumnForm, wasmRowForm } from "./wasm-printer/forms.js";
 
-const printed = new WeakMap<RowKernel | ColumnKernel, Map<string, KernelSource>>();
+type Prints = WeakMap<RowKernel | ColumnKernel, Map<string, KernelSource>>;
 
-/** The kernel's code for a layout, printed at its first use. */
-function sourceOf(kernel: RowKernel | ColumnKernel, layout: string, print: () => KernelSource): KernelSource {
-  const byLayout = printed.get(kernel) ?? new Map<string, KernelSource>();
-  printed.set(kernel, byLayout);
-  const known = byLayout.get(layout);
+const printed: Readonly<Record<DeviceInfo["kind"], Prints>> = { cpu: new WeakMap(), cuda: new WeakMap() };
+
+/** The kernel's code for a device and a layout, printed at its first use. */
+function sourceOf(
+  device: DeviceInfo["kind"],
+  kernel: RowKernel | ColumnKernel,
+  form: LaunchForm,
+): KernelSource {
+  const byKey = printed[device].get(kernel) ?? new Map<string, KernelSource>();
+  const known = byKey.get(form.key);
   if (known) return known;
-  const source = print();
-  byLayout.set(layout, source);
+  const source = form.print();
+  byKey.set(form.key, source);
+  printed[device].set(kernel, byKey);
   return source;
 }
 
@@ -33,33 +43,47 @@ export interface RowLaunch extends Operands {
 
 /** With no rows, or no elements to store, nothing is launched. */
 export function launchRows(runtime: Runtime, { kernel, iteration, operands, scalars = [] }: RowLaunch): void {
-  const { layout, blocks, sizes } = iteration;
-  if (blocks === 0) return;
-  const key = `${layout.outerRank} ${layout.inner.join(" ")}`;
-  const source = sourceOf(kernel, key, () => printRowKernel(kernel, layout));
-  const values = [...operands, ...sizes, ...scalars];
-  runtime.launch({ op: kernel.name, kernel: runtime.kernel(source), blocks, arguments: values });
+  const { isElementwise, usesPlace } = factsOf(kernel);
+  if (iteration.kind === "elements" && (!isElementwise || usesPlace)) throw needsRows(kernel, isElementwise);
+  if (iteration.rows === 0 || (isElementwise && iteration.elements === 0)) return;
+  const form =
+    runtime.device.kind === "cuda"
+      ? cudaRowForm(kernel, iteration, operands)
+      : wasmRowForm(kernel, iteration);
+  launch(runtime, kernel, form, operands, scalars);
 }
 
-export interface ColumnLaunch extends Operands {
+export interface ColumnLaunch extends Operands, Columns {
   readonly kernel: ColumnKernel;
-  readonly rows: number;
-  readonly columns: number;
-  /** Each input's step from row to row in elements, and whether it has a column for each. */
-  readonly strides: readonly { readonly row: number; readonly column: ColumnStride }[];
 }
 
 /** With no columns nothing is launched; with no rows every column becomes what its reduction starts from. */
-export function launchColumns(runtime: Runtime, launch: ColumnLaunch): void {
-  const { kernel, rows, columns, strides, operands, scalars = [] } = launch;
-  if (columns === 0) return;
-  const columnStrides = strides.map(({ column }) => column);
-  const source = sourceOf(kernel, columnStrides.join(" "), () => printColumnKernel(kernel, columnStrides));
-  const steps = strides.map(({ row }) => row >>> 0);
+export function launchColumns(runtime: Runtime, columnLaunch: ColumnLaunch): void {
+  const { kernel, operands, scalars = [] } = columnLaunch;
+  if (columnLaunch.columns === 0) return;
+  const formOf = runtime.device.kind === "cuda" ? cudaColumnForm : wasmColumnForm;
+  launch(runtime, kernel, formOf(kernel, columnLaunch), operands, scalars);
+}
+
+function launch(
+  runtime: Runtime,
+  kernel: RowKernel | ColumnKernel,
+  form: LaunchForm,
+  operands: readonly Storage[],
+  scalars: readonly number[],
+): void {
   runtime.launch({
     op: kernel.name,
-    kernel: runtime.kernel(source),
-    blocks: Math.ceil(columns / columnsPerBlock),
-    arguments: [...operands, rows, columns, ...steps, ...scalars],
+    kernel: runtime.kernel(sourceOf(runtime.device.kind, kernel, form)),
+    blocks: form.blocks,
+    arguments: [...operands, ...form.sizes, ...scalars],
   });
+}
+
+function needsRows({ name }: RowKernel, isElementwise: boolean): HoldfastError {
+  const what = isElementwise ? "asks for places in rows" : "reduces rows, or stores one value for each";
+  return new HoldfastError(
+    "BAD_ARGUMENT",
+    `Kernel "${name}" ${what}, and was launched over elements, which may be cut into any rows. Iterate over rows.`,
+  );
 }

@@ -2,6 +2,9 @@
 
 import type { Code, Local } from "../driver/index.js";
 
+/** How many elements a block of work has, roughly: enough to be worth handing to a thread. */
+export const elementsPerBlock = 4096;
+
 /** Puts a local or an i32 constant on the stack. */
 export function push(code: Code, value: Local | number): Code {
   return typeof value === "number" ? code.i32(value) : code.get(value);

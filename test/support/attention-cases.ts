@@ -83,7 +83,7 @@ export function randomValues(dtype: FloatDtype, count: number, seed: number): Va
   return values;
 }
 
-interface Laid {
+export interface Laid {
   readonly batchStride: number;
   readonly headStride: number;
   readonly rowStride: number;

@@ -1,10 +1,36 @@
-/** A runtime for a file of kernel tests: strict, poisoned, quiet, and closed after the file's last test. */
+/**
+ * Runtimes for a file of kernel tests: strict, poisoned, quiet, and closed after the file's last test. One is of the CPU,
+ * and one of a GPU that is not there: the CUDA driver over the stand-in.
+ */
 
 import { after } from "node:test";
-import { openCpuDriver, openRuntime, type Runtime, type Storage, strict } from "holdfast";
+import {
+  type Driver,
+  openCpuDriver,
+  openCudaDriver,
+  openRuntime,
+  type Runtime,
+  type Storage,
+  strict,
+} from "holdfast";
+import { buildStandIn, standInMissing } from "./stand-in.js";
 
 export function openKernelRuntime(threads = 2): Runtime {
-  const device = openCpuDriver({ threads });
+  return openOn(openCpuDriver({ threads }));
+}
+
+/** Call it inside of a test or a `describe` whose skip is `standInMissing`. */
+export function openCudaKernelRuntime(): Runtime {
+  return openOn(openCudaDriver({ environment: { ...process.env, HOLDFAST_CUDA_PATH: buildStandIn() } }));
+}
+
+/** For tests that hold on every device: a `describe` each, opened inside. */
+export const kernelDevices = [
+  { device: "the CPU", skip: false, open: () => openKernelRuntime() },
+  { device: "CUDA", skip: standInMissing, open: openCudaKernelRuntime },
+] as const;
+
+function openOn(device: Driver): Runtime {
   const runtime = openRuntime({
     driver: strict(device),
     memory: "256MiB",

@@ -5,8 +5,8 @@ import { mkdirSync, mkdtempSync, realpathSync, rmSync, symlinkSync, writeFileSyn
 import { tmpdir } from "node:os";
 import { basename, dirname, isAbsolute, join } from "node:path";
 import test, { type TestContext } from "node:test";
-import { HoldfastError } from "holdfast";
 import type { LibraryHandle } from "koffi";
+import { HoldfastError } from "../../errors/index.js";
 import type { CudaLibrary } from "./cuda-error.js";
 import { type LibrarySearch, loadedFile, openLibrary } from "./libraries.js";
 
@@ -156,6 +156,14 @@ test("a library that is too new for the driver is told when there is no other", 
   );
 });
 
+test("a driver that is older than every library is told", (t) => {
+  const root = machineWith(t, "/usr/local/cuda/lib64/libnvrtc.so.12");
+  assert.match(
+    look("nvrtc", root, { driverMajor: 11 }).message,
+    /libnvrtc\.so, the compiler of kernels, was not found\. .*The driver is of CUDA 11: one of CUDA 12 or later is needed\./,
+  );
+});
+
 test("a missing driver is told with the packages that bring it", (t) => {
   assert.equal(
     look("cuda", machineWith(t)).message,
@@ -174,6 +182,13 @@ test("a missing compiler is told with its packages, and with what did not load a
 test("a setting that names no folder is told", (t) => {
   const { message } = look("cuda", machineWith(t), { environment: { HOLDFAST_CUDA_PATH: "/wrong" } });
   assert.match(message, /HOLDFAST_CUDA_PATH, \/wrong, does not exist\./);
+});
+
+test("the setting auto is as good as none", (t) => {
+  const root = machineWith(t, "/auto/libcuda.so.1");
+  const { tried, message } = look("cuda", root, { environment: { HOLDFAST_CUDA_PATH: "auto" } });
+  assert.deepEqual(tried, ["libcuda.so.1"]);
+  assert.doesNotMatch(message, /HOLDFAST_CUDA_PATH, auto/);
 });
 
 test("of many folders the first are told, and how many more there are", (t) => {

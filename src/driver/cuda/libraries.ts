@@ -10,7 +10,7 @@ import type { LibraryHandle } from "koffi";
 import { HoldfastError } from "../../errors/index.js";
 import { loadKoffi } from "../foreign-functions.js";
 import type { CudaLibrary } from "./cuda-error.js";
-import { type FolderSearch, listNamedFolders, listUsualFolders } from "./library-folders.js";
+import { type FolderSearch, listUsualFolders, listWantedFolders, wantedFolder } from "./library-folders.js";
 
 export interface LibrarySearch extends FolderSearch {
   /** Opens a path or a soname, or throws. */
@@ -65,11 +65,11 @@ export function openLibrary(library: CudaLibrary, search: LibrarySearch = {}): O
   const namesFor = (choose: (version: number) => boolean) =>
     versions.filter(choose).map((version) => `${stem}.${version}`);
   const names = namesFor((version) => library === "cuda" || version <= driverMajor);
-  const named = listNamedFolders(search);
+  const ahead = listWantedFolders(search);
   let usual: readonly string[] = [];
   /** What to try, in this order. The usual folders are looked through only where the system's loader knows nothing. */
   function* listCandidates(): Generator<string> {
-    yield* filesIn(named, names);
+    yield* filesIn(ahead, names);
     yield* names;
     usual = listUsualFolders(search, pipFolders);
     yield* filesIn(usual, names);
@@ -84,13 +84,15 @@ export function openLibrary(library: CudaLibrary, search: LibrarySearch = {}): O
     }
   }
 
-  const folders = [...named, ...usual];
+  const folders = [...ahead, ...usual];
   const tooNew = library === "cuda" ? [] : namesFor((version) => version > driverMajor);
   for (const path of filesIn(folders, tooNew)) {
     refused.push(`${path} is for a later driver than this one, of CUDA ${driverMajor}.`);
   }
-  const { HOLDFAST_CUDA_PATH: wanted } = search.environment ?? process.env;
-  if (wanted && named.length === 0) refused.push(`HOLDFAST_CUDA_PATH, ${wanted}, does not exist.`);
+  if (names.length === 0)
+    refused.push(`The driver is of CUDA ${driverMajor}: one of CUDA 12 or later is needed.`);
+  const wanted = wantedFolder(search);
+  if (wanted && ahead.length === 0) refused.push(`HOLDFAST_CUDA_PATH, ${wanted}, does not exist.`);
   throw missing(library, names, folders, refused);
 }
 
@@ -121,11 +123,11 @@ function missing(
   folders: readonly string[],
   refused: readonly string[],
 ): HoldfastError {
-  const { purpose, packages } = facts[library];
+  const { stem, purpose, packages } = facts[library];
   const shown = folders.slice(0, mostFolders).join(", ") || "no folder: none of the usual ones exists";
   const rest = folders.length > mostFolders ? ` and ${folders.length - mostFolders} more` : "";
   const sentences = [
-    `CUDA can't be used: ${names.join(" or ")}, ${purpose}, was not found.`,
+    `CUDA can't be used: ${names.join(" or ") || stem}, ${purpose}, was not found.`,
     ...refused,
     `Looked by the system's loader and in ${shown}${rest}.`,
     `${packages}, or set HOLDFAST_CUDA_PATH to the folder that has it.`,

@@ -11,11 +11,18 @@ export interface FolderSearch {
   readonly architecture?: string;
 }
 
-/** Where a person said that they are. */
-export function listNamedFolders(search: FolderSearch): string[] {
-  const { expand, named, inside } = lookFrom(search);
-  const wanted = named("HOLDFAST_CUDA_PATH").map((folder) => resolve(folder));
-  return distinct([...wanted.flatMap(expand), ...wanted.flatMap(inside)]);
+/** What the setting names; auto is as good as none. */
+export function wantedFolder({ environment = process.env }: FolderSearch): string | undefined {
+  const { HOLDFAST_CUDA_PATH: folder } = environment;
+  return folder && folder !== "auto" ? folder : undefined;
+}
+
+/** Where the setting says that they are. */
+export function listWantedFolders(search: FolderSearch): string[] {
+  const wanted = wantedFolder(search);
+  if (wanted === undefined) return [];
+  const { expand, inside } = lookFrom(search);
+  return distinct([...expand(resolve(wanted)), ...inside(resolve(wanted))]);
 }
 
 /** Where they are put. `pipFolders` are those of pip's packages that have the library, below site-packages. */

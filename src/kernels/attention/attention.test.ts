@@ -4,157 +4,26 @@ import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import fc from "fast-check";
 import {
-  arrayOf,
   type Case,
   cases,
   plainCase,
-  prepare,
-  prepareMask,
   randomValues,
   type Values,
 } from "../../../test/support/attention-cases.js";
+import { near, proveCase, runCase } from "../../../test/support/attention-proof.js";
 import {
-  type Dense,
   type Lookup,
   referenceAttention,
   referenceGradients,
 } from "../../../test/support/attention-reference.js";
 import { openKernelRuntime, put } from "../../../test/support/kernel-runtime.js";
 import { withRuntime } from "../../../test/support/runtimes.js";
-import { sameBytes, sameNamedBytes } from "../../../test/support/same-bytes.js";
+import { sameNamedBytes } from "../../../test/support/same-bytes.js";
 import { openCpuDriver, strict } from "../../driver/index.js";
-import type { Runtime, Storage } from "../../runtime/index.js";
-import type { GemmDtype } from "../gemm/element.js";
+import type { Storage } from "../../runtime/index.js";
 import { attend, attendBackward } from "./attention.js";
 
 const runtime = openKernelRuntime();
-
-/** Runs forward and backward and gives all that they wrote, each buffer whole. */
-function runCase(on: Runtime, one: Case) {
-  const { dtype, batch, heads, rows, columns, width, valueWidth, scale, isCausal } = one;
-  const bytes = arrayOf[dtype].BYTES_PER_ELEMENT;
-  const operands = prepare(one);
-  const mask = prepareMask(one);
-  return on.step(() => {
-    const buffers = new Map<string, Storage>();
-    const operand = (name: keyof typeof operands) => {
-      const { layout, values } = operands[name];
-      const buffer = put(on, values, name);
-      buffers.set(name, buffer);
-      const storage = on.view(buffer, layout.offset * bytes, layout.extent * bytes);
-      const { batchStride, headStride, rowStride } = layout;
-      return { storage, batchStride, headStride, rowStride };
-    };
-    const scores = (name: string): Storage => {
-      const storage = on.arena.allocate(batch * heads * rows * columns * bytes, name);
-      buffers.set(name, storage);
-      return storage;
-    };
-    const inputs = {
-      ...{ dtype, batch, heads, rows, columns, width, valueWidth, scale, isCausal },
-      query: operand("query"),
-      key: operand("key"),
-      value: operand("value"),
-      probabilities: scores("probabilities"),
-    };
-    attend(on, {
-      ...inputs,
-      ...(mask && { mask: { storage: put(on, mask.values, "mask"), ...mask.strides } }),
-      out: operand("out"),
-    });
-    attendBackward(on, {
-      ...inputs,
-      outGradient: operand("outGradient"),
-      queryGradient: operand("queryGradient"),
-      keyGradient: operand("keyGradient"),
-      valueGradient: operand("valueGradient"),
-      scoreGradient: scores("scoreGradient"),
-    });
-    const read = (name: string): Values => new arrayOf[dtype](on.read(buffers.get(name)!).buffer);
-    const written = {
-      out: read("out"),
-      probabilities: read("probabilities"),
-      queryGradient: read("queryGradient"),
-      keyGradient: read("keyGradient"),
-      valueGradient: read("valueGradient"),
-      scoreGradient: read("scoreGradient"),
-    };
-    return { operands, mask, written };
-  });
-}
-
-const tolerance = { f32: 1e-5, f64: 1e-12 } as const;
-
-/** Fails unless all of `found` is as near as it should be, measured by the largest element. */
-function near(
-  dtype: GemmDtype,
-  name: string,
-  found: Lookup,
-  expected: Dense,
-  sizes: readonly number[],
-): void {
-  const size = expected.values.reduce((most, value) => Math.max(most, Math.abs(value)), 1);
-  const [batch = 0, heads = 0, rows = 0, width = 0] = sizes;
-  for (let b = 0; b < batch; b++) {
-    for (let h = 0; h < heads; h++) {
-      for (let row = 0; row < rows; row++) {
-        for (let column = 0; column < width; column++) {
-          const error = Math.abs(found(b, h, row, column) - expected.at(b, h, row, column));
-          // Written so that NaN fails.
-          assert.ok(
-            error <= tolerance[dtype] * size,
-            `${name}[${b}, ${h}, ${row}, ${column}] is off by ${error}, of ${size}`,
-          );
-        }
-      }
-    }
-  }
-}
-
-function proveCase(on: Runtime, one: Case): void {
-  const { dtype, batch, heads, rows, columns, width, valueWidth } = one;
-  const { operands, mask, written } = runCase(on, one);
-  const { query, key, value, outGradient } = operands;
-  const inputs = { query: query.at, key: key.at, value: value.at };
-  const forward = referenceAttention(one, { ...inputs, mask: mask?.at ?? (() => 0) });
-  const backward = referenceGradients(one, {
-    ...inputs,
-    probabilities: forward.probabilities.at,
-    outGradient: outGradient.at,
-  });
-  const expected = { ...forward, ...backward };
-  for (const name of ["probabilities", "scoreGradient"] as const) {
-    const found: Lookup = (...place) => written[name][expected[name].place(...place)]!;
-    near(dtype, name, found, expected[name], [batch, heads, rows, columns]);
-  }
-  for (const [name, itsRows, itsWidth] of [
-    ["out", rows, valueWidth],
-    ["queryGradient", rows, width],
-    ["keyGradient", columns, width],
-    ["valueGradient", columns, valueWidth],
-  ] as const) {
-    const { layout, values } = operands[name];
-    const found = written[name];
-    near(dtype, name, (...place) => found[layout.place(...place)]!, expected[name], [
-      batch,
-      heads,
-      itsRows,
-      itsWidth,
-    ]);
-    const untouched = values.slice();
-    for (let b = 0; b < batch; b++) {
-      for (let h = 0; h < heads; h++) {
-        for (let row = 0; row < itsRows; row++) {
-          for (let column = 0; column < itsWidth; column++) {
-            const place = layout.place(b, h, row, column);
-            untouched[place] = found[place]!;
-          }
-        }
-      }
-    }
-    sameBytes(found, untouched, `what lies beside ${name}`);
-  }
-}
 
 for (const dtype of ["f32", "f64"] as const) {
   test(`attention in ${dtype} and its gradients are right for any shape, layout and mask, and write nothing beside`, () => {

@@ -1,18 +1,21 @@
 /** Rows of scores that softmax could stumble over: huge ones, NaN, and those that a mask hides altogether. */
 
 import assert from "node:assert/strict";
-import { test } from "node:test";
-import { openKernelRuntime, put } from "../../../test/support/kernel-runtime.js";
+import { describe, test } from "node:test";
+import { kernelDevices, put } from "../../../test/support/kernel-runtime.js";
 import { sameBytes } from "../../../test/support/same-bytes.js";
-import type { Storage } from "../../runtime/index.js";
+import type { Runtime, Storage } from "../../runtime/index.js";
 import type { GemmDtype } from "../gemm/element.js";
 import { attend, attendBackward } from "./attention.js";
 
-const runtime = openKernelRuntime();
 const arrayOf = { f32: Float32Array, f64: Float64Array } as const;
 
 /** Attention over the given scores, with the identity for values: what comes out are the probabilities. */
-function probabilitiesOf(dtype: GemmDtype, scores: readonly (readonly number[])[]): number[][] {
+function probabilitiesOf(
+  runtime: Runtime,
+  dtype: GemmDtype,
+  scores: readonly (readonly number[])[],
+): number[][] {
   const columns = scores[0]!.length;
   const array = arrayOf[dtype];
   const dense = { batchStride: 0, headStride: 0 };
@@ -38,36 +41,8 @@ function probabilitiesOf(dtype: GemmDtype, scores: readonly (readonly number[])[
   });
 }
 
-for (const dtype of ["f32", "f64"] as const) {
-  test(`scores that exp can't take by themselves are fine in ${dtype}`, () => {
-    const [first, second, third] = probabilitiesOf(dtype, [
-      [-29, 122, 121, 0, 60],
-      [1e30, -1e30, 0, 1, 1e30],
-      [-2000, -2001, -2000, -9000, -2000],
-    ]) as [number[], number[], number[]];
-    const atOne = 1 / (1 + Math.exp(-1));
-    assert.ok(Math.abs(first[1]! - atOne) < 1e-6 && Math.abs(first[2]! - (1 - atOne)) < 1e-6);
-    assert.ok(first[0]! < 1e-38 && first[4]! > 0 && first[4]! < 1e-26);
-    assert.deepEqual(second, [0.5, 0, 0, 0, 0.5]);
-    const share = 1 / (3 + Math.exp(-1));
-    for (const [column, power] of [1, Math.exp(-1), 1, 0, 1].entries())
-      assert.ok(Math.abs(third[column]! - power * share) < 1e-6);
-  });
-
-  test(`a NaN spoils its own row of ${dtype} and no other`, () => {
-    const rows = probabilitiesOf(dtype, [
-      [1, 1, 1, 1, 1],
-      [1, 2, 3, 4, Number.NaN],
-      [1, 1, 1, 1, 1],
-    ]);
-    // The identity's zeros carry a NaN of the query into every score of its row.
-    assert.ok(rows[1]!.every(Number.isNaN));
-    for (const row of [rows[0]!, rows[2]!]) for (const one of row) assert.ok(Math.abs(one - 0.2) < 1e-7);
-  });
-}
-
 /** Forward and backward of two rows and three columns under a mask, in f32. */
-function runMasked(mask: readonly number[]) {
+function runMasked(runtime: Runtime, mask: readonly number[]) {
   return runtime.step(() => {
     const operand = (name: string, rows: number) => {
       const values = Float32Array.from({ length: rows * 4 }, (_, place) => Math.sin(place + name.length));
@@ -107,13 +82,47 @@ function runMasked(mask: readonly number[]) {
   });
 }
 
-test("a row whose every column is hidden is NaN, forward and backward, and its neighbours are not", () => {
-  const hidden = Number.NEGATIVE_INFINITY;
-  const { out, probabilities, dq } = runMasked([hidden, hidden, hidden, hidden, 0, hidden]);
-  assert.ok(probabilities.slice(0, 3).every(Number.isNaN));
-  assert.deepEqual(probabilities.slice(3), [0, 1, 0]);
-  for (const values of [out, dq]) {
-    assert.ok(values.slice(0, 4).every(Number.isNaN));
-    assert.ok(values.slice(4).every(Number.isFinite));
-  }
-});
+for (const { device, skip, open } of kernelDevices) {
+  describe(`on ${device}`, { skip }, () => {
+    const runtime = open();
+
+    for (const dtype of ["f32", "f64"] as const) {
+      test(`scores that exp can't take by themselves are fine in ${dtype}`, () => {
+        const [first, second, third] = probabilitiesOf(runtime, dtype, [
+          [-29, 122, 121, 0, 60],
+          [1e30, -1e30, 0, 1, 1e30],
+          [-2000, -2001, -2000, -9000, -2000],
+        ]) as [number[], number[], number[]];
+        const atOne = 1 / (1 + Math.exp(-1));
+        assert.ok(Math.abs(first[1]! - atOne) < 1e-6 && Math.abs(first[2]! - (1 - atOne)) < 1e-6);
+        assert.ok(first[0]! < 1e-38 && first[4]! > 0 && first[4]! < 1e-26);
+        assert.deepEqual(second, [0.5, 0, 0, 0, 0.5]);
+        const share = 1 / (3 + Math.exp(-1));
+        for (const [column, power] of [1, Math.exp(-1), 1, 0, 1].entries())
+          assert.ok(Math.abs(third[column]! - power * share) < 1e-6);
+      });
+
+      test(`a NaN spoils its own row of ${dtype} and no other`, () => {
+        const rows = probabilitiesOf(runtime, dtype, [
+          [1, 1, 1, 1, 1],
+          [1, 2, 3, 4, Number.NaN],
+          [1, 1, 1, 1, 1],
+        ]);
+        // The identity's zeros carry a NaN of the query into every score of its row.
+        assert.ok(rows[1]!.every(Number.isNaN));
+        for (const row of [rows[0]!, rows[2]!]) for (const one of row) assert.ok(Math.abs(one - 0.2) < 1e-7);
+      });
+    }
+
+    test("a row whose every column is hidden is NaN, forward and backward, and its neighbours are not", () => {
+      const hidden = Number.NEGATIVE_INFINITY;
+      const { out, probabilities, dq } = runMasked(runtime, [hidden, hidden, hidden, hidden, 0, hidden]);
+      assert.ok(probabilities.slice(0, 3).every(Number.isNaN));
+      assert.deepEqual(probabilities.slice(3), [0, 1, 0]);
+      for (const values of [out, dq]) {
+        assert.ok(values.slice(0, 4).every(Number.isNaN));
+        assert.ok(values.slice(4).every(Number.isFinite));
+      }
+    });
+  });
+}

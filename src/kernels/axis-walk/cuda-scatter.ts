@@ -17,7 +17,7 @@ import type { Indexing } from "./scatter-kernels.js";
 const ahead = 8;
 const warps = threads / 32;
 
-const scatterParameters = {
+const eachParameters = {
   index: "in",
   source: "in",
   target: "inout",
@@ -25,30 +25,30 @@ const scatterParameters = {
   length: "u32",
   inner: "u32",
   count: "u32",
-  /** Of the target, in a block; of no use where each element has an index. */
-  rowsPerBlock: "u32",
 } as const;
+
+/** With how many of the target's rows a block has. */
+const sharedParameters = { ...eachParameters, rowsPerBlock: "u32" } as const;
 
 export function launchScatterAddOnCuda(runtime: Runtime, scatter: ScatterAdd, op: string): void {
   const { dtype, outer, length, inner, count, index, isIndexShared, source, target } = scatter;
+  const given = { index, source, target, outer, length, inner, count };
+  if (!isIndexShared) {
+    runtime.launch({
+      op,
+      kernel: runtime.kernel(cudaScatterKernel(dtype, "each")),
+      blocks: blocksForColumns(outer, inner),
+      arguments: argumentsInOrder(eachParameters, given),
+    });
+    return;
+  }
   const chunks = Math.ceil(inner / threads);
   const rowsPerBlock = chooseRowsPerBlock(outer * length * chunks);
   runtime.launch({
     op,
-    kernel: runtime.kernel(cudaScatterKernel(dtype, isIndexShared ? "shared" : "each")),
-    blocks: isIndexShared
-      ? outer * Math.ceil(length / rowsPerBlock) * chunks
-      : blocksForColumns(outer, inner),
-    arguments: argumentsInOrder(scatterParameters, {
-      index,
-      source,
-      target,
-      outer,
-      length,
-      inner,
-      count,
-      rowsPerBlock,
-    }),
+    kernel: runtime.kernel(cudaScatterKernel(dtype, "shared")),
+    blocks: outer * Math.ceil(length / rowsPerBlock) * chunks,
+    arguments: argumentsInOrder(sharedParameters, { ...given, rowsPerBlock }),
   });
 }
 
@@ -65,7 +65,7 @@ export function cudaScatterKernel(dtype: WalkDtype, indexing: Indexing): KernelS
   if (known) return known;
   const source = cudaKernel({
     name: `scatterAdd.${indexing}.${dtype}`,
-    parameters: scatterParameters,
+    parameters: indexing === "shared" ? sharedParameters : eachParameters,
     elements: cudaTypes[dtype],
     pointers: { index: "int" },
     threads,

@@ -7,9 +7,8 @@ import type { Code, Local, Parameter } from "../../driver/index.js";
 import { HoldfastError } from "../../errors/index.js";
 import type { Storage } from "../../runtime/index.js";
 import { dtypes } from "../dtypes.js";
-import { elementsPerBlock } from "../iteration.js";
 import { localsOf } from "../wasm-function.js";
-import { forRange, limitTo, push } from "../wasm-loops.js";
+import { elementsPerBlock, forRange, limitTo, push } from "../wasm-loops.js";
 import type { WalkDtype } from "./element.js";
 
 /** The parameters of a kernel that walks in stripes, with the array's columns. */

@@ -8,7 +8,8 @@ import { afterEach, describe, test } from "node:test";
 import fc from "fast-check";
 import { refuses } from "../../../test/support/refuses.js";
 import { sameBytes } from "../../../test/support/same-bytes.js";
-import { openCpuDriver, strict } from "../../driver/index.js";
+import { buildStandIn, standInMissing } from "../../../test/support/stand-in.js";
+import { type Driver, openCpuDriver, openCudaDriver, strict } from "../../driver/index.js";
 import { openRuntime, type Runtime, type Storage } from "../../runtime/index.js";
 import { philox } from "./philox.js";
 import { blocksForWords, randomKernels, wordsPerBlock } from "./random-kernel.js";
@@ -25,8 +26,15 @@ class Bench {
   readonly words: Storage;
   readonly #closeDevice: () => void;
 
-  constructor({ threads = 1, room = 4 * wordsPerBlock }: { threads?: number; room?: number } = {}) {
-    const device = openCpuDriver({ threads });
+  constructor({
+    threads = 1,
+    room = 4 * wordsPerBlock,
+    device = openCpuDriver({ threads }),
+  }: {
+    threads?: number;
+    room?: number;
+    device?: Driver;
+  } = {}) {
     this.#closeDevice = () => device.close();
     const driver = strict(device);
     this.runtime = openRuntime({
@@ -53,9 +61,9 @@ class Bench {
     return decodeState(this.runtime.read(this.state));
   }
 
-  randomBits(count: number, blocks = blocksForWords(count)): void {
+  randomBits(count: number, blocks = blocksForWords(count), words = this.words): void {
     const kernel = this.runtime.kernel(randomKernels.randomBits);
-    const values = [this.words, this.state, count];
+    const values = [words, this.state, count];
     this.runtime.launch({ op: "randomBits", kernel, blocks, arguments: values });
   }
 
@@ -98,10 +106,24 @@ function expectedWords({ seed, counter }: RandomState, count: number): Uint32Arr
 let bench: Bench;
 afterEach(() => bench.close());
 
+/** The CUDA driver over the stand-in: the kernels that a GPU would run. */
+function openCuda(): Driver {
+  return openCudaDriver({ environment: { ...process.env, HOLDFAST_CUDA_PATH: buildStandIn() } });
+}
+
+const devices = [
+  ...[1, 2, 4].map((threads) => ({
+    on: `${threads} threads`,
+    skip: false,
+    open: () => openCpuDriver({ threads }),
+  })),
+  { on: "CUDA", skip: standInMissing, open: openCuda },
+] as const;
+
 describe("randomBits", () => {
-  for (const threads of [1, 2, 4]) {
-    test(`gives the plain Philox's words and touches nothing behind them, on ${threads} threads`, () => {
-      bench = new Bench({ threads });
+  for (const { on, skip, open } of devices) {
+    test(`gives the plain Philox's words and touches nothing behind them, on ${on}`, { skip }, () => {
+      bench = new Bench({ device: open() });
       const counts = fc.oneof(
         fc.integer({ min: 0, max: 40 }),
         fc.integer({ min: wordsPerBlock - 5, max: wordsPerBlock + 5 }),
@@ -113,6 +135,20 @@ describe("randomBits", () => {
           bench.assertDraws(count, { seed, counter }),
         ),
       );
+    });
+  }
+
+  for (const { on, skip, open } of devices) {
+    test(`gives the same words where they begin inside of 16 bytes, on ${on}`, { skip }, () => {
+      bench = new Bench({ device: open() });
+      const count = wordsPerBlock + 7;
+      for (const before of [1, 2, 3]) {
+        bench.runtime.fill(bench.words, guardByte);
+        bench.randomBits(count, undefined, bench.runtime.view(bench.words, 4 * before, 4 * count));
+        const expected = new Uint32Array(bench.readWords().length).fill(guardByte * 0x01010101);
+        expected.set(expectedWords({ seed, counter: 0n }, count), before);
+        sameBytes(bench.readWords(), expected, `${before} words on`);
+      }
     });
   }
 
@@ -150,24 +186,28 @@ describe("randomBits", () => {
 });
 
 describe("advance", () => {
-  test("adds one to the counter, carries into its high half, and wraps round at the end", () => {
-    bench = new Bench();
-    for (const [before, after] of [
-      [0n, 1n],
-      [2n ** 32n - 1n, 2n ** 32n],
-      [2n ** 64n - 1n, 0n],
-    ] as const) {
-      bench.setState({ seed, counter: before });
-      bench.advance();
-      assert.deepEqual(bench.readState(), { seed, counter: after });
-    }
-  });
+  for (const { on, skip, open } of devices) {
+    test(`adds one to the counter, carries into its high half, and wraps round at the end, on ${on}`, {
+      skip,
+    }, () => {
+      bench = new Bench({ device: open() });
+      for (const [before, after] of [
+        [0n, 1n],
+        [2n ** 32n - 1n, 2n ** 32n],
+        [2n ** 64n - 1n, 0n],
+      ] as const) {
+        bench.setState({ seed, counter: before });
+        bench.advance();
+        assert.deepEqual(bench.readState(), { seed, counter: after });
+      }
+    });
 
-  test("counts once however many blocks it is launched with, on any thread", () => {
-    bench = new Bench({ threads: 4 });
-    for (let launch = 0; launch < 20; launch++) bench.advance(64);
-    assert.equal(bench.readState().counter, 20n);
-  });
+    test(`counts once however many blocks it is launched with, on ${on}`, { skip }, () => {
+      bench = new Bench({ device: open() });
+      for (let launch = 0; launch < 20; launch++) bench.advance(64);
+      assert.equal(bench.readState().counter, 20n);
+    });
+  }
 });
 
 describe("in a graph", () => {
@@ -177,23 +217,27 @@ describe("in a graph", () => {
     bench.advance();
   };
 
-  test("twenty replays draw what twenty direct runs draw, each time something new", () => {
-    bench = new Bench({ threads: 2 });
-    const drawTwenty = (once: () => void): Uint32Array[] =>
-      Array.from({ length: 20 }, () => {
-        once();
-        return bench.readWords().slice(0, count);
-      });
-    const direct = drawTwenty(draw);
-    bench.setState({ seed, counter: 0n });
-    const graph = bench.runtime.capture("draw", draw);
-    assert.equal(graph.mode, "graph");
-    assert.deepEqual(bench.readState(), { seed, counter: 0n }, "a capture draws nothing");
-    const replayed = drawTwenty(() => graph.replay());
-    for (const [turn, words] of replayed.entries()) sameBytes(words, direct[turn]!, `replay ${turn}`);
-    assert.equal(new Set(replayed.map((words) => words.join())).size, 20);
-    assert.deepEqual(bench.readState(), { seed, counter: 20n });
-  });
+  for (const { on, skip, open } of devices) {
+    test(`twenty replays draw what twenty direct runs draw, each time something new, on ${on}`, {
+      skip,
+    }, () => {
+      bench = new Bench({ device: open() });
+      const drawTwenty = (once: () => void): Uint32Array[] =>
+        Array.from({ length: 20 }, () => {
+          once();
+          return bench.readWords().slice(0, count);
+        });
+      const direct = drawTwenty(draw);
+      bench.setState({ seed, counter: 0n });
+      const graph = bench.runtime.capture("draw", draw);
+      assert.equal(graph.mode, "graph");
+      assert.deepEqual(bench.readState(), { seed, counter: 0n }, "a capture draws nothing");
+      const replayed = drawTwenty(() => graph.replay());
+      for (const [turn, words] of replayed.entries()) sameBytes(words, direct[turn]!, `replay ${turn}`);
+      assert.equal(new Set(replayed.map((words) => words.join())).size, 20);
+      assert.deepEqual(bench.readState(), { seed, counter: 20n });
+    });
+  }
 
   test("without advance every replay repeats itself, which is why the two belong together", () => {
     bench = new Bench();

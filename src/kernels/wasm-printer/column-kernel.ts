@@ -10,8 +10,12 @@ import {
   type Local,
   type Parameter,
 } from "../../driver/index.js";
+import { checkColumnKernel } from "../check-kernel.js";
 import { type Dtype, dtypes } from "../dtypes.js";
+import { isUniform, usesF64 } from "../expression-walk.js";
 import type { ColumnKernel } from "../ir.js";
+import type { ColumnStride } from "../launch-form.js";
+import { identityOf } from "../reductions.js";
 import { advance, forRange, limitTo, setToElement } from "../wasm-loops.js";
 import { type Lanes, pushElements, pushEverywhere, storeElements } from "./elements.js";
 import {
@@ -24,14 +28,10 @@ import {
   spreadOf,
 } from "./expressions.js";
 import { calledBy } from "./functions.js";
-import { isUniform, pushIndexed } from "./indexed-load.js";
-import { identityOf, usesF64 } from "./reductions.js";
+import { pushIndexed } from "./indexed-load.js";
 
 /** Columns of a block: a cache line of f32s, in four accumulators. */
 export const columnsPerBlock = 16;
-
-/** Does an input have a column for each of the kernel's, or one for all of them? */
-export type ColumnStride = "unit" | "none";
 
 interface Input {
   readonly dtype: Dtype;
@@ -47,6 +47,7 @@ interface Input {
  * elements); then the kernel's own scalars.
  */
 export function printColumnKernel(kernel: ColumnKernel, strides: readonly ColumnStride[]): KernelSource {
+  checkColumnKernel(kernel);
   const parameters: Parameter[] = [
     ...kernel.inputs.map(() => "in" as const),
     "inout",

@@ -1,7 +1,8 @@
-/** Expressions of the loop IR as vector code: every value is a v128 whose lanes are computed alike. */
+/** Checked expressions of the loop IR as vector code: every value is a v128 whose lanes are computed alike. */
 
 import type { Code, Local, PlainOpcode } from "../../driver/index.js";
 import { HoldfastError } from "../../errors/index.js";
+import { countUses, operandsOf } from "../expression-walk.js";
 import type { BinaryOp, CompareOp, Compute, Expression, UnaryOp } from "../ir.js";
 import { type VectorMathName, vectorMath } from "../wasm-math/index.js";
 
@@ -62,13 +63,12 @@ export function pushExpression(
   function compute(expression: Expression): void {
     if (expression.kind === "binary" && expression.op === "shr") {
       push(expression.a);
-      pushShift(code, expression.type, expression.b);
+      pushShift(code, expression.b);
       return;
     }
     for (const operand of operandsOf(expression)) push(operand);
     switch (expression.kind) {
       case "load":
-        if (expression.at && expression.at.type !== "i32") throw badIndex(expression.at.type);
         leaves.pushLoad(expression.input, expression.at);
         break;
       case "scalar":
@@ -107,35 +107,6 @@ export function pushExpression(
   push(root);
 }
 
-function countUses(root: Expression): Map<Expression, number> {
-  const uses = new Map<Expression, number>();
-  const visit = (expression: Expression): void => {
-    const seen = uses.get(expression) ?? 0;
-    uses.set(expression, seen + 1);
-    if (seen === 0) for (const operand of operandsOf(expression)) visit(operand);
-  };
-  visit(root);
-  return uses;
-}
-
-/** What an expression is made of, in the order in which the stack wants it. */
-export function operandsOf(expression: Expression): readonly Expression[] {
-  switch (expression.kind) {
-    case "load":
-      return expression.at ? [expression.at] : [];
-    case "unary":
-    case "convert":
-      return [expression.a];
-    case "binary":
-    case "compare":
-      return [expression.a, expression.b];
-    case "select":
-      return [expression.a, expression.b, expression.condition];
-    default:
-      return [];
-  }
-}
-
 /** Spreads the scalar on the stack over all lanes. */
 export function spread(code: Code, type: Compute): void {
   code.op(`${shapeOf[type]}.splat`);
@@ -165,8 +136,7 @@ function pushUnary(code: Code, op: UnaryOp, type: Compute): void {
   const instruction = unaryInstructions[op];
   if (instruction) code.op(instructionOf(type, instruction));
   else if (type === "f32") applyInPlace(code, op as VectorMathName, 1);
-  else if (type === "f64") callByLane(code, op, 1);
-  else throw unsupported(op, type);
+  else callByLane(code, op, 1);
 }
 
 /** Applies a function of floats to the `operands` vectors on the stack. */
@@ -197,11 +167,9 @@ function callByLane(code: Code, name: string, operands: 1 | 2): void {
 
 export function pushBinary(code: Code, op: BinaryOp, type: Compute): void {
   if (op === "pow") {
-    if (type === "i32") throw unsupported(op, type);
     if (type === "f32") applyInPlace(code, "pow", 2);
     else callByLane(code, "pow", 2);
   } else if (op === "and") {
-    if (type !== "i32") throw unsupported(op, type);
     code.op("v128.and");
   } else {
     const isIntegerOrder = type === "i32" && (op === "min" || op === "max");
@@ -210,16 +178,8 @@ export function pushBinary(code: Code, op: BinaryOp, type: Compute): void {
 }
 
 /** Vectors shift all their lanes by one count, which the IR therefore wants as a constant. */
-function pushShift(code: Code, type: Compute, by: Expression): void {
-  if (type !== "i32") throw unsupported("shr", type);
-  if (by.kind !== "constant" || !Number.isInteger(by.value) || by.value < 0 || by.value > 31) {
-    const what = by.kind === "constant" ? `${by.value}` : `a ${by.kind}`;
-    throw new HoldfastError(
-      "UNSUPPORTED",
-      `A kernel can't shift by ${what}. Shift by a constant, a whole number from 0 to 31.`,
-    );
-  }
-  code.i32(by.value).op("i32x4.shr_u");
+function pushShift(code: Code, by: Expression): void {
+  code.i32(by.kind === "constant" ? by.value : 0).op("i32x4.shr_u");
 }
 
 /** Leaves 1 where the comparison holds and 0 where not. */
@@ -254,38 +214,7 @@ function pushConversion(code: Code, from: Compute, to: Compute): void {
   code.op((conversions[from] as Record<Compute, PlainOpcode>)[to]);
 }
 
-/** The instruction of a vector's shape; the assembler's table is closed, so a missing one is refused by name. */
+/** The instruction of a vector's shape: a checked kernel asks for none that there isn't. */
 function instructionOf(type: Compute, operation: string): PlainOpcode {
-  const name = `${shapeOf[type]}.${operation}`;
-  if (isInstruction(name)) return name;
-  throw unsupported(operation, type);
-}
-
-const instructions: ReadonlySet<string> = new Set(
-  (["f32x4", "f64x2", "i32x4"] as const).flatMap((shape) => {
-    const orders = ["eq", "ne", "lt", "gt", "le", "ge"];
-    const arithmetic = ["add", "sub", "mul", "neg", "abs"];
-    const ofFloats = ["div", "min", "max", "sqrt", "floor", "ceil"];
-    const ofIntegers = ["min_s", "max_s", "eq", "ne", ...orders.slice(2).map((order) => `${order}_s`)];
-    const own = shape === "i32x4" ? ofIntegers : [...orders, ...ofFloats];
-    return [...arithmetic, ...own].map((operation) => `${shape}.${operation}`);
-  }),
-);
-
-function isInstruction(name: string): name is PlainOpcode {
-  return instructions.has(name);
-}
-
-function badIndex(type: Compute): HoldfastError {
-  return new HoldfastError(
-    "BAD_ARGUMENT",
-    `A load's "at" is ${type}, and places are counted in i32. Convert it.`,
-  );
-}
-
-function unsupported(op: string, type: Compute): HoldfastError {
-  return new HoldfastError(
-    "UNSUPPORTED",
-    `A WebAssembly kernel can't do ${op} in ${type}. Convert to a type that can.`,
-  );
+  return `${shapeOf[type]}.${operation}` as PlainOpcode;
 }

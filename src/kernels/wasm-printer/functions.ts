@@ -1,9 +1,9 @@
 /** Which elementary functions a kernel's expressions call: our own for vectors of f32, the engine's for doubles. */
 
 import { type MathFunction, mathFunctions, type WasmFunction, type WasmImport } from "../../driver/index.js";
+import { partsOf } from "../expression-walk.js";
 import type { Expression } from "../ir.js";
 import { type VectorMathName, vectorMath } from "../wasm-math/index.js";
-import { operandsOf } from "./expressions.js";
 
 /** What a module must hold and import for these values. Functions of vectors are written in place: only what they call counts. */
 export function calledBy(values: readonly Expression[]): {
@@ -18,9 +18,8 @@ export function calledBy(values: readonly Expression[]): {
       for (const need of vectorMath[op as VectorMathName].needs) functions.add(need);
     }
     if (one.type === "f64" && Object.hasOwn(mathFunctions, op)) imports.add(op as MathFunction);
-    for (const operand of operandsOf(one)) visit(operand);
   };
-  for (const value of values) visit(value);
+  for (const value of values) partsOf(value).forEach(visit);
   return { functions: [...functions], imports: [...imports].map(importOf) };
 }
 

@@ -3,14 +3,11 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { openKernelRuntime, put } from "../../../test/support/kernel-runtime.js";
-import { refuses } from "../../../test/support/refuses.js";
 import { sameBytes } from "../../../test/support/same-bytes.js";
 import { type Dtype, dtypeNames, dtypes } from "../dtypes.js";
 import type { ColumnKernel, Compute, Expression, RowKernel } from "../ir.js";
 import { type Iteration, iterateElements, iterateRows } from "../iteration.js";
 import { launchColumns, launchRows } from "../launch.js";
-import { printColumnKernel } from "./column-kernel.js";
-import { printRowKernel } from "./row-kernel.js";
 
 const runtime = openKernelRuntime();
 
@@ -179,7 +176,7 @@ test("an index may itself be read at an index", () => {
   const values = valuesOf("f32", 40);
   const indices = Int32Array.from({ length: 20 }, (_, index) => (index * 7) % 20);
   const position: Expression = { kind: "position", type: "i32" };
-  const iteration = iterateElements([20], [[0], [0], [1]]);
+  const iteration = iterateRows([20], [[0], [0], [1]], 1);
   const at = load(1, "i32", load(1, "i32", position));
   const found = runIndexing("f32", at, { values, indices, iteration, count: 20 });
   const places = counts(0, 20).map((place) => indices[indices[place]!]!);
@@ -291,57 +288,4 @@ test("columns are read at an index too, one for a whole row or one an element", 
       }
     }
   }
-});
-
-describe("what can't be printed is refused by name", () => {
-  const rowKernel = (value: Expression): RowKernel => ({
-    name: "odd",
-    inputs: ["f32"],
-    outputs: [{ dtype: "f32", per: "element" }],
-    scalars: [],
-    stages: [{ kind: "store", output: 0, value }],
-  });
-  const print = (value: Expression): unknown =>
-    printRowKernel(rowKernel(value), { outerRank: 1, inner: ["unit", "unit"] });
-  const x = load(0, "f32");
-
-  test("an index that is no whole number", () => {
-    refuses("BAD_ARGUMENT", () => print(load(0, "f32", x)), /"at" is f32/);
-  });
-
-  test("an input, a scalar or a reduction that the kernel does not have", () => {
-    refuses("BAD_ARGUMENT", () => print(load(1, "f32")), /"odd" uses input 1/);
-    refuses("BAD_ARGUMENT", () => print({ kind: "scalar", index: 0, type: "f32" }), /"odd" uses scalar 0/);
-    refuses("BAD_ARGUMENT", () => print({ kind: "reduced", stage: 0, type: "f32" }), /earlier reduction 0/);
-  });
-
-  test("a reduction of another stage in a kernel of columns, which has no stages", () => {
-    const kernel: ColumnKernel = {
-      name: "odd columns",
-      inputs: ["f32"],
-      output: "f32",
-      scalars: [],
-      op: "add",
-      value: { kind: "reduced", stage: 0, type: "f32" },
-    };
-    refuses("BAD_ARGUMENT", () => printColumnKernel(kernel, ["unit"]), /"odd columns" uses .*stage 0/);
-  });
-
-  test("bits of floats, and shifts by anything but a constant from 0 to 31", () => {
-    const shift = (a: Expression, b: Expression): Expression => ({
-      kind: "binary",
-      op: "shr",
-      a,
-      b,
-      type: a.type,
-    });
-    const whole: Expression = { kind: "convert", a: x, type: "i32" };
-    const constant = (value: number): Expression => ({ kind: "constant", value, type: "i32" });
-    refuses("UNSUPPORTED", () => print({ kind: "binary", op: "and", a: x, b: x, type: "f32" }), /and in f32/);
-    refuses("UNSUPPORTED", () => print(shift(x, constant(1))), /shr in f32/);
-    refuses("UNSUPPORTED", () => print(shift(whole, whole)), /shift by a convert/);
-    for (const by of [-1, 32, 0.5]) {
-      refuses("UNSUPPORTED", () => print(shift(whole, constant(by))), new RegExp(`shift by ${by}\\.`));
-    }
-  });
 });

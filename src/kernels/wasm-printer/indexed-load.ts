@@ -2,9 +2,7 @@
 
 import type { Code, Local } from "../../driver/index.js";
 import { type Dtype, dtypes } from "../dtypes.js";
-import type { Expression } from "../ir.js";
 import { type Lanes, pushElements, pushEverywhere, pushGathered } from "./elements.js";
-import { operandsOf } from "./expressions.js";
 
 export interface IndexedLoad {
   readonly dtype: Dtype;
@@ -41,11 +39,4 @@ export function pushIndexed(
   pushAddress(0);
   if (isMoving) pushElements(code, dtype, lanes);
   else pushEverywhere(code, dtype);
-}
-
-/** Has the expression one value for all lanes? `isFixed` tells whether a plain load of an input has. */
-export function isUniform(expression: Expression, isFixed: (input: number) => boolean): boolean {
-  if (expression.kind === "position") return false;
-  if (expression.kind === "load" && !isFixed(expression.input)) return false;
-  return operandsOf(expression).every((operand) => isUniform(operand, isFixed));
 }

@@ -12,14 +12,17 @@ import {
   type Parameter,
 } from "../../driver/index.js";
 import { HoldfastError } from "../../errors/index.js";
+import { checkRowKernel } from "../check-kernel.js";
 import { type Dtype, dtypes } from "../dtypes.js";
+import { fixedPartsOf, isUniform, loadsOf, usesF64 } from "../expression-walk.js";
 import type { Compute, Expression, ReduceOp, RowKernel, Stage } from "../ir.js";
+import type { InnerStride } from "../iteration.js";
+import { identityOf } from "../reductions.js";
 import { advance, forRange, limitTo, setToElement } from "../wasm-loops.js";
 import { type Lanes, pushElements, pushEverywhere, storeElements } from "./elements.js";
 import {
   given,
   type Leaves,
-  operandsOf,
   pushBinary,
   pushConstant,
   pushExpression,
@@ -28,13 +31,7 @@ import {
   spreadOf,
 } from "./expressions.js";
 import { calledBy } from "./functions.js";
-import { isUniform, pushIndexed } from "./indexed-load.js";
-import { identityOf, usesF64 } from "./reductions.js";
-
-type Load = Extract<Expression, { kind: "load" }>;
-
-/** How an operand moves along a row: to the next element, not at all, or by a stride given at the launch. */
-export type InnerStride = "unit" | "none" | "any";
+import { pushIndexed } from "./indexed-load.js";
 
 /** What of the operands' layouts is fixed when the kernel is printed; the sizes come with the launch. */
 export interface Layout {
@@ -64,6 +61,7 @@ interface Operand {
  * the kernel's own scalars.
  */
 export function printRowKernel(kernel: RowKernel, layout: Layout): KernelSource {
+  checkRowKernel(kernel);
   requireFitting(kernel, layout);
   const operands = kernel.inputs.length + kernel.outputs.length;
   const sizes = 4 + layout.outerRank * (1 + operands) + layout.inner.filter((one) => one === "any").length;
@@ -249,20 +247,12 @@ class Printer {
   #computeFixed(value: Expression): ReadonlyMap<Expression, Local> {
     const code = this.#code;
     const fixed = new Map<Expression, Local>();
-    const isStill = (input: number): boolean => this.#inputs[input]?.inner === "none";
-    const visit = (one: Expression): void => {
-      if (fixed.has(one) || operandsOf(one).length === 0) return;
-      const isFixed = isUniform(one, isStill) && loadsOf(one).every(({ at }) => !at);
-      if (!isFixed) {
-        for (const operand of operandsOf(one)) visit(operand);
-        return;
-      }
+    for (const part of fixedPartsOf(value, (input) => this.#inputs[input]?.inner === "none")) {
       const local = code.local("v128");
-      pushExpression(code, one, this.#leaves(this.#lanes));
+      pushExpression(code, part, this.#leaves(this.#lanes));
       code.set(local);
-      fixed.set(one, local);
-    };
-    visit(value);
+      fixed.set(part, local);
+    }
     return fixed;
   }
 
@@ -403,23 +393,11 @@ function lanesOf({ inputs, outputs, stages }: RowKernel, { inner }: Layout): Lan
   return isWide || stages.some(({ value }) => usesF64(value)) ? 2 : 4;
 }
 
-function loadsOf(expression: Expression): Load[] {
-  const found: Load[] = [];
-  const visit = (one: Expression): void => {
-    if (one.kind === "load") found.push(one);
-    for (const operand of operandsOf(one)) visit(operand);
-  };
-  visit(expression);
-  return found;
-}
-
-function requireFitting({ name, inputs, outputs, stages }: RowKernel, { inner }: Layout): void {
+function requireFitting({ name, inputs, outputs }: RowKernel, { inner }: Layout): void {
   const operands = inputs.length + outputs.length;
-  const what =
-    inner.length !== operands
-      ? `${operands} operands and a layout for ${inner.length}`
-      : stages.length === 0
-        ? "no stages"
-        : undefined;
-  if (what) throw new HoldfastError("BAD_ARGUMENT", `Kernel "${name}" has ${what}; it can't be printed.`);
+  if (inner.length === operands) return;
+  throw new HoldfastError(
+    "BAD_ARGUMENT",
+    `Kernel "${name}" has ${operands} operands and a layout for ${inner.length}; it can't be printed.`,
+  );
 }

@@ -166,7 +166,8 @@ STANDIN_EXPORT int cublasLtMatmulPreferenceDestroy(uint64_t handle) {
   return preferences.remove(handle) ? cublasSuccess : cublasInvalidValue;
 }
 
-STANDIN_EXPORT int cublasLtMatmulPreferenceSetAttribute(uint64_t handle, int attribute, const void* value, size_t size) {
+STANDIN_EXPORT int cublasLtMatmulPreferenceSetAttribute(uint64_t handle, int attribute, const void* value,
+                                                        size_t size) {
   NOTE();
   Preference* found = preferences.find(handle);
   if (found == nullptr) return cublasInvalidValue;

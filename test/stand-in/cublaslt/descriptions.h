@@ -13,7 +13,14 @@ enum CublasStatus : int {
   cublasNotSupported = 15,
 };
 
-enum ComputeType : int { compute32F = 68, compute32FPedantic = 69, compute64F = 70, fast16F = 74, fast16BF = 75, fastTF32 = 77 };
+enum ComputeType : int {
+  compute32F = 68,
+  compute32FPedantic = 69,
+  compute64F = 70,
+  fast16F = 74,
+  fast16BF = 75,
+  fastTF32 = 77,
+};
 
 enum Epilogue : int { plainEpilogue = 1, reluBit = 2, biasBit = 4, geluBit = 32 };
 

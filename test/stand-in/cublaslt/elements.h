@@ -1,4 +1,4 @@
-/** The element types of matrices: how one is read as a float or a double, and written from it, rounded to nearest even. */
+/** The element types of matrices: one is read as a float or a double, and written from it rounded to nearest even. */
 #pragma once
 
 #include <cstdint>

@@ -20,9 +20,9 @@ struct HeuristicResult {
 };
 
 bool isLaidOut(const Layout& layout) {
-  const uint64_t shortest = layout.order == 0 ? layout.rows : layout.columns;
-  return layout.rows > 0 && layout.columns > 0 && layout.leading >= 0 &&
-         static_cast<uint64_t>(layout.leading) >= shortest && (layout.order == 0 || layout.order == 1) && layout.batch > 0;
+  if (layout.rows == 0 || layout.columns == 0 || layout.batch <= 0 || layout.leading < 0) return false;
+  if (layout.order != 0 && layout.order != 1) return false;
+  return static_cast<uint64_t>(layout.leading) >= (layout.order == 0 ? layout.rows : layout.columns);
 }
 
 /** The combinations of types that NVIDIA's table has, as far as they have no eight-bit or complex numbers. */
@@ -37,6 +37,12 @@ bool isInTable(const Description& description, int abType, int cdType) {
     case fast16F: case fast16BF: case fastTF32: return abType == f32Type && cdType == f32Type;
     default: return false;
   }
+}
+
+bool isEpilogue(int epilogue) {
+  if (epilogue == plainEpilogue || epilogue == biasBit) return true;
+  const int activation = epilogue & ~biasBit;
+  return activation == reluBit || activation == geluBit;
 }
 
 uint64_t numericalFlagsOf(const Description& description, int type) {
@@ -75,9 +81,7 @@ int checkProduct(const Description& description, const Layout& a, const Layout& 
   if (c.rows != m || c.columns != n || d.rows != m || d.columns != n) return cublasInvalidValue;
   if (a.type != b.type || c.type != d.type || !isInTable(description, a.type, d.type)) return cublasNotSupported;
   if (description.pointerMode != 0) return cublasNotSupported;
-  const int rest = description.epilogue & ~(reluBit | biasBit | geluBit);
-  const bool isKnown = description.epilogue == plainEpilogue || (rest == 0 && description.epilogue != (reluBit | geluBit));
-  if (!isKnown || description.epilogue == 0) return cublasNotSupported;
+  if (!isEpilogue(description.epilogue)) return cublasNotSupported;
   // Bias vectors run along the columns of the result, which is how only a matrix that lies by columns has them.
   if (d.order == 1 && description.epilogue & biasBit) return cublasNotSupported;
   return cublasSuccess;
@@ -137,8 +141,8 @@ STANDIN_EXPORT int cublasLtMatmulAlgoConfigGetAttribute(const Algorithm* algorit
   }
 }
 
-STANDIN_EXPORT int cublasLtMatmulAlgoCapGetAttribute(const Algorithm* algorithm, int attribute, void* value, size_t size,
-                                                     size_t* written) {
+STANDIN_EXPORT int cublasLtMatmulAlgoCapGetAttribute(const Algorithm* algorithm, int attribute, void* value,
+                                                     size_t size, size_t* written) {
   if (const int planned = standin_note(__func__)) return planned;
   if (algorithm == nullptr || algorithm->magic != algorithmMagic) return cublasInvalidValue;
   switch (attribute) {

@@ -1,6 +1,6 @@
 /**
- * The product itself, the plain way: operands widened to the type of the sums (and rounded first where a fast compute type
- * says so), terms added in the order of k. It is given to the stream as a kernel is, so a capture records it.
+ * The product itself, the plain way: operands widened to the type of the sums (and rounded first where a fast compute
+ * type says so), terms added in the order of k. It is given to the stream as a kernel is, so a capture records it.
  */
 #include <cmath>
 #include <vector>
@@ -79,12 +79,13 @@ Number activate(Number value, int epilogue) {
 
 template <class Number>
 void multiply(const ProductCall& call) {
-  const auto& [description, aLayout, bLayout, cLayout, dLayout, a, b, c, d, alpha, beta, workspace, workspaceBytes] = call;
+  const Description& description = call.description;
+  const Layout &aLayout = call.aLayout, &cLayout = call.cLayout, &dLayout = call.dLayout;
   const uint64_t m = dLayout.rows, n = dLayout.columns, k = description.transA ? aLayout.rows : aLayout.columns;
   std::vector<Number> sums(n);
   for (int batch = 0; batch < dLayout.batch; ++batch) {
-    const auto left = unpack<Number>(a, aLayout, description.transA, batch, description.computeType);
-    const auto right = unpack<Number>(b, bLayout, description.transB, batch, description.computeType);
+    const auto left = unpack<Number>(call.a, aLayout, description.transA, batch, description.computeType);
+    const auto right = unpack<Number>(call.b, call.bLayout, description.transB, batch, description.computeType);
     for (uint64_t row = 0; row < m; ++row) {
       sums.assign(n, Number(0));
       for (uint64_t term = 0; term < k; ++term) {
@@ -93,10 +94,11 @@ void multiply(const ProductCall& call) {
         for (uint64_t column = 0; column < n; ++column) sums[column] += factor * others[column];
       }
       for (uint64_t column = 0; column < n; ++column) {
-        Number value = static_cast<Number>(alpha) * sums[column];
+        Number value = static_cast<Number>(call.alpha) * sums[column];
         // Where beta is 0, C need not hold numbers.
-        if (beta != 0) {
-          value += static_cast<Number>(beta) * readElement<Number>(c, cLayout.type, indexOf(cLayout, row, column, batch));
+        if (call.beta != 0) {
+          const int64_t index = indexOf(cLayout, row, column, batch);
+          value += static_cast<Number>(call.beta) * readElement<Number>(call.c, cLayout.type, index);
         }
         if (description.epilogue & biasBit) {
           const int type = description.biasType < 0 ? dLayout.type : description.biasType;
@@ -104,7 +106,7 @@ void multiply(const ProductCall& call) {
           value += readElement<Number>(reinterpret_cast<const void*>(description.bias), type, index);
         }
         value = activate(value, description.epilogue);
-        writeElement(d, dLayout.type, indexOf(dLayout, row, column, batch), value);
+        writeElement(call.d, dLayout.type, indexOf(dLayout, row, column, batch), value);
       }
     }
   }
@@ -117,9 +119,8 @@ int runProduct(const void* data) {
     return illegalAddressStatus;
   }
   if (call.beta != 0 && !isHeld(call.c, call.cLayout)) return illegalAddressStatus;
-  if (description.epilogue & biasBit && !standin_holds(description.bias, call.dLayout.rows * bytesOf(call.dLayout.type))) {
-    return illegalAddressStatus;
-  }
+  const uint64_t biasBytes = description.epilogue & biasBit ? call.dLayout.rows * bytesOf(call.dLayout.type) : 0;
+  if (biasBytes > 0 && !standin_holds(description.bias, biasBytes)) return illegalAddressStatus;
   if (call.workspaceBytes > 0) {
     if (!standin_holds(reinterpret_cast<uint64_t>(call.workspace), call.workspaceBytes)) return illegalAddressStatus;
     // Whoever keeps something there loses it.
@@ -165,7 +166,8 @@ STANDIN_EXPORT int cublasLtMatmul(uint64_t handle, uint64_t descriptionHandle, c
       if (reinterpret_cast<uint64_t>(operands[index]) % algorithm->alignments[index] != 0) return cublasNotSupported;
     }
   }
-  if (needed > workspaceBytes || (needed > 0 && reinterpret_cast<uint64_t>(workspace) % 16 != 0)) return cublasInvalidValue;
+  if (needed > workspaceBytes) return cublasInvalidValue;
+  if (needed > 0 && reinterpret_cast<uint64_t>(workspace) % 16 != 0) return cublasInvalidValue;
 
   const ProductCall call = {*description, *aLayout, *bLayout, *cLayout, *dLayout, a, b, c, d,
                             readScale(alpha, description->scaleType), readScale(beta, description->scaleType),

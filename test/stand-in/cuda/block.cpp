@@ -1,7 +1,7 @@
 /**
- * A block's threads: one after the other where none waits for another, else as fibers that take turns. Threads that wait
- * at a barrier which others never reach end the launch, and so does whatever the processor refuses, instead of this
- * process.
+ * A block's threads: one after the other where none waits for another, else as fibers that take turns. Threads that
+ * wait at a barrier which others never reach end the launch, and so does whatever the processor refuses, instead of
+ * this process.
  */
 #include "block.h"
 
@@ -106,7 +106,8 @@ void onSignal(int number, siginfo_t* info, void* context) {
     char address[32];
     snprintf(address, sizeof address, "%p", info->si_addr);
     if (number == SIGSEGV || number == SIGBUS) fail(illegalAddress, std::string("an access at ") + address);
-    fail(number == SIGILL ? illegalInstruction : launchFailed, number == SIGFPE ? "a division by zero" : "an illegal instruction");
+    if (number == SIGILL) fail(illegalInstruction, "an illegal instruction");
+    fail(launchFailed, "a division by zero");
   }
   const struct sigaction& earlier = earlierActions[number];
   if (earlier.sa_flags & SA_SIGINFO) return earlier.sa_sigaction(number, info, context);

@@ -1,7 +1,7 @@
 /**
- * Captures and their rules. A thread that captures, in any mode but the relaxed one, must not allocate, free, synchronise
- * or ask; in the global mode no other thread must either. The first illegal call answers 900 and spoils the capture, later
- * calls answer 901, and so does its end.
+ * Captures and their rules. A thread that captures, in any mode but the relaxed one, must not allocate, free,
+ * synchronise or ask; in the global mode no other thread must either. The first illegal call answers 900 and spoils the
+ * capture, later calls answer 901, and so does its end.
  */
 #include "capture.h"
 

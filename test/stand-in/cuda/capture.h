@@ -1,4 +1,4 @@
-/** A capture: work that a stream is given is recorded as nodes of a graph, until it ends or an illegal call spoils it. */
+/** A capture: work of its streams is recorded as nodes of a graph, until it ends or an illegal call spoils it. */
 #pragma once
 
 #include <cstdint>

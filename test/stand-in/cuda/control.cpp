@@ -1,6 +1,6 @@
 /**
- * Settings, planned failures and counts: `standin_set`, `standin_fail`, `standin_calls`, `standin_get`, `standin_reset`.
- * Settings can also come with the process, as STAND_IN_GPU="key=value,key=value".
+ * Settings, planned failures and counts: `standin_set`, `standin_fail`, `standin_calls`, `standin_get`,
+ * `standin_reset`. Settings can also come with the process, as STAND_IN_GPU="key=value,key=value".
  */
 #include "control.h"
 

@@ -1,4 +1,4 @@
-/** The switch from one fiber to another: what a called function must keep is put on its stack, and the stacks change. */
+/** The switch from one fiber to another: what a called function must keep goes to its stack, and the stacks change. */
 #include "fiber.h"
 
 #include <sys/mman.h>
@@ -84,7 +84,8 @@ constexpr size_t guardBytes = 64 << 10;
 char* Stacks::top(size_t index) {
   static std::vector<char*> stacks;
   while (stacks.size() <= index) {
-    void* memory = mmap(nullptr, stackBytes + guardBytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    constexpr int kind = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
+    void* memory = mmap(nullptr, stackBytes + guardBytes, PROT_NONE, kind, -1, 0);
     if (memory == MAP_FAILED) std::abort();
     // The guard lies below, where a stack that overflows would go on.
     char* stack = static_cast<char*>(memory) + guardBytes;

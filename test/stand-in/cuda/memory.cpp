@@ -1,4 +1,4 @@
-/** Plain device memory and pinned host memory, and the budget of the device: cuMemAlloc, cuMemHostAlloc and their like. */
+/** Plain device memory, pinned host memory, and the budget of the device: cuMemAlloc, cuMemHostAlloc and their like. */
 #include "memory.h"
 
 #include <sys/mman.h>
@@ -19,11 +19,12 @@ Blocks plain;
 Blocks pinned;
 uint64_t used = 0;
 
-bool holds(const Blocks& blocks, uint64_t address, uint64_t size, uint64_t slack = 0) {
+/** Does one block hold all of a range? One of no bytes may begin right behind a block. */
+bool holds(const Blocks& blocks, uint64_t address, uint64_t size) {
   auto next = blocks.upper_bound(address);
   if (next == blocks.begin()) return false;
   const auto& [start, length] = *--next;
-  return address - start <= length + slack && size <= length + slack - (address - start);
+  return address - start <= length && size <= length - (address - start);
 }
 
 uint64_t wholePages(uint64_t size) { return (size + pageBytes - 1) / pageBytes * pageBytes; }
@@ -72,8 +73,8 @@ bool holdsDevice(uint64_t address, uint64_t size) {
 }
 
 bool mayPointTo(uint64_t address) {
-  const auto isInside = [](uint64_t at) { return mappedBytesAt(at) > 0 || holds(plain, at, 0) || holds(pinned, at, 0); };
-  return isInside(address) || isInside(address - 1);
+  const auto isMapped = [](uint64_t at) { return mappedBytesAt(at) > 0; };
+  return isMapped(address) || isMapped(address - 1) || holds(plain, address, 0) || holds(pinned, address, 0);
 }
 
 size_t allocationCount() { return plain.size(); }

@@ -1,4 +1,4 @@
-/** Modules and their functions, and the launch of one: what NVRTC's stand-in compiled is a shared object, opened here. */
+/** Modules, their functions and the launch of one: what NVRTC's stand-in compiled is a shared object, opened here. */
 #include "module.h"
 
 #include <dlfcn.h>
@@ -34,8 +34,7 @@ Registry<Module> modules(0xb0);
 Registry<Function> functions(0xc0);
 
 bool isForThisDevice(unsigned architecture) {
-  const auto major = static_cast<unsigned>(setting("computeMajor")), minor = static_cast<unsigned>(setting("computeMinor"));
-  return architecture / 10 == major && architecture % 10 <= minor;
+  return architecture / 10 == setting("computeMajor") && architecture % 10 <= setting("computeMinor");
 }
 
 /** Where the library of this function lies; the objects lie beside it. */
@@ -100,7 +99,8 @@ int runFunction(uint64_t handle, unsigned blocks, unsigned threads, Arguments& a
   const StandinKernel& kernel = *function->kernel;
   const int stray = arguments.findStray(kernel);
   if (stray >= 0) {
-    setStickyError(illegalAddress, std::string(kernel.name) + ": parameter " + std::to_string(stray) + " points nowhere");
+    const std::string which = ": parameter " + std::to_string(stray) + " points nowhere";
+    setStickyError(illegalAddress, kernel.name + which);
     return illegalAddress;
   }
   const Fault fault = runGrid(*module->table, kernel, blocks, threads, arguments.places.data());

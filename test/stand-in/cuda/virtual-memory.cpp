@@ -1,7 +1,7 @@
 /**
- * The virtual memory API: an address range is reserved with nothing behind it, physical memory is created, mapped into it
- * and made accessible, in multiples of 2 MiB. What is not accessible can't be touched, here as there. Physical memory is
- * mapped in one place at a time, and its bytes don't outlast the mapping.
+ * The virtual memory API: an address range is reserved with nothing behind it, physical memory is created, mapped
+ * into it and made accessible, in multiples of 2 MiB. What is not accessible can't be touched. Physical memory
+ * is mapped in one place at a time, and its bytes don't outlast the mapping.
  */
 #include <sys/mman.h>
 
@@ -56,6 +56,7 @@ std::map<uint64_t, Reservation> reservations;
 std::map<uint64_t, Mapping> mappings;
 Registry<Physical> physical(0x50);
 
+constexpr int reservedPages = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
 constexpr int pinnedType = 1, deviceLocation = 1, readWrite = 3;
 
 bool isWhole(uint64_t size) { return size > 0 && size % granularity == 0; }
@@ -120,7 +121,7 @@ STANDIN_EXPORT int cuMemAddressReserve(uint64_t* address, size_t size, size_t al
   if ((alignment & (alignment - 1)) != 0) return invalidValue;
   const uint64_t step = alignment > granularity ? alignment : granularity;
   const uint64_t rawSize = size + step;
-  void* raw = mmap(nullptr, rawSize, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  void* raw = mmap(nullptr, rawSize, PROT_NONE, reservedPages, -1, 0);
   if (raw == MAP_FAILED) return outOfMemory;
   const auto start = reinterpret_cast<uint64_t>(raw);
   *address = (start + step - 1) / step * step;
@@ -193,7 +194,7 @@ STANDIN_EXPORT int cuMemUnmap(uint64_t address, size_t size) {
   if (size == 0 || !isOfWholeMappings(address, size)) return invalidValue;
   if (const int status = finishAllWork()) return status;
   // A fresh mapping with nothing behind it gives the old pages back.
-  mmap(reinterpret_cast<void*>(address), size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+  mmap(reinterpret_cast<void*>(address), size, PROT_NONE, reservedPages | MAP_FIXED, -1, 0);
   for (auto each = mappings.find(address); each != mappings.end() && each->first < address + size;) {
     const uint64_t handle = each->second.handle;
     physical.find(handle)->isMapped = false;

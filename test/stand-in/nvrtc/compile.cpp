@@ -1,6 +1,6 @@
 /**
- * Compiles a kernel with g++ into a shared object, in the folder `kernels` beside this library. The object's name is the
- * hash of all that it follows from, so a kernel is compiled once on a machine.
+ * Compiles a kernel with g++ into a shared object, in the folder `kernels` beside this library. The object's name is
+ * the hash of all that it follows from, so a kernel is compiled once on a machine.
  */
 #include "compile.h"
 
@@ -23,12 +23,13 @@ namespace {
 constexpr int compilationFailed = 6, toolFailed = 7;
 
 /**
- * -O1 compiles fastest for kernels that run for a moment. The sanitizers' checks end in the handlers of the emulation, which
- * is why no library of theirs is linked. Vector loads read memory under another type than it was written with.
+ * -O1 compiles fastest for kernels that run for a moment. A kernel includes nothing. Vector loads read memory under
+ * another type than it was written with. The sanitizers' checks end in the handlers of the emulation, which is why no
+ * library of theirs is linked.
  */
 const char* const flags =
-    "-x c++ -std=c++17 -pipe -O1 -fPIC -shared -nostdlib -fvisibility=hidden -fno-exceptions -fno-rtti "
-    "-fno-asynchronous-unwind-tables -fno-stack-protector -fno-math-errno -fno-strict-aliasing "
+    "-x c++ -std=c++17 -pipe -O1 -fPIC -shared -nostdlib -nostdinc -nostdinc++ -fvisibility=hidden -fno-exceptions "
+    "-fno-rtti -fno-asynchronous-unwind-tables -fno-stack-protector -fno-math-errno -fno-strict-aliasing "
     "-fsanitize=alignment,bounds -Wall -Wextra -Werror -Wno-unknown-pragmas -Wno-unused-function "
     "-Wno-maybe-uninitialized";
 
@@ -71,7 +72,8 @@ std::string nameOf(const std::string& text) {
 }
 
 const std::string& emulation() {
-  static const std::string text = readFile(folderOfLibrary() + "/emulation.h") + readFile(folderOfLibrary() + "/kernel-table.h");
+  static const std::string folder = folderOfLibrary();
+  static const std::string text = readFile(folder + "/emulation.h") + readFile(folder + "/kernel-table.h");
   return text;
 }
 

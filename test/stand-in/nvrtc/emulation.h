@@ -1,6 +1,6 @@
 /**
- * CUDA C++ for g++: the words that Holdfast's kernels may use, and no others, so that a kernel which uses more is found out
- * here. Math functions are declared by hand: headers would take longer to compile than the kernel.
+ * CUDA C++ for g++: the words that Holdfast's kernels may use, and no others, so that a kernel which uses more is found
+ * out here. Math functions are declared by hand: headers would take longer to compile than the kernel.
  */
 #pragma once
 

@@ -53,8 +53,8 @@ bool readOption(const std::string& option, CompileOptions& options) {
   if (key == "--std" || key == "-std") return value == "c++17";
   if (key == "--prec-div" || key == "--prec-sqrt") return value == "true";
   if (key == "--ftz") return value == "false";
-  for (const char* known : {"--device-as-default-execution-space", "-default-device", "--generate-line-info", "-lineinfo",
-                            "--restrict", "--extra-device-vectorization", "--disable-warnings", "-w"}) {
+  for (const char* known : {"--device-as-default-execution-space", "-default-device", "--generate-line-info",
+                            "-lineinfo", "--restrict", "--extra-device-vectorization", "--disable-warnings", "-w"}) {
     if (option == known) return true;
   }
   return false;
@@ -90,8 +90,8 @@ STANDIN_EXPORT const char* nvrtcGetErrorString(int status) {
   return status >= 0 && status < 8 ? names[status] : "NVRTC_ERROR unknown";
 }
 
-STANDIN_EXPORT int nvrtcCreateProgram(uint64_t* program, const char* source, const char* name, int headers, const char**,
-                                      const char**) {
+STANDIN_EXPORT int nvrtcCreateProgram(uint64_t* program, const char* source, const char* name, int headers,
+                                      const char**, const char**) {
   NOTE();
   if (program == nullptr || source == nullptr || headers != 0) return invalidInput;
   std::lock_guard<std::mutex> hold(programsLock);

@@ -1,4 +1,4 @@
-/** Reads the signatures of `extern "C" __global__ void __launch_bounds__(T) name(…)` out of a text without comments. */
+/** Reads signatures, `extern "C" __global__ void __launch_bounds__(T) name(…)`, out of a text without comments. */
 #include "source.h"
 
 #include <cctype>

@@ -1,0 +1,92 @@
+/** Attention on CUDA, in both of its forms, against float64: the kernels run on the stand-in. */
+
+import assert from "node:assert/strict";
+import { describe, test } from "node:test";
+import fc from "fast-check";
+import { type Case, cases, plainCase } from "../../../../test/support/attention-cases.js";
+import { proveCase, runCase } from "../../../../test/support/attention-proof.js";
+import { openCudaKernelRuntime } from "../../../../test/support/kernel-runtime.js";
+import { sameNamedBytes } from "../../../../test/support/same-bytes.js";
+import { openStandIn, standInMissing } from "../../../../test/support/stand-in.js";
+import { planSmall } from "./small-plan.js";
+
+const isSmall = (one: Case): boolean => planSmall("backward", one.dtype, one) !== undefined;
+const isLong = (one: Case): boolean => planSmall("forward", one.dtype, one) === undefined;
+
+describe("on CUDA", { skip: standInMissing }, () => {
+  const runtime = openCudaKernelRuntime();
+
+  for (const dtype of ["f32", "f64"] as const) {
+    // Every shape is a kernel of its own, which takes the stand-in's compiler half a second.
+    test(`short sequences of ${dtype} are right for any shape, layout and mask, and write nothing beside`, () => {
+      fc.assert(
+        fc.property(cases(dtype).filter(isSmall), (one) => proveCase(runtime, one)),
+        { numRuns: 4, seed: 5 },
+      );
+    });
+
+    test(`sequences of ${dtype} that fit no block are right for any shape, layout and mask, and write nothing beside`, () => {
+      const long = fc.record({
+        rows: fc.constantFrom(1, 63, 64, 65, 90),
+        columns: fc.constantFrom(64, 70, 129, 200),
+        width: fc.constantFrom(15, 16, 17, 40, 70),
+        valueWidth: fc.constantFrom(1, 33, 64, 65),
+      });
+      fc.assert(
+        fc.property(
+          fc
+            .tuple(cases(dtype), long)
+            .map(([one, sizes]) => ({ ...one, ...sizes, batch: 1, heads: 2 }))
+            .filter(isLong),
+          (one) => proveCase(runtime, one),
+        ),
+        { numRuns: 6, seed: 5 },
+      );
+    });
+  }
+
+  const transformer: Case = {
+    ...{ ...plainCase, batch: 3, heads: 4, rows: 12, columns: 12, width: 64, valueWidth: 64, scale: 1 / 8 },
+    order: "rows first",
+  };
+
+  test("the shape of a small transformer is right, with vectors and where they don't lie on their boundaries", () => {
+    for (const offset of [0, 1, 4]) proveCase(runtime, { ...transformer, offset });
+  });
+
+  test("a shape whose rows fit a block on the way forward and not on the way back is right", () => {
+    const one = {
+      ...plainCase,
+      rows: 40,
+      columns: 40,
+      width: 64,
+      valueWidth: 64,
+      scale: 1 / 8,
+      isCausal: true,
+    };
+    assert.ok(!isSmall(one) && !isLong(one));
+    proveCase(runtime, one);
+  });
+
+  test("blocks and threads in reverse give the same bits", () => {
+    const standIn = openStandIn();
+    const long: Case = {
+      ...plainCase,
+      rows: 70,
+      columns: 130,
+      width: 40,
+      valueWidth: 33,
+      scale: 0.2,
+      isCausal: true,
+    };
+    for (const one of [transformer, long]) {
+      const forwards = runCase(runtime, one).written;
+      standIn.set("reversed", 1);
+      try {
+        sameNamedBytes(runCase(runtime, one).written, forwards, "in reverse");
+      } finally {
+        standIn.reset();
+      }
+    }
+  });
+});

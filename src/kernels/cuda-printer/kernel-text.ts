@@ -1,0 +1,119 @@
+/** The text of one CUDA kernel while it is being printed: its parameters, its lines, and what it calls. */
+
+import type { CudaCode, KernelSource, Parameter } from "../../driver/index.js";
+import { type PreludeName, preludeOf } from "./prelude.js";
+
+interface NamedParameter {
+  readonly kind: Parameter;
+  readonly type: string;
+  readonly name: string;
+}
+
+interface Line {
+  readonly text: string;
+  /** The local that the line does nothing but define; without a reader it is left out. */
+  readonly defines?: string;
+}
+
+const scalarTypes = { u32: "unsigned", i32: "int", f32: "float", f64: "double" } as const;
+
+export class KernelText {
+  readonly #parameters: NamedParameter[] = [];
+  readonly #lines: Line[] = [];
+  readonly #called = new Set<PreludeName>();
+  #depth = 1;
+  #locals = 0;
+
+  /** Declares the next parameter that points to elements of a type. */
+  pointer(kind: "in" | "inout", type: string, name: string): string {
+    this.#parameters.push({ kind, type: kind === "in" ? `const ${type}*` : `${type}*`, name });
+    return name;
+  }
+
+  /** Declares the next parameter that goes by value. */
+  scalar(kind: keyof typeof scalarTypes, name: string): string {
+    this.#parameters.push({ kind, type: scalarTypes[kind], name });
+    return name;
+  }
+
+  line(text: string): void {
+    this.#lines.push({ text: `${"  ".repeat(this.#depth)}${text}` });
+  }
+
+  /** A local that is set once; where nothing reads it, it is not printed. */
+  define(type: string, name: string, value: string): void {
+    this.#lines.push({ text: `${"  ".repeat(this.#depth)}${type} ${name} = ${value};`, defines: name });
+  }
+
+  /** Lines between braces behind a head: a loop's, a condition's. */
+  block(head: string, body: () => void): void {
+    this.line(`${head} {`);
+    this.#depth++;
+    body();
+    this.#depth--;
+    this.line("}");
+  }
+
+  /** A loop whose turns are known when the code is compiled, and written out by the compiler. */
+  unrolled(counter: string, turns: number, body: () => void): void {
+    this.line("#pragma unroll");
+    this.block(`for (unsigned ${counter} = 0u; ${counter} < ${turns}u; ${counter}++)`, body);
+  }
+
+  /** A name that nothing else in the kernel has. */
+  freshName(): string {
+    return `v${this.#locals++}`;
+  }
+
+  /** Keeps a value under a fresh name. */
+  keep(type: string, value: string): string {
+    const name = this.freshName();
+    this.define(`const ${type}`, name, value);
+    return name;
+  }
+
+  /** The name of a function of the prelude, which is printed along. */
+  use(name: PreludeName): string {
+    this.#called.add(name);
+    return name;
+  }
+
+  call(name: PreludeName, ...values: readonly string[]): string {
+    return `${this.use(name)}(${values.join(", ")})`;
+  }
+
+  finish(name: string, threads: number): KernelSource {
+    const lines = withoutUnread(this.#lines);
+    const mentioned = countNames(lines);
+    const entry = `hf_${name.replace(/\W+/g, "_")}`;
+    // A parameter that nothing reads has no name, or compilers would point at it.
+    const parameters = this.#parameters.map((one) =>
+      mentioned.has(one.name) ? `${one.type} ${one.name}` : one.type,
+    );
+    const cuda: CudaCode = {
+      entry,
+      threads,
+      code: `${preludeOf(this.#called)}extern "C" __global__ void __launch_bounds__(${threads}) ${entry}(
+    ${parameters.join(",\n    ")}) {
+${lines.map(({ text }) => text).join("\n")}
+}
+`,
+    };
+    return { name, parameters: this.#parameters.map(({ kind }) => kind), cuda };
+  }
+}
+
+/** Lines less those that define what no other line reads. */
+function withoutUnread(lines: readonly Line[]): readonly Line[] {
+  const mentions = countNames(lines);
+  const read = lines.filter(({ defines }) => defines === undefined || (mentions.get(defines) ?? 0) > 1);
+  return read.length === lines.length ? lines : withoutUnread(read);
+}
+
+function countNames(lines: readonly Line[]): ReadonlyMap<string, number> {
+  const counts = new Map<string, number>();
+  for (const { text } of lines) {
+    for (const name of text.match(/\w+/g) ?? []) counts.set(name, (counts.get(name) ?? 0) + 1);
+  }
+  return counts;
+}

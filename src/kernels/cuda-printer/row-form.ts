@@ -1,0 +1,184 @@
+/**
+ * From an iteration over operands in a GPU's memory to what a printed row kernel follows from and takes. Whether packs
+ * are moved as a whole, and which inputs are stored over, is decided here, where addresses are known.
+ */
+
+import type { Storage } from "../../runtime/index.js";
+import { overlaps } from "../../units/index.js";
+import type { RowKernel } from "../ir.js";
+import { type InnerStride, type Iteration, innerStrideOf } from "../iteration.js";
+import type { LaunchForm } from "../launch-form.js";
+import { factsOf, type RowFacts } from "../row-facts.js";
+import { elementThreads, printElementKernel } from "./element-kernel.js";
+import { requireCountable, requireStep } from "./limits.js";
+import { printReducingKernel, rowsPerBlock } from "./row-kernel.js";
+import type { Alias, RowLayout } from "./row-operands.js";
+
+/** Elements of a pack, and the alignment that moves the largest of them as a whole. */
+const packWidth = 4;
+const packAlignment = 16;
+
+export function cudaRowForm(
+  kernel: RowKernel,
+  iteration: Iteration,
+  operands: readonly Storage[],
+): LaunchForm {
+  const facts = factsOf(kernel);
+  // A stage that reads others' elements after a store needs the row's threads to wait for each other.
+  const isApart = facts.isElementwise && (iteration.kind === "elements" || !facts.readsAcrossStores);
+  return isApart
+    ? elementForm(kernel, facts, iteration, operands)
+    : reducingForm(kernel, facts, iteration, operands);
+}
+
+function elementForm(
+  kernel: RowKernel,
+  facts: RowFacts,
+  iteration: Iteration,
+  operands: readonly Storage[],
+): LaunchForm {
+  const { outer, row, elements } = iteration;
+  requireCountable(kernel, elements, "elements");
+  const isEven = row.size % packWidth === 0;
+  // What stands behind the end must not be indexed with.
+  const mayHaveTail = outer.length === 0 && row.size > packWidth && !facts.readsAtIndex;
+  const isPacked = (isEven || mayHaveTail) && arePacked(facts, iteration, operands);
+  const width = isPacked ? packWidth : 1;
+  const moves = isPacked && !isEven ? "tailed" : "whole";
+  const layout = layoutOf(facts, iteration, operands);
+  const sizes = outer.length > 0 ? [elements, row.size] : [elements];
+  addSteps(kernel, iteration, layout.inner, sizes);
+  return {
+    key: `${width}${moves}${keyOf(layout)}`,
+    sizes,
+    blocks: Math.ceil(elements / (width * elementThreads)),
+    print: () => printElementKernel(kernel, { ...layout, width, moves }),
+  };
+}
+
+/** Rows up to this length take a warp or a part of it; longer ones a block, and the longest a large block. */
+const longestWarpRow = 1024;
+const longestSmallBlockRow = 8192;
+/** What of a row's inputs a thread may hold in its registers. */
+const mostHeldBytes = 384;
+
+function reducingForm(
+  kernel: RowKernel,
+  facts: RowFacts,
+  iteration: Iteration,
+  operands: readonly Storage[],
+): LaunchForm {
+  const { row, rows } = iteration;
+  requireCountable(kernel, rows, "rows");
+  requireCountable(kernel, row.size, "elements in a row");
+  const isPacked = row.size % packWidth === 0 && arePacked(facts, iteration, operands);
+  const moves = isPacked ? "whole" : "single";
+  const layout = layoutOf(facts, iteration, operands);
+  const lanes = lanesOf(row.size);
+  const packs = heldPacks(facts, layout, Math.max(1, Math.ceil(row.size / (packWidth * lanes))), lanes);
+  const sizes = [rows, row.size];
+  addSteps(kernel, iteration, layout.inner, sizes);
+  return {
+    key: `${lanes} ${packs}${moves}${keyOf(layout)}`,
+    sizes,
+    blocks: Math.ceil(rows / rowsPerBlock(lanes)),
+    print: () => printReducingKernel(kernel, { ...layout, moves, lanes, packs }),
+  };
+}
+
+/** How many threads share a row. */
+function lanesOf(length: number): number {
+  if (length > longestSmallBlockRow) return 1024;
+  if (length > longestWarpRow) return 256;
+  let lanes = 1;
+  while (lanes * packWidth < length && lanes < 32) lanes *= 2;
+  return lanes;
+}
+
+/** A thread's packs of a row, or 0 where those of all inputs are more than it may hold. */
+function heldPacks(facts: RowFacts, { inner }: RowLayout, packs: number, lanes: number): number {
+  let bytes = 0;
+  for (const [input, isRead] of facts.isReadPlainly.entries()) {
+    if (isRead && inner[input] !== "none") bytes += packs * packWidth * (facts.bytes[input] ?? 0);
+  }
+  return lanes <= 32 && bytes <= mostHeldBytes ? packs : 0;
+}
+
+/** Does every operand that moves, and is read or stored in its place, lie so that whole packs can be moved? */
+function arePacked(facts: RowFacts, { outer, row }: Iteration, operands: readonly Storage[]): boolean {
+  for (let operand = 0; operand < operands.length; operand++) {
+    const inner = innerStrideOf(row, operand);
+    if (inner === "none" || facts.isReadPlainly[operand] === false) continue;
+    const alignment = Math.min(packAlignment, packWidth * (facts.bytes[operand] ?? 1));
+    const address = operands[operand]?.span.address ?? 1;
+    if (inner === "any" || address % alignment !== 0) return false;
+    for (const { strides } of outer) if ((strides[operand] ?? 0) % packWidth !== 0) return false;
+  }
+  return true;
+}
+
+function layoutOf(facts: RowFacts, iteration: Iteration, operands: readonly Storage[]): RowLayout {
+  const { outer, row } = iteration;
+  const inner: InnerStride[] = [];
+  for (let operand = 0; operand < operands.length; operand++) inner.push(innerStrideOf(row, operand));
+  return { outerRank: outer.length, inner, aliases: aliasesOf(facts, iteration, operands) };
+}
+
+const letters: Readonly<Record<InnerStride, string>> = { unit: "u", none: "n", any: "a" };
+
+function keyOf({ outerRank, inner, aliases }: RowLayout): string {
+  let key = `${outerRank}`;
+  for (const one of inner) key += letters[one];
+  for (const alias of aliases.values()) key += ` ${alias}`;
+  return key;
+}
+
+const noAliases: ReadonlyMap<number, Alias> = new Map();
+
+/** Where the inputs lie that are read after something was stored. */
+function aliasesOf(
+  facts: RowFacts,
+  iteration: Iteration,
+  operands: readonly Storage[],
+): ReadonlyMap<number, Alias> {
+  const { readAfterStores } = facts;
+  if (readAfterStores.length === 0) return noAliases;
+  return new Map(readAfterStores.map((input) => [input, aliasOf(input, facts, iteration, operands)]));
+}
+
+function aliasOf(
+  input: number,
+  facts: RowFacts,
+  { outer, row }: Iteration,
+  operands: readonly Storage[],
+): Alias {
+  const inputs = facts.isReadPlainly.length;
+  const own = operands[input]?.span;
+  let alias: Alias = "apart";
+  for (let operand = inputs; operand < operands.length; operand++) {
+    const other = operands[operand]?.span;
+    if (!own || !other || !overlaps(own, other)) continue;
+    const isSame =
+      own.address === other.address &&
+      facts.dtypes[input] === facts.dtypes[operand] &&
+      row.strides[input] === row.strides[operand] &&
+      outer.every(({ strides }) => strides[input] === strides[operand]);
+    if (!isSame || alias !== "apart") return "mixed";
+    alias = operand - inputs;
+  }
+  return alias;
+}
+
+/** Adds the numbers behind the counts: the outer axes' sizes but the first, and every operand's steps. */
+function addSteps(
+  kernel: RowKernel,
+  { outer, row }: Iteration,
+  inner: readonly InnerStride[],
+  sizes: number[],
+): void {
+  for (let axis = 1; axis < outer.length; axis++) sizes.push(outer[axis]?.size ?? 1);
+  for (let operand = 0; operand < inner.length; operand++) {
+    for (const { strides } of outer) sizes.push(requireStep(kernel, strides[operand] ?? 0));
+    if (inner[operand] === "any") sizes.push(requireStep(kernel, row.strides[operand] ?? 0));
+  }
+}

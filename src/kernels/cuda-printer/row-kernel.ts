@@ -1,0 +1,247 @@
+/**
+ * Prints a row kernel that reduces as CUDA C++. Some neighbouring threads share a row: a few lanes of a warp, a warp, or a
+ * block, by the row's length alone. Each takes every so many-th pack of four elements, adds up the four places apart, and
+ * the threads' results are joined in a fixed order, so that a row's bits follow from its length, not from where its
+ * memory lies or what runs beside it.
+ *
+ * Short rows are held: each input is read once, and its packs stay in registers for all stages.
+ */
+
+import type { KernelSource } from "../../driver/index.js";
+import { checkRowKernel } from "../check-kernel.js";
+import { loadsOf } from "../expression-walk.js";
+import type { Expression, ReduceOp, RowKernel, Stage } from "../ir.js";
+import { identityOf } from "../reductions.js";
+import { factsOf } from "../row-facts.js";
+import { computeTypes } from "./element-types.js";
+import { binary, literal, printExpression } from "./expressions.js";
+import { KernelText } from "./kernel-text.js";
+import {
+  forEachLane,
+  keepFixedParts,
+  leavesAtStart,
+  loadedPack,
+  packsReadBy,
+  packType,
+  type Surroundings,
+  storeValues,
+} from "./packs.js";
+import { narrowed, type Operand, type RowLayout, RowOperands } from "./row-operands.js";
+
+/** Threads of a block whose rows take a warp or less each. */
+const warpRowThreads = 128;
+const warp = 32;
+
+export interface ReducingLayout extends RowLayout {
+  readonly moves: "whole" | "single";
+  /** Threads of a row: a power of two. */
+  readonly lanes: number;
+  /** How many packs of a row a thread holds; 0 where it reads them anew in every stage. */
+  readonly packs: number;
+}
+
+export function rowsPerBlock(lanes: number): number {
+  return Math.max(1, warpRowThreads / lanes);
+}
+
+/** The counts are rows and elements of a row. */
+export function printReducingKernel(kernel: RowKernel, layout: ReducingLayout): KernelSource {
+  return new Printer(kernel, layout).print();
+}
+
+class Printer {
+  readonly #kernel: RowKernel;
+  readonly #layout: ReducingLayout;
+  readonly #text = new KernelText();
+  readonly #operands: RowOperands;
+  readonly #around: Surroundings;
+  readonly #reduced = new Map<number, string>();
+  /** The held packs of inputs, as text: good until something is stored. */
+  readonly #held = new Map<number, string>();
+
+  constructor(kernel: RowKernel, layout: ReducingLayout) {
+    checkRowKernel(kernel);
+    this.#kernel = kernel;
+    this.#layout = layout;
+    this.#operands = new RowOperands(this.#text, kernel, layout, ["rows", "columns"]);
+    this.#around = {
+      text: this.#text,
+      operands: this.#operands,
+      shape: { width: 4, moves: layout.moves },
+      row: "(int)row",
+      reduced: this.#reduced,
+    };
+  }
+
+  print(): KernelSource {
+    const { name, stages } = this.#kernel;
+    this.#printPlace();
+    if (this.#layout.packs > 0) this.#hold(this.#readAtFirst());
+    for (const [index, stage] of stages.entries()) {
+      if (stage.kind === "reduce") this.#printReduction(stage.op, stage.value, index);
+      else {
+        // Other threads may have yet to read what this one is about to store over.
+        if (this.#operands.fixed.size > 0 || this.#readsAtIndex) this.#wait();
+        this.#printStore(stage.output, stage.value);
+        const isReadFrom = stages.slice(index + 1).some(({ value }) => loadsOf(value).length > 0);
+        if (isReadFrom) this.#wait();
+        for (const input of [...this.#held.keys()]) {
+          if (this.#layout.aliases.get(input) !== "apart") this.#held.delete(input);
+        }
+      }
+    }
+    return this.#text.finish(name, this.#isWarp ? warpRowThreads : this.#layout.lanes);
+  }
+
+  /** The moving inputs that nothing has stored over when they are read. */
+  #readAtFirst(): [number, Operand][] {
+    const read = this.#kernel.stages
+      .filter((stage) => !this.#isPerRow(stage))
+      .flatMap(({ value }) => packsReadBy(this.#around, value));
+    const { aliases } = this.#layout;
+    return [...new Map(read)].filter(([input]) => (aliases.get(input) ?? "apart") === "apart");
+  }
+
+  #isPerRow(stage: Stage): boolean {
+    return stage.kind === "store" && this.#kernel.outputs[stage.output]?.per === "row";
+  }
+
+  get #readsAtIndex(): boolean {
+    return factsOf(this.#kernel).readsAtIndex;
+  }
+
+  /** Waits for the other threads of the row, and sees what they have stored. */
+  #wait(): void {
+    this.#text.line(this.#isWarp ? "__syncwarp();" : "__syncthreads();");
+  }
+
+  get #isWarp(): boolean {
+    return this.#layout.lanes <= warp;
+  }
+
+  #printPlace(): void {
+    const text = this.#text;
+    const { lanes } = this.#layout;
+    if (this.#isWarp) {
+      text.define("const unsigned", "lane", `threadIdx.x % ${lanes}u`);
+      text.define("const unsigned", "own", `blockIdx.x * ${rowsPerBlock(lanes)}u + threadIdx.x / ${lanes}u`);
+      // Threads with no row stay to the end, since the others join their results with all of the warp.
+      text.define("const bool", "isInside", "own < rows");
+      text.define("const unsigned", "row", "isInside ? own : rows - 1u");
+      text.define("const unsigned", "count", "isInside ? columns : 0u");
+    } else {
+      text.define("const unsigned", "lane", "threadIdx.x");
+      text.define("const unsigned", "row", "blockIdx.x");
+      text.define("const unsigned", "count", "columns");
+    }
+    this.#operands.place("row");
+  }
+
+  #printStore(outputIndex: number, value: Expression): void {
+    const text = this.#text;
+    const output = this.#operands.outputs[outputIndex];
+    if (!output) return;
+    if (this.#kernel.outputs[outputIndex]?.per === "row") {
+      text.block(this.#isWarp ? "if (isInside && lane == 0u)" : "if (lane == 0u)", () => {
+        const computed = printExpression(text, value, leavesAtStart(this.#around));
+        text.line(`${output.start}[0] = ${narrowed(text, output.dtype, computed)};`);
+      });
+      return;
+    }
+    this.#forPacks(value, (packs, known) => storeValues(this.#around, output, value, packs, known));
+  }
+
+  #printReduction(op: ReduceOp, value: Expression, stage: number): void {
+    const text = this.#text;
+    const { type } = value;
+    const real = computeTypes[type];
+    const identity = literal(type, identityOf(op, type));
+    const [sums, total] = [`sums${stage}`, `total${stage}`];
+    const join = (a: string, b: string): string => binary(text, op, type, a, b);
+    text.line(`${real} ${sums}[4] = {${Array(4).fill(identity).join(", ")}};`);
+    this.#forPacks(value, (packs, known) => {
+      forEachLane(this.#around, value, packs, known, (computed, lane) => {
+        text.line(`${sums}[${lane}] = ${join(`${sums}[${lane}]`, computed)};`);
+      });
+    });
+    const [first, second] = [join(`${sums}[0]`, `${sums}[1]`), join(`${sums}[2]`, `${sums}[3]`)];
+    text.line(`${real} ${total} = ${join(first, second)};`);
+    this.#joinLanes(Math.min(warp, this.#layout.lanes), total, join);
+    if (!this.#isWarp) this.#joinWarps(real, stage, total, join);
+    this.#reduced.set(stage, total);
+  }
+
+  /** Joins a value over neighbouring lanes, so that all of them have the result. */
+  #joinLanes(lanes: number, total: string, join: (a: string, b: string) => string): void {
+    const text = this.#text;
+    for (let distance = lanes / 2; distance >= 1; distance /= 2) {
+      text.line(`${total} = ${join(total, `__shfl_xor_sync(0xffffffffu, ${total}, ${distance})`)};`);
+    }
+  }
+
+  #joinWarps(real: string, stage: number, total: string, join: (a: string, b: string) => string): void {
+    const text = this.#text;
+    const warps = this.#layout.lanes / warp;
+    const shared = `shared${stage}`;
+    text.line(`__shared__ ${real} ${shared}[${warps}];`);
+    text.line(`if (lane % ${warp}u == 0u) ${shared}[lane / ${warp}u] = ${total};`);
+    text.line("__syncthreads();");
+    text.line(`${total} = ${shared}[lane % ${warps}u];`);
+    this.#joinLanes(warps, total, join);
+  }
+
+  /** Runs the body over a thread's packs of the row, with those of the inputs that the value reads. */
+  #forPacks(
+    value: Expression,
+    body: (packs: ReadonlyMap<number, string>, known: ReadonlyMap<Expression, string>) => void,
+  ): void {
+    const read = packsReadBy(this.#around, value);
+    if (this.#layout.packs > 0) this.#hold(read);
+    const known = keepFixedParts(this.#around, value);
+    this.#loopOverPacks(() => {
+      if (this.#layout.packs > 0) body(this.#held, known);
+      else {
+        const packs = read.map(([input, operand]): [number, string] => [
+          input,
+          this.#text.keep(packType(this.#around, operand), loadedPack(this.#around, operand)),
+        ]);
+        body(new Map(packs), known);
+      }
+    });
+  }
+
+  /** Reads all packs of the inputs that are not held yet: all at once, so that they are on their way together. */
+  #hold(read: readonly [number, Operand][]): void {
+    const text = this.#text;
+    const missing = read.filter(([input]) => !this.#held.has(input));
+    if (missing.length === 0) return;
+    const arrays = missing.map(([input, operand]): [string, Operand] => {
+      const name = text.freshName();
+      text.line(`${packType(this.#around, operand)} ${name}[${this.#layout.packs}];`);
+      this.#held.set(input, `${name}[pack]`);
+      return [name, operand];
+    });
+    this.#loopOverPacks(() => {
+      for (const [name, operand] of arrays)
+        text.line(`${name}[pack] = ${loadedPack(this.#around, operand)};`);
+    });
+  }
+
+  #loopOverPacks(body: () => void): void {
+    const text = this.#text;
+    const { lanes, packs, moves } = this.#layout;
+    const inside = (): void => {
+      if (moves === "single") text.line("const unsigned left = count - position;");
+      body();
+    };
+    if (packs === 0) {
+      const stride = 4 * lanes;
+      text.block(`for (unsigned position = lane * 4u; position < count; position += ${stride}u)`, inside);
+      return;
+    }
+    text.unrolled("pack", packs, () => {
+      text.line(`const unsigned position = (pack * ${lanes}u + lane) * 4u;`);
+      text.block("if (position < count)", inside);
+    });
+  }
+}

@@ -1,0 +1,137 @@
+/** One case of attention, run forward and backward on a device and held against float64, and to its own places. */
+
+import assert from "node:assert/strict";
+import type { Runtime, Storage } from "holdfast";
+import { attend, attendBackward } from "../../src/kernels/index.js";
+import { arrayOf, type Case, prepare, prepareMask, type Values } from "./attention-cases.js";
+import { type Dense, type Lookup, referenceAttention, referenceGradients } from "./attention-reference.js";
+import { put } from "./kernel-runtime.js";
+import { sameBytes } from "./same-bytes.js";
+
+/** Runs forward and backward and gives all that they wrote, each buffer whole. */
+export function runCase(on: Runtime, one: Case) {
+  const { dtype, batch, heads, rows, columns, width, valueWidth, scale, isCausal } = one;
+  const bytes = arrayOf[dtype].BYTES_PER_ELEMENT;
+  const operands = prepare(one);
+  const mask = prepareMask(one);
+  return on.step(() => {
+    const buffers = new Map<string, Storage>();
+    const operand = (name: keyof typeof operands) => {
+      const { layout, values } = operands[name];
+      const buffer = put(on, values, name);
+      buffers.set(name, buffer);
+      const storage = on.view(buffer, layout.offset * bytes, layout.extent * bytes);
+      const { batchStride, headStride, rowStride } = layout;
+      return { storage, batchStride, headStride, rowStride };
+    };
+    const scores = (name: string): Storage => {
+      const storage = on.arena.allocate(batch * heads * rows * columns * bytes, name);
+      buffers.set(name, storage);
+      return storage;
+    };
+    const inputs = {
+      ...{ dtype, batch, heads, rows, columns, width, valueWidth, scale, isCausal },
+      query: operand("query"),
+      key: operand("key"),
+      value: operand("value"),
+      probabilities: scores("probabilities"),
+    };
+    attend(on, {
+      ...inputs,
+      ...(mask && { mask: { storage: put(on, mask.values, "mask"), ...mask.strides } }),
+      out: operand("out"),
+    });
+    attendBackward(on, {
+      ...inputs,
+      outGradient: operand("outGradient"),
+      queryGradient: operand("queryGradient"),
+      keyGradient: operand("keyGradient"),
+      valueGradient: operand("valueGradient"),
+      scoreGradient: scores("scoreGradient"),
+    });
+    const read = (name: string): Values => new arrayOf[dtype](on.read(buffers.get(name)!).buffer);
+    const written = {
+      out: read("out"),
+      probabilities: read("probabilities"),
+      queryGradient: read("queryGradient"),
+      keyGradient: read("keyGradient"),
+      valueGradient: read("valueGradient"),
+      scoreGradient: read("scoreGradient"),
+    };
+    return { operands, mask, written };
+  });
+}
+
+const tolerance = { f32: 1e-5, f64: 1e-12 } as const;
+
+/** Fails unless all of `found` is as near as it should be, measured by the largest element. */
+export function near(
+  dtype: "f32" | "f64",
+  name: string,
+  found: Lookup,
+  expected: Dense,
+  sizes: readonly number[],
+): void {
+  const size = expected.values.reduce((most, value) => Math.max(most, Math.abs(value)), 1);
+  const [batch = 0, heads = 0, rows = 0, width = 0] = sizes;
+  for (let b = 0; b < batch; b++) {
+    for (let h = 0; h < heads; h++) {
+      for (let row = 0; row < rows; row++) {
+        for (let column = 0; column < width; column++) {
+          const error = Math.abs(found(b, h, row, column) - expected.at(b, h, row, column));
+          // Written so that NaN fails.
+          assert.ok(
+            error <= tolerance[dtype] * size,
+            `${name}[${b}, ${h}, ${row}, ${column}] is off by ${error}, of ${size}`,
+          );
+        }
+      }
+    }
+  }
+}
+
+/** Fails unless everything that the case writes is right, and everything beside it untouched. */
+export function proveCase(on: Runtime, one: Case): void {
+  const { dtype, batch, heads, rows, columns, width, valueWidth } = one;
+  const { operands, mask, written } = runCase(on, one);
+  const { query, key, value, outGradient } = operands;
+  const inputs = { query: query.at, key: key.at, value: value.at };
+  const forward = referenceAttention(one, { ...inputs, mask: mask?.at ?? (() => 0) });
+  const backward = referenceGradients(one, {
+    ...inputs,
+    probabilities: forward.probabilities.at,
+    outGradient: outGradient.at,
+  });
+  const expected = { ...forward, ...backward };
+  for (const name of ["probabilities", "scoreGradient"] as const) {
+    const found: Lookup = (...place) => written[name][expected[name].place(...place)]!;
+    near(dtype, name, found, expected[name], [batch, heads, rows, columns]);
+  }
+  for (const [name, itsRows, itsWidth] of [
+    ["out", rows, valueWidth],
+    ["queryGradient", rows, width],
+    ["keyGradient", columns, width],
+    ["valueGradient", columns, valueWidth],
+  ] as const) {
+    const { layout, values } = operands[name];
+    const found = written[name];
+    near(dtype, name, (...place) => found[layout.place(...place)]!, expected[name], [
+      batch,
+      heads,
+      itsRows,
+      itsWidth,
+    ]);
+    const untouched = values.slice();
+    for (let b = 0; b < batch; b++) {
+      for (let h = 0; h < heads; h++) {
+        for (let row = 0; row < itsRows; row++) {
+          for (let column = 0; column < itsWidth; column++) {
+            const place = layout.place(b, h, row, column);
+            untouched[place] = found[place]!;
+          }
+        }
+      }
+    }
+    sameBytes(found, untouched, `what lies beside ${name}`);
+  }
+}
