@@ -18,20 +18,27 @@ export interface DeviceArray extends Layout {
   readonly storage: Storage | undefined;
 }
 
+/** By shape, where it is frozen and so stays what it is: those of ops that run again and again are. */
+const stridesByShape = new WeakMap<Shape, Strides>();
+
 /** Row by row, the last axis fastest. */
 export function contiguousStrides(shape: Shape): Strides {
+  const known = stridesByShape.get(shape);
+  if (known) return known;
   const strides: number[] = new Array(shape.length);
   let step = 1;
   for (let axis = shape.length - 1; axis >= 0; axis--) {
     strides[axis] = step;
     step *= shape[axis] ?? 1;
   }
+  if (Object.isFrozen(shape)) stridesByShape.set(shape, Object.freeze(strides));
   return strides;
 }
 
 /** Do the elements lie one behind the other in the shape's order? The steps of axes of size 1 don't matter. */
 export function isContiguous({ shape, strides }: Layout): boolean {
   const expected = contiguousStrides(shape);
+  if (strides === expected) return true;
   return sizeOf(shape) === 0 || shape.every((size, axis) => size === 1 || strides[axis] === expected[axis]);
 }
 

@@ -6,6 +6,7 @@ import type { Runtime, Storage } from "../runtime/index.js";
 import { copyArray } from "./copy.js";
 import { allocateArray, type DeviceArray, viewArray } from "./device-array.js";
 import type { Apply, Attributes, KernelOp, Lowering, Op, ValueType, ViewOp } from "./op.js";
+import { followRecipe, keyOf, keyOfView, RecipeWriter, recipesOf } from "./recipe.js";
 import { formatShape, isSameShape } from "./shape.js";
 
 type Operand = DeviceArray | number;
@@ -40,18 +41,54 @@ function runKernel<A extends Attributes>(
   operands: readonly Operand[],
   attributes: A,
 ): readonly DeviceArray[] {
-  const types = op.infer(operands, attributes);
+  const key = keyOf(operands, attributes);
+  const recipes = recipesOf(runtime, op);
+  const recipe = recipes.get(key);
+  const types = recipe?.types ?? op.infer(operands, attributes);
   const outputs: DeviceArray[] = [];
   try {
-    withLowering(runtime, op, (lowering) => {
-      op.check?.(lowering, operands, attributes);
-      for (const { shape, dtype } of types) outputs.push(allocateArray(runtime, shape, dtype, op.name));
-      op.lower(lowering, operands, outputs, attributes);
-    });
+    if (op.check) withLowering(runtime, op, (lowering) => op.check?.(lowering, operands, attributes));
+    for (const { shape, dtype } of types) outputs.push(allocateArray(runtime, shape, dtype, op.name));
+    if (recipe) followRecipe(runtime, op.name, recipe, storagesOf(operands, outputs));
+    else {
+      const written = lowerAndWrite(runtime, op, operands, outputs, attributes)?.finish(types);
+      if (written) recipes.set(key, written);
+    }
     return outputs;
   } catch (failure) {
     for (const { storage } of outputs) if (storage) runtime.arena.free(storage);
     throw failure;
+  }
+}
+
+function storagesOf(operands: readonly Operand[], outputs: readonly DeviceArray[]): (Storage | undefined)[] {
+  const storages: (Storage | undefined)[] = [];
+  for (const one of operands) storages.push(typeof one === "number" ? undefined : one.storage);
+  for (const { storage } of outputs) storages.push(storage);
+  return storages;
+}
+
+/** Lowers an op, and writes down what it comes to; nothing where another one is being written. */
+function lowerAndWrite<A extends Attributes>(
+  runtime: Runtime,
+  op: KernelOp<A>,
+  operands: readonly Operand[],
+  outputs: readonly DeviceArray[],
+  attributes: A,
+): RecipeWriter | undefined {
+  const lower = (writer?: RecipeWriter): void =>
+    withLowering(runtime, op, (lowering) => op.lower(lowering, operands, outputs, attributes), writer);
+  if (runtime.onWork) {
+    lower();
+    return undefined;
+  }
+  const writer = new RecipeWriter(operands, outputs);
+  runtime.onWork = (piece) => writer.noteWork(piece);
+  try {
+    lower(writer);
+    return writer;
+  } finally {
+    runtime.onWork = undefined;
   }
 }
 
@@ -63,13 +100,26 @@ export function runInto<A extends Attributes>(
   operands: readonly Operand[],
   attributes: A,
 ): void {
-  const [type] = op.infer(operands, attributes);
-  requireFits(op.name, type, target);
+  if (op.kind === "kernel" && op.inPlace !== undefined) {
+    const all = [...operands, target];
+    const key = `into ${keyOf(all, attributes)}`;
+    const recipes = recipesOf(runtime, op);
+    const recipe = recipes.get(key);
+    const isFitting = recipe !== undefined && mayShare(target, operands);
+    if (isFitting && op.check) {
+      withLowering(runtime, op, (lowering) => op.check?.(lowering, operands, attributes));
+    }
+    if (isFitting) {
+      followRecipe(runtime, op.name, recipe, storagesOf(operands, [target]));
+      return;
+    }
+  }
+  const types = op.infer(operands, attributes);
+  requireFits(op.name, types[0], target);
   if (op.kind === "kernel" && op.inPlace !== undefined && mayShare(target, operands)) {
-    withLowering(runtime, op, (lowering) => {
-      op.check?.(lowering, operands, attributes);
-      op.lower(lowering, operands, [target], attributes);
-    });
+    withLowering(runtime, op, (lowering) => op.check?.(lowering, operands, attributes));
+    const written = lowerAndWrite(runtime, op, operands, [target], attributes)?.finish(types);
+    if (written) recipesOf(runtime, op).set(`into ${keyOf([...operands, target], attributes)}`, written);
     return;
   }
   const [result, ...others] = runOp(runtime, op, operands, attributes);
@@ -102,10 +152,9 @@ function runView<A extends Attributes>(
   operands: readonly Operand[],
   attributes: A,
 ): DeviceArray {
-  op.infer(operands, attributes);
   const [array] = operands;
   if (typeof array !== "object") throw new HoldfastError("BAD_ARGUMENT", `${op.name} takes a tensor.`);
-  const seen = op.view(array, attributes);
+  const seen = seenThrough(op, array, attributes);
   if (seen) return viewArray(runtime, array, seen, op.name);
   const copy = allocateArray(runtime, array.shape, array.dtype, op.name);
   copyArray(runtime, array, copy);
@@ -114,27 +163,56 @@ function runView<A extends Attributes>(
   throw new HoldfastError("BAD_SHAPE", `${op.name}: ${formatShape(array.shape)} can't be seen so.`);
 }
 
+type SeenLayout = ReturnType<ViewOp["view"]>;
+
+/** What views of layouts came to, by op: the same few are taken in every step. */
+const seenLayouts = new Map<object, Map<string, SeenLayout>>();
+const mostLayouts = 512;
+
+function seenThrough<A extends Attributes>(op: ViewOp<A>, array: DeviceArray, attributes: A): SeenLayout {
+  let known = seenLayouts.get(op);
+  if (!known || known.size > mostLayouts) {
+    known = new Map();
+    seenLayouts.set(op, known);
+  }
+  const key = keyOfView(array, attributes);
+  if (known.has(key)) return known.get(key);
+  op.infer([array], attributes);
+  const seen = op.view(array, attributes);
+  known.set(
+    key,
+    seen && { ...seen, shape: Object.freeze([...seen.shape]), strides: Object.freeze([...seen.strides]) },
+  );
+  return seen;
+}
+
 /** Scratch memory and views end with the op: what is launched later on the stream may have it. */
 function withLowering<A extends Attributes, T>(
   runtime: Runtime,
   op: KernelOp<A>,
   body: (lowering: Lowering) => T,
+  writer?: RecipeWriter,
 ): T {
   const taken: Storage[] = [];
   const scratch = (bytes: number): Storage => {
     const storage = runtime.arena.allocate(bytes, `${op.name} scratch`);
     taken.push(storage);
+    writer?.noteScratch(storage);
     return storage;
   };
   const scratchArray: Lowering["scratchArray"] = (shape, dtype) => {
     const array = allocateArray(runtime, shape, dtype, `${op.name} scratch`);
-    if (array.storage) taken.push(array.storage);
+    if (array.storage) {
+      taken.push(array.storage);
+      writer?.noteScratch(array.storage);
+    }
     return array;
   };
   const views: Storage[] = [];
   const view: Lowering["view"] = (storage, offset, size) => {
     const part = runtime.view(storage, offset, size, op.name);
     if (part.kind === "step") views.push(part);
+    writer?.noteView(part, storage, offset);
     return part;
   };
   try {

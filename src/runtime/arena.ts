@@ -139,10 +139,11 @@ export class Arena {
     const end = this.#space.offsetOf(slot) + units;
     const isMiss = end * alignment > this.#memory.committed;
     if (isMiss) this.#growFor(slot, size, label);
-    driver.annotate?.(extent, "live");
+    const span: Span = { address: extent.address, size: size as Bytes };
+    driver.annotate?.(span, "live");
     const storage: StepStorage = {
       kind: "step",
-      span: { address: extent.address, size: size as Bytes },
+      span,
       generation: this.generation,
       label,
       owner: undefined,
@@ -320,7 +321,7 @@ export class Arena {
   close(): void {
     if (this.#isClosed) return;
     this.#isClosed = true;
-    for (const { extent } of this.#liveBlocks()) this.#options.driver.annotate?.(extent, "dead");
+    for (const { storage } of this.#liveBlocks()) this.#options.driver.annotate?.(storage.span, "dead");
     this.#blocks.length = 0;
     this.#memory.release();
     this.#figures.clear();
@@ -386,7 +387,7 @@ export class Arena {
     try {
       if (poison) driver.fill(stream, extent, poisonByte);
     } finally {
-      driver.annotate?.(extent, "dead");
+      driver.annotate?.(storage.span, "dead");
       this.#blocks[storage.slot] = undefined;
       this.#space.give(storage.slot);
       this.#figures.add(cell.live, -extent.size);

@@ -18,7 +18,13 @@ export { chooseLimit, type FreeMemory, readFreeMemory } from "./free-memory.js";
 export { PersistentMemory, type PersistentStorage, type Placement, type Region } from "./persistent.js";
 export { type Judgement, judge, type Pressure, type Shortage, type Verdict } from "./pressure.js";
 export { type EventKind, eventKinds, type RecordedEvent, Recorder } from "./recorder.js";
-export { openRuntime, type Replayable, Runtime, type RuntimeOptions } from "./runtime.js";
+export {
+  openRuntime,
+  type Replayable,
+  Runtime,
+  type RuntimeOptions,
+  type WorkPiece,
+} from "./runtime.js";
 export { SavedSet } from "./saved-set.js";
 export {
   readSettings,

@@ -26,6 +26,12 @@ export interface RuntimeOptions extends OpenOptions {
   readonly print?: (text: string) => void;
 }
 
+/** A launch, a fill or a copy, as it was asked for. */
+export type WorkPiece =
+  | { readonly kind: "launch"; readonly request: LaunchRequest }
+  | { readonly kind: "fill"; readonly target: Storage; readonly byte: number }
+  | { readonly kind: "copy"; readonly target: Storage; readonly source: Storage };
+
 /** Something that runs the same work again: as a verified graph, or directly where capture is off or refused. */
 export interface Replayable {
   readonly mode: "graph" | "direct";
@@ -81,6 +87,8 @@ export class Runtime {
   readonly budget: Budget;
   readonly arena: Arena;
   readonly persistent: PersistentMemory;
+  /** Hears of every piece of work behind its issue. */
+  onWork: ((piece: WorkPiece) => void) | undefined;
   readonly #parts: Parts;
   readonly #print: (text: string) => void;
   readonly #kernels = new Map<KernelSource, Kernel>();
@@ -145,18 +153,21 @@ export class Runtime {
   launch(request: LaunchRequest): void {
     this.#requireOpen();
     this.#parts.work.launch(request);
+    this.onWork?.({ kind: "launch", request });
   }
 
   /** Sets every byte of a storage. */
   fill(target: Storage, byte: number): void {
     this.#requireOpen();
     this.#parts.work.fill(target, byte);
+    this.onWork?.({ kind: "fill", target, byte });
   }
 
   /** Copies a storage's bytes to another of its size, on the device. */
   copy(target: Storage, source: Storage): void {
     this.#requireOpen();
     this.#parts.work.copy(target, source);
+    this.onWork?.({ kind: "copy", target, source });
   }
 
   /** Loads a kernel once and keeps it. */

@@ -103,7 +103,13 @@ function checkLibrary(recording: RecordingLibraries, library: RecordedTable, fun
     const result = call(...values);
     assert.equal(
       result,
-      { status: undefined, text: `text of ${name}`, u64: returnedNumber }[resultOf(signature)],
+      {
+        status: undefined,
+        text: `text of ${name}`,
+        u64: returnedNumber,
+        address: returnedNumber,
+        nothing: undefined,
+      }[resultOf(signature)],
     );
     checkRecord(name, parametersOf(signature), expected, recording.recordOf(library));
     if (resultOf(signature) !== "status") continue;

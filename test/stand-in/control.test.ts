@@ -3,7 +3,12 @@
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
 import test, { afterEach } from "node:test";
-import { cublasLtFunctions, cudaFunctions, nvrtcFunctions } from "../../src/driver/cuda/bindings.js";
+import {
+  cublasLtFunctions,
+  cudaFunctions,
+  nvrtcFunctions,
+  nvtxFunctions,
+} from "../../src/driver/cuda/bindings.js";
 import { cudaStatus } from "../../src/driver/cuda/constants.js";
 import { loadKoffi } from "../../src/driver/foreign-functions.js";
 import { BareCuda } from "../support/bare-cuda.js";
@@ -22,6 +27,7 @@ test("every function that Holdfast binds is there", { skip }, () => {
     "libcuda.so.1": cudaFunctions,
     "libnvrtc.so.13": nvrtcFunctions,
     "libcublasLt.so.13": cublasLtFunctions,
+    "libnvtx3interop.so.1": nvtxFunctions,
   };
   for (const [name, functions] of Object.entries(tables)) {
     const library = loadKoffi().load(`${standIn.folder}/${name}`);

@@ -198,16 +198,16 @@ test("products of any layout are those of the reference", { skip }, () => {
 
 test("rounding of operands shows: tf32 keeps ten bits, bf16 seven", { skip }, () => {
   const one = { a: matrix(1, 1), b: matrix(1, 1), d: matrix(1, 1) };
-  const valueOf = (type: number, value: number): number => {
+  const roundTrip = (type: number, value: number): number => {
     const target = bare.allocate(4);
     const product = new BareProduct(plain({ ...one, compute: type }));
     product.run(bare.put(new Float32Array([value])), bare.put(new Float32Array([1])), target);
     return bare.read(target, new Float32Array(1))[0]!;
   };
   const value = 1 + 2 ** -7 + 2 ** -10 + 2 ** -20;
-  assert.equal(valueOf(compute.f32, value), value);
-  assert.equal(valueOf(compute.tf32, value), 1 + 2 ** -7 + 2 ** -10);
-  assert.equal(valueOf(compute.bf16, value), 1 + 2 ** -7);
+  assert.equal(roundTrip(compute.f32, value), value);
+  assert.equal(roundTrip(compute.tf32, value), 1 + 2 ** -7 + 2 ** -10);
+  assert.equal(roundTrip(compute.bf16, value), 1 + 2 ** -7);
 });
 
 test("half-width types are widened exactly and rounded to nearest even", { skip }, () => {

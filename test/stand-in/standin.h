@@ -1,5 +1,5 @@
 /**
- * What the three stand-in libraries share. They take the place of libcuda, NVRTC and cuBLASLt where there is no GPU: a
+ * What the stand-in libraries share. They take the place of libcuda, NVRTC, cuBLASLt and NVTX where there is no GPU: a
  * device pointer is a pointer of this process, a stream runs its work at once, a kernel is compiled by g++. What they
  * answer, and when they refuse, follows NVIDIA's documentation and what was measured on a real device.
  *

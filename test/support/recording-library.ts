@@ -15,6 +15,7 @@ import {
   type ForeignType,
   foreignTypes,
   nvrtcFunctions,
+  nvtxFunctions,
   parametersOf,
   resultOf,
   type Signature,
@@ -44,12 +45,13 @@ export const recordedTables = {
   "libcuda.so.1": cudaFunctions,
   "libnvrtc.so.13": nvrtcFunctions,
   "libcublasLt.so.13": cublasLtFunctions,
+  "libnvtx3interop.so.1": nvtxFunctions,
   "libprobe.so": probeFunctions,
 } as const satisfies Readonly<Record<string, Signatures>>;
 
 export type RecordedTable = keyof typeof recordedTables;
 
-/** What every function that returns a number of 64 bits returns. */
+/** What every function that returns a number of 64 bits, or an address, returns. */
 export const returnedNumber = 0x12_3456_789a;
 
 export interface RecordingLibraries {
@@ -134,6 +136,8 @@ function functionOf(name: string, signature: Signature): string {
     status: { result: "int", value: "status" },
     text: { result: "const char *", value: `"text of ${name}"` },
     u64: { result: "uint64_t", value: `${returnedNumber}ull` },
+    address: { result: "uint64_t", value: `${returnedNumber}ull` },
+    nothing: { result: "void", value: "" },
   }[resultOf(signature)];
   return `${result} ${name}(${declared}) { size = 0; ${puts.join(" ")} ${answers[name] ?? ""} return ${value}; }`;
 }

@@ -1,5 +1,5 @@
 /**
- * Stand-ins for libcuda, NVRTC and cuBLASLt, built from test/stand-in where they are first needed: the CUDA driver runs on
+ * Stand-ins for libcuda, NVRTC, cuBLASLt and NVTX, built from test/stand-in where they are first needed: the CUDA driver runs on
  * them, kernels and all, on a machine that has no GPU. They are for tests: a kernel runs on one core.
  */
 
@@ -96,13 +96,16 @@ interface LibraryPlan {
   readonly links: readonly string[];
 }
 
-/** The other two ask libcuda for what a test has planned, and give it work. */
+/** The others ask libcuda for what a test has planned, and give it work. */
 const besideLibcuda = ["-l:libcuda.so.1", "-Wl,-rpath,$ORIGIN"];
 const libraries: readonly LibraryPlan[] = [
   { name: "libcuda.so.1", sources: "cuda", optimization: "-O1", links: ["-ldl"] },
   { name: "libnvrtc.so.13", sources: "nvrtc", optimization: "-O1", links: [...besideLibcuda, "-ldl"] },
   { name: "libcublasLt.so.13", sources: "cublaslt", optimization: "-O3", links: [...besideLibcuda, "-lm"] },
+  { name: "libnvtx3interop.so.1", sources: "nvtx", optimization: "-O1", links: besideLibcuda },
 ];
+/** Compiled kernels, of all states of the stand-in: test/stand-in/kernel-folder.h knows it by this name. */
+const kernelFolder = "holdfast-stand-in-kernels";
 /** What the compiler of kernels reads. */
 const headers = ["nvrtc/emulation.h", "kernel-table.h"];
 
@@ -113,7 +116,7 @@ export const standInMissing: string | false = hasCompiler()
 
 let folder: string | undefined;
 
-/** The folder with the three libraries. They are built once for each state of their sources. */
+/** The folder with the libraries. They are built once for each state of their sources. */
 export function buildStandIn(): string {
   folder ??= build();
   return folder;
@@ -141,9 +144,8 @@ function build(): string {
   const hash = createHash("sha256").update([process.arch, ...flags, JSON.stringify(libraries)].join(" "));
   for (const path of sources) hash.update(path).update(readFileSync(join(repositoryRoot, path)));
   const target = join(tmpdir(), `holdfast-stand-in-${hash.digest("hex").slice(0, 16)}`);
-  mkdirSync(target, { recursive: true, mode: 0o700 });
-  if (statSync(target).uid !== process.getuid?.())
-    throw new Error(`${target} belongs to somebody else: remove it.`);
+  makeOwnFolder(target);
+  makeOwnFolder(join(tmpdir(), kernelFolder));
   const files = [...libraries.map(({ name }) => name), ...headers.map((path) => basename(path))];
   if (files.every((name) => existsSync(join(target, name)))) return target;
 
@@ -158,6 +160,13 @@ function build(): string {
     rmSync(part, { recursive: true, force: true });
   }
   return target;
+}
+
+/** What lies in these folders is run, so nobody else may write there. */
+function makeOwnFolder(path: string): void {
+  mkdirSync(path, { recursive: true, mode: 0o700 });
+  if (statSync(path).uid !== process.getuid?.())
+    throw new Error(`${path} belongs to somebody else: remove it.`);
 }
 
 /** All files of a library at once: most of the time goes into the system's headers. */

@@ -7,13 +7,19 @@ import {
   cublasLtFunctions,
   cudaFunctions,
   nvrtcFunctions,
+  nvtxFunctions,
   parametersOf,
   resultOf,
   type Signatures,
   splitParameter,
 } from "./bindings.js";
 
-const tables = { "cuda.h": cudaFunctions, "nvrtc.h": nvrtcFunctions, "cublasLt.h": cublasLtFunctions };
+const tables = {
+  "cuda.h": cudaFunctions,
+  "nvrtc.h": nvrtcFunctions,
+  "cublasLt.h": cublasLtFunctions,
+  "nvtx3/nvToolsExtMem.h": nvtxFunctions,
+};
 
 /**
  * `At<F, 2>` is the type of a function's third parameter, and `Is_u32<T>` whether a value of the table's type u32 may be
@@ -43,6 +49,7 @@ template <typename T> constexpr bool Is_f64 = isOne<T, double>;
 template <typename T> constexpr bool Is_text = isOne<T, const char *>;
 template <typename T> constexpr bool Is_address = std::is_pointer_v<T> || isOne<T, unsigned long long>;
 template <typename T> constexpr bool Is_status = isEnum<T>;
+template <typename T> constexpr bool Is_nothing = std::is_void_v<T>;
 `;
 
 function claimsOf(functions: Signatures): HeaderClaim[] {

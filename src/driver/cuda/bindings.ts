@@ -27,7 +27,9 @@ export type ForeignParameter = `${ForeignType} ${string}`;
 /** What a function takes. It returns a status, 0 for success, unless it says otherwise. */
 export type Signature =
   | readonly ForeignParameter[]
-  | { readonly takes: readonly ForeignParameter[]; readonly returns: "text" | "u64" };
+  | { readonly takes: readonly ForeignParameter[]; readonly returns: Exclude<ForeignResult, "status"> };
+
+export type ForeignResult = "status" | "text" | "u64" | "address" | "nothing";
 
 export type Signatures = Readonly<Record<string, Signature>>;
 
@@ -205,11 +207,21 @@ export const cublasLtFunctions = {
   ],
 } as const satisfies Signatures;
 
+/** NVTX: what checking tools are told of memory. Without a tool that listens these do nothing. */
+export const nvtxFunctions = {
+  nvtxDomainCreateA: { takes: ["text name"], returns: "address" },
+  nvtxDomainDestroy: { takes: ["address domain"], returns: "nothing" },
+  nvtxMemHeapRegister: { takes: ["address domain", "address description"], returns: "address" },
+  nvtxMemHeapUnregister: { takes: ["address domain", "address heap"], returns: "nothing" },
+  nvtxMemRegionsRegister: { takes: ["address domain", "address batch"], returns: "nothing" },
+  nvtxMemRegionsUnregister: { takes: ["address domain", "address batch"], returns: "nothing" },
+} as const satisfies Signatures;
+
 export function parametersOf(signature: Signature): readonly ForeignParameter[] {
   return "takes" in signature ? signature.takes : signature;
 }
 
-export function resultOf(signature: Signature): "status" | "text" | "u64" {
+export function resultOf(signature: Signature): ForeignResult {
   return "takes" in signature ? signature.returns : "status";
 }
 

@@ -1,7 +1,7 @@
 /**
  * CUDA's functions as functions: `cuda.driver.cuMemCreate(…)` takes what the table of bindings says, and throws an error
- * that explains itself where the status is not a success. libcuda is opened at once; NVRTC and cuBLASLt when they are
- * first asked for, and each function is bound at its first use.
+ * that explains itself where the status is not a success. libcuda is opened at once; the others when they are first
+ * asked for, and each function is bound at its first use.
  */
 
 import type { LibraryHandle } from "koffi";
@@ -13,6 +13,7 @@ import {
   type ForeignParameter,
   foreignTypes,
   nvrtcFunctions,
+  nvtxFunctions,
   parametersOf,
   resultOf,
   type Signature,
@@ -31,7 +32,9 @@ type Values<P> = {
 
 type ValuesOf<S> = Extract<Values<Parameters<S>>, readonly unknown[]>;
 
-type ResultOf<S> = S extends { returns: infer R } ? (R extends "text" ? string : number) : undefined;
+type ResultOf<S> = S extends { returns: infer R }
+  ? ReturnType<(typeof resultReaders)[Extract<R, keyof typeof resultReaders>]>
+  : undefined;
 
 type StatusName<F> = { [Name in keyof F]: F[Name] extends { returns: unknown } ? never : Name }[keyof F];
 
@@ -46,6 +49,7 @@ export interface Cuda {
   readonly driver: Calls<typeof cudaFunctions>;
   readonly nvrtc: Calls<typeof nvrtcFunctions>;
   readonly cublasLt: Calls<typeof cublasLtFunctions>;
+  readonly nvtx: Calls<typeof nvtxFunctions>;
   /** What is open by now, with the files that were loaded. */
   readonly libraries: readonly OpenedLibrary[];
 }
@@ -61,6 +65,7 @@ export function openCuda(search: LibrarySearch = {}): Cuda {
   const driver = open("cuda", cudaFunctions);
   let nvrtc: Cuda["nvrtc"] | undefined;
   let cublasLt: Cuda["cublasLt"] | undefined;
+  let nvtx: Cuda["nvtx"] | undefined;
   return {
     driver,
     get nvrtc() {
@@ -70,6 +75,10 @@ export function openCuda(search: LibrarySearch = {}): Cuda {
     get cublasLt() {
       cublasLt ??= open("cublasLt", cublasLtFunctions, majorOf(driver));
       return cublasLt;
+    },
+    get nvtx() {
+      nvtx ??= open("nvtx", nvtxFunctions);
+      return nvtx;
     },
     libraries,
   };
@@ -112,17 +121,11 @@ export function bindCalls<F extends Signatures>({
     const parameters = parametersOf(signature);
     const result = resultOf(signature);
     const bound = () => bindFunction(opened, name, parameters, resultTypes[result]);
-    if (result === "text") {
+    if (result !== "status") {
+      const read = resultReaders[result];
       defineLazily(calls, name, () => {
         const call = bound();
-        return (...values: ForeignValue[]) => String(call(...values) ?? "");
-      });
-      continue;
-    }
-    if (result === "u64") {
-      defineLazily(calls, name, () => {
-        const call = bound();
-        return (...values: ForeignValue[]) => Number(call(...values));
+        return (...values: ForeignValue[]) => read(call(...values));
       });
       continue;
     }
@@ -159,7 +162,21 @@ export function bindCalls<F extends Signatures>({
   return calls as Calls<F>;
 }
 
-const resultTypes = { status: "int32_t", text: "const char *", u64: "uint64_t" } as const;
+/** What the caller gets of what koffi returns. */
+const resultReaders = {
+  text: (value: unknown) => String(value ?? ""),
+  u64: Number,
+  address: Number,
+  nothing: () => undefined,
+} as const;
+
+const resultTypes = {
+  status: "int32_t",
+  text: "const char *",
+  u64: "uint64_t",
+  address: "uint64_t",
+  nothing: "void",
+} as const;
 
 function bindFunction(
   { handle, path }: Binding<Signatures>["opened"],

@@ -266,6 +266,14 @@ export const numericalFlag = {
   INPUT_64F: 0x10_0000,
 } as const;
 
+// NVTX
+
+/** The version of the structs that memory is told in. */
+export const memoryExtension = { COMPATID_MEM: 0x0102 } as const;
+export const memoryPoolUsage = { SUB_ALLOCATOR: 1 } as const;
+export const memoryType = { VIRTUAL_ADDRESS: 1 } as const;
+export const memoryReference = { POINTER: 1 } as const;
+
 /** By header, and there by what the names of an enumeration begin with. */
 export const constantGroups = {
   "cuda.h": {
@@ -299,5 +307,11 @@ export const constantGroups = {
     CUBLASLT_ALGO_CONFIG_: algorithmConfig,
     CUBLASLT_ALGO_CAP_: algorithmCapability,
     CUBLASLT_NUMERICAL_IMPL_FLAGS_: numericalFlag,
+  },
+  "nvtx3/nvToolsExtMem.h": {
+    NVTX_EXT_: memoryExtension,
+    NVTX_MEM_HEAP_USAGE_TYPE_: memoryPoolUsage,
+    NVTX_MEM_TYPE_: memoryType,
+    NVTX_MEM_REGION_REF_TYPE_: memoryReference,
   },
 } as const satisfies Readonly<Record<string, Readonly<Record<string, Readonly<Record<string, number>>>>>>;

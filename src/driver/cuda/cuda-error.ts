@@ -8,7 +8,7 @@ import { formatAddress } from "../../units/index.js";
 import { type ForeignParameter, splitParameter } from "./bindings.js";
 import { cublasStatus, cudaStatus } from "./constants.js";
 
-export type CudaLibrary = "cuda" | "nvrtc" | "cublasLt";
+export type CudaLibrary = "cuda" | "nvrtc" | "cublasLt" | "nvtx";
 
 export type ForeignValue = number | string;
 

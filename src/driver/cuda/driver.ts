@@ -34,6 +34,7 @@ import { type OpenedDevice, openDevice } from "./devices.js";
 import { CudaGraph, countAllNodes, countNodes } from "./graph.js";
 import { type LoadedKernel, loadCode } from "./kernels.js";
 import { type CudaMemory, openMemory } from "./memory.js";
+import { type MemoryChecker, openMemoryChecker } from "./memory-checker.js";
 import { OutBlock } from "./out-block.js";
 import { Products } from "./products.js";
 import { requireLive } from "./spans.js";
@@ -46,6 +47,8 @@ export interface CudaDriverOptions {
   readonly index?: number;
   /** Where compiled kernels are kept; "off" compiles them anew each time. */
   readonly cacheFolder?: string;
+  /** "plain" takes memory as devices without the virtual memory API have it, whole; "auto" unless given. */
+  readonly allocation?: "auto" | "plain";
   readonly environment?: Readonly<Record<string, string | undefined>>;
 }
 
@@ -83,6 +86,7 @@ class CudaDevice implements CudaDriver {
   readonly #opened: OpenedDevice;
   readonly #description: DeviceInfo;
   readonly #memory: CudaMemory;
+  readonly #checker: MemoryChecker | undefined;
   readonly #compiler: Compiler;
   readonly #products: Products;
   readonly #out = new OutBlock(128);
@@ -97,14 +101,18 @@ class CudaDevice implements CudaDriver {
   /** Counts what graphs may depend on and is gone. */
   #deaths = 0;
   #isClosed = false;
+  /** There only where a tool that checks memory listens. */
+  readonly annotate?: NonNullable<Driver["annotate"]>;
 
-  constructor({ index = 0, cacheFolder = "off", environment = process.env }: CudaDriverOptions) {
+  constructor(options: CudaDriverOptions) {
+    const { index = 0, cacheFolder = "off", allocation = "auto", environment = process.env } = options;
     const opened = openDevice(index, environment);
     const { cuda, info, ordinal } = opened;
     this.#cuda = cuda;
     this.#opened = opened;
     try {
-      this.#memory = openMemory(cuda, ordinal);
+      this.#checker = openMemoryChecker(cuda, environment);
+      this.#memory = openMemory(cuda, ordinal, allocation);
       this.#compiler = new Compiler({
         cuda,
         computeCapability: info.computeCapability,
@@ -116,6 +124,8 @@ class CudaDevice implements CudaDriver {
       opened.release();
       throw error;
     }
+    const checker = this.#checker;
+    if (checker) this.annotate = (range, state) => this.#tellChecker(checker, range, state);
     const { granularity, canCommitInParts } = this.#memory;
     this.#description = {
       kind: "cuda",
@@ -156,6 +166,7 @@ class CudaDevice implements CudaDriver {
     this.#enter();
     this.#refuseInCapture("commit");
     this.#memory.commit(part);
+    this.#checker?.addPool(part);
   }
 
   release(reservation: Span): void {
@@ -163,6 +174,7 @@ class CudaDevice implements CudaDriver {
     this.#refuseInCapture("release");
     this.#memory.book.requireReserved(reservation);
     this.#finishEverything();
+    this.#checker?.removePools(reservation);
     this.#memory.release(reservation);
     this.#deaths++;
   }
@@ -434,6 +446,7 @@ class CudaDevice implements CudaDriver {
           () =>
             driver.cuMemFreeHost(address),
       ),
+      () => this.#checker?.close(),
       () => this.#memory.close(),
       () => this.#opened.release(),
     ];
@@ -457,6 +470,13 @@ class CudaDevice implements CudaDriver {
       throw new HoldfastError("CLOSED", "The CUDA driver is closed. Open a new one with openCudaDriver().");
     }
     this.#opened.use();
+  }
+
+  /** The tool looks at what is in use while a kernel runs, so what dies must not be in a kernel's hands any more. */
+  #tellChecker(checker: MemoryChecker, range: Span, state: "live" | "dead"): void {
+    this.#enter();
+    if (state === "dead" && !this.#capture) this.#finishEverything();
+    checker.mark(range, state);
   }
 
   #touch(stream: Stream, span: Span, what: string): void {

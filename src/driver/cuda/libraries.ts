@@ -1,5 +1,5 @@
 /**
- * Opens CUDA's three libraries: from the folder that HOLDFAST_CUDA_PATH names, else by the system's loader, else from the
+ * Opens CUDA's libraries: from the folder that HOLDFAST_CUDA_PATH names, else by the system's loader, else from the
  * folders of drivers, toolkits and pip's packages. What is missing is told by name, with where it was looked for and the
  * package that brings it.
  */
@@ -29,7 +29,7 @@ export interface OpenedLibrary {
 interface LibraryFacts {
   readonly purpose: string;
   readonly stem: string;
-  /** Newest first: libcuda has one for all, the other two one for each CUDA. */
+  /** Newest first: libcuda and NVTX have one for all, the other two one for each CUDA. */
   readonly versions: readonly number[];
   readonly packages: string;
   readonly pipFolders: readonly string[];
@@ -56,6 +56,13 @@ const facts: Readonly<Record<CudaLibrary, LibraryFacts>> = {
     versions: [13, 12],
     packages: "Install pip's nvidia-cublas (for CUDA 12 nvidia-cublas-cu12) or Debian's libcublaslt12",
     pipFolders: ["nvidia/cu13/lib", "nvidia/cublas/lib"],
+  },
+  nvtx: {
+    purpose: "the library through which checking tools hear of memory",
+    stem: "libnvtx3interop.so",
+    versions: [1],
+    packages: "Install pip's nvidia-nvtx, or NVIDIA's package cuda-nvtx",
+    pipFolders: ["nvidia/cu13/lib", "nvidia/nvtx/lib"],
   },
 };
 

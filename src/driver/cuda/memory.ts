@@ -27,8 +27,9 @@ export interface CudaMemory {
   close(): void;
 }
 
-/** The virtual memory API where it works on this device, else plain allocations. */
-export function openMemory(cuda: Cuda, device: number): CudaMemory {
+/** The virtual memory API where it works on this device and is not refused by the caller, else plain allocations. */
+export function openMemory(cuda: Cuda, device: number, allocation: "auto" | "plain" = "auto"): CudaMemory {
+  if (allocation === "plain") return new PlainMemory(cuda);
   const out = new OutBlock();
   cuda.driver.cuDeviceGetAttribute(out.address, deviceAttribute.VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, device);
   if (out.i32() === 0) return new PlainMemory(cuda);

@@ -8,6 +8,12 @@ import { Struct, structs } from "./structs.js";
 const headerOf = {
   "cuda.h": [structs.allocationProperty, structs.access],
   "cublasLt.h": [structs.heuristicResult],
+  "nvtx3/nvToolsExtMem.h": [
+    structs.memoryRange,
+    structs.memoryPool,
+    structs.memoryRegions,
+    structs.memoryReferences,
+  ],
 } as const;
 
 /** What the check needs to know of a struct, whatever its fields. */

@@ -113,4 +113,42 @@ export const structs = {
     ["wavesCount", "f32"],
     ["reserved", { opaque: 16 }],
   ]),
+  /** A stretch of addresses, as NVTX takes it. */
+  memoryRange: new Struct("nvtxMemVirtualRangeDesc_t", [
+    ["size", "u64"],
+    ["ptr", "address"],
+  ]),
+  /** Memory out of which smaller pieces are given. */
+  memoryPool: new Struct("nvtxMemHeapDesc_t", [
+    ["extCompatID", "u16"],
+    ["structSize", "u16"],
+    ["reserved0", "u32"],
+    ["usage", "u32"],
+    ["type", "u32"],
+    ["typeSpecificDescSize", "u64"],
+    ["typeSpecificDesc", "address"],
+    ["category", "u32"],
+    ["messageType", "u32"],
+    ["message", "address"],
+  ]),
+  /** Pieces of a pool that come into use. */
+  memoryRegions: new Struct("nvtxMemRegionsRegisterBatch_t", [
+    ["extCompatID", "u16"],
+    ["structSize", "u16"],
+    ["regionType", "u32"],
+    ["heap", "address"],
+    ["regionCount", "u64"],
+    ["regionDescElementSize", "u64"],
+    ["regionDescElements", "address"],
+    ["regionHandleElementsOut", "address"],
+  ]),
+  /** Pieces that go out of use. */
+  memoryReferences: new Struct("nvtxMemRegionsUnregisterBatch_t", [
+    ["extCompatID", "u16"],
+    ["structSize", "u16"],
+    ["refType", "u32"],
+    ["refCount", "u64"],
+    ["refElementSize", "u64"],
+    ["refElements", "address"],
+  ]),
 } as const;

@@ -20,7 +20,7 @@ export function launchLibraryProduct(runtime: Runtime, problem: GemmProblem<Prod
         `the library needs ${workspaceBytes} bytes of scratch memory, and ${there}. Ask gemmScratchBytes how much to allocate.`,
       );
     }
-    operands.push(runtime.view(scratch, 0, workspaceBytes));
+    operands.push(scratch);
   }
   runtime.launch({ op, kernel, blocks: 1, arguments: operands });
 }

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "../kernel-folder.h"
 #include "block.h"
 #include "control.h"
 #include "memory.h"
@@ -37,17 +38,9 @@ bool isForThisDevice(unsigned architecture) {
   return architecture / 10 == setting("computeMajor") && architecture % 10 <= setting("computeMinor");
 }
 
-/** Where the library of this function lies; the objects lie beside it. */
-std::string folderOfObjects() {
-  Dl_info info;
-  dladdr(reinterpret_cast<void*>(&moduleCount), &info);
-  const std::string path = info.dli_fname;
-  return path.substr(0, path.rfind('/')) + "/kernels";
-}
-
 /** The object's file, written where it is missing: a kernel may come out of somebody's cache. */
 std::string pathOf(const StandinImage& image) {
-  const std::string folder = folderOfObjects();
+  const std::string folder = kernelFolder();
   const std::string path = folder + "/" + image.name + ".so";
   struct stat found;
   if (stat(path.c_str(), &found) == 0) return path;

@@ -1,6 +1,6 @@
 /**
- * Compiles a kernel with g++ into a shared object, in the folder `kernels` beside this library. The object's name is
- * the hash of all that it follows from, so a kernel is compiled once on a machine.
+ * Compiles a kernel with g++ into a shared object, in a folder that all states of the stand-in share. The object's name
+ * is the hash of all that it follows from, so a kernel is compiled once on a machine.
  */
 #include "compile.h"
 
@@ -14,6 +14,7 @@
 #include <cstring>
 
 #include "../kernel-table.h"
+#include "../kernel-folder.h"
 #include "source.h"
 
 namespace standin {
@@ -31,14 +32,8 @@ const char* const flags =
     "-x c++ -std=c++17 -pipe -O1 -fPIC -shared -nostdlib -nostdinc -nostdinc++ -fvisibility=hidden -fno-exceptions "
     "-fno-rtti -fno-asynchronous-unwind-tables -fno-stack-protector -fno-math-errno -fno-strict-aliasing "
     "-fsanitize=alignment,bounds -Wall -Wextra -Werror -Wno-unknown-pragmas -Wno-unused-function "
-    "-Wno-maybe-uninitialized";
-
-std::string folderOfLibrary() {
-  Dl_info info;
-  dladdr(reinterpret_cast<void*>(&emulationNumber), &info);
-  const std::string path = info.dli_fname;
-  return path.substr(0, path.rfind('/'));
-}
+    "-Wno-maybe-uninitialized -Wno-tautological-compare -s -fno-ident -fno-use-linker-plugin "
+    "-Wl,-z,noseparate-code,--build-id=none";
 
 std::string readFile(const std::string& path) {
   std::string text;
@@ -72,7 +67,7 @@ std::string nameOf(const std::string& text) {
 }
 
 const std::string& emulation() {
-  static const std::string folder = folderOfLibrary();
+  static const std::string folder = libraryFolder();
   static const std::string text = readFile(folder + "/emulation.h") + readFile(folder + "/kernel-table.h");
   return text;
 }
@@ -145,14 +140,14 @@ Compiled compile(const std::string& source, const std::string& name, const Compi
   const std::string text = withTable(source, name);
   const std::string allFlags = flagsFor(options);
   const std::string hash = nameOf(allFlags + emulation() + text);
-  const std::string folder = folderOfLibrary() + "/kernels";
+  const std::string folder = kernelFolder();
   const std::string path = folder + "/" + hash + ".so";
   if (access(path.c_str(), R_OK) != 0) {
     static std::atomic<int> serial{0};
     mkdir(folder.c_str(), 0700);
     const std::string part = folder + "/" + std::to_string(getpid()) + "-" + std::to_string(++serial);
     if (!writeFile(part + ".cu", text)) return {toolFailed, "no file could be written to " + folder, ""};
-    const std::string command = "g++ " + allFlags + " -I" + quote(folderOfLibrary()) + " -include emulation.h " +
+    const std::string command = "g++ " + allFlags + " -I" + quote(libraryFolder()) + " -include emulation.h " +
                                 quote(part + ".cu") + " -o " + quote(part + ".so") + " -lm";
     const Ended ended = run(command);
     unlink((part + ".cu").c_str());

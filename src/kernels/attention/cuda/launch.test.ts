@@ -21,7 +21,7 @@ describe("on CUDA", { skip: standInMissing }, () => {
     test(`short sequences of ${dtype} are right for any shape, layout and mask, and write nothing beside`, () => {
       fc.assert(
         fc.property(cases(dtype).filter(isSmall), (one) => proveCase(runtime, one)),
-        { numRuns: 4, seed: 5 },
+        { numRuns: 3, seed: 5 },
       );
     });
 
@@ -51,7 +51,7 @@ describe("on CUDA", { skip: standInMissing }, () => {
   };
 
   test("the shape of a small transformer is right, with vectors and where they don't lie on their boundaries", () => {
-    for (const offset of [0, 1, 4]) proveCase(runtime, { ...transformer, offset });
+    for (const offset of [0, 1]) proveCase(runtime, { ...transformer, offset });
   });
 
   test("a shape whose rows fit a block on the way forward and not on the way back is right", () => {
