@@ -6,6 +6,8 @@
  *   npm test                     every test
  *   npm test -- arena budget     the files whose path contains "arena" or "budget"
  *   npm test -- --timeout 60     each file may take 60 seconds instead of 300
+ *   npm test -- --at-once 8      eight files at a time
+ *   npm test -- --suites device  the files that run on the device that TEST_DEVICE names: cpu, stand-in or cuda
  *
  * Each file is a process of its own, started here rather than by `run()` of node:test. `run()` only asks a hung
  * file to end, which a busy one never hears; it takes a file that calls process.exit(0) halfway for a passed
@@ -13,18 +15,27 @@
  */
 
 import { parseArgs } from "node:util";
+import { chooseDeviceSuites, describeTestDevice } from "./testing/device-suites.mjs";
 import { findTestFiles, packageRoot } from "./testing/files.mjs";
 import { fileLine, summary } from "./testing/report.mjs";
 import { runFile } from "./testing/run-file.mjs";
 
-const filesAtOnce = 2;
-
 const { values: options, positionals: filters } = parseArgs({
-  options: { timeout: { type: "string", default: "300" } },
+  options: {
+    timeout: { type: "string", default: "300" },
+    "at-once": { type: "string", default: "2" },
+    suites: { type: "string", default: "all" },
+  },
   allowPositionals: true,
 });
 const timeoutMs = Number(options.timeout) * 1000;
 if (!(timeoutMs > 0)) throw new Error(`--timeout takes a number of seconds; this is "${options.timeout}".`);
+const filesAtOnce = Number(options["at-once"]);
+if (!(Number.isInteger(filesAtOnce) && filesAtOnce > 0))
+  throw new Error(`--at-once takes a number of files; this is "${options["at-once"]}".`);
+const { suites } = options;
+if (suites !== "all" && suites !== "device")
+  throw new Error(`--suites takes all or device; this is "${suites}".`);
 
 // An orderly exit is what ends the test processes: they lead process groups of their own, which Ctrl-C in the
 // terminal doesn't reach.
@@ -33,7 +44,9 @@ process.on("SIGTERM", () => process.exit(143));
 
 const startedAt = performance.now();
 const root = packageRoot(process.cwd());
-const files = findTestFiles(root, filters);
+const found = findTestFiles(root, filters);
+const files = suites === "device" ? chooseDeviceSuites(found) : found;
+if (suites === "device") console.log(`On ${await describeTestDevice(root)}.`);
 if (files.length === 0) console.log(`No test file matches: ${filters.join(" ") || "dist/**/*.test.js"}`);
 
 /** @type {import("./testing/run-file.mjs").FileResult[]} */

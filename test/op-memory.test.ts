@@ -9,12 +9,10 @@ import fc from "fast-check";
 import {
   basicKernels,
   bytes,
-  type CpuDriver,
   Device,
   type DeviceOptions,
   type Driver,
   HoldfastError,
-  openCpuDriver,
   strict,
 } from "holdfast";
 import { contiguous, type KernelOp, type Op, opTable } from "../src/ops/index.js";
@@ -23,6 +21,7 @@ import { opCases } from "./support/op-cases/index.js";
 import type { CaseCall } from "./support/op-cases/op-case.js";
 import { describeCall, runCase } from "./support/op-runs.js";
 import { sameNamedBytes } from "./support/same-bytes.js";
+import { openTestDriver, type TestDriver, testDeviceKind } from "./support/test-device.js";
 import type { FloatDtype } from "./tolerances.js";
 
 const seed = 20_240_611;
@@ -34,7 +33,7 @@ const floats = ["f32", "f64", "bf16", "f32", "f16"] as const satisfies readonly 
 const dirt = 0x3f;
 const dirtyArenaBytes = 2 ** 20;
 
-const driver = openCpuDriver({ threads: 1 });
+const driver = openTestDriver();
 const dirty = open(driver, strict, { arena: bytes(dirtyArenaBytes) });
 after(() => {
   dirty.close();
@@ -101,7 +100,7 @@ function checkMemory(work: readonly Work[]): void {
   const expected = runPlain(work);
   // The smallest there is holds one storage.
   const arena = bytes(Math.max(256, expected.arenaBytes));
-  const hostile = (device: CpuDriver): Driver => strict(guarded(device));
+  const hostile = (device: TestDriver): Driver => strict(guarded(device));
   withDevice(hostile, { poison: true, arena }, (tight) => {
     for (const [index, one] of work.entries()) {
       sameNamedBytes(run(tight, one), expected.results[index]!, `${told(one)}, poisoned and tight`);
@@ -118,7 +117,7 @@ function checkMemory(work: readonly Work[]): void {
 
 /** On the bare driver, with room; and how much of the arena it took. */
 function runPlain(work: readonly Work[]): { results: Record<string, ArrayBufferView>[]; arenaBytes: number } {
-  const bare = (device: CpuDriver): Driver => device;
+  const bare = (device: TestDriver): Driver => device;
   return withDevice(bare, {}, (plain) => ({
     results: work.map((one) => run(plain, one)),
     arenaBytes: plain.runtime.arena.figures.highWater,
@@ -153,10 +152,11 @@ function told({ op, call, float }: Work): string {
   return `${describeCall(op, call)} in ${float}`;
 }
 
-function open(device: CpuDriver, wrap: (device: CpuDriver) => Driver, options: DeviceOptions): Device {
-  return new Device("cpu", {
+function open(device: TestDriver, wrap: (device: TestDriver) => Driver, options: DeviceOptions): Device {
+  return new Device(testDeviceKind, {
     driver: wrap(device),
     memory: "64MiB",
+    chunk: bytes(4 * 2 ** 20),
     staging: "1MiB",
     stallAfter: "off",
     environment: {},
@@ -167,7 +167,7 @@ function open(device: CpuDriver, wrap: (device: CpuDriver) => Driver, options: D
 
 /** A device of its own: each has the whole of its arena before it. */
 function withDevice<T>(
-  wrap: (device: CpuDriver) => Driver,
+  wrap: (device: TestDriver) => Driver,
   options: DeviceOptions,
   use: (device: Device) => T,
 ): T {

@@ -1,28 +1,21 @@
 /** An optimizer's state is exact: saved to a file's bytes and taken over by a fresh one, training goes on bit for bit. */
 
 import assert from "node:assert/strict";
-import { after, test } from "node:test";
+import { test } from "node:test";
 import {
   type Device,
-  device,
   fromTyped,
-  openCpuDriver,
   optim,
   readSafetensors,
-  strict,
   type Tensor,
   viewElements,
   writeSafetensors,
 } from "holdfast";
+import { openStrictDevice } from "./support/devices.js";
 import { sameBytes } from "./support/same-bytes.js";
 import { placeGiven, setGradient } from "./support/trained-module.js";
 
-const driver = openCpuDriver();
-const cpu = await device("cpu", { print: () => {}, memory: "256MiB", poison: true, driver: strict(driver) });
-after(() => {
-  cpu.close();
-  driver.close();
-});
+const cpu = openStrictDevice();
 
 const shapes = [[3, 5], [7], [1], [2, 130]];
 const numbers = (seed: number, length: number): number[] =>

@@ -2,11 +2,12 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { DataLoader, type DriverCall, manualSeed, nn, openCpuDriver, optim, TensorDataset } from "holdfast";
+import { DataLoader, type DriverCall, manualSeed, nn, optim, TensorDataset } from "holdfast";
 import { around } from "../src/driver/index.js";
 import { KiB } from "../src/units/index.js";
 import { openDevice } from "./support/devices.js";
 import { heapAfterCollection } from "./support/gc.js";
+import { openTestDriver } from "./support/test-device.js";
 
 const steps = 5000;
 /** The driver's calls that take memory, or make something that takes some. */
@@ -21,7 +22,7 @@ const takingCalls: ReadonlySet<DriverCall> = new Set([
 
 test("5,000 steps of training leave memory where it was after the second, and learn", () => {
   const taken: string[] = [];
-  const driver = openCpuDriver({ threads: 1 });
+  const driver = openTestDriver();
   const counting = around(driver, (call, _, proceed) => {
     if (takingCalls.has(call)) taken.push(call);
     return proceed();

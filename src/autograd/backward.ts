@@ -2,12 +2,16 @@
 
 import { HoldfastError } from "../errors/index.js";
 import {
+  type Apply,
+  type ApplyAll,
   type ArrayCopy,
+  type Attributes,
   add,
   copyArrays,
   type DeviceArray,
   type GradientRule,
   runInto,
+  type ValueType,
 } from "../ops/index.js";
 import type { Runtime } from "../runtime/index.js";
 import { LentArrays } from "./lent-arrays.js";
@@ -41,7 +45,7 @@ export function runBackward(
       const upstream = arrived.get(node);
       if (!upstream) continue;
       arrived.delete(node);
-      const gradients = gradientsOf(node, upstream);
+      const gradients = gradientsOf(lent, node, upstream);
       for (const [index, edge] of node.edges.entries()) {
         const gradient = gradients[index];
         if (!edge || !gradient) continue;
@@ -99,24 +103,55 @@ export function runBackward(
     lent.hold(total);
     lent.letGo(before);
   }
+}
 
-  function gradientsOf(node: Node, upstream: DeviceArray): readonly (DeviceArray | undefined)[] {
-    const { op, attributes, operandTypes, outputTypes, needs } = node;
-    const rule: GradientRule<DeviceArray, typeof attributes> = {
-      apply: lent.apply,
-      applyAll: lent.applyAll,
-      attributes,
-      upstream,
-      operand: (index) => node.operand(index),
-      output: (index) => node.output(index),
-      typeOf: (index) => operandTypes[index] ?? { shape: [], dtype: "f32" },
-      outputTypes,
-      needs: (index) => needs[index] ?? false,
-      valueType: ({ shape, dtype }) => ({ shape, dtype }),
-    };
-    if (op.gradient) return op.gradient(rule);
-    throw new HoldfastError("NO_GRADIENT", `${op.name} has no gradient.`, { numbers: { op: op.name } });
+/** What a gradient rule is given of a recorded op. */
+class NodeRule implements GradientRule<DeviceArray, Attributes> {
+  readonly apply: Apply<DeviceArray>;
+  readonly applyAll: ApplyAll<DeviceArray>;
+  readonly attributes: Attributes;
+  readonly upstream: DeviceArray;
+  readonly outputTypes: readonly ValueType[];
+  readonly #node: Node;
+
+  constructor(lent: LentArrays, node: Node, upstream: DeviceArray) {
+    this.apply = lent.apply;
+    this.applyAll = lent.applyAll;
+    this.attributes = node.attributes;
+    this.upstream = upstream;
+    this.outputTypes = node.outputTypes;
+    this.#node = node;
   }
+
+  operand(index: number): DeviceArray | number {
+    return this.#node.operand(index);
+  }
+
+  output(index: number): DeviceArray {
+    return this.#node.output(index);
+  }
+
+  typeOf(index: number): ValueType {
+    return this.#node.operandTypes[index] ?? { shape: [], dtype: "f32" };
+  }
+
+  needs(index: number): boolean {
+    return this.#node.needs[index] ?? false;
+  }
+
+  valueType(value: DeviceArray): ValueType {
+    return value;
+  }
+}
+
+function gradientsOf(
+  lent: LentArrays,
+  node: Node,
+  upstream: DeviceArray,
+): readonly (DeviceArray | undefined)[] {
+  const { op } = node;
+  if (op.gradient) return op.gradient(new NodeRule(lent, node, upstream));
+  throw new HoldfastError("NO_GRADIENT", `${op.name} has no gradient.`, { numbers: { op: op.name } });
 }
 
 /** Every op between a node and the leaves, latest first. */

@@ -18,7 +18,8 @@ import { ownerOf, type Runtime, type Storage } from "../runtime/index.js";
 interface Lent {
   /** How many gradients under way lie in it. */
   uses: number;
-  readonly views: Set<Storage>;
+  /** Each is dropped once, however often it was met. */
+  views: Set<Storage> | undefined;
 }
 
 export class LentArrays {
@@ -93,15 +94,19 @@ export class LentArrays {
       (operand) => typeof operand === "object" && operand.storage && ownerOf(operand.storage) === owner,
     );
     if (!isBorrowed && !this.#lent.has(owner)) {
-      this.#lent.set(owner, { uses: 0, views: new Set() });
+      this.#lent.set(owner, { uses: 0, views: undefined });
       this.#fresh.push(owner);
     }
-    if (storage.owner) this.#lent.get(owner)?.views.add(storage);
+    if (!storage.owner) return;
+    const lent = this.#lent.get(owner);
+    if (!lent) return;
+    lent.views ??= new Set();
+    lent.views.add(storage);
   }
 
   #giveBack(owner: Storage, { views }: Lent): void {
     this.#lent.delete(owner);
-    for (const view of views) this.#runtime.arena.dropView(view);
+    for (const view of views ?? []) this.#runtime.arena.dropView(view);
     this.#runtime.arena.free(owner);
   }
 }

@@ -32,9 +32,9 @@ export class Node {
   readonly needs: readonly boolean[];
   readonly operandTypes: readonly ValueType[];
   readonly outputTypes: readonly ValueType[];
-  readonly #numbers: ReadonlyMap<number, number>;
-  readonly #operands = new Map<number, Saved>();
-  readonly #outputs = new Map<number, Saved>();
+  /** By place: a literal number, or what was saved there; most places hold nothing. */
+  #operands: readonly (number | Saved | undefined)[];
+  #outputs: (Saved | undefined)[] = [];
   readonly #pins: SavedSet;
   #isReleased = false;
 
@@ -49,31 +49,31 @@ export class Node {
     this.attributes = attributes;
     this.edges = operands.map(edgeOf);
     this.needs = this.edges.map((edge) => edge !== undefined);
-    this.operandTypes = operands.map((operand) =>
-      typeof operand === "number" ? { shape: [], dtype: "f32" } : typeOf(operand.array),
+    this.operandTypes = operands.map((operand) => (typeof operand === "number" ? numberType : operand.array));
+    this.outputTypes = outputs;
+    this.#pins = new SavedSet(runtime.arena, by(op.name));
+    const places = op.saves?.(this.needs, attributes);
+    const saved: (number | Saved | undefined)[] = operands.map((operand) =>
+      typeof operand === "number" ? operand : undefined,
     );
-    this.outputTypes = outputs.map(typeOf);
-    this.#numbers = new Map(
-      operands.flatMap((operand, index) => (typeof operand === "number" ? [[index, operand] as const] : [])),
-    );
-    this.#pins = new SavedSet(runtime.arena, `backward of ${op.name}`);
-    const places = op.saves?.(this.needs, attributes) ?? {};
-    for (const index of places.operands ?? []) {
+    for (const index of places?.operands ?? []) {
       const operand = operands[index];
-      if (typeof operand === "object") this.#save(this.#operands, index, operand.array);
+      if (typeof operand === "object") saved[index] = this.#save(operand.array);
     }
-    for (const index of places.outputs ?? []) {
+    this.#operands = saved;
+    for (const index of places?.outputs ?? []) {
       const output = outputs[index];
-      if (output) this.#save(this.#outputs, index, output);
+      if (output) this.#outputs[index] = this.#save(output);
     }
   }
 
   operand(index: number): DeviceArray | number {
-    return this.#numbers.get(index) ?? this.#recall(this.#operands, index, "operand");
+    const saved = this.#operands[index];
+    return typeof saved === "number" ? saved : this.#recall(saved, index, "operand");
   }
 
   output(index: number): DeviceArray {
-    return this.#recall(this.#outputs, index, "output");
+    return this.#recall(this.#outputs[index], index, "output");
   }
 
   get isReleased(): boolean {
@@ -82,25 +82,25 @@ export class Node {
 
   /** For an op in place, once it has written: its saved outputs are what they are now. */
   renewOutputs(): void {
-    for (const [index, { array }] of this.#outputs) {
-      this.#outputs.set(index, { array, version: versionOf(array.storage) });
-    }
+    this.#outputs = this.#outputs.map(
+      (saved) => saved && { array: saved.array, version: versionOf(saved.array.storage) },
+    );
   }
 
   /** Lets go of everything that was saved. Harmless when repeated. */
   release(): void {
     this.#isReleased = true;
-    this.#operands.clear();
-    this.#outputs.clear();
+    this.#operands = [];
+    this.#outputs = [];
     this.#pins.release();
   }
 
-  #save(places: Map<number, Saved>, index: number, array: DeviceArray): void {
+  #save(array: DeviceArray): Saved {
     if (array.storage) this.#pins.save(array.storage);
-    places.set(index, { array, version: versionOf(array.storage) });
+    return { array, version: versionOf(array.storage) };
   }
 
-  #recall(places: ReadonlyMap<number, Saved>, index: number, what: string): DeviceArray {
+  #recall(saved: Saved | undefined, index: number, what: string): DeviceArray {
     const { name } = this.op;
     if (this.#isReleased) {
       throw new HoldfastError(
@@ -110,7 +110,6 @@ export class Node {
         { numbers: { op: name } },
       );
     }
-    const saved = places.get(index);
     if (!saved) {
       throw new HoldfastError(
         "BAD_ARGUMENT",
@@ -130,8 +129,16 @@ export class Node {
   }
 }
 
-function typeOf({ shape, dtype }: DeviceArray): ValueType {
-  return { shape, dtype };
+/** A literal number has no axes. */
+const numberType: ValueType = { shape: [], dtype: "f32" };
+
+const names = new Map<string, string>();
+
+/** Who pins, for messages; a step says it a hundred times. */
+function by(op: string): string {
+  const known = names.get(op) ?? `backward of ${op}`;
+  names.set(op, known);
+  return known;
 }
 
 function edgeOf(operand: Value | number): Edge {

@@ -4,10 +4,12 @@ import { readFileSync } from "node:fs";
 import { Command, CommanderError } from "commander";
 import { type ErrorCode, errorCodes, exitCodes, HoldfastError } from "../errors/index.js";
 import { settingsTable } from "../runtime/index.js";
+import { addDoctor } from "./doctor/index.js";
 import { tour } from "./tour.js";
 
 /** Runs the command line and tells the exit code; everything it has to say is printed. */
 export function run(args: readonly string[]): number {
+  let exitCode: number = exitCodes.ok.code;
   const program = new Command("holdfast")
     .description(
       "Trains neural networks from TypeScript, with memory that is proven and errors instead of hangs.",
@@ -15,6 +17,9 @@ export function run(args: readonly string[]): number {
     .version(packageVersion(), "-v, --version")
     .showHelpAfterError("Run holdfast --help to see what there is.")
     .exitOverride();
+  addDoctor(program, packageVersion(), (code) => {
+    exitCode = code;
+  });
   program.command("tour").description("a short tour of the memory runtime on this machine").action(tour);
   program.command("settings").description("every setting, its default and its meaning").action(printSettings);
   program
@@ -24,7 +29,7 @@ export function run(args: readonly string[]): number {
     .action(explain);
   try {
     program.parse(args, { from: "user" });
-    return exitCodes.ok.code;
+    return exitCode;
   } catch (error) {
     if (error instanceof CommanderError)
       return error.exitCode === 0 ? exitCodes.ok.code : exitCodes.usage.code;

@@ -1,18 +1,15 @@
 /** Data sets: what they take, what they refuse and with which row, and that they are uploaded once. */
 
 import assert from "node:assert/strict";
-import { after, before, test } from "node:test";
+import { test } from "node:test";
 import fc from "fast-check";
+import { openDevice, withDevice } from "../../test/support/devices.js";
 import { refuses } from "../../test/support/refuses.js";
 import { HoldfastError } from "../errors/index.js";
-import { type Device, device, tensor } from "../tensor/index.js";
+import { tensor } from "../tensor/index.js";
 import { TensorDataset } from "./dataset.js";
 
-let cpu: Device;
-before(async () => {
-  cpu = await device("cpu", { print: () => {}, memory: "64MiB" });
-});
-after(() => cpu.close());
+const cpu = openDevice({ memory: "64MiB" });
 
 test("columns are nested arrays, typed arrays, flat arrays with a shape, and tensors", () => {
   const data = new TensorDataset(
@@ -109,9 +106,9 @@ test("a data set is uploaded once a device, stands in the budget under its label
   assert.equal(runtime.budget.usedBy("data set"), 0);
 });
 
-test("a data set that the device can't hold is refused with the table of holders", async () => {
-  const small = await device("cpu", { print: () => {}, memory: "48MiB", arena: "1MiB" });
+test("a data set that the device can't hold is refused with the table of holders", () => {
   const data = new TensorDataset({ values: new Float32Array(8 * 2 ** 20), shape: [8, 2 ** 20] });
-  refuses("OUT_OF_BUDGET", () => data.placeOn(small), /data set/);
-  small.close();
+  withDevice({ memory: "48MiB", arena: "1MiB" }, (small) =>
+    refuses("OUT_OF_BUDGET", () => data.placeOn(small), /data set/),
+  );
 });

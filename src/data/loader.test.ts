@@ -1,24 +1,15 @@
 /** Loaders: every row once an epoch, orders that follow from the seed, batches that end when the next is drawn. */
 
 import assert from "node:assert/strict";
-import { after, before, test } from "node:test";
+import { test } from "node:test";
 import fc from "fast-check";
+import { openStrictDevice } from "../../test/support/devices.js";
 import { refuses } from "../../test/support/refuses.js";
-import { openCpuDriver, strict } from "../driver/index.js";
-import { type Device, device, type Tensor } from "../tensor/index.js";
+import type { Tensor } from "../tensor/index.js";
 import { TensorDataset } from "./dataset.js";
 import { DataLoader, type DataLoaderOptions } from "./loader.js";
 
-let cpu: Device;
-before(async () => {
-  cpu = await device("cpu", {
-    print: () => {},
-    memory: "64MiB",
-    driver: strict(openCpuDriver()),
-    poison: true,
-  });
-});
-after(() => cpu.close());
+const cpu = openStrictDevice({ memory: "64MiB" });
 
 /** Row r is [r, r + 0.25, …] with label r. */
 function numberedRows(

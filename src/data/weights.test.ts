@@ -4,24 +4,18 @@ import assert from "node:assert/strict";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { after, before, test } from "node:test";
+import { after, test } from "node:test";
+import { openDevice } from "../../test/support/devices.js";
 import { refuses } from "../../test/support/refuses.js";
 import { sameNamedBytes } from "../../test/support/same-bytes.js";
 import type { Dtype } from "../kernels/index.js";
 import * as nn from "../nn/index.js";
-import { type Device, device } from "../tensor/index.js";
 import { loadWeights, saveWeights } from "./weights.js";
 
 const folder = mkdtempSync(join(tmpdir(), "weights-"));
 const path = join(folder, "model.safetensors");
-let cpu: Device;
-before(async () => {
-  cpu = await device("cpu", { print: () => {}, memory: "64MiB" });
-});
-after(() => {
-  cpu.close();
-  rmSync(folder, { recursive: true });
-});
+const cpu = openDevice({ memory: "64MiB" });
+after(() => rmSync(folder, { recursive: true }));
 
 const makeModel = (dtype: Dtype = "f32", width = 4): nn.Module =>
   new nn.TransformerEncoderLayer(width, 2, { dimFeedforward: 6 }).to(cpu, dtype);

@@ -1,10 +1,10 @@
 /** driver: the only door to hardware. One interface, the CPU behind it, and the wrappers `strict` and `faulty`. */
 
 export { type Around, around } from "./around.js";
+export { basicKernels } from "./basic-kernels.js";
 export {
   type Blas,
   type BlasProduct,
-  basicKernels,
   blasPlain,
   blasRowMajor,
   blasTransposed,
@@ -31,10 +31,13 @@ export {
   type WasmImport,
 } from "./cpu/index.js";
 export {
+  type CudaDescription,
   type CudaDeviceInfo,
   type CudaDriver,
   type CudaDriverOptions,
+  type CudaLibraryInfo,
   defaultCacheFolder,
+  describeCuda,
   listCudaDevices,
   openCudaDriver,
 } from "./cuda/index.js";

@@ -172,7 +172,7 @@ export const errorCodes = {
   },
   DRIVER_FAILED: {
     meaning: "A driver call failed; its name and its own error stand in the message.",
-    help: "Look at the cause; `holdfast tour` shows whether the machine works at all.",
+    help: "Look at the cause; `holdfast doctor` shows whether the machine works at all.",
   },
   KERNEL_FAILED: {
     meaning: "A kernel did not compile, did not load, or trapped while running.",

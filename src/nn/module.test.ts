@@ -1,19 +1,15 @@
 /** Modules: state dicts of tensors and of stored elements, strict and loose, whole or not at all. */
 
 import assert from "node:assert/strict";
-import { after, before, test } from "node:test";
+import { test } from "node:test";
 import { inspect } from "node:util";
 import { openDevice } from "../../test/support/devices.js";
 import { refuses } from "../../test/support/refuses.js";
 import { sameNamedBytes } from "../../test/support/same-bytes.js";
-import { type Device, device, ones, tensor } from "../tensor/index.js";
+import { ones, tensor } from "../tensor/index.js";
 import * as nn from "./index.js";
 
-let cpu: Device;
-before(async () => {
-  cpu = await device("cpu", { print: () => {}, memory: "64MiB" });
-});
-after(() => cpu.close());
+const cpu = openDevice({ memory: "64MiB" });
 
 const makeModel = (): nn.Sequential =>
   new nn.Sequential(new nn.Linear(3, 4), new nn.ReLU(), new nn.Linear(4, 2)).to(cpu);

@@ -18,34 +18,39 @@ export interface DeviceArray extends Layout {
   readonly storage: Storage | undefined;
 }
 
-/** By shape, where it is frozen and so stays what it is: those of ops that run again and again are. */
-const stridesByShape = new WeakMap<Shape, Strides>();
-
 /** Row by row, the last axis fastest. */
 export function contiguousStrides(shape: Shape): Strides {
-  const known = stridesByShape.get(shape);
-  if (known) return known;
   const strides: number[] = new Array(shape.length);
   let step = 1;
   for (let axis = shape.length - 1; axis >= 0; axis--) {
     strides[axis] = step;
     step *= shape[axis] ?? 1;
   }
-  if (Object.isFrozen(shape)) stridesByShape.set(shape, Object.freeze(strides));
   return strides;
 }
 
 /** Do the elements lie one behind the other in the shape's order? The steps of axes of size 1 don't matter. */
 export function isContiguous({ shape, strides }: Layout): boolean {
-  const expected = contiguousStrides(shape);
-  if (strides === expected) return true;
-  return sizeOf(shape) === 0 || shape.every((size, axis) => size === 1 || strides[axis] === expected[axis]);
+  let step = 1;
+  let fits = true;
+  for (let axis = shape.length - 1; axis >= 0; axis--) {
+    const size = shape[axis] as number;
+    if (size === 0) return true;
+    if (size !== 1 && strides[axis] !== step) fits = false;
+    step *= size;
+  }
+  return fits;
 }
 
 /** How many elements lie between the first and the last, both counted. */
 export function extentOf({ shape, strides }: Layout): number {
-  if (sizeOf(shape) === 0) return 0;
-  return shape.reduce((last, size, axis) => last + (size - 1) * (strides[axis] ?? 0), 0) + 1;
+  let last = 0;
+  for (let axis = 0; axis < shape.length; axis++) {
+    const size = shape[axis] as number;
+    if (size === 0) return 0;
+    last += (size - 1) * (strides[axis] ?? 0);
+  }
+  return last + 1;
 }
 
 /** Steps through an array as if it had this shape: 0 along every axis that it is stretched over. */

@@ -3,14 +3,15 @@
  * same ops with the same shapes again and again; working out its launches anew each time costs more than the launches.
  *
  * A recipe holds launches, fills and copies, with numbers for the storages: the operands' first, then the outputs', then
- * the scratch memory and the views that the lowering asked for. Whatever a lowering may decide by is in its key: dtypes,
- * shapes, strides, sizes and alignment in memory, which operands share a storage, and the attributes.
+ * the scratch memory and the views that the lowering asked for. It is kept under the call's signature: dtypes, shapes,
+ * strides, sizes and alignment in memory, which operands share a storage, and the attributes.
  */
 
 import type { Kernel } from "../driver/index.js";
 import type { Runtime, Storage, WorkPiece } from "../runtime/index.js";
 import type { DeviceArray } from "./device-array.js";
 import type { ValueType } from "./op.js";
+import { SignatureTable } from "./signature.js";
 
 /** A number for a storage, or a number that is passed as it is. */
 type Slot = { readonly slot: number } | number;
@@ -39,103 +40,21 @@ export interface Recipe {
   readonly pieces: readonly Piece[];
 }
 
-/** What varies more than this is worked out anew each time, rather than kept. */
-const mostRecipes = 512;
-
-const books = new WeakMap<Runtime, Map<object, Map<string, Recipe>>>();
+const books = new WeakMap<Runtime, Map<object, SignatureTable<Recipe>>>();
 
 /** The recipes of an op on a device. */
-export function recipesOf(runtime: Runtime, op: object): Map<string, Recipe> {
+export function recipesOf(runtime: Runtime, op: object): SignatureTable<Recipe> {
   let book = books.get(runtime);
   if (!book) {
     book = new Map();
     books.set(runtime, book);
   }
   let recipes = book.get(op);
-  if (!recipes || recipes.size > mostRecipes) {
-    recipes = new Map();
+  if (!recipes) {
+    recipes = new SignatureTable();
     book.set(op, recipes);
   }
   return recipes;
-}
-
-/** Everything that a lowering may decide by. */
-export function keyOf(
-  operands: readonly (DeviceArray | number)[],
-  attributes: Readonly<Record<string, unknown>>,
-): string {
-  let key = "";
-  for (let index = 0; index < operands.length; index++) {
-    const operand = operands[index] as DeviceArray | number;
-    key += typeof operand === "number" ? `#${operand};` : keyOfArray(operand, index, operands);
-  }
-  for (const name in attributes) key += `${name}=${textOf(attributes[name])};`;
-  return key;
-}
-
-function keyOfArray(
-  { dtype, shape, strides, storage }: DeviceArray,
-  index: number,
-  operands: readonly (DeviceArray | number)[],
-): string {
-  if (!storage) return `${dtype}${numberOf(shape)};`;
-  const { address, size } = storage.span;
-  let shared = 0;
-  while (shared < index && (operands[shared] as DeviceArray).storage !== storage) shared++;
-  const place = `${dtype}${numberOf(shape)},${numberOf(strides)},${size},${address & 255}`;
-  return shared < index ? `${place}=${shared};` : `${place};`;
-}
-
-/**
- * A number for a list of numbers, the same for equal lists. Shapes and strides come out of recipes and views, so the very
- * same lists come again: looking one up by its identity is far cheaper than spelling it out. Only a frozen list stays what
- * it is.
- */
-function numberOf(list: readonly number[]): number {
-  const known = numbersByList.get(list);
-  if (known !== undefined) return known;
-  const text = list.join();
-  const number = numbersByText.get(text) ?? numbersByText.size;
-  if (numbersByText.size < mostLists) numbersByText.set(text, number);
-  else if (!numbersByText.has(text)) return -1 - unlisted++;
-  if (Object.isFrozen(list)) numbersByList.set(list, number);
-  return number;
-}
-
-const mostLists = 1 << 16;
-const numbersByText = new Map<string, number>();
-const numbersByList = new WeakMap<readonly number[], number>();
-/** Lists that came when the table was full: each has a number that never comes again. */
-let unlisted = 0;
-
-/** Everything that a view follows from. */
-export function keyOfView(
-  { dtype, shape, strides }: DeviceArray,
-  attributes: Readonly<Record<string, unknown>>,
-): string {
-  let key = `${dtype}${numberOf(shape)},${numberOf(strides)};`;
-  for (const name in attributes) key += `${name}=${textOf(attributes[name])};`;
-  return key;
-}
-
-/** Lists of numbers are told apart from texts by nobody: attributes of one name have one type. */
-function textOf(value: unknown): string {
-  return Object.is(value, -0)
-    ? "-0"
-    : typeof value === "object" && value !== null
-      ? listText(value)
-      : String(value);
-}
-
-function listText(value: object): string {
-  if (isNumbers(value)) return `[${numberOf(value)}]`;
-  return Array.isArray(value)
-    ? `[${value.map(textOf).join(",")}]`
-    : `{${Object.entries(value).map(([name, one]) => `${name}:${textOf(one)}`)}}`;
-}
-
-function isNumbers(value: object): value is readonly number[] {
-  return Array.isArray(value) && value.every((one) => typeof one === "number" && !Object.is(one, -0));
 }
 
 /** Writes a recipe down while a lowering is at work. */
@@ -198,7 +117,8 @@ export class RecipeWriter {
       else if (this.#views.length > 0) return undefined;
       else this.#scratch.push(storage.span.size);
     }
-    const lasting = types.map(({ shape, dtype }) => ({ shape: Object.freeze([...shape]), dtype }));
+    // A caller's own list may change; these stay.
+    const lasting = types.map(({ shape, dtype }) => ({ shape: [...shape], dtype }));
     return { types: lasting, scratch: this.#scratch, views: this.#views, pieces: this.#pieces };
   }
 

@@ -6,8 +6,9 @@ import type { Runtime, Storage } from "../runtime/index.js";
 import { copyArray } from "./copy.js";
 import { allocateArray, type DeviceArray, viewArray } from "./device-array.js";
 import type { Apply, Attributes, KernelOp, Lowering, Op, ValueType, ViewOp } from "./op.js";
-import { followRecipe, keyOf, keyOfView, RecipeWriter, recipesOf } from "./recipe.js";
+import { followRecipe, RecipeWriter, recipesOf } from "./recipe.js";
 import { formatShape, isSameShape } from "./shape.js";
+import { SignatureTable, signCall, signView } from "./signature.js";
 
 type Operand = DeviceArray | number;
 
@@ -41,9 +42,10 @@ function runKernel<A extends Attributes>(
   operands: readonly Operand[],
   attributes: A,
 ): readonly DeviceArray[] {
-  const key = keyOf(operands, attributes);
   const recipes = recipesOf(runtime, op);
-  const recipe = recipes.get(key);
+  signCall(operands, attributes);
+  const recipe = recipes.find();
+  const keep = recipe ? undefined : recipes.reserve();
   const types = recipe?.types ?? op.infer(operands, attributes);
   const outputs: DeviceArray[] = [];
   try {
@@ -52,7 +54,7 @@ function runKernel<A extends Attributes>(
     if (recipe) followRecipe(runtime, op.name, recipe, storagesOf(operands, outputs));
     else {
       const written = lowerAndWrite(runtime, op, operands, outputs, attributes)?.finish(types);
-      if (written) recipes.set(key, written);
+      if (written) keep?.(written);
     }
     return outputs;
   } catch (failure) {
@@ -100,32 +102,37 @@ export function runInto<A extends Attributes>(
   operands: readonly Operand[],
   attributes: A,
 ): void {
-  if (op.kind === "kernel" && op.inPlace !== undefined) {
-    const all = [...operands, target];
-    const key = `into ${keyOf(all, attributes)}`;
-    const recipes = recipesOf(runtime, op);
-    const recipe = recipes.get(key);
-    const isFitting = recipe !== undefined && mayShare(target, operands);
-    if (isFitting && op.check) {
-      withLowering(runtime, op, (lowering) => op.check?.(lowering, operands, attributes));
-    }
-    if (isFitting) {
-      followRecipe(runtime, op.name, recipe, storagesOf(operands, [target]));
-      return;
-    }
-  }
-  const types = op.infer(operands, attributes);
-  requireFits(op.name, types[0], target);
   if (op.kind === "kernel" && op.inPlace !== undefined && mayShare(target, operands)) {
-    withLowering(runtime, op, (lowering) => op.check?.(lowering, operands, attributes));
-    const written = lowerAndWrite(runtime, op, operands, [target], attributes)?.finish(types);
-    if (written) recipesOf(runtime, op).set(`into ${keyOf([...operands, target], attributes)}`, written);
+    runInPlace(runtime, op, target, operands, attributes);
     return;
   }
+  const [type] = op.infer(operands, attributes);
+  requireFits(op.name, type, target);
   const [result, ...others] = runOp(runtime, op, operands, attributes);
   if (result) copyArray(runtime, result, target);
   if (op.kind !== "kernel") return;
   for (const made of [result, ...others]) if (made?.storage) runtime.arena.free(made.storage);
+}
+
+function runInPlace<A extends Attributes>(
+  runtime: Runtime,
+  op: KernelOp<A>,
+  target: DeviceArray,
+  operands: readonly Operand[],
+  attributes: A,
+): void {
+  const recipes = recipesOf(runtime, op);
+  signCall(operands, attributes, target);
+  const recipe = recipes.find();
+  const keep = recipe ? undefined : recipes.reserve();
+  const types = recipe?.types ?? op.infer(operands, attributes);
+  if (!recipe) requireFits(op.name, types[0], target);
+  if (op.check) withLowering(runtime, op, (lowering) => op.check?.(lowering, operands, attributes));
+  if (recipe) followRecipe(runtime, op.name, recipe, storagesOf(operands, [target]));
+  else {
+    const written = lowerAndWrite(runtime, op, operands, [target], attributes)?.finish(types);
+    if (written) keep?.(written);
+  }
 }
 
 /** Calls ops on arrays, for gradient rules and composites. */
@@ -166,23 +173,21 @@ function runView<A extends Attributes>(
 type SeenLayout = ReturnType<ViewOp["view"]>;
 
 /** What views of layouts came to, by op: the same few are taken in every step. */
-const seenLayouts = new Map<object, Map<string, SeenLayout>>();
-const mostLayouts = 512;
+const seenLayouts = new Map<object, SignatureTable<{ readonly seen: SeenLayout }>>();
 
 function seenThrough<A extends Attributes>(op: ViewOp<A>, array: DeviceArray, attributes: A): SeenLayout {
-  let known = seenLayouts.get(op);
-  if (!known || known.size > mostLayouts) {
-    known = new Map();
-    seenLayouts.set(op, known);
+  let table = seenLayouts.get(op);
+  if (!table) {
+    table = new SignatureTable();
+    seenLayouts.set(op, table);
   }
-  const key = keyOfView(array, attributes);
-  if (known.has(key)) return known.get(key);
+  signView(array, attributes);
+  const known = table.find();
+  if (known) return known.seen;
+  const keep = table.reserve();
   op.infer([array], attributes);
   const seen = op.view(array, attributes);
-  known.set(
-    key,
-    seen && { ...seen, shape: Object.freeze([...seen.shape]), strides: Object.freeze([...seen.strides]) },
-  );
+  keep({ seen: seen && { ...seen, shape: [...seen.shape], strides: [...seen.strides] } });
   return seen;
 }
 

@@ -4,23 +4,19 @@ import assert from "node:assert/strict";
 import { after, test } from "node:test";
 import fc from "fast-check";
 import { CallLog } from "../../test/support/call-log.js";
+import { openDevice } from "../../test/support/devices.js";
 import { refuses } from "../../test/support/refuses.js";
+import { openTestDriver } from "../../test/support/test-device.js";
 import { placeGiven, setGradient } from "../../test/support/trained-module.js";
-import { openCpuDriver, strict } from "../driver/index.js";
+import { strict } from "../driver/index.js";
 import type { Dtype } from "../kernels/index.js";
-import { device, tensor } from "../tensor/index.js";
+import { tensor } from "../tensor/index.js";
 import * as optim from "./index.js";
 
-const driver = openCpuDriver();
+const driver = openTestDriver({ threads: 2 });
 const log = new CallLog();
-const cpu = await device("cpu", {
-  ...{ print: () => {}, memory: "256MiB", poison: true },
-  driver: log.wrap(strict(driver)),
-});
-after(() => {
-  cpu.close();
-  driver.close();
-});
+const cpu = openDevice({ driver: log.wrap(strict(driver)), poison: true });
+after(() => driver.close());
 
 function place(gradients: readonly (readonly number[])[], dtype: Dtype = "f32") {
   const shapes = gradients.map(({ length }) => [length]);

@@ -4,25 +4,21 @@ import assert from "node:assert/strict";
 import { after, test } from "node:test";
 import fc from "fast-check";
 import { CallLog } from "../../test/support/call-log.js";
+import { openDevice } from "../../test/support/devices.js";
 import { refuses } from "../../test/support/refuses.js";
 import { sameBytes } from "../../test/support/same-bytes.js";
+import { openTestDriver } from "../../test/support/test-device.js";
 import { GivenParameters, placeGiven, setGradient } from "../../test/support/trained-module.js";
 import { noGrad } from "../autograd/index.js";
-import { openCpuDriver, strict } from "../driver/index.js";
+import { strict } from "../driver/index.js";
 import type { PersistentStorage } from "../runtime/index.js";
-import { device, type Tensor, tensor } from "../tensor/index.js";
+import { type Tensor, tensor } from "../tensor/index.js";
 import * as optim from "./index.js";
 
-const driver = openCpuDriver();
+const driver = openTestDriver({ threads: 2 });
 const log = new CallLog();
-const cpu = await device("cpu", {
-  ...{ print: () => {}, memory: "256MiB", poison: true },
-  driver: log.wrap(strict(driver)),
-});
-after(() => {
-  cpu.close();
-  driver.close();
-});
+const cpu = openDevice({ driver: log.wrap(strict(driver)), poison: true });
+after(() => driver.close());
 
 const shapes = [[3, 5], [7], [1], [2, 130]];
 const numbers = (seed: number, length: number): number[] =>

@@ -1,11 +1,11 @@
 /** SGD, Adam and AdamW against PyTorch: six steps each, with all options, groups, and parameters without gradients. */
 
 import assert from "node:assert/strict";
-import { after, test } from "node:test";
+import { test } from "node:test";
+import { openStrictDevice } from "../../test/support/devices.js";
 import { readRepositoryFile } from "../../test/support/repository.js";
 import { placeGiven, setGradient } from "../../test/support/trained-module.js";
-import { openCpuDriver, strict } from "../driver/index.js";
-import { device, type Tensor, tensor } from "../tensor/index.js";
+import { type Tensor, tensor } from "../tensor/index.js";
 import { Adam, AdamW, type Optimizer, SGD, type SGDOptions } from "./index.js";
 
 interface Case {
@@ -26,12 +26,7 @@ const { cases } = JSON.parse(readRepositoryFile("test/oracle/optimizers.json")) 
 const optimizers = { SGD, Adam, AdamW };
 const tolerances = { f64: 1e-12, f32: 2e-6 } as const;
 
-const driver = openCpuDriver();
-const cpu = await device("cpu", { print: () => {}, memory: "256MiB", driver: strict(driver), poison: true });
-after(() => {
-  cpu.close();
-  driver.close();
-});
+const cpu = openStrictDevice();
 
 function inCamelCase(options: Readonly<Record<string, unknown>>): Record<string, unknown> {
   const rename = (name: string): string =>

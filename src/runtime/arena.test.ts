@@ -3,23 +3,25 @@
 import assert from "node:assert/strict";
 import { afterEach, beforeEach, describe, test } from "node:test";
 import { refuses } from "../../test/support/refuses.js";
-import { type CpuDriver, openCpuDriver, strict } from "../driver/index.js";
+import { openTestDriver, type TestDriver } from "../../test/support/test-device.js";
+import { strict } from "../driver/index.js";
 import { bytes, type Span } from "../units/index.js";
 import { openRuntime, type Runtime } from "./runtime.js";
 
-const kib = 1024;
+const mib = 1024 * 1024;
 
-let device: CpuDriver;
+let device: TestDriver;
 let runtime: Runtime;
 
 beforeEach(() => {
-  device = openCpuDriver({ threads: 1 });
+  device = openTestDriver();
   runtime = openRuntime({
     driver: strict(device),
-    memory: "1MiB",
-    arena: "512KiB",
-    staging: "64KiB",
-    chunk: bytes(128 * kib),
+    memory: "16MiB",
+    arena: "8MiB",
+    staging: "2MiB",
+    // What a GPU commits at least.
+    chunk: bytes(2 * mib),
     poison: true,
     stallAfter: "off",
     environment: {},
@@ -42,22 +44,22 @@ describe("growth", () => {
     const { arena } = runtime;
     assert.equal(arena.figures.committed, 0);
     const first = arena.allocate(1000, "first");
-    assert.equal(arena.figures.committed, 128 * kib);
+    assert.equal(arena.figures.committed, 2 * mib);
     runtime.fill(first, 7);
-    arena.allocate(300 * kib, "second");
-    assert.equal(arena.figures.committed, 384 * kib);
+    arena.allocate(5 * mib, "second");
+    assert.equal(arena.figures.committed, 6 * mib);
     assert.ok(bytesAt(first.span).every((byte) => byte === 7));
     assert.deepEqual([arena.figures.misses, arena.figures.hits], [2, 0]);
   });
 
   test("the last chunk is a short one where the budget has no more", () => {
     const { arena, persistent } = runtime;
-    persistent.place("weights", "big", [{ name: "w", size: 832 * kib }]);
+    persistent.place("weights", "big", [{ name: "w", size: 12 * mib }]);
     arena.allocate(1000, "small");
-    assert.equal(arena.figures.committed, 128 * kib);
-    refuses("OUT_OF_BUDGET", () => arena.allocate(128 * kib, "matmul"), /matmul asked the arena for 128 KiB/);
-    assert.equal(arena.figures.committed, 128 * kib);
-    arena.allocate(100 * kib, "still fits");
+    assert.equal(arena.figures.committed, 2 * mib);
+    refuses("OUT_OF_BUDGET", () => arena.allocate(2 * mib, "matmul"), /matmul asked the arena for 2 MiB/);
+    assert.equal(arena.figures.committed, 2 * mib);
+    arena.allocate(1.5 * mib, "still fits");
   });
 });
 
@@ -164,11 +166,11 @@ describe("misuse", () => {
 
 test("a full arena says so with its figures, its holders by op and a verdict", () => {
   runtime.step(() => {
-    for (let index = 0; index < 4; index++) runtime.arena.allocate(100 * kib, "attention");
+    for (let index = 0; index < 4; index++) runtime.arena.allocate(1.5 * mib, "attention");
     refuses(
       "ARENA_FULL",
-      () => runtime.arena.allocate(200 * kib, "matmul"),
-      /^matmul asked the arena for 200 KiB and it has no room\. Verdict: mis-sized: .*\n {2}capacity 512 KiB, committed 512 KiB, offset 400 KiB, pinned 0 B\n {2}this step: 4 allocations, 400 KiB; 0 resets in all .*\n {2}· attention 400 KiB in 4\nRaise HOLDFAST_ARENA/,
+      () => runtime.arena.allocate(3 * mib, "matmul"),
+      /^matmul asked the arena for 3 MiB and it has no room\. Verdict: mis-sized: .*\n {2}capacity 8 MiB, committed 6 MiB, offset 6 MiB, pinned 0 B\n {2}this step: 4 allocations, 6 MiB; 0 resets in all .*\n {2}· attention 6 MiB in 4\nRaise HOLDFAST_ARENA/,
     );
   });
 });

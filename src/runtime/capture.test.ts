@@ -3,14 +3,13 @@
 import assert from "node:assert/strict";
 import { afterEach, beforeEach, describe, test } from "node:test";
 import { refuses } from "../../test/support/refuses.js";
+import { openTestDriver, type TestDriver } from "../../test/support/test-device.js";
 import {
   around,
   basicKernels,
   blocksFor,
-  type CpuDriver,
   type Driver,
   type Graph,
-  openCpuDriver,
   type Stream,
   strict,
 } from "../driver/index.js";
@@ -19,7 +18,7 @@ import type { Storage } from "./storage.js";
 
 const count = 1000;
 
-let device: CpuDriver;
+let device: TestDriver;
 let runtime: Runtime;
 let printed: string[];
 let state: Storage;
@@ -42,7 +41,7 @@ function open(options: RuntimeOptions = { capture: "on" }, wrap: (driver: Driver
 }
 
 beforeEach(() => {
-  device = openCpuDriver({ threads: 1 });
+  device = openTestDriver();
 });
 afterEach(() => {
   runtime.close();
@@ -168,7 +167,9 @@ test("a replay that differs from the direct run is refused, naming the buffer an
       const result = proceed();
       if (call === "launchGraph") {
         runtime.synchronize();
-        device.deviceBytes(state.span)[17]! ^= 4;
+        device.alterBytes(state.span, (found) => {
+          found[17]! ^= 4;
+        });
       }
       return result;
     }),

@@ -33,10 +33,12 @@ test("a discrete card gives the driver's free figure less max(512 MiB, 2 %)", ()
   );
   const large = freeOn("discrete", { total: 100 * GiB, free: 90 * GiB }, anyHost);
   assert.equal(large.available, 88 * GiB);
+  assert.equal(large.free, 90 * GiB);
 });
 
 test("a unified machine gives MemAvailable less max(8 GiB, 10 %), whatever the driver says", () => {
   const told = { total: 128 * GiB, free: GiB };
+  assert.equal(freeOn("unified", told, { total: 160 * GiB, available: 100 * GiB }).free, 100 * GiB);
   assert.equal(freeOn("unified", told, { total: 160 * GiB, available: 100 * GiB }).available, 84 * GiB);
   assert.equal(freeOn("unified", told, { total: 32 * GiB, available: 20 * GiB }).available, 12 * GiB);
   assert.equal(freeOn("unified", told, { total: 32 * GiB, available: 7 * GiB }).available, 0);

@@ -9,7 +9,9 @@ import { HoldfastError } from "../errors/index.js";
 import { type Bytes, formatBytes, GiB, MiB } from "../units/index.js";
 
 export interface FreeMemory {
-  /** What may be taken now, the margin left alone. */
+  /** What is truly free now, whatever the driver says. */
+  readonly free: Bytes;
+  /** What may be taken of it, the margin left alone. */
   readonly available: Bytes;
   /** What is left to others: the host's share, or the card's margin. */
   readonly margin: Bytes;
@@ -34,7 +36,7 @@ export function readFreeMemory(device: DeviceInfo, driver: Driver, readHost: Hos
       const offered = less(host.available, Math.max(512 * MiB, 0.1 * host.total), "the host's MemAvailable");
       return offered.available < told.free
         ? offered
-        : { available: told.free, margin: offered.margin, reason: "what the CPU driver can address" };
+        : { ...offered, available: told.free, reason: "what the CPU driver can address" };
     }
   }
 }
@@ -42,6 +44,7 @@ export function readFreeMemory(device: DeviceInfo, driver: Driver, readHost: Hos
 function less(free: number, wantedMargin: number, whose: string): FreeMemory {
   const margin = Math.ceil(wantedMargin);
   return {
+    free: Math.floor(free) as Bytes,
     available: Math.max(0, Math.floor(free) - margin) as Bytes,
     margin: margin as Bytes,
     reason: `${whose}, ${formatBytes(Math.floor(free))}, less ${formatBytes(margin)}`,

@@ -36,4 +36,5 @@ export {
 } from "./settings.js";
 export { ownerOf, type Storage } from "./storage.js";
 export type { TransferCount, UploadItem } from "./transfer.js";
+export { startWatch, type Watch } from "./watch.js";
 export type { LaunchRequest } from "./work.js";

@@ -151,7 +151,13 @@ export function openParts(options: OpenOptions, { log, onPressure }: Listeners):
   }
 }
 
-function openWatchdog(settings: Settings, board: Board, recorder: Recorder, closing: (() => void)[]): void {
+/** Starts the watchdog that the settings ask for, and adds its end to what closing has to do. */
+export function openWatchdog(
+  settings: Pick<Settings, "stallAfter" | "reports" | "onStall">,
+  board: Board,
+  recorder: Recorder,
+  closing: (() => void)[],
+): void {
   const { stallAfter, reports, onStall } = settings;
   if (stallAfter === "off") return;
   const { labels } = recorder;

@@ -2,15 +2,16 @@
 
 import assert from "node:assert/strict";
 import { afterEach, beforeEach, test } from "node:test";
-import { type CpuDriver, faulty, openCpuDriver, strict } from "../driver/index.js";
+import { openTestDriver, type TestDriver } from "../../test/support/test-device.js";
+import { faulty, strict } from "../driver/index.js";
 import { type ErrorCode, HoldfastError } from "../errors/index.js";
 import { openRuntime, type Runtime, type RuntimeOptions } from "./runtime.js";
 
-let device: CpuDriver;
+let device: TestDriver;
 let printed: string[];
 
 beforeEach(() => {
-  device = openCpuDriver({ threads: 1 });
+  device = openTestDriver();
   printed = [];
 });
 afterEach(() => device.close());
@@ -25,7 +26,8 @@ const hasCode = (code: ErrorCode) => (error: unknown) =>
 
 test("the diagnostics are printed at the start, at the first pressure and on demand", () => {
   const runtime = open({ memory: "1MiB", arena: "256KiB", staging: "64KiB" });
-  assert.match(printed[0] ?? "", /^holdfast: memory at the start: CPU/);
+  const { name } = device.describe();
+  assert.ok(printed[0]?.startsWith(`holdfast: memory at the start: ${name}`));
   assert.throws(() => runtime.arena.allocate(300 * 1024, "matmul"), hasCode("ARENA_FULL"));
   assert.throws(() => runtime.arena.allocate(300 * 1024, "matmul"), hasCode("ARENA_FULL"));
   assert.match(printed[1] ?? "", /^holdfast: memory at first pressure/);
@@ -126,7 +128,7 @@ for (const fault of [
 }
 
 /** Counts what is open: every taking adds, its giving back subtracts. */
-function counting<Balance extends Record<string, number>>(driver: CpuDriver, balance: Balance): CpuDriver {
+function counting<Balance extends Record<string, number>>(driver: TestDriver, balance: Balance): TestDriver {
   const opposite: Record<string, string> = {
     release: "reserve",
     freeHost: "allocateHost",
@@ -135,7 +137,7 @@ function counting<Balance extends Record<string, number>>(driver: CpuDriver, bal
   };
   return new Proxy(driver, {
     get(target, name: string) {
-      const method = target[name as keyof CpuDriver] as (...args: unknown[]) => unknown;
+      const method = target[name as keyof TestDriver] as (...args: unknown[]) => unknown;
       return (...args: unknown[]) => {
         const result = method.apply(target, args);
         const taken = opposite[name] ?? name;

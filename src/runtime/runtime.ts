@@ -4,7 +4,7 @@
  */
 
 import { writeSync } from "node:fs";
-import type { Blas, DeviceInfo, Kernel, KernelSource, Stream } from "../driver/index.js";
+import type { Blas, DeviceInfo, Kernel, KernelSource, NodeCount, Stream } from "../driver/index.js";
 import { type ErrorCode, HoldfastError } from "../errors/index.js";
 import type { Arena } from "./arena.js";
 import type { Budget } from "./budget.js";
@@ -35,6 +35,8 @@ export type WorkPiece =
 /** Something that runs the same work again: as a verified graph, or directly where capture is off or refused. */
 export interface Replayable {
   readonly mode: "graph" | "direct";
+  /** What the graph holds; nothing is known of work that runs directly. */
+  readonly nodes?: NodeCount;
   replay(): void;
   close(): void;
 }
@@ -224,7 +226,8 @@ export class Runtime {
         graph.close();
         this.#graphs.delete(captured);
       };
-      const captured: Replayable = { mode: "graph", replay: () => graph.replay(), close };
+      const { nodes } = graph.graph;
+      const captured: Replayable = { mode: "graph", nodes, replay: () => graph.replay(), close };
       this.#graphs.add(captured);
       return captured;
     } catch (error) {

@@ -2,9 +2,9 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { openStrictDevice } from "../../test/support/devices.js";
+import { openStrictDevice, withDevice } from "../../test/support/devices.js";
 import { refuses } from "../../test/support/refuses.js";
-import { openCpuDriver } from "../driver/index.js";
+import { openTestDriver, testDeviceKind } from "../../test/support/test-device.js";
 import { HoldfastError } from "../errors/index.js";
 import { Device, device, full, ones, type Tensor, tensor, zeros } from "./index.js";
 
@@ -97,12 +97,13 @@ test("a failing step ends its tensors all the same", () => {
   refuses("DEAD_TENSOR", () => inside?.sum(), /"exp"/);
 });
 
-test("tensors of two devices don't meet, and a closed device says so", async () => {
-  const other = await device("cpu", { memory: "64MiB", stallAfter: "off", print: () => {} });
-  const theirs = ones([2], { device: other });
-  refuses("OTHER_DEVICE", () => ones([2], { device: cpu }).add(theirs), /another device/);
-  other.close();
-  other.close();
+test("tensors of two devices don't meet, and a closed device says so", () => {
+  const theirs = withDevice({ memory: "64MiB" }, (other) => {
+    const made = ones([2], { device: other });
+    refuses("OTHER_DEVICE", () => ones([2], { device: cpu }).add(made), /another device/);
+    other.close();
+    return made;
+  });
   refuses("CLOSED", () => theirs.sum(), /closed/);
 });
 
@@ -114,14 +115,8 @@ test("an unknown device is refused, and the default one has to be open", async (
   );
 });
 
-test("a NaN is refused with the first op that made it, forward and backward, when asked", async () => {
-  const careful = await device("cpu", {
-    memory: "64MiB",
-    stallAfter: "off",
-    print: () => {},
-    detectNaN: true,
-  });
-  try {
+test("a NaN is refused with the first op that made it, forward and backward, when asked", () => {
+  withDevice({ memory: "64MiB", detectNaN: true }, (careful) =>
     careful.step(() => {
       const x = tensor([-1, 4], { device: careful });
       refuses(
@@ -132,10 +127,8 @@ test("a NaN is refused with the first op that made it, forward and backward, whe
       const zero = tensor([0, 4], { device: careful, requiresGrad: true });
       const root = zero.sqrt();
       refuses("NOT_FINITE", () => root.mul(0).sum().backward(), /backward, in sqrtGradient/);
-    });
-  } finally {
-    careful.close();
-  }
+    }),
+  );
 });
 
 test("what backward still needs can't be released, and is intact", () => {
@@ -223,11 +216,11 @@ test("the check for NaN takes no memory beyond its op", () => {
 });
 
 test("a device that has no room for its seeds is not opened, and its threads end", () => {
-  const driver = openCpuDriver({ threads: 1 });
+  const driver = openTestDriver();
   const refusal = { memory: "32MiB", stallAfter: "off", environment: {}, print: () => {}, driver } as const;
-  refuses("OUT_OF_BUDGET", () => new Device("cpu", refusal), /scalars: seeds/);
+  refuses("OUT_OF_BUDGET", () => new Device(testDeviceKind, refusal), /scalars: seeds/);
   // The runtime has given the driver back whole: it can be used, and closed, without it.
-  const again = new Device("cpu", { ...refusal, memory: "64MiB" });
+  const again = new Device(testDeviceKind, { ...refusal, memory: "64MiB" });
   assert.equal(ones([2], { device: again }).sum().item(), 2);
   again.close();
   driver.close();

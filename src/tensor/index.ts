@@ -1,5 +1,6 @@
 /** tensor: what users touch. Tensors, devices and their steps, and the functions that make tensors. */
 
+export { captureStep } from "./captured-step.js";
 export {
   avgPool1d,
   avgPool2d,

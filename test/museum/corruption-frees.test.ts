@@ -3,7 +3,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import {
-  type CpuDriver,
   type Driver,
   type ErrorCode,
   type Region,
@@ -16,7 +15,8 @@ import { around } from "../../src/driver/index.js";
 import { museumRow } from "../support/museum.js";
 import { arenaPool, type OpenPool, oldPool, type Pool, requireApart } from "../support/pools.js";
 import { refusalOf } from "../support/refusals.js";
-import { withRuntime } from "../support/runtimes.js";
+import { withCpuRuntime, withRuntime } from "../support/runtimes.js";
+import type { TestDriver } from "../support/test-device.js";
 
 const memory = { memory: "64MiB", arena: "1MiB" } as const;
 const blockBytes = 512;
@@ -160,7 +160,10 @@ for (const { row, what, code, fault, nextBytes, prepare } of misuses) {
   });
 }
 
-/** A page of the CPU driver: a region of this size fills its reservation, so an address and a size are all one needs. */
+/**
+ * A page of the CPU driver: a region of this size fills its reservation, so an address and a size are all one needs. A GPU
+ * need not place the next region where the last one lay.
+ */
 const regionBytes = 64 * 1024;
 
 function placeRegion(runtime: Runtime, name: string): Region {
@@ -168,8 +171,8 @@ function placeRegion(runtime: Runtime, name: string): Region {
 }
 
 interface Release {
-  readonly release: (runtime: Runtime, region: Region, device: CpuDriver) => void;
-  readonly wrap: (device: CpuDriver) => Driver;
+  readonly release: (runtime: Runtime, region: Region, device: TestDriver) => void;
+  readonly wrap: (device: TestDriver) => Driver;
 }
 
 const ownersRelease: Release = {
@@ -194,7 +197,7 @@ museumRow<Release>({
   sound: ownersRelease,
   faults: { "a release by address takes the next owner's memory": releaseByAddress },
   check({ release, wrap }) {
-    withRuntime(
+    withCpuRuntime(
       memory,
       ({ runtime, device }) => {
         const first = placeRegion(runtime, "first");
@@ -220,9 +223,9 @@ museumRow<Release>({
   sound: ownersRelease,
   faults: { "a release by address takes what this runtime has there": releaseByAddress },
   check({ release, wrap }) {
-    withRuntime(memory, ({ runtime: other }) => {
+    withCpuRuntime(memory, ({ runtime: other }) => {
       const theirs = placeRegion(other, "theirs");
-      withRuntime(
+      withCpuRuntime(
         memory,
         ({ runtime, device }) => {
           const ours = placeRegion(runtime, "ours");

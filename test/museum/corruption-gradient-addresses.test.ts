@@ -1,9 +1,10 @@
 /** Row C2, with tensors and an optimizer: p, g, m and v stay at their addresses, and micro-batches equal one batch. */
 
 import assert from "node:assert/strict";
-import { type Device, device, fromTyped, nn, optim } from "holdfast";
+import { type Device, fromTyped, nn, optim } from "holdfast";
 import { add, allocateArray, copyArray, type DeviceArray, runOp } from "../../src/ops/index.js";
 import type { GradientHolder } from "../../src/tensor/index.js";
+import { withDevice } from "../support/devices.js";
 import { museumRow } from "../support/museum.js";
 import { sameBytes } from "../support/same-bytes.js";
 
@@ -54,9 +55,8 @@ const samples = (step: number): Float32Array =>
   Float32Array.from({ length: 8 * 3 }, (_, index) => ((index * 7 + step * 5) % 11) - 5); // [8, 3]
 
 /** Trains for 25 steps of eight samples, gathered in so many parts. */
-async function train(prepare: Prepare, microBatches: number): Promise<readonly Float32Array[]> {
-  const cpu = await device("cpu", { print: () => {}, memory: "64MiB", poison: true });
-  try {
+function train(prepare: Prepare, microBatches: number): readonly Float32Array[] {
+  return withDevice({ memory: "64MiB", poison: true }, (cpu) => {
     const model = new Linear().to(cpu);
     prepare(cpu, model);
     const optimizer = new optim.AdamW(model.parameters(), { lr: 0.05 });
@@ -79,9 +79,7 @@ async function train(prepare: Prepare, microBatches: number): Promise<readonly F
       });
     }
     return model.parameters().map((parameter) => Float32Array.from(parameter.dataSync()));
-  } finally {
-    cpu.close();
-  }
+  });
 }
 
 museumRow<Prepare>({
@@ -89,11 +87,11 @@ museumRow<Prepare>({
   rule: "over 25 steps of AdamW p, g, m and v stay at their addresses, and two or four micro-batches equal one batch",
   sound: () => {},
   faults: { "accumulating re-homes the gradient in the arena": rehomed },
-  async check(prepare) {
-    const oneBatch = await train(prepare, 1);
+  check(prepare) {
+    const oneBatch = train(prepare, 1);
     assert.notEqual(oneBatch[1]![0], 0, "the run has trained something");
     for (const microBatches of [2, 4]) {
-      const found = await train(prepare, microBatches);
+      const found = train(prepare, microBatches);
       for (const [index, values] of found.entries()) {
         sameBytes(values, oneBatch[index]!, `${microBatches} micro-batches, parameter ${index}`);
       }

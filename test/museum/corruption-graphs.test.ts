@@ -5,7 +5,6 @@ import { test } from "node:test";
 import {
   basicKernels,
   blocksFor,
-  type CpuDriver,
   type Driver,
   type Launch,
   type Runtime,
@@ -24,6 +23,7 @@ import { withMethods } from "../support/replaced-methods.js";
 import { readF32, withRuntime, writeF32 } from "../support/runtimes.js";
 import { sameBytes, sameNamedBytes } from "../support/same-bytes.js";
 import { fillTheRest } from "../support/strangers.js";
+import type { TestDriver } from "../support/test-device.js";
 import {
   accumulate,
   allocateTensor,
@@ -70,7 +70,7 @@ function movable(runtime: Runtime, storage: Storage): Movable {
 }
 
 /** p = ½p + x by two launches, 600 times; as a graph whose caller then changes everything it had passed, or directly. */
-function repeat(way: "replayed" | "direct", wrap: (device: CpuDriver) => Driver): Uint8Array {
+function repeat(way: "replayed" | "direct", wrap: (device: TestDriver) => Driver): Uint8Array {
   return withRuntime(
     memory,
     ({ runtime }) => {
@@ -110,7 +110,7 @@ function repeat(way: "replayed" | "direct", wrap: (device: CpuDriver) => Driver)
   );
 }
 
-museumRow<(device: CpuDriver) => Driver>({
+museumRow<(device: TestDriver) => Driver>({
   row: "C8",
   rule: "600 replays under collections, after the caller changed all it had passed, equal 600 direct runs",
   sound: strict,
@@ -141,7 +141,7 @@ function trainOnce(runtime: Runtime, model: TinyModel, { x, scaled, change }: St
   update(runtime, model, change);
 }
 
-function replayAmongStrangers(wrap: (device: CpuDriver) => Driver): void {
+function replayAmongStrangers(wrap: (device: TestDriver) => Driver): void {
   const direct = withRuntime(memory, ({ runtime }) => {
     const model = placeTinyModel(runtime);
     runtime.step(() => {

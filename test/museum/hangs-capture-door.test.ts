@@ -2,13 +2,14 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { type Driver, HoldfastError, openCpuDriver, strict } from "holdfast";
+import { type Driver, HoldfastError, strict } from "holdfast";
 import { around, type Stream } from "../../src/driver/index.js";
 import { CaptureGate } from "../../src/runtime/capture-gate.js";
 import { CallLog } from "../support/call-log.js";
 import { museumRow } from "../support/museum.js";
 import { withMethods } from "../support/replaced-methods.js";
 import { filesBelow, readRepositoryFile } from "../support/repository.js";
+import { openTestDriver } from "../support/test-device.js";
 import { doubleWeights, type Model, passes, withModel } from "../support/weights-model.js";
 
 interface Source {
@@ -100,7 +101,7 @@ museumRow<(driver: Driver) => Driver>({
 });
 
 test("H7: strict refuses the relaxed mode, and nothing has begun", () => {
-  const device = openCpuDriver({ threads: 1 });
+  const device = openTestDriver();
   const driver = strict(device);
   const stream = driver.createStream();
   assert.throws(() => driver.beginCapture(stream, "relaxed" as never), {

@@ -1,7 +1,8 @@
 /** Row N4: the norm of large gradients is measured in f64, so they are clipped and never scaled to zero in silence. */
 
 import assert from "node:assert/strict";
-import { device, optim, type Tensor } from "holdfast";
+import { optim, type Tensor } from "holdfast";
+import { withDevice } from "../support/devices.js";
 import { museumRow } from "../support/museum.js";
 import { placeGiven, setGradient } from "../support/trained-module.js";
 
@@ -30,9 +31,8 @@ museumRow<Clip>({
   rule: "gradients of 1e20 in f32 are clipped to a norm of 1 in their own direction, and 3e38 to the largest step as well",
   sound: clip,
   faults: { "squares are summed in f32": clipInF32 },
-  async check(subject) {
-    const cpu = await device("cpu", { print: () => {}, memory: "64MiB", poison: true });
-    try {
+  check(subject) {
+    withDevice({ memory: "64MiB", poison: true }, (cpu) => {
       for (const scale of [1, 1.4e18, 1e-20]) {
         const wanted = gradients.map((one) => one.map((value) => Math.fround(value * scale)));
         const parameters = placeGiven(cpu, "f32", [[3], [4]], wanted);
@@ -49,8 +49,6 @@ museumRow<Clip>({
           }
         }
       }
-    } finally {
-      cpu.close();
-    }
+    });
   },
 });

@@ -1,8 +1,9 @@
 /** Row N5: moments are kept in f32 or better, so small gradients are not lost in them and half floats move. */
 
 import assert from "node:assert/strict";
-import { type Device, type Dtype, device, optim, type Tensor } from "holdfast";
+import { type Device, type Dtype, optim, type Tensor } from "holdfast";
 import { narrowToBf16, widenBf16 } from "../../src/kernels/index.js";
+import { withDevice } from "../support/devices.js";
 import { museumRow } from "../support/museum.js";
 import { placeGiven, setGradient } from "../support/trained-module.js";
 
@@ -68,9 +69,8 @@ const steps = 60;
 const gradientAt = (magnitude: number, t: number): number =>
   Math.fround(magnitude * (t % 3 === 0 ? -0.75 : 1 + (t % 5) / 4));
 
-async function train(make: MakeTrainer, dtype: Dtype, first: number): Promise<number[]> {
-  const cpu = await device("cpu", { print: () => {}, memory: "64MiB", poison: true });
-  try {
+function train(make: MakeTrainer, dtype: Dtype, first: number): number[] {
+  return withDevice({ memory: "64MiB", poison: true }, (cpu) => {
     const parameters = placeGiven(
       cpu,
       dtype,
@@ -85,9 +85,7 @@ async function train(make: MakeTrainer, dtype: Dtype, first: number): Promise<nu
       trainer.step();
     }
     return parameters.map((parameter) => parameter.item());
-  } finally {
-    cpu.close();
-  }
+  });
 }
 
 museumRow<MakeTrainer>({
@@ -95,9 +93,9 @@ museumRow<MakeTrainer>({
   rule: "AdamW in f32 goes the way of AdamW in f64 for gradients from 1e-10 to 1e3, and moves bf16 parameters",
   sound: adamW,
   faults: { "moments are kept in bf16": momentsInBf16, "β₂ is rounded to bf16": roundedBeta },
-  async check(make) {
+  check(make) {
     const first = 0.125;
-    const found = await train(make, "f32", first);
+    const found = train(make, "f32", first);
     for (const [index, magnitude] of magnitudes.entries()) {
       const expected = reference(first, (t) => gradientAt(magnitude, t), steps);
       const way = Math.abs(expected - first);
@@ -107,7 +105,7 @@ museumRow<MakeTrainer>({
       );
     }
     // One step of 1e-3 is half of what bf16 can tell apart at 0.125; the way of sixty is not.
-    const halves = await train(make, "bf16", first);
+    const halves = train(make, "bf16", first);
     for (const [index, magnitude] of magnitudes.entries()) {
       if (magnitude < 1e-6) continue;
       assert.ok(

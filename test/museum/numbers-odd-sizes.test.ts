@@ -5,28 +5,20 @@
 
 import assert from "node:assert/strict";
 import { after, test } from "node:test";
-import { Device, openCpuDriver, strict } from "holdfast";
+import { strict } from "holdfast";
 import { encodeKernel } from "../../src/driver/index.js";
 import { activations, functions, type Op } from "../../src/ops/index.js";
 import type { Tensor } from "../../src/tensor/index.js";
+import { openDevice } from "../support/devices.js";
 import { guarded } from "../support/guarded-driver.js";
 import { museumRow } from "../support/museum.js";
 import { placeOperand } from "../support/op-runs.js";
 import { sameBytes } from "../support/same-bytes.js";
+import { openTestDriver } from "../support/test-device.js";
 
-const driver = openCpuDriver({ threads: 1 });
-const cpu = new Device("cpu", {
-  driver: strict(guarded(driver)),
-  memory: "64MiB",
-  poison: true,
-  stallAfter: "off",
-  environment: {},
-  print: () => {},
-});
-after(() => {
-  cpu.close();
-  driver.close();
-});
+const driver = openTestDriver();
+const cpu = openDevice({ driver: strict(guarded(driver)), memory: "64MiB", poison: true });
+after(() => driver.close());
 
 /** Ways to double and to add up an array. */
 interface Vectorised {

@@ -1,8 +1,9 @@
 /** Row P2: an optimizer's step is one fused pass over contiguous memory, without a copy, however many parameters. */
 
 import assert from "node:assert/strict";
-import { device, openCpuDriver, optim, type Tensor } from "holdfast";
+import { type Device, optim, type Tensor } from "holdfast";
 import { CallLog } from "../support/call-log.js";
+import { withDevice } from "../support/devices.js";
 import { museumRow } from "../support/museum.js";
 import { placeGiven, setGradient } from "../support/trained-module.js";
 
@@ -43,11 +44,9 @@ const onCopies: MakeTrainer = (name, parameters, options) => {
 };
 
 /** The driver's work in the third step of so many parameters of odd sizes. */
-async function workOf(make: MakeTrainer, name: "SGD" | "Adam" | "AdamW", count: number): Promise<string[]> {
-  const driver = openCpuDriver();
+function workOf(make: MakeTrainer, name: "SGD" | "Adam" | "AdamW", count: number): string[] {
   const log = new CallLog();
-  const cpu = await device("cpu", { print: () => {}, memory: "64MiB", driver: log.wrap(driver) });
-  try {
+  const work = (cpu: Device): string[] => {
     const sizes = Array.from({ length: count }, (_, index) => 1 + ((index * 37) % 101));
     const parameters = placeGiven(
       cpu,
@@ -65,10 +64,8 @@ async function workOf(make: MakeTrainer, name: "SGD" | "Adam" | "AdamW", count: 
     return log
       .namesFrom(start)
       .filter((call) => call === "launch" || call === "fill" || call.startsWith("copy"));
-  } finally {
-    cpu.close();
-    driver.close();
-  }
+  };
+  return withDevice({ memory: "64MiB" }, work, log.wrap);
 }
 
 museumRow<MakeTrainer>({
@@ -76,14 +73,10 @@ museumRow<MakeTrainer>({
   rule: "a step of SGD, Adam or AdamW is two launches and no copy, for 1 parameter as for 60",
   sound: fused,
   faults: { "an update for each parameter": oneByOne, "updates go through copies": onCopies },
-  async check(make) {
+  check(make) {
     for (const name of ["SGD", "Adam", "AdamW"] as const) {
       for (const count of [1, 60]) {
-        assert.deepEqual(
-          await workOf(make, name, count),
-          ["launch", "launch"],
-          `${name}, ${count} parameters`,
-        );
+        assert.deepEqual(workOf(make, name, count), ["launch", "launch"], `${name}, ${count} parameters`);
       }
     }
   },

@@ -1,21 +1,56 @@
-/** Devices for tests: quiet, small, and closed after the file's last test. */
+/** Devices for tests: quiet, small, of the kind under test, and closed after the file's last test. */
 
 import { after } from "node:test";
-import { Device, type DeviceOptions, openCpuDriver, strict } from "holdfast";
+import { bytes, Device, type DeviceOptions, type Driver, strict } from "holdfast";
+import { openTestDriver, type TestDriver, testDevice, testDeviceKind } from "./test-device.js";
 
-const quiet: DeviceOptions = { memory: "256MiB", stallAfter: "off", environment: {}, print: () => {} };
+/** The chunk is the CPU's: on a GPU it would be as large as the budget of some tests. */
+const quiet: DeviceOptions = {
+  memory: "256MiB",
+  chunk: bytes(4 * 1024 * 1024),
+  stallAfter: "off",
+  environment: {},
+  print: () => {},
+};
 
-/** A CPU device as users have it. */
+/** A device as users have it. */
 export function openDevice(options: DeviceOptions = {}): Device {
-  const device = new Device("cpu", { ...quiet, ...options });
+  if (options.driver || testDevice === "cpu") return open(options);
+  const driver = openTestDriver();
+  const device = open({ ...options, driver });
+  after(() => driver.close());
+  return device;
+}
+
+/** A device whose driver enforces CUDA's rules, and whose dead memory is NaN. */
+export function openStrictDevice(options: DeviceOptions = {}): Device {
+  const driver = openTestDriver({ threads: 2 });
+  const device = open({ driver: strict(driver), poison: true, ...options });
+  after(() => driver.close());
+  return device;
+}
+
+function open(options: DeviceOptions): Device {
+  const device = new Device(testDeviceKind, { ...quiet, ...options });
   after(() => device.close());
   return device;
 }
 
-/** A CPU device whose driver enforces CUDA's rules, and whose dead memory is NaN. */
-export function openStrictDevice(options: DeviceOptions = {}): Device {
-  const driver = openCpuDriver({ threads: 2 });
-  const device = openDevice({ driver: strict(driver), poison: true, ...options });
-  after(() => driver.close());
-  return device;
+/** Runs `use` on a device of its own, which is closed whatever happens. `wrap` puts wrappers around its driver. */
+export function withDevice<T>(
+  options: DeviceOptions,
+  use: (device: Device) => T,
+  wrap: (driver: TestDriver) => Driver = (driver) => driver,
+): T {
+  const driver = openTestDriver();
+  try {
+    const device = new Device(testDeviceKind, { ...quiet, ...options, driver: wrap(driver) });
+    try {
+      return use(device);
+    } finally {
+      device.close();
+    }
+  } finally {
+    driver.close();
+  }
 }

@@ -1,16 +1,17 @@
-/** Wraps the CPU's driver so that a kernel which writes beside its outputs is found at once, by its name. */
+/** Wraps a driver so that a kernel which writes beside its outputs is found at once, by its name. */
 
 import assert from "node:assert/strict";
-import type { CpuDriver, Driver, Launch, Span, Stream } from "holdfast";
+import type { Driver, Launch, Span, Stream } from "holdfast";
 import { HoldfastError } from "holdfast";
 import { around } from "../../src/driver/index.js";
 import { span } from "../../src/units/index.js";
+import type { TestDriver } from "./test-device.js";
 
 /** More than the widest store of any kernel: a tile of a product is four vectors wide. */
 const guardBytes = 64;
 
 /** Every launch must leave the bytes on both sides of each array that it writes as they were. */
-export function guarded(device: CpuDriver): Driver {
+export function guarded(device: TestDriver): Driver {
   return around(device, (call, args, proceed) => {
     if (call !== "launch") return proceed();
     const [stream, launch] = args as [Stream, Launch];
@@ -49,7 +50,7 @@ function holds({ address, size }: Span, place: number): boolean {
 }
 
 /** What stands there now; nothing where no memory is committed. */
-function copyGuard(device: CpuDriver, from: number, to: number): { address: number; before: Uint8Array }[] {
+function copyGuard(device: TestDriver, from: number, to: number): { address: number; before: Uint8Array }[] {
   try {
     return [{ address: from, before: device.deviceBytes(span(from, to - from)).slice() }];
   } catch (error) {

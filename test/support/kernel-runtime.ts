@@ -1,33 +1,35 @@
 /**
- * Runtimes for a file of kernel tests: strict, poisoned, quiet, and closed after the file's last test. One is of the CPU,
- * and one of a GPU that is not there: the CUDA driver over the stand-in.
+ * Runtimes for a file of kernel tests: strict, poisoned, quiet, and closed after the file's last test. One is of the device
+ * under test; others are of the CPU, and of a GPU, whether it is there or stood in for.
  */
 
 import { after } from "node:test";
-import {
-  type Driver,
-  openCpuDriver,
-  openCudaDriver,
-  openRuntime,
-  type Runtime,
-  type Storage,
-  strict,
-} from "holdfast";
-import { buildStandIn, standInMissing } from "./stand-in.js";
+import { type Driver, openRuntime, type Runtime, type Storage, strict } from "holdfast";
+import { standInMissing } from "./stand-in.js";
+import { openTestCpu, openTestDriver, openTestGpu, testDevice } from "./test-device.js";
 
-export function openKernelRuntime(threads = 2): Runtime {
-  return openOn(openCpuDriver({ threads }));
+/** Of the device under test. */
+export function openKernelRuntime(): Runtime {
+  return openOn(openTestDriver({ threads: 2 }));
 }
 
-/** Call it inside of a test or a `describe` whose skip is `standInMissing`. */
+/** Of the CPU, whatever is under test. */
+export function openCpuKernelRuntime(threads = 2): Runtime {
+  return openOn(openTestCpu(threads));
+}
+
+/** Why there is no GPU, as a test's `skip` takes it. */
+export const cudaMissing: string | false = testDevice === "cuda" ? false : standInMissing;
+
+/** Call it inside of a test or a `describe` whose skip is `cudaMissing`. */
 export function openCudaKernelRuntime(): Runtime {
-  return openOn(openCudaDriver({ environment: { ...process.env, HOLDFAST_CUDA_PATH: buildStandIn() } }));
+  return openOn(openTestGpu());
 }
 
 /** For tests that hold on every device: a `describe` each, opened inside. */
 export const kernelDevices = [
-  { device: "the CPU", skip: false, open: () => openKernelRuntime() },
-  { device: "CUDA", skip: standInMissing, open: openCudaKernelRuntime },
+  { device: "the CPU", skip: false, open: () => openCpuKernelRuntime() },
+  { device: "CUDA", skip: cudaMissing, open: openCudaKernelRuntime },
 ] as const;
 
 function openOn(device: Driver): Runtime {

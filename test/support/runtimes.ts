@@ -1,40 +1,59 @@
 /**
- * Runtimes for tests: quiet, unwatched, on the CPU driver under `strict`, every upload checked by its checksum, and closed
- * whatever the test does.
+ * Runtimes for tests: quiet, unwatched, on the device under test and under `strict`, every upload checked by its checksum,
+ * and closed whatever the test does.
  */
 
 import {
-  type CpuDriver,
+  bytes,
   type Driver,
-  openCpuDriver,
   openRuntime,
   type Runtime,
   type RuntimeOptions,
   type Storage,
   strict,
 } from "holdfast";
+import { openTestCpu, openTestDriver, type TestDriver } from "./test-device.js";
 
 export interface TestRuntime {
   readonly runtime: Runtime;
   /** The device under the wrappers, to look at its bytes. */
-  readonly device: CpuDriver;
+  readonly device: TestDriver;
 }
 
 /** Runs `use` on a fresh runtime. `wrap` puts wrappers around the device; `strict` unless given. */
 export function withRuntime<T>(
   options: RuntimeOptions,
   use: (opened: TestRuntime) => T,
-  wrap: (device: CpuDriver) => Driver = strict,
+  wrap: (device: TestDriver) => Driver = strict,
 ): T {
-  const device = openCpuDriver({ threads: 1 });
-  const driver = wrap(device);
+  return withRuntimeOn(openTestDriver(), options, use, wrap);
+}
+
+/** The same on the CPU, whatever is under test: for what is said of its memory alone. */
+export function withCpuRuntime<T>(
+  options: RuntimeOptions,
+  use: (opened: TestRuntime) => T,
+  wrap: (device: TestDriver) => Driver = strict,
+): T {
+  return withRuntimeOn(openTestCpu(), options, use, wrap);
+}
+
+function withRuntimeOn<T>(
+  device: TestDriver,
+  options: RuntimeOptions,
+  use: (opened: TestRuntime) => T,
+  wrap: (device: TestDriver) => Driver,
+): T {
   try {
+    const driver = wrap(device);
     const runtime = openRuntime({
       driver,
       stallAfter: "off",
       environment: {},
       print: () => {},
       verifyUploads: true,
+      // The CPU's chunk: on a GPU it would be as large as the budget of some tests.
+      chunk: bytes(4 * 1024 * 1024),
       ...options,
     });
     try {

@@ -1,5 +1,7 @@
 /** cuda: an NVIDIA GPU as a device, through the driver API, NVRTC and cuBLASLt; nothing is built and nothing is loaded until one is opened. */
 
+export { basicKernelCode } from "./basic-kernels.js";
 export { defaultCacheFolder } from "./cubin-cache.js";
+export { type CudaDescription, type CudaLibraryInfo, describeCuda } from "./describe.js";
 export { type CudaDeviceInfo, listCudaDevices } from "./devices.js";
 export { type CudaDriver, type CudaDriverOptions, openCudaDriver } from "./driver.js";

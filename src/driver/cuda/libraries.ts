@@ -139,6 +139,12 @@ function missing(
     `Looked by the system's loader and in ${shown}${rest}.`,
     `${packages}, or set HOLDFAST_CUDA_PATH to the folder that has it.`,
   ];
-  const numbers = { library, names: names.join(" "), folders: folders.length };
+  const numbers = {
+    library,
+    names: names.join(" "),
+    folders: folders.length,
+    refused: refused.length,
+    packages,
+  };
   return new HoldfastError("NO_CUDA", sentences.join(" "), { numbers });
 }

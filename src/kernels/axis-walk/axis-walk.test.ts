@@ -4,20 +4,24 @@ import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import fc from "fast-check";
 import { rounded } from "../../../test/support/ir-reference.js";
-import { openCudaKernelRuntime, openKernelRuntime, put } from "../../../test/support/kernel-runtime.js";
+import {
+  cudaMissing,
+  openCpuKernelRuntime,
+  openCudaKernelRuntime,
+  put,
+} from "../../../test/support/kernel-runtime.js";
 import { refuses } from "../../../test/support/refuses.js";
 import { sameBytes } from "../../../test/support/same-bytes.js";
-import { standInMissing } from "../../../test/support/stand-in.js";
 import type { Runtime } from "../../runtime/index.js";
 import type { WalkDtype } from "./element.js";
 import { launchScan, type Scan } from "./scan.js";
 import { launchScatterAdd } from "./scatter-add.js";
 
-/** A walk's bits are the same everywhere. The kernels of CUDA run on the stand-in, which takes its time. */
+/** A walk's bits are the same everywhere. Where no GPU is under test CUDA's kernels run on the stand-in, which takes its time. */
 const devices = [
-  { device: "one thread", skip: false, open: () => openKernelRuntime(1), runs: 150 },
-  { device: "two threads", skip: false, open: () => openKernelRuntime(2), runs: 150 },
-  { device: "CUDA", skip: standInMissing, open: openCudaKernelRuntime, runs: 60 },
+  { device: "one thread", skip: false, open: () => openCpuKernelRuntime(1), runs: 150 },
+  { device: "two threads", skip: false, open: () => openCpuKernelRuntime(2), runs: 150 },
+  { device: "CUDA", skip: cudaMissing, open: openCudaKernelRuntime, runs: 60 },
 ] as const;
 
 const arrays = { f32: Float32Array, f64: Float64Array, i32: Int32Array } as const;
@@ -213,13 +217,13 @@ describe("the gradient of an embedding", () => {
   for (const isIndexShared of [true, false]) {
     test(`has the same bits on one thread and on two, an index ${isIndexShared ? "a row" : "an element"}`, () => {
       const one: Scatter = { dtype: "f32", outer: 1, length: 500, inner: 256, count: 3072, isIndexShared };
-      for (const threads of [1, 2]) proveScatter(openKernelRuntime(threads), one, 3, [0, 0, 0]);
+      for (const threads of [1, 2]) proveScatter(openCpuKernelRuntime(threads), one, 3, [0, 0, 0]);
     });
   }
 });
 
 describe("what does not fit", () => {
-  const runtime = openKernelRuntime(1);
+  const runtime = openCpuKernelRuntime(1);
 
   test("an empty array is left alone, and a storage that is too small is refused by name", () => {
     runtime.step(() => {

@@ -6,10 +6,11 @@
 import assert from "node:assert/strict";
 import { afterEach, describe, test } from "node:test";
 import fc from "fast-check";
+import { cudaMissing } from "../../../test/support/kernel-runtime.js";
 import { refuses } from "../../../test/support/refuses.js";
 import { sameBytes } from "../../../test/support/same-bytes.js";
-import { buildStandIn, standInMissing } from "../../../test/support/stand-in.js";
-import { type Driver, openCpuDriver, openCudaDriver, strict } from "../../driver/index.js";
+import { openTestDriver, openTestGpu } from "../../../test/support/test-device.js";
+import { type Driver, openCpuDriver, strict } from "../../driver/index.js";
 import { openRuntime, type Runtime, type Storage } from "../../runtime/index.js";
 import { philox } from "./philox.js";
 import { blocksForWords, randomKernels, wordsPerBlock } from "./random-kernel.js";
@@ -29,7 +30,7 @@ class Bench {
   constructor({
     threads = 1,
     room = 4 * wordsPerBlock,
-    device = openCpuDriver({ threads }),
+    device = openTestDriver({ threads }),
   }: {
     threads?: number;
     room?: number;
@@ -106,18 +107,13 @@ function expectedWords({ seed, counter }: RandomState, count: number): Uint32Arr
 let bench: Bench;
 afterEach(() => bench.close());
 
-/** The CUDA driver over the stand-in: the kernels that a GPU would run. */
-function openCuda(): Driver {
-  return openCudaDriver({ environment: { ...process.env, HOLDFAST_CUDA_PATH: buildStandIn() } });
-}
-
 const devices = [
   ...[1, 2, 4].map((threads) => ({
     on: `${threads} threads`,
     skip: false,
     open: () => openCpuDriver({ threads }),
   })),
-  { on: "CUDA", skip: standInMissing, open: openCuda },
+  { on: "CUDA", skip: cudaMissing, open: openTestGpu },
 ] as const;
 
 describe("randomBits", () => {

@@ -5,7 +5,7 @@ import { describe, test } from "node:test";
 import { CallLog } from "../../../test/support/call-log.js";
 import { openDevice } from "../../../test/support/devices.js";
 import { refuses } from "../../../test/support/refuses.js";
-import { openCpuDriver } from "../../driver/index.js";
+import { openTestDriver } from "../../../test/support/test-device.js";
 import type { Tensor } from "../../tensor/index.js";
 import { scaledDotProductAttention as attend } from "./attention.js";
 
@@ -72,7 +72,7 @@ describe("scaledDotProductAttention", () => {
 
   test("reads heads of one projection and writes what the next takes, with one launch each way and no copy", () => {
     const log = new CallLog();
-    const driver = openCpuDriver({ threads: 1 });
+    const driver = openTestDriver();
     const device = openDevice({ driver: log.wrap(driver) });
     device.step(() => {
       const [batch, rows, heads, width] = [2, 5, 3, 4];

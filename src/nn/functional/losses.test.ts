@@ -6,7 +6,7 @@ import fc from "fast-check";
 import { CallLog } from "../../../test/support/call-log.js";
 import { openDevice } from "../../../test/support/devices.js";
 import { refuses } from "../../../test/support/refuses.js";
-import { openCpuDriver } from "../../driver/index.js";
+import { openTestDriver } from "../../../test/support/test-device.js";
 import type { Tensor } from "../../tensor/index.js";
 import { bceWithLogits, crossEntropy, huberLoss, l1Loss, mseLoss, nllLoss, smoothL1Loss } from "./losses.js";
 
@@ -199,7 +199,7 @@ describe("crossEntropy", () => {
 
   test("is two launches forward behind the check of its labels, and two backward", () => {
     const log = new CallLog();
-    const driver = openCpuDriver({ threads: 1 });
+    const driver = openTestDriver();
     const device = openDevice({ driver: log.wrap(driver) });
     device.step(() => {
       const logits = device.fromHost(new Float32Array(64), [8, 8], "f32");

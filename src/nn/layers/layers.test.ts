@@ -1,22 +1,13 @@
 /** Layers: what they compute against the plain way, their names, their first values, how they print and what they refuse. */
 
 import assert from "node:assert/strict";
-import { after, before, test } from "node:test";
+import { test } from "node:test";
+import { openStrictDevice } from "../../../test/support/devices.js";
 import { refuses } from "../../../test/support/refuses.js";
-import { openCpuDriver, strict } from "../../driver/index.js";
-import { type Device, device, manualSeed, randn, type Tensor, tensor } from "../../tensor/index.js";
+import { manualSeed, randn, type Tensor, tensor } from "../../tensor/index.js";
 import * as nn from "../index.js";
 
-let cpu: Device;
-before(async () => {
-  cpu = await device("cpu", {
-    print: () => {},
-    memory: "256MiB",
-    driver: strict(openCpuDriver()),
-    poison: true,
-  });
-});
-after(() => cpu.close());
+const cpu = openStrictDevice();
 
 function namesOf(module: nn.Module): string {
   return [...module.namedParameters()].map(([name]) => name).join(" ");

@@ -1,13 +1,13 @@
 /** Schedules against PyTorch's values, with a learning rate of 0.1 at the start. */
 
 import assert from "node:assert/strict";
-import { after, test } from "node:test";
+import { test } from "node:test";
+import { openDevice } from "../../../test/support/devices.js";
 import { refuses } from "../../../test/support/refuses.js";
-import { device, zeros } from "../../tensor/index.js";
+import { zeros } from "../../tensor/index.js";
 import * as optim from "../index.js";
 
-const cpu = await device("cpu", { print: () => {}, memory: "64MiB" });
-after(() => cpu.close());
+const cpu = openDevice({ memory: "64MiB" });
 
 function makeOptimizer(): optim.SGD {
   return new optim.SGD([zeros([1], { requiresGrad: true, device: cpu })], { lr: 0.1 });

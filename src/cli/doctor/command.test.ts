@@ -1,0 +1,59 @@
+/** `holdfast doctor` as a command: its options, its exit codes, and its end where a device hangs. */
+
+import assert from "node:assert/strict";
+import { spawnSync } from "node:child_process";
+import { mkdtempSync, readdirSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { test } from "node:test";
+import { fileURLToPath } from "node:url";
+import { exitCodes } from "../../errors/index.js";
+import type { DoctorReport } from "./index.js";
+
+const main = fileURLToPath(new URL("../main.js", import.meta.url));
+
+function holdfast(...args: readonly string[]) {
+  const { PATH = "" } = process.env;
+  return spawnSync(process.execPath, [main, "doctor", ...args], { encoding: "utf8", env: { PATH } });
+}
+
+test("a GPU that is not there is an error that says why, with exit code 1, as text and as JSON", () => {
+  const { status, stdout } = holdfast("--device", "cuda", "--index", "99");
+  assert.equal(status, exitCodes.failed.code);
+  assert.match(stdout, /\n {2}open {10}FAILED .* NO_CUDA: (CUDA can't be used|GPU 99 was asked for)/);
+  assert.match(stdout, /\nFAILED: open; 8 skipped, in /);
+  const json = holdfast("--device", "cuda", "--index", "99", "--json");
+  assert.equal(json.status, exitCodes.failed.code);
+  const report: DoctorReport = JSON.parse(json.stdout);
+  assert.equal(report.device, null);
+  assert.match(report.phases[0]?.failure ?? "", /^NO_CUDA: /);
+  assert.ok(report.phases.slice(1).every(({ verdict }) => verdict === "skipped"));
+  assert.equal(json.stderr, "");
+});
+
+test("options that make no sense are usage errors", () => {
+  for (const args of [
+    ["--device", "gpu"],
+    ["--index", "-1"],
+    ["--memory", "lots"],
+    ["--precision", "f16"],
+    ["--batch", "0"],
+    ["cuda"],
+  ]) {
+    const { status, stderr, stdout } = holdfast(...args);
+    assert.equal(status, exitCodes.usage.code, args.join(" "));
+    assert.match(stderr, /Run holdfast --help/);
+    assert.equal(stdout, "");
+  }
+});
+
+test("a driver call that never returns ends the doctor with exit code 86, whatever the environment says, and the text shows the phase", () => {
+  const reports = mkdtempSync(join(tmpdir(), "holdfast-doctor-"));
+  const fixture = fileURLToPath(new URL("../../../test/fixtures/stalled-doctor.js", import.meta.url));
+  const { status, stdout, stderr } = spawnSync(process.execPath, [fixture, reports], { encoding: "utf8" });
+  assert.equal(status, exitCodes.stalled.code, stderr);
+  assert.match(stdout, /\n {2}upload {8}passed .*\n {2}forward {7}$/);
+  assert.match(stderr, /launch/);
+  assert.equal(readdirSync(reports).length > 0, true);
+  rmSync(reports, { recursive: true });
+});

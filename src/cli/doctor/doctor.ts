@@ -1,0 +1,218 @@
+/** The doctor: looks at the machine, tries training on it, and tells what it found as it goes. */
+
+import type { Driver } from "../../driver/index.js";
+import { HoldfastError } from "../../errors/index.js";
+import { readSettings, type Settings, startWatch } from "../../runtime/index.js";
+import { Device, type DeviceOptions } from "../../tensor/index.js";
+import { type Bytes, type Clock, formatBytes, systemClock } from "../../units/index.js";
+import { deadlinesFor, usualBatch } from "./deadlines.js";
+import { type CudaFacts, readCuda } from "./gpus.js";
+import { type Environment, type MachineFacts, readMachine } from "./machine.js";
+import {
+  type DoctorPhase,
+  type Finding,
+  type PhaseListener,
+  PhaseLog,
+  type PhaseResult,
+} from "./phase-log.js";
+import { runSmokeTest, type StepFigures } from "./smoke-test.js";
+
+export interface DoctorOptions {
+  /** "auto", unless given: the first GPU that can be used, else the CPU. */
+  readonly device?: "auto" | "cpu" | "cuda";
+  readonly index?: number;
+  readonly memory?: Bytes;
+  readonly precision?: Settings["precision"];
+  /** By device unless given. */
+  readonly batch?: number;
+  readonly environment?: Environment;
+  /** Where `/proc` and `/sys` are looked for. */
+  readonly hostRoot?: string;
+  /** A driver in the place of the CPU's own, for tests that plant faults in it. */
+  readonly driver?: Driver;
+  /** Fewer than the failing size, for tests of the doctor itself. */
+  readonly rows?: number;
+  readonly steps?: number;
+  readonly clock?: Clock;
+}
+
+/** The device that was tried. */
+export interface DeviceFacts {
+  readonly kind: "cpu" | "cuda";
+  readonly name: string;
+  readonly index: number;
+  readonly memory: "discrete" | "unified" | "host";
+  readonly precision: Settings["precision"];
+  readonly batch: number;
+  readonly budgetBytes: number;
+  /** Where the budget comes from, for people. */
+  readonly budgetReason: string;
+  /** Why it is the CPU although a GPU would have been taken; null otherwise. */
+  readonly insteadOfGpu: string | null;
+}
+
+export interface DoctorReport {
+  readonly passed: boolean;
+  readonly elapsedMs: number;
+  readonly machine: MachineFacts;
+  readonly cuda: CudaFacts;
+  /** Null where none could be opened. */
+  readonly device: DeviceFacts | null;
+  readonly phases: readonly PhaseResult[];
+  /** Null unless every phase up to the replays was gone through. */
+  readonly step: StepFigures | null;
+}
+
+/** Hears of what is found when it is found. */
+export interface DoctorListener extends PhaseListener {
+  looked(machine: MachineFacts, cuda: CudaFacts): void;
+  opened(device: DeviceFacts): void;
+  ended(report: DoctorReport): void;
+}
+
+const failingRows = 213_304;
+const usualSteps = 20;
+const usualStallMs = 30_000;
+
+export function examine(options: DoctorOptions, listener: DoctorListener): DoctorReport {
+  const { environment = process.env, hostRoot, clock = systemClock } = options;
+  const startedMs = clock.nowMs();
+  const settings = watchful(readSettings({}, environment));
+  const machine = readMachine(environment, hostRoot);
+  const watch = startWatch(settings);
+  let cuda: CudaFacts;
+  try {
+    cuda = readCuda(settings, environment, watch);
+  } finally {
+    watch.close();
+  }
+  listener.looked(machine, cuda);
+  const trial = tryTraining(options, settings, listener);
+  const { passed, device, phases, step } = trial;
+  const elapsedMs = clock.nowMs() - startedMs;
+  const report = { passed, elapsedMs, machine, cuda, device, phases, step };
+  listener.ended(report);
+  return report;
+}
+
+/** A hang must end the run: the doctor does not go without the watchdog, whatever the environment says. */
+export function watchful(settings: Settings): Settings {
+  const stallAfter = settings.stallAfter === "off" ? usualStallMs : settings.stallAfter;
+  return { ...settings, stallAfter, onStall: "end" };
+}
+
+function tryTraining(
+  options: DoctorOptions,
+  settings: Settings,
+  listener: DoctorListener,
+): Pick<DoctorReport, "passed" | "device" | "phases" | "step"> {
+  const { clock = systemClock, rows = failingRows, steps = usualSteps } = options;
+  let kind: "cpu" | "cuda" = options.device === "cpu" ? "cpu" : "cuda";
+  const batchSize = (): number => options.batch ?? usualBatch[kind];
+  const deadlineOf = (name: DoctorPhase): number => deadlinesFor(kind, batchSize())[name];
+  const log = new PhaseLog({ clock, deadlineOf, listener });
+  let [facts, step]: [DeviceFacts | null, StepFigures | null] = [null, null];
+  let device: Device | undefined;
+  try {
+    const opened = log.run("open", () => open(options, settings));
+    device = opened.device;
+    kind = device.name;
+    facts = describeDevice(opened, options, batchSize());
+    listener.opened(facts);
+    step = runSmokeTest(device, { rows, batch: batchSize(), steps }, log);
+    log.run("close", () => close(opened.device));
+  } catch (error) {
+    if (log.results.at(-1)?.verdict !== "failed") throw error;
+    log.skipRest();
+    closeAfterFailure(device);
+  }
+  return { passed: log.hasPassed, device: facts, phases: log.results, step };
+}
+
+interface Opened {
+  readonly device: Device;
+  readonly insteadOfGpu: string | null;
+}
+
+function open(options: DoctorOptions, settings: Settings): Finding<Opened> {
+  const { device: wanted = "auto", driver } = options;
+  const opened = wanted === "auto" && !driver ? openAny() : { device: openAs(wanted), insteadOfGpu: null };
+  const { runtime } = opened.device;
+  const { limit } = runtime.budget;
+  return {
+    value: opened,
+    detail: `${runtime.device.name}; budget ${formatBytes(limit)} (${budgetReason(opened.device, options)})`,
+    figures: { budgetBytes: limit },
+  };
+
+  function openAny(): Opened {
+    try {
+      return { device: openAs("cuda"), insteadOfGpu: null };
+    } catch (error) {
+      if (!(error instanceof HoldfastError) || error.code !== "NO_CUDA") throw error;
+      return { device: openAs("cpu"), insteadOfGpu: error.message };
+    }
+  }
+
+  function openAs(name: "auto" | "cpu" | "cuda"): Device {
+    const { index, memory, precision, environment, hostRoot } = options;
+    const { stallAfter, onStall } = settings;
+    let isOpen = false;
+    const deviceOptions: DeviceOptions = {
+      stallAfter,
+      onStall,
+      // A capture that is refused must be told, and not be run directly.
+      capture: "on",
+      // What the runtime says of itself at the start stands in the report.
+      print: (text) => void (isOpen && process.stderr.write(text)),
+      ...(index !== undefined && { index }),
+      ...(memory !== undefined && { memory }),
+      ...(precision !== undefined && { precision }),
+      ...(environment !== undefined && { environment }),
+      ...(hostRoot !== undefined && { hostRoot }),
+      ...(driver !== undefined && { driver }),
+    };
+    const device = new Device(name === "cuda" ? "cuda" : "cpu", deviceOptions);
+    isOpen = true;
+    return device;
+  }
+}
+
+function describeDevice(
+  { device, insteadOfGpu }: Opened,
+  options: DoctorOptions,
+  batch: number,
+): DeviceFacts {
+  const { runtime } = device;
+  const { kind, name, index, memory } = runtime.device;
+  return {
+    kind,
+    name,
+    index,
+    memory,
+    precision: kind === "cpu" ? "f32" : runtime.settings.precision,
+    batch,
+    budgetBytes: runtime.budget.limit,
+    budgetReason: budgetReason(device, options),
+    insteadOfGpu,
+  };
+}
+
+/** A budget that was asked for here is no setting's. */
+function budgetReason({ runtime }: Device, { memory }: DoctorOptions): string {
+  return memory === undefined ? runtime.budget.reason : "--memory";
+}
+
+function close(device: Device): Finding<void> {
+  device.close();
+  return { value: undefined, detail: "everything given back" };
+}
+
+/** What failed first is what counts; a device in that state may not close either. */
+function closeAfterFailure(device: Device | undefined): void {
+  try {
+    device?.close();
+  } catch {
+    // Told already.
+  }
+}

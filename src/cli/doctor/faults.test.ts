@@ -1,0 +1,87 @@
+/**
+ * The doctor on machines that are not well, up to the update of the weights: each fault is planted in the engine or in its
+ * driver, and the doctor has to name the phase and what is wrong.
+ */
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { withMethods } from "../../../test/support/replaced-methods.js";
+import { failsIn, firstByteOf } from "../../../test/support/sick-machine.js";
+import { around, type Driver, type Launch, type Stream } from "../../driver/index.js";
+import { ParameterGroup } from "../../optim/index.js";
+import { Device } from "../../tensor/index.js";
+import type { Span } from "../../units/index.js";
+
+test("an upload that damages one byte is found, with its place", () => {
+  const damaging = (driver: Driver): Driver => {
+    let large = 0;
+    return around(driver, (call, args, proceed) => {
+      const result = proceed();
+      if (call !== "copyToDevice") return result;
+      const [stream, target] = args as [Stream, Span];
+      // The weights go up in two large copies, and the rows in one behind them.
+      if (target.size > 10_000) large += 1;
+      if (large === 3) {
+        large += 1;
+        driver.fill(stream, firstByteOf(target), 0xaa);
+      }
+      return result;
+    });
+  };
+  failsIn(
+    "upload",
+    /^The upload is damaged: byte 0 of row 0 went up as \d+ and was read back as 170\.$/,
+    damaging,
+  );
+});
+
+/** What becomes of a span that forward has written. */
+type Overwriting = (driver: Driver, stream: Stream, span: Span) => void;
+
+/** Before backward begins, what forward has made is overwritten: as by a reset too early and another step in its place. */
+function failsWhenOverwritten(overwrite: Overwriting, reason: RegExp): void {
+  const written: Parameters<Overwriting>[] = [];
+  const watching = (driver: Driver): Driver =>
+    around(driver, (call, args, proceed) => {
+      if (call === "launch") {
+        const [stream, { kernel, arguments: values }] = args as [Stream, Launch];
+        for (const [index, value] of values.entries()) {
+          const isWritten = kernel.parameters[index] === "out" || kernel.parameters[index] === "inout";
+          // Small ones are labels and the loss: what is planted leaves the loss correct.
+          if (isWritten && typeof value === "object" && value.size > 1000)
+            written.push([driver, stream, value]);
+        }
+      }
+      return proceed();
+    });
+  const { backward } = Device.prototype;
+  const overwriting: Partial<Device> = {
+    backward(this: Device, ...args: Parameters<Device["backward"]>) {
+      assert.notEqual(written.length, 0);
+      for (const parts of written.splice(0)) overwrite(...parts);
+      backward.apply(this, args);
+    },
+  };
+  withMethods(Device.prototype, overwriting, () => failsIn("backward", reason, watching));
+}
+
+test("a backward pass over memory that was cleared is found by gradients that are zero or not finite", () => {
+  failsWhenOverwritten(
+    (driver, stream, span) => driver.fill(stream, span, 0),
+    /^(Every element of the gradient of ".*" is 0, and the loss is 1\.\d+|The gradient of ".*" is not finite)\.$/,
+  );
+});
+
+test("a backward pass over other samples' values has gradients that look like some, and is found by the slope of the loss", () => {
+  failsWhenOverwritten((driver, stream, { address, size }) => {
+    const half = Math.floor(size / 8) * 4;
+    const parts = [0, half].map((offset) => ({ address: address + offset, size: half }) as Span);
+    driver.copyOnDevice(stream, parts[0]!, parts[1]!);
+  }, /^Along its gradients the loss of .*: they are not the gradients of this loss\.$/);
+});
+
+test("an update that leaves the weights alone is found", () => {
+  withMethods(ParameterGroup.prototype, { step: () => undefined }, () =>
+    failsIn("update", /^AdamW has not changed ".*"\.$/),
+  );
+});

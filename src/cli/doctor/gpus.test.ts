@@ -1,0 +1,84 @@
+/** What the doctor tells of GPUs, on the stand-in for a machine that has some. */
+
+import assert from "node:assert/strict";
+import { beforeEach, describe, test } from "node:test";
+import { openStandIn, type StandIn, standInMissing } from "../../../test/support/stand-in.js";
+import { readHostMemory } from "../../driver/index.js";
+import { readSettings, type Watch } from "../../runtime/index.js";
+import { GiB, MiB } from "../../units/index.js";
+import { type CudaFacts, readCuda } from "./gpus.js";
+
+describe("on the stand-in", { skip: standInMissing }, () => {
+  let standIn: StandIn;
+  beforeEach(() => {
+    standIn = openStandIn();
+    standIn.reset();
+  });
+
+  function look(): { readonly facts: CudaFacts; readonly watched: readonly string[] } {
+    const watched: string[] = [];
+    const watch: Watch = {
+      run(label, work) {
+        watched.push(label);
+        return work();
+      },
+      close: () => undefined,
+    };
+    const environment = { HOLDFAST_CUDA_PATH: standIn.folder, HOLDFAST_CACHE: "off" };
+    return { facts: readCuda(readSettings({}, environment), environment, watch), watched };
+  }
+
+  test("a discrete card is told with its libraries, its free memory and the default budget, each look watched", () => {
+    standIn.set("totalMemory", 8 * GiB);
+    standIn.set("foreignMemory", 3 * GiB);
+    standIn.set("devices", 2);
+    const { facts, watched } = look();
+    assert.equal(facts.problem, null);
+    assert.equal(facts.kernelCache, "off");
+    for (const library of facts.libraries) {
+      assert.ok("path" in library && library.path.startsWith(standIn.folder), library.library);
+      assert.match(library.version, /^13\.\d+(\.\d+)?$/);
+    }
+    const [gpu] = facts.gpus;
+    assert.equal(facts.gpus.length, 2);
+    assert.equal(gpu?.computeCapability, "9.0");
+    assert.equal(gpu?.memory, "discrete");
+    assert.deepEqual(gpu?.opened, {
+      freeBytes: 5 * GiB,
+      budgetBytes: 5 * GiB - 512 * MiB,
+      reason: "the card's free memory, 5 GiB, less 512 MiB",
+      allocation: "virtual",
+    });
+    assert.deepEqual(watched, ["CUDA's libraries", "a GPU's memory", "a GPU's memory"]);
+    assert.equal(standIn.get("usedMemory"), 0);
+  });
+
+  test("a unified-memory machine without the virtual memory API is told the host's figure, and that memory is allocated whole", () => {
+    standIn.set("integrated", 1);
+    standIn.set("virtualMemory", 0);
+    const [gpu] = look().facts.gpus;
+    assert.equal(gpu?.memory, "unified");
+    assert.ok(gpu && "freeBytes" in gpu.opened);
+    assert.equal(gpu.opened.allocation, "plain");
+    const { available } = readHostMemory();
+    assert.ok(Math.abs(gpu.opened.freeBytes - available) < GiB, `${gpu.opened.freeBytes} for ${available}`);
+    assert.match(gpu.opened.reason, /^the host's MemAvailable, .*, less 8 GiB$/);
+  });
+
+  test("a card that is too old is shown, with why it can't be used", () => {
+    standIn.set("computeMajor", 7);
+    const [gpu] = look().facts.gpus;
+    assert.ok(gpu && "problem" in gpu.opened);
+    assert.match(gpu.opened.problem, /^NO_CUDA: GPU 0, .* has compute capability 7\.0; Holdfast needs 8\.0/);
+  });
+
+  test("a driver that shows no GPU, or none that answers, is told as it is", () => {
+    standIn.set("devices", 0);
+    assert.match(look().facts.problem ?? "", /CUDA_ERROR_NO_DEVICE .* CUDA_VISIBLE_DEVICES may hide them/);
+    standIn.reset();
+    standIn.fail("cuInit", 999);
+    const { facts } = look();
+    assert.deepEqual(facts.gpus, []);
+    assert.match(facts.problem ?? "", /cuInit.* failed: CUDA_ERROR_UNKNOWN/);
+  });
+});

@@ -1,0 +1,85 @@
+/** What there is of CUDA: the libraries, and every GPU with the memory that it truly has. */
+
+import {
+  type CudaDeviceInfo,
+  type CudaLibraryInfo,
+  describeCuda,
+  openCudaDriver,
+  readHostMemory,
+} from "../../driver/index.js";
+import { HoldfastError } from "../../errors/index.js";
+import { readFreeMemory, type Settings, type Watch } from "../../runtime/index.js";
+import type { Environment } from "./machine.js";
+
+export interface CudaFacts {
+  readonly libraries: readonly CudaLibraryInfo[];
+  readonly gpus: readonly GpuFacts[];
+  /** Why there is no GPU to show; null where there is one. */
+  readonly problem: string | null;
+  /** Where compiled kernels are kept, or "off". */
+  readonly kernelCache: string;
+}
+
+export interface GpuFacts {
+  readonly index: number;
+  readonly name: string;
+  readonly computeCapability: string;
+  readonly memory: "unified" | "discrete";
+  readonly multiprocessors: number;
+  readonly totalBytes: number;
+  /** What only an opened GPU tells, or why it can't be opened. */
+  readonly opened: OpenedFacts | { readonly problem: string };
+}
+
+export interface OpenedFacts {
+  readonly freeBytes: number;
+  /** What the budget takes of it unless a setting says otherwise. */
+  readonly budgetBytes: number;
+  /** How that came about, for people. */
+  readonly reason: string;
+  /** Is memory mapped in parts by the virtual memory API, or allocated whole? */
+  readonly allocation: "virtual" | "plain";
+}
+
+/** Asks CUDA; each question under the watchdog, for a wedged driver answers none. */
+export function readCuda(settings: Settings, environment: Environment, watch: Watch): CudaFacts {
+  const folder = settings.cudaPath === "auto" ? undefined : settings.cudaPath;
+  const searched = { ...environment, HOLDFAST_CUDA_PATH: folder };
+  const { libraries, devices, problem } = watch.run("CUDA's libraries", () =>
+    describeCuda({ environment: searched }),
+  );
+  const gpus = devices.map((device) =>
+    watch.run("a GPU's memory", () => readGpu(device, searched, settings.cache)),
+  );
+  return { libraries, gpus, problem: problem ?? null, kernelCache: settings.cache };
+}
+
+function readGpu(info: CudaDeviceInfo, environment: Environment, cacheFolder: string): GpuFacts {
+  const { index, name, computeCapability, isIntegrated, multiprocessors, totalBytes } = info;
+  return {
+    index,
+    name,
+    computeCapability,
+    memory: isIntegrated ? "unified" : "discrete",
+    multiprocessors,
+    totalBytes,
+    opened: openGpu(index, environment, cacheFolder),
+  };
+}
+
+function openGpu(index: number, environment: Environment, cacheFolder: string): GpuFacts["opened"] {
+  try {
+    const driver = openCudaDriver({ index, cacheFolder, environment });
+    try {
+      const device = driver.describe();
+      const { free, available, reason } = readFreeMemory(device, driver, readHostMemory);
+      const allocation = device.canCommitInParts ? "virtual" : "plain";
+      return { freeBytes: free, budgetBytes: available, reason, allocation };
+    } finally {
+      driver.close();
+    }
+  } catch (error) {
+    if (error instanceof HoldfastError) return { problem: `${error.code}: ${error.message}` };
+    throw error;
+  }
+}

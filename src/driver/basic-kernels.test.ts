@@ -1,0 +1,89 @@
+/** The basic kernels on every device: the same bits at any size and offset, and nothing beside them. */
+
+import assert from "node:assert/strict";
+import { describe, test } from "node:test";
+import { kernelDevices, put } from "../../test/support/kernel-runtime.js";
+import { sameBytes } from "../../test/support/same-bytes.js";
+import { basicKernels } from "./basic-kernels.js";
+import { blocksFor, elementsPerBlock } from "./index.js";
+
+const guard = 12345;
+const sizes = [1, 3, 4, 5, elementsPerBlock - 1, elementsPerBlock + 1, 2 * elementsPerBlock + 3];
+const value = (at: number): number => Math.fround(Math.sin(at * 1.7) * 100);
+
+/** What each leaves in `out`, for `a` and `b` of these sizes and the factor b[0]. */
+const expected: Readonly<
+  Record<keyof typeof basicKernels, (a: Float32Array, b: Float32Array) => Float32Array>
+> = {
+  fill: (a) => a.map(() => 2.5),
+  copy: (a) => a,
+  add: (a, b) => a.map((one, at) => one + b[at]!),
+  scale: (a, b) => a.map((one) => one * b[0]!),
+  sum: (a) =>
+    Float32Array.from({ length: blocksFor(a.length) }, (_, block) =>
+      sumInLanes(a.subarray(block * elementsPerBlock, (block + 1) * elementsPerBlock)),
+    ),
+};
+
+/** Four lanes, added as (0 + 1) + (2 + 3), then the last elements one by one. */
+function sumInLanes(elements: Float32Array): number {
+  const lanes = new Float32Array(4);
+  const whole = elements.length - (elements.length % 4);
+  for (let at = 0; at < whole; at++) lanes[at % 4]! += elements[at]!;
+  const halves = Float32Array.of(lanes[0]! + lanes[1]!, lanes[2]! + lanes[3]!);
+  let total = Math.fround(halves[0]! + halves[1]!);
+  for (const one of elements.subarray(whole)) total = Math.fround(total + one);
+  return total;
+}
+
+for (const { device, skip, open } of kernelDevices) {
+  describe(`on ${device}`, { skip }, () => {
+    const runtime = open();
+
+    for (const [name, source] of Object.entries(basicKernels)) {
+      test(`${name} gives the bits of its definition at odd sizes and offsets, and touches nothing beside`, () => {
+        for (const size of sizes) {
+          for (const offset of [0, 1, 3]) {
+            const found = runtime.step(() => {
+              const [a, b] = [value, (at: number) => value(at + size)].map((make) => {
+                const whole = put(
+                  runtime,
+                  Float32Array.from({ length: size + 8 }, (_, at) => make(at)),
+                  "in",
+                );
+                return runtime.view(whole, 4 * offset, 4 * size);
+              });
+              const room = put(runtime, new Float32Array(size + 8).fill(guard), "out");
+              const length = name === "sum" ? blocksFor(size) : size;
+              const out = runtime.view(room, 4 * offset, 4 * length);
+              const operands = {
+                fill: [out, 2.5],
+                copy: [a!, out],
+                add: [a!, b!, out],
+                scale: [a!, out, b!],
+                sum: [a!, out],
+              }[name as keyof typeof basicKernels];
+              const kernel = runtime.kernel(source);
+              // One block more than there is work for.
+              const blocks = name === "sum" ? length : blocksFor(size) + 1;
+              runtime.launch({ op: name, kernel, blocks, arguments: [...operands, size] });
+              return new Float32Array(runtime.read(room).buffer);
+            });
+            const elementsFrom = (first: number) =>
+              Float32Array.from({ length: size }, (_, at) => value(first + offset + at));
+            const wanted = new Float32Array(size + 8).fill(guard);
+            wanted.set(
+              expected[name as keyof typeof basicKernels](elementsFrom(0), elementsFrom(size)),
+              offset,
+            );
+            sameBytes(found, wanted, `${size} elements from ${offset} on`);
+          }
+        }
+      });
+    }
+  });
+}
+
+test("every basic kernel has both forms", () => {
+  for (const { wasm, cuda, name } of Object.values(basicKernels)) assert.ok(wasm && cuda, name);
+});

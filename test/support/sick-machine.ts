@@ -1,0 +1,43 @@
+/** The doctor on a machine that is not well: holds it to failing in one phase, for one reason. */
+
+import assert from "node:assert/strict";
+import { type Driver, openCpuDriver, type Span } from "holdfast";
+import { type DoctorReport, runDoctor } from "../../src/cli/doctor/index.js";
+import type { DoctorPhase } from "../../src/cli/doctor/phase-log.js";
+import { exitCodes } from "../../src/errors/index.js";
+import type { Bytes } from "../../src/units/index.js";
+
+/** `plant` puts the fault into the driver; methods are exchanged by the caller, around this call. */
+export function failsIn(
+  phase: DoctorPhase,
+  reason: RegExp,
+  plant: (driver: Driver) => Driver = (driver) => driver,
+): void {
+  const machine = openCpuDriver({ threads: 2 });
+  let text = "";
+  const write = (part: string): void => {
+    text += part;
+  };
+  try {
+    const code = runDoctor(
+      { device: "cpu", rows: 300, batch: 2, steps: 3, environment: {}, driver: plant(machine) },
+      { version: "1.2.3", columns: 112, json: true, write },
+    );
+    const { passed, phases }: DoctorReport = JSON.parse(text);
+    const failed = phases.filter(({ verdict }) => verdict === "failed");
+    assert.deepEqual(
+      failed.map(({ name }) => name),
+      [phase],
+    );
+    assert.match(failed[0]?.failure ?? "", reason);
+    assert.equal(passed, false);
+    assert.equal(code, exitCodes.failed.code);
+  } finally {
+    machine.close();
+  }
+}
+
+/** The first byte of a span. */
+export function firstByteOf(span: Span): Span {
+  return { address: span.address, size: 1 as Bytes };
+}

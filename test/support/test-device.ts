@@ -1,0 +1,106 @@
+/**
+ * The device under test, which the variable TEST_DEVICE chooses: the CPU unless it is set, "cuda" for the machine's GPU, or
+ * "stand-in" for a GPU that is not there, the CUDA driver over libraries that run on the CPU. What a test says of a device
+ * holds on all three, so its name is the same on all three.
+ */
+
+import {
+  bytes,
+  type CudaDriver,
+  type Driver,
+  openCpuDriver,
+  openCudaDriver,
+  type Span,
+  type Stream,
+} from "holdfast";
+import { defaultCacheFolder, type HostMemory } from "../../src/driver/index.js";
+import { buildStandIn } from "./stand-in.js";
+
+const names = ["cpu", "stand-in", "cuda"] as const;
+
+export type TestDevice = (typeof names)[number];
+
+/** What TEST_DEVICE says. */
+export const testDevice: TestDevice = readName(process.env["TEST_DEVICE"] ?? "cpu");
+
+/** What the device under test calls itself. */
+export const testDeviceKind: "cpu" | "cuda" = testDevice === "cpu" ? "cpu" : "cuda";
+
+/** A driver that lets tests look at its memory, past every wrapper and every check. */
+export interface TestDriver extends Driver {
+  /** What stands there now, work under way or not; of a GPU's memory it is a copy. */
+  deviceBytes(range: Span): Uint8Array;
+  /** Lets a function change what stands there. */
+  alterBytes(range: Span, change: (found: Uint8Array) => void): void;
+}
+
+export interface TestDriverOptions {
+  /** Of the CPU's driver; 1 unless given. */
+  readonly threads?: number;
+}
+
+/** Opens the device under test. Where that is a GPU and there is none, this throws NO_CUDA: nothing is skipped. */
+export function openTestDriver({ threads = 1 }: TestDriverOptions = {}): TestDriver {
+  return testDevice === "cpu" ? openTestCpu(threads) : openTestGpu();
+}
+
+/** The CPU, whatever is under test: for what is compared with it. */
+export function openTestCpu(threads = 1): TestDriver {
+  const driver = openCpuDriver({ threads });
+  return Object.assign(driver, {
+    alterBytes: (range: Span, change: (found: Uint8Array) => void) => change(driver.deviceBytes(range)),
+  });
+}
+
+/** The GPU under test; the stand-in where none is. */
+export function openTestGpu(): TestDriver {
+  if (testDevice !== "cuda") {
+    const environment = { ...process.env, HOLDFAST_CUDA_PATH: buildStandIn() };
+    return withLooks(openCudaDriver({ environment }));
+  }
+  const { HOLDFAST_CACHE: cacheFolder = defaultCacheFolder(process.env) } = process.env;
+  return withLooks(openCudaDriver({ cacheFolder }));
+}
+
+const windowBytes = 64 * 1024;
+
+/** Looks go through pinned memory and a stream of their own, which the driver ends when it is closed. */
+function withLooks(driver: CudaDriver): TestDriver {
+  let way: { readonly stream: Stream; readonly memory: HostMemory } | undefined;
+
+  function pass({ address, size }: Span, move: (part: Span, window: Uint8Array, at: number) => void): void {
+    way ??= { stream: driver.createStream(), memory: driver.allocateHost(bytes(windowBytes)) };
+    const { stream, memory } = way;
+    for (let at = 0; at < size; at += windowBytes) {
+      const part = { address: address + at, size: Math.min(windowBytes, size - at) } as Span;
+      const range = { memory, offset: bytes(0), size: part.size };
+      driver.copyToHost(stream, range, part);
+      driver.synchronize(stream);
+      move(part, driver.hostBytes(range), at);
+    }
+  }
+
+  return Object.assign(driver, {
+    deviceBytes(range: Span): Uint8Array {
+      const found = new Uint8Array(range.size);
+      pass(range, (_, window, at) => found.set(window, at));
+      return found;
+    },
+    alterBytes(range: Span, change: (found: Uint8Array) => void): void {
+      const found = this.deviceBytes(range);
+      change(found);
+      pass(range, (part, window, at) => {
+        window.set(found.subarray(at, at + part.size));
+        const { stream, memory } = way!;
+        driver.copyToDevice(stream, part, { memory, offset: bytes(0), size: part.size });
+        driver.synchronize(stream);
+      });
+    },
+  });
+}
+
+function readName(text: string): TestDevice {
+  const found = names.find((name) => name === text);
+  if (found === undefined) throw new Error(`TEST_DEVICE is "${text}"; it takes ${names.join(", ")}.`);
+  return found;
+}
