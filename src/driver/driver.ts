@@ -91,7 +91,10 @@ export type ProductPrecision = "f32" | "tf32" | "bf16";
  * of a device that has one. The kernel's parameters are A, B, C and, where there is one, the bias.
  */
 export interface Product {
+  /** Of A and B. */
   readonly dtype: "f32" | "f64" | "f16" | "bf16";
+  /** Of C and the bias: the operands', or f32 for half floats whose sums are kept as they come. */
+  readonly resultDtype: "f32" | "f64" | "f16" | "bf16";
   readonly precision: ProductPrecision;
   readonly m: number;
   readonly n: number;

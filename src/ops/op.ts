@@ -106,6 +106,8 @@ export interface KernelOp<A extends Attributes = Attributes> extends Entry<A>, D
   ): void;
   /** May the output lie where the operand of this place lies? Then there is an in-place form. */
   readonly inPlace?: number;
+  /** Does `lower` decide by where persistent operands lie to each other, and not only by how each of them lies? */
+  readonly looksAtAddresses?: boolean;
 }
 
 /** An op that only looks at its operand's memory in another way. */

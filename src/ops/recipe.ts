@@ -27,16 +27,15 @@ type Piece =
   | { readonly kind: "fill"; readonly target: number; readonly byte: number }
   | { readonly kind: "copy"; readonly target: number; readonly source: number };
 
-interface ViewSlot {
-  readonly base: number;
-  readonly offset: number;
-  readonly size: number;
-}
+/** A storage besides operands and outputs: memory to take, a part of another, or one that is the same each time. */
+type Extra =
+  | { readonly kind: "scratch"; readonly size: number }
+  | { readonly kind: "view"; readonly base: number; readonly offset: number; readonly size: number }
+  | { readonly kind: "fixed"; readonly storage: Storage };
 
 export interface Recipe {
   readonly types: readonly ValueType[];
-  readonly scratch: readonly number[];
-  readonly views: readonly ViewSlot[];
+  readonly extras: readonly Extra[];
   readonly pieces: readonly Piece[];
 }
 
@@ -60,38 +59,34 @@ export function recipesOf(runtime: Runtime, op: object): SignatureTable<Recipe> 
 /** Writes a recipe down while a lowering is at work. */
 export class RecipeWriter {
   readonly #slots = new Map<Storage, number>();
-  readonly #scratch: number[] = [];
-  readonly #views: ViewSlot[] = [];
+  readonly #extras: Extra[] = [];
   readonly #pieces: Piece[] = [];
-  readonly #late: { readonly storage: Storage; readonly view?: ViewSlot }[] = [];
+  readonly #mayFix: boolean;
+  #next = 0;
   #isWhole = true;
 
-  constructor(operands: readonly (DeviceArray | number)[], outputs: readonly DeviceArray[]) {
-    // Two operands in one storage stand for it under the first one's number; the key tells such calls apart.
-    let slot = 0;
+  /** `mayFix`: the signature has the addresses of persistent operands, so that what lies beside them is the same each time. */
+  constructor(operands: readonly (DeviceArray | number)[], outputs: readonly DeviceArray[], mayFix: boolean) {
+    this.#mayFix = mayFix;
+    // Two operands in one storage stand for it under the first one's number; the signature tells such calls apart.
     for (const one of [...operands, ...outputs]) {
       const storage = typeof one === "number" ? undefined : one.storage;
-      if (storage && !this.#slots.has(storage)) this.#slots.set(storage, slot);
-      slot++;
+      if (storage && !this.#slots.has(storage)) this.#slots.set(storage, this.#next);
+      this.#next++;
     }
-    this.#next = slot;
   }
 
-  #next: number;
-
   noteScratch(storage: Storage): void {
-    this.#slots.set(storage, this.#next++);
-    this.#late.push({ storage });
+    this.#add(storage, { kind: "scratch", size: storage.span.size });
   }
 
   noteView(view: Storage, base: Storage, offset: number): void {
-    const from = this.#slots.get(base);
-    if (from === undefined) {
-      this.#isWhole = false;
-      return;
+    if (!this.#slots.has(base) && base.kind === "persistent" && this.#mayFix) {
+      this.#add(base, { kind: "fixed", storage: base });
     }
-    this.#slots.set(view, this.#next++);
-    this.#late.push({ storage: view, view: { base: from, offset, size: view.span.size } });
+    const from = this.#slots.get(base);
+    if (from === undefined) this.#isWhole = false;
+    else this.#add(view, { kind: "view", base: from, offset, size: view.span.size });
   }
 
   noteWork(piece: WorkPiece): void {
@@ -111,15 +106,14 @@ export class RecipeWriter {
   /** The recipe; nothing where the lowering used a storage that a later call could not know. */
   finish(types: readonly ValueType[]): Recipe | undefined {
     if (!this.#isWhole) return undefined;
-    for (const { storage, view } of this.#late) {
-      if (view) this.#views.push(view);
-      // Scratch memory is made before views, so numbers follow only where they were asked for in that order.
-      else if (this.#views.length > 0) return undefined;
-      else this.#scratch.push(storage.span.size);
-    }
     // A caller's own list may change; these stay.
     const lasting = types.map(({ shape, dtype }) => ({ shape: [...shape], dtype }));
-    return { types: lasting, scratch: this.#scratch, views: this.#views, pieces: this.#pieces };
+    return { types: lasting, extras: this.#extras, pieces: this.#pieces };
+  }
+
+  #add(storage: Storage, extra: Extra): void {
+    this.#slots.set(storage, this.#next++);
+    this.#extras.push(extra);
   }
 
   #slotOf(storage: Storage): number {
@@ -129,19 +123,25 @@ export class RecipeWriter {
   }
 }
 
+/** Is everything that a recipe holds on to still there? */
+export function isUsable({ persistent }: Runtime, { extras }: Recipe): boolean {
+  for (const extra of extras) if (extra.kind === "fixed" && !persistent.isLive(extra.storage)) return false;
+  return true;
+}
+
 /** Does again what a recipe says, on other storages. Scratch memory and views end with it. */
 export function followRecipe(
   runtime: Runtime,
   op: string,
-  { scratch, views, pieces }: Recipe,
+  { extras, pieces }: Recipe,
   storages: (Storage | undefined)[],
 ): void {
   const before = storages.length;
-  const { arena } = runtime;
   try {
-    for (const size of scratch) storages.push(arena.allocate(size, `${op} scratch`));
-    for (const { base, offset, size } of views) {
-      storages.push(runtime.view(storages[base] as Storage, offset, size, op));
+    for (const extra of extras) {
+      if (extra.kind === "scratch") storages.push(runtime.arena.allocate(extra.size, `${op} scratch`));
+      else if (extra.kind === "fixed") storages.push(extra.storage);
+      else storages.push(runtime.view(storages[extra.base] as Storage, extra.offset, extra.size, op));
     }
     for (const piece of pieces) {
       if (piece.kind === "launch") {
@@ -154,8 +154,12 @@ export function followRecipe(
       else runtime.copy(storages[piece.target] as Storage, storages[piece.source] as Storage);
     }
   } finally {
-    const made = storages.slice(before);
-    for (const storage of made.slice(scratch.length)) if (storage?.kind === "step") arena.dropView(storage);
-    for (const storage of made.slice(0, scratch.length)) if (storage) arena.free(storage);
+    // From the last one back: a view ends before what it is a view of.
+    for (let index = storages.length - 1; index >= before; index--) {
+      const storage = storages[index];
+      if (storage?.kind !== "step") continue;
+      if (storage.owner) runtime.arena.dropView(storage);
+      else runtime.arena.free(storage);
+    }
   }
 }

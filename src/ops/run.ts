@@ -6,7 +6,7 @@ import type { Runtime, Storage } from "../runtime/index.js";
 import { copyArray } from "./copy.js";
 import { allocateArray, type DeviceArray, viewArray } from "./device-array.js";
 import type { Apply, Attributes, KernelOp, Lowering, Op, ValueType, ViewOp } from "./op.js";
-import { followRecipe, RecipeWriter, recipesOf } from "./recipe.js";
+import { followRecipe, isUsable, RecipeWriter, recipesOf } from "./recipe.js";
 import { formatShape, isSameShape } from "./shape.js";
 import { SignatureTable, signCall, signView } from "./signature.js";
 
@@ -43,8 +43,9 @@ function runKernel<A extends Attributes>(
   attributes: A,
 ): readonly DeviceArray[] {
   const recipes = recipesOf(runtime, op);
-  signCall(operands, attributes);
-  const recipe = recipes.find();
+  signCall(operands, attributes, { withAddresses: op.looksAtAddresses ?? false });
+  const found = recipes.find();
+  const recipe = found && isUsable(runtime, found) ? found : undefined;
   const keep = recipe ? undefined : recipes.reserve();
   const types = recipe?.types ?? op.infer(operands, attributes);
   const outputs: DeviceArray[] = [];
@@ -84,7 +85,7 @@ function lowerAndWrite<A extends Attributes>(
     lower();
     return undefined;
   }
-  const writer = new RecipeWriter(operands, outputs);
+  const writer = new RecipeWriter(operands, outputs, op.looksAtAddresses ?? false);
   runtime.onWork = (piece) => writer.noteWork(piece);
   try {
     lower(writer);
@@ -122,8 +123,9 @@ function runInPlace<A extends Attributes>(
   attributes: A,
 ): void {
   const recipes = recipesOf(runtime, op);
-  signCall(operands, attributes, target);
-  const recipe = recipes.find();
+  signCall(operands, attributes, { target, withAddresses: op.looksAtAddresses ?? false });
+  const found = recipes.find();
+  const recipe = found && isUsable(runtime, found) ? found : undefined;
   const keep = recipe ? undefined : recipes.reserve();
   const types = recipe?.types ?? op.infer(operands, attributes);
   if (!recipe) requireFits(op.name, types[0], target);

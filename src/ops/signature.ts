@@ -82,17 +82,29 @@ function pushAttributes(attributes: Readonly<Record<string, unknown>>): void {
   push(-2);
 }
 
-/** What a call of a kernel op follows from, into a target or into memory of its own. */
+export interface CallFacts {
+  /** Where the result is to stand, if not in memory of its own. */
+  readonly target?: DeviceArray;
+  /** Does the lowering look at where operands lie to each other? */
+  readonly withAddresses: boolean;
+}
+
+/** What a call of a kernel op follows from. */
 export function signCall(
   operands: readonly Operand[],
   attributes: Readonly<Record<string, unknown>>,
-  target?: DeviceArray,
+  { target, withAddresses }: CallFacts,
 ): void {
   length = 0;
   const all = target ? [...operands, target] : operands;
   push(target ? -1 - all.length : all.length);
   for (let index = 0; index < all.length; index++) pushOperand(all, index);
   pushAttributes(attributes);
+  if (!withAddresses) return;
+  for (const operand of all) {
+    const storage = typeof operand === "number" ? undefined : operand.storage;
+    push(storage?.kind === "persistent" ? storage.span.address : -1);
+  }
 }
 
 /** What a view follows from. */
@@ -137,7 +149,8 @@ export class SignatureTable<T> {
         this.#size = 0;
       }
       const entries = this.#entries.get(hash) ?? [];
-      entries.push({ signature, value });
+      // The newest comes first: one that can't be used any more is never found again.
+      entries.unshift({ signature, value });
       this.#entries.set(hash, entries);
       this.#size += 1;
     };

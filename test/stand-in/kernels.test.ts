@@ -255,6 +255,23 @@ test("memory that nobody has is an illegal address, and the process lives on", {
   assert.deepEqual([...bare.read(memory, new Float32Array(1))], [1]);
 });
 
+test("faults of WebAssembly are still its own, before and after a kernel's", { skip }, () => {
+  // (func (export "f") (param i32) (result i32) (i32.load (local.get 0))), with one page of memory
+  const code = "0061736d0100000001060160017f017f030201000503010001070501016600000a0901070020002802000b";
+  const { exports } = new WebAssembly.Instance(new WebAssembly.Module(Buffer.from(code, "hex")), {});
+  const load = exports["f"] as (address: number) => number;
+  const entry = bare.load(
+    `extern "C" __global__ void __launch_bounds__(1) hf_far(float* out, unsigned index) { out[index] = 1.0f; }`,
+    "hf_far",
+  );
+  assert.equal(load(0), 0);
+  for (let round = 0; round < 2; round++) {
+    assert.throws(() => load(1_000_000), WebAssembly.RuntimeError);
+    assert.equal(faultOf(entry, 1, [bare.allocate(4), { u32: 16 * 1024 }])[0], illegalAddress);
+    standIn.reset();
+  }
+});
+
 test("an index outside a shared array is told with its line", { skip }, () => {
   const entry = bare.load(
     `extern "C" __global__ void __launch_bounds__(4) hf_outside(float* out, unsigned index) {

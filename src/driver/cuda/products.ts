@@ -97,9 +97,9 @@ class LoadedProduct implements LoadedKernel {
       this.#description = this.#describe();
       const { m, n, k, a, b, c } = product;
       this.#layouts = {
-        a: this.#layOut(a, a.isTransposed ? [k, m] : [m, k]),
-        b: this.#layOut(b, b.isTransposed ? [n, k] : [k, n]),
-        c: this.#layOut(c, [m, n]),
+        a: this.#layOut(a, product.dtype, a.isTransposed ? [k, m] : [m, k]),
+        b: this.#layOut(b, product.dtype, b.isTransposed ? [n, k] : [k, n]),
+        c: this.#layOut(c, product.resultDtype, [m, n]),
       };
       this.workspaceBytes = this.#choose();
     } catch (error) {
@@ -188,9 +188,13 @@ class LoadedProduct implements LoadedKernel {
   }
 
   /** Of a matrix that is stored as rows × columns. */
-  #layOut({ rowStride, batchStride }: ProductMatrix, [rows, columns]: readonly [number, number]): number {
+  #layOut(
+    { rowStride, batchStride }: ProductMatrix,
+    dtype: Product["dtype"],
+    [rows, columns]: readonly [number, number],
+  ): number {
     const { cublasLt } = this.#cuda;
-    const { dtype, batch } = this.#product;
+    const { batch } = this.#product;
     // The library wants a step that fits also where there is one row, which takes none.
     const leading = Math.max(rowStride, columns, 1);
     cublasLt.cublasLtMatrixLayoutCreate(this.#block.address, elementTypes[dtype], columns, rows, leading);

@@ -59,7 +59,7 @@ export function printExpression(
       case "binary":
         return binary(text, expression.op, expression.type, print(expression.a), print(expression.b));
       case "compare":
-        return `(int)(${print(expression.a)} ${comparisons[expression.op]} ${print(expression.b)})`;
+        return comparison(expression.op, expression.a.type, print(expression.a), print(expression.b));
       case "select": {
         const [a, b] = [print(expression.a), print(expression.b)];
         return `(${print(expression.condition)} != 0 ? ${a} : ${b})`;
@@ -80,6 +80,12 @@ const comparisons: Readonly<Record<CompareOp, string>> = {
   gt: ">",
   ge: ">=",
 };
+
+function comparison(op: CompareOp, type: Compute, a: string, b: string): string {
+  // Compilers point at a whole number that is compared with itself; only a NaN differs from itself.
+  if (type === "i32" && a === b) return op === "eq" || op === "le" || op === "ge" ? "1" : "0";
+  return `(int)(${a} ${comparisons[op]} ${b})`;
+}
 
 /** A number as its type holds it: the shortest decimal of a rounded value reads back as that very value. */
 export function literal(type: Compute, value: number): string {

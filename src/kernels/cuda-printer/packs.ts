@@ -54,10 +54,10 @@ export function packsReadBy({ operands }: Surroundings, value: Expression): [inp
 
 export function loadedPack({ text, shape }: Surroundings, operand: Operand): string {
   const place = placeOf(operand);
-  const whole = `${text.use("load")}<${shape.width}>(${place})`;
-  if (shape.moves === "whole") return whole;
-  const single = text.call("loadSome", place, operand.step, "left");
-  return shape.moves === "tailed" ? `left < 4u ? ${single} : ${whole}` : single;
+  const whole = (): string => `${text.use("load")}<${shape.width}>(${place})`;
+  const single = (): string => text.call("loadSome", place, operand.step, "left");
+  if (shape.moves === "tailed") return `left < 4u ? ${single()} : ${whole()}`;
+  return shape.moves === "whole" ? whole() : single();
 }
 
 /** Computes a value for each element of a pack, and does something with its text. */

@@ -83,8 +83,9 @@ class Printer {
         // Other threads may have yet to read what this one is about to store over.
         if (this.#operands.fixed.size > 0 || this.#readsAtIndex) this.#wait();
         this.#printStore(stage.output, stage.value);
-        const isReadFrom = stages.slice(index + 1).some(({ value }) => loadsOf(value).length > 0);
-        if (isReadFrom) this.#wait();
+        // And read at an index what another one has stored; in its own place a thread has stored it itself.
+        const isReadAcross = stages.slice(index + 1).some(({ value }) => loadsOf(value).some(({ at }) => at));
+        if (isReadAcross) this.#wait();
         for (const input of [...this.#held.keys()]) {
           if (this.#layout.aliases.get(input) !== "apart") this.#held.delete(input);
         }

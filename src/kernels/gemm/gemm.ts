@@ -76,7 +76,8 @@ export function cpuScratchBytes({ blas }: Pick<Runtime, "blas">, shape: GemmShap
 
 /** Our own kernels multiply f32 and f64; half floats are widened before. */
 function requireOwn(problem: GemmProblem<ProductDtype>): asserts problem is GemmProblem {
-  if (problem.dtype === "f32" || problem.dtype === "f64") return;
+  const { dtype, resultDtype = dtype } = problem;
+  if ((dtype === "f32" || dtype === "f64") && resultDtype === dtype) return;
   throw refused(`the CPU multiplies f32 and f64, not ${problem.dtype}. Widen the operands first.`);
 }
 

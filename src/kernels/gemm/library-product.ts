@@ -2,6 +2,7 @@
 
 import type { KernelSource, Parameter, Product, ProductMatrix } from "../../driver/index.js";
 import type { Runtime, Storage } from "../../runtime/index.js";
+import { dtypes } from "../dtypes.js";
 import type { GemmProblem, MatrixLayout, ProductDtype } from "./problem.js";
 import { refused } from "./problem.js";
 
@@ -48,8 +49,10 @@ function sourceOf(runtime: Runtime, problem: GemmProblem<ProductDtype>): KernelS
     biasBatchStride = 0,
     activation = "none",
   } = problem;
+  const { resultDtype = dtype } = problem;
   const product: Product = {
     dtype,
+    resultDtype,
     precision: runtime.settings.precision,
     m,
     n,
@@ -74,13 +77,11 @@ function sourceOf(runtime: Runtime, problem: GemmProblem<ProductDtype>): KernelS
     ...(bias ? (["in"] as const) : []),
   ];
   // Rows with gaps between them, or a storage with room behind its matrix, are written in part only.
-  if (c.storage.span.size !== batch * m * n * elementBytes[dtype]) parameters[2] = "inout";
+  if (c.storage.span.size !== batch * m * n * dtypes[resultDtype].bytes) parameters[2] = "inout";
   const source: KernelSource = { name: `product_${dtype}`, parameters, product };
   made.set(key, source);
   return source;
 }
-
-const elementBytes = { f32: 4, f64: 8, f16: 2, bf16: 2 } as const;
 
 function matrixOf(
   { rowStride, isTransposed = false, batchStride = 0 }: MatrixLayout,

@@ -42,6 +42,8 @@ export interface GemmShape<D extends ProductDtype = GemmDtype> {
  * memory.
  */
 export interface GemmProblem<D extends ProductDtype = GemmDtype> extends GemmShape<D> {
+  /** Of C and the bias; the operands' dtype unless given. A library keeps the sums of half floats in f32. */
+  readonly resultDtype?: D;
   /** With k = 0 neither operand is read. */
   readonly a: Operand;
   readonly b: Operand;
@@ -64,6 +66,7 @@ export interface GemmProblem<D extends ProductDtype = GemmDtype> extends GemmSha
 export function requireSound(problem: GemmProblem<ProductDtype>): void {
   const { m, n, k, batch = 1, a, b, c, bias } = problem;
   const elementBytes = dtypes[problem.dtype].bytes;
+  const resultBytes = dtypes[problem.resultDtype ?? problem.dtype].bytes;
   for (const [name, size] of Object.entries({ m, n, k, batch })) requireCount(name, size);
   const matrices = {
     A: { ...a, rows: a.isTransposed ? k : m, columns: a.isTransposed ? m : k },
@@ -87,7 +90,7 @@ export function requireSound(problem: GemmProblem<ProductDtype>): void {
       );
     }
     const extent = matrixExtent === 0 ? 0 : Math.max(batch - 1, 0) * batchStride + matrixExtent;
-    const neededBytes = extent * elementBytes;
+    const neededBytes = extent * (name === "C" ? resultBytes : elementBytes);
     if (batch > 0 && neededBytes > storage.span.size) {
       throw refused(
         `${name} takes ${neededBytes} bytes (${batch} × ${rows}×${columns} of ${problem.dtype}), and "${storage.label}" has ${storage.span.size}. Pass a larger storage, or smaller strides.`,
@@ -95,7 +98,7 @@ export function requireSound(problem: GemmProblem<ProductDtype>): void {
     }
   }
   if (!bias) return;
-  const biasBytes = (Math.max(batch - 1, 0) * (problem.biasBatchStride ?? 0) + n) * elementBytes;
+  const biasBytes = (Math.max(batch - 1, 0) * (problem.biasBatchStride ?? 0) + n) * resultBytes;
   if (bias.span.size < biasBytes) {
     throw refused(`the bias takes ${biasBytes} bytes, and "${bias.label}" has ${bias.span.size}.`);
   }

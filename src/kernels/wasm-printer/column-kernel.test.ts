@@ -1,14 +1,14 @@
-/** Printed column kernels: every width and dtype, broadcast inputs, and additions in the rows' own order. */
+/** Column kernels on the CPU add up in the rows' own order. */
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { openKernelRuntime, put } from "../../../test/support/kernel-runtime.js";
+import { openCpuKernelRuntime, put } from "../../../test/support/kernel-runtime.js";
 import type { ColumnKernel, Expression } from "../ir.js";
 import { launchColumns } from "../launch.js";
 
-const runtime = openKernelRuntime();
+const runtime = openCpuKernelRuntime();
 
-const load = (input: number, type: "f32" | "f64" = "f32"): Expression => ({ kind: "load", input, type });
+const load = (input: number): Expression => ({ kind: "load", input, type: "f32" });
 
 test("columns of every count are added up in the order of their rows, to the bit", () => {
   const product: Expression = { kind: "binary", op: "mul", a: load(0), b: load(1), type: "f32" };
@@ -45,96 +45,4 @@ test("columns of every count are added up in the order of their rows, to the bit
       );
     }
   }
-});
-
-test("doubles, scalars, rows and positions work in columns too", () => {
-  const scaled: Expression = {
-    kind: "binary",
-    op: "mul",
-    a: load(0, "f64"),
-    b: { kind: "scalar", index: 0, type: "f64" },
-    type: "f64",
-  };
-  const row: Expression = { kind: "convert", a: { kind: "row", type: "i32" }, type: "f64" };
-  const position: Expression = { kind: "convert", a: { kind: "position", type: "i32" }, type: "f64" };
-  const place: Expression = { kind: "binary", op: "sub", a: row, b: position, type: "f64" };
-  const kernel: ColumnKernel = {
-    name: "largest",
-    inputs: ["f64"],
-    output: "f64",
-    scalars: ["f64"],
-    op: "max",
-    value: { kind: "binary", op: "add", a: scaled, b: place, type: "f64" },
-  };
-  const [rows, columns] = [5, 21];
-  const values = Float64Array.from({ length: rows * columns }, (_, index) => Math.sin(index) * 1e-3);
-  const found = runtime.step(() => {
-    const output = runtime.arena.allocate(8 * columns, "largest");
-    const strides = [{ row: columns, column: "unit" }] as const;
-    launchColumns(runtime, {
-      kernel,
-      rows,
-      columns,
-      strides,
-      operands: [put(runtime, values, "x"), output],
-      scalars: [0.1],
-    });
-    return new Float64Array(runtime.read(output).buffer);
-  });
-  const expected = Float64Array.from({ length: columns }, (_, column) =>
-    Math.max(
-      ...Array.from(
-        { length: rows },
-        (_row, index) => values[index * columns + column]! * 0.1 + (index - column),
-      ),
-    ),
-  );
-  assert.deepEqual(found, expected);
-});
-
-test("no rows leave every column at the reduction's start", () => {
-  const kernel: ColumnKernel = {
-    name: "nothing",
-    inputs: ["f32"],
-    output: "f32",
-    scalars: [],
-    op: "add",
-    value: load(0),
-  };
-  const found = runtime.step(() => {
-    const output = runtime.arena.allocate(4 * 18, "sums");
-    const strides = [{ row: 18, column: "unit" }] as const;
-    launchColumns(runtime, {
-      kernel,
-      rows: 0,
-      columns: 18,
-      strides,
-      operands: [put(runtime, new Float32Array(1), "x"), output],
-    });
-    return new Float32Array(runtime.read(output).buffer);
-  });
-  assert.ok(found.every((sum) => sum === 0));
-});
-
-test("no columns leave everything as it was", () => {
-  const kernel: ColumnKernel = {
-    name: "nothing",
-    inputs: ["f32"],
-    output: "f32",
-    scalars: [],
-    op: "add",
-    value: load(0),
-  };
-  const found = runtime.step(() => {
-    const [x, output] = [put(runtime, Float32Array.of(1), "x"), put(runtime, Float32Array.of(7), "sums")];
-    launchColumns(runtime, {
-      kernel,
-      rows: 3,
-      columns: 0,
-      strides: [{ row: 0, column: "unit" }],
-      operands: [x, output],
-    });
-    return [...new Float32Array(runtime.read(output).buffer)];
-  });
-  assert.deepEqual(found, [7]);
 });

@@ -32,6 +32,7 @@ interface Sizes {
 export const linearEach: KernelOp<NoAttributes> = {
   kind: "kernel",
   name: "linearEach",
+  looksAtAddresses: true,
   infer(operands) {
     const { rows, groups, out } = sizesOf(operands);
     const dtype = operands

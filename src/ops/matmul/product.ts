@@ -41,6 +41,10 @@ export function lowerProduct(
   const k = left.shape.at(-1) ?? 1;
   const { runtime } = lowering;
   const dtype = productDtype(runtime.device.kind, output.dtype);
+  // Rounded on their way in, where that is allowed; what comes of them stays f32.
+  const isRounded =
+    runtime.device.kind === "cuda" && runtime.settings.precision === "bf16" && dtype === "f32";
+  const operandDtype = isRounded ? "bf16" : dtype;
   if (!output.storage) return;
   if (k === 0 || !left.storage || !right.storage) {
     if (bias) copyArray(runtime, bias, output);
@@ -57,12 +61,13 @@ export function lowerProduct(
   const isShared = batch.length > 0 && sizeOf(right.shape.slice(0, -2)) === 1 && isContiguous(target);
   const folded = isShared ? foldBatch(left, batch, m, k) : undefined;
   const size = sizeOf(batch);
-  const a = matricesOf(lowering, folded ?? left, dtype, folded ? [] : batch);
-  const b = matricesOf(lowering, right, dtype, folded ? [] : batch);
+  const a = matricesOf(lowering, folded ?? left, operandDtype, folded ? [] : batch);
+  const b = matricesOf(lowering, right, operandDtype, folded ? [] : batch);
   if (!a.array.storage || !b.array.storage) return;
   const rows = folded ? size * m : m;
   const problem: GemmProblem<ProductDtype> = {
-    dtype,
+    dtype: operandDtype,
+    resultDtype: dtype,
     m: rows,
     n,
     k,

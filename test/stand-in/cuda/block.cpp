@@ -6,7 +6,10 @@
 #include "block.h"
 
 #include <signal.h>
+#include <ucontext.h>
 
+#include <algorithm>
+#include <cstdio>
 #include <cstring>
 #include <vector>
 
@@ -46,6 +49,8 @@ struct Launch {
   /** Which thread runs; all of them, one after the other, where none waits. */
   unsigned running = 0;
   void* scheduler = nullptr;
+  int signal = 0;
+  void* signalAddress = nullptr;
   Fault fault;
 };
 
@@ -101,13 +106,38 @@ void hookFault(int status, const char* what, int line) { fail(status, what + (" 
 
 struct sigaction earlierActions[64];
 
+/** Where a kernel's code goes on after a signal. */
+[[noreturn]] void failBySignal() {
+  const int number = launch->signal;
+  if (number == SIGILL) fail(illegalInstruction, "an illegal instruction");
+  if (number == SIGFPE) fail(launchFailed, "a division by zero");
+  char address[32];
+  std::snprintf(address, sizeof address, "%p", launch->signalAddress);
+  fail(illegalAddress, std::string("an access at ") + address);
+}
+
+/** Lets the interrupted code go on in `failBySignal`, as if it had called it. */
+void divert(ucontext_t& context) {
+  const auto target = reinterpret_cast<uint64_t>(&failBySignal);
+#if defined(__x86_64__)
+  auto& registers = context.uc_mcontext.gregs;
+  // Behind what a function may use below its stack pointer, and aligned as a call leaves it.
+  const uint64_t stack = ((static_cast<uint64_t>(registers[REG_RSP]) - 256) & ~15ull) - 8;
+  registers[REG_RSP] = static_cast<greg_t>(stack);
+  registers[REG_RIP] = static_cast<greg_t>(target);
+#else
+  context.uc_mcontext.sp = (context.uc_mcontext.sp - 256) & ~15ull;
+  context.uc_mcontext.pc = target;
+#endif
+}
+
+/** Returns, whoever's the signal is: what the system changed for the handler, it has to change back. */
 void onSignal(int number, siginfo_t* info, void* context) {
   if (isInKernel) {
-    char address[32];
-    snprintf(address, sizeof address, "%p", info->si_addr);
-    if (number == SIGSEGV || number == SIGBUS) fail(illegalAddress, std::string("an access at ") + address);
-    if (number == SIGILL) fail(illegalInstruction, "an illegal instruction");
-    fail(launchFailed, "a division by zero");
+    isInKernel = false;
+    launch->signal = number;
+    launch->signalAddress = info->si_addr;
+    return divert(*static_cast<ucontext_t*>(context));
   }
   const struct sigaction& earlier = earlierActions[number];
   if (earlier.sa_flags & SA_SIGINFO) return earlier.sa_sigaction(number, info, context);
@@ -123,8 +153,7 @@ void catchSignals() {
   for (const int number : {SIGSEGV, SIGBUS, SIGFPE, SIGILL}) {
     struct sigaction action = {};
     action.sa_sigaction = onSignal;
-    // Not held back in the handler: a kernel's fault leaves it by switching away.
-    action.sa_flags = SA_SIGINFO | SA_NODEFER | SA_ONSTACK;
+    action.sa_flags = SA_SIGINFO | SA_ONSTACK;
     sigaction(number, &action, &earlierActions[number]);
   }
 }
@@ -256,7 +285,13 @@ Fault runGrid(const StandinModule& module, const StandinKernel& kernel, unsigned
   catchSignals();
   *module.hooks = {hookBarrier, hookExchange, hookFault};
   *module.place = {{0, 0, 0}, {0, 0, 0}, {threads, 1, 1}, {blocks, 1, 1}};
-  Launch own = {&module, &kernel, arguments, blocks, threads, setting("reversed") != 0, {}, 0, nullptr, {}};
+  Launch own;
+  own.module = &module;
+  own.kernel = &kernel;
+  own.arguments = arguments;
+  own.blocks = blocks;
+  own.threadCount = threads;
+  own.isReversed = setting("reversed") != 0;
   launch = &own;
   if (kernel.isCooperative) {
     own.threads.resize(threads);

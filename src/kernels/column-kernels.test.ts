@@ -1,0 +1,184 @@
+/** Column kernels on every device: every width and dtype, broadcast inputs, and bits that follow from the shape alone. */
+
+import assert from "node:assert/strict";
+import { describe, test } from "node:test";
+import { kernelDevices, put } from "../../test/support/kernel-runtime.js";
+import { putAt } from "../../test/support/put-at.js";
+import { sameBytes } from "../../test/support/same-bytes.js";
+import { narrowToBf16 } from "./half.js";
+import type { ColumnKernel } from "./ir.js";
+import { launchColumns } from "./launch.js";
+import { term } from "./term.js";
+
+const x = term.load(0, "f32");
+
+const weighted: ColumnKernel = {
+  name: "weighted",
+  inputs: ["f32", "f32"],
+  output: "f32",
+  scalars: [],
+  op: "add",
+  value: term.mul(x, term.load(1, "f32")),
+};
+
+const sum: ColumnKernel = {
+  name: "sum",
+  inputs: ["f32"],
+  output: "f32",
+  scalars: [],
+  op: "add",
+  value: x,
+};
+
+for (const { device, skip, open } of kernelDevices) {
+  describe(`on ${device}`, { skip }, () => {
+    const runtime = open();
+
+    /** Each column times a weight for each row, added up. */
+    function weigh(
+      values: Float32Array,
+      weights: Float32Array,
+      columns: number,
+      stride = columns,
+    ): Float32Array {
+      return runtime.step(() => {
+        const output = putAt(runtime, new Float32Array(columns), 1);
+        const strides = [
+          { row: stride, column: "unit" },
+          { row: 1, column: "none" },
+        ] as const;
+        const operands = [putAt(runtime, values, 1), put(runtime, weights, "w"), output];
+        launchColumns(runtime, { kernel: weighted, rows: weights.length, columns, strides, operands });
+        return new Float32Array(runtime.read(output).buffer);
+      });
+    }
+
+    test("columns of every count are added up over any number of rows, on each column's own", () => {
+      for (const columns of [1, 2, 3, 5, 7, 8, 9, 16, 17, 33, 100]) {
+        for (const rows of [1, 2, 31, 32, 33, 100, 1023, 1024, 1500]) {
+          if (rows > 100 && columns > 9) continue;
+          const values = Float32Array.from({ length: rows * columns }, (_, index) => Math.sin(index) * 100);
+          const weights = Float32Array.from({ length: rows }, (_, index) => Math.cos(index));
+          const found = weigh(values, weights, columns);
+          for (let column = 0; column < columns; column++) {
+            let [expected, size] = [0, 0];
+            for (let row = 0; row < rows; row++) {
+              const part = values[row * columns + column]! * weights[row]!;
+              expected += part;
+              size += Math.abs(part);
+            }
+            const error = Math.abs(found[column]! - expected);
+            assert.ok(error <= 1e-6 * size, `column ${column} of ${columns}, ${rows} rows: off by ${error}`);
+          }
+        }
+      }
+    });
+
+    test("a column's bits don't depend on the columns beside it, nor on where it lies", () => {
+      for (const rows of [70, 1500]) {
+        const [columns, wide] = [20, 24];
+        const values = Float32Array.from({ length: rows * wide }, (_, index) => Math.sin(index) * 1e3);
+        const weights = Float32Array.from({ length: rows }, (_, index) => Math.cos(index));
+        const together = weigh(values, weights, columns, wide);
+        for (const column of [0, 1, 7, 8, 19]) {
+          const own = Float32Array.from({ length: rows }, (_, row) => values[row * wide + column]!);
+          const [alone] = weigh(own, weights, 1);
+          assert.ok(Object.is(alone, together[column]), `column ${column} of ${rows} rows`);
+        }
+      }
+    });
+
+    test("doubles, scalars, rows and positions work in columns too", () => {
+      const place = term.sub(term.convert(term.row, "f64"), term.convert(term.position, "f64"));
+      const kernel: ColumnKernel = {
+        name: "largest",
+        inputs: ["f64"],
+        output: "f64",
+        scalars: ["f64"],
+        op: "max",
+        value: term.add(term.mul(term.load(0, "f64"), term.scalar(0, "f64")), place),
+      };
+      const [rows, columns] = [5, 21];
+      const values = Float64Array.from({ length: rows * columns }, (_, index) => Math.sin(index) * 1e-3);
+      const found = runtime.step(() => {
+        const output = runtime.arena.allocate(8 * columns, "largest");
+        launchColumns(runtime, {
+          kernel,
+          rows,
+          columns,
+          strides: [{ row: columns, column: "unit" }],
+          operands: [put(runtime, values, "x"), output],
+          scalars: [0.1],
+        });
+        return new Float64Array(runtime.read(output).buffer);
+      });
+      const expected = Float64Array.from({ length: columns }, (_, column) =>
+        Math.max(
+          ...Array.from(
+            { length: rows },
+            (_row, index) => values[index * columns + column]! * 0.1 + (index - column),
+          ),
+        ),
+      );
+      assert.deepEqual(found, expected);
+    });
+
+    test("every op and dtype reduces columns, and half floats are widened and rounded once", () => {
+      const [rows, columns] = [40, 11];
+      const halves = Uint16Array.from({ length: rows * columns }, (_, index) => 0x3f80 + (index % 5));
+      const kernel: ColumnKernel = {
+        name: "sum of halves",
+        inputs: ["bf16"],
+        output: "bf16",
+        scalars: [],
+        op: "add",
+        value: x,
+      };
+      const bytes = Uint8Array.from({ length: rows * columns }, (_, index) => (index * 37) % 251);
+      const least: ColumnKernel = {
+        name: "least byte",
+        inputs: ["u8"],
+        output: "i32",
+        scalars: [],
+        op: "min",
+        value: term.load(0, "i32"),
+      };
+      const run = (one: ColumnKernel, values: Uint16Array | Uint8Array, elementBytes: number): Uint8Array =>
+        runtime.step(() => {
+          const output = runtime.arena.allocate(elementBytes * columns, "reduced");
+          const strides = [{ row: columns, column: "unit" }] as const;
+          const operands = [put(runtime, values, "x"), output];
+          launchColumns(runtime, { kernel: one, rows, columns, strides, operands });
+          return runtime.read(output);
+        });
+      // Each is 1 + k / 128, so that sums are exact in f32.
+      const sums = Float32Array.from({ length: columns }, (_, column) => {
+        let total = 0;
+        for (let row = 0; row < rows; row++) total += 1 + ((row * columns + column) % 5) / 128;
+        return total;
+      });
+      sameBytes(run(kernel, halves, 2), new Uint8Array(narrowToBf16(sums).buffer), "sums");
+      const expected = Int32Array.from({ length: columns }, (_, column) => {
+        const own = Array.from({ length: rows }, (_, row) => bytes[row * columns + column]!);
+        return Math.min(...own);
+      });
+      sameBytes(run(least, bytes, 4), new Uint8Array(expected.buffer), "least");
+    });
+
+    test("no rows leave every column at the reduction's start, and no columns everything as it was", () => {
+      const [sums, untouched] = runtime.step(() => {
+        const operands = ["sums", "untouched"].map((label) =>
+          put(runtime, new Float32Array(18).fill(7), label),
+        );
+        const input = put(runtime, new Float32Array(1), "x");
+        const strides = [{ row: 18, column: "unit" }] as const;
+        const launch = { kernel: sum, strides };
+        launchColumns(runtime, { ...launch, rows: 0, columns: 18, operands: [input, operands[0]!] });
+        launchColumns(runtime, { ...launch, rows: 3, columns: 0, operands: [input, operands[1]!] });
+        return operands.map((one) => new Float32Array(runtime.read(one).buffer));
+      });
+      assert.ok(sums!.every((one) => one === 0));
+      assert.ok(untouched!.every((one) => one === 7));
+    });
+  });
+}

@@ -1,0 +1,185 @@
+/** Elementary functions inside kernels, on every device: every op in both widths, and at the ends of what floats hold. */
+
+import assert from "node:assert/strict";
+import { describe, test } from "node:test";
+import { checkExtreme, extremeInputs, extremeValues } from "../../test/support/extreme-values.js";
+import { evaluate } from "../../test/support/ir-reference.js";
+import { kernelDevices, put } from "../../test/support/kernel-runtime.js";
+import { type BinaryOp, binaryOps, type Expression, type RowKernel, type UnaryOp, unaryOps } from "./ir.js";
+import { iterateElements } from "./iteration.js";
+import { launchRows } from "./launch.js";
+import { term } from "./term.js";
+
+/** Bits are for whole numbers. */
+const isOfFloats = (op: BinaryOp): boolean => op !== "and" && op !== "shr";
+
+const arrays = { f32: Float32Array, f64: Float64Array } as const;
+
+/** Every function of one operand, and of it and a half. */
+function functionsOf(type: "f32" | "f64"): readonly (readonly [string, Expression])[] {
+  const [x, half] = [term.load(0, type), term.constant(0.5, type)];
+  return [
+    ...unaryOps.map((op) => [op, { kind: "unary", op, a: x, type }] as const),
+    ...binaryOps.filter(isOfFloats).map((op) => [op, { kind: "binary", op, a: x, b: half, type }] as const),
+  ];
+}
+
+for (const { device, skip, open } of kernelDevices) {
+  describe(`on ${device}`, { skip }, () => {
+    const runtime = open();
+
+    /** All values of an operand at once: the elements of each. */
+    function compute(
+      type: "f32" | "f64",
+      values: readonly Expression[],
+      ...operands: readonly (Float32Array | Float64Array)[]
+    ): (Float32Array | Float64Array)[] {
+      const kernel: RowKernel = {
+        name: `functions of ${type}`,
+        inputs: operands.map(() => type),
+        outputs: values.map(() => ({ dtype: type, per: "element" })),
+        scalars: [],
+        stages: values.map((value, output) => ({ kind: "store", output, value })),
+      };
+      return runtime.step(() => {
+        const inputs = operands.map((one) => put(runtime, one, "operand"));
+        const size = operands[0]?.byteLength ?? 0;
+        const outputs = values.map(() => runtime.arena.allocate(size, "values"));
+        const all = [...inputs, ...outputs];
+        const iteration = iterateElements(
+          [operands[0]?.length ?? 0],
+          all.map(() => [1]),
+        );
+        launchRows(runtime, { kernel, iteration, operands: all });
+        return outputs.map((output) => new arrays[type](runtime.read(output).buffer));
+      });
+    }
+
+    for (const type of ["f32", "f64"] as const) {
+      test(`every function of ${type} in a kernel is what it is elsewhere`, () => {
+        const values = new arrays[type](Array.from({ length: 103 }, (_, index) => 0.01 + index * 0.037));
+        const functions = functionsOf(type);
+        const found = compute(
+          type,
+          functions.map(([, value]) => value),
+          values,
+        );
+        const tolerance = type === "f32" ? 5e-7 : 1e-15;
+        for (const [which, [name, value]] of functions.entries()) {
+          for (const [index, one] of values.entries()) {
+            const expected = evaluate(value, { load: () => one, scalars: [], reduced: new Map() });
+            const error = Math.abs(found[which]![index]! - expected);
+            assert.ok(
+              error <= tolerance * Math.max(1e-3, Math.abs(expected)),
+              `${name}(${one}) is ${found[which]![index]}, expected ${expected}`,
+            );
+          }
+        }
+      });
+    }
+
+    test("every function of zeros, subnormals, huge numbers, infinities and NaN is what C99 says", () => {
+      const names = Object.keys(extremeValues) as (UnaryOp & keyof typeof extremeValues)[];
+      const x = term.load(0, "f32");
+      const found = compute(
+        "f32",
+        names.map((op): Expression => ({ kind: "unary", op, a: x, type: "f32" })),
+        Float32Array.from(extremeInputs),
+      );
+      for (const [which, name] of names.entries()) {
+        for (const [index, input] of extremeInputs.entries()) {
+          checkExtreme(`${name}(${input})`, found[which]![index]!, extremeValues[name][index]!);
+        }
+      }
+    });
+
+    test("the least and the largest of two are NaN where one is, and −0 is below 0", () => {
+      const { POSITIVE_INFINITY: inf, NaN: nan } = Number;
+      const numbers = [0, -0, 1, -1, inf, -inf, nan, 2 ** -149];
+      for (const type of ["f32", "f64"] as const) {
+        const left = new arrays[type](numbers.flatMap((one) => numbers.map(() => one)));
+        const right = new arrays[type](numbers.flatMap(() => numbers));
+        const [a, b] = [term.load(0, type), term.load(1, type)];
+        const [least, largest] = compute(type, [term.min(a, b), term.max(a, b)], left, right);
+        for (const [index, one] of left.entries()) {
+          const other = right[index]!;
+          assert.ok(Object.is(least![index], Math.min(one, other)), `min(${one}, ${other}) of ${type}`);
+          assert.ok(Object.is(largest![index], Math.max(one, other)), `max(${one}, ${other}) of ${type}`);
+        }
+      }
+    });
+
+    test("floats become whole numbers by cutting off, held inside their range, and NaN becomes 0", () => {
+      const values = [
+        0,
+        -0.9,
+        1.9,
+        -1.9,
+        2 ** 31,
+        2 ** 31 - 128,
+        -(2 ** 31),
+        -(2 ** 31) - 256,
+        1e30,
+        -1e30,
+        Number.NaN,
+      ];
+      const expected = [
+        0,
+        0,
+        1,
+        -1,
+        2 ** 31 - 1,
+        2 ** 31 - 128,
+        -(2 ** 31),
+        -(2 ** 31),
+        2 ** 31 - 1,
+        -(2 ** 31),
+        0,
+      ];
+      for (const type of ["f32", "f64"] as const) {
+        const kernel: RowKernel = {
+          name: `cut off ${type}`,
+          inputs: [type],
+          outputs: [{ dtype: "i32", per: "element" }],
+          scalars: [],
+          stages: [{ kind: "store", output: 0, value: term.convert(term.load(0, type), "i32") }],
+        };
+        const found = runtime.step(() => {
+          const input = put(runtime, new arrays[type](values), "floats");
+          const output = runtime.arena.allocate(4 * values.length, "whole");
+          const iteration = iterateElements([values.length], [[1], [1]]);
+          launchRows(runtime, { kernel, iteration, operands: [input, output] });
+          return [...new Int32Array(runtime.read(output).buffer)];
+        });
+        assert.deepEqual(found, expected, type);
+      }
+    });
+
+    test("constants are what they are, to the last bit", () => {
+      const constants = [
+        0.1,
+        -0.1,
+        -0,
+        2 ** -149,
+        3.4e38,
+        -1e-30,
+        Math.PI,
+        1e10,
+        Infinity,
+        -Infinity,
+        Number.NaN,
+      ];
+      for (const type of ["f32", "f64"] as const) {
+        const x = term.load(0, type);
+        // A select keeps a constant as it is: no sum with a zero, no product with a one.
+        const values = constants.map((value) => term.select(term.gt(x, 0), term.constant(value, type), x));
+        const found = compute(type, values, new arrays[type]([1, 1, 1, 1, 1]));
+        for (const [which, constant] of constants.entries()) {
+          const held = type === "f32" ? Math.fround(constant) : constant;
+          for (const one of found[which]!)
+            assert.ok(Object.is(one, held), `${constant} is ${one} in ${type}`);
+        }
+      }
+    });
+  });
+}

@@ -1,0 +1,414 @@
+/** Reductions of rows on every device: any length, dtype, layout and place in memory, and what later stages make of them. */
+
+import assert from "node:assert/strict";
+import { describe, test } from "node:test";
+import fc from "fast-check";
+import { rounded } from "../../test/support/ir-reference.js";
+import { kernelDevices, put } from "../../test/support/kernel-runtime.js";
+import { putAt } from "../../test/support/put-at.js";
+import { sameBytes } from "../../test/support/same-bytes.js";
+import type { Storage } from "../runtime/index.js";
+import { dtypes } from "./dtypes.js";
+import { narrowToF16, widenF16 } from "./half.js";
+import type { ReduceOp, RowKernel } from "./ir.js";
+import { iterateRows } from "./iteration.js";
+import { launchRows } from "./launch.js";
+import { term } from "./term.js";
+
+const x = term.load(0, "f32");
+const squares = term.mul(x, x);
+
+/** Stores the row's sum of squares, and each element less the row's largest. */
+const sumAndRest: RowKernel = {
+  name: "rows",
+  inputs: ["f32"],
+  outputs: [
+    { dtype: "f32", per: "row" },
+    { dtype: "f32", per: "element" },
+  ],
+  scalars: [],
+  stages: [
+    { kind: "reduce", op: "add", value: squares },
+    { kind: "reduce", op: "max", value: x },
+    { kind: "store", output: 0, value: term.reduced(0, "f32") },
+    { kind: "store", output: 1, value: term.sub(x, term.reduced(1, "f32")) },
+  ],
+};
+
+/** Lengths around every border between ways to share a row. */
+const lengths = [
+  ...[1, 2, 3, 4, 5, 7, 8, 13, 16, 64, 128, 129, 193, 256],
+  ...[1000, 1024, 1025, 4096, 8192, 8195, 40_000],
+];
+
+const wave = (count: number): Float32Array =>
+  Float32Array.from({ length: count }, (_, index) => Math.sin(index) * 10);
+
+interface Elements {
+  readonly array: Float32ArrayConstructor | Float64ArrayConstructor | Int32ArrayConstructor;
+  /** What an element of the dtype holds of a number. */
+  readonly held: (value: number) => number;
+  /** The dtype's array of such numbers. */
+  readonly stored: (
+    values: readonly number[],
+  ) => Float32Array | Float64Array | Int32Array | Uint16Array | Uint8Array;
+}
+
+const elements: Readonly<Record<"f32" | "f64" | "f16" | "i32" | "u8", Elements>> = {
+  f32: { array: Float32Array, held: Math.fround, stored: (values) => Float32Array.from(values) },
+  f64: { array: Float64Array, held: (value) => value, stored: (values) => Float64Array.from(values) },
+  f16: {
+    array: Float32Array,
+    held: (value) => widenF16(narrowToF16(Float32Array.of(value)))[0]!,
+    stored: (values) => narrowToF16(Float32Array.from(values)),
+  },
+  i32: { array: Int32Array, held: Math.trunc, stored: (values) => Int32Array.from(values) },
+  u8: {
+    array: Int32Array,
+    held: (value) => Math.trunc(value) & 255,
+    stored: (values) => Uint8Array.from(values),
+  },
+};
+
+const joins: Readonly<Record<ReduceOp, (a: number, b: number) => number>> = {
+  add: (a, b) => a + b,
+  mul: (a, b) => a * b,
+  min: Math.min,
+  max: Math.max,
+};
+const starts: Readonly<Record<ReduceOp, number>> = { add: 0, mul: 1, min: Infinity, max: -Infinity };
+
+for (const { device, skip, open } of kernelDevices) {
+  describe(`on ${device}`, { skip }, () => {
+    const runtime = open();
+    const read = (one: Storage): Float32Array => new Float32Array(runtime.read(one).buffer);
+
+    /** The rows' sums of squares, and every element less its row's largest. */
+    function reduceRows(
+      values: Float32Array,
+      rows: number,
+      columns: number,
+      offset = 0,
+    ): readonly [Float32Array, Float32Array] {
+      return runtime.step(() => {
+        const row = runtime.arena.allocate(4 * rows, "sums");
+        const element = putAt(runtime, new Float32Array(rows * columns), offset);
+        const strides = [
+          [columns, 1],
+          [1, 0],
+          [columns, 1],
+        ];
+        const iteration = iterateRows([rows, columns], strides, 1);
+        const operands = [putAt(runtime, values, offset), row, element];
+        launchRows(runtime, { kernel: sumAndRest, iteration, operands });
+        return [read(row), read(element)];
+      });
+    }
+
+    test("rows of every length reduce to their sum and maximum, and later stages use them", () => {
+      for (const columns of lengths) {
+        const rows = columns > 1024 ? 2 : 7;
+        const values = wave(rows * columns);
+        const [sums, rest] = reduceRows(values, rows, columns);
+        for (let row = 0; row < rows; row++) {
+          const own = values.subarray(row * columns, (row + 1) * columns);
+          const largest = own.reduce((most, value) => Math.max(most, value));
+          const sum = own.reduce((total, value) => total + value * value, 0);
+          assert.ok(
+            Math.abs(sums[row]! - sum) <= 1e-6 * sum * columns ** 0.5,
+            `sum of row ${row} of ${columns}`,
+          );
+          for (const [index, value] of own.entries()) {
+            assert.equal(rest[row * columns + index], rounded("f32", value - largest));
+          }
+        }
+      }
+    });
+
+    test("a row's bits don't depend on the other rows, nor on how many there are, nor on where they lie", () => {
+      for (const columns of [12, 101, 256, 1024, 2048]) {
+        const run = (rows: number, offset: number): Float32Array => {
+          const cosine = (_: unknown, index: number): number => Math.cos(index % columns) * 1e3;
+          return reduceRows(Float32Array.from({ length: rows * columns }, cosine), rows, columns, offset)[0];
+        };
+        const [alone] = run(1, 0);
+        for (const [rows, offset] of [
+          [50, 0],
+          [3, 1],
+          [3, 2],
+        ] as const) {
+          assert.ok(
+            run(rows, offset).every((sum) => Object.is(sum, alone)),
+            `${rows} rows of ${columns}, ${offset} elements behind an aligned address`,
+          );
+        }
+      }
+    });
+
+    test("rows with no elements have the reductions' starts, and no rows leave everything as it was", () => {
+      const [sums, rest] = runtime.step(() => {
+        const outputs = ["sums", "rest"].map((label) => put(runtime, Float32Array.of(7, 7, 7), label));
+        const operands = [put(runtime, Float32Array.of(1), "x"), ...outputs];
+        const strides = [
+          [0, 1],
+          [1, 0],
+          [0, 1],
+        ];
+        for (const shape of [
+          [2, 0],
+          [0, 5],
+        ]) {
+          launchRows(runtime, { kernel: sumAndRest, iteration: iterateRows(shape, strides, 1), operands });
+        }
+        return outputs.map((output) => [...read(output)]);
+      });
+      assert.deepEqual(sums, [0, 0, 7]);
+      assert.deepEqual(rest, [7, 7, 7]);
+    });
+
+    test("any dtype in any layout reduces by any op to what its numbers reduce to", () => {
+      const draw = fc.record({
+        dtype: fc.constantFrom("f32", "f64", "f16", "i32", "u8"),
+        op: fc.constantFrom<ReduceOp>("add", "mul", "min", "max"),
+        shape: fc.tuple(fc.integer({ min: 1, max: 4 }), fc.integer({ min: 1, max: 5 })),
+        columns: fc.oneof(fc.integer({ min: 1, max: 40 }), fc.constantFrom(128, 300, 1100)),
+        // Row by row, column by column, one element for the whole row, or every second one.
+        layout: fc.constantFrom("rows", "columns", "still", "stretched"),
+        offset: fc.nat(3),
+      });
+      fc.assert(
+        fc.property(draw, ({ dtype, op, shape: [planes, rows], columns, layout, offset }) => {
+          const { array, held, stored } = elements[dtype];
+          const { compute } = dtypes[dtype];
+          const value = term.load(0, compute);
+          const kernel: RowKernel = {
+            name: `${op} of ${dtype}`,
+            inputs: [dtype],
+            outputs: [{ dtype: compute, per: "row" }],
+            scalars: [],
+            stages: [
+              { kind: "reduce", op, value },
+              { kind: "store", output: 0, value: term.reduced(0, compute) },
+            ],
+          };
+          const strides = {
+            rows: [rows * columns, columns, 1],
+            // The planes are the rows' neighbours, so that axes don't join.
+            columns: [rows, 1, planes * rows],
+            still: [1, planes, 0],
+            stretched: [rows * columns * 2, columns * 2, 2],
+          }[layout];
+          const size =
+            1 + (planes - 1) * strides[0]! + (rows - 1) * strides[1]! + (columns - 1) * strides[2]!;
+          // Products stay near 1, and sums of bytes are no larger than what fits.
+          const make = (index: number): number =>
+            compute === "i32" ? (index * 7) % 5 : 1 + Math.sin(index) / (op === "mul" ? 50 : 2);
+          const values = Array.from({ length: size }, (_, index) => held(make(index)));
+          const found = runtime.step(() => {
+            const output = runtime.arena.allocate(planes * rows * dtypes[compute].bytes, "reduced");
+            const operands = [putAt(runtime, stored(values), offset), output];
+            const iteration = iterateRows([planes, rows, columns], [strides, [rows, 1, 0]], 1);
+            launchRows(runtime, { kernel, iteration, operands });
+            return new array(runtime.read(output).buffer);
+          });
+          const tolerance = compute === "f64" ? 1e-13 : compute === "f32" ? 2e-5 : 0;
+          for (let plane = 0; plane < planes; plane++) {
+            for (let row = 0; row < rows; row++) {
+              let expected = starts[op];
+              for (let column = 0; column < columns; column++) {
+                const place = plane * strides[0]! + row * strides[1]! + column * strides[2]!;
+                const joined = joins[op](expected, values[place]!);
+                expected = compute === "i32" && op === "mul" ? Math.imul(expected, values[place]!) : joined;
+              }
+              const one = found[plane * rows + row]!;
+              const isExact = op === "min" || op === "max" || compute === "i32";
+              const error = Math.abs(one - expected);
+              assert.ok(
+                isExact ? one === expected : error <= tolerance * Math.abs(expected),
+                `row ${plane}, ${row} is ${one}, expected ${expected}`,
+              );
+            }
+          }
+        }),
+        { numRuns: 40 },
+      );
+    });
+
+    test("the place of a row's largest element is found by its position, the first one where several are", () => {
+      const isLargest = term.eq(x, term.reduced(0, "f32"));
+      const argmax: RowKernel = {
+        name: "argmax",
+        inputs: ["f32"],
+        outputs: [{ dtype: "i32", per: "row" }],
+        scalars: [],
+        stages: [
+          { kind: "reduce", op: "max", value: x },
+          { kind: "reduce", op: "min", value: term.select(isLargest, term.position, 2 ** 31 - 1) },
+          { kind: "store", output: 0, value: term.reduced(1, "i32") },
+        ],
+      };
+      for (const columns of [1, 3, 4, 6, 11, 193]) {
+        const rows = 9;
+        const values = Float32Array.from({ length: rows * columns }, (_, index) => (index * 7) % 5);
+        const found = runtime.step(() => {
+          const output = runtime.arena.allocate(4 * rows, "places");
+          const strides = [
+            [columns, 1],
+            [1, 0],
+          ];
+          const iteration = iterateRows([rows, columns], strides, 1);
+          launchRows(runtime, { kernel: argmax, iteration, operands: [put(runtime, values, "x"), output] });
+          return new Int32Array(runtime.read(output).buffer);
+        });
+        for (let row = 0; row < rows; row++) {
+          const own = values.subarray(row * columns, (row + 1) * columns);
+          assert.equal(found[row], own.indexOf(Math.max(...own)), `row ${row} of ${columns}`);
+        }
+      }
+    });
+
+    test("in a kernel of doubles, whole numbers reduce over the lanes that hold elements and no others", () => {
+      const allPositive: RowKernel = {
+        name: "all positive",
+        inputs: ["f64"],
+        outputs: [{ dtype: "bool", per: "row" }],
+        scalars: [],
+        stages: [
+          { kind: "reduce", op: "min", value: term.gt(term.load(0, "f64"), 0) },
+          { kind: "store", output: 0, value: term.reduced(0, "i32") },
+        ],
+      };
+      for (const columns of [1, 2, 3, 4, 9]) {
+        const values = Float64Array.from({ length: 2 * columns }, (_, index) => (index === columns ? -1 : 1));
+        const found = runtime.step(() => {
+          const output = runtime.arena.allocate(2, "truths");
+          const strides = [
+            [columns, 1],
+            [1, 0],
+          ];
+          const operands = [put(runtime, values, "x"), output];
+          const iteration = iterateRows([2, columns], strides, 1);
+          launchRows(runtime, { kernel: allPositive, iteration, operands });
+          return [...runtime.read(output)];
+        });
+        assert.deepEqual(found, [1, 0], `rows of ${columns}`);
+      }
+    });
+
+    test("what does not change along a row is the same in every element, whatever it is made of", () => {
+      const columns = 7;
+      const factor = term.div(term.load(1, "f32"), term.sqrt(term.reduced(0, "f32")));
+      const scaled: RowKernel = {
+        name: "scaled",
+        inputs: ["f32", "f32"],
+        outputs: [{ dtype: "f32", per: "element" }],
+        scalars: [],
+        stages: [
+          { kind: "reduce", op: "add", value: squares },
+          { kind: "store", output: 0, value: term.mul(x, factor) },
+        ],
+      };
+      const values = Float32Array.from({ length: 3 * columns }, (_, index) => 1 + (index % 4));
+      const weights = Float32Array.of(2, -3, 0.5);
+      const found = runtime.step(() => {
+        const output = runtime.arena.allocate(4 * values.length, "output");
+        const strides = [
+          [columns, 1],
+          [1, 0],
+          [columns, 1],
+        ];
+        const operands = [put(runtime, values, "x"), put(runtime, weights, "weights"), output];
+        launchRows(runtime, { kernel: scaled, iteration: iterateRows([3, columns], strides, 1), operands });
+        return read(output);
+      });
+      for (let row = 0; row < 3; row++) {
+        const own = values.subarray(row * columns, (row + 1) * columns);
+        const length = rounded("f32", Math.sqrt(own.reduce((sum, value) => sum + value * value, 0)));
+        const expected = rounded("f32", weights[row]! / length);
+        for (const [index, value] of own.entries()) {
+          assert.equal(found[row * columns + index], rounded("f32", value * expected));
+        }
+      }
+    });
+
+    test("rows are normalised where they stand: what a row is reduced of is read before it is stored over", () => {
+      // The row's first element is an operand of its own, which the row's store changes.
+      const kernel: RowKernel = {
+        name: "by the first",
+        inputs: ["f32", "f32"],
+        outputs: [{ dtype: "f32", per: "element" }],
+        scalars: [],
+        stages: [
+          { kind: "reduce", op: "max", value: x },
+          {
+            kind: "store",
+            output: 0,
+            value: term.add(term.sub(x, term.load(1, "f32")), term.reduced(0, "f32")),
+          },
+        ],
+      };
+      for (const columns of [5, 64, 1000, 3000]) {
+        const rows = 3;
+        const values = wave(rows * columns);
+        const found = runtime.step(() => {
+          const whole = put(runtime, values, "rows");
+          const strides = [
+            [columns, 1],
+            [columns, 0],
+            [columns, 1],
+          ];
+          const iteration = iterateRows([rows, columns], strides, 1);
+          launchRows(runtime, { kernel, iteration, operands: [whole, whole, whole] });
+          return runtime.read(whole);
+        });
+        const expected = new Float32Array(values.length);
+        for (let first = 0; first < values.length; first += columns) {
+          const own = values.subarray(first, first + columns);
+          const largest = own.reduce((most, value) => Math.max(most, value));
+          expected.set(
+            own.map((value) => Math.fround(value - own[0]!) + largest),
+            first,
+          );
+        }
+        sameBytes(found, new Uint8Array(expected.buffer), `rows of ${columns}`);
+      }
+    });
+
+    test("a softmax of 2,000 rows from -29 to 122 is finite, sums to one and is float64's to 1e-6", () => {
+      const [rows, columns] = [2000, 37];
+      const weight = term.exp(term.sub(x, term.reduced(0, "f32")));
+      const softmax: RowKernel = {
+        name: "softmax",
+        inputs: ["f32"],
+        outputs: [{ dtype: "f32", per: "element" }],
+        scalars: [],
+        stages: [
+          { kind: "reduce", op: "max", value: x },
+          { kind: "reduce", op: "add", value: weight },
+          { kind: "store", output: 0, value: term.div(weight, term.reduced(1, "f32")) },
+        ],
+      };
+      const values = Float32Array.from(
+        { length: rows * columns },
+        (_, index) => -29 + ((index * 7919) % 152),
+      );
+      const found = runtime.step(() => {
+        const output = runtime.arena.allocate(values.byteLength, "y");
+        const strides = [columns, 1];
+        const iteration = iterateRows([rows, columns], [strides, strides], 1);
+        launchRows(runtime, { kernel: softmax, iteration, operands: [put(runtime, values, "x"), output] });
+        return read(output);
+      });
+      for (let row = 0; row < rows; row++) {
+        const own = values.subarray(row * columns, (row + 1) * columns);
+        const most = Math.max(...own);
+        const weights = Array.from(own, (value) => Math.exp(value - most));
+        const sum = weights.reduce((a, b) => a + b);
+        for (const [column, one] of weights.entries()) {
+          const error = Math.abs(found[row * columns + column]! - one / sum);
+          assert.ok(error <= 1e-6, `row ${row}, column ${column}: off by ${error}`);
+        }
+      }
+    });
+  });
+}

@@ -1,0 +1,41 @@
+/** What each function says at the ends: zeros with their signs, subnormals, infinities, NaN. C99's Annex F. */
+
+import assert from "node:assert/strict";
+import type { VectorMathName } from "../../src/kernels/wasm-math/index.js";
+import { ulpError } from "./vector-math.js";
+
+const inf = Number.POSITIVE_INFINITY;
+const nan = Number.NaN;
+/** The smallest subnormal float. */
+export const tiny = 2 ** -149;
+
+const { E, LN2, SQRT1_2 } = Math;
+const sin = (x: number) => Math.sin(Math.fround(x));
+const cos = (x: number) => Math.cos(Math.fround(x));
+const ln = Math.log;
+
+/** The inputs, and one row of results for each function, in the same order. */
+export const extremeInputs: readonly number[] = [
+  ...[0, -0, tiny, -tiny, 1, -1, 1e4, -1e4],
+  ...[1e30, -1e30, inf, -inf, nan],
+];
+
+export const extremeValues: Readonly<Record<Exclude<VectorMathName, "pow">, readonly number[]>> = {
+  exp: [1, 1, 1, 1, E, 1 / E, inf, 0, inf, 0, inf, 0, nan],
+  expm1: [0, -0, tiny, -tiny, E - 1, 1 / E - 1, inf, -1, inf, -1, inf, -1, nan],
+  log: [-inf, -inf, -149 * LN2, nan, 0, nan, ln(1e4), nan, ln(1e30), nan, inf, nan, nan],
+  log1p: [0, -0, tiny, -tiny, LN2, -inf, ln(10001), nan, ln(1e30), nan, inf, nan, nan],
+  tanh: [0, -0, tiny, -tiny, Math.tanh(1), -Math.tanh(1), 1, -1, 1, -1, 1, -1, nan],
+  sigmoid: [0.5, 0.5, 0.5, 0.5, E / (1 + E), 1 / (1 + E), 1, 0, 1, 0, 1, 0, nan],
+  softplus: [LN2, LN2, LN2, LN2, ln(1 + E), ln(1 + 1 / E), 1e4, 0, 1e30, 0, inf, 0, nan],
+  sin: [0, -0, tiny, -tiny, sin(1), -sin(1), sin(1e4), -sin(1e4), sin(1e30), -sin(1e30), nan, nan, nan],
+  cos: [1, 1, 1, 1, cos(1), cos(1), cos(1e4), cos(1e4), cos(1e30), cos(1e30), nan, nan, nan],
+  erf: [0, -0, tiny, -tiny, 0.8427007929497149, -0.8427007929497149, 1, -1, 1, -1, 1, -1, nan],
+  rsqrt: [inf, -inf, 2 ** 74 * SQRT1_2 * 2, nan, 1, nan, 0.01, nan, 1e-15, nan, 0, nan, nan],
+};
+
+/** Exact where the expected value is: zeros, ones, infinities, NaN. Else within two ulp. */
+export function checkExtreme(what: string, found: number, expected: number): void {
+  const isClose = !Number.isInteger(expected) && ulpError(found, expected) <= 2;
+  assert.ok(isClose || Object.is(found, Math.fround(expected)), `${what} = ${found}, expected ${expected}`);
+}

@@ -1,0 +1,16 @@
+/** Step memory at addresses that an allocation never has: kernels must not take alignment for granted. */
+
+import type { Runtime, Storage } from "holdfast";
+
+/** Step memory with these values in it, which begins so many elements behind an aligned address. */
+export function putAt(
+  runtime: Runtime,
+  values: ArrayBufferView & { readonly BYTES_PER_ELEMENT: number },
+  offset: number,
+): Storage {
+  const before = offset * values.BYTES_PER_ELEMENT;
+  const whole = runtime.arena.allocate(before + values.byteLength, "placed");
+  const part = before > 0 ? runtime.view(whole, before, values.byteLength) : whole;
+  runtime.upload([{ source: values, target: part }]);
+  return part;
+}
