@@ -9,7 +9,7 @@ import type { Tensor } from "../tensor/index.js";
 import { TensorDataset } from "./dataset.js";
 import { DataLoader, type DataLoaderOptions } from "./loader.js";
 
-const cpu = openStrictDevice({ memory: "64MiB" });
+const cpu = openStrictDevice();
 
 /** Row r is [r, r + 0.25, …] with label r. */
 function numberedRows(

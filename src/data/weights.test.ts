@@ -14,7 +14,7 @@ import { loadWeights, saveWeights } from "./weights.js";
 
 const folder = mkdtempSync(join(tmpdir(), "weights-"));
 const path = join(folder, "model.safetensors");
-const cpu = openDevice({ memory: "64MiB" });
+const cpu = openDevice();
 after(() => rmSync(folder, { recursive: true }));
 
 const makeModel = (dtype: Dtype = "f32", width = 4): nn.Module =>

@@ -50,7 +50,7 @@ export type Expression =
   | { readonly kind: "constant"; readonly value: number; readonly type: Compute }
   /** What an earlier stage has reduced this row to. */
   | { readonly kind: "reduced"; readonly stage: number; readonly type: Compute }
-  /** The element's number in its row, and the row's number. */
+  /** The element's number in its row, and the row's number: for launches over rows, which nothing else cuts. */
   | { readonly kind: "position"; readonly type: "i32" }
   | { readonly kind: "row"; readonly type: "i32" }
   | { readonly kind: "unary"; readonly op: UnaryOp; readonly a: Expression; readonly type: Compute }

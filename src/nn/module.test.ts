@@ -9,7 +9,7 @@ import { sameNamedBytes } from "../../test/support/same-bytes.js";
 import { ones, tensor } from "../tensor/index.js";
 import * as nn from "./index.js";
 
-const cpu = openDevice({ memory: "64MiB" });
+const cpu = openDevice();
 
 const makeModel = (): nn.Sequential =>
   new nn.Sequential(new nn.Linear(3, 4), new nn.ReLU(), new nn.Linear(4, 2)).to(cpu);

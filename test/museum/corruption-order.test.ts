@@ -2,7 +2,15 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { type Driver, faulty, type Runtime, type Stream, strict } from "holdfast";
+import {
+  basicKernels,
+  type Driver,
+  elementsPerBlock,
+  faulty,
+  type Runtime,
+  type Stream,
+  strict,
+} from "holdfast";
 import { around } from "../../src/driver/index.js";
 import { add, placeValues, scale, setAll } from "../support/basic-ops.js";
 import { museumRow } from "../support/museum.js";
@@ -86,8 +94,12 @@ type OrderStreams = (runtime: Runtime, earlier: Stream, later: Stream) => void;
 
 const byEvent: OrderStreams = (runtime, earlier, later) => runtime.orderStreams(earlier, later);
 
-/** Two streams that hand `u` to each other twice; seven launches. */
-function shareTwoStreams(runtime: Runtime, order: OrderStreams): number[] {
+/** Two streams that hand `u` to each other twice; seven launches, and `before` each of them what is to come before it. */
+function shareTwoStreams(
+  runtime: Runtime,
+  order: OrderStreams,
+  before: (launch: number, stream: Stream) => void = () => {},
+): number[] {
   const { x, t, u, p, two } = placeValues(runtime, "weights", {
     x: [1, 2, 3, 4, 5],
     t: [0, 0, 0, 0, 0],
@@ -98,15 +110,22 @@ function shareTwoStreams(runtime: Runtime, order: OrderStreams): number[] {
   const main = runtime.stream;
   const side = runtime.createStream();
   runtime.orderStreams(main, side);
+  before(1, side);
   scale(runtime, x, two, t, side);
+  before(2, side);
   add(runtime, t, x, u, side); // u = 3x
   order(runtime, side, main);
+  before(3, main);
   add(runtime, p, u, p);
   order(runtime, main, side);
+  before(4, side);
   setAll(runtime, u, 100, side);
+  before(5, side);
   add(runtime, u, x, u, side); // u = 100 + x
   order(runtime, side, main);
+  before(6, main);
   add(runtime, p, u, p);
+  before(7, main);
   add(runtime, p, x, p);
   return [...readF32(runtime, p)]; // p = 1100 + 5x
 }
@@ -155,6 +174,34 @@ museumRow<TwoStreams>({
       );
     }
   },
+});
+
+/** Keeps a stream busy: on a GPU four threads walk over memory forty times, which takes it milliseconds. */
+function slowDown(runtime: Runtime): (stream: Stream) => void {
+  const zeros = new Float32Array(elementsPerBlock);
+  const { input, ofMain, ofSide } = placeValues(runtime, "weights", {
+    input: zeros,
+    ofMain: [0],
+    ofSide: [0],
+  });
+  const kernel = runtime.kernel(basicKernels.sum);
+  return (stream) => {
+    const given = [input, stream === runtime.stream ? ofMain : ofSide, elementsPerBlock];
+    for (let turn = 0; turn < 40; turn++)
+      runtime.launch({ op: "slow", kernel, blocks: 1, arguments: given, stream });
+  };
+}
+
+test("C13: kernels that take long before any one launch, or before all, change nothing", () => {
+  for (const late of [...ordinals.keys(), "all"] as const) {
+    withRuntime(memory, ({ runtime }) => {
+      const slow = slowDown(runtime);
+      const found = shareTwoStreams(runtime, byEvent, (launch, stream) => {
+        if (late === "all" || launch === late + 1) slow(stream);
+      });
+      assert.deepEqual(found, [1105, 1110, 1115, 1120, 1125], `late: ${late}`);
+    });
+  }
 });
 
 test("C13: strict refuses two streams on the same bytes wherever one of the three events is missing", () => {

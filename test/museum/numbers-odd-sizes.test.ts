@@ -5,8 +5,8 @@
 
 import assert from "node:assert/strict";
 import { after, test } from "node:test";
-import { strict } from "holdfast";
-import { encodeKernel } from "../../src/driver/index.js";
+import { type KernelSource, strict } from "holdfast";
+import { type CudaCode, encodeKernel } from "../../src/driver/index.js";
 import { activations, functions, type Op } from "../../src/ops/index.js";
 import type { Tensor } from "../../src/tensor/index.js";
 import { openDevice } from "../support/devices.js";
@@ -28,8 +28,15 @@ interface Vectorised {
 
 const engine: Vectorised = { double: (x) => x.add(x), total: (x) => x.sum().item() };
 
+/** The planted kernels as a GPU takes them, element by element: a vector off its boundary would end the whole context. */
+function cudaOf(name: string, body: string): CudaCode {
+  const entry = `hf_${name}`;
+  const head = `extern "C" __global__ void __launch_bounds__(32) ${entry}(const float* from, float* to, unsigned count)`;
+  return { entry, threads: 32, code: `${head} {\n  if (threadIdx.x > 0u) return;\n${body}\n}\n` };
+}
+
 /** `for (at = 0; at < n; at += 4)`: the last vector may lie half behind the end. */
-const doubleInWholeVectors = encodeKernel({
+const doubleInWasm = encodeKernel({
   name: "doubleInWholeVectors",
   parameters: ["in", "out", "u32"],
   body(code, argument) {
@@ -44,7 +51,7 @@ const doubleInWholeVectors = encodeKernel({
   },
 });
 
-const totalOfWholeVectors = encodeKernel({
+const totalInWasm = encodeKernel({
   name: "totalOfWholeVectors",
   parameters: ["in", "out", "u32"],
   body(code, argument) {
@@ -64,7 +71,26 @@ const totalOfWholeVectors = encodeKernel({
   },
 });
 
-function launchOver(source: typeof doubleInWholeVectors, x: Tensor, shape: readonly number[]): Tensor {
+const doubleInWholeVectors: KernelSource = {
+  ...doubleInWasm,
+  cuda: cudaOf(
+    doubleInWasm.name,
+    `  for (unsigned at = 0; at < count; at += 4u)
+    for (unsigned lane = 0; lane < 4u; lane++) to[at + lane] = from[at + lane] + from[at + lane];`,
+  ),
+};
+const totalOfWholeVectors: KernelSource = {
+  ...totalInWasm,
+  cuda: cudaOf(
+    totalInWasm.name,
+    `  float total = 0.0f;
+  for (unsigned at = 0; at < count; at += 4u)
+    for (unsigned lane = 0; lane < 4u; lane++) total += from[at + lane];
+  to[0] = total;`,
+  ),
+};
+
+function launchOver(source: KernelSource, x: Tensor, shape: readonly number[]): Tensor {
   const { runtime } = cpu;
   const size = shape.reduce((product, one) => product * one, 1);
   const target = runtime.arena.allocate(4 * size, source.name);

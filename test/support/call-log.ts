@@ -1,6 +1,6 @@
 /** A wrapper that writes down every driver call that passes: tests count them, and look at what a capture let through. */
 
-import type { Driver, DriverCall } from "holdfast";
+import type { Driver, DriverCall, Launch } from "holdfast";
 import { around } from "../../src/driver/index.js";
 
 export interface LoggedCall {
@@ -35,6 +35,17 @@ export class CallLog {
   /** How often a call was made and returned. */
   count(call: DriverCall): number {
     return this.calls.filter((one) => one.call === call && one.hasReturned).length;
+  }
+
+  /**
+   * How many kernels were launched and returned, but for those that bring gradients to their places: the CPU does that with
+   * copies.
+   */
+  countKernels(): number {
+    const names = this.calls.flatMap(({ call, args, hasReturned }) =>
+      call === "launch" && hasReturned ? [(args[1] as Launch).kernel.name] : [],
+    );
+    return names.filter((name) => !/^copy of \d+$/.test(name)).length;
   }
 
   /** The calls that came behind the first `count`, those that the driver refused among them. */

@@ -62,6 +62,11 @@ export function openTestGpu(): TestDriver {
   return withLooks(openCudaDriver({ cacheFolder }));
 }
 
+/** How many runs a property gets each of which is a kernel of its own: a GPU's have to be compiled, the stand-in's by g++. */
+export function runsOfKernels(onCpu: number): number {
+  return Math.ceil(onCpu / { cpu: 1, "stand-in": 15, cuda: 4 }[testDevice]);
+}
+
 const windowBytes = 64 * 1024;
 
 /** Looks go through pinned memory and a stream of their own, which the driver ends when it is closed. */

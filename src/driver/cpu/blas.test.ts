@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 import { compileBlas } from "../../../test/support/blas-library.js";
-import { withRuntime } from "../../../test/support/runtimes.js";
+import { withCpuRuntime } from "../../../test/support/runtimes.js";
 
 const noCompiler = "this machine has no C compiler";
 
@@ -11,7 +11,7 @@ function refuses(blas: string, why: RegExp): void {
   const message = new RegExp(
     `^HOLDFAST_BLAS is ".*", which ${why.source}.*Debian's package libopenblas0 .* turn the setting off`,
   );
-  assert.throws(() => withRuntime({ blas }, () => {}), { code: "UNSUPPORTED", message });
+  assert.throws(() => withCpuRuntime({ blas }, () => {}), { code: "UNSUPPORTED", message });
 }
 
 test("a library that is not there", () => {
@@ -31,5 +31,5 @@ test("a library that counts in 64-bit integers", (t) => {
 });
 
 test("without the setting no library is looked for", () => {
-  withRuntime({}, ({ runtime }) => assert.equal(runtime.blas, undefined));
+  withCpuRuntime({}, ({ runtime }) => assert.equal(runtime.blas, undefined));
 });

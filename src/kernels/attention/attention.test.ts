@@ -19,6 +19,7 @@ import {
 import { openKernelRuntime, put } from "../../../test/support/kernel-runtime.js";
 import { withRuntime } from "../../../test/support/runtimes.js";
 import { sameNamedBytes } from "../../../test/support/same-bytes.js";
+import { runsOfKernels } from "../../../test/support/test-device.js";
 import { openCpuDriver, strict } from "../../driver/index.js";
 import type { Storage } from "../../runtime/index.js";
 import { attend, attendBackward } from "./attention.js";
@@ -29,7 +30,7 @@ for (const dtype of ["f32", "f64"] as const) {
   test(`attention in ${dtype} and its gradients are right for any shape, layout and mask, and write nothing beside`, () => {
     fc.assert(
       fc.property(cases(dtype), (one) => proveCase(runtime, one)),
-      { numRuns: 150 },
+      { numRuns: runsOfKernels(150) },
     );
   });
 }

@@ -51,7 +51,8 @@ export function printColumnKernel(kernel: ColumnKernel, { strides, rowLanes }: C
   // Threads with no column stay to the end, since the others join their results with all of the block.
   text.line("const unsigned end = position < columns ? rows : 0u;");
   text.line(`${real} sum = ${identity};`);
-  text.line("#pragma unroll 4");
+  // Several rows on their way at a time: each comes from far.
+  text.line(`#pragma unroll ${inputs.length > 2 ? 4 : 8}`);
   text.block(`for (unsigned row = threadIdx.x / ${columnsPerBlock}u; row < end; row += ${rowLanes}u)`, () => {
     const leaves: Leaves = {
       load({ input }, at) {

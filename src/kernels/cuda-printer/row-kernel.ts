@@ -83,9 +83,7 @@ class Printer {
         // Other threads may have yet to read what this one is about to store over.
         if (this.#operands.fixed.size > 0 || this.#readsAtIndex) this.#wait();
         this.#printStore(stage.output, stage.value);
-        // And read at an index what another one has stored; in its own place a thread has stored it itself.
-        const isReadAcross = stages.slice(index + 1).some(({ value }) => loadsOf(value).some(({ at }) => at));
-        if (isReadAcross) this.#wait();
+        if (this.#isReadAcross(stages.slice(index + 1))) this.#wait();
         for (const input of [...this.#held.keys()]) {
           if (this.#layout.aliases.get(input) !== "apart") this.#held.delete(input);
         }
@@ -101,6 +99,12 @@ class Printer {
       .flatMap(({ value }) => packsReadBy(this.#around, value));
     const { aliases } = this.#layout;
     return [...new Map(read)].filter(([input]) => (aliases.get(input) ?? "apart") === "apart");
+  }
+
+  /** Do stages read what another thread may have stored? In its own place a thread has stored it itself. */
+  #isReadAcross(stages: readonly Stage[]): boolean {
+    const reads = stages.flatMap(({ value }) => loadsOf(value));
+    return reads.some(({ input, at }) => at !== undefined || this.#layout.aliases.get(input) === "mixed");
   }
 
   #isPerRow(stage: Stage): boolean {
@@ -236,6 +240,8 @@ class Printer {
       body();
     };
     if (packs === 0) {
+      // Several packs on their way at a time: each comes from far.
+      text.line("#pragma unroll 4");
       const stride = 4 * lanes;
       text.block(`for (unsigned position = lane * 4u; position < count; position += ${stride}u)`, inside);
       return;

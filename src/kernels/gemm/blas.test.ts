@@ -11,7 +11,7 @@ import {
   runProduct,
   shapeOf,
 } from "../../../test/support/products.js";
-import { withRuntime } from "../../../test/support/runtimes.js";
+import { withCpuRuntime } from "../../../test/support/runtimes.js";
 import { sameBytes } from "../../../test/support/same-bytes.js";
 import { openCpuDriver } from "../../driver/index.js";
 import { openRuntime, type Runtime } from "../../runtime/index.js";
@@ -30,7 +30,7 @@ for (const dtype of ["f32", "f64"] as const) {
   test(`a library's product of ${dtype} is right for any shape, layout, alpha and beta, and writes nothing beside C`, {
     skip,
   }, () => {
-    withRuntime({ blas }, ({ runtime }) => {
+    withCpuRuntime({ blas }, ({ runtime }) => {
       const before = countProducts();
       let large = 0;
       fc.assert(
@@ -48,8 +48,8 @@ for (const dtype of ["f32", "f64"] as const) {
 
 test("with a library no product needs scratch memory", { skip }, () => {
   const large = shapeOf({ ...plainCase, m: 3072, n: 256, k: 1024 });
-  withRuntime({ blas }, ({ runtime }) => assert.equal(cpuScratchBytes(runtime, large), 0));
-  withRuntime({}, ({ runtime }) => assert.ok(cpuScratchBytes(runtime, large) > 0));
+  withCpuRuntime({ blas }, ({ runtime }) => assert.equal(cpuScratchBytes(runtime, large), 0));
+  withCpuRuntime({}, ({ runtime }) => assert.ok(cpuScratchBytes(runtime, large) > 0));
 });
 
 test("a library runs as many threads as the driver", { skip }, () => {
@@ -89,7 +89,7 @@ describe("a library's work", { skip }, () => {
   const expected = (value: number) => new Float32Array(size * size).fill(value);
 
   test("waits for its stream and keeps the order there", () => {
-    withRuntime({ blas }, ({ runtime }) => {
+    withCpuRuntime({ blas }, ({ runtime }) => {
       const { multiply, a, b, d } = placeChain(runtime);
       const before = countProducts();
       multiply();
@@ -104,7 +104,7 @@ describe("a library's work", { skip }, () => {
   });
 
   test("can be captured, and every replay runs it", () => {
-    withRuntime({ blas, capture: "on" }, ({ runtime }) => {
+    withCpuRuntime({ blas, capture: "on" }, ({ runtime }) => {
       const { multiply, a, d } = placeChain(runtime);
       const graph = runtime.capture("products", multiply);
       assert.equal(graph.mode, "graph");

@@ -7,7 +7,7 @@ import { refuses } from "../../../test/support/refuses.js";
 import { zeros } from "../../tensor/index.js";
 import * as optim from "../index.js";
 
-const cpu = openDevice({ memory: "64MiB" });
+const cpu = openDevice();
 
 function makeOptimizer(): optim.SGD {
   return new optim.SGD([zeros([1], { requiresGrad: true, device: cpu })], { lr: 0.1 });

@@ -1,0 +1,65 @@
+/**
+ * What runs under a tool that checks memory: every op case, forward and backward, and a few steps of CrossAsset in
+ * training, or the kernels that are planted for the tool to find. Nothing is compared here: the tool looks on.
+ */
+
+import { parseArgs } from "node:util";
+import fc from "fast-check";
+import { opCases } from "../../test/support/op-cases/index.js";
+import { runCase } from "../../test/support/op-runs.js";
+import type { FloatDtype } from "../../test/tolerances.js";
+import { commonOptions, count, openGpu } from "./options.js";
+import { strayRuns } from "./stray-kernels.js";
+import { makeRows, Training } from "./training.js";
+
+const { values: options } = parseArgs({
+  options: {
+    ...commonOptions,
+    allocation: { type: "string", default: "auto" },
+    /** The tool whose planted kernels run, instead of the ops. */
+    stray: { type: "string", default: "" },
+    draws: { type: "string", default: "2" },
+    elements: { type: "string", default: "120" },
+    seconds: { type: "string", default: "80" },
+  },
+});
+const seed = 20_240_611;
+/** Draw by draw, so that two of them see two kinds of kernels. */
+const floats: readonly FloatDtype[] = ["f32", "bf16", "f64", "f16"];
+const draws = count("draws", options.draws);
+const deadline = performance.now() + 1000 * count("seconds", options.seconds);
+
+const { device, driver, close } = openGpu(options, {
+  driver: { allocation: options.allocation === "plain" ? "plain" : "auto" },
+  // Small: a tool keeps a shadow of it, and plain memory is taken whole.
+  device: { memory: "512MiB", arena: "256MiB", staging: "4MiB", stallAfter: "off" },
+});
+console.log(`spans in use are told to the tool: ${driver.annotate ? "yes" : "no"}`);
+
+if (options.stray !== "") {
+  device.step(() => strayRuns[options.stray]?.run(device.runtime));
+  device.runtime.synchronize();
+  console.log("the planted kernels ran");
+} else {
+  const training = new Training(device, makeRows(24, "drawn"), {
+    batch: 6,
+    model: { dropout: 0.1, qkNorm: true },
+  });
+  for (let step = 0; step < 4; step++) training.step(true);
+  console.log("4 steps of CrossAsset ran");
+  let calls = 0;
+  const covered = new Set<number>();
+  for (let draw = 0; draw < draws; draw++) {
+    for (const [index, one] of opCases.entries()) {
+      if (performance.now() > deadline) break;
+      const drawn = fc.sample(one.draw(count("elements", options.elements)), { seed, numRuns: draws });
+      const wanted = one.gradients === "none" ? [] : one.gradients;
+      const float = floats[draw % floats.length]!;
+      device.step(() => runCase(device, one.op, drawn[draw]!, { float, wanted }));
+      covered.add(index);
+      calls++;
+    }
+  }
+  console.log(`covered ${covered.size} of ${opCases.length} op cases in ${calls} calls`);
+}
+close();

@@ -1,0 +1,104 @@
+/** A driver that counts what passes through it, and how long the host spends in it. */
+
+import type { Driver, DriverCall, Kernel, KernelSource } from "holdfast";
+import { around, type HostSpan, type Launch } from "../../src/driver/index.js";
+import type { Span } from "../../src/units/index.js";
+
+export interface Counts {
+  /** Kernels of our own, and products of the library. */
+  launches: number;
+  products: number;
+  copiesUp: number;
+  bytesUp: number;
+  copiesDown: number;
+  bytesDown: number;
+  copiesOnDevice: number;
+  fills: number;
+  /** Times that the host waited for the device. */
+  waits: number;
+  /** Kernels that were loaded: made of code, and chosen by the library. */
+  loads: number;
+  choices: number;
+  waitMs: number;
+  launchMs: number;
+  loadMs: number;
+  choiceMs: number;
+  copyMs: number;
+  /** Everything else that the driver was asked. */
+  otherMs: number;
+}
+
+export function noCounts(): Counts {
+  return {
+    launches: 0,
+    products: 0,
+    copiesUp: 0,
+    bytesUp: 0,
+    copiesDown: 0,
+    bytesDown: 0,
+    copiesOnDevice: 0,
+    fills: 0,
+    waits: 0,
+    loads: 0,
+    choices: 0,
+    waitMs: 0,
+    launchMs: 0,
+    loadMs: 0,
+    choiceMs: 0,
+    copyMs: 0,
+    otherMs: 0,
+  };
+}
+
+export interface CountedDriver {
+  readonly driver: Driver;
+  readonly counts: Counts;
+  reset(): void;
+}
+
+const waits: ReadonlySet<DriverCall> = new Set(["synchronize", "synchronizeEvent", "isReached"]);
+
+export function countCalls(inner: Driver): CountedDriver {
+  const counts = noCounts();
+  const products = new WeakSet<Kernel>();
+
+  function note(call: DriverCall, args: readonly unknown[], ms: number, result: unknown): void {
+    if (call === "launch") {
+      if (products.has((args[1] as Launch).kernel)) counts.products++;
+      else counts.launches++;
+      counts.launchMs += ms;
+    } else if (waits.has(call)) {
+      if (call !== "isReached") counts.waits++;
+      counts.waitMs += ms;
+    } else if (call === "copyToDevice") {
+      counts.copiesUp++;
+      counts.bytesUp += (args[1] as Span).size;
+      counts.copyMs += ms;
+    } else if (call === "copyToHost") {
+      counts.copiesDown++;
+      counts.bytesDown += (args[1] as HostSpan).size;
+      counts.copyMs += ms;
+    } else if (call === "loadKernel") {
+      if ((args[0] as KernelSource).product) {
+        products.add(result as Kernel);
+        counts.choices++;
+        counts.choiceMs += ms;
+      } else {
+        counts.loads++;
+        counts.loadMs += ms;
+      }
+    } else {
+      if (call === "copyOnDevice") counts.copiesOnDevice++;
+      if (call === "fill") counts.fills++;
+      counts.otherMs += ms;
+    }
+  }
+
+  const driver = around(inner, (call, args, proceed) => {
+    const startedAt = performance.now();
+    const result = proceed();
+    note(call, args, performance.now() - startedAt, result);
+    return result;
+  });
+  return { driver, counts, reset: () => void Object.assign(counts, noCounts()) };
+}

@@ -1,0 +1,209 @@
+/**
+ * `npm run bench:gpu -- --only eager`: CrossAsset's training step, eager, in float32, TF32 and bf16. First the time of a
+ * step alone; then, in runs of their own, what a step launches, copies and waits for, where the host's time goes, and how
+ * busy the GPU is. `--peer FILE` runs PyTorch's script beside it (`--peer-modes eager,graph`).
+ */
+
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { setTimeout as pause } from "node:timers/promises";
+import { parseArgs } from "node:util";
+import { formatBytes } from "holdfast";
+import type { ProductPrecision } from "../../src/driver/index.js";
+import { type Counts, countCalls, noCounts } from "./counted-driver.js";
+import { type CommonOptions, commonOptions, count, type Gpu, openGpu } from "./options.js";
+import { type PeerRun, runPeer } from "./peers.js";
+import { Results } from "./results.js";
+import { makeRows, median, type Rows, Training } from "./training.js";
+
+const { values: options } = parseArgs({
+  options: {
+    ...commonOptions,
+    batch: { type: "string", default: "256" },
+    rows: { type: "string", default: "65536" },
+    groups: { type: "string", default: "12" },
+    steps: { type: "string", default: "50" },
+    precisions: { type: "string", default: "f32,tf32,bf16" },
+    peer: { type: "string", default: "" },
+    "peer-modes": { type: "string", default: "eager" },
+  },
+});
+const [batch, rowCount] = [count("batch", options.batch), count("rows", options.rows)];
+const [groups, stepsOfGroup] = [count("groups", options.groups), count("steps", options.steps)];
+const warmUp = Math.min(30, stepsOfGroup);
+/** What the TF32 step is to stay under. */
+const wantedMs = 2;
+
+interface Timing {
+  readonly stepMs: number;
+  readonly bestMs: number;
+  readonly worstMs: number;
+  /** How much of the time something ran on the GPU, as the driver has it; undefined where nobody can say. */
+  readonly busyShare: number | undefined;
+  readonly budgetBytes: number;
+  readonly arenaBytes: number;
+}
+
+async function time(gpu: Gpu, rows: Rows): Promise<Timing> {
+  const training = new Training(gpu.device, rows, { batch });
+  training.steps(warmUp);
+  const times = Array.from({ length: groups }, () => {
+    const startedAt = performance.now();
+    training.steps(stepsOfGroup);
+    return (performance.now() - startedAt) / stepsOfGroup;
+  });
+  const { runtime } = gpu.device;
+  return {
+    stepMs: median(times),
+    bestMs: Math.min(...times),
+    worstMs: Math.max(...times),
+    busyShare: await sampleBusy(() => training.steps(Math.ceil(2500 / median(times)))),
+    budgetBytes: runtime.budget.used,
+    arenaBytes: runtime.arena.figures.highWater,
+  };
+}
+
+/** The median of what nvidia-smi says while a function runs that keeps this thread to itself. */
+async function sampleBusy(run: () => void): Promise<number | undefined> {
+  if (options["stand-in"]) return undefined;
+  const query = ["--query-gpu=utilization.gpu", "--format=csv,noheader,nounits", "-lms", "100"];
+  const sampler = spawn("nvidia-smi", query, { stdio: ["ignore", "pipe", "ignore"] });
+  const isGone = once(sampler, "close").catch(() => undefined);
+  let text = "";
+  sampler.stdout.setEncoding("utf8").on("data", (part: string) => {
+    text += part;
+  });
+  await pause(300);
+  text = "";
+  run();
+  sampler.kill();
+  await isGone;
+  const samples = text.trim().split("\n").map(Number).filter(Number.isFinite);
+  // The figure of a sample is about the time before it.
+  const settled = samples.slice(Math.floor(samples.length / 2));
+  return settled.length === 0 ? undefined : median(settled) / 100;
+}
+
+interface Split extends Counts {
+  /** Of the same run, with the clock read twice in every call. */
+  readonly stepMs: number;
+}
+
+function countOneStep(precision: ProductPrecision): Split {
+  const counted: { calls?: ReturnType<typeof countCalls> } = {};
+  const gpu = openGpu(options, {
+    device: { precision },
+    wrap: (driver) => {
+      counted.calls = countCalls(driver);
+      return counted.calls.driver;
+    },
+  });
+  try {
+    // A whole number of epochs, or the upload of an order would count in some steps and not in others.
+    const training = new Training(gpu.device, makeRows(10 * batch, "drawn"), { batch });
+    training.steps(10);
+    counted.calls?.reset();
+    const startedAt = performance.now();
+    training.steps(10);
+    const stepMs = (performance.now() - startedAt) / 10;
+    const counts = counted.calls?.counts ?? noCounts();
+    const perStep = Object.entries(counts).map(([name, value]) => [name, value / 10]);
+    return { ...(Object.fromEntries(perStep) as Counts), stepMs };
+  } finally {
+    gpu.close();
+  }
+}
+
+const number = (value: number, digits = 0): string => value.toFixed(digits);
+
+function tellTimes(results: Results, timings: ReadonlyMap<string, Timing>, peers: readonly PeerRun[]): void {
+  results.line(`a step of ${batch} rows, ${groups} groups of ${stepsOfGroup} steps after ${warmUp}; ms`);
+  results.table([
+    ["", "median", "best", "worst", "samples/s", "GPU busy", "budget", "arena"],
+    ...[...timings].map(([precision, one]) => [
+      `Holdfast eager ${precision}`,
+      number(one.stepMs, 3),
+      number(one.bestMs, 3),
+      number(one.worstMs, 3),
+      number((batch / one.stepMs) * 1000),
+      one.busyShare === undefined ? "–" : `${number(100 * one.busyShare)} %`,
+      formatBytes(one.budgetBytes),
+      formatBytes(one.arenaBytes),
+    ]),
+    ...peers.map(({ name, precision, stepMs }) => {
+      const ours = timings.get(precision)?.stepMs;
+      const ratio = ours === undefined ? "" : `${number(stepMs / ours, 2)} × ours`;
+      return [`${name} ${precision}`, number(stepMs, 3), "", "", number((batch / stepMs) * 1000), ratio];
+    }),
+  ]);
+}
+
+function tellCounts(results: Results, splits: ReadonlyMap<string, Split>): void {
+  const rowOf = (title: string, cell: (split: Split) => string): string[] => [
+    title,
+    ...[...splits.values()].map(cell),
+  ];
+  results.line("a step in the counted run (the order of the rows goes up once an epoch, here of 10 steps)");
+  results.table([
+    ["", ...splits.keys()],
+    rowOf("launches of own kernels", (one) => number(one.launches, 1)),
+    rowOf("products of the library", (one) => number(one.products, 1)),
+    rowOf("fills", (one) => number(one.fills, 1)),
+    rowOf("copies on the device", (one) => number(one.copiesOnDevice, 1)),
+    rowOf("copies up", (one) => `${number(one.copiesUp, 1)} (${number(one.bytesUp)} B)`),
+    rowOf("copies down", (one) => `${number(one.copiesDown, 1)} (${number(one.bytesDown)} B)`),
+    rowOf("waits of the host", (one) => number(one.waits, 1)),
+    rowOf("kernels loaded", (one) => number(one.loads + one.choices, 1)),
+    rowOf("step ms", (one) => number(one.stepMs, 3)),
+    rowOf("  waiting for the device", (one) => number(one.waitMs, 3)),
+    rowOf("  launching", (one) => number(one.launchMs, 3)),
+    rowOf("  other driver calls", (one) => number(one.copyMs + one.loadMs + one.choiceMs + one.otherMs, 3)),
+    rowOf("  JavaScript", (one) => number(ownMsOf(one), 3)),
+  ]);
+}
+
+function ownMsOf({ stepMs, waitMs, launchMs, copyMs, loadMs, choiceMs, otherMs }: Split): number {
+  return stepMs - waitMs - launchMs - copyMs - loadMs - choiceMs - otherMs;
+}
+
+async function main(common: CommonOptions): Promise<void> {
+  const results = new Results("eager", common);
+  const timings = new Map<string, Timing>();
+  const splits = new Map<string, Split>();
+  const rows = makeRows(rowCount, "drawn");
+  for (const precision of options.precisions.split(",") as ProductPrecision[]) {
+    await results.attempt(`timing in ${precision}`, async () => {
+      const gpu = openGpu(common, { device: { precision } });
+      try {
+        const timing = await time(gpu, rows);
+        timings.set(precision, timing);
+        results.line(`${precision}: ${number(timing.stepMs, 3)} ms a step`);
+      } finally {
+        gpu.close();
+      }
+    });
+    await results.attempt(`counts in ${precision}`, () => {
+      splits.set(precision, countOneStep(precision));
+    });
+  }
+  const modes = options["peer-modes"].split(",");
+  const peer = options.peer === "" ? undefined : runPeer(options.peer, modes, 120_000);
+  results.line();
+  tellTimes(results, timings, peer?.runs ?? []);
+  tellCounts(results, splits);
+  if (peer) {
+    results.line(peer.text);
+    if (peer.failure) results.aim(false, peer.failure);
+  }
+  const tf32 = timings.get("tf32")?.stepMs;
+  if (tf32 !== undefined)
+    results.aim(tf32 < wantedMs, `eager step in TF32: ${number(tf32, 2)} ms; ${wantedMs} wanted`);
+  for (const { name, precision, stepMs } of peer?.runs ?? []) {
+    const ours = timings.get(precision)?.stepMs;
+    if (ours !== undefined)
+      results.aim(ours < stepMs, `${precision}: ours ${number(ours, 2)} ms, ${name} ${number(stepMs, 2)} ms`);
+  }
+  results.finish();
+}
+
+await main(options);

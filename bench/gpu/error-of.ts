@@ -1,0 +1,67 @@
+/** How far results are from what they should be, in units of what is allowed: 1 is just near enough. */
+
+import type { FloatDtype, Tolerance } from "../../test/tolerances.js";
+
+/** A dtype, or f32 with the operands of products rounded to TF32. */
+export type ErrorColumn = FloatDtype | "tf32";
+
+export const errorColumns: readonly ErrorColumn[] = ["f32", "tf32", "f16", "bf16", "f64"];
+
+/** What a process that runs op cases prints, as JSON. */
+export interface OpErrorLine extends Omit<Deviation, "share"> {
+  readonly name: string;
+  readonly column: ErrorColumn;
+  /** A text, because JSON has no infinity. */
+  readonly share: string;
+}
+
+export interface Deviation {
+  /** Of what is allowed. */
+  readonly share: number;
+  /** The difference itself. */
+  readonly error: number;
+  readonly what: string;
+}
+
+export const noDeviation: Deviation = { share: 0, error: 0, what: "" };
+
+export function worseOf(one: Deviation, other: Deviation): Deviation {
+  return other.share > one.share ? other : one;
+}
+
+/**
+ * The element that is farthest off. NaN for NaN and an infinity for itself are exact; another for either is infinitely
+ * far. `scale` is what sums of large terms may cancel from, as in the tests.
+ */
+export function deviationOf(
+  found: ArrayLike<number>,
+  expected: ArrayLike<number>,
+  { relative, absolute }: Tolerance,
+  scale: number,
+  what: string,
+): Deviation {
+  const infinitely = (told: string): Deviation => ({ share: Infinity, error: Infinity, what: told });
+  if (found.length !== expected.length)
+    return infinitely(`${what}: ${found.length} elements for ${expected.length}`);
+  let worst = { share: 0, error: 0, at: -1 };
+  for (let at = 0; at < expected.length; at++) {
+    const [own, wanted] = [found[at]!, expected[at]!];
+    if (Object.is(own, wanted) || own === wanted) continue;
+    const error = Math.abs(own - wanted);
+    if (!Number.isFinite(error)) return infinitely(`${what}[${at}] is ${own} for ${wanted}`);
+    const share = error / (relative * Math.abs(wanted) + absolute * scale);
+    if (share > worst.share) worst = { share, error, at };
+  }
+  const { share, error, at } = worst;
+  return at < 0 ? noDeviation : { share, error, what: `${what}[${at}] is ${found[at]} for ${expected[at]}` };
+}
+
+/** The largest of them, and 1 at least. */
+export function scaleOf(values: ArrayLike<number>): number {
+  let scale = 1;
+  for (let at = 0; at < values.length; at++) {
+    const size = Math.abs(values[at]!);
+    if (Number.isFinite(size) && size > scale) scale = size;
+  }
+  return scale;
+}

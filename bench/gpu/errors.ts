@@ -1,0 +1,161 @@
+/**
+ * `npm run bench:gpu -- --only errors`: every op of the table, values and gradients, in every dtype on the GPU against f64
+ * on the CPU; the oracle's cases and CrossAsset's trajectories against PyTorch; and the bits of dropout's masks against
+ * the CPU's. Figures are parts of what test/tolerances.ts allows: 1 is just near enough.
+ */
+
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { cpus } from "node:os";
+import { createInterface } from "node:readline";
+import { fileURLToPath } from "node:url";
+import { parseArgs } from "node:util";
+import { Device } from "holdfast";
+import { dropout } from "../../src/ops/index.js";
+import { type Deviation, errorColumns, noDeviation, type OpErrorLine, worseOf } from "./error-of.js";
+import { commonArguments, commonOptions, openGpu } from "./options.js";
+import { convolutionOracleError, opOracleError, readTrajectories, trajectoryError } from "./oracle-errors.js";
+import { Results } from "./results.js";
+
+const { values: options } = parseArgs({
+  options: {
+    ...commonOptions,
+    /** Processes that share the op cases. */
+    processes: { type: "string", default: String(Math.max(1, Math.min(12, cpus().length - 2))) },
+    draws: { type: "string", default: "8" },
+    elements: { type: "string", default: "120" },
+    seconds: { type: "string", default: "180" },
+    only: { type: "string", default: "" },
+    /** "ops", "oracle", "dropout": what to run. */
+    parts: { type: "string", default: "ops,oracle,dropout" },
+  },
+});
+const parts = options.parts.split(",");
+
+/** By the op case's name, then by column. */
+type Table = Map<string, Map<string, Deviation & { readonly calls: number }>>;
+
+async function runShare(share: string, table: Table): Promise<void> {
+  const script = fileURLToPath(new URL("./op-errors.js", import.meta.url));
+  const { draws, elements, seconds, only } = options;
+  const args = ["--share", share, "--draws", draws, "--elements", elements, "--seconds", seconds];
+  const child = spawn(process.execPath, [script, ...args, "--only", only, ...commonArguments(options)], {
+    stdio: ["ignore", "pipe", "inherit"],
+  });
+  for await (const text of createInterface({ input: child.stdout })) {
+    const { name, column, share: told, error, what } = JSON.parse(text) as OpErrorLine;
+    const row = table.get(name) ?? new Map();
+    const known = row.get(column) ?? { ...noDeviation, calls: 0 };
+    const found = { share: Number(told), error: error ?? Infinity, what };
+    row.set(column, { ...worseOf(known, found), calls: known.calls + 1 });
+    table.set(name, row);
+  }
+  const [code] = child.exitCode === null ? await once(child, "close") : [child.exitCode];
+  if (code !== 0) throw new Error(`Share ${share} of the op cases ended with ${code}.`);
+}
+
+const shown = (share: number): string =>
+  share === 0 ? "exact" : share === Infinity ? "wrong" : share < 0.001 ? "<.001" : share.toFixed(3);
+
+async function checkOps(results: Results): Promise<void> {
+  const table: Table = new Map();
+  const processes = Number(options.processes);
+  const shares = Array.from({ length: processes }, (_, own) => `${own}/${processes}`);
+  await Promise.all(
+    shares.map((share) => results.attempt(`op cases, share ${share}`, () => runShare(share, table))),
+  );
+  const names = [...table.keys()].sort();
+  const cell = (name: string, column: string): string => {
+    const found = table.get(name)?.get(column);
+    return found ? shown(found.share) : "–";
+  };
+  results.line(`${names.length} op cases: the worst of values and gradients, as a part of what is allowed`);
+  results.table([
+    ["op", ...errorColumns],
+    ...names.map((name) => [name, ...errorColumns.map((one) => cell(name, one))]),
+  ]);
+  const all = [...table].flatMap(([name, row]) =>
+    [...row].map(([column, one]) => ({ name, column, ...one })),
+  );
+  for (const one of all.filter(({ share }) => share > 1))
+    results.line(`${one.name} in ${one.column}: ${one.what}`);
+  for (const column of errorColumns) {
+    const own = all.filter((one) => one.column === column);
+    const worst = own.reduce((a, b) => (b.share > a.share ? b : a), {
+      ...noDeviation,
+      name: "none",
+      calls: 0,
+    });
+    const wrong = own.filter(({ share }) => share > 1).length;
+    const calls = own.reduce((sum, one) => sum + one.calls, 0);
+    const told = `${own.length} op cases in ${column}, ${calls} calls: worst ${shown(worst.share)} of what is allowed (${worst.name})`;
+    results.require(wrong === 0 && own.length > 0, `${told}, ${wrong} over it`);
+  }
+}
+
+type Float = "f32" | "f64";
+
+const oracleChecks: readonly (readonly [string, (device: Device, float: Float) => Deviation])[] = [
+  ["152 op cases", opOracleError],
+  ["14 convolutions and pools", convolutionOracleError],
+  ...readTrajectories().map(
+    (one) =>
+      [
+        `CrossAsset ${one.name}`,
+        (device: Device, float: Float) => trajectoryError(device, one, float),
+      ] as const,
+  ),
+];
+
+async function checkOracle(results: Results): Promise<void> {
+  const rows = new Map(oracleChecks.map(([name]) => [name, [name]]));
+  for (const float of ["f32", "f64"] as const) {
+    await results.attempt(`the oracle in ${float}`, async () => {
+      const gpu = openGpu(options, { device: { memory: "2GiB" } });
+      for (const [name, check] of oracleChecks) {
+        await results.attempt(`oracle, ${name} in ${float}`, () => {
+          const { share, what } = check(gpu.device, float);
+          rows.get(name)?.push(shown(share));
+          if (share > 1) results.line(`${name} in ${float}: ${what}`);
+          results.require(share <= 1, `oracle, ${name} in ${float}: ${shown(share)} of what is allowed`);
+        });
+      }
+      gpu.close();
+    });
+  }
+  results.table([["oracle", "f32", "f64"], ...rows.values()]);
+}
+
+/** Masks for probabilities of all sizes, on arrays of odd lengths: an element is kept here where it is kept there. */
+async function checkDropout(results: Results): Promise<void> {
+  await results.attempt("dropout", () => {
+    const cpu = new Device("cpu", { threads: 1, stallAfter: "off", print: () => {} });
+    const gpu = openGpu(options, { device: { memory: "2GiB" } });
+    const drawOn = (device: Device, length: number, p: number): ArrayLike<number> =>
+      device.step(() => {
+        device.reseed(0x0123456789abcdefn);
+        const x = device.fromHost(new Float32Array(length).fill(1), [length], "f32");
+        return device.applyAll(dropout, [x, device.randomState], { p })[1]!.dataSync();
+      });
+    let [elements, other] = [0, 0];
+    try {
+      for (const length of [1, 7, 5003, 1 << 20]) {
+        for (const p of [2 ** -31, 0.1, 0.25, 1 / 3, 0.5, 0.75, 0.999, 1 - 2 ** -32]) {
+          const [one, same] = [drawOn(gpu.device, length, p), drawOn(cpu, length, p)];
+          elements += length;
+          for (let at = 0; at < length; at++) if (one[at] !== same[at]) other++;
+        }
+      }
+    } finally {
+      gpu.close();
+      cpu.close();
+    }
+    results.require(other === 0, `dropout: ${other} of ${elements} elements are kept on one device alone`);
+  });
+}
+
+const results = new Results("errors", options);
+if (parts.includes("ops")) await checkOps(results);
+if (parts.includes("oracle")) await checkOracle(results);
+if (parts.includes("dropout")) await checkDropout(results);
+results.finish();

@@ -1,0 +1,155 @@
+/**
+ * `npm run bench:gpu -- --only gradients`: row C1 of the museum on a GPU. Four batches of CrossAsset, a reset before each
+ * and dead memory full of NaN: every gradient has the bits of the run without resets, and is the CPU's to 1e-5. Beside it
+ * stands what an engine without these rules had.
+ */
+
+import { parseArgs } from "node:util";
+import { crossasset, Device, manualSeed, nn, optim } from "holdfast";
+import { commonOptions, count, openGpu } from "./options.js";
+import { Results } from "./results.js";
+import { C, F, makeRows, S } from "./training.js";
+
+const { values: options } = parseArgs({
+  options: { ...commonOptions, batch: { type: "string", default: "256" } },
+});
+const batch = count("batch", options.batch);
+const batches = 4;
+const nearEnough = 1e-5;
+/** The norm of the head's weight gradient on that engine's CPU and GPU, one reset a batch. */
+const ofTheMuseum = [
+  [4.315349, 4.315349],
+  [3.737152, 2.5e-6],
+  [2.698082, 1.98e-18],
+  [1.859067, 0],
+] as const;
+const head = "head.weight";
+
+/** The gradients of each batch, by the parameters' names. */
+type Gradients = readonly ReadonlyMap<string, Float32Array>[];
+
+const rows = makeRows(batches * batch, "taught");
+
+/** Trains four batches, each in a step behind a reset, or all of them with nothing ever given back. */
+function train(device: Device, life: "resets" | "no resets"): Gradients {
+  manualSeed(42);
+  const model = new crossasset.CrossAsset().to(device);
+  // Without moments: AdamW's division would make a rounding of a small gradient as large as the gradient itself.
+  const optimizer = new optim.SGD(model.parameters(), { lr: 0.002 });
+  return Array.from({ length: batches }, (_, number) => {
+    const trainOne = (): ReadonlyMap<string, Float32Array> => {
+      const x = rows.x.subarray(number * batch * S * F, (number + 1) * batch * S * F);
+      const y = rows.labels.subarray(number * batch * S, (number + 1) * batch * S);
+      const input = device.fromHost(x, [batch, S, F], "f32", "x");
+      const labels = device.fromHost(y, [batch * S], "i32", "labels");
+      const logits = model.forward(input).reshape([-1, C]);
+      nn.functional.crossEntropy(logits, labels).backward();
+      const found = new Map(
+        [...model.namedParameters()].map(([path, { grad }]) => [path, grad!.dataSync() as Float32Array]),
+      );
+      optimizer.step();
+      optimizer.zeroGrad();
+      return found;
+    };
+    if (life === "no resets") return trainOne();
+    device.runtime.arena.reset();
+    return device.step(trainOne);
+  });
+}
+
+function trainOnGpu(life: "resets" | "no resets", poison: boolean): Gradients {
+  const gpu = openGpu(options, { device: { poison } });
+  try {
+    return train(gpu.device, life);
+  } finally {
+    gpu.close();
+  }
+}
+
+function trainOnCpu(): Gradients {
+  const cpu = new Device("cpu", { stallAfter: "off", print: () => {} });
+  try {
+    return train(cpu, "resets");
+  } finally {
+    cpu.close();
+  }
+}
+
+function normOf(values: ArrayLike<number>): number {
+  let sum = 0;
+  for (let at = 0; at < values.length; at++) sum += values[at]! ** 2;
+  return Math.sqrt(sum);
+}
+
+/** How far two arrays are apart, as a part of the second. */
+function distance(one: Float32Array, other: Float32Array): number {
+  const apart = normOf(Float64Array.from(one, (value, at) => value - other[at]!));
+  const size = normOf(other);
+  return size === 0 ? apart : apart / size;
+}
+
+function countOtherBits(one: Float32Array, other: Float32Array): number {
+  const [a, b] = [new Uint32Array(one.slice().buffer), new Uint32Array(other.slice().buffer)];
+  return a.reduce((sum, word, at) => sum + (word === b[at] ? 0 : 1), Math.abs(a.length - b.length));
+}
+
+const results = new Results("gradients", options);
+await results.attempt("gradients", () => {
+  const kept = trainOnGpu("no resets", false);
+  console.log("GPU without resets: done");
+  const reset = trainOnGpu("resets", true);
+  console.log("GPU with resets and poison: done");
+  const cpu = trainOnCpu();
+  results.line(`norm of the gradient of ${head}, ${batch} rows a batch`);
+  results.table([
+    [
+      "batch",
+      "CPU",
+      "GPU, a reset before each",
+      "GPU, none",
+      "apart from CPU",
+      "│ museum: CPU",
+      "its GPU, a reset before each",
+    ],
+    ...reset.map((own, number) => [
+      String(number + 1),
+      normOf(cpu[number]!.get(head)!).toFixed(6),
+      normOf(own.get(head)!).toFixed(6),
+      normOf(kept[number]!.get(head)!).toFixed(6),
+      distance(own.get(head)!, cpu[number]!.get(head)!).toExponential(1),
+      `│ ${ofTheMuseum[number]![0]}`,
+      String(ofTheMuseum[number]![1]),
+    ]),
+  ]);
+  const all = reset.flatMap((own, number) =>
+    [...own].map(([path, values]) => ({
+      path,
+      number,
+      otherBits: countOtherBits(values, kept[number]!.get(path)!),
+      apart: distance(values, cpu[number]!.get(path)!),
+      isFinite: values.every(Number.isFinite),
+    })),
+  );
+  const worst = all.toSorted((a, b) => b.apart - a.apart);
+  results.line("the five that are farthest from the CPU's, as a part of their norm");
+  results.table([
+    ["gradient", "batch", "apart"],
+    ...worst.slice(0, 5).map((one) => [one.path, String(one.number + 1), one.apart.toExponential(2)]),
+  ]);
+  const otherBits = all.reduce((sum, one) => sum + one.otherBits, 0);
+  const told = `${all.length} gradients of ${batches} batches`;
+  results.require(
+    otherBits === 0,
+    `${told}: ${otherBits} elements differ between resets with poison and none`,
+  );
+  results.require(
+    all.every((one) => one.isFinite),
+    `${told}: all numbers are finite`,
+  );
+  const far = worst[0]!.apart;
+  results.require(
+    far <= nearEnough,
+    `${told}: at most ${far.toExponential(1)} from the CPU; ${nearEnough} allowed`,
+  );
+});
+results.finish();

@@ -1,0 +1,87 @@
+/** What every program of this folder takes on its command line, and the GPU that it opens by it. */
+
+import { mkdirSync } from "node:fs";
+import {
+  type CudaDriver,
+  type CudaDriverOptions,
+  Device,
+  type DeviceOptions,
+  type Driver,
+  openCudaDriver,
+} from "holdfast";
+import { defaultCacheFolder } from "../../src/driver/index.js";
+
+/**
+ * `--out FOLDER` is where results go (bench/results unless given), `--cache FOLDER` where compiled kernels are kept (the
+ * user's own cache unless given), and `--stand-in` runs on the stand-in for CUDA's libraries: a trial without a GPU.
+ */
+export const commonOptions = {
+  out: { type: "string", default: "bench/results" },
+  cache: { type: "string", default: defaultCacheFolder(process.env) },
+  "stand-in": { type: "boolean", default: false },
+} as const;
+
+/** With the stand-in's folder where it is asked for; it is looked for only then, because that takes its time. */
+export const cudaEnvironment: NodeJS.ProcessEnv = process.argv.includes("--stand-in")
+  ? {
+      ...process.env,
+      HOLDFAST_CUDA_PATH: (await import("../../test/support/stand-in.js")).buildStandIn(),
+    }
+  : process.env;
+
+export interface CommonOptions {
+  readonly out: string;
+  readonly cache: string;
+  readonly "stand-in": boolean;
+}
+
+/** The same options as words, for a process of its own. */
+export function commonArguments({ out, cache, "stand-in": isStandIn }: CommonOptions): string[] {
+  return ["--out", out, "--cache", cache, ...(isStandIn ? ["--stand-in"] : [])];
+}
+
+/** A whole number above 0 out of an option's text. */
+export function count(name: string, text: string): number {
+  const value = Number(text);
+  if (Number.isSafeInteger(value) && value > 0) return value;
+  throw new Error(`--${name} takes a whole number above 0; this is "${text}".`);
+}
+
+export interface Gpu {
+  readonly device: Device;
+  /** The driver itself, without wrappers. */
+  readonly driver: CudaDriver;
+  close(): void;
+}
+
+export interface GpuOptions {
+  readonly driver?: CudaDriverOptions;
+  readonly device?: DeviceOptions;
+  /** Stands between the driver and the runtime. */
+  readonly wrap?: (driver: Driver) => Driver;
+}
+
+/** Opens the GPU as users have it, watchdog and all; only what is printed at the start is left out. */
+export function openGpu(common: CommonOptions, options: GpuOptions = {}): Gpu {
+  const { wrap = (driver) => driver } = options;
+  mkdirSync(common.cache, { recursive: true, mode: 0o700 });
+  const environment = cudaEnvironment;
+  const driver = openCudaDriver({ cacheFolder: common.cache, environment, ...options.driver });
+  try {
+    const device = new Device("cuda", {
+      driver: wrap(driver),
+      print: () => {},
+      // The stand-in runs a step in minutes, which would look like a stall.
+      ...(common["stand-in"] && { stallAfter: "off" }),
+      ...options.device,
+    });
+    const close = (): void => {
+      device.close();
+      driver.close();
+    };
+    return { device, driver, close };
+  } catch (error) {
+    driver.close();
+    throw error;
+  }
+}

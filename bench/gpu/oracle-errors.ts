@@ -1,0 +1,223 @@
+/** The oracle's cases and CrossAsset's trajectories on a device: how far from PyTorch, as parts of what is allowed. */
+
+import { readFileSync } from "node:fs";
+import { join } from "node:path";
+import {
+  avgPool1d,
+  avgPool2d,
+  type ConvolutionOptions,
+  conv1d,
+  conv2d,
+  crossasset,
+  type Device,
+  type Dtype,
+  maxPool1d,
+  maxPool2d,
+  nn,
+  optim,
+  readSafetensors,
+  type Tensor,
+  viewElements,
+} from "holdfast";
+import { type OracleCase, oracleCalls } from "../../test/support/oracle-calls.js";
+import { readRepositoryFile, repositoryRoot } from "../../test/support/repository.js";
+import { type ToleranceUse, tolerances } from "../../test/tolerances.js";
+import { type Deviation, deviationOf, noDeviation, scaleOf, worseOf } from "./error-of.js";
+
+type Float = "f32" | "f64";
+
+interface Stored {
+  readonly shape: readonly number[];
+  readonly dtype: Dtype;
+  readonly values: ArrayLike<number>;
+}
+
+/** The tensors of a file of the oracle, by name. */
+function openTensors(file: string): (name: string) => Stored {
+  const { tensors } = readSafetensors(readFileSync(join(repositoryRoot, "test/oracle", file)));
+  return (name) => {
+    const found = tensors.get(name);
+    if (!found) throw new Error(`${file} has no ${name}.`);
+    const { shape, dtype, bytes } = found;
+    return { shape, dtype, values: viewElements(dtype, bytes) as ArrayLike<number> };
+  };
+}
+
+function judge(
+  found: ArrayLike<number>,
+  expected: ArrayLike<number>,
+  use: ToleranceUse,
+  float: Float,
+  what: string,
+): Deviation {
+  // In f32 the terms of a product of matrices cancel to something smaller than their own roundings.
+  const scale = float === "f32" && use !== "trajectory" ? scaleOf(expected) : 1;
+  return deviationOf(found, expected, tolerances[use][float], scale, what);
+}
+
+/** The worst of all op cases. */
+export function opOracleError(device: Device, float: Float): Deviation {
+  const find = openTensors("ops.safetensors");
+  const { cases } = JSON.parse(readRepositoryFile("test/oracle/ops.json")) as {
+    cases: readonly OracleCase[];
+  };
+  const place = (name: string): Tensor => {
+    const { shape, dtype, values } = find(name);
+    return device.fromHost(values, shape, dtype === "f64" ? float : dtype, name);
+  };
+  const check = (one: OracleCase): Deviation => {
+    const operands = one.inputs.map((name, index) => {
+      const operand = place(name);
+      if (one.grads[index]) operand.requiresGrad = true;
+      return operand;
+    });
+    const result = oracleCalls[one.op]!(operands as [Tensor, ...Tensor[]], one.attrs);
+    const outputs = Array.isArray(result) ? (result as readonly Tensor[]) : [result as Tensor];
+    const told = (name: string): string => `${one.name} ${one.op} ${name}`;
+    let worst = outputs.reduce((soFar, output, index) => {
+      const name = one.outputs[index]!;
+      return worseOf(soFar, judge(output.dataSync(), find(name).values, "oracle value", float, told(name)));
+    }, noDeviation);
+    if (one.grads.every((name) => !name)) return worst;
+    for (const [index, output] of outputs.entries())
+      output.backward(place(one.upstream[index]!), { retainGraph: true });
+    for (const [index, name] of one.grads.entries()) {
+      if (!name) continue;
+      const own = operands[index]!.grad?.dataSync() ?? [];
+      worst = worseOf(worst, judge(own, find(name).values, "oracle gradient", float, told(name)));
+    }
+    return worst;
+  };
+  return cases.reduce(
+    (worst, one) =>
+      worseOf(
+        worst,
+        device.step(() => check(one)),
+      ),
+    noDeviation,
+  );
+}
+
+interface Listed {
+  readonly shape: readonly number[];
+  readonly values: readonly number[];
+}
+
+interface ConvolutionCase {
+  readonly op: string;
+  readonly attrs: ConvolutionOptions & { readonly kernel_size?: number | readonly number[] };
+  readonly inputs: readonly (Listed | null)[];
+  readonly output: Listed;
+  readonly upstream: Listed;
+  readonly grads: readonly (Listed | null)[];
+}
+
+const convolutions: Readonly<Record<string, typeof conv1d>> = { conv1d, conv2d };
+const pools: Readonly<Record<string, typeof maxPool1d>> = {
+  max_pool1d: maxPool1d,
+  max_pool2d: maxPool2d,
+  avg_pool1d: avgPool1d,
+  avg_pool2d: avgPool2d,
+};
+
+/** The worst of all convolutions and pools. */
+export function convolutionOracleError(device: Device, float: Float): Deviation {
+  const { cases } = JSON.parse(readRepositoryFile("test/oracle/convolution.json")) as {
+    readonly cases: readonly ConvolutionCase[];
+  };
+  const place = ({ values, shape }: Listed): Tensor => device.fromHost(values, shape, float);
+  const check = ({ op, attrs, inputs, output, upstream, grads }: ConvolutionCase): Deviation => {
+    const operands = inputs.map((input) => {
+      if (!input) return null;
+      const operand = place(input);
+      operand.requiresGrad = true;
+      return operand;
+    });
+    const [x, weight, bias] = operands;
+    const { kernel_size: size, ...rest } = attrs;
+    const convolution = convolutions[op];
+    const result = convolution ? convolution(x!, weight!, bias ?? null, rest) : pools[op]!(x!, size!, rest);
+    let worst = judge(result.dataSync(), output.values, "oracle value", float, `${op}: the value`);
+    result.backward(place(upstream));
+    for (const [index, gradient] of grads.entries()) {
+      if (!gradient) continue;
+      const own = operands[index]?.grad?.dataSync() ?? [];
+      const what = `${op}: the gradient of operand ${index}`;
+      worst = worseOf(worst, judge(own, gradient.values, "oracle gradient", float, what));
+    }
+    return worst;
+  };
+  return cases.reduce(
+    (worst, one) =>
+      worseOf(
+        worst,
+        device.step(() => check(one)),
+      ),
+    noDeviation,
+  );
+}
+
+export interface Trajectory {
+  readonly name: string;
+  readonly config: {
+    readonly S: number;
+    readonly F: number;
+    readonly D: number;
+    readonly H: number;
+    readonly L: number;
+    readonly qkNorm: boolean;
+  };
+  readonly lr: number;
+  readonly betas: readonly [number, number];
+  readonly eps: number;
+  readonly weight_decay: number;
+  readonly clip: number;
+  readonly steps: number;
+  readonly loss: readonly number[];
+  readonly grad_norm: readonly number[];
+}
+
+export function readTrajectories(): readonly Trajectory[] {
+  const text = readRepositoryFile("test/oracle/crossasset.json");
+  return (JSON.parse(text) as { trajectories: readonly Trajectory[] }).trajectories;
+}
+
+/** Ten steps of CrossAsset: losses, norms, the last gradients and the final weights. */
+export function trajectoryError(device: Device, trajectory: Trajectory, float: Float): Deviation {
+  const find = openTensors("crossasset.safetensors");
+  const { name, config, lr, betas, eps, weight_decay: weightDecay, clip, steps } = trajectory;
+  const { S: sources, F: features, D: width, H: heads, L: layers, qkNorm } = config;
+  const model = new crossasset.CrossAsset({ sources, features, width, heads, layers, qkNorm }).to(
+    device,
+    float,
+  );
+  const parameters = [...model.namedParameters()];
+  for (const [path, parameter] of parameters) device.write(parameter, find(`${name}.init.${path}`).values);
+  const optimizer = new optim.AdamW(model.parameters(), { lr, betas, eps, weightDecay });
+  let worst = noDeviation;
+  const hold = (found: ArrayLike<number>, expected: ArrayLike<number>, what: string): void => {
+    worst = worseOf(worst, judge(found, expected, "trajectory", float, `${name}: ${what}`));
+  };
+  for (let step = 0; step < steps; step++) {
+    device.step(() => {
+      const [x, y] = [find(`${name}.x${step}`), find(`${name}.y${step}`)];
+      const logits = model.forward(device.fromHost(x.values, x.shape, float)); // [B, S, C]
+      const labels = device.fromHost(y.values, y.shape, "i32").reshape([-1]);
+      const loss = nn.functional.crossEntropy(logits.reshape([-1, 3]), labels, { ignoreIndex: -1 });
+      loss.backward();
+      hold([loss.item()], trajectory.loss.slice(step, step + 1), `loss ${step}`);
+      const norm = optim.clipGradNorm(model.parameters(), clip);
+      hold([norm.item()], trajectory.grad_norm.slice(step, step + 1), `norm ${step}`);
+      // The bundle's grad0 is the last step's gradient, clipped; see test/oracle/README.md.
+      if (step === steps - 1) {
+        for (const [path, { grad }] of parameters)
+          hold(grad?.dataSync() ?? [], find(`${name}.grad0.${path}`).values, `gradient of ${path}`);
+      }
+      optimizer.step();
+      optimizer.zeroGrad();
+    });
+  }
+  for (const [path, parameter] of parameters)
+    hold(parameter.dataSync(), find(`${name}.final.${path}`).values, `final ${path}`);
+  return worst;
+}

@@ -1,0 +1,40 @@
+/** The same step in PyTorch, by a script of the peers' own, in a process beside ours. */
+
+import { spawnSync } from "node:child_process";
+import type { ProductPrecision } from "../../src/driver/index.js";
+
+export interface PeerRun {
+  /** "torch eager" */
+  readonly name: string;
+  readonly precision: ProductPrecision;
+  readonly stepMs: number;
+}
+
+export interface PeerOutcome {
+  readonly runs: readonly PeerRun[];
+  /** What it printed, for the file. */
+  readonly text: string;
+  readonly failure?: string;
+}
+
+const precisions: Readonly<Record<string, ProductPrecision>> = { fp32: "f32", tf32: "tf32", bf16: "bf16" };
+
+/** Runs the script in its modes ("eager", "graph", "compile", "compilegraph"); it prints a line for each and precision. */
+export function runPeer(script: string, modes: readonly string[], limitMs: number): PeerOutcome {
+  const { stdout, stderr, error, status } = spawnSync("python3", [script, ...modes], {
+    encoding: "utf8",
+    timeout: limitMs,
+    env: { ...process.env, PYTHONUNBUFFERED: "1", PYTHONDONTWRITEBYTECODE: "1" },
+  });
+  const text = (stdout ?? "").trim();
+  const runs = [...text.matchAll(/^(torch .*?) (fp32|tf32|bf16)\s+([\d.]+) ms\/step/gm)].map(
+    ([, name, precision, ms]): PeerRun => ({
+      name: name!.trim(),
+      precision: precisions[precision!]!,
+      stepMs: Number(ms),
+    }),
+  );
+  if (status === 0) return { runs, text };
+  const reason = error?.message ?? (stderr ?? "").trim().split("\n").at(-1) ?? "";
+  return { runs, text, failure: `${script} ended with ${status}: ${reason}` };
+}

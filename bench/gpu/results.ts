@@ -1,0 +1,130 @@
+/** The results of one program: printed as they come, kept in a dated file, with what was asked of them at the end. */
+
+import { execFileSync } from "node:child_process";
+import { appendFileSync, mkdirSync, writeFileSync } from "node:fs";
+import { cpus, release } from "node:os";
+import { join } from "node:path";
+import { listCudaDevices } from "holdfast";
+import { type CommonOptions, cudaEnvironment } from "./options.js";
+
+/** How a line of the summary begins; `all` collects those of every program by it. */
+export const verdicts = { held: "held   ", failed: "FAILED ", met: "met    ", missed: "MISSED " } as const;
+
+export class Results {
+  readonly #path: string;
+  readonly #summary: string[] = [];
+  #hasFailed = false;
+
+  constructor(part: string, options: CommonOptions) {
+    const machine = describeMachine();
+    const [date] = new Date().toISOString().split("T");
+    mkdirSync(options.out, { recursive: true });
+    this.#path = join(options.out, `${date}-gpu-${part}-${machine.slug}.txt`);
+    writeFileSync(this.#path, "");
+    for (const line of machine.lines) this.line(line);
+    this.line(`command: node ${process.argv.slice(1).join(" ")}`);
+    this.line();
+  }
+
+  /** Prints a line and writes it at once: whatever ends the program, the lines so far are kept. */
+  line(text = ""): void {
+    console.log(text);
+    appendFileSync(this.#path, `${text}\n`);
+  }
+
+  /** Columns: the first is text, the others are numbers or marks. */
+  table(rows: readonly (readonly string[])[]): void {
+    const columns = Math.max(...rows.map(({ length }) => length));
+    const widths = Array.from({ length: columns }, (_, column) =>
+      Math.max(...rows.map((row) => row[column]?.length ?? 0)),
+    );
+    for (const row of rows) {
+      const cells = row.map((cell, column) =>
+        column === 0 ? cell.padEnd(widths[0]!) : cell.padStart(widths[column]!),
+      );
+      this.line(`  ${cells.join("  ")}`.trimEnd());
+    }
+    this.line();
+  }
+
+  /** Says whether something holds that must: where it does not, the program ends with 1. */
+  require(holds: boolean, claim: string): void {
+    if (!holds) this.#hasFailed = true;
+    this.#summary.push((holds ? verdicts.held : verdicts.failed) + claim);
+  }
+
+  /** Says whether a figure is where it is wanted. */
+  aim(isMet: boolean, claim: string): void {
+    this.#summary.push((isMet ? verdicts.met : verdicts.missed) + claim);
+  }
+
+  /** Runs a part of the program; what it throws is told, and the program goes on. */
+  async attempt(name: string, part: () => void | Promise<void>): Promise<void> {
+    try {
+      await part();
+    } catch (error) {
+      this.line(`${name}: ${errorText(error)}`);
+      this.require(false, `${name}: ${firstLine(error)}`);
+    }
+  }
+
+  /** The summary, last of all. */
+  finish(): void {
+    this.line();
+    for (const line of this.#summary) this.line(line);
+    this.line(`→ ${this.#path}`);
+    if (this.#hasFailed) process.exitCode = 1;
+  }
+}
+
+/** The message, and the places that tell where. */
+function errorText(error: unknown): string {
+  if (!(error instanceof Error)) return String(error);
+  const frames = error.stack?.match(/^\s+at .*$/gm) ?? [];
+  return [error.message, ...frames.slice(0, 4)].join("\n");
+}
+
+function firstLine(error: unknown): string {
+  return (error instanceof Error ? error.message : String(error)).split("\n")[0]!.slice(0, 200);
+}
+
+interface Machine {
+  readonly slug: string;
+  readonly lines: readonly string[];
+}
+
+function describeMachine(): Machine {
+  const [cpu] = cpus();
+  const host = `${new Date().toISOString()}, node ${process.version}, ${process.platform} ${process.arch}, kernel ${release()}, ${cpus().length} × ${cpu?.model ?? "CPU"}`;
+  const commit = ask("git", ["log", "-1", "--format=%h %s"]);
+  const source = commit ? [`commit: ${commit}`] : [];
+  try {
+    const [gpu] = listCudaDevices(cudaEnvironment);
+    if (!gpu) return { slug: "none", lines: [host, "no GPU", ...source] };
+    const { name, computeCapability, multiprocessors, totalBytes, driverVersion } = gpu;
+    const cuda = `${Math.floor(driverVersion / 1000)}.${(driverVersion % 1000) / 10}`;
+    const version = ask("nvidia-smi", ["--query-gpu=driver_version", "--format=csv,noheader"]);
+    const memory = `${(totalBytes / 2 ** 30).toFixed(0)} GiB`;
+    const driver = version ? `driver ${version} (CUDA ${cuda})` : `CUDA ${cuda}`;
+    return {
+      slug: name.toLowerCase().replace(/nvidia|[^a-z0-9]+/g, "") || "gpu",
+      lines: [
+        host,
+        `${name}, sm ${computeCapability}, ${multiprocessors} multiprocessors, ${memory}, ${driver}`,
+        ...source,
+      ],
+    };
+  } catch (error) {
+    return { slug: "none", lines: [host, `no GPU: ${firstLine(error)}`, ...source] };
+  }
+}
+
+/** What a program says in one line, or nothing where it is not there. */
+function ask(program: string, args: readonly string[]): string {
+  try {
+    const text = execFileSync(program, args, { encoding: "utf8", stdio: ["ignore", "pipe", "ignore"] });
+    return text.trim().split("\n")[0] ?? "";
+  } catch {
+    return "";
+  }
+}

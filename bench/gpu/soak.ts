@@ -1,0 +1,136 @@
+/**
+ * `npm run bench:gpu -- --only soak`: 10,000 eager steps of CrossAsset. Memory stays where it was after the first 500
+ * (committed bytes, budget, the driver's free figure, the JS heap, the process), and the loss falls: labels come of a
+ * fixed teacher.
+ */
+
+import { parseArgs } from "node:util";
+import { formatBytes } from "holdfast";
+import { MiB } from "../../src/units/index.js";
+import { heapAfterCollection } from "../../test/support/gc.js";
+import { commonOptions, count, type Gpu, openGpu } from "./options.js";
+import { Results } from "./results.js";
+import { makeRows, Training } from "./training.js";
+
+const { values: options } = parseArgs({
+  options: {
+    ...commonOptions,
+    steps: { type: "string", default: "10000" },
+    every: { type: "string", default: "500" },
+    batch: { type: "string", default: "256" },
+    rows: { type: "string", default: "16384" },
+    precision: { type: "string", default: "tf32" },
+  },
+});
+const [steps, every] = [count("steps", options.steps), count("every", options.every)];
+const [batch, rowCount] = [count("batch", options.batch), count("rows", options.rows)];
+/** Over how many steps, first and last, the loss is averaged. */
+const ends = Math.max(1, Math.min(100, Math.floor(steps / 4)));
+
+interface Sample {
+  readonly step: number;
+  readonly stepMs: number;
+  readonly committed: number;
+  readonly budget: number;
+  readonly free: number;
+  readonly heap: number;
+  readonly resident: number;
+  readonly loss: number;
+}
+
+function sample({ device, driver }: Gpu, step: number, stepMs: number, loss: number): Sample {
+  const { runtime } = device;
+  return {
+    step,
+    stepMs,
+    committed: runtime.arena.figures.committed,
+    budget: runtime.budget.used,
+    free: driver.memory().free,
+    heap: heapAfterCollection(),
+    resident: process.memoryUsage.rss(),
+    loss,
+  };
+}
+
+interface Soak {
+  readonly samples: readonly Sample[];
+  readonly firstLoss: number;
+  readonly lastLoss: number;
+}
+
+function soak(gpu: Gpu, training: Training, onSample: (sample: Sample) => void): Soak {
+  const samples: Sample[] = [];
+  const losses = { first: 0, last: 0 };
+  let startedAt = performance.now();
+  for (let step = 1; step <= steps; step++) {
+    const isFirst = step <= ends;
+    const isLast = step > steps - ends;
+    const isSampled = step % every === 0 || step === steps;
+    const loss = training.step(isFirst || isLast || isSampled);
+    if (isFirst) losses.first += loss / ends;
+    if (isLast) losses.last += loss / ends;
+    if (!isSampled) continue;
+    gpu.device.runtime.synchronize();
+    const taken = step - (samples.at(-1)?.step ?? 0);
+    const one = sample(gpu, step, (performance.now() - startedAt) / taken, loss);
+    samples.push(one);
+    onSample(one);
+    startedAt = performance.now();
+  }
+  return { samples, firstLoss: losses.first, lastLoss: losses.last };
+}
+
+const rowOf = ({ step, stepMs, committed, budget, free, heap, resident, loss }: Sample): string[] => [
+  String(step),
+  stepMs.toFixed(3),
+  String(committed),
+  String(budget),
+  String(free),
+  (heap / MiB).toFixed(2),
+  (resident / MiB).toFixed(1),
+  loss.toFixed(4),
+];
+
+/** How far a figure goes from the first sample on, and where it ends. */
+function growthOf(samples: readonly Sample[], figure: keyof Sample): { spread: number; end: number } {
+  const values = samples.map((one) => one[figure]);
+  return { spread: Math.max(...values) - Math.min(...values), end: values.at(-1)! - values[0]! };
+}
+
+const results = new Results("soak", options);
+await results.attempt("soak", () => {
+  const precision = options.precision as "f32" | "tf32" | "bf16";
+  const gpu = openGpu(options, { device: { precision } });
+  try {
+    const training = new Training(gpu.device, makeRows(rowCount, "taught"), { batch });
+    results.line(`${steps} steps of ${batch} rows in ${precision}, a sample every ${every}`);
+    const progress = (one: Sample): void => console.log(rowOf(one).join("  "));
+    const { samples, firstLoss, lastLoss } = soak(gpu, training, progress);
+    results.line();
+    results.table([
+      ["step", "ms a step", "committed B", "budget B", "free B", "heap MiB", "process MiB", "loss"],
+      ...samples.map(rowOf),
+    ]);
+    const spreadOf = (figure: keyof Sample): number => growthOf(samples, figure).spread;
+    for (const [figure, name] of [
+      ["committed", "committed bytes"],
+      ["budget", "the budget in use"],
+      ["free", "the driver's free memory"],
+    ] as const) {
+      results.require(spreadOf(figure) === 0, `${name}: moved by ${spreadOf(figure)} B in ${steps} steps`);
+    }
+    const heap = growthOf(samples, "heap").end;
+    results.require(heap < 4 * MiB, `the JS heap grew by ${formatSigned(heap)}`);
+    const resident = growthOf(samples, "resident").end;
+    results.require(resident < 64 * MiB, `the process grew by ${formatSigned(resident)}`);
+    const told = `loss of the first ${ends} steps ${firstLoss.toFixed(4)}, of the last ${lastLoss.toFixed(4)}`;
+    results.require(lastLoss < 0.9 * firstLoss, told);
+  } finally {
+    gpu.close();
+  }
+});
+results.finish();
+
+function formatSigned(size: number): string {
+  return size < 0 ? `−${formatBytes(-size)}` : formatBytes(size);
+}

@@ -1,0 +1,116 @@
+/** CrossAsset in training, as the peers have it: B rows a step, gathered on the device, clip at 1 and AdamW in the step. */
+
+import {
+  crossasset,
+  DataLoader,
+  type Device,
+  manualSeed,
+  nn,
+  optim,
+  type Tensor,
+  TensorDataset,
+} from "holdfast";
+
+/** S sources of F features each, C classes. */
+export const [S, F, C] = [12, 193, 3];
+
+export interface Rows {
+  readonly count: number;
+  readonly x: Float32Array<ArrayBuffer>; // [rows, S, F]
+  readonly labels: Int32Array<ArrayBuffer>; // [rows, S]
+}
+
+/** Numbers around 0 with deviation 1. Labels are drawn, or those of a fixed linear teacher, which can be learned. */
+export function makeRows(count: number, labels: "drawn" | "taught"): Rows {
+  const random = randomNumbers(1);
+  const x = new Float32Array(count * S * F);
+  for (let at = 0; at < x.length; at++) x[at] = (random() - 0.5) * Math.sqrt(12);
+  const taught = new Int32Array(count * S);
+  if (labels === "drawn") {
+    for (let at = 0; at < taught.length; at++) taught[at] = Math.floor(random() * C);
+    return { count, x, labels: taught };
+  }
+  const teacher = Float32Array.from({ length: S * F * C }, () => random() - 0.5); // [S, F, C]
+  const scores = new Float64Array(C);
+  for (let row = 0; row < taught.length; row++) {
+    const source = row % S;
+    scores.fill(0);
+    for (let feature = 0; feature < F; feature++) {
+      const value = x[row * F + feature]!;
+      const weights = (source * F + feature) * C;
+      for (let one = 0; one < C; one++) scores[one] = scores[one]! + value * teacher[weights + one]!;
+    }
+    taught[row] = scores.indexOf(Math.max(...scores));
+  }
+  return { count, x, labels: taught };
+}
+
+/** From 0 to 1, quickly: data for benchmarks is no more than that. */
+export function randomNumbers(seed: number): () => number {
+  let state = seed | 0 || 1;
+  return () => {
+    state ^= state << 13;
+    state ^= state >>> 17;
+    state ^= state << 5;
+    return (state >>> 0) / 2 ** 32;
+  };
+}
+
+/** Rows and their labels. */
+type Pair = readonly [Tensor, Tensor];
+
+export interface TrainingOptions {
+  readonly batch: number;
+  readonly model?: crossasset.CrossAssetOptions;
+}
+
+export class Training {
+  readonly device: Device;
+  readonly model: crossasset.CrossAsset;
+  readonly #optimizer: optim.AdamW;
+  readonly #batches: Iterator<Pair, never>;
+
+  constructor(device: Device, rows: Rows, { batch, model = {} }: TrainingOptions) {
+    this.device = device;
+    manualSeed(42);
+    this.model = new crossasset.CrossAsset(model).to(device);
+    this.#optimizer = new optim.AdamW(this.model.parameters(), { lr: 1e-3 });
+    const { count, x, labels } = rows;
+    const data = new TensorDataset(
+      { values: x, shape: [count, S, F] },
+      { values: labels, shape: [count, S], dtype: "i32" },
+    );
+    const loader = new DataLoader(data, { batchSize: batch, shuffle: true, seed: 7, dropLast: true, device });
+    this.#batches = drawAll(loader);
+  }
+
+  /** One step; the loss only where it is asked for, because reading it waits for the device. */
+  step(wantsLoss = false): number {
+    const [x, y] = this.#batches.next().value; // [B, S, F], [B, S]
+    return this.device.step(() => {
+      const logits = this.model.forward(x).reshape([-1, C]);
+      const loss = nn.functional.crossEntropy(logits, y.reshape([-1]));
+      loss.backward();
+      optim.clipGradNorm(this.model.parameters(), 1);
+      this.#optimizer.step();
+      this.#optimizer.zeroGrad();
+      return wantsLoss ? loss.item() : Number.NaN;
+    });
+  }
+
+  steps(count: number): void {
+    for (let step = 0; step < count; step++) this.step();
+    this.device.runtime.synchronize();
+  }
+}
+
+/** Epoch after epoch. */
+function* drawAll(loader: Iterable<Pair>): Generator<Pair, never> {
+  for (;;) yield* loader;
+}
+
+export function median(values: readonly number[]): number {
+  const sorted = [...values].sort((a, b) => a - b);
+  const { length } = sorted;
+  return length === 0 ? Number.NaN : (sorted[(length - 1) >> 1]! + sorted[length >> 1]!) / 2;
+}
