@@ -99,14 +99,13 @@ class Layer extends Module {
     const { heads, width, qkNorm } = this.#sizes;
     const [batch = 1, sources = 1] = h.shape;
     const each = width / heads;
-    const split = (weight: Parameter): Tensor =>
-      h.matmul(weight).reshape([batch, sources, heads, each]).permute([0, 2, 1, 3]); // [B, H, S, d/H]
+    const split = (weight: Parameter): Tensor => h.matmul(weight).reshape([batch, sources, heads, each]); // [B, S, H, d/H]
     const unit = (x: Tensor): Tensor =>
       qkNorm ? x.mul(x.square().sum(-1, { keepdim: true }).add(1e-12).rsqrt()) : x;
     const scale = qkNorm ? Math.sqrt(each) : 1 / Math.sqrt(each);
     const [q, k, v] = [unit(split(this.q)), unit(split(this.k)), split(this.v)];
-    const attended = functional.scaledDotProductAttention(q, k, v, null, { scale });
-    return attended.permute([0, 2, 1, 3]).reshape([batch, sources, width]).matmul(this.o);
+    const attended = functional.scaledDotProductAttention(q, k, v, null, { scale, rowsFirst: true });
+    return attended.reshape([batch, sources, width]).matmul(this.o);
   }
 }
 

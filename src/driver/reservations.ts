@@ -9,7 +9,7 @@ import { RangeSet } from "./range-set.js";
 
 interface Reservation {
   readonly range: Span;
-  readonly committed: RangeSet;
+  committed: RangeSet;
 }
 
 export class Reservations {
@@ -56,6 +56,12 @@ export class Reservations {
 
   noteCommitted(part: Span): void {
     this.#ownerOf(part)?.committed.add(part);
+  }
+
+  /** The range is still reserved, and the memory behind it is going. */
+  noteEmptied(reservation: Span): void {
+    const owner = this.#list[this.#indexOf(reservation)];
+    if (owner) owner.committed = new RangeSet();
   }
 
   /** Refuses a span that is no whole reservation. */

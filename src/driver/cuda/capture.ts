@@ -5,7 +5,7 @@
 
 import { HoldfastError } from "../../errors/index.js";
 import type { Span } from "../../units/index.js";
-import type { Event, Kernel, Stream } from "../driver.js";
+import type { Event, HostMemory, Kernel, Stream } from "../driver.js";
 
 export class CudaCapture {
   readonly origin: Stream;
@@ -14,6 +14,7 @@ export class CudaCapture {
   readonly #events = new Set<Event>();
   readonly spans: Span[] = [];
   readonly kernels = new Set<Kernel>();
+  readonly hosts = new Set<HostMemory>();
   /** How many nodes libraries have made beyond one for each product. */
   extraNodes = 0;
   #firstIllegalCall: string | undefined;
@@ -28,7 +29,6 @@ export class CudaCapture {
   }
 
   record(event: Event): void {
-    this.requireUnspoiled();
     this.#events.add(event);
   }
 
@@ -38,7 +38,6 @@ export class CudaCapture {
 
   /** Later work of the stream belongs to the capture. */
   join(stream: Stream): void {
-    this.requireUnspoiled();
     this.#members.add(stream);
   }
 

@@ -83,7 +83,12 @@ export function openDevice(index: number, environment: Environment): OpenedDevic
       if (presentContext === context) presentContext = 0;
       cuda.driver.cuDevicePrimaryCtxRelease_v2(ordinal);
     };
-    use();
+    try {
+      use();
+    } catch (error) {
+      release();
+      throw error;
+    }
     return { cuda, info, ordinal, use, release };
   } finally {
     out.free();

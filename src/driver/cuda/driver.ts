@@ -31,7 +31,7 @@ import { Compiler } from "./compiler.js";
 import { captureMode, cudaStatus, eventFlag, streamFlag } from "./constants.js";
 import { openCubinCache } from "./cubin-cache.js";
 import { type OpenedDevice, openDevice } from "./devices.js";
-import { CudaGraph, countAllNodes, countNodes } from "./graph.js";
+import { CudaGraph, countAllNodes, countNodes, type Inventory } from "./graph.js";
 import { type LoadedKernel, loadCode } from "./kernels.js";
 import { type CudaMemory, openMemory } from "./memory.js";
 import { type MemoryChecker, openMemoryChecker } from "./memory-checker.js";
@@ -97,6 +97,12 @@ class CudaDevice implements CudaDriver {
   readonly #hosts = new HandleTable<HostMemory, HostBuffer>("Host memory");
   /** Events that were last recorded in a capture: they mark no work that runs. */
   readonly #capturedEvents = new Set<Event>();
+  /** For graphs, which may have outlived what they touch. */
+  readonly #inventory: Inventory = {
+    holds: (span) => this.#memory.book.holds(span),
+    isLoaded: (kernel) => this.#kernels.has(kernel),
+    isAllocated: (host) => this.#hosts.has(host),
+  };
   #capture: CudaCapture | undefined;
   /** Counts what graphs may depend on and is gone. */
   #deaths = 0;
@@ -122,6 +128,7 @@ class CudaDevice implements CudaDriver {
       this.#products = new Products(cuda);
     } catch (error) {
       opened.release();
+      this.#out.free();
       throw error;
     }
     const checker = this.#checker;
@@ -175,8 +182,8 @@ class CudaDevice implements CudaDriver {
     this.#memory.book.requireReserved(reservation);
     this.#finishEverything();
     this.#checker?.removePools(reservation);
-    this.#memory.release(reservation);
     this.#deaths++;
+    this.#memory.release(reservation);
   }
 
   allocateHost(size: Bytes): HostMemory {
@@ -216,7 +223,7 @@ class CudaDevice implements CudaDriver {
   destroyStream(stream: Stream): void {
     const own = this.#streams.get(stream);
     this.#enter();
-    this.#refuseOnCapturing(stream, "destroyStream");
+    this.#refuseInCapture(`destroyStream(stream #${stream.id})`);
     this.#cuda.driver.cuStreamSynchronize(own);
     this.#cuda.driver.cuStreamDestroy_v2(own);
     this.#streams.close(stream);
@@ -239,13 +246,12 @@ class CudaDevice implements CudaDriver {
   recordEvent(event: Event, stream: Stream): void {
     const [mark, own] = [this.#events.get(event), this.#streams.get(stream)];
     this.#enter();
-    const isInside = this.#capture?.includes(stream);
-    if (isInside) {
-      this.#capture?.record(event);
-      this.#capturedEvents.add(event);
-    }
+    const capture = this.#captureOf(stream);
     this.#cuda.driver.cuEventRecord(mark, own);
-    if (!isInside) this.#capturedEvents.delete(event);
+    if (capture) {
+      capture.record(event);
+      this.#capturedEvents.add(event);
+    } else this.#capturedEvents.delete(event);
   }
 
   waitEvent(stream: Stream, event: Event): void {
@@ -254,8 +260,12 @@ class CudaDevice implements CudaDriver {
     const capture = this.#capture;
     if (this.#capturedEvents.has(event)) {
       if (!capture?.holdsEvent(event)) throw capturedEvent(event);
+      capture.requireUnspoiled();
+      this.#cuda.driver.cuStreamWaitEvent(own, mark, 0);
       capture.join(stream);
-    } else if (capture?.includes(stream)) {
+      return;
+    }
+    if (capture?.includes(stream)) {
       const call = `waitEvent(stream #${stream.id}, event #${event.id}), the event being from outside,`;
       capture.refuse(call, "synchronise with outside work first.");
     }
@@ -278,7 +288,7 @@ class CudaDevice implements CudaDriver {
   synchronize(stream: Stream): void {
     const own = this.#streams.get(stream);
     this.#enter();
-    this.#refuseOnCapturing(stream, "synchronize");
+    this.#refuseInCapture(`synchronize(stream #${stream.id})`);
     this.#cuda.driver.cuStreamSynchronize(own);
   }
 
@@ -288,6 +298,7 @@ class CudaDevice implements CudaDriver {
     requireSameSize("copyToDevice", target.size, source.size);
     const offset = requireHostSpan(source, host.bytes.length);
     this.#touch(stream, target, "copyToDevice's target");
+    this.#captureOf(stream)?.hosts.add(source.memory);
     if (target.size === 0) return;
     this.#cuda.driver.cuMemcpyHtoDAsync_v2(target.address, host.address + offset, target.size, own);
   }
@@ -298,6 +309,7 @@ class CudaDevice implements CudaDriver {
     requireSameSize("copyToHost", target.size, source.size);
     const offset = requireHostSpan(target, host.bytes.length);
     this.#touch(stream, source, "copyToHost's source");
+    this.#captureOf(stream)?.hosts.add(target.memory);
     if (source.size === 0) return;
     this.#cuda.driver.cuMemcpyDtoHAsync_v2(host.address + offset, source.address, source.size, own);
   }
@@ -393,10 +405,10 @@ class CudaDevice implements CudaDriver {
       capture.requireUnspoiled();
       const nodes = countNodes(this.#cuda, graph, this.#out);
       const id = this.#graphs.nextId();
-      const { spans, kernels, extraNodes } = capture;
+      const { spans, kernels, hosts, extraNodes } = capture;
       return this.#graphs.open(
         { type: "graph", id, nodes: { ...nodes, kernel: nodes.kernel - extraNodes } },
-        new CudaGraph(this.#cuda, id, graph, own, { spans, kernels }),
+        new CudaGraph(this.#cuda, id, graph, own, { spans, kernels, hosts }),
       );
     } catch (error) {
       this.#cuda.driver.cuGraphDestroy(graph);
@@ -416,7 +428,7 @@ class CudaDevice implements CudaDriver {
     const recorded = this.#graphs.get(graph);
     this.#enter();
     this.#refuseOnCapturing(stream, "launchGraph");
-    recorded.launch(own, this.#memory.book, this.#deaths, (kernel) => this.#kernels.has(kernel));
+    recorded.launch(own, this.#deaths, this.#inventory);
   }
 
   destroyGraph(graph: Graph): void {
@@ -431,8 +443,8 @@ class CudaDevice implements CudaDriver {
     if (this.#isClosed) return;
     this.#enter();
     this.#isClosed = true;
-    this.#capture = undefined;
     const { driver } = this.#cuda;
+    this.#dropCapture();
     const attempts = [
       () => this.#finishEverything(),
       ...[...this.#graphs.states()].map((graph) => () => graph.destroy()),
@@ -450,8 +462,6 @@ class CudaDevice implements CudaDriver {
       () => this.#memory.close(),
       () => this.#opened.release(),
     ];
-    for (const table of [this.#streams, this.#events, this.#kernels, this.#graphs, this.#hosts])
-      table.closeAll();
     let failure: unknown;
     for (const attempt of attempts) {
       try {
@@ -460,6 +470,8 @@ class CudaDevice implements CudaDriver {
         failure ??= error;
       }
     }
+    for (const table of [this.#streams, this.#events, this.#kernels, this.#graphs, this.#hosts])
+      table.closeAll();
     this.#out.free();
     if (failure) throw failure;
   }
@@ -506,6 +518,18 @@ class CudaDevice implements CudaDriver {
     return countAllNodes(this.#cuda, this.#out.u64(16), this.#out);
   }
 
+  /** A capture that nobody has ended would make what closing has to do illegal. */
+  #dropCapture(): void {
+    const capture = this.#capture;
+    if (!capture) return;
+    this.#capture = undefined;
+    const { status } = this.#cuda.driver;
+    this.#out.setU64(0);
+    status.cuStreamEndCapture(this.#streams.get(capture.origin), this.#out.address);
+    const graph = this.#out.u64();
+    if (graph !== 0) status.cuGraphDestroy(graph);
+  }
+
   /** Before memory or a kernel goes, what was issued for it must be over. */
   #finishEverything(): void {
     for (const stream of this.#streams.states()) this.#cuda.driver.cuStreamSynchronize(stream);
@@ -514,13 +538,12 @@ class CudaDevice implements CudaDriver {
   #markOutsideCapture(event: Event, call: string): number {
     const mark = this.#events.get(event);
     this.#enter();
-    if (this.#capturedEvents.has(event)) {
-      if (!this.#capture?.holdsEvent(event)) throw capturedEvent(event);
-      this.#capture.refuse(`${call}(event #${event.id})`, "ask after endCapture.");
-    }
+    this.#refuseInCapture(`${call}(event #${event.id})`);
+    if (this.#capturedEvents.has(event)) throw capturedEvent(event);
     return mark;
   }
 
+  /** Also on a stream beside the capture: CUDA lets a thread that captures wait for nothing and ask for nothing. */
   #refuseInCapture(call: string): void {
     this.#capture?.refuse(call, "do it before beginCapture or after endCapture.");
   }

@@ -2,8 +2,7 @@
 
 import { HoldfastError } from "../../errors/index.js";
 import { formatSpan, type Span } from "../../units/index.js";
-import type { Kernel, NodeCount } from "../driver.js";
-import type { Reservations } from "../reservations.js";
+import type { HostMemory, Kernel, NodeCount } from "../driver.js";
 import type { Cuda } from "./calls.js";
 import { graphNodeType } from "./constants.js";
 import { OutBlock } from "./out-block.js";
@@ -13,6 +12,14 @@ const pointerBytes = 8;
 export interface GraphContents {
   readonly spans: readonly Span[];
   readonly kernels: ReadonlySet<Kernel>;
+  readonly hosts: ReadonlySet<HostMemory>;
+}
+
+/** What the driver has at present. */
+export interface Inventory {
+  holds(span: Span): boolean;
+  isLoaded(kernel: Kernel): boolean;
+  isAllocated(host: HostMemory): boolean;
 }
 
 export class CudaGraph {
@@ -43,13 +50,13 @@ export class CudaGraph {
   }
 
   /** `deaths` counts releases and unloads: unless one happened since the last check, there is nothing to look at. */
-  launch(stream: number, book: Reservations, deaths: number, isLoaded: (kernel: Kernel) => boolean): void {
+  launch(stream: number, deaths: number, inventory: Inventory): void {
     if (this.#executable === 0) {
       const message = `Graph #${this.id} was launched before it was instantiated. Call instantiate(graph) once, then launch it.`;
       throw new HoldfastError("CAPTURE_ORDER", message, { numbers: { id: this.id } });
     }
     if (deaths !== this.#checkedAtDeaths) {
-      this.#requireAlive(book, isLoaded);
+      this.#requireAlive(inventory);
       this.#checkedAtDeaths = deaths;
     }
     this.#cuda.driver.cuGraphLaunch(this.#executable, stream);
@@ -57,21 +64,28 @@ export class CudaGraph {
 
   destroy(): void {
     if (this.#executable !== 0) this.#cuda.driver.cuGraphExecDestroy(this.#executable);
+    this.#executable = 0;
     this.#cuda.driver.cuGraphDestroy(this.#graph);
   }
 
-  #requireAlive(book: Reservations, isLoaded: (kernel: Kernel) => boolean): void {
-    const dead = this.#contents.spans.find((span) => !book.holds(span));
+  #requireAlive({ holds, isLoaded, isAllocated }: Inventory): void {
+    const { spans, kernels, hosts } = this.#contents;
+    const dead = spans.find((span) => !holds(span));
     if (dead) {
       const message = `Graph #${this.id} touches ${formatSpan(dead)}, which was released since the capture. Keep what a graph touches as long as the graph.`;
       throw new HoldfastError("DEAD_ADDRESS", message, {
         numbers: { graph: this.id, address: dead.address },
       });
     }
-    for (const kernel of this.#contents.kernels) {
+    for (const kernel of kernels) {
       if (isLoaded(kernel)) continue;
       const message = `Graph #${this.id} launches kernel "${kernel.name}", which was unloaded since the capture. Keep a graph's kernels as long as the graph.`;
       throw new HoldfastError("CLOSED", message, { numbers: { graph: this.id, kernel: kernel.id } });
+    }
+    for (const host of hosts) {
+      if (isAllocated(host)) continue;
+      const message = `Graph #${this.id} uses host memory #${host.id}, which was freed since the capture. Keep what a graph touches as long as the graph.`;
+      throw new HoldfastError("CLOSED", message, { numbers: { graph: this.id, host: host.id } });
     }
   }
 }

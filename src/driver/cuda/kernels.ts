@@ -26,7 +26,7 @@ export function loadCode(cuda: Cuda, compiler: Compiler, source: KernelSource): 
   const { name, parameters, cuda: code } = source;
   if (!code) {
     throw new HoldfastError(
-      "KERNEL_FAILED",
+      "UNSUPPORTED",
       `Kernel "${name}" has no CUDA code, so it can't be loaded on a GPU. Use a kernel that has it, or the CPU.`,
       { numbers: { kernel: name } },
     );
@@ -34,16 +34,16 @@ export function loadCode(cuda: Cuda, compiler: Compiler, source: KernelSource): 
   const cubin = compiler.compile(name, code);
   const out = new OutBlock();
   const { driver } = cuda;
-  driver.cuModuleLoadData(out.address, Number(loadKoffi().address(cubin)));
-  const module = out.u64();
-  let entry: number;
+  let [module, entry] = [0, 0];
   try {
+    driver.cuModuleLoadData(out.address, Number(loadKoffi().address(cubin)));
+    module = out.u64();
     driver.cuModuleGetFunction(out.address, module, code.entry);
     entry = out.u64();
     // Asking for something brings the code to the device now: with lazy loading that could fall into a capture.
     driver.cuFuncGetAttribute(out.address, functionAttribute.NUM_REGS, entry);
   } catch (error) {
-    driver.cuModuleUnload(module);
+    if (module !== 0) driver.cuModuleUnload(module);
     throw error;
   } finally {
     out.free();

@@ -30,9 +30,7 @@ export interface CudaMemory {
 /** The virtual memory API where it works on this device and is not refused by the caller, else plain allocations. */
 export function openMemory(cuda: Cuda, device: number, allocation: "auto" | "plain" = "auto"): CudaMemory {
   if (allocation === "plain") return new PlainMemory(cuda);
-  const out = new OutBlock();
-  cuda.driver.cuDeviceGetAttribute(out.address, deviceAttribute.VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, device);
-  if (out.i32() === 0) return new PlainMemory(cuda);
+  if (!saysItMaps(cuda, device)) return new PlainMemory(cuda);
   let memory: VirtualMemory | undefined;
   try {
     memory = new VirtualMemory(cuda, device);
@@ -47,10 +45,21 @@ export function openMemory(cuda: Cuda, device: number, allocation: "auto" | "pla
   }
 }
 
+function saysItMaps({ driver }: Cuda, device: number): boolean {
+  const out = new OutBlock();
+  try {
+    driver.cuDeviceGetAttribute(out.address, deviceAttribute.VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, device);
+    return out.i32() !== 0;
+  } finally {
+    out.free();
+  }
+}
+
 /** Physical memory that is mapped into a range. */
 interface Mapping {
   readonly part: Span;
   readonly handle: number;
+  isMapped: boolean;
 }
 
 class VirtualMemory implements CudaMemory {
@@ -114,15 +123,20 @@ class VirtualMemory implements CudaMemory {
     const owner = this.book.ranges.find(
       ({ address, size }) => part.address - address < size && part.address >= address,
     );
-    if (owner) this.#mappings.get(owner.address)?.push({ part, handle });
+    if (owner) this.#mappings.get(owner.address)?.push({ part, handle, isMapped });
   }
 
+  /** Where CUDA refuses halfway, the memory is gone for everybody, and the next attempt goes on from there. */
   release(reservation: Span): void {
     this.book.requireReserved(reservation);
     const { cuMemUnmap, cuMemRelease, cuMemAddressFree } = this.#cuda.driver;
-    for (const { part, handle } of this.#mappings.get(reservation.address) ?? []) {
-      cuMemUnmap(part.address, part.size);
-      cuMemRelease(handle);
+    const mappings = this.#mappings.get(reservation.address) ?? [];
+    for (let last = mappings.at(-1); last; last = mappings.at(-1)) {
+      if (last.isMapped) cuMemUnmap(last.part.address, last.part.size);
+      last.isMapped = false;
+      this.book.noteEmptied(reservation);
+      cuMemRelease(last.handle);
+      mappings.pop();
     }
     cuMemAddressFree(reservation.address, reservation.size);
     this.#mappings.delete(reservation.address);
@@ -130,8 +144,8 @@ class VirtualMemory implements CudaMemory {
   }
 
   close(): void {
-    for (const range of this.book.ranges) this.release(range);
     for (const block of [this.#out, this.#property, this.#access]) block.free();
+    releaseAll(this);
   }
 }
 
@@ -169,7 +183,20 @@ class PlainMemory implements CudaMemory {
   }
 
   close(): void {
-    for (const range of this.book.ranges) this.release(range);
     this.#out.free();
+    releaseAll(this);
   }
+}
+
+/** One range that CUDA does not take back must not keep the others. */
+function releaseAll(memory: CudaMemory): void {
+  const failures: unknown[] = [];
+  for (const range of memory.book.ranges) {
+    try {
+      memory.release(range);
+    } catch (failure) {
+      failures.push(failure);
+    }
+  }
+  if (failures.length > 0) throw failures[0];
 }

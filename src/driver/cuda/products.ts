@@ -155,7 +155,7 @@ class LoadedProduct implements LoadedKernel {
   }
 
   unload(): void {
-    for (const destroy of this.#made.splice(0).reverse()) destroy();
+    for (let destroy = this.#made.pop(); destroy; destroy = this.#made.pop()) destroy();
     this.#block.free();
   }
 

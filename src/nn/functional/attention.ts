@@ -10,6 +10,11 @@ export interface AttentionOptions {
   readonly scale?: number;
   /** The probability that a probability is dropped; 0 unless given. Above it attention is made of plain ops. */
   readonly dropoutP?: number;
+  /**
+   * Operands and result are [batch…, rows, heads, width], as projections make them and take them, instead of
+   * [batch…, heads, rows, width].
+   */
+  readonly rowsFirst?: boolean;
 }
 
 /**
@@ -31,11 +36,17 @@ export function scaledDotProductAttention(
   key: Tensor,
   value: Tensor,
   mask: Tensor | null = null,
-  { dropoutP = 0, ...attributes }: AttentionOptions = {},
+  { dropoutP = 0, rowsFirst = false, ...attributes }: AttentionOptions = {},
 ): Tensor {
   const { device } = query;
   const masks = mask ? [mask] : [];
-  if (dropoutP === 0) return device.apply(attentionOp, [query, key, value, ...masks], attributes);
+  if (dropoutP === 0) {
+    return device.apply(attentionOp, [query, key, value, ...masks], { ...attributes, rowsFirst });
+  }
+  if (rowsFirst) {
+    const [q, k, v] = [query, key, value].map((one) => one.transpose(-3, -2)) as [Tensor, Tensor, Tensor];
+    return scaledDotProductAttention(q, k, v, mask, { dropoutP, ...attributes }).transpose(-3, -2);
+  }
   const operands = [query, key, value, device.randomState, ...masks];
   return device.apply(attentionWithDropout, operands, { ...attributes, p: dropoutP });
 }

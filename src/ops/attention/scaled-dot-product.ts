@@ -1,4 +1,7 @@
-/** scaledDotProductAttention with PyTorch's axes, [batch…, heads, rows, width]: any number of them before the rows. */
+/**
+ * scaledDotProductAttention with PyTorch's axes, [batch…, heads, rows, width]: any number of them before the rows; or, where
+ * that is asked for, with those of projections, [batch…, rows, heads, width].
+ */
 
 import { where } from "../elementwise/comparisons.js";
 import { permute, reshape } from "../movement/reshape.js";
@@ -12,33 +15,52 @@ const op = "scaledDotProductAttention";
  * Operands: query [batch…, rows, width], key [batch…, columns, width], value [batch…, columns, width of values], and a mask
  * or none: truth values, true where a column takes part, or floats, which are added to the scores.
  */
-export const scaledDotProductAttention: CompositeOp<AttentionAttributes> = {
-  kind: "composite",
-  name: op,
-  infer(operands) {
-    const shape = attentionShape(operands);
-    return [{ shape, dtype: attentionDtype(op, operands) }];
-  },
-  compose({ apply, typeOf }, [query = 0, key = 0, value = 0, mask], attributes) {
-    // The last three axes, heads, rows and width, as rows, heads and width; and back.
-    const swapHeads = (seen: typeof query) => {
-      const { shape } = typeOf(seen);
-      const whole = shape.length < 3 ? apply(reshape, [seen], { shape: [1, ...shape] }) : seen;
-      const outer = Array.from({ length: Math.max(3, shape.length) - 3 }, (_, axis) => axis);
-      const { length } = outer;
-      return apply(permute, [whole], { axes: [...outer, length + 1, length, length + 2] });
-    };
-    const isHidden = mask !== undefined && typeOf(mask).dtype === "bool";
-    const added = isHidden ? apply(where, [mask, 0, Number.NEGATIVE_INFINITY]) : mask;
-    const operands = [query, key, value].map(swapHeads);
-    const out = swapHeads(
-      apply(attention, added === undefined ? operands : [...operands, added], attributes),
-    );
-    const shape = attentionShape([query, key, value].map(typeOf));
-    const { length } = typeOf(out).shape;
-    return [length === shape.length ? out : apply(reshape, [out], { shape })];
-  },
-};
+export const scaledDotProductAttention: CompositeOp<AttentionAttributes & { readonly rowsFirst?: boolean }> =
+  {
+    kind: "composite",
+    name: op,
+    infer(operands, { rowsFirst = false }) {
+      const shape = rowsFirst
+        ? swapped(attentionShape(operands.map(asHeadsFirst)))
+        : attentionShape(operands);
+      return [{ shape, dtype: attentionDtype(op, operands) }];
+    },
+    compose({ apply, typeOf }, [query = 0, key = 0, value = 0, mask], { rowsFirst, ...attributes }) {
+      // The last three axes, heads, rows and width, as rows, heads and width; and back.
+      const swapHeads = (seen: typeof query) => {
+        const { shape } = typeOf(seen);
+        const whole = shape.length < 3 ? apply(reshape, [seen], { shape: [1, ...shape] }) : seen;
+        const outer = Array.from({ length: Math.max(3, shape.length) - 3 }, (_, axis) => axis);
+        const { length } = outer;
+        return apply(permute, [whole], { axes: [...outer, length + 1, length, length + 2] });
+      };
+      const isHidden = mask !== undefined && typeOf(mask).dtype === "bool";
+      const added = isHidden ? apply(where, [mask, 0, Number.NEGATIVE_INFINITY]) : mask;
+      const masks = added === undefined ? [] : [added];
+      if (rowsFirst) return [apply(attention, [query, key, value, ...masks], attributes)];
+      const operands = [query, key, value].map(swapHeads);
+      const out = swapHeads(apply(attention, [...operands, ...masks], attributes));
+      const shape = attentionShape([query, key, value].map(typeOf));
+      const { length } = typeOf(out).shape;
+      return [length === shape.length ? out : apply(reshape, [out], { shape })];
+    },
+  };
+
+/** A query, key or value with its rows first as one with its heads first; a mask is the same for both. */
+function asHeadsFirst(operand: OperandType, index: number): OperandType {
+  if (index > 2 || !isType(operand)) return operand;
+  if (operand.shape.length >= 3) return { ...operand, shape: swapped(operand.shape) };
+  throw badShape(
+    op,
+    `operand ${index} is ${formatShape(operand.shape)}: with its rows first it is [rows, heads, width].`,
+  );
+}
+
+/** Axes -3 and -2, rows and heads, in each other's place. */
+function swapped(shape: Shape): Shape {
+  const { length } = shape;
+  return [...shape.slice(0, -3), shape[length - 2] ?? 1, shape[length - 3] ?? 1, shape[length - 1] ?? 1];
+}
 
 /** The result's shape, or a refusal of operands that don't fit each other. */
 function attentionShape(operands: readonly OperandType[]): Shape {

@@ -2,10 +2,19 @@
 
 import { HoldfastError } from "../../errors/index.js";
 import { type Dtype, dtypes, promote } from "../../kernels/index.js";
-import { contiguousStrides, type DeviceArray } from "../device-array.js";
+import { copyArray } from "../copy.js";
+import { contiguousStrides, type DeviceArray, joinAxes } from "../device-array.js";
 import { fitTo } from "../gradients.js";
 import { permute, reshape } from "../movement/reshape.js";
-import { arrayAt, type GradientRule, isType, type KernelOp, typeAt, type ValueType } from "../op.js";
+import {
+  arrayAt,
+  type GradientRule,
+  isType,
+  type KernelOp,
+  type Lowering,
+  typeAt,
+  type ValueType,
+} from "../op.js";
 import { sum } from "../reduction/sum.js";
 import { badShape, broadcastShapes, formatShape, isSameShape, type Shape, sizeOf } from "../shape.js";
 import { lowerProduct } from "./product.js";
@@ -44,6 +53,14 @@ export const matmul: KernelOp = {
   gradient(rule) {
     const { apply } = rule;
     const [left, right] = [rule.typeOf(0).shape, rule.typeOf(1).shape];
+    if (left.length >= 2 && right.length === 2) {
+      // One matrix for all rows, as a layer has it: whatever comes before the last axis is only more rows.
+      const { upstream } = rule;
+      return [
+        rule.needs(0) ? fitTo(rule, apply(linear, [upstream, rule.operand(1)], {}), 0) : undefined,
+        rule.needs(1) ? fitTo(rule, apply(productOverRows, [rule.operand(0), upstream]), 1) : undefined,
+      ];
+    }
     const { a, b } = asMatrices(left, right);
     const batch = broadcastShapes("matmul", [a.slice(0, -2), b.slice(0, -2)]);
     const upstream = apply(reshape, [rule.upstream], { shape: [...batch, a.at(-2) ?? 1, b.at(-1) ?? 1] });
@@ -105,6 +122,38 @@ function fitMatrix<V, A>(rule: GradientRule<V, A>, value: V, matrix: Shape, inde
   return fitTo(rule, rule.apply(reshape, [summed], { shape }), index);
 }
 
+/**
+ * What a weight gains: leftᵀ · right, added up over all rows. Operands: left [rows…, k] and right [rows…, n]; the result is
+ * [k, n].
+ */
+const productOverRows: KernelOp = {
+  kind: "kernel",
+  name: "productOverRows",
+  noGradient: "it is a gradient itself",
+  infer(operands) {
+    const [left, right] = [typeAt("productOverRows", operands, 0), typeAt("productOverRows", operands, 1)];
+    const shape = [left.shape.at(-1) ?? 1, right.shape.at(-1) ?? 1];
+    return [{ shape, dtype: productDtype("productOverRows", left, right) }];
+  },
+  lower(lowering, operands, [output]) {
+    if (!output) return;
+    const [left, right] = [arrayAt(operands, 0), arrayAt(operands, 1)];
+    lowerProduct(lowering, turned(asRows(lowering, left)), asRows(lowering, right), output);
+  },
+};
+
+/** [rows…, width] as [rows, width]: in place where the rows lie at equal steps, else copied. */
+function asRows(lowering: Lowering, array: DeviceArray): DeviceArray {
+  const { shape, strides } = array;
+  const width = shape.at(-1) ?? 1;
+  const rows = joinAxes({ shape: shape.slice(0, -1), strides: strides.slice(0, -1) });
+  if (rows) return { ...array, shape: [rows.size, width], strides: [rows.stride, strides.at(-1) ?? 1] };
+  const copy = lowering.scratchArray(shape, array.dtype);
+  copyArray(lowering.runtime, array, copy);
+  const flat = [sizeOf(shape.slice(0, -1)), width];
+  return { ...copy, shape: flat, strides: contiguousStrides(flat) };
+}
+
 /** How a weight lies: PyTorch's [out, in], or [in, out]. */
 export type LinearAttributes = { readonly layout?: "outIn" | "inOut" };
 
@@ -132,24 +181,21 @@ export const linear: KernelOp<LinearAttributes> = {
   },
   saves: ([x, weight]) => ({ operands: [...(weight ? [0] : []), ...(x ? [1] : [])] }),
   gradient(rule) {
-    const { apply, attributes } = rule;
-    const { width, out } = sizesOf(rule.typeOf(1).shape, attributes);
-    const count = sizeOf(rule.typeOf(0).shape.slice(0, -1));
-    const upstream = apply(reshape, [rule.upstream], { shape: [count, out] });
-    const x = () => apply(reshape, [rule.operand(0)], { shape: [count, width] });
-    const isInOut = attributes.layout === "inOut";
-    const weight = () => rule.operand(1) as typeof upstream;
+    const { apply, upstream } = rule;
+    const isInOut = rule.attributes.layout === "inOut";
+    const leading = rule
+      .typeOf(0)
+      .shape.slice(0, -1)
+      .map((_, axis) => axis);
+    const weight = () => (isInOut ? [rule.operand(0), upstream] : [upstream, rule.operand(0)]);
+    const bias = () => (leading.length > 0 ? apply(sum, [upstream], { axes: leading }) : upstream);
     return [
       rule.needs(0)
-        ? fitTo(rule, apply(matmul, [rule.upstream, isInOut ? transpose(rule, weight()) : weight()]), 0)
+        ? fitTo(rule, apply(linear, [upstream, rule.operand(1)], { layout: isInOut ? "outIn" : "inOut" }), 0)
         : undefined,
-      rule.needs(1) ? fitTo(rule, isInOut ? product(x(), upstream) : product(upstream, x()), 1) : undefined,
-      rule.needs(2) ? fitTo(rule, apply(sum, [upstream], { axes: 0 }), 2) : undefined,
+      rule.needs(1) ? fitTo(rule, apply(productOverRows, weight()), 1) : undefined,
+      rule.needs(2) ? fitTo(rule, bias(), 2) : undefined,
     ];
-
-    function product(left: typeof upstream, right: typeof upstream) {
-      return apply(matmul, [transpose(rule, left), right]);
-    }
   },
   lower(lowering, operands, [output], attributes) {
     const [x, weight, bias] = [arrayAt(operands, 0), arrayAt(operands, 1), operands[2]];

@@ -2,11 +2,11 @@
 
 import assert from "node:assert/strict";
 import test, { afterEach } from "node:test";
-import { openStandIn, standInMissing } from "../../../test/support/stand-in.js";
-import { openRuntime, type Runtime } from "../../runtime/index.js";
-import { bytes, MiB, type Span } from "../../units/index.js";
-import { loadKoffi } from "../foreign-functions.js";
-import { type CudaDriver, type CudaDriverOptions, openCudaDriver } from "./driver.js";
+import { loadKoffi } from "../src/driver/foreign-functions.js";
+import { type CudaDriver, type CudaDriverOptions, openCudaDriver } from "../src/driver/index.js";
+import { openRuntime, type Runtime } from "../src/runtime/index.js";
+import { bytes, MiB, type Span } from "../src/units/index.js";
+import { openStandIn, standInMissing } from "./support/stand-in.js";
 
 const skip = standInMissing;
 const standIn = skip ? undefined! : openStandIn();

@@ -1,0 +1,289 @@
+/** Device memory on CUDA: in parts where the virtual memory API works, whole where it does not, and never half. */
+
+import assert from "node:assert/strict";
+import test, { afterEach, describe } from "node:test";
+import fc from "fast-check";
+import { openStandIn, standInMissing } from "../../../test/support/stand-in.js";
+import {
+  heldOnStandIn,
+  openBench,
+  openStandInDriver,
+  withStandInDriver,
+} from "../../../test/support/stand-in-driver.js";
+import { bytes, endOf, GiB, MiB, overlaps, type Span, span } from "../../units/index.js";
+import { openCpuDriver } from "../cpu/index.js";
+import type { Driver } from "../driver.js";
+
+const skip = standInMissing;
+const standIn = skip ? undefined! : openStandIn();
+const part = 2 * MiB;
+
+afterEach(() => {
+  if (!skip) standIn.reset();
+});
+
+const partOf = (range: Span, first: number, count = 1): Span =>
+  span(range.address + first * part, count * part);
+
+describe("the virtual memory API", { skip }, () => {
+  test("a range is only addresses; memory comes in parts, and all of it goes with the range", () => {
+    withStandInDriver({}, (driver) => {
+      assert.deepEqual([driver.describe().granularity, driver.describe().canCommitInParts], [part, true]);
+      const { free } = driver.memory();
+      const range = driver.reserve(bytes(1024 * GiB));
+      assert.equal(driver.memory().free, free);
+      driver.commit(partOf(range, 0));
+      driver.commit(partOf(range, 3, 2));
+      assert.equal(driver.memory().free, free - 3 * part);
+      assert.equal(standIn.get("allocations"), 0);
+      driver.release(range);
+      assert.equal(driver.memory().free, free);
+      assert.equal(standIn.get("reservations"), 0);
+    });
+  });
+
+  test("growing leaves addresses and bytes where they are, and a span may lie across parts", () => {
+    withStandInDriver({}, (driver) => {
+      const { read, write } = openBench(driver, part);
+      const range = driver.reserve(bytes(8 * part));
+      driver.commit(partOf(range, 0));
+      const first = span(range.address + 12, 1000);
+      const pattern = Uint8Array.from({ length: 1000 }, (_, index) => index % 251);
+      write(first, pattern);
+      for (let index = 1; index < 8; index++) driver.commit(partOf(range, index));
+      assert.deepEqual(read(first), pattern);
+      const across = span(range.address + part - 500, 1000);
+      write(across, pattern);
+      assert.deepEqual(read(across), pattern);
+      assert.deepEqual(read(first), pattern);
+    });
+  });
+
+  test("sizes are rounded up to the granularity", () => {
+    withStandInDriver({}, (driver) => {
+      assert.equal(driver.reserve(bytes(1)).size, part);
+      assert.equal(driver.reserve(bytes(part + 1)).size, 2 * part);
+    });
+  });
+
+  test("however ranges are taken, filled and given back, they never overlap and the figures add up", () => {
+    const act = fc.oneof(
+      fc.record({ kind: fc.constant("reserve" as const), parts: fc.integer({ min: 1, max: 5 }) }),
+      fc.record({
+        kind: fc.constant("commit" as const),
+        range: fc.nat(7),
+        first: fc.nat(4),
+        parts: fc.integer({ min: 1, max: 3 }),
+      }),
+      fc.record({ kind: fc.constant("release" as const), range: fc.nat(7) }),
+    );
+    fc.assert(
+      fc.property(fc.array(act, { maxLength: 25 }), (acts) =>
+        withStandInDriver({}, (driver) => {
+          const before = standIn.get("usedMemory");
+          const ranges: { range: Span; taken: Set<number> }[] = [];
+          for (const one of acts) {
+            if (one.kind === "reserve") {
+              const range = driver.reserve(bytes(one.parts * part));
+              for (const other of ranges) assert.ok(!overlaps(other.range, range));
+              ranges.push({ range, taken: new Set() });
+              continue;
+            }
+            const target = ranges[one.range];
+            if (!target) continue;
+            if (one.kind === "release") {
+              driver.release(target.range);
+              ranges.splice(one.range, 1);
+              continue;
+            }
+            const wanted = Array.from({ length: one.parts }, (_, index) => one.first + index);
+            const isLegal =
+              (one.first + one.parts) * part <= target.range.size &&
+              !wanted.some((index) => target.taken.has(index));
+            const commit = () => driver.commit(partOf(target.range, one.first, one.parts));
+            if (isLegal) {
+              commit();
+              for (const index of wanted) target.taken.add(index);
+            } else assert.throws(commit, /Commit of/);
+          }
+          const taken = ranges.reduce((sum, { taken: parts }) => sum + parts.size, 0);
+          assert.equal(standIn.get("usedMemory") - before, taken * part);
+          assert.equal(standIn.get("reservations"), ranges.length);
+        }),
+      ),
+      { numRuns: 40 },
+    );
+  });
+
+  for (const call of ["cuMemCreate", "cuMemMap", "cuMemSetAccess"] as const) {
+    test(`where ${call} fails, a commit leaves nothing behind and can be made again`, () => {
+      withStandInDriver({}, (driver) => {
+        const range = driver.reserve(bytes(4 * part));
+        driver.commit(partOf(range, 0));
+        const before = heldOnStandIn();
+        standIn.fail(call, 2, { times: 1 });
+        assert.throws(() => driver.commit(partOf(range, 1, 2)), {
+          code: "OUT_OF_MEMORY",
+          message: new RegExp(`${call}\\(.*failed: CUDA_ERROR_OUT_OF_MEMORY \\(2\\)`),
+        });
+        assert.deepEqual(heldOnStandIn(), before);
+        const stream = driver.createStream();
+        assert.throws(() => driver.fill(stream, partOf(range, 1), 0), { code: "DEAD_ADDRESS" });
+        driver.commit(partOf(range, 1, 2));
+        driver.fill(stream, partOf(range, 0, 3), 0);
+      });
+    });
+  }
+
+  test("a release that fails halfway can be made again, and then everything is given back", () => {
+    for (const call of ["cuMemUnmap", "cuMemRelease", "cuMemAddressFree"]) {
+      for (const after of call === "cuMemAddressFree" ? [0] : [0, 1, 2]) {
+        withStandInDriver({}, (driver) => {
+          const stream = driver.createStream();
+          const before = heldOnStandIn();
+          const range = driver.reserve(bytes(3 * part));
+          for (const index of [0, 1, 2]) driver.commit(partOf(range, index));
+          standIn.fail(call, 1, { after, times: 1 });
+          assert.throws(() => driver.release(range), { code: "DRIVER_FAILED" }, call);
+          const fill = () => driver.fill(stream, partOf(range, 0), 0);
+          // The first refusal has changed nothing; behind it nobody may touch what is left.
+          if (call === "cuMemUnmap" && after === 0) fill();
+          else assert.throws(fill, { code: "DEAD_ADDRESS" });
+          driver.release(range);
+          assert.deepEqual(heldOnStandIn(), before, `${call} after ${after}`);
+        });
+      }
+    }
+  });
+});
+
+describe("plain allocations", { skip }, () => {
+  const reasons: Record<string, () => Driver> = {
+    "the device has no virtual memory API": () => {
+      standIn.set("virtualMemory", 0);
+      return openStandInDriver();
+    },
+    "the device says that it has one and refuses to map": () => {
+      standIn.set("canMap", 0);
+      return openStandInDriver();
+    },
+    "it can't be made accessible": () => {
+      standIn.fail("cuMemSetAccess", 801);
+      return openStandInDriver();
+    },
+    "the caller asks for them": () => openStandInDriver({ allocation: "plain" }),
+  };
+  for (const [reason, open] of Object.entries(reasons)) {
+    test(`are taken whole where ${reason}, and the probe leaves nothing behind`, () => {
+      const before = heldOnStandIn();
+      const driver = open();
+      assert.deepEqual(heldOnStandIn(), before);
+      assert.equal(driver.describe().canCommitInParts, false);
+      const range = driver.reserve(bytes(100_000));
+      assert.equal(range.size % driver.describe().granularity, 0);
+      assert.equal(standIn.get("usedMemory") - before.usedMemory, range.size);
+      assert.equal(standIn.get("allocations"), 1);
+      const stream = driver.createStream();
+      assert.throws(() => driver.fill(stream, range, 1), { code: "DEAD_ADDRESS" });
+      driver.commit(range);
+      driver.fill(stream, range, 1);
+      driver.release(range);
+      driver.close();
+      assert.deepEqual(heldOnStandIn(), before);
+    });
+  }
+
+  test("a device with the API is not asked for them", () => {
+    withStandInDriver({}, (driver) => {
+      driver.commit(driver.reserve(bytes(part)));
+      assert.equal(standIn.calls("cuMemAlloc"), 0);
+    });
+  });
+
+  test("close gives back what nobody released", () => {
+    withStandInDriver({ allocation: "plain" }, (driver) => {
+      for (const size of [1, 70_000, 4 * MiB]) driver.commit(driver.reserve(bytes(size)));
+      assert.equal(standIn.get("allocations"), 3);
+    });
+  });
+});
+
+describe("what the device does not have", { skip }, () => {
+  for (const allocation of ["auto", "plain"] as const) {
+    test(`${allocation}: memory that is not there is refused with CUDA's name and the size, and nothing is taken`, () => {
+      standIn.set("totalMemory", 64 * MiB);
+      standIn.set("foreignMemory", 32 * MiB);
+      withStandInDriver({ allocation }, (driver) => {
+        const { total, free } = driver.memory();
+        assert.deepEqual([total, free], [64 * MiB, 32 * MiB - standIn.get("usedMemory")]);
+        const take = (size: number) => driver.commit(driver.reserve(bytes(size)));
+        take(16 * MiB);
+        const before = heldOnStandIn();
+        assert.throws(() => take(17 * part), {
+          code: "OUT_OF_MEMORY",
+          message: new RegExp(`size ${17 * part}.*CUDA_ERROR_OUT_OF_MEMORY \\(2\\).*HOLDFAST_MEMORY`),
+          numbers: {
+            call: allocation === "auto" ? "cuMemCreate" : "cuMemAlloc_v2",
+            status: 2,
+            name: "CUDA_ERROR_OUT_OF_MEMORY",
+          },
+        });
+        assert.equal(heldOnStandIn().usedMemory, before.usedMemory);
+        take(16 * MiB);
+        assert.equal(driver.memory().free, 0);
+      });
+    });
+  }
+});
+
+test("misuse is refused with the CPU driver's codes, before CUDA is asked", { skip }, () => {
+  const codesOfMisuse = (driver: Driver): readonly string[] => {
+    const { granularity: unit } = driver.describe();
+    const range = driver.reserve(bytes(4 * unit));
+    driver.commit(span(range.address, 2 * unit));
+    const acts: (() => unknown)[] = [
+      () => driver.reserve(bytes(0)),
+      () => driver.reserve(-1 as never),
+      () => driver.reserve(1.5 as never),
+      () => driver.reserve(Number.NaN as never),
+      () => driver.commit(span(endOf(range), unit)),
+      () => driver.commit(span(range.address, 5 * unit)),
+      () => driver.commit(span(range.address + 2 * unit, 100)),
+      () => driver.commit(span(range.address + 2 * unit + 4, unit)),
+      () => driver.commit(span(range.address + 2 * unit, 0)),
+      () => driver.commit(span(range.address + unit, 2 * unit)),
+      () => driver.release(span(range.address, unit)),
+      () => driver.release(span(range.address + unit, 3 * unit)),
+      () => driver.release(span(range.address, 8 * unit)),
+    ];
+    const codes = acts.map((act) => {
+      try {
+        act();
+        return "none";
+      } catch (error) {
+        return (error as { code?: string }).code ?? String(error);
+      }
+    });
+    driver.release(range);
+    try {
+      driver.release(range);
+    } catch (error) {
+      codes.push((error as { code: string }).code);
+    }
+    return codes;
+  };
+  const cpu = openCpuDriver({ threads: 1 });
+  const expected = codesOfMisuse(cpu);
+  cpu.close();
+  assert.deepEqual([...new Set(expected)].sort(), ["BAD_ARGUMENT", "BAD_SIZE", "NOT_OWNER"]);
+  const asked = ["cuMemAddressReserve", "cuMemCreate", "cuMemMap", "cuMemUnmap", "cuMemAddressFree"];
+  withStandInDriver({}, (driver) => {
+    const before = asked.map((call) => standIn.calls(call));
+    assert.deepEqual(codesOfMisuse(driver), expected);
+    // The one range, its one part, and their end.
+    assert.deepEqual(
+      asked.map((call, index) => standIn.calls(call) - before[index]!),
+      [1, 1, 1, 1, 1],
+    );
+  });
+});

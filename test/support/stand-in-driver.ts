@@ -1,0 +1,77 @@
+/** The CUDA driver over the stand-in, for tests of the driver itself, and what the stand-in says is held. */
+
+import assert from "node:assert/strict";
+import {
+  bytes,
+  type CudaDriver,
+  type CudaDriverOptions,
+  openCudaDriver,
+  type Span,
+  type Stream,
+} from "holdfast";
+import { buildStandIn, openStandIn, type StandInFigure } from "./stand-in.js";
+
+const figures = [
+  "usedMemory",
+  "reservations",
+  "allocations",
+  "hostAllocations",
+  "streams",
+  "events",
+  "graphs",
+  "executables",
+  "modules",
+] as const satisfies readonly StandInFigure[];
+
+export type Held = Readonly<Record<(typeof figures)[number], number>>;
+
+/** What this process holds of the stand-in at present. */
+export function heldOnStandIn(): Held {
+  const standIn = openStandIn();
+  return Object.fromEntries(figures.map((figure) => [figure, standIn.get(figure)])) as Held;
+}
+
+export function openStandInDriver(options: Omit<CudaDriverOptions, "environment"> = {}): CudaDriver {
+  return openCudaDriver({ environment: { HOLDFAST_CUDA_PATH: buildStandIn() }, ...options });
+}
+
+/** Runs `use` on a driver of its own, and holds it to giving everything back when it is closed. */
+export function withStandInDriver<T>(
+  options: Omit<CudaDriverOptions, "environment">,
+  use: (driver: CudaDriver) => T,
+): T {
+  const before = heldOnStandIn();
+  const driver = openStandInDriver(options);
+  let result: T;
+  try {
+    result = use(driver);
+  } finally {
+    driver.close();
+  }
+  assert.deepEqual(heldOnStandIn(), before, "what is held after close");
+  return result;
+}
+
+/** Committed memory of its own, a stream, and the ways in and out. */
+export function openBench(driver: CudaDriver, size = 65_536) {
+  const memory = driver.reserve(bytes(size));
+  driver.commit(memory);
+  const stream = driver.createStream();
+  const host = driver.allocateHost(bytes(size));
+
+  function write(target: Span, values: ArrayBufferView): void {
+    const range = { memory: host, offset: bytes(0), size: target.size };
+    driver.hostBytes(range).set(new Uint8Array(values.buffer, values.byteOffset, values.byteLength));
+    driver.copyToDevice(stream, target, range);
+    driver.synchronize(stream);
+  }
+
+  function read(source: Span, on: Stream = stream): Uint8Array<ArrayBuffer> {
+    const range = { memory: host, offset: bytes(0), size: source.size };
+    driver.copyToHost(on, range, source);
+    driver.synchronize(on);
+    return Uint8Array.from(driver.hostBytes(range));
+  }
+
+  return { memory, stream, host, write, read };
+}
