@@ -1,10 +1,12 @@
 /** The results of one program: printed as they come, kept in a dated file, with what was asked of them at the end. */
 
 import { execFileSync } from "node:child_process";
-import { appendFileSync, mkdirSync, writeFileSync } from "node:fs";
+import { createHash } from "node:crypto";
+import { appendFileSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { cpus, release } from "node:os";
 import { join } from "node:path";
 import { listCudaDevices } from "holdfast";
+import { repositoryRoot } from "../../test/support/repository.js";
 import { type CommonOptions, cudaEnvironment } from "./options.js";
 
 /** How a line of the summary begins; `all` collects those of every program by it. */
@@ -22,7 +24,9 @@ export class Results {
     this.#path = join(options.out, `${date}-gpu-${part}-${machine.slug}.txt`);
     writeFileSync(this.#path, "");
     for (const line of machine.lines) this.line(line);
-    this.line(`command: node ${process.argv.slice(1).join(" ")}`);
+    // By their places in the repository: where on a machine that lies is nobody's concern.
+    const words = process.argv.slice(1).map((word) => word.replace(`${repositoryRoot}/`, ""));
+    this.line(`command: node ${words.join(" ")}`);
     this.line();
   }
 
@@ -96,8 +100,7 @@ interface Machine {
 function describeMachine(): Machine {
   const [cpu] = cpus();
   const host = `${new Date().toISOString()}, node ${process.version}, ${process.platform} ${process.arch}, kernel ${release()}, ${cpus().length} × ${cpu?.model ?? "CPU"}`;
-  const commit = ask("git", ["log", "-1", "--format=%h %s"]);
-  const source = commit ? [`commit: ${commit}`] : [];
+  const source = [`code: ${hashOfCode()} (sha256 of dist/src, its first 12 digits)`];
   try {
     const [gpu] = listCudaDevices(cudaEnvironment);
     if (!gpu) return { slug: "none", lines: [host, "no GPU", ...source] };
@@ -117,6 +120,19 @@ function describeMachine(): Machine {
   } catch (error) {
     return { slug: "none", lines: [host, `no GPU: ${firstLine(error)}`, ...source] };
   }
+}
+
+/** What was measured: a copy of the code on a GPU host is no checkout, so its own bytes have to say. */
+function hashOfCode(): string {
+  const folder = join(repositoryRoot, "dist/src");
+  const files = readdirSync(folder, { recursive: true, encoding: "utf8" }).filter((name) =>
+    /\.js$/.test(name),
+  );
+  const hash = createHash("sha256");
+  for (const name of files.filter((one) => !one.endsWith(".test.js")).sort()) {
+    hash.update(`${name}\n`).update(readFileSync(join(folder, name)));
+  }
+  return hash.digest("hex").slice(0, 12);
 }
 
 /** What a program says in one line, or nothing where it is not there. */

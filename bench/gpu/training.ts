@@ -67,6 +67,7 @@ export interface TrainingOptions {
 export class Training {
   readonly device: Device;
   readonly model: crossasset.CrossAsset;
+  readonly #parameters: readonly Tensor[];
   readonly #optimizer: optim.AdamW;
   readonly #batches: Iterator<Pair, never>;
 
@@ -74,7 +75,8 @@ export class Training {
     this.device = device;
     manualSeed(42);
     this.model = new crossasset.CrossAsset(model).to(device);
-    this.#optimizer = new optim.AdamW(this.model.parameters(), { lr: 1e-3 });
+    this.#parameters = this.model.parameters();
+    this.#optimizer = new optim.AdamW(this.#parameters, { lr: 1e-3 });
     const { count, x, labels } = rows;
     const data = new TensorDataset(
       { values: x, shape: [count, S, F] },
@@ -91,7 +93,8 @@ export class Training {
       const logits = this.model.forward(x).reshape([-1, C]);
       const loss = nn.functional.crossEntropy(logits, y.reshape([-1]));
       loss.backward();
-      optim.clipGradNorm(this.model.parameters(), 1);
+      // As the peers do: a norm that is not finite is not looked for, because that would wait for the device.
+      optim.clipGradNorm(this.#parameters, 1, { errorIfNonfinite: false });
       this.#optimizer.step();
       this.#optimizer.zeroGrad();
       return wantsLoss ? loss.item() : Number.NaN;

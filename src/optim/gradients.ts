@@ -35,8 +35,32 @@ export function arrivedGradients(
   return { device, arrived };
 }
 
+interface KnownRuns {
+  readonly gradients: readonly DeviceArray[];
+  readonly runs: readonly DeviceArray[];
+}
+
+/** By the first gradient: a model's stay where they are, so that its runs are found once. */
+const knownRuns = new WeakMap<DeviceArray, KnownRuns>();
+
 /** The gradients as vectors, neighbours in memory as one. */
-export function gradientRuns(runtime: Runtime, arrived: readonly Arrived[]): DeviceArray[] {
+export function gradientRuns(runtime: Runtime, arrived: readonly Arrived[]): readonly DeviceArray[] {
+  const [first] = arrived;
+  if (!first) return [];
+  const known = knownRuns.get(first.gradient);
+  const isKnown =
+    known?.gradients.length === arrived.length &&
+    arrived.every(({ gradient }, index) => known.gradients[index] === gradient);
+  if (isKnown) return known.runs;
+  const runs = findRuns(runtime, arrived);
+  // Gradients in step memory end with their step, and the parts of it with them.
+  if (arrived.every(({ gradient }) => gradient.storage?.kind === "persistent")) {
+    knownRuns.set(first.gradient, { gradients: arrived.map(({ gradient }) => gradient), runs });
+  }
+  return runs;
+}
+
+function findRuns(runtime: Runtime, arrived: readonly Arrived[]): DeviceArray[] {
   const vectors = arrived.map(({ gradient }) => {
     const shape = [sizeOf(gradient.shape)];
     return [{ ...gradient, shape, strides: contiguousStrides(shape) }];

@@ -88,7 +88,7 @@ export function openParts(options: OpenOptions, { log, onPressure }: Listeners):
     board,
     recorder,
     clock,
-    log: settings.log === "phases" ? log : () => undefined,
+    log: settings.log === "phases" ? log : undefined,
   });
   const closing: (() => void)[] = [];
 

@@ -24,12 +24,13 @@ export class Phases {
   readonly #board: Board;
   readonly #recorder: Recorder;
   readonly #clock: Clock;
-  readonly #log: (line: string) => void;
+  readonly #log: ((line: string) => void) | undefined;
 
   constructor(options: {
     readonly board: Board;
     readonly recorder: Recorder;
-    readonly log: (line: string) => void;
+    /** Where each entry and exit is told; nowhere unless given. */
+    readonly log?: ((line: string) => void) | undefined;
     readonly clock?: Clock;
   }) {
     this.#board = options.board;
@@ -43,7 +44,7 @@ export class Phases {
     const open = this.#enter(phase, details);
     let result: T;
     try {
-      this.#log(`${open.title}: entered`);
+      this.#log?.(`${open.title}: entered`);
       result = work();
       if (result instanceof Promise) throw asyncWork(phase);
     } catch (error) {
@@ -59,7 +60,7 @@ export class Phases {
     const open = this.#enter(phase, details);
     let result: T;
     try {
-      this.#log(`${open.title}: entered`);
+      this.#log?.(`${open.title}: entered`);
       result = await work();
     } catch (error) {
       this.#exit(open, failure(error));
@@ -92,7 +93,7 @@ export class Phases {
     this.#board.exitPhase(nowMs);
     this.#board.op = open.op;
     this.#recorder.record("phase-exit", open.recordedAs);
-    this.#log(`${open.title}: exited after ${formatDuration(nowMs - open.enteredMs)}, ${outcome}`);
+    this.#log?.(`${open.title}: exited after ${formatDuration(nowMs - open.enteredMs)}, ${outcome}`);
   }
 }
 
