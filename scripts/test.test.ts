@@ -19,11 +19,12 @@ interface Outcome {
   readonly lastLine: string;
 }
 
-/** Runs the runner over a package that has just these tests, given as file name → code. */
+/** Runs the runner over a package that has just these tests, given as file name → code, and these files that they import. */
 async function runSamples(
   t: TestContext,
   samples: Readonly<Record<string, string>>,
   args: readonly string[] = [],
+  imported: Readonly<Record<string, string>> = {},
 ): Promise<Outcome> {
   const root = mkdtempSync(join(tmpdir(), "holdfast-runner-"));
   t.after(() => rmSync(root, { recursive: true, force: true }));
@@ -32,13 +33,22 @@ async function runSamples(
     const compiled = join(root, "dist", `${name}.test.js`);
     mkdirSync(dirname(compiled), { recursive: true });
     writeFileSync(compiled, `${opening}\n${code}`);
-    if (!name.startsWith("stale")) writeFileSync(join(root, `${name}.test.ts`), "");
+    const source = join(root, `${name}.test.ts`);
+    mkdirSync(dirname(source), { recursive: true });
+    if (!name.startsWith("stale")) writeFileSync(source, "");
+  }
+  for (const [path, code] of Object.entries(imported)) {
+    const compiled = join(root, "dist", path);
+    mkdirSync(dirname(compiled), { recursive: true });
+    writeFileSync(compiled, code);
   }
   const child = spawn(process.execPath, [runner, ...args], { cwd: root });
   let printed = "";
-  child.stdout.setEncoding("utf8").on("data", (chunk: string) => {
-    printed += chunk;
-  });
+  for (const stream of [child.stdout, child.stderr]) {
+    stream.setEncoding("utf8").on("data", (chunk: string) => {
+      printed += chunk;
+    });
+  }
   const exitCode = await new Promise<number | null>((resolve) => child.on("close", resolve));
   return { exitCode, printed, lastLine: printed.trimEnd().split("\n").at(-1) ?? "" };
 }
@@ -149,6 +159,37 @@ test("names given as arguments choose the files, and choosing none is a failure"
   const none = await runSamples(t, samples, ["tensor"]);
   assert.equal(none.lastLine, "0 passed, 0 failed, 0 skipped");
   assert.equal(none.exitCode, 1);
+});
+
+/** A device under test that opens, and one that does not. */
+const deviceFiles = (open: string): Readonly<Record<string, string>> => ({
+  "test/support/test-device.js": `export const testDevice = "sample";\nexport const openTestDriver = () => { ${open} };`,
+  "test/support/devices.js":
+    'import { testDevice } from "./test-device.js";\nexport const device = testDevice;',
+  "test/support/numbers.js": 'export { seven } from "./seven.js";',
+  "test/support/seven.js": 'import "./numbers.js";\nexport const seven = 7;',
+});
+const deviceSamples = {
+  "src/direct": `import { testDevice } from "../test/support/test-device.js"; test(testDevice, () => {});`,
+  "test/through": `import {\n  device,\n} from "./support/devices.js";\ntest(device, () => {});`,
+  "test/without": `import { seven } from "./support/numbers.js"; test(String(seven), () => {});`,
+};
+
+test("the device suites are the files whose imports lead to the device under test, which is opened first", async (t) => {
+  const sound = "return { describe: () => ({ name: 'a sample' }), close: () => {} };";
+  const suites = ["--suites", "device", "--at-once", "1"];
+  const run = await runSamples(t, deviceSamples, suites, deviceFiles(sound));
+  assert.match(run.printed, /^On sample, a sample\.\nok {3}src\/direct.*\nok {3}test\/through/);
+  assert.equal(run.lastLine, "2 passed, 0 failed, 0 skipped");
+  const missing = await runSamples(
+    t,
+    deviceSamples,
+    suites,
+    deviceFiles("throw new Error('NO_CUDA: none');"),
+  );
+  assert.equal(missing.exitCode, 1);
+  assert.match(missing.printed, /NO_CUDA: none/);
+  assert.doesNotMatch(missing.printed, /passed/);
 });
 
 test("a compiled test whose source is gone is not run", async (t) => {

@@ -8,7 +8,7 @@ import { existsSync, readFileSync } from "node:fs";
 import { dirname, join, resolve, sep } from "node:path";
 import { pathToFileURL } from "node:url";
 
-const relativeImports = /^(?:import|export)\b[^"';]*?from "(\.[^"]+)";?$|^import "(\.[^"]+)";?$/gm;
+const relativeImports = /^(?:import|export)\b[^"';]*?from "(\.[^"]+)"|^import "(\.[^"]+)"/gm;
 
 /**
  * @param {readonly import("./files.mjs").TestFile[]} files

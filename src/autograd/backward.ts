@@ -2,10 +2,7 @@
 
 import { HoldfastError } from "../errors/index.js";
 import {
-  type Apply,
-  type ApplyAll,
   type ArrayCopy,
-  type Attributes,
   add,
   copyArrays,
   type DeviceArray,
@@ -105,52 +102,27 @@ export function runBackward(
   }
 }
 
-/** What a gradient rule is given of a recorded op. */
-class NodeRule implements GradientRule<DeviceArray, Attributes> {
-  readonly apply: Apply<DeviceArray>;
-  readonly applyAll: ApplyAll<DeviceArray>;
-  readonly attributes: Attributes;
-  readonly upstream: DeviceArray;
-  readonly outputTypes: readonly ValueType[];
-  readonly #node: Node;
-
-  constructor(lent: LentArrays, node: Node, upstream: DeviceArray) {
-    this.apply = lent.apply;
-    this.applyAll = lent.applyAll;
-    this.attributes = node.attributes;
-    this.upstream = upstream;
-    this.outputTypes = node.outputTypes;
-    this.#node = node;
-  }
-
-  operand(index: number): DeviceArray | number {
-    return this.#node.operand(index);
-  }
-
-  output(index: number): DeviceArray {
-    return this.#node.output(index);
-  }
-
-  typeOf(index: number): ValueType {
-    return this.#node.operandTypes[index] ?? { shape: [], dtype: "f32" };
-  }
-
-  needs(index: number): boolean {
-    return this.#node.needs[index] ?? false;
-  }
-
-  valueType(value: DeviceArray): ValueType {
-    return value;
-  }
-}
+const numberType: ValueType = { shape: [], dtype: "f32" };
 
 function gradientsOf(
   lent: LentArrays,
   node: Node,
   upstream: DeviceArray,
 ): readonly (DeviceArray | undefined)[] {
-  const { op } = node;
-  if (op.gradient) return op.gradient(new NodeRule(lent, node, upstream));
+  const { op, attributes, operandTypes, outputTypes, needs } = node;
+  const rule: GradientRule<DeviceArray, typeof attributes> = {
+    apply: lent.apply,
+    applyAll: lent.applyAll,
+    attributes,
+    upstream,
+    operand: (index) => node.operand(index),
+    output: (index) => node.output(index),
+    typeOf: (index) => operandTypes[index] ?? numberType,
+    outputTypes,
+    needs: (index) => needs[index] ?? false,
+    valueType: (value) => value,
+  };
+  if (op.gradient) return op.gradient(rule);
   throw new HoldfastError("NO_GRADIENT", `${op.name} has no gradient.`, { numbers: { op: op.name } });
 }
 

@@ -1,6 +1,6 @@
 /**
  * What a capture allows and forbids, with CUDA's own numbers for answers. These are questions to a library, and a GPU can
- * be asked them too: TEST_ON_GPU=1 puts the system's libcuda in the stand-in's place.
+ * be asked them too: TEST_DEVICE=cuda puts the system's libcuda in the stand-in's place.
  */
 
 import assert from "node:assert/strict";
@@ -8,8 +8,9 @@ import test, { afterEach } from "node:test";
 import { loadKoffi } from "../../src/driver/foreign-functions.js";
 import { BareCuda } from "../support/bare-cuda.js";
 import { openStandIn, standInMissing } from "../support/stand-in.js";
+import { testDevice } from "../support/test-device.js";
 
-const isOnGpu = process.env["TEST_ON_GPU"] === "1";
+const isOnGpu = testDevice === "cuda";
 const skip = isOnGpu ? false : standInMissing;
 const skipOnGpu = isOnGpu ? "this asks the stand-in what it noted" : skip;
 const standIn = skip || isOnGpu ? undefined : openStandIn();

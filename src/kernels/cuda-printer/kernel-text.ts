@@ -85,6 +85,8 @@ export class KernelText {
   finish(name: string, threads: number): KernelSource {
     const lines = withoutUnread(this.#lines);
     const mentioned = countNames(lines);
+    // What only unread lines have called goes with them.
+    const called = new Set([...this.#called].filter((one) => mentioned.has(one)));
     const entry = `hf_${name.replace(/\W+/g, "_")}`;
     // A parameter that nothing reads has no name, or compilers would point at it.
     const parameters = this.#parameters.map((one) =>
@@ -93,7 +95,7 @@ export class KernelText {
     const cuda: CudaCode = {
       entry,
       threads,
-      code: `${preludeOf(this.#called)}extern "C" __global__ void __launch_bounds__(${threads}) ${entry}(
+      code: `${preludeOf(called)}extern "C" __global__ void __launch_bounds__(${threads}) ${entry}(
     ${parameters.join(",\n    ")}) {
 ${lines.map(({ text }) => text).join("\n")}
 }

@@ -20,10 +20,10 @@ import { sameBytes } from "../../../test/support/same-bytes.js";
 import { openCpuDriver, strict } from "../../driver/index.js";
 import type { Runtime } from "../../runtime/index.js";
 import { elementOf } from "./element.js";
-import { cpuScratchBytes, gemm } from "./gemm.js";
+import { cpuScratchBytes, gemm, gemmScratchBytes } from "./gemm.js";
 import { blocking } from "./multiply.js";
 import { planGemm } from "./plan.js";
-import type { GemmProblem, GemmShape } from "./problem.js";
+import type { GemmProblem } from "./problem.js";
 import { tileColumns, tileShape } from "./tile.js";
 
 for (const dtype of ["f32", "f64"] as const) {
@@ -121,27 +121,24 @@ describe("the bits of a product", () => {
 test("a product can be captured, and its replay counts", () => {
   withRuntime({ capture: "on" }, ({ runtime }) => {
     const [m, n, k] = [70, 70, 70];
-    const shape: GemmShape = { dtype: "f32", m, n, k, a: { rowStride: k }, b: { rowStride: n } };
-    const placements = {
-      a: m * k * 4,
-      b: k * n * 4,
-      c: m * n * 4,
-      scratch: cpuScratchBytes(runtime, shape),
-    };
-    const entries = Object.entries(placements).map(([name, size]) => ({ name, size }));
-    const [a, b, c, scratch] = runtime.persistent.place("weights", "weights", entries).storages;
+    const entries = Object.entries({ a: m * k * 4, b: k * n * 4, c: m * n * 4 });
+    const placements = entries.map(([name, size]) => ({ name, size }));
+    const [a, b, c] = runtime.persistent.place("weights", "weights", placements).storages;
     runtime.upload([
       { source: new Float32Array(m * k).fill(0.5), target: a! },
       { source: new Float32Array(k * n).fill(2), target: b! },
     ]);
-    const product = {
-      ...shape,
+    const product: GemmProblem = {
+      ...{ dtype: "f32", m, n, k },
       a: { storage: a!, rowStride: k },
       b: { storage: b!, rowStride: n },
       c: { storage: c!, rowStride: n },
-      scratch: scratch!,
     };
-    const graph = runtime.capture("product", () => gemm(runtime, product));
+    const size = Math.max(1, gemmScratchBytes(runtime, product));
+    const [scratch] = runtime.persistent.place("library workspace", "scratch", [
+      { name: "scratch", size },
+    ]).storages;
+    const graph = runtime.capture("product", () => gemm(runtime, { ...product, scratch: scratch! }));
     assert.equal(graph.mode, "graph");
     graph.replay();
     sameBytes(runtime.read(c!), new Float32Array(m * n).fill(k), "the replay");

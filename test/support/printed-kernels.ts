@@ -1,0 +1,93 @@
+/** The kernels that a GPU would be given: every op in every float dtype, the optimizers, a whole model's training step. */
+
+import fc from "fast-check";
+import { basicKernels, crossasset, Device, type KernelSource, nn, optim } from "holdfast";
+import { randomKernels } from "../../src/kernels/random/index.js";
+import type { FloatDtype } from "../tolerances.js";
+import { opCases } from "./op-cases/index.js";
+import { runCase } from "./op-runs.js";
+import { openPrintingDriver } from "./printing-driver.js";
+import { placeGiven, setGradient } from "./trained-module.js";
+
+/** The elements of each case's draws: the dtypes have the same forms, and differ in how they load and store. */
+const drawsIn: Readonly<Record<FloatDtype, readonly number[]>> = {
+  f32: [40, 150],
+  f64: [80],
+  bf16: [80],
+  f16: [80],
+};
+
+/** What all of that prints, each text once. Nothing is computed. */
+export function printKernels(): readonly KernelSource[] {
+  const { driver, sources } = openPrintingDriver();
+  const device = new Device("cuda", {
+    driver,
+    memory: "1GiB",
+    stallAfter: "off",
+    environment: {},
+    print: () => {},
+  });
+  try {
+    for (const float of Object.keys(drawsIn) as FloatDtype[]) {
+      printOps(device, float);
+      printTraining(device, float);
+    }
+    printCrossAsset(device);
+    for (const source of [...Object.values(basicKernels), ...Object.values(randomKernels)])
+      device.runtime.kernel(source);
+  } finally {
+    device.close();
+    driver.close();
+  }
+  return [...sources.values()];
+}
+
+function printOps(device: Device, float: FloatDtype): void {
+  for (const { op, draw, gradients } of opCases) {
+    const wanted = gradients === "none" ? [] : gradients;
+    for (const size of drawsIn[float]) {
+      const [call] = fc.sample(fc.noBias(draw(size)), { seed: 20_240_611 + size, numRuns: 1 });
+      if (call) device.step(() => runCase(device, op, call, { float, wanted }));
+    }
+  }
+}
+
+/** Updates and clips of parameters in a dtype, side by side and each for itself. */
+function printTraining(device: Device, float: FloatDtype): void {
+  const shapes = [[3, 5], [7], [2, 130]];
+  const values = shapes.map((shape) => new Float64Array(shape.reduce((size, one) => size * one)));
+  const makers = [
+    (parameters: nn.Parameter[]) => new optim.SGD(parameters, { lr: 0.1 }),
+    (parameters: nn.Parameter[]) =>
+      new optim.SGD(parameters, { lr: 0.1, momentum: 0.9, nesterov: true, weightDecay: 0.1 }),
+    (parameters: nn.Parameter[]) => new optim.Adam(parameters, { weightDecay: 0.1 }),
+    (parameters: nn.Parameter[]) => new optim.AdamW(parameters),
+  ];
+  for (const make of makers) {
+    const parameters = placeGiven(device, float, shapes, values);
+    const optimizer = make(parameters);
+    for (const [index, parameter] of parameters.entries()) setGradient(device, parameter, values[index]!);
+    for (const normType of [2, 1, 3, Number.POSITIVE_INFINITY])
+      optim.clipGradNorm(parameters, 1, { normType }).release();
+    optim.clipGradValue(parameters, 1);
+    optimizer.step();
+    optimizer.release();
+  }
+}
+
+function printCrossAsset(device: Device): void {
+  const model = new crossasset.CrossAsset({ dropout: 0.1, qkNorm: true }).to(device);
+  const optimizer = new optim.AdamW(model.parameters());
+  device.step(() => {
+    const [batch, sources, features] = [4, 12, 193];
+    const x = device.fromHost(
+      new Float32Array(batch * sources * features),
+      [batch, sources, features],
+      "f32",
+    );
+    const y = device.fromHost(new Int32Array(batch * sources), [batch * sources], "i32");
+    nn.functional.crossEntropy(model.forward(x).reshape([-1, 3]), y).backward();
+    optim.clipGradNorm(model.parameters(), 1);
+    optimizer.step();
+  });
+}

@@ -1,0 +1,57 @@
+/**
+ * A GPU that only writes down what it is given: every kernel's code, in the order of loading. Its memory is the CPU's;
+ * a launch leaves zeros in what it writes. So a whole model can be run for its kernels' texts, on any machine.
+ */
+
+import {
+  type Driver,
+  type Kernel,
+  type KernelSource,
+  type Launch,
+  openCpuDriver,
+  type Stream,
+} from "holdfast";
+import { around, type DeviceInfo } from "../../src/driver/index.js";
+
+export interface PrintingDriver {
+  readonly driver: Driver;
+  /** What was loaded, by its code; products of a library have none, and are not here. */
+  readonly sources: ReadonlyMap<string, KernelSource>;
+}
+
+export function openPrintingDriver(): PrintingDriver {
+  const cpu = openCpuDriver({ threads: 1 });
+  const sources = new Map<string, KernelSource>();
+  let loaded = 0;
+
+  function load(source: KernelSource): Kernel {
+    const { name, parameters, cuda, product } = source;
+    if (!cuda && !product) throw new Error(`Kernel "${name}" has no form for a GPU.`);
+    if (cuda && !sources.has(cuda.code)) sources.set(cuda.code, source);
+    loaded += 1;
+    return { type: "kernel", id: loaded, name, parameters: [...parameters] };
+  }
+
+  function launch(stream: Stream, { kernel, arguments: given }: Launch): void {
+    for (const [index, parameter] of kernel.parameters.entries()) {
+      const value = given[index];
+      if (parameter !== "in" && typeof value === "object") cpu.fill(stream, value, 0);
+    }
+  }
+
+  const driver = around(cpu, (call, args, proceed) => {
+    switch (call) {
+      case "describe":
+        return { ...(proceed() as DeviceInfo), kind: "cuda", name: "Printer", computeCapability: "9.0" };
+      case "loadKernel":
+        return load(args[0] as KernelSource);
+      case "unloadKernel":
+        return undefined;
+      case "launch":
+        return launch(args[0] as Stream, args[1] as Launch);
+      default:
+        return proceed();
+    }
+  });
+  return { driver, sources };
+}
