@@ -23,17 +23,12 @@ export class GrowingRange {
   #committed = 0;
 
   constructor(options: GrowingRangeOptions) {
-    const { granularity, canCommitInParts } = options.driver.describe();
+    const { driver } = options;
+    const { granularity, canCommitInParts } = driver.describe();
     this.#options = options;
     this.#granularity = granularity;
-    this.range = options.driver.reserve(alignUp(options.capacity, granularity));
-    if (canCommitInParts) return;
-    try {
-      this.grow(this.range.size, "the whole arena");
-    } catch (error) {
-      options.driver.release(this.range);
-      throw error;
-    }
+    const capacity = alignUp(options.capacity, granularity);
+    this.range = canCommitInParts ? driver.reserve(capacity) : this.#takeWhole(capacity);
   }
 
   get committed(): Bytes {
@@ -61,6 +56,24 @@ export class GrowingRange {
     this.#charges.push(charge);
     this.#committed = target;
     return part;
+  }
+
+  /** Where addresses come with their memory, the budget is asked before the device. */
+  #takeWhole(size: Bytes): Span {
+    const { driver, budget } = this.#options;
+    const charge = budget.charge("step arena", size, "the whole arena");
+    let range: Span | undefined;
+    try {
+      range = driver.reserve(size);
+      driver.commit(range);
+    } catch (error) {
+      if (range) driver.release(range);
+      budget.release(charge);
+      throw error;
+    }
+    this.#charges.push(charge);
+    this.#committed = range.size;
+    return range;
   }
 
   release(): void {

@@ -194,7 +194,9 @@ function openGpu(
 
 function arenaCapacity({ arena }: Settings, device: DeviceInfo, budget: Budget): Bytes {
   const half = Math.floor(device.addressSpace / 2);
-  const capacity = arena === "auto" ? bytes(Math.min(budget.limit, half)) : arena;
+  // Where the arena is taken whole, what it does not use is lost to everything else: half is left for that.
+  const share = device.canCommitInParts ? budget.limit : Math.floor(budget.left / 2);
+  const capacity = arena === "auto" ? bytes(Math.min(share, half)) : arena;
   if (capacity > budget.limit) {
     throw new HoldfastError(
       "BAD_SETTING",

@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { type Driver, driverCalls } from "../driver/index.js";
-import { FakeClock } from "../units/index.js";
+import { bytes, FakeClock, span } from "../units/index.js";
 import { Board } from "./board.js";
 import { watched } from "./watched-driver.js";
 
@@ -39,7 +39,13 @@ describe("a watched driver", () => {
     const stub = stubDriver((call, args) => [call, ...args]);
     const driver = watched(stub, new Board(), new FakeClock());
     const stream = { type: "stream", id: 4 } as const;
-    assert.deepEqual(driver.synchronize(stream) as unknown, ["synchronize", stream]);
+    const host = {
+      memory: { type: "host", id: 1, size: bytes(4) },
+      offset: bytes(0),
+      size: bytes(4),
+    } as const;
+    const [call, ...given] = driver.copyToDevice(stream, span(16, 4), host) as unknown as unknown[];
+    assert.deepEqual([call, ...given], ["copyToDevice", stream, span(16, 4), host]);
   });
 
   it("is off the board again when the call throws", () => {

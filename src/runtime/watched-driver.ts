@@ -11,7 +11,7 @@ const callIndex = Object.fromEntries(driverCalls.map((call, index) => [call, ind
   Record<DriverCall, number>
 >;
 
-type Method = (first?: unknown, second?: unknown, third?: unknown) => unknown;
+type Method = (...args: unknown[]) => unknown;
 
 export function watched(driver: Driver, board: Board, clock: Clock): Driver {
   const wrapper: Partial<Record<DriverCall, Method>> = {};
@@ -19,11 +19,10 @@ export function watched(driver: Driver, board: Board, clock: Clock): Driver {
     const method = (driver[call] as Method | undefined)?.bind(driver);
     if (!method) continue;
     const index = callIndex[call];
-    // No call takes more than three arguments; a list of them for each would be garbage.
-    wrapper[call] = (first, second, third) => {
+    wrapper[call] = (...args) => {
       board.enterCall(index, clock.nowMs());
       try {
-        return method(first, second, third);
+        return method(...args);
       } finally {
         board.exitCall(clock.nowMs());
       }

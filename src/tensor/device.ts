@@ -57,16 +57,22 @@ export class Device {
   constructor(name: DeviceName, { detectNaN = false, ...options }: DeviceOptions = {}) {
     this.name = name;
     this.runtime = openRuntime({ ...options, device: name });
-    const onResult = detectNaN ? refuseNaN(this.runtime) : undefined;
-    this.tape = new Tape({ runtime: this.runtime, ...(onResult && { onResult }) });
-    this.#seeds = new DeviceSeeds(this.runtime);
-    this.#lifetimes = new Lifetimes(this.runtime);
-    this.randomState = new Tensor(
-      { device: this, value: new Value(this.#seeds.randomState) },
-      "random state",
-    );
-    this.reseed(currentSeed());
-    this.#forgetSeed = onNewSeed((seed) => this.reseed(seed));
+    try {
+      const onResult = detectNaN ? refuseNaN(this.runtime) : undefined;
+      this.tape = new Tape({ runtime: this.runtime, ...(onResult && { onResult }) });
+      this.#seeds = new DeviceSeeds(this.runtime);
+      this.#lifetimes = new Lifetimes(this.runtime);
+      this.randomState = new Tensor(
+        { device: this, value: new Value(this.#seeds.randomState) },
+        "random state",
+      );
+      this.reseed(currentSeed());
+      this.#forgetSeed = onNewSeed((seed) => this.reseed(seed));
+    } catch (error) {
+      // Nobody has the device yet who could close it.
+      this.runtime.close();
+      throw error;
+    }
     noteOpened(this);
   }
 

@@ -57,7 +57,7 @@ export function openBench(driver: CudaDriver, size = 65_536) {
   const memory = driver.reserve(bytes(size));
   driver.commit(memory);
   const stream = driver.createStream();
-  const host = driver.allocateHost(bytes(size));
+  const host = driver.allocateHost(memory.size);
 
   function write(target: Span, values: ArrayBufferView): void {
     const range = { memory: host, offset: bytes(0), size: target.size };

@@ -82,12 +82,20 @@ class FolderCache implements CubinCache {
       // Whoever reads sees the whole file or none, however many processes write it.
       renameSync(unfinished, this.#pathOf(key));
     } catch {
-      rmSync(unfinished, { force: true });
+      removeIfThere(unfinished);
     }
   }
 
   #pathOf(key: string): string {
     return join(this.#folder, `${key}.cubin`);
+  }
+}
+
+function removeIfThere(path: string): void {
+  try {
+    rmSync(path, { force: true });
+  } catch {
+    // Where nothing can be removed, nothing could be written.
   }
 }
 

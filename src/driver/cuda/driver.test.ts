@@ -103,7 +103,10 @@ describe("bytes", { skip }, () => {
       assert.throws(() => driver.copyToDevice(stream, eight, hostSpan(0, 4)), refused(/4 and 8 bytes/));
       assert.throws(() => driver.copyToHost(stream, hostSpan(0, 4), eight), refused(/8 and 4 bytes/));
       assert.throws(() => driver.copyOnDevice(stream, eight, span(memory.address, 4)), refused(/4 and 8/));
-      assert.throws(() => driver.copyToDevice(stream, eight, hostSpan(65_532, 8)), refused(/offset 65532/));
+      assert.throws(
+        () => driver.copyToDevice(stream, eight, hostSpan(host.size - 4, 8)),
+        refused(/lies outside/),
+      );
       assert.throws(() => driver.hostBytes(hostSpan(-1, 4)), refused(/offset -1/));
       for (const byte of [-1, 256, 1.5, Number.NaN])
         assert.throws(() => driver.fill(stream, eight, byte), refused(/0 to 255/));

@@ -397,6 +397,7 @@ class CudaDevice implements CudaDriver {
     try {
       this.#cuda.driver.cuStreamEndCapture(own, this.#out.address);
     } catch (error) {
+      this.#abandonCapture(own);
       capture.requireUnspoiled();
       throw isStatus(error, cudaStatus.ERROR_STREAM_CAPTURE_UNJOINED) ? unjoined(stream, error) : error;
     }
@@ -444,7 +445,8 @@ class CudaDevice implements CudaDriver {
     this.#enter();
     this.#isClosed = true;
     const { driver } = this.#cuda;
-    this.#dropCapture();
+    if (this.#capture) this.#abandonCapture(this.#streams.get(this.#capture.origin));
+    this.#capture = undefined;
     const attempts = [
       () => this.#finishEverything(),
       ...[...this.#graphs.states()].map((graph) => () => graph.destroy()),
@@ -518,14 +520,11 @@ class CudaDevice implements CudaDriver {
     return countAllNodes(this.#cuda, this.#out.u64(16), this.#out);
   }
 
-  /** A capture that nobody has ended would make what closing has to do illegal. */
-  #dropCapture(): void {
-    const capture = this.#capture;
-    if (!capture) return;
-    this.#capture = undefined;
+  /** Ends a capture that is still open, if it is: it would make everything behind it illegal. */
+  #abandonCapture(stream: number): void {
     const { status } = this.#cuda.driver;
     this.#out.setU64(0);
-    status.cuStreamEndCapture(this.#streams.get(capture.origin), this.#out.address);
+    status.cuStreamEndCapture(stream, this.#out.address);
     const graph = this.#out.u64();
     if (graph !== 0) status.cuGraphDestroy(graph);
   }

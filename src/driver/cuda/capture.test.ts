@@ -1,0 +1,485 @@
+/** Captures on CUDA: what is recorded, what is refused before CUDA is asked, and what a graph needs to be launched. */
+
+import assert from "node:assert/strict";
+import test, { afterEach, describe } from "node:test";
+import { openStandIn, standInMissing } from "../../../test/support/stand-in.js";
+import { heldOnStandIn, openBench, withStandInDriver } from "../../../test/support/stand-in-driver.js";
+import { bytes, span } from "../../units/index.js";
+import { basicKernels } from "../basic-kernels.js";
+import {
+  type DriverCall,
+  driverCalls,
+  type Event,
+  type HostMemory,
+  type Kernel,
+  type Stream,
+} from "../driver.js";
+import { cudaFunctions } from "./bindings.js";
+import { openCuda } from "./calls.js";
+import { graphNodeType } from "./constants.js";
+import type { CudaDriver } from "./driver.js";
+
+const skip = standInMissing;
+const standIn = skip ? undefined! : openStandIn();
+
+afterEach(() => {
+  if (!skip) standIn.reset();
+});
+
+function prepare(driver: CudaDriver) {
+  const { memory, stream, host, read } = openBench(driver);
+  const kernels = {
+    fill: driver.loadKernel(basicKernels.fill),
+    add: driver.loadKernel(basicKernels.add),
+    scale: driver.loadKernel(basicKernels.scale),
+  };
+  driver.fill(stream, memory, 0);
+  driver.synchronize(stream);
+  /** The n-th float32 of the memory. */
+  const cell = (index: number) => span(memory.address + 4 * index, 4);
+  return {
+    memory,
+    stream,
+    host,
+    kernels,
+    cell,
+    at: (index: number) => new Float32Array(read(cell(index)).buffer)[0],
+    set: (on: Stream, index: number, value: number) =>
+      driver.launch(on, { kernel: kernels.fill, blocks: 1, arguments: [cell(index), value, 1] }),
+    add: (on: Stream, a: number, b: number, out: number) =>
+      driver.launch(on, { kernel: kernels.add, blocks: 1, arguments: [cell(a), cell(b), cell(out), 1] }),
+    capture(body: () => void) {
+      driver.beginCapture(stream, "thread-local");
+      body();
+      return driver.endCapture(stream);
+    },
+  };
+}
+
+/** CUDA's own handle of a stream, which only its error messages tell. */
+function handleOf(driver: CudaDriver, stream: Stream): number {
+  standIn.fail("cuStreamSynchronize", 1, { times: 1 });
+  try {
+    driver.synchronize(stream);
+  } catch (error) {
+    return Number(/stream (0x[0-9a-f]+)/.exec(String(error))![1]);
+  }
+  throw new Error("the stand-in let a planned failure pass");
+}
+
+/** How often each function of the driver API was called so far. */
+function callsMade(): Readonly<Record<string, number>> {
+  const made = Object.keys(cudaFunctions).map((name) => [name, standIn.calls(name)] as const);
+  return Object.fromEntries(made.filter(([, count]) => count > 0));
+}
+
+describe("a capture", { skip }, () => {
+  test("records and does not run, and each launch of its graph runs it", () => {
+    withStandInDriver({}, (driver) => {
+      const { stream, set, add, at, capture } = prepare(driver);
+      set(stream, 0, 1);
+      const graph = capture(() => add(stream, 0, 0, 0));
+      assert.equal(at(0), 1);
+      driver.instantiate(graph);
+      for (let turn = 0; turn < 3; turn++) driver.launchGraph(stream, graph);
+      assert.equal(at(0), 8);
+    });
+  });
+
+  test("is in thread-local mode, whoever asks for another", () => {
+    withStandInDriver({}, (driver) => {
+      const { stream } = prepare(driver);
+      for (const mode of ["thread-local", "global", "relaxed", undefined]) {
+        driver.beginCapture(stream, mode as "thread-local");
+        driver.endCapture(stream);
+      }
+      const modes = ["captures.threadLocal", "captures.global", "captures.relaxed"] as const;
+      assert.deepEqual(
+        modes.map((mode) => standIn.get(mode)),
+        [4, 0, 0],
+      );
+      assert.equal(standIn.calls("cuThreadExchangeStreamCaptureMode"), 0);
+    });
+  });
+
+  test("reads memory as it is at each launch, and keeps the arguments that it was given", () => {
+    withStandInDriver({}, (driver) => {
+      const { stream, kernels, cell, set, at, capture } = prepare(driver);
+      const given = [cell(0), cell(1), cell(2), 1];
+      const graph = capture(() => {
+        driver.launch(stream, { kernel: kernels.scale, blocks: 1, arguments: given });
+        set(stream, 4, 7);
+      });
+      given.fill(0);
+      driver.instantiate(graph);
+      for (const factor of [2, 5]) {
+        set(stream, 0, 3);
+        set(stream, 2, factor);
+        // The same kernel's block of arguments is written over between the launches.
+        set(stream, 5, factor);
+        driver.launchGraph(stream, graph);
+        assert.deepEqual([at(1), at(4), at(5)], [3 * factor, 7, factor]);
+      }
+    });
+  });
+
+  test("takes in a stream that waits for an event from inside, and lets it go at the end", () => {
+    withStandInDriver({}, (driver) => {
+      const { stream, set, add, at, capture } = prepare(driver);
+      const side = driver.createStream();
+      const [fork, join] = [driver.createEvent(), driver.createEvent()];
+      const graph = capture(() => {
+        set(stream, 0, 2);
+        driver.recordEvent(fork, stream);
+        driver.waitEvent(side, fork);
+        add(side, 0, 0, 1);
+        driver.recordEvent(join, side);
+        driver.waitEvent(stream, join);
+        add(stream, 0, 1, 2);
+      });
+      assert.deepEqual([at(0), at(1), at(2)], [0, 0, 0]);
+      assert.equal(graph.nodes.kernel, 3);
+      driver.instantiate(graph);
+      driver.launchGraph(side, graph);
+      driver.synchronize(side);
+      assert.deepEqual([at(0), at(1), at(2)], [2, 4, 6]);
+      set(side, 3, 5);
+      driver.synchronize(side);
+      assert.equal(at(3), 5);
+    });
+  });
+
+  test("that never waited for its side stream is refused with the way out, and both streams are free again", () => {
+    withStandInDriver({}, (driver) => {
+      const { stream, set, at } = prepare(driver);
+      const [side, fork] = [driver.createStream(), driver.createEvent()];
+      driver.beginCapture(stream, "thread-local");
+      driver.recordEvent(fork, stream);
+      driver.waitEvent(side, fork);
+      set(side, 0, 1);
+      const before = heldOnStandIn();
+      assert.throws(() => driver.endCapture(stream), {
+        code: "CAPTURE_ORDER",
+        message: /never waited for.*record an event on that stream/,
+      });
+      assert.equal(heldOnStandIn().graphs, before.graphs - 1);
+      for (const one of [side, stream]) {
+        set(one, 0, 3);
+        driver.synchronize(one);
+      }
+      assert.equal(at(0), 3);
+    });
+  });
+
+  test("begins and ends in order, and a call out of order leaves the open one sound", () => {
+    withStandInDriver({}, (driver) => {
+      const { stream, set } = prepare(driver);
+      const other = driver.createStream();
+      const refused = (message: RegExp) => ({ code: "CAPTURE_ORDER", message });
+      assert.throws(() => driver.endCapture(stream), refused(/no capture is open/));
+      driver.beginCapture(stream, "thread-local");
+      assert.throws(
+        () => driver.beginCapture(stream, "thread-local"),
+        refused(/while the capture on stream #1/),
+      );
+      assert.throws(() => driver.beginCapture(other, "thread-local"), refused(/stream #2 while/));
+      assert.throws(() => driver.endCapture(other), refused(/began on stream #1/));
+      assert.deepEqual([standIn.calls("cuStreamBeginCapture"), standIn.calls("cuStreamEndCapture")], [1, 0]);
+      set(stream, 0, 1);
+      assert.equal(driver.endCapture(stream).nodes.kernel, 1);
+      assert.throws(() => driver.endCapture(stream), refused(/no capture is open/));
+      assert.equal(standIn.calls("cuStreamEndCapture"), 1);
+    });
+  });
+
+  test("with an exception inside can be ended like any other, and another begun", () => {
+    withStandInDriver({}, (driver) => {
+      const { stream, set, capture } = prepare(driver);
+      assert.throws(
+        () =>
+          capture(() => {
+            set(stream, 0, 1);
+            throw new Error("of the captured function");
+          }),
+        /captured function/,
+      );
+      driver.destroyGraph(driver.endCapture(stream));
+      assert.equal(capture(() => set(stream, 0, 1)).nodes.kernel, 1);
+    });
+  });
+
+  test("that CUDA itself breaks off names the first call that failed, and leaves the streams free", () => {
+    withStandInDriver({}, (driver) => {
+      const { stream, set, cell, at } = prepare(driver);
+      driver.beginCapture(stream, "thread-local");
+      standIn.fail("cuMemsetD8Async", 900, { times: 1 });
+      assert.throws(() => driver.fill(stream, cell(0), 1), { code: "CAPTURE_REFUSED" });
+      standIn.fail("cuStreamEndCapture", 901, { times: 1 });
+      assert.throws(() => driver.endCapture(stream), {
+        code: "CAPTURE_REFUSED",
+        message: /^cuStreamEndCapture\(.*\(901\).*cuMemsetD8Async\(.*failed first: .*\(900\)/,
+      });
+      standIn.reset();
+      set(stream, 0, 4);
+      assert.equal(at(0), 4);
+    });
+  });
+});
+
+interface InCapture {
+  readonly driver: CudaDriver;
+  readonly stream: Stream;
+  readonly other: Stream;
+  readonly inside: Event;
+  readonly outside: Event;
+  readonly host: HostMemory;
+  readonly kernel: Kernel;
+  readonly memory: ReturnType<CudaDriver["reserve"]>;
+}
+
+const illegal: Record<string, (given: InCapture) => void> = {
+  reserve: ({ driver }) => driver.reserve(bytes(1)),
+  commit: ({ driver, memory }) => driver.commit(memory),
+  release: ({ driver, memory }) => driver.release(memory),
+  allocateHost: ({ driver }) => driver.allocateHost(bytes(1)),
+  freeHost: ({ driver, host }) => driver.freeHost(host),
+  loadKernel: ({ driver }) => driver.loadKernel(basicKernels.copy),
+  unloadKernel: ({ driver, kernel }) => driver.unloadKernel(kernel),
+  "synchronize(stream #1)": ({ driver, stream }) => driver.synchronize(stream),
+  "synchronize(stream #2)": ({ driver, other }) => driver.synchronize(other),
+  "destroyStream(stream #1)": ({ driver, stream }) => driver.destroyStream(stream),
+  "destroyStream(stream #2)": ({ driver, other }) => driver.destroyStream(other),
+  "synchronizeEvent(event #1)": ({ driver, inside }) => driver.synchronizeEvent(inside),
+  "synchronizeEvent(event #2)": ({ driver, outside }) => driver.synchronizeEvent(outside),
+  "isReached(event #1)": ({ driver, inside }) => driver.isReached(inside),
+  "isReached(event #2)": ({ driver, outside }) => driver.isReached(outside),
+  "waitEvent(stream #1, event #2)": ({ driver, stream, outside }) => driver.waitEvent(stream, outside),
+};
+
+/** What records work, makes or ends a handle, or only looks. A graph may be launched beside the capture. */
+const legal: readonly DriverCall[] = [
+  ...(["describe", "memory", "annotate", "hostBytes", "close"] as const),
+  ...(["createStream", "createEvent", "destroyEvent", "recordEvent", "waitEvent"] as const),
+  ...(["copyToDevice", "copyToHost", "copyOnDevice", "fill", "launch"] as const),
+  ...(["beginCapture", "endCapture", "instantiate", "launchGraph", "destroyGraph"] as const),
+];
+
+describe("what is illegal in a capture", { skip }, () => {
+  test("is every call that is not known to be legal, or has a test of its own", () => {
+    const told = Object.keys(illegal).map((call) => call.replace(/\(.*/, ""));
+    assert.deepEqual([...new Set([...told, ...legal])].sort(), [...driverCalls].sort());
+  });
+
+  for (const [call, act] of Object.entries(illegal)) {
+    test(`${call} is refused by name, CUDA is not asked, and the capture is spoilt`, () => {
+      withStandInDriver({}, (driver) => {
+        const { stream, host, kernels, memory, set, at } = prepare(driver);
+        const other = driver.createStream();
+        const [inside, outside] = [driver.createEvent(), driver.createEvent()];
+        driver.recordEvent(outside, other);
+        driver.beginCapture(stream, "thread-local");
+        set(stream, 0, 1);
+        driver.recordEvent(inside, stream);
+        const named = new RegExp(call.replace(/[()]/g, "\\$&"));
+        const refused = { code: "CAPTURE_REFUSED", message: named };
+        const before = callsMade();
+        const given = { driver, stream, other, inside, outside, host, kernel: kernels.add, memory };
+        assert.throws(() => act(given), {
+          code: "CAPTURE_REFUSED",
+          message: new RegExp(`${named.source}.*CUDA was not asked`),
+        });
+        // A second one does not take the first one's place.
+        assert.throws(() => driver.allocateHost(bytes(7)), { code: "CAPTURE_REFUSED" });
+        assert.throws(() => set(stream, 0, 2), refused);
+        assert.throws(() => driver.recordEvent(inside, stream), refused);
+        assert.deepEqual(callsMade(), before);
+        assert.throws(() => driver.endCapture(stream), refused);
+        assert.throws(() => driver.endCapture(stream), { code: "CAPTURE_ORDER" });
+        // Everything is as before the capture.
+        assert.equal(at(0), 0);
+        set(stream, 0, 3);
+        assert.equal(at(0), 3);
+        driver.synchronize(other);
+        assert.equal(driver.isReached(outside), true);
+      });
+    });
+  }
+
+  test("red proof: CUDA, asked to wait for another stream, breaks the capture off", () => {
+    withStandInDriver({}, (driver) => {
+      const { stream, set } = prepare(driver);
+      const other = handleOf(driver, driver.createStream());
+      const { status } = openCuda({ environment: { HOLDFAST_CUDA_PATH: standIn.folder } }).driver;
+      driver.beginCapture(stream, "thread-local");
+      assert.equal(status.cuStreamSynchronize(other), 900);
+      assert.throws(() => set(stream, 0, 1), /CUDA_ERROR_STREAM_CAPTURE_INVALIDATED \(901\)/);
+      assert.throws(() => driver.endCapture(stream), /CUDA_ERROR_STREAM_CAPTURE_INVALIDATED \(901\)/);
+    });
+  });
+
+  test("other streams' work goes on beside a capture", () => {
+    withStandInDriver({}, (driver) => {
+      const { stream, set, at, cell } = prepare(driver);
+      const other = driver.createStream();
+      driver.beginCapture(stream, "thread-local");
+      set(other, 0, 4);
+      driver.fill(other, cell(1), 0xff);
+      set(stream, 2, 1);
+      const graph = driver.endCapture(stream);
+      driver.synchronize(other);
+      assert.deepEqual([at(0), at(2)], [4, 0]);
+      assert.deepEqual(graph.nodes, { kernel: 1, copy: 0, fill: 0, memory: 0, host: 0 });
+    });
+  });
+
+  test("an event from inside an ended capture marks nothing until it is recorded again", () => {
+    withStandInDriver({}, (driver) => {
+      const { stream, capture } = prepare(driver);
+      const event = driver.createEvent();
+      capture(() => driver.recordEvent(event, stream));
+      const refused = { code: "CAPTURE_REFUSED", message: /Event #1 .*Record it again/ };
+      const before = callsMade();
+      assert.throws(() => driver.waitEvent(stream, event), refused);
+      assert.throws(() => driver.isReached(event), refused);
+      assert.throws(() => driver.synchronizeEvent(event), refused);
+      assert.deepEqual(callsMade(), before);
+      driver.recordEvent(event, stream);
+      driver.synchronizeEvent(event);
+      assert.equal(driver.isReached(event), true);
+    });
+  });
+});
+
+describe("a graph", { skip }, () => {
+  test("counts its nodes by kind", () => {
+    withStandInDriver({}, (driver) => {
+      const { stream, host, cell, set, kernels, capture } = prepare(driver);
+      const range = { memory: host, offset: bytes(0), size: bytes(4) };
+      const graph = capture(() => {
+        set(stream, 0, 1);
+        set(stream, 1, 1);
+        driver.copyToDevice(stream, cell(2), range);
+        driver.copyToHost(stream, range, cell(2));
+        driver.copyOnDevice(stream, cell(3), cell(2));
+        driver.fill(stream, cell(4), 0);
+        driver.launch(stream, { kernel: kernels.fill, blocks: 0, arguments: [cell(0), 1, 1] });
+      });
+      assert.deepEqual(graph.nodes, { kernel: 2, copy: 3, fill: 1, memory: 0, host: 0 });
+      assert.deepEqual(capture(() => undefined).nodes, { kernel: 0, copy: 0, fill: 0, memory: 0, host: 0 });
+    });
+  });
+
+  const plantings: readonly [keyof typeof graphNodeType, object][] = [
+    ["HOST", { host: 1 }],
+    ["MEM_ALLOC", { memory: 1 }],
+    ["MEM_FREE", { memory: 1 }],
+    ["EMPTY", {}],
+    // Whatever Holdfast does not know has no place in a graph of its own, and counts as what is refused.
+    ["EVENT_RECORD", { host: 1 }],
+  ];
+  for (const [type, expected] of plantings) {
+    test(`with a node of type ${type} from elsewhere counts ${JSON.stringify(expected)}`, () => {
+      withStandInDriver({}, (driver) => {
+        const { stream, set, capture } = prepare(driver);
+        const handle = handleOf(driver, stream);
+        const graph = capture(() => {
+          set(stream, 0, 1);
+          standIn.plant(handle, graphNodeType[type]);
+        });
+        assert.deepEqual(graph.nodes, { kernel: 1, copy: 0, fill: 0, memory: 0, host: 0, ...expected });
+      });
+    });
+  }
+
+  test("is launched only between its instantiation and its end", () => {
+    withStandInDriver({}, (driver) => {
+      const { stream, set, at, capture } = prepare(driver);
+      const graph = capture(() => set(stream, 0, 1));
+      const early = { code: "CAPTURE_ORDER", message: /Graph #1 was launched before it was instantiated/ };
+      assert.throws(() => driver.launchGraph(stream, graph), early);
+      driver.instantiate(graph);
+      driver.instantiate(graph);
+      assert.deepEqual(
+        [standIn.calls("cuGraphInstantiateWithFlags"), standIn.calls("cuGraphUpload")],
+        [1, 1],
+      );
+      driver.launchGraph(stream, graph);
+      assert.equal(at(0), 1);
+      driver.destroyGraph(graph);
+      assert.deepEqual([standIn.get("graphs"), standIn.get("executables")], [0, 0]);
+      for (const use of [
+        () => driver.launchGraph(stream, graph),
+        () => driver.instantiate(graph),
+        () => driver.destroyGraph(graph),
+      ])
+        assert.throws(use, { code: "CLOSED", message: /Graph #1/ });
+    });
+  });
+
+  test("inside a capture is refused on the capturing stream, by name", () => {
+    withStandInDriver({}, (driver) => {
+      const { stream, set, capture } = prepare(driver);
+      const graph = capture(() => set(stream, 0, 1));
+      driver.instantiate(graph);
+      const refused = (message: RegExp) => ({ code: "CAPTURE_REFUSED", message });
+      assert.throws(
+        () => capture(() => driver.launchGraph(stream, graph)),
+        refused(/launchGraph\(stream #1\)/),
+      );
+      assert.throws(() => driver.endCapture(stream), refused(/launchGraph/));
+      assert.throws(() => capture(() => driver.instantiate(graph)), refused(/instantiate/));
+      assert.throws(() => driver.endCapture(stream), refused(/instantiate/));
+      assert.equal(standIn.calls("cuGraphLaunch"), 0);
+    });
+  });
+
+  test("whose memory, kernel or host memory is gone is refused before CUDA is asked", () => {
+    type Prepared = ReturnType<typeof prepare>;
+    const gone: readonly [string, RegExp, (driver: CudaDriver, given: Prepared) => void][] = [
+      ["DEAD_ADDRESS", /touches .* which was released/, (driver, { memory }) => driver.release(memory)],
+      [
+        "CLOSED",
+        /kernel "fill", which was unloaded/,
+        (driver, { kernels }) => driver.unloadKernel(kernels.fill),
+      ],
+      ["CLOSED", /host memory #1, which was freed/, (driver, { host }) => driver.freeHost(host)],
+    ];
+    for (const [code, message, act] of gone) {
+      withStandInDriver({}, (driver) => {
+        const given = prepare(driver);
+        const { stream, host, set, cell, capture } = given;
+        const graph = capture(() => {
+          set(stream, 0, 1);
+          driver.copyToDevice(stream, cell(1), { memory: host, offset: bytes(0), size: bytes(4) });
+        });
+        driver.instantiate(graph);
+        const launches = standIn.calls("cuGraphLaunch");
+        driver.launchGraph(stream, graph);
+        // Something else that dies does not matter to it.
+        driver.release(driver.reserve(bytes(1)));
+        driver.launchGraph(stream, graph);
+        act(driver, given);
+        assert.throws(() => driver.launchGraph(stream, graph), { code, message });
+        assert.throws(() => driver.launchGraph(stream, graph), { code, message });
+        assert.deepEqual([standIn.calls("cuGraphLaunch") - launches, standIn.lastFault()], [2, ""]);
+      });
+    }
+  });
+
+  test("is not touched by memory that takes a released one's place", () => {
+    withStandInDriver({}, (driver) => {
+      const { stream, kernels, capture } = prepare(driver);
+      const range = driver.reserve(bytes(1));
+      driver.commit(range);
+      const graph = capture(() =>
+        driver.launch(stream, { kernel: kernels.fill, blocks: 1, arguments: [range, 1, 1] }),
+      );
+      driver.instantiate(graph);
+      driver.release(range);
+      // Reserved anew, with nothing behind it: addresses alone are not enough.
+      const again = driver.reserve(bytes(1));
+      assert.throws(() => driver.launchGraph(stream, graph), { code: "DEAD_ADDRESS" });
+      driver.release(again);
+    });
+  });
+});

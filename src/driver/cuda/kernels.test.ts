@@ -1,0 +1,272 @@
+/** Kernels on CUDA: their arguments arrive, wrong ones never reach CUDA, and what does not load says why. */
+
+import assert from "node:assert/strict";
+import test, { afterEach, describe } from "node:test";
+import fc from "fast-check";
+import { openStandIn, standInMissing } from "../../../test/support/stand-in.js";
+import { heldOnStandIn, openBench, withStandInDriver } from "../../../test/support/stand-in-driver.js";
+import { span } from "../../units/index.js";
+import { basicKernels } from "../basic-kernels.js";
+import type { KernelSource, Launch } from "../driver.js";
+
+const skip = standInMissing;
+const standIn = skip ? undefined! : openStandIn();
+
+afterEach(() => {
+  if (!skip) standIn.reset();
+});
+
+/** Writes down what it was given, in the order of its parameters, and every thread's share of the grid. */
+const witness: KernelSource = {
+  name: "witness",
+  parameters: ["in", "i32", "out", "f64", "u32", "inout", "f32"],
+  cuda: {
+    entry: "hf_witness",
+    threads: 64,
+    code: `extern "C" __global__ void __launch_bounds__(64) hf_witness(const unsigned* from, int i, double* out, double d,
+                                                      unsigned u, unsigned* both, float f) {
+  if (blockIdx.x == 0u && threadIdx.x == 0u) {
+    out[0] = (double)from[0];
+    out[1] = (double)i;
+    out[2] = d;
+    out[3] = (double)u;
+    out[4] = (double)both[0];
+    out[5] = (double)f;
+    both[0] = from[0] + 1u;
+  }
+  both[1u + blockIdx.x * blockDim.x + threadIdx.x] = gridDim.x;
+}
+`,
+  },
+};
+
+describe("arguments", { skip }, () => {
+  test("of every type arrive, whatever their values", () => {
+    withStandInDriver({}, (driver) => {
+      const { memory, stream, read, write } = openBench(driver);
+      const kernel = driver.loadKernel(witness);
+      assert.deepEqual(
+        [kernel.name, kernel.parameters, kernel.workspaceBytes],
+        ["witness", witness.parameters, 0],
+      );
+      const [from, out, both] = [
+        span(memory.address + 12, 4),
+        span(memory.address + 1024, 48),
+        span(memory.address + 4100, 4 * 257),
+      ];
+      const arbitrary = fc.record({
+        a: fc.integer({ min: 0, max: 2 ** 32 - 2 }),
+        b: fc.integer({ min: 0, max: 2 ** 32 - 1 }),
+        i: fc.integer({ min: -(2 ** 31), max: 2 ** 31 - 1 }),
+        u: fc.integer({ min: 0, max: 2 ** 32 - 1 }),
+        d: fc.double(),
+        f: fc.double(),
+        blocks: fc.integer({ min: 1, max: 4 }),
+      });
+      fc.assert(
+        fc.property(arbitrary, ({ a, b, i, u, d, f, blocks }) => {
+          write(from, Uint32Array.of(a));
+          write(both, new Uint32Array(257).fill(b, 0, 1));
+          driver.launch(stream, { kernel, blocks, arguments: [from, i, out, d, u, both, f] });
+          assert.deepEqual([...new Float64Array(read(out).buffer)], [a, i, d, u, b, Math.fround(f)]);
+          const [first, ...shares] = new Uint32Array(read(both).buffer);
+          assert.equal(first, a + 1);
+          assert.deepEqual(
+            shares,
+            Array.from({ length: 256 }, (_, index) => (index < 64 * blocks ? blocks : 0)),
+          );
+        }),
+        {
+          numRuns: 60,
+          examples: [
+            [
+              {
+                a: 2 ** 32 - 2,
+                b: 2 ** 32 - 1,
+                i: -(2 ** 31),
+                u: 2 ** 32 - 1,
+                d: Math.PI,
+                f: 0.1,
+                blocks: 1,
+              },
+            ],
+            [{ a: 0, b: 0, i: 2 ** 31 - 1, u: 0, d: -0, f: -0, blocks: 2 }],
+            [{ a: 1, b: 2, i: -1, u: 3, d: Number.NaN, f: Number.NEGATIVE_INFINITY, blocks: 3 }],
+            [{ a: 1, b: 2, i: -1, u: 3, d: 5e-324, f: 2 ** -149, blocks: 4 }],
+          ],
+        },
+      );
+    });
+  });
+
+  test("that don't fit are refused with what would, and CUDA is not asked", () => {
+    withStandInDriver({}, (driver) => {
+      const { memory, stream } = openBench(driver);
+      const kernel = driver.loadKernel(basicKernels.fill);
+      const dead = span(memory.address + memory.size - 4, 8);
+      const wrong: readonly (readonly [string, RegExp, Omit<Launch, "kernel">])[] = [
+        ["BAD_ARGUMENT", /-1 blocks/, { blocks: -1, arguments: [memory, 1, 1] }],
+        ["BAD_ARGUMENT", /1.5 blocks/, { blocks: 1.5, arguments: [memory, 1, 1] }],
+        ["BAD_ARGUMENT", /2147483648 blocks/, { blocks: 2 ** 31, arguments: [memory, 1, 1] }],
+        ["BAD_ARGUMENT", /2 arguments; it takes 3 \(out, f32, u32\)/, { blocks: 1, arguments: [memory, 1] }],
+        ["BAD_ARGUMENT", /4 arguments; it takes 3/, { blocks: 1, arguments: [memory, 1, 1, 1] }],
+        [
+          "BAD_ARGUMENT",
+          /Argument 0 of kernel "fill" \(out\) is 5; pass a span/,
+          { blocks: 1, arguments: [5, 1, 1] },
+        ],
+        [
+          "BAD_ARGUMENT",
+          /Argument 1 of kernel "fill" \(f32\) is a span; pass a number/,
+          { blocks: 1, arguments: [memory, memory, 1] },
+        ],
+        ["BAD_ARGUMENT", /Argument 2 .* is -1; pass a whole/, { blocks: 1, arguments: [memory, 1, -1] }],
+        ["BAD_ARGUMENT", /is 0.5; pass a whole number/, { blocks: 1, arguments: [memory, 1, 0.5] }],
+        ["BAD_ARGUMENT", /is 4294967296; pass/, { blocks: 1, arguments: [memory, 1, 2 ** 32] }],
+        ["DEAD_ADDRESS", /Argument 0 of kernel "fill" \(out\) is/, { blocks: 1, arguments: [dead, 1, 1] }],
+        ["DEAD_ADDRESS", /Argument 0/, { blocks: 1, arguments: [span(0, 4), 1, 1] }],
+        // What is not launched is looked at all the same.
+        ["DEAD_ADDRESS", /Argument 0/, { blocks: 0, arguments: [dead, 1, 1] }],
+      ];
+      for (const [code, message, launch] of wrong) {
+        assert.throws(() => driver.launch(stream, { kernel, ...launch }), { code, message });
+      }
+      assert.equal(standIn.calls("cuLaunchKernel"), 0);
+      driver.launch(stream, { kernel, blocks: 1, arguments: [memory, 1, 1] });
+      assert.equal(standIn.calls("cuLaunchKernel"), 1);
+    });
+  });
+
+  test("of a launch of no blocks are right, and nothing is launched", () => {
+    withStandInDriver({}, (driver) => {
+      const { memory, stream } = openBench(driver);
+      const kernel = driver.loadKernel(basicKernels.fill);
+      driver.launch(stream, { kernel, blocks: 0, arguments: [memory, 1, 100] });
+      assert.equal(standIn.calls("cuLaunchKernel"), 0);
+    });
+  });
+
+  test("of a kernel that takes none are none", () => {
+    const code = 'extern "C" __global__ void __launch_bounds__(32) hf_none() {}\n';
+    const none: KernelSource = {
+      name: "none",
+      parameters: [],
+      cuda: { code, entry: "hf_none", threads: 32 },
+    };
+    withStandInDriver({}, (driver) => {
+      const { stream } = openBench(driver);
+      driver.launch(stream, { kernel: driver.loadKernel(none), blocks: 2, arguments: [] });
+      driver.synchronize(stream);
+      assert.equal(standIn.calls("cuLaunchKernel"), 1);
+    });
+  });
+});
+
+test("the basic kernels give the same on CUDA with blocks and threads in any order", { skip }, () => {
+  const elements = 5000;
+  const results = [0, 1].map((reversed) =>
+    withStandInDriver({}, (driver) => {
+      standIn.set("reversed", reversed);
+      const { memory, stream, read } = openBench(driver);
+      const at = (place: number) => span(memory.address + place * 4 * elements, 4 * elements);
+      const [fill, add] = [driver.loadKernel(basicKernels.fill), driver.loadKernel(basicKernels.add)];
+      driver.launch(stream, { kernel: fill, blocks: 2, arguments: [at(0), 0.1, elements] });
+      driver.launch(stream, { kernel: fill, blocks: 2, arguments: [at(1), 0.2, elements] });
+      driver.launch(stream, { kernel: add, blocks: 2, arguments: [at(0), at(1), at(2), elements] });
+      return new Float32Array(read(at(2)).buffer);
+    }),
+  );
+  assert.ok(results[0]!.every((value) => value === Math.fround(Math.fround(0.1) + Math.fround(0.2))));
+  assert.deepEqual(results[1], results[0]);
+});
+
+describe("a kernel that does not load", { skip }, () => {
+  const load = (source: KernelSource) =>
+    withStandInDriver({}, (driver) => {
+      const before = heldOnStandIn();
+      let error: unknown;
+      try {
+        driver.loadKernel(source);
+      } catch (caught) {
+        error = caught;
+      }
+      assert.deepEqual(heldOnStandIn(), before);
+      return error as { code: string; message: string; numbers: Record<string, unknown> };
+    });
+
+  test("for want of CUDA code is refused by name, and no library is opened for it", () => {
+    const { wasm, name, parameters } = basicKernels.fill;
+    const { code, message } = load({ name, parameters, wasm: wasm! });
+    assert.equal(code, "UNSUPPORTED");
+    assert.match(message, /Kernel "fill" has no CUDA code.*or the CPU/);
+    assert.equal(standIn.calls("nvrtcCreateProgram"), 0);
+  });
+
+  test("because it does not compile is told by name, with the architecture and the compiler's log", () => {
+    standIn.set("computeMajor", 8);
+    standIn.set("computeMinor", 6);
+    const code = `extern "C" __global__ void __launch_bounds__(32) hf_wrong(float* out) {
+  out[0] = no_such_thing;
+}
+`;
+    const source = {
+      name: "softmax of 3",
+      parameters: ["out"],
+      cuda: { code, entry: "hf_wrong", threads: 32 },
+    } as const;
+    const error = load(source);
+    assert.equal(error.code, "KERNEL_FAILED");
+    assert.match(
+      error.message,
+      /^Kernel "softmax of 3" did not compile for sm_86 \(NVRTC_ERROR_COMPILATION\):\n.*no_such_thing/s,
+    );
+    assert.equal(error.numbers["kernel"], "softmax of 3");
+    assert.equal(standIn.calls("nvrtcDestroyProgram"), 1);
+  });
+
+  test("because its code has another entry gives its module back", () => {
+    const { cuda, ...rest } = basicKernels.fill;
+    const error = load({ ...rest, cuda: { ...cuda!, entry: "hf_other" } });
+    assert.equal(error.code, "DRIVER_FAILED");
+    assert.match(
+      error.message,
+      /^cuModuleGetFunction\(.*name "hf_other"\) failed: CUDA_ERROR_NOT_FOUND \(500\)/,
+    );
+  });
+});
+
+test("what an unloaded kernel held is given back, and its like can be loaded again", { skip }, () => {
+  withStandInDriver({}, (driver) => {
+    const before = heldOnStandIn();
+    const kernels = [basicKernels.fill, basicKernels.fill, basicKernels.add].map((one) =>
+      driver.loadKernel(one),
+    );
+    assert.equal(new Set(kernels.map(({ id }) => id)).size, 3);
+    assert.equal(standIn.get("modules"), before.modules + 3);
+    for (const kernel of kernels) driver.unloadKernel(kernel);
+    assert.deepEqual(heldOnStandIn(), before);
+    const { memory, stream } = openBench(driver, 64);
+    const kernel = driver.loadKernel(basicKernels.fill);
+    driver.launch(stream, { kernel, blocks: 1, arguments: [memory, 2, 3] });
+    driver.synchronize(stream);
+  });
+});
+
+test("host memory that moves is not what arguments lie in: collections change nothing", { skip }, () => {
+  withStandInDriver({}, (driver) => {
+    const { memory, stream, read } = openBench(driver);
+    const kernel = driver.loadKernel(basicKernels.fill);
+    const cells = 200;
+    for (let index = 0; index < cells; index++) {
+      const target = span(memory.address + 4 * index, 4);
+      driver.launch(stream, { kernel, blocks: 1, arguments: [target, index + 0.5, 1] });
+      // Garbage for the collector, of the size of what a launch allocates and of much more.
+      if (index % 10 === 0) Array.from({ length: 2000 }, () => new Uint8Array(1024));
+    }
+    const found = new Float32Array(read(span(memory.address, 4 * cells)).buffer);
+    assert.deepEqual(
+      [...found],
+      Array.from({ length: cells }, (_, index) => index + 0.5),
+    );
+  });
+});

@@ -1,0 +1,199 @@
+/**
+ * Any call of CUDA's libraries may fail, once, at any moment: what the program sees is a HoldfastError, and when it has
+ * closed what it opened, nothing is held any more.
+ */
+
+import assert from "node:assert/strict";
+import test, { afterEach, describe } from "node:test";
+import {
+  basicKernels,
+  blocksFor,
+  bytes,
+  Device,
+  type Driver,
+  HoldfastError,
+  manualSeed,
+  nn,
+  optim,
+} from "holdfast";
+import { cublasLtFunctions, cudaFunctions, nvrtcFunctions } from "../src/driver/cuda/bindings.js";
+import { captureStep } from "../src/tensor/index.js";
+import { MiB } from "../src/units/index.js";
+import { openStandIn, standInMissing } from "./support/stand-in.js";
+import { type Held, heldOnStandIn, openStandInDriver } from "./support/stand-in-driver.js";
+
+const skip = standInMissing;
+const standIn = skip ? undefined! : openStandIn();
+
+afterEach(() => {
+  if (!skip) standIn.reset();
+});
+
+const functions = { ...cudaFunctions, ...nvrtcFunctions, ...cublasLtFunctions };
+
+/** Some of everything: kernels, products, copies both ways, streams, a captured training step, a region released. */
+function useEverything(device: Device): void {
+  const { runtime } = device;
+  const model = new nn.Linear(4, 3).to(device);
+  const optimizer = new optim.AdamW(model.parameters(), { lr: 0.1 });
+  const x = device.fromHost(Float32Array.from({ length: 8 }, Math.sin), [2, 4], "f32");
+  const train = (): void => {
+    optimizer.zeroGrad();
+    model.forward(x).square().mean().backward();
+    optimizer.step();
+  };
+  device.step(train);
+  const side = runtime.createStream();
+  runtime.orderStreams(runtime.stream, side);
+  runtime.orderStreams(side, runtime.stream);
+  const graph = captureStep(device, "train", 8 * MiB, train);
+  graph.replay();
+  graph.close();
+  const region = runtime.persistent.place("data set", "rows", [{ name: "rows", size: 4096 }]);
+  const [rows] = region.storages;
+  const kernel = runtime.kernel(basicKernels.fill);
+  runtime.launch({ op: "fill", kernel, blocks: blocksFor(1024), arguments: [rows!, 1, 1024] });
+  runtime.read(rows!);
+  runtime.persistent.release(region);
+  runtime.synchronize();
+}
+
+interface Outcome {
+  readonly errors: readonly unknown[];
+  readonly calls: ReadonlyMap<string, number>;
+  /** What is held beyond what was held before. */
+  readonly left: Readonly<Record<string, number>>;
+}
+
+/** What is made and destroyed without a figure of its own, by the calls that do it. */
+const pairs = [
+  ["cuDevicePrimaryCtxRetain", "cuDevicePrimaryCtxRelease"],
+  ["nvrtcCreateProgram", "nvrtcDestroyProgram"],
+  ["cublasLtCreate", "cublasLtDestroy"],
+  ["cublasLtMatmulDescCreate", "cublasLtMatmulDescDestroy"],
+  ["cublasLtMatrixLayoutCreate", "cublasLtMatrixLayoutDestroy"],
+  ["cublasLtMatmulPreferenceCreate", "cublasLtMatmulPreferenceDestroy"],
+] as const;
+
+interface Fault {
+  readonly call: string;
+  /** Good calls before the one that fails. */
+  readonly after: number;
+}
+
+function runWith(fault?: Fault, { isClosed = true } = {}): Outcome {
+  standIn.reset();
+  const before = heldOnStandIn();
+  if (fault) standIn.fail(fault.call, 1, { after: fault.after, times: 1 });
+  const errors: unknown[] = [];
+  const attempt = <T>(act: () => T): T | undefined => {
+    try {
+      return act();
+    } catch (error) {
+      errors.push(error);
+      return undefined;
+    }
+  };
+  const driver = attempt(() => openStandInDriver());
+  if (driver) {
+    manualSeed(1);
+    const opened = attempt(() => openOn(driver));
+    if (opened) {
+      attempt(() => useEverything(opened));
+      if (isClosed) attempt(() => opened.close());
+    }
+    if (isClosed) attempt(() => driver.close());
+  }
+  const calls = new Map(Object.keys(functions).map((name) => [name, standIn.calls(name)]));
+  const good = (name: string): number => {
+    const isStruck = fault !== undefined && sameCall(fault.call, name) && standIn.calls(name) > fault.after;
+    return standIn.calls(name) - (isStruck ? 1 : 0);
+  };
+  const after = heldOnStandIn();
+  const figures = Object.entries(after).map(([figure, count]) => [
+    figure,
+    count - before[figure as keyof Held],
+  ]);
+  const made = pairs.map(([make, end]) => [make, good(make) - good(end)]);
+  return {
+    errors,
+    calls,
+    left: Object.fromEntries([...figures, ...made].filter(([, count]) => count !== 0)),
+  };
+}
+
+const sameCall = (a: string, b: string): boolean => a.replace(/_v\d$/, "") === b.replace(/_v\d$/, "");
+
+function openOn(driver: Driver): Device {
+  return new Device("cuda", {
+    driver,
+    memory: "64MiB",
+    arena: "32MiB",
+    staging: "1MiB",
+    chunk: bytes(4 * MiB),
+    capture: "on",
+    stallAfter: "off",
+    environment: {},
+    print: () => {},
+  });
+}
+
+/** The device keeps what it would not take back; what each of these calls leaves with it. */
+const refusals: Readonly<Record<string, readonly string[]>> = {
+  cuMemFreeHost: ["hostAllocations"],
+  cuMemUnmap: ["usedMemory", "reservations"],
+  cuMemRelease: ["usedMemory"],
+  cuMemAddressFree: ["reservations"],
+  cuStreamDestroy: ["streams"],
+  cuEventDestroy: ["events"],
+  cuModuleUnload: ["modules"],
+  cuGraphDestroy: ["graphs"],
+  cuGraphExecDestroy: ["executables", "graphs"],
+  ...Object.fromEntries(pairs.map(([make, end]) => [end, [make]])),
+};
+
+/** The probe of the virtual memory API: where one of these fails for the first time, memory is plain. */
+const probe = new Set([
+  ...["cuMemGetAllocationGranularity", "cuMemAddressReserve", "cuMemCreate", "cuMemMap", "cuMemSetAccess"],
+  ...["cuMemUnmap", "cuMemRelease", "cuMemAddressFree"],
+]);
+
+describe("one failing call of CUDA", { skip }, () => {
+  const sound = skip ? undefined! : runWith();
+
+  test("the scenario passes where nothing fails, and gives everything back", () => {
+    assert.deepEqual(sound.errors, []);
+    assert.deepEqual(sound.left, {});
+    const used = [...sound.calls].filter(([, count]) => count > 0).map(([name]) => name);
+    assert.ok(used.length > 50, `${used.length} functions were called`);
+  });
+
+  /** Of every function the first call, the last, and one between them. */
+  const faults = skip
+    ? []
+    : [...sound.calls].flatMap(([call, count]) => {
+        const places = new Set([0, Math.floor(count / 2), count - 1]);
+        return count === 0 ? [] : [...places].map((after) => ({ call, after }));
+      });
+
+  test(`each of ${faults.length} calls of the scenario may be the one: an error with a code, and nothing is held`, () => {
+    const troubles: string[] = [];
+    for (const fault of faults) {
+      const { errors, left } = runWith(fault);
+      const name = `${fault.call} after ${fault.after}`;
+      const strange = errors.find((error) => !(error instanceof HoldfastError));
+      if (strange) troubles.push(`${name}: ${strange instanceof Error ? strange.stack : strange}`);
+      if (errors.length === 0 && !(probe.has(fault.call) && fault.after === 0))
+        troubles.push(`${name}: no error`);
+      const refused = Object.entries(refusals).find(([call]) => sameCall(call, fault.call))?.[1] ?? [];
+      const more = Object.entries(left).filter(([figure]) => !refused.includes(figure));
+      if (more.length > 0) troubles.push(`${name}: left ${JSON.stringify(more)} (${errors[0]})`);
+    }
+    assert.deepEqual(troubles, []);
+  });
+
+  test("red proof: what is not closed is found", () => {
+    const { left } = runWith(undefined, { isClosed: false });
+    assert.ok(Object.keys(left).length > 8, JSON.stringify(left));
+  });
+});

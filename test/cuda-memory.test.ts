@@ -1,0 +1,238 @@
+/**
+ * The budget and the arena over a GPU's memory, on the stand-in: what counts as free, what the host keeps, and devices
+ * that give memory only whole.
+ */
+
+import assert from "node:assert/strict";
+import test, { afterEach, describe } from "node:test";
+import {
+  bytes,
+  Device,
+  type DeviceInfo,
+  type Driver,
+  manualSeed,
+  nn,
+  openRuntime,
+  optim,
+  type Runtime,
+  type RuntimeOptions,
+  strict,
+} from "holdfast";
+import { around } from "../src/driver/index.js";
+import { GiB, MiB } from "../src/units/index.js";
+import { fakeHost } from "./support/fake-host.js";
+import { refuses } from "./support/refuses.js";
+import { sameBytes } from "./support/same-bytes.js";
+import { openStandIn, standInMissing } from "./support/stand-in.js";
+import { heldOnStandIn, openStandInDriver, withStandInDriver } from "./support/stand-in-driver.js";
+
+const skip = standInMissing;
+const standIn = skip ? undefined! : openStandIn();
+
+afterEach(() => {
+  if (!skip) standIn.reset();
+});
+
+const quiet = { stallAfter: "off", environment: {}, print: () => {} } as const;
+
+function withRuntime<T>(driver: Driver, options: RuntimeOptions, use: (runtime: Runtime) => T): T {
+  const runtime = openRuntime({ ...quiet, driver, ...options });
+  try {
+    return use(runtime);
+  } finally {
+    runtime.close();
+  }
+}
+
+/** A machine with one pool of memory, of which the driver takes the page cache for used. */
+function withUnifiedMachine(use: (driver: Driver, host: ReturnType<typeof fakeHost>) => void): void {
+  standIn.set("integrated", 1);
+  standIn.set("totalMemory", 120 * GiB);
+  standIn.set("foreignMemory", 119 * GiB);
+  const host = fakeHost(120 * GiB, 100 * GiB);
+  try {
+    withStandInDriver({}, (driver) => use(driver, host));
+  } finally {
+    host.remove();
+  }
+}
+
+describe("free memory", { skip }, () => {
+  test("of a card of its own is the driver's figure, whatever the host has", () => {
+    standIn.set("totalMemory", 40 * GiB);
+    standIn.set("foreignMemory", 10 * GiB);
+    const host = fakeHost(8 * GiB, GiB);
+    withStandInDriver({}, (driver) =>
+      withRuntime(driver, { hostRoot: host.root }, ({ budget, device }) => {
+        assert.equal(device.memory, "discrete");
+        assert.equal(budget.limit, Math.floor(30 * GiB - 0.02 * 40 * GiB));
+        assert.match(budget.reason, /the card's free memory, 30 GiB/);
+      }),
+    );
+    host.remove();
+  });
+
+  test("of a machine with one pool is MemAvailable less the host's share, whatever the driver says", () => {
+    withUnifiedMachine((driver, host) => {
+      assert.equal(driver.memory().free, GiB);
+      for (const [total, available, limit] of [
+        [120, 100, 88],
+        [64, 40, 32],
+      ] as const) {
+        host.set(total * GiB, available * GiB);
+        withRuntime(driver, { hostRoot: host.root }, ({ budget, device }) => {
+          assert.equal(device.memory, "unified");
+          assert.equal(budget.limit, limit * GiB);
+          assert.match(budget.reason, /the host's MemAvailable/);
+        });
+      }
+    });
+  });
+
+  test("red proof: taken for a card of its own, the same machine would have next to nothing", () => {
+    withUnifiedMachine((driver, host) => {
+      const lying = around(driver, (call, _args, proceed) => {
+        const result = proceed();
+        return call === "describe" ? { ...(result as DeviceInfo), memory: "discrete" } : result;
+      });
+      refuses("OUT_OF_BUDGET", () => withRuntime(lying, { hostRoot: host.root }, () => undefined));
+    });
+  });
+
+  test("that the host has lost since the start is not given away, though the driver would give it", () => {
+    withUnifiedMachine((driver, host) => {
+      standIn.set("foreignMemory", 0);
+      const options = { hostRoot: host.root, arena: "64MiB", staging: "1MiB" };
+      withRuntime(driver, options, (runtime) => {
+        host.set(120 * GiB, 12 * GiB + 4 * MiB);
+        const { free } = driver.memory();
+        const place = (size: number) => runtime.persistent.place("weights", "model", [{ name: "w", size }]);
+        refuses("OUT_OF_BUDGET", () => place(8 * MiB), /the machine has only 4 MiB to give/);
+        assert.equal(driver.memory().free, free);
+        place(2 * MiB);
+      });
+    });
+  });
+
+  test("that was asked for and is not there is refused at the start, and nothing is held", () => {
+    standIn.set("totalMemory", 2 * GiB);
+    withStandInDriver({}, (driver) => {
+      const before = heldOnStandIn();
+      refuses(
+        "OUT_OF_BUDGET",
+        () => withRuntime(driver, { memory: "2GiB" }, () => undefined),
+        /1.5 GiB can be given/,
+      );
+      assert.deepEqual(heldOnStandIn(), before);
+    });
+  });
+});
+
+/** Ways to a device that gives memory only whole. */
+const wholes: Record<string, () => Driver> = {
+  "the virtual memory API is missing": () => {
+    standIn.set("virtualMemory", 0);
+    return openStandInDriver();
+  },
+  "the virtual memory API refuses to map": () => {
+    standIn.set("canMap", 0);
+    return openStandInDriver();
+  },
+  "the caller wants none of it": () => openStandInDriver({ allocation: "plain" }),
+};
+
+describe("where memory comes only whole", { skip }, () => {
+  test("the arena is taken at the start, inside the budget, and given back at the end", () => {
+    for (const [why, open] of Object.entries(wholes)) {
+      const before = heldOnStandIn();
+      const driver = open();
+      withRuntime(driver, { memory: "64MiB", arena: "16MiB", staging: "1MiB" }, ({ arena, budget }) => {
+        assert.equal(arena.figures.committed, 16 * MiB, why);
+        assert.equal(budget.usedBy("step arena"), 16 * MiB);
+        assert.equal(heldOnStandIn().usedMemory - before.usedMemory, 16 * MiB);
+        const made = [1, 5 * MiB, 8 * MiB].map((size) => arena.allocate(size, "made"));
+        assert.equal(heldOnStandIn().usedMemory - before.usedMemory, 16 * MiB);
+        refuses("ARENA_FULL", () => arena.allocate(8 * MiB, "more"), /capacity 16 MiB/);
+        for (const one of made) arena.free(one);
+      });
+      driver.close();
+      assert.deepEqual(heldOnStandIn(), before, why);
+      standIn.reset();
+    }
+  });
+
+  test("the settings' own defaults leave as much for everything else", () => {
+    standIn.set("virtualMemory", 0);
+    standIn.set("totalMemory", 4 * GiB);
+    withStandInDriver({}, (driver) => {
+      for (const memory of ["auto", "1GiB", "64MiB"]) {
+        withRuntime(driver, { memory }, ({ arena, budget, persistent }) => {
+          const { capacity } = arena.figures;
+          assert.ok(
+            capacity > 0.2 * budget.limit && capacity <= 0.5 * budget.limit,
+            `${capacity} of ${budget.limit}`,
+          );
+          persistent.place("weights", "model", [{ name: "w", size: Math.floor(0.9 * capacity) }]);
+        });
+      }
+    });
+  });
+
+  test("an arena that the device can't give is refused, and nothing is held", () => {
+    standIn.set("virtualMemory", 0);
+    standIn.set("totalMemory", GiB);
+    withStandInDriver({}, (driver) => {
+      standIn.fail("cuMemAlloc", 2, { times: 1 });
+      const before = heldOnStandIn();
+      const open = () =>
+        withRuntime(driver, { memory: "64MiB", arena: "32MiB", staging: "1MiB" }, () => undefined);
+      refuses("OUT_OF_MEMORY", open, /CUDA_ERROR_OUT_OF_MEMORY/);
+      assert.deepEqual(heldOnStandIn(), before);
+      open();
+    });
+  });
+
+  test("training gives the same bits as where it comes in parts", () => {
+    const train = (driver: Driver): Uint8Array[] => {
+      const device = new Device("cuda", {
+        ...quiet,
+        driver: strict(driver),
+        memory: "64MiB",
+        arena: "16MiB",
+        staging: "1MiB",
+        chunk: bytes(2 * MiB),
+        poison: true,
+      });
+      try {
+        manualSeed(3);
+        const model = new nn.Sequential(new nn.Linear(6, 10), new nn.GELU(), new nn.Linear(10, 3)).to(device);
+        const optimizer = new optim.AdamW(model.parameters(), { lr: 0.01 });
+        const losses: number[] = [];
+        for (let step = 0; step < 3; step++) {
+          const x = Float32Array.from({ length: 42 }, (_, index) => Math.sin(index * (step + 1)));
+          const y = Int32Array.from({ length: 7 }, (_, index) => (index * step) % 3);
+          losses.push(
+            device.step(() => {
+              const logits = model.forward(device.fromHost(x, [7, 6], "f32"));
+              const loss = nn.functional.crossEntropy(logits, device.fromHost(y, [7], "i32"));
+              loss.backward();
+              optimizer.step();
+              optimizer.zeroGrad();
+              return loss.item();
+            }),
+          );
+        }
+        assert.ok(losses.every(Number.isFinite) && losses[0] !== losses[2], losses.join(" "));
+        return model.parameters().map(({ array }) => device.runtime.read(array.storage!));
+      } finally {
+        device.close();
+        driver.close();
+      }
+    };
+    const expected = train(openStandInDriver());
+    for (const [why, open] of Object.entries(wholes)) {
+      for (const [index, found] of train(open()).entries()) sameBytes(found, expected[index]!, why);
+      standIn.reset();
+    }
+  });
+});
