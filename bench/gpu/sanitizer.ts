@@ -19,8 +19,11 @@ const { values: options } = parseArgs({
     tools: { type: "string", default: "memcheck,initcheck,racecheck,synccheck" },
     draws: { type: "string", default: "2" },
     elements: { type: "string", default: "120" },
-    /** How memory is taken, in the order of the tries: the first with which the planted kernels are seen is kept. */
-    allocations: { type: "string", default: "auto,plain" },
+    /**
+     * How memory is taken, in the order of the tries: the first with which the planted kernels are seen is kept. The tool
+     * takes no mapped memory ("auto") for a pool, and answers each registration there with a warning.
+     */
+    allocations: { type: "string", default: "plain" },
     /** For the ops of one tool; starting and ending it comes on top. */
     seconds: { type: "string", default: "80" },
   },

@@ -109,7 +109,7 @@ ${declarePairs("Memory", ...operands)}
     const unsigned seen = seenBy(row);
     Scalar mean = 0;
     forLane(lane, [&](unsigned column) {
-      if (column < seen) mean = fused(share[row * stride + column], gain[row * stride + column], mean);
+      if (isThere && column < seen) mean = fused(share[row * stride + column], gain[row * stride + column], mean);
     });
     for (unsigned step = rowLanes / 2; step > 0; step /= 2) mean += __shfl_xor_sync(0xffffffffu, mean, step);
     Scalar* const line = scoreGradient + (pair * rows + row) * columns;

@@ -166,7 +166,7 @@ static __device__ __forceinline__ void sumTerms(
 
 /**
  * `forRows`: visit(row, lane, isThere) for every row, `rowLanes` lanes each; all lanes of a warp come along, and those
- * behind the last row get it too, to change nothing. `forLane`: visit(column) for a lane's columns, and perhaps one more.
+ * behind the last row must touch nothing of it: its own lanes are at work there. `forLane`: visit(column) for a lane's columns, and perhaps one more.
  */
 export const forRows = `
 template <class Visit>

@@ -86,16 +86,16 @@ ${declarePairs("Scalar", "mask")}
     const unsigned seen = seenBy(row);
     Scalar largest = lowest();
     forLane(lane, [&](unsigned column) {
-      if (column < seen) largest = larger(largest, scores[column * scoreStride + row]);
+      if (isThere && column < seen) largest = larger(largest, scores[column * scoreStride + row]);
     });
     for (unsigned step = rowLanes / 2; step > 0; step /= 2) {
       largest = larger(largest, __shfl_xor_sync(0xffffffffu, largest, step));
     }
     Scalar total = 0;
     forLane(lane, [&](unsigned column) {
-      if (column < seen) {
+      if (isThere && column < seen) {
         const Scalar share = power(scores[column * scoreStride + row] - largest);
-        if (isThere) scores[column * scoreStride + row] = share;
+        scores[column * scoreStride + row] = share;
         total += share;
       }
     });
