@@ -16,7 +16,7 @@ const architectures = ["sm_80", "sm_90", "sm_100", "sm_121"] as const;
 describe("under nvcc", { skip: noCompiler() }, () => {
   test("all printed kernels compile for four architectures without a warning", async (t) => {
     const kernels = printKernels();
-    assert.ok(kernels.length > 1000, `${kernels.length} kernels were printed`);
+    assert.ok(kernels.length > 800, `${kernels.length} kernels were printed`);
     t.diagnostic(`${kernels.length} kernels × ${architectures.join(", ")}`);
     await compileBatch(kernels, architectures);
   });

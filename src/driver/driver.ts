@@ -105,6 +105,7 @@ export interface Product {
   readonly c: ProductMatrix;
   readonly alpha: number;
   readonly beta: number;
+  /** A bias begins on 16 bytes, each of a batch: libraries load it so, and can't be told otherwise. */
   readonly hasBias: boolean;
   /** From one product's bias to the next one's, in elements; 0 shares it. */
   readonly biasBatchStride: number;
@@ -136,7 +137,7 @@ export interface Kernel {
   readonly name: string;
   /** The source's, and for a library's product that needs a workspace one more, "out", behind them. */
   readonly parameters: readonly Parameter[];
-  /** How large that workspace has to be; none where this is missing or 0. */
+  /** How large that workspace has to be, which begins on 256 bytes; none where this is missing or 0. */
   readonly workspaceBytes?: number;
 }
 

@@ -17,7 +17,10 @@ const drawsIn: Readonly<Record<FloatDtype, readonly number[]>> = {
   f16: [80],
 };
 
-/** What all of that prints, each text once. Nothing is computed. */
+/**
+ * What all of that prints, each text once: in f32 every form that was drawn, in the other dtypes one of each name. Nothing
+ * is computed.
+ */
 export function printKernels(): readonly KernelSource[] {
   const { driver, sources } = openPrintingDriver();
   const device = new Device("cuda", {
@@ -27,19 +30,29 @@ export function printKernels(): readonly KernelSource[] {
     environment: {},
     print: () => {},
   });
+  const printedBy = (print: () => void): KernelSource[] => {
+    const before = sources.size;
+    print();
+    return [...sources.values()].slice(before);
+  };
   try {
-    for (const float of Object.keys(drawsIn) as FloatDtype[]) {
-      printOps(device, float);
-      printTraining(device, float);
-    }
-    printCrossAsset(device);
-    for (const source of [...Object.values(basicKernels), ...Object.values(randomKernels)])
-      device.runtime.kernel(source);
+    const ofModel = printedBy(() => {
+      printCrossAsset(device);
+      for (const source of [...Object.values(basicKernels), ...Object.values(randomKernels)])
+        device.runtime.kernel(source);
+    });
+    const ofDtypes = (Object.keys(drawsIn) as FloatDtype[]).flatMap((float) => {
+      const printed = printedBy(() => {
+        printOps(device, float);
+        printTraining(device, float);
+      });
+      return float === "f32" ? printed : [...new Map(printed.map((one) => [one.name, one])).values()];
+    });
+    return [...ofModel, ...ofDtypes];
   } finally {
     device.close();
     driver.close();
   }
-  return [...sources.values()];
 }
 
 function printOps(device: Device, float: FloatDtype): void {

@@ -42,6 +42,12 @@ const f32ComputeTypes = {
   bf16: computeType["32F_FAST_16BF"],
 } as const;
 
+/** What every algorithm relies on, and none can be asked about. */
+const biasAlignment = 16;
+const workspaceAlignment = 256;
+
+const elementBytes = { f32: 4, f64: 8, f16: 2, bf16: 2 } as const;
+
 /** cuBLASLt, opened for one device: the handle, and what every product shares. */
 export class Products {
   readonly #cuda: Cuda;
@@ -94,8 +100,9 @@ class LoadedProduct implements LoadedKernel {
     this.#name = name;
     this.#product = product;
     try {
+      const { m, n, k, a, b, c, hasBias, biasBatchStride, resultDtype } = product;
+      if (hasBias) this.#requireAligned("bias", biasBatchStride * elementBytes[resultDtype], biasAlignment);
       this.#description = this.#describe();
-      const { m, n, k, a, b, c } = product;
       this.#layouts = {
         a: this.#layOut(a, product.dtype, a.isTransposed ? [k, m] : [m, k]),
         b: this.#layOut(b, product.dtype, b.isTransposed ? [n, k] : [k, n]),
@@ -127,11 +134,17 @@ class LoadedProduct implements LoadedKernel {
     const { hasBias } = this.#product;
     const addressAt = (index: number): number => spans[index]?.address ?? 0;
     const [a, b, c] = [addressAt(0), addressAt(1), addressAt(2)];
+    if (hasBias) this.#requireAligned("bias", addressAt(3), biasAlignment);
+    const workspace = this.workspaceBytes > 0 ? spans.at(-1) : undefined;
+    if (workspace) {
+      if (workspace.size < this.workspaceBytes) throw this.#smallWorkspace(workspace.size);
+      this.#requireAligned("workspace", workspace.address, workspaceAlignment);
+    }
+    if (blocks === 0) return;
     if (hasBias) {
       this.#block.setU64(addressAt(3), places.value);
       this.#set(matmulAttribute.BIAS_POINTER, 8);
     }
-    const workspace = this.workspaceBytes > 0 ? addressAt(spans.length - 1) : 0;
     const { address } = this.#block;
     const { a: aLayout, b: bLayout, c: cLayout } = this.#layouts;
     this.#cuda.cublasLt.cublasLtMatmul(
@@ -148,7 +161,7 @@ class LoadedProduct implements LoadedKernel {
       c,
       cLayout,
       address + places.result,
-      workspace,
+      workspace?.address ?? 0,
       this.workspaceBytes,
       stream,
     );
@@ -261,6 +274,26 @@ class LoadedProduct implements LoadedKernel {
   #set(attribute: number, size: number): void {
     const value = this.#block.address + places.value;
     this.#cuda.cublasLt.cublasLtMatmulDescSetAttribute(this.#description, attribute, value, size);
+  }
+
+  /** A load across a boundary would take the whole context with it. */
+  #requireAligned(what: string, place: number, alignment: number): void {
+    if (place % alignment === 0) return;
+    throw new HoldfastError(
+      "BAD_ARGUMENT",
+      `The ${what} of kernel "${this.#name}" lies ${place % alignment} bytes behind a multiple of ${alignment}. cuBLASLt takes it ` +
+        `only on ${alignment} bytes: copy it there first.`,
+      { numbers: { place, alignment } },
+    );
+  }
+
+  /** The library believes what it is told of the workspace, and would write behind its end. */
+  #smallWorkspace(size: number): HoldfastError {
+    return new HoldfastError(
+      "BAD_ARGUMENT",
+      `Kernel "${this.#name}" wants a workspace of ${this.workspaceBytes} bytes, and was given ${size}. Pass workspaceBytes or more.`,
+      { numbers: { wanted: this.workspaceBytes, size } },
+    );
   }
 
   #noAlgorithm(status: number): HoldfastError {

@@ -67,17 +67,13 @@ function sourceOf(runtime: Runtime, problem: GemmProblem<ProductDtype>): KernelS
     biasBatchStride,
     activation,
   };
-  const key = keyOf(product);
+  // Rows with gaps between them, or a storage with room behind its matrix, are written in part only.
+  const isAllWritten = c.storage.span.size === batch * m * n * dtypes[resultDtype].bytes;
+  const access = beta === 0 && isAllWritten ? "out" : "inout";
+  const key = `${access} ${keyOf(product)}`;
   const known = made.get(key);
   if (known) return known;
-  const parameters: Parameter[] = [
-    "in",
-    "in",
-    beta === 0 ? "out" : "inout",
-    ...(bias ? (["in"] as const) : []),
-  ];
-  // Rows with gaps between them, or a storage with room behind its matrix, are written in part only.
-  if (c.storage.span.size !== batch * m * n * dtypes[resultDtype].bytes) parameters[2] = "inout";
+  const parameters: Parameter[] = ["in", "in", access, ...(bias ? (["in"] as const) : [])];
   const source: KernelSource = { name: `product_${dtype}`, parameters, product };
   made.set(key, source);
   return source;

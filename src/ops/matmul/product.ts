@@ -2,6 +2,7 @@
 
 import {
   type Dtype,
+  dtypes,
   type GemmProblem,
   gemm,
   gemmScratchBytes,
@@ -92,10 +93,21 @@ function productDtype(device: "cpu" | "cuda", dtype: Dtype): ProductDtype {
   return device === "cuda" && (dtype === "f16" || dtype === "bf16") ? dtype : "f32";
 }
 
-/** A bias as a library takes it: of the product's dtype, its elements side by side. */
+/** Libraries load this much of a bias at once. */
+const biasAlignment = 16;
+
+/** A bias as a library takes it: of the product's dtype, its elements side by side, each of a batch aligned. */
 function vectorOf(lowering: Lowering, bias: DeviceArray, dtype: ProductDtype): DeviceArray {
-  if (bias.dtype === dtype && (bias.strides.at(-1) === 1 || bias.shape.at(-1) === 1)) return bias;
-  const copy = lowering.scratchArray(bias.shape, dtype);
+  const { shape, strides, storage } = bias;
+  const step = biasAlignment / dtypes[dtype].bytes;
+  const isSideBySide = bias.dtype === dtype && (strides.at(-1) === 1 || shape.at(-1) === 1);
+  const isAligned =
+    (storage?.span.address ?? 0) % biasAlignment === 0 &&
+    shape.slice(0, -1).every((size, axis) => size === 1 || (strides[axis] ?? 0) % step === 0);
+  if (isSideBySide && isAligned) return bias;
+  const [n = 1] = shape.slice(-1);
+  const roomy = [...shape.slice(0, -1), Math.ceil(n / step) * step];
+  const copy = { ...lowering.scratchArray(roomy, dtype), shape };
   copyArray(lowering.runtime, bias, copy);
   return copy;
 }

@@ -13,7 +13,7 @@ namespace standin {
 
 namespace {
 
-constexpr int kernelNodeType = 0, illegalAddressStatus = 700;
+constexpr int kernelNodeType = 0, illegalAddressStatus = 700, misalignedStatus = 716;
 
 /** All that a product needs to run later. */
 struct ProductCall {
@@ -121,6 +121,9 @@ int runProduct(const void* data) {
   if (call.beta != 0 && !isHeld(call.c, call.cLayout)) return illegalAddressStatus;
   const uint64_t biasBytes = description.epilogue & biasBit ? call.dLayout.rows * bytesOf(call.dLayout.type) : 0;
   if (biasBytes > 0 && !standin_holds(description.bias, biasBytes)) return illegalAddressStatus;
+  // No preference tells how a bias is aligned: algorithms may load 16 bytes of it at once.
+  const uint64_t biasStep = static_cast<uint64_t>(description.biasBatchStride) * bytesOf(call.dLayout.type);
+  if (biasBytes > 0 && (description.bias | biasStep) % 16 != 0) return misalignedStatus;
   if (call.workspaceBytes > 0) {
     if (!standin_holds(reinterpret_cast<uint64_t>(call.workspace), call.workspaceBytes)) return illegalAddressStatus;
     // Whoever keeps something there loses it.
@@ -167,7 +170,7 @@ STANDIN_EXPORT int cublasLtMatmul(uint64_t handle, uint64_t descriptionHandle, c
     }
   }
   if (needed > workspaceBytes) return cublasInvalidValue;
-  if (needed > 0 && reinterpret_cast<uint64_t>(workspace) % 16 != 0) return cublasInvalidValue;
+  if (needed > 0 && reinterpret_cast<uint64_t>(workspace) % 256 != 0) return cublasInvalidValue;
 
   const ProductCall call = {*description, *aLayout, *bLayout, *cLayout, *dLayout, a, b, c, d,
                             readScale(alpha, description->scaleType), readScale(beta, description->scaleType),

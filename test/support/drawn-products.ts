@@ -1,0 +1,183 @@
+/**
+ * Products for the libraries of devices: drawn over dtypes, transposes, batches, gaps, bias and activation, with values so
+ * small and whole that every dtype holds every sum exactly, in whatever order it is made; and what they come to.
+ */
+
+import fc from "fast-check";
+import { type FloatName, floatBytes } from "./encoded-values.js";
+
+/** How the matrices of a batch lie: one behind the other, a row of each in turn, or one for all. */
+const batchForms = ["apart", "in turn", "shared"] as const;
+type BatchForm = (typeof batchForms)[number];
+
+export interface DrawnMatrix {
+  readonly isTransposed: boolean;
+  readonly form: BatchForm;
+  /** Elements between the rows, and before the first. */
+  readonly gap: number;
+  readonly offset: number;
+}
+
+export interface DrawnProduct {
+  readonly dtype: FloatName;
+  readonly resultDtype: FloatName;
+  readonly m: number;
+  readonly n: number;
+  readonly k: number;
+  readonly batch: number;
+  readonly a: DrawnMatrix;
+  readonly b: DrawnMatrix;
+  readonly c: DrawnMatrix;
+  readonly alpha: number;
+  readonly beta: number;
+  readonly bias: "none" | "one" | "batched";
+  readonly activation: "none" | "relu" | "gelu";
+}
+
+const matrix = (forms: readonly BatchForm[], mayTurn: boolean): fc.Arbitrary<DrawnMatrix> =>
+  fc.record({
+    isTransposed: mayTurn ? fc.boolean() : fc.constant(false),
+    form: fc.constantFrom(...forms),
+    gap: fc.nat(3),
+    offset: fc.nat(5),
+  });
+
+export function drawProducts(dtypes: readonly FloatName[]): fc.Arbitrary<DrawnProduct> {
+  const size = fc.oneof(fc.integer({ min: 1, max: 5 }), fc.constantFrom(8, 9));
+  const types = fc.constantFrom(...dtypes).chain((dtype) =>
+    fc.record({
+      dtype: fc.constant(dtype),
+      resultDtype: fc.constantFrom<FloatName>(dtype, dtype === "f64" ? "f64" : "f32"),
+    }),
+  );
+  const rest = fc.record({
+    ...{ m: size, n: size, k: size, batch: fc.constantFrom(1, 1, 2, 3) },
+    ...{ a: matrix(batchForms, true), b: matrix(batchForms, true), c: matrix(["apart", "in turn"], false) },
+    ...{ alpha: fc.constantFrom(1, -0.5, 2), beta: fc.constantFrom(0, 1, -2) },
+    bias: fc.constantFrom("none", "one", "batched"),
+    activation: fc.constantFrom("none", "relu", "gelu"),
+  });
+  return fc.tuple(types, rest).map(([one, other]) => ({ ...one, ...other }) as DrawnProduct);
+}
+
+export interface LaidOut {
+  readonly rowStride: number;
+  readonly batchStride: number;
+  readonly offset: number;
+  /** Elements from the first of the first matrix to behind the last one of the last. */
+  readonly extent: number;
+  /** Elements of the memory that it lies in, with some before and behind it. */
+  readonly length: number;
+  at(item: number, row: number, column: number): number;
+}
+
+/** Where the elements of a matrix lie that is stored as rows × columns. */
+export function layOut(
+  { form, gap, offset }: DrawnMatrix,
+  batch: number,
+  rows: number,
+  columns: number,
+): LaidOut {
+  const width = columns + gap;
+  const rowStride = form === "in turn" ? batch * width : width;
+  const batchStride = batch === 1 || form === "shared" ? 0 : form === "in turn" ? width : rows * width;
+  const extent = (batch - 1) * batchStride + (rows - 1) * rowStride + columns;
+  const at = (item: number, row: number, column: number): number =>
+    offset + item * batchStride + row * rowStride + column;
+  return { rowStride, batchStride, offset, extent, length: offset + extent + 3, at };
+}
+
+export function layOutProduct({ m, n, k, batch, a, b, c }: DrawnProduct) {
+  return {
+    a: a.isTransposed ? layOut(a, batch, k, m) : layOut(a, batch, m, k),
+    b: b.isTransposed ? layOut(b, batch, n, k) : layOut(b, batch, k, n),
+    c: layOut(c, batch, m, n),
+  };
+}
+
+/** Whole numbers from -2 to 2, the same for the same seed. */
+export function smallValues(length: number, seed: number): Float64Array {
+  let state = seed;
+  return Float64Array.from({ length }, () => {
+    state = (Math.imul(state, 1_664_525) + 1_013_904_223) | 0;
+    return ((state >>> 16) % 5) - 2;
+  });
+}
+
+export interface ProductValues {
+  readonly a: Float64Array;
+  readonly b: Float64Array;
+  readonly c: Float64Array;
+  /** [n] for each product of the batch at `biasStep`, or one for all. */
+  readonly bias: Float64Array;
+}
+
+/** From the bias of one product to the next one's: libraries want each on 16 bytes. */
+export function biasStepOf({ n, batch, bias, resultDtype }: DrawnProduct): number {
+  const step = 16 / floatBytes[resultDtype];
+  return bias === "batched" && batch > 1 ? Math.ceil(n / step) * step : 0;
+}
+
+export function drawValues(drawn: DrawnProduct): ProductValues {
+  const { a, b, c } = layOutProduct(drawn);
+  const values = {
+    a: smallValues(a.length, 1),
+    b: smallValues(b.length, 2),
+    c: smallValues(c.length, 3),
+    bias: smallValues(drawn.n + (drawn.batch - 1) * biasStepOf(drawn), 4),
+  };
+  // Where beta is 0, what C holds must not matter.
+  if (drawn.beta === 0) values.c.fill(Number.NaN);
+  return values;
+}
+
+/** What the memory of C holds afterwards: the product in its places, and everything else as it was. */
+export function expectedOf(drawn: DrawnProduct, { a, b, c, bias }: ProductValues): Float64Array {
+  const { m, n, k, batch, alpha, beta, activation } = drawn;
+  const layouts = layOutProduct(drawn);
+  const expected = Float64Array.from(c);
+  for (let item = 0; item < batch; item++) {
+    for (let row = 0; row < m; row++) {
+      for (let column = 0; column < n; column++) {
+        let sum = 0;
+        for (let term = 0; term < k; term++) {
+          const left = drawn.a.isTransposed ? layouts.a.at(item, term, row) : layouts.a.at(item, row, term);
+          const right = drawn.b.isTransposed
+            ? layouts.b.at(item, column, term)
+            : layouts.b.at(item, term, column);
+          sum += a[left]! * b[right]!;
+        }
+        const place = layouts.c.at(item, row, column);
+        const before = beta === 0 ? 0 : beta * c[place]!;
+        const shift = drawn.bias === "none" ? 0 : bias[item * biasStepOf(drawn) + column]!;
+        expected[place] = activate(alpha * sum + before + shift, activation);
+      }
+    }
+  }
+  return expected;
+}
+
+function activate(x: number, activation: DrawnProduct["activation"]): number {
+  if (activation === "relu") return Math.max(x, 0);
+  if (activation === "none") return x;
+  return 0.5 * x * (1 + Math.tanh(Math.sqrt(2 / Math.PI) * (x + 0.044715 * x ** 3)));
+}
+
+/** What a gelu may be off by, once for each time that its result is rounded; everything else is exact. */
+const geluError: Readonly<Record<FloatName, number>> = {
+  f64: 1e-14,
+  f32: 1e-6,
+  f16: 2 ** -10,
+  bf16: 2 ** -7,
+};
+
+/** Fails with the first element that is not what it should be. */
+export function proveValues(drawn: DrawnProduct, found: Float64Array, expected: Float64Array): void {
+  const { resultDtype, activation } = drawn;
+  const allowed = activation === "gelu" ? geluError[resultDtype] : 0;
+  for (const [place, value] of expected.entries()) {
+    const isRight =
+      Object.is(found[place], value) || Math.abs(found[place]! - value) <= allowed * (1 + Math.abs(value));
+    if (!isRight) throw new Error(`element ${place} of C's memory is ${found[place]} and should be ${value}`);
+  }
+}
