@@ -12,6 +12,7 @@
 
 import { spawn } from "node:child_process";
 import { once } from "node:events";
+import { availableParallelism } from "node:os";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
 import { parseArgs } from "node:util";
@@ -38,6 +39,9 @@ interface Part {
   readonly small: readonly string[];
   readonly environment?: Readonly<Record<string, string>>;
 }
+
+/** Most of what a suite does on a GPU is compiling: a process for each core, less some for the rest of the machine. */
+const atOnce = String(Math.max(2, Math.floor(0.75 * availableParallelism())));
 
 const own = (name: string, ...args: string[]): readonly string[] => [
   join(repositoryRoot, `dist/bench/gpu/${name}.js`),
@@ -73,7 +77,7 @@ const parts: Readonly<Record<string, Part>> = {
   },
   suites: {
     seconds: 540,
-    command: [join(repositoryRoot, "scripts/test.mjs"), "--suites", "device"],
+    command: [join(repositoryRoot, "scripts/test.mjs"), "--suites", "device", "--at-once", atOnce],
     small: ["numbers-dropout"],
     environment: { TEST_DEVICE: options["stand-in"] ? "stand-in" : "cuda" },
   },

@@ -34,7 +34,9 @@ export class BareCuda {
 
   /** Opens the libraries in a folder, or the system's where none is given, with the first device's context current. */
   constructor(folder?: string) {
-    this.cuda = openCuda({ environment: folder === undefined ? {} : { HOLDFAST_CUDA_PATH: folder } });
+    this.cuda = openCuda({
+      environment: folder === undefined ? process.env : { HOLDFAST_CUDA_PATH: folder },
+    });
     const { driver } = this.cuda;
     driver.cuInit(0);
     driver.cuDevicePrimaryCtxRetain(this.out.address, 0);
