@@ -105,10 +105,7 @@ export class RecipeWriter {
 
   /** The recipe; nothing where the lowering used a storage that a later call could not know. */
   finish(types: readonly ValueType[]): Recipe | undefined {
-    if (!this.#isWhole) return undefined;
-    // A caller's own list may change; these stay.
-    const lasting = types.map(({ shape, dtype }) => ({ shape: [...shape], dtype }));
-    return { types: lasting, extras: this.#extras, pieces: this.#pieces };
+    return this.#isWhole ? { types, extras: this.#extras, pieces: this.#pieces } : undefined;
   }
 
   #add(storage: Storage, extra: Extra): void {

@@ -47,7 +47,7 @@ function runKernel<A extends Attributes>(
   const found = recipes.find();
   const recipe = found && isUsable(runtime, found) ? found : undefined;
   const keep = recipe ? undefined : recipes.reserve();
-  const types = recipe?.types ?? op.infer(operands, attributes);
+  const types = recipe?.types ?? lastingTypes(op.infer(operands, attributes));
   const outputs: DeviceArray[] = [];
   try {
     if (op.check) withLowering(runtime, op, (lowering) => op.check?.(lowering, operands, attributes));
@@ -62,6 +62,11 @@ function runKernel<A extends Attributes>(
     for (const { storage } of outputs) if (storage) runtime.arena.free(storage);
     throw failure;
   }
+}
+
+/** A caller's own list may change; these stay. */
+function lastingTypes(types: readonly ValueType[]): readonly ValueType[] {
+  return types.map(({ shape, dtype }) => ({ shape: [...shape], dtype }));
 }
 
 function storagesOf(operands: readonly Operand[], outputs: readonly DeviceArray[]): (Storage | undefined)[] {
@@ -127,7 +132,7 @@ function runInPlace<A extends Attributes>(
   const found = recipes.find();
   const recipe = found && isUsable(runtime, found) ? found : undefined;
   const keep = recipe ? undefined : recipes.reserve();
-  const types = recipe?.types ?? op.infer(operands, attributes);
+  const types = recipe?.types ?? lastingTypes(op.infer(operands, attributes));
   if (!recipe) requireFits(op.name, types[0], target);
   if (op.check) withLowering(runtime, op, (lowering) => op.check?.(lowering, operands, attributes));
   if (recipe) followRecipe(runtime, op.name, recipe, storagesOf(operands, [target]));
@@ -188,8 +193,9 @@ function seenThrough<A extends Attributes>(op: ViewOp<A>, array: DeviceArray, at
   if (known) return known.seen;
   const keep = table.reserve();
   op.infer([array], attributes);
-  const seen = op.view(array, attributes);
-  keep({ seen: seen && { ...seen, shape: [...seen.shape], strides: [...seen.strides] } });
+  const found = op.view(array, attributes);
+  const seen = found && { ...found, shape: [...found.shape], strides: [...found.strides] };
+  keep({ seen });
   return seen;
 }
 

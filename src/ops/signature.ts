@@ -37,7 +37,7 @@ function pushAll(values: readonly number[]): void {
   for (let index = 0; index < values.length; index++) made[length++] = values[index] as number;
 }
 
-/** Dtype, shape and strides, and where in memory: its size, its alignment, and which earlier operand lies there too. */
+/** Dtype, shape and strides, and where in memory: its size, its alignment, and which earlier operand begins there too. */
 function pushOperand(operands: readonly Operand[], index: number): void {
   const operand = operands[index] as Operand;
   if (typeof operand === "number") {
@@ -56,28 +56,37 @@ function pushOperand(operands: readonly Operand[], index: number): void {
   const { address, size } = storage.span;
   push(size);
   push(address & 255);
+  // By address: two views of the same bytes are two storages, and a lowering that writes in place sees no difference.
   let shared = 0;
-  while (shared < index && (operands[shared] as DeviceArray).storage !== storage) shared++;
+  while (shared < index && (operands[shared] as DeviceArray).storage?.span.address !== address) shared++;
   push(shared);
 }
 
+/** Before every value, so that none is taken for another: a word's number for a number, two lists for one. */
+const kinds = { number: 0, list: 1, record: 2, word: 3 } as const;
+
 function pushValue(value: unknown): void {
-  if (typeof value === "number") push(value);
-  else if (Array.isArray(value)) {
+  if (typeof value === "number") {
+    push(kinds.number);
+    push(value);
+  } else if (Array.isArray(value)) {
+    push(kinds.list);
     push(value.length);
     for (const one of value) pushValue(one);
-  } else if (typeof value === "object" && value !== null)
+  } else if (typeof value === "object" && value !== null) {
+    push(kinds.record);
     pushAttributes(value as Readonly<Record<string, unknown>>);
-  else push(numberOf(value));
+  } else {
+    push(kinds.word);
+    push(numberOf(value));
+  }
 }
 
-/** A type goes before its value, so that a number is not taken for a word. */
+/** Names are numbers from 0 on, so -2 is the end. */
 function pushAttributes(attributes: Readonly<Record<string, unknown>>): void {
   for (const name in attributes) {
-    const value = attributes[name];
     push(numberOf(name));
-    push(numberOf(typeof value));
-    pushValue(value);
+    pushValue(attributes[name]);
   }
   push(-2);
 }

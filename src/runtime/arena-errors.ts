@@ -103,6 +103,14 @@ export function dead(storage: Storage, use: string, step: number, now: number): 
   );
 }
 
+export function deadInside(storage: Storage, use: string): HoldfastError {
+  return new HoldfastError(
+    use === "free" ? "DOUBLE_FREE" : "DEAD_STORAGE",
+    `${use} of ${describe(storage)}, which is dead: it lay inside another storage, and ended with the function that was ` +
+      "enclosed there. Use it inside, or copy it to memory from outside.",
+  );
+}
+
 export function nestedStep(step: number, open: number): HoldfastError {
   return new HoldfastError("STEP_NESTED", `Step ${step} was opened inside step ${open}. End that one first.`);
 }

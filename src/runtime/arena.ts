@@ -8,7 +8,7 @@
 
 import type { Driver, Stream } from "../driver/index.js";
 import { HoldfastError } from "../errors/index.js";
-import type { Address, Bytes, Span } from "../units/index.js";
+import { type Address, alignUp, type Bytes, type Span } from "../units/index.js";
 import {
   type Block,
   endView,
@@ -89,6 +89,10 @@ export class Arena {
     this.#figures.set(cell.committed, this.#memory.committed);
   }
 
+  get #isEnclosed(): boolean {
+    return this.#options.memory !== undefined;
+  }
+
   get generation(): number {
     return this.#figures.get(cell.generation);
   }
@@ -110,12 +114,14 @@ export class Arena {
       );
     }
     const arena = this.#openInside(storage);
+    this.pin(storage, "what it encloses");
     this.#enclosure = { storage, arena };
     try {
       return body();
     } finally {
       this.#enclosure = undefined;
       arena.close();
+      this.unpin(storage);
     }
   }
 
@@ -335,10 +341,12 @@ export class Arena {
   /** An arena over a storage's bytes. It asks the driver for nothing: for everybody else they are one storage in use. */
   #openInside(storage: Storage): Arena {
     const { annotate: _, ...driver } = this.#options.driver;
-    const { span } = storage;
+    // A view may begin anywhere; what is handed out of it is aligned like everything else.
+    const address = alignUp(storage.span.address, alignment);
+    const size = Math.max(0, storage.span.size - (address - storage.span.address)) as Bytes;
     const memory: ArenaMemory = {
-      range: span,
-      committed: span.size,
+      range: { address: address as number as Address, size },
+      committed: size,
       grow(_end, label): never {
         throw new HoldfastError("OUT_OF_MEMORY", `"${storage.label}" can't grow for ${label}.`);
       },
@@ -346,7 +354,7 @@ export class Arena {
     };
     const board = new Board();
     const gate = new CaptureGate();
-    return new Arena({ ...this.#options, driver, memory, board, gate, capacity: span.size, poison: false });
+    return new Arena({ ...this.#options, driver, memory, board, gate, capacity: size, poison: false });
   }
 
   #isOver({ step }: StepStorage): boolean {
@@ -465,10 +473,11 @@ export class Arena {
     this.#requireOpen();
     const block = this.#lookUp(storage);
     if (block) return block;
-    const { step } = storage as StepStorage;
+    const { home, step } = storage as StepStorage;
+    if (home instanceof Arena && home.#isEnclosed && home.#isClosed) throw refusal.deadInside(storage, use);
     const { serial, slot } = ownerOf(storage) as StepStorage;
     const isCopyOfALiveOne = !storage.owner && this.#blocks[slot]?.storage.serial === serial;
-    if (storage.home !== this || isCopyOfALiveOne) throw refusal.notOwner(storage, use);
+    if (home !== this || isCopyOfALiveOne) throw refusal.notOwner(storage, use);
     throw refusal.dead(storage, use, step, this.generation);
   }
 

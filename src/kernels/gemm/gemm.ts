@@ -47,7 +47,9 @@ export function gemm(runtime: Runtime, problem: GemmProblem<ProductDtype>, op = 
   const { m, n, batch = 1 } = problem;
   if (m === 0 || n === 0 || batch === 0) return;
   if (runtime.device.kind === "cuda") {
-    launchLibraryProduct(runtime, problem, op);
+    const part = libraryPart(runtime, problem);
+    launchLibraryProduct(runtime, part, op);
+    if (problem.activation && !part.activation) finishOnGpu(runtime, problem, op);
     return;
   }
   requireOwn(problem);
@@ -63,7 +65,8 @@ export function gemm(runtime: Runtime, problem: GemmProblem<ProductDtype>, op = 
  * else as soon as the product's launches are behind in the stream.
  */
 export function gemmScratchBytes(runtime: Runtime, problem: GemmProblem<ProductDtype>): Bytes {
-  if (runtime.device.kind === "cuda") return bytes(libraryWorkspaceBytes(runtime, problem));
+  if (runtime.device.kind === "cuda")
+    return bytes(libraryWorkspaceBytes(runtime, libraryPart(runtime, problem)));
   requireOwn(problem);
   return cpuScratchBytes(runtime, problem);
 }
@@ -72,6 +75,25 @@ export function gemmScratchBytes(runtime: Runtime, problem: GemmProblem<ProductD
 export function cpuScratchBytes({ blas }: Pick<Runtime, "blas">, shape: GemmShape): Bytes {
   const plan = planGemm(shape);
   return plan.way === "packed" && !blas ? plan.scratchBytes : bytes(0);
+}
+
+/** The activation alone: the bias came with the product. */
+function finishOnGpu(runtime: Runtime, problem: GemmProblem<ProductDtype>, op: string): void {
+  requireOwn(problem);
+  const { bias: _, biasBatchStride: __, ...unbiased } = problem;
+  finishProduct(runtime, unbiased, op);
+}
+
+/**
+ * What of a product a library does. Its activations are for products that are rounded anyway: its GELU is good to 1e-5, and
+ * its ReLU makes a NaN 0. Behind an IEEE product they are a pass of our own.
+ */
+function libraryPart(runtime: Runtime, problem: GemmProblem<ProductDtype>): GemmProblem<ProductDtype> {
+  const { dtype } = problem;
+  const isRounded =
+    dtype === "f16" || dtype === "bf16" || (dtype === "f32" && runtime.settings.precision !== "f32");
+  const { activation: _, ...product } = problem;
+  return isRounded ? problem : product;
 }
 
 /** Our own kernels multiply f32 and f64; half floats are widened before. */

@@ -58,7 +58,6 @@ void giveMemory(uint64_t size) { used -= size; }
 
 bool holdsPlain(uint64_t address, uint64_t size) { return holds(plain, address, size); }
 
-bool holdsPinned(uint64_t address, uint64_t size) { return holds(pinned, address, size); }
 
 bool holdsDevice(uint64_t address, uint64_t size) {
   if (holdsPlain(address, size)) return true;

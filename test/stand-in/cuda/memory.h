@@ -15,7 +15,6 @@ bool takeMemory(uint64_t size);
 void giveMemory(uint64_t size);
 
 bool holdsPlain(uint64_t address, uint64_t size);
-bool holdsPinned(uint64_t address, uint64_t size);
 /** How many bytes from here on are mapped and may be used. */
 uint64_t mappedBytesAt(uint64_t address);
 

@@ -112,6 +112,8 @@ ${declarePairs("Memory", ...operands)}
       if (isThere && column < seen) mean = fused(share[row * stride + column], gain[row * stride + column], mean);
     });
     for (unsigned step = rowLanes / 2; step > 0; step /= 2) mean += __shfl_xor_sync(0xffffffffu, mean, step);
+    // The compiler may let lanes behind the last row read there too, for nothing: all reads come before the first write.
+    __syncthreads();
     Scalar* const line = scoreGradient + (pair * rows + row) * columns;
     forLane(lane, [&](unsigned column) {
       if (isThere && column < columns) {

@@ -1,0 +1,171 @@
+/**
+ * Every op twice, forward and backward: the second call, on other values that lie the same way, follows the recipe of the
+ * first, and comes to the same bits as on a device that keeps no recipes.
+ */
+
+import assert from "node:assert/strict";
+import { after, describe, test } from "node:test";
+import fc from "fast-check";
+import { Device, strict } from "holdfast";
+import {
+  contiguous,
+  type DeviceArray,
+  functions,
+  type KernelOp,
+  type Op,
+  opTable,
+} from "../src/ops/index.js";
+import { opCases } from "./support/op-cases/index.js";
+import type { CaseCall, CaseOperand } from "./support/op-cases/op-case.js";
+import { describeCall, runCase } from "./support/op-runs.js";
+import { sameNamedBytes } from "./support/same-bytes.js";
+import { openTestDriver, testDeviceKind } from "./support/test-device.js";
+import type { FloatDtype } from "./tolerances.js";
+
+const seed = 20_261_115;
+const runsOfACase = 4;
+const elements = 60;
+const floats = ["f32", "bf16", "f64", "f16"] as const satisfies readonly FloatDtype[];
+
+const driver = openTestDriver();
+const [following, plain] = [open(), open()];
+after(() => {
+  for (const device of [following, plain]) {
+    device.runtime.onWork = undefined;
+    device.close();
+  }
+  driver.close();
+});
+// Where somebody else listens to the work, no recipe is written.
+plain.runtime.onWork = () => undefined;
+
+function open(): Device {
+  const quiet = { stallAfter: "off", environment: {}, print: () => {} } as const;
+  return new Device(testDeviceKind, {
+    driver: strict(driver),
+    memory: "64MiB",
+    staging: "1MiB",
+    poison: true,
+    ...quiet,
+  });
+}
+
+interface Work {
+  readonly op: Op;
+  readonly call: CaseCall;
+  readonly wanted: readonly number[];
+  readonly float: FloatDtype;
+}
+
+function workOf(op: Op): readonly Work[] {
+  return opCases
+    .filter((one) => one.op === op)
+    .flatMap(({ draw, gradients }) =>
+      fc.sample(draw(elements), { seed, numRuns: runsOfACase }).map((call, index) => ({
+        op,
+        call,
+        wanted: gradients === "none" ? [] : gradients,
+        float: floats[index % floats.length]!,
+      })),
+    );
+}
+
+/** Other values of the same kind: the same ones, from the last to the first. */
+function turned({ operands, attributes }: CaseCall): CaseCall {
+  const turn = (operand: CaseOperand): CaseOperand =>
+    typeof operand === "object" ? { ...operand, values: operand.values.toReversed() } : operand;
+  return { operands: operands.map(turn), attributes };
+}
+
+function run(device: Device, { op, call, wanted, float }: Work): Record<string, ArrayBufferView> {
+  return device.step(() => {
+    const { outputs, gradients } = runCase(device, op, call, { float, wanted });
+    const arrived = gradients.flatMap((one, index) => (one ? [[`gradient ${index}`, one] as const] : []));
+    return Object.fromEntries([
+      ...outputs.map((one, index) => [`output ${index}`, one] as const),
+      ...arrived,
+    ]);
+  });
+}
+
+/** All lowerings of all ops, counted, while a function runs. */
+function countLowerings(body: () => void): Readonly<Record<string, number>> {
+  const made: Record<string, number> = {};
+  const kernelOps = Object.values(opTable).filter((op): op is KernelOp => op.kind === "kernel");
+  const originals = kernelOps.map((op) => op.lower);
+  for (const [index, op] of kernelOps.entries()) {
+    Object.assign(op, {
+      lower: (...given: Parameters<KernelOp["lower"]>) => {
+        made[op.name] = (made[op.name] ?? 0) + 1;
+        originals[index]!.call(op, ...given);
+      },
+    });
+  }
+  try {
+    body();
+  } finally {
+    for (const [index, op] of kernelOps.entries()) Object.assign(op, { lower: originals[index] });
+  }
+  return made;
+}
+
+/** Runs a call and then its like on both devices. */
+function compare(work: Work): void {
+  const told = `${describeCall(work.op, work.call)} in ${work.float}`;
+  const again = { ...work, call: turned(work.call) };
+  sameNamedBytes(run(following, work), run(plain, work), `${told}, the first time`);
+  const expected = run(plain, again);
+  const lowered = countLowerings(() => sameNamedBytes(run(following, again), expected, `${told}, again`));
+  assert.deepEqual(lowered, {}, `${told} was lowered again`);
+}
+
+describe("with recipes and without", () => {
+  for (const [name, op] of Object.entries(opTable)) {
+    test(`${name} comes to the same bits, the first time and the second`, () => {
+      for (const work of workOf(op)) compare(work);
+    });
+  }
+
+  test("lowerings are counted: a call that is like none before is one", () => {
+    const shape = [3, 1, 7, 1];
+    const operand = {
+      shape,
+      values: new Array<number>(21).fill(1),
+      dtype: "f32",
+      layout: "contiguous",
+    } as const;
+    const call: CaseCall = { operands: [operand], attributes: {} };
+    const work: Work = { op: functions.exp as Op, call, wanted: [], float: "f32" };
+    assert.deepEqual(
+      countLowerings(() => void run(following, work)),
+      { exp: 1 },
+    );
+    assert.deepEqual(
+      countLowerings(() => void run(following, work)),
+      {},
+    );
+    assert.deepEqual(
+      countLowerings(() => void run(plain, work)),
+      { exp: 1 },
+    );
+  });
+
+  test("red proof: a lowering that decides by what it read is seen", () => {
+    const peeking: KernelOp = {
+      ...(contiguous as KernelOp),
+      name: "peeking",
+      lower({ runtime }, [x], [out]) {
+        const { storage } = x as DeviceArray;
+        if (storage && out?.storage) runtime.fill(out.storage, runtime.read(storage)[0]!);
+      },
+    };
+    const call: CaseCall = {
+      operands: [{ shape: [2], values: [1, 2], dtype: "i32", layout: "contiguous" }],
+      attributes: {},
+    };
+    assert.throws(
+      () => compare({ op: peeking as Op, call, wanted: [], float: "f32" }),
+      assert.AssertionError,
+    );
+  });
+});
