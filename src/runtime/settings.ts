@@ -60,7 +60,7 @@ export const settingsTable = {
     ...size,
     meaning:
       "The step arena's capacity: an address range, filled with memory only as it is used. auto takes the whole budget, " +
-      "or half of it where addresses are scarce (the CPU driver has 4 GiB of them).",
+      "or half of it where addresses are scarce (the CPU driver has 4 GiB of them) and where a GPU gives memory only whole.",
     defaultText: "auto",
     example: "1.5GiB",
     fallback: () => "auto",

@@ -108,19 +108,23 @@ ${declarePairs("Memory", ...operands)}
   forRows([&](unsigned row, unsigned lane, bool isThere) {
     const unsigned seen = seenBy(row);
     Scalar mean = 0;
-    forLane(lane, [&](unsigned column) {
+    forLane(lane, [&](unsigned column, unsigned) {
       if (isThere && column < seen) mean = fused(share[row * stride + column], gain[row * stride + column], mean);
     });
     for (unsigned step = rowLanes / 2; step > 0; step /= 2) mean += __shfl_xor_sync(0xffffffffu, mean, step);
+    Scalar gained[laneColumns];
+    forLane(lane, [&](unsigned column, unsigned own) {
+      gained[own] = 0;
+      if (isThere && column < seen) gained[own] = share[row * stride + column] * (gain[row * stride + column] - mean);
+    });
     // The compiler may let lanes behind the last row read there too, for nothing: all reads come before the first write.
     __syncthreads();
     Scalar* const line = scoreGradient + (pair * rows + row) * columns;
-    forLane(lane, [&](unsigned column) {
+    forLane(lane, [&](unsigned column, unsigned own) {
       if (isThere && column < columns) {
-        const Scalar own = column < seen ? share[row * stride + column] * (gain[row * stride + column] - mean) : 0;
-        gain[row * stride + column] = own;
-        gainAcross[column * strideAcross + row] = own;
-        line[column] = own;
+        gain[row * stride + column] = gained[own];
+        gainAcross[column * strideAcross + row] = gained[own];
+        line[column] = gained[own];
       }
     });
   });

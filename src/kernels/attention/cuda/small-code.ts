@@ -166,7 +166,8 @@ static __device__ __forceinline__ void sumTerms(
 
 /**
  * `forRows`: visit(row, lane, isThere) for every row, `rowLanes` lanes each; all lanes of a warp come along, and those
- * behind the last row must touch nothing of it: its own lanes are at work there. `forLane`: visit(column) for a lane's columns, and perhaps one more.
+ * behind the last row must touch nothing of it: its own lanes are at work there. `forLane`: visit(column, own) for a
+ * lane's columns, and perhaps one more; `own` counts them.
  */
 export const forRows = `
 template <class Visit>
@@ -177,9 +178,11 @@ static __device__ __forceinline__ void forRows(Visit visit) {
   }
 }
 
+static constexpr unsigned laneColumns = (columns + rowLanes - 1) / rowLanes;
+
 template <class Visit>
 static __device__ __forceinline__ void forLane(unsigned lane, Visit visit) {
-  for (unsigned first = 0; first < columns; first += rowLanes) visit(first + lane);
+  for (unsigned own = 0; own < laneColumns; own++) visit(own * rowLanes + lane, own);
 }
 
 static __device__ __forceinline__ unsigned seenBy(unsigned row) {

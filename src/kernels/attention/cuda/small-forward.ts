@@ -85,25 +85,26 @@ ${declarePairs("Scalar", "mask")}
   forRows([&](unsigned row, unsigned lane, bool isThere) {
     const unsigned seen = seenBy(row);
     Scalar largest = lowest();
-    forLane(lane, [&](unsigned column) {
+    forLane(lane, [&](unsigned column, unsigned) {
       if (isThere && column < seen) largest = larger(largest, scores[column * scoreStride + row]);
     });
     for (unsigned step = rowLanes / 2; step > 0; step /= 2) {
       largest = larger(largest, __shfl_xor_sync(0xffffffffu, largest, step));
     }
     Scalar total = 0;
-    forLane(lane, [&](unsigned column) {
-      if (isThere && column < seen) {
-        const Scalar share = power(scores[column * scoreStride + row] - largest);
-        scores[column * scoreStride + row] = share;
-        total += share;
-      }
+    Scalar shares[laneColumns];
+    forLane(lane, [&](unsigned column, unsigned own) {
+      shares[own] = 0;
+      if (isThere && column < seen) shares[own] = power(scores[column * scoreStride + row] - largest);
+      total += shares[own];
     });
     for (unsigned step = rowLanes / 2; step > 0; step /= 2) total += __shfl_xor_sync(0xffffffffu, total, step);
+    // The compiler may let lanes behind the last row read there too, for nothing: all reads come before the first write.
+    __syncthreads();
     Scalar* const line = probabilities + (pair * rows + row) * columns;
-    forLane(lane, [&](unsigned column) {
+    forLane(lane, [&](unsigned column, unsigned own) {
       if (isThere && column < columns) {
-        const Scalar probability = column < seen ? scores[column * scoreStride + row] / total : 0;
+        const Scalar probability = column < seen ? shares[own] / total : 0;
         scores[column * scoreStride + row] = probability;
         line[column] = probability;
       }
