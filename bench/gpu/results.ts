@@ -24,9 +24,7 @@ export class Results {
     this.#path = join(options.out, `${date}-gpu-${part}-${machine.slug}.txt`);
     writeFileSync(this.#path, "");
     for (const line of machine.lines) this.line(line);
-    // By their places in the repository: where on a machine that lies is nobody's concern.
-    const words = process.argv.slice(1).map((word) => word.replace(`${repositoryRoot}/`, ""));
-    this.line(`command: node ${words.join(" ")}`);
+    this.line(`command: node ${commandWords().join(" ")}`);
     this.line();
   }
 
@@ -76,7 +74,7 @@ export class Results {
   finish(): void {
     this.line();
     for (const line of this.#summary) this.line(line);
-    this.line(`→ ${this.#path}`);
+    console.log(`→ ${this.#path}`);
     if (this.#hasFailed) process.exitCode = 1;
   }
 }
@@ -120,6 +118,13 @@ function describeMachine(): Machine {
   } catch (error) {
     return { slug: "none", lines: [host, `no GPU: ${firstLine(error)}`, ...source] };
   }
+}
+
+/** What was asked for, without the folders of this machine: those say nothing about the figures. */
+function commandWords(): readonly string[] {
+  const folders: ReadonlySet<string> = new Set(["--out", "--cache", "--peer", "--checker"]);
+  const words = process.argv.slice(1).map((word) => word.replace(`${repositoryRoot}/`, ""));
+  return words.filter((word, index) => !folders.has(word) && !folders.has(words[index - 1] ?? ""));
 }
 
 /** What was measured: a copy of the code on a GPU host is no checkout, so its own bytes have to say. */
