@@ -2,33 +2,11 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import {
-  avgPool1d,
-  avgPool2d,
-  type ConvolutionOptions,
-  conv1d,
-  conv2d,
-  maxPool1d,
-  maxPool2d,
-  type Tensor,
-} from "holdfast";
+import { avgPool1d, avgPool2d, conv1d, conv2d, maxPool1d, maxPool2d, type Tensor } from "holdfast";
 import { openStrictDevice } from "./support/devices.js";
+import type { ConvolutionCase, Listed } from "./support/oracle-records.js";
 import { readRepositoryFile } from "./support/repository.js";
 import { isNear, type Tolerance, tolerances } from "./tolerances.js";
-
-interface Listed {
-  readonly shape: readonly number[];
-  readonly values: readonly number[];
-}
-
-interface ConvolutionCase {
-  readonly op: string;
-  readonly attrs: ConvolutionOptions & { readonly kernel_size?: number | readonly number[] };
-  readonly inputs: readonly (Listed | null)[];
-  readonly output: Listed;
-  readonly upstream: Listed;
-  readonly grads: readonly (Listed | null)[];
-}
 
 const cpu = openStrictDevice();
 const { cases } = JSON.parse(readRepositoryFile("test/oracle/convolution.json")) as {

@@ -15,28 +15,9 @@ import {
   viewElements,
 } from "holdfast";
 import { openDevice } from "./support/devices.js";
+import type { Trajectory } from "./support/oracle-records.js";
 import { repositoryRoot } from "./support/repository.js";
 import { isNear, tolerances } from "./tolerances.js";
-
-interface Trajectory {
-  readonly name: string;
-  readonly config: {
-    readonly S: number;
-    readonly F: number;
-    readonly D: number;
-    readonly H: number;
-    readonly L: number;
-    readonly qkNorm: boolean;
-  };
-  readonly lr: number;
-  readonly betas: readonly [number, number];
-  readonly eps: number;
-  readonly weight_decay: number;
-  readonly clip: number;
-  readonly steps: number;
-  readonly loss: readonly number[];
-  readonly grad_norm: readonly number[];
-}
 
 const oracle = join(repositoryRoot, "test/oracle");
 const { trajectories } = JSON.parse(readFileSync(join(oracle, "crossasset.json"), "utf8")) as {

@@ -5,7 +5,6 @@ import { join } from "node:path";
 import {
   avgPool1d,
   avgPool2d,
-  type ConvolutionOptions,
   conv1d,
   conv2d,
   crossasset,
@@ -20,6 +19,7 @@ import {
   viewElements,
 } from "holdfast";
 import { type OracleCase, oracleCalls } from "../../test/support/oracle-calls.js";
+import type { ConvolutionCase, Listed, Trajectory } from "../../test/support/oracle-records.js";
 import { readRepositoryFile, repositoryRoot } from "../../test/support/repository.js";
 import { type ToleranceUse, tolerances } from "../../test/tolerances.js";
 import { type Deviation, deviationOf, noDeviation, scaleOf, worseOf } from "./error-of.js";
@@ -98,20 +98,6 @@ export function opOracleError(device: Device, float: Float): Deviation {
   );
 }
 
-interface Listed {
-  readonly shape: readonly number[];
-  readonly values: readonly number[];
-}
-
-interface ConvolutionCase {
-  readonly op: string;
-  readonly attrs: ConvolutionOptions & { readonly kernel_size?: number | readonly number[] };
-  readonly inputs: readonly (Listed | null)[];
-  readonly output: Listed;
-  readonly upstream: Listed;
-  readonly grads: readonly (Listed | null)[];
-}
-
 const convolutions: Readonly<Record<string, typeof conv1d>> = { conv1d, conv2d };
 const pools: Readonly<Record<string, typeof maxPool1d>> = {
   max_pool1d: maxPool1d,
@@ -155,26 +141,6 @@ export function convolutionOracleError(device: Device, float: Float): Deviation 
       ),
     noDeviation,
   );
-}
-
-export interface Trajectory {
-  readonly name: string;
-  readonly config: {
-    readonly S: number;
-    readonly F: number;
-    readonly D: number;
-    readonly H: number;
-    readonly L: number;
-    readonly qkNorm: boolean;
-  };
-  readonly lr: number;
-  readonly betas: readonly [number, number];
-  readonly eps: number;
-  readonly weight_decay: number;
-  readonly clip: number;
-  readonly steps: number;
-  readonly loss: readonly number[];
-  readonly grad_norm: readonly number[];
 }
 
 export function readTrajectories(): readonly Trajectory[] {

@@ -83,6 +83,9 @@ export interface ProductMatrix {
   readonly alignment: number;
 }
 
+/** A bias, and each of a batch, begins on so many bytes: libraries load that much at once, and can't be told otherwise. */
+export const biasAlignment = 16;
+
 /** What f32 operands of a product may be rounded to on their way into it; sums are f32 always. */
 export type ProductPrecision = "f32" | "tf32" | "bf16";
 
@@ -105,7 +108,7 @@ export interface Product {
   readonly c: ProductMatrix;
   readonly alpha: number;
   readonly beta: number;
-  /** A bias begins on 16 bytes, each of a batch: libraries load it so, and can't be told otherwise. */
+  /** It begins on `biasAlignment` bytes. */
   readonly hasBias: boolean;
   /** From one product's bias to the next one's, in elements; 0 shares it. */
   readonly biasBatchStride: number;

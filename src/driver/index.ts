@@ -43,6 +43,7 @@ export {
 } from "./cuda/index.js";
 export {
   type Argument,
+  biasAlignment,
   type CaptureMode,
   type CudaCode,
   type DeviceInfo,

@@ -6,7 +6,7 @@ import type { Runtime, Storage } from "../runtime/index.js";
 import { copyArray } from "./copy.js";
 import { allocateArray, type DeviceArray, viewArray } from "./device-array.js";
 import type { Apply, Attributes, KernelOp, Lowering, Op, ValueType, ViewOp } from "./op.js";
-import { followRecipe, isUsable, RecipeWriter, recipesOf } from "./recipe.js";
+import { followRecipe, isUsable, type Recipe, RecipeWriter, recipesOf } from "./recipe.js";
 import { formatShape, isSameShape } from "./shape.js";
 import { SignatureTable, signCall, signView } from "./signature.js";
 
@@ -42,11 +42,7 @@ function runKernel<A extends Attributes>(
   operands: readonly Operand[],
   attributes: A,
 ): readonly DeviceArray[] {
-  const recipes = recipesOf(runtime, op);
-  signCall(operands, attributes, { withAddresses: op.looksAtAddresses ?? false });
-  const found = recipes.find();
-  const recipe = found && isUsable(runtime, found) ? found : undefined;
-  const keep = recipe ? undefined : recipes.reserve();
+  const { recipe, keep } = lookUp(runtime, op, operands, attributes);
   const types = recipe?.types ?? lastingTypes(op.infer(operands, attributes));
   const outputs: DeviceArray[] = [];
   try {
@@ -62,6 +58,20 @@ function runKernel<A extends Attributes>(
     for (const { storage } of outputs) if (storage) runtime.arena.free(storage);
     throw failure;
   }
+}
+
+/** What is known of a call that lies like this one; else the place where it can be kept. */
+function lookUp<A extends Attributes>(
+  runtime: Runtime,
+  op: KernelOp<A>,
+  operands: readonly Operand[],
+  attributes: A,
+  target?: DeviceArray,
+): { readonly recipe?: Recipe; readonly keep?: (recipe: Recipe) => void } {
+  const recipes = recipesOf(runtime, op);
+  signCall(operands, attributes, { ...(target && { target }), withAddresses: op.looksAtAddresses ?? false });
+  const recipe = recipes.find();
+  return recipe && isUsable(runtime, recipe) ? { recipe } : { keep: recipes.reserve() };
 }
 
 /** A caller's own list may change; these stay. */
@@ -127,11 +137,7 @@ function runInPlace<A extends Attributes>(
   operands: readonly Operand[],
   attributes: A,
 ): void {
-  const recipes = recipesOf(runtime, op);
-  signCall(operands, attributes, { target, withAddresses: op.looksAtAddresses ?? false });
-  const found = recipes.find();
-  const recipe = found && isUsable(runtime, found) ? found : undefined;
-  const keep = recipe ? undefined : recipes.reserve();
+  const { recipe, keep } = lookUp(runtime, op, operands, attributes, target);
   const types = recipe?.types ?? lastingTypes(op.infer(operands, attributes));
   if (!recipe) requireFits(op.name, types[0], target);
   if (op.check) withLowering(runtime, op, (lowering) => op.check?.(lowering, operands, attributes));

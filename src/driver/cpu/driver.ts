@@ -6,6 +6,7 @@
 import { availableParallelism, cpus } from "node:os";
 import { HoldfastError } from "../../errors/index.js";
 import { type Bytes, bytes, formatBytes, type Span } from "../../units/index.js";
+import { begunTwice, capturedEvent, notBegun } from "../capture-refusals.js";
 import { requireByte, requireHostSize, requireHostSpan, requireSameSize } from "../checks.js";
 import type {
   CaptureMode,
@@ -300,21 +301,14 @@ class Cpu implements CpuDriver {
 
   beginCapture(stream: Stream, _mode: CaptureMode): void {
     const queue = this.#streams.get(stream);
-    if (this.#capture) {
-      const message = `beginCapture on stream #${stream.id} while the capture on stream #${this.#capture.origin.id} is open. End that one first.`;
-      throw new HoldfastError("CAPTURE_ORDER", message, { numbers: { stream: stream.id } });
-    }
+    if (this.#capture) throw begunTwice(stream, this.#capture.origin);
     this.#capture = new Capture(queue);
   }
 
   endCapture(stream: Stream): Graph {
     const queue = this.#streams.get(stream);
     const capture = this.#capture;
-    if (capture?.origin !== queue) {
-      const there = capture ? `the open capture began on stream #${capture.origin.id}` : "no capture is open";
-      const message = `endCapture on stream #${stream.id}, but ${there}. End a capture on the stream that began it, once.`;
-      throw new HoldfastError("CAPTURE_ORDER", message, { numbers: { stream: stream.id } });
-    }
+    if (capture?.origin !== queue) throw notBegun(stream, capture?.origin);
     this.#capture = undefined;
     const commands = capture.end();
     const id = this.#graphs.nextId();
@@ -387,9 +381,4 @@ class Cpu implements CpuDriver {
 function noHostMemory(size: number, available: number, cause?: unknown): HoldfastError {
   const message = `Host memory of ${formatBytes(size)} was asked, and ${formatBytes(available)} is available. Ask for less, or free memory elsewhere on the machine.`;
   return new HoldfastError("OUT_OF_MEMORY", message, { numbers: { size, available }, cause });
-}
-
-function capturedEvent(event: Event): HoldfastError {
-  const message = `Event #${event.id} was last recorded inside a capture that has ended, so it marks no work that runs. Record it again first.`;
-  return new HoldfastError("CAPTURE_REFUSED", message, { numbers: { event: event.id } });
 }

@@ -8,6 +8,7 @@
 
 import { HoldfastError } from "../../errors/index.js";
 import { type Bytes, bytes, GiB, type Span } from "../../units/index.js";
+import { begunTwice, capturedEvent, notBegun } from "../capture-refusals.js";
 import { requireByte, requireHostSize, requireHostSpan, requireSameSize } from "../checks.js";
 import type {
   CaptureMode,
@@ -374,10 +375,7 @@ class CudaDevice implements CudaDriver {
   beginCapture(stream: Stream, _mode: CaptureMode): void {
     const own = this.#streams.get(stream);
     this.#enter();
-    if (this.#capture) {
-      const message = `beginCapture on stream #${stream.id} while the capture on stream #${this.#capture.origin.id} is open. End that one first.`;
-      throw new HoldfastError("CAPTURE_ORDER", message, { numbers: { stream: stream.id } });
-    }
+    if (this.#capture) throw begunTwice(stream, this.#capture.origin);
     this.#cuda.driver.cuStreamBeginCapture_v2(own, captureMode.THREAD_LOCAL);
     this.#capture = new CudaCapture(stream);
   }
@@ -386,11 +384,7 @@ class CudaDevice implements CudaDriver {
     const own = this.#streams.get(stream);
     this.#enter();
     const capture = this.#capture;
-    if (capture?.origin !== stream) {
-      const there = capture ? `the open capture began on stream #${capture.origin.id}` : "no capture is open";
-      const message = `endCapture on stream #${stream.id}, but ${there}. End a capture on the stream that began it, once.`;
-      throw new HoldfastError("CAPTURE_ORDER", message, { numbers: { stream: stream.id } });
-    }
+    if (capture?.origin !== stream) throw notBegun(stream, capture?.origin);
     // Whatever CUDA says, the capture is over.
     this.#capture = undefined;
     this.#out.setU64(0);
@@ -509,15 +503,16 @@ class CudaDevice implements CudaDriver {
   /** How many nodes the stream's capture has recorded so far. */
   #countRecorded(stream: number): number {
     const { address } = this.#out;
-    const [status, id, graph, dependencies, count] = [0, 8, 16, 24, 32].map((offset) => address + offset) as [
-      number,
-      number,
-      number,
-      number,
-      number,
-    ];
-    this.#cuda.driver.cuStreamGetCaptureInfo_v2(stream, status, id, graph, dependencies, count);
-    return countAllNodes(this.#cuda, this.#out.u64(16), this.#out);
+    const graph = 16;
+    this.#cuda.driver.cuStreamGetCaptureInfo_v2(
+      stream,
+      address,
+      address + 8,
+      address + graph,
+      address + 24,
+      address + 32,
+    );
+    return countAllNodes(this.#cuda, this.#out.u64(graph), this.#out);
   }
 
   /** Ends a capture that is still open, if it is: it would make everything behind it illegal. */
@@ -551,11 +546,6 @@ class CudaDevice implements CudaDriver {
     if (!this.#capture?.includes(stream)) return;
     this.#capture.refuse(`${call}(stream #${stream.id})`, "do it before beginCapture or after endCapture.");
   }
-}
-
-function capturedEvent(event: Event): HoldfastError {
-  const message = `Event #${event.id} was last recorded inside a capture that has ended, so it marks no work that runs. Record it again first.`;
-  return new HoldfastError("CAPTURE_REFUSED", message, { numbers: { event: event.id } });
 }
 
 function isStatus(error: unknown, status: number): boolean {

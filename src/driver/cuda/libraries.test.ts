@@ -72,14 +72,14 @@ test("the setting comes first, then the system's loader, toolkits, the system's 
     "/usr/local/cuda-13.0/lib64/libnvrtc.so.13",
     "/usr/local/cuda-12.9/lib64/libnvrtc.so.12",
     "/usr/lib/x86_64-linux-gnu/libnvrtc.so.12",
-    "/work/.venv/lib/python3.12/site-packages/nvidia/cu13/lib/libnvrtc.so.13",
+    "/own/.venv/lib/python3.12/site-packages/nvidia/cu13/lib/libnvrtc.so.13",
     "/home/ada/.local/lib/python3.13/site-packages/nvidia/cu13/lib/libnvrtc.so.13",
     "/home/ada/.local/lib/python3.9/site-packages/nvidia/cuda_nvrtc/lib/libnvrtc.so.12",
     "/usr/local/lib/python3.11/dist-packages/nvidia/cuda_nvrtc/lib/libnvrtc.so.12",
     "/opt/app/.venv/lib/python3.12/site-packages/nvidia/cu13/lib/libnvrtc.so.13",
   ];
   const root = machineWith(t, ...inOrder.filter((name) => isAbsolute(name)));
-  const environment = { HOLDFAST_CUDA_PATH: "/own", CUDA_HOME: "/tools/cuda", VIRTUAL_ENV: "/work/.venv" };
+  const environment = { HOLDFAST_CUDA_PATH: "/own", CUDA_HOME: "/tools/cuda", VIRTUAL_ENV: "/own/.venv" };
   assert.deepEqual(look("nvrtc", root, { environment, loads: never }).tried, inOrder);
   for (const [index, name] of inOrder.entries()) {
     const { tried } = look("nvrtc", root, { environment, loads: (one) => one === name });

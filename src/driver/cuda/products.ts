@@ -9,7 +9,7 @@
 import { HoldfastError } from "../../errors/index.js";
 import { MiB, type Span } from "../../units/index.js";
 import { requireLaunch, requireSpan } from "../checks.js";
-import type { KernelSource, Product, ProductMatrix } from "../driver.js";
+import { biasAlignment, type KernelSource, type Product, type ProductMatrix } from "../driver.js";
 import type { Cuda } from "./calls.js";
 import {
   blasOperation,
@@ -43,7 +43,6 @@ const f32ComputeTypes = {
 } as const;
 
 /** What every algorithm relies on, and none can be asked about. */
-const biasAlignment = 16;
 const workspaceAlignment = 256;
 
 const elementBytes = { f32: 4, f64: 8, f16: 2, bf16: 2 } as const;

@@ -1,5 +1,6 @@
 /** Lowers a product of matrices to `gemm`: finds how the operands lie, folds batches, copies only what gemm can't read. */
 
+import { biasAlignment } from "../../driver/index.js";
 import {
   type Dtype,
   dtypes,
@@ -92,9 +93,6 @@ function productDtype(device: "cpu" | "cuda", dtype: Dtype): ProductDtype {
   if (dtype === "f64") return "f64";
   return device === "cuda" && (dtype === "f16" || dtype === "bf16") ? dtype : "f32";
 }
-
-/** Libraries load this much of a bias at once. */
-const biasAlignment = 16;
 
 /** A bias as a library takes it: of the product's dtype, its elements side by side, each of a batch aligned. */
 function vectorOf(lowering: Lowering, bias: DeviceArray, dtype: ProductDtype): DeviceArray {
