@@ -99,12 +99,19 @@ class Layer extends Module {
     const { heads, width, qkNorm } = this.#sizes;
     const [batch = 1, sources = 1] = h.shape;
     const each = width / heads;
+    if (!qkNorm) {
+      const packed = functional
+        .linearMany(h, [this.q, this.k, this.v])
+        .reshape([batch, sources, 3, heads, each]);
+      return functional.packedAttention(packed).reshape([batch, sources, width]).matmul(this.o);
+    }
     const split = (weight: Parameter): Tensor => h.matmul(weight).reshape([batch, sources, heads, each]); // [B, S, H, d/H]
-    const unit = (x: Tensor): Tensor =>
-      qkNorm ? x.mul(x.square().sum(-1, { keepdim: true }).add(1e-12).rsqrt()) : x;
-    const scale = qkNorm ? Math.sqrt(each) : 1 / Math.sqrt(each);
+    const unit = (x: Tensor): Tensor => x.mul(x.square().sum(-1, { keepdim: true }).add(1e-12).rsqrt());
     const [q, k, v] = [unit(split(this.q)), unit(split(this.k)), split(this.v)];
-    const attended = functional.scaledDotProductAttention(q, k, v, null, { scale, rowsFirst: true });
+    const attended = functional.scaledDotProductAttention(q, k, v, null, {
+      scale: Math.sqrt(each),
+      rowsFirst: true,
+    });
     return attended.reshape([batch, sources, width]).matmul(this.o);
   }
 }

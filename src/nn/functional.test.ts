@@ -21,10 +21,10 @@ function near(found: Tensor, expected: readonly number[], what: string): void {
 
 test("every function that users look for by PyTorch's name is there", () => {
   const names = [
-    ...["linear", "linearEach", "embedding", "oneHot", "dropout", "pad", "conv1d", "conv2d"],
+    ...["linear", "linearEach", "linearMany", "embedding", "oneHot", "dropout", "pad", "conv1d", "conv2d"],
     ...["maxPool1d", "maxPool2d", "avgPool1d", "avgPool2d"],
     ...["relu", "leakyRelu", "gelu", "silu", "sigmoid", "tanh", "softplus", "softmax", "logSoftmax"],
-    ...["layerNorm", "rmsNorm", "normalize", "scaledDotProductAttention"],
+    ...["layerNorm", "rmsNorm", "normalize", "scaledDotProductAttention", "packedAttention"],
     ...["crossEntropy", "nllLoss", "mseLoss", "l1Loss", "smoothL1Loss", "huberLoss"],
     ...["bceWithLogits", "binaryCrossEntropyWithLogits"],
   ];

@@ -1,6 +1,7 @@
 /** ops: the op table. An entry says an op's shape and dtype rule, its gradient, what it saves and its lowering. */
 
 export { type AttentionAttributes, attention } from "./attention/attention.js";
+export { packedAttention } from "./attention/packed.js";
 export { scaledDotProductAttention } from "./attention/scaled-dot-product.js";
 export { attentionWithDropout, causalMask } from "./attention/with-dropout.js";
 export { type AveragePoolAttributes, avgPool1d, avgPool2d } from "./convolution/average-pool.js";
@@ -34,6 +35,7 @@ export { nllLoss } from "./losses/nll-loss.js";
 export * as losses from "./losses/paired.js";
 export { crossEntropyOfProbabilities } from "./losses/soft-cross-entropy.js";
 export { linearEach } from "./matmul/linear-each.js";
+export { linearMany } from "./matmul/linear-many.js";
 export { linear, matmul } from "./matmul/matmul.js";
 export { flip } from "./movement/flip.js";
 export { cat, stack } from "./movement/join.js";

@@ -1,6 +1,7 @@
 /** The op table: every entry by its name. Tests go through it; nothing may be in the engine that is not in here. */
 
 import { attention } from "./attention/attention.js";
+import { packedAttention } from "./attention/packed.js";
 import { scaledDotProductAttention } from "./attention/scaled-dot-product.js";
 import { attentionWithDropout, causalMask } from "./attention/with-dropout.js";
 import { avgPool1d, avgPool2d } from "./convolution/average-pool.js";
@@ -21,6 +22,7 @@ import { nllLoss } from "./losses/nll-loss.js";
 import * as paired from "./losses/paired.js";
 import { crossEntropyOfProbabilities } from "./losses/soft-cross-entropy.js";
 import { linearEach } from "./matmul/linear-each.js";
+import { linearMany } from "./matmul/linear-many.js";
 import { linear, matmul } from "./matmul/matmul.js";
 import { flip } from "./movement/flip.js";
 import { cat, stack } from "./movement/join.js";
@@ -52,10 +54,10 @@ export const opTable: Readonly<Record<string, Op>> = {
   ...{ sum, mean, amax, amin, prod, variance, std, norm, logsumexp, cumsum },
   ...{ argmax, argmin, all, any },
   ...{ softmax, logSoftmax, layerNorm, rmsNorm, normalize },
-  ...{ matmul, linear, linearEach },
+  ...{ matmul, linear, linearEach, linearMany },
   ...{ crossEntropy, crossEntropyOfProbabilities, nllLoss },
   ...paired,
-  ...{ attention, scaledDotProductAttention, attentionWithDropout, causalMask, dropout },
+  ...{ attention, packedAttention, scaledDotProductAttention, attentionWithDropout, causalMask, dropout },
   ...{ reshape, permute, expand },
   ...{ slice, select, cat, stack, flip, pad, repeatInterleave, tile },
   ...{ indexSelect, gather, scatterAdd, embedding, oneHot, maskedFill },

@@ -1,6 +1,10 @@
 /** Attention as a function. */
 
-import { scaledDotProductAttention as attentionOp, attentionWithDropout } from "../../ops/index.js";
+import {
+  scaledDotProductAttention as attentionOp,
+  attentionWithDropout,
+  packedAttention as packedOp,
+} from "../../ops/index.js";
 import type { Tensor } from "../../tensor/index.js";
 
 export interface AttentionOptions {
@@ -49,4 +53,25 @@ export function scaledDotProductAttention(
   }
   const operands = [query, key, value, device.randomState, ...masks];
   return device.apply(attentionWithDropout, operands, { ...attributes, p: dropoutP });
+}
+
+/**
+ * Attention of a query, key and value that lie in one tensor, [batch…, rows, 3, heads, width], as linearMany makes them; the
+ * result is [batch…, rows, heads, width]. What they gain lies in one tensor too: a layer costs two products less than
+ * with three tensors each way.
+ *
+ * @example
+ * ```ts
+ * import { cat, device, nn, tensor, zeros } from "holdfast";
+ * const cpu = await device("cpu");
+ * const qkv = cat([zeros([2, 2, 1, 1]), tensor([1, 3]).reshape([2, 1, 1, 1])], 1); // [rows, 3, heads, width]
+ * console.log(nn.functional.packedAttention(qkv, { isCausal: true }).flatten().tolist()); // → [ 1, 2 ]
+ * cpu.close();
+ * ```
+ */
+export function packedAttention(
+  qkv: Tensor,
+  attributes: Pick<AttentionOptions, "isCausal" | "scale"> = {},
+): Tensor {
+  return qkv.device.apply(packedOp, [qkv], attributes);
 }

@@ -4,6 +4,7 @@ import {
   dropout as dropoutOp,
   embedding as embeddingOp,
   linearEach as linearEachOp,
+  linearMany as linearManyOp,
   linear as linearOp,
 } from "../../ops/index.js";
 import type { Tensor } from "../../tensor/index.js";
@@ -61,6 +62,24 @@ export function linear(
  */
 export function linearEach(x: Tensor, weights: readonly Tensor[], biases: readonly Tensor[]): Tensor {
   return x.device.apply(linearEachOp, [x, ...weights, ...biases]);
+}
+
+/**
+ * Several linear layers of one input: x·W[l] for x [rows…, in] and weights [in, out], side by side as [rows…, layers, out].
+ * One product does it all, and reads the weights where they lie.
+ *
+ * @example
+ * ```ts
+ * import { device, nn, tensor } from "holdfast";
+ * const cpu = await device("cpu");
+ * const [double, negate] = [tensor([[2]]), tensor([[-1]])];
+ * console.log(nn.functional.linearMany(tensor([[3], [4]]), [double, negate]).tolist());
+ * // → [ [ [ 6 ], [ -3 ] ], [ [ 8 ], [ -4 ] ] ]
+ * cpu.close();
+ * ```
+ */
+export function linearMany(x: Tensor, weights: readonly Tensor[]): Tensor {
+  return x.device.apply(linearManyOp, [x, ...weights]);
 }
 
 /**

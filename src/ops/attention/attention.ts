@@ -9,8 +9,9 @@
 import { HoldfastError } from "../../errors/index.js";
 import { attend, attendBackward, type Dtype, dtypes, promote } from "../../kernels/index.js";
 import { copyArray } from "../copy.js";
+import type { DeviceArray } from "../device-array.js";
 import { fitTo } from "../gradients.js";
-import { arrayAt, type KernelOp, type OperandType, typeAt, type ValueType } from "../op.js";
+import { arrayAt, type KernelOp, type Lowering, type OperandType, typeAt, type ValueType } from "../op.js";
 import { fillWith } from "../reduction/reduce.js";
 import { broadcastShapes, type Shape, sizeOf } from "../shape.js";
 import { type AttentionSizes, maskOf, operandOf } from "./operands.js";
@@ -64,7 +65,7 @@ function sizesOf(query: Shape, key: Shape, value: Shape): AttentionSizes {
   };
 }
 
-function computeOf(dtype: Dtype): "f32" | "f64" {
+export function computeOf(dtype: Dtype): "f32" | "f64" {
   return dtype === "f64" ? "f64" : "f32";
 }
 
@@ -98,39 +99,54 @@ export const attention: KernelOp<AttentionAttributes> = {
     const gradients = rule.applyAll(attentionGradient, [out, query, key, value, scores], attributes);
     return gradients.map((gradient, index) => (rule.needs(index) ? fitTo(rule, gradient, index) : undefined));
   },
-  lower(lowering, operands, [output, probabilities], { isCausal = false, scale }) {
+  lower(lowering, operands, outputs, attributes) {
     const [query, key, value] = [arrayAt(operands, 0), arrayAt(operands, 1), arrayAt(operands, 2)];
-    if (!output || !probabilities) return;
-    const sizes = sizesOf(query.shape, key.shape, value.shape);
-    const dtype = computeOf(output.dtype);
-    const target = output.dtype === dtype ? output : lowering.scratchArray(output.shape, dtype);
-    const [q, k, v] = [
-      operandOf(lowering, query, queryShape(sizes), dtype),
-      operandOf(lowering, key, keyShape(sizes), dtype),
-      operandOf(lowering, value, valueShape(sizes), dtype),
-    ];
-    const out = operandOf(lowering, target, target.shape, dtype);
-    const added = operands[3];
-    const mask = typeof added === "object" ? maskOf(lowering, added, sizes, dtype) : undefined;
-    if (!q || !k || !v || !out || !probabilities.storage) {
-      // Nothing is attended to, or nothing of it is wanted.
-      for (const array of [output, probabilities]) fillWith(lowering, array, 0);
-      return;
-    }
-    attend(
-      lowering.runtime,
-      {
-        ...kernelShape(sizes, dtype),
-        ...{ query: q, key: k, value: v, out, probabilities: probabilities.storage },
-        ...(mask && { mask }),
-        scale: scale ?? 1 / Math.sqrt(sizes.width),
-        isCausal,
-      },
-      lowering.op,
-    );
-    if (target !== output) copyArray(lowering.runtime, target, output);
+    lowerAttention(lowering, { query, key, value, mask: operands[3] }, outputs, attributes);
   },
 };
+
+export interface AttentionArrays {
+  readonly query: DeviceArray;
+  readonly key: DeviceArray;
+  readonly value: DeviceArray;
+}
+
+/** Fills the result and the probabilities. */
+export function lowerAttention(
+  lowering: Lowering,
+  { query, key, value, mask: added }: AttentionArrays & { readonly mask?: DeviceArray | number | undefined },
+  [output, probabilities]: readonly DeviceArray[],
+  { isCausal = false, scale }: AttentionAttributes,
+): void {
+  if (!output || !probabilities) return;
+  const sizes = sizesOf(query.shape, key.shape, value.shape);
+  const dtype = computeOf(output.dtype);
+  const target = output.dtype === dtype ? output : lowering.scratchArray(output.shape, dtype);
+  const [q, k, v] = [
+    operandOf(lowering, query, queryShape(sizes), dtype),
+    operandOf(lowering, key, keyShape(sizes), dtype),
+    operandOf(lowering, value, valueShape(sizes), dtype),
+  ];
+  const out = operandOf(lowering, target, target.shape, dtype);
+  const mask = typeof added === "object" ? maskOf(lowering, added, sizes, dtype) : undefined;
+  if (!q || !k || !v || !out || !probabilities.storage) {
+    // Nothing is attended to, or nothing of it is wanted.
+    for (const array of [output, probabilities]) fillWith(lowering, array, 0);
+    return;
+  }
+  attend(
+    lowering.runtime,
+    {
+      ...kernelShape(sizes, dtype),
+      ...{ query: q, key: k, value: v, out, probabilities: probabilities.storage },
+      ...(mask && { mask }),
+      scale: scale ?? 1 / Math.sqrt(sizes.width),
+      isCausal,
+    },
+    lowering.op,
+  );
+  if (target !== output) copyArray(lowering.runtime, target, output);
+}
 
 function kernelShape({ batch, ...sizes }: AttentionSizes, dtype: "f32" | "f64") {
   return { ...sizes, dtype, batch: sizeOf(batch) };
@@ -156,46 +172,57 @@ const attentionGradient: KernelOp<GradientAttributes> = {
       ...(givesScores ? [{ shape: scoreShape(sizes), dtype: computeOf(dtype) }] : []),
     ];
   },
-  lower(lowering, operands, outputs, { isCausal = false, scale }) {
+  lower(lowering, operands, outputs, attributes) {
     const [upstream, query, key, value, probabilities] = operands.map((_, index) => arrayAt(operands, index));
     if (!upstream || !query || !key || !value || !probabilities) return;
-    const sizes = sizesOf(query.shape, key.shape, value.shape);
-    const dtype = computeOf(probabilities.dtype);
-    const made = outputs
-      .slice(0, 3)
-      .map((output) => (output.dtype === dtype ? output : lowering.scratchArray(output.shape, dtype)));
-    const scores = outputs[3] ?? lowering.scratchArray(scoreShape(sizes), dtype);
-    const [queryGradient, keyGradient, valueGradient] = made.map((array) =>
-      operandOf(lowering, array, array.shape, dtype),
-    );
-    const given = {
-      query: operandOf(lowering, query, queryShape(sizes), dtype),
-      key: operandOf(lowering, key, keyShape(sizes), dtype),
-      value: operandOf(lowering, value, valueShape(sizes), dtype),
-      outGradient: operandOf(lowering, upstream, outShape(sizes), dtype),
-    };
-    const problem = { ...given, queryGradient, keyGradient, valueGradient };
-    if (!isWhole(problem) || !probabilities.storage || !scores.storage) {
-      for (const output of outputs) fillWith(lowering, output, 0);
-      return;
-    }
-    attendBackward(
-      lowering.runtime,
-      {
-        ...kernelShape(sizes, dtype),
-        ...problem,
-        ...{ probabilities: probabilities.storage, scoreGradient: scores.storage },
-        scale: scale ?? 1 / Math.sqrt(sizes.width),
-        isCausal,
-      },
-      lowering.op,
-    );
-    for (const [index, array] of made.entries()) {
-      const output = outputs[index];
-      if (output && output !== array) copyArray(lowering.runtime, array, output);
-    }
+    lowerAttentionGradient(lowering, { upstream, query, key, value, probabilities }, outputs, attributes);
   },
 };
+
+/** Fills what query, key and value gain, and the scores where a fourth output is given. */
+export function lowerAttentionGradient(
+  lowering: Lowering,
+  given: AttentionArrays & { readonly upstream: DeviceArray; readonly probabilities: DeviceArray },
+  outputs: readonly DeviceArray[],
+  { isCausal = false, scale }: AttentionAttributes,
+): void {
+  const { upstream, query, key, value, probabilities } = given;
+  const sizes = sizesOf(query.shape, key.shape, value.shape);
+  const dtype = computeOf(probabilities.dtype);
+  const made = outputs
+    .slice(0, 3)
+    .map((output) => (output.dtype === dtype ? output : lowering.scratchArray(output.shape, dtype)));
+  const scores = outputs[3] ?? lowering.scratchArray(scoreShape(sizes), dtype);
+  const [queryGradient, keyGradient, valueGradient] = made.map((array) =>
+    operandOf(lowering, array, array.shape, dtype),
+  );
+  const seen = {
+    query: operandOf(lowering, query, queryShape(sizes), dtype),
+    key: operandOf(lowering, key, keyShape(sizes), dtype),
+    value: operandOf(lowering, value, valueShape(sizes), dtype),
+    outGradient: operandOf(lowering, upstream, outShape(sizes), dtype),
+  };
+  const problem = { ...seen, queryGradient, keyGradient, valueGradient };
+  if (!isWhole(problem) || !probabilities.storage || !scores.storage) {
+    for (const output of outputs) fillWith(lowering, output, 0);
+    return;
+  }
+  attendBackward(
+    lowering.runtime,
+    {
+      ...kernelShape(sizes, dtype),
+      ...problem,
+      ...{ probabilities: probabilities.storage, scoreGradient: scores.storage },
+      scale: scale ?? 1 / Math.sqrt(sizes.width),
+      isCausal,
+    },
+    lowering.op,
+  );
+  for (const [index, array] of made.entries()) {
+    const output = outputs[index];
+    if (output && output !== array) copyArray(lowering.runtime, array, output);
+  }
+}
 
 type Whole<T> = { readonly [K in keyof T]: Exclude<T[K], undefined> };
 

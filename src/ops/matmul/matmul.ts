@@ -143,7 +143,7 @@ const productOverRows: KernelOp = {
 };
 
 /** [rows…, width] as [rows, width]: in place where the rows lie at equal steps, else copied. */
-function asRows(lowering: Lowering, array: DeviceArray): DeviceArray {
+export function asRows(lowering: Lowering, array: DeviceArray): DeviceArray {
   const { shape, strides } = array;
   const width = shape.at(-1) ?? 1;
   const rows = joinAxes({ shape: shape.slice(0, -1), strides: strides.slice(0, -1) });

@@ -6,6 +6,7 @@ import {
   attentionWithDropout,
   causalMask,
   dropout,
+  packedAttention,
   type Shape,
   scaledDotProductAttention,
 } from "../../../src/ops/index.js";
@@ -64,6 +65,20 @@ export const attentionCases: readonly OpCase[] = [
             ],
             attributes,
           ),
+        ),
+  }),
+  opCase({
+    op: packedAttention,
+    gradients: [0],
+    draw: (elements) =>
+      fc
+        .tuple(
+          anyShape({ axes: [0, 2], elements: Math.max(1, Math.floor(elements / 9)) }),
+          anySizes,
+          fc.integer({ min: 1, max: 2 }),
+        )
+        .chain(([batch, { rows, width }, heads]) =>
+          call([operand([...batch, rows, 3, heads, width])], attributes),
         ),
   }),
   opCase({

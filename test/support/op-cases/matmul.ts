@@ -1,7 +1,7 @@
 /** Cases of products: vectors, matrices, batches and broadcast batches, with sides of 0 and 1 among them. */
 
 import fc from "fast-check";
-import { linear, linearEach, matmul, type Shape } from "../../../src/ops/index.js";
+import { linear, linearEach, linearMany, matmul, type Shape } from "../../../src/ops/index.js";
 import { anyShape, broadcastShapesOf, call, operand } from "./draw.js";
 import { type OpCase, opCase } from "./op-case.js";
 
@@ -73,6 +73,18 @@ export const matmulCases: readonly OpCase[] = [
       return fc.tuple(side(most), side(most), side(most)).chain(([rows, width, out]) => {
         const weights = [operand([width, out]), operand([width, out])];
         return call([operand([rows, 2, width]), ...weights, operand([out]), operand([out])]);
+      });
+    },
+  }),
+  opCase({
+    op: linearMany,
+    gradients: [0, 1, 2, 3],
+    draw: (elements) => {
+      const most = Math.max(2, Math.floor(Math.cbrt(elements)));
+      const rows = anyShape({ axes: [0, 3], elements: most });
+      return fc.tuple(rows, side(most), side(most)).chain(([batch, width, out]) => {
+        const weights = [0, 1, 2].map(() => operand([width, out]));
+        return call([operand([...batch, width]), ...weights]);
       });
     },
   }),
