@@ -1,4 +1,4 @@
-/** 5,000 steps of training: nothing grows, and the driver is asked for no memory after the second. */
+/** 5,000 steps of training or more: nothing grows, and the driver is asked for no memory after the second. */
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -76,11 +76,12 @@ test("5,000 steps of training leave memory where it was after the second, and le
     pins: arena.figures.pins,
   };
   const [takenBefore, liveBefore] = [taken.length, arena.figures.live];
-  // V8 keeps code and feedback as it optimises the loop, now and then; a leak grows in every stretch of steps.
+  // V8 keeps code and feedback as it optimises the loop, in some runs for thousands of steps; a leak grows in every stretch.
   const stretch = 500;
+  const flat = 48 * KiB;
   const growths: number[] = [];
   let heap = heapAfterCollection();
-  for (let step = 2; step < steps; step++) {
+  for (let step = 2; step < steps || (step < 3 * steps && Math.min(...growths) >= flat); step++) {
     trainStep();
     if ((step + 1) % stretch > 0) continue;
     const now = heapAfterCollection();
@@ -93,8 +94,10 @@ test("5,000 steps of training leave memory where it was after the second, and le
   assert.deepEqual({ committed, used: device.runtime.budget.used, pins }, after);
   assert.equal(live, liveBefore);
   assert.equal(device.tape.openNodes, 0);
-  const [least = 0] = growths.toSorted((one, other) => one - other);
-  assert.ok(least < 48 * KiB, `the JS heap grew in every ${stretch} steps: by ${growths.join(", ")} bytes`);
+  assert.ok(
+    Math.min(...growths) < flat,
+    `the JS heap grew in every ${stretch} steps: by ${growths.join(", ")} bytes`,
+  );
   const meanOf = (part: readonly number[]): number => part.reduce((sum, loss) => sum + loss) / part.length;
   assert.ok(meanOf(losses.slice(-50)) < meanOf(losses.slice(0, 50)) / 4, "it did not learn");
 });
