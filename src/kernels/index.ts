@@ -16,6 +16,7 @@ export {
   type ScatterAdd,
   type WalkDtype,
 } from "./axis-walk/index.js";
+export { type CallListener, listenToCalls } from "./call-listener.js";
 export { isInWords, launchCopies, type PlainCopy } from "./copy-many.js";
 export { type Dtype, type DtypeKind, dtypeNames, dtypes, type ElementArray } from "./dtypes.js";
 export { viewElements } from "./elements.js";

@@ -3,6 +3,7 @@
 import type { DeviceInfo, KernelSource } from "../driver/index.js";
 import { HoldfastError } from "../errors/index.js";
 import type { Runtime, Storage } from "../runtime/index.js";
+import { callListenerOf } from "./call-listener.js";
 import { cudaColumnForm } from "./cuda-printer/column-form.js";
 import { cudaRowForm } from "./cuda-printer/row-form.js";
 import type { ColumnKernel, RowKernel } from "./ir.js";
@@ -42,10 +43,16 @@ export interface RowLaunch extends Operands {
 }
 
 /** With no rows, or no elements to store, nothing is launched. */
-export function launchRows(runtime: Runtime, { kernel, iteration, operands, scalars = [] }: RowLaunch): void {
+export function launchRows(runtime: Runtime, rowLaunch: RowLaunch): void {
+  const { kernel, iteration, operands, scalars = [] } = rowLaunch;
   const { isElementwise, usesPlace } = factsOf(kernel);
   if (iteration.kind === "elements" && (!isElementwise || usesPlace)) throw needsRows(kernel, isElementwise);
   if (iteration.rows === 0 || (isElementwise && iteration.elements === 0)) return;
+  const listener = callListenerOf(runtime);
+  if (listener) {
+    listener.rows(rowLaunch);
+    return;
+  }
   const form =
     runtime.device.kind === "cuda"
       ? cudaRowForm(kernel, iteration, operands)
@@ -61,6 +68,11 @@ export interface ColumnLaunch extends Operands, Columns {
 export function launchColumns(runtime: Runtime, columnLaunch: ColumnLaunch): void {
   const { kernel, operands, scalars = [] } = columnLaunch;
   if (columnLaunch.columns === 0) return;
+  const listener = callListenerOf(runtime);
+  if (listener) {
+    listener.columns(columnLaunch);
+    return;
+  }
   const formOf = runtime.device.kind === "cuda" ? cudaColumnForm : wasmColumnForm;
   launch(runtime, kernel, formOf(kernel, columnLaunch), operands, scalars);
 }

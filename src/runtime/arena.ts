@@ -59,9 +59,14 @@ export type ArenaMemory = Pick<GrowingRange, "range" | "committed" | "grow" | "r
 
 /** One storage whose bytes are handed out in turn, for a function that must find the same addresses each time. */
 interface Enclosure {
-  readonly storage: Storage;
+  /** Nothing where the memory is only imagined. */
+  readonly storage: Storage | undefined;
   readonly arena: Arena;
 }
+
+/** Imagined memory lies where no device's does: behind every address that a pointer can have on today's machines. */
+const imaginedAddress = 2 ** 48;
+const imaginedBytes = 2 ** 39;
 
 const noPins: readonly Pin[] = [];
 
@@ -107,13 +112,10 @@ export class Arena {
    */
   inside<T>(storage: Storage, body: () => T): T {
     this.#find(storage, "enclosing");
-    if (this.#enclosure) {
-      throw new HoldfastError(
-        "BAD_ARGUMENT",
-        `"${storage.label}" can't enclose a function that is enclosed already.`,
-      );
-    }
-    const arena = this.#openInside(storage);
+    this.#requireUnenclosed(storage.label);
+    const address = alignUp(storage.span.address, alignment);
+    const size = Math.max(0, storage.span.size - (address - storage.span.address)) as Bytes;
+    const arena = this.#openOver({ address: address as number as Address, size }, storage.label);
     this.pin(storage, "what it encloses");
     this.#enclosure = { storage, arena };
     try {
@@ -125,9 +127,45 @@ export class Arena {
     }
   }
 
+  /**
+   * Runs a function whose allocations all come out of memory that is not there: nobody is asked for any, and nothing may
+   * be sent to a device that reads or writes it. So a step's needs are known before there is memory for them.
+   */
+  imagine<T>(step: number, body: () => T): T {
+    this.#requireOpen();
+    this.#requireUnenclosed("imagined memory");
+    const range = { address: imaginedAddress as Address, size: imaginedBytes as Bytes };
+    const arena = this.#openOver(range, "imagined memory");
+    arena.beginStep(step);
+    this.#enclosure = { storage: undefined, arena };
+    try {
+      return body();
+    } finally {
+      this.#enclosure = undefined;
+      arena.close();
+    }
+  }
+
+  /** Runs a function on real memory, in the midst of one that is enclosed or imagined. */
+  unenclosed<T>(body: () => T): T {
+    const enclosure = this.#enclosure;
+    this.#enclosure = undefined;
+    try {
+      return body();
+    } finally {
+      this.#enclosure = enclosure;
+    }
+  }
+
+  /** Is it a storage in imagined memory? */
+  isImagined({ home }: Storage): boolean {
+    return this.#enclosure !== undefined && !this.#enclosure.storage && home === this.#enclosure.arena;
+  }
+
   /** Who keeps a storage's bytes: itself, or the storage that encloses it. */
   keeperOf(storage: Storage): Storage {
-    return this.#enclosure && storage.home === this.#enclosure.arena ? this.#enclosure.storage : storage;
+    const enclosure = this.#enclosure;
+    return enclosure?.storage && storage.home === enclosure.arena ? enclosure.storage : storage;
   }
 
   /** Takes memory for the op named. */
@@ -338,23 +376,26 @@ export class Arena {
     return enclosure && storage.home === enclosure.arena ? enclosure.arena : undefined;
   }
 
-  /** An arena over a storage's bytes. It asks the driver for nothing: for everybody else they are one storage in use. */
-  #openInside(storage: Storage): Arena {
+  /** An arena over memory that others answer for. It asks the driver for nothing. */
+  #openOver(range: Span, name: string): Arena {
     const { annotate: _, ...driver } = this.#options.driver;
-    // A view may begin anywhere; what is handed out of it is aligned like everything else.
-    const address = alignUp(storage.span.address, alignment);
-    const size = Math.max(0, storage.span.size - (address - storage.span.address)) as Bytes;
+    const { size } = range;
     const memory: ArenaMemory = {
-      range: { address: address as number as Address, size },
+      range,
       committed: size,
       grow(_end, label): never {
-        throw new HoldfastError("OUT_OF_MEMORY", `"${storage.label}" can't grow for ${label}.`);
+        throw new HoldfastError("OUT_OF_MEMORY", `"${name}" can't grow for ${label}.`);
       },
       release: () => undefined,
     };
     const board = new Board();
     const gate = new CaptureGate();
     return new Arena({ ...this.#options, driver, memory, board, gate, capacity: size, poison: false });
+  }
+
+  #requireUnenclosed(label: string): void {
+    if (!this.#enclosure) return;
+    throw new HoldfastError("BAD_ARGUMENT", `"${label}" can't enclose a function that is enclosed already.`);
   }
 
   #isOver({ step }: StepStorage): boolean {

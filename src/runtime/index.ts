@@ -15,6 +15,7 @@ export { Budget, type Charge } from "./budget.js";
 export type { CaptureState } from "./capture-gate.js";
 export type { Diagnostics } from "./diagnostics.js";
 export { chooseLimit, type FreeMemory, readFreeMemory } from "./free-memory.js";
+export type { Imagination, WorkPiece } from "./imagined.js";
 export { PersistentMemory, type PersistentStorage, type Placement, type Region } from "./persistent.js";
 export { type Judgement, judge, type Pressure, type Shortage, type Verdict } from "./pressure.js";
 export { type EventKind, eventKinds, type RecordedEvent, Recorder } from "./recorder.js";
@@ -23,7 +24,6 @@ export {
   type Replayable,
   Runtime,
   type RuntimeOptions,
-  type WorkPiece,
 } from "./runtime.js";
 export { SavedSet } from "./saved-set.js";
 export {

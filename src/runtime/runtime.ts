@@ -10,6 +10,7 @@ import type { Arena } from "./arena.js";
 import type { Budget } from "./budget.js";
 import { captureGraph } from "./capture.js";
 import { type Diagnostics, diagnose, diagnosticsText } from "./diagnostics.js";
+import type { Imagination, WorkPiece } from "./imagined.js";
 import { type OpenOptions, openParts, type Parts } from "./open.js";
 import type { PersistentMemory } from "./persistent.js";
 import type { Phases } from "./phases.js";
@@ -25,12 +26,6 @@ export interface RuntimeOptions extends OpenOptions {
   /** Where diagnostics and phase lines go; stderr unless given. */
   readonly print?: (text: string) => void;
 }
-
-/** A launch, a fill or a copy, as it was asked for. */
-export type WorkPiece =
-  | { readonly kind: "launch"; readonly request: LaunchRequest }
-  | { readonly kind: "fill"; readonly target: Storage; readonly byte: number }
-  | { readonly kind: "copy"; readonly target: Storage; readonly source: Storage };
 
 /** Something that runs the same work again: as a verified graph, or directly where capture is off or refused. */
 export interface Replayable {
@@ -95,6 +90,7 @@ export class Runtime {
   readonly #print: (text: string) => void;
   readonly #kernels = new Map<KernelSource, Kernel>();
   readonly #graphs = new Set<Replayable>();
+  #imagination: Imagination | undefined;
   #steps = 0;
   #hasToldPressure = false;
   #hasToldRefusal = false;
@@ -126,6 +122,7 @@ export class Runtime {
     this.#requireOpen();
     const { arena, gate, phases } = this.#parts;
     gate.refuseInside("a step", "step()");
+    this.#imagination?.refuse("a step", "step()");
     const number = this.#steps + 1;
     arena.beginStep(number);
     this.#steps = number;
@@ -142,18 +139,27 @@ export class Runtime {
   /** Copies host arrays to the device; each as long as its storage. */
   upload(items: Iterable<UploadItem>): TransferCount {
     this.#requireOpen();
+    if (this.#imagination) {
+      this.#imagination.upload(items);
+      return { copies: 0, bytes: 0, tensors: 0 };
+    }
     return this.phases.run("upload", () => this.#parts.transfer.upload(items));
   }
 
   /** A storage's bytes, behind all work issued so far. */
   read(storage: Storage): Uint8Array<ArrayBuffer> {
     this.#requireOpen();
+    this.#imagination?.refuse("a look at its values", storage.label);
     return this.phases.run("read-back", () => this.#parts.transfer.read(storage));
   }
 
   /** Issues a kernel: a storage for each of its memory parameters, a number for each scalar. */
   launch(request: LaunchRequest): void {
     this.#requireOpen();
+    if (this.#imagination) {
+      this.#imagination.work({ kind: "launch", request });
+      return;
+    }
     this.#parts.work.launch(request);
     this.onWork?.({ kind: "launch", request });
   }
@@ -161,6 +167,10 @@ export class Runtime {
   /** Sets every byte of a storage. */
   fill(target: Storage, byte: number): void {
     this.#requireOpen();
+    if (this.#imagination) {
+      this.#imagination.work({ kind: "fill", target, byte });
+      return;
+    }
     this.#parts.work.fill(target, byte);
     this.onWork?.({ kind: "fill", target, byte });
   }
@@ -168,6 +178,10 @@ export class Runtime {
   /** Copies a storage's bytes to another of its size, on the device. */
   copy(target: Storage, source: Storage): void {
     this.#requireOpen();
+    if (this.#imagination) {
+      this.#imagination.work({ kind: "copy", target, source });
+      return;
+    }
     this.#parts.work.copy(target, source);
     this.onWork?.({ kind: "copy", target, source });
   }
@@ -212,12 +226,14 @@ export class Runtime {
   synchronize(): void {
     this.#requireOpen();
     this.#parts.gate.refuseInside("synchronise", "synchronize()");
+    this.#imagination?.refuse("a wait for the device", "synchronize()");
     this.#parts.driver.synchronize(this.stream);
   }
 
   /** Makes a function's work repeatable in one launch; `capture.ts` says what it may do. */
   capture(name: string, body: () => void): Replayable {
     this.#requireOpen();
+    this.#imagination?.refuse("a capture", name);
     const direct: Replayable = { mode: "direct", replay: body, close: () => undefined };
     if (this.settings.capture === "off") return direct;
     try {
@@ -240,9 +256,52 @@ export class Runtime {
     }
   }
 
-  /** Is a captured function at work? Then nothing may be read back, not even to check it. */
+  /** Is a captured function at work, or an imagined one? Then nothing may be read back, not even to check it. */
   get isCapturing(): boolean {
-    return this.#parts.gate.isInside;
+    return this.#parts.gate.isInside || this.#imagination !== undefined;
+  }
+
+  /** Is a function's work only imagined now? */
+  get isImagining(): boolean {
+    return this.#imagination !== undefined;
+  }
+
+  /**
+   * Runs a function without a device: what it makes lies in imagined memory, and what it would send is told to a listener.
+   * Persistent memory is real, and so is what `actually` does.
+   */
+  imagine<T>(imagination: Imagination, body: () => T): T {
+    this.#requireOpen();
+    this.#parts.gate.refuseInside("imagining", "imagine()");
+    return this.arena.imagine(this.#steps + 1, () => this.#listening(imagination, body));
+  }
+
+  /** Tells a listener what a function would send, on the memory that is there. */
+  overhear<T>(imagination: Imagination, body: () => T): T {
+    this.#requireOpen();
+    return this.#listening(imagination, body);
+  }
+
+  /** Does something for good in the midst of what is only imagined: what happens once, and not in every step. */
+  actually<T>(body: () => T): T {
+    const imagination = this.#imagination;
+    this.#imagination = undefined;
+    try {
+      return this.arena.unenclosed(body);
+    } finally {
+      this.#imagination = imagination;
+    }
+  }
+
+  #listening<T>(imagination: Imagination, body: () => T): T {
+    if (this.#imagination)
+      throw new HoldfastError("BAD_ARGUMENT", "A function that is imagined can't imagine another.");
+    this.#imagination = imagination;
+    try {
+      return body();
+    } finally {
+      this.#imagination = undefined;
+    }
   }
 
   /** The state of memory, as a record that JSON can carry. */

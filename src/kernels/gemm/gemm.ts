@@ -6,6 +6,7 @@
 import type { Blas } from "../../driver/index.js";
 import type { Runtime } from "../../runtime/index.js";
 import { type Bytes, bytes } from "../../units/index.js";
+import { callListenerOf } from "../call-listener.js";
 import { argumentsInOrder } from "../wasm-function.js";
 import { blasKernel, blasParameters, blasTranspose } from "./blas.js";
 import { type DirectForm, directParameters, directStripRows } from "./direct.js";
@@ -46,6 +47,11 @@ export function gemm(runtime: Runtime, problem: GemmProblem<ProductDtype>, op = 
   requireSound(problem);
   const { m, n, batch = 1 } = problem;
   if (m === 0 || n === 0 || batch === 0) return;
+  const listener = callListenerOf(runtime);
+  if (listener) {
+    listener.product(problem, op);
+    return;
+  }
   if (runtime.device.kind === "cuda") {
     const part = libraryPart(runtime, problem);
     launchLibraryProduct(runtime, part, op);

@@ -1,0 +1,19 @@
+/** Imagined work: what a function would send to the device, told to a listener instead. */
+
+import type { Storage } from "./storage.js";
+import type { UploadItem } from "./transfer.js";
+import type { LaunchRequest } from "./work.js";
+
+/** A launch, a fill or a copy, as it was asked for. */
+export type WorkPiece =
+  | { readonly kind: "launch"; readonly request: LaunchRequest }
+  | { readonly kind: "fill"; readonly target: Storage; readonly byte: number }
+  | { readonly kind: "copy"; readonly target: Storage; readonly source: Storage };
+
+/** Who hears what would be done, and answers for what can't be imagined. */
+export interface Imagination {
+  work(piece: WorkPiece): void;
+  upload(items: Iterable<UploadItem>): void;
+  /** Called for a look at a value, a wait, a step or a capture; throws. */
+  refuse(what: string, label: string): never;
+}
