@@ -4,14 +4,13 @@
  */
 
 import type { Kernel } from "../driver/index.js";
-import {
-  type ColumnKernel,
-  type ColumnLaunch,
-  dtypes,
-  type GemmProblem,
-  type Iteration,
-  type ProductDtype,
-  type RowKernel,
+import type {
+  ColumnKernel,
+  ColumnLaunch,
+  GemmProblem,
+  Iteration,
+  ProductDtype,
+  RowKernel,
 } from "../kernels/index.js";
 import type { Storage } from "../runtime/index.js";
 
@@ -91,7 +90,10 @@ export interface Call {
   readonly work: Work;
 }
 
-/** How a call meets a part of a buffer. Reads come before writes. */
+/**
+ * How a call meets a part of a buffer. Reads come before writes. What is written may have gaps: bytes of the part that
+ * stay as they were.
+ */
 export interface Access {
   readonly part: Part;
   readonly reads: boolean;
@@ -111,11 +113,10 @@ export function accessesOf({ work }: Call): readonly Access[] {
     }
     case "product": {
       const { a, b, c, bias, scratch, beta = 0 } = work.problem;
-      const isPartial = beta !== 0 || !isWholeResult(work);
       return [
         ...[a.part, b.part, ...(bias ? [bias] : [])].map((part) => accessOf(part, "in")),
         ...(scratch ? [accessOf(scratch, "out")] : []),
-        accessOf(c.part, isPartial ? "inout" : "out"),
+        accessOf(c.part, beta === 0 ? "out" : "inout"),
       ];
     }
     case "launch":
@@ -129,15 +130,37 @@ export function accessesOf({ work }: Call): readonly Access[] {
   }
 }
 
-/** Is every byte of the result's part written? Not where its rows have gaps between them. */
-function isWholeResult({ problem }: ProductCall): boolean {
-  const { m, n, batch = 1, c, dtype, resultDtype = dtype } = problem;
-  return c.part.size === batch * m * n * dtypes[resultDtype].bytes;
-}
-
 /** A parameter that is neither only read nor only written is both, and so is one that nothing is known of. */
 function accessOf(part: Part, parameter: string): Access {
   return { part, reads: parameter !== "out", writes: parameter !== "in" };
+}
+
+/** The same work on other parts. */
+export function mapParts(work: Work, to: (part: Part) => Part): Work {
+  switch (work.kind) {
+    case "rows":
+    case "columns":
+      return { ...work, operands: work.operands.map(to) };
+    case "product": {
+      const { a, b, c, bias, scratch, ...rest } = work.problem;
+      const problem = {
+        ...rest,
+        ...{ a: { ...a, part: to(a.part) }, b: { ...b, part: to(b.part) }, c: { ...c, part: to(c.part) } },
+        ...(bias && { bias: to(bias) }),
+        ...(scratch && { scratch: to(scratch) }),
+      };
+      return { kind: "product", problem };
+    }
+    case "launch":
+      return {
+        ...work,
+        arguments: work.arguments.map((one) => (typeof one === "number" ? one : to(one))),
+      };
+    case "fill":
+      return { ...work, target: to(work.target) };
+    case "copy":
+      return { kind: "copy", target: to(work.target), source: to(work.source) };
+  }
 }
 
 /** When a program's calls run: their order, and which of them side by side. */

@@ -57,6 +57,10 @@ export const errorCodes = {
       "backward() was asked of something that has no gradient: nothing in it requires one, or an op has none.",
     help: "Mark inputs with requiresGrad, or leave noGrad(); the message names the op.",
   },
+  NOT_TRACEABLE: {
+    meaning: "A compiled step did something that a trace can't hold: it looked at a value, waited, or uploaded data.",
+    help: "Return the tensor and read it outside the step; set rates and upload data before the call.",
+  },
   SAVED_CHANGED: {
     meaning: "A tensor that backward still needs was written to in place.",
     help: "Use the form that makes a new tensor, or write after backward().",

@@ -6,6 +6,7 @@ import type { Runtime, Storage } from "../runtime/index.js";
 import { copyArray } from "./copy.js";
 import { allocateArray, type DeviceArray, viewArray } from "./device-array.js";
 import type { Apply, Attributes, KernelOp, Lowering, Op, ValueType, ViewOp } from "./op.js";
+import { asPartOf } from "./op-listener.js";
 import { followRecipe, isUsable, type Recipe, RecipeWriter, recipesOf } from "./recipe.js";
 import { formatShape, isSameShape } from "./shape.js";
 import { SignatureTable, signCall, signView } from "./signature.js";
@@ -68,6 +69,8 @@ function lookUp<A extends Attributes>(
   attributes: A,
   target?: DeviceArray,
 ): { readonly recipe?: Recipe; readonly keep?: (recipe: Recipe) => void } {
+  // What is only imagined is lowered each time: a recipe knows its launches, and not the kernels they came of.
+  if (runtime.isImagining) return {};
   const recipes = recipesOf(runtime, op);
   signCall(operands, attributes, { ...(target && { target }), withAddresses: op.looksAtAddresses ?? false });
   const recipe = recipes.find();
@@ -96,6 +99,10 @@ function lowerAndWrite<A extends Attributes>(
 ): RecipeWriter | undefined {
   const lower = (writer?: RecipeWriter): void =>
     withLowering(runtime, op, (lowering) => op.lower(lowering, operands, outputs, attributes), writer);
+  if (runtime.isImagining) {
+    asPartOf(runtime, { name: op.name, operands, outputs }, lower);
+    return undefined;
+  }
   if (runtime.onWork) {
     lower();
     return undefined;

@@ -57,7 +57,8 @@ export class Cohorts {
       const staying = cohort.members.filter((member) => !stepping.has(member));
       this.#cohorts[place] = { ...cohort, members: staying };
       const divided = this.#add(going);
-      this.#runtime.copy(divided.t, cohort.t);
+      // Once, also where the step that found it out is only imagined: its replays go on from here.
+      this.#runtime.actually(() => this.#runtime.copy(divided.t, cohort.t));
       selected.push(divided);
       hasDivided = true;
     }

@@ -66,7 +66,8 @@ interface Enclosure {
 
 /** Imagined memory lies where no device's does: behind every address that a pointer can have on today's machines. */
 const imaginedAddress = 2 ** 48;
-const imaginedBytes = 2 ** 39;
+/** As much as the arena can count in its units. */
+const imaginedBytes = 2 ** 38;
 
 const noPins: readonly Pin[] = [];
 

@@ -261,6 +261,11 @@ export class Runtime {
     return this.#parts.gate.isInside || this.#imagination !== undefined;
   }
 
+  /** The number that the next step will have. */
+  get nextStep(): number {
+    return this.#steps + 1;
+  }
+
   /** Is a function's work only imagined now? */
   get isImagining(): boolean {
     return this.#imagination !== undefined;
@@ -273,7 +278,7 @@ export class Runtime {
   imagine<T>(imagination: Imagination, body: () => T): T {
     this.#requireOpen();
     this.#parts.gate.refuseInside("imagining", "imagine()");
-    return this.arena.imagine(this.#steps + 1, () => this.#listening(imagination, body));
+    return this.arena.imagine(this.nextStep, () => this.#listening(imagination, body));
   }
 
   /** Tells a listener what a function would send, on the memory that is there. */

@@ -15,6 +15,7 @@ import {
   sizeOf,
 } from "../ops/index.js";
 import { openRuntime, type Runtime, type RuntimeOptions, type Storage } from "../runtime/index.js";
+import { type CompiledStep, type CompileOptions, compileStep, type StepResult } from "./compiled-step.js";
 import { DeviceSeeds } from "./device-seeds.js";
 import { encodeElements } from "./host-values.js";
 import { Lifetimes } from "./lifetimes.js";
@@ -117,6 +118,56 @@ export class Device {
         this.tape.release(mark);
       }
     });
+  }
+
+  /**
+   * Makes a step's function one launch: its first call traces it, plans its memory, verifies the plan and captures it, and
+   * later calls replay it. The same code as in `step`, and the same numbers.
+   *
+   * Calls with other shapes get plans of their own. What the function reads besides tensors (numbers, settings of modules)
+   * is what it was when it was traced; rates of optimizers and random numbers are read from memory each time.
+   *
+   * @example
+   * ```ts
+   * import { device, optim, tensor } from "holdfast";
+   * const cpu = await device("cpu");
+   * const w = tensor([8], { requiresGrad: true });
+   * const sgd = new optim.SGD([w], { lr: 0.25 });
+   * const step = cpu.compile((x) => {
+   *   const loss = w.mul(x).square().sum();
+   *   loss.backward();
+   *   sgd.step();
+   *   sgd.zeroGrad();
+   *   return { loss };
+   * });
+   * const x = tensor([1]);
+   * const losses = [1, 2, 3].map(() => step(x).loss.item());
+   * console.log(losses, w.tolist()); // → [ 64, 16, 4 ] [ 1 ]
+   * cpu.close();
+   * ```
+   */
+  compile<I extends readonly Tensor[], R extends StepResult>(
+    body: (...inputs: I) => R,
+    options: CompileOptions = {},
+  ): CompiledStep<I, R> {
+    return compileStep(this, body, options);
+  }
+
+  /**
+   * Runs a function as a step that is only imagined, as a trace does.
+   *
+   * @internal
+   */
+  inImaginedStep<T>(body: () => T): T {
+    const mark = this.tape.mark();
+    const outer = this.#step;
+    this.#step = this.runtime.nextStep;
+    try {
+      return body();
+    } finally {
+      this.#step = outer;
+      this.tape.release(mark);
+    }
   }
 
   /**

@@ -3,6 +3,7 @@
 import { noteWrite } from "../autograd/index.js";
 import { add, copyArray, type DeviceArray, runInto } from "../ops/index.js";
 import type { Runtime } from "../runtime/index.js";
+import { type GradientState, hasArrived, setArrived } from "./gradient-states.js";
 import type { GradientHolder } from "./tensor.js";
 
 export class LeafGradient implements GradientHolder {
@@ -10,7 +11,7 @@ export class LeafGradient implements GradientHolder {
   readonly #place: () => DeviceArray;
   readonly #end: (array: DeviceArray) => void;
   #array: DeviceArray | undefined;
-  #hasArrived = false;
+  readonly #state: GradientState = { hasArrived: false };
 
   /** The array is placed when the first gradient arrives, and ended with `release`; a parameter's is not its own to end. */
   constructor(
@@ -24,7 +25,7 @@ export class LeafGradient implements GradientHolder {
   }
 
   get gradient(): DeviceArray | undefined {
-    return this.#hasArrived ? this.#array : undefined;
+    return hasArrived(this.#state) ? this.#array : undefined;
   }
 
   /** The first gradient after `clear` replaces what is there, so clearing costs nothing. */
@@ -41,15 +42,15 @@ export class LeafGradient implements GradientHolder {
   }
 
   takePlace(): DeviceArray | undefined {
-    if (this.#hasArrived) return undefined;
+    if (hasArrived(this.#state)) return undefined;
     this.#array ??= this.#place();
     noteWrite(this.#array.storage);
-    this.#hasArrived = true;
+    setArrived(this.#state, true);
     return this.#array;
   }
 
   clear(): void {
-    this.#hasArrived = false;
+    setArrived(this.#state, false);
   }
 
   release(): void {

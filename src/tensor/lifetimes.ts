@@ -52,10 +52,14 @@ export class Lifetimes {
     }
     const diesWithStep = openStep > 0 && storage?.kind === "step" && stepOf(storage) === openStep;
     const { arena } = this.#runtime;
+    const allocate = (): DeviceArray => allocateArray(this.#runtime, shape, dtype, `${tensor.name}.grad`);
     const place = (): DeviceArray => {
-      const array = allocateArray(this.#runtime, shape, dtype, `${tensor.name}.grad`);
-      if (array.storage && !diesWithStep) arena.pin(array.storage, `gradient of ${tensor.name}`);
-      return array;
+      if (diesWithStep) return allocate();
+      return this.#runtime.actually(() => {
+        const array = allocate();
+        if (array.storage) arena.pin(array.storage, `gradient of ${tensor.name}`);
+        return array;
+      });
     };
     const end = ({ storage: own }: DeviceArray): void => {
       if (!own || diesWithStep) return;

@@ -1,0 +1,120 @@
+/**
+ * Turns traced calls into a step that can be run: passes over the calls, a schedule, a plan of its memory, and the
+ * verification of that plan, without which nothing is launched.
+ */
+
+import type { Region, Runtime, Storage } from "../runtime/index.js";
+import { placeConstants } from "./constants.js";
+import { emitCalls, type Piece, sendPieces } from "./emit.js";
+import { fuse } from "./fuse.js";
+import { shareCommonCalls } from "./passes/common-calls.js";
+import { removeCopies } from "./passes/copies.js";
+import { removeDeadCode } from "./passes/dead-code.js";
+import { lifetimesOf, type MemoryReport, memoryOf, planMemory } from "./plan.js";
+import { accessesOf, type Buffer, type Call, type Part, type Plan, type Schedule } from "./program.js";
+import type { Trace } from "./trace.js";
+import { verifyPlan } from "./verify.js";
+
+type Pass = (calls: readonly Call[]) => readonly Call[];
+
+/** In their order. Each can be left out, and the step's numbers stay the same. */
+const passes = {
+  /** Calls that do the same to the same values are made once. */
+  common: shareCommonCalls,
+  /** Plain copies are left out where a value can be read where it is, or made where it belongs. */
+  copies: removeCopies,
+  /** Results that nobody reads are not made. */
+  dead: removeDeadCode,
+  /** Chains of elementwise work and reductions become one kernel. */
+  fuse: (calls) => fuse(calls, () => false),
+} satisfies Readonly<Record<string, Pass>>;
+
+export type PassName = keyof typeof passes;
+export const passNames = Object.keys(passes) as readonly PassName[];
+
+/** Which passes are left out. */
+export type PassSettings = Readonly<Partial<Record<PassName, boolean>>>;
+
+/** What a pass has made of the calls, for explain(). */
+export interface Stage {
+  readonly name: PassName | "trace";
+  readonly calls: readonly Call[];
+}
+
+/** A step that has a plan, and no memory yet. */
+export interface PlannedStep {
+  readonly stages: readonly Stage[];
+  readonly schedule: Schedule;
+  readonly plan: Plan;
+  readonly memory: MemoryReport;
+  /** Persistent memory that belongs to the step: its constants. */
+  readonly regions: readonly Region[];
+}
+
+export function planStep(runtime: Runtime, trace: Trace<unknown>, settings: PassSettings = {}): PlannedStep {
+  const { calls: traced, regions } = placeConstants(runtime, trace.calls, trace.constants);
+  const stages: Stage[] = [{ name: "trace", calls: traced }];
+  let calls = traced;
+  for (const name of passNames) {
+    if (settings[name] === false) continue;
+    calls = passes[name](calls);
+    stages.push({ name, calls });
+  }
+  const schedule: Schedule = { calls: calls.map((call) => ({ call, branch: 0, after: [] })) };
+  const plan = planMemory(lifetimesOf(schedule));
+  verifyPlan(calls, schedule, plan);
+  return { stages, schedule, plan, memory: memoryOf(schedule, plan), regions };
+}
+
+/** A planned step in memory: its work, ready to be sent. */
+export class PlacedStep {
+  readonly #runtime: Runtime;
+  readonly #block: Storage | undefined;
+  readonly #views = new Map<string, Storage>();
+  readonly pieces: readonly Piece[];
+  /** What it writes of persistent memory. */
+  readonly written: readonly Storage[];
+
+  constructor(runtime: Runtime, { schedule, plan }: PlannedStep, label: string) {
+    this.#runtime = runtime;
+    const { arena } = runtime;
+    this.#block = plan.bytes > 0 ? arena.allocate(plan.bytes, label) : undefined;
+    if (this.#block) arena.pin(this.#block, label);
+    const calls = schedule.calls.map(({ call }) => call);
+    this.pieces = emitCalls(runtime, calls, (part) => this.#resolve(plan, part));
+    this.written = writtenBy(calls);
+  }
+
+  /** Sends all of its work, directly. */
+  readonly run = (): void => sendPieces(this.#runtime, this.pieces);
+
+  close(): void {
+    const { arena } = this.#runtime;
+    if (!this.#block || !arena.isLive(this.#block)) return;
+    for (const view of this.#views.values())
+      if (view.kind === "step" && arena.isLive(view)) arena.dropView(view);
+    arena.unpin(this.#block);
+    if (arena.isLive(this.#block)) arena.free(this.#block);
+  }
+
+  #resolve({ offsets }: Plan, { buffer, offset, size }: Part): Storage {
+    const key = `${buffer.id} ${offset} ${size} ${buffer.storage ? buffer.storage.span.address : ""}`;
+    const known = this.#views.get(key);
+    if (known) return known;
+    const home = buffer.storage ?? this.#block;
+    const start = buffer.storage ? 0 : (offsets.get(buffer) ?? 0);
+    if (!home) throw new Error(`Buffer "${buffer.label}" has no memory.`);
+    const view = this.#runtime.view(home, start + offset, size, buffer.label);
+    this.#views.set(key, view);
+    return view;
+  }
+}
+
+function writtenBy(calls: readonly Call[]): Storage[] {
+  const written = new Set<Buffer>();
+  for (const call of calls) {
+    for (const { part, writes } of accessesOf(call))
+      if (writes && part.buffer.storage) written.add(part.buffer);
+  }
+  return [...written].flatMap(({ storage }) => storage ?? []);
+}

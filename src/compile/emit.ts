@@ -1,0 +1,83 @@
+/** From calls to launches: kernels are printed and loaded, parts become storages, and what is sent is written down once. */
+
+import { gemm, launchColumns, launchRows } from "../kernels/index.js";
+import type { Runtime, Storage, WorkPiece } from "../runtime/index.js";
+import type { Call, Part } from "./program.js";
+
+/** A launch, a fill or a copy of the program, ready to be sent. */
+export interface Piece {
+  /** Which call it comes of. */
+  readonly call: number;
+  readonly op: string;
+  readonly work: WorkPiece;
+}
+
+/** What the calls send, one after the other, on storages that `resolve` finds for parts. */
+export function emitCalls(
+  runtime: Runtime,
+  calls: readonly Call[],
+  resolve: (part: Part) => Storage,
+): readonly Piece[] {
+  const pieces: Piece[] = [];
+  for (const [index, call] of calls.entries()) {
+    const imagination = {
+      work: (work: WorkPiece) => void pieces.push({ call: index, op: call.op, work }),
+      upload: () => undefined,
+      refuse(what: string, label: string): never {
+        throw new Error(`A call of "${call.op}" asks for ${what} of "${label}", which no call does.`);
+      },
+    };
+    runtime.overhear(imagination, () => emitCall(runtime, call, resolve));
+  }
+  return pieces;
+}
+
+function emitCall(runtime: Runtime, { op, work }: Call, resolve: (part: Part) => Storage): void {
+  switch (work.kind) {
+    case "rows": {
+      const { kernel, iteration, operands, scalars } = work;
+      launchRows(runtime, { kernel, iteration, operands: operands.map(resolve), scalars });
+      return;
+    }
+    case "columns": {
+      const { kernel, rows, columns, strides, operands, scalars } = work;
+      launchColumns(runtime, { kernel, rows, columns, strides, operands: operands.map(resolve), scalars });
+      return;
+    }
+    case "product": {
+      const { a, b, c, bias, scratch, ...rest } = work.problem;
+      const lying = <L extends { readonly part: Part }>({ part, ...layout }: L) => ({
+        ...layout,
+        storage: resolve(part),
+      });
+      const problem = {
+        ...rest,
+        ...{ a: lying(a), b: lying(b), c: lying(c) },
+        ...(bias && { bias: resolve(bias) }),
+        ...(scratch && { scratch: resolve(scratch) }),
+      };
+      gemm(runtime, problem, op);
+      return;
+    }
+    case "launch": {
+      const values = work.arguments.map((one) => (typeof one === "number" ? one : resolve(one)));
+      runtime.launch({ op, kernel: work.kernel, blocks: work.blocks, arguments: values });
+      return;
+    }
+    case "fill":
+      runtime.fill(resolve(work.target), work.byte);
+      return;
+    case "copy":
+      runtime.copy(resolve(work.target), resolve(work.source));
+      return;
+  }
+}
+
+/** Sends pieces as they were written down. */
+export function sendPieces(runtime: Runtime, pieces: readonly Piece[]): void {
+  for (const { work } of pieces) {
+    if (work.kind === "launch") runtime.launch(work.request);
+    else if (work.kind === "fill") runtime.fill(work.target, work.byte);
+    else runtime.copy(work.target, work.source);
+  }
+}

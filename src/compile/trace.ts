@@ -1,0 +1,162 @@
+/**
+ * Traces a step: runs its function once on imagined memory, and writes down every kernel that it calls. The eager engine
+ * does it all as ever, backward and the optimizer too; so what is traced is what would have been run.
+ */
+
+import { HoldfastError } from "../errors/index.js";
+import { type CallListener, listenToCalls } from "../kernels/index.js";
+import { type DeviceArray, formatShape, type LoweredOp, listenToOps } from "../ops/index.js";
+import type { Imagination, Runtime, Storage, UploadItem, WorkPiece } from "../runtime/index.js";
+import { Buffers } from "./buffers.js";
+import type { Buffer, Call, Part, ProductCall, Work } from "./program.js";
+import { userLine } from "./user-line.js";
+
+/** An op of the table as the step called it, for people. */
+export interface TracedOp {
+  readonly name: string;
+  readonly operands: readonly string[];
+  readonly outputs: readonly string[];
+  /** Its calls in the trace: from this one to before that one. */
+  readonly from: number;
+  readonly to: number;
+}
+
+/** Bytes that the step made on the host; they are the same each time. */
+export interface Constant {
+  readonly buffer: Buffer;
+  readonly bytes: Uint8Array;
+}
+
+export interface Trace<T> {
+  readonly result: T;
+  readonly calls: readonly Call[];
+  readonly ops: readonly TracedOp[];
+  readonly constants: readonly Constant[];
+  readonly buffers: Buffers;
+}
+
+/** `finish` sees what the function has returned while the imagined memory is still there. */
+export function traceStep<R, T>(
+  runtime: Runtime,
+  body: () => R,
+  finish: (result: R, partOf: (storage: Storage) => Part) => T,
+): Trace<T> {
+  const tracer = new Tracer(runtime);
+  const { buffers } = tracer;
+  const run = (): T => finish(body(), (storage) => buffers.partOf(storage));
+  const listen = (): T => listenToOps(runtime, tracer, () => listenToCalls(runtime, tracer, run));
+  const result = runtime.imagine(tracer, listen);
+  return { result, calls: tracer.calls, ops: tracer.ops, constants: tracer.constants, buffers };
+}
+
+class Tracer implements Imagination, CallListener {
+  readonly buffers: Buffers;
+  readonly calls: Call[] = [];
+  readonly ops: TracedOp[] = [];
+  readonly constants: Constant[] = [];
+  readonly #runtime: Runtime;
+  /** The op that is being lowered; others may be lowered inside it. */
+  #op: string | undefined;
+
+  constructor(runtime: Runtime) {
+    this.#runtime = runtime;
+    this.buffers = new Buffers(runtime);
+  }
+
+  enter({ name, operands, outputs }: LoweredOp): () => void {
+    const outer = this.#op;
+    this.#op ??= name;
+    const from = this.calls.length;
+    return () => {
+      this.#op = outer;
+      if (outer !== undefined) return;
+      const [given, made] = [operands, outputs].map((list) => list.map(describe));
+      this.ops.push({ name, operands: given ?? [], outputs: made ?? [], from, to: this.calls.length });
+    };
+  }
+
+  rows({ kernel, iteration, operands, scalars = [] }: Parameters<CallListener["rows"]>[0]): void {
+    this.#add(kernel.name, { kind: "rows", kernel, iteration, operands: this.#partsOf(operands), scalars });
+  }
+
+  columns(launch: Parameters<CallListener["columns"]>[0]): void {
+    const { kernel, rows, columns, strides, operands, scalars = [] } = launch;
+    const parts = this.#partsOf(operands);
+    this.#add(kernel.name, { kind: "columns", kernel, rows, columns, strides, operands: parts, scalars });
+  }
+
+  product(problem: Parameters<CallListener["product"]>[0], op: string): void {
+    const { a, b, c, bias, scratch, ...rest } = problem;
+    const lying = ({ storage, rowStride, isTransposed = false, batchStride = 0 }: typeof a) => ({
+      ...{ rowStride, isTransposed, batchStride },
+      part: this.buffers.partOf(storage),
+    });
+    const work: ProductCall = {
+      kind: "product",
+      problem: {
+        ...rest,
+        ...{ a: lying(a), b: lying(b), c: lying(c) },
+        ...(bias && { bias: this.buffers.partOf(bias) }),
+        ...(scratch && { scratch: this.buffers.partOf(scratch) }),
+      },
+    };
+    this.#add(op, work);
+  }
+
+  work(piece: WorkPiece): void {
+    const { buffers } = this;
+    switch (piece.kind) {
+      case "launch": {
+        const { op, kernel, blocks, arguments: given, stream } = piece.request;
+        if (stream) this.refuse("a launch on a stream of its own", op);
+        const values = given.map((one) => (typeof one === "number" ? one : buffers.partOf(one)));
+        this.#add(op, { kind: "launch", kernel, blocks, arguments: values });
+        return;
+      }
+      case "fill":
+        this.#add("fill", { kind: "fill", target: buffers.partOf(piece.target), byte: piece.byte });
+        return;
+      case "copy": {
+        const [target, source] = [buffers.partOf(piece.target), buffers.partOf(piece.source)];
+        this.#add("copy", { kind: "copy", target, source });
+        return;
+      }
+    }
+  }
+
+  /** What the host gives to memory of the step is the same each time: a constant, copied where it is wanted. */
+  upload(items: Iterable<UploadItem>): void {
+    for (const { source, target } of items) {
+      if (!this.#runtime.arena.isImagined(target)) this.refuse("an upload", target.label);
+      const bytes = new Uint8Array(source.buffer, source.byteOffset, source.byteLength).slice();
+      const buffer = this.buffers.make(bytes.length, target.label);
+      this.constants.push({ buffer, bytes });
+      const whole: Part = { buffer, offset: 0, size: bytes.length };
+      this.#add("constant", { kind: "copy", target: this.buffers.partOf(target), source: whole });
+    }
+  }
+
+  refuse(what: string, label: string): never {
+    const line = userLine();
+    const inside = this.#op === undefined || this.#op === label ? "" : `, inside ${this.#op},`;
+    throw new HoldfastError(
+      "NOT_TRACEABLE",
+      `The compiled step asks for ${what}, of "${label}"${inside}${line ? ` at ${line}` : ""}. A compiled step is traced once, ` +
+        "before there are values, and then replayed. Return the tensor from the step and read it outside; set rates and " +
+        "upload data before the call; compute with tensors what depends on data.",
+      { numbers: { what, label, ...(line && { line }) } },
+    );
+  }
+
+  #partsOf(storages: readonly Storage[]): Part[] {
+    return storages.map((storage) => this.buffers.partOf(storage));
+  }
+
+  #add(name: string, work: Work): void {
+    this.calls.push({ op: this.#op ?? name, work });
+  }
+}
+
+function describe(operand: DeviceArray | number): string {
+  return typeof operand === "number" ? String(operand) : `${operand.dtype} ${formatShape(operand.shape)}`;
+}

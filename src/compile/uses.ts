@@ -1,0 +1,25 @@
+/** Which calls of a program read and write each buffer. */
+
+import { accessesOf, type Buffer, type Call } from "./program.js";
+
+export interface Uses {
+  /** Places of calls, ascending. */
+  readonly writers: readonly number[];
+  readonly readers: readonly number[];
+}
+
+export function usesOf(calls: readonly Call[]): ReadonlyMap<Buffer, Uses> {
+  const uses = new Map<Buffer, { writers: number[]; readers: number[] }>();
+  for (const [place, call] of calls.entries()) {
+    for (const { part, reads, writes } of accessesOf(call)) {
+      let own = uses.get(part.buffer);
+      if (!own) {
+        own = { writers: [], readers: [] };
+        uses.set(part.buffer, own);
+      }
+      if (reads && own.readers.at(-1) !== place) own.readers.push(place);
+      if (writes && own.writers.at(-1) !== place) own.writers.push(place);
+    }
+  }
+  return uses;
+}

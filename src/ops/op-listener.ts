@@ -1,0 +1,37 @@
+/** Hears which op of the table is being lowered, so that what is called in between can be told to be a part of it. */
+
+import type { Runtime } from "../runtime/index.js";
+import type { DeviceArray } from "./device-array.js";
+
+export interface LoweredOp {
+  readonly name: string;
+  readonly operands: readonly (DeviceArray | number)[];
+  readonly outputs: readonly DeviceArray[];
+}
+
+export interface OpListener {
+  /** Called before an op is lowered; what it returns is called behind it. */
+  enter(op: LoweredOp): () => void;
+}
+
+const listeners = new WeakMap<Runtime, OpListener>();
+
+/** Runs a function whose ops are told to a listener. */
+export function listenToOps<T>(runtime: Runtime, listener: OpListener, body: () => T): T {
+  listeners.set(runtime, listener);
+  try {
+    return body();
+  } finally {
+    listeners.delete(runtime);
+  }
+}
+
+/** Tells the listener, if there is one, of an op that a function lowers. */
+export function asPartOf(runtime: Runtime, op: LoweredOp, lower: () => void): void {
+  const leave = listeners.get(runtime)?.enter(op);
+  try {
+    lower();
+  } finally {
+    leave?.();
+  }
+}

@@ -1,0 +1,63 @@
+/**
+ * What a traced step takes for granted of gradients, and what it leaves behind: whether one had arrived at each leaf before
+ * it, and whether one has after it. A replay may stand for the step only where it finds the same.
+ */
+
+/** A leaf's one bit of state: has a gradient arrived since it was cleared? */
+export interface GradientState {
+  hasArrived: boolean;
+}
+
+export class GradientStates {
+  readonly #expected = new Map<GradientState, boolean>();
+  readonly #before = new Map<GradientState, boolean>();
+  readonly #left = new Map<GradientState, boolean>();
+
+  /** Is everything as the traced step had found it? */
+  get isMet(): boolean {
+    for (const [state, hasArrived] of this.#expected) if (state.hasArrived !== hasArrived) return false;
+    return true;
+  }
+
+  /** Leaves things as the traced step had left them. */
+  leave(): void {
+    for (const [state, hasArrived] of this.#left) state.hasArrived = hasArrived;
+  }
+
+  /** Puts things back as they were before the traced step. */
+  undo(): void {
+    for (const [state, hasArrived] of this.#before) state.hasArrived = hasArrived;
+  }
+
+  /** Runs the step that is traced. */
+  watch<T>(body: () => T): T {
+    watching = this;
+    try {
+      return body();
+    } finally {
+      watching = undefined;
+    }
+  }
+
+  /** What the step has itself set before is no news. */
+  noteAsked(state: GradientState): void {
+    if (!this.#left.has(state)) this.#expected.set(state, state.hasArrived);
+  }
+
+  noteSet(state: GradientState, hasArrived: boolean): void {
+    if (!this.#before.has(state)) this.#before.set(state, state.hasArrived);
+    this.#left.set(state, hasArrived);
+  }
+}
+
+let watching: GradientStates | undefined;
+
+export function hasArrived(state: GradientState): boolean {
+  watching?.noteAsked(state);
+  return state.hasArrived;
+}
+
+export function setArrived(state: GradientState, value: boolean): void {
+  watching?.noteSet(state, value);
+  state.hasArrived = value;
+}
