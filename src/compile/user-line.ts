@@ -2,9 +2,7 @@
 
 import { fileURLToPath } from "node:url";
 
-/** The library's own code lies below this folder: its frames are not the user's. */
-const ownRoot = new URL("..", import.meta.url).href;
-const ownPath = fileURLToPath(ownRoot);
+const frame = /\(?((?:file:|\/)[^()]*?):(\d+):\d+\)?$/;
 
 /** `file:line` of the first frame outside the library; nothing where there is none. */
 export function userLine(): string | undefined {
@@ -12,12 +10,12 @@ export function userLine(): string | undefined {
   Error.stackTraceLimit = 60;
   const { stack = "" } = new Error("where");
   Error.stackTraceLimit = limit;
-  for (const line of stack.split("\n").slice(1)) {
-    const place = /\(?((?:file:|\/)[^()]*?:\d+):\d+\)?$/.exec(line)?.[1];
-    if (!place || place.startsWith(ownRoot) || place.startsWith(ownPath)) continue;
-    return place.startsWith("file:")
-      ? fileURLToPath(place.replace(/:(\d+)$/, "")) + (/:\d+$/.exec(place)?.[0] ?? "")
-      : place;
-  }
-  return undefined;
+  const places = stack.split("\n").flatMap((line) => {
+    const [, file = "", number = ""] = frame.exec(line) ?? [];
+    return file ? [{ path: file.startsWith("file:") ? fileURLToPath(file) : file, number }] : [];
+  });
+  // The library's own folder as the stack names it: of the compiled code, or of its sources where maps are followed.
+  const own = places[0]?.path.replace(/compile\/user-line\.[jt]s$/, "");
+  const user = places.find(({ path }) => own !== undefined && !path.startsWith(own));
+  return user && `${user.path}:${user.number}`;
 }

@@ -1,0 +1,180 @@
+/** compile(): the same code as eager, the same numbers, one launch; and what can't be traced is refused with its line. */
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import {
+  type Device,
+  manualSeed,
+  nn,
+  noGrad,
+  optim,
+  randn,
+  type Storage,
+  type Tensor,
+  tensor,
+  zeros,
+} from "holdfast";
+import { openStrictDevice } from "./support/devices.js";
+import { refuses } from "./support/refuses.js";
+import { sameBytes } from "./support/same-bytes.js";
+
+const device = openStrictDevice();
+
+interface Training {
+  readonly step: (x: Tensor, y: Tensor) => { readonly loss: Tensor };
+  readonly optimizer: optim.AdamW;
+  read(): Uint8Array[];
+}
+
+/** A model with dropout and normalisation, its optimizer, and everything that a step changes. */
+function prepare(on: Device): Training {
+  manualSeed(5);
+  const model = new nn.Sequential(
+    new nn.Linear(6, 16),
+    new nn.LayerNorm(16),
+    new nn.GELU(),
+    new nn.Dropout(0.3),
+    new nn.Linear(16, 3),
+  ).to(on);
+  const optimizer = new optim.AdamW(model.parameters(), { lr: 0.02 });
+  const step = (x: Tensor, y: Tensor): { readonly loss: Tensor } => {
+    const loss = nn.functional.crossEntropy(model.forward(x), y);
+    loss.backward();
+    optim.clipGradNorm(model.parameters(), 0.5, { errorIfNonfinite: false });
+    optimizer.step();
+    optimizer.zeroGrad();
+    return { loss };
+  };
+  const tensors = [...model.parameters(), ...Object.values(optimizer.stateDict()), on.randomState];
+  const states = tensors.flatMap(({ array }) => array.storage ?? []);
+  return { step, optimizer, read: () => states.map((storage: Storage) => on.runtime.read(storage)) };
+}
+
+function batchOf(rows: number, seed: number): [x: Tensor, y: Tensor] {
+  manualSeed(seed);
+  const labels = Int32Array.from({ length: rows }, (_, row) => (row * 7 + seed) % 3);
+  return [randn([rows, 6], { device }), tensor(labels, { device })];
+}
+
+test("20 compiled steps with a schedule and dropout equal 20 eager ones bit for bit, the smaller last batch too", () => {
+  const rows = [8, 8, 8, 5];
+  const batches = rows.map((count, index) => batchOf(count, index));
+  const run = (training: Training, step: Training["step"]): number[] => {
+    const schedule = new optim.CosineSchedule(training.optimizer, { tMax: 20 });
+    return Array.from({ length: 20 }, (_, index) => {
+      const [x, y] = batches[index % batches.length]!;
+      const loss = step(x, y).loss.item();
+      schedule.step();
+      return loss;
+    });
+  };
+  const eager = prepare(device);
+  const losses = run(eager, (x, y) => {
+    const loss = device.step(() => eager.step(x, y).loss.item());
+    return { loss: tensor(loss, { device }) };
+  });
+  const expected = eager.read();
+  const training = prepare(device);
+  const compiled = device.compile(training.step);
+  assert.deepEqual(run(training, compiled), losses);
+  assert.equal(compiled.plans, 2);
+  for (const [index, found] of training.read().entries())
+    sameBytes(found, expected[index]!, `state ${index}`);
+  compiled.close();
+});
+
+test("a look at a value inside a compiled step is refused, with the line and the way out", () => {
+  const { step } = prepare(device);
+  const [x, y] = batchOf(4, 1);
+  const looking = device.compile((a: Tensor, b: Tensor) => {
+    const { loss } = step(a, b);
+    if (loss.item() > 1) loss.square();
+    return { loss };
+  });
+  refuses("NOT_TRACEABLE", () => looking(x, y), /compile\.test\.[jt]s:\d+.*Return the tensor/s);
+  assert.equal(looking.plans, 0);
+});
+
+test("random numbers of the host, numbers as inputs and results that are none are refused", () => {
+  const [x] = batchOf(4, 1);
+  refuses("NOT_TRACEABLE", () => device.compile((a: Tensor) => a.add(randn([4, 6], { device })))(x), /randn/);
+  refuses(
+    "NOT_TRACEABLE",
+    () => device.compile((a: Tensor) => ({ a, rows: 4 as unknown as Tensor }))(x),
+    /"rows", a number/,
+  );
+  refuses("BAD_ARGUMENT", () => device.compile((a: Tensor) => a)(4 as unknown as Tensor), /takes tensors/);
+});
+
+test("a refused trace leaves no memory and changes nothing: the step runs eagerly as if it had not been", () => {
+  const training = prepare(device);
+  const [x, y] = batchOf(4, 1);
+  const before = {
+    state: training.read(),
+    used: device.runtime.budget.used,
+    ...device.runtime.arena.figures,
+  };
+  const compiled = device.compile((a: Tensor, b: Tensor) => {
+    const result = training.step(a, b);
+    result.loss.item();
+    return result;
+  });
+  refuses("NOT_TRACEABLE", () => compiled(x, y));
+  const { live, pins } = device.runtime.arena.figures;
+  assert.deepEqual(
+    { live, pins, used: device.runtime.budget.used },
+    { live: before.live, pins: before.pins, used: before.used },
+  );
+  for (const [index, found] of training.read().entries())
+    sameBytes(found, before.state[index]!, `state ${index}`);
+});
+
+test("gradients accumulate over calls as they do in eager code, whatever the order of zeroGrad", () => {
+  const w = tensor([2, 3], { device, requiresGrad: true });
+  const accumulate = device.compile((x: Tensor) => void w.mul(x).sum().backward());
+  accumulate(tensor([1, 10], { device }));
+  assert.deepEqual(w.grad?.tolist(), [1, 10]);
+  accumulate(tensor([2, 20], { device }));
+  accumulate(tensor([4, 40], { device }));
+  assert.deepEqual(w.grad?.tolist(), [7, 70]);
+  assert.equal(accumulate.plans, 2);
+});
+
+test("constants of the host, writes in place and views of results are as in eager code", () => {
+  const state = zeros([3], { device });
+  const body = (x: Tensor): { readonly a: Tensor; readonly b: Tensor; readonly c: Tensor } => {
+    const table = tensor([10, 20, 30], { device });
+    table.add_(x);
+    noGrad(() => state.add_(table));
+    const b = table.reshape([3, 1]).expand([3, 2]).t();
+    return { a: table.mul(2), b, c: x };
+  };
+  const compiled = device.compile(body);
+  for (const value of [1, 2, 3]) {
+    const x = tensor([value, value, value], { device });
+    const { a, b, c } = compiled(x);
+    assert.deepEqual(a.tolist(), [20 + 2 * value, 40 + 2 * value, 60 + 2 * value]);
+    assert.deepEqual(b.tolist(), [
+      [10 + value, 20 + value, 30 + value],
+      [10 + value, 20 + value, 30 + value],
+    ]);
+    assert.deepEqual(c.tolist(), [value, value, value]);
+  }
+  assert.deepEqual(state.tolist(), [36, 66, 96]);
+});
+
+test("more plans than allowed are refused with the shapes that there are", () => {
+  const double = device.compile((x: Tensor) => x.mul(2), { mostPlans: 2 });
+  double(zeros([1], { device }));
+  double(zeros([2], { device }));
+  refuses("BAD_ARGUMENT", () => double(zeros([3], { device })), /f32 \[1\].*f32 \[2\]/);
+});
+
+test("closing a compiled step gives its memory back", () => {
+  const [x] = batchOf(4, 1);
+  const before = { used: device.runtime.budget.used, live: device.runtime.arena.figures.live };
+  const double = device.compile((a: Tensor) => a.mul(2).sum());
+  double(x);
+  double.close();
+  assert.deepEqual({ used: device.runtime.budget.used, live: device.runtime.arena.figures.live }, before);
+});
