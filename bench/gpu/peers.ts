@@ -1,4 +1,4 @@
-/** The same step in PyTorch, by a script of the peers' own, in a process beside ours. */
+/** The same step in PyTorch or JAX, by a script of the peers' own, in a process beside ours. */
 
 import { spawnSync } from "node:child_process";
 import type { ProductPrecision } from "../../src/driver/index.js";
@@ -27,7 +27,7 @@ export function runPeer(script: string, modes: readonly string[], limitMs: numbe
     env: { ...process.env, PYTHONUNBUFFERED: "1", PYTHONDONTWRITEBYTECODE: "1" },
   });
   const text = (stdout ?? "").trim();
-  const runs = [...text.matchAll(/^(torch .*?) (fp32|tf32|bf16)\s+([\d.]+) ms\/step/gm)].map(
+  const runs = [...text.matchAll(/^((?:torch|jax) .*?) (fp32|tf32|bf16)\s+([\d.]+) ms\/step/gm)].map(
     ([, name, precision, ms]): PeerRun => ({
       name: name!.trim(),
       precision: precisions[precision!]!,

@@ -40,7 +40,7 @@ export interface RowCall {
   readonly scalars: readonly number[];
 }
 
-/** A column kernel over parts: its inputs, then its output. */
+/** A column kernel over parts: its inputs, then its outputs. */
 export interface ColumnCall extends Pick<ColumnLaunch, "rows" | "columns" | "strides"> {
   readonly kind: "columns";
   readonly kernel: ColumnKernel;

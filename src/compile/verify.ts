@@ -1,3 +1,39 @@
-/** temporary */
+/**
+ * The verifier: the last look at a compiled step before anything of it runs. It takes the program for the truth and
+ * asks of the schedule and the plan only what can be seen from them; it shares no code with whatever made them.
+ */
+
+import type { Span } from "../units/index.js";
 import type { Call, Plan, Schedule } from "./program.js";
-export function verifyPlan(_c: readonly Call[], _s: Schedule, _p: Plan): void {}
+import { requireOwnMemory, requirePeak, requirePlaces } from "./verify/bounds.js";
+import { orderOf, requireJoins, requireWaits } from "./verify/branches.js";
+import { requireEveryCall } from "./verify/calls.js";
+import { requireLifetimes } from "./verify/lifetimes.js";
+import { requireOrder } from "./verify/order.js";
+import { proposalOf } from "./verify/proposal.js";
+import { requireWritten } from "./verify/written.js";
+
+export { type PlanRule, planRules } from "./verify/refusal.js";
+
+/**
+ * Returns if the schedule and the plan run the program as it is written, and throws PLAN_REFUSED otherwise; the error's
+ * `numbers.rule` is the name of the first rule in `planRules` that is broken. The rules are looked at in the order in
+ * which one relies on another.
+ *
+ * The time is that of sorting what the calls touch, times the number of branches.
+ *
+ * @param block Where the plan's memory lies, once that is known.
+ */
+export function verifyPlan(program: readonly Call[], schedule: Schedule, plan: Plan, block?: Span): void {
+  const proposal = proposalOf(program, schedule, plan, block);
+  requireEveryCall(proposal);
+  requireWaits(proposal);
+  const order = orderOf(schedule);
+  requireJoins(proposal, order);
+  requireOwnMemory(proposal);
+  requirePlaces(proposal);
+  requirePeak(proposal);
+  requireOrder(proposal, order);
+  requireLifetimes(proposal, order);
+  requireWritten(proposal);
+}

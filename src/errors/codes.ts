@@ -168,6 +168,13 @@ export const errorCodes = {
     help: "The captured function is not repeatable; the message names the first buffer that differs.",
   },
 
+  // Compiled steps
+  PLAN_REFUSED: {
+    meaning:
+      "The verifier found a fault in how a compiled step would run or where its memory would lie; nothing of it was run.",
+    help: "Report it with the message, which names the rule, the calls and the buffers; the same step runs without compile().",
+  },
+
   // The machine
   NO_CUDA: {
     meaning:

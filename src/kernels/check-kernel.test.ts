@@ -35,7 +35,7 @@ const rowPrinters: readonly ((kernel: RowKernel) => unknown)[] = [
 const columnPrinters: readonly ((kernel: ColumnKernel) => unknown)[] = [
   checkColumnKernel,
   (kernel) => printWasmColumns(kernel, ["unit"]),
-  (kernel) => printCudaColumns(kernel, { strides: ["unit"], rowLanes: 32 }),
+  (kernel) => printCudaColumns(kernel, { strides: ["unit"], parts: 32, lanes: 32, columns: 8, turns: 1 }),
 ];
 
 function rowKernel(value: Expression, output: RowKernel["outputs"][number]["dtype"] = "f32"): RowKernel {
@@ -132,15 +132,32 @@ test("column kernels have no earlier stages, and are held to the rest", () => {
   const kernel = (value: Expression): ColumnKernel => ({
     name: "odd columns",
     inputs: ["f32"],
-    output: "f32",
+    outputs: ["f32"],
     scalars: [],
     op: "add",
-    value,
+    values: [value],
   });
   for (const print of columnPrinters) {
     refuses("BAD_ARGUMENT", () => print(kernel(term.reduced(0, "f32"))), /"odd columns" uses .*stage 0/);
     refuses("BAD_ARGUMENT", () => print(kernel(whole)), /stores i32 in f32/);
     refuses("UNSUPPORTED", () => print(kernel(term.and(x, x))), /can't do and in f32/);
     print(kernel(x));
+  }
+});
+
+test("column kernels have one to four values, and an output for each of them", () => {
+  const kernel = (values: number, outputs: number): ColumnKernel => ({
+    name: "odd columns",
+    inputs: ["f32"],
+    outputs: Array.from({ length: outputs }, () => "f32" as const),
+    scalars: [],
+    op: "add",
+    values: Array.from({ length: values }, () => x),
+  });
+  for (const print of columnPrinters) {
+    refuses("BAD_ARGUMENT", () => print(kernel(0, 0)), /"odd columns" reduces no value/);
+    refuses("BAD_ARGUMENT", () => print(kernel(5, 5)), /reduces 5 values in one pass, which takes up to 4/);
+    refuses("BAD_ARGUMENT", () => print(kernel(2, 1)), /reduces 2 values into 1 outputs/);
+    print(kernel(4, 4));
   }
 });

@@ -23,9 +23,22 @@ export function checkRowKernel({ name, inputs, outputs, scalars, stages }: RowKe
   }
 }
 
-export function checkColumnKernel({ name, inputs, output, scalars, value }: ColumnKernel): void {
-  checkExpression(value, { name, inputs, scalars, reductions: undefined });
-  requireStorable(name, value, output);
+/** What a GPU's block has room to join. */
+const mostColumnValues = 4;
+
+export function checkColumnKernel({ name, inputs, outputs, scalars, values }: ColumnKernel): void {
+  if (values.length === 0) throw bad(name, "reduces no value");
+  if (values.length > mostColumnValues) {
+    throw bad(name, `reduces ${values.length} values in one pass, which takes up to ${mostColumnValues}`);
+  }
+  if (values.length !== outputs.length) {
+    throw bad(name, `reduces ${values.length} values into ${outputs.length} outputs`);
+  }
+  for (const [index, value] of values.entries()) {
+    checkExpression(value, { name, inputs, scalars, reductions: undefined });
+    const output = outputs[index];
+    if (output) requireStorable(name, value, output);
+  }
 }
 
 /** What an expression may name; kernels of columns have no stages, and so no earlier reductions. */

@@ -5,6 +5,7 @@ import { describe, test } from "node:test";
 import { kernelDevices, put } from "../../test/support/kernel-runtime.js";
 import { putAt } from "../../test/support/put-at.js";
 import { sameBytes } from "../../test/support/same-bytes.js";
+import { dtypes } from "./dtypes.js";
 import { narrowToBf16 } from "./half.js";
 import type { ColumnKernel } from "./ir.js";
 import { launchColumns } from "./launch.js";
@@ -15,19 +16,19 @@ const x = term.load(0, "f32");
 const weighted: ColumnKernel = {
   name: "weighted",
   inputs: ["f32", "f32"],
-  output: "f32",
+  outputs: ["f32"],
   scalars: [],
   op: "add",
-  value: term.mul(x, term.load(1, "f32")),
+  values: [term.mul(x, term.load(1, "f32"))],
 };
 
 const sum: ColumnKernel = {
   name: "sum",
   inputs: ["f32"],
-  output: "f32",
+  outputs: ["f32"],
   scalars: [],
   op: "add",
-  value: x,
+  values: [x],
 };
 
 for (const { device, skip, open } of kernelDevices) {
@@ -55,8 +56,9 @@ for (const { device, skip, open } of kernelDevices) {
 
     test("columns of every count are added up over any number of rows, on each column's own", () => {
       for (const columns of [1, 2, 3, 5, 7, 8, 9, 16, 17, 33, 100]) {
-        for (const rows of [1, 2, 31, 32, 33, 100, 1023, 1024, 1500]) {
+        for (const rows of [1, 2, 31, 32, 33, 100, 1023, 1024, 1500, 5000, 20_000]) {
           if (rows > 100 && columns > 9) continue;
+          if (rows > 1500 && columns > 3) continue;
           const values = Float32Array.from({ length: rows * columns }, (_, index) => Math.sin(index) * 100);
           const weights = Float32Array.from({ length: rows }, (_, index) => Math.cos(index));
           const found = weigh(values, weights, columns);
@@ -75,12 +77,13 @@ for (const { device, skip, open } of kernelDevices) {
     });
 
     test("a column's bits don't depend on the columns beside it, nor on where it lies", () => {
-      for (const rows of [70, 1500]) {
-        const [columns, wide] = [20, 24];
+      // On a GPU they have other columns beside them in a block, and share its threads with them.
+      for (const rows of [70, 1500, 5000]) {
+        const [columns, wide] = [300, 304];
         const values = Float32Array.from({ length: rows * wide }, (_, index) => Math.sin(index) * 1e3);
         const weights = Float32Array.from({ length: rows }, (_, index) => Math.cos(index));
         const together = weigh(values, weights, columns, wide);
-        for (const column of [0, 1, 7, 8, 19]) {
+        for (const column of [0, 1, 7, 8, 299]) {
           const own = Float32Array.from({ length: rows }, (_, row) => values[row * wide + column]!);
           const [alone] = weigh(own, weights, 1);
           assert.ok(Object.is(alone, together[column]), `column ${column} of ${rows} rows`);
@@ -93,10 +96,10 @@ for (const { device, skip, open } of kernelDevices) {
       const kernel: ColumnKernel = {
         name: "largest",
         inputs: ["f64"],
-        output: "f64",
+        outputs: ["f64"],
         scalars: ["f64"],
         op: "max",
-        value: term.add(term.mul(term.load(0, "f64"), term.scalar(0, "f64")), place),
+        values: [term.add(term.mul(term.load(0, "f64"), term.scalar(0, "f64")), place)],
       };
       const [rows, columns] = [5, 21];
       const values = Float64Array.from({ length: rows * columns }, (_, index) => Math.sin(index) * 1e-3);
@@ -123,25 +126,69 @@ for (const { device, skip, open } of kernelDevices) {
       assert.deepEqual(found, expected);
     });
 
+    test("several values in one pass have the bits of each in a pass of its own", () => {
+      const [x1, x2] = [term.load(0, "f32"), term.load(1, "i32")];
+      const square = term.mul(x1, x1);
+      const outputs = ["f32", "f64", "i32", "bf16"] as const;
+      const values = [square, term.convert(term.add(square, x1), "f64"), x2, term.sub(x1, square)];
+      const kernelOf = (...chosen: readonly number[]): ColumnKernel => ({
+        name: "several",
+        inputs: ["f32", "i32"],
+        outputs: chosen.map((index) => outputs[index]!),
+        scalars: [],
+        op: "add",
+        values: chosen.map((index) => values[index]!),
+      });
+      for (const [rows, columns] of [
+        [3, 21],
+        [100, 5],
+        [1100, 9],
+        [2500, 1],
+      ] as const) {
+        const first = Float32Array.from({ length: rows * columns }, (_, index) => Math.sin(index));
+        const second = Int32Array.from({ length: rows }, (_, index) => (index * 7919) | 0);
+        const run = (...chosen: readonly number[]): Uint8Array[] =>
+          runtime.step(() => {
+            const made = chosen.map(() => runtime.arena.allocate(8 * columns, "sums"));
+            const operands = [put(runtime, first, "x"), put(runtime, second, "y"), ...made];
+            const strides = [
+              { row: columns, column: "unit" },
+              { row: 1, column: "none" },
+            ] as const;
+            launchColumns(runtime, { kernel: kernelOf(...chosen), rows, columns, strides, operands });
+            return made.map((one, place) =>
+              runtime.read(one).slice(0, dtypes[outputs[chosen[place]!]!].bytes * columns),
+            );
+          });
+        const together = run(0, 1, 2, 3);
+        for (const index of values.keys()) {
+          const [alone] = run(index);
+          sameBytes(together[index]!, alone!, `value ${index} of ${rows} rows`);
+        }
+        const [twice, again] = run(0, 0);
+        sameBytes(twice!, again!, "the same value twice");
+      }
+    });
+
     test("every op and dtype reduces columns, and half floats are widened and rounded once", () => {
       const [rows, columns] = [40, 11];
       const halves = Uint16Array.from({ length: rows * columns }, (_, index) => 0x3f80 + (index % 5));
       const kernel: ColumnKernel = {
         name: "sum of halves",
         inputs: ["bf16"],
-        output: "bf16",
+        outputs: ["bf16"],
         scalars: [],
         op: "add",
-        value: x,
+        values: [x],
       };
       const bytes = Uint8Array.from({ length: rows * columns }, (_, index) => (index * 37) % 251);
       const least: ColumnKernel = {
         name: "least byte",
         inputs: ["u8"],
-        output: "i32",
+        outputs: ["i32"],
         scalars: [],
         op: "min",
-        value: term.load(0, "i32"),
+        values: [term.load(0, "i32")],
       };
       const run = (one: ColumnKernel, values: Uint16Array | Uint8Array, elementBytes: number): Uint8Array =>
         runtime.step(() => {

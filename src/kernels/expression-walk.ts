@@ -22,15 +22,15 @@ export function operandsOf(expression: Expression): readonly Expression[] {
   }
 }
 
-/** How often each part of an expression is used in it; the whole counts as used once. */
-export function countUses(root: Expression): ReadonlyMap<Expression, number> {
+/** How often each part of some expressions is used in them; each whole counts as used once. */
+export function countUses(...roots: readonly Expression[]): ReadonlyMap<Expression, number> {
   const uses = new Map<Expression, number>();
   const visit = (expression: Expression): void => {
     const seen = uses.get(expression) ?? 0;
     uses.set(expression, seen + 1);
     if (seen === 0) for (const operand of operandsOf(expression)) visit(operand);
   };
-  visit(root);
+  for (const root of roots) visit(root);
   return uses;
 }
 

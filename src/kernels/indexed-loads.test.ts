@@ -254,17 +254,19 @@ for (const { device, skip, open } of kernelDevices) {
         const kernel: ColumnKernel = {
           name: "indexed columns",
           inputs: [type, type, "i32"],
-          output: type,
+          outputs: [type],
           scalars: ["i32"],
           op: "add",
-          value: {
-            kind: "binary",
-            op: "add",
-            // values[index[row], column] and table[index[row] · position], which is no load of neighbours.
-            a: load(0, type, times(load(2, "i32"), scalar)),
-            b: load(1, type, times(row, position)),
-            type,
-          },
+          values: [
+            {
+              kind: "binary",
+              op: "add",
+              // values[index[row], column] and table[index[row] · position], which is no load of neighbours.
+              a: load(0, type, times(load(2, "i32"), scalar)),
+              b: load(1, type, times(row, position)),
+              type,
+            },
+          ],
         };
         for (const columns of [1, 2, 3, 5, 17, 40]) {
           const rows = 6;

@@ -93,14 +93,17 @@ export interface Output {
   readonly per: "element" | "row";
 }
 
-/** A kernel that reduces each column over all rows: the way to add up over an axis that is not the last. */
+/**
+ * A kernel that reduces each column over all rows: the way to add up over an axis that is not the last. Several values of
+ * the same inputs are reduced in one pass, each into the output of its place; at most four.
+ */
 export interface ColumnKernel {
   readonly name: string;
   readonly inputs: readonly Dtype[];
-  readonly output: Dtype;
+  readonly outputs: readonly Dtype[];
   readonly scalars: readonly Compute[];
   readonly op: ReduceOp;
-  readonly value: Expression;
+  readonly values: readonly Expression[];
 }
 
 export interface RowKernel {

@@ -73,8 +73,12 @@ export function launchColumns(runtime: Runtime, columnLaunch: ColumnLaunch): voi
     listener.columns(columnLaunch);
     return;
   }
-  const formOf = runtime.device.kind === "cuda" ? cudaColumnForm : wasmColumnForm;
-  launch(runtime, kernel, formOf(kernel, columnLaunch), operands, scalars);
+  const { kind, parallelism } = runtime.device;
+  const form =
+    kind === "cuda"
+      ? cudaColumnForm(kernel, columnLaunch, parallelism)
+      : wasmColumnForm(kernel, columnLaunch);
+  launch(runtime, kernel, form, operands, scalars);
 }
 
 function launch(

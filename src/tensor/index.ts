@@ -1,7 +1,7 @@
 /** tensor: what users touch. Tensors, devices and their steps, and the functions that make tensors. */
 
 export { captureStep } from "./captured-step.js";
-export type { CompiledStep, CompileOptions, StepResult } from "./compiled-step.js";
+export { type CompiledStep, type CompileOptions, latestPlanOf, type StepResult } from "./compiled-step.js";
 export {
   avgPool1d,
   avgPool2d,

@@ -1,7 +1,7 @@
 /** CUDA C++ under NVIDIA's own compiler, where it is installed: it needs no GPU, and says what a kernel costs. */
 
 import { spawnSync } from "node:child_process";
-import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { KernelSource } from "holdfast";
@@ -43,6 +43,22 @@ export function compileWithNvcc(kernels: readonly KernelSource[], architecture: 
     });
     if (status !== 0) throw new Error(`nvcc for ${architecture} says:\n${stderr}`);
     return kernels.map((_, index) => costOf(entryOf(index), stderr));
+  } finally {
+    rmSync(folder, { recursive: true });
+  }
+}
+
+/** What the compiler makes of a kernel before the assembler: PTX, to be read. */
+export function ptxWithNvcc({ name, cuda }: KernelSource, architecture: string): string {
+  if (!cuda) throw new Error(`kernel "${name}" has no CUDA code`);
+  const folder = mkdtempSync(join(tmpdir(), "holdfast-nvcc-"));
+  try {
+    const [path, ptx] = [join(folder, "kernel.cu"), join(folder, "kernel.ptx")];
+    writeFileSync(path, cuda.code);
+    const flags = ["-std=c++17", "--fmad=false", "-ptx", `-arch=${architecture}`];
+    const { status, stderr } = spawnSync("nvcc", [...flags, path, "-o", ptx], { encoding: "utf8" });
+    if (status !== 0) throw new Error(`nvcc for ${architecture} says:\n${stderr}`);
+    return readFileSync(ptx, "utf8");
   } finally {
     rmSync(folder, { recursive: true });
   }

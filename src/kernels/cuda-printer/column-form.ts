@@ -1,23 +1,59 @@
 /** From rows and columns in a GPU's memory to what a printed column kernel follows from and takes. */
 
+import { dtypes } from "../dtypes.js";
 import type { ColumnKernel } from "../ir.js";
 import type { Columns, LaunchForm } from "../launch-form.js";
-import { columnsPerBlock, printColumnKernel } from "./column-kernel.js";
+import { type ColumnLayout, printColumnKernel } from "./column-kernel.js";
 import { requireCountable, requireStep } from "./limits.js";
 
-/** With fewer rows than this, 32 threads share a column, and 128 from there on. */
+/** With fewer rows than this a column has 32 partial results, and 1024 from there on. */
 const manyRows = 1024;
+const mostThreads = 1024;
+/** What memory brings at a time: of rows that lie apart, a block's columns should fill it. */
+const sectorBytes = 32;
+const mostColumns = 8;
+/** What a thread has on its way from memory at a time, over all inputs. */
+const loadsUnderWay = 16;
 
-export function cudaColumnForm(kernel: ColumnKernel, { rows, columns, strides }: Columns): LaunchForm {
+/** `parallelism`: how many blocks run side by side at least. It moves no bits: those follow from the rows alone. */
+export function cudaColumnForm(kernel: ColumnKernel, launch: Columns, parallelism: number): LaunchForm {
+  const { rows, columns, strides } = launch;
   requireCountable(kernel, rows, "rows");
   requireCountable(kernel, columns, "columns");
-  const rowLanes = rows < manyRows ? 32 : 128;
-  let key = `c${rowLanes}`;
+  const layout = layoutOf(kernel, launch, parallelism);
+  let key = `c${layout.parts}/${layout.columns}/${layout.turns}`;
   for (const { column } of strides) key += column === "unit" ? "u" : "n";
   return {
     key,
-    blocks: Math.ceil(columns / columnsPerBlock),
+    blocks: Math.ceil(columns / layout.columns),
     sizes: [rows, columns, ...strides.map(({ row }) => requireStep(kernel, row))],
-    print: () => printColumnKernel(kernel, { strides: strides.map(({ column }) => column), rowLanes }),
+    print: () => printColumnKernel(kernel, layout),
   };
+}
+
+function layoutOf(kernel: ColumnKernel, launch: Columns, parallelism: number): ColumnLayout {
+  const { rows, strides } = launch;
+  const parts = rows < manyRows ? 32 : 1024;
+  const columns = columnsPerBlock(kernel, launch, parallelism);
+  const lanes = Math.min(parts, mostThreads / columns);
+  const loadsPerTurn = (parts / lanes) * Math.max(1, kernel.inputs.length);
+  let turns = 1;
+  while (turns * parts < rows && 2 * turns * loadsPerTurn <= loadsUnderWay) turns *= 2;
+  return { strides: strides.map(({ column }) => column), parts, lanes, columns, turns };
+}
+
+/**
+ * A sector's worth, and fewer where blocks would leave most of the GPU idle: a block then reads as many sectors as before,
+ * and more threads share them. Beyond half of the GPU what is read twice would cost more than that brings.
+ */
+function columnsPerBlock(
+  { inputs }: ColumnKernel,
+  { columns, strides }: Columns,
+  parallelism: number,
+): number {
+  const moving = inputs.filter((_, index) => strides[index]?.column === "unit");
+  const widest = Math.max(...moving.map((dtype) => dtypes[dtype].bytes), 1);
+  let count = Math.min(mostColumns, sectorBytes / widest);
+  while (count > 1 && 4 * Math.ceil(columns / count) <= parallelism) count /= 2;
+  return count;
 }

@@ -25,7 +25,17 @@ export function printExpression(
   leaves: Leaves,
   known: ReadonlyMap<Expression, string> = new Map(),
 ): string {
-  const uses = countUses(root);
+  return expressionPrinter(text, [root], leaves, known)(root);
+}
+
+/** Prints expressions one after the other in the same braces: what they have in common is computed once. */
+export function expressionPrinter(
+  text: KernelText,
+  roots: readonly Expression[],
+  leaves: Leaves,
+  known: ReadonlyMap<Expression, string> = new Map(),
+): (root: Expression) => string {
+  const uses = countUses(...roots);
   const kept = new Map(known);
 
   function print(expression: Expression): string {
@@ -69,7 +79,7 @@ export function printExpression(
     }
   }
 
-  return print(root);
+  return print;
 }
 
 const comparisons: Readonly<Record<CompareOp, string>> = {

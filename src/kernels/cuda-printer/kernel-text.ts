@@ -82,7 +82,8 @@ export class KernelText {
     return `${this.use(name)}(${values.join(", ")})`;
   }
 
-  finish(name: string, threads: number): KernelSource {
+  /** `registers`: may the compiler use as many as one block leaves it, or does it save them for a second one? */
+  finish(name: string, threads: number, registers: "all" | "few" = "few"): KernelSource {
     const lines = withoutUnread(this.#lines);
     const mentioned = countNames(lines);
     // What only unread lines have called goes with them.
@@ -92,10 +93,11 @@ export class KernelText {
     const parameters = this.#parameters.map((one) =>
       mentioned.has(one.name) ? `${one.type} ${one.name}` : one.type,
     );
+    const bounds = registers === "all" ? `${threads}, 1` : `${threads}`;
     const cuda: CudaCode = {
       entry,
       threads,
-      code: `${preludeOf(called)}extern "C" __global__ void __launch_bounds__(${threads}) ${entry}(
+      code: `${preludeOf(called)}extern "C" __global__ void __launch_bounds__(${bounds}) ${entry}(
     ${parameters.join(",\n    ")}) {
 ${lines.map(({ text }) => text).join("\n")}
 }

@@ -179,12 +179,12 @@ const kernels: readonly KernelSource[] = [
       {
         name: `columns of ${dtype}`,
         inputs: [dtype, "i32"],
-        output: dtype,
+        outputs: [dtype],
         scalars: ["i32"],
         op: "max",
-        value: term.load(0, dtypes[dtype].compute, term.mul(term.load(1, "i32"), term.scalar(0, "i32"))),
+        values: [term.load(0, dtypes[dtype].compute, term.mul(term.load(1, "i32"), term.scalar(0, "i32")))],
       },
-      { strides: ["unit", "none"], rowLanes: dtype === "f32" ? 128 : 32 },
+      { strides: ["unit", "none"], parts: 1024, lanes: 128, columns: 8, turns: dtype === "f32" ? 2 : 1 },
     ),
   ]),
 ];

@@ -196,13 +196,13 @@ test("more than 31 bits can count is refused: elements, rows, columns and steps"
   const sum: ColumnKernel = {
     name: "sum",
     inputs: ["f32"],
-    output: "f32",
+    outputs: ["f32"],
     scalars: [],
     op: "add",
-    value: term.load(0, "f32"),
+    values: [term.load(0, "f32")],
   };
   const columns = (rows: number, count: number, row: number): LaunchForm =>
-    cudaColumnForm(sum, { rows, columns: count, strides: [{ row, column: "unit" }] });
+    cudaColumnForm(sum, { rows, columns: count, strides: [{ row, column: "unit" }] }, 132);
   refuses("BAD_SIZE", () => columns(huge, 8, 8), /2147483648 rows/);
   refuses("BAD_SIZE", () => columns(8, huge, 8), /2147483648 columns/);
   refuses("BAD_SIZE", () => columns(8, 8, -huge - 1), /a step of -2147483649/);

@@ -15,10 +15,10 @@ test("columns of every count are added up in the order of their rows, to the bit
   const kernel: ColumnKernel = {
     name: "weighted",
     inputs: ["f32", "f32"],
-    output: "f32",
+    outputs: ["f32"],
     scalars: [],
     op: "add",
-    value: product,
+    values: [product],
   };
   for (const columns of [1, 2, 3, 4, 5, 15, 16, 17, 33, 64, 100, 257]) {
     const rows = 1 + ((columns * 7) % 50);

@@ -1,6 +1,7 @@
 /**
  * Prints a column kernel as a WebAssembly module. A block is a stripe of neighbouring columns; its rows are walked from
- * top to bottom with one accumulator a column, so loads are whole vectors and the order of additions is the rows' own.
+ * top to bottom with one accumulator a column and value, so loads are whole vectors and the order of additions is the
+ * rows' own.
  */
 
 import {
@@ -19,11 +20,11 @@ import { identityOf } from "../reductions.js";
 import { advance, forRange, limitTo, setToElement } from "../wasm-loops.js";
 import { type Lanes, pushElements, pushEverywhere, storeElements } from "./elements.js";
 import {
+  expressionPusher,
   given,
   type Leaves,
   pushBinary,
   pushConstant,
-  pushExpression,
   pushLaneNumbers,
   spreadOf,
 } from "./expressions.js";
@@ -43,38 +44,40 @@ interface Input {
 }
 
 /**
- * The kernel's parameters, in order: the inputs, the output, then as u32 rows, columns and each input's row stride (in
+ * The kernel's parameters, in order: the inputs, the outputs, then as u32 rows, columns and each input's row stride (in
  * elements); then the kernel's own scalars.
  */
 export function printColumnKernel(kernel: ColumnKernel, strides: readonly ColumnStride[]): KernelSource {
   checkColumnKernel(kernel);
   const parameters: Parameter[] = [
     ...kernel.inputs.map(() => "in" as const),
-    "inout",
+    ...kernel.outputs.map(() => "inout" as const),
     ...Array.from({ length: 2 + kernel.inputs.length }, () => "u32" as const),
     ...kernel.scalars,
   ];
   return encodeKernel({
     name: kernel.name,
     parameters,
-    ...calledBy([kernel.value]),
+    ...calledBy(kernel.values),
     body: (code) => printBody(code, kernel, strides),
   });
 }
 
 function printBody(code: Code, kernel: ColumnKernel, strides: readonly ColumnStride[]): void {
-  const lanes: Lanes = [...kernel.inputs, kernel.output].includes("f64") || usesF64(kernel.value) ? 2 : 4;
+  const isWide = [...kernel.inputs, ...kernel.outputs].includes("f64") || kernel.values.some(usesF64);
+  const lanes: Lanes = isWide ? 2 : 4;
   let next = 2;
   const parameter = (): Local => code.parameter(next++);
   const addresses = kernel.inputs.map(parameter);
-  const [output, rows, columns] = [parameter(), parameter(), parameter()];
+  const targets = kernel.outputs.map(parameter);
+  const [rows, columns] = [parameter(), parameter()];
   const inputs = kernel.inputs.map(
     (dtype, index): Input => ({
       dtype,
       stride: strides[index] ?? "unit",
       rowStride: parameter(),
       cursor: code.local("i32"),
-      address: addresses[index] ?? output,
+      address: given(addresses[index], `input ${index}`, kernel.name),
     }),
   );
   const scalars = kernel.scalars.map((type) => spreadOf(code, parameter(), type));
@@ -106,12 +109,14 @@ function printBody(code: Code, kernel: ColumnKernel, strides: readonly ColumnStr
   }
 
   function printStripe(vectors: number, width: Lanes): void {
-    const { type } = kernel.value;
-    const sums = Array.from({ length: vectors }, () => code.local("v128"));
-    for (const sum of sums) {
-      pushConstant(code, type, identityOf(kernel.op, type));
-      code.set(sum);
-    }
+    const reductions = kernel.values.map((value) => {
+      const sums = Array.from({ length: vectors }, () => code.local("v128"));
+      for (const sum of sums) {
+        pushConstant(code, value.type, identityOf(kernel.op, value.type));
+        code.set(sum);
+      }
+      return { value, sums };
+    });
     for (const { cursor, address, stride, dtype } of inputs) {
       if (stride === "unit") setToElement(code, cursor, address, column, dtypes[dtype].bytes);
       else code.get(address).set(cursor);
@@ -120,22 +125,29 @@ function printBody(code: Code, kernel: ColumnKernel, strides: readonly ColumnStr
     code.i32(0).set(row);
     forRange(code, row, rows, 1, () => {
       code.get(row).op("i32x4.splat").set(rowNumber);
-      for (const [index, sum] of sums.entries()) {
-        code.get(sum);
-        pushExpression(code, kernel.value, leavesAt(index, width, rowNumber));
-        pushBinary(code, kernel.op, type);
-        code.set(sum);
+      for (let vector = 0; vector < vectors; vector++) {
+        const push = expressionPusher(code, kernel.values, leavesAt(vector, width, rowNumber));
+        for (const { value, sums } of reductions) {
+          const sum = given(sums[vector], `vector ${vector}`, kernel.name);
+          code.get(sum);
+          push(value);
+          pushBinary(code, kernel.op, value.type);
+          code.set(sum);
+        }
       }
       for (const { cursor, rowStride, dtype } of inputs) {
         setToElement(code, cursor, cursor, rowStride, dtypes[dtype].bytes);
       }
     });
     const place = code.local("i32");
-    const { bytes } = dtypes[kernel.output];
-    setToElement(code, place, output, column, bytes);
-    for (const sum of sums) {
-      storeElements(code, kernel.output, width, place, sum);
-      advance(code, place, width * bytes);
+    for (const [index, { sums }] of reductions.entries()) {
+      const dtype = given(kernel.outputs[index], `output ${index}`, kernel.name);
+      const { bytes } = dtypes[dtype];
+      setToElement(code, place, given(targets[index], `output ${index}`, kernel.name), column, bytes);
+      for (const sum of sums) {
+        storeElements(code, dtype, width, place, sum);
+        advance(code, place, width * bytes);
+      }
     }
   }
 

@@ -43,7 +43,17 @@ export function pushExpression(
   leaves: Leaves,
   known: ReadonlyMap<Expression, Local> = new Map(),
 ): void {
-  const uses = countUses(root);
+  expressionPusher(code, [root], leaves, known)(root);
+}
+
+/** Pushes expressions one after the other, with no branch between them: what they have in common is computed once. */
+export function expressionPusher(
+  code: Code,
+  roots: readonly Expression[],
+  leaves: Leaves,
+  known: ReadonlyMap<Expression, Local> = new Map(),
+): (root: Expression) => void {
+  const uses = countUses(...roots);
   const kept = new Map(known);
 
   function push(expression: Expression): void {
@@ -104,7 +114,7 @@ export function pushExpression(
     }
   }
 
-  push(root);
+  return push;
 }
 
 /** Spreads the scalar on the stack over all lanes. */

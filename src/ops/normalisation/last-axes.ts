@@ -88,41 +88,42 @@ export function lastAxes(shape: Shape, normalizedShape: Shape): number[] {
   return normalizedShape.map((_, index) => shape.length - normalizedShape.length + index);
 }
 
-/** `dtype`: that of the weight or the bias whose gradient it is. */
-export type RowSumAttributes = { readonly normalizedShape: Shape; readonly dtype: Dtype };
+/** `dtypes`: those of the weight and the bias, or of the one, whose gradients they are. */
+export type RowSumAttributes = { readonly normalizedShape: Shape; readonly dtypes: readonly Dtype[] };
 
 /**
- * Adds up a value over all rows. Its operands stretch to the first's shape, and `value` is made of their elements' loads,
- * each in what its dtype computes in.
+ * Adds up `count` values over all rows, in one pass: an output each. The operands stretch to the first's shape, and the
+ * values are made of their elements' loads, each in what its dtype computes in.
  */
 export function sumOverRows(
   name: string,
-  value: (dtypes: readonly Dtype[]) => Expression,
+  count: number,
+  values: (dtypes: readonly Dtype[]) => readonly Expression[],
 ): KernelOp<RowSumAttributes> {
-  const kernelFor = forDtypes((output = "f32", ...inputs): ColumnKernel => {
-    return { name, inputs, output, scalars: [], op: "add", value: value(inputs) };
+  const kernelFor = forDtypes((...all): ColumnKernel => {
+    const [outputs, inputs] = [all.slice(0, count), all.slice(count)];
+    return { name, inputs, outputs, scalars: [], op: "add", values: values(inputs) };
   });
   return {
     kind: "kernel",
     name,
     noGradient: "gradients of gradients are not recorded",
-    infer: (_, { normalizedShape, dtype }) => [{ shape: normalizedShape, dtype }],
-    lower(lowering, operands, [output], { normalizedShape }) {
-      if (!output?.storage) return;
+    infer: (_, { normalizedShape: shape, dtypes }) => dtypes.map((dtype) => ({ shape, dtype })),
+    lower(lowering, operands, outputs, { normalizedShape }) {
       const { shape } = arrayAt(operands, 0);
       const arrays = operands.map((_, index) => arrayAt(operands, index));
       if (sizeOf(shape) === 0) {
-        fillWith(lowering, output, 0);
+        for (const output of outputs) fillWith(lowering, output, 0);
         return;
       }
       const cut = shape.length - normalizedShape.length;
       const matrices = arrays.map((array) => asMatrix(lowering, array, shape, cut));
       launchColumns(lowering.runtime, {
-        kernel: kernelFor(output.dtype, ...arrays.map(({ dtype }) => dtype)),
+        kernel: kernelFor(...[...outputs, ...arrays].map(({ dtype }) => dtype)),
         rows: sizeOf(shape.slice(0, cut)),
         columns: sizeOf(normalizedShape),
         strides: matrices,
-        operands: [...matrices.flatMap(({ storage }) => storage ?? []), output.storage],
+        operands: [...matrices, ...outputs].flatMap(({ storage }) => storage ?? []),
       });
     },
   };

@@ -9,6 +9,7 @@ import {
   type LastAxesAttributes,
   lastAxes,
   normalizedShapeOf,
+  type RowSumAttributes,
   rowGradient,
   sumOverRows,
 } from "./last-axes.js";
@@ -78,17 +79,21 @@ function loadAs(compute: "f32" | "f64" | "i32", dtype: Dtype, input: number): Ex
 /** Of [upstream, x, mean, 1 / σ, weight?]. */
 const layerNormGradient = rowGradient("layerNormGradient", 2, gradientKernel);
 
-/** Of [upstream, x, mean, 1 / σ]. */
-const weightGradient = sumOverRows("layerNormWeightGradient", ([upstream = "f32", x = "f32"]) => {
+/** What the weight's gradient and the bias's are sums of, each over all rows; of [upstream, x, mean, 1 / σ]. */
+function pullsOf([upstream = "f32", x = "f32"]: readonly Dtype[]): readonly [Expression, Expression] {
   const { compute } = dtypes[x];
   const centred = term.sub(term.load(1, compute), term.load(2, compute));
-  const normalized = term.mul(centred, term.load(3, compute));
-  return term.mul(term.load(0, dtypes[upstream].compute), normalized);
-});
+  const pull = term.load(0, dtypes[upstream].compute);
+  return [term.mul(pull, term.mul(centred, term.load(3, compute))), pull];
+}
 
-const biasGradient = sumOverRows("layerNormBiasGradient", ([upstream = "f32"]) =>
-  term.load(0, dtypes[upstream].compute),
-);
+const weightGradient = sumOverRows("layerNormWeightGradient", 1, (own) => pullsOf(own).slice(0, 1));
+
+/** Of [upstream]. */
+const biasGradient = sumOverRows("layerNormBiasGradient", 1, (own) => pullsOf(own).slice(1));
+
+/** Both of them: what they read is read once. */
+const affineGradient = sumOverRows("layerNormAffineGradient", 2, pullsOf);
 
 /**
  * Operands: x, then weight and bias, each of which may be left off from the end. Further outputs: each row's mean and
@@ -121,15 +126,24 @@ export const layerNorm: KernelOp<LastAxesAttributes> = {
       rule.output(1),
       rule.output(2),
     ];
-    const [ofWeight, ofBias] = [1, 2].map((index) => ({ normalizedShape, dtype: rule.typeOf(index).dtype }));
+    const sumsFor = (...places: readonly number[]): RowSumAttributes => ({
+      normalizedShape,
+      dtypes: places.map((place) => rule.typeOf(place).dtype),
+    });
+    const affine =
+      rule.needs(1) && rule.needs(2)
+        ? rule.applyAll(affineGradient, spread(), sumsFor(1, 2))
+        : [
+            rule.needs(1) ? apply(weightGradient, spread(), sumsFor(1)) : undefined,
+            rule.needs(2) ? apply(biasGradient, [upstream], sumsFor(2)) : undefined,
+          ];
     return [
       rule.needs(0)
         ? apply(layerNormGradient, [...spread(), ...(hasWeight ? [rule.operand(1)] : [])], {
             normalizedShape,
           })
         : undefined,
-      rule.needs(1) ? apply(weightGradient, spread(), ofWeight) : undefined,
-      rule.needs(2) ? apply(biasGradient, [upstream], ofBias) : undefined,
+      ...affine,
     ];
   },
   lower(lowering, operands, outputs, attributes) {

@@ -123,6 +123,32 @@ describe("layerNorm and rmsNorm", () => {
     });
   });
 
+  test("the gradients of a weight and a bias are one pass over the rows, and the same to the bit as each alone", () => {
+    cpu.step(() => {
+      const [x, upstream] = [place(waves(60), [12, 5]), place(waves(60, 2), [12, 5])];
+      const gradientsOf = (wanted: readonly boolean[]): { found: unknown[]; launched: string[] } => {
+        const affine = [place([1, 2, 3, 4, 5], [5]), place([0, 1, 0, 1, 0], [5])];
+        for (const [index, one] of affine.entries()) one.requiresGrad = wanted[index]!;
+        const y = cpu.apply(layerNorm, [x, ...affine]);
+        const launched: string[] = [];
+        cpu.runtime.onWork = (piece) => {
+          if (piece.kind === "launch" && piece.request.op.startsWith(layerNorm.name))
+            launched.push(piece.request.op);
+        };
+        y.backward(upstream);
+        cpu.runtime.onWork = undefined;
+        return { found: affine.map(({ grad }) => grad?.tolist()), launched };
+      };
+      const both = gradientsOf([true, true]);
+      const [ofWeight, ofBias] = [gradientsOf([true, false]), gradientsOf([false, true])];
+      assert.deepEqual(both.launched, ["layerNormAffineGradient"]);
+      assert.deepEqual(ofWeight.launched, ["layerNormWeightGradient"]);
+      assert.deepEqual(ofBias.launched, ["layerNormBiasGradient"]);
+      assert.deepEqual(both.found, [ofWeight.found[0], ofBias.found[1]]);
+      assert.ok(both.found.every((one) => one !== undefined));
+    });
+  });
+
   test("normalizedShape is the weight's shape unless given, and the last axis where there is none", () => {
     cpu.step(() => {
       const x = place(waves(24), [2, 3, 4], "f64");

@@ -67,10 +67,10 @@ const gradientKernel = forDtypes((dtype = "f32", ...weights): RowKernel => {
 const rmsNormGradient = rowGradient("rmsNormGradient", 1, gradientKernel);
 
 /** Of [upstream, x, 1 / root]. */
-const weightGradient = sumOverRows("rmsNormWeightGradient", ([upstream = "f32", x = "f32"]) => {
+const weightGradient = sumOverRows("rmsNormWeightGradient", 1, ([upstream = "f32", x = "f32"]) => {
   const { compute } = dtypes[x];
   const normalized = term.mul(term.load(1, compute), term.load(2, compute));
-  return term.mul(term.load(0, dtypes[upstream].compute), normalized);
+  return [term.mul(term.load(0, dtypes[upstream].compute), normalized)];
 });
 
 /** The distance from 1 to the next number of what a dtype computes in, as in PyTorch. */
@@ -96,7 +96,7 @@ export const rmsNorm: KernelOp<LastAxesAttributes> = {
     const normalizedShape = normalizedShapeOf(rule.attributes, rule.typeOf(0).shape, weightShape);
     return [
       rule.needs(0) ? apply(rmsNormGradient, [...operands, ...weight], { normalizedShape }) : undefined,
-      rule.needs(1) ? apply(weightGradient, operands, { normalizedShape, dtype }) : undefined,
+      rule.needs(1) ? apply(weightGradient, operands, { normalizedShape, dtypes: [dtype] }) : undefined,
     ];
   },
   lower(lowering, operands, outputs, attributes) {

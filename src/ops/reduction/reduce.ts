@@ -57,7 +57,7 @@ export function lowerReduction(
     return;
   }
   const { kept, reduced } = splitAxes(input, axes);
-  const columns = asColumns(kept, reduced);
+  const columns = asColumns(lowering, kept, reduced);
   if (columns) {
     reduceColumns(lowering, reduction, input, columns, output, factor);
     return;
@@ -139,9 +139,12 @@ interface Columns {
 }
 
 /** The kept axes lie side by side, and the reduced ones step over them. */
-function asColumns(kept: Layout, reduced: Layout): Columns | undefined {
+function asColumns({ runtime }: Lowering, kept: Layout, reduced: Layout): Columns | undefined {
   const [across, down] = [joinAxes(kept), joinAxes(reduced)];
-  if (!across || !down || across.stride !== 1 || across.size < 4 || down.size < 2) return undefined;
+  if (!across || !down || across.stride !== 1 || down.size < 2) return undefined;
+  // The CPU takes a vector of columns at a time. A GPU's threads share a column, but only those of one multiprocessor.
+  const isShared = runtime.device.kind === "cuda" && down.size <= longestRow;
+  if (across.size < (isShared ? 2 : 4)) return undefined;
   return { rows: down.size, columns: across.size, rowStride: down.stride };
 }
 
@@ -209,10 +212,10 @@ function reduceColumns(
   const kernel: ColumnKernel = columnKernels.get(key) ?? {
     name: reduction.name,
     inputs: [input.dtype],
-    output: totals.dtype,
+    outputs: [totals.dtype],
     scalars: [],
     op: reduction.op,
-    value: reduction.value(term.load(0, dtypes[input.dtype].compute)),
+    values: [reduction.value(term.load(0, dtypes[input.dtype].compute))],
   };
   columnKernels.set(key, kernel);
   launchColumns(lowering.runtime, {

@@ -1,0 +1,288 @@
+/**
+ * `npm run bench:gpu -- --only compiled`: CrossAsset's training step compiled, in float32, TF32 and bf16: rows gathered on
+ * the device by index, forward, backward, clip and AdamW as one launch. The step's time, the host's share of it, what it
+ * launches and copies, its memory, the time to its first step; then a table of its kernels whose times add up to the step.
+ * `--torch FILE` and `--jax FILE` run the peers' scripts in the same run.
+ */
+
+import { parseArgs } from "node:util";
+import { crossasset, formatBytes, fromTyped, manualSeed, nn, optim, type Tensor } from "holdfast";
+import type { PlacedStep, PlannedStep } from "../../src/compile/index.js";
+import type { Driver, ProductPrecision } from "../../src/driver/index.js";
+import { latestPlanOf } from "../../src/tensor/index.js";
+import { countCalls } from "./counted-driver.js";
+import { type CommonOptions, commonOptions, count, type Gpu, openGpu } from "./options.js";
+import { type PeerRun, runPeer } from "./peers.js";
+import { Results } from "./results.js";
+import { C, F, makeRows, median, type Rows, S } from "./training.js";
+
+const { values: options } = parseArgs({
+  options: {
+    ...commonOptions,
+    batch: { type: "string", default: "256" },
+    rows: { type: "string", default: "65536" },
+    groups: { type: "string", default: "15" },
+    steps: { type: "string", default: "100" },
+    precisions: { type: "string", default: "f32,tf32,bf16" },
+    kernels: { type: "boolean", default: false },
+    torch: { type: "string", default: "" },
+    "torch-modes": { type: "string", default: "compilegraph" },
+    jax: { type: "string", default: "" },
+  },
+});
+const [batch, rowCount] = [count("batch", options.batch), count("rows", options.rows)];
+const [groups, stepsOfGroup] = [count("groups", options.groups), count("steps", options.steps)];
+const warmUp = options["stand-in"] ? 1 : 200;
+/** What a step is to come to, in ms. */
+const goals: Readonly<Record<string, number>> = { f32: 0.9, tf32: 0.3, bf16: 0.2 };
+
+interface Measured {
+  readonly stepMs: number;
+  readonly bestMs: number;
+  readonly hostMs: number;
+  readonly firstMs: number;
+  readonly nodes: number;
+  readonly copiedBytes: number;
+  readonly planBytes: number;
+  readonly budgetBytes: number;
+  readonly loss: number;
+  readonly kernels: readonly KernelTime[];
+}
+
+interface KernelTime {
+  readonly op: string;
+  readonly kernel: string;
+  readonly us: number;
+}
+
+/** The step and what it is called with: every call has other rows, whose numbers are on the device already. */
+function prepare({ device }: Gpu, { count: all, x, labels }: Rows) {
+  manualSeed(42);
+  const model = new crossasset.CrossAsset().to(device);
+  const parameters = model.parameters();
+  const optimizer = new optim.AdamW(parameters, { lr: 1e-3 });
+  const data = fromTyped(x, [all, S, F], { device });
+  const targets = fromTyped(labels, [all, S], { device });
+  const picks = Int32Array.from({ length: all }, (_, index) => (index * 40503) % all);
+  const order = fromTyped(picks, [Math.floor(all / batch), batch], { device });
+  const step = device.compile((rows: Tensor) => {
+    const logits = model.forward(data.indexSelect(0, rows)).reshape([-1, C]);
+    const loss = nn.functional.crossEntropy(logits, targets.indexSelect(0, rows).reshape([-1]));
+    loss.backward();
+    optim.clipGradNorm(parameters, 1, { errorIfNonfinite: false });
+    optimizer.step();
+    optimizer.zeroGrad();
+    return { loss };
+  });
+  const batches = Array.from({ length: order.shape[0] ?? 1 }, (_, index) => order.select(0, index));
+  let next = 0;
+  return { step, run: () => step(batches[next++ % batches.length]!) };
+}
+
+function measure(common: CommonOptions, rows: Rows, precision: ProductPrecision): Measured {
+  const counted: { calls?: ReturnType<typeof countCalls> } = {};
+  const gpu = openGpu(common, {
+    device: { precision },
+    wrap: (driver) => {
+      counted.calls = countCalls(driver);
+      return counted.calls.driver;
+    },
+  });
+  try {
+    const { runtime } = gpu.device;
+    const { step, run } = prepare(gpu, rows);
+    const startedAt = performance.now();
+    run();
+    runtime.synchronize();
+    const firstMs = performance.now() - startedAt;
+    for (let index = 0; index < warmUp; index++) run();
+    runtime.synchronize();
+    const [times, hosts]: number[][] = [[], []];
+    counted.calls?.reset();
+    for (let group = 0; group < groups; group++) {
+      const from = performance.now();
+      for (let index = 0; index < stepsOfGroup; index++) run();
+      const issued = performance.now();
+      runtime.synchronize();
+      times!.push((performance.now() - from) / stepsOfGroup);
+      hosts!.push((issued - from) / stepsOfGroup);
+    }
+    const { bytesUp = 0, bytesDown = 0 } = counted.calls?.counts ?? {};
+    // Alone, and while the device has nothing to do: with its queue full the host would wait for room in it.
+    const host: number[] = [];
+    for (let index = 0; index < 200; index++) {
+      runtime.synchronize();
+      const from = performance.now();
+      run();
+      host.push(performance.now() - from);
+    }
+    const plan = latestPlanOf(step)!;
+    const loss = run().loss.item();
+    return {
+      stepMs: median(times!),
+      bestMs: Math.min(...times!),
+      hostMs: median(host),
+      firstMs,
+      nodes: nodesOf(plan.replayable.nodes),
+      copiedBytes: (bytesUp + bytesDown) / (groups * stepsOfGroup),
+      planBytes: plan.planned.plan.bytes,
+      budgetBytes: runtime.budget.used,
+      loss,
+      kernels: options.kernels ? timeKernels(gpu, counted.calls!.driver, plan) : [],
+    };
+  } finally {
+    gpu.close();
+  }
+}
+
+function nodesOf(
+  nodes: { readonly kernel: number; readonly copy: number; readonly fill: number } | undefined,
+): number {
+  return nodes ? nodes.kernel + nodes.copy + nodes.fill : 0;
+}
+
+/**
+ * The time of each kernel inside the step: that of a graph of everything up to it less that of the graph before. So the
+ * times add up, gaps between kernels included.
+ */
+function timeKernels(
+  { device }: Gpu,
+  driver: Driver,
+  { placed }: { readonly planned: PlannedStep; readonly placed: PlacedStep },
+): KernelTime[] {
+  const { runtime } = device;
+  const { stream } = runtime;
+  const spent: number[] = [0];
+  for (let end = 1; end <= placed.pieces.length; end++) {
+    driver.beginCapture(stream, "thread-local");
+    for (const { work } of placed.pieces.slice(0, end)) {
+      if (work.kind === "launch") {
+        const { kernel, blocks, arguments: given } = work.request;
+        const values = given.map((one) => (typeof one === "number" ? one : one.span));
+        driver.launch(stream, { kernel, blocks, arguments: values });
+      } else if (work.kind === "fill") driver.fill(stream, work.target.span, work.byte);
+      else driver.copyOnDevice(stream, work.target.span, work.source.span);
+    }
+    const graph = driver.endCapture(stream);
+    driver.instantiate(graph);
+    const times: number[] = [];
+    for (let group = 0; group < 7; group++) {
+      const from = performance.now();
+      for (let time = 0; time < 20; time++) driver.launchGraph(stream, graph);
+      driver.synchronize(stream);
+      times.push((1000 * (performance.now() - from)) / 20);
+    }
+    spent.push(Math.min(...times));
+    driver.destroyGraph(graph);
+  }
+  return placed.pieces.map(({ op, work }, index) => ({
+    op,
+    kernel: work.kind === "launch" ? work.request.kernel.name : work.kind,
+    us: spent[index + 1]! - spent[index]!,
+  }));
+}
+
+const number = (value: number, digits = 0): string => value.toFixed(digits);
+
+function tell(results: Results, measured: ReadonlyMap<string, Measured>, peers: readonly PeerRun[]): void {
+  results.line(`a compiled step of ${batch} rows, ${groups} groups of ${stepsOfGroup} steps after ${warmUp}`);
+  results.table([
+    ["", "median ms", "best", "samples/s", "goal", "peer / ours"],
+    ...[...measured].map(([precision, one]) => [
+      `Holdfast compiled ${precision}`,
+      number(one.stepMs, 4),
+      number(one.bestMs, 4),
+      number((batch / one.stepMs) * 1000),
+      number(goals[precision] ?? 0, 2),
+      "",
+    ]),
+    ...peers.map(({ name, precision, stepMs }) => {
+      const ours = measured.get(precision)?.stepMs;
+      const ratio = ours === undefined ? "" : number(stepMs / ours, 2);
+      return [`${name} ${precision}`, number(stepMs, 4), "", number((batch / stepMs) * 1000), "", ratio];
+    }),
+  ]);
+  const rowOf = (title: string, cell: (one: Measured) => string): string[] => [
+    title,
+    ...[...measured.values()].map(cell),
+  ];
+  results.table([
+    ["", ...measured.keys()],
+    rowOf("nodes of the graph", (one) => number(one.nodes)),
+    rowOf("host's time for a step, µs", (one) => number(1000 * one.hostMs, 1)),
+    rowOf("bytes to and from the host, a step", (one) => number(one.copiedBytes, 1)),
+    rowOf("memory of the plan", (one) => formatBytes(one.planBytes)),
+    rowOf("budget in use, data set and all", (one) => formatBytes(one.budgetBytes)),
+    rowOf("first call (trace to replay), ms", (one) => number(one.firstMs)),
+    rowOf("loss at the end", (one) => number(one.loss, 4)),
+  ]);
+  for (const [precision, { kernels, stepMs }] of measured) {
+    if (kernels.length === 0) continue;
+    const total = kernels.reduce((sum, { us }) => sum + us, 0);
+    results.line(
+      `kernels of the ${precision} step, each by what it adds to a graph; together ${number(total, 1)} µs of ${number(1000 * stepMs, 1)}`,
+    );
+    results.table([
+      ["", "op", "kernel", "µs"],
+      ...kernels.map(({ op, kernel, us }, index) => [
+        String(index),
+        op.slice(0, 60),
+        kernel.slice(0, 60),
+        number(us, 2),
+      ]),
+    ]);
+    const byKernel = new Map<string, { us: number; times: number }>();
+    for (const { kernel, us } of kernels) {
+      const known = byKernel.get(kernel) ?? { us: 0, times: 0 };
+      byKernel.set(kernel, { us: known.us + us, times: known.times + 1 });
+    }
+    results.table([
+      ["kernel", "times", "µs"],
+      ...[...byKernel]
+        .sort(([, a], [, b]) => b.us - a.us)
+        .map(([kernel, { us, times }]) => [kernel.slice(0, 60), String(times), number(us, 1)]),
+    ]);
+  }
+}
+
+async function main(common: CommonOptions): Promise<void> {
+  const results = new Results("compiled", common);
+  const rows = makeRows(rowCount, "drawn");
+  const measured = new Map<string, Measured>();
+  for (const precision of options.precisions.split(",") as ProductPrecision[]) {
+    await results.attempt(`the step in ${precision}`, () => {
+      measured.set(precision, measure(common, rows, precision));
+    });
+  }
+  const peers = [
+    ...(options.torch === "" ? [] : [runPeer(options.torch, options["torch-modes"].split(","), 170_000)]),
+    ...(options.jax === "" ? [] : [runPeer(options.jax, [], 120_000)]),
+  ];
+  tell(
+    results,
+    measured,
+    peers.flatMap(({ runs }) => runs),
+  );
+  for (const { text, failure } of peers) {
+    results.line(text);
+    if (failure) results.aim(false, failure);
+  }
+  for (const { name, precision, stepMs } of peers.flatMap(({ runs }) => runs)) {
+    const ours = measured.get(precision)?.stepMs;
+    if (ours !== undefined)
+      results.aim(ours < stepMs, `${precision}: ours ${number(ours, 3)} ms, ${name} ${number(stepMs, 3)} ms`);
+  }
+  for (const [precision, { stepMs, hostMs }] of measured) {
+    results.aim(
+      stepMs <= goals[precision]!,
+      `${precision}: ${number(stepMs, 3)} ms; the goal is ${goals[precision]}`,
+    );
+    results.aim(
+      hostMs < 0.02,
+      `${precision}: the host takes ${number(1000 * hostMs, 1)} µs a step; 20 wanted`,
+    );
+  }
+  results.finish();
+}
+
+await main(options);

@@ -1,0 +1,108 @@
+/** The rules `persistent`, `places` and `peak`: where step memory may lie, whatever the calls do with it. */
+
+import { alignment } from "../../runtime/index.js";
+import { alignUp, formatSpan, overlaps } from "../../units/index.js";
+import type { Buffer, Call, Part } from "../program.js";
+import type { Proposal } from "./proposal.js";
+import { nameBuffer, nameCall, namePart, nameRange, refusal } from "./refusal.js";
+
+export function requireOwnMemory({ plan, block, buffers }: Proposal): void {
+  for (const [buffer, offset] of plan.offsets) {
+    if (buffer.storage === undefined) continue;
+    const { span } = buffer.storage;
+    const finding = `the plan gives ${nameBuffer(buffer)} the place ${offset}, but it lies at ${formatSpan(span)} for good`;
+    throw refusal("persistent", finding, { buffer: buffer.id, offset });
+  }
+  if (block === undefined) return;
+  for (const buffer of buffers) {
+    if (buffer.storage === undefined || !overlaps(block, buffer.storage.span)) continue;
+    const { span } = buffer.storage;
+    const finding = `the plan's memory at ${formatSpan(block)} overlaps ${nameBuffer(buffer)} at ${formatSpan(span)}`;
+    throw refusal("persistent", finding, { buffer: buffer.id, address: span.address });
+  }
+}
+
+export function requirePlaces(proposal: Proposal): void {
+  requireBlock(proposal);
+  requireIdentity(proposal);
+  for (const [buffer, offset] of proposal.plan.offsets) requirePlace(proposal, buffer, offset);
+  for (const buffer of proposal.buffers) requireHome(proposal, buffer);
+  for (const [index, call] of proposal.program.entries()) {
+    for (const { part } of proposal.accesses[index] ?? []) requireInside(part, call, index);
+  }
+}
+
+function requireBlock({ plan, block }: Proposal): void {
+  if (block === undefined) return;
+  if (block.size < plan.bytes) {
+    const finding = `the plan takes ${plan.bytes} bytes and was given ${block.size}`;
+    throw refusal("places", finding, { asked: plan.bytes, given: block.size });
+  }
+  if (block.address % alignment !== 0) {
+    const finding = `the plan's memory begins at ${formatSpan(block)}, which is no multiple of ${alignment}`;
+    throw refusal("places", finding, { address: block.address });
+  }
+}
+
+/** The rules tell step buffers apart by identity: two records of one buffer would look like two buffers. */
+function requireIdentity({ plan, buffers }: Proposal): void {
+  const known = new Map<number, Buffer>();
+  for (const buffer of [...buffers, ...plan.offsets.keys()]) {
+    if (buffer.storage !== undefined) continue;
+    const other = known.get(buffer.id) ?? buffer;
+    if (other !== buffer) {
+      const finding = `${nameBuffer(other)} and ${nameBuffer(buffer)} are two records with one id`;
+      throw refusal("places", finding, { buffer: buffer.id });
+    }
+    known.set(buffer.id, buffer);
+  }
+}
+
+function requirePlace({ plan }: Proposal, buffer: Buffer, offset: number): void {
+  const { id, bytes } = buffer;
+  if (!isCount(bytes)) {
+    throw refusal("places", `${nameBuffer(buffer)} has ${bytes} bytes`, { buffer: id, bytes });
+  }
+  if (!isCount(offset) || offset % alignment !== 0) {
+    const finding = `${nameBuffer(buffer)} begins at ${offset}, which is no multiple of ${alignment}`;
+    throw refusal("places", finding, { buffer: id, offset });
+  }
+  if (!(offset + bytes <= plan.bytes)) {
+    const finding = `${nameBuffer(buffer)} takes ${nameRange(offset, bytes)} of a plan of ${plan.bytes}`;
+    throw refusal("places", finding, { buffer: id, offset, bytes, planBytes: plan.bytes });
+  }
+}
+
+function requireHome({ plan }: Proposal, buffer: Buffer): void {
+  const { id, bytes, storage } = buffer;
+  if (storage === undefined) {
+    if (plan.offsets.has(buffer)) return;
+    throw refusal("places", `${nameBuffer(buffer)} has no place`, { buffer: id });
+  }
+  if (bytes > storage.span.size) {
+    const finding = `${nameBuffer(buffer)} has ${bytes} bytes, and its memory is ${formatSpan(storage.span)}`;
+    throw refusal("places", finding, { buffer: id, bytes, size: storage.span.size });
+  }
+}
+
+function requireInside(part: Part, call: Call, index: number): void {
+  const { buffer, offset, size } = part;
+  if (isCount(offset) && isCount(size) && size > 0 && offset + size <= buffer.bytes) return;
+  const finding = `${nameCall(call, index)} touches ${namePart(part)}, which has ${buffer.bytes}`;
+  throw refusal("places", finding, { call: index, buffer: buffer.id, offset, size, bytes: buffer.bytes });
+}
+
+export function requirePeak({ plan }: Proposal): void {
+  let highest = 0;
+  for (const [{ bytes }, offset] of plan.offsets) highest = Math.max(highest, offset + bytes);
+  const peak = alignUp(highest, alignment);
+  if (plan.bytes === peak) return;
+  throw refusal("peak", `it says ${plan.bytes} bytes, and its buffers take ${peak}`, {
+    told: plan.bytes,
+    taken: peak,
+  });
+}
+
+function isCount(value: number): boolean {
+  return Number.isSafeInteger(value) && value >= 0;
+}

@@ -1,0 +1,90 @@
+/**
+ * The rule `lifetimes`: where the plan gives two buffers the same bytes, all work on one of them has ended before any on
+ * the other begins. This is what keeps a saved tensor until backward has read it.
+ */
+
+import type { Buffer } from "../program.js";
+import { none, type Order } from "./branches.js";
+import { boundsOf, LatestPlaces } from "./latest-places.js";
+import { accessesAt, nameCallAt, type Proposal } from "./proposal.js";
+import { nameBuffer, nameRange, refusal } from "./refusal.js";
+
+/** When a step buffer is in use: its first and its last place on each branch, `none` where it is not touched there. */
+interface Lifetime {
+  readonly buffer: Buffer;
+  readonly start: number;
+  readonly end: number;
+  readonly firsts: Int32Array;
+  readonly lasts: Int32Array;
+}
+
+/**
+ * Goes through the buffers in the order of their first use, so that of two that share bytes the earlier one must be
+ * over. Of all earlier ones together only the latest place on each branch counts.
+ */
+export function requireLifetimes(proposal: Proposal, order: Order): void {
+  const lifetimes = lifetimesOf(proposal, order);
+  const bounds = boundsOf(lifetimes.flatMap(({ start, end }) => [start, end]));
+  const taken = new LatestPlaces(bounds, order.branches);
+  for (const lifetime of lifetimes) {
+    const { start, end, firsts, lasts } = lifetime;
+    const latest = taken.latest(start, end);
+    for (const last of latest) {
+      for (const first of firsts) {
+        if (last === none || first === none || order.isBefore(last, first)) continue;
+        throw clash(proposal, lifetimes, { lifetime, first, last });
+      }
+    }
+    for (const [branch, last] of lasts.entries()) if (last !== none) taken.note(start, end, branch, last);
+  }
+}
+
+/** The lifetimes of all step buffers that are touched, in the order of their first places. */
+function lifetimesOf(proposal: Proposal, order: Order): Lifetime[] {
+  const { schedule, plan } = proposal;
+  const lifetimes = new Map<Buffer, Lifetime>();
+  for (const place of schedule.calls.keys()) {
+    const branch = order.branchAt(place);
+    for (const { part } of accessesAt(proposal, place)) {
+      const { buffer } = part;
+      if (buffer.storage !== undefined) continue;
+      let lifetime = lifetimes.get(buffer);
+      if (lifetime === undefined) {
+        const start = plan.offsets.get(buffer) ?? 0;
+        const firsts = new Int32Array(order.branches).fill(none);
+        lifetime = { buffer, start, end: start + buffer.bytes, firsts, lasts: firsts.slice() };
+        lifetimes.set(buffer, lifetime);
+      }
+      if (lifetime.firsts[branch] === none) lifetime.firsts[branch] = place;
+      lifetime.lasts[branch] = place;
+    }
+  }
+  return [...lifetimes.values()];
+}
+
+interface Clash {
+  readonly lifetime: Lifetime;
+  readonly first: number;
+  readonly last: number;
+}
+
+function clash(proposal: Proposal, lifetimes: readonly Lifetime[], { lifetime, first, last }: Clash): Error {
+  const other = lifetimes.find(
+    (one) =>
+      one !== lifetime && one.lasts.includes(last) && one.start < lifetime.end && lifetime.start < one.end,
+  );
+  const finding =
+    `${describe(lifetime)} is in use from ${nameCallAt(proposal, first)} on, and ` +
+    `${other === undefined ? "another buffer there" : describe(other)} is until ` +
+    `${nameCallAt(proposal, last)}, which need not have ended by then`;
+  return refusal("lifetimes", finding, {
+    first: other?.buffer.id ?? none,
+    second: lifetime.buffer.id,
+    firstPlace: last,
+    secondPlace: first,
+  });
+}
+
+function describe({ buffer, start }: Lifetime): string {
+  return `${nameBuffer(buffer)} in ${nameRange(start, buffer.bytes)} of the plan`;
+}

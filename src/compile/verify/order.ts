@@ -1,0 +1,63 @@
+/** The rule `order`: what each call finds in its memory is what the program's calls before it have left there. */
+
+import type { Access } from "../program.js";
+import { none, type Order } from "./branches.js";
+import { LatestPlaces } from "./latest-places.js";
+import { type Line, lineOf } from "./line.js";
+import { accessesAt, nameCallAt, type Proposal } from "./proposal.js";
+import { namePart, refusal } from "./refusal.js";
+
+/**
+ * Goes through the program and compares each access with the latest ones of every branch before it. Accesses that a
+ * write has come between need not be forgotten: they are before that write, and it is compared with as well.
+ */
+export function requireOrder(proposal: Proposal, order: Order): void {
+  const line = lineOf(proposal);
+  const writes = new LatestPlaces(line.bounds, order.branches);
+  const reads = new LatestPlaces(line.bounds, order.branches);
+
+  for (const [index, call] of proposal.program.entries()) {
+    const accesses = proposal.accesses[index] ?? [];
+    const place = proposal.places.get(call) ?? none;
+    for (const access of accesses) {
+      const { start, end } = line.rangeOf(access.part);
+      for (const earlier of access.writes ? [writes, reads] : [writes]) {
+        for (const other of earlier.latest(start, end)) {
+          if (other === none || order.isBefore(other, place)) continue;
+          throw disorder(proposal, line, { access, place, other });
+        }
+      }
+    }
+    // Only now: a call does not wait for itself.
+    for (const { part, reads: isRead, writes: isWritten } of accesses) {
+      const { start, end } = line.rangeOf(part);
+      if (isWritten) writes.note(start, end, order.branchAt(place), place);
+      if (isRead) reads.note(start, end, order.branchAt(place), place);
+    }
+  }
+}
+
+interface Meeting {
+  readonly access: Access;
+  readonly place: number;
+  /** The place of a call that the program has before it. */
+  readonly other: number;
+}
+
+function disorder(proposal: Proposal, line: Line, { access, place, other }: Meeting): Error {
+  const { start, end } = line.rangeOf(access.part);
+  const met = accessesAt(proposal, other).find(({ part, writes }) => {
+    const range = line.rangeOf(part);
+    return (writes || access.writes) && range.start < end && start < range.end;
+  });
+  const finding =
+    `${nameCallAt(proposal, place)}, ${verbOf(access)} ${namePart(access.part)}; before it in the program ` +
+    `${nameCallAt(proposal, other)}, ${met === undefined ? "meets it there" : `${verbOf(met)} ${namePart(met.part)}`}` +
+    " and need not have ended by then";
+  return refusal("order", finding, { firstPlace: other, secondPlace: place });
+}
+
+function verbOf({ reads, writes }: Access): string {
+  if (reads && writes) return "reads and writes";
+  return writes ? "writes" : "reads";
+}

@@ -1,0 +1,73 @@
+/**
+ * Compiled steps with planted faults: the verifier refuses each, by the rule that it breaks. Where the fault can change
+ * what a step computes, a run of the same plan on modelled memory shows that it does.
+ */
+
+import assert from "node:assert/strict";
+import { describe, test } from "node:test";
+import { planRules, verifyPlan } from "../src/compile/verify.js";
+import { span } from "../src/units/index.js";
+import { agree, runPlanned, runProgram } from "./support/modelled-run.js";
+import { planFaults, planWithWait } from "./support/planted-plans.js";
+import { type ProposedStep, planApart, scheduleOn } from "./support/proposed-steps.js";
+import { refusalOf } from "./support/refusals.js";
+import { branchedStep, straightStep } from "./support/training-step.js";
+
+function verify({ program, schedule, plan, block }: ProposedStep): void {
+  verifyPlan(program, schedule, plan, block);
+}
+
+/** Whether some order that the schedule allows computes something else than the program. */
+function changesResults(step: ProposedStep): boolean {
+  const truth = runProgram(step);
+  let state = 1;
+  const choose = (count: number): number => {
+    state = (state * 48271) % 0x7fffffff;
+    return state % count;
+  };
+  return Array.from({ length: 200 }).some(() => !agree(runPlanned(step, choose), truth));
+}
+
+describe("sound steps pass", () => {
+  for (const [name, step] of Object.entries({
+    "one after the other": straightStep(),
+    "on three branches": branchedStep(),
+    "with a place shared behind a wait": planWithWait(),
+  })) {
+    test(`${name}, with shared places, with places of their own, and before the block is known`, () => {
+      verify(step);
+      assert.equal(changesResults(step), false);
+      verify({ ...step, plan: planApart(step.schedule) });
+      verifyPlan(step.program, step.schedule, step.plan);
+    });
+  }
+
+  test("a step that does nothing", () => {
+    verifyPlan([], scheduleOn([], []), { bytes: 0, offsets: new Map() }, span(0, 0));
+  });
+
+  test("the shared places are shared: a plan that keeps buffers apart is larger", () => {
+    const { schedule, plan } = branchedStep();
+    assert.ok(plan.bytes < planApart(schedule).bytes);
+  });
+});
+
+describe("planted faults are refused", () => {
+  for (const [name, { rule, says, harms, planted }] of Object.entries(planFaults)) {
+    test(`${name}, by the rule "${rule}"`, () => {
+      const step = planted();
+      const error = refusalOf(() => verify(step));
+      assert.ok(error, "the fault was not found");
+      assert.equal(error.code, "PLAN_REFUSED");
+      assert.equal(error.numbers["rule"], rule, error.message);
+      assert.match(error.message, says);
+      assert.match(error.message, /was not run/);
+      if (harms) assert.ok(changesResults(step), "run all the same, it computes what the program says");
+    });
+  }
+
+  test("every rule has a planted fault", () => {
+    const found = new Set(Object.values(planFaults).map(({ rule }) => rule));
+    assert.deepEqual([...found].sort(), Object.keys(planRules).sort());
+  });
+});

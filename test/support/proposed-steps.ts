@@ -1,0 +1,177 @@
+/**
+ * Small programs with their schedules and plans, for tests of what makes and what checks them. Kernels here are names
+ * with parameters: nothing of it runs.
+ */
+
+import {
+  accessesOf,
+  type Buffer,
+  type Call,
+  type Part,
+  type Plan,
+  type Schedule,
+} from "../../src/compile/program.js";
+import type { Kernel, Parameter } from "../../src/driver/index.js";
+import { alignUp, type Span, span } from "../../src/units/index.js";
+
+export interface ProposedStep {
+  readonly program: readonly Call[];
+  readonly schedule: Schedule;
+  readonly plan: Plan;
+  readonly block?: Span;
+}
+
+/** What a call touches, by how it does. */
+export interface Operands {
+  readonly reads?: readonly (Part | Buffer)[];
+  readonly writes?: readonly (Part | Buffer)[];
+  readonly updates?: readonly (Part | Buffer)[];
+}
+
+/** Writes a program down, call by call. */
+export class Sketch {
+  readonly program: Call[] = [];
+  #buffers = 0;
+
+  /** Memory of the step. */
+  step(label: string, bytes: number): Buffer {
+    return { id: this.#buffers++, bytes, label };
+  }
+
+  /** Memory that is there for good. */
+  persistent(label: string, address: number, bytes: number): Buffer {
+    const storage = {
+      kind: "persistent",
+      span: span(address, bytes),
+      generation: 0,
+      label,
+      home: this,
+      owner: undefined,
+    } as const;
+    return { id: this.#buffers++, bytes, label, storage };
+  }
+
+  launch(op: string, { reads = [], writes = [], updates = [] }: Operands): Call {
+    const parameters: Parameter[] = [
+      ...reads.map(() => "in" as const),
+      ...writes.map(() => "out" as const),
+      ...updates.map(() => "inout" as const),
+      "u32",
+    ];
+    const kernel: Kernel = { type: "kernel", id: 0, name: op, parameters };
+    const operands = [...reads, ...writes, ...updates].map(wholeOf);
+    return this.#add({ op, work: { kind: "launch", kernel, blocks: 1, arguments: [...operands, 1] } });
+  }
+
+  fill(op: string, target: Part | Buffer): Call {
+    return this.#add({ op, work: { kind: "fill", target: wholeOf(target), byte: 0 } });
+  }
+
+  copy(op: string, source: Part | Buffer, target: Part | Buffer): Call {
+    return this.#add({ op, work: { kind: "copy", source: wholeOf(source), target: wholeOf(target) } });
+  }
+
+  #add(call: Call): Call {
+    this.program.push(call);
+    return call;
+  }
+}
+
+export function partOf(buffer: Buffer, offset: number, size: number): Part {
+  return { buffer, offset, size };
+}
+
+function wholeOf(operand: Part | Buffer): Part {
+  return "buffer" in operand ? operand : { buffer: operand, offset: 0, size: operand.bytes };
+}
+
+/** Whether two calls touch the same bytes and one of them writes there. */
+export function meet(a: Call, b: Call): boolean {
+  return accessesOf(a).some((one) =>
+    accessesOf(b).some((other) => (one.writes || other.writes) && share(one.part, other.part)),
+  );
+}
+
+function share(a: Part, b: Part): boolean {
+  if (a.buffer !== b.buffer && (a.buffer.storage === undefined || b.buffer.storage === undefined))
+    return false;
+  const start = (part: Part): number => (part.buffer.storage?.span.address ?? 0) + part.offset;
+  return start(a) < start(b) + b.size && start(b) < start(a) + a.size;
+}
+
+/**
+ * The calls in their order on the branches that are given for them, each waiting for every earlier one that it meets;
+ * a last call of the main branch waits for all.
+ */
+export function scheduleOn(program: readonly Call[], branches: readonly number[]): Schedule {
+  const branchOf = (index: number): number => (index === program.length - 1 ? 0 : (branches[index] ?? 0));
+  return {
+    calls: program.map((call, index) => {
+      const isEnd = index === program.length - 1;
+      const after = [...program.keys()].filter(
+        (earlier) =>
+          earlier < index &&
+          branchOf(earlier) !== branchOf(index) &&
+          (isEnd || meet(program[earlier]!, call)),
+      );
+      return { call, branch: branchOf(index), after };
+    }),
+  };
+}
+
+/** Every buffer at a place of its own. */
+export function planApart(schedule: Schedule): Plan {
+  const offsets = new Map<Buffer, number>();
+  let bytes = 0;
+  for (const buffer of stepBuffers(schedule)) {
+    offsets.set(buffer, bytes);
+    bytes += alignUp(buffer.bytes, 256);
+  }
+  return { bytes, offsets };
+}
+
+/** Each buffer at the lowest place where it meets no other that may be in use at the same time. */
+export function planFirstFit(schedule: Schedule): Plan {
+  const isBefore = reachability(schedule);
+  const uses = new Map<Buffer, number[]>();
+  for (const [place, { call }] of schedule.calls.entries()) {
+    for (const { part } of accessesOf(call)) uses.set(part.buffer, [...(uses.get(part.buffer) ?? []), place]);
+  }
+  const isOver = (a: Buffer, b: Buffer): boolean =>
+    uses.get(a)!.every((one) => uses.get(b)!.every((other) => isBefore(one, other)));
+
+  const offsets = new Map<Buffer, number>();
+  let bytes = 0;
+  for (const buffer of stepBuffers(schedule)) {
+    const rivals = [...offsets]
+      .filter(([other]) => !isOver(other, buffer) && !isOver(buffer, other))
+      .sort(([, a], [, b]) => a - b);
+    let offset = 0;
+    for (const [other, start] of rivals) {
+      if (start < offset + buffer.bytes && offset < start + other.bytes) {
+        offset = alignUp(start + other.bytes, 256);
+      }
+    }
+    offsets.set(buffer, offset);
+    bytes = Math.max(bytes, alignUp(offset + buffer.bytes, 256));
+  }
+  return { bytes, offsets };
+}
+
+function stepBuffers({ calls }: Schedule): Set<Buffer> {
+  const touched = calls.flatMap(({ call }) => accessesOf(call).map(({ part }) => part.buffer));
+  return new Set(touched.filter(({ storage }) => storage === undefined));
+}
+
+/** Which place has ended before which other begins, found the long way: by walking from each along its waits. */
+export function reachability({ calls }: Schedule): (earlier: number, later: number) => boolean {
+  const before = calls.map(() => new Set<number>());
+  for (const [place, { branch, after }] of calls.entries()) {
+    const previous = calls.findLastIndex((other, index) => index < place && other.branch === branch);
+    for (const ended of previous < 0 ? after : [previous, ...after]) {
+      before[place]!.add(ended);
+      for (const further of before[ended]!) before[place]!.add(further);
+    }
+  }
+  return (earlier, later) => before[later]!.has(earlier);
+}

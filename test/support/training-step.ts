@@ -1,0 +1,133 @@
+/** One training step of a small network as a program with a sound schedule and plan, for tests that break them. */
+
+import type { Buffer, Call, Plan, Schedule } from "../../src/compile/program.js";
+import { alignUp, span } from "../../src/units/index.js";
+import { type ProposedStep, planFirstFit, Sketch, scheduleOn } from "./proposed-steps.js";
+
+/** Forward, loss, backward, clip and update. Backward reads what forward saved: h, a and y. */
+function writeProgram(): readonly Call[] {
+  const sketch = new Sketch();
+  const x = sketch.persistent("x", 0x10000, 1024);
+  const target = sketch.persistent("target", 0x10400, 512);
+  const w1 = sketch.persistent("w1", 0x20000, 1024);
+  const w2 = sketch.persistent("w2", 0x20400, 512);
+  const g1 = sketch.persistent("g1", 0x30000, 1024);
+  const g2 = sketch.persistent("g2", 0x30400, 512);
+  const gradients = sketch.persistent("gradients", 0x30000, 1536); // The bytes of g1 and g2 once more.
+  const keptLoss = sketch.persistent("kept loss", 0x40000, 64);
+  const keptErrors = sketch.persistent("kept errors", 0x40100, 512);
+  const h = sketch.step("h", 1024);
+  const a = sketch.step("a", 1024);
+  const y = sketch.step("y", 512);
+  const e = sketch.step("e", 512);
+  const loss = sketch.step("loss", 64);
+  const dy = sketch.step("dy", 512);
+  const da = sketch.step("da", 1024);
+  const dh = sketch.step("dh", 1024);
+  const norm = sketch.step("norm", 64);
+
+  sketch.fill("clearGradients", gradients);
+  sketch.launch("matmul1", { reads: [x, w1], writes: [h] });
+  sketch.launch("gelu", { reads: [h], writes: [a] });
+  sketch.launch("matmul2", { reads: [a, w2], writes: [y] });
+  sketch.launch("bias", { updates: [y] });
+  sketch.launch("squaredError", { reads: [y, target], writes: [e] });
+  sketch.launch("mean", { reads: [e], writes: [loss] });
+  sketch.copy("keepLoss", loss, keptLoss);
+  sketch.launch("clampErrors", { updates: [e] });
+  sketch.copy("keepErrors", e, keptErrors);
+  sketch.launch("errorBackward", { reads: [y, target], writes: [dy] });
+  sketch.launch("weightGradient2", { reads: [a, dy], updates: [g2] });
+  sketch.launch("matmulBackward", { reads: [dy, w2], writes: [da] });
+  sketch.launch("geluBackward", { reads: [da, h], writes: [dh] });
+  sketch.launch("weightGradient1", { reads: [x, dh], updates: [g1] });
+  sketch.fill("clearNorm", norm);
+  sketch.launch("sumSquares", { reads: [gradients], updates: [norm] });
+  sketch.launch("clip", { reads: [norm], updates: [gradients] });
+  sketch.launch("update1", { reads: [g1], updates: [w1] });
+  sketch.launch("update2", { reads: [g2], updates: [w2] });
+  return sketch.program;
+}
+
+const branchOfOp: Readonly<Record<string, number>> = {
+  mean: 2,
+  keepLoss: 2,
+  clampErrors: 2,
+  keepErrors: 2,
+  weightGradient2: 1,
+  clearNorm: 1,
+};
+
+/** The losses on one branch, a weight's gradient on another, everything else on the main one. */
+export function branchedStep(): ProposedStep {
+  const program = writeProgram();
+  const schedule = scheduleOn(
+    program,
+    program.map(({ op }) => branchOfOp[op] ?? 0),
+  );
+  return { program, schedule, plan: planFirstFit(schedule), block: span(0x80000, 0x10000) };
+}
+
+/** All calls on the main branch. */
+export function straightStep(): ProposedStep {
+  const program = writeProgram();
+  const schedule = scheduleOn(program, []);
+  return { program, schedule, plan: planFirstFit(schedule), block: span(0x80000, 0x10000) };
+}
+
+export function placeOf({ schedule: { calls } }: ProposedStep, op: string): number {
+  return calls.findIndex(({ call }) => call.op === op);
+}
+
+export function offsetOf({ plan }: ProposedStep, label: string): number {
+  return plan.offsets.get(bufferOf(plan, label))!;
+}
+
+export function bufferOf({ offsets }: Plan, label: string): Buffer {
+  return [...offsets.keys()].find((buffer) => buffer.label === label)!;
+}
+
+/** Gives buffers other places, and the plan the size that it then has. */
+export function moveBuffers(step: ProposedStep, moved: Readonly<Record<string, number>>): ProposedStep {
+  const offsets = new Map(
+    [...step.plan.offsets].map(([buffer, offset]) => [buffer, moved[buffer.label] ?? offset]),
+  );
+  const ends = [...offsets].map(([{ bytes }, offset]) => offset + bytes);
+  return { ...step, plan: { offsets, bytes: alignUp(Math.max(...ends), 256) } };
+}
+
+/** Moves a call of a schedule without branches before another. */
+export function moveCall(step: ProposedStep, op: string, before: string): ProposedStep {
+  const calls = [...step.schedule.calls];
+  const [moved] = calls.splice(placeOf(step, op), 1);
+  calls.splice(
+    calls.findIndex(({ call }) => call.op === before),
+    0,
+    moved!,
+  );
+  return { ...step, schedule: { calls } };
+}
+
+/** Gives one call of the schedule other waits. */
+export function changeWaits(
+  step: ProposedStep,
+  op: string,
+  change: (after: readonly number[], place: number) => readonly number[],
+): ProposedStep {
+  const calls = step.schedule.calls.map((one, place) =>
+    one.call.op === op ? { ...one, after: change(one.after, place) } : one,
+  );
+  return { ...step, schedule: { calls } };
+}
+
+/** Replaces calls in the program and in the schedule alike, or leaves them out; waits are kept for those that stay. */
+export function rewrite(step: ProposedStep, change: (call: Call) => Call | undefined): ProposedStep {
+  const changed = new Map(step.program.map((call) => [call, change(call)]));
+  const program = [...changed.values()].filter((call) => call !== undefined);
+  const branches = new Map(step.schedule.calls.map(({ call, branch }) => [changed.get(call), branch]));
+  const schedule: Schedule = scheduleOn(
+    program,
+    program.map((call) => branches.get(call) ?? 0),
+  );
+  return { ...step, program, schedule };
+}
