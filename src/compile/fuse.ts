@@ -1,5 +1,165 @@
-/** temporary */
-import type { Buffer, Call } from "./program.js";
-export function fuse(c: readonly Call[], _k: (b: Buffer) => boolean): readonly Call[] {
-  return c;
+/**
+ * Makes one call of several: elementwise chains, what stands before and behind reductions of rows, values of rows, and
+ * calls that read the same memory. In program order, each call joins those before it that it can be one with.
+ */
+
+import { combine, type Draft } from "./fuse/combine.js";
+import { mostMembers } from "./fuse/cost.js";
+import { joinNames, theKernel } from "./fuse/kernel-memo.js";
+import { type Member, memberOf, memberOfCopy } from "./fuse/member.js";
+import { type Neighbours, type Node, Order, rootOf } from "./fuse/order.js";
+import { countElements } from "./fuse/steps.js";
+import { accessesOf, type Buffer, type Call } from "./program.js";
+import { type Uses, usesOf } from "./uses.js";
+
+/** How far in the program a call may move to join another: memory that it reads or writes lives longer for it. */
+const farthest = 128;
+
+/** The same program with fewer calls. `keep` tells which step buffers are read after it; persistent ones always are. */
+export function fuse(program: readonly Call[], keep: (buffer: Buffer) => boolean): readonly Call[] {
+  const fusion = new Fusion(usesOf(program), keep);
+  for (const call of program) fusion.add(call);
+  return fusion.calls();
+}
+
+/** Calls that are to be one. */
+interface Group {
+  readonly members: readonly Member[];
+  readonly draft: Draft | undefined;
+}
+
+class Fusion {
+  readonly #uses: ReadonlyMap<Buffer, Uses>;
+  readonly #keep: (buffer: Buffer) => boolean;
+  readonly #order = new Order();
+  readonly #groups = new Map<Node, Group>();
+
+  constructor(uses: ReadonlyMap<Buffer, Uses>, keep: (buffer: Buffer) => boolean) {
+    this.#uses = uses;
+    this.#keep = keep;
+  }
+
+  add(call: Call): void {
+    const neighbours = this.#order.add(call);
+    const member = memberOf(call);
+    if (member) this.#groups.set(neighbours.node, { members: [member], draft: undefined });
+    if (member || call.work.kind === "copy") this.#joinNeighbours(neighbours);
+  }
+
+  calls(): readonly Call[] {
+    return this.#order.nodes.map((node) => {
+      const group = this.#groups.get(node);
+      const draft = group?.draft ?? (group && this.#withoutUnread(group));
+      return group && draft ? callOf(group.members, draft) : node.call;
+    });
+  }
+
+  #joinNeighbours({ node, writers, readers }: Neighbours): void {
+    for (const writer of writers.toReversed()) this.#join(rootOf(writer), rootOf(node));
+    for (const reader of readers.toReversed()) {
+      const [one, other] = [rootOf(reader), rootOf(node)];
+      if (this.#readAlike(one, other)) this.#join(one, other);
+    }
+  }
+
+  #join(a: Node, b: Node): void {
+    if (a === b) return;
+    const place = this.#order.placeFor(a, b);
+    if (place === undefined) return;
+    if (Math.max(Math.abs(a.position - place), Math.abs(b.position - place)) > farthest) return;
+    const [first, second] = a.position < b.position ? [a, b] : [b, a];
+    const [before, behind] = [this.#membersOf(first, second), this.#membersOf(second, first)];
+    if (!before || !behind) return;
+    const members = [...before, ...behind];
+    if (members.length > mostMembers) return;
+    const draft = combine(members, this.#neededBeside(members));
+    if (!draft) return;
+    this.#order.join(a, b, place);
+    this.#groups.delete(b);
+    this.#groups.set(a, { members, draft });
+  }
+
+  /** A node's calls; a plain copy moves elements of what the other node has in the copy's memory. */
+  #membersOf(node: Node, other: Node): readonly Member[] | undefined {
+    const { work } = node.call;
+    const own = this.#groups.get(node)?.members;
+    if (own || work.kind !== "copy") return own;
+    const ends = [work.source, work.target];
+    const met = this.#groups
+      .get(other)
+      ?.members.flatMap(({ inputs, outputs }) => [...inputs, ...outputs])
+      .find(({ part }) =>
+        ends.some(({ buffer, offset }) => part.buffer === buffer && part.offset === offset),
+      );
+    const member = met && memberOfCopy(node.call, work, met.dtype);
+    return member && [member];
+  }
+
+  /** Do two nodes read most of some memory at the same points, so that reading it once is worth it? */
+  #readAlike(a: Node, b: Node): boolean {
+    const [one, other] = [this.#groups.get(a), this.#groups.get(b)];
+    if (!one || !other) return false;
+    const read = new Set(one.members.flatMap(({ inputs }) => inputs.map(({ key }) => key)));
+    return other.members.some(({ inputs, elements }) =>
+      inputs.some(
+        ({ key, steps, isIndexed }) => !isIndexed && read.has(key) && countElements(steps) * 2 > elements,
+      ),
+    );
+  }
+
+  /** Which memory is read by others than these. */
+  #neededBeside(members: readonly Member[]): (buffer: Buffer) => boolean {
+    const own = new Map<Buffer, number>();
+    for (const { inputs } of members) {
+      for (const buffer of new Set(inputs.map(({ part }) => part.buffer)))
+        own.set(buffer, (own.get(buffer) ?? 0) + 1);
+    }
+    return (buffer) => {
+      if (buffer.storage || this.#keep(buffer)) return true;
+      return (this.#uses.get(buffer)?.readers.length ?? 0) > (own.get(buffer) ?? 0);
+    };
+  }
+
+  /** A lone call less the outputs that nothing reads. */
+  #withoutUnread({ members }: Group): Draft | undefined {
+    const isNeeded = this.#neededBeside(members);
+    const isUnread = members.some(({ outputs }) => outputs.some(({ part }) => !isNeeded(part.buffer)));
+    return isUnread ? combine(members, isNeeded) : undefined;
+  }
+}
+
+const partsOfCalls = new WeakMap<Call, readonly Call[]>();
+
+function callOf(
+  members: readonly Member[],
+  { kernel, structure, iteration, operands, scalars }: Draft,
+): Call {
+  const calls = members.map(({ call }) => call);
+  const call: Call = {
+    op: joinNames(calls.map(({ op }) => op)),
+    work: { kind: "rows", kernel: theKernel(kernel, structure), iteration, operands, scalars },
+  };
+  partsOfCalls.set(call, calls);
+  return call;
+}
+
+/** What became of some calls. */
+export interface FusionNote {
+  readonly kernel: string;
+  /** The ops of the calls that are one now. */
+  readonly ops: readonly string[];
+  /** Buffers that this call would have met and does not: what is passed on inside it. */
+  readonly gone: readonly Buffer[];
+}
+
+/** Which calls `fuse` has made of several, in order. */
+export function describeFusions(after: readonly Call[]): readonly FusionNote[] {
+  return after.flatMap((call) => {
+    const calls = partsOfCalls.get(call) ?? [];
+    if (calls.length < 2 || call.work.kind !== "rows") return [];
+    const left = new Set(accessesOf(call).map(({ part }) => part.buffer));
+    const met = new Set(calls.flatMap((one) => accessesOf(one).map(({ part }) => part.buffer)));
+    const gone = [...met].filter((buffer) => !left.has(buffer));
+    return [{ kernel: call.work.kernel.name, ops: calls.map(({ op }) => op), gone }];
+  });
 }

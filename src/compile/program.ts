@@ -3,14 +3,15 @@
  * them; nothing in it has an address yet, except what is persistent. Passes turn one program into another.
  */
 
-import type { Kernel } from "../driver/index.js";
-import type {
-  ColumnKernel,
-  ColumnLaunch,
-  GemmProblem,
-  Iteration,
-  ProductDtype,
-  RowKernel,
+import type { Kernel, Parameter } from "../driver/index.js";
+import {
+  type ColumnKernel,
+  type ColumnLaunch,
+  type GemmProblem,
+  type Iteration,
+  loadsOf,
+  type ProductDtype,
+  type RowKernel,
 } from "../kernels/index.js";
 import type { Storage } from "../runtime/index.js";
 
@@ -105,7 +106,10 @@ export function accessesOf({ work }: Call): readonly Access[] {
   switch (work.kind) {
     case "rows": {
       const { inputs } = work.kernel;
-      return work.operands.map((part, index) => accessOf(part, index < inputs.length ? "in" : "out"));
+      return work.operands.flatMap((part, index) => {
+        if (index >= inputs.length) return accessOf(part, "out");
+        return readsItsOwn(work, index) ? [] : accessOf(part, "in");
+      });
     }
     case "columns": {
       const { inputs } = work.kernel;
@@ -130,9 +134,43 @@ export function accessesOf({ work }: Call): readonly Access[] {
   }
 }
 
-/** A parameter that is neither only read nor only written is both, and so is one that nothing is known of. */
-function accessOf(part: Part, parameter: string): Access {
-  return { part, reads: parameter !== "out", writes: parameter !== "in" };
+function accessOf(part: Part, parameter: Parameter): Access {
+  return { part, reads: parameter === "in" || parameter === "inout", writes: parameter !== "in" };
+}
+
+/** Does an input lie where an earlier stage of the same kernel has stored, so that nothing from before the call is read? */
+function readsItsOwn({ kernel, operands }: RowCall, input: number): boolean {
+  const own = operands[input];
+  const output = operands.findIndex(
+    (part, index) =>
+      index >= kernel.inputs.length &&
+      part.buffer === own?.buffer &&
+      part.offset === own.offset &&
+      part.size === own.size,
+  );
+  if (output < 0) return false;
+  const { loads, stores } = stagesOf(kernel);
+  return (stores[output - kernel.inputs.length] ?? Infinity) < (loads[input] ?? Infinity);
+}
+
+interface KernelStages {
+  /** In which stage each input is first loaded, and each output stored. */
+  readonly loads: readonly number[];
+  readonly stores: readonly number[];
+}
+
+const knownStages = new WeakMap<RowKernel, KernelStages>();
+
+function stagesOf(kernel: RowKernel): KernelStages {
+  const known = knownStages.get(kernel);
+  if (known) return known;
+  const [loads, stores]: [number[], number[]] = [[], []];
+  for (const [place, stage] of kernel.stages.entries()) {
+    for (const { input } of loadsOf(stage.value)) loads[input] ??= place;
+    if (stage.kind === "store") stores[stage.output] ??= place;
+  }
+  knownStages.set(kernel, { loads, stores });
+  return { loads, stores };
 }
 
 /** The same work on other parts. */

@@ -60,8 +60,17 @@ export interface HostSpan {
   readonly size: Bytes;
 }
 
-/** How a kernel takes one argument. Memory says whether it is read, written or both; scalars go by value. */
-export type Parameter = "in" | "out" | "inout" | "i32" | "u32" | "f32" | "f64";
+/**
+ * How a kernel takes one argument. Memory says whether it is read, written whole, written in part, or both read and
+ * written; scalars go by value.
+ */
+export type Parameter = "in" | "out" | "part" | "inout" | "i32" | "u32" | "f32" | "f64";
+
+export type MemoryParameter = Extract<Parameter, "in" | "out" | "part" | "inout">;
+
+export function isMemory(parameter: Parameter): parameter is MemoryParameter {
+  return parameter === "in" || parameter === "out" || parameter === "part" || parameter === "inout";
+}
 
 /** CUDA C++ for one kernel. It takes the kernel's parameters in their order, memory as pointers, and includes nothing. */
 export interface CudaCode {

@@ -58,7 +58,8 @@ export const errorCodes = {
     help: "Mark inputs with requiresGrad, or leave noGrad(); the message names the op.",
   },
   NOT_TRACEABLE: {
-    meaning: "A compiled step did something that a trace can't hold: it looked at a value, waited, or uploaded data.",
+    meaning:
+      "A compiled step did something that a trace can't hold: it looked at a value, waited, or uploaded data.",
     help: "Return the tensor and read it outside the step; set rates and upload data before the call.",
   },
   SAVED_CHANGED: {

@@ -71,8 +71,8 @@ function kernelOf(size: number): KernelSource {
   const entry = `hf_copy_many_${size}`;
   const source: KernelSource = {
     name: `copy of ${size}`,
-    // "inout": where fewer are copied than there are places, a target stands there twice.
-    parameters: [...each("in"), ...each("inout"), ...each("u32"), ...each("u32")],
+    // "part": where fewer are copied than there are places, a target stands there twice.
+    parameters: [...each("in"), ...each("part"), ...each("u32"), ...each("u32")],
     cuda: { code: printCopies(entry, size), entry, threads },
   };
   kernels.set(size, source);

@@ -1,6 +1,6 @@
 /** CUDA kernels whose parameters have names: the order of the record's keys is their order, in the text and in launches. */
 
-import type { CudaCode, KernelSource, Parameter } from "../driver/index.js";
+import { type CudaCode, isMemory, type KernelSource, type Parameter } from "../driver/index.js";
 
 /** The C++ types that memory parameters point to, by name; the rest point to `elements`. */
 type Pointers<Name extends string> = Readonly<Partial<Record<Name, string>>>;
@@ -32,7 +32,7 @@ export function cudaKernel<Name extends string>(
     const kind: Parameter = parameters[parameter];
     const pointed = (pointers as Pointers<Name>)[parameter] ?? elements;
     if (kind === "in") return `const ${pointed}* ${parameter}`;
-    if (kind === "out" || kind === "inout") return `${pointed}* ${parameter}`;
+    if (isMemory(kind)) return `${pointed}* ${parameter}`;
     return `${scalars[kind]} ${parameter}`;
   });
   const head = `extern "C" __global__ void __launch_bounds__(${threads}) ${entry}(${signature.join(", ")})`;

@@ -20,6 +20,7 @@ export { type CallListener, listenToCalls } from "./call-listener.js";
 export { isInWords, launchCopies, type PlainCopy } from "./copy-many.js";
 export { type Dtype, type DtypeKind, dtypeNames, dtypes, type ElementArray } from "./dtypes.js";
 export { viewElements } from "./elements.js";
+export { loadsOf, partsOf } from "./expression-walk.js";
 export {
   type GemmDtype,
   type GemmProblem,
@@ -65,4 +66,6 @@ export {
   thresholdOf,
   uniform,
 } from "./random/index.js";
+export { factsOf } from "./row-facts.js";
 export { term } from "./term.js";
+export { rowLanesOf } from "./wasm-printer/forms.js";

@@ -72,7 +72,9 @@ function keyOf(work: Work, identities: Identities, versionOf: (buffer: Buffer) =
       const { kernel, blocks } = work;
       const given = work.arguments.map((one, index) => {
         if (typeof one === "number") return String(one);
-        return kernel.parameters[index] === "out" ? written(one) : read(one);
+        return kernel.parameters[index] === "out" || kernel.parameters[index] === "part"
+          ? written(one)
+          : read(one);
       });
       return `${identities.of(kernel)} ${blocks} ${given.join(" ")}`;
     }

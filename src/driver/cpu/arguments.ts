@@ -3,7 +3,7 @@
 import { HoldfastError } from "../../errors/index.js";
 import { formatSpan, type Span } from "../../units/index.js";
 import { requireLaunch, requireScalar, requireSpan } from "../checks.js";
-import type { Argument, Launch, Parameter } from "../driver.js";
+import { type Argument, isMemory, type Launch, type Parameter } from "../driver.js";
 import type { Command, KernelState } from "./commands.js";
 import type { DeviceMemory } from "./memory.js";
 
@@ -19,7 +19,7 @@ export function lowerLaunch(
   for (const [index, parameter] of parameters.entries()) {
     const argument = given[index] as Argument;
     const what = () => `Argument ${index} of kernel "${kernel.name}" (${parameter})`;
-    if (parameter === "in" || parameter === "out" || parameter === "inout") {
+    if (isMemory(parameter)) {
       const span = liveSpan(memory, requireSpan(argument, what), what);
       spans.push(span);
       call.push(kernel.addressBase + span.address);

@@ -5,7 +5,7 @@
 
 import type { Span } from "../../units/index.js";
 import { requireScalar, requireSpan } from "../checks.js";
-import type { Argument, Parameter } from "../driver.js";
+import { type Argument, isMemory, type Parameter } from "../driver.js";
 import type { Reservations } from "../reservations.js";
 import { OutBlock } from "./out-block.js";
 import { requireLive } from "./spans.js";
@@ -36,7 +36,7 @@ export class ArgumentBlock {
     for (let index = 0; index < this.#parameters.length; index++) {
       const parameter = this.#parameters[index] as Parameter;
       const argument = given[index];
-      if (parameter === "in" || parameter === "out" || parameter === "inout") {
+      if (isMemory(parameter)) {
         const span = requireSpan(argument, () => this.#nameOf(index));
         requireLive(book, span, () => this.#nameOf(index));
         touched?.push(span);

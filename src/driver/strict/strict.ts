@@ -19,6 +19,7 @@ import type {
   Launch,
   Stream,
 } from "../driver.js";
+import { isMemory } from "../driver.js";
 import { LiveMap } from "./live-map.js";
 import { type Access, hostTimeline, Order } from "./order.js";
 
@@ -122,7 +123,7 @@ export function strict(inner: Driver): Required<Driver> {
   function accessesOfLaunch({ kernel, arguments: values }: Launch): Access[] {
     return kernel.parameters.flatMap((parameter, index) => {
       const value: Argument | undefined = values[index];
-      if (parameter !== "in" && parameter !== "out" && parameter !== "inout") return [];
+      if (!isMemory(parameter)) return [];
       if (typeof value !== "object") {
         throw new HoldfastError(
           "BAD_ARGUMENT",

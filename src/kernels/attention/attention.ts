@@ -158,7 +158,7 @@ export function attendBackward(
   });
 }
 
-type Access = "out" | "inout";
+type Access = "out" | "part";
 
 /** `out` promises that every byte of the storages is written, so that nothing of what they held is left. */
 function accessTo(
@@ -169,7 +169,7 @@ function accessTo(
   const isAllWritten = outputs.every(
     ([{ span }, elements]) => span.size === batch * heads * elements * bytes,
   );
-  return isAllWritten ? "out" : "inout";
+  return isAllWritten ? "out" : "part";
 }
 
 /** An operand's strides as arguments. Where a dimension has one place, its stride is not used and may be anything. */

@@ -23,7 +23,7 @@ const operands = [
 ] as const;
 
 /** The arguments of the backward kernel, in order. */
-export function backwardParameters({ dtype }: Element, access: "out" | "inout") {
+export function backwardParameters({ dtype }: Element, access: "out" | "part") {
   return {
     query: "in",
     key: "in",
@@ -48,7 +48,7 @@ export function backwardParameters({ dtype }: Element, access: "out" | "inout") 
 /** How many rows, or columns, a turn takes in each kind of product. */
 const atOnce = { scores: 2, sums: 4 } as const;
 
-export function backwardKernel(element: Element, access: "out" | "inout"): KernelSource {
+export function backwardKernel(element: Element, access: "out" | "part"): KernelSource {
   const functions = [
     scoresFunction(`scores${atOnce.scores}`, element, atOnce.scores),
     scoresFunction("scores1", element, 1),

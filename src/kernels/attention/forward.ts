@@ -16,7 +16,7 @@ import { weightedSumsFunction } from "./weighted-sums.js";
 export const stripRows = 32;
 
 /** The arguments of the forward kernel, in order. */
-export function forwardParameters({ dtype }: Element, access: "out" | "inout") {
+export function forwardParameters({ dtype }: Element, access: "out" | "part") {
   return {
     query: "in",
     key: "in",
@@ -42,7 +42,7 @@ export function forwardParameters({ dtype }: Element, access: "out" | "inout") {
 /** How many rows a turn takes in each of the two products. */
 const atOnce = { scores: 2, out: 4 } as const;
 
-export function forwardKernel(element: Element, access: "out" | "inout"): KernelSource {
+export function forwardKernel(element: Element, access: "out" | "part"): KernelSource {
   const functions = [
     scoresFunction(`scores${atOnce.scores}`, element, atOnce.scores),
     scoresFunction("scores1", element, 1),

@@ -10,6 +10,7 @@ import { call, forRange, forWholeSteps, limitTo, setToElement } from "../wasm-lo
 import { columnsFunction } from "./direct-columns.js";
 import { dotsFunction } from "./direct-dots.js";
 import type { Element } from "./element.js";
+import type { AccessToC } from "./kernels.js";
 
 export type DirectForm = "columns" | "dots";
 
@@ -17,7 +18,7 @@ export type DirectForm = "columns" | "dots";
 export const directStripRows = 32;
 
 /** The arguments of the direct kernels, in order. Strides are in bytes; `bStride` is the one that is not an element's. */
-export function directParameters({ dtype }: Element, access: "out" | "inout") {
+export function directParameters({ dtype }: Element, access: AccessToC) {
   return {
     a: "in",
     b: "in",
@@ -42,7 +43,7 @@ export function directParameters({ dtype }: Element, access: "out" | "inout") {
 /** How many rows a turn takes, for each form, while there are so many; then one by one. */
 const rowsAtOnce: Readonly<Record<DirectForm, number>> = { columns: 4, dots: 2 };
 
-export function directKernel(element: Element, form: DirectForm, access: "out" | "inout"): KernelSource {
+export function directKernel(element: Element, form: DirectForm, access: AccessToC): KernelSource {
   const make = form === "columns" ? columnsFunction : dotsFunction;
   const atOnce = rowsAtOnce[form];
   const functions = [make("someRows", element, atOnce), make("oneRow", element, 1)];

@@ -244,5 +244,6 @@ function resultOf({ dtype, c, alpha = 1, beta = 0 }: GemmProblem) {
 /** `out` promises that every byte of the storage is written and none of them read. */
 function accessToC({ dtype, m, n, batch = 1, c, beta = 0 }: GemmProblem): AccessToC {
   const isAllWritten = c.storage.span.size === batch * m * n * elementOf(dtype).bytes;
-  return beta === 0 && isAllWritten ? "out" : "inout";
+  if (beta !== 0) return "inout";
+  return isAllWritten ? "out" : "part";
 }

@@ -8,7 +8,7 @@ import { packKernel } from "./pack.js";
 
 export type GemmKernel = "pack" | "multiply" | DirectForm;
 /** Whether a product only writes all of C, or needs some of what is there. */
-export type AccessToC = "out" | "inout";
+export type AccessToC = "out" | "part" | "inout";
 
 const made = new Map<string, KernelSource>();
 

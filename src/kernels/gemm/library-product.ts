@@ -69,7 +69,7 @@ function sourceOf(runtime: Runtime, problem: GemmProblem<ProductDtype>): KernelS
   };
   // Rows with gaps between them, or a storage with room behind its matrix, are written in part only.
   const isAllWritten = c.storage.span.size === batch * m * n * dtypes[resultDtype].bytes;
-  const access = beta === 0 && isAllWritten ? "out" : "inout";
+  const access = beta !== 0 ? "inout" : isAllWritten ? "out" : "part";
   const key = `${access} ${keyOf(product)}`;
   const known = made.get(key);
   if (known) return known;

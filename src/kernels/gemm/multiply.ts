@@ -8,6 +8,7 @@ import type { KernelSource, Local } from "../../driver/index.js";
 import { localsOf, wasmKernel } from "../wasm-function.js";
 import { call, forRange, limitTo, setToElement } from "../wasm-loops.js";
 import type { Element } from "./element.js";
+import type { AccessToC } from "./kernels.js";
 import { edgeTileFunction, tileBytes, tileColumns, tileFunction, tileShape } from "./tile.js";
 
 /** How C is cut into blocks, and k into slices. Measured with `npm run bench:product`. */
@@ -16,7 +17,7 @@ export function blocking(element: Element) {
 }
 
 /** The arguments of the multiply kernel, in order. Strides and offsets are in bytes, those of packed operands included. */
-export function multiplyParameters({ dtype }: Element, access: "out" | "inout") {
+export function multiplyParameters({ dtype }: Element, access: AccessToC) {
   return {
     scratch: "inout",
     c: access,
@@ -37,7 +38,7 @@ export function multiplyParameters({ dtype }: Element, access: "out" | "inout") 
   } as const;
 }
 
-export function multiplyKernel(element: Element, access: "out" | "inout"): KernelSource {
+export function multiplyKernel(element: Element, access: AccessToC): KernelSource {
   const strip = blocking(element);
   const panel = { rows: tileShape.rows, columns: tileColumns(element) };
   const name = `gemm_${element.dtype}`;

@@ -5,7 +5,19 @@ import { type Axis, type InnerStride, type Iteration, innerStrideOf } from "../i
 import type { Columns, LaunchForm } from "../launch-form.js";
 import { elementsPerBlock } from "../wasm-loops.js";
 import { columnsPerBlock, printColumnKernel } from "./column-kernel.js";
-import { printRowKernel } from "./row-kernel.js";
+import type { Lanes } from "./elements.js";
+import { lanesOf, printRowKernel } from "./row-kernel.js";
+
+/**
+ * How many elements of a row are computed side by side. Sums are added up by lanes, so that the bits of a row's sum follow
+ * from it: whoever makes one kernel of two keeps it.
+ */
+export function rowLanesOf(kernel: RowKernel, { row }: Iteration): Lanes {
+  return lanesOf(
+    kernel,
+    row.strides.map((_, operand) => innerStrideOf(row, operand)),
+  );
+}
 
 export function wasmRowForm(kernel: RowKernel, { kind, outer, row, elements }: Iteration): LaunchForm {
   if (kind === "rows" || outer.length > 0) return formOf(kernel, outer, row, elements);

@@ -104,7 +104,7 @@ class Printer {
     this.#code = code;
     this.#kernel = kernel;
     this.#layout = layout;
-    this.#lanes = lanesOf(kernel, layout);
+    this.#lanes = lanesOf(kernel, layout.inner);
     const dtypesOfAll = [...kernel.inputs, ...kernel.outputs.map(({ dtype }) => dtype)];
     const addresses = dtypesOfAll.map(() => this.#parameter());
     [this.#rows, this.#inner, this.#rowsPerBlock, this.#elements] = [
@@ -387,7 +387,7 @@ class Printer {
 }
 
 /** With f64 anywhere a vector has two lanes; where an operand jumps, elements go one by one. */
-function lanesOf({ inputs, outputs, stages }: RowKernel, { inner }: Layout): Lanes {
+export function lanesOf({ inputs, outputs, stages }: RowKernel, inner: readonly InnerStride[]): Lanes {
   if (inner.includes("any")) return 1;
   const isWide = [...inputs, ...outputs.map(({ dtype }) => dtype)].includes("f64");
   return isWide || stages.some(({ value }) => usesF64(value)) ? 2 : 4;

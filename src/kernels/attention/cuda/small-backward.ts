@@ -14,7 +14,7 @@ const operands = [
 ] as const;
 
 /** The arguments, in order. */
-export function smallBackwardParameters(dtype: GemmDtype, access: "out" | "inout") {
+export function smallBackwardParameters(dtype: GemmDtype, access: "out" | "part") {
   return {
     query: "in",
     key: "in",
@@ -40,7 +40,7 @@ export interface BackwardFacts extends Record<string, boolean> {
 
 export function smallBackwardKernel(
   dtype: GemmDtype,
-  access: "out" | "inout",
+  access: "out" | "part",
   plan: SmallPlan,
   facts: BackwardFacts,
 ): KernelSource {

@@ -9,7 +9,7 @@ import { declareConstants, forRows, moveRows, multiplyRows, sumTerms } from "./s
 import { type SmallPlan, targetTile } from "./small-plan.js";
 
 /** The arguments, in order. */
-export function smallForwardParameters(dtype: GemmDtype, access: "out" | "inout") {
+export function smallForwardParameters(dtype: GemmDtype, access: "out" | "part") {
   return {
     query: "in",
     key: "in",
@@ -34,7 +34,7 @@ export interface ForwardFacts extends Record<string, boolean> {
 
 export function smallForwardKernel(
   dtype: GemmDtype,
-  access: "out" | "inout",
+  access: "out" | "part",
   plan: SmallPlan,
   facts: ForwardFacts,
 ): KernelSource {

@@ -21,7 +21,7 @@ const sizes = {
 } as const;
 
 /** The arguments of the kernel over rows, in order. */
-export function tiledRowsParameters(dtype: GemmDtype, access: "out" | "inout") {
+export function tiledRowsParameters(dtype: GemmDtype, access: "out" | "part") {
   return {
     key: "in",
     value: "in",
@@ -37,7 +37,7 @@ export function tiledRowsParameters(dtype: GemmDtype, access: "out" | "inout") {
 }
 
 /** The arguments of the kernel over columns, in order. */
-export function tiledColumnsParameters(dtype: GemmDtype, access: "out" | "inout") {
+export function tiledColumnsParameters(dtype: GemmDtype, access: "out" | "part") {
   return {
     query: "in",
     probabilities: "in",
@@ -52,7 +52,7 @@ export function tiledColumnsParameters(dtype: GemmDtype, access: "out" | "inout"
   } as const;
 }
 
-export function tiledRowsKernel(dtype: GemmDtype, access: "out" | "inout"): KernelSource {
+export function tiledRowsKernel(dtype: GemmDtype, access: "out" | "part"): KernelSource {
   return cudaKernel({
     name: `attention.backward.rows.${dtype}`,
     parameters: tiledRowsParameters(dtype, access),
@@ -63,7 +63,7 @@ export function tiledRowsKernel(dtype: GemmDtype, access: "out" | "inout"): Kern
   });
 }
 
-export function tiledColumnsKernel(dtype: GemmDtype, access: "out" | "inout"): KernelSource {
+export function tiledColumnsKernel(dtype: GemmDtype, access: "out" | "part"): KernelSource {
   return cudaKernel({
     name: `attention.backward.columns.${dtype}`,
     parameters: tiledColumnsParameters(dtype, access),

@@ -8,7 +8,7 @@ import { declarePair, declarePairs, pointTo, strideParameters } from "./paramete
 import { forStripRows, multiplyTiles, tiledThreads } from "./tiled-code.js";
 
 /** The arguments, in order. */
-export function tiledForwardParameters(dtype: GemmDtype, access: "out" | "inout") {
+export function tiledForwardParameters(dtype: GemmDtype, access: "out" | "part") {
   return {
     query: "in",
     key: "in",
@@ -31,7 +31,7 @@ export function tiledForwardParameters(dtype: GemmDtype, access: "out" | "inout"
   } as const;
 }
 
-export function tiledForwardKernel(dtype: GemmDtype, access: "out" | "inout"): KernelSource {
+export function tiledForwardKernel(dtype: GemmDtype, access: "out" | "part"): KernelSource {
   return cudaKernel({
     name: `attention.tiled.${dtype}`,
     parameters: tiledForwardParameters(dtype, access),

@@ -1,0 +1,35 @@
+/** Runs a program as it stands, each buffer in memory of its own, and reads what is in some of them at the end. */
+
+import type { Buffer, Call, Part } from "../../src/compile/program.js";
+import { launchColumns, launchRows } from "../../src/kernels/index.js";
+import type { Runtime, Storage } from "../../src/runtime/index.js";
+
+/** Call it inside a step of the runtime's. */
+export function runProgram(
+  runtime: Runtime,
+  program: readonly Call[],
+  storages: ReadonlyMap<Buffer, Storage>,
+): void {
+  const resolve = ({ buffer, offset, size }: Part): Storage => {
+    const storage = storages.get(buffer)!;
+    return offset === 0 && size === storage.span.size ? storage : runtime.view(storage, offset, size);
+  };
+  for (const { work } of program) {
+    switch (work.kind) {
+      case "rows":
+        launchRows(runtime, { ...work, operands: work.operands.map(resolve) });
+        break;
+      case "columns":
+        launchColumns(runtime, { ...work, operands: work.operands.map(resolve) });
+        break;
+      case "fill":
+        runtime.fill(resolve(work.target), work.byte);
+        break;
+      case "copy":
+        runtime.copy(resolve(work.target), resolve(work.source));
+        break;
+      default:
+        throw new Error(`A program for tests has no ${work.kind}.`);
+    }
+  }
+}
