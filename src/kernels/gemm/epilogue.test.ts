@@ -111,7 +111,7 @@ for (const { device, skip, open } of kernelDevices) {
       for (let turn = 0; turn < 2; turn++) {
         assert.deepEqual(
           [accessOf({}), accessOf({ room: 1 }), accessOf({ beta: 1 }), accessOf({})],
-          ["out", "part", "part", "out"],
+          ["out", "part", "inout", "out"],
         );
       }
     });
