@@ -92,9 +92,10 @@ export class PlacedStep {
 
   close(): void {
     const { arena } = this.#runtime;
-    if (!this.#block || !arena.isLive(this.#block)) return;
     for (const view of this.#views.values())
       if (view.kind === "step" && arena.isLive(view)) arena.dropView(view);
+    this.#views.clear();
+    if (!this.#block || !arena.isLive(this.#block)) return;
     arena.unpin(this.#block);
     if (arena.isLive(this.#block)) arena.free(this.#block);
   }
@@ -104,8 +105,8 @@ export class PlacedStep {
     const known = this.#views.get(key);
     if (known) return known;
     const home = buffer.storage ?? this.#block;
-    const start = buffer.storage ? 0 : (offsets.get(buffer) ?? 0);
-    if (!home) throw new Error(`Buffer "${buffer.label}" has no memory.`);
+    const start = buffer.storage ? 0 : offsets.get(buffer);
+    if (!home || start === undefined) throw new Error(`Buffer "${buffer.label}" has no place in the plan.`);
     const view = this.#runtime.view(home, start + offset, size, buffer.label);
     this.#views.set(key, view);
     return view;

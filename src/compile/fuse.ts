@@ -110,8 +110,9 @@ class Fusion {
   /** Which memory is read by others than these. */
   #neededBeside(members: readonly Member[]): (buffer: Buffer) => boolean {
     const own = new Map<Buffer, number>();
-    for (const { inputs } of members) {
-      for (const buffer of new Set(inputs.map(({ part }) => part.buffer)))
+    for (const { call } of members) {
+      const read = accessesOf(call).filter(({ reads }) => reads);
+      for (const buffer of new Set(read.map(({ part }) => part.buffer)))
         own.set(buffer, (own.get(buffer) ?? 0) + 1);
     }
     return (buffer) => {

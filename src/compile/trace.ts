@@ -32,21 +32,16 @@ export interface Trace<T> {
   readonly calls: readonly Call[];
   readonly ops: readonly TracedOp[];
   readonly constants: readonly Constant[];
-  readonly buffers: Buffers;
+  /** Does everything still hold that the function took for granted, besides shapes? */
+  readonly holds: () => boolean;
 }
 
-/** `finish` sees what the function has returned while the imagined memory is still there. */
-export function traceStep<R, T>(
-  runtime: Runtime,
-  body: () => R,
-  finish: (result: R, partOf: (storage: Storage) => Part) => T,
-): Trace<T> {
+export function traceStep<T>(runtime: Runtime, body: () => T): Trace<T> {
   const tracer = new Tracer(runtime);
-  const { buffers } = tracer;
-  const run = (): T => finish(body(), (storage) => buffers.partOf(storage));
-  const listen = (): T => listenToOps(runtime, tracer, () => listenToCalls(runtime, tracer, run));
+  const listen = (): T => listenToOps(runtime, tracer, () => listenToCalls(runtime, tracer, body));
   const result = runtime.imagine(tracer, listen);
-  return { result, calls: tracer.calls, ops: tracer.ops, constants: tracer.constants, buffers };
+  const { calls, ops, constants, assumptions } = tracer;
+  return { result, calls, ops, constants, holds: () => assumptions.every((one) => one()) };
 }
 
 class Tracer implements Imagination, CallListener {
@@ -54,6 +49,7 @@ class Tracer implements Imagination, CallListener {
   readonly calls: Call[] = [];
   readonly ops: TracedOp[] = [];
   readonly constants: Constant[] = [];
+  readonly assumptions: (() => boolean)[] = [];
   readonly #runtime: Runtime;
   /** The op that is being lowered; others may be lowered inside it. */
   #op: string | undefined;
@@ -81,8 +77,12 @@ class Tracer implements Imagination, CallListener {
 
   columns(launch: Parameters<CallListener["columns"]>[0]): void {
     const { kernel, rows, columns, strides, operands, scalars = [] } = launch;
-    const parts = this.#partsOf(operands);
-    this.#add(kernel.name, { kind: "columns", kernel, rows, columns, strides, operands: parts, scalars });
+    const work = {
+      ...{ kernel, rows, columns, scalars },
+      strides: strides.map(({ row, column }) => ({ row, column })),
+      operands: this.#partsOf(operands),
+    };
+    this.#add(kernel.name, { kind: "columns", ...work });
   }
 
   product(problem: Parameters<CallListener["product"]>[0], op: string): void {
@@ -134,6 +134,10 @@ class Tracer implements Imagination, CallListener {
       const whole: Part = { buffer, offset: 0, size: bytes.length };
       this.#add("constant", { kind: "copy", target: this.buffers.partOf(target), source: whole });
     }
+  }
+
+  assume(holds: () => boolean): void {
+    this.assumptions.push(holds);
   }
 
   refuse(what: string, label: string): never {

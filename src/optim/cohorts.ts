@@ -32,12 +32,18 @@ export class Cohorts {
   readonly #runtime: Runtime;
   readonly #memory: Storage;
   #cohorts: Cohort[] = [];
+  #divisions = 0;
 
   /** The memory is zero, and so is every count. */
   constructor(runtime: Runtime, memory: Storage, members: readonly Member[]) {
     this.#runtime = runtime;
     this.#memory = memory;
     for (const cohort of groupBy(members, ({ tensor }) => wideOf(tensor.dtype)).values()) this.#add(cohort);
+  }
+
+  /** How often cohorts were divided or made anew: what was worked out for the old ones is no good from then on. */
+  get divisions(): number {
+    return this.#divisions;
   }
 
   /** The cohorts of members that make a step now, divided from those that don't; tells whether any had to be. */
@@ -57,10 +63,11 @@ export class Cohorts {
       const staying = cohort.members.filter((member) => !stepping.has(member));
       this.#cohorts[place] = { ...cohort, members: staying };
       const divided = this.#add(going);
-      // Once, also where the step that found it out is only imagined: its replays go on from here.
+      // Once and at once, also where the step that found it out is only imagined: it is imagined again, with the new ones.
       this.#runtime.actually(() => this.#runtime.copy(divided.t, cohort.t));
       selected.push(divided);
       hasDivided = true;
+      this.#divisions += 1;
     }
     return { cohorts: selected, hasDivided };
   }
@@ -73,6 +80,7 @@ export class Cohorts {
   /** Takes over counts; members with equal ones become a cohort. */
   restore(counts: ReadonlyMap<Member, number>): void {
     this.#cohorts = [];
+    this.#divisions += 1;
     const uploads = [
       ...groupBy(
         [...counts.keys()],

@@ -191,6 +191,8 @@ export class ParameterGroup {
    * @internal
    */
   step(): void {
+    const { divisions } = this.#cohorts;
+    this.#runtime.assume(() => this.#cohorts.divisions === divisions);
     const gradients = new Map<Member, DeviceArray>();
     for (const member of this.members) {
       const gradient = gradientOf(member.tensor);

@@ -62,6 +62,8 @@ interface Enclosure {
   /** Nothing where the memory is only imagined. */
   readonly storage: Storage | undefined;
   readonly arena: Arena;
+  /** Views of real memory that were made in the midst of imagined work: they end with it. */
+  readonly views?: Storage[];
 }
 
 /** Imagined memory lies where no device's does: behind every address that a pointer can have on today's machines. */
@@ -138,12 +140,17 @@ export class Arena {
     const range = { address: imaginedAddress as Address, size: imaginedBytes as Bytes };
     const arena = this.#openOver(range, "imagined memory");
     arena.beginStep(step);
-    this.#enclosure = { storage: undefined, arena };
+    const views: Storage[] = [];
+    this.#enclosure = { storage: undefined, arena, views };
     try {
       return body();
     } finally {
       this.#enclosure = undefined;
       arena.close();
+      for (const view of views) {
+        const block = this.#lookUp(view);
+        if (block) endView(block, view);
+      }
     }
   }
 
@@ -237,6 +244,7 @@ export class Arena {
     block.views ??= new Set();
     block.views.add(view);
     if (this.#openStep > 0 && block.storage.step !== this.#openStep) this.#stepViews.push(view);
+    this.#enclosure?.views?.push(view);
     this.#options.recorder.record("view", label, span.address, size);
     return view;
   }

@@ -14,6 +14,8 @@ export type WorkPiece =
 export interface Imagination {
   work(piece: WorkPiece): void;
   upload(items: Iterable<UploadItem>): void;
+  /** Hears of something that what is imagined follows from, and that may change: it is asked whether it still holds. */
+  assume(holds: () => boolean): void;
   /** Called for a look at a value, a wait, a step or a capture; throws. */
   refuse(what: string, label: string): never;
 }

@@ -287,6 +287,11 @@ export class Runtime {
     return this.#listening(imagination, body);
   }
 
+  /** Tells who imagines this work on what else it depends, so that it is not taken for granted when that has changed. */
+  assume(holds: () => boolean): void {
+    this.#imagination?.assume(holds);
+  }
+
   /** Does something for good in the midst of what is only imagined: what happens once, and not in every step. */
   actually<T>(body: () => T): T {
     const imagination = this.#imagination;

@@ -1,7 +1,7 @@
 /** tensor: what users touch. Tensors, devices and their steps, and the functions that make tensors. */
 
 export { captureStep } from "./captured-step.js";
-export { type CompiledStep, type CompileOptions, latestPlanOf, type StepResult } from "./compiled-step.js";
+export { type CompiledStep, type CompileOptions, latestPlanOf } from "./compiled-step.js";
 export {
   avgPool1d,
   avgPool2d,
@@ -36,4 +36,5 @@ export { LeafGradient } from "./leaf-gradient.js";
 export { chooseDtype, type NestedArray, type NestedList, type NumberArray, readNested } from "./nested.js";
 export { defaultDevice } from "./open-devices.js";
 export { currentSeed, manualSeed, nextDraw } from "./seed.js";
+export type { StepPlan, StepResult } from "./step-plan.js";
 export { type GradientHolder, Tensor, type TensorPlace } from "./tensor.js";

@@ -85,7 +85,11 @@ export function bytesOf({ form, dtype }: DrawnBuffer, sizes: Sizes): number {
 export function valuesOf(buffer: DrawnBuffer, sizes: Sizes, seed: number): Uint8Array {
   const { dtype } = buffer;
   const count = bytesOf(buffer, sizes) / dtypes[dtype].bytes;
-  const floats = Array.from({ length: count }, (_, index) => (((index + 1) * (seed * 7 + 13)) % 31) / 8 - 2);
+  // No multiples of a power of two: the order in which they are added up shows.
+  const floats = Array.from(
+    { length: count },
+    (_, index) => (((index + 1) * (seed * 7 + 13)) % 31) / 7.3 - 2,
+  );
   const whole = (value: number): number => Math.abs(Math.trunc(value * 3));
   const array = {
     f32: () => Float32Array.from(floats),
@@ -299,9 +303,12 @@ export function callsOf({ sizes, buffers: drawn, calls }: DrawnProgram, buffers:
     ];
     if (stored.length === 0) return undefined;
     const reduceOp = (["add", "max", "add", "min"] as const)[p4 % 4]!;
-    const key = `rows ${ofInputs} ${dtypesOf(stored)} ${!!element} ${reduceOp} ${p3 % binaries.length}`;
+    const key = `rows ${ofInputs} ${dtypesOf(stored)} ${!!element} ${reduceOp} ${p3 % (2 * binaries.length)}`;
     const kernel = kernelFor(key, () => {
       const reduced = tame(term.reduced(0, "f32"));
+      // Sometimes with the row's first element in it.
+      const first = p3 % 2 === 0 ? term.constant(0.5, "f32") : mixOf(loads, p3);
+      const rowValueOf = (reduced: Expression): Expression => tame(term.mul(reduced, first));
       return {
         inputs: ofInputs,
         outputs: stored.map(({ drawn }) => ({
@@ -316,7 +323,7 @@ export function callsOf({ sizes, buffers: drawn, calls }: DrawnProgram, buffers:
               kind: "store",
               output: index,
               value: storable(
-                drawn.form === "ab" ? term.mul(reduced, 0.5) : tame(term.sub(mixOf(loads, p3 + 1), reduced)),
+                drawn.form === "ab" ? rowValueOf(reduced) : tame(term.sub(mixOf(loads, p3 + 1), reduced)),
                 drawn.dtype,
               ),
             }),

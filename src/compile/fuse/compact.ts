@@ -2,7 +2,7 @@
 
 import type { Compute, Expression, Stage } from "../../kernels/index.js";
 import { partsOf } from "../../kernels/index.js";
-import type { Rewritten } from "./combine.js";
+import type { Rewritten } from "./combination.js";
 import { Interner } from "./interner.js";
 import type { Operand } from "./member.js";
 

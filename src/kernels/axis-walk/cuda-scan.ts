@@ -13,7 +13,7 @@ const ahead = 8;
 
 const scanParameters = {
   input: "in",
-  output: "inout",
+  output: "out",
   outer: "u32",
   length: "u32",
   inner: "u32",

@@ -28,7 +28,7 @@ export interface Scan {
 
 const scanParameters = {
   input: "in",
-  output: "inout",
+  output: "out",
   length: "u32",
   /** Where along the axis the walk begins, and the bytes to the next element, as their 32-bit pattern. */
   first: "u32",
