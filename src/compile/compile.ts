@@ -12,6 +12,7 @@ import { type MemoryReport, memoryOf } from "./memory-report.js";
 import { shareCommonCalls } from "./passes/common-calls.js";
 import { removeCopies } from "./passes/copies.js";
 import { removeDeadCode } from "./passes/dead-code.js";
+import { castTogether } from "./passes/region-casts.js";
 import { planMemory } from "./plan.js";
 import { accessesOf, type Buffer, type Call, type Part, type Plan, type Schedule } from "./program.js";
 import type { Trace } from "./trace.js";
@@ -27,6 +28,8 @@ const passes = {
   copies: removeCopies,
   /** Results that nobody reads are not made. */
   dead: removeDeadCode,
+  /** Weights are converted together. */
+  casts: castTogether,
   /** Chains of elementwise work and reductions become one kernel. */
   fuse: (calls) => fuse(calls, () => false),
 } satisfies Readonly<Record<string, Pass>>;

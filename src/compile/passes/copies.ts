@@ -3,11 +3,21 @@
  * made only to be copied to its place is made there: gradients in their persistent memory, results in their slots.
  */
 
-import { accessesOf, type Buffer, type Call, type CopyCall, mapParts, type Part } from "../program.js";
+import { iterateElements, type RowKernel, term } from "../../kernels/index.js";
+import {
+  accessesOf,
+  type Buffer,
+  type Call,
+  type CopyCall,
+  mapParts,
+  type Part,
+  type RowCall,
+  type Work,
+} from "../program.js";
 import { type Uses, usesOf } from "../uses.js";
 
 export function removeCopies(calls: readonly Call[]): readonly Call[] {
-  return makeInPlace(readAtSource(calls));
+  return gatherCopies(makeInPlace(joinCopies(readAtSource(calls))));
 }
 
 /** What a buffer's bytes are found at instead. */
@@ -52,6 +62,135 @@ function makeInPlace(calls: readonly Call[]): readonly Call[] {
     return false;
   });
   return moveAll(left, moves);
+}
+
+/** Copies of neighbours to neighbours are one. */
+function joinCopies(calls: readonly Call[]): readonly Call[] {
+  return inRuns(calls, (copies) => {
+    const joined: CopyCall[] = [];
+    for (const copy of copies) {
+      const last = joined.at(-1);
+      if (last && follows(last.source, copy.source) && follows(last.target, copy.target)) {
+        joined[joined.length - 1] = {
+          kind: "copy",
+          source: { ...last.source, size: last.source.size + copy.source.size },
+          target: { ...last.target, size: last.target.size + copy.target.size },
+        };
+      } else joined.push(copy);
+    }
+    return joined;
+  });
+}
+
+function follows(before: Part, { buffer, offset }: Part): boolean {
+  return before.buffer === buffer && before.offset + before.size === offset;
+}
+
+/** Copies of equal size at equal steps, as the gradients of equal layers are, become one call. */
+function gatherCopies(calls: readonly Call[]): readonly Call[] {
+  return inRuns(calls, (copies) => {
+    const gathered: Work[] = [];
+    for (let first = 0; first < copies.length; ) {
+      const count = equallySpaced(copies, first);
+      const copy = copies[first];
+      if (!copy) break;
+      gathered.push(count > 1 ? gatherEqual(copies.slice(first, first + count)) : copy);
+      first += count;
+    }
+    return gathered;
+  });
+}
+
+/** How many copies from this one on are of its size, each as far behind the one before, in whole words. */
+function equallySpaced(copies: readonly CopyCall[], first: number): number {
+  const [one, next] = [copies[first], copies[first + 1]];
+  if (!one || !next || one.source.size % wordBytes !== 0) return 1;
+  const [from, to] = [next.source.offset - one.source.offset, next.target.offset - one.target.offset];
+  const isWhole = [from, to, one.source.offset, one.target.offset].every((bytes) => bytes % wordBytes === 0);
+  if (!isWhole || from < one.source.size || to < one.source.size) return 1;
+  let count = 1;
+  for (let other = copies[first + 1]; other; other = copies[first + ++count]) {
+    const isNext =
+      other.source.buffer === one.source.buffer &&
+      other.target.buffer === one.target.buffer &&
+      other.source.buffer !== other.target.buffer &&
+      other.source.size === one.source.size &&
+      other.source.offset === one.source.offset + count * from &&
+      other.target.offset === one.target.offset + count * to;
+    if (!isNext) break;
+  }
+  return count;
+}
+
+const wordBytes = 4;
+
+/** Words are moved as whole numbers, so that no bit of them changes. */
+const wordCopy: RowKernel = {
+  name: "copies",
+  inputs: ["i32"],
+  outputs: [{ dtype: "i32", per: "element" }],
+  scalars: [],
+  stages: [{ kind: "store", output: 0, value: term.load(0, "i32") }],
+};
+
+function gatherEqual(copies: readonly CopyCall[]): RowCall {
+  const [one, next] = copies as [CopyCall, CopyCall];
+  const last = copies.at(-1) ?? one;
+  const step = (part: Part, other: Part): number => (other.offset - part.offset) / wordBytes;
+  const over = (part: Part, end: Part): Part => ({ ...part, size: end.offset + end.size - part.offset });
+  return {
+    kind: "rows",
+    kernel: wordCopy,
+    iteration: iterateElements(
+      [copies.length, one.source.size / wordBytes],
+      [
+        [step(one.source, next.source), 1],
+        [step(one.target, next.target), 1],
+      ],
+    ),
+    operands: [over(one.source, last.source), over(one.target, last.target)],
+    scalars: [],
+  };
+}
+
+/** The same calls, each run of copies that nothing stands between made into other work. */
+function inRuns(
+  calls: readonly Call[],
+  change: (copies: readonly CopyCall[]) => readonly Work[],
+): readonly Call[] {
+  const result: Call[] = [];
+  let run: CopyCall[] = [];
+  const end = (): void => {
+    const sorted = run.toSorted(
+      (a, b) => a.source.buffer.id - b.source.buffer.id || a.source.offset - b.source.offset,
+    );
+    // Where copies depend on each other their order is not to be touched.
+    const works = areApart(run) ? change(sorted) : run;
+    for (const work of works) result.push({ op: "copy", work });
+    run = [];
+  };
+  for (const call of calls) {
+    if (call.work.kind === "copy") run.push(call.work);
+    else {
+      end();
+      result.push(call);
+    }
+  }
+  end();
+  return result;
+}
+
+/** Does no copy read or write what another one writes? Told by whole buffers where they are different. */
+function areApart(copies: readonly CopyCall[]): boolean {
+  const sources = new Set(copies.map(({ source }) => source.buffer));
+  if (copies.some(({ target }) => sources.has(target.buffer))) return false;
+  const targets = copies
+    .map(({ target }) => target)
+    .toSorted((a, b) => a.buffer.id - b.buffer.id || a.offset - b.offset);
+  return targets.every((part, index) => {
+    const next = targets[index + 1];
+    return next?.buffer !== part.buffer || part.offset + part.size <= next.offset;
+  });
 }
 
 /** From when to when a value is there, in places of calls. */

@@ -7,7 +7,7 @@ import type { GemmProblem, MatrixLayout, ProductDtype } from "./problem.js";
 import { refused } from "./problem.js";
 
 /** How far an address is looked at: more alignment than this is of no use to any kernel. */
-const mostAlignment = 256;
+const mostAlignment = 128;
 
 export function launchLibraryProduct(runtime: Runtime, problem: GemmProblem<ProductDtype>, op: string): void {
   const { a, b, c, bias, scratch } = problem;

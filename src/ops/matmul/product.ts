@@ -131,9 +131,12 @@ function matricesOf(lowering: Lowering, array: DeviceArray, dtype: ProductDtype,
   const [rows = 1, columns = 1] = array.shape.slice(-2);
   const shape = [...batch, rows, columns];
   const strides = broadcastStrides(array, shape);
-  const batchStride = array.dtype === dtype ? batchStrideOf(batch, strides) : undefined;
+  const batchStride = batchStrideOf(batch, strides);
   const layout = matrixLayout(rows, columns, strides.slice(-2));
-  if (batchStride !== undefined && layout) return { ...layout, batchStride, array };
+  if (batchStride !== undefined && layout) {
+    if (array.dtype === dtype) return { ...layout, batchStride, array };
+    return convertedAsItLies(lowering, { ...array, shape, strides }, dtype, { ...layout, batchStride });
+  }
   const copy = lowering.scratchArray(shape, dtype);
   copyArray(lowering.runtime, array, copy);
   const own = contiguousStrides(shape);
@@ -142,6 +145,32 @@ function matricesOf(lowering: Lowering, array: DeviceArray, dtype: ProductDtype,
     batchStride: batch.length > 0 ? rows * columns : 0,
     array: { ...copy, strides: own },
   };
+}
+
+/**
+ * Matrices in another dtype. Where they fill their memory without gaps, all of it is converted in the order in which it lies,
+ * and seen as before: whoever multiplies the same ones, or their transposes, needs the same copy. What a batch shares is
+ * converted once.
+ */
+function convertedAsItLies(
+  lowering: Lowering,
+  array: DeviceArray,
+  dtype: ProductDtype,
+  layout: MatrixLayout & { readonly batchStride: number },
+): Matrices {
+  const { shape, strides } = array;
+  const axes = shape.map((_, axis) => axis).filter((axis) => (shape[axis] ?? 1) > 1 && strides[axis] !== 0);
+  const order = axes.sort((a, b) => (strides[b] ?? 0) - (strides[a] ?? 0));
+  const sizes = order.map((axis) => shape[axis] ?? 1);
+  const steps = order.map((axis) => strides[axis] ?? 0);
+  const copy = lowering.scratchArray(sizes, dtype);
+  copyArray(lowering.runtime, { ...array, shape: sizes, strides: steps }, copy);
+  if (isContiguous({ shape: sizes, strides: steps })) return { ...layout, array: copy };
+  // Gaps are left behind: each step becomes what it is without them.
+  const own = contiguousStrides(sizes);
+  const closed = (stride: number): number => own[steps.indexOf(stride)] ?? stride;
+  const { rowStride, batchStride } = layout;
+  return { ...layout, rowStride: closed(rowStride), batchStride: closed(batchStride), array: copy };
 }
 
 /** One matrix after the other at equal steps, or the same one for all (0). */

@@ -1,0 +1,103 @@
+/**
+ * Weights that are converted one by one, each for the product that reads it, are converted together: one call passes over
+ * the memory that they share.
+ */
+
+import { dtypes, iterateElements } from "../../kernels/index.js";
+import { type Buffer, type Call, mapParts, type Part, type RowCall } from "../program.js";
+import { usesOf } from "../uses.js";
+
+/** How much of the memory passed over must be wanted, or more is read for nothing than launches are saved. */
+const leastShare = 0.6;
+
+interface Cast {
+  readonly place: number;
+  readonly call: RowCall;
+  readonly from: Part;
+  readonly to: Part;
+}
+
+export function castTogether(calls: readonly Call[]): readonly Call[] {
+  const uses = usesOf(calls);
+  const groups = new Map<object, Map<Buffer, Cast[]>>();
+  for (const [place, { work }] of calls.entries()) {
+    const cast = work.kind === "rows" ? castOf(work, place) : undefined;
+    if (!cast) continue;
+    const { buffer } = cast.from;
+    const isStill = !uses.get(buffer)?.writers.some((writer) => writer < place);
+    const isOwn = !cast.to.buffer.storage && uses.get(cast.to.buffer)?.writers.length === 1;
+    if (!buffer.storage || !isStill || !isOwn) continue;
+    const byBuffer = groups.get(cast.call.kernel) ?? new Map<Buffer, Cast[]>();
+    groups.set(cast.call.kernel, byBuffer);
+    byBuffer.set(buffer, [...(byBuffer.get(buffer) ?? []), cast]);
+  }
+  const changes = new Map<number, Call | undefined>();
+  const moves = new Map<Buffer, { readonly buffer: Buffer; readonly offset: number }>();
+  for (const casts of [...groups.values()].flatMap((byBuffer) => [...byBuffer.values()])) {
+    joinCasts(calls, casts, changes, moves);
+  }
+  if (changes.size === 0) return calls;
+  const moved = (part: Part): Part => {
+    const move = moves.get(part.buffer);
+    return move ? { ...part, buffer: move.buffer, offset: part.offset + move.offset } : part;
+  };
+  return calls.flatMap((call, place) => {
+    const changed = changes.has(place) ? changes.get(place) : { ...call, work: mapParts(call.work, moved) };
+    return changed ? [changed] : [];
+  });
+}
+
+/** A call that converts one stretch of memory into another and does nothing else. */
+function castOf(call: RowCall, place: number): Cast | undefined {
+  const { kernel, iteration, operands, scalars } = call;
+  const [from, to] = operands;
+  const [stage] = kernel.stages;
+  const isCast =
+    kernel.inputs.length === 1 &&
+    kernel.outputs.length === 1 &&
+    kernel.stages.length === 1 &&
+    scalars.length === 0 &&
+    stage?.kind === "store" &&
+    (stage.value.kind === "load" || (stage.value.kind === "convert" && stage.value.a.kind === "load")) &&
+    kernel.inputs[0] !== kernel.outputs[0]?.dtype &&
+    iteration.outer.length === 0 &&
+    iteration.row.strides.every((stride) => stride === 1);
+  if (!isCast || !from || !to || to.offset !== 0 || to.size !== to.buffer.bytes) return undefined;
+  return { place, call, from, to };
+}
+
+function joinCasts(
+  calls: readonly Call[],
+  casts: readonly Cast[],
+  changes: Map<number, Call | undefined>,
+  moves: Map<Buffer, { readonly buffer: Buffer; readonly offset: number }>,
+): void {
+  const [first] = casts;
+  if (!first || casts.length < 2) return;
+  const { kernel } = first.call;
+  const [read, written] = [
+    dtypes[kernel.inputs[0] ?? "f32"].bytes,
+    dtypes[kernel.outputs[0]?.dtype ?? "f32"].bytes,
+  ];
+  const start = Math.min(...casts.map(({ from }) => from.offset));
+  const end = Math.max(...casts.map(({ from }) => from.offset + from.size));
+  const wanted = casts.reduce((sum, { from }) => sum + from.size, 0);
+  const length = (end - start) / read;
+  if (wanted < leastShare * (end - start) || !Number.isInteger(length)) return;
+  const buffer: Buffer = { id: first.to.buffer.id, bytes: length * written, label: first.to.buffer.label };
+  for (const { place, from, to } of casts) {
+    changes.set(place, undefined);
+    moves.set(to.buffer, { buffer, offset: ((from.offset - start) / read) * written });
+  }
+  const work: RowCall = {
+    kind: "rows",
+    kernel,
+    iteration: iterateElements([length], [[1], [1]]),
+    operands: [
+      { buffer: first.from.buffer, offset: start, size: end - start },
+      { buffer, offset: 0, size: buffer.bytes },
+    ],
+    scalars: [],
+  };
+  changes.set(first.place, { op: `${calls[first.place]?.op ?? "cast"} of ${casts.length}`, work });
+}
