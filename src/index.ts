@@ -1,6 +1,7 @@
 /** Holdfast: trains neural networks from TypeScript, with memory that is proven and errors instead of hangs. */
 
 export { noGrad } from "./autograd/index.js";
+export type { ExplainOptions, LabelBytes, MemoryReport, PassName, PeakHolder } from "./compile/index.js";
 export * as crossasset from "./crossasset/index.js";
 export {
   type Batch,
@@ -85,6 +86,8 @@ export {
   arange,
   avgPool1d,
   avgPool2d,
+  type CompiledStep,
+  type CompileOptions,
   type ConvolutionOptions,
   cat,
   conv1d,
@@ -109,6 +112,7 @@ export {
   randint,
   randn,
   randperm,
+  type StepResult,
   stack,
   Tensor,
   type TensorOptions,

@@ -178,3 +178,46 @@ test("closing a compiled step gives its memory back", () => {
   double.close();
   assert.deepEqual({ used: device.runtime.budget.used, live: device.runtime.arena.figures.live }, before);
 });
+
+test("single numbers come to the host behind the calls, all of them and in their order", () => {
+  const count = zeros([], { device });
+  const step = device.compile((x: Tensor) => {
+    noGrad(() => count.add_(x));
+    return { count, twice: count.mul(2) };
+  });
+  const one = tensor(1, { device });
+  for (let call = 0; call < 700; call++) step(one);
+  assert.ok(step.history["count"]!.length > 500);
+  step.flush();
+  const expected = Array.from({ length: 700 }, (_, call) => call + 1);
+  assert.deepEqual(step.history["count"], expected);
+  assert.deepEqual(
+    step.history["twice"],
+    expected.map((value) => 2 * value),
+  );
+  step.close();
+});
+
+test("a step whose gradients are not finite is skipped on the device and counted; the next one counts again", () => {
+  const model = new nn.Linear(3, 2).to(device);
+  const optimizer = new optim.AdamW(model.parameters(), { lr: 0.1 });
+  const step = device.compile((x: Tensor) => {
+    model.forward(x).square().sum().backward();
+    optim.clipGradNorm(model.parameters(), 1);
+    optimizer.step();
+    optimizer.zeroGrad();
+  });
+  const read = (): Uint8Array[] =>
+    [...model.parameters(), ...Object.values(optimizer.stateDict())].flatMap(({ array }) =>
+      array.storage ? [device.runtime.read(array.storage)] : [],
+    );
+  const good = tensor([[1, 2, 3]], { device });
+  step(good);
+  const before = read();
+  for (const bad of [Number.NaN, Infinity, 1e38]) step(tensor([[1, bad, 3]], { device }));
+  for (const [index, found] of read().entries()) sameBytes(found, before[index]!, `state ${index}`);
+  assert.equal(step.skipped, 3);
+  step(good);
+  assert.equal(step.skipped, 3);
+  assert.ok(read().some((found, index) => found.some((byte, at) => byte !== before[index]![at])));
+});

@@ -12,6 +12,7 @@ import { type MemoryReport, memoryOf } from "./memory-report.js";
 import { shareCommonCalls } from "./passes/common-calls.js";
 import { removeCopies } from "./passes/copies.js";
 import { removeDeadCode } from "./passes/dead-code.js";
+import { countSkips, guardWrites } from "./passes/guard.js";
 import { castTogether } from "./passes/region-casts.js";
 import { planMemory } from "./plan.js";
 import { accessesOf, type Buffer, type Call, type Part, type Plan, type Schedule } from "./program.js";
@@ -48,16 +49,21 @@ export interface Stage {
 
 /** A step that has a plan, and no memory yet. */
 export interface PlannedStep {
+  /** How many ops of the table the step called. */
+  readonly ops: number;
   readonly stages: readonly Stage[];
   readonly schedule: Schedule;
   readonly plan: Plan;
   readonly memory: MemoryReport;
-  /** Persistent memory that belongs to the step: its constants. */
+  /** Persistent memory that belongs to the step: its constants and counters. */
   readonly regions: readonly Region[];
+  /** How often it was skipped (f64), where it guards what it leaves behind. */
+  readonly skipped: Storage | undefined;
 }
 
 export function planStep(runtime: Runtime, trace: Trace<unknown>, settings: PassSettings = {}): PlannedStep {
-  const { calls: traced, regions } = placeConstants(runtime, trace.calls, trace.constants);
+  const guarded = guard(runtime, trace);
+  const { calls: traced, regions } = placeConstants(runtime, guarded.calls, trace.constants);
   const stages: Stage[] = [{ name: "trace", calls: traced }];
   let calls = traced;
   for (const name of passNames) {
@@ -68,7 +74,28 @@ export function planStep(runtime: Runtime, trace: Trace<unknown>, settings: Pass
   const schedule: Schedule = { calls: calls.map((call) => ({ call, branch: 0, after: [] })) };
   const plan = planMemory(lifetimesOf(schedule));
   verifyPlan(calls, schedule, plan);
-  return { stages, schedule, plan, memory: memoryOf(schedule, plan), regions };
+  return {
+    ...{ ops: trace.ops.length, stages, schedule, plan, memory: memoryOf(schedule, plan) },
+    ...{ regions: [...regions, ...guarded.regions], skipped: guarded.skipped },
+  };
+}
+
+/** Guards what the step leaves behind, where it asks for that, and counts how often it was skipped. */
+function guard(runtime: Runtime, { calls, guards }: Trace<unknown>): Guarded {
+  const [last] = guards.slice(-1);
+  if (!last) return { calls, regions: [], skipped: undefined };
+  const region = runtime.persistent.place("scalars", "skipped steps", [{ name: "skipped steps", size: 8 }]);
+  runtime.fill(region.whole, 0);
+  const [skipped] = region.storages;
+  const buffer: Buffer = { id: -2, bytes: 8, label: region.name, storage: region.whole };
+  const count = countSkips({ buffer, offset: 0, size: 8 }, last);
+  return { calls: [...guardWrites(calls, guards), count], regions: [region], skipped };
+}
+
+interface Guarded {
+  readonly calls: readonly Call[];
+  readonly regions: readonly Region[];
+  readonly skipped: Storage | undefined;
 }
 
 /** A planned step in memory: its work, ready to be sent. */

@@ -24,6 +24,7 @@ export function emitCalls(
       work: (work: WorkPiece) => void pieces.push({ call: index, op: call.op, work }),
       upload: () => undefined,
       assume: () => undefined,
+      guard: () => undefined,
       refuse(what: string, label: string): never {
         throw new Error(`A call of "${call.op}" asks for ${what} of "${label}", which no call does.`);
       },

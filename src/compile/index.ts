@@ -8,4 +8,7 @@ export {
   passNames,
   planStep,
 } from "./compile.js";
+export { type ExplainOptions, explainStep } from "./explain.js";
+export type { LabelBytes, MemoryReport, PeakHolder } from "./memory-report.js";
+export { requireRoom } from "./room.js";
 export { type Trace, type TracedOp, traceStep } from "./trace.js";

@@ -8,6 +8,7 @@ import { type CallListener, listenToCalls } from "../kernels/index.js";
 import { type DeviceArray, formatShape, type LoweredOp, listenToOps } from "../ops/index.js";
 import type { Imagination, Runtime, Storage, UploadItem, WorkPiece } from "../runtime/index.js";
 import { Buffers } from "./buffers.js";
+import type { Guard } from "./passes/guard.js";
 import type { Buffer, Call, Part, ProductCall, Work } from "./program.js";
 import { userLine } from "./user-line.js";
 
@@ -32,6 +33,8 @@ export interface Trace<T> {
   readonly calls: readonly Call[];
   readonly ops: readonly TracedOp[];
   readonly constants: readonly Constant[];
+  /** What decides whether the step counts. */
+  readonly guards: readonly Guard[];
   /** Does everything still hold that the function took for granted, besides shapes? */
   readonly holds: () => boolean;
 }
@@ -40,8 +43,8 @@ export function traceStep<T>(runtime: Runtime, body: () => T): Trace<T> {
   const tracer = new Tracer(runtime);
   const listen = (): T => listenToOps(runtime, tracer, () => listenToCalls(runtime, tracer, body));
   const result = runtime.imagine(tracer, listen);
-  const { calls, ops, constants, assumptions } = tracer;
-  return { result, calls, ops, constants, holds: () => assumptions.every((one) => one()) };
+  const { calls, ops, constants, assumptions, guards } = tracer;
+  return { result, calls, ops, constants, guards, holds: () => assumptions.every((one) => one()) };
 }
 
 class Tracer implements Imagination, CallListener {
@@ -50,6 +53,7 @@ class Tracer implements Imagination, CallListener {
   readonly ops: TracedOp[] = [];
   readonly constants: Constant[] = [];
   readonly assumptions: (() => boolean)[] = [];
+  readonly guards: Guard[] = [];
   readonly #runtime: Runtime;
   /** The op that is being lowered; others may be lowered inside it. */
   #op: string | undefined;
@@ -134,6 +138,10 @@ class Tracer implements Imagination, CallListener {
       const whole: Part = { buffer, offset: 0, size: bytes.length };
       this.#add("constant", { kind: "copy", target: this.buffers.partOf(target), source: whole });
     }
+  }
+
+  guard(number: Storage): void {
+    this.guards.push({ from: this.calls.length, number: this.buffers.partOf(number) });
   }
 
   assume(holds: () => boolean): void {

@@ -13,7 +13,8 @@ export interface ClipNormOptions {
   readonly normType?: number;
   /**
    * Refuse an infinite norm and a NaN, with the gradients untouched; true unless given. This reads the norm back. Where
-   * it is false such gradients are left as they are too, and the returned norm tells.
+   * it is false such gradients are left as they are too, and the returned norm tells. In a compiled step, which can't
+   * look, what follows is skipped on the device instead: weights and moments stay as they are, and `step.skipped` counts.
    */
   readonly errorIfNonfinite?: boolean;
 }
@@ -45,7 +46,8 @@ export function clipGradNorm(
   const runs = gradientRuns(runtime, arrived);
   const [norm, factor64, factor32] = runOp(runtime, gradientNorm, runs, { normType, maxNorm });
   try {
-    if (errorIfNonfinite) requireFinite(device, norm, arrived);
+    if (errorIfNonfinite && !runtime.isImagining) requireFinite(device, norm, arrived);
+    else if (errorIfNonfinite && norm?.storage) runtime.guard(norm.storage);
     for (const run of runs) {
       const factor = run.dtype === "f64" ? factor64 : factor32;
       if (factor) runInto(runtime, mul, run, [run, factor], {});

@@ -209,6 +209,7 @@ test("with capture auto a refusal is told once, and the work runs directly, once
     work.map(({ mode }) => mode),
     ["direct", "direct"],
   );
+  assert.match(work[0]!.reason ?? "", /free by scratch inside capture "a"|allocation of 64 B by scratch/);
   assert.equal(first(), 3);
   work[0]!.replay();
   assert.equal(first(), 6);
@@ -224,7 +225,7 @@ test("with capture off the work runs directly and the driver records nothing", (
     }),
   );
   const work = runtime.capture("grow", grow);
-  assert.equal(work.mode, "direct");
+  assert.deepEqual([work.mode, work.reason], ["direct", "HOLDFAST_CAPTURE is off"]);
   work.replay();
   assert.equal(first(), 6);
   assert.equal(captures, 0);

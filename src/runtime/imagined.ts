@@ -16,6 +16,8 @@ export interface Imagination {
   upload(items: Iterable<UploadItem>): void;
   /** Hears of something that what is imagined follows from, and that may change: it is asked whether it still holds. */
   assume(holds: () => boolean): void;
+  /** From here on persistent memory is to be changed only if this number (f64) is finite. */
+  guard(number: Storage): void;
   /** Called for a look at a value, a wait, a step or a capture; throws. */
   refuse(what: string, label: string): never;
 }

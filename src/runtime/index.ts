@@ -16,6 +16,7 @@ export type { CaptureState } from "./capture-gate.js";
 export type { Diagnostics } from "./diagnostics.js";
 export { chooseLimit, type FreeMemory, readFreeMemory } from "./free-memory.js";
 export type { Imagination, WorkPiece } from "./imagined.js";
+export type { Mailbox } from "./mailbox.js";
 export { PersistentMemory, type PersistentStorage, type Placement, type Region } from "./persistent.js";
 export { type Judgement, judge, type Pressure, type Shortage, type Verdict } from "./pressure.js";
 export { type EventKind, eventKinds, type RecordedEvent, Recorder } from "./recorder.js";

@@ -11,6 +11,7 @@ import type { Budget } from "./budget.js";
 import { captureGraph } from "./capture.js";
 import { type Diagnostics, diagnose, diagnosticsText } from "./diagnostics.js";
 import type { Imagination, WorkPiece } from "./imagined.js";
+import { Mailbox } from "./mailbox.js";
 import { type OpenOptions, openParts, type Parts } from "./open.js";
 import type { PersistentMemory } from "./persistent.js";
 import type { Phases } from "./phases.js";
@@ -32,6 +33,8 @@ export interface Replayable {
   readonly mode: "graph" | "direct";
   /** What the graph holds; nothing is known of work that runs directly. */
   readonly nodes?: NodeCount;
+  /** Why it runs directly, where it does. */
+  readonly reason?: string;
   replay(): void;
   close(): void;
 }
@@ -153,6 +156,22 @@ export class Runtime {
     return this.phases.run("read-back", () => this.#parts.transfer.read(storage));
   }
 
+  /** A way for a few bytes to come to the host without anybody waiting. */
+  createMailbox(size: number, name: string): Mailbox {
+    this.#requireOpen();
+    const { driver, budget, gate, transfer, closing, arena, persistent } = this.#parts;
+    gate.refuse("creation of a mailbox", name, size);
+    const requireLive = (storage: Storage, use: string): void =>
+      storage.kind === "step" ? arena.requireLive(storage, use) : persistent.requireLive(storage, use);
+    const mailbox = new Mailbox(
+      { driver, stream: this.stream, budget, requireLive, down: transfer.down },
+      size,
+      name,
+    );
+    closing.push(() => mailbox.close());
+    return mailbox;
+  }
+
   /** Issues a kernel: a storage for each of its memory parameters, a number for each scalar. */
   launch(request: LaunchRequest): void {
     this.#requireOpen();
@@ -234,8 +253,11 @@ export class Runtime {
   capture(name: string, body: () => void): Replayable {
     this.#requireOpen();
     this.#imagination?.refuse("a capture", name);
-    const direct: Replayable = { mode: "direct", replay: body, close: () => undefined };
-    if (this.settings.capture === "off") return direct;
+    const runDirectly = (reason: string): Replayable => ({
+      ...{ mode: "direct", reason },
+      ...{ replay: body, close: () => undefined },
+    });
+    if (this.settings.capture === "off") return runDirectly("HOLDFAST_CAPTURE is off");
     try {
       const graph = this.phases.run("capture", () => captureGraph(this.#parts, name, body), { label: name });
       const close = (): void => {
@@ -252,7 +274,7 @@ export class Runtime {
         this.#hasToldRefusal = true;
         this.#print(`holdfast: a capture was refused, and its work runs directly: ${error.message}\n`);
       }
-      return direct;
+      return runDirectly(error.message);
     }
   }
 
@@ -290,6 +312,11 @@ export class Runtime {
   /** Tells who imagines this work on what else it depends, so that it is not taken for granted when that has changed. */
   assume(holds: () => boolean): void {
     this.#imagination?.assume(holds);
+  }
+
+  /** Lets imagined work change persistent memory, from here on, only if a number (f64) is finite. */
+  guard(number: Storage): void {
+    this.#imagination?.guard(number);
   }
 
   /** Does something for good in the midst of what is only imagined: what happens once, and not in every step. */

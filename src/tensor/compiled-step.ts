@@ -1,11 +1,25 @@
 /** A step as one launch, as users have it: called with tensors, it replays what it has traced for such tensors before. */
 
 import { noteWrite } from "../autograd/index.js";
-import type { PassSettings } from "../compile/index.js";
+import {
+  type ExplainOptions,
+  explainStep,
+  type MemoryReport,
+  type PassSettings,
+  requireRoom,
+} from "../compile/index.js";
 import { HoldfastError } from "../errors/index.js";
-import { copyArray, formatShape } from "../ops/index.js";
+import { copyArray } from "../ops/index.js";
 import type { Device } from "./device.js";
-import { makeStepPlan, type StepFunction, type StepPlan, type StepResult } from "./step-plan.js";
+import type { ScalarRing } from "./scalar-ring.js";
+import {
+  keyOf,
+  makeStepPlan,
+  type RunningPlan,
+  type StepFunction,
+  type StepPlan,
+  type StepResult,
+} from "./step-plan.js";
 import { Tensor } from "./tensor.js";
 
 export interface CompileOptions {
@@ -22,13 +36,47 @@ export interface CompiledStep<I extends readonly Tensor[], R extends StepResult>
   (...inputs: I): R;
   /** How many plans there are. */
   readonly plans: number;
+  /**
+   * The single numbers that it gave, by their names, oldest first: of all calls but the latest ones. They come to the host
+   * now and then while the device goes on; nothing waits for them.
+   */
+  readonly history: Readonly<Record<string, readonly number[]>>;
+  /** How many calls were skipped on the device because a gradient's norm was not finite. Waits for the device. */
+  readonly skipped: number;
+  /** Waits until the history is complete. */
+  flush(): void;
+  /**
+   * What became of the step, for people: of each plan every stage from the trace to the capture, and the calls one by one.
+   *
+   * @example
+   * ```ts
+   * import { device, tensor } from "holdfast";
+   * const cpu = await device("cpu");
+   * const step = cpu.compile((x) => x.exp().add(1).log().sum());
+   * step(tensor([1, 2, 3]));
+   * const text = step.explain({ calls: false });
+   * console.log(text.match(/^fuse .*:/m)?.[0]); // → fuse        4 → 1  calls that can be one kernel are one:
+   * cpu.close();
+   * ```
+   */
+  explain(options?: ExplainOptions): string;
+  /**
+   * What a call with such inputs needs of step memory, and which persistent memory it touches. The plan is kept for that
+   * call. Inputs, results and constants get their places; step memory is not taken, and nothing is run.
+   *
+   * @example
+   * ```ts
+   * import { device, formatBytes, zeros } from "holdfast";
+   * const cpu = await device("cpu");
+   * const step = cpu.compile((x) => x.matmul(x.t()).softmax(-1).matmul(x));
+   * const { peak, op } = step.memory(zeros([512, 64]));
+   * console.log(formatBytes(peak), op, cpu.runtime.arena.figures.live === 512 * 64 * 4); // → 2 MiB softmax true
+   * cpu.close();
+   * ```
+   */
+  memory(...inputs: I): MemoryReport;
   /** Ends its plans and gives their memory back. */
   close(): void;
-}
-
-/** A plan, and the shapes and dtypes that it is for. */
-interface Kept extends StepPlan {
-  readonly key: string;
 }
 
 export function compileStep<I extends readonly Tensor[], R extends StepResult>(
@@ -37,55 +85,107 @@ export function compileStep<I extends readonly Tensor[], R extends StepResult>(
   { name = "step", passes = {}, mostPlans = 8 }: CompileOptions,
 ): CompiledStep<I, R> {
   const { runtime } = device;
-  const step: StepFunction = { name, passes, body: body as unknown as StepFunction["body"] };
-  const plans: Kept[] = [];
+  const rings = new Map<string, ScalarRing>();
+  const step: StepFunction = { name, passes, rings, body: body as unknown as StepFunction["body"] };
+  const plans: StepPlan[] = [];
 
   function call(...inputs: I): R {
-    device.requireOpen();
-    for (const input of inputs) device.requireLive(requireInput(name, device, input), `compiled ${name}`);
     const plan = planFor(inputs);
     for (const [index, slot] of plan.inputs.entries()) {
       const input = inputs[index];
       if (input) copyArray(runtime, input.array, slot);
     }
-    plan.replayable.replay();
-    for (const storage of plan.placed.written) noteWrite(storage);
+    const { placed, replayable } = plan.running ?? begin(plan);
+    replayable.replay();
+    for (const storage of placed.written) noteWrite(storage);
     plan.gradients.leave();
+    for (const ring of rings.values()) ring.noteCall();
     return plan.result as R;
   }
 
-  function planFor(inputs: I): Kept {
+  function planFor(inputs: I): StepPlan {
+    device.requireOpen();
+    for (const input of inputs) device.requireLive(requireInput(name, device, input), `compiled ${name}`);
     // What a plan took for granted may have changed for good.
-    for (const stale of plans.filter((plan) => !plan.holds())) {
-      plans.splice(plans.indexOf(stale), 1);
-      stale.close();
-    }
-    const key = inputs.map(({ dtype, shape }) => `${dtype} ${formatShape(shape)}`).join(", ");
+    for (const stale of plans.filter((plan) => !plan.holds())) drop(stale);
+    const key = keyOf(inputs);
     const known = plans.find((plan) => plan.key === key && plan.gradients.isMet);
     if (known) return known;
     if (plans.length >= mostPlans) throw tooManyPlans(name, mostPlans, plans);
-    const made = { key, ...makeStepPlan(device, step, inputs) };
+    const made = makeStepPlan(device, step, inputs);
     plans.push(made);
     return made;
   }
 
+  /** Takes memory for a plan, or refuses and forgets it. */
+  function begin(plan: StepPlan): RunningPlan {
+    const begun = plans.filter(({ running }) => running);
+    try {
+      requireRoom(runtime, plan.planned.memory, {
+        name,
+        inputs: plan.key,
+        shapes: plan.inputs.map(({ shape }) => shape),
+        otherPlans: begun.reduce((sum, { planned }) => sum + planned.plan.bytes, 0),
+      });
+      return plan.begin();
+    } catch (error) {
+      drop(plan);
+      throw error;
+    }
+  }
+
+  function drop(plan: StepPlan): void {
+    plans.splice(plans.indexOf(plan), 1);
+    plan.close();
+  }
+
+  function explain(options?: ExplainOptions): string {
+    const explained = plans.map(({ key, planned, running }) => ({
+      inputs: key,
+      planned,
+      replayable: running?.replayable,
+    }));
+    return explainStep(name, explained, options);
+  }
+
   function close(): void {
     for (const plan of plans.splice(0)) plan.close();
+    for (const ring of rings.values()) ring.close();
+    rings.clear();
   }
+
+  function countSkipped(): number {
+    return plans.reduce((sum, { planned: { skipped } }) => {
+      const [count = 0] = skipped ? new Float64Array(runtime.read(skipped).buffer) : [];
+      return sum + count;
+    }, 0);
+  }
+
+  const flush = (): void => {
+    for (const ring of rings.values()) ring.flush();
+  };
+  const historyOf = (): Record<string, readonly number[]> =>
+    Object.fromEntries([...rings].map(([result, { known }]) => [result, known]));
 
   const compiled = Object.defineProperties(call, {
     plans: { get: () => plans.length },
+    history: { get: historyOf },
+    skipped: { get: countSkipped },
+    flush: { value: flush },
+    explain: { value: explain },
+    memory: { value: (...inputs: I) => planFor(inputs).planned.memory },
     close: { value: close },
   }) as unknown as CompiledStep<I, R>;
-  latestPlans.set(compiled, () => plans.at(-1));
+  latestPlans.set(compiled, () => plans.findLast(({ running }) => running));
   return compiled;
 }
 
 const latestPlans = new WeakMap<object, () => StepPlan | undefined>();
 
-/** The plan that a compiled step has made last: for benchmarks and tests, which look closer than users do. */
-export function latestPlanOf(step: object): StepPlan | undefined {
-  return latestPlans.get(step)?.();
+/** The plan that a compiled step has begun last: for benchmarks and tests, which look closer than users do. */
+export function latestPlanOf(step: object): (StepPlan & RunningPlan) | undefined {
+  const plan = latestPlans.get(step)?.();
+  return plan?.running && { ...plan, ...plan.running };
 }
 
 function requireInput(name: string, device: Device, input: unknown): Tensor {
@@ -103,7 +203,7 @@ function requireInput(name: string, device: Device, input: unknown): Tensor {
   );
 }
 
-function tooManyPlans(name: string, most: number, plans: readonly Kept[]): HoldfastError {
+function tooManyPlans(name: string, most: number, plans: readonly StepPlan[]): HoldfastError {
   return new HoldfastError(
     "BAD_ARGUMENT",
     `Compiled ${name} has ${most} plans already, for inputs of ${plans.map(({ key }) => `(${key})`).join(", ")}, and was called with ` +

@@ -1,4 +1,7 @@
-/** One plan of a compiled step: its function traced for inputs of given shapes, planned, in memory, and captured. */
+/**
+ * One plan of a compiled step: its function traced for inputs of given shapes, and planned; then, with its first call, in
+ * memory and captured.
+ */
 
 import { Value } from "../autograd/index.js";
 import {
@@ -11,10 +14,11 @@ import {
 } from "../compile/index.js";
 import { HoldfastError } from "../errors/index.js";
 import { dtypes } from "../kernels/index.js";
-import { contiguousStrides, copyArray, type DeviceArray, sizeOf } from "../ops/index.js";
+import { contiguousStrides, copyArray, type DeviceArray, formatShape, sizeOf } from "../ops/index.js";
 import type { Region, Replayable, Storage } from "../runtime/index.js";
 import type { Device } from "./device.js";
 import { GradientStates } from "./gradient-states.js";
+import { ScalarRing } from "./scalar-ring.js";
 import { refusingDraws } from "./seed.js";
 import { Tensor } from "./tensor.js";
 
@@ -23,28 +27,46 @@ import { Tensor } from "./tensor.js";
 export type StepResult = void | Tensor | readonly Tensor[] | Readonly<Record<string, Tensor>>;
 
 export interface StepPlan {
+  /** The dtypes and shapes of its inputs, as one text. */
+  readonly key: string;
   /** Where its inputs are copied to. */
   readonly inputs: readonly DeviceArray[];
   /** What it takes for granted of gradients, and leaves. */
   readonly gradients: GradientStates;
   readonly planned: PlannedStep;
-  readonly placed: PlacedStep;
-  readonly replayable: Replayable;
   readonly result: StepResult;
+  /** Nothing before it has begun. */
+  readonly running: RunningPlan | undefined;
+  /** Takes its step memory and captures it, once. Its inputs have to be in their place: the first replay is compared. */
+  begin(): RunningPlan;
   /** Does everything still hold that its function took for granted besides? */
   holds(): boolean;
   close(): void;
 }
 
+/** A plan in memory. */
+export interface RunningPlan {
+  readonly placed: PlacedStep;
+  readonly replayable: Replayable;
+}
+
 export interface StepFunction {
   readonly name: string;
   readonly passes: PassSettings;
+  /** The rings of single numbers that it gives, by their names; made when they are first met. */
+  readonly rings: Map<string, ScalarRing>;
   body(...inputs: readonly Tensor[]): StepResult;
 }
 
 /** As often as a trace may find that it has itself changed what it took for granted. */
 const mostTraces = 4;
 
+/** The dtypes and shapes that a plan is made for. */
+export function keyOf(inputs: readonly Tensor[]): string {
+  return inputs.map(({ dtype, shape }) => `${dtype} ${formatShape(shape)}`).join(", ");
+}
+
+/** Traces and plans. Inputs, results and constants get their places; step memory is not taken yet. */
 export function makeStepPlan(device: Device, step: StepFunction, inputs: readonly Tensor[]): StepPlan {
   const { runtime } = device;
   const undo: (() => void)[] = [];
@@ -56,23 +78,27 @@ export function makeStepPlan(device: Device, step: StepFunction, inputs: readonl
       inputs.map(({ array }) => array),
       releaseLater,
     );
-    for (const [index, { array }] of inputs.entries()) {
-      const slot = slots[index];
-      // What the trace itself does not need, the comparison of the first replay does.
-      if (slot) copyArray(runtime, array, slot);
-    }
     const seen = slots.map((array, index) => wrap(device, array, inputs[index]?.name));
     const { trace, gradients } = traceUntilItHolds(device, step, seen, releaseLater);
     const planned = planStep(runtime, trace, step.passes);
     for (const region of planned.regions) releaseLater(region);
-    const placed = new PlacedStep(runtime, planned, step.name);
-    undo.push(() => placed.close());
-    const replayable = runtime.capture(step.name, placed.run);
-    undo.push(() => replayable.close());
-    const close = (): void => endAll(undo);
+    let running: RunningPlan | undefined;
+    const begin = (): RunningPlan => {
+      const placed = new PlacedStep(runtime, planned, step.name);
+      undo.push(() => placed.close());
+      const replayable = runtime.capture(step.name, placed.run);
+      undo.push(() => replayable.close());
+      running = { placed, replayable };
+      return running;
+    };
     return {
-      ...{ inputs: slots, gradients, planned, placed, replayable, close },
+      ...{ key: keyOf(inputs), inputs: slots, gradients, planned },
       ...{ result: trace.result, holds: trace.holds },
+      get running() {
+        return running;
+      },
+      begin: () => running ?? begin(),
+      close: () => endAll(undo),
     };
   } catch (error) {
     endAll(undo);
@@ -113,12 +139,13 @@ function traceUntilItHolds(
 
 function traceOnce(
   device: Device,
-  { name, body }: StepFunction,
+  step: StepFunction,
   inputs: readonly Tensor[],
   gradients: GradientStates,
   onRegion: (region: Region) => void,
 ): Trace<StepResult> {
-  const run = (): StepResult => keepResult(device, name, body(...inputs), onRegion);
+  const { name, body } = step;
+  const run = (): StepResult => keepResult(device, step, body(...inputs), onRegion);
   return traceStep(device.runtime, () =>
     device.inImaginedStep(() =>
       refusingDraws(
@@ -155,12 +182,13 @@ function placeArrays(
 /** Copies what the function gives to memory that outlives the step; the same tensors stand for it after every call. */
 function keepResult(
   device: Device,
-  name: string,
+  step: StepFunction,
   result: StepResult,
   onRegion: (region: Region) => void,
 ): StepResult {
   if (result === undefined) return undefined;
-  const { tensors, rebuild } = tensorsOf(name, result);
+  const { name } = step;
+  const { names, tensors, rebuild } = tensorsOf(name, result);
   const slots = placeArrays(
     device,
     `${name} results`,
@@ -172,19 +200,30 @@ function keepResult(
     if (!slot) return tensor;
     device.requireLive(tensor, `result of compiled ${name}`);
     copyArray(device.runtime, tensor.array, slot);
+    if (tensor.numel === 1) ringOf(device, step, names[index] ?? "").put(tensor.array);
     return wrap(device, slot, tensor.name);
   });
   return rebuild(kept);
 }
 
+function ringOf({ runtime }: Device, { name, rings }: StepFunction, result: string): ScalarRing {
+  const known = rings.get(result);
+  if (known) return known;
+  const ring = runtime.actually(() => new ScalarRing(runtime, `${name}.${result}`));
+  rings.set(result, ring);
+  return ring;
+}
+
 interface ResultParts {
+  readonly names: readonly string[];
   readonly tensors: readonly Tensor[];
   /** The same structure with other tensors. */
   rebuild(tensors: readonly Tensor[]): StepResult;
 }
 
 function tensorsOf(name: string, result: Exclude<StepResult, void>): ResultParts {
-  if (result instanceof Tensor) return { tensors: [result], rebuild: ([tensor]) => tensor };
+  if (result instanceof Tensor)
+    return { names: ["result"], tensors: [result], rebuild: ([tensor]) => tensor };
   if (result instanceof Promise) {
     result.catch(() => undefined);
     throw new HoldfastError(
@@ -206,7 +245,7 @@ function tensorsOf(name: string, result: Exclude<StepResult, void>): ResultParts
     Array.isArray(result)
       ? given
       : Object.fromEntries(keys.flatMap((key, index) => (given[index] ? [[key, given[index]]] : [])));
-  return { tensors, rebuild };
+  return { names: keys, tensors, rebuild };
 }
 
 function wrap(device: Device, array: DeviceArray, name: string | undefined): Tensor {

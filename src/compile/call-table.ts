@@ -1,0 +1,91 @@
+/** The calls of a schedule as a table: what each launches, over how much, and what it reads and writes. */
+
+import { formatBytes } from "../units/index.js";
+import { accessesOf, type Call, type Part, type ProductCall, type Schedule, type Work } from "./program.js";
+import { type Column, formatColumns } from "./text-columns.js";
+
+/** Together, with the spaces between them, no wider than a report. */
+const columns: readonly Column[] = [
+  { title: "call", align: "right", most: 6 },
+  { title: "op", align: "left", most: 27 },
+  { title: "kernel", align: "left", most: 26 },
+  { title: "kind", align: "left", most: 7 },
+  { title: "shape", align: "right", most: 16 },
+  { title: "reads", align: "right", most: 10 },
+  { title: "writes", align: "right", most: 10 },
+];
+
+/** One line a call, numbered as they stand in the schedule, below a line of titles. */
+export function formatCalls({ calls }: Schedule): string[] {
+  const rows = calls.map(({ call }, place) => {
+    const { read, written } = bytesOf(call);
+    const { op, work } = call;
+    const bytes = [formatBytes(read), formatBytes(written)];
+    return [String(place), op, kernelOf(work), work.kind, shapeOf(work), ...bytes];
+  });
+  return formatColumns(columns, rows);
+}
+
+/**
+ * The bytes of the parts that a call reads and writes, each part once. A part that it steps through with gaps, or of which
+ * it picks rows, counts whole.
+ */
+export function bytesOf(call: Call): { readonly read: number; readonly written: number } {
+  const [reads, writes]: [Map<string, number>, Map<string, number>] = [new Map(), new Map()];
+  const note = (into: Map<string, number>, { buffer, offset, size }: Part): void =>
+    void into.set(`${buffer.id} ${offset} ${size}`, size);
+  for (const access of accessesOf(call)) {
+    if (access.reads) note(reads, access.part);
+    if (access.writes) note(writes, access.part);
+  }
+  return { read: sum(reads.values()), written: sum(writes.values()) };
+}
+
+function sum(sizes: Iterable<number>): number {
+  let total = 0;
+  for (const size of sizes) total += size;
+  return total;
+}
+
+function kernelOf(work: Work): string {
+  switch (work.kind) {
+    case "rows":
+    case "columns":
+    case "launch":
+      return work.kernel.name;
+    case "product":
+      return productOf(work);
+    case "fill":
+      return `fill ${work.byte}`;
+    case "copy":
+      return "copy";
+  }
+}
+
+/** As BLAS writes it: N for an operand as it lies, T for one that is transposed. */
+function productOf({ problem }: ProductCall): string {
+  const { dtype, resultDtype = dtype, a, b, bias, activation } = problem;
+  const letters = [a, b].map(({ isTransposed }) => (isTransposed ? "T" : "N")).join("");
+  const dtypes = resultDtype === dtype ? dtype : `${dtype} → ${resultDtype}`;
+  const parts = [`gemm ${letters} ${dtypes}`, ...(bias ? ["bias"] : []), ...(activation ? [activation] : [])];
+  return parts.join(" + ");
+}
+
+/** Rows × columns; m×n×k of a product, and how many of them there are; what a kernel of its own kind is launched with. */
+function shapeOf(work: Work): string {
+  switch (work.kind) {
+    case "rows":
+      return `${work.iteration.rows}×${work.iteration.row.size}`;
+    case "columns":
+      return `${work.rows}×${work.columns}`;
+    case "product": {
+      const { m, n, k, batch = 1 } = work.problem;
+      return [m, n, k, ...(batch === 1 ? [] : [batch])].join("×");
+    }
+    case "launch":
+      return `${work.blocks} ${work.blocks === 1 ? "block" : "blocks"}`;
+    case "fill":
+    case "copy":
+      return "";
+  }
+}

@@ -1,0 +1,190 @@
+/** What became of a compiled step, for people: each stage from its trace to its capture, then its calls one by one. */
+
+import type { Replayable } from "../runtime/index.js";
+import { formatBytes } from "../units/index.js";
+import { formatCalls } from "./call-table.js";
+import { type PassName, type PlannedStep, passNames, type Stage } from "./compile.js";
+import { describeFusions } from "./fuse.js";
+import type { Call } from "./program.js";
+import { cutText, formatColumns, reportWidth, wrapText } from "./text-columns.js";
+import { planRules } from "./verify.js";
+
+/** One plan of a step. */
+export interface ExplainedPlan {
+  /** The dtypes and shapes that it is for, as one text. */
+  readonly inputs: string;
+  readonly planned: PlannedStep;
+  /** How it is run; nothing before its first call. */
+  readonly replayable?: Replayable | undefined;
+}
+
+export interface ExplainOptions {
+  /** Whether the calls are listed, too; they are, unless this is false. */
+  readonly calls?: boolean;
+}
+
+const purposes: Readonly<Record<PassName, string>> = {
+  common: "calls that do the same to the same values are made once",
+  copies: "values are read where they are and made where they belong",
+  dead: "results that nobody reads are not made",
+  casts: "weights are converted together",
+  fuse: "calls that can be one kernel are one",
+};
+
+/** So many rows of a list are shown; the rest is counted. */
+const [mostFusions, mostHolders] = [12, 5];
+const labelWidth = 12;
+const textWidth = reportWidth - labelWidth;
+
+/** The text of all plans that a step has. */
+export function explainStep(
+  name: string,
+  plans: readonly ExplainedPlan[],
+  options: ExplainOptions = {},
+): string {
+  if (plans.length === 0)
+    return `Compiled ${name} has no plan yet: its first call makes one, and so does memory(...inputs).`;
+  const head = `Compiled ${name}: ${count(plans.length, "plan")}.`;
+  const texts = plans.map((plan, index) => explainPlan(plan, index + 1, options));
+  return [head, ...texts].join("\n\n");
+}
+
+function explainPlan(plan: ExplainedPlan, number: number, { calls = true }: ExplainOptions): string {
+  const { inputs, planned, replayable } = plan;
+  const lines = [
+    ...section(`plan ${number}`, [`for ${inputs === "" ? "no inputs" : `inputs ${inputs}`}`]),
+    ...section("trace", [explainTrace(planned)]),
+    ...explainPasses(planned.stages),
+    ...section("schedule", [explainSchedule(planned)]),
+    ...section("plan", explainMemory(planned)),
+    ...section("persistent", explainPersistent(planned)),
+    ...section("verify", [`all ${ruleNames.length} rules hold: ${ruleNames.join(", ")}`]),
+    ...section("capture", [explainCapture(replayable)]),
+  ];
+  return [...lines, ...(calls ? ["", ...formatCalls(planned.schedule)] : [])].join("\n");
+}
+
+const ruleNames = Object.keys(planRules);
+
+function section(label: string, texts: readonly string[]): string[] {
+  const lines = texts.flatMap((text) => wrapRow(text));
+  return lines.map((line, index) => `${(index === 0 ? label : "").padEnd(labelWidth)}${line}`.trimEnd());
+}
+
+/** Rows of a list are indented, and so are already as they should be. */
+function wrapRow(text: string): string[] {
+  return text.startsWith(" ") ? [cutText(text, textWidth)] : wrapText(text, textWidth);
+}
+
+function explainTrace({ ops, stages }: PlannedStep): string {
+  const [traced] = stages;
+  return `${count(ops, "op")} of the table, ${count(traced?.calls.length ?? 0, "call")}`;
+}
+
+function explainPasses(stages: readonly Stage[]): string[] {
+  const width = String(stages[0]?.calls.length ?? 0).length;
+  const after = new Map(stages.map((stage, index) => [stage.name, { stage, before: stages[index - 1] }]));
+  return passNames.flatMap((name) => {
+    const found = after.get(name);
+    if (!found?.before) return section(name, ["left out, as the settings say"]);
+    const [before, left] = [found.before.calls, found.stage.calls];
+    const numbers = [before, left].map(({ length }) => String(length).padStart(width)).join(" → ");
+    const [effect = "", ...rows] = effectOf(before, left);
+    const [first = "", ...more] = wrapText(`${purposes[name]}: ${effect}`, textWidth - numbers.length - 2);
+    const indent = " ".repeat(numbers.length + 2);
+    return section(name, [`${numbers}  ${first}`, ...[...more, ...rows].map((row) => `${indent}${row}`)]);
+  });
+}
+
+/** What a pass has done, in a sentence; then the kernels that it has made of several calls, in rows. */
+function effectOf(before: readonly Call[], after: readonly Call[]): string[] {
+  const known = new Set(before);
+  const fusions = describeFusions(after.filter((call) => !known.has(call)));
+  if (fusions.length > 0) {
+    const members = fusions.reduce((sum, { ops }) => sum + ops.length, 0);
+    const gone = new Set(fusions.flatMap((fusion) => fusion.gone.filter(({ storage }) => !storage)));
+    const bytes = [...gone].reduce((sum, buffer) => sum + buffer.bytes, 0);
+    const saved = gone.size > 0 ? `, and ${count(gone.size, "buffer")} of ${formatBytes(bytes)} less` : "";
+    const names = tally(fusions.map(({ kernel }) => kernel));
+    const rows = most(names, mostFusions, ([name, times]) => `${`×${times}`.padStart(4)}  ${name}`);
+    return [`${count(fusions.length, "call")} of ${members}${saved}`, ...rows];
+  }
+  const counts = new Map(tally(before.map(({ op }) => op)));
+  for (const { op } of after) counts.set(op, (counts.get(op) ?? 0) - 1);
+  const list = (sign: 1 | -1): string =>
+    most(
+      [...counts].filter(([, times]) => times * sign > 0),
+      mostFusions,
+      ([op, times]) => `${op} ×${times * sign}`,
+    ).join(", ");
+  const [gone, added] = [list(1), list(-1)];
+  const sentence = [gone && `${gone} gone`, added && `${added} more`].filter(Boolean).join("; ");
+  return [sentence || "there was nothing to do"];
+}
+
+function explainSchedule({ schedule: { calls } }: PlannedStep): string {
+  const branches = new Set(calls.map(({ branch }) => branch)).size;
+  return `${count(calls.length, "call")} on ${count(Math.max(1, branches), "branch", "branches")}`;
+}
+
+function explainMemory({ memory }: PlannedStep): string[] {
+  const { peak, lowerBound, at, op, holders } = memory;
+  if (peak === 0) return ["no step memory: everything is made where it stays"];
+  const ratio = (peak / lowerBound).toFixed(3);
+  return [
+    `${formatBytes(peak)} of step memory, ${ratio} of the lower bound of ${formatBytes(lowerBound)}; the most is live at call ${at}, ${op}:`,
+    ...listHolders(holders.map(({ label, bytes, count: times }) => [label, bytes, `in ${times}`])),
+  ];
+}
+
+function explainPersistent({ memory: { persistent } }: PlannedStep): string[] {
+  const bytes = persistent.reduce((sum, one) => sum + one.bytes, 0);
+  return [
+    `${formatBytes(bytes)} in ${count(persistent.length, "region")} that it touches`,
+    ...listHolders(persistent.map((one) => [one.label, one.bytes, ""])),
+  ];
+}
+
+/** Labels with their bytes, largest first, and a last line for the rest of them. */
+function listHolders(holders: readonly (readonly [label: string, bytes: number, note: string])[]): string[] {
+  const rest = holders.slice(mostHolders);
+  const restBytes = rest.reduce((sum, [, bytes]) => sum + bytes, 0);
+  const shown = holders
+    .slice(0, mostHolders)
+    .map(([label, bytes, note]) => [formatBytes(bytes), label, note]);
+  const rows = rest.length > 0 ? [...shown, [formatBytes(restBytes), `in ${rest.length} others`, ""]] : shown;
+  const columns = [
+    { title: "", align: "right" },
+    { title: "", align: "left", most: 60 },
+    { title: "", align: "left" },
+  ] as const;
+  return formatColumns(columns, rows)
+    .slice(1)
+    .map((line) => `  ${line}`);
+}
+
+function explainCapture(replayable: Replayable | undefined): string {
+  if (!replayable) return "not yet: the first call takes the memory and captures it";
+  const { mode, nodes, reason } = replayable;
+  if (mode === "direct") return `none, it runs call by call: ${reason ?? "capture is off"}`;
+  if (!nodes) return "one graph";
+  const { kernel, copy, fill } = nodes;
+  return `one graph of ${count(kernel + copy + fill, "node")}: ${kernel} kernels, ${copy} copies, ${fill} fills`;
+}
+
+/** How often each name stands in the list, the most frequent first. */
+function tally(names: readonly string[]): [name: string, times: number][] {
+  const counts = new Map<string, number>();
+  for (const name of names) counts.set(name, (counts.get(name) ?? 0) + 1);
+  return [...counts].sort(([, a], [, b]) => b - a);
+}
+
+/** The first so many as text, and how many there are besides. */
+function most<T>(list: readonly T[], shown: number, print: (one: T) => string): string[] {
+  const texts = list.slice(0, shown).map(print);
+  return list.length > shown ? [...texts, `and ${list.length - shown} others`] : texts;
+}
+
+function count(number: number, one: string, several = `${one}s`): string {
+  return `${number} ${number === 1 ? one : several}`;
+}

@@ -1,0 +1,47 @@
+/** Text in columns, for reports that people read: rows aligned, long names cut, long sentences wrapped. */
+
+/** How wide a report may be. */
+export const reportWidth = 110;
+
+export interface Column {
+  readonly title: string;
+  readonly align: "left" | "right";
+  /** Longer texts are cut; unless given, the column is as wide as its longest text. */
+  readonly most?: number;
+}
+
+/** A table with its titles in the first line; two spaces stand between columns. */
+export function formatColumns(columns: readonly Column[], rows: readonly (readonly string[])[]): string[] {
+  const widths = columns.map(({ title, most = Infinity }, index) => {
+    let widest = title.length;
+    for (const row of rows) widest = Math.max(widest, row[index]?.length ?? 0);
+    return Math.min(widest, most);
+  });
+  const line = (texts: readonly string[]): string => {
+    const cells = columns.map(({ align }, index) => {
+      const width = widths[index] ?? 0;
+      const text = cutText(texts[index] ?? "", width);
+      return align === "left" ? text.padEnd(width) : text.padStart(width);
+    });
+    return cells.join("  ").trimEnd();
+  };
+  return [line(columns.map(({ title }) => title)), ...rows.map(line)];
+}
+
+/** A text in at most so many characters; what is cut off is marked. */
+export function cutText(text: string, most: number): string {
+  return text.length <= most ? text : `${text.slice(0, Math.max(0, most - 1))}…`;
+}
+
+/** A text in lines of at most so many characters, broken between words; a longer word has a line of its own. */
+export function wrapText(text: string, width: number): string[] {
+  const lines: string[] = [];
+  let line = "";
+  for (const word of text.split(" ")) {
+    if (line !== "" && line.length + 1 + word.length > width) {
+      lines.push(line);
+      line = word;
+    } else line = line === "" ? word : `${line} ${word}`;
+  }
+  return [...lines, line];
+}
