@@ -52,10 +52,10 @@ export interface CompiledStep<I extends readonly Tensor[], R extends StepResult>
    * ```ts
    * import { device, tensor } from "holdfast";
    * const cpu = await device("cpu");
-   * const step = cpu.compile((x) => x.exp().add(1).log().sum());
+   * const step = cpu.compile((x) => x.exp().add(1).log());
    * step(tensor([1, 2, 3]));
    * const text = step.explain({ calls: false });
-   * console.log(text.match(/^fuse .*:/m)?.[0]); // → fuse        4 → 1  calls that can be one kernel are one:
+   * console.log(text.match(/^fuse .*:/m)?.[0]); // → fuse        3 → 1  calls that can be one kernel are one:
    * cpu.close();
    * ```
    */

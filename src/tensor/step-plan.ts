@@ -17,6 +17,7 @@ import { dtypes } from "../kernels/index.js";
 import { contiguousStrides, copyArray, type DeviceArray, formatShape, sizeOf } from "../ops/index.js";
 import type { Region, Replayable, Storage } from "../runtime/index.js";
 import type { Device } from "./device.js";
+import { keepFaster, type Tried } from "./faster-of.js";
 import { GradientStates } from "./gradient-states.js";
 import { ScalarRing } from "./scalar-ring.js";
 import { refusingDraws } from "./seed.js";
@@ -47,7 +48,7 @@ export interface StepPlan {
 /** A plan in memory. */
 export interface RunningPlan {
   readonly placed: PlacedStep;
-  readonly replayable: Replayable;
+  readonly replayable: Replayable | Tried;
 }
 
 export interface StepFunction {
@@ -86,7 +87,9 @@ export function makeStepPlan(device: Device, step: StepFunction, inputs: readonl
     const begin = (): RunningPlan => {
       const placed = new PlacedStep(runtime, planned, step.name);
       undo.push(() => placed.close());
-      const replayable = runtime.capture(step.name, placed.run);
+      const captured = runtime.capture(step.name, placed.run);
+      const isOpen = captured.mode === "graph" && runtime.settings.capture === "auto";
+      const replayable: Replayable | Tried = isOpen ? keepFaster(runtime, captured, placed.run) : captured;
       undo.push(() => replayable.close());
       running = { placed, replayable };
       return running;

@@ -1,0 +1,112 @@
+/**
+ * Random programs over the op table, with branches, views, writes in place, reuse and dropout, for three steps each: the
+ * reference in f64, eager, planned and replayed agree. Those that have once failed are kept in random-programs-kept.json
+ * and run first. TEST_RANDOM_PROGRAMS=N runs that many.
+ */
+
+import assert from "node:assert/strict";
+import { after, test } from "node:test";
+import fc from "fast-check";
+import type { Driver } from "holdfast";
+import { opTable } from "../src/ops/index.js";
+import { GiB } from "../src/units/index.js";
+import { openDevice, withDevice } from "./support/devices.js";
+import { fakeHost } from "./support/fake-host.js";
+import { checkProgram, noCounts, type ProgramDevices } from "./support/random-programs/check.js";
+import { anyProgram } from "./support/random-programs/draw.js";
+import { losingLaunches, losingReplays, swappingRecorded } from "./support/random-programs/faults.js";
+import type { Program } from "./support/random-programs/program.js";
+import { pruneProgram } from "./support/random-programs/prune.js";
+import { readRepositoryFile } from "./support/repository.js";
+import { testDevice } from "./support/test-device.js";
+
+interface KeptProgram {
+  readonly note: string;
+  readonly program: Program;
+}
+
+// The host's memory is read at every placement, of which every program makes a few: here, from one short file.
+const host = fakeHost(4 * GiB, 4 * GiB);
+after(() => host.remove());
+
+const direct = { capture: "off", threads: 1, hostRoot: host.root } as const;
+const replaying = { ...direct, capture: "on" } as const;
+const devices: ProgramDevices = { direct: openDevice(direct), replaying: openDevice(replaying) };
+
+const seed = 20_250_301;
+// Where kernels take long to compile, most of a program is that.
+const leastPrograms = { cpu: 2000, "stand-in": 40, cuda: 100 }[testDevice];
+const programCount = Number(process.env["TEST_RANDOM_PROGRAMS"] ?? leastPrograms);
+
+const kept = JSON.parse(readRepositoryFile("test/random-programs-kept.json")) as readonly KeptProgram[];
+
+for (const { note, program } of kept) {
+  test(`a program that failed once agrees with its reference: ${note}`, () => {
+    checkProgram(devices, program, noCounts());
+  });
+}
+
+test("f64, eager, planned and replayed agree on random programs", (context) => {
+  const counts = noCounts();
+  const details = fc.check(
+    fc.property(anyProgram, (program) => checkProgram(devices, asKept(program), counts)),
+    { seed, numRuns: programCount },
+  );
+  const { programs, illConditioned, bitsOfEager, refusals, instructions, ops } = counts;
+  context.diagnostic(
+    `${programs} programs; ${bitsOfEager} planned to the bits of eager; ${illConditioned} not compared with f64; ` +
+      `${refusals} of ${instructions} instructions refused`,
+  );
+  if (details.failed) failWith(details);
+  assert.ok(programs >= leastPrograms, `${programs} programs were run`);
+  assert.ok(illConditioned < 0.02 * programs, `${illConditioned} of ${programs} were not compared with f64`);
+  assert.ok(refusals < 0.05 * instructions, `${refusals} of ${instructions} instructions were refused`);
+  const neverDrawn = Object.keys(opTable).filter((op) => !ops.has(op));
+  if (programs >= 2000) assert.deepEqual(neverDrawn, [], "ops that were never drawn");
+});
+
+const faults: Readonly<Record<string, (driver: Driver) => Driver>> = {
+  "some replays are lost": losingReplays,
+  "some launches are lost": losingLaunches,
+  "two launches change places in a recorded graph": swappingRecorded,
+};
+
+for (const [what, plant] of Object.entries(faults)) {
+  test(`random programs find out that ${what}`, () => {
+    const failed = withDevice(direct, (sound) =>
+      withDevice(
+        replaying,
+        (faulty) => {
+          const spoilt: ProgramDevices = { direct: sound, replaying: faulty };
+          const property = fc.property(anyProgram, (program) => checkProgram(spoilt, program, noCounts()));
+          return fc.check(property, { seed, numRuns: 60, endOnFailure: true }).failed;
+        },
+        plant,
+      ),
+    );
+    assert.ok(failed, "60 programs have found nothing");
+  });
+}
+
+/** What would be read from the file of kept programs. */
+function asKept(program: Program): Program {
+  return JSON.parse(JSON.stringify(program)) as Program;
+}
+
+/** Fails with the smallest program, as it would stand in the file of kept ones. */
+function failWith({ counterexample, errorInstance }: fc.RunDetails<[Program]>): never {
+  const first = errorInstance as Error;
+  const failsAlike = (program: Program): boolean => {
+    try {
+      checkProgram(devices, program, noCounts());
+      return false;
+    } catch (error) {
+      return (error as Error).name === first.name;
+    }
+  };
+  const [program] = counterexample!;
+  const smallest = JSON.stringify({ note: "", program: pruneProgram(asKept(program), failsAlike) });
+  throw new Error(`${first.message}\nFor random-programs-kept.json, with a note:\n${smallest}`, {
+    cause: first,
+  });
+}

@@ -1,0 +1,229 @@
+/** Builds a program by adding instructions that are valid where they stand: it knows every value's shape and dtype. */
+
+import type { Dtype } from "../../../src/kernels/index.js";
+import {
+  type Attributes,
+  type Op,
+  type OperandType,
+  opTable,
+  type Shape,
+  sizeOf,
+} from "../../../src/ops/index.js";
+import type { FloatDtype } from "../../tolerances.js";
+import type { Choices } from "./choices.js";
+import {
+  type Input,
+  type Instruction,
+  type Operand,
+  randomState,
+  resolveAttributes,
+  type ValueDtype,
+} from "./program.js";
+
+/** No value has more elements. */
+export const mostElements = 60;
+/** Beyond that a value is scaled down, so that nothing overflows and roundings stay small beside the numbers. */
+const largestSize = 4;
+
+export interface KnownValue {
+  readonly name: string;
+  readonly shape: Shape;
+  readonly dtype: ValueDtype;
+  readonly takesGradient: boolean;
+  /** About how large its elements are. */
+  readonly size: number;
+  /** Whose memory it lies in: its own, or that of what it is a view of. */
+  readonly home: string;
+  readonly isLeaf: boolean;
+}
+
+export interface OpOptions {
+  /** About how large the elements of the result are; as large as the largest operand's unless given. */
+  readonly size?: number;
+  readonly isRecorded?: boolean;
+}
+
+export class Builder {
+  readonly inputs: Input[] = [];
+  readonly instructions: Instruction[] = [];
+  readonly values: KnownValue[] = [];
+  readonly #dtype: FloatDtype;
+  /** Homes whose elements an op has read while it was recorded: backward may need them as they are. */
+  readonly read = new Set<string>();
+  #names = 0;
+
+  constructor(dtype: FloatDtype) {
+    this.#dtype = dtype;
+  }
+
+  known(name: string): KnownValue {
+    return this.values.find((one) => one.name === name)!;
+  }
+
+  shapeOf(name: string): Shape {
+    return this.known(name).shape;
+  }
+
+  /** A value made before that fits, the newest first; a new input where there is none, and now and then anyway. */
+  float(choices: Choices, fits: (shape: Shape) => boolean, otherwise: Shape): string {
+    const found = this.values.filter(
+      ({ dtype, shape }) => dtype === "float" && sizeOf(shape) <= mostElements && fits(shape),
+    );
+    if (found.length === 0 || choices.isOneIn(8)) return this.floatInput(choices, otherwise);
+    return found[found.length - 1 - choices.below(found.length)]!.name;
+  }
+
+  /** Any float value. */
+  anyFloat(choices: Choices): string {
+    return this.float(choices, () => true, this.drawShape(choices));
+  }
+
+  /** A float value with axes and elements, for ops that need some. */
+  filled(choices: Choices, leastAxes = 1): string {
+    const drawn = this.drawShape(choices).filter((size) => size > 0);
+    const wished = [...drawn, 3, 2].slice(0, Math.max(leastAxes, drawn.length));
+    const shape = sizeOf(wished) <= mostElements ? wished : [3, 2];
+    return this.float(choices, (one) => one.length >= leastAxes && sizeOf(one) > 0, shape);
+  }
+
+  /** A float value that broadcasts with a shape, to no more than it. */
+  beside(choices: Choices, shape: Shape): string {
+    const narrow = shape.map((size) => (choices.isOneIn(3) ? 1 : size)).slice(choices.below(2));
+    return this.float(choices, (one) => fitsInto(one, shape), narrow);
+  }
+
+  same(choices: Choices, shape: Shape): string {
+    return this.float(choices, (one) => isSame(one, shape), shape);
+  }
+
+  drawShape(choices: Choices): Shape {
+    const sizes = [2, 3, 4, 1, 5, 7, 2, 3, 6, 2, 3, 0];
+    const shape = Array.from({ length: choices.of([1, 2, 2, 3, 3, 0, 4]) }, () => choices.of(sizes));
+    return sizeOf(shape) <= mostElements / 2 ? shape : shape.slice(0, 2);
+  }
+
+  floatInput(choices: Choices, shape: Shape): string {
+    const drawn = choices.of(["argument", "parameter", "parameter", "constant"] as const);
+    // There is nothing to be learned where there is nothing.
+    const role = drawn === "parameter" && sizeOf(shape) === 0 ? "argument" : drawn;
+    return this.input(role, shape, "float", -1.5, 1.5);
+  }
+
+  input(role: Input["role"], shape: Shape, dtype: ValueDtype, from: number, to: number): string {
+    const name = `${{ argument: "x", parameter: "p", constant: "c" }[role]}${this.#names++}`;
+    this.inputs.push({ name, role, shape, dtype, from, to });
+    const size = Math.max(Math.abs(from), Math.abs(to)) / 1.5;
+    const takesGradient = role === "parameter";
+    this.values.push({ name, shape, dtype, takesGradient, size, home: name, isLeaf: takesGradient });
+    return name;
+  }
+
+  /** Whole numbers, as an argument or a constant. */
+  wholes(choices: Choices, shape: Shape, dtype: Dtype, from: number, to: number): string {
+    return this.input(choices.of(["argument", "constant"] as const), shape, dtype, from, to);
+  }
+
+  /** An op's results; none where they would be too large. A result that is too large a number is scaled down. */
+  all(op: string, operands: readonly Operand[], attributes: Attributes, options: OpOptions = {}): string[] {
+    const entry = requireOp(op);
+    const isRecorded = options.isRecorded ?? true;
+    const inferred = entry.infer(
+      operands.map((one) => this.#typeOf(one)),
+      resolveAttributes(attributes, this.#dtype),
+    );
+    const outputs = entry.kind === "composite" ? inferred : inferred.slice(0, 1);
+    if (outputs.some(({ shape }) => sizeOf(shape) > 2 * mostElements)) return [];
+    const given = operands.flatMap((one) =>
+      typeof one === "string" && one !== randomState ? [this.known(one)] : [],
+    );
+    const gives = outputs.map(() => `v${this.#names++}`);
+    this.instructions.push({ kind: "op", op, operands, attributes, isRecorded, gives });
+    if (isRecorded) for (const { home } of given) this.read.add(home);
+    const size = options.size ?? Math.max(0.1, ...given.map((one) => one.size));
+    for (const [index, { shape, dtype }] of outputs.entries()) {
+      const name = gives[index]!;
+      const isFloat = dtype === this.#dtype || dtype === "f64";
+      this.values.push({
+        name,
+        shape,
+        dtype: dtype === this.#dtype ? "float" : dtype,
+        takesGradient: isRecorded && isFloat && given.some((one) => one.takesGradient),
+        size,
+        home: entry.kind === "view" ? given[0]!.home : name,
+        isLeaf: false,
+      });
+    }
+    return gives.map((name) => this.#tame(name));
+  }
+
+  /** An op's first result; its first operand where it would be too large. */
+  op(op: string, operands: readonly Operand[], attributes: Attributes = {}, options: OpOptions = {}): string {
+    const [first] = this.all(op, operands, attributes, options);
+    return first ?? (operands.find((one) => typeof one === "string") as string);
+  }
+
+  add(instruction: Instruction): void {
+    this.instructions.push(instruction);
+  }
+
+  /** The target stands for the result from here on. */
+  inPlace(
+    op: string,
+    operands: readonly [string, ...Operand[]],
+    attributes: Attributes,
+    isRecorded: boolean,
+  ): void {
+    const given = operands.flatMap((one) => (typeof one === "string" ? [this.known(one)] : []));
+    this.instructions.push({ kind: "in place", op, operands, attributes, isRecorded, gives: [] });
+    if (isRecorded) for (const { home } of given) this.read.add(home);
+    const target = given[0]!;
+    const takesGradient = target.takesGradient || (isRecorded && given.some((one) => one.takesGradient));
+    this.values[this.values.indexOf(target)] = { ...target, takesGradient };
+  }
+
+  /** The same elements, cut off from the graph. */
+  detach(of: string): string {
+    const gives = `v${this.#names++}`;
+    this.instructions.push({ kind: "detach", of, gives: [gives] });
+    this.values.push({ ...this.known(of), name: gives, takesGradient: false, isLeaf: false });
+    return gives;
+  }
+
+  /** A parameter's gradient as a value. */
+  gradient(of: string): string {
+    const gives = `v${this.#names++}`;
+    this.instructions.push({ kind: "gradient", of, gives: [gives] });
+    this.values.push({ ...this.known(of), name: gives, takesGradient: false, isLeaf: false, home: gives });
+    return gives;
+  }
+
+  #tame(name: string): string {
+    const { size, dtype } = this.known(name);
+    if (dtype !== "float" || size <= largestSize) return name;
+    const factor = Number((1 / size).toPrecision(2));
+    return this.op("mul", [name, factor], {}, { size: 1, isRecorded: true });
+  }
+
+  #typeOf(operand: Operand): OperandType {
+    if (typeof operand === "number") return operand;
+    if (operand === randomState) return { shape: [4], dtype: "i32" };
+    const { shape, dtype } = this.known(operand);
+    return { shape, dtype: dtype === "float" ? this.#dtype : dtype };
+  }
+}
+
+function requireOp(name: string): Op {
+  const op = opTable[name];
+  if (!op) throw new Error(`The op table has no ${name}.`);
+  return op;
+}
+
+/** Does one shape broadcast to another, without making it any larger? */
+export function fitsInto(one: Shape, shape: Shape): boolean {
+  const leading = shape.length - one.length;
+  return leading >= 0 && one.every((size, axis) => size === 1 || size === shape[leading + axis]);
+}
+
+export function isSame(a: Shape, b: Shape): boolean {
+  return a.length === b.length && a.every((size, axis) => size === b[axis]);
+}

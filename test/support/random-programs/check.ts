@@ -1,0 +1,72 @@
+/**
+ * The property that every program has: in f64, in its own dtype, compiled and replayed it comes to the same, step for step.
+ * Planned and replayed agree to the bit, also with passes left out; the others as nearly as their dtypes allow.
+ */
+
+import assert from "node:assert/strict";
+import type { Device } from "holdfast";
+import { tolerances } from "../../tolerances.js";
+import { firstFar, isSameBits, sameBits } from "./compare.js";
+import type { Program } from "./program.js";
+import { type ProgramRun, runProgram } from "./run.js";
+
+export interface ProgramDevices {
+  /** Runs eagerly, and compiled steps directly. */
+  readonly direct: Device;
+  /** Replays compiled steps as graphs. */
+  readonly replaying: Device;
+}
+
+/** What was seen of the programs that were checked. */
+export interface ProgramCounts {
+  programs: number;
+  instructions: number;
+  refusals: number;
+  /** Programs whose results follow too steeply from their inputs for f32 to be compared with f64. */
+  illConditioned: number;
+  /** Programs whose compiled steps left the very bits of the eager ones. */
+  bitsOfEager: number;
+  readonly ops: Set<string>;
+}
+
+export function noCounts(): ProgramCounts {
+  return {
+    ...{ programs: 0, instructions: 0, refusals: 0, illConditioned: 0, bitsOfEager: 0 },
+    ops: new Set(),
+  };
+}
+
+export function checkProgram(
+  { direct, replaying }: ProgramDevices,
+  program: Program,
+  counts: ProgramCounts,
+): void {
+  const eager = runProgram(direct, program, { isCompiled: false });
+  const reference =
+    program.dtype === "f64" ? eager : runProgram(direct, program, { isCompiled: false, float: "f64" });
+  const planned = runProgram(direct, program, { isCompiled: true });
+  const replayed = runProgram(replaying, program, { isCompiled: true });
+
+  counts.programs += 1;
+  counts.instructions += program.instructions.length;
+  counts.refusals += new Set(eager.refusals).size;
+  for (const one of program.instructions) if ("op" in one) counts.ops.add(one.op);
+
+  sameRefusals(planned, eager);
+  sameBits(replayed, planned, "replayed and planned");
+  if (isSameBits(planned, eager)) counts.bitsOfEager += 1;
+  const tolerance = tolerances["against f64"][program.dtype];
+  assert.equal(firstFar(planned, eager, tolerance), undefined, "planned is far from eager");
+  const far = firstFar(eager, reference, tolerance);
+  if (far === undefined) return;
+  // Where inputs that are moved by less than the tolerance take the results beyond it, the program is too steep.
+  const nudge = tolerance.relative / 2;
+  const nudged = runProgram(direct, program, { isCompiled: false, float: "f64", nudge });
+  assert.notEqual(firstFar(nudged, reference, tolerance), undefined, `eager is far from f64: ${far}`);
+  counts.illConditioned += 1;
+}
+
+/** What the engine refuses of a step it refuses of its trace, in the same words. */
+function sameRefusals(compiled: ProgramRun, eager: ProgramRun): void {
+  assert.deepEqual([...new Set(compiled.refusals)].sort(), [...new Set(eager.refusals)].sort());
+}

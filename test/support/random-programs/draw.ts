@@ -1,0 +1,73 @@
+/** Draws programs. What is drawn are choices, and a program follows from them: so a failing one shrinks to a small one. */
+
+import fc from "fast-check";
+import { passNames } from "../../../src/compile/index.js";
+import type { FloatDtype } from "../../tolerances.js";
+import { Builder, isSame } from "./builder.js";
+import { Choices } from "./choices.js";
+import { makers } from "./makers.js";
+import type { OptimizerChoice, Program } from "./program.js";
+import { stateMakers } from "./states.js";
+
+const optimizers: readonly OptimizerChoice[] = [
+  { name: "SGD", lr: 0.01 },
+  { name: "SGD", lr: 0.01, momentum: 0.9, weightDecay: 0.01 },
+  { name: "AdamW", lr: 0.01 },
+];
+
+const anyChoices = fc.array(fc.nat(4095), { minLength: 12, maxLength: 12 });
+const anyInstruction = fc.tuple(fc.nat(makers.length - 1), anyChoices);
+
+const mostInstructions = 12;
+
+export const anyProgram: fc.Arbitrary<Program> = fc
+  .record({
+    dtype: fc.constantFrom<FloatDtype>(
+      ...Array.from({ length: 8 }, () => "f32" as const),
+      "f64",
+      "bf16",
+      "f16",
+    ),
+    seed: fc.integer({ min: 1, max: 2 ** 31 - 1 }),
+    optimizer: fc.constantFrom(...optimizers),
+    inModule: fc.boolean(),
+    without: fc.oneof(
+      { weight: 3, arbitrary: fc.constant([]) },
+      { weight: 1, arbitrary: fc.subarray([...passNames]) },
+    ),
+    body: fc.array(anyInstruction, { minLength: 1, maxLength: mostInstructions, size: "max" }),
+    /** Does the step end as a training step does? */
+    trains: fc.boolean(),
+    ending: anyChoices,
+  })
+  .map(({ dtype, body, trains, ending, ...rest }) => {
+    const builder = new Builder(dtype);
+    for (const [index, numbers] of body) makers[index]!(builder, new Choices(numbers));
+    const choices = new Choices(ending);
+    if (trains) {
+      stateMakers["backward"]!(builder, choices);
+      stateMakers["optimize"]!(builder, choices);
+    }
+    const names = builder.values.map(({ name }) => name);
+    const drawn = [names.at(-1), ...Array.from({ length: choices.below(4) }, () => choices.of(names))];
+    const results = [...new Set(drawn.flatMap((name) => name ?? []))];
+    const feeds = choices.isOneIn(2) ? feedsOf(builder, results) : [];
+    const { inputs, instructions } = builder;
+    const leftOut = choices.isOneIn(5) && instructions.length > 0 ? [choices.below(instructions.length)] : [];
+    return { ...rest, dtype, inputs, instructions, leftOut, results, feeds };
+  });
+
+/** Arguments that can take a result of the step before. */
+function feedsOf(builder: Builder, results: readonly string[]): Program["feeds"] {
+  const taken = new Set<string>();
+  return builder.inputs.flatMap(({ name, role, dtype, shape }) => {
+    if (role !== "argument" || dtype !== "float") return [];
+    const from = results.find((one) => {
+      const known = builder.known(one);
+      return !taken.has(one) && known.dtype === "float" && isSame(known.shape, shape);
+    });
+    if (from === undefined) return [];
+    taken.add(from);
+    return [{ from, to: name }];
+  });
+}

@@ -1,0 +1,125 @@
+/** Instructions of elementwise ops. Arguments are brought to where an op is smooth, so that f32 can follow f64. */
+
+import { sizeOf } from "../../../src/ops/index.js";
+import type { Builder } from "./builder.js";
+import type { Choices } from "./choices.js";
+import type { Maker } from "./makers.js";
+
+const anywhere = [
+  ...["neg", "square", "sin", "cos", "erf", "abs", "contiguous"],
+  ...["relu", "tanh", "sigmoid", "silu", "softplus", "gelu", "geluTanh"],
+];
+
+function positive(builder: Builder, x: string): string {
+  return builder.op("add", [builder.op("square", [x], {}, { size: 2 }), 0.5]);
+}
+
+/** Sums of softmaxes and the like are whole numbers up to roundings; steps must not lie there. */
+function offWholes(builder: Builder, x: string): string {
+  return builder.op("add", [builder.op("mul", [x, 1.37]), 0.213]);
+}
+
+/** A truth value of this shape or of one that broadcasts to it. */
+export function truthFor(builder: Builder, choices: Choices, shape: readonly number[]): string {
+  const found = builder.values.filter(
+    (one) => one.dtype === "bool" && one.shape.length === shape.length && sizeOf(one.shape) === sizeOf(shape),
+  );
+  const fitting = found.filter((one) => one.shape.every((size, axis) => size === shape[axis]));
+  return fitting.length > 0 && !choices.isOneIn(3)
+    ? choices.of(fitting).name
+    : builder.wholes(choices, shape, "bool", 0, 1);
+}
+
+const comparing = ["lt", "gt", "le", "ge", "eq", "ne"];
+const joining = ["logicalAnd", "logicalOr", "logicalXor"];
+
+export const elementwiseMakers: Readonly<Record<string, Maker>> = {
+  unary(builder, choices) {
+    const x = builder.anyFloat(choices);
+    const op = choices.of(anywhere);
+    builder.op(op, [x], {}, op === "square" ? { size: builder.known(x).size ** 2 } : {});
+  },
+  withAttributes(builder, choices) {
+    const x = builder.anyFloat(choices);
+    const how = choices.below(3);
+    if (how === 0) builder.op("leakyRelu", [x], { negativeSlope: 0.2 });
+    else if (how === 1)
+      builder.op("clamp", [x], choices.of([{ min: -1 }, { max: 0.5 }, { min: -1, max: 0.5 }]));
+    else builder.op("fill", [x], { value: choices.of([1.5, 0, -0.25]) });
+  },
+  positive(builder, choices) {
+    const x = positive(builder, builder.anyFloat(choices));
+    builder.op(choices.of(["sqrt", "log", "log1p", "rsqrt", "reciprocal"]), [x], {}, { size: 1 });
+  },
+  exponential(builder, choices) {
+    const x = builder.op("tanh", [builder.anyFloat(choices)], {}, { size: 1 });
+    builder.op(choices.of(["exp", "expm1"]), [x], {}, { size: 2 });
+  },
+  steps(builder, choices) {
+    builder.op(choices.of(["sign", "floor", "ceil"]), [offWholes(builder, builder.anyFloat(choices))]);
+  },
+  binary(builder, choices) {
+    const x = builder.anyFloat(choices);
+    const y = builder.beside(choices, builder.shapeOf(x));
+    const op = choices.of(["add", "mul", "sub", "maximum", "minimum"]);
+    const [a, b] = [builder.known(x).size, builder.known(y).size];
+    const size = op === "mul" ? a * b : a + b;
+    builder.op(op, choices.isOneIn(2) ? [y, x] : [x, y], {}, { size });
+  },
+  withNumber(builder, choices) {
+    const x = builder.anyFloat(choices);
+    const op = choices.of(["mul", "add", "sub", "maximum", "minimum", "div"]);
+    const number = choices.of([0.5, 1.25, -0.75]);
+    const isFirst = op !== "div" && choices.isOneIn(2);
+    builder.op(op, isFirst ? [number, x] : [x, number], {}, { size: builder.known(x).size + 1 });
+  },
+  division(builder, choices) {
+    const x = builder.anyFloat(choices);
+    builder.op("div", [x, positive(builder, builder.beside(choices, builder.shapeOf(x)))]);
+  },
+  power(builder, choices) {
+    const x = positive(builder, builder.op("tanh", [builder.anyFloat(choices)], {}, { size: 1 }));
+    const how = choices.below(3);
+    if (how === 0) builder.op("pow", [x, choices.of([2, 0.5, -1, 3])], {}, { size: 2 });
+    else if (how === 1) builder.op("pow", [1.25, x], {}, { size: 2 });
+    else {
+      const y = builder.op("tanh", [builder.beside(choices, builder.shapeOf(x))], {}, { size: 1 });
+      builder.op("pow", [x, y], {}, { size: 2 });
+    }
+  },
+  comparison(builder, choices) {
+    const x = builder.anyFloat(choices);
+    const y = choices.isOneIn(2) ? builder.beside(choices, builder.shapeOf(x)) : 0.137;
+    const truth = builder.op(choices.of(comparing), [offWholes(builder, x), y]);
+    if (choices.isOneIn(2)) builder.op("cast", [truth], { dtype: "float" }, { size: 1 });
+  },
+  truths(builder, choices) {
+    const x = builder.anyFloat(choices);
+    const shape = builder.shapeOf(x);
+    const a = truthFor(builder, choices, shape);
+    const how = choices.below(3);
+    if (how === 0) builder.op(choices.of(joining), [a, truthFor(builder, choices, shape)]);
+    else if (how === 1) builder.op("logicalNot", [a]);
+    else builder.op(choices.of(["isnan", "isfinite"]), [x]);
+  },
+  where(builder, choices) {
+    const x = builder.anyFloat(choices);
+    const shape = builder.shapeOf(x);
+    const y = builder.beside(choices, shape);
+    builder.op("where", [truthFor(builder, choices, shape), ...(choices.isOneIn(2) ? [y, x] : [x, y])]);
+  },
+  integers(builder, choices) {
+    const shape = builder.drawShape(choices);
+    const a = builder.wholes(choices, shape, "i32", -9, 9);
+    const b = builder.wholes(choices, shape, choices.of(["i32", "u8"] as const), 0, 9);
+    const c = builder.op(choices.of(["add", "sub", "mul", "maximum", "minimum"]), [a, b]);
+    if (choices.isOneIn(2)) builder.op("cast", [c], { dtype: "float" }, { size: 30 });
+  },
+  casts(builder, choices) {
+    const wide = builder.op("cast", [builder.anyFloat(choices)], { dtype: "f64" });
+    const how = choices.below(3);
+    if (how === 0) builder.op("cast", [builder.op("sin", [wide])], { dtype: "float" });
+    else if (how === 1) builder.op("cast", [offWholes(builder, wide)], { dtype: "i32" });
+    else builder.op("cast", [wide], { dtype: "float" });
+  },
+};

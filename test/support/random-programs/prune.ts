@@ -1,0 +1,29 @@
+/** Takes out of a program that fails whatever it fails without. */
+
+import type { Instruction, Program } from "./program.js";
+
+/** What is left has nothing that could be left out; a value that is missing takes along only what is made of it. */
+export function pruneProgram(program: Program, fails: (program: Program) => boolean): Program {
+  let left = program;
+  const tryOut = (smaller: Program): void => {
+    if (fails(smaller)) left = smaller;
+  };
+  tryOut({ ...left, leftOut: [] });
+  for (const instruction of program.instructions.toReversed()) tryOut(withoutInstruction(left, instruction));
+  for (const result of program.results)
+    tryOut({ ...left, results: left.results.filter((one) => one !== result) });
+  for (const input of program.inputs) tryOut({ ...left, inputs: left.inputs.filter((one) => one !== input) });
+  tryOut({ ...left, feeds: [] });
+  tryOut({ ...left, inModule: false });
+  tryOut({ ...left, without: [] });
+  return left;
+}
+
+function withoutInstruction(program: Program, instruction: Instruction): Program {
+  const place = program.instructions.indexOf(instruction);
+  return {
+    ...program,
+    instructions: program.instructions.toSpliced(place, 1),
+    leftOut: program.leftOut.flatMap((one) => (one === place ? [] : one > place ? one - 1 : one)),
+  };
+}
