@@ -79,20 +79,28 @@ export function makeStepPlan(device: Device, step: StepFunction, inputs: readonl
       inputs.map(({ array }) => array),
       releaseLater,
     );
-    const seen = slots.map((array, index) => wrap(device, array, inputs[index]?.name));
+    // Tensors of its own for each trace: one that is written to in place remembers it.
+    const seen = (): Tensor[] => slots.map((array, index) => wrap(device, array, inputs[index]?.name));
     const { trace, gradients } = traceUntilItHolds(device, step, seen, releaseLater);
     const planned = planStep(runtime, trace, step.passes);
     for (const region of planned.regions) releaseLater(region);
     let running: RunningPlan | undefined;
     const begin = (): RunningPlan => {
       const placed = new PlacedStep(runtime, planned, step.name);
-      undo.push(() => placed.close());
-      const captured = runtime.capture(step.name, placed.run);
-      const isOpen = captured.mode === "graph" && runtime.settings.capture === "auto";
-      const replayable: Replayable | Tried = isOpen ? keepFaster(runtime, captured, placed.run) : captured;
-      undo.push(() => replayable.close());
-      running = { placed, replayable };
-      return running;
+      try {
+        const captured = runtime.capture(step.name, placed.run);
+        const isOpen = captured.mode === "graph" && runtime.settings.capture === "auto";
+        const replayable: Replayable | Tried = isOpen ? keepFaster(runtime, captured, placed.run) : captured;
+        undo.push(
+          () => placed.close(),
+          () => replayable.close(),
+        );
+        running = { placed, replayable };
+        return running;
+      } catch (error) {
+        placed.close();
+        throw error;
+      }
     };
     return {
       ...{ key: keyOf(inputs), inputs: slots, gradients, planned },
@@ -117,14 +125,14 @@ function endAll(undo: (() => void)[]): void {
 function traceUntilItHolds(
   device: Device,
   step: StepFunction,
-  inputs: readonly Tensor[],
+  inputs: () => readonly Tensor[],
   releaseLater: (region: Region) => void,
 ): { readonly trace: Trace<StepResult>; readonly gradients: GradientStates } {
   for (let times = 0; times < mostTraces; times++) {
     const gradients = new GradientStates();
     const regions: Region[] = [];
     try {
-      const trace = traceOnce(device, step, inputs, gradients, (region) => regions.push(region));
+      const trace = traceOnce(device, step, inputs(), gradients, (region) => regions.push(region));
       if (trace.holds()) {
         regions.splice(0).forEach(releaseLater);
         return { trace, gradients };
