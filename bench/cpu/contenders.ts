@@ -35,6 +35,17 @@ export const entries: readonly Entry[] = [
     whereToGetIt: aptInstall("libopenblas0"),
   },
   {
+    name: "holdfast-compiled",
+    command: [process.execPath, compiled("holdfast.js"), "--compiled"],
+    whereToGetIt: "not built",
+  },
+  {
+    name: "holdfast-compiled-blas",
+    command: [process.execPath, compiled("holdfast.js"), "--compiled"],
+    environment: { HOLDFAST_BLAS: openBlas },
+    whereToGetIt: aptInstall("libopenblas0"),
+  },
+  {
     name: "openblas",
     command: [process.execPath, compiled("openblas.js"), openBlas],
     whereToGetIt: aptInstall("libopenblas0"),

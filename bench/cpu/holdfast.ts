@@ -35,6 +35,9 @@ function drawnFor(path: string, drawn: ReadonlyMap<string, Float32Array>): Float
   return find(name).subarray(Number(index) * size, (Number(index) + 1) * size);
 }
 
+/** Is the step compiled, or eager? */
+const isCompiled = process.argv.includes("--compiled");
+
 function prepareStep(): (batchIndex: number) => number {
   const drawn = new Map(weights().map(({ name, data }) => [name, data]));
   const model = new crossasset.CrossAsset().to(cpu);
@@ -44,16 +47,19 @@ function prepareStep(): (batchIndex: number) => number {
     const { x, labels } = batch(index);
     return [cpu.fromHost(x, [B, S, F], "f32"), cpu.fromHost(labels, [B * S], "i32")];
   });
-  return (batchIndex) =>
-    cpu.step(() => {
-      const [x, y] = batches[batchIndex]!;
-      const loss = nn.functional.crossEntropy(model.forward(x).reshape([B * S, C]), y);
-      loss.backward();
-      optim.clipGradNorm(model.parameters(), 1);
-      optimizer.step();
-      optimizer.zeroGrad();
-      return loss.item();
-    });
+  const train = (x: Tensor, y: Tensor): { readonly loss: Tensor } => {
+    const loss = nn.functional.crossEntropy(model.forward(x).reshape([B * S, C]), y);
+    loss.backward();
+    optim.clipGradNorm(model.parameters(), 1);
+    optimizer.step();
+    optimizer.zeroGrad();
+    return { loss };
+  };
+  if (isCompiled) {
+    const step = cpu.compile(train);
+    return (batchIndex) => step(...batches[batchIndex]!).loss.item();
+  }
+  return (batchIndex) => cpu.step(() => train(...batches[batchIndex]!).loss.item());
 }
 
 function prepareProduct(): () => void {
@@ -84,7 +90,7 @@ function prepareProduct(): () => void {
 }
 
 await report({
-  peer: runtime.blas ? "Holdfast with HOLDFAST_BLAS" : "Holdfast",
+  peer: `Holdfast${isCompiled ? " compiled" : ""}${runtime.blas ? " with HOLDFAST_BLAS" : ""}`,
   version: (JSON.parse(readRepositoryFile("package.json")) as { version: string }).version,
   step: prepareStep(),
   prepareProduct,

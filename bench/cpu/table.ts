@@ -63,6 +63,22 @@ export function barsOf(outcomes: readonly Outcome[]): string {
       ratio(stepMs("torch"), stepMs("holdfast-blas")),
       1,
     ],
+    [
+      "step: Holdfast's eager time over compiled",
+      ratio(stepMs("holdfast"), stepMs("holdfast-compiled")),
+      1.3,
+    ],
+    ["step: jax-js's time over Holdfast's compiled", ratio(stepMs("jax-js"), stepMs("holdfast-compiled")), 4],
+    [
+      "step: PyTorch's time over Holdfast's compiled with HOLDFAST_BLAS",
+      ratio(stepMs("torch"), stepMs("holdfast-compiled-blas")),
+      1,
+    ],
+    [
+      "peak memory: Holdfast's eager over compiled",
+      ratio(peak("holdfast"), peak("holdfast-compiled")),
+      1 / 0.7,
+    ],
     ["product: Holdfast's rate over OpenBLAS's", ratio(gflops("holdfast"), gflops("openblas")), 0.55],
     ["peak memory: PyTorch's over Holdfast's", ratio(peak("torch"), peak("holdfast")), 1],
     [
@@ -75,7 +91,7 @@ export function barsOf(outcomes: readonly Outcome[]): string {
     .filter(([, found]) => found !== undefined)
     .map(([what, found = 0, least]) => {
       const verdict = found >= least ? "met" : "NOT met";
-      return `  ${what.padEnd(60)} ${found.toFixed(2).padStart(6)}, at least ${least} asked: ${verdict}`;
+      return `  ${what.padEnd(66)} ${found.toFixed(2).padStart(6)}, at least ${Number(least.toFixed(2))} asked: ${verdict}`;
     })
     .join("\n");
 }

@@ -3,7 +3,7 @@
  * verification of that plan, without which nothing is launched.
  */
 
-import type { Region, Runtime, Storage } from "../runtime/index.js";
+import type { Region, Runtime, ScratchMemory, Storage } from "../runtime/index.js";
 import { placeConstants } from "./constants.js";
 import { emitCalls, type Piece, sendPieces } from "./emit.js";
 import { fuse } from "./fuse.js";
@@ -63,7 +63,21 @@ export interface PlannedStep {
 
 export function planStep(runtime: Runtime, trace: Trace<unknown>, settings: PassSettings = {}): PlannedStep {
   const guarded = guard(runtime, trace);
-  const { calls: traced, regions } = placeConstants(runtime, guarded.calls, trace.constants);
+  const placed = placeConstants(runtime, guarded.calls, trace.constants);
+  const regions = [...placed.regions, ...guarded.regions];
+  try {
+    const planned = planCalls(placed.calls, settings);
+    return { ...planned, ops: trace.ops.length, regions, skipped: guarded.skipped };
+  } catch (error) {
+    for (const region of regions) runtime.persistent.release(region);
+    throw error;
+  }
+}
+
+function planCalls(
+  traced: readonly Call[],
+  settings: PassSettings,
+): Pick<PlannedStep, "stages" | "schedule" | "plan" | "memory"> {
   const stages: Stage[] = [{ name: "trace", calls: traced }];
   let calls = traced;
   for (const name of passNames) {
@@ -74,10 +88,7 @@ export function planStep(runtime: Runtime, trace: Trace<unknown>, settings: Pass
   const schedule: Schedule = { calls: calls.map((call) => ({ call, branch: 0, after: [] })) };
   const plan = planMemory(lifetimesOf(schedule));
   verifyPlan(calls, schedule, plan);
-  return {
-    ...{ ops: trace.ops.length, stages, schedule, plan, memory: memoryOf(schedule, plan) },
-    ...{ regions: [...regions, ...guarded.regions], skipped: guarded.skipped },
-  };
+  return { stages, schedule, plan, memory: memoryOf(schedule, plan) };
 }
 
 /** Guards what the step leaves behind, where it asks for that, and counts how often it was skipped. */
@@ -101,6 +112,8 @@ interface Guarded {
 /** A planned step in memory: its work, ready to be sent. */
 export class PlacedStep {
   readonly #runtime: Runtime;
+  readonly #plan: Plan;
+  readonly #calls: readonly Call[];
   readonly #block: Storage | undefined;
   readonly #views = new Map<string, Storage>();
   readonly pieces: readonly Piece[];
@@ -109,12 +122,26 @@ export class PlacedStep {
 
   constructor(runtime: Runtime, { schedule, plan }: PlannedStep, label: string) {
     this.#runtime = runtime;
+    this.#plan = plan;
+    this.#calls = schedule.calls.map(({ call }) => call);
     const { arena } = runtime;
     this.#block = plan.bytes > 0 ? arena.allocate(plan.bytes, label) : undefined;
     if (this.#block) arena.pin(this.#block, label);
-    const calls = schedule.calls.map(({ call }) => call);
-    this.pieces = emitCalls(runtime, calls, (part) => this.#resolve(plan, part));
-    this.written = writtenBy(calls);
+    try {
+      verifyPlan(this.#calls, schedule, plan, this.#block?.span);
+      this.pieces = emitCalls(runtime, this.#calls, (part) => this.#resolve(part));
+    } catch (error) {
+      this.close();
+      throw error;
+    }
+    this.written = writtenBy(this.#calls);
+  }
+
+  /** Its step memory, for a capture. */
+  get scratch(): ScratchMemory | undefined {
+    const block = this.#block;
+    if (!block) return undefined;
+    return { storage: block, nameAt: (offset) => this.#lastAt(offset)?.label ?? block.label };
   }
 
   /** Sends all of its work, directly. */
@@ -130,12 +157,24 @@ export class PlacedStep {
     if (arena.isLive(this.#block)) arena.free(this.#block);
   }
 
-  #resolve({ offsets }: Plan, { buffer, offset, size }: Part): Storage {
+  /** What was last written at an offset of the step's memory. */
+  #lastAt(place: number): Buffer | undefined {
+    for (const call of this.#calls.toReversed()) {
+      for (const { part, writes } of accessesOf(call)) {
+        const start = this.#plan.offsets.get(part.buffer);
+        const first = start === undefined ? Infinity : start + part.offset;
+        if (writes && first <= place && place < first + part.size) return part.buffer;
+      }
+    }
+    return undefined;
+  }
+
+  #resolve({ buffer, offset, size }: Part): Storage {
     const key = `${buffer.id} ${offset} ${size} ${buffer.storage ? buffer.storage.span.address : ""}`;
     const known = this.#views.get(key);
     if (known) return known;
     const home = buffer.storage ?? this.#block;
-    const start = buffer.storage ? 0 : offsets.get(buffer);
+    const start = buffer.storage ? 0 : this.#plan.offsets.get(buffer);
     if (!home || start === undefined) throw new Error(`Buffer "${buffer.label}" has no place in the plan.`);
     const view = this.#runtime.view(home, start + offset, size, buffer.label);
     this.#views.set(key, view);

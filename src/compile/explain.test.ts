@@ -3,6 +3,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { drawTransformer } from "../../test/support/drawn-steps.js";
+import { readRepositoryFile } from "../../test/support/repository.js";
 import { bufferOf, elementwise } from "../../test/support/row-calls.js";
 import { withRuntime } from "../../test/support/runtimes.js";
 import { term } from "../kernels/index.js";
@@ -79,6 +80,13 @@ test("without the list of calls the text ends with the capture, and says why the
   const text = explainStep("train", [plan], { calls: false });
   assert.match(text, /for no inputs$/m);
   assert.match(text, /capture +none, it runs call by call: HOLDFAST_CAPTURE is off$/);
+});
+
+test("the page of compiled steps has every pass and every rule of the verifier as it is", () => {
+  const page = readRepositoryFile("docs/compile.md");
+  for (const name of passNames) assert.match(page, new RegExp(`^${name} `, "m"));
+  for (const [rule, says] of Object.entries(planRules))
+    assert.ok(page.includes(`| ${rule} | ${says} |`), rule);
 });
 
 test("several plans stand one behind the other, numbered", () => {

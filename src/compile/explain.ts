@@ -166,7 +166,7 @@ function listHolders(holders: readonly (readonly [label: string, bytes: number, 
 function explainCapture(replayable: Replayable | undefined): string {
   if (!replayable) return "not yet: the first call takes the memory and captures it";
   const { mode, nodes, reason } = replayable;
-  if (mode === "direct") return `none, it runs call by call: ${reason ?? "capture is off"}`;
+  if (mode === "direct") return `none, it runs call by call${reason ? `: ${reason}` : ""}`;
   if (!nodes) return "one graph";
   const { kernel, copy, fill } = nodes;
   return `one graph of ${count(kernel + copy + fill, "node")}: ${kernel} kernels, ${copy} copies, ${fill} fills`;

@@ -13,13 +13,21 @@
 import type { Driver, Graph, Stream } from "../driver/index.js";
 import { HoldfastError } from "../errors/index.js";
 import { bytes, formatSpan } from "../units/index.js";
-import type { Arena } from "./arena.js";
+import { type Arena, poisonByte } from "./arena.js";
 import type { Budget } from "./budget.js";
 import type { CaptureGate, CapturePass } from "./capture-gate.js";
 import type { PersistentMemory } from "./persistent.js";
 import type { Recorder } from "./recorder.js";
 import { runAll } from "./run-all.js";
-import { requireEqual, restoreSnapshot, takeSnapshot } from "./snapshot.js";
+import {
+  requireEqual,
+  requireSamePrint,
+  restoreSnapshot,
+  type ScratchMemory,
+  takePrint,
+  takeSnapshot,
+} from "./snapshot.js";
+import { ownerOf } from "./storage.js";
 import type { Transfer } from "./transfer.js";
 import { nothingTouched, placesOf, type Touched, type Work } from "./work.js";
 
@@ -76,7 +84,12 @@ export class CapturedGraph {
 }
 
 /** Captures `body`; a capture that fails has left no trace but the lazy resources that the function made for itself. */
-export function captureGraph(options: CaptureOptions, name: string, body: () => void): CapturedGraph {
+export function captureGraph(
+  options: CaptureOptions,
+  name: string,
+  body: () => void,
+  scratch?: ScratchMemory,
+): CapturedGraph {
   const { driver, stream, gate, transfer, recorder, arena, persistent, budget } = options;
   const undo: (() => void)[] = [];
   gate.enter(name);
@@ -95,11 +108,19 @@ export function captureGraph(options: CaptureOptions, name: string, body: () => 
     );
     undo.push(() => budget.release(charge));
 
-    const before = takeSnapshot(transfer, touched.written);
+    // Scratch memory need not be put back, and is compared by checksums: it may be most of what there is.
+    const left = [...touched.written].filter((storage) => ownerOf(storage) !== scratch?.storage);
+    const before = takeSnapshot(transfer, left);
     const putBack = () => restoreSnapshot(transfer, before);
     undo.push(putBack);
+    // Both runs find the same NaN there, so one that read what it has not written would show.
+    const poisonScratch = (): void => {
+      if (scratch) driver.fill(stream, scratch.storage.span, poisonByte);
+    };
+    poisonScratch();
     requireSameWork(name, touched, runPass(options, name, "running", body, touched));
-    const expected = takeSnapshot(transfer, touched.written);
+    const expected = takeSnapshot(transfer, left);
+    const print = scratch && takePrint(transfer, scratch);
     putBack();
 
     const graph = record(driver, stream, () =>
@@ -108,8 +129,10 @@ export function captureGraph(options: CaptureOptions, name: string, body: () => 
     undo.push(() => driver.destroyGraph(graph));
     requireNodes(name, graph, touched.pieces);
     driver.instantiate(graph);
+    poisonScratch();
     driver.launchGraph(stream, graph);
-    requireEqual(name, expected, takeSnapshot(transfer, touched.written));
+    requireEqual(name, expected, takeSnapshot(transfer, left));
+    if (scratch && print) requireSamePrint(name, scratch, print, takePrint(transfer, scratch));
     putBack();
 
     recorder.record("capture", name, 0, touched.pieces);

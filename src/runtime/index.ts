@@ -35,6 +35,7 @@ export {
   type Settings,
   settingsTable,
 } from "./settings.js";
+export type { ScratchMemory } from "./snapshot.js";
 export { ownerOf, type Storage } from "./storage.js";
 export type { TransferCount, UploadItem } from "./transfer.js";
 export { startWatch, type Watch } from "./watch.js";

@@ -19,6 +19,7 @@ import type { Shortage } from "./pressure.js";
 import type { Recorder } from "./recorder.js";
 import { runAll } from "./run-all.js";
 import type { Settings } from "./settings.js";
+import type { ScratchMemory } from "./snapshot.js";
 import type { Storage } from "./storage.js";
 import type { TransferCount, UploadItem } from "./transfer.js";
 import type { LaunchRequest } from "./work.js";
@@ -34,7 +35,7 @@ export interface Replayable {
   /** What the graph holds; nothing is known of work that runs directly. */
   readonly nodes?: NodeCount;
   /** Why it runs directly, where it does. */
-  readonly reason?: string;
+  readonly reason?: string | undefined;
   replay(): void;
   close(): void;
 }
@@ -249,8 +250,11 @@ export class Runtime {
     this.#parts.driver.synchronize(this.stream);
   }
 
-  /** Makes a function's work repeatable in one launch; `capture.ts` says what it may do. */
-  capture(name: string, body: () => void): Replayable {
+  /**
+   * Makes a function's work repeatable in one launch; `capture.ts` says what it may do. What it leaves in scratch memory need
+   * not be kept.
+   */
+  capture(name: string, body: () => void, scratch?: ScratchMemory): Replayable {
     this.#requireOpen();
     this.#imagination?.refuse("a capture", name);
     const runDirectly = (reason: string): Replayable => ({
@@ -259,7 +263,9 @@ export class Runtime {
     });
     if (this.settings.capture === "off") return runDirectly("HOLDFAST_CAPTURE is off");
     try {
-      const graph = this.phases.run("capture", () => captureGraph(this.#parts, name, body), { label: name });
+      const graph = this.phases.run("capture", () => captureGraph(this.#parts, name, body, scratch), {
+        label: name,
+      });
       const close = (): void => {
         graph.close();
         this.#graphs.delete(captured);

@@ -77,22 +77,34 @@ export class Transfer {
     return this.#read(storage.span, storage.label);
   }
 
-  #read({ address, size }: Span, label: string): Uint8Array<ArrayBuffer> {
+  /** Shows a storage's bytes to a function, a staging slot at a time: for what need not lie on the host as a whole. */
+  readParts(storage: Storage, look: (part: Uint8Array, offset: number) => void): void {
+    const { gate, requireLive } = this.#options;
+    gate.refuseInside("read-back", storage.label, storage.span.size);
+    requireLive(storage, "read-back");
+    this.#readParts(storage.span, storage.label, look);
+  }
+
+  #read(span: Span, label: string): Uint8Array<ArrayBuffer> {
+    const result = new Uint8Array(span.size);
+    this.#readParts(span, label, (part, offset) => result.set(part, offset));
+    return result;
+  }
+
+  #readParts({ address, size }: Span, label: string, look: (part: Uint8Array, offset: number) => void): void {
     const { driver, stream, staging, recorder } = this.#options;
-    const result = new Uint8Array(size);
     for (let offset = 0; offset < size; offset += staging.slotSize) {
       const part = Math.min(staging.slotSize, size - offset) as Bytes;
       const slot = staging.take();
       driver.copyToHost(stream, spanOf(slot, part), { address: (address + offset) as Address, size: part });
       staging.issued(slot, stream);
       driver.synchronizeEvent(slot.event);
-      result.set(staging.bytesOf(slot, part), offset);
+      look(staging.bytesOf(slot, part), offset);
       this.down.copies += 1;
       recorder.record("copy-down", label, address + offset, part);
     }
     this.down.bytes += size;
     this.down.tensors += 1;
-    return result;
   }
 
   #require({ source, target }: UploadItem): void {

@@ -66,11 +66,13 @@ export interface CompiledStep<I extends readonly Tensor[], R extends StepResult>
    *
    * @example
    * ```ts
-   * import { device, formatBytes, zeros } from "holdfast";
+   * import { device, zeros } from "holdfast";
    * const cpu = await device("cpu");
    * const step = cpu.compile((x) => x.matmul(x.t()).softmax(-1).matmul(x));
-   * const { peak, op } = step.memory(zeros([512, 64]));
-   * console.log(formatBytes(peak), op, cpu.runtime.arena.figures.live === 512 * 64 * 4); // → 2 MiB softmax true
+   * const x = zeros([512, 64]);
+   * const { live } = cpu.runtime.arena.figures;
+   * const { peak } = step.memory(x);
+   * console.log(peak > 512 * 512 * 4, cpu.runtime.arena.figures.live === live); // → true true
    * cpu.close();
    * ```
    */

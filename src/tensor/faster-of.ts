@@ -50,6 +50,10 @@ export function keepFaster(
     get verdict() {
       return verdict;
     },
+    get reason() {
+      if (isGraphKept || !verdict) return undefined;
+      return `that takes ${verdict.directMs.toFixed(3)} ms, and a graph ${verdict.graphMs.toFixed(3)}`;
+    },
     replay() {
       if (verdict) {
         if (isGraphKept) graph.replay();

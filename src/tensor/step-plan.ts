@@ -72,6 +72,7 @@ export function makeStepPlan(device: Device, step: StepFunction, inputs: readonl
   const { runtime } = device;
   const undo: (() => void)[] = [];
   const releaseLater = (region: Region): void => void undo.push(() => runtime.persistent.release(region));
+  const rings = new Set(step.rings.keys());
   try {
     const slots = placeArrays(
       device,
@@ -88,7 +89,7 @@ export function makeStepPlan(device: Device, step: StepFunction, inputs: readonl
     const begin = (): RunningPlan => {
       const placed = new PlacedStep(runtime, planned, step.name);
       try {
-        const captured = runtime.capture(step.name, placed.run);
+        const captured = runtime.capture(step.name, placed.run, placed.scratch);
         const isOpen = captured.mode === "graph" && runtime.settings.capture === "auto";
         const replayable: Replayable | Tried = isOpen ? keepFaster(runtime, captured, placed.run) : captured;
         undo.push(
@@ -113,6 +114,11 @@ export function makeStepPlan(device: Device, step: StepFunction, inputs: readonl
     };
   } catch (error) {
     endAll(undo);
+    for (const [result, ring] of step.rings) {
+      if (rings.has(result)) continue;
+      step.rings.delete(result);
+      ring.close();
+    }
     throw error;
   }
 }
