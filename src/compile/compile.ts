@@ -13,9 +13,12 @@ import { shareCommonCalls } from "./passes/common-calls.js";
 import { removeCopies } from "./passes/copies.js";
 import { removeDeadCode } from "./passes/dead-code.js";
 import { countSkips, guardWrites } from "./passes/guard.js";
+import { chooseProducts, type ProductReport } from "./passes/products.js";
+import { recompute } from "./passes/recompute.js";
 import { castTogether } from "./passes/region-casts.js";
 import { planMemory } from "./plan.js";
 import { accessesOf, type Buffer, type Call, type Part, type Plan, type Schedule } from "./program.js";
+import { roomIn } from "./room.js";
 import type { Trace } from "./trace.js";
 import { verifyPlan } from "./verify.js";
 
@@ -31,12 +34,16 @@ const passes = {
   dead: removeDeadCode,
   /** Weights are converted together. */
   casts: castTogether,
+  /** What is cheap to make again is not held where memory is shortest. */
+  recompute,
   /** Chains of elementwise work and reductions become one kernel. */
   fuse: (calls) => fuse(calls, () => false),
 } satisfies Readonly<Record<string, Pass>>;
 
-export type PassName = keyof typeof passes;
-export const passNames = Object.keys(passes) as readonly PassName[];
+/** "products" comes last, on GPUs alone: algorithms of products are chosen by measurement, and may round otherwise. */
+export type PassName = keyof typeof passes | "products";
+const passesInOrder = Object.keys(passes) as readonly (keyof typeof passes)[];
+export const passNames: readonly PassName[] = [...passesInOrder, "products"];
 
 /** Which passes are left out. */
 export type PassSettings = Readonly<Partial<Record<PassName, boolean>>>;
@@ -55,6 +62,8 @@ export interface PlannedStep {
   readonly schedule: Schedule;
   readonly plan: Plan;
   readonly memory: MemoryReport;
+  /** What the choice of products has brought, where there was one. */
+  readonly products?: ProductReport | undefined;
   /** Persistent memory that belongs to the step: its constants and counters. */
   readonly regions: readonly Region[];
   /** How often it was skipped (f64), where it guards what it leaves behind. */
@@ -66,7 +75,11 @@ export function planStep(runtime: Runtime, trace: Trace<unknown>, settings: Pass
   const placed = placeConstants(runtime, guarded.calls, trace.constants);
   const regions = [...placed.regions, ...guarded.regions];
   try {
-    const planned = planCalls(placed.calls, settings);
+    // Making values again takes time; on a GPU it is worth it only where memory is short.
+    const isShort = runtime.device.kind === "cpu";
+    const first = planCalls(runtime, placed.calls, { recompute: isShort, ...settings });
+    const fits = first.plan.bytes <= roomIn(runtime).room || settings.recompute !== undefined || isShort;
+    const planned = fits ? first : planCalls(runtime, placed.calls, { ...settings, recompute: true });
     return { ...planned, ops: trace.ops.length, regions, skipped: guarded.skipped };
   } catch (error) {
     for (const region of regions) runtime.persistent.release(region);
@@ -75,20 +88,30 @@ export function planStep(runtime: Runtime, trace: Trace<unknown>, settings: Pass
 }
 
 function planCalls(
+  runtime: Runtime,
   traced: readonly Call[],
   settings: PassSettings,
-): Pick<PlannedStep, "stages" | "schedule" | "plan" | "memory"> {
+): Pick<PlannedStep, "stages" | "schedule" | "plan" | "memory" | "products"> {
   const stages: Stage[] = [{ name: "trace", calls: traced }];
   let calls = traced;
-  for (const name of passNames) {
+  for (const name of passesInOrder) {
     if (settings[name] === false) continue;
     calls = passes[name](calls);
     stages.push({ name, calls });
   }
+  // Before the plan: the choices say how much scratch memory there is to place.
+  const chosen =
+    settings.products === false || runtime.device.kind !== "cuda"
+      ? undefined
+      : chooseProducts(runtime, calls);
+  if (chosen) {
+    calls = chosen.calls;
+    stages.push({ name: "products", calls });
+  }
   const schedule: Schedule = { calls: calls.map((call) => ({ call, branch: 0, after: [] })) };
   const plan = planMemory(lifetimesOf(schedule));
   verifyPlan(calls, schedule, plan);
-  return { stages, schedule, plan, memory: memoryOf(schedule, plan) };
+  return { stages, schedule, plan, memory: memoryOf(schedule, plan), products: chosen?.report };
 }
 
 /** Guards what the step leaves behind, where it asks for that, and counts how often it was skipped. */
@@ -149,8 +172,11 @@ export class PlacedStep {
 
   close(): void {
     const { arena } = this.#runtime;
-    for (const view of this.#views.values())
-      if (view.kind === "step" && arena.isLive(view)) arena.dropView(view);
+    for (const view of [...this.#views.values()].reverse()) {
+      if (view.kind !== "step" || !arena.isLive(view)) continue;
+      arena.unpin(view);
+      if (arena.isLive(view)) arena.dropView(view);
+    }
     this.#views.clear();
     if (!this.#block || !arena.isLive(this.#block)) return;
     arena.unpin(this.#block);
@@ -177,6 +203,8 @@ export class PlacedStep {
     const start = buffer.storage ? 0 : this.#plan.offsets.get(buffer);
     if (!home || start === undefined) throw new Error(`Buffer "${buffer.label}" has no place in the plan.`);
     const view = this.#runtime.view(home, start + offset, size, buffer.label);
+    // A pinned block outlives a reset, but of its views only the pinned ones do.
+    if (view.kind === "step") this.#runtime.arena.pin(view, home.label);
     this.#views.set(key, view);
     return view;
   }

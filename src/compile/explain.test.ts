@@ -89,6 +89,23 @@ test("the page of compiled steps has every pass and every rule of the verifier a
     assert.ok(page.includes(`| ${rule} | ${says} |`), rule);
 });
 
+test("products are told with what their choice has brought, or that there was none", () => {
+  const products = {
+    products: 29,
+    changed: 12,
+    measured: 17,
+    beforeUs: 384.04,
+    afterUs: 301.5,
+    elapsedMs: 850,
+  };
+  const textOf = (planned: PlannedStep): string =>
+    explainStep("train", [{ inputs: "", planned }], { calls: false });
+  const text = textOf({ ...smallStep(), products });
+  assert.match(text, /^products +the fastest .*: 12 of 29 products changed, 384\.0 → 301\.5/m);
+  assert.match(text, /17 kinds\s+measured in\s+850ms$/m);
+  assert.match(textOf(smallStep()), /^products +as eager code has them/m);
+});
+
 test("several plans stand one behind the other, numbered", () => {
   const plans = ["f32 [8]", "f32 [5]"].map((inputs) => ({ inputs, planned: smallStep() }));
   const text = explainStep("train", plans, { calls: false });

@@ -1,7 +1,7 @@
 /** What became of a compiled step, for people: each stage from its trace to its capture, then its calls one by one. */
 
 import type { Replayable } from "../runtime/index.js";
-import { formatBytes } from "../units/index.js";
+import { formatBytes, formatDuration } from "../units/index.js";
 import { formatCalls } from "./call-table.js";
 import { type PassName, type PlannedStep, passNames, type Stage } from "./compile.js";
 import { describeFusions } from "./fuse.js";
@@ -23,11 +23,12 @@ export interface ExplainOptions {
   readonly calls?: boolean;
 }
 
-const purposes: Readonly<Record<PassName, string>> = {
+const purposes: Readonly<Record<Exclude<PassName, "products">, string>> = {
   common: "calls that do the same to the same values are made once",
   copies: "values are read where they are and made where they belong",
   dead: "results that nobody reads are not made",
   casts: "weights are converted together",
+  recompute: "what is cheap to make again is not held where memory is shortest",
   fuse: "calls that can be one kernel are one",
 };
 
@@ -55,6 +56,7 @@ function explainPlan(plan: ExplainedPlan, number: number, { calls = true }: Expl
     ...section(`plan ${number}`, [`for ${inputs === "" ? "no inputs" : `inputs ${inputs}`}`]),
     ...section("trace", [explainTrace(planned)]),
     ...explainPasses(planned.stages),
+    ...section("products", [explainProducts(planned)]),
     ...section("schedule", [explainSchedule(planned)]),
     ...section("plan", explainMemory(planned)),
     ...section("persistent", explainPersistent(planned)),
@@ -85,6 +87,7 @@ function explainPasses(stages: readonly Stage[]): string[] {
   const width = String(stages[0]?.calls.length ?? 0).length;
   const after = new Map(stages.map((stage, index) => [stage.name, { stage, before: stages[index - 1] }]));
   return passNames.flatMap((name) => {
+    if (name === "products") return [];
     const found = after.get(name);
     if (!found?.before) return section(name, ["left out, as the settings say"]);
     const [before, left] = [found.before.calls, found.stage.calls];
@@ -94,6 +97,16 @@ function explainPasses(stages: readonly Stage[]): string[] {
     const indent = " ".repeat(numbers.length + 2);
     return section(name, [`${numbers}  ${first}`, ...[...more, ...rows].map((row) => `${indent}${row}`)]);
   });
+}
+
+function explainProducts({ products: report }: PlannedStep): string {
+  if (!report) return "as eager code has them: there is no library to choose for, or the settings say so";
+  const { products, changed, measured, beforeUs, afterUs, elapsedMs } = report;
+  const gain = changed > 0 ? `, ${beforeUs.toFixed(1)} → ${afterUs.toFixed(1)} µs` : "";
+  return (
+    `the fastest of the library's algorithms: ${changed} of ${count(products, "product")} changed${gain}; ` +
+    `${count(measured, "kind")} measured in ${formatDuration(elapsedMs)}`
+  );
 }
 
 /** What a pass has done, in a sentence; then the kernels that it has made of several calls, in rows. */

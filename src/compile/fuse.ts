@@ -43,7 +43,8 @@ class Fusion {
     const neighbours = this.#order.add(call);
     const member = memberOf(call);
     if (member) this.#groups.set(neighbours.node, { members: [member], draft: undefined });
-    if (member || call.work.kind === "copy") this.#joinNeighbours(neighbours);
+    // What is made again waits for others to join it: with what was there before it would be made too soon.
+    if (!call.isRecomputed && (member || call.work.kind === "copy")) this.#joinNeighbours(neighbours);
   }
 
   calls(): readonly Call[] {

@@ -89,6 +89,8 @@ export interface Call {
   /** The op that it is a part of, for messages, times and explain(). */
   readonly op: string;
   readonly work: Work;
+  /** Does it make again what an earlier call has made, so that nobody has to hold it? Then it stays behind that one. */
+  readonly isRecomputed?: boolean;
 }
 
 /**

@@ -20,9 +20,7 @@ const mostHolders = 5;
 /** Returns if the budget and what lies free in the arena can give a plan its memory, and throws OUT_OF_BUDGET otherwise. */
 export function requireRoom({ budget, arena }: Runtime, memory: MemoryReport, wanted: RoomFor): void {
   const { peak } = memory;
-  const { committed, live } = arena.figures;
-  const free = Math.max(0, committed - live);
-  const room = budget.left + free;
+  const { free, room } = roomIn({ budget, arena });
   if (peak <= room) return;
   const { name, inputs, otherPlans } = wanted;
   const batch = batchOf(wanted.shapes);
@@ -45,6 +43,16 @@ export function requireRoom({ budget, arena }: Runtime, memory: MemoryReport, wa
       },
     },
   );
+}
+
+/** What can be had for step memory: what lies free in the arena, and what the budget has left. */
+export function roomIn({ budget, arena }: Pick<Runtime, "budget" | "arena">): {
+  readonly free: number;
+  readonly room: number;
+} {
+  const { committed, live } = arena.figures;
+  const free = Math.max(0, committed - live);
+  return { free, room: budget.left + free };
 }
 
 function holdersOf({ holders }: MemoryReport): string[] {

@@ -123,6 +123,8 @@ export interface Product {
   readonly biasBatchStride: number;
   /** `gelu` is the one with tanh. */
   readonly activation: "none" | "relu" | "gelu";
+  /** Which of its algorithms the library takes, counted in the order of its own preference; 0 unless given. */
+  readonly choice?: number;
 }
 
 /** A kernel in the forms that drivers load; a driver takes its own and ignores the rest. */
@@ -151,6 +153,8 @@ export interface Kernel {
   readonly parameters: readonly Parameter[];
   /** How large that workspace has to be, which begins on 256 bytes; none where this is missing or 0. */
   readonly workspaceBytes?: number;
+  /** For a library's product: how many algorithms there are to choose from. */
+  readonly choices?: number;
 }
 
 /** A memory parameter takes a span, so that what a launch touches is known; a scalar takes a number. */

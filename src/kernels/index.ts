@@ -23,10 +23,13 @@ export { viewElements } from "./elements.js";
 export { loadsOf, partsOf } from "./expression-walk.js";
 export {
   type GemmDtype,
+  type GemmOutline,
   type GemmProblem,
   type GemmShape,
   gemm,
+  gemmChoices,
   gemmScratchBytes,
+  libraryProductKey,
   type MatrixLayout,
   type Operand,
   type ProductDtype,

@@ -57,6 +57,44 @@ function grow(): void {
 
 const first = (): number => new Float32Array(runtime.read(state).buffer)[0]!;
 
+describe("a rehearsal", () => {
+  test("replays as a capture does, and neither compares its results nor puts them back", () => {
+    let reads = 0;
+    open({ capture: "on" }, (driver) =>
+      around(strict(driver), (call, _, proceed) => {
+        if (call === "copyToHost") reads++;
+        return proceed();
+      }),
+    );
+    const before = runtime.budget.used;
+    const rehearsed = runtime.rehearse("growth", grow);
+    assert.equal(reads, 0);
+    assert.equal(rehearsed.nodes?.kernel, 1);
+    // Directly, and once as a graph.
+    assert.equal(first(), 12);
+    rehearsed.replay();
+    assert.equal(first(), 24);
+    rehearsed.close();
+    assert.equal(runtime.budget.used, before);
+    refuses("CLOSED", () => rehearsed.replay());
+  });
+
+  test("is held to what a captured function may do, and has no place inside one", () => {
+    open();
+    refuses("CAPTURE_REFUSED", () => runtime.rehearse("look", () => void runtime.read(state)));
+    refuses("CAPTURE_ORDER", () => runtime.capture("outer", () => void runtime.rehearse("inner", grow)));
+    assert.equal(first(), 3);
+  });
+
+  test("runs directly where capture is off", () => {
+    open({ capture: "off" });
+    const rehearsed = runtime.rehearse("growth", grow);
+    assert.deepEqual([rehearsed.mode, first()], ["direct", 3]);
+    rehearsed.replay();
+    assert.equal(first(), 6);
+  });
+});
+
 test("a capture leaves what it writes as it was; each replay does the work once", () => {
   open();
   const graph = runtime.capture("grow", grow);

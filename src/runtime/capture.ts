@@ -7,7 +7,8 @@
  *   3. recorded: any allocation, synchronisation or look from the host is refused by name before the driver is asked.
  *
  * Then the graph's nodes are counted, and one replay is compared with the direct run, bit for bit. Whatever happens, the
- * memory that the function writes is left as it was found: the first `replay()` is the first time that it counts.
+ * memory that the function writes is left as it was found: the first `replay()` is the first time that it counts. Only a
+ * rehearsal, whose results nobody reads, is spared the comparison and the putting back.
  */
 
 import type { Driver, Graph, Stream } from "../driver/index.js";
@@ -83,12 +84,15 @@ export class CapturedGraph {
   }
 }
 
-/** Captures `body`; a capture that fails has left no trace but the lazy resources that the function made for itself. */
+/**
+ * Captures `body`; a capture that fails has left no trace but the lazy resources that the function made for itself. In a
+ * rehearsal everything that it writes is scratch memory, and not even compared.
+ */
 export function captureGraph(
   options: CaptureOptions,
   name: string,
   body: () => void,
-  scratch?: ScratchMemory,
+  purpose?: ScratchMemory | "rehearsal",
 ): CapturedGraph {
   const { driver, stream, gate, transfer, recorder, arena, persistent, budget } = options;
   const undo: (() => void)[] = [];
@@ -109,7 +113,9 @@ export function captureGraph(
     undo.push(() => budget.release(charge));
 
     // Scratch memory need not be put back, and is compared by checksums: it may be most of what there is.
-    const left = [...touched.written].filter((storage) => ownerOf(storage) !== scratch?.storage);
+    const scratch = purpose === "rehearsal" ? undefined : purpose;
+    const results = purpose === "rehearsal" ? [] : [...touched.written];
+    const left = results.filter((storage) => ownerOf(storage) !== scratch?.storage);
     const before = takeSnapshot(transfer, left);
     const putBack = () => restoreSnapshot(transfer, before);
     undo.push(putBack);

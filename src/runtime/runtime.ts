@@ -8,7 +8,7 @@ import type { Blas, DeviceInfo, Kernel, KernelSource, NodeCount, Stream } from "
 import { type ErrorCode, HoldfastError } from "../errors/index.js";
 import type { Arena } from "./arena.js";
 import type { Budget } from "./budget.js";
-import { captureGraph } from "./capture.js";
+import { type CapturedGraph, captureGraph } from "./capture.js";
 import { type Diagnostics, diagnose, diagnosticsText } from "./diagnostics.js";
 import type { Imagination, WorkPiece } from "./imagined.js";
 import { Mailbox } from "./mailbox.js";
@@ -257,31 +257,40 @@ export class Runtime {
   capture(name: string, body: () => void, scratch?: ScratchMemory): Replayable {
     this.#requireOpen();
     this.#imagination?.refuse("a capture", name);
-    const runDirectly = (reason: string): Replayable => ({
-      ...{ mode: "direct", reason },
-      ...{ replay: body, close: () => undefined },
-    });
-    if (this.settings.capture === "off") return runDirectly("HOLDFAST_CAPTURE is off");
+    if (this.settings.capture === "off") return direct(body, captureIsOff);
     try {
-      const graph = this.phases.run("capture", () => captureGraph(this.#parts, name, body, scratch), {
-        label: name,
-      });
-      const close = (): void => {
-        graph.close();
-        this.#graphs.delete(captured);
-      };
-      const { nodes } = graph.graph;
-      const captured: Replayable = { mode: "graph", nodes, replay: () => graph.replay(), close };
-      this.#graphs.add(captured);
-      return captured;
+      const capture = (): CapturedGraph => captureGraph(this.#parts, name, body, scratch);
+      return this.#keep(this.phases.run("capture", capture, { label: name }));
     } catch (error) {
       if (this.settings.capture === "on" || !isCaptureRefusal(error)) throw error;
       if (!this.#hasToldRefusal) {
         this.#hasToldRefusal = true;
         this.#print(`holdfast: a capture was refused, and its work runs directly: ${error.message}\n`);
       }
-      return runDirectly(error.message);
+      return direct(body, error.message);
     }
+  }
+
+  /**
+   * Makes a function's work repeatable to time it. It may write only memory whose contents count for nothing: unlike a
+   * capture's, its results are neither compared nor put back.
+   */
+  rehearse(name: string, body: () => void): Replayable {
+    this.#requireOpen();
+    this.#imagination?.refuse("a rehearsal", name);
+    if (this.settings.capture === "off") return direct(body, captureIsOff);
+    return this.#keep(captureGraph(this.#parts, name, body, "rehearsal"));
+  }
+
+  #keep(graph: CapturedGraph): Replayable {
+    const close = (): void => {
+      graph.close();
+      this.#graphs.delete(captured);
+    };
+    const { nodes } = graph.graph;
+    const captured: Replayable = { mode: "graph", nodes, replay: () => graph.replay(), close };
+    this.#graphs.add(captured);
+    return captured;
   }
 
   /** Is a captured function at work, or an imagined one? Then nothing may be read back, not even to check it. */
@@ -384,6 +393,12 @@ export class Runtime {
   #requireOpen(): void {
     if (!this.#isOpen) throw new HoldfastError("CLOSED", "The runtime is closed; open a new one.");
   }
+}
+
+const captureIsOff = "HOLDFAST_CAPTURE is off";
+
+function direct(body: () => void, reason: string): Replayable {
+  return { mode: "direct", reason, replay: body, close: () => undefined };
 }
 
 function requireSync<T>(result: T, step: number): T {

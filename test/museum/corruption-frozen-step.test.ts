@@ -1,12 +1,13 @@
 /**
- * Row C11: learning rate, bias correction and dropout masks were frozen into the graph. A whole training step is captured,
- * and twenty replays are held against twenty eager steps, with a schedule and with dropout.
+ * Row C11: learning rate, bias correction and dropout masks were frozen into the graph. A whole training step is captured as
+ * it is, and compiled, and twenty replays are held against twenty eager steps, with a schedule and with dropout.
  */
 
 import assert from "node:assert/strict";
 import { type Device, manualSeed, nn, optim, randn, type Storage, type Tensor } from "holdfast";
 import { captureStep } from "../../src/tensor/index.js";
 import { MiB } from "../../src/units/index.js";
+import { ownProducts } from "../support/compiled-training.js";
 import { withDevice } from "../support/devices.js";
 import { museumRow } from "../support/museum.js";
 import { sameNamedBytes } from "../support/same-bytes.js";
@@ -78,40 +79,54 @@ const freezing =
     device.runtime.upload(frozen.map((name) => ({ source: start[name]!, target: state[name]! })));
   };
 
-/** Twenty steps, as a graph or eagerly; the state after each. */
-function train(way: "replayed" | "eager", freeze: Freeze): State[] {
+/** A step as something that is run again and again. */
+type Repeat = (device: Device, step: () => void) => { run(): void; close(): void };
+
+const repeats = {
+  replayed: (device, step) => {
+    const graph = captureStep(device, "step", 16 * MiB, step);
+    return { run: () => graph.replay(), close: () => graph.close() };
+  },
+  compiled: (device, step) => {
+    const compiled = device.compile(step, ownProducts);
+    return { run: () => compiled(), close: () => compiled.close() };
+  },
+  eager: (device, step) => ({ run: () => device.step(step), close: () => undefined }),
+} satisfies Readonly<Record<string, Repeat>>;
+
+/** Twenty steps of a kind; the state after each. */
+function train(way: keyof typeof repeats, freeze: Freeze): State[] {
   return withDevice({ capture: "on", poison: true }, (device) => {
     const training = prepare(device);
     const { step, schedule } = training;
     const start = read(device, training);
-    const graph = way === "replayed" ? captureStep(device, "step", 16 * MiB, step) : undefined;
+    const repeat = repeats[way](device, step);
     const states = Array.from({ length: steps }, () => {
-      if (graph) {
-        freeze(device, training, start);
-        graph.replay();
-      } else device.step(step);
+      freeze(device, training, start);
+      repeat.run();
       schedule.step();
       return read(device, training);
     });
-    graph?.close();
+    repeat.close();
     return states;
   });
 }
 
-museumRow<Freeze>({
-  row: "C11",
-  rule: "twenty replays of a training step equal twenty eager steps bit for bit, with a schedule and with dropout",
-  sound: () => {},
-  faults: {
-    "the learning rate is the capture's": freezing(/\blr$/),
-    "the bias correction is the capture's": freezing(/step$/),
-    "the dropout masks are the capture's": freezing(/^random state$/),
-  },
-  check(freeze) {
-    const eager = train("eager", () => {});
-    const replayed = train("replayed", freeze);
-    for (const [index, state] of replayed.entries())
-      sameNamedBytes(state, eager[index]!, `after step ${index + 1}`);
-    assert.notDeepEqual(eager[0], eager[1], "the steps change something");
-  },
-});
+for (const way of ["replayed", "compiled"] as const) {
+  museumRow<Freeze>({
+    row: "C11",
+    rule: `twenty steps, ${way}, equal twenty eager ones bit for bit, with a schedule and with dropout`,
+    sound: () => {},
+    faults: {
+      [`${way}, the learning rate is the capture's`]: freezing(/\blr$/),
+      [`${way}, the bias correction is the capture's`]: freezing(/step$/),
+      [`${way}, the dropout masks are the capture's`]: freezing(/^random state$/),
+    },
+    check(freeze) {
+      const eager = train("eager", () => {});
+      for (const [index, state] of train(way, freeze).entries())
+        sameNamedBytes(state, eager[index]!, `after step ${index + 1}`);
+      assert.notDeepEqual(eager[0], eager[1], "the steps change something");
+    },
+  });
+}

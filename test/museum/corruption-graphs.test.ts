@@ -6,18 +6,16 @@ import {
   basicKernels,
   blocksFor,
   type Driver,
-  type Launch,
   type Runtime,
   type Span,
   type Storage,
-  type Stream,
   strict,
 } from "holdfast";
-import { around, type Graph } from "../../src/driver/index.js";
 import { Arena, PersistentMemory, poisonByte } from "../../src/runtime/index.js";
 import { add, elementsOf, placeValues, scale } from "../support/basic-ops.js";
 import { collectGarbage } from "../support/gc.js";
 import { museumRow } from "../support/museum.js";
+import { keepingReferences } from "../support/planted-captures.js";
 import { refusalOf } from "../support/refusals.js";
 import { withMethods } from "../support/replaced-methods.js";
 import { readF32, withRuntime, writeF32 } from "../support/runtimes.js";
@@ -36,29 +34,6 @@ import {
 
 const memory = { memory: "64MiB", arena: "2MiB", capture: "on" } as const;
 const replays = 600;
-
-/**
- * The old way: a graph's kernels read their arguments where the caller had them at the capture. A replay therefore
- * launches whatever stands there by then.
- */
-function keepingReferences(device: Driver): Driver {
-  let recording: Launch[] | undefined;
-  const launchesOf = new Map<Graph, readonly Launch[]>();
-  return around(device, (call, args, proceed) => {
-    if (call === "beginCapture") recording = [];
-    if (call === "launch") recording?.push(args[1] as Launch);
-    if (call === "endCapture") {
-      const graph = proceed() as Graph;
-      launchesOf.set(graph, recording ?? []);
-      recording = undefined;
-      return graph;
-    }
-    if (call !== "launchGraph") return proceed();
-    const [stream, graph] = args as [Stream, Graph];
-    for (const launch of launchesOf.get(graph) ?? []) device.launch(stream, launch);
-    return undefined;
-  });
-}
 
 /** A storage whose span its caller still changes, whatever the types say. */
 interface Movable extends Storage {

@@ -43,8 +43,20 @@ const onCopies: MakeTrainer = (name, parameters, options) => {
   };
 };
 
+/** How a step is run once more, after two of its kind. */
+const ways = {
+  eager: (_device: Device, step: () => void): (() => void) => step,
+  /** As its own code once it is compiled, without a graph: what a graph would hold passes by. */
+  compiled: (device: Device, step: () => void): (() => void) => device.compile(step),
+};
+
 /** The driver's work in the third step of so many parameters of odd sizes. */
-function workOf(make: MakeTrainer, name: "SGD" | "Adam" | "AdamW", count: number): string[] {
+function workOf(
+  make: MakeTrainer,
+  name: "SGD" | "Adam" | "AdamW",
+  count: number,
+  way: keyof typeof ways,
+): string[] {
   const log = new CallLog();
   const work = (cpu: Device): string[] => {
     const sizes = Array.from({ length: count }, (_, index) => 1 + ((index * 37) % 101));
@@ -57,27 +69,36 @@ function workOf(make: MakeTrainer, name: "SGD" | "Adam" | "AdamW", count: number
     const trainer = make(name, parameters, { lr: 0.1, ...(name === "SGD" && { momentum: 0.9 }) });
     for (const parameter of parameters)
       setGradient(cpu, parameter, new Float32Array(parameter.numel).fill(1));
-    trainer.step();
-    trainer.step();
+    const step = ways[way](cpu, () => trainer.step());
+    step();
+    step();
     const start = log.calls.length;
-    trainer.step();
+    step();
     return log
       .namesFrom(start)
       .filter((call) => call === "launch" || call === "fill" || call.startsWith("copy"));
   };
-  return withDevice({ memory: "64MiB" }, work, log.wrap);
+  return withDevice({ memory: "64MiB", capture: "off" }, work, log.wrap);
 }
 
-museumRow<MakeTrainer>({
-  row: "P2",
-  rule: "a step of SGD, Adam or AdamW is two launches and no copy, for 1 parameter as for 60",
-  sound: fused,
-  faults: { "an update for each parameter": oneByOne, "updates go through copies": onCopies },
-  check(make) {
-    for (const name of ["SGD", "Adam", "AdamW"] as const) {
-      for (const count of [1, 60]) {
-        assert.deepEqual(workOf(make, name, count), ["launch", "launch"], `${name}, ${count} parameters`);
+for (const way of ["eager", "compiled"] as const) {
+  museumRow<MakeTrainer>({
+    row: "P2",
+    rule: `a step of SGD, Adam or AdamW, ${way}, is two launches at most and no copy, for 1 parameter as for 60`,
+    sound: fused,
+    faults: {
+      [`${way}, an update for each parameter`]: oneByOne,
+      [`${way}, updates go through copies`]: onCopies,
+    },
+    check(make) {
+      for (const name of ["SGD", "Adam", "AdamW"] as const) {
+        for (const count of [1, 60]) {
+          const work = workOf(make, name, count, way);
+          // Compiled, what counts the steps may be one kernel with what updates, or be left out where nobody reads it.
+          const expected = way === "eager" ? 2 : Math.min(work.length, 2);
+          assert.deepEqual(work, Array(expected).fill("launch"), `${name}, ${count} parameters`);
+        }
       }
-    }
-  },
-});
+    },
+  });
+}

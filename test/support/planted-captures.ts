@@ -11,7 +11,7 @@ export function corruptingFirstReplay(device: Driver): Driver {
     const result = proceed();
     if (call === "launch") {
       const { kernel, arguments: values } = args[1] as Launch;
-      written = values[kernel.parameters.indexOf("out")] as Span;
+      written = values[kernel.parameters.findIndex((one) => one === "out" || one === "inout")] as Span;
     }
     if (call === "launchGraph" && written && !hasCorrupted) {
       hasCorrupted = true;
@@ -36,6 +36,28 @@ export function addingNodes(extra: Partial<NodeCount>): (device: Driver) => Driv
       return result;
     });
   };
+}
+
+/**
+ * The old way: a graph's kernels read their arguments where the caller had them at the capture. A replay therefore does
+ * whatever stands there by then.
+ */
+export function keepingReferences(device: Driver): Driver {
+  let recording: (() => void)[] | undefined;
+  const workOf = new Map<Graph, readonly (() => void)[]>();
+  return around(device, (call, args, proceed) => {
+    if (call === "beginCapture") recording = [];
+    if (call === "launch" || call === "fill" || call === "copyOnDevice") recording?.push(proceed);
+    if (call === "endCapture") {
+      const graph = proceed() as Graph;
+      workOf.set(graph, recording ?? []);
+      recording = undefined;
+      return graph;
+    }
+    if (call !== "launchGraph") return proceed();
+    for (const repeat of workOf.get(args[1] as Graph) ?? []) repeat();
+    return undefined;
+  });
 }
 
 /** Uploads are lost from the first kernel on: nothing that a capture has written is put back. */

@@ -48,7 +48,13 @@ export type StandInSetting =
   /** Bytes that an algorithm of cuBLASLt wants; as many as the caller allows at most. */
   | "productWorkspace"
   /** How many nodes a product becomes in a graph. */
-  | "productNodes";
+  | "productNodes"
+  /** How many algorithms of cuBLASLt there are; each wants 1 KiB of workspace more than the one before. */
+  | "productChoices"
+  /** 1: the n-th algorithm adds up in n parts, so that its bits are its own. */
+  | "productsDiffer"
+  /** The algorithm that is listed with a status that says not to use it; -1: none. */
+  | "productUnsound";
 
 /** What the stand-in tells: what is held at present, and how many captures began in each mode. */
 export type StandInFigure =

@@ -338,10 +338,10 @@ class CudaDevice implements CudaDriver {
     const loaded = source.product
       ? this.#products.load(source, source.product)
       : loadCode(this.#cuda, this.#compiler, source);
-    const { parameters, workspaceBytes } = loaded;
+    const { parameters, workspaceBytes, choices } = loaded;
     const id = this.#kernels.nextId();
     return this.#kernels.open(
-      { type: "kernel", id, name: source.name, parameters: [...parameters], workspaceBytes },
+      { type: "kernel", id, name: source.name, parameters: [...parameters], workspaceBytes, choices },
       loaded,
     );
   }

@@ -15,6 +15,8 @@ import { OutBlock } from "./out-block.js";
 export interface LoadedKernel {
   readonly parameters: readonly Parameter[];
   readonly workspaceBytes: number;
+  /** How many algorithms there were for it. */
+  readonly choices: number;
   /** Does a library do the work, so that a launch may become several nodes of a graph? */
   readonly isLibrary: boolean;
   launch(stream: number, launch: Launch, book: Reservations, touched: Span[] | undefined): void;
@@ -53,6 +55,7 @@ export function loadCode(cuda: Cuda, compiler: Compiler, source: KernelSource): 
   return {
     parameters,
     workspaceBytes: 0,
+    choices: 1,
     isLibrary: false,
     launch(stream, { blocks, arguments: given }, book, touched) {
       requireLaunch(name, parameters, blocks, given.length);

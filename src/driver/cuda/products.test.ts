@@ -277,6 +277,59 @@ describe("the library", { skip }, () => {
     });
   });
 
+  test("has several algorithms, each with its workspace; the first is taken unless another is named", () => {
+    standIn.set("productsDiffer", 1);
+    standIn.set("productWorkspace", 512);
+    withStandInDriver({}, (driver) => {
+      const { memory, stream, read, write } = openBench(driver);
+      const source = sourceOf({ ...plain, m: 1, n: 1, k: 400 }, { a: 256, b: 256, c: 256 });
+      const load = (change: Pick<Product, "choice">) =>
+        driver.loadKernel({ ...source, product: { ...source.product!, ...change } });
+      const kernels = [{}, { choice: 0 }, { choice: 1 }, { choice: 2 }].map(load);
+      assert.deepEqual(
+        kernels.map(({ choices, workspaceBytes }) => [choices, workspaceBytes]),
+        [
+          [3, 512],
+          [3, 512],
+          [3, 1536],
+          [3, 2560],
+        ],
+      );
+      assert.throws(() => load({ choice: 3 }), {
+        code: "BAD_ARGUMENT",
+        message: /has 3 algorithms for a product of 1×1×400.*number 3 was asked for/,
+        numbers: { choice: 3, choices: 3 },
+      });
+      const at = (index: number, size: number) => span(memory.address + 4096 * index, size);
+      const values = Float32Array.from({ length: 400 }, (_, index) => Math.sin(index));
+      for (const index of [0, 1]) write(at(index, 1600), values);
+      const operands = [at(0, 1600), at(1, 1600), at(2, 4)];
+      const [unnamed, ...named] = kernels.map((kernel) => {
+        const workspace = at(3, kernel.workspaceBytes!);
+        driver.launch(stream, { kernel, blocks: 1, arguments: [...operands, workspace] });
+        return new Float32Array(read(at(2, 4)).buffer)[0]!;
+      });
+      const exact = values.reduce((sum, value) => sum + value * value, 0);
+      for (const sum of named) assert.ok(Math.abs(sum - exact) < 1e-3, `${sum}, and ${exact}`);
+      assert.equal(unnamed, named[0]);
+      assert.equal(new Set(named).size, 3, "each algorithm rounds in its own way");
+    });
+  });
+
+  test("is not believed where it lists an algorithm and says that it can't be used", () => {
+    standIn.set("productUnsound", 0);
+    withStandInDriver({}, (driver) => {
+      const source = sourceOf(plain, { a: 256, b: 256, c: 256 });
+      const { choices, workspaceBytes } = driver.loadKernel(source);
+      assert.deepEqual([choices, workspaceBytes], [2, 1024]);
+      standIn.set("productChoices", 1);
+      assert.throws(() => driver.loadKernel(source), {
+        code: "UNSUPPORTED",
+        message: /CUBLAS_STATUS_NOT_SUPPORTED/,
+      });
+    });
+  });
+
   test("is opened for the first product, once, and closed with the driver", () => {
     withStandInDriver({}, (driver) => {
       const bench = openBench(driver);

@@ -1,7 +1,8 @@
 /**
- * Products of matrices by cuBLASLt. A product's algorithm is chosen once, when its kernel is loaded, by the library's own
- * heuristic for the shape, the layout and the alignment that were promised, and then pinned: every launch runs the same
- * one, so results repeat. Reductions that depend on the order of arrival are not allowed to be chosen.
+ * Products of matrices by cuBLASLt. A product's algorithm is chosen once, when its kernel is loaded, from the list that the
+ * library's own heuristic has for the shape, the layout and the alignment that were promised, and then pinned: every launch
+ * runs the same one, so results repeat. It is the list's first unless the product names another. Reductions that depend on
+ * the order of arrival are not on the list.
  *
  * cuBLASLt counts matrices by columns and Holdfast by rows, so the library is asked for Cᵀ = op(B)ᵀ · op(A)ᵀ.
  */
@@ -28,6 +29,9 @@ import { structs } from "./structs.js";
 
 /** What cuBLASLt's own documentation advises for Hopper; an algorithm that wants less is given less. */
 const largestWorkspace = 32 * MiB;
+
+/** How long the list of algorithms may be; the heuristic has the likely ones first. */
+const mostChoices = 16;
 
 const elementTypes = {
   f32: dataType.R_32F,
@@ -82,6 +86,7 @@ const places = { alpha: 0, beta: 8, value: 16, count: 24, result: 32 } as const;
 class LoadedProduct implements LoadedKernel {
   readonly parameters: KernelSource["parameters"];
   readonly workspaceBytes: number;
+  readonly choices: number;
   readonly isLibrary = true;
   readonly #cuda: Cuda;
   readonly #handle: number;
@@ -107,7 +112,7 @@ class LoadedProduct implements LoadedKernel {
         b: this.#layOut(b, product.dtype, b.isTransposed ? [n, k] : [k, n]),
         c: this.#layOut(c, product.resultDtype, [m, n]),
       };
-      this.workspaceBytes = this.#choose();
+      ({ choices: this.choices, workspaceBytes: this.workspaceBytes } = this.#choose());
     } catch (error) {
       this.unload();
       throw error;
@@ -222,8 +227,29 @@ class LoadedProduct implements LoadedKernel {
     return layout;
   }
 
-  /** Chooses the algorithm, which stays in the block, and tells the workspace that it wants. */
-  #choose(): number {
+  /** Chooses the algorithm, which stays in the block, and tells how many there were and the workspace that it wants. */
+  #choose(): { readonly choices: number; readonly workspaceBytes: number } {
+    const { size } = structs.heuristicResult;
+    const list = new OutBlock(mostChoices * size);
+    try {
+      const found = this.#askHeuristic(list).map((at) => ({
+        at,
+        ...structs.heuristicResult.read(list.view, at),
+      }));
+      const sound = found.filter(({ state }) => state === 0);
+      if (sound.length === 0) throw this.#noAlgorithm(found[0]?.state ?? 0);
+      const { choice = 0 } = this.#product;
+      const chosen = sound[choice];
+      if (!chosen) throw this.#noChoice(choice, sound.length);
+      this.#block.bytes.set(list.bytes.subarray(chosen.at, chosen.at + size), places.result);
+      return { choices: sound.length, workspaceBytes: chosen.workspaceSize };
+    } finally {
+      list.free();
+    }
+  }
+
+  /** Fills a list with what the heuristic proposes, best first; tells where in it each proposal lies. */
+  #askHeuristic(list: OutBlock): readonly number[] {
     const { cublasLt } = this.#cuda;
     const block = this.#block;
     cublasLt.cublasLtMatmulPreferenceCreate(block.address);
@@ -258,15 +284,18 @@ class LoadedProduct implements LoadedKernel {
         cLayout,
         cLayout,
         preference,
-        1,
-        block.address + places.result,
+        mostChoices,
+        list.address,
         block.address + places.count,
       );
-      if (status !== 0 || block.i32(places.count) === 0) throw this.#noAlgorithm(status);
+      if (status !== 0) throw this.#noAlgorithm(status);
     } finally {
       cublasLt.cublasLtMatmulPreferenceDestroy(preference);
     }
-    return structs.heuristicResult.read(block.view, places.result).workspaceSize;
+    return Array.from(
+      { length: block.i32(places.count) },
+      (_, index) => index * structs.heuristicResult.size,
+    );
   }
 
   /** Sets an attribute of the description to what lies in the block's place for values. */
@@ -296,14 +325,28 @@ class LoadedProduct implements LoadedKernel {
   }
 
   #noAlgorithm(status: number): HoldfastError {
-    const { m, n, k, batch, dtype, precision, activation } = this.#product;
+    const { m, n, k, batch } = this.#product;
     const { cublasLt } = this.#cuda;
     return new HoldfastError(
       "UNSUPPORTED",
-      `cuBLASLt has no algorithm for a product of ${m}×${n}×${k} (batch ${batch}, ${dtype}, ${precision}, activation ` +
-        `${activation}): ${cublasLt.cublasLtGetStatusName(status)}. Change the layout, or compute it in another dtype.`,
+      `cuBLASLt has no algorithm for ${this.#inWords()}: ${cublasLt.cublasLtGetStatusName(status)}. Change the layout, or ` +
+        "compute it in another dtype.",
       { numbers: { m, n, k, batch, status } },
     );
+  }
+
+  #noChoice(choice: number, choices: number): HoldfastError {
+    return new HoldfastError(
+      "BAD_ARGUMENT",
+      `cuBLASLt has ${choices} algorithms for ${this.#inWords()}, counted from 0, and number ${choice} was asked for. Ask a ` +
+        "kernel of the first one for its choices.",
+      { numbers: { choice, choices } },
+    );
+  }
+
+  #inWords(): string {
+    const { m, n, k, batch, dtype, precision, activation } = this.#product;
+    return `a product of ${m}×${n}×${k} (batch ${batch}, ${dtype}, ${precision}, activation ${activation})`;
   }
 }
 

@@ -10,14 +10,20 @@ import { callListenerOf } from "../call-listener.js";
 import { argumentsInOrder } from "../wasm-function.js";
 import { blasKernel, blasParameters, blasTranspose } from "./blas.js";
 import { type DirectForm, directParameters, directStripRows } from "./direct.js";
-import { elementOf } from "./element.js";
+import { elementOf, type GemmDtype } from "./element.js";
 import { finishProduct } from "./epilogue.js";
 import { type AccessToC, gemmKernel } from "./kernels.js";
-import { launchLibraryProduct, libraryWorkspaceBytes } from "./library-product.js";
+import {
+  launchLibraryProduct,
+  libraryActivates,
+  libraryChoices,
+  libraryWorkspaceBytes,
+} from "./library-product.js";
 import { multiplyParameters } from "./multiply.js";
 import { packParameters } from "./pack.js";
 import { type PackedPlan, planGemm } from "./plan.js";
 import {
+  type GemmOutline,
   type GemmProblem,
   type GemmShape,
   type MatrixLayout,
@@ -53,9 +59,8 @@ export function gemm(runtime: Runtime, problem: GemmProblem<ProductDtype>, op = 
     return;
   }
   if (runtime.device.kind === "cuda") {
-    const part = libraryPart(runtime, problem);
-    launchLibraryProduct(runtime, part, op);
-    if (problem.activation && !part.activation) finishOnGpu(runtime, problem, op);
+    launchLibraryProduct(runtime, problem, op);
+    if (problem.activation && !libraryActivates(runtime, problem)) finishOnGpu(runtime, problem, op);
     return;
   }
   requireOwn(problem);
@@ -70,11 +75,15 @@ export function gemm(runtime: Runtime, problem: GemmProblem<ProductDtype>, op = 
  * How much scratch memory a product needs: 0 where it works straight from its operands. It may be used for something
  * else as soon as the product's launches are behind in the stream.
  */
-export function gemmScratchBytes(runtime: Runtime, problem: GemmProblem<ProductDtype>): Bytes {
-  if (runtime.device.kind === "cuda")
-    return bytes(libraryWorkspaceBytes(runtime, libraryPart(runtime, problem)));
+export function gemmScratchBytes(runtime: Runtime, problem: GemmOutline): Bytes {
+  if (runtime.device.kind === "cuda") return bytes(libraryWorkspaceBytes(runtime, problem));
   requireOwn(problem);
   return cpuScratchBytes(runtime, problem);
+}
+
+/** How many algorithms a product can be given as its `choice`: 1 where it is our own kernels' work. */
+export function gemmChoices(runtime: Runtime, problem: GemmOutline): number {
+  return runtime.device.kind === "cuda" ? libraryChoices(runtime, problem) : 1;
 }
 
 /** What the CPU's own kernels need: room for the packed panels of a large product. */
@@ -90,20 +99,10 @@ function finishOnGpu(runtime: Runtime, problem: GemmProblem<ProductDtype>, op: s
   finishProduct(runtime, unbiased, op);
 }
 
-/**
- * What of a product a library does. Its activations are for products that are rounded anyway: its GELU is good to 1e-5, and
- * its ReLU makes a NaN 0. Behind an IEEE product they are a pass of our own.
- */
-function libraryPart(runtime: Runtime, problem: GemmProblem<ProductDtype>): GemmProblem<ProductDtype> {
-  const { dtype } = problem;
-  const isRounded =
-    dtype === "f16" || dtype === "bf16" || (dtype === "f32" && runtime.settings.precision !== "f32");
-  const { activation: _, ...product } = problem;
-  return isRounded ? problem : product;
-}
-
 /** Our own kernels multiply f32 and f64; half floats are widened before. */
-function requireOwn(problem: GemmProblem<ProductDtype>): asserts problem is GemmProblem {
+function requireOwn<P extends Pick<GemmOutline, "dtype" | "resultDtype">>(
+  problem: P,
+): asserts problem is P & { readonly dtype: GemmDtype; readonly resultDtype?: GemmDtype } {
   const { dtype, resultDtype = dtype } = problem;
   if ((dtype === "f32" || dtype === "f64") && resultDtype === dtype) return;
   throw refused(`the CPU multiplies f32 and f64, not ${problem.dtype}. Widen the operands first.`);

@@ -4,5 +4,13 @@
  */
 
 export type { GemmDtype } from "./element.js";
-export { gemm, gemmScratchBytes } from "./gemm.js";
-export type { GemmProblem, GemmShape, MatrixLayout, Operand, ProductDtype } from "./problem.js";
+export { gemm, gemmChoices, gemmScratchBytes } from "./gemm.js";
+export { libraryProductKey } from "./library-product.js";
+export type {
+  GemmOutline,
+  GemmProblem,
+  GemmShape,
+  MatrixLayout,
+  Operand,
+  ProductDtype,
+} from "./problem.js";

@@ -1,9 +1,10 @@
 /** Products by the device's own library: on CUDA there is nothing to pack, and bias and activation come with the product. */
 
 import type { KernelSource, Parameter, Product, ProductMatrix } from "../../driver/index.js";
-import type { Runtime, Storage } from "../../runtime/index.js";
+import type { Runtime } from "../../runtime/index.js";
+import type { Span } from "../../units/index.js";
 import { dtypes } from "../dtypes.js";
-import type { GemmProblem, MatrixLayout, ProductDtype } from "./problem.js";
+import type { GemmOutline, GemmProblem, MatrixLayout, ProductDtype } from "./problem.js";
 import { refused } from "./problem.js";
 
 /** How far an address is looked at: more alignment than this is of no use to any kernel. */
@@ -26,14 +27,46 @@ export function launchLibraryProduct(runtime: Runtime, problem: GemmProblem<Prod
   runtime.launch({ op, kernel, blocks: 1, arguments: operands });
 }
 
-export function libraryWorkspaceBytes(runtime: Runtime, problem: GemmProblem<ProductDtype>): number {
+export function libraryWorkspaceBytes(runtime: Runtime, problem: GemmOutline): number {
   return runtime.kernel(sourceOf(runtime, problem)).workspaceBytes ?? 0;
+}
+
+export function libraryChoices(runtime: Runtime, problem: GemmOutline): number {
+  return runtime.kernel(sourceOf(runtime, { ...problem, choice: 0 })).choices ?? 1;
+}
+
+/** Equal for products that the library can't tell from each other, so that what is measured of one holds for all. */
+export function libraryProductKey(runtime: Runtime, problem: GemmOutline): string {
+  return keyOf(productOf(runtime, { ...problem, choice: 0 }));
+}
+
+/**
+ * Does the activation come with the product? The library's are for products that are rounded anyway: its GELU is good to
+ * 1e-5, and its ReLU makes a NaN 0. Behind an IEEE product they are a pass of our own.
+ */
+export function libraryActivates({ settings }: Runtime, { dtype }: Pick<GemmOutline, "dtype">): boolean {
+  return dtype === "f16" || dtype === "bf16" || (dtype === "f32" && settings.precision !== "f32");
 }
 
 /** A runtime knows a kernel by its source's identity, so one is made for each product and kept. */
 const made = new Map<string, KernelSource>();
 
-function sourceOf(runtime: Runtime, problem: GemmProblem<ProductDtype>): KernelSource {
+function sourceOf(runtime: Runtime, problem: GemmOutline): KernelSource {
+  const { dtype, resultDtype = dtype, m, n, batch = 1, c, beta = 0, bias } = problem;
+  const product = productOf(runtime, problem);
+  // Rows with gaps between them, or a storage with room behind its matrix, are written in part only.
+  const isAllWritten = c.storage.span.size === batch * m * n * dtypes[resultDtype].bytes;
+  const access = beta !== 0 ? "inout" : isAllWritten ? "out" : "part";
+  const key = `${access} ${keyOf(product)}`;
+  const known = made.get(key);
+  if (known) return known;
+  const parameters: Parameter[] = ["in", "in", access, ...(bias ? (["in"] as const) : [])];
+  const source: KernelSource = { name: `product_${dtype}`, parameters, product };
+  made.set(key, source);
+  return source;
+}
+
+function productOf(runtime: Runtime, problem: GemmOutline): Product {
   const {
     dtype,
     m,
@@ -48,9 +81,10 @@ function sourceOf(runtime: Runtime, problem: GemmProblem<ProductDtype>): KernelS
     bias,
     biasBatchStride = 0,
     activation = "none",
+    choice = 0,
   } = problem;
   const { resultDtype = dtype } = problem;
-  const product: Product = {
+  return {
     dtype,
     resultDtype,
     precision: runtime.settings.precision,
@@ -58,32 +92,23 @@ function sourceOf(runtime: Runtime, problem: GemmProblem<ProductDtype>): KernelS
     n,
     k,
     batch,
-    a: matrixOf(a, a.storage),
-    b: matrixOf(b, b.storage),
-    c: matrixOf(c, c.storage),
+    a: matrixOf(a, a.storage.span),
+    b: matrixOf(b, b.storage.span),
+    c: matrixOf(c, c.storage.span),
     alpha,
     beta,
     hasBias: bias !== undefined,
     biasBatchStride,
-    activation,
+    activation: libraryActivates(runtime, problem) ? activation : "none",
+    choice,
   };
-  // Rows with gaps between them, or a storage with room behind its matrix, are written in part only.
-  const isAllWritten = c.storage.span.size === batch * m * n * dtypes[resultDtype].bytes;
-  const access = beta !== 0 ? "inout" : isAllWritten ? "out" : "part";
-  const key = `${access} ${keyOf(product)}`;
-  const known = made.get(key);
-  if (known) return known;
-  const parameters: Parameter[] = ["in", "in", access, ...(bias ? (["in"] as const) : [])];
-  const source: KernelSource = { name: `product_${dtype}`, parameters, product };
-  made.set(key, source);
-  return source;
 }
 
 function matrixOf(
   { rowStride, isTransposed = false, batchStride = 0 }: MatrixLayout,
-  storage: Storage,
+  { address }: Span,
 ): ProductMatrix {
-  return { rowStride, isTransposed, batchStride, alignment: alignmentOf(storage.span.address) };
+  return { rowStride, isTransposed, batchStride, alignment: alignmentOf(address) };
 }
 
 /** The largest power of two that divides an address. */

@@ -61,6 +61,18 @@ export interface GemmProblem<D extends ProductDtype = GemmDtype> extends GemmSha
   readonly activation?: "relu" | "gelu";
   /** As many bytes as `gemmScratchBytes` says, or more; none where it says 0. */
   readonly scratch?: Storage;
+  /** Which of its algorithms a library takes, below `gemmChoices`; its own first unless given. */
+  readonly choice?: number;
+}
+
+type Place = Pick<Storage, "span">;
+
+/** A product as its questions are asked: whose memory it works on does not matter, only where that lies. */
+export interface GemmOutline extends Omit<GemmProblem<ProductDtype>, "a" | "b" | "c" | "bias" | "scratch"> {
+  readonly a: MatrixLayout & { readonly storage: Place };
+  readonly b: MatrixLayout & { readonly storage: Place };
+  readonly c: MatrixLayout & { readonly storage: Place };
+  readonly bias?: Place;
 }
 
 export function requireSound(problem: GemmProblem<ProductDtype>): void {

@@ -62,7 +62,9 @@ struct Algorithm {
   int32_t splits;
   uint32_t reduction;
   uint64_t numericalFlags;
-  uint64_t unused[2];
+  /** In how many parts its sums are made, and 0 if that is one. */
+  uint64_t parts;
+  uint64_t unused;
 };
 static_assert(sizeof(Algorithm) == 64, "the size of cublasLtMatmulAlgo_t");
 

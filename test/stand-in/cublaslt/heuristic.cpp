@@ -1,4 +1,4 @@
-/** The choice of an algorithm: which products the library knows, and one algorithm for each. */
+/** The choice of an algorithm: which products the library knows, and some algorithms for each. */
 #include <algorithm>
 #include <cstring>
 
@@ -109,8 +109,6 @@ STANDIN_EXPORT int cublasLtMatmulAlgoGetHeuristic(uint64_t handle, uint64_t desc
 
   HeuristicResult result = {};
   result.algorithm.magic = algorithmMagic;
-  const auto wanted = static_cast<uint64_t>(standin_get("productWorkspace"));
-  result.algorithm.workspace = wanted <= preference->maxWorkspace ? wanted : 0;
   // The widest loads are of 16 bytes: an algorithm relies on that much of what it was promised.
   for (int index = 0; index < 4; ++index) {
     result.algorithm.alignments[index] = std::min(preference->alignments[index], 16u);
@@ -119,10 +117,17 @@ STANDIN_EXPORT int cublasLtMatmulAlgoGetHeuristic(uint64_t handle, uint64_t desc
   result.algorithm.reduction = result.algorithm.splits > 1 ? 2 : 0;
   if ((result.algorithm.reduction & ~preference->reductionMask) != 0) return cublasNotSupported;
   result.algorithm.numericalFlags = numericalFlagsOf(*description, a->type);
-  result.workspace = result.algorithm.workspace;
   result.waves = 1;
-  results[0] = result;
-  *count = 1;
+  const int choices = std::min(requested, static_cast<int>(standin_get("productChoices")));
+  for (int choice = 0; choice < choices; ++choice) {
+    const auto wanted = static_cast<uint64_t>(standin_get("productWorkspace") + 1024 * choice);
+    // The first one can do without.
+    if (choice > 0 && wanted > preference->maxWorkspace) break;
+    result.workspace = result.algorithm.workspace = wanted <= preference->maxWorkspace ? wanted : 0;
+    result.algorithm.parts = standin_get("productsDiffer") != 0 ? static_cast<uint64_t>(choice + 1) : 0;
+    result.state = choice == standin_get("productUnsound") ? cublasNotSupported : cublasSuccess;
+    results[(*count)++] = result;
+  }
   return cublasSuccess;
 }
 

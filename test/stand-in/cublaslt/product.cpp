@@ -1,6 +1,6 @@
 /**
  * The product itself, the plain way: operands widened to the type of the sums (and rounded first where a fast compute
- * type says so), terms added in the order of k. It is given to the stream as a kernel is, so a capture records it.
+ * type says so), terms added in the order of k, or part after part of them. It is given to the stream as a kernel is, so a capture records it.
  */
 #include <cmath>
 #include <vector>
@@ -24,6 +24,7 @@ struct ProductCall {
   double alpha, beta;
   void* workspace;
   uint64_t workspaceBytes;
+  uint64_t parts;
 };
 
 int64_t indexOf(const Layout& layout, uint64_t row, uint64_t column, int batch) {
@@ -82,16 +83,21 @@ void multiply(const ProductCall& call) {
   const Description& description = call.description;
   const Layout &aLayout = call.aLayout, &cLayout = call.cLayout, &dLayout = call.dLayout;
   const uint64_t m = dLayout.rows, n = dLayout.columns, k = description.transA ? aLayout.rows : aLayout.columns;
-  std::vector<Number> sums(n);
+  const uint64_t parts = call.parts > 1 ? call.parts : 1;
+  std::vector<Number> sums(n), part(n);
   for (int batch = 0; batch < dLayout.batch; ++batch) {
     const auto left = unpack<Number>(call.a, aLayout, description.transA, batch, description.computeType);
     const auto right = unpack<Number>(call.b, call.bLayout, description.transB, batch, description.computeType);
     for (uint64_t row = 0; row < m; ++row) {
       sums.assign(n, Number(0));
-      for (uint64_t term = 0; term < k; ++term) {
-        const Number factor = left[row * k + term];
-        const Number* others = &right[term * n];
-        for (uint64_t column = 0; column < n; ++column) sums[column] += factor * others[column];
+      for (uint64_t index = 0; index < parts; ++index) {
+        part.assign(n, Number(0));
+        for (uint64_t term = k * index / parts; term < k * (index + 1) / parts; ++term) {
+          const Number factor = left[row * k + term];
+          const Number* others = &right[term * n];
+          for (uint64_t column = 0; column < n; ++column) part[column] += factor * others[column];
+        }
+        for (uint64_t column = 0; column < n; ++column) sums[column] += part[column];
       }
       for (uint64_t column = 0; column < n; ++column) {
         Number value = static_cast<Number>(call.alpha) * sums[column];
@@ -160,10 +166,11 @@ STANDIN_EXPORT int cublasLtMatmul(uint64_t handle, uint64_t descriptionHandle, c
   }
   if (const int refused = checkProduct(*description, *aLayout, *bLayout, *cLayout, *dLayout)) return refused;
   if (description->epilogue & biasBit && description->bias == 0) return cublasInvalidValue;
-  uint64_t needed = 0;
+  uint64_t needed = 0, parts = 0;
   if (algorithm != nullptr) {
     if (algorithm->magic != algorithmMagic) return cublasInvalidValue;
     needed = algorithm->workspace;
+    parts = algorithm->parts;
     const void* const operands[] = {a, b, c, d};
     for (int index = 0; index < 4; ++index) {
       if (reinterpret_cast<uint64_t>(operands[index]) % algorithm->alignments[index] != 0) return cublasNotSupported;
@@ -174,7 +181,7 @@ STANDIN_EXPORT int cublasLtMatmul(uint64_t handle, uint64_t descriptionHandle, c
 
   const ProductCall call = {*description, *aLayout, *bLayout, *cLayout, *dLayout, a, b, c, d,
                             readScale(alpha, description->scaleType), readScale(beta, description->scaleType),
-                            workspace, needed};
+                            workspace, needed, parts};
   int status = standin_submit(stream, kernelNodeType, runProduct, &call, sizeof call);
   for (long long node = 1; node < standin_get("productNodes") && status == 0; ++node) {
     status = standin_submit(stream, kernelNodeType, runNothing, nullptr, 0);

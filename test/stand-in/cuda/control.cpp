@@ -38,10 +38,15 @@ const std::map<std::string, long long> defaults = {
     {"reversed", 0},
     // Not 0: everything that needs a context answers with this, as after a fault.
     {"stickyError", 0},
-    // cuBLASLt: 1 answers that there is no algorithm; the workspace that an algorithm wants; the nodes of a product.
+    // cuBLASLt: 1 answers that there is no algorithm; the workspace that an algorithm wants; the nodes of a product; how many
+    // algorithms there are, each of which wants 1 KiB more than the one before; 1 lets each add up in parts of its own; the
+    // one that is listed and can't be used.
     {"productsRefused", 0},
     {"productWorkspace", 0},
     {"productNodes", 1},
+    {"productChoices", 3},
+    {"productsDiffer", 0},
+    {"productUnsound", -1},
 };
 
 struct Plan {

@@ -1,0 +1,134 @@
+/**
+ * Chooses the algorithms of products by measurement. A library's own first guess is often not the fastest, so each product
+ * that differs from the others is timed once a process with every algorithm that the library offers for it.
+ */
+
+import { gemmScratchBytes, libraryProductKey } from "../../kernels/index.js";
+import type { Runtime } from "../../runtime/index.js";
+import { type Clock, systemClock } from "../../units/index.js";
+import { outlineOf, timeChoices } from "../product-times.js";
+import { accessesOf, type Buffer, type Call, type ProductCall } from "../program.js";
+
+/** What the choice of products has brought, for explain(). */
+export interface ProductReport {
+  /** The step's products, and how many of them don't run the library's first algorithm. */
+  readonly products: number;
+  readonly changed: number;
+  /** Kinds of products that were measured now; the others were known, or there was no time or memory left for them. */
+  readonly measured: number;
+  /** What the products whose times are known take together, with the library's first algorithms and with the chosen ones. */
+  readonly beforeUs: number;
+  readonly afterUs: number;
+  /** How long choosing has taken. */
+  readonly elapsedMs: number;
+}
+
+/** What was found out about a product. */
+interface Choice {
+  readonly choice: number;
+  readonly firstUs: number;
+  readonly chosenUs: number;
+}
+
+export type KnownChoices = Map<string, Choice>;
+
+/** Of this process: by the device's name and all that the library is told of a product. */
+const knownChoices: KnownChoices = new Map();
+
+export interface ChoosingOptions {
+  readonly known?: KnownChoices;
+  readonly clock?: Clock;
+}
+
+const limitOfProductMs = 100;
+const limitOfAllMs = 3000;
+
+/** Times this close are one and the same to a measurement; then the library's preference decides. */
+const closeEnough = 1.02;
+
+export function chooseProducts(
+  runtime: Runtime,
+  calls: readonly Call[],
+  { known = knownChoices, clock = systemClock }: ChoosingOptions = {},
+): { readonly calls: readonly Call[]; readonly report: ProductReport } {
+  const startMs = clock.nowMs();
+  const keyOf = ({ problem }: ProductCall): string =>
+    `${runtime.device.name}: ${libraryProductKey(runtime, outlineOf(problem))}`;
+  const work = calls.flatMap(({ work }) => (work.kind === "product" ? [work] : []));
+  const kinds = new Map(work.map((product) => [keyOf(product), product]));
+  const unknown = [...kinds].filter(([key, { problem }]) => !known.has(key) && problem.k > 0);
+  const measured = runtime.phases.run("compile", () => measure(runtime, unknown, known, clock), {
+    label: "products",
+  });
+
+  const makeScratch = scratchMaker(calls);
+  let [changed, beforeUs, afterUs] = [0, 0, 0];
+  const chosen = calls.map((call) => {
+    if (call.work.kind !== "product") return call;
+    const found = known.get(keyOf(call.work));
+    beforeUs += found?.firstUs ?? 0;
+    afterUs += found?.chosenUs ?? 0;
+    if (!found || found.choice === 0) return call;
+    changed++;
+    return { ...call, work: withChoice(runtime, call.work, found.choice, makeScratch) };
+  });
+  const elapsedMs = clock.nowMs() - startMs;
+  return {
+    calls: chosen,
+    report: { products: work.length, changed, measured, beforeUs, afterUs, elapsedMs },
+  };
+}
+
+/** Times what is not known yet, as far as the time allows; tells how many that were. */
+function measure(
+  runtime: Runtime,
+  unknown: readonly (readonly [key: string, product: ProductCall])[],
+  known: KnownChoices,
+  clock: Clock,
+): number {
+  const endMs = clock.nowMs() + limitOfAllMs;
+  let measured = 0;
+  for (const [index, [key, { problem }]] of unknown.entries()) {
+    // Everyone gets a share of what is left, so that the last are not left out.
+    const shareMs = (endMs - clock.nowMs()) / (unknown.length - index);
+    if (shareMs <= 0) break;
+    const limitMs = Math.min(limitOfProductMs, shareMs);
+    const choice = fastestOf(timeChoices(runtime, problem, { limitMs, clock }));
+    if (!choice) continue;
+    known.set(key, choice);
+    measured++;
+  }
+  return measured;
+}
+
+/** The first in the library's order among the fastest; none where nothing was timed. */
+function fastestOf(times: ReadonlyMap<number, number>): Choice | undefined {
+  const bestUs = Math.min(...times.values());
+  for (const [choice, chosenUs] of times) {
+    if (chosenUs <= bestUs * closeEnough) return { choice, firstUs: times.get(0) ?? chosenUs, chosenUs };
+  }
+  return undefined;
+}
+
+function withChoice(
+  runtime: Runtime,
+  { problem }: ProductCall,
+  choice: number,
+  makeScratch: (bytes: number) => Buffer,
+): ProductCall {
+  const { scratch, ...rest } = problem;
+  const size = gemmScratchBytes(runtime, { ...outlineOf(problem), choice });
+  if (size === scratch?.size) return { kind: "product", problem: { ...problem, choice } };
+  const own = size > 0 && { scratch: { buffer: makeScratch(size), offset: 0, size } };
+  return { kind: "product", problem: { ...rest, choice, ...own } };
+}
+
+/** Makes buffers whose numbers no other of the program has. */
+function scratchMaker(calls: readonly Call[]): (bytes: number) => Buffer {
+  let last = 0;
+  for (const call of calls) for (const { part } of accessesOf(call)) last = Math.max(last, part.buffer.id);
+  return (bytes) => {
+    last++;
+    return { id: last, bytes, label: "product scratch" };
+  };
+}

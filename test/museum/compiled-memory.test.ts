@@ -1,0 +1,123 @@
+/** H9 for compiled steps: a plan that does not fit is refused with its size and the figures, and nothing of it stays. */
+
+import assert from "node:assert/strict";
+import { Device, type DeviceOptions, type HoldfastError, nn, type Tensor, zeros } from "holdfast";
+import { Arena, type Judgement, PersistentMemory } from "../../src/runtime/index.js";
+import { MiB } from "../../src/units/index.js";
+import { CallLog } from "../support/call-log.js";
+import { museumRow } from "../support/museum.js";
+import { refusalOf } from "../support/refusals.js";
+import { withMethods } from "../support/replaced-methods.js";
+import { openTestCpu } from "../support/test-device.js";
+
+const [features, width] = [16, 512] as const;
+
+type Plant = (run: () => void) => void;
+
+const nothing: Plant = (run) => run();
+
+/** A judge who has one answer for everything. */
+const oneVerdict: Plant = (run) => {
+  const judgement: Judgement = { verdict: "never reset", why: "it is what it is", help: "Buy more memory." };
+  withMethods(Arena.prototype, { judge: () => judgement }, run);
+};
+
+/** What was placed for the step's inputs is forgotten. */
+const leavingInputs: Plant = (run) =>
+  withMethods(PersistentMemory.prototype, { release: () => undefined }, run);
+
+/** What stands in the way of the plan, and what the refusal must say. */
+interface Obstacle {
+  readonly options: DeviceOptions;
+  /** By a data set on the device. */
+  readonly heldBytes: number;
+  readonly code: HoldfastError["code"];
+  readonly says: readonly RegExp[];
+  readonly faults: Readonly<Record<string, Plant>>;
+}
+
+const obstacles: Readonly<Record<string, Obstacle>> = {
+  "the budget": {
+    options: { memory: "144MiB", arena: "128MiB", staging: "64KiB" },
+    heldBytes: 64 * MiB,
+    code: "OUT_OF_BUDGET",
+    says: [
+      /^Compiled train step needs \S+ MiB of step memory at once for inputs f32 \[16384, 16\]/,
+      /· data set +64 MiB/,
+      /· linear \S+ MiB in \d/,
+      /a batch of about \d+ instead of 16384 should fit; values in bf16/,
+    ],
+    faults: { "too large for the budget, and the inputs' memory stays": leavingInputs },
+  },
+  "the arena": {
+    options: { memory: "256MiB", arena: "8MiB" },
+    heldBytes: 4 * MiB,
+    code: "ARENA_FULL",
+    says: [
+      /^train step asked the arena for \S+ MiB and it has no room. Verdict: mis-sized/,
+      /capacity 8 MiB/,
+      /HOLDFAST_ARENA/,
+    ],
+    faults: {
+      "too large for the arena, and one verdict for everything": oneVerdict,
+      "too large for the arena, and the inputs' memory stays": leavingInputs,
+    },
+  },
+};
+
+for (const [name, { options, heldBytes, code, says, faults }] of Object.entries(obstacles)) {
+  museumRow<Plant>({
+    row: "H9",
+    rule: `a plan too large for ${name} is refused before any memory is taken for it, with its size and a way out, and leaves nothing behind`,
+    sound: nothing,
+    faults,
+    check(plant) {
+      const log = new CallLog();
+      const driver = openTestCpu();
+      const device = new Device("cpu", {
+        ...{ stallAfter: "off", environment: {}, print: () => {}, ...options },
+        driver: log.wrap(driver),
+      });
+      try {
+        device.runtime.persistent.place("data set", "resident rows", [{ name: "rows", size: heldBytes }]);
+        const model = new nn.Sequential(
+          new nn.Linear(features, width),
+          new nn.GELU(),
+          new nn.Linear(width, 1),
+        ).to(device);
+        const step = device.compile(
+          (x: Tensor) => {
+            model.zeroGrad();
+            model.forward(x).square().mean().backward();
+          },
+          { name: "train step" },
+        );
+        // Small first: what is made once, such as gradients, is there.
+        step(zeros([4, features], { device }));
+        const x = zeros([16 * 1024, features], { device }); // [B, F], its first layer is 32 MiB
+        device.keep(x);
+        const look = () => ({
+          used: device.runtime.budget.used,
+          live: device.runtime.arena.figures.live,
+          pins: device.runtime.arena.figures.pins,
+          committed: device.runtime.arena.figures.committed,
+        });
+        const before = look();
+        const launches = log.countKernels();
+        let refusal: HoldfastError | undefined;
+        plant(() => {
+          refusal = refusalOf(() => step(x));
+        });
+        assert.equal(refusal?.code, code, refusal?.message);
+        for (const part of says) assert.match(refusal.message, part);
+        assert.deepEqual(look(), before, "something of it stays");
+        assert.ok(log.countKernels() - launches <= 1, "the copy of its input, and no work");
+        assert.equal(step.plans, 1);
+        step(zeros([4, features], { device }));
+      } finally {
+        device.close();
+        driver.close();
+      }
+    },
+  });
+}

@@ -1,0 +1,81 @@
+/** A training step to be compiled, its batches, and all that it goes on from: the museum holds it against eager code. */
+
+import { type Device, manualSeed, nn, optim, randn, type Tensor, tensor } from "holdfast";
+
+export type StepBody = (x: Tensor, y: Tensor) => { readonly loss: Tensor };
+
+export interface Training {
+  readonly model: nn.Module;
+  readonly optimizer: optim.AdamW;
+  /** Clears the gradients, and computes them and the loss. */
+  readonly backward: StepBody;
+  /** The same, then clips and updates; the gradients can still be read. */
+  readonly step: StepBody;
+  /** What the step goes on from and leaves, by its name: weights, gradients, moments, counts, random numbers. */
+  read(): Record<string, Uint8Array>;
+}
+
+/** The library's own choice of products, as eager code has it: another one may round otherwise. */
+export const ownProducts = { passes: { products: false } } as const;
+
+export type Batch = readonly [x: Tensor, y: Tensor];
+
+const [rows, features, width, classes] = [8, 6, 16, 3] as const;
+
+/** A model with dropout and normalisation, and AdamW. */
+export function prepareTraining(device: Device): Training {
+  manualSeed(5);
+  const model = new nn.Sequential(
+    new nn.Linear(features, width),
+    new nn.LayerNorm(width),
+    new nn.GELU(),
+    new nn.Dropout(0.3),
+    new nn.Linear(width, classes),
+  ).to(device);
+  const optimizer = new optim.AdamW(model.parameters(), { lr: 0.02 });
+  const backward: StepBody = (x, y) => {
+    optimizer.zeroGrad();
+    const loss = nn.functional.crossEntropy(model.forward(x), y);
+    loss.backward();
+    return { loss };
+  };
+  return {
+    model,
+    optimizer,
+    backward,
+    step(x, y) {
+      const { loss } = backward(x, y);
+      optim.clipGradNorm(model.parameters(), 0.5, { errorIfNonfinite: false });
+      optimizer.step();
+      return { loss };
+    },
+    read() {
+      const tensors = {
+        ...Object.fromEntries(model.namedParameters()),
+        ...optimizer.stateDict(),
+        "random state": device.randomState,
+      };
+      const bytes = Object.entries(tensors).flatMap(([name, { array }]) =>
+        array.storage ? [[name, device.runtime.read(array.storage)] as const] : [],
+      );
+      return { ...Object.fromEntries(bytes), ...gradientsOf(model) };
+    },
+  };
+}
+
+/** The gradients that have arrived. */
+export function gradientsOf(model: nn.Module): Record<string, Uint8Array> {
+  const gradients: Record<string, Uint8Array> = {};
+  for (const [name, { grad }] of model.namedParameters())
+    if (grad) gradients[`gradient of ${name}`] = new Uint8Array(grad.dataSync().slice().buffer);
+  return gradients;
+}
+
+/** A batch that outlives steps and resets. */
+export function keepBatch(device: Device, seed: number): Batch {
+  manualSeed(seed);
+  const labels = Int32Array.from({ length: rows }, (_, row) => (row * 7 + seed) % classes);
+  const batch = [randn([rows, features], { device }), tensor(labels, { device })] as const; // [B, F], [B]
+  for (const one of batch) device.keep(one);
+  return batch;
+}

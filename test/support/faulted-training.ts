@@ -1,0 +1,296 @@
+/** The kinds of faults of `planted-plans.ts`, planted in a step that runs: each kind at many places of the step. */
+
+import { type Lifetime, lifetimesOf } from "../../src/compile/liveness.js";
+import { planMemory } from "../../src/compile/plan.js";
+import {
+  type Access,
+  accessesOf,
+  type Buffer,
+  type Call,
+  type Plan,
+  type ScheduledCall,
+} from "../../src/compile/program.js";
+import type { PlanRule } from "../../src/compile/verify.js";
+import { alignUp } from "../../src/units/index.js";
+import type { ProposedStep } from "./proposed-steps.js";
+import type { TracedTraining } from "./traced-training.js";
+
+export interface FaultKind {
+  /** The rules that such a fault may break first. */
+  readonly rules: readonly PlanRule[];
+  /** Some of these may be as sound as the step that they were made of. */
+  readonly planted: (training: TracedTraining) => readonly ProposedStep[];
+}
+
+/** By their names in `planFaults`. */
+export const trainingFaults: Readonly<Record<string, FaultKind>> = {
+  "a call left out": {
+    rules: ["calls"],
+    planted: ({ straight }) =>
+      atEachCall(straight, (calls, place) => calls.filter((_, other) => other !== place)),
+  },
+  "a call that stands twice": {
+    rules: ["calls"],
+    planted: ({ straight }) => atEachCall(straight, (calls, place) => [...calls, calls[place]!]),
+  },
+  "a call in another's place": {
+    rules: ["calls"],
+    planted: ({ straight }) =>
+      atEachCall(straight, (calls, place) => calls.with(place, calls[(place + 1) % calls.length]!)),
+  },
+  "a call that is no call of the program": {
+    rules: ["calls"],
+    planted: ({ straight }) =>
+      atEachCall(straight, (calls, place) => {
+        const { call } = calls[place]!;
+        return [...calls, { call: { ...call, op: "stranger" }, branch: 0, after: [] }];
+      }),
+  },
+
+  "a read before its write": {
+    rules: ["order"],
+    planted: ({ straight }) => movedBefore(straight, (earlier, later) => earlier.writes && later.reads),
+  },
+  "an in-place write before a read of what was there": {
+    rules: ["order"],
+    planted: ({ straight }) => movedBefore(straight, (earlier, later) => earlier.reads && later.writes),
+  },
+  "two writes exchanged": {
+    rules: ["order"],
+    planted: ({ straight }) => movedBefore(straight, (earlier, later) => earlier.writes && later.writes),
+  },
+
+  "the places of two buffers exchanged": {
+    rules: ["lifetimes"],
+    planted: ({ straight }) =>
+      pairsOf([...straight.plan.offsets]).map(([[one, offset], [other, otherOffset]]) =>
+        withOffsets(straight, [
+          [one, otherOffset],
+          [other, offset],
+        ]),
+      ),
+  },
+  "a place 256 bytes too low": {
+    rules: ["lifetimes"],
+    planted: ({ straight }) =>
+      atEachBuffer(straight, (offset) => offset - 256).filter(({ plan }) =>
+        [...plan.offsets.values()].every((offset) => offset >= 0),
+      ),
+  },
+  "a place 256 bytes too high": {
+    rules: ["lifetimes"],
+    planted: ({ straight }) => atEachBuffer(straight, (offset) => offset + 256),
+  },
+  "a lifetime one call short": {
+    rules: ["lifetimes"],
+    planted: ({ straight }) => putOver(straight, (old, young) => old.last === young.first),
+  },
+  "a place given away in the middle of a lifetime": {
+    rules: ["lifetimes"],
+    planted: ({ straight }) =>
+      putOver(straight, (old, young) => old.first < young.first && young.first < old.last),
+  },
+  "a saved tensor let go before backward has read it": {
+    rules: ["lifetimes"],
+    planted: ({ straight }) => {
+      const lifetimes = lifetimesOf(straight.schedule);
+      const backward = straight.program.findIndex(({ op }) => /Gradient/.test(op));
+      const saved = lifetimes.filter(({ first, last }) => first < backward && last >= backward);
+      return saved.map((forgotten) => {
+        const shortened = lifetimes.map((one) => (one === forgotten ? { ...one, last: backward - 1 } : one));
+        return { ...straight, plan: planMemory(shortened) };
+      });
+    },
+  },
+
+  "a buffer without a place": {
+    rules: ["places"],
+    planted: ({ straight }) =>
+      [...straight.plan.offsets.keys()].map((buffer) => {
+        const offsets = new Map(straight.plan.offsets);
+        offsets.delete(buffer);
+        return { ...straight, plan: { ...straight.plan, offsets } };
+      }),
+  },
+  "a misaligned place": {
+    rules: ["places"],
+    planted: ({ straight }) => atEachBuffer(straight, (offset) => offset + 64),
+  },
+  "a place before the block": {
+    rules: ["places"],
+    planted: ({ straight }) => atEachBuffer(straight, () => -256),
+  },
+  "a place that is no number": {
+    rules: ["places"],
+    planted: ({ straight }) => atEachBuffer(straight, () => Number.NaN),
+  },
+  "a buffer beyond the peak": {
+    rules: ["places"],
+    planted: ({ straight }) =>
+      [1, 2, 4, 8].map((units) => ({
+        ...straight,
+        plan: { ...straight.plan, bytes: straight.plan.bytes - 256 * units },
+      })),
+  },
+
+  "a read of memory that nothing has written": {
+    rules: ["written"],
+    planted: ({ straight }) =>
+      straight.program.flatMap((left) => {
+        const program = straight.program.filter((call) => call !== left);
+        const isMissed = writesOfStep(left).some((buffer) => isRead(program, buffer));
+        const calls = straight.schedule.calls.filter(({ call }) => call !== left);
+        return isMissed && !writesPersistent(left) ? [{ ...straight, program, schedule: { calls } }] : [];
+      }),
+  },
+
+  "a forgotten wait for step memory": {
+    rules: ["order", "lifetimes", "branches"],
+    planted: ({ branched }) => atEachWait(branched, () => []),
+  },
+  "a wait for the call before the right one": {
+    rules: ["order", "lifetimes", "branches"],
+    planted: ({ branched }) =>
+      atEachWait(branched, ({ after }, calls) =>
+        after.flatMap((waited) => {
+          const { branch } = calls[waited]!;
+          const before = calls.findLastIndex((one, place) => place < waited && one.branch === branch);
+          return before < 0 ? [] : [before];
+        }),
+      ),
+  },
+  "a call on another branch than its waits were made for": {
+    rules: ["order", "lifetimes", "branches"],
+    planted: ({ branched }) =>
+      atEachCall(branched, (calls, place) => {
+        const one = calls[place]!;
+        const branch = (one.branch + 1) % 3;
+        const after = one.after.filter((waited) => calls[waited]!.branch !== branch);
+        return calls.with(place, { ...one, branch, after });
+      }),
+  },
+  "a branch that the main one never waits for": {
+    rules: ["branches", "order", "lifetimes"],
+    planted: ({ branched }) =>
+      [1, 2].map((left) => {
+        const { calls } = branched.schedule;
+        const forget = ({ branch, after }: ScheduledCall): readonly number[] =>
+          branch === 0 ? after.filter((waited) => calls[waited]!.branch !== left) : after;
+        return { ...branched, schedule: { calls: calls.map((one) => ({ ...one, after: forget(one) })) } };
+      }),
+  },
+  "a place reused while another branch still works there": {
+    rules: ["lifetimes"],
+    planted: ({ straight, branched }) => [
+      { ...branched, plan: straight.plan },
+      ...putOver(branched, (old, young) => old.first < young.first),
+    ],
+  },
+  "a forgotten wait that only a shared place needs": {
+    rules: ["lifetimes"],
+    planted: ({ branched }) => {
+      // Each call waits for all before it, so that places are shared as on one branch; then one of them only for what it meets.
+      const { calls } = branched.schedule;
+      const waiting = calls.map((one, place): ScheduledCall => {
+        const after = [...calls.keys()].filter(
+          (other) => other < place && calls[other]!.branch !== one.branch,
+        );
+        return { ...one, after };
+      });
+      const step = { ...branched, plan: planMemory(lifetimesOf({ calls: waiting })) };
+      return calls.map((one, place) => ({ ...step, schedule: { calls: waiting.with(place, one) } }));
+    },
+  },
+};
+
+/** The step with another list of calls, for each of its places. */
+function atEachCall(
+  step: ProposedStep,
+  change: (calls: readonly ScheduledCall[], place: number) => readonly ScheduledCall[],
+): ProposedStep[] {
+  const { calls } = step.schedule;
+  return calls.map((_, place) => ({ ...step, schedule: { calls: change(calls, place) } }));
+}
+
+/** The step with other waits at a call, for each that has any. */
+function atEachWait(
+  step: ProposedStep,
+  change: (one: ScheduledCall, calls: readonly ScheduledCall[]) => readonly number[],
+): ProposedStep[] {
+  const { calls } = step.schedule;
+  return calls.flatMap((one, place) => {
+    if (one.after.length === 0) return [];
+    return [{ ...step, schedule: { calls: calls.with(place, { ...one, after: change(one, calls) }) } }];
+  });
+}
+
+/** The step with one buffer at another offset, for each buffer. */
+function atEachBuffer(step: ProposedStep, change: (offset: number) => number): ProposedStep[] {
+  return [...step.plan.offsets].map(([buffer, offset]) => withOffsets(step, [[buffer, change(offset)]]));
+}
+
+function withOffsets(step: ProposedStep, moved: readonly (readonly [Buffer, number])[]): ProposedStep {
+  const offsets = new Map([...step.plan.offsets, ...moved]);
+  const ends = [...offsets].map(([{ bytes }, offset]) => offset + bytes);
+  const plan: Plan = { offsets, bytes: alignUp(Math.max(0, ...ends.filter((end) => end > 0)), 256) };
+  return { ...step, plan };
+}
+
+/** The step with a buffer in the place of one that is older, for all pairs of them that are chosen. */
+function putOver(
+  step: ProposedStep,
+  isChosen: (old: Lifetime, young: Lifetime) => boolean,
+): readonly ProposedStep[] {
+  const lifetimes = lifetimesOf(step.schedule);
+  return lifetimes.flatMap((old) =>
+    lifetimes
+      .filter((young) => young !== old && isChosen(old, young))
+      .map((young) => withOffsets(step, [[young.buffer, step.plan.offsets.get(old.buffer)!]])),
+  );
+}
+
+/** Schedules in which a call stands before an earlier one that it meets so. */
+function movedBefore(
+  step: ProposedStep,
+  meetSo: (earlier: Access, later: Access) => boolean,
+): readonly ProposedStep[] {
+  const { calls } = step.schedule;
+  return calls.flatMap((later, place) => {
+    const met = calls.findLastIndex(
+      (earlier, before) => before < place && doMeet(earlier.call, later.call, meetSo),
+    );
+    if (met < 0) return [];
+    const order = calls.toSpliced(place, 1).toSpliced(met, 0, later);
+    return [{ ...step, schedule: { calls: order } }];
+  });
+}
+
+function doMeet(earlier: Call, later: Call, meetSo: (earlier: Access, later: Access) => boolean): boolean {
+  return accessesOf(earlier).some((one) =>
+    accessesOf(later).some(
+      (other) =>
+        one.part.buffer === other.part.buffer &&
+        one.part.offset < other.part.offset + other.part.size &&
+        other.part.offset < one.part.offset + one.part.size &&
+        meetSo(one, other),
+    ),
+  );
+}
+
+function writesOfStep(call: Call): Buffer[] {
+  return accessesOf(call).flatMap(({ part, writes }) =>
+    writes && part.buffer.storage === undefined ? [part.buffer] : [],
+  );
+}
+
+function writesPersistent(call: Call): boolean {
+  return accessesOf(call).some(({ part, writes }) => writes && part.buffer.storage !== undefined);
+}
+
+function isRead(program: readonly Call[], buffer: Buffer): boolean {
+  return program.some((call) => accessesOf(call).some(({ part, reads }) => reads && part.buffer === buffer));
+}
+
+function pairsOf<T>(items: readonly T[]): (readonly [T, T])[] {
+  return items.flatMap((one, index) => items.slice(index + 1).map((other) => [one, other] as const));
+}

@@ -1,0 +1,58 @@
+/** A driver on a clock of its own: work takes the time that a test says, and the clock moves when somebody waits for it. */
+
+import {
+  around,
+  type Driver,
+  type Graph,
+  type Kernel,
+  type KernelSource,
+  type Launch,
+} from "../../src/driver/index.js";
+import { FakeClock } from "../../src/units/index.js";
+
+export interface TimedDriver {
+  readonly driver: Driver;
+  readonly clock: FakeClock;
+}
+
+/** `costMs` is asked for every launch, also for one that is only recorded; what it throws is what the launch throws. */
+export function timed(inner: Driver, costMs: (source: KernelSource) => number): TimedDriver {
+  const clock = new FakeClock();
+  const sources = new Map<Kernel, KernelSource>();
+  const graphs = new Map<Graph, number>();
+  let [issuedMs, recordedMs, isRecording] = [0, 0, false];
+  const driver = around(inner, (call, args, proceed) => {
+    switch (call) {
+      case "loadKernel": {
+        const kernel = proceed() as Kernel;
+        sources.set(kernel, args[0] as KernelSource);
+        return kernel;
+      }
+      case "launch": {
+        const cost = costMs(sources.get((args[1] as Launch).kernel)!);
+        if (isRecording) recordedMs += cost;
+        else issuedMs += cost;
+        return proceed();
+      }
+      case "beginCapture":
+        [recordedMs, isRecording] = [0, true];
+        return proceed();
+      case "endCapture": {
+        isRecording = false;
+        const graph = proceed() as Graph;
+        graphs.set(graph, recordedMs);
+        return graph;
+      }
+      case "launchGraph":
+        issuedMs += graphs.get(args[1] as Graph)!;
+        return proceed();
+      case "synchronize":
+        clock.advance(issuedMs);
+        issuedMs = 0;
+        return proceed();
+      default:
+        return proceed();
+    }
+  });
+  return { driver, clock };
+}

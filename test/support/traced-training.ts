@@ -1,0 +1,134 @@
+/**
+ * A training step as the engine traces and plans it, to be run with whatever schedule and plan a test proposes for it:
+ * nothing looks at them first.
+ */
+
+import { type Device, HoldfastError, manualSeed, nn, optim, randn, type Tensor, tensor } from "holdfast";
+import { planStep, traceStep } from "../../src/compile/index.js";
+import { lifetimesOf } from "../../src/compile/liveness.js";
+import { planMemory } from "../../src/compile/plan.js";
+import type { Schedule, ScheduledCall } from "../../src/compile/program.js";
+import { GradientStates } from "../../src/tensor/gradient-states.js";
+import { ownProducts } from "./compiled-training.js";
+import { type ProposedStep, scheduleOn } from "./proposed-steps.js";
+import { UnverifiedStep } from "./unverified-step.js";
+
+/** What a run has left behind, or why it came to nothing. */
+export type RunOutcome =
+  | { readonly gradients: readonly Uint8Array[]; readonly persistent: readonly Uint8Array[] }
+  | { readonly refusal: HoldfastError };
+
+export interface TracedTraining {
+  /** As the engine has it: all calls on the main branch. */
+  readonly straight: ProposedStep;
+  /** The same calls on three branches, planned for them. */
+  readonly branched: ProposedStep;
+  /** The gradients of the same step, run eagerly from the same state. */
+  readonly eager: readonly Uint8Array[];
+  /** Runs a step as it is proposed, from the same state each time: once for each order that `ordersOf` gives. */
+  run(step: ProposedStep): readonly RunOutcome[];
+}
+
+const [rows, features, width, classes] = [12, 10, 40, 3] as const;
+
+/** Two micro-batches, whose gradients add up, then clip and update: memory is saved, shared, and written in place. */
+export function traceTraining(device: Device): TracedTraining {
+  const { runtime } = device;
+  manualSeed(3);
+  const model = new nn.Sequential(
+    new nn.Linear(features, width),
+    new nn.LayerNorm(width),
+    new nn.GELU(),
+    new nn.Dropout(0.2),
+    new nn.Linear(width, classes),
+  ).to(device);
+  const optimizer = new optim.AdamW(model.parameters(), { lr: 0.02 });
+  const batches = [1, 2].map((seed): [Tensor, Tensor] => {
+    manualSeed(seed);
+    const labels = Int32Array.from({ length: rows }, (_, row) => (row * 5 + seed) % classes);
+    const [x, y] = [randn([rows, features], { device }), tensor(labels, { device })]; // [B, F], [B]
+    device.keep(x);
+    device.keep(y);
+    return [x, y];
+  });
+  const body = (): void => {
+    model.zeroGrad();
+    for (const [x, y] of batches) nn.functional.crossEntropy(model.forward(x), y).backward();
+    optim.clipGradNorm(model.parameters(), 0.5, { errorIfNonfinite: false });
+    optimizer.step();
+  };
+  const gradientsNow = (): Uint8Array[] =>
+    model.parameters().map(({ grad }) => new Uint8Array(grad!.dataSync().slice().buffer));
+  const persistentNow = (): Uint8Array[] =>
+    runtime.persistent.regions.map(({ whole }) => runtime.read(whole));
+
+  // Once before, so that gradients and moments hold another step's numbers and not just zeros.
+  device.step(body);
+  const start = new Map(runtime.persistent.regions.map(({ whole }) => [whole, runtime.read(whole)]));
+  const putBack = (): void => void runtime.upload([...start].map(([target, source]) => ({ target, source })));
+  device.step(body);
+  const eager = gradientsNow();
+  putBack();
+
+  const states = new GradientStates();
+  const trace = traceStep(runtime, () => device.inImaginedStep(() => states.watch(body)));
+  const planned = planStep(runtime, trace, ownProducts.passes);
+  const program = planned.schedule.calls.map(({ call }) => call);
+  const branches = program.map((_, index) => (index % 5 === 2 ? 1 : index % 7 === 3 ? 2 : 0));
+  const schedule = scheduleOn(program, branches);
+
+  return {
+    straight: { program, schedule: planned.schedule, plan: planned.plan },
+    branched: { program, schedule, plan: planMemory(lifetimesOf(schedule)) },
+    eager,
+    run: (step) =>
+      ordersOf(step.schedule).map((calls) => {
+        putBack();
+        try {
+          const placed = new UnverifiedStep(runtime, { schedule: { calls }, plan: step.plan });
+          placed.run();
+          const outcome = { gradients: gradientsNow(), persistent: persistentNow() };
+          placed.close();
+          return outcome;
+        } catch (error) {
+          if (error instanceof HoldfastError) return { refusal: error };
+          throw error;
+        }
+      }),
+  };
+}
+
+/**
+ * Orders in which a device may run a schedule: each lets its branches go as far as they can, one branch before the other.
+ * The step is over when its main branch is, whatever the others have left to do.
+ */
+function ordersOf({ calls }: Schedule): readonly (readonly ScheduledCall[])[] {
+  const branches = [...new Set(calls.map(({ branch }) => branch))];
+  return permutationsOf(branches).map((preferred) => {
+    const waiting = new Map(
+      branches.map((branch) => [
+        branch,
+        [...calls.keys()].filter((place) => calls[place]!.branch === branch),
+      ]),
+    );
+    const ended = new Set<number>();
+    const order: ScheduledCall[] = [];
+    while (waiting.get(0)!.length > 0) {
+      const next = preferred
+        .flatMap((branch) => waiting.get(branch)!.slice(0, 1))
+        .find((place) => calls[place]!.after.every((waited) => ended.has(waited)));
+      if (next === undefined) throw new Error("Every branch waits for another.");
+      waiting.get(calls[next]!.branch)!.shift();
+      ended.add(next);
+      order.push(calls[next]!);
+    }
+    return order;
+  });
+}
+
+function permutationsOf<T>(items: readonly T[]): T[][] {
+  if (items.length === 0) return [[]];
+  return items.flatMap((item) =>
+    permutationsOf(items.filter((other) => other !== item)).map((rest) => [item, ...rest]),
+  );
+}

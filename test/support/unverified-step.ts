@@ -1,0 +1,43 @@
+/** A step in memory as `PlacedStep` has it, but for the verifier: for tests that show what the verifier is for. */
+
+import type { Runtime, Storage } from "holdfast";
+import { emitCalls, type Piece, sendPieces } from "../../src/compile/emit.js";
+import type { Part } from "../../src/compile/program.js";
+import type { ProposedStep } from "./proposed-steps.js";
+
+export class UnverifiedStep {
+  readonly #runtime: Runtime;
+  readonly #block: Storage;
+  readonly #views: Storage[] = [];
+  readonly #pieces: readonly Piece[];
+
+  /** Calls run in the order of the schedule, whatever their branches. */
+  constructor(runtime: Runtime, { schedule, plan }: Pick<ProposedStep, "schedule" | "plan">) {
+    this.#runtime = runtime;
+    this.#block = runtime.arena.allocate(plan.bytes, "unverified step");
+    runtime.arena.pin(this.#block, "unverified step");
+    const resolve = ({ buffer, offset, size }: Part): Storage => {
+      // A buffer without a place is put at the beginning, as by a planner that has forgotten it.
+      const start = buffer.storage ? 0 : (plan.offsets.get(buffer) ?? 0);
+      const view = runtime.view(buffer.storage ?? this.#block, start + offset, size, buffer.label);
+      if (view.kind === "step") this.#views.push(view);
+      return view;
+    };
+    try {
+      const calls = schedule.calls.map(({ call }) => call);
+      this.#pieces = emitCalls(runtime, calls, resolve);
+    } catch (error) {
+      this.close();
+      throw error;
+    }
+  }
+
+  readonly run = (): void => sendPieces(this.#runtime, this.#pieces);
+
+  close(): void {
+    const { arena } = this.#runtime;
+    for (const view of this.#views) arena.dropView(view);
+    arena.unpin(this.#block);
+    arena.free(this.#block);
+  }
+}

@@ -1,0 +1,89 @@
+/**
+ * What the verifier is for, on a training step that runs: faults of the kinds that it refuses, run all the same, give other
+ * gradients or come to nothing; and whatever it lets pass gives the same, bit for bit.
+ */
+
+import assert from "node:assert/strict";
+import { describe, test } from "node:test";
+import { verifyPlan } from "../src/compile/verify.js";
+import { openStrictDevice } from "./support/devices.js";
+import { trainingFaults } from "./support/faulted-training.js";
+import { planFaults } from "./support/planted-plans.js";
+import type { ProposedStep } from "./support/proposed-steps.js";
+import { refusalOf } from "./support/refusals.js";
+import { type RunOutcome, traceTraining } from "./support/traced-training.js";
+
+const training = traceTraining(openStrictDevice());
+
+/** What the sound step leaves behind. */
+const sound = training.run(training.straight)[0]!;
+assert.ok(!("refusal" in sound));
+
+type Kept = "gradients" | "persistent";
+
+function isSame(outcome: RunOutcome, what: Kept): boolean {
+  if ("refusal" in outcome || "refusal" in sound) return false;
+  return outcome[what].every((bytes, index) => Buffer.compare(bytes, sound[what][index]!) === 0);
+}
+
+/** So many of a list, from all over it. */
+function someOf<T>(items: readonly T[], most: number): T[] {
+  return items.filter((_, index) => index % Math.ceil(items.length / most) === 0);
+}
+
+function refusalBy({ program, schedule, plan }: ProposedStep): ReturnType<typeof refusalOf> {
+  return refusalOf(() => verifyPlan(program, schedule, plan));
+}
+
+for (const name of ["straight", "branched"] as const) {
+  test(`a sound step, ${name}, passes, and its gradients are those of eager code`, () => {
+    assert.equal(refusalBy(training[name]), undefined);
+    for (const outcome of training.run(training[name])) {
+      assert.ok(isSame(outcome, "persistent"), `${name}: another state`);
+      assert.ok(!("refusal" in outcome));
+      for (const [index, bytes] of outcome.gradients.entries())
+        assert.equal(Buffer.compare(bytes, training.eager[index]!), 0, `gradient ${index}`);
+    }
+  });
+}
+
+describe("faults that are run unverified harm the gradients", () => {
+  const found: { planted: number; refused: number; otherGradients: number; cameToNothing: number }[] = [];
+
+  for (const [name, { rules, planted }] of Object.entries(trainingFaults)) {
+    test(`${name}: refused by the verifier, and where it is not the gradients are right`, () => {
+      const steps = someOf(planted(training), 12);
+      const counts = { planted: steps.length, refused: 0, otherGradients: 0, cameToNothing: 0 };
+      found.push(counts);
+      for (const [index, step] of steps.entries()) {
+        const refusal = refusalBy(step);
+        const outcomes = training.run(step);
+        if (refusal) {
+          counts.refused++;
+          assert.equal(refusal.code, "PLAN_REFUSED");
+          assert.ok(rules.includes(refusal.numbers["rule"] as never), refusal.message);
+          if (outcomes.some((one) => "refusal" in one)) counts.cameToNothing++;
+          else if (!outcomes.every((one) => isSame(one, "gradients"))) counts.otherGradients++;
+        } else {
+          assert.ok(
+            outcomes.every((one) => isSame(one, "persistent")),
+            `number ${index} passed, and changes what the step leaves behind`,
+          );
+        }
+      }
+      assert.ok(counts.otherGradients + counts.cameToNothing > 0, "none of them does harm");
+    });
+  }
+
+  test("at least fifteen kinds of those that the verifier is tested with give other gradients", (context) => {
+    const harmful = found.filter(({ otherGradients }) => otherGradients > 0).length;
+    const sum = (key: keyof (typeof found)[number]): number =>
+      found.reduce((total, counts) => total + counts[key], 0);
+    context.diagnostic(
+      `${found.length} kinds, ${sum("planted")} planted, ${sum("refused")} refused; of these run unverified ` +
+        `${sum("otherGradients")} gave other gradients and ${sum("cameToNothing")} came to nothing`,
+    );
+    assert.ok(harmful >= 15, `${harmful} do`);
+    for (const name of Object.keys(trainingFaults)) assert.ok(name in planFaults, name);
+  });
+});
