@@ -16,13 +16,14 @@ import { countSkips, guardWrites } from "./passes/guard.js";
 import { chooseProducts, type ProductReport } from "./passes/products.js";
 import { recompute } from "./passes/recompute.js";
 import { castTogether } from "./passes/region-casts.js";
+import { widenProducts } from "./passes/wide-products.js";
 import { planMemory } from "./plan.js";
 import { accessesOf, type Buffer, type Call, type Part, type Plan, type Schedule } from "./program.js";
 import { roomIn } from "./room.js";
 import type { Trace } from "./trace.js";
 import { verifyPlan } from "./verify.js";
 
-type Pass = (calls: readonly Call[]) => readonly Call[];
+type Pass = (calls: readonly Call[], runtime: Runtime) => readonly Call[];
 
 /** In their order. Each can be left out, and the step's numbers stay the same. */
 const passes = {
@@ -34,6 +35,8 @@ const passes = {
   dead: removeDeadCode,
   /** Weights are converted together. */
   casts: castTogether,
+  /** Products of one matrix with several side by side are one. */
+  wide: widenProducts,
   /** What is cheap to make again is not held where memory is shortest. */
   recompute,
   /** Chains of elementwise work and reductions become one kernel. */
@@ -95,8 +98,9 @@ function planCalls(
   const stages: Stage[] = [{ name: "trace", calls: traced }];
   let calls = traced;
   for (const name of passesInOrder) {
-    if (settings[name] === false) continue;
-    calls = passes[name](calls);
+    // Without the choice of products they are eager code's, to the bit.
+    if (settings[name] === false || (name === "wide" && settings.products === false)) continue;
+    calls = passes[name](calls, runtime);
     stages.push({ name, calls });
   }
   // Before the plan: the choices say how much scratch memory there is to place.

@@ -12,6 +12,8 @@ import type { Mailbox, Region, Runtime, Storage } from "../runtime/index.js";
 const places = 256;
 /** After so many calls the ring is sent for. */
 const readEvery = 64;
+/** After so many calls it is asked whether it has arrived. */
+const askEvery = 8;
 /** Numbers that are kept on the host, the latest ones. */
 const mostKept = 65_536;
 
@@ -98,7 +100,7 @@ export class ScalarRing {
     this.#calls += 1;
     // What is not fetched in time would be written over.
     const isFull = this.#calls - this.#read >= places;
-    if (this.#mailbox.isBusy) this.#take(isFull);
+    if (this.#mailbox.isBusy && (isFull || this.#calls % askEvery === 0)) this.#take(isFull);
     if (!this.#mailbox.isBusy && this.#calls - this.#read >= readEvery) this.#post();
     if (isFull && this.#mailbox.isBusy) this.#take(true);
   }
