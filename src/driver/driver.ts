@@ -227,6 +227,13 @@ export interface Driver {
   unloadKernel(kernel: Kernel): void;
   launch(stream: Stream, launch: Launch): void;
 
+  /**
+   * What was noted about this device under a key, by this process or an earlier one, where the driver keeps notes: what was
+   * found out by measuring is the same the next time, and so are the bits that follow from it.
+   */
+  recall?(key: string): string | undefined;
+  remember?(key: string, note: string): void;
+
   beginCapture(stream: Stream, mode: CaptureMode): void;
   endCapture(stream: Stream): Graph;
   /** Makes a recorded graph ready to launch. */
@@ -266,6 +273,8 @@ export const driverCalls = Object.keys({
   loadKernel: true,
   unloadKernel: true,
   launch: true,
+  recall: true,
+  remember: true,
   beginCapture: true,
   endCapture: true,
   instantiate: true,

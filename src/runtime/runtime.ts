@@ -206,6 +206,15 @@ export class Runtime {
     this.onWork?.({ kind: "copy", target, source });
   }
 
+  /** What was noted about the device under a key, now or in an earlier process, where its driver keeps notes. */
+  recall(key: string): string | undefined {
+    return this.#parts.driver.recall?.(key);
+  }
+
+  remember(key: string, note: string): void {
+    this.#parts.driver.remember?.(key, note);
+  }
+
   /** Loads a kernel once and keeps it. */
   kernel(source: KernelSource): Kernel {
     this.#requireOpen();

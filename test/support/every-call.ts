@@ -28,6 +28,8 @@ export function everyCall(device: Required<Driver>): Record<DriverCall, (driver:
     commit: (driver) => driver.commit(empty),
     release: (driver) => driver.release(empty),
     annotate: (driver) => driver.annotate?.(second, "dead"),
+    recall: (driver) => driver.recall?.("key"),
+    remember: (driver) => driver.remember?.("key", "note"),
     allocateHost: (driver) => driver.allocateHost(size),
     hostBytes: (driver) => driver.hostBytes(host),
     freeHost: (driver) => driver.freeHost(memory),

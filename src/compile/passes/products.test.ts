@@ -1,6 +1,9 @@
 /** Products chosen by measurement: the fastest is taken with its scratch memory, measured once, on nobody's data. */
 
 import assert from "node:assert/strict";
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { afterEach, describe, test } from "node:test";
 import { sameBytes } from "../../../test/support/same-bytes.js";
 import { openStandIn, standInMissing } from "../../../test/support/stand-in.js";
@@ -42,9 +45,10 @@ function withCosts(
   costs: readonly number[],
   use: (bench: Bench) => void,
   options: RuntimeOptions = {},
+  cacheFolder = "off",
 ): void {
   const launches = new Map<number, number>();
-  const device = openStandInDriver();
+  const device = openStandInDriver({ cacheFolder });
   const { driver, clock } = timed(device, ({ product }) => {
     if (!product) return 0;
     const { choice = 0 } = product;
@@ -106,6 +110,36 @@ function problemOf(call: Call | undefined): ProductCall["problem"] {
 }
 
 describe("a product", { skip }, () => {
+  test("has the algorithm that an earlier process has found, where the driver keeps notes; a bad note is none", () => {
+    const folder = mkdtempSync(join(tmpdir(), "holdfast-notes-"));
+    try {
+      const costs = [0.5, 0.3, 0.2];
+      const chooseNew = (change?: (runtime: Runtime) => void) => {
+        let found: { choice: number | undefined; measured: number } | undefined;
+        withCosts(
+          costs,
+          ({ runtime, choose }) => {
+            change?.(runtime);
+            const { calls, report } = choose([productOf(placeWeights(runtime))]);
+            found = { choice: problemOf(calls[0]).choice, measured: report.measured };
+          },
+          {},
+          folder,
+        );
+        return found;
+      };
+      assert.deepEqual(chooseNew(), { choice: 2, measured: 1 });
+      costs.reverse();
+      assert.deepEqual(chooseNew(), { choice: 2, measured: 0 });
+      const spoil = (runtime: Runtime): void => {
+        runtime.recall = () => '{"choice":"2"}';
+      };
+      assert.deepEqual(chooseNew(spoil), { choice: undefined, measured: 1 });
+    } finally {
+      rmSync(folder, { recursive: true });
+    }
+  });
+
   test("takes its fastest algorithm, with a scratch buffer of the size that this one wants", () => {
     withCosts([0.5, 0.3, 0.2], ({ runtime, choose }) => {
       const call = productOf(placeWeights(runtime));

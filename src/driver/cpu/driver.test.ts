@@ -269,7 +269,10 @@ test("after close every call is refused, and closing again is harmless", () => {
   const device = span(memory.address, 4);
   driver.fill(stream, memory, 1);
   driver.close();
-  const calls: Record<Exclude<(typeof driverCalls)[number], "annotate" | "close">, () => void> = {
+  const calls: Record<
+    Exclude<(typeof driverCalls)[number], "annotate" | "recall" | "remember" | "close">,
+    () => void
+  > = {
     describe: () => driver.describe(),
     memory: () => driver.memory(),
     reserve: () => driver.reserve(bytes(1)),

@@ -264,6 +264,8 @@ function usesOf(driver: Driver): Record<Exclude<DriverCall, "annotate" | "close"
     loadKernel: () => driver.loadKernel(basicKernels.fill),
     unloadKernel: () => driver.unloadKernel(kernel),
     launch: () => driver.launch(stream, { kernel, blocks: 1, arguments: [device, 1, 1] }),
+    recall: () => driver.recall?.("a"),
+    remember: () => driver.remember?.("a", "b"),
     beginCapture: () => driver.beginCapture(stream, "thread-local"),
     endCapture: () => driver.endCapture(stream),
     instantiate: () => driver.instantiate(graph),

@@ -30,7 +30,7 @@ import type { Cuda } from "./calls.js";
 import { CudaCapture } from "./capture.js";
 import { Compiler } from "./compiler.js";
 import { captureMode, cudaStatus, eventFlag, streamFlag } from "./constants.js";
-import { openCubinCache } from "./cubin-cache.js";
+import { type CubinCache, openCubinCache } from "./cubin-cache.js";
 import { type OpenedDevice, openDevice } from "./devices.js";
 import { CudaGraph, countAllNodes, countNodes, type Inventory } from "./graph.js";
 import { type LoadedKernel, loadCode } from "./kernels.js";
@@ -104,6 +104,9 @@ class CudaDevice implements CudaDriver {
     isLoaded: (kernel) => this.#kernels.has(kernel),
     isAllocated: (host) => this.#hosts.has(host),
   };
+  readonly #cache: CubinCache;
+  /** What notes are about: the same device under another driver may be quicker at something else. */
+  readonly #versions: string;
   #capture: CudaCapture | undefined;
   /** Counts what graphs may depend on and is gone. */
   #deaths = 0;
@@ -117,6 +120,8 @@ class CudaDevice implements CudaDriver {
     const { cuda, info, ordinal } = opened;
     this.#cuda = cuda;
     this.#opened = opened;
+    this.#cache = openCubinCache(cacheFolder);
+    this.#versions = `${info.name}, driver ${info.driverVersion}`;
     try {
       this.#checker = openMemoryChecker(cuda, environment);
       this.#memory = openMemory(cuda, ordinal, allocation);
@@ -124,7 +129,7 @@ class CudaDevice implements CudaDriver {
         cuda,
         computeCapability: info.computeCapability,
         driverVersion: info.driverVersion,
-        cache: openCubinCache(cacheFolder),
+        cache: this.#cache,
       });
       this.#products = new Products(cuda);
     } catch (error) {
@@ -146,6 +151,21 @@ class CudaDevice implements CudaDriver {
       parallelism: info.multiprocessors,
       computeCapability: info.computeCapability,
     };
+  }
+
+  recall(key: string): string | undefined {
+    this.#enter();
+    const note = this.#cache.read(this.#noteKey(key));
+    return note && new TextDecoder().decode(note);
+  }
+
+  remember(key: string, note: string): void {
+    this.#enter();
+    this.#cache.write(this.#noteKey(key), new TextEncoder().encode(note));
+  }
+
+  #noteKey(key: string): string {
+    return this.#cache.keyOf(["note", this.#versions, key]);
   }
 
   get compiled(): Readonly<Record<"compiled" | "cached", number>> {

@@ -171,6 +171,8 @@ export function strict(inner: Driver): Required<Driver> {
       live.annotate(range, state);
       inner.annotate?.(range, state);
     },
+    recall: (key) => inner.recall?.(key),
+    remember: (key, note) => inner.remember?.(key, note),
 
     allocateHost(size) {
       refuseInCapture("allocateHost", ` of ${formatBytes(size)}`);

@@ -1,0 +1,186 @@
+/**
+ * `npm run bench:plan`: how good plans are, and how long they take. First three training steps: the plan's peak against the
+ * most that is live at once, which no plan can be below. Then transformers of more and more layers, up to some 20,000
+ * calls: the time of each stage, and how it grows.
+ */
+
+import { mkdirSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import {
+  arange,
+  crossasset,
+  Device,
+  formatBytes,
+  manualSeed,
+  nn,
+  optim,
+  randn,
+  type Tensor,
+  tensor,
+} from "holdfast";
+import { placeConstants } from "../src/compile/constants.js";
+import { fuse } from "../src/compile/fuse.js";
+import { traceStep } from "../src/compile/index.js";
+import { lifetimesOf, lowerBound } from "../src/compile/liveness.js";
+import { shareCommonCalls } from "../src/compile/passes/common-calls.js";
+import { removeCopies } from "../src/compile/passes/copies.js";
+import { planMemory } from "../src/compile/plan.js";
+import { verifyPlan } from "../src/compile/verify.js";
+import { GradientStates } from "../src/tensor/gradient-states.js";
+
+const cpu = new Device("cpu", { memory: "3GiB", stallAfter: "off", print: () => {} });
+const lines: string[] = [];
+
+function tell(line = ""): void {
+  console.log(line);
+  lines.push(line);
+}
+
+/** A model in training. */
+interface Workload {
+  readonly name: string;
+  step(): { readonly loss: Tensor };
+}
+
+function trainingOf(
+  name: string,
+  model: nn.Module,
+  loss: (x: Tensor, y: Tensor) => Tensor,
+  [x, y]: readonly [Tensor, Tensor],
+): Workload {
+  const placed = model.to(cpu);
+  const optimizer = new optim.AdamW(placed.parameters());
+  const step = (): { readonly loss: Tensor } => {
+    const found = loss(x, y);
+    found.backward();
+    optim.clipGradNorm(placed.parameters(), 1);
+    optimizer.step();
+    optimizer.zeroGrad();
+    return { loss: found };
+  };
+  return { name, step };
+}
+
+function labelsOf(count: number, classes: number): Tensor {
+  return tensor(
+    Int32Array.from({ length: count }, (_, index) => index % classes),
+    { device: cpu },
+  );
+}
+
+function crossAsset(): Workload {
+  const model = new crossasset.CrossAsset();
+  const forward = (x: Tensor, y: Tensor) => nn.functional.crossEntropy(model.forward(x).reshape([-1, 3]), y);
+  return trainingOf("CrossAsset, 256 rows", model, forward, [
+    randn([256, 12, 193], { device: cpu }),
+    labelsOf(3072, 3),
+  ]);
+}
+
+/** Letters and their places, layers of attention, and a guess of the next letter. */
+class Characters extends nn.Module {
+  readonly letters = new nn.Embedding(40, 64);
+  readonly places = new nn.Embedding(64, 64);
+  readonly layers: nn.ModuleList<nn.TransformerEncoderLayer>;
+  readonly head = new nn.Linear(64, 40);
+
+  constructor(layers: number) {
+    super();
+    const layer = () =>
+      new nn.TransformerEncoderLayer(64, 4, {
+        dimFeedforward: 256,
+        dropout: 0.1,
+        normFirst: true,
+        activation: "gelu",
+      });
+    this.layers = new nn.ModuleList(Array.from({ length: layers }, layer));
+  }
+
+  forward(text: Tensor): Tensor {
+    let h = this.letters
+      .forward(text)
+      .add(this.places.forward(arange(text.shape[1] ?? 0, undefined, 1, { device: cpu })));
+    for (const layer of this.layers) h = layer.forward(h, { isCausal: true });
+    return this.head.forward(h);
+  }
+}
+
+function characters(layers: number, rows = 16): Workload {
+  const model = new Characters(layers);
+  const forward = (x: Tensor, y: Tensor) => nn.functional.crossEntropy(model.forward(x).reshape([-1, 40]), y);
+  const text = labelsOf(rows * 64, 40).reshape([rows, 64]);
+  return trainingOf(`characters, ${layers} layers`, model, forward, [text, labelsOf(rows * 64, 40)]);
+}
+
+function convnet(): Workload {
+  const model = new nn.Sequential(
+    new nn.Conv2d(1, 16, 3, { padding: 1 }),
+    new nn.ReLU(),
+    new nn.MaxPool2d(2),
+    new nn.Conv2d(16, 32, 3, { padding: 1 }),
+    new nn.ReLU(),
+    new nn.MaxPool2d(2),
+    new nn.Flatten(),
+    new nn.Linear(32 * 7 * 7, 10),
+  );
+  const forward = (x: Tensor, y: Tensor) => nn.functional.crossEntropy(model.forward(x), y);
+  return trainingOf("convnet, 64 images", model, forward, [
+    randn([64, 1, 28, 28], { device: cpu }),
+    labelsOf(64, 10),
+  ]);
+}
+
+function timed<T>(times: Record<string, number>, name: string, run: () => T): T {
+  const startedAt = performance.now();
+  const result = run();
+  times[name] = performance.now() - startedAt;
+  return result;
+}
+
+/** The stages of a plan one by one, each with its time. */
+function planOf({ step }: Workload) {
+  const times: Record<string, number> = {};
+  const states = new GradientStates();
+  const trace = timed(times, "trace", () =>
+    traceStep(cpu.runtime, () => cpu.inImaginedStep(() => states.watch(() => void step()))),
+  );
+  states.undo();
+  const { calls } = placeConstants(cpu.runtime, trace.calls, trace.constants);
+  const simple = timed(times, "simplify", () => removeCopies(shareCommonCalls(calls)));
+  const fused = timed(times, "fuse", () => fuse(simple, () => false));
+  const schedule = { calls: fused.map((call) => ({ call, branch: 0, after: [] })) };
+  const lifetimes = lifetimesOf(schedule);
+  const plan = timed(times, "plan", () => planMemory(lifetimes));
+  timed(times, "verify", () => verifyPlan(fused, schedule, plan));
+  return { calls: calls.length, fused: fused.length, bound: lowerBound(lifetimes), bytes: plan.bytes, times };
+}
+
+manualSeed(3);
+tell(`${new Date().toISOString()}, node ${process.version}, ${process.platform} ${process.arch}`);
+tell();
+tell("step                     calls  fused        peak  lower bound   ratio");
+for (const workload of [crossAsset(), characters(2), convnet()]) {
+  const { calls, fused, bound, bytes } = planOf(workload);
+  tell(
+    `${workload.name.padEnd(22)} ${String(calls).padStart(7)} ${String(fused).padStart(6)} ${formatBytes(bytes).padStart(11)} ${formatBytes(bound).padStart(12)}  ${(bytes / bound).toFixed(4)}`,
+  );
+}
+tell();
+tell("layers  calls   trace  simplify    fuse    plan  verify   ms; last column: plan and verify, µs a call");
+for (const layers of [30, 60, 120, 240]) {
+  const { calls, times } = planOf(characters(layers, 1));
+  const cells = ["trace", "simplify", "fuse", "plan", "verify"].map((name) => (times[name] ?? 0).toFixed(0));
+  const perCall = (1000 * ((times["plan"] ?? 0) + (times["verify"] ?? 0))) / calls;
+  tell(
+    `${String(layers).padStart(6)} ${String(calls).padStart(6)} ${cells.map((cell, index) => cell.padStart([7, 9, 7, 7, 7][index] ?? 7)).join(" ")}   ${perCall.toFixed(1)}`,
+  );
+}
+const folder = process.argv[2] ?? "bench/results";
+mkdirSync(folder, { recursive: true });
+const file = join(
+  folder,
+  `${new Date().toISOString().slice(0, 10)}-plan-node${process.versions.node.split(".")[0]}-${process.arch}.txt`,
+);
+writeFileSync(file, `${lines.join("\n")}\n`);
+console.log(`→ ${file}`);
+cpu.close();
