@@ -258,7 +258,7 @@ const illegal: Record<string, (given: InCapture) => void> = {
 
 /** What records work, makes or ends a handle, or only looks. A graph may be launched beside the capture. */
 const legal: readonly DriverCall[] = [
-  ...(["describe", "memory", "annotate", "hostBytes", "close"] as const),
+  ...(["describe", "memory", "annotate", "recall", "remember", "hostBytes", "close"] as const),
   ...(["createStream", "createEvent", "destroyEvent", "recordEvent", "waitEvent"] as const),
   ...(["copyToDevice", "copyToHost", "copyOnDevice", "fill", "launch"] as const),
   ...(["beginCapture", "endCapture", "instantiate", "launchGraph", "destroyGraph"] as const),
