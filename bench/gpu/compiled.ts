@@ -25,6 +25,7 @@ const { values: options } = parseArgs({
     steps: { type: "string", default: "100" },
     precisions: { type: "string", default: "f32,tf32,bf16" },
     kernels: { type: "boolean", default: false },
+    curves: { type: "string", default: "500" },
     torch: { type: "string", default: "" },
     "torch-modes": { type: "string", default: "compilegraph" },
     jax: { type: "string", default: "" },
@@ -65,7 +66,7 @@ function prepare({ device }: Gpu, { count: all, x, labels }: Rows) {
   const targets = fromTyped(labels, [all, S], { device });
   const picks = Int32Array.from({ length: all }, (_, index) => (index * 40503) % all);
   const order = fromTyped(picks, [Math.floor(all / batch), batch], { device });
-  const step = device.compile((rows: Tensor) => {
+  const train = (rows: Tensor): { readonly loss: Tensor } => {
     const logits = model.forward(data.indexSelect(0, rows)).reshape([-1, C]);
     const loss = nn.functional.crossEntropy(logits, targets.indexSelect(0, rows).reshape([-1]));
     loss.backward();
@@ -73,10 +74,51 @@ function prepare({ device }: Gpu, { count: all, x, labels }: Rows) {
     optimizer.step();
     optimizer.zeroGrad();
     return { loss };
-  });
+  };
+  const step = device.compile(train);
   const batches = Array.from({ length: order.shape[0] ?? 1 }, (_, index) => order.select(0, index));
   let next = 0;
-  return { step, run: () => step(batches[next++ % batches.length]!) };
+  const nextBatch = (): Tensor => batches[next++ % batches.length]!;
+  return {
+    step,
+    run: () => step(nextBatch()),
+    runEager: () => device.step(() => train(nextBatch()).loss.item()),
+  };
+}
+
+/** The losses of so many steps in float32, eager or compiled, from the same start. */
+function lossesOf(common: CommonOptions, rows: Rows, steps: number, way: "eager" | "compiled"): number[] {
+  const gpu = openGpu(common, { device: { precision: "f32" } });
+  try {
+    const { run, runEager, step } = prepare(gpu, rows);
+    if (way === "eager") return Array.from({ length: steps }, runEager);
+    for (let index = 0; index < steps; index++) run();
+    step.flush();
+    return [...(step.history["loss"] ?? [])];
+  } finally {
+    gpu.close();
+  }
+}
+
+/** Do eager and compiled steps learn the same, and two compiled runs the same to the bit? */
+function compareCurves(results: Results, common: CommonOptions, rows: Rows): void {
+  const steps = count("curves", options.curves);
+  const [eager, compiled, again] = (["eager", "compiled", "compiled"] as const).map((way) =>
+    lossesOf(common, rows, steps, way),
+  );
+  const apart = eager!.map((loss, index) => Math.abs(loss - compiled![index]!) / loss);
+  const worst = Math.max(...apart);
+  results.line(
+    `losses of ${steps} steps in f32, eager and compiled: ${[0, 9, 99, steps - 1]
+      .map((index) => `step ${index + 1}: ${eager![index]?.toFixed(6)} ${compiled![index]?.toFixed(6)}`)
+      .join("; ")}`,
+  );
+  results.aim(
+    worst <= 1e-4,
+    `curves: eager and compiled are ${worst.toExponential(1)} apart at most over ${steps} steps; 1e-4 allowed`,
+  );
+  const differing = compiled!.filter((loss, index) => loss !== again![index]).length;
+  results.aim(differing === 0, `curves: ${differing} of ${steps} losses differ between two compiled runs`);
 }
 
 function measure(common: CommonOptions, rows: Rows, precision: ProductPrecision): Measured {
@@ -254,6 +296,7 @@ async function main(common: CommonOptions): Promise<void> {
       measured.set(precision, measure(common, rows, precision));
     });
   }
+  await results.attempt("the curves", () => compareCurves(results, common, rows));
   const peers = [
     ...(options.torch === "" ? [] : [runPeer(options.torch, options["torch-modes"].split(","), 170_000)]),
     ...(options.jax === "" ? [] : [runPeer(options.jax, [], 120_000)]),

@@ -4,22 +4,25 @@
  */
 
 import type { Region, Runtime, ScratchMemory, Storage } from "../runtime/index.js";
+import { senderOf } from "./branches.js";
 import { placeConstants } from "./constants.js";
-import { emitCalls, type Piece, sendPieces } from "./emit.js";
+import { emitCalls, type Piece } from "./emit.js";
 import { fuse } from "./fuse.js";
 import { lifetimesOf } from "./liveness.js";
 import { type MemoryReport, memoryOf } from "./memory-report.js";
 import { shareCommonCalls } from "./passes/common-calls.js";
 import { removeCopies } from "./passes/copies.js";
 import { removeDeadCode } from "./passes/dead-code.js";
+import { writeAfresh } from "./passes/fresh-writes.js";
 import { countSkips, guardWrites } from "./passes/guard.js";
-import { chooseProducts, type ProductReport } from "./passes/products.js";
+import { choicesIn, chooseProducts, type ProductReport } from "./passes/products.js";
 import { recompute } from "./passes/recompute.js";
 import { castTogether } from "./passes/region-casts.js";
 import { widenProducts } from "./passes/wide-products.js";
 import { planMemory } from "./plan.js";
 import { accessesOf, type Buffer, type Call, type Part, type Plan, type Schedule } from "./program.js";
 import { roomIn } from "./room.js";
+import { type ScheduleOptions, scheduleCalls } from "./schedule.js";
 import type { Trace } from "./trace.js";
 import { verifyPlan } from "./verify.js";
 
@@ -48,8 +51,11 @@ export type PassName = keyof typeof passes | "products";
 const passesInOrder = Object.keys(passes) as readonly (keyof typeof passes)[];
 export const passNames: readonly PassName[] = [...passesInOrder, "products"];
 
-/** Which passes are left out. */
-export type PassSettings = Readonly<Partial<Record<PassName, boolean>>>;
+/**
+ * Which passes are left out. `branches` is about what nobody needs soon: with false nothing runs beside anything else, with
+ * true it does; unless given, a GPU tries both.
+ */
+export type PassSettings = Readonly<Partial<Record<PassName | "branches", boolean>>>;
 
 /** What a pass has made of the calls, for explain(). */
 export interface Stage {
@@ -112,10 +118,44 @@ function planCalls(
     calls = chosen.calls;
     stages.push({ name: "products", calls });
   }
-  const schedule: Schedule = { calls: calls.map((call) => ({ call, branch: 0, after: [] })) };
+  return { stages, ...planSchedule(calls, { branches: 0, lag: 0 }), products: chosen?.report };
+}
+
+function planSchedule(
+  calls: readonly Call[],
+  options: ScheduleOptions,
+): Pick<PlannedStep, "schedule" | "plan" | "memory"> {
+  const schedule = scheduleCalls(calls, options);
   const plan = planMemory(lifetimesOf(schedule));
   verifyPlan(calls, schedule, plan);
-  return { stages, schedule, plan, memory: memoryOf(schedule, plan), products: chosen?.report };
+  return { schedule, plan, memory: memoryOf(schedule, plan) };
+}
+
+/** A layer's backward pass has about four calls that others wait for, and three that nobody does. */
+const usualBranches: ScheduleOptions = { branches: 3, lag: 4 };
+
+/** The same step, to the bit, with what nobody needs soon on side branches; nothing where there is no such call. */
+export function branchStep(
+  runtime: Runtime,
+  planned: PlannedStep,
+  options = usualBranches,
+): PlannedStep | undefined {
+  const branched = planSchedule(freedCalls(runtime, planned.stages), options);
+  const hasSides = branched.schedule.calls.some(({ branch }) => branch !== 0);
+  return hasSides ? { ...planned, ...branched } : undefined;
+}
+
+/** The calls once more as the passes leave them, with values that are changed in place made anew before they are fused. */
+function freedCalls(runtime: Runtime, stages: readonly Stage[]): readonly Call[] {
+  const fused = stages.findIndex(({ name }) => name === "fuse");
+  const again = fused < 0 ? stages.filter(({ name }) => name === "products") : stages.slice(fused);
+  let calls = writeAfresh(stages.at(-1 - again.length)?.calls ?? []);
+  for (const { name, calls: chosen } of again) {
+    if (name === "products")
+      calls = chooseProducts(runtime, calls, { known: choicesIn(runtime, chosen) }).calls;
+    else if (name !== "trace") calls = passes[name](calls, runtime);
+  }
+  return calls;
 }
 
 /** Guards what the step leaves behind, where it asks for that, and counts how often it was skipped. */
@@ -146,6 +186,8 @@ export class PlacedStep {
   readonly pieces: readonly Piece[];
   /** What it writes of persistent memory. */
   readonly written: readonly Storage[];
+  /** Sends all of its work, directly. */
+  readonly run: () => void;
 
   constructor(runtime: Runtime, { schedule, plan }: PlannedStep, label: string) {
     this.#runtime = runtime;
@@ -157,6 +199,7 @@ export class PlacedStep {
     try {
       verifyPlan(this.#calls, schedule, plan, this.#block?.span);
       this.pieces = emitCalls(runtime, this.#calls, (part) => this.#resolve(part));
+      this.run = senderOf(runtime, schedule, this.pieces);
     } catch (error) {
       this.close();
       throw error;
@@ -170,9 +213,6 @@ export class PlacedStep {
     if (!block) return undefined;
     return { storage: block, nameAt: (offset) => this.#lastAt(offset)?.label ?? block.label };
   }
-
-  /** Sends all of its work, directly. */
-  readonly run = (): void => sendPieces(this.#runtime, this.pieces);
 
   close(): void {
     const { arena } = this.#runtime;

@@ -1,6 +1,7 @@
 /** compile: a step becomes one launch. Traced, simplified, fused, scheduled, planned, verified; then run or captured. */
 
 export {
+  branchStep,
   type PassName,
   type PassSettings,
   PlacedStep,
@@ -10,5 +11,5 @@ export {
 } from "./compile.js";
 export { type ExplainOptions, explainStep } from "./explain.js";
 export type { LabelBytes, MemoryReport, PeakHolder } from "./memory-report.js";
-export { requireRoom } from "./room.js";
+export { hasRoom, requireRoom } from "./room.js";
 export { type Trace, type TracedOp, traceStep } from "./trace.js";

@@ -6,7 +6,7 @@ import fc from "fast-check";
 import { StepScript } from "../../test/support/drawn-steps.js";
 import type { Storage } from "../runtime/index.js";
 import { address, bytes } from "../units/index.js";
-import { type Lifetime, lifetimesOf } from "./liveness.js";
+import { type Lifetime, lifetimesOf, peakOf } from "./liveness.js";
 import { accessesOf, type Buffer, type Schedule } from "./program.js";
 
 const storage: Storage = {
@@ -35,7 +35,7 @@ test("a step buffer lives from the first call that touches it to the last, and p
   assert.deepEqual(lifetimesOf({ calls: [] }), []);
 });
 
-test("what a side branch may run beside lives as one, from behind the call it waits for to before the join", () => {
+test("what a side call touches lives from behind the main call it waits for to before the one that waits for it; the rest as ever", () => {
   // Main 0 and 1, side 2 after 0, main 3 and 4, main 5 after 2, main 6.
   const step = new StepScript();
   const touched = ["zero", "one", "two", "three", "four", "five", "six"].map((label) =>
@@ -47,10 +47,10 @@ test("what a side branch may run beside lives as one, from behind the call it wa
   }
   assert.deepEqual(rangesOf(step.schedule), {
     zero: [0, 0],
-    one: [1, 4],
-    two: [1, 4],
-    three: [1, 4],
-    four: [1, 4],
+    one: [1, 1],
+    two: [0.5, 4.5],
+    three: [3, 3],
+    four: [4, 4],
     five: [5, 5],
     six: [6, 6],
   });
@@ -63,17 +63,17 @@ test("a side branch that is never waited for runs beside everything to the end",
   step.touch("side", [b], 1, [start]);
   step.touch("main", [c]);
   step.touch("main", []);
-  assert.deepEqual(rangesOf(step.schedule), { a: [0, 0], b: [1, 3], c: [1, 3] });
+  assert.deepEqual(rangesOf(step.schedule), { a: [0, 0], b: [0.5, 3.5], c: [2, 2] });
 });
 
-test("a join may come through another side branch", () => {
+test("a fork and a join may come through another side branch", () => {
   const step = new StepScript();
   const [a, b, c] = [step.buffer("a", 8), step.buffer("b", 8), step.buffer("c", 8)];
   const start = step.touch("main", []);
   const first = step.touch("side", [a], 1, [start]);
   const second = step.touch("side", [b], 2, [first]);
   step.touch("main", [c], 0, [second]);
-  assert.deepEqual(rangesOf(step.schedule), { a: [1, 2], b: [1, 2], c: [3, 3] });
+  assert.deepEqual(rangesOf(step.schedule), { a: [0.5, 2.5], b: [0.5, 2.5], c: [3, 3] });
 });
 
 test("a side call that doesn't wait for an earlier join runs beside what was joined there", () => {
@@ -85,13 +85,13 @@ test("a side call that doesn't wait for an earlier join runs beside what was joi
   step.touch("main", []);
   const late = step.touch("side", [c], 2, [start]);
   step.touch("main", [], 0, [late]);
-  assert.deepEqual(rangesOf(step.schedule), { a: [1, 4], b: [1, 4], c: [1, 4] });
+  assert.deepEqual(rangesOf(step.schedule), { a: [0.5, 1.5], b: [2, 2], c: [0.5, 4.5] });
 });
 
 test("a side call that waits for the call just before a join runs beside what was joined, and one that waits for the join doesn't", () => {
   for (const [awaited, expected] of [
-    [1, { a: [0, 3], b: [0, 3] }],
-    [2, { a: [0, 1], b: [3, 3] }],
+    [1, { a: [-0.5, 1.5], b: [1.5, 3.5] }],
+    [2, { a: [-0.5, 1.5], b: [2.5, 3.5] }],
   ] as const) {
     const step = new StepScript();
     const [a, b] = [step.buffer("a", 8), step.buffer("b", 8)];
@@ -157,6 +157,37 @@ const apartMeansOrdered = (find: (schedule: Schedule) => readonly Lifetime[]) =>
 
 test("of two buffers whose lifetimes don't meet, one is done with before any call touches the other", () => {
   fc.assert(apartMeansOrdered(lifetimesOf), { numRuns: 10_000 });
+});
+
+test("a lifetime is just what its calls' forks and joins on the main branch say", () => {
+  fc.assert(
+    fc.property(someSchedule, (schedule) => {
+      const ended = endedBefore(schedule);
+      const mains = [...schedule.calls.keys()].filter((place) => schedule.calls[place]!.branch === 0);
+      const rangeOf = (place: number): [number, number] => {
+        if (schedule.calls[place]!.branch === 0) return [place, place];
+        const fork = mains.findLast((main) => ended[place]!.has(main)) ?? -1;
+        const join = mains.find((main) => ended[main]!.has(place)) ?? schedule.calls.length;
+        return [fork + 0.5, join - 0.5];
+      };
+      for (const { buffer, first, last } of lifetimesOf(schedule)) {
+        const ranges = placesOf(schedule, buffer).map(rangeOf);
+        assert.equal(first, Math.min(...ranges.map(([from]) => from)));
+        assert.equal(last, Math.max(...ranges.map(([, to]) => to)));
+      }
+    }),
+    { numRuns: 2000 },
+  );
+});
+
+test("a peak is found between calls as well as at them", () => {
+  const made = (id: number, first: number, last: number): Lifetime => ({
+    buffer: { id, bytes: 256, label: "" },
+    first,
+    last,
+  });
+  assert.deepEqual(peakOf([made(0, 0, 1), made(1, 1.5, 3.5), made(2, 2, 2)]), { place: 2, bytes: 512 });
+  assert.deepEqual(peakOf([made(0, 0, 1.5), made(1, 1.5, 3), made(2, 4, 4)]), { place: 1.5, bytes: 512 });
 });
 
 test("lifetimes that forget the branches are found", () => {

@@ -30,13 +30,15 @@ export interface MemoryReport {
 export function memoryOf(schedule: Schedule, plan: Plan): MemoryReport {
   const lifetimes = lifetimesOf(schedule);
   const { place, bytes } = peakOf(lifetimes);
+  // Between two calls, it is the next one that is told.
+  const at = Math.floor(place + 0.5);
   const live = lifetimes.filter(({ first, last }) => first <= place && place <= last);
   const persistent = sumByLabel(persistentBuffers(schedule), (buffer) => buffer.bytes);
   return {
     peak: plan.bytes,
     lowerBound: bytes,
-    at: bytes > 0 ? place : -1,
-    op: bytes > 0 ? (schedule.calls[place]?.call.op ?? "") : "",
+    at: bytes > 0 ? at : -1,
+    op: bytes > 0 ? (schedule.calls[at]?.call.op ?? "") : "",
     holders: sumByLabel(
       live.map(({ buffer }) => buffer),
       plannedBytes,

@@ -17,6 +17,11 @@ export interface RoomFor {
 
 const mostHolders = 5;
 
+/** Can a plan have its memory? */
+export function hasRoom(runtime: Runtime, { peak }: MemoryReport): boolean {
+  return peak <= roomIn(runtime).room;
+}
+
 /** Returns if the budget and what lies free in the arena can give a plan its memory, and throws OUT_OF_BUDGET otherwise. */
 export function requireRoom({ budget, arena }: Runtime, memory: MemoryReport, wanted: RoomFor): void {
   const { peak } = memory;

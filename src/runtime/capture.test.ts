@@ -305,6 +305,43 @@ describe("branches", () => {
     assert.equal(first(), 48);
   });
 
+  test("a mark stands for what its stream was given before it: what comes later has to be joined besides", () => {
+    open();
+    const [side] = runtime.sideStreams(1) as [Stream];
+    const body = (isJoined: boolean) => (): void => {
+      runtime.orderStreams(runtime.stream, side);
+      growOn(side);
+      const early = runtime.markStream(side);
+      growOn(side);
+      const late = isJoined ? runtime.markStream(side) : undefined;
+      runtime.waitFor(early, runtime.stream);
+      if (late) {
+        runtime.waitFor(late, runtime.stream);
+        runtime.endMark(late);
+        grow();
+      }
+      runtime.endMark(early);
+    };
+    refuses("CAPTURE_REFUSED", () => runtime.capture("half joined", body(false)), /does not wait for/);
+    assert.equal(first(), 3);
+    runtime.capture("joined", body(true)).replay();
+    assert.equal(first(), 24);
+  });
+
+  test("a mark from outside a capture is refused inside it", () => {
+    open();
+    const mark = runtime.markStream(runtime.stream);
+    refuses("CAPTURE_REFUSED", () => runtime.capture("foreign", () => runtime.waitFor(mark, runtime.stream)));
+    runtime.endMark(mark);
+  });
+
+  test("side streams are the same ones each time", () => {
+    open();
+    const three = runtime.sideStreams(3);
+    assert.equal(new Set([runtime.stream, ...three]).size, 4);
+    assert.deepEqual(runtime.sideStreams(2), three.slice(0, 2));
+  });
+
   for (const wrap of [strict, (driver: Driver) => driver]) {
     test(`a stream that the capture does not know is refused by name, and nothing of it runs (${wrap.name})`, () => {
       open({ capture: "on" }, wrap);

@@ -211,7 +211,7 @@ function record(driver: Driver, stream: Stream, body: () => void): Graph {
 }
 
 function requireJoined(name: string, { branches }: Touched): void {
-  const [owing] = [...branches].find(([, isOwed]) => isOwed) ?? [];
+  const [owing] = [...branches].find(([, { given, joined }]) => joined < given) ?? [];
   if (!owing) return;
   throw new HoldfastError(
     "CAPTURE_REFUSED",

@@ -39,4 +39,4 @@ export type { ScratchMemory } from "./snapshot.js";
 export { ownerOf, type Storage } from "./storage.js";
 export type { TransferCount, UploadItem } from "./transfer.js";
 export { startWatch, type Watch } from "./watch.js";
-export type { LaunchRequest } from "./work.js";
+export type { LaunchRequest, Mark } from "./work.js";

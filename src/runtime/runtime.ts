@@ -22,7 +22,7 @@ import type { Settings } from "./settings.js";
 import type { ScratchMemory } from "./snapshot.js";
 import type { Storage } from "./storage.js";
 import type { TransferCount, UploadItem } from "./transfer.js";
-import type { LaunchRequest } from "./work.js";
+import type { LaunchRequest, Mark } from "./work.js";
 
 export interface RuntimeOptions extends OpenOptions {
   /** Where diagnostics and phase lines go; stderr unless given. */
@@ -33,7 +33,7 @@ export interface RuntimeOptions extends OpenOptions {
 export interface Replayable {
   readonly mode: "graph" | "direct";
   /** What the graph holds; nothing is known of work that runs directly. */
-  readonly nodes?: NodeCount;
+  readonly nodes?: NodeCount | undefined;
   /** Why it runs directly, where it does. */
   readonly reason?: string | undefined;
   replay(): void;
@@ -94,6 +94,7 @@ export class Runtime {
   readonly #print: (text: string) => void;
   readonly #kernels = new Map<KernelSource, Kernel>();
   readonly #graphs = new Set<Replayable>();
+  readonly #sideStreams: Stream[] = [];
   #imagination: Imagination | undefined;
   #steps = 0;
   #hasToldPressure = false;
@@ -249,6 +250,29 @@ export class Runtime {
   orderStreams(earlier: Stream, later: Stream): void {
     this.#requireOpen();
     this.#parts.work.orderStreams(earlier, later);
+  }
+
+  /** So many streams for work beside the runtime's own; the same ones each time, made when they are first asked for. */
+  sideStreams(count: number): readonly Stream[] {
+    while (this.#sideStreams.length < count) this.#sideStreams.push(this.createStream());
+    return this.#sideStreams.slice(0, count);
+  }
+
+  /** Marks what a stream was given so far, for others to wait for, whatever it is given later. The mark is to be ended. */
+  markStream(stream: Stream): Mark {
+    this.#requireOpen();
+    return this.#parts.work.markStream(stream);
+  }
+
+  /** Holds back what `later` is given from now on until the marked work is done. */
+  waitFor(mark: Mark, later: Stream): void {
+    this.#requireOpen();
+    this.#parts.work.waitFor(mark, later);
+  }
+
+  /** Ends a mark; what waits for it waits on. */
+  endMark(mark: Mark): void {
+    this.#parts.work.endMark(mark);
   }
 
   /** Waits until everything issued on the runtime's stream is done. */

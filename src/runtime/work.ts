@@ -3,7 +3,7 @@
  * for stall reports, and during a capture everything that the work touches is collected, so that the graph can own it.
  */
 
-import type { Driver, Kernel, Parameter, Stream } from "../driver/index.js";
+import type { Driver, Event, Kernel, Parameter, Stream } from "../driver/index.js";
 import { HoldfastError } from "../errors/index.js";
 import { formatSpan } from "../units/index.js";
 import type { Board } from "./board.js";
@@ -19,8 +19,24 @@ export interface Touched {
   readonly writable: ReadonlySet<string> | undefined;
   /** Pieces of work, each of which must become one node of the graph. */
   pieces: number;
-  /** The side streams that were ordered behind the capture's own, and whether their work is still to be joined. */
-  readonly branches: Map<Stream, boolean>;
+  /** The side streams that were ordered behind the capture's own. */
+  readonly branches: Map<Stream, Branch>;
+}
+
+/** A side stream of a capture: how much it was given, what it waits for included, and how much of that others wait for. */
+export interface Branch {
+  given: number;
+  joined: number;
+}
+
+/** A point in a stream's work that other streams can wait for. */
+export interface Mark {
+  readonly stream: Stream;
+  /** Nothing is sent while a capture only observes. */
+  readonly event: Event | undefined;
+  /** How much the stream had been given, where it is a side stream of a capture; and which pass of it that was. */
+  readonly given: number;
+  readonly touched: Touched | undefined;
 }
 
 /** For the start of a pass; `observed` is what the first pass has shown. */
@@ -73,28 +89,61 @@ export class Work {
       return value.span;
     });
     this.#send(op, () => this.#options.driver.launch(stream, { kernel, blocks, arguments: values }));
-    if (stream !== this.#options.stream) this.touched?.branches.set(stream, true);
+    const branch = this.touched?.branches.get(stream);
+    if (branch) branch.given += 1;
   }
 
   /** Holds back what `later` is given from now on until `earlier` has done what it was given so far. */
   orderStreams(earlier: Stream, later: Stream): void {
-    const { driver, stream: own, gate } = this.#options;
-    this.#requireMember(earlier, `wait for stream ${earlier.id}`, "orderStreams");
-    if (this.touched) {
-      // Whoever waits for a branch answers for its work from here on.
-      const isOwed = this.touched.branches.get(earlier) ?? false;
-      if (earlier !== own) this.touched.branches.set(earlier, false);
-      if (later !== own)
-        this.touched.branches.set(later, isOwed || (this.touched.branches.get(later) ?? false));
+    const mark = this.markStream(earlier);
+    try {
+      this.waitFor(mark, later);
+    } finally {
+      this.endMark(mark);
     }
-    if (gate.state === "observing") return;
+  }
+
+  /** Marks what a stream was given so far. The mark is to be ended. */
+  markStream(stream: Stream): Mark {
+    const { driver, gate } = this.#options;
+    this.#requireMember(stream, `wait for stream ${stream.id}`, "orderStreams");
+    const { touched } = this;
+    const given = touched?.branches.get(stream)?.given ?? 0;
+    if (gate.state === "observing") return { stream, event: undefined, given, touched };
     const event = driver.createEvent();
     try {
-      driver.recordEvent(event, earlier);
-      driver.waitEvent(later, event);
-    } finally {
+      driver.recordEvent(event, stream);
+    } catch (error) {
       driver.destroyEvent(event);
+      throw error;
     }
+    return { stream, event, given, touched };
+  }
+
+  /** Holds back what `later` is given from now on until the marked work is done. */
+  waitFor(mark: Mark, later: Stream): void {
+    const { driver, stream: own, gate } = this.#options;
+    const { stream: earlier, event, given } = mark;
+    if (mark.touched !== this.touched)
+      gate.refuseInside(`wait for a mark of stream ${earlier.id} from outside`, "waitFor");
+    if (this.touched) {
+      // Whoever waits for a branch answers for its work from here on.
+      const { branches } = this.touched;
+      const branch = branches.get(earlier);
+      const isOwed = branch !== undefined && branch.joined < given;
+      if (branch) branch.joined = Math.max(branch.joined, given);
+      if (later !== own) {
+        const waiting = branches.get(later) ?? { given: 0, joined: 0 };
+        branches.set(later, waiting);
+        if (isOwed) waiting.given += 1;
+      }
+    }
+    if (event) driver.waitEvent(later, event);
+  }
+
+  /** What waits for it waits on. */
+  endMark({ event }: Mark): void {
+    if (event) this.#options.driver.destroyEvent(event);
   }
 
   /** Sets every byte. */

@@ -11,15 +11,9 @@ import {
 import { HoldfastError } from "../errors/index.js";
 import { copyArray } from "../ops/index.js";
 import type { Device } from "./device.js";
+import type { RunningPlan } from "./running-plan.js";
 import type { ScalarRing } from "./scalar-ring.js";
-import {
-  keyOf,
-  makeStepPlan,
-  type RunningPlan,
-  type StepFunction,
-  type StepPlan,
-  type StepResult,
-} from "./step-plan.js";
+import { keyOf, makeStepPlan, type StepFunction, type StepPlan, type StepResult } from "./step-plan.js";
 import { Tensor } from "./tensor.js";
 
 export interface CompileOptions {
@@ -127,7 +121,10 @@ export function compileStep<I extends readonly Tensor[], R extends StepResult>(
         name,
         inputs: plan.key,
         shapes: plan.inputs.map(({ shape }) => shape),
-        otherPlans: begun.reduce((sum, { planned }) => sum + planned.plan.bytes, 0),
+        otherPlans: begun.reduce(
+          (sum, { running, planned }) => sum + (running?.planned ?? planned).plan.bytes,
+          0,
+        ),
       });
       return plan.begin();
     } catch (error) {
@@ -144,7 +141,7 @@ export function compileStep<I extends readonly Tensor[], R extends StepResult>(
   function explain(options?: ExplainOptions): string {
     const explained = plans.map(({ key, planned, running }) => ({
       inputs: key,
-      planned,
+      planned: running?.planned ?? planned,
       replayable: running?.replayable,
     }));
     return explainStep(name, explained, options);

@@ -1,68 +1,100 @@
-/** A captured step is kept only if it wins: its first calls try the graph and the direct run in turns, and the quicker stays. */
+/** Of several ways to run a step the quickest is kept: its first calls try them in turns, and then the others are given up. */
 
 import type { Replayable, Runtime } from "../runtime/index.js";
 
 /** How often each is tried; the first time of each does not count, because it may load and warm things up. */
 const tries = 4;
 
+/** A way to run a step, in memory that it may share with others. */
+export interface Way<Memory extends Closable> {
+  readonly name: string;
+  readonly replayable: Replayable;
+  readonly memory: Memory;
+}
+
+/** Harmless when closed again. */
+export interface Closable {
+  close(): void;
+}
+
 export interface Verdict {
-  readonly graphMs: number;
-  readonly directMs: number;
+  /** The name of the way that is kept. */
+  readonly kept: string;
+  /** By name, the best time in ms. */
+  readonly times: Readonly<Record<string, number>>;
 }
 
-export interface Tried extends Replayable {
-  /** Once both have been tried. */
+export interface Tried<Memory extends Closable> extends Replayable {
+  /** Once all have been tried. */
   readonly verdict: Verdict | undefined;
+  /** The first of them until there is a verdict. */
+  readonly kept: Way<Memory>;
 }
 
-/** Both do the same to the bit, so it does not matter which of them makes a step. `clock` tells milliseconds. */
-export function keepFaster(
+/**
+ * All do the same to the bit, so it does not matter which of them makes a step; of equal ones the first is kept. What is
+ * given up is closed, and so is its memory, unless the one that is kept runs in it. `clock` tells milliseconds.
+ */
+export function keepFastest<Memory extends Closable>(
   runtime: Pick<Runtime, "synchronize">,
-  graph: Replayable,
-  direct: () => void,
+  ways: readonly [Way<Memory>, ...Way<Memory>[]],
   clock: () => number = () => performance.now(),
-): Tried {
-  const times: Record<"graph" | "direct", number[]> = { graph: [], direct: [] };
+): Tried<Memory> {
+  const times: number[][] = ways.map(() => []);
+  let [kept] = ways;
   let verdict: Verdict | undefined;
-  let isGraphKept = true;
+  let calls = 0;
 
-  function tryOne(way: "graph" | "direct"): void {
+  function tryNext(): void {
+    const turn = calls++ % ways.length;
     runtime.synchronize();
     const startedAt = clock();
-    if (way === "graph") graph.replay();
-    else direct();
+    ways[turn]?.replayable.replay();
     runtime.synchronize();
-    times[way].push(clock() - startedAt);
+    times[turn]?.push(clock() - startedAt);
+    if (calls === tries * ways.length) judge();
   }
 
   function judge(): void {
-    const [graphMs, directMs] = [times.graph, times.direct].map((list) => Math.min(...list.slice(1)));
-    verdict = { graphMs: graphMs ?? 0, directMs: directMs ?? 0 };
-    isGraphKept = verdict.graphMs <= verdict.directMs;
-    if (!isGraphKept) graph.close();
+    const best = times.map((list) => Math.min(...list.slice(1)));
+    kept = ways[best.indexOf(Math.min(...best))] ?? kept;
+    verdict = {
+      kept: kept.name,
+      times: Object.fromEntries(ways.map(({ name }, index) => [name, best[index] ?? 0])),
+    };
+    for (const way of ways) {
+      if (way === kept) continue;
+      way.replayable.close();
+      if (way.memory !== kept.memory) way.memory.close();
+    }
   }
 
   return {
     get mode() {
-      return isGraphKept ? graph.mode : "direct";
+      return kept.replayable.mode;
     },
-    ...(graph.nodes && { nodes: graph.nodes }),
+    get nodes() {
+      return kept.replayable.nodes;
+    },
     get verdict() {
       return verdict;
     },
     get reason() {
-      if (isGraphKept || !verdict) return undefined;
-      return `that takes ${verdict.directMs.toFixed(3)} ms, and a graph ${verdict.graphMs.toFixed(3)}`;
+      if (!verdict || kept.replayable.mode === "graph") return kept.replayable.reason;
+      const others = Object.entries(verdict.times).filter(([name]) => name !== kept.name);
+      const told = others.map(([name, ms]) => `a ${name} ${ms.toFixed(3)}`).join(", ");
+      return `that takes ${(verdict.times[kept.name] ?? 0).toFixed(3)} ms, and ${told}`;
+    },
+    get kept() {
+      return kept;
     },
     replay() {
-      if (verdict) {
-        if (isGraphKept) graph.replay();
-        else direct();
-        return;
-      }
-      tryOne(times.graph.length <= times.direct.length ? "graph" : "direct");
-      if (times.graph.length === tries && times.direct.length === tries) judge();
+      if (verdict) kept.replayable.replay();
+      else tryNext();
     },
-    close: () => graph.close(),
+    close() {
+      for (const { replayable } of ways) replayable.close();
+      for (const { memory } of ways) memory.close();
+    },
   };
 }

@@ -4,21 +4,14 @@
  */
 
 import { Value } from "../autograd/index.js";
-import {
-  type PassSettings,
-  PlacedStep,
-  type PlannedStep,
-  planStep,
-  type Trace,
-  traceStep,
-} from "../compile/index.js";
+import { type PassSettings, type PlannedStep, planStep, type Trace, traceStep } from "../compile/index.js";
 import { HoldfastError } from "../errors/index.js";
 import { dtypes } from "../kernels/index.js";
 import { contiguousStrides, copyArray, type DeviceArray, formatShape, sizeOf } from "../ops/index.js";
-import type { Region, Replayable, Storage } from "../runtime/index.js";
+import type { Region, Storage } from "../runtime/index.js";
 import type { Device } from "./device.js";
-import { keepFaster, type Tried } from "./faster-of.js";
 import { GradientStates } from "./gradient-states.js";
+import { beginPlan, chooseSchedule, type RunningPlan } from "./running-plan.js";
 import { ScalarRing } from "./scalar-ring.js";
 import { refusingDraws } from "./seed.js";
 import { Tensor } from "./tensor.js";
@@ -43,12 +36,6 @@ export interface StepPlan {
   /** Does everything still hold that its function took for granted besides? */
   holds(): boolean;
   close(): void;
-}
-
-/** A plan in memory. */
-export interface RunningPlan {
-  readonly placed: PlacedStep;
-  readonly replayable: Replayable | Tried;
 }
 
 export interface StepFunction {
@@ -83,25 +70,15 @@ export function makeStepPlan(device: Device, step: StepFunction, inputs: readonl
     // Tensors of its own for each trace: one that is written to in place remembers it.
     const seen = (): Tensor[] => slots.map((array, index) => wrap(device, array, inputs[index]?.name));
     const { trace, gradients } = traceUntilItHolds(device, step, seen, releaseLater);
-    const planned = planStep(runtime, trace, step.passes);
-    for (const region of planned.regions) releaseLater(region);
+    const straight = planStep(runtime, trace, step.passes);
+    for (const region of straight.regions) releaseLater(region);
+    const planned = chooseSchedule(runtime, step, straight);
     let running: RunningPlan | undefined;
     const begin = (): RunningPlan => {
-      const placed = new PlacedStep(runtime, planned, step.name);
-      try {
-        const captured = runtime.capture(step.name, placed.run, placed.scratch);
-        const isOpen = captured.mode === "graph" && runtime.settings.capture === "auto";
-        const replayable: Replayable | Tried = isOpen ? keepFaster(runtime, captured, placed.run) : captured;
-        undo.push(
-          () => placed.close(),
-          () => replayable.close(),
-        );
-        running = { placed, replayable };
-        return running;
-      } catch (error) {
-        placed.close();
-        throw error;
-      }
+      const begun = beginPlan(runtime, step, planned);
+      undo.push(() => begun.close());
+      running = begun;
+      return begun;
     };
     return {
       ...{ key: keyOf(inputs), inputs: slots, gradients, planned },

@@ -52,10 +52,8 @@ export function chooseProducts(
   { known = knownChoices, clock = systemClock }: ChoosingOptions = {},
 ): { readonly calls: readonly Call[]; readonly report: ProductReport } {
   const startMs = clock.nowMs();
-  const keyOf = ({ problem }: ProductCall): string =>
-    `${runtime.device.name}: ${libraryProductKey(runtime, outlineOf(problem))}`;
   const work = calls.flatMap(({ work }) => (work.kind === "product" ? [work] : []));
-  const kinds = new Map(work.map((product) => [keyOf(product), product]));
+  const kinds = new Map(work.map((product) => [keyOf(runtime, product), product]));
   const unknown = [...kinds].filter(([key, { problem }]) => !known.has(key) && problem.k > 0);
   const measured = runtime.phases.run("compile", () => measure(runtime, unknown, known, clock), {
     label: "products",
@@ -65,7 +63,7 @@ export function chooseProducts(
   let [changed, beforeUs, afterUs] = [0, 0, 0];
   const chosen = calls.map((call) => {
     if (call.work.kind !== "product") return call;
-    const found = known.get(keyOf(call.work));
+    const found = known.get(keyOf(runtime, call.work));
     beforeUs += found?.firstUs ?? 0;
     afterUs += found?.chosenUs ?? 0;
     if (!found || found.choice === 0) return call;
@@ -77,6 +75,21 @@ export function chooseProducts(
     calls: chosen,
     report: { products: work.length, changed, measured, beforeUs, afterUs, elapsedMs },
   };
+}
+
+/** What was chosen for the products of a program: for another one with the same products, which is to do the same to the bit. */
+export function choicesIn(runtime: Runtime, calls: readonly Call[]): KnownChoices {
+  return new Map(
+    calls.flatMap(({ work }) =>
+      work.kind === "product"
+        ? [[keyOf(runtime, work), { choice: work.problem.choice ?? 0, firstUs: 0, chosenUs: 0 }]]
+        : [],
+    ),
+  );
+}
+
+function keyOf(runtime: Runtime, { problem }: ProductCall): string {
+  return `${runtime.device.name}: ${libraryProductKey(runtime, outlineOf(problem))}`;
 }
 
 /** Times what is not known yet, as far as the time allows; tells how many that were. */

@@ -1,0 +1,82 @@
+/**
+ * Values that are changed in place after others have read them are made anew in memory of their own, so that who reads them
+ * need not have ended: a residual's gradient grows by a layer's while the layer's weight gradient is made of it. Costs
+ * memory, and is worth it only where calls run side by side.
+ */
+
+import { dtypes, loadsOf } from "../../kernels/index.js";
+import { accessesOf, type Buffer, type Call, mapParts, type Part, type RowCall } from "../program.js";
+
+export function writeAfresh(calls: readonly Call[]): readonly Call[] {
+  /** Where a buffer's value is found by now. */
+  const homes = new Map<Buffer, Buffer>();
+  /** Buffers of the program whose present value an earlier call has read. */
+  const read = new Set<Buffer>();
+  let nextId = firstFreeId(calls);
+  const atHome = (part: Part): Part => {
+    const buffer = homes.get(part.buffer);
+    return buffer ? { ...part, buffer } : part;
+  };
+
+  return calls.map((call) => {
+    const before = mapParts(call.work, atHome);
+    const replaced = new Set(call.work.kind === "rows" ? wholeResults(call.work) : []);
+    for (const buffer of replaced) {
+      if (read.has(buffer)) homes.set(buffer, { ...buffer, id: nextId++ });
+      else replaced.delete(buffer);
+    }
+    const accesses = accessesOf(call);
+    for (const { part, reads } of accesses) if (reads) read.add(part.buffer);
+    for (const { part, writes } of accesses) if (writes) read.delete(part.buffer);
+    if (before.kind !== "rows" || call.work.kind !== "rows") return { ...call, work: before };
+    const { kernel, operands: given } = call.work;
+    const operands = before.operands.map((part, index) => {
+      const own = given[index];
+      return own && index >= kernel.inputs.length && replaced.has(own.buffer) ? atHome(own) : part;
+    });
+    return { ...call, work: { ...before, operands } };
+  });
+}
+
+function firstFreeId(calls: readonly Call[]): number {
+  let next = 0;
+  for (const call of calls)
+    for (const { part } of accessesOf(call)) next = Math.max(next, part.buffer.id + 1);
+  return next;
+}
+
+/** The step buffers that a call gives a new value, every byte of them, and whose old one it needs no longer when it does. */
+function wholeResults(call: RowCall): Buffer[] {
+  const { kernel, operands } = call;
+  return operands.flatMap(({ buffer }, index) => {
+    const isAlone = operands.every(
+      (part, other) => other === index || part.buffer !== buffer || isInput(call, other),
+    );
+    const isNew = !isInput(call, index) && isAlone && !buffer.storage && isWrittenWhole(call, index);
+    if (!isNew) return [];
+    const stored = kernel.stages.findIndex(
+      (stage) => stage.kind === "store" && stage.output === index - kernel.inputs.length,
+    );
+    const isReadLater = kernel.stages
+      .slice(stored + 1)
+      .some(({ value }) => loadsOf(value).some(({ input }) => operands[input]?.buffer === buffer));
+    return stored < 0 || isReadLater ? [] : [buffer];
+  });
+}
+
+function isInput({ kernel }: RowCall, operand: number): boolean {
+  return operand < kernel.inputs.length;
+}
+
+/** Is an element of the output stored for every element of its buffer? */
+function isWrittenWhole({ kernel, iteration, operands }: RowCall, operand: number): boolean {
+  const output = kernel.outputs[operand - kernel.inputs.length];
+  const part = operands[operand];
+  if (!output || !part || output.per !== "element" || part.offset !== 0) return false;
+  let elements = 1;
+  for (const { size, strides } of [iteration.row, ...iteration.outer.toReversed()]) {
+    if (size > 1 && strides[operand] !== elements) return false;
+    elements *= size;
+  }
+  return elements * dtypes[output.dtype].bytes === part.buffer.bytes;
+}

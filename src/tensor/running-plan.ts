@@ -1,0 +1,110 @@
+/** A plan in memory: captured, and where that is left open, run in whichever of several ways turns out to be the quickest. */
+
+import { branchStep, hasRoom, type PassSettings, PlacedStep, type PlannedStep } from "../compile/index.js";
+import { HoldfastError } from "../errors/index.js";
+import type { Replayable, Runtime } from "../runtime/index.js";
+import { keepFastest, type Tried, type Verdict, type Way } from "./faster-of.js";
+
+export interface RunningPlan {
+  /** With the schedule that it runs by: while several are tried, the one without branches. */
+  readonly planned: PlannedStep;
+  readonly placed: PlacedStep;
+  readonly replayable: Replayable;
+  /** How long each way took, once all have been tried; nothing where there was only one. */
+  readonly verdict: Verdict | undefined;
+  close(): void;
+}
+
+/** Who is to run. */
+export interface Runner {
+  readonly name: string;
+  readonly passes: PassSettings;
+}
+
+/** Where nothing is left open and branches are wished for, they are what is planned for. */
+export function chooseSchedule(runtime: Runtime, { passes }: Runner, planned: PlannedStep): PlannedStep {
+  if (passes.branches !== true || runtime.settings.capture === "auto") return planned;
+  return branchStep(runtime, planned) ?? planned;
+}
+
+/** Takes a plan's memory and captures it. */
+export function beginPlan(runtime: Runtime, runner: Runner, planned: PlannedStep): RunningPlan {
+  const plain = placePlan(runtime, runner, planned);
+  const { memory, replayable } = plain;
+  if (runtime.settings.capture !== "auto" || replayable.mode !== "graph") {
+    const close = (): void => closeWay(plain);
+    return { planned, placed: memory.placed, replayable, verdict: undefined, close };
+  }
+  const direct: Replayable = { mode: "direct", replay: memory.placed.run, close: () => undefined };
+  try {
+    const branched = branchedWay(runtime, runner, planned);
+    const tried = keepFastest(runtime, [
+      plain,
+      ...(branched ? [branched] : []),
+      { name: "direct", replayable: direct, memory },
+    ]);
+    return runningWhile(tried);
+  } catch (error) {
+    closeWay(plain);
+    throw error;
+  }
+}
+
+/** A plan's memory, and the plan. */
+interface Home {
+  readonly planned: PlannedStep;
+  readonly placed: PlacedStep;
+  close(): void;
+}
+
+function placePlan(runtime: Runtime, { name }: Runner, planned: PlannedStep): Way<Home> {
+  const placed = new PlacedStep(runtime, planned, name);
+  try {
+    const replayable = runtime.capture(name, placed.run, placed.scratch);
+    const isBranched = planned.schedule.calls.some(({ branch }) => branch !== 0);
+    const memory: Home = { planned, placed, close: () => placed.close() };
+    return { name: isBranched ? "graph with branches" : "graph", replayable, memory };
+  } catch (error) {
+    placed.close();
+    throw error;
+  }
+}
+
+/** Branches are tried on GPUs, where small kernels leave room beside them; and only while there is memory for both plans. */
+function branchedWay(runtime: Runtime, runner: Runner, planned: PlannedStep): Way<Home> | undefined {
+  const { branches = runtime.device.kind === "cuda" } = runner.passes;
+  const branched = branches ? branchStep(runtime, planned) : undefined;
+  if (!branched || !hasRoom(runtime, branched.memory)) return undefined;
+  try {
+    const way = placePlan(runtime, runner, branched);
+    if (way.replayable.mode === "graph") return way;
+    closeWay(way);
+  } catch (error) {
+    // The room that there is may be in pieces; the plan without branches has its memory.
+    if (!(error instanceof HoldfastError && memoryRefusals.has(error.code))) throw error;
+  }
+  return undefined;
+}
+
+const memoryRefusals: ReadonlySet<string> = new Set(["OUT_OF_BUDGET", "OUT_OF_MEMORY", "ARENA_FULL"]);
+
+function closeWay({ replayable, memory }: Way<Home>): void {
+  replayable.close();
+  memory.close();
+}
+
+function runningWhile(tried: Tried<Home>): RunningPlan {
+  return {
+    get planned() {
+      return tried.kept.memory.planned;
+    },
+    get placed() {
+      return tried.kept.memory.placed;
+    },
+    get verdict() {
+      return tried.verdict;
+    },
+    replayable: tried,
+    close: () => tried.close(),
+  };
+}
