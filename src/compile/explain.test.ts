@@ -103,7 +103,7 @@ test("products are told with what their choice has brought, or that there was no
   const text = textOf({ ...smallStep(), products });
   assert.match(text, /^products +the fastest .*: 12 of 29 products changed, 384\.0 → 301\.5/m);
   assert.match(text, /17 kinds\s+measured in\s+850ms$/m);
-  assert.match(textOf(smallStep()), /^products +as eager code has them/m);
+  assert.match(textOf({ ...smallStep(), products: undefined }), /^products +as eager code has them/m);
 });
 
 test("several plans stand one behind the other, numbered", () => {

@@ -212,6 +212,7 @@ export class Runtime {
     return this.#parts.driver.recall?.(key);
   }
 
+  /** Notes something about the device for later, and for later processes, where its driver keeps notes. */
   remember(key: string, note: string): void {
     this.#parts.driver.remember?.(key, note);
   }
