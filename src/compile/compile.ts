@@ -18,7 +18,6 @@ import { countSkips, guardWrites } from "./passes/guard.js";
 import { choicesIn, chooseProducts, type ProductReport } from "./passes/products.js";
 import { recompute } from "./passes/recompute.js";
 import { castTogether } from "./passes/region-casts.js";
-import { widenProducts } from "./passes/wide-products.js";
 import { planMemory } from "./plan.js";
 import { accessesOf, type Buffer, type Call, type Part, type Plan, type Schedule } from "./program.js";
 import { roomIn } from "./room.js";
@@ -26,7 +25,7 @@ import { type ScheduleOptions, scheduleCalls } from "./schedule.js";
 import type { Trace } from "./trace.js";
 import { verifyPlan } from "./verify.js";
 
-type Pass = (calls: readonly Call[], runtime: Runtime) => readonly Call[];
+type Pass = (calls: readonly Call[]) => readonly Call[];
 
 /** In their order. Each can be left out, and the step's numbers stay the same. */
 const passes = {
@@ -38,15 +37,16 @@ const passes = {
   dead: removeDeadCode,
   /** Weights are converted together. */
   casts: castTogether,
-  /** Products of one matrix with several side by side are one. */
-  wide: widenProducts,
   /** What is cheap to make again is not held where memory is shortest. */
   recompute,
   /** Chains of elementwise work and reductions become one kernel. */
   fuse: (calls) => fuse(calls, () => false),
 } satisfies Readonly<Record<string, Pass>>;
 
-/** "products" comes last, on GPUs alone: algorithms of products are chosen by measurement, and may round otherwise. */
+/**
+ * "products" comes last, on GPUs alone: algorithms of products are chosen by measurement. They may round otherwise than those
+ * of eager code, so in float32, where both are to give the same bits, it is left out unless it is asked for.
+ */
 export type PassName = keyof typeof passes | "products";
 const passesInOrder = Object.keys(passes) as readonly (keyof typeof passes)[];
 export const passNames: readonly PassName[] = [...passesInOrder, "products"];
@@ -104,14 +104,13 @@ function planCalls(
   const stages: Stage[] = [{ name: "trace", calls: traced }];
   let calls = traced;
   for (const name of passesInOrder) {
-    // Without the choice of products they are eager code's, to the bit.
-    if (settings[name] === false || (name === "wide" && settings.products === false)) continue;
-    calls = passes[name](calls, runtime);
+    if (settings[name] === false) continue;
+    calls = passes[name](calls);
     stages.push({ name, calls });
   }
   // Before the plan: the choices say how much scratch memory there is to place.
   const chosen =
-    settings.products === false || runtime.device.kind !== "cuda"
+    !(settings.products ?? runtime.settings.precision !== "f32") || runtime.device.kind !== "cuda"
       ? undefined
       : chooseProducts(runtime, calls);
   if (chosen) {
@@ -153,7 +152,7 @@ function freedCalls(runtime: Runtime, stages: readonly Stage[]): readonly Call[]
   for (const { name, calls: chosen } of again) {
     if (name === "products")
       calls = chooseProducts(runtime, calls, { known: choicesIn(runtime, chosen) }).calls;
-    else if (name !== "trace") calls = passes[name](calls, runtime);
+    else if (name !== "trace") calls = passes[name](calls);
   }
   return calls;
 }

@@ -28,7 +28,6 @@ const purposes: Readonly<Record<Exclude<PassName, "products">, string>> = {
   copies: "values are read where they are and made where they belong",
   dead: "results that nobody reads are not made",
   casts: "weights are converted together",
-  wide: "products of one matrix with several side by side are one",
   recompute: "what is cheap to make again is not held where memory is shortest",
   fuse: "calls that can be one kernel are one",
 };

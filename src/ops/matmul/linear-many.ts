@@ -4,13 +4,14 @@ import { HoldfastError } from "../../errors/index.js";
 import { type Dtype, dtypes, promote } from "../../kernels/index.js";
 import { copyArray } from "../copy.js";
 import { contiguousStrides } from "../device-array.js";
+import { contiguous } from "../elementwise/cast.js";
 import { fitTo } from "../gradients.js";
 import { permute, reshape } from "../movement/reshape.js";
 import { select } from "../movement/slice.js";
 import { arrayAt, type KernelOp, type NoAttributes, type OperandType, typeAt } from "../op.js";
 import { badShape, formatShape, isSameShape, type Shape, sizeOf } from "../shape.js";
 import { seenAsOne } from "./equal-arrays.js";
-import { asRows, linear, matmul } from "./matmul.js";
+import { asRows, linear, productOverRows } from "./matmul.js";
 import { lowerProduct } from "./product.js";
 
 interface Sizes {
@@ -50,7 +51,6 @@ export const linearMany: KernelOp<NoAttributes> = {
     const [layers = 0, out = 0] = rule.valueType(upstream).shape.slice(-2);
     const outer = rule.typeOf(0).shape.slice(0, -1);
     const width = rule.typeOf(0).shape.at(-1) ?? 0;
-    const rows = sizeOf(outer);
     const places = Array.from({ length: layers }, (_, layer) => 1 + layer);
     const input = () => {
       // All layers' outputs are one long row, and so are all of their weights to one input.
@@ -61,13 +61,13 @@ export const linearMany: KernelOp<NoAttributes> = {
       return apply(linear, [apply(reshape, [upstream], { shape: [...outer, layers * out] }), side], {});
     };
     const weights = () => {
-      const byLayer = apply(permute, [apply(reshape, [upstream], { shape: [rows, layers, out] })], {
+      // One wide product, and its columns taken apart: a batch of narrow ones would leave most of a GPU idle.
+      const flat = apply(reshape, [upstream], { shape: [...outer, layers * out] });
+      const wide = apply(productOverRows, [rule.operand(0), flat]); // [in, layers · out]
+      const byLayer = apply(permute, [apply(reshape, [wide], { shape: [width, layers, out] })], {
         axes: [1, 0, 2],
-      }); // [layers, rows, out]
-      const turned = apply(permute, [apply(reshape, [rule.operand(0)], { shape: [rows, width] })], {
-        axes: [1, 0],
-      }); // [in, rows]
-      return apply(matmul, [turned, byLayer]);
+      });
+      return apply(contiguous, [byLayer]); // [layers, in, out]
     };
     const all = places.some((place) => rule.needs(place)) ? weights() : undefined;
     return [

@@ -126,7 +126,7 @@ function fitMatrix<V, A>(rule: GradientRule<V, A>, value: V, matrix: Shape, inde
  * What a weight gains: leftᵀ · right, added up over all rows. Operands: left [rows…, k] and right [rows…, n]; the result is
  * [k, n].
  */
-const productOverRows: KernelOp = {
+export const productOverRows: KernelOp = {
   kind: "kernel",
   name: "productOverRows",
   noGradient: "it is a gradient itself",
