@@ -14,6 +14,8 @@ function openGpu(capture: "on" | "off"): Device {
   const driver = openTestGpu();
   const device = new Device("cuda", {
     ...{ driver: strict(driver), memory: "2GiB", poison: true, stallAfter: "off", environment: {}, capture },
+    // In float32 nothing is chosen unless it is asked for.
+    precision: "tf32",
     print: () => {},
   });
   after(() => {
