@@ -4,6 +4,7 @@
  *
  *   npm run bench:gpu -- --only eager,soak     some of the parts, in this order
  *   npm run bench:gpu -- --peer step.py        PyTorch's step beside ours, by a script that prints "ms/step"
+ *   npm run bench:gpu -- --only compiled --torch torch.py --jax jax.py    the compiled step beside the peers' own
  *   npm run bench:gpu -- --total 900           seconds for all of them; a part that has no time left is left out
  *   npm run bench:gpu -- --small --stand-in    a trial where there is no GPU
  *
@@ -23,8 +24,10 @@ import { Results, verdicts } from "./results.js";
 const { values: options } = parseArgs({
   options: {
     ...commonOptions,
-    only: { type: "string", default: "gradients,errors,eager,soak,start,sanitizer,suites" },
+    only: { type: "string", default: "gradients,errors,eager,compiled,soak,start,sanitizer,suites" },
     peer: { type: "string", default: "" },
+    torch: { type: "string", default: "" },
+    jax: { type: "string", default: "" },
     checker: { type: "string", default: "" },
     total: { type: "string", default: "570" },
     small: { type: "boolean", default: false },
@@ -50,6 +53,7 @@ const own = (name: string, ...args: string[]): readonly string[] => [
 ];
 const given = (name: "peer" | "checker"): string[] =>
   options[name] === "" ? [] : [`--${name}`, options[name]];
+const named = (name: "torch" | "jax"): string[] => (options[name] === "" ? [] : [`--${name}`, options[name]]);
 const fewSteps = ["--batch", "2", "--rows", "64"];
 
 const parts: Readonly<Record<string, Part>> = {
@@ -63,6 +67,11 @@ const parts: Readonly<Record<string, Part>> = {
     seconds: 200,
     command: own("eager", ...given("peer")),
     small: [...fewSteps, "--groups", "1", "--steps", "2", "--precisions", "tf32"],
+  },
+  compiled: {
+    seconds: 420,
+    command: own("compiled", "--kernels", ...named("torch"), ...named("jax")),
+    small: [...fewSteps, "--groups", "1", "--steps", "2", "--precisions", "tf32", "--curves", "2"],
   },
   soak: {
     seconds: 120,
