@@ -300,7 +300,7 @@ async function main(common: CommonOptions): Promise<void> {
   await results.attempt("the curves", () => compareCurves(results, common, rows));
   const peers = [
     ...(options.torch === "" ? [] : [runPeer(options.torch, options["torch-modes"].split(","), 170_000)]),
-    ...(options.jax === "" ? [] : [runPeer(options.jax, [], 120_000)]),
+    ...(options.jax === "" ? [] : [runPeer(options.jax, [], 240_000)]),
   ];
   tell(
     results,
