@@ -16,7 +16,7 @@ export function restoreSnapshot(transfer: Transfer, snapshot: Snapshot): void {
 }
 
 /** Refuses a replay that differs from the direct run; names the first buffer and byte. */
-export function requireEqual(name: string, direct: Snapshot, replayed: Snapshot): void {
+function requireEqual(name: string, direct: Snapshot, replayed: Snapshot): void {
   for (const [storage, expected] of direct) {
     const found = replayed.get(storage);
     if (found && Buffer.compare(expected, found) === 0) continue;
@@ -31,6 +31,20 @@ export function requireEqual(name: string, direct: Snapshot, replayed: Snapshot)
   }
 }
 
+/** Storages whose bytes are not all those of another one: what is read of them is read once. */
+export function uncovered(storages: Iterable<Storage>): Storage[] {
+  const sorted = [...storages].sort((a, b) => a.span.address - b.span.address || b.span.size - a.span.size);
+  const kept: Storage[] = [];
+  let end = 0;
+  for (const storage of sorted) {
+    const { address, size } = storage.span;
+    if (kept.length > 0 && address + size <= end) continue;
+    kept.push(storage);
+    end = Math.max(end, address + size);
+  }
+  return kept;
+}
+
 /** Memory that a captured function uses and nobody reads before or after it. */
 export interface ScratchMemory {
   readonly storage: Storage;
@@ -38,12 +52,28 @@ export interface ScratchMemory {
   nameAt(offset: number): string;
 }
 
-/** What a storage holds, as checksums of its parts: enough to tell whether two runs have left the same. */
-export type Print = readonly { readonly offset: number; readonly checksum: string }[];
+/** What a run has left: small storages byte for byte, large ones as checksums of their parts. */
+export interface Findings {
+  readonly bytes: Snapshot;
+  readonly prints: ReadonlyMap<Storage, Print>;
+}
+
+type Print = readonly { readonly offset: number; readonly checksum: string }[];
 
 const printedBytes = 64 * 1024;
 
-export function takePrint(transfer: Transfer, { storage }: ScratchMemory): Print {
+export function takeFindings(transfer: Transfer, storages: readonly Storage[]): Findings {
+  const isLarge = ({ span }: Storage): boolean => span.size > printedBytes;
+  return {
+    bytes: takeSnapshot(
+      transfer,
+      storages.filter((storage) => !isLarge(storage)),
+    ),
+    prints: new Map(storages.filter(isLarge).map((storage) => [storage, takePrint(transfer, storage)])),
+  };
+}
+
+function takePrint(transfer: Transfer, storage: Storage): Print {
   const print: { offset: number; checksum: string }[] = [];
   transfer.readParts(storage, (part, start) => {
     for (let at = 0; at < part.length; at += printedBytes) {
@@ -56,22 +86,25 @@ export function takePrint(transfer: Transfer, { storage }: ScratchMemory): Print
   return print;
 }
 
-/** Refuses a replay that has left something else in scratch memory than the direct run; names what lies there. */
-export function requireSamePrint(
+/** Refuses a replay that has left something else than the direct run; names what it is. */
+export function requireSameFindings(
   name: string,
-  { nameAt }: ScratchMemory,
-  direct: Print,
-  replayed: Print,
+  direct: Findings,
+  replayed: Findings,
+  scratch: ScratchMemory | undefined,
 ): void {
-  const place = direct.findIndex(({ checksum }, index) => checksum !== replayed[index]?.checksum);
-  const part = direct[place];
-  if (!part) return;
-  const label = nameAt(part.offset);
-  throw new HoldfastError(
-    "CAPTURE_MISMATCH",
-    `The replay of "${name}" differs from the same work run directly: first in "${label}", among bytes ${part.offset} to ` +
-      `${part.offset + printedBytes} of its memory. The graph was not kept; the captured function must do the same work on ` +
-      "the same memory every time.",
-    { numbers: { capture: name, storage: label, byte: part.offset } },
-  );
+  requireEqual(name, direct.bytes, replayed.bytes);
+  for (const [storage, print] of direct.prints) {
+    const found = replayed.prints.get(storage);
+    const part = print.find(({ checksum }, index) => checksum !== found?.[index]?.checksum);
+    if (!part) continue;
+    const label = storage === scratch?.storage ? scratch.nameAt(part.offset) : storage.label;
+    throw new HoldfastError(
+      "CAPTURE_MISMATCH",
+      `The replay of "${name}" differs from the same work run directly: first in "${label}", among bytes ${part.offset} to ` +
+        `${part.offset + printedBytes} of its memory. The graph was not kept; the captured function must do the same work on ` +
+        "the same memory every time.",
+      { numbers: { capture: name, storage: label, byte: part.offset } },
+    );
+  }
 }
