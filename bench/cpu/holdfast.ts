@@ -35,6 +35,9 @@ function drawnFor(path: string, drawn: ReadonlyMap<string, Float32Array>): Float
   return find(name).subarray(Number(index) * size, (Number(index) + 1) * size);
 }
 
+/** What the batches take of the arena; it is no step's. */
+let keptBytes = 0;
+
 /** Is the step compiled, or eager? */
 const isCompiled = process.argv.includes("--compiled");
 
@@ -47,6 +50,7 @@ function prepareStep(): (batchIndex: number) => number {
     const { x, labels } = batch(index);
     return [cpu.fromHost(x, [B, S, F], "f32"), cpu.fromHost(labels, [B * S], "i32")];
   });
+  keptBytes = runtime.arena.figures.live;
   const train = (x: Tensor, y: Tensor): { readonly loss: Tensor } => {
     const loss = nn.functional.crossEntropy(model.forward(x).reshape([B * S, C]), y);
     loss.backward();
@@ -93,6 +97,7 @@ await report({
   peer: `Holdfast${isCompiled ? " compiled" : ""}${runtime.blas ? " with HOLDFAST_BLAS" : ""}`,
   version: (JSON.parse(readRepositoryFile("package.json")) as { version: string }).version,
   step: prepareStep(),
+  stepBytes: () => runtime.arena.figures.highWater - keptBytes,
   prepareProduct,
 });
 cpu.close();

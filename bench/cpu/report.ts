@@ -19,6 +19,8 @@ export interface StepReport {
   readonly count: number;
   /** After the steps and before the product, whose operands are no part of a step. */
   readonly peakRssBytes: number;
+  /** What the steps' own tensors took at once, where the contender can tell. */
+  readonly stepBytes?: number;
   /** Of the first steps; every contender's should be the same. */
   readonly losses: readonly number[];
 }
@@ -28,6 +30,8 @@ export interface Contender {
   readonly version: string;
   /** Trains on one of the batches and gives the loss. */
   readonly step?: (batchIndex: number) => number | Promise<number>;
+  /** What the steps' own tensors took at once. */
+  readonly stepBytes?: () => number;
   /** Makes the operands and gives what multiplies them. */
   readonly prepareProduct: () => () => unknown;
   /** How many steps are timed, and how many run before them; 20 and 3 unless given. */
@@ -37,7 +41,8 @@ export interface Contender {
 
 export async function report(contender: Contender): Promise<void> {
   const { peer, version, step, prepareProduct, steps = 20, warmUp = 3 } = contender;
-  const stepReport = step && (await reportSteps(step, steps, warmUp));
+  const timed = step && (await reportSteps(step, steps, warmUp));
+  const stepReport = timed && { ...timed, ...(contender.stepBytes && { stepBytes: contender.stepBytes() }) };
   const { median, best } = await time(prepareProduct(), 20, 3);
   const { m, n, k } = productSize;
   const line: Report = {
