@@ -25,7 +25,7 @@ export function hasRoom(runtime: Runtime, { peak }: MemoryReport): boolean {
 /** Returns if the budget and what lies free in the arena can give a plan its memory, and throws OUT_OF_BUDGET otherwise. */
 export function requireRoom({ budget, arena }: Runtime, memory: MemoryReport, wanted: RoomFor): void {
   const { peak } = memory;
-  const { free, room } = roomIn({ budget, arena });
+  const { free, room, isArenaFull } = roomIn({ budget, arena });
   if (peak <= room) return;
   const { name, inputs, otherPlans } = wanted;
   const batch = batchOf(wanted.shapes);
@@ -39,7 +39,7 @@ export function requireRoom({ budget, arena }: Runtime, memory: MemoryReport, wa
       `  ${"free in the arena".padEnd(18)}${formatBytes(free).padStart(12)}`,
       `The most is live at call ${memory.at}, ${memory.op}:`,
       ...holdersOf(memory),
-      `What to change: ${adviceFor(batch, fitting, otherPlans)}`,
+      `What to change: ${adviceFor(batch, fitting, otherPlans, isArenaFull)}`,
     ].join("\n"),
     {
       numbers: {
@@ -50,14 +50,17 @@ export function requireRoom({ budget, arena }: Runtime, memory: MemoryReport, wa
   );
 }
 
-/** What can be had for step memory: what lies free in the arena, and what the budget has left. */
+/** What can be had for step memory: what lies free in the arena and what the budget has left, up to the arena's own limit. */
 export function roomIn({ budget, arena }: Pick<Runtime, "budget" | "arena">): {
   readonly free: number;
   readonly room: number;
+  /** Is it the arena's limit that stands in the way of more? */
+  readonly isArenaFull: boolean;
 } {
-  const { committed, live } = arena.figures;
+  const { capacity, committed, live } = arena.figures;
   const free = Math.max(0, committed - live);
-  return { free, room: budget.left + free };
+  const [byBudget, byArena] = [budget.left + free, capacity - live];
+  return { free, room: Math.min(byBudget, byArena), isArenaFull: byArena < byBudget };
 }
 
 function holdersOf({ holders }: MemoryReport): string[] {
@@ -71,7 +74,12 @@ function holdersOf({ holders }: MemoryReport): string[] {
   ];
 }
 
-function adviceFor(batch: number | undefined, fitting: number, otherPlans: number): string {
+function adviceFor(
+  batch: number | undefined,
+  fitting: number,
+  otherPlans: number,
+  isArenaFull: boolean,
+): string {
   const ways = [
     ...(batch !== undefined && fitting > 0
       ? [`a batch of about ${fitting} instead of ${batch} should fit`]
@@ -80,7 +88,9 @@ function adviceFor(batch: number | undefined, fitting: number, otherPlans: numbe
     ...(otherPlans > 0
       ? [`the step's other plans hold ${formatBytes(otherPlans)}, which its close() gives back`]
       : []),
-    "raise HOLDFAST_MEMORY if the machine has more",
+    isArenaFull
+      ? "raise HOLDFAST_ARENA, which holds the arena below the budget"
+      : "raise HOLDFAST_MEMORY if the machine has more",
   ];
   return `${ways.join("; ")}.`;
 }

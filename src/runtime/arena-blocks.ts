@@ -19,8 +19,8 @@ export interface Block {
   readonly extent: Span;
   /** The views that are alive; most storages have none. */
   views: Set<Storage> | undefined;
-  /** Who pinned the storage or a view of it. */
-  pins: readonly Pin[];
+  /** Who pinned the storage or a view of it; most have no pins. */
+  pins: Pins | undefined;
   /** A reset passed over it: only its pins keep it. */
   isDue: boolean;
 }
@@ -28,6 +28,41 @@ export interface Block {
 export interface Pin {
   readonly storage: Storage;
   readonly by: string;
+}
+
+/** Pins by what they are of: a compiled step pins thousands of views of one storage. */
+export class Pins {
+  readonly #names = new Map<Storage, string[]>();
+  #count = 0;
+
+  get count(): number {
+    return this.#count;
+  }
+
+  has(storage: Storage): boolean {
+    return this.#names.has(storage);
+  }
+
+  /** Who has pinned a storage; all of them where none is given. */
+  namesOf(storage?: Storage): readonly string[] {
+    return storage ? (this.#names.get(storage) ?? []) : [...this.#names.values()].flat();
+  }
+
+  add(storage: Storage, by: string): void {
+    const names = this.#names.get(storage);
+    if (names) names.push(by);
+    else this.#names.set(storage, [by]);
+    this.#count += 1;
+  }
+
+  /** Takes the latest pin of a storage back. */
+  remove(storage: Storage): void {
+    const names = this.#names.get(storage);
+    if (!names) return;
+    names.pop();
+    if (names.length === 0) this.#names.delete(storage);
+    this.#count -= 1;
+  }
 }
 
 export interface Holder {
@@ -44,7 +79,7 @@ export function outlive(block: Block): void {
 
 /** Ends a view made in a step that is over, unless a pin keeps it. */
 export function endView(block: Block, view: Storage): void {
-  if (!block.pins.some((pin) => pin.storage === view)) block.views?.delete(view);
+  if (!block.pins?.has(view)) block.views?.delete(view);
 }
 
 /** Bytes by the op that made them, largest first. */
@@ -66,7 +101,7 @@ export function keptBy(
   const kept = { pinned: 0, madeThisStep: 0, leftOver: 0 };
   for (const { storage, extent, pins } of blocks) {
     const isOfStep = openStep > 0 && storage.step === openStep;
-    kept[pins.length > 0 ? "pinned" : isOfStep ? "madeThisStep" : "leftOver"] += extent.size;
+    kept[(pins?.count ?? 0) > 0 ? "pinned" : isOfStep ? "madeThisStep" : "leftOver"] += extent.size;
   }
   return kept as Record<keyof typeof kept, Bytes>;
 }

@@ -16,7 +16,7 @@ import {
   holdersOf,
   keptBy,
   outlive,
-  type Pin,
+  Pins,
   type StepStorage,
 } from "./arena-blocks.js";
 import * as refusal from "./arena-errors.js";
@@ -70,8 +70,6 @@ interface Enclosure {
 const imaginedAddress = 2 ** 48;
 /** As much as the arena can count in its units. */
 const imaginedBytes = 2 ** 38;
-
-const noPins: readonly Pin[] = [];
 
 /** Step memory: allocate, free, view, pin; steps and resets end what no pin keeps. */
 export class Arena {
@@ -204,7 +202,7 @@ export class Arena {
       serial: this.#figures.get(cell.allocations),
       slot,
     };
-    this.#blocks[slot] = { storage, extent, views: undefined, pins: noPins, isDue: false };
+    this.#blocks[slot] = { storage, extent, views: undefined, pins: undefined, isDue: false };
     if (this.#openStep > 0) this.#stepSlots.push(slot);
     this.#count(size, extent.size, isMiss ? cell.misses : end <= topBefore ? cell.reuses : cell.hits);
     recorder.record("allocate", label, extent.address, size);
@@ -221,12 +219,7 @@ export class Arena {
     const block = this.#find(storage, "free");
     this.#options.gate.refuseInside("free", storage.label);
     if (storage.owner) throw refusal.viewFreed(storage);
-    if (block.pins.length > 0) {
-      throw refusal.pinnedFreed(
-        storage,
-        block.pins.map((pin) => pin.by),
-      );
-    }
+    if (block.pins?.count) throw refusal.pinnedFreed(storage, block.pins.namesOf());
     if (block.views && block.views.size > 0) throw refusal.viewedFreed(storage, block.views.size);
     this.#options.recorder.record("free", storage.label, storage.span.address, storage.span.size);
     this.#end(block);
@@ -263,13 +256,7 @@ export class Arena {
         `${refusal.describe(view)} is no view, so it can't be dropped. Free it instead.`,
       );
     }
-    const pins = block.pins.filter((pin) => pin.storage === view);
-    if (pins.length > 0) {
-      throw refusal.pinnedFreed(
-        view,
-        pins.map((pin) => pin.by),
-      );
-    }
+    if (block.pins?.has(view)) throw refusal.pinnedFreed(view, block.pins.namesOf(view));
     block.views?.delete(view);
   }
 
@@ -281,8 +268,9 @@ export class Arena {
       return;
     }
     const block = this.#find(storage, "pin");
-    if (block.pins.length === 0) this.#figures.add(cell.pinned, block.extent.size);
-    block.pins = [...block.pins, { storage, by }];
+    block.pins ??= new Pins();
+    if (block.pins.count === 0) this.#figures.add(cell.pinned, block.extent.size);
+    block.pins.add(storage, by);
     this.#figures.add(cell.pins, 1);
     this.#options.recorder.record("pin", storage.label, storage.span.address, storage.span.size);
   }
@@ -295,11 +283,11 @@ export class Arena {
       return;
     }
     const block = this.#find(storage, "unpin");
-    const index = block.pins.findLastIndex((pin) => pin.storage === storage);
-    if (index < 0) throw refusal.notPinned(storage);
-    const isLast = block.pins.length === 1;
+    const { pins } = block;
+    if (!pins?.has(storage)) throw refusal.notPinned(storage);
+    const isLast = pins.count === 1;
     if (isLast && block.isDue) this.#options.gate.refuseInside("unpin of the last pin", storage.label);
-    block.pins = block.pins.toSpliced(index, 1);
+    pins.remove(storage);
     this.#figures.add(cell.pins, -1);
     this.#options.recorder.record("unpin", storage.label, storage.span.address, storage.span.size);
     if (isLast) this.#figures.add(cell.pinned, -block.extent.size);
@@ -312,7 +300,7 @@ export class Arena {
   }
 
   isPinned(storage: Storage): boolean {
-    return ((this.#innerOf(storage) ?? this).#lookUp(storage)?.pins.length ?? 0) > 0;
+    return ((this.#innerOf(storage) ?? this).#lookUp(storage)?.pins?.count ?? 0) > 0;
   }
 
   /** Refuses a use of a storage that has died. */
@@ -424,7 +412,7 @@ export class Arena {
     const failures: unknown[] = [];
     for (const block of blocks) {
       if (!block || this.#blocks[block.storage.slot] !== block) continue;
-      if (block.pins.length > 0) outlive(block);
+      if (block.pins?.count) outlive(block);
       else {
         try {
           this.#end(block);

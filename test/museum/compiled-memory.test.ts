@@ -2,7 +2,7 @@
 
 import assert from "node:assert/strict";
 import { Device, type DeviceOptions, type HoldfastError, nn, type Tensor, zeros } from "holdfast";
-import { Arena, type Judgement, PersistentMemory } from "../../src/runtime/index.js";
+import { PersistentMemory } from "../../src/runtime/index.js";
 import { MiB } from "../../src/units/index.js";
 import { CallLog } from "../support/call-log.js";
 import { museumRow } from "../support/museum.js";
@@ -15,12 +15,6 @@ const [features, width] = [16, 512] as const;
 type Plant = (run: () => void) => void;
 
 const nothing: Plant = (run) => run();
-
-/** A judge who has one answer for everything. */
-const oneVerdict: Plant = (run) => {
-  const judgement: Judgement = { verdict: "never reset", why: "it is what it is", help: "Buy more memory." };
-  withMethods(Arena.prototype, { judge: () => judgement }, run);
-};
 
 /** What was placed for the step's inputs is forgotten. */
 const leavingInputs: Plant = (run) =>
@@ -52,16 +46,13 @@ const obstacles: Readonly<Record<string, Obstacle>> = {
   "the arena": {
     options: { memory: "256MiB", arena: "8MiB" },
     heldBytes: 4 * MiB,
-    code: "ARENA_FULL",
+    code: "OUT_OF_BUDGET",
     says: [
-      /^train step asked the arena for \S+ MiB and it has no room. Verdict: mis-sized/,
-      /capacity 8 MiB/,
-      /HOLDFAST_ARENA/,
+      /^Compiled train step needs \S+ MiB of step memory at once for inputs f32 \[16384, 16\], and \S+ MiB can be had/,
+      /· linear \S+ MiB in \d/,
+      /a batch of about \d+ instead of 16384 should fit; .*raise HOLDFAST_ARENA/,
     ],
-    faults: {
-      "too large for the arena, and one verdict for everything": oneVerdict,
-      "too large for the arena, and the inputs' memory stays": leavingInputs,
-    },
+    faults: { "too large for the arena, and the inputs' memory stays": leavingInputs },
   },
 };
 
