@@ -9,7 +9,7 @@ import {
   requireRoom,
 } from "../compile/index.js";
 import { HoldfastError } from "../errors/index.js";
-import { copyArray } from "../ops/index.js";
+import { copyArrays } from "../ops/index.js";
 import type { Device } from "./device.js";
 import type { RunningPlan } from "./running-plan.js";
 import type { ScalarRing } from "./scalar-ring.js";
@@ -87,10 +87,13 @@ export function compileStep<I extends readonly Tensor[], R extends StepResult>(
 
   function call(...inputs: I): R {
     const plan = planFor(inputs);
-    for (const [index, slot] of plan.inputs.entries()) {
-      const input = inputs[index];
-      if (input) copyArray(runtime, input.array, slot);
-    }
+    copyArrays(
+      runtime,
+      plan.inputs.flatMap((target, index) => {
+        const source = inputs[index]?.array;
+        return source ? [{ source, target }] : [];
+      }),
+    );
     const { placed, replayable } = plan.running ?? begin(plan);
     replayable.replay();
     for (const storage of placed.written) noteWrite(storage);
