@@ -57,7 +57,9 @@ for (const { device, skip, open } of kernelDevices) {
         before += counts.before;
         after += counts.after;
       };
-      fc.assert(fc.property(drawnPrograms, compare), { numRuns });
+      // Some that are the same every time, and can be fused: a few random ones may have nothing to fuse.
+      const examples = fc.sample(drawnPrograms, { seed: 3, numRuns: 4 }).map((one): [DrawnProgram] => [one]);
+      fc.assert(fc.property(drawnPrograms, compare), { numRuns: numRuns + examples.length, examples });
       assert.ok(after < before, `${before} calls became ${after}`);
     });
   });
