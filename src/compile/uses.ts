@@ -23,3 +23,13 @@ export function usesOf(calls: readonly Call[]): ReadonlyMap<Buffer, Uses> {
   }
   return uses;
 }
+
+/** Makes step buffers whose numbers no other of the program has. */
+export function bufferMaker(calls: readonly Call[]): (bytes: number, label: string) => Buffer {
+  let last = 0;
+  for (const call of calls) for (const { part } of accessesOf(call)) last = Math.max(last, part.buffer.id);
+  return (bytes, label) => {
+    last++;
+    return { id: last, bytes, label };
+  };
+}

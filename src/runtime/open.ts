@@ -60,6 +60,8 @@ export interface Parts {
   readonly arena: Arena;
   readonly transfer: Transfer;
   readonly work: Work;
+  /** Refuses a use of a storage that has died, whatever its kind. */
+  readonly requireLive: (storage: Storage, use: string) => void;
   /** What closing has to do, in the order of opening. */
   readonly closing: (() => void)[];
 }
@@ -139,6 +141,7 @@ export function openParts(options: OpenOptions, { log, onPressure }: Listeners):
       arena,
       transfer,
       work,
+      requireLive,
       closing,
     };
   }

@@ -161,10 +161,8 @@ export class Runtime {
   /** A way for a few bytes to come to the host without anybody waiting. */
   createMailbox(size: number, name: string): Mailbox {
     this.#requireOpen();
-    const { driver, budget, gate, transfer, closing, arena, persistent } = this.#parts;
+    const { driver, budget, gate, transfer, closing, requireLive } = this.#parts;
     gate.refuse("creation of a mailbox", name, size);
-    const requireLive = (storage: Storage, use: string): void =>
-      storage.kind === "step" ? arena.requireLive(storage, use) : persistent.requireLive(storage, use);
     const mailbox = new Mailbox(
       { driver, stream: this.stream, budget, requireLive, down: transfer.down },
       size,

@@ -6,13 +6,14 @@
 
 import { dtypes, loadsOf } from "../../kernels/index.js";
 import { accessesOf, type Buffer, type Call, mapParts, type Part, type RowCall } from "../program.js";
+import { bufferMaker } from "../uses.js";
 
 export function writeAfresh(calls: readonly Call[]): readonly Call[] {
   /** Where a buffer's value is found by now. */
   const homes = new Map<Buffer, Buffer>();
   /** Buffers of the program whose present value an earlier call has read. */
   const read = new Set<Buffer>();
-  let nextId = firstFreeId(calls);
+  const make = bufferMaker(calls);
   const atHome = (part: Part): Part => {
     const buffer = homes.get(part.buffer);
     return buffer ? { ...part, buffer } : part;
@@ -22,7 +23,7 @@ export function writeAfresh(calls: readonly Call[]): readonly Call[] {
     const before = mapParts(call.work, atHome);
     const replaced = new Set(call.work.kind === "rows" ? wholeResults(call.work) : []);
     for (const buffer of replaced) {
-      if (read.has(buffer)) homes.set(buffer, { ...buffer, id: nextId++ });
+      if (read.has(buffer)) homes.set(buffer, make(buffer.bytes, buffer.label));
       else replaced.delete(buffer);
     }
     const accesses = accessesOf(call);
@@ -36,13 +37,6 @@ export function writeAfresh(calls: readonly Call[]): readonly Call[] {
     });
     return { ...call, work: { ...before, operands } };
   });
-}
-
-function firstFreeId(calls: readonly Call[]): number {
-  let next = 0;
-  for (const call of calls)
-    for (const { part } of accessesOf(call)) next = Math.max(next, part.buffer.id + 1);
-  return next;
 }
 
 /** The step buffers that a call gives a new value, every byte of them, and whose old one it needs no longer when it does. */

@@ -7,7 +7,8 @@ import { gemmScratchBytes, libraryProductKey } from "../../kernels/index.js";
 import type { Runtime } from "../../runtime/index.js";
 import { type Clock, systemClock } from "../../units/index.js";
 import { outlineOf, timeChoices } from "../product-times.js";
-import { accessesOf, type Buffer, type Call, type ProductCall } from "../program.js";
+import type { Buffer, Call, ProductCall } from "../program.js";
+import { bufferMaker } from "../uses.js";
 
 /** What the choice of products has brought, for explain(). */
 export interface ProductReport {
@@ -59,7 +60,8 @@ export function chooseProducts(
     label: "products",
   });
 
-  const makeScratch = scratchMaker(calls);
+  const makeBuffer = bufferMaker(calls);
+  const makeScratch = (bytes: number): Buffer => makeBuffer(bytes, "product scratch");
   let [changed, beforeUs, afterUs] = [0, 0, 0];
   const chosen = calls.map((call) => {
     if (call.work.kind !== "product") return call;
@@ -156,14 +158,4 @@ function withChoice(
   if (size === scratch?.size) return { kind: "product", problem: { ...problem, choice } };
   const own = size > 0 && { scratch: { buffer: makeScratch(size), offset: 0, size } };
   return { kind: "product", problem: { ...rest, choice, ...own } };
-}
-
-/** Makes buffers whose numbers no other of the program has. */
-function scratchMaker(calls: readonly Call[]): (bytes: number) => Buffer {
-  let last = 0;
-  for (const call of calls) for (const { part } of accessesOf(call)) last = Math.max(last, part.buffer.id);
-  return (bytes) => {
-    last++;
-    return { id: last, bytes, label: "product scratch" };
-  };
 }

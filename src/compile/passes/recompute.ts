@@ -6,7 +6,7 @@
 
 import { lifetimesOf, peakOf, plannedBytes } from "../liveness.js";
 import { accessesOf, type Buffer, type Call, mapParts, type Part } from "../program.js";
-import { type Uses, usesOf } from "../uses.js";
+import { bufferMaker, type Uses, usesOf } from "../uses.js";
 
 /** A value smaller than this share of the peak is not worth it. */
 const leastShare = 0.01;
@@ -38,6 +38,7 @@ function recomputeAtPeak(calls: readonly Call[]): readonly Call[] {
   const lifetimes = lifetimesOf(inOrder(calls));
   const { place: peak, bytes } = peakOf(lifetimes);
   const uses = usesOf(calls);
+  const make = bufferMaker(calls);
   const lastUse = new Map(lifetimes.map(({ buffer, last }) => [buffer, last]));
   /** What is to be inserted before a place, and which buffer its readers from there on see. */
   const again = new Map<number, Call[]>();
@@ -55,7 +56,7 @@ function recomputeAtPeak(calls: readonly Call[]): readonly Call[] {
     const call: Call = {
       ...maker.call,
       isRecomputed: true,
-      work: mapParts(maker.call.work, (part) => copyOf(part, maker.made, copies)),
+      work: mapParts(maker.call.work, (part) => copyOf(part, maker.made, copies, make)),
     };
     again.set(place, [...(again.get(place) ?? []), call]);
     const copy = copies.get(buffer);
@@ -107,13 +108,15 @@ function areThere(
     });
 }
 
-/** Ids of step buffers are told apart by identity; these only have to be of their own. */
-let copied = 0;
-
-function copyOf(part: Part, made: ReadonlySet<Buffer>, copies: Map<Buffer, Buffer>): Part {
+function copyOf(
+  part: Part,
+  made: ReadonlySet<Buffer>,
+  copies: Map<Buffer, Buffer>,
+  make: ReturnType<typeof bufferMaker>,
+): Part {
   if (!made.has(part.buffer)) return part;
   const { bytes, label } = part.buffer;
-  const copy = copies.get(part.buffer) ?? { id: 1_000_000_000 + copied++, bytes, label: `${label} again` };
+  const copy = copies.get(part.buffer) ?? make(bytes, `${label} again`);
   copies.set(part.buffer, copy);
   return { ...part, buffer: copy };
 }

@@ -1,7 +1,5 @@
 /** A linear layer of its own for each of several groups, in one product. */
 
-import { HoldfastError } from "../../errors/index.js";
-import { dtypes, promote } from "../../kernels/index.js";
 import { fitTo } from "../gradients.js";
 import { stack } from "../movement/join.js";
 import { permute } from "../movement/reshape.js";
@@ -11,6 +9,7 @@ import { sum } from "../reduction/sum.js";
 import { badShape, formatShape, isSameShape } from "../shape.js";
 import { seenAsOne } from "./equal-arrays.js";
 import { matmul } from "./matmul.js";
+import { meetingDtype } from "./meeting-dtype.js";
 import { lowerProduct } from "./product.js";
 
 interface Sizes {
@@ -32,16 +31,7 @@ export const linearEach: KernelOp<NoAttributes> = {
   looksAtAddresses: true,
   infer(operands) {
     const { rows, groups, out } = sizesOf(operands);
-    const dtype = operands
-      .map((_, index) => typeAt("linearEach", operands, index).dtype)
-      .reduce((meeting, one) => promote(meeting, one));
-    if (dtypes[dtype].kind !== "float") {
-      throw new HoldfastError(
-        "BAD_DTYPE",
-        `linearEach of ${dtype}: products need floats. Convert with to("f32").`,
-      );
-    }
-    return [{ shape: [rows, groups, out], dtype }];
+    return [{ shape: [rows, groups, out], dtype: meetingDtype("linearEach", operands) }];
   },
   saves(needs) {
     const groups = (needs.length - 1) / 2;

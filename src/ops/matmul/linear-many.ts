@@ -1,7 +1,5 @@
 /** Several linear layers of one input, such as the query, key and value of attention, in one product. */
 
-import { HoldfastError } from "../../errors/index.js";
-import { type Dtype, dtypes, promote } from "../../kernels/index.js";
 import { copyArray } from "../copy.js";
 import { contiguousStrides } from "../device-array.js";
 import { contiguous } from "../elementwise/cast.js";
@@ -12,6 +10,7 @@ import { arrayAt, type KernelOp, type NoAttributes, type OperandType, typeAt } f
 import { badShape, formatShape, isSameShape, type Shape, sizeOf } from "../shape.js";
 import { seenAsOne } from "./equal-arrays.js";
 import { asRows, linear, productOverRows } from "./matmul.js";
+import { meetingDtype } from "./meeting-dtype.js";
 import { lowerProduct } from "./product.js";
 
 interface Sizes {
@@ -33,14 +32,7 @@ export const linearMany: KernelOp<NoAttributes> = {
   looksAtAddresses: true,
   infer(operands) {
     const { outer, layers, out } = sizesOf(operands);
-    const dtype = meetingDtype("linearMany", operands);
-    if (dtypes[dtype].kind !== "float") {
-      throw new HoldfastError(
-        "BAD_DTYPE",
-        `linearMany of ${dtype}: products need floats. Convert with to("f32").`,
-      );
-    }
-    return [{ shape: [...outer, layers, out], dtype }];
+    return [{ shape: [...outer, layers, out], dtype: meetingDtype("linearMany", operands) }];
   },
   saves([ofX = false, ...ofWeights]) {
     const weights = ofWeights.map((_, layer) => 1 + layer);
@@ -117,10 +109,6 @@ const sideBySide: KernelOp<NoAttributes> = {
     );
   },
 };
-
-function meetingDtype(op: string, operands: readonly OperandType[]): Dtype {
-  return operands.map((_, index) => typeAt(op, operands, index).dtype).reduce(promote);
-}
 
 function sizesOf(operands: readonly OperandType[]): Sizes {
   const { shape } = typeAt("linearMany", operands, 0);
