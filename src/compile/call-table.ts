@@ -54,7 +54,9 @@ function kernelOf(work: Work): string {
     case "launch":
       return work.kernel.name;
     case "product":
-      return productOf(work);
+      return productOf(work.problem);
+    case "products":
+      return work.problems[0] ? `${work.problems.length} × ${productOf(work.problems[0])}` : "";
     case "fill":
       return `fill ${work.byte}`;
     case "copy":
@@ -63,7 +65,7 @@ function kernelOf(work: Work): string {
 }
 
 /** As BLAS writes it: N for an operand as it lies, T for one that is transposed. */
-function productOf({ problem }: ProductCall): string {
+function productOf(problem: ProductCall["problem"]): string {
   const { dtype, resultDtype = dtype, a, b, bias, activation } = problem;
   const letters = [a, b].map(({ isTransposed }) => (isTransposed ? "T" : "N")).join("");
   const dtypes = resultDtype === dtype ? dtype : `${dtype} → ${resultDtype}`;
@@ -78,14 +80,18 @@ function shapeOf(work: Work): string {
       return `${work.iteration.rows}×${work.iteration.row.size}`;
     case "columns":
       return `${work.rows}×${work.columns}`;
-    case "product": {
-      const { m, n, k, batch = 1 } = work.problem;
-      return [m, n, k, ...(batch === 1 ? [] : [batch])].join("×");
-    }
+    case "product":
+      return sizesOf(work.problem);
+    case "products":
+      return work.problems.map(sizesOf).join(", ");
     case "launch":
       return `${work.blocks} ${work.blocks === 1 ? "block" : "blocks"}`;
     case "fill":
     case "copy":
       return "";
   }
+}
+
+function sizesOf({ m, n, k, batch = 1 }: ProductCall["problem"]): string {
+  return [m, n, k, ...(batch === 1 ? [] : [batch])].join("×");
 }

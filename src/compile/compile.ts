@@ -18,6 +18,7 @@ import { countSkips, guardWrites } from "./passes/guard.js";
 import { choicesIn, chooseProducts, type ProductReport } from "./passes/products.js";
 import { recompute } from "./passes/recompute.js";
 import { castTogether } from "./passes/region-casts.js";
+import { makeProductsTogether } from "./passes/together.js";
 import { planMemory } from "./plan.js";
 import { accessesOf, type Buffer, type Call, type Part, type Plan, type Schedule } from "./program.js";
 import { roomIn } from "./room.js";
@@ -25,7 +26,7 @@ import { type ScheduleOptions, scheduleCalls } from "./schedule.js";
 import type { Trace } from "./trace.js";
 import { verifyPlan } from "./verify.js";
 
-type Pass = (calls: readonly Call[]) => readonly Call[];
+type Pass = (calls: readonly Call[], runtime: Runtime) => readonly Call[];
 
 /** In their order. Each can be left out, and the step's numbers stay the same. */
 const passes = {
@@ -39,8 +40,12 @@ const passes = {
   casts: castTogether,
   /** What is cheap to make again is not held where memory is shortest. */
   recompute,
+  /** On a GPU, values that are changed in place are made anew, so that products can wait that read the old ones. */
+  afresh: (calls, { device }) => (device.kind === "cuda" ? writeAfresh(calls) : calls),
   /** Chains of elementwise work and reductions become one kernel. */
   fuse: (calls) => fuse(calls, () => false),
+  /** Products that leave most of a GPU idle one by one are made together. */
+  together: (calls, runtime) => makeProductsTogether(runtime, calls),
 } satisfies Readonly<Record<string, Pass>>;
 
 /**
@@ -84,11 +89,13 @@ export function planStep(runtime: Runtime, trace: Trace<unknown>, settings: Pass
   const placed = placeConstants(runtime, guarded.calls, trace.constants);
   const regions = [...placed.regions, ...guarded.regions];
   try {
-    // Making values again takes time; on a GPU it is worth it only where memory is short.
+    // Making values again takes time, and holding them longer takes memory: a GPU begins with the second.
     const isShort = runtime.device.kind === "cpu";
     const first = planCalls(runtime, placed.calls, { recompute: isShort, ...settings });
     const fits = first.plan.bytes <= roomIn(runtime).room || settings.recompute !== undefined || isShort;
-    const planned = fits ? first : planCalls(runtime, placed.calls, { ...settings, recompute: true });
+    const planned = fits
+      ? first
+      : planCalls(runtime, placed.calls, { ...settings, afresh: false, recompute: true });
     return { ...planned, ops: trace.ops.length, regions, skipped: guarded.skipped };
   } catch (error) {
     for (const region of regions) runtime.persistent.release(region);
@@ -105,7 +112,7 @@ function planCalls(
   let calls = traced;
   for (const name of passesInOrder) {
     if (settings[name] === false) continue;
-    calls = passes[name](calls);
+    calls = passes[name](calls, runtime);
     stages.push({ name, calls });
   }
   // Before the plan: the choices say how much scratch memory there is to place.
@@ -144,15 +151,17 @@ export function branchStep(
   return hasSides ? { ...planned, ...branched } : undefined;
 }
 
+const isAboutProducts = (name: Stage["name"]): boolean => name === "together" || name === "products";
+
 /** The calls once more as the passes leave them, with values that are changed in place made anew before they are fused. */
 function freedCalls(runtime: Runtime, stages: readonly Stage[]): readonly Call[] {
   const fused = stages.findIndex(({ name }) => name === "fuse");
-  const again = fused < 0 ? stages.filter(({ name }) => name === "products") : stages.slice(fused);
+  const again = fused < 0 ? stages.filter(({ name }) => isAboutProducts(name)) : stages.slice(fused);
   let calls = writeAfresh(stages.at(-1 - again.length)?.calls ?? []);
   for (const { name, calls: chosen } of again) {
     if (name === "products")
       calls = chooseProducts(runtime, calls, { known: choicesIn(runtime, chosen) }).calls;
-    else if (name !== "trace") calls = passes[name](calls);
+    else if (name !== "trace") calls = passes[name](calls, runtime);
   }
   return calls;
 }

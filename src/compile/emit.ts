@@ -1,8 +1,15 @@
 /** From calls to launches: kernels are printed and loaded, parts become storages, and what is sent is written down once. */
 
-import { gemm, launchColumns, launchRows } from "../kernels/index.js";
+import {
+  type GemmProblem,
+  gemm,
+  gemmMany,
+  launchColumns,
+  launchRows,
+  type ProductDtype,
+} from "../kernels/index.js";
 import type { Runtime, Storage, WorkPiece } from "../runtime/index.js";
-import type { Call, Part } from "./program.js";
+import type { Call, Part, ProductCall } from "./program.js";
 
 /** A launch, a fill or a copy of the program, ready to be sent. */
 export interface Piece {
@@ -46,19 +53,12 @@ function emitCall(runtime: Runtime, { op, work }: Call, resolve: (part: Part) =>
       launchColumns(runtime, { kernel, rows, columns, strides, operands: operands.map(resolve), scalars });
       return;
     }
-    case "product": {
-      const { a, b, c, bias, scratch, ...rest } = work.problem;
-      const lying = <L extends { readonly part: Part }>({ part, ...layout }: L) => ({
-        ...layout,
-        storage: resolve(part),
-      });
-      const problem = {
-        ...rest,
-        ...{ a: lying(a), b: lying(b), c: lying(c) },
-        ...(bias && { bias: resolve(bias) }),
-        ...(scratch && { scratch: resolve(scratch) }),
-      };
-      gemm(runtime, problem, op);
+    case "product":
+      gemm(runtime, problemOn(work.problem, resolve), op);
+      return;
+    case "products": {
+      const problems = work.problems.map((problem) => problemOn(problem, resolve));
+      gemmMany(runtime, problems, op);
       return;
     }
     case "launch": {
@@ -73,6 +73,22 @@ function emitCall(runtime: Runtime, { op, work }: Call, resolve: (part: Part) =>
       runtime.copy(resolve(work.target), resolve(work.source));
       return;
   }
+}
+
+function problemOn(
+  { a, b, c, bias, scratch, ...rest }: ProductCall["problem"],
+  resolve: (part: Part) => Storage,
+): GemmProblem<ProductDtype> {
+  const lying = <L extends { readonly part: Part }>({ part, ...layout }: L) => ({
+    ...layout,
+    storage: resolve(part),
+  });
+  return {
+    ...rest,
+    ...{ a: lying(a), b: lying(b), c: lying(c) },
+    ...(bias && { bias: resolve(bias) }),
+    ...(scratch && { scratch: resolve(scratch) }),
+  };
 }
 
 /** Sends pieces as they were written down. */

@@ -29,7 +29,9 @@ const purposes: Readonly<Record<Exclude<PassName, "products">, string>> = {
   dead: "results that nobody reads are not made",
   casts: "weights are converted together",
   recompute: "what is cheap to make again is not held where memory is shortest",
+  afresh: "on a GPU, values that are changed in place are made anew",
   fuse: "calls that can be one kernel are one",
+  together: "products that leave a GPU idle one by one are one launch",
 };
 
 /** So many rows of a list are shown; the rest is counted. */

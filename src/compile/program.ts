@@ -71,6 +71,12 @@ export interface ProductCall {
   };
 }
 
+/** Products that one launch makes. */
+export interface ProductsCall {
+  readonly kind: "products";
+  readonly problems: readonly ProductCall["problem"][];
+}
+
 export interface FillCall {
   readonly kind: "fill";
   readonly target: Part;
@@ -83,7 +89,7 @@ export interface CopyCall {
   readonly source: Part;
 }
 
-export type Work = RowCall | ColumnCall | ProductCall | LaunchCall | FillCall | CopyCall;
+export type Work = RowCall | ColumnCall | ProductCall | ProductsCall | LaunchCall | FillCall | CopyCall;
 
 export interface Call {
   /** The op that it is a part of, for messages, times and explain(). */
@@ -117,14 +123,10 @@ export function accessesOf({ work }: Call): readonly Access[] {
       const { inputs } = work.kernel;
       return work.operands.map((part, index) => accessOf(part, index < inputs.length ? "in" : "out"));
     }
-    case "product": {
-      const { a, b, c, bias, scratch, beta = 0 } = work.problem;
-      return [
-        ...[a.part, b.part, ...(bias ? [bias] : [])].map((part) => accessOf(part, "in")),
-        ...(scratch ? [accessOf(scratch, "out")] : []),
-        accessOf(c.part, beta === 0 ? "out" : "inout"),
-      ];
-    }
+    case "product":
+      return accessesOfProduct(work.problem);
+    case "products":
+      return work.problems.flatMap(accessesOfProduct);
     case "launch":
       return work.arguments.flatMap((one, index) =>
         typeof one === "number" ? [] : [accessOf(one, work.kernel.parameters[index] ?? "inout")],
@@ -134,6 +136,14 @@ export function accessesOf({ work }: Call): readonly Access[] {
     case "copy":
       return [accessOf(work.source, "in"), accessOf(work.target, "out")];
   }
+}
+
+function accessesOfProduct({ a, b, c, bias, scratch, beta = 0 }: ProductCall["problem"]): Access[] {
+  return [
+    ...[a.part, b.part, ...(bias ? [bias] : [])].map((part) => accessOf(part, "in")),
+    ...(scratch ? [accessOf(scratch, "out")] : []),
+    accessOf(c.part, beta === 0 ? "out" : "inout"),
+  ];
 }
 
 function accessOf(part: Part, parameter: Parameter): Access {
@@ -181,16 +191,10 @@ export function mapParts(work: Work, to: (part: Part) => Part): Work {
     case "rows":
     case "columns":
       return { ...work, operands: work.operands.map(to) };
-    case "product": {
-      const { a, b, c, bias, scratch, ...rest } = work.problem;
-      const problem = {
-        ...rest,
-        ...{ a: { ...a, part: to(a.part) }, b: { ...b, part: to(b.part) }, c: { ...c, part: to(c.part) } },
-        ...(bias && { bias: to(bias) }),
-        ...(scratch && { scratch: to(scratch) }),
-      };
-      return { kind: "product", problem };
-    }
+    case "product":
+      return { kind: "product", problem: mapProblem(work.problem, to) };
+    case "products":
+      return { kind: "products", problems: work.problems.map((problem) => mapProblem(problem, to)) };
     case "launch":
       return {
         ...work,
@@ -201,6 +205,18 @@ export function mapParts(work: Work, to: (part: Part) => Part): Work {
     case "copy":
       return { kind: "copy", target: to(work.target), source: to(work.source) };
   }
+}
+
+function mapProblem(
+  { a, b, c, bias, scratch, ...rest }: ProductCall["problem"],
+  to: (part: Part) => Part,
+): ProductCall["problem"] {
+  return {
+    ...rest,
+    ...{ a: { ...a, part: to(a.part) }, b: { ...b, part: to(b.part) }, c: { ...c, part: to(c.part) } },
+    ...(bias && { bias: to(bias) }),
+    ...(scratch && { scratch: to(scratch) }),
+  };
 }
 
 /** When a program's calls run: their order, and which of them side by side. */

@@ -79,6 +79,8 @@ export interface CudaCode {
   readonly entry: string;
   /** Threads of a block, in one dimension; `Launch.blocks` is the grid, in one dimension too. */
   readonly threads: number;
+  /** The compute capability whose instructions it uses; any that Holdfast runs on unless given. */
+  readonly onlyFor?: string;
 }
 
 /** How a matrix of a `Product` lies: row by row. Strides count elements. */

@@ -11,6 +11,7 @@ export interface CudaKernel<Name extends string> {
   readonly elements: string;
   readonly pointers?: Pointers<Name>;
   readonly threads: number;
+  readonly onlyFor?: string;
   /** What stands before the kernel: constants and functions, all of internal linkage. */
   readonly declarations?: string;
   readonly body: string;
@@ -25,7 +26,7 @@ export const cudaTypes = { f32: "float", f64: "double", i32: "unsigned" } as con
 export function cudaKernel<Name extends string>(
   kernel: CudaKernel<Name>,
 ): KernelSource & { readonly cuda: CudaCode } {
-  const { name, parameters, elements, pointers = {}, threads, declarations = "", body } = kernel;
+  const { name, parameters, elements, pointers = {}, threads, onlyFor, declarations = "", body } = kernel;
   const names = Object.keys(parameters) as Name[];
   const entry = `hf_${name.replaceAll(/[^A-Za-z0-9]+/g, "_")}`;
   const signature = names.map((parameter) => {
@@ -42,6 +43,7 @@ export function cudaKernel<Name extends string>(
     cuda: {
       entry,
       threads,
+      ...(onlyFor && { onlyFor }),
       code: `${declarations.trim()}\n\n${head} {\n${withoutMargin(body)}\n}\n`.trimStart(),
     },
   };

@@ -10,19 +10,31 @@ import { join } from "node:path";
 import type { KernelSource } from "holdfast";
 
 /** What the code is written for at least; every later architecture takes its PTX. */
-const leastArchitecture = "compute_80";
+const leastArchitecture = "80";
 
-/** Compiles the kernels for all architectures, in two processes at a time. Throws what the compiler says, where it says anything. */
+/**
+ * Compiles the kernels for all architectures that they are for, in two processes at a time. Throws what the compiler says, where
+ * it says anything.
+ */
 export async function compileBatch(
   kernels: readonly KernelSource[],
   architectures: readonly string[],
 ): Promise<void> {
   const folder = mkdtempSync(join(tmpdir(), "holdfast-nvcc-"));
+  const only = new Set(kernels.flatMap(({ cuda }) => cuda?.onlyFor ?? []));
   try {
-    const halves = [0, 1].map((half) => kernels.filter((_, index) => index % 2 === half));
+    const common = kernels.filter(({ cuda }) => !cuda?.onlyFor);
+    const halves = [0, 1].map((half) => common.filter((_, index) => index % 2 === half));
     await Promise.all(
-      halves.map((some, half) => compileFile(folder, `kernels-${half}`, some, architectures)),
+      halves.map((some, half) =>
+        compileFile(folder, `kernels-${half}`, some, leastArchitecture, architectures),
+      ),
     );
+    for (const capability of only) {
+      const own = kernels.filter(({ cuda }) => cuda?.onlyFor === capability);
+      const architecture = capability.replace(".", "");
+      await compileFile(folder, `only-${architecture}`, own, architecture, [`sm_${architecture}`]);
+    }
   } finally {
     rmSync(folder, { recursive: true });
   }
@@ -32,12 +44,13 @@ async function compileFile(
   folder: string,
   name: string,
   kernels: readonly KernelSource[],
+  least: string,
   architectures: readonly string[],
 ): Promise<void> {
   const [source, ptx] = [join(folder, `${name}.cu`), join(folder, `${name}.ptx`)];
   writeFileSync(source, kernels.map(partOf).join("\n"));
   const strict = ["-std=c++17", "--fmad=false", "-Werror", "all-warnings"];
-  await run("nvcc", [...strict, "-ptx", `-arch=${leastArchitecture}`, source, "-o", ptx]);
+  await run("nvcc", [...strict, "-ptx", `-arch=compute_${least}`, source, "-o", ptx]);
   for (const architecture of architectures)
     await run("ptxas", ["-Werror", `-arch=${architecture}`, ptx, "-o", join(folder, `${name}.cubin`)]);
 }

@@ -62,11 +62,16 @@ function keyOf(work: Work, identities: Identities, versionOf: (buffer: Buffer) =
       );
       return `${identities.of(kernel)} ${parts.join(" ")} ${JSON.stringify(rest)}`;
     }
-    case "product": {
-      const { a, b, c, bias, scratch, ...rest } = work.problem;
-      const parts = [read(a.part), read(b.part), written(c.part), bias ? read(bias) : "", scratch?.size];
-      const layouts = [a, b, c].map(({ part: _, ...layout }) => layout);
-      return `product ${parts.join(" ")} ${JSON.stringify([rest, layouts])}`;
+    case "product":
+    case "products": {
+      const keys = (work.kind === "product" ? [work.problem] : work.problems).map(
+        ({ a, b, c, bias, scratch, ...rest }) => {
+          const parts = [read(a.part), read(b.part), written(c.part), bias ? read(bias) : "", scratch?.size];
+          const layouts = [a, b, c].map(({ part: _, ...layout }) => layout);
+          return `${parts.join(" ")} ${JSON.stringify([rest, layouts])}`;
+        },
+      );
+      return `product ${keys.join(" | ")}`;
     }
     case "launch": {
       const { kernel, blocks } = work;

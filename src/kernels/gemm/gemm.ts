@@ -1,6 +1,6 @@
 /**
  * The product of matrices: `gemm` issues its launches, one where the operands are small, two where they are packed, and one
- * where a library stands in for those two: a BLAS on the CPU, cuBLASLt on a GPU.
+ * where a library stands in for those two: a BLAS on the CPU, cuBLASLt on a GPU. Some of a GPU's are our own.
  */
 
 import type { Blas } from "../../driver/index.js";
@@ -31,6 +31,7 @@ import {
   refused,
   requireSound,
 } from "./problem.js";
+import { launchWideProducts, wideProductsOf } from "./wide/index.js";
 
 /**
  * `C[m, n] = alpha · op(A)[m, k] · op(B)[k, n] + beta · C`, once or for a batch; then the bias and the activation, where
@@ -59,7 +60,9 @@ export function gemm(runtime: Runtime, problem: GemmProblem<ProductDtype>, op = 
     return;
   }
   if (runtime.device.kind === "cuda") {
-    launchLibraryProduct(runtime, problem, op);
+    const wide = wideProductsOf(runtime, [problem]);
+    if (wide) launchWideProducts(runtime, [problem], wide, op);
+    else launchLibraryProduct(runtime, problem, op);
     if (problem.activation && !libraryActivates(runtime, problem)) finishOnGpu(runtime, problem, op);
     return;
   }
@@ -72,18 +75,41 @@ export function gemm(runtime: Runtime, problem: GemmProblem<ProductDtype>, op = 
 }
 
 /**
+ * Products that don't wait for each other, in one launch; `gemmTogether` says beforehand whether that is possible. Their bits are
+ * those of `gemm`.
+ */
+export function gemmMany(
+  runtime: Runtime,
+  problems: readonly GemmProblem<ProductDtype>[],
+  op = "gemm",
+): void {
+  for (const problem of problems) requireSound(problem);
+  const wide = wideProductsOf(runtime, problems);
+  if (!wide) throw refused("these can't be made in one launch. Ask gemmTogether first.");
+  launchWideProducts(runtime, problems, wide, op);
+}
+
+/** Can one launch make these products? */
+export function gemmTogether(runtime: Runtime, problems: readonly GemmOutline[]): boolean {
+  return !problems.some(({ activation }) => activation) && wideProductsOf(runtime, problems) !== undefined;
+}
+
+/**
  * How much scratch memory a product needs: 0 where it works straight from its operands. It may be used for something
  * else as soon as the product's launches are behind in the stream.
  */
 export function gemmScratchBytes(runtime: Runtime, problem: GemmOutline): Bytes {
-  if (runtime.device.kind === "cuda") return bytes(libraryWorkspaceBytes(runtime, problem));
+  if (runtime.device.kind === "cuda") {
+    return bytes(wideProductsOf(runtime, [problem]) ? 0 : libraryWorkspaceBytes(runtime, problem));
+  }
   requireOwn(problem);
   return cpuScratchBytes(runtime, problem);
 }
 
 /** How many algorithms a product can be given as its `choice`: 1 where it is our own kernels' work. */
 export function gemmChoices(runtime: Runtime, problem: GemmOutline): number {
-  return runtime.device.kind === "cuda" ? libraryChoices(runtime, problem) : 1;
+  if (runtime.device.kind !== "cuda" || wideProductsOf(runtime, [problem])) return 1;
+  return libraryChoices(runtime, problem);
 }
 
 /** What the CPU's own kernels need: room for the packed panels of a large product. */

@@ -1,10 +1,10 @@
 /**
  * gemm: products of matrices. On the CPU packed, blocked and threaded where they are large, direct where they are small; on
- * a GPU by its library.
+ * a GPU by its library, or in tiles of our own.
  */
 
 export type { GemmDtype } from "./element.js";
-export { gemm, gemmChoices, gemmScratchBytes } from "./gemm.js";
+export { gemm, gemmChoices, gemmMany, gemmScratchBytes, gemmTogether } from "./gemm.js";
 export { libraryProductKey } from "./library-product.js";
 export type {
   GemmOutline,

@@ -21,6 +21,7 @@ import {
 import type { Lowering } from "../op.js";
 import { fillWith } from "../reduction/reduce.js";
 import { type Shape, sizeOf } from "../shape.js";
+import { lowerNarrowProduct } from "./narrow-product.js";
 
 /** A matrix, or a batch of them, as gemm takes it. */
 interface Matrices extends MatrixLayout {
@@ -56,13 +57,17 @@ export function lowerProduct(
   const target = output.dtype === dtype ? output : lowering.scratchArray(output.shape, dtype);
   const batchStride = batchStrideOf(batch, target.strides) ?? m * n;
   if (!target.storage) return;
+  const size = sizeOf(batch);
+  const isShared = batch.length > 0 && sizeOf(right.shape.slice(0, -2)) === 1 && isContiguous(target);
+  const folded = isShared ? foldBatch(left, batch, m, k) : undefined;
+  if (folded) {
+    const rows = { ...output, shape: [size * m, n], strides: [n, 1] };
+    if (lowerNarrowProduct(lowering, folded, asMatrix(right), rows, bias)) return;
+  } else if (batch.length === 0 && lowerNarrowProduct(lowering, left, right, output, bias)) return;
   // A library adds the bias at the end; our own kernels find it in the output, and add to it.
   const added = bias && runtime.device.kind === "cuda" ? vectorOf(lowering, bias, dtype) : undefined;
   const beta = bias && !added ? 1 : 0;
   if (bias && !added) copyArray(runtime, bias, target);
-  const isShared = batch.length > 0 && sizeOf(right.shape.slice(0, -2)) === 1 && isContiguous(target);
-  const folded = isShared ? foldBatch(left, batch, m, k) : undefined;
-  const size = sizeOf(batch);
   const a = matricesOf(lowering, folded ?? left, operandDtype, folded ? [] : batch);
   const b = matricesOf(lowering, right, operandDtype, folded ? [] : batch);
   if (!a.array.storage || !b.array.storage) return;
@@ -114,6 +119,11 @@ function vectorOf(lowering: Lowering, bias: DeviceArray, dtype: ProductDtype): D
 function rowStrideOf({ shape, strides }: DeviceArray): number {
   const [n = 1] = shape.slice(-1);
   return Math.max(n, strides.at(-2) ?? n);
+}
+
+/** The one matrix of a batch of one. */
+function asMatrix(array: DeviceArray): DeviceArray {
+  return { ...array, shape: array.shape.slice(-2), strides: array.strides.slice(-2) };
 }
 
 /** With one right matrix for the whole batch, the batch is only more rows of the left one. */

@@ -67,6 +67,55 @@ static inline T __shfl_down_sync(unsigned mask, T value, unsigned delta, int wid
   return standinShuffleFrom(mask, value, inSegment + delta < static_cast<unsigned>(width) ? lane + delta : lane);
 }
 
+// What kernels know of the tensor cores and of copies that go on by themselves: these names instead of the instructions.
+
+#define HOLDFAST_INSTRUCTIONS
+
+static double standinLeft[32][32][4], standinRight[32][32][2];
+
+/**
+ * sums[16, 8] += left[16, 8] · right[8, 8]. A lane of group g and member t has of the left rows g and g + 8 at term t, then at
+ * term t + 4; of the right column g at both; and of the sums columns 2t and 2t + 1 of row g, then of row g + 8.
+ */
+static inline void multiplyAdd(double (&sums)[4], const double (&left)[4], const double (&right)[2]) {
+  const unsigned warp = threadIdx.x / 32, lane = standinLane(), group = lane / 4, member = lane % 4;
+  for (unsigned index = 0; index < 4; ++index) standinLeft[warp][lane][index] = left[index];
+  for (unsigned index = 0; index < 2; ++index) standinRight[warp][lane][index] = right[index];
+  __syncwarp();
+  for (unsigned term = 0; term < 8; ++term) {
+    for (unsigned index = 0; index < 4; ++index) {
+      const unsigned row = index / 2, column = 2 * member + index % 2;
+      sums[index] += standinLeft[warp][group * 4 + term % 4][term / 4 * 2 + row] *
+                     standinRight[warp][column * 4 + term % 4][term / 4];
+    }
+  }
+  __syncwarp();
+}
+
+static const float* standinRows[32][32];
+
+static inline void loadPieces(float (&floats)[4], const float* row) {
+  const unsigned warp = threadIdx.x / 32, lane = standinLane();
+  if (reinterpret_cast<unsigned long long>(row) % 16 != 0) standinHooks.fault(716, "a row at a misaligned address", __LINE__);
+  standinRows[warp][lane] = row;
+  __syncwarp();
+  for (unsigned piece = 0; piece < 4; ++piece) floats[piece] = standinRows[warp][8 * piece + lane / 4][lane % 4];
+  __syncwarp();
+}
+
+/** At once, where the machine takes its time: who reads too early is not found out here. */
+template <unsigned size>
+static inline void beginCopy(void* to, const void* from, unsigned bytes) {
+  static_assert(size == 4 || size == 8 || size == 16, "a copy has four, eight or sixteen bytes");
+  const unsigned long long places = reinterpret_cast<unsigned long long>(to) | reinterpret_cast<unsigned long long>(from);
+  if (places % size != 0) standinHooks.fault(716, "a copy at a misaligned address", __LINE__);
+  if (bytes > size) standinHooks.fault(700, "a copy of more bytes than it has", __LINE__);
+  __builtin_memset(to, 0, size);
+  __builtin_memcpy(to, from, bytes);
+}
+static inline void endCopies() {}
+template <unsigned left> static inline void awaitCopies() {}
+
 // Bits.
 
 static inline int __popc(unsigned value) { return __builtin_popcount(value); }

@@ -1,0 +1,65 @@
+/**
+ * Makes products together that leave most of a GPU idle one by one: those of a layer's weight gradients, which nobody waits for
+ * before the step's end, so that they can wait for each other. Each has the bits that it has alone.
+ */
+
+import { gemmTogether } from "../../kernels/index.js";
+import type { Runtime } from "../../runtime/index.js";
+import { type Node, Order } from "../fuse/order.js";
+import { outlineOf } from "../product-times.js";
+import type { Call, ProductCall } from "../program.js";
+
+type Problem = ProductCall["problem"];
+
+/** So many elements for each multiprocessor keep it busy; products that have them need no company. */
+const enoughElements = 11_000;
+
+/** How many products one launch makes, and how far in the program a call may move for it: what it reads lives longer. */
+const [mostProducts, farthest] = [8, 128];
+
+interface Group {
+  readonly problems: Problem[];
+  readonly ops: string[];
+}
+
+export function makeProductsTogether(runtime: Runtime, calls: readonly Call[]): readonly Call[] {
+  const order = new Order();
+  const groups = new Map<Node, Group>();
+  const isEnough = (problems: readonly Problem[]): boolean => {
+    const elements = problems.reduce((sum, { m, n, batch = 1 }) => sum + m * n * batch, 0);
+    return elements >= enoughElements * runtime.device.parallelism;
+  };
+  const isPossible = (problems: readonly Problem[]): boolean =>
+    gemmTogether(runtime, problems.map(outlineOf));
+
+  /** Joins the latest group that takes the product. */
+  const join = (node: Node, own: Group): boolean => {
+    for (const [other, group] of [...groups].reverse()) {
+      const problems = [...group.problems, ...own.problems];
+      if (problems.length > mostProducts || isEnough(group.problems) || !isPossible(problems)) continue;
+      const place = node.position - other.position > farthest ? undefined : order.placeFor(other, node);
+      if (place === undefined) continue;
+      order.join(other, node, place);
+      groups.set(other, { problems, ops: [...group.ops, ...own.ops] });
+      return true;
+    }
+    return false;
+  };
+
+  for (const call of calls) {
+    const { node } = order.add(call);
+    if (call.work.kind !== "product") continue;
+    const own: Group = { problems: [call.work.problem], ops: [call.op] };
+    if (isEnough(own.problems) || !isPossible(own.problems)) continue;
+    if (!join(node, own)) groups.set(node, own);
+  }
+  return order.nodes.map((node) => {
+    const group = groups.get(node);
+    return group && group.problems.length > 1 ? callOf(group) : node.call;
+  });
+}
+
+function callOf({ problems, ops }: Group): Call {
+  const op = [...new Set(ops)].join(" + ");
+  return { op, work: { kind: "products", problems } };
+}
