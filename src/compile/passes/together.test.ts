@@ -73,6 +73,16 @@ test("a product that reads another's result stays behind it, and one whose opera
   assert.deepEqual(sizesOf(makeProductsTogether(hopper, [first, overwriting, second])), [1, 1, 1]);
 });
 
+test("what follows on a product waits with it until it is needed", () => {
+  const [first, second] = [overRows(wide, narrow, 1024, 256), overRows(narrow, wide, 256, 1024)];
+  const [following, between] = [copyOf(first.result), copyOf(narrow)];
+  const third = overRows(between.result, wide, 256, 1024);
+  const last = copyOf(following.result);
+  const calls = makeProductsTogether(hopper, [first, following, second, between, third, last]);
+  assert.deepEqual(sizesOf(calls), [1, 3, 1, 1]);
+  assert.deepEqual([calls[0], ...calls.slice(2)], [between, following, last]);
+});
+
 test("products that fill the device need no company, and those that can't go together get none", () => {
   const large = () => overRows(bufferOf(64 * 8192), bufferOf(64 * 8192), 8192, 8192, 64);
   assert.deepEqual(sizesOf(makeProductsTogether(hopper, [large(), large()])), [1, 1]);

@@ -46,17 +46,31 @@ export function makeProductsTogether(runtime: Runtime, calls: readonly Call[]): 
     return false;
   };
 
-  for (const call of calls) {
+  const isSmall = ({ work }: Call): boolean =>
+    work.kind === "product" && !isEnough([work.problem]) && isPossible([work.problem]);
+
+  for (const call of letWait(calls, isSmall)) {
     const { node } = order.add(call);
-    if (call.work.kind !== "product") continue;
+    if (call.work.kind !== "product" || !isSmall(call)) continue;
     const own: Group = { problems: [call.work.problem], ops: [call.op] };
-    if (isEnough(own.problems) || !isPossible(own.problems)) continue;
     if (!join(node, own)) groups.set(node, own);
   }
   return order.nodes.map((node) => {
     const group = groups.get(node);
     return group && group.problems.length > 1 ? callOf(group) : node.call;
   });
+}
+
+/** The program with what follows on such calls moved to where it is first needed: it would hold them to their place. */
+function letWait(calls: readonly Call[], isSuch: (call: Call) => boolean): readonly Call[] {
+  const order = new Order();
+  const nodes = calls.map((call) => order.add(call).node);
+  for (const node of nodes.toReversed()) {
+    if (![...node.before].some(({ call }) => isSuch(call)) || isSuch(node.call)) continue;
+    const needed = Math.min(...[...node.behind].map(({ position }) => position));
+    if (Number.isFinite(needed)) node.position = needed - 0.5;
+  }
+  return nodes.sort((a, b) => a.position - b.position).map(({ call }) => call);
 }
 
 function callOf({ problems, ops }: Group): Call {
