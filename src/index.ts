@@ -122,6 +122,17 @@ export {
   zerosLike,
 } from "./tensor/index.js";
 export {
+  ClassificationFigures,
+  type EarlyStoppingOptions,
+  type EpochRecord,
+  Predictor,
+  type PredictorOptions,
+  Trainer,
+  type TrainerOptions,
+  type TrainerPosition,
+  type TrainingSummary,
+} from "./train/index.js";
+export {
   type Address,
   type Bytes,
   bytes,

@@ -1,0 +1,171 @@
+/** Samples from disk: the same bits as made anew, and nothing from a file that is not exactly theirs. */
+
+import assert from "node:assert/strict";
+import { copyFileSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { test } from "node:test";
+import fc from "fast-check";
+import { copyBars, randomBars } from "../../../test/support/random-bars.js";
+import { refuses } from "../../../test/support/refuses.js";
+import { sameNamedBytes } from "../../../test/support/same-bytes.js";
+import { loadSafetensors, saveSafetensors } from "../../data/index.js";
+import { barColumns } from "../bars/bars.js";
+import { cachedSamples, samplesVersion } from "./cache.js";
+import { makeSamples, type Samples } from "./features.js";
+
+const bars = randomBars(8000);
+const settings = { stride: 30 };
+const made = makeSamples(bars, settings);
+
+function inFolder(check: (folder: string) => void): void {
+  const folder = mkdtempSync(join(tmpdir(), "holdfast-samples-"));
+  try {
+    check(folder);
+  } finally {
+    rmSync(folder, { recursive: true });
+  }
+}
+
+function sameSamples(found: Samples, expected: Samples, what: string): void {
+  assert.equal(found.count, expected.count, what);
+  const arrays = ({ bar, time, x, labels }: Samples) => ({ bar, time, x, labels });
+  sameNamedBytes(arrays(found), arrays(expected), what);
+}
+
+/** Fills a folder, puts something else in the file's place, and holds the cache to seeing it and to repairing it. */
+function passesOver(replace: (path: string) => void, reason: RegExp): void {
+  inFolder((folder) => {
+    cachedSamples(bars, settings, folder);
+    const [name] = readdirSync(folder);
+    replace(join(folder, name!));
+    const again = cachedSamples(bars, settings, folder);
+    assert.equal(again.fromCache, false);
+    assert.match(again.passedOver ?? "", reason);
+    sameSamples(again.samples, made, "made anew");
+    assert.equal(cachedSamples(bars, settings, folder).fromCache, true, "the file was not written anew");
+    assert.deepEqual(readdirSync(folder), [name]);
+  });
+}
+
+test("the first call makes the samples, the second reads them, with the same bits", () => {
+  inFolder((folder) => {
+    const inner = join(folder, "not", "there yet");
+    const first = cachedSamples(bars, settings, inner);
+    const second = cachedSamples(bars, settings, inner);
+    assert.deepEqual([first.fromCache, second.fromCache], [false, true]);
+    assert.deepEqual([first.passedOver, second.passedOver], [undefined, undefined]);
+    sameSamples(first.samples, made, "the first");
+    sameSamples(second.samples, made, "the second");
+    assert.equal(readdirSync(inner).length, 1);
+  });
+});
+
+test("another stride, another value of any column and bars that are cut have files of their own", () => {
+  inFolder((folder) => {
+    cachedSamples(bars, settings, folder);
+    assert.equal(cachedSamples(bars, { stride: 31 }, folder).fromCache, false);
+    assert.equal(cachedSamples(copyBars(bars, 0, 7990), settings, folder).fromCache, false);
+    // The last bit of a bar that no sample looks at: the key takes all bytes alike.
+    const bar = bars.volume.findIndex((volume) => volume > 0);
+    for (const column of barColumns) {
+      const changed = copyBars(bars);
+      changed[column][bar]! *= column === "low" ? 1 - Number.EPSILON : 1 + Number.EPSILON;
+      assert.equal(cachedSamples(changed, settings, folder).fromCache, false, column);
+    }
+    assert.equal(cachedSamples(copyBars(bars), settings, folder).fromCache, true);
+  });
+});
+
+test("a stride left out and the usual stride are the same samples", () => {
+  inFolder((folder) => {
+    cachedSamples(bars, {}, folder);
+    assert.equal(cachedSamples(bars, { stride: 60 }, folder).fromCache, true);
+  });
+});
+
+test("with the cache off nothing is read and nothing written", () => {
+  const here = readdirSync(".");
+  const { samples, fromCache } = cachedSamples(bars, settings, "off");
+  assert.equal(fromCache, false);
+  sameSamples(samples, made, "made anew");
+  assert.deepEqual(readdirSync("."), here);
+});
+
+test("a file that is cut off anywhere is passed over and written anew", () => {
+  for (const part of [0, 0.001, 0.01, 0.5, 0.99]) {
+    const cut = (path: string) => {
+      const whole = readFileSync(path);
+      writeFileSync(path, whole.subarray(0, Math.floor(part * whole.length)));
+    };
+    passesOver(cut, /can't be read/);
+  }
+});
+
+test("a file with any one bit changed is passed over and written anew", () => {
+  fc.assert(
+    fc.property(fc.double({ min: 0, max: 1, maxExcluded: true, noNaN: true }), fc.nat(7), (place, bit) => {
+      passesOver((path) => flipBit(path, (length) => Math.floor(place * length), bit), /./);
+    }),
+    { numRuns: 30 },
+  );
+  for (let byte = 0; byte < 700; byte += 23) passesOver((path) => flipBit(path, () => byte, byte % 8), /./);
+});
+
+function flipBit(path: string, byteOf: (length: number) => number, bit: number): void {
+  const bytes = readFileSync(path);
+  const byte = byteOf(bytes.length);
+  bytes[byte] = bytes[byte]! ^ (1 << bit);
+  writeFileSync(path, bytes);
+}
+
+test("a changed feature is found by the checksum", () => {
+  passesOver((path) => flipBit(path, (length) => length >> 1, 3), /another checksum than its bytes/);
+});
+
+test("a file of something else is passed over and written anew", () => {
+  passesOver((path) => writeFileSync(path, ""), /can't be read/);
+  passesOver((path) => writeFileSync(path, "time,open,high,low,close,volume\n".repeat(100)), /can't be read/);
+  const weights = [{ name: "weight", dtype: "u8", shape: [1], bytes: new Uint8Array(1) }] as const;
+  passesOver((path) => saveSafetensors(path, weights), /made of other bars/);
+});
+
+test("a whole and sound file of other bars is passed over, though it has the right name", () => {
+  inFolder((other) => {
+    cachedSamples(randomBars(8000, { seed: 2 }), settings, other);
+    const [name] = readdirSync(other);
+    passesOver((path) => copyFileSync(join(other, name!), path), /made of other bars/);
+  });
+});
+
+test("a file of the right key that lacks a tensor, or has it in another dtype, is passed over", () => {
+  passesOver((path) => {
+    const { tensors, metadata } = loadSafetensors(path);
+    const kept = [...tensors.values()].filter(({ name }) => name !== "labels");
+    saveSafetensors(path, kept, metadata);
+  }, /has no labels in i32/);
+  passesOver((path) => {
+    const { tensors, metadata } = loadSafetensors(path);
+    const recast = [...tensors.values()].map((tensor) =>
+      tensor.name === "x" ? { ...tensor, dtype: "i32" as const } : tensor,
+    );
+    saveSafetensors(path, recast, metadata);
+  }, /has no x in f32/);
+});
+
+test("a folder that can't be made is an error that says so", () => {
+  inFolder((folder) => {
+    writeFileSync(join(folder, "taken"), "");
+    const inFile = () => cachedSamples(bars, settings, join(folder, "taken", "samples"));
+    refuses("BAD_FILE", inFile, /for samples can't be made: .* turn the cache off/);
+  });
+});
+
+test("the numbers are those of this version; where they are to change, samplesVersion must too", () => {
+  const sum = made.x.reduce((total, value) => total + Math.abs(value), 0);
+  const labels = made.labels.reduce((total, label, index) => total + label * (index + 1), 0);
+  assert.deepEqual(
+    { samplesVersion, sum: sum.toPrecision(6), labels },
+    { samplesVersion: 1, sum: "5846.13", labels: 869 },
+  );
+});

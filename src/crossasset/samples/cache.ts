@@ -1,0 +1,128 @@
+/**
+ * Samples on disk, so that the same bars are not worked through twice. A file is named by all that its samples follow
+ * from; one that is damaged, cut off or somebody else's is passed over and written anew.
+ */
+
+import { createHash } from "node:crypto";
+import { existsSync, mkdirSync } from "node:fs";
+import { join } from "node:path";
+import {
+  loadSafetensors,
+  type SafetensorsFile,
+  type StoredTensor,
+  saveSafetensors,
+} from "../../data/index.js";
+import { HoldfastError } from "../../errors/index.js";
+import { type Dtype, viewElements } from "../../kernels/index.js";
+import { type Bars, barColumns } from "../bars/bars.js";
+import { defaultStride, makeSamples, type SampleSettings, type Samples } from "./features.js";
+import { featureCount, scales } from "./scales.js";
+
+/** To be raised whenever makeSamples gives other numbers than before: it makes every older file a stranger. */
+export const samplesVersion = 1;
+
+export interface CachedSamples {
+  readonly samples: Samples;
+  readonly fromCache: boolean;
+  /** Why a file that was there was not used. */
+  readonly passedOver?: string;
+}
+
+/**
+ * The samples of these bars, from the folder where they are there, else made and put there. The folder is made where it
+ * is missing; one that can't be written to is an error. "off" makes them and writes nothing.
+ *
+ * ```js
+ * const { samples, fromCache } = cachedSamples(bars, { stride: 60 }, "cache/samples");
+ * ```
+ */
+export function cachedSamples(bars: Bars, settings: SampleSettings, folder: string | "off"): CachedSamples {
+  if (folder === "off") return { samples: makeSamples(bars, settings), fromCache: false };
+  const key = keyOf(bars, settings);
+  const path = join(folder, `samples-${key}.safetensors`);
+  const found = existsSync(path) ? readSamples(path, key) : {};
+  if (found.samples) return { samples: found.samples, fromCache: true };
+  const samples = makeSamples(bars, settings);
+  makeFolder(folder);
+  const tensors = tensorsOf(samples);
+  saveSafetensors(path, tensors, new Map(Object.entries({ key, checksum: checksumOf(tensors) })));
+  return { samples, fromCache: false, ...found };
+}
+
+/** All that samples follow from, in 64 characters. */
+function keyOf(bars: Bars, { stride = defaultStride }: SampleSettings): string {
+  const hash = createHash("sha256").update(JSON.stringify({ samplesVersion, stride }));
+  for (const column of barColumns)
+    hash.update(`${column} ${bars[column].length} `).update(bytesOf(bars[column]));
+  return hash.digest("hex");
+}
+
+interface Found {
+  readonly samples?: Samples;
+  readonly passedOver?: string;
+}
+
+function readSamples(path: string, key: string): Found {
+  try {
+    return { samples: samplesOf(loadSafetensors(path), key) };
+  } catch (error) {
+    if (!(error instanceof HoldfastError)) throw error;
+    return { passedOver: error.message };
+  }
+}
+
+function tensorsOf({ count, bar, time, x, labels }: Samples): StoredTensor[] {
+  return [
+    { name: "bar", dtype: "i32", shape: [count], bytes: bytesOf(bar) },
+    { name: "labels", dtype: "i32", shape: [count, scales.length], bytes: bytesOf(labels) },
+    { name: "time", dtype: "f64", shape: [count], bytes: bytesOf(time) },
+    { name: "x", dtype: "f32", shape: [count, scales.length, featureCount], bytes: bytesOf(x) },
+  ];
+}
+
+function samplesOf({ tensors, metadata }: SafetensorsFile, key: string): Samples {
+  if (metadata.get("key") !== key) throw stranger("was made of other bars or with other settings");
+  const samples = {
+    count: tensors.get("bar")?.shape[0] ?? 0,
+    bar: elementsOf(tensors, "bar", "i32"),
+    time: elementsOf(tensors, "time", "f64"),
+    x: elementsOf(tensors, "x", "f32"),
+    labels: elementsOf(tensors, "labels", "i32"),
+  };
+  // Made from what was read, and so in the one order, with the shapes that there must be.
+  if (metadata.get("checksum") !== checksumOf(tensorsOf(samples)))
+    throw stranger("has another checksum than its bytes");
+  return samples;
+}
+
+function elementsOf<D extends Dtype>(tensors: SafetensorsFile["tensors"], name: string, dtype: D) {
+  const tensor = tensors.get(name);
+  if (tensor?.dtype !== dtype) throw stranger(`has no ${name} in ${dtype}`);
+  return viewElements(dtype, tensor.bytes);
+}
+
+function checksumOf(tensors: readonly StoredTensor[]): string {
+  const hash = createHash("sha256");
+  for (const { name, shape, bytes } of tensors) hash.update(`${name} [${shape.join(", ")}] `).update(bytes);
+  return hash.digest("hex");
+}
+
+function stranger(what: string): HoldfastError {
+  return new HoldfastError("BAD_FILE", `The file ${what}. It is written anew.`);
+}
+
+function makeFolder(folder: string): void {
+  try {
+    mkdirSync(folder, { recursive: true });
+  } catch (cause) {
+    throw new HoldfastError(
+      "BAD_FILE",
+      `The folder ${folder} for samples can't be made: ${cause instanceof Error ? cause.message : cause}. Name another one, or turn the cache off.`,
+      { numbers: { folder }, cause },
+    );
+  }
+}
+
+function bytesOf(array: ArrayBufferView): Uint8Array {
+  return new Uint8Array(array.buffer, array.byteOffset, array.byteLength);
+}

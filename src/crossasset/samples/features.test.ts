@@ -1,0 +1,196 @@
+/** Samples against a plain reference and against numbers by hand; and that none looks ahead. */
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import fc from "fast-check";
+import { barsOfCloses, copyBars, drawsFrom, randomBars } from "../../../test/support/random-bars.js";
+import { refuses } from "../../../test/support/refuses.js";
+import { sameBytes } from "../../../test/support/same-bytes.js";
+import { type ReferenceScale, referenceScale } from "../../../test/support/sample-reference.js";
+import { type Bars, barColumns } from "../bars/bars.js";
+import { makeSamples, type Samples } from "./features.js";
+import { classes, featureCount, historyBars, longestHorizon, sampleWidth, scales } from "./scales.js";
+
+const fewestBars = historyBars + longestHorizon;
+
+/** Float32 rounds to 6e-8 of a number; where σ is at its floor, float64's own rounding shows as about 1e-6. */
+const tolerance = 1e-5;
+
+function rowOf({ x }: Samples, sample: number, scale = 0, count = featureCount): Float32Array {
+  const start = sample * sampleWidth + scale * featureCount;
+  return x.subarray(start, start + count);
+}
+
+function assertMatches(samples: Samples, sample: number, scale: number, expected: ReferenceScale): void {
+  const found = rowOf(samples, sample, scale);
+  for (const [feature, value] of expected.features.entries()) {
+    const isNear = Math.abs(found[feature]! - value) <= tolerance * Math.max(1, Math.abs(value));
+    assert.ok(
+      isNear,
+      `sample ${sample}, scale ${scale}, feature ${feature}: ${found[feature]}, not ${value}`,
+    );
+  }
+  assert.equal(samples.labels[sample * scales.length + scale], classes[expected.label]);
+}
+
+/** Compares every sample with the reference, and tells what the bars had in them. */
+function compareAll(bars: Bars, stride: number): Record<"still" | "flat" | "untraded", number> {
+  const samples = makeSamples(bars, { stride });
+  const met = { still: 0, flat: 0, untraded: 0 };
+  for (const [sample, bar] of samples.bar.entries()) {
+    for (const [index, scale] of scales.entries()) {
+      const expected = referenceScale(bars, bar, scale);
+      assertMatches(samples, sample, index, expected);
+      if (expected.sigma === 1e-8) met.still++;
+      for (let group = 0; group < 32; group++) {
+        if (expected.features[group * 6 + 1] === 0) met.flat++;
+        if (expected.volumes[group] === 0) met.untraded++;
+      }
+    }
+  }
+  return met;
+}
+
+test("samples are what a plain reference makes of the same bars, with gaps, halts and untraded minutes", () => {
+  const met = compareAll(randomBars(fewestBars + 1600), 31);
+  assert.ok(met.still > 0, "no sample saw a market that stood still");
+  assert.ok(met.flat > 0, "no group was flat");
+  assert.ok(met.untraded > 0, "no group was untraded");
+});
+
+test("samples are what the reference makes for any seed, stride and number of bars", () => {
+  const draws = [fc.integer({ min: 1, max: 1e9 }), fc.integer({ min: 1, max: 90 }), fc.nat(200)] as const;
+  fc.assert(
+    fc.property(...draws, (seed, stride, more) => {
+      const bars = randomBars(fewestBars + more, { seed });
+      const { count } = makeSamples(bars, { stride });
+      assert.equal(count, Math.floor(more / stride) + 1);
+      compareAll(bars, Math.max(stride, 50));
+    }),
+    { numRuns: 20 },
+  );
+});
+
+test("the reference tells a changed bar: a comparison with other bars fails", () => {
+  const bars = randomBars(fewestBars);
+  const changed = copyBars(bars);
+  changed.high[historyBars - 30]! *= 1.01;
+  const samples = makeSamples(changed);
+  const expected = referenceScale(bars, historyBars - 1, 1);
+  assert.throws(() => assertMatches(samples, 0, 0, expected), /sample 0, scale 0, feature 13: /);
+});
+
+test("the fewest bars give one sample, which stands where its history just suffices", () => {
+  const bars = randomBars(fewestBars);
+  const { count, bar, time, x, labels } = makeSamples(bars);
+  assert.deepEqual([count, bar[0], time[0]], [1, 7688, bars.time[7688]]);
+  assert.deepEqual([x.length, labels.length], [2316, 12]);
+});
+
+test("samples follow every 60 bars unless told otherwise, the last with its future just sufficing", () => {
+  const { bar, time } = makeSamples(randomBars(fewestBars + 120, { isRough: false }));
+  assert.deepEqual([...bar], [7688, 7748, 7808]);
+  assert.deepEqual(
+    [...time],
+    [7689, 7749, 7809].map((minutes) => minutes * 60_000),
+  );
+  assert.equal(makeSamples(randomBars(fewestBars + 119)).count, 2);
+});
+
+/** One-minute returns of +0.01 and −0.01 in turn, the sample standing behind a fall; σ is 0.01. */
+function seesaw(future: number): Bars {
+  const closes = Array.from({ length: fewestBars }, (_, bar) => (bar % 2 === 0 ? 100 : 100 * Math.exp(0.01)));
+  closes[historyBars] = 100 * Math.exp(future);
+  return barsOfCloses(closes);
+}
+
+test("the label is long above 0.43 σ, short below −0.43 σ, and flat between", () => {
+  const labelOf = (future: number) => makeSamples(seesaw(future)).labels[0];
+  assert.equal(labelOf(0.0044), classes.long);
+  assert.equal(labelOf(0.0042), classes.flat);
+  assert.equal(labelOf(0), classes.flat);
+  assert.equal(labelOf(-0.0042), classes.flat);
+  assert.equal(labelOf(-0.0044), classes.short);
+});
+
+test("the label of a scale comes from the close as many bars ahead as the scale has", () => {
+  for (const [index, scale] of scales.entries()) {
+    const closes: number[] = new Array(fewestBars).fill(100);
+    closes[historyBars - 1 + scale] = 101;
+    const { labels } = makeSamples(barsOfCloses(closes));
+    const expected = scales.map((_, other) => (other === index ? classes.long : classes.flat));
+    assert.deepEqual([...labels], expected, `the close ${scale} bars ahead`);
+  }
+});
+
+test("features of a seesaw by hand: returns of one σ, nothing within a bar, ln σ at the end", () => {
+  const samples = makeSamples(seesaw(0));
+  // Bar 7,688 has 100: the newest return is a fall, and 32 back stands a rise.
+  for (const [feature, value] of [1, 0, 0, 0, 0, 0, -1, 0, 0, 0, 0, 0].entries()) {
+    assert.ok(Math.abs(samples.x[feature]! - value) < 1e-6, `feature ${feature}: ${samples.x[feature]}`);
+  }
+  assert.ok(Math.abs(samples.x[192]! - Math.log(0.01)) < 1e-6);
+  // On the scale of two bars nothing ever moves: σ is at its floor.
+  assert.ok(Math.abs(rowOf(samples, 0, 1)[192]! - Math.log(1e-8)) < 1e-6);
+});
+
+test("the features of a market that never moves and never trades are finite", () => {
+  const { x, labels } = makeSamples(barsOfCloses(new Array(fewestBars).fill(0.1), 0));
+  assert.ok(x.every(Number.isFinite));
+  assert.ok(labels.every((label) => label === classes.flat));
+});
+
+/** Numbers of the samples whose features differ. */
+function movedSamples(before: Samples, after: Samples): number[] {
+  const numbers = Array.from({ length: before.count }, (_, sample) => sample);
+  return numbers.filter((sample) => {
+    const [a, b] = [before, after].map((samples) => rowOf(samples, sample, 0, sampleWidth));
+    return a!.some((value, index) => value !== b![index]);
+  });
+}
+
+function changeBars(bars: Bars, start: number, end: number): Bars {
+  const changed = copyBars(bars);
+  const draw = drawsFrom(99);
+  for (let bar = start; bar < end; bar++) {
+    const factor = 0.5 + draw();
+    for (const column of barColumns) changed[column][bar]! *= factor;
+  }
+  return changed;
+}
+
+test("no sample looks ahead: other bars behind a sample's own move no feature of it or of those before it", () => {
+  const bars = randomBars(fewestBars + 400, { seed: 5 });
+  const before = makeSamples(bars, { stride: 50 });
+  for (const [sample, bar] of before.bar.entries()) {
+    const after = makeSamples(changeBars(bars, bar + 1, bars.close.length), { stride: 50 });
+    const later = Array.from({ length: before.count - sample - 1 }, (_, index) => sample + 1 + index);
+    assert.deepEqual(movedSamples(before, after), later);
+    assert.notDeepEqual(after.labels, before.labels, "the labels do look ahead");
+  }
+});
+
+test("a look ahead would be seen: another bar at a sample's own place moves it", () => {
+  const bars = randomBars(fewestBars + 400, { seed: 5 });
+  const before = makeSamples(bars, { stride: 50 });
+  const bar = before.bar[3]!;
+  assert.deepEqual(
+    movedSamples(before, makeSamples(changeBars(bars, bar, bar + 1), { stride: 50 })),
+    [3, 4, 5, 6, 7, 8],
+  );
+});
+
+test("a sample depends on nothing before its history: the same bits come from a series that begins later", () => {
+  const bars = randomBars(fewestBars + 500, { seed: 6 });
+  const whole = makeSamples(bars, { stride: 50 });
+  const later = makeSamples(copyBars(bars, 200), { stride: 50 });
+  sameBytes(later.x, whole.x.subarray(4 * sampleWidth), "the features");
+  sameBytes(later.labels, whole.labels.subarray(4 * scales.length), "the labels");
+});
+
+test("too few bars, and a stride that is none, are refused", () => {
+  refuses("BAD_ARGUMENT", () => makeSamples(randomBars(7921)), /^7921 bars are too few .* needs 7922/);
+  for (const stride of [0, -1, 1.5, Number.NaN]) {
+    refuses("BAD_ARGUMENT", () => makeSamples(randomBars(10), { stride }), /^The stride is/);
+  }
+});

@@ -1,0 +1,148 @@
+/**
+ * Samples: what the model reads and what it should say. A sample stands at a bar and looks at it on every scale; its
+ * features come from that bar and those before it alone, its labels from the bars behind it.
+ *
+ * The features are raw; `normaliser.ts` standardises them, for which it must know what is training data.
+ */
+
+import { HoldfastError } from "../../errors/index.js";
+import type { Bars } from "../bars/bars.js";
+import { emptyGroups, type Groups, readGroups } from "./groups.js";
+import {
+  classes,
+  featureCount,
+  featuresPerGroup,
+  groupCount,
+  historyBars,
+  kappa,
+  longestHorizon,
+  sampleWidth,
+  scales,
+} from "./scales.js";
+import { requireUsableBars } from "./usable-bars.js";
+
+/** Samples in the order of time. */
+export interface Samples {
+  readonly count: number;
+  /** The bar at which each sample stands: the last that its features come from. [count] */
+  readonly bar: Int32Array;
+  /** That bar's time. [count] */
+  readonly time: Float64Array;
+  /** The raw features. [count, 12, 193], row-major */
+  readonly x: Float32Array;
+  /** 0 long, 1 short, 2 flat. [count, 12] */
+  readonly labels: Int32Array;
+}
+
+export interface SampleSettings {
+  /** Bars from one sample to the next; 60 unless given. */
+  readonly stride?: number;
+}
+
+export const defaultStride = 60;
+
+/** The smallest σ, and the smallest deviation of volumes: what never moves is divided by this. */
+const deviationFloor = 1e-8;
+
+/**
+ * Makes the samples of a series of bars. The first stands at bar 7,688 (counted from 0), the first whose longest scale
+ * has its 33 groups of 233 bars; the others follow every `stride` bars, as long as 233 bars lie behind them for the labels.
+ *
+ * ```js
+ * const samples = makeSamples(bars, { stride: 60 });
+ * samples.x.subarray(0, 193); // what the first sample sees on the scale of one minute
+ * ```
+ */
+export function makeSamples(bars: Bars, { stride = defaultStride }: SampleSettings = {}): Samples {
+  requireUsableBars(bars);
+  const count = countSamples(bars.close.length, stride);
+  const bar = Int32Array.from({ length: count }, (_, index) => historyBars - 1 + index * stride);
+  const time = Float64Array.from(bar, (at) => bars.time[at] as number);
+  const x = makeRows(count, stride);
+  const labels = new Int32Array(count * scales.length);
+  const groups = emptyGroups();
+  let row = 0;
+  for (const at of bar) {
+    for (const scale of scales) {
+      readGroups(bars, at, scale, groups);
+      const sigma = writeFeatures(groups, x, row * featureCount);
+      labels[row++] = labelOf(bars.close, at, scale, sigma);
+    }
+  }
+  return { count, bar, time, x, labels };
+}
+
+/** How many samples a number of bars gives; fewer than one is an error. */
+function countSamples(bars: number, stride: number): number {
+  if (!Number.isInteger(stride) || stride < 1) {
+    const message = `The stride is ${stride}; give a whole number of bars from 1 on.`;
+    throw new HoldfastError("BAD_ARGUMENT", message, { numbers: { stride } });
+  }
+  const needed = historyBars + longestHorizon;
+  if (bars < needed) {
+    throw new HoldfastError(
+      "BAD_ARGUMENT",
+      `${bars} bars are too few for a sample, which needs ${needed}: ${historyBars} of history and ${longestHorizon} behind it. Give more bars.`,
+      { numbers: { bars, needed, historyBars, longestHorizon } },
+    );
+  }
+  return Math.floor((bars - needed) / stride) + 1;
+}
+
+function makeRows(count: number, stride: number): Float32Array {
+  try {
+    return new Float32Array(count * sampleWidth);
+  } catch (cause) {
+    const bytes = count * sampleWidth * Float32Array.BYTES_PER_ELEMENT;
+    throw new HoldfastError(
+      "BAD_ARGUMENT",
+      `${count} samples at a stride of ${stride} would take ${bytes} bytes, which this Node.js can't give. Take a larger stride or fewer bars.`,
+      { numbers: { count, stride, bytes }, cause },
+    );
+  }
+}
+
+// Read and written within one call of writeFeatures; here so that it needn't make them anew.
+const returns = new Float64Array(groupCount);
+const logVolumes = new Float64Array(groupCount);
+
+/** Writes the 193 features of one scale from `offset` on and tells σ. */
+function writeFeatures(groups: Groups, x: Float32Array, offset: number): number {
+  const { open, high, low, close, volume, vwap } = groups;
+  for (let group = 0; group < groupCount; group++) {
+    returns[group] = Math.log((close[group + 1] as number) / (close[group] as number));
+    logVolumes[group] = Math.log1p(volume[group] as number);
+  }
+  const sigma = spreadOf(returns).deviation;
+  const volumes = spreadOf(logVolumes);
+  for (let group = 0; group < groupCount; group++) {
+    const at = offset + group * featuresPerGroup;
+    const top = high[group] as number;
+    const bottom = low[group] as number;
+    const end = close[group + 1] as number;
+    x[at] = (returns[group] as number) / sigma;
+    x[at + 1] = Math.log(top / bottom) / sigma;
+    x[at + 2] = Math.log(end / (open[group] as number)) / sigma;
+    x[at + 3] = top > bottom ? (2 * (end - bottom)) / (top - bottom) - 1 : 0;
+    x[at + 4] = ((logVolumes[group] as number) - volumes.mean) / volumes.deviation;
+    x[at + 5] = Math.log(end / (vwap[group] as number)) / sigma;
+  }
+  x[offset + featureCount - 1] = Math.log(sigma);
+  return sigma;
+}
+
+/** Mean and standard deviation: the population's, divided by the count and not by one less. */
+function spreadOf(values: Float64Array): { readonly mean: number; readonly deviation: number } {
+  let sum = 0;
+  for (let index = 0; index < values.length; index++) sum += values[index] as number;
+  const mean = sum / values.length;
+  let squares = 0;
+  for (let index = 0; index < values.length; index++) squares += ((values[index] as number) - mean) ** 2;
+  return { mean, deviation: Math.max(Math.sqrt(squares / values.length), deviationFloor) };
+}
+
+function labelOf(close: Float64Array, bar: number, scale: number, sigma: number): number {
+  const move = Math.log((close[bar + scale] as number) / (close[bar] as number));
+  if (move > kappa * sigma) return classes.long;
+  return move < -kappa * sigma ? classes.short : classes.flat;
+}

@@ -1,0 +1,84 @@
+/** Folds: the blocks' sizes, and that nothing learned from tells of what is tested on. */
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import fc from "fast-check";
+import { refuses } from "../../../test/support/refuses.js";
+import { type Fold, walkForward } from "./folds.js";
+import { historyBars, longestHorizon } from "./scales.js";
+
+interface Places {
+  readonly count: number;
+  readonly bar: Int32Array;
+}
+
+function everyBars(stride: number, count: number): Places {
+  return { count, bar: Int32Array.from({ length: count }, (_, index) => historyBars - 1 + index * stride) };
+}
+
+/** The training samples whose furthest label tells of bars behind the first test sample's. */
+function overlaps({ bar }: Places, { train, test }: Fold): number {
+  const firstTested = bar[test.start]!;
+  return bar.subarray(train.start, train.end).filter((at) => at + longestHorizon > firstTested).length;
+}
+
+test("24,613 samples in 2 folds train on 8,204 and 16,408, and the gap is the test blocks'", () => {
+  assert.deepEqual(walkForward(everyBars(60, 24_613), 2), [
+    { train: { start: 0, end: 8204 }, test: { start: 8207, end: 16_408 } },
+    { train: { start: 0, end: 16_408 }, test: { start: 16_411, end: 24_613 } },
+  ]);
+});
+
+test("no training label tells of a bar in the test block, and the gap takes no more than it must", () => {
+  const drawn = fc.record({
+    stride: fc.integer({ min: 1, max: 300 }),
+    count: fc.integer({ min: 2500, max: 5000 }),
+    folds: fc.integer({ min: 1, max: 9 }),
+  });
+  fc.assert(
+    fc.property(drawn, ({ stride, count, folds }) => {
+      const samples = everyBars(stride, count);
+      for (const fold of walkForward(samples, folds)) {
+        assert.equal(overlaps(samples, fold), 0);
+        assert.equal(fold.test.start - fold.train.end, Math.ceil(longestHorizon / stride) - 1);
+      }
+    }),
+  );
+});
+
+test("without a gap training labels do reach into the test block", () => {
+  const samples = everyBars(60, 300);
+  for (const fold of walkForward(samples, 2, { gap: 0 })) {
+    assert.equal(fold.test.start, fold.train.end);
+    assert.equal(overlaps(samples, fold), 3);
+  }
+});
+
+test("every sample has its block, and the blocks' sizes differ by one at most", () => {
+  fc.assert(
+    fc.property(fc.integer({ min: 1, max: 12 }), fc.integer({ min: 13, max: 1000 }), (folds, count) => {
+      const made = walkForward(everyBars(300, count), folds);
+      const ends = [0, ...made.map(({ train }) => train.end), count];
+      const sizes = ends.slice(1).map((end, index) => end - ends[index]!);
+      assert.equal(sizes.length, folds + 1);
+      assert.ok(Math.max(...sizes) - Math.min(...sizes) <= 1, sizes.join());
+      for (const [index, fold] of made.entries()) assert.equal(fold.test.end, ends[index + 2]);
+    }),
+  );
+});
+
+test("the gap goes by bars, not by samples, where these lie unevenly", () => {
+  const samples = { count: 6, bar: Int32Array.of(0, 10, 20, 30, 260, 300) };
+  assert.deepEqual(walkForward(samples, 1)[0]?.test, { start: 4, end: 6 });
+});
+
+test("folds that are none, a gap that is none and too few samples are refused", () => {
+  const samples = everyBars(60, 100);
+  for (const folds of [0, -1, 1.5, Number.NaN]) {
+    refuses("BAD_ARGUMENT", () => walkForward(samples, folds), /^The number of folds is/);
+  }
+  refuses("BAD_ARGUMENT", () => walkForward(samples, 1, { gap: -1 }), /^The gap is -1/);
+  refuses("BAD_ARGUMENT", () => walkForward(everyBars(60, 2), 2), /^2 samples are too few for 2 folds/);
+  refuses("BAD_ARGUMENT", () => walkForward(everyBars(60, 9), 2), /a test block would be empty/);
+  assert.equal(walkForward(everyBars(60, 12), 2).length, 2);
+});

@@ -1,0 +1,25 @@
+/** samples: from bars to what the model trains on. Features and labels, walk-forward folds, and their normalisation. */
+
+export { type CachedSamples, cachedSamples } from "./cache.js";
+export { defaultStride, makeSamples, type SampleSettings, type Samples } from "./features.js";
+export { type Fold, type SampleRange, type WalkForwardOptions, walkForward } from "./folds.js";
+export {
+  applyNormaliser,
+  clipLimit,
+  fitNormaliser,
+  type Normaliser,
+  normaliserFrom,
+  normaliserRecord,
+} from "./normaliser.js";
+export {
+  classes,
+  featureCount,
+  featuresPerGroup,
+  groupCount,
+  historyBars,
+  kappa,
+  longestHorizon,
+  sampleWidth,
+  scales,
+} from "./scales.js";
+export { shuffleLabels } from "./shuffle.js";

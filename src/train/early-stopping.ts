@@ -1,0 +1,66 @@
+/** Ends a training when a figure has not become better for some epochs. */
+
+import { HoldfastError } from "../errors/index.js";
+
+export interface EarlyStoppingOptions {
+  /** The figure of an epoch that is looked at: `loss`, or one that the evaluation gives. */
+  readonly figure: string;
+  /** Epochs without anything better before it ends. */
+  readonly patience: number;
+  /** Which is better; the smaller one unless given. */
+  readonly better?: "smaller" | "larger";
+  /** By how much a figure has to be better to count; 0 unless given. */
+  readonly least?: number;
+}
+
+/** What it goes on from; plain numbers, for JSON. */
+export interface EarlyStoppingState {
+  readonly best: number | undefined;
+  readonly bestEpoch: number;
+  readonly waited: number;
+}
+
+export class EarlyStopping {
+  readonly #options: Required<EarlyStoppingOptions>;
+  #state: EarlyStoppingState = { best: undefined, bestEpoch: -1, waited: 0 };
+
+  constructor(options: EarlyStoppingOptions) {
+    const { patience, least = 0 } = options;
+    if (!Number.isSafeInteger(patience) || patience < 1) {
+      throw new HoldfastError(
+        "BAD_ARGUMENT",
+        `patience is ${patience}; give a whole number of epochs, 1 or more.`,
+      );
+    }
+    if (!(least >= 0)) throw new HoldfastError("BAD_ARGUMENT", `least is ${least}; give a number from 0 on.`);
+    this.#options = { better: "smaller", least: 0, ...options };
+  }
+
+  get state(): EarlyStoppingState {
+    return this.#state;
+  }
+
+  restore(state: EarlyStoppingState): void {
+    this.#state = state;
+  }
+
+  /** Notes an epoch's figures; true where training should end. */
+  note(epoch: number, figures: Readonly<Record<string, number>>): boolean {
+    const { figure, patience, better, least } = this.#options;
+    const value = figures[figure];
+    if (value === undefined) {
+      throw new HoldfastError(
+        "BAD_ARGUMENT",
+        `Early stopping looks at "${figure}", and an epoch has ${Object.keys(figures).join(", ")}. Name one of these.`,
+      );
+    }
+    const { best, waited } = this.#state;
+    const gain = best === undefined ? Infinity : better === "smaller" ? best - value : value - best;
+    // A figure that is no number is never better.
+    const isBetter = best === undefined ? !Number.isNaN(value) : gain > least;
+    this.#state = isBetter
+      ? { best: value, bestEpoch: epoch, waited: 0 }
+      : { ...this.#state, waited: waited + 1 };
+    return this.#state.waited >= patience;
+  }
+}

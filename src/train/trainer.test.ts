@@ -1,0 +1,220 @@
+/** The trainer: epochs, orders, figures, ends, and going on from where it stood to the same bits. */
+
+import assert from "node:assert/strict";
+import { describe, test } from "node:test";
+import { openStrictDevice } from "../../test/support/devices.js";
+import { TensorDataset } from "../data/index.js";
+import * as nn from "../nn/index.js";
+import * as optim from "../optim/index.js";
+import { type Device, manualSeed } from "../tensor/index.js";
+import { EarlyStopping } from "./early-stopping.js";
+import { Trainer, type TrainerOptions, type TrainerPosition } from "./trainer.js";
+
+const device = openStrictDevice();
+
+const rows = 22;
+const data = new TensorDataset(
+  Array.from({ length: rows }, (_, row) => [Math.sin(row), Math.cos(3 * row)]),
+  Int32Array.from({ length: rows }, (_, row) => row % 3),
+);
+type Sources = (typeof data)["columns"] extends never ? never : [number[][], Int32Array<ArrayBuffer>];
+
+/** A small classifier with dropout, and its trainer; the same for the same seed. */
+function make(on: Device, more: Partial<TrainerOptions<Sources>> = {}) {
+  manualSeed(5);
+  const model = new nn.Sequential(
+    new nn.Linear(2, 8),
+    new nn.GELU(),
+    new nn.Dropout(0.2),
+    new nn.Linear(8, 3),
+  ).to(on);
+  const optimizer = new optim.AdamW(model.parameters(), { lr: 0.01 });
+  const trainer = new Trainer<Sources>({
+    ...{ device: on, model, optimizer, data: data as TensorDataset<Sources> },
+    ...{ batchSize: 4, epochs: 3, clipNorm: 1 },
+    loss: (x, y) => nn.functional.crossEntropy(model.forward(x), y),
+    ...more,
+  });
+  const weights = (): number[] => model.parameters().flatMap((one) => [...one.dataSync()]);
+  return { model, optimizer, trainer, weights };
+}
+
+describe("a training", () => {
+  test("runs its epochs, each over all rows, and tells of each", async () => {
+    const { trainer } = make(device);
+    const { state, steps, epochs } = await trainer.run();
+    assert.deepEqual([state, steps, trainer.batches], ["finished", 18, 6]);
+    assert.deepEqual(
+      epochs.map(({ epoch, steps: own, lr, skipped }) => [epoch, own, lr, skipped]),
+      [0, 1, 2].map((epoch) => [epoch, 6, 0.01, 0]),
+    );
+    assert.ok((epochs[2]?.loss ?? 9) < (epochs[0]?.loss ?? 0), "it learns");
+    assert.ok(epochs.every(({ samplesPerSecond, seconds }) => samplesPerSecond > 0 && seconds > 0));
+    trainer.close();
+  });
+
+  test("is the same to the bit compiled and eager, where nothing is dropped", async () => {
+    const losses = [];
+    for (const compile of [true, false]) {
+      manualSeed(9);
+      const model = new nn.Linear(2, 3).to(device);
+      const optimizer = new optim.AdamW(model.parameters(), { lr: 0.01 });
+      const trainer = new Trainer<Sources>({
+        ...{
+          device,
+          model,
+          optimizer,
+          data: data as TensorDataset<Sources>,
+          batchSize: 4,
+          epochs: 2,
+          compile,
+        },
+        loss: (x, y) => nn.functional.crossEntropy(model.forward(x), y),
+      });
+      losses.push((await trainer.run()).epochs.map(({ loss }) => loss));
+      trainer.close();
+    }
+    assert.deepEqual(losses[0], losses[1]);
+  });
+
+  test("weighs the losses of batches by their rows", async () => {
+    const model = new nn.Linear(1, 1).to(device);
+    const optimizer = new optim.SGD(model.parameters(), { lr: 0 });
+    const values = new TensorDataset([[1], [2], [6]]);
+    const trainer = new Trainer<[number[][]]>({
+      ...{ device, model, optimizer, data: values as TensorDataset<[number[][]]>, batchSize: 2, epochs: 1 },
+      loss: (x) => x.mean().add(model.weight.sum().mul(0)),
+      shuffle: false,
+    });
+    const { epochs } = await trainer.run();
+    assert.equal(epochs[0]?.loss, 3);
+    trainer.close();
+  });
+
+  test("stopped at any step and gone on with has the weights and losses of one that never stopped", async () => {
+    const whole = make(device);
+    const expected = await whole.trainer.run();
+    for (const stopAt of [1, 5, 6, 7, 13]) {
+      const halt = new AbortController();
+      const first = make(device, {
+        signal: halt.signal,
+        onStep: ({ progress }) => {
+          if (progress.step === stopAt) halt.abort();
+        },
+      });
+      const before = await first.trainer.run();
+      assert.equal(before.state, "stopped");
+      const position: TrainerPosition = JSON.parse(JSON.stringify(first.trainer.position));
+      // The same model goes on, as it would with its state restored.
+      const second = new Trainer<Sources>({ ...first.trainer.options, from: position, signal: undefined! });
+      const rest = await second.run();
+      assert.deepEqual(
+        [...before.epochs, ...rest.epochs].map(({ epoch, loss }) => [epoch, loss]),
+        expected.epochs.map(({ epoch, loss }) => [epoch, loss]),
+        `stopped at ${stopAt}`,
+      );
+      assert.deepEqual(first.weights(), whole.weights(), `stopped at ${stopAt}`);
+      first.trainer.close();
+      second.close();
+    }
+    whole.trainer.close();
+  });
+
+  test("evaluates the model as it is after each epoch, not training, and goes on training", async () => {
+    const seen: boolean[] = [];
+    const { trainer, model } = make(device, {
+      evaluate: (epoch) => {
+        seen.push(model.isTraining);
+        return { accuracy: epoch / 10 };
+      },
+      onStep: () => void assert.equal(model.isTraining, true),
+    });
+    const { epochs } = await trainer.run();
+    assert.deepEqual(seen, [false, false, false]);
+    assert.deepEqual(
+      epochs.map(({ figures }) => figures),
+      [{ accuracy: 0 }, { accuracy: 0.1 }, { accuracy: 0.2 }],
+    );
+    trainer.close();
+  });
+
+  test("ends early when a figure has not become better for long enough", async () => {
+    const figures = [0.5, 0.6, 0.55, 0.58, 0.9];
+    const { trainer } = make(device, {
+      epochs: 5,
+      evaluate: (epoch) => ({ accuracy: figures[epoch] ?? 0 }),
+      earlyStopping: { figure: "accuracy", better: "larger", patience: 2 },
+    });
+    const { state, epochs } = await trainer.run();
+    assert.deepEqual([state, epochs.length], ["early", 4]);
+    trainer.close();
+  });
+
+  test("lets a schedule go on after each step or each epoch", async () => {
+    for (const [after, expected] of [
+      ["step", [0.01, 0.01 / 2 ** 6, 0.01 / 2 ** 12]],
+      ["epoch", [0.01, 0.005, 0.0025]],
+    ] as const) {
+      class Halving extends optim.Schedule {
+        protected override lrFrom(baseLr: number, steps: number): number {
+          return baseLr / 2 ** steps;
+        }
+      }
+      const rates: number[] = [];
+      const one = make(device);
+      const trainer = new Trainer<Sources>({
+        ...one.trainer.options,
+        schedule: { of: new Halving(one.optimizer), after },
+        onStep: ({ progress }) => {
+          if (progress.batch === 1) rates.push(one.optimizer.lr * (after === "step" ? 2 : 1));
+        },
+      });
+      await trainer.run();
+      assert.deepEqual(rates, expected, after);
+      for (const open of [one.trainer, trainer]) open.close();
+    }
+  });
+
+  test("gives back what it took of the device", async () => {
+    const { trainer } = make(device);
+    trainer.close();
+    data.release(device);
+    const before = device.runtime.budget.usedBy("data set");
+    const other = make(device);
+    await other.trainer.run();
+    other.trainer.close();
+    data.release(device);
+    assert.equal(device.runtime.budget.usedBy("data set"), before);
+  });
+
+  test("refuses no rows and no epochs", () => {
+    for (const wrong of [{ batchSize: 0 }, { epochs: 0 }, { batchSize: 1.5 }]) {
+      assert.throws(() => make(device, wrong), { code: "BAD_ARGUMENT", message: /whole number/ });
+    }
+  });
+});
+
+describe("early stopping", () => {
+  test("goes on from a state as if it had seen all epochs itself", () => {
+    const options = { figure: "loss", patience: 2 } as const;
+    const [whole, first] = [new EarlyStopping(options), new EarlyStopping(options)];
+    for (const [epoch, loss] of [3, 2, 2.5].entries()) {
+      whole.note(epoch, { loss });
+      first.note(epoch, { loss });
+    }
+    const second = new EarlyStopping(options);
+    second.restore(JSON.parse(JSON.stringify(first.state)));
+    assert.deepEqual([whole.note(3, { loss: 2 }), second.note(3, { loss: 2 })], [true, true]);
+  });
+
+  test("takes a figure that is no number for no better one, and names the figures where there is none of the name", () => {
+    const stopping = new EarlyStopping({ figure: "loss", patience: 1 });
+    assert.equal(stopping.note(0, { loss: 1 }), false);
+    assert.equal(stopping.note(1, { loss: Number.NaN }), true);
+    assert.throws(() => stopping.note(2, { accuracy: 1 }), {
+      code: "BAD_ARGUMENT",
+      message: /"loss".*accuracy/,
+    });
+    assert.throws(() => new EarlyStopping({ figure: "loss", patience: 0 }), { code: "BAD_ARGUMENT" });
+  });
+});
