@@ -7,11 +7,13 @@ import {
   fromTyped,
   optim,
   readSafetensors,
+  type StoredTensor,
   type Tensor,
   viewElements,
   writeSafetensors,
 } from "holdfast";
 import { openStrictDevice } from "./support/devices.js";
+import { refuses } from "./support/refuses.js";
 import { sameBytes } from "./support/same-bytes.js";
 import { placeGiven, setGradient } from "./support/trained-module.js";
 
@@ -47,8 +49,12 @@ function trainSteps(
   }
 }
 
-/** Through the bytes of a file and back, as tensors anew. */
-function throughFile(home: Device, state: Readonly<Record<string, Tensor>>): Record<string, Tensor> {
+/** Through the bytes of a file and back: as the file holds them, or as tensors anew. */
+function throughFile(
+  home: Device,
+  state: Readonly<Record<string, Tensor>>,
+  asTensors: boolean,
+): Record<string, Tensor | StoredTensor> {
   const stored = Object.entries(state).map(([name, { shape, dtype, array }]) => ({
     name,
     dtype,
@@ -56,6 +62,7 @@ function throughFile(home: Device, state: Readonly<Record<string, Tensor>>): Rec
     bytes: array.storage ? home.runtime.read(array.storage) : new Uint8Array(0),
   }));
   const { tensors } = readSafetensors(writeSafetensors(stored));
+  if (!asTensors) return Object.fromEntries(tensors);
   return Object.fromEntries(
     [...tensors.values()].map(({ name, dtype, shape, bytes }) => {
       const values = viewElements(dtype as "f32", bytes.slice());
@@ -72,15 +79,21 @@ const makers: Readonly<Record<string, (parameters: readonly Tensor[]) => optim.O
 };
 
 for (const [name, make] of Object.entries(makers)) {
-  for (const dtype of ["f32", "f64", "bf16"] as const) {
-    test(`${name} in ${dtype}: five steps, a file, a fresh optimizer and five more are ten steps, bit for bit`, () => {
+  for (const [dtype, asTensors] of [
+    ["f32", false],
+    ["f32", true],
+    ["f64", false],
+    ["bf16", false],
+    ["bf16", true],
+  ] as const) {
+    test(`${name} in ${dtype}${asTensors ? " by tensors" : ""}: five steps, a file, a fresh optimizer and five more are ten steps, bit for bit`, () => {
       const straight = placeGiven(cpu, dtype, shapes, firstValues);
       trainSteps(straight, make(straight), 0, 10);
 
       const first = placeGiven(cpu, dtype, shapes, firstValues);
       const optimizer = make(first);
       trainSteps(first, optimizer, 0, 5);
-      const saved = throughFile(cpu, optimizer.stateDict());
+      const saved = throughFile(cpu, optimizer.stateDict(), asTensors);
       const second = placeGiven(
         cpu,
         dtype,
@@ -98,3 +111,15 @@ for (const [name, make] of Object.entries(makers)) {
     });
   }
 }
+
+test("stored elements of another size than their shape are refused", () => {
+  const [parameter] = placeGiven(cpu, "f32", [[2]], [[1, 2]]);
+  const optimizer = new optim.Adam([parameter!]);
+  const state = throughFile(cpu, optimizer.stateDict(), false);
+  const short = { dtype: "f32" as const, shape: [2], bytes: new Uint8Array(4) };
+  refuses(
+    "BAD_STATE",
+    () => optimizer.loadStateDict({ ...state, "0.firstMoment": short }),
+    /0\.firstMoment has 4 bytes in the state where f32 \[2\] takes 8/,
+  );
+});

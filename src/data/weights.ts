@@ -2,6 +2,7 @@
 
 import { HoldfastError } from "../errors/index.js";
 import type { LoadResult, Module } from "../nn/index.js";
+import type { Tensor } from "../tensor/index.js";
 import { loadSafetensors, type StoredTensor, saveSafetensors } from "./safetensors/index.js";
 
 export interface LoadedWeights extends LoadResult {
@@ -26,14 +27,15 @@ export interface LoadedWeights extends LoadResult {
  * ```
  */
 export function saveWeights(path: string, module: Module, metadata?: ReadonlyMap<string, string>): void {
-  const tensors = [...module.namedParameters()].map(([name, parameter]): StoredTensor => {
-    const { shape, dtype, numel } = parameter;
-    // A parameter of no elements has no memory to read.
-    const storage = numel > 0 ? parameter.array.storage : undefined;
-    const bytes = storage ? parameter.device.runtime.read(storage) : new Uint8Array(0);
-    return { name, dtype, shape, bytes };
-  });
+  const tensors = Array.from(module.namedParameters(), ([name, parameter]) => storeTensor(name, parameter));
   saveSafetensors(path, tensors, metadata);
+}
+
+/** A tensor's elements as files hold them, read back from its device. */
+export function storeTensor(name: string, { shape, dtype, numel, array, device }: Tensor): StoredTensor {
+  // A tensor of no elements has no memory to read.
+  const bytes = numel > 0 && array.storage ? device.runtime.read(array.storage) : new Uint8Array(0);
+  return { name, dtype, shape, bytes };
 }
 
 /**

@@ -2,18 +2,11 @@
 
 import { noteWrite } from "../autograd/index.js";
 import { HoldfastError } from "../errors/index.js";
-import { type Dtype, dtypes, viewElements, widenBf16, widenF16 } from "../kernels/index.js";
-import { formatShape, isSameShape, type Shape, sizeOf } from "../ops/index.js";
 import type { UploadItem } from "../runtime/index.js";
-import { type Device, encodeElements, Tensor } from "../tensor/index.js";
+import { type Device, elementsAs, misfitOf, type StoredElements, type Tensor } from "../tensor/index.js";
 import type { Parameter } from "./parameter.js";
 
-/** Elements as files hold them: row-major, little-endian. */
-export interface StoredElements {
-  readonly dtype: Dtype;
-  readonly shape: Shape;
-  readonly bytes: Uint8Array;
-}
+export type { StoredElements } from "../tensor/index.js";
 
 /** Names and values of all parameters, as `stateDict()` gives them. */
 export type StateDict = Readonly<Record<string, Tensor>>;
@@ -39,7 +32,7 @@ export function matchState(
   const unexpected = Object.keys(state).filter((name) => !own.has(name));
   const misshapen = Object.entries(state).flatMap(([name, value]) => {
     const parameter = own.get(name);
-    const misfit = parameter && misfitOf(parameter, value);
+    const misfit = parameter && misfitOf(parameter, value, "in the module");
     return misfit ? [`${name} ${misfit}`] : [];
   });
   const faults = [
@@ -71,26 +64,4 @@ export function writeState(own: ReadonlyMap<string, Parameter>, state: LoadableS
     device.runtime.upload(items);
     for (const { target } of items) noteWrite(target);
   }
-}
-
-function misfitOf({ shape }: Parameter, value: Tensor | StoredElements): string | undefined {
-  if (!isSameShape(shape, value.shape)) {
-    return `is ${formatShape(value.shape)} in the state and ${formatShape(shape)} in the module`;
-  }
-  if (value instanceof Tensor) return undefined;
-  const size = sizeOf(shape) * dtypes[value.dtype].bytes;
-  if (value.bytes.length === size) return undefined;
-  return `has ${value.bytes.length} bytes in the state where ${value.dtype} ${formatShape(shape)} takes ${size}`;
-}
-
-/** A value's elements in the form in which a dtype is stored; a file's bytes as they are where it is the same. */
-function elementsAs(value: Tensor | StoredElements, dtype: Dtype): ArrayBufferView {
-  if (value instanceof Tensor) return encodeElements(value.dataSync(), dtype);
-  return value.dtype === dtype ? value.bytes : encodeElements(numbersOf(value), dtype);
-}
-
-function numbersOf({ dtype, bytes }: StoredElements): ArrayLike<number> {
-  if (dtype === "bf16") return widenBf16(viewElements(dtype, bytes));
-  if (dtype === "f16") return widenF16(viewElements(dtype, bytes));
-  return viewElements(dtype, bytes);
 }

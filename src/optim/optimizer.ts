@@ -4,7 +4,7 @@
  */
 
 import { HoldfastError } from "../errors/index.js";
-import type { StateDict } from "../nn/index.js";
+import type { LoadableState } from "../nn/index.js";
 import type { Region, Runtime } from "../runtime/index.js";
 import { Tensor } from "../tensor/index.js";
 import { type Joining, placeMoments, placeOrRelease, releaseRegions, requireTrainable } from "./member.js";
@@ -188,7 +188,8 @@ export abstract class Optimizer<Options extends CommonOptions = CommonOptions> {
   }
 
   /**
-   * Takes over a state; its names and shapes have to be this optimizer's own. Nothing is written unless all fits.
+   * Takes over a state: tensors, or elements as files hold them. Its names and shapes have to be this optimizer's own;
+   * nothing is written unless all fits.
    *
    * @example
    * ```ts
@@ -203,7 +204,7 @@ export abstract class Optimizer<Options extends CommonOptions = CommonOptions> {
    * cpu.close();
    * ```
    */
-  loadStateDict(state: StateDict): void {
+  loadStateDict(state: LoadableState): void {
     loadState(this.constructor.name, this.groups, state);
   }
 

@@ -1,9 +1,8 @@
 /** What an optimizer saves and takes over: tensors by name, so that a checkpoint holds them like a model's. */
 
 import { HoldfastError } from "../errors/index.js";
-import type { StateDict } from "../nn/index.js";
-import { formatShape, isSameShape } from "../ops/index.js";
-import type { Device, Tensor } from "../tensor/index.js";
+import type { LoadableState, StateDict } from "../nn/index.js";
+import { type Device, misfitOf, numberOf, type Tensor, writeElements } from "../tensor/index.js";
 import { type Member, withoutPadding } from "./member.js";
 import type { ParameterGroup } from "./parameter-group.js";
 
@@ -34,18 +33,21 @@ function memberEntries(device: Device, group: ParameterGroup, member: Member): [
   return [step, ...moments];
 }
 
-export function loadState(owner: string, groups: readonly ParameterGroup[], state: StateDict): void {
+export function loadState(owner: string, groups: readonly ParameterGroup[], state: LoadableState): void {
   const own = stateOf(groups);
   requireFitting(owner, own, state);
   const given = new Map(Object.entries(state));
-  const numberOf = (name: string): number => given.get(name)?.item() ?? 0;
+  const scalarOf = (name: string): number => {
+    const value = given.get(name);
+    return value ? numberOf(value) : 0;
+  };
   // Read before anything is written: the state may be this optimizer's own memory.
   const settings = groups.map((_, place) => ({
-    lr: numberOf(settingName(place, "lr")),
-    weightDecay: numberOf(settingName(place, "weightDecay")),
+    lr: scalarOf(settingName(place, "lr")),
+    weightDecay: scalarOf(settingName(place, "weightDecay")),
   }));
   const counts = groups.map(
-    ({ members }) => new Map(members.map((member) => [member, numberOf(stepName(member))])),
+    ({ members }) => new Map(members.map((member) => [member, scalarOf(stepName(member))])),
   );
   for (const [place, group] of groups.entries()) {
     const { lr, weightDecay } = settings[place] ?? group;
@@ -56,19 +58,19 @@ export function loadState(owner: string, groups: readonly ParameterGroup[], stat
       for (const [kind, moment] of member.moments.entries()) {
         const name = `${member.index}.${group.rule.moments[kind]}`;
         const [target, source] = [own[name], given.get(name)];
-        if (target && source && moment.storage) target.device.write(target, source.dataSync());
+        if (target && source && moment.storage) writeElements(target, source);
       }
     }
   }
 }
 
-function requireFitting(owner: string, own: StateDict, state: StateDict): void {
+function requireFitting(owner: string, own: StateDict, state: LoadableState): void {
   const missing = Object.keys(own).filter((name) => !Object.hasOwn(state, name));
   const unexpected = Object.keys(state).filter((name) => !Object.hasOwn(own, name));
-  const misshapen = Object.entries(state).flatMap(([name, { shape }]) => {
-    const there = own[name]?.shape;
-    if (!there || isSameShape(there, shape)) return [];
-    return [`${name} is ${formatShape(shape)} in the state and ${formatShape(there)} here`];
+  const misshapen = Object.entries(state).flatMap(([name, value]) => {
+    const there = Object.hasOwn(own, name) ? own[name] : undefined;
+    const misfit = there && misfitOf(there, value, "here");
+    return misfit ? [`${name} ${misfit}`] : [];
   });
   const faults = [
     ...(missing.length > 0 ? [`missing in the state: ${missing.join(", ")}`] : []),

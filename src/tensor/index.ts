@@ -35,6 +35,14 @@ export { dtypeOfArray, encodeElements } from "./host-values.js";
 export { LeafGradient } from "./leaf-gradient.js";
 export { chooseDtype, type NestedArray, type NestedList, type NumberArray, readNested } from "./nested.js";
 export { defaultDevice } from "./open-devices.js";
-export { currentSeed, manualSeed, nextDraw } from "./seed.js";
+export {
+  currentSeed,
+  type DrawPosition,
+  drawPosition,
+  manualSeed,
+  nextDraw,
+  restoreDrawPosition,
+} from "./seed.js";
 export type { StepPlan, StepResult } from "./step-plan.js";
+export { elementsAs, misfitOf, numberOf, type StoredElements, writeElements } from "./stored-elements.js";
 export { type GradientHolder, Tensor, type TensorPlace } from "./tensor.js";

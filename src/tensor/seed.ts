@@ -58,6 +58,27 @@ export function nextDraw(): { readonly seed: bigint; readonly id: number } {
   return { seed, id: draws };
 }
 
+/** Where the draws on the host stand. Those on a device stand in its own `randomState`. */
+export interface DrawPosition {
+  readonly seed: bigint;
+  /** How many draws there were. */
+  readonly draws: number;
+}
+
+/** Where the draws on the host stand, for a checkpoint. */
+export function drawPosition(): DrawPosition {
+  return { seed, draws };
+}
+
+/** Goes on drawing from a position. Every open device is seeded anew: write its own `randomState` after this. */
+export function restoreDrawPosition(position: DrawPosition): void {
+  if (!Number.isSafeInteger(position.draws) || position.draws < 0) {
+    throw new HoldfastError("BAD_ARGUMENT", `There can't have been ${position.draws} draws.`);
+  }
+  manualSeed(position.seed);
+  draws = position.draws;
+}
+
 /** Hears of every new seed until the returned function is called. */
 export function onNewSeed(listener: (seed: bigint) => void): () => void {
   listeners.add(listener);

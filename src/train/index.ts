@@ -1,8 +1,37 @@
-/** train: the trainer and what it tells; general, of no application's own. */
+/** train: the trainer and what it tells; checkpoints, a run's folder and its health. General, of no application's own. */
 
+export { type Checkpoint, checkpointFormat, checkpointVersion } from "./checkpoint-file.js";
+export {
+  CheckpointStore,
+  type CheckpointStoreOptions,
+  type ListedCheckpoint,
+  type LoadedCheckpoint,
+  type RefusedCheckpoint,
+} from "./checkpoints.js";
 export { ClassificationFigures } from "./classification.js";
+export { type ExpectedCheckpoint, requireCompatible, type TensorShapes } from "./compatibility.js";
 export { EarlyStopping, type EarlyStoppingOptions, type EarlyStoppingState } from "./early-stopping.js";
+export type { JsonRecord } from "./files/json.js";
+export { type HealthOptions, healthOf, type RunHealth } from "./health.js";
 export { Predictor, type PredictorOptions } from "./predict.js";
+export { type RunReading, readRun } from "./read-run.js";
+export { type NewRun, type RunEnd, RunFolder, type RunFolderOptions } from "./run-folder.js";
+export {
+  packageVersion,
+  type RunProgress,
+  type RunRecord,
+  type RunState,
+  type RunStatus,
+  runFiles,
+} from "./run-records.js";
+export {
+  captureState,
+  describeState,
+  type RestoredExtras,
+  restoreState,
+  restoreWeights,
+  type StateExtras,
+} from "./state.js";
 export {
   type EpochRecord,
   Trainer,

@@ -1,27 +1,10 @@
 /** Safetensors on disk. A file is read whole; a save is there whole or not at all. */
 
-import { randomUUID } from "node:crypto";
-import {
-  closeSync,
-  constants,
-  existsSync,
-  fstatSync,
-  fsyncSync,
-  openSync,
-  readSync,
-  renameSync,
-  rmSync,
-  writeSync,
-} from "node:fs";
-import { dirname } from "node:path";
-import { HoldfastError } from "../../errors/index.js";
-import { GiB } from "../../units/index.js";
+import { constants, fstatSync, readSync } from "node:fs";
+import { callBytes, fileError, withFile, writeAtomically } from "../atomic-write.js";
 import type { SafetensorsFile, StoredTensor } from "./format.js";
 import { readSafetensors } from "./read.js";
 import { layOut } from "./write.js";
-
-/** The system moves at most 2 GiB a call. */
-const callBytes = GiB;
 
 /**
  * Reads a safetensors file from disk.
@@ -41,7 +24,7 @@ export function loadSafetensors(path: string): SafetensorsFile {
   try {
     return readSafetensors(readWhole(path));
   } catch (error) {
-    throw pathError(`${path} can't be read`, path, error);
+    throw fileError(`${path} can't be read`, path, error);
   }
 }
 
@@ -66,20 +49,11 @@ export function saveSafetensors(
   tensors: Iterable<StoredTensor>,
   metadata?: ReadonlyMap<string, string>,
 ): void {
-  const pieces = layOut(tensors, metadata);
-  const aside = `${path}.${randomUUID()}.part`;
-  try {
-    writeThrough(aside, pieces);
-    renameSync(aside, path);
-    syncFolder(dirname(path));
-  } catch (error) {
-    // Asked first: where the folder is none, rmSync would fail too and hide why.
-    if (existsSync(aside)) rmSync(aside);
-    throw pathError(`${path} can't be written`, path, error);
-  }
+  writeAtomically(path, layOut(tensors, metadata));
 }
 
-function readWhole(path: string): Uint8Array {
+/** All bytes of a file. */
+export function readWhole(path: string): Uint8Array {
   // A pipe opened without NONBLOCK would wait, maybe for ever, for somebody to write to it.
   return withFile(path, constants.O_RDONLY | constants.O_NONBLOCK, (file) => {
     const stats = fstatSync(file);
@@ -92,37 +66,4 @@ function readWhole(path: string): Uint8Array {
     }
     return bytes;
   });
-}
-
-function writeThrough(path: string, pieces: readonly Uint8Array[]): void {
-  withFile(path, constants.O_WRONLY | constants.O_CREAT | constants.O_EXCL, (file) => {
-    for (const piece of pieces) {
-      for (let done = 0; done < piece.length; ) {
-        done += writeSync(file, piece, done, Math.min(callBytes, piece.length - done));
-      }
-    }
-    fsyncSync(file);
-  });
-}
-
-/** Makes a rename last through a power cut. Windows has no such call for folders. */
-function syncFolder(folder: string): void {
-  if (process.platform !== "win32") withFile(folder, constants.O_RDONLY, fsyncSync);
-}
-
-function withFile<Result>(path: string, flags: number, use: (file: number) => Result): Result {
-  const file = openSync(path, flags);
-  try {
-    return use(file);
-  } finally {
-    closeSync(file);
-  }
-}
-
-function pathError(what: string, path: string, cause: unknown): HoldfastError {
-  const isRefusal = cause instanceof HoldfastError;
-  const why = cause instanceof Error ? cause.message : String(cause);
-  const advice = isRefusal ? "" : " Check the path, the permissions and the room on the disk.";
-  const numbers = { ...(isRefusal ? cause.numbers : {}), path };
-  return new HoldfastError("BAD_FILE", `${what}: ${why}${isRefusal ? "" : "."}${advice}`, { numbers, cause });
 }

@@ -5,7 +5,7 @@
  * `{"__metadata__": {"made by": "…"}, "weight": {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24]}}`.
  */
 
-export { loadSafetensors, saveSafetensors } from "./files.js";
+export { loadSafetensors, readWhole, saveSafetensors } from "./files.js";
 export type { SafetensorsFile, StoredTensor } from "./format.js";
 export { readSafetensors } from "./read.js";
-export { writeSafetensors } from "./write.js";
+export { layOut, writeSafetensors } from "./write.js";

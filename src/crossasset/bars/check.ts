@@ -1,0 +1,78 @@
+/** Looks a series of bars over: what a person wants to know before training on it. */
+
+import { HoldfastError } from "../../errors/index.js";
+import { defaultStride } from "../samples/features.js";
+import { historyBars, longestHorizon } from "../samples/scales.js";
+import type { Bars } from "./bars.js";
+
+export interface BarsSummary {
+  readonly bars: number;
+  /** Milliseconds since 1970 (UTC). */
+  readonly firstTime: number;
+  readonly lastTime: number;
+  /** Places where more than a minute lies between two bars. */
+  readonly gaps: {
+    readonly count: number;
+    readonly longestMinutes: number;
+    /** The time of the bar before the longest, or undefined where there is none. */
+    readonly longestAfter: number | undefined;
+  };
+  readonly lowestPrice: number;
+  readonly highestPrice: number;
+  /** Bars in which nothing was traded. */
+  readonly zeroVolumes: number;
+  readonly samples: { readonly count: number; readonly stride: number };
+}
+
+const minuteMs = 60_000;
+
+/**
+ * Sums up bars: their time and price range, their gaps, and how many samples they have.
+ *
+ * ```js
+ * checkBars(await readBars("minutes.csv")).gaps.count;
+ * ```
+ */
+export function checkBars(bars: Bars, stride = defaultStride): BarsSummary {
+  const { time, low, high, volume } = bars;
+  const count = time.length;
+  if (count === 0) throw new HoldfastError("BAD_ARGUMENT", "There are 0 bars to check; give one at least.");
+  let gaps = 0;
+  let longest = 0;
+  let longestAfter: number | undefined;
+  let lowestPrice = Number.POSITIVE_INFINITY;
+  let highestPrice = 0;
+  let zeroVolumes = 0;
+  for (let bar = 0; bar < count; bar++) {
+    lowestPrice = Math.min(lowestPrice, low[bar] ?? lowestPrice);
+    highestPrice = Math.max(highestPrice, high[bar] ?? highestPrice);
+    if (volume[bar] === 0) zeroVolumes++;
+    const before = time[bar - 1];
+    const step = before === undefined ? 0 : (time[bar] ?? 0) - before;
+    if (step <= minuteMs) continue;
+    gaps++;
+    if (step <= longest) continue;
+    longest = step;
+    longestAfter = before;
+  }
+  return {
+    bars: count,
+    firstTime: time[0] ?? 0,
+    lastTime: time[count - 1] ?? 0,
+    gaps: { count: gaps, longestMinutes: longest / minuteMs, longestAfter },
+    lowestPrice,
+    highestPrice,
+    zeroVolumes,
+    samples: { count: countSamples(count, stride), stride },
+  };
+}
+
+/** How many samples there are where history and future suffice. */
+export function countSamples(bars: number, stride: number): number {
+  if (!(Number.isInteger(stride) && stride > 0)) {
+    const message = `The stride is ${stride}; give a whole number of bars from 1 on.`;
+    throw new HoldfastError("BAD_ARGUMENT", message, { numbers: { stride } });
+  }
+  const room = bars - historyBars - longestHorizon;
+  return room < 0 ? 0 : Math.floor(room / stride) + 1;
+}

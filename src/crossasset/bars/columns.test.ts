@@ -1,0 +1,100 @@
+/** The columns that readers fill: they grow, and refuse each kind of wrong row by its number. */
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { refuses } from "../../../test/support/refuses.js";
+import { BarColumns, placeColumns } from "./columns.js";
+
+const good = ["2024-01-01", 2, 3, 1, 2, 10];
+
+/** A good row and then this one. */
+function addAfterGood(...cells: unknown[]): () => void {
+  const columns = new BarColumns("some.csv");
+  columns.add(good);
+  return () => columns.add(cells);
+}
+
+test("columns grow past any capacity and keep every row", () => {
+  const columns = new BarColumns("some.csv");
+  for (let row = 1; row <= 5000; row++) columns.add([row, row, row + 1, row, row, row % 7]);
+  const bars = columns.finish();
+  assert.equal(bars.time.length, 5000);
+  assert.deepEqual([bars.time[4999], bars.open[4999], bars.high[0], bars.volume[6]], [5_000_000, 5000, 2, 0]);
+});
+
+test("a row that is no bar is refused with the file, its number and what is wrong", () => {
+  const day = "2024-01-02";
+  refuses(
+    "BAD_FILE",
+    addAfterGood(day, "x", 3, 1, 2, 10),
+    /^some\.csv: row 2 has the open "x", which is not a number/,
+  );
+  refuses(
+    "BAD_FILE",
+    addAfterGood(day, 2, 3, 1, Number.NaN, 10),
+    /row 2 has the close NaN, which is not a number/,
+  );
+  refuses(
+    "BAD_FILE",
+    addAfterGood(day, 2, 3, 0, 2, 10),
+    /row 2 has the low 0, which is not a number above 0/,
+  );
+  refuses("BAD_FILE", addAfterGood(day, 2, 3, 1, -2, 10), /close -2, which is not a number above 0/);
+  refuses("BAD_FILE", addAfterGood(day, 2, 3, 1, 2, -1), /volume -1, which is not a number of 0 or more/);
+  refuses("BAD_FILE", addAfterGood(day, 2, 1, 3, 2, 10), /row 2 has a high of 1 below its low of 3/);
+  refuses("BAD_FILE", addAfterGood(day, 2, 3, 1, null, 10), /row 2 has no close/);
+  refuses("BAD_FILE", addAfterGood(day, 2, 3, 1, 2), /row 2 has no volume/);
+  refuses("BAD_FILE", addAfterGood("soon", 2, 3, 1, 2, 10), /row 2 has the time "soon"/);
+});
+
+test("a time that stands still or goes back is refused with both times", () => {
+  refuses(
+    "BAD_FILE",
+    addAfterGood(...good),
+    /row 2 is at 2024-01-01T00:00:00.000Z, not after the row before it/,
+  );
+  refuses(
+    "BAD_FILE",
+    addAfterGood("2023-12-31", 2, 3, 1, 2, 10),
+    /row 2 is at 2023-12-31T.*, at 2024-01-01T/,
+  );
+});
+
+test("an open or a close outside of low and high passes: feeds have such bars", () => {
+  assert.doesNotThrow(addAfterGood("2024-01-02", 5, 3, 1, 0.5, 10));
+});
+
+test("a refused row does not count: the next one takes its place", () => {
+  const columns = new BarColumns("some.csv");
+  refuses("BAD_FILE", () => columns.add(["2024-01-01", 0, 3, 1, 2, 10]), /row 1 /);
+  columns.add(good);
+  assert.equal(columns.finish().time.length, 1);
+});
+
+test("no row at all is refused", () => {
+  refuses("BAD_FILE", () => new BarColumns("some.csv").finish(), /some\.csv: there is no row in it/);
+});
+
+test("a volume of minus zero becomes zero", () => {
+  const columns = new BarColumns("some.csv");
+  columns.add([1, 2, 3, 1, 2, -0]);
+  assert.ok(Object.is(columns.finish().volume[0], 0));
+});
+
+test("columns are found in any order, in capitals, among others, and time under each of its names", () => {
+  const header = ["Volume", "CLOSE", "note", "low", " high ", "Open", "Timestamp"];
+  assert.deepEqual(placeColumns("some.csv", header), [6, 5, 4, 3, 1, 0]);
+  for (const name of ["time", "timestamp", "date", "DateTime"]) {
+    assert.equal(placeColumns("some.csv", [name, "open", "high", "low", "close", "volume"])[0], 0);
+  }
+});
+
+test("a column that is missing or there twice is refused by its name", () => {
+  const header = ["time", "open", "high", "low", "closing", "volume"];
+  refuses(
+    "BAD_FILE",
+    () => placeColumns("some.csv", header),
+    /no column "close" among "time, open, high, low, closing/,
+  );
+  refuses("BAD_FILE", () => placeColumns("some.csv", ["date", ...header]), /2 columns name the time/);
+});

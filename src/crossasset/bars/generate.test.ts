@@ -1,0 +1,95 @@
+/** The made market: legal bars, the same on every machine, with gaps and clustered volatility. */
+
+import assert from "node:assert/strict";
+import { createHash } from "node:crypto";
+import { test } from "node:test";
+import { refuses } from "../../../test/support/refuses.js";
+import { sameBytes } from "../../../test/support/same-bytes.js";
+import { barColumns } from "./bars.js";
+import { checkBars } from "./check.js";
+import { findFault } from "./columns.js";
+import { burstKind, generateBars, generateMarket, trendKind } from "./generate.js";
+
+const market = generateMarket({ bars: 200_000, seed: 42 });
+const { bars } = market;
+
+test("every made bar is legal, and open and close lie within low and high", () => {
+  for (let at = 0; at < bars.time.length; at++) {
+    assert.equal(findFault(bars, at), undefined, `bar ${at}`);
+    const [open, high, low, close] = [bars.open[at]!, bars.high[at]!, bars.low[at]!, bars.close[at]!];
+    assert.ok(low <= Math.min(open, close) && high >= Math.max(open, close), `bar ${at}`);
+  }
+});
+
+test("the bits of seed 42 are frozen", () => {
+  const hash = createHash("sha256");
+  for (const column of barColumns) hash.update(new Uint8Array(bars[column].buffer));
+  assert.equal(hash.digest("hex"), "c360e02b5fc56aa3f2570eb50030ddb5019303efae0fa13c23e79173ce5cc723");
+});
+
+test("more bars begin with the fewer, and another seed makes others", () => {
+  const fewer = generateBars({ bars: 20_000, seed: 42 });
+  for (const column of barColumns) sameBytes(fewer[column], bars[column].subarray(0, 20_000), column);
+  const others = generateBars({ bars: 20_000, seed: 43 });
+  assert.notDeepEqual([...others.close.subarray(0, 5)], [...fewer.close.subarray(0, 5)]);
+});
+
+test("there is a gap each night and each weekend", () => {
+  const { gaps, firstTime } = checkBars(bars);
+  assert.equal(new Date(firstTime).toISOString(), "2020-01-06T00:00:00.000Z");
+  assert.equal(gaps.count, Math.ceil(200_000 / (23 * 60)) - 1);
+  assert.equal(gaps.longestMinutes, 2 * 24 * 60 + 61);
+  const days = new Set(Array.from(bars.time, (time) => new Date(time).getUTCDay()));
+  assert.deepEqual([...days].sort(), [1, 2, 3, 4, 5]);
+});
+
+test("the price stays near the first one however long the series", () => {
+  const { lowestPrice, highestPrice } = checkBars(generateBars({ bars: 1_000_000, seed: 5 }));
+  assert.ok(lowestPrice > 70 && highestPrice < 140, `${lowestPrice} to ${highestPrice}`);
+});
+
+test("each regime is up, down and quiet about equally often, and lasts as long as it should", () => {
+  for (const [regime, kind, tolerance] of [
+    [market.burst, burstKind, 0.05],
+    [market.trend, trendKind, 0.2],
+  ] as const) {
+    let switches = 0;
+    for (let at = 1; at < regime.length; at++) if (regime[at] !== regime[at - 1]) switches++;
+    const minutes = regime.length / switches;
+    assert.ok(Math.abs(minutes / kind.meanMinutes - 1) < tolerance, `${minutes} minutes`);
+    for (const state of [-1, 0, 1]) {
+      const share = regime.filter((at) => at === state).length / regime.length;
+      assert.ok(Math.abs(share - 1 / 3) < 0.1, `${state}: ${share}`);
+    }
+  }
+});
+
+test("volatility clusters: it is alike an hour later, and has forgotten after days", () => {
+  const squares = market.volatility.map((noise) => noise * noise);
+  const near = correlationAt(squares, 60);
+  const far = correlationAt(squares, 5000);
+  assert.ok(near > 0.5 && Math.abs(far) < 0.2, `${near} after an hour, ${far} after days`);
+});
+
+test("more is traded while there is a trend", () => {
+  const mean = (isTrending: boolean): number => {
+    const volumes = bars.volume.filter((_, at) => (market.trend[at] !== 0) === isTrending);
+    return volumes.reduce((sum, volume) => sum + volume, 0) / volumes.length;
+  };
+  assert.ok(mean(true) > 1.5 * mean(false));
+});
+
+test("a count of bars that is none is refused, and so is a wrong seed", () => {
+  for (const bars of [0, -1, 1.5, Number.NaN]) {
+    refuses("BAD_ARGUMENT", () => generateBars({ bars, seed: 1 }), /bars can't be made/);
+  }
+  refuses("BAD_ARGUMENT", () => generateBars({ bars: 1, seed: -1 }), /seed is -1/);
+});
+
+function correlationAt(values: Float64Array, lag: number): number {
+  const mean = values.reduce((sum, value) => sum + value, 0) / values.length;
+  let [together, alone] = [0, 0];
+  for (let at = 0; at < values.length; at++) alone += (values[at]! - mean) ** 2;
+  for (let at = lag; at < values.length; at++) together += (values[at]! - mean) * (values[at - lag]! - mean);
+  return together / alone;
+}

@@ -1,0 +1,124 @@
+/** Bars from Parquet: each way a file can hold times and numbers, and files that are broken. */
+
+import assert from "node:assert/strict";
+import { readFile, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { test } from "node:test";
+import { type ColumnSource, parquetWriteBuffer } from "hyparquet-writer";
+import { inFolder, refusesLater, withFile } from "../../../test/support/bar-files.js";
+import type { Bars } from "./bars.js";
+import { generateBars } from "./generate.js";
+import { readBars } from "./read.js";
+import { writeBars } from "./write.js";
+
+const start = Date.UTC(2024, 0, 1);
+const times = [start, start + 60_000];
+
+function fileWith(time: Partial<ColumnSource>, others: readonly ColumnSource[] = numbers): Uint8Array {
+  const columnData = [...others, { name: "time", data: [], ...time }];
+  return new Uint8Array(parquetWriteBuffer({ columnData, rowGroupSize: 1 }));
+}
+
+const numbers: readonly ColumnSource[] = [
+  { name: "Volume", data: [10, 0], type: "INT32" },
+  { name: "note", data: ["a", "b"], type: "STRING" },
+  { name: "Close", data: [2.5, 3], type: "DOUBLE" },
+  { name: "OPEN", data: [2, 2.5], type: "FLOAT" },
+  { name: "high", data: [3n, 4n], type: "INT64" },
+  { name: "low", data: ["1", "2"], type: "STRING" },
+];
+
+function read(content: Uint8Array): Promise<Bars> {
+  return withFile("some.parquet", content, readBars);
+}
+
+test("times are read as timestamps, whole numbers, doubles and text, in seconds or milliseconds", async () => {
+  const forms: Partial<ColumnSource>[] = [
+    { data: times.map((time) => new Date(time)), type: "TIMESTAMP" },
+    { data: times.map(BigInt), type: "INT64" },
+    { data: times.map((time) => BigInt(time / 1000)), type: "INT64" },
+    { data: times.map((time) => time / 1000), type: "INT32" },
+    { data: times, type: "DOUBLE" },
+    { data: ["2024-01-01", "2024-01-01 00:01"], type: "STRING" },
+    { name: "datetime", data: times, type: "DOUBLE" },
+  ];
+  for (const form of forms) {
+    const bars = await read(fileWith(form));
+    assert.deepEqual([...bars.time], times, JSON.stringify(form.type));
+    assert.deepEqual([...bars.open, ...bars.high, ...bars.low, ...bars.close], [2, 2.5, 3, 4, 1, 2, 2.5, 3]);
+    assert.deepEqual([...bars.volume], [10, 0]);
+  }
+});
+
+test("a timestamp before 1973 is not taken for seconds", async () => {
+  const bars = await read(fileWith({ data: [new Date(0), new Date(60_000)], type: "TIMESTAMP" }));
+  assert.deepEqual([...bars.time], [0, 60_000]);
+});
+
+test("a wrong row is refused with its number across row groups", async () => {
+  const time: Partial<ColumnSource> = { data: times, type: "DOUBLE" };
+  const without = (name: string): ColumnSource[] => numbers.filter((column) => column.name !== name);
+  const wrong: readonly (readonly [Partial<ColumnSource>, readonly ColumnSource[], RegExp])[] = [
+    [{ data: [start, start], type: "DOUBLE" }, numbers, /row 2 is at .*, not after the row before it/],
+    [{ data: [start * 1000, start], type: "DOUBLE" }, numbers, /row 1 has the time 1704067200000000/],
+    [
+      time,
+      [...without("Close"), { name: "close", data: [2, Number.NaN], type: "DOUBLE" }],
+      /row 2 has the close NaN/,
+    ],
+    [time, [...without("Close"), { name: "close", data: [2, null], type: "DOUBLE" }], /row 2 has no close/],
+    [time, [...without("low"), { name: "low", data: [0, 1], type: "DOUBLE" }], /row 1 has the low 0/],
+    [time, without("Close"), /no column "close" among "Volume, note, OPEN, high, low, time"/],
+  ];
+  for (const [times, columns, message] of wrong) {
+    await refusesLater("BAD_FILE", read(fileWith(times, columns)), message);
+  }
+});
+
+test("a file without rows is refused", async () => {
+  const none = numbers.map((column) => ({ ...column, data: [] }));
+  await refusesLater("BAD_FILE", read(fileWith({ data: [], type: "DOUBLE" }, none)), /there is no row in it/);
+});
+
+test("an empty file, garbage and a CSV under the wrong name are refused", async () => {
+  const garbage = Uint8Array.from({ length: 5000 }, (_, index) => (index * index * 31) % 251);
+  await refusesLater("BAD_FILE", read(new Uint8Array(0)), /it is empty/);
+  await refusesLater("BAD_FILE", read(garbage), /can't be read as Parquet.*make or fetch it again/);
+  await refusesLater(
+    "BAD_FILE",
+    read(new TextEncoder().encode("time,open\n1,2\n")),
+    /can't be read as Parquet/,
+  );
+});
+
+test("a file that is cut anywhere is refused", async () => {
+  await inFolder(async (folder) => {
+    const path = join(folder, "whole.parquet");
+    await writeBars(path, generateBars({ bars: 500, seed: 1 }));
+    const whole = await readFile(path);
+    for (const part of [0.05, 0.5, 0.9, 0.999]) {
+      const cut = join(folder, "cut.parquet");
+      await writeFile(cut, whole.subarray(0, Math.floor(whole.length * part)));
+      await refusesLater("BAD_FILE", readBars(cut), /cut\.parquet: it can't be read as Parquet/);
+    }
+  });
+});
+
+test("a file whose bytes are altered is read or refused, and never ends in another error", async () => {
+  await inFolder(async (folder) => {
+    const path = join(folder, "altered.parquet");
+    await writeBars(path, generateBars({ bars: 40, seed: 1 }));
+    const whole = await readFile(path);
+    let refused = 0;
+    for (let at = 0; at < whole.length; at += 7) {
+      const altered = Uint8Array.from(whole);
+      altered[at] = (altered[at]! + 101) % 256;
+      await writeFile(path, altered);
+      await readBars(path).catch((error: unknown) => {
+        assert.match(String(error), /BAD_FILE/, `byte ${at}`);
+        refused++;
+      });
+    }
+    assert.ok(refused > 10, `${refused} files were refused`);
+  });
+});

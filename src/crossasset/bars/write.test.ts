@@ -1,0 +1,106 @@
+/** Bars to files and back: equal to the bit, whole or not at all. */
+
+import assert from "node:assert/strict";
+import { mkdir, readdir, readFile } from "node:fs/promises";
+import { join } from "node:path";
+import { test } from "node:test";
+import { inFolder, refusesLater } from "../../../test/support/bar-files.js";
+import { sameNamedBytes } from "../../../test/support/same-bytes.js";
+import type { Bars } from "./bars.js";
+import { generateBars } from "./generate.js";
+import { readBars } from "./read.js";
+import { writeBars } from "./write.js";
+
+/** The arrays of bars by their names. */
+const named = (bars: Bars): Record<string, Float64Array> => ({ ...bars });
+
+test("bars go to CSV, from there to Parquet and back with the same bits, over several row groups", async () => {
+  const made = generateBars({ bars: 70_000, seed: 3 });
+  await inFolder(async (folder) => {
+    const [csv, parquet] = [join(folder, "made.csv"), join(folder, "made.parquet")];
+    await writeBars(csv, made);
+    const fromCsv = await readBars(csv);
+    sameNamedBytes(named(fromCsv), named(made), "CSV");
+    await writeBars(parquet, fromCsv);
+    sameNamedBytes(named(await readBars(parquet)), named(made), "Parquet");
+  });
+});
+
+test("numbers at the ends of what a double holds keep their bits, and times their milliseconds", async () => {
+  const bars: Bars = {
+    time: Float64Array.of(-1, 1, 999_999_999_999, 253_402_300_799_999),
+    open: Float64Array.of(5e-324, 0.1 + 0.2, 1.7976931348623157e308, 1),
+    high: Float64Array.of(1, 1 / 3, 1e21, 123456789.12345679),
+    low: Float64Array.of(1e-7, 1 / 3, 2 ** 53 + 2, 0.000001),
+    close: Float64Array.of(Math.PI, Number.EPSILON, 1e-320, 1e17 - 16),
+    volume: Float64Array.of(0, 5e-324, 1e300, 7),
+  };
+  await inFolder(async (folder) => {
+    for (const name of ["ends.csv", "ends.parquet"]) {
+      await writeBars(join(folder, name), bars);
+      sameNamedBytes(named(await readBars(join(folder, name))), named(bars), name);
+    }
+  });
+});
+
+test("a CSV file has a header and a line a bar, with times that a person can read", async () => {
+  await inFolder(async (folder) => {
+    await writeBars(join(folder, "two.csv"), generateBars({ bars: 2, seed: 42 }));
+    const lines = (await readFile(join(folder, "two.csv"), "utf8")).split("\n");
+    assert.equal(lines[0], "time,open,high,low,close,volume");
+    assert.match(lines[2] ?? "", /^2020-01-06T00:01:00Z,[\d.]+,[\d.]+,[\d.]+,[\d.]+,\d+$/);
+    assert.equal(lines.length, 4);
+  });
+});
+
+test("a write replaces the file that was there and leaves nothing beside it", async () => {
+  await inFolder(async (folder) => {
+    const path = join(folder, "made.parquet");
+    await writeBars(path, generateBars({ bars: 20, seed: 1 }));
+    await writeBars(path, generateBars({ bars: 10, seed: 1 }));
+    assert.equal((await readBars(path)).time.length, 10);
+    assert.deepEqual(await readdir(folder), ["made.parquet"]);
+  });
+});
+
+test("a path that can't be written is refused, and nothing is left beside it", async () => {
+  const bars = generateBars({ bars: 10, seed: 1 });
+  await inFolder(async (folder) => {
+    await mkdir(join(folder, "folder.csv"));
+    await refusesLater(
+      "BAD_FILE",
+      writeBars(join(folder, "folder.csv"), bars),
+      /folder\.csv: it can't be written/,
+    );
+    await refusesLater(
+      "BAD_FILE",
+      writeBars(join(folder, "none", "x.csv"), bars),
+      /x\.csv: it can't be written/,
+    );
+    await refusesLater("BAD_FILE", writeBars(join(folder, "x.txt"), bars), /ends neither/);
+    assert.deepEqual(await readdir(folder), ["folder.csv"]);
+  });
+});
+
+test("bars that could not be read again are not written", async () => {
+  const bars = generateBars({ bars: 3, seed: 1 });
+  const wrong: readonly (readonly [Bars, RegExp])[] = [
+    [{ ...bars, close: Float64Array.of(1, 0, 1) }, /bar 1 has the close 0, which is not a number above 0/],
+    [{ ...bars, low: Float64Array.of(1, 1) }, /2 values of low for 3 bars/],
+    [{ ...bars, time: Float64Array.of(3, 2, 1) }, /bar 1 is at .* not after/],
+    [{ ...bars, time: Float64Array.of(1, 1.5, 2) }, /bar 1 is not at a whole millisecond/],
+    [{ ...bars, time: Float64Array.of(1, 2, 1e17) }, /bar 2 has the time/],
+    [generateEmpty(), /0 values of time/],
+  ];
+  await inFolder(async (folder) => {
+    for (const [bars, message] of wrong) {
+      await refusesLater("BAD_ARGUMENT", writeBars(join(folder, "x.csv"), bars), message);
+    }
+    assert.deepEqual(await readdir(folder), []);
+  });
+});
+
+function generateEmpty(): Bars {
+  const none = new Float64Array(0);
+  return { time: none, open: none, high: none, low: none, close: none, volume: none };
+}

@@ -1,0 +1,79 @@
+/** Files are there whole or not at all, and what can't be written says why and the way out. */
+
+import assert from "node:assert/strict";
+import { spawnSync } from "node:child_process";
+import { readdirSync, readFileSync, writeFileSync, writeSync } from "node:fs";
+import { join } from "node:path";
+import { test } from "node:test";
+import { makeFolder } from "../../test/support/folders.js";
+import { refuses } from "../../test/support/refuses.js";
+import { removeLeftovers, type WriteBytes, writeAtomically } from "./atomic-write.js";
+
+/** A disk that has room for so many bytes. */
+function fullAfter(room: number, code = "ENOSPC"): WriteBytes {
+  return (file, bytes, offset, length) => {
+    if (room === 0) throw Object.assign(new Error(`${code}: the system's words, write`), { code });
+    const written = writeSync(file, bytes, offset, Math.min(room, length));
+    room -= written;
+    return written;
+  };
+}
+
+test("text and pieces are written whole and replace what was there, lasting or not", () => {
+  const folder = makeFolder();
+  const path = join(folder, "status.json");
+  for (const lasting of [true, false]) {
+    writeAtomically(path, "old", { lasting });
+    writeAtomically(path, [Buffer.from("new "), Buffer.from("words")], { lasting });
+    assert.equal(readFileSync(path, "utf8"), "new words");
+  }
+  assert.deepEqual(readdirSync(folder), ["status.json"]);
+});
+
+test("a file that takes several writes is written to its end", () => {
+  const path = join(makeFolder(), "slow");
+  writeAtomically(path, "many small writes", {
+    write: (file, bytes, offset) => writeSync(file, bytes, offset, 1),
+  });
+  assert.equal(readFileSync(path, "utf8"), "many small writes");
+});
+
+test("a full disk is an error that says so, and leaves the old file and nothing beside it", () => {
+  const folder = makeFolder();
+  const path = join(folder, "model");
+  writeAtomically(path, "old");
+  for (const room of [0, 1, 7]) {
+    const save = () => writeAtomically(path, "new words", { write: fullAfter(room) });
+    refuses("BAD_FILE", save, /^.*model can't be written: ENOSPC.*The disk is full: make room/);
+    assert.equal(readFileSync(path, "utf8"), "old");
+    assert.deepEqual(readdirSync(folder), ["model"]);
+  }
+});
+
+test("each reason of the system has its way out, on one line", () => {
+  const folder = makeFolder();
+  writeFileSync(join(folder, "file"), "");
+  const onDisk = (code: string) => () =>
+    writeAtomically(join(folder, "x"), "words", { write: fullAfter(0, code) });
+  refuses("BAD_FILE", onDisk("EROFS"), /The disk is read-only/);
+  refuses("BAD_FILE", onDisk("EACCES"), /change the permissions/);
+  refuses("BAD_FILE", onDisk("EIO"), /The disk has failed/);
+  refuses("BAD_FILE", onDisk("ESTRANGE"), /Check the path, the permissions and the room/);
+  refuses(
+    "BAD_FILE",
+    () => writeAtomically(join(folder, "none", "x"), ""),
+    /^[^\n]*ENOENT[^\n]*Check the path: /,
+  );
+  refuses("BAD_FILE", () => writeAtomically(join(folder, "file", "x"), ""), /^[^\n]*ENOTDIR[^\n]*is a file/);
+  refuses("BAD_FILE", () => removeLeftovers(join(folder, "none")), /can't be tidied: ENOENT/);
+});
+
+test("leftovers of dead processes are removed; those of living ones, and other files, stay", () => {
+  const folder = makeFolder();
+  const dead = spawnSync(process.execPath, ["-e", ""]).pid;
+  const aside = (pid: number) => `model.safetensors.${pid}-01234567-89ab-cdef-0123-456789abcdef.part`;
+  for (const name of [aside(dead), aside(process.pid), aside(process.ppid), "notes.part", "model"])
+    writeFileSync(join(folder, name), "");
+  assert.deepEqual([...removeLeftovers(folder)].sort(), [aside(dead), aside(process.pid)].sort());
+  assert.deepEqual(readdirSync(folder).sort(), [aside(process.ppid), "model", "notes.part"].sort());
+});

@@ -1,0 +1,53 @@
+/** Elements as files hold them, and how they get into tensors: a module's weights and an optimizer's state are loaded so. */
+
+import { noteWrite } from "../autograd/index.js";
+import { type Dtype, dtypes, viewElements, widenBf16, widenF16 } from "../kernels/index.js";
+import { formatShape, isSameShape, type Shape, sizeOf } from "../ops/index.js";
+import { encodeElements } from "./host-values.js";
+import { Tensor } from "./tensor.js";
+
+/** Elements as files hold them: row-major, little-endian. */
+export interface StoredElements {
+  readonly dtype: Dtype;
+  readonly shape: Shape;
+  readonly bytes: Uint8Array;
+}
+
+/** How a value does not fit a tensor, if so; `where` says where the tensor is. */
+export function misfitOf(
+  { shape }: Tensor,
+  value: Tensor | StoredElements,
+  where: string,
+): string | undefined {
+  if (!isSameShape(shape, value.shape)) {
+    return `is ${formatShape(value.shape)} in the state and ${formatShape(shape)} ${where}`;
+  }
+  if (value instanceof Tensor) return undefined;
+  const size = sizeOf(shape) * dtypes[value.dtype].bytes;
+  if (value.bytes.length === size) return undefined;
+  return `has ${value.bytes.length} bytes in the state where ${value.dtype} ${formatShape(shape)} takes ${size}`;
+}
+
+/** Writes a value over a tensor that it fits, at its address. */
+export function writeElements({ device, dtype, array }: Tensor, value: Tensor | StoredElements): void {
+  if (!array.storage) return;
+  device.runtime.upload([{ source: elementsAs(value, dtype), target: array.storage }]);
+  noteWrite(array.storage);
+}
+
+/** The one number of a value that has one. */
+export function numberOf(value: Tensor | StoredElements): number {
+  return value instanceof Tensor ? value.item() : (numbersOf(value)[0] ?? Number.NaN);
+}
+
+/** A value's elements in the form in which a dtype is stored; a file's bytes as they are where it is the same. */
+export function elementsAs(value: Tensor | StoredElements, dtype: Dtype): ArrayBufferView {
+  if (value instanceof Tensor) return encodeElements(value.dataSync(), dtype);
+  return value.dtype === dtype ? value.bytes : encodeElements(numbersOf(value), dtype);
+}
+
+function numbersOf({ dtype, bytes }: StoredElements): ArrayLike<number> {
+  if (dtype === "bf16") return widenBf16(viewElements(dtype, bytes));
+  if (dtype === "f16") return widenF16(viewElements(dtype, bytes));
+  return viewElements(dtype, bytes);
+}

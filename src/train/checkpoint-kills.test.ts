@@ -1,0 +1,75 @@
+/** kill -9 while checkpoints are saved: what was complete is there and sound, and what was cut off is tidied away. */
+
+import assert from "node:assert/strict";
+import { spawn, spawnSync } from "node:child_process";
+import { readdirSync } from "node:fs";
+import { join } from "node:path";
+import { createInterface } from "node:readline";
+import { test } from "node:test";
+import { fileURLToPath } from "node:url";
+import { makeFolder } from "../../test/support/folders.js";
+import { patternedCheckpoint } from "../../test/support/patterned-checkpoint.js";
+import { sameBytes } from "../../test/support/same-bytes.js";
+import { CheckpointStore } from "./checkpoints.js";
+
+const fixture = fileURLToPath(new URL("../../test/fixtures/checkpoint-saver.js", import.meta.url));
+
+/** Every file is sound, the latest no older than the save that had returned, and the cut-off one leaves nothing. */
+function requireNothingLost(folder: string, returned: number): void {
+  const store = new CheckpointStore(folder, { keep: 3 });
+  const { checkpoint, refused } = store.loadLatestSound();
+  assert.deepEqual(refused, []);
+  assert.ok(checkpoint && checkpoint.step >= returned, `step ${checkpoint?.step} for ${returned}`);
+  for (const { name, step } of store.list()) {
+    const { tensors } = store.load(name);
+    for (const [tensor, { bytes }] of patternedCheckpoint(step).tensors)
+      sameBytes(tensors.get(tensor)!.bytes, bytes, `${tensor} of ${name}`);
+  }
+  store.prepare();
+  assert.deepEqual(
+    readdirSync(folder).filter((name) => !name.endsWith(".safetensors")),
+    [],
+  );
+}
+
+/** Lets a process save until it has told of so many saves, and kills it at whatever it does then. */
+async function killAfter(folder: string, saves: number): Promise<number> {
+  const child = spawn(process.execPath, [fixture, folder], { stdio: ["ignore", "pipe", "inherit"] });
+  const ended = new Promise<NodeJS.Signals | null>((done) => child.once("exit", (_, signal) => done(signal)));
+  let last = 0;
+  let told = 0;
+  for await (const line of createInterface({ input: child.stdout })) {
+    last = Number(line);
+    told += 1;
+    if (told === saves) child.kill("SIGKILL");
+  }
+  assert.equal(await ended, "SIGKILL");
+  return last;
+}
+
+test("twenty kills at any moment of saving lose nothing that was complete", async () => {
+  const inTwoFolders = [1, 2].map(async () => {
+    const folder = join(makeFolder(), "checkpoints");
+    for (let kill = 0; kill < 10; kill++) {
+      const returned = await killAfter(folder, 1 + Math.floor(Math.random() * 10));
+      requireNothingLost(folder, returned);
+    }
+  });
+  await Promise.all(inTwoFolders);
+});
+
+test("a kill in the middle of a file leaves the part aside and the checkpoints before it", () => {
+  const folder = join(makeFolder(), "checkpoints");
+  // A checkpoint takes some 660 writes: one kill in the third, the others in the first of their process.
+  let returned = 0;
+  for (const atWrite of [1500, 3, 600]) {
+    const { stdout, signal } = spawnSync(process.execPath, [fixture, folder, String(atWrite)], {
+      encoding: "utf8",
+    });
+    assert.equal(signal, "SIGKILL");
+    returned = Number(stdout.trim().split("\n").at(-1)) || returned;
+    const parts = readdirSync(folder).filter((name) => name.endsWith(".part"));
+    assert.equal(parts.length, 1, "the kill did not come in the middle of a file");
+    requireNothingLost(folder, returned);
+  }
+});

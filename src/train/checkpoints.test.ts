@@ -1,0 +1,224 @@
+/** Checkpoints: each comes back as it was or is refused with the reason, and what was complete is never lost. */
+
+import assert from "node:assert/strict";
+import { mkdirSync, readdirSync, readFileSync, renameSync, writeFileSync, writeSync } from "node:fs";
+import { join } from "node:path";
+import { test } from "node:test";
+import fc from "fast-check";
+import { makeFolder } from "../../test/support/folders.js";
+import { patternedCheckpoint } from "../../test/support/patterned-checkpoint.js";
+import { refusalOf } from "../../test/support/refusals.js";
+import { refuses } from "../../test/support/refuses.js";
+import { sameBytes } from "../../test/support/same-bytes.js";
+import { writeSafetensors } from "../data/index.js";
+import { type Checkpoint, decodeCheckpoint, encodeCheckpoint } from "./checkpoint-file.js";
+import { CheckpointStore } from "./checkpoints.js";
+
+const nameOf = (step: number): string => `step-${String(step).padStart(9, "0")}.safetensors`;
+
+function sameCheckpoint(found: Checkpoint, expected: Checkpoint): void {
+  assert.deepEqual([found.step, found.state], [expected.step, expected.state]);
+  assert.deepEqual([...found.tensors.keys()].sort(), [...expected.tensors.keys()].sort());
+  for (const [name, { dtype, shape, bytes }] of expected.tensors) {
+    const tensor = found.tensors.get(name)!;
+    assert.deepEqual([tensor.dtype, tensor.shape], [dtype, shape]);
+    sameBytes(tensor.bytes, bytes, name);
+  }
+}
+
+/** A store with the checkpoints of these steps. */
+function storeOf(steps: readonly number[], keep = 10): CheckpointStore {
+  const store = new CheckpointStore(join(makeFolder(), "checkpoints"), { keep });
+  for (const step of steps) store.save(patternedCheckpoint(step, 64));
+  return store;
+}
+
+test("a checkpoint comes back as it was, by its name and as the latest", () => {
+  const store = storeOf([1, 2]);
+  sameCheckpoint(store.load("latest"), patternedCheckpoint(2, 64));
+  sameCheckpoint(store.load(nameOf(1)), patternedCheckpoint(1, 64));
+  assert.equal(store.load("latest").name, nameOf(2));
+});
+
+test("numbers that JSON has no word for come back in the state", () => {
+  const state = {
+    model: "m",
+    losses: [Number.NaN, Number.POSITIVE_INFINITY, -0, 0.1],
+    best: undefined,
+    none: null,
+  };
+  const bytes = Buffer.concat(encodeCheckpoint({ step: 0, tensors: new Map(), state }));
+  const { best: _, ...written } = state;
+  assert.deepEqual(decodeCheckpoint(bytes).state, written);
+});
+
+test("what would not come back from the state is refused when it is saved", () => {
+  for (const value of [1n, new Float32Array(2), new Map(), () => 1]) {
+    const save = () => encodeCheckpoint({ step: 0, tensors: new Map(), state: { deep: [{ value }] } });
+    refuses("BAD_ARGUMENT", save, /^state\.deep\[0\]\.value is a .* would not come back/);
+  }
+  const at = (step: number) => () => encodeCheckpoint({ step, tensors: new Map(), state: {} });
+  for (const step of [-1, 0.5, Number.NaN]) refuses("BAD_ARGUMENT", at(step), /step is/);
+});
+
+test("the last k are kept, and one of the same step is replaced", () => {
+  const store = storeOf([1, 2, 3, 3, 10], 2);
+  assert.deepEqual(
+    store.list().map(({ step }) => step),
+    [3, 10],
+  );
+  assert.deepEqual(readdirSync(store.folder).sort(), [nameOf(3), nameOf(10)]);
+});
+
+test("a folder that is not there has no checkpoint, and other files in one are left alone", () => {
+  const folder = makeFolder();
+  assert.deepEqual(new CheckpointStore(join(folder, "none")).list(), []);
+  refuses("BAD_FILE", () => new CheckpointStore(join(folder, "none")).load("latest"), /no checkpoint.*none/);
+  const others = [
+    "notes.txt",
+    "step-1.safetensors",
+    "step-0000000001.safetensors",
+    "step-00000000x.safetensors",
+  ];
+  for (const name of others) writeFileSync(join(folder, name), "");
+  const store = new CheckpointStore(folder, { keep: 1 });
+  for (const step of [4, 5]) store.save(patternedCheckpoint(step, 4));
+  assert.deepEqual(readdirSync(folder).sort(), [...others, nameOf(5)].sort());
+  refuses("BAD_FILE", () => store.load(nameOf(4)), /no checkpoint "step-000000004.*There are step-000000005/);
+});
+
+test("a file truncated anywhere is refused with the reason, and the one before it is sound", () => {
+  const store = storeOf([1, 2]);
+  const path = join(store.folder, nameOf(2));
+  const whole = readFileSync(path);
+  const lengths = Array.from({ length: 20 }, (_, part) => Math.floor((whole.length * part) / 20));
+  for (const length of [...lengths, 1, 7, 8, 9, whole.length - 1]) {
+    writeFileSync(path, whole.subarray(0, length));
+    refuses("BAD_FILE", () => store.load("latest"), /^[^\n]*step-000000002\.safetensors is refused: [^\n]+$/);
+    const { checkpoint, refused } = store.loadLatestSound();
+    sameCheckpoint(checkpoint!, patternedCheckpoint(1, 64));
+    assert.deepEqual(
+      refused.map(({ name }) => name),
+      [nameOf(2)],
+    );
+    assert.match(refused[0]!.reason, /is refused: /);
+  }
+  writeFileSync(path, whole);
+  sameCheckpoint(store.load("latest"), patternedCheckpoint(2, 64));
+});
+
+test("every single byte of a file is watched: altered, the file is refused with the reason", () => {
+  const whole = Buffer.concat(encodeCheckpoint(patternedCheckpoint(3, 16)));
+  for (let at = 0; at < whole.length; at++) {
+    const altered = Buffer.from(whole);
+    altered[at] = whole[at]! ^ (1 << (at % 8));
+    const reason = refusalOf(() => decodeCheckpoint(altered))?.message;
+    assert.match(reason ?? "", /\S/, `byte ${at} of ${whole.length}`);
+  }
+});
+
+test("any bytes put in the place of others are refused, in a large file too", () => {
+  const whole = Buffer.concat(encodeCheckpoint(patternedCheckpoint(3)));
+  const place = fc.integer({ min: 0, max: whole.length - 1 });
+  const put = fc.uint8Array({ minLength: 1, maxLength: 40 });
+  fc.assert(
+    fc.property(place, put, (at, bytes) => {
+      const altered = Buffer.from(whole);
+      altered.set(bytes.subarray(0, whole.length - at), at);
+      fc.pre(Buffer.compare(altered, whole) !== 0);
+      refuses("BAD_FILE", () => decodeCheckpoint(altered));
+    }),
+    { numRuns: 100 },
+  );
+});
+
+test("white space in the header counts too", () => {
+  const text = Buffer.concat(encodeCheckpoint({ step: 1, tensors: new Map(), state: { a: "12" } }));
+  const padded = text.lastIndexOf(" ");
+  assert.ok(padded > 0, "no padding to alter");
+  text[padded] = 0x0a;
+  refuses("BAD_FILE", () => decodeCheckpoint(text), /It was altered: its checksum is/);
+});
+
+test("weights, another version and a renamed file are refused by what they are", () => {
+  const store = storeOf([7]);
+  const path = join(store.folder, nameOf(7));
+  const tensors = patternedCheckpoint(7, 4).tensors.values();
+  const rewrite = (metadata: Record<string, string>) =>
+    writeFileSync(path, writeSafetensors(tensors, new Map(Object.entries(metadata))));
+  rewrite({});
+  refuses("BAD_FILE", () => store.load("latest"), /It is a safetensors file, but no checkpoint/);
+  rewrite({ format: "pt" });
+  refuses("BAD_FILE", () => store.load("latest"), /Its format is "pt", but no checkpoint/);
+  rewrite({ format: "holdfast checkpoint", version: "2" });
+  refuses(
+    "BAD_FILE",
+    () => store.load("latest"),
+    /has version 2 of the format.* reads version 1: use the Holdfast/,
+  );
+  rewrite({ format: "holdfast checkpoint", version: "1" });
+  refuses("BAD_FILE", () => store.load("latest"), /It was altered/);
+  store.save(patternedCheckpoint(7, 4));
+  renameSync(path, join(store.folder, nameOf(8)));
+  refuses("BAD_FILE", () => store.load("latest"), /It is of step 7: the file was renamed/);
+});
+
+test("a state that holds what looks like a checksum does not mislead", () => {
+  const state = { text: `"sha256":"${"0".repeat(64)}"`, sha256: "0".repeat(64) };
+  const bytes = Buffer.concat(encodeCheckpoint({ step: 5, tensors: new Map(), state }));
+  assert.deepEqual(decodeCheckpoint(bytes).state, state);
+});
+
+test("a full disk leaves every earlier checkpoint, also where the new one would have pushed one out", () => {
+  const { folder } = storeOf([1, 2], 2);
+  let room = 3000;
+  const full = new CheckpointStore(folder, {
+    keep: 2,
+    write(file, bytes, offset, length) {
+      if (room <= 0)
+        throw Object.assign(new Error("ENOSPC: no space left on device, write"), { code: "ENOSPC" });
+      room -= Math.min(length, 512);
+      return writeSync(file, bytes, offset, Math.min(length, 512));
+    },
+  });
+  refuses(
+    "BAD_FILE",
+    () => full.save(patternedCheckpoint(3)),
+    /step-000000003.* can't be written: ENOSPC.*disk is full/,
+  );
+  assert.deepEqual(readdirSync(folder).sort(), [nameOf(1), nameOf(2)]);
+  sameCheckpoint(full.load("latest"), patternedCheckpoint(2, 64));
+});
+
+test("a folder that can't be written is an error with the way out", () => {
+  const folder = makeFolder();
+  writeFileSync(join(folder, "file"), "");
+  const store = new CheckpointStore(join(folder, "file"));
+  refuses("BAD_FILE", () => store.save(patternedCheckpoint(1, 4)), /can't be made: EEXIST/);
+  refuses("BAD_FILE", () => store.list(), /can't be listed: ENOTDIR.*A part of the path is a file/);
+});
+
+test("a read-only folder is an error that says who may not", (t) => {
+  if (process.getuid?.() === 0 || process.platform === "win32")
+    return t.skip("this user may write everywhere");
+  const folder = join(makeFolder(), "read-only");
+  mkdirSync(folder, { mode: 0o500 });
+  refuses("BAD_FILE", () => new CheckpointStore(folder).save(patternedCheckpoint(1, 4)), /This user may not/);
+});
+
+test("a run that goes on from an earlier checkpoint sets the later ones aside, and removes none", () => {
+  const store = storeOf([1, 2, 3]);
+  refuses("BAD_STATE", () => store.save(patternedCheckpoint(2, 64)), /has step-000000003.*later than step 2/);
+  assert.deepEqual(
+    store.continueFrom(1),
+    [2, 3].map((step) => `${nameOf(step)}.superseded`),
+  );
+  store.save(patternedCheckpoint(2, 64));
+  assert.deepEqual(readdirSync(store.folder).length, 4);
+  assert.equal(store.load("latest").step, 2);
+});
+
+test("a number to keep that is none is refused", () => {
+  for (const keep of [0, -1, 1.5, Number.NaN])
+    refuses("BAD_ARGUMENT", () => new CheckpointStore("anywhere", { keep }), /keep is/);
+});

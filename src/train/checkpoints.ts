@@ -1,0 +1,165 @@
+/**
+ * A folder of checkpoints, the last few of a run. At every moment, through a kill at any other, the ones that were complete
+ * are there; one that is damaged is refused with the reason and never half read.
+ */
+
+import { mkdirSync, readdirSync, renameSync, rmSync } from "node:fs";
+import { join } from "node:path";
+import { fileError, readWhole, removeLeftovers, type WriteBytes, writeAtomically } from "../data/index.js";
+import { HoldfastError } from "../errors/index.js";
+import { type Checkpoint, decodeCheckpoint, encodeCheckpoint } from "./checkpoint-file.js";
+
+export interface CheckpointStoreOptions {
+  /** How many are kept, the latest ones; 3 unless given. */
+  readonly keep?: number;
+  /** How bytes get into a file; the system's way unless given. */
+  readonly write?: WriteBytes;
+}
+
+/** A checkpoint that lies in the folder. */
+export interface ListedCheckpoint {
+  /** The file's name, `step-000000123.safetensors`. */
+  readonly name: string;
+  readonly step: number;
+  readonly path: string;
+}
+
+/** A checkpoint that was read whole and found sound. */
+export interface LoadedCheckpoint extends Checkpoint {
+  readonly name: string;
+}
+
+export interface RefusedCheckpoint {
+  readonly name: string;
+  /** One line. */
+  readonly reason: string;
+}
+
+const fileName = /^step-(\d{9,})\.safetensors$/;
+
+export class CheckpointStore {
+  readonly folder: string;
+  readonly keep: number;
+  readonly #write: { readonly write?: WriteBytes };
+
+  /** Nothing is touched until the first save. */
+  constructor(folder: string, { keep = 3, write }: CheckpointStoreOptions = {}) {
+    if (!Number.isSafeInteger(keep) || keep < 1) {
+      throw new HoldfastError(
+        "BAD_ARGUMENT",
+        `keep is ${keep}; give a whole number of checkpoints, 1 or more.`,
+      );
+    }
+    this.folder = folder;
+    this.keep = keep;
+    this.#write = write ? { write } : {};
+  }
+
+  /** Makes the folder, and removes what a save that was cut off has left there. */
+  prepare(): void {
+    try {
+      mkdirSync(this.folder, { recursive: true });
+    } catch (error) {
+      throw fileError(`${this.folder} can't be made`, this.folder, error);
+    }
+    removeLeftovers(this.folder);
+  }
+
+  /**
+   * Saves a checkpoint, and removes those that are one too many only when it is in place. One of the same step is replaced;
+   * where there is a later one it is refused, because what is saved would not be the latest: `continueFrom` first.
+   */
+  save(checkpoint: Checkpoint): ListedCheckpoint {
+    const pieces = encodeCheckpoint(checkpoint);
+    const { step } = checkpoint;
+    this.prepare();
+    const later = this.list().at(-1);
+    if (later && later.step > step) {
+      throw new HoldfastError(
+        "BAD_STATE",
+        `${this.folder} has ${later.name}, which is later than step ${step}. Resume from it, or use another folder.`,
+        { numbers: { step, later: later.step } },
+      );
+    }
+    const saved = this.#listed(step);
+    writeAtomically(saved.path, pieces, this.#write);
+    for (const { path } of this.list().slice(0, -this.keep)) rmSync(path, { force: true });
+    return saved;
+  }
+
+  /** What lies in the folder, sound or not, by step. Files of other names are left alone. */
+  list(): readonly ListedCheckpoint[] {
+    let names: readonly string[];
+    try {
+      names = readdirSync(this.folder);
+    } catch (error) {
+      if (error instanceof Error && "code" in error && error.code === "ENOENT") return [];
+      throw fileError(`${this.folder} can't be listed`, this.folder, error);
+    }
+    return names
+      .flatMap((name) => {
+        const step = Number(fileName.exec(name)?.[1] ?? Number.NaN);
+        return Number.isSafeInteger(step) && this.#listed(step).name === name ? [this.#listed(step)] : [];
+      })
+      .sort((a, b) => a.step - b.step);
+  }
+
+  /** Reads the latest checkpoint, or one by its name; throws BAD_FILE with the reason where it is not sound. */
+  load(which: string): LoadedCheckpoint {
+    const listed = this.list();
+    const found = which === "latest" ? listed.at(-1) : listed.find(({ name }) => name === which);
+    if (found) return this.#read(found);
+    const there =
+      listed.length > 0 ? `There are ${listed.map(({ name }) => name).join(", ")}.` : "There is none.";
+    const wanted =
+      which === "latest" ? "no checkpoint to go on from" : `no checkpoint ${JSON.stringify(which)}`;
+    throw new HoldfastError("BAD_FILE", `${this.folder} has ${wanted}. ${there}`, {
+      numbers: { folder: this.folder, which },
+    });
+  }
+
+  /**
+   * Reads the latest checkpoint that is sound; undefined where none is. What it had to pass over on the way stands in
+   * `refused`, the latest first: tell the user.
+   */
+  loadLatestSound(): {
+    readonly checkpoint: LoadedCheckpoint | undefined;
+    readonly refused: readonly RefusedCheckpoint[];
+  } {
+    const refused: RefusedCheckpoint[] = [];
+    for (const listed of this.list().toReversed()) {
+      try {
+        return { checkpoint: this.#read(listed), refused };
+      } catch (error) {
+        if (!(error instanceof HoldfastError)) throw error;
+        refused.push({ name: listed.name, reason: error.message });
+      }
+    }
+    return { checkpoint: undefined, refused };
+  }
+
+  /**
+   * Says that the run goes on from a step: later checkpoints are no longer its own, and get `.superseded` behind their names.
+   * Nothing is removed. Their new names.
+   */
+  continueFrom(step: number): readonly string[] {
+    const later = this.list().filter((listed) => listed.step > step);
+    for (const { path } of later) renameSync(path, `${path}.superseded`);
+    return later.map(({ name }) => `${name}.superseded`);
+  }
+
+  #read({ name, path, step }: ListedCheckpoint): LoadedCheckpoint {
+    try {
+      const checkpoint = decodeCheckpoint(readWhole(path));
+      if (checkpoint.step === step) return { ...checkpoint, name };
+      throw new HoldfastError("BAD_FILE", `It is of step ${checkpoint.step}: the file was renamed.`);
+    } catch (error) {
+      throw fileError(`${path} is refused`, path, error);
+    }
+  }
+
+  #listed(step: number): ListedCheckpoint {
+    const name = `step-${String(step).padStart(9, "0")}.safetensors`;
+    return { name, step, path: join(this.folder, name) };
+  }
+}

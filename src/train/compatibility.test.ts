@@ -1,0 +1,69 @@
+/** A run goes on only from a checkpoint of the same model and with settings that give the same result. */
+
+import { test } from "node:test";
+import { patternedCheckpoint } from "../../test/support/patterned-checkpoint.js";
+import { refuses } from "../../test/support/refuses.js";
+import { requireCompatible } from "./compatibility.js";
+
+const found = patternedCheckpoint(9, 4);
+const own: [string, { dtype: string; shape: readonly number[] }][] = [...found.tensors].filter(
+  ([name]) => !name.startsWith("extra."),
+);
+
+test("the same model with the same settings is taken, whatever else the checkpoint holds", () => {
+  requireCompatible(found, { model: "Patterned" });
+  requireCompatible(found, { model: "Patterned", tensors: new Map(own), settings: { lr: 0.001 } });
+});
+
+test("another model is refused by both names", () => {
+  refuses(
+    "BAD_STATE",
+    () => requireCompatible(found, { model: "CrossAsset" }),
+    /"Patterned".*trains "CrossAsset"/,
+  );
+  const nameless = { ...found, state: {} };
+  refuses("BAD_STATE", () => requireCompatible(nameless, { model: "CrossAsset" }), /model null/);
+});
+
+test("other names, shapes and dtypes of tensors are refused, each by name, on one line", () => {
+  const fit = (tensors: Map<string, { dtype: string; shape: readonly number[] }>) => () =>
+    requireCompatible(found, { model: "Patterned", tensors });
+  const [weight] = own;
+  refuses("BAD_STATE", fit(new Map([weight!])), /optimizer\.0\.step is in the checkpoint and not here/);
+  refuses(
+    "BAD_STATE",
+    fit(new Map([...own, ["model.bias", { dtype: "f32", shape: [2] }]])),
+    /^[^\n]*model\.bias is here and not in the checkpoint[^\n]*$/,
+  );
+  for (const [dtype, shape] of [
+    ["f32", [5]],
+    ["bf16", [4]],
+  ] as const) {
+    const changed = new Map([...own, ["model.weight", { dtype, shape }] as const]);
+    refuses(
+      "BAD_STATE",
+      fit(changed),
+      /model\.weight is f32 \[4\] in the checkpoint and (f32 \[5\]|bf16 \[4\]) here/,
+    );
+  }
+});
+
+test("many misfits are counted, not all listed", () => {
+  const many = Array.from(
+    { length: 50 },
+    (_, index) => [`model.${index}`, { dtype: "f32", shape: [] }] as const,
+  );
+  const fit = () => requireCompatible(found, { model: "Patterned", tensors: new Map([...own, ...many]) });
+  refuses("BAD_STATE", fit, /model\.3 is here and not in the checkpoint; and 46 more/);
+});
+
+test("other settings are refused with what they were and are", () => {
+  const fit = (settings: Record<string, unknown>) => () =>
+    requireCompatible(found, { model: "Patterned", settings });
+  refuses(
+    "BAD_SETTING",
+    fit({ lr: 0.01, batch: 256 }),
+    /made with other settings: lr was 0\.001 and is 0\.01 here\. /,
+  );
+  refuses("BAD_SETTING", fit({ precision: "tf32" }), /precision was not set and is "tf32" here/);
+});

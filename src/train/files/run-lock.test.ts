@@ -1,0 +1,94 @@
+/** One process writes a run's folder: a living one is left alone, a dead one's place is taken. */
+
+import assert from "node:assert/strict";
+import { spawnSync } from "node:child_process";
+import { existsSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
+import { hostname } from "node:os";
+import { join } from "node:path";
+import { test } from "node:test";
+import { makeFolder } from "../../../test/support/folders.js";
+import { refuses } from "../../../test/support/refuses.js";
+import { identifyProcess, stateOfProcess } from "./process-identity.js";
+import { lockName, RunLock } from "./run-lock.js";
+
+const justNow = () => 0;
+const dead = spawnSync(process.execPath, ["-e", ""]).pid;
+
+/** A folder whose lock has this text. */
+function lockedBy(text: string): { readonly folder: string; readonly path: string } {
+  const folder = makeFolder();
+  const path = join(folder, lockName);
+  writeFileSync(path, text);
+  return { folder, path };
+}
+
+test("a lock is held once, and free again when it is released", () => {
+  const folder = makeFolder();
+  const lock = RunLock.take(folder, justNow);
+  refuses(
+    "BAD_FILE",
+    () => RunLock.take(folder, justNow),
+    new RegExp(`held by process ${process.pid}\\. Wait`),
+  );
+  assert.deepEqual(readdirSync(folder), [lockName]);
+  lock.release();
+  lock.release();
+  assert.deepEqual(readdirSync(folder), []);
+  RunLock.take(folder, justNow).release();
+});
+
+test("a living process keeps its lock, and a dead one's is taken over", () => {
+  const living = lockedBy(JSON.stringify(identifyProcess(process.ppid)));
+  refuses("BAD_FILE", () => RunLock.take(living.folder, justNow), /Wait for it or stop it/);
+  const gone = lockedBy(JSON.stringify({ pid: dead, host: hostname() }));
+  RunLock.take(gone.folder, justNow);
+  assert.match(readFileSync(gone.path, "utf8"), new RegExp(`"pid":${process.pid}\\b`));
+  assert.deepEqual(readdirSync(gone.folder), [lockName]);
+});
+
+test("a process that only has the number of the owner is not the owner", (t) => {
+  const { pid, host, startTicks } = identifyProcess();
+  if (startTicks === undefined) return t.skip("this system does not tell when a process was started");
+  const { folder } = lockedBy(JSON.stringify({ pid, host, startTicks: startTicks - 1 }));
+  RunLock.take(folder, justNow).release();
+});
+
+test("an owner on another machine keeps the lock until its run has been silent for two minutes", () => {
+  const { folder } = lockedBy(JSON.stringify({ pid: dead, host: "another.example" }));
+  const take = (silentMs: number) => RunLock.take(folder, () => silentMs);
+  refuses(
+    "BAD_FILE",
+    () => take(119_000),
+    /process \d+ on another\.example, heard of 119s ago.*after 2m of silence/,
+  );
+  take(120_000).release();
+});
+
+test("a lock that says nothing is nobody's", () => {
+  for (const text of ["", "{", "[]", '{"pid":"x"}', "\0\0\0"])
+    RunLock.take(lockedBy(text).folder, justNow).release();
+});
+
+test("a lock that another has taken over is not released", () => {
+  const folder = makeFolder();
+  const lock = RunLock.take(folder, justNow);
+  const path = join(folder, lockName);
+  writeFileSync(path, JSON.stringify(identifyProcess(process.ppid)));
+  lock.release();
+  assert.ok(existsSync(path));
+});
+
+test("a folder that is not there can't be locked", () => {
+  refuses(
+    "BAD_FILE",
+    () => RunLock.take(join(makeFolder(), "none"), justNow),
+    /can't be taken: ENOENT.*Check the path/,
+  );
+});
+
+test("this process runs, a dead one is gone, and one on another machine can't be asked after", () => {
+  const me = identifyProcess();
+  assert.equal(stateOfProcess(me), "running");
+  assert.equal(stateOfProcess({ pid: dead, host: hostname() }), "gone");
+  assert.equal(stateOfProcess({ ...me, host: "another.example" }), "elsewhere");
+});

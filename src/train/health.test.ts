@@ -1,0 +1,103 @@
+/** What a liveness probe is told of a run: alive, stalled, ended well or badly. */
+
+import assert from "node:assert/strict";
+import { spawnSync } from "node:child_process";
+import { readFileSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { test } from "node:test";
+import { makeFolder } from "../../test/support/folders.js";
+import { healthOf, type RunHealth } from "./health.js";
+import { RunFolder } from "./run-folder.js";
+
+const startMs = Date.UTC(2026, 0, 1);
+
+/** A run on a clock that the test moves. */
+function begin(): { readonly folder: RunFolder; readonly path: string; at(elapsedMs: number): void } {
+  let nowMs = startMs;
+  const path = makeFolder();
+  const folder = RunFolder.create(path, { settings: {}, device: "x", now: () => nowMs, heartbeatMs: 0 });
+  return {
+    folder,
+    path,
+    at(elapsedMs) {
+      nowMs = startMs + elapsedMs;
+    },
+  };
+}
+
+function health(path: string, elapsedMs: number): RunHealth {
+  return healthOf(path, { now: startMs + elapsedMs, limitMs: 30_000 });
+}
+
+function isTold({ state, reason, exitCode }: RunHealth, expected: string, pattern: RegExp): void {
+  assert.deepEqual([state, exitCode], [expected, ["stalled", "failed"].includes(expected) ? 1 : 0]);
+  assert.match(reason, pattern);
+  assert.ok(!reason.includes("\n"));
+}
+
+test("a run that makes steps is alive", () => {
+  const { folder, path, at } = begin();
+  isTold(health(path, 1000), "alive", /at step 0; heard of 1s ago/);
+  at(60_000);
+  folder.noteProgress({ step: 7, of: 20 });
+  isTold(health(path, 90_000), "alive", /at step 7 of 20; heard of 30s ago/);
+  folder.close();
+});
+
+test("a run that is silent for longer than the limit is stalled", () => {
+  const { folder, path } = begin();
+  isTold(health(path, 30_001), "stalled", /Nothing was heard for 30s, since step 0; the limit is 30s/);
+  folder.close();
+});
+
+test("a run whose heart beats and whose steps stand still is stalled", () => {
+  const { folder, path, at } = begin();
+  for (const elapsedMs of [10_000, 20_000, 40_000]) {
+    at(elapsedMs);
+    folder.noteProgress({ step: 3 });
+  }
+  isTold(health(path, 40_500), "stalled", /at step 3 for 30\.5s; the limit is 30s/);
+  folder.close();
+});
+
+test("a run whose process is gone without a word has failed", () => {
+  const { folder, path } = begin();
+  folder.close();
+  const file = join(path, "status.json");
+  const status = JSON.parse(readFileSync(file, "utf8"));
+  const pid = spawnSync(process.execPath, ["-e", ""]).pid;
+  writeFileSync(file, JSON.stringify({ ...status, pid }));
+  isTold(health(path, 1), "failed", new RegExp(`Process ${pid} is gone.*Resume the run`));
+  writeFileSync(file, JSON.stringify({ ...status, host: "another.example" }));
+  isTold(health(path, 1), "alive", /at step 0/);
+});
+
+test("an end is told as it was, however long ago", () => {
+  const yearMs = 365 * 24 * 3_600_000;
+  const endedAs = (state: "finished" | "stopped" | "failed", exitCode: number, reason?: string) => {
+    const { folder, path } = begin();
+    folder.noteProgress({ step: 12 });
+    folder.end({ state, exitCode, ...(reason !== undefined && { reason }) });
+    return health(path, yearMs);
+  };
+  isTold(endedAs("finished", 0), "finished", /^It finished at step 12\.$/);
+  isTold(
+    endedAs("stopped", 3, "SIGTERM"),
+    "stopped",
+    /^It was stopped at step 12: SIGTERM; it can be resumed\.$/,
+  );
+  isTold(
+    endedAs("failed", 1, "NOT_FINITE"),
+    "failed",
+    /^It failed at step 12 with exit code 1: NOT_FINITE\.$/,
+  );
+});
+
+test("a folder without a status, or with a damaged one, is not healthy", () => {
+  isTold(healthOf("/no/such/run"), "failed", /has no status: no run was begun there/);
+  const path = makeFolder();
+  writeFileSync(join(path, "status.json"), '{"state":');
+  isTold(healthOf(path), "failed", /status\.json is no JSON/);
+  writeFileSync(join(path, "status.json"), '{"state":"sleeping","step":1}');
+  isTold(healthOf(path), "failed", /is no status of a run/);
+});

@@ -1,0 +1,73 @@
+/** A run's folder as readers see it: all that is there, also while it is written or after a crash, and what is missing. */
+
+import { readFileSync } from "node:fs";
+import { join } from "node:path";
+import { codeOf } from "../data/index.js";
+import { CheckpointStore, type ListedCheckpoint } from "./checkpoints.js";
+import { fromJson, type JsonRecord } from "./files/json.js";
+import { readMetrics } from "./files/metrics-log.js";
+import { type RunRecord, type RunStatus, runFiles, runStates } from "./run-records.js";
+
+/** All that a run's folder tells. */
+export interface RunReading {
+  readonly path: string;
+  readonly run: RunRecord | undefined;
+  readonly status: RunStatus | undefined;
+  readonly metrics: readonly JsonRecord[];
+  readonly results: JsonRecord | undefined;
+  readonly checkpoints: readonly ListedCheckpoint[];
+  /** What could not be read, and why. Results and checkpoints that are not there yet are no message. */
+  readonly messages: readonly string[];
+}
+
+/** Reads a run's folder. Nothing is an error: what can't be read is undefined or left out, with a message. */
+export function readRun(path: string): RunReading {
+  const messages: string[] = [];
+  const attempt = <Result>(read: () => Result, otherwise: Result): Result => {
+    try {
+      return read();
+    } catch (error) {
+      messages.push(error instanceof Error ? error.message : String(error));
+      return otherwise;
+    }
+  };
+  const run = attempt(() => readRecord(path, runFiles.run), undefined);
+  if (!run && messages.length === 0) messages.push(`${path} has no ${runFiles.run}: no run was begun there.`);
+  const metrics = attempt(() => readMetrics(join(path, runFiles.metrics)), { records: [], messages: [] });
+  return {
+    path,
+    run: run as unknown as RunRecord | undefined,
+    status: attempt(() => readStatus(path), undefined),
+    results: attempt(() => readRecord(path, runFiles.results), undefined),
+    metrics: metrics.records,
+    checkpoints: attempt(() => new CheckpointStore(join(path, runFiles.checkpoints)).list(), []),
+    messages: [...messages, ...metrics.messages],
+  };
+}
+
+/** A run's status; undefined where there is none, an error where it is damaged. */
+export function readStatus(path: string): RunStatus | undefined {
+  const record = readRecord(path, runFiles.status);
+  if (!record) return undefined;
+  const { state, step, updated, progressed, pid, host } = record;
+  const isWhole =
+    runStates.some((known) => known === state) &&
+    [step, pid].every((value) => typeof value === "number") &&
+    typeof host === "string" &&
+    [updated, progressed].every((time) => !Number.isNaN(Date.parse(String(time))));
+  if (isWhole) return record as unknown as RunStatus;
+  throw new Error(
+    `${join(path, runFiles.status)} is no status of a run: it lacks its state, step, times or process.`,
+  );
+}
+
+function readRecord(folder: string, name: string): JsonRecord | undefined {
+  const path = join(folder, name);
+  try {
+    return fromJson(path, readFileSync(path, "utf8"));
+  } catch (error) {
+    const isMissing = codeOf(error) === "ENOENT";
+    if (isMissing) return undefined;
+    throw error;
+  }
+}

@@ -1,0 +1,243 @@
+/**
+ * A run's folder, as the run itself writes it: what it is, how far it is, its metrics and its results. One process writes; what
+ * it has written is whole whenever it is killed.
+ */
+
+import { existsSync, mkdirSync, readFileSync, statSync } from "node:fs";
+import { hostname } from "node:os";
+import { join } from "node:path";
+import { codeOf, fileError, removeLeftovers, writeAtomically } from "../data/index.js";
+import { HoldfastError } from "../errors/index.js";
+import { fromJson, type JsonRecord, toJson } from "./files/json.js";
+import { MetricsLog } from "./files/metrics-log.js";
+import { identifyProcess } from "./files/process-identity.js";
+import { RunLock } from "./files/run-lock.js";
+import { readRun } from "./read-run.js";
+import {
+  packageVersion,
+  type RunProgress,
+  type RunRecord,
+  type RunState,
+  type RunStatus,
+  runFiles,
+} from "./run-records.js";
+
+export interface RunFolderOptions {
+  /** Milliseconds since 1970; the system's clock unless given. */
+  readonly now?: () => number;
+  /** At most so often is progress written to status.json, in milliseconds; 1000 unless given. */
+  readonly heartbeatMs?: number;
+}
+
+export interface NewRun extends RunFolderOptions {
+  readonly settings: JsonRecord;
+  /** The device's name, as it tells it. */
+  readonly device: string;
+}
+
+/** How a run ends. */
+export interface RunEnd {
+  readonly state: Exclude<RunState, "running">;
+  readonly reason?: string;
+  readonly exitCode: number;
+}
+
+export class RunFolder {
+  readonly path: string;
+  readonly run: RunRecord;
+  readonly #lock: RunLock;
+  readonly #metrics: MetricsLog;
+  readonly #now: () => number;
+  readonly #heartbeatMs: number;
+  #progress: RunProgress = { step: 0 };
+  #progressedMs: number;
+  #writtenMs = Number.NEGATIVE_INFINITY;
+  #isOpen = true;
+
+  private constructor(path: string, run: RunRecord, lock: RunLock, options: RunFolderOptions) {
+    const { now = Date.now, heartbeatMs = 1000 } = options;
+    this.path = path;
+    this.run = run;
+    this.#lock = lock;
+    this.#now = now;
+    this.#heartbeatMs = heartbeatMs;
+    this.#progressedMs = now();
+    this.#metrics = new MetricsLog(this.pathOf(runFiles.metrics));
+  }
+
+  /** Begins a run in a new folder, or in one that is there and holds none; what a run has written is never overwritten. */
+  static create(path: string, { settings, device, ...options }: NewRun): RunFolder {
+    const { now = Date.now } = options;
+    makeFolder(path);
+    return locked(path, now, (lock) => {
+      const recordPath = join(path, runFiles.run);
+      if (existsSync(recordPath)) {
+        throw new HoldfastError(
+          "BAD_ARGUMENT",
+          `${path} holds a run already. Resume it with --resume, or give this one another folder.`,
+          { numbers: { path } },
+        );
+      }
+      const run: RunRecord = {
+        ...{ settings, device, holdfast: packageVersion(), node: process.version },
+        platform: `${process.platform} ${process.arch}`,
+        host: hostname(),
+        started: new Date(now()).toISOString(),
+      };
+      const folder = new RunFolder(path, run, lock, options);
+      return folder.#begin(() => writeAtomically(recordPath, `${toJson("run", { ...run }, 2)}\n`));
+    });
+  }
+
+  /** Goes on with a run that is there. A line of metrics that was not written to its end is cut off. */
+  static open(path: string, options: RunFolderOptions = {}): RunFolder {
+    const { now = Date.now } = options;
+    const recordPath = join(path, runFiles.run);
+    if (!existsSync(recordPath)) {
+      throw new HoldfastError(
+        "BAD_FILE",
+        `${path} holds no run: it has no ${runFiles.run}. Start one there first.`,
+        {
+          numbers: { path },
+        },
+      );
+    }
+    return locked(path, now, (lock) => {
+      const run = fromJson(recordPath, readFileSync(recordPath, "utf8")) as unknown as RunRecord;
+      const folder = new RunFolder(path, run, lock, options);
+      return folder.#begin(() => folder.#takeOverProgress());
+    });
+  }
+
+  /** A file or folder of the run. */
+  pathOf(name: string): string {
+    return join(this.path, name);
+  }
+
+  get checkpointsPath(): string {
+    return this.pathOf(runFiles.checkpoints);
+  }
+
+  /** Adds a line to the metrics, as they come; `step` lets a resumed run drop what it will write again. */
+  appendMetrics(record: JsonRecord): void {
+    this.#requireOpen();
+    this.#metrics.append(record);
+  }
+
+  /** Makes the metrics so far last through a power cut: before the checkpoint that they belong to. */
+  syncMetrics(): void {
+    this.#requireOpen();
+    this.#metrics.sync();
+  }
+
+  /** Takes metrics of later steps out: a run that goes on from a checkpoint writes them again. */
+  dropMetricsAfter(step: number): void {
+    this.#requireOpen();
+    this.#metrics.dropAfter(step);
+  }
+
+  /** Notes how far the run is, and that it is alive. Call it at every step: the file is written once a second. */
+  noteProgress(progress: RunProgress): void {
+    this.#requireOpen();
+    const nowMs = this.#now();
+    if (progress.step !== this.#progress.step) this.#progressedMs = nowMs;
+    this.#progress = progress;
+    if (nowMs - this.#writtenMs >= this.#heartbeatMs || nowMs < this.#writtenMs)
+      this.#writeStatus({ state: "running" }, false);
+  }
+
+  writeResults(results: JsonRecord): void {
+    this.#requireOpen();
+    writeAtomically(this.pathOf(runFiles.results), `${toJson("results", results, 2)}\n`);
+  }
+
+  /** Says how the run has ended, and gives the folder free. */
+  end(end: RunEnd): void {
+    this.#requireOpen();
+    try {
+      this.#writeStatus(end, true);
+    } finally {
+      this.close();
+    }
+  }
+
+  /** Gives the folder free and leaves the status as it is. Harmless when repeated. */
+  close(): void {
+    if (!this.#isOpen) return;
+    this.#isOpen = false;
+    try {
+      this.#metrics.close();
+    } finally {
+      this.#lock.release();
+    }
+  }
+
+  /** Runs what comes first, and says that the run is under way; where that fails the folder is closed. */
+  #begin(first: () => void): this {
+    try {
+      first();
+      this.#writeStatus({ state: "running" }, true);
+      return this;
+    } catch (error) {
+      this.close();
+      throw error;
+    }
+  }
+
+  /** Until it is told better, a resumed run is where it was. */
+  #takeOverProgress(): void {
+    const { step = 0, of, epoch, fold } = readRun(this.path).status ?? {};
+    this.#progress = { step, of, epoch, fold };
+  }
+
+  #writeStatus(end: Pick<RunStatus, "state" | "reason" | "exitCode">, lasting: boolean): void {
+    const nowMs = this.#now();
+    const status: RunStatus = {
+      ...end,
+      ...this.#progress,
+      updated: new Date(nowMs).toISOString(),
+      progressed: new Date(this.#progressedMs).toISOString(),
+      ...identifyProcess(),
+    };
+    writeAtomically(this.pathOf(runFiles.status), `${toJson("status", { ...status }, 2)}\n`, { lasting });
+    this.#writtenMs = nowMs;
+  }
+
+  #requireOpen(): void {
+    if (this.#isOpen) return;
+    throw new HoldfastError(
+      "CLOSED",
+      `The run in ${this.path} has ended: open its folder again to write there.`,
+    );
+  }
+}
+
+function makeFolder(path: string): void {
+  try {
+    mkdirSync(path, { recursive: true });
+  } catch (error) {
+    throw fileError(`${path} can't be made`, path, error);
+  }
+}
+
+/** Runs a function with the folder's lock, which is given back where it fails. */
+function locked<Result>(path: string, now: () => number, body: (lock: RunLock) => Result): Result {
+  const lock = RunLock.take(path, () => now() - heardOfMs(path));
+  try {
+    removeLeftovers(path);
+    return body(lock);
+  } catch (error) {
+    lock.release();
+    throw error;
+  }
+}
+
+/** When the run was last heard of; long ago where it never was. */
+function heardOfMs(path: string): number {
+  try {
+    return statSync(join(path, runFiles.status)).mtimeMs;
+  } catch (error) {
+    if (codeOf(error) === "ENOENT") return 0;
+    throw error;
+  }
+}

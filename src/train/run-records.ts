@@ -1,0 +1,65 @@
+/** What stands in a run's folder: the names of its files and the records in them. */
+
+import { readFileSync } from "node:fs";
+import type { JsonRecord } from "./files/json.js";
+
+export const runFiles = {
+  run: "run.json",
+  status: "status.json",
+  metrics: "metrics.jsonl",
+  results: "results.json",
+  checkpoints: "checkpoints",
+} as const;
+
+/** run.json: what was started, with what, where. */
+export interface RunRecord {
+  readonly settings: JsonRecord;
+  /** The device's name, as it tells it. */
+  readonly device: string;
+  readonly holdfast: string;
+  readonly node: string;
+  /** The system and the processor, as `linux x64`. */
+  readonly platform: string;
+  readonly host: string;
+  /** When it was first started, in ISO 8601. */
+  readonly started: string;
+}
+
+export const runStates = ["running", "finished", "stopped", "failed"] as const;
+
+/** "stopped": it was asked to end before its time, and can be resumed. */
+export type RunState = (typeof runStates)[number];
+
+/** How far a run is. */
+export interface RunProgress {
+  /** Steps that were made. */
+  readonly step: number;
+  /** Steps in all. */
+  readonly of?: number | undefined;
+  readonly epoch?: number | undefined;
+  readonly fold?: number | undefined;
+}
+
+/** status.json: where a run stands. It is replaced as a whole, every second or so while the run goes on. */
+export interface RunStatus extends RunProgress {
+  readonly state: RunState;
+  /** The heartbeat: when this was written, in ISO 8601. */
+  readonly updated: string;
+  /** When the step was last another one. */
+  readonly progressed: string;
+  /** Why it has ended; of a run that goes on, undefined. */
+  readonly reason?: string | undefined;
+  readonly exitCode?: number | undefined;
+  readonly pid: number;
+  readonly host: string;
+  readonly startTicks?: number | undefined;
+}
+
+/** The version of this Holdfast. */
+export function packageVersion(): string {
+  const manifest: unknown = JSON.parse(
+    readFileSync(new URL("../../../package.json", import.meta.url), "utf8"),
+  );
+  const isManifest = typeof manifest === "object" && manifest !== null && "version" in manifest;
+  return isManifest ? String(manifest.version) : "unknown";
+}
