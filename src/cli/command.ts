@@ -1,14 +1,17 @@
 /** The command line: which commands there are, what they take, and what their exit codes mean. */
 
-import { readFileSync } from "node:fs";
 import { Command, CommanderError } from "commander";
 import { type ErrorCode, errorCodes, exitCodes, HoldfastError } from "../errors/index.js";
 import { settingsTable } from "../runtime/index.js";
+import { packageVersion } from "../train/index.js";
+import { addBars } from "./bars.js";
 import { addDoctor } from "./doctor/index.js";
+import { addHealth } from "./health.js";
 import { tour } from "./tour.js";
+import { addTrain } from "./train/command.js";
 
 /** Runs the command line and tells the exit code; everything it has to say is printed. */
-export function run(args: readonly string[]): number {
+export async function run(args: readonly string[]): Promise<number> {
   let exitCode: number = exitCodes.ok.code;
   const program = new Command("holdfast")
     .description(
@@ -20,6 +23,13 @@ export function run(args: readonly string[]): number {
   addDoctor(program, packageVersion(), (code) => {
     exitCode = code;
   });
+  addTrain(program, (code) => {
+    exitCode = code;
+  });
+  addBars(program);
+  addHealth(program, (code) => {
+    exitCode = code;
+  });
   program.command("tour").description("a short tour of the memory runtime on this machine").action(tour);
   program.command("settings").description("every setting, its default and its meaning").action(printSettings);
   program
@@ -28,7 +38,7 @@ export function run(args: readonly string[]): number {
     .description("what an error code means and what helps")
     .action(explain);
   try {
-    program.parse(args, { from: "user" });
+    await program.parseAsync(args, { from: "user" });
     return exitCode;
   } catch (error) {
     if (error instanceof CommanderError)
@@ -57,9 +67,4 @@ function explain(text: string): void {
     );
   }
   console.log(`${code}: ${row.meaning}\n  ${row.help}`);
-}
-
-function packageVersion(): string {
-  const manifest = JSON.parse(readFileSync(new URL("../../../package.json", import.meta.url), "utf8"));
-  return String(manifest.version);
 }

@@ -3,4 +3,4 @@
 
 import { run } from "./command.js";
 
-process.exitCode = run(process.argv.slice(2));
+process.exitCode = await run(process.argv.slice(2));

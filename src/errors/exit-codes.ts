@@ -13,6 +13,10 @@ export const exitCodes = {
     code: 2,
     meaning: "The command line or a setting was wrong; nothing was started.",
   },
+  stopped: {
+    code: 3,
+    meaning: "A signal ended the run before its end; what it had done is kept.",
+  },
   stalled: {
     code: 86,
     meaning: "The watchdog ended a run that stood still; the stall report stands on stderr and in a file.",

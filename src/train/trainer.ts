@@ -188,7 +188,7 @@ export class Trainer<Sources extends readonly ColumnSource[] = readonly ColumnSo
   }
 
   /**
-   * The loss of this epoch that came to the host last; it may be some steps old, and nothing waits for it.
+   * The loss that came to the host last; it may be some steps old, and nothing waits for it.
    *
    * @example
    * ```ts
@@ -206,8 +206,7 @@ export class Trainer<Sources extends readonly ColumnSource[] = readonly ColumnSo
    * ```
    */
   get latestLoss(): number | undefined {
-    const known = this.#history;
-    return known.length > this.#historyAt ? known.at(-1) : (this.#read.at(-1) ?? this.#before.at(-1));
+    return this.#history.at(-1) ?? this.#read.at(-1) ?? this.#before.at(-1);
   }
 
   /**

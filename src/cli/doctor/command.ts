@@ -1,9 +1,9 @@
 /** `holdfast doctor` as a command: its options, and its report as text or as one JSON object. */
 
-import { type Command, InvalidArgumentError, Option } from "commander";
-import { exitCodes, HoldfastError } from "../../errors/index.js";
+import { type Command, Option } from "commander";
+import { exitCodes } from "../../errors/index.js";
 import { settingsTable } from "../../runtime/index.js";
-import { parseBytes } from "../../units/index.js";
+import { size, wholeNumber } from "../options.js";
 import { type DoctorListener, type DoctorOptions, examine } from "./doctor.js";
 import { TextReport, type TextReportOptions } from "./report-text.js";
 
@@ -60,20 +60,4 @@ export function runDoctor(options: DoctorOptions, { json, ...output }: Output): 
   const report = examine(options, json ? silent : new TextReport(output));
   if (json) output.write(`${JSON.stringify({ holdfast: output.version, ...report }, null, 2)}\n`);
   return report.passed ? exitCodes.ok.code : exitCodes.failed.code;
-}
-
-function wholeNumber(least: number): (text: string) => number {
-  return (text) => {
-    const value = Number(text);
-    if (/^\d+$/.test(text) && Number.isSafeInteger(value) && value >= least) return value;
-    throw new InvalidArgumentError(`It takes a whole number from ${least}.`);
-  };
-}
-
-function size(text: string): number {
-  try {
-    return parseBytes(text);
-  } catch (error) {
-    throw error instanceof HoldfastError ? new InvalidArgumentError(error.message) : error;
-  }
 }

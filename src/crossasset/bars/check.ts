@@ -29,8 +29,11 @@ const minuteMs = 60_000;
 /**
  * Sums up bars: their time and price range, their gaps, and how many samples they have.
  *
- * ```js
- * checkBars(await readBars("minutes.csv")).gaps.count;
+ * @example
+ * ```ts
+ * import { crossasset } from "holdfast";
+ * const summary = crossasset.checkBars(crossasset.generateBars({ bars: 20_000, seed: 42 }));
+ * console.log(summary.bars, summary.samples.count); // → 20000 202
  * ```
  */
 export function checkBars(bars: Bars, stride = defaultStride): BarsSummary {

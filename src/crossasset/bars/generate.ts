@@ -59,8 +59,11 @@ const barsAtOnce = 16_384;
 /**
  * Makes bars of a market with hidden regimes. The same seed makes the same bars, and more bars begin with the fewer.
  *
- * ```js
- * const bars = generateBars({ bars: 200_000, seed: 42 });
+ * @example
+ * ```ts
+ * import { crossasset } from "holdfast";
+ * const { close } = crossasset.generateBars({ bars: 1000, seed: 42 });
+ * console.log(close.length, Math.min(...close) > 0); // → 1000 true
  * ```
  */
 export function generateBars(options: GenerateOptions): Bars {

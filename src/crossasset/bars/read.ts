@@ -13,9 +13,16 @@ export type BarsFormat = "csv" | "parquet";
  * ignored. Times are ISO 8601 (UTC where no zone is given), or numbers: seconds below 1e11, else milliseconds. The first
  * row that is no bar is refused with its number, the header not counted.
  *
- * ```js
- * const bars = await readBars("minutes.csv");
- * bars.close.length; // as many as the file has rows
+ * @example
+ * ```ts
+ * import { mkdtempSync } from "node:fs";
+ * import { tmpdir } from "node:os";
+ * import { join } from "node:path";
+ * import { crossasset } from "holdfast";
+ * const path = join(mkdtempSync(join(tmpdir(), "bars-")), "market.csv");
+ * await crossasset.writeBars(path, crossasset.generateBars({ bars: 100, seed: 1 }));
+ * const bars = await crossasset.readBars(path);
+ * console.log(bars.time.length); // → 100
  * ```
  */
 export async function readBars(path: string): Promise<Bars> {

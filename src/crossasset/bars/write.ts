@@ -16,8 +16,15 @@ const rowsPerGroup = 65_536;
 /**
  * Writes bars to a CSV or a Parquet file, by the way the path ends. Read back, they have the same bits.
  *
- * ```js
- * await writeBars("made.parquet", generateBars({ bars: 200_000, seed: 42 }));
+ * @example
+ * ```ts
+ * import { mkdtempSync } from "node:fs";
+ * import { tmpdir } from "node:os";
+ * import { join } from "node:path";
+ * import { crossasset } from "holdfast";
+ * const path = join(mkdtempSync(join(tmpdir(), "bars-")), "market.csv");
+ * await crossasset.writeBars(path, crossasset.generateBars({ bars: 100, seed: 1 }));
+ * console.log((await crossasset.readBars(path)).close.length); // → 100
  * ```
  */
 export async function writeBars(path: string, bars: Bars): Promise<void> {

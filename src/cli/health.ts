@@ -1,0 +1,31 @@
+/** `holdfast health`: is a run alive, and does it get on? For probes: 0 says that it is, or has ended well. */
+
+import { type Command, InvalidArgumentError, Option } from "commander";
+import { HoldfastError } from "../errors/index.js";
+import { healthOf } from "../train/index.js";
+import { parseDuration } from "../units/index.js";
+
+export function addHealth(program: Command, end: (code: number) => void): void {
+  program
+    .command("health")
+    .description("is a run alive and getting on? Ends with 0 if so, or if it has ended well")
+    .argument("<folder>", "the run's folder, such as runs/NAME")
+    .addOption(
+      new Option("--limit <time>", "how long it may be silent, or stay at a step")
+        .argParser(duration)
+        .default(120_000, "120s"),
+    )
+    .action((folder: string, { limit }: { readonly limit: number }) => {
+      const { state, reason, exitCode } = healthOf(folder, { limitMs: limit });
+      console.log(`${state}: ${reason}`);
+      end(exitCode);
+    });
+}
+
+function duration(text: string): number {
+  try {
+    return parseDuration(text);
+  } catch (error) {
+    throw error instanceof HoldfastError ? new InvalidArgumentError(error.message) : error;
+  }
+}

@@ -1,0 +1,134 @@
+/** How a training is told: one line that lives on a terminal, plain lines elsewhere, JSON for machines, or nothing. */
+
+import type { JobEvent, JobListener } from "../../crossasset/index.js";
+import { type Clock, formatBytes, formatDuration } from "../../units/index.js";
+
+export interface ReporterOptions {
+  readonly write: (text: string) => void;
+  readonly clock: Clock;
+  /** Columns of the terminal. */
+  readonly columns: number;
+}
+
+export type ReporterName = "live" | "plain" | "json" | "quiet";
+
+/** A listener to a job, and what to do before anything else is printed. */
+export interface Reporter {
+  readonly listen: JobListener;
+  /** Leaves the cursor at the start of an empty line. */
+  end(): void;
+}
+
+/** How often a step is told, in milliseconds: a person reads slower than a GPU steps. */
+const every = { live: 100, plain: 10_000, json: 1000 } as const;
+
+export function makeReporter(name: ReporterName, options: ReporterOptions): Reporter {
+  const { write, clock, columns } = options;
+  if (name === "quiet") return { listen: () => undefined, end: () => undefined };
+  if (name === "json") {
+    const isDue = pacer(clock, every.json);
+    const listen = (event: JobEvent): void => {
+      if (event.kind !== "step" || isDue(event)) write(`${JSON.stringify(event)}\n`);
+    };
+    return { listen, end: () => undefined };
+  }
+  const isLive = name === "live";
+  const isDue = pacer(clock, every[name]);
+  let hasLine = false;
+  const clear = (): void => {
+    if (hasLine) write("\r\u001b[K");
+    hasLine = false;
+  };
+  const listen = (event: JobEvent): void => {
+    if (event.kind === "step") {
+      if (!isDue(event)) return;
+      const text = stepText(event);
+      if (!isLive) write(`${text}\n`);
+      else {
+        write(`\r${cut(text, columns - 1)}\u001b[K`);
+        hasLine = true;
+      }
+      return;
+    }
+    const text = eventText(event);
+    if (text === undefined) return;
+    clear();
+    write(`${text}\n`);
+  };
+  return { listen, end: clear };
+}
+
+/** Is it time to tell of a step? Of an epoch's last one always. */
+function pacer(
+  clock: Clock,
+  leastMs: number,
+): (event: { readonly batch: number; readonly batches: number }) => boolean {
+  let lastMs = Number.NEGATIVE_INFINITY;
+  return ({ batch, batches }) => {
+    const nowMs = clock.nowMs();
+    if (nowMs - lastMs < leastMs && batch < batches) return false;
+    lastMs = nowMs;
+    return true;
+  };
+}
+
+function stepText(event: Extract<JobEvent, { kind: "step" }>): string {
+  const { fold, folds, epoch, epochs, batch, batches, loss, samplesPerSecond, usedBytes, secondsLeft } =
+    event;
+  return [
+    `fold ${fold + 1}/${folds}`,
+    `epoch ${epoch + 1}/${epochs}`,
+    `${bar(batch / batches)} ${batch}/${batches}`,
+    `loss ${loss === undefined ? "…" : loss.toFixed(4)}`,
+    `${Math.round(samplesPerSecond).toLocaleString("en")} samples/s`,
+    formatBytes(usedBytes),
+    `${formatDuration(1000 * secondsLeft)} left`,
+  ].join("  ");
+}
+
+const barWidth = 16;
+
+function bar(share: number): string {
+  const full = Math.round(share * barWidth);
+  return "━".repeat(full) + "─".repeat(barWidth - full);
+}
+
+/** Nothing for what only machines want to know. */
+function eventText(event: Exclude<JobEvent, { kind: "step" }>): string | undefined {
+  switch (event.kind) {
+    case "device":
+      return `device   ${event.name}, budget ${formatBytes(event.budgetBytes)}`;
+    case "data": {
+      const { source, bars, samples, isCached, seconds } = event;
+      const made = isCached ? "features from the cache" : `features in ${formatDuration(1000 * seconds)}`;
+      return `data     ${bars.toLocaleString("en")} bars from ${source}, ${samples.toLocaleString("en")} samples, ${made}`;
+    }
+    case "fold":
+      return `fold ${event.fold + 1}/${event.folds} trains on ${event.trainSamples.toLocaleString("en")} samples, tests on ${event.testSamples.toLocaleString("en")}`;
+    case "epoch": {
+      const { fold, folds, epoch, epochs, record } = event;
+      const { accuracy, loss: testLoss } = record.figures;
+      const test =
+        accuracy === undefined ? "" : `  test ${(testLoss ?? 0).toFixed(4)}, accuracy ${percent(accuracy)}`;
+      const skipped = record.skipped > 0 ? `  ${record.skipped} steps skipped: not finite` : "";
+      return (
+        `fold ${fold + 1}/${folds}  epoch ${epoch + 1}/${epochs}  loss ${record.loss.toFixed(4)}${test}  ` +
+        `${Math.round(record.samplesPerSecond).toLocaleString("en")} samples/s  ${formatDuration(1000 * record.seconds)}${skipped}`
+      );
+    }
+    case "resumed":
+      return `goes on from step ${event.step.toLocaleString("en")}, ${event.file}`;
+    case "checkpoint":
+    case "fold end":
+    case "end":
+      return undefined;
+  }
+}
+
+export function percent(share: number): string {
+  return `${(100 * share).toFixed(1)} %`;
+}
+
+function cut(text: string, columns: number): string {
+  return text.length <= columns ? text : text.slice(0, Math.max(0, columns));
+}

@@ -1,0 +1,58 @@
+/** What a CrossAsset job tells while it runs: for displays, logs and machines. Plain records. */
+
+import type { EpochRecord } from "../../train/index.js";
+import type { FoldResult, JobResults } from "./results.js";
+
+/** Where in the job something happened; folds and epochs count from 0. */
+export interface JobPlace {
+  readonly fold: number;
+  readonly folds: number;
+  readonly epoch: number;
+  readonly epochs: number;
+}
+
+export type JobEvent =
+  | { readonly kind: "device"; readonly name: string; readonly budgetBytes: number }
+  | {
+      readonly kind: "data";
+      /** The file, or what made the bars. */
+      readonly source: string;
+      readonly bars: number;
+      readonly samples: number;
+      readonly isCached: boolean;
+      readonly seconds: number;
+    }
+  | {
+      readonly kind: "fold";
+      readonly fold: number;
+      readonly folds: number;
+      readonly trainSamples: number;
+      readonly testSamples: number;
+    }
+  | ({ readonly kind: "step" } & JobPlace & StepFigures)
+  | ({ readonly kind: "epoch" } & JobPlace & {
+        /** Of the whole job, so far. */
+        readonly step: number;
+        readonly record: EpochRecord;
+        readonly secondsLeft: number;
+      })
+  | { readonly kind: "fold end"; readonly step: number; readonly result: FoldResult }
+  | { readonly kind: "checkpoint"; readonly step: number; readonly file: string }
+  | { readonly kind: "resumed"; readonly step: number; readonly file: string }
+  | { readonly kind: "end"; readonly results: JobResults };
+
+export interface StepFigures {
+  /** Of the epoch, done so far and in all. */
+  readonly batch: number;
+  readonly batches: number;
+  /** Of the whole job, done so far and in all. */
+  readonly step: number;
+  readonly steps: number;
+  /** The loss that came to the host last. */
+  readonly loss: number | undefined;
+  readonly samplesPerSecond: number;
+  readonly usedBytes: number;
+  readonly secondsLeft: number;
+}
+
+export type JobListener = (event: JobEvent) => void;

@@ -1,0 +1,128 @@
+/** One fold of a job: its data on the device, its training and its test. */
+
+import { TensorDataset } from "../../data/index.js";
+import { functional } from "../../nn/index.js";
+import { AdamW } from "../../optim/index.js";
+import type { Device } from "../../tensor/index.js";
+import {
+  type EpochRecord,
+  Predictor,
+  Trainer,
+  type TrainerOptions,
+  type TrainerPosition,
+} from "../../train/index.js";
+import type { CrossAsset } from "../model.js";
+import {
+  applyNormaliser,
+  type Fold,
+  featureCount,
+  fitNormaliser,
+  type Normaliser,
+  type SampleRange,
+  type Samples,
+  sampleWidth,
+  scales,
+} from "../samples/index.js";
+import { classNames, type FoldResult, TestCounter } from "./results.js";
+import type { JobSettings } from "./settings.js";
+
+/** Features [n, S, F] and labels [n, S]. */
+type Columns = [
+  { readonly values: Float32Array<ArrayBuffer>; readonly shape: readonly number[] },
+  { readonly values: Int32Array<ArrayBuffer>; readonly shape: readonly number[] },
+];
+
+export interface FoldTrainingOptions
+  extends Pick<TrainerOptions<Columns>, "onStep" | "onEpoch" | "signal" | "from"> {
+  readonly device: Device;
+  /** With the weights that this fold begins with. */
+  readonly model: CrossAsset;
+  readonly settings: JobSettings;
+  readonly samples: Samples;
+  readonly fold: Fold;
+  /** Of a checkpoint; fitted to the training part unless given. */
+  readonly normaliser?: Normaliser | undefined;
+}
+
+export class FoldTraining {
+  readonly optimizer: AdamW;
+  readonly trainer: Trainer<Columns>;
+  readonly normaliser: Normaliser;
+  /** Those of its epochs that have ended. */
+  epochs: readonly EpochRecord[] = [];
+  readonly #options: FoldTrainingOptions;
+  readonly #data: TensorDataset<Columns>;
+
+  constructor(options: FoldTrainingOptions) {
+    const { device, settings, samples, fold, onStep, onEpoch, signal, from } = options;
+    const { model } = options;
+    const { seed, lr, batch, epochs } = settings;
+    this.#options = options;
+    this.optimizer = new AdamW(model.parameters(), { lr });
+    this.normaliser = options.normaliser ?? fitNormaliser(samples.x, fold.train);
+    this.#data = new TensorDataset<Columns>(
+      { values: this.#features(fold.train), shape: [lengthOf(fold.train), scales.length, featureCount] },
+      { values: labelsOf(samples, fold.train), shape: [lengthOf(fold.train), scales.length] },
+    );
+    this.trainer = new Trainer<Columns>({
+      ...{ device, model, optimizer: this.optimizer, data: this.#data },
+      ...{ batchSize: batch, epochs, seed, clipNorm: 1 },
+      ...(onStep && { onStep }),
+      ...(onEpoch && { onEpoch }),
+      ...(signal && { signal }),
+      ...(from && { from }),
+      loss: (x, labels) =>
+        functional.crossEntropy(model.forward(x).reshape([-1, classNames.length]), labels.reshape([-1])),
+    });
+  }
+
+  get position(): TrainerPosition {
+    return this.trainer.position;
+  }
+
+  /** Asks the model about the test part. */
+  test(): Pick<FoldResult, "test" | "perScale" | "testSamples"> {
+    const { device, model, settings, samples, fold } = this.#options;
+    const labels = labelsOf(samples, fold.test);
+    const counter = new TestCounter(scales);
+    const predictor = new Predictor({
+      ...{ device, model, batchSize: settings.batch },
+      inputs: {
+        values: this.#features(fold.test),
+        shape: [lengthOf(fold.test), scales.length, featureCount],
+      },
+      forward: (x) => model.forward(x),
+    });
+    try {
+      predictor.run((logits, first) => {
+        const from = first * scales.length;
+        counter.add(logits, labels.subarray(from, from + logits.length / classNames.length));
+      });
+    } finally {
+      predictor.close();
+    }
+    return { test: counter.overall, perScale: counter.perScale, testSamples: lengthOf(fold.test) };
+  }
+
+  /** Gives the device's memory back. */
+  close(): void {
+    const { device } = this.#options;
+    this.trainer.close();
+    this.#data.release(device);
+    this.optimizer.release();
+  }
+
+  #features({ start, end }: SampleRange): Float32Array<ArrayBuffer> {
+    const part = this.#options.samples.x.slice(start * sampleWidth, end * sampleWidth);
+    applyNormaliser(this.normaliser, part);
+    return part;
+  }
+}
+
+export function lengthOf({ start, end }: SampleRange): number {
+  return end - start;
+}
+
+function labelsOf({ labels }: Samples, { start, end }: SampleRange): Int32Array<ArrayBuffer> {
+  return labels.slice(start * scales.length, end * scales.length);
+}

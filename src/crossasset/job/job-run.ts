@@ -1,0 +1,229 @@
+/** A job's folder: what it was asked, how far it is, its figures, and checkpoints that another process goes on from. */
+
+import { existsSync } from "node:fs";
+import { join } from "node:path";
+import type { StoredTensor } from "../../data/index.js";
+import { HoldfastError } from "../../errors/index.js";
+import {
+  CheckpointStore,
+  captureState,
+  describeState,
+  type EpochRecord,
+  type JsonRecord,
+  type LoadedCheckpoint,
+  type RefusedCheckpoint,
+  RunFolder,
+  readRun,
+  requireCompatible,
+  restoreState,
+  runFiles,
+  type TrainerPosition,
+} from "../../train/index.js";
+import type { CrossAsset } from "../model.js";
+import { type Normaliser, normaliserFrom, normaliserRecord } from "../samples/index.js";
+import type { JobEvent } from "./events.js";
+import type { FoldTraining } from "./fold-training.js";
+import type { FoldResult, JobResults } from "./results.js";
+
+const modelName = "CrossAsset";
+
+export interface JobRunOptions {
+  readonly path: string;
+  /** All that the result follows from; a run is gone on with only where they are the same. */
+  readonly settings: JsonRecord;
+  /** The device's name. */
+  readonly device: string;
+  /** Go on from the latest checkpoint that is sound, where later ones are not. */
+  readonly allowOlder?: boolean;
+}
+
+/** Where a job goes on. */
+export interface ResumedJob {
+  readonly step: number;
+  readonly file: string;
+  readonly fold: number;
+  readonly position: TrainerPosition;
+  /** Of this fold, those that have ended. */
+  readonly epochs: readonly EpochRecord[];
+  readonly results: readonly FoldResult[];
+  readonly normaliser: Normaliser;
+  /** Checkpoints that were passed over, with the reasons. */
+  readonly refused: readonly RefusedCheckpoint[];
+  /** Brings weights, moments and random numbers back. */
+  restore(model: CrossAsset, training: FoldTraining): void;
+}
+
+/**
+ * Does a folder hold a run, and has it ended with all that it was to do?
+ *
+ * @example
+ * ```ts
+ * import { crossasset } from "holdfast";
+ * console.log(crossasset.stateOfRun("runs/that/never/were")); // → none
+ * ```
+ */
+export function stateOfRun(path: string): "none" | "unfinished" | "finished" {
+  if (!existsSync(join(path, runFiles.run))) return "none";
+  return readRun(path).status?.state === "finished" ? "finished" : "unfinished";
+}
+
+/**
+ * Begins a run in a folder, or goes on with the one that is there; `runJob` writes it down.
+ *
+ * @example
+ * ```ts
+ * import { mkdtempSync } from "node:fs";
+ * import { tmpdir } from "node:os";
+ * import { join } from "node:path";
+ * import { crossasset } from "holdfast";
+ * const path = join(mkdtempSync(join(tmpdir(), "run-")), "first");
+ * const run = crossasset.openJobRun({ path, settings: { epochs: 3 }, device: "CPU" });
+ * console.log(run.resumed, crossasset.stateOfRun(path)); // → undefined unfinished
+ * run.end(undefined, 3);
+ * ```
+ */
+export function openJobRun(options: JobRunOptions): JobRun {
+  return new JobRun(options);
+}
+
+/** A run that is under way. */
+export class JobRun {
+  readonly resumed: ResumedJob | undefined;
+  readonly #folder: RunFolder;
+  readonly #store: CheckpointStore;
+  readonly #settings: JsonRecord;
+
+  /** Begins a run, or goes on with the one that is there. */
+  constructor({ path, settings, device, allowOlder = false }: JobRunOptions) {
+    const isNew = stateOfRun(path) === "none";
+    this.#settings = settings;
+    this.#folder = isNew ? RunFolder.create(path, { settings, device }) : RunFolder.open(path);
+    this.#store = new CheckpointStore(this.#folder.checkpointsPath);
+    try {
+      if (!isNew) requireSame(path, this.#folder.run.settings, settings);
+      this.resumed = isNew ? undefined : this.#findCheckpoint(allowOlder);
+    } catch (error) {
+      this.#folder.close();
+      throw error;
+    }
+  }
+
+  get path(): string {
+    return this.#folder.path;
+  }
+
+  /** Writes down what the job tells. */
+  note(event: JobEvent): void {
+    const folder = this.#folder;
+    if (event.kind === "step") {
+      const { step, steps: of, epoch, fold } = event;
+      folder.noteProgress({ step, of, epoch, fold });
+    } else if (event.kind === "epoch") {
+      const { fold, epoch, step, record } = event;
+      const { loss, lr, samplesPerSecond, seconds, skipped } = record;
+      folder.appendMetrics({ step, fold, epoch, loss, lr, samplesPerSecond, seconds, skipped });
+    } else if (event.kind === "fold end") {
+      const { fold, test } = event.result;
+      folder.appendMetrics({ step: event.step, fold, test: { ...test } });
+    } else if (event.kind === "end") folder.writeResults({ ...event.results });
+  }
+
+  /** Saves where a fold's training stands; the job's step is what its file is named by. */
+  save(
+    step: number,
+    fold: number,
+    model: CrossAsset,
+    training: FoldTraining,
+    results: readonly FoldResult[],
+  ): string {
+    this.#folder.syncMetrics();
+    const checkpoint = captureState(model, training.optimizer, {
+      ...{ step, model: modelName, tensors: tensorsOf(training.normaliser) },
+      state: {
+        settings: this.#settings,
+        fold,
+        position: training.position,
+        epochs: training.epochs,
+        results,
+      },
+    });
+    return this.#store.save(checkpoint).name;
+  }
+
+  end(results: JobResults | undefined, exitCode: number): void {
+    this.#folder.end({
+      state: results ? "finished" : "stopped",
+      ...(!results && { reason: "a signal" }),
+      exitCode,
+    });
+  }
+
+  fail(error: unknown, exitCode: number): void {
+    const reason = error instanceof Error ? error.message.split("\n")[0] : String(error);
+    this.#folder.end({ state: "failed", ...(reason && { reason }), exitCode });
+  }
+
+  #findCheckpoint(allowOlder: boolean): ResumedJob | undefined {
+    if (this.#store.list().length === 0) return undefined;
+    const { checkpoint, refused } = allowOlder
+      ? this.#store.loadLatestSound()
+      : { checkpoint: this.#store.load("latest"), refused: [] };
+    if (!checkpoint) {
+      const reasons = refused.map(({ name, reason }) => `${name}: ${reason}`).join(" ");
+      throw new HoldfastError("BAD_FILE", `No checkpoint in ${this.#store.folder} is sound. ${reasons}`);
+    }
+    requireCompatible(checkpoint, { model: modelName, settings: this.#settings });
+    this.#store.continueFrom(checkpoint.step);
+    this.#folder.dropMetricsAfter(checkpoint.step);
+    return { ...stateIn(checkpoint), refused };
+  }
+}
+
+/** What a checkpoint says of the job; written by `save`, and covered by its checksum. */
+function stateIn(checkpoint: LoadedCheckpoint): Omit<ResumedJob, "refused"> {
+  const { fold, position, epochs, results } = checkpoint.state as unknown as Pick<
+    ResumedJob,
+    "fold" | "position" | "epochs" | "results"
+  >;
+  return {
+    ...{ step: checkpoint.step, file: checkpoint.name, fold, position, epochs, results },
+    normaliser: normaliserIn(checkpoint),
+    restore(model, training) {
+      requireCompatible(checkpoint, {
+        model: modelName,
+        tensors: describeState(model, training.optimizer),
+      });
+      restoreState(checkpoint, model, training.optimizer);
+    },
+  };
+}
+
+function tensorsOf(normaliser: Normaliser): StoredTensor[] {
+  return Object.entries(normaliserRecord(normaliser)).map(([name, values]) => ({
+    ...{ name: `normaliser.${name}`, dtype: "f32", shape: [values.length] },
+    bytes: new Uint8Array(values.buffer, values.byteOffset, values.byteLength),
+  }));
+}
+
+/** The statistics of the features that a checkpoint's model was trained with. */
+export function normaliserIn({ tensors }: Pick<LoadedCheckpoint, "tensors">): Normaliser {
+  const valuesOf = (name: string): Float32Array => {
+    const found = [...tensors].find(([path]) => path.endsWith(`normaliser.${name}`));
+    return new Float32Array(found?.[1].bytes.slice().buffer ?? new ArrayBuffer(0));
+  };
+  return normaliserFrom({ mean: valuesOf("mean"), deviation: valuesOf("deviation") });
+}
+
+function requireSame(path: string, found: JsonRecord, wanted: JsonRecord): void {
+  const names = Object.keys({ ...found, ...wanted }).filter(
+    (name) => JSON.stringify(found[name]) !== JSON.stringify(wanted[name]),
+  );
+  if (names.length === 0) return;
+  const changes = names.map(
+    (name) => `${name} ${JSON.stringify(found[name])} → ${JSON.stringify(wanted[name])}`,
+  );
+  throw new HoldfastError(
+    "BAD_SETTING",
+    `The run in ${path} was started with other settings: ${changes.join(", ")}. Give the same ones, or another folder.`,
+  );
+}

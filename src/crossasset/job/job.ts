@@ -1,0 +1,190 @@
+/** The CrossAsset job: samples of bars, fold after fold a model trained and tested, and figures that were all measured. */
+
+import type { LoadableState } from "../../nn/index.js";
+import { type Device, manualSeed } from "../../tensor/index.js";
+import type { EpochRecord, Trainer } from "../../train/index.js";
+import type { Bars } from "../bars/index.js";
+import { CrossAsset } from "../model.js";
+import { cachedSamples, type Samples, shuffleLabels, walkForward } from "../samples/index.js";
+import type { JobListener, JobPlace } from "./events.js";
+import { FoldTraining, lengthOf } from "./fold-training.js";
+import type { JobRun } from "./job-run.js";
+import { type FoldResult, type JobResults, resultsOf } from "./results.js";
+import { type JobSettings, requireSettings } from "./settings.js";
+
+export interface JobOptions {
+  readonly device: Device;
+  readonly settings: JobSettings;
+  readonly bars: Bars;
+  /** Where the bars are from, for people. */
+  readonly source: string;
+  /** Where features are kept between jobs. */
+  readonly cacheFolder: string | "off";
+  readonly listen: JobListener;
+  /** Ends the job after the present step. */
+  readonly signal?: AbortSignal;
+  /** Where it is written down; nothing is kept unless given. */
+  readonly run?: JobRun;
+}
+
+/** A checkpoint is saved at the end of each epoch, and as often as this, in milliseconds. */
+const checkpointMs = 300_000;
+
+/**
+ * Trains and tests CrossAsset fold by fold: all folds, or those that a run has left. Gives nothing where the signal ended it.
+ *
+ * @example
+ * ```ts
+ * import { crossasset, device } from "holdfast";
+ * const cpu = await device("cpu");
+ * const results = await crossasset.runJob({
+ *   device: cpu,
+ *   settings: { ...crossasset.defaultSettings, folds: 1, epochs: 1, batch: 32 },
+ *   bars: crossasset.generateBars({ bars: 12_000, seed: 42 }),
+ *   source: "the generator",
+ *   cacheFolder: "off",
+ *   listen: ({ kind }) => kind === "epoch" && console.log("an epoch has ended"), // → an epoch has ended
+ * });
+ * console.log(results?.folds.length, (results?.wf_mean ?? 0) > 0); // → 1 true
+ * cpu.close();
+ * ```
+ */
+export async function runJob(options: JobOptions): Promise<JobResults | undefined> {
+  const { device, settings, signal, run } = options;
+  requireSettings(settings);
+  const listen: JobListener = (event) => {
+    run?.note(event);
+    options.listen(event);
+  };
+  listen({ kind: "device", name: device.runtime.device.name, budgetBytes: device.runtime.budget.limit });
+  const samples = prepare(options);
+  const folds = walkForward(samples, settings.folds);
+  const pace = new Pace(
+    folds.map(({ train }) => settings.epochs * Math.ceil(lengthOf(train) / settings.batch)),
+  );
+  manualSeed(settings.seed);
+  const model = new CrossAsset({ dropout: settings.dropout, qkNorm: settings.qkNorm }).to(device);
+  const first = valuesOf(model);
+
+  const resumed = run?.resumed;
+  if (resumed) listen({ kind: "resumed", step: resumed.step, file: resumed.file });
+  const results = [...(resumed?.results ?? [])];
+  for (const [index, fold] of folds.entries()) {
+    if (index < results.length) continue;
+    const [trainSamples, testSamples] = [lengthOf(fold.train), lengthOf(fold.test)];
+    listen({ kind: "fold", fold: index, folds: folds.length, trainSamples, testSamples });
+    // Every fold begins with the same weights and draws, so that it can be made again without those before it.
+    model.loadStateDict(first);
+    manualSeed(settings.seed);
+    const placeOf = (epoch: number): JobPlace => ({
+      ...{ fold: index, folds: folds.length, epoch, epochs: settings.epochs },
+    });
+    const from = resumed?.fold === index ? resumed : undefined;
+    let savedMs = performance.now();
+    const save = (): void => {
+      if (!run) return;
+      const file = run.save(pace.done, index, model, training, results);
+      savedMs = performance.now();
+      listen({ kind: "checkpoint", step: pace.done, file });
+    };
+    const epochs: EpochRecord[] = [...(from?.epochs ?? [])];
+    const training: FoldTraining = new FoldTraining({
+      ...{ device, model, settings, samples, fold, ...(signal && { signal }) },
+      ...(from && { from: from.position, normaliser: from.normaliser }),
+      onStep: (trainer) => {
+        const figures = pace.step(index, trainer, settings.batch);
+        const usedBytes = device.runtime.budget.used;
+        listen({ kind: "step", ...placeOf(figures.epoch), ...figures, usedBytes });
+        if (performance.now() - savedMs > checkpointMs) save();
+      },
+      onEpoch: (record) => {
+        epochs.push(record);
+        const { secondsLeft, done: step } = pace;
+        listen({ kind: "epoch", ...placeOf(record.epoch), step, record, secondsLeft });
+        save();
+      },
+    });
+    training.epochs = epochs;
+    try {
+      from?.restore(model, training);
+      const { state } = await training.trainer.run();
+      if (state === "stopped") {
+        save();
+        return undefined;
+      }
+      const result: FoldResult = { fold: index, trainSamples, epochs, ...training.test() };
+      results.push(result);
+      listen({ kind: "fold end", step: pace.done, result });
+    } finally {
+      training.close();
+    }
+  }
+  const all = resultsOf(results);
+  listen({ kind: "end", results: all });
+  return all;
+}
+
+function prepare({ bars, source, settings, cacheFolder, listen }: JobOptions): Samples {
+  const startedMs = performance.now();
+  const { samples, fromCache } = cachedSamples(bars, { stride: settings.stride }, cacheFolder);
+  const seconds = (performance.now() - startedMs) / 1000;
+  const told = { bars: bars.time.length, samples: samples.count, isCached: fromCache, seconds };
+  listen({ kind: "data", source, ...told });
+  return settings.shuffledLabels ? shuffleLabels(samples, settings.seed) : samples;
+}
+
+/** The weights as they are, on the host. */
+function valuesOf(model: CrossAsset): LoadableState {
+  return Object.fromEntries(
+    [...model.namedParameters()].map(([name, { dtype, shape, array, device }]) => [
+      name,
+      { dtype, shape, bytes: array.storage ? device.runtime.read(array.storage).slice() : new Uint8Array(0) },
+    ]),
+  );
+}
+
+/** How fast the job is, and how long it will take: from the steps of the last seconds. */
+class Pace {
+  readonly #stepsOfFolds: readonly number[];
+  #done = 0;
+  #mark = { atMs: performance.now(), step: 0, perStepMs: Number.NaN };
+
+  constructor(stepsOfFolds: readonly number[]) {
+    this.#stepsOfFolds = stepsOfFolds;
+  }
+
+  /** Steps of the job that were made. */
+  get done(): number {
+    return this.#done;
+  }
+
+  get #all(): number {
+    return this.#stepsOfFolds.reduce((sum, steps) => sum + steps, 0);
+  }
+
+  get secondsLeft(): number {
+    const { perStepMs } = this.#mark;
+    return Number.isNaN(perStepMs) ? 0 : ((this.#all - this.#done) * perStepMs) / 1000;
+  }
+
+  step(fold: number, trainer: Pick<Trainer, "progress" | "batches" | "latestLoss">, batchSize: number) {
+    const { epoch, batch, step } = trainer.progress;
+    const before = this.#stepsOfFolds.slice(0, fold).reduce((sum, steps) => sum + steps, 0);
+    this.#done = before + step;
+    const nowMs = performance.now();
+    // The first step makes the plan; it says nothing about the others.
+    if (this.#done <= this.#mark.step || step === 1)
+      this.#mark = { ...this.#mark, atMs: nowMs, step: this.#done };
+    else if (nowMs - this.#mark.atMs > 1000 || Number.isNaN(this.#mark.perStepMs)) {
+      const perStepMs = (nowMs - this.#mark.atMs) / (this.#done - this.#mark.step);
+      this.#mark = { atMs: nowMs, step: this.#done, perStepMs };
+    }
+    const { perStepMs } = this.#mark;
+    return {
+      ...{ epoch, batch, batches: trainer.batches, step: this.#done, steps: this.#all },
+      loss: trainer.latestLoss,
+      samplesPerSecond: Number.isNaN(perStepMs) ? 0 : (1000 * batchSize) / perStepMs,
+      secondsLeft: this.secondsLeft,
+    };
+  }
+}

@@ -1,0 +1,77 @@
+/** The figures that a CrossAsset job ends with. */
+
+import { ClassificationFigures, type EpochRecord } from "../../train/index.js";
+
+export const classNames = ["long", "short", "flat"] as const;
+
+/** How good answers are, as plain numbers. */
+export interface AnswerFigures {
+  readonly loss: number;
+  readonly accuracy: number;
+  /** What always answering with the commonest class would get. */
+  readonly majority: number;
+  /** By label, then by answer. */
+  readonly confusion: readonly (readonly number[])[];
+}
+
+export interface FoldResult {
+  readonly fold: number;
+  readonly trainSamples: number;
+  readonly testSamples: number;
+  readonly epochs: readonly EpochRecord[];
+  readonly test: AnswerFigures;
+  /** For each scale, in minutes. */
+  readonly perScale: readonly (AnswerFigures & { readonly minutes: number })[];
+}
+
+export interface JobResults {
+  readonly folds: readonly FoldResult[];
+  /** The mean over the folds of the accuracy, and of the commonest class's. */
+  readonly wf_mean: number;
+  readonly majority_mean: number;
+}
+
+export function figuresOf({ loss, accuracy, majority, confusion }: ClassificationFigures): AnswerFigures {
+  return { loss, accuracy, majority, confusion: confusion.map((counts) => [...counts]) };
+}
+
+export function resultsOf(folds: readonly FoldResult[]): JobResults {
+  const mean = (pick: (fold: FoldResult) => number): number =>
+    folds.reduce((sum, fold) => sum + pick(fold), 0) / folds.length;
+  return {
+    folds,
+    wf_mean: mean(({ test }) => test.accuracy),
+    majority_mean: mean(({ test }) => test.majority),
+  };
+}
+
+/** Counts the answers of a test part: over all, and for each scale. */
+export class TestCounter {
+  readonly #scales: readonly number[];
+  readonly #each: readonly ClassificationFigures[];
+
+  constructor(scales: readonly number[]) {
+    this.#scales = scales;
+    this.#each = scales.map(() => new ClassificationFigures(classNames.length));
+  }
+
+  /** Logits [rows, scales, classes], and labels [rows, scales]. */
+  add(logits: ArrayLike<number>, labels: ArrayLike<number>): void {
+    const [scales, classes] = [this.#scales.length, classNames.length];
+    const one = new Array<number>(classes);
+    for (let index = 0; index < labels.length; index++) {
+      for (let kind = 0; kind < classes; kind++) one[kind] = logits[index * classes + kind] ?? Number.NaN;
+      this.#each[index % scales]?.add(one, [labels[index] ?? -1]);
+    }
+  }
+
+  get overall(): AnswerFigures {
+    const all = new ClassificationFigures(classNames.length);
+    for (const figures of this.#each) all.join(figures);
+    return figuresOf(all);
+  }
+
+  get perScale(): FoldResult["perScale"] {
+    return this.#each.map((figures, index) => ({ minutes: this.#scales[index] ?? 0, ...figuresOf(figures) }));
+  }
+}

@@ -1,0 +1,192 @@
+/**
+ * The CrossAsset job as a person runs it: it learns where there is something to learn and not where there is nothing, goes on
+ * after any end to the same bits, and says in a line what is wrong with what it was given.
+ */
+
+import assert from "node:assert/strict";
+import { type ChildProcess, spawn, spawnSync } from "node:child_process";
+import { once } from "node:events";
+import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { after, describe, test } from "node:test";
+import { setTimeout } from "node:timers/promises";
+import { crossasset } from "holdfast";
+import { openDevice } from "./support/devices.js";
+import { repositoryRoot } from "./support/repository.js";
+import { testDevice } from "./support/test-device.js";
+
+const folder = mkdtempSync(join(tmpdir(), "holdfast-job-"));
+after(() => rmSync(folder, { recursive: true, force: true }));
+
+const main = join(repositoryRoot, "dist/src/cli/main.js");
+const command = [main, "train", "crossasset", "--device", testDevice === "cuda" ? "cuda" : "cpu"];
+
+function holdfast(...args: readonly string[]) {
+  const { PATH = "" } = process.env;
+  return spawnSync(process.execPath, [...command, ...args], { encoding: "utf8", cwd: folder, env: { PATH } });
+}
+
+describe("a job", { skip: testDevice === "stand-in" && "minutes of training on a stand-in" }, () => {
+  const learn = (more: Partial<crossasset.JobSettings>) =>
+    crossasset.runJob({
+      device: openDevice({ memory: "2GiB" }),
+      settings: { ...crossasset.defaultSettings, batch: 64, ...more },
+      bars: crossasset.generateBars({ bars: 150_000, seed: 42 }),
+      ...{ source: "the generator", cacheFolder: "off", listen: () => undefined },
+    });
+
+  test("is clearly above the commonest class on every fold", async () => {
+    const results = await learn({ epochs: 4 });
+    assert.equal(results?.folds.length, 2);
+    for (const { fold, test: figures, perScale, epochs } of results?.folds ?? []) {
+      const { accuracy, majority } = figures;
+      assert.ok(accuracy > majority + 0.08, `fold ${fold}: ${accuracy} against ${majority}`);
+      assert.equal(perScale.length, 12);
+      assert.ok((epochs.at(-1)?.loss ?? 9) < (epochs[0]?.loss ?? 0) / 2, "the loss has halved");
+    }
+  });
+
+  test("red proof: with the labels of other samples it is not", async () => {
+    const results = await learn({ epochs: 2, shuffledLabels: true });
+    for (const { fold, test: figures } of results?.folds ?? []) {
+      const { accuracy, majority } = figures;
+      assert.ok(accuracy < majority + 0.03, `fold ${fold}: ${accuracy} against ${majority}`);
+    }
+  });
+});
+
+/** A small job: a few seconds, three dozen steps, dropout. */
+const small = ["--generate", "40000", "--batch", "32", "--epochs", "2", "--dropout", "0.1", "--quiet"];
+
+/** All that was measured and follows from the weights; times are not the same twice. */
+function measuredIn(run: string): string {
+  const { folds } = JSON.parse(
+    readFileSync(join(folder, run, "results.json"), "utf8"),
+  ) as crossasset.JobResults;
+  return JSON.stringify(
+    folds.map(({ test: figures, perScale, epochs }) => [figures, perScale, epochs.map(({ loss }) => loss)]),
+  );
+}
+
+/** The bytes of all tensors in the latest checkpoint: weights, moments, random numbers, normaliser. */
+function tensorsIn(run: string): string {
+  const checkpoints = join(folder, run, "checkpoints");
+  const last = readdirSync(checkpoints)
+    .filter((name) => name.endsWith(".safetensors"))
+    .sort()
+    .at(-1)!;
+  const bytes = readFileSync(join(checkpoints, last));
+  const header = Number(bytes.readBigUInt64LE(0));
+  return bytes.subarray(8 + header).toString("latin1");
+}
+
+const isTried = testDevice !== "stand-in";
+/** More with TEST_KILLS=30. */
+const kills = Number(process.env["TEST_KILLS"] ?? 4);
+
+describe("a job that is ended", { skip: !isTried && "minutes of training on a stand-in" }, () => {
+  const start = (run: string): ChildProcess =>
+    spawn(process.execPath, [...command, ...small, "--out", run], { cwd: folder, stdio: "ignore" });
+
+  test("goes on with the same command to the same bits as one that was not, whatever ended it and when", async (t) => {
+    assert.equal(holdfast(...small, "--out", "whole").status, 0);
+    const codes: (number | null)[] = [];
+    for (let count = 0; count < kills || !existsSync(join(folder, "cut", "results.json")); count++) {
+      if (existsSync(join(folder, "cut", "results.json"))) rmSync(join(folder, "cut"), { recursive: true });
+      const child = start("cut");
+      const ended = once(child, "exit");
+      const signal = (["SIGTERM", "SIGKILL", "SIGINT", "SIGKILL"] as const)[count % 4]!;
+      // At any moment of a run that takes a few seconds; each goes further, so that the last ones come to the end.
+      await Promise.race([setTimeout(1200 + ((count * 797) % 2400) + 300 * count), ended]);
+      child.kill(signal);
+      const [code] = (await ended) as [number | null];
+      codes.push(code);
+    }
+    t.diagnostic(`exit codes: ${codes.join(" ")}`);
+    assert.ok(codes.every((code) => code === 0 || code === 3 || code === null));
+    assert.equal(measuredIn("cut"), measuredIn("whole"));
+    assert.equal(tensorsIn("cut"), tensorsIn("whole"));
+  });
+
+  test("says how it ended, and a run that has ended is not run again", () => {
+    const status = JSON.parse(readFileSync(join(folder, "whole", "status.json"), "utf8"));
+    assert.deepEqual([status.state, status.exitCode, status.step, status.of], ["finished", 0, 36, 36]);
+    const again = holdfast(...small, "--out", "whole");
+    assert.equal(again.status, 1);
+    assert.match(again.stderr, /^holdfast: BAD_ARGUMENT: The run in whole has ended\. .*\n$/);
+    assert.equal(holdfast(...small, "--out", "whole", "--resume").status, 0);
+  });
+
+  test("goes on from an earlier checkpoint where the latest is damaged, if it is told to", () => {
+    assert.equal(holdfast(...small, "--out", "damaged").status, 0);
+    const checkpoints = join(folder, "damaged", "checkpoints");
+    const last = join(checkpoints, readdirSync(checkpoints).sort().at(-1)!);
+    const bytes = readFileSync(last);
+    bytes[bytes.length - 9]! ^= 1;
+    writeFileSync(last, bytes);
+    const statusFile = join(folder, "damaged", "status.json");
+    writeFileSync(statusFile, readFileSync(statusFile, "utf8").replace('"finished"', '"stopped"'));
+    const refused = holdfast(...small, "--out", "damaged");
+    assert.equal(refused.status, 1);
+    assert.match(refused.stderr, /^holdfast: BAD_FILE: .*step-000000036.*\n$/);
+    const older = holdfast(...small, "--out", "damaged", "--older-checkpoint");
+    assert.equal(older.status, 0, older.stderr);
+    assert.match(older.stderr, /passed over step-000000036\.safetensors/);
+    assert.equal(measuredIn("damaged"), measuredIn("whole"));
+  });
+
+  test("is refused where it was started with other settings", () => {
+    const statusFile = join(folder, "whole", "status.json");
+    writeFileSync(statusFile, readFileSync(statusFile, "utf8").replace('"finished"', '"stopped"'));
+    const { status, stderr } = holdfast(...small, "--lr", "0.002", "--out", "whole");
+    assert.equal(status, 1);
+    assert.match(stderr, /^holdfast: BAD_SETTING: .*lr 0\.001 → 0\.002.*\n$/);
+  });
+});
+
+test("what is wrong with the command or the bars is said in a line, with the right exit code, and nothing is begun", () => {
+  const csv = (name: string, text: string): string => {
+    writeFileSync(join(folder, name), text);
+    return name;
+  };
+  const rows = (line: (minute: number) => string): string =>
+    `time,open,high,low,close,volume\n${Array.from({ length: 20 }, (_, minute) => line(minute)).join("\n")}\n`;
+  const good = (minute: number): string => `${60 * minute},1,1,1,1,5`;
+  const faults: readonly [args: readonly string[], status: number, message: RegExp][] = [
+    [["--folds", "0"], 2, /^error: .*--folds.*whole number from 1/],
+    [["--batch", "0"], 2, /^error: .*--batch.*whole number from 1/],
+    [["--epochs", "0"], 2, /^error: .*--epochs.*whole number from 1/],
+    [["--lr", "nothing"], 2, /^error: .*--lr.*a number above 0/],
+    [["--dropout", "1"], 2, /^error: .*--dropout/],
+    [["--memory", "1MiB"], 1, /^holdfast: OUT_OF_BUDGET: .*1 MiB/],
+    [["--bars", "vanished.csv"], 1, /^holdfast: BAD_FILE: vanished\.csv: there is no such file/],
+    [["--bars", csv("empty.csv", "")], 1, /^holdfast: BAD_FILE: empty\.csv/],
+    [
+      ["--bars", csv("column.csv", rows(good).replace("close", "shut"))],
+      1,
+      /^holdfast: BAD_FILE: column\.csv.*close/,
+    ],
+    [
+      [
+        "--bars",
+        csv(
+          "nan.csv",
+          rows((minute) => (minute === 7 ? `${60 * minute},1,NaN,1,1,5` : good(minute))),
+        ),
+      ],
+      1,
+      /^holdfast: BAD_FILE: nan\.csv.*row 8/,
+    ],
+    [["--bars", csv("short.csv", rows(good))], 1, /^holdfast: BAD_ARGUMENT: .*bars/],
+    [["--resume", "--out", "nowhere"], 1, /^holdfast: BAD_ARGUMENT: nowhere holds no run/],
+    [["--out", "empty.csv"], 1, /^holdfast: BAD_FILE: empty\.csv can't be made/],
+  ];
+  for (const [args, status, message] of faults) {
+    const found = holdfast("--generate", "20000", "--out", "refused", ...args);
+    assert.equal(found.status, status, `${args.join(" ")}: ${found.stderr}`);
+    assert.match(found.stderr, message);
+    assert.equal(found.stdout.includes("epoch"), false);
+    rmSync(join(folder, "refused"), { recursive: true, force: true });
+  }
+});
