@@ -118,6 +118,30 @@ describe("a job that is ended", { skip: !isTried && "minutes of training on a st
     assert.equal(holdfast(...small, "--out", "whole", "--resume").status, 0);
   });
 
+  test("leaves a model that can be asked about other bars, up to the last of them", async () => {
+    const bars = crossasset.generateBars({ bars: 9000, seed: 7 });
+    await crossasset.writeBars(join(folder, "other.csv"), bars);
+    const ask = (name: string, ...args: readonly string[]) =>
+      spawnSync(process.execPath, [main, name, "crossasset", "whole", "--bars", "other.csv", ...args], {
+        ...{ encoding: "utf8", cwd: folder },
+      }).stdout;
+    const { samples, overall, perScale } = JSON.parse(ask("eval", "--json"));
+    assert.deepEqual([samples, perScale.length], [18, 12]);
+    assert.ok(overall.accuracy > 0 && overall.loss > 0);
+    const [head, ...lines] = ask("predict").trimEnd().split("\n");
+    assert.equal(head, "time,minutes,answer,long,short,flat");
+    // Every 60th bar from the first with its history on, twelve scales each, labels or not.
+    assert.equal(lines.length, 12 * 22);
+    const right = lines.filter((line) => {
+      const [time, minutes, answer] = line.split(",");
+      const at = bars.time.indexOf(Date.parse(time!));
+      const [now, then] = [bars.close[at]!, bars.close[at + Number(minutes)]];
+      return then !== undefined && answer === (then > now ? "long" : "short");
+    });
+    assert.ok(right.length > 0, "some answers are right about the direction");
+    assert.match(ask("predict", "--json").split("\n")[0] ?? "", /^\{"time":".*Z","minutes":1,"answer":"/);
+  });
+
   test("goes on from an earlier checkpoint where the latest is damaged, if it is told to", () => {
     assert.equal(holdfast(...small, "--out", "damaged").status, 0);
     const checkpoints = join(folder, "damaged", "checkpoints");

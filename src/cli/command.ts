@@ -4,6 +4,7 @@ import { Command, CommanderError } from "commander";
 import { type ErrorCode, errorCodes, exitCodes, HoldfastError } from "../errors/index.js";
 import { settingsTable } from "../runtime/index.js";
 import { packageVersion } from "../train/index.js";
+import { addAsk } from "./ask.js";
 import { addBars } from "./bars.js";
 import { addDoctor } from "./doctor/index.js";
 import { addHealth } from "./health.js";
@@ -26,6 +27,7 @@ export async function run(args: readonly string[]): Promise<number> {
   addTrain(program, (code) => {
     exitCode = code;
   });
+  addAsk(program);
   addBars(program);
   addHealth(program, (code) => {
     exitCode = code;

@@ -11,6 +11,13 @@ export {
 export type { JobEvent, JobListener } from "./job/events.js";
 export { type JobOptions, runJob } from "./job/job.js";
 export { type JobRun, type JobRunOptions, openJobRun, type ResumedJob, stateOfRun } from "./job/job-run.js";
-export { classNames, type FoldResult, type JobResults } from "./job/results.js";
+export { type AnswerFigures, classNames, type FoldResult, type JobResults } from "./job/results.js";
 export { defaultSettings, type JobSettings } from "./job/settings.js";
+export {
+  type Answer,
+  type AskOptions,
+  type EvaluatedModel,
+  openTrainedModel,
+  type TrainedModel,
+} from "./job/trained-model.js";
 export { CrossAsset, type CrossAssetOptions } from "./model.js";

@@ -1,6 +1,6 @@
 /** The figures of a job as tables that a person can read. */
 
-import { classNames, type FoldResult, type JobResults } from "../../crossasset/index.js";
+import { classNames, type EvaluatedModel, type FoldResult, type JobResults } from "../../crossasset/index.js";
 import { percent } from "./reporters.js";
 
 /** The folds with their mean, accuracy by scale, and who was taken for whom over all folds. */
@@ -21,6 +21,21 @@ export function summaryText({ folds, wf_mean: mean, majority_mean: majority }: J
     `answers by label, all folds\n${table(confusionRows(folds))}`,
   ];
   return `${parts.join("\n\n")}\n`;
+}
+
+/** The same of one model and one set of bars. */
+export function evaluationText({ samples, overall, perScale }: EvaluatedModel): string {
+  const { loss, accuracy, majority } = overall;
+  return [
+    table([
+      ["samples", "loss", "accuracy", "majority"],
+      [samples.toLocaleString("en"), loss.toFixed(4), percent(accuracy), percent(majority)],
+    ]),
+    `accuracy by scale, in minutes\n${table([
+      perScale.map(({ minutes }) => String(minutes)),
+      perScale.map((one) => (100 * one.accuracy).toFixed(1)),
+    ])}`,
+  ].join("\n\n");
 }
 
 function scaleRows(folds: readonly FoldResult[]): string[][] {

@@ -25,7 +25,8 @@ import type { JobEvent } from "./events.js";
 import type { FoldTraining } from "./fold-training.js";
 import type { FoldResult, JobResults } from "./results.js";
 
-const modelName = "CrossAsset";
+/** The kind of model that checkpoints name. */
+export const modelName = "CrossAsset";
 
 export interface JobRunOptions {
   readonly path: string;

@@ -50,8 +50,8 @@ export function cachedSamples(bars: Bars, settings: SampleSettings, folder: stri
 }
 
 /** All that samples follow from, in 64 characters. */
-function keyOf(bars: Bars, { stride = defaultStride }: SampleSettings): string {
-  const hash = createHash("sha256").update(JSON.stringify({ samplesVersion, stride }));
+function keyOf(bars: Bars, { stride = defaultStride, labelled = true }: SampleSettings): string {
+  const hash = createHash("sha256").update(JSON.stringify({ samplesVersion, stride, labelled }));
   for (const column of barColumns)
     hash.update(`${column} ${bars[column].length} `).update(bytesOf(bars[column]));
   return hash.digest("hex");

@@ -194,3 +194,20 @@ test("too few bars, and a stride that is none, are refused", () => {
     refuses("BAD_ARGUMENT", () => makeSamples(randomBars(10), { stride }), /^The stride is/);
   }
 });
+
+test("samples that need no labels go up to the last bar, with the same features and labels where there are any", () => {
+  const bars = randomBars(fewestBars + 100, { seed: 3 });
+  const [labelled, all] = [
+    makeSamples(bars, { stride: 20 }),
+    makeSamples(bars, { stride: 20, labelled: false }),
+  ];
+  assert.equal(all.count, Math.floor((fewestBars + 100 - historyBars) / 20) + 1);
+  assert.ok(all.count > labelled.count);
+  sameBytes(all.x.subarray(0, labelled.x.length), labelled.x, "features");
+  sameBytes(all.labels.subarray(0, labelled.labels.length), labelled.labels, "labels");
+  for (const [index, label] of all.labels.entries()) {
+    const [sample, scale] = [Math.floor(index / scales.length), index % scales.length];
+    const isKnown = all.bar[sample]! + scales[scale]! < bars.close.length;
+    assert.equal(label >= 0, isKnown, `sample ${sample}, scale ${scale}`);
+  }
+});

@@ -30,16 +30,21 @@ export interface Samples {
   readonly time: Float64Array;
   /** The raw features. [count, 12, 193], row-major */
   readonly x: Float32Array;
-  /** 0 long, 1 short, 2 flat. [count, 12] */
+  /** 0 long, 1 short, 2 flat; −1 where the bars end before the label's time. [count, 12] */
   readonly labels: Int32Array;
 }
 
 export interface SampleSettings {
   /** Bars from one sample to the next; 60 unless given. */
   readonly stride?: number;
+  /** Does a sample need the bars that its labels follow from? So it does unless this is false: for predictions. */
+  readonly labelled?: boolean;
 }
 
 export const defaultStride = 60;
+
+/** Of a sample whose label's time has not come. */
+const noLabel = -1;
 
 /** The smallest σ, and the smallest deviation of volumes: what never moves is divided by this. */
 const deviationFloor = 1e-8;
@@ -53,9 +58,12 @@ const deviationFloor = 1e-8;
  * samples.x.subarray(0, 193); // what the first sample sees on the scale of one minute
  * ```
  */
-export function makeSamples(bars: Bars, { stride = defaultStride }: SampleSettings = {}): Samples {
+export function makeSamples(
+  bars: Bars,
+  { stride = defaultStride, labelled = true }: SampleSettings = {},
+): Samples {
   requireUsableBars(bars);
-  const count = countSamples(bars.close.length, stride);
+  const count = countSamples(bars.close.length, stride, labelled ? longestHorizon : 0);
   const bar = Int32Array.from({ length: count }, (_, index) => historyBars - 1 + index * stride);
   const time = Float64Array.from(bar, (at) => bars.time[at] as number);
   const x = makeRows(count, stride);
@@ -73,17 +81,17 @@ export function makeSamples(bars: Bars, { stride = defaultStride }: SampleSettin
 }
 
 /** How many samples a number of bars gives; fewer than one is an error. */
-function countSamples(bars: number, stride: number): number {
+function countSamples(bars: number, stride: number, horizon: number): number {
   if (!Number.isInteger(stride) || stride < 1) {
     const message = `The stride is ${stride}; give a whole number of bars from 1 on.`;
     throw new HoldfastError("BAD_ARGUMENT", message, { numbers: { stride } });
   }
-  const needed = historyBars + longestHorizon;
+  const needed = historyBars + horizon;
   if (bars < needed) {
     throw new HoldfastError(
       "BAD_ARGUMENT",
-      `${bars} bars are too few for a sample, which needs ${needed}: ${historyBars} of history and ${longestHorizon} behind it. Give more bars.`,
-      { numbers: { bars, needed, historyBars, longestHorizon } },
+      `${bars} bars are too few for a sample, which needs ${needed}: ${historyBars} of history and ${horizon} behind it. Give more bars.`,
+      { numbers: { bars, needed, historyBars, horizon } },
     );
   }
   return Math.floor((bars - needed) / stride) + 1;
@@ -142,6 +150,7 @@ function spreadOf(values: Float64Array): { readonly mean: number; readonly devia
 }
 
 function labelOf(close: Float64Array, bar: number, scale: number, sigma: number): number {
+  if (bar + scale >= close.length) return noLabel;
   const move = Math.log((close[bar + scale] as number) / (close[bar] as number));
   if (move > kappa * sigma) return classes.long;
   return move < -kappa * sigma ? classes.short : classes.flat;

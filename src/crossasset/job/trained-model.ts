@@ -1,0 +1,150 @@
+/** A model that a run has trained, asked about bars: its answers for each time and scale, and how good they are. */
+
+import { join } from "node:path";
+import { HoldfastError } from "../../errors/index.js";
+import type { Device } from "../../tensor/index.js";
+import {
+  CheckpointStore,
+  Predictor,
+  readRun,
+  requireCompatible,
+  restoreWeights,
+  runFiles,
+} from "../../train/index.js";
+import type { Bars } from "../bars/index.js";
+import { CrossAsset } from "../model.js";
+import {
+  applyNormaliser,
+  defaultStride,
+  featureCount,
+  makeSamples,
+  type Normaliser,
+  type Samples,
+  scales,
+} from "../samples/index.js";
+import { modelName, normaliserIn } from "./job-run.js";
+import { type AnswerFigures, classNames, type FoldResult, TestCounter } from "./results.js";
+
+/** What the model says of one time and scale. */
+export interface Answer {
+  /** Milliseconds since 1970 of the bar at which it was asked. */
+  readonly time: number;
+  /** The scale: how far ahead the answer looks. */
+  readonly minutes: number;
+  readonly answer: (typeof classNames)[number];
+  /** Of long, short and flat; together 1. */
+  readonly probabilities: readonly number[];
+}
+
+export interface AskOptions {
+  /** Bars from one question to the next; 60 unless given. */
+  readonly stride?: number;
+  /** Samples in a batch; 256 unless given. */
+  readonly batch?: number;
+}
+
+export interface EvaluatedModel {
+  readonly samples: number;
+  readonly overall: AnswerFigures;
+  readonly perScale: FoldResult["perScale"];
+}
+
+/**
+ * Opens the model of a run's latest checkpoint, with the figures that its features are normalised by.
+ *
+ * @example
+ * ```ts
+ * import { crossasset, device } from "holdfast";
+ * const cpu = await device("cpu");
+ * try {
+ *   crossasset.openTrainedModel(cpu, "runs/that/never/were");
+ * } catch (error) {
+ *   console.log(String(error)); // → HoldfastError [BAD_FILE]: runs/that/never/were holds no run: it has no run.json. Give the folder of a run.
+ * }
+ * cpu.close();
+ * ```
+ */
+export function openTrainedModel(device: Device, path: string): TrainedModel {
+  return new TrainedModel(device, path);
+}
+
+/** A model, ready to be asked. */
+export class TrainedModel {
+  readonly step: number;
+  readonly #device: Device;
+  readonly #model: CrossAsset;
+  readonly #normaliser: Normaliser;
+
+  constructor(device: Device, path: string) {
+    const { run } = readRun(path);
+    if (!run) {
+      throw new HoldfastError(
+        "BAD_FILE",
+        `${path} holds no run: it has no ${runFiles.run}. Give the folder of a run.`,
+      );
+    }
+    const checkpoint = new CheckpointStore(join(path, runFiles.checkpoints)).load("latest");
+    requireCompatible(checkpoint, { model: modelName });
+    this.#device = device;
+    this.step = checkpoint.step;
+    this.#model = new CrossAsset({ qkNorm: run.settings["qkNorm"] === true }).to(device);
+    restoreWeights(checkpoint, this.#model);
+    this.#normaliser = normaliserIn(checkpoint);
+  }
+
+  /** Calls `take` with the answers for every `stride`-th bar that has its history, scale by scale; also for the latest ones. */
+  predict(bars: Bars, take: (answer: Answer) => void, options: AskOptions = {}): number {
+    const samples = makeSamples(bars, { stride: options.stride ?? defaultStride, labelled: false });
+    this.#ask(samples, options, (logits, first) => {
+      for (let index = 0; index < logits.length / classNames.length; index++) {
+        const probabilities = softmax(logits, index * classNames.length);
+        const best = probabilities.indexOf(Math.max(...probabilities));
+        take({
+          time: samples.time[first + Math.floor(index / scales.length)] ?? Number.NaN,
+          minutes: scales[index % scales.length] ?? 0,
+          answer: classNames[best] ?? "flat",
+          probabilities,
+        });
+      }
+    });
+    return samples.count;
+  }
+
+  /** How good its answers are, wherever the bars tell what was right. */
+  evaluate(bars: Bars, options: AskOptions = {}): EvaluatedModel {
+    const samples = makeSamples(bars, { stride: options.stride ?? defaultStride });
+    const counter = new TestCounter(scales);
+    this.#ask(samples, options, (logits, first) => {
+      const from = first * scales.length;
+      counter.add(logits, samples.labels.subarray(from, from + logits.length / classNames.length));
+    });
+    return { samples: samples.count, overall: counter.overall, perScale: counter.perScale };
+  }
+
+  /** Logits [rows, scales, classes] of each batch, and its first sample's number. */
+  #ask(
+    { x, count }: Samples,
+    { batch = 256 }: AskOptions,
+    take: (logits: ArrayLike<number>, first: number) => void,
+  ): void {
+    const values = applyNormaliser(this.#normaliser, x.slice()) as Float32Array<ArrayBuffer>;
+    const predictor = new Predictor({
+      ...{ device: this.#device, model: this.#model, batchSize: batch },
+      inputs: { values, shape: [count, scales.length, featureCount] },
+      forward: (inputs) => this.#model.forward(inputs),
+    });
+    try {
+      predictor.run(take);
+    } finally {
+      predictor.close();
+    }
+  }
+}
+
+function softmax(logits: ArrayLike<number>, first: number): number[] {
+  const own = classNames.map((_, index) => logits[first + index] ?? Number.NaN);
+  const most = Math.max(...own);
+  const powers = own.map((logit) => Math.exp(logit - most));
+  const sum = powers.reduce((total, power) => total + power, 0);
+  return powers.map((power) => power / sum);
+}
