@@ -1,7 +1,7 @@
 /**
  * Which f32 products are our own on a GPU, and in which tiles. Hopper multiplies doubles on its tensor cores as fast as its
- * other units multiply floats, and those starve: shared memory feeds them no more than 60 % of what they could do.
- * As doubles the products are exact, and the one rounding is that of the result.
+ * other units multiply floats, and there tiles come closer to what the machine can do. As doubles the products are exact,
+ * and the one rounding is that of the result.
  */
 
 import type { DeviceInfo, ProductPrecision } from "../../../driver/index.js";
@@ -24,7 +24,7 @@ export interface WideTile {
   readonly shared: number;
 }
 
-/** The costs are measured, on an H200. */
+/** The costs are measured, on an H200, on the products of a CrossAsset step. */
 export const wideTiles: readonly WideTile[] = [
   { rows: 64, columns: 64, depth: 16, stages: 4, warpsDown: 2, warpsAcross: 2, alone: 1.25, shared: 1.25 },
   { rows: 48, columns: 64, depth: 32, stages: 3, warpsDown: 1, warpsAcross: 4, alone: 1.75, shared: 1.35 },
