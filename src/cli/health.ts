@@ -1,9 +1,8 @@
 /** `holdfast health`: is a run alive, and does it get on? For probes: 0 says that it is, or has ended well. */
 
-import { type Command, InvalidArgumentError, Option } from "commander";
-import { HoldfastError } from "../errors/index.js";
+import { type Command, Option } from "commander";
 import { healthOf } from "../train/index.js";
-import { parseDuration } from "../units/index.js";
+import { duration } from "./options.js";
 
 export function addHealth(program: Command, end: (code: number) => void): void {
   program
@@ -20,12 +19,4 @@ export function addHealth(program: Command, end: (code: number) => void): void {
       console.log(`${state}: ${reason}`);
       end(exitCode);
     });
-}
-
-function duration(text: string): number {
-  try {
-    return parseDuration(text);
-  } catch (error) {
-    throw error instanceof HoldfastError ? new InvalidArgumentError(error.message) : error;
-  }
 }

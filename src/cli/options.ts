@@ -2,7 +2,7 @@
 
 import { InvalidArgumentError } from "commander";
 import { HoldfastError } from "../errors/index.js";
-import { type Bytes, parseBytes } from "../units/index.js";
+import { parseBytes, parseDuration } from "../units/index.js";
 
 export function wholeNumber(least: number): (text: string) => number {
   return (text) => {
@@ -20,10 +20,16 @@ export function realNumber(isGood: (value: number) => boolean, wanted: string): 
   };
 }
 
-export function size(text: string): Bytes {
-  try {
-    return parseBytes(text);
-  } catch (error) {
-    throw error instanceof HoldfastError ? new InvalidArgumentError(error.message) : error;
-  }
+/** Sizes such as 64GiB, and times such as 30s. */
+export const size = reader(parseBytes);
+export const duration = reader(parseDuration);
+
+function reader<Value>(parse: (text: string) => Value): (text: string) => Value {
+  return (text) => {
+    try {
+      return parse(text);
+    } catch (error) {
+      throw error instanceof HoldfastError ? new InvalidArgumentError(error.message) : error;
+    }
+  };
 }

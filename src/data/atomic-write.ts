@@ -9,6 +9,7 @@ import {
   constants,
   existsSync,
   fsyncSync,
+  mkdirSync,
   openSync,
   readdirSync,
   renameSync,
@@ -56,6 +57,15 @@ export function writeAtomically(
 
 /** The name that a file has while it is written, with the process that writes it. */
 const asideName = /\.(\d+)-[0-9a-f-]{36}\.part$/;
+
+/** Makes a folder and those above it, where they are not there. */
+export function makeFolder(path: string): void {
+  try {
+    mkdirSync(path, { recursive: true });
+  } catch (error) {
+    throw fileError(`${path} can't be made`, path, error);
+  }
+}
 
 /**
  * Removes what writes have left behind that a kill or a crash cut off; their names. What a living process is writing stays.

@@ -5,6 +5,7 @@ export {
   codeOf,
   fileError,
   isProcessAlive,
+  makeFolder,
   removeLeftovers,
   type WriteBytes,
   withFile,

@@ -76,6 +76,11 @@ export function joinAxes({ shape, strides }: Layout): { size: number; stride: nu
   return joined;
 }
 
+/** A matrix seen with rows and columns exchanged. */
+export function transposed(matrix: DeviceArray): DeviceArray {
+  return { ...matrix, shape: matrix.shape.toReversed(), strides: matrix.strides.toReversed() };
+}
+
 /** New step memory for an array, in contiguous order. */
 export function allocateArray(runtime: Runtime, shape: Shape, dtype: Dtype, label: string): DeviceArray {
   const bytes = sizeOf(shape) * dtypes[dtype].bytes;

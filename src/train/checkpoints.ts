@@ -3,9 +3,17 @@
  * are there; one that is damaged is refused with the reason and never half read.
  */
 
-import { mkdirSync, readdirSync, renameSync, rmSync } from "node:fs";
+import { readdirSync, renameSync, rmSync } from "node:fs";
 import { join } from "node:path";
-import { fileError, readWhole, removeLeftovers, type WriteBytes, writeAtomically } from "../data/index.js";
+import {
+  codeOf,
+  fileError,
+  makeFolder,
+  readWhole,
+  removeLeftovers,
+  type WriteBytes,
+  writeAtomically,
+} from "../data/index.js";
 import { HoldfastError } from "../errors/index.js";
 import { type Checkpoint, decodeCheckpoint, encodeCheckpoint } from "./checkpoint-file.js";
 
@@ -57,11 +65,7 @@ export class CheckpointStore {
 
   /** Makes the folder, and removes what a save that was cut off has left there. */
   prepare(): void {
-    try {
-      mkdirSync(this.folder, { recursive: true });
-    } catch (error) {
-      throw fileError(`${this.folder} can't be made`, this.folder, error);
-    }
+    makeFolder(this.folder);
     removeLeftovers(this.folder);
   }
 
@@ -93,7 +97,7 @@ export class CheckpointStore {
     try {
       names = readdirSync(this.folder);
     } catch (error) {
-      if (error instanceof Error && "code" in error && error.code === "ENOENT") return [];
+      if (codeOf(error) === "ENOENT") return [];
       throw fileError(`${this.folder} can't be listed`, this.folder, error);
     }
     return names

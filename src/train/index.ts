@@ -27,6 +27,7 @@ export {
 export {
   captureState,
   describeState,
+  extrasOf,
   type RestoredExtras,
   restoreState,
   restoreWeights,

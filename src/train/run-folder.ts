@@ -3,10 +3,10 @@
  * it has written is whole whenever it is killed.
  */
 
-import { existsSync, mkdirSync, readFileSync, statSync } from "node:fs";
+import { existsSync, readFileSync, statSync } from "node:fs";
 import { hostname } from "node:os";
 import { join } from "node:path";
-import { codeOf, fileError, removeLeftovers, writeAtomically } from "../data/index.js";
+import { codeOf, makeFolder, removeLeftovers, writeAtomically } from "../data/index.js";
 import { HoldfastError } from "../errors/index.js";
 import { fromJson, type JsonRecord, toJson } from "./files/json.js";
 import { MetricsLog } from "./files/metrics-log.js";
@@ -209,14 +209,6 @@ export class RunFolder {
       "CLOSED",
       `The run in ${this.path} has ended: open its folder again to write there.`,
     );
-  }
-}
-
-function makeFolder(path: string): void {
-  try {
-    mkdirSync(path, { recursive: true });
-  } catch (error) {
-    throw fileError(`${path} can't be made`, path, error);
   }
 }
 

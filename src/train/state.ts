@@ -103,7 +103,7 @@ function deviceOf(module: Module): Device {
   );
 }
 
-function extrasOf(checkpoint: Checkpoint): RestoredExtras {
+export function extrasOf(checkpoint: Checkpoint): RestoredExtras {
   const tensors = new Map(Object.entries(partOf(checkpoint, tensorPrefixes.extra)));
   return { step: checkpoint.step, state: checkpoint.state, tensors };
 }

@@ -1,8 +1,7 @@
 /** Looks a series of bars over: what a person wants to know before training on it. */
 
 import { HoldfastError } from "../../errors/index.js";
-import { defaultStride } from "../samples/features.js";
-import { historyBars, longestHorizon } from "../samples/scales.js";
+import { countSamples, defaultStride } from "../samples/features.js";
 import type { Bars } from "./bars.js";
 
 export interface BarsSummary {
@@ -68,14 +67,4 @@ export function checkBars(bars: Bars, stride = defaultStride): BarsSummary {
     zeroVolumes,
     samples: { count: countSamples(count, stride), stride },
   };
-}
-
-/** How many samples there are where history and future suffice. */
-export function countSamples(bars: number, stride: number): number {
-  if (!(Number.isInteger(stride) && stride > 0)) {
-    const message = `The stride is ${stride}; give a whole number of bars from 1 on.`;
-    throw new HoldfastError("BAD_ARGUMENT", message, { numbers: { stride } });
-  }
-  const room = bars - historyBars - longestHorizon;
-  return room < 0 ? 0 : Math.floor(room / stride) + 1;
 }

@@ -4,9 +4,8 @@
  * come out between the majority class and the oracle.
  */
 
-import { defaultStride, type SampleSettings } from "../samples/features.js";
+import { countSamples, defaultStride, type SampleSettings } from "../samples/features.js";
 import { classes, groupCount, historyBars, kappa, scales } from "../samples/scales.js";
-import { countSamples } from "./check.js";
 import { burstKind, type Market, type RegimeKind, trendKind } from "./generate.js";
 
 export interface ScaleAccuracy {

@@ -4,13 +4,7 @@ import { TensorDataset } from "../../data/index.js";
 import { functional } from "../../nn/index.js";
 import { AdamW } from "../../optim/index.js";
 import type { Device } from "../../tensor/index.js";
-import {
-  type EpochRecord,
-  Predictor,
-  Trainer,
-  type TrainerOptions,
-  type TrainerPosition,
-} from "../../train/index.js";
+import { type EpochRecord, Trainer, type TrainerOptions, type TrainerPosition } from "../../train/index.js";
 import type { CrossAsset } from "../model.js";
 import {
   applyNormaliser,
@@ -23,6 +17,7 @@ import {
   sampleWidth,
   scales,
 } from "../samples/index.js";
+import { askModel } from "./ask-model.js";
 import { classNames, type FoldResult, TestCounter } from "./results.js";
 import type { JobSettings } from "./settings.js";
 
@@ -42,6 +37,8 @@ export interface FoldTrainingOptions
   readonly fold: Fold;
   /** Of a checkpoint; fitted to the training part unless given. */
   readonly normaliser?: Normaliser | undefined;
+  /** Those of its epochs that had ended before. */
+  readonly epochs?: readonly EpochRecord[];
 }
 
 export class FoldTraining {
@@ -49,7 +46,7 @@ export class FoldTraining {
   readonly trainer: Trainer<Columns>;
   readonly normaliser: Normaliser;
   /** Those of its epochs that have ended. */
-  epochs: readonly EpochRecord[] = [];
+  readonly epochs: EpochRecord[];
   readonly #options: FoldTrainingOptions;
   readonly #data: TensorDataset<Columns>;
 
@@ -58,6 +55,7 @@ export class FoldTraining {
     const { model } = options;
     const { seed, lr, batch, epochs } = settings;
     this.#options = options;
+    this.epochs = [...(options.epochs ?? [])];
     this.optimizer = new AdamW(model.parameters(), { lr });
     this.normaliser = options.normaliser ?? fitNormaliser(samples.x, fold.train);
     this.#data = new TensorDataset<Columns>(
@@ -68,9 +66,12 @@ export class FoldTraining {
       ...{ device, model, optimizer: this.optimizer, data: this.#data },
       ...{ batchSize: batch, epochs, seed, clipNorm: 1 },
       ...(onStep && { onStep }),
-      ...(onEpoch && { onEpoch }),
       ...(signal && { signal }),
       ...(from && { from }),
+      onEpoch: (record, trainer) => {
+        this.epochs.push(record);
+        return onEpoch?.(record, trainer);
+      },
       loss: (x, labels) =>
         functional.crossEntropy(model.forward(x).reshape([-1, classNames.length]), labels.reshape([-1])),
     });
@@ -85,22 +86,9 @@ export class FoldTraining {
     const { device, model, settings, samples, fold } = this.#options;
     const labels = labelsOf(samples, fold.test);
     const counter = new TestCounter(scales);
-    const predictor = new Predictor({
-      ...{ device, model, batchSize: settings.batch },
-      inputs: {
-        values: this.#features(fold.test),
-        shape: [lengthOf(fold.test), scales.length, featureCount],
-      },
-      forward: (x) => model.forward(x),
-    });
-    try {
-      predictor.run((logits, first) => {
-        const from = first * scales.length;
-        counter.add(logits, labels.subarray(from, from + logits.length / classNames.length));
-      });
-    } finally {
-      predictor.close();
-    }
+    askModel(device, model, this.#features(fold.test), settings.batch, (logits, first) =>
+      counter.addFrom(labels, first, logits),
+    );
     return { test: counter.overall, perScale: counter.perScale, testSamples: lengthOf(fold.test) };
   }
 

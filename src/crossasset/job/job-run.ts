@@ -7,8 +7,8 @@ import { HoldfastError } from "../../errors/index.js";
 import {
   CheckpointStore,
   captureState,
-  describeState,
   type EpochRecord,
+  extrasOf,
   type JsonRecord,
   type LoadedCheckpoint,
   type RefusedCheckpoint,
@@ -109,10 +109,6 @@ export class JobRun {
     }
   }
 
-  get path(): string {
-    return this.#folder.path;
-  }
-
   /** Writes down what the job tells. */
   note(event: JobEvent): void {
     const folder = this.#folder;
@@ -189,13 +185,7 @@ function stateIn(checkpoint: LoadedCheckpoint): Omit<ResumedJob, "refused"> {
   return {
     ...{ step: checkpoint.step, file: checkpoint.name, fold, position, epochs, results },
     normaliser: normaliserIn(checkpoint),
-    restore(model, training) {
-      requireCompatible(checkpoint, {
-        model: modelName,
-        tensors: describeState(model, training.optimizer),
-      });
-      restoreState(checkpoint, model, training.optimizer);
-    },
+    restore: (model, training) => void restoreState(checkpoint, model, training.optimizer),
   };
 }
 
@@ -207,11 +197,10 @@ function tensorsOf(normaliser: Normaliser): StoredTensor[] {
 }
 
 /** The statistics of the features that a checkpoint's model was trained with. */
-export function normaliserIn({ tensors }: Pick<LoadedCheckpoint, "tensors">): Normaliser {
-  const valuesOf = (name: string): Float32Array => {
-    const found = [...tensors].find(([path]) => path.endsWith(`normaliser.${name}`));
-    return new Float32Array(found?.[1].bytes.slice().buffer ?? new ArrayBuffer(0));
-  };
+export function normaliserIn(checkpoint: LoadedCheckpoint): Normaliser {
+  const { tensors } = extrasOf(checkpoint);
+  const valuesOf = (name: string): Float32Array =>
+    new Float32Array(tensors.get(`normaliser.${name}`)?.bytes.slice().buffer ?? new ArrayBuffer(0));
   return normaliserFrom({ mean: valuesOf("mean"), deviation: valuesOf("deviation") });
 }
 

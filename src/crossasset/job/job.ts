@@ -1,8 +1,9 @@
 /** The CrossAsset job: samples of bars, fold after fold a model trained and tested, and figures that were all measured. */
 
+import { storeTensor } from "../../data/index.js";
 import type { LoadableState } from "../../nn/index.js";
 import { type Device, manualSeed } from "../../tensor/index.js";
-import type { EpochRecord, Trainer } from "../../train/index.js";
+import type { Trainer } from "../../train/index.js";
 import type { Bars } from "../bars/index.js";
 import { CrossAsset } from "../model.js";
 import { cachedSamples, type Samples, shuffleLabels, walkForward } from "../samples/index.js";
@@ -87,10 +88,9 @@ export async function runJob(options: JobOptions): Promise<JobResults | undefine
       savedMs = performance.now();
       listen({ kind: "checkpoint", step: pace.done, file });
     };
-    const epochs: EpochRecord[] = [...(from?.epochs ?? [])];
     const training: FoldTraining = new FoldTraining({
       ...{ device, model, settings, samples, fold, ...(signal && { signal }) },
-      ...(from && { from: from.position, normaliser: from.normaliser }),
+      ...(from && { from: from.position, normaliser: from.normaliser, epochs: from.epochs }),
       onStep: (trainer) => {
         const figures = pace.step(index, trainer, settings.batch);
         const usedBytes = device.runtime.budget.used;
@@ -98,13 +98,11 @@ export async function runJob(options: JobOptions): Promise<JobResults | undefine
         if (performance.now() - savedMs > checkpointMs) save();
       },
       onEpoch: (record) => {
-        epochs.push(record);
         const { secondsLeft, done: step } = pace;
         listen({ kind: "epoch", ...placeOf(record.epoch), step, record, secondsLeft });
         save();
       },
     });
-    training.epochs = epochs;
     try {
       from?.restore(model, training);
       const { state } = await training.trainer.run();
@@ -112,7 +110,7 @@ export async function runJob(options: JobOptions): Promise<JobResults | undefine
         save();
         return undefined;
       }
-      const result: FoldResult = { fold: index, trainSamples, epochs, ...training.test() };
+      const result: FoldResult = { fold: index, trainSamples, epochs: training.epochs, ...training.test() };
       results.push(result);
       listen({ kind: "fold end", step: pace.done, result });
     } finally {
@@ -136,10 +134,7 @@ function prepare({ bars, source, settings, cacheFolder, listen }: JobOptions): S
 /** The weights as they are, on the host. */
 function valuesOf(model: CrossAsset): LoadableState {
   return Object.fromEntries(
-    [...model.namedParameters()].map(([name, { dtype, shape, array, device }]) => [
-      name,
-      { dtype, shape, bytes: array.storage ? device.runtime.read(array.storage).slice() : new Uint8Array(0) },
-    ]),
+    [...model.namedParameters()].map(([name, parameter]) => [name, storeTensor(name, parameter)]),
   );
 }
 

@@ -65,6 +65,12 @@ export class TestCounter {
     }
   }
 
+  /** Logits of samples from the `first` on, and the labels of all samples. */
+  addFrom(labels: Int32Array, first: number, logits: ArrayLike<number>): void {
+    const from = first * this.#scales.length;
+    this.add(logits, labels.subarray(from, from + logits.length / classNames.length));
+  }
+
   get overall(): AnswerFigures {
     const all = new ClassificationFigures(classNames.length);
     for (const figures of this.#each) all.join(figures);

@@ -3,25 +3,18 @@
 import { join } from "node:path";
 import { HoldfastError } from "../../errors/index.js";
 import type { Device } from "../../tensor/index.js";
-import {
-  CheckpointStore,
-  Predictor,
-  readRun,
-  requireCompatible,
-  restoreWeights,
-  runFiles,
-} from "../../train/index.js";
+import { CheckpointStore, readRun, requireCompatible, restoreWeights, runFiles } from "../../train/index.js";
 import type { Bars } from "../bars/index.js";
 import { CrossAsset } from "../model.js";
 import {
   applyNormaliser,
   defaultStride,
-  featureCount,
   makeSamples,
   type Normaliser,
   type Samples,
   scales,
 } from "../samples/index.js";
+import { askModel } from "./ask-model.js";
 import { modelName, normaliserIn } from "./job-run.js";
 import { type AnswerFigures, classNames, type FoldResult, TestCounter } from "./results.js";
 
@@ -114,30 +107,14 @@ export class TrainedModel {
   evaluate(bars: Bars, options: AskOptions = {}): EvaluatedModel {
     const samples = makeSamples(bars, { stride: options.stride ?? defaultStride });
     const counter = new TestCounter(scales);
-    this.#ask(samples, options, (logits, first) => {
-      const from = first * scales.length;
-      counter.add(logits, samples.labels.subarray(from, from + logits.length / classNames.length));
-    });
+    this.#ask(samples, options, (logits, first) => counter.addFrom(samples.labels, first, logits));
     return { samples: samples.count, overall: counter.overall, perScale: counter.perScale };
   }
 
-  /** Logits [rows, scales, classes] of each batch, and its first sample's number. */
-  #ask(
-    { x, count }: Samples,
-    { batch = 256 }: AskOptions,
-    take: (logits: ArrayLike<number>, first: number) => void,
-  ): void {
-    const values = applyNormaliser(this.#normaliser, x.slice()) as Float32Array<ArrayBuffer>;
-    const predictor = new Predictor({
-      ...{ device: this.#device, model: this.#model, batchSize: batch },
-      inputs: { values, shape: [count, scales.length, featureCount] },
-      forward: (inputs) => this.#model.forward(inputs),
-    });
-    try {
-      predictor.run(take);
-    } finally {
-      predictor.close();
-    }
+  #ask({ x }: Samples, { batch = 256 }: AskOptions, take: Parameters<typeof askModel>[4]): void {
+    const features = x.slice();
+    applyNormaliser(this.#normaliser, features);
+    askModel(this.#device, this.#model, features, batch, take);
   }
 }
 

@@ -63,7 +63,7 @@ export function makeSamples(
   { stride = defaultStride, labelled = true }: SampleSettings = {},
 ): Samples {
   requireUsableBars(bars);
-  const count = countSamples(bars.close.length, stride, labelled ? longestHorizon : 0);
+  const count = requireSamples(bars.close.length, stride, labelled ? longestHorizon : 0);
   const bar = Int32Array.from({ length: count }, (_, index) => historyBars - 1 + index * stride);
   const time = Float64Array.from(bar, (at) => bars.time[at] as number);
   const x = makeRows(count, stride);
@@ -80,21 +80,26 @@ export function makeSamples(
   return { count, bar, time, x, labels };
 }
 
-/** How many samples a number of bars gives; fewer than one is an error. */
-function countSamples(bars: number, stride: number, horizon: number): number {
+/** How many samples a number of bars gives, each with its history before it and a horizon behind; none is an error. */
+function requireSamples(bars: number, stride: number, horizon: number): number {
+  const count = countSamples(bars, stride, horizon);
+  if (count > 0) return count;
+  const needed = historyBars + horizon;
+  throw new HoldfastError(
+    "BAD_ARGUMENT",
+    `${bars} bars are too few for a sample, which needs ${needed}: ${historyBars} of history and ${horizon} behind it. Give more bars.`,
+    { numbers: { bars, needed, historyBars, horizon } },
+  );
+}
+
+/** The same, and 0 where there is none. */
+export function countSamples(bars: number, stride: number, horizon: number = longestHorizon): number {
   if (!Number.isInteger(stride) || stride < 1) {
     const message = `The stride is ${stride}; give a whole number of bars from 1 on.`;
     throw new HoldfastError("BAD_ARGUMENT", message, { numbers: { stride } });
   }
-  const needed = historyBars + horizon;
-  if (bars < needed) {
-    throw new HoldfastError(
-      "BAD_ARGUMENT",
-      `${bars} bars are too few for a sample, which needs ${needed}: ${historyBars} of history and ${horizon} behind it. Give more bars.`,
-      { numbers: { bars, needed, historyBars, horizon } },
-    );
-  }
-  return Math.floor((bars - needed) / stride) + 1;
+  const room = bars - historyBars - horizon;
+  return room < 0 ? 0 : Math.floor(room / stride) + 1;
 }
 
 function makeRows(count: number, stride: number): Float32Array {

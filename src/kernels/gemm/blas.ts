@@ -9,8 +9,7 @@ import {
   type Parameter,
 } from "../../driver/index.js";
 import type { GemmDtype } from "./element.js";
-import type { AccessToC } from "./kernels.js";
-import type { MatrixLayout } from "./problem.js";
+import type { AccessToC, MatrixLayout } from "./problem.js";
 
 /** The order in which the kernel's function takes them; row strides in elements, as BLAS counts. */
 export function blasParameters(dtype: GemmDtype, access: AccessToC) {

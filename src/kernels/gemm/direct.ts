@@ -10,7 +10,7 @@ import { call, forRange, forWholeSteps, limitTo, setToElement } from "../wasm-lo
 import { columnsFunction } from "./direct-columns.js";
 import { dotsFunction } from "./direct-dots.js";
 import type { Element } from "./element.js";
-import type { AccessToC } from "./kernels.js";
+import type { AccessToC } from "./problem.js";
 
 export type DirectForm = "columns" | "dots";
 

@@ -12,7 +12,7 @@ import { blasKernel, blasParameters, blasTranspose } from "./blas.js";
 import { type DirectForm, directParameters, directStripRows } from "./direct.js";
 import { elementOf, type GemmDtype } from "./element.js";
 import { finishProduct } from "./epilogue.js";
-import { type AccessToC, gemmKernel } from "./kernels.js";
+import { gemmKernel } from "./kernels.js";
 import {
   launchLibraryProduct,
   libraryActivates,
@@ -23,6 +23,7 @@ import { multiplyParameters } from "./multiply.js";
 import { packParameters } from "./pack.js";
 import { type PackedPlan, planGemm } from "./plan.js";
 import {
+  accessToC,
   type GemmOutline,
   type GemmProblem,
   type GemmShape,
@@ -264,11 +265,4 @@ function resultOf({ dtype, c, alpha = 1, beta = 0 }: GemmProblem) {
     beta,
     readsC: beta === 0 ? 0 : 1,
   };
-}
-
-/** `out` promises that every byte of the storage is written and none of them read. */
-function accessToC({ dtype, m, n, batch = 1, c, beta = 0 }: GemmProblem): AccessToC {
-  const isAllWritten = c.storage.span.size === batch * m * n * elementOf(dtype).bytes;
-  if (beta !== 0) return "inout";
-  return isAllWritten ? "out" : "part";
 }

@@ -5,11 +5,9 @@ import { type DirectForm, directKernel } from "./direct.js";
 import { elementOf, type GemmDtype } from "./element.js";
 import { multiplyKernel } from "./multiply.js";
 import { packKernel } from "./pack.js";
+import type { AccessToC } from "./problem.js";
 
 export type GemmKernel = "pack" | "multiply" | DirectForm;
-/** Whether a product only writes all of C, or needs some of what is there. */
-export type AccessToC = "out" | "part" | "inout";
-
 const made = new Map<string, KernelSource>();
 
 export function gemmKernel(kind: GemmKernel, dtype: GemmDtype, access: AccessToC): KernelSource {

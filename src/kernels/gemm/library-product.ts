@@ -3,9 +3,8 @@
 import type { KernelSource, Parameter, Product, ProductMatrix } from "../../driver/index.js";
 import type { Runtime } from "../../runtime/index.js";
 import type { Span } from "../../units/index.js";
-import { dtypes } from "../dtypes.js";
 import type { GemmOutline, GemmProblem, MatrixLayout, ProductDtype } from "./problem.js";
-import { refused } from "./problem.js";
+import { accessToC, refused } from "./problem.js";
 
 /** How far an address is looked at: more alignment than this is of no use to any kernel. */
 const mostAlignment = 128;
@@ -52,11 +51,9 @@ export function libraryActivates({ settings }: Runtime, { dtype }: Pick<GemmOutl
 const made = new Map<string, KernelSource>();
 
 function sourceOf(runtime: Runtime, problem: GemmOutline): KernelSource {
-  const { dtype, resultDtype = dtype, m, n, batch = 1, c, beta = 0, bias } = problem;
+  const { dtype, bias } = problem;
   const product = productOf(runtime, problem);
-  // Rows with gaps between them, or a storage with room behind its matrix, are written in part only.
-  const isAllWritten = c.storage.span.size === batch * m * n * dtypes[resultDtype].bytes;
-  const access = beta !== 0 ? "inout" : isAllWritten ? "out" : "part";
+  const access = accessToC(problem);
   const key = `${access} ${keyOf(product)}`;
   const known = made.get(key);
   if (known) return known;

@@ -8,7 +8,7 @@ import type { KernelSource, Local } from "../../driver/index.js";
 import { localsOf, wasmKernel } from "../wasm-function.js";
 import { call, forRange, limitTo, setToElement } from "../wasm-loops.js";
 import type { Element } from "./element.js";
-import type { AccessToC } from "./kernels.js";
+import type { AccessToC } from "./problem.js";
 import { edgeTileFunction, tileBytes, tileColumns, tileFunction, tileShape } from "./tile.js";
 
 /** How C is cut into blocks, and k into slices. Measured with `npm run bench:product`. */

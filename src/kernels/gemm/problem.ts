@@ -75,6 +75,23 @@ export interface GemmOutline extends Omit<GemmProblem<ProductDtype>, "a" | "b" |
   readonly bias?: Place;
 }
 
+/** How a product meets C: all of its storage is written and none of it read, some of it is written, or it is read as well. */
+export type AccessToC = "out" | "part" | "inout";
+
+/** Rows with gaps between them, or a storage with room behind its matrix, are written in part only. */
+export function accessToC({
+  dtype,
+  resultDtype = dtype,
+  m,
+  n,
+  batch = 1,
+  c,
+  beta = 0,
+}: GemmOutline): AccessToC {
+  if (beta !== 0) return "inout";
+  return c.storage.span.size === batch * m * n * dtypes[resultDtype].bytes ? "out" : "part";
+}
+
 export function requireSound(problem: GemmProblem<ProductDtype>): void {
   const { m, n, k, batch = 1, a, b, c, bias } = problem;
   const elementBytes = dtypes[problem.dtype].bytes;

@@ -3,7 +3,7 @@
 import { HoldfastError } from "../../errors/index.js";
 import { type Dtype, dtypes, promote } from "../../kernels/index.js";
 import { copyArray } from "../copy.js";
-import { contiguousStrides, type DeviceArray, joinAxes } from "../device-array.js";
+import { contiguousStrides, type DeviceArray, joinAxes, transposed } from "../device-array.js";
 import { fitTo } from "../gradients.js";
 import { permute, reshape } from "../movement/reshape.js";
 import {
@@ -138,7 +138,7 @@ export const productOverRows: KernelOp = {
   lower(lowering, operands, [output]) {
     if (!output) return;
     const [left, right] = [arrayAt(operands, 0), arrayAt(operands, 1)];
-    lowerProduct(lowering, turned(asRows(lowering, left)), asRows(lowering, right), output);
+    lowerProduct(lowering, transposed(asRows(lowering, left)), asRows(lowering, right), output);
   },
 };
 
@@ -206,7 +206,7 @@ export const linear: KernelOp<LinearAttributes> = {
     lowerProduct(
       lowering,
       rows,
-      attributes.layout === "inOut" ? weight : turned(weight),
+      attributes.layout === "inOut" ? weight : transposed(weight),
       target,
       typeof bias === "object" ? bias : undefined,
     );
@@ -216,10 +216,6 @@ export const linear: KernelOp<LinearAttributes> = {
 function sizesOf(weight: Shape, { layout = "outIn" }: LinearAttributes): { width: number; out: number } {
   const [first = 0, second = 0] = weight;
   return layout === "outIn" ? { out: first, width: second } : { width: first, out: second };
-}
-
-function turned(matrix: DeviceArray): DeviceArray {
-  return { ...matrix, shape: matrix.shape.toReversed(), strides: matrix.strides.toReversed() };
 }
 
 function productDtype(op: string, left: ValueType, right: ValueType): Dtype {

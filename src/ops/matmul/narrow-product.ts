@@ -15,7 +15,7 @@ import {
 } from "../../kernels/index.js";
 import type { Storage } from "../../runtime/index.js";
 import { copyArray } from "../copy.js";
-import { type DeviceArray, extentOf, type Layout } from "../device-array.js";
+import { type DeviceArray, extentOf, type Layout, transposed } from "../device-array.js";
 import type { Lowering } from "../op.js";
 
 /** As many values as a column kernel adds up at once. */
@@ -155,10 +155,6 @@ function partOf(
 
 function asRow({ strides, ...rest }: DeviceArray): DeviceArray {
   return { ...rest, shape: [1, rest.shape.at(-1) ?? 1], strides: [0, strides.at(-1) ?? 1] };
-}
-
-function transposed(matrix: DeviceArray): DeviceArray {
-  return { ...matrix, shape: matrix.shape.toReversed(), strides: matrix.strides.toReversed() };
 }
 
 function storagesOf(arrays: readonly DeviceArray[]): Storage[] {

@@ -2,10 +2,8 @@
 
 import type { KernelSource, Parameter } from "../../../driver/index.js";
 import { cudaKernel } from "../../cuda-function.js";
+import type { AccessToC } from "../problem.js";
 import { type WideForm, type WideOperand, wideCapability } from "./form.js";
-
-/** How C is met: all of it written, some of it, or read as well. */
-export type AccessToC = "out" | "part" | "inout";
 
 /** What a kernel knows of each of its products besides its operands. */
 const figures = ["m", "n", "k", "aStride", "bStride", "cStride", "aBatch", "bBatch", "cBatch"] as const;

@@ -3,8 +3,14 @@
 import type { KernelSource } from "../../../driver/index.js";
 import type { Runtime, Storage } from "../../../runtime/index.js";
 import { argumentsInOrder } from "../../wasm-function.js";
-import type { GemmOutline, GemmProblem, ProductDtype } from "../problem.js";
-import { type AccessToC, wideParameters, wideSource } from "./code.js";
+import {
+  type AccessToC,
+  accessToC,
+  type GemmOutline,
+  type GemmProblem,
+  type ProductDtype,
+} from "../problem.js";
+import { wideParameters, wideSource } from "./code.js";
 import { type WideForm, wideBlocks, wideFormOf } from "./form.js";
 
 /** How one launch makes products on the runtime's device, where they are ours to make. */
@@ -41,12 +47,6 @@ export function launchWideProducts(
     ...{ op, kernel, blocks },
     arguments: argumentsInOrder(wideParameters(form, accesses), given),
   });
-}
-
-/** Rows with gaps between them, or a storage with room behind its matrix, are written in part only. */
-function accessToC({ m, n, batch = 1, c, beta = 0 }: GemmOutline): AccessToC {
-  if (beta !== 0) return "inout";
-  return c.storage.span.size === 4 * batch * m * n ? "out" : "part";
 }
 
 /** A runtime knows a kernel by its source's identity, so one is made for each form and kept. */
