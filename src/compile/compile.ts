@@ -26,6 +26,9 @@ import { type ScheduleOptions, scheduleCalls } from "./schedule.js";
 import type { Trace } from "./trace.js";
 import { verifyPlan } from "./verify.js";
 
+/** Memory is short on a CPU, where nothing waits for company. */
+const isAfresh = ({ device }: Runtime): boolean => device.kind === "cuda";
+
 type Pass = (calls: readonly Call[], runtime: Runtime) => readonly Call[];
 
 /** In their order. Each can be left out, and the step's numbers stay the same. */
@@ -41,7 +44,7 @@ const passes = {
   /** What is cheap to make again is not held where memory is shortest. */
   recompute,
   /** On a GPU, values that are changed in place are made anew, so that products can wait that read the old ones. */
-  afresh: (calls, { device }) => (device.kind === "cuda" ? writeAfresh(calls) : calls),
+  afresh: (calls, runtime) => (isAfresh(runtime) ? writeAfresh(calls) : calls),
   /** Chains of elementwise work and reductions become one kernel. */
   fuse: (calls) => fuse(calls, () => false),
   /** Products that leave most of a GPU idle one by one are made together. */
@@ -153,8 +156,9 @@ export function branchStep(
 
 const isAboutProducts = (name: Stage["name"]): boolean => name === "together" || name === "products";
 
-/** The calls once more as the passes leave them, with values that are changed in place made anew before they are fused. */
+/** The calls as the passes leave them where values that are changed in place are made anew before they are fused. */
 function freedCalls(runtime: Runtime, stages: readonly Stage[]): readonly Call[] {
+  if (isAfresh(runtime) && stages.some(({ name }) => name === "afresh")) return stages.at(-1)?.calls ?? [];
   const fused = stages.findIndex(({ name }) => name === "fuse");
   const again = fused < 0 ? stages.filter(({ name }) => isAboutProducts(name)) : stages.slice(fused);
   let calls = writeAfresh(stages.at(-1 - again.length)?.calls ?? []);

@@ -14,7 +14,10 @@ export interface PlainCopy {
 
 /** More of them go in several launches: a kernel's arguments have a limit of 4 KiB. */
 const mostCopies = 64;
-/** The kernel is printed for so many copies and their multiples; what is not used is empty. */
+/**
+ * The kernel is printed for 1, 2, 4, 8 and 16 copies, and for multiples of 16; what is not used is empty. Every place costs the
+ * host time, and a step with one input has one copy.
+ */
 const copiesPerSize = 16;
 const wordBytes = 4;
 const threads = 256;
@@ -35,7 +38,7 @@ export function launchCopies(runtime: Runtime, copies: readonly PlainCopy[], op 
 function launchSome(runtime: Runtime, copies: readonly PlainCopy[], op: string): void {
   const [any] = copies;
   if (!any) return;
-  const size = Math.ceil(copies.length / copiesPerSize) * copiesPerSize;
+  const size = placesFor(copies.length);
   const words = copies.map(({ source }) => source.span.size / wordBytes);
   const ends: number[] = [];
   let blocks = 0;
@@ -60,6 +63,11 @@ function launchSome(runtime: Runtime, copies: readonly PlainCopy[], op: string):
       ...repeated(blocks),
     ],
   });
+}
+
+function placesFor(copies: number): number {
+  if (copies > copiesPerSize) return Math.ceil(copies / copiesPerSize) * copiesPerSize;
+  return 2 ** Math.ceil(Math.log2(copies));
 }
 
 const kernels = new Map<number, KernelSource>();
