@@ -1,0 +1,138 @@
+/**
+ * The step log: some numbers of every step, as rows of float64 behind a header of one line. A million steps are 64 MB, which
+ * are read in a moment and written without making anything for the garbage collector.
+ */
+
+import { closeSync, fstatSync, ftruncateSync, openSync, readSync, writeSync } from "node:fs";
+import { HoldfastError } from "../../errors/index.js";
+import { type StepColumn, stepColumns } from "./records.js";
+
+const headerBytes = 512;
+const rowBytes = 8 * stepColumns.length;
+const header = `${JSON.stringify({ format: "holdfast steps 1", columns: stepColumns }).padEnd(headerBytes - 1)}\n`;
+
+/** So many rows wait to be written, at most. */
+const mostWaiting = 512;
+
+export type StepRow = Readonly<Record<StepColumn, number>>;
+
+/** Appends rows. What was not flushed is lost with the process; rows that are there are whole, but for the last one. */
+export class StepLog {
+  readonly #path: string;
+  readonly #waiting = new Float64Array(mostWaiting * stepColumns.length);
+  #rows: number;
+  #count = 0;
+  #file: number | undefined;
+
+  /** Goes on with a log that is there; a row that was not written to its end is cut off. */
+  constructor(path: string) {
+    this.#path = path;
+    this.#file = openSync(path, "a+");
+    const { size } = fstatSync(this.#file);
+    if (size < headerBytes) {
+      ftruncateSync(this.#file, 0);
+      writeSync(this.#file, header);
+      this.#rows = 0;
+      return;
+    }
+    requireHeader(path, this.#file);
+    this.#rows = Math.floor((size - headerBytes) / rowBytes);
+    ftruncateSync(this.#file, headerBytes + this.#rows * rowBytes);
+  }
+
+  append(row: StepRow): void {
+    let at = this.#count * stepColumns.length;
+    for (const column of stepColumns) this.#waiting[at++] = row[column];
+    this.#count++;
+    if (this.#count === mostWaiting) this.flush();
+  }
+
+  flush(): void {
+    const file = this.#requireOpen();
+    if (this.#count === 0) return;
+    writeSync(file, new Uint8Array(this.#waiting.buffer, 0, this.#count * rowBytes));
+    this.#rows += this.#count;
+    this.#count = 0;
+  }
+
+  /** Takes rows of later steps out: a run that goes on from a checkpoint writes them again. */
+  dropAfter(step: number): void {
+    this.flush();
+    const { step: steps } = readSteps(this.#path);
+    let kept = this.#rows;
+    while (kept > 0 && (steps[kept - 1] ?? 0) > step) kept--;
+    ftruncateSync(this.#requireOpen(), headerBytes + kept * rowBytes);
+    this.#rows = kept;
+  }
+
+  close(): void {
+    if (this.#file === undefined) return;
+    this.flush();
+    closeSync(this.#file);
+    this.#file = undefined;
+  }
+
+  #requireOpen(): number {
+    if (this.#file !== undefined) return this.#file;
+    throw new HoldfastError("CLOSED", `The step log ${this.#path} is closed.`);
+  }
+}
+
+/** Each column by itself. */
+export type StepSeries = Readonly<Record<StepColumn, Float64Array>>;
+
+export interface StepRange {
+  /** Rows from this one on; from the first unless given. */
+  readonly from?: number;
+  /** Up to before this one; to the last whole one unless given. */
+  readonly to?: number;
+}
+
+/** Rows of a log, also while it is written. */
+export function readSteps(path: string, { from = 0, to = Infinity }: StepRange = {}): StepSeries {
+  const file = openSync(path, "r");
+  try {
+    requireHeader(path, file);
+    const end = Math.min(to, Math.floor((fstatSync(file).size - headerBytes) / rowBytes));
+    const count = Math.max(0, end - from);
+    const bytes = new Uint8Array(count * rowBytes);
+    let read = 0;
+    while (read < bytes.length) {
+      const more = readSync(file, bytes, read, bytes.length - read, headerBytes + from * rowBytes + read);
+      if (more === 0) break;
+      read += more;
+    }
+    const rows = new Float64Array(bytes.buffer, 0, Math.floor(read / rowBytes) * stepColumns.length);
+    const series = stepColumns.map((_, column) => {
+      const values = new Float64Array(rows.length / stepColumns.length);
+      for (let row = 0; row < values.length; row++)
+        values[row] = rows[row * stepColumns.length + column] ?? 0;
+      return values;
+    });
+    return Object.fromEntries(stepColumns.map((column, index) => [column, series[index]])) as StepSeries;
+  } finally {
+    closeSync(file);
+  }
+}
+
+/** How many whole rows a log has. */
+export function countSteps(path: string): number {
+  const file = openSync(path, "r");
+  try {
+    requireHeader(path, file);
+    return Math.floor((fstatSync(file).size - headerBytes) / rowBytes);
+  } finally {
+    closeSync(file);
+  }
+}
+
+function requireHeader(path: string, file: number): void {
+  const found = Buffer.alloc(headerBytes);
+  readSync(file, found, 0, headerBytes, 0);
+  if (found.toString("utf8") === header) return;
+  throw new HoldfastError(
+    "BAD_FILE",
+    `${path} is no step log of this Holdfast: its first line is another. Remove it, or read it with the version that wrote it.`,
+    { numbers: { path } },
+  );
+}
