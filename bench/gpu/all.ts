@@ -24,7 +24,10 @@ import { Results, verdicts } from "./results.js";
 const { values: options } = parseArgs({
   options: {
     ...commonOptions,
-    only: { type: "string", default: "gradients,errors,eager,compiled,soak,start,sanitizer,suites" },
+    only: {
+      type: "string",
+      default: "gradients,errors,eager,compiled,soak,start,sanitizer,suites,parity,job,job-soak",
+    },
     peer: { type: "string", default: "" },
     torch: { type: "string", default: "" },
     jax: { type: "string", default: "" },
@@ -55,6 +58,7 @@ const given = (name: "peer" | "checker"): string[] =>
   options[name] === "" ? [] : [`--${name}`, options[name]];
 const named = (name: "torch" | "jax"): string[] => (options[name] === "" ? [] : [`--${name}`, options[name]]);
 const fewSteps = ["--batch", "2", "--rows", "64"];
+const fewSamples = ["--samples", "60", "--batch", "4"];
 
 const parts: Readonly<Record<string, Part>> = {
   gradients: { seconds: 90, command: own("gradients"), small: ["--batch", "2"] },
@@ -77,6 +81,17 @@ const parts: Readonly<Record<string, Part>> = {
     seconds: 120,
     command: own("soak"),
     small: ["--batch", "4", "--rows", "16", "--steps", "40", "--every", "10"],
+  },
+  parity: { seconds: 240, command: own("parity"), small: [...fewSamples, "--batches", "1"] },
+  job: {
+    seconds: 420,
+    command: own("job"),
+    small: ["--samples", "30", "--batch", "10", "--epochs", "1", "--precisions", "f32", "--cut", "none"],
+  },
+  "job-soak": {
+    seconds: 240,
+    command: own("job-soak"),
+    small: [...fewSamples, "--steps", "4", "--every", "2"],
   },
   start: { seconds: 150, command: own("start"), small: [...fewSteps, "--cold", "1", "--warm", "1"] },
   sanitizer: {

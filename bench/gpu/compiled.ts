@@ -7,9 +7,8 @@
 
 import { parseArgs } from "node:util";
 import { crossasset, formatBytes, fromTyped, manualSeed, nn, optim, type Tensor } from "holdfast";
-import type { PlacedStep, PlannedStep } from "../../src/compile/index.js";
-import type { Driver, ProductPrecision } from "../../src/driver/index.js";
-import { latestPlanOf } from "../../src/tensor/index.js";
+import type { ProductPrecision } from "../../src/driver/index.js";
+import { latestPlanOf, type StepPlanReport } from "../../src/tensor/index.js";
 import { countCalls } from "./counted-driver.js";
 import { type CommonOptions, commonOptions, count, type Gpu, openGpu } from "./options.js";
 import { type PeerRun, runPeer } from "./peers.js";
@@ -173,7 +172,7 @@ function measure(common: CommonOptions, rows: Rows, precision: ProductPrecision)
       planBytes: plan.planned.plan.bytes,
       budgetBytes: runtime.budget.used,
       loss,
-      kernels: options.kernels ? timeKernels(gpu, counted.calls!.driver, plan) : [],
+      kernels: options.kernels ? kernelsOf(step.report({ times: true })) : [],
     };
   } finally {
     gpu.close();
@@ -186,45 +185,9 @@ function nodesOf(
   return nodes ? nodes.kernel + nodes.copy + nodes.fill : 0;
 }
 
-/**
- * The time of each kernel inside the step: that of a graph of everything up to it less that of the graph before. So the
- * times add up, gaps between kernels included.
- */
-function timeKernels(
-  { device }: Gpu,
-  driver: Driver,
-  { placed }: { readonly planned: PlannedStep; readonly placed: PlacedStep },
-): KernelTime[] {
-  const { runtime } = device;
-  const { stream } = runtime;
-  const spent: number[] = [0];
-  for (let end = 1; end <= placed.pieces.length; end++) {
-    driver.beginCapture(stream, "thread-local");
-    for (const { work } of placed.pieces.slice(0, end)) {
-      if (work.kind === "launch") {
-        const { kernel, blocks, arguments: given } = work.request;
-        const values = given.map((one) => (typeof one === "number" ? one : one.span));
-        driver.launch(stream, { kernel, blocks, arguments: values });
-      } else if (work.kind === "fill") driver.fill(stream, work.target.span, work.byte);
-      else driver.copyOnDevice(stream, work.target.span, work.source.span);
-    }
-    const graph = driver.endCapture(stream);
-    driver.instantiate(graph);
-    const times: number[] = [];
-    for (let group = 0; group < 7; group++) {
-      const from = performance.now();
-      for (let time = 0; time < 20; time++) driver.launchGraph(stream, graph);
-      driver.synchronize(stream);
-      times.push((1000 * (performance.now() - from)) / 20);
-    }
-    spent.push(Math.min(...times));
-    driver.destroyGraph(graph);
-  }
-  return placed.pieces.map(({ op, work }, index) => ({
-    op,
-    kernel: work.kind === "launch" ? work.request.kernel.name : work.kind,
-    us: spent[index + 1]! - spent[index]!,
-  }));
+/** Of the only plan: what each call adds to the step. */
+function kernelsOf([plan]: readonly StepPlanReport[]): KernelTime[] {
+  return (plan?.calls ?? []).map(({ op, kernel, us = 0 }) => ({ op, kernel, us }));
 }
 
 const number = (value: number, digits = 0): string => value.toFixed(digits);

@@ -122,7 +122,7 @@ function describeMachine(): Machine {
 
 /** What was asked for, without the folders of this machine: those say nothing about the figures. */
 function commandWords(): readonly string[] {
-  const folders: ReadonlySet<string> = new Set(["--out", "--cache", "--peer", "--checker"]);
+  const folders: ReadonlySet<string> = new Set(["--out", "--cache", "--peer", "--checker", "--raw"]);
   const words = process.argv.slice(1).map((word) => word.replace(`${repositoryRoot}/`, ""));
   return words.filter((word, index) => !folders.has(word) && !folders.has(words[index - 1] ?? ""));
 }

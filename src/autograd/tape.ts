@@ -6,6 +6,7 @@
 import { HoldfastError } from "../errors/index.js";
 import {
   type Attributes,
+  asStepPart,
   copyArray,
   type DeviceArray,
   firstOf,
@@ -126,7 +127,10 @@ export class Tape {
 
   backward(root: Value, seed: DeviceArray, options: BackwardOptions = {}): void {
     requireCurrent("backward", [root]);
-    runBackward(this.#options.runtime, root, seed, { onResult: this.#onBackwardResult, ...options });
+    const { runtime } = this.#options;
+    asStepPart(runtime, "backward", () =>
+      runBackward(runtime, root, seed, { onResult: this.#onBackwardResult, ...options }),
+    );
     if (!options.retainGraph) this.#forgetReleased();
   }
 

@@ -47,7 +47,8 @@ function sum(sizes: Iterable<number>): number {
   return total;
 }
 
-function kernelOf(work: Work): string {
+/** What a call launches, for people. */
+export function kernelOf(work: Work): string {
   switch (work.kind) {
     case "rows":
     case "columns":
@@ -74,7 +75,7 @@ function productOf(problem: ProductCall["problem"]): string {
 }
 
 /** Rows × columns; m×n×k of a product, and how many of them there are; what a kernel of its own kind is launched with. */
-function shapeOf(work: Work): string {
+export function shapeOf(work: Work): string {
   switch (work.kind) {
     case "rows":
       return `${work.iteration.rows}×${work.iteration.row.size}`;

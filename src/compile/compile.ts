@@ -75,6 +75,8 @@ export interface Stage {
 export interface PlannedStep {
   /** How many ops of the table the step called. */
   readonly ops: number;
+  /** The dtypes and shapes of its buffers, by their numbers, where they are known. */
+  readonly types: ReadonlyMap<number, string>;
   readonly stages: readonly Stage[];
   readonly schedule: Schedule;
   readonly plan: Plan;
@@ -99,7 +101,7 @@ export function planStep(runtime: Runtime, trace: Trace<unknown>, settings: Pass
     const planned = fits
       ? first
       : planCalls(runtime, placed.calls, { ...settings, afresh: false, recompute: true });
-    return { ...planned, ops: trace.ops.length, regions, skipped: guarded.skipped };
+    return { ...planned, ops: trace.ops.length, types: trace.types, regions, skipped: guarded.skipped };
   } catch (error) {
     for (const region of regions) runtime.persistent.release(region);
     throw error;

@@ -30,7 +30,15 @@ function smallStep(passes: PassSettings = {}): PlannedStep {
     elementwise("add", (a, b) => term.add(a!, b!), [first!, copied!], sum!),
     elementwise("neg", (value) => term.neg(value!), [sum!], y),
   ];
-  const trace = { result: undefined, calls, ops: [], constants: [], guards: [], holds: () => true };
+  const trace = {
+    result: undefined,
+    calls,
+    ops: [],
+    constants: [],
+    guards: [],
+    types: new Map(),
+    holds: () => true,
+  };
   return withRuntime({}, ({ runtime }) => planStep(runtime, trace, passes));
 }
 
@@ -122,7 +130,16 @@ test("of a large step the largest holders are listed and the rest is counted, an
   const calls = schedule.calls.map(({ call }) => call);
   const stages = [{ name: "trace", calls } as const];
   const memory = memoryOf(schedule, plan);
-  const planned: PlannedStep = { ops: 400, stages, schedule, plan, memory, regions: [], skipped: undefined };
+  const planned: PlannedStep = {
+    ops: 400,
+    stages,
+    schedule,
+    plan,
+    memory,
+    types: new Map(),
+    regions: [],
+    skipped: undefined,
+  };
   const inputs = Array.from({ length: 20 }, () => "bf16 [256, 193, 1024]").join(", ");
   const text = explainStep("train", [{ inputs, planned, replayable: graph }]);
   assert.match(text, /^ +[\d.]+ [KMG]iB {2}in \d+ others$/m);

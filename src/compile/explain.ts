@@ -23,7 +23,8 @@ export interface ExplainOptions {
   readonly calls?: boolean;
 }
 
-const purposes: Readonly<Record<Exclude<PassName, "products">, string>> = {
+/** What each pass is for. */
+export const purposes: Readonly<Record<Exclude<PassName, "products">, string>> = {
   common: "calls that do the same to the same values are made once",
   copies: "values are read where they are and made where they belong",
   dead: "results that nobody reads are not made",
@@ -112,7 +113,7 @@ function explainProducts({ products: report }: PlannedStep): string {
 }
 
 /** What a pass has done, in a sentence; then the kernels that it has made of several calls, in rows. */
-function effectOf(before: readonly Call[], after: readonly Call[]): string[] {
+export function effectOf(before: readonly Call[], after: readonly Call[]): string[] {
   const known = new Set(before);
   const fusions = describeFusions(after.filter((call) => !known.has(call)));
   if (fusions.length > 0) {

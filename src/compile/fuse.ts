@@ -9,7 +9,7 @@ import { joinNames, theKernel } from "./fuse/kernel-memo.js";
 import { type Member, memberOf, memberOfCopy } from "./fuse/member.js";
 import { type Neighbours, type Node, Order, rootOf } from "./fuse/order.js";
 import { countElements } from "./fuse/steps.js";
-import { accessesOf, type Buffer, type Call } from "./program.js";
+import { accessesOf, type Buffer, type Call, partOfAll } from "./program.js";
 import { type Uses, usesOf } from "./uses.js";
 
 /** How far in the program a call may move to join another: memory that it reads or writes lives longer for it. */
@@ -139,6 +139,7 @@ function callOf(
   const calls = members.map(({ call }) => call);
   const call: Call = {
     op: joinNames(calls.map(({ op }) => op)),
+    part: partOfAll(calls),
     work: { kind: "rows", kernel: theKernel(kernel, structure), iteration, operands, scalars },
   };
   partsOfCalls.set(call, calls);

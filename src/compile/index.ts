@@ -1,5 +1,6 @@
 /** compile: a step becomes one launch. Traced, simplified, fused, scheduled, planned, verified; then run or captured. */
 
+export { timeCalls } from "./call-times.js";
 export {
   branchStep,
   type PassName,
@@ -9,7 +10,15 @@ export {
   passNames,
   planStep,
 } from "./compile.js";
-export { type ExplainOptions, explainStep } from "./explain.js";
+export { type ExplainedPlan, type ExplainOptions, explainStep } from "./explain.js";
 export type { LabelBytes, MemoryReport, PeakHolder } from "./memory-report.js";
+export {
+  type CallReport,
+  type PlanMemory,
+  type PlannedTensor,
+  type PlanReport,
+  reportPlan,
+  type StageReport,
+} from "./plan-report.js";
 export { hasRoom, requireRoom } from "./room.js";
 export { type Trace, type TracedOp, traceStep } from "./trace.js";

@@ -13,6 +13,7 @@ import {
   type ProductDtype,
   type RowKernel,
 } from "../kernels/index.js";
+import { type StepPart, stepParts } from "../ops/index.js";
 import type { Storage } from "../runtime/index.js";
 
 /** Bytes that belong together: what one op has made, its scratch memory, or something persistent. */
@@ -95,8 +96,16 @@ export interface Call {
   /** The op that it is a part of, for messages, times and explain(). */
   readonly op: string;
   readonly work: Work;
+  /** The part of the step that it belongs to; "forward" unless it is said. Only for people: nothing depends on it. */
+  readonly part?: StepPart | undefined;
   /** Does it make again what an earlier call has made, so that nobody has to hold it? Then it stays behind that one. */
   readonly isRecomputed?: boolean;
+}
+
+/** The part that a call belongs to which does the work of several: the latest of theirs. */
+export function partOfAll(calls: readonly (Call | undefined)[]): StepPart {
+  const latest = calls.map((call) => stepParts.indexOf(call?.part ?? "forward"));
+  return stepParts[Math.max(0, ...latest)] ?? "forward";
 }
 
 /**

@@ -5,7 +5,7 @@
 
 import { HoldfastError } from "../errors/index.js";
 import { type CallListener, listenToCalls } from "../kernels/index.js";
-import { type DeviceArray, formatShape, type LoweredOp, listenToOps } from "../ops/index.js";
+import { type DeviceArray, formatShape, type LoweredOp, listenToOps, type StepPart } from "../ops/index.js";
 import type { Imagination, Runtime, Storage, UploadItem, WorkPiece } from "../runtime/index.js";
 import { Buffers } from "./buffers.js";
 import type { Guard } from "./passes/guard.js";
@@ -35,6 +35,8 @@ export interface Trace<T> {
   readonly constants: readonly Constant[];
   /** What decides whether the step counts. */
   readonly guards: readonly Guard[];
+  /** The dtypes and shapes of what the ops have made, by their buffers' numbers, where a buffer holds one array. */
+  readonly types: ReadonlyMap<number, string>;
   /** Does everything still hold that the function took for granted, besides shapes? */
   readonly holds: () => boolean;
 }
@@ -43,8 +45,8 @@ export function traceStep<T>(runtime: Runtime, body: () => T): Trace<T> {
   const tracer = new Tracer(runtime);
   const listen = (): T => listenToOps(runtime, tracer, () => listenToCalls(runtime, tracer, body));
   const result = runtime.imagine(tracer, listen);
-  const { calls, ops, constants, assumptions, guards } = tracer;
-  return { result, calls, ops, constants, guards, holds: () => assumptions.every((one) => one()) };
+  const { calls, ops, constants, assumptions, guards, types } = tracer;
+  return { result, calls, ops, constants, guards, types, holds: () => assumptions.every((one) => one()) };
 }
 
 class Tracer implements Imagination, CallListener {
@@ -54,9 +56,11 @@ class Tracer implements Imagination, CallListener {
   readonly constants: Constant[] = [];
   readonly assumptions: (() => boolean)[] = [];
   readonly guards: Guard[] = [];
+  readonly types = new Map<number, string>();
   readonly #runtime: Runtime;
   /** The op that is being lowered; others may be lowered inside it. */
   #op: string | undefined;
+  #part: StepPart = "forward";
 
   constructor(runtime: Runtime) {
     this.#runtime = runtime;
@@ -69,9 +73,18 @@ class Tracer implements Imagination, CallListener {
     const from = this.calls.length;
     return () => {
       this.#op = outer;
+      for (const output of outputs) this.#noteType(output);
       if (outer !== undefined) return;
       const [given, made] = [operands, outputs].map((list) => list.map(describe));
       this.ops.push({ name, operands: given ?? [], outputs: made ?? [], from, to: this.calls.length });
+    };
+  }
+
+  enterPart(part: StepPart): () => void {
+    const outer = this.#part;
+    this.#part = part;
+    return () => {
+      this.#part = outer;
     };
   }
 
@@ -165,7 +178,13 @@ class Tracer implements Imagination, CallListener {
   }
 
   #add(name: string, work: Work): void {
-    this.calls.push({ op: this.#op ?? name, work });
+    this.calls.push({ op: this.#op ?? name, work, part: this.#part });
+  }
+
+  #noteType(array: DeviceArray): void {
+    if (!array.storage || !this.#runtime.arena.isImagined(array.storage)) return;
+    const { buffer, size } = this.buffers.partOf(array.storage);
+    if (size === buffer.bytes) this.types.set(buffer.id, describe(array));
   }
 }
 

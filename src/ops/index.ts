@@ -64,7 +64,14 @@ export type {
   ValueType,
   ViewOp,
 } from "./op.js";
-export { type LoweredOp, listenToOps, type OpListener } from "./op-listener.js";
+export {
+  asStepPart,
+  type LoweredOp,
+  listenToOps,
+  type OpListener,
+  type StepPart,
+  stepParts,
+} from "./op-listener.js";
 export { type DropoutAttributes, dropout } from "./random/dropout.js";
 export { argmax, argmin, type PlaceAttributes } from "./reduction/arg-extremes.js";
 export { type CumsumAttributes, cumsum } from "./reduction/cumsum.js";

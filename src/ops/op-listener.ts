@@ -9,9 +9,16 @@ export interface LoweredOp {
   readonly outputs: readonly DeviceArray[];
 }
 
+/** The parts of a training step, in their order. What is not said to be another is "forward". */
+export const stepParts = ["forward", "backward", "update"] as const;
+
+export type StepPart = (typeof stepParts)[number];
+
 export interface OpListener {
   /** Called before an op is lowered; what it returns is called behind it. */
   enter(op: LoweredOp): () => void;
+  /** Called before a part of a step begins; what it returns is called behind it. */
+  enterPart?(part: StepPart): () => void;
 }
 
 const listeners = new WeakMap<Runtime, OpListener>();
@@ -31,6 +38,16 @@ export function asPartOf(runtime: Runtime, op: LoweredOp, lower: () => void): vo
   const leave = listeners.get(runtime)?.enter(op);
   try {
     lower();
+  } finally {
+    leave?.();
+  }
+}
+
+/** Tells the listener, if there is one, which part of a training step a function is. */
+export function asStepPart<T>(runtime: Runtime, part: StepPart, body: () => T): T {
+  const leave = listeners.get(runtime)?.enterPart?.(part);
+  try {
+    return body();
   } finally {
     leave?.();
   }

@@ -2,7 +2,7 @@
 
 import { noteWrite } from "../autograd/index.js";
 import { HoldfastError } from "../errors/index.js";
-import { type DeviceArray, functions, mul, runInto, runOp } from "../ops/index.js";
+import { asStepPart, type DeviceArray, functions, mul, runInto, runOp } from "../ops/index.js";
 import type { Device, Tensor } from "../tensor/index.js";
 import { gradientNorm } from "./gradient-norm.js";
 import { type Arrived, arrivedGradients, gradientRuns } from "./gradients.js";
@@ -44,19 +44,21 @@ export function clipGradNorm(
   const { device, arrived } = arrivedGradients("clipGradNorm", parameters);
   const { runtime } = device;
   const runs = gradientRuns(runtime, arrived);
-  const [norm, factor64, factor32] = runOp(runtime, gradientNorm, runs, { normType, maxNorm });
-  try {
-    if (errorIfNonfinite && !runtime.isImagining) requireFinite(device, norm, arrived);
-    else if (errorIfNonfinite && norm?.storage) runtime.guard(norm.storage);
-    for (const run of runs) {
-      const factor = run.dtype === "f64" ? factor64 : factor32;
-      if (factor) runInto(runtime, mul, run, [run, factor], {});
+  return asStepPart(runtime, "update", () => {
+    const [norm, factor64, factor32] = runOp(runtime, gradientNorm, runs, { normType, maxNorm });
+    try {
+      if (errorIfNonfinite && !runtime.isImagining) requireFinite(device, norm, arrived);
+      else if (errorIfNonfinite && norm?.storage) runtime.guard(norm.storage);
+      for (const run of runs) {
+        const factor = run.dtype === "f64" ? factor64 : factor32;
+        if (factor) runInto(runtime, mul, run, [run, factor], {});
+      }
+      for (const { gradient } of arrived) noteWrite(gradient.storage);
+    } finally {
+      for (const factor of [factor64, factor32]) if (factor?.storage) runtime.arena.free(factor.storage);
     }
-    for (const { gradient } of arrived) noteWrite(gradient.storage);
-  } finally {
-    for (const factor of [factor64, factor32]) if (factor?.storage) runtime.arena.free(factor.storage);
-  }
-  return device.fromStorage(norm?.storage, [], "f64", "gradient norm");
+    return device.fromStorage(norm?.storage, [], "f64", "gradient norm");
+  });
 }
 
 /**
@@ -77,9 +79,10 @@ export function clipGradValue(parameters: Iterable<Tensor>, limit: number): void
   requireNumber("clipGradValue", "limit", limit, { from: 0 });
   const { device, arrived } = arrivedGradients("clipGradValue", parameters);
   const { runtime } = device;
-  for (const run of gradientRuns(runtime, arrived)) {
-    runInto(runtime, functions.clamp, run, [run], { min: -limit, max: limit });
-  }
+  asStepPart(runtime, "update", () => {
+    for (const run of gradientRuns(runtime, arrived))
+      runInto(runtime, functions.clamp, run, [run], { min: -limit, max: limit });
+  });
   for (const { gradient } of arrived) noteWrite(gradient.storage);
 }
 

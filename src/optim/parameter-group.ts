@@ -5,7 +5,7 @@
 
 import { noteWrite } from "../autograd/index.js";
 import { iterateElements, launchRows } from "../kernels/index.js";
-import type { DeviceArray } from "../ops/index.js";
+import { asStepPart, type DeviceArray } from "../ops/index.js";
 import type { Runtime, Storage } from "../runtime/index.js";
 import type { Tensor } from "../tensor/index.js";
 import { type Cohort, Cohorts, cohortMemoryBytes } from "./cohorts.js";
@@ -198,7 +198,9 @@ export class ParameterGroup {
       const gradient = gradientOf(member.tensor);
       if (gradient?.storage) gradients.set(member, gradient);
     }
-    for (const plan of this.#planFor(gradients)) this.#run(plan);
+    asStepPart(this.#runtime, "update", () => {
+      for (const plan of this.#planFor(gradients)) this.#run(plan);
+    });
     for (const { values } of gradients.keys()) noteWrite(values.storage);
   }
 

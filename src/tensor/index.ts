@@ -1,7 +1,13 @@
 /** tensor: what users touch. Tensors, devices and their steps, and the functions that make tensors. */
 
 export { captureStep } from "./captured-step.js";
-export { type CompiledStep, type CompileOptions, latestPlanOf } from "./compiled-step.js";
+export {
+  type CompiledStep,
+  type CompileOptions,
+  latestPlanOf,
+  type ReportOptions,
+  type StepPlanReport,
+} from "./compiled-step.js";
 export {
   avgPool1d,
   avgPool2d,

@@ -13,8 +13,26 @@ export { type ExpectedCheckpoint, requireCompatible, type TensorShapes } from ".
 export { EarlyStopping, type EarlyStoppingOptions, type EarlyStoppingState } from "./early-stopping.js";
 export type { JsonRecord } from "./files/json.js";
 export { type HealthOptions, healthOf, type RunHealth } from "./health.js";
+export { InspectionReader, type InspectionReading, readInspection } from "./inspection/read-inspection.js";
+export {
+  inspectionFiles,
+  type MemorySample,
+  type PlanRecord,
+  type StepColumn,
+  stepColumns,
+  type TroubleRecord,
+  troubleKinds,
+} from "./inspection/records.js";
+export {
+  countSteps,
+  readSteps,
+  StepLog,
+  type StepRange,
+  type StepRow,
+  type StepSeries,
+} from "./inspection/step-log.js";
 export { Predictor, type PredictorOptions } from "./predict.js";
-export { type RunReading, readRun } from "./read-run.js";
+export { type RunReading, readRun, readStatus } from "./read-run.js";
 export { type NewRun, type RunEnd, RunFolder, type RunFolderOptions } from "./run-folder.js";
 export {
   packageVersion,

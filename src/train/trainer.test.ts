@@ -120,6 +120,22 @@ describe("a training", () => {
     whole.trainer.close();
   });
 
+  test("hears of a signal also where its epochs are shorter than the time between two turns", async (t) => {
+    let nowMs = 0;
+    t.mock.method(performance, "now", () => nowMs);
+    const halt = new AbortController();
+    const { trainer } = make(device, {
+      ...{ epochs: 10, signal: halt.signal },
+      onStep: ({ progress: { step } }) => {
+        nowMs += 5;
+        if (step === 1) setImmediate(() => halt.abort());
+      },
+    });
+    const { state, steps } = await trainer.run();
+    assert.deepEqual([state, steps], ["stopped", 11]);
+    trainer.close();
+  });
+
   test("evaluates the model as it is after each epoch, not training, and goes on training", async () => {
     const seen: boolean[] = [];
     const { trainer, model } = make(device, {

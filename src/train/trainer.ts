@@ -120,6 +120,8 @@ export class Trainer<Sources extends readonly ColumnSource[] = readonly ColumnSo
   #read: number[] = [];
   /** How many losses the compiled step's history had when the epoch, or this run of it, began. */
   #historyAt = 0;
+  /** When signals and timers last had their turn. */
+  #turnMs = performance.now();
 
   constructor(options: TrainerOptions<Sources>) {
     const { device, data, batchSize, epochs, seed = currentSeed(), shuffle = true, compile = true } = options;
@@ -300,7 +302,6 @@ export class Trainer<Sources extends readonly ColumnSource[] = readonly ColumnSo
     const epoch = this.#epoch;
     const startedMs = performance.now();
     const pace = { rows: 0, preparingMs: 0 };
-    let turnMs = startedMs;
     while (this.#batch < this.batches) {
       if (signal?.aborted) return undefined;
       const [sentMs, plans] = [performance.now(), this.#compiled?.plans];
@@ -315,9 +316,10 @@ export class Trainer<Sources extends readonly ColumnSource[] = readonly ColumnSo
       this.#step++;
       if (schedule?.after === "step") schedule.of.step();
       await onStep?.(this);
-      if (performance.now() - turnMs > longestTurn) {
+      // Kept over epochs: many are shorter than a turn.
+      if (performance.now() - this.#turnMs > longestTurn) {
         await setImmediate();
-        turnMs = performance.now();
+        this.#turnMs = performance.now();
       }
     }
     this.#compiled?.flush();

@@ -160,18 +160,21 @@ function inRuns(
 ): readonly Call[] {
   const result: Call[] = [];
   let run: CopyCall[] = [];
+  let part: Call["part"];
   const end = (): void => {
     const sorted = run.toSorted(
       (a, b) => a.source.buffer.id - b.source.buffer.id || a.source.offset - b.source.offset,
     );
     // Where copies depend on each other their order is not to be touched.
     const works = areApart(run) ? change(sorted) : run;
-    for (const work of works) result.push({ op: "copy", work });
+    for (const work of works) result.push({ op: "copy", work, part });
     run = [];
   };
   for (const call of calls) {
-    if (call.work.kind === "copy") run.push(call.work);
-    else {
+    if (call.work.kind === "copy") {
+      run.push(call.work);
+      part = call.part;
+    } else {
       end();
       result.push(call);
     }

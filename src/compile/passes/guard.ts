@@ -115,7 +115,7 @@ export function countSkips(counter: Part, { number }: Guard): Call {
     operands: [counter, number, counter],
     scalars: [],
   };
-  return { op: "count of skipped steps", work };
+  return { op: "count of skipped steps", part: "update", work };
 }
 
 /** The same iteration over other operands: each moves as the one of its number, or not at all. */

@@ -4,7 +4,7 @@
  */
 
 import { dtypes, iterateElements } from "../../kernels/index.js";
-import { type Buffer, type Call, mapParts, type Part, type RowCall } from "../program.js";
+import { type Buffer, type Call, mapParts, type Part, partOfAll, type RowCall } from "../program.js";
 import { usesOf } from "../uses.js";
 
 /** How much of the memory passed over must be wanted, or more is read for nothing than launches are saved. */
@@ -99,5 +99,7 @@ function joinCasts(
     ],
     scalars: [],
   };
-  changes.set(first.place, { op: `${calls[first.place]?.op ?? "cast"} of ${casts.length}`, work });
+  const converted = casts.map(({ place }) => calls[place]);
+  const op = `${converted[0]?.op ?? "cast"} of ${casts.length}`;
+  changes.set(first.place, { op, part: partOfAll(converted.slice(0, 1)), work });
 }

@@ -7,7 +7,7 @@ import { gemmTogether } from "../../kernels/index.js";
 import type { Runtime } from "../../runtime/index.js";
 import { type Node, Order } from "../fuse/order.js";
 import { outlineOf } from "../product-times.js";
-import type { Call, ProductCall } from "../program.js";
+import { type Call, type ProductCall, partOfAll } from "../program.js";
 
 type Problem = ProductCall["problem"];
 
@@ -19,7 +19,7 @@ const [mostProducts, farthest] = [8, 128];
 
 interface Group {
   readonly problems: Problem[];
-  readonly ops: string[];
+  readonly calls: Call[];
 }
 
 export function makeProductsTogether(runtime: Runtime, calls: readonly Call[]): readonly Call[] {
@@ -40,7 +40,7 @@ export function makeProductsTogether(runtime: Runtime, calls: readonly Call[]): 
       const place = node.position - other.position > farthest ? undefined : order.placeFor(other, node);
       if (place === undefined) continue;
       order.join(other, node, place);
-      groups.set(other, { problems, ops: [...group.ops, ...own.ops] });
+      groups.set(other, { problems, calls: [...group.calls, ...own.calls] });
       return true;
     }
     return false;
@@ -52,7 +52,7 @@ export function makeProductsTogether(runtime: Runtime, calls: readonly Call[]): 
   for (const call of letWait(calls, isSmall)) {
     const { node } = order.add(call);
     if (call.work.kind !== "product" || !isSmall(call)) continue;
-    const own: Group = { problems: [call.work.problem], ops: [call.op] };
+    const own: Group = { problems: [call.work.problem], calls: [call] };
     if (!join(node, own)) groups.set(node, own);
   }
   return order.nodes.map((node) => {
@@ -73,7 +73,7 @@ function letWait(calls: readonly Call[], isSuch: (call: Call) => boolean): reado
   return nodes.sort((a, b) => a.position - b.position).map(({ call }) => call);
 }
 
-function callOf({ problems, ops }: Group): Call {
-  const op = [...new Set(ops)].join(" + ");
-  return { op, work: { kind: "products", problems } };
+function callOf({ problems, calls }: Group): Call {
+  const op = [...new Set(calls.map((call) => call.op))].join(" + ");
+  return { op, part: partOfAll(calls), work: { kind: "products", problems } };
 }

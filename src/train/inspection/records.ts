@@ -3,6 +3,16 @@
  * the run goes on, so a reader may find the last record half written; it leaves that one out.
  */
 
+import type { StepPlanReport } from "../../tensor/index.js";
+
+export type {
+  CallReport as CallRecord,
+  PlanMemory as PlanMemoryRecord,
+  PlannedTensor,
+  StageReport as StageRecord,
+} from "../../compile/index.js";
+export type { StepPart } from "../../ops/index.js";
+
 /** Their names in the run's folder. */
 export const inspectionFiles = {
   /** Numbers of every step, in binary: see `step-log.ts`. */
@@ -35,75 +45,11 @@ export const stepColumns = [
 
 export type StepColumn = (typeof stepColumns)[number];
 
-/** A plan of a compiled step, as it was begun. */
-export interface PlanRecord {
-  /** The compiled step's name, and the dtypes and shapes of its inputs. */
-  readonly name: string;
-  readonly inputs: string;
-  /** ISO 8601, and the run's step before which it was made. */
+/** A plan of a compiled step, as it was begun; with times, once they were measured: then the later record counts. */
+export interface PlanRecord extends StepPlanReport {
+  /** ISO 8601, and the run's step before which it was noted. */
   readonly at: string;
   readonly step: number;
-  /** How it runs, and why not as a graph where it does not. */
-  readonly mode: "graph" | "direct";
-  readonly reason?: string | undefined;
-  /** All that `explain()` says of it. */
-  readonly text: string;
-  /** From the trace on, what each pass has left. */
-  readonly stages: readonly StageRecord[];
-  /** As they run. */
-  readonly calls: readonly CallRecord[];
-  readonly memory: PlanMemoryRecord;
-}
-
-export interface StageRecord {
-  /** "trace", then the passes' names. */
-  readonly name: string;
-  /** What the pass is for, and what it did, in words. */
-  readonly purpose: string;
-  /** The ops of the calls that it has left, in order, each with its kernel. */
-  readonly calls: readonly { readonly op: string; readonly kernel: string }[];
-}
-
-/** Which part of the step a call belongs to. */
-export type StepPart = "forward" | "backward" | "update";
-
-export interface CallRecord {
-  readonly op: string;
-  readonly kernel: string;
-  readonly kind: string;
-  readonly shape: string;
-  readonly part: StepPart;
-  /** 0 is the main branch. */
-  readonly branch: number;
-  readonly readBytes: number;
-  readonly writtenBytes: number;
-  /** What it adds to the step, in microseconds; missing where it was not measured. */
-  readonly us?: number | undefined;
-}
-
-export interface PlanMemoryRecord {
-  /** The plan's block: what `step.memory().peak` says. */
-  readonly peak: number;
-  readonly lowerBound: number;
-  /** The call at which most is live; -1 without step memory. */
-  readonly peakAt: number;
-  readonly tensors: readonly PlannedTensor[];
-  readonly persistent: readonly { readonly label: string; readonly bytes: number }[];
-}
-
-/** One rectangle of the picture of step memory: bytes up, calls along. */
-export interface PlannedTensor {
-  /** The op that made it. */
-  readonly label: string;
-  /** As in `f32 [256, 12, 193]`; missing for scratch memory. */
-  readonly type?: string | undefined;
-  readonly bytes: number;
-  readonly offset: number;
-  /** The first and the last call that needs it; on branches halves may occur. */
-  readonly birth: number;
-  readonly death: number;
-  /** Made on the way forward, and read on the way back. */
-  readonly isSaved: boolean;
 }
 
 /** Where memory stands now and then: at every plan, at every epoch's end, and once in some seconds. */

@@ -1,0 +1,121 @@
+/** What a run leaves for those who look at it is read back as it was written; what is damaged is told, and the rest is read. */
+
+import assert from "node:assert/strict";
+import { appendFileSync, truncateSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { test } from "node:test";
+import fc from "fast-check";
+import { makeFolder } from "../../../test/support/folders.js";
+import { samplePlan } from "../../../test/support/sample-plan.js";
+import { sampleTrouble, writeSampleRun } from "../../../test/support/sample-run.js";
+import { InspectionReader, readInspection } from "./read-inspection.js";
+import type { PlanRecord } from "./records.js";
+
+test("plans, memory and trouble come back as they were written", () => {
+  const [plans, trouble] = [[samplePlan(), samplePlan({ name: "test step", layers: 2 })], sampleTrouble()];
+  const run = writeSampleRun(makeFolder(), "a", { plans, trouble });
+  const reading = readInspection(run.path);
+  assert.deepEqual(JSON.stringify(reading.plans), JSON.stringify(plans));
+  assert.deepEqual(JSON.stringify(reading.trouble), JSON.stringify(trouble));
+  assert.equal(reading.memory.length, 2);
+  assert.deepEqual(reading.messages, []);
+});
+
+test("of two records about one plan the later counts, in the place of the first", () => {
+  const [first, second] = [samplePlan(), samplePlan({ name: "test step" })];
+  const run = writeSampleRun(makeFolder(), "a", { plans: [first, second, { ...first, step: 7 }] });
+  const told = readInspection(run.path).plans.map(({ name, step }) => [name, step]);
+  assert.deepEqual(told, [
+    [first.name, 7],
+    [second.name, 0],
+  ]);
+});
+
+test("a folder without these files is empty, and no message is made of it", () => {
+  assert.deepEqual(readInspection(makeFolder()), { plans: [], memory: [], trouble: [], messages: [] });
+});
+
+test("a line that is no JSON, or has a field of another kind, is left out and told with its line and field", () => {
+  const run = writeSampleRun(makeFolder(), "a");
+  const path = join(run.path, "plans.jsonl");
+  const bad = { ...samplePlan(), calls: [{ ...samplePlan().calls[0], readBytes: "many" }] };
+  appendFileSync(path, `{"name":\n${JSON.stringify(bad)}\n${JSON.stringify(samplePlan({ name: "next" }))}\n`);
+  const { plans, messages } = readInspection(run.path);
+  assert.deepEqual(
+    plans.map(({ name }) => name),
+    ["train step", "next"],
+  );
+  assert.deepEqual(messages, [
+    "Line 2 of plans.jsonl is left out: it is no JSON.",
+    "Line 3 of plans.jsonl is left out: calls[0].readBytes is no number from 0.",
+  ]);
+});
+
+test("any field that is missing is found", () => {
+  const plan = samplePlan();
+  const { memory } = plan;
+  const without = <Of extends object>(record: Of): fc.Arbitrary<Of> =>
+    fc.constantFrom(...Object.keys(record)).map((name) => ({ ...record, [name]: null }));
+  const damaged: fc.Arbitrary<PlanRecord> = fc.oneof(
+    without(plan),
+    without(memory).map((part) => ({ ...plan, memory: part })),
+    without(memory.tensors[0]!).map((part) => ({ ...plan, memory: { ...memory, tensors: [part] } })),
+    without(plan.calls[0]!).map((part) => ({ ...plan, calls: [part] })),
+    without(plan.stages[0]!).map((part) => ({ ...plan, stages: [part] })),
+  );
+  const path = makeFolder();
+  fc.assert(
+    fc.property(damaged, (record) => {
+      writeFileSync(join(path, "plans.jsonl"), `${JSON.stringify(record)}\n`);
+      const { plans, messages } = readInspection(path);
+      assert.deepEqual([plans.length, messages.length], [0, 1]);
+    }),
+    { numRuns: 200 },
+  );
+});
+
+test("a thousand damaged lines are three messages and a count", () => {
+  const path = makeFolder();
+  writeFileSync(join(path, "trouble.jsonl"), "x\n".repeat(1000));
+  const { messages } = readInspection(path);
+  assert.equal(messages.length, 4);
+  assert.equal(messages[3], "997 more lines of trouble.jsonl can't be read and are left out.");
+});
+
+test("a last line that is being written is not read before its end", () => {
+  const run = writeSampleRun(makeFolder(), "a", { plans: [] });
+  const path = join(run.path, "plans.jsonl");
+  const line = `${JSON.stringify(samplePlan())}\n`;
+  const reader = new InspectionReader(run.path);
+  for (const part of [line.slice(0, 100), line.slice(100, -1)]) {
+    appendFileSync(path, part);
+    assert.deepEqual([reader.read().plans.length, reader.read().messages.length], [0, 0]);
+  }
+  appendFileSync(path, "\n");
+  assert.equal(reader.read().plans.length, 1);
+});
+
+test("a reader goes on where it stopped, and begins anew where the file was cut, replaced or written over", () => {
+  const run = writeSampleRun(makeFolder(), "a", { plans: [] });
+  const path = join(run.path, "plans.jsonl");
+  const lineOf = (name: string): string => `${JSON.stringify(samplePlan({ name, layers: 1 }))}\n`;
+  const reader = new InspectionReader(run.path);
+  const names = (): readonly string[] => reader.read().plans.map(({ name }) => name);
+  writeFileSync(path, lineOf("one") + lineOf("two"));
+  assert.deepEqual(names(), ["one", "two"]);
+  appendFileSync(path, lineOf("three"));
+  assert.deepEqual(names(), ["one", "two", "three"]);
+  truncateSync(path, lineOf("one").length);
+  assert.deepEqual(names(), ["one"]);
+  // Cut and longer again, before anybody looked.
+  writeFileSync(path, lineOf("one") + lineOf("zwei") + lineOf("drei"));
+  assert.deepEqual(names(), ["one", "zwei", "drei"]);
+});
+
+test("a folder in a file's place is a message", () => {
+  const run = writeSampleRun(makeFolder(), "a");
+  writeSampleRun(run.path, "trouble.jsonl", { steps: 1 });
+  const { messages, plans } = readInspection(run.path);
+  assert.equal(plans.length, 1);
+  assert.match(messages.join(), /EISDIR/);
+});

@@ -1,0 +1,110 @@
+/** A plan of a compiled step as a run would leave it: layers forward, back and updated, with memory that lies as a plan's does. */
+
+import type { PlanRecord } from "../../src/train/inspection/records.js";
+
+type CallRecord = PlanRecord["calls"][number];
+type PlannedTensor = PlanRecord["memory"]["tensors"][number];
+type StageRecord = PlanRecord["stages"][number];
+
+export interface SamplePlanOptions {
+  readonly name?: string;
+  readonly layers?: number;
+  readonly batch?: number;
+  readonly step?: number;
+  /** Milliseconds since 1970. */
+  readonly time?: number;
+}
+
+/** Bytes of a layer's weights and of a row of its output. */
+const width = 64;
+const weightBytes = 4 * width * width;
+
+export function samplePlan(options: SamplePlanOptions = {}): PlanRecord {
+  const { name = "train step", layers = 4, batch = 32, step = 0, time = Date.UTC(2026, 0, 5) } = options;
+  const calls = callsOf(layers, batch);
+  const tensors = tensorsOf(layers, batch);
+  const liveAt = calls.map((_, at) =>
+    tensors.reduce((sum, { birth, death, bytes }) => sum + (birth <= at && at <= death ? bytes : 0), 0),
+  );
+  const lowerBound = Math.max(0, ...liveAt);
+  const inputs = `f32 [${batch}, ${width}], i32 [${batch}]`;
+  const opsOf = (kept: readonly CallRecord[]): StageRecord["calls"] =>
+    kept.map(({ op, kernel }) => ({ op, kernel }));
+  return {
+    ...{ name, inputs, at: new Date(time).toISOString(), step, mode: "graph" },
+    text: `compiled step "${name}" for ${inputs}: ${calls.length} calls`,
+    stages: [
+      {
+        name: "trace",
+        purpose: "what the step called",
+        effect: "",
+        calls: opsOf([...calls, ...calls.slice(0, 1)]),
+      },
+      {
+        name: "dead code",
+        purpose: "leaves out what nobody reads",
+        effect: "1 call left out",
+        calls: opsOf(calls),
+      },
+    ],
+    calls,
+    memory: {
+      peak: Math.max(0, ...tensors.map(({ offset, bytes }) => offset + bytes)),
+      ...{ lowerBound, peakAt: liveAt.indexOf(lowerBound), tensors },
+      persistent: [
+        { label: "parameters", bytes: layers * weightBytes },
+        { label: "moments: AdamW", bytes: 2 * layers * weightBytes },
+      ],
+    },
+  };
+}
+
+/** `layers` calls forward, as many back, and one that updates. */
+function callsOf(layers: number, batch: number): CallRecord[] {
+  const bytes = 4 * batch * width;
+  const call = (op: string, part: CallRecord["part"], index: number): CallRecord => ({
+    ...{ op, kernel: `${op}_f32`, kind: op === "adamw" ? "elementwise" : "product", part },
+    ...{ shape: `f32 [${batch}, ${width}]`, branch: part === "backward" && index % 2 === 1 ? 1 : 0 },
+    ...{ readBytes: bytes + weightBytes, writtenBytes: bytes, us: 10 + index },
+  });
+  return [
+    ...Array.from({ length: layers }, (_, index) => call("linear", "forward", index)),
+    ...Array.from({ length: layers }, (_, index) => call("linear gradient", "backward", index)),
+    call("adamw", "update", 0),
+  ];
+}
+
+/** Outputs are saved until their gradient is made; gradients live until the update. */
+function tensorsOf(layers: number, batch: number): PlannedTensor[] {
+  const type = `f32 [${batch}, ${width}]`;
+  const wanted = Array.from({ length: layers }, (_, index) => [
+    {
+      ...{ label: `linear ${index}`, type, bytes: 4 * batch * width, isSaved: true },
+      ...{ birth: index, death: 2 * layers - 1 - index },
+    },
+    {
+      ...{ label: `gradient of weight ${layers - 1 - index}`, type: `f32 [${width}, ${width}]` },
+      ...{ bytes: weightBytes, isSaved: false, birth: layers + index, death: 2 * layers },
+    },
+    {
+      ...{ label: `scratch of linear ${index}`, type: undefined, bytes: 1024, isSaved: false },
+      ...{ birth: index, death: index },
+    },
+  ]).flat();
+  const placed: PlannedTensor[] = [];
+  for (const tensor of wanted) placed.push({ ...tensor, offset: offsetFor(tensor, placed) });
+  return placed;
+}
+
+/** The lowest place where nothing lies that lives at the same time. */
+function offsetFor(tensor: Omit<PlannedTensor, "offset">, placed: readonly PlannedTensor[]): number {
+  let offset = 0;
+  const neighbours = placed
+    .filter(({ birth, death }) => birth <= tensor.death && tensor.birth <= death)
+    .sort((one, other) => one.offset - other.offset);
+  for (const other of neighbours) {
+    if (other.offset >= offset + tensor.bytes) break;
+    offset = Math.max(offset, other.offset + other.bytes);
+  }
+  return offset;
+}
