@@ -4,11 +4,12 @@ import { InvalidArgumentError } from "commander";
 import { HoldfastError } from "../errors/index.js";
 import { parseBytes, parseDuration } from "../units/index.js";
 
-export function wholeNumber(least: number): (text: string) => number {
+export function wholeNumber(least: number, most = Number.MAX_SAFE_INTEGER): (text: string) => number {
   return (text) => {
     const value = Number(text);
-    if (/^\d+$/.test(text) && Number.isSafeInteger(value) && value >= least) return value;
-    throw new InvalidArgumentError(`It takes a whole number from ${least}.`);
+    if (/^\d+$/.test(text) && value >= least && value <= most) return value;
+    const end = most === Number.MAX_SAFE_INTEGER ? "" : ` to ${most}`;
+    throw new InvalidArgumentError(`It takes a whole number from ${least}${end}.`);
   };
 }
 

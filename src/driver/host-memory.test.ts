@@ -1,37 +1,23 @@
 /** The host's memory figures on machines of many kinds, shown by a root folder of the test's own. */
 
 import assert from "node:assert/strict";
-import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
-import { tmpdir, totalmem } from "node:os";
-import { dirname, join } from "node:path";
+import { totalmem } from "node:os";
 import { test } from "node:test";
+import { withHostFiles } from "../../test/support/fake-host.js";
 import { GiB, MiB } from "../units/index.js";
 import { readHostMemory } from "./host-memory.js";
 
 const eightGiB = "MemTotal:        8388608 kB\nMemFree:          100000 kB\nMemAvailable:    4194304 kB\n";
 
-function withHost(files: Record<string, string>, check: (root: string) => void): void {
-  const root = mkdtempSync(join(tmpdir(), "holdfast-host-"));
-  try {
-    for (const [path, content] of Object.entries(files)) {
-      mkdirSync(dirname(join(root, path)), { recursive: true });
-      writeFileSync(join(root, path), content);
-    }
-    check(root);
-  } finally {
-    rmSync(root, { recursive: true });
-  }
-}
-
 test("without control groups the host's own figures count", () => {
-  withHost({ "proc/meminfo": eightGiB }, (root) => {
+  withHostFiles({ "proc/meminfo": eightGiB }, (root) => {
     const expected = { total: 8 * GiB, available: 4 * GiB, cgroupLimit: undefined, cgroupUsed: undefined };
     assert.deepEqual(readHostMemory(root), expected);
   });
 });
 
 test("a group's headroom cuts what is available, wherever above us the limit stands", () => {
-  withHost(
+  withHostFiles(
     {
       "proc/meminfo": eightGiB,
       "proc/self/cgroup": "0::/user.slice/job\n",
@@ -48,7 +34,7 @@ test("a group's headroom cuts what is available, wherever above us the limit sta
 });
 
 test("the least headroom counts even where another group has the tighter limit", () => {
-  withHost(
+  withHostFiles(
     {
       "proc/meminfo": eightGiB,
       "proc/self/cgroup": "0::/a/b\n",
@@ -65,7 +51,7 @@ test("the least headroom counts even where another group has the tighter limit",
 });
 
 test("page cache that the kernel would drop does not count as used", () => {
-  withHost(
+  withHostFiles(
     {
       "proc/meminfo": eightGiB,
       "proc/self/cgroup": "0::/\n",
@@ -78,7 +64,7 @@ test("page cache that the kernel would drop does not count as used", () => {
 });
 
 test("a group that is over its limit leaves nothing", () => {
-  withHost(
+  withHostFiles(
     {
       "proc/meminfo": eightGiB,
       "proc/self/cgroup": "0::/\n",
@@ -98,20 +84,23 @@ test("version 1 limits are read, and its huge number means none", () => {
     "sys/fs/cgroup/memory/box/memory.limit_in_bytes": `${3 * GiB}\n`,
     "sys/fs/cgroup/memory/box/memory.usage_in_bytes": `${1 * GiB}\n`,
   };
-  withHost(files, (root) => {
+  withHostFiles(files, (root) => {
     const { available, cgroupLimit, cgroupUsed } = readHostMemory(root);
     assert.deepEqual(
       { available, cgroupLimit, cgroupUsed },
       { available: 2 * GiB, cgroupLimit: 3 * GiB, cgroupUsed: GiB },
     );
   });
-  withHost({ ...files, "sys/fs/cgroup/memory/box/memory.limit_in_bytes": "9223372036854771712" }, (root) => {
-    assert.equal(readHostMemory(root).cgroupLimit, undefined);
-  });
+  withHostFiles(
+    { ...files, "sys/fs/cgroup/memory/box/memory.limit_in_bytes": "9223372036854771712" },
+    (root) => {
+      assert.equal(readHostMemory(root).cgroupLimit, undefined);
+    },
+  );
 });
 
 test("off Linux the figures of Node.js stand in", () => {
-  withHost({}, (root) => {
+  withHostFiles({}, (root) => {
     const { total, available } = readHostMemory(root);
     assert.equal(total, totalmem());
     assert.ok(available > 0 && available <= total);
@@ -132,13 +121,13 @@ for (const [path, content] of [
       "sys/fs/cgroup/memory.max": "100",
       "sys/fs/cgroup/memory.current": "100",
     };
-    withHost({ ...sound, [path]: content }, (root) => {
+    withHostFiles({ ...sound, [path]: content }, (root) => {
       assert.throws(() => readHostMemory(root), {
         code: "DRIVER_FAILED",
         message: new RegExp(path.replaceAll(".", "\\.")),
       });
     });
-    withHost(sound, (root) => assert.equal(readHostMemory(root).cgroupLimit, 100));
+    withHostFiles(sound, (root) => assert.equal(readHostMemory(root).cgroupLimit, 100));
   });
 }
 

@@ -3,11 +3,10 @@
  * `root` stands for "/", so that tests can show it any machine.
  */
 
-import { readFileSync } from "node:fs";
 import { freemem, totalmem } from "node:os";
-import { join, posix } from "node:path";
-import { HoldfastError } from "../errors/index.js";
+import { join } from "node:path";
 import { type Bytes, bytes, KiB } from "../units/index.js";
+import { listGroupFolders, malformed, readIfPresent } from "./control-groups.js";
 
 export interface HostMemoryInfo {
   readonly total: Bytes;
@@ -26,7 +25,9 @@ export function readHostMemory(root = "/"): HostMemoryInfo {
   const total = meminfo === undefined ? totalmem() : kibibytes(meminfoPath, meminfo, "MemTotal");
   const available = meminfo === undefined ? freemem() : kibibytes(meminfoPath, meminfo, "MemAvailable");
 
-  const groups = readGroups(root);
+  const groups = listGroupFolders(root, "memory").flatMap(
+    ({ path, version }) => readGroup(path, version === 2 ? version2 : version1) ?? [],
+  );
   const headrooms = groups.map((group) => Math.max(0, group.limit - group.used));
   const tightest = groups.reduce<Group | undefined>(
     (best, group) => (best === undefined || group.limit < best.limit ? group : best),
@@ -47,7 +48,6 @@ interface Group {
 
 /** Where one version of control groups keeps its figures. */
 interface GroupFiles {
-  readonly folder: string;
   readonly limit: string;
   readonly used: string;
   /** The row of memory.stat that counts cache which the kernel drops before it refuses memory. */
@@ -55,43 +55,15 @@ interface GroupFiles {
 }
 
 const version2: GroupFiles = {
-  folder: "sys/fs/cgroup",
   limit: "memory.max",
   used: "memory.current",
   reclaimable: "inactive_file",
 };
 const version1: GroupFiles = {
-  folder: "sys/fs/cgroup/memory",
   limit: "memory.limit_in_bytes",
   used: "memory.usage_in_bytes",
   reclaimable: "total_inactive_file",
 };
-
-/** Every limited group from ours up to the root. On a mixed machine memory is under version 1 or 2, never both. */
-function readGroups(root: string): Group[] {
-  const membershipPath = join(root, "proc/self/cgroup");
-  const lines = readIfPresent(membershipPath)?.split("\n").filter(Boolean) ?? [];
-  const groups: Group[] = [];
-  for (const line of lines) {
-    const match = /^\d+:([^:]*):(\/.*)$/.exec(line);
-    if (!match) throw malformed(membershipPath, line, "lines such as 0::/user.slice");
-    const [, controllers = "", path = "/"] = match;
-    const files = controllers === "" ? version2 : version1;
-    if (files === version1 && !controllers.split(",").includes("memory")) continue;
-    for (const level of levelsUpFrom(path)) {
-      const group = readGroup(join(root, files.folder, level), files);
-      if (group) groups.push(group);
-    }
-  }
-  return groups;
-}
-
-/** In a container the path may name a group outside of what is mounted; its levels are then missing, and skipped. */
-function levelsUpFrom(path: string): string[] {
-  const levels = [path];
-  for (let level = path; level !== "/"; level = posix.dirname(level)) levels.push(posix.dirname(level));
-  return levels;
-}
 
 function readGroup(folder: string, files: GroupFiles): Group | undefined {
   const limitPath = join(folder, files.limit);
@@ -116,23 +88,4 @@ function kibibytes(path: string, meminfo: string, row: string): number {
 function wholeNumber(path: string, content: string): number {
   if (!/^\d+$/.test(content)) throw malformed(path, content, "a whole number of bytes");
   return Number(content);
-}
-
-function malformed(path: string, content: string, expected: string): HoldfastError {
-  const message = `${path} should hold ${expected}, and holds ${JSON.stringify(content)}; free memory can't be told. Check that /proc and /sys are the kernel's own.`;
-  return new HoldfastError("DRIVER_FAILED", message, { numbers: { path, content } });
-}
-
-function readIfPresent(path: string): string | undefined {
-  try {
-    return readFileSync(path, "utf8");
-  } catch (cause) {
-    const reason = (cause as NodeJS.ErrnoException).code ?? "";
-    if (["ENOENT", "ENOTDIR", "EACCES"].includes(reason)) return undefined;
-    throw new HoldfastError(
-      "DRIVER_FAILED",
-      `${path} can't be read (${reason}); free memory can't be told.`,
-      { cause },
-    );
-  }
 }

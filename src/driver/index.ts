@@ -69,4 +69,5 @@ export {
 } from "./driver.js";
 export { type FaultyOptions, faulty } from "./faulty/index.js";
 export { type HostMemoryInfo, readHostMemory } from "./host-memory.js";
+export { type HostThreadsInfo, readHostThreads } from "./host-threads.js";
 export { strict } from "./strict/index.js";

@@ -173,7 +173,8 @@ export const settingsTable = {
     variable: "HOLDFAST_THREADS",
     kind: "count | auto",
     parse: threadCount,
-    meaning: "Threads of the CPU driver. auto takes what the machine (or its container) offers.",
+    meaning:
+      "Threads of the CPU driver. auto takes what the machine offers, and no more than a container's limit has whole CPUs.",
     defaultText: "auto",
     example: "2",
     fallback: () => "auto" as const,

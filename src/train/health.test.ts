@@ -8,6 +8,7 @@ import { test } from "node:test";
 import { makeFolder } from "../../test/support/folders.js";
 import { healthOf, type RunHealth } from "./health.js";
 import { RunFolder } from "./run-folder.js";
+import { runPhases } from "./run-phases.js";
 
 const startMs = Date.UTC(2026, 0, 1);
 
@@ -58,6 +59,59 @@ test("a run whose heart beats and whose steps stand still is stalled", () => {
   }
   isTold(health(path, 40_500), "stalled", /at step 3 for 30\.5s; the limit is 30s/);
   folder.close();
+});
+
+test("a phase that can say nothing may be silent for longer, and no longer than its limit", () => {
+  const { silentMs } = runPhases.compiling;
+  const { folder, path, at } = begin();
+  at(1000);
+  folder.enterPhase("compiling");
+  isTold(health(path, 1000 + silentMs), "alive", /at step 0, compiling; heard of 10m/);
+  isTold(health(path, 1001 + silentMs), "stalled", /since step 0, compiling; the limit is 10m/);
+  at(2000);
+  folder.noteProgress({ step: 1 });
+  isTold(health(path, 32_001), "stalled", /since step 1; the limit is 30s/);
+  folder.close();
+});
+
+test("a phase in which the heart beats may last, but not be silent", () => {
+  const { lastingMs } = runPhases["preparing features"];
+  const { folder, path, at } = begin();
+  folder.enterPhase("preparing features");
+  isTold(health(path, 30_001), "stalled", /since step 0, preparing features; the limit is 30s/);
+  for (const elapsedMs of [lastingMs, lastingMs + 1]) {
+    at(elapsedMs);
+    folder.beat();
+    const [state, pattern] =
+      elapsedMs > lastingMs
+        ? (["stalled", /preparing features for 120m/] as const)
+        : (["alive", /./] as const);
+    isTold(health(path, elapsedMs), state, pattern);
+  }
+  folder.close();
+});
+
+test("a probe that is more patient than a phase's limit stays so, and a phase of another version has no limit of its own", () => {
+  const { folder, path } = begin();
+  folder.enterPhase("compiling");
+  const { silentMs } = runPhases.compiling;
+  const patient = healthOf(path, { now: startMs + 2 * silentMs, limitMs: 3 * silentMs });
+  assert.equal(patient.state, "alive");
+  folder.close();
+  const file = join(path, "status.json");
+  writeFileSync(file, readFileSync(file, "utf8").replace('"compiling"', '"constructor"'));
+  isTold(health(path, 30_001), "stalled", /the limit is 30s/);
+});
+
+test("a failure is told with the phase that it happened in, a good end with none", () => {
+  const endedAs = (state: "finished" | "failed") => {
+    const { folder, path } = begin();
+    folder.enterPhase("testing");
+    folder.end({ state, exitCode: 0 });
+    return health(path, 1);
+  };
+  isTold(endedAs("failed"), "failed", /at step 0, testing,/);
+  isTold(endedAs("finished"), "finished", /^It finished at step 0\.$/);
 });
 
 test("a run whose process is gone without a word has failed", () => {

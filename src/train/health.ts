@@ -3,12 +3,13 @@
 import { formatDuration } from "../units/index.js";
 import { stateOfProcess } from "./files/process-identity.js";
 import { readStatus } from "./read-run.js";
+import { limitsIn } from "./run-phases.js";
 import type { RunStatus } from "./run-records.js";
 
 export interface HealthOptions {
   /** Milliseconds since 1970; the system's clock unless given. */
   readonly now?: number;
-  /** How long a run may be silent, or at the same step, in milliseconds; two minutes unless given. */
+  /** How long a run may be silent, or at the same step, in milliseconds; two minutes unless given. Some phases may be longer. */
   readonly limitMs?: number;
 }
 
@@ -38,9 +39,9 @@ export function healthOf(
   return status.state === "running" ? healthOfRunning(status, now, limitMs) : healthOfEnded(status);
 }
 
-function healthOfEnded({ state, step, reason, exitCode }: RunStatus): RunHealth {
+function healthOfEnded({ state, step, phase, reason, exitCode }: RunStatus): RunHealth {
   const why = reason === undefined ? "" : `: ${reason}`;
-  const at = `at step ${step}`;
+  const at = `at step ${step}${phase === undefined ? "" : `, ${phase},`}`;
   if (state === "finished") return { state, reason: `It finished ${at}${why}.`, exitCode: 0 };
   if (state === "stopped")
     return { state, reason: `It was stopped ${at}${why}; it can be resumed.`, exitCode: 0 };
@@ -51,8 +52,8 @@ function healthOfEnded({ state, step, reason, exitCode }: RunStatus): RunHealth 
 }
 
 function healthOfRunning(status: RunStatus, nowMs: number, limitMs: number): RunHealth {
-  const { step, of, updated, progressed, pid } = status;
-  const at = `step ${step}${of === undefined ? "" : ` of ${of}`}`;
+  const { step, of, phase, updated, progressed, pid } = status;
+  const at = `step ${step}${of === undefined ? "" : ` of ${of}`}${phase === undefined ? "" : `, ${phase}`}`;
   if (stateOfProcess(status) === "gone") {
     return unwell(
       "failed",
@@ -60,18 +61,18 @@ function healthOfRunning(status: RunStatus, nowMs: number, limitMs: number): Run
     );
   }
   const silentMs = nowMs - Date.parse(updated);
-  const limit = formatDuration(limitMs);
-  if (silentMs > limitMs) {
+  const limits = limitsIn(phase, limitMs);
+  if (silentMs > limits.silentMs) {
     return unwell(
       "stalled",
-      `Nothing was heard for ${formatDuration(silentMs)}, since ${at}; the limit is ${limit}.`,
+      `Nothing was heard for ${formatDuration(silentMs)}, since ${at}; the limit is ${formatDuration(limits.silentMs)}.`,
     );
   }
   const standingMs = nowMs - Date.parse(progressed);
-  if (standingMs > limitMs) {
+  if (standingMs > limits.lastingMs) {
     return unwell(
       "stalled",
-      `It has been at ${at} for ${formatDuration(standingMs)}; the limit is ${limit}.`,
+      `It has been at ${at} for ${formatDuration(standingMs)}; the limit is ${formatDuration(limits.lastingMs)}.`,
     );
   }
   const reason = `It is at ${at}; heard of ${formatDuration(Math.max(0, silentMs))} ago.`;

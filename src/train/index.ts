@@ -34,14 +34,17 @@ export {
 export { Predictor, type PredictorOptions } from "./predict.js";
 export { type RunReading, readRun, readStatus } from "./read-run.js";
 export { type NewRun, type RunEnd, RunFolder, type RunFolderOptions } from "./run-folder.js";
+export { type RunPhase, runPhases } from "./run-phases.js";
 export {
   packageVersion,
+  type RunFigures,
   type RunProgress,
   type RunRecord,
   type RunState,
   type RunStatus,
   runFiles,
 } from "./run-records.js";
+export { RunServer, type RunServerOptions } from "./run-server.js";
 export {
   captureState,
   describeState,

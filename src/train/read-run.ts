@@ -31,18 +31,23 @@ export function readRun(path: string): RunReading {
       return otherwise;
     }
   };
-  const run = attempt(() => readRecord(path, runFiles.run), undefined);
+  const run = attempt(() => readRunRecord(path), undefined);
   if (!run && messages.length === 0) messages.push(`${path} has no ${runFiles.run}: no run was begun there.`);
   const metrics = attempt(() => readMetrics(join(path, runFiles.metrics)), { records: [], messages: [] });
   return {
     path,
-    run: run as unknown as RunRecord | undefined,
+    run,
     status: attempt(() => readStatus(path), undefined),
     results: attempt(() => readRecord(path, runFiles.results), undefined),
     metrics: metrics.records,
     checkpoints: attempt(() => new CheckpointStore(join(path, runFiles.checkpoints)).list(), []),
     messages: [...messages, ...metrics.messages],
   };
+}
+
+/** What was started; undefined where nothing was, an error where it is damaged. */
+export function readRunRecord(path: string): RunRecord | undefined {
+  return readRecord(path, runFiles.run) as RunRecord | undefined;
 }
 
 /** A run's status; undefined where there is none, an error where it is damaged. */

@@ -2,7 +2,7 @@
 
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
-import { appendFileSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
+import { appendFileSync, mkdirSync, readdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
 import { hostname } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
@@ -81,6 +81,38 @@ test("the heartbeat goes on where the step does not, and each has its time", () 
   const { updated, progressed } = readRun(folder.path).status!;
   assert.equal(Date.parse(updated) - Date.parse(progressed), 5000);
   folder.close();
+});
+
+test("a phase is written at once, however lately the file was", () => {
+  const nowMs = Date.UTC(2026, 0, 1);
+  const folder = create({ now: () => nowMs });
+  const told = () => [readRun(folder.path).status?.step, readRun(folder.path).status?.phase];
+  folder.noteProgress({ step: 1 });
+  assert.deepEqual(told(), [0, undefined], "too early for a step");
+  folder.enterPhase("testing");
+  assert.deepEqual(told(), [1, "testing"]);
+  folder.noteProgress({ step: 1 });
+  assert.deepEqual(told(), [1, undefined]);
+  folder.close();
+});
+
+test("the place of a run on another machine is taken when it has been silent for longer than its phase may be", () => {
+  for (const [phase, limitMs] of [
+    [undefined, 120_000],
+    ["compiling", 600_000],
+  ] as const) {
+    const folder = create();
+    if (phase) folder.enterPhase(phase);
+    folder.close();
+    writeFileSync(folder.pathOf(lockName), JSON.stringify({ pid: 1, host: "elsewhere.example" }));
+    const heardMs = statSync(folder.pathOf("status.json")).mtimeMs;
+    refuses(
+      "BAD_FILE",
+      () => RunFolder.open(folder.path, { now: () => heardMs + limitMs - 1 }),
+      /is held by process 1 on elsewhere\.example/,
+    );
+    RunFolder.open(folder.path, { now: () => heardMs + limitMs }).close();
+  }
 });
 
 test("the end is told with its state, reason and exit code, and gives the folder free", () => {

@@ -13,6 +13,7 @@ import { MetricsLog } from "./files/metrics-log.js";
 import { identifyProcess } from "./files/process-identity.js";
 import { RunLock } from "./files/run-lock.js";
 import { readRun } from "./read-run.js";
+import { limitsIn, type RunPhase } from "./run-phases.js";
 import {
   packageVersion,
   type RunProgress,
@@ -140,10 +141,21 @@ export class RunFolder {
   noteProgress(progress: RunProgress): void {
     this.#requireOpen();
     const nowMs = this.#now();
-    if (progress.step !== this.#progress.step) this.#progressedMs = nowMs;
+    const isOtherPhase = progress.phase !== this.#progress.phase;
+    if (isOtherPhase || progress.step !== this.#progress.step) this.#progressedMs = nowMs;
     this.#progress = progress;
-    if (nowMs - this.#writtenMs >= this.#heartbeatMs || nowMs < this.#writtenMs)
+    if (isOtherPhase || nowMs - this.#writtenMs >= this.#heartbeatMs || nowMs < this.#writtenMs)
       this.#writeStatus({ state: "running" }, false);
+  }
+
+  /** Says what the run does before its next step, at once: the phase may leave no time to say anything. */
+  enterPhase(phase: RunPhase): void {
+    this.noteProgress({ ...this.#progress, phase });
+  }
+
+  /** Says that the run is alive where it was. As with progress, the file is written once a second. */
+  beat(): void {
+    this.noteProgress(this.#progress);
   }
 
   writeResults(results: JsonRecord): void {
@@ -192,9 +204,12 @@ export class RunFolder {
 
   #writeStatus(end: Pick<RunStatus, "state" | "reason" | "exitCode">, lasting: boolean): void {
     const nowMs = this.#now();
+    const { phase, ...progress } = this.#progress;
+    const isTold = end.state === "running" || end.state === "failed";
     const status: RunStatus = {
       ...end,
-      ...this.#progress,
+      ...progress,
+      phase: isTold ? phase : undefined,
       updated: new Date(nowMs).toISOString(),
       progressed: new Date(this.#progressedMs).toISOString(),
       ...identifyProcess(),
@@ -214,7 +229,11 @@ export class RunFolder {
 
 /** Runs a function with the folder's lock, which is given back where it fails. */
 function locked<Result>(path: string, now: () => number, body: (lock: RunLock) => Result): Result {
-  const lock = RunLock.take(path, () => now() - heardOfMs(path));
+  const lock = RunLock.take(
+    path,
+    () => now() - heardOfMs(path),
+    (usualMs) => limitsIn(readRun(path).status?.phase, usualMs).silentMs,
+  );
   try {
     removeLeftovers(path);
     return body(lock);

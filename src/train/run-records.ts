@@ -2,6 +2,7 @@
 
 import { readFileSync } from "node:fs";
 import type { JsonRecord } from "./files/json.js";
+import type { RunPhase } from "./run-phases.js";
 
 export const runFiles = {
   run: "run.json",
@@ -38,6 +39,23 @@ export interface RunProgress {
   readonly of?: number | undefined;
   readonly epoch?: number | undefined;
   readonly fold?: number | undefined;
+  /** What it does where it makes no steps; of a run that has failed, where it did. */
+  readonly phase?: RunPhase | undefined;
+  readonly figures?: RunFigures | undefined;
+}
+
+/** What a run measures of itself as it goes; each as far as it is known. */
+export interface RunFigures {
+  /** The loss that came to the host last. */
+  readonly loss?: number | undefined;
+  /** Samples that were trained on since the process began, one as often as it was. */
+  readonly samples?: number | undefined;
+  readonly samplesPerSecond?: number | undefined;
+  /** Bytes that are taken out of the memory budget, and all that it has. */
+  readonly usedBytes?: number | undefined;
+  readonly budgetBytes?: number | undefined;
+  /** Steps since the process began that the device skipped because a gradient was not finite; told at the ends of epochs. */
+  readonly skipped?: number | undefined;
 }
 
 /** status.json: where a run stands. It is replaced as a whole, every second or so while the run goes on. */
@@ -45,7 +63,7 @@ export interface RunStatus extends RunProgress {
   readonly state: RunState;
   /** The heartbeat: when this was written, in ISO 8601. */
   readonly updated: string;
-  /** When the step was last another one. */
+  /** When the step or the phase was last another one. */
   readonly progressed: string;
   /** Why it has ended; of a run that goes on, undefined. */
   readonly reason?: string | undefined;

@@ -1,8 +1,8 @@
-/** A root folder with a `/proc/meminfo` of the test's choosing: a machine of any size, with any amount free. */
+/** Root folders of the test's choosing: a machine of any size, with any amount free, or in any control group. */
 
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { dirname, join } from "node:path";
 
 export interface FakeHost {
   /** For `hostRoot` options. */
@@ -22,4 +22,18 @@ export function fakeHost(totalBytes: number, availableBytes: number): FakeHost {
   };
   set(totalBytes, availableBytes);
   return { root, set, remove: () => rmSync(root, { recursive: true }) };
+}
+
+/** Runs `check` with a root folder that holds these files, and removes it. */
+export function withHostFiles(files: Readonly<Record<string, string>>, check: (root: string) => void): void {
+  const root = mkdtempSync(join(tmpdir(), "holdfast-host-"));
+  try {
+    for (const [path, content] of Object.entries(files)) {
+      mkdirSync(dirname(join(root, path)), { recursive: true });
+      writeFileSync(join(root, path), content);
+    }
+    check(root);
+  } finally {
+    rmSync(root, { recursive: true });
+  }
 }

@@ -1,7 +1,7 @@
 /** What the machine is: system, processor, memory as it truly is, and the settings that its environment makes. */
 
-import { arch, availableParallelism, cpus, release, type as systemName } from "node:os";
-import { readHostMemory } from "../../driver/index.js";
+import { arch, cpus, release, type as systemName } from "node:os";
+import { readHostMemory, readHostThreads } from "../../driver/index.js";
 import { settingsTable } from "../../runtime/index.js";
 
 export type Environment = Readonly<Record<string, string | undefined>>;
@@ -12,7 +12,9 @@ export interface MachineFacts {
   readonly architecture: string;
   readonly node: string;
   readonly processor: string;
+  /** What the CPU driver takes: the system's offer, the control group's limit counted in. */
   readonly threads: number;
+  readonly cgroupCpus: number | null;
   readonly memory: {
     readonly totalBytes: number;
     /** What can be taken without swapping or being killed, the control group's limit counted in. */
@@ -26,6 +28,7 @@ export interface MachineFacts {
 
 export function readMachine(environment: Environment, hostRoot?: string): MachineFacts {
   const { total, available, cgroupLimit, cgroupUsed } = readHostMemory(hostRoot);
+  const { threads, cgroupCpus } = readHostThreads(hostRoot);
   const variables = Object.values(settingsTable).map(({ variable }) => variable);
   return {
     system: systemName(),
@@ -33,7 +36,8 @@ export function readMachine(environment: Environment, hostRoot?: string): Machin
     architecture: arch(),
     node: process.versions.node,
     processor: cpus()[0]?.model.trim() || "unknown",
-    threads: availableParallelism(),
+    threads,
+    cgroupCpus: cgroupCpus ?? null,
     memory: {
       totalBytes: total,
       availableBytes: available,

@@ -78,17 +78,19 @@ export class TextReport implements DoctorListener {
   }
 
   #tellMachine(machine: MachineFacts): void {
-    const { system, release, architecture, node, processor, threads, memory, settings } = machine;
+    const { system, release, architecture, node, processor, threads, cgroupCpus, memory, settings } = machine;
     const { totalBytes, availableBytes, cgroupLimitBytes, cgroupUsedBytes } = memory;
-    const limit =
-      cgroupLimitBytes === null
-        ? "no limit"
-        : `limit ${formatBytes(cgroupLimitBytes)}, ${formatBytes(cgroupUsedBytes ?? 0)} in use`;
+    const limits = [
+      ...(cgroupLimitBytes === null
+        ? []
+        : [`limit ${formatBytes(cgroupLimitBytes)}, ${formatBytes(cgroupUsedBytes ?? 0)} in use`]),
+      ...(cgroupCpus === null ? [] : [`${Number(cgroupCpus.toFixed(2))} CPUs`]),
+    ];
     const set = Object.entries(settings).map(([name, text]) => `${name}=${text}`);
     this.#row("system", `${system} ${release}, ${architecture}, Node ${node}`);
     this.#row("processor", `${processor}, ${threads} ${threads === 1 ? "thread" : "threads"}`);
     this.#row("memory", `${formatBytes(totalBytes)}, of which ${formatBytes(availableBytes)} can be had`);
-    this.#row("control group", limit);
+    this.#row("control group", limits.join("; ") || "no limit");
     this.#row("settings", set.join(", ") || "none in the environment");
   }
 

@@ -15,6 +15,7 @@ import {
 import { exitCodes, HoldfastError } from "../../errors/index.js";
 import { settingsTable } from "../../runtime/index.js";
 import { type DeviceOptions, device as openDevice } from "../../tensor/index.js";
+import { RunServer } from "../../train/index.js";
 import { type Bytes, systemClock } from "../../units/index.js";
 import { realNumber, size, wholeNumber } from "../options.js";
 import { makeReporter, type ReporterName } from "./reporters.js";
@@ -36,6 +37,8 @@ interface GivenOptions
   readonly out?: string;
   readonly resume?: boolean;
   readonly olderCheckpoint?: boolean;
+  readonly metricsPort?: number;
+  readonly metricsHost?: string;
   readonly json?: boolean;
   readonly quiet?: boolean;
 }
@@ -99,6 +102,13 @@ export function addTrain(program: Command, end: (code: number) => void): void {
     )
     .option("--resume", "go on with the run in --out; a run that was cut off is gone on with anyway")
     .option("--older-checkpoint", "go on from an earlier checkpoint where the latest is damaged")
+    .addOption(
+      new Option(
+        "--metrics-port <port>",
+        "serve /metrics for Prometheus and /healthz while the run goes on",
+      ).argParser(wholeNumber(1, 65_535)),
+    )
+    .option("--metrics-host <address>", "where to listen for that (127.0.0.1 unless given)")
     .option("--json", "a JSON object a line on stdout, and nothing else")
     .option("--quiet", "nothing but errors")
     .action(async (options: GivenOptions) => end(await trainCrossAsset(options)));
@@ -129,6 +139,8 @@ async function trainCrossAsset(given: GivenOptions): Promise<number> {
     return exitCodes.ok.code;
   }
   if (given.resume && stateOfRun(out) === "none") throw nothingToResume(out);
+  const server = await openServer(given);
+  if (server && (name === "live" || name === "plain")) write(`metrics  ${server.url}/metrics\n`);
   const bars = file === undefined ? generateBars({ bars: generate, seed }) : await readBars(file);
   const device = await openDevice(given.device, deviceOptions(given));
   const halt = haltOnSignals();
@@ -143,6 +155,7 @@ async function trainCrossAsset(given: GivenOptions): Promise<number> {
       ...{ path: out, settings: asked, device: device.runtime.device.name },
       allowOlder: given.olderCheckpoint === true,
     });
+    server?.show(out);
     for (const { name: passed, reason } of run.resumed?.refused ?? [])
       console.error(`holdfast: passed over ${passed}: ${reason}`);
     const results = await runJob({
@@ -162,6 +175,7 @@ async function trainCrossAsset(given: GivenOptions): Promise<number> {
   } finally {
     halt.forget();
     device.close();
+    server?.close();
   }
 }
 
@@ -188,6 +202,19 @@ function nothingToResume(out: string): HoldfastError {
   return new HoldfastError(
     "BAD_ARGUMENT",
     `${out} holds no run that could be resumed. Leave --resume out to start one there.`,
+  );
+}
+
+/** Before anything else is begun, so that a port that is taken is told at once. */
+async function openServer({
+  metricsPort: port,
+  metricsHost: host,
+}: GivenOptions): Promise<RunServer | undefined> {
+  if (port !== undefined) return RunServer.listen({ port, host });
+  if (host === undefined) return undefined;
+  throw new HoldfastError(
+    "BAD_ARGUMENT",
+    `--metrics-host ${host} has no port to go with. Give --metrics-port too.`,
   );
 }
 

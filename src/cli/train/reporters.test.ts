@@ -11,7 +11,7 @@ const place = { fold: 0, folds: 2, epoch: 1, epochs: 3 };
 
 const stepOf = (batch: number): JobEvent => ({
   ...{ kind: "step", ...place, batch, batches: 100, step: 100 + batch, steps: 600 },
-  ...{ loss: 0.98765, samplesPerSecond: 12_345.6, usedBytes: 3 * 2 ** 20, secondsLeft: 75 },
+  ...{ loss: 0.98765, samples: 6400, samplesPerSecond: 12_345.6, usedBytes: 3 * 2 ** 20, secondsLeft: 75 },
 });
 
 const epoch: JobEvent = {
@@ -45,6 +45,13 @@ test("a terminal has one line that lives, which gives way to lines that stay", (
   const last = text.slice(text.lastIndexOf("\r\u001b[K") + 4);
   assert.match(last, /^fold 1\/2 {2}epoch 2\/3 {2}loss 0\.9000 {2}12,000 samples\/s.*1 steps skipped/);
   assert.ok(text.endsWith("\n"));
+});
+
+test("on a terminal the living line tells a phase that takes its time, and elsewhere only machines are told", () => {
+  const phase: JobEvent = { kind: "phase", phase: "compiling" };
+  assert.equal(tell("live", [phase]), "\rcompiling …\u001b[K\r\u001b[K");
+  assert.equal(tell("plain", [phase]), "");
+  assert.equal(tell("json", [phase]), '{"kind":"phase","phase":"compiling"}\n');
 });
 
 test("a line is never longer than the terminal, which would break it", () => {

@@ -51,6 +51,10 @@ export function makeReporter(name: ReporterName, options: ReporterOptions): Repo
       return;
     }
     const text = eventText(event);
+    if (event.kind === "phase" && isLive) {
+      write(`\r${cut(`${event.phase} …`, columns - 1)}\u001b[K`);
+      hasLine = true;
+    }
     if (text === undefined) return;
     clear();
     write(`${text}\n`);
@@ -118,6 +122,7 @@ function eventText(event: Exclude<JobEvent, { kind: "step" }>): string | undefin
     }
     case "resumed":
       return `goes on from step ${event.step.toLocaleString("en")}, ${event.file}`;
+    case "phase":
     case "checkpoint":
     case "fold end":
     case "end":

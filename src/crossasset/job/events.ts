@@ -1,6 +1,6 @@
 /** What a CrossAsset job tells while it runs: for displays, logs and machines. Plain records. */
 
-import type { EpochRecord } from "../../train/index.js";
+import type { EpochRecord, RunPhase } from "../../train/index.js";
 import type { FoldResult, JobResults } from "./results.js";
 
 /** Where in the job something happened; folds and epochs count from 0. */
@@ -22,6 +22,8 @@ export type JobEvent =
       readonly isCached: boolean;
       readonly seconds: number;
     }
+  /** What comes before the next step. */
+  | { readonly kind: "phase"; readonly phase: RunPhase }
   | {
       readonly kind: "fold";
       readonly fold: number;
@@ -50,6 +52,8 @@ export interface StepFigures {
   readonly steps: number;
   /** The loss that came to the host last. */
   readonly loss: number | undefined;
+  /** Samples that were trained on in this process, one as often as it was. */
+  readonly samples: number;
   readonly samplesPerSecond: number;
   readonly usedBytes: number;
   readonly secondsLeft: number;

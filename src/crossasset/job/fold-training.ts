@@ -81,14 +81,15 @@ export class FoldTraining {
     return this.trainer.position;
   }
 
-  /** Asks the model about the test part. */
-  test(): Pick<FoldResult, "test" | "perScale" | "testSamples"> {
+  /** Asks the model about the test part; `onBatch` is called after each batch. */
+  test(onBatch?: () => void): Pick<FoldResult, "test" | "perScale" | "testSamples"> {
     const { device, model, settings, samples, fold } = this.#options;
     const labels = labelsOf(samples, fold.test);
     const counter = new TestCounter(scales);
-    askModel(device, model, this.#features(fold.test), settings.batch, (logits, first) =>
-      counter.addFrom(labels, first, logits),
-    );
+    askModel(device, model, this.#features(fold.test), settings.batch, (logits, first) => {
+      counter.addFrom(labels, first, logits);
+      onBatch?.();
+    });
     return { test: counter.overall, perScale: counter.perScale, testSamples: lengthOf(fold.test) };
   }
 

@@ -13,6 +13,7 @@ import {
   type LoadedCheckpoint,
   type RefusedCheckpoint,
   RunFolder,
+  type RunProgress,
   readRun,
   requireCompatible,
   restoreState,
@@ -93,6 +94,10 @@ export class JobRun {
   readonly #folder: RunFolder;
   readonly #store: CheckpointStore;
   readonly #settings: JsonRecord;
+  #progress: RunProgress = { step: 0 };
+  #budgetBytes: number | undefined;
+  /** Steps skipped in folds that have ended. */
+  #skippedBefore = 0;
 
   /** Begins a run, or goes on with the one that is there. */
   constructor({ path, settings, device, allowOlder = false }: JobRunOptions) {
@@ -112,17 +117,34 @@ export class JobRun {
   /** Writes down what the job tells. */
   note(event: JobEvent): void {
     const folder = this.#folder;
-    if (event.kind === "step") {
-      const { step, steps: of, epoch, fold } = event;
-      folder.noteProgress({ step, of, epoch, fold });
+    if (event.kind === "device") this.#budgetBytes = event.budgetBytes;
+    else if (event.kind === "phase") folder.enterPhase(event.phase);
+    else if (event.kind === "step") {
+      const { step, steps: of, epoch, fold, loss, samples, samplesPerSecond, usedBytes } = event;
+      const measured = { loss, samples, samplesPerSecond, usedBytes, budgetBytes: this.#budgetBytes };
+      this.#progress = {
+        step,
+        of,
+        epoch,
+        fold,
+        figures: { skipped: 0, ...this.#progress.figures, ...measured },
+      };
+      folder.noteProgress(this.#progress);
     } else if (event.kind === "epoch") {
       const { fold, epoch, step, record } = event;
       const { loss, lr, samplesPerSecond, seconds, skipped } = record;
+      this.#noteSkipped(skipped);
       folder.appendMetrics({ step, fold, epoch, loss, lr, samplesPerSecond, seconds, skipped });
     } else if (event.kind === "fold end") {
       const { fold, test } = event.result;
+      this.#skippedBefore = this.#progress.figures?.skipped ?? 0;
       folder.appendMetrics({ step: event.step, fold, test: { ...test } });
     } else if (event.kind === "end") folder.writeResults({ ...event.results });
+  }
+
+  /** Says that the job is alive, where it has nothing else to say. */
+  beat(): void {
+    this.#folder.beat();
   }
 
   /** Saves where a fold's training stands; the job's step is what its file is named by. */
@@ -158,6 +180,13 @@ export class JobRun {
   fail(error: unknown, exitCode: number): void {
     const reason = error instanceof Error ? error.message.split("\n")[0] : String(error);
     this.#folder.end({ state: "failed", ...(reason && { reason }), exitCode });
+  }
+
+  /** Steps that this fold has skipped so far, in this process. */
+  #noteSkipped(inFold: number): void {
+    const skipped = this.#skippedBefore + inFold;
+    this.#progress = { ...this.#progress, figures: { ...this.#progress.figures, skipped } };
+    this.#folder.noteProgress(this.#progress);
   }
 
   #findCheckpoint(allowOlder: boolean): ResumedJob | undefined {

@@ -58,6 +58,7 @@ export async function runJob(options: JobOptions): Promise<JobResults | undefine
     options.listen(event);
   };
   listen({ kind: "device", name: device.runtime.device.name, budgetBytes: device.runtime.budget.limit });
+  listen({ kind: "phase", phase: "preparing features" });
   const samples = prepare(options);
   const folds = walkForward(samples, settings.folds);
   const pace = new Pace(
@@ -74,6 +75,7 @@ export async function runJob(options: JobOptions): Promise<JobResults | undefine
     if (index < results.length) continue;
     const [trainSamples, testSamples] = [lengthOf(fold.train), lengthOf(fold.test)];
     listen({ kind: "fold", fold: index, folds: folds.length, trainSamples, testSamples });
+    listen({ kind: "phase", phase: "preparing a fold" });
     // Every fold begins with the same weights and draws, so that it can be made again without those before it.
     model.loadStateDict(first);
     manualSeed(settings.seed);
@@ -92,7 +94,7 @@ export async function runJob(options: JobOptions): Promise<JobResults | undefine
       ...{ device, model, settings, samples, fold, ...(signal && { signal }) },
       ...(from && { from: from.position, normaliser: from.normaliser, epochs: from.epochs }),
       onStep: (trainer) => {
-        const figures = pace.step(index, trainer, settings.batch);
+        const figures = pace.step(index, trainer, settings.batch, trainSamples);
         const usedBytes = device.runtime.budget.used;
         listen({ kind: "step", ...placeOf(figures.epoch), ...figures, usedBytes });
         if (performance.now() - savedMs > checkpointMs) save();
@@ -105,12 +107,16 @@ export async function runJob(options: JobOptions): Promise<JobResults | undefine
     });
     try {
       from?.restore(model, training);
+      // The first step makes the plan; the others are quick.
+      listen({ kind: "phase", phase: "compiling" });
       const { state } = await training.trainer.run();
       if (state === "stopped") {
         save();
         return undefined;
       }
-      const result: FoldResult = { fold: index, trainSamples, epochs: training.epochs, ...training.test() };
+      listen({ kind: "phase", phase: "testing" });
+      const tested = training.test(() => run?.beat());
+      const result: FoldResult = { fold: index, trainSamples, epochs: training.epochs, ...tested };
       results.push(result);
       listen({ kind: "fold end", step: pace.done, result });
     } finally {
@@ -122,9 +128,13 @@ export async function runJob(options: JobOptions): Promise<JobResults | undefine
   return all;
 }
 
-function prepare({ bars, source, settings, cacheFolder, listen }: JobOptions): Samples {
+function prepare({ bars, source, settings, cacheFolder, listen, run }: JobOptions): Samples {
   const startedMs = performance.now();
-  const { samples, fromCache } = cachedSamples(bars, { stride: settings.stride }, cacheFolder);
+  const { samples, fromCache } = cachedSamples(
+    bars,
+    { stride: settings.stride, onProgress: () => run?.beat() },
+    cacheFolder,
+  );
   const seconds = (performance.now() - startedMs) / 1000;
   const told = { bars: bars.time.length, samples: samples.count, isCached: fromCache, seconds };
   listen({ kind: "data", source, ...told });
@@ -142,6 +152,7 @@ function valuesOf(model: CrossAsset): LoadableState {
 class Pace {
   readonly #stepsOfFolds: readonly number[];
   #done = 0;
+  #samples = 0;
   #mark = { atMs: performance.now(), step: 0, perStepMs: Number.NaN };
 
   constructor(stepsOfFolds: readonly number[]) {
@@ -162,10 +173,17 @@ class Pace {
     return Number.isNaN(perStepMs) ? 0 : ((this.#all - this.#done) * perStepMs) / 1000;
   }
 
-  step(fold: number, trainer: Pick<Trainer, "progress" | "batches" | "latestLoss">, batchSize: number) {
+  step(
+    fold: number,
+    trainer: Pick<Trainer, "progress" | "batches" | "latestLoss">,
+    batchSize: number,
+    trainSamples: number,
+  ) {
     const { epoch, batch, step } = trainer.progress;
     const before = this.#stepsOfFolds.slice(0, fold).reduce((sum, steps) => sum + steps, 0);
     this.#done = before + step;
+    // An epoch's last batch is what is left.
+    this.#samples += Math.min(batchSize, trainSamples - (batch - 1) * batchSize);
     const nowMs = performance.now();
     // The first step makes the plan; it says nothing about the others.
     if (this.#done <= this.#mark.step || step === 1)
@@ -177,7 +195,7 @@ class Pace {
     const { perStepMs } = this.#mark;
     return {
       ...{ epoch, batch, batches: trainer.batches, step: this.#done, steps: this.#all },
-      loss: trainer.latestLoss,
+      ...{ loss: trainer.latestLoss, samples: this.#samples },
       samplesPerSecond: Number.isNaN(perStepMs) ? 0 : (1000 * batchSize) / perStepMs,
       secondsLeft: this.secondsLeft,
     };

@@ -39,9 +39,14 @@ export interface SampleSettings {
   readonly stride?: number;
   /** Does a sample need the bars that its labels follow from? So it does unless this is false: for predictions. */
   readonly labelled?: boolean;
+  /** Called now and then while samples are made: they may take minutes, and nothing else gets a turn. */
+  readonly onProgress?: (samples: number) => void;
 }
 
 export const defaultStride = 60;
+
+/** Samples from one call of onProgress to the next: some tens of milliseconds. */
+const chunk = 256;
 
 /** Of a sample whose label's time has not come. */
 const noLabel = -1;
@@ -60,7 +65,7 @@ const deviationFloor = 1e-8;
  */
 export function makeSamples(
   bars: Bars,
-  { stride = defaultStride, labelled = true }: SampleSettings = {},
+  { stride = defaultStride, labelled = true, onProgress }: SampleSettings = {},
 ): Samples {
   requireUsableBars(bars);
   const count = requireSamples(bars.close.length, stride, labelled ? longestHorizon : 0);
@@ -70,7 +75,8 @@ export function makeSamples(
   const labels = new Int32Array(count * scales.length);
   const groups = emptyGroups();
   let row = 0;
-  for (const at of bar) {
+  for (const [index, at] of bar.entries()) {
+    if (index % chunk === 0) onProgress?.(index);
     for (const scale of scales) {
       readGroups(bars, at, scale, groups);
       const sigma = writeFeatures(groups, x, row * featureCount);

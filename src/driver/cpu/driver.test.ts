@@ -1,10 +1,10 @@
 /** The CPU driver as a whole: handles, arguments, host memory, failures, closing. */
 
 import assert from "node:assert/strict";
-import { availableParallelism } from "node:os";
 import { test } from "node:test";
 import { bytes, GiB, type Span, span } from "../../units/index.js";
 import type { Argument, driverCalls, HostSpan, Launch } from "../driver.js";
+import { readHostThreads } from "../host-threads.js";
 import { basicKernels, blocksFor } from "./basic-kernels.js";
 import { openCpuDriver } from "./driver.js";
 import { encodeModule } from "./wasm.js";
@@ -33,7 +33,7 @@ test("the driver describes itself", () => {
   assert.ok(total <= 4 * GiB && free <= total && free > 0);
   driver.close();
   const byDefault = openCpuDriver();
-  assert.equal(byDefault.describe().parallelism, availableParallelism());
+  assert.equal(byDefault.describe().parallelism, readHostThreads().threads);
   byDefault.close();
 });
 

@@ -3,7 +3,7 @@
  * into a record, what it refuses. Memory, queues, captures and threads have files of their own.
  */
 
-import { availableParallelism, cpus } from "node:os";
+import { cpus } from "node:os";
 import { HoldfastError } from "../../errors/index.js";
 import { type Bytes, bytes, formatBytes, type Span } from "../../units/index.js";
 import { begunTwice, capturedEvent, notBegun } from "../capture-refusals.js";
@@ -24,6 +24,7 @@ import type {
 } from "../driver.js";
 import { HandleTable } from "../handles.js";
 import { readHostMemory } from "../host-memory.js";
+import { readHostThreads } from "../host-threads.js";
 import { liveSpan, lowerLaunch } from "./arguments.js";
 import { Capture, type CapturedMark } from "./capture.js";
 import { type Command, countNodes, Executor, type HostBuffer, type KernelState } from "./commands.js";
@@ -34,11 +35,11 @@ import { CommandQueue, type Mark } from "./stream.js";
 import { WorkerPool } from "./worker-pool.js";
 
 export interface CpuDriverOptions {
-  /** How many threads share a large launch, this one included. Default: what the system offers. */
+  /** How many threads share a large launch, this one included. Default: what the system and its control groups offer. */
   readonly threads?: number;
   /** The most device memory there may be: a multiple of 64 KiB, by default 4 GiB less 64 KiB. */
   readonly maximumBytes?: number;
-  /** Stands for "/" when the host's memory figures are read. */
+  /** Stands for "/" when the host's figures are read. */
   readonly hostRoot?: string;
 }
 
@@ -87,7 +88,8 @@ class Cpu implements CpuDriver {
   #deaths = 0;
   #isClosed = false;
 
-  constructor({ threads = availableParallelism(), maximumBytes, hostRoot }: CpuDriverOptions) {
+  constructor(options: CpuDriverOptions) {
+    const { maximumBytes, hostRoot, threads = readHostThreads(hostRoot).threads } = options;
     if (!Number.isInteger(threads) || threads < 1) {
       const message = `threads is ${threads}; give a whole number, 1 or more.`;
       throw new HoldfastError("BAD_SETTING", message, { numbers: { threads } });

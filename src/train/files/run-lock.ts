@@ -27,17 +27,21 @@ export class RunLock {
   }
 
   /**
-   * Takes the lock of a folder, or says who has it. `heardMs`: how long ago the run was last heard of, for an owner on another
-   * machine.
+   * Takes the lock of a folder, or says who has it. For an owner on another machine: `heardMs`, how long ago the run was last
+   * heard of, and `limitMs`, how long it may be silent where it usually may be for so long.
    */
-  static take(folder: string, heardMs: () => number): RunLock {
+  static take(
+    folder: string,
+    heardMs: () => number,
+    limitMs: (usualMs: number) => number = (usualMs) => usualMs,
+  ): RunLock {
     const path = join(folder, lockName);
     const text = toJson(lockName, { ...identifyProcess(), token: randomUUID() });
     const aside = `${path}.${process.pid}-${randomUUID()}.part`;
     try {
       writeFileSync(aside, text, { flag: "wx" });
       // A link is there at once with all its text, or is refused where another is: no reader meets half a lock.
-      while (!tryLink(aside, path)) removeStale(path, heardMs);
+      while (!tryLink(aside, path)) removeStale(path, heardMs, limitMs);
     } catch (error) {
       if (error instanceof HoldfastError) throw error;
       throw fileError(`${path} can't be taken`, path, error);
@@ -64,11 +68,11 @@ function tryLink(aside: string, path: string): boolean {
 }
 
 /** Removes a lock whose owner is gone; refuses where it is not. */
-function removeStale(path: string, heardMs: () => number): void {
+function removeStale(path: string, heardMs: () => number, limitMs: (usualMs: number) => number): void {
   const text = readText(path);
   if (text === undefined) return;
   const owner = ownerOf(text);
-  if (owner) refuseLiving(path, owner, heardMs);
+  if (owner) refuseLiving(path, owner, heardMs, limitMs(silenceMs));
   const taken = `${path}.${randomUUID()}.stale`;
   try {
     renameSync(path, taken);
@@ -81,16 +85,16 @@ function removeStale(path: string, heardMs: () => number): void {
   rmSync(taken);
 }
 
-function refuseLiving(path: string, owner: ProcessIdentity, heardMs: () => number): void {
+function refuseLiving(path: string, owner: ProcessIdentity, heardMs: () => number, limitMs: number): void {
   const { pid, host } = owner;
   const state = stateOfProcess(owner);
   if (state === "gone") return;
   const silentMs = state === "elsewhere" ? heardMs() : 0;
-  if (silentMs >= silenceMs) return;
+  if (silentMs >= limitMs) return;
   const where = state === "elsewhere" ? ` on ${host}, heard of ${formatDuration(silentMs)} ago` : "";
   const wayOut =
     state === "elsewhere"
-      ? `It counts as gone after ${formatDuration(silenceMs)} of silence; if you know that it is, remove ${path}.`
+      ? `It counts as gone after ${formatDuration(limitMs)} of silence; if you know that it is, remove ${path}.`
       : "Wait for it or stop it, or give this run another folder.";
   throw new HoldfastError("BAD_FILE", `${path} is held by process ${pid}${where}. ${wayOut}`, {
     numbers: { path, pid, host },

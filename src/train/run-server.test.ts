@@ -1,0 +1,174 @@
+/** The server beside a run: what it answers, what it refuses, and that it holds nobody up. */
+
+import assert from "node:assert/strict";
+import { spawnSync } from "node:child_process";
+import { once } from "node:events";
+import { writeFileSync } from "node:fs";
+import { request } from "node:http";
+import { type AddressInfo, connect, createServer } from "node:net";
+import { join } from "node:path";
+import { after, test } from "node:test";
+import { makeFolder } from "../../test/support/folders.js";
+import { healthOf } from "./health.js";
+import { readMetricsPage } from "./metrics-page.js";
+import { RunFolder } from "./run-folder.js";
+import { RunServer, type RunServerOptions } from "./run-server.js";
+
+async function listen(options: Partial<RunServerOptions> = {}): Promise<RunServer> {
+  const server = await RunServer.listen({ port: 0, ...options });
+  after(() => server.close());
+  return server;
+}
+
+/** A server that shows a run, which is under way. */
+async function serve(options: Partial<RunServerOptions> = {}) {
+  const path = makeFolder();
+  const folder = RunFolder.create(path, { settings: {}, device: "x", heartbeatMs: 0 });
+  after(() => folder.close());
+  const server = await listen(options);
+  server.show(path);
+  return { path, folder, server };
+}
+
+async function ask(url: string, method = "GET"): Promise<{ status: number; text: string; headers: Headers }> {
+  const response = await fetch(url, { method });
+  return { status: response.status, text: await response.text(), headers: response.headers };
+}
+
+/** What comes back for bytes that a client sends, until the server ends the connection. */
+async function exchange({ url }: RunServer, bytes: string | Buffer): Promise<string> {
+  const { hostname, port } = new URL(url);
+  const socket = connect(Number(port), hostname);
+  let text = "";
+  socket.setEncoding("latin1").on("data", (part: string) => {
+    text += part;
+  });
+  // A server that has answered and hung up is what is asked for, however the client hears of it.
+  socket.on("error", () => undefined);
+  socket.write(bytes);
+  await once(socket, "close");
+  return text;
+}
+
+test("/metrics is the run's page, in the format's own type", async () => {
+  const { path, folder, server } = await serve();
+  folder.noteProgress({ step: 17, figures: { loss: 0.5 } });
+  for (const page of ["/metrics", "/metrics?name[]=holdfast_step"]) {
+    const { status, text, headers } = await ask(server.url + page);
+    assert.deepEqual([status, text], [200, readMetricsPage(path)]);
+    assert.equal(headers.get("content-type"), "text/plain; version=0.0.4; charset=utf-8");
+    assert.match(text, /^holdfast_step 17$/m);
+  }
+});
+
+test("/healthz says what the health command says: 200 where all is well, 503 where not", async () => {
+  const { path, folder, server } = await serve();
+  assert.deepEqual((await ask(`${server.url}/healthz`)).status, 200);
+  folder.end({ state: "failed", exitCode: 1, reason: "NOT_FINITE" });
+  const { status, text } = await ask(`${server.url}/healthz`);
+  const { state, reason } = healthOf(path);
+  assert.deepEqual([status, text], [503, `${state}: ${reason}\n`]);
+});
+
+test("before a run is shown, and where there is none, both pages say so", async () => {
+  const server = await listen();
+  for (const page of ["/metrics", "/healthz"]) assert.equal((await ask(server.url + page)).status, 503);
+  server.show(makeFolder());
+  for (const page of ["/metrics", "/healthz"]) assert.equal((await ask(server.url + page)).status, 503);
+});
+
+test("a damaged status is an answer and no crash", async () => {
+  const { path, server } = await serve();
+  writeFileSync(join(path, "status.json"), '{"state":');
+  const { status, text } = await ask(`${server.url}/metrics`);
+  assert.equal(status, 500);
+  assert.match(text, /status\.json is no JSON/);
+  assert.equal((await ask(`${server.url}/healthz`)).status, 503);
+});
+
+test("other paths are not found, and other methods are not allowed", async () => {
+  const { server } = await serve();
+  for (const page of ["/", "/metrics/", "/Metrics", "/constructor", "/%2e%2e/status.json", "/status.json"])
+    assert.equal((await ask(server.url + page)).status, 404, page);
+  for (const method of ["POST", "PUT", "DELETE", "OPTIONS", "HEAD"]) {
+    const { status, headers } = await ask(`${server.url}/metrics`, method);
+    assert.deepEqual([status, headers.get("allow")], [405, "GET"], method);
+  }
+});
+
+test("a request that is too large is refused, and a body is not waited for", async () => {
+  const { server } = await serve();
+  const large = `GET /metrics HTTP/1.1\r\nHost: x\r\nX-Large: ${"x".repeat(20_000)}\r\n\r\n`;
+  assert.match(await exchange(server, large), /^HTTP\/1\.1 431 /);
+  const body = "POST /metrics HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000000\r\n\r\nfirst bytes";
+  assert.match(await exchange(server, body), /^HTTP\/1\.1 405 /);
+  assert.match(await exchange(server, "what is this\r\n\r\n"), /^HTTP\/1\.1 400 /);
+});
+
+test("a request that does not come to its end is ended, and others are served meanwhile", async () => {
+  const { server } = await serve({ timeoutMs: 200 });
+  const slow = exchange(server, "GET /metrics HTTP/1.1\r\nHost: x\r\n");
+  const silent = exchange(server, "");
+  assert.equal((await ask(`${server.url}/metrics`)).status, 200);
+  assert.doesNotMatch(await slow, / 200 /);
+  assert.equal(await silent, "");
+});
+
+test("each answer ends its connection", async () => {
+  const { server } = await serve();
+  const two = "GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n".repeat(2);
+  assert.equal((await exchange(server, two)).match(/HTTP\/1\.1 200/g)?.length, 1);
+});
+
+test("a port that is taken, and an address that is not ours, are bad settings, told in a line", async () => {
+  const holder = createServer().listen(0, "127.0.0.1");
+  await once(holder, "listening");
+  const { port } = holder.address() as AddressInfo;
+  const told = (message: RegExp) => ({ code: "BAD_SETTING", message });
+  await assert.rejects(
+    RunServer.listen({ port }),
+    told(
+      new RegExp(
+        `^Metrics can't be served on 127\\.0\\.0\\.1, port ${port}: EADDRINUSE\\. [^\\n]*--metrics-port`,
+      ),
+    ),
+  );
+  await assert.rejects(
+    RunServer.listen({ port: 0, host: "203.0.113.7" }),
+    told(/^[^\n]*EADDRNOTAVAIL[^\n]*--metrics-host/),
+  );
+  holder.close();
+});
+
+test("it listens for this machine alone unless it is told otherwise", async () => {
+  assert.match((await listen()).url, /^http:\/\/127\.0\.0\.1:\d+$/);
+  assert.match((await listen({ host: "0.0.0.0" })).url, /^http:\/\/0\.0\.0\.0:\d+$/);
+});
+
+test("it does not keep a process alive, not even with a client that has gone quiet", () => {
+  const program = `
+    import { connect } from "node:net";
+    const { RunServer } = await import(${JSON.stringify(new URL("./run-server.js", import.meta.url).href)});
+    const server = await RunServer.listen({ port: 0, timeoutMs: 600_000 });
+    const socket = connect(Number(new URL(server.url).port), "127.0.0.1");
+    await new Promise((resolve) => socket.once("connect", resolve));
+    socket.unref();
+    console.log("the end");
+  `;
+  const { status, stdout, stderr } = spawnSync(process.execPath, ["--input-type=module", "-e", program], {
+    ...{ encoding: "utf8", timeout: 20_000 },
+  });
+  assert.deepEqual([status, stdout], [0, "the end\n"], stderr);
+});
+
+test("closing ends open connections, and is harmless when repeated", async () => {
+  const { server } = await serve();
+  const { url } = server;
+  const open = exchange(server, "");
+  const asked = request(`${url}/metrics`).end();
+  await once(asked, "response");
+  server.close();
+  server.close();
+  assert.equal(await open, "");
+  await assert.rejects(ask(`${url}/metrics`));
+});

@@ -1,0 +1,131 @@
+/**
+ * A small HTTP server beside a run, for who watches many: `/metrics` for Prometheus and `/healthz` for probes. It reads the run's
+ * folder and nothing else, so it can't disturb the training; it never keeps the process alive; and while the training holds the
+ * process's one thread, as it does when a step is compiled, it answers late.
+ */
+
+import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
+import type { AddressInfo } from "node:net";
+import { codeOf } from "../data/index.js";
+import { HoldfastError } from "../errors/index.js";
+import { healthOf } from "./health.js";
+import { metricsPageType, readMetricsPage } from "./metrics-page.js";
+
+export interface RunServerOptions {
+  /** 0 takes any that is free. */
+  readonly port: number;
+  /** The address to listen on; this machine's own unless given, where nobody else reaches it. */
+  readonly host?: string | undefined;
+  /** How long a request may take to arrive, and a connection may be idle, in milliseconds; 5000 unless given. */
+  readonly timeoutMs?: number;
+}
+
+interface Answer {
+  readonly status: 200 | 404 | 405 | 500 | 503;
+  readonly text: string;
+  readonly type?: string;
+}
+
+/** A request is a line and a few headers; what is larger is refused before it is read. */
+const requestBytes = 8192;
+/** More connections at a time are dropped. */
+const connections = 32;
+
+export class RunServer {
+  readonly #server: Server;
+  #path: string | undefined;
+
+  private constructor(timeoutMs: number) {
+    this.#server = createServer(
+      {
+        maxHeaderSize: requestBytes,
+        ...{ headersTimeout: timeoutMs, requestTimeout: timeoutMs, keepAliveTimeout: timeoutMs },
+        connectionsCheckingInterval: Math.min(1000, timeoutMs),
+      },
+      (request, response) => send(response, this.#answer(request)),
+    );
+    this.#server.maxConnections = connections;
+    this.#server.setTimeout(timeoutMs, (socket) => socket.destroy());
+    this.#server.on("connection", (socket) => socket.unref());
+  }
+
+  /** Listens; an address that can't be had is BAD_SETTING. Until a run is shown every page says that there is none. */
+  static async listen({ port, host = "127.0.0.1", timeoutMs = 5000 }: RunServerOptions): Promise<RunServer> {
+    const server = new RunServer(timeoutMs);
+    await new Promise<void>((resolve, reject) => {
+      server.#server.once("error", (cause) => reject(notServed(host, port, cause)));
+      server.#server.listen(port, host, resolve);
+    });
+    // What fails from here on is one connection's trouble, and no reason to end a run.
+    server.#server.on("error", () => undefined);
+    server.#server.unref();
+    return server;
+  }
+
+  get url(): string {
+    const { address, port, family } = this.#server.address() as AddressInfo;
+    return `http://${family === "IPv6" ? `[${address}]` : address}:${port}`;
+  }
+
+  /** From now on the pages tell of the run in this folder. */
+  show(path: string): void {
+    this.#path = path;
+  }
+
+  /** Harmless when repeated. */
+  close(): void {
+    this.#server.close();
+    this.#server.closeAllConnections();
+  }
+
+  #answer({ method, url = "/" }: IncomingMessage): Answer {
+    const [page = "/"] = url.split("?");
+    const pageOf = Object.hasOwn(pages, page) ? pages[page as keyof typeof pages] : undefined;
+    if (!pageOf) return { status: 404, text: `There are ${Object.keys(pages).join(" and ")}.\n` };
+    if (method !== "GET") return { status: 405, text: "GET is all there is.\n" };
+    if (this.#path === undefined) return { status: 503, text: "The run has not begun.\n" };
+    try {
+      return pageOf(this.#path);
+    } catch (error) {
+      return { status: 500, text: `${error instanceof Error ? error.message : error}\n` };
+    }
+  }
+}
+
+const pages = {
+  "/metrics": (path: string): Answer => {
+    const text = readMetricsPage(path);
+    return text === undefined
+      ? { status: 503, text: "The run has not begun.\n" }
+      : { status: 200, text, type: metricsPageType };
+  },
+  "/healthz": (path: string): Answer => {
+    const { state, reason, exitCode } = healthOf(path);
+    return { status: exitCode === 0 ? 200 : 503, text: `${state}: ${reason}\n` };
+  },
+} as const;
+
+/** Each answer ends its connection: scrapes are seconds apart, and what else a client sends is not read. */
+function send(response: ServerResponse, { status, text, type = "text/plain; charset=utf-8" }: Answer): void {
+  response.on("error", () => undefined);
+  response.writeHead(status, {
+    "content-type": type,
+    "content-length": Buffer.byteLength(text),
+    connection: "close",
+    ...(status === 405 && { allow: "GET" }),
+  });
+  response.end(text);
+}
+
+function notServed(host: string, port: number, cause: Error): HoldfastError {
+  const reason = codeOf(cause) ?? "";
+  const wayOut =
+    reason === "EADDRINUSE"
+      ? "Another program listens there: give another --metrics-port, or end it."
+      : "Give another --metrics-port or --metrics-host.";
+  return new HoldfastError(
+    "BAD_SETTING",
+    `Metrics can't be served on ${host}, port ${port}: ${reason}. ${wayOut}`,
+    { numbers: { host, port }, cause },
+  );
+}
