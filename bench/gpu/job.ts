@@ -10,7 +10,7 @@ import { copyFileSync, existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync 
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { parseArgs } from "node:util";
-import { type crossasset, formatBytes } from "holdfast";
+import { crossasset, formatBytes } from "holdfast";
 import { barsFor, deviceOption, oracleOfFolds } from "./job-data.js";
 import { type Cut, checkpointsOf, type JobProcess, runJobProcess, timeBetween, told } from "./job-process.js";
 import { commonOptions, count } from "./options.js";
@@ -26,6 +26,8 @@ const { values: options } = parseArgs({
     epochs: { type: "string", default: "40" },
     batch: { type: "string", default: "256" },
     precisions: { type: "string", default: "f32,tf32,bf16" },
+    /** More seeds, to tell what a precision does to accuracies from what chance does; with "42" each has bars of its own. */
+    seeds: { type: "string", default: "43,44,45,46" },
     /** Precisions of the runs that are ended and go on; "none" leaves them out. */
     cut: { type: "string", default: "f32" },
     "cut-epochs": { type: "string", default: "4" },
@@ -42,9 +44,10 @@ const limitMs = 1000 * count("seconds", options.seconds);
 const theirSamplesPerSecond = 12_500;
 const allowedPoints = 1;
 
-const argumentsOf = (precision: string, epochCount: number): string[] => [
+const argumentsOf = (precision: string, epochCount: number, seed?: string): string[] => [
   ...["--generate", String(barsFor(samples)), "--folds", String(folds)],
   ...["--epochs", String(epochCount), "--batch", String(batch), "--precision", precision],
+  ...(seed === undefined ? [] : ["--seed", seed]),
 ];
 
 interface Measured {
@@ -54,13 +57,16 @@ interface Measured {
   readonly checkpoints: ReturnType<typeof checkpointsOf>;
 }
 
-async function measure(folder: string, precision: string): Promise<Measured> {
-  const out = join(folder, precision);
+async function measure(folder: string, precision: string, seed?: string): Promise<Measured> {
+  const name = seed === undefined ? precision : `${precision}-seed-${seed}`;
+  const out = join(folder, name);
+  // Features are measured once: the precisions of one more seed share them.
+  const cache = seed === undefined ? [] : ["--cache", join(folder, "features")];
   const process = await runJobProcess({
     ...{ common: options, device: options.device, limitMs },
-    args: [...argumentsOf(precision, epochs), "--out", out],
+    args: [...argumentsOf(precision, epochs, seed), ...cache, "--out", out],
   });
-  keepRaw(out, precision);
+  keepRaw(out, name);
   const [end] = told(process, "end");
   if (process.code !== 0 || !end) throw new Error(endingOf(process));
   return { precision, process, results: end.results, checkpoints: checkpointsOf(out) };
@@ -177,12 +183,61 @@ function tellLearning(results: Results, all: readonly Measured[], oracle: readon
   ]);
 }
 
+function accuracyOf(all: readonly Measured[], precision: string, fold: number): number | undefined {
+  return all.find((one) => one.precision === precision)?.results.folds[fold]?.test.accuracy;
+}
+
 /** How far a fold's accuracy is from float32's, in points. */
 function pointsFromFirst(all: readonly Measured[], precision: string, fold: number): number | undefined {
-  const accuracyOf = (name: string): number | undefined =>
-    all.find((one) => one.precision === name)?.results.folds[fold]?.test.accuracy;
-  const [own, reference] = [accuracyOf(precision), accuracyOf("f32")];
+  const [own, reference] = [accuracyOf(all, precision, fold), accuracyOf(all, "f32", fold)];
   return own === undefined || reference === undefined ? undefined : 100 * (own - reference);
+}
+
+/** Every fold of every seed: float32's accuracy, and how far the others are from it, in points; then their means. */
+function tellSeeds(results: Results, seeds: ReadonlyMap<string, readonly Measured[]>): void {
+  const precisions = options.precisions.split(",");
+  const others = precisions.filter((precision) => precision !== "f32");
+  const found = [...seeds].filter(([, all]) => all.length === precisions.length);
+  const rows = found.flatMap(([seed, all]) =>
+    Array.from({ length: folds }, (_, fold) => ({
+      ...{ seed, fold, accuracy: accuracyOf(all, "f32", fold) ?? Number.NaN },
+      points: others.map((precision) => pointsFromFirst(all, precision, fold) ?? Number.NaN),
+    })),
+  );
+  if (rows.length === 0) return;
+  const meanOf = (values: readonly number[]): number =>
+    values.reduce((sum, value) => sum + value, 0) / values.length;
+  const deviationOf = (values: readonly number[]): number =>
+    Math.sqrt(meanOf(values.map((value) => (value - meanOf(values)) ** 2)));
+  const pointsOf = (index: number): number[] => rows.map(({ points }) => points[index] ?? Number.NaN);
+  const signed = (points: number): string => `${points >= 0 ? "+" : ""}${points.toFixed(2)}`;
+  results.line(`accuracies of ${found.length} seeds, each with its own bars, weights and order of rows`);
+  results.table([
+    ["seed", "fold", "f32, %", ...others.map((precision) => `${precision}, points from f32`)],
+    ...rows.map(({ seed, fold, accuracy, points }) => [
+      ...[seed, String(fold + 1), percent(accuracy), ...points.map(signed)],
+    ]),
+    [
+      "mean",
+      "",
+      percent(meanOf(rows.map(({ accuracy }) => accuracy))),
+      ...others.map((_, index) => signed(meanOf(pointsOf(index)))),
+    ],
+    [
+      "deviation",
+      "",
+      percent(deviationOf(rows.map(({ accuracy }) => accuracy))),
+      ...others.map((_, index) => deviationOf(pointsOf(index)).toFixed(2)),
+    ],
+  ]);
+  for (const [index, precision] of others.entries()) {
+    const mean = meanOf(pointsOf(index));
+    const most = pointsOf(index).reduce((one, other) => (Math.abs(other) > Math.abs(one) ? other : one), 0);
+    results.aim(
+      Math.abs(mean) <= allowedPoints,
+      `${precision}: ${signed(mean)} points from f32 in the mean of ${rows.length} folds of ${found.length} seeds, ${signed(most)} at most; ${allowedPoints} allowed`,
+    );
+  }
 }
 
 function judge(results: Results, all: readonly Measured[]): void {
@@ -305,6 +360,17 @@ async function main(): Promise<void> {
       await results.attempt("the table of accuracies", () => tellLearning(results, measured, oracle));
       judge(results, measured);
     }
+    const seeds = new Map<string, readonly Measured[]>([[String(crossasset.defaultSettings.seed), measured]]);
+    for (const seed of options.seeds === "none" ? [] : options.seeds.split(",")) {
+      const own: Measured[] = [];
+      seeds.set(seed, own);
+      for (const precision of options.precisions.split(","))
+        await results.attempt(
+          `${precision} of seed ${seed}`,
+          async () => void own.push(await measure(folder, precision, seed)),
+        );
+    }
+    await results.attempt("the table of seeds", () => tellSeeds(results, seeds));
     for (const precision of options.cut === "none" ? [] : options.cut.split(",")) {
       await results.attempt(`${precision}, ended and gone on`, () => cutAndGoOn(results, folder, precision));
     }

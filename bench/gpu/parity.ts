@@ -41,6 +41,8 @@ const { values: options } = parseArgs({
 const batch = count("batch", options.batch);
 const { seed, lr } = crossasset.defaultSettings;
 const allowed = 1e-4;
+/** In float64 a CPU takes twice as long, and as many batches show it. */
+const mostDouble = 33;
 
 type Way = "eager" | "planned" | "replayed";
 
@@ -67,11 +69,18 @@ interface Asked {
   readonly way: Way;
   readonly rows: Rows;
   readonly batches: number;
+  readonly dtype?: "f32" | "f64";
+  /** The weights before each batch; its own, from the seed on, unless given. */
+  readonly weights?: readonly Weights[];
+  /** Is given the weights before each batch. */
+  readonly keep?: (weights: Weights) => void;
 }
 
-function train({ side, way, rows, batches: most }: Asked): Column {
+type Weights = Parameters<crossasset.CrossAsset["loadStateDict"]>[0];
+
+function train({ side, way, rows, batches: most, dtype = "f32", weights, keep }: Asked): Column {
   const where = side === "reference" ? "cpu" : options.device;
-  const name = `${where === "cpu" ? "CPU" : "CUDA"} ${way}${where === "cpu" && side === "measured" ? " again" : ""}`;
+  const name = `${where === "cpu" ? "CPU" : "CUDA"} ${way}${where === "cpu" && side === "measured" ? " again" : ""}${dtype === "f64" ? " f64" : ""}`;
   const limitMs =
     where === "cpu" ? 1000 * count("cpu-seconds", options["cpu-seconds"]) : Number.POSITIVE_INFINITY;
   const { count: all, x, labels } = rows;
@@ -79,11 +88,11 @@ function train({ side, way, rows, batches: most }: Asked): Column {
   try {
     const { device } = asked;
     manualSeed(seed);
-    const model = new crossasset.CrossAsset().to(device);
+    const model = new crossasset.CrossAsset().to(device, dtype);
     const parameters = model.parameters();
     const head = [...model.namedParameters()].find(([path]) => path === "head.weight")![1];
     const optimizer = new optim.AdamW(parameters, { lr });
-    const data = fromTyped(x, [all, S, F], { device });
+    const data = fromTyped(dtype === "f64" ? Float64Array.from(x) : x, [all, S, F], { device });
     const targets = fromTyped(labels, [all, S], { device });
     // As the job's trainer has them in its first epoch.
     const order = Int32Array.from(permutation({ seed, id: 0 }, all));
@@ -106,7 +115,10 @@ function train({ side, way, rows, batches: most }: Asked): Column {
     const found: [number, number][] = [];
     const startedAt = performance.now();
     let secondAt = startedAt;
-    for (const own of batches) {
+    for (const [index, own] of batches.entries()) {
+      const given = weights?.[index];
+      if (given) model.loadStateDict(given);
+      keep?.(weightsOf(model));
       found.push(way === "eager" ? device.step(() => read(body(own))) : read(step(own)));
       if (found.length === 1) secondAt = performance.now();
       if (performance.now() - startedAt > limitMs) break;
@@ -123,6 +135,15 @@ function train({ side, way, rows, batches: most }: Asked): Column {
   } finally {
     asked.close();
   }
+}
+
+function weightsOf(model: crossasset.CrossAsset): Weights {
+  return Object.fromEntries(
+    [...model.namedParameters()].map(([path, parameter]) => {
+      const { dtype, shape } = parameter;
+      return [path, { dtype, shape, bytes: new Uint8Array(bufferOf(parameter)) }];
+    }),
+  );
 }
 
 function bufferOf(parameter: Tensor): ArrayBufferLike {
@@ -179,6 +200,10 @@ function tell(results: Results, columns: readonly Column[]): void {
       ]),
     ]);
   }
+  tellDistances(results, columns);
+}
+
+function tellDistances(results: Results, columns: readonly Column[]): void {
   const [reference] = columns;
   if (!reference) return;
   results.line(`the largest relative difference from ${reference.name}, and the batch that has it`);
@@ -206,8 +231,9 @@ async function main(): Promise<void> {
     results.line(
       `fold 1 of ${samples.count} samples: ${rows.count} rows, ${epoch} batches of ${batch} in an epoch; f32, AdamW ${lr}, clip 1`,
     );
-    const wanted: readonly Pick<Asked, "side" | "way">[] = [
-      { side: "reference", way: "eager" },
+    const weights: Weights[] = [];
+    const wanted: readonly Pick<Asked, "side" | "way" | "keep">[] = [
+      { side: "reference", way: "eager", keep: (own) => void weights.push(own) },
       { side: "reference", way: "planned" },
       { side: "measured", way: "eager" },
       { side: "measured", way: "planned" },
@@ -227,6 +253,8 @@ async function main(): Promise<void> {
     results.line();
     tell(results, columns);
     judge(results, columns);
+    await results.attempt("the CPU's weights", () => tellFromOneState(results, rows, columns[0], weights));
+    await results.attempt("float64", () => tellDouble(results, rows, columns[0]?.losses.length ?? 0));
     const replayed = columns.find(isOf("replayed"));
     await results.attempt("the yardstick", () => {
       if (replayed) tellYardstick(results, replayed, rows);
@@ -246,16 +274,20 @@ async function main(): Promise<void> {
   results.finish();
 }
 
-function judge(results: Results, columns: readonly Column[]): void {
+function judgeDistances(results: Results, columns: readonly Column[], how: string): void {
   const [reference] = columns;
   if (!reference) return;
   for (const { name, losses, norms } of columns.slice(1)) {
     const [loss, norm] = [apart(losses, reference.losses).most, apart(norms, reference.norms).most];
     results.aim(
       loss <= allowed && norm <= allowed,
-      `${name}: losses ${loss.toExponential(1)} from ${reference.name}, gradient norms ${norm.toExponential(1)}; ${allowed} allowed`,
+      `${name}${how}: losses ${loss.toExponential(1)} from ${reference.name}, gradient norms ${norm.toExponential(1)}; ${allowed} allowed`,
     );
   }
+}
+
+function judge(results: Results, columns: readonly Column[]): void {
+  judgeDistances(results, columns, "");
   const [eager, planned] = [columns.find(isOf("eager")), columns.find(isOf("planned"))];
   const replayed = columns.find(isOf("replayed"));
   if (planned && replayed) {
@@ -265,6 +297,39 @@ function judge(results: Results, columns: readonly Column[]): void {
   }
   if (eager && replayed)
     results.aim(isSame(eager, replayed), `eager and replayed: ${sameness(eager, replayed)}`);
+}
+
+/**
+ * Each batch by itself: the device is given the weights that the CPU had before it. What differs is then one step's rounding, which
+ * no earlier step has made larger.
+ */
+function tellFromOneState(
+  results: Results,
+  rows: Rows,
+  reference: Column | undefined,
+  weights: readonly Weights[],
+): void {
+  if (!reference) return;
+  results.line(`each batch by itself, from the weights that ${reference.name} had before it`);
+  const batches = reference.losses.length;
+  const columns = (["eager", "planned", "replayed"] as const).map((way) =>
+    train({ side: "measured", way, rows, batches, weights }),
+  );
+  tellDistances(results, [reference, ...columns]);
+  judgeDistances(results, [reference, ...columns], ", from its weights");
+}
+
+/** The whole epoch in float64, in which rounding has less to say: what is left would be the engine's. */
+function tellDouble(results: Results, rows: Rows, most: number): void {
+  const batches = Math.min(most, mostDouble);
+  results.line(`the first ${batches} batches in float64`);
+  const [reference, ...columns] = [
+    train({ side: "reference", way: "eager", rows, batches, dtype: "f64" }),
+    train({ side: "measured", way: "eager", rows, batches, dtype: "f64" }),
+    train({ side: "measured", way: "replayed", rows, batches, dtype: "f64" }),
+  ] as const;
+  tellDistances(results, [reference, ...columns]);
+  judgeDistances(results, [reference, ...columns], "");
 }
 
 /** The column of the measured device that ran so. */
