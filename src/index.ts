@@ -10,6 +10,7 @@ export {
   DataLoader,
   type DataLoaderOptions,
   type FlatColumn,
+  type LabelRange,
   type LoadedWeights,
   loadSafetensors,
   loadWeights,

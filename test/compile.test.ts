@@ -203,10 +203,12 @@ test("a step whose gradients are not finite is skipped on the device and counted
   const model = new nn.Linear(3, 2).to(device);
   const optimizer = new optim.AdamW(model.parameters(), { lr: 0.1 });
   const step = device.compile((x: Tensor) => {
-    model.forward(x).square().sum().backward();
+    const loss = model.forward(x).square().sum();
+    loss.backward();
     optim.clipGradNorm(model.parameters(), 1);
     optimizer.step();
     optimizer.zeroGrad();
+    return { loss };
   });
   const read = (): Uint8Array[] =>
     [...model.parameters(), ...Object.values(optimizer.stateDict())].flatMap(({ array }) =>
@@ -215,10 +217,14 @@ test("a step whose gradients are not finite is skipped on the device and counted
   const good = tensor([[1, 2, 3]], { device });
   step(good);
   const before = read();
-  for (const bad of [Number.NaN, Infinity, 1e38]) step(tensor([[1, bad, 3]], { device }));
+  for (const bad of [Number.NaN, Infinity, 1e38])
+    assert.equal(Number.isFinite(step(tensor([[1, bad, 3]], { device })).loss.item()), false);
   for (const [index, found] of read().entries()) sameBytes(found, before[index]!, `state ${index}`);
   assert.equal(step.skipped, 3);
   step(good);
   assert.equal(step.skipped, 3);
   assert.ok(read().some((found, index) => found.some((byte, at) => byte !== before[index]![at])));
+  // The history has every call in its place, those that were skipped too.
+  step.flush();
+  assert.deepEqual(step.history["loss"]?.map(Number.isFinite), [true, false, false, false, true]);
 });

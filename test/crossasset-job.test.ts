@@ -1,6 +1,6 @@
 /**
- * The CrossAsset job as a person runs it: it learns where there is something to learn and not where there is nothing, goes on
- * after any end to the same bits, and says in a line what is wrong with what it was given.
+ * The CrossAsset job as a person runs it: it learns where there is something to learn and not where there is nothing, and goes
+ * on after any end to the same bits. What can go wrong stands in crossasset-faults.test.ts.
  */
 
 import assert from "node:assert/strict";
@@ -12,15 +12,14 @@ import { join } from "node:path";
 import { after, describe, test } from "node:test";
 import { setTimeout } from "node:timers/promises";
 import { crossasset } from "holdfast";
+import { holdfastProgram, measuredIn, tensorsIn } from "./support/crossasset-runs.js";
 import { openDevice } from "./support/devices.js";
-import { repositoryRoot } from "./support/repository.js";
 import { testDevice } from "./support/test-device.js";
 
 const folder = mkdtempSync(join(tmpdir(), "holdfast-job-"));
 after(() => rmSync(folder, { recursive: true, force: true }));
 
-const main = join(repositoryRoot, "dist/src/cli/main.js");
-const command = [main, "train", "crossasset", "--device", testDevice === "cuda" ? "cuda" : "cpu"];
+const command = [holdfastProgram, "train", "crossasset", "--device", testDevice === "cuda" ? "cuda" : "cpu"];
 
 function holdfast(...args: readonly string[]) {
   const { PATH = "" } = process.env;
@@ -59,28 +58,6 @@ describe("a job", { skip: testDevice === "stand-in" && "minutes of training on a
 /** A small job: a few seconds, three dozen steps, dropout. */
 const small = ["--generate", "40000", "--batch", "32", "--epochs", "2", "--dropout", "0.1", "--quiet"];
 
-/** All that was measured and follows from the weights; times are not the same twice. */
-function measuredIn(run: string): string {
-  const { folds } = JSON.parse(
-    readFileSync(join(folder, run, "results.json"), "utf8"),
-  ) as crossasset.JobResults;
-  return JSON.stringify(
-    folds.map(({ test: figures, perScale, epochs }) => [figures, perScale, epochs.map(({ loss }) => loss)]),
-  );
-}
-
-/** The bytes of all tensors in the latest checkpoint: weights, moments, random numbers, normaliser. */
-function tensorsIn(run: string): string {
-  const checkpoints = join(folder, run, "checkpoints");
-  const last = readdirSync(checkpoints)
-    .filter((name) => name.endsWith(".safetensors"))
-    .sort()
-    .at(-1)!;
-  const bytes = readFileSync(join(checkpoints, last));
-  const header = Number(bytes.readBigUInt64LE(0));
-  return bytes.subarray(8 + header).toString("latin1");
-}
-
 const isTried = testDevice !== "stand-in";
 /** More with TEST_KILLS=30. */
 const kills = Number(process.env["TEST_KILLS"] ?? 4);
@@ -105,8 +82,8 @@ describe("a job that is ended", { skip: !isTried && "minutes of training on a st
     }
     t.diagnostic(`exit codes: ${codes.join(" ")}`);
     assert.ok(codes.every((code) => code === 0 || code === 3 || code === null));
-    assert.equal(measuredIn("cut"), measuredIn("whole"));
-    assert.equal(tensorsIn("cut"), tensorsIn("whole"));
+    assert.equal(measuredIn(join(folder, "cut")), measuredIn(join(folder, "whole")));
+    assert.equal(tensorsIn(join(folder, "cut")), tensorsIn(join(folder, "whole")));
   });
 
   test("says how it ended, and a run that has ended is not run again", () => {
@@ -122,9 +99,13 @@ describe("a job that is ended", { skip: !isTried && "minutes of training on a st
     const bars = crossasset.generateBars({ bars: 9000, seed: 7 });
     await crossasset.writeBars(join(folder, "other.csv"), bars);
     const ask = (name: string, ...args: readonly string[]) =>
-      spawnSync(process.execPath, [main, name, "crossasset", "whole", "--bars", "other.csv", ...args], {
-        ...{ encoding: "utf8", cwd: folder },
-      }).stdout;
+      spawnSync(
+        process.execPath,
+        [holdfastProgram, name, "crossasset", "whole", "--bars", "other.csv", ...args],
+        {
+          ...{ encoding: "utf8", cwd: folder },
+        },
+      ).stdout;
     const { samples, overall, perScale } = JSON.parse(ask("eval", "--json"));
     assert.deepEqual([samples, perScale.length], [18, 12]);
     assert.ok(overall.accuracy > 0 && overall.loss > 0);
@@ -157,7 +138,7 @@ describe("a job that is ended", { skip: !isTried && "minutes of training on a st
     const older = holdfast(...small, "--out", "damaged", "--older-checkpoint");
     assert.equal(older.status, 0, older.stderr);
     assert.match(older.stderr, /passed over step-000000036\.safetensors/);
-    assert.equal(measuredIn("damaged"), measuredIn("whole"));
+    assert.equal(measuredIn(join(folder, "damaged")), measuredIn(join(folder, "whole")));
   });
 
   test("is refused where it was started with other settings", () => {
@@ -165,52 +146,6 @@ describe("a job that is ended", { skip: !isTried && "minutes of training on a st
     writeFileSync(statusFile, readFileSync(statusFile, "utf8").replace('"finished"', '"stopped"'));
     const { status, stderr } = holdfast(...small, "--lr", "0.002", "--out", "whole");
     assert.equal(status, 1);
-    assert.match(stderr, /^holdfast: BAD_SETTING: .*lr 0\.001 → 0\.002.*\n$/);
+    assert.match(stderr, /^holdfast: BAD_SETTING: .*lr was 0\.001 and is 0\.002 here.*\n$/);
   });
-});
-
-test("what is wrong with the command or the bars is said in a line, with the right exit code, and nothing is begun", () => {
-  const csv = (name: string, text: string): string => {
-    writeFileSync(join(folder, name), text);
-    return name;
-  };
-  const rows = (line: (minute: number) => string): string =>
-    `time,open,high,low,close,volume\n${Array.from({ length: 20 }, (_, minute) => line(minute)).join("\n")}\n`;
-  const good = (minute: number): string => `${60 * minute},1,1,1,1,5`;
-  const faults: readonly [args: readonly string[], status: number, message: RegExp][] = [
-    [["--folds", "0"], 2, /^error: .*--folds.*whole number from 1/],
-    [["--batch", "0"], 2, /^error: .*--batch.*whole number from 1/],
-    [["--epochs", "0"], 2, /^error: .*--epochs.*whole number from 1/],
-    [["--lr", "nothing"], 2, /^error: .*--lr.*a number above 0/],
-    [["--dropout", "1"], 2, /^error: .*--dropout/],
-    [["--memory", "1MiB"], 1, /^holdfast: OUT_OF_BUDGET: .*1 MiB/],
-    [["--bars", "vanished.csv"], 1, /^holdfast: BAD_FILE: vanished\.csv: there is no such file/],
-    [["--bars", csv("empty.csv", "")], 1, /^holdfast: BAD_FILE: empty\.csv/],
-    [
-      ["--bars", csv("column.csv", rows(good).replace("close", "shut"))],
-      1,
-      /^holdfast: BAD_FILE: column\.csv.*close/,
-    ],
-    [
-      [
-        "--bars",
-        csv(
-          "nan.csv",
-          rows((minute) => (minute === 7 ? `${60 * minute},1,NaN,1,1,5` : good(minute))),
-        ),
-      ],
-      1,
-      /^holdfast: BAD_FILE: nan\.csv.*row 8/,
-    ],
-    [["--bars", csv("short.csv", rows(good))], 1, /^holdfast: BAD_ARGUMENT: .*bars/],
-    [["--resume", "--out", "nowhere"], 1, /^holdfast: BAD_ARGUMENT: nowhere holds no run/],
-    [["--out", "empty.csv"], 1, /^holdfast: BAD_FILE: empty\.csv can't be made/],
-  ];
-  for (const [args, status, message] of faults) {
-    const found = holdfast("--generate", "20000", "--out", "refused", ...args);
-    assert.equal(found.status, status, `${args.join(" ")}: ${found.stderr}`);
-    assert.match(found.stderr, message);
-    assert.equal(found.stdout.includes("epoch"), false);
-    rmSync(join(folder, "refused"), { recursive: true, force: true });
-  }
 });

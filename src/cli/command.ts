@@ -6,6 +6,7 @@ import { settingsTable } from "../runtime/index.js";
 import { packageVersion } from "../train/index.js";
 import { addAsk } from "./ask.js";
 import { addBars } from "./bars.js";
+import { addCompletion } from "./completion/index.js";
 import { addDoctor } from "./doctor/index.js";
 import { addHealth } from "./health.js";
 import { tour } from "./tour.js";
@@ -39,6 +40,7 @@ export async function run(args: readonly string[]): Promise<number> {
     .argument("<code>", "an error code, such as OUT_OF_BUDGET")
     .description("what an error code means and what helps")
     .action(explain);
+  addCompletion(program);
   try {
     await program.parseAsync(args, { from: "user" });
     return exitCode;

@@ -153,8 +153,10 @@ class Tracer implements Imagination, CallListener {
     }
   }
 
-  guard(number: Storage): void {
-    this.guards.push({ from: this.calls.length, number: this.buffers.partOf(number) });
+  guard(number: Storage | undefined): void {
+    const place = this.calls.length;
+    if (number) this.guards.push({ from: place, until: Infinity, number: this.buffers.partOf(number) });
+    else for (const guard of this.guards) guard.until = Math.min(guard.until, place);
   }
 
   assume(holds: () => boolean): void {

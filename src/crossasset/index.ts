@@ -4,6 +4,7 @@ export {
   type Bars,
   type BarsSummary,
   checkBars,
+  checksumOfBars,
   generateBars,
   readBars,
   writeBars,

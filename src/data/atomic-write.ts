@@ -14,9 +14,10 @@ import {
   readdirSync,
   renameSync,
   rmSync,
+  statSync,
   writeSync,
 } from "node:fs";
-import { dirname, join } from "node:path";
+import { dirname, join, resolve } from "node:path";
 import { HoldfastError } from "../errors/index.js";
 import { GiB } from "../units/index.js";
 
@@ -61,9 +62,21 @@ const asideName = /\.(\d+)-[0-9a-f-]{36}\.part$/;
 /** Makes a folder and those above it, where they are not there. */
 export function makeFolder(path: string): void {
   try {
-    mkdirSync(path, { recursive: true });
+    makeEach(resolve(path));
   } catch (error) {
     throw fileError(`${path} can't be made`, path, error);
+  }
+}
+
+/** Not by `recursive` of mkdirSync, which never comes back from a folder where none can be made, as in /proc. */
+function makeEach(path: string): void {
+  try {
+    mkdirSync(path);
+  } catch (error) {
+    if (codeOf(error) === "EEXIST" && statSync(path).isDirectory()) return;
+    if (codeOf(error) !== "ENOENT" || dirname(path) === path) throw error;
+    makeEach(dirname(path));
+    mkdirSync(path);
   }
 }
 
@@ -99,6 +112,8 @@ export function isProcessAlive(pid: number): boolean {
 const waysOut: Readonly<Record<string, string>> = {
   ENOSPC: "The disk is full: make room on it, or choose a folder on another.",
   EDQUOT: "The disk quota is used up: make room, or choose a folder on another disk.",
+  EFBIG:
+    "A file of this size is not allowed here: raise the limit with `ulimit -f`, or choose a folder on another disk.",
   EROFS: "The disk is read-only: choose a folder on another.",
   EACCES: "This user may not do that there: change the permissions, or choose another folder.",
   EPERM: "This user may not do that there: change the permissions, or choose another folder.",

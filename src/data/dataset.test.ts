@@ -71,6 +71,25 @@ test("a number that its dtype can't hold is found too", () => {
   refuses("BAD_DTYPE", () => new TensorDataset({ values: [0.5], shape: [1], dtype: "i32" }), /0\.5/);
 });
 
+test("labels are checked where their classes are told, when the data set is made", () => {
+  const make = (values: readonly number[], ignoreIndex?: number) => () =>
+    new TensorDataset({
+      values,
+      shape: [values.length / 2, 2],
+      dtype: "i32",
+      labels: { classes: 3, ...(ignoreIndex !== undefined && { ignoreIndex }) },
+    });
+  assert.equal(make([0, 1, 2, -100])().rows, 2);
+  assert.equal(make([0, 1, 2, -1], -1)().rows, 2);
+  refuses(
+    "BAD_INDEX",
+    make([0, 1, 2, 3]),
+    /^Row 1 of column 0 has the label 3, and there are 3 classes, 0 to 2\./,
+  );
+  refuses("BAD_INDEX", make([-1, 1]), /^Row 0 of column 0 has the label -1,.* mark it with -100/);
+  refuses("BAD_INDEX", make([-100, 1], -1), /label -100,.* mark it with -1 /);
+});
+
 test("columns of different length, of no rows, and with a shape that lies are refused", () => {
   refuses(
     "BAD_SHAPE",

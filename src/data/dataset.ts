@@ -5,7 +5,14 @@
 
 import { HoldfastError } from "../errors/index.js";
 import { type Dtype, widenBf16, widenF16 } from "../kernels/index.js";
-import { contiguousStrides, type DeviceArray, formatShape, type Shape, sizeOf } from "../ops/index.js";
+import {
+  contiguousStrides,
+  type DeviceArray,
+  defaultIgnoreIndex,
+  formatShape,
+  type Shape,
+  sizeOf,
+} from "../ops/index.js";
 import type { Region } from "../runtime/index.js";
 import {
   chooseDtype,
@@ -28,6 +35,14 @@ export interface FlatColumn {
   readonly shape: Shape;
   /** That of the typed array unless given; f32 for plain arrays. */
   readonly dtype?: Dtype;
+  /** Where the elements are labels, of how many classes; a label that is none of them is refused, with its row. */
+  readonly labels?: LabelRange;
+}
+
+export interface LabelRange {
+  readonly classes: number;
+  /** Marks rows that don't count; −100 unless given. */
+  readonly ignoreIndex?: number;
 }
 
 /** A column, ready to go to a device. */
@@ -151,7 +166,7 @@ export class TensorDataset<Sources extends readonly ColumnSource[] = readonly Co
 }
 
 function readColumn(source: ColumnSource, column: number): Column {
-  const { values, shape, dtype } = readSource(source);
+  const { values, shape, dtype, labels } = readSource(source);
   if (shape.length === 0 || values.length !== sizeOf(shape) || values.length === 0) {
     throw new HoldfastError(
       "BAD_SHAPE",
@@ -162,19 +177,27 @@ function readColumn(source: ColumnSource, column: number): Column {
   }
   const elements = encodeElements(values, dtype);
   requireFinite({ shape, dtype, elements }, values, column);
+  if (labels) requireLabels(values, labels, sizeOf(shape.slice(1)), column);
   return { shape, dtype, elements };
 }
 
-function readSource(source: ColumnSource): { values: ArrayLike<number>; shape: Shape; dtype: Dtype } {
+interface ReadSource {
+  readonly values: ArrayLike<number>;
+  readonly shape: Shape;
+  readonly dtype: Dtype;
+  readonly labels?: LabelRange | undefined;
+}
+
+function readSource(source: ColumnSource): ReadSource {
   if (source instanceof Tensor) {
     return { values: source.dataSync(), shape: source.shape, dtype: source.dtype };
   }
-  const { values, shape, dtype } = isFlat(source)
+  const { values, shape, dtype, labels } = isFlat(source)
     ? source
-    : { values: source, shape: undefined, dtype: undefined };
+    : { values: source, shape: undefined, dtype: undefined, labels: undefined };
   const nested = readNested(values);
   const asked = dtype ?? (ArrayBuffer.isView(values) ? dtypeOfArray(values) : undefined);
-  return { values: nested.values, shape: shape ?? nested.shape, dtype: chooseDtype(nested, asked) };
+  return { values: nested.values, shape: shape ?? nested.shape, dtype: chooseDtype(nested, asked), labels };
 }
 
 function isFlat(source: NestedArray | FlatColumn): source is FlatColumn {
@@ -198,6 +221,25 @@ function requireFinite({ shape, dtype, elements }: Column, values: ArrayLike<num
       "Leave the row out, or put a number there that the model can learn from.",
     { numbers: { row, column, element } },
   );
+}
+
+function requireLabels(
+  values: ArrayLike<number>,
+  { classes, ignoreIndex = defaultIgnoreIndex }: LabelRange,
+  width: number,
+  column: number,
+): void {
+  for (let index = 0; index < values.length; index++) {
+    const label = values[index] ?? Number.NaN;
+    if (label === ignoreIndex || (Number.isInteger(label) && label >= 0 && label < classes)) continue;
+    const row = Math.floor(index / width);
+    throw new HoldfastError(
+      "BAD_INDEX",
+      `Row ${row} of column ${column} has the label ${label}, and there are ${classes} classes, 0 to ${classes - 1}. Correct the ` +
+        `label, or mark it with ${ignoreIndex} where it should not count.`,
+      { numbers: { row, column, label, classes } },
+    );
+  }
 }
 
 /** Data may have half a billion elements: a plain loop takes a quarter of the time of findIndex. */

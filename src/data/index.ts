@@ -11,7 +11,13 @@ export {
   withFile,
   writeAtomically,
 } from "./atomic-write.js";
-export { type Column, type ColumnSource, type FlatColumn, TensorDataset } from "./dataset.js";
+export {
+  type Column,
+  type ColumnSource,
+  type FlatColumn,
+  type LabelRange,
+  TensorDataset,
+} from "./dataset.js";
 export { type Batch, DataLoader, type DataLoaderOptions } from "./loader.js";
 export {
   layOut,

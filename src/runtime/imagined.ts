@@ -16,8 +16,8 @@ export interface Imagination {
   upload(items: Iterable<UploadItem>): void;
   /** Hears of something that what is imagined follows from, and that may change: it is asked whether it still holds. */
   assume(holds: () => boolean): void;
-  /** From here on persistent memory is to be changed only if this number (f64) is finite. */
-  guard(number: Storage): void;
+  /** From here on persistent memory is to be changed only if this number (f64) is finite; without one, in any case again. */
+  guard(number: Storage | undefined): void;
   /** Called for a look at a value, a wait, a step or a capture; throws. */
   refuse(what: string, label: string): never;
 }

@@ -361,8 +361,8 @@ export class Runtime {
     this.#imagination?.assume(holds);
   }
 
-  /** Lets imagined work change persistent memory, from here on, only if a number (f64) is finite. */
-  guard(number: Storage): void {
+  /** Lets imagined work change persistent memory, from here on, only if a number (f64) is finite; without one, in any case. */
+  guard(number: Storage | undefined): void {
     this.#imagination?.guard(number);
   }
 

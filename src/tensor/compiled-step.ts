@@ -60,6 +60,8 @@ export interface CompiledStep<I extends readonly Tensor[], R extends StepResult>
   readonly history: Readonly<Record<string, readonly number[]>>;
   /** How many calls were skipped on the device because a gradient's norm was not finite. Waits for the device. */
   readonly skipped: number;
+  /** Sends for the latest of the history, and takes what has arrived: for who looks at it more often than it comes by itself. */
+  refresh(): void;
   /** Waits until the history is complete. */
   flush(): void;
   /**
@@ -220,6 +222,9 @@ export function compileStep<I extends readonly Tensor[], R extends StepResult>(
     }, 0);
   }
 
+  const refresh = (): void => {
+    for (const ring of rings.values()) ring.refresh();
+  };
   const flush = (): void => {
     for (const ring of rings.values()) ring.flush();
   };
@@ -230,6 +235,7 @@ export function compileStep<I extends readonly Tensor[], R extends StepResult>(
     plans: { get: () => plans.length },
     history: { get: historyOf },
     skipped: { get: countSkipped },
+    refresh: { value: refresh },
     flush: { value: flush },
     explain: { value: explain },
     report: { value: report },

@@ -105,6 +105,14 @@ export class ScalarRing {
     if (isFull && this.#mailbox.isBusy) this.#take(true);
   }
 
+  /** Sends for what is not on the host yet, and takes what has arrived. Waits for nothing. */
+  refresh(): void {
+    if (this.#mailbox.isBusy) this.#take(false);
+    if (this.#mailbox.isBusy || this.#read === this.#calls) return;
+    this.#post();
+    this.#take(false);
+  }
+
   /** Waits until the numbers of all calls so far are on the host. */
   flush(): void {
     this.#take(true);

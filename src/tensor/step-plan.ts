@@ -182,6 +182,8 @@ function keepResult(
 ): StepResult {
   if (result === undefined) return undefined;
   const { name } = step;
+  // What the step tells is told of a skipped one too: its loss is what it was skipped for.
+  device.runtime.guard(undefined);
   const { names, tensors, rebuild } = tensorsOf(name, result);
   const slots = placeArrays(
     device,

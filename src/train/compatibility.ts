@@ -32,7 +32,21 @@ export function requireCompatible(found: Checkpoint, expected: ExpectedCheckpoin
     );
   }
   if (tensors) requireSameTensors(found, model, tensors);
-  const changes = settingChanges(found.state["settings"], settings);
+  requireSameSettings(subject, found.state["settings"], settings);
+}
+
+/** Refuses settings that are not those that something was made with; those that are expected of it, or `names`, are looked at. */
+export function requireSameSettings(
+  subject: string,
+  found: unknown,
+  expected: JsonRecord,
+  names: Iterable<string> = Object.keys(expected),
+): void {
+  const told = isRecord(found) ? found : {};
+  const changes = [...names].flatMap((name) => {
+    const [a, b] = [wordOf(told[name]), wordOf(expected[name])];
+    return a === b ? [] : [`${name} was ${a} and is ${b} here`];
+  });
   if (changes.length === 0) return;
   throw new HoldfastError(
     "BAD_SETTING",
@@ -58,14 +72,6 @@ export function requireSameTensors(found: Checkpoint, model: string, expected: T
     `The checkpoint of step ${found.step} does not fit this ${model}: ${listOf(all)}. Make model and optimizer as they were when it was saved.`,
     { numbers: { misfits: all.length } },
   );
-}
-
-function settingChanges(found: unknown, expected: JsonRecord): string[] {
-  const told = isRecord(found) ? found : {};
-  return Object.entries(expected).flatMap(([name, value]) => {
-    const [a, b] = [wordOf(told[name]), wordOf(value)];
-    return a === b ? [] : [`${name} was ${a} and is ${b} here`];
-  });
 }
 
 /** A setting as it stands in a file: what is written alike is alike. */

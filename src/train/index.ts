@@ -9,9 +9,15 @@ export {
   type RefusedCheckpoint,
 } from "./checkpoints.js";
 export { ClassificationFigures } from "./classification.js";
-export { type ExpectedCheckpoint, requireCompatible, type TensorShapes } from "./compatibility.js";
+export {
+  type ExpectedCheckpoint,
+  requireCompatible,
+  requireSameSettings,
+  type TensorShapes,
+} from "./compatibility.js";
 export { EarlyStopping, type EarlyStoppingOptions, type EarlyStoppingState } from "./early-stopping.js";
 export type { JsonRecord } from "./files/json.js";
+export { RecorderLog, type RecorderLogOptions } from "./files/recorder-log.js";
 export { type HealthOptions, healthOf, type RunHealth } from "./health.js";
 export { InspectionReader, type InspectionReading, readInspection } from "./inspection/read-inspection.js";
 export {

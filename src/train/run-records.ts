@@ -9,6 +9,7 @@ export const runFiles = {
   status: "status.json",
   metrics: "metrics.jsonl",
   results: "results.json",
+  recorder: "recorder.log",
   checkpoints: "checkpoints",
 } as const;
 

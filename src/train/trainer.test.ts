@@ -203,6 +203,51 @@ describe("a training", () => {
     assert.equal(device.runtime.budget.usedBy("data set"), before);
   });
 
+  test("knows a loss after its first steps, long before the history would bring one by itself", async () => {
+    const known: boolean[] = [];
+    const { trainer } = make(device, {
+      epochs: 1,
+      onStep: (one) => {
+        known.push(one.latestLoss !== undefined);
+        // By now the device has done what was sent, and the next step may know.
+        device.runtime.synchronize();
+      },
+    });
+    await trainer.run();
+    assert.ok(known.indexOf(true) <= 1, known.join());
+    assert.ok(known.slice(1).every(Boolean));
+    trainer.close();
+  });
+
+  test("refuses a label that is no class, compiled and eager, by batch and row", async () => {
+    const bad = Int32Array.from({ length: rows }, (_, row) => (row === 17 ? 3 : row % 3));
+    const wrong = new TensorDataset(
+      Array.from({ length: rows }, (_, row) => [row, 1]),
+      bad,
+    );
+    for (const compile of [true, false]) {
+      const { trainer } = make(device, { data: wrong as TensorDataset<Sources>, shuffle: false, compile });
+      await assert.rejects(trainer.run(), {
+        code: "BAD_INDEX",
+        message: /^(Batch 4 of epoch 0: )?crossEntropy: the target of row 1 is 3, and there are 3 classes/,
+      });
+      trainer.close();
+    }
+  });
+
+  test("goes on where a loss is NaN for another reason: the device skips such steps", async () => {
+    const { trainer, model, weights } = make(device, {
+      epochs: 1,
+      loss: (x) => model.forward(x).mean().sub(1e30).sqrt(),
+    });
+    const before = weights();
+    const { epochs } = await trainer.run();
+    assert.ok(Number.isNaN(epochs[0]?.loss));
+    assert.equal(epochs[0]?.skipped, 6);
+    assert.deepEqual(weights(), before);
+    trainer.close();
+  });
+
   test("refuses no rows and no epochs", () => {
     for (const wrong of [{ batchSize: 0 }, { epochs: 0 }, { batchSize: 1.5 }]) {
       assert.throws(() => make(device, wrong), { code: "BAD_ARGUMENT", message: /whole number/ });

@@ -4,6 +4,7 @@
  */
 
 import { setImmediate } from "node:timers/promises";
+import { noGrad } from "../autograd/index.js";
 import type { Batch, ColumnSource, TensorDataset } from "../data/index.js";
 import { HoldfastError } from "../errors/index.js";
 import type { Seed } from "../kernels/index.js";
@@ -82,6 +83,8 @@ export interface TrainingSummary {
 
 /** Signals and timers get their turn at least so often, in milliseconds. */
 const longestTurn = 50;
+/** The latest loss is sent for so often, in milliseconds: as often as a person can read it. */
+const lossEveryMs = 100;
 
 /**
  * Trains a module on a data set.
@@ -122,6 +125,8 @@ export class Trainer<Sources extends readonly ColumnSource[] = readonly ColumnSo
   #historyAt = 0;
   /** When signals and timers last had their turn. */
   #turnMs = performance.now();
+  /** When losses were last sent for. */
+  #askedMs = Number.NEGATIVE_INFINITY;
 
   constructor(options: TrainerOptions<Sources>) {
     const { device, data, batchSize, epochs, seed = currentSeed(), shuffle = true, compile = true } = options;
@@ -325,12 +330,13 @@ export class Trainer<Sources extends readonly ColumnSource[] = readonly ColumnSo
     this.#compiled?.flush();
     device.runtime.synchronize();
     const endedMs = performance.now();
+    model.eval();
+    this.#refuseBadLabels();
     const { lr } = optimizer;
     const loss = this.#meanLoss();
     if (schedule?.after === "epoch") schedule.of.step();
     [this.#epoch, this.#batch, this.#before, this.#read] = [epoch + 1, 0, [], []];
     this.#historyAt = this.#history.length;
-    model.eval();
     const figures = evaluate?.(epoch) ?? {};
     return {
       ...{ epoch, steps: this.batches, loss, lr, figures, skipped: this.#compiled?.skipped ?? 0 },
@@ -340,19 +346,47 @@ export class Trainer<Sources extends readonly ColumnSource[] = readonly ColumnSo
   }
 
   #send(rows: Tensor): void {
-    if (this.#compiled) this.#compiled(rows);
-    else this.#read.push(this.options.device.step(() => this.#train(rows).loss.item()));
+    if (!this.#compiled) {
+      this.#read.push(this.options.device.step(() => this.#train(rows).loss.item()));
+      return;
+    }
+    this.#compiled(rows);
+    const nowMs = performance.now();
+    if (this.latestLoss !== undefined && nowMs - this.#askedMs < lossEveryMs) return;
+    this.#askedMs = nowMs;
+    this.#compiled.refresh();
   }
 
   #train(rows: Tensor): { readonly loss: Tensor } {
     const { model, optimizer, loss: lossOf, clipNorm } = this.options;
     const loss = lossOf(...this.#rows.gather(rows));
     loss.backward();
-    // With a norm that is not finite nothing is changed, and the step is counted as skipped.
-    if (clipNorm !== undefined) clipGradNorm(model.parameters(), clipNorm, { errorIfNonfinite: false });
+    // With a norm that is not finite a compiled step changes nothing and is counted as skipped; an eager one is refused.
+    if (clipNorm !== undefined) clipGradNorm(model.parameters(), clipNorm);
     optimizer.step();
     optimizer.zeroGrad();
     return { loss };
+  }
+
+  /**
+   * A label that is no class makes a compiled step's loss NaN, and nothing there can say so. The first batch with such a loss is
+   * asked for it again, eagerly, which names the label. A NaN from elsewhere is the model's affair.
+   */
+  #refuseBadLabels(): void {
+    if (!this.#compiled) return;
+    const batch = this.#losses().findIndex((loss) => Number.isNaN(loss));
+    if (batch < 0) return;
+    const { device, loss: lossOf } = this.options;
+    const rows = this.#rows.rowsOf(this.#epoch, batch);
+    try {
+      device.step(() => noGrad(() => void lossOf(...this.#rows.gather(rows))));
+    } catch (error) {
+      if (!(error instanceof HoldfastError && error.code === "BAD_INDEX")) return;
+      const { message: cause, numbers } = error;
+      throw new HoldfastError(error.code, `Batch ${batch} of epoch ${this.#epoch}: ${cause}`, {
+        ...{ numbers: { ...numbers, batch, epoch: this.#epoch }, cause: error },
+      });
+    }
   }
 
   /** Of the present epoch's batches, as far as they are known. */

@@ -3,6 +3,7 @@
 import { join } from "node:path";
 import { type Command, Option } from "commander";
 import {
+  checksumOfBars,
   defaultSettings,
   generateBars,
   type JobRun,
@@ -142,18 +143,18 @@ async function trainCrossAsset(given: GivenOptions): Promise<number> {
   const server = await openServer(given);
   if (server && (name === "live" || name === "plain")) write(`metrics  ${server.url}/metrics\n`);
   const bars = file === undefined ? generateBars({ bars: generate, seed }) : await readBars(file);
-  const device = await openDevice(given.device, deviceOptions(given));
+  const device = await openDevice(given.device, deviceOptions(given, out));
   const halt = haltOnSignals();
   let run: JobRun | undefined;
   try {
     const asked = {
       ...settings,
-      ...(file === undefined ? { generate } : { bars: file }),
+      ...(file === undefined ? { generate } : { bars: file, checksum: checksumOfBars(bars).slice(0, 16) }),
       precision: given.precision ?? "f32",
     };
     run = openJobRun({
       ...{ path: out, settings: asked, device: device.runtime.device.name },
-      allowOlder: given.olderCheckpoint === true,
+      ...{ allowOlder: given.olderCheckpoint === true, recorder: device.runtime.recorder },
     });
     server?.show(out);
     for (const { name: passed, reason } of run.resumed?.refused ?? [])
@@ -218,8 +219,10 @@ async function openServer({
   );
 }
 
-function deviceOptions({ precision, capture, memory, stallAfter }: GivenOptions): DeviceOptions {
+function deviceOptions({ precision, capture, memory, stallAfter }: GivenOptions, out: string): DeviceOptions {
   return {
+    // A stall is told where the run is kept, unless another place is asked for.
+    ...(process.env[settingsTable.reports.variable] === undefined && { reports: out }),
     ...(precision && { precision }),
     ...(capture && { capture }),
     ...(memory !== undefined && { memory }),

@@ -73,6 +73,15 @@ test("a file has whole lines, a step now and then and every epoch", () => {
   );
 });
 
+test("a line that stays waits for the first loss, or for the epoch's last step", () => {
+  const early = (batch: number): JobEvent => ({ ...(stepOf(batch) as object), loss: undefined }) as JobEvent;
+  assert.deepEqual(
+    tell("plain", [early(1), early(2), stepOf(3), early(100)]).match(/\d+\/100 {2}loss \S+/g),
+    ["3/100  loss 0.9877", "100/100  loss …"],
+  );
+  assert.match(tell("live", [early(1), stepOf(3)], 200, 100), /1\/100 {2}loss ….*3\/100 {2}loss 0\.9877/s);
+});
+
 test("a machine has a JSON object a line, and somebody who wants nothing has nothing", () => {
   const lines = tell("json", [stepOf(1), stepOf(2), epoch])
     .trimEnd()

@@ -33,6 +33,9 @@ export function makeReporter(name: ReporterName, options: ReporterOptions): Repo
     return { listen, end: () => undefined };
   }
   const isLive = name === "live";
+  // A line that stays waits for the first loss; a line that lives gets it when it is there.
+  const hasAll = ({ loss, batch, batches }: Extract<JobEvent, { kind: "step" }>): boolean =>
+    isLive || loss !== undefined || batch === batches;
   const isDue = pacer(clock, every[name]);
   let hasLine = false;
   const clear = (): void => {
@@ -41,7 +44,7 @@ export function makeReporter(name: ReporterName, options: ReporterOptions): Repo
   };
   const listen = (event: JobEvent): void => {
     if (event.kind === "step") {
-      if (!isDue(event)) return;
+      if (!hasAll(event) || !isDue(event)) return;
       const text = stepText(event);
       if (!isLive) write(`${text}\n`);
       else {

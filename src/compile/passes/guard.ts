@@ -13,9 +13,10 @@ import {
 } from "../../kernels/index.js";
 import type { Call, Part, RowCall } from "../program.js";
 
-/** A number (f64), and from which call on it guards. */
+/** A number (f64), from which call on it guards, and which one is the first that it no longer does. */
 export interface Guard {
   readonly from: number;
+  until: number;
   readonly number: Part;
 }
 
@@ -26,7 +27,8 @@ export function guardWrites(calls: readonly Call[], guards: readonly Guard[]): r
     const { work } = call;
     if (work.kind !== "rows" || !work.operands.some(isChanged(work))) return call;
     let guarded = work;
-    for (const { from, number } of guards) if (from <= place) guarded = guardRows(guarded, number);
+    for (const { from, until, number } of guards)
+      if (from <= place && place < until) guarded = guardRows(guarded, number);
     return { ...call, work: guarded };
   });
 }

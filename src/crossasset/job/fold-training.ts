@@ -24,8 +24,15 @@ import type { JobSettings } from "./settings.js";
 /** Features [n, S, F] and labels [n, S]. */
 type Columns = [
   { readonly values: Float32Array<ArrayBuffer>; readonly shape: readonly number[] },
-  { readonly values: Int32Array<ArrayBuffer>; readonly shape: readonly number[] },
+  {
+    readonly values: Int32Array<ArrayBuffer>;
+    readonly shape: readonly number[];
+    readonly labels: typeof labelRange;
+  },
 ];
+
+/** −1 says that there is no label. */
+const labelRange = { classes: classNames.length, ignoreIndex: -1 };
 
 export interface FoldTrainingOptions
   extends Pick<TrainerOptions<Columns>, "onStep" | "onEpoch" | "signal" | "from"> {
@@ -60,7 +67,11 @@ export class FoldTraining {
     this.normaliser = options.normaliser ?? fitNormaliser(samples.x, fold.train);
     this.#data = new TensorDataset<Columns>(
       { values: this.#features(fold.train), shape: [lengthOf(fold.train), scales.length, featureCount] },
-      { values: labelsOf(samples, fold.train), shape: [lengthOf(fold.train), scales.length] },
+      {
+        values: labelsOf(samples, fold.train),
+        shape: [lengthOf(fold.train), scales.length],
+        labels: labelRange,
+      },
     );
     this.trainer = new Trainer<Columns>({
       ...{ device, model, optimizer: this.optimizer, data: this.#data },
@@ -73,7 +84,9 @@ export class FoldTraining {
         return onEpoch?.(record, trainer);
       },
       loss: (x, labels) =>
-        functional.crossEntropy(model.forward(x).reshape([-1, classNames.length]), labels.reshape([-1])),
+        functional.crossEntropy(model.forward(x).reshape([-1, labelRange.classes]), labels.reshape([-1]), {
+          ignoreIndex: labelRange.ignoreIndex,
+        }),
     });
   }
 

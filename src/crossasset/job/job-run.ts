@@ -4,6 +4,7 @@ import { existsSync } from "node:fs";
 import { join } from "node:path";
 import type { StoredTensor } from "../../data/index.js";
 import { HoldfastError } from "../../errors/index.js";
+import type { Recorder } from "../../runtime/index.js";
 import {
   CheckpointStore,
   captureState,
@@ -11,11 +12,13 @@ import {
   extrasOf,
   type JsonRecord,
   type LoadedCheckpoint,
+  RecorderLog,
   type RefusedCheckpoint,
   RunFolder,
   type RunProgress,
   readRun,
   requireCompatible,
+  requireSameSettings,
   restoreState,
   runFiles,
   type TrainerPosition,
@@ -37,6 +40,8 @@ export interface JobRunOptions {
   readonly device: string;
   /** Go on from the latest checkpoint that is sound, where later ones are not. */
   readonly allowOlder?: boolean;
+  /** The device's recorder; what it sees is written into the folder. */
+  readonly recorder?: Recorder;
 }
 
 /** Where a job goes on. */
@@ -98,15 +103,20 @@ export class JobRun {
   #budgetBytes: number | undefined;
   /** Steps skipped in folds that have ended. */
   #skippedBefore = 0;
+  readonly #log: RecorderLog | undefined;
 
   /** Begins a run, or goes on with the one that is there. */
-  constructor({ path, settings, device, allowOlder = false }: JobRunOptions) {
+  constructor({ path, settings, device, allowOlder = false, recorder }: JobRunOptions) {
     const isNew = stateOfRun(path) === "none";
     this.#settings = settings;
     this.#folder = isNew ? RunFolder.create(path, { settings, device }) : RunFolder.open(path);
     this.#store = new CheckpointStore(this.#folder.checkpointsPath);
     try {
-      if (!isNew) requireSame(path, this.#folder.run.settings, settings);
+      const { settings: before } = this.#folder.run;
+      const names = Object.keys({ ...before, ...settings });
+      requireSameSettings(`The run in ${path}`, before, settings, names);
+      this.#log = recorder && new RecorderLog(this.#folder.pathOf(runFiles.recorder), recorder);
+      this.#log?.write();
       this.resumed = isNew ? undefined : this.#findCheckpoint(allowOlder);
     } catch (error) {
       this.#folder.close();
@@ -117,6 +127,8 @@ export class JobRun {
   /** Writes down what the job tells. */
   note(event: JobEvent): void {
     const folder = this.#folder;
+    if (event.kind === "step") this.#log?.glance();
+    else this.#log?.write();
     if (event.kind === "device") this.#budgetBytes = event.budgetBytes;
     else if (event.kind === "phase") folder.enterPhase(event.phase);
     else if (event.kind === "step") {
@@ -170,6 +182,7 @@ export class JobRun {
   }
 
   end(results: JobResults | undefined, exitCode: number): void {
+    this.#log?.write();
     this.#folder.end({
       state: results ? "finished" : "stopped",
       ...(!results && { reason: "a signal" }),
@@ -179,7 +192,17 @@ export class JobRun {
 
   fail(error: unknown, exitCode: number): void {
     const reason = error instanceof Error ? error.message.split("\n")[0] : String(error);
-    this.#folder.end({ state: "failed", ...(reason && { reason }), exitCode });
+    for (const note of [
+      () => this.#log?.write(),
+      () => this.#folder.end({ state: "failed", ...(reason && { reason }), exitCode }),
+    ]) {
+      try {
+        note();
+      } catch (other) {
+        // On a full disk this fails too, and must not hide why the run has.
+        if (!(other instanceof HoldfastError)) throw other;
+      }
+    }
   }
 
   /** Steps that this fold has skipped so far, in this process. */
@@ -231,18 +254,4 @@ export function normaliserIn(checkpoint: LoadedCheckpoint): Normaliser {
   const valuesOf = (name: string): Float32Array =>
     new Float32Array(tensors.get(`normaliser.${name}`)?.bytes.slice().buffer ?? new ArrayBuffer(0));
   return normaliserFrom({ mean: valuesOf("mean"), deviation: valuesOf("deviation") });
-}
-
-function requireSame(path: string, found: JsonRecord, wanted: JsonRecord): void {
-  const names = Object.keys({ ...found, ...wanted }).filter(
-    (name) => JSON.stringify(found[name]) !== JSON.stringify(wanted[name]),
-  );
-  if (names.length === 0) return;
-  const changes = names.map(
-    (name) => `${name} ${JSON.stringify(found[name])} → ${JSON.stringify(wanted[name])}`,
-  );
-  throw new HoldfastError(
-    "BAD_SETTING",
-    `The run in ${path} was started with other settings: ${changes.join(", ")}. Give the same ones, or another folder.`,
-  );
 }

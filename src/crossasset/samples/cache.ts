@@ -4,17 +4,19 @@
  */
 
 import { createHash } from "node:crypto";
-import { existsSync, mkdirSync } from "node:fs";
+import { existsSync } from "node:fs";
 import { join } from "node:path";
 import {
   loadSafetensors,
+  makeFolder,
   type SafetensorsFile,
   type StoredTensor,
   saveSafetensors,
 } from "../../data/index.js";
 import { HoldfastError } from "../../errors/index.js";
 import { type Dtype, viewElements } from "../../kernels/index.js";
-import { type Bars, barColumns } from "../bars/bars.js";
+import type { Bars } from "../bars/bars.js";
+import { checksumOfBars } from "../bars/checksum.js";
 import { defaultStride, makeSamples, type SampleSettings, type Samples } from "./features.js";
 import { featureCount, scales } from "./scales.js";
 
@@ -51,10 +53,8 @@ export function cachedSamples(bars: Bars, settings: SampleSettings, folder: stri
 
 /** All that samples follow from, in 64 characters. */
 function keyOf(bars: Bars, { stride = defaultStride, labelled = true }: SampleSettings): string {
-  const hash = createHash("sha256").update(JSON.stringify({ samplesVersion, stride, labelled }));
-  for (const column of barColumns)
-    hash.update(`${column} ${bars[column].length} `).update(bytesOf(bars[column]));
-  return hash.digest("hex");
+  const asked = JSON.stringify({ samplesVersion, stride, labelled });
+  return createHash("sha256").update(asked).update(checksumOfBars(bars)).digest("hex");
 }
 
 interface Found {
@@ -109,18 +109,6 @@ function checksumOf(tensors: readonly StoredTensor[]): string {
 
 function stranger(what: string): HoldfastError {
   return new HoldfastError("BAD_FILE", `The file ${what}. It is written anew.`);
-}
-
-function makeFolder(folder: string): void {
-  try {
-    mkdirSync(folder, { recursive: true });
-  } catch (cause) {
-    throw new HoldfastError(
-      "BAD_FILE",
-      `The folder ${folder} for samples can't be made: ${cause instanceof Error ? cause.message : cause}. Name another one, or turn the cache off.`,
-      { numbers: { folder }, cause },
-    );
-  }
 }
 
 function bytesOf(array: ArrayBufferView): Uint8Array {

@@ -169,6 +169,33 @@ describe("crossEntropy", () => {
     });
   });
 
+  test("in a compiled step, which can't look, is NaN where a label is no class, and reads nothing with it", () => {
+    for (const loss of [crossEntropy, nllLoss]) {
+      for (const reduction of ["mean", "sum"] as const) {
+        for (const weight of [undefined, f64([1, 2, 3])]) {
+          const logits = f64([1, 2, 3, 4, 5, 6], [2, 3]);
+          logits.requiresGrad = true;
+          const step = cpu.compile((labels: Tensor) => {
+            const value = loss(logits, labels, { reduction, ...(weight && { weight }) });
+            value.backward();
+            return { value };
+          });
+          const of = (...labels: number[]): number => {
+            logits.zeroGrad();
+            return step(i32(labels)).value.item();
+          };
+          const good = of(2, 0);
+          assert.ok(Number.isFinite(good));
+          for (const bad of [3, -1, 2 ** 31 - 1, -(2 ** 31)]) assert.ok(Number.isNaN(of(0, bad)), `${bad}`);
+          // The mean of such a batch has no gradient that could be trained with.
+          if (loss === crossEntropy) assert.ok([...(logits.grad?.dataSync() ?? [])].some(Number.isNaN));
+          assert.equal(of(2, 0), good);
+          step.close();
+        }
+      }
+    }
+  });
+
   test("refuses shapes, dtypes and smoothings that don't fit, and says what would", () => {
     cpu.step(() => {
       const logits = f64([1, 2, 3, 4, 5, 6], [2, 3]);

@@ -8,6 +8,7 @@ import {
   type Compute,
   type Dtype,
   dtypes,
+  type Expression,
   iterateRows,
   launchRows,
   type RowKernel,
@@ -159,6 +160,24 @@ export function checkLabels(
       `the label, or mark rows that don't count with ignoreIndex (${ignoreIndex}).`,
     { numbers: { op: lowering.op, row, label, classes } },
   );
+}
+
+/**
+ * A row's label in a kernel: whether it counts, where its class lies, and how much it counts. A label that is no class makes the
+ * loss and its gradient NaN and reads nowhere: inside of a graph nobody can look at labels and refuse them.
+ */
+export function labelTerms(
+  compute: Compute,
+  given: { readonly ignored: Expression; readonly classes: Expression },
+  weightAt: ((place: Expression) => Expression) | undefined,
+) {
+  const label = term.load(1, "i32");
+  const counts = term.ne(label, given.ignored);
+  const isClass = term.min(term.ge(label, 0), term.lt(term.convert(label, compute), given.classes));
+  const place = term.select(isClass, label, 0);
+  const own = weightAt ? term.convert(weightAt(place), compute) : term.constant(1, compute);
+  const ofClass = term.select(isClass, own, term.constant(Number.NaN, compute));
+  return { label, counts, place, weight: term.select(counts, ofClass, term.constant(0, compute)) };
 }
 
 /** What a loss kernel's rows give, and where the result goes. */

@@ -12,6 +12,7 @@ import {
   type Stage,
   term,
 } from "../../kernels/index.js";
+import { labelTerms } from "./class-rows.js";
 
 /** Which kernel: the rest comes with the launch. */
 export interface Variant {
@@ -59,17 +60,12 @@ function scalarTerms(compute: Compute) {
   };
 }
 
-/** What is known of a row by its label, which is input 1. */
-function labelTerms(compute: Compute, weight: Dtype | undefined, weightInput: number) {
-  const { ignored, weightStep } = scalarTerms(compute);
-  const label = term.load(1, "i32");
-  const counts = term.ne(label, ignored);
-  // The label of a row that does not count is no place to read from.
-  const place = term.select(counts, label, 0);
-  const own = weight
-    ? term.convert(term.load(weightInput, dtypes[weight].compute, term.mul(place, weightStep)), compute)
-    : term.constant(1, compute);
-  return { counts, place, weight: term.select(counts, own, term.constant(0, compute)) };
+/** What is known of a row by its label. */
+function rowTerms(compute: Compute, weight: Dtype | undefined, weightInput: number) {
+  const { weightStep, ...given } = scalarTerms(compute);
+  const weightAt = (place: Expression): Expression =>
+    term.load(weightInput, weight ? dtypes[weight].compute : compute, term.mul(place, weightStep));
+  return labelTerms(compute, given, weight && weightAt);
 }
 
 const kernels = new Map<string, RowKernel>();
@@ -93,7 +89,7 @@ export function forwardKernel(variant: Variant, loss: Dtype): RowKernel {
   return kernelOf("crossEntropy", variant, loss, () => {
     const { compute } = dtypes[input];
     const { classStep, keep, spread, classes } = scalarTerms(compute);
-    const row = labelTerms(compute, weight, 2);
+    const row = rowTerms(compute, weight, 2);
     const largest = term.reduced(0, compute);
     const logSum = term.log(term.reduced(1, compute));
     const x = term.load(0, compute);
@@ -135,7 +131,7 @@ export function sharesKernel(variant: Variant, upstream: Dtype): RowKernel {
     const { compute } = dtypes[input];
     const { keep, spread, classes } = scalarTerms(compute);
     const weightInput = isMean ? 3 : 2;
-    const row = labelTerms(compute, weight, weightInput);
+    const row = rowTerms(compute, weight, weightInput);
     const arriving = term.convert(term.load(0, dtypes[upstream].compute), compute);
     const share = isMean ? term.div(arriving, term.load(2, compute)) : arriving;
     const counted = term.select(row.counts, share, term.constant(0, compute));

@@ -1,6 +1,6 @@
 /** nllLoss: the negative log probability of each row's class, from log probabilities. crossEntropy does both at once. */
 
-import { type Dtype, dtypes, type RowKernel, term } from "../../kernels/index.js";
+import { type Dtype, dtypes, type Expression, type RowKernel, term } from "../../kernels/index.js";
 import type { DeviceArray } from "../device-array.js";
 import { arrayAt, type KernelOp } from "../op.js";
 import {
@@ -10,6 +10,7 @@ import {
   classStep,
   defaultIgnoreIndex,
   inferClassRows,
+  labelTerms,
   launchClassRows,
   lowerTotal,
   perClass,
@@ -34,31 +35,25 @@ function kernelOf(name: string, variant: Variant, more: string, make: () => RowK
   return kernel;
 }
 
-/** Scalars of both kernels: the label that does not count, the steps from class to class in the input and the weights. */
-function labelTerms({ input, weight }: Variant) {
-  const { compute } = dtypes[input];
-  const label = term.load(1, "i32");
-  const counts = term.ne(label, term.scalar(0, "i32"));
-  const place = term.select(counts, label, 0);
-  const own = weight
-    ? term.convert(term.load(2, dtypes[weight].compute, term.mul(place, term.scalar(2, "i32"))), compute)
-    : term.constant(1, compute);
-  return { label, counts, place, weight: term.select(counts, own, term.constant(0, compute)) };
-}
-
-/** Inputs: log probabilities, target, weights. Outputs of each row: its loss, and for a mean how much it counts. */
+/**
+ * Inputs: log probabilities, target, weights. Outputs of each row: its loss, and for a mean how much it counts. Scalars: the label
+ * that does not count, the steps from class to class in the input and the weights, and how many classes there are.
+ */
 function forwardKernel(variant: Variant, loss: Dtype): RowKernel {
   return kernelOf("nllLoss", variant, loss, () => {
     const { input, target, weight, isMean } = variant;
     const { compute } = dtypes[input];
-    const row = labelTerms(variant);
+    const weightAt = (place: Expression): Expression =>
+      term.load(2, dtypes[weight ?? input].compute, term.mul(place, term.scalar(2, "i32")));
+    const given = { ignored: term.scalar(0, "i32"), classes: term.scalar(3, compute) };
+    const row = labelTerms(compute, given, weight && weightAt);
     const picked = term.load(0, compute, term.mul(row.place, term.scalar(1, "i32")));
     const value = term.select(row.counts, term.neg(term.mul(row.weight, picked)), term.constant(0, compute));
     return {
       name: "nllLoss",
       inputs: [input, target, ...(weight ? [weight] : [])],
       outputs: [loss, ...(isMean ? [compute] : [])].map((dtype) => ({ dtype, per: "row" })),
-      scalars: ["i32", "i32", "i32"],
+      scalars: ["i32", "i32", "i32", compute],
       stages: [
         { kind: "store", output: 0, value },
         ...(isMean ? [{ kind: "store", output: 1, value: row.weight } as const] : []),
@@ -145,7 +140,8 @@ export const nllLoss: KernelOp<ClassLossAttributes> = {
       const made = [losses, ...(counts ? [counts] : [])].map(perRow);
       const { ignoreIndex = defaultIgnoreIndex } = attributes;
       const steps = [classStep(input, rows), weights[0]?.strides[0] ?? 0];
-      launchClassRows(lowering, rows, kernel, [...given, ...made], [ignoreIndex, ...steps]);
+      const scalars = [ignoreIndex, ...steps, rows.classes];
+      launchClassRows(lowering, rows, kernel, [...given, ...made], scalars);
     }
     if (!isSingle) lowerTotal(lowering, { losses, counts }, output, divisor);
   },

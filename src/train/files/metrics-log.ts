@@ -34,7 +34,11 @@ export class MetricsLog {
   }
 
   sync(): void {
-    fsyncSync(this.#file);
+    try {
+      fsyncSync(this.#file);
+    } catch (error) {
+      throw fileError(`${this.#path} can't be written`, this.#path, error);
+    }
   }
 
   /** Takes lines of later steps out: a run that goes on from a checkpoint writes them again. */
@@ -52,8 +56,11 @@ export class MetricsLog {
   }
 
   close(): void {
-    fsyncSync(this.#file);
-    closeSync(this.#file);
+    try {
+      this.sync();
+    } finally {
+      closeSync(this.#file);
+    }
   }
 }
 

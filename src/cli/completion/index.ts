@@ -1,0 +1,3 @@
+/** completion: `holdfast completion bash`, scripts by which shells complete the command, made of the command itself. */
+
+export { addCompletion } from "./command.js";

@@ -1,0 +1,93 @@
+/** The run recorder: steps meet their losses in order, plans, memory and trouble are what they were, and a resume takes back. */
+
+import assert from "node:assert/strict";
+import { mkdtempSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { after, describe, test } from "node:test";
+import { openDevice } from "../../../test/support/devices.js";
+import { openTestDriver } from "../../../test/support/test-device.js";
+import { randn, type Tensor } from "../../tensor/index.js";
+import { readInspection } from "./read-inspection.js";
+import { inspectionFiles } from "./records.js";
+import { RunRecorder, type SentStep } from "./run-recorder.js";
+import { readSteps } from "./step-log.js";
+
+describe("the run recorder", () => {
+  const driver = openTestDriver({ threads: 2 });
+  const device = openDevice({ driver });
+  after(() => driver.close());
+
+  const newFolder = (): string => mkdtempSync(join(tmpdir(), "holdfast-recorder-"));
+  const sent = (step: number): SentStep => ({
+    ...{ step, time: 1000 * step, lr: 0.1, fold: 0, epoch: 0, samples: 8, hostMs: 0.5 },
+  });
+  const open = (folder: string, from = 0): RunRecorder =>
+    new RunRecorder({ folder, runtime: device.runtime, from, now: () => 1e6 });
+
+  test("each step gets the loss that was its own, however late losses come; one that had none is NaN", () => {
+    const folder = newFolder();
+    const recorder = open(folder);
+    let [told, known] = [0, 0];
+    // Bursts of all sizes, so that the queue goes round and grows while it is not empty.
+    for (const [steps, losses] of [
+      [3, 1],
+      [200, 150],
+      [400, 90],
+      [900, 1200],
+      [7, 0],
+    ] as const) {
+      for (let count = 0; count < steps; count++) recorder.noteSent(sent(++told));
+      for (let count = 0; count < losses; count++) recorder.noteLoss(-++known);
+    }
+    recorder.close();
+    const { step, loss, time } = readSteps(join(folder, inspectionFiles.steps));
+    assert.equal(step.length, told);
+    for (const [index, value] of loss.entries()) {
+      assert.equal(step[index], index + 1);
+      assert.equal(time[index], 1000 * (index + 1));
+      assert.ok(
+        Object.is(value, index < known ? -(index + 1) : Number.NaN),
+        `loss ${value} of step ${index + 1}`,
+      );
+    }
+  });
+
+  test("plans, memory and trouble are read back as they were told, and agree with the device", () => {
+    const folder = newFolder();
+    const step = device.compile((x: Tensor) => x.exp().sum());
+    step(randn([64], { device }));
+    const recorder = open(folder);
+    recorder.notePlans(step, { times: true });
+    recorder.look();
+    recorder.noteTrouble("over budget", "There is no room.\nlabel  bytes\nweights  5");
+    recorder.close();
+    const { plans, memory, trouble, messages } = readInspection(folder);
+    assert.deepEqual(messages, []);
+    assert.equal(plans[0]?.memory.peak, step.memory(randn([64], { device })).peak);
+    assert.ok(plans[0]?.calls.every(({ us }) => us !== undefined));
+    assert.equal(memory[0]?.used, device.runtime.budget.used);
+    assert.deepEqual(
+      trouble.map(({ kind, message, details }) => [kind, message, details]),
+      [["over budget", "There is no room.", "label  bytes\nweights  5"]],
+    );
+    step.close();
+  });
+
+  test("who goes on from an earlier step finds nothing of later ones", () => {
+    const folder = newFolder();
+    const recorder = open(folder);
+    for (let step = 1; step <= 10; step++) {
+      recorder.noteSent(sent(step));
+      recorder.noteLoss(step);
+      if (step % 5 === 0) recorder.noteTrouble("steps not finite", `at ${step}`);
+    }
+    recorder.close();
+    open(folder, 6).close();
+    assert.deepEqual([...readSteps(join(folder, inspectionFiles.steps)).step], [1, 2, 3, 4, 5, 6]);
+    assert.deepEqual(
+      readInspection(folder).trouble.map(({ message }) => message),
+      ["at 5"],
+    );
+  });
+});

@@ -1,0 +1,188 @@
+/**
+ * Writes down what those see who look at a run later: every step's numbers, the plans of its compiled steps, where memory stands
+ * now and then, and what went wrong. On the path of every step, so a step costs a few stores into an array.
+ */
+
+import { join } from "node:path";
+import type { RecordedEvent, Runtime } from "../../runtime/index.js";
+import type { ReportOptions, StepPlanReport } from "../../tensor/index.js";
+import { formatDuration } from "../../units/index.js";
+import { MetricsLog } from "../files/metrics-log.js";
+import {
+  inspectionFiles,
+  type MemorySample,
+  type StepColumn,
+  stepColumns,
+  type TroubleRecord,
+} from "./records.js";
+import { StepLog, type StepRow } from "./step-log.js";
+
+/** A step as it was sent: its loss comes later. */
+export type SentStep = Readonly<Record<Exclude<StepColumn, "loss">, number>>;
+
+export interface RunRecorderOptions {
+  /** The run's folder. */
+  readonly folder: string;
+  readonly runtime: Runtime;
+  /** What was written of later steps is taken out: a run that goes on writes it again. */
+  readonly from?: number;
+  /** Milliseconds since 1970; the system's clock unless given. */
+  readonly now?: () => number;
+}
+
+/** A compiled step, of any inputs and results. */
+export interface Reporting {
+  report(options?: ReportOptions): readonly StepPlanReport[];
+}
+
+/** Memory is looked at so often, in milliseconds; and what waits is written. */
+const lookEveryMs = 2000;
+/** So many of the phases before a trouble are told with it. */
+const phasesTold = 40;
+
+export class RunRecorder {
+  readonly #runtime: Runtime;
+  readonly #now: () => number;
+  readonly #steps: StepLog;
+  readonly #plans: MetricsLog;
+  readonly #memory: MetricsLog;
+  readonly #trouble: MetricsLog;
+  /** Steps whose loss is not known yet, oldest first. */
+  readonly #waiting = new Waiting();
+  #step: number;
+  #lookedMs = Number.NEGATIVE_INFINITY;
+  #isOpen = true;
+
+  constructor({ folder, runtime, from = 0, now = Date.now }: RunRecorderOptions) {
+    this.#runtime = runtime;
+    this.#now = now;
+    this.#step = from;
+    this.#steps = new StepLog(join(folder, inspectionFiles.steps));
+    this.#steps.dropAfter(from);
+    const [plans, memory, trouble] = [
+      inspectionFiles.plans,
+      inspectionFiles.memory,
+      inspectionFiles.trouble,
+    ].map((name) => {
+      const log = new MetricsLog(join(folder, name));
+      log.dropAfter(from);
+      return log;
+    }) as [MetricsLog, MetricsLog, MetricsLog];
+    [this.#plans, this.#memory, this.#trouble] = [plans, memory, trouble];
+  }
+
+  noteSent(sent: SentStep): void {
+    this.#waiting.push(sent);
+    this.#step = sent.step;
+    if (sent.time - this.#lookedMs >= lookEveryMs || sent.time < this.#lookedMs) this.look();
+  }
+
+  /** The loss of the earliest step that waits for one. */
+  noteLoss(loss: number): void {
+    const row = this.#waiting.shift(loss);
+    if (row) this.#steps.append(row);
+  }
+
+  /** Writes where memory stands, and what waits to be written. */
+  look(): void {
+    this.#lookedMs = this.#now();
+    const { budget, arena } = this.#runtime;
+    const { capacity, committed, highWater, live, pins, pinned, resetsByStep, resetsByCall } = arena.figures;
+    const sample: MemorySample = {
+      ...{ time: this.#lookedMs, step: this.#step, limit: budget.limit, used: budget.used },
+      holders: budget.holders(24).map(({ label, holder, size }) => ({
+        ...{ label: holder === label ? label : `${label}: ${holder}`, bytes: size },
+      })),
+      arena: {
+        ...{ capacity, committed, highWater, live, pins, pinnedBytes: pinned },
+        resets: resetsByStep + resetsByCall,
+      },
+    };
+    this.#memory.append({ ...sample });
+    this.#steps.flush();
+  }
+
+  /** Writes what a compiled step has become; where it can't be a graph although it should, that is a trouble. */
+  notePlans(compiled: Reporting, options?: ReportOptions): void {
+    const reports = compiled.report(options);
+    const at = new Date(this.#now()).toISOString();
+    for (const report of reports) this.#plans.append({ ...report, at, step: this.#step });
+    if (this.#runtime.settings.capture === "off") return;
+    for (const { name, inputs, mode, reason } of reports) {
+      if (mode !== "direct" || reason === undefined) continue;
+      this.noteTrouble("capture refused", `${name} for inputs ${inputs} runs call by call: ${reason}`);
+    }
+  }
+
+  noteTrouble(kind: TroubleRecord["kind"], message: string, details?: string): void {
+    const [first = "", ...rest] = message.split("\n");
+    const record: TroubleRecord = {
+      ...{ kind, time: this.#now(), step: this.#step, message: first },
+      details: details ?? (rest.length > 0 ? rest.join("\n") : undefined),
+      phases: phasesOf(this.#runtime.recorder.recent(512)),
+    };
+    this.#trouble.append({ ...record });
+  }
+
+  /** Writes the steps that wait for a loss too, without one. Harmless when repeated. */
+  close(): void {
+    if (!this.#isOpen) return;
+    this.#isOpen = false;
+    for (let row = this.#waiting.shift(Number.NaN); row; row = this.#waiting.shift(Number.NaN))
+      this.#steps.append(row);
+    this.#steps.close();
+    for (const log of [this.#plans, this.#memory, this.#trouble]) log.close();
+  }
+}
+
+/** What was entered and left lately, oldest first, a line each. */
+function phasesOf(events: readonly RecordedEvent[]): readonly string[] {
+  const entered: RecordedEvent[] = [];
+  const lines: string[] = [];
+  for (const event of events) {
+    if (event.kind === "phase-enter") entered.push(event);
+    if (event.kind === "phase-exit") {
+      const begun = entered.pop();
+      const took = begun ? ` took ${formatDuration(event.atMs - begun.atMs)}` : " ended";
+      lines.push(`${event.label}${took}${event.step > 0 ? `, step ${event.step}` : ""}`);
+    }
+    if (event.kind === "refuse") lines.push(`refused: ${event.label}`);
+  }
+  for (const { label, step } of entered) lines.push(`${label} goes on${step > 0 ? `, step ${step}` : ""}`);
+  return lines.slice(-phasesTold);
+}
+
+/** A queue of steps without losses, in one array that is used again and again. */
+class Waiting {
+  #rows = new Float64Array(256 * stepColumns.length);
+  #first = 0;
+  #count = 0;
+
+  push(sent: SentStep): void {
+    const width = stepColumns.length;
+    if (this.#count * width === this.#rows.length) this.#grow();
+    let at = ((this.#first + this.#count) * width) % this.#rows.length;
+    for (const column of stepColumns) this.#rows[at++] = column === "loss" ? Number.NaN : sent[column];
+    this.#count++;
+  }
+
+  shift(loss: number): StepRow | undefined {
+    if (this.#count === 0) return undefined;
+    const width = stepColumns.length;
+    const at = this.#first * width;
+    const row = {} as Record<StepColumn, number>;
+    for (const [index, column] of stepColumns.entries()) row[column] = this.#rows[at + index] ?? 0;
+    row.loss = loss;
+    this.#first = (this.#first + 1) % (this.#rows.length / width);
+    this.#count--;
+    return row;
+  }
+
+  #grow(): void {
+    const begin = this.#first * stepColumns.length;
+    const rows = new Float64Array(2 * this.#rows.length);
+    rows.set(this.#rows.subarray(begin));
+    rows.set(this.#rows.subarray(0, begin), this.#rows.length - begin);
+    [this.#rows, this.#first] = [rows, 0];
+  }
+}
