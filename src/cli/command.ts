@@ -9,6 +9,7 @@ import { addBars } from "./bars.js";
 import { addCompletion } from "./completion/index.js";
 import { addDoctor } from "./doctor/index.js";
 import { addHealth } from "./health.js";
+import { addInspect } from "./inspect.js";
 import { tour } from "./tour.js";
 import { addTrain } from "./train/command.js";
 
@@ -33,6 +34,7 @@ export async function run(args: readonly string[]): Promise<number> {
   addHealth(program, (code) => {
     exitCode = code;
   });
+  addInspect(program);
   program.command("tour").description("a short tour of the memory runtime on this machine").action(tour);
   program.command("settings").description("every setting, its default and its meaning").action(printSettings);
   program

@@ -29,6 +29,7 @@ export {
   type TroubleRecord,
   troubleKinds,
 } from "./inspection/records.js";
+export { type Reporting, RunRecorder, type RunRecorderOptions } from "./inspection/run-recorder.js";
 export {
   countSteps,
   readSteps,
@@ -62,8 +63,10 @@ export {
 } from "./state.js";
 export {
   type EpochRecord,
+  type SentStep,
   Trainer,
   type TrainerOptions,
   type TrainerPosition,
   type TrainingSummary,
+  type TrainingWatcher,
 } from "./trainer.js";

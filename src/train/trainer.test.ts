@@ -53,6 +53,41 @@ describe("a training", () => {
     trainer.close();
   });
 
+  for (const compile of [true, false]) {
+    test(`tells its watcher of every step and, in their order, of every loss, ${compile ? "compiled" : "eager"}`, async () => {
+      const told: { steps: number[]; samples: number[]; losses: number[]; plans: number } = {
+        ...{ steps: [], samples: [], losses: [], plans: 0 },
+      };
+      const { trainer } = make(device, {
+        compile,
+        watcher: {
+          sent: ({ step, samples, hostMs, lr }) => {
+            assert.ok(hostMs >= 0 && lr === 0.01);
+            told.steps.push(step);
+            told.samples.push(samples);
+          },
+          known: (loss) => told.losses.push(loss),
+          planned: (compiled) => {
+            told.plans = compiled.plans;
+          },
+        },
+      });
+      const { epochs } = await trainer.run();
+      assert.deepEqual(
+        told.steps,
+        Array.from({ length: 18 }, (_, index) => index + 1),
+      );
+      assert.equal(told.losses.length, 18);
+      assert.equal(told.plans, compile ? 2 : 0, "one for whole batches, one for the last");
+      for (const [epoch, { loss }] of epochs.entries()) {
+        const own = [...told.losses.keys()].slice(6 * epoch, 6 * epoch + 6);
+        const sum = own.reduce((total, at) => total + (told.losses[at] ?? 0) * (told.samples[at] ?? 0), 0);
+        assert.equal(sum / rows, loss);
+      }
+      trainer.close();
+    });
+  }
+
   test("is the same to the bit compiled and eager, where nothing is dropped", async () => {
     const losses = [];
     for (const compile of [true, false]) {

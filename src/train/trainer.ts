@@ -69,8 +69,31 @@ export interface TrainerOptions<Sources extends readonly ColumnSource[]> {
   /** After each step was sent; nothing here may wait for the device unless it means to. */
   readonly onStep?: (trainer: Trainer<Sources>) => void | Promise<void>;
   readonly onEpoch?: (record: EpochRecord, trainer: Trainer<Sources>) => void | Promise<void>;
+  /** Is told of every step, for those who keep a record. */
+  readonly watcher?: TrainingWatcher;
   /** Ends the training after the present step. */
   readonly signal?: AbortSignal;
+}
+
+/** A step as it was sent. */
+export interface SentStep {
+  /** Counted from 1. */
+  readonly step: number;
+  readonly epoch: number;
+  /** Rows of its batch. */
+  readonly samples: number;
+  readonly lr: number;
+  /** How long the host was busy with it, in milliseconds. */
+  readonly hostMs: number;
+}
+
+/** Who is told what a training does, as it does it; it is on the path of every step. */
+export interface TrainingWatcher {
+  sent(step: SentStep): void;
+  /** A loss has come to the host: that of the earliest step that was sent and had none yet. */
+  known(loss: number): void;
+  /** The compiled step has made a plan, or runs one in another way than before. */
+  planned(compiled: CompiledStep<[Tensor], { readonly loss: Tensor }>): void;
 }
 
 export interface TrainingSummary {
@@ -123,6 +146,8 @@ export class Trainer<Sources extends readonly ColumnSource[] = readonly ColumnSo
   #read: number[] = [];
   /** How many losses the compiled step's history had when the epoch, or this run of it, began. */
   #historyAt = 0;
+  /** How many losses of the compiled step's history the watcher was told. */
+  #told = 0;
   /** When signals and timers last had their turn. */
   #turnMs = performance.now();
   /** When losses were last sent for. */
@@ -303,20 +328,28 @@ export class Trainer<Sources extends readonly ColumnSource[] = readonly ColumnSo
 
   /** The rest of the present epoch; nothing where the signal ended it. */
   async #runEpoch(): Promise<EpochRecord | undefined> {
-    const { optimizer, schedule, signal, onStep, device, evaluate, model } = this.options;
+    const { optimizer, schedule, signal, onStep, device, evaluate, model, watcher } = this.options;
     const epoch = this.#epoch;
     const startedMs = performance.now();
     const pace = { rows: 0, preparingMs: 0 };
     while (this.#batch < this.batches) {
-      if (signal?.aborted) return undefined;
+      if (signal?.aborted) {
+        this.#compiled?.flush();
+        this.#tellLosses();
+        return undefined;
+      }
       const [sentMs, plans] = [performance.now(), this.#compiled?.plans];
+      const [samples, { lr }] = [this.#rows.countOf(this.#batch), optimizer];
       this.#send(this.#rows.rowsOf(epoch, this.#batch));
-      if (this.#compiled?.plans === plans) pace.rows += this.#rows.countOf(this.#batch);
+      watcher?.sent({ step: this.#step + 1, epoch, samples, lr, hostMs: performance.now() - sentMs });
+      if (this.#compiled?.plans === plans) pace.rows += samples;
       else {
         // A call that makes a plan takes longer than a step does.
         device.runtime.synchronize();
+        if (this.#compiled) watcher?.planned(this.#compiled);
         pace.preparingMs += performance.now() - sentMs;
       }
+      this.#tellLosses();
       this.#batch++;
       this.#step++;
       if (schedule?.after === "step") schedule.of.step();
@@ -330,6 +363,7 @@ export class Trainer<Sources extends readonly ColumnSource[] = readonly ColumnSo
     this.#compiled?.flush();
     device.runtime.synchronize();
     const endedMs = performance.now();
+    this.#tellLosses();
     model.eval();
     this.#refuseBadLabels();
     const { lr } = optimizer;
@@ -337,6 +371,7 @@ export class Trainer<Sources extends readonly ColumnSource[] = readonly ColumnSo
     if (schedule?.after === "epoch") schedule.of.step();
     [this.#epoch, this.#batch, this.#before, this.#read] = [epoch + 1, 0, [], []];
     this.#historyAt = this.#history.length;
+    if (!this.#compiled) this.#told = 0;
     const figures = evaluate?.(epoch) ?? {};
     return {
       ...{ epoch, steps: this.batches, loss, lr, figures, skipped: this.#compiled?.skipped ?? 0 },
@@ -392,6 +427,14 @@ export class Trainer<Sources extends readonly ColumnSource[] = readonly ColumnSo
   /** Of the present epoch's batches, as far as they are known. */
   #losses(): readonly number[] {
     return [...this.#before, ...this.#read, ...this.#history.slice(this.#historyAt)];
+  }
+
+  /** Tells the watcher of losses that have come to the host. */
+  #tellLosses(): void {
+    const { watcher } = this.options;
+    if (!watcher) return;
+    const known = this.#compiled ? this.#history : this.#read;
+    for (; this.#told < known.length; this.#told++) watcher.known(known[this.#told] ?? Number.NaN);
   }
 
   /** All losses that the compiled step has brought to the host. */

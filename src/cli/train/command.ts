@@ -40,6 +40,7 @@ interface GivenOptions
   readonly olderCheckpoint?: boolean;
   readonly metricsPort?: number;
   readonly metricsHost?: string;
+  readonly profile?: boolean;
   readonly json?: boolean;
   readonly quiet?: boolean;
 }
@@ -110,6 +111,7 @@ export function addTrain(program: Command, end: (code: number) => void): void {
       ).argParser(wholeNumber(1, 65_535)),
     )
     .option("--metrics-host <address>", "where to listen for that (127.0.0.1 unless given)")
+    .option("--profile", "measure what each call of a step takes, behind each fold, for `holdfast inspect`")
     .option("--json", "a JSON object a line on stdout, and nothing else")
     .option("--quiet", "nothing but errors")
     .action(async (options: GivenOptions) => end(await trainCrossAsset(options)));
@@ -154,7 +156,7 @@ async function trainCrossAsset(given: GivenOptions): Promise<number> {
     };
     run = openJobRun({
       ...{ path: out, settings: asked, device: device.runtime.device.name },
-      ...{ allowOlder: given.olderCheckpoint === true, recorder: device.runtime.recorder },
+      ...{ allowOlder: given.olderCheckpoint === true, runtime: device.runtime },
     });
     server?.show(out);
     for (const { name: passed, reason } of run.resumed?.refused ?? [])
@@ -162,6 +164,7 @@ async function trainCrossAsset(given: GivenOptions): Promise<number> {
     const results = await runJob({
       ...{ device, settings, bars, source: file ?? `the generator, seed ${seed}`, run },
       ...{ cacheFolder: cache, listen: reporter.listen, signal: halt.signal },
+      ...(given.profile && { profile: true }),
     });
     reporter.end();
     const exitCode = (results ? exitCodes.ok : exitCodes.stopped).code;

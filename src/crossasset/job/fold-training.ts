@@ -35,7 +35,7 @@ type Columns = [
 const labelRange = { classes: classNames.length, ignoreIndex: -1 };
 
 export interface FoldTrainingOptions
-  extends Pick<TrainerOptions<Columns>, "onStep" | "onEpoch" | "signal" | "from"> {
+  extends Pick<TrainerOptions<Columns>, "onStep" | "onEpoch" | "signal" | "from" | "watcher"> {
   readonly device: Device;
   /** With the weights that this fold begins with. */
   readonly model: CrossAsset;
@@ -58,7 +58,7 @@ export class FoldTraining {
   readonly #data: TensorDataset<Columns>;
 
   constructor(options: FoldTrainingOptions) {
-    const { device, settings, samples, fold, onStep, onEpoch, signal, from } = options;
+    const { device, settings, samples, fold, onStep, onEpoch, signal, from, watcher } = options;
     const { model } = options;
     const { seed, lr, batch, epochs } = settings;
     this.#options = options;
@@ -79,6 +79,7 @@ export class FoldTraining {
       ...(onStep && { onStep }),
       ...(signal && { signal }),
       ...(from && { from }),
+      ...(watcher && { watcher }),
       onEpoch: (record, trainer) => {
         this.epochs.push(record);
         return onEpoch?.(record, trainer);

@@ -4,7 +4,8 @@ import { existsSync } from "node:fs";
 import { join } from "node:path";
 import type { StoredTensor } from "../../data/index.js";
 import { HoldfastError } from "../../errors/index.js";
-import type { Recorder } from "../../runtime/index.js";
+import type { Runtime } from "../../runtime/index.js";
+import type { ReportOptions } from "../../tensor/index.js";
 import {
   CheckpointStore,
   captureState,
@@ -14,14 +15,17 @@ import {
   type LoadedCheckpoint,
   RecorderLog,
   type RefusedCheckpoint,
+  type Reporting,
   RunFolder,
   type RunProgress,
+  RunRecorder,
   readRun,
   requireCompatible,
   requireSameSettings,
   restoreState,
   runFiles,
   type TrainerPosition,
+  type TrainingWatcher,
 } from "../../train/index.js";
 import type { CrossAsset } from "../model.js";
 import { type Normaliser, normaliserFrom, normaliserRecord } from "../samples/index.js";
@@ -40,8 +44,8 @@ export interface JobRunOptions {
   readonly device: string;
   /** Go on from the latest checkpoint that is sound, where later ones are not. */
   readonly allowOlder?: boolean;
-  /** The device's recorder; what it sees is written into the folder. */
-  readonly recorder?: Recorder;
+  /** The device's; what it does is written into the folder, for the inspector and for people. */
+  readonly runtime?: Runtime;
 }
 
 /** Where a job goes on. */
@@ -104,9 +108,10 @@ export class JobRun {
   /** Steps skipped in folds that have ended. */
   #skippedBefore = 0;
   readonly #log: RecorderLog | undefined;
+  readonly #recorder: RunRecorder | undefined;
 
   /** Begins a run, or goes on with the one that is there. */
-  constructor({ path, settings, device, allowOlder = false, recorder }: JobRunOptions) {
+  constructor({ path, settings, device, allowOlder = false, runtime }: JobRunOptions) {
     const isNew = stateOfRun(path) === "none";
     this.#settings = settings;
     this.#folder = isNew ? RunFolder.create(path, { settings, device }) : RunFolder.open(path);
@@ -115,9 +120,10 @@ export class JobRun {
       const { settings: before } = this.#folder.run;
       const names = Object.keys({ ...before, ...settings });
       requireSameSettings(`The run in ${path}`, before, settings, names);
-      this.#log = recorder && new RecorderLog(this.#folder.pathOf(runFiles.recorder), recorder);
+      this.#log = runtime && new RecorderLog(this.#folder.pathOf(runFiles.recorder), runtime.recorder);
       this.#log?.write();
       this.resumed = isNew ? undefined : this.#findCheckpoint(allowOlder);
+      this.#recorder = runtime && new RunRecorder({ folder: path, runtime, from: this.resumed?.step ?? 0 });
     } catch (error) {
       this.#folder.close();
       throw error;
@@ -145,13 +151,36 @@ export class JobRun {
     } else if (event.kind === "epoch") {
       const { fold, epoch, step, record } = event;
       const { loss, lr, samplesPerSecond, seconds, skipped } = record;
+      const before = this.#progress.figures?.skipped ?? 0;
       this.#noteSkipped(skipped);
+      const more = this.#skippedBefore + skipped - before;
+      if (more > 0)
+        this.#recorder?.noteTrouble(
+          "steps not finite",
+          `${more} ${more === 1 ? "step" : "steps"} of epoch ${epoch + 1}, fold ${fold + 1}, had a gradient that was not finite and changed nothing.`,
+        );
       folder.appendMetrics({ step, fold, epoch, loss, lr, samplesPerSecond, seconds, skipped });
     } else if (event.kind === "fold end") {
       const { fold, test } = event.result;
       this.#skippedBefore = this.#progress.figures?.skipped ?? 0;
       folder.appendMetrics({ step: event.step, fold, test: { ...test } });
     } else if (event.kind === "end") folder.writeResults({ ...event.results });
+  }
+
+  /** Who writes down what a fold's training does; the folds before it have made so many steps. */
+  watch(fold: number, stepsBefore: number): TrainingWatcher {
+    const recorder = this.#recorder;
+    return {
+      sent: ({ step, ...sent }) =>
+        recorder?.noteSent({ ...sent, step: stepsBefore + step, time: Date.now(), fold }),
+      known: (loss) => recorder?.noteLoss(loss),
+      planned: (compiled) => recorder?.notePlans(compiled),
+    };
+  }
+
+  /** Writes down what a compiled step has become. */
+  notePlans(compiled: Reporting, options?: ReportOptions): void {
+    this.#recorder?.notePlans(compiled, options);
   }
 
   /** Says that the job is alive, where it has nothing else to say. */
@@ -183,6 +212,7 @@ export class JobRun {
 
   end(results: JobResults | undefined, exitCode: number): void {
     this.#log?.write();
+    this.#recorder?.close();
     this.#folder.end({
       state: results ? "finished" : "stopped",
       ...(!results && { reason: "a signal" }),
@@ -194,6 +224,8 @@ export class JobRun {
     const reason = error instanceof Error ? error.message.split("\n")[0] : String(error);
     for (const note of [
       () => this.#log?.write(),
+      () => this.#recorder?.noteTrouble(...troubleOf(error)),
+      () => this.#recorder?.close(),
       () => this.#folder.end({ state: "failed", ...(reason && { reason }), exitCode }),
     ]) {
       try {
@@ -226,6 +258,15 @@ export class JobRun {
     this.#folder.dropMetricsAfter(checkpoint.step);
     return { ...stateIn(checkpoint), refused };
   }
+}
+
+/** Refusals of memory, whose messages hold the table of who has it. */
+const shortages: ReadonlySet<string> = new Set(["OUT_OF_BUDGET", "OUT_OF_MEMORY", "ARENA_FULL"]);
+
+function troubleOf(error: unknown): Parameters<RunRecorder["noteTrouble"]> {
+  if (error instanceof HoldfastError)
+    return [shortages.has(error.code) ? "over budget" : "failure", `${error.code}: ${error.message}`];
+  return ["failure", error instanceof Error ? (error.stack ?? error.message) : String(error)];
 }
 
 /** What a checkpoint says of the job; written by `save`, and covered by its checksum. */

@@ -26,6 +26,8 @@ export interface JobOptions {
   readonly signal?: AbortSignal;
   /** Where it is written down; nothing is kept unless given. */
   readonly run?: JobRun;
+  /** Behind each fold's training, measure what each call of its step takes, for the run's record; no unless given. */
+  readonly profile?: boolean;
 }
 
 /** A checkpoint is saved at the end of each epoch, and as often as this, in milliseconds. */
@@ -93,6 +95,7 @@ export async function runJob(options: JobOptions): Promise<JobResults | undefine
     const training: FoldTraining = new FoldTraining({
       ...{ device, model, settings, samples, fold, ...(signal && { signal }) },
       ...(from && { from: from.position, normaliser: from.normaliser, epochs: from.epochs }),
+      ...(run && { watcher: run.watch(index, pace.stepsBefore(index)) }),
       onStep: (trainer) => {
         const figures = pace.step(index, trainer, settings.batch, trainSamples);
         const usedBytes = device.runtime.budget.used;
@@ -114,6 +117,8 @@ export async function runJob(options: JobOptions): Promise<JobResults | undefine
         save();
         return undefined;
       }
+      if (options.profile && training.trainer.compiled)
+        run?.notePlans(training.trainer.compiled, { times: true });
       listen({ kind: "phase", phase: "testing" });
       const tested = training.test(() => run?.beat());
       const result: FoldResult = { fold: index, trainSamples, epochs: training.epochs, ...tested };
@@ -168,6 +173,11 @@ class Pace {
     return this.#stepsOfFolds.reduce((sum, steps) => sum + steps, 0);
   }
 
+  /** Steps of the folds before one. */
+  stepsBefore(fold: number): number {
+    return this.#stepsOfFolds.slice(0, fold).reduce((sum, steps) => sum + steps, 0);
+  }
+
   get secondsLeft(): number {
     const { perStepMs } = this.#mark;
     return Number.isNaN(perStepMs) ? 0 : ((this.#all - this.#done) * perStepMs) / 1000;
@@ -180,8 +190,7 @@ class Pace {
     trainSamples: number,
   ) {
     const { epoch, batch, step } = trainer.progress;
-    const before = this.#stepsOfFolds.slice(0, fold).reduce((sum, steps) => sum + steps, 0);
-    this.#done = before + step;
+    this.#done = this.stepsBefore(fold) + step;
     // An epoch's last batch is what is left.
     this.#samples += Math.min(batchSize, trainSamples - (batch - 1) * batchSize);
     const nowMs = performance.now();

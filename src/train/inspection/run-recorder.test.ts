@@ -10,7 +10,7 @@ import { openTestDriver } from "../../../test/support/test-device.js";
 import { randn, type Tensor } from "../../tensor/index.js";
 import { readInspection } from "./read-inspection.js";
 import { inspectionFiles } from "./records.js";
-import { RunRecorder, type SentStep } from "./run-recorder.js";
+import { type RecordedStep, RunRecorder } from "./run-recorder.js";
 import { readSteps } from "./step-log.js";
 
 describe("the run recorder", () => {
@@ -19,7 +19,7 @@ describe("the run recorder", () => {
   after(() => driver.close());
 
   const newFolder = (): string => mkdtempSync(join(tmpdir(), "holdfast-recorder-"));
-  const sent = (step: number): SentStep => ({
+  const sent = (step: number): RecordedStep => ({
     ...{ step, time: 1000 * step, lr: 0.1, fold: 0, epoch: 0, samples: 8, hostMs: 0.5 },
   });
   const open = (folder: string, from = 0): RunRecorder =>

@@ -18,7 +18,7 @@ import {
 import { StepLog, type StepRow } from "./step-log.js";
 
 /** A step as it was sent: its loss comes later. */
-export type SentStep = Readonly<Record<Exclude<StepColumn, "loss">, number>>;
+export type RecordedStep = Readonly<Record<Exclude<StepColumn, "loss">, number>>;
 
 export interface RunRecorderOptions {
   /** The run's folder. */
@@ -71,7 +71,7 @@ export class RunRecorder {
     [this.#plans, this.#memory, this.#trouble] = [plans, memory, trouble];
   }
 
-  noteSent(sent: SentStep): void {
+  noteSent(sent: RecordedStep): void {
     this.#waiting.push(sent);
     this.#step = sent.step;
     if (sent.time - this.#lookedMs >= lookEveryMs || sent.time < this.#lookedMs) this.look();
@@ -158,7 +158,7 @@ class Waiting {
   #first = 0;
   #count = 0;
 
-  push(sent: SentStep): void {
+  push(sent: RecordedStep): void {
     const width = stepColumns.length;
     if (this.#count * width === this.#rows.length) this.#grow();
     let at = ((this.#first + this.#count) * width) % this.#rows.length;

@@ -1,0 +1,64 @@
+/** `holdfast inspect` as a person meets it: the address it prints, the text it prints, and its exit codes. */
+
+import assert from "node:assert/strict";
+import { spawn, spawnSync } from "node:child_process";
+import { once } from "node:events";
+import { createInterface } from "node:readline";
+import { test } from "node:test";
+import { fileURLToPath } from "node:url";
+import { makeFolder } from "../../test/support/folders.js";
+import { writeSampleRun } from "../../test/support/sample-run.js";
+
+const main = fileURLToPath(new URL("./main.js", import.meta.url));
+const { PATH = "" } = process.env;
+
+function holdfast(args: readonly string[], cwd = makeFolder()) {
+  const { status, stdout, stderr } = spawnSync(process.execPath, [main, ...args], {
+    ...{ encoding: "utf8", cwd, env: { PATH } },
+  });
+  return { status, stdout, stderr };
+}
+
+test("the address is one line; the page answers there until a signal ends it well", async () => {
+  const root = makeFolder();
+  writeSampleRun(root, "one", { steps: 5 });
+  const child = spawn(process.execPath, [main, "inspect", root], { env: { PATH } });
+  const [line] = (await once(createInterface(child.stdout), "line")) as [string];
+  assert.match(line, /^http:\/\/127\.0\.0\.1:\d+\/$/);
+  const runs = (await (await fetch(new URL("/api/runs", line))).json()) as { name: string }[];
+  assert.deepEqual(
+    runs.map(({ name }) => name),
+    ["one"],
+  );
+  child.kill("SIGTERM");
+  assert.deepEqual(await once(child, "exit"), [0, null]);
+});
+
+test("--text prints a run once where nobody sits at a terminal, also with --watch", () => {
+  const { path } = writeSampleRun(makeFolder(), "one", { steps: 5, state: "running" });
+  for (const args of [["--text"], ["--text", "--watch"]]) {
+    const { status, stdout, stderr } = holdfast(["inspect", path, ...args]);
+    assert.deepEqual([status, stderr], [0, ""]);
+    assert.match(stdout, /^run +one: running, step 5 of 5\n/);
+    assert.ok(stdout.split("\n").every((line) => line.length <= 80));
+  }
+});
+
+test("the folder runs is looked at unless another is given", () => {
+  const folder = makeFolder();
+  writeSampleRun(`${folder}/runs`, "one", { steps: 5 });
+  assert.match(holdfast(["inspect", "--text"], folder).stdout, /^run +one: finished/);
+});
+
+test("what can't be shown is one line and exit code 1; what was written wrong is exit code 2", () => {
+  for (const [args, message] of [
+    [["inspect"], /^holdfast: BAD_ARGUMENT: There is no folder runs here\. [^\n]+\n$/],
+    [["inspect", "/no/such"], /^holdfast: BAD_FILE: \/no\/such is no folder\. [^\n]+\n$/],
+    [["inspect", ".", "--token", "short"], /^holdfast: BAD_ARGUMENT: A token has 8 to 200 [^\n]+\n$/],
+  ] as const) {
+    const { status, stderr } = holdfast(args);
+    assert.equal(status, 1, args.join(" "));
+    assert.match(stderr, message);
+  }
+  assert.equal(holdfast(["inspect", ".", "--port", "65536"]).status, 2);
+});

@@ -1,0 +1,110 @@
+/** `holdfast inspect`: a page that shows runs as they train, or afterwards; or the same in a terminal. */
+
+import { spawn } from "node:child_process";
+import { existsSync } from "node:fs";
+import { setTimeout as wait } from "node:timers/promises";
+import { type Command, InvalidArgumentError, Option } from "commander";
+import { HoldfastError } from "../errors/index.js";
+import { type InspectorOptions, openInspector, viewAsText } from "../inspect/index.js";
+import { wholeNumber } from "./options.js";
+
+interface GivenOptions {
+  readonly port: number;
+  readonly host?: string;
+  readonly token?: string;
+  readonly open?: boolean;
+  readonly text?: boolean;
+  readonly watch?: boolean;
+}
+
+const highestPort = 65_535;
+/** From look to look, in milliseconds. */
+const watchEveryMs = 1000;
+
+export function addInspect(program: Command): void {
+  program
+    .command("inspect")
+    .description("look at a run while it trains, or afterwards, in a browser or as text")
+    .argument("[folder]", "a run's folder, such as runs/NAME, or a folder of runs (runs unless given)")
+    .addOption(
+      new Option("--port <number>", "where the page is served; 0 takes a free one")
+        .argParser(port)
+        .default(0),
+    )
+    .option("--host <address>", "listen at another address than 127.0.0.1; asks for a token then")
+    .option("--token <text>", "what who looks has to know; made at random where --host needs one")
+    .option("--open", "open the page in a browser; done by itself on a desktop's terminal")
+    .option("--no-open", "only print the address")
+    .option("--text", "print the run as text, and end")
+    .option("--watch", "with --text, on a terminal: print it again every second while it trains")
+    .action(async (folder: string | undefined, options: GivenOptions) => {
+      const path = folder ?? "runs";
+      if (folder === undefined && !existsSync(path)) {
+        throw new HoldfastError(
+          "BAD_ARGUMENT",
+          "There is no folder runs here. Give a run's folder, or a folder of runs.",
+        );
+      }
+      await (options.text || options.watch ? showText(path, options.watch ?? false) : serve(path, options));
+    });
+}
+
+function port(text: string): number {
+  const value = wholeNumber(0)(text);
+  if (value > highestPort)
+    throw new InvalidArgumentError(`It takes a whole number from 0 to ${highestPort}.`);
+  return value;
+}
+
+async function serve(root: string, { port, host, token, open }: GivenOptions): Promise<void> {
+  const options: InspectorOptions = { root, port, host, token };
+  const inspector = await openInspector(options);
+  process.stdout.write(`${inspector.url}\n`);
+  if (open ?? hasDesktop()) openBrowser(inspector.url);
+  await endSignal();
+  await inspector.close();
+}
+
+function endSignal(): Promise<void> {
+  return new Promise((resolve) => {
+    for (const signal of ["SIGINT", "SIGTERM"] as const) process.once(signal, () => resolve());
+  });
+}
+
+/** A person sits before this machine, not at the other end of a line. */
+function hasDesktop(): boolean {
+  const { SSH_CONNECTION, DISPLAY, WAYLAND_DISPLAY } = process.env;
+  if (!process.stdout.isTTY || SSH_CONNECTION !== undefined) return false;
+  return process.platform !== "linux" || DISPLAY !== undefined || WAYLAND_DISPLAY !== undefined;
+}
+
+/** As the system does it; where it can't, the address is printed already. */
+function openBrowser(url: string): void {
+  const [command, ...args] =
+    process.platform === "darwin"
+      ? ["open", url]
+      : process.platform === "win32"
+        ? ["rundll32", "url.dll,FileProtocolHandler", url]
+        : ["xdg-open", url];
+  if (command === undefined) return;
+  const child = spawn(command, args, { detached: true, stdio: "ignore" });
+  child.once("error", () => undefined);
+  child.unref();
+}
+
+async function showText(path: string, watch: boolean): Promise<void> {
+  const { stdout } = process;
+  const view = viewAsText(path);
+  const columns = (): number => (stdout.isTTY ? Math.max(40, stdout.columns ?? 80) : 80);
+  if (!watch || !stdout.isTTY) {
+    stdout.write(view.print({ columns: columns() }));
+    return;
+  }
+  for (;;) {
+    // Home, and then whatever is left below goes: that flickers less than an empty screen.
+    const lines = view.print({ columns: columns() }).replaceAll("\n", "\u001b[K\n");
+    stdout.write(`\u001b[H${lines}\u001b[J`);
+    if (!view.isLive) return;
+    await wait(watchEveryMs);
+  }
+}

@@ -1,0 +1,82 @@
+/** How answers are sent: their headers, whole bodies and streams of them, and errors as one line of JSON. */
+
+import type { IncomingMessage, ServerResponse } from "node:http";
+import { Readable } from "node:stream";
+import { pipeline } from "node:stream/promises";
+import type { Refusal } from "./gate.js";
+
+/** A body: whole, or made piece by piece as fast as it is read. */
+export interface Body {
+  readonly type: string;
+  readonly content: string | Uint8Array | Iterable<string | Uint8Array>;
+  /** As which name it is saved; shown in the browser unless given. */
+  readonly saveAs?: string;
+  readonly headers?: Readonly<Record<string, string>>;
+}
+
+export const jsonType = "application/json; charset=utf-8";
+
+/** On every answer: nothing of it is for another site, and nothing is guessed of it. */
+export const safeHeaders = {
+  "Cache-Control": "no-store",
+  "Cross-Origin-Opener-Policy": "same-origin",
+  "Cross-Origin-Resource-Policy": "same-origin",
+  "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
+  "Referrer-Policy": "no-referrer",
+  "X-Content-Type-Options": "nosniff",
+  "X-Frame-Options": "DENY",
+} as const;
+
+export async function send(
+  request: IncomingMessage,
+  response: ServerResponse,
+  { type, content, saveAs, headers }: Body,
+): Promise<void> {
+  const isWhole = typeof content === "string" || content instanceof Uint8Array;
+  response.writeHead(200, {
+    ...safeHeaders,
+    "Content-Type": type,
+    ...(saveAs !== undefined && { "Content-Disposition": `attachment; filename="${fileNameOf(saveAs)}"` }),
+    ...(isWhole && { "Content-Length": Buffer.byteLength(content) }),
+    ...headers,
+  });
+  if (request.method === "HEAD") response.end();
+  else if (isWhole) response.end(content);
+  else await pipeline(Readable.from(content), response);
+}
+
+/** Numbers that JSON can't write are null. */
+export function json(value: unknown): Body {
+  return { type: jsonType, content: JSON.stringify(value) };
+}
+
+/** The connection ends where the rest of the request is not to be read. */
+export function sendRefusal(response: ServerResponse, { status, error }: Refusal): void {
+  const content = JSON.stringify({ error });
+  response.writeHead(status, {
+    ...safeHeaders,
+    "Content-Type": jsonType,
+    "Content-Length": Buffer.byteLength(content),
+    ...(status === 405 && { Allow: "GET, HEAD" }),
+    ...(status === 401 && { "WWW-Authenticate": "Bearer" }),
+    ...((status === 405 || status === 413 || status === 414) && { Connection: "close" }),
+  });
+  response.end(response.req.method === "HEAD" ? undefined : content);
+}
+
+/** A refusal where there is no request yet to answer. */
+export function rawRefusal({ status, error }: Refusal, reason: string): string {
+  const content = JSON.stringify({ error });
+  const head = [
+    `HTTP/1.1 ${status} ${reason}`,
+    `Content-Type: ${jsonType}`,
+    `Content-Length: ${Buffer.byteLength(content)}`,
+    "Connection: close",
+  ];
+  return `${head.join("\r\n")}\r\n\r\n${content}`;
+}
+
+/** Letters, digits and what else is safe in a header and on a disk. */
+function fileNameOf(text: string): string {
+  return text.replaceAll(/[^\w.-]+/g, "_").slice(-120);
+}

@@ -1,0 +1,16 @@
+/** The thread of `openInspectorAside`: opens the server and says where it is. */
+
+import { parentPort, workerData } from "node:worker_threads";
+import { HoldfastError } from "../errors/index.js";
+import type { AsideMessage } from "./aside.js";
+import { type InspectorOptions, openInspector } from "./server.js";
+
+const tell = (message: AsideMessage): void => parentPort?.postMessage(message);
+
+try {
+  const { url } = await openInspector(workerData as InspectorOptions);
+  tell({ url });
+} catch (error) {
+  if (!(error instanceof HoldfastError)) throw error;
+  tell({ code: error.code, message: error.message });
+}

@@ -1,0 +1,82 @@
+/**
+ * The page's files, read once at the start: an address is looked up in a table and never becomes a path. The page may have scripts
+ * within its text, as an import map must be; they are allowed by their digests, and no others are.
+ */
+
+import { createHash } from "node:crypto";
+import { existsSync, readdirSync, readFileSync } from "node:fs";
+import { extname, join, relative, sep } from "node:path";
+import { fileURLToPath } from "node:url";
+
+export interface Asset {
+  readonly type: string;
+  readonly bytes: Uint8Array;
+  readonly etag: string;
+}
+
+export interface Page {
+  /** The page itself; undefined where it was not built. */
+  readonly index: Asset | undefined;
+  readonly policy: string;
+  /** By address: /assets/… */
+  readonly assets: ReadonlyMap<string, Asset>;
+}
+
+/** Files of other kinds are not served. */
+const types: Readonly<Record<string, string>> = {
+  ".html": "text/html; charset=utf-8",
+  ".js": "text/javascript; charset=utf-8",
+  ".mjs": "text/javascript; charset=utf-8",
+  ".css": "text/css; charset=utf-8",
+  ".json": "application/json; charset=utf-8",
+  ".svg": "image/svg+xml",
+  ".png": "image/png",
+  ".ico": "image/x-icon",
+  ".woff2": "font/woff2",
+};
+
+/** Where the build puts the page. */
+export const pageFolder = fileURLToPath(new URL("./page", import.meta.url));
+
+export function readPage(folder: string = pageFolder): Page {
+  const files = existsSync(folder) ? readdirSync(folder, { recursive: true, withFileTypes: true }) : [];
+  const assets = new Map<string, Asset>();
+  let index: Asset | undefined;
+  for (const file of files) {
+    const type = types[extname(file.name)];
+    if (!file.isFile() || type === undefined || /\.test\.m?js$/.test(file.name)) continue;
+    const path = join(file.parentPath, file.name);
+    const asset = makeAsset(type, readFileSync(path));
+    const name = relative(folder, path).split(sep).join("/");
+    if (name === "index.html") index = asset;
+    else assets.set(`/assets/${name}`, asset);
+  }
+  const scripts = index ? inlineScripts(Buffer.from(index.bytes).toString("utf8")) : [];
+  return { index, assets, policy: policyFor(scripts) };
+}
+
+function makeAsset(type: string, bytes: Uint8Array): Asset {
+  return { type, bytes, etag: `"${createHash("sha256").update(bytes).digest("base64url")}"` };
+}
+
+/** The texts of scripts that stand in the page itself. */
+function inlineScripts(html: string): string[] {
+  return [...html.matchAll(/<script\b([^>]*)>([\s\S]*?)<\/script>/gi)]
+    .filter(([, attributes = ""]) => !/\bsrc\s*=/i.test(attributes))
+    .map(([, , text = ""]) => text);
+}
+
+export function policyFor(scripts: readonly string[]): string {
+  const digests = scripts.map((text) => `'sha256-${createHash("sha256").update(text).digest("base64")}'`);
+  return [
+    "default-src 'none'",
+    ["script-src 'self'", ...digests].join(" "),
+    "style-src 'self'",
+    "img-src 'self' data: blob:",
+    "font-src 'self'",
+    "connect-src 'self'",
+    "base-uri 'none'",
+    "form-action 'none'",
+    "frame-ancestors 'none'",
+  ].join("; ");
+}

@@ -1,0 +1,47 @@
+/** Steps and metrics as CSV: read back, they are what they were. */
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { parse } from "csv-parse/sync";
+import { makeFolder } from "../../test/support/folders.js";
+import { writeSampleRun } from "../../test/support/sample-run.js";
+import { readSteps, stepColumns } from "../train/index.js";
+import { metricsCsv, stepsCsv } from "./csv.js";
+
+test("every step is a line, its numbers come back to the bit, and a loss that is not known is empty", () => {
+  const run = writeSampleRun(makeFolder(), "a", {
+    steps: 5000,
+    lossAt: (step) => (step === 3 ? Number.NaN : undefined),
+  });
+  const text = [...stepsCsv(readSteps(`${run.path}/steps.bin`))].join("");
+  const rows = parse(text, { columns: true }) as Record<string, string>[];
+  assert.equal(rows.length, 5000);
+  assert.equal(rows[2]?.["loss"], "");
+  for (const [index, row] of rows.entries()) {
+    if (index === 2) continue;
+    const wanted = run.rowOf(index + 1);
+    for (const column of stepColumns) assert.equal(Number(row[column]), wanted[column]);
+  }
+});
+
+test("records of different kinds share the columns, and what lies deeper is named with a dot", () => {
+  const text = metricsCsv([
+    { step: 1, loss: 0.5 },
+    { step: 2, test: { accuracy: 0.25, confusion: [[1, 2]] }, note: 'a "word", and\nmore' },
+  ]);
+  assert.deepEqual(parse(text, { columns: true }), [
+    { step: "1", loss: "0.5", "test.accuracy": "", "test.confusion": "", note: "" },
+    {
+      step: "2",
+      loss: "",
+      "test.accuracy": "0.25",
+      "test.confusion": "[[1,2]]",
+      note: 'a "word", and\nmore',
+    },
+  ]);
+});
+
+test("a text that a sheet would run as a formula is marked as text; numbers below 0 are not", () => {
+  const text = metricsCsv([{ note: "=1+1", change: -2.5 }]);
+  assert.deepEqual(parse(text, { columns: true }), [{ note: "'=1+1", change: "-2.5" }]);
+});

@@ -1,0 +1,46 @@
+/** A run's steps and metrics as CSV, as RFC 4180 has it. */
+
+import { type JsonRecord, type StepSeries, stepColumns } from "../train/index.js";
+
+/** So many rows are one piece of the answer. */
+const rowsInPiece = 4096;
+
+/** Piece by piece: a million steps are 100 MB. Losses that are not known are empty. */
+export function* stepsCsv(steps: StepSeries): Generator<string> {
+  yield `${stepColumns.join()}\r\n`;
+  const columns = stepColumns.map((name) => steps[name]);
+  const rows = steps.step.length;
+  for (let from = 0; from < rows; from += rowsInPiece) {
+    let piece = "";
+    for (let row = from; row < Math.min(rows, from + rowsInPiece); row++)
+      piece += `${columns.map((column) => numberCell(column[row] ?? Number.NaN)).join()}\r\n`;
+    yield piece;
+  }
+}
+
+function numberCell(value: number): string {
+  return Number.isNaN(value) ? "" : String(value);
+}
+
+/** A line for each record; what lies in a record of a record is named with a dot, and lists are JSON. */
+export function metricsCsv(records: readonly JsonRecord[]): string {
+  const rows = records.map((record) => new Map(cellsOf(record, "")));
+  const columns = [...new Set(rows.flatMap((row) => [...row.keys()]))];
+  const lines = [columns.map(quote), ...rows.map((row) => columns.map((name) => quote(row.get(name) ?? "")))];
+  return lines.map((line) => `${line.join()}\r\n`).join("");
+}
+
+function cellsOf(record: object, prefix: string): [string, string][] {
+  return Object.entries(record).flatMap(([name, value]: [string, unknown]): [string, string][] => {
+    if (Array.isArray(value)) return [[prefix + name, JSON.stringify(value)]];
+    if (typeof value === "object" && value !== null) return cellsOf(value, `${prefix}${name}.`);
+    if (typeof value === "number") return [[prefix + name, numberCell(value)]];
+    return [[prefix + name, value === null || value === undefined ? "" : String(value)]];
+  });
+}
+
+function quote(text: string): string {
+  // A sheet takes a text that begins so for a formula.
+  const safe = /^[=+\-@\t\r]/.test(text) && Number.isNaN(Number(text)) ? `'${text}` : text;
+  return /[",\r\n]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe;
+}

@@ -1,0 +1,148 @@
+/**
+ * TensorBoard's event files: records of an Event message each, behind its length and with checksums. Written live: what was
+ * flushed is whole, and TensorBoard reads on while the run does.
+ */
+
+import { closeSync, mkdirSync, openSync, writeSync } from "node:fs";
+import { hostname } from "node:os";
+import { join } from "node:path";
+import { fileError } from "../../data/index.js";
+import { HoldfastError } from "../../errors/index.js";
+import { maskedCrc32c } from "./crc32c.js";
+
+/** So many bytes wait to be written, at most. */
+const mostWaiting = 256 * 1024;
+
+export interface EventFileOptions {
+  /** When the file is said to begin, in milliseconds since 1970: TensorBoard reads a folder's files in the order of their names. */
+  readonly beginMs?: number;
+  readonly host?: string;
+  readonly pid?: number;
+}
+
+/** Appends curves to a file of its own in a folder. */
+export class EventFileWriter {
+  readonly path: string;
+  readonly #waiting: Uint8Array[] = [];
+  #waitingBytes = 0;
+  #file: number | undefined;
+
+  /** Makes the folder where it is missing, and the file in it: `events.out.tfevents.<seconds>.<host>.<pid>`. */
+  constructor(folder: string, options: EventFileOptions = {}) {
+    const { beginMs = Date.now(), host = hostname(), pid = process.pid } = options;
+    const seconds = Math.floor(beginMs / 1000);
+    // A host's name may come from a file, and must not lead out of the folder.
+    const place = `${host.replaceAll(/[^\w.-]/g, "_")}.${pid}`;
+    this.path = join(folder, `events.out.tfevents.${String(seconds).padStart(10, "0")}.${place}`);
+    try {
+      mkdirSync(folder, { recursive: true });
+      this.#file = openSync(this.path, "w");
+    } catch (error) {
+      throw fileError(`${this.path} can't be opened`, this.path, error);
+    }
+    this.#append(recordOf([double(1, beginMs / 1000), text(3, "brain.Event:2")]));
+    this.flush();
+  }
+
+  /** Adds a point of a curve. Tags with a slash stand under its first part. */
+  scalar(tag: string, step: number, value: number, wallTimeMs: number): void {
+    const summary = bytesField(1, Buffer.concat([text(1, tag), float(2, value)]));
+    this.#append(recordOf([double(1, wallTimeMs / 1000), varint(2, step), bytesField(5, summary)]));
+  }
+
+  flush(): void {
+    const file = this.#requireOpen();
+    const bytes = Buffer.concat(this.#waiting);
+    this.#waiting.length = 0;
+    this.#waitingBytes = 0;
+    try {
+      for (let done = 0; done < bytes.length; ) done += writeSync(file, bytes, done);
+    } catch (error) {
+      throw fileError(`${this.path} can't be written`, this.path, error);
+    }
+  }
+
+  close(): void {
+    if (this.#file === undefined) return;
+    try {
+      this.flush();
+    } finally {
+      closeSync(this.#file);
+      this.#file = undefined;
+    }
+  }
+
+  #append(record: Uint8Array): void {
+    this.#requireOpen();
+    this.#waiting.push(record);
+    this.#waitingBytes += record.length;
+    if (this.#waitingBytes >= mostWaiting) this.flush();
+  }
+
+  #requireOpen(): number {
+    if (this.#file !== undefined) return this.#file;
+    throw new HoldfastError("CLOSED", `The event file ${this.path} is closed.`);
+  }
+}
+
+/** [length: 8 bytes] [its checksum: 4] [message] [its checksum: 4], all little-endian. */
+function recordOf(fields: readonly Uint8Array[]): Uint8Array {
+  const message = Buffer.concat(fields);
+  const head = Buffer.alloc(12);
+  head.writeBigUInt64LE(BigInt(message.length));
+  head.writeUInt32LE(maskedCrc32c(head.subarray(0, 8)), 8);
+  const tail = Buffer.alloc(4);
+  tail.writeUInt32LE(maskedCrc32c(message));
+  return Buffer.concat([head, message, tail]);
+}
+
+/** Protobuf's ways to write a field: 0 is a varint, 1 is eight bytes, 2 is a length and as many bytes, 5 is four bytes. */
+function key(field: number, way: 0 | 1 | 2 | 5): number {
+  return field * 8 + way;
+}
+
+function double(field: number, value: number): Uint8Array {
+  const bytes = Buffer.alloc(9);
+  bytes[0] = key(field, 1);
+  bytes.writeDoubleLE(value, 1);
+  return bytes;
+}
+
+function float(field: number, value: number): Uint8Array {
+  const bytes = Buffer.alloc(5);
+  bytes[0] = key(field, 5);
+  bytes.writeFloatLE(value, 1);
+  return bytes;
+}
+
+function varint(field: number, value: number): Uint8Array {
+  return Buffer.from([key(field, 0), ...varintBytes(value)]);
+}
+
+function bytesField(field: number, bytes: Uint8Array): Uint8Array {
+  return Buffer.concat([Buffer.from([key(field, 2), ...varintBytes(bytes.length)]), bytes]);
+}
+
+function text(field: number, value: string): Uint8Array {
+  return bytesField(field, Buffer.from(value, "utf8"));
+}
+
+/** Seven bits a byte, the lowest first; all but the last have the eighth bit. */
+function varintBytes(value: number): number[] {
+  if (!(Number.isSafeInteger(value) && value >= 0)) {
+    throw new HoldfastError(
+      "BAD_ARGUMENT",
+      `A step in an event file is a whole number from 0; this is ${value}.`,
+      {
+        numbers: { value },
+      },
+    );
+  }
+  const bytes: number[] = [];
+  let rest = value;
+  while (rest >= 128) {
+    bytes.push((rest % 128) + 128);
+    rest = Math.floor(rest / 128);
+  }
+  return [...bytes, rest];
+}

@@ -1,0 +1,84 @@
+/** The recorder's log read back: phases inside each other, also where a process was killed or the log begins in the middle. */
+
+import assert from "node:assert/strict";
+import { writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { test } from "node:test";
+import { makeFolder } from "../../../test/support/folders.js";
+import { readRecorder } from "./recorder-lines.js";
+import type { TraceSpan } from "./trace-events.js";
+
+const start = Date.UTC(2026, 0, 5, 12);
+const at = (ms: number, text: string): string => `${new Date(start + ms).toISOString()}  ${text}`;
+
+function read(lines: readonly string[], most = 1000): ReturnType<typeof readRecorder> {
+  const folder = makeFolder();
+  writeFileSync(join(folder, "recorder.log"), lines.map((line) => `${line}\n`).join(""));
+  return readRecorder(folder, most);
+}
+
+/** `name from+length note [what is inside]` */
+function draw(spans: readonly TraceSpan[]): string {
+  return spans
+    .map(({ name, beginMs, lastsMs, args, inner = [] }) => {
+      const note = args?.["note"] === undefined ? "" : ` (${args["note"]})`;
+      return `${name} ${beginMs - start}+${lastsMs}${note}${inner.length > 0 ? ` [${draw(inner)}]` : ""}`;
+    })
+    .join(", ");
+}
+
+test("a phase ends with its exit, what came meanwhile lies inside it, and a folded one has its own length", () => {
+  const { phases, moments } = read([
+    at(0, "phase-enter  compile (train)"),
+    at(1, "phase        plan  1.5ms  step 3"),
+    at(2, "charge       step arena  64 MiB  step 3"),
+    at(3, "phase-enter  capture"),
+    at(7, "phase-exit   capture"),
+    at(9, "phase-exit   compile (train)"),
+    at(10, "phase        read-back (loss) ×12  0.3s"),
+  ]);
+  assert.equal(draw(phases), "compile (train) 0+9 [plan 1+1.5, capture 3+4], read-back (loss) ×12 10+300");
+  assert.deepEqual(
+    moments.map(({ name, cat, atMs, args }) => [name, cat, atMs - start, args]),
+    [["charge step arena", "charge", 2, { step: 3, details: "64 MiB, step 3" }]],
+  );
+  assert.deepEqual(
+    phases.map(({ cat }) => cat),
+    ["phase", "copy"],
+  );
+});
+
+test("what a killed process had open ends there when the next one opens its device", () => {
+  const { phases } = read([
+    at(0, "phase-enter  step  step 8"),
+    at(5, "phase        upload  1ms"),
+    at(100, "phase-enter  init"),
+    at(104, "phase-exit   init"),
+    at(105, "phase-enter  step  step 7"),
+    at(106, "capture      train step"),
+  ]);
+  assert.equal(
+    draw(phases),
+    "step 0+6 (no end was written) [upload 5+1], init 100+4, step 105+1 (not over when the log ends)",
+  );
+});
+
+test("an exit without its begin, and lines that are none, are passed over", () => {
+  const { phases } = read([
+    "3 events came too fast to be written down",
+    at(1, "phase-exit   compile"),
+    at(2, "phase        plan  0ms"),
+    "",
+  ]);
+  assert.equal(draw(phases), "plan 2+0");
+});
+
+test("the older log comes first, the last lines are taken, and a line that is being written is not", () => {
+  const folder = makeFolder();
+  writeFileSync(join(folder, "recorder.old.log"), `${at(0, "phase  a  1ms")}\n${at(1, "phase  b  1ms")}\n`);
+  writeFileSync(join(folder, "recorder.log"), `${at(2, "phase  c  1ms")}\n${at(3, "phase  d")}`);
+  const { phases, leftOut } = readRecorder(folder, 2);
+  assert.equal(draw(phases), "b 1+1, c 2+1");
+  assert.equal(leftOut, 1);
+  assert.deepEqual(readRecorder(makeFolder(), 2), { phases: [], moments: [], leftOut: 0 });
+});

@@ -1,0 +1,121 @@
+/** The recorder's log of a run, read back: phases as spans inside each other, and what happened at one moment. */
+
+import { readFileSync } from "node:fs";
+import { join } from "node:path";
+import { parseDuration } from "../../units/index.js";
+import type { EventArgs, TraceSpan } from "./trace-events.js";
+
+/** Oldest first. */
+const files = ["recorder.old.log", "recorder.log"] as const;
+
+export interface RecorderReading {
+  readonly phases: readonly TraceSpan[];
+  readonly moments: readonly {
+    readonly name: string;
+    readonly cat: string;
+    readonly atMs: number;
+    readonly args: EventArgs;
+  }[];
+  /** Lines that were there and were not taken, being older than the last `most`. */
+  readonly leftOut: number;
+}
+
+/** The last lines of the log; none where the run has none. */
+export function readRecorder(runPath: string, most: number): RecorderReading {
+  const lines = files.flatMap((name) => linesOf(join(runPath, name)));
+  const taken = lines.slice(-most);
+  return { ...readLines(taken), leftOut: lines.length - taken.length };
+}
+
+function linesOf(path: string): string[] {
+  try {
+    // What stands behind the last end of a line is being written.
+    return readFileSync(path, "utf8").split("\n").slice(0, -1);
+  } catch {
+    return [];
+  }
+}
+
+interface RecorderLine {
+  readonly atMs: number;
+  readonly kind: string;
+  readonly label: string;
+  readonly lastedMs: number;
+  readonly step: number | undefined;
+  readonly details: string;
+}
+
+/** `time  kind  label  …`, two spaces or more between them; undefined for what is no such line. */
+function parseLine(line: string): RecorderLine | undefined {
+  const [time = "", kind = "", label = "", ...rest] = line.split(/ {2,}/);
+  const atMs = Date.parse(time);
+  if (Number.isNaN(atMs) || kind === "" || label === "") return undefined;
+  const step = rest.map((text) => /^step (\d+)$/.exec(text)?.[1]).find((found) => found !== undefined);
+  const lasted = kind === "phase" ? rest[0] : undefined;
+  return {
+    ...{ atMs, kind, label, lastedMs: lasted === undefined ? 0 : durationOf(lasted) },
+    ...{ step: step === undefined ? undefined : Number(step), details: rest.join(", ") },
+  };
+}
+
+/** "0ms" is no duration that anyone would set, but a phase may have lasted so long. */
+function durationOf(text: string): number {
+  try {
+    return parseDuration(text);
+  } catch {
+    return 0;
+  }
+}
+
+interface OpenSpan {
+  readonly name: string;
+  readonly beginMs: number;
+  readonly step: number | undefined;
+  readonly inner: TraceSpan[];
+}
+
+function readLines(lines: readonly string[]): Pick<RecorderReading, "phases" | "moments"> {
+  const phases: TraceSpan[] = [];
+  const moments: RecorderReading["moments"][number][] = [];
+  const open: OpenSpan[] = [];
+  let lastMs = 0;
+  const add = (span: TraceSpan): void => {
+    (open.at(-1)?.inner ?? phases).push(span);
+  };
+  const close = (endMs: number, note?: string): void => {
+    const ended = open.pop();
+    if (!ended) return;
+    const { name, beginMs, step, inner } = ended;
+    add({
+      ...{ name, cat: categoryOf(name), beginMs, lastsMs: endMs - beginMs, inner },
+      args: { step, note },
+    });
+  };
+  const closeAll = (note: string): void => {
+    while (open.length > 0) close(lastMs, note);
+  };
+  for (const line of lines) {
+    const parsed = parseLine(line);
+    if (!parsed) continue;
+    const { atMs, kind, label, lastedMs, step, details } = parsed;
+    // A device that is opened: what a process before it had open ended with that.
+    if (label === "init" && kind !== "phase-exit") closeAll("no end was written");
+    if (kind === "phase") {
+      add({ name: label, cat: categoryOf(label), beginMs: atMs, lastsMs: lastedMs, args: { step } });
+    } else if (kind === "phase-enter") {
+      open.push({ name: label, beginMs: atMs, step, inner: [] });
+    } else if (kind === "phase-exit") {
+      const depth = open.findLastIndex(({ name }) => name === label);
+      // Its begin may stand in a part of the log that is gone.
+      if (depth >= 0) while (open.length > depth) close(atMs);
+    } else moments.push({ name: `${kind} ${label}`, cat: kind, atMs, args: { step, details } });
+    lastMs = Math.max(lastMs, atMs + lastedMs);
+  }
+  closeAll("not over when the log ends");
+  return { phases, moments };
+}
+
+/** Copies between host and device are phases of their own. */
+function categoryOf(label: string): string {
+  return /^(upload|read-back)/.test(label) ? "copy" : "phase";
+}

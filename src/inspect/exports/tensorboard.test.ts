@@ -1,0 +1,192 @@
+/** Event files: every record whole and checked, live while they are written, and a run's curves in them. */
+
+import assert from "node:assert/strict";
+import { appendFileSync, readdirSync, readFileSync } from "node:fs";
+import { basename, join } from "node:path";
+import { test } from "node:test";
+import fc from "fast-check";
+import { type ReadEvent, readEventFile } from "../../../test/support/event-file.js";
+import { makeFolder } from "../../../test/support/folders.js";
+import { writeSampleRun } from "../../../test/support/sample-run.js";
+import { StepLog } from "../../train/index.js";
+import { EventFileWriter, exportTensorBoard } from "./index.js";
+
+const read = (path: string): ReadEvent[] => readEventFile(readFileSync(path));
+
+test("a file begins with its version, and every point comes back with its tag, step, value and time", () => {
+  const folder = makeFolder();
+  let pid = 0;
+  fc.assert(
+    fc.property(
+      fc.array(
+        fc.record({
+          tag: fc.string({ unit: "grapheme", maxLength: 200 }),
+          step: fc.maxSafeNat(),
+          value: fc.float(),
+          timeMs: fc.nat(2 ** 31),
+        }),
+        { maxLength: 20 },
+      ),
+      (points) => {
+        const writer = new EventFileWriter(folder, { beginMs: 1_700_000_000_500, host: "box", pid: ++pid });
+        assert.equal(basename(writer.path), `events.out.tfevents.1700000000.box.${pid}`);
+        for (const { tag, step, value, timeMs } of points) writer.scalar(tag, step, value, timeMs);
+        writer.close();
+        const [first, ...rest] = read(writer.path);
+        assert.deepEqual(first, { wallTime: 1_700_000_000.5, step: 0, fileVersion: "brain.Event:2" });
+        assert.deepEqual(
+          rest,
+          points.map(({ tag, step, value, timeMs }) => ({ wallTime: timeMs / 1000, step, tag, value })),
+        );
+      },
+    ),
+  );
+});
+
+test("what was flushed can be read while the file is written, and a file that is closed takes no more", () => {
+  const writer = new EventFileWriter(join(makeFolder(), "new", "folder"));
+  writer.scalar("loss", 1, 0.5, 0);
+  assert.equal(read(writer.path).length, 1);
+  writer.flush();
+  assert.equal(read(writer.path).length, 2);
+  writer.scalar("loss", 2, 0.25, 0);
+  writer.close();
+  writer.close();
+  assert.equal(read(writer.path).length, 3);
+  assert.throws(() => writer.scalar("loss", 3, 1, 0), /is closed/);
+});
+
+test("a host's name that is a path stays in the folder", () => {
+  const folder = makeFolder();
+  const writer = new EventFileWriter(folder, { beginMs: 0, host: "../../etc/x", pid: 1 });
+  writer.close();
+  assert.deepEqual(readdirSync(folder), ["events.out.tfevents.0000000000..._.._etc_x.1"]);
+});
+
+test("many points are written without being asked for", () => {
+  const writer = new EventFileWriter(makeFolder());
+  for (let step = 0; step < 10_000; step++) writer.scalar("loss", step, step, step);
+  assert.ok(read(writer.path).length > 1000);
+  writer.close();
+  assert.equal(read(writer.path).length, 10_001);
+});
+
+test("a step that is no count is refused", () => {
+  const writer = new EventFileWriter(makeFolder());
+  for (const step of [-1, 0.5, Number.NaN])
+    assert.throws(() => writer.scalar("loss", step, 1, 0), /whole number/);
+  writer.close();
+});
+
+test("the reader finds a bit that was turned", () => {
+  const writer = new EventFileWriter(makeFolder());
+  writer.scalar("loss", 1, 0.5, 0);
+  writer.close();
+  const bytes = readFileSync(writer.path);
+  for (let at = 0; at < bytes.length; at += 7) {
+    const turned = Buffer.from(bytes);
+    turned[at]! ^= 1;
+    assert.throws(() => readEventFile(turned));
+  }
+});
+
+/** By tag. */
+function curvesOf(events: readonly ReadEvent[]): Map<string, ReadEvent[]> {
+  const curves = new Map<string, ReadEvent[]>();
+  for (const event of events) {
+    if (event.tag !== undefined) curves.set(event.tag, curves.get(event.tag) ?? []);
+    curves.get(event.tag ?? "")?.push(event);
+  }
+  return curves;
+}
+
+test("a run's loss, rate and samples/s stand at their steps, epochs at the epoch by fold, tests at the fold", () => {
+  const run = writeSampleRun(makeFolder(), "first", { steps: 60, folds: 2, epochs: 3 });
+  run.close();
+  const out = makeFolder();
+  const { path, points, messages } = exportTensorBoard(run.path, out);
+  assert.deepEqual(messages, []);
+  assert.deepEqual(readdirSync(out), ["first"]);
+  const events = read(path);
+  assert.equal(points, events.length - 1);
+  const curves = curvesOf(events);
+  const loss = curves.get("train/loss")!;
+  assert.equal(loss.length, 60);
+  for (const { step, value, wallTime } of loss) {
+    const row = run.rowOf(step);
+    assert.deepEqual([value, wallTime], [Math.fround(row.loss), row.time / 1000]);
+  }
+  assert.equal(curves.get("train/lr")?.length, 60);
+  // The first has none before it to measure from.
+  assert.equal(curves.get("train/samples_per_second")?.length, 59);
+  assert.equal(curves.get("train/samples_per_second")?.at(-1)?.value, 1600);
+  for (const fold of [0, 1]) {
+    const epochs = curves.get(`epoch/loss/fold_${fold}`)!;
+    assert.deepEqual(
+      epochs.map(({ step, value }) => [step, value]),
+      [
+        [0, 1],
+        [1, 0.5],
+        [2, Math.fround(1 / 3)],
+      ],
+    );
+  }
+  const accuracy = curves.get("test/accuracy")!;
+  assert.deepEqual(
+    accuracy.map(({ step, value, wallTime }) => [step, value, wallTime]),
+    [0, 1].map((fold) => [fold, Math.fround(0.55 + fold / 100), run.rowOf(30 * (fold + 1)).time / 1000]),
+  );
+});
+
+test("written again, it replaces itself", () => {
+  const run = writeSampleRun(makeFolder(), "first", { steps: 6 });
+  run.close();
+  const out = makeFolder();
+  const first = exportTensorBoard(run.path, out);
+  const second = exportTensorBoard(run.path, out);
+  assert.equal(first.path, second.path);
+  assert.equal(readdirSync(join(out, "first")).length, 1);
+});
+
+test("a long run is ten thousand points a curve at most, with the extremes of what was taken together", () => {
+  const run = writeSampleRun(makeFolder(), "long", {
+    ...{ steps: 25_000, stepMs: 1, folds: 1, epochs: 1 },
+    lossAt: (step) => (step === 12_346 ? 99 : undefined),
+  });
+  run.close();
+  const { path, messages } = exportTensorBoard(run.path, makeFolder());
+  const curves = curvesOf(read(path));
+  for (const [tag, points] of curves) assert.ok(points.length <= 10_000, tag);
+  assert.match(messages.join(), /25000 steps are 8334 points of 3 steps/);
+  const most = curves.get("train/loss_max")!.find(({ value }) => value === 99);
+  assert.ok(most && most.step >= 12_346 && most.step < 12_349);
+});
+
+test("a row that says nothing has no point, and one without a time stands at the run's begin", () => {
+  const run = writeSampleRun(makeFolder(), "first", { steps: 2 });
+  run.close();
+  const log = new StepLog(join(run.path, "steps.bin"));
+  const row = { step: 3, time: Number.NaN, loss: 7, lr: 1, fold: 0, epoch: 0, samples: 1, hostMs: 1 };
+  log.append(row);
+  log.append({ ...row, step: Number.NaN });
+  log.close();
+  const loss = curvesOf(read(exportTensorBoard(run.path, makeFolder()).path)).get("train/loss");
+  assert.deepEqual(
+    loss?.map(({ step }) => step),
+    [1, 2, 3],
+  );
+  assert.equal(loss?.at(-1)?.wallTime, Date.UTC(2026, 0, 5, 12) / 1000);
+});
+
+test("a run that is damaged gives what can be read, and says what can't", () => {
+  const run = writeSampleRun(makeFolder(), "torn", { steps: 12 });
+  run.close();
+  appendFileSync(
+    join(run.path, "metrics.jsonl"),
+    '{"fold": -1, "epoch": "x", "step": null}\n{"test": 5}\n{"lo',
+  );
+  const { path, messages } = exportTensorBoard(run.path, makeFolder());
+  assert.equal(curvesOf(read(path)).get("train/loss")?.length, 12);
+  assert.match(messages.join(), /not whole/);
+  assert.match(exportTensorBoard(makeFolder(), makeFolder()).messages.join(), /no step log/);
+});

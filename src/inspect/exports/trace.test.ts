@@ -1,0 +1,245 @@
+/** The trace: valid by the format's own rules whatever the run holds, with every track where the docs say, and bounded. */
+
+import assert from "node:assert/strict";
+import { appendFileSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { test } from "node:test";
+import fc from "fast-check";
+import { makeFolder } from "../../../test/support/folders.js";
+import { samplePlan } from "../../../test/support/sample-plan.js";
+import { sampleTrouble, writeSampleRun } from "../../../test/support/sample-run.js";
+import { checkTrace } from "../../../test/support/trace-format.js";
+import { StepLog, stepColumns } from "../../train/index.js";
+import { exportTrace, traceRun } from "./index.js";
+
+const start = Date.UTC(2026, 0, 5, 12);
+const iso = (ms: number): string => new Date(start + ms).toISOString();
+
+test("a run's steps, phases, copies, trouble, curves and kernels stand on their tracks", () => {
+  const run = writeSampleRun(makeFolder(), "first", { steps: 50, trouble: sampleTrouble() });
+  run.appendPhases([
+    `${iso(10)}  phase-enter  compile (train step)`,
+    `${iso(11)}  phase        upload (weights) ×3  2.4ms  6 MiB  step 1`,
+    `${iso(12)}  charge       step arena  64 MiB`,
+    `${iso(13)}  phase-exit   compile (train step)`,
+  ]);
+  run.close();
+  const { name, type, bytes } = exportTrace(run.path);
+  assert.deepEqual([name, type], ["first-trace.json", "application/json"]);
+  const trace = checkTrace(Buffer.from(bytes).toString("utf8"));
+
+  const steps = trace.spans.get("run first: steps, as the host sends them")!;
+  assert.equal(steps.length, 50);
+  const row = run.rowOf(7);
+  assert.equal(steps[6]!.name, "step 7");
+  assert.equal(steps[6]!.end - steps[6]!.begin, Math.round(row.hostMs * 1e6));
+  assert.equal(steps[6]!.args["loss"], row.loss);
+
+  const phases = trace.spans.get("run first: phases and copies")!;
+  const compile = phases.find((span) => span.name === "compile (train step)")!;
+  const upload = phases.find((span) => span.cat === "copy")!;
+  assert.equal(upload.name, "upload (weights) ×3");
+  assert.ok(compile.begin <= upload.begin && upload.end <= compile.end);
+
+  assert.deepEqual(
+    trace.instants.filter(({ track }) => track === "trouble").map((instant) => instant.name),
+    sampleTrouble().map(({ kind }) => kind),
+  );
+  const stall = trace.instants.find((instant) => instant.name === "stall")!;
+  assert.equal(stall.args["phases"], "upload\ntrain step\nread-back");
+  assert.ok(trace.instants.some((instant) => instant.name === "charge step arena"));
+
+  const loss = trace.counters.get("run first: loss value")!;
+  assert.deepEqual([loss.length, loss[6]!.value], [50, row.loss]);
+  const arena = trace.counters.get("run first: arena, bytes highWater")!;
+  assert.equal(arena.at(-1)?.value, 48 * 2 ** 20);
+  assert.equal(trace.counters.get("run first: memory by holder, bytes staging")?.length, 2);
+});
+
+test("one replay of a plan lasts as long as its calls were measured, a track for each branch, at a step of the run", () => {
+  const run = writeSampleRun(makeFolder(), "first", {
+    steps: 5,
+    plans: [samplePlan({ time: start, step: 2 })],
+  });
+  run.close();
+  const { calls, name, inputs } = samplePlan();
+  const trace = checkTrace(JSON.stringify(traceRun(run.path)));
+  const process = `plan ${name} (${inputs})`;
+  const [replay, ...parts] = trace.spans.get(`${process}: the step and its parts`)!;
+  assert.equal(replay!.name, "one replay, shown at step 3");
+  assert.equal(replay!.cat, "measured kernel times");
+  const inAllUs = calls.reduce((sum, { us = 0 }) => sum + us, 0);
+  assert.equal(replay!.end - replay!.begin, inAllUs * 1000);
+  const step = trace.spans.get("run first: steps, as the host sends them")![2]!;
+  assert.equal(replay!.begin, step.begin);
+  assert.deepEqual(
+    parts.map((part) => part.name),
+    ["forward", "backward", "update"],
+  );
+  const kernels = ["kernels, main branch", "kernels, branch 1"].flatMap((track) =>
+    trace.spans.get(`${process}: ${track}`)!.map((span) => ({ ...span, track })),
+  );
+  assert.equal(kernels.length, calls.length);
+  let at = replay!.begin;
+  for (const [index, call] of calls.entries()) {
+    const span = kernels.find(({ args }) => args["call"] === index)!;
+    assert.deepEqual([span.begin, span.end], [at, at + call.us! * 1000]);
+    assert.equal(span.track === "kernels, main branch", call.branch === 0);
+    assert.deepEqual([span.name, span.args["kernel"]], [call.op, call.kernel]);
+    at = span.end;
+  }
+});
+
+test("kernels that were not measured are not shown, and the file says so", () => {
+  const plan = samplePlan();
+  const calls = plan.calls.map(({ us, ...call }) => call);
+  const run = writeSampleRun(makeFolder(), "first", { plans: [{ ...plan, calls }] });
+  run.close();
+  const file = traceRun(run.path);
+  const { spans } = checkTrace(JSON.stringify(file));
+  assert.ok([...spans.keys()].every((track) => !track.startsWith("plan")));
+  assert.match(file.otherData["notes"]!, /has no measured times: its \d+ calls are not shown/);
+});
+
+test("steps of one millisecond stand one behind the other, each as long as the host took", () => {
+  const path = makeFolder();
+  const log = new StepLog(join(path, "steps.bin"));
+  for (let step = 1; step <= 10; step++) {
+    const row = { step, time: start + Math.floor(step / 5), loss: 1, lr: 1, fold: 0, epoch: 0 };
+    log.append({ ...row, samples: 1, hostMs: 0.125 });
+  }
+  log.close();
+  const [steps] = [...checkTrace(JSON.stringify(traceRun(path))).spans.values()];
+  assert.deepEqual(
+    steps?.map(({ begin, end }) => [begin, end - begin]),
+    Array.from({ length: 10 }, (_, index) => {
+      const ms = Math.floor((index + 1) / 5);
+      return [ms * 1e6 + ((index + 1) % 5) * 125_000 - (ms === 0 ? 125_000 : 0), 125_000];
+    }),
+  );
+});
+
+test("of a long run the last steps are shown each and those before them together, with their extremes", () => {
+  const run = writeSampleRun(makeFolder(), "long", {
+    ...{ steps: 5000, stepMs: 1 },
+    lossAt: (step) => (step === 123 ? 99 : undefined),
+  });
+  run.close();
+  const file = traceRun(run.path, { steps: 100, buckets: 50 });
+  const { spans } = checkTrace(JSON.stringify(file));
+  const steps = spans.get("run long: steps, as the host sends them")!;
+  assert.equal(steps.length, 50 + 100);
+  assert.deepEqual([steps[1]!.name, steps[1]!.cat], ["steps 99 to 196", "steps together"]);
+  assert.deepEqual([steps[1]!.args["steps"], steps[1]!.args["lossMax"]], [98, 99]);
+  assert.deepEqual([steps[50]!.name, steps.at(-1)!.name], ["step 4901", "step 5000"]);
+  assert.match(
+    file.otherData["notes"]!,
+    /Of 5000 steps the last 100 are shown each; the 4900 before them are 50 points/,
+  );
+});
+
+test("a million steps make a file of some megabytes", () => {
+  const path = makeFolder();
+  const file = join(path, "steps.bin");
+  new StepLog(file).close();
+  // As the log would write them, in less time.
+  const rows = new Float64Array(1_000_000 * stepColumns.length);
+  for (let step = 1; step <= 1_000_000; step++) {
+    const row = [step, start + step / 50, 1 / step, 1e-3, 0, 0, 256, 0.015];
+    rows.set(row, (step - 1) * stepColumns.length);
+  }
+  appendFileSync(file, new Uint8Array(rows.buffer));
+  const { bytes } = exportTrace(path);
+  const { spans, events } = checkTrace(Buffer.from(bytes).toString("utf8"));
+  const steps = [...spans.values()][0]!;
+  assert.equal(steps.length, 4000);
+  assert.equal(steps.at(-1)?.name, "step 1000000");
+  assert.ok(events < 20_000 && bytes.length < 8 * 2 ** 20, `${events} events, ${bytes.length} bytes`);
+});
+
+/** Lines as the recorder writes them, and some that it would not: of a process that was killed, of a log that was cut. */
+const drawnLine = fc.oneof(
+  fc
+    .record({
+      ms: fc.nat(400),
+      kind: fc.constantFrom("phase-enter", "phase-exit", "phase", "charge", "capture", "refuse", "what"),
+      label: fc.constantFrom("init", "upload (weights)", "step", "compile", "read-back", "step arena"),
+      lasted: fc.constantFrom("0ms", "0.03ms", "12ms", "1.5s", "3m", "soon"),
+      step: fc.nat(9),
+    })
+    .map(({ ms, kind, label, lasted, step }) =>
+      [iso(ms), kind.padEnd(11), label, ...(kind === "phase" ? [lasted] : []), `step ${step}`].join("  "),
+    ),
+  fc.constantFrom(
+    "",
+    "12 events came too fast to be written down",
+    "2026-01-05T12  phase",
+    "garbage  garbage  x",
+  ),
+);
+
+const drawnStep = fc.record({
+  time: fc.oneof(fc.double({ min: -50, max: 400, noNaN: true }), fc.nat(400), fc.constant(Number.NaN)),
+  loss: fc.oneof(fc.double(), fc.constant(1)),
+  lr: fc.double(),
+  hostMs: fc.oneof(fc.double({ min: 0, max: 1000 }), fc.constantFrom(0.02, -1, Infinity)),
+});
+
+test("whatever lines and rows a run holds, the trace is valid: clocks that go back, phases without end, losses that are none", () => {
+  const folder = makeFolder();
+  let count = 0;
+  fc.assert(
+    fc.property(
+      fc.array(drawnLine, { maxLength: 40 }),
+      fc.array(drawnStep, { maxLength: 30 }),
+      fc.array(fc.double({ min: 0, max: 1e6, noNaN: true }), { maxLength: 9 }),
+      fc.nat(20),
+      (lines, steps, times, limit) => {
+        const plan = samplePlan({ time: start });
+        const calls = plan.calls.map((call, index) => ({ ...call, us: times[index] }));
+        const run = writeSampleRun(folder, `run-${count++}`, {
+          ...{ steps: 0, plans: [{ ...plan, calls }], trouble: sampleTrouble(start - 1000) },
+        });
+        run.appendPhases(lines);
+        run.close();
+        const log = new StepLog(join(run.path, "steps.bin"));
+        for (const [index, { time, ...row }] of steps.entries())
+          log.append({ step: index + 1, time: start + time, fold: 0, epoch: 0, samples: 1, ...row });
+        log.close();
+        const trace = checkTrace(JSON.stringify(traceRun(run.path, { steps: limit, buckets: 5, lines: 30 })));
+        const shown =
+          [...trace.spans].find(([track]) => track.includes("steps, as the host"))?.[1].length ?? 0;
+        assert.ok(shown <= limit + 5);
+      },
+    ),
+    { numRuns: 150 },
+  );
+});
+
+test("a folder that is damaged or empty gives a trace that says so", () => {
+  const run = writeSampleRun(makeFolder(), "torn", { steps: 3 });
+  run.close();
+  appendFileSync(join(run.path, "plans.jsonl"), '{"name": 3}\n{"na');
+  writeFileSync(join(run.path, "steps.bin"), "x".repeat(700));
+  const torn = traceRun(run.path);
+  checkTrace(JSON.stringify(torn));
+  assert.match(torn.otherData["notes"]!, /plans\.jsonl is left out.*steps\.bin is no step log/s);
+  const empty = traceRun(makeFolder());
+  assert.ok(checkTrace(JSON.stringify(empty)).events > 0);
+  assert.match(empty.otherData["notes"]!, /no step log/);
+});
+
+test("the reader of the format finds spans that cross, times that go back and names that are missing", () => {
+  const run = writeSampleRun(makeFolder(), "first", { steps: 3 });
+  run.close();
+  const file = traceRun(run.path);
+  const last = file.traceEvents.findLast(({ ph }) => ph === "X")!;
+  assert.ok(last.ph === "X");
+  const added = (event: object): string =>
+    JSON.stringify({ ...file, traceEvents: [...file.traceEvents, { ...last, ...event }] });
+  assert.throws(() => checkTrace(added({ ts: last.ts, dur: last.dur + 1 })), /neither inside/);
+  assert.throws(() => checkTrace(added({ ts: last.ts - 1 })), /time goes back/);
+  assert.throws(() => checkTrace(added({ tid: 9999 })), /a thread without a name/);
+  assert.throws(() => checkTrace(added({ dur: -1 })), /a time/);
+  assert.throws(() => checkTrace(added({ pid: 1 })), /a thread of two processes/);
+});

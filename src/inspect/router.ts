@@ -1,0 +1,172 @@
+/** What is answered at which address: the page, its files, and the data of runs. */
+
+import type { IncomingMessage, ServerResponse } from "node:http";
+import { type Body, json, safeHeaders } from "./answers.js";
+import { type Page, policyFor, readPage } from "./assets.js";
+import type { Refusal } from "./gate.js";
+import { type LiveOptions, LiveRuns } from "./live.js";
+import { plainPage } from "./plain-page.js";
+import { runExports } from "./run-exports.js";
+import { findRun, type ListedRun, type ShownFolder } from "./run-list.js";
+import { listLines, RunView, refusedDetail } from "./run-view.js";
+
+export interface RouterOptions extends LiveOptions {
+  /** Where the page's files are; where the build puts them unless given. */
+  readonly pageFolder?: string | undefined;
+}
+
+const defaultPoints = 2000;
+const mostPoints = 50_000;
+/** So many rows of all runs together are held; the runs that were looked at last keep theirs. */
+const mostRowsHeld = 2 ** 23;
+
+export class Router {
+  readonly #shown: ShownFolder;
+  readonly #page: Page;
+  readonly #live: LiveRuns;
+  /** In the order in which they were asked for, the last one last. */
+  readonly #views = new Map<string, RunView>();
+
+  constructor(shown: ShownFolder, options: RouterOptions = {}) {
+    this.#shown = shown;
+    this.#page = readPage(options.pageFolder);
+    this.#live = new LiveRuns(options);
+  }
+
+  close(): void {
+    this.#live.close();
+  }
+
+  /** "answered" where the answer goes on by itself. */
+  route(
+    path: string,
+    query: URLSearchParams,
+    request: IncomingMessage,
+    response: ServerResponse,
+  ): Body | Refusal | "answered" {
+    if (path === "/") return this.#index(request, response);
+    if (path.startsWith("/assets/")) return this.#asset(path, request, response);
+    if (path === "/api/runs") return json(listLines(this.#shown));
+    const [, api, runs, encodedName, ...rest] = path.split("/");
+    if (api !== "api" || runs !== "runs" || encodedName === undefined) return notFound;
+    const name = decode(encodedName);
+    const run = name === undefined ? undefined : findRun(this.#shown, name);
+    if (!run) return { status: 404, error: "There is no run of that name." };
+    return this.#runRoute(run, rest, query, response);
+  }
+
+  #runRoute(
+    run: ListedRun,
+    [what, which, ...more]: readonly string[],
+    query: URLSearchParams,
+    response: ServerResponse,
+  ): Body | Refusal | "answered" {
+    if (run.refusal !== undefined)
+      return what === undefined
+        ? json(refusedDetail(run.name, run.refusal))
+        : { status: 404, error: run.refusal };
+    if (more.length > 0) return notFound;
+    const view = this.#viewOf(run);
+    if (what === "plans" && which !== undefined) return planAnswer(view, which);
+    if (what === "export" && which !== undefined) return exportAnswer(view, which);
+    if (which !== undefined) return notFound;
+    switch (what) {
+      case undefined:
+        return json(view.detail());
+      case "steps":
+        return stepsAnswer(view, query);
+      case "memory":
+        return json(view.inspection().memory);
+      case "phases":
+        return json(view.phases());
+      case "live":
+        return this.#live.listen(run.path, response)
+          ? "answered"
+          : { status: 503, error: "Too many pages listen already; close one." };
+      default:
+        return notFound;
+    }
+  }
+
+  #viewOf(run: ListedRun): RunView {
+    const view = this.#views.get(run.path) ?? new RunView(run);
+    this.#views.delete(run.path);
+    this.#views.set(run.path, view);
+    let held = 0;
+    for (const one of this.#views.values()) held += one.steps.rows;
+    for (const [path, { steps }] of this.#views) {
+      if ((held <= mostRowsHeld && this.#views.size <= 64) || path === run.path) break;
+      held -= steps.rows;
+      this.#views.delete(path);
+    }
+    return view;
+  }
+
+  #index(request: IncomingMessage, response: ServerResponse): Body | "answered" {
+    const { index, policy } = this.#page;
+    if (!index) {
+      const content = plainPage(listLines(this.#shown));
+      return { type: "text/html; charset=utf-8", content, headers: policyHeader(policyFor([])) };
+    }
+    return fileAnswer(index, policy, request, response);
+  }
+
+  #asset(path: string, request: IncomingMessage, response: ServerResponse): Body | Refusal | "answered" {
+    const asset = this.#page.assets.get(path);
+    return asset ? fileAnswer(asset, this.#page.policy, request, response) : notFound;
+  }
+}
+
+const notFound: Refusal = { status: 404, error: "There is nothing at this address." };
+
+const policyHeader = (policy: string) => ({ "Content-Security-Policy": policy });
+
+/** A browser that has the file already is told so. */
+function fileAnswer(
+  { type, bytes, etag }: NonNullable<Page["index"]>,
+  policy: string,
+  request: IncomingMessage,
+  response: ServerResponse,
+): Body | "answered" {
+  const headers = { ...policyHeader(policy), ETag: etag, "Cache-Control": "no-cache" };
+  if (request.headers["if-none-match"] !== etag) return { type, content: bytes, headers };
+  response.writeHead(304, { ...safeHeaders, ...headers }).end();
+  return "answered";
+}
+
+function stepsAnswer({ steps }: RunView, query: URLSearchParams): Body | Refusal {
+  const wanted = { from: query.get("from"), to: query.get("to"), points: query.get("points") };
+  for (const [name, text] of Object.entries(wanted)) {
+    if (text !== null && !/^\d{1,15}$/.test(text))
+      return { status: 400, error: `${name} takes a whole number from 0.` };
+  }
+  const numberOf = (text: string | null): number | undefined => (text === null ? undefined : Number(text));
+  const points = Math.min(numberOf(wanted.points) ?? defaultPoints, mostPoints);
+  if (points === 0) return { status: 400, error: "points takes a whole number from 1." };
+  steps.refresh();
+  const { columns, ...rest } = steps.points({ from: numberOf(wanted.from), to: numberOf(wanted.to), points });
+  const lists = Object.fromEntries(Object.entries(columns).map(([name, values]) => [name, [...values]]));
+  return json({ ...rest, columns: lists });
+}
+
+function planAnswer(view: RunView, which: string): Body | Refusal {
+  const plan = /^\d{1,6}$/.test(which) ? view.inspection().plans[Number(which)] : undefined;
+  return plan ? json(plan) : { status: 404, error: "The run has no plan of that index." };
+}
+
+function exportAnswer(view: RunView, which: string): Body | Refusal {
+  for (const { name, make } of runExports) {
+    const match = name.exec(which);
+    const body = match && make(view, Number(match[1] ?? 0));
+    if (body) return { ...body, saveAs: `${view.name}-${which}` };
+  }
+  return { status: 404, error: "The run has nothing of that kind to save." };
+}
+
+function decode(text: string): string | undefined {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return undefined;
+  }
+}

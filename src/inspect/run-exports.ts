@@ -1,0 +1,27 @@
+/** What a run can be saved as: a name, and the function that makes its bytes. */
+
+import { readRun } from "../train/index.js";
+import type { Body } from "./answers.js";
+import { metricsCsv, stepsCsv } from "./csv.js";
+import type { RunView } from "./run-view.js";
+
+export interface RunExport {
+  /** The last part of its address; a group stands for a plan's index. */
+  readonly name: RegExp;
+  /** Undefined where the run has nothing of the kind. */
+  readonly make: (run: RunView, index: number) => Body | undefined;
+}
+
+export const runExports: readonly RunExport[] = [
+  {
+    name: /^steps\.csv$/,
+    make: (run) => {
+      run.steps.refresh();
+      return { type: "text/csv; charset=utf-8", content: stepsCsv(run.steps.series()) };
+    },
+  },
+  {
+    name: /^metrics\.csv$/,
+    make: ({ path }) => ({ type: "text/csv; charset=utf-8", content: metricsCsv(readRun(path).metrics) }),
+  },
+];

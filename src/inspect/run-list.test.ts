@@ -1,0 +1,73 @@
+/** Runs are found by listing their folder: a name is never a way to another place, and neither is a link. */
+
+import assert from "node:assert/strict";
+import { spawnSync } from "node:child_process";
+import { mkdirSync, renameSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { test } from "node:test";
+import { makeFolder } from "../../test/support/folders.js";
+import { refuses } from "../../test/support/refuses.js";
+import { writeSampleRun } from "../../test/support/sample-run.js";
+import { findRun, findShown, listRuns } from "./run-list.js";
+
+test("folders that hold something of a run are runs, others and files are not", () => {
+  const root = makeFolder();
+  writeSampleRun(root, "whole", { steps: 1 });
+  mkdirSync(join(root, "begun", "checkpoints"), { recursive: true });
+  mkdirSync(join(root, "unrelated"));
+  writeFileSync(join(root, "run.txt"), "");
+  const names = listRuns({ root }).map(({ name }) => name);
+  assert.deepEqual(names.sort(), ["begun", "whole"]);
+});
+
+test("a run's folder is told from a folder of runs, and neither from what is no folder", () => {
+  const root = makeFolder();
+  const { path } = writeSampleRun(root, "one", { steps: 1 });
+  assert.deepEqual(findShown(root), { root });
+  assert.deepEqual(findShown(path), { root, run: "one" });
+  refuses("BAD_FILE", () => findShown(join(path, "run.json")), /is no folder/);
+  refuses("BAD_FILE", () => findShown(join(root, "none")), /is no folder/);
+});
+
+test("only a name in the list finds a run: no path does", () => {
+  const outer = makeFolder();
+  writeSampleRun(outer, "secret", { steps: 1 });
+  const root = join(outer, "runs");
+  writeSampleRun(root, "one", { steps: 1 });
+  assert.equal(findRun({ root }, "one")?.name, "one");
+  for (const name of ["../secret", "..", ".", "", "one/", "./one", "one/../one", `${outer}/secret`, "ONE\0"])
+    assert.equal(findRun({ root }, name), undefined, name);
+});
+
+test("a link to a folder outside is no run; one within is", () => {
+  const outer = makeFolder();
+  const { path } = writeSampleRun(outer, "secret", { steps: 1 });
+  const root = join(outer, "runs");
+  writeSampleRun(root, "one", { steps: 1 });
+  symlinkSync(path, join(root, "out"));
+  symlinkSync(join(root, "one"), join(root, "latest"));
+  symlinkSync(join(root, "gone"), join(root, "broken"));
+  const names = listRuns({ root }).map(({ name }) => name);
+  assert.deepEqual(names.sort(), ["latest", "one"]);
+});
+
+test("a file that is a link to outside, a folder or a pipe keeps its run from being read", (t) => {
+  const outer = makeFolder();
+  const root = join(outer, "runs");
+  const { path } = writeSampleRun(root, "one", { steps: 1 });
+  assert.equal(findRun({ root }, "one")?.refusal, undefined);
+  const metrics = join(path, "metrics.jsonl");
+  renameSync(metrics, join(path, "kept.jsonl"));
+  symlinkSync(join(path, "kept.jsonl"), metrics);
+  assert.equal(findRun({ root }, "one")?.refusal, undefined);
+  rmSync(metrics);
+  writeFileSync(join(outer, "secret.jsonl"), '{"secret":1}\n');
+  symlinkSync(join(outer, "secret.jsonl"), metrics);
+  assert.match(findRun({ root }, "one")?.refusal ?? "", /metrics\.jsonl is a link out of the folder/);
+  rmSync(metrics);
+  mkdirSync(metrics);
+  assert.match(findRun({ root }, "one")?.refusal ?? "", /metrics\.jsonl is no file/);
+  rmSync(metrics, { recursive: true });
+  if (spawnSync("mkfifo", [metrics]).status !== 0) return t.diagnostic("no pipes can be made here");
+  assert.match(findRun({ root }, "one")?.refusal ?? "", /metrics\.jsonl is no file/);
+});

@@ -1,0 +1,165 @@
+/** One run as the inspector shows it: all that its folder tells, read again at each look, and only what has come since. */
+
+import { closeSync, fstatSync, openSync, readSync } from "node:fs";
+import { join } from "node:path";
+import {
+  healthOf,
+  InspectionReader,
+  type InspectionReading,
+  type JsonRecord,
+  type RunRecord,
+  type RunStatus,
+  readRun,
+} from "../train/index.js";
+import { MiB } from "../units/index.js";
+import { type ListedRun, listRuns, phaseFiles, type ShownFolder } from "./run-list.js";
+import { StepTable } from "./step-table.js";
+
+/** A line of the list of runs. */
+export interface RunLine {
+  readonly name: string;
+  /** As in its status; "failed" where its process is gone without a word, "broken" where nothing can be read. */
+  readonly state: RunStatus["state"] | "broken";
+  readonly step: number | null;
+  readonly of: number | null;
+  readonly device: string | null;
+  /** ISO 8601. */
+  readonly started: string | null;
+  readonly updated: string | null;
+  /** Its process is there, or may be on another machine. */
+  readonly isLive: boolean;
+  /** What is wrong with it, in one line. */
+  readonly note: string | null;
+}
+
+/** All of a run but its steps, the whole of its plans and its memory. */
+export interface RunDetail {
+  readonly name: string;
+  readonly run: RunRecord | null;
+  readonly status: RunStatus | null;
+  readonly results: JsonRecord | null;
+  readonly metrics: readonly JsonRecord[];
+  readonly plans: readonly PlanLine[];
+  readonly trouble: InspectionReading["trouble"];
+  readonly messages: readonly string[];
+}
+
+export interface PlanLine {
+  readonly index: number;
+  readonly name: string;
+  readonly inputs: string;
+  readonly mode: "graph" | "direct" | null;
+  readonly calls: number;
+  readonly peak: number;
+}
+
+/** Newest first. */
+export function listLines(shown: ShownFolder): RunLine[] {
+  const newest = (line: RunLine): string => line.started ?? line.updated ?? "";
+  return listRuns(shown)
+    .map(lineOf)
+    .sort((one, other) => compare(newest(other), newest(one)) || compare(one.name, other.name));
+}
+
+function compare(one: string, other: string): number {
+  return one < other ? -1 : one > other ? 1 : 0;
+}
+
+function lineOf({ name, path, refusal }: ListedRun): RunLine {
+  const nothing = { step: null, of: null, device: null, started: null, updated: null, isLive: false };
+  if (refusal !== undefined) return { name, state: "broken", ...nothing, note: refusal };
+  const { run, status, messages } = readRun(path);
+  const note = messages[0] ?? null;
+  const known = {
+    ...{ device: textOf(run?.device), started: textOf(run?.started) },
+    ...{ step: status?.step ?? null, of: status?.of ?? null, updated: status?.updated ?? null },
+  };
+  if (!status) return { name, state: "broken", ...nothing, ...known, note: note ?? "It has no status." };
+  if (status.state !== "running") return { name, state: status.state, ...known, isLive: false, note };
+  const { state, reason } = healthOf(path);
+  if (state === "failed") return { name, state, ...known, isLive: false, note: reason };
+  return { name, state: "running", ...known, isLive: true, note: state === "stalled" ? reason : note };
+}
+
+function textOf(value: unknown): string | null {
+  return typeof value === "string" ? value : null;
+}
+
+/** At most so many phase lines are told. */
+const mostPhases = 2000;
+
+export class RunView {
+  readonly name: string;
+  readonly path: string;
+  readonly steps: StepTable;
+  readonly #inspection: InspectionReader;
+
+  constructor({ name, path }: ListedRun) {
+    this.name = name;
+    this.path = path;
+    this.steps = new StepTable(path);
+    this.#inspection = new InspectionReader(path);
+  }
+
+  inspection(): InspectionReading {
+    return this.#inspection.read();
+  }
+
+  detail(): RunDetail {
+    const { run = null, status = null, results = null, metrics, messages } = readRun(this.path);
+    const inspected = this.inspection();
+    return {
+      ...{ name: this.name, run, status, results, metrics, trouble: inspected.trouble },
+      plans: inspected.plans.map(({ name, inputs, mode = null, calls, memory }, index) => ({
+        ...{ index, name, inputs, mode, calls: calls.length, peak: memory.peak },
+      })),
+      messages: [...messages, ...inspected.messages, ...this.#stepMessages()],
+    };
+  }
+
+  /** What the recorder wrote, newest last. */
+  phases(): string[] {
+    const lines = phaseFiles.flatMap((name) => lastLines(join(this.path, name)));
+    return lines.slice(-mostPhases);
+  }
+
+  #stepMessages(): string[] {
+    try {
+      this.steps.count();
+      return [];
+    } catch (error) {
+      return [error instanceof Error ? error.message : String(error)];
+    }
+  }
+}
+
+/** All that is told of a folder in which nothing may be read. */
+export function refusedDetail(name: string, refusal: string): RunDetail {
+  return {
+    ...{ name, run: null, status: null, results: null, metrics: [], plans: [], trouble: [] },
+    messages: [refusal],
+  };
+}
+
+/** So much of a log's end is looked at. */
+const mostTail = MiB;
+
+/** Whole lines at a file's end; none where there is no such file. */
+function lastLines(path: string): string[] {
+  let file: number;
+  try {
+    file = openSync(path, "r");
+  } catch {
+    return [];
+  }
+  try {
+    const { size } = fstatSync(file);
+    const bytes = Buffer.alloc(Math.min(size, mostTail));
+    const read = readSync(file, bytes, 0, bytes.length, size - bytes.length);
+    const lines = bytes.toString("utf8", 0, read).split("\n");
+    // The first may have lost its beginning, the last is not at its end yet.
+    return lines.slice(size > mostTail ? 1 : 0, -1);
+  } finally {
+    closeSync(file);
+  }
+}

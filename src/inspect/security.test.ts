@@ -1,0 +1,286 @@
+/** Who may not look, and what nobody can reach: other names for the address, other sites, other files, and crowds of slow clients. */
+
+import assert from "node:assert/strict";
+import { readdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
+import { hostname } from "node:os";
+import { join } from "node:path";
+import { after, test } from "node:test";
+import fc from "fast-check";
+import { makeFolder } from "../../test/support/folders.js";
+import {
+  exchange,
+  listenTo,
+  openSlowClient,
+  openTestInspector,
+} from "../../test/support/inspector-client.js";
+import { writeSampleRun } from "../../test/support/sample-run.js";
+import { checkToken, isLoopback, makeGate, makeToken } from "./gate.js";
+
+const outer = makeFolder();
+const secret = "the text of a secret file";
+writeFileSync(join(outer, "secret.json"), secret);
+writeSampleRun(outer, "private", { steps: 1 });
+const root = join(outer, "runs");
+writeSampleRun(root, "one", { steps: 50 });
+const inspector = await openTestInspector({ root });
+const { port, ask } = inspector;
+
+/** Every way to write a path upwards that servers have fallen for. */
+const upwards = [
+  "..",
+  "%2e%2e",
+  "%2E.",
+  "..%2f",
+  "%2e%2e%2f",
+  "..%5c",
+  "..\\",
+  "%252e%252e%252f",
+  "..%c0%af",
+  "%c0%ae%c0%ae",
+  "....//",
+  "..;",
+  "%00..",
+  "%u002e%u002e",
+  ".%00.",
+  "～",
+];
+
+test("no way upwards, however it is written, leads to a file or a run outside", async () => {
+  const targets = ["private", "secret.json", "private/run.json", "etc/passwd"];
+  const places = [
+    "/",
+    "/assets/",
+    "/api/runs/",
+    "/api/runs/one/",
+    "/api/runs/one/export/",
+    "/api/runs/one/plans/",
+  ];
+  for (const place of places) {
+    for (const up of upwards) {
+      for (const target of targets) {
+        for (const path of [
+          `${place}${up}/${target}`,
+          `${place}${`${up}/`.repeat(8)}${target}`,
+          `${place}${up}${target}`,
+        ]) {
+          const text = await exchange(
+            port,
+            `GET ${path} HTTP/1.1\r\nHost: 127.0.0.1:${port}\r\nConnection: close\r\n\r\n`,
+          );
+          assert.match(text, /^HTTP\/1\.1 40[04] /, path);
+          assert.ok(!text.includes(secret) && !text.includes("settings"), path);
+        }
+      }
+    }
+  }
+});
+
+test("no address that anybody makes up is answered with a file, or with anything but JSON", async () => {
+  const piece = fc.oneof(
+    fc.constantFrom(
+      ...upwards,
+      "api",
+      "runs",
+      "one",
+      "private",
+      "secret.json",
+      "export",
+      "plans",
+      "assets",
+      "",
+    ),
+    fc.webSegment(),
+  );
+  await fc.assert(
+    fc.asyncProperty(fc.array(piece, { minLength: 1, maxLength: 7 }), async (pieces) => {
+      const path = `/${pieces.join("/").replaceAll(/[^\u0021-\u007e]/g, "")}`;
+      const { status, text, headers } = await ask(path);
+      assert.ok([200, 303, 400, 404].includes(status), `${path}: ${status}`);
+      assert.ok(!text.includes(secret), path);
+      if (path !== "/" && path !== "/?") assert.match(headers["content-type"] ?? "", /json|csv|octet/, path);
+    }),
+    { numRuns: 300 },
+  );
+});
+
+test("a request under another name than the server's own is refused: a rebound name reaches nothing", async () => {
+  for (const host of [
+    "evil.example",
+    `evil.example:${port}`,
+    "127.0.0.1",
+    `127.0.0.1:${port + 1}`,
+    `127.0.0.1.evil.example:${port}`,
+  ]) {
+    const { status, text } = await ask("/api/runs", { Host: host });
+    assert.equal(status, 403, host);
+    assert.ok(!text.includes("one"), host);
+  }
+  for (const host of [`127.0.0.1:${port}`, `localhost:${port}`, `LOCALHOST:${port}`])
+    assert.equal((await ask("/api/runs", { Host: host })).status, 200, host);
+  assert.match(await exchange(port, "GET /api/runs HTTP/1.0\r\n\r\n"), /^HTTP\/1\.1 403 /);
+  const empty = "GET /api/runs HTTP/1.1\r\nHost:\r\nConnection: close\r\n\r\n";
+  assert.match(await exchange(port, empty), /^HTTP\/1\.1 403 /);
+  const twice = `GET /api/runs HTTP/1.1\r\nHost: evil.example\r\nHost: 127.0.0.1:${port}\r\nConnection: close\r\n\r\n`;
+  assert.match(await exchange(port, twice), /^HTTP\/1\.1 4\d\d /);
+});
+
+test("a request that another site's page makes is refused, and nothing allows its reading", async () => {
+  for (const origin of [
+    "http://evil.example",
+    "null",
+    `https://127.0.0.1:${port}`,
+    `http://127.0.0.1:${port + 1}`,
+  ]) {
+    const { status, headers } = await ask("/api/runs", { Origin: origin });
+    assert.equal(status, 403, origin);
+    assert.equal(headers["access-control-allow-origin"], undefined);
+  }
+  assert.equal((await ask("/api/runs", { Origin: `http://127.0.0.1:${port}` })).status, 200);
+  const foreign = { "Sec-Fetch-Site": "cross-site" };
+  assert.equal((await ask("/api/runs", { ...foreign, "Sec-Fetch-Mode": "no-cors" })).status, 403);
+  assert.equal((await ask("/", { ...foreign, "Sec-Fetch-Mode": "navigate" })).status, 200);
+  assert.equal((await ask("/api/runs", { "Sec-Fetch-Site": "same-origin" })).status, 200);
+});
+
+test("only reading is answered, and no request may have a body", async () => {
+  for (const method of ["POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE", "PROPFIND"]) {
+    const { status, headers } = await ask("/api/runs", {}, method);
+    assert.deepEqual([status, headers.allow], [405, "GET, HEAD"], method);
+  }
+  const head = `Host: 127.0.0.1:${port}\r\nConnection: close\r\n`;
+  const withLength = await exchange(port, `GET /api/runs HTTP/1.1\r\n${head}Content-Length: 5\r\n\r\nhello`);
+  assert.match(withLength, /^HTTP\/1\.1 413 /);
+  const chunked = await exchange(
+    port,
+    `GET /api/runs HTTP/1.1\r\n${head}Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n`,
+  );
+  assert.match(chunked, /^HTTP\/1\.1 413 /);
+  const both = `GET / HTTP/1.1\r\n${head}Content-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n`;
+  assert.match(await exchange(port, both), /^HTTP\/1\.1 4\d\d /);
+});
+
+test("long addresses, large heads and what is no HTTP are refused in one line of JSON", async () => {
+  const long = await ask(`/api/runs?${"x".repeat(5000)}`);
+  assert.equal(long.status, 414);
+  const requestWith = (line: string, header: string): string =>
+    `GET ${line} HTTP/1.1\r\nHost: 127.0.0.1:${port}\r\n${header}\r\n\r\n`;
+  for (const [bytes, status] of [
+    [requestWith("/", `X-Large: ${"x".repeat(20_000)}`), 431],
+    [requestWith(`/${"x".repeat(20_000)}`, "X: y"), 431],
+    [requestWith("/", Array.from({ length: 3000 }, (_, index) => `X-${index}: y`).join("\r\n")), 431],
+    ["\u0016\u0003\u0001\u0002\u0000 this is no HTTP\r\n\r\n", 400],
+    [requestWith("http://evil.example/", "X: y"), 400],
+  ] as const) {
+    const text = await exchange(port, `${bytes}`.replace("X: y", "X: y\r\nConnection: close"));
+    assert.match(text, new RegExp(`^HTTP/1\\.1 ${status} `));
+    assert.match(text, /\r\n\r\n\{"error":"[^\n]+"\}$/);
+  }
+});
+
+test("an address that others can reach needs a token, made at random and told in the address", async () => {
+  const open = await openTestInspector({ root, host: "0.0.0.0" });
+  const token = new URL(open.url).searchParams.get("token") ?? "";
+  assert.match(token, /^[\w-]{32}$/);
+  for (const path of ["/", "/api/runs", "/assets/x.js", `/api/runs?token=${token}x`, "/api/runs?token="]) {
+    const { status, text } = await open.ask(path);
+    assert.equal(status, 401, path);
+    assert.match(text, /needs the token/);
+  }
+  assert.equal((await open.ask("/api/runs", { Authorization: `Bearer ${token}` })).status, 200);
+  assert.equal((await open.ask("/api/runs", { Authorization: `Bearer ${token.slice(1)}` })).status, 401);
+  assert.equal((await open.ask("/api/runs", { Cookie: `holdfast-inspect-${open.port}=wrong` })).status, 401);
+  assert.equal((await open.ask("/api/runs", { Host: "evil.example" })).status, 403);
+});
+
+test("the token in the address becomes a cookie that scripts and other sites don't get, and leaves the address", async () => {
+  const guarded = await openTestInspector({ root, token: "a-token-of-ours" });
+  const { status, headers } = await guarded.ask("/?token=a-token-of-ours");
+  assert.deepEqual([status, headers.location], [303, "/"]);
+  const [cookie = ""] = headers["set-cookie"] ?? [];
+  assert.match(cookie, /^holdfast-inspect-\d+=a-token-of-ours; HttpOnly; SameSite=Strict; Path=\/$/);
+  const kept = { Cookie: `other=1; ${cookie.split(";")[0]}` };
+  assert.equal((await guarded.ask("/", kept)).status, 200);
+  assert.equal((await guarded.ask("/api/runs", kept)).status, 200);
+});
+
+test("a server at every address may be named by this machine's name and addresses, and one at an address only by it", () => {
+  const { hosts } = makeGate("0.0.0.0", 80, makeToken());
+  for (const name of [hostname().toLowerCase(), "localhost", "127.0.0.1", "[::1]"])
+    assert.ok(hosts.has(`${name}:80`), name);
+  assert.deepEqual([...makeGate("192.0.2.7", 80, undefined).hosts], ["192.0.2.7:80"]);
+  assert.deepEqual(
+    ["127.0.0.1", "127.9.9.9", "::1", "localhost", "0.0.0.0", "192.0.2.7", "127.evil.example"].map(
+      isLoopback,
+    ),
+    [true, true, true, true, false, false, false],
+  );
+});
+
+test("any text but the token is no token", () => {
+  const gate = makeGate("127.0.0.1", 80, "the-right-token");
+  fc.assert(
+    fc.property(fc.string(), (text) => {
+      const query = new URLSearchParams({ token: text });
+      const { isGood } = checkToken(gate, { headers: {} } as Parameters<typeof checkToken>[1], query);
+      assert.equal(isGood, text === "the-right-token");
+    }),
+  );
+});
+
+for (const count of [200, 600]) {
+  test(`${count} clients that never end their requests don't keep a proper one from its answer`, async () => {
+    const { port: crowded, ask: askCrowded } = await openTestInspector({ root });
+    const slow = await Promise.all(Array.from({ length: count }, () => openSlowClient(crowded)));
+    after(() => {
+      for (const socket of slow) socket.destroy();
+    });
+    for (let turn = 0; turn < 5; turn++) assert.equal((await askCrowded("/api/runs/one/steps")).status, 200);
+  });
+}
+
+test("a client that takes too long over its request is closed", async () => {
+  const { port: hasty } = await openTestInspector({ root, patienceMs: 100 });
+  const slow = await openSlowClient(hasty);
+  await new Promise((resolve) => slow.resume().on("close", resolve));
+});
+
+test("so many may listen and no more; when one leaves, another may", async () => {
+  const { port: busy } = await openTestInspector({ root, mostListeners: 3, pollMs: 5 });
+  const path = "/api/runs/one/live";
+  const listeners = await Promise.all([1, 2, 3].map(() => listenTo(busy, path)));
+  assert.deepEqual(
+    listeners.map(({ status }) => status),
+    [200, 200, 200],
+  );
+  assert.equal((await listenTo(busy, path)).status, 503);
+  listeners[0]?.close();
+  // The server sees it leave a moment later.
+  for (let status = 0; status !== 200; ) ({ status } = await listenTo(busy, path));
+});
+
+test("closing ends who listens and who waits", async () => {
+  const { port: closing, close } = await openTestInspector({ root });
+  const slow = await openSlowClient(closing);
+  const listener = await listenTo(closing, "/api/runs/one/live");
+  const ends = Promise.all(
+    [slow, listener.response].map((end) => new Promise((resolve) => end.on("close", resolve))),
+  );
+  await close();
+  await ends;
+});
+
+test("nothing in the folder is changed by looking at it", async () => {
+  const path = join(root, "one");
+  const state = () =>
+    readdirSync(path, { recursive: true, encoding: "utf8" })
+      .sort()
+      .map((name) => {
+        const file = join(path, name);
+        const { mtimeMs } = statSync(file);
+        return [name, mtimeMs, statSync(file).isFile() ? readFileSync(file, "base64") : ""];
+      });
+  const before = JSON.stringify(state());
+  for (const rest of ["", "/steps", "/memory", "/phases", "/plans/0", "/export/steps.csv"])
+    assert.equal((await ask(`/api/runs/one${rest}`)).status, 200, rest);
+  assert.equal(JSON.stringify(state()), before);
+});

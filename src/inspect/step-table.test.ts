@@ -1,0 +1,128 @@
+/** The steps as points: nothing that stands out is hidden, rows that fit are exact, and a log that grows or is cut is followed. */
+
+import assert from "node:assert/strict";
+import { writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { test } from "node:test";
+import fc from "fast-check";
+import { makeFolder } from "../../test/support/folders.js";
+import { type SampleRunOptions, writeSampleRun } from "../../test/support/sample-run.js";
+import { StepTable } from "./step-table.js";
+
+function tableOf(options: SampleRunOptions) {
+  const run = writeSampleRun(makeFolder(), "a", options);
+  const table = new StepTable(run.path);
+  table.refresh();
+  return { run, table };
+}
+
+const loss = fc.oneof(
+  { weight: 5, arbitrary: fc.double({ min: -1e6, max: 1e6, noNaN: true }) },
+  fc.constantFrom(Number.NaN, Infinity, -Infinity),
+);
+
+test("however few the points, the least and the greatest loss of any range are among them, and every row is counted", () => {
+  fc.assert(
+    fc.property(
+      fc.array(loss, { minLength: 1, maxLength: 300 }),
+      fc.nat(300),
+      fc.nat(300),
+      fc.integer({ min: 1, max: 60 }),
+      (losses, one, other, points) => {
+        const { table } = tableOf({ steps: losses.length, lossAt: (step) => losses[step - 1] });
+        const [from, to] = [Math.min(one, other), Math.max(one, other)];
+        const asked = table.points({ from, to, points });
+        const inside = losses.slice(from, to);
+        const known = inside.filter(Number.isFinite);
+        const { lossMin, lossMax, notFinite, step } = asked.columns;
+        assert.equal(step.length, Math.min(points, inside.length));
+        const seen = (column: Float64Array) => [...column].filter((value) => !Number.isNaN(value));
+        assert.equal(Math.min(...seen(lossMin)), Math.min(...known));
+        assert.equal(Math.max(...seen(lossMax)), Math.max(...known));
+        const lost = notFinite.reduce((sum, count) => sum + count, 0);
+        assert.equal(lost, inside.length - known.length);
+        if (inside.length > 0) assert.equal(step.at(-1), Math.min(to, losses.length));
+      },
+    ),
+    { numRuns: 150 },
+  );
+});
+
+test("where there are as many points as rows, each is its row", () => {
+  const { run, table } = tableOf({ steps: 100 });
+  const { columns, rows, from, to } = table.points({ from: 10, to: 60, points: 50 });
+  assert.deepEqual([rows, from, to], [100, 10, 60]);
+  for (let point = 0; point < 50; point++) {
+    const row = run.rowOf(11 + point);
+    for (const name of ["step", "time", "loss", "lr", "fold", "epoch", "hostMs"] as const)
+      assert.equal(columns[name][point], row[name], `${name} of point ${point}`);
+    assert.equal(columns.lossMin[point], row.loss);
+    assert.equal(columns.lossMax[point], row.loss);
+  }
+});
+
+test("a point's loss is the mean of its rows, and its host time too", () => {
+  const { table } = tableOf({ steps: 8, lossAt: (step) => step });
+  assert.deepEqual([...table.points({ points: 2 }).columns.loss], [2.5, 6.5]);
+});
+
+test("samples a second are those of the clock, however many rows a point stands for", () => {
+  for (const [stepMs, points] of [
+    [20, 1000],
+    [20, 7],
+    [0.5, 1000],
+    [0.5, 3],
+    [400, 1000],
+  ] as const) {
+    const { table } = tableOf({ steps: 1000, stepMs, batch: 10 });
+    const { samplesPerSecond } = table.points({ points }).columns;
+    for (const [index, rate] of samplesPerSecond.entries()) {
+      // Before the very first row there is nothing to count from.
+      if (index === 0 && points === 1000) assert.ok(Number.isNaN(rate));
+      else assert.ok(Math.abs(rate - 10_000 / stepMs) < 1e-6 * rate, `${rate} at point ${index}`);
+    }
+  }
+});
+
+test("the rate of a range does not depend on where the range begins", () => {
+  const { table } = tableOf({ steps: 1000, stepMs: 0.5, batch: 10 });
+  const whole = table.points({ points: 1000 }).columns.samplesPerSecond;
+  const part = table.points({ from: 600, to: 700, points: 100 }).columns.samplesPerSecond;
+  assert.deepEqual([...part], [...whole.subarray(600, 700)]);
+});
+
+test("rows that come are read, and what was given out before stays as it was", () => {
+  const { run, table } = tableOf({ steps: 10 });
+  const before = table.series();
+  run.appendSteps(700);
+  table.refresh();
+  assert.deepEqual([before.step.length, table.rows], [10, 710]);
+  assert.equal(table.series().step.at(-1), 710);
+});
+
+test("a log that a resume has cut is read anew, also where it is longer again by then", () => {
+  const losses = { value: 1 };
+  const { run, table } = tableOf({ steps: 100, lossAt: () => losses.value });
+  const before = table.series();
+  run.dropAfter(40);
+  table.refresh();
+  assert.equal(table.rows, 40);
+  run.appendSteps(60);
+  table.refresh();
+  run.dropAfter(50);
+  losses.value = 2;
+  run.appendSteps(100);
+  table.refresh();
+  const { loss: seen } = table.series();
+  assert.deepEqual([seen.length, seen[49], seen[50], seen[149]], [150, 1, 2, 2]);
+  assert.deepEqual([before.loss.length, before.loss[60]], [100, 1]);
+});
+
+test("a log that is not there has no rows, and a file that is none is refused with its name", () => {
+  const table = new StepTable(makeFolder());
+  table.refresh();
+  assert.equal(table.points({ points: 5 }).columns.step.length, 0);
+  const folder = makeFolder();
+  writeFileSync(join(folder, "steps.bin"), "no log at all");
+  assert.throws(() => new StepTable(folder).refresh(), /steps\.bin is no step log/);
+});

@@ -1,0 +1,59 @@
+/** Small pictures made of letters: a curve in one line, a bar, a table; and texts of files made safe for a terminal. */
+
+const heights = "▁▂▃▄▅▆▇█";
+
+/** A curve, one letter a value; a value that is not known is a dot. */
+export function sparkline(values: ArrayLike<number>): string {
+  const known = Array.from(values).filter(Number.isFinite);
+  const least = known.reduce((one, other) => Math.min(one, other), Infinity);
+  const greatest = known.reduce((one, other) => Math.max(one, other), -Infinity);
+  const step = (greatest - least) / (heights.length - 1);
+  return Array.from(values, (value) => {
+    if (!Number.isFinite(value)) return "·";
+    return heights[step > 0 ? Math.round((value - least) / step) : 0] ?? "";
+  }).join("");
+}
+
+/** How much of a whole is done. */
+export function progressBar(share: number, width: number): string {
+  const full = Math.round(Math.min(1, Math.max(0, share)) * width);
+  return "━".repeat(full) + "─".repeat(width - full);
+}
+
+const shades = ["█", "▓", "▒", "░"] as const;
+
+/** Parts of a whole, one behind the other, each in another shade than its neighbours; the rest is free. */
+export function partsBar(parts: readonly number[], whole: number, width: number): string {
+  let [bar, sum] = ["", 0];
+  for (const [index, part] of parts.entries()) {
+    sum += part;
+    const end = Math.min(width, Math.round((sum / Math.max(whole, 1)) * width));
+    bar += shadeOf(index).repeat(Math.max(0, end - bar.length));
+  }
+  return bar.padEnd(width, "·");
+}
+
+export function shadeOf(index: number): string {
+  return shades[index % shades.length] ?? "█";
+}
+
+/** Columns with two spaces between them, those of numbers to the right. */
+export function tableLines(rows: readonly (readonly string[])[], leftColumns: readonly number[]): string[] {
+  const widths = (rows[0] ?? []).map((_, column) => Math.max(...rows.map((row) => row[column]?.length ?? 0)));
+  return rows.map((row) =>
+    row
+      .map((cell, column) => {
+        const width = widths[column] ?? 0;
+        return leftColumns.includes(column) ? cell.padEnd(width) : cell.padStart(width);
+      })
+      .join("  ")
+      .trimEnd(),
+  );
+}
+
+/** One line in so many columns. What a file says must not steer the terminal. */
+export function fitLine(text: string, columns: number): string {
+  // biome-ignore lint/suspicious/noControlCharactersInRegex: these are what must not come through.
+  const safe = text.replaceAll(/[\u0000-\u001f\u007f-\u009f\u2028\u2029]/g, " ");
+  return safe.length <= columns ? safe : `${safe.slice(0, Math.max(0, columns - 1))}…`;
+}

@@ -1,0 +1,110 @@
+/** The view for terminals: it says what there is, fits its columns, and nothing in a file can steer the terminal. */
+
+import assert from "node:assert/strict";
+import { appendFileSync, mkdirSync, readdirSync, truncateSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { test } from "node:test";
+import fc from "fast-check";
+import { makeFolder } from "../../test/support/folders.js";
+import { sampleTrouble, writeSampleRun } from "../../test/support/sample-run.js";
+import { partsBar, sparkline } from "./text-marks.js";
+import { viewAsText } from "./view-as-text.js";
+
+function proveFits(text: string, columns: number): void {
+  for (const line of text.split("\n")) assert.ok(line.length <= columns, `${line.length}: ${line}`);
+}
+
+test("a run's state, settings, loss, epochs, tests, memory, plans and trouble are told in 80 columns", () => {
+  const run = writeSampleRun(makeFolder(), "first", { trouble: sampleTrouble() });
+  const text = viewAsText(run.path).print();
+  proveFits(text, 80);
+  for (const part of [
+    /^run +first: finished, step 200 of 200$/m,
+    /^settings +folds 2, epochs 3, batch 32, seed 42, lr 0\.001$/m,
+    /^loss +█[▁-█]{69}$/m,
+    /now 0\.\d+, at first 1\.\d+, least 0\.\d+, most 1\.\d+/,
+    /^speed +1,600 samples\/s, host 2\.\d+ms a step/m,
+    /^ +2 +3 +0\.3333 +0\.000\d+ +1,602 +1\.5s$/m,
+    /^tests +fold 1: loss 0\.98, accuracy 55\.0 %/m,
+    /^memory +96 MiB of 512 MiB at step 200$/m,
+    /█ step arena 64 MiB/,
+    /^plans +train step: graph, 9 calls, step memory/m,
+    /alive at the peak, call \d/,
+    /steps not finite at step 30: 3 steps had a loss/,
+  ])
+    assert.match(text, part);
+});
+
+test("a run that trains says how long ago it was heard of, and one whose process is gone says so", () => {
+  const run = writeSampleRun(makeFolder(), "a", { state: "running", steps: 50 });
+  const view = viewAsText(run.path);
+  assert.match(view.print(), /a: running, step 50 of 50[\s\S]*heard of \S+ ago/);
+  assert.equal(view.isLive, true);
+  run.writeStatus("running", { pid: 2 ** 22 + 1 });
+  assert.match(view.print(), /a: failed[\s\S]*Process 4194305 is gone/);
+  assert.equal(view.isLive, false);
+});
+
+test("a folder of several runs is a list with what is wrong, and of one run it is that run", () => {
+  const root = makeFolder();
+  writeSampleRun(root, "one", { steps: 10 });
+  assert.match(viewAsText(root).print(), /^run +one: finished/);
+  mkdirSync(join(root, "two", "checkpoints"), { recursive: true });
+  const text = viewAsText(root).print();
+  proveFits(text, 80);
+  assert.match(text, /^one +finished +10\/10/m);
+  assert.match(text, /^two +broken/m);
+  assert.equal(viewAsText(makeFolder()).print(), "There are no runs here.\n");
+});
+
+test("whatever stands in its files, a run is described, in its columns and without a letter that steers a terminal", () => {
+  const names = readdirSync(writeSampleRun(makeFolder(), "a", { steps: 5 }).path).filter((name) =>
+    name.includes("."),
+  );
+  const damage = fc.oneof(
+    fc.constant(""),
+    fc.constant('{"state":"\u001b[2J"}\n'),
+    fc.constant('{"settings":{"x":"\u001b]0;title\u0007"},"device":7}\n'),
+    fc.json().map((text) => `${text}\n`),
+    fc.string(),
+  );
+  fc.assert(
+    fc.property(
+      fc.constantFrom(...names),
+      damage,
+      fc.integer({ min: 40, max: 120 }),
+      (name, text, columns) => {
+        const { path } = writeSampleRun(makeFolder(), "a", { steps: 5 });
+        writeFileSync(join(path, name), text);
+        const told = viewAsText(path).print({ columns });
+        proveFits(told, columns);
+        // biome-ignore lint/suspicious/noControlCharactersInRegex: these are what must not come through.
+        assert.doesNotMatch(told, /[\u0000-\u0009\u000b-\u001f\u007f-\u009f]/);
+      },
+    ),
+    { numRuns: 80 },
+  );
+});
+
+test("damage is told: a cut step log is read up to its last whole row, a wrong one has its message", () => {
+  const { path } = writeSampleRun(makeFolder(), "a", { steps: 20 });
+  truncateSync(join(path, "steps.bin"), 512 + 10 * 64 + 7);
+  appendFileSync(join(path, "trouble.jsonl"), "{\n");
+  const text = viewAsText(path).print();
+  assert.match(text, /10 steps, up to step 10/);
+  assert.match(text, /Line 1 of trouble\.jsonl is left out/);
+  writeFileSync(join(path, "steps.bin"), "x".repeat(600));
+  assert.match(viewAsText(path).print({ columns: 200 }), /^ +.*steps\.bin is no step log/m);
+});
+
+test("a curve goes from its least to its greatest value, with a dot for what is not known", () => {
+  assert.equal(sparkline([0, 1, Number.NaN, 7]), "▁▂·█");
+  assert.equal(sparkline([5, 5]), "▁▁");
+  assert.equal(sparkline([]), "");
+});
+
+test("a bar of parts is as wide as asked, and what is free is left free", () => {
+  assert.equal(partsBar([50, 25], 100, 8), "████▓▓··");
+  assert.equal(partsBar([300], 100, 4), "████");
+  assert.equal(partsBar([], 0, 3), "···");
+});

@@ -1,0 +1,40 @@
+/** What a terminal shows of a folder: a run, or a list of runs. */
+
+import { HoldfastError } from "../errors/index.js";
+import { findRun, findShown } from "./run-list.js";
+import { listLines, RunView } from "./run-view.js";
+import { describeRun, describeRuns, type TextOptions } from "./text-view.js";
+
+export type { TextOptions };
+
+export interface TextView {
+  /** What to print, as it is now. */
+  print(options?: TextOptions): string;
+  /** Whether it may look another way later: something in it trains. */
+  readonly isLive: boolean;
+}
+
+/** Of a run's folder that run; of a folder of runs the only one, or a list. */
+export function viewAsText(path: string): TextView {
+  const shown = findShown(path);
+  const views = new Map<string, RunView>();
+  const linesNow = () => {
+    const lines = listLines(shown);
+    return shown.run === undefined ? lines : lines.filter(({ name }) => name === shown.run);
+  };
+  return {
+    print(options) {
+      const lines = linesNow();
+      const [line] = lines;
+      const run = line && lines.length === 1 ? findRun(shown, line.name) : undefined;
+      if (!line || !run) return describeRuns(lines, options);
+      if (run.refusal !== undefined) throw new HoldfastError("BAD_FILE", `${run.path}: ${run.refusal}`);
+      const view = views.get(run.path) ?? new RunView(run);
+      views.set(run.path, view);
+      return describeRun(line, view, options);
+    },
+    get isLive() {
+      return linesNow().some((line) => line.isLive);
+    },
+  };
+}
