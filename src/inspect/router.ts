@@ -76,7 +76,7 @@ export class Router {
       case "steps":
         return stepsAnswer(view, query);
       case "memory":
-        return json(view.inspection().memory);
+        return json(view.memory());
       case "phases":
         return json(view.phases());
       case "live":

@@ -3,6 +3,7 @@
 import { readRun } from "../train/index.js";
 import type { Body } from "./answers.js";
 import { metricsCsv, stepsCsv } from "./csv.js";
+import { exportMemorySnapshot, exportTrace } from "./exports/index.js";
 import type { RunView } from "./run-view.js";
 
 export interface RunExport {
@@ -23,5 +24,20 @@ export const runExports: readonly RunExport[] = [
   {
     name: /^metrics\.csv$/,
     make: ({ path }) => ({ type: "text/csv; charset=utf-8", content: metricsCsv(readRun(path).metrics) }),
+  },
+  {
+    name: /^trace\.json$/,
+    make: ({ path }) => {
+      const { type, bytes } = exportTrace(path);
+      return { type, content: bytes };
+    },
+  },
+  {
+    name: /^memory-(\d{1,6})\.pickle$/,
+    make: (run, index) => {
+      if (!run.inspection().plans[index]) return undefined;
+      const { type, bytes } = exportMemorySnapshot(run.path, index);
+      return { type, content: bytes };
+    },
   },
 ];

@@ -7,6 +7,7 @@ import {
   InspectionReader,
   type InspectionReading,
   type JsonRecord,
+  type MemorySample,
   type RunRecord,
   type RunStatus,
   readRun,
@@ -85,6 +86,8 @@ function textOf(value: unknown): string | null {
   return typeof value === "string" ? value : null;
 }
 
+/** At most so many samples of memory are told, and the last. */
+const mostSamples = 2000;
 /** At most so many phase lines are told. */
 const mostPhases = 2000;
 
@@ -115,6 +118,20 @@ export class RunView {
       })),
       messages: [...messages, ...inspected.messages, ...this.#stepMessages()],
     };
+  }
+
+  /** Where memory stood: of samples that lie close together the one with the most in use, and the last of all. */
+  memory(): readonly MemorySample[] {
+    const { memory } = this.inspection();
+    const perBucket = Math.ceil(memory.length / mostSamples);
+    if (perBucket <= 1) return memory;
+    const kept: MemorySample[] = [];
+    for (let first = 0; first < memory.length; first += perBucket) {
+      const bucket = memory.slice(first, first + perBucket);
+      kept.push(bucket.reduce((one, other) => (other.used > one.used ? other : one)));
+    }
+    const last = memory.at(-1);
+    return last && kept.at(-1) !== last ? [...kept, last] : kept;
   }
 
   /** What the recorder wrote, newest last. */

@@ -280,7 +280,15 @@ test("nothing in the folder is changed by looking at it", async () => {
         return [name, mtimeMs, statSync(file).isFile() ? readFileSync(file, "base64") : ""];
       });
   const before = JSON.stringify(state());
-  for (const rest of ["", "/steps", "/memory", "/phases", "/plans/0", "/export/steps.csv"])
+  for (const rest of [
+    "",
+    "/steps",
+    "/memory",
+    "/phases",
+    "/plans/0",
+    "/export/steps.csv",
+    "/export/trace.json",
+  ])
     assert.equal((await ask(`/api/runs/one${rest}`)).status, 200, rest);
   assert.equal(JSON.stringify(state()), before);
 });

@@ -95,6 +95,21 @@ test("a plan, the memory and the phases come as they were written", async () => 
   assert.deepEqual([phases.length, phases.at(-1)], [2000, "line 2999"]);
 });
 
+test("of many samples of memory the peaks and the last are told", async () => {
+  const folder = makeFolder();
+  const { path } = writeSampleRun(folder, "a", { steps: 1 });
+  const { json } = await openTestInspector({ root: folder });
+  const [sample] = await json<MemorySample[]>("/api/runs/a/memory");
+  const lines = Array.from({ length: 9000 }, (_, time) =>
+    JSON.stringify({ ...sample, time, used: time === 4321 ? 10 : time % 5 }),
+  );
+  writeFileSync(join(path, "memory.jsonl"), `${lines.join("\n")}\n`);
+  const memory = await json<MemorySample[]>("/api/runs/a/memory");
+  assert.ok(memory.length <= 2001, `${memory.length} samples`);
+  assert.ok(memory.some(({ time }) => time === 4321));
+  assert.equal(memory.at(-1)?.time, 8999);
+});
+
 test("exports are downloads with a name, and HEAD says the same without a body", async () => {
   const steps = await inspector.ask("/api/runs/older/export/steps.csv");
   assert.equal(steps.headers["content-disposition"], 'attachment; filename="older-steps.csv"');
@@ -104,6 +119,14 @@ test("exports are downloads with a name, and HEAD says the same without a body",
   const head = await inspector.ask("/api/runs/older/export/metrics.csv", {}, "HEAD");
   assert.deepEqual([head.status, head.text], [200, ""]);
   assert.ok(Number(head.headers["content-length"]) > 0);
+});
+
+test("the trace is JSON and the snapshot a pickle; a plan that is not there has none", async () => {
+  const trace = await inspector.json<{ traceEvents: unknown[] }>("/api/runs/older/export/trace.json");
+  assert.ok(trace.traceEvents.length > 0);
+  const snapshot = await inspector.ask("/api/runs/older/export/memory-0.pickle");
+  assert.equal(snapshot.status, 200);
+  assert.equal((await inspector.ask("/api/runs/older/export/memory-7.pickle")).status, 404);
 });
 
 test("what is not there is 404, in one line of JSON", async () => {

@@ -26,7 +26,7 @@ test("a run's state, settings, loss, epochs, tests, memory, plans and trouble ar
     /^speed +1,600 samples\/s, host 2\.\d+ms a step/m,
     /^ +2 +3 +0\.3333 +0\.000\d+ +1,602 +1\.5s$/m,
     /^tests +fold 1: loss 0\.98, accuracy 55\.0 %/m,
-    /^memory +96 MiB of 512 MiB at step 200$/m,
+    /^memory +96 MiB of 512 MiB, 18\.8 %, at step 200; of these:\n +█{40}▓{10}▒{5}░{5}$/m,
     /█ step arena 64 MiB/,
     /^plans +train step: graph, 9 calls, step memory/m,
     /alive at the peak, call \d/,

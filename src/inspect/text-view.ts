@@ -163,10 +163,10 @@ function memoryLines(sample: MemorySample | undefined, width: number): string[] 
     .slice(0, mostHolders)
     .map(({ label, bytes }, index) => `${shadeOf(index)} ${label} ${formatBytes(bytes)}`);
   return [
-    `${formatBytes(used)} of ${formatBytes(limit)} at step ${count(step)}`,
+    `${formatBytes(used)} of ${formatBytes(limit)}, ${percent(used / Math.max(limit, 1))}, at step ${count(step)}; of these:`,
     partsBar(
       holders.map(({ bytes }) => bytes),
-      limit,
+      used,
       Math.min(60, width),
     ),
     ...wrap(named, width),

@@ -38,6 +38,17 @@ export function launchCopies(runtime: Runtime, copies: readonly PlainCopy[], op 
 function launchSome(runtime: Runtime, copies: readonly PlainCopy[], op: string): void {
   const [any] = copies;
   if (!any) return;
+  if (copies.length === 1) {
+    // Before every step with one input: no lists are made for it.
+    const { source, target } = any;
+    const words = source.span.size / wordBytes;
+    const blocks = Math.ceil(words / wordsPerBlock);
+    runtime.launch({
+      ...{ op, kernel: runtime.kernel(kernelOf(1)), blocks },
+      arguments: [source, target, words, blocks],
+    });
+    return;
+  }
   const size = placesFor(copies.length);
   const words = copies.map(({ source }) => source.span.size / wordBytes);
   const ends: number[] = [];

@@ -14,12 +14,12 @@ import {
   timeCalls,
 } from "../compile/index.js";
 import { HoldfastError } from "../errors/index.js";
-import { copyArrays } from "../ops/index.js";
+import { type ArrayCopy, copyArrays, isSameShape } from "../ops/index.js";
 import type { Replayable } from "../runtime/index.js";
 import type { Device } from "./device.js";
 import type { RunningPlan } from "./running-plan.js";
 import type { ScalarRing } from "./scalar-ring.js";
-import { keyOf, makeStepPlan, type StepFunction, type StepPlan, type StepResult } from "./step-plan.js";
+import { makeStepPlan, type StepFunction, type StepPlan, type StepResult } from "./step-plan.js";
 import { Tensor } from "./tensor.js";
 
 export interface CompileOptions {
@@ -129,13 +129,12 @@ export function compileStep<I extends readonly Tensor[], R extends StepResult>(
 
   function call(...inputs: I): R {
     const plan = planFor(inputs);
-    copyArrays(
-      runtime,
-      plan.inputs.flatMap((target, index) => {
-        const source = inputs[index]?.array;
-        return source ? [{ source, target }] : [];
-      }),
-    );
+    const copies: ArrayCopy[] = [];
+    for (let index = 0; index < inputs.length; index++) {
+      const [source, target] = [inputs[index]?.array, plan.inputs[index]];
+      if (source && target) copies.push({ source, target });
+    }
+    copyArrays(runtime, copies);
     const { placed, replayable } = plan.running ?? begin(plan);
     replayable.replay();
     for (const storage of placed.written) noteWrite(storage);
@@ -149,9 +148,7 @@ export function compileStep<I extends readonly Tensor[], R extends StepResult>(
     for (const input of inputs) device.requireLive(requireInput(name, device, input), `compiled ${name}`);
     // What a plan took for granted may have changed for good.
     for (const stale of plans.filter((plan) => !plan.holds())) drop(stale);
-    const key = keyOf(inputs);
-    const known = plans.find((plan) => plan.key === key && plan.gradients.isMet);
-    if (known) return known;
+    for (const plan of plans) if (isFor(plan, inputs) && plan.gradients.isMet) return plan;
     if (plans.length >= mostPlans) throw tooManyPlans(name, mostPlans, plans);
     const made = makeStepPlan(device, step, inputs);
     plans.push(made);
@@ -244,6 +241,16 @@ export function compileStep<I extends readonly Tensor[], R extends StepResult>(
   }) as unknown as CompiledStep<I, R>;
   latestPlans.set(compiled, () => plans.findLast(({ running }) => running));
   return compiled;
+}
+
+/** Was a plan made for such inputs? Asked at every call, so no text is made of them. */
+function isFor(plan: StepPlan, inputs: readonly Tensor[]): boolean {
+  if (plan.inputs.length !== inputs.length) return false;
+  for (let index = 0; index < inputs.length; index++) {
+    const [slot, input] = [plan.inputs[index], inputs[index]];
+    if (!slot || !input || slot.dtype !== input.dtype || !isSameShape(slot.shape, input.shape)) return false;
+  }
+  return true;
 }
 
 const latestPlans = new WeakMap<object, () => StepPlan | undefined>();

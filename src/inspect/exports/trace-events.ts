@@ -128,9 +128,10 @@ export class TraceWriter {
       const begin = Math.min(toNs, Math.max(freeNs, place(beginMs)));
       const length = Number.isFinite(lastsMs) ? Math.max(0, Math.round(lastsMs * 1e6)) : 0;
       const end = Math.min(toNs, begin + length);
-      const times = { ts: begin / 1000, dur: (end - begin) / 1000 };
+      // A nanosecond shorter: viewers add the two up as floats, and a neighbour would cross it by the last bit.
+      const times = { ts: begin / 1000, dur: Math.max(0, end - begin - 1) / 1000 };
       this.#events.push({ ph: "X", ...track, ...times, name, cat, args: toldOf(args) });
-      this.#addInside(track, inner, place, begin, end);
+      this.#addInside(track, inner, place, begin, Math.max(begin, end - 1));
       freeNs = end;
     }
   }

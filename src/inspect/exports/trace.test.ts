@@ -32,7 +32,7 @@ test("a run's steps, phases, copies, trouble, curves and kernels stand on their 
   assert.equal(steps.length, 50);
   const row = run.rowOf(7);
   assert.equal(steps[6]!.name, "step 7");
-  assert.equal(steps[6]!.end - steps[6]!.begin, Math.round(row.hostMs * 1e6));
+  assert.equal(steps[6]!.end - steps[6]!.begin, Math.round(row.hostMs * 1e6) - 1);
   assert.equal(steps[6]!.args["loss"], row.loss);
 
   const phases = trace.spans.get("run first: phases and copies")!;
@@ -69,7 +69,7 @@ test("one replay of a plan lasts as long as its calls were measured, a track for
   assert.equal(replay!.name, "one replay, shown at step 3");
   assert.equal(replay!.cat, "measured kernel times");
   const inAllUs = calls.reduce((sum, { us = 0 }) => sum + us, 0);
-  assert.equal(replay!.end - replay!.begin, inAllUs * 1000);
+  assert.equal(replay!.end - replay!.begin, inAllUs * 1000 - 1);
   const step = trace.spans.get("run first: steps, as the host sends them")![2]!;
   assert.equal(replay!.begin, step.begin);
   assert.deepEqual(
@@ -83,10 +83,10 @@ test("one replay of a plan lasts as long as its calls were measured, a track for
   let at = replay!.begin;
   for (const [index, call] of calls.entries()) {
     const span = kernels.find(({ args }) => args["call"] === index)!;
-    assert.deepEqual([span.begin, span.end], [at, at + call.us! * 1000]);
+    assert.deepEqual([span.begin, span.end], [at, at + call.us! * 1000 - 1]);
     assert.equal(span.track === "kernels, main branch", call.branch === 0);
     assert.deepEqual([span.name, span.args["kernel"]], [call.op, call.kernel]);
-    at = span.end;
+    at = span.end + 1;
   }
 });
 
@@ -114,7 +114,7 @@ test("steps of one millisecond stand one behind the other, each as long as the h
     steps?.map(({ begin, end }) => [begin, end - begin]),
     Array.from({ length: 10 }, (_, index) => {
       const ms = Math.floor((index + 1) / 5);
-      return [ms * 1e6 + ((index + 1) % 5) * 125_000 - (ms === 0 ? 125_000 : 0), 125_000];
+      return [ms * 1e6 + ((index + 1) % 5) * 125_000 - (ms === 0 ? 125_000 : 0), 124_999];
     }),
   );
 });

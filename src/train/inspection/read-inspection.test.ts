@@ -112,6 +112,42 @@ test("a reader goes on where it stopped, and begins anew where the file was cut,
   assert.deepEqual(names(), ["one", "zwei", "drei"]);
 });
 
+test("lines longer than what is read at a time are read, and those around them", () => {
+  const path = makeFolder();
+  const plan = samplePlan({ layers: 1 });
+  const long = { ...plan, name: "long", text: "x".repeat(20 * 2 ** 20) };
+  const lines = [{ ...plan, name: "before" }, long, { ...plan, name: "behind" }];
+  writeFileSync(join(path, "plans.jsonl"), lines.map((line) => `${JSON.stringify(line)}\n`).join(""));
+  const { plans, messages } = readInspection(path);
+  assert.deepEqual(
+    plans.map(({ name }) => name),
+    ["before", "long", "behind"],
+  );
+  assert.deepEqual(messages, []);
+});
+
+test("of too many samples of memory those with the most in use are kept, and the last", () => {
+  const run = writeSampleRun(makeFolder(), "a", { steps: 1 });
+  const [sample] = readInspection(run.path).memory;
+  const count = 50_000;
+  const peaks = new Map([
+    [777, 900],
+    [31_338, 1000],
+  ]);
+  const lines = Array.from({ length: count }, (_, time) =>
+    JSON.stringify({ ...sample, time, used: peaks.get(time) ?? time % 7 }),
+  );
+  writeFileSync(join(run.path, "memory.jsonl"), `${lines.join("\n")}\n`);
+  const { memory } = readInspection(run.path);
+  assert.ok(memory.length <= 20_000 && memory.length > 10_000, `${memory.length} are kept`);
+  const times = memory.map(({ time }) => time);
+  for (const time of [...peaks.keys(), count - 1]) assert.ok(times.includes(time), `${time} is kept`);
+  assert.deepEqual(
+    times,
+    [...times].sort((one, other) => one - other),
+  );
+});
+
 test("a folder in a file's place is a message", () => {
   const run = writeSampleRun(makeFolder(), "a");
   writeSampleRun(run.path, "trouble.jsonl", { steps: 1 });

@@ -33,7 +33,7 @@ export class InspectionReader {
 
   constructor(path: string) {
     this.#plans = new RecordFile(join(path, inspectionFiles.plans), toPlan);
-    this.#memory = new RecordFile(join(path, inspectionFiles.memory), toMemorySample);
+    this.#memory = new RecordFile(join(path, inspectionFiles.memory), toMemorySample, thinSamples);
     this.#trouble = new RecordFile(join(path, inspectionFiles.trouble), toTrouble);
   }
 
@@ -49,8 +49,29 @@ function latestOf(plans: readonly PlanRecord[]): readonly PlanRecord[] {
   return [...new Map(plans.map((plan) => [`${plan.name}\n${plan.inputs}`, plan])).values()];
 }
 
+/** More samples than this say no more; a run of a week has 300,000. */
+const mostSamples = 20_000;
+
+/** Half as many where there are too many: of two neighbours the one with more memory in use, and the last. */
+function thinSamples(samples: MemorySample[]): MemorySample[] {
+  if (samples.length <= mostSamples) return samples;
+  const kept = samples.filter((sample, index) => {
+    const neighbour = samples[index % 2 === 0 ? index + 1 : index - 1];
+    const isLast = index === samples.length - 1;
+    return (
+      !neighbour ||
+      isLast ||
+      sample.used > neighbour.used ||
+      (sample.used === neighbour.used && index % 2 === 0)
+    );
+  });
+  return thinSamples(kept);
+}
+
 /** A file larger than this is no run's, or one that no page could show. */
 const mostBytes = 512 * MiB;
+/** So much is read at a time; a longer line takes as much as it needs. */
+const pieceBytes = 8 * MiB;
 /** So many damaged lines of a file are told one by one; the others are counted. */
 const mostTold = 3;
 /** So many bytes before the place where reading stopped must still be the same. */
@@ -61,6 +82,7 @@ const newline = 0x0a;
 class RecordFile<Kept> {
   readonly #path: string;
   readonly #toRecord: RecordReader<Kept>;
+  readonly #thin: (records: Kept[]) => Kept[];
   #records: Kept[] = [];
   #damage: string[] = [];
   #damaged = 0;
@@ -70,9 +92,14 @@ class RecordFile<Kept> {
   #mark: Buffer = Buffer.alloc(0);
   #inode = 0;
 
-  constructor(path: string, toRecord: RecordReader<Kept>) {
+  constructor(
+    path: string,
+    toRecord: RecordReader<Kept>,
+    thin: (records: Kept[]) => Kept[] = (records) => records,
+  ) {
     this.#path = path;
     this.#toRecord = toRecord;
+    this.#thin = thin;
   }
 
   read(): { readonly records: readonly Kept[]; readonly messages: readonly string[] } {
@@ -103,12 +130,16 @@ class RecordFile<Kept> {
       this.#tell(`${this.#path} has ${formatBytes(size)}; at most ${formatBytes(mostBytes)} are read.`);
       return;
     }
-    const bytes = readSpan(file, this.#offset, size - this.#offset);
-    // What stands behind the last end of a line is being written, or was cut off.
-    const whole = bytes.subarray(0, bytes.lastIndexOf(newline) + 1);
-    if (whole.length === 0) return;
-    for (const line of whole.subarray(0, -1).toString("utf8").split("\n")) this.#take(line);
-    this.#offset += whole.length;
+    for (let length = pieceBytes; this.#offset < size; ) {
+      const bytes = readSpan(file, this.#offset, Math.min(length, size - this.#offset));
+      // What stands behind the last end of a line is being written, or was cut off.
+      const whole = bytes.subarray(0, bytes.lastIndexOf(newline) + 1);
+      if (whole.length === 0 && bytes.length < length) break;
+      if (whole.length === 0) length *= 2;
+      else for (const line of whole.subarray(0, -1).toString("utf8").split("\n")) this.#take(line);
+      this.#offset += whole.length;
+      this.#records = this.#thin(this.#records);
+    }
     const kept = Math.min(markBytes, this.#offset);
     this.#mark = readSpan(file, this.#offset - kept, kept);
   }

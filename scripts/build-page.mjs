@@ -1,0 +1,54 @@
+// @ts-check
+/**
+ * The last step of `npm run build`: makes the inspector's page whole. It lays what the page needs beside its compiled modules,
+ * and turns the names of libraries in them into files, so that the page runs in a browser with no bundler, no import map, and
+ * nothing from elsewhere.
+ */
+
+import { copyFileSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
+import { createRequire } from "node:module";
+import { dirname, join } from "node:path";
+import { packageRoot } from "./testing/files.mjs";
+
+const root = packageRoot(process.cwd());
+const source = join(root, "src/inspect/page");
+const built = join(root, "dist/src/inspect/page");
+const require = createRequire(join(root, "package.json"));
+
+/** What a module may name, the library's file, and what it is called beside the page. */
+const libraries = [
+  { name: "preact", file: "dist/preact.mjs", as: "preact.js" },
+  { name: "preact/hooks", file: "hooks/dist/hooks.mjs", as: "preact-hooks.js" },
+  { name: "preact/jsx-runtime", file: "jsx-runtime/dist/jsxRuntime.mjs", as: "preact-jsx-runtime.js" },
+  { name: "uplot", file: "dist/uPlot.esm.js", as: "uplot.js" },
+];
+
+/** @param {string} code */
+function withFiles(code) {
+  return code.replace(/(\bfrom\s*|\bimport\s*)(["'])([^"'.][^"']*)\2/g, (whole, before, quote, name) => {
+    const library = libraries.find((one) => one.name === name);
+    return library ? `${before}${quote}./${library.as}${quote}` : whole;
+  });
+}
+
+/** @param {string} name */
+function packageFolder(name) {
+  return dirname(require.resolve(`${name.split("/")[0]}/package.json`));
+}
+
+mkdirSync(built, { recursive: true });
+for (const name of ["index.html", "page.css", "icon.svg"])
+  copyFileSync(join(source, name), join(built, name));
+copyFileSync(join(packageFolder("uplot"), "dist/uPlot.min.css"), join(built, "uPlot.min.css"));
+for (const { name, file, as } of libraries) {
+  const code = readFileSync(join(packageFolder(name), file), "utf8");
+  // Their maps are not shipped.
+  writeFileSync(join(built, as), withFiles(code).replace(/\n\/\/# sourceMappingURL=.*\s*$/, "\n"));
+}
+for (const name of readdirSync(built)) {
+  if (!name.endsWith(".js") || name.endsWith(".test.js")) continue;
+  const path = join(built, name);
+  const code = readFileSync(path, "utf8");
+  const changed = withFiles(code);
+  if (changed !== code) writeFileSync(path, changed);
+}

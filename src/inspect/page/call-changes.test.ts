@@ -1,0 +1,62 @@
+/** What a pass changed is told whole: nothing is lost between before, after and the marks. */
+
+import assert from "node:assert/strict";
+import test from "node:test";
+import * as fc from "fast-check";
+import { changesOf } from "./call-changes.js";
+
+const calls = (ops: string) => [...ops].map((op) => ({ op, kernel: `k_${op}` }));
+const told = (before: string, after: string): string =>
+  changesOf(calls(before), calls(after))
+    .map(({ op, mark }) => ({ kept: "", gone: "-", new: "+" })[mark] + op)
+    .join(" ");
+
+test("calls that a pass leaves are kept, those that it fuses are gone, what they became is new", () => {
+  assert.equal(told("abcd", "aXd"), "a -b -c +X d");
+  assert.equal(told("abc", "abc"), "a b c");
+  assert.equal(told("", "ab"), "+a +b");
+  assert.equal(told("ab", ""), "-a -b");
+});
+
+test("a call that is the same op by another kernel is gone and new", () => {
+  const marks = changesOf([{ op: "add", kernel: "k1" }], [{ op: "add", kernel: "k2" }]);
+  assert.deepEqual(
+    marks.map(({ mark }) => mark),
+    ["gone", "new"],
+  );
+});
+
+test("kept and gone make the list before, kept and new the list after, and no list is shorter than it can be", () => {
+  const list = fc.string({ unit: fc.constantFrom("a", "b", "c"), maxLength: 12 });
+  fc.assert(
+    fc.property(list, list, (before, after) => {
+      const marked = changesOf(calls(before), calls(after));
+      const pick = (without: string): string =>
+        marked
+          .filter(({ mark }) => mark !== without)
+          .map(({ op }) => op)
+          .join("");
+      assert.equal(pick("new"), before);
+      assert.equal(pick("gone"), after);
+      assert.equal(marked.filter(({ mark }) => mark === "kept").length, longestCommon(before, after));
+    }),
+  );
+});
+
+test("thousands of changed calls are told at once, as all gone and all new", () => {
+  const many = (kernel: string) => Array.from({ length: 5000 }, (_, at) => ({ op: `op${at}`, kernel }));
+  const marked = changesOf(many("one"), many("two"));
+  assert.equal(marked.filter(({ mark }) => mark === "gone").length, 5000);
+  assert.equal(marked.filter(({ mark }) => mark === "new").length, 5000);
+});
+
+function longestCommon(one: string, other: string): number {
+  let row = new Array<number>(other.length + 1).fill(0);
+  for (const letter of one) {
+    const next = [0];
+    for (let at = 0; at < other.length; at++)
+      next.push(letter === other[at] ? row[at]! + 1 : Math.max(row[at + 1]!, next[at]!));
+    row = next;
+  }
+  return row.at(-1)!;
+}

@@ -1,0 +1,16 @@
+/** Tables as comma-separated text, as RFC 4180 has it. */
+
+export type Cell = string | number | boolean | null | undefined;
+
+/** What isn't known is an empty cell. */
+export function toCsv(head: readonly string[], rows: Iterable<readonly Cell[]>): string {
+  const lines = [head.map(quote).join(",")];
+  for (const row of rows) lines.push(row.map(quote).join(","));
+  return `${lines.join("\r\n")}\r\n`;
+}
+
+function quote(cell: Cell): string {
+  if (cell === null || cell === undefined || Number.isNaN(cell)) return "";
+  const text = String(cell);
+  return /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
+}

@@ -1,0 +1,57 @@
+/** Ranges and ticks: zooming about a point, and round numbers along an axis. */
+
+export interface Range {
+  readonly min: number;
+  readonly max: number;
+}
+
+/**
+ * The range zoomed about a point of it: a factor under 1 shows less. The whole is never left, and what is shown never gets
+ * narrower than `least`.
+ */
+export function zoomRange(range: Range, about: number, factor: number, whole: Range, least: number): Range {
+  const present = range.max - range.min;
+  const width = Math.min(whole.max - whole.min, Math.max(least, present * factor));
+  const share = present > 0 ? (about - range.min) / present : 0.5;
+  return keepInside({ min: about - share * width, max: about + (1 - share) * width }, whole);
+}
+
+export function moveRange(range: Range, by: number, whole: Range): Range {
+  return keepInside({ min: range.min + by, max: range.max + by }, whole);
+}
+
+/** Moves a range inside of the whole one; one that is wider becomes the whole. */
+function keepInside({ min, max }: Range, whole: Range): Range {
+  const width = max - min;
+  if (width >= whole.max - whole.min) return whole;
+  if (min < whole.min) return { min: whole.min, max: whole.min + width };
+  if (max > whole.max) return { min: whole.max - width, max: whole.max };
+  return { min, max };
+}
+
+export function isSameRange(one: Range | undefined, other: Range | undefined): boolean {
+  return one?.min === other?.min && one?.max === other?.max;
+}
+
+/** Round numbers in a range: steps of 1, 2 or 5 times a power of ten, about `count` of them. */
+export function roundTicks({ min, max }: Range, count: number): number[] {
+  const rough = (max - min) / Math.max(1, count);
+  if (!(rough > 0)) return [min];
+  const power = 10 ** Math.floor(Math.log10(rough));
+  const step = ([1, 2, 5].find((factor) => factor * power >= rough * 0.999) ?? 10) * power;
+  return multiplesOf(step, min, max);
+}
+
+/** Sizes in a range, whole powers of two apart: about `count` of them. */
+export function byteTicks({ min, max }: Range, count: number): number[] {
+  const rough = (max - min) / Math.max(1, count);
+  if (!(rough > 0)) return [min];
+  return multiplesOf(2 ** Math.ceil(Math.log2(rough)), min, max);
+}
+
+function multiplesOf(step: number, min: number, max: number): number[] {
+  const ticks: number[] = [];
+  for (let place = Math.ceil(min / step - 1e-9); place * step <= max + step * 1e-9; place++)
+    ticks.push(Number((place * step).toPrecision(12)));
+  return ticks;
+}

@@ -1,0 +1,182 @@
+/** The way to the server: what it is asked, what it tells by itself, and whether it can be heard at all. */
+
+import { useEffect, useRef, useState } from "preact/hooks";
+import type { RunDetail, RunLine, RunStatus } from "./wire.js";
+
+export function runPath(name: string, rest = ""): string {
+  return `/api/runs/${encodeURIComponent(name)}${rest}`;
+}
+
+/** What is told in place of a page of nothing. */
+export class ServerRefusal extends Error {}
+
+const listeners = new Set<(isLost: boolean) => void>();
+let isLost = false;
+
+function tellConnection(lost: boolean): void {
+  if (lost === isLost) return;
+  isLost = lost;
+  for (const listen of listeners) listen(lost);
+}
+
+/** Whether the last request found no server. */
+export function useIsLost(): boolean {
+  const [lost, setLost] = useState(isLost);
+  useEffect(() => {
+    listeners.add(setLost);
+    return () => void listeners.delete(setLost);
+  }, []);
+  return lost;
+}
+
+export async function ask<Answer>(path: string, signal?: AbortSignal): Promise<Answer> {
+  let response: Response;
+  try {
+    response = await fetch(path, { ...(signal && { signal }), headers: { accept: "application/json" } });
+  } catch (error) {
+    if (!signal?.aborted) tellConnection(true);
+    throw error;
+  }
+  tellConnection(false);
+  if (response.ok) return (await response.json()) as Answer;
+  const told: unknown = await response.json().catch(() => undefined);
+  const isTold = typeof told === "object" && told !== null && "error" in told;
+  throw new ServerRefusal(isTold ? String(told.error) : `The server answered ${response.status}.`);
+}
+
+export interface Asked<Answer> {
+  readonly answer: Answer | undefined;
+  readonly refusal: string | undefined;
+}
+
+const retryMs = 2000;
+
+/** Asks, asks again when `version` is another, and while there is no server. What was answered stays until the next answer. */
+export function useAnswer<Answer>(path: string | undefined, version: number | string = 0): Asked<Answer> {
+  const [asked, setAsked] = useState<Asked<Answer> & { path?: string | undefined }>({
+    answer: undefined,
+    refusal: undefined,
+  });
+  const [attempt, setAttempt] = useState(0);
+  useEffect(() => {
+    if (path === undefined) return;
+    const controller = new AbortController();
+    let timer: ReturnType<typeof setTimeout> | undefined;
+    ask<Answer>(path, controller.signal).then(
+      (answer) => setAsked({ path, answer, refusal: undefined }),
+      (error: unknown) => {
+        if (controller.signal.aborted) return;
+        if (error instanceof ServerRefusal) setAsked({ path, answer: undefined, refusal: error.message });
+        else timer = setTimeout(() => setAttempt((count) => count + 1), retryMs);
+      },
+    );
+    return () => {
+      controller.abort();
+      clearTimeout(timer);
+    };
+  }, [path, version, attempt]);
+  return asked.path === path ? asked : { answer: undefined, refusal: undefined };
+}
+
+/** The list of runs, asked again every few seconds while the page is seen. */
+export function useRuns(): Asked<readonly RunLine[]> {
+  const [version, setVersion] = useState(0);
+  useEffect(() => {
+    const timer = setInterval(() => {
+      if (!document.hidden) setVersion((count) => count + 1);
+    }, 5000);
+    return () => clearInterval(timer);
+  }, []);
+  return useAnswer<readonly RunLine[]>("/api/runs", version);
+}
+
+export interface LiveRun {
+  readonly detail: RunDetail | undefined;
+  readonly refusal: string | undefined;
+  readonly status: RunStatus | undefined;
+  /** Rows of the step log, as last told: another number means other rows. */
+  readonly rows: number;
+  /** Counted up when the memory samples are others; when the plans are. */
+  readonly memoryVersion: number;
+  readonly planVersion: number;
+}
+
+/** A run and what becomes of it: asked once, then as the server tells of changes. */
+export function useRun(name: string | undefined): LiveRun {
+  const [versions, setVersions] = useState({ detail: 0, memory: 0, plans: 0 });
+  const [told, setTold] = useState<{ name?: string; status?: RunStatus; rows: number }>({ rows: -1 });
+  const { answer, refusal } = useAnswer<RunDetail>(name && runPath(name), versions.detail);
+  const wait = useRef<ReturnType<typeof setTimeout> | undefined>(undefined);
+
+  useEffect(() => {
+    if (name === undefined) return;
+    let source: EventSource | undefined;
+    let timer: ReturnType<typeof setTimeout> | undefined;
+    const changed = new Set<string>();
+    const applyChanges = (): void => {
+      wait.current = undefined;
+      const has = (what: string): number => (changed.has(what) ? 1 : 0);
+      setVersions(({ detail, memory, plans }) => ({
+        detail: detail + 1,
+        memory: memory + has("memory"),
+        plans: plans + has("plans"),
+      }));
+      changed.clear();
+    };
+    const open = (): void => {
+      source = new EventSource(runPath(name, "/live"));
+      source.onopen = () => tellConnection(false);
+      source.onerror = () => {
+        // A server that refuses ends the stream for good; one that is gone is looked for again by the browser.
+        if (source?.readyState === EventSource.CLOSED) timer = setTimeout(open, retryMs);
+        else tellConnection(true);
+      };
+      source.addEventListener("status", ({ data }: MessageEvent<string>) => {
+        const status = JSON.parse(data) as RunStatus;
+        setTold((last) => ({ rows: last.name === name ? last.rows : -1, name, status }));
+      });
+      source.addEventListener("rows", ({ data }: MessageEvent<string>) => {
+        const { rows } = JSON.parse(data) as { rows: number };
+        setTold((last) => ({ ...(last.name === name && last), name, rows }));
+      });
+      source.addEventListener("changed", ({ data }: MessageEvent<string>) => {
+        changed.add((JSON.parse(data) as { what: string }).what);
+        wait.current ??= setTimeout(applyChanges, 300);
+      });
+    };
+    open();
+    return () => {
+      source?.close();
+      clearTimeout(timer);
+      clearTimeout(wait.current);
+      wait.current = undefined;
+    };
+  }, [name]);
+
+  const isTold = told.name === name;
+  return {
+    detail: answer,
+    refusal,
+    status: (isTold ? told.status : undefined) ?? answer?.status ?? undefined,
+    rows: isTold ? told.rows : -1,
+    memoryVersion: versions.memory,
+    planVersion: versions.plans,
+  };
+}
+
+/** Other runs, as they are now: comparison needs no stream. */
+export function useDetails(names: readonly string[]): ReadonlyMap<string, RunDetail> {
+  const [details, setDetails] = useState<ReadonlyMap<string, RunDetail>>(new Map());
+  const key = names.join("\n");
+  useEffect(() => {
+    const controller = new AbortController();
+    for (const name of key === "" ? [] : key.split("\n"))
+      ask<RunDetail>(runPath(name), controller.signal).then(
+        (detail) => setDetails((last) => new Map(last).set(name, detail)),
+        // The list of runs tells what is wrong with it.
+        () => {},
+      );
+    return () => controller.abort();
+  }, [key]);
+  return details;
+}

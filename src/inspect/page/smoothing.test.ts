@@ -1,0 +1,32 @@
+/** Smoothing keeps what is constant, stays between the extremes, and leaves holes alone. */
+
+import assert from "node:assert/strict";
+import test from "node:test";
+import * as fc from "fast-check";
+import { smooth } from "./smoothing.js";
+
+test("without a weight the values stay as they are", () => {
+  assert.deepEqual(smooth([1, null, 3], 0), [1, null, 3]);
+});
+
+test("a constant stays that constant from the first value on", () => {
+  for (const value of smooth([5, 5, 5, 5], 0.9)) assert.ok(Math.abs((value ?? 0) - 5) < 1e-12);
+});
+
+test("a hole stays a hole, and what follows is as if it were not there", () => {
+  const [first, hole, second] = smooth([1, null, 3], 0.5);
+  assert.equal(hole, null);
+  assert.deepEqual([first, second], smooth([1, 3], 0.5));
+  assert.equal(smooth([Number.NaN], 0.5)[0], null);
+});
+
+test("smoothed values lie between the least and the greatest so far", () => {
+  const values = fc.array(fc.double({ min: -1e6, max: 1e6, noNaN: true }), { minLength: 1 });
+  fc.assert(
+    fc.property(values, fc.double({ min: 0.01, max: 0.99, noNaN: true }), (series, weight) => {
+      const [least, most] = [Math.min(...series), Math.max(...series)];
+      for (const value of smooth(series, weight))
+        assert.ok(value !== null && value >= least - 1e-6 && value <= most + 1e-6);
+    }),
+  );
+});

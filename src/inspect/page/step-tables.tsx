@@ -1,0 +1,128 @@
+/** The steps of one run or of several, as much of them as the charts show: all of them in outline, and a stretch in full. */
+
+import { useEffect, useMemo, useRef, useState } from "preact/hooks";
+import { isSameRange, type Range } from "./scales.js";
+import { ask, runPath } from "./server.js";
+import { covers, rowsOfSteps, stepsOf } from "./steps.js";
+import type { StepTable } from "./wire.js";
+
+const points = 2000;
+/** A stretch is asked for when the reader has stopped zooming for so long; rows that come in, so often at most. */
+const settleMs = 120;
+const refreshMs = 1000;
+
+export interface StepTables {
+  /** Each run's table: the stretch that is shown, where there is one. */
+  readonly shown: ReadonlyMap<string, StepTable>;
+  readonly whole: ReadonlyMap<string, StepTable>;
+  /** Why a run's steps can't be had. */
+  readonly refusals: ReadonlyMap<string, string>;
+  /** Steps of the longest run. */
+  readonly steps: Range | undefined;
+  /** What is zoomed to; undefined shows everything. */
+  readonly range: Range | undefined;
+  readonly setRange: (range: Range | undefined) => void;
+}
+
+export function useStepTables(names: readonly string[], rows: number): StepTables {
+  const [whole, setWhole] = useState<ReadonlyMap<string, StepTable>>(new Map());
+  const [part, setPart] = useState<ReadonlyMap<string, StepTable>>(new Map());
+  const [refusals, setRefusals] = useState<ReadonlyMap<string, string>>(new Map());
+  const [range, setRange] = useState<Range | undefined>(undefined);
+  const key = names.join("\n");
+  const lastAsked = useRef({ key: "", time: 0 });
+
+  // Another run begins with all of its steps.
+  const first = names[0];
+  const lastFirst = useRef(first);
+  if (lastFirst.current !== first) {
+    lastFirst.current = first;
+    if (range) setRange(undefined);
+  }
+
+  useEffect(() => {
+    const controller = new AbortController();
+    const wanted = key === "" ? [] : key.split("\n");
+    const load = (name: string): Promise<void> =>
+      ask<StepTable>(runPath(name, `/steps?points=${points}`), controller.signal).then(
+        (table) => {
+          setWhole((last) => new Map(last).set(name, table));
+          setRefusals((last) => without(last, name));
+        },
+        (error: unknown) => {
+          const message = error instanceof Error ? error.message : String(error);
+          if (!controller.signal.aborted) setRefusals((last) => new Map(last).set(name, message));
+        },
+      );
+    const isOther = lastAsked.current.key !== key;
+    const waitMs = isOther ? 0 : Math.max(0, lastAsked.current.time + refreshMs - performance.now());
+    const timer = setTimeout(() => {
+      lastAsked.current = { key, time: performance.now() };
+      for (const name of wanted) void load(name);
+    }, waitMs);
+    return () => {
+      clearTimeout(timer);
+      controller.abort();
+    };
+  }, [key, rows]);
+
+  useEffect(() => {
+    if (range === undefined) return;
+    const controller = new AbortController();
+    const timer = setTimeout(() => {
+      for (const [name, table] of whole) {
+        if (table.columns.step.length >= table.rows) continue;
+        const { from, to } = rowsOfSteps(table, range);
+        const path = runPath(name, `/steps?from=${from}&to=${to}&points=${points}`);
+        ask<StepTable>(path, controller.signal).then(
+          (stretch) => setPart((last) => new Map(last).set(name, stretch)),
+          // The outline stays, which is the same in less detail.
+          () => {},
+        );
+      }
+    }, settleMs);
+    return () => {
+      clearTimeout(timer);
+      controller.abort();
+    };
+  }, [range?.min, range?.max, key]);
+
+  const kept = useMemo(() => new Map(names.flatMap((name) => entryOf(whole, name))), [whole, key]);
+  const shown = useMemo(() => {
+    const choose = (name: string, table: StepTable): StepTable => {
+      const stretch = part.get(name);
+      return range && stretch && covers(stretch, range) ? stretch : table;
+    };
+    return new Map([...kept].map(([name, table]) => [name, choose(name, table)]));
+  }, [kept, part, range]);
+  const steps = useMemo(() => joinRanges([...kept.values()].map(stepsOf)), [kept]);
+  return {
+    shown,
+    whole: kept,
+    refusals,
+    steps,
+    range: range && steps && isSameRange(range, steps) ? undefined : range,
+    setRange,
+  };
+}
+
+function entryOf<Value>(map: ReadonlyMap<string, Value>, name: string): [string, Value][] {
+  const value = map.get(name);
+  return value === undefined ? [] : [[name, value]];
+}
+
+function without<Value>(map: ReadonlyMap<string, Value>, name: string): ReadonlyMap<string, Value> {
+  if (!map.has(name)) return map;
+  const rest = new Map(map);
+  rest.delete(name);
+  return rest;
+}
+
+function joinRanges(ranges: readonly (Range | undefined)[]): Range | undefined {
+  const known = ranges.filter((range) => range !== undefined);
+  if (known.length === 0) return undefined;
+  return {
+    min: Math.min(...known.map(({ min }) => min)),
+    max: Math.max(...known.map(({ max }) => max)),
+  };
+}

@@ -1,0 +1,123 @@
+/** What follows from the table of steps: which rows a stretch of steps has, how long steps take, when the run will end. */
+
+import type { Range } from "./scales.js";
+import type { Column, StepTable } from "./wire.js";
+
+/** The steps of a table, the first and the last; undefined without any. */
+export function stepsOf(table: StepTable | undefined): Range | undefined {
+  const steps = table?.columns.step ?? [];
+  const [first, last] = [steps[0], steps.at(-1)];
+  if (typeof first !== "number" || typeof last !== "number") return undefined;
+  return { min: first, max: Math.max(last, first + 1) };
+}
+
+/**
+ * The rows behind a stretch of steps, a point more on either side, so that lines reach the chart's edges. Each point of a table
+ * stands for as many rows as every other one.
+ */
+export function rowsOfSteps(table: StepTable, { min, max }: Range): { from: number; to: number } {
+  const steps = table.columns.step;
+  const perPoint = (table.to - table.from) / Math.max(1, steps.length);
+  const first = Math.max(0, firstAtLeast(steps, min) - 1);
+  const behind = Math.min(steps.length, firstAtLeast(steps, max) + 2);
+  return {
+    from: table.from + Math.floor(first * perPoint),
+    to: Math.min(table.to, table.from + Math.ceil(behind * perPoint)),
+  };
+}
+
+/** The first place whose step is this or a later one; steps ascend. */
+function firstAtLeast(steps: Column, step: number): number {
+  let [low, high] = [0, steps.length];
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if ((steps[middle] ?? Infinity) < step) low = middle + 1;
+    else high = middle;
+  }
+  return low;
+}
+
+/** Whether every step of the range lies between the table's first and last, or none is missing beyond them. */
+export function covers(table: StepTable, { min, max }: Range): boolean {
+  const own = stepsOf(table);
+  if (own === undefined) return false;
+  return (own.min <= min || table.from === 0) && (own.max >= max || table.to >= table.rows);
+}
+
+export interface StepTimes {
+  /** The host's milliseconds for a step. */
+  readonly host: (number | null)[];
+  /** From one step's start to the next one's, in milliseconds: the host's time and the wait for the device. */
+  readonly whole: (number | null)[];
+}
+
+/** Pauses between epochs (tests, checkpoints) are no step: a difference across another epoch or fold is left out. */
+export function stepTimes({ columns }: StepTable): StepTimes {
+  const { step, time, hostMs, epoch, fold } = columns;
+  const whole = step.map((here, place) => {
+    const next = place + 1;
+    const [laterStep, laterTime, thisTime] = [step[next], time[next], time[place]];
+    if (here === null || typeof laterStep !== "number" || typeof laterTime !== "number") return null;
+    if (typeof thisTime !== "number" || laterStep <= here) return null;
+    if (epoch[place] !== epoch[next] || fold[place] !== fold[next]) return null;
+    return Math.max((laterTime - thisTime) / (laterStep - here), hostMs[place] ?? 0);
+  });
+  return { host: hostMs.map((value) => value), whole };
+}
+
+/** The places where another fold begins, with its number from 0. */
+export function foldStarts({ columns }: StepTable): { step: number; fold: number }[] {
+  const starts: { step: number; fold: number }[] = [];
+  for (const [place, fold] of columns.fold.entries()) {
+    const step = columns.step[place];
+    if (typeof fold !== "number" || typeof step !== "number") continue;
+    const isWhole = Number.isInteger(fold);
+    if (isWhole && fold !== (starts.at(-1)?.fold ?? -1)) starts.push({ step, fold });
+  }
+  return starts;
+}
+
+/** The last value that is known. */
+export function lastKnown(values: Column | undefined): number | undefined {
+  for (let place = (values?.length ?? 0) - 1; place >= 0; place--) {
+    const value = values?.[place];
+    if (typeof value === "number" && Number.isFinite(value)) return value;
+  }
+  return undefined;
+}
+
+/**
+ * Seconds until the end, by the pace of the last twentieth of the steps; undefined before there is a pace. It counts the time
+ * that tests and checkpoints took in it.
+ */
+export function secondsLeft(table: StepTable, of: number | undefined): number | undefined {
+  const { step, time } = table.columns;
+  const last = step.length - 1;
+  const first = Math.max(0, last - Math.max(20, Math.floor(step.length / 20)));
+  const [fromStep, toStep, fromTime, toTime] = [step[first], step[last], time[first], time[last]];
+  if (of === undefined || typeof fromStep !== "number" || typeof toStep !== "number") return undefined;
+  if (typeof fromTime !== "number" || typeof toTime !== "number" || toStep <= fromStep) return undefined;
+  return (Math.max(0, of - toStep) * (toTime - fromTime)) / (toStep - fromStep) / 1000;
+}
+
+/** Several runs' points on one axis: all their steps, each once and ascending, and the way of a run's values onto it. */
+export function joinSteps(runs: readonly Column[]): {
+  steps: number[];
+  place: (run: number, values: Column) => Column;
+} {
+  const [only] = runs;
+  if (runs.length === 1 && only) return { steps: only as number[], place: (_, values) => values };
+  const steps = [...new Set(runs.flatMap((run) => run.filter((step) => step !== null)))].sort(
+    (a, b) => a - b,
+  );
+  const placeOf = new Map(steps.map((step, index) => [step, index]));
+  const place = (run: number, values: Column): Column => {
+    const placed = new Array<number | null>(steps.length).fill(null);
+    for (const [index, step] of (runs[run] ?? []).entries()) {
+      const at = step === null ? undefined : placeOf.get(step);
+      if (at !== undefined) placed[at] = values[index] ?? null;
+    }
+    return placed;
+  };
+  return { steps, place };
+}
