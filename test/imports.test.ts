@@ -24,7 +24,7 @@ const layers: LayerTable = [
   ["cli"],
 ];
 
-const sources = filesBelow("src", ".ts").map((path) => ({
+const sources = [...filesBelow("src", ".ts"), ...filesBelow("src", ".tsx")].map((path) => ({
   file: path.slice("src/".length),
   text: readRepositoryFile(path),
 }));

@@ -1,13 +1,23 @@
 /** The inspector's page, end to end: in a real Chromium, from a real server, on run folders as runs leave them. */
 
 import assert from "node:assert/strict";
-import { appendFileSync, mkdirSync, truncateSync, writeFileSync } from "node:fs";
+import {
+  appendFileSync,
+  existsSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  truncateSync,
+  writeFileSync,
+} from "node:fs";
 import { join } from "node:path";
 import test from "node:test";
+import ts from "typescript";
 import type { PlanRecord } from "../src/train/index.js";
 import { needsBrowser, type Page } from "./support/browser.js";
 import { makeFolder } from "./support/folders.js";
 import { openPage, saved, serve, waitUntil } from "./support/inspector-page.js";
+import { repositoryRoot } from "./support/repository.js";
 import { samplePlan } from "./support/sample-plan.js";
 import { sampleTrouble, writeSampleRun } from "./support/sample-run.js";
 
@@ -33,6 +43,23 @@ function writeRuns(folder: string): void {
 function figure(page: Page, title: string) {
   return page.locator(`[data-figure="${title}"]`);
 }
+
+test("the built page has all that it names, and names nothing from elsewhere", () => {
+  const folder = join(repositoryRoot, "dist/src/inspect/page");
+  const modules = readdirSync(folder).filter((name) => name.endsWith(".js") && !name.endsWith(".test.js"));
+  assert.ok(modules.includes("main.js"));
+  for (const name of modules) {
+    const { importedFiles } = ts.preProcessFile(readFileSync(join(folder, name), "utf8"), true, true);
+    for (const { fileName } of importedFiles) {
+      assert.match(fileName, /^\.\//, name);
+      assert.ok(modules.includes(fileName.slice(2)), `${name} imports ${fileName}`);
+    }
+  }
+  const index = readFileSync(join(folder, "index.html"), "utf8");
+  const named = [...index.matchAll(/(?:src|href)="([^"]*)"/g)].map(([, address = ""]) => address);
+  assert.ok(named.length >= 4);
+  for (const address of named) assert.ok(existsSync(join(folder, address.replace("/assets/", ""))), address);
+});
 
 test("every tab shows its figures", needsBrowser, async (t) => {
   const { url } = await serve(t, folders.runs);

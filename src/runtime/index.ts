@@ -39,4 +39,7 @@ export type { ScratchMemory } from "./snapshot.js";
 export { ownerOf, type Storage } from "./storage.js";
 export type { TransferCount, UploadItem } from "./transfer.js";
 export { startWatch, type Watch } from "./watch.js";
+export { stallReportName } from "./watchdog/publish.js";
+export type { StallReport } from "./watchdog/report.js";
+export { stallReportText } from "./watchdog/report-text.js";
 export type { LaunchRequest, Mark } from "./work.js";

@@ -6,6 +6,7 @@ import {
   checksumOfBars,
   defaultSettings,
   generateBars,
+  type JobListener,
   type JobRun,
   type JobSettings,
   openJobRun,
@@ -14,6 +15,7 @@ import {
   stateOfRun,
 } from "../../crossasset/index.js";
 import { exitCodes, HoldfastError } from "../../errors/index.js";
+import { type Inspector, openInspectorAside } from "../../inspect/index.js";
 import { settingsTable } from "../../runtime/index.js";
 import { type DeviceOptions, device as openDevice } from "../../tensor/index.js";
 import { RunServer } from "../../train/index.js";
@@ -21,6 +23,7 @@ import { type Bytes, systemClock } from "../../units/index.js";
 import { realNumber, size, wholeNumber } from "../options.js";
 import { makeReporter, type ReporterName } from "./reporters.js";
 import { summaryText } from "./summary.js";
+import { type TensorBoardCurves, writeCurves } from "./tensorboard.js";
 
 /** Options as commander gives them. */
 interface GivenOptions
@@ -41,6 +44,8 @@ interface GivenOptions
   readonly metricsPort?: number;
   readonly metricsHost?: string;
   readonly profile?: boolean;
+  readonly ui?: boolean;
+  readonly tensorboard?: string;
   readonly json?: boolean;
   readonly quiet?: boolean;
 }
@@ -112,6 +117,8 @@ export function addTrain(program: Command, end: (code: number) => void): void {
     )
     .option("--metrics-host <address>", "where to listen for that (127.0.0.1 unless given)")
     .option("--profile", "measure what each call of a step takes, behind each fold, for `holdfast inspect`")
+    .option("--ui", "show the run on a page of this machine while it goes on, as `holdfast inspect` does")
+    .option("--tensorboard <folder>", "write the run's curves there for TensorBoard, as they come")
     .option("--json", "a JSON object a line on stdout, and nothing else")
     .option("--quiet", "nothing but errors")
     .action(async (options: GivenOptions) => end(await trainCrossAsset(options)));
@@ -148,6 +155,8 @@ async function trainCrossAsset(given: GivenOptions): Promise<number> {
   const device = await openDevice(given.device, deviceOptions(given, out));
   const halt = haltOnSignals();
   let run: JobRun | undefined;
+  let inspector: Inspector | undefined;
+  let curves: TensorBoardCurves | undefined;
   try {
     const asked = {
       ...settings,
@@ -159,11 +168,19 @@ async function trainCrossAsset(given: GivenOptions): Promise<number> {
       ...{ allowOlder: given.olderCheckpoint === true, runtime: device.runtime },
     });
     server?.show(out);
+    curves = given.tensorboard === undefined ? undefined : writeCurves(given.tensorboard, out);
+    inspector = given.ui ? await openInspectorAside({ root: out }) : undefined;
+    if (inspector && (name === "live" || name === "plain")) write(`inspect  ${inspector.url}\n`);
+    else if (inspector) console.error(inspector.url);
+    const listen: JobListener = (event) => {
+      curves?.listen(event);
+      reporter.listen(event);
+    };
     for (const { name: passed, reason } of run.resumed?.refused ?? [])
       console.error(`holdfast: passed over ${passed}: ${reason}`);
     const results = await runJob({
       ...{ device, settings, bars, source: file ?? `the generator, seed ${seed}`, run },
-      ...{ cacheFolder: cache, listen: reporter.listen, signal: halt.signal },
+      ...{ cacheFolder: cache, listen, signal: halt.signal },
       ...(given.profile && { profile: true }),
     });
     reporter.end();
@@ -178,6 +195,8 @@ async function trainCrossAsset(given: GivenOptions): Promise<number> {
     throw error;
   } finally {
     halt.forget();
+    curves?.close();
+    await inspector?.close();
     device.close();
     server?.close();
   }

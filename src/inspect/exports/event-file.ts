@@ -3,10 +3,10 @@
  * flushed is whole, and TensorBoard reads on while the run does.
  */
 
-import { closeSync, mkdirSync, openSync, writeSync } from "node:fs";
+import { closeSync, openSync, writeSync } from "node:fs";
 import { hostname } from "node:os";
 import { join } from "node:path";
-import { fileError } from "../../data/index.js";
+import { fileError, makeFolder } from "../../data/index.js";
 import { HoldfastError } from "../../errors/index.js";
 import { maskedCrc32c } from "./crc32c.js";
 
@@ -35,7 +35,7 @@ export class EventFileWriter {
     const place = `${host.replaceAll(/[^\w.-]/g, "_")}.${pid}`;
     this.path = join(folder, `events.out.tfevents.${String(seconds).padStart(10, "0")}.${place}`);
     try {
-      mkdirSync(folder, { recursive: true });
+      makeFolder(folder);
       this.#file = openSync(this.path, "w");
     } catch (error) {
       throw fileError(`${this.path} can't be opened`, this.path, error);

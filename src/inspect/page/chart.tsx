@@ -105,7 +105,8 @@ export function Chart(props: ChartProps) {
     observer.observe(element);
     const onWheel = (event: WheelEvent): void => {
       const { whole: all, range: shown, onRange: tell } = latest.current;
-      if (!all || !tell || event.ctrlKey) return;
+      // What can't get smaller lets the page scroll on.
+      if (!all || !tell || event.ctrlKey || (event.deltaY > 0 && !shown)) return;
       event.preventDefault();
       const about = made.posToVal(event.clientX - made.over.getBoundingClientRect().left, "x");
       const zoomed = zoomRange(shown ?? all, about, 1.0018 ** event.deltaY, all, 4);

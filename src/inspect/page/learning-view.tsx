@@ -6,7 +6,7 @@ import { AnswerFigures } from "./answers-view.js";
 import { Chart, type ChartHandle, type ChartMark, type ChartSeries } from "./chart.js";
 import { toCsv } from "./csv.js";
 import { download, Figure, fileName } from "./figure.js";
-import { formatNumber } from "./format.js";
+import { formatCount, formatNumber } from "./format.js";
 import { lookOf, type SeriesLook } from "./palette.js";
 import { smooth } from "./smoothing.js";
 import { StepChart } from "./step-chart.js";
@@ -24,6 +24,10 @@ export interface LearningViewProps {
 export function LearningView({ detail, others, tables, looks }: LearningViewProps) {
   const [isLog, setLog] = useState(false);
   const [weight, setWeight] = useState(0);
+  const unknown = (tables.whole.get(detail.name)?.columns.notFinite ?? []).reduce(
+    (sum: number, count) => sum + (count ?? 0),
+    0,
+  );
   const marks = useMarks(detail, tables.whole.get(detail.name));
   const lossLines = useCallback(
     ({ columns }: StepTable, { colour, dash }: SeriesLook, run: string, isAlone: boolean): ChartSeries[] => {
@@ -32,7 +36,7 @@ export function LearningView({ detail, others, tables, looks }: LearningViewProp
       const line = { label, colour, dash, values: columns.loss, ...(band && { band }) };
       if (weight === 0) return [line];
       const faint = { ...line, label: `${label} as it is`, isFaint: true };
-      return [faint, { label, colour, dash, values: smooth(columns.loss, weight) }];
+      return [faint, { label, colour, dash, values: smooth(columns.loss, weight, columns.fold) }];
     },
     [weight, detail.name],
   );
@@ -81,6 +85,9 @@ export function LearningView({ detail, others, tables, looks }: LearningViewProp
               />
               <output>{weight === 0 ? "off" : weight.toFixed(2)}</output>
             </label>
+            {unknown > 0 ? (
+              <span class="quiet">{formatCount(unknown)} steps have no finite loss; they are left out</span>
+            ) : null}
           </>
         }
       />

@@ -104,5 +104,12 @@ function foldKept(marked: readonly MarkedCall[], isWhole: boolean): (MarkedCall 
     else if (typeof last === "number") folded[folded.length - 1] = last + 1;
     else folded.push(1);
   }
-  return folded;
+  return folded.flatMap((entry, place) => (entry === 1 ? (marked[placeIn(folded, place)] ?? entry) : entry));
+}
+
+/** Where an entry of the folded list stands in the whole one. */
+function placeIn(folded: readonly (MarkedCall | number)[], place: number): number {
+  return folded
+    .slice(0, place)
+    .reduce((sum: number, entry) => sum + (typeof entry === "number" ? entry : 1), 0);
 }

@@ -67,10 +67,12 @@ export function PlanCanvas({ plan, picture, search, pinned, onPin }: PlanCanvasP
     if (pen) drawOverlay(pen, { picture, view, area, ink, boxes: [pinned, hovered] });
   }, [picture, view, width, ink, pinned, hovered]);
 
+  const isZoomed = !isSameRange(view.calls, picture.calls) || !isSameRange(view.bytes, picture.bytes);
   // By hand: Preact's own listener would be passive, and the page would scroll along.
   const wheel = useRef<(event: WheelEvent) => void>(() => {});
   wheel.current = (event) => {
-    if (event.ctrlKey) return;
+    // What can't get smaller lets the page scroll on.
+    if (event.ctrlKey || (event.deltaY > 0 && !isZoomed)) return;
     event.preventDefault();
     const { call, byte } = pointAt(event, host.current, area, view);
     zoom(call, byte, 1.0018 ** event.deltaY, event.shiftKey);
@@ -129,7 +131,6 @@ export function PlanCanvas({ plan, picture, search, pinned, onPin }: PlanCanvasP
   };
 
   const tensor = tensors[focused];
-  const isZoomed = !isSameRange(view.calls, picture.calls) || !isSameRange(view.bytes, picture.bytes);
   return (
     <div class="plan">
       <div

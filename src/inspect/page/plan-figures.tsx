@@ -34,7 +34,7 @@ export function PlanFigures({ run, plan, search }: PlanFiguresProps) {
     <>
       <Figure
         title="Step memory"
-        caption={`${formatCount(memory.tensors.length)} tensors in ${formatBytes(memory.peak)}; the most alive at once is ${formatBytes(memory.lowerBound)}, so the plan is ${formatPercent(over)} above what any plan needs. Address up, calls along.`}
+        caption={`${formatCount(memory.tensors.length)} tensors in ${formatBytes(memory.peak)}; the most alive at once is ${formatBytes(memory.lowerBound)}, ${over < 0.0005 ? "and no plan can need less" : `so the plan is ${formatPercent(over)} above the least that any needs`}. Address up, calls along.`}
         hint="A rectangle is a tensor: as high as its bytes, from the call that makes it to the last that reads it. Two that lie side by side share an address, one after the other. Striped ones are saved for backward. Wheel zooms, with Shift only along; drag moves; double-click shows everything."
         isWide
         empty={hasNone}

@@ -49,7 +49,8 @@ export interface Asked<Answer> {
   readonly refusal: string | undefined;
 }
 
-const retryMs = 2000;
+/** A server that can't be heard is asked again after so long. */
+export const retryMs = 2000;
 
 /** Asks, asks again when `version` is another, and while there is no server. What was answered stays until the next answer. */
 export function useAnswer<Answer>(path: string | undefined, version: number | string = 0): Asked<Answer> {

@@ -20,6 +20,11 @@ test("a hole stays a hole, and what follows is as if it were not there", () => {
   assert.equal(smooth([Number.NaN], 0.5)[0], null);
 });
 
+test("another part begins by itself", () => {
+  const whole = smooth([9, 9, 1, 2], 0.9, [0, 0, 1, 1]);
+  assert.deepEqual(whole.slice(2), smooth([1, 2], 0.9));
+});
+
 test("smoothed values lie between the least and the greatest so far", () => {
   const values = fc.array(fc.double({ min: -1e6, max: 1e6, noNaN: true }), { minLength: 1 });
   fc.assert(

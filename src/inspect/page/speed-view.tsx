@@ -78,6 +78,7 @@ export function SpeedView({ detail, tables, looks, planVersion }: SpeedViewProps
         linesOf={timeLines}
         format={formatMs}
         startsAtZero
+        spansGaps
         lacking="No step times yet: there must be two steps of one epoch."
       />
       <div class="wide plan-line">

@@ -32,6 +32,8 @@ export interface StepChartProps {
   readonly startsAtZero?: boolean;
   readonly controls?: ComponentChildren;
   readonly isWide?: boolean;
+  /** Draws across what isn't known, of one run too. */
+  readonly spansGaps?: boolean;
   readonly height?: number;
   /** What is missing where the run has steps but not these figures. */
   readonly lacking?: string;
@@ -40,7 +42,15 @@ export interface StepChartProps {
 
 export function StepChart(props: StepChartProps) {
   const { title, caption, hint, run, tables, looks, linesOf, format, marks, controls } = props;
-  const { isLog = false, startsAtZero = false, isWide = false, height, lacking, onDraw } = props;
+  const {
+    isLog = false,
+    startsAtZero = false,
+    isWide = false,
+    spansGaps = false,
+    height,
+    lacking,
+    onDraw,
+  } = props;
   const { shown, range, steps: whole, setRange, refusals } = tables;
   const chart = useRef<ChartHandle>(null);
 
@@ -109,7 +119,7 @@ export function StepChart(props: StepChartProps) {
         onRange={setRange}
         marks={marks ?? []}
         {...(height !== undefined && { height })}
-        spansGaps={shown.size > 1}
+        spansGaps={spansGaps || shown.size > 1}
         handle={chart}
         {...(onDraw && { onDraw })}
       />

@@ -2,7 +2,7 @@
 
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { isSameRange, type Range } from "./scales.js";
-import { ask, runPath } from "./server.js";
+import { ask, retryMs, runPath, ServerRefusal } from "./server.js";
 import { covers, rowsOfSteps, stepsOf } from "./steps.js";
 import type { StepTable } from "./wire.js";
 
@@ -31,6 +31,7 @@ export function useStepTables(names: readonly string[], rows: number): StepTable
   const [range, setRange] = useState<Range | undefined>(undefined);
   const key = names.join("\n");
   const lastAsked = useRef({ key: "", time: 0 });
+  const runsSignal = useRef<AbortSignal | undefined>(undefined);
 
   // Another run begins with all of its steps.
   const first = names[0];
@@ -40,31 +41,42 @@ export function useStepTables(names: readonly string[], rows: number): StepTable
     if (range) setRange(undefined);
   }
 
+  const known = useRef(whole);
+  known.current = whole;
+
+  // Before what asks: what was asked for other runs is no longer wanted.
   useEffect(() => {
     const controller = new AbortController();
+    runsSignal.current = controller.signal;
+    return () => controller.abort();
+  }, [key]);
+
+  useEffect(() => {
     const wanted = key === "" ? [] : key.split("\n");
-    const load = (name: string): Promise<void> =>
-      ask<StepTable>(runPath(name, `/steps?points=${points}`), controller.signal).then(
-        (table) => {
-          setWhole((last) => new Map(last).set(name, table));
-          setRefusals((last) => without(last, name));
-        },
-        (error: unknown) => {
-          const message = error instanceof Error ? error.message : String(error);
-          if (!controller.signal.aborted) setRefusals((last) => new Map(last).set(name, message));
-        },
-      );
     const isOther = lastAsked.current.key !== key;
     const waitMs = isOther ? 0 : Math.max(0, lastAsked.current.time + refreshMs - performance.now());
     const timer = setTimeout(() => {
+      // Of runs that are compared only the first is followed.
+      const asked = isOther
+        ? wanted
+        : wanted.slice(0, 1).filter((name) => known.current.get(name)?.rows !== rows);
       lastAsked.current = { key, time: performance.now() };
-      for (const name of wanted) void load(name);
+      for (const name of asked) void load(name, runsSignal.current);
     }, waitMs);
-    return () => {
-      clearTimeout(timer);
-      controller.abort();
-    };
+    return () => clearTimeout(timer);
   }, [key, rows]);
+
+  async function load(name: string, signal: AbortSignal | undefined): Promise<void> {
+    try {
+      const table = await ask<StepTable>(runPath(name, `/steps?points=${points}`), signal);
+      setWhole((last) => new Map(last).set(name, table));
+      setRefusals((last) => without(last, name));
+    } catch (error) {
+      if (signal?.aborted) return;
+      if (error instanceof ServerRefusal) setRefusals((last) => new Map(last).set(name, error.message));
+      else setTimeout(() => void load(name, signal), retryMs);
+    }
+  }
 
   useEffect(() => {
     if (range === undefined) return;

@@ -22,6 +22,9 @@ export function publish(report: StallReport, folder: string): Promise<boolean> {
   return printWithin(stallReportText(report, where), patienceMs);
 }
 
+/** The names that reports have. */
+export const stallReportName = /^holdfast-stall-\d+-[\dTZ.]+\.json$/;
+
 /** Writes aside and renames, so that a reader never meets half a file. Returns the path. */
 export function writeReport(folder: string, report: StallReport): string {
   const time = report.time.replaceAll(/[-:]/g, "");

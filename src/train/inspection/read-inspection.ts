@@ -10,6 +10,7 @@ import { formatBytes, MiB } from "../../units/index.js";
 import { fromJson } from "../files/json.js";
 import { type RecordReader, toMemorySample, toPlan, toTrouble } from "./record-shapes.js";
 import { inspectionFiles, type MemorySample, type PlanRecord, type TroubleRecord } from "./records.js";
+import { StallReports } from "./stall-reports.js";
 
 /** All that these files tell. What can't be read is left out, with a message. */
 export interface InspectionReading {
@@ -30,17 +31,21 @@ export class InspectionReader {
   readonly #plans: RecordFile<PlanRecord>;
   readonly #memory: RecordFile<MemorySample>;
   readonly #trouble: RecordFile<TroubleRecord>;
+  readonly #stalls: StallReports;
 
   constructor(path: string) {
     this.#plans = new RecordFile(join(path, inspectionFiles.plans), toPlan);
     this.#memory = new RecordFile(join(path, inspectionFiles.memory), toMemorySample, thinSamples);
     this.#trouble = new RecordFile(join(path, inspectionFiles.trouble), toTrouble);
+    this.#stalls = new StallReports(path);
   }
 
   read(): InspectionReading {
     const [plans, memory, trouble] = [this.#plans.read(), this.#memory.read(), this.#trouble.read()];
-    const messages = [...plans.messages, ...memory.messages, ...trouble.messages];
-    return { plans: latestOf(plans.records), memory: memory.records, trouble: trouble.records, messages };
+    const stalls = this.#stalls.read();
+    const messages = [plans, memory, trouble, stalls].flatMap((read) => read.messages);
+    const told = [...trouble.records, ...stalls.records].sort((a, b) => a.time - b.time);
+    return { plans: latestOf(plans.records), memory: memory.records, trouble: told, messages };
   }
 }
 

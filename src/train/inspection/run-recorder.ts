@@ -35,8 +35,10 @@ export interface Reporting {
   report(options?: ReportOptions): readonly StepPlanReport[];
 }
 
-/** Memory is looked at so often, in milliseconds; and what waits is written. */
+/** What waits is written so often, in milliseconds. */
 const lookEveryMs = 2000;
+/** Memory is looked at as often at first, and later once in a thousandth of the run's time: a run of weeks fills no disk with it. */
+const samplesOfRun = 1000;
 /** So many of the phases before a trouble are told with it. */
 const phasesTold = 40;
 
@@ -50,12 +52,15 @@ export class RunRecorder {
   /** Steps whose loss is not known yet, oldest first. */
   readonly #waiting = new Waiting();
   #step: number;
+  readonly #beganMs: number;
   #lookedMs = Number.NEGATIVE_INFINITY;
+  #sampledMs = Number.NEGATIVE_INFINITY;
   #isOpen = true;
 
   constructor({ folder, runtime, from = 0, now = Date.now }: RunRecorderOptions) {
     this.#runtime = runtime;
     this.#now = now;
+    this.#beganMs = now();
     this.#step = from;
     this.#steps = new StepLog(join(folder, inspectionFiles.steps));
     this.#steps.dropAfter(from);
@@ -74,7 +79,7 @@ export class RunRecorder {
   noteSent(sent: RecordedStep): void {
     this.#waiting.push(sent);
     this.#step = sent.step;
-    if (sent.time - this.#lookedMs >= lookEveryMs || sent.time < this.#lookedMs) this.look();
+    if (sent.time - this.#lookedMs >= lookEveryMs || sent.time < this.#lookedMs) this.#glance(sent.time);
   }
 
   /** The loss of the earliest step that waits for one. */
@@ -83,13 +88,20 @@ export class RunRecorder {
     if (row) this.#steps.append(row);
   }
 
+  #glance(nowMs: number): void {
+    this.#lookedMs = nowMs;
+    const dueMs = Math.max(lookEveryMs, (nowMs - this.#beganMs) / samplesOfRun);
+    if (nowMs - this.#sampledMs >= dueMs || nowMs < this.#sampledMs) this.look();
+    else this.#steps.flush();
+  }
+
   /** Writes where memory stands, and what waits to be written. */
   look(): void {
-    this.#lookedMs = this.#now();
+    this.#sampledMs = this.#now();
     const { budget, arena } = this.#runtime;
     const { capacity, committed, highWater, live, pins, pinned, resetsByStep, resetsByCall } = arena.figures;
     const sample: MemorySample = {
-      ...{ time: this.#lookedMs, step: this.#step, limit: budget.limit, used: budget.used },
+      ...{ time: this.#sampledMs, step: this.#step, limit: budget.limit, used: budget.used },
       holders: budget.holders(24).map(({ label, holder, size }) => ({
         ...{ label: holder === label ? label : `${label}: ${holder}`, bytes: size },
       })),

@@ -1,0 +1,43 @@
+/** Writes a job's curves for TensorBoard while it goes on, under the names that a finished run's export has. */
+
+import { basename, join, resolve } from "node:path";
+import type { JobEvent, JobListener } from "../../crossasset/index.js";
+import { EventFileWriter } from "../../inspect/index.js";
+
+export interface TensorBoardCurves {
+  readonly listen: JobListener;
+  close(): void;
+}
+
+/** A step is written so often, in milliseconds: TensorBoard reads on every few seconds. */
+const everyMs = 250;
+
+/** In a folder of the run's name, so that runs stand beside each other. */
+export function writeCurves(folder: string, run: string, now: () => number = Date.now): TensorBoardCurves {
+  const writer = new EventFileWriter(join(folder, basename(resolve(run))), { beginMs: now() });
+  let writtenMs = Number.NEGATIVE_INFINITY;
+  const add = (tag: string, step: number, value: number | undefined): void => {
+    if (value !== undefined && Number.isFinite(value)) writer.scalar(tag, step, value, now());
+  };
+  const listen = (event: JobEvent): void => {
+    if (event.kind === "step") {
+      if (now() - writtenMs < everyMs) return;
+      writtenMs = now();
+      add("train/loss", event.step, event.loss);
+      if (event.samplesPerSecond > 0) add("train/samples_per_second", event.step, event.samplesPerSecond);
+    } else if (event.kind === "epoch") {
+      const { fold, record } = event;
+      const { loss, lr, samplesPerSecond, seconds, skipped, epoch } = record;
+      add("train/lr", event.step, lr);
+      for (const [figure, value] of Object.entries({ loss, lr, samplesPerSecond, seconds, skipped }))
+        add(`epoch/${figure}/fold_${fold}`, epoch, value);
+      writer.flush();
+    } else if (event.kind === "fold end") {
+      const { fold, test } = event.result;
+      for (const [figure, value] of Object.entries(test))
+        if (typeof value === "number") add(`test/${figure}`, fold, value);
+      writer.flush();
+    }
+  };
+  return { listen, close: () => writer.close() };
+}
