@@ -26,7 +26,7 @@ const { values: options } = parseArgs({
     ...commonOptions,
     only: {
       type: "string",
-      default: "gradients,errors,eager,compiled,soak,start,sanitizer,suites,parity,job,job-soak",
+      default: "gradients,errors,eager,compiled,soak,start,sanitizer,suites,parity,job,job-soak,recorder",
     },
     peer: { type: "string", default: "" },
     torch: { type: "string", default: "" },
@@ -92,6 +92,11 @@ const parts: Readonly<Record<string, Part>> = {
     seconds: 240,
     command: own("job-soak"),
     small: [...fewSamples, "--steps", "4", "--every", "2"],
+  },
+  recorder: {
+    seconds: 120,
+    command: own("recorder"),
+    small: ["--batch", "4", "--rows", "8", "--epochs", "2", "--rounds", "1", "--steps", "1000"],
   },
   start: { seconds: 150, command: own("start"), small: [...fewSteps, "--cold", "1", "--warm", "1"] },
   sanitizer: {

@@ -171,8 +171,10 @@ export class JobRun {
   watch(fold: number, stepsBefore: number): TrainingWatcher {
     const recorder = this.#recorder;
     return {
-      sent: ({ step, ...sent }) =>
-        recorder?.noteSent({ ...sent, step: stepsBefore + step, time: Date.now(), fold }),
+      sent: ({ step, epoch, samples, lr, hostMs }) => {
+        const [time, loss] = [Date.now(), Number.NaN];
+        recorder?.noteSent({ step: stepsBefore + step, time, loss, lr, fold, epoch, samples, hostMs });
+      },
       known: (loss) => recorder?.noteLoss(loss),
       planned: (compiled) => recorder?.notePlans(compiled),
     };

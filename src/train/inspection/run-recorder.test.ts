@@ -10,8 +10,8 @@ import { openTestDriver } from "../../../test/support/test-device.js";
 import { randn, type Tensor } from "../../tensor/index.js";
 import { readInspection } from "./read-inspection.js";
 import { inspectionFiles } from "./records.js";
-import { type RecordedStep, RunRecorder } from "./run-recorder.js";
-import { readSteps } from "./step-log.js";
+import { RunRecorder } from "./run-recorder.js";
+import { readSteps, type StepRow } from "./step-log.js";
 
 describe("the run recorder", () => {
   const driver = openTestDriver({ threads: 2 });
@@ -19,8 +19,8 @@ describe("the run recorder", () => {
   after(() => driver.close());
 
   const newFolder = (): string => mkdtempSync(join(tmpdir(), "holdfast-recorder-"));
-  const sent = (step: number): RecordedStep => ({
-    ...{ step, time: 1000 * step, lr: 0.1, fold: 0, epoch: 0, samples: 8, hostMs: 0.5 },
+  const sent = (step: number): StepRow => ({
+    ...{ step, time: 1000 * step, loss: Number.NaN, lr: 0.1, fold: 0, epoch: 0, samples: 8, hostMs: 0.5 },
   });
   const open = (folder: string, from = 0): RunRecorder =>
     new RunRecorder({ folder, runtime: device.runtime, from, now: () => 1e6 });

@@ -8,17 +8,8 @@ import type { RecordedEvent, Runtime } from "../../runtime/index.js";
 import type { ReportOptions, StepPlanReport } from "../../tensor/index.js";
 import { formatDuration } from "../../units/index.js";
 import { MetricsLog } from "../files/metrics-log.js";
-import {
-  inspectionFiles,
-  type MemorySample,
-  type StepColumn,
-  stepColumns,
-  type TroubleRecord,
-} from "./records.js";
-import { StepLog, type StepRow } from "./step-log.js";
-
-/** A step as it was sent: its loss comes later. */
-export type RecordedStep = Readonly<Record<Exclude<StepColumn, "loss">, number>>;
+import { inspectionFiles, type MemorySample, stepColumns, type TroubleRecord } from "./records.js";
+import { lossAt, StepLog, type StepRow, storeRow } from "./step-log.js";
 
 export interface RunRecorderOptions {
   /** The run's folder. */
@@ -35,6 +26,7 @@ export interface Reporting {
   report(options?: ReportOptions): readonly StepPlanReport[];
 }
 
+const width = stepColumns.length;
 /** What waits is written so often, in milliseconds. */
 const lookEveryMs = 2000;
 /** Memory is looked at as often at first, and later once in a thousandth of the run's time: a run of weeks fills no disk with it. */
@@ -76,7 +68,8 @@ export class RunRecorder {
     [this.#plans, this.#memory, this.#trouble] = [plans, memory, trouble];
   }
 
-  noteSent(sent: RecordedStep): void {
+  /** A step that was sent; its loss is not looked at, and comes later. */
+  noteSent(sent: StepRow): void {
     this.#waiting.push(sent);
     this.#step = sent.step;
     if (sent.time - this.#lookedMs >= lookEveryMs || sent.time < this.#lookedMs) this.#glance(sent.time);
@@ -84,8 +77,7 @@ export class RunRecorder {
 
   /** The loss of the earliest step that waits for one. */
   noteLoss(loss: number): void {
-    const row = this.#waiting.shift(loss);
-    if (row) this.#steps.append(row);
+    this.#waiting.shift(loss, this.#steps);
   }
 
   #glance(nowMs: number): void {
@@ -140,8 +132,7 @@ export class RunRecorder {
   close(): void {
     if (!this.#isOpen) return;
     this.#isOpen = false;
-    for (let row = this.#waiting.shift(Number.NaN); row; row = this.#waiting.shift(Number.NaN))
-      this.#steps.append(row);
+    while (this.#waiting.shift(Number.NaN, this.#steps));
     this.#steps.close();
     for (const log of [this.#plans, this.#memory, this.#trouble]) log.close();
   }
@@ -166,32 +157,29 @@ function phasesOf(events: readonly RecordedEvent[]): readonly string[] {
 
 /** A queue of steps without losses, in one array that is used again and again. */
 class Waiting {
-  #rows = new Float64Array(256 * stepColumns.length);
+  #rows = new Float64Array(256 * width);
   #first = 0;
   #count = 0;
 
-  push(sent: RecordedStep): void {
-    const width = stepColumns.length;
+  push(row: StepRow): void {
     if (this.#count * width === this.#rows.length) this.#grow();
-    let at = ((this.#first + this.#count) * width) % this.#rows.length;
-    for (const column of stepColumns) this.#rows[at++] = column === "loss" ? Number.NaN : sent[column];
+    storeRow(this.#rows, ((this.#first + this.#count) * width) % this.#rows.length, row);
     this.#count++;
   }
 
-  shift(loss: number): StepRow | undefined {
-    if (this.#count === 0) return undefined;
-    const width = stepColumns.length;
+  /** Hands the earliest over, with its loss; false where none waits. */
+  shift(loss: number, to: StepLog): boolean {
+    if (this.#count === 0) return false;
     const at = this.#first * width;
-    const row = {} as Record<StepColumn, number>;
-    for (const [index, column] of stepColumns.entries()) row[column] = this.#rows[at + index] ?? 0;
-    row.loss = loss;
+    this.#rows[at + lossAt] = loss;
+    to.appendFrom(this.#rows, at);
     this.#first = (this.#first + 1) % (this.#rows.length / width);
     this.#count--;
-    return row;
+    return true;
   }
 
   #grow(): void {
-    const begin = this.#first * stepColumns.length;
+    const begin = this.#first * width;
     const rows = new Float64Array(2 * this.#rows.length);
     rows.set(this.#rows.subarray(begin));
     rows.set(this.#rows.subarray(0, begin), this.#rows.length - begin);

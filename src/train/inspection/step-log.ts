@@ -16,6 +16,21 @@ const mostWaiting = 512;
 
 export type StepRow = Readonly<Record<StepColumn, number>>;
 
+/** Writes a row into an array of such rows, in the order of the columns: by name, one after the other, as this is done at every step. */
+export function storeRow(rows: Float64Array, at: number, row: StepRow): void {
+  rows[at] = row.step;
+  rows[at + 1] = row.time;
+  rows[at + lossAt] = row.loss;
+  rows[at + 3] = row.lr;
+  rows[at + 4] = row.fold;
+  rows[at + 5] = row.epoch;
+  rows[at + 6] = row.samples;
+  rows[at + 7] = row.hostMs;
+}
+
+/** Where the loss stands in a row. */
+export const lossAt = stepColumns.indexOf("loss");
+
 /** Appends rows. What was not flushed is lost with the process; rows that are there are whole, but for the last one. */
 export class StepLog {
   readonly #path: string;
@@ -41,8 +56,19 @@ export class StepLog {
   }
 
   append(row: StepRow): void {
-    let at = this.#count * stepColumns.length;
-    for (const column of stepColumns) this.#waiting[at++] = row[column];
+    storeRow(this.#waiting, this.#count * stepColumns.length, row);
+    this.#grown();
+  }
+
+  /** Appends a row that lies in an array of such rows. */
+  appendFrom(rows: Float64Array, at: number): void {
+    const to = this.#count * stepColumns.length;
+    for (let column = 0; column < stepColumns.length; column++)
+      this.#waiting[to + column] = rows[at + column] ?? 0;
+    this.#grown();
+  }
+
+  #grown(): void {
     this.#count++;
     if (this.#count === mostWaiting) this.flush();
   }

@@ -1,0 +1,155 @@
+/**
+ * `npm run bench:gpu -- --only recorder`: what a run's record costs. The CrossAsset trainer with and without a recorder, in turns, on
+ * the GPU or with `--device cpu` on the CPU: the host's time for a step, and the step's own; then the recorder's part by itself.
+ *
+ *   node dist/bench/gpu/recorder.js --device cpu --batch 256 --rows 1024 --epochs 2 --rounds 3    on the CPU
+ */
+
+import { mkdtempSync, rmSync, statSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { parseArgs } from "node:util";
+import { crossasset, formatBytes, manualSeed, nn, optim, TensorDataset, Trainer } from "holdfast";
+import { inspectionFiles, RunRecorder, type TrainingWatcher } from "../../src/train/index.js";
+import { deviceOption, openAsked } from "./job-data.js";
+import { commonOptions, count } from "./options.js";
+import { Results } from "./results.js";
+import { C, F, makeRows, median, S } from "./training.js";
+
+const { values: options } = parseArgs({
+  options: {
+    ...commonOptions,
+    ...deviceOption,
+    batch: { type: "string", default: "256" },
+    rows: { type: "string", default: "16384" },
+    epochs: { type: "string", default: "20" },
+    rounds: { type: "string", default: "7" },
+    steps: { type: "string", default: "400000" },
+  },
+});
+const [batch, rowCount] = [count("batch", options.batch), count("rows", options.rows)];
+const [epochs, rounds] = [count("epochs", options.epochs), count("rounds", options.rounds)];
+const alone = count("steps", options.steps);
+const [mostShare, mostUs] = [0.01, 2];
+
+interface Round {
+  /** Of a step, from call to return, without the first of each plan; the median. */
+  readonly hostUs: number;
+  /** Of all steps, behind the first epoch. */
+  readonly stepUs: number;
+}
+
+/** As the job has it: what is recorded, by whom. */
+function watcherOf(recorder: RunRecorder | undefined, hosts: number[]): TrainingWatcher {
+  return {
+    sent: ({ step, epoch, samples, lr, hostMs }) => {
+      hosts.push(hostMs);
+      const [time, loss] = [Date.now(), Number.NaN];
+      recorder?.noteSent({ step, time, loss, lr, fold: 0, epoch, samples, hostMs });
+    },
+    known: (loss) => recorder?.noteLoss(loss),
+    planned: (compiled) => recorder?.notePlans(compiled),
+  };
+}
+
+async function main(): Promise<void> {
+  const results = new Results("recorder", options);
+  const folder = mkdtempSync(join(tmpdir(), "holdfast-recorder-bench-"));
+  const { device, close } = openAsked(options, options.device, { precision: "f32" });
+  try {
+    const { x, labels } = makeRows(rowCount, "taught");
+    results.line(
+      `${device.runtime.device.name}: ${epochs} epochs of ${Math.ceil(rowCount / batch)} steps of ${batch} rows, ${rounds} times with a recorder and without one, in turns`,
+    );
+    const train = async (isRecorded: boolean, round: number): Promise<Round> => {
+      manualSeed(1);
+      const model = new crossasset.CrossAsset().to(device);
+      const optimizer = new optim.AdamW(model.parameters());
+      const path = mkdtempSync(join(folder, `${round}-`));
+      const recorder = isRecorded ? new RunRecorder({ folder: path, runtime: device.runtime }) : undefined;
+      const hosts: number[] = [];
+      const data = new TensorDataset(
+        { values: x, shape: [rowCount, S, F] },
+        { values: labels, shape: [rowCount, S] },
+      );
+      let [begunMs, begunSteps] = [0, 0];
+      const trainer = new Trainer({
+        ...{ device, model, optimizer, data, batchSize: batch, epochs, clipNorm: 1 },
+        loss: (rows, own) =>
+          nn.functional.crossEntropy(model.forward(rows).reshape([-1, C]), own.reshape([-1])),
+        watcher: watcherOf(recorder, hosts),
+        onEpoch: ({ epoch }, { progress }) => {
+          if (epoch === 0) [begunMs, begunSteps] = [performance.now(), progress.step];
+        },
+      });
+      const { steps } = await trainer.run();
+      const stepUs = (1000 * (performance.now() - begunMs)) / (steps - begunSteps);
+      recorder?.close();
+      trainer.close();
+      data.release(device);
+      optimizer.release();
+      for (const parameter of model.parameters()) parameter.release();
+      return { hostUs: 1000 * median(hosts.slice(begunSteps)), stepUs };
+    };
+    const [without, withOne]: [Round[], Round[]] = [[], []];
+    for (let round = 0; round < rounds; round++) {
+      without.push(await train(false, round));
+      withOne.push(await train(true, round));
+      results.line(
+        `round ${round + 1}: a step takes ${without.at(-1)!.stepUs.toFixed(1)} µs without and ${withOne.at(-1)!.stepUs.toFixed(1)} with; the host's call ${without.at(-1)!.hostUs.toFixed(1)} and ${withOne.at(-1)!.hostUs.toFixed(1)}`,
+      );
+    }
+    const stepUs = median(without.map((one) => one.stepUs));
+    const alongUs = median(withOne.map((one, index) => one.stepUs - without[index]!.stepUs));
+    const ownUs = timeAlone(folder, device.runtime, results);
+    results.line();
+    results.line(
+      `a step takes ${stepUs.toFixed(1)} µs; the median difference with a recorder is ${alongUs.toFixed(2)} µs, and the recorder's part by itself ${ownUs.toFixed(3)} µs`,
+    );
+    results.line();
+    const share = ownUs / stepUs;
+    if (options.device === "cpu")
+      results.aim(
+        share < mostShare,
+        `the record is ${(100 * share).toFixed(4)} % of a CPU step; 1 % allowed`,
+      );
+    else
+      results.aim(
+        ownUs < mostUs,
+        `the record takes ${ownUs.toFixed(3)} µs of the host's time a step; ${mostUs} allowed`,
+      );
+  } finally {
+    results.finish();
+    close();
+    rmSync(folder, { recursive: true, force: true });
+  }
+}
+
+/** Everything that the recorder does for a step, over many of them: rows, writes to disk, looks at memory by its clock. */
+function timeAlone(
+  folder: string,
+  runtime: ConstructorParameters<typeof RunRecorder>[0]["runtime"],
+  results: Results,
+): number {
+  const path = mkdtempSync(join(folder, "alone-"));
+  const recorder = new RunRecorder({ folder: path, runtime });
+  const { sent, known } = watcherOf(recorder, []);
+  const hosts: number[] = [];
+  for (let group = 0; group < 10; group++) {
+    const startedAt = performance.now();
+    for (let step = 0; step < alone / 10; step++) {
+      sent({ step: group * (alone / 10) + step + 1, epoch: 0, samples: batch, lr: 1e-3, hostMs: 0.01 });
+      // Losses come some steps late, as they do.
+      if (step % 64 === 63) for (let late = 0; late < 64; late++) known(1 / (step + 1));
+    }
+    hosts.push((1000 * (performance.now() - startedAt)) / (alone / 10));
+  }
+  recorder.close();
+  const bytes = statSync(join(path, inspectionFiles.steps)).size;
+  results.line(
+    `${alone} steps recorded alone: ${hosts.map((us) => us.toFixed(3)).join(" ")} µs a step, by tenths; ${formatBytes(bytes)} of step log`,
+  );
+  return median(hosts);
+}
+
+await main();
