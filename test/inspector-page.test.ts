@@ -1,6 +1,8 @@
 /** The inspector's page, end to end: in a real Chromium, from a real server, on run folders as runs leave them. */
 
 import assert from "node:assert/strict";
+import { spawn } from "node:child_process";
+import { once } from "node:events";
 import {
   appendFileSync,
   existsSync,
@@ -13,8 +15,9 @@ import {
 import { join } from "node:path";
 import test from "node:test";
 import ts from "typescript";
-import type { PlanRecord } from "../src/train/index.js";
+import { type PlanRecord, readInspection } from "../src/train/index.js";
 import { needsBrowser, type Page } from "./support/browser.js";
+import { holdfastProgram } from "./support/crossasset-runs.js";
 import { makeFolder } from "./support/folders.js";
 import { openPage, saved, serve, waitUntil } from "./support/inspector-page.js";
 import { repositoryRoot } from "./support/repository.js";
@@ -25,7 +28,13 @@ const plan = samplePlan({ layers: 12 });
 const tabs = ["learning", "speed", "memory", "trouble", "about"] as const;
 
 /** Made here, so that they outlast the pages that look at them: what a test makes goes before its pages do. */
-const folders = { runs: makeFolder(), damaged: makeFolder(), going: makeFolder(), empty: makeFolder() };
+const folders = {
+  runs: makeFolder(),
+  trained: makeFolder(),
+  damaged: makeFolder(),
+  going: makeFolder(),
+  empty: makeFolder(),
+};
 const large = { long: makeFolder(), million: makeFolder(), wide: makeFolder() };
 
 writeRuns(folders.runs);
@@ -111,7 +120,7 @@ test("the head tells the step, the loss and the memory", needsBrowser, async (t)
   const head = page.locator(".run-head");
   await head.getByText("of 600, 100 %").waitFor();
   await head.getByText("96 MiB").waitFor();
-  await head.getByText("1,600", { exact: true }).waitFor();
+  await head.getByText("1,602", { exact: true }).waitFor();
   await head.getByText("finished", { exact: true }).waitFor();
 });
 
@@ -267,6 +276,46 @@ test("a run that goes on is followed", needsBrowser, async (t) => {
   await page.locator("#tab-trouble .badge").waitFor();
   await waitUntil(page, 'document.querySelector(".plot")?.getAttribute("aria-valuemax") === "64"');
 });
+
+test(
+  "a run that is trained now appears, is followed to its end, and its picture is its plan's",
+  needsBrowser,
+  async (t) => {
+    const out = join(folders.trained, "now");
+    const job = [
+      "train",
+      "crossasset",
+      "--device",
+      "cpu",
+      "--generate",
+      "32000",
+      "--batch",
+      "32",
+      "--epochs",
+      "2",
+    ];
+    const child = spawn(process.execPath, [holdfastProgram, ...job, "--quiet", "--out", out], {
+      stdio: "ignore",
+    });
+    const ended = once(child, "close");
+    t.after(() => child.kill());
+    const { url } = await serve(t, folders.trained);
+    const page = await openPage(t, `${url}#/`);
+    page.setDefaultTimeout(60_000);
+    await page.locator(".state.live").waitFor();
+    await figure(page, "Loss by step").locator("canvas").waitFor();
+    const [code] = (await ended) as [number];
+    assert.equal(code, 0);
+    await page.locator(".state.finished").waitFor();
+    await figure(page, "Accuracy by scale").locator(".bars li").first().waitFor();
+    const { plans } = readInspection(out);
+    const largest = [...plans].sort((a, b) => b.calls.length - a.calls.length)[0]!;
+    await page.keyboard.press("3");
+    await page.locator(`.plan-picture[data-boxes="${largest.memory.tensors.length}"]`).waitFor();
+    const sum = figure(page, "Alive at the peak").locator("[data-sum]");
+    assert.equal(Number(await sum.getAttribute("data-sum")), largest.memory.lowerBound);
+  },
+);
 
 test("a server that is gone is told, and found again when it is back", needsBrowser, async (t) => {
   const folder = folders.runs;

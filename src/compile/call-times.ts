@@ -45,7 +45,8 @@ function timeGrowing(runtime: Runtime, pieces: readonly Piece[], clock: Clock): 
           for (let count = 0; count < launches; count++) upTo.replay();
         }),
       );
-      const us = Math.min(...spent) / launches;
+      // With one more call it can't be quicker: what a measurement says against that is its error.
+      const us = Math.max(before, Math.min(...spent) / launches);
       const own = us - before;
       before = us;
       return own;

@@ -12,7 +12,7 @@ const confusion = [
 ];
 const figures = { loss: 1, accuracy: 0.7, majority: 0.6, confusion };
 const metrics = [
-  { step: 5, fold: 0, epoch: 0, loss: 1.8 },
+  { step: 5, fold: 0, epoch: 0, loss: 1.8, samplesPerSecond: 640 },
   { step: 10, fold: 0, epoch: 1, loss: 0.8, figures: { accuracy: 0.65 } },
   { step: 10, fold: 0, test: figures },
 ];
@@ -32,8 +32,8 @@ const results = {
 
 test("epochs are told with their loss, and with their accuracy where it was measured", () => {
   assert.deepEqual(epochsOf(metrics), [
-    { fold: 0, epoch: 0, step: 5, loss: 1.8, accuracy: undefined },
-    { fold: 0, epoch: 1, step: 10, loss: 0.8, accuracy: 0.65 },
+    { fold: 0, epoch: 0, step: 5, loss: 1.8, accuracy: undefined, samplesPerSecond: 640 },
+    { fold: 0, epoch: 1, step: 10, loss: 0.8, accuracy: 0.65, samplesPerSecond: undefined },
   ]);
 });
 

@@ -20,6 +20,7 @@ export interface EpochPoint {
   readonly step: number | undefined;
   readonly loss: number | undefined;
   readonly accuracy: number | undefined;
+  readonly samplesPerSecond: number | undefined;
 }
 
 export interface FoldAnswers extends Answers {
@@ -41,6 +42,7 @@ export function epochsOf(metrics: readonly JsonRecord[]): EpochPoint[] {
         step: numberOf(record["step"]),
         loss: numberOf(record["loss"]),
         accuracy: numberOf(record["accuracy"]) ?? numberOf(figures["accuracy"]),
+        samplesPerSecond: numberOf(record["samplesPerSecond"]),
       },
     ];
   });

@@ -171,7 +171,13 @@ function RunPage({ name, line, route, looks, go }: RunPageProps) {
             <LearningView detail={detail} others={others} tables={tables} looks={looks} />
           ) : null}
           {tab === "speed" ? (
-            <SpeedView detail={detail} tables={tables} looks={looks} planVersion={live.planVersion} />
+            <SpeedView
+              detail={detail}
+              others={others}
+              tables={tables}
+              looks={looks}
+              planVersion={live.planVersion}
+            />
           ) : null}
           {tab === "memory" ? (
             <MemoryView detail={detail} samples={samples} planVersion={live.planVersion} />

@@ -40,51 +40,68 @@ export interface Holder {
   readonly bytes: number;
 }
 
-/** All holders in one bar, as long as the limit; what is left of it stays empty. */
-export function BudgetBar({
-  holders,
-  used,
-  limit,
-}: {
+/** So many holders are told one by one; smaller ones together. */
+const mostHolders = 11;
+
+export interface BudgetBarProps {
   readonly holders: readonly Holder[];
   readonly used: number;
   readonly limit: number;
-}) {
+}
+
+/** A thin bar of what is held of the limit, and a thick one of who holds it. */
+export function BudgetBar({ holders, used, limit }: BudgetBarProps) {
   const sorted = [...holders].sort((a, b) => b.bytes - a.bytes);
-  const told = sorted.reduce((sum, { bytes }) => sum + bytes, 0);
-  const rest = used - told;
+  const told = sorted.length > mostHolders + 1 ? sorted.slice(0, mostHolders) : sorted;
+  const rest = used - told.reduce((sum, { bytes }) => sum + bytes, 0);
+  const untold = sorted.length - told.length;
   const entries = [
-    ...sorted.map((holder, place) => ({ ...holder, colour: lookOf(place).colour, isStriped: place >= 6 })),
-    ...(rest > 0 ? [{ label: "others", bytes: rest, colour: "#8a93a3", isStriped: false }] : []),
+    ...told.map((holder, place) => ({ ...holder, colour: lookOf(place).colour, isStriped: place >= 6 })),
+    ...(rest > 0
+      ? [
+          {
+            label: untold > 0 ? `${untold} others` : "others",
+            bytes: rest,
+            colour: "#8a93a3",
+            isStriped: false,
+          },
+        ]
+      : []),
   ];
-  const whole = Math.max(limit, used, 1);
+  const held = Math.max(used, 1);
   return (
     <div class="budget">
+      <div
+        class="progress"
+        role="progressbar"
+        aria-label="Held of the limit"
+        aria-valuemin={0}
+        aria-valuemax={limit}
+        aria-valuenow={used}
+      >
+        <span style={{ width: `${(100 * used) / Math.max(limit, held)}%` }} />
+      </div>
       <div class="whole" aria-hidden="true">
-        {entries.map(({ label, bytes, colour, isStriped }) => (
+        {entries.map(({ label, bytes, colour, isStriped }, place) => (
           <span
-            key={label}
+            key={`${place}-${label}`}
             class={isStriped ? "striped" : ""}
             title={`${label}: ${formatBytes(bytes)}`}
-            style={{ width: `${(100 * bytes) / whole}%`, backgroundColor: colour }}
+            style={{ width: `${(100 * bytes) / held}%`, backgroundColor: colour }}
           />
         ))}
       </div>
       <ul class="holders">
-        {entries.map(({ label, bytes, colour, isStriped }) => (
-          <li key={label}>
+        {entries.map(({ label, bytes, colour, isStriped }, place) => (
+          <li key={`${place}-${label}`}>
             <span class={isStriped ? "key striped" : "key"} style={{ backgroundColor: colour }} />
-            <span class="name">{label}</span>
+            <span class="name" title={label}>
+              {label}
+            </span>
             <b>{formatBytes(bytes)}</b>
-            <small>{formatPercent(bytes / whole)}</small>
+            <small>{formatPercent(bytes / held)}</small>
           </li>
         ))}
-        <li>
-          <span class="key free" />
-          <span class="name">free</span>
-          <b>{formatBytes(Math.max(0, limit - used))}</b>
-          <small>{formatPercent(Math.max(0, limit - used) / whole)}</small>
-        </li>
       </ul>
     </div>
   );

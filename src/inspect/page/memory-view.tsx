@@ -29,10 +29,10 @@ export function MemoryView({ detail, samples, planVersion }: MemoryViewProps) {
         title="The budget by holder"
         caption={
           last
-            ? `${formatBytes(last.used)} of ${formatBytes(last.limit)} held at step ${formatCount(last.step)}, ${formatTime(last.time)}.`
+            ? `${formatBytes(last.used)} of ${formatBytes(last.limit)} held at step ${formatCount(last.step)}, ${formatTime(last.time)}: the thin bar. The thick bar is who holds it.`
             : "Who holds how much of the device's memory that this run may take."
         }
-        hint="Every byte is charged to the budget under a label before the device is asked for it. What isn't coloured can still be had."
+        hint="Every byte is charged to the budget under a label before the device is asked for it. Shares are of what is held. What the thin bar leaves empty can still be had."
         isWide
         empty={last ? undefined : unsampled}
         actions={[

@@ -10,7 +10,7 @@ import type { StageRecord } from "./wire.js";
 const around = 2;
 
 export function PassStepper({ stages }: { readonly stages: readonly StageRecord[] }) {
-  const [chosen, setChosen] = useState(Math.min(1, stages.length - 1));
+  const [chosen, setChosen] = useState(() => busiestOf(stages));
   const [isWhole, setWhole] = useState(false);
   const place = Math.max(0, Math.min(chosen, stages.length - 1));
   const [before, stage] = [stages[place - 1], stages[place]];
@@ -86,6 +86,16 @@ export function PassStepper({ stages }: { readonly stages: readonly StageRecord[
         </ol>
       </div>
     </div>
+  );
+}
+
+/** The pass that changed the number of calls most: the first thing that one looks for. */
+function busiestOf(stages: readonly StageRecord[]): number {
+  const change = (place: number): number =>
+    Math.abs((stages[place]?.calls.length ?? 0) - (stages[place - 1]?.calls.length ?? 0));
+  return stages.reduce(
+    (best, _, place) => (place > 1 && change(place) > change(best) ? place : best),
+    Math.min(1, stages.length - 1),
   );
 }
 

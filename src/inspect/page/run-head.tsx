@@ -1,5 +1,6 @@
 /** The run at a glance: how far it is, how fast, how good, and how much memory it holds. */
 
+import { epochsOf } from "./answers.js";
 import {
   formatBytes,
   formatCount,
@@ -8,7 +9,7 @@ import {
   formatPercent,
   formatTime,
 } from "./format.js";
-import { lastKnown, secondsLeft } from "./steps.js";
+import { lastKnown, recentRate, secondsLeft } from "./steps.js";
 import type { MemorySample, RunDetail, RunStatus, StepTable } from "./wire.js";
 
 export interface RunHeadProps {
@@ -27,7 +28,9 @@ export function RunHead({ detail, status, isLive, table, memory }: RunHeadProps)
   const left = isRunning && table ? secondsLeft(table, of) : undefined;
   const took =
     status && detail.run ? (Date.parse(status.updated) - Date.parse(detail.run.started)) / 1000 : undefined;
-  const pace = lastKnown(table?.columns.samplesPerSecond);
+  const lastEpoch = epochsOf(detail.metrics).at(-1)?.samplesPerSecond;
+  const recent = table && recentRate(table);
+  const pace = isRunning ? (recent ?? lastEpoch) : (lastEpoch ?? recent);
   const loss = lastKnown(table?.columns.loss);
   return (
     <header class="run-head">
@@ -57,7 +60,7 @@ export function RunHead({ detail, status, isLive, table, memory }: RunHeadProps)
         <Tile
           name="Samples per second"
           value={formatNumber(pace, 4)}
-          more={pace === undefined ? "" : isRunning ? "now" : "at the end"}
+          more={pace === undefined ? "" : isRunning ? "now" : "in the last epoch"}
         />
         {isRunning ? (
           <Tile

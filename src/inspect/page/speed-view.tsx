@@ -1,6 +1,7 @@
 /** How fast it is: samples a second, a step's time by its parts, its kernels and calls, and what the compiler made of it. */
 
 import { useCallback, useMemo } from "preact/hooks";
+import { epochsOf } from "./answers.js";
 import type { ChartSeries } from "./chart.js";
 import { toCsv } from "./csv.js";
 import { download, Figure, fileName } from "./figure.js";
@@ -19,30 +20,44 @@ import { PlanPicker, usePlan } from "./plan-picker.js";
 import { SortTable, type TableColumn } from "./sort-table.js";
 import { StepChart } from "./step-chart.js";
 import type { StepTables } from "./step-tables.js";
-import { stepTimes } from "./steps.js";
+import { byEpoch, stepTimes } from "./steps.js";
 import type { CallRecord, PlanRecord, RunDetail, StepTable } from "./wire.js";
 
 export interface SpeedViewProps {
   readonly detail: RunDetail;
+  readonly others: ReadonlyMap<string, RunDetail>;
   readonly tables: StepTables;
   readonly looks: ReadonlyMap<string, SeriesLook>;
   readonly planVersion: number;
 }
 
 const untimed =
-  "No kernel times yet: they are measured on a GPU when the run is asked to explain itself; until then the table has what each kernel moves.";
+  "No kernel times: train with --profile to have each call measured behind each fold. The table has what each kernel moves.";
 
-export function SpeedView({ detail, tables, looks, planVersion }: SpeedViewProps) {
+export function SpeedView({ detail, others, tables, looks, planVersion }: SpeedViewProps) {
   const chosen = usePlan(detail, planVersion);
   const calls = chosen.plan?.calls ?? [];
   const isTimed = calls.some(({ us }) => us !== undefined);
   const kernels = useMemo(() => kernelRows(calls), [calls]);
   const numbered = useMemo(() => calls.map((call, place) => ({ ...call, place })), [calls]);
   const paceLines = useCallback(
-    ({ columns }: StepTable, { colour, dash }: SeriesLook, run: string, isAlone: boolean): ChartSeries[] => [
-      { label: isAlone ? "samples/s" : run, colour, dash, values: columns.samplesPerSecond },
-    ],
-    [],
+    (table: StepTable, { colour, dash }: SeriesLook, run: string, isAlone: boolean): ChartSeries[] => {
+      const metrics = run === detail.name ? detail.metrics : (others.get(run)?.metrics ?? []);
+      const figures = epochsOf(metrics).map(({ fold, epoch, samplesPerSecond: value }) => ({
+        fold,
+        epoch,
+        value,
+      }));
+      const [each, mean] = [table.columns.samplesPerSecond, byEpoch(table, figures)];
+      const name = isAlone ? "" : `${run}, `;
+      const steps = { label: isAlone ? "step by step" : run, colour, dash, values: each };
+      if (mean.every((value) => value === null)) return [steps];
+      return [
+        { ...steps, isFaint: true },
+        { label: `${name}mean of the epoch`, colour, dash, values: mean },
+      ];
+    },
+    [detail, others],
   );
   const timeLines = useCallback(
     (table: StepTable, _: SeriesLook, run: string): ChartSeries[] => {
@@ -59,8 +74,8 @@ export function SpeedView({ detail, tables, looks, planVersion }: SpeedViewProps
     <div class="grid">
       <StepChart
         title="Samples per second"
-        caption="Rows of the batch over the time from step to step."
-        hint="It dips where the run tests, writes a checkpoint or waits for data. A slow fall over the whole run asks for a look at the memory."
+        caption="Samples over time: faint from step to step, strong the mean of each epoch that has ended."
+        hint="Steps are sent ahead of the device and waited for now and then, so a single one may look faster or slower than it is; the epoch's mean tells the truth. A slow fall over the whole run asks for a look at the memory."
         run={detail.name}
         tables={tables}
         looks={looks}
@@ -71,7 +86,7 @@ export function SpeedView({ detail, tables, looks, planVersion }: SpeedViewProps
       <StepChart
         title="Step time by parts"
         caption="Milliseconds from one step to the next: below, the host's share; above it, what the device takes beyond that."
-        hint="The host's time is what the call of a step takes until it comes back. Where the lower part fills the whole, the device waits for the host; where it is thin, the device is the limit, which is how it should be."
+        hint="The host's time is what the call of a step takes until it comes back. Where the lower part fills the whole, the device waits for the host; where it is thin, the device is the limit, which is how it should be. Steps are sent ahead, so one that waits for those before it looks long."
         run={detail.name}
         tables={tables}
         looks={looks}

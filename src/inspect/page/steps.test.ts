@@ -4,10 +4,12 @@ import assert from "node:assert/strict";
 import test from "node:test";
 import * as fc from "fast-check";
 import {
+  byEpoch,
   covers,
   foldStarts,
   joinSteps,
   lastKnown,
+  recentRate,
   rowsOfSteps,
   secondsLeft,
   stepsOf,
@@ -65,12 +67,13 @@ test("a table covers what lies inside of it, and the run's ends", () => {
   assert.equal(stepsOf(empty), undefined);
 });
 
-test("a step's time is the way to the next one; across folds it isn't known", () => {
+test("a step's time is the way from the one before it; across folds it isn't known", () => {
   const { host, whole } = stepTimes(table());
   assert.equal(host[0], 30);
-  assert.equal(whole[0], 100);
-  assert.equal(whole[4], null);
-  assert.equal(whole[9], null);
+  assert.equal(whole[0], null);
+  assert.equal(whole[1], 100);
+  assert.equal(whole[5], null);
+  assert.equal(whole[9], 100);
 });
 
 test("a step is never shorter than the host's time for it", () => {
@@ -79,7 +82,24 @@ test("a step is never shorter than the host's time for it", () => {
     ...quick,
     columns: { ...quick.columns, hostMs: quick.columns.step.map(() => 500) },
   });
-  assert.equal(whole[0], 500);
+  assert.equal(whole[1], 500);
+});
+
+test("an epoch's figure stands at each of its steps, and nowhere else", () => {
+  const placed = byEpoch(table(4), [{ fold: 1, epoch: 0, value: 7 }]);
+  assert.deepEqual(placed, [null, null, 7, 7]);
+});
+
+test("the rate is samples over time, also where steps are sent by the dozen and then waited for", () => {
+  const even = table();
+  assert.ok(Math.abs((recentRate(even) ?? 0) - 640) < 1e-9);
+  const [quick, slow] = [6400, 64];
+  const uneven = {
+    ...even,
+    columns: { ...even.columns, time: [0, 10, 1010], samplesPerSecond: [null, quick, slow], step: [1, 2, 3] },
+  };
+  assert.ok(Math.abs((recentRate(uneven) ?? 0) - 128 / 1.01) < 1e-9);
+  assert.equal(recentRate(empty), undefined);
 });
 
 test("folds begin where their number changes", () => {

@@ -47,7 +47,7 @@ export function covers(table: StepTable, { min, max }: Range): boolean {
 export interface StepTimes {
   /** The host's milliseconds for a step. */
   readonly host: (number | null)[];
-  /** From one step's start to the next one's, in milliseconds: the host's time and the wait for the device. */
+  /** From the step before it to this one, in milliseconds: the host's time and the wait for the device. */
   readonly whole: (number | null)[];
 }
 
@@ -55,14 +55,37 @@ export interface StepTimes {
 export function stepTimes({ columns }: StepTable): StepTimes {
   const { step, time, hostMs, epoch, fold } = columns;
   const whole = step.map((here, place) => {
-    const next = place + 1;
-    const [laterStep, laterTime, thisTime] = [step[next], time[next], time[place]];
-    if (here === null || typeof laterStep !== "number" || typeof laterTime !== "number") return null;
-    if (typeof thisTime !== "number" || laterStep <= here) return null;
-    if (epoch[place] !== epoch[next] || fold[place] !== fold[next]) return null;
-    return Math.max((laterTime - thisTime) / (laterStep - here), hostMs[place] ?? 0);
+    const before = place - 1;
+    const [earlierStep, earlierTime, thisTime] = [step[before], time[before], time[place]];
+    if (here === null || typeof earlierStep !== "number" || typeof earlierTime !== "number") return null;
+    if (typeof thisTime !== "number" || here <= earlierStep) return null;
+    if (epoch[place] !== epoch[before] || fold[place] !== fold[before]) return null;
+    return Math.max((thisTime - earlierTime) / (here - earlierStep), hostMs[place] ?? 0);
   });
-  return { host: hostMs.map((value) => value), whole };
+  return { host: [...hostMs], whole };
+}
+
+/** A figure of each epoch, at each of the epoch's points: where there is none, null. */
+export function byEpoch(
+  { columns }: StepTable,
+  figures: readonly { readonly fold: number; readonly epoch: number; readonly value: number | undefined }[],
+): (number | null)[] {
+  const values = new Map(figures.map(({ fold, epoch, value }) => [`${fold} ${epoch}`, value]));
+  return columns.step.map((_, place) => values.get(`${columns.fold[place]} ${columns.epoch[place]}`) ?? null);
+}
+
+/** Samples over time, of the last twentieth of the points: single steps are sent faster than they are made. */
+export function recentRate({ columns }: StepTable): number | undefined {
+  const { time, samplesPerSecond } = columns;
+  const first = Math.max(1, time.length - Math.max(20, Math.floor(time.length / 20)));
+  let [samples, ms] = [0, 0];
+  for (let place = first; place < time.length; place++) {
+    const [now, before, rate] = [time[place], time[place - 1], samplesPerSecond[place]];
+    if (typeof now !== "number" || typeof before !== "number" || typeof rate !== "number") continue;
+    samples += (rate * (now - before)) / 1000;
+    ms += now - before;
+  }
+  return ms > 0 ? (samples * 1000) / ms : undefined;
 }
 
 /** The places where another fold begins, with its number from 0. */
