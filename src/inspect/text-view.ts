@@ -59,7 +59,7 @@ export function describeRun(
     ["epochs", epochLines(detail)],
     ["tests", testLines(detail)],
     ["memory", memoryLines(memory.at(-1), width)],
-    ["plans", plans.slice(-2).flatMap(planLines)],
+    ["plans", largestOf(plans).flatMap(planLines)],
     ["trouble", troubleLines(detail)],
     ["notes", notes.slice(0, mostNotes)],
   ];
@@ -235,4 +235,9 @@ function wrap(texts: readonly string[], width: number): string[] {
     else lines.push(word);
   }
   return lines;
+}
+
+/** The plans that matter: those of whole batches need the most memory. */
+function largestOf(plans: readonly PlanRecord[]): readonly PlanRecord[] {
+  return plans.toSorted((a, b) => b.memory.peak - a.memory.peak).slice(0, 2);
 }

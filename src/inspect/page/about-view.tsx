@@ -1,7 +1,7 @@
 /** What was run, with what, where; and what can be taken out of it. */
 
 import { Figure } from "./figure.js";
-import { formatDuration, formatName, formatTime } from "./format.js";
+import { formatDuration, formatName, formatNumber, formatTime } from "./format.js";
 import { runPath } from "./server.js";
 import type { RunDetail, RunStatus } from "./wire.js";
 
@@ -35,7 +35,12 @@ export function AboutView({ detail, status }: AboutViewProps) {
             figures.length > 0 ? undefined : "No results yet: they are written when the run has finished."
           }
         >
-          <Facts facts={figures.map(([name, value]) => [formatName(name), tell(value)])} />
+          <Facts
+            facts={figures.map(([name, value]) => [
+              formatName(name),
+              typeof value === "number" ? formatNumber(value, 6) : tell(value),
+            ])}
+          />
         </Figure>
       </div>
       <div class="stack">
@@ -115,7 +120,7 @@ function Exports({ detail: { name, plans } }: { readonly detail: RunDetail }) {
       {plans.map((plan) => (
         <li key={plan.index}>
           <a href={link(`memory-${plan.index}.pickle`)} download>
-            Memory snapshot {plans.length > 1 ? plan.index + 1 : ""}
+            {plans.length > 1 ? `Memory snapshot ${plan.index + 1}` : "Memory snapshot"}
           </a>
           of “{plan.name}”, {plan.inputs}; opens in PyTorch’s memory viewer
         </li>
@@ -145,5 +150,6 @@ const files: readonly (readonly [string, string])[] = [
   ["plans.jsonl", "a line for each compiled step's plan"],
   ["memory.jsonl", "where the memory stood, now and then"],
   ["trouble.jsonl", "what went wrong"],
+  ["recorder.log", "the phases, as the device's recorder saw them"],
   ["checkpoints/", "the last three: weights, moments, random numbers, position"],
 ];

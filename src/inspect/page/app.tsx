@@ -160,7 +160,7 @@ function RunPage({ name, line, route, looks, go }: RunPageProps) {
       <RunHead
         detail={detail}
         status={status}
-        isLive={line?.isLive ?? false}
+        isLive={status?.state === "running" && (line?.isLive ?? true)}
         table={tables.whole.get(name)}
         memory={samples.at(-1)}
       />

@@ -82,13 +82,16 @@ export function useAnswer<Answer>(path: string | undefined, version: number | st
 /** The list of runs, asked again every few seconds while the page is seen. */
 export function useRuns(): Asked<readonly RunLine[]> {
   const [version, setVersion] = useState(0);
+  const asked = useAnswer<readonly RunLine[]>("/api/runs", version);
+  const isEmpty = asked.answer?.length === 0;
   useEffect(() => {
-    const timer = setInterval(() => {
+    const again = (): void => {
       if (!document.hidden) setVersion((count) => count + 1);
-    }, 5000);
+    };
+    const timer = setInterval(again, isEmpty ? 1000 : 3000);
     return () => clearInterval(timer);
-  }, []);
-  return useAnswer<readonly RunLine[]>("/api/runs", version);
+  }, [isEmpty]);
+  return asked;
 }
 
 export interface LiveRun {
