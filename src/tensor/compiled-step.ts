@@ -44,6 +44,8 @@ export interface StepPlanReport extends PlanReport {
   /** How it runs, once it does, and why not as a graph where it does not. */
   readonly mode?: Replayable["mode"] | undefined;
   readonly reason?: string | undefined;
+  /** Could it not be captured? Otherwise it runs call by call because that is asked for, or no slower. */
+  readonly isRefused: boolean;
   /** All that `explain()` says of it. */
   readonly text: string;
 }
@@ -200,6 +202,7 @@ export function compileStep<I extends readonly Tensor[], R extends StepResult>(
       const { calls, ...rest } = reportPlan(planned);
       return {
         ...{ name, inputs, mode: replayable?.mode, reason: replayable?.reason, ...rest },
+        isRefused: replayable?.mode === "direct" && !running?.verdict && runtime.settings.capture !== "off",
         calls: known ? calls.map((call, index) => ({ ...call, us: known[index] })) : calls,
         text: explainStep(name, [explained(plan)]),
       };

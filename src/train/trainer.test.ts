@@ -88,6 +88,31 @@ describe("a training", () => {
     });
   }
 
+  test("waits for what was sent before it makes a plan, so that its pace has every step's time in it", async () => {
+    const direct = openStrictDevice({ capture: "off" });
+    const told: string[] = [];
+    const { trainer } = make(direct, {
+      epochs: 1,
+      watcher: {
+        sent: ({ step }) => told.push(`step ${step}`),
+        known: () => undefined,
+        planned: () => told.push("a plan"),
+      },
+    });
+    const { runtime } = direct;
+    const { synchronize } = runtime;
+    runtime.synchronize = () => {
+      told.push("wait");
+      synchronize.call(runtime);
+    };
+    await trainer.run();
+    // Of six batches the last is smaller; the last wait is the epoch's end.
+    const middle = ["step 2", "step 3", "step 4", "step 5"];
+    const made = (step: number): string[] => ["wait", `step ${step}`, "wait", "a plan"];
+    assert.deepEqual(told, [...made(1), ...middle, ...made(6), "wait"]);
+    trainer.close();
+  });
+
   test("is the same to the bit compiled and eager, where nothing is dropped", async () => {
     const losses = [];
     for (const compile of [true, false]) {

@@ -146,6 +146,8 @@ export class Trainer<Sources extends readonly ColumnSource[] = readonly ColumnSo
   #read: number[] = [];
   /** How many losses the compiled step's history had when the epoch, or this run of it, began. */
   #historyAt = 0;
+  /** Sizes of batches that the compiled step has a plan for. */
+  readonly #planned = new Set<number>();
   /** How many losses of the compiled step's history the watcher was told. */
   #told = 0;
   /** When signals and timers last had their turn. */
@@ -338,14 +340,17 @@ export class Trainer<Sources extends readonly ColumnSource[] = readonly ColumnSo
         this.#tellLosses();
         return undefined;
       }
-      const [sentMs, plans] = [performance.now(), this.#compiled?.plans];
       const [samples, { lr }] = [this.#rows.countOf(this.#batch), optimizer];
+      // A batch of another size makes a plan. What was sent before is no part of that time.
+      if (this.#compiled && !this.#planned.has(samples)) device.runtime.synchronize();
+      const [sentMs, plans] = [performance.now(), this.#compiled?.plans];
       this.#send(this.#rows.rowsOf(epoch, this.#batch));
       watcher?.sent({ step: this.#step + 1, epoch, samples, lr, hostMs: performance.now() - sentMs });
       if (this.#compiled?.plans === plans) pace.rows += samples;
       else {
         // A call that makes a plan takes longer than a step does.
         device.runtime.synchronize();
+        this.#planned.add(samples);
         if (this.#compiled) watcher?.planned(this.#compiled);
         pace.preparingMs += performance.now() - sentMs;
       }

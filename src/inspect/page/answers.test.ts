@@ -32,8 +32,16 @@ const results = {
 
 test("epochs are told with their loss, and with their accuracy where it was measured", () => {
   assert.deepEqual(epochsOf(metrics), [
-    { fold: 0, epoch: 0, step: 5, loss: 1.8, accuracy: undefined, samplesPerSecond: 640 },
-    { fold: 0, epoch: 1, step: 10, loss: 0.8, accuracy: 0.65, samplesPerSecond: undefined },
+    { fold: 0, epoch: 0, step: 5, loss: 1.8, accuracy: undefined, samplesPerSecond: 640, seconds: undefined },
+    {
+      fold: 0,
+      epoch: 1,
+      step: 10,
+      loss: 0.8,
+      accuracy: 0.65,
+      samplesPerSecond: undefined,
+      seconds: undefined,
+    },
   ]);
 });
 

@@ -21,6 +21,8 @@ export interface EpochPoint {
   readonly loss: number | undefined;
   readonly accuracy: number | undefined;
   readonly samplesPerSecond: number | undefined;
+  /** With the making of plans, where it made some. */
+  readonly seconds: number | undefined;
 }
 
 export interface FoldAnswers extends Answers {
@@ -43,6 +45,7 @@ export function epochsOf(metrics: readonly JsonRecord[]): EpochPoint[] {
         loss: numberOf(record["loss"]),
         accuracy: numberOf(record["accuracy"]) ?? numberOf(figures["accuracy"]),
         samplesPerSecond: numberOf(record["samplesPerSecond"]),
+        seconds: numberOf(record["seconds"]),
       },
     ];
   });

@@ -4,13 +4,15 @@ import type uPlot from "uplot";
 import type { ChartMark, ChartSeries } from "./chart.js";
 import { formatCount } from "./format.js";
 import type { Ink } from "./palette.js";
-import { byteTicks, type Range } from "./scales.js";
+import { byteTicks, type Range, towerLimit } from "./scales.js";
 
 export interface ChartShape {
   readonly xLabel: string;
   readonly isLog: boolean;
   readonly startsAtZero: boolean;
   readonly spansGaps: boolean;
+  /** The few values that tower over all others are cut off. */
+  readonly cutsTowers: boolean;
   readonly height: number;
   /** Ticks are round as sizes are. */
   readonly isBytes: boolean;
@@ -39,6 +41,7 @@ export function chartOptions(
     grid: { stroke: ink.line, width: 1 },
     ticks: { stroke: ink.line, width: 1, size: 4 },
   };
+  const tallest = shape.cutsTowers ? Math.max(...series.map(({ values }) => towerLimit(values))) : Infinity;
   let isDrawn = false;
   return {
     height,
@@ -55,7 +58,8 @@ export function chartOptions(
       y: {
         distr: isLog ? 3 : 1,
         ...(!isLog && {
-          range: (_: uPlot, low: number | null, high: number | null) => padded(low, high, startsAtZero),
+          range: (_: uPlot, low: number | null, high: number | null) =>
+            padded(low, high === null ? null : Math.min(high, tallest), startsAtZero),
         }),
       },
     },

@@ -46,6 +46,7 @@ export interface ChartProps {
   readonly format: (value: number | null | undefined) => string;
   readonly isLog?: boolean;
   readonly startsAtZero?: boolean;
+  readonly cutsTowers?: boolean;
   readonly isBytes?: boolean;
   /** All that can be shown, and the stretch that is; without them the chart can't be zoomed. */
   readonly whole?: Range | undefined;
@@ -60,7 +61,16 @@ export interface ChartProps {
 }
 
 export function Chart(props: ChartProps) {
-  const { title, x, xLabel = "step", series, format, isLog = false, startsAtZero = false } = props;
+  const {
+    title,
+    x,
+    xLabel = "step",
+    series,
+    format,
+    isLog = false,
+    startsAtZero = false,
+    cutsTowers = false,
+  } = props;
   const {
     whole,
     range,
@@ -79,7 +89,7 @@ export function Chart(props: ChartProps) {
   const latest = useRef({ whole, range, onRange, marks, onDraw });
   latest.current = { whole, range, onRange, marks, onDraw };
 
-  const shape: ChartShape = { xLabel, isLog, startsAtZero, spansGaps, height, isBytes };
+  const shape: ChartShape = { xLabel, isLog, startsAtZero, spansGaps, cutsTowers, height, isBytes };
   const key = JSON.stringify([
     shape,
     ink,

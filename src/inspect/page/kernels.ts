@@ -32,3 +32,14 @@ export function kernelRows(calls: readonly CallRecord[]): KernelRow[] {
     }))
     .sort((a, b) => (b.us ?? -1) - (a.us ?? -1) || b.bytes - a.bytes);
 }
+
+/** What a step's calls take together, and what of it only moves bytes; undefined where nothing was measured. */
+export function timeOfParts(
+  calls: readonly CallRecord[],
+): { readonly us: number; readonly copiesUs: number } | undefined {
+  if (!calls.some(({ us }) => us !== undefined)) return undefined;
+  const sumOf = (some: readonly CallRecord[]): number => some.reduce((sum, { us = 0 }) => sum + us, 0);
+  const isCopy = ({ kind, kernel }: CallRecord): boolean =>
+    kind === "copy" || kind === "fill" || /^(indexed )?cop(y|ies)$/.test(kernel);
+  return { us: sumOf(calls), copiesUs: sumOf(calls.filter(isCopy)) };
+}

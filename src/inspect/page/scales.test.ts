@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 import * as fc from "fast-check";
-import { byteTicks, isSameRange, moveRange, roundTicks, zoomRange } from "./scales.js";
+import { byteTicks, isSameRange, moveRange, roundTicks, towerLimit, zoomRange } from "./scales.js";
 
 const whole = { min: 0, max: 1000 };
 
@@ -55,4 +55,12 @@ test("ticks are round numbers inside of the range", () => {
 test("ticks of sizes are powers of two apart", () => {
   const MiB = 1024 ** 2;
   assert.deepEqual(byteTicks({ min: 0, max: 7 * MiB }, 4), [0, 2 * MiB, 4 * MiB, 6 * MiB]);
+});
+
+test("an axis is cut above what nineteen of twenty values reach thrice, and never below its values where none towers", () => {
+  const plain = Array.from({ length: 100 }, (_, index) => index + 1);
+  assert.ok(towerLimit(plain) >= 100);
+  assert.equal(towerLimit([...plain.map(() => 2), 8000, 2400]), 6);
+  assert.equal(towerLimit([null, undefined, Number.NaN]), Infinity);
+  assert.equal(towerLimit([5]), 15);
 });

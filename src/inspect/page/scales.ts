@@ -55,3 +55,11 @@ function multiplesOf(step: number, min: number, max: number): number[] {
     ticks.push(Number((place * step).toPrecision(12)));
   return ticks;
 }
+
+/** Where an axis may end without hiding more than the one value in twenty that is over three times as large as all others. */
+export function towerLimit(values: Iterable<number | null | undefined>): number {
+  const known = Float64Array.from(
+    [...values].filter((value): value is number => Number.isFinite(value)),
+  ).sort();
+  return 3 * (known[Math.ceil(0.95 * known.length) - 1] ?? Infinity);
+}

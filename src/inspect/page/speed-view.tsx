@@ -13,14 +13,14 @@ import {
   formatNumber,
   formatPercent,
 } from "./format.js";
-import { type KernelRow, kernelRows } from "./kernels.js";
+import { type KernelRow, kernelRows, timeOfParts } from "./kernels.js";
 import { lookOf, type SeriesLook } from "./palette.js";
 import { PassStepper } from "./pass-stepper.js";
 import { PlanPicker, usePlan } from "./plan-picker.js";
 import { SortTable, type TableColumn } from "./sort-table.js";
 import { StepChart } from "./step-chart.js";
 import type { StepTables } from "./step-tables.js";
-import { byEpoch, stepTimes } from "./steps.js";
+import { byEpoch, epochStepMs, hostByEpoch, stepTimes } from "./steps.js";
 import type { CallRecord, PlanRecord, RunDetail, StepTable } from "./wire.js";
 
 export interface SpeedViewProps {
@@ -37,7 +37,7 @@ const untimed =
 export function SpeedView({ detail, others, tables, looks, planVersion }: SpeedViewProps) {
   const chosen = usePlan(detail, planVersion);
   const calls = chosen.plan?.calls ?? [];
-  const isTimed = calls.some(({ us }) => us !== undefined);
+  const parts = useMemo(() => timeOfParts(calls), [calls]);
   const kernels = useMemo(() => kernelRows(calls), [calls]);
   const numbered = useMemo(() => calls.map((call, place) => ({ ...call, place })), [calls]);
   const paceLines = useCallback(
@@ -62,13 +62,15 @@ export function SpeedView({ detail, others, tables, looks, planVersion }: SpeedV
   const timeLines = useCallback(
     (table: StepTable, _: SeriesLook, run: string): ChartSeries[] => {
       if (run !== detail.name) return [];
-      const { host, whole } = stepTimes(table);
+      const ended = byEpoch(table, epochStepMs(epochsOf(detail.metrics)));
+      const isKnown = ended.some((value) => value !== null);
+      const { host, whole } = isKnown ? { host: hostByEpoch(table), whole: ended } : stepTimes(table);
       return [
-        { label: "host and device", colour: lookOf(1).colour, values: whole, isFilled: true },
+        { label: "a step", colour: lookOf(1).colour, values: whole, isFilled: true },
         { label: "of it host", colour: lookOf(0).colour, values: host, isFilled: true },
       ];
     },
-    [detail.name],
+    [detail.name, detail.metrics],
   );
   return (
     <div class="grid">
@@ -85,14 +87,15 @@ export function SpeedView({ detail, others, tables, looks, planVersion }: SpeedV
       />
       <StepChart
         title="Step time by parts"
-        caption="Milliseconds from one step to the next: below, the host's share; above it, what the device takes beyond that."
-        hint="The host's time is what the call of a step takes until it comes back. Where the lower part fills the whole, the device waits for the host; where it is thin, the device is the limit, which is how it should be. Steps are sent ahead, so one that waits for those before it looks long."
+        caption="A step's time in each epoch that has ended: below, the host's share; above it, what the device takes beyond that."
+        hint="The host's time is what the call of a step takes until it comes back, the middle one of the epoch's. Where the lower part fills the whole, the device waits for the host; where it is thin, the device is the limit, which is how it should be. Until an epoch has ended, the times from one step to the next are shown: steps are sent ahead, so one that waits for those before it looks long."
         run={detail.name}
         tables={tables}
         looks={looks}
         linesOf={timeLines}
         format={formatMs}
         startsAtZero
+        cutsTowers
         spansGaps
         lacking="No step times yet: there must be two steps of one epoch."
       />
@@ -103,8 +106,8 @@ export function SpeedView({ detail, others, tables, looks, planVersion }: SpeedV
       <Figure
         title="Kernels"
         caption={
-          isTimed
-            ? "What each kernel takes of a step and moves in it."
+          parts
+            ? `What each kernel takes of a step and moves in it. Together ${formatUs(parts.us)}, of which copies take ${formatUs(parts.copiesUs)}.`
             : chosen.plan
               ? untimed
               : "What each kernel takes of a step and moves in it."
@@ -118,7 +121,7 @@ export function SpeedView({ detail, others, tables, looks, planVersion }: SpeedV
           label="Kernels"
           rows={kernels}
           columns={kernelColumns}
-          sortBy={isTimed ? "µs" : "bytes"}
+          sortBy={parts ? "µs" : "bytes"}
           pageSize={15}
         />
       </Figure>
@@ -164,6 +167,10 @@ function modeOf({ mode, reason }: PlanRecord): string {
   if (mode === undefined) return "Has not run yet.";
   if (mode === "graph") return "Runs as one graph launch.";
   return `Runs call by call${reason ? `: ${reason}` : "."}`;
+}
+
+function formatUs(us: number): string {
+  return formatMs(us / 1000);
 }
 
 function formatMs(value: number | null | undefined): string {

@@ -30,6 +30,7 @@ export interface StepChartProps {
   readonly marks?: readonly ChartMark[];
   readonly isLog?: boolean;
   readonly startsAtZero?: boolean;
+  readonly cutsTowers?: boolean;
   readonly controls?: ComponentChildren;
   readonly isWide?: boolean;
   /** Draws across what isn't known, of one run too. */
@@ -45,6 +46,7 @@ export function StepChart(props: StepChartProps) {
   const {
     isLog = false,
     startsAtZero = false,
+    cutsTowers = false,
     isWide = false,
     spansGaps = false,
     height,
@@ -114,6 +116,7 @@ export function StepChart(props: StepChartProps) {
         format={format}
         isLog={isLog}
         startsAtZero={startsAtZero}
+        cutsTowers={cutsTowers}
         whole={whole}
         range={range}
         onRange={setRange}

@@ -6,7 +6,9 @@ import * as fc from "fast-check";
 import {
   byEpoch,
   covers,
+  epochStepMs,
   foldStarts,
+  hostByEpoch,
   joinSteps,
   lastKnown,
   recentRate,
@@ -129,4 +131,24 @@ test("runs with different steps share an axis, and each keeps its values at its 
   assert.deepEqual(steps, [1, 3, 4, 5]);
   assert.deepEqual(place(0, [10, 30, 50]), [10, 30, null, 50]);
   assert.deepEqual(place(1, [11, 41]), [11, null, 41, null]);
+});
+
+test("a step's time is the epoch's without the making of plans, and unknown where a fold has no other epoch", () => {
+  // 100 samples in 10 steps: a second without plans, which take four in the first epoch and one in the second fold's.
+  const epochs = [
+    { fold: 0, epoch: 0, step: 10, samplesPerSecond: 100, seconds: 5 },
+    { fold: 0, epoch: 1, step: 20, samplesPerSecond: 50, seconds: 2 },
+    { fold: 1, epoch: 0, step: 30, samplesPerSecond: 100, seconds: 2 },
+  ];
+  assert.deepEqual(
+    epochStepMs(epochs).map(({ value }) => value),
+    [100, 200, undefined],
+  );
+  assert.deepEqual(epochStepMs([]), []);
+});
+
+test("the host's time of an epoch is its middle one, whatever the first took", () => {
+  const some = table(6);
+  const host = hostByEpoch({ ...some, columns: { ...some.columns, hostMs: [900, 2, 3, null, 5, 5] } });
+  assert.deepEqual(host, [3, 3, 3, 5, 5, 5]);
 });

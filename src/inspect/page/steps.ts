@@ -65,6 +65,50 @@ export function stepTimes({ columns }: StepTable): StepTimes {
   return { host: [...hostMs], whole };
 }
 
+/** An epoch, as far as a step's time follows from it. */
+export interface TimedEpoch {
+  readonly fold: number;
+  readonly epoch: number;
+  /** The run's step behind it. */
+  readonly step: number | undefined;
+  readonly samplesPerSecond: number | undefined;
+  readonly seconds: number | undefined;
+}
+
+/**
+ * A step's milliseconds in each epoch that has ended, by the epoch's own figures: steps are sent ahead of a device, so the times at
+ * which they were sent say nothing. An epoch's seconds count the making of plans, its samples a second do not; how many samples
+ * it has is known from the fold's other epochs.
+ */
+export function epochStepMs(
+  epochs: readonly TimedEpoch[],
+): { readonly fold: number; readonly epoch: number; readonly value: number | undefined }[] {
+  const samplesOf = new Map<number, number>();
+  for (const { fold, epoch, seconds, samplesPerSecond } of epochs)
+    if (epoch > 0 && seconds && samplesPerSecond) samplesOf.set(fold, seconds * samplesPerSecond);
+  return epochs.map(({ fold, epoch, step, samplesPerSecond }, place) => {
+    const steps = (step ?? Number.NaN) - (place > 0 ? (epochs[place - 1]?.step ?? Number.NaN) : 0);
+    const ms = (1000 * (samplesOf.get(fold) ?? Number.NaN)) / (samplesPerSecond ?? Number.NaN) / steps;
+    return { fold, epoch, value: Number.isFinite(ms) && steps > 0 ? ms : undefined };
+  });
+}
+
+/** The middle one of the host's times in each epoch, at each of the epoch's points: the first step of a plan is not a usual one. */
+export function hostByEpoch({ columns }: StepTable): (number | null)[] {
+  const keyAt = (place: number): string => `${columns.fold[place]} ${columns.epoch[place]}`;
+  const found = new Map<string, number[]>();
+  for (const [place, ms] of columns.hostMs.entries()) {
+    if (typeof ms !== "number") continue;
+    const list = found.get(keyAt(place)) ?? [];
+    found.set(keyAt(place), list);
+    list.push(ms);
+  }
+  const middle = new Map(
+    [...found].map(([key, list]) => [key, list.sort((a, b) => a - b)[list.length >> 1] ?? null]),
+  );
+  return columns.step.map((_, place) => middle.get(keyAt(place)) ?? null);
+}
+
 /** A figure of each epoch, at each of the epoch's points: where there is none, null. */
 export function byEpoch(
   { columns }: StepTable,

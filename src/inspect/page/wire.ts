@@ -95,6 +95,7 @@ export interface PlanRecord {
   readonly at: string;
   readonly step: number;
   readonly mode?: "graph" | "direct" | undefined;
+  readonly isRefused: boolean;
   readonly reason?: string | undefined;
   readonly text: string;
   readonly stages: readonly StageRecord[];

@@ -46,7 +46,14 @@ function recordOf(fields: Readonly<Record<string, Shape>>): Shape {
 const holder = recordOf({ label: text, bytes: count });
 
 const planShape = recordOf({
-  ...{ name: text, inputs: text, at: text, step: count, mode: optional(oneOf("graph", "direct")) },
+  ...{
+    name: text,
+    inputs: text,
+    at: text,
+    step: count,
+    mode: optional(oneOf("graph", "direct")),
+    isRefused: flag,
+  },
   ...{ reason: optional(text), text },
   stages: listOf(
     recordOf({

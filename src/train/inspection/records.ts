@@ -29,7 +29,7 @@ export const inspectionFiles = {
 export const stepColumns = [
   /** Counted over the whole run, from 1. */
   "step",
-  /** Milliseconds since 1970, when the step was sent. */
+  /** Milliseconds since 1970, when its call came back: it was sent then, and may not have run yet. */
   "time",
   /** NaN where it is not known. */
   "loss",

@@ -111,10 +111,12 @@ export class RunRecorder {
     const reports = compiled.report(options);
     const at = new Date(this.#now()).toISOString();
     for (const report of reports) this.#plans.append({ ...report, at, step: this.#step });
-    if (this.#runtime.settings.capture === "off") return;
-    for (const { name, inputs, mode, reason } of reports) {
-      if (mode !== "direct" || reason === undefined) continue;
-      this.noteTrouble("capture refused", `${name} for inputs ${inputs} runs call by call: ${reason}`);
+    for (const { name, inputs, reason, isRefused } of reports) {
+      if (!isRefused) continue;
+      this.noteTrouble(
+        "capture refused",
+        `${name} for inputs ${inputs} runs call by call: ${reason ?? "no word why"}`,
+      );
     }
   }
 
