@@ -56,6 +56,48 @@ test(
   },
 );
 
+test(
+  "a signal is heard while a fold is tested, and who goes on tests again and finds the same",
+  onDevice,
+  async () => {
+    const bars = crossasset.generateBars({ bars: 24_000, seed: 42 });
+    const settings = { ...crossasset.defaultSettings, folds: 1, epochs: 1, batch: 32 };
+    const runIn = async (path: string, endsAtTest: boolean): Promise<crossasset.JobResults | undefined> => {
+      const halt = new AbortController();
+      const run = crossasset.openJobRun({ path, settings: {}, device: "x" });
+      const results = await crossasset.runJob({
+        ...{
+          device: openDevice({ memory: "2GiB" }),
+          bars,
+          source: "the generator",
+          cacheFolder: "off",
+          run,
+          settings,
+        },
+        signal: halt.signal,
+        listen: (event) => {
+          if (endsAtTest && event.kind === "phase" && event.phase === "testing")
+            setImmediate(() => halt.abort());
+        },
+      });
+      run.end(results, results ? 0 : 3);
+      return results;
+    };
+    const folder = makeFolder();
+    const whole = await runIn(join(folder, "whole"), false);
+    assert.equal(await runIn(join(folder, "cut"), true), undefined);
+    const goneOn = await runIn(join(folder, "cut"), false);
+    const figures = (results: crossasset.JobResults | undefined) =>
+      results?.folds.map(({ test: found, perScale, epochs }) => [
+        found,
+        perScale,
+        epochs.map(({ loss }) => loss),
+      ]);
+    assert.deepEqual(figures(goneOn), figures(whole));
+    assert.ok(whole);
+  },
+);
+
 /** A port that was free a moment ago. */
 async function freePort(): Promise<number> {
   const server = createServer().listen(0, "127.0.0.1");

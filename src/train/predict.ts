@@ -16,6 +16,14 @@ export interface PredictorOptions {
   readonly forward: (inputs: Tensor) => Tensor;
 }
 
+/** What a model says of some rows that follow each other. */
+export interface PredictedBatch {
+  /** Row after row. */
+  readonly outputs: NumberArray;
+  /** The number of the first row. */
+  readonly firstRow: number;
+}
+
 /**
  * Runs a model over rows that lie on the device. It can be run again and again, as after each epoch, and gives the same
  * memory back only when it is closed.
@@ -73,13 +81,37 @@ export class Predictor {
    * ```
    */
   run(take: (outputs: NumberArray, firstRow: number) => void): void {
+    for (const { outputs, firstRow } of this.batches()) take(outputs, firstRow);
+  }
+
+  /**
+   * The same batch by batch, for who has something else to do between two of them, or may want no more.
+   *
+   * @example
+   * ```ts
+   * import { device, nn, Predictor } from "holdfast";
+   * const cpu = await device("cpu");
+   * const model = new nn.Sequential(new nn.ReLU());
+   * const options = { device: cpu, model, inputs: [[-1], [2], [3]], batchSize: 1 };
+   * const predictor = new Predictor({ ...options, forward: (x) => model.forward(x) });
+   * for (const { outputs, firstRow } of predictor.batches()) {
+   *   console.log(firstRow, outputs[0]);
+   *   if (firstRow === 1) break;
+   * }
+   * // → 0 0
+   * // → 1 2
+   * predictor.close();
+   * cpu.close();
+   * ```
+   */
+  *batches(): Generator<PredictedBatch, void, undefined> {
     const { model, batchSize } = this.#options;
     const wasTraining = model.isTraining;
     model.eval();
     try {
       for (let batch = 0; batch < this.#rows.batches; batch++) {
         const outputs = this.#compiled(this.#rows.rowsOf(0, batch));
-        take(outputs.dataSync(), batch * batchSize);
+        yield { outputs: outputs.dataSync(), firstRow: batch * batchSize };
       }
     } finally {
       model.train(wasTraining);

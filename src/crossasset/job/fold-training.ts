@@ -1,5 +1,6 @@
 /** One fold of a job: its data on the device, its training and its test. */
 
+import { setImmediate } from "node:timers/promises";
 import { TensorDataset } from "../../data/index.js";
 import { functional } from "../../nn/index.js";
 import { AdamW } from "../../optim/index.js";
@@ -95,15 +96,22 @@ export class FoldTraining {
     return this.trainer.position;
   }
 
-  /** Asks the model about the test part; `onBatch` is called after each batch. */
-  test(onBatch?: () => void): Pick<FoldResult, "test" | "perScale" | "testSamples"> {
-    const { device, model, settings, samples, fold } = this.#options;
+  /**
+   * Asks the model about the test part; `onBatch` is called after each batch. Signals get their turn between two of them; nothing is
+   * given where one has ended it.
+   */
+  async test(
+    onBatch?: () => void,
+  ): Promise<Pick<FoldResult, "test" | "perScale" | "testSamples"> | undefined> {
+    const { device, model, settings, samples, fold, signal } = this.#options;
     const labels = labelsOf(samples, fold.test);
     const counter = new TestCounter(scales);
-    askModel(device, model, this.#features(fold.test), settings.batch, (logits, first) => {
-      counter.addFrom(labels, first, logits);
+    for (const { outputs, firstRow } of askModel(device, model, this.#features(fold.test), settings.batch)) {
+      counter.addFrom(labels, firstRow, outputs);
       onBatch?.();
-    });
+      await setImmediate();
+      if (signal?.aborted) return undefined;
+    }
     return { test: counter.overall, perScale: counter.perScale, testSamples: lengthOf(fold.test) };
   }
 

@@ -120,7 +120,9 @@ export async function runJob(options: JobOptions): Promise<JobResults | undefine
       if (options.profile && training.trainer.compiled)
         run?.notePlans(training.trainer.compiled, { times: true });
       listen({ kind: "phase", phase: "testing" });
-      const tested = training.test(() => run?.beat());
+      const tested = await training.test(() => run?.beat());
+      // The last epoch's checkpoint is there: who goes on from it tests again.
+      if (!tested) return undefined;
       const result: FoldResult = { fold: index, trainSamples, epochs: training.epochs, ...tested };
       results.push(result);
       listen({ kind: "fold end", step: pace.done, result });

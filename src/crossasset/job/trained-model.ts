@@ -88,7 +88,7 @@ export class TrainedModel {
   /** Calls `take` with the answers for every `stride`-th bar that has its history, scale by scale; also for the latest ones. */
   predict(bars: Bars, take: (answer: Answer) => void, options: AskOptions = {}): number {
     const samples = makeSamples(bars, { stride: options.stride ?? defaultStride, labelled: false });
-    this.#ask(samples, options, (logits, first) => {
+    for (const { outputs: logits, firstRow: first } of this.#ask(samples, options)) {
       for (let index = 0; index < logits.length / classNames.length; index++) {
         const probabilities = softmax(logits, index * classNames.length);
         const best = probabilities.indexOf(Math.max(...probabilities));
@@ -99,7 +99,7 @@ export class TrainedModel {
           probabilities,
         });
       }
-    });
+    }
     return samples.count;
   }
 
@@ -107,14 +107,15 @@ export class TrainedModel {
   evaluate(bars: Bars, options: AskOptions = {}): EvaluatedModel {
     const samples = makeSamples(bars, { stride: options.stride ?? defaultStride });
     const counter = new TestCounter(scales);
-    this.#ask(samples, options, (logits, first) => counter.addFrom(samples.labels, first, logits));
+    for (const { outputs, firstRow } of this.#ask(samples, options))
+      counter.addFrom(samples.labels, firstRow, outputs);
     return { samples: samples.count, overall: counter.overall, perScale: counter.perScale };
   }
 
-  #ask({ x }: Samples, { batch = 256 }: AskOptions, take: Parameters<typeof askModel>[4]): void {
+  #ask({ x }: Samples, { batch = 256 }: AskOptions): ReturnType<typeof askModel> {
     const features = x.slice();
     applyNormaliser(this.#normaliser, features);
-    askModel(this.#device, this.#model, features, batch, take);
+    return askModel(this.#device, this.#model, features, batch);
   }
 }
 
