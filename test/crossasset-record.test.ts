@@ -7,7 +7,7 @@ import { readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, test } from "node:test";
 import { readInspection, readRun, readSteps } from "../src/train/index.js";
-import { holdfastProgram } from "./support/crossasset-runs.js";
+import { holdfastProgram, measuredIn, tensorsIn } from "./support/crossasset-runs.js";
 import { readEventFile } from "./support/event-file.js";
 import { makeFolder } from "./support/folders.js";
 import { testDevice } from "./support/test-device.js";
@@ -21,7 +21,17 @@ describe("a run's record", { skip }, () => {
     const folder = makeFolder();
     const [out, boards] = [join(folder, "first"), join(folder, "boards")];
     const child = spawn(process.execPath, [
-      ...[holdfastProgram, ...job, "--out", out, "--profile", "--ui", "--tensorboard", boards],
+      ...[
+        holdfastProgram,
+        ...job,
+        "--out",
+        out,
+        "--profile",
+        "--test-epochs",
+        "--ui",
+        "--tensorboard",
+        boards,
+      ],
     ]);
     let printed = "";
     let seen: { readonly name: string; readonly isLive: boolean } | undefined;
@@ -52,6 +62,17 @@ describe("a run's record", { skip }, () => {
       }
       assert.equal(sum / rows, record["loss"], "an epoch's loss is the mean over its rows");
     }
+    for (const tested of metrics.filter((one) => one["test"] !== undefined)) {
+      const last = metrics.findLast((one) => one["fold"] === tested["fold"] && one["epoch"] !== undefined);
+      const { accuracy, loss } = tested["test"] as Readonly<Record<string, number>>;
+      assert.deepEqual(last?.["figures"], { accuracy, loss }, "the last epoch's test is the fold's");
+    }
+    const plain = join(folder, "plain");
+    const other = spawn(process.execPath, [holdfastProgram, ...job, "--out", plain, "--quiet"]);
+    assert.deepEqual(await once(other, "close"), [0, null]);
+    assert.equal(measuredIn(plain), measuredIn(out), "looking on changes nothing");
+    assert.equal(tensorsIn(plain), tensorsIn(out), "nor any weight");
+
     const { plans, memory, trouble, messages } = readInspection(out);
     assert.deepEqual([trouble, messages], [[], []]);
     assert.ok(plans.length > 0 && memory.length > 0);

@@ -44,6 +44,7 @@ interface GivenOptions
   readonly metricsPort?: number;
   readonly metricsHost?: string;
   readonly profile?: boolean;
+  readonly testEpochs?: boolean;
   readonly ui?: boolean;
   readonly tensorboard?: string;
   readonly json?: boolean;
@@ -116,6 +117,7 @@ export function addTrain(program: Command, end: (code: number) => void): void {
       ).argParser(wholeNumber(1, 65_535)),
     )
     .option("--metrics-host <address>", "where to listen for that (127.0.0.1 unless given)")
+    .option("--test-epochs", "test behind every epoch too, for a curve; nothing is chosen by it")
     .option("--profile", "measure what each call of a step takes, behind each fold, for `holdfast inspect`")
     .option("--ui", "show the run on a page of this machine while it goes on, as `holdfast inspect` does")
     .option("--tensorboard <folder>", "write the run's curves there for TensorBoard, as they come")
@@ -182,6 +184,7 @@ async function trainCrossAsset(given: GivenOptions): Promise<number> {
       ...{ device, settings, bars, source: file ?? `the generator, seed ${seed}`, run },
       ...{ cacheFolder: cache, listen, signal: halt.signal },
       ...(given.profile && { profile: true }),
+      ...(given.testEpochs && { testsEpochs: true }),
     });
     reporter.end();
     const exitCode = (results ? exitCodes.ok : exitCodes.stopped).code;

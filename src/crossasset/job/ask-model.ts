@@ -5,21 +5,28 @@ import { type PredictedBatch, Predictor } from "../../train/index.js";
 import type { CrossAsset } from "../model.js";
 import { featureCount, sampleWidth, scales } from "../samples/index.js";
 
-/** The logits [rows, scales, classes] of each batch, and its first sample's number. The features are normalised. */
-export function* askModel(
+/** Places samples on the device, for as often as they are asked about. The features are normalised. */
+export function placeQuestions(
   device: Device,
   model: CrossAsset,
   features: Float32Array<ArrayBuffer>,
   batchSize: number,
-): Generator<PredictedBatch, void, undefined> {
+): Predictor {
   const shape = [features.length / sampleWidth, scales.length, featureCount];
-  const predictor = new Predictor({
+  return new Predictor({
     ...{ device, model, batchSize, inputs: { values: features, shape } },
     forward: (x) => model.forward(x),
   });
+}
+
+/** Asks once: the logits [rows, scales, classes] of each batch, and its first sample's number. */
+export function* askModel(
+  ...asked: Parameters<typeof placeQuestions>
+): Generator<PredictedBatch, void, undefined> {
+  const questions = placeQuestions(...asked);
   try {
-    yield* predictor.batches();
+    yield* questions.batches();
   } finally {
-    predictor.close();
+    questions.close();
   }
 }

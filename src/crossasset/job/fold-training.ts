@@ -5,7 +5,13 @@ import { TensorDataset } from "../../data/index.js";
 import { functional } from "../../nn/index.js";
 import { AdamW } from "../../optim/index.js";
 import type { Device } from "../../tensor/index.js";
-import { type EpochRecord, Trainer, type TrainerOptions, type TrainerPosition } from "../../train/index.js";
+import {
+  type EpochRecord,
+  type Predictor,
+  Trainer,
+  type TrainerOptions,
+  type TrainerPosition,
+} from "../../train/index.js";
 import type { CrossAsset } from "../model.js";
 import {
   applyNormaliser,
@@ -18,7 +24,7 @@ import {
   sampleWidth,
   scales,
 } from "../samples/index.js";
-import { askModel } from "./ask-model.js";
+import { placeQuestions } from "./ask-model.js";
 import { classNames, type FoldResult, TestCounter } from "./results.js";
 import type { JobSettings } from "./settings.js";
 
@@ -47,6 +53,8 @@ export interface FoldTrainingOptions
   readonly normaliser?: Normaliser | undefined;
   /** Those of its epochs that had ended before. */
   readonly epochs?: readonly EpochRecord[];
+  /** Is the model asked about the test part behind every epoch, too? */
+  readonly testsEpochs?: boolean | undefined;
 }
 
 export class FoldTraining {
@@ -57,6 +65,8 @@ export class FoldTraining {
   readonly epochs: EpochRecord[];
   readonly #options: FoldTrainingOptions;
   readonly #data: TensorDataset<Columns>;
+  /** The test part, once it is on the device. */
+  #questions: Predictor | undefined;
 
   constructor(options: FoldTrainingOptions) {
     const { device, settings, samples, fold, onStep, onEpoch, signal, from, watcher } = options;
@@ -81,6 +91,7 @@ export class FoldTraining {
       ...(signal && { signal }),
       ...(from && { from }),
       ...(watcher && { watcher }),
+      ...(options.testsEpochs && { evaluate: () => this.#testEpoch() }),
       onEpoch: (record, trainer) => {
         this.epochs.push(record);
         return onEpoch?.(record, trainer);
@@ -103,10 +114,10 @@ export class FoldTraining {
   async test(
     onBatch?: () => void,
   ): Promise<Pick<FoldResult, "test" | "perScale" | "testSamples"> | undefined> {
-    const { device, model, settings, samples, fold, signal } = this.#options;
+    const { samples, fold, signal } = this.#options;
     const labels = labelsOf(samples, fold.test);
     const counter = new TestCounter(scales);
-    for (const { outputs, firstRow } of askModel(device, model, this.#features(fold.test), settings.batch)) {
+    for (const { outputs, firstRow } of this.#placeTest().batches()) {
       counter.addFrom(labels, firstRow, outputs);
       onBatch?.();
       await setImmediate();
@@ -115,9 +126,25 @@ export class FoldTraining {
     return { test: counter.overall, perScale: counter.perScale, testSamples: lengthOf(fold.test) };
   }
 
+  #testEpoch(): Readonly<Record<string, number>> {
+    const { samples, fold } = this.#options;
+    const labels = labelsOf(samples, fold.test);
+    const counter = new TestCounter(scales);
+    this.#placeTest().run((logits, first) => counter.addFrom(labels, first, logits));
+    const { accuracy, loss } = counter.overall;
+    return { accuracy, loss };
+  }
+
+  #placeTest(): Predictor {
+    const { device, model, settings, fold } = this.#options;
+    this.#questions ??= placeQuestions(device, model, this.#features(fold.test), settings.batch);
+    return this.#questions;
+  }
+
   /** Gives the device's memory back. */
   close(): void {
     const { device } = this.#options;
+    this.#questions?.close();
     this.trainer.close();
     this.#data.release(device);
     this.optimizer.release();

@@ -151,6 +151,7 @@ export class JobRun {
     } else if (event.kind === "epoch") {
       const { fold, epoch, step, record } = event;
       const { loss, lr, samplesPerSecond, seconds, skipped } = record;
+      const tested = Object.keys(record.figures).length > 0 && { figures: record.figures };
       const before = this.#progress.figures?.skipped ?? 0;
       this.#noteSkipped(skipped);
       const more = this.#skippedBefore + skipped - before;
@@ -159,7 +160,7 @@ export class JobRun {
           "steps not finite",
           `${more} ${more === 1 ? "step" : "steps"} of epoch ${epoch + 1}, fold ${fold + 1}, had a gradient that was not finite and changed nothing.`,
         );
-      folder.appendMetrics({ step, fold, epoch, loss, lr, samplesPerSecond, seconds, skipped });
+      folder.appendMetrics({ step, fold, epoch, loss, lr, samplesPerSecond, seconds, skipped, ...tested });
     } else if (event.kind === "fold end") {
       const { fold, test } = event.result;
       this.#skippedBefore = this.#progress.figures?.skipped ?? 0;

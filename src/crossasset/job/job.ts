@@ -28,6 +28,8 @@ export interface JobOptions {
   readonly run?: JobRun;
   /** Behind each fold's training, measure what each call of its step takes, for the run's record; no unless given. */
   readonly profile?: boolean;
+  /** Test behind every epoch, too, for a curve; no unless given. Nothing is chosen by it. */
+  readonly testsEpochs?: boolean;
 }
 
 /** A checkpoint is saved at the end of each epoch, and as often as this, in milliseconds. */
@@ -94,6 +96,7 @@ export async function runJob(options: JobOptions): Promise<JobResults | undefine
     };
     const training: FoldTraining = new FoldTraining({
       ...{ device, model, settings, samples, fold, ...(signal && { signal }) },
+      testsEpochs: options.testsEpochs,
       ...(from && { from: from.position, normaliser: from.normaliser, epochs: from.epochs }),
       ...(run && { watcher: run.watch(index, pace.stepsBefore(index)) }),
       onStep: (trainer) => {
