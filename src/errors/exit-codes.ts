@@ -11,7 +11,7 @@ export const exitCodes = {
   },
   usage: {
     code: 2,
-    meaning: "The command line or a setting was wrong; nothing was started.",
+    meaning: "The command line was wrong; nothing was started.",
   },
   stopped: {
     code: 3,
