@@ -1,11 +1,11 @@
 /** `holdfast inspect`: a page that shows runs as they train, or afterwards; or the same in a terminal. */
 
-import { spawn } from "node:child_process";
 import { existsSync } from "node:fs";
 import { setTimeout as wait } from "node:timers/promises";
 import { type Command, InvalidArgumentError, Option } from "commander";
 import { HoldfastError } from "../errors/index.js";
 import { type InspectorOptions, openInspector, viewAsText } from "../inspect/index.js";
+import { hasDesktop, openBrowser } from "./desktop.js";
 import { wholeNumber } from "./options.js";
 
 interface GivenOptions {
@@ -69,27 +69,6 @@ function endSignal(): Promise<void> {
   return new Promise((resolve) => {
     for (const signal of ["SIGINT", "SIGTERM"] as const) process.once(signal, () => resolve());
   });
-}
-
-/** A person sits before this machine, not at the other end of a line. */
-function hasDesktop(): boolean {
-  const { SSH_CONNECTION, DISPLAY, WAYLAND_DISPLAY } = process.env;
-  if (!process.stdout.isTTY || SSH_CONNECTION !== undefined) return false;
-  return process.platform !== "linux" || DISPLAY !== undefined || WAYLAND_DISPLAY !== undefined;
-}
-
-/** As the system does it; where it can't, the address is printed already. */
-function openBrowser(url: string): void {
-  const [command, ...args] =
-    process.platform === "darwin"
-      ? ["open", url]
-      : process.platform === "win32"
-        ? ["rundll32", "url.dll,FileProtocolHandler", url]
-        : ["xdg-open", url];
-  if (command === undefined) return;
-  const child = spawn(command, args, { detached: true, stdio: "ignore" });
-  child.once("error", () => undefined);
-  child.unref();
 }
 
 async function showText(path: string, watch: boolean): Promise<void> {

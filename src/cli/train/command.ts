@@ -20,6 +20,7 @@ import { settingsTable } from "../../runtime/index.js";
 import { type DeviceOptions, device as openDevice } from "../../tensor/index.js";
 import { RunServer } from "../../train/index.js";
 import { type Bytes, systemClock } from "../../units/index.js";
+import { hasDesktop, openBrowser } from "../desktop.js";
 import { realNumber, size, wholeNumber } from "../options.js";
 import { makeReporter, type ReporterName } from "./reporters.js";
 import { summaryText } from "./summary.js";
@@ -172,8 +173,11 @@ async function trainCrossAsset(given: GivenOptions): Promise<number> {
     server?.show(out);
     curves = given.tensorboard === undefined ? undefined : writeCurves(given.tensorboard, out);
     inspector = given.ui ? await openInspectorAside({ root: out }) : undefined;
-    if (inspector && (name === "live" || name === "plain")) write(`inspect  ${inspector.url}\n`);
-    else if (inspector) console.error(inspector.url);
+    if (inspector) {
+      if (name === "live" || name === "plain") write(`inspect  ${inspector.url}\n`);
+      else console.error(inspector.url);
+      if (hasDesktop()) openBrowser(inspector.url);
+    }
     const listen: JobListener = (event) => {
       curves?.listen(event);
       reporter.listen(event);
