@@ -1,10 +1,14 @@
 /** The inspector beside a training: it answers while the thread that trains does nothing but train. */
 
 import assert from "node:assert/strict";
+import { once } from "node:events";
+import { connect } from "node:net";
 import { after, test } from "node:test";
 import { Worker } from "node:worker_threads";
+import { openDevice } from "../../test/support/devices.js";
 import { makeFolder } from "../../test/support/folders.js";
 import { writeSampleRun } from "../../test/support/sample-run.js";
+import { type Tensor, tensor } from "../tensor/index.js";
 import { openInspectorAside } from "./aside.js";
 
 test("it answers while this thread is blocked", async () => {
@@ -29,4 +33,30 @@ test("what keeps it from opening is told as it would be here", async () => {
     code: "BAD_FILE",
     message: /is no folder/,
   });
+});
+
+test("a training beside it has the same losses while two hundred clients never finish asking", async () => {
+  const { path } = writeSampleRun(makeFolder(), "a", { steps: 3 });
+  const { url, close } = await openInspectorAside({ root: path });
+  after(close);
+  const device = openDevice();
+  const train = (): number[] => {
+    const weight = tensor(
+      Array.from({ length: 64 }, (_, place) => place / 64),
+      { device },
+    );
+    const step = device.compile((x: Tensor) => ({ loss: x.sub(0.5).square().mean() }));
+    const losses = Array.from({ length: 40 }, (_, turn) => step(weight.mul(turn)).loss.item());
+    step.close();
+    return losses;
+  };
+  const alone = train();
+  const { hostname, port } = new URL(url);
+  const clients = Array.from({ length: 200 }, () => connect(Number(port), hostname));
+  for (const client of clients) client.on("error", () => undefined);
+  await Promise.all(clients.map((client) => once(client, "connect")));
+  for (const client of clients) client.write("GET / HTTP/1.1\r\nHo");
+  assert.deepEqual(train(), alone);
+  assert.equal((await fetch(new URL("/api/runs", url))).status, 200);
+  for (const client of clients) client.destroy();
 });

@@ -2,7 +2,7 @@
 
 import { basename, join, resolve } from "node:path";
 import type { JobEvent, JobListener } from "../../crossasset/index.js";
-import { EventFileWriter } from "../../inspect/index.js";
+import { type AddPoint, addMetrics, EventFileWriter } from "../../inspect/index.js";
 
 export interface TensorBoardCurves {
   readonly listen: JobListener;
@@ -16,26 +16,25 @@ const everyMs = 250;
 export function writeCurves(folder: string, run: string, now: () => number = Date.now): TensorBoardCurves {
   const writer = new EventFileWriter(join(folder, basename(resolve(run))), { beginMs: now() });
   let writtenMs = Number.NEGATIVE_INFINITY;
-  const add = (tag: string, step: number, value: number | undefined): void => {
-    if (value !== undefined && Number.isFinite(value)) writer.scalar(tag, step, value, now());
+  const add: AddPoint = (tag, step, value, timeMs) => {
+    if (value !== undefined && Number.isFinite(value)) writer.scalar(tag, step, value, timeMs);
   };
   const listen = (event: JobEvent): void => {
     if (event.kind === "step") {
       if (now() - writtenMs < everyMs) return;
       writtenMs = now();
-      add("train/loss", event.step, event.loss);
-      if (event.samplesPerSecond > 0) add("train/samples_per_second", event.step, event.samplesPerSecond);
+      add("train/loss", event.step, event.loss, writtenMs);
+      if (event.samplesPerSecond > 0)
+        add("train/samples_per_second", event.step, event.samplesPerSecond, writtenMs);
     } else if (event.kind === "epoch") {
-      const { fold, record } = event;
-      const { loss, lr, samplesPerSecond, seconds, skipped, epoch } = record;
-      add("train/lr", event.step, lr);
-      for (const [figure, value] of Object.entries({ loss, lr, samplesPerSecond, seconds, skipped }))
-        add(`epoch/${figure}/fold_${fold}`, epoch, value);
+      const { fold, step, record } = event;
+      const { epoch, loss, lr, samplesPerSecond, seconds, skipped } = record;
+      add("train/lr", step, lr, now());
+      addMetrics(add, { fold, epoch, loss, lr, samplesPerSecond, seconds, skipped }, now());
       writer.flush();
     } else if (event.kind === "fold end") {
       const { fold, test } = event.result;
-      for (const [figure, value] of Object.entries(test))
-        if (typeof value === "number") add(`test/${figure}`, fold, value);
+      addMetrics(add, { fold, test }, now());
       writer.flush();
     }
   };

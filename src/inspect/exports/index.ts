@@ -8,7 +8,12 @@ import { traceRun } from "./trace.js";
 
 export { type EventFileOptions, EventFileWriter } from "./event-file.js";
 export { memorySnapshot } from "./memory-snapshot.js";
-export { type TensorBoardExport, writeTensorBoard as exportTensorBoard } from "./tensorboard.js";
+export {
+  type AddPoint,
+  addMetrics,
+  type TensorBoardExport,
+  writeTensorBoard as exportTensorBoard,
+} from "./tensorboard.js";
 export { type TraceFile, type TraceLimits, traceRun } from "./trace.js";
 
 /** A file for download. */

@@ -46,7 +46,7 @@ export function writeTensorBoard(runPath: string, outFolder: string): TensorBoar
   return { path: writer.path, points, messages: [...messages, ...stepMessages] };
 }
 
-type AddPoint = (tag: string, step: number, value: number | undefined, timeMs: number) => void;
+export type AddPoint = (tag: string, step: number, value: number | undefined, timeMs: number) => void;
 
 function readBuckets(runPath: string): {
   readonly buckets: readonly StepBucket[];
@@ -82,7 +82,7 @@ function addSteps(add: AddPoint, bucket: StepBucket): void {
 }
 
 /** An epoch's figures stand at the epoch, a curve for each fold; those of a fold's test at the fold. */
-function addMetrics(add: AddPoint, record: JsonRecord, timeMs: number): void {
+export function addMetrics(add: AddPoint, record: JsonRecord, timeMs: number): void {
   const { fold = 0, epoch, step: _, test, ...figures } = record;
   if (!isCount(fold)) return;
   if (isCount(epoch)) {

@@ -5,14 +5,6 @@
 
 import type { StepPlanReport } from "../../tensor/index.js";
 
-export type {
-  CallReport as CallRecord,
-  PlanMemory as PlanMemoryRecord,
-  PlannedTensor,
-  StageReport as StageRecord,
-} from "../../compile/index.js";
-export type { StepPart } from "../../ops/index.js";
-
 /** Their names in the run's folder. */
 export const inspectionFiles = {
   /** Numbers of every step, in binary: see `step-log.ts`. */
