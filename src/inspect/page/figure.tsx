@@ -1,7 +1,8 @@
 /** The frame of every figure: its name, what it means, its unit, what can be taken out of it, and what is said where it is empty. */
 
-import type { ComponentChildren } from "preact";
+import type { ComponentChildren, RefObject } from "preact";
 import { useId } from "preact/hooks";
+import type { ChartHandle } from "./chart.js";
 
 export interface Action {
   readonly label: string;
@@ -56,6 +57,15 @@ export function Hint({ about, text }: { readonly about: string; readonly text: s
       <p>{text}</p>
     </details>
   );
+}
+
+/** Saves a chart as a picture, under the run's name and its own. */
+export function pictureAction(chart: RefObject<ChartHandle | null>, run: string, title: string): Action {
+  const save = async (): Promise<void> => {
+    const blob = await chart.current?.picture();
+    if (blob) download(fileName(run, `${title}.png`), blob);
+  };
+  return { label: "PNG", title: "Save this chart as a picture", run: () => void save() };
 }
 
 /** Hands a file to the reader. */

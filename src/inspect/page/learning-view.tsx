@@ -5,7 +5,7 @@ import { epochsOf, foldsOf } from "./answers.js";
 import { AnswerFigures } from "./answers-view.js";
 import { Chart, type ChartHandle, type ChartMark, type ChartSeries } from "./chart.js";
 import { toCsv } from "./csv.js";
-import { download, Figure, fileName } from "./figure.js";
+import { download, Figure, fileName, pictureAction } from "./figure.js";
 import { formatCount, formatNumber } from "./format.js";
 import { lookOf, type SeriesLook } from "./palette.js";
 import { smooth } from "./smoothing.js";
@@ -132,10 +132,6 @@ function EpochLoss({ detail }: { readonly detail: RunDetail }) {
       toCsv(["epoch", ...series.map(({ label }) => label)], rows),
     );
   };
-  const savePng = async (): Promise<void> => {
-    const blob = await chart.current?.picture();
-    if (blob) download(fileName(detail.name, `${title}.png`), blob);
-  };
   return (
     <Figure
       title={title}
@@ -147,7 +143,7 @@ function EpochLoss({ detail }: { readonly detail: RunDetail }) {
           : undefined
       }
       actions={[
-        { label: "PNG", title: "Save this chart as a picture", run: () => void savePng() },
+        pictureAction(chart, detail.name, title),
         { label: "CSV", title: "Save these figures", run: saveCsv },
       ]}
     >

@@ -4,7 +4,7 @@ import { useMemo, useRef, useState } from "preact/hooks";
 import { BudgetBar } from "./bars.js";
 import { Chart, type ChartHandle, type ChartSeries } from "./chart.js";
 import { toCsv } from "./csv.js";
-import { download, Figure, fileName } from "./figure.js";
+import { download, Figure, fileName, pictureAction } from "./figure.js";
 import { formatBytes, formatCount, formatTime } from "./format.js";
 import { lookOf } from "./palette.js";
 import { PlanFigures } from "./plan-figures.js";
@@ -136,10 +136,6 @@ function SampleChart({ run, title, caption, hint, x, series, format, empty }: Sa
     const rows = x.map((step, place) => [step, ...series.map(({ values }) => values[place])]);
     download(fileName(run, `${title}.csv`), toCsv(["step", ...series.map(({ label }) => label)], rows));
   };
-  const savePng = async (): Promise<void> => {
-    const blob = await chart.current?.picture();
-    if (blob) download(fileName(run, `${title}.png`), blob);
-  };
   return (
     <Figure
       title={title}
@@ -147,7 +143,7 @@ function SampleChart({ run, title, caption, hint, x, series, format, empty }: Sa
       hint={hint}
       empty={empty}
       actions={[
-        { label: "PNG", title: "Save this chart as a picture", run: () => void savePng() },
+        pictureAction(chart, run, title),
         { label: "CSV", title: "Save these figures", run: saveCsv },
       ]}
     >

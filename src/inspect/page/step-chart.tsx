@@ -4,7 +4,7 @@ import type { ComponentChildren } from "preact";
 import { useMemo, useRef } from "preact/hooks";
 import { Chart, type ChartHandle, type ChartMark, type ChartSeries } from "./chart.js";
 import { toCsv } from "./csv.js";
-import { download, Figure, fileName } from "./figure.js";
+import { download, Figure, fileName, pictureAction } from "./figure.js";
 import { formatCount } from "./format.js";
 import type { SeriesLook } from "./palette.js";
 import type { StepTables } from "./step-tables.js";
@@ -87,10 +87,6 @@ export function StepChart(props: StepChartProps) {
     const rows = x.map((step, place) => [step, ...columns.map(([, values]) => values[place])]);
     download(fileName(run, `${title}.csv`), toCsv(["step", ...columns.map(([label]) => label)], rows));
   };
-  const savePng = async (): Promise<void> => {
-    const blob = await chart.current?.picture();
-    if (blob) download(fileName(run, `${title}.png`), blob);
-  };
   return (
     <Figure
       title={title}
@@ -99,7 +95,7 @@ export function StepChart(props: StepChartProps) {
       isWide={isWide}
       empty={empty}
       actions={[
-        { label: "PNG", title: "Save this chart as a picture", run: () => void savePng() },
+        pictureAction(chart, run, title),
         { label: "CSV", title: "Save the points that are shown", run: saveCsv },
       ]}
       controls={
