@@ -58,6 +58,8 @@ export function kernelOf(work: Work): string {
       return productOf(work.problem);
     case "products":
       return work.problems[0] ? `${work.problems.length} × ${productOf(work.problems[0])}` : "";
+    case "finished":
+      return `${productOf(work.problem)} + ${work.finish.kernel.name}`;
     case "fill":
       return `fill ${work.byte}`;
     case "copy":
@@ -82,6 +84,7 @@ export function shapeOf(work: Work): string {
     case "columns":
       return `${work.rows}×${work.columns}`;
     case "product":
+    case "finished":
       return sizesOf(work.problem);
     case "products":
       return work.problems.map(sizesOf).join(", ");

@@ -13,6 +13,7 @@ import { type MemoryReport, memoryOf } from "./memory-report.js";
 import { shareCommonCalls } from "./passes/common-calls.js";
 import { removeCopies } from "./passes/copies.js";
 import { removeDeadCode } from "./passes/dead-code.js";
+import { finishProducts } from "./passes/finish.js";
 import { writeAfresh } from "./passes/fresh-writes.js";
 import { countSkips, guardWrites } from "./passes/guard.js";
 import { choicesIn, chooseProducts, type ProductReport } from "./passes/products.js";
@@ -47,6 +48,8 @@ const passes = {
   afresh: (calls, runtime) => (isAfresh(runtime) ? writeAfresh(calls) : calls),
   /** Chains of elementwise work and reductions become one kernel. */
   fuse: (calls) => fuse(calls, () => false),
+  /** On some GPUs, elementwise work on a product's result is done before that is stored. */
+  finish: (calls, runtime) => finishProducts(runtime, calls),
   /** Products that leave most of a GPU idle one by one are made together. */
   together: (calls, runtime) => makeProductsTogether(runtime, calls),
 } satisfies Readonly<Record<string, Pass>>;
@@ -156,7 +159,8 @@ export function branchStep(
   return hasSides ? { ...planned, ...branched } : undefined;
 }
 
-const isAboutProducts = (name: Stage["name"]): boolean => name === "together" || name === "products";
+const isAboutProducts = (name: Stage["name"]): boolean =>
+  name === "finish" || name === "together" || name === "products";
 
 /** The calls as the passes leave them where values that are changed in place are made anew before they are fused. */
 function freedCalls(runtime: Runtime, stages: readonly Stage[]): readonly Call[] {

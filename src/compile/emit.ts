@@ -3,6 +3,7 @@
 import {
   type GemmProblem,
   gemm,
+  gemmFinished,
   gemmMany,
   launchColumns,
   launchRows,
@@ -59,6 +60,16 @@ function emitCall(runtime: Runtime, { op, work }: Call, resolve: (part: Part) =>
     case "products": {
       const problems = work.problems.map((problem) => problemOn(problem, resolve));
       gemmMany(runtime, problems, op);
+      return;
+    }
+    case "finished": {
+      const { problem, finish, operands, scalars } = work;
+      gemmFinished(
+        runtime,
+        problemOn(problem, resolve),
+        { ...finish, operands: operands.map(resolve), scalars },
+        op,
+      );
       return;
     }
     case "launch": {

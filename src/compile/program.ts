@@ -7,6 +7,7 @@ import type { Kernel, Parameter } from "../driver/index.js";
 import {
   type ColumnKernel,
   type ColumnLaunch,
+  type Finish,
   type GemmProblem,
   type Iteration,
   loadsOf,
@@ -78,6 +79,15 @@ export interface ProductsCall {
   readonly problems: readonly ProductCall["problem"][];
 }
 
+/** A product with elementwise work on its result: the operands are the finish's, C among them as the product's result. */
+export interface FinishedCall {
+  readonly kind: "finished";
+  readonly problem: ProductCall["problem"];
+  readonly finish: Finish;
+  readonly operands: readonly Part[];
+  readonly scalars: readonly number[];
+}
+
 export interface FillCall {
   readonly kind: "fill";
   readonly target: Part;
@@ -90,7 +100,15 @@ export interface CopyCall {
   readonly source: Part;
 }
 
-export type Work = RowCall | ColumnCall | ProductCall | ProductsCall | LaunchCall | FillCall | CopyCall;
+export type Work =
+  | RowCall
+  | ColumnCall
+  | ProductCall
+  | ProductsCall
+  | FinishedCall
+  | LaunchCall
+  | FillCall
+  | CopyCall;
 
 export interface Call {
   /** The op that it is a part of, for messages, times and explain(). */
@@ -136,6 +154,8 @@ export function accessesOf({ work }: Call): readonly Access[] {
       return accessesOfProduct(work.problem);
     case "products":
       return work.problems.flatMap(accessesOfProduct);
+    case "finished":
+      return accessesOfFinished(work);
     case "launch":
       return work.arguments.flatMap((one, index) =>
         typeof one === "number" ? [] : [accessOf(one, work.kernel.parameters[index] ?? "inout")],
@@ -153,6 +173,16 @@ function accessesOfProduct({ a, b, c, bias, scratch, beta = 0 }: ProductCall["pr
     ...(scratch ? [accessOf(scratch, "out")] : []),
     accessOf(c.part, beta === 0 ? "out" : "inout"),
   ];
+}
+
+/** C is written where it is kept, and read by nobody: the finish has it before it is stored. */
+function accessesOfFinished({ problem, finish, operands }: FinishedCall): Access[] {
+  const { kernel, product, keepsResult } = finish;
+  const ofProduct = accessesOfProduct(problem).filter(({ writes }) => !writes || keepsResult);
+  const own = operands.map((part, index) => accessOf(part, index < kernel.inputs.length ? "in" : "out"));
+  return [...ofProduct, ...own.filter((_, index) => index !== product)].sort(
+    (one, other) => Number(one.writes) - Number(other.writes),
+  );
 }
 
 function accessOf(part: Part, parameter: Parameter): Access {
@@ -204,6 +234,8 @@ export function mapParts(work: Work, to: (part: Part) => Part): Work {
       return { kind: "product", problem: mapProblem(work.problem, to) };
     case "products":
       return { kind: "products", problems: work.problems.map((problem) => mapProblem(problem, to)) };
+    case "finished":
+      return { ...work, problem: mapProblem(work.problem, to), operands: work.operands.map(to) };
     case "launch":
       return {
         ...work,

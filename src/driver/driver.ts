@@ -79,8 +79,13 @@ export interface CudaCode {
   readonly entry: string;
   /** Threads of a block, in one dimension; `Launch.blocks` is the grid, in one dimension too. */
   readonly threads: number;
-  /** The compute capability whose instructions it uses; any that Holdfast runs on unless given. */
+  /**
+   * The compute capability whose instructions it uses, also those that later ones don't have; any that Holdfast runs on unless
+   * given.
+   */
   readonly onlyFor?: string;
+  /** Shared memory that comes with the launch: for kernels that need more than the 48 KiB which their code may declare. */
+  readonly sharedBytes?: number;
 }
 
 /** How a matrix of a `Product` lies: row by row. Strides count elements. */

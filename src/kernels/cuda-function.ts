@@ -12,6 +12,7 @@ export interface CudaKernel<Name extends string> {
   readonly pointers?: Pointers<Name>;
   readonly threads: number;
   readonly onlyFor?: string;
+  readonly sharedBytes?: number;
   /** What stands before the kernel: constants and functions, all of internal linkage. */
   readonly declarations?: string;
   readonly body: string;
@@ -26,7 +27,8 @@ export const cudaTypes = { f32: "float", f64: "double", i32: "unsigned" } as con
 export function cudaKernel<Name extends string>(
   kernel: CudaKernel<Name>,
 ): KernelSource & { readonly cuda: CudaCode } {
-  const { name, parameters, elements, pointers = {}, threads, onlyFor, declarations = "", body } = kernel;
+  const { name, parameters, elements, pointers = {}, threads, declarations = "", body } = kernel;
+  const { onlyFor, sharedBytes } = kernel;
   const names = Object.keys(parameters) as Name[];
   const entry = `hf_${name.replaceAll(/[^A-Za-z0-9]+/g, "_")}`;
   const signature = names.map((parameter) => {
@@ -44,6 +46,7 @@ export function cudaKernel<Name extends string>(
       entry,
       threads,
       ...(onlyFor && { onlyFor }),
+      ...(sharedBytes !== undefined && { sharedBytes }),
       code: `${declarations.trim()}\n\n${head} {\n${withoutMargin(body)}\n}\n`.trimStart(),
     },
   };

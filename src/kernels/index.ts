@@ -22,12 +22,15 @@ export { type Dtype, type DtypeKind, dtypeNames, dtypes, type ElementArray } fro
 export { viewElements } from "./elements.js";
 export { loadsOf, partsOf } from "./expression-walk.js";
 export {
+  type Finish,
   type GemmDtype,
   type GemmOutline,
   type GemmProblem,
   type GemmShape,
   gemm,
   gemmChoices,
+  gemmFinished,
+  gemmFinishes,
   gemmMany,
   gemmScratchBytes,
   gemmTogether,

@@ -47,7 +47,7 @@ struct StandinModule {
 };
 
 /** Shared memory that a block may have without asking for more. */
-enum { standinSharedLimit = 48 << 10 };
+enum { standinSharedLimit = 48 << 10, standinLaunchedSharedLimit = 227 << 10 };
 
 /** What the stand-in of NVRTC hands out as machine code: this, and behind it the shared object. */
 struct StandinImage {

@@ -33,7 +33,7 @@ export async function compileBatch(
     for (const capability of only) {
       const own = kernels.filter(({ cuda }) => cuda?.onlyFor === capability);
       const architecture = capability.replace(".", "");
-      await compileFile(folder, `only-${architecture}`, own, architecture, [`sm_${architecture}`]);
+      await compileFile(folder, `only-${architecture}`, own, `${architecture}a`, [`sm_${architecture}a`]);
     }
   } finally {
     rmSync(folder, { recursive: true });

@@ -73,6 +73,9 @@ function keyOf(work: Work, identities: Identities, versionOf: (buffer: Buffer) =
       );
       return `product ${keys.join(" | ")}`;
     }
+    // Passes make these of calls that differ already.
+    case "finished":
+      return `finished ${identities.of(work)}`;
     case "launch": {
       const { kernel, blocks } = work;
       const given = work.arguments.map((one, index) => {

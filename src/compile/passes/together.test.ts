@@ -98,7 +98,32 @@ test("no more than eight become one, and a group that has enough to do takes no 
 });
 
 test("where products are a library's, nothing changes", () => {
-  const calls = [overRows(wide, narrow, 1024, 256), overRows(wide, narrow, 1024, 256)];
+  const calls = [overRows(wide, narrow, 1024, 256, 512), overRows(wide, narrow, 1024, 256, 512)];
   for (const runtime of [on(132, "8.0"), on(132, "9.0", "tf32")])
     assert.deepEqual(makeProductsTogether(runtime, calls), calls);
+});
+
+test("weight gradients of TF32 and of half floats go together too, without the library's scratch memory and algorithm", () => {
+  const scratch = whole(bufferOf(1024));
+  const group = [1, 2].map(() => {
+    const call = overRows(wide, narrow, 1024, 256);
+    assert.ok(call.work.kind === "product");
+    return { ...call, work: { ...call.work, problem: { ...call.work.problem, scratch, choice: 3 } } };
+  });
+  const halves = group.map((call) => ({
+    ...call,
+    work: { ...call.work, problem: { ...call.work.problem, dtype: "bf16", resultDtype: "f32" } as const },
+  }));
+  for (const [runtime, calls] of [
+    [on(132, "9.0", "tf32"), group],
+    [on(132, "9.0", "bf16"), halves],
+  ] as const) {
+    const [made, ...others] = makeProductsTogether(runtime, calls);
+    assert.deepEqual(others, []);
+    assert.ok(made?.work.kind === "products");
+    for (const problem of made.work.problems) {
+      assert.equal(problem.scratch, undefined);
+      assert.equal(problem.choice, undefined);
+    }
+  }
 });

@@ -1,6 +1,6 @@
 /**
  * Makes products together that leave most of a GPU idle one by one: those of a layer's weight gradients, which nobody waits for
- * before the step's end, so that they can wait for each other. Each has the bits that it has alone.
+ * before the step's end, so that they can wait for each other. In f32 each has the bits that it has alone.
  */
 
 import { gemmTogether } from "../../kernels/index.js";
@@ -75,5 +75,6 @@ function letWait(calls: readonly Call[], isSuch: (call: Call) => boolean): reado
 
 function callOf({ problems, calls }: Group): Call {
   const op = [...new Set(calls.map((call) => call.op))].join(" + ");
-  return { op, part: partOfAll(calls), work: { kind: "products", problems } };
+  const plain = problems.map(({ scratch: _, choice: __, ...problem }) => problem);
+  return { op, part: partOfAll(calls), work: { kind: "products", problems: plain } };
 }

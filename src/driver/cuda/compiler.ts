@@ -23,26 +23,27 @@ export interface CompilerOptions {
 
 export class Compiler {
   readonly #options: CompilerOptions;
-  readonly #flags: readonly string[];
   readonly #out = new OutBlock();
   /** Kernels that NVRTC was asked for since the start, and those that the cache held. */
   readonly counts = { compiled: 0, cached: 0 };
 
   constructor(options: CompilerOptions) {
     this.#options = options;
-    this.#flags = [`--gpu-architecture=sm_${options.computeCapability.replace(".", "")}`, ...flags];
   }
 
   /** The machine code of a kernel. */
-  compile(name: string, { code }: CudaCode): Uint8Array {
-    const { cache, driverVersion } = this.#options;
-    const key = cache.keyOf([code, ...this.#flags, `driver ${driverVersion}`, `NVRTC ${this.#version()}`]);
+  compile(name: string, { code, onlyFor }: CudaCode): Uint8Array {
+    const { cache, computeCapability, driverVersion } = this.#options;
+    // "a": with the instructions that only this architecture has.
+    const architecture = `sm_${computeCapability.replace(".", "")}${onlyFor === computeCapability ? "a" : ""}`;
+    const options = [`--gpu-architecture=${architecture}`, ...flags];
+    const key = cache.keyOf([code, ...options, `driver ${driverVersion}`, `NVRTC ${this.#version()}`]);
     const known = cache.read(key);
     if (known) {
       this.counts.cached += 1;
       return known;
     }
-    const cubin = this.#run(name, code);
+    const cubin = this.#run(name, code, options);
     this.counts.compiled += 1;
     cache.write(key, cubin);
     return cubin;
@@ -58,15 +59,15 @@ export class Compiler {
     return `${out.i32()}.${out.i32(4)}`;
   }
 
-  #run(name: string, code: string): Uint8Array {
+  #run(name: string, code: string, flags: readonly string[]): Uint8Array {
     const { nvrtc } = this.#options.cuda;
     const out = this.#out;
     nvrtc.nvrtcCreateProgram(out.address, code, `${name}.cu`, 0, 0, 0);
     const program = out.u64();
-    const options = new TextTable(this.#flags);
+    const options = new TextTable(flags);
     try {
-      const status = nvrtc.status.nvrtcCompileProgram(program, this.#flags.length, options.address);
-      if (status !== 0) throw this.#failed(name, program, status);
+      const status = nvrtc.status.nvrtcCompileProgram(program, flags.length, options.address);
+      if (status !== 0) throw this.#failed(name, program, status, flags);
       nvrtc.nvrtcGetCUBINSize(program, out.address);
       const cubin = new Uint8Array(out.u64());
       nvrtc.nvrtcGetCUBIN(program, Number(loadKoffi().address(cubin)));
@@ -78,7 +79,7 @@ export class Compiler {
     }
   }
 
-  #failed(name: string, program: number, status: number): HoldfastError {
+  #failed(name: string, program: number, status: number, flags: readonly string[]): HoldfastError {
     const { nvrtc } = this.#options.cuda;
     nvrtc.nvrtcGetProgramLogSize(program, this.#out.address);
     const log = new Uint8Array(this.#out.u64());
@@ -86,7 +87,7 @@ export class Compiler {
     const text = new TextDecoder().decode(log).replace(/\0.*$/s, "").trim();
     return new HoldfastError(
       "KERNEL_FAILED",
-      `Kernel "${name}" did not compile for ${this.#flags[0]?.split("=")[1]} (${nvrtc.nvrtcGetErrorString(status)}):\n${text}`,
+      `Kernel "${name}" did not compile for ${flags[0]?.split("=")[1]} (${nvrtc.nvrtcGetErrorString(status)}):\n${text}`,
       { numbers: { kernel: name, status } },
     );
   }

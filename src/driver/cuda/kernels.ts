@@ -36,6 +36,7 @@ export function loadCode(cuda: Cuda, compiler: Compiler, source: KernelSource): 
   const cubin = compiler.compile(name, code);
   const out = new OutBlock();
   const { driver } = cuda;
+  const { threads, sharedBytes = 0 } = code;
   let [module, entry] = [0, 0];
   try {
     driver.cuModuleLoadData(out.address, Number(loadKoffi().address(cubin)));
@@ -44,6 +45,8 @@ export function loadCode(cuda: Cuda, compiler: Compiler, source: KernelSource): 
     entry = out.u64();
     // Asking for something brings the code to the device now: with lazy loading that could fall into a capture.
     driver.cuFuncGetAttribute(out.address, functionAttribute.NUM_REGS, entry);
+    if (sharedBytes > 0)
+      driver.cuFuncSetAttribute(entry, functionAttribute.MAX_DYNAMIC_SHARED_SIZE_BYTES, sharedBytes);
   } catch (error) {
     if (module !== 0) driver.cuModuleUnload(module);
     throw error;
@@ -51,7 +54,6 @@ export function loadCode(cuda: Cuda, compiler: Compiler, source: KernelSource): 
     out.free();
   }
   const block = new ArgumentBlock(name, parameters);
-  const { threads } = code;
   return {
     parameters,
     workspaceBytes: 0,
@@ -61,7 +63,7 @@ export function loadCode(cuda: Cuda, compiler: Compiler, source: KernelSource): 
       requireLaunch(name, parameters, blocks, given.length);
       block.write(given, book, touched);
       if (blocks === 0) return;
-      driver.cuLaunchKernel(entry, blocks, 1, 1, threads, 1, 1, 0, stream, block.table, 0);
+      driver.cuLaunchKernel(entry, blocks, 1, 1, threads, 1, 1, sharedBytes, stream, block.table, 0);
     },
     unload() {
       driver.cuModuleUnload(module);

@@ -21,8 +21,13 @@ export class KernelText {
   readonly #parameters: NamedParameter[] = [];
   readonly #lines: Line[] = [];
   readonly #called = new Set<PreludeName>();
-  #depth = 1;
+  #depth: number;
   #locals = 0;
+
+  /** `depth`: how far its lines are moved in. */
+  constructor(depth = 1) {
+    this.#depth = depth;
+  }
 
   /** Declares the next parameter that points to elements of a type. */
   pointer(kind: "in" | "inout", type: string, name: string): string {
@@ -82,12 +87,26 @@ export class KernelText {
     return `${this.use(name)}(${values.join(", ")})`;
   }
 
+  /** Its lines as a part of a kernel that somebody else writes, and the functions that they call. */
+  fragment(): { readonly declarations: string; readonly lines: string } {
+    const lines = withoutUnread(this.#lines);
+    return {
+      declarations: preludeOf(this.#calledIn(lines)),
+      lines: lines.map(({ text }) => text).join("\n"),
+    };
+  }
+
+  /** What only unread lines have called goes with them. */
+  #calledIn(lines: readonly Line[]): Set<PreludeName> {
+    const mentioned = countNames(lines);
+    return new Set([...this.#called].filter((one) => mentioned.has(one)));
+  }
+
   /** `registers`: may the compiler use as many as one block leaves it, or does it save them for a second one? */
   finish(name: string, threads: number, registers: "all" | "few" = "few"): KernelSource {
     const lines = withoutUnread(this.#lines);
     const mentioned = countNames(lines);
-    // What only unread lines have called goes with them.
-    const called = new Set([...this.#called].filter((one) => mentioned.has(one)));
+    const called = this.#calledIn(lines);
     const entry = `hf_${name.replace(/\W+/g, "_")}`;
     // A parameter that nothing reads has no name, or compilers would point at it.
     const parameters = this.#parameters.map((one) =>

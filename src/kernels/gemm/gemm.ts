@@ -32,7 +32,14 @@ import {
   refused,
   requireSound,
 } from "./problem.js";
-import { launchWideProducts, wideProductsOf } from "./wide/index.js";
+import {
+  type Finish,
+  type FinishOn,
+  launchWarpgroups,
+  warpgroupFinishOf,
+  warpgroupsOf,
+} from "./warpgroup/index.js";
+import { launchWideProducts, wideGroupOf, wideProductsOf } from "./wide/index.js";
 
 /**
  * `C[m, n] = alpha · op(A)[m, k] · op(B)[k, n] + beta · C`, once or for a batch; then the bias and the activation, where
@@ -76,8 +83,8 @@ export function gemm(runtime: Runtime, problem: GemmProblem<ProductDtype>, op = 
 }
 
 /**
- * Products that don't wait for each other, in one launch; `gemmTogether` says beforehand whether that is possible. Their bits are
- * those of `gemm`.
+ * Products that don't wait for each other, in one launch; `gemmTogether` says beforehand whether that is possible. In f32 their
+ * bits are those of `gemm`; in TF32 and of half floats they may be rounded otherwise than a library's.
  */
 export function gemmMany(
   runtime: Runtime,
@@ -85,14 +92,38 @@ export function gemmMany(
   op = "gemm",
 ): void {
   for (const problem of problems) requireSound(problem);
-  const wide = wideProductsOf(runtime, problems);
-  if (!wide) throw refused("these can't be made in one launch. Ask gemmTogether first.");
-  launchWideProducts(runtime, problems, wide, op);
+  const wide = wideGroupOf(runtime, problems);
+  const warpgroups = warpgroupsOf(runtime, problems);
+  if (wide) launchWideProducts(runtime, problems, wide, op);
+  else if (warpgroups) launchWarpgroups(runtime, problems, warpgroups, op);
+  else throw refused("these can't be made in one launch. Ask gemmTogether first.");
 }
 
 /** Can one launch make these products? */
 export function gemmTogether(runtime: Runtime, problems: readonly GemmOutline[]): boolean {
-  return !problems.some(({ activation }) => activation) && wideProductsOf(runtime, problems) !== undefined;
+  if (problems.some(({ activation }) => activation)) return false;
+  return (wideGroupOf(runtime, problems) ?? warpgroupsOf(runtime, problems)) !== undefined;
+}
+
+/**
+ * A product with elementwise work on its result, in one launch; `gemmFinishes` says beforehand whether that is possible. C is
+ * written only where the finish keeps it.
+ */
+export function gemmFinished(
+  runtime: Runtime,
+  problem: GemmProblem<ProductDtype>,
+  finish: FinishOn,
+  op = "gemm",
+): void {
+  requireSound(problem);
+  const form = warpgroupFinishOf(runtime, problem, finish);
+  if (!form) throw refused("this can't be finished in one launch. Ask gemmFinishes first.");
+  launchWarpgroups(runtime, [problem], form, op, finish);
+}
+
+/** Can one launch make this product and finish it, and is that worth it? */
+export function gemmFinishes(runtime: Runtime, problem: GemmOutline, finish: Finish): boolean {
+  return warpgroupFinishOf(runtime, problem, finish) !== undefined;
 }
 
 /**

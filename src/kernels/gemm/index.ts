@@ -4,7 +4,15 @@
  */
 
 export type { GemmDtype } from "./element.js";
-export { gemm, gemmChoices, gemmMany, gemmScratchBytes, gemmTogether } from "./gemm.js";
+export {
+  gemm,
+  gemmChoices,
+  gemmFinished,
+  gemmFinishes,
+  gemmMany,
+  gemmScratchBytes,
+  gemmTogether,
+} from "./gemm.js";
 export { libraryProductKey } from "./library-product.js";
 export type {
   GemmOutline,
@@ -14,3 +22,4 @@ export type {
   Operand,
   ProductDtype,
 } from "./problem.js";
+export type { Finish } from "./warpgroup/index.js";

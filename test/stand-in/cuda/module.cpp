@@ -29,6 +29,8 @@ struct Module {
 struct Function {
   uint64_t module;
   const StandinKernel* kernel;
+  /** How much shared memory a launch may bring. */
+  unsigned mostShared = standinSharedLimit;
 };
 
 Registry<Module> modules(0xb0);
@@ -167,9 +169,15 @@ STANDIN_EXPORT int cuFuncGetAttribute(int* value, int attribute, uint64_t handle
   }
 }
 
-STANDIN_EXPORT int cuFuncSetAttribute(uint64_t handle, int, int) {
+/** What comes with a launch lies in the module already, so that only its size is looked at. */
+STANDIN_EXPORT int cuFuncSetAttribute(uint64_t handle, int attribute, int value) {
   ENTER(context);
-  return functions.find(handle) ? success : invalidHandle;
+  Function* function = functions.find(handle);
+  if (function == nullptr) return invalidHandle;
+  if (attribute != 8) return success;
+  if (value < 0 || value > standinLaunchedSharedLimit) return invalidValue;
+  function->mostShared = static_cast<unsigned>(value);
+  return success;
 }
 
 STANDIN_EXPORT int cuLaunchKernel(uint64_t handle, unsigned gridX, unsigned gridY, unsigned gridZ, unsigned blockX,
@@ -180,9 +188,9 @@ STANDIN_EXPORT int cuLaunchKernel(uint64_t handle, unsigned gridX, unsigned grid
   if (function == nullptr) return invalidHandle;
   const StandinKernel& kernel = *function->kernel;
   if (gridX == 0 || gridX > 0x7fffffff || blockX == 0 || extra != nullptr) return invalidValue;
-  if (blockX > 1024 || blockX > kernel.maxThreads || sharedBytes > standinSharedLimit) return invalidValue;
-  // Holdfast's kernels have grids and blocks of one dimension and no memory that comes with the launch.
-  if (gridY != 1 || gridZ != 1 || blockY != 1 || blockZ != 1 || sharedBytes != 0) return notSupported;
+  if (blockX > 1024 || blockX > kernel.maxThreads || sharedBytes > function->mostShared) return invalidValue;
+  // Holdfast's kernels have grids and blocks of one dimension.
+  if (gridY != 1 || gridZ != 1 || blockY != 1 || blockZ != 1) return notSupported;
   if (arguments == nullptr && kernel.parameterCount > 0) return invalidValue;
   auto copied = std::make_shared<Arguments>(kernel, arguments);
   return submit(stream, kernelNode, [=] { return runFunction(handle, gridX, blockX, *copied); });

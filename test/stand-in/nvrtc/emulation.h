@@ -92,6 +92,88 @@ static inline void multiplyAdd(double (&sums)[4], const double (&left)[4], const
   __syncwarp();
 }
 
+/** The same in floats, with the bits that TF32 has of each. */
+static inline void multiplyAdd(float (&sums)[4], const float (&left)[4], const float (&right)[2]) {
+  double wide[4], wideLeft[4], wideRight[2];
+  const auto cut = [](float value) {
+    unsigned bits;
+    __builtin_memcpy(&bits, &value, 4);
+    bits &= 0xffffe000u;
+    __builtin_memcpy(&value, &bits, 4);
+    return value;
+  };
+  for (unsigned index = 0; index < 4; ++index) wide[index] = sums[index], wideLeft[index] = cut(left[index]);
+  for (unsigned index = 0; index < 2; ++index) wideRight[index] = cut(right[index]);
+  multiplyAdd(wide, wideLeft, wideRight);
+  for (unsigned index = 0; index < 4; ++index) sums[index] = static_cast<float>(wide[index]);
+}
+
+// Shared memory that comes with a launch, which may be more than a block declares.
+#define launchedMemory(name, bytes) static __attribute__((section("standin_launched"))) unsigned char name[bytes]
+
+/** What the tensor cores make of an element's bits. */
+template <class Element> static inline float standinWiden(const unsigned char* at);
+struct Bf16 { static constexpr unsigned bytes = 2; };
+struct F16 { static constexpr unsigned bytes = 2; };
+struct Tf32 { static constexpr unsigned bytes = 4; };
+template <> inline float standinWiden<Bf16>(const unsigned char* at) {
+  unsigned bits = static_cast<unsigned>(at[0] | at[1] << 8) << 16;
+  float value;
+  __builtin_memcpy(&value, &bits, 4);
+  return value;
+}
+template <> inline float standinWiden<F16>(const unsigned char* at) {
+  _Float16 value;
+  __builtin_memcpy(&value, at, 2);
+  return static_cast<float>(value);
+}
+template <> inline float standinWiden<Tf32>(const unsigned char* at) {
+  unsigned bits;
+  __builtin_memcpy(&bits, at, 4);
+  bits &= 0xffffe000u;
+  float value;
+  __builtin_memcpy(&value, &bits, 4);
+  return value;
+}
+
+/** Where an element of a swizzled tile lies: bits 4 to 6 of its address are crossed with bits 7 to 9. */
+template <class Element, bool isAlong>
+static inline float standinTileElement(const unsigned char* tile, unsigned row, unsigned term) {
+  constexpr unsigned bytes = Element::bytes, across = 128 / bytes;
+  const unsigned long long place =
+      reinterpret_cast<unsigned long long>(tile) +
+      (isAlong ? row * 128 + term * bytes : row / across * (across * 128) + term * 128 + row % across * bytes);
+  return standinWiden<Element>(reinterpret_cast<const unsigned char*>(place ^ (place >> 7 & 7) << 4));
+}
+
+/**
+ * sums[64, columns] += left[64, 32 bytes] · right[32 bytes, columns], spread over four warps: a lane of group g and member t has of
+ * every eight columns the two from 2t on, of row g and of row g + 8 of its warp's 16.
+ */
+template <class Element, unsigned columns, bool isLeftAlong, bool isRightAlong>
+static inline void multiplyTiles(float (&sums)[columns / 2], const unsigned char* left, const unsigned char* right) {
+  const unsigned lane = standinLane(), first = threadIdx.x % 128 / 32 * 16 + lane / 4;
+  for (unsigned index = 0; index < columns / 2; ++index) {
+    const unsigned row = first + index / 2 % 2 * 8, column = index / 4 * 8 + lane % 4 * 2 + index % 2;
+    for (unsigned term = 0; term < 32 / Element::bytes; ++term) {
+      sums[index] += standinTileElement<Element, isLeftAlong>(left, row, term) *
+                     standinTileElement<Element, isRightAlong>(right, column, term);
+    }
+  }
+}
+static inline void settle(float&) {}
+static inline void beginProducts() {}
+static inline void endProducts() {}
+template <unsigned left> static inline void awaitProducts() {}
+static inline void publishStores() {}
+static inline float roundToTf32(float value) {
+  unsigned bits;
+  __builtin_memcpy(&bits, &value, 4);
+  if ((bits & 0x7f800000u) != 0x7f800000u) bits = (bits + 0x1000u) & 0xffffe000u;
+  __builtin_memcpy(&value, &bits, 4);
+  return value;
+}
+
 static const float* standinRows[32][32];
 
 static inline void loadPieces(float (&floats)[4], const float* row) {

@@ -1,7 +1,8 @@
-/** The text of wide products: tiles in shared memory, multiplied as doubles by the tensor cores. */
+/** The text of wide products: tiles in shared memory, multiplied as doubles by the tensor cores, or as TF32. */
 
 import type { KernelSource, Parameter } from "../../../driver/index.js";
 import { cudaKernel } from "../../cuda-function.js";
+import { copyInstructions } from "../copy-instructions.js";
 import type { AccessToC } from "../problem.js";
 import { type WideForm, type WideOperand, wideCapability } from "./form.js";
 
@@ -38,29 +39,20 @@ static __device__ __forceinline__ void multiplyAdd(double (&sums)[4], const doub
       : "+d"(sums[0]), "+d"(sums[1]), "+d"(sums[2]), "+d"(sums[3])
       : "d"(left[0]), "d"(left[1]), "d"(left[2]), "d"(left[3]), "d"(right[0]), "d"(right[1]));
 }
+// The same with the bits that TF32 has of each number; the others are not looked at.
+static __device__ __forceinline__ void multiplyAdd(float (&sums)[4], const float (&left)[4], const float (&right)[2]) {
+  asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+      : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])
+      : "r"(__float_as_uint(left[0])), "r"(__float_as_uint(left[1])), "r"(__float_as_uint(left[2])),
+        "r"(__float_as_uint(left[3])), "r"(__float_as_uint(right[0])), "r"(__float_as_uint(right[1])));
+}
 // Four pieces of 8 rows × 4 floats, whose rows begin where the lanes say, 8 for each piece: a lane gets one float of each.
 static __device__ __forceinline__ void loadPieces(float (&floats)[4], const float* row) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
                : "=f"(floats[0]), "=f"(floats[1]), "=f"(floats[2]), "=f"(floats[3])
                : "r"((unsigned)__cvta_generic_to_shared(row)));
 }
-// Begins to copy some bytes to shared memory, of which the last ones become 0.
-template <unsigned size>
-static __device__ __forceinline__ void beginCopy(void* to, const void* from, unsigned bytes) {
-  const unsigned place = (unsigned)__cvta_generic_to_shared(to);
-  if constexpr (size == 16) {
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(place), "l"(from), "r"(bytes));
-  } else {
-    asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;"
-                 ::"r"(place), "l"(from), "n"(size), "r"(bytes));
-  }
-}
-static __device__ __forceinline__ void endCopies() { asm volatile("cp.async.commit_group;"); }
-// Waits until no more than so many groups of copies are on their way.
-template <unsigned left>
-static __device__ __forceinline__ void awaitCopies() {
-  asm volatile("cp.async.wait_group %0;" ::"n"(left) : "memory");
-}
+${copyInstructions}
 #endif`;
 
 /** `Side`: one operand's tile in shared memory, as it lies in its matrix, with room against conflicts of banks. */
@@ -135,7 +127,7 @@ const multiplication = `
     endCopies();
   };
 
-  double sums[down][across][2][4];
+  Sum sums[down][across][2][4];
 #pragma unroll
   for (unsigned i = 0; i < down; i++) {
 #pragma unroll
@@ -153,7 +145,7 @@ const multiplication = `
     for (unsigned j = 0; j < across; j++) Right::load(right[to][j], tile + Left::size, side + 16 * j, term);
   };
   auto multiply = [&](unsigned from) {
-    double columns[across][2][2];
+    Sum columns[across][2][2];
 #pragma unroll
     for (unsigned j = 0; j < across; j++) {
 #pragma unroll
@@ -161,7 +153,7 @@ const multiplication = `
     }
 #pragma unroll
     for (unsigned i = 0; i < down; i++) {
-      double rows[4];
+      Sum rows[4];
 #pragma unroll
       for (unsigned e = 0; e < 4; e++) rows[e] = left[from][i][e];
 #pragma unroll
@@ -204,6 +196,7 @@ export function wideSource(form: WideForm, accesses: readonly AccessToC[]): Kern
   const declarations = `
 static constexpr unsigned tileRows = ${rows}, tileColumns = ${columns}, depth = ${depth}, stages = ${stages};
 static constexpr unsigned warpsAcross = ${warpsAcross}, threads = ${threads};
+typedef ${form.sums} Sum;
 // The sums of a warp: so many pieces of 16 × 16.
 static constexpr unsigned down = ${rows / warpsDown / 16}, across = ${columns / warpsAcross / 16};
 ${instructions}
@@ -211,7 +204,12 @@ ${sides}
 typedef ${sideOf("tileRows", a)} Left;
 typedef ${sideOf("tileColumns", b)} Right;`;
   return cudaKernel({
-    ...{ name: "product_f32_wide", elements: "float", threads, onlyFor: wideCapability },
+    ...{
+      name: form.sums === "double" ? "product_f32_wide" : "product_tf32_wide",
+      elements: "float",
+      threads,
+      onlyFor: wideCapability,
+    },
     parameters: wideParameters(form, accesses),
     declarations,
     body: `${selection(form, accesses.length)}${multiplication}\n${storing(form)}`,
@@ -268,8 +266,8 @@ function storing({ b, hasBias, readsC, storesFours }: WideForm): string {
           float values[run];
 #pragma unroll
           for (unsigned next = 0; next < run; next++) {
-            double sum = alpha * ${sum};
-            ${readsC ? "if (column + (int)next < n) sum += beta * (double)at[next];" : ""}
+            Sum sum = alpha * ${sum};
+            ${readsC ? "if (column + (int)next < n) sum += beta * (Sum)at[next];" : ""}
             ${hasBias ? "sum += biases[next];" : ""}
             values[next] = (float)sum;
           }

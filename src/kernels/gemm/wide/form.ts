@@ -39,6 +39,8 @@ export interface WideOperand {
 
 export interface WideForm {
   readonly tile: WideTile;
+  /** What is added up: doubles whose products are exact, or floats with the bits that TF32 has. */
+  readonly sums: "double" | "float";
   readonly a: WideOperand;
   readonly b: WideOperand;
   /** Can four elements of C that lie side by side be stored at once? */
@@ -75,12 +77,34 @@ export function wideFormOf(
     Math.min(...problems.map((one) => chunkOf(one[side]))) as Chunk;
   return {
     tile,
+    sums: "double",
     a: { isAlong: !first.a.isTransposed, chunk: chunk("a") },
     b: { isAlong: first.b.isTransposed === true, chunk: chunk("b") },
     storesFours: chunk("c") === 4,
     hasBias: first.bias !== undefined,
     readsC: (first.beta ?? 0) !== 0,
   };
+}
+
+/** With fewer terms a library's kernel for one product is good enough. */
+const fewestGroupedTerms = 1024;
+
+/**
+ * The form of products that one launch makes and that may have other bits than each alone, which a library makes: TF32's weight
+ * gradients, whose terms are the many rows of a batch and lie apart in both operands.
+ */
+export function wideGroupFormOf(
+  device: Device,
+  precision: ProductPrecision,
+  problems: readonly GemmOutline[],
+): WideForm | undefined {
+  if (precision !== "tf32") return wideFormOf(device, precision, problems);
+  const areGradients = problems.every(
+    ({ k, a, b }) => k >= fewestGroupedTerms && a.isTransposed === true && !b.isTransposed,
+  );
+  const form = areGradients ? wideFormOf(device, "f32", problems) : undefined;
+  const [tile] = wideTiles;
+  return form && tile && { ...form, tile, sums: "float" };
 }
 
 /** How many blocks there are in a tiling of C, once or for a batch. */

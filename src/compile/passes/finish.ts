@@ -1,0 +1,87 @@
+/**
+ * Does elementwise work on a product's result in the product's own kernel, where that saves a pass over much memory: an
+ * activation behind a wide layer, and its gradient. Which products can do that is for their kernels to say.
+ */
+
+import { type Finish, gemmFinishes } from "../../kernels/index.js";
+import type { Runtime } from "../../runtime/index.js";
+import { areApart, extentOf } from "../fuse/memory.js";
+import { type Node, Order } from "../fuse/order.js";
+import { outlineOf } from "../product-times.js";
+import {
+  type Buffer,
+  type Call,
+  type FinishedCall,
+  type Part,
+  type ProductCall,
+  partOfAll,
+  type RowCall,
+} from "../program.js";
+import { usesOf } from "../uses.js";
+
+export function finishProducts(runtime: Runtime, calls: readonly Call[]): readonly Call[] {
+  const uses = usesOf(calls);
+  const order = new Order();
+  const made = new Map<Node, Call>();
+  for (const call of calls) {
+    const { node, writers } = order.add(call);
+    for (const writer of writers) {
+      if (made.has(writer)) continue;
+      const isReadByOthers = (buffer: Buffer): boolean =>
+        buffer.storage !== undefined || (uses.get(buffer)?.readers.length ?? 0) > 1;
+      const finished = finishedOf(runtime, writer.call, call, isReadByOthers);
+      const place = finished && order.placeFor(writer, node);
+      if (!finished || place === undefined) continue;
+      order.join(writer, node, place);
+      made.set(writer, finished);
+      break;
+    }
+  }
+  return order.nodes.map((node) => made.get(node) ?? node.call);
+}
+
+/** The two calls as one, where they can be. */
+function finishedOf(
+  runtime: Runtime,
+  first: Call,
+  second: Call,
+  isReadByOthers: (buffer: Buffer) => boolean,
+): Call | undefined {
+  if (first.work.kind !== "product" || second.work.kind !== "rows" || second.isRecomputed) return undefined;
+  const { problem } = first.work;
+  const { kernel, operands, scalars } = second.work;
+  const product = resultAmong(problem, second.work);
+  if (product === undefined) return undefined;
+  const finish: Finish = { kernel, product, keepsResult: isReadByOthers(problem.c.part.buffer) };
+  if (!gemmFinishes(runtime, outlineOf(problem), finish)) return undefined;
+  const { scratch: _, choice: __, ...plain } = problem;
+  const work: FinishedCall = { kind: "finished", problem: plain, finish, operands, scalars };
+  return { op: `${first.op} + ${second.op}`, part: partOfAll([first, second]), work };
+}
+
+/** Which input is the product's result, where every operand lies as that does and none is stored over. */
+function resultAmong(
+  { m, n, c }: ProductCall["problem"],
+  { kernel, iteration, operands }: RowCall,
+): number | undefined {
+  const { outer, row } = iteration;
+  if (outer.length > 0 || row.size !== m * n || row.strides.some((stride) => stride !== 1)) return undefined;
+  const found = operands.flatMap((part, index) =>
+    index < kernel.inputs.length && isSame(part, c.part) ? [index] : [],
+  );
+  const [product] = found;
+  if (product === undefined || found.length > 1) return undefined;
+  const [inputs, outputs] = [operands.slice(0, kernel.inputs.length), operands.slice(kernel.inputs.length)];
+  const areFresh = outputs.every((output) =>
+    inputs.every((input) => areApart(extentOf(input), extentOf(output))),
+  );
+  return areFresh && operands.every(startsWhole) ? product : undefined;
+}
+
+const isSame = (a: Part, b: Part): boolean =>
+  a.buffer === b.buffer && a.offset === b.offset && a.size === b.size;
+
+/** Kernels move 16 bytes at a time; buffers of a step begin on more. */
+function startsWhole({ buffer, offset }: Part): boolean {
+  return ((buffer.storage?.span.address ?? 0) + offset) % 16 === 0;
+}

@@ -1,0 +1,355 @@
+/** The text of products by warpgroups: tiles in shared memory, which the tensor cores read by themselves. */
+
+import type { KernelSource, Parameter } from "../../../driver/index.js";
+import { cudaKernel } from "../../cuda-function.js";
+import { copyInstructions } from "../copy-instructions.js";
+import type { AccessToC } from "../problem.js";
+import { type PrintedFinish, printFinish } from "./finish.js";
+import { type Finish, type WarpgroupElement, type WarpgroupForm, warpgroupCapability } from "./form.js";
+
+/** What a kernel knows of each of its products besides its operands; nothing of a C that it does not store. */
+function figuresFor(finish: Finish | undefined): readonly string[] {
+  return ["m", "n", "k", "aStride", "bStride", ...(storesResult(finish) ? ["cStride"] : [])];
+}
+
+const storesResult = (finish: Finish | undefined): boolean => !finish || finish.keepsResult;
+
+/**
+ * The parameters of a kernel, in their order: all that there is of the first product, then of the second, each with the
+ * product's number behind its name; then what its finish takes. `first` is the first of the blocks that work on a product.
+ */
+export function warpgroupParameters(
+  { hasBias }: WarpgroupForm,
+  accesses: readonly AccessToC[],
+  finish?: Finish,
+): Readonly<Record<string, Parameter>> {
+  const parameters: Record<string, Parameter> = {};
+  for (const [index, access] of accesses.entries()) {
+    Object.assign(parameters, { [`a${index}`]: "in", [`b${index}`]: "in" });
+    if (storesResult(finish)) parameters[`c${index}`] = access;
+    if (hasBias) parameters[`bias${index}`] = "in";
+    for (const figure of figuresFor(finish)) parameters[`${figure}${index}`] = "i32";
+    if (index > 0) parameters[`first${index}`] = "u32";
+  }
+  return { ...parameters, ...(finish && printFinish(finish).parameters) };
+}
+
+/** By the name of each: what it is called in instructions, and how many terms one takes. */
+const elements: Readonly<Record<WarpgroupElement, { name: string; type: string; terms: number }>> = {
+  bf16: { name: "Bf16", type: "unsigned short", terms: 16 },
+  f16: { name: "F16", type: "unsigned short", terms: 16 },
+  tf32: { name: "Tf32", type: "float", terms: 8 },
+};
+
+/** The machine's instructions by the names that we use; whoever emulates the machine brings its own. */
+function instructionsFor(element: WarpgroupElement, width: number): string {
+  const { terms } = elements[element];
+  const sums = Array.from({ length: width / 2 }, (_, index) => index);
+  const places = sums.map((index) => `%${index}`).join(", ");
+  const operands = sums.map((index) => `"+f"(sums[${index}])`).join(", ");
+  const [left, right] = [sums.length, sums.length + 1];
+  // Floats can't be turned on their way to the tensor cores.
+  const turns = element === "tf32" ? "" : `, %${right + 1}, %${right + 2}`;
+  const turned = element === "tf32" ? "" : `, "n"(!isLeftAlong), "n"(!isRightAlong)`;
+  return `
+#ifndef HOLDFAST_INSTRUCTIONS
+struct Bf16 { static constexpr unsigned bytes = 2; };
+struct F16 { static constexpr unsigned bytes = 2; };
+struct Tf32 { static constexpr unsigned bytes = 4; };
+#define launchedMemory(name, bytes) extern __shared__ unsigned char name[]
+// Where a tile lies and how far it is to the next rows and terms of it; swizzled by 128 bytes.
+static __device__ __forceinline__ unsigned long long describeTile(const unsigned char* tile, unsigned across) {
+  const unsigned place = (unsigned)__cvta_generic_to_shared(tile);
+  return (unsigned long long)((place & 0x3ffffu) >> 4) | (unsigned long long)(across >> 4) << 16 |
+         (unsigned long long)(1024u >> 4) << 32 | 1ull << 62;
+}
+// sums[64, columns] += left[64, 32 bytes] · right[32 bytes, columns], spread over four warps; begins it and goes on.
+template <class Element, unsigned columns, bool isLeftAlong, bool isRightAlong>
+static __device__ __forceinline__ void multiplyTiles(
+    float (&sums)[columns / 2], const unsigned char* left, const unsigned char* right) {
+  asm volatile(
+      "{\\n.reg .pred adds;\\nsetp.eq.u32 adds, 0, 0;\\n"
+      "wgmma.mma_async.sync.aligned.m64n${width}k${terms}.f32.${element}.${element} {${places}}, %${left}, %${right}, adds, 1, 1${turns};\\n}"
+      : ${operands}
+      : "l"(describeTile(left, isLeftAlong ? 16 : 8192)), "l"(describeTile(right, isRightAlong ? 16 : 8192))${turned});
+}
+// Nothing that sets a sum is moved behind this: between products it would make each wait for the last.
+static __device__ __forceinline__ void settle(float& sum) { asm volatile("" : "+f"(sum)::"memory"); }
+static __device__ __forceinline__ void beginProducts() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
+static __device__ __forceinline__ void endProducts() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
+// Waits until no more than so many groups of products are being made.
+template <unsigned left>
+static __device__ __forceinline__ void awaitProducts() {
+  asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(left) : "memory");
+}
+// Lets the tensor cores see what this thread has stored, once it is behind a barrier.
+static __device__ __forceinline__ void publishStores() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
+template <class Float>
+static __device__ __forceinline__ Float roundToTf32(Float value) {
+  unsigned bits;
+  asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(bits) : "f"(value));
+  return __uint_as_float(bits);
+}
+${copyInstructions}
+#endif`;
+}
+
+/**
+ * `Side`: one operand's tile in shared memory, 128 bytes of terms of each of its rows or columns of C. Terms that lie side by side
+ * stay so, and half floats that lie apart too; floats that lie apart are turned round on their way, four by four.
+ */
+const sides = `
+static constexpr unsigned depth = 128 / Element::bytes, chunk = 16 / Element::bytes;
+
+template <bool isAlong, unsigned size>
+struct Side {
+  typedef Number Block[4][4];
+  static constexpr bool isTurned = Element::bytes == 4 && !isAlong, liesAlong = isAlong || isTurned;
+  static constexpr unsigned bytes = size * 128, blocks = size * depth / 16, held = isTurned ? (blocks + threads - 1) / threads : 1;
+
+  // The place of a chunk of 16 bytes in its row of 128, such that neighbours of a column lie in different banks.
+  static __device__ __forceinline__ unsigned placeOf(unsigned row, unsigned within) {
+    return row * 128 + ((within ^ (row & 7)) << 4);
+  }
+
+  // Terms from \`term\` on, of the rows or columns of C from \`first\` on; what is not there becomes 0.
+  static __device__ __forceinline__ void bring(
+      unsigned char* to, const Number* matrix, int rowStride, int first, int term, int end, int terms) {
+    if constexpr (!isTurned) {
+#pragma unroll
+      for (unsigned done = 0; done < size * 8; done += threads) {
+        const unsigned own = done + threadIdx.x;
+        if (size * 8 % threads != 0 && own >= size * 8) break;
+        // Along: a row of C and its terms. Else a term of all the tile's rows or columns, 64 to a part of the tile.
+        const unsigned line = isAlong ? own / 8 : own / (size / chunk), within = isAlong ? own % 8 : own % (size / chunk);
+        const int row = (isAlong ? first : term) + (int)line, column = (isAlong ? term : first) + (int)(within * chunk);
+        const bool isThere = row < (isAlong ? end : terms) && column < (isAlong ? terms : end);
+        unsigned char* at = isAlong ? to + placeOf(line, within) : to + within / 8 * (depth * 128) + placeOf(line, within % 8);
+        beginCopy<16>(at, isThere ? matrix + (long long)row * rowStride + column : matrix, isThere ? 16 : 0);
+      }
+    }
+  }
+
+  // Which four columns of C and which four terms a thread turns round: eight threads store to different banks.
+  static __device__ __forceinline__ void blockOf(unsigned own, unsigned& column, unsigned& term) {
+    const unsigned lane = own % 32, group = own / 32;
+    column = (group / 2 * 8 + (lane & 1) + lane / 8 * 2) * 4;
+    term = (group % 2 * 4 + lane / 2 % 4) * 4;
+  }
+
+  static __device__ __forceinline__ void fetch(
+      Block (&from)[held], const Number* matrix, int rowStride, int first, int term, int end, int terms) {
+    if constexpr (isTurned) {
+#pragma unroll
+      for (unsigned index = 0; index < held; index++) {
+        const unsigned own = index * threads + threadIdx.x;
+        if (blocks % threads != 0 && own >= blocks) break;
+        unsigned column, row;
+        blockOf(own, column, row);
+#pragma unroll
+        for (unsigned e = 0; e < 4; e++) {
+          const bool isThere = first + (int)column < end && term + (int)(row + e) < terms;
+          const float4 four = isThere
+              ? *reinterpret_cast<const float4*>(matrix + (long long)(term + (int)(row + e)) * rowStride + first + column)
+              : make_float4(0, 0, 0, 0);
+          from[index][e][0] = four.x;
+          from[index][e][1] = four.y;
+          from[index][e][2] = four.z;
+          from[index][e][3] = four.w;
+        }
+      }
+    }
+  }
+
+  static __device__ __forceinline__ void turn(unsigned char* to, const Block (&from)[held]) {
+    if constexpr (isTurned) {
+#pragma unroll
+      for (unsigned index = 0; index < held; index++) {
+        const unsigned own = index * threads + threadIdx.x;
+        if (blocks % threads != 0 && own >= blocks) break;
+        unsigned column, row;
+        blockOf(own, column, row);
+#pragma unroll
+        for (unsigned e = 0; e < 4; e++) {
+          *reinterpret_cast<float4*>(to + placeOf(column + e, row / 4)) = make_float4(
+              roundToTf32(from[index][0][e]), roundToTf32(from[index][1][e]), roundToTf32(from[index][2][e]),
+              roundToTf32(from[index][3][e]));
+        }
+      }
+    }
+  }
+
+  // The tile from a row on, and from the so many-th 32 bytes of terms on.
+  static __device__ __forceinline__ const unsigned char* at(const unsigned char* tile, unsigned row, unsigned part) {
+    return liesAlong ? tile + row * 128 + part * 32 : tile + row / 64 * (depth * 128) + part * (32 / Element::bytes * 128);
+  }
+};`;
+
+const multiplication = `
+  // A swizzle goes by addresses, so that tiles begin on 1024 bytes.
+  unsigned char* const tiles = launched + (1024 - reinterpret_cast<unsigned long long>(launched) % 1024) % 1024;
+  const unsigned tilesAcross = (n + tileColumns - 1) / tileColumns;
+  const int firstRow = block / tilesAcross * tileRows, firstColumn = block % tilesAcross * tileColumns;
+  const unsigned group = threadIdx.x / 128, top = group / groupsAcross * (64 * down), side = group % groupsAcross * width;
+  const unsigned steps = (k + depth - 1) / depth;
+  auto tileOf = [&](unsigned step) { return tiles + step % stages * (Left::bytes + Right::bytes); };
+
+  typename Right::Block held[Right::held];
+  auto bring = [&](unsigned step) {
+    if (step < steps) {
+      Left::bring(tileOf(step), a, aStride, firstRow, step * depth, m, k);
+      Right::bring(tileOf(step) + Left::bytes, b, bStride, firstColumn, step * depth, n, k);
+    }
+    endCopies();
+  };
+  auto fetch = [&](unsigned step) {
+    if (step < steps) Right::fetch(held, b, bStride, firstColumn, step * depth, n, k);
+  };
+  auto turn = [&](unsigned step) {
+    if (step < steps) Right::turn(tileOf(step) + Left::bytes, held);
+  };
+
+  float sums[down][width / 2];
+#pragma unroll
+  for (unsigned i = 0; i < down; i++) {
+#pragma unroll
+    for (unsigned e = 0; e < width / 2; e++) {
+      sums[i][e] = 0;
+      settle(sums[i][e]);
+    }
+  }
+#pragma unroll
+  for (unsigned step = 0; step < ahead; step++) {
+    bring(step);
+    fetch(step);
+    turn(step);
+  }
+  fetch(ahead);
+  for (unsigned step = 0; step < steps; step++) {
+    awaitCopies<ahead - 1>();
+    publishStores();
+    __syncthreads();
+    const unsigned char *left = tileOf(step), *right = left + Left::bytes;
+    beginProducts();
+#pragma unroll
+    for (unsigned part = 0; part < 4; part++) {
+#pragma unroll
+      for (unsigned i = 0; i < down; i++) {
+        multiplyTiles<Element, width, Left::liesAlong, Right::liesAlong>(
+            sums[i], Left::at(left, top + 64 * i, part), Right::at(right, side, part));
+      }
+    }
+    endProducts();
+    // The tile of two steps ago is free: behind the barrier everybody has waited for what was made of it.
+    bring(step + ahead);
+    awaitProducts<1>();
+    turn(step + ahead);
+    fetch(step + ahead + 1);
+  }
+  awaitProducts<0>();
+  __syncthreads();`;
+
+/** Each warp turns its own 16 rows through shared memory, so that a thread has neighbours of a row to store. */
+function storing(finish: PrintedFinish | undefined, hasBias: boolean): string {
+  const biases = `
+#pragma unroll
+      for (unsigned e = 0; e < pack; e++) values[e] += bias[column + e];`;
+  const plain = `
+      float* const to = c + (long long)row * cStride + column;
+#pragma unroll
+      for (unsigned e = 0; e < pack; e += 4)
+        *reinterpret_cast<float4*>(to + e) = make_float4(values[e], values[e + 1], values[e + 2], values[e + 3]);`;
+  return `
+  const unsigned lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+  constexpr unsigned stride = width + 8;
+  float* const own = reinterpret_cast<float*>(tiles) + warp * (16 * stride);
+#pragma unroll
+  for (unsigned i = 0; i < down; i++) {
+    __syncwarp();
+#pragma unroll
+    for (unsigned e = 0; e < width / 2; e += 2) {
+      float* const to = own + (lane / 4 + e / 2 % 2 * 8) * stride + e / 4 * 8 + lane % 4 * 2;
+      *reinterpret_cast<float2*>(to) = make_float2(sums[i][e], sums[i][e + 1]);
+    }
+    __syncwarp();
+#pragma unroll 4
+    for (unsigned next = lane; next < 16 * (width / pack); next += 32) {
+      const unsigned line = next / (width / pack), along = next % (width / pack) * pack;
+      const int row = firstRow + top + 64 * i + warp % 4 * 16 + line, column = firstColumn + side + along;
+      if (row >= m || column >= n) continue;
+      float values[pack];
+#pragma unroll
+      for (unsigned e = 0; e < pack; e += 4) {
+        const float4 four = *reinterpret_cast<const float4*>(own + line * stride + along + e);
+        values[e] = four.x;
+        values[e + 1] = four.y;
+        values[e + 2] = four.z;
+        values[e + 3] = four.w;
+      }${hasBias ? biases : ""}
+${finish ? `${finish.keepsResult ? plain : ""}\n${finish.lines}` : plain}
+    }
+  }`;
+}
+
+/** One kernel for products of one form, with what each does to its C; or for one product and its finish. */
+export function warpgroupSource(
+  form: WarpgroupForm,
+  accesses: readonly AccessToC[],
+  finish?: Finish,
+): KernelSource {
+  const { element, tile, isAlong, hasBias } = form;
+  const { rows, columns, stages, down, across } = tile;
+  const { name, type } = elements[element];
+  const [threads, width] = [128 * down * across, columns / across];
+  const printed = finish && printFinish(finish);
+  const sharedBytes = 1024 + Math.max(stages * (rows + columns) * 128, (threads / 32) * 16 * (width + 8) * 4);
+  const declarations = `
+${printed?.declarations ?? ""}${instructionsFor(element, width)}
+typedef ${name} Element;
+typedef ${type} Number;
+static constexpr unsigned tileRows = ${rows}, tileColumns = ${columns}, stages = ${stages}, ahead = stages - 2;
+static constexpr unsigned groupsAcross = ${across}, threads = ${threads};
+// The sums of a warpgroup: so many pieces of 64 rows, and so many columns. A thread stores so many neighbours at a time.
+static constexpr unsigned down = ${rows / 64 / down}, width = ${width}, pack = ${finishPack(element)};
+${sides}
+typedef Side<${isAlong.a}, tileRows> Left;
+typedef Side<${isAlong.b}, tileColumns> Right;`;
+  return cudaKernel({
+    ...{ name: `product_${element}_warpgroup`, elements: "float", threads, onlyFor: warpgroupCapability },
+    ...{ parameters: warpgroupParameters(form, accesses, finish), sharedBytes, declarations },
+    pointers: pointersOf(type, accesses.length, printed),
+    body: `${selection(form, accesses.length, type, finish)}  launchedMemory(launched, ${sharedBytes});${multiplication}\n${storing(printed, hasBias)}`,
+  });
+}
+
+/** What 16 bytes hold of what is stored: half floats come in eights. */
+export function finishPack(element: WarpgroupElement): number {
+  return element === "tf32" ? 4 : 8;
+}
+
+function pointersOf(type: string, products: number, finish: PrintedFinish | undefined) {
+  const pointers: Record<string, string> = { ...finish?.pointers };
+  for (let index = 0; index < products; index++)
+    Object.assign(pointers, { [`a${index}`]: type, [`b${index}`]: type });
+  return pointers;
+}
+
+/** Which product the block works on, and which block of it this is. */
+function selection({ hasBias }: WarpgroupForm, products: number, type: string, finish?: Finish): string {
+  const results = storesResult(finish) ? ["c"] : [];
+  const biases = hasBias ? ["bias"] : [];
+  const figures = figuresFor(finish);
+  const lines = [
+    ...["a", "b"].map((name) => `const ${type}* ${name} = ${name}0;`),
+    ...results.map((name) => `float* ${name} = ${name}0;`),
+    ...biases.map((name) => `const float* ${name} = ${name}0;`),
+    `int ${figures.map((name) => `${name} = ${name}0`).join(", ")};`,
+    "unsigned block = blockIdx.x;",
+  ];
+  for (let index = 1; index < products; index++) {
+    const own = ["a", "b", ...results, ...biases, ...figures].map((name) => `${name} = ${name}${index};`);
+    lines.push(`if (blockIdx.x >= first${index}) {`);
+    lines.push(`  ${own.join(" ")}`, `  block = blockIdx.x - first${index};`, "}");
+  }
+  return lines.map((line) => `  ${line}\n`).join("");
+}

@@ -1,0 +1,66 @@
+/** Elementwise work on a product's result as lines of the product's kernel: each thread does it for the neighbours that it stores. */
+
+import type { Parameter } from "../../../driver/index.js";
+import { elementTypes } from "../../cuda-printer/element-types.js";
+import { expressionPrinter } from "../../cuda-printer/expressions.js";
+import { KernelText } from "../../cuda-printer/kernel-text.js";
+import { narrowed, widened } from "../../cuda-printer/row-operands.js";
+import { loadsOf } from "../../expression-walk.js";
+import type { Finish } from "./form.js";
+
+export interface PrintedFinish {
+  readonly keepsResult: boolean;
+  readonly parameters: Readonly<Record<string, Parameter>>;
+  /** The C++ types that its memory parameters point to. */
+  readonly pointers: Readonly<Record<string, string>>;
+  /** What has to stand before the kernel. */
+  readonly declarations: string;
+  /** They find a thread's results in `values`, which lie at `row` and from `column` on in rows of `n`. */
+  readonly lines: string;
+}
+
+/** The operands lie as the result does, without gaps. */
+export function printFinish({ kernel, product, keepsResult }: Finish): PrintedFinish {
+  const { inputs, outputs, scalars, stages } = kernel;
+  const parameters: Record<string, Parameter> = {};
+  const pointers: Record<string, string> = {};
+  const text = new KernelText(3);
+  text.define("const long long", "place", "(long long)row * n + column");
+  const read = new Set(stages.flatMap(({ value }) => loadsOf(value).map(({ input }) => input)));
+  for (const [index, dtype] of inputs.entries()) {
+    if (index === product) continue;
+    parameters[`in${index}`] = "in";
+    pointers[`in${index}`] = elementTypes[dtype].type;
+    if (read.has(index))
+      text.line(`const auto pack${index} = ${text.use("load")}<pack>(in${index} + place);`);
+  }
+  for (const [index, { dtype }] of outputs.entries()) {
+    parameters[`out${index}`] = "out";
+    const { type } = elementTypes[dtype];
+    pointers[`out${index}`] = type;
+    text.use("store");
+    text.line(`Pack<${type}, pack> result${index};`);
+  }
+  for (const [index, type] of scalars.entries()) parameters[`scalar${index}`] = type;
+  text.line("#pragma unroll");
+  text.block("for (unsigned e = 0; e < pack; e++)", () => {
+    const print = expressionPrinter(
+      text,
+      stages.map(({ value }) => value),
+      {
+        load: ({ input }) =>
+          input === product ? "values[e]" : widened(text, inputs[input] ?? "f32", `pack${input}.lane[e]`),
+        scalar: (index) => `scalar${index}`,
+        ...{ reduced: () => "", position: () => "", row: () => "" },
+      },
+    );
+    for (const stage of stages) {
+      if (stage.kind !== "store") continue;
+      const dtype = outputs[stage.output]?.dtype ?? "f32";
+      text.line(`result${stage.output}.lane[e] = ${narrowed(text, dtype, print(stage.value))};`);
+    }
+  });
+  for (const index of outputs.keys())
+    text.line(`${text.call("store", `out${index} + place`, `result${index}`)};`);
+  return { keepsResult, parameters, pointers, ...text.fragment() };
+}

@@ -1,0 +1,82 @@
+/** Launches of products by warpgroups. */
+
+import type { KernelSource } from "../../../driver/index.js";
+import type { Runtime, Storage } from "../../../runtime/index.js";
+import { argumentsInOrder } from "../../wasm-function.js";
+import {
+  type AccessToC,
+  accessToC,
+  type GemmOutline,
+  type GemmProblem,
+  type ProductDtype,
+} from "../problem.js";
+import { warpgroupParameters, warpgroupSource } from "./code.js";
+import { type Finish, finishFormOf, groupFormOf, type WarpgroupForm, warpgroupBlocks } from "./form.js";
+
+/** A finish on its operands: the inputs, then the outputs. The result's own place is not looked at. */
+export interface FinishOn extends Finish {
+  readonly operands: readonly Storage[];
+  readonly scalars: readonly number[];
+}
+
+/** How one launch makes products of the runtime's device, where they are ours to make together. */
+export function warpgroupsOf(
+  { device, settings }: Runtime,
+  problems: readonly GemmOutline[],
+): WarpgroupForm | undefined {
+  return groupFormOf(device, settings.precision, problems);
+}
+
+/** How a product's kernel finishes its result, where it had better. */
+export function warpgroupFinishOf(
+  { device, settings }: Runtime,
+  problem: GemmOutline,
+  finish: Finish,
+): WarpgroupForm | undefined {
+  return finishFormOf(device, settings.precision, problem, finish);
+}
+
+/** One launch for products of one form that don't wait for each other, or for one with a finish. */
+export function launchWarpgroups(
+  runtime: Runtime,
+  problems: readonly GemmProblem<ProductDtype>[],
+  form: WarpgroupForm,
+  op: string,
+  finish?: FinishOn,
+): void {
+  const accesses = problems.map(accessToC);
+  let blocks = 0;
+  const given: Record<string, Storage | number> = {};
+  for (const [index, problem] of problems.entries()) {
+    const { m, n, k, a, b, c, bias } = problem;
+    const own = {
+      ...{ a: a.storage, b: b.storage, c: c.storage, bias: bias ?? c.storage },
+      ...{ m, n, k, aStride: a.rowStride, bStride: b.rowStride, cStride: c.rowStride, first: blocks },
+    };
+    for (const [name, value] of Object.entries(own)) given[`${name}${index}`] = value;
+    blocks += warpgroupBlocks(problem, form.tile);
+  }
+  if (finish) {
+    const { inputs } = finish.kernel;
+    for (const [index, storage] of finish.operands.entries())
+      given[index < inputs.length ? `in${index}` : `out${index - inputs.length}`] = storage;
+    for (const [index, value] of finish.scalars.entries()) given[`scalar${index}`] = value;
+  }
+  runtime.launch({
+    ...{ op, kernel: runtime.kernel(sourceOf(form, accesses, finish)), blocks },
+    arguments: argumentsInOrder(warpgroupParameters(form, accesses, finish), given),
+  });
+}
+
+/** A runtime knows a kernel by its source's identity, so one is made for each form and kept. */
+const made = new Map<string, KernelSource>();
+
+function sourceOf(form: WarpgroupForm, accesses: readonly AccessToC[], finish?: Finish): KernelSource {
+  const traits = finish && { kernel: finish.kernel, product: finish.product, keeps: finish.keepsResult };
+  const key = JSON.stringify([accesses, form, traits]);
+  const known = made.get(key);
+  if (known) return known;
+  const source = warpgroupSource(form, accesses, finish);
+  made.set(key, source);
+  return source;
+}

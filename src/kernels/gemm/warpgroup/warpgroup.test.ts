@@ -1,0 +1,286 @@
+/** Products by warpgroups: right for every layout and edge, in groups and finished, and written nowhere beside what is theirs. */
+
+import assert from "node:assert/strict";
+import { describe, test } from "node:test";
+import fc from "fast-check";
+import {
+  type DrawnMatrix,
+  type DrawnProduct,
+  drawValues,
+  expectedOf,
+  layOutProduct,
+  proveValues,
+  smallValues,
+} from "../../../../test/support/drawn-products.js";
+import { encodeFloats } from "../../../../test/support/encoded-values.js";
+import { cudaMissing, openCudaKernelRuntime, put } from "../../../../test/support/kernel-runtime.js";
+import { span } from "../../../units/index.js";
+import type { RowKernel } from "../../ir.js";
+import { term } from "../../term.js";
+import { gemmFinished, gemmFinishes, gemmMany, gemmTogether } from "../gemm.js";
+import type { GemmOutline, GemmProblem, ProductDtype } from "../problem.js";
+import {
+  type Finish,
+  finishFormOf,
+  groupFormOf,
+  type WarpgroupElement,
+  type WarpgroupForm,
+  warpgroupTiles,
+} from "./form.js";
+import { launchWarpgroups } from "./launch.js";
+
+const hopper = { kind: "cuda", computeCapability: "9.0" } as const;
+const elements: readonly WarpgroupElement[] = ["bf16", "f16", "tf32"];
+const dtypeOf = (element: WarpgroupElement) => (element === "tf32" ? "f32" : element);
+
+/** Rows begin and end on 16 bytes of either dtype. */
+const matrix: fc.Arbitrary<DrawnMatrix> = fc.record({
+  ...{ isTransposed: fc.constant(false), form: fc.constant("apart" as const) },
+  ...{ gap: fc.constantFrom(0, 0, 8), offset: fc.constantFrom(0, 8) },
+});
+
+const size = fc.constantFrom(8, 72, 136, 200);
+
+const drawProduct: fc.Arbitrary<DrawnProduct> = fc.record({
+  ...{ dtype: fc.constant("f32" as const), resultDtype: fc.constant("f32" as const) },
+  ...{ m: size, n: size, k: fc.constantFrom(64, 72, 200), batch: fc.constant(1) },
+  ...{ a: matrix, b: matrix, c: matrix },
+  ...{ alpha: fc.constant(1), beta: fc.constant(0) },
+  bias: fc.constantFrom("none", "one"),
+  activation: fc.constant("none" as const),
+});
+
+/** What becomes of a result x beside another y: 3x − y as it is, and their sum as a half float. */
+const threefold: RowKernel = {
+  name: "threefold",
+  inputs: ["f32", "f32"],
+  outputs: [
+    { dtype: "f32", per: "element" },
+    { dtype: "bf16", per: "element" },
+  ],
+  scalars: ["f32"],
+  stages: [
+    {
+      kind: "store",
+      output: 0,
+      value: term.sub(term.mul(term.load(1, "f32"), term.scalar(0, "f32")), term.load(0, "f32")),
+    },
+    { kind: "store", output: 1, value: term.add(term.load(0, "f32"), term.load(1, "f32")) },
+  ],
+};
+
+describe("a product by warpgroups", { skip: cudaMissing }, () => {
+  const runtime = cudaMissing ? undefined! : openCudaKernelRuntime();
+  const floatsIn = (storage: Parameters<typeof runtime.read>[0]): Float64Array =>
+    Float64Array.from(new Float32Array(runtime.read(storage).slice().buffer));
+
+  /** A product in step memory, its form in a tile, and the proof of what its C should hold. */
+  function place(drawn: DrawnProduct, element: WarpgroupElement, tile = warpgroupTiles[0]!) {
+    const layouts = layOutProduct(drawn);
+    const values = drawValues(drawn);
+    const { m, n, k } = drawn;
+    const whole = put(runtime, Float32Array.from(values.c), "c");
+    const lying = (name: "a" | "b" | "c") => {
+      const { offset, extent, rowStride } = layouts[name];
+      const storage = name === "c" ? whole : put(runtime, encodeFloats(values[name], dtypeOf(element)), name);
+      const each = storage.span.size / layouts[name].length;
+      const view = runtime.view(storage, each * offset, each * extent);
+      return { storage: view, rowStride, isTransposed: drawn[name].isTransposed };
+    };
+    const bias = drawn.bias === "none" ? undefined : put(runtime, Float32Array.from(values.bias), "bias");
+    const problem: GemmProblem<ProductDtype> = {
+      ...{ dtype: dtypeOf(element), resultDtype: "f32", m, n, k },
+      ...{ a: lying("a"), b: lying("b"), c: lying("c"), ...(bias && { bias }) },
+    };
+    const isAlong = { a: !drawn.a.isTransposed, b: drawn.b.isTransposed };
+    const form: WarpgroupForm = { element, tile, isAlong, hasBias: bias !== undefined };
+    const expected = expectedOf(drawn, values);
+    return { problem, form, expected, prove: () => proveValues(drawn, floatsIn(whole), expected) };
+  }
+
+  const layoutsOf = (element: WarpgroupElement): readonly (readonly [boolean, boolean])[] =>
+    element === "tf32"
+      ? [
+          [false, false],
+          [false, true],
+        ]
+      : [
+          [false, false],
+          [false, true],
+          [true, false],
+          [true, true],
+        ];
+
+  test("is right for any shape, layout and bias, in each of the tiles, and writes nothing beside C", () => {
+    for (const element of elements) {
+      for (const tile of warpgroupTiles) {
+        for (const [isLeftTurned, isRightTurned] of layoutsOf(element)) {
+          fc.assert(
+            fc.property(drawProduct, (drawn) =>
+              runtime.step(() => {
+                const a = { ...drawn.a, isTransposed: isLeftTurned };
+                const b = { ...drawn.b, isTransposed: isRightTurned };
+                const { problem, form, prove } = place({ ...drawn, a, b }, element, tile);
+                launchWarpgroups(runtime, [problem], form, "product");
+                prove();
+              }),
+            ),
+            { numRuns: 2 },
+          );
+        }
+      }
+    }
+  });
+
+  const plain: DrawnProduct = {
+    ...{ dtype: "f32", resultDtype: "f32", m: 72, n: 136, k: 72, batch: 1, alpha: 1, beta: 0 },
+    ...{ bias: "one", activation: "none" },
+    a: { isTransposed: false, form: "apart", gap: 8, offset: 0 },
+    b: { isTransposed: false, form: "apart", gap: 8, offset: 0 },
+    c: { isTransposed: false, form: "apart", gap: 0, offset: 0 },
+  };
+
+  test("red proof: the check sees a layout, a stride, a term and a bias that are not the product's", () => {
+    type Placed = Pick<ReturnType<typeof place>, "problem" | "form">;
+    const faults: Record<string, (placed: Placed) => Placed> = {
+      "B's layout": ({ problem, form }) => ({
+        problem,
+        form: { ...form, isAlong: { ...form.isAlong, b: true } },
+      }),
+      "A's stride": ({ problem, form }) => ({
+        problem: { ...problem, a: { ...problem.a, rowStride: 72 } },
+        form,
+      }),
+      "the terms": ({ problem, form }) => ({ problem: { ...problem, k: 64 }, form }),
+      "the bias": ({ problem: { bias: _, ...problem }, form }) => ({
+        problem,
+        form: { ...form, hasBias: false },
+      }),
+    };
+    for (const [what, plant] of Object.entries(faults)) {
+      runtime.step(() => {
+        const placed = place(plain, "bf16");
+        const { problem, form } = plant(placed);
+        launchWarpgroups(runtime, [problem], form, "product");
+        assert.throws(placed.prove, /element \d+ of C's memory/, what);
+      });
+    }
+  });
+
+  test("is made beside others as it is alone", () => {
+    for (const element of ["bf16", "f16"] as const) {
+      runtime.step(() => {
+        const turned = { ...plain, a: { ...plain.a, isTransposed: true }, bias: "none" } as const;
+        const group = [
+          { ...turned, m: 136, n: 64 },
+          { ...turned, m: 8, n: 200 },
+          { ...turned, m: 264, n: 136 },
+        ].map((drawn) => place(drawn, element, warpgroupTiles[1]));
+        const problems = group.map(({ problem }) => problem);
+        launchWarpgroups(runtime, problems, group[0]!.form, "products");
+        for (const { prove } of group) prove();
+      });
+    }
+  });
+
+  test("is finished before it is stored, and stored itself only where it is kept", () => {
+    for (const element of elements) {
+      for (const keepsResult of [true, false]) {
+        runtime.step(() => {
+          const { problem, form, expected, prove } = place(plain, element);
+          const { m, n } = plain;
+          const other = smallValues(m * n, 9);
+          const input = put(runtime, Float32Array.from(other), "y");
+          const outputs = [4, 2].map((bytes) => runtime.arena.allocate(bytes * m * n, "out"));
+          const finish = { kernel: threefold, product: 1, keepsResult, scalars: [3] };
+          const operands = [input, problem.c.storage, ...outputs];
+          launchWarpgroups(runtime, [problem], form, "product", { ...finish, operands });
+          if (keepsResult) prove();
+          else assert.ok(floatsIn(problem.c.storage).every(Number.isNaN), "C is as it was");
+          const found = floatsIn(outputs[0]!);
+          const halves = new Uint16Array(runtime.read(outputs[1]!).slice().buffer);
+          const sums = Float64Array.from(other, (value, index) => value + expected[index]!);
+          const sumBits = new Uint16Array(encodeFloats(sums, "bf16").buffer);
+          for (const [index, value] of other.entries()) {
+            assert.equal(found[index], 3 * expected[index]! - value, `element ${index}`);
+            assert.equal(halves[index], sumBits[index], `half float ${index}`);
+          }
+        });
+      }
+    }
+  });
+
+  test("is what gemmMany and gemmFinished launch on Hopper, and refused elsewhere", () => {
+    const isHopper = runtime.device.computeCapability === "9.0";
+    runtime.step(() => {
+      const drawn = { ...plain, m: 64, n: 64, k: 1024, bias: "none" } as const;
+      const group = [1, 2].map(() =>
+        place({ ...drawn, a: { ...drawn.a, isTransposed: true } }, "bf16", warpgroupTiles[1]),
+      );
+      const problems = group.map(({ problem }) => problem);
+      assert.equal(gemmTogether(runtime, problems), isHopper);
+      if (isHopper) {
+        gemmMany(runtime, problems);
+        for (const { prove } of group) prove();
+      } else assert.throws(() => gemmMany(runtime, problems), { code: "BAD_ARGUMENT" });
+      const { problem } = place(plain, "bf16");
+      const finish: Finish = { kernel: threefold, product: 1, keepsResult: true };
+      assert.equal(gemmFinishes(runtime, problem, finish), false, "too small to be worth it");
+      assert.throws(() => gemmFinished(runtime, problem, { ...finish, operands: [], scalars: [] }), {
+        code: "BAD_ARGUMENT",
+      });
+    });
+  });
+});
+
+describe("the form of products by warpgroups", () => {
+  const lying = (rowStride: number, address = 256) => ({
+    storage: { span: span(address, 2 ** 30) },
+    rowStride,
+  });
+  const outline = (shape: { m: number; n: number; k: number }, more = {}): GemmOutline => ({
+    ...{ dtype: "bf16", resultDtype: "f32", ...shape },
+    ...{ a: lying(shape.k), b: lying(shape.n), c: lying(shape.n) },
+    ...more,
+  });
+  const gradient = (m: number, n: number, more = {}): GemmOutline =>
+    outline({ m, n, k: 3072 }, { a: { ...lying(m), isTransposed: true }, ...more });
+
+  test("is there for groups of weight gradients in half floats, on Hopper alone", () => {
+    const pair = [gradient(256, 1024), gradient(1024, 256)];
+    assert.equal(groupFormOf(hopper, "bf16", pair)?.element, "bf16");
+    assert.equal(groupFormOf({ ...hopper, computeCapability: "8.0" }, "bf16", pair), undefined);
+    assert.equal(groupFormOf({ ...hopper, kind: "cpu" }, "bf16", pair), undefined);
+    for (const other of [
+      outline({ m: 3072, n: 1024, k: 1024 }),
+      gradient(256, 1024, { beta: 1 }),
+      gradient(256, 1024, { batch: 2 }),
+      gradient(256, 1020),
+      gradient(256, 1024, { resultDtype: "bf16" }),
+      gradient(256, 1024, { b: lying(1024, 264) }),
+      gradient(256, 1024, { dtype: "f16" }),
+    ])
+      assert.equal(groupFormOf(hopper, "bf16", [...pair, other]), undefined);
+    const floats = [gradient(256, 1024, { dtype: "f32" })];
+    assert.equal(groupFormOf(hopper, "tf32", floats), undefined, "floats would have to be turned round");
+    assert.equal(groupFormOf(hopper, "bf16", []), undefined);
+  });
+
+  test("is there for a finish where the result is large and the terms are few", () => {
+    const finish: Finish = { kernel: threefold, product: 1, keepsResult: true };
+    const one = outline({ m: 3072, n: 1024, k: 256 });
+    const formOf = (problem: GemmOutline, of = finish) => finishFormOf(hopper, "tf32", problem, of);
+    assert.equal(formOf(one)?.element, "bf16");
+    assert.equal(formOf({ ...one, dtype: "f32" })?.element, "tf32");
+    assert.equal(finishFormOf(hopper, "f32", { ...one, dtype: "f32" }, finish), undefined);
+    assert.equal(formOf(outline({ m: 3072, n: 256, k: 1024 })), undefined, "many terms");
+    assert.equal(formOf(outline({ m: 300, n: 256, k: 256 })), undefined, "a small result");
+    assert.equal(formOf({ ...one, c: lying(1032) }), undefined, "a result with gaps");
+    assert.equal(formOf({ ...one, a: { ...one.a, isTransposed: true } }), undefined);
+    const reducing: RowKernel = {
+      ...threefold,
+      stages: [{ kind: "reduce", op: "add", value: term.load(0, "f32") }, ...threefold.stages],
+    };
+    assert.equal(formOf(one, { ...finish, kernel: reducing }), undefined, "no elementwise work");
+  });
+});
