@@ -19,6 +19,7 @@ import { countSkips, guardWrites } from "./passes/guard.js";
 import { choicesIn, chooseProducts, type ProductReport } from "./passes/products.js";
 import { recompute } from "./passes/recompute.js";
 import { castTogether } from "./passes/region-casts.js";
+import { makeSpread } from "./passes/spread-results.js";
 import { makeProductsTogether } from "./passes/together.js";
 import { planMemory } from "./plan.js";
 import { accessesOf, type Buffer, type Call, type Part, type Plan, type Schedule } from "./program.js";
@@ -30,14 +31,15 @@ import { verifyPlan } from "./verify.js";
 /** Memory is short on a CPU, where nothing waits for company. */
 const isAfresh = ({ device }: Runtime): boolean => device.kind === "cuda";
 
-type Pass = (calls: readonly Call[], runtime: Runtime) => readonly Call[];
+/** `isChosen`: are the algorithms of products chosen behind all passes? */
+type Pass = (calls: readonly Call[], runtime: Runtime, isChosen: boolean) => readonly Call[];
 
 /** In their order. Each can be left out, and the step's numbers stay the same. */
 const passes = {
   /** Calls that do the same to the same values are made once. */
   common: shareCommonCalls,
   /** Plain copies are left out where a value can be read where it is, or made where it belongs. */
-  copies: removeCopies,
+  copies: (calls, runtime, isChosen) => makeSpread(runtime, removeCopies(calls), isChosen),
   /** Results that nobody reads are not made. */
   dead: removeDeadCode,
   /** Weights are converted together. */
@@ -118,16 +120,15 @@ function planCalls(
 ): Pick<PlannedStep, "stages" | "schedule" | "plan" | "memory" | "products"> {
   const stages: Stage[] = [{ name: "trace", calls: traced }];
   let calls = traced;
+  const isChosen =
+    runtime.device.kind === "cuda" && (settings.products ?? runtime.settings.precision !== "f32");
   for (const name of passesInOrder) {
     if (settings[name] === false) continue;
-    calls = passes[name](calls, runtime);
+    calls = passes[name](calls, runtime, isChosen);
     stages.push({ name, calls });
   }
   // Before the plan: the choices say how much scratch memory there is to place.
-  const chosen =
-    !(settings.products ?? runtime.settings.precision !== "f32") || runtime.device.kind !== "cuda"
-      ? undefined
-      : chooseProducts(runtime, calls);
+  const chosen = isChosen ? chooseProducts(runtime, calls) : undefined;
   if (chosen) {
     calls = chosen.calls;
     stages.push({ name: "products", calls });
@@ -171,7 +172,7 @@ function freedCalls(runtime: Runtime, stages: readonly Stage[]): readonly Call[]
   for (const { name, calls: chosen } of again) {
     if (name === "products")
       calls = chooseProducts(runtime, calls, { known: choicesIn(runtime, chosen) }).calls;
-    else if (name !== "trace") calls = passes[name](calls, runtime);
+    else if (name !== "trace") calls = passes[name](calls, runtime, false);
   }
   return calls;
 }

@@ -187,6 +187,34 @@ describe("becomes one call:", () => {
     assert.deepEqual(value, term.convert(term.and(term.convert(x0, "i32"), 255), "f32"));
   });
 
+  test("calls of one row, whatever they are about: a norm's end, and the counts of an optimizer's groups", () => {
+    const [parts, norm] = [bufferOf([1, 531], { label: "parts" }), bufferOf([1], { label: "norm" })];
+    const counts = ["t", "u"].map((label, index) => bufferOf([1], { label, address: 4096 + 256 * index }));
+    const [t, u] = counts as [View, View];
+    const count = (view: View): Call => elementwise("count", (x) => term.add(x, 1), [view], view);
+    const finish = reducing("norm", [["add", (x) => x]], [() => term.reduced(0, "f32")], [parts], [norm]);
+    const fused = fuseKeeping([norm], finish, count(t), count(u));
+    assert.deepEqual(fused.map(endsOf), [{ reads: ["parts", "t", "u"], writes: ["norm", "t", "u"] }]);
+    assert.deepEqual(fuseKeeping([norm], count(t), finish, count(u)).map(endsOf), [
+      { reads: ["t", "parts", "u"], writes: ["t", "norm", "u"] },
+    ]);
+  });
+
+  test("a ring that takes a number at the count's place, and the count", () => {
+    const [ring, next] = [
+      bufferOf([1, 256], { label: "ring", address: 8192 }),
+      bufferOf([1], { label: "count", dtype: "i32", address: 4096 }),
+    ];
+    const isPlace = term.eq(term.position, term.and(term.load(1, "i32"), 255));
+    const put = reducing("ring", [], [(old) => term.select(isPlace, 1, old)], [ring, next], [ring]);
+    const fused = fuseKeeping(
+      [],
+      put,
+      elementwise("count", (n) => term.add(n, 1), [next], next),
+    );
+    assert.deepEqual(fused.map(endsOf), [{ reads: ["ring", "count"], writes: ["ring", "count"] }]);
+  });
+
   test("iterations of other axes over the same elements", () => {
     const [x, y, z] = [bufferOf([4, 6, 8]), bufferOf([4, 6, 8]), bufferOf([24, 8])];
     const bias = bufferOf([6, 8]);
@@ -296,6 +324,26 @@ describe("stay apart:", () => {
       elementwise("exp", term.exp, [long], value),
       reducing("sum", [["add", (x) => x]], [() => term.reduced(0, "f32")], [value], [sum]),
     );
+  });
+
+  test("calls of one row that something has to run between, or with rows of two lengths", () => {
+    const [t, made] = [bufferOf([1], { label: "t", address: 4096 }), bufferOf([1], { label: "made" })];
+    const [first, last] = [bufferOf([1], { label: "first" }), bufferOf([1], { label: "last" })];
+    staysApart(
+      [first, last],
+      elementwise("count", (x) => term.add(x, 1), [t], first),
+      { op: "clear", work: { kind: "fill", target: t.part, byte: 0 } },
+      elementwise("neg", term.neg, [t], last),
+    );
+    const sumOf = (x: View, to: View): Call =>
+      reducing("sum", [["add", (x) => x]], [() => term.reduced(0, "f32")], [x], [to]);
+    staysApart([made, last], sumOf(bufferOf([1, 256]), made), sumOf(bufferOf([1, 300]), last));
+  });
+
+  test("one element and a row of many that need no row", () => {
+    const [one, many] = [bufferOf([1], { address: 4096 }), bufferOf([300], { address: 8192 })];
+    const add = (view: View): Call => elementwise("add", (x) => term.add(x, 1), [view], view);
+    staysApart([], add(many), add(one));
   });
 
   test("more operands than a kernel may have", () => {

@@ -15,6 +15,9 @@ import { type Uses, usesOf } from "./uses.js";
 /** How far in the program a call may move to join another: memory that it reads or writes lives longer for it. */
 const farthest = 128;
 
+/** How many of the latest calls of one row are looked at for a call that shares no memory with them. */
+const latestOfOneRow = 8;
+
 /** The same program with fewer calls. `keep` tells which step buffers are read after it; persistent ones always are. */
 export function fuse(program: readonly Call[], keep: (buffer: Buffer) => boolean): readonly Call[] {
   const fusion = new Fusion(usesOf(program), keep);
@@ -33,6 +36,8 @@ class Fusion {
   readonly #keep: (buffer: Buffer) => boolean;
   readonly #order = new Order();
   readonly #groups = new Map<Node, Group>();
+  /** What has one row, in the order in which it was added. */
+  readonly #ofOneRow: Node[] = [];
 
   constructor(uses: ReadonlyMap<Buffer, Uses>, keep: (buffer: Buffer) => boolean) {
     this.#uses = uses;
@@ -44,7 +49,9 @@ class Fusion {
     const member = memberOf(call);
     if (member) this.#groups.set(neighbours.node, { members: [member], draft: undefined });
     // What is made again waits for others to join it: with what was there before it would be made too soon.
-    if (!call.isRecomputed && (member || call.work.kind === "copy")) this.#joinNeighbours(neighbours);
+    if (call.isRecomputed || !(member || call.work.kind === "copy")) return;
+    this.#joinNeighbours(neighbours);
+    if (member && hasOneRow(member)) this.#joinOfOneRow(neighbours.node);
   }
 
   calls(): readonly Call[] {
@@ -61,6 +68,18 @@ class Fusion {
       const [one, other] = [rootOf(reader), rootOf(node)];
       if (this.#readAlike(one, other)) this.#join(one, other);
     }
+  }
+
+  /**
+   * A call of one row leaves a GPU idle but for a block, and takes the time of its launch: together with another such it takes
+   * no more, whatever the two are about. So the counts of an optimizer's groups are one call, beside the norm's end.
+   */
+  #joinOfOneRow(node: Node): void {
+    for (const other of this.#ofOneRow.slice(-latestOfOneRow).toReversed()) {
+      const [one, own] = [rootOf(other), rootOf(node)];
+      if (this.#groups.get(one)?.members.every(hasOneRow)) this.#join(one, own);
+    }
+    this.#ofOneRow.push(node);
   }
 
   #join(a: Node, b: Node): void {
@@ -128,6 +147,11 @@ class Fusion {
     const isUnread = members.some(({ outputs }) => outputs.some(({ part }) => !isNeeded(part.buffer)));
     return isUnread ? combine(members, isNeeded) : undefined;
   }
+}
+
+/** Elements that need no row deserve more threads than a row has, unless there is only one. */
+function hasOneRow({ elements, rowSize }: Member): boolean {
+  return elements === (rowSize ?? 1);
 }
 
 const partsOfCalls = new WeakMap<Call, readonly Call[]>();

@@ -4,6 +4,7 @@ import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { kernelDevices, put } from "../../test/support/kernel-runtime.js";
 import { putAt } from "../../test/support/put-at.js";
+import { refuses } from "../../test/support/refuses.js";
 import { sameBytes } from "../../test/support/same-bytes.js";
 import { dtypes } from "./dtypes.js";
 import { narrowToBf16 } from "./half.js";
@@ -168,6 +169,34 @@ for (const { device, skip, open } of kernelDevices) {
         const [twice, again] = run(0, 0);
         sameBytes(twice!, again!, "the same value twice");
       }
+    });
+
+    test("results stand apart where a kernel says so, between what is not touched; a CPU refuses that", () => {
+      const [rows, columns] = [70, 12];
+      const values = Float32Array.from({ length: rows * columns }, (_, index) => Math.sin(index));
+      const run = (places: ColumnKernel["places"], length: number): Float32Array =>
+        runtime.step(() => {
+          const output = put(runtime, new Float32Array(length).fill(-7), "sums");
+          const strides = [{ row: columns, column: "unit" }] as const;
+          const operands = [put(runtime, values, "x"), output];
+          const kernel = places ? { ...sum, places } : sum;
+          launchColumns(runtime, { kernel, rows, columns, strides, operands });
+          return new Float32Array(runtime.read(output).buffer);
+        });
+      const layouts = [{ step: 3 }, { step: 1, runs: { length: 4, between: 9 } }] as const;
+      if (device === "the CPU") {
+        for (const places of layouts) refuses("UNSUPPORTED", () => run(places, 40), /only a GPU/);
+        return;
+      }
+      const plain = run(undefined, columns);
+      const [stepped, inRuns] = layouts.map((places) => run(places, 40));
+      const [expected, expectedInRuns] = [new Float32Array(40).fill(-7), new Float32Array(40).fill(-7)];
+      for (const [column, one] of plain.entries()) {
+        expected[3 * column] = one;
+        expectedInRuns[9 * Math.floor(column / 4) + (column % 4)] = one;
+      }
+      sameBytes(stepped!, expected, "three apart");
+      sameBytes(inRuns!, expectedInRuns, "runs of four");
     });
 
     test("every op and dtype reduces columns, and half floats are widened and rounded once", () => {

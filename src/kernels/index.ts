@@ -44,11 +44,13 @@ export {
   type BinaryOp,
   binaryOps,
   type ColumnKernel,
+  type ColumnPlaces,
   type CompareOp,
   type Compute,
   compareOps,
   type Expression,
   type Output,
+  type PartsKernel,
   type ReduceOp,
   type RowKernel,
   type Stage,
@@ -74,6 +76,7 @@ export {
   thresholdOf,
   uniform,
 } from "./random/index.js";
+export { countParts, launchParts, type PartsLaunch } from "./reduce-parts.js";
 export { factsOf } from "./row-facts.js";
 export { term } from "./term.js";
 export { rowLanesOf } from "./wasm-printer/forms.js";

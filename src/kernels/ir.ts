@@ -104,6 +104,14 @@ export interface ColumnKernel {
   readonly scalars: readonly Compute[];
   readonly op: ReduceOp;
   readonly values: readonly Expression[];
+  /** Where the columns' results stand in every output: side by side unless given. Only a GPU's code puts them elsewhere. */
+  readonly places?: ColumnPlaces;
+}
+
+/** In elements: results stand `step` apart; where there are runs of columns, those of one do, and runs stand `between` apart. */
+export interface ColumnPlaces {
+  readonly step: number;
+  readonly runs?: { readonly length: number; readonly between: number };
 }
 
 export interface RowKernel {
@@ -112,4 +120,15 @@ export interface RowKernel {
   readonly outputs: readonly Output[];
   readonly scalars: readonly Compute[];
   readonly stages: readonly Stage[];
+}
+
+/** A kernel that reduces vectors to a value for each of their parts; the values are of the expression's type. */
+export interface PartsKernel {
+  readonly name: string;
+  /** Of the vectors. */
+  readonly dtype: Dtype;
+  readonly scalars: readonly Compute[];
+  readonly op: ReduceOp;
+  /** What is reduced of an element, which is load 0. It asks for no place. */
+  readonly value: Expression;
 }

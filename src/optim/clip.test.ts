@@ -10,7 +10,7 @@ import { openTestDriver } from "../../test/support/test-device.js";
 import { placeGiven, setGradient } from "../../test/support/trained-module.js";
 import { strict } from "../driver/index.js";
 import type { Dtype } from "../kernels/index.js";
-import { tensor } from "../tensor/index.js";
+import { type Tensor, tensor } from "../tensor/index.js";
 import * as optim from "./index.js";
 
 const driver = openTestDriver({ threads: 2 });
@@ -104,6 +104,30 @@ test("a clip by norm takes three launches for any number of small neighbours, an
   };
   count(2);
   assert.deepEqual(count(40), ["launch", "launch", "launch"]);
+});
+
+test("on a GPU that is so for gradients of any length, and for any number of them that lie apart", () => {
+  const names = (parameters: readonly Tensor[]): readonly string[] => {
+    const start = log.calls.length;
+    optim.clipGradNorm(parameters, 1, { errorIfNonfinite: false });
+    return log.namesFrom(start).filter((call) => call === "launch");
+  };
+  const [long] = place([Array.from({ length: 3 * 4096 + 5 }, (_, index) => index % 3)]);
+  const isGpu = cpu.runtime.device.kind === "cuda";
+  assert.equal(names([long!]).length, isGpu ? 3 : 4);
+  // Each in a region of its own: one launch for all of their parts, one for the end, and one each to scale it.
+  const apart = [1, 2, 3].flatMap((value) => place([[value, value]]));
+  assert.equal(names(apart).length, isGpu ? 5 : 7);
+});
+
+test("gradients of several dtypes have one norm", () => {
+  const parameters = [
+    ...place([[3, 0]]),
+    ...place([[0, 4]], "f64"),
+    ...place([[12]], "bf16"),
+    ...place([[84]]),
+  ];
+  assert.equal(optim.clipGradNorm(parameters, 1e6).item(), 85);
 });
 
 test("a norm that is not finite is refused with the first parameter to blame, and nothing is changed", () => {

@@ -4,16 +4,19 @@
  */
 
 import {
+  countParts,
   type Dtype,
   dtypes,
   type Expression,
   iterateRows,
+  launchParts,
   launchRows,
+  type PartsKernel,
+  type PartsLaunch,
   type RowKernel,
   term,
 } from "../kernels/index.js";
-import type { DeviceArray, KernelOp, Lowering } from "../ops/index.js";
-import type { Storage } from "../runtime/index.js";
+import type { DeviceArray, KernelOp } from "../ops/index.js";
 import { wideOf } from "./update-rule.js";
 
 export type GradientNormAttributes = {
@@ -24,7 +27,6 @@ export type GradientNormAttributes = {
 
 /** What is added to the norm before dividing by it, as in PyTorch. */
 const guard = 1e-6;
-const partLength = 1 << 12;
 
 /**
  * Operands: contiguous vectors. Outputs: the norm in f64, and the factor min(1, maxNorm / (norm + 1e-6)) in f64 and in
@@ -40,15 +42,24 @@ export const gradientNorm: KernelOp<GradientNormAttributes> = {
     { shape: [], dtype: "f32" },
   ],
   lower(lowering, operands, outputs, { normType, maxNorm }) {
-    const vectors = operands.filter((operand) => typeof operand === "object");
-    const counts = vectors.map(({ shape }) => Math.ceil((shape[0] ?? 0) / partLength));
-    const parts = counts.reduce((sum, count) => sum + count, 0);
+    const vectors = operands.flatMap(vectorOf);
+    const countAll = (some: readonly Vector[]): number =>
+      some.reduce((sum, { length }) => sum + countParts(length), 0);
+    const parts = countAll(vectors);
     const partials = lowering.scratch(Math.max(1, parts) * dtypes.f64.bytes); // f64 [parts]
     if (parts === 0) lowering.runtime.fill(partials, 0);
     let at = 0;
-    for (const [index, vector] of vectors.entries()) {
-      reduceVector(lowering, vector, normType, partials, at);
-      at += counts[index] ?? 0;
+    for (const dtype of new Set(vectors.map((vector) => vector.dtype))) {
+      const some = vectors.filter((vector) => vector.dtype === dtype);
+      const own = countAll(some);
+      launchParts(lowering.runtime, {
+        kernel: partKernel(kindOf(normType), dtype),
+        vectors: some,
+        results: lowering.view(partials, at * dtypes.f64.bytes, own * dtypes.f64.bytes),
+        scalars: [normType],
+        view: (storage, offset, size) => lowering.view(storage, offset, size),
+      });
+      at += own;
     }
     const targets = outputs.flatMap(({ storage }) => storage ?? []);
     launchRows(lowering.runtime, {
@@ -60,36 +71,12 @@ export const gradientNorm: KernelOp<GradientNormAttributes> = {
   },
 };
 
-/** Reduces one vector to its parts: the whole ones first, then what is left. */
-function reduceVector(
-  lowering: Lowering,
-  { storage, dtype, shape }: DeviceArray,
-  normType: number,
-  partials: Storage,
-  at: number,
-): void {
-  if (!storage) return;
-  const length = shape[0] ?? 0;
-  const whole = Math.floor(length / partLength);
-  reduceParts(0, whole, partLength, at);
-  reduceParts(whole * partLength, 1, length - whole * partLength, at + whole);
+type Vector = PartsLaunch["vectors"][number] & { readonly dtype: Dtype };
 
-  function reduceParts(first: number, rows: number, size: number, target: number): void {
-    if (!storage || rows * size === 0) return;
-    const { bytes } = dtypes[dtype];
-    const source = lowering.view(storage, first * bytes, rows * size * bytes);
-    const sums = lowering.view(partials, target * dtypes.f64.bytes, rows * dtypes.f64.bytes);
-    const strides = [
-      [size, 1],
-      [1, 0],
-    ];
-    launchRows(lowering.runtime, {
-      kernel: partKernel(kindOf(normType), dtype),
-      iteration: iterateRows([rows, size], strides, 1),
-      operands: [source, sums],
-      scalars: [normType],
-    });
-  }
+function vectorOf(operand: DeviceArray | number): Vector[] {
+  if (typeof operand === "number" || !operand.storage) return [];
+  const { storage, dtype, shape } = operand;
+  return [{ storage, dtype, length: shape[0] ?? 0 }];
 }
 
 type NormKind = "euclidean" | "sum" | "largest" | "power";
@@ -111,22 +98,18 @@ type Formula = (x: Expression) => Expression;
 
 const reduceOpOf = (kind: NormKind): "max" | "add" => (kind === "largest" ? "max" : "add");
 
-const partKernels = new Map<string, RowKernel>();
+const partKernels = new Map<string, PartsKernel>();
 const finishKernels = new Map<NormKind, RowKernel>();
 
-function partKernel(kind: NormKind, dtype: Dtype): RowKernel {
+function partKernel(kind: NormKind, dtype: Dtype): PartsKernel {
   const key = `${kind} ${dtype}`;
   const [formula] = formulas[kind];
-  const magnitude = term.abs(term.convert(term.load(0, wideOf(dtype)), "f64"));
-  const kernel: RowKernel = partKernels.get(key) ?? {
+  const kernel: PartsKernel = partKernels.get(key) ?? {
     name: "gradientNorm of parts",
-    inputs: [dtype],
-    outputs: [{ dtype: "f64", per: "row" }],
+    dtype,
     scalars: ["f64"],
-    stages: [
-      { kind: "reduce", op: reduceOpOf(kind), value: formula(magnitude) },
-      { kind: "store", output: 0, value: term.reduced(0, "f64") },
-    ],
+    op: reduceOpOf(kind),
+    value: formula(term.abs(term.convert(term.load(0, wideOf(dtype)), "f64"))),
   };
   partKernels.set(key, kernel);
   return kernel;

@@ -133,6 +133,25 @@ const wordCopy: RowKernel = {
   stages: [{ kind: "store", output: 0, value: term.load(0, "i32") }],
 };
 
+/** What a gathered call copies: pieces that lie side by side in the source, and where each goes. Nothing of other calls. */
+export interface SpreadCopy {
+  readonly source: Part;
+  readonly pieces: readonly Part[];
+}
+
+export function spreadCopyOf(work: Work): SpreadCopy | undefined {
+  if (work.kind !== "rows" || work.kernel !== wordCopy) return undefined;
+  const { row, outer } = work.iteration;
+  const [source, target] = work.operands;
+  const [axis] = outer;
+  if (!source || !target || !axis || outer.length > 1 || axis.strides[0] !== row.size) return undefined;
+  const step = wordBytes * (axis.strides[1] ?? 0);
+  const pieces = Array.from({ length: axis.size }, (_, index) => ({
+    ...{ buffer: target.buffer, offset: target.offset + index * step, size: wordBytes * row.size },
+  }));
+  return { source, pieces };
+}
+
 function gatherEqual(copies: readonly CopyCall[]): RowCall {
   const [one, next] = copies as [CopyCall, CopyCall];
   const last = copies.at(-1) ?? one;
@@ -240,11 +259,11 @@ function isTouched(
   });
 }
 
-function overlap(a: Part, b: Part): boolean {
+export function overlap(a: Part, b: Part): boolean {
   return a.buffer === b.buffer && a.offset < b.offset + b.size && b.offset < a.offset + a.size;
 }
 
-function isWhole({ buffer, offset, size }: Part): boolean {
+export function isWhole({ buffer, offset, size }: Part): boolean {
   return offset === 0 && size === buffer.bytes;
 }
 

@@ -186,8 +186,19 @@ class Printer {
         const other = `__shfl_xor_sync(0xffffffffu, ${total}, ${distance})`;
         text.line(`${total} = ${this.#join(reduction, total, other)};`);
       }
-      text.line(`if (place == 0u && column < columns) ${output}[column] = ${narrowed(text, dtype, total)};`);
+      const target = `${output}[${this.#targetOf("column")}]`;
+      text.line(`if (place == 0u && column < columns) ${target} = ${narrowed(text, dtype, total)};`);
     }
+  }
+
+  /** Where a column's result stands in an output. */
+  #targetOf(column: string): string {
+    const { places } = this.#kernel;
+    if (!places) return column;
+    const { step, runs } = places;
+    if (!runs) return `(long long)${column} * ${step}`;
+    const { length, between } = runs;
+    return `(long long)(${column} / ${length}u) * ${between} + (long long)(${column} % ${length}u) * ${step}`;
   }
 
   /** Leaves the first of an array's values joined with all others. */

@@ -5,11 +5,12 @@ import { describe, test } from "node:test";
 import { compileWithNvcc, noCompiler } from "../../../test/support/nvcc.js";
 import type { KernelSource } from "../../driver/index.js";
 import { type Dtype, dtypeNames, dtypes } from "../dtypes.js";
-import { binaryOps, type Expression, type ReduceOp, type RowKernel, unaryOps } from "../ir.js";
+import { binaryOps, type Expression, type ReduceOp, type RowKernel, type Stage, unaryOps } from "../ir.js";
 import { term } from "../term.js";
 import { printColumnKernel } from "./column-kernel.js";
 import { type ElementLayout, printElementKernel } from "./element-kernel.js";
 import { literal } from "./expressions.js";
+import { printPartsKernel } from "./parts-kernel.js";
 import { printReducingKernel, type ReducingLayout } from "./row-kernel.js";
 
 const units = (count: number): "unit"[] => Array<"unit">(count).fill("unit");
@@ -186,8 +187,35 @@ const kernels: readonly KernelSource[] = [
       },
       { strides: ["unit", "none"], parts: 1024, lanes: 128, columns: 8, turns: dtype === "f32" ? 2 : 1 },
     ),
+    printPartsKernel(
+      {
+        ...{ name: `parts of ${dtype}`, dtype, scalars: ["f64"], op: "add" },
+        value: term.mul(term.convert(term.load(0, dtypes[dtype].compute), "f64"), term.scalar(0, "f64")),
+      },
+      8,
+    ),
   ]),
 ];
+
+test("reductions that don't wait for each other go through a row together, and one that does for itself", () => {
+  const reduceAll = (...values: readonly Expression[]): string => {
+    const stages: Stage[] = values.map((value) => ({ kind: "reduce", op: "add", value }));
+    const kernel: RowKernel = {
+      ...{ name: "sums", inputs: ["f32", "f32"], outputs: [{ dtype: "f32", per: "row" }], scalars: [] },
+      stages: [...stages, { kind: "store", output: 0, value: term.reduced(values.length - 1, "f32") }],
+    };
+    const layout: ReducingLayout = {
+      ...{ outerRank: 1, inner: units(3), aliases: new Map(), moves: "whole", lanes: 256, packs: 0 },
+    };
+    return printReducingKernel(kernel, layout).cuda?.code ?? "";
+  };
+  const passes = (code: string): number[] =>
+    [/for \(unsigned position/g, /__syncthreads/g, /load<4>/g].map((one) => code.match(one)?.length ?? 0);
+  const [y, first] = [term.load(1, "f32"), term.reduced(0, "f32")];
+  assert.deepEqual(passes(reduceAll(x, y)), [1, 1, 2]);
+  assert.deepEqual(passes(reduceAll(x, term.mul(x, y), y)), [1, 1, 2]);
+  assert.deepEqual(passes(reduceAll(x, y, term.sub(x, first))), [2, 2, 3]);
+});
 
 describe("printed code under nvcc", { skip: noCompiler() }, () => {
   test("compiles without a warning, and no kernel needs local memory", () => {

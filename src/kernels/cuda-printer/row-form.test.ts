@@ -147,7 +147,11 @@ describe("reduced rows", () => {
     };
     const isHeld = (one: LaunchForm): boolean => codeOf(one).includes("[pack]");
     assert.ok(isHeld(form(3, 256)) && isHeld(form(3, 1024)) && isHeld(form(3, 256, wide)));
-    assert.ok(!isHeld(form(3, 1024, wide)) && !isHeld(form(3, 1025)));
+    assert.ok(!isHeld(form(3, 1024, wide)));
+    // The threads of a block have fewer registers each, and those of a large one fewer still.
+    assert.ok(isHeld(form(3, 1025)) && isHeld(form(3, 8192)) && isHeld(form(3, 2048, wide)));
+    assert.ok(!isHeld(form(3, 2049, wide)));
+    assert.ok(isHeld(form(3, 16_384)) && !isHeld(form(3, 16_385)) && !isHeld(form(3, 8193, wide)));
   });
 });
 

@@ -59,8 +59,11 @@ function elementForm(
 /** Rows up to this length take a warp or a part of it; longer ones a block, and the longest a large block. */
 const longestWarpRow = 1024;
 const longestSmallBlockRow = 8192;
-/** What of a row's inputs a thread may hold in its registers. */
-const mostHeldBytes = 384;
+/** What of a row's inputs a thread may hold in its registers: the more threads a block has, the fewer are left for each. */
+function mostHeldBytes(lanes: number): number {
+  if (lanes <= 32) return 384;
+  return lanes <= 256 ? 128 : 64;
+}
 
 function reducingForm(
   kernel: RowKernel,
@@ -101,7 +104,7 @@ function heldPacks(facts: RowFacts, { inner }: RowLayout, packs: number, lanes: 
   for (const [input, isRead] of facts.isReadPlainly.entries()) {
     if (isRead && inner[input] !== "none") bytes += packs * packWidth * (facts.bytes[input] ?? 0);
   }
-  return lanes <= 32 && bytes <= mostHeldBytes ? packs : 0;
+  return bytes <= mostHeldBytes(lanes) ? packs : 0;
 }
 
 /** Does every operand that moves, and is read or stored in its place, lie so that whole packs can be moved? */

@@ -4,13 +4,14 @@
  * the threads' results are joined in a fixed order, so that a row's bits follow from its length, not from where its
  * memory lies or what runs beside it.
  *
- * Short rows are held: each input is read once, and its packs stay in registers for all stages.
+ * Rows that are not too long are held: each input is read once, and its packs stay in registers for all stages.
+ * Reductions that don't wait for each other go through the row together, and are joined together.
  */
 
 import type { KernelSource } from "../../driver/index.js";
 import { checkRowKernel } from "../check-kernel.js";
-import { loadsOf } from "../expression-walk.js";
-import type { Expression, ReduceOp, RowKernel, Stage } from "../ir.js";
+import { loadsOf, partsOf } from "../expression-walk.js";
+import type { Expression, RowKernel, Stage } from "../ir.js";
 import { identityOf } from "../reductions.js";
 import { factsOf } from "../row-facts.js";
 import { computeTypes } from "./element-types.js";
@@ -49,6 +50,16 @@ export function printReducingKernel(kernel: RowKernel, layout: ReducingLayout): 
   return new Printer(kernel, layout).print();
 }
 
+/** A stage that reduces, and the names of what it has in the printed code. */
+interface Reduction extends Extract<Stage, { kind: "reduce" }> {
+  readonly place: number;
+  readonly real: string;
+  readonly sums: string;
+  readonly total: string;
+  readonly shared: string;
+  join(a: string, b: string): string;
+}
+
 class Printer {
   readonly #kernel: RowKernel;
   readonly #layout: ReducingLayout;
@@ -78,8 +89,9 @@ class Printer {
     this.#printPlace();
     if (this.#layout.packs > 0) this.#hold(this.#readAtFirst());
     for (const [index, stage] of stages.entries()) {
-      if (stage.kind === "reduce") this.#printReduction(stage.op, stage.value, index);
-      else {
+      if (stage.kind === "reduce") {
+        if (!this.#reduced.has(index)) this.#printReductions(this.#reductionsFrom(index));
+      } else {
         // Other threads may have yet to read what this one is about to store over.
         if (this.#operands.fixed.size > 0 || this.#readsAtIndex) this.#wait();
         this.#printStore(stage.output, stage.value);
@@ -153,56 +165,81 @@ class Printer {
       });
       return;
     }
-    this.#forPacks(value, (packs, known) => storeValues(this.#around, output, value, packs, known));
+    this.#forPacks([value], (packs, known) => storeValues(this.#around, output, value, packs, known));
   }
 
-  #printReduction(op: ReduceOp, value: Expression, stage: number): void {
-    const text = this.#text;
-    const { type } = value;
-    const real = computeTypes[type];
-    const identity = literal(type, identityOf(op, type));
-    const [sums, total] = [`sums${stage}`, `total${stage}`];
-    const join = (a: string, b: string): string => binary(text, op, type, a, b);
-    text.line(`${real} ${sums}[4] = {${Array(4).fill(identity).join(", ")}};`);
-    this.#forPacks(value, (packs, known) => {
-      forEachLane(this.#around, value, packs, known, (computed, lane) => {
-        text.line(`${sums}[${lane}] = ${join(`${sums}[${lane}]`, computed)};`);
-      });
-    });
-    const [first, second] = [join(`${sums}[0]`, `${sums}[1]`), join(`${sums}[2]`, `${sums}[3]`)];
-    text.line(`${real} ${total} = ${join(first, second)};`);
-    this.#joinLanes(Math.min(warp, this.#layout.lanes), total, join);
-    if (!this.#isWarp) this.#joinWarps(real, stage, total, join);
-    this.#reduced.set(stage, total);
+  /** The reductions from one on, as far as none needs what another one of them gives: they go through the row together. */
+  #reductionsFrom(first: number): readonly Reduction[] {
+    const found: Reduction[] = [];
+    for (const [index, stage] of this.#kernel.stages.entries()) {
+      if (index < first) continue;
+      const isApart =
+        stage.kind === "reduce" &&
+        partsOf(stage.value).every((part) => part.kind !== "reduced" || part.stage < first);
+      if (!isApart) break;
+      const { type } = stage.value;
+      const join: Reduction["join"] = (a, b) => binary(this.#text, stage.op, type, a, b);
+      const names = { sums: `sums${index}`, total: `total${index}`, shared: `shared${index}` };
+      found.push({ ...stage, ...names, place: index, real: computeTypes[type], join });
+    }
+    return found;
   }
 
-  /** Joins a value over neighbouring lanes, so that all of them have the result. */
-  #joinLanes(lanes: number, total: string, join: (a: string, b: string) => string): void {
+  #printReductions(reductions: readonly Reduction[]): void {
     const text = this.#text;
+    for (const { op, value, real, sums } of reductions) {
+      const identity = literal(value.type, identityOf(op, value.type));
+      text.line(`${real} ${sums}[4] = {${Array(4).fill(identity).join(", ")}};`);
+    }
+    this.#forPacks(
+      reductions.map(({ value }) => value),
+      (packs, known) => {
+        for (const { value, sums, join } of reductions) {
+          forEachLane(this.#around, value, packs, known, (computed, lane) => {
+            text.line(`${sums}[${lane}] = ${join(`${sums}[${lane}]`, computed)};`);
+          });
+        }
+      },
+    );
+    for (const { real, sums, total, join } of reductions) {
+      const [first, second] = [join(`${sums}[0]`, `${sums}[1]`), join(`${sums}[2]`, `${sums}[3]`)];
+      text.line(`${real} ${total} = ${join(first, second)};`);
+    }
+    this.#joinLanes(Math.min(warp, this.#layout.lanes), reductions);
+    if (!this.#isWarp) this.#joinWarps(reductions);
+    for (const { place, total } of reductions) this.#reduced.set(place, total);
+  }
+
+  /** Joins values over neighbouring lanes, so that all of them have the results. */
+  #joinLanes(lanes: number, reductions: readonly Reduction[]): void {
     for (let distance = lanes / 2; distance >= 1; distance /= 2) {
-      text.line(`${total} = ${join(total, `__shfl_xor_sync(0xffffffffu, ${total}, ${distance})`)};`);
+      for (const { total, join } of reductions) {
+        const other = `__shfl_xor_sync(0xffffffffu, ${total}, ${distance})`;
+        this.#text.line(`${total} = ${join(total, other)};`);
+      }
     }
   }
 
-  #joinWarps(real: string, stage: number, total: string, join: (a: string, b: string) => string): void {
+  #joinWarps(reductions: readonly Reduction[]): void {
     const text = this.#text;
     const warps = this.#layout.lanes / warp;
-    const shared = `shared${stage}`;
-    text.line(`__shared__ ${real} ${shared}[${warps}];`);
-    text.line(`if (lane % ${warp}u == 0u) ${shared}[lane / ${warp}u] = ${total};`);
+    for (const { real, shared, total } of reductions) {
+      text.line(`__shared__ ${real} ${shared}[${warps}];`);
+      text.line(`if (lane % ${warp}u == 0u) ${shared}[lane / ${warp}u] = ${total};`);
+    }
     text.line("__syncthreads();");
-    text.line(`${total} = ${shared}[lane % ${warps}u];`);
-    this.#joinLanes(warps, total, join);
+    for (const { shared, total } of reductions) text.line(`${total} = ${shared}[lane % ${warps}u];`);
+    this.#joinLanes(warps, reductions);
   }
 
-  /** Runs the body over a thread's packs of the row, with those of the inputs that the value reads. */
+  /** Runs the body over a thread's packs of the row, with those of the inputs that the values read. */
   #forPacks(
-    value: Expression,
+    values: readonly Expression[],
     body: (packs: ReadonlyMap<number, string>, known: ReadonlyMap<Expression, string>) => void,
   ): void {
-    const read = packsReadBy(this.#around, value);
+    const read = [...new Map(values.flatMap((value) => packsReadBy(this.#around, value)))];
     if (this.#layout.packs > 0) this.#hold(read);
-    const known = keepFixedParts(this.#around, value);
+    const known = new Map(values.flatMap((value) => [...keepFixedParts(this.#around, value)]));
     this.#loopOverPacks(() => {
       if (this.#layout.packs > 0) body(this.#held, known);
       else {

@@ -1,5 +1,6 @@
 /** From iterations to what the WebAssembly printer prints by and its kernels take: layouts, blocks of rows, sizes. */
 
+import { HoldfastError } from "../../errors/index.js";
 import type { ColumnKernel, RowKernel } from "../ir.js";
 import { type Axis, type InnerStride, type Iteration, innerStrideOf } from "../iteration.js";
 import type { Columns, LaunchForm } from "../launch-form.js";
@@ -56,6 +57,12 @@ function formOf(kernel: RowKernel, outer: readonly Axis[], row: Axis, elements: 
 }
 
 export function wasmColumnForm(kernel: ColumnKernel, { rows, columns, strides }: Columns): LaunchForm {
+  if (kernel.places) {
+    throw new HoldfastError(
+      "UNSUPPORTED",
+      `Kernel "${kernel.name}" puts its results apart from each other, which only a GPU's code does. Copy them there.`,
+    );
+  }
   const perColumn = strides.map(({ column }) => column);
   return {
     key: perColumn.join(" "),

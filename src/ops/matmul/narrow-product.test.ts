@@ -101,6 +101,18 @@ describe("a narrow product", { skip: cudaMissing }, () => {
     assert.equal(prove({ ...plain, m: 20, n: 3, k: 40 }), false);
   });
 
+  test("is one launch, also where its columns are the narrow side and its rows are added up over", () => {
+    runtime.step(() => {
+      const [x, y] = [place(48, 40, false, 0), place(48, 3, false, 0)];
+      let launches = 0;
+      runtime.onWork = () => launches++;
+      const [gradient] = runOp(runtime, productOverRows, [x, y], {});
+      runtime.onWork = undefined;
+      assert.deepEqual(gradient?.shape, [40, 3]);
+      assert.equal(launches, 1);
+    });
+  });
+
   test("comes of layers with few outputs and of their gradients", () => {
     const [rows, width, out] = [48, 40, 3];
     runtime.step(() => {

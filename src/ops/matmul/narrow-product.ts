@@ -14,7 +14,6 @@ import {
   term,
 } from "../../kernels/index.js";
 import type { Storage } from "../../runtime/index.js";
-import { copyArray } from "../copy.js";
 import { type DeviceArray, extentOf, type Layout, transposed } from "../device-array.js";
 import type { Lowering } from "../op.js";
 
@@ -42,11 +41,9 @@ export function lowerNarrowProduct(
     sumRows(lowering, left, right, output, bias);
   else if (m <= mostNarrow && n >= leastWide && right.strides[1] === 1 && !bias)
     sumColumns(lowering, left, right, output);
-  else if (n <= mostNarrow && m >= leastWide && left.strides[0] === 1 && !bias) {
-    const turned = lowering.scratchArray([n, m], "f32");
-    sumColumns(lowering, transposed(right), transposed(left), turned);
-    copyArray(lowering.runtime, transposed(turned), output);
-  } else return false;
+  else if (n <= mostNarrow && m >= leastWide && left.strides[0] === 1 && !bias)
+    sumColumns(lowering, transposed(right), transposed(left), transposed(output));
+  else return false;
   return true;
 }
 
@@ -111,7 +108,7 @@ function sumColumns(lowering: Lowering, left: DeviceArray, right: DeviceArray, o
   const each = Array.from({ length: m }, (_, index) => index);
   const lefts = each.map((index) => rowOf(lowering, left, index, [1, k]));
   launchColumns(lowering.runtime, {
-    ...{ kernel: columnsKernel(lowering.op, m), rows: k, columns: n },
+    ...{ kernel: columnsKernel(lowering.op, m, output.strides[1] ?? 1), rows: k, columns: n },
     strides: [
       ...lefts.map(({ strides }) => ({ row: strides[1] ?? 0, column: "none" as const })),
       { row: right.strides[0] ?? 0, column: "unit" },
@@ -207,9 +204,11 @@ function rowsKernel(name: string, n: number, hasBias: boolean): RowKernel {
   });
 }
 
-function columnsKernel(name: string, m: number): ColumnKernel {
-  return once(`columns ${name} ${m}`, () => ({
+/** The results of neighbouring columns stand `step` apart. */
+function columnsKernel(name: string, m: number, step: number): ColumnKernel {
+  return once(`columns ${name} ${m} ${step}`, () => ({
     ...{ name, inputs: ofFloats(m + 1), outputs: ofFloats(m), scalars: [], op: "add" },
     values: Array.from({ length: m }, (_, index) => term.mul(load(index), load(m))),
+    ...(step !== 1 && { places: { step } }),
   }));
 }

@@ -1,0 +1,94 @@
+/**
+ * The end of a training step: gradients are made where they belong, their norm is one launch and its end one more, which has
+ * the optimizer's count too. The bits are those of the eager step.
+ */
+
+import assert from "node:assert/strict";
+import { after, describe, test } from "node:test";
+import { crossasset, Device, manualSeed, nn, optim, randn, strict, type Tensor, tensor } from "holdfast";
+import { standInMissing } from "./support/stand-in.js";
+import { openStandInDriver } from "./support/stand-in-driver.js";
+
+const skip = standInMissing;
+const [batch, sources, features] = [6, 3, 10] as const;
+
+function openGpu(precision: "f32" | "tf32"): Device {
+  const driver = openStandInDriver({});
+  const device = new Device("cuda", {
+    ...{
+      driver: strict(driver),
+      memory: "1GiB",
+      poison: true,
+      stallAfter: "off",
+      environment: {},
+      precision,
+    },
+    print: () => {},
+  });
+  after(() => {
+    device.close();
+    driver.close();
+  });
+  return device;
+}
+
+/** Three steps from the same start; the losses, the weights behind them, and what the step tells of itself. */
+function train(device: Device, way: "eager" | "compiled", passes: { readonly products?: boolean } = {}) {
+  manualSeed(5);
+  const sizes = { sources, features, width: 64, heads: 2, layers: 1 };
+  const model = new crossasset.CrossAsset(sizes).to(device);
+  const parameters = model.parameters();
+  const groups = [{ params: parameters.slice(0, 4), weightDecay: 0 }, { params: parameters.slice(4) }];
+  const optimizer = new optim.AdamW(groups, { lr: 0.01 });
+  const x = randn([batch, sources, features], { device });
+  const y = tensor(
+    Int32Array.from({ length: batch * sources }, (_, index) => index % 3),
+    { device },
+  );
+  const body = (x: Tensor, y: Tensor) => {
+    const loss = nn.functional.crossEntropy(model.forward(x).reshape([-1, 3]), y);
+    loss.backward();
+    optim.clipGradNorm(parameters, 0.5, { errorIfNonfinite: false });
+    optimizer.step();
+    optimizer.zeroGrad();
+    return loss;
+  };
+  const compiled = device.compile(body, { passes });
+  const step = way === "compiled" ? compiled : (x: Tensor, y: Tensor) => body(x, y);
+  const losses = [0, 1, 2].map(() => device.step(() => step(x, y).item()));
+  const weights = parameters.map((one) => [...one.dataSync()].join());
+  const told = way === "compiled" ? compiled.explain() : "";
+  compiled.close();
+  return { losses, weights, told };
+}
+
+const callsOf = (told: string): string[] => told.split("\n").filter((line) => /^ +\d+ {2}/.test(line));
+const copiesIn = (calls: readonly string[]): number => calls.filter((line) => / copies /.test(line)).length;
+
+describe("a compiled training step on a GPU", { skip }, () => {
+  for (const precision of ["f32", "tf32"] as const) {
+    test(`ends in few calls, and leaves the eager step's bits: ${precision}`, () => {
+      const device = openGpu(precision);
+      const [eager, compiled] = [train(device, "eager"), train(device, "compiled")];
+      assert.deepEqual(compiled.losses, eager.losses);
+      assert.deepEqual(compiled.weights, eager.weights);
+      const kernels = callsOf(compiled.told);
+      const tail = kernels.slice(kernels.findIndex((line) => line.includes("gradientNorm of parts")));
+      const expected = [
+        "gradientNorm of parts",
+        "gradientNorm + AdamW step",
+        "mul",
+        "AdamW",
+        "AdamW",
+        "ring + count of calls",
+      ];
+      assert.equal(tail.length, expected.length, tail.join("\n"));
+      for (const [index, name] of expected.entries()) assert.ok(tail[index]?.includes(name), tail[index]);
+      // A library has this product; where its own choice is kept, it is given no other layout than in eager code.
+      assert.equal(copiesIn(kernels), precision === "f32" ? 1 : 0);
+      const kept = train(device, "compiled", { products: false });
+      assert.equal(copiesIn(callsOf(kept.told)), 1);
+      assert.deepEqual(kept.weights, eager.weights);
+    });
+  }
+});
