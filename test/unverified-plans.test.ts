@@ -56,7 +56,7 @@ describe("faults that are run unverified harm the gradients", () => {
 
   for (const [name, { rules, planted }] of Object.entries(trainingFaults)) {
     test(`${name}: refused by the verifier, and where it is not the gradients are right`, () => {
-      const steps = someOf(planted(training), 12);
+      const steps = someOf(planted(training), 16);
       const counts = { planted: steps.length, refused: 0, otherGradients: 0, cameToNothing: 0 };
       found.push(counts);
       for (const [index, step] of steps.entries()) {

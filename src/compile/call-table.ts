@@ -1,7 +1,15 @@
 /** The calls of a schedule as a table: what each launches, over how much, and what it reads and writes. */
 
 import { formatBytes } from "../units/index.js";
-import { accessesOf, type Call, type Part, type ProductCall, type Schedule, type Work } from "./program.js";
+import {
+  accessesOf,
+  type Call,
+  type Part,
+  type ProductCall,
+  type ReductionsCall,
+  type Schedule,
+  type Work,
+} from "./program.js";
 import { type Column, formatColumns } from "./text-columns.js";
 
 /** Together, with the spaces between them, no wider than a report. */
@@ -54,6 +62,8 @@ export function kernelOf(work: Work): string {
     case "columns":
     case "launch":
       return work.kernel.name;
+    case "reductions":
+      return namesOf(work).join(" + ");
     case "product":
       return productOf(work.problem);
     case "products":
@@ -65,6 +75,13 @@ export function kernelOf(work: Work): string {
     case "copy":
       return "copy";
   }
+}
+
+/** How many of which kernel. */
+function namesOf({ columns: reductions }: ReductionsCall): string[] {
+  const counts = new Map<string, number>();
+  for (const { kernel } of reductions) counts.set(kernel.name, (counts.get(kernel.name) ?? 0) + 1);
+  return [...counts].map(([name, count]) => (count === 1 ? name : `${count} × ${name}`));
 }
 
 /** As BLAS writes it: N for an operand as it lies, T for one that is transposed. */
@@ -83,6 +100,8 @@ export function shapeOf(work: Work): string {
       return `${work.iteration.rows}×${work.iteration.row.size}`;
     case "columns":
       return `${work.rows}×${work.columns}`;
+    case "reductions":
+      return work.columns.map(shapeOf).join(", ");
     case "product":
     case "finished":
       return sizesOf(work.problem);

@@ -18,6 +18,7 @@ import { writeAfresh } from "./passes/fresh-writes.js";
 import { countSkips, guardWrites } from "./passes/guard.js";
 import { choicesIn, chooseProducts, type ProductReport } from "./passes/products.js";
 import { recompute } from "./passes/recompute.js";
+import { reduceTogether } from "./passes/reductions.js";
 import { castTogether } from "./passes/region-casts.js";
 import { makeSpread } from "./passes/spread-results.js";
 import { makeProductsTogether } from "./passes/together.js";
@@ -54,6 +55,8 @@ const passes = {
   finish: (calls, runtime) => finishProducts(runtime, calls),
   /** Products that leave most of a GPU idle one by one are made together. */
   together: (calls, runtime) => makeProductsTogether(runtime, calls),
+  /** So are reductions of columns. */
+  reductions: (calls, runtime) => reduceTogether(runtime, calls),
 } satisfies Readonly<Record<string, Pass>>;
 
 /**
@@ -105,7 +108,7 @@ export function planStep(runtime: Runtime, trace: Trace<unknown>, settings: Pass
     const fits = first.plan.bytes <= roomIn(runtime).room || settings.recompute !== undefined || isShort;
     const planned = fits
       ? first
-      : planCalls(runtime, placed.calls, { ...settings, afresh: false, recompute: true });
+      : planCalls(runtime, placed.calls, { ...settings, afresh: false, reductions: false, recompute: true });
     return { ...planned, ops: trace.ops.length, types: trace.types, regions, skipped: guarded.skipped };
   } catch (error) {
     for (const region of regions) runtime.persistent.release(region);
@@ -160,14 +163,15 @@ export function branchStep(
   return hasSides ? { ...planned, ...branched } : undefined;
 }
 
-const isAboutProducts = (name: Stage["name"]): boolean =>
-  name === "finish" || name === "together" || name === "products";
+/** What comes behind fusion. */
+const isLate = (name: Stage["name"]): boolean =>
+  name === "finish" || name === "together" || name === "reductions" || name === "products";
 
 /** The calls as the passes leave them where values that are changed in place are made anew before they are fused. */
 function freedCalls(runtime: Runtime, stages: readonly Stage[]): readonly Call[] {
   if (isAfresh(runtime) && stages.some(({ name }) => name === "afresh")) return stages.at(-1)?.calls ?? [];
   const fused = stages.findIndex(({ name }) => name === "fuse");
-  const again = fused < 0 ? stages.filter(({ name }) => isAboutProducts(name)) : stages.slice(fused);
+  const again = fused < 0 ? stages.filter(({ name }) => isLate(name)) : stages.slice(fused);
   let calls = writeAfresh(stages.at(-1 - again.length)?.calls ?? []);
   for (const { name, calls: chosen } of again) {
     if (name === "products")

@@ -1,16 +1,18 @@
 /** From calls to launches: kernels are printed and loaded, parts become storages, and what is sent is written down once. */
 
 import {
+  type ColumnLaunch,
   type GemmProblem,
   gemm,
   gemmFinished,
   gemmMany,
   launchColumns,
+  launchColumnsTogether,
   launchRows,
   type ProductDtype,
 } from "../kernels/index.js";
 import type { Runtime, Storage, WorkPiece } from "../runtime/index.js";
-import type { Call, Part, ProductCall } from "./program.js";
+import type { Call, ColumnCall, Part, ProductCall } from "./program.js";
 
 /** A launch, a fill or a copy of the program, ready to be sent. */
 export interface Piece {
@@ -49,9 +51,12 @@ function emitCall(runtime: Runtime, { op, work }: Call, resolve: (part: Part) =>
       launchRows(runtime, { kernel, iteration, operands: operands.map(resolve), scalars });
       return;
     }
-    case "columns": {
-      const { kernel, rows, columns, strides, operands, scalars } = work;
-      launchColumns(runtime, { kernel, rows, columns, strides, operands: operands.map(resolve), scalars });
+    case "columns":
+      launchColumns(runtime, columnsOn(work, resolve));
+      return;
+    case "reductions": {
+      const launches = work.columns.map((one) => columnsOn(one, resolve));
+      launchColumnsTogether(runtime, launches, op);
       return;
     }
     case "product":
@@ -84,6 +89,13 @@ function emitCall(runtime: Runtime, { op, work }: Call, resolve: (part: Part) =>
       runtime.copy(resolve(work.target), resolve(work.source));
       return;
   }
+}
+
+function columnsOn(
+  { kernel, rows, columns, strides, operands, scalars }: ColumnCall,
+  resolve: (part: Part) => Storage,
+): ColumnLaunch {
+  return { kernel, rows, columns, strides, operands: operands.map(resolve), scalars };
 }
 
 function problemOn(

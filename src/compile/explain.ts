@@ -34,6 +34,7 @@ export const purposes: Readonly<Record<Exclude<PassName, "products">, string>> =
   fuse: "calls that can be one kernel are one",
   finish: "work on a product's result is done in the product's kernel",
   together: "products that leave a GPU idle one by one are one launch",
+  reductions: "so are reductions of columns",
 };
 
 /** So many rows of a list are shown; the rest is counted. */

@@ -51,6 +51,12 @@ export interface ColumnCall extends Pick<ColumnLaunch, "rows" | "columns" | "str
   readonly scalars: readonly number[];
 }
 
+/** Column kernels that one launch runs. */
+export interface ReductionsCall {
+  readonly kind: "reductions";
+  readonly columns: readonly ColumnCall[];
+}
+
 /** A kernel of which only its parameters are known: a product, attention, a scan. */
 export interface LaunchCall {
   readonly kind: "launch";
@@ -103,6 +109,7 @@ export interface CopyCall {
 export type Work =
   | RowCall
   | ColumnCall
+  | ReductionsCall
   | ProductCall
   | ProductsCall
   | FinishedCall
@@ -146,10 +153,10 @@ export function accessesOf({ work }: Call): readonly Access[] {
         return readsItsOwn(work, index) ? [] : accessOf(part, "in");
       });
     }
-    case "columns": {
-      const { inputs } = work.kernel;
-      return work.operands.map((part, index) => accessOf(part, index < inputs.length ? "in" : "out"));
-    }
+    case "columns":
+      return accessesOfColumns(work);
+    case "reductions":
+      return work.columns.flatMap(accessesOfColumns);
     case "product":
       return accessesOfProduct(work.problem);
     case "products":
@@ -165,6 +172,10 @@ export function accessesOf({ work }: Call): readonly Access[] {
     case "copy":
       return [accessOf(work.source, "in"), accessOf(work.target, "out")];
   }
+}
+
+function accessesOfColumns({ kernel: { inputs }, operands }: ColumnCall): Access[] {
+  return operands.map((part, index) => accessOf(part, index < inputs.length ? "in" : "out"));
 }
 
 function accessesOfProduct({ a, b, c, bias, scratch, beta = 0 }: ProductCall["problem"]): Access[] {
@@ -230,6 +241,11 @@ export function mapParts(work: Work, to: (part: Part) => Part): Work {
     case "rows":
     case "columns":
       return { ...work, operands: work.operands.map(to) };
+    case "reductions":
+      return {
+        kind: "reductions",
+        columns: work.columns.map((one) => ({ ...one, operands: one.operands.map(to) })),
+      };
     case "product":
       return { kind: "product", problem: mapProblem(work.problem, to) };
     case "products":

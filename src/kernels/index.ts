@@ -58,7 +58,14 @@ export {
   unaryOps,
 } from "./ir.js";
 export { type Iteration, iterateElements, iterateRows, type Strides } from "./iteration.js";
-export { type ColumnLaunch, launchColumns, launchRows, type RowLaunch } from "./launch.js";
+export {
+  type ColumnLaunch,
+  columnsTogether,
+  launchColumns,
+  launchColumnsTogether,
+  launchRows,
+  type RowLaunch,
+} from "./launch.js";
 export { promote, promoteWithScalar } from "./promotion.js";
 export {
   blocksForWords,

@@ -5,6 +5,7 @@ import { HoldfastError } from "../errors/index.js";
 import type { Runtime, Storage } from "../runtime/index.js";
 import { callListenerOf } from "./call-listener.js";
 import { cudaColumnForm } from "./cuda-printer/column-form.js";
+import { areColumnArgumentsFew, cudaColumnGroupForm } from "./cuda-printer/column-group.js";
 import { cudaRowForm } from "./cuda-printer/row-form.js";
 import type { ColumnKernel, RowKernel } from "./ir.js";
 import type { Iteration } from "./iteration.js";
@@ -20,7 +21,7 @@ const printed: Readonly<Record<DeviceInfo["kind"], Prints>> = { cpu: new WeakMap
 function sourceOf(
   device: DeviceInfo["kind"],
   kernel: RowKernel | ColumnKernel,
-  form: LaunchForm,
+  form: Pick<LaunchForm, "key" | "print">,
 ): KernelSource {
   const byKey = printed[device].get(kernel) ?? new Map<string, KernelSource>();
   const known = byKey.get(form.key);
@@ -79,6 +80,47 @@ export function launchColumns(runtime: Runtime, columnLaunch: ColumnLaunch): voi
       ? cudaColumnForm(kernel, columnLaunch, parallelism)
       : wasmColumnForm(kernel, columnLaunch);
   launch(runtime, kernel, form, operands, scalars);
+}
+
+/** Can one launch run these column kernels? On a GPU that is worth it where one of them leaves most of it idle. */
+export function columnsTogether({ device }: Runtime, kernels: readonly ColumnKernel[]): boolean {
+  return device.kind === "cuda" && areColumnArgumentsFew(kernels);
+}
+
+/**
+ * Column kernels that don't wait for each other, in one launch; `columnsTogether` says beforehand whether that is possible. Their bits
+ * are those of `launchColumns`.
+ */
+export function launchColumnsTogether(
+  runtime: Runtime,
+  launches: readonly ColumnLaunch[],
+  op = "columns",
+): void {
+  const full = launches.filter(({ columns }) => columns > 0);
+  const [first] = full;
+  if (!first) return;
+  const kernels = full.map(({ kernel }) => kernel);
+  if (!columnsTogether(runtime, kernels)) throw cannotGoTogether(kernels);
+  const form = cudaColumnGroupForm(full, runtime.device.parallelism);
+  const given = form.members.flatMap(({ index, sizes }) => {
+    const { operands = [], scalars = [] } = full[index] ?? {};
+    return [...operands, ...sizes, ...scalars];
+  });
+  runtime.launch({
+    op,
+    kernel: runtime.kernel(sourceOf("cuda", first.kernel, form)),
+    blocks: form.blocks,
+    arguments: [...given, ...form.ends],
+  });
+}
+
+function cannotGoTogether(kernels: readonly ColumnKernel[]): HoldfastError {
+  return new HoldfastError(
+    "BAD_ARGUMENT",
+    `${kernels.length} column kernels can't be run in one launch here: only a GPU does, and a launch has 4 KiB of ` +
+      "arguments. Ask columnsTogether first.",
+    { numbers: { kernels: kernels.length } },
+  );
 }
 
 function launch(

@@ -55,12 +55,17 @@ function keyOf(work: Work, identities: Identities, versionOf: (buffer: Buffer) =
   const written = (part: Part): string => `>${part.size}`;
   switch (work.kind) {
     case "rows":
-    case "columns": {
-      const { kernel, operands, ...rest } = work;
-      const parts = operands.map((part, index) =>
-        index < kernel.inputs.length ? read(part) : written(part),
+    case "columns":
+    case "reductions": {
+      const keys = (work.kind === "reductions" ? work.columns : [work]).map(
+        ({ kernel, operands, ...rest }) => {
+          const parts = operands.map((part, index) =>
+            index < kernel.inputs.length ? read(part) : written(part),
+          );
+          return `${identities.of(kernel)} ${parts.join(" ")} ${JSON.stringify(rest)}`;
+        },
       );
-      return `${identities.of(kernel)} ${parts.join(" ")} ${JSON.stringify(rest)}`;
+      return keys.join(" | ");
     }
     case "product":
     case "products": {

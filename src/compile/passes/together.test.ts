@@ -68,6 +68,10 @@ test("a product that reads another's result stays behind it, and one whose opera
   const first = overRows(wide, narrow, 1024, 256);
   const needing = overRows(narrow, first.result, 256, 256, 1024);
   assert.deepEqual(sizesOf(makeProductsTogether(hopper, [first, needing])), [1, 1]);
+  // A square one: of the same form as the first, so that one launch could make both.
+  const square = overRows(bufferOf(256 * 256), bufferOf(256 * 256), 256, 256, 256);
+  const chained = overRows(square.result, square.result, 256, 256, 256);
+  assert.deepEqual(sizesOf(makeProductsTogether(hopper, [square, chained])), [1, 1]);
   const overwriting: Call = { op: "fill", work: { kind: "fill", target: whole(narrow), byte: 0 } };
   const second = overRows(wide, narrow, 1024, 256);
   assert.deepEqual(sizesOf(makeProductsTogether(hopper, [first, overwriting, second])), [1, 1, 1]);

@@ -17,28 +17,59 @@ const loadsUnderWay = 16;
 
 /** `parallelism`: how many blocks run side by side at least. It moves no bits: those follow from the rows alone. */
 export function cudaColumnForm(kernel: ColumnKernel, launch: Columns, parallelism: number): LaunchForm {
-  const { rows, columns, strides } = launch;
-  requireCountable(kernel, rows, "rows");
-  requireCountable(kernel, columns, "columns");
+  const { columns, strides } = launch;
+  const sizes = columnSizes(kernel, launch);
   const layout = layoutOf(kernel, launch, parallelism);
   let key = `c${layout.parts}/${layout.columns}/${layout.turns}`;
   for (const { column } of strides) key += column === "unit" ? "u" : "n";
   return {
     key,
     blocks: Math.ceil(columns / layout.columns),
-    sizes: [rows, columns, ...strides.map(({ row }) => requireStep(kernel, row))],
+    sizes,
     print: () => printColumnKernel(kernel, layout),
   };
 }
 
+/** The numbers that a printed kernel takes behind its operands. */
+export function columnSizes(kernel: ColumnKernel, { rows, columns, strides }: Columns): readonly number[] {
+  requireCountable(kernel, rows, "rows");
+  requireCountable(kernel, columns, "columns");
+  return [rows, columns, ...strides.map(({ row }) => requireStep(kernel, row))];
+}
+
+/** How many partial results a column has: what its bits follow from. */
+export function columnParts(rows: number): number {
+  return rows < manyRows ? 32 : 1024;
+}
+
+/**
+ * How many rows of each partial result, of which it holds so many, a thread asks for before it needs the first; `most` elements at
+ * a time.
+ */
+export function columnTurns(
+  { inputs }: ColumnKernel,
+  { rows, parts, held }: { readonly rows: number; readonly parts: number; readonly held: number },
+  most = loadsUnderWay,
+): number {
+  const loadsPerTurn = held * Math.max(1, inputs.length);
+  let turns = 1;
+  while (turns * parts < rows && 2 * turns * loadsPerTurn <= most) turns *= 2;
+  return turns;
+}
+
+/** How many neighbouring columns fill a sector in an input; of half floats it takes two blocks. */
+export function sectorColumns({ inputs }: ColumnKernel, { strides }: Columns): number {
+  const moving = inputs.filter((_, index) => strides[index]?.column === "unit");
+  const widest = Math.max(...moving.map((dtype) => dtypes[dtype].bytes), 1);
+  return Math.min(mostColumns, sectorBytes / widest);
+}
+
 function layoutOf(kernel: ColumnKernel, launch: Columns, parallelism: number): ColumnLayout {
   const { rows, strides } = launch;
-  const parts = rows < manyRows ? 32 : 1024;
+  const parts = columnParts(rows);
   const columns = columnsPerBlock(kernel, launch, parallelism);
   const lanes = Math.min(parts, mostThreads / columns);
-  const loadsPerTurn = (parts / lanes) * Math.max(1, kernel.inputs.length);
-  let turns = 1;
-  while (turns * parts < rows && 2 * turns * loadsPerTurn <= loadsUnderWay) turns *= 2;
+  const turns = columnTurns(kernel, { rows, parts, held: parts / lanes });
   return { strides: strides.map(({ column }) => column), parts, lanes, columns, turns };
 }
 
@@ -46,14 +77,8 @@ function layoutOf(kernel: ColumnKernel, launch: Columns, parallelism: number): C
  * A sector's worth, and fewer where blocks would leave most of the GPU idle: a block then reads as many sectors as before,
  * and more threads share them. Beyond half of the GPU what is read twice would cost more than that brings.
  */
-function columnsPerBlock(
-  { inputs }: ColumnKernel,
-  { columns, strides }: Columns,
-  parallelism: number,
-): number {
-  const moving = inputs.filter((_, index) => strides[index]?.column === "unit");
-  const widest = Math.max(...moving.map((dtype) => dtypes[dtype].bytes), 1);
-  let count = Math.min(mostColumns, sectorBytes / widest);
-  while (count > 1 && 4 * Math.ceil(columns / count) <= parallelism) count /= 2;
+function columnsPerBlock(kernel: ColumnKernel, launch: Columns, parallelism: number): number {
+  let count = sectorColumns(kernel, launch);
+  while (count > 1 && 4 * Math.ceil(launch.columns / count) <= parallelism) count /= 2;
   return count;
 }

@@ -1,12 +1,21 @@
-/** The text of one CUDA kernel while it is being printed: its parameters, its lines, and what it calls. */
+/** The text of one CUDA kernel, or of a function of one, while it is being printed: its parameters, its lines, what it calls. */
 
 import type { CudaCode, KernelSource, Parameter } from "../../driver/index.js";
 import { type PreludeName, preludeOf } from "./prelude.js";
 
-interface NamedParameter {
+/** A parameter that has a place in a launch. */
+export interface NamedParameter {
   readonly kind: Parameter;
   readonly type: string;
   readonly name: string;
+}
+
+/** A function that a kernel of several texts calls. */
+export interface PrintedFunction {
+  readonly code: string;
+  readonly parameters: readonly NamedParameter[];
+  /** What it calls of the prelude, which the kernel has to print. */
+  readonly called: ReadonlySet<PreludeName>;
 }
 
 interface Line {
@@ -89,40 +98,48 @@ export class KernelText {
 
   /** Its lines as a part of a kernel that somebody else writes, and the functions that they call. */
   fragment(): { readonly declarations: string; readonly lines: string } {
-    const lines = withoutUnread(this.#lines);
-    return {
-      declarations: preludeOf(this.#calledIn(lines)),
-      lines: lines.map(({ text }) => text).join("\n"),
-    };
-  }
-
-  /** What only unread lines have called goes with them. */
-  #calledIn(lines: readonly Line[]): Set<PreludeName> {
-    const mentioned = countNames(lines);
-    return new Set([...this.#called].filter((one) => mentioned.has(one)));
+    const { body, called } = this.#print();
+    return { declarations: preludeOf(called), lines: body };
   }
 
   /** `registers`: may the compiler use as many as one block leaves it, or does it save them for a second one? */
   finish(name: string, threads: number, registers: "all" | "few" = "few"): KernelSource {
-    const lines = withoutUnread(this.#lines);
-    const mentioned = countNames(lines);
-    const called = this.#calledIn(lines);
+    const { signature, body, called } = this.#print();
     const entry = `hf_${name.replace(/\W+/g, "_")}`;
-    // A parameter that nothing reads has no name, or compilers would point at it.
-    const parameters = this.#parameters.map((one) =>
-      mentioned.has(one.name) ? `${one.type} ${one.name}` : one.type,
-    );
     const bounds = registers === "all" ? `${threads}, 1` : `${threads}`;
     const cuda: CudaCode = {
       entry,
       threads,
       code: `${preludeOf(called)}extern "C" __global__ void __launch_bounds__(${bounds}) ${entry}(
-    ${parameters.join(",\n    ")}) {
-${lines.map(({ text }) => text).join("\n")}
+    ${signature.join(",\n    ")}) {
+${body}
 }
 `,
     };
     return { name, parameters: this.#parameters.map(({ kind }) => kind), cuda };
+  }
+
+  /** `before`: what it takes besides, ahead of its own parameters. */
+  finishFunction(name: string, before: readonly string[]): PrintedFunction {
+    const { signature, body, called } = this.#print();
+    const code = `static __device__ __forceinline__ void ${name}(
+    ${[...before, ...signature].join(",\n    ")}) {
+${body}
+}
+`;
+    return { code, parameters: this.#parameters, called };
+  }
+
+  #print(): { signature: readonly string[]; body: string; called: ReadonlySet<PreludeName> } {
+    const lines = withoutUnread(this.#lines);
+    const mentioned = countNames(lines);
+    return {
+      // A parameter that nothing reads has no name, or compilers would point at it.
+      signature: this.#parameters.map(({ type, name }) => (mentioned.has(name) ? `${type} ${name}` : type)),
+      body: lines.map(({ text }) => text).join("\n"),
+      // What only unread lines have called goes with them.
+      called: new Set([...this.#called].filter((one) => mentioned.has(one))),
+    };
   }
 }
 

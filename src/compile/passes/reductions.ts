@@ -1,0 +1,42 @@
+/**
+ * Makes reductions of columns together that leave most of a GPU idle one by one: the gradients of biases, and of the weights of
+ * norms. Each has the bits that it has alone.
+ */
+
+import { columnsTogether, dtypes } from "../../kernels/index.js";
+import type { Runtime } from "../../runtime/index.js";
+import type { Call, ColumnCall } from "../program.js";
+import { type Grouping, groupCalls } from "./group-calls.js";
+
+/**
+ * So many bytes for each multiprocessor take it several times as long to read as a launch takes to begin. More would wait longer than
+ * needed: out of the cache, and in memory that the step could use.
+ */
+const enoughBytes = 256 * 1024;
+
+/** How many reductions one launch makes. */
+const mostReductions = 12;
+
+export function reduceTogether(runtime: Runtime, calls: readonly Call[]): readonly Call[] {
+  if (runtime.device.kind !== "cuda") return calls;
+  const grouping: Grouping<ColumnCall> = {
+    problemOf: ({ work }) => (work.kind === "columns" && !grouping.isEnough([work]) ? work : undefined),
+    isPossible: (problems) =>
+      problems.length <= mostReductions &&
+      columnsTogether(
+        runtime,
+        problems.map(({ kernel }) => kernel),
+      ),
+    isEnough: (problems) =>
+      problems.reduce((sum, one) => sum + bytesRead(one), 0) >= enoughBytes * runtime.device.parallelism,
+    workOf: (columns) => ({ kind: "reductions", columns }),
+  };
+  return groupCalls(calls, grouping);
+}
+
+function bytesRead({ kernel, rows, columns, strides }: ColumnCall): number {
+  return kernel.inputs.reduce((sum, dtype, index) => {
+    const width = strides[index]?.column === "unit" ? columns : 1;
+    return sum + rows * width * dtypes[dtype].bytes;
+  }, 0);
+}

@@ -1,0 +1,84 @@
+/**
+ * A training step on a GPU whose gradients of biases and norms are made in one launch: it has the eager step's bits, and so has
+ * every replay.
+ */
+
+import assert from "node:assert/strict";
+import { after, describe, test } from "node:test";
+import { Device, manualSeed, nn, optim, randn, strict, type Tensor } from "holdfast";
+import { latestPlanOf } from "../src/tensor/compiled-step.js";
+import { sameBytes } from "./support/same-bytes.js";
+import { standInMissing } from "./support/stand-in.js";
+import { openStandInDriver } from "./support/stand-in-driver.js";
+
+function openGpu(): Device {
+  const driver = openStandInDriver({});
+  const device = new Device("cuda", {
+    ...{ driver: strict(driver), memory: "1GiB", poison: true, stallAfter: "off", environment: {} },
+    print: () => {},
+  });
+  after(() => {
+    device.close();
+    driver.close();
+  });
+  return device;
+}
+
+/** Two steps of a model with two norms and three biases; what its weights are behind them. */
+function train(
+  device: Device,
+  prepare: (step: (x: Tensor) => Tensor) => (x: Tensor) => Tensor,
+): Float32Array[] {
+  manualSeed(3);
+  const layers = [new nn.Linear(24, 40), new nn.LayerNorm(40), new nn.Linear(40, 24), new nn.LayerNorm(24)];
+  const model = new nn.Sequential(...layers, new nn.Linear(24, 3)).to(device);
+  const optimizer = new optim.AdamW(model.parameters(), { lr: 0.01 });
+  const step = prepare((x) => {
+    const loss = model.forward(x).square().mean();
+    loss.backward();
+    optim.clipGradNorm(model.parameters(), 1, { errorIfNonfinite: false });
+    optimizer.step();
+    optimizer.zeroGrad();
+    return loss;
+  });
+  // As many rows as have 1024 partial results a column.
+  const x = randn([1100, 24], { device });
+  for (let turn = 0; turn < 2; turn++) step(x);
+  return [...model.parameters()].map((one) => one.dataSync() as Float32Array);
+}
+
+describe("a compiled step on a GPU", { skip: standInMissing }, () => {
+  const device = standInMissing ? undefined! : openGpu();
+
+  const compile = (passes: { readonly reductions?: boolean } = {}) => {
+    const made: { step?: object; text?: string } = {};
+    const weights = train(device, (step) => {
+      const compiled = device.compile(step, { passes });
+      made.step = compiled;
+      return (x) => {
+        const loss = compiled(x);
+        made.text = compiled.explain();
+        return loss;
+      };
+    });
+    const { schedule } = latestPlanOf(made.step!)!.planned;
+    return { weights, calls: schedule.calls.map(({ call }) => call), text: made.text ?? "" };
+  };
+
+  test("makes the gradients of biases and norms in one launch, says so, and has the eager weights to the bit", () => {
+    const eager = train(device, (step) => step);
+    const [together, apart] = [compile(), compile({ reductions: false })];
+    for (const { weights } of [together, apart]) {
+      for (const [index, values] of eager.entries()) sameBytes(weights[index]!, values, `parameter ${index}`);
+    }
+    const groups = together.calls.flatMap(({ work }) => (work.kind === "reductions" ? [work.columns] : []));
+    assert.deepEqual(
+      groups.map((columns) => columns.map(({ kernel }) => kernel.name).sort()),
+      [["layerNormAffineGradient", "layerNormAffineGradient", "sum", "sum", "sum"]],
+    );
+    assert.ok(apart.calls.every(({ work }) => work.kind !== "reductions"));
+    assert.equal(apart.calls.length, together.calls.length + 4);
+    assert.match(together.text, /^reductions +\d+ → +\d+ +so are reductions of columns: .* gone/m);
+    assert.match(together.text, /3 × sum|2 × layerNormAffineGra/);
+  });
+});
