@@ -51,6 +51,29 @@ test("a product tells how its operands lie, its dtypes, how many there are and w
   assert.match(line, /gemm NT bf16 → f32 \+ bias…\s+product\s+8×4×16×12\b/);
 });
 
+test("attention tells its direction, what it computes in and stores, and its pairs of rows × columns × width", () => {
+  const shape = {
+    dtype: "f32",
+    batch: 2,
+    heads: 4,
+    rows: 12,
+    columns: 12,
+    width: 8,
+    valueWidth: 8,
+    scale: 1,
+  } as const;
+  const [read, written] = [bufferOf([96, 8]).part, bufferOf([48, 8]).part];
+  const work = { kind: "attention", operands: { query: read, out: written }, layouts: {} } as const;
+  const lines = formatCalls(
+    scheduled(
+      { op: "attention", work: { ...work, direction: "forward", shape: { ...shape, resultDtype: "bf16" } } },
+      { op: "attention", work: { ...work, direction: "backward", shape } },
+    ),
+  );
+  assert.match(lines[1] ?? "", /attention\.f32 → bf16\s+attention\s+12×12×8×8\s+3 KiB\s+1\.5 KiB/);
+  assert.match(lines[2] ?? "", /attention\.backward\.f32 /);
+});
+
 test("a part that a call reads twice is counted once, and what it adds to is read and written", () => {
   const square = elementwise("mul", (x, y) => term.mul(x!, y!), [c, c], bufferOf([8, 4]));
   assert.deepEqual(bytesOf(square), { read: 128, written: 128 });

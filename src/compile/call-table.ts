@@ -1,6 +1,7 @@
 /** The calls of a schedule as a table: what each launches, over how much, and what it reads and writes. */
 
 import { formatBytes } from "../units/index.js";
+import { describeAttention } from "./attention-call.js";
 import {
   accessesOf,
   type Call,
@@ -15,9 +16,9 @@ import { type Column, formatColumns } from "./text-columns.js";
 /** Together, with the spaces between them, no wider than a report. */
 const columns: readonly Column[] = [
   { title: "call", align: "right", most: 6 },
-  { title: "op", align: "left", most: 27 },
+  { title: "op", align: "left", most: 25 },
   { title: "kernel", align: "left", most: 26 },
-  { title: "kind", align: "left", most: 7 },
+  { title: "kind", align: "left", most: 9 },
   { title: "shape", align: "right", most: 16 },
   { title: "reads", align: "right", most: 10 },
   { title: "writes", align: "right", most: 10 },
@@ -70,6 +71,8 @@ export function kernelOf(work: Work): string {
       return work.problems[0] ? `${work.problems.length} × ${productOf(work.problems[0])}` : "";
     case "finished":
       return `${productOf(work.problem)} + ${work.finish.kernel.name}`;
+    case "attention":
+      return describeAttention(work);
     case "fill":
       return `fill ${work.byte}`;
     case "copy":
@@ -93,7 +96,10 @@ function productOf(problem: ProductCall["problem"]): string {
   return parts.join(" + ");
 }
 
-/** Rows × columns; m×n×k of a product, and how many of them there are; what a kernel of its own kind is launched with. */
+/**
+ * Rows × columns; m×n×k of a product, and how many of them there are; attention's rows × columns × width alike; what a kernel
+ * of its own kind is launched with.
+ */
 export function shapeOf(work: Work): string {
   switch (work.kind) {
     case "rows":
@@ -107,6 +113,10 @@ export function shapeOf(work: Work): string {
       return sizesOf(work.problem);
     case "products":
       return work.problems.map(sizesOf).join(", ");
+    case "attention": {
+      const { batch, heads, rows, columns, width } = work.shape;
+      return `${rows}×${columns}×${width}×${batch * heads}`;
+    }
     case "launch":
       return `${work.blocks} ${work.blocks === 1 ? "block" : "blocks"}`;
     case "fill":

@@ -10,6 +10,7 @@ import { emitCalls, type Piece } from "./emit.js";
 import { fuse } from "./fuse.js";
 import { lifetimesOf } from "./liveness.js";
 import { type MemoryReport, memoryOf } from "./memory-report.js";
+import { copyAlike } from "./passes/alike.js";
 import { shareCommonCalls } from "./passes/common-calls.js";
 import { removeCopies } from "./passes/copies.js";
 import { removeDeadCode } from "./passes/dead-code.js";
@@ -20,6 +21,7 @@ import { choicesIn, chooseProducts, type ProductReport } from "./passes/products
 import { recompute } from "./passes/recompute.js";
 import { reduceTogether } from "./passes/reductions.js";
 import { castTogether } from "./passes/region-casts.js";
+import { roundInAttention } from "./passes/rounded-attention.js";
 import { makeSpread } from "./passes/spread-results.js";
 import { makeProductsTogether } from "./passes/together.js";
 import { planMemory } from "./plan.js";
@@ -45,6 +47,8 @@ const passes = {
   dead: removeDeadCode,
   /** Weights are converted together. */
   casts: castTogether,
+  /** On a GPU, attention stores what is only read as half floats as such. */
+  attention: roundInAttention,
   /** What is cheap to make again is not held where memory is shortest. */
   recompute,
   /** On a GPU, values that are changed in place are made anew, so that products can wait that read the old ones. */
@@ -53,6 +57,8 @@ const passes = {
   fuse: (calls) => fuse(calls, () => false),
   /** On some GPUs, elementwise work on a product's result is done before that is stored. */
   finish: (calls, runtime) => finishProducts(runtime, calls),
+  /** On a GPU, copies and conversions of equal layers are one launch. */
+  alike: copyAlike,
   /** Products that leave most of a GPU idle one by one are made together. */
   together: (calls, runtime) => makeProductsTogether(runtime, calls),
   /** So are reductions of columns. */
@@ -165,7 +171,7 @@ export function branchStep(
 
 /** What comes behind fusion. */
 const isLate = (name: Stage["name"]): boolean =>
-  name === "finish" || name === "together" || name === "reductions" || name === "products";
+  ["finish", "alike", "together", "reductions", "products"].includes(name);
 
 /** The calls as the passes leave them where values that are changed in place are made anew before they are fused. */
 function freedCalls(runtime: Runtime, stages: readonly Stage[]): readonly Call[] {

@@ -12,6 +12,7 @@ import {
   type ProductDtype,
 } from "../kernels/index.js";
 import type { Runtime, Storage, WorkPiece } from "../runtime/index.js";
+import { runAttention } from "./attention-call.js";
 import type { Call, ColumnCall, Part, ProductCall } from "./program.js";
 
 /** A launch, a fill or a copy of the program, ready to be sent. */
@@ -77,6 +78,9 @@ function emitCall(runtime: Runtime, { op, work }: Call, resolve: (part: Part) =>
       );
       return;
     }
+    case "attention":
+      runAttention(runtime, work, resolve, op);
+      return;
     case "launch": {
       const values = work.arguments.map((one) => (typeof one === "number" ? one : resolve(one)));
       runtime.launch({ op, kernel: work.kernel, blocks: work.blocks, arguments: values });

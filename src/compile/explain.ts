@@ -29,10 +29,12 @@ export const purposes: Readonly<Record<Exclude<PassName, "products">, string>> =
   copies: "values are read where they are and made where they belong",
   dead: "results that nobody reads are not made",
   casts: "weights are converted together",
+  attention: "on a GPU, attention stores half floats where nothing else is read of it",
   recompute: "what is cheap to make again is not held where memory is shortest",
   afresh: "on a GPU, values that are changed in place are made anew",
   fuse: "calls that can be one kernel are one",
   finish: "work on a product's result is done in the product's kernel",
+  alike: "on a GPU, copies of one form are one launch",
   together: "products that leave a GPU idle one by one are one launch",
   reductions: "so are reductions of columns",
 };

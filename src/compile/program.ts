@@ -16,6 +16,7 @@ import {
 } from "../kernels/index.js";
 import { type StepPart, stepParts } from "../ops/index.js";
 import type { Storage } from "../runtime/index.js";
+import { type AttentionCall, isWritten, onParts } from "./attention-call.js";
 
 /** Bytes that belong together: what one op has made, its scratch memory, or something persistent. */
 export interface Buffer {
@@ -57,7 +58,7 @@ export interface ReductionsCall {
   readonly columns: readonly ColumnCall[];
 }
 
-/** A kernel of which only its parameters are known: a product, attention, a scan. */
+/** A kernel of which only its parameters are known: a scan, a scatter. */
 export interface LaunchCall {
   readonly kind: "launch";
   readonly kernel: Kernel;
@@ -113,6 +114,7 @@ export type Work =
   | ProductCall
   | ProductsCall
   | FinishedCall
+  | AttentionCall
   | LaunchCall
   | FillCall
   | CopyCall;
@@ -163,6 +165,10 @@ export function accessesOf({ work }: Call): readonly Access[] {
       return work.problems.flatMap(accessesOfProduct);
     case "finished":
       return accessesOfFinished(work);
+    case "attention":
+      return Object.entries(work.operands).map(([name, part]) =>
+        accessOf(part, isWritten(work, name) ? "out" : "in"),
+      );
     case "launch":
       return work.arguments.flatMap((one, index) =>
         typeof one === "number" ? [] : [accessOf(one, work.kernel.parameters[index] ?? "inout")],
@@ -252,6 +258,8 @@ export function mapParts(work: Work, to: (part: Part) => Part): Work {
       return { kind: "products", problems: work.problems.map((problem) => mapProblem(problem, to)) };
     case "finished":
       return { ...work, problem: mapProblem(work.problem, to), operands: work.operands.map(to) };
+    case "attention":
+      return onParts(work, to);
     case "launch":
       return {
         ...work,

@@ -7,6 +7,7 @@ import { HoldfastError } from "../errors/index.js";
 import { type CallListener, listenToCalls } from "../kernels/index.js";
 import { type DeviceArray, formatShape, type LoweredOp, listenToOps, type StepPart } from "../ops/index.js";
 import type { Imagination, Runtime, Storage, UploadItem, WorkPiece } from "../runtime/index.js";
+import { attentionCall } from "./attention-call.js";
 import { Buffers } from "./buffers.js";
 import type { Guard } from "./passes/guard.js";
 import type { Buffer, Call, Part, ProductCall, Work } from "./program.js";
@@ -118,6 +119,20 @@ class Tracer implements Imagination, CallListener {
       },
     };
     this.#add(op, work);
+  }
+
+  attention(problem: Parameters<CallListener["attention"]>[0], op: string): void {
+    this.#add(
+      op,
+      attentionCall("forward", problem, (storage) => this.buffers.partOf(storage)),
+    );
+  }
+
+  attentionBackward(problem: Parameters<CallListener["attentionBackward"]>[0], op: string): void {
+    this.#add(
+      op,
+      attentionCall("backward", problem, (storage) => this.buffers.partOf(storage)),
+    );
   }
 
   work(piece: WorkPiece): void {

@@ -1,6 +1,7 @@
 /** Hears of kernels as they are called, before anything is printed or launched: what a traced step is made of. */
 
 import type { Runtime } from "../runtime/index.js";
+import type { AttentionBackwardProblem, AttentionProblem } from "./attention/problem.js";
 import type { GemmProblem, ProductDtype } from "./gemm/problem.js";
 import type { ColumnLaunch, RowLaunch } from "./launch.js";
 
@@ -9,6 +10,8 @@ export interface CallListener {
   rows(launch: RowLaunch): void;
   columns(launch: ColumnLaunch): void;
   product(problem: GemmProblem<ProductDtype>, op: string): void;
+  attention(problem: AttentionProblem, op: string): void;
+  attentionBackward(problem: AttentionBackwardProblem, op: string): void;
 }
 
 const listeners = new WeakMap<Runtime, CallListener>();

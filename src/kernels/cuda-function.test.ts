@@ -12,20 +12,27 @@ import { tiledForwardKernel } from "./attention/cuda/tiled-forward.js";
 import { cudaScanKernel } from "./axis-walk/cuda-scan.js";
 import { cudaScatterKernel } from "./axis-walk/cuda-scatter.js";
 import { cudaKernel } from "./cuda-function.js";
+import type { Dtype } from "./dtypes.js";
 import { randomKernels } from "./random/random-kernel.js";
 
 type FloatDtype = "f32" | "f64";
 type Sizes = readonly [rows: number, columns: number, width: number, valueWidth: number];
 
-function small(direction: Direction, dtype: FloatDtype, sizes: Sizes, isPlain: boolean): KernelSource {
+function small(
+  direction: Direction,
+  dtype: FloatDtype,
+  sizes: Sizes,
+  isPlain: boolean,
+  resultDtype: Dtype = dtype,
+): KernelSource {
   const [rows, columns, width, valueWidth] = sizes;
   const shape = { dtype, batch: 1, heads: 1, rows, columns, width, valueWidth };
   const plan = planSmall(direction, dtype, shape);
   assert.ok(plan, `${sizes} fit a block`);
   const facts = { areVectors: isPlain, isCausal: !isPlain };
   return direction === "forward"
-    ? smallForwardKernel(dtype, "out", plan, { ...facts, hasMask: !isPlain })
-    : smallBackwardKernel(dtype, "out", plan, { ...facts, areScoresVectors: isPlain });
+    ? smallForwardKernel(dtype, resultDtype, "out", plan, { ...facts, hasMask: !isPlain })
+    : smallBackwardKernel(dtype, resultDtype, "out", plan, { ...facts, areScoresVectors: isPlain });
 }
 
 /** The shape that matters most: a small transformer's, 12 rows and columns in heads of 64. */
@@ -45,9 +52,18 @@ const kernels: readonly KernelSource[] = [
       small(direction, dtype, transformer, true),
       small(direction, dtype, [5, 7, 3, 9], false),
     ]),
-    tiledForwardKernel(dtype, "out"),
-    tiledRowsKernel(dtype, "out"),
-    tiledColumnsKernel(dtype, "out"),
+    tiledForwardKernel(dtype, dtype, "out"),
+    tiledRowsKernel(dtype, dtype, "out"),
+    tiledColumnsKernel(dtype, dtype, "out"),
+  ]),
+  ...(["f16", "bf16"] as const).flatMap((resultDtype) => [
+    ...(["forward", "backward"] as const).flatMap((direction) => [
+      small(direction, "f32", transformer, true, resultDtype),
+      small(direction, "f32", [5, 7, 3, 9], false, resultDtype),
+    ]),
+    tiledForwardKernel("f32", resultDtype, "out"),
+    tiledRowsKernel("f32", resultDtype, "out"),
+    tiledColumnsKernel("f32", resultDtype, "out"),
   ]),
 ];
 

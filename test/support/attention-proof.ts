@@ -2,14 +2,17 @@
 
 import assert from "node:assert/strict";
 import type { Runtime, Storage } from "holdfast";
-import { attend, attendBackward } from "../../src/kernels/index.js";
+import { attend, attendBackward, type Dtype, narrowToBf16, narrowToF16 } from "../../src/kernels/index.js";
 import { arrayOf, type Case, prepare, prepareMask, type Values } from "./attention-cases.js";
 import { type Dense, type Lookup, referenceAttention, referenceGradients } from "./attention-reference.js";
 import { put } from "./kernel-runtime.js";
 import { sameBytes } from "./same-bytes.js";
 
-/** Runs forward and backward and gives all that they wrote, each buffer whole. */
-export function runCase(on: Runtime, one: Case) {
+const narrowed = { f16: narrowToF16, bf16: narrowToBf16 } as const;
+const results = ["out", "queryGradient", "keyGradient", "valueGradient"] as const;
+
+/** Runs forward and backward and gives all that they wrote, each buffer whole; half floats as their bits. */
+export function runCase(on: Runtime, one: Case, resultDtype: Dtype = one.dtype) {
   const { dtype, batch, heads, rows, columns, width, valueWidth, scale, isCausal } = one;
   const bytes = arrayOf[dtype].BYTES_PER_ELEMENT;
   const operands = prepare(one);
@@ -18,9 +21,12 @@ export function runCase(on: Runtime, one: Case) {
     const buffers = new Map<string, Storage>();
     const operand = (name: keyof typeof operands) => {
       const { layout, values } = operands[name];
-      const buffer = put(on, values, name);
+      const isRounded = resultDtype !== dtype && results.some((result) => result === name);
+      const given = isRounded ? narrowed[resultDtype as "f16" | "bf16"](values as Float32Array) : values;
+      const buffer = put(on, given, name);
       buffers.set(name, buffer);
-      const storage = on.view(buffer, layout.offset * bytes, layout.extent * bytes);
+      const each = given.BYTES_PER_ELEMENT;
+      const storage = on.view(buffer, layout.offset * each, layout.extent * each);
       const { batchStride, headStride, rowStride } = layout;
       return { storage, batchStride, headStride, rowStride };
     };
@@ -30,7 +36,7 @@ export function runCase(on: Runtime, one: Case) {
       return storage;
     };
     const inputs = {
-      ...{ dtype, batch, heads, rows, columns, width, valueWidth, scale, isCausal },
+      ...{ dtype, resultDtype, batch, heads, rows, columns, width, valueWidth, scale, isCausal },
       query: operand("query"),
       key: operand("key"),
       value: operand("value"),
@@ -50,12 +56,16 @@ export function runCase(on: Runtime, one: Case) {
       scoreGradient: scores("scoreGradient"),
     });
     const read = (name: string): Values => new arrayOf[dtype](on.read(buffers.get(name)!).buffer);
+    const result = (name: (typeof results)[number]): Values =>
+      resultDtype === dtype
+        ? read(name)
+        : (new Uint16Array(on.read(buffers.get(name)!).buffer) as unknown as Values);
     const written = {
-      out: read("out"),
+      out: result("out"),
       probabilities: read("probabilities"),
-      queryGradient: read("queryGradient"),
-      keyGradient: read("keyGradient"),
-      valueGradient: read("valueGradient"),
+      queryGradient: result("queryGradient"),
+      keyGradient: result("keyGradient"),
+      valueGradient: result("valueGradient"),
       scoreGradient: read("scoreGradient"),
     };
     return { operands, mask, written };

@@ -1,5 +1,6 @@
 /** Calls that do the same to the same values are made once. */
 
+import { isWritten } from "../attention-call.js";
 import { accessesOf, type Buffer, type Call, mapParts, type Part, type Work } from "../program.js";
 import { usesOf } from "../uses.js";
 
@@ -81,6 +82,13 @@ function keyOf(work: Work, identities: Identities, versionOf: (buffer: Buffer) =
     // Passes make these of calls that differ already.
     case "finished":
       return `finished ${identities.of(work)}`;
+    case "attention": {
+      const { operands, ...rest } = work;
+      const parts = Object.entries(operands).map(([name, part]) =>
+        isWritten(work, name) ? written(part) : read(part),
+      );
+      return `attention ${parts.join(" ")} ${JSON.stringify(rest)}`;
+    }
     case "launch": {
       const { kernel, blocks } = work;
       const given = work.arguments.map((one, index) => {

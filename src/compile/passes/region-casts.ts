@@ -10,7 +10,8 @@ import { usesOf } from "../uses.js";
 /** How much of the memory passed over must be wanted, or more is read for nothing than launches are saved. */
 const leastShare = 0.6;
 
-interface Cast {
+/** A call that converts one stretch of memory into another and does nothing else. */
+export interface Cast {
   readonly place: number;
   readonly call: RowCall;
   readonly from: Part;
@@ -47,8 +48,8 @@ export function castTogether(calls: readonly Call[]): readonly Call[] {
   });
 }
 
-/** A call that converts one stretch of memory into another and does nothing else. */
-function castOf(call: RowCall, place: number): Cast | undefined {
+/** What a call converts, if it does nothing else. */
+export function castOf(call: RowCall, place: number): Cast | undefined {
   const { kernel, iteration, operands, scalars } = call;
   const [from, to] = operands;
   const [stage] = kernel.stages;

@@ -5,6 +5,8 @@
 
 import type { KernelSource } from "../../driver/index.js";
 import type { Runtime, Storage } from "../../runtime/index.js";
+import { callListenerOf } from "../call-listener.js";
+import { type Dtype, dtypes } from "../dtypes.js";
 import { elementOf, type GemmDtype } from "../gemm/element.js";
 import { argumentsInOrder } from "../wasm-function.js";
 import { backwardKernel, backwardParameters } from "./backward.js";
@@ -15,6 +17,8 @@ import {
   type AttentionOperand,
   type AttentionProblem,
   type AttentionShape,
+  refuseRounding,
+  resultDtypeOf,
   SoundnessCheck,
 } from "./problem.js";
 
@@ -51,16 +55,22 @@ export function attend(runtime: Runtime, problem: AttentionProblem, op = "attent
   check.requireScores("probabilities", probabilities);
   if (batch * heads === 0) return;
 
+  const listener = callListenerOf(runtime);
+  if (listener) {
+    listener.attention(problem, op);
+    return;
+  }
   const element = elementOf(dtype);
   const pairs = batch * heads;
   const access = accessTo(problem, [
-    [out.storage, rows * valueWidth],
-    [probabilities, rows * columns],
+    [out.storage, rows * valueWidth, resultDtypeOf(problem)],
+    [probabilities, rows * columns, dtype],
   ]);
   if (runtime.device.kind === "cuda") {
     attendOnCuda(runtime, problem, access, op);
     return;
   }
+  refuseRounding("attend", problem);
   const rowStrips = Math.ceil(rows / stripRows);
   runtime.launch({
     op,
@@ -116,16 +126,23 @@ export function attendBackward(
   check.requireScores("scoreGradient", scoreGradient);
   if (batch * heads === 0) return;
 
+  const listener = callListenerOf(runtime);
+  if (listener) {
+    listener.attentionBackward(problem, op);
+    return;
+  }
+  const stored = resultDtypeOf(problem);
   const access = accessTo(problem, [
-    [queryGradient.storage, rows * width],
-    [keyGradient.storage, columns * width],
-    [valueGradient.storage, columns * valueWidth],
-    [scoreGradient, rows * columns],
+    [queryGradient.storage, rows * width, stored],
+    [keyGradient.storage, columns * width, stored],
+    [valueGradient.storage, columns * valueWidth, stored],
+    [scoreGradient, rows * columns, dtype],
   ]);
   if (runtime.device.kind === "cuda") {
     attendBackwardOnCuda(runtime, problem, access, op);
     return;
   }
+  refuseRounding("attendBackward", problem);
   runtime.launch({
     op,
     kernel: runtime.kernel(kernelOf("backward", dtype, access)),
@@ -162,12 +179,11 @@ type Access = "out" | "part";
 
 /** `out` promises that every byte of the storages is written, so that nothing of what they held is left. */
 function accessTo(
-  { dtype, batch, heads }: AttentionShape,
-  outputs: readonly (readonly [storage: Storage, elementsOfPair: number])[],
+  { batch, heads }: AttentionShape,
+  outputs: readonly (readonly [storage: Storage, elementsOfPair: number, dtype: Dtype])[],
 ): Access {
-  const { bytes } = elementOf(dtype);
   const isAllWritten = outputs.every(
-    ([{ span }, elements]) => span.size === batch * heads * elements * bytes,
+    ([{ span }, elements, dtype]) => span.size === batch * heads * elements * dtypes[dtype].bytes,
   );
   return isAllWritten ? "out" : "part";
 }

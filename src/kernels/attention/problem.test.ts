@@ -89,6 +89,28 @@ test("what does not fit is refused with its numbers, before anything is launched
   );
 });
 
+test("results are stored in another dtype only where they are of f32, and on CUDA", () => {
+  withRuntime({}, ({ runtime }) =>
+    runtime.step(() => {
+      const sound = soundProblem(runtime);
+      const refusals: readonly [Partial<AttentionProblem>, RegExp][] = [
+        [{ resultDtype: "f64" }, /results of f32 can't be stored as f64: those of f32 can, as f16 or bf16/],
+        [{ dtype: "f64", resultDtype: "bf16" }, /results of f64 can't be stored as bf16/],
+        ...(runtime.device.kind === "cuda"
+          ? []
+          : ([[{ resultDtype: "bf16" }, /the CPU stores results of f32 as they are, not as bf16/]] satisfies [
+              Partial<AttentionProblem>,
+              RegExp,
+            ][])),
+      ];
+      for (const [change, message] of refusals) {
+        for (const run of [attend, attendBackward])
+          assert.throws(() => run(runtime, { ...sound, ...change }), { code: "BAD_ARGUMENT", message });
+      }
+    }),
+  );
+});
+
 test("keys and values are read no further than they go, however far apart they lie", () => {
   withRuntime({}, ({ runtime }) =>
     runtime.step(() => {

@@ -2,7 +2,8 @@
 
 import { HoldfastError } from "../../errors/index.js";
 import type { Storage } from "../../runtime/index.js";
-import { elementOf, type GemmDtype } from "../gemm/element.js";
+import { type Dtype, dtypes } from "../dtypes.js";
+import type { GemmDtype } from "../gemm/element.js";
 
 /** A [batch, heads, rows, width] operand whose last dimension lies side by side. Strides count elements. */
 export interface AttentionOperand {
@@ -28,6 +29,16 @@ export interface AttentionShape {
   /** The length of a query and of a key, and that of a value. */
   readonly width: number;
   readonly valueWidth: number;
+  /**
+   * Of `out` on the way forward, and of the gradients of query, key and value on the way back: `dtype` unless given. Half
+   * floats, which only CUDA stores, are rounded once, as a conversion afterwards would round them.
+   */
+  readonly resultDtype?: Dtype;
+}
+
+/** What is stored of a call's results. */
+export function resultDtypeOf({ dtype, resultDtype = dtype }: AttentionShape): Dtype {
+  return resultDtype;
 }
 
 interface Inputs extends AttentionShape {
@@ -66,6 +77,16 @@ export interface AttentionBackwardProblem extends Inputs {
   readonly scoreGradient: Storage;
 }
 
+/** Refuses what the CPU's own kernels don't do. */
+export function refuseRounding(name: string, shape: AttentionShape): void {
+  const stored = resultDtypeOf(shape);
+  if (stored === shape.dtype) return;
+  throw new HoldfastError(
+    "BAD_ARGUMENT",
+    `${name}: the CPU stores results of ${shape.dtype} as they are, not as ${stored}. Convert them afterwards.`,
+  );
+}
+
 /** The checks of one call; `name` stands at the head of every refusal. */
 export class SoundnessCheck {
   readonly #name: string;
@@ -74,7 +95,13 @@ export class SoundnessCheck {
   constructor(name: string, shape: AttentionShape) {
     this.#name = name;
     this.#shape = shape;
-    const { batch, heads, rows, columns, width, valueWidth } = shape;
+    const { dtype, batch, heads, rows, columns, width, valueWidth } = shape;
+    const stored = resultDtypeOf(shape);
+    if (stored !== dtype && (dtype !== "f32" || (stored !== "f16" && stored !== "bf16"))) {
+      throw this.#refused(
+        `results of ${dtype} can't be stored as ${stored}: those of f32 can, as f16 or bf16.`,
+      );
+    }
     for (const [size, value] of Object.entries({ batch, heads })) this.#requireCount(size, value, 0);
     for (const [size, value] of Object.entries({ rows, columns, width, valueWidth })) {
       this.#requireCount(size, value, 1);
@@ -82,18 +109,19 @@ export class SoundnessCheck {
   }
 
   requireInput(name: string, operand: AttentionOperand, rows: number, width: number): void {
-    this.#requireOperand(name, operand, rows, { size: width, stride: 1 });
+    this.#requireOperand(name, operand, rows, { size: width, stride: 1 }, this.#shape.dtype);
   }
 
   requireMask(mask: AttentionMask): void {
     const { rows, columns } = this.#shape;
     this.#requireCount("mask's column stride", mask.columnStride, 0);
-    this.#requireOperand("mask", mask, rows, { size: columns, stride: mask.columnStride });
+    const last = { size: columns, stride: mask.columnStride };
+    this.#requireOperand("mask", mask, rows, last, this.#shape.dtype);
   }
 
   /** Every element has a place of its own: each stride steps over all that the smaller ones reach. */
   requireOutput(name: string, operand: AttentionOperand, rows: number, width: number): void {
-    this.requireInput(name, operand, rows, width);
+    this.#requireOperand(name, operand, rows, { size: width, stride: 1 }, resultDtypeOf(this.#shape));
     const dimensions = this.#dimensionsOf(operand, rows).filter(({ size }) => size > 1);
     let reached = width;
     for (const { size, stride, what } of dimensions.toSorted((a, b) => a.stride - b.stride)) {
@@ -107,9 +135,9 @@ export class SoundnessCheck {
   }
 
   requireScores(name: string, storage: Storage): void {
-    const { batch, heads, rows, columns } = this.#shape;
+    const { dtype, batch, heads, rows, columns } = this.#shape;
     const elements = batch * heads * rows * columns;
-    this.#requireRoom(name, `${batch}×${heads}×${rows}×${columns}`, elements, storage);
+    this.#requireRoom(name, `${batch}×${heads}×${rows}×${columns}`, elements, storage, dtype);
   }
 
   #requireOperand(
@@ -117,12 +145,13 @@ export class SoundnessCheck {
     operand: AttentionOperand,
     rows: number,
     last: { readonly size: number; readonly stride: number },
+    dtype: Dtype,
   ): void {
     const dimensions = this.#dimensionsOf(operand, rows);
     for (const { what, stride } of dimensions) this.#requireCount(`${name}'s ${what} stride`, stride, 0);
     const all = [...dimensions, last];
     const extent = all.reduce((sum, { size, stride }) => sum + (size - 1) * stride, 1);
-    this.#requireRoom(name, all.map(({ size }) => size).join("×"), extent, operand.storage);
+    this.#requireRoom(name, all.map(({ size }) => size).join("×"), extent, operand.storage, dtype);
   }
 
   #dimensionsOf({ batchStride, headStride, rowStride }: AttentionOperand, rows: number) {
@@ -134,9 +163,9 @@ export class SoundnessCheck {
     ] as const;
   }
 
-  #requireRoom(name: string, shape: string, elements: number, storage: Storage): void {
-    const { batch, heads, dtype } = this.#shape;
-    const neededBytes = elements * elementOf(dtype).bytes;
+  #requireRoom(name: string, shape: string, elements: number, storage: Storage, dtype: Dtype): void {
+    const { batch, heads } = this.#shape;
+    const neededBytes = elements * dtypes[dtype].bytes;
     if (batch * heads > 0 && neededBytes > storage.span.size) {
       throw this.#refused(
         `${name} takes ${neededBytes} bytes (${shape} of ${dtype}), and "${storage.label}" has ${storage.span.size}. Pass a larger storage, or smaller strides.`,

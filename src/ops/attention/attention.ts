@@ -121,13 +121,13 @@ export function lowerAttention(
   if (!output || !probabilities) return;
   const sizes = sizesOf(query.shape, key.shape, value.shape);
   const dtype = computeOf(output.dtype);
-  const target = output.dtype === dtype ? output : lowering.scratchArray(output.shape, dtype);
+  const target = storedAs(lowering, output, dtype);
   const [q, k, v] = [
     operandOf(lowering, query, queryShape(sizes), dtype),
     operandOf(lowering, key, keyShape(sizes), dtype),
     operandOf(lowering, value, valueShape(sizes), dtype),
   ];
-  const out = operandOf(lowering, target, target.shape, dtype);
+  const out = operandOf(lowering, target, target.shape, target.dtype);
   const mask = typeof added === "object" ? maskOf(lowering, added, sizes, dtype) : undefined;
   if (!q || !k || !v || !out || !probabilities.storage) {
     // Nothing is attended to, or nothing of it is wanted.
@@ -137,7 +137,7 @@ export function lowerAttention(
   attend(
     lowering.runtime,
     {
-      ...kernelShape(sizes, dtype),
+      ...{ ...kernelShape(sizes, dtype), resultDtype: target.dtype },
       ...{ query: q, key: k, value: v, out, probabilities: probabilities.storage },
       ...(mask && { mask }),
       scale: scale ?? 1 / Math.sqrt(sizes.width),
@@ -146,6 +146,16 @@ export function lowerAttention(
     lowering.op,
   );
   if (target !== output) copyArray(lowering.runtime, target, output);
+}
+
+/** The array itself, or one of the computation's dtype to be converted afterwards: only CUDA's kernels round on their way out. */
+function storedAs(
+  { runtime, scratchArray }: Lowering,
+  array: DeviceArray,
+  dtype: "f32" | "f64",
+): DeviceArray {
+  const isStored = array.dtype === dtype || runtime.device.kind === "cuda";
+  return isStored ? array : scratchArray(array.shape, dtype);
 }
 
 function kernelShape({ batch, ...sizes }: AttentionSizes, dtype: "f32" | "f64") {
@@ -189,12 +199,10 @@ export function lowerAttentionGradient(
   const { upstream, query, key, value, probabilities } = given;
   const sizes = sizesOf(query.shape, key.shape, value.shape);
   const dtype = computeOf(probabilities.dtype);
-  const made = outputs
-    .slice(0, 3)
-    .map((output) => (output.dtype === dtype ? output : lowering.scratchArray(output.shape, dtype)));
+  const made = outputs.slice(0, 3).map((output) => storedAs(lowering, output, dtype));
   const scores = outputs[3] ?? lowering.scratchArray(scoreShape(sizes), dtype);
   const [queryGradient, keyGradient, valueGradient] = made.map((array) =>
-    operandOf(lowering, array, array.shape, dtype),
+    operandOf(lowering, array, array.shape, array.dtype),
   );
   const seen = {
     query: operandOf(lowering, query, queryShape(sizes), dtype),
@@ -210,7 +218,7 @@ export function lowerAttentionGradient(
   attendBackward(
     lowering.runtime,
     {
-      ...kernelShape(sizes, dtype),
+      ...{ ...kernelShape(sizes, dtype), resultDtype: made[0]?.dtype ?? dtype },
       ...problem,
       ...{ probabilities: probabilities.storage, scoreGradient: scores.storage },
       scale: scale ?? 1 / Math.sqrt(sizes.width),

@@ -1,6 +1,6 @@
 /** Puts arrays into the words of the attention kernels: [batch, heads, rows, width] with strides, copied only where needed. */
 
-import type { AttentionMask, AttentionOperand, AttentionShape } from "../../kernels/index.js";
+import type { AttentionMask, AttentionOperand, Dtype } from "../../kernels/index.js";
 import { copyArray } from "../copy.js";
 import { broadcastStrides, contiguousStrides, type DeviceArray } from "../device-array.js";
 import { batchStrideOf } from "../matmul/product.js";
@@ -17,14 +17,12 @@ export interface AttentionSizes {
   readonly valueWidth: number;
 }
 
-type KernelDtype = AttentionShape["dtype"];
-
 /** An array whose axes are [batch…, rows, heads, width]; the batch and the heads stretch to this shape. */
 export function operandOf(
   lowering: Lowering,
   array: DeviceArray,
   shape: Shape,
-  dtype: KernelDtype,
+  dtype: Dtype,
 ): AttentionOperand | undefined {
   const seen = asShape(
     lowering,
@@ -42,7 +40,7 @@ export function maskOf(
   lowering: Lowering,
   array: DeviceArray,
   { batch, heads, rows, columns }: AttentionSizes,
-  dtype: KernelDtype,
+  dtype: Dtype,
 ): AttentionMask | undefined {
   const seen = asShape(lowering, array, [...batch, heads, rows, columns], dtype, () => true);
   const [headStride = 0, rowStride = 0, columnStride = 0] = seen.strides.slice(-3);
@@ -62,7 +60,7 @@ function asShape(
   lowering: Lowering,
   array: DeviceArray,
   shape: Shape,
-  dtype: KernelDtype,
+  dtype: Dtype,
   fits: (strides: readonly number[]) => boolean,
 ) {
   const batch = shape.slice(0, -3);

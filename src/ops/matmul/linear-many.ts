@@ -1,15 +1,15 @@
 /** Several linear layers of one input, such as the query, key and value of attention, in one product. */
 
+import { gemmTogether } from "../../kernels/index.js";
 import { copyArray } from "../copy.js";
-import { contiguousStrides } from "../device-array.js";
-import { contiguous } from "../elementwise/cast.js";
+import { contiguousStrides, type DeviceArray } from "../device-array.js";
 import { fitTo } from "../gradients.js";
-import { permute, reshape } from "../movement/reshape.js";
+import { reshape } from "../movement/reshape.js";
 import { select } from "../movement/slice.js";
-import { arrayAt, type KernelOp, type NoAttributes, type OperandType, typeAt } from "../op.js";
+import { arrayAt, type KernelOp, type Lowering, type NoAttributes, type OperandType, typeAt } from "../op.js";
 import { badShape, formatShape, isSameShape, type Shape, sizeOf } from "../shape.js";
 import { seenAsOne } from "./equal-arrays.js";
-import { asRows, linear, productOverRows } from "./matmul.js";
+import { asRows, linear } from "./matmul.js";
 import { meetingDtype } from "./meeting-dtype.js";
 import { lowerProduct } from "./product.js";
 
@@ -42,7 +42,6 @@ export const linearMany: KernelOp<NoAttributes> = {
     const { apply, upstream } = rule;
     const [layers = 0, out = 0] = rule.valueType(upstream).shape.slice(-2);
     const outer = rule.typeOf(0).shape.slice(0, -1);
-    const width = rule.typeOf(0).shape.at(-1) ?? 0;
     const places = Array.from({ length: layers }, (_, layer) => 1 + layer);
     const input = () => {
       // All layers' outputs are one long row, and so are all of their weights to one input.
@@ -53,13 +52,8 @@ export const linearMany: KernelOp<NoAttributes> = {
       return apply(linear, [apply(reshape, [upstream], { shape: [...outer, layers * out] }), side], {});
     };
     const weights = () => {
-      // One wide product, and its columns taken apart: a batch of narrow ones would leave most of a GPU idle.
       const flat = apply(reshape, [upstream], { shape: [...outer, layers * out] });
-      const wide = apply(productOverRows, [rule.operand(0), flat]); // [in, layers · out]
-      const byLayer = apply(permute, [apply(reshape, [wide], { shape: [width, layers, out] })], {
-        axes: [1, 0, 2],
-      });
-      return apply(contiguous, [byLayer]); // [layers, in, out]
+      return apply(productsOverRows, [rule.operand(0), flat], { layers }); // [layers, in, out]
     };
     const all = places.some((place) => rule.needs(place)) ? weights() : undefined;
     return [
@@ -84,6 +78,60 @@ export const linearMany: KernelOp<NoAttributes> = {
     );
   },
 };
+
+/** Operands: x [rows…, in] and the gradient of all layers' outputs [rows…, layers · out]. `result[l] = xᵀ · gradient[l]` */
+const productsOverRows: KernelOp<{ readonly layers: number }> = {
+  kind: "kernel",
+  name: "productsOverRows",
+  noGradient: "it is a gradient itself",
+  infer(operands, { layers }) {
+    const [x, gradient] = [0, 1].map((index) => typeAt("productsOverRows", operands, index).shape);
+    const shape = [layers, x?.at(-1) ?? 0, (gradient?.at(-1) ?? 0) / layers];
+    return [{ shape, dtype: meetingDtype("productsOverRows", operands) }];
+  },
+  lower(lowering, operands, [output]) {
+    if (!output?.storage) return;
+    const [x, gradient] = [asRows(lowering, arrayAt(operands, 0)), asRows(lowering, arrayAt(operands, 1))];
+    const [layers = 0, width = 0, out = 0] = output.shape;
+    const rows = x.shape[0] ?? 0;
+    const [along = 0, across = 0] = gradient.strides;
+    const left = { ...x, shape: [width, rows], strides: x.strides.toReversed() };
+    const right = { ...gradient, shape: [layers, rows, out], strides: [out * across, along, across] };
+    if (isOneLaunch(lowering, left, right, output)) {
+      const shared = { ...left, shape: [layers, width, rows], strides: [0, ...left.strides] };
+      lowerProduct(lowering, shared, right, output);
+      return;
+    }
+    // One wide product, and its columns taken apart: a library leaves most of a GPU idle over a batch of narrow ones.
+    const wide = lowering.scratchArray([width, layers * out], output.dtype);
+    lowerProduct(lowering, left, gradient, wide);
+    const byLayer = { ...wide, shape: output.shape, strides: [out, layers * out, 1] };
+    copyArray(lowering.runtime, byLayer, output);
+  },
+};
+
+/** Are the products our own on a GPU, which fill it whether they are wide or many? */
+function isOneLaunch(
+  { runtime }: Lowering,
+  left: DeviceArray,
+  right: DeviceArray,
+  { dtype, shape, strides, storage }: DeviceArray,
+): boolean {
+  if (dtype !== "f32" || left.dtype !== dtype || right.dtype !== dtype) return false;
+  if (!left.storage || !right.storage || !storage || runtime.device.kind !== "cuda") return false;
+  const [batch = 0, m = 0, n = 0] = shape;
+  const [leftStep = 0, leftStride = 0] = left.strides;
+  const [rightBatch = 0, rightStride = 0, rightStep = 0] = right.strides;
+  if (leftStep !== 1 || rightStep !== 1) return false;
+  return gemmTogether(runtime, [
+    {
+      ...{ dtype, m, n, k: left.shape[1] ?? 0, batch },
+      a: { storage: left.storage, rowStride: leftStride, isTransposed: true },
+      b: { storage: right.storage, rowStride: rightStride, batchStride: rightBatch },
+      c: { storage, rowStride: n, batchStride: strides[0] ?? 0 },
+    },
+  ]);
+}
 
 /** Weights [in, out] as one matrix [in, layers · out]. */
 const sideBySide: KernelOp<NoAttributes> = {

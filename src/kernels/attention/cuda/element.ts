@@ -1,6 +1,8 @@
 /** The element types of attention as CUDA C++ knows them: one by one, and as vectors of 16 bytes. */
 
-import { dtypes } from "../../dtypes.js";
+import { elementTypes } from "../../cuda-printer/element-types.js";
+import { preludeOf } from "../../cuda-printer/prelude.js";
+import { type Dtype, dtypes } from "../../dtypes.js";
 import type { GemmDtype } from "../../gemm/element.js";
 
 const vectorBytes = 16;
@@ -69,6 +71,33 @@ static __device__ __forceinline__ Scalar partOf(Vector a, unsigned place) {
   zero: (dtype: GemmDtype) => `
 static __device__ __forceinline__ Vector zero() { return {${types[dtype].parts.map(() => "0").join(", ")}}; }`,
 } as const;
+
+/** A kernel's name, with what it computes in and what it stores where that is something else. */
+export function nameOf(kernel: string, dtype: GemmDtype, resultDtype: Dtype): string {
+  return resultDtype === dtype ? `${kernel}.${dtype}` : `${kernel}.${dtype} → ${resultDtype}`;
+}
+
+/** What a C++ pointer to results points to. */
+export function storedOf(dtype: Dtype): string {
+  return elementTypes[dtype].type;
+}
+
+/**
+ * How results are stored: `Stored` is an element of them and `StoredVector` as many as a `Vector` has; `Rounding::of` makes
+ * either, rounded where the dtype is another one. They are members, because no compiler asks for both to be used.
+ */
+export function declareStored(dtype: GemmDtype, resultDtype: Dtype): string {
+  const { type, narrow } = elementTypes[resultDtype];
+  const each = types[dtype].parts.map((part) => `of(vector.${part})`).join(", ");
+  return `
+${narrow ? preludeOf(new Set([narrow])).trim() : ""}
+typedef ${type} Stored;
+typedef ${narrow ? "ushort4" : "Vector"} StoredVector;
+struct Rounding {
+  static __device__ __forceinline__ Stored of(Scalar value) { return ${narrow ? `${narrow}(value)` : "value"}; }
+  static __device__ __forceinline__ StoredVector of(Vector vector) { return ${narrow ? `{${each}}` : "vector"}; }
+};`.trimStart();
+}
 
 /** The names that a kernel's code may use: `Scalar`, `Vector`, `lanes`, and the functions that it asks for. */
 export function declareElement(dtype: GemmDtype, ...names: readonly (keyof typeof functions)[]): string {

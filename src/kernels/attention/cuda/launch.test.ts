@@ -6,9 +6,10 @@ import fc from "fast-check";
 import { type Case, cases, plainCase } from "../../../../test/support/attention-cases.js";
 import { proveCase, runCase } from "../../../../test/support/attention-proof.js";
 import { cudaMissing, openCudaKernelRuntime } from "../../../../test/support/kernel-runtime.js";
-import { sameNamedBytes } from "../../../../test/support/same-bytes.js";
+import { sameBytes, sameNamedBytes } from "../../../../test/support/same-bytes.js";
 import { openStandIn } from "../../../../test/support/stand-in.js";
 import { testDevice } from "../../../../test/support/test-device.js";
+import { narrowToBf16, narrowToF16 } from "../../half.js";
 import { planSmall } from "./small-plan.js";
 
 const isSmall = (one: Case): boolean => planSmall("backward", one.dtype, one) !== undefined;
@@ -69,6 +70,30 @@ describe("on CUDA", { skip: cudaMissing }, () => {
     };
     assert.ok(!isSmall(one) && !isLong(one));
     proveCase(runtime, one);
+  });
+
+  test("results that are stored as half floats are those of f32, rounded once, and nothing beside is written", () => {
+    const forms: readonly Case[] = [
+      transformer,
+      { ...transformer, heads: 2, offset: 1, padding: 3 },
+      { ...plainCase, heads: 2, rows: 5, columns: 7, width: 3, valueWidth: 9, isCausal: true },
+      { ...plainCase, rows: 70, columns: 130, width: 40, valueWidth: 33, scale: 0.2 },
+    ];
+    for (const [index, one] of forms.entries()) {
+      const plain = runCase(runtime, one);
+      for (const resultDtype of ["f16", "bf16"] as const) {
+        const narrow = { f16: narrowToF16, bf16: narrowToBf16 }[resultDtype];
+        const { written } = runCase(runtime, one, resultDtype);
+        for (const name of ["probabilities", "scoreGradient"] as const) {
+          sameBytes(written[name], plain.written[name], `${name} of form ${index}`);
+        }
+        for (const name of ["out", "queryGradient", "keyGradient", "valueGradient"] as const) {
+          // Beside the results both have the same elements from before.
+          const expected = narrow(plain.written[name] as Float32Array);
+          sameBytes(written[name], expected, `${name} of form ${index} as ${resultDtype}`);
+        }
+      }
+    }
   });
 
   test("blocks and threads in reverse give the same bits", { skip: skipOnGpu }, () => {

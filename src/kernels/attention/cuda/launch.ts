@@ -4,9 +4,9 @@ import type { KernelSource } from "../../../driver/index.js";
 import type { Runtime } from "../../../runtime/index.js";
 import { dtypes } from "../../dtypes.js";
 import { argumentsInOrder } from "../../wasm-function.js";
-import type { AttentionBackwardProblem, AttentionProblem } from "../problem.js";
+import { type AttentionBackwardProblem, type AttentionProblem, resultDtypeOf } from "../problem.js";
 import { lanesOf } from "./element.js";
-import { areVectors, layOut, storagesOf, stridesOf } from "./parameters.js";
+import { areVectors, layOut, layOutResult, storagesOf, stridesOf } from "./parameters.js";
 import { smallBackwardKernel, smallBackwardParameters } from "./small-backward.js";
 import { smallForwardKernel, smallForwardParameters } from "./small-forward.js";
 import { planSmall, type SmallPlan } from "./small-plan.js";
@@ -41,11 +41,12 @@ function keyOf(
 export function attendOnCuda(runtime: Runtime, problem: AttentionProblem, access: Access, op: string): void {
   const { dtype, batch, heads, rows, columns, width, valueWidth, scale, isCausal = false } = problem;
   const { mask, probabilities } = problem;
+  const resultDtype = resultDtypeOf(problem);
   const moved = {
     query: layOut(problem, problem.query, rows, width),
     key: layOut(problem, problem.key, columns, width),
     value: layOut(problem, problem.value, columns, valueWidth),
-    out: layOut(problem, problem.out, rows, valueWidth),
+    out: layOutResult(problem, problem.out, rows, valueWidth),
   };
   const added = { mask: layOut(problem, mask ?? problem.query, rows, columns) };
   const given = {
@@ -59,10 +60,10 @@ export function attendOnCuda(runtime: Runtime, problem: AttentionProblem, access
       isCausal,
       hasMask: mask !== undefined,
     };
-    const key = `small forward ${dtype} ${access} ${keyOf(plan, facts)}`;
+    const key = `small forward ${dtype} ${resultDtype} ${access} ${keyOf(plan, facts)}`;
     runtime.launch({
       op,
-      kernel: runtime.kernel(keep(key, () => smallForwardKernel(dtype, access, plan, facts))),
+      kernel: runtime.kernel(keep(key, () => smallForwardKernel(dtype, resultDtype, access, plan, facts))),
       blocks: batch * heads,
       arguments: argumentsInOrder(smallForwardParameters(dtype, access), {
         ...given,
@@ -73,10 +74,10 @@ export function attendOnCuda(runtime: Runtime, problem: AttentionProblem, access
     return;
   }
   const strips = Math.ceil(rows / stripLength);
-  const key = `tiled forward ${dtype} ${access}`;
+  const key = `tiled forward ${dtype} ${resultDtype} ${access}`;
   runtime.launch({
     op,
-    kernel: runtime.kernel(keep(key, () => tiledForwardKernel(dtype, access))),
+    kernel: runtime.kernel(keep(key, () => tiledForwardKernel(dtype, resultDtype, access))),
     blocks: batch * heads * strips,
     arguments: argumentsInOrder(tiledForwardParameters(dtype, access), {
       ...{ ...given, rows, columns, width, valueWidth, strips },
@@ -95,14 +96,15 @@ export function attendBackwardOnCuda(
 ): void {
   const { dtype, batch, heads, rows, columns, width, valueWidth, scale, isCausal = false } = problem;
   const { probabilities, scoreGradient } = problem;
+  const resultDtype = resultDtypeOf(problem);
   const moved = {
     query: layOut(problem, problem.query, rows, width),
     key: layOut(problem, problem.key, columns, width),
     value: layOut(problem, problem.value, columns, valueWidth),
     outGradient: layOut(problem, problem.outGradient, rows, valueWidth),
-    queryGradient: layOut(problem, problem.queryGradient, rows, width),
-    keyGradient: layOut(problem, problem.keyGradient, columns, width),
-    valueGradient: layOut(problem, problem.valueGradient, columns, valueWidth),
+    queryGradient: layOutResult(problem, problem.queryGradient, rows, width),
+    keyGradient: layOutResult(problem, problem.keyGradient, columns, width),
+    valueGradient: layOutResult(problem, problem.valueGradient, columns, valueWidth),
   };
   const given = { ...storagesOf(moved), probabilities, scoreGradient, heads, scale };
   const plan = planSmall("backward", dtype, problem);
@@ -114,10 +116,10 @@ export function attendBackwardOnCuda(
       areScoresVectors: firstScore % lanes === 0 && columns % lanes === 0,
       isCausal,
     };
-    const key = `small backward ${dtype} ${access} ${keyOf(plan, facts)}`;
+    const key = `small backward ${dtype} ${resultDtype} ${access} ${keyOf(plan, facts)}`;
     runtime.launch({
       op,
-      kernel: runtime.kernel(keep(key, () => smallBackwardKernel(dtype, access, plan, facts))),
+      kernel: runtime.kernel(keep(key, () => smallBackwardKernel(dtype, resultDtype, access, plan, facts))),
       blocks: batch * heads,
       arguments: argumentsInOrder(smallBackwardParameters(dtype, access), {
         ...given,
@@ -128,16 +130,19 @@ export function attendBackwardOnCuda(
   }
   const sizes = { rows, columns, width, valueWidth, isCausal: isCausal ? 1 : 0 };
   const all = { ...given, ...sizes, ...stridesOf(moved) };
+  const form = `${dtype} ${resultDtype} ${access}`;
   const [rowStrips, columnStrips] = [Math.ceil(rows / stripLength), Math.ceil(columns / stripLength)];
   runtime.launch({
     op,
-    kernel: runtime.kernel(keep(`tiled rows ${dtype} ${access}`, () => tiledRowsKernel(dtype, access))),
+    kernel: runtime.kernel(keep(`tiled rows ${form}`, () => tiledRowsKernel(dtype, resultDtype, access))),
     blocks: batch * heads * rowStrips,
     arguments: argumentsInOrder(tiledRowsParameters(dtype, access), { ...all, strips: rowStrips }),
   });
   runtime.launch({
     op,
-    kernel: runtime.kernel(keep(`tiled columns ${dtype} ${access}`, () => tiledColumnsKernel(dtype, access))),
+    kernel: runtime.kernel(
+      keep(`tiled columns ${form}`, () => tiledColumnsKernel(dtype, resultDtype, access)),
+    ),
     blocks: batch * heads * columnStrips,
     arguments: argumentsInOrder(tiledColumnsParameters(dtype, access), { ...all, strips: columnStrips }),
   });

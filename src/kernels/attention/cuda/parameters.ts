@@ -1,21 +1,22 @@
 /** How the CUDA kernels of attention find their operands: strides in elements, or in vectors, times indices in 64 bits. */
 
 import type { Storage } from "../../../runtime/index.js";
-import { dtypes } from "../../dtypes.js";
+import { type Dtype, dtypes } from "../../dtypes.js";
 import type { GemmDtype } from "../../gemm/element.js";
-import type { AttentionOperand, AttentionShape } from "../problem.js";
+import { type AttentionOperand, type AttentionShape, resultDtypeOf } from "../problem.js";
 import { lanesOf } from "./element.js";
 
 /** An operand as it lies. Strides count elements. */
 export interface Laid {
   readonly storage: Storage;
+  readonly dtype: Dtype;
   readonly width: number;
   readonly strides: { readonly Batch: number; readonly Head: number; readonly Row: number };
 }
 
 /** Where a dimension has one place, its stride is not used and may be anything: it becomes 0. */
 export function layOut(
-  { batch, heads }: AttentionShape,
+  { dtype, batch, heads }: AttentionShape,
   { storage, batchStride, headStride, rowStride }: AttentionOperand,
   rows: number,
   width: number,
@@ -26,16 +27,24 @@ export function layOut(
     Head: step(heads, headStride),
     Row: step(rows, rowStride),
   };
-  return { storage, width, strides };
+  return { storage, dtype, width, strides };
+}
+
+/** A result, which may be of another dtype than what is computed. */
+export function layOutResult(
+  shape: AttentionShape,
+  operand: AttentionOperand,
+  rows: number,
+  width: number,
+): Laid {
+  return { ...layOut(shape, operand, rows, width), dtype: resultDtypeOf(shape) };
 }
 
 /** Does every row begin on a boundary of a vector, and end on one? */
 export function areVectors(dtype: GemmDtype, operands: readonly Laid[]): boolean {
   const lanes = lanesOf(dtype);
-  return operands.every(({ storage, width, strides: { Batch, Head, Row } }) =>
-    [storage.span.address / dtypes[dtype].bytes, width, Batch, Head, Row].every(
-      (count) => count % lanes === 0,
-    ),
+  return operands.every(({ storage, dtype: own, width, strides: { Batch, Head, Row } }) =>
+    [storage.span.address / dtypes[own].bytes, width, Batch, Head, Row].every((count) => count % lanes === 0),
   );
 }
 
@@ -90,12 +99,12 @@ export function declarePairs(type: string, ...names: readonly string[]): string 
 
 /** The functions for them. */
 export const pointTo = `
-template <class Memory>
-static __device__ __forceinline__ const Memory* pointTo(const Scalar* operand) {
+template <class Memory, class Element>
+static __device__ __forceinline__ const Memory* pointTo(const Element* operand) {
   return reinterpret_cast<const Memory*>(operand);
 }
 
-template <class Memory>
-static __device__ __forceinline__ Memory* pointTo(Scalar* operand) {
+template <class Memory, class Element>
+static __device__ __forceinline__ Memory* pointTo(Element* operand) {
   return reinterpret_cast<Memory*>(operand);
 }`;

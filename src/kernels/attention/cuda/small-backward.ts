@@ -2,16 +2,15 @@
 
 import type { KernelSource } from "../../../driver/index.js";
 import { cudaKernel } from "../../cuda-function.js";
+import type { Dtype } from "../../dtypes.js";
 import type { GemmDtype } from "../../gemm/element.js";
-import { declareElement, scalarOf } from "./element.js";
+import { declareElement, declareStored, nameOf, scalarOf, storedOf } from "./element.js";
 import { declarePair, declarePairs, pointTo, strideParameters } from "./parameters.js";
 import { declareConstants, forRows, moveRows, multiplyRows, sumTerms } from "./small-code.js";
 import { type SmallPlan, targetTile } from "./small-plan.js";
 
-const operands = [
-  ...(["query", "key", "value", "outGradient"] as const),
-  ...(["queryGradient", "keyGradient", "valueGradient"] as const),
-] as const;
+const inputs = ["query", "key", "value", "outGradient"] as const;
+const results = ["queryGradient", "keyGradient", "valueGradient"] as const;
 
 /** The arguments, in order. */
 export function smallBackwardParameters(dtype: GemmDtype, access: "out" | "part") {
@@ -26,7 +25,7 @@ export function smallBackwardParameters(dtype: GemmDtype, access: "out" | "part"
     valueGradient: access,
     scoreGradient: access,
     heads: "u32",
-    ...strideParameters(...operands),
+    ...strideParameters(...inputs, ...results),
     scale: dtype,
   } as const;
 }
@@ -40,20 +39,24 @@ export interface BackwardFacts extends Record<string, boolean> {
 
 export function smallBackwardKernel(
   dtype: GemmDtype,
+  resultDtype: Dtype,
   access: "out" | "part",
   plan: SmallPlan,
   facts: BackwardFacts,
 ): KernelSource {
   const functions = [pointTo, moveRows, multiplyRows, sumTerms, forRows];
   return cudaKernel({
-    name: `attention.backward.${dtype}`,
+    name: nameOf("attention.backward", dtype, resultDtype),
     parameters: smallBackwardParameters(dtype, access),
     elements: scalarOf(dtype),
+    pointers: Object.fromEntries(results.map((name) => [name, storedOf(resultDtype)])),
     threads: plan.threads,
     declarations: [
       declareElement(dtype, "fused", "dot", "addWeighted", "scaled", "partOf", "zero"),
+      declareStored(dtype, resultDtype),
       declareConstants({ ...plan, targetTile, ...facts }, ...functions, body),
       `typedef ${facts.areVectors ? "Vector" : "Scalar"} Memory;`,
+      `typedef ${facts.areVectors ? "StoredVector" : "Stored"} Result;`,
       `typedef ${facts.areScoresVectors ? "Vector" : "Scalar"} ScoreMemory;`,
       ...functions,
     ].join("\n"),
@@ -72,7 +75,8 @@ const body = `
   constexpr unsigned stride = columnVectors * lanes, strideAcross = rowVectors * lanes;
   constexpr unsigned scoreRow = areScoresVectors ? columns / lanes : columns;
 ${declarePair("blockIdx.x")}
-${declarePairs("Memory", ...operands)}
+${declarePairs("Memory", ...inputs)}
+${declarePairs("Result", ...results)}
 
   Staged<rows, valueWidth> fromArriving;
   Staged<columns, valueWidth> fromValue;
@@ -138,7 +142,7 @@ ${declarePairs("Memory", ...operands)}
     const unsigned place = own % widthVectors, first = own / widthVectors * targetTile;
     const unsigned terms = isQuery ? columns : rows, targets = isQuery ? rows : columns;
     const unsigned weightVectors = isQuery ? rowVectors : columnVectors;
-    Memory* const to = isQuery ? queryGradientPair : keyGradientPair;
+    Result* const to = isQuery ? queryGradientPair : keyGradientPair;
     const long long toRow = isQuery ? queryGradientRow : keyGradientRow;
     const Vector* const weights = (isQuery ? gainsAcross : gains) + first / lanes;
     sumTerms(weights, weightVectors, (isQuery ? keys : queries) + place, widthVectors, terms, [&](unsigned t, Vector sum) {

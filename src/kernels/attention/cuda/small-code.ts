@@ -20,7 +20,8 @@ export function declareConstants(
  *
  * `Staged`: COUNT rows of LENGTH elements on their way to shared memory, where each is padded to whole vectors. `load` asks
  * for them and `store` waits, so that everything is under way before the first wait. Memory is a pointer to vectors,
- * or to scalars where rows don't lie on boundaries of vectors; strides count what it points to.
+ * or to scalars where rows don't lie on boundaries of vectors; strides count what it points to. Results go to a pointer to
+ * stored ones.
  */
 export const moveRows = `
 template <unsigned COUNT, class Visit>
@@ -47,15 +48,15 @@ static __device__ __forceinline__ Vector loadVector(const Scalar* row, unsigned 
 }
 
 template <unsigned LENGTH>
-static __device__ __forceinline__ void storeVector(Vector* row, unsigned place, Vector vector) {
-  row[place] = vector;
+static __device__ __forceinline__ void storeVector(StoredVector* row, unsigned place, Vector vector) {
+  row[place] = Rounding::of(vector);
 }
 
 template <unsigned LENGTH>
-static __device__ __forceinline__ void storeVector(Scalar* row, unsigned place, Vector vector) {
+static __device__ __forceinline__ void storeVector(Stored* row, unsigned place, Vector vector) {
   const Scalar* parts = reinterpret_cast<const Scalar*>(&vector);
   for (unsigned i = 0; i < lanes; i++) {
-    if (place * lanes + i < LENGTH) row[place * lanes + i] = parts[i];
+    if (place * lanes + i < LENGTH) row[place * lanes + i] = Rounding::of(parts[i]);
   }
 }
 

@@ -2,8 +2,9 @@
 
 import type { KernelSource } from "../../../driver/index.js";
 import { cudaKernel } from "../../cuda-function.js";
+import type { Dtype } from "../../dtypes.js";
 import type { GemmDtype } from "../../gemm/element.js";
-import { declareElement, scalarOf } from "./element.js";
+import { declareElement, declareStored, nameOf, scalarOf, storedOf } from "./element.js";
 import { declarePair, declarePairs, pointTo, strideParameters } from "./parameters.js";
 import { declareConstants, forRows, moveRows, multiplyRows, sumTerms } from "./small-code.js";
 import { type SmallPlan, targetTile } from "./small-plan.js";
@@ -34,20 +35,24 @@ export interface ForwardFacts extends Record<string, boolean> {
 
 export function smallForwardKernel(
   dtype: GemmDtype,
+  resultDtype: Dtype,
   access: "out" | "part",
   plan: SmallPlan,
   facts: ForwardFacts,
 ): KernelSource {
   const functions = [pointTo, moveRows, multiplyRows, sumTerms, forRows];
   return cudaKernel({
-    name: `attention.${dtype}`,
+    name: nameOf("attention", dtype, resultDtype),
     parameters: smallForwardParameters(dtype, access),
     elements: scalarOf(dtype),
+    pointers: { out: storedOf(resultDtype) },
     threads: plan.threads,
     declarations: [
       declareElement(dtype, "power", "larger", "lowest", "fused", "dot", "addWeighted", "partOf", "zero"),
+      declareStored(dtype, resultDtype),
       declareConstants({ ...plan, targetTile, ...facts }, ...functions, body),
       `typedef ${facts.areVectors ? "Vector" : "Scalar"} Memory;`,
+      `typedef ${facts.areVectors ? "StoredVector" : "Stored"} Result;`,
       ...functions,
     ].join("\n"),
     body,
@@ -61,7 +66,8 @@ const body = `
   Scalar* const scores = reinterpret_cast<Scalar*>(weights);
   constexpr unsigned scoreStride = rowVectors * lanes;
 ${declarePair("blockIdx.x")}
-${declarePairs("Memory", "query", "key", "value", "out")}
+${declarePairs("Memory", "query", "key", "value")}
+${declarePairs("Result", "out")}
 ${declarePairs("Scalar", "mask")}
 
   Staged<rows, width> fromQuery;

@@ -6,8 +6,9 @@
 
 import type { KernelSource } from "../../../driver/index.js";
 import { cudaKernel } from "../../cuda-function.js";
+import type { Dtype } from "../../dtypes.js";
 import type { GemmDtype } from "../../gemm/element.js";
-import { declareElement, scalarOf } from "./element.js";
+import { declareElement, declareStored, nameOf, scalarOf, storedOf } from "./element.js";
 import { declarePair, declarePairs, pointTo, strideParameters } from "./parameters.js";
 import { forStripRows, multiplyTiles, tiledThreads } from "./tiled-code.js";
 
@@ -52,24 +53,39 @@ export function tiledColumnsParameters(dtype: GemmDtype, access: "out" | "part")
   } as const;
 }
 
-export function tiledRowsKernel(dtype: GemmDtype, access: "out" | "part"): KernelSource {
+export function tiledRowsKernel(dtype: GemmDtype, resultDtype: Dtype, access: "out" | "part"): KernelSource {
   return cudaKernel({
-    name: `attention.backward.rows.${dtype}`,
+    name: nameOf("attention.backward.rows", dtype, resultDtype),
     parameters: tiledRowsParameters(dtype, access),
     elements: scalarOf(dtype),
+    pointers: { queryGradient: storedOf(resultDtype) },
     threads: tiledThreads,
-    declarations: [declareElement(dtype, "fused", "partOf"), pointTo, multiplyTiles, forStripRows].join("\n"),
+    declarations: [
+      declareElement(dtype, "fused", "partOf"),
+      declareStored(dtype, resultDtype),
+      ...[pointTo, multiplyTiles, forStripRows],
+    ].join("\n"),
     body: rowsBody,
   });
 }
 
-export function tiledColumnsKernel(dtype: GemmDtype, access: "out" | "part"): KernelSource {
+export function tiledColumnsKernel(
+  dtype: GemmDtype,
+  resultDtype: Dtype,
+  access: "out" | "part",
+): KernelSource {
+  const stored = storedOf(resultDtype);
   return cudaKernel({
-    name: `attention.backward.columns.${dtype}`,
+    name: nameOf("attention.backward.columns", dtype, resultDtype),
     parameters: tiledColumnsParameters(dtype, access),
     elements: scalarOf(dtype),
+    pointers: { keyGradient: stored, valueGradient: stored },
     threads: tiledThreads,
-    declarations: [declareElement(dtype, "fused", "partOf"), pointTo, multiplyTiles].join("\n"),
+    declarations: [
+      declareElement(dtype, "fused", "partOf"),
+      declareStored(dtype, resultDtype),
+      ...[pointTo, multiplyTiles],
+    ].join("\n"),
     body: columnsBody,
   });
 }
@@ -79,7 +95,8 @@ const rowsBody = `
   const unsigned firstRow = blockIdx.x % strips * strip;
   const unsigned count = rows - firstRow < strip ? rows - firstRow : strip;
 ${declarePair("blockIdx.x / strips")}
-${declarePairs("Scalar", "key", "value", "outGradient", "queryGradient")}
+${declarePairs("Scalar", "key", "value", "outGradient")}
+${declarePairs("Stored", "queryGradient")}
   const Scalar* const shares = probabilities + (pair * rows + firstRow) * columns;
   Scalar* const gains = scoreGradient + (pair * rows + firstRow) * columns;
   const unsigned mostSeen = seenBy(firstRow + count - 1, columns, isCausal);
@@ -104,7 +121,7 @@ ${declarePairs("Scalar", "key", "value", "outGradient", "queryGradient")}
   __syncthreads();
 
   multiply(tiles, {gains, columns, 1}, {keyPair, 1, keyRow}, count, width, mostSeen, [&](unsigned row, unsigned place, Scalar sum) {
-    queryGradientPair[(long long)(firstRow + row) * queryGradientRow + place] = sum * scale;
+    queryGradientPair[(long long)(firstRow + row) * queryGradientRow + place] = Rounding::of(sum * scale);
   });`;
 
 const columnsBody = `
@@ -112,7 +129,8 @@ const columnsBody = `
   const unsigned firstColumn = blockIdx.x % strips * strip;
   const unsigned count = columns - firstColumn < strip ? columns - firstColumn : strip;
 ${declarePair("blockIdx.x / strips")}
-${declarePairs("Scalar", "query", "outGradient", "keyGradient", "valueGradient")}
+${declarePairs("Scalar", "query", "outGradient")}
+${declarePairs("Stored", "keyGradient", "valueGradient")}
   // The first row that sees a column is, under a causal mask, the one of its own number.
   const unsigned firstRow = isCausal == 0 ? 0 : firstColumn < rows ? firstColumn : rows;
   const unsigned terms = rows - firstRow;
@@ -120,9 +138,9 @@ ${declarePairs("Scalar", "query", "outGradient", "keyGradient", "valueGradient")
 
   const Matrix queries = {queryPair + (long long)firstRow * queryRow, 1, queryRow};
   multiply(tiles, {scoreGradient + corner, 1, columns}, queries, count, width, terms, [&](unsigned column, unsigned place, Scalar sum) {
-    keyGradientPair[(long long)(firstColumn + column) * keyGradientRow + place] = sum * scale;
+    keyGradientPair[(long long)(firstColumn + column) * keyGradientRow + place] = Rounding::of(sum * scale);
   });
   const Matrix arriving = {outGradientPair + (long long)firstRow * outGradientRow, 1, outGradientRow};
   multiply(tiles, {probabilities + corner, 1, columns}, arriving, count, valueWidth, terms, [&](unsigned column, unsigned place, Scalar sum) {
-    valueGradientPair[(long long)(firstColumn + column) * valueGradientRow + place] = sum;
+    valueGradientPair[(long long)(firstColumn + column) * valueGradientRow + place] = Rounding::of(sum);
   });`;

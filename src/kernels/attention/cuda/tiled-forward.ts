@@ -2,8 +2,9 @@
 
 import type { KernelSource } from "../../../driver/index.js";
 import { cudaKernel } from "../../cuda-function.js";
+import type { Dtype } from "../../dtypes.js";
 import type { GemmDtype } from "../../gemm/element.js";
-import { declareElement, scalarOf } from "./element.js";
+import { declareElement, declareStored, nameOf, scalarOf, storedOf } from "./element.js";
 import { declarePair, declarePairs, pointTo, strideParameters } from "./parameters.js";
 import { forStripRows, multiplyTiles, tiledThreads } from "./tiled-code.js";
 
@@ -31,14 +32,20 @@ export function tiledForwardParameters(dtype: GemmDtype, access: "out" | "part")
   } as const;
 }
 
-export function tiledForwardKernel(dtype: GemmDtype, access: "out" | "part"): KernelSource {
+export function tiledForwardKernel(
+  dtype: GemmDtype,
+  resultDtype: Dtype,
+  access: "out" | "part",
+): KernelSource {
   return cudaKernel({
-    name: `attention.tiled.${dtype}`,
+    name: nameOf("attention.tiled", dtype, resultDtype),
     parameters: tiledForwardParameters(dtype, access),
     elements: scalarOf(dtype),
+    pointers: { out: storedOf(resultDtype) },
     threads: tiledThreads,
     declarations: [
       declareElement(dtype, "power", "larger", "lowest", "fused", "partOf"),
+      declareStored(dtype, resultDtype),
       ...[pointTo, multiplyTiles, forStripRows],
     ].join("\n"),
     body,
@@ -50,7 +57,8 @@ const body = `
   const unsigned firstRow = blockIdx.x % strips * strip;
   const unsigned count = rows - firstRow < strip ? rows - firstRow : strip;
 ${declarePair("blockIdx.x / strips")}
-${declarePairs("Scalar", "query", "key", "value", "mask", "out")}
+${declarePairs("Scalar", "query", "key", "value", "mask")}
+${declarePairs("Stored", "out")}
   Scalar* const scores = probabilities + (pair * rows + firstRow) * columns;
   const unsigned mostSeen = seenBy(firstRow + count - 1, columns, isCausal);
 
@@ -83,5 +91,5 @@ ${declarePairs("Scalar", "query", "key", "value", "mask", "out")}
 
   const Matrix weights = {scores, columns, 1};
   multiply(tiles, weights, {valuePair, 1, valueRow}, count, valueWidth, mostSeen, [&](unsigned row, unsigned place, Scalar sum) {
-    outPair[(long long)(firstRow + row) * outRow + place] = sum;
+    outPair[(long long)(firstRow + row) * outRow + place] = Rounding::of(sum);
   });`;

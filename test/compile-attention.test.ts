@@ -1,0 +1,122 @@
+/**
+ * A training step with attention in two equal layers: compiled, attention stores half floats where products read them and the
+ * layers' copies are one launch; the bits are the eager step's, with these passes and without.
+ */
+
+import assert from "node:assert/strict";
+import { after, afterEach, describe, test } from "node:test";
+import { crossasset, Device, manualSeed, nn, optim, randn, strict, type Tensor } from "holdfast";
+import { latestPlanOf } from "../src/tensor/compiled-step.js";
+import { openStandIn, standInMissing } from "./support/stand-in.js";
+import { openStandInDriver } from "./support/stand-in-driver.js";
+
+const skip = standInMissing;
+
+function openGpu(precision: "f32" | "tf32" | "bf16"): Device {
+  // With one multiprocessor a small product is worth tiles.
+  openStandIn().set("multiprocessors", 1);
+  const driver = openStandInDriver({});
+  const device = new Device("cuda", {
+    ...{
+      driver: strict(driver),
+      memory: "1GiB",
+      poison: true,
+      stallAfter: "off",
+      environment: {},
+      precision,
+    },
+    print: () => {},
+  });
+  after(() => {
+    device.close();
+    driver.close();
+  });
+  return device;
+}
+
+afterEach(() => {
+  if (!skip) openStandIn().reset();
+});
+
+type Passes = { readonly attention?: boolean; readonly alike?: boolean };
+
+/** Two steps: the losses, all weights afterwards, and the calls of the compiled one. */
+function train(device: Device, passes?: Passes) {
+  manualSeed(11);
+  const sizes = { sources: 3, features: 16, width: 32, heads: 2, layers: 2, hidden: 32 };
+  const model = new crossasset.CrossAsset(sizes).to(device);
+  const optimizer = new optim.AdamW(model.parameters(), { lr: 0.01 });
+  const step = (x: Tensor): Tensor => {
+    const loss = model.forward(x).square().mean();
+    loss.backward();
+    optimizer.step();
+    optimizer.zeroGrad();
+    return loss;
+  };
+  const compiled = passes && device.compile(step, { passes: { ...passes, products: false } });
+  const x = randn([16, 3, 16], { device });
+  const losses = [0, 1].map(() => (compiled ?? step)(x).item());
+  const weights = model.parameters().flatMap((parameter) => parameter.flatten().tolist() as number[]);
+  const planned = compiled && latestPlanOf(compiled)?.planned.schedule.calls;
+  return { losses, weights, calls: planned?.map(({ call }) => call) ?? [] };
+}
+
+for (const precision of ["f32", "tf32", "bf16"] as const) {
+  describe(`a compiled step of attention in ${precision}`, { skip }, () => {
+    const device = skip ? undefined! : openGpu(precision);
+
+    test("has the eager step's bits, with these passes and without", () => {
+      const eager = train(device);
+      for (const passes of [{}, { attention: false, alike: false }]) {
+        const { losses, weights } = train(device, passes);
+        assert.deepEqual(losses, eager.losses, JSON.stringify(passes));
+        assert.equal(
+          weights.findIndex((weight, index) => weight !== eager.weights[index]),
+          -1,
+        );
+      }
+    });
+
+    test("has no conversion and no more than one copy around attention for both layers", () => {
+      const { calls } = train(device, {});
+      const attention = calls.flatMap(({ work }) => (work.kind === "attention" ? [work] : []));
+      assert.deepEqual(
+        attention.map(({ direction }) => direction),
+        [...["forward", "forward", "backward", "backward"]],
+      );
+      const stored = precision === "bf16" ? "bf16" : "f32";
+      assert.ok(attention.every(({ shape }) => shape.resultDtype === stored));
+      const moves = (op: string) =>
+        calls.filter((call) => call.work.kind === "rows" && call.op.startsWith(op)).length;
+      assert.equal(moves("sideBySide"), 1);
+      // Our own kernels make the weights' gradients where they belong; a library makes one wide matrix of them.
+      assert.equal(moves("productsOverRows"), precision === "f32" ? 0 : 1);
+    });
+  });
+}
+
+test("the gradients of weights that share an input are right, in a batch and from one wide product", {
+  skip,
+}, () => {
+  const gradientsOn = (device: Device): number[] => {
+    manualSeed(5);
+    const weights = [0, 1, 2].map(() => randn([32, 32], { device, requiresGrad: true }));
+    const [x, factor] = [randn([48, 32], { device }), randn([48, 3, 32], { device })];
+    return device.step(() => {
+      nn.functional.linearMany(x, weights).mul(factor).sum().backward();
+      return weights.flatMap((weight) => weight.grad!.flatten().tolist() as number[]);
+    });
+  };
+  const cpu = new Device("cpu", { memory: "64MiB", environment: {}, print: () => {} });
+  try {
+    const expected = gradientsOn(cpu);
+    for (const precision of ["f32", "tf32"] as const) {
+      const found = gradientsOn(openGpu(precision));
+      assert.equal(found.length, expected.length);
+      const worst = Math.max(...found.map((value, index) => Math.abs(value - expected[index]!)));
+      assert.ok(worst < (precision === "f32" ? 1e-4 : 0.1), `${precision}: ${worst}`);
+    }
+  } finally {
+    cpu.close();
+  }
+});
