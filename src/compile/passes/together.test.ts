@@ -108,10 +108,10 @@ test("where products are a library's, nothing changes", () => {
 });
 
 test("weight gradients of TF32 and of half floats go together too, without the library's scratch memory and algorithm", () => {
-  const scratch = whole(bufferOf(1024));
   const group = [1, 2].map(() => {
     const call = overRows(wide, narrow, 1024, 256);
     assert.ok(call.work.kind === "product");
+    const scratch = whole(bufferOf(1024));
     return { ...call, work: { ...call.work, problem: { ...call.work.problem, scratch, choice: 3 } } };
   });
   const halves = group.map((call) => ({
