@@ -70,12 +70,14 @@ function emitCall(runtime: Runtime, { op, work }: Call, resolve: (part: Part) =>
     }
     case "finished": {
       const { problem, finish, operands, scalars } = work;
-      gemmFinished(
-        runtime,
-        problemOn(problem, resolve),
-        { ...finish, operands: operands.map(resolve), scalars },
-        op,
-      );
+      const { c, ...rest } = problem;
+      const on = {
+        ...operandsOn(rest, resolve),
+        ...(finish.keepsResult && { c: lyingOn(c, resolve) }),
+      };
+      // Of a result that is not kept there is no memory to resolve.
+      const storages = operands.map((part, index) => (index === finish.product ? undefined : resolve(part)));
+      gemmFinished(runtime, on, { ...finish, operands: storages, scalars }, op);
       return;
     }
     case "attention":
@@ -103,19 +105,29 @@ function columnsOn(
 }
 
 function problemOn(
-  { a, b, c, bias, scratch, ...rest }: ProductCall["problem"],
+  { c, ...rest }: ProductCall["problem"],
   resolve: (part: Part) => Storage,
 ): GemmProblem<ProductDtype> {
-  const lying = <L extends { readonly part: Part }>({ part, ...layout }: L) => ({
-    ...layout,
-    storage: resolve(part),
-  });
+  return { ...operandsOn(rest, resolve), c: lyingOn(c, resolve) };
+}
+
+function operandsOn(
+  { a, b, bias, scratch, ...rest }: Omit<ProductCall["problem"], "c">,
+  resolve: (part: Part) => Storage,
+) {
   return {
     ...rest,
-    ...{ a: lying(a), b: lying(b), c: lying(c) },
+    ...{ a: lyingOn(a, resolve), b: lyingOn(b, resolve) },
     ...(bias && { bias: resolve(bias) }),
     ...(scratch && { scratch: resolve(scratch) }),
   };
+}
+
+function lyingOn<L extends { readonly part: Part }>(
+  { part, ...layout }: L,
+  resolve: (part: Part) => Storage,
+) {
+  return { ...layout, storage: resolve(part) };
 }
 
 /** Sends pieces as they were written down. */

@@ -192,14 +192,13 @@ function accessesOfProduct({ a, b, c, bias, scratch, beta = 0 }: ProductCall["pr
   ];
 }
 
-/** C is written where it is kept, and read by nobody: the finish has it before it is stored. */
+/** C is written where it is kept, and read by nobody: the finish has it, and what it reads back, before that is stored. */
 function accessesOfFinished({ problem, finish, operands }: FinishedCall): Access[] {
-  const { kernel, product, keepsResult } = finish;
+  const { kernel, product, keepsResult, readBack = [] } = finish;
   const ofProduct = accessesOfProduct(problem).filter(({ writes }) => !writes || keepsResult);
   const own = operands.map((part, index) => accessOf(part, index < kernel.inputs.length ? "in" : "out"));
-  return [...ofProduct, ...own.filter((_, index) => index !== product)].sort(
-    (one, other) => Number(one.writes) - Number(other.writes),
-  );
+  const isMet = (_: Access, index: number): boolean => index !== product && readBack[index] === undefined;
+  return [...ofProduct, ...own.filter(isMet)].sort((one, other) => Number(one.writes) - Number(other.writes));
 }
 
 function accessOf(part: Part, parameter: Parameter): Access {

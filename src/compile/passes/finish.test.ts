@@ -67,6 +67,36 @@ test("work on a product's result is done with it, and the result itself is gone 
   assert.equal(met.length, 3);
 });
 
+test("what the work stores and reads back is no operand of its own", () => {
+  const { call, result } = product();
+  const [first, second] = [bufferOf(m * n), bufferOf(m * n)];
+  const load = (input: number) => ({ kind: "load", input, type: "f32" }) as const;
+  const reading: RowKernel = {
+    ...{ name: "twice over", inputs: ["f32", "f32"], scalars: [] },
+    outputs: [kernel.outputs[0]!, kernel.outputs[0]!],
+    stages: [
+      { kind: "store", output: 0, value: load(0) },
+      { kind: "store", output: 1, value: load(1) },
+    ],
+  };
+  const iteration = iterateElements([m * n], [[1], [1], [1], [1]]);
+  const callOf = (operands: readonly Buffer[]): Call => ({
+    op: "twice over",
+    work: { kind: "rows", kernel: reading, iteration, operands: operands.map(whole), scalars: [] },
+  });
+  const [made] = finishProducts(hopper, [call, callOf([result, first, first, second])]);
+  assert.ok(made?.work.kind === "finished");
+  const met = accessesOf(made);
+  assert.deepEqual(
+    met.flatMap(({ part, writes }) => (writes ? [part.buffer] : [])),
+    [first, second],
+  );
+  assert.ok(met.every(({ part, reads }) => !reads || part.buffer !== first));
+  // Here the second output's memory is read before it is stored.
+  const early = [call, callOf([result, second, first, second])];
+  assert.deepEqual(kinds(finishProducts(hopper, early)), ["product", "rows"]);
+});
+
 test("a result that others read is stored as well", () => {
   const { call, result } = product();
   const [work, later] = [rows(result), rows(result)];

@@ -3,7 +3,7 @@
  * activation behind a wide layer, and its gradient. Which products can do that is for their kernels to say.
  */
 
-import { type Finish, gemmFinishes } from "../../kernels/index.js";
+import { type Finish, gemmFinishes, loadsOf, type RowKernel } from "../../kernels/index.js";
 import type { Runtime } from "../../runtime/index.js";
 import { areApart, extentOf } from "../fuse/memory.js";
 import { type Node, Order } from "../fuse/order.js";
@@ -49,33 +49,42 @@ function finishedOf(
 ): Call | undefined {
   if (first.work.kind !== "product" || second.work.kind !== "rows" || second.isRecomputed) return undefined;
   const { problem } = first.work;
-  const { kernel, operands, scalars } = second.work;
-  const product = resultAmong(problem, second.work);
-  if (product === undefined) return undefined;
-  const finish: Finish = { kernel, product, keepsResult: isReadByOthers(problem.c.part.buffer) };
+  const { operands, scalars } = second.work;
+  const found = finishIn(problem, second.work);
+  if (!found) return undefined;
+  const finish: Finish = { ...found, keepsResult: isReadByOthers(problem.c.part.buffer) };
   if (!gemmFinishes(runtime, outlineOf(problem), finish)) return undefined;
   const { scratch: _, choice: __, ...plain } = problem;
   const work: FinishedCall = { kind: "finished", problem: plain, finish, operands, scalars };
   return { op: `${first.op} + ${second.op}`, part: partOfAll([first, second]), work };
 }
 
-/** Which input is the product's result, where every operand lies as that does and none is stored over. */
-function resultAmong(
+/** Which input is the product's result, where every operand lies as that does and none is stored over before it is read. */
+function finishIn(
   { m, n, c }: ProductCall["problem"],
   { kernel, iteration, operands }: RowCall,
-): number | undefined {
+): Omit<Finish, "keepsResult"> | undefined {
   const { outer, row } = iteration;
   if (outer.length > 0 || row.size !== m * n || row.strides.some((stride) => stride !== 1)) return undefined;
-  const found = operands.flatMap((part, index) =>
-    index < kernel.inputs.length && isSame(part, c.part) ? [index] : [],
-  );
-  const [product] = found;
-  if (product === undefined || found.length > 1) return undefined;
   const [inputs, outputs] = [operands.slice(0, kernel.inputs.length), operands.slice(kernel.inputs.length)];
-  const areFresh = outputs.every((output) =>
-    inputs.every((input) => areApart(extentOf(input), extentOf(output))),
+  const product = inputs.findIndex((part) => isSame(part, c.part));
+  if (product < 0 || !operands.every(startsWhole)) return undefined;
+  const readBack = inputs.map((part, input) => {
+    const output = outputs.findIndex((one) => isSame(one, part));
+    return output >= 0 && readsItsOwn(kernel, input, output) ? output : undefined;
+  });
+  const areFresh = inputs.every(
+    (input, index) =>
+      readBack[index] !== undefined || outputs.every((output) => areApart(extentOf(input), extentOf(output))),
   );
-  return areFresh && operands.every(startsWhole) ? product : undefined;
+  return areFresh ? { kernel, product, readBack } : undefined;
+}
+
+/** Is an output stored before the input that lies in its memory is first read? */
+function readsItsOwn({ stages }: RowKernel, input: number, output: number): boolean {
+  const stored = stages.findIndex((stage) => stage.kind === "store" && stage.output === output);
+  const read = stages.findIndex(({ value }) => loadsOf(value).some((load) => load.input === input));
+  return stored >= 0 && (read < 0 || stored < read);
 }
 
 const isSame = (a: Part, b: Part): boolean =>

@@ -138,6 +138,8 @@ const functions: Partial<Record<UnaryOp, string>> = {
 function unary(text: KernelText, op: UnaryOp, type: Compute, a: string): string {
   if (type === "i32") return op === "abs" ? text.call("abs_i32", a) : `(int)(0u - (unsigned)${a})`;
   if (op === "neg") return `(-${a})`;
+  if (text.isQuick && type === "f32" && (op === "tanh" || op === "sigmoid"))
+    return text.call(`quick_${op}_f32`, a);
   if (op === "sigmoid" || op === "softplus" || op === "rsqrt") return text.call(`${op}_${type}`, a);
   return `${functions[op]}${type === "f32" ? "f" : ""}(${a})`;
 }

@@ -33,9 +33,13 @@ export class KernelText {
   #depth: number;
   #locals = 0;
 
+  /** May functions be quick, at the cost of some bits: for values that have fewer of them anyway? */
+  readonly isQuick: boolean;
+
   /** `depth`: how far its lines are moved in. */
-  constructor(depth = 1) {
+  constructor({ depth = 1, isQuick = false }: { readonly depth?: number; readonly isQuick?: boolean } = {}) {
     this.#depth = depth;
+    this.isQuick = isQuick;
   }
 
   /** Declares the next parameter that points to elements of a type. */

@@ -5,7 +5,7 @@
 
 import type { Blas } from "../../driver/index.js";
 import type { Runtime } from "../../runtime/index.js";
-import { type Bytes, bytes } from "../../units/index.js";
+import { type Bytes, bytes, span } from "../../units/index.js";
 import { callListenerOf } from "../call-listener.js";
 import { argumentsInOrder } from "../wasm-function.js";
 import { blasKernel, blasParameters, blasTranspose } from "./blas.js";
@@ -29,6 +29,7 @@ import {
   type GemmShape,
   type MatrixLayout,
   type ProductDtype,
+  type ProductToFinish,
   refused,
   requireSound,
 } from "./problem.js";
@@ -107,17 +108,19 @@ export function gemmTogether(runtime: Runtime, problems: readonly GemmOutline[])
 
 /**
  * A product with elementwise work on its result, in one launch; `gemmFinishes` says beforehand whether that is possible. C is
- * written only where the finish keeps it.
+ * needed only where the finish keeps it.
  */
 export function gemmFinished(
   runtime: Runtime,
-  problem: GemmProblem<ProductDtype>,
+  problem: ProductToFinish,
   finish: FinishOn,
   op = "gemm",
 ): void {
   requireSound(problem);
-  const form = warpgroupFinishOf(runtime, problem, finish);
-  if (!form) throw refused("this can't be finished in one launch. Ask gemmFinishes first.");
+  const c = problem.c ?? { storage: { span: span(0, 0) }, rowStride: problem.n };
+  const form = warpgroupFinishOf(runtime, { ...problem, c }, finish);
+  if (!form || (finish.keepsResult && !problem.c))
+    throw refused("this can't be finished in one launch. Ask gemmFinishes first.");
   launchWarpgroups(runtime, [problem], form, op, finish);
 }
 

@@ -65,6 +65,11 @@ export interface GemmProblem<D extends ProductDtype = GemmDtype> extends GemmSha
   readonly choice?: number;
 }
 
+/** A product whose result may stay in registers, so that there is no memory for it. */
+export interface ProductToFinish extends Omit<GemmProblem<ProductDtype>, "c"> {
+  readonly c?: GemmProblem["c"] | undefined;
+}
+
 type Place = Pick<Storage, "span">;
 
 /** A product as its questions are asked: whose memory it works on does not matter, only where that lies. */
@@ -92,7 +97,7 @@ export function accessToC({
   return c.storage.span.size === batch * m * n * dtypes[resultDtype].bytes ? "out" : "part";
 }
 
-export function requireSound(problem: GemmProblem<ProductDtype>): void {
+export function requireSound(problem: ProductToFinish): void {
   const { m, n, k, batch = 1, a, b, c, bias } = problem;
   const elementBytes = dtypes[problem.dtype].bytes;
   const resultBytes = dtypes[problem.resultDtype ?? problem.dtype].bytes;
@@ -100,7 +105,7 @@ export function requireSound(problem: GemmProblem<ProductDtype>): void {
   const matrices = {
     A: { ...a, rows: a.isTransposed ? k : m, columns: a.isTransposed ? m : k },
     B: { ...b, rows: b.isTransposed ? n : k, columns: b.isTransposed ? k : n },
-    C: { ...c, rows: m, columns: n },
+    ...(c && { C: { ...c, rows: m, columns: n } }),
   };
   for (const [name, { storage, rows, columns, rowStride, batchStride = 0 }] of Object.entries(matrices)) {
     requireCount(`${name}'s row stride`, rowStride);

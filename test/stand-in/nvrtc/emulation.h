@@ -253,6 +253,8 @@ STANDIN_BINARY(pow) STANDIN_BINARY(fmod) STANDIN_BINARY(fmin) STANDIN_BINARY(fma
 STANDIN_BINARY(copysign)
 extern "C" double fma(double, double, double) noexcept;
 extern "C" float fmaf(float, float, float) noexcept;
+static inline float __expf(float x) { return expf(x); }
+static inline float __fdividef(float a, float b) { return a / b; }
 static inline double rsqrt(double x) { return 1.0 / sqrt(x); }
 static inline float rsqrtf(float x) { return 1.0f / sqrtf(x); }
 template <class T> static inline bool isnan(T x) { return __builtin_isnan(x); }

@@ -20,15 +20,16 @@ export interface PrintedFinish {
 }
 
 /** The operands lie as the result does, without gaps. */
-export function printFinish({ kernel, product, keepsResult }: Finish): PrintedFinish {
+export function printFinish({ kernel, product, keepsResult, readBack = [] }: Finish): PrintedFinish {
   const { inputs, outputs, scalars, stages } = kernel;
   const parameters: Record<string, Parameter> = {};
   const pointers: Record<string, string> = {};
-  const text = new KernelText(3);
+  // Products of half floats and TF32 have fewer bits than the quick functions leave.
+  const text = new KernelText({ depth: 3, isQuick: true });
   text.define("const long long", "place", "(long long)row * n + column");
   const read = new Set(stages.flatMap(({ value }) => loadsOf(value).map(({ input }) => input)));
   for (const [index, dtype] of inputs.entries()) {
-    if (index === product) continue;
+    if (index === product || readBack[index] !== undefined) continue;
     parameters[`in${index}`] = "in";
     pointers[`in${index}`] = elementTypes[dtype].type;
     if (read.has(index))
@@ -48,8 +49,12 @@ export function printFinish({ kernel, product, keepsResult }: Finish): PrintedFi
       text,
       stages.map(({ value }) => value),
       {
-        load: ({ input }) =>
-          input === product ? "values[e]" : widened(text, inputs[input] ?? "f32", `pack${input}.lane[e]`),
+        load({ input }) {
+          if (input === product) return "values[e]";
+          const stored = readBack[input];
+          const pack = stored === undefined ? `pack${input}` : `result${stored}`;
+          return widened(text, inputs[input] ?? "f32", `${pack}.lane[e]`);
+        },
         scalar: (index) => `scalar${index}`,
         ...{ reduced: () => "", position: () => "", row: () => "" },
       },

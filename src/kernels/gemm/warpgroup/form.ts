@@ -46,6 +46,8 @@ export interface Finish {
   readonly kernel: RowKernel;
   /** Which of the kernel's inputs is the product's result. */
   readonly product: number;
+  /** For each input: the output that it reads back, which an earlier stage has stored; nothing for most. */
+  readonly readBack?: readonly (number | undefined)[];
   /** Does somebody else read the result, so that it is stored as well? */
   readonly keepsResult: boolean;
 }

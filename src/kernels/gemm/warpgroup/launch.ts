@@ -3,19 +3,13 @@
 import type { KernelSource } from "../../../driver/index.js";
 import type { Runtime, Storage } from "../../../runtime/index.js";
 import { argumentsInOrder } from "../../wasm-function.js";
-import {
-  type AccessToC,
-  accessToC,
-  type GemmOutline,
-  type GemmProblem,
-  type ProductDtype,
-} from "../problem.js";
+import { type AccessToC, accessToC, type GemmOutline, type ProductToFinish } from "../problem.js";
 import { warpgroupParameters, warpgroupSource } from "./code.js";
 import { type Finish, finishFormOf, groupFormOf, type WarpgroupForm, warpgroupBlocks } from "./form.js";
 
-/** A finish on its operands: the inputs, then the outputs. The result's own place is not looked at. */
+/** A finish on its operands: the inputs, then the outputs. The result's own place among them is not looked at. */
 export interface FinishOn extends Finish {
-  readonly operands: readonly Storage[];
+  readonly operands: readonly (Storage | undefined)[];
   readonly scalars: readonly number[];
 }
 
@@ -39,27 +33,28 @@ export function warpgroupFinishOf(
 /** One launch for products of one form that don't wait for each other, or for one with a finish. */
 export function launchWarpgroups(
   runtime: Runtime,
-  problems: readonly GemmProblem<ProductDtype>[],
+  problems: readonly ProductToFinish[],
   form: WarpgroupForm,
   op: string,
   finish?: FinishOn,
 ): void {
-  const accesses = problems.map(accessToC);
+  const accesses = problems.map(({ c, ...rest }) => (c ? accessToC({ ...rest, c }) : "out"));
   let blocks = 0;
   const given: Record<string, Storage | number> = {};
   for (const [index, problem] of problems.entries()) {
     const { m, n, k, a, b, c, bias } = problem;
     const own = {
-      ...{ a: a.storage, b: b.storage, c: c.storage, bias: bias ?? c.storage },
-      ...{ m, n, k, aStride: a.rowStride, bStride: b.rowStride, cStride: c.rowStride, first: blocks },
+      ...{ a: a.storage, b: b.storage, c: c?.storage ?? a.storage, bias: bias ?? a.storage },
+      ...{ m, n, k, aStride: a.rowStride, bStride: b.rowStride, cStride: c?.rowStride ?? n, first: blocks },
     };
     for (const [name, value] of Object.entries(own)) given[`${name}${index}`] = value;
     blocks += warpgroupBlocks(problem, form.tile);
   }
   if (finish) {
     const { inputs } = finish.kernel;
-    for (const [index, storage] of finish.operands.entries())
-      given[index < inputs.length ? `in${index}` : `out${index - inputs.length}`] = storage;
+    for (const [index, storage] of finish.operands.entries()) {
+      if (storage) given[index < inputs.length ? `in${index}` : `out${index - inputs.length}`] = storage;
+    }
     for (const [index, value] of finish.scalars.entries()) given[`scalar${index}`] = value;
   }
   runtime.launch({
@@ -72,7 +67,7 @@ export function launchWarpgroups(
 const made = new Map<string, KernelSource>();
 
 function sourceOf(form: WarpgroupForm, accesses: readonly AccessToC[], finish?: Finish): KernelSource {
-  const traits = finish && { kernel: finish.kernel, product: finish.product, keeps: finish.keepsResult };
+  const traits = finish && [finish.kernel, finish.product, finish.keepsResult, finish.readBack];
   const key = JSON.stringify([accesses, form, traits]);
   const known = made.get(key);
   if (known) return known;

@@ -210,6 +210,37 @@ describe("a product by warpgroups", { skip: cudaMissing }, () => {
     }
   });
 
+  test("reads back what its finish has stored as it was rounded", () => {
+    const twice: RowKernel = {
+      ...{ name: "twice", inputs: ["f32", "bf16"], scalars: [] },
+      outputs: [
+        { dtype: "bf16", per: "element" },
+        { dtype: "f32", per: "element" },
+      ],
+      stages: [
+        { kind: "store", output: 0, value: term.add(term.load(0, "f32"), 2 ** -12) },
+        { kind: "store", output: 1, value: term.mul(term.load(1, "f32"), 2) },
+      ],
+    };
+    runtime.step(() => {
+      const { problem, form, expected } = place(plain, "tf32");
+      const { c: _, ...unplaced } = problem;
+      const { m, n } = plain;
+      const [halves, doubled] = [2, 4].map((bytes) => runtime.arena.allocate(bytes * m * n, "out"));
+      const finish = { kernel: twice, product: 0, readBack: [undefined, 0], keepsResult: false, scalars: [] };
+      const operands = [undefined, halves, halves, doubled];
+      launchWarpgroups(runtime, [unplaced], form, "product", { ...finish, operands });
+      const found = floatsIn(doubled!);
+      let exact = 0;
+      for (const [index, value] of expected.subarray(0, m * n).entries()) {
+        // What is small keeps the addend, what is large rounds it away.
+        assert.ok(Math.abs(found[index]! - 2 * value) <= 2 ** -11, `element ${index}`);
+        if (found[index] === 2 * value) exact++;
+      }
+      assert.ok(exact > expected.length / 2 && exact < expected.length);
+    });
+  });
+
   test("is what gemmMany and gemmFinished launch on Hopper, and refused elsewhere", () => {
     const isHopper = runtime.device.computeCapability === "9.0";
     runtime.step(() => {
