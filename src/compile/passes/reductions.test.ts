@@ -102,7 +102,7 @@ test("no more than twelve become one, and a group that has enough to read takes 
   assert.deepEqual(sizesOf(reduceTogether(hopper, few)), [12, 3]);
   // 12 MiB each, and 33 MiB are enough.
   const many = Array.from({ length: 5 }, () => reduce(wide, 3072, 1024));
-  assert.deepEqual(sizesOf(reduceTogether(hopper, many)), [3, 2]);
+  assert.deepEqual(sizesOf(reduceTogether(on("cuda", 33), many)), [3, 2]);
   assert.deepEqual(sizesOf(reduceTogether(on("cuda", 8), many)), [1, 1, 1, 1, 1], "enough alone");
 });
 

@@ -12,7 +12,7 @@ import { type Grouping, groupCalls } from "./group-calls.js";
  * So many bytes for each multiprocessor take it several times as long to read as a launch takes to begin. More would wait longer than
  * needed: out of the cache, and in memory that the step could use.
  */
-const enoughBytes = 256 * 1024;
+const enoughBytes = 1024 * 1024;
 
 /** How many reductions one launch makes. */
 const mostReductions = 12;

@@ -15,9 +15,10 @@ import {
   typeAt,
   type ValueType,
 } from "../op.js";
-import { sum } from "../reduction/sum.js";
+import { lowerReduction } from "../reduction/reduce.js";
+import { addUp, sum } from "../reduction/sum.js";
 import { badShape, broadcastShapes, formatShape, isSameShape, type Shape, sizeOf } from "../shape.js";
-import { lowerProduct } from "./product.js";
+import { asMultiplied, lowerProduct } from "./product.js";
 
 /** Operands as matrices: a vector on the left is a row, one on the right a column. */
 function asMatrices(left: Shape, right: Shape): { a: Shape; b: Shape } {
@@ -142,6 +143,28 @@ export const productOverRows: KernelOp = {
   },
 };
 
+/**
+ * The gradient of a bias that every row got: the sum of the rows of what comes from above. Where products round what they take, so
+ * does this: then nobody has to keep it as it was.
+ */
+const sumOverRows: KernelOp = {
+  kind: "kernel",
+  name: "sumOverRows",
+  noGradient: "it is a gradient itself",
+  infer(operands) {
+    const { shape, dtype } = typeAt("sumOverRows", operands, 0);
+    return [{ shape: shape.slice(-1), dtype }];
+  },
+  lower(lowering, operands, [output]) {
+    if (!output) return;
+    const upstream = arrayAt(operands, 0);
+    const leading = upstream.shape.slice(0, -1).map((_, axis) => axis);
+    const rounded = asMultiplied(lowering, upstream);
+    if (rounded) lowerReduction(lowering, addUp, rounded, [0], output);
+    else lowerReduction(lowering, addUp, upstream, leading, output);
+  },
+};
+
 /** [rows…, width] as [rows, width]: in place where the rows lie at equal steps, else copied. */
 export function asRows(lowering: Lowering, array: DeviceArray): DeviceArray {
   const { shape, strides } = array;
@@ -188,7 +211,7 @@ export const linear: KernelOp<LinearAttributes> = {
       .shape.slice(0, -1)
       .map((_, axis) => axis);
     const weight = () => (isInOut ? [rule.operand(0), upstream] : [upstream, rule.operand(0)]);
-    const bias = () => (leading.length > 0 ? apply(sum, [upstream], { axes: leading }) : upstream);
+    const bias = () => (leading.length > 0 ? apply(sumOverRows, [upstream]) : upstream);
     return [
       rule.needs(0)
         ? fitTo(rule, apply(linear, [upstream, rule.operand(1)], { layout: isInOut ? "outIn" : "inOut" }), 0)

@@ -18,7 +18,7 @@ import { type DeviceArray, extentOf, type Layout, transposed } from "../device-a
 import type { Lowering } from "../op.js";
 
 /** As many values as a column kernel adds up at once. */
-const mostNarrow = 4;
+export const mostNarrow = 4;
 
 /** Rows, or columns, below which there is too little to do side by side. */
 const leastWide = 32;

@@ -20,8 +20,8 @@ import {
 } from "../device-array.js";
 import type { Lowering } from "../op.js";
 import { fillWith } from "../reduction/reduce.js";
-import { type Shape, sizeOf } from "../shape.js";
-import { lowerNarrowProduct } from "./narrow-product.js";
+import { isSameShape, type Shape, sizeOf } from "../shape.js";
+import { lowerNarrowProduct, mostNarrow } from "./narrow-product.js";
 
 /** A matrix, or a batch of them, as gemm takes it. */
 interface Matrices extends MatrixLayout {
@@ -44,10 +44,7 @@ export function lowerProduct(
   const k = left.shape.at(-1) ?? 1;
   const { runtime } = lowering;
   const dtype = productDtype(runtime.device.kind, output.dtype);
-  // Rounded on their way in, where that is allowed; what comes of them stays f32.
-  const isRounded =
-    runtime.device.kind === "cuda" && runtime.settings.precision === "bf16" && dtype === "f32";
-  const operandDtype = isRounded ? "bf16" : dtype;
+  const operandDtype = roundsTo(lowering, dtype) ?? dtype;
   if (!output.storage) return;
   if (k === 0 || !left.storage || !right.storage) {
     if (bias) copyArray(runtime, bias, output);
@@ -68,8 +65,9 @@ export function lowerProduct(
   const added = bias && runtime.device.kind === "cuda" ? vectorOf(lowering, bias, dtype) : undefined;
   const beta = bias && !added ? 1 : 0;
   if (bias && !added) copyArray(runtime, bias, target);
-  const a = matricesOf(lowering, folded ?? left, operandDtype, folded ? [] : batch);
-  const b = matricesOf(lowering, right, operandDtype, folded ? [] : batch);
+  const isLarge = size * m * n * k >= leastForOrder;
+  const a = matricesOf(lowering, folded ?? left, operandDtype, folded ? [] : batch, isLarge);
+  const b = matricesOf(lowering, right, operandDtype, folded ? [] : batch, isLarge);
   if (!a.array.storage || !b.array.storage) return;
   const rows = folded ? size * m : m;
   const problem: GemmProblem<ProductDtype> = {
@@ -91,6 +89,26 @@ export function lowerProduct(
   const bytes = gemmScratchBytes(runtime, problem);
   gemm(runtime, bytes > 0 ? { ...problem, scratch: lowering.scratch(bytes) } : problem, lowering.op);
   if (target !== output) copyArray(runtime, target, output);
+}
+
+/** What operands are rounded to on their way in, where that is allowed; what comes of them stays f32. */
+function roundsTo({ runtime }: Lowering, dtype: ProductDtype): "bf16" | undefined {
+  const { device, settings } = runtime;
+  return device.kind === "cuda" && settings.precision === "bf16" && dtype === "f32" ? "bf16" : undefined;
+}
+
+/**
+ * [rows…, width] as products take it, [rows, width] rounded; nothing where they take it as it is, or are too narrow to round it.
+ */
+export function asMultiplied(lowering: Lowering, array: DeviceArray): DeviceArray | undefined {
+  const { shape, strides, dtype } = array;
+  const to = dtype === "f32" ? roundsTo(lowering, dtype) : undefined;
+  const rows = joinAxes({ shape: shape.slice(0, -1), strides: strides.slice(0, -1) });
+  const [width = 1] = shape.slice(-1);
+  if (!to || !rows || !array.storage || width <= mostNarrow || rows.size <= mostNarrow) return undefined;
+  const flat = { ...array, shape: [rows.size, width], strides: [rows.stride, strides.at(-1) ?? 1] };
+  const { array: rounded, rowStride, isTransposed } = matricesOf(lowering, flat, to, [], false);
+  return { ...rounded, shape: flat.shape, strides: isTransposed ? [1, rowStride] : [rowStride, 1] };
 }
 
 /** Half floats are multiplied as they are where a library does it, and in f32 by our own kernels. */
@@ -136,15 +154,30 @@ function foldBatch(left: DeviceArray, batch: Shape, m: number, k: number): Devic
   return { ...left, shape: [rows.size, k], strides: [step, strides.at(-1) ?? 1] };
 }
 
-/** The operand in gemm's words, or a copy that can be put so. */
-function matricesOf(lowering: Lowering, array: DeviceArray, dtype: ProductDtype, batch: Shape): Matrices {
+/** With so many multiplications a product on a GPU gains more from rows that lie well than a copy of them costs. */
+const leastForOrder = 1 << 24;
+
+/** The operand in gemm's words, or a copy that can be put so; or that a GPU reads faster, where the product is large. */
+function matricesOf(
+  lowering: Lowering,
+  array: DeviceArray,
+  dtype: ProductDtype,
+  batch: Shape,
+  isLarge: boolean,
+): Matrices {
   const [rows = 1, columns = 1] = array.shape.slice(-2);
   const shape = [...batch, rows, columns];
   const strides = broadcastStrides(array, shape);
   const batchStride = batchStrideOf(batch, strides);
   const layout = matrixLayout(rows, columns, strides.slice(-2));
   if (batchStride !== undefined && layout) {
-    if (array.dtype === dtype) return { ...layout, batchStride, array };
+    const length = layout.isTransposed ? rows : columns;
+    const isGood =
+      !isLarge ||
+      lowering.runtime.device.kind !== "cuda" ||
+      isShort(length, dtype) ||
+      lieWell(dtype, layout, batchStride);
+    if (array.dtype === dtype && isGood) return { ...layout, batchStride, array };
     return convertedAsItLies(lowering, { ...array, shape, strides }, dtype, { ...layout, batchStride });
   }
   const copy = lowering.scratchArray(shape, dtype);
@@ -158,7 +191,7 @@ function matricesOf(lowering: Lowering, array: DeviceArray, dtype: ProductDtype,
 }
 
 /**
- * Matrices in another dtype. Where they fill their memory without gaps, all of it is converted in the order in which it lies,
+ * Matrices in another dtype, or with rows that begin where a library wants them. Where they fill their memory without gaps, all of it is converted in the order in which it lies,
  * and seen as before: whoever multiplies the same ones, or their transposes, needs the same copy. What a batch shares is
  * converted once.
  */
@@ -173,14 +206,36 @@ function convertedAsItLies(
   const order = axes.sort((a, b) => (strides[b] ?? 0) - (strides[a] ?? 0));
   const sizes = order.map((axis) => shape[axis] ?? 1);
   const steps = order.map((axis) => strides[axis] ?? 0);
-  const copy = lowering.scratchArray(sizes, dtype);
+  const roomy = [...sizes.slice(0, -1), roomFor(sizes, dtype)];
+  const copy = { ...lowering.scratchArray(roomy, dtype), shape: sizes };
   copyArray(lowering.runtime, { ...array, shape: sizes, strides: steps }, copy);
-  if (isContiguous({ shape: sizes, strides: steps })) return { ...layout, array: copy };
+  const own = contiguousStrides(roomy);
+  if (isSameShape(own, steps)) return { ...layout, array: copy };
   // Gaps are left behind: each step becomes what it is without them.
-  const own = contiguousStrides(sizes);
   const closed = (stride: number): number => own[steps.indexOf(stride)] ?? stride;
   const { rowStride, batchStride } = layout;
   return { ...layout, rowStride: closed(rowStride), batchStride: closed(batchStride), array: copy };
+}
+
+/** What libraries load at once: rows that begin elsewhere they load element by element. */
+const rowAlignment = 16;
+
+/** Do all rows begin where a library wants them, if the first one does? */
+function lieWell(dtype: ProductDtype, { rowStride }: MatrixLayout, batchStride: number): boolean {
+  const { bytes } = dtypes[dtype];
+  return [rowStride, batchStride].every((stride) => (stride * bytes) % rowAlignment === 0);
+}
+
+/** How many elements apart rows are to lie, so that each begins where a library wants it; the last of several sizes is a row's. */
+function roomFor(sizes: Shape, dtype: ProductDtype): number {
+  const [length = 1] = sizes.slice(-1);
+  const step = rowAlignment / dtypes[dtype].bytes;
+  return sizes.length > 1 && !isShort(length, dtype) ? Math.ceil(length / step) * step : length;
+}
+
+/** Such rows would be mostly gaps. */
+function isShort(length: number, dtype: ProductDtype): boolean {
+  return length * dtypes[dtype].bytes < 4 * rowAlignment;
 }
 
 /** One matrix after the other at equal steps, or the same one for all (0). */
