@@ -37,6 +37,7 @@ import {
   type Finish,
   type FinishOn,
   launchWarpgroups,
+  warpgroupBatchOf,
   warpgroupFinishOf,
   warpgroupsOf,
 } from "./warpgroup/index.js";
@@ -70,7 +71,9 @@ export function gemm(runtime: Runtime, problem: GemmProblem<ProductDtype>, op = 
   }
   if (runtime.device.kind === "cuda") {
     const wide = wideProductsOf(runtime, [problem]);
+    const batch = warpgroupBatchOf(runtime, problem);
     if (wide) launchWideProducts(runtime, [problem], wide, op);
+    else if (batch) launchWarpgroups(runtime, [problem], batch, op);
     else launchLibraryProduct(runtime, problem, op);
     if (problem.activation && !libraryActivates(runtime, problem)) finishOnGpu(runtime, problem, op);
     return;
@@ -135,7 +138,7 @@ export function gemmFinishes(runtime: Runtime, problem: GemmOutline, finish: Fin
  */
 export function gemmScratchBytes(runtime: Runtime, problem: GemmOutline): Bytes {
   if (runtime.device.kind === "cuda") {
-    return bytes(wideProductsOf(runtime, [problem]) ? 0 : libraryWorkspaceBytes(runtime, problem));
+    return bytes(isOurs(runtime, problem) ? 0 : libraryWorkspaceBytes(runtime, problem));
   }
   requireOwn(problem);
   return cpuScratchBytes(runtime, problem);
@@ -143,8 +146,13 @@ export function gemmScratchBytes(runtime: Runtime, problem: GemmOutline): Bytes 
 
 /** How many algorithms a product can be given as its `choice`: 1 where it is our own kernels' work. */
 export function gemmChoices(runtime: Runtime, problem: GemmOutline): number {
-  if (runtime.device.kind !== "cuda" || wideProductsOf(runtime, [problem])) return 1;
+  if (runtime.device.kind !== "cuda" || isOurs(runtime, problem)) return 1;
   return libraryChoices(runtime, problem);
+}
+
+/** Are a GPU's kernels for a product our own? */
+function isOurs(runtime: Runtime, problem: GemmOutline): boolean {
+  return (wideProductsOf(runtime, [problem]) ?? warpgroupBatchOf(runtime, problem)) !== undefined;
 }
 
 /** What the CPU's own kernels need: room for the packed panels of a large product. */

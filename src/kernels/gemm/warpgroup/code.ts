@@ -9,7 +9,8 @@ import { type Finish, type WarpgroupElement, type WarpgroupForm, warpgroupCapabi
 
 /** What a kernel knows of each of its products besides its operands; nothing of a C that it does not store. */
 function figuresFor(finish: Finish | undefined): readonly string[] {
-  return ["m", "n", "k", "aStride", "bStride", ...(storesResult(finish) ? ["cStride"] : [])];
+  const ofResult = storesResult(finish) ? ["cStride", "cBatch"] : [];
+  return ["m", "n", "k", "aStride", "bStride", "aBatch", "bBatch", ...ofResult];
 }
 
 const storesResult = (finish: Finish | undefined): boolean => !finish || finish.keepsResult;
@@ -29,6 +30,7 @@ export function warpgroupParameters(
     if (storesResult(finish)) parameters[`c${index}`] = access;
     if (hasBias) parameters[`bias${index}`] = "in";
     for (const figure of figuresFor(finish)) parameters[`${figure}${index}`] = "i32";
+    if (hasBias) parameters[`biasBatch${index}`] = "i32";
     if (index > 0) parameters[`first${index}`] = "u32";
   }
   return { ...parameters, ...(finish && printFinish(finish).parameters) };
@@ -123,9 +125,10 @@ struct Side {
         // Along: a row of C and its terms. Else a term of all the tile's rows or columns, 64 to a part of the tile.
         const unsigned line = isAlong ? own / 8 : own / (size / chunk), within = isAlong ? own % 8 : own % (size / chunk);
         const int row = (isAlong ? first : term) + (int)line, column = (isAlong ? term : first) + (int)(within * chunk);
-        const bool isThere = row < (isAlong ? end : terms) && column < (isAlong ? terms : end);
+        const int left = row < (isAlong ? end : terms) ? (isAlong ? terms : end) - column : 0;
+        const unsigned bytes = left <= 0 ? 0 : left < (int)chunk ? left * Element::bytes : 16;
         unsigned char* at = isAlong ? to + placeOf(line, within) : to + within / 8 * (depth * 128) + placeOf(line, within % 8);
-        beginCopy<16>(at, isThere ? matrix + (long long)row * rowStride + column : matrix, isThere ? 16 : 0);
+        beginCopy<16>(at, bytes > 0 ? matrix + (long long)row * rowStride + column : matrix, bytes);
       }
     }
   }
@@ -188,8 +191,12 @@ struct Side {
 const multiplication = `
   // A swizzle goes by addresses, so that tiles begin on 1024 bytes.
   unsigned char* const tiles = launched + (1024 - reinterpret_cast<unsigned long long>(launched) % 1024) % 1024;
-  const unsigned tilesAcross = (n + tileColumns - 1) / tileColumns;
-  const int firstRow = block / tilesAcross * tileRows, firstColumn = block % tilesAcross * tileColumns;
+  const unsigned tilesAcross = (n + tileColumns - 1) / tileColumns, tilesDown = (m + tileRows - 1) / tileRows;
+  const unsigned inBatch = block % (tilesAcross * tilesDown);
+  const long long product = block / (tilesAcross * tilesDown);
+  const int firstRow = inBatch / tilesAcross * tileRows, firstColumn = inBatch % tilesAcross * tileColumns;
+  a += product * aBatch;
+  b += product * bBatch;
   const unsigned group = threadIdx.x / 128, top = group / groupsAcross * (64 * down), side = group % groupsAcross * width;
   const unsigned steps = (k + depth - 1) / depth;
   auto tileOf = [&](unsigned step) { return tiles + step % stages * (Left::bytes + Right::bytes); };
@@ -253,9 +260,9 @@ const multiplication = `
 function storing(finish: PrintedFinish | undefined, hasBias: boolean): string {
   const biases = `
 #pragma unroll
-      for (unsigned e = 0; e < pack; e++) values[e] += bias[column + e];`;
+      for (unsigned e = 0; e < pack; e++) values[e] += bias[product * biasBatch + column + e];`;
   const plain = `
-      float* const to = c + (long long)row * cStride + column;
+      float* const to = c + product * cBatch + (long long)row * cStride + column;
 #pragma unroll
       for (unsigned e = 0; e < pack; e += 4)
         *reinterpret_cast<float4*>(to + e) = make_float4(values[e], values[e + 1], values[e + 2], values[e + 3]);`;
@@ -338,7 +345,7 @@ function pointersOf(type: string, products: number, finish: PrintedFinish | unde
 function selection({ hasBias }: WarpgroupForm, products: number, type: string, finish?: Finish): string {
   const results = storesResult(finish) ? ["c"] : [];
   const biases = hasBias ? ["bias"] : [];
-  const figures = figuresFor(finish);
+  const figures = [...figuresFor(finish), ...(hasBias ? ["biasBatch"] : [])];
   const lines = [
     ...["a", "b"].map((name) => `const ${type}* ${name} = ${name}0;`),
     ...results.map((name) => `float* ${name} = ${name}0;`),

@@ -25,10 +25,15 @@ export interface WarpgroupTile {
   readonly across: number;
 }
 
-/** The first is for blocks with few terms, the second for those with many, which its deeper queue keeps fed. */
+/**
+ * Large ones are for results with few terms, which floats take twice the steps for; square ones for those with many, which a deeper
+ * queue keeps fed; small ones where there would be too few blocks of the others.
+ */
 const tiles = {
   large: { rows: 192, columns: 128, stages: 4, down: 3, across: 1 },
+  largeOfFloats: { rows: 192, columns: 128, stages: 5, down: 3, across: 1 },
   square: { rows: 128, columns: 128, stages: 6, down: 2, across: 1 },
+  small: { rows: 64, columns: 128, stages: 4, down: 1, across: 2 },
 } as const satisfies Readonly<Record<string, WarpgroupTile>>;
 
 export const warpgroupTiles: readonly WarpgroupTile[] = Object.values(tiles);
@@ -69,7 +74,7 @@ export function groupFormOf(
   if (!first || !element || element === "tf32") return undefined;
   const areGradients = problems.every(
     (one) =>
-      isOurs(one, element) &&
+      isOurs(one) &&
       one.dtype === first.dtype &&
       one.k >= 1024 &&
       one.a.isTransposed &&
@@ -96,13 +101,38 @@ export function finishFormOf(
 ): WarpgroupForm | undefined {
   const { m, n, k, c, a, b, bias } = problem;
   const element = elementOf(device, precision, problem);
-  if (!element || !isOurs(problem, element) || a.isTransposed) return undefined;
+  if (!element || !isOurs(problem) || a.isTransposed) return undefined;
   if (k > mostTermsToFinish || m * n < leastToFinish || c.rowStride !== n) return undefined;
   const { isElementwise, usesPlace, readsAtIndex } = factsOf(kernel);
   if (!isElementwise || usesPlace || readsAtIndex || kernel.inputs[product] !== "f32") return undefined;
   const isAlong = { a: true, b: b.isTransposed === true };
-  return { element, tile: tiles.large, isAlong, hasBias: bias !== undefined };
+  const tile = element === "tf32" ? tiles.largeOfFloats : tiles.large;
+  return { element, tile, isAlong, hasBias: bias !== undefined };
 }
+
+/** Products of a batch with a larger result than this are enough for a library to fill a GPU with. */
+const largestOfBatch = 1 << 17;
+
+/**
+ * The form of a batch of small products in half floats whose rows have an odd length, such as a layer of its own for each of several
+ * groups of 193 features: for those a library has slow kernels only, however far apart the rows lie.
+ */
+export function batchFormOf(
+  device: Device,
+  precision: ProductPrecision,
+  problem: GemmOutline,
+): WarpgroupForm | undefined {
+  const { m, n, k, batch = 1, a, b, c, bias } = problem;
+  const element = elementOf(device, precision, problem);
+  if (!element || element === "tf32" || batch < 2 || m * n > largestOfBatch) return undefined;
+  const isOdd = [a.isTransposed ? m : k, b.isTransposed ? k : n].some((length) => length % 8 !== 0);
+  if (!isOdd || !isOurs({ ...problem, batch: 1 }) || ![a, b, c].every(fitsBatch)) return undefined;
+  const isAlong = { a: !a.isTransposed, b: b.isTransposed === true };
+  return { element, tile: tiles.small, isAlong, hasBias: bias !== undefined };
+}
+
+/** Does every matrix of a batch begin on 16 bytes, of half floats and of floats? */
+const fitsBatch = ({ batchStride = 0 }: GemmOutline["a"]): boolean => batchStride % 8 === 0;
 
 function elementOf(
   { kind, computeCapability }: Device,
@@ -114,34 +144,19 @@ function elementOf(
   return dtype === "f32" && precision === "tf32" ? "tf32" : undefined;
 }
 
-/** Copies and stores move 16 bytes at a time, so that rows begin and end on them. */
-function isOurs(problem: GemmOutline, element: WarpgroupElement): boolean {
-  const {
-    m,
-    n,
-    k,
-    batch = 1,
-    a,
-    b,
-    c,
-    dtype,
-    resultDtype = dtype,
-    alpha = 1,
-    beta = 0,
-    activation,
-  } = problem;
+/** Copies and stores move 16 bytes at a time, so that rows begin on them, and those of C end on them. */
+function isOurs(problem: GemmOutline): boolean {
+  const { n, k, batch = 1, a, b, c, dtype, resultDtype = dtype, alpha = 1, beta = 0, activation } = problem;
   if (batch !== 1 || alpha !== 1 || beta !== 0 || activation || resultDtype !== "f32" || k < 64) return false;
-  const elements = element === "tf32" ? 4 : 8;
   const fits = ({ rowStride, storage }: GemmOutline["a"], bytes: number): boolean =>
     (rowStride * bytes) % 16 === 0 && storage.span.address % 16 === 0;
-  const areLong = [a.isTransposed ? m : k, b.isTransposed ? k : n].every((length) => length % elements === 0);
   const { bytes } = dtypes[dtype];
-  return areLong && n % 8 === 0 && fits(a, bytes) && fits(b, bytes) && fits(c, 4);
+  return n % 8 === 0 && fits(a, bytes) && fits(b, bytes) && fits(c, 4);
 }
 
 export function warpgroupBlocks(
-  { m, n }: Pick<GemmOutline, "m" | "n">,
+  { m, n, batch = 1 }: Pick<GemmOutline, "m" | "n" | "batch">,
   { rows, columns }: WarpgroupTile,
 ): number {
-  return Math.ceil(m / rows) * Math.ceil(n / columns);
+  return Math.ceil(m / rows) * Math.ceil(n / columns) * batch;
 }

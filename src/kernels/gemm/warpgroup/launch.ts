@@ -5,7 +5,14 @@ import type { Runtime, Storage } from "../../../runtime/index.js";
 import { argumentsInOrder } from "../../wasm-function.js";
 import { type AccessToC, accessToC, type GemmOutline, type ProductToFinish } from "../problem.js";
 import { warpgroupParameters, warpgroupSource } from "./code.js";
-import { type Finish, finishFormOf, groupFormOf, type WarpgroupForm, warpgroupBlocks } from "./form.js";
+import {
+  batchFormOf,
+  type Finish,
+  finishFormOf,
+  groupFormOf,
+  type WarpgroupForm,
+  warpgroupBlocks,
+} from "./form.js";
 
 /** A finish on its operands: the inputs, then the outputs. The result's own place among them is not looked at. */
 export interface FinishOn extends Finish {
@@ -19,6 +26,14 @@ export function warpgroupsOf(
   problems: readonly GemmOutline[],
 ): WarpgroupForm | undefined {
   return groupFormOf(device, settings.precision, problems);
+}
+
+/** How one launch makes a batch of products, where that is ours to make. */
+export function warpgroupBatchOf(
+  { device, settings }: Runtime,
+  problem: GemmOutline,
+): WarpgroupForm | undefined {
+  return batchFormOf(device, settings.precision, problem);
 }
 
 /** How a product's kernel finishes its result, where it had better. */
@@ -42,10 +57,12 @@ export function launchWarpgroups(
   let blocks = 0;
   const given: Record<string, Storage | number> = {};
   for (const [index, problem] of problems.entries()) {
-    const { m, n, k, a, b, c, bias } = problem;
+    const { m, n, k, a, b, c, bias, biasBatchStride = 0 } = problem;
     const own = {
       ...{ a: a.storage, b: b.storage, c: c?.storage ?? a.storage, bias: bias ?? a.storage },
-      ...{ m, n, k, aStride: a.rowStride, bStride: b.rowStride, cStride: c?.rowStride ?? n, first: blocks },
+      ...{ m, n, k, aStride: a.rowStride, bStride: b.rowStride, cStride: c?.rowStride ?? n },
+      ...{ aBatch: a.batchStride ?? 0, bBatch: b.batchStride ?? 0, cBatch: c?.batchStride ?? 0 },
+      ...{ biasBatch: biasBatchStride, first: blocks },
     };
     for (const [name, value] of Object.entries(own)) given[`${name}${index}`] = value;
     blocks += warpgroupBlocks(problem, form.tile);

@@ -4,6 +4,7 @@ import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import fc from "fast-check";
 import {
+  biasStepOf,
   type DrawnMatrix,
   type DrawnProduct,
   drawValues,
@@ -17,9 +18,18 @@ import { cudaMissing, openCudaKernelRuntime, put } from "../../../../test/suppor
 import { span } from "../../../units/index.js";
 import type { RowKernel } from "../../ir.js";
 import { term } from "../../term.js";
-import { gemmFinished, gemmFinishes, gemmMany, gemmTogether } from "../gemm.js";
+import {
+  gemm,
+  gemmChoices,
+  gemmFinished,
+  gemmFinishes,
+  gemmMany,
+  gemmScratchBytes,
+  gemmTogether,
+} from "../gemm.js";
 import type { GemmOutline, GemmProblem, ProductDtype } from "../problem.js";
 import {
+  batchFormOf,
   type Finish,
   finishFormOf,
   groupFormOf,
@@ -29,24 +39,27 @@ import {
 } from "./form.js";
 import { launchWarpgroups } from "./launch.js";
 
+const square = warpgroupTiles.find(({ rows }) => rows === 128)!;
 const hopper = { kind: "cuda", computeCapability: "9.0" } as const;
 const elements: readonly WarpgroupElement[] = ["bf16", "f16", "tf32"];
 const dtypeOf = (element: WarpgroupElement) => (element === "tf32" ? "f32" : element);
 
-/** Rows begin and end on 16 bytes of either dtype. */
+/** Rows begin on 16 bytes of either dtype: see `aligned`. */
 const matrix: fc.Arbitrary<DrawnMatrix> = fc.record({
   ...{ isTransposed: fc.constant(false), form: fc.constant("apart" as const) },
   ...{ gap: fc.constantFrom(0, 0, 8), offset: fc.constantFrom(0, 8) },
 });
 
 const size = fc.constantFrom(8, 72, 136, 200);
+/** Rows of operands may end anywhere, if those of C don't. */
+const oddSize = fc.constantFrom(8, 61, 72, 193);
 
 const drawProduct: fc.Arbitrary<DrawnProduct> = fc.record({
   ...{ dtype: fc.constant("f32" as const), resultDtype: fc.constant("f32" as const) },
-  ...{ m: size, n: size, k: fc.constantFrom(64, 72, 200), batch: fc.constant(1) },
+  ...{ m: oddSize, n: size, k: fc.constantFrom(64, 72, 193), batch: fc.constantFrom(1, 1, 3) },
   ...{ a: matrix, b: matrix, c: matrix },
   ...{ alpha: fc.constant(1), beta: fc.constant(0) },
-  bias: fc.constantFrom("none", "one"),
+  bias: fc.constantFrom("none", "one", "batched"),
   activation: fc.constant("none" as const),
 });
 
@@ -69,6 +82,18 @@ const threefold: RowKernel = {
   ],
 };
 
+/** The same with as much room between rows as lets each begin on 16 bytes. */
+function aligned(drawn: DrawnProduct): DrawnProduct {
+  const { m, n, k } = drawn;
+  const roomy = (one: DrawnMatrix, length: number): DrawnMatrix => ({
+    ...one,
+    gap: one.gap + ((8 - (length % 8)) % 8),
+  });
+  const a = roomy(drawn.a, drawn.a.isTransposed ? m : k);
+  const b = roomy(drawn.b, drawn.b.isTransposed ? k : n);
+  return { ...drawn, a, b };
+}
+
 describe("a product by warpgroups", { skip: cudaMissing }, () => {
   const runtime = cudaMissing ? undefined! : openCudaKernelRuntime();
   const floatsIn = (storage: Parameters<typeof runtime.read>[0]): Float64Array =>
@@ -81,16 +106,17 @@ describe("a product by warpgroups", { skip: cudaMissing }, () => {
     const { m, n, k } = drawn;
     const whole = put(runtime, Float32Array.from(values.c), "c");
     const lying = (name: "a" | "b" | "c") => {
-      const { offset, extent, rowStride } = layouts[name];
+      const { offset, extent, rowStride, batchStride } = layouts[name];
       const storage = name === "c" ? whole : put(runtime, encodeFloats(values[name], dtypeOf(element)), name);
       const each = storage.span.size / layouts[name].length;
       const view = runtime.view(storage, each * offset, each * extent);
-      return { storage: view, rowStride, isTransposed: drawn[name].isTransposed };
+      return { storage: view, rowStride, batchStride, isTransposed: drawn[name].isTransposed };
     };
     const bias = drawn.bias === "none" ? undefined : put(runtime, Float32Array.from(values.bias), "bias");
     const problem: GemmProblem<ProductDtype> = {
-      ...{ dtype: dtypeOf(element), resultDtype: "f32", m, n, k },
-      ...{ a: lying("a"), b: lying("b"), c: lying("c"), ...(bias && { bias }) },
+      ...{ dtype: dtypeOf(element), resultDtype: "f32", m, n, k, batch: drawn.batch },
+      ...{ a: lying("a"), b: lying("b"), c: lying("c") },
+      ...(bias && { bias, biasBatchStride: biasStepOf(drawn) }),
     };
     const isAlong = { a: !drawn.a.isTransposed, b: drawn.b.isTransposed };
     const form: WarpgroupForm = { element, tile, isAlong, hasBias: bias !== undefined };
@@ -120,7 +146,7 @@ describe("a product by warpgroups", { skip: cudaMissing }, () => {
               runtime.step(() => {
                 const a = { ...drawn.a, isTransposed: isLeftTurned };
                 const b = { ...drawn.b, isTransposed: isRightTurned };
-                const { problem, form, prove } = place({ ...drawn, a, b }, element, tile);
+                const { problem, form, prove } = place(aligned({ ...drawn, a, b }), element, tile);
                 launchWarpgroups(runtime, [problem], form, "product");
                 prove();
               }),
@@ -175,7 +201,7 @@ describe("a product by warpgroups", { skip: cudaMissing }, () => {
           { ...turned, m: 136, n: 64 },
           { ...turned, m: 8, n: 200 },
           { ...turned, m: 264, n: 136 },
-        ].map((drawn) => place(drawn, element, warpgroupTiles[1]));
+        ].map((drawn) => place(drawn, element, square));
         const problems = group.map(({ problem }) => problem);
         launchWarpgroups(runtime, problems, group[0]!.form, "products");
         for (const { prove } of group) prove();
@@ -241,12 +267,24 @@ describe("a product by warpgroups", { skip: cudaMissing }, () => {
     });
   });
 
+  test("of a batch is what gemm launches on Hopper where rows are odd", () => {
+    if (runtime.device.computeCapability !== "9.0") return;
+    runtime.step(() => {
+      const drawn = aligned({ ...plain, k: 193, batch: 3, bias: "batched" });
+      const { problem, prove } = place(drawn, "bf16");
+      assert.equal(gemmScratchBytes(runtime, problem), 0);
+      assert.equal(gemmChoices(runtime, problem), 1);
+      gemm(runtime, problem);
+      prove();
+    });
+  });
+
   test("is what gemmMany and gemmFinished launch on Hopper, and refused elsewhere", () => {
     const isHopper = runtime.device.computeCapability === "9.0";
     runtime.step(() => {
       const drawn = { ...plain, m: 64, n: 64, k: 1024, bias: "none" } as const;
       const group = [1, 2].map(() =>
-        place({ ...drawn, a: { ...drawn.a, isTransposed: true } }, "bf16", warpgroupTiles[1]),
+        place({ ...drawn, a: { ...drawn.a, isTransposed: true } }, "bf16", square),
       );
       const problems = group.map(({ problem }) => problem);
       assert.equal(gemmTogether(runtime, problems), isHopper);
@@ -286,7 +324,7 @@ describe("the form of products by warpgroups", () => {
       outline({ m: 3072, n: 1024, k: 1024 }),
       gradient(256, 1024, { beta: 1 }),
       gradient(256, 1024, { batch: 2 }),
-      gradient(256, 1020),
+      gradient(256, 1028),
       gradient(256, 1024, { resultDtype: "bf16" }),
       gradient(256, 1024, { b: lying(1024, 264) }),
       gradient(256, 1024, { dtype: "f16" }),
@@ -295,6 +333,24 @@ describe("the form of products by warpgroups", () => {
     const floats = [gradient(256, 1024, { dtype: "f32" })];
     assert.equal(groupFormOf(hopper, "tf32", floats), undefined, "floats would have to be turned round");
     assert.equal(groupFormOf(hopper, "bf16", []), undefined);
+  });
+
+  test("is there for batches of small products in half floats whose rows have an odd length", () => {
+    const each = (more = {}): GemmOutline => ({
+      ...outline({ m: 256, n: 256, k: 193 }),
+      ...{ batch: 12, a: { ...lying(2400), batchStride: 200 }, b: { ...lying(256), batchStride: 49408 } },
+      ...{ c: { ...lying(3072), batchStride: 256 }, ...more },
+    });
+    assert.equal(batchFormOf(hopper, "bf16", each())?.element, "bf16");
+    for (const other of [
+      each({ batch: 1 }),
+      each({ k: 192 }),
+      each({ m: 4096 }),
+      each({ a: { ...lying(2316), batchStride: 193 } }),
+      each({ c: { ...lying(3072), batchStride: 257 } }),
+      each({ dtype: "f32" }),
+    ])
+      assert.equal(batchFormOf(hopper, "tf32", other), undefined);
   });
 
   test("is there for a finish where the result is large and the terms are few", () => {
