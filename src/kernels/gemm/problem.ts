@@ -80,6 +80,18 @@ export interface GemmOutline extends Omit<GemmProblem<ProductDtype>, "a" | "b" |
   readonly bias?: Place;
 }
 
+/** Products of a batch with a larger result than this are enough for a library to fill a GPU with. */
+const largestOfBatch = 1 << 17;
+
+/**
+ * Is it a batch of small products whose rows have an odd length, such as a layer of its own for each of several groups of 193
+ * features? For those a library has slow kernels only, however far apart the rows lie.
+ */
+export function isOddBatch({ m, n, k, batch = 1, a, b }: GemmOutline): boolean {
+  const lengths = [a.isTransposed ? m : k, b.isTransposed ? k : n];
+  return batch > 1 && m * n <= largestOfBatch && lengths.some((length) => length % 8 !== 0);
+}
+
 /** How a product meets C: all of its storage is written and none of it read, some of it is written, or it is read as well. */
 export type AccessToC = "out" | "part" | "inout";
 

@@ -8,7 +8,7 @@ import type { DeviceInfo, ProductPrecision } from "../../../driver/index.js";
 import { dtypes } from "../../dtypes.js";
 import type { RowKernel } from "../../ir.js";
 import { factsOf } from "../../row-facts.js";
-import type { GemmOutline } from "../problem.js";
+import { type GemmOutline, isOddBatch } from "../problem.js";
 
 /** Hopper: its successors multiply otherwise. */
 export const warpgroupCapability = "9.0";
@@ -26,12 +26,11 @@ export interface WarpgroupTile {
 }
 
 /**
- * Large ones are for results with few terms, which floats take twice the steps for; square ones for those with many, which a deeper
- * queue keeps fed; small ones where there would be too few blocks of the others.
+ * Large ones are for results with few terms; square ones for those with many, which a deeper queue keeps fed; small ones where there
+ * would be too few blocks of the others.
  */
 const tiles = {
   large: { rows: 192, columns: 128, stages: 4, down: 3, across: 1 },
-  largeOfFloats: { rows: 192, columns: 128, stages: 5, down: 3, across: 1 },
   square: { rows: 128, columns: 128, stages: 6, down: 2, across: 1 },
   small: { rows: 64, columns: 128, stages: 4, down: 1, across: 2 },
 } as const satisfies Readonly<Record<string, WarpgroupTile>>;
@@ -106,27 +105,19 @@ export function finishFormOf(
   const { isElementwise, usesPlace, readsAtIndex } = factsOf(kernel);
   if (!isElementwise || usesPlace || readsAtIndex || kernel.inputs[product] !== "f32") return undefined;
   const isAlong = { a: true, b: b.isTransposed === true };
-  const tile = element === "tf32" ? tiles.largeOfFloats : tiles.large;
-  return { element, tile, isAlong, hasBias: bias !== undefined };
+  return { element, tile: tiles.large, isAlong, hasBias: bias !== undefined };
 }
 
-/** Products of a batch with a larger result than this are enough for a library to fill a GPU with. */
-const largestOfBatch = 1 << 17;
-
-/**
- * The form of a batch of small products in half floats whose rows have an odd length, such as a layer of its own for each of several
- * groups of 193 features: for those a library has slow kernels only, however far apart the rows lie.
- */
+/** The form of a batch of small products with odd rows in half floats. */
 export function batchFormOf(
   device: Device,
   precision: ProductPrecision,
   problem: GemmOutline,
 ): WarpgroupForm | undefined {
-  const { m, n, k, batch = 1, a, b, c, bias } = problem;
+  const { a, b, c, bias } = problem;
   const element = elementOf(device, precision, problem);
-  if (!element || element === "tf32" || batch < 2 || m * n > largestOfBatch) return undefined;
-  const isOdd = [a.isTransposed ? m : k, b.isTransposed ? k : n].some((length) => length % 8 !== 0);
-  if (!isOdd || !isOurs({ ...problem, batch: 1 }) || ![a, b, c].every(fitsBatch)) return undefined;
+  if (!element || element === "tf32" || !isOddBatch(problem)) return undefined;
+  if (!isOurs({ ...problem, batch: 1 }) || ![a, b, c].every(fitsBatch)) return undefined;
   const isAlong = { a: !a.isTransposed, b: b.isTransposed === true };
   return { element, tile: tiles.small, isAlong, hasBias: bias !== undefined };
 }

@@ -1,11 +1,11 @@
 /**
- * Which f32 products are our own on a GPU, and in which tiles. Hopper multiplies doubles on its tensor cores as fast as its
+ * Which f32 products are our own on a GPU, and in which tiles; and which of TF32's. Hopper multiplies doubles on its tensor cores as fast as its
  * other units multiply floats, and there tiles come closer to what the machine can do. As doubles the products are exact,
  * and the one rounding is that of the result.
  */
 
 import type { DeviceInfo, ProductPrecision } from "../../../driver/index.js";
-import type { GemmOutline } from "../problem.js";
+import { type GemmOutline, isOddBatch } from "../problem.js";
 
 /** Hopper: there doubles are as fast as floats. */
 export const wideCapability = "9.0";
@@ -67,7 +67,8 @@ export function wideFormOf(
   precision: ProductPrecision,
   problems: readonly GemmOutline[],
 ): WideForm | undefined {
-  if (device.kind !== "cuda" || device.computeCapability !== wideCapability || precision !== "f32")
+  if (device.kind !== "cuda" || device.computeCapability !== wideCapability) return undefined;
+  if (precision !== "f32" && !(precision === "tf32" && problems.length === 1 && problems.every(isOddBatch)))
     return undefined;
   const [first] = problems;
   if (!first || !problems.every((one) => isOurs(one) && goesWith(one, first))) return undefined;
@@ -77,7 +78,7 @@ export function wideFormOf(
     Math.min(...problems.map((one) => chunkOf(one[side]))) as Chunk;
   return {
     tile,
-    sums: "double",
+    sums: precision === "f32" ? "double" : "float",
     a: { isAlong: !first.a.isTransposed, chunk: chunk("a") },
     b: { isAlong: first.b.isTransposed === true, chunk: chunk("b") },
     storesFours: chunk("c") === 4,

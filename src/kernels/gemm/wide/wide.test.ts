@@ -16,7 +16,7 @@ import { cudaMissing, openCudaKernelRuntime, put } from "../../../../test/suppor
 import { span } from "../../../units/index.js";
 import { gemm, gemmMany, gemmTogether } from "../gemm.js";
 import type { GemmOutline, GemmProblem } from "../problem.js";
-import { type WideForm, wideFormOf, wideTiles } from "./form.js";
+import { type WideForm, wideFormOf, wideGroupFormOf, wideTiles } from "./form.js";
 import { launchWideProducts } from "./launch.js";
 
 /** A small GPU, so that small products are worth tiles. */
@@ -157,6 +157,27 @@ describe("a wide product", { skip: cudaMissing }, () => {
     });
   });
 
+  test("in TF32 has sums of floats, of the bits that TF32 has", () => {
+    const [m, n, k] = [70, 52, 120];
+    runtime.step(() => {
+      // One bit more than TF32 has, and what is left of it: 1 + 2^-10.
+      const value = 1 + 2 ** -10 + 2 ** -11;
+      const [a, b] = [
+        put(runtime, new Float32Array(m * k).fill(value), "a"),
+        put(runtime, new Float32Array(k * n).fill(1), "b"),
+      ];
+      const c = runtime.arena.allocate(4 * m * n, "c");
+      const problem: GemmProblem = {
+        ...{ dtype: "f32", m, n, k, a: { storage: a, rowStride: k }, b: { storage: b, rowStride: n } },
+        c: { storage: c, rowStride: n },
+      };
+      const form = wideFormOf(small, "f32", [problem])!;
+      launchWideProducts(runtime, [problem], { ...form, sums: "float" }, "product");
+      const found = new Float32Array(runtime.read(c).slice().buffer);
+      for (const [index, sum] of found.entries()) assert.equal(sum, k * (1 + 2 ** -10), `element ${index}`);
+    });
+  });
+
   test("keeps what is not finite, and only where it belongs", () => {
     const [m, n, k] = [40, 40, 40];
     runtime.step(() => {
@@ -202,8 +223,8 @@ describe("a wide product", { skip: cudaMissing }, () => {
 });
 
 describe("the form of wide products", () => {
+  const lying = (rowStride: number) => ({ storage: { span: span(256, 2 ** 30) }, rowStride });
   const outline = (shape: { m: number; n: number; k: number; batch?: number }, more = {}): GemmOutline => {
-    const lying = (rowStride: number) => ({ storage: { span: span(256, 2 ** 30) }, rowStride });
     return { dtype: "f32", ...shape, a: lying(shape.k), b: lying(shape.n), c: lying(shape.n), ...more };
   };
   const hopper = { ...small, parallelism: 132 };
@@ -222,6 +243,18 @@ describe("the form of wide products", () => {
       assert.equal(wideFormOf(hopper, "f32", [{ ...one, dtype }]), undefined);
     assert.equal(wideFormOf(hopper, "f32", [outline({ m: 3072, n: 1024, k: 31 })]), undefined);
     assert.equal(wideFormOf(hopper, "f32", []), undefined);
+  });
+
+  test("is there in TF32 for batches of small products with odd rows, and for groups of weight gradients", () => {
+    const each = outline({ m: 256, n: 256, k: 193, batch: 12 }, { a: { ...lying(2352), batchStride: 196 } });
+    assert.equal(wideFormOf(hopper, "tf32", [each])?.sums, "float");
+    assert.equal(wideFormOf(hopper, "tf32", [{ ...each, k: 192 }]), undefined);
+    assert.equal(wideFormOf(hopper, "tf32", [each, each]), undefined);
+    const gradient = outline({ m: 1024, n: 256, k: 3072 }, { a: { ...lying(1024), isTransposed: true } });
+    assert.equal(wideGroupFormOf(hopper, "tf32", [gradient, gradient])?.sums, "float");
+    assert.equal(wideGroupFormOf(hopper, "f32", [gradient, gradient])?.sums, "double");
+    assert.equal(wideGroupFormOf(hopper, "tf32", [{ ...gradient, k: 512 }]), undefined);
+    assert.equal(wideGroupFormOf(hopper, "tf32", [outline({ m: 3072, n: 1024, k: 1024 })]), undefined);
   });
 
   test("has the tile that keeps the busiest multiprocessor the shortest", () => {
