@@ -56,11 +56,11 @@ const passes = {
   /** Chains of elementwise work and reductions become one kernel. */
   fuse: (calls) => fuse(calls, () => false),
   /** On some GPUs, elementwise work on a product's result is done before that is stored. */
-  finish: (calls, runtime) => finishProducts(runtime, calls),
+  finish: (calls, runtime, isChosen) => (isChosen ? finishProducts(runtime, calls) : calls),
   /** On a GPU, copies and conversions of equal layers are one launch. */
   alike: copyAlike,
   /** Products that leave most of a GPU idle one by one are made together. */
-  together: (calls, runtime) => makeProductsTogether(runtime, calls),
+  together: (calls, runtime, isChosen) => makeProductsTogether(runtime, calls, isChosen),
   /** So are reductions of columns. */
   reductions: (calls, runtime) => reduceTogether(runtime, calls),
 } satisfies Readonly<Record<string, Pass>>;

@@ -122,6 +122,7 @@ test("weight gradients of TF32 and of half floats go together too, without the l
     [on(132, "9.0", "tf32"), group],
     [on(132, "9.0", "bf16"), halves],
   ] as const) {
+    assert.deepEqual(makeProductsTogether(runtime, calls, false), calls, "eager code's bits are asked for");
     const [made, ...others] = makeProductsTogether(runtime, calls);
     assert.deepEqual(others, []);
     assert.ok(made?.work.kind === "products");

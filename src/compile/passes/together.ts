@@ -15,7 +15,13 @@ const enoughElements = 11_000;
 /** How many products one launch makes. */
 const mostProducts = 8;
 
-export function makeProductsTogether(runtime: Runtime, calls: readonly Call[]): readonly Call[] {
+/** `isChosen`: may products round otherwise than in eager code? In f32 they never do. */
+export function makeProductsTogether(
+  runtime: Runtime,
+  calls: readonly Call[],
+  isChosen = true,
+): readonly Call[] {
+  if (!isChosen && runtime.settings.precision !== "f32") return calls;
   const grouping: Grouping<ProductCall["problem"]> = {
     problemOf({ work }) {
       if (work.kind !== "product") return undefined;
