@@ -31,6 +31,7 @@ export {
   gemmChoices,
   gemmFinished,
   gemmFinishes,
+  gemmIsOwn,
   gemmMany,
   gemmScratchBytes,
   gemmTogether,

@@ -157,6 +157,10 @@ describe("values stay where they are made, and are copied,", () => {
     const calls = [product, ...copies];
     staysApart(on({ precision: "f32", computeCapability: "8.0" }), calls);
     assert.ok(opsOf(makeSpread(on(), removeCopies(calls), false)).includes("copy"));
+    // With many terms it would be ours among others, and is the library's alone.
+    assert.ok(product.work.kind === "product");
+    const long = { ...product, work: { ...product.work, problem: { ...product.work.problem, k: 2048 } } };
+    assert.ok(opsOf(makeSpread(on(), removeCopies([long, ...copies]), false)).includes("copy"));
     assert.deepEqual(opsOf(spread(on({ precision: "f32" }), calls)), ["matmul"]);
   });
 

@@ -4,7 +4,7 @@
  * of them a piece, and on a GPU sums of columns. Its bits stay what they are.
  */
 
-import { type ColumnKernel, dtypes, gemmScratchBytes, gemmTogether } from "../../kernels/index.js";
+import { type ColumnKernel, dtypes, gemmIsOwn, gemmScratchBytes } from "../../kernels/index.js";
 import type { Runtime } from "../../runtime/index.js";
 import { outlineOf } from "../product-times.js";
 import {
@@ -139,7 +139,7 @@ function spreadProduct(
 function mayMove(runtime: Runtime, problem: ProductCall["problem"], isChosen: boolean): boolean {
   if (runtime.device.kind !== "cuda") return true;
   const outline = outlineOf(problem);
-  if (gemmTogether(runtime, [outline])) return true;
+  if (gemmIsOwn(runtime, outline)) return true;
   // It may also want more memory, and what there is was measured for the old place.
   return isChosen && gemmScratchBytes(runtime, outline) <= (problem.scratch?.size ?? 0);
 }

@@ -138,7 +138,7 @@ export function gemmFinishes(runtime: Runtime, problem: GemmOutline, finish: Fin
  */
 export function gemmScratchBytes(runtime: Runtime, problem: GemmOutline): Bytes {
   if (runtime.device.kind === "cuda") {
-    return bytes(isOurs(runtime, problem) ? 0 : libraryWorkspaceBytes(runtime, problem));
+    return bytes(gemmIsOwn(runtime, problem) ? 0 : libraryWorkspaceBytes(runtime, problem));
   }
   requireOwn(problem);
   return cpuScratchBytes(runtime, problem);
@@ -146,12 +146,12 @@ export function gemmScratchBytes(runtime: Runtime, problem: GemmOutline): Bytes 
 
 /** How many algorithms a product can be given as its `choice`: 1 where it is our own kernels' work. */
 export function gemmChoices(runtime: Runtime, problem: GemmOutline): number {
-  if (runtime.device.kind !== "cuda" || isOurs(runtime, problem)) return 1;
+  if (runtime.device.kind !== "cuda" || gemmIsOwn(runtime, problem)) return 1;
   return libraryChoices(runtime, problem);
 }
 
-/** Are a GPU's kernels for a product our own? */
-function isOurs(runtime: Runtime, problem: GemmOutline): boolean {
+/** Are a GPU's kernels for a product our own, also where it is made alone? */
+export function gemmIsOwn(runtime: Runtime, problem: GemmOutline): boolean {
   return (wideProductsOf(runtime, [problem]) ?? warpgroupBatchOf(runtime, problem)) !== undefined;
 }
 

@@ -9,6 +9,7 @@ export {
   gemmChoices,
   gemmFinished,
   gemmFinishes,
+  gemmIsOwn,
   gemmMany,
   gemmScratchBytes,
   gemmTogether,

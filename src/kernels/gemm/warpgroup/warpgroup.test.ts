@@ -267,6 +267,43 @@ describe("a product by warpgroups", { skip: cudaMissing }, () => {
     });
   });
 
+  test("has tanh and sigmoid in its finish that are right to 2^-21 of 1, and keep what is not finite", () => {
+    const scaled = term.mul(term.load(0, "f32"), term.scalar(0, "f32"));
+    const quick: RowKernel = {
+      ...{ name: "quick", inputs: ["f32"], scalars: ["f32"] },
+      outputs: [
+        { dtype: "f32", per: "element" },
+        { dtype: "f32", per: "element" },
+      ],
+      stages: [
+        { kind: "store", output: 0, value: term.tanh(scaled) },
+        { kind: "store", output: 1, value: term.sigmoid(scaled) },
+      ],
+    };
+    for (const scale of [2 ** -12, 0.03, 1.5, 1e30, Number.NaN]) {
+      runtime.step(() => {
+        const { problem, form, expected } = place(plain, "bf16");
+        const { c: _, ...unplaced } = problem;
+        const { m, n } = plain;
+        const outputs = [1, 2].map(() => runtime.arena.allocate(4 * m * n, "out"));
+        const finish = { kernel: quick, product: 0, keepsResult: false, scalars: [scale] };
+        launchWarpgroups(runtime, [unplaced], form, "product", {
+          ...finish,
+          operands: [undefined, ...outputs],
+        });
+        const [tanh, sigmoid] = outputs.map(floatsIn);
+        for (const [index, value] of expected.subarray(0, m * n).entries()) {
+          const x = value * Math.fround(scale);
+          for (const [found, exact] of [
+            [tanh![index]!, Math.tanh(x)],
+            [sigmoid![index]!, 1 / (1 + Math.exp(-x))],
+          ] as const)
+            assert.ok(Object.is(found, exact) || Math.abs(found - exact) <= 2 ** -21, `of ${x}: ${found}`);
+        }
+      });
+    }
+  });
+
   test("of a batch is what gemm launches on Hopper where rows are odd", () => {
     if (runtime.device.computeCapability !== "9.0") return;
     runtime.step(() => {
