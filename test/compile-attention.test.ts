@@ -4,35 +4,16 @@
  */
 
 import assert from "node:assert/strict";
-import { after, afterEach, describe, test } from "node:test";
-import { crossasset, Device, manualSeed, nn, optim, randn, strict, type Tensor } from "holdfast";
+import { afterEach, describe, test } from "node:test";
+import { crossasset, Device, manualSeed, nn, optim, randn, type Tensor } from "holdfast";
 import { latestPlanOf } from "../src/tensor/compiled-step.js";
 import { openStandIn, standInMissing } from "./support/stand-in.js";
-import { openStandInDriver } from "./support/stand-in-driver.js";
+import { openStandInGpu } from "./support/stand-in-gpu.js";
 
 const skip = standInMissing;
 
-function openGpu(precision: "f32" | "tf32" | "bf16"): Device {
-  // With one multiprocessor a small product is worth tiles.
-  openStandIn().set("multiprocessors", 1);
-  const driver = openStandInDriver({});
-  const device = new Device("cuda", {
-    ...{
-      driver: strict(driver),
-      memory: "1GiB",
-      poison: true,
-      stallAfter: "off",
-      environment: {},
-      precision,
-    },
-    print: () => {},
-  });
-  after(() => {
-    device.close();
-    driver.close();
-  });
-  return device;
-}
+const openGpu = (precision: "f32" | "tf32" | "bf16"): Device =>
+  openStandInGpu({ precision, multiprocessors: 1 });
 
 afterEach(() => {
   if (!skip) openStandIn().reset();

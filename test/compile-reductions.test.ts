@@ -4,25 +4,12 @@
  */
 
 import assert from "node:assert/strict";
-import { after, describe, test } from "node:test";
-import { Device, manualSeed, nn, optim, randn, strict, type Tensor } from "holdfast";
+import { describe, test } from "node:test";
+import { type Device, manualSeed, nn, optim, randn, type Tensor } from "holdfast";
 import { latestPlanOf } from "../src/tensor/compiled-step.js";
 import { sameBytes } from "./support/same-bytes.js";
 import { standInMissing } from "./support/stand-in.js";
-import { openStandInDriver } from "./support/stand-in-driver.js";
-
-function openGpu(): Device {
-  const driver = openStandInDriver({});
-  const device = new Device("cuda", {
-    ...{ driver: strict(driver), memory: "1GiB", poison: true, stallAfter: "off", environment: {} },
-    print: () => {},
-  });
-  after(() => {
-    device.close();
-    driver.close();
-  });
-  return device;
-}
+import { openStandInGpu } from "./support/stand-in-gpu.js";
 
 /** Two steps of a model with two norms and three biases; what its weights are behind them. */
 function train(
@@ -48,7 +35,7 @@ function train(
 }
 
 describe("a compiled step on a GPU", { skip: standInMissing }, () => {
-  const device = standInMissing ? undefined! : openGpu();
+  const device = standInMissing ? undefined! : openStandInGpu();
 
   const compile = (passes: { readonly reductions?: boolean } = {}) => {
     const made: { step?: object; text?: string } = {};

@@ -4,33 +4,15 @@
  */
 
 import assert from "node:assert/strict";
-import { after, describe, test } from "node:test";
-import { crossasset, Device, manualSeed, nn, optim, randn, strict, type Tensor, tensor } from "holdfast";
+import { describe, test } from "node:test";
+import { crossasset, type Device, manualSeed, nn, optim, randn, type Tensor, tensor } from "holdfast";
 import { standInMissing } from "./support/stand-in.js";
-import { openStandInDriver } from "./support/stand-in-driver.js";
+import { openStandInGpu } from "./support/stand-in-gpu.js";
 
 const skip = standInMissing;
 const [batch, sources, features] = [6, 3, 10] as const;
 
-function openGpu(precision: "f32" | "tf32"): Device {
-  const driver = openStandInDriver({});
-  const device = new Device("cuda", {
-    ...{
-      driver: strict(driver),
-      memory: "1GiB",
-      poison: true,
-      stallAfter: "off",
-      environment: {},
-      precision,
-    },
-    print: () => {},
-  });
-  after(() => {
-    device.close();
-    driver.close();
-  });
-  return device;
-}
+const openGpu = (precision: "f32" | "tf32"): Device => openStandInGpu({ precision });
 
 /** Three steps from the same start; the losses, the weights behind them, and what the step tells of itself. */
 function train(device: Device, way: "eager" | "compiled", passes: { readonly products?: boolean } = {}) {

@@ -4,28 +4,15 @@
  */
 
 import assert from "node:assert/strict";
-import { after, afterEach, describe, test } from "node:test";
-import { Device, manualSeed, nn, optim, randn, strict, type Tensor } from "holdfast";
+import { afterEach, describe, test } from "node:test";
+import { type Device, manualSeed, nn, optim, randn, type Tensor } from "holdfast";
 import { latestPlanOf } from "../src/tensor/compiled-step.js";
 import { openStandIn, standInMissing } from "./support/stand-in.js";
-import { openStandInDriver } from "./support/stand-in-driver.js";
+import { openStandInGpu } from "./support/stand-in-gpu.js";
 
 const skip = standInMissing;
 
-function openGpu(): Device {
-  // With one multiprocessor a small product is worth tiles.
-  openStandIn().set("multiprocessors", 1);
-  const driver = openStandInDriver({});
-  const device = new Device("cuda", {
-    ...{ driver: strict(driver), memory: "1GiB", poison: true, stallAfter: "off", environment: {} },
-    print: () => {},
-  });
-  after(() => {
-    device.close();
-    driver.close();
-  });
-  return device;
-}
+const openGpu = (): Device => openStandInGpu({ multiprocessors: 1 });
 
 afterEach(() => {
   if (!skip) openStandIn().reset();
