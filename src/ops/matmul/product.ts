@@ -156,6 +156,8 @@ function foldBatch(left: DeviceArray, batch: Shape, m: number, k: number): Devic
 
 /** With so many multiplications a product on a GPU gains more from rows that lie well than a copy of them costs. */
 const leastForOrder = 1 << 24;
+/** Larger operands are read as they lie: their copies would take memory that a step may not have. */
+const mostBytesForOrder = 16 << 20;
 
 /** The operand in gemm's words, or a copy that can be put so; or that a GPU reads faster, where the product is large. */
 function matricesOf(
@@ -176,6 +178,7 @@ function matricesOf(
       !isLarge ||
       lowering.runtime.device.kind !== "cuda" ||
       isShort(length, dtype) ||
+      sizeOf(shape) * dtypes[dtype].bytes > mostBytesForOrder ||
       lieWell(dtype, layout, batchStride);
     if (array.dtype === dtype && isGood) return { ...layout, batchStride, array };
     return convertedAsItLies(lowering, { ...array, shape, strides }, dtype, { ...layout, batchStride });

@@ -1,0 +1,48 @@
+/** Operands of large products on a GPU whose rows begin at odd addresses are laid out anew, if they are not large themselves. */
+
+import assert from "node:assert/strict";
+import { describe, test } from "node:test";
+import { Device, manualSeed, randn, type Tensor, zeros } from "holdfast";
+import { standInMissing } from "./support/stand-in.js";
+import { openStandInGpu } from "./support/stand-in-gpu.js";
+
+describe("a product on a GPU", { skip: standInMissing }, () => {
+  const device = standInMissing ? undefined! : openStandInGpu({ precision: "tf32" });
+
+  /** What the compiled product of [rows, length] and [length, 256] is said to be, without running it. */
+  function explain(rows: number, length: number): string {
+    const weight = zeros([length, 256], { device });
+    const step = device.compile((x) => x.matmul(weight));
+    step.memory(zeros([rows, length], { device }));
+    const text = step.explain();
+    step.close();
+    return text;
+  }
+
+  const copies = /^ *\d+ +matmul +copy/m;
+
+  test("copies rows of an odd length to where it reads them faster", () => {
+    assert.match(explain(2000, 193), copies);
+    assert.doesNotMatch(explain(2000, 192), copies, "these lie well");
+    assert.doesNotMatch(explain(200, 193), copies, "too small a product to gain by it");
+    assert.doesNotMatch(explain(25_000, 193), copies, "too large an operand to have twice");
+  });
+
+  test("is the same product for it, as it lies and transposed", () => {
+    const cpu = new Device("cpu", { memory: "64MiB", environment: {}, print: () => {} });
+    try {
+      const resultsOn = (on: Device): number[] => {
+        manualSeed(8);
+        const [x, weight] = [randn([360, 193], { device: on }), randn([193, 256], { device: on })];
+        const other = randn([360, 256], { device: on });
+        const sums = (of: Tensor): number[] => of.square().sum(0).tolist() as number[];
+        return on.step(() => [...sums(x.matmul(weight)), ...sums(x.t().matmul(other))]);
+      };
+      const [expected, found] = [resultsOn(cpu), resultsOn(device)];
+      for (const [index, value] of expected.entries())
+        assert.ok(Math.abs(found[index]! - value) <= 0.01 * value, `sum ${index}: ${found[index]}, ${value}`);
+    } finally {
+      cpu.close();
+    }
+  });
+});
