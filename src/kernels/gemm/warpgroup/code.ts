@@ -2,6 +2,7 @@
 
 import type { KernelSource, Parameter } from "../../../driver/index.js";
 import { cudaKernel } from "../../cuda-function.js";
+import { chooseProduct, localsOf, type ProductLocal } from "../choose-product.js";
 import { copyInstructions } from "../copy-instructions.js";
 import type { AccessToC } from "../problem.js";
 import { type PrintedFinish, printFinish } from "./finish.js";
@@ -325,7 +326,7 @@ typedef Side<${isAlong.b}, tileColumns> Right;`;
     ...{ name: `product_${element}_warpgroup`, elements: "float", threads, onlyFor: warpgroupCapability },
     ...{ parameters: warpgroupParameters(form, accesses, finish), sharedBytes, declarations },
     pointers: pointersOf(type, accesses.length, printed),
-    body: `${selection(form, accesses.length, type, finish)}  launchedMemory(launched, ${sharedBytes});${multiplication}\n${storing(printed, hasBias)}`,
+    body: `${chooseProduct(localsFor(form, type, finish), accesses.length)}  launchedMemory(launched, ${sharedBytes});${multiplication}\n${storing(printed, hasBias)}`,
   });
 }
 
@@ -341,22 +342,12 @@ function pointersOf(type: string, products: number, finish: PrintedFinish | unde
   return pointers;
 }
 
-/** Which product the block works on, and which block of it this is. */
-function selection({ hasBias }: WarpgroupForm, products: number, type: string, finish?: Finish): string {
-  const results = storesResult(finish) ? ["c"] : [];
-  const biases = hasBias ? ["bias"] : [];
-  const figures = [...figuresFor(finish), ...(hasBias ? ["biasBatch"] : [])];
-  const lines = [
-    ...["a", "b"].map((name) => `const ${type}* ${name} = ${name}0;`),
-    ...results.map((name) => `float* ${name} = ${name}0;`),
-    ...biases.map((name) => `const float* ${name} = ${name}0;`),
-    `int ${figures.map((name) => `${name} = ${name}0`).join(", ")};`,
-    "unsigned block = blockIdx.x;",
+/** What a block knows of its product. */
+function localsFor({ hasBias }: WarpgroupForm, type: string, finish?: Finish): readonly ProductLocal[] {
+  return [
+    ...localsOf(`const ${type}*`, ["a", "b"]),
+    ...localsOf("const float*", hasBias ? ["bias"] : []),
+    ...localsOf("float*", storesResult(finish) ? ["c"] : []),
+    ...localsOf("int", [...figuresFor(finish), ...(hasBias ? ["biasBatch"] : [])]),
   ];
-  for (let index = 1; index < products; index++) {
-    const own = ["a", "b", ...results, ...biases, ...figures].map((name) => `${name} = ${name}${index};`);
-    lines.push(`if (blockIdx.x >= first${index}) {`);
-    lines.push(`  ${own.join(" ")}`, `  block = blockIdx.x - first${index};`, "}");
-  }
-  return lines.map((line) => `  ${line}\n`).join("");
 }

@@ -2,6 +2,7 @@
 
 import type { KernelSource, Parameter } from "../../../driver/index.js";
 import { cudaKernel } from "../../cuda-function.js";
+import { chooseProduct, localsOf, type ProductLocal } from "../choose-product.js";
 import { copyInstructions } from "../copy-instructions.js";
 import type { AccessToC } from "../problem.js";
 import { type WideForm, type WideOperand, wideCapability } from "./form.js";
@@ -212,27 +213,18 @@ typedef ${sideOf("tileColumns", b)} Right;`;
     },
     parameters: wideParameters(form, accesses),
     declarations,
-    body: `${selection(form, accesses.length)}${multiplication}\n${storing(form)}`,
+    body: `${chooseProduct(localsFor(form), accesses.length)}${multiplication}\n${storing(form)}`,
   });
 }
 
-/** Which product the block works on, and which block of it this is. */
-function selection({ hasBias, readsC }: WideForm, products: number): string {
-  const pointers = ["a", "b", "c", ...(hasBias ? ["bias"] : [])];
-  const numbers = [...figures, ...(hasBias ? ["biasBatch"] : [])];
-  const scales = ["alpha", ...(readsC ? ["beta"] : [])];
-  const lines = pointers.map((name) => `${name === "c" ? "" : "const "}float* ${name} = ${name}0;`);
-  lines.push(`int ${numbers.map((name) => `${name} = ${name}0`).join(", ")};`);
-  lines.push(
-    `float ${scales.map((name) => `${name} = ${name}0`).join(", ")};`,
-    "unsigned block = blockIdx.x;",
-  );
-  for (let index = 1; index < products; index++) {
-    const own = [...pointers, ...numbers, ...scales].map((name) => `${name} = ${name}${index};`);
-    lines.push(`if (blockIdx.x >= first${index}) {`);
-    lines.push(`  ${own.join(" ")}`, `  block = blockIdx.x - first${index};`, "}");
-  }
-  return lines.map((line) => `  ${line}\n`).join("");
+/** What a block knows of its product. */
+function localsFor({ hasBias, readsC }: WideForm): readonly ProductLocal[] {
+  return [
+    ...localsOf("const float*", ["a", "b", ...(hasBias ? ["bias"] : [])]),
+    ...localsOf("float*", ["c"]),
+    ...localsOf("int", [...figures, ...(hasBias ? ["biasBatch"] : [])]),
+    ...localsOf("float", ["alpha", ...(readsC ? ["beta"] : [])]),
+  ];
 }
 
 /** The sums, rounded once. Those of a lane lie side by side in fours, or in pairs where B's terms lie so. */

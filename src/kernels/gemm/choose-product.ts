@@ -1,0 +1,27 @@
+/** How a block finds its product, where one launch makes several. */
+
+/** A local of the kernel's text: what the block's product has under that name. */
+export interface ProductLocal {
+  readonly type: string;
+  readonly name: string;
+}
+
+/**
+ * Lines that set the locals to what the block's product has, and `block` to its number among that product's. Each parameter is
+ * called as its local is, with the product's number behind it; `first` tells of all but the first product where its blocks begin.
+ */
+export function chooseProduct(locals: readonly ProductLocal[], products: number): string {
+  const lines = locals.map(({ type, name }) => `${type} ${name} = ${name}0;`);
+  lines.push("unsigned block = blockIdx.x;");
+  for (let index = 1; index < products; index++) {
+    const own = locals.map(({ name }) => `${name} = ${name}${index};`);
+    lines.push(`if (blockIdx.x >= first${index}) {`);
+    lines.push(`  ${own.join(" ")}`, `  block = blockIdx.x - first${index};`, "}");
+  }
+  return lines.map((line) => `  ${line}\n`).join("");
+}
+
+/** Locals of one type. */
+export function localsOf(type: string, names: readonly string[]): readonly ProductLocal[] {
+  return names.map((name) => ({ type, name }));
+}
