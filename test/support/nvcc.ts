@@ -13,6 +13,8 @@ export interface KernelCost {
   readonly stackBytes: number;
   readonly spillBytes: number;
   readonly sharedBytes: number;
+  /** Do products that are begun one after the other wait for each other? */
+  readonly isSerialized: boolean;
 }
 
 /** Why a test that compiles is skipped here, or false. */
@@ -77,5 +79,6 @@ function costOf(entry: string, report: string): KernelCost {
     stackBytes: figure(/(\d+) bytes stack frame/),
     spillBytes: figure(/(\d+) bytes spill stores/) + figure(/(\d+) bytes spill loads/),
     sharedBytes: figure(/(\d+) bytes smem/),
+    isSerialized: new RegExp(`serialized due to .* in the function '${entry}'`).test(report),
   };
 }

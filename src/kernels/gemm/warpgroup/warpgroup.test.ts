@@ -15,6 +15,7 @@ import {
 } from "../../../../test/support/drawn-products.js";
 import { encodeFloats } from "../../../../test/support/encoded-values.js";
 import { cudaMissing, openCudaKernelRuntime, put } from "../../../../test/support/kernel-runtime.js";
+import { compileWithNvcc, noCompiler } from "../../../../test/support/nvcc.js";
 import { span } from "../../../units/index.js";
 import type { RowKernel } from "../../ir.js";
 import { term } from "../../term.js";
@@ -28,6 +29,7 @@ import {
   gemmTogether,
 } from "../gemm.js";
 import type { GemmOutline, GemmProblem, ProductDtype } from "../problem.js";
+import { warpgroupSource } from "./code.js";
 import {
   batchFormOf,
   type Finish,
@@ -35,6 +37,7 @@ import {
   groupFormOf,
   type WarpgroupElement,
   type WarpgroupForm,
+  type WarpgroupTile,
   warpgroupTiles,
 } from "./form.js";
 import { launchWarpgroups } from "./launch.js";
@@ -406,5 +409,47 @@ describe("the form of products by warpgroups", () => {
       stages: [{ kind: "reduce", op: "add", value: term.load(0, "f32") }, ...threefold.stages],
     };
     assert.equal(formOf(one, { ...finish, kernel: reducing }), undefined, "no elementwise work");
+  });
+});
+
+describe("the code of products by warpgroups under nvcc", { skip: noCompiler() }, () => {
+  const finish: Finish = { kernel: threefold, product: 1, keepsResult: true };
+  const formOf = (element: WarpgroupElement, tile: WarpgroupTile, a: boolean, b: boolean): WarpgroupForm => ({
+    ...{ element, tile, isAlong: { a, b }, hasBias: a },
+  });
+  const [large, small] = [192, 64].map((rows) => warpgroupTiles.find((tile) => tile.rows === rows)!);
+  const sources = [
+    warpgroupSource(formOf("bf16", square, false, false), ["out", "part", "out"]),
+    warpgroupSource(formOf("f16", square, false, false), ["out"]),
+    ...elements.flatMap((element) =>
+      [true, false].map((isAlong) =>
+        warpgroupSource(formOf(element, large!, true, isAlong), ["out"], {
+          ...finish,
+          keepsResult: isAlong,
+        }),
+      ),
+    ),
+    ...[true, false].flatMap((a) =>
+      [true, false].map((b) => warpgroupSource(formOf("bf16", small!, a, b), ["part"])),
+    ),
+  ];
+
+  test("compiles without a warning, needs no local memory, and lets no product wait for the last", () => {
+    for (const [index, cost] of compileWithNvcc(sources, "sm_90a").entries()) {
+      const { stackBytes, spillBytes, isSerialized, registers } = cost;
+      const found = { stackBytes, spillBytes, isSerialized };
+      assert.deepEqual(found, { stackBytes: 0, spillBytes: 0, isSerialized: false }, `source ${index}`);
+      assert.ok(registers * (sources[index]!.cuda!.threads ?? 0) <= 65_536, `${registers} registers`);
+      assert.ok((sources[index]!.cuda!.sharedBytes ?? 0) <= 227 * 1024);
+    }
+  });
+
+  test("red proof: sums that are set between products are seen to make them wait", () => {
+    const [first] = sources;
+    const cuda = {
+      ...first!.cuda!,
+      code: first!.cuda!.code.replace('asm volatile("" : "+f"(sum)::"memory");', "(void)sum;"),
+    };
+    assert.equal(compileWithNvcc([{ ...first!, cuda }], "sm_90a")[0]?.isSerialized, true);
   });
 });

@@ -31,24 +31,28 @@ export function wideParameters(
   return parameters;
 }
 
-/** The machine's instructions by the names that we use; whoever emulates the machine brings its own. */
-const instructions = `
-#ifndef HOLDFAST_INSTRUCTIONS
-// sums[16, 8] += left[16, 8] · right[8, 8], spread over a warp.
-static __device__ __forceinline__ void multiplyAdd(double (&sums)[4], const double (&left)[4], const double (&right)[2]) {
+/** sums[16, 8] += left[16, 8] · right[8, 8], spread over a warp. In floats, with the bits that TF32 has of each; others are not looked at. */
+const multiplications: Readonly<Record<WideForm["sums"], string>> = {
+  double: `static __device__ __forceinline__ void multiplyAdd(double (&sums)[4], const double (&left)[4], const double (&right)[2]) {
   asm("mma.sync.aligned.m16n8k8.row.col.f64.f64.f64.f64 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
       : "+d"(sums[0]), "+d"(sums[1]), "+d"(sums[2]), "+d"(sums[3])
       : "d"(left[0]), "d"(left[1]), "d"(left[2]), "d"(left[3]), "d"(right[0]), "d"(right[1]));
-}
-// The same with the bits that TF32 has of each number; the others are not looked at.
-static __device__ __forceinline__ void multiplyAdd(float (&sums)[4], const float (&left)[4], const float (&right)[2]) {
+}`,
+  float: `static __device__ __forceinline__ void multiplyAdd(float (&sums)[4], const float (&left)[4], const float (&right)[2]) {
   asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
       : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])
       : "r"(__float_as_uint(left[0])), "r"(__float_as_uint(left[1])), "r"(__float_as_uint(left[2])),
         "r"(__float_as_uint(left[3])), "r"(__float_as_uint(right[0])), "r"(__float_as_uint(right[1])));
-}
+}`,
+};
+
+/** The machine's instructions by the names that we use; whoever emulates the machine brings its own. */
+const instructionsFor = ({ sums }: WideForm): string => `
+#ifndef HOLDFAST_INSTRUCTIONS
+${multiplications[sums]}
 // Four pieces of 8 rows × 4 floats, whose rows begin where the lanes say, 8 for each piece: a lane gets one float of each.
-static __device__ __forceinline__ void loadPieces(float (&floats)[4], const float* row) {
+template <class Float>
+static __device__ __forceinline__ void loadPieces(Float (&floats)[4], const Float* row) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
                : "=f"(floats[0]), "=f"(floats[1]), "=f"(floats[2]), "=f"(floats[3])
                : "r"((unsigned)__cvta_generic_to_shared(row)));
@@ -200,7 +204,7 @@ static constexpr unsigned warpsAcross = ${warpsAcross}, threads = ${threads};
 typedef ${form.sums} Sum;
 // The sums of a warp: so many pieces of 16 × 16.
 static constexpr unsigned down = ${rows / warpsDown / 16}, across = ${columns / warpsAcross / 16};
-${instructions}
+${instructionsFor(form)}
 ${sides}
 typedef ${sideOf("tileRows", a)} Left;
 typedef ${sideOf("tileColumns", b)} Right;`;

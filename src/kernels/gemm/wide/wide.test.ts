@@ -13,9 +13,11 @@ import {
   proveValues,
 } from "../../../../test/support/drawn-products.js";
 import { cudaMissing, openCudaKernelRuntime, put } from "../../../../test/support/kernel-runtime.js";
+import { compileWithNvcc, noCompiler } from "../../../../test/support/nvcc.js";
 import { span } from "../../../units/index.js";
 import { gemm, gemmMany, gemmTogether } from "../gemm.js";
 import type { GemmOutline, GemmProblem } from "../problem.js";
+import { wideSource } from "./code.js";
 import { type WideForm, wideFormOf, wideGroupFormOf, wideTiles } from "./form.js";
 import { launchWideProducts } from "./launch.js";
 
@@ -286,4 +288,25 @@ describe("the form of wide products", () => {
     assert.equal(tileOf(one, { ...one, bias: { span: span(256, 1024) } }), undefined);
     assert.equal(tileOf(one, { ...one, beta: 1 }), undefined);
   });
+});
+
+test("the code of wide products compiles under nvcc without a warning and needs no local memory", {
+  skip: noCompiler(),
+}, () => {
+  const operand = { chunk: 4 } as const;
+  const sources = (["double", "float"] as const).flatMap((sums) =>
+    wideTiles.flatMap((tile) =>
+      [true, false].map((isAlong) =>
+        wideSource(
+          {
+            ...{ tile, sums, storesFours: true, hasBias: isAlong, readsC: false },
+            ...{ a: { ...operand, isAlong }, b: { ...operand, isAlong: false } },
+          },
+          ["out", "part"],
+        ),
+      ),
+    ),
+  );
+  for (const [index, { stackBytes, spillBytes }] of compileWithNvcc(sources, "sm_90a").entries())
+    assert.deepEqual({ stackBytes, spillBytes }, { stackBytes: 0, spillBytes: 0 }, `source ${index}`);
 });
