@@ -6,6 +6,7 @@
 import assert from "node:assert/strict";
 import { afterEach, describe, test } from "node:test";
 import { type Device, manualSeed, nn, optim, randn } from "holdfast";
+import { branchStep, type PlannedStep } from "../src/compile/index.js";
 import { latestPlanOf } from "../src/tensor/compiled-step.js";
 import { openStandIn, standInMissing } from "./support/stand-in.js";
 import { openStandInGpu } from "./support/stand-in-gpu.js";
@@ -19,33 +20,45 @@ afterEach(() => {
 /** Rows and widths with which a result is large enough to be finished, and a gradient long enough for a group. */
 const [rows, width, hidden] = [1024, 64, 1024] as const;
 
-type Way = "eager" | "compiled" | "compiled with eager products";
+/** How a step is compiled; nothing for an eager one. */
+const ways = {
+  eager: undefined,
+  compiled: { products: true },
+  "compiled with eager products": { products: false },
+  // Without values made anew, a schedule with branches runs the late passes once more.
+  "compiled in place": { products: true, afresh: false },
+} as const;
 
 /** Two steps of a feed-forward block; the losses, the kinds of the compiled one's calls, and how many products go together. */
-function train(device: Device, way: Way) {
+function train(device: Device, way: keyof typeof ways) {
   manualSeed(3);
   const [up, down] = [new nn.Linear(width, hidden), new nn.Linear(hidden, width)].map((layer) =>
     layer.to(device),
   );
-  const optimizer = new optim.AdamW([...up!.parameters(), ...down!.parameters()], { lr: 0.001 });
+  // What comes of this waits for nothing of the block, so that it can go aside.
+  const factor = randn([width], { device, requiresGrad: true });
+  const parameters = [up!, down!].flatMap((layer) => [...layer.parameters()]);
+  const optimizer = new optim.AdamW([...parameters, factor], { lr: 0.001 });
   const x = randn([rows, width], { device });
   const run = () => {
-    const loss = down!.forward(up!.forward(x).gelu("tanh")).square().mean();
+    const block = down!.forward(up!.forward(x).gelu("tanh")).square().mean();
+    const loss = block.add(factor.mul(x).square().mean());
     loss.backward();
     optimizer.step();
     optimizer.zeroGrad();
     return { loss };
   };
-  const passes = { products: way === "compiled" };
-  const step = way === "eager" ? undefined : device.compile(run, { passes });
+  const passes = ways[way];
+  const step = passes && device.compile(run, { passes });
   const losses = Array.from({ length: 2 }, () =>
     step ? step().loss.item() : device.step(() => run().loss.item()),
   );
-  const work = step ? (latestPlanOf(step)?.planned.schedule.calls ?? []).map(({ call }) => call.work) : [];
+  const planned = step && latestPlanOf(step)?.planned;
+  const work = planned?.schedule.calls.map(({ call }) => call.work) ?? [];
   const together = work.flatMap((one) => (one.kind === "products" ? [one.problems.length] : []));
   const finished = work.flatMap((one) => (one.kind === "finished" ? [one.finish.keepsResult] : []));
   step?.close();
-  return { losses, together, finished };
+  return { losses, together, finished, planned };
 }
 
 describe("a compiled step of a feed-forward block", { skip }, () => {
@@ -60,7 +73,20 @@ describe("a compiled step of a feed-forward block", { skip }, () => {
       assert.deepEqual(compiled!.together, [2]);
       for (const [index, loss] of eager!.losses.entries())
         assert.ok(Math.abs(compiled!.losses[index]! - loss) <= 2e-3 * loss, `step ${index}`);
-      assert.deepEqual(plain, { losses: eager!.losses, together: [], finished: [] });
+      const { planned: _, ...rest } = plain!;
+      assert.deepEqual(rest, { losses: eager!.losses, together: [], finished: [] });
+    });
+
+    test(`has the same products on side branches in ${precision}, where the late passes run once more for them`, () => {
+      const device = openStandInGpu({ precision, multiprocessors: 132 });
+      const { planned } = train(device, "compiled in place");
+      const branched = branchStep(device.runtime, planned!, { branches: 2, lag: 1 });
+      assert.ok(branched && planned);
+      assert.ok(branched.schedule.calls.some(({ branch }) => branch > 0));
+      const kindsOf = ({ schedule }: PlannedStep): string[] =>
+        schedule.calls.map(({ call }) => call.work.kind).filter((kind) => /product|finished/.test(kind));
+      assert.deepEqual(kindsOf(branched).sort(), kindsOf(planned).sort());
+      assert.equal(kindsOf(branched).filter((kind) => kind === "finished").length, 2);
     });
   }
 });

@@ -178,11 +178,12 @@ function freedCalls(runtime: Runtime, stages: readonly Stage[]): readonly Call[]
   if (isAfresh(runtime) && stages.some(({ name }) => name === "afresh")) return stages.at(-1)?.calls ?? [];
   const fused = stages.findIndex(({ name }) => name === "fuse");
   const again = fused < 0 ? stages.filter(({ name }) => isLate(name)) : stages.slice(fused);
+  const isChosen = stages.some(({ name }) => name === "products");
   let calls = writeAfresh(stages.at(-1 - again.length)?.calls ?? []);
   for (const { name, calls: chosen } of again) {
     if (name === "products")
       calls = chooseProducts(runtime, calls, { known: choicesIn(runtime, chosen) }).calls;
-    else if (name !== "trace") calls = passes[name](calls, runtime, false);
+    else if (name !== "trace") calls = passes[name](calls, runtime, isChosen);
   }
   return calls;
 }
