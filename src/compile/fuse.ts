@@ -7,13 +7,10 @@ import { combine, type Draft } from "./fuse/combine.js";
 import { mostMembers } from "./fuse/cost.js";
 import { joinNames, theKernel } from "./fuse/kernel-memo.js";
 import { type Member, memberOf, memberOfCopy } from "./fuse/member.js";
-import { type Neighbours, type Node, Order, rootOf } from "./fuse/order.js";
+import { farthest, type Neighbours, type Node, Order, rootOf } from "./fuse/order.js";
 import { countElements } from "./fuse/steps.js";
 import { accessesOf, type Buffer, type Call, partOfAll } from "./program.js";
 import { type Uses, usesOf } from "./uses.js";
-
-/** How far in the program a call may move to join another: memory that it reads or writes lives longer for it. */
-const farthest = 128;
 
 /** How many of the latest calls of one row are looked at for a call that shares no memory with them. */
 const latestOfOneRow = 8;

@@ -152,7 +152,7 @@ export function accessesOf({ work }: Call): readonly Access[] {
       const { inputs } = work.kernel;
       return work.operands.flatMap((part, index) => {
         if (index >= inputs.length) return accessOf(part, "out");
-        return readsItsOwn(work, index) ? [] : accessOf(part, "in");
+        return outputReadBack(work, index) === undefined ? accessOf(part, "in") : [];
       });
     }
     case "columns":
@@ -205,19 +205,19 @@ function accessOf(part: Part, parameter: Parameter): Access {
   return { part, reads: parameter === "in" || parameter === "inout", writes: parameter !== "in" };
 }
 
-/** Does an input lie where an earlier stage of the same kernel has stored, so that nothing from before the call is read? */
-function readsItsOwn({ kernel, operands }: RowCall, input: number): boolean {
+/** The output in which an input lies and that an earlier stage of the same kernel has stored: nothing from before the call is read. */
+export function outputReadBack({ kernel, operands }: RowCall, input: number): number | undefined {
   const own = operands[input];
-  const output = operands.findIndex(
-    (part, index) =>
-      index >= kernel.inputs.length &&
-      part.buffer === own?.buffer &&
-      part.offset === own.offset &&
-      part.size === own.size,
+  const place = operands.findIndex(
+    (part, index) => index >= kernel.inputs.length && own !== undefined && isSamePart(part, own),
   );
-  if (output < 0) return false;
+  const output = place - kernel.inputs.length;
   const { loads, stores } = stagesOf(kernel);
-  return (stores[output - kernel.inputs.length] ?? Infinity) < (loads[input] ?? Infinity);
+  return place >= 0 && (stores[output] ?? Infinity) < (loads[input] ?? Infinity) ? output : undefined;
+}
+
+export function isSamePart(a: Part, b: Part): boolean {
+  return a.buffer === b.buffer && a.offset === b.offset && a.size === b.size;
 }
 
 interface KernelStages {

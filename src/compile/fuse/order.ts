@@ -6,6 +6,9 @@
 import { accessesOf, type Buffer, type Call } from "../program.js";
 import { type device, extentOf } from "./memory.js";
 
+/** How far in the program a call may move to join another: memory that it reads or writes lives longer for it. */
+export const farthest = 128;
+
 export class Node {
   readonly call: Call;
   position: number;
@@ -31,6 +34,11 @@ export function rootOf(node: Node): Node {
     one = next;
   }
   return root;
+}
+
+/** Does a node wait for another one itself? Both can stand at one place all the same; side by side they can't run there. */
+export function isDirectlyBehind(node: Node, other: Node): boolean {
+  return [...node.before].some((earlier) => rootOf(earlier) === other);
 }
 
 /** Bytes that were met alike so far: by whom they were last written, and who has read them since. */

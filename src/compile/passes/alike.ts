@@ -5,17 +5,14 @@
  */
 
 import { dtypes, factsOf, iterateElements } from "../../kernels/index.js";
-import type { Runtime } from "../../runtime/index.js";
-import { type Node, Order, rootOf } from "../fuse/order.js";
+import { alignment, type Runtime } from "../../runtime/index.js";
+import { alignUp } from "../../units/index.js";
+import { farthest, isDirectlyBehind, type Node, Order } from "../fuse/order.js";
 import { type Buffer, type Call, mapParts, type Part, partOfAll, type RowCall } from "../program.js";
 import { bufferMaker } from "../uses.js";
 
 /** Above this a copy keeps a GPU busy by itself, and waiting for others only holds memory. */
 const mostBytes = 4 * 2 ** 20;
-/** How far in the program a call may move: what it reads or makes lives longer for it. */
-const farthest = 128;
-/** Places in step memory begin at multiples of this. */
-const alignment = 256;
 
 interface Member {
   readonly node: Node;
@@ -109,8 +106,7 @@ function join(order: Order, group: Member[], member: Member): boolean {
   const [first] = group;
   if (!first || Math.abs(member.node.position - first.node.position) > farthest) return false;
   const joined = [...group, member].sort(byPersistentPlace);
-  const isWaiting = [...member.node.before].some((node) => rootOf(node) === first.node);
-  if (isWaiting || !rowsOf(joined)) return false;
+  if (isDirectlyBehind(member.node, first.node) || !rowsOf(joined)) return false;
   const place = order.placeFor(first.node, member.node);
   if (place === undefined) return false;
   order.join(first.node, member.node, place);
@@ -130,7 +126,7 @@ function rowsOf(members: readonly Member[]): readonly Row[] | undefined {
     if (!part.buffer.storage) {
       // Each has a buffer of its own, which becomes a piece of a common one.
       const areOwn = new Set(parts.map(({ buffer }) => buffer)).size === parts.length;
-      return areOwn ? { part, stepBytes: Math.ceil(part.size / alignment) * alignment } : undefined;
+      return areOwn ? { part, stepBytes: alignUp(part.size, alignment) } : undefined;
     }
     const stepBytes = (parts[1]?.offset ?? 0) - part.offset;
     const areEqual = parts.every(({ offset }, member) => offset === part.offset + member * stepBytes);

@@ -3,7 +3,7 @@
  * activation behind a wide layer, and its gradient. Which products can do that is for their kernels to say.
  */
 
-import { type Finish, gemmFinishes, loadsOf, type RowKernel } from "../../kernels/index.js";
+import { type Finish, gemmFinishes } from "../../kernels/index.js";
 import type { Runtime } from "../../runtime/index.js";
 import { areApart, extentOf } from "../fuse/memory.js";
 import { type Node, Order } from "../fuse/order.js";
@@ -12,6 +12,8 @@ import {
   type Buffer,
   type Call,
   type FinishedCall,
+  isSamePart,
+  outputReadBack,
   type Part,
   type ProductCall,
   partOfAll,
@@ -62,33 +64,23 @@ function finishedOf(
 /** Which input is the product's result, where every operand lies as that does and none is stored over before it is read. */
 function finishIn(
   { m, n, c }: ProductCall["problem"],
-  { kernel, iteration, operands }: RowCall,
+  call: RowCall,
 ): Omit<Finish, "keepsResult"> | undefined {
-  const { outer, row } = iteration;
+  const { kernel, operands } = call;
+  const { outer, row } = call.iteration;
   if (outer.length > 0 || row.size !== m * n || row.strides.some((stride) => stride !== 1)) return undefined;
   const [inputs, outputs] = [operands.slice(0, kernel.inputs.length), operands.slice(kernel.inputs.length)];
-  const product = inputs.findIndex((part) => isSame(part, c.part));
+  const readBack = inputs.map((_, input) => outputReadBack(call, input));
+  const product = inputs.findIndex(
+    (part, index) => readBack[index] === undefined && isSamePart(part, c.part),
+  );
   if (product < 0 || !operands.every(startsWhole)) return undefined;
-  const readBack = inputs.map((part, input) => {
-    const output = outputs.findIndex((one) => isSame(one, part));
-    return output >= 0 && readsItsOwn(kernel, input, output) ? output : undefined;
-  });
   const areFresh = inputs.every(
     (input, index) =>
       readBack[index] !== undefined || outputs.every((output) => areApart(extentOf(input), extentOf(output))),
   );
   return areFresh ? { kernel, product, readBack } : undefined;
 }
-
-/** Is an output stored before the input that lies in its memory is first read? */
-function readsItsOwn({ stages }: RowKernel, input: number, output: number): boolean {
-  const stored = stages.findIndex((stage) => stage.kind === "store" && stage.output === output);
-  const read = stages.findIndex(({ value }) => loadsOf(value).some((load) => load.input === input));
-  return stored >= 0 && (read < 0 || stored < read);
-}
-
-const isSame = (a: Part, b: Part): boolean =>
-  a.buffer === b.buffer && a.offset === b.offset && a.size === b.size;
 
 /** Kernels move 16 bytes at a time; buffers of a step begin on more. */
 function startsWhole({ buffer, offset }: Part): boolean {

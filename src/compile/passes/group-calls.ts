@@ -3,7 +3,7 @@
  * step's end, so that they can wait for each other.
  */
 
-import { type Node, Order, rootOf } from "../fuse/order.js";
+import { farthest, isDirectlyBehind, type Node, Order } from "../fuse/order.js";
 import { type Call, partOfAll, type Work } from "../program.js";
 
 /** Which calls become one. */
@@ -16,9 +16,6 @@ export interface Grouping<Problem> {
   isEnough(problems: readonly Problem[]): boolean;
   workOf(problems: readonly Problem[]): Work;
 }
-
-/** How far in the program a call may move: what it reads lives longer. */
-const farthest = 128;
 
 interface Group<Problem> {
   readonly problems: readonly Problem[];
@@ -35,7 +32,7 @@ export function groupCalls<Problem>(calls: readonly Call[], grouping: Grouping<P
       const problems = [...group.problems, ...own.problems];
       if (grouping.isEnough(group.problems) || !grouping.isPossible(problems)) continue;
       // Two nodes may stand as one though the second waits for the first; problems of one launch may not.
-      if ([...node.before].some((earlier) => rootOf(earlier) === other)) continue;
+      if (isDirectlyBehind(node, other)) continue;
       const place = node.position - other.position > farthest ? undefined : order.placeFor(other, node);
       if (place === undefined) continue;
       order.join(other, node, place);

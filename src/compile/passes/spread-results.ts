@@ -5,7 +5,7 @@
  */
 
 import { type ColumnKernel, dtypes, gemmIsOwn, gemmScratchBytes } from "../../kernels/index.js";
-import type { Runtime } from "../../runtime/index.js";
+import { alignment, type Runtime } from "../../runtime/index.js";
 import { outlineOf } from "../product-times.js";
 import {
   accessesOf,
@@ -17,9 +17,6 @@ import {
 } from "../program.js";
 import { type Uses, usesOf } from "../uses.js";
 import { isWhole, overlap, type SpreadCopy, spreadCopyOf } from "./copies.js";
-
-/** What a library may take for granted of a matrix's place. */
-const alignment = 256;
 
 /** Takes the program of `removeCopies`, which gathers copies. `isChosen`: will a library's algorithms be chosen anew? */
 export function makeSpread(runtime: Runtime, calls: readonly Call[], isChosen: boolean): readonly Call[] {
@@ -100,6 +97,7 @@ function spreadWork(
   const last = pieces.at(-1);
   if (!first || !second || !last) return undefined;
   const step = second.offset - first.offset;
+  // What step memory keeps to, a library may take for granted of a matrix's place.
   const isAligned = [step, first.offset + (first.buffer.storage?.span.address ?? 0)].every(
     (bytes) => bytes % alignment === 0,
   );

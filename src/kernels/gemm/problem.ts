@@ -80,6 +80,14 @@ export interface GemmOutline extends Omit<GemmProblem<ProductDtype>, "a" | "b" |
   readonly bias?: Place;
 }
 
+/** With fewer terms a library's kernel for one product is good enough. */
+const fewestGroupedTerms = 1024;
+
+/** Is it a weight gradient: are its terms the many rows of a batch, which lie apart from each other in both operands? */
+export function isGradient({ k, a, b }: GemmOutline): boolean {
+  return k >= fewestGroupedTerms && a.isTransposed === true && !b.isTransposed;
+}
+
 /** Products of a batch with a larger result than this are enough for a library to fill a GPU with. */
 const largestOfBatch = 1 << 17;
 

@@ -318,7 +318,7 @@ typedef ${type} Number;
 static constexpr unsigned tileRows = ${rows}, tileColumns = ${columns}, stages = ${stages}, ahead = stages - 2;
 static constexpr unsigned groupsAcross = ${across}, threads = ${threads};
 // The sums of a warpgroup: so many pieces of 64 rows, and so many columns. A thread stores so many neighbours at a time.
-static constexpr unsigned down = ${rows / 64 / down}, width = ${width}, pack = ${finishPack(element)};
+static constexpr unsigned down = ${rows / 64 / down}, width = ${width}, pack = ${packOf(element)};
 ${sides}
 typedef Side<${isAlong.a}, tileRows> Left;
 typedef Side<${isAlong.b}, tileColumns> Right;`;
@@ -331,7 +331,7 @@ typedef Side<${isAlong.b}, tileColumns> Right;`;
 }
 
 /** What 16 bytes hold of what is stored: half floats come in eights. */
-export function finishPack(element: WarpgroupElement): number {
+function packOf(element: WarpgroupElement): number {
   return element === "tf32" ? 4 : 8;
 }
 

@@ -8,7 +8,7 @@ import type { DeviceInfo, ProductPrecision } from "../../../driver/index.js";
 import { dtypes } from "../../dtypes.js";
 import type { RowKernel } from "../../ir.js";
 import { factsOf } from "../../row-facts.js";
-import { type GemmOutline, isOddBatch } from "../problem.js";
+import { type GemmOutline, isGradient, isOddBatch } from "../problem.js";
 
 /** Hopper: its successors multiply otherwise. */
 export const warpgroupCapability = "9.0";
@@ -58,10 +58,7 @@ export interface Finish {
 
 type Device = Pick<DeviceInfo, "kind" | "computeCapability">;
 
-/**
- * The form of weight gradients that one launch makes, or nothing where they don't go together or one alone fills as much of the
- * device: their terms are the many rows of a batch, and lie apart from each other in both operands.
- */
+/** The form of weight gradients that one launch makes, or nothing where they are none or don't go together. */
 export function groupFormOf(
   device: Device,
   precision: ProductPrecision,
@@ -72,13 +69,7 @@ export function groupFormOf(
   // TF32 would have to turn both operands round on their way, which takes longer than the products.
   if (!first || !element || element === "tf32") return undefined;
   const areGradients = problems.every(
-    (one) =>
-      isOurs(one) &&
-      one.dtype === first.dtype &&
-      one.k >= 1024 &&
-      one.a.isTransposed &&
-      !one.b.isTransposed &&
-      !one.bias,
+    (one) => isGradient(one) && isOurs(one) && one.dtype === first.dtype && !one.bias,
   );
   return areGradients
     ? { element, tile: tiles.square, isAlong: { a: false, b: false }, hasBias: false }

@@ -24,6 +24,7 @@ import {
   gemmChoices,
   gemmFinished,
   gemmFinishes,
+  gemmIsOwn,
   gemmMany,
   gemmScratchBytes,
   gemmTogether,
@@ -307,14 +308,15 @@ describe("a product by warpgroups", { skip: cudaMissing }, () => {
     }
   });
 
-  test("of a batch is what gemm launches on Hopper where rows are odd", () => {
-    if (runtime.device.computeCapability !== "9.0") return;
+  test("of a batch is what gemm launches on Hopper where rows are odd, and no library's", () => {
+    const isHopper = runtime.device.computeCapability === "9.0";
     runtime.step(() => {
       const drawn = aligned({ ...plain, k: 193, batch: 3, bias: "batched" });
       const { problem, prove } = place(drawn, "bf16");
-      assert.equal(gemmScratchBytes(runtime, problem), 0);
-      assert.equal(gemmChoices(runtime, problem), 1);
-      gemm(runtime, problem);
+      assert.equal(gemmIsOwn(runtime, problem), isHopper);
+      const bytes = gemmScratchBytes(runtime, problem);
+      if (isHopper) assert.deepEqual([bytes, gemmChoices(runtime, problem)], [0, 1]);
+      gemm(runtime, bytes > 0 ? { ...problem, scratch: runtime.arena.allocate(bytes, "gemm") } : problem);
       prove();
     });
   });

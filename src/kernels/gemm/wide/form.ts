@@ -5,7 +5,7 @@
  */
 
 import type { DeviceInfo, ProductPrecision } from "../../../driver/index.js";
-import { type GemmOutline, isOddBatch } from "../problem.js";
+import { type GemmOutline, isGradient, isOddBatch } from "../problem.js";
 
 /** Hopper: there doubles are as fast as floats. */
 export const wideCapability = "9.0";
@@ -87,12 +87,9 @@ export function wideFormOf(
   };
 }
 
-/** With fewer terms a library's kernel for one product is good enough. */
-const fewestGroupedTerms = 1024;
-
 /**
  * The form of products that one launch makes and that may have other bits than each alone, which a library makes: TF32's weight
- * gradients, whose terms are the many rows of a batch and lie apart in both operands.
+ * gradients.
  */
 export function wideGroupFormOf(
   device: Device,
@@ -100,10 +97,7 @@ export function wideGroupFormOf(
   problems: readonly GemmOutline[],
 ): WideForm | undefined {
   if (precision !== "tf32") return wideFormOf(device, precision, problems);
-  const areGradients = problems.every(
-    ({ k, a, b }) => k >= fewestGroupedTerms && a.isTransposed === true && !b.isTransposed,
-  );
-  const form = areGradients ? wideFormOf(device, "f32", problems) : undefined;
+  const form = problems.every(isGradient) ? wideFormOf(device, "f32", problems) : undefined;
   const [tile] = wideTiles;
   return form && tile && { ...form, tile, sums: "float" };
 }
