@@ -101,9 +101,9 @@ export class KernelText {
   }
 
   /** Its lines as a part of a kernel that somebody else writes, and the functions that they call. */
-  fragment(): { readonly declarations: string; readonly lines: string } {
+  fragment(): { readonly called: ReadonlySet<PreludeName>; readonly lines: string } {
     const { body, called } = this.#print();
-    return { declarations: preludeOf(called), lines: body };
+    return { called, lines: body };
   }
 
   /** `registers`: may the compiler use as many as one block leaves it, or does it save them for a second one? */

@@ -257,20 +257,31 @@ const multiplication = `
   awaitProducts<0>();
   __syncthreads();`;
 
-/** Each warp turns its own 16 rows through shared memory, so that a thread has neighbours of a row to store. */
+/**
+ * Each warp turns its own 16 rows through shared memory, so that a thread has neighbours of a row to store: the same ones of each.
+ * What a finish reads of some rows is on its way before the first of them is stored; the compiler doesn't know that the two
+ * are apart.
+ */
 function storing(finish: PrintedFinish | undefined, hasBias: boolean): string {
-  const biases = `
-#pragma unroll
-      for (unsigned e = 0; e < pack; e++) values[e] += bias[product * biasBatch + column + e];`;
+  const biases = "*reinterpret_cast<const float4*>(bias + product * biasBatch + column)";
   const plain = `
-      float* const to = c + product * cBatch + (long long)row * cStride + column;
+        *reinterpret_cast<float4*>(c + product * cBatch + (long long)row * cStride + column) =
+            make_float4(values[0], values[1], values[2], values[3]);`;
+  const fetching = `
+      ${finish?.held}
 #pragma unroll
-      for (unsigned e = 0; e < pack; e += 4)
-        *reinterpret_cast<float4*>(to + e) = make_float4(values[e], values[e + 1], values[e + 2], values[e + 3]);`;
+      for (unsigned next = 0; next < batch; next++) {
+        const int row = firstLine + (int)(begin + next * apart);
+        const long long place = (long long)(row < m ? row : m - 1) * n + column;
+        ${finish?.fetches}
+      }`;
   return `
   const unsigned lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-  constexpr unsigned stride = width + 8;
+  constexpr unsigned stride = width + 8, perRow = width / pack, apart = 32 / perRow, batch = 4;
   float* const own = reinterpret_cast<float*>(tiles) + warp * (16 * stride);
+  const unsigned along = lane % perRow * pack;
+  const int column = firstColumn + side + along;
+  const float4 biases = ${hasBias ? `column < n ? ${biases} : ` : ""}make_float4(0, 0, 0, 0);
 #pragma unroll
   for (unsigned i = 0; i < down; i++) {
     __syncwarp();
@@ -280,21 +291,20 @@ function storing(finish: PrintedFinish | undefined, hasBias: boolean): string {
       *reinterpret_cast<float2*>(to) = make_float2(sums[i][e], sums[i][e + 1]);
     }
     __syncwarp();
-#pragma unroll 4
-    for (unsigned next = lane; next < 16 * (width / pack); next += 32) {
-      const unsigned line = next / (width / pack), along = next % (width / pack) * pack;
-      const int row = firstRow + top + 64 * i + warp % 4 * 16 + line, column = firstColumn + side + along;
-      if (row >= m || column >= n) continue;
-      float values[pack];
+    const int firstLine = firstRow + top + 64 * i + warp % 4 * 16 + lane / perRow;
+    if (column >= n) continue;
+#pragma unroll 1
+    for (unsigned begin = 0; begin < 16; begin += batch * apart) {${finish?.fetches ? fetching : ""}
 #pragma unroll
-      for (unsigned e = 0; e < pack; e += 4) {
-        const float4 four = *reinterpret_cast<const float4*>(own + line * stride + along + e);
-        values[e] = four.x;
-        values[e + 1] = four.y;
-        values[e + 2] = four.z;
-        values[e + 3] = four.w;
-      }${hasBias ? biases : ""}
+      for (unsigned next = 0; next < batch; next++) {
+        const unsigned line = begin + next * apart;
+        const int row = firstLine + (int)line;
+        if (row >= m) break;
+        const float4 four = *reinterpret_cast<const float4*>(own + (lane / perRow + line) * stride + along);
+        const float values[pack] = {four.x + biases.x, four.y + biases.y, four.z + biases.z, four.w + biases.w};
+        ${finish ? "const long long place = (long long)row * n + column;" : ""}
 ${finish ? `${finish.keepsResult ? plain : ""}\n${finish.lines}` : plain}
+      }
     }
   }`;
 }
@@ -318,7 +328,7 @@ typedef ${type} Number;
 static constexpr unsigned tileRows = ${rows}, tileColumns = ${columns}, stages = ${stages}, ahead = stages - 2;
 static constexpr unsigned groupsAcross = ${across}, threads = ${threads};
 // The sums of a warpgroup: so many pieces of 64 rows, and so many columns. A thread stores so many neighbours at a time.
-static constexpr unsigned down = ${rows / 64 / down}, width = ${width}, pack = ${packOf(element)};
+static constexpr unsigned down = ${rows / 64 / down}, width = ${width}, pack = 4;
 ${sides}
 typedef Side<${isAlong.a}, tileRows> Left;
 typedef Side<${isAlong.b}, tileColumns> Right;`;
@@ -328,11 +338,6 @@ typedef Side<${isAlong.b}, tileColumns> Right;`;
     pointers: pointersOf(type, accesses.length, printed),
     body: `${chooseProduct(localsFor(form, type, finish), accesses.length)}  launchedMemory(launched, ${sharedBytes});${multiplication}\n${storing(printed, hasBias)}`,
   });
-}
-
-/** What 16 bytes hold of what is stored: half floats come in eights. */
-function packOf(element: WarpgroupElement): number {
-  return element === "tf32" ? 4 : 8;
 }
 
 function pointersOf(type: string, products: number, finish: PrintedFinish | undefined) {

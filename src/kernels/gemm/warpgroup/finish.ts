@@ -4,6 +4,7 @@ import type { Parameter } from "../../../driver/index.js";
 import { elementTypes } from "../../cuda-printer/element-types.js";
 import { expressionPrinter } from "../../cuda-printer/expressions.js";
 import { KernelText } from "../../cuda-printer/kernel-text.js";
+import { preludeOf } from "../../cuda-printer/prelude.js";
 import { narrowed, widened } from "../../cuda-printer/row-operands.js";
 import { loadsOf } from "../../expression-walk.js";
 import type { Finish } from "./form.js";
@@ -15,7 +16,11 @@ export interface PrintedFinish {
   readonly pointers: Readonly<Record<string, string>>;
   /** What has to stand before the kernel. */
   readonly declarations: string;
-  /** They find a thread's results in `values`, which lie at `row` and from `column` on in rows of `n`. */
+  /** Declares what the operands of `batch` rows are held in. */
+  readonly held: string;
+  /** Fetches those of the `next` row, from `place` on. */
+  readonly fetches: string;
+  /** They find a thread's results of that row in `values`, which lie from `place` on in rows of `n`. */
   readonly lines: string;
 }
 
@@ -26,14 +31,16 @@ export function printFinish({ kernel, product, keepsResult, readBack = [] }: Fin
   const pointers: Record<string, string> = {};
   // Products of half floats and TF32 have fewer bits than the quick functions leave.
   const text = new KernelText({ depth: 3, isQuick: true });
-  text.define("const long long", "place", "(long long)row * n + column");
+  const [held, fetching] = [new KernelText(), new KernelText()];
   const read = new Set(stages.flatMap(({ value }) => loadsOf(value).map(({ input }) => input)));
   for (const [index, dtype] of inputs.entries()) {
     if (index === product || readBack[index] !== undefined) continue;
     parameters[`in${index}`] = "in";
-    pointers[`in${index}`] = elementTypes[dtype].type;
-    if (read.has(index))
-      text.line(`const auto pack${index} = ${text.use("load")}<pack>(in${index} + place);`);
+    const { type } = elementTypes[dtype];
+    pointers[`in${index}`] = type;
+    if (!read.has(index)) continue;
+    held.line(`Pack<${type}, pack> pack${index}[batch];`);
+    fetching.line(`pack${index}[next] = ${fetching.use("load")}<pack>(in${index} + place);`);
   }
   for (const [index, { dtype }] of outputs.entries()) {
     parameters[`out${index}`] = "out";
@@ -52,7 +59,7 @@ export function printFinish({ kernel, product, keepsResult, readBack = [] }: Fin
         load({ input }) {
           if (input === product) return "values[e]";
           const stored = readBack[input];
-          const pack = stored === undefined ? `pack${input}` : `result${stored}`;
+          const pack = stored === undefined ? `pack${input}[next]` : `result${stored}`;
           return widened(text, inputs[input] ?? "f32", `${pack}.lane[e]`);
         },
         scalar: (index) => `scalar${index}`,
@@ -67,5 +74,14 @@ export function printFinish({ kernel, product, keepsResult, readBack = [] }: Fin
   });
   for (const index of outputs.keys())
     text.line(`${text.call("store", `out${index} + place`, `result${index}`)};`);
-  return { keepsResult, parameters, pointers, ...text.fragment() };
+  const [fetches, work] = [fetching.fragment(), text.fragment()];
+  return {
+    ...{
+      keepsResult,
+      parameters,
+      pointers,
+      declarations: preludeOf(new Set([...fetches.called, ...work.called])),
+    },
+    ...{ held: held.fragment().lines, fetches: fetches.lines, lines: work.lines },
+  };
 }

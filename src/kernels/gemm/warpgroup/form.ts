@@ -128,12 +128,14 @@ function elementOf(
 
 /** Copies and stores move 16 bytes at a time, so that rows begin on them, and those of C end on them. */
 function isOurs(problem: GemmOutline): boolean {
-  const { n, k, batch = 1, a, b, c, dtype, resultDtype = dtype, alpha = 1, beta = 0, activation } = problem;
+  const { n, k, batch = 1, a, b, c, bias, biasBatchStride = 0, dtype, resultDtype = dtype } = problem;
+  const { alpha = 1, beta = 0, activation } = problem;
   if (batch !== 1 || alpha !== 1 || beta !== 0 || activation || resultDtype !== "f32" || k < 64) return false;
   const fits = ({ rowStride, storage }: GemmOutline["a"], bytes: number): boolean =>
     (rowStride * bytes) % 16 === 0 && storage.span.address % 16 === 0;
   const { bytes } = dtypes[dtype];
-  return n % 8 === 0 && fits(a, bytes) && fits(b, bytes) && fits(c, 4);
+  const fitsBias = !bias || (bias.span.address % 16 === 0 && biasBatchStride % 4 === 0);
+  return n % 8 === 0 && fitsBias && fits(a, bytes) && fits(b, bytes) && fits(c, 4);
 }
 
 export function warpgroupBlocks(
