@@ -11,9 +11,14 @@ struct StandinPoint {
 /** Where the running thread stands; written by libcuda before it runs or resumes one. */
 struct StandinPlace {
   StandinPoint thread, block, blockSize, gridSize;
+  /** The block's place in its cluster, and how many blocks that has. */
+  unsigned rank, clusterSize;
+  /** The shared memory that came with the launch, the block's own. */
+  unsigned long long launched, launchedBytes;
 };
 
 enum StandinExchange { standinWait, standinShuffle, standinBallot };
+enum StandinGateAct { standinSetGate, standinPassGate, standinExpectAtGate, standinAwaitGate };
 
 /** What the running thread asks of libcuda. */
 struct StandinHooks {
@@ -23,6 +28,15 @@ struct StandinHooks {
   unsigned long long (*exchange)(StandinExchange kind, unsigned mask, unsigned long long value, unsigned source);
   /** Ends the launch with an error. */
   void (*fault)(int status, const char* what, int line);
+  /** Waits until so many threads of the block have come to one of its numbered barriers. */
+  void (*meet)(unsigned barrier, unsigned threads, int line);
+  /** Says that the thread has come to the cluster's barrier; waits until all threads of the cluster have. */
+  void (*arriveInCluster)(int line);
+  void (*awaitCluster)(int line);
+  /** `number`: the arrivals that a gate takes, the bytes to expect, the parity of the phase to wait for. */
+  void (*gate)(StandinGateAct act, unsigned long long* gate, unsigned number, int line);
+  /** Copies from device memory to the block's own launched memory, and tells the gate how many bytes have come. */
+  void (*bring)(void* to, const void* from, unsigned bytes, unsigned long long* gate, int line);
 };
 
 struct StandinKernel {
@@ -35,6 +49,8 @@ struct StandinKernel {
   unsigned maxThreads;
   /** Do its threads wait for each other? */
   bool isCooperative;
+  /** The blocks of a cluster; 1 where the kernel knows of none. */
+  unsigned clusterSize;
 };
 
 struct StandinModule {
@@ -42,12 +58,18 @@ struct StandinModule {
   StandinHooks* hooks;
   char* sharedStart;
   char* sharedEnd;
+  /** Launched memory of kernels without clusters. */
+  char* launchedStart;
+  char* launchedEnd;
   const StandinKernel* kernels;
   unsigned kernelCount;
 };
 
 /** Shared memory that a block may have without asking for more. */
 enum { standinSharedLimit = 48 << 10, standinLaunchedSharedLimit = 227 << 10 };
+
+/** The most blocks that a cluster has on every device, and how far their launched memories lie apart. */
+enum { standinClusterLimit = 8, standinClusterStride = 320 << 10 };
 
 /** What the stand-in of NVRTC hands out as machine code: this, and behind it the shared object. */
 struct StandinImage {

@@ -130,6 +130,7 @@ export class BareCuda {
     threads: number,
     given: readonly BareArgument[],
     stream = 0,
+    sharedBytes = 0,
   ): number {
     const block = this.#arguments;
     const table = 256;
@@ -143,11 +144,30 @@ export class BareCuda {
       block.setU64(block.address + at, table + at);
     }
     const { status } = this.cuda.driver;
-    return status.cuLaunchKernel(entry, blocks, 1, 1, threads, 1, 1, 0, stream, block.address + table, 0);
+    return status.cuLaunchKernel(
+      entry,
+      blocks,
+      1,
+      1,
+      threads,
+      1,
+      1,
+      sharedBytes,
+      stream,
+      block.address + table,
+      0,
+    );
   }
 
-  launch(entry: number, blocks: number, threads: number, given: readonly BareArgument[], stream = 0): void {
-    assert.equal(this.tryLaunch(entry, blocks, threads, given, stream), 0);
+  launch(
+    entry: number,
+    blocks: number,
+    threads: number,
+    given: readonly BareArgument[],
+    stream = 0,
+    sharedBytes = 0,
+  ): void {
+    assert.equal(this.tryLaunch(entry, blocks, threads, given, stream, sharedBytes), 0);
   }
 
   stream(): number {

@@ -39,7 +39,7 @@ export type StandInSetting =
   | "deferred"
   /** 1: a launch that fails says so itself, instead of the call behind it. */
   | "blocking"
-  /** 1: blocks and threads run from the last to the first. */
+  /** 1: blocks and threads run from the last to the first, and copies come to gates as late as they can. */
   | "reversed"
   /** Not 0: everything that needs a context answers with this, as after a fault. */
   | "stickyError"

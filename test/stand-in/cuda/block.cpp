@@ -1,187 +1,68 @@
 /**
- * A block's threads: one after the other where none waits for another, else as fibers that take turns. Threads that
- * wait at a barrier which others never reach end the launch, and so does whatever the processor refuses, instead of
- * this process.
+ * A block's threads: one after the other where none waits for another, else as fibers that take turns, and so do those
+ * of all blocks of a cluster. Threads that wait for what never comes end the launch.
  */
 #include "block.h"
 
-#include <signal.h>
-#include <ucontext.h>
-
 #include <algorithm>
-#include <cstdio>
 #include <cstring>
-#include <vector>
+#include <map>
 
+#include "cluster-memory.h"
 #include "control.h"
-#include "fiber.h"
+#include "gates.h"
+#include "launch.h"
+#include "waiting.h"
 
 namespace standin {
 
 namespace {
 
-constexpr unsigned warpSize = 32;
-
-enum class State { ready, atBarrier, inExchange, done };
-
-struct Thread {
-  void* stackPointer;
-  State state;
-  /** Of the barrier at which it waits. */
-  int line;
-  /** What it brings to an exchange, and what it takes from it. */
-  StandinExchange kind;
-  unsigned mask;
-  unsigned long long brought;
-  unsigned long long carried;
-  unsigned long long votes;
-};
-
-/** The launch that runs on this thread. */
-struct Launch {
-  const StandinModule* module;
-  const StandinKernel* kernel;
-  void** arguments;
-  unsigned blocks;
-  unsigned threadCount;
-  bool isReversed;
-  std::vector<Thread> threads;
-  /** Which thread runs; all of them, one after the other, where none waits. */
-  unsigned running = 0;
-  void* scheduler = nullptr;
-  int signal = 0;
-  void* signalAddress = nullptr;
-  Fault fault;
-};
-
 Stacks stacks;
-thread_local Launch* launch = nullptr;
-/** Is a kernel's code running on this thread, so that a signal is its fault? */
-thread_local volatile bool isInKernel = false;
 
-void leaveKernel(void** stackPointer) {
-  isInKernel = false;
-  standin_switch(stackPointer, launch->scheduler);
-  isInKernel = true;
+void hookFault(int status, const char* what, int line) { failInLine(status, what, line); }
+
+void endThread(Launch& own, unsigned self) {
+  const unsigned rank = self / own.threadsApart;
+  own.threads[self].state = State::done;
+  if (--own.blocks[rank].left > 0) return;
+  if (hasCopiesFor(own, rank)) fail(launchFailed, "a block that ended before a copy had come");
+  if (own.blocks.size() > 1) closeClusterMemory(rank);
 }
-
-[[noreturn]] void fail(int status, const std::string& what) {
-  isInKernel = false;
-  const StandinPlace& place = *launch->module->place;
-  launch->fault.status = status;
-  launch->fault.text = std::string(launch->kernel->name) + ": " + what + ", block " + std::to_string(place.block.x) +
-                       ", thread " + std::to_string(place.thread.x);
-  void* forgotten;
-  standin_switch(&forgotten, launch->scheduler);
-  __builtin_unreachable();
-}
-
-// What a kernel asks for.
-
-void hookBarrier(int line) {
-  Thread& thread = launch->threads[launch->running];
-  thread.state = State::atBarrier;
-  thread.line = line;
-  leaveKernel(&thread.stackPointer);
-}
-
-unsigned long long hookExchange(StandinExchange kind, unsigned mask, unsigned long long value, unsigned source) {
-  const unsigned self = launch->running;
-  Thread& thread = launch->threads[self];
-  if ((mask >> self % warpSize & 1) == 0) fail(launchFailed, "a thread that is not in its own mask");
-  thread.state = State::inExchange;
-  thread.kind = kind;
-  thread.mask = mask;
-  thread.brought = value;
-  leaveKernel(&thread.stackPointer);
-  if (kind != standinShuffle) return thread.votes;
-  // What a thread outside the mask brings is undefined: something that nobody takes for a result.
-  if (source >= warpSize || (mask >> source & 1) == 0) return ~0ull;
-  return launch->threads[self / warpSize * warpSize + source].carried;
-}
-
-void hookFault(int status, const char* what, int line) { fail(status, what + (" in line " + std::to_string(line))); }
-
-// Signals.
-
-struct sigaction earlierActions[64];
-
-/** Where a kernel's code goes on after a signal. */
-[[noreturn]] void failBySignal() {
-  const int number = launch->signal;
-  if (number == SIGILL) fail(illegalInstruction, "an illegal instruction");
-  if (number == SIGFPE) fail(launchFailed, "a division by zero");
-  char address[32];
-  std::snprintf(address, sizeof address, "%p", launch->signalAddress);
-  fail(illegalAddress, std::string("an access at ") + address);
-}
-
-/** Lets the interrupted code go on in `failBySignal`, as if it had called it. */
-void divert(ucontext_t& context) {
-  const auto target = reinterpret_cast<uint64_t>(&failBySignal);
-#if defined(__x86_64__)
-  auto& registers = context.uc_mcontext.gregs;
-  // Behind what a function may use below its stack pointer, and aligned as a call leaves it.
-  const uint64_t stack = ((static_cast<uint64_t>(registers[REG_RSP]) - 256) & ~15ull) - 8;
-  registers[REG_RSP] = static_cast<greg_t>(stack);
-  registers[REG_RIP] = static_cast<greg_t>(target);
-#else
-  context.uc_mcontext.sp = (context.uc_mcontext.sp - 256) & ~15ull;
-  context.uc_mcontext.pc = target;
-#endif
-}
-
-/** Returns, whoever's the signal is: what the system changed for the handler, it has to change back. */
-void onSignal(int number, siginfo_t* info, void* context) {
-  if (isInKernel) {
-    isInKernel = false;
-    launch->signal = number;
-    launch->signalAddress = info->si_addr;
-    return divert(*static_cast<ucontext_t*>(context));
-  }
-  const struct sigaction& earlier = earlierActions[number];
-  if (earlier.sa_flags & SA_SIGINFO) return earlier.sa_sigaction(number, info, context);
-  if (earlier.sa_handler != SIG_DFL && earlier.sa_handler != SIG_IGN) return earlier.sa_handler(number);
-  // Nobody's: let the system do what it does.
-  sigaction(number, &earlier, nullptr);
-}
-
-void catchSignals() {
-  static bool isDone = false;
-  if (isDone) return;
-  isDone = true;
-  for (const int number : {SIGSEGV, SIGBUS, SIGFPE, SIGILL}) {
-    struct sigaction action = {};
-    action.sa_sigaction = onSignal;
-    action.sa_flags = SA_SIGINFO | SA_ONSTACK;
-    sigaction(number, &action, &earlierActions[number]);
-  }
-}
-
-// Threads.
 
 void startThread() {
   Launch& own = *launch;
-  const unsigned self = own.running;
+  const unsigned self = own.running, thread = self - own.firstOfBlock;
   isInKernel = true;
-  own.kernel->run(own.arguments, self, self + 1);
+  own.kernel->run(own.arguments, thread, thread + 1);
   isInKernel = false;
-  own.threads[self].state = State::done;
+  endThread(own, self);
   void* forgotten;
   standin_switch(&forgotten, own.scheduler);
 }
 
-void startBlock(Launch& own, unsigned index) {
-  own.module->place->block.x = own.isReversed ? own.blocks - 1 - index : index;
+/** Tells the module in which block its threads are now. */
+void enterBlock(Launch& own, unsigned rank) {
+  StandinPlace& place = *own.module->place;
+  own.firstOfBlock = rank * own.threadsApart;
+  place.block.x = own.blocks[rank].index;
+  place.rank = rank;
+  place.launched = own.launchedOf(rank);
+}
+
+void startBlock(Launch& own, unsigned rank, unsigned index) {
+  own.blocks[rank] = {own.isReversed ? own.blockCount - 1 - index : index, own.threadCount, {}};
+  enterBlock(own, rank);
   // NaN in every format: whoever reads what no thread of this block has written sees it.
   std::memset(own.module->sharedStart, 0xff, static_cast<size_t>(own.module->sharedEnd - own.module->sharedStart));
+  if (own.hasOwnMemory) openClusterMemory(rank, own.launchedBytes);
 }
 
 void startPlainBlocks() {
   Launch& own = *launch;
   isInKernel = true;
-  for (unsigned index = 0; index < own.blocks; ++index) {
-    startBlock(own, index);
+  for (unsigned index = 0; index < own.blockCount; ++index) {
+    startBlock(own, 0, index);
     if (!own.isReversed) own.kernel->run(own.arguments, 0, own.threadCount);
     else for (unsigned thread = own.threadCount; thread-- > 0;) own.kernel->run(own.arguments, thread, thread + 1);
   }
@@ -192,26 +73,30 @@ void startPlainBlocks() {
 
 void resume(Launch& own, unsigned index) {
   own.running = index;
-  own.module->place->thread.x = index;
+  own.module->place->thread.x = index - own.firstOfBlock;
   standin_switch(&own.scheduler, own.threads[index].stackPointer);
 }
 
-/** Lets the threads go on whose exchange is complete; false where there is none. */
+/** Lets the threads go on whose exchange is complete; false where no thread of the warp can. */
 bool completeExchanges(Launch& own, unsigned first, unsigned end) {
   bool isAny = false;
   for (unsigned index = first; index < end; ++index) {
-    if (own.threads[index].state != State::inExchange) continue;
+    if (own.threads[index].state != State::inExchange) {
+      // Another of the warp may have let it go on.
+      isAny = isAny || own.threads[index].state == State::ready;
+      continue;
+    }
     const unsigned mask = own.threads[index].mask;
     const StandinExchange kind = own.threads[index].kind;
     bool isComplete = true;
-    unsigned long long votes = 0;
+    unsigned votes = 0;
     for (unsigned lane = 0; lane < warpSize; ++lane) {
       if ((mask >> lane & 1) == 0) continue;
       const unsigned other = first + lane;
       isComplete = other < end && own.threads[other].state == State::inExchange && own.threads[other].mask == mask &&
                    own.threads[other].kind == kind;
       if (!isComplete) break;
-      votes |= static_cast<unsigned long long>(own.threads[other].brought != 0) << lane;
+      votes |= static_cast<unsigned>(own.threads[other].brought != 0) << lane;
     }
     if (!isComplete) continue;
     for (unsigned lane = 0; lane < warpSize; ++lane) {
@@ -226,7 +111,7 @@ bool completeExchanges(Launch& own, unsigned first, unsigned end) {
   return isAny;
 }
 
-/** Runs a warp until each of its threads has ended or waits for the block. */
+/** Runs a warp until each of its threads has ended or waits for others. */
 void runWarp(Launch& own, unsigned first, unsigned end) {
   do {
     for (unsigned step = 0; step < end - first; ++step) {
@@ -236,66 +121,159 @@ void runWarp(Launch& own, unsigned first, unsigned end) {
       if (own.fault.status != success) return;
     }
   } while (completeExchanges(own, first, end));
+  bool isInExchange = false;
   for (unsigned index = first; index < end; ++index) {
-    if (own.threads[index].state != State::inExchange) continue;
-    own.fault = {launchFailed, std::string(own.kernel->name) + ": threads of a warp wait for others that don't come"};
-    return;
+    if (own.threads[index].state < State::inExchange) continue;
+    if (own.threads[index].state > State::inExchange) return;
+    isInExchange = true;
+  }
+  if (!isInExchange) return;
+  own.fault = {launchFailed, std::string(own.kernel->name) + ": threads of a warp wait for others that don't come"};
+}
+
+/** What a thread waits for, in words that are the same for all that wait for the same. */
+std::string describeWait(const Launch& own, const Block& block, const Thread& thread) {
+  const std::string line = " in line " + std::to_string(thread.line);
+  const auto describeArrived = [](size_t arrived, size_t expected) {
+    return ", to which " + std::to_string(arrived) + " of " + std::to_string(expected) + " have come,";
+  };
+  const Meeting& meeting = block.meetings[thread.barrier];
+  switch (thread.state) {
+    case State::atBarrier: return "at the block's barrier" + line;
+    case State::inExchange: return "for others of their warp";
+    case State::atMeeting:
+      return "at barrier " + std::to_string(thread.barrier) + describeArrived(meeting.arrived, meeting.expected) + line;
+    case State::atGate: return "at a gate that " + describeGate(thread.gate) + line;
+    case State::inCluster:
+      return "at the cluster's barrier" + describeArrived(own.clusterArrived, own.threadCount * own.blocks.size()) + line;
+    default: return "";
   }
 }
 
-/** After every thread has run as far as it could: lets them pass the barrier. False when all have ended. */
-bool passBarrier(Launch& own) {
-  unsigned waiting = 0;
-  bool isSameLine = true;
-  for (const Thread& thread : own.threads) {
-    if (thread.state != State::atBarrier) continue;
-    waiting += 1;
-    isSameLine = isSameLine && thread.line == own.threads[0].line;
-  }
-  if (waiting == 0) return false;
-  if (waiting < own.threadCount || !isSameLine) {
-    own.fault = {launchFailed, std::string(own.kernel->name) + ": " + std::to_string(waiting) + " of " +
-                                   std::to_string(own.threadCount) + " threads wait at a barrier" +
-                                   (waiting < own.threadCount ? "" : ", and not all at the same")};
-    return false;
-  }
-  for (Thread& thread : own.threads) thread.state = State::ready;
-  return true;
-}
-
-void runBlock(Launch& own, unsigned block) {
-  startBlock(own, block);
-  for (unsigned index = 0; index < own.threadCount; ++index) {
-    own.threads[index] = {};
-    own.threads[index].stackPointer = prepareFiber(stacks.top(index), startThread);
-  }
-  do {
-    const unsigned warps = (own.threadCount + warpSize - 1) / warpSize;
-    for (unsigned step = 0; step < warps && own.fault.status == success; ++step) {
-      const unsigned first = (own.isReversed ? warps - 1 - step : step) * warpSize;
-      runWarp(own, first, std::min(first + warpSize, own.threadCount));
+/** Nobody can go on: says who waits for what. */
+std::string describeStall(const Launch& own) {
+  std::string text = ": nobody can go on";
+  for (size_t rank = 0; rank < own.blocks.size(); ++rank) {
+    const Block& block = own.blocks[rank];
+    std::map<std::string, unsigned> waits;
+    for (unsigned index = 0; index < own.threadCount; ++index) {
+      const Thread& thread = own.threads[rank * own.threadsApart + index];
+      if (thread.state != State::done) waits[describeWait(own, block, thread)] += 1;
     }
-  } while (own.fault.status == success && passBarrier(own));
+    for (const auto& [what, count] : waits) {
+      text += "; " + std::to_string(count) + " of " + std::to_string(own.threadCount) + " threads of block " +
+              std::to_string(block.index) + " wait " + what;
+    }
+  }
+  return text;
+}
+
+/** Of the threads of a block. */
+struct Waiting {
+  unsigned atBarrier = 0, ready = 0, elsewhere = 0;
+  bool isSameLine = true;
+};
+
+Waiting countWaiting(const Launch& own, const Thread* members) {
+  Waiting waiting;
+  for (unsigned index = 0; index < own.threadCount; ++index) {
+    const State state = members[index].state;
+    if (state == State::atBarrier) {
+      waiting.atBarrier += 1;
+      waiting.isSameLine = waiting.isSameLine && members[index].line == members[0].line;
+    } else if (state == State::ready) {
+      waiting.ready += 1;
+    } else if (state != State::done) {
+      waiting.elsewhere += 1;
+    }
+  }
+  return waiting;
+}
+
+/** After every thread has run as far as it could: lets them go on. False when all have ended, or nobody can. */
+bool goOn(Launch& own) {
+  bool isAny = false, waitsElsewhere = own.blocks.size() > 1;
+  unsigned atBarrier = 0;
+  for (unsigned rank = 0; rank < own.blocks.size(); ++rank) {
+    Thread* members = own.threadsOf(rank);
+    const Waiting waiting = countWaiting(own, members);
+    isAny = isAny || waiting.ready > 0;
+    waitsElsewhere = waitsElsewhere || waiting.elsewhere > 0;
+    atBarrier += waiting.atBarrier;
+    if (waiting.atBarrier < own.threadCount) continue;
+    if (!waiting.isSameLine) {
+      const std::string name = own.kernel->name, count = std::to_string(own.threadCount);
+      own.fault = {launchFailed, name + ": " + count + " of " + count + " threads wait at a barrier, and not all at the same"};
+      return false;
+    }
+    for (unsigned index = 0; index < own.threadCount; ++index) members[index].state = State::ready;
+    isAny = true;
+  }
+  if (isAny || deliverCopy(own)) return true;
+  const auto hasLeft = [](const Block& block) { return block.left > 0; };
+  if (own.fault.status != success || std::none_of(own.blocks.begin(), own.blocks.end(), hasLeft)) return false;
+  const std::string ofBlock =
+      ": " + std::to_string(atBarrier) + " of " + std::to_string(own.threadCount) + " threads wait at a barrier";
+  own.fault = {launchFailed, own.kernel->name + (waitsElsewhere ? describeStall(own) : ofBlock)};
+  return false;
+}
+
+/** Runs the blocks of a cluster side by side, from this one of the grid on. */
+void runCluster(Launch& own, unsigned first) {
+  const unsigned size = static_cast<unsigned>(own.blocks.size());
+  own.clusterArrived = 0;
+  for (unsigned rank = 0; rank < size; ++rank) {
+    // From the last to the first, the last of a cluster is still the last of its ranks.
+    startBlock(own, rank, own.isReversed ? first + size - 1 - rank : first + rank);
+    for (unsigned thread = 0; thread < own.threadCount; ++thread) {
+      const unsigned index = rank * own.threadsApart + thread;
+      own.threads[index] = {};
+      own.threads[index].stackPointer = prepareFiber(stacks.top(index), startThread);
+    }
+  }
+  const unsigned warps = own.threadsApart / warpSize;
+  do {
+    for (unsigned step = 0; step < warps * size && own.fault.status == success; ++step) {
+      const unsigned warp = own.isReversed ? warps * size - 1 - step : step, rank = warp / warps;
+      enterBlock(own, rank);
+      runWarp(own, warp * warpSize, std::min((warp + 1) * warpSize, rank * own.threadsApart + own.threadCount));
+    }
+  } while (own.fault.status == success && goOn(own));
+}
+
+/** Where launched memory lies: in the module, or, where blocks run side by side, in memory of each block. */
+void placeLaunchedMemory(Launch& own, unsigned bytes) {
+  const StandinModule& module = *own.module;
+  own.hasOwnMemory = module.launchedStart == module.launchedEnd && bytes > 0;
+  own.launchedBytes = own.hasOwnMemory ? bytes : static_cast<uint64_t>(module.launchedEnd - module.launchedStart);
+  own.launched = own.hasOwnMemory ? prepareClusterMemory(bytes) : reinterpret_cast<uint64_t>(module.launchedStart);
 }
 
 }  // namespace
 
 Fault runGrid(const StandinModule& module, const StandinKernel& kernel, unsigned blocks, unsigned threads,
-              void** arguments) {
+              unsigned sharedBytes, void** arguments) {
   catchSignals();
-  *module.hooks = {hookBarrier, hookExchange, hookFault};
-  *module.place = {{0, 0, 0}, {0, 0, 0}, {threads, 1, 1}, {blocks, 1, 1}};
+  *module.hooks = {hookBarrier,         hookExchange,     hookFault, hookMeet,
+                   hookArriveInCluster, hookAwaitCluster, hookGate,  hookBring};
   Launch own;
   own.module = &module;
   own.kernel = &kernel;
   own.arguments = arguments;
-  own.blocks = blocks;
+  own.blockCount = blocks;
   own.threadCount = threads;
+  own.threadsApart = (threads + warpSize - 1) / warpSize * warpSize;
   own.isReversed = setting("reversed") != 0;
+  own.blocks.resize(kernel.clusterSize);
+  placeLaunchedMemory(own, sharedBytes);
+  *module.place = {{0, 0, 0}, {0, 0, 0},          {threads, 1, 1}, {blocks, 1, 1},
+                   0,         kernel.clusterSize, own.launched,    own.launchedBytes};
   launch = &own;
-  if (kernel.isCooperative) {
-    own.threads.resize(threads);
-    for (unsigned block = 0; block < blocks && own.fault.status == success; ++block) runBlock(own, block);
+  if (kernel.isCooperative || kernel.clusterSize > 1) {
+    own.threads.resize(kernel.clusterSize * own.threadsApart);
+    for (unsigned block = 0; block < blocks && own.fault.status == success; block += kernel.clusterSize) {
+      runCluster(own, block);
+    }
   } else {
     standin_switch(&own.scheduler, prepareFiber(stacks.top(0), startPlainBlocks));
   }

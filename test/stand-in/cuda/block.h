@@ -12,8 +12,8 @@ struct Fault {
   std::string text;
 };
 
-/** Runs all blocks of a grid, one after the other. A fault ends the launch. */
+/** Runs all blocks of a grid, one cluster after the other. A fault ends the launch. */
 Fault runGrid(const StandinModule& module, const StandinKernel& kernel, unsigned blocks, unsigned threads,
-              void** arguments);
+              unsigned sharedBytes, void** arguments);
 
 }  // namespace standin

@@ -66,6 +66,7 @@ const std::map<int, ErrorText> errorTexts = {
     {908,
      {"CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD",
       "attempt to terminate a thread-local capture sequence from another thread"}},
+    {912, {"CUDA_ERROR_INVALID_CLUSTER_SIZE", "cluster misconfiguration"}},
     {999, {"CUDA_ERROR_UNKNOWN", "unknown error"}},
 };
 

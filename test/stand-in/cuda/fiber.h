@@ -5,7 +5,7 @@
 
 namespace standin {
 
-/** A stack for every thread that a block can have. They are kept from one block to the next. */
+/** A stack for every thread of the blocks that run side by side. They are kept from one block to the next. */
 class Stacks {
  public:
   /** The top of a stack, where a fiber begins. */

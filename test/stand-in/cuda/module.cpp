@@ -84,7 +84,7 @@ struct Arguments {
   }
 };
 
-int runFunction(uint64_t handle, unsigned blocks, unsigned threads, Arguments& arguments) {
+int runFunction(uint64_t handle, unsigned blocks, unsigned threads, unsigned sharedBytes, Arguments& arguments) {
   const Function* function = functions.find(handle);
   Module* module = function ? modules.find(function->module) : nullptr;
   if (module == nullptr) {
@@ -98,7 +98,7 @@ int runFunction(uint64_t handle, unsigned blocks, unsigned threads, Arguments& a
     setStickyError(illegalAddress, kernel.name + which);
     return illegalAddress;
   }
-  const Fault fault = runGrid(*module->table, kernel, blocks, threads, arguments.places.data());
+  const Fault fault = runGrid(*module->table, kernel, blocks, threads, sharedBytes, arguments.places.data());
   if (fault.status != success) setStickyError(fault.status, fault.text);
   return fault.status;
 }
@@ -169,7 +169,7 @@ STANDIN_EXPORT int cuFuncGetAttribute(int* value, int attribute, uint64_t handle
   }
 }
 
-/** What comes with a launch lies in the module already, so that only its size is looked at. */
+/** What comes with a launch lies in the module already, or in memory for clusters, so that only its size is looked at. */
 STANDIN_EXPORT int cuFuncSetAttribute(uint64_t handle, int attribute, int value) {
   ENTER(context);
   Function* function = functions.find(handle);
@@ -191,7 +191,8 @@ STANDIN_EXPORT int cuLaunchKernel(uint64_t handle, unsigned gridX, unsigned grid
   if (blockX > 1024 || blockX > kernel.maxThreads || sharedBytes > function->mostShared) return invalidValue;
   // Holdfast's kernels have grids and blocks of one dimension.
   if (gridY != 1 || gridZ != 1 || blockY != 1 || blockZ != 1) return notSupported;
+  if (gridX % kernel.clusterSize != 0) return invalidClusterSize;
   if (arguments == nullptr && kernel.parameterCount > 0) return invalidValue;
   auto copied = std::make_shared<Arguments>(kernel, arguments);
-  return submit(stream, kernelNode, [=] { return runFunction(handle, gridX, blockX, *copied); });
+  return submit(stream, kernelNode, [=] { return runFunction(handle, gridX, blockX, sharedBytes, *copied); });
 }

@@ -31,6 +31,7 @@ enum Status : int {
   captureImplicit = 906,
   capturedEvent = 907,
   captureWrongThread = 908,
+  invalidClusterSize = 912,
 };
 
 enum NodeType : int { kernelNode = 0, copyNode = 1, fillNode = 2, hostNode = 3, graphNode = 4, memAllocNode = 10 };

@@ -103,6 +103,13 @@ std::string flagsFor(const CompileOptions& options) {
   return all;
 }
 
+bool hasClusters(const std::string& source) {
+  for (const Entry& entry : findEntries(withoutComments(source))) {
+    if (entry.cluster != "1") return true;
+  }
+  return false;
+}
+
 /** The text for g++: the source, and behind it the table of its kernels. */
 std::string withTable(const std::string& source, const std::string& name) {
   const std::string bare = withoutComments(source);
@@ -110,7 +117,7 @@ std::string withTable(const std::string& source, const std::string& name) {
   std::string table;
   const auto entries = findEntries(bare);
   for (const Entry& entry : entries) {
-    table += "STANDIN_KERNEL(" + entry.name + ", " + entry.maxThreads + ", " + isCooperative + "), ";
+    table += "STANDIN_KERNEL(" + entry.name + ", " + entry.maxThreads + ", " + isCooperative + ", " + entry.cluster + "), ";
   }
   std::string file = name;
   for (char& letter : file) {
@@ -137,8 +144,11 @@ std::string findExcess(const std::string& path) {
 int emulationNumber() { return static_cast<int>(hashOf(emulation() + flags, 0xcbf29ce484222325ull) % 100000); }
 
 Compiled compile(const std::string& source, const std::string& name, const CompileOptions& options) {
+  const bool withClusters = hasClusters(source);
+  if (withClusters && options.architecture != 0 && options.architecture < 90)
+    return {compilationFailed, "error: __cluster_dims__ is not supported for this GPU architecture", ""};
   const std::string text = withTable(source, name);
-  const std::string allFlags = flagsFor(options);
+  const std::string allFlags = flagsFor(options) + (withClusters ? " -DSTANDIN_CLUSTERS" : "");
   const std::string hash = nameOf(allFlags + emulation() + text);
   const std::string folder = kernelFolder();
   const std::string path = folder + "/" + hash + ".so";

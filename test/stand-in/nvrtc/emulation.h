@@ -14,9 +14,14 @@ typedef StandinPoint dim3;
 #define __device__
 #define __forceinline__ inline __attribute__((always_inline))
 #define __launch_bounds__(...)
+#define __cluster_dims__(...)
 #define __align__(n) __attribute__((aligned(n)))
+#ifdef STANDIN_CLUSTERS
+#define __shared__ _Pragma("GCC error \"the blocks of a cluster run side by side: use launchedMemory, of which each has its own\"")
+#else
 // Of one section, so that libcuda can fill it with garbage before each block. Blocks run one after the other.
 #define __shared__ static __attribute__((section("standin_shared")))
+#endif
 
 static StandinPlace standinPlace;
 static StandinHooks standinHooks;
@@ -71,14 +76,18 @@ static inline T __shfl_down_sync(unsigned mask, T value, unsigned delta, int wid
 
 #define HOLDFAST_INSTRUCTIONS
 
-static double standinLeft[32][32][4], standinRight[32][32][2];
+/** The warps of all blocks that run side by side. */
+enum { standinWarps = 32 * standinClusterLimit };
+static inline unsigned standinWarp() { return 32 * standinPlace.rank + threadIdx.x / 32; }
+
+static double standinLeft[standinWarps][32][4], standinRight[standinWarps][32][2];
 
 /**
  * sums[16, 8] += left[16, 8] · right[8, 8]. A lane of group g and member t has of the left rows g and g + 8 at term t, then at
  * term t + 4; of the right column g at both; and of the sums columns 2t and 2t + 1 of row g, then of row g + 8.
  */
 static inline void multiplyAdd(double (&sums)[4], const double (&left)[4], const double (&right)[2]) {
-  const unsigned warp = threadIdx.x / 32, lane = standinLane(), group = lane / 4, member = lane % 4;
+  const unsigned warp = standinWarp(), lane = standinLane(), group = lane / 4, member = lane % 4;
   for (unsigned index = 0; index < 4; ++index) standinLeft[warp][lane][index] = left[index];
   for (unsigned index = 0; index < 2; ++index) standinRight[warp][lane][index] = right[index];
   __syncwarp();
@@ -108,8 +117,17 @@ static inline void multiplyAdd(float (&sums)[4], const float (&left)[4], const f
   for (unsigned index = 0; index < 4; ++index) sums[index] = static_cast<float>(wide[index]);
 }
 
-// Shared memory that comes with a launch, which may be more than a block declares.
+// Shared memory that comes with a launch, which may be more than a block declares. Each block of a cluster has its own.
+#ifdef STANDIN_CLUSTERS
+#define launchedMemory(name, bytes) \
+  unsigned char(&name)[bytes] = *reinterpret_cast<unsigned char(*)[bytes]>(standinLaunchedMemory(bytes, __LINE__))
+#else
 #define launchedMemory(name, bytes) static __attribute__((section("standin_launched"))) unsigned char name[bytes]
+#endif
+static inline unsigned long long standinLaunchedMemory(unsigned long long bytes, int line) {
+  if (standinPlace.launchedBytes < bytes) standinHooks.fault(700, "more shared memory than came with the launch", line);
+  return standinPlace.launched;
+}
 
 /** What the tensor cores make of an element's bits. */
 template <class Element> static inline float standinWiden(const unsigned char* at);
@@ -174,10 +192,10 @@ static inline float roundToTf32(float value) {
   return value;
 }
 
-static const float* standinRows[32][32];
+static const float* standinRows[standinWarps][32];
 
 static inline void loadPieces(float (&floats)[4], const float* row) {
-  const unsigned warp = threadIdx.x / 32, lane = standinLane();
+  const unsigned warp = standinWarp(), lane = standinLane();
   if (reinterpret_cast<unsigned long long>(row) % 16 != 0) standinHooks.fault(716, "a row at a misaligned address", __LINE__);
   standinRows[warp][lane] = row;
   __syncwarp();
@@ -197,6 +215,44 @@ static inline void beginCopy(void* to, const void* from, unsigned bytes) {
 }
 static inline void endCopies() {}
 template <unsigned left> static inline void awaitCopies() {}
+
+// Clusters, barriers of some of a block's threads, and gates: libcuda knows who waits for whom.
+
+static inline unsigned placeInCluster() { return standinPlace.rank; }
+
+template <class T>
+static inline T* ofPeer(T* own, unsigned rank, int line = __builtin_LINE()) {
+  const unsigned long long address = reinterpret_cast<unsigned long long>(own);
+  if (address - standinPlace.launched >= standinPlace.launchedBytes)
+    standinHooks.fault(717, "a peer asked for what is not in the block's launched memory", line);
+  if (rank >= standinPlace.clusterSize) standinHooks.fault(700, "a peer that the cluster does not have", line);
+  return reinterpret_cast<T*>(address + standinClusterStride * static_cast<unsigned long long>(rank) -
+                              standinClusterStride * static_cast<unsigned long long>(standinPlace.rank));
+}
+
+static inline void arriveInCluster(int line = __builtin_LINE()) { standinHooks.arriveInCluster(line); }
+static inline void awaitCluster(int line = __builtin_LINE()) { standinHooks.awaitCluster(line); }
+static inline void meetThreads(unsigned barrier, unsigned threads, int line = __builtin_LINE()) {
+  standinHooks.meet(barrier, threads, line);
+}
+
+typedef unsigned long long Gate;
+static inline void setGate(Gate* gate, unsigned arrivals, int line = __builtin_LINE()) {
+  standinHooks.gate(standinSetGate, gate, arrivals, line);
+}
+static inline void publishGates() {}
+static inline void passGate(Gate* gate, int line = __builtin_LINE()) {
+  standinHooks.gate(standinPassGate, gate, 0, line);
+}
+static inline void expectAt(Gate* gate, unsigned bytes, int line = __builtin_LINE()) {
+  standinHooks.gate(standinExpectAtGate, gate, bytes, line);
+}
+static inline void awaitGate(Gate* gate, unsigned parity, int line = __builtin_LINE()) {
+  standinHooks.gate(standinAwaitGate, gate, parity, line);
+}
+static inline void bringTo(void* to, const void* from, unsigned bytes, Gate* gate, int line = __builtin_LINE()) {
+  standinHooks.bring(to, from, bytes, gate, line);
+}
 
 // Bits.
 
@@ -279,6 +335,8 @@ extern "C" __attribute__((cold)) void __ubsan_handle_out_of_bounds(void* data, v
 
 extern "C" __attribute__((weak, visibility("hidden"))) char __start_standin_shared[];
 extern "C" __attribute__((weak, visibility("hidden"))) char __stop_standin_shared[];
+extern "C" __attribute__((weak, visibility("hidden"))) char __start_standin_launched[];
+extern "C" __attribute__((weak, visibility("hidden"))) char __stop_standin_launched[];
 
 template <class T> struct StandinIsPointer { static constexpr bool value = false; };
 template <class T> struct StandinIsPointer<T*> { static constexpr bool value = true; };
@@ -305,13 +363,23 @@ struct StandinEntry {
 template <class... Parameters>
 StandinEntry<Parameters...> standinEntryOf(void (*)(Parameters...));
 
-#define STANDIN_KERNEL(name, maxThreads, isCooperative)                                          \
-  {#name, &decltype(standinEntryOf(name))::run<name>, decltype(standinEntryOf(name))::count,  \
-   decltype(standinEntryOf(name))::sizes, decltype(standinEntryOf(name))::isPointer, maxThreads, isCooperative}
+/** What __cluster_dims__ says. */
+template <unsigned x, unsigned y = 1, unsigned z = 1>
+struct StandinCluster {
+  static_assert(y == 1 && z == 1, "the stand-in's clusters have one dimension, as grids do");
+  static_assert(x >= 1 && x <= standinClusterLimit, "a cluster has one to eight blocks");
+  static constexpr unsigned size = x;
+};
 
-#define STANDIN_MODULE(count, ...)                                                                            \
-  static const StandinKernel standinKernels[] = {__VA_ARGS__{0, 0, 0, 0, 0, 0, false}};                     \
-  extern "C" {                                                                                                \
-  __attribute__((visibility("default"))) StandinModule standin_module = {                                     \
-      &standinPlace, &standinHooks, __start_standin_shared, __stop_standin_shared, standinKernels, count};    \
+#define STANDIN_KERNEL(name, maxThreads, isCooperative, ...)                                                    \
+  {#name, &decltype(standinEntryOf(name))::run<name>, decltype(standinEntryOf(name))::count,                    \
+   decltype(standinEntryOf(name))::sizes, decltype(standinEntryOf(name))::isPointer, maxThreads, isCooperative, \
+   StandinCluster<__VA_ARGS__>::size}
+
+#define STANDIN_MODULE(count, ...)                                                           \
+  static const StandinKernel standinKernels[] = {__VA_ARGS__{0, 0, 0, 0, 0, 0, false, 0}};   \
+  extern "C" {                                                                               \
+  __attribute__((visibility("default"))) StandinModule standin_module = {                    \
+      &standinPlace, &standinHooks, __start_standin_shared, __stop_standin_shared,           \
+      __start_standin_launched, __stop_standin_launched, standinKernels, count};             \
   }

@@ -1,4 +1,7 @@
-/** Reads signatures, `extern "C" __global__ void __launch_bounds__(T) name(…)`, out of a text without comments. */
+/**
+ * Reads signatures, `extern "C" __global__ void __cluster_dims__(C, 1, 1) __launch_bounds__(T) name(…)`, out of a text without
+ * comments.
+ */
 #include "source.h"
 
 #include <cctype>
@@ -54,11 +57,11 @@ std::string withoutComments(const std::string& text) {
 }
 
 std::vector<Entry> findEntries(const std::string& text) {
-  static const std::string mark = "__global__", bounds = "__launch_bounds__";
+  static const std::string mark = "__global__", bounds = "__launch_bounds__", dimensions = "__cluster_dims__";
   std::vector<Entry> entries;
   for (size_t at = text.find(mark); at != std::string::npos; at = text.find(mark, at)) {
     at += mark.size();
-    std::string maxThreads = "1024";
+    std::string maxThreads = "1024", cluster = "1";
     for (;;) {
       at = skipSpace(text, at);
       const size_t start = at;
@@ -67,12 +70,14 @@ std::vector<Entry> findEntries(const std::string& text) {
       const std::string word = text.substr(start, at - start);
       at = skipSpace(text, at);
       if (at >= text.size() || text[at] != '(') continue;
-      if (word != bounds) {
-        entries.push_back({word, maxThreads});
+      if (word != bounds && word != dimensions) {
+        entries.push_back({word, maxThreads, cluster});
         break;
       }
       const size_t end = skipParentheses(text, at);
-      maxThreads = firstArgument(text.substr(at + 1, end - at - 2));
+      const std::string given = text.substr(at + 1, end - at - 2);
+      if (word == bounds) maxThreads = firstArgument(given);
+      else cluster = given;
       at = end;
     }
   }
@@ -80,7 +85,7 @@ std::vector<Entry> findEntries(const std::string& text) {
 }
 
 bool hasWaitingThreads(const std::string& text) {
-  for (const char* word : {"__syncthreads", "__syncwarp", "__shfl", "__ballot"}) {
+  for (const char* word : {"__syncthreads", "__syncwarp", "__shfl", "__ballot", "meetThreads", "setGate", "awaitCluster"}) {
     if (text.find(word) != std::string::npos) return true;
   }
   return false;

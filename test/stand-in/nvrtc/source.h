@@ -10,6 +10,8 @@ struct Entry {
   std::string name;
   /** An expression: what __launch_bounds__ says, or the most that a block may have. */
   std::string maxThreads;
+  /** What __cluster_dims__ says; "1" where there is none. */
+  std::string cluster;
 };
 
 /** The text with spaces in place of its comments. */

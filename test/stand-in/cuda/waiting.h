@@ -1,0 +1,14 @@
+/** How threads of a block, of a warp and of a cluster wait for each other: what a kernel asks for. */
+#pragma once
+
+#include "../kernel-table.h"
+
+namespace standin {
+
+void hookBarrier(int line);
+unsigned long long hookExchange(StandinExchange kind, unsigned mask, unsigned long long value, unsigned source);
+void hookMeet(unsigned barrier, unsigned threads, int line);
+void hookArriveInCluster(int line);
+void hookAwaitCluster(int line);
+
+}  // namespace standin

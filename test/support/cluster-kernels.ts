@@ -1,0 +1,50 @@
+/** Kernels of clusters on the stand-in: made from their bodies, launched with their memory, and asked what became of them. */
+
+import assert from "node:assert/strict";
+import type { BareArgument, BareCuda } from "./bare-cuda.js";
+import type { StandIn } from "./stand-in.js";
+
+export interface ClusterShape {
+  readonly blocks: number;
+  readonly threads: number;
+  readonly cluster?: number;
+  /** Of launched memory. */
+  readonly bytes?: number;
+}
+
+export class ClusterKernels {
+  readonly #bare: BareCuda;
+  readonly #standIn: StandIn;
+
+  constructor(bare: BareCuda, standIn: StandIn) {
+    this.#bare = bare;
+    this.#standIn = standIn;
+  }
+
+  /** A kernel `hf`; `memory` is the block's launched memory. */
+  code({ threads, cluster = 4, bytes = 1024 }: ClusterShape, parameters: string, body: string): string {
+    return `extern "C" __global__ void __cluster_dims__(${cluster}, 1, 1) __launch_bounds__(${threads}, 1) hf(${parameters}) {
+    launchedMemory(memory, ${bytes});
+    ${body}
+  }`;
+  }
+
+  load(shape: ClusterShape, parameters: string, body: string): number {
+    const entry = this.#bare.load(this.code(shape, parameters, body), "hf");
+    this.#bare.cuda.driver.cuFuncSetAttribute(entry, 8, shape.bytes ?? 1024);
+    return entry;
+  }
+
+  /** Runs a kernel, and tells what the device says then. */
+  run(
+    shape: ClusterShape,
+    parameters: string,
+    body: string,
+    given: readonly BareArgument[],
+  ): [number, string] {
+    const { blocks, threads, bytes = 1024 } = shape;
+    const entry = this.load(shape, parameters, body);
+    assert.equal(this.#bare.tryLaunch(entry, blocks, threads, given, 0, bytes), 0);
+    return [this.#bare.cuda.driver.status.cuStreamSynchronize(0), this.#standIn.lastFault()];
+  }
+}
