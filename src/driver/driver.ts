@@ -72,7 +72,29 @@ export function isMemory(parameter: Parameter): parameter is MemoryParameter {
   return parameter === "in" || parameter === "out" || parameter === "part" || parameter === "inout";
 }
 
-/** CUDA C++ for one kernel. It takes the kernel's parameters in their order, memory as pointers, and includes nothing. */
+/**
+ * A memory parameter that the kernel takes not as a pointer but as the map of a matrix, or of several at equal steps, out of
+ * which it has boxes copied to shared memory: Hopper's way to bring tiles. A launch gives a span for it as for any other, and
+ * the driver makes the map. What a box has outside its matrix is 0.
+ */
+export interface MatrixMap {
+  /** Which of the kernel's parameters it is. */
+  readonly parameter: number;
+  readonly dtype: "bf16" | "f16" | "f32";
+  /** Which parameters (i32) say how many columns and rows a matrix has, and how many elements lie between the beginnings of two rows. */
+  readonly columns: number;
+  readonly rows: number;
+  readonly rowStride: number;
+  /** Which parameters (i32) say how many matrices there are, and how many elements lie between two; with a step of 0 the map has one. */
+  readonly matrices: number;
+  readonly matrixStride: number;
+  /** What one copy brings, in elements: up to 128 bytes of up to 256 rows. */
+  readonly box: { readonly columns: number; readonly rows: number };
+}
+
+/**
+ * CUDA C++ for one kernel. It takes the kernel's parameters in their order, memory as pointers or maps, and includes nothing.
+ */
 export interface CudaCode {
   /** Holds `extern "C" __global__ void entry(…)`; everything else in it has internal linkage. */
   readonly code: string;
@@ -86,6 +108,8 @@ export interface CudaCode {
   readonly onlyFor?: string;
   /** Shared memory that comes with the launch: for kernels that need more than the 48 KiB which their code may declare. */
   readonly sharedBytes?: number;
+  /** The memory parameters that it takes as maps: `const __grid_constant__`, 128 bytes that begin on 64. */
+  readonly maps?: readonly MatrixMap[];
 }
 
 /** How a matrix of a `Product` lies: row by row. Strides count elements. */

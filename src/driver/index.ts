@@ -58,6 +58,7 @@ export {
   type Kernel,
   type KernelSource,
   type Launch,
+  type MatrixMap,
   type MemoryInfo,
   type MemoryParameter,
   type NodeCount,

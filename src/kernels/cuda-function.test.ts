@@ -89,6 +89,28 @@ describe("CUDA code under nvcc", { skip: noCompiler() }, () => {
     }
   });
 
+  test("a map that is passed by value is where copies can read it", () => {
+    const declarations = "struct __align__(64) MatrixMap { unsigned long long words[16]; };";
+    const sizes = {
+      columns: "i32",
+      rows: "i32",
+      rowStride: "i32",
+      matrices: "i32",
+      matrixStride: "i32",
+    } as const;
+    const map = { columns: "columns", rows: "rows", rowStride: "rowStride" } as const;
+    const batch = { matrices: "matrices", matrixStride: "matrixStride" } as const;
+    const box = { columns: 32, rows: 8 };
+    const source = cudaKernel({
+      ...{ name: "map", elements: "unsigned long long", threads: 32, declarations },
+      parameters: { to: "out", from: "in", ...sizes },
+      maps: { from: { dtype: "f32", ...map, ...batch, box } },
+      body: "  to[0] = (unsigned long long)&from + columns + rows + rowStride + matrices + matrixStride;",
+    });
+    // Of a parameter that isn't constant for the grid, the address would be that of a copy on the stack.
+    assert.equal(compileWithNvcc([source], "sm_90")[0]?.stackBytes, 0);
+  });
+
   test("a warning is an error, so that none goes unseen", () => {
     const parameters = { to: "out" } as const;
     const body = "  unsigned unused;\n  to[0] = 1;";
@@ -123,4 +145,49 @@ test("a kernel's head names its parameters in their order, memory by the type th
 }
 `,
   });
+});
+
+test("a parameter with a map is one in the head, and the code says by number what its map is made of", () => {
+  const { cuda, parameters } = cudaKernel({
+    name: "boxes",
+    parameters: {
+      ...({ to: "out", a: "in", columns: "i32", rows: "i32", b: "in", step: "i32" } as const),
+      ...({ matrices: "i32", apart: "i32" } as const),
+    },
+    elements: "float",
+    maps: {
+      b: {
+        ...({
+          dtype: "f32",
+          columns: "rows",
+          rows: "columns",
+          rowStride: "step",
+          matrices: "matrices",
+        } as const),
+        ...{ matrixStride: "apart" as const, box: { columns: 32, rows: 128 } },
+      },
+      a: {
+        ...({
+          dtype: "bf16",
+          columns: "columns",
+          rows: "rows",
+          rowStride: "step",
+          matrices: "matrices",
+        } as const),
+        ...{ matrixStride: "apart" as const, box: { columns: 64, rows: 64 } },
+      },
+    },
+    threads: 64,
+    body: "",
+  });
+  assert.deepEqual(parameters, ["out", "in", "i32", "i32", "in", "i32", "i32", "i32"]);
+  assert.match(
+    cuda.code,
+    /hf_boxes\(float\* to, const __grid_constant__ MatrixMap a, int columns, int rows, const __grid_constant__ MatrixMap b, int step, int matrices, int apart\)/,
+  );
+  const shared = { rowStride: 5, matrices: 6, matrixStride: 7 };
+  assert.deepEqual(cuda.maps, [
+    { parameter: 1, dtype: "bf16", columns: 2, rows: 3, ...shared, box: { columns: 64, rows: 64 } },
+    { parameter: 4, dtype: "f32", columns: 3, rows: 2, ...shared, box: { columns: 32, rows: 128 } },
+  ]);
 });

@@ -1,9 +1,26 @@
 /** CUDA kernels whose parameters have names: the order of the record's keys is their order, in the text and in launches. */
 
-import { type CudaCode, isMemory, type KernelSource, type Parameter } from "../driver/index.js";
+import {
+  type CudaCode,
+  isMemory,
+  type KernelSource,
+  type MatrixMap,
+  type Parameter,
+} from "../driver/index.js";
 
 /** The C++ types that memory parameters point to, by name; the rest point to `elements`. */
 type Pointers<Name extends string> = Readonly<Partial<Record<Name, string>>>;
+
+/** A `MatrixMap` whose parameters go by their names; it is of the parameter under whose name it stands. */
+export interface NamedMap<Name extends string> extends Pick<MatrixMap, "dtype" | "box"> {
+  readonly columns: Name;
+  readonly rows: Name;
+  readonly rowStride: Name;
+  readonly matrices: Name;
+  readonly matrixStride: Name;
+}
+
+type NamedMaps<Name extends string> = Readonly<Partial<Record<Name, NamedMap<Name>>>>;
 
 export interface CudaKernel<Name extends string> {
   readonly name: string;
@@ -13,6 +30,8 @@ export interface CudaKernel<Name extends string> {
   readonly threads: number;
   readonly onlyFor?: string;
   readonly sharedBytes?: number;
+  /** Memory parameters that are no pointers but maps, of the type `MatrixMap`, which the declarations have. */
+  readonly maps?: NamedMaps<NoInfer<Name>>;
   /** What stands before the kernel: constants and functions, all of internal linkage. */
   readonly declarations?: string;
   readonly body: string;
@@ -30,10 +49,13 @@ export function cudaKernel<Name extends string>(
   const { name, parameters, elements, pointers = {}, threads, declarations = "", body } = kernel;
   const { onlyFor, sharedBytes } = kernel;
   const names = Object.keys(parameters) as Name[];
+  const maps = kernel.maps && numberMaps(names, kernel.maps);
   const entry = `hf_${name.replaceAll(/[^A-Za-z0-9]+/g, "_")}`;
-  const signature = names.map((parameter) => {
+  const signature = names.map((parameter, number) => {
     const kind: Parameter = parameters[parameter];
     const pointed = (pointers as Pointers<Name>)[parameter] ?? elements;
+    if (maps?.some((map) => map.parameter === number))
+      return `const __grid_constant__ MatrixMap ${parameter}`;
     if (kind === "in") return `const ${pointed}* ${parameter}`;
     if (isMemory(kind)) return `${pointed}* ${parameter}`;
     return `${scalars[kind]} ${parameter}`;
@@ -47,9 +69,27 @@ export function cudaKernel<Name extends string>(
       threads,
       ...(onlyFor && { onlyFor }),
       ...(sharedBytes !== undefined && { sharedBytes }),
+      ...(maps && { maps }),
       code: `${declarations.trim()}\n\n${head} {\n${withoutMargin(body)}\n}\n`.trimStart(),
     },
   };
+}
+
+/** Maps with the numbers of their parameters instead of names, in the parameters' order. */
+function numberMaps<Name extends string>(
+  names: readonly Name[],
+  maps: NamedMaps<Name>,
+): readonly MatrixMap[] {
+  return names.flatMap((name, parameter) => {
+    const map = maps[name];
+    if (!map) return [];
+    const { dtype, box, columns, rows, rowStride, matrices, matrixStride } = map;
+    return {
+      ...{ parameter, dtype, box },
+      ...{ columns: names.indexOf(columns), rows: names.indexOf(rows), rowStride: names.indexOf(rowStride) },
+      ...{ matrices: names.indexOf(matrices), matrixStride: names.indexOf(matrixStride) },
+    };
+  });
 }
 
 /** Takes empty lines off both ends. */

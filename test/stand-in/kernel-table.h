@@ -37,6 +37,8 @@ struct StandinHooks {
   void (*gate)(StandinGateAct act, unsigned long long* gate, unsigned number, int line);
   /** Copies from device memory to the block's own launched memory, and tells the gate how many bytes have come. */
   void (*bring)(void* to, const void* from, unsigned bytes, unsigned long long* gate, int line);
+  /** The same with the box of a map that begins there. */
+  void (*bringBox)(void* to, const void* map, int column, int row, int matrix, unsigned long long* gate, int line);
 };
 
 struct StandinKernel {

@@ -6,9 +6,10 @@ import { OutBlock } from "../../src/driver/cuda/out-block.js";
 import { structs } from "../../src/driver/cuda/structs.js";
 import { loadKoffi } from "../../src/driver/foreign-functions.js";
 
-/** What a kernel is launched with: an address, or a number of a type. */
+/** What a kernel is launched with: an address, a number of a type, or whatever lies at a place of this process. */
 export type BareArgument =
   | number
+  | { readonly at: number }
   | { readonly u32: number }
   | { readonly i32: number }
   | { readonly f32: number }
@@ -140,8 +141,9 @@ export class BareCuda {
       else if ("u32" in argument) block.view.setUint32(at, argument.u32, true);
       else if ("i32" in argument) block.view.setInt32(at, argument.i32, true);
       else if ("f32" in argument) block.view.setFloat32(at, argument.f32, true);
-      else block.view.setFloat64(at, argument.f64, true);
-      block.setU64(block.address + at, table + at);
+      else if ("f64" in argument) block.view.setFloat64(at, argument.f64, true);
+      const isElsewhere = typeof argument === "object" && "at" in argument;
+      block.setU64(isElsewhere ? argument.at : block.address + at, table + at);
     }
     const { status } = this.cuda.driver;
     return status.cuLaunchKernel(

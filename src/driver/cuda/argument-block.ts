@@ -1,12 +1,15 @@
 /**
- * A kernel's arguments in memory that never moves: values in slots of eight bytes, and the table of their addresses that a
- * launch takes. The table is written once; a launch writes the values only, and the driver copies them before it returns.
+ * A kernel's arguments in memory that never moves: values in slots of eight bytes, maps of matrices in larger ones, and the table
+ * of their addresses that a launch takes. The table is written once; a launch writes the values only, and the driver copies them
+ * before it returns.
  */
 
-import type { Span } from "../../units/index.js";
+import { alignUp, type Span } from "../../units/index.js";
 import { requireScalar, requireSpan } from "../checks.js";
-import { type Argument, isMemory, type Parameter } from "../driver.js";
+import { type Argument, isMemory, type MatrixMap, type Parameter } from "../driver.js";
 import type { Reservations } from "../reservations.js";
+import type { Cuda } from "./calls.js";
+import { MapSlot, mapAlignment, mapBytes } from "./matrix-maps.js";
 import { OutBlock } from "./out-block.js";
 import { requireLive } from "./spans.js";
 
@@ -17,21 +20,35 @@ export class ArgumentBlock {
   readonly #parameters: readonly Parameter[];
   readonly #block: OutBlock;
   readonly #view: DataView;
+  /** Those of the parameters that are taken as maps. */
+  readonly #maps: readonly MapSlot[];
   /** Where the table of addresses begins. */
   readonly table: number;
 
-  constructor(kernel: string, parameters: readonly Parameter[]) {
+  /** `maps` have passed `requireMaps`. */
+  constructor(cuda: Cuda, kernel: string, parameters: readonly Parameter[], maps: readonly MatrixMap[] = []) {
     this.#kernel = kernel;
     this.#parameters = parameters;
-    this.#block = new OutBlock(Math.max(1, 2 * parameters.length) * slotBytes);
+    const plainBytes = Math.max(1, 2 * parameters.length) * slotBytes;
+    // Where the block begins is not ours to choose, so there is room to begin on a multiple.
+    const room = maps.length > 0 ? mapAlignment + maps.length * mapBytes : 0;
+    this.#block = new OutBlock(plainBytes + room);
     this.#view = this.#block.view;
     this.table = this.#block.address + parameters.length * slotBytes;
+    const firstMap = alignUp(this.#block.address + plainBytes, mapAlignment);
+    this.#maps = maps.map(
+      (map, index) =>
+        new MapSlot(cuda, map, firstMap + index * mapBytes, (parameter) => this.#nameOf(parameter)),
+    );
     for (const index of parameters.keys()) {
-      this.#setAddress(parameters.length + index, this.#block.address + index * slotBytes);
+      const map = this.#maps.find(({ parameter }) => parameter === index);
+      this.#setAddress(parameters.length + index, map?.address ?? this.#block.address + index * slotBytes);
     }
   }
 
-  /** Writes a launch's values; every span must have memory behind it. What it touches is added to `touched`. */
+  /**
+   * Writes a launch's values, except maps; every span must have memory behind it. What it touches is added to `touched`.
+   */
   write(given: readonly Argument[], book: Reservations, touched: Span[] | undefined): void {
     for (let index = 0; index < this.#parameters.length; index++) {
       const parameter = this.#parameters[index] as Parameter;
@@ -52,7 +69,13 @@ export class ArgumentBlock {
     }
   }
 
+  /** Makes the maps of a launch whose values were written, where they are not those of the launch before. */
+  encodeMaps(given: readonly Argument[]): void {
+    for (const map of this.#maps) map.encode(given);
+  }
+
   free(): void {
+    for (const map of this.#maps) map.free();
     this.#block.free();
   }
 

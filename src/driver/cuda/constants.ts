@@ -121,6 +121,14 @@ export const functionAttribute = {
   MAX_DYNAMIC_SHARED_SIZE_BYTES: 8,
 } as const;
 
+/** Tensor maps: what they are of, in which order copies leave 16 bytes behind, and what stands for elements outside. */
+export const mapDataType = { FLOAT16: 6, FLOAT32: 7, BFLOAT16: 9 } as const;
+export const mapInterleave = { NONE: 0 } as const;
+export const mapSwizzle = { "128B": 3 } as const;
+export const mapPromotion = { L2_256B: 3 } as const;
+/** Without a request it is 0. */
+export const mapFill = { NONE: 0 } as const;
+
 // NVRTC
 
 export const nvrtcStatus = {
@@ -291,6 +299,11 @@ export const constantGroups = {
     CU_STREAM_CAPTURE_STATUS_: captureStatus,
     CU_GRAPH_NODE_TYPE_: graphNodeType,
     CU_FUNC_ATTRIBUTE_: functionAttribute,
+    CU_TENSOR_MAP_DATA_TYPE_: mapDataType,
+    CU_TENSOR_MAP_INTERLEAVE_: mapInterleave,
+    CU_TENSOR_MAP_SWIZZLE_: mapSwizzle,
+    CU_TENSOR_MAP_L2_PROMOTION_: mapPromotion,
+    CU_TENSOR_MAP_FLOAT_OOB_FILL_: mapFill,
   },
   "library_types.h": { CUDA_: dataType },
   "nvrtc.h": { NVRTC_: nvrtcStatus },

@@ -10,6 +10,7 @@ import { ArgumentBlock } from "./argument-block.js";
 import type { Cuda } from "./calls.js";
 import type { Compiler } from "./compiler.js";
 import { functionAttribute } from "./constants.js";
+import { requireMaps } from "./matrix-maps.js";
 import { OutBlock } from "./out-block.js";
 
 export interface LoadedKernel {
@@ -33,6 +34,8 @@ export function loadCode(cuda: Cuda, compiler: Compiler, source: KernelSource): 
       { numbers: { kernel: name } },
     );
   }
+  const { maps = [] } = code;
+  requireMaps(name, parameters, maps);
   const cubin = compiler.compile(name, code);
   const out = new OutBlock();
   const { driver } = cuda;
@@ -53,7 +56,7 @@ export function loadCode(cuda: Cuda, compiler: Compiler, source: KernelSource): 
   } finally {
     out.free();
   }
-  const block = new ArgumentBlock(name, parameters);
+  const block = new ArgumentBlock(cuda, name, parameters, maps);
   return {
     parameters,
     workspaceBytes: 0,
@@ -63,6 +66,7 @@ export function loadCode(cuda: Cuda, compiler: Compiler, source: KernelSource): 
       requireLaunch(name, parameters, blocks, given.length);
       block.write(given, book, touched);
       if (blocks === 0) return;
+      block.encodeMaps(given);
       driver.cuLaunchKernel(entry, blocks, 1, 1, threads, 1, 1, sharedBytes, stream, block.table, 0);
     },
     unload() {

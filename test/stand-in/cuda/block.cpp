@@ -255,7 +255,8 @@ Fault runGrid(const StandinModule& module, const StandinKernel& kernel, unsigned
               unsigned sharedBytes, void** arguments) {
   catchSignals();
   *module.hooks = {hookBarrier,         hookExchange,     hookFault, hookMeet,
-                   hookArriveInCluster, hookAwaitCluster, hookGate,  hookBring};
+                   hookArriveInCluster, hookAwaitCluster, hookGate,  hookBring,
+                   hookBringBox};
   Launch own;
   own.module = &module;
   own.kernel = &kernel;

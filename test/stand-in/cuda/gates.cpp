@@ -66,8 +66,25 @@ const char* change(Launch& own, uint64_t* gate, bool isArrival, long long bytes)
 }
 
 const char* deliver(Launch& own, const Copy& copy) {
-  std::memcpy(copy.to, copy.from, copy.bytes);
+  if (copy.from) std::memcpy(copy.to, copy.from, copy.bytes);
+  else copyBox(copy.to, copy.map, copy.corner);
   return change(own, copy.gate, false, -static_cast<long long>(copy.bytes));
+}
+
+/** Begins a copy to the block's own launched memory. */
+void begin(const Copy& copy, int line) {
+  Launch& own = *launch;
+  const int rank = static_cast<int>(copy.rank);
+  if (reinterpret_cast<uint64_t>(copy.gate) % 8 != 0) failInLine(misalignedAddress, "a copy at a misaligned address", line);
+  if (ownerOf(own, copy.to, copy.bytes) != rank || ownerOf(own, copy.gate, sizeof *copy.gate) != rank) {
+    failInLine(illegalAddress, "a copy that does not go to the block's launched memory", line);
+  }
+  if (own.isReversed) {
+    own.copies.push_back(copy);
+    return;
+  }
+  const char* wrong = deliver(own, copy);
+  if (wrong) failInLine(launchFailed, wrong, line);
 }
 
 void setGate(uint64_t* gate, unsigned arrivals, int line) {
@@ -110,26 +127,25 @@ void hookGate(StandinGateAct act, unsigned long long* given, unsigned number, in
   if (wrong) failInLine(launchFailed, wrong, line);
 }
 
-void hookBring(void* to, const void* from, unsigned bytes, unsigned long long* given, int line) {
-  Launch& own = *launch;
-  const Copy copy = {to, from, bytes, reinterpret_cast<uint64_t*>(given), own.module->place->rank};
-  const auto places = reinterpret_cast<uint64_t>(to) | reinterpret_cast<uint64_t>(from) | bytes;
-  if (places % 16 != 0 || reinterpret_cast<uint64_t>(given) % 8 != 0) {
+void hookBring(void* to, const void* from, unsigned bytes, unsigned long long* gate, int line) {
+  if ((reinterpret_cast<uint64_t>(to) | reinterpret_cast<uint64_t>(from) | bytes) % 16 != 0) {
     failInLine(misalignedAddress, "a copy at a misaligned address", line);
-  }
-  const int rank = static_cast<int>(copy.rank);
-  if (ownerOf(own, to, bytes) != rank || ownerOf(own, copy.gate, sizeof *copy.gate) != rank) {
-    failInLine(illegalAddress, "a copy that does not go to the block's launched memory", line);
   }
   if (!holdsDevice(reinterpret_cast<uint64_t>(from), bytes)) {
     failInLine(illegalAddress, "a copy from what is not device memory", line);
   }
-  if (own.isReversed) {
-    own.copies.push_back(copy);
-    return;
-  }
-  const char* wrong = deliver(own, copy);
-  if (wrong) failInLine(launchFailed, wrong, line);
+  begin({to, from, bytes, reinterpret_cast<uint64_t*>(gate), launch->module->place->rank, {}, {}}, line);
+}
+
+void hookBringBox(void* to, const void* given, int column, int row, int matrix, unsigned long long* gate, int line) {
+  TensorMap map;
+  std::memcpy(&map, given, sizeof map);
+  const Corner corner = {column, row, matrix};
+  if (const char* wrong = findFaultOf(map)) failInLine(launchFailed, wrong, line);
+  // From here on the pattern of swizzled rows begins.
+  if (reinterpret_cast<uint64_t>(to) % 1024 != 0) failInLine(misalignedAddress, "a box at a misaligned address", line);
+  if (!holdsBox(map, corner)) failInLine(illegalAddress, "a copy from what is not device memory", line);
+  begin({to, nullptr, boxBytesOf(map), reinterpret_cast<uint64_t*>(gate), launch->module->place->rank, map, corner}, line);
 }
 
 bool deliverCopy(Launch& own) {

@@ -9,6 +9,7 @@ namespace standin {
 
 void hookGate(StandinGateAct act, unsigned long long* gate, unsigned number, int line);
 void hookBring(void* to, const void* from, unsigned bytes, unsigned long long* gate, int line);
+void hookBringBox(void* to, const void* map, int column, int row, int matrix, unsigned long long* gate, int line);
 
 /** Lets one of the copies come that are still to come; false where there is none, or where it ends the launch. */
 bool deliverCopy(Launch& own);

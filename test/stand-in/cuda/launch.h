@@ -7,6 +7,7 @@
 #include "../kernel-table.h"
 #include "block.h"
 #include "fiber.h"
+#include "tensor-map.h"
 
 namespace standin {
 
@@ -51,13 +52,16 @@ struct Block {
   Meeting meetings[16];
 };
 
-/** A copy that is still to come. */
+/** A copy that is still to come: of bytes that follow each other, or of a map's box, where `from` is nullptr. */
 struct Copy {
   void* to;
   const void* from;
   unsigned bytes;
   uint64_t* gate;
   unsigned rank;
+  // The map itself: the thread that began the copy may have ended, and its parameters with it.
+  TensorMap map;
+  Corner corner;
 };
 
 /** The launch that runs on this thread. */

@@ -56,20 +56,24 @@ std::string pathOf(const StandinImage& image) {
   return path;
 }
 
-/** A launch's arguments, copied: the caller may change them right after. */
+/** A launch's arguments, copied: the caller may change them right after. Each begins where a map of a matrix may. */
 struct Arguments {
-  std::vector<uint64_t> bytes;
+  struct alignas(64) Line {
+    char bytes[64];
+  };
+  std::vector<Line> lines;
   std::vector<void*> places;
 
   Arguments(const StandinKernel& kernel, void** given) {
-    size_t words = 0;
-    for (unsigned index = 0; index < kernel.parameterCount; ++index) words += (kernel.sizes[index] + 7) / 8;
-    bytes.resize(words);
-    words = 0;
+    const auto linesOf = [&](unsigned index) { return (kernel.sizes[index] + sizeof(Line) - 1) / sizeof(Line); };
+    size_t count = 0;
+    for (unsigned index = 0; index < kernel.parameterCount; ++index) count += linesOf(index);
+    lines.resize(count);
+    count = 0;
     for (unsigned index = 0; index < kernel.parameterCount; ++index) {
-      std::memcpy(&bytes[words], given[index], kernel.sizes[index]);
-      places.push_back(&bytes[words]);
-      words += (kernel.sizes[index] + 7) / 8;
+      std::memcpy(&lines[count], given[index], kernel.sizes[index]);
+      places.push_back(&lines[count]);
+      count += linesOf(index);
     }
   }
 

@@ -14,6 +14,7 @@ typedef StandinPoint dim3;
 #define __device__
 #define __forceinline__ inline __attribute__((always_inline))
 #define __launch_bounds__(...)
+#define __grid_constant__
 #define __cluster_dims__(...)
 #define __align__(n) __attribute__((aligned(n)))
 #ifdef STANDIN_CLUSTERS
@@ -252,6 +253,13 @@ static inline void awaitGate(Gate* gate, unsigned parity, int line = __builtin_L
 }
 static inline void bringTo(void* to, const void* from, unsigned bytes, Gate* gate, int line = __builtin_LINE()) {
   standinHooks.bring(to, from, bytes, gate, line);
+}
+
+/** A matrix, or several at equal steps, out of which boxes are copied; cuTensorMapEncodeTiled knows what is in it. */
+struct __attribute__((aligned(64))) MatrixMap { unsigned long long words[16]; };
+static inline void bringBox(void* to, const MatrixMap* map, int column, int row, int matrix, Gate* gate,
+                            int line = __builtin_LINE()) {
+  standinHooks.bringBox(to, map, column, row, matrix, gate, line);
 }
 
 // Bits.
