@@ -147,7 +147,7 @@ test("a kernel's head names its parameters in their order, memory by the type th
   });
 });
 
-test("a parameter with a map is one in the head, and the code says by number what its map is made of", () => {
+test("a parameter with a map is one in the head, and the code says by number what its map is made of, which has a name only where the body reads it", () => {
   const { cuda, parameters } = cudaKernel({
     name: "boxes",
     parameters: {
@@ -178,12 +178,12 @@ test("a parameter with a map is one in the head, and the code says by number wha
       },
     },
     threads: 64,
-    body: "",
+    body: "  to[0] = rows;",
   });
   assert.deepEqual(parameters, ["out", "in", "i32", "i32", "in", "i32", "i32", "i32"]);
   assert.match(
     cuda.code,
-    /hf_boxes\(float\* to, const __grid_constant__ MatrixMap a, int columns, int rows, const __grid_constant__ MatrixMap b, int step, int matrices, int apart\)/,
+    /hf_boxes\(float\* to, const __grid_constant__ MatrixMap a, int, int rows, const __grid_constant__ MatrixMap b, int, int, int\)/,
   );
   const shared = { rowStride: 5, matrices: 6, matrixStride: 7 };
   assert.deepEqual(cuda.maps, [

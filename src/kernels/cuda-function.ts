@@ -50,6 +50,8 @@ export function cudaKernel<Name extends string>(
   const { onlyFor, sharedBytes } = kernel;
   const names = Object.keys(parameters) as Name[];
   const maps = kernel.maps && numberMaps(names, kernel.maps);
+  const ofMaps = new Set(Object.values<NamedMap<Name> | undefined>(kernel.maps ?? {}).flatMap(figuresOf));
+  const mentioned = new Set<string>(body.match(/\w+/g));
   const entry = `hf_${name.replaceAll(/[^A-Za-z0-9]+/g, "_")}`;
   const signature = names.map((parameter, number) => {
     const kind: Parameter = parameters[parameter];
@@ -58,7 +60,9 @@ export function cudaKernel<Name extends string>(
       return `const __grid_constant__ MatrixMap ${parameter}`;
     if (kind === "in") return `const ${pointed}* ${parameter}`;
     if (isMemory(kind)) return `${pointed}* ${parameter}`;
-    return `${scalars[kind]} ${parameter}`;
+    // What only a map is made of has no name, or compilers would point at it.
+    const isNamed = mentioned.has(parameter) || !ofMaps.has(parameter);
+    return isNamed ? `${scalars[kind]} ${parameter}` : scalars[kind];
   });
   const head = `extern "C" __global__ void __launch_bounds__(${threads}) ${entry}(${signature.join(", ")})`;
   return {
@@ -73,6 +77,10 @@ export function cudaKernel<Name extends string>(
       code: `${declarations.trim()}\n\n${head} {\n${withoutMargin(body)}\n}\n`.trimStart(),
     },
   };
+}
+
+function figuresOf<Name extends string>(map: NamedMap<Name> | undefined): readonly Name[] {
+  return map ? [map.columns, map.rows, map.rowStride, map.matrices, map.matrixStride] : [];
 }
 
 /** Maps with the numbers of their parameters instead of names, in the parameters' order. */

@@ -2,17 +2,19 @@
 
 import type { KernelSource, Parameter } from "../../../driver/index.js";
 import { cudaKernel } from "../../cuda-function.js";
+import { boxInstructions } from "../box-instructions.js";
 import { chooseProduct, localsOf, type ProductLocal } from "../choose-product.js";
-import { copyInstructions } from "../copy-instructions.js";
 import type { AccessToC } from "../problem.js";
 import { type PrintedFinish, printFinish } from "./finish.js";
 import { type Finish, type WarpgroupElement, type WarpgroupForm, warpgroupCapability } from "./form.js";
 
 /** What a kernel knows of each of its products besides its operands; nothing of a C that it does not store. */
 function figuresFor(finish: Finish | undefined): readonly string[] {
-  const ofResult = storesResult(finish) ? ["cStride", "cBatch"] : [];
-  return ["m", "n", "k", "aStride", "bStride", "aBatch", "bBatch", ...ofResult];
+  return ["m", "n", "k", "aBatch", "bBatch", ...(storesResult(finish) ? ["cStride", "cBatch"] : [])];
 }
+
+/** What else the maps of its operands are made of. */
+const mapFigures = ["aStride", "bStride", "batch"] as const;
 
 const storesResult = (finish: Finish | undefined): boolean => !finish || finish.keepsResult;
 
@@ -30,7 +32,7 @@ export function warpgroupParameters(
     Object.assign(parameters, { [`a${index}`]: "in", [`b${index}`]: "in" });
     if (storesResult(finish)) parameters[`c${index}`] = access;
     if (hasBias) parameters[`bias${index}`] = "in";
-    for (const figure of figuresFor(finish)) parameters[`${figure}${index}`] = "i32";
+    for (const figure of [...figuresFor(finish), ...mapFigures]) parameters[`${figure}${index}`] = "i32";
     if (hasBias) parameters[`biasBatch${index}`] = "i32";
     if (index > 0) parameters[`first${index}`] = "u32";
   }
@@ -38,10 +40,10 @@ export function warpgroupParameters(
 }
 
 /** By the name of each: what it is called in instructions, and how many terms one takes. */
-const elements: Readonly<Record<WarpgroupElement, { name: string; type: string; terms: number }>> = {
-  bf16: { name: "Bf16", type: "unsigned short", terms: 16 },
-  f16: { name: "F16", type: "unsigned short", terms: 16 },
-  tf32: { name: "Tf32", type: "float", terms: 8 },
+const elements: Readonly<Record<WarpgroupElement, { name: string; terms: number }>> = {
+  bf16: { name: "Bf16", terms: 16 },
+  f16: { name: "F16", terms: 16 },
+  tf32: { name: "Tf32", terms: 8 },
 };
 
 /** The machine's instructions by the names that we use; whoever emulates the machine brings its own. */
@@ -93,130 +95,106 @@ static __device__ __forceinline__ Float roundToTf32(Float value) {
   asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(bits) : "f"(value));
   return __uint_as_float(bits);
 }
-${copyInstructions}
+${boxInstructions}
 #endif`;
 }
 
 /**
  * `Side`: one operand's tile in shared memory, 128 bytes of terms of each of its rows or columns of C. Terms that lie side by side
- * stay so, and half floats that lie apart too; floats that lie apart are turned round on their way, four by four.
+ * stay so, and half floats that lie apart too; floats that lie apart are turned round once they are there, four by four.
  */
 const sides = `
-static constexpr unsigned depth = 128 / Element::bytes, chunk = 16 / Element::bytes;
+static constexpr unsigned depth = 128 / Element::bytes;
 
 template <bool isAlong, unsigned size>
 struct Side {
-  typedef Number Block[4][4];
   static constexpr bool isTurned = Element::bytes == 4 && !isAlong, liesAlong = isAlong || isTurned;
-  static constexpr unsigned bytes = size * 128, blocks = size * depth / 16, held = isTurned ? (blocks + threads - 1) / threads : 1;
+  // Along: one box with a row for each row or column of C. Else a box has a row for each term, and so many of C's.
+  static constexpr unsigned bytes = size * 128, across = 128 / Element::bytes, boxBytes = depth * 128;
+
+  // Terms from \`term\` on, of the rows or columns of C from \`first\` on; what is not there becomes 0.
+  static __device__ __forceinline__ void bring(
+      unsigned char* to, const MatrixMap* map, int first, int term, int matrix, Gate* gate) {
+    if constexpr (isAlong) {
+      bringBox(to, map, term, first, matrix, gate);
+    } else {
+#pragma unroll
+      for (unsigned box = 0; box < size / across; box++)
+        bringBox(to + box * boxBytes, map, first + box * across, term, matrix, gate);
+    }
+  }
 
   // The place of a chunk of 16 bytes in its row of 128, such that neighbours of a column lie in different banks.
   static __device__ __forceinline__ unsigned placeOf(unsigned row, unsigned within) {
     return row * 128 + ((within ^ (row & 7)) << 4);
   }
 
-  // Terms from \`term\` on, of the rows or columns of C from \`first\` on; what is not there becomes 0.
-  static __device__ __forceinline__ void bring(
-      unsigned char* to, const Number* matrix, int rowStride, int first, int term, int end, int terms) {
-    if constexpr (!isTurned) {
+  // A thread takes four columns of C and four terms; eight threads store to different banks.
+  static __device__ __forceinline__ void turn(unsigned char* to, const unsigned char* from) {
 #pragma unroll
-      for (unsigned done = 0; done < size * 8; done += threads) {
-        const unsigned own = done + threadIdx.x;
-        if (size * 8 % threads != 0 && own >= size * 8) break;
-        // Along: a row of C and its terms. Else a term of all the tile's rows or columns, 64 to a part of the tile.
-        const unsigned line = isAlong ? own / 8 : own / (size / chunk), within = isAlong ? own % 8 : own % (size / chunk);
-        const int row = (isAlong ? first : term) + (int)line, column = (isAlong ? term : first) + (int)(within * chunk);
-        const int left = row < (isAlong ? end : terms) ? (isAlong ? terms : end) - column : 0;
-        const unsigned bytes = left <= 0 ? 0 : left < (int)chunk ? left * Element::bytes : 16;
-        unsigned char* at = isAlong ? to + placeOf(line, within) : to + within / 8 * (depth * 128) + placeOf(line, within % 8);
-        beginCopy<16>(at, bytes > 0 ? matrix + (long long)row * rowStride + column : matrix, bytes);
+    for (unsigned own = threadIdx.x; own < size * depth / 16; own += consumers) {
+      const unsigned lane = own % 32, group = own / 32;
+      const unsigned column = (group / 2 * 8 + (lane & 1) + lane / 8 * 2) * 4, term = (group % 2 * 4 + lane / 2 % 4) * 4;
+      float4 terms[4];
+#pragma unroll
+      for (unsigned e = 0; e < 4; e++) {
+        const unsigned char* box = from + column / across * boxBytes;
+        terms[e] = *reinterpret_cast<const float4*>(box + placeOf(term + e, column % across / 4));
       }
-    }
-  }
-
-  // Which four columns of C and which four terms a thread turns round: eight threads store to different banks.
-  static __device__ __forceinline__ void blockOf(unsigned own, unsigned& column, unsigned& term) {
-    const unsigned lane = own % 32, group = own / 32;
-    column = (group / 2 * 8 + (lane & 1) + lane / 8 * 2) * 4;
-    term = (group % 2 * 4 + lane / 2 % 4) * 4;
-  }
-
-  static __device__ __forceinline__ void fetch(
-      Block (&from)[held], const Number* matrix, int rowStride, int first, int term, int end, int terms) {
-    if constexpr (isTurned) {
+      const float turned[4][4] = {{terms[0].x, terms[1].x, terms[2].x, terms[3].x}, {terms[0].y, terms[1].y, terms[2].y, terms[3].y},
+                                  {terms[0].z, terms[1].z, terms[2].z, terms[3].z}, {terms[0].w, terms[1].w, terms[2].w, terms[3].w}};
 #pragma unroll
-      for (unsigned index = 0; index < held; index++) {
-        const unsigned own = index * threads + threadIdx.x;
-        if (blocks % threads != 0 && own >= blocks) break;
-        unsigned column, row;
-        blockOf(own, column, row);
-#pragma unroll
-        for (unsigned e = 0; e < 4; e++) {
-          const bool isThere = first + (int)column < end && term + (int)(row + e) < terms;
-          const float4 four = isThere
-              ? *reinterpret_cast<const float4*>(matrix + (long long)(term + (int)(row + e)) * rowStride + first + column)
-              : make_float4(0, 0, 0, 0);
-          from[index][e][0] = four.x;
-          from[index][e][1] = four.y;
-          from[index][e][2] = four.z;
-          from[index][e][3] = four.w;
-        }
-      }
-    }
-  }
-
-  static __device__ __forceinline__ void turn(unsigned char* to, const Block (&from)[held]) {
-    if constexpr (isTurned) {
-#pragma unroll
-      for (unsigned index = 0; index < held; index++) {
-        const unsigned own = index * threads + threadIdx.x;
-        if (blocks % threads != 0 && own >= blocks) break;
-        unsigned column, row;
-        blockOf(own, column, row);
-#pragma unroll
-        for (unsigned e = 0; e < 4; e++) {
-          *reinterpret_cast<float4*>(to + placeOf(column + e, row / 4)) = make_float4(
-              roundToTf32(from[index][0][e]), roundToTf32(from[index][1][e]), roundToTf32(from[index][2][e]),
-              roundToTf32(from[index][3][e]));
-        }
+      for (unsigned e = 0; e < 4; e++) {
+        *reinterpret_cast<float4*>(to + placeOf(column + e, term / 4)) = make_float4(
+            roundToTf32(turned[e][0]), roundToTf32(turned[e][1]), roundToTf32(turned[e][2]), roundToTf32(turned[e][3]));
       }
     }
   }
 
   // The tile from a row on, and from the so many-th 32 bytes of terms on.
   static __device__ __forceinline__ const unsigned char* at(const unsigned char* tile, unsigned row, unsigned part) {
-    return liesAlong ? tile + row * 128 + part * 32 : tile + row / 64 * (depth * 128) + part * (32 / Element::bytes * 128);
+    return liesAlong ? tile + row * 128 + part * 32 : tile + row / across * boxBytes + part * (32 / Element::bytes * 128);
   }
 };`;
 
+/** What a block may have of a multiprocessor's memory, less what stands around its tiles. */
+const mostTileBytes = 225 * 1024;
+
+/** How many tiles that have been turned round there are: one is being made while two may still be multiplied. */
+const turnedTiles = 3;
+
+/** The last warp brings tiles, the others multiply them. */
 const multiplication = `
   // A swizzle goes by addresses, so that tiles begin on 1024 bytes.
   unsigned char* const tiles = launched + (1024 - reinterpret_cast<unsigned long long>(launched) % 1024) % 1024;
+  unsigned char* const turned = tiles + stages * (Left::bytes + Right::bytes);
+  Gate* const full = reinterpret_cast<Gate*>(turned + (Right::isTurned ? ${turnedTiles} * Right::bytes : 0));
+  Gate* const free = full + stages;
   const unsigned tilesAcross = (n + tileColumns - 1) / tileColumns, tilesDown = (m + tileRows - 1) / tileRows;
   const unsigned inBatch = block % (tilesAcross * tilesDown);
   const long long product = block / (tilesAcross * tilesDown);
   const int firstRow = inBatch / tilesAcross * tileRows, firstColumn = inBatch % tilesAcross * tileColumns;
-  a += product * aBatch;
-  b += product * bBatch;
-  const unsigned group = threadIdx.x / 128, top = group / groupsAcross * (64 * down), side = group % groupsAcross * width;
   const unsigned steps = (k + depth - 1) / depth;
-  auto tileOf = [&](unsigned step) { return tiles + step % stages * (Left::bytes + Right::bytes); };
-
-  typename Right::Block held[Right::held];
-  auto bring = [&](unsigned step) {
-    if (step < steps) {
-      Left::bring(tileOf(step), a, aStride, firstRow, step * depth, m, k);
-      Right::bring(tileOf(step) + Left::bytes, b, bStride, firstColumn, step * depth, n, k);
+  if (threadIdx.x < stages) {
+    setGate(full + threadIdx.x, 1);
+    setGate(free + threadIdx.x, consumers / 32);
+  }
+  publishGates();
+  __syncthreads();
+  if (threadIdx.x >= consumers) {
+    if (threadIdx.x > consumers) return;
+    for (unsigned step = 0; step < steps; step++) {
+      const unsigned stage = step % stages;
+      if (step >= stages) awaitGate(free + stage, (step / stages - 1) % 2);
+      expectAt(full + stage, Left::bytes + Right::bytes);
+      unsigned char* const tile = tiles + stage * (Left::bytes + Right::bytes);
+      Left::bring(tile, a, firstRow, step * depth, aBatch == 0 ? 0 : product, full + stage);
+      Right::bring(tile + Left::bytes, b, firstColumn, step * depth, bBatch == 0 ? 0 : product, full + stage);
     }
-    endCopies();
-  };
-  auto fetch = [&](unsigned step) {
-    if (step < steps) Right::fetch(held, b, bStride, firstColumn, step * depth, n, k);
-  };
-  auto turn = [&](unsigned step) {
-    if (step < steps) Right::turn(tileOf(step) + Left::bytes, held);
-  };
+    return;
+  }
 
+  const unsigned group = threadIdx.x / 128, top = group / groupsAcross * (64 * down), side = group % groupsAcross * width;
   float sums[down][width / 2];
 #pragma unroll
   for (unsigned i = 0; i < down; i++) {
@@ -226,18 +204,17 @@ const multiplication = `
       settle(sums[i][e]);
     }
   }
-#pragma unroll
-  for (unsigned step = 0; step < ahead; step++) {
-    bring(step);
-    fetch(step);
-    turn(step);
-  }
-  fetch(ahead);
   for (unsigned step = 0; step < steps; step++) {
-    awaitCopies<ahead - 1>();
-    publishStores();
-    __syncthreads();
-    const unsigned char *left = tileOf(step), *right = left + Left::bytes;
+    const unsigned stage = step % stages;
+    awaitGate(full + stage, step / stages % 2);
+    const unsigned char *left = tiles + stage * (Left::bytes + Right::bytes), *right = left + Left::bytes;
+    if constexpr (Right::isTurned) {
+      unsigned char* const to = turned + step % ${turnedTiles} * Right::bytes;
+      Right::turn(to, right);
+      right = to;
+      publishStores();
+      meetThreads(1, consumers);
+    }
     beginProducts();
 #pragma unroll
     for (unsigned part = 0; part < 4; part++) {
@@ -248,14 +225,12 @@ const multiplication = `
       }
     }
     endProducts();
-    // The tile of two steps ago is free: behind the barrier everybody has waited for what was made of it.
-    bring(step + ahead);
+    // With the last step's products made, its tile is free.
     awaitProducts<1>();
-    turn(step + ahead);
-    fetch(step + ahead + 1);
+    if (step > 0 && threadIdx.x % 32 == 0) passGate(free + (step - 1) % stages);
   }
   awaitProducts<0>();
-  __syncthreads();`;
+  meetThreads(1, consumers);`;
 
 /**
  * Each warp turns its own 16 rows through shared memory, so that a thread has neighbours of a row to store: the same ones of each.
@@ -270,14 +245,14 @@ function storing(finish: PrintedFinish | undefined, hasBias: boolean): string {
   const fetching = `
       ${finish?.held}
 #pragma unroll
-      for (unsigned next = 0; next < batch; next++) {
+      for (unsigned next = 0; next < rowsAtOnce; next++) {
         const int row = firstLine + (int)(begin + next * apart);
         const long long place = (long long)(row < m ? row : m - 1) * n + column;
         ${finish?.fetches}
       }`;
   return `
   const unsigned lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-  constexpr unsigned stride = width + 8, perRow = width / pack, apart = 32 / perRow, batch = 4;
+  constexpr unsigned stride = width + 8, perRow = width / pack, apart = 32 / perRow, rowsAtOnce = 4;
   float* const own = reinterpret_cast<float*>(tiles) + warp * (16 * stride);
   const unsigned along = lane % perRow * pack;
   const int column = firstColumn + side + along;
@@ -294,9 +269,9 @@ function storing(finish: PrintedFinish | undefined, hasBias: boolean): string {
     const int firstLine = firstRow + top + 64 * i + warp % 4 * 16 + lane / perRow;
     if (column >= n) continue;
 #pragma unroll 1
-    for (unsigned begin = 0; begin < 16; begin += batch * apart) {${finish?.fetches ? fetching : ""}
+    for (unsigned begin = 0; begin < 16; begin += rowsAtOnce * apart) {${finish?.fetches ? fetching : ""}
 #pragma unroll
-      for (unsigned next = 0; next < batch; next++) {
+      for (unsigned next = 0; next < rowsAtOnce; next++) {
         const unsigned line = begin + next * apart;
         const int row = firstLine + (int)line;
         if (row >= m) break;
@@ -316,17 +291,21 @@ export function warpgroupSource(
   finish?: Finish,
 ): KernelSource {
   const { element, tile, isAlong, hasBias } = form;
-  const { rows, columns, stages, down, across } = tile;
-  const { name, type } = elements[element];
-  const [threads, width] = [128 * down * across, columns / across];
+  const { rows, columns, down, across } = tile;
+  const { name } = elements[element];
+  const [consumers, width] = [128 * down * across, columns / across];
+  const threads = consumers + 32;
   const printed = finish && printFinish(finish);
-  const sharedBytes = 1024 + Math.max(stages * (rows + columns) * 128, (threads / 32) * 16 * (width + 8) * 4);
+  const turnedBytes = element === "tf32" && !isAlong.b ? turnedTiles * columns * 128 : 0;
+  const stageBytes = (rows + columns) * 128;
+  const stages = Math.min(tile.stages, Math.floor((mostTileBytes - turnedBytes) / stageBytes));
+  const tileBytes = stages * stageBytes + turnedBytes;
+  const sharedBytes = 1024 + Math.max(tileBytes + 2 * stages * 8, (consumers / 32) * 16 * (width + 8) * 4);
   const declarations = `
 ${printed?.declarations ?? ""}${instructionsFor(element, width)}
 typedef ${name} Element;
-typedef ${type} Number;
-static constexpr unsigned tileRows = ${rows}, tileColumns = ${columns}, stages = ${stages}, ahead = stages - 2;
-static constexpr unsigned groupsAcross = ${across}, threads = ${threads};
+static constexpr unsigned tileRows = ${rows}, tileColumns = ${columns}, stages = ${stages};
+static constexpr unsigned groupsAcross = ${across}, consumers = ${consumers};
 // The sums of a warpgroup: so many pieces of 64 rows, and so many columns. A thread stores so many neighbours at a time.
 static constexpr unsigned down = ${rows / 64 / down}, width = ${width}, pack = 4;
 ${sides}
@@ -335,22 +314,36 @@ typedef Side<${isAlong.b}, tileColumns> Right;`;
   return cudaKernel({
     ...{ name: `product_${element}_warpgroup`, elements: "float", threads, onlyFor: warpgroupCapability },
     ...{ parameters: warpgroupParameters(form, accesses, finish), sharedBytes, declarations },
-    pointers: pointersOf(type, accesses.length, printed),
-    body: `${chooseProduct(localsFor(form, type, finish), accesses.length)}  launchedMemory(launched, ${sharedBytes});${multiplication}\n${storing(printed, hasBias)}`,
+    pointers: printed?.pointers ?? {},
+    maps: mapsOf(form, accesses.length),
+    body: `${chooseProduct(localsFor(form, finish), accesses.length)}  launchedMemory(launched, ${sharedBytes});${multiplication}\n${storing(printed, hasBias)}`,
   });
 }
 
-function pointersOf(type: string, products: number, finish: PrintedFinish | undefined) {
-  const pointers: Record<string, string> = { ...finish?.pointers };
-  for (let index = 0; index < products; index++)
-    Object.assign(pointers, { [`a${index}`]: type, [`b${index}`]: type });
-  return pointers;
+/** Operands are maps, of which boxes of 128 bytes across are brought. */
+function mapsOf({ element, tile, isAlong }: WarpgroupForm, products: number) {
+  const across = 128 / (element === "tf32" ? 4 : 2);
+  const mapOf = (side: "a" | "b", size: string, rows: number, index: number) => {
+    const [columns, lines] = isAlong[side] ? ["k", size] : [size, "k"];
+    return {
+      dtype: element === "tf32" ? ("f32" as const) : element,
+      ...{ columns: `${columns}${index}`, rows: `${lines}${index}`, rowStride: `${side}Stride${index}` },
+      ...{ matrices: `batch${index}`, matrixStride: `${side}Batch${index}` },
+      box: { columns: across, rows: isAlong[side] ? rows : across },
+    };
+  };
+  const maps: Record<string, ReturnType<typeof mapOf>> = {};
+  for (let index = 0; index < products; index++) {
+    maps[`a${index}`] = mapOf("a", "m", tile.rows, index);
+    maps[`b${index}`] = mapOf("b", "n", tile.columns, index);
+  }
+  return maps;
 }
 
 /** What a block knows of its product. */
-function localsFor({ hasBias }: WarpgroupForm, type: string, finish?: Finish): readonly ProductLocal[] {
+function localsFor({ hasBias }: WarpgroupForm, finish?: Finish): readonly ProductLocal[] {
   return [
-    ...localsOf(`const ${type}*`, ["a", "b"]),
+    ...localsOf("const MatrixMap*", ["a", "b"]).map((local) => ({ ...local, isAddress: true })),
     ...localsOf("const float*", hasBias ? ["bias"] : []),
     ...localsOf("float*", storesResult(finish) ? ["c"] : []),
     ...localsOf("int", [...figuresFor(finish), ...(hasBias ? ["biasBatch"] : [])]),

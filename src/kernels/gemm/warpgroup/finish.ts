@@ -16,7 +16,7 @@ export interface PrintedFinish {
   readonly pointers: Readonly<Record<string, string>>;
   /** What has to stand before the kernel. */
   readonly declarations: string;
-  /** Declares what the operands of `batch` rows are held in. */
+  /** Declares what the operands of `rowsAtOnce` rows are held in. */
   readonly held: string;
   /** Fetches those of the `next` row, from `place` on. */
   readonly fetches: string;
@@ -39,7 +39,7 @@ export function printFinish({ kernel, product, keepsResult, readBack = [] }: Fin
     const { type } = elementTypes[dtype];
     pointers[`in${index}`] = type;
     if (!read.has(index)) continue;
-    held.line(`Pack<${type}, pack> pack${index}[batch];`);
+    held.line(`Pack<${type}, pack> pack${index}[rowsAtOnce];`);
     fetching.line(`pack${index}[next] = ${fetching.use("load")}<pack>(in${index} + place);`);
   }
   for (const [index, { dtype }] of outputs.entries()) {

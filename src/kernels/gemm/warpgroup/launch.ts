@@ -57,10 +57,10 @@ export function launchWarpgroups(
   let blocks = 0;
   const given: Record<string, Storage | number> = {};
   for (const [index, problem] of problems.entries()) {
-    const { m, n, k, a, b, c, bias, biasBatchStride = 0 } = problem;
+    const { m, n, k, batch = 1, a, b, c, bias, biasBatchStride = 0 } = problem;
     const own = {
       ...{ a: a.storage, b: b.storage, c: c?.storage ?? a.storage, bias: bias ?? a.storage },
-      ...{ m, n, k, aStride: a.rowStride, bStride: b.rowStride, cStride: c?.rowStride ?? n },
+      ...{ m, n, k, batch, aStride: a.rowStride, bStride: b.rowStride, cStride: c?.rowStride ?? n },
       ...{ aBatch: a.batchStride ?? 0, bBatch: b.batchStride ?? 0, cBatch: c?.batchStride ?? 0 },
       ...{ biasBatch: biasBatchStride, first: blocks },
     };
