@@ -92,9 +92,22 @@ test("what the work stores and reads back is no operand of its own", () => {
     [first, second],
   );
   assert.ok(met.every(({ part, reads }) => !reads || part.buffer !== first));
-  // Here the second output's memory is read before it is stored.
-  const early = [call, callOf([result, second, first, second])];
-  assert.deepEqual(kinds(finishProducts(hopper, early)), ["product", "rows"]);
+  // Here the second output's memory is read before it is stored; there the result is read as two inputs, of which one would be stale.
+  for (const read of [second, result]) {
+    const early = [call, callOf([result, read, first, second])];
+    assert.deepEqual(kinds(finishProducts(hopper, early)), ["product", "rows"]);
+  }
+});
+
+test("work that stores over an operand of the product stays apart: other blocks may still read it", () => {
+  const bias = bufferOf(n);
+  const { call, result } = product({ bias: whole(bias) });
+  assert.ok(call.work.kind === "product");
+  const { a, b } = call.work.problem;
+  for (const target of [a.part.buffer, b.part.buffer, bias]) {
+    const calls = [call, rows(result, target).call];
+    assert.deepEqual(finishProducts(hopper, calls), calls);
+  }
 });
 
 test("a result that others read is stored as well", () => {

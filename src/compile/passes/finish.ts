@@ -63,7 +63,7 @@ function finishedOf(
 
 /** Which input is the product's result, where every operand lies as that does and none is stored over before it is read. */
 function finishIn(
-  { m, n, c }: ProductCall["problem"],
+  { m, n, a, b, c, bias }: ProductCall["problem"],
   call: RowCall,
 ): Omit<Finish, "keepsResult"> | undefined {
   const { kernel, operands } = call;
@@ -75,12 +75,16 @@ function finishIn(
     (part, index) => readBack[index] === undefined && isSamePart(part, c.part),
   );
   if (product < 0 || !operands.every(startsWhole)) return undefined;
-  const areFresh = inputs.every(
-    (input, index) =>
-      readBack[index] !== undefined || outputs.every((output) => areApart(extentOf(input), extentOf(output))),
-  );
-  return areFresh ? { kernel, product, readBack } : undefined;
+  const others = inputs.filter((_, index) => index !== product && readBack[index] === undefined);
+  // Blocks finish theirs while others still read.
+  const read = [...others, a.part, b.part, c.part, ...(bias ? [bias] : [])];
+  const areFresh = read.every((one) => outputs.every((output) => isApart(one, output)));
+  return areFresh && others.every((other) => isApart(other, c.part))
+    ? { kernel, product, readBack }
+    : undefined;
 }
+
+const isApart = (one: Part, other: Part): boolean => areApart(extentOf(one), extentOf(other));
 
 /** Kernels move 16 bytes at a time; buffers of a step begin on more. */
 function startsWhole({ buffer, offset }: Part): boolean {
