@@ -24,8 +24,4 @@ static __device__ __forceinline__ void awaitGate(Gate* gate, unsigned parity) {
 static __device__ __forceinline__ void bringBox(void* to, const MatrixMap* map, int column, int row, int matrix, Gate* gate) {
   asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3, %4}], [%5];"
                ::"r"(sharedPlace(to)), "l"(map), "r"(column), "r"(row), "r"(matrix), "r"(sharedPlace(gate)) : "memory");
-}
-// Waits for so many threads of the block at a barrier of that number.
-static __device__ __forceinline__ void meetThreads(unsigned barrier, unsigned threads) {
-  asm volatile("bar.sync %0, %1;" ::"r"(barrier), "r"(threads) : "memory");
 }`;

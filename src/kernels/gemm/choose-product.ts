@@ -13,12 +13,12 @@ export interface ProductLocal {
  * called as its local is, with the product's number behind it; `first` tells of all but the first product where its blocks begin.
  */
 export function chooseProduct(locals: readonly ProductLocal[], products: number): string {
-  const valueOf = ({ name, isAddress }: ProductLocal, index: number): string =>
+  const givenAs = ({ name, isAddress }: ProductLocal, index: number): string =>
     `${isAddress ? "&" : ""}${name}${index}`;
-  const lines = locals.map((local) => `${local.type} ${local.name} = ${valueOf(local, 0)};`);
+  const lines = locals.map((local) => `${local.type} ${local.name} = ${givenAs(local, 0)};`);
   lines.push("unsigned block = blockIdx.x;");
   for (let index = 1; index < products; index++) {
-    const own = locals.map((local) => `${local.name} = ${valueOf(local, index)};`);
+    const own = locals.map((local) => `${local.name} = ${givenAs(local, index)};`);
     lines.push(`if (blockIdx.x >= first${index}) {`);
     lines.push(`  ${own.join(" ")}`, `  block = blockIdx.x - first${index};`, "}");
   }

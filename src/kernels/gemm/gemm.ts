@@ -41,7 +41,7 @@ import {
   warpgroupFinishOf,
   warpgroupsOf,
 } from "./warpgroup/index.js";
-import { launchWideProducts, wideGroupOf, wideProductsOf } from "./wide/index.js";
+import { launchWideProducts, wideProductsOf } from "./wide/index.js";
 
 /**
  * `C[m, n] = alpha · op(A)[m, k] · op(B)[k, n] + beta · C`, once or for a batch; then the bias and the activation, where
@@ -96,7 +96,7 @@ export function gemmMany(
   op = "gemm",
 ): void {
   for (const problem of problems) requireSound(problem);
-  const wide = wideGroupOf(runtime, problems);
+  const wide = wideProductsOf(runtime, problems);
   const warpgroups = warpgroupsOf(runtime, problems);
   if (wide) launchWideProducts(runtime, problems, wide, op);
   else if (warpgroups) launchWarpgroups(runtime, problems, warpgroups, op);
@@ -106,7 +106,7 @@ export function gemmMany(
 /** Can one launch make these products? */
 export function gemmTogether(runtime: Runtime, problems: readonly GemmOutline[]): boolean {
   if (problems.some(({ activation }) => activation)) return false;
-  return (wideGroupOf(runtime, problems) ?? warpgroupsOf(runtime, problems)) !== undefined;
+  return (wideProductsOf(runtime, problems) ?? warpgroupsOf(runtime, problems)) !== undefined;
 }
 
 /**

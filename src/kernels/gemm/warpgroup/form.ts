@@ -33,9 +33,16 @@ const tiles = {
   large: { rows: 192, columns: 128, stages: 4, down: 3, across: 1 },
   square: { rows: 128, columns: 128, stages: 6, down: 2, across: 1 },
   small: { rows: 64, columns: 128, stages: 4, down: 1, across: 2 },
+  /** For single warps, of which a multiprocessor needs those of several blocks. */
+  quarters: { rows: 64, columns: 64, stages: 4, down: 1, across: 1 },
 } as const satisfies Readonly<Record<string, WarpgroupTile>>;
 
 export const warpgroupTiles: readonly WarpgroupTile[] = Object.values(tiles);
+
+/** Floats whose terms lie apart are not for warpgroups: each warp multiplies them by itself. */
+export function isByWarps({ element, isAlong }: WarpgroupForm): boolean {
+  return element === "tf32" && !isAlong.a;
+}
 
 export interface WarpgroupForm {
   readonly element: WarpgroupElement;
@@ -66,14 +73,12 @@ export function groupFormOf(
 ): WarpgroupForm | undefined {
   const [first] = problems;
   const element = first && elementOf(device, precision, first);
-  // TF32 would have to turn both operands round on their way, which takes longer than the products.
-  if (!first || !element || element === "tf32") return undefined;
+  if (!first || !element) return undefined;
   const areGradients = problems.every(
     (one) => isGradient(one) && isOurs(one) && one.dtype === first.dtype && !one.bias,
   );
-  return areGradients
-    ? { element, tile: tiles.square, isAlong: { a: false, b: false }, hasBias: false }
-    : undefined;
+  const tile = element === "tf32" ? tiles.quarters : tiles.square;
+  return areGradients ? { element, tile, isAlong: { a: false, b: false }, hasBias: false } : undefined;
 }
 
 /** With more terms than this the library is ahead by more than a pass over the result takes. */
@@ -99,22 +104,25 @@ export function finishFormOf(
   return { element, tile: tiles.large, isAlong, hasBias: bias !== undefined };
 }
 
-/** The form of a batch of small products with odd rows in half floats. */
+/** The form of a batch of small products with odd rows. */
 export function batchFormOf(
   device: Device,
   precision: ProductPrecision,
   problem: GemmOutline,
 ): WarpgroupForm | undefined {
-  const { a, b, c, bias } = problem;
+  const { a, b, c, bias, dtype } = problem;
   const element = elementOf(device, precision, problem);
-  if (!element || element === "tf32" || !isOddBatch(problem)) return undefined;
-  if (!isOurs({ ...problem, batch: 1 }) || ![a, b, c].every(fitsBatch)) return undefined;
+  if (!element || !isOddBatch(problem) || !isOurs({ ...problem, batch: 1 })) return undefined;
+  // Every matrix of a batch begins on 16 bytes.
+  const fits = ({ batchStride = 0 }: GemmOutline["a"], bytes: number): boolean =>
+    (batchStride * bytes) % 16 === 0;
+  const { bytes } = dtypes[dtype];
+  if (!fits(a, bytes) || !fits(b, bytes) || !fits(c, 4)) return undefined;
   const isAlong = { a: !a.isTransposed, b: b.isTransposed === true };
-  return { element, tile: tiles.small, isAlong, hasBias: bias !== undefined };
+  const form = { element, tile: tiles.small, isAlong, hasBias: bias !== undefined };
+  if (!isByWarps(form)) return form;
+  return isAlong.b || bias ? undefined : { ...form, tile: tiles.quarters };
 }
-
-/** Does every matrix of a batch begin on 16 bytes, of half floats and of floats? */
-const fitsBatch = ({ batchStride = 0 }: GemmOutline["a"]): boolean => batchStride % 8 === 0;
 
 function elementOf(
   { kind, computeCapability }: Device,

@@ -36,6 +36,7 @@ import {
   type Finish,
   finishFormOf,
   groupFormOf,
+  isByWarps,
   type WarpgroupElement,
   type WarpgroupForm,
   type WarpgroupTile,
@@ -44,6 +45,7 @@ import {
 import { launchWarpgroups } from "./launch.js";
 
 const square = warpgroupTiles.find(({ rows }) => rows === 128)!;
+const quarters = warpgroupTiles.find(({ columns }) => columns === 64)!;
 const hopper = { kind: "cuda", computeCapability: "9.0" } as const;
 const elements: readonly WarpgroupElement[] = ["bf16", "f16", "tf32"];
 const dtypeOf = (element: WarpgroupElement) => (element === "tf32" ? "f32" : element);
@@ -162,6 +164,45 @@ describe("a product by warpgroups", { skip: cudaMissing }, () => {
     }
   });
 
+  test("of floats whose terms lie apart is right for any shape, each warp by itself", () => {
+    fc.assert(
+      fc.property(drawProduct, (drawn) =>
+        runtime.step(() => {
+          const turned = aligned({ ...drawn, a: { ...drawn.a, isTransposed: true }, bias: "none" });
+          const { problem, form, prove } = place(turned, "tf32", quarters);
+          assert.ok(isByWarps(form));
+          launchWarpgroups(runtime, [problem], form, "product");
+          prove();
+        }),
+      ),
+      { numRuns: 8 },
+    );
+  });
+
+  test("of floats has the bits of them that TF32 has, and no others", () => {
+    // One bit more than TF32 has, and what is left of it where the terms lie apart: 1 + 2^-10.
+    const [m, n, k, value] = [72, 64, 128, 1 + 2 ** -10 + 2 ** -11];
+    runtime.step(() => {
+      const fill = (count: number, of: number, name: string) =>
+        put(runtime, new Float32Array(count).fill(of), name);
+      const c = runtime.arena.allocate(4 * m * n, "c");
+      const problem: GemmProblem<ProductDtype> = {
+        ...{ dtype: "f32", m, n, k, c: { storage: c, rowStride: n } },
+        a: { storage: fill(m * k, value, "a"), rowStride: m, isTransposed: true },
+        b: { storage: fill(k * n, 1, "b"), rowStride: n },
+      };
+      const form = {
+        element: "tf32",
+        tile: quarters,
+        isAlong: { a: false, b: false },
+        hasBias: false,
+      } as const;
+      launchWarpgroups(runtime, [problem], form, "product");
+      for (const [index, sum] of floatsIn(c).entries())
+        assert.equal(sum, k * (1 + 2 ** -10), `element ${index}`);
+    });
+  });
+
   const plain: DrawnProduct = {
     ...{ dtype: "f32", resultDtype: "f32", m: 72, n: 136, k: 72, batch: 1, alpha: 1, beta: 0 },
     ...{ bias: "one", activation: "none" },
@@ -198,14 +239,14 @@ describe("a product by warpgroups", { skip: cudaMissing }, () => {
   });
 
   test("is made beside others as it is alone", () => {
-    for (const element of ["bf16", "f16"] as const) {
+    for (const element of elements) {
       runtime.step(() => {
         const turned = { ...plain, a: { ...plain.a, isTransposed: true }, bias: "none" } as const;
         const group = [
           { ...turned, m: 136, n: 64 },
           { ...turned, m: 8, n: 200 },
           { ...turned, m: 264, n: 136 },
-        ].map((drawn) => place(drawn, element, square));
+        ].map((drawn) => place(drawn, element, element === "tf32" ? quarters : square));
         const problems = group.map(({ problem }) => problem);
         launchWarpgroups(runtime, problems, group[0]!.form, "products");
         for (const { prove } of group) prove();
@@ -311,7 +352,7 @@ describe("a product by warpgroups", { skip: cudaMissing }, () => {
   test("of a batch is what gemm launches on Hopper where rows are odd, and no library's", () => {
     const isHopper = runtime.device.computeCapability === "9.0";
     runtime.step(() => {
-      const drawn = aligned({ ...plain, k: 193, batch: 3, bias: "batched" });
+      const drawn = aligned({ ...plain, n: 136, k: 193, batch: 3, bias: "batched" });
       const { problem, prove } = place(drawn, "bf16");
       assert.equal(gemmIsOwn(runtime, problem), isHopper);
       const bytes = gemmScratchBytes(runtime, problem);
@@ -357,7 +398,7 @@ describe("the form of products by warpgroups", () => {
   const gradient = (m: number, n: number, more = {}): GemmOutline =>
     outline({ m, n, k: 3072 }, { a: { ...lying(m), isTransposed: true }, ...more });
 
-  test("is there for groups of weight gradients in half floats, on Hopper alone", () => {
+  test("is there for groups of weight gradients, on Hopper alone", () => {
     const pair = [gradient(256, 1024), gradient(1024, 256)];
     assert.equal(groupFormOf(hopper, "bf16", pair)?.element, "bf16");
     assert.equal(groupFormOf({ ...hopper, computeCapability: "8.0" }, "bf16", pair), undefined);
@@ -372,12 +413,13 @@ describe("the form of products by warpgroups", () => {
       gradient(256, 1024, { dtype: "f16" }),
     ])
       assert.equal(groupFormOf(hopper, "bf16", [...pair, other]), undefined);
-    const floats = [gradient(256, 1024, { dtype: "f32" })];
-    assert.equal(groupFormOf(hopper, "tf32", floats), undefined, "floats would have to be turned round");
+    const floats = [gradient(256, 1024, { dtype: "f32" }), gradient(1024, 256, { dtype: "f32" })];
+    assert.equal(groupFormOf(hopper, "tf32", floats)?.element, "tf32");
+    assert.equal(groupFormOf(hopper, "f32", floats), undefined);
     assert.equal(groupFormOf(hopper, "bf16", []), undefined);
   });
 
-  test("is there for batches of small products in half floats whose rows have an odd length", () => {
+  test("is there for batches of small products whose rows have an odd length", () => {
     const each = (more = {}): GemmOutline => ({
       ...outline({ m: 256, n: 256, k: 193 }),
       ...{ batch: 12, a: { ...lying(2400), batchStride: 200 }, b: { ...lying(256), batchStride: 49408 } },
@@ -390,9 +432,17 @@ describe("the form of products by warpgroups", () => {
       each({ m: 4096 }),
       each({ a: { ...lying(2316), batchStride: 193 } }),
       each({ c: { ...lying(3072), batchStride: 257 } }),
-      each({ dtype: "f32" }),
     ])
       assert.equal(batchFormOf(hopper, "tf32", other), undefined);
+    const floats = each({ dtype: "f32" });
+    assert.equal(batchFormOf(hopper, "tf32", floats)?.element, "tf32");
+    assert.equal(batchFormOf(hopper, "f32", floats), undefined);
+    const apart = { ...floats, a: { ...floats.a, isTransposed: true }, m: 193, k: 256 };
+    const bias = { span: span(256, 2 ** 20) };
+    assert.equal(batchFormOf(hopper, "tf32", apart)?.tile, quarters);
+    assert.equal(batchFormOf(hopper, "tf32", { ...apart, bias }), undefined, "warps add no bias");
+    const turned = { ...apart, b: { ...lying(256), batchStride: 65536, isTransposed: true } };
+    assert.equal(batchFormOf(hopper, "tf32", turned), undefined, "one along and one apart");
   });
 
   test("is there for a finish where the result is large and the terms are few", () => {
@@ -434,6 +484,8 @@ describe("the code of products by warpgroups under nvcc", { skip: noCompiler() }
     ...[true, false].flatMap((a) =>
       [true, false].map((b) => warpgroupSource(formOf("bf16", small!, a, b), ["part"])),
     ),
+    warpgroupSource(formOf("tf32", quarters, false, false), ["out", "part"]),
+    warpgroupSource(formOf("tf32", small!, true, false), ["part"]),
   ];
 
   test("compiles without a warning, needs no local memory, and lets no product wait for the last", () => {

@@ -1,4 +1,4 @@
-/** The text of wide products: tiles in shared memory, multiplied as doubles by the tensor cores, or as TF32. */
+/** The text of wide products: tiles in shared memory, multiplied as doubles by the tensor cores. */
 
 import type { KernelSource, Parameter } from "../../../driver/index.js";
 import { cudaKernel } from "../../cuda-function.js";
@@ -31,25 +31,15 @@ export function wideParameters(
   return parameters;
 }
 
-/** sums[16, 8] += left[16, 8] · right[8, 8], spread over a warp. In floats, with the bits that TF32 has of each; others are not looked at. */
-const multiplications: Readonly<Record<WideForm["sums"], string>> = {
-  double: `static __device__ __forceinline__ void multiplyAdd(double (&sums)[4], const double (&left)[4], const double (&right)[2]) {
+/** The machine's instructions by the names that we use; whoever emulates the machine brings its own. */
+const instructions = `
+#ifndef HOLDFAST_INSTRUCTIONS
+// sums[16, 8] += left[16, 8] · right[8, 8], spread over a warp.
+static __device__ __forceinline__ void multiplyAdd(double (&sums)[4], const double (&left)[4], const double (&right)[2]) {
   asm("mma.sync.aligned.m16n8k8.row.col.f64.f64.f64.f64 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
       : "+d"(sums[0]), "+d"(sums[1]), "+d"(sums[2]), "+d"(sums[3])
       : "d"(left[0]), "d"(left[1]), "d"(left[2]), "d"(left[3]), "d"(right[0]), "d"(right[1]));
-}`,
-  float: `static __device__ __forceinline__ void multiplyAdd(float (&sums)[4], const float (&left)[4], const float (&right)[2]) {
-  asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
-      : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])
-      : "r"(__float_as_uint(left[0])), "r"(__float_as_uint(left[1])), "r"(__float_as_uint(left[2])),
-        "r"(__float_as_uint(left[3])), "r"(__float_as_uint(right[0])), "r"(__float_as_uint(right[1])));
-}`,
-};
-
-/** The machine's instructions by the names that we use; whoever emulates the machine brings its own. */
-const instructionsFor = ({ sums }: WideForm): string => `
-#ifndef HOLDFAST_INSTRUCTIONS
-${multiplications[sums]}
+}
 // Four pieces of 8 rows × 4 floats, whose rows begin where the lanes say, 8 for each piece: a lane gets one float of each.
 template <class Float>
 static __device__ __forceinline__ void loadPieces(Float (&floats)[4], const Float* row) {
@@ -132,7 +122,7 @@ const multiplication = `
     endCopies();
   };
 
-  Sum sums[down][across][2][4];
+  double sums[down][across][2][4];
 #pragma unroll
   for (unsigned i = 0; i < down; i++) {
 #pragma unroll
@@ -150,7 +140,7 @@ const multiplication = `
     for (unsigned j = 0; j < across; j++) Right::load(right[to][j], tile + Left::size, side + 16 * j, term);
   };
   auto multiply = [&](unsigned from) {
-    Sum columns[across][2][2];
+    double columns[across][2][2];
 #pragma unroll
     for (unsigned j = 0; j < across; j++) {
 #pragma unroll
@@ -158,7 +148,7 @@ const multiplication = `
     }
 #pragma unroll
     for (unsigned i = 0; i < down; i++) {
-      Sum rows[4];
+      double rows[4];
 #pragma unroll
       for (unsigned e = 0; e < 4; e++) rows[e] = left[from][i][e];
 #pragma unroll
@@ -201,20 +191,14 @@ export function wideSource(form: WideForm, accesses: readonly AccessToC[]): Kern
   const declarations = `
 static constexpr unsigned tileRows = ${rows}, tileColumns = ${columns}, depth = ${depth}, stages = ${stages};
 static constexpr unsigned warpsAcross = ${warpsAcross}, threads = ${threads};
-typedef ${form.sums} Sum;
 // The sums of a warp: so many pieces of 16 × 16.
 static constexpr unsigned down = ${rows / warpsDown / 16}, across = ${columns / warpsAcross / 16};
-${instructionsFor(form)}
+${instructions}
 ${sides}
 typedef ${sideOf("tileRows", a)} Left;
 typedef ${sideOf("tileColumns", b)} Right;`;
   return cudaKernel({
-    ...{
-      name: form.sums === "double" ? "product_f32_wide" : "product_tf32_wide",
-      elements: "float",
-      threads,
-      onlyFor: wideCapability,
-    },
+    ...{ name: "product_f32_wide", elements: "float", threads, onlyFor: wideCapability },
     parameters: wideParameters(form, accesses),
     declarations,
     body: `${chooseProduct(localsFor(form), accesses.length)}${multiplication}\n${storing(form)}`,
@@ -262,8 +246,8 @@ function storing({ b, hasBias, readsC, storesFours }: WideForm): string {
           float values[run];
 #pragma unroll
           for (unsigned next = 0; next < run; next++) {
-            Sum sum = alpha * ${sum};
-            ${readsC ? "if (column + (int)next < n) sum += beta * (Sum)at[next];" : ""}
+            double sum = alpha * ${sum};
+            ${readsC ? "if (column + (int)next < n) sum += beta * (double)at[next];" : ""}
             ${hasBias ? "sum += biases[next];" : ""}
             values[next] = (float)sum;
           }

@@ -1,11 +1,11 @@
 /**
- * Which f32 products are our own on a GPU, and in which tiles; and which of TF32's. Hopper multiplies doubles on its tensor cores as fast as its
+ * Which f32 products are our own on a GPU, and in which tiles. Hopper multiplies doubles on its tensor cores as fast as its
  * other units multiply floats, and there tiles come closer to what the machine can do. As doubles the products are exact,
  * and the one rounding is that of the result.
  */
 
 import type { DeviceInfo, ProductPrecision } from "../../../driver/index.js";
-import { type GemmOutline, isGradient, isOddBatch } from "../problem.js";
+import type { GemmOutline } from "../problem.js";
 
 /** Hopper: there doubles are as fast as floats. */
 export const wideCapability = "9.0";
@@ -39,8 +39,6 @@ export interface WideOperand {
 
 export interface WideForm {
   readonly tile: WideTile;
-  /** What is added up: doubles whose products are exact, or floats with the bits that TF32 has. */
-  readonly sums: "double" | "float";
   readonly a: WideOperand;
   readonly b: WideOperand;
   /** Can four elements of C that lie side by side be stored at once? */
@@ -68,8 +66,7 @@ export function wideFormOf(
   problems: readonly GemmOutline[],
 ): WideForm | undefined {
   if (device.kind !== "cuda" || device.computeCapability !== wideCapability) return undefined;
-  if (precision !== "f32" && !(precision === "tf32" && problems.length === 1 && problems.every(isOddBatch)))
-    return undefined;
+  if (precision !== "f32") return undefined;
   const [first] = problems;
   if (!first || !problems.every((one) => isOurs(one) && goesWith(one, first))) return undefined;
   const tile = bestTile(device.parallelism, problems);
@@ -78,28 +75,12 @@ export function wideFormOf(
     Math.min(...problems.map((one) => chunkOf(one[side]))) as Chunk;
   return {
     tile,
-    sums: precision === "f32" ? "double" : "float",
     a: { isAlong: !first.a.isTransposed, chunk: chunk("a") },
     b: { isAlong: first.b.isTransposed === true, chunk: chunk("b") },
     storesFours: chunk("c") === 4,
     hasBias: first.bias !== undefined,
     readsC: (first.beta ?? 0) !== 0,
   };
-}
-
-/**
- * The form of products that one launch makes and that may have other bits than each alone, which a library makes: TF32's weight
- * gradients.
- */
-export function wideGroupFormOf(
-  device: Device,
-  precision: ProductPrecision,
-  problems: readonly GemmOutline[],
-): WideForm | undefined {
-  if (precision !== "tf32") return wideFormOf(device, precision, problems);
-  const form = problems.every(isGradient) ? wideFormOf(device, "f32", problems) : undefined;
-  const [tile] = wideTiles;
-  return form && tile && { ...form, tile, sums: "float" };
 }
 
 /** How many blocks there are in a tiling of C, once or for a batch. */

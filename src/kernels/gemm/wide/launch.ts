@@ -11,7 +11,7 @@ import {
   type ProductDtype,
 } from "../problem.js";
 import { wideParameters, wideSource } from "./code.js";
-import { type WideForm, wideBlocks, wideFormOf, wideGroupFormOf } from "./form.js";
+import { type WideForm, wideBlocks, wideFormOf } from "./form.js";
 
 /** How one launch makes products on the runtime's device, where they are ours to make. */
 export function wideProductsOf(
@@ -19,14 +19,6 @@ export function wideProductsOf(
   problems: readonly GemmOutline[],
 ): WideForm | undefined {
   return wideFormOf(device, settings.precision, problems);
-}
-
-/** How one launch makes products together; of TF32's it may be that only together they are ours. */
-export function wideGroupOf(
-  { device, settings }: Runtime,
-  problems: readonly GemmOutline[],
-): WideForm | undefined {
-  return wideGroupFormOf(device, settings.precision, problems);
 }
 
 /** One launch for products of one form that don't wait for each other. */

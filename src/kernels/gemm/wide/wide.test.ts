@@ -18,7 +18,7 @@ import { span } from "../../../units/index.js";
 import { gemm, gemmMany, gemmTogether } from "../gemm.js";
 import type { GemmOutline, GemmProblem } from "../problem.js";
 import { wideSource } from "./code.js";
-import { type WideForm, wideFormOf, wideGroupFormOf, wideTiles } from "./form.js";
+import { type WideForm, wideFormOf, wideTiles } from "./form.js";
 import { launchWideProducts } from "./launch.js";
 
 /** A small GPU, so that small products are worth tiles. */
@@ -159,27 +159,6 @@ describe("a wide product", { skip: cudaMissing }, () => {
     });
   });
 
-  test("in TF32 has sums of floats, of the bits that TF32 has", () => {
-    const [m, n, k] = [70, 52, 120];
-    runtime.step(() => {
-      // One bit more than TF32 has, and what is left of it: 1 + 2^-10.
-      const value = 1 + 2 ** -10 + 2 ** -11;
-      const [a, b] = [
-        put(runtime, new Float32Array(m * k).fill(value), "a"),
-        put(runtime, new Float32Array(k * n).fill(1), "b"),
-      ];
-      const c = runtime.arena.allocate(4 * m * n, "c");
-      const problem: GemmProblem = {
-        ...{ dtype: "f32", m, n, k, a: { storage: a, rowStride: k }, b: { storage: b, rowStride: n } },
-        c: { storage: c, rowStride: n },
-      };
-      const form = wideFormOf(small, "f32", [problem])!;
-      launchWideProducts(runtime, [problem], { ...form, sums: "float" }, "product");
-      const found = new Float32Array(runtime.read(c).slice().buffer);
-      for (const [index, sum] of found.entries()) assert.equal(sum, k * (1 + 2 ** -10), `element ${index}`);
-    });
-  });
-
   test("keeps what is not finite, and only where it belongs", () => {
     const [m, n, k] = [40, 40, 40];
     runtime.step(() => {
@@ -247,18 +226,6 @@ describe("the form of wide products", () => {
     assert.equal(wideFormOf(hopper, "f32", []), undefined);
   });
 
-  test("is there in TF32 for batches of small products with odd rows, and for groups of weight gradients", () => {
-    const each = outline({ m: 256, n: 256, k: 193, batch: 12 }, { a: { ...lying(2352), batchStride: 196 } });
-    assert.equal(wideFormOf(hopper, "tf32", [each])?.sums, "float");
-    assert.equal(wideFormOf(hopper, "tf32", [{ ...each, k: 192 }]), undefined);
-    assert.equal(wideFormOf(hopper, "tf32", [each, each]), undefined);
-    const gradient = outline({ m: 1024, n: 256, k: 3072 }, { a: { ...lying(1024), isTransposed: true } });
-    assert.equal(wideGroupFormOf(hopper, "tf32", [gradient, gradient])?.sums, "float");
-    assert.equal(wideGroupFormOf(hopper, "f32", [gradient, gradient])?.sums, "double");
-    assert.equal(wideGroupFormOf(hopper, "tf32", [{ ...gradient, k: 512 }]), undefined);
-    assert.equal(wideGroupFormOf(hopper, "tf32", [outline({ m: 3072, n: 1024, k: 1024 })]), undefined);
-  });
-
   test("has the tile that keeps the busiest multiprocessor the shortest", () => {
     assert.equal(tileOf(outline({ m: 3072, n: 1024, k: 256 })), "64×64");
     assert.equal(tileOf(outline({ m: 3072, n: 768, k: 256 })), "48×64");
@@ -294,16 +261,14 @@ test("the code of wide products compiles under nvcc without a warning and needs 
   skip: noCompiler(),
 }, () => {
   const operand = { chunk: 4 } as const;
-  const sources = (["double", "float"] as const).flatMap((sums) =>
-    wideTiles.flatMap((tile) =>
-      [true, false].map((isAlong) =>
-        wideSource(
-          {
-            ...{ tile, sums, storesFours: true, hasBias: isAlong, readsC: false },
-            ...{ a: { ...operand, isAlong }, b: { ...operand, isAlong: false } },
-          },
-          ["out", "part"],
-        ),
+  const sources = wideTiles.flatMap((tile) =>
+    [true, false].map((isAlong) =>
+      wideSource(
+        {
+          ...{ tile, storesFours: true, hasBias: isAlong, readsC: false },
+          ...{ a: { ...operand, isAlong }, b: { ...operand, isAlong: false } },
+        },
+        ["out", "part"],
       ),
     ),
   );
