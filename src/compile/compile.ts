@@ -155,14 +155,17 @@ function planSchedule(
   return { schedule, plan, memory: memoryOf(schedule, plan) };
 }
 
-/** A layer's backward pass has about four calls that others wait for, and three that nobody does. */
-const usualBranches: ScheduleOptions = { branches: 3, lag: 4 };
+/** How calls may go aside. A layer's backward pass has about four calls that others wait for, and three that nobody does. */
+export const branchings = {
+  branches: { branches: 3, lag: 4 },
+  "short branches": { branches: 3, lag: 2 },
+} as const satisfies Readonly<Record<string, ScheduleOptions>>;
 
 /** The same step, to the bit, with what nobody needs soon on side branches; nothing where there is no such call. */
 export function branchStep(
   runtime: Runtime,
   planned: PlannedStep,
-  options = usualBranches,
+  options: ScheduleOptions = branchings.branches,
 ): PlannedStep | undefined {
   const branched = planSchedule(freedCalls(runtime, planned.stages), options);
   const hasSides = branched.schedule.calls.some(({ branch }) => branch !== 0);

@@ -2,6 +2,7 @@
 
 export { timeCalls } from "./call-times.js";
 export {
+  branchings,
   branchStep,
   type PassName,
   type PassSettings,

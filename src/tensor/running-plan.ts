@@ -1,6 +1,13 @@
 /** A plan in memory: captured, and where that is left open, run in whichever of several ways turns out to be the quickest. */
 
-import { branchStep, hasRoom, type PassSettings, PlacedStep, type PlannedStep } from "../compile/index.js";
+import {
+  branchings,
+  branchStep,
+  hasRoom,
+  type PassSettings,
+  PlacedStep,
+  type PlannedStep,
+} from "../compile/index.js";
 import { HoldfastError } from "../errors/index.js";
 import type { Replayable, Runtime } from "../runtime/index.js";
 import { keepFastest, type Tried, type Verdict, type Way } from "./faster-of.js";
@@ -36,16 +43,13 @@ export function beginPlan(runtime: Runtime, runner: Runner, planned: PlannedStep
     return { planned, placed: memory.placed, replayable, verdict: undefined, close };
   }
   const direct: Replayable = { mode: "direct", replay: memory.placed.run, close: () => undefined };
+  const ways: Way<Home>[] = [];
   try {
-    const branched = branchedWay(runtime, runner, planned);
-    const tried = keepFastest(runtime, [
-      plain,
-      ...(branched ? [branched] : []),
-      { name: "direct", replayable: direct, memory },
-    ]);
-    return runningWhile(tried);
+    for (const way of branchedWays(runtime, runner, planned)) ways.push(way);
+    ways.push({ name: "direct", replayable: direct, memory });
+    return runningWhile(keepFastest(runtime, [plain, ...ways]));
   } catch (error) {
-    closeWay(plain);
+    for (const way of [plain, ...ways]) closeWay(way);
     throw error;
   }
 }
@@ -57,33 +61,36 @@ interface Home {
   close(): void;
 }
 
-function placePlan(runtime: Runtime, { name }: Runner, planned: PlannedStep): Way<Home> {
+function placePlan(runtime: Runtime, { name }: Runner, planned: PlannedStep, schedule = "graph"): Way<Home> {
   const placed = new PlacedStep(runtime, planned, name);
   try {
     const replayable = runtime.capture(name, placed.run, placed.scratch);
-    const isBranched = planned.schedule.calls.some(({ branch }) => branch !== 0);
     const memory: Home = { planned, placed, close: () => placed.close() };
-    return { name: isBranched ? "graph with branches" : "graph", replayable, memory };
+    return { name: schedule, replayable, memory };
   } catch (error) {
     placed.close();
     throw error;
   }
 }
 
-/** Branches are tried on GPUs, where small kernels leave room beside them; and only while there is memory for both plans. */
-function branchedWay(runtime: Runtime, runner: Runner, planned: PlannedStep): Way<Home> | undefined {
+/** Branches are tried on GPUs, where small kernels leave room beside them; and only while there is memory for all plans. */
+function* branchedWays(runtime: Runtime, runner: Runner, planned: PlannedStep): Generator<Way<Home>> {
   const { branches = runtime.device.kind === "cuda" } = runner.passes;
-  const branched = branches ? branchStep(runtime, planned) : undefined;
-  if (!branched || !hasRoom(runtime, branched.memory)) return undefined;
-  try {
-    const way = placePlan(runtime, runner, branched);
-    if (way.replayable.mode === "graph") return way;
-    closeWay(way);
-  } catch (error) {
-    // The room that there is may be in pieces; the plan without branches has its memory.
-    if (!(error instanceof HoldfastError && memoryRefusals.has(error.code))) throw error;
+  if (!branches) return;
+  for (const [name, options] of Object.entries(branchings)) {
+    const branched = branchStep(runtime, planned, options);
+    if (!branched) continue;
+    if (!hasRoom(runtime, branched.memory)) return;
+    try {
+      const way = placePlan(runtime, runner, branched, `graph with ${name}`);
+      if (way.replayable.mode === "graph") yield way;
+      else closeWay(way);
+    } catch (error) {
+      // The room that there is may be in pieces; the plan without branches has its memory.
+      if (!(error instanceof HoldfastError && memoryRefusals.has(error.code))) throw error;
+      return;
+    }
   }
-  return undefined;
 }
 
 const memoryRefusals: ReadonlySet<string> = new Set(["OUT_OF_BUDGET", "OUT_OF_MEMORY", "ARENA_FULL"]);
