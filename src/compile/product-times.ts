@@ -1,5 +1,5 @@
 /**
- * Times a product with each algorithm that its library offers: on memory of its own, so that no value of the step is
+ * Times a product with each algorithm that its library offers, and with our own kernel: on memory of its own, so that no value of the step is
  * touched, and as a short graph, because from Node a launch costs more than many products do.
  */
 
@@ -54,7 +54,7 @@ export interface TimingOptions {
 }
 
 /**
- * How long a launch takes on the device with each algorithm, in microseconds, in the library's order. Algorithms that can't be
+ * How long a launch takes on the device with each choice, in microseconds, in the library's order and then our own. Algorithms that can't be
  * launched, and those that there was no time for, are missing; where there is no memory to try them on, all are.
  */
 export function timeChoices(
@@ -65,16 +65,19 @@ export function timeChoices(
   const startMs = clock.nowMs();
   const elapsedMs = (): number => clock.nowMs() - startMs;
   const outline = outlineOf(problem);
-  const scratchBytes = Array.from({ length: gemmChoices(runtime, outline) }, (_, choice) =>
-    gemmScratchBytes(runtime, { ...outline, choice }),
+  const scratchBytes = new Map(
+    gemmChoices(runtime, outline).map((choice) => [
+      choice,
+      gemmScratchBytes(runtime, { ...outline, choice }),
+    ]),
   );
-  const memory = TrialMemory.take(runtime, problem, Math.max(...scratchBytes));
+  const memory = TrialMemory.take(runtime, problem, Math.max(...scratchBytes.values()));
   if (!memory) return new Map();
   const bursts = new Map<number, Replayable>();
   const bestMs = new Map<number, number>();
   let launches = 0;
   try {
-    for (const [choice, size] of scratchBytes.entries()) {
+    for (const [choice, size] of scratchBytes) {
       if (bursts.size > 0 && elapsedMs() > limitMs / 2) break;
       const burst = attempt(() => {
         const request = memory.requestOf(choice, size);

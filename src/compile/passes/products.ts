@@ -1,6 +1,7 @@
 /**
  * Chooses the algorithms of products by measurement. A library's own first guess is often not the fastest, so each product
- * that differs from the others is timed once a process with every algorithm that the library offers for it.
+ * that differs from the others is timed once a process with every algorithm that the library offers for it, and with our own kernel where
+ * there is one.
  */
 
 import { gemmScratchBytes, libraryProductKey } from "../../kernels/index.js";
@@ -42,7 +43,7 @@ export interface ChoosingOptions {
 }
 
 const limitOfProductMs = 100;
-const limitOfAllMs = 3000;
+const limitOfAllMs = 4000;
 
 /** Times this close are one and the same to a measurement; then the library's preference decides. */
 const closeEnough = 1.02;
@@ -122,7 +123,8 @@ function measure(
   return measured;
 }
 
-const noteOf = (key: string): string => `choice of ${key}`;
+/** Notes of when there was the library alone have another name. */
+const noteOf = (key: string): string => `choice for ${key}`;
 
 /** What an earlier process has found out: so that its bits are ours. */
 function recallChoice(runtime: Runtime, key: string): Choice | undefined {

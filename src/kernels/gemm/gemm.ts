@@ -28,6 +28,7 @@ import {
   type GemmProblem,
   type GemmShape,
   type MatrixLayout,
+  ownChoice,
   type ProductDtype,
   type ProductToFinish,
   refused,
@@ -39,6 +40,7 @@ import {
   launchWarpgroups,
   warpgroupBatchOf,
   warpgroupFinishOf,
+  warpgroupPlainOf,
   warpgroupsOf,
 } from "./warpgroup/index.js";
 import { launchWideProducts, wideProductsOf } from "./wide/index.js";
@@ -71,9 +73,9 @@ export function gemm(runtime: Runtime, problem: GemmProblem<ProductDtype>, op = 
   }
   if (runtime.device.kind === "cuda") {
     const wide = wideProductsOf(runtime, [problem]);
-    const batch = warpgroupBatchOf(runtime, problem);
+    const warpgroups = warpgroupBatchOf(runtime, problem) ?? chosenFormOf(runtime, problem);
     if (wide) launchWideProducts(runtime, [problem], wide, op);
-    else if (batch) launchWarpgroups(runtime, [problem], batch, op);
+    else if (warpgroups) launchWarpgroups(runtime, [problem], warpgroups, op);
     else launchLibraryProduct(runtime, problem, op);
     if (problem.activation && !libraryActivates(runtime, problem)) finishOnGpu(runtime, problem, op);
     return;
@@ -138,16 +140,23 @@ export function gemmFinishes(runtime: Runtime, problem: GemmOutline, finish: Fin
  */
 export function gemmScratchBytes(runtime: Runtime, problem: GemmOutline): Bytes {
   if (runtime.device.kind === "cuda") {
-    return bytes(gemmIsOwn(runtime, problem) ? 0 : libraryWorkspaceBytes(runtime, problem));
+    const isOwn = gemmIsOwn(runtime, problem) || chosenFormOf(runtime, problem) !== undefined;
+    return bytes(isOwn ? 0 : libraryWorkspaceBytes(runtime, problem));
   }
   requireOwn(problem);
   return cpuScratchBytes(runtime, problem);
 }
 
-/** How many algorithms a product can be given as its `choice`: 1 where it is our own kernels' work. */
-export function gemmChoices(runtime: Runtime, problem: GemmOutline): number {
-  if (runtime.device.kind !== "cuda" || gemmIsOwn(runtime, problem)) return 1;
-  return libraryChoices(runtime, problem);
+/** What a product can be given as its `choice`, the usual one first; nothing else where it is our own kernels' work anyway. */
+export function gemmChoices(runtime: Runtime, problem: GemmOutline): readonly number[] {
+  if (runtime.device.kind !== "cuda" || gemmIsOwn(runtime, problem)) return [0];
+  const ofLibrary = Array.from({ length: libraryChoices(runtime, problem) }, (_, choice) => choice);
+  return warpgroupPlainOf(runtime, problem) ? [...ofLibrary, ownChoice] : ofLibrary;
+}
+
+/** Our own kernel for a product, where that was chosen. */
+function chosenFormOf(runtime: Runtime, problem: GemmOutline): ReturnType<typeof warpgroupPlainOf> {
+  return problem.choice === ownChoice ? warpgroupPlainOf(runtime, problem) : undefined;
 }
 
 /** Are a GPU's kernels for a product our own, also where it is made alone? */

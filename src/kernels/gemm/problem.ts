@@ -61,9 +61,12 @@ export interface GemmProblem<D extends ProductDtype = GemmDtype> extends GemmSha
   readonly activation?: "relu" | "gelu";
   /** As many bytes as `gemmScratchBytes` says, or more; none where it says 0. */
   readonly scratch?: Storage;
-  /** Which of its algorithms a library takes, below `gemmChoices`; its own first unless given. */
+  /** One of `gemmChoices`: which of its algorithms a library takes, its own first unless given, or our own kernel in its place. */
   readonly choice?: number;
 }
+
+/** The choice of our own kernel where a library has the product otherwise. */
+export const ownChoice = -1;
 
 /** A product whose result may stay in registers, so that there is no memory for it. */
 export interface ProductToFinish extends Omit<GemmProblem<ProductDtype>, "c"> {

@@ -110,18 +110,40 @@ export function batchFormOf(
   precision: ProductPrecision,
   problem: GemmOutline,
 ): WarpgroupForm | undefined {
-  const { a, b, c, bias, dtype } = problem;
+  const { a, b, bias } = problem;
   const element = elementOf(device, precision, problem);
-  if (!element || !isOddBatch(problem) || !isOurs({ ...problem, batch: 1 })) return undefined;
-  // Every matrix of a batch begins on 16 bytes.
-  const fits = ({ batchStride = 0 }: GemmOutline["a"], bytes: number): boolean =>
-    (batchStride * bytes) % 16 === 0;
-  const { bytes } = dtypes[dtype];
-  if (!fits(a, bytes) || !fits(b, bytes) || !fits(c, 4)) return undefined;
+  if (!element || !isOddBatch(problem) || !isOurs({ ...problem, batch: 1 }) || !isBatchOurs(problem))
+    return undefined;
   const isAlong = { a: !a.isTransposed, b: b.isTransposed === true };
   const form = { element, tile: tiles.small, isAlong, hasBias: bias !== undefined };
   if (!isByWarps(form)) return form;
   return isAlong.b || bias ? undefined : { ...form, tile: tiles.quarters };
+}
+
+/** Narrower results have too few blocks of large tiles, and in smaller ones the library is ahead. */
+const narrowestPlain = 512;
+
+/** The form of a product by itself or of a batch, for who measures whether it is faster than the library's. */
+export function plainFormOf(
+  device: Device,
+  precision: ProductPrecision,
+  problem: GemmOutline,
+): WarpgroupForm | undefined {
+  const { m, n, k, batch = 1, a, b, bias } = problem;
+  const element = elementOf(device, precision, problem);
+  if (!element || a.isTransposed || !isOurs({ ...problem, batch: 1 }) || !isBatchOurs(problem))
+    return undefined;
+  if (n * batch < narrowestPlain || m < 2 * tiles.large.rows || k > mostTermsToFinish) return undefined;
+  const isAlong = { a: true, b: b.isTransposed === true };
+  return { element, tile: tiles.large, isAlong, hasBias: bias !== undefined };
+}
+
+/** Does every matrix of a batch begin on 16 bytes? */
+function isBatchOurs({ a, b, c, dtype }: GemmOutline): boolean {
+  const fits = ({ batchStride = 0 }: GemmOutline["a"], bytes: number): boolean =>
+    (batchStride * bytes) % 16 === 0;
+  const { bytes } = dtypes[dtype];
+  return fits(a, bytes) && fits(b, bytes) && fits(c, 4);
 }
 
 function elementOf(

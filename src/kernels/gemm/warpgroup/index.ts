@@ -6,5 +6,6 @@ export {
   launchWarpgroups,
   warpgroupBatchOf,
   warpgroupFinishOf,
+  warpgroupPlainOf,
   warpgroupsOf,
 } from "./launch.js";

@@ -10,6 +10,7 @@ import {
   type Finish,
   finishFormOf,
   groupFormOf,
+  plainFormOf,
   type WarpgroupForm,
   warpgroupBlocks,
 } from "./form.js";
@@ -34,6 +35,14 @@ export function warpgroupBatchOf(
   problem: GemmOutline,
 ): WarpgroupForm | undefined {
   return batchFormOf(device, settings.precision, problem);
+}
+
+/** How our own kernel makes a product that a library might make as well. */
+export function warpgroupPlainOf(
+  { device, settings }: Runtime,
+  problem: GemmOutline,
+): WarpgroupForm | undefined {
+  return plainFormOf(device, settings.precision, problem);
 }
 
 /** How a product's kernel finishes its result, where it had better. */

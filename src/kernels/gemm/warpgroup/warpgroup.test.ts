@@ -29,7 +29,7 @@ import {
   gemmScratchBytes,
   gemmTogether,
 } from "../gemm.js";
-import type { GemmOutline, GemmProblem, ProductDtype } from "../problem.js";
+import { type GemmOutline, type GemmProblem, ownChoice, type ProductDtype } from "../problem.js";
 import { warpgroupSource } from "./code.js";
 import {
   batchFormOf,
@@ -37,6 +37,7 @@ import {
   finishFormOf,
   groupFormOf,
   isByWarps,
+  plainFormOf,
   type WarpgroupElement,
   type WarpgroupForm,
   type WarpgroupTile,
@@ -177,6 +178,38 @@ describe("a product by warpgroups", { skip: cudaMissing }, () => {
       ),
       { numRuns: 8 },
     );
+  });
+
+  test("of a batch takes an operand that all share, from either side", () => {
+    const [m, n, k, batch] = [72, 64, 64, 3];
+    const put16 = (values: readonly number[], name: string) =>
+      put(runtime, encodeFloats(values, "bf16"), name);
+    const [one, many] = [
+      (count: number) => Array<number>(count).fill(1),
+      (count: number) => Array.from({ length: batch * count }, (_, index) => 1 + Math.floor(index / count)),
+    ];
+    for (const isLeftShared of [true, false]) {
+      runtime.step(() => {
+        const c = runtime.arena.allocate(4 * batch * m * n, "c");
+        const left = put16(isLeftShared ? one(m * k) : many(m * k), "a");
+        const right = put16(isLeftShared ? many(k * n) : one(k * n), "b");
+        const problem: GemmProblem<ProductDtype> = {
+          ...{ dtype: "bf16", resultDtype: "f32", m, n, k, batch },
+          a: { storage: left, rowStride: k, batchStride: isLeftShared ? 0 : m * k },
+          b: { storage: right, rowStride: n, batchStride: isLeftShared ? k * n : 0 },
+          c: { storage: c, rowStride: n, batchStride: m * n },
+        };
+        const isAlong = { a: true, b: false };
+        launchWarpgroups(
+          runtime,
+          [problem],
+          { element: "bf16", tile: square, isAlong, hasBias: false },
+          "one",
+        );
+        for (const [index, sum] of floatsIn(c).entries())
+          assert.equal(sum, k * (1 + Math.floor(index / (m * n))), `element ${index}`);
+      });
+    }
   });
 
   test("of floats has the bits of them that TF32 has, and no others", () => {
@@ -356,10 +389,33 @@ describe("a product by warpgroups", { skip: cudaMissing }, () => {
       const { problem, prove } = place(drawn, "bf16");
       assert.equal(gemmIsOwn(runtime, problem), isHopper);
       const bytes = gemmScratchBytes(runtime, problem);
-      if (isHopper) assert.deepEqual([bytes, gemmChoices(runtime, problem)], [0, 1]);
+      if (isHopper) assert.deepEqual([bytes, gemmChoices(runtime, problem)], [0, [0]]);
       gemm(runtime, bytes > 0 ? { ...problem, scratch: runtime.arena.allocate(bytes, "gemm") } : problem);
       prove();
     });
+  });
+
+  test("is what gemm launches where it is chosen in the library's place, alone and for a batch", () => {
+    const isHopper = runtime.device.computeCapability === "9.0";
+    const wide = { ...plain, m: 400, n: 520, bias: "none" } as const;
+    for (const drawn of [wide, { ...wide, n: 264, batch: 3 }]) {
+      runtime.step(() => {
+        const { problem, prove } = place(drawn, "bf16");
+        const choices = gemmChoices(runtime, problem);
+        assert.equal(choices.includes(ownChoice), isHopper);
+        assert.equal(choices[0], 0);
+        if (!isHopper) return;
+        assert.equal(gemmScratchBytes(runtime, { ...problem, choice: ownChoice }), 0);
+        const launched: string[] = [];
+        runtime.onWork = (work) => {
+          if (work.kind === "launch") launched.push(work.request.kernel.name);
+        };
+        gemm(runtime, { ...problem, choice: ownChoice });
+        runtime.onWork = undefined;
+        assert.deepEqual(launched, ["product_bf16_warpgroup"]);
+        prove();
+      });
+    }
   });
 
   test("is what gemmMany and gemmFinished launch on Hopper, and refused elsewhere", () => {
@@ -443,6 +499,20 @@ describe("the form of products by warpgroups", () => {
     assert.equal(batchFormOf(hopper, "tf32", { ...apart, bias }), undefined, "warps add no bias");
     const turned = { ...apart, b: { ...lying(256), batchStride: 65536, isTransposed: true } };
     assert.equal(batchFormOf(hopper, "tf32", turned), undefined, "one along and one apart");
+  });
+
+  test("is there by itself, to be measured, for wide results of few terms", () => {
+    const one = outline({ m: 3072, n: 768, k: 256 });
+    const formOf = (problem: GemmOutline) => plainFormOf(hopper, "tf32", problem);
+    assert.equal(formOf(one)?.element, "bf16");
+    assert.equal(formOf({ ...one, dtype: "f32" })?.element, "tf32");
+    const batch = { n: 256, batch: 3, b: { ...lying(256), batchStride: 65536 } };
+    assert.ok(formOf({ ...one, ...batch, c: { ...lying(256), batchStride: 786432 } }));
+    assert.equal(formOf({ ...one, ...batch, c: { ...lying(256), batchStride: 786433 } }), undefined);
+    assert.equal(formOf(outline({ m: 3072, n: 256, k: 256 })), undefined, "narrow");
+    assert.equal(formOf(outline({ m: 3072, n: 768, k: 1024 })), undefined, "many terms");
+    assert.equal(formOf({ ...one, a: { ...one.a, isTransposed: true } }), undefined);
+    assert.equal(plainFormOf(hopper, "f32", { ...one, dtype: "f32" }), undefined);
   });
 
   test("is there for a finish where the result is large and the terms are few", () => {
