@@ -18,6 +18,12 @@ struct Bf16 { static constexpr unsigned bytes = 2; };
 struct F16 { static constexpr unsigned bytes = 2; };
 struct Tf32 { static constexpr unsigned bytes = 4; };
 #define launchedMemory(name, bytes) extern __shared__ unsigned char name[]
+template <class Float>
+static __device__ __forceinline__ Float roundToTf32(Float value) {
+  unsigned bits;
+  asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(bits) : "f"(value));
+  return __uint_as_float(bits);
+}
 ${isByWarps(form) ? warpInstructions : warpgroupInstructions(form)}
 ${boxInstructions}
 #endif`;
@@ -60,12 +66,6 @@ static __device__ __forceinline__ void awaitProducts() {
 }
 // Lets the tensor cores see what this thread has stored, once it is behind a barrier.
 static __device__ __forceinline__ void publishStores() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
-template <class Float>
-static __device__ __forceinline__ Float roundToTf32(Float value) {
-  unsigned bits;
-  asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(bits) : "f"(value));
-  return __uint_as_float(bits);
-}
 // Waits for so many threads of the block at a barrier of that number.
 static __device__ __forceinline__ void meetThreads(unsigned barrier, unsigned threads) {
   asm volatile("bar.sync %0, %1;" ::"r"(barrier), "r"(threads) : "memory");

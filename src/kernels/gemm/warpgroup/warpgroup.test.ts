@@ -570,10 +570,10 @@ describe("the code of products by warpgroups under nvcc", { skip: noCompiler() }
 
   test("red proof: sums that are set between products are seen to make them wait", () => {
     const [first] = sources;
-    const cuda = {
-      ...first!.cuda!,
-      code: first!.cuda!.code.replace('asm volatile("" : "+f"(sum)::"memory");', "(void)sum;"),
-    };
+    const between = "for (unsigned part = 0; part < 4; part++) {";
+    const code = first!.cuda!.code.replace(between, `${between}\n      sums[0][0] += 1;`);
+    assert.notEqual(code, first!.cuda!.code);
+    const cuda = { ...first!.cuda!, code };
     assert.equal(compileWithNvcc([{ ...first!, cuda }], "sm_90a")[0]?.isSerialized, true);
   });
 });
