@@ -1,5 +1,5 @@
 /**
- * A training step on a GPU whose gradients of biases and norms are made in one launch: it has the eager step's bits, and so has
+ * A training step on a GPU whose gradients of biases and norms are made together: it has the eager step's bits, and so has
  * every replay.
  */
 
@@ -52,13 +52,16 @@ describe("a compiled step on a GPU", { skip: standInMissing }, () => {
     return { weights, calls: schedule.calls.map(({ call }) => call), text: made.text ?? "" };
   };
 
-  test("makes the gradients of biases and norms in one launch, says so, and has the eager weights to the bit", () => {
+  test("makes the gradients of biases and norms together, says so, and has the eager weights to the bit", () => {
     const eager = train(device, (step) => step);
     const [together, apart] = [compile(), compile({ reductions: false })];
     for (const { weights } of [together, apart]) {
       for (const [index, values] of eager.entries()) sameBytes(weights[index]!, values, `parameter ${index}`);
     }
     const groups = together.calls.flatMap(({ work }) => (work.kind === "reductions" ? [work.columns] : []));
+    const [scratch] = together.calls.flatMap(({ work }) => (work.kind === "reductions" ? work.scratch : []));
+    // What 32 blocks leave: of the biases' gradients, and of the norms' two.
+    assert.equal(scratch?.size, 32 * 4 * (40 + 24 + 3 + 2 * 40 + 2 * 24));
     assert.deepEqual(
       groups.map((columns) => columns.map(({ kernel }) => kernel.name).sort()),
       [["layerNormAffineGradient", "layerNormAffineGradient", "sum", "sum", "sum"]],

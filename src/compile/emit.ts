@@ -57,7 +57,8 @@ function emitCall(runtime: Runtime, { op, work }: Call, resolve: (part: Part) =>
       return;
     case "reductions": {
       const launches = work.columns.map((one) => columnsOn(one, resolve));
-      launchColumnsTogether(runtime, launches, op);
+      const scratch = work.scratch && resolve(work.scratch);
+      launchColumnsTogether(runtime, launches, { scratch, op });
       return;
     }
     case "product":

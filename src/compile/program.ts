@@ -52,10 +52,11 @@ export interface ColumnCall extends Pick<ColumnLaunch, "rows" | "columns" | "str
   readonly scalars: readonly number[];
 }
 
-/** Column kernels that one launch runs. */
+/** Column kernels that run together; in two launches where there is memory for what the first leaves to the second. */
 export interface ReductionsCall {
   readonly kind: "reductions";
   readonly columns: readonly ColumnCall[];
+  readonly scratch?: Part;
 }
 
 /** A kernel of which only its parameters are known: a scan, a scatter. */
@@ -157,8 +158,10 @@ export function accessesOf({ work }: Call): readonly Access[] {
     }
     case "columns":
       return accessesOfColumns(work);
-    case "reductions":
-      return work.columns.flatMap(accessesOfColumns);
+    case "reductions": {
+      const { columns, scratch } = work;
+      return [...columns.flatMap(accessesOfColumns), ...(scratch ? [accessOf(scratch, "out")] : [])];
+    }
     case "product":
       return accessesOfProduct(work.problem);
     case "products":
@@ -250,6 +253,7 @@ export function mapParts(work: Work, to: (part: Part) => Part): Work {
       return {
         kind: "reductions",
         columns: work.columns.map((one) => ({ ...one, operands: one.operands.map(to) })),
+        ...(work.scratch && { scratch: to(work.scratch) }),
       };
     case "product":
       return { kind: "product", problem: mapProblem(work.problem, to) };

@@ -5,7 +5,11 @@ import { HoldfastError } from "../errors/index.js";
 import type { Runtime, Storage } from "../runtime/index.js";
 import { callListenerOf } from "./call-listener.js";
 import { cudaColumnForm } from "./cuda-printer/column-form.js";
-import { areColumnArgumentsFew, cudaColumnGroupForm } from "./cuda-printer/column-group.js";
+import {
+  areColumnArgumentsFew,
+  columnScratchBytes,
+  cudaColumnGroupForm,
+} from "./cuda-printer/column-group.js";
 import { cudaRowForm } from "./cuda-printer/row-form.js";
 import type { ColumnKernel, RowKernel } from "./ir.js";
 import type { Iteration } from "./iteration.js";
@@ -82,42 +86,53 @@ export function launchColumns(runtime: Runtime, columnLaunch: ColumnLaunch): voi
   launch(runtime, kernel, form, operands, scalars);
 }
 
-/** Can one launch run these column kernels? On a GPU that is worth it where one of them leaves most of it idle. */
+/** Can these column kernels be run together? On a GPU that is worth it where one of them leaves most of it idle. */
 export function columnsTogether({ device }: Runtime, kernels: readonly ColumnKernel[]): boolean {
   return device.kind === "cuda" && areColumnArgumentsFew(kernels);
 }
 
 /**
- * Column kernels that don't wait for each other, in one launch; `columnsTogether` says beforehand whether that is possible. Their bits
- * are those of `launchColumns`.
+ * Column kernels that don't wait for each other, in one launch, and one more where columns have many rows: `scratch` is memory
+ * in between, of `columnScratchBytes`. `columnsTogether` says beforehand whether that is possible. Their bits are those of
+ * `launchColumns`.
  */
 export function launchColumnsTogether(
   runtime: Runtime,
   launches: readonly ColumnLaunch[],
-  op = "columns",
+  { scratch, op = "columns" }: { readonly scratch?: Storage | undefined; readonly op?: string } = {},
 ): void {
   const full = launches.filter(({ columns }) => columns > 0);
   const [first] = full;
   if (!first) return;
   const kernels = full.map(({ kernel }) => kernel);
   if (!columnsTogether(runtime, kernels)) throw cannotGoTogether(kernels);
-  const form = cudaColumnGroupForm(full, runtime.device.parallelism);
-  const given = form.members.flatMap(({ index, sizes }) => {
-    const { operands = [], scalars = [] } = full[index] ?? {};
-    return [...operands, ...sizes, ...scalars];
-  });
-  runtime.launch({
-    op,
-    kernel: runtime.kernel(sourceOf("cuda", first.kernel, form)),
-    blocks: form.blocks,
-    arguments: [...given, ...form.ends],
-  });
+  requireScratch(columnScratchBytes(full), scratch);
+  for (const [step, form] of cudaColumnGroupForm(full, scratch).entries()) {
+    const key = `step ${step}: ${form.key}`;
+    runtime.launch({
+      op,
+      kernel: runtime.kernel(sourceOf("cuda", first.kernel, { ...form, key })),
+      blocks: form.blocks,
+      arguments: form.arguments,
+    });
+  }
+}
+
+function requireScratch(needed: number, scratch: Storage | undefined): void {
+  const given = scratch?.span.size ?? 0;
+  if (given >= needed) return;
+  throw new HoldfastError(
+    "BAD_ARGUMENT",
+    `These column kernels leave partial results of ${needed} bytes, and were given ${given} bytes of scratch memory. Ask ` +
+      "columnScratchBytes how much they need.",
+    { numbers: { needed, given } },
+  );
 }
 
 function cannotGoTogether(kernels: readonly ColumnKernel[]): HoldfastError {
   return new HoldfastError(
     "BAD_ARGUMENT",
-    `${kernels.length} column kernels can't be run in one launch here: only a GPU does, and a launch has 4 KiB of ` +
+    `${kernels.length} column kernels can't be run together here: only a GPU does, and a launch has 4 KiB of ` +
       "arguments. Ask columnsTogether first.",
     { numbers: { kernels: kernels.length } },
   );

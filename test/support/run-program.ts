@@ -14,6 +14,9 @@ export function runProgram(
     const storage = storages.get(buffer)!;
     return offset === 0 && size === storage.span.size ? storage : runtime.view(storage, offset, size);
   };
+  // Nobody else reads it, so a test need not give it.
+  const scratchFor = (part: Part): Storage =>
+    storages.has(part.buffer) ? resolve(part) : runtime.arena.allocate(part.size, part.buffer.label);
   for (const { work } of program) {
     switch (work.kind) {
       case "rows":
@@ -26,6 +29,7 @@ export function runProgram(
         launchColumnsTogether(
           runtime,
           work.columns.map((one) => ({ ...one, operands: one.operands.map(resolve) })),
+          { scratch: work.scratch && scratchFor(work.scratch) },
         );
         break;
       case "fill":

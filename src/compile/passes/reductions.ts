@@ -3,9 +3,10 @@
  * norms. Each has the bits that it has alone.
  */
 
-import { columnsTogether, dtypes } from "../../kernels/index.js";
+import { columnScratchBytes, columnsTogether, dtypes } from "../../kernels/index.js";
 import type { Runtime } from "../../runtime/index.js";
-import type { Call, ColumnCall } from "../program.js";
+import type { Call, ColumnCall, ReductionsCall } from "../program.js";
+import { bufferMaker } from "../uses.js";
 import { type Grouping, groupCalls } from "./group-calls.js";
 
 /**
@@ -14,11 +15,12 @@ import { type Grouping, groupCalls } from "./group-calls.js";
  */
 const enoughBytes = 1024 * 1024;
 
-/** How many reductions one launch makes. */
+/** How many reductions are made together. */
 const mostReductions = 12;
 
 export function reduceTogether(runtime: Runtime, calls: readonly Call[]): readonly Call[] {
   if (runtime.device.kind !== "cuda") return calls;
+  const makeBuffer = bufferMaker(calls);
   const grouping: Grouping<ColumnCall> = {
     problemOf: ({ work }) => (work.kind === "columns" && !grouping.isEnough([work]) ? work : undefined),
     isPossible: (problems) =>
@@ -29,9 +31,21 @@ export function reduceTogether(runtime: Runtime, calls: readonly Call[]): readon
       ),
     isEnough: (problems) =>
       problems.reduce((sum, one) => sum + bytesRead(one), 0) >= enoughBytes * runtime.device.parallelism,
-    workOf: (columns) => ({ kind: "reductions", columns }),
+    workOf: (columns) => withScratch(columns, makeBuffer),
   };
   return groupCalls(calls, grouping);
+}
+
+function withScratch(
+  columns: readonly ColumnCall[],
+  makeBuffer: ReturnType<typeof bufferMaker>,
+): ReductionsCall {
+  const size = columnScratchBytes(columns);
+  if (size === 0) return { kind: "reductions", columns };
+  return {
+    ...{ kind: "reductions", columns },
+    scratch: { buffer: makeBuffer(size, "reductions scratch"), offset: 0, size },
+  };
 }
 
 function bytesRead({ kernel, rows, columns, strides }: ColumnCall): number {

@@ -42,23 +42,8 @@ export function columnParts(rows: number): number {
   return rows < manyRows ? 32 : 1024;
 }
 
-/**
- * How many rows of each partial result, of which it holds so many, a thread asks for before it needs the first; `most` elements at
- * a time.
- */
-export function columnTurns(
-  { inputs }: ColumnKernel,
-  { rows, parts, held }: { readonly rows: number; readonly parts: number; readonly held: number },
-  most = loadsUnderWay,
-): number {
-  const loadsPerTurn = held * Math.max(1, inputs.length);
-  let turns = 1;
-  while (turns * parts < rows && 2 * turns * loadsPerTurn <= most) turns *= 2;
-  return turns;
-}
-
 /** How many neighbouring columns fill a sector in an input; of half floats it takes two blocks. */
-export function sectorColumns({ inputs }: ColumnKernel, { strides }: Columns): number {
+function sectorColumns({ inputs }: ColumnKernel, { strides }: Columns): number {
   const moving = inputs.filter((_, index) => strides[index]?.column === "unit");
   const widest = Math.max(...moving.map((dtype) => dtypes[dtype].bytes), 1);
   return Math.min(mostColumns, sectorBytes / widest);
@@ -69,7 +54,9 @@ function layoutOf(kernel: ColumnKernel, launch: Columns, parallelism: number): C
   const parts = columnParts(rows);
   const columns = columnsPerBlock(kernel, launch, parallelism);
   const lanes = Math.min(parts, mostThreads / columns);
-  const turns = columnTurns(kernel, { rows, parts, held: parts / lanes });
+  const loadsPerTurn = (parts / lanes) * Math.max(1, kernel.inputs.length);
+  let turns = 1;
+  while (turns * parts < rows && 2 * turns * loadsPerTurn <= loadsUnderWay) turns *= 2;
   return { strides: strides.map(({ column }) => column), parts, lanes, columns, turns };
 }
 

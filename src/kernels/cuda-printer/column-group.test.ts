@@ -1,15 +1,14 @@
-/** How column kernels of one launch are spread over a GPU: full sectors, all multiprocessors, and two blocks on each. */
+/** How column kernels that run together are spread over a GPU: whole loads, all multiprocessors, and several blocks on each. */
 
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { compileWithNvcc, noCompiler } from "../../../test/support/nvcc.js";
+import type { Storage } from "../../runtime/index.js";
 import { type Dtype, dtypes } from "../dtypes.js";
 import type { ColumnKernel } from "../ir.js";
 import { term } from "../term.js";
-import { type ColumnGroupMember, cudaColumnGroupForm } from "./column-group.js";
-
-/** Multiprocessors of an H200. */
-const parallelism = 132;
+import { type ColumnGroupMember, columnScratchBytes, cudaColumnGroupForm } from "./column-group.js";
+import type { LaunchTogether } from "./functions-together.js";
 
 const load = (input: number) => term.load(input, "f32");
 const sumOf = (dtype: Dtype): ColumnKernel => ({
@@ -31,22 +30,25 @@ const head: ColumnKernel = {
   ...{ op: "add", values: [1, 2, 3].map((input) => term.mul(load(0), load(input))) },
 };
 
-function member(kernel: ColumnKernel, rows: number, columns: number): ColumnGroupMember {
+/** All that a form asks of memory. */
+const storageAt = (address: number): Storage => ({ span: { address, size: 0 } }) as unknown as Storage;
+const scratch = storageAt(0);
+
+function member(kernel: ColumnKernel, rows: number, columns: number, address = 0): ColumnGroupMember {
   const wide = kernel === head ? 1 : 2;
   const strides = kernel.inputs.map((_, input) =>
     input < wide ? ({ row: columns, column: "unit" } as const) : ({ row: 1, column: "none" } as const),
   );
-  return { kernel, rows, columns, strides };
+  const operands = [...kernel.inputs, ...kernel.outputs].map(() => storageAt(address));
+  return { kernel, rows, columns, strides, operands };
 }
 
-/** How many blocks each member has, in the members' own order. */
-function blocksOf(members: readonly ColumnGroupMember[]): number[] {
-  const { members: placed, ends, blocks } = cudaColumnGroupForm(members, parallelism);
-  const found: number[] = [];
-  for (const [place, { index }] of placed.entries())
-    found[index] = (ends[place] ?? blocks) - (ends[place - 1] ?? 0);
-  return found;
-}
+const formOf = (members: readonly ColumnGroupMember[]): readonly LaunchTogether[] =>
+  cudaColumnGroupForm(members, columnScratchBytes(members) > 0 ? scratch : undefined);
+
+/** How many blocks the first launch of a member alone has. */
+const blocksOf = (kernel: ColumnKernel, rows: number, columns: number, address?: number): number =>
+  formOf([member(kernel, rows, columns, address)])[0]!.blocks;
 
 /** What a training step of a small transformer reduces together. */
 const ofStep = [
@@ -59,45 +61,79 @@ const ofStep = [
   member(sum, 256, 3072),
 ];
 
-test("a block takes what fills a sector of floats", () => {
-  assert.deepEqual(blocksOf(ofStep), [32, 1, 32, 32, 128, 32, 192]);
-  const [single, half, double] = (["f32", "bf16", "f64"] as const).map((dtype) => sumOf(dtype));
-  const members = [single!, half!, double!].map((kernel) => member(kernel, 3072, 1024));
-  assert.deepEqual(blocksOf(members), [128, 128, 256]);
+test("of many rows 32 blocks share the columns that a warp reads at once, each having every 32nd row", () => {
+  const sums = (["f32", "bf16", "f64"] as const).map(sumOf);
+  assert.deepEqual(
+    sums.map((kernel) => blocksOf(kernel, 3072, 1024)),
+    // Of 4, 8 and 2 columns a thread.
+    [8, 4, 16].map((runs) => 32 * runs),
+  );
+  assert.deepEqual(
+    [pulls, head].map((kernel) => blocksOf(kernel, 3072, 256)),
+    [64, 128],
+    "of three values a thread has two columns, so that it has registers for their partial results",
+  );
+  assert.equal(blocksOf(sum, 3072, 3), 32);
 });
 
-test("few columns are spread over more blocks, but for those of few rows, which are soon read", () => {
+test("of few rows a block has all, of the columns that fill a line of the cache", () => {
   assert.deepEqual(
-    blocksOf([member(sum, 3072, 64), member(sum, 3072, 64)]),
-    [16, 16].map((one) => 2 * one),
+    (["f32", "bf16", "f64"] as const).map((dtype) => blocksOf(sumOf(dtype), 256, 3072)),
+    [96, 48, 192],
   );
-  assert.deepEqual(blocksOf([member(sum, 3072, 1), member(sum, 64, 64)]), [1, 4]);
+});
+
+test("a thread reads as many columns at once as lie so in every row", () => {
+  const runs = (columns: number, address = 0): number => blocksOf(sum, 3072, columns, address) / 32;
+  assert.deepEqual([runs(256), runs(254), runs(257)], [2, 4, 9]);
+  assert.deepEqual([runs(256, 16), runs(256, 8), runs(256, 4)], [2, 4, 8], "by the address");
+});
+
+test("a second launch joins what the first leaves of many rows, and there is none where it leaves nothing", () => {
+  const few = [member(sum, 256, 3072), member(pulls, 1023, 8)];
+  assert.equal(formOf(few).length, 1);
+  const [first, second] = formOf([...few, member(pulls, 3072, 100), member(sum, 1024, 3)]);
+  assert.equal(second?.blocks, 2 + 2 + 1);
+  assert.equal(columnScratchBytes([member(pulls, 3072, 100), member(sum, 1024, 3)]), 32 * 4 * 203);
+  for (const { arguments: given, print } of [first!, second!]) {
+    assert.equal(given[0], scratch);
+    assert.equal(given.length, print().parameters.length);
+  }
 });
 
 test("what takes longest comes first, and kernels of one text stand side by side and are printed once", () => {
-  const { members, print } = cudaColumnGroupForm(ofStep, parallelism);
+  const placed = ofStep.map((one, index) => ({
+    ...one,
+    operands: one.operands.map(() => storageAt(16 * index)),
+  }));
+  const [first, second] = formOf(placed);
+  const members = first!.arguments.flatMap((one) => (typeof one === "object" ? one.span.address / 16 : []));
+  assert.deepEqual([...new Set(members.slice(1))], [2, 5, 3, 4, 6, 0, 1]);
+  const { code = "", threads } = first!.print().cuda ?? {};
+  assert.equal(threads, 256);
+  assert.equal(code.match(/__forceinline__ void work\d/g)?.length, 5);
+  // Of one text, those of more rows.
+  const [rows] = formOf([member(pulls, 3072, 256, 16), member(pulls, 9216, 256, 32)]);
   assert.deepEqual(
-    members.map(({ index }) => index),
-    [2, 5, 0, 3, 4, 1, 6],
+    rows!.arguments.flatMap((one) => (typeof one === "object" ? one.span.address : [])),
+    [0, 32, 32, 32, 32, 16, 16, 16, 16],
   );
-  const { code = "", threads } = print().cuda ?? {};
-  assert.equal(threads, 512);
-  assert.equal(code.match(/__forceinline__ void columns\d/g)?.length, 5);
+  assert.equal(second!.print().cuda?.code.match(/__forceinline__ void work\d/g)?.length, 1);
 });
 
 describe("under nvcc", { skip: noCompiler() }, () => {
-  test("two blocks of a step's reductions have room on a multiprocessor, their partial results in registers", () => {
+  test("three blocks of a step's reductions have room on a multiprocessor, their partial results in registers", () => {
     const groups = [
       ofStep,
       [member(sumOf("f64"), 3072, 64), member(sumOf("bf16"), 3072, 64), member(sum, 64, 8)],
     ];
-    const sources = groups.map((group) => cudaColumnGroupForm(group, parallelism).print());
+    const sources = groups.flatMap((group) => formOf(group).map((one) => one.print()));
     for (const architecture of ["sm_80", "sm_90"]) {
       for (const [index, cost] of compileWithNvcc(sources, architecture).entries()) {
         const { registers, stackBytes } = cost;
         // Loads take what registers there are: a few numbers that only the end needs may wait outside, and no array.
         assert.ok(stackBytes < 64, `${stackBytes} bytes: ${architecture}, group ${index}`);
-        assert.ok(registers * 512 * 2 <= 65_536, `${registers} registers`);
+        assert.ok(registers * (sources[index]?.cuda?.threads ?? 0) * 3 <= 65_536, `${registers} registers`);
       }
     }
   });

@@ -1,130 +1,197 @@
 /**
- * Several column kernels as one launch: a block works on one of them, and has its number among that kernel's blocks. One alone
- * may fill a small part of a GPU; the layout here is for all of them. It changes no bits: those follow from the rows alone.
+ * Several column kernels as one launch, or as two: what the blocks of the first leave of columns with many rows, the second joins.
+ * One kernel alone may fill a small part of a GPU; the layout here is for all of them, and reads rows by runs of neighbouring
+ * columns. It changes no bits: those follow from the rows alone.
  */
 
-import type { KernelSource, Parameter } from "../../driver/index.js";
+import type { Storage } from "../../runtime/index.js";
 import { dtypes } from "../dtypes.js";
 import type { ColumnKernel } from "../ir.js";
 import type { Columns } from "../launch-form.js";
-import { columnParts, columnSizes, columnTurns, sectorColumns } from "./column-form.js";
-import { type ColumnFunction, type ColumnLayout, printColumnFunction } from "./column-kernel.js";
-import { type PreludeName, preludeOf } from "./prelude.js";
+import { columnParts, columnSizes } from "./column-form.js";
+import {
+  blockParts,
+  heldParts,
+  joinThreads,
+  printColumnJoin,
+  printColumnStep,
+  type StepLayout,
+  stepThreads,
+  unitBytes,
+} from "./column-steps.js";
+import { type LaunchTogether, runTogether, type Task } from "./functions-together.js";
 
 export interface ColumnGroupMember extends Columns {
   readonly kernel: ColumnKernel;
+  /** The inputs, then the outputs. */
+  readonly operands: readonly Storage[];
+  readonly scalars?: readonly number[];
 }
 
-/** How a GPU runs column kernels in one launch. */
-export interface ColumnGroupForm {
-  /** What the printed code follows from, besides the kernels in their order. */
-  readonly key: string;
-  /** The members in the order in which the code takes them: their operands, their sizes, their scalars. */
-  readonly members: readonly { readonly index: number; readonly sizes: readonly number[] }[];
-  /** What it takes behind all of these: where each member's blocks end, but for the last's. */
-  readonly ends: readonly number[];
-  readonly blocks: number;
-  print(): KernelSource;
-}
-
-/** Two blocks on a multiprocessor: one reads while the other joins what it has read. They share its registers. */
-const [threads, blocksAtOnce] = [512, 2];
-const warp = 32;
-/** Of a thread's registers: for partial results at a time, and for what is on its way from memory. */
-const [keptBytes, loadedBytes] = [64, 64];
+/** Blocks on a multiprocessor: some read while others join what they have read. They share its registers. */
+const [blocksAtOnce, joinBlocksAtOnce] = [3, 8];
+/** The threads beside each other that read a row: of many columns, and of few rows, which are soon read. */
+const [mostLanes, mostLanesOfFew, fewestLanes] = [32, 8, 8];
+/** What one load brings at most. */
+const loadBytes = 16;
+const mostWidth = 8;
+/** Of a thread's registers: for partial results, and for what is on its way from memory. */
+const [keptBytes, loadedBytes] = [128, 192];
 /** A kernel's arguments have a limit of 4 KiB; none is larger than eight bytes. */
 const mostArguments = 500;
 
-/** Can one launch take so many arguments? */
+/** Can a launch take so many arguments? */
 export function areColumnArgumentsFew(kernels: readonly ColumnKernel[]): boolean {
-  return sumOf(kernels, argumentsOf) <= mostArguments;
+  return sumOf(kernels, argumentsOf) <= mostArguments && sumOf(kernels, argumentsOfJoins) <= mostArguments;
 }
 
 function argumentsOf({ inputs, outputs, scalars }: ColumnKernel): number {
   return 2 * inputs.length + outputs.length + 2 + scalars.length + 1;
 }
 
+function argumentsOfJoins({ outputs }: ColumnKernel): number {
+  return 4 * outputs.length;
+}
+
+/** The memory that blocks leave partial results in, in bytes. */
+export function columnScratchBytes(
+  members: readonly (Columns & { readonly kernel: ColumnKernel })[],
+): number {
+  return unitBytes * sumOf(members, (member) => sumOf(unitsOf(member), (units) => units));
+}
+
+/** What each value of a kernel takes of that memory, in units. */
+function unitsOf({ kernel, rows, columns }: Columns & { readonly kernel: ColumnKernel }): readonly number[] {
+  if (setsOf(rows) === 1) return kernel.values.map(() => 0);
+  return kernel.values.map(({ type }) => (columns * dtypes[type].bytes) / dtypes.f32.bytes);
+}
+
+function setsOf(rows: number): number {
+  return columnParts(rows) / blockParts;
+}
+
 interface Placed extends ColumnGroupMember {
-  readonly index: number;
-  readonly layout: ColumnLayout;
+  readonly layout: StepLayout;
   readonly blocks: number;
-  /** Members of one text are printed once. */
+  /** Where its values' partial results are, in units. */
+  readonly units: readonly number[];
   readonly text: string;
   /** The bytes that a block reads. */
   readonly work: number;
 }
 
-/** `parallelism`: how many multiprocessors there are. */
+/** The launches, one behind the other. `scratch`: as much as `columnScratchBytes` says; none where that is nothing. */
 export function cudaColumnGroupForm(
-  launches: readonly ColumnGroupMember[],
-  parallelism: number,
-): ColumnGroupForm {
-  const placed = inOrder(place(launches, parallelism));
-  const texts = [...new Set(placed.map(({ text }) => text))];
-  const ends: number[] = [];
-  let blocks = 0;
-  for (const member of placed) {
-    blocks += member.blocks;
-    ends.push(blocks);
-  }
+  members: readonly ColumnGroupMember[],
+  scratch: Storage | undefined,
+): readonly LaunchTogether[] {
+  const placed = inOrder(place(members));
+  const steps = placed.map(stepOf);
+  const joins = placed.flatMap(joinsOf).sort((a, b) => a.text.localeCompare(b.text));
+  const first = { entry: "hf_columns_together", threads: stepThreads, blocksAtOnce };
+  if (joins.length === 0 || !scratch) return [runTogether(steps, { ...first, common: [] })];
+  const second = { entry: "hf_columns_joined", threads: joinThreads, blocksAtOnce: joinBlocksAtOnce };
+  const name = "scratch";
+  return [
+    runTogether(steps, { ...first, common: [{ kind: "part", type: "unsigned char*", name }] }),
+    runTogether(joins, { ...second, common: [{ kind: "in", type: "const unsigned char*", name }] }),
+  ].map((one) => ({ ...one, arguments: [scratch, ...one.arguments] }));
+}
+
+function stepOf(member: Placed): Task {
+  const { kernel, layout, units, operands, scalars = [], text, blocks } = member;
+  const inputs = operands.slice(0, kernel.inputs.length);
+  const outputs = layout.sets > 1 ? units : operands.slice(kernel.inputs.length);
   return {
-    key: placed.map(({ text }) => text).join(" "),
-    members: placed.map((member) => ({ index: member.index, sizes: columnSizes(member.kernel, member) })),
-    ends: ends.slice(0, -1),
-    blocks,
-    print: () => printGroup(texts.map((text) => placed.filter((member) => member.text === text))),
+    ...{ name: kernel.name, text, blocks },
+    arguments: [...inputs, ...outputs, ...columnSizes(kernel, member), ...scalars],
+    print: (name) => printColumnStep(kernel, layout, name),
   };
 }
 
-/** As many columns a block as fill a sector, and fewer where all blocks together would leave most of the GPU idle. */
-function place(launches: readonly ColumnGroupMember[], parallelism: number): readonly Placed[] {
-  for (let share = 1; ; share *= 2) {
-    const placed = launches.map((member, index) => placeOne(member, index, share));
-    const isBusy = 4 * sumOf(placed, ({ blocks }) => blocks) > parallelism;
-    if (isBusy || placed.every(({ layout }) => layout.columns === 1 || layout.parts === warp)) return placed;
-  }
+/** What is left to do of a kernel's values. */
+function joinsOf({ kernel, columns, layout, units, operands }: Placed): Task[] {
+  if (layout.sets === 1) return [];
+  const { op, places, inputs, outputs } = kernel;
+  return kernel.values.flatMap(({ type }, index) => {
+    const output = operands[inputs.length + index];
+    if (!output) return [];
+    const join = { op, type, dtype: outputs[index] ?? "f32", places };
+    return {
+      name: `${kernel.name} joined`,
+      text: Object.values({ ...join, places: JSON.stringify(places ?? {}) }).join(),
+      blocks: Math.ceil(columns / joinThreads),
+      arguments: [output, units[index] ?? 0, columns],
+      print: (name: string) => printColumnJoin(join, name),
+    };
+  });
 }
 
-function placeOne(member: ColumnGroupMember, index: number, share: number): Placed {
-  const { kernel, rows, strides } = member;
-  const parts = columnParts(rows);
-  const columns = parts === warp ? threads / warp : columnsOf(member, share);
-  const lanes = Math.min(parts, threads / columns);
-  const rounds = roundsOf(kernel, parts / lanes);
-  const held = parts / lanes / rounds;
-  const turns = columnTurns(kernel, { rows, parts, held }, loadedBytes / widestOf(kernel));
-  const layout = { strides: strides.map(({ column }) => column), parts, lanes, columns, turns, rounds };
-  const steps = layout.strides.map((stride) => (stride === "unit" ? "u" : "n")).join("");
-  const bytes = sumOf([...kernel.inputs.entries()], ([input, dtype]) =>
-    strides[input]?.column === "unit" ? columns * dtypes[dtype].bytes : dtypes[dtype].bytes,
+function place(members: readonly ColumnGroupMember[]): readonly Placed[] {
+  let unit = 0;
+  return members.map((member) => {
+    const { kernel, rows, columns, strides } = member;
+    const layout = layoutOf(member);
+    const { sets, lanes, width, turns } = layout;
+    const units = unitsOf(member).map((own) => {
+      unit += own;
+      return unit - own;
+    });
+    const steps = layout.strides.map((stride) => (stride === "unit" ? "u" : "n")).join("");
+    const bytes = sumOf([...kernel.inputs.entries()], ([input, dtype]) =>
+      strides[input]?.column === "unit" ? lanes * width * dtypes[dtype].bytes : dtypes[dtype].bytes,
+    );
+    return {
+      ...{ ...member, layout, units, work: (rows / sets) * bytes },
+      blocks: sets * Math.ceil(columns / (lanes * width)),
+      text: `${identityOf(kernel)}/${sets}/${lanes}/${width}/${turns}${steps}`,
+    };
+  });
+}
+
+function layoutOf(member: ColumnGroupMember): StepLayout {
+  const { kernel, rows, columns, strides } = member;
+  const sets = setsOf(rows);
+  const valueBytes = sumOf(kernel.values, ({ type }) => dtypes[type].bytes);
+  let width = widthOf(member);
+  let lanes = lanesOf(columns / width, sets);
+  // With fewer columns a thread has fewer partial results.
+  while (width > 1 && heldParts(lanes) * width * valueBytes > keptBytes) {
+    width /= 2;
+    lanes = lanesOf(columns / width, sets);
+  }
+  const loaded = sumOf([...kernel.inputs.entries()], ([input, dtype]) =>
+    strides[input]?.column === "unit" ? width * dtypes[dtype].bytes : dtypes[dtypes[dtype].compute].bytes,
   );
-  return {
-    ...member,
-    ...{ index, layout, blocks: Math.ceil(member.columns / columns), work: rows * bytes },
-    text: `${identityOf(kernel)}/${parts}/${columns}/${turns}/${rounds}${steps}`,
-  };
+  const most = Math.max(1, Math.floor(loadedBytes / (heldParts(lanes) * Math.max(1, loaded))));
+  const strideRows = Math.ceil(rows / (blockParts * sets));
+  const turns = Math.ceil(strideRows / Math.ceil(strideRows / most)) || 1;
+  return { strides: strides.map(({ column }) => column), sets, lanes, width, turns };
 }
 
-function columnsOf(member: ColumnGroupMember, share: number): number {
-  const most = sectorColumns(member.kernel, member) / share;
-  let columns = 1;
-  while (2 * columns <= most && columns < member.columns) columns *= 2;
-  return columns;
+/** How many neighbouring columns a thread reads at once: those of every input lie so, in every row, and no column is left over. */
+function widthOf({ kernel, columns, strides, operands }: ColumnGroupMember): number {
+  const isFit = (width: number): boolean =>
+    columns % width === 0 &&
+    kernel.inputs.every((dtype, input) => {
+      const { row = 1, column = "unit" } = strides[input] ?? {};
+      const bytes = width * dtypes[dtype].bytes;
+      const address = operands[input]?.span.address ?? 1;
+      return column === "none" || (bytes <= loadBytes && row % width === 0 && address % bytes === 0);
+    });
+  let width = mostWidth;
+  while (width > 1 && !isFit(width)) width /= 2;
+  return width;
 }
 
-/** Of a column with many partial results a thread makes several, of every value: not at once, if they are too many to be kept. */
-function roundsOf({ values }: ColumnKernel, held: number): number {
-  const bytes = sumOf(values, ({ type }) => dtypes[type].bytes);
-  let rounds = 1;
-  while (rounds < held && (held / rounds) * bytes > keptBytes) rounds *= 2;
-  return rounds;
+function lanesOf(count: number, sets: number): number {
+  const most = sets > 1 ? mostLanes : mostLanesOfFew;
+  let lanes = fewestLanes;
+  while (lanes < count && lanes < most) lanes *= 2;
+  return lanes;
 }
 
-function widestOf({ inputs }: ColumnKernel): number {
-  return Math.max(...inputs.map((dtype) => dtypes[dtypes[dtype].compute].bytes), dtypes.f32.bytes);
-}
-
-/** What takes longest comes first, so that no block begins a long work when the others end. */
+/** What takes longest comes first, so that no block begins a long work when the others end; those of one text stay together. */
 function inOrder(placed: readonly Placed[]): readonly Placed[] {
   const longest = new Map<string, number>();
   for (const { text, work } of placed) longest.set(text, Math.max(work, longest.get(text) ?? 0));
@@ -142,69 +209,6 @@ function identityOf(kernel: ColumnKernel): number {
   const identity = identities.get(kernel) ?? known++;
   identities.set(kernel, identity);
   return identity;
-}
-
-/** Members of one text stand one behind the other; the block finds its text first, then whose operands it works on. */
-function printGroup(groups: readonly (readonly Placed[])[]): KernelSource {
-  const parameters: Parameter[] = [];
-  const signature: string[] = [];
-  const lines: string[] = [];
-  const functions: ColumnFunction[] = [];
-  const count = sumOf(groups, ({ length }) => length);
-  let place = 0;
-  for (const [number, members] of groups.entries()) {
-    const [first] = members;
-    if (!first) continue;
-    const name = `columns${number}`;
-    const printed = printColumnFunction(first.kernel, first.layout, name);
-    functions.push(printed);
-    const from = place;
-    for (const _ of members) {
-      for (const { kind, type, name: parameter } of printed.parameters) {
-        parameters.push(kind);
-        signature.push(`${type} ${parameter}_${place}`);
-      }
-      place++;
-    }
-    const head = place < count ? `if (block < end${place - 1}) {` : "{";
-    lines.push(`  ${number === 0 ? "" : "else "}${head}`);
-    lines.push(...printChoice(printed, name, from, place), "  }");
-  }
-  for (let end = 0; end < count - 1; end++) {
-    parameters.push("u32");
-    signature.push(`unsigned end${end}`);
-  }
-  const names = [...new Set(groups.flatMap((members) => members.map(({ kernel }) => kernel.name)))];
-  const entry = "hf_columns_together";
-  const called = new Set<PreludeName>(functions.flatMap((one) => [...one.called]));
-  const doubles = Math.max(...functions.map(({ sharedDoubles }) => sharedDoubles));
-  const code = `${preludeOf(called)}${functions.map((one) => one.code).join("\n")}
-extern "C" __global__ void __launch_bounds__(${threads}, ${blocksAtOnce}) ${entry}(
-    ${signature.join(",\n    ")}) {
-  __shared__ double memory[${doubles}];
-  const unsigned block = blockIdx.x;
-${lines.join("\n")}
-}
-`;
-  return { name: names.join(" + "), parameters, cuda: { entry, threads, code } };
-}
-
-/** Whose operands the block works on, of the members from one place up to another; then the work. */
-function printChoice(
-  { parameters }: ColumnFunction,
-  name: string,
-  from: number,
-  to: number,
-): readonly string[] {
-  const lines = ["    unsigned start;", ...parameters.map((one) => `    ${one.type} ${one.name};`)];
-  for (let place = from; place < to; place++) {
-    const test = place < to - 1 ? `if (block < end${place}) ` : "";
-    lines.push(`    ${place === from ? "" : "else "}${test}{`);
-    lines.push(`      start = ${place === 0 ? "0u" : `end${place - 1}`};`);
-    lines.push(...parameters.map((one) => `      ${one.name} = ${one.name}_${place};`), "    }");
-  }
-  const given = ["block - start", "memory", ...parameters.map((one) => one.name)];
-  return [...lines, `    ${name}(${given.join(", ")});`];
 }
 
 function sumOf<T>(list: readonly T[], measure: (one: T) => number): number {

@@ -1,22 +1,21 @@
 /**
- * Prints a column kernel as CUDA C++, by itself or as a function of a kernel that runs several. A block takes a few
- * neighbouring columns, and its threads share their rows.
+ * Prints a column kernel as CUDA C++. A block takes a few neighbouring columns, and its threads share their rows.
  *
  * A column has a fixed number of partial results, each of every so many-th row, from top to bottom, and they are joined in
  * halves: the first with the one in the middle, and so on, until one is left. Whether a partial result has a thread of
- * its own or shares one with others, and whether a thread makes all of its own at once, follows from how many columns the
- * block takes, and changes no bits: these follow from the number of rows alone.
+ * its own or shares one with others follows from how many columns the block takes, and changes no bits: these follow from
+ * the number of rows alone.
  */
 
 import type { KernelSource } from "../../driver/index.js";
 import { checkColumnKernel } from "../check-kernel.js";
-import { type Dtype, dtypes } from "../dtypes.js";
-import type { ColumnKernel, Expression } from "../ir.js";
+import type { Dtype } from "../dtypes.js";
+import type { ColumnKernel, ColumnPlaces, Compute, Expression, ReduceOp } from "../ir.js";
 import type { ColumnStride } from "../launch-form.js";
 import { identityOf } from "../reductions.js";
 import { computeTypes, elementTypes } from "./element-types.js";
 import { binary, expressionPrinter, type Leaves, literal } from "./expressions.js";
-import { KernelText, type PrintedFunction } from "./kernel-text.js";
+import { KernelText } from "./kernel-text.js";
 import { narrowed, widened } from "./row-operands.js";
 
 const warp = 32;
@@ -32,33 +31,12 @@ export interface ColumnLayout {
   readonly columns: number;
   /** How many rows of each partial result are read before the first of them is needed. */
   readonly turns: number;
-  /** In how many rounds over the rows a thread makes its partial results, those of one at a time; 1 unless given. */
-  readonly rounds?: number;
 }
 
 /** The parameters: the inputs, the outputs, rows and columns as u32, each input's row stride; then the kernel's scalars. */
 export function printColumnKernel(kernel: ColumnKernel, layout: ColumnLayout): KernelSource {
   checkColumnKernel(kernel);
-  return new Printer(kernel, layout, "blockIdx.x").printKernel();
-}
-
-/** A column kernel as a function of every thread of a block. */
-export interface ColumnFunction extends PrintedFunction {
-  /** How much of the block's memory it uses. */
-  readonly sharedDoubles: number;
-}
-
-/**
- * The parameters: which of the kernel's blocks this one is, shared memory to use, and those of the kernel. All functions that
- * a kernel chooses from have the same memory, as only one of them runs in a block.
- */
-export function printColumnFunction(
-  kernel: ColumnKernel,
-  layout: ColumnLayout,
-  name: string,
-): ColumnFunction {
-  checkColumnKernel(kernel);
-  return new Printer(kernel, layout, "block").printFunction(name);
+  return new Printer(kernel, layout).print();
 }
 
 interface Reduction {
@@ -66,7 +44,6 @@ interface Reduction {
   readonly dtype: Dtype;
   readonly real: string;
   readonly sums: string;
-  readonly ofRounds: string;
   readonly shared: string;
   readonly output: string;
 }
@@ -74,22 +51,15 @@ interface Reduction {
 class Printer {
   readonly #kernel: ColumnKernel;
   readonly #layout: ColumnLayout;
-  /** The text of the block's number; in a function it is a parameter, and so is the shared memory. */
-  readonly #block: "blockIdx.x" | "block";
   readonly #text = new KernelText();
   readonly #reductions: readonly Reduction[];
-  readonly #rounds: number;
-  /** Partial results of a thread in a round. */
+  /** Partial results of a thread. */
   readonly #held: number;
 
-  #sharedDoubles = 0;
-
-  constructor(kernel: ColumnKernel, layout: ColumnLayout, block: "blockIdx.x" | "block") {
+  constructor(kernel: ColumnKernel, layout: ColumnLayout) {
     this.#kernel = kernel;
     this.#layout = layout;
-    this.#block = block;
-    this.#rounds = layout.rounds ?? 1;
-    this.#held = layout.parts / layout.lanes / this.#rounds;
+    this.#held = layout.parts / layout.lanes;
     const text = this.#text;
     const { inputs, outputs, scalars, values } = kernel;
     for (const [index, dtype] of inputs.entries()) text.pointer("in", elementTypes[dtype].type, `in${index}`);
@@ -100,7 +70,6 @@ class Printer {
         dtype,
         real: computeTypes[value.type],
         sums: `sums${index}`,
-        ofRounds: `rounds${index}`,
         shared: `shared${index}`,
         output: text.pointer("inout", elementTypes[dtype].type, `out${index}`),
       };
@@ -111,51 +80,23 @@ class Printer {
     for (const [index, type] of scalars.entries()) text.scalar(type, `scalar${index}`);
   }
 
-  printKernel(): KernelSource {
-    this.#printBody();
-    const { columns, lanes } = this.#layout;
-    // With few registers a thread would wait for some rows before it asks for the next.
-    return this.#text.finish(this.#kernel.name, columns * lanes, "all");
-  }
-
-  printFunction(name: string): ColumnFunction {
-    this.#printBody();
-    const before = ["const unsigned block", "double* const memory"];
-    return { ...this.#text.finishFunction(name, before), sharedDoubles: this.#sharedDoubles };
-  }
-
-  #printBody(): void {
+  print(): KernelSource {
     const text = this.#text;
-    const { columns } = this.#layout;
+    const { columns, lanes } = this.#layout;
     text.line(`const unsigned lane = threadIdx.x / ${columns}u;`);
-    text.define("const unsigned", "near", `${this.#block} * ${columns}u + threadIdx.x % ${columns}u`);
+    text.define("const unsigned", "near", `blockIdx.x * ${columns}u + threadIdx.x % ${columns}u`);
     // Threads with no column go along with the last one's, since all of a block join their results.
     text.define("const unsigned", "position", "near < columns ? near : columns - 1u");
     text.line(`const unsigned whole = rows - rows % ${this.#stride}u;`);
-    if (this.#rounds === 1) this.#printRound("0");
-    else this.#printRounds();
-    this.#printJoins();
-  }
-
-  /** Every so many-th partial result is of one round: joined in halves, these are what joining all would come to on the way. */
-  #printRounds(): void {
-    const text = this.#text;
-    for (const { real, ofRounds } of this.#reductions) text.line(`${real} ${ofRounds}[${this.#rounds}];`);
-    text.unrolled("round", this.#rounds, () => {
-      this.#printRound("round");
-      for (const { sums, ofRounds } of this.#reductions) text.line(`${ofRounds}[round] = ${sums}[0];`);
-    });
-    for (const reduction of this.#reductions) this.#joinHalves(reduction, reduction.ofRounds, this.#rounds);
-  }
-
-  #printRound(round: string): void {
-    const text = this.#text;
     for (const { value, real, sums } of this.#reductions) {
       const identity = literal(value.type, identityOf(this.#kernel.op, value.type));
       text.line(`${real} ${sums}[${this.#held}] = {${Array(this.#held).fill(identity).join(", ")}};`);
     }
-    this.#printRows(round);
+    this.#printRows();
     for (const reduction of this.#reductions) this.#joinHalves(reduction, reduction.sums, this.#held);
+    this.#printJoins();
+    // With few registers a thread would wait for some rows before it asks for the next.
+    return text.finish(this.#kernel.name, columns * lanes, "all");
   }
 
   get #stride(): number {
@@ -167,16 +108,16 @@ class Printer {
   }
 
   /** No test stands between the rows of a stride, so that all of them are on their way together: each comes from far. */
-  #printRows(round: string): void {
+  #printRows(): void {
     const text = this.#text;
     text.block(`for (unsigned first = 0u; first < whole; first += ${this.#stride}u)`, () => {
-      this.#printStride(round, (place) => {
+      this.#printStride((place) => {
         text.line(`const unsigned row = first + ${place};`);
         return (_, joined) => joined;
       });
     });
     text.block("if (whole < rows)", () => {
-      this.#printStride(round, (place) => {
+      this.#printStride((place) => {
         // Behind the end the last row is read again, and not added: a choice between two values, which waits for no test.
         text.line(`const unsigned next = whole + ${place};`);
         text.line("const unsigned row = next < rows ? next : rows - 1u;");
@@ -186,12 +127,11 @@ class Printer {
   }
 
   /** `beginRow` prints which row it is, given its place in the stride, and tells what becomes of a partial result. */
-  #printStride(round: string, beginRow: (place: string) => (sum: string, joined: string) => string): void {
+  #printStride(beginRow: (place: string) => (sum: string, joined: string) => string): void {
     const text = this.#text;
     const { lanes, turns } = this.#layout;
     text.unrolled("part", this.#held * turns, () => {
-      const part = this.#rounds === 1 ? "part" : `(part * ${this.#rounds}u + ${round})`;
-      const resultOf = beginRow(`${part} * ${lanes}u + lane`);
+      const resultOf = beginRow(`part * ${lanes}u + lane`);
       const print = expressionPrinter(text, this.#kernel.values, this.#leaves());
       for (const reduction of this.#reductions) {
         const sum = `${reduction.sums}[part % ${this.#held}u]`;
@@ -225,17 +165,15 @@ class Printer {
     // Between columns as far that the threads of a warp store to different banks.
     const stride = lanes + warp / columns;
     for (const reduction of this.#reductions) {
-      const { sums, shared, ofRounds } = reduction;
-      this.#printShared(reduction, columns * stride);
-      text.line(
-        `${shared}[threadIdx.x % ${columns}u * ${stride}u + lane] = ${this.#rounds === 1 ? sums : ofRounds}[0];`,
-      );
+      const { real, sums, shared } = reduction;
+      text.line(`__shared__ ${real} ${shared}[${columns * stride}];`);
+      text.line(`${shared}[threadIdx.x % ${columns}u * ${stride}u + lane] = ${sums}[0];`);
     }
     text.line("__syncthreads();");
     text.line(`const unsigned own = threadIdx.x / ${warp}u;`);
     text.line(`if (own >= ${columns}u) return;`);
     text.line(`const unsigned place = threadIdx.x % ${warp}u;`);
-    text.line(`const unsigned column = ${this.#block} * ${columns}u + own;`);
+    text.line(`const unsigned column = blockIdx.x * ${columns}u + own;`);
     const each = lanes / warp;
     for (const [index, reduction] of this.#reductions.entries()) {
       const { real, shared, output, dtype } = reduction;
@@ -250,40 +188,37 @@ class Printer {
         const other = `__shfl_xor_sync(0xffffffffu, ${total}, ${distance})`;
         text.line(`${total} = ${this.#join(reduction, total, other)};`);
       }
-      const target = `${output}[${this.#targetOf("column")}]`;
+      const target = `${output}[${targetOf(this.#kernel.places, "column")}]`;
       text.line(`if (place == 0u && column < columns) ${target} = ${narrowed(text, dtype, total)};`);
     }
   }
 
-  /** Where a column's result stands in an output. */
-  #targetOf(column: string): string {
-    const { places } = this.#kernel;
-    if (!places) return column;
-    const { step, runs } = places;
-    if (!runs) return `(long long)${column} * ${step}`;
-    const { length, between } = runs;
-    return `(long long)(${column} / ${length}u) * ${between} + (long long)(${column} % ${length}u) * ${step}`;
+  #joinHalves({ value }: Reduction, values: string, count: number): void {
+    joinHalves(this.#text, this.#kernel.op, value.type, values, count);
   }
+}
 
-  #printShared({ value, real, shared }: Reduction, count: number): void {
-    if (this.#block === "blockIdx.x") {
-      this.#text.line(`__shared__ ${real} ${shared}[${count}];`);
-      return;
-    }
-    this.#text.line(
-      `${real}* const ${shared} = reinterpret_cast<${real}*>(memory + ${this.#sharedDoubles});`,
-    );
-    this.#sharedDoubles += Math.ceil((count * dtypes[value.type].bytes) / dtypes.f64.bytes);
-  }
+/** Where a column's result stands in an output. */
+export function targetOf(places: ColumnPlaces | undefined, column: string): string {
+  if (!places) return column;
+  const { step, runs } = places;
+  if (!runs) return `(long long)${column} * ${step}`;
+  const { length, between } = runs;
+  return `(long long)(${column} / ${length}u) * ${between} + (long long)(${column} % ${length}u) * ${step}`;
+}
 
-  /** Leaves the first of an array's values joined with all others. */
-  #joinHalves(reduction: Reduction, values: string, count: number): void {
-    const text = this.#text;
-    for (let half = count / 2; half >= 1; half /= 2) {
-      text.unrolled("part", half, () => {
-        const joined = this.#join(reduction, `${values}[part]`, `${values}[part + ${half}u]`);
-        text.line(`${values}[part] = ${joined};`);
-      });
-    }
+/** Prints what leaves the first of an array's values joined with all others. */
+export function joinHalves(
+  text: KernelText,
+  op: ReduceOp,
+  type: Compute,
+  values: string,
+  count: number,
+): void {
+  for (let half = count / 2; half >= 1; half /= 2) {
+    text.unrolled("part", half, () => {
+      const joined = binary(text, op, type, `${values}[part]`, `${values}[part + ${half}u]`);
+      text.line(`${values}[part] = ${joined};`);
+    });
   }
 }

@@ -1,0 +1,297 @@
+/**
+ * Prints column kernels in two steps, as functions of kernels that run several. Of a column's 1024 partial results, joined in halves,
+ * the first five joins are of such whose numbers have the same remainder by 32: so a block takes every 32nd row, for neighbouring
+ * columns, makes and joins the 32 partial results that these rows have, and leaves one of them. A second kernel joins what 32
+ * blocks have left of a column.
+ *
+ * With few rows a column has 32 partial results to begin with, and one block makes and joins all of them: that needs no second step.
+ * The order of operations is that of `printColumnKernel`, and so are the bits.
+ */
+
+import { checkColumnKernel } from "../check-kernel.js";
+import { type Dtype, dtypes } from "../dtypes.js";
+import type { ColumnKernel, ColumnPlaces, Compute, Expression, ReduceOp } from "../ir.js";
+import type { ColumnStride } from "../launch-form.js";
+import { identityOf } from "../reductions.js";
+import { joinHalves, targetOf } from "./column-kernel.js";
+import { computeTypes, elementTypes } from "./element-types.js";
+import { binary, expressionPrinter, type Leaves, literal } from "./expressions.js";
+import type { BlockFunction } from "./functions-together.js";
+import { KernelText } from "./kernel-text.js";
+import { narrowed, widened } from "./row-operands.js";
+
+/** Threads of a block of the first step, and of the second. */
+export const [stepThreads, joinThreads] = [256, 64];
+/** Partial results that a block makes of a column; and how many blocks share one that has more. */
+export const blockParts = 32;
+/** What the blocks that share a column leave of it, as floats: in such units memory is given to them. */
+export const unitBytes = blockParts * dtypes.f32.bytes;
+
+/** All numbers are powers of two, but for the turns. */
+export interface StepLayout {
+  readonly strides: readonly ColumnStride[];
+  /** How many blocks share the rows of a column, each having every so many-th: 1, or as many as leave a second step to do. */
+  readonly sets: number;
+  /** Threads side by side, and neighbouring columns of each; the block's other threads have other rows. */
+  readonly lanes: number;
+  readonly width: number;
+  /** How many rows of each partial result are read before the first of them is needed. */
+  readonly turns: number;
+}
+
+/** How many partial results a thread makes of each of its columns. */
+export function heldParts(lanes: number): number {
+  return (blockParts * lanes) / stepThreads;
+}
+
+/**
+ * Its own parameters: the inputs; the outputs or, where others have a share in the columns, where in the scratch memory what is
+ * left of each value goes, in units; rows and columns as u32, each input's row stride; then the kernel's scalars.
+ */
+export function printColumnStep(kernel: ColumnKernel, layout: StepLayout, name: string): BlockFunction {
+  checkColumnKernel(kernel);
+  return new Printer(kernel, layout).print(name);
+}
+
+interface Reduction {
+  readonly value: Expression;
+  readonly dtype: Dtype;
+  readonly real: string;
+  readonly sums: string;
+  readonly shared: string;
+  readonly output: string;
+}
+
+class Printer {
+  readonly #kernel: ColumnKernel;
+  readonly #layout: StepLayout;
+  readonly #text = new KernelText();
+  readonly #reductions: readonly Reduction[];
+  /** Threads that share a column; each has as many of its partial results. */
+  readonly #groups: number;
+  readonly #held: number;
+  /** Columns of a block. */
+  readonly #columns: number;
+
+  constructor(kernel: ColumnKernel, layout: StepLayout) {
+    this.#kernel = kernel;
+    this.#layout = layout;
+    this.#groups = stepThreads / layout.lanes;
+    this.#held = heldParts(layout.lanes);
+    this.#columns = layout.lanes * layout.width;
+    const text = this.#text;
+    const { inputs, outputs, scalars, values } = kernel;
+    for (const [index, dtype] of inputs.entries()) text.pointer("in", elementTypes[dtype].type, `in${index}`);
+    this.#reductions = values.map((value, index) => {
+      const dtype = outputs[index] ?? "f32";
+      const output = `out${index}`;
+      if (this.#isShared) text.scalar("u32", `unit${index}`);
+      else text.pointer("inout", elementTypes[dtype].type, output);
+      const real = computeTypes[value.type];
+      return { value, dtype, real, sums: `sums${index}`, shared: `shared${index}`, output };
+    });
+    text.scalar("u32", "rows");
+    text.scalar("u32", "columns");
+    for (const index of inputs.keys()) text.scalar("i32", `step${index}`);
+    for (const [index, type] of scalars.entries()) text.scalar(type, `scalar${index}`);
+  }
+
+  /** Does it leave partial results? */
+  get #isShared(): boolean {
+    return this.#layout.sets > 1;
+  }
+
+  print(name: string): BlockFunction {
+    const text = this.#text;
+    const { lanes, width } = this.#layout;
+    text.line(`const unsigned lane = threadIdx.x % ${lanes}u;`);
+    text.line(`const unsigned group = threadIdx.x / ${lanes}u;`);
+    if (this.#isShared) {
+      // Blocks that follow each other read neighbouring columns, then the next row's.
+      text.line(`const unsigned runs = (columns + ${this.#columns - 1}u) / ${this.#columns}u;`);
+      text.line("const unsigned run = block % runs;");
+      text.line("const unsigned set = block / runs;");
+    } else text.line("const unsigned run = block;");
+    text.define("const unsigned", "near", `(run * ${lanes}u + lane) * ${width}u`);
+    // Threads with no columns go along with the last ones, since all of a block join their results.
+    text.define("const unsigned", "position", `near < columns ? near : columns - ${width}u`);
+    text.line(`const unsigned whole = rows - rows % ${this.#stride}u;`);
+    for (const { value, real, sums } of this.#reductions) {
+      text.line(`${text.use("Pack")}<${real}, ${width}> ${sums}[${this.#held}];`);
+      this.#unrollLanes("part", this.#held, () => {
+        const identity = literal(value.type, identityOf(this.#kernel.op, value.type));
+        text.line(`${sums}[part].lane[k] = ${identity};`);
+      });
+    }
+    this.#printRows();
+    const doubles = this.#printJoins();
+    const own = ["const unsigned block", "double* const memory"];
+    const before = this.#isShared ? [...own, "unsigned char* const scratch"] : own;
+    return {
+      ...text.finishFunction(name, before),
+      sharedDoubles: doubles,
+      before: before.map((one) => one.replace(/.* /, "")),
+    };
+  }
+
+  get #stride(): number {
+    return blockParts * this.#layout.sets * this.#layout.turns;
+  }
+
+  #unrollLanes(counter: string, count: number, body: () => void): void {
+    this.#text.unrolled(counter, count, () => this.#text.unrolled("k", this.#layout.width, body));
+  }
+
+  #join({ value }: Reduction, a: string, b: string): string {
+    return binary(this.#text, this.#kernel.op, value.type, a, b);
+  }
+
+  /** No test stands between the rows of a stride, so that all of them are on their way together: each comes from far. */
+  #printRows(): void {
+    const text = this.#text;
+    text.block(`for (unsigned first = 0u; first < whole; first += ${this.#stride}u)`, () => {
+      this.#printStride((place) => {
+        text.line(`const unsigned row = first + ${place};`);
+        return (_, joined) => joined;
+      });
+    });
+    text.block("if (whole < rows)", () => {
+      this.#printStride((place) => {
+        // Behind the end the last row is read again, and not added: a choice between two values, which waits for no test.
+        text.line(`const unsigned next = whole + ${place};`);
+        text.line("const unsigned row = next < rows ? next : rows - 1u;");
+        return (sum, joined) => `next < rows ? ${joined} : ${sum}`;
+      });
+    });
+  }
+
+  /** `beginRow` prints which row it is, given its place in the stride, and tells what becomes of a partial result. */
+  #printStride(beginRow: (place: string) => (sum: string, joined: string) => string): void {
+    const text = this.#text;
+    const { sets, turns, width } = this.#layout;
+    text.unrolled("part", this.#held * turns, () => {
+      const place = `part * ${this.#groups}u + group`;
+      const resultOf = beginRow(this.#isShared ? `(${place}) * ${sets}u + set` : place);
+      this.#printLoads();
+      text.unrolled("k", width, () => {
+        const print = expressionPrinter(text, this.#kernel.values, this.#leaves());
+        for (const reduction of this.#reductions) {
+          const sum = `${reduction.sums}[part % ${this.#held}u].lane[k]`;
+          const joined = text.keep(reduction.real, this.#join(reduction, sum, print(reduction.value)));
+          text.line(`${sum} = ${resultOf(sum, joined)};`);
+        }
+      });
+    });
+  }
+
+  /** What of the row the thread's columns need: neighbouring elements at once, and one element that is for all of them. */
+  #printLoads(): void {
+    const text = this.#text;
+    const { strides, width } = this.#layout;
+    for (const [index, dtype] of this.#kernel.inputs.entries()) {
+      const start = this.#startOf(index);
+      if (strides[index] === "none")
+        text.define("const auto", `fixed${index}`, widened(text, dtype, `in${index}[${start}]`));
+      else text.define("const auto", `pack${index}`, `${text.use("load")}<${width}>(in${index} + ${start})`);
+    }
+  }
+
+  /** Where the row's first element lies, or the thread's first. */
+  #startOf(input: number): string {
+    const column = this.#layout.strides[input] === "none" ? "" : " + position";
+    return `(long long)(int)row * step${input}${column}`;
+  }
+
+  #leaves(): Leaves {
+    const text = this.#text;
+    const { strides } = this.#layout;
+    return {
+      load: ({ input }, at) => {
+        const dtype = this.#kernel.inputs[input] ?? "f32";
+        const isFixed = strides[input] === "none";
+        if (at !== undefined)
+          return widened(text, dtype, `in${input}[${this.#startOf(input)}${isFixed ? "" : " + k"} + ${at}]`);
+        return isFixed ? `fixed${input}` : widened(text, dtype, `pack${input}.lane[k]`);
+      },
+      scalar: (index) => `scalar${index}`,
+      reduced: () => "",
+      position: () => "(int)(position + k)",
+      row: () => "(int)row",
+    };
+  }
+
+  /** Joins a thread's results, then those of threads that share columns, through shared memory; tells how much of it. */
+  #printJoins(): number {
+    const text = this.#text;
+    const { width } = this.#layout;
+    let doubles = 0;
+    for (const { value, real, sums, shared } of this.#reductions) {
+      for (let half = this.#held / 2; half >= 1; half /= 2) {
+        this.#unrollLanes("part", half, () => {
+          const [one, other] = [`${sums}[part].lane[k]`, `${sums}[part + ${half}u].lane[k]`];
+          text.line(`${one} = ${binary(text, this.#kernel.op, value.type, one, other)};`);
+        });
+      }
+      text.line(`${real}* const ${shared} = reinterpret_cast<${real}*>(memory + ${doubles});`);
+      const place = `${shared} + group * ${this.#columns}u + lane * ${width}u`;
+      text.line(`${text.call("store", place, `${sums}[0]`)};`);
+      // A multiple of 16 bytes, as a block has 256 threads.
+      doubles += (stepThreads * width * dtypes[value.type].bytes) / dtypes.f64.bytes;
+    }
+    text.line("__syncthreads();");
+    text.define("const unsigned", "column", `run * ${this.#columns}u + threadIdx.x`);
+    text.line(`if (threadIdx.x >= ${this.#columns}u || column >= columns) return;`);
+    for (const [index, reduction] of this.#reductions.entries()) {
+      const joined = `joined${index}`;
+      text.line(`${reduction.real} ${joined}[${this.#groups}];`);
+      text.unrolled("part", this.#groups, () => {
+        text.line(`${joined}[part] = ${reduction.shared}[part * ${this.#columns}u + threadIdx.x];`);
+      });
+      joinHalves(text, this.#kernel.op, reduction.value.type, joined, this.#groups);
+      this.#printStore(reduction, index, `${joined}[0]`);
+    }
+    return doubles;
+  }
+
+  #printStore({ real, dtype, output }: Reduction, index: number, total: string): void {
+    const text = this.#text;
+    if (!this.#isShared) {
+      text.line(`${output}[${targetOf(this.#kernel.places, "column")}] = ${narrowed(text, dtype, total)};`);
+      return;
+    }
+    text.line(`${real}* const left${index} = ${atUnit(real, `unit${index}`)};`);
+    text.line(`left${index}[(long long)set * columns + column] = ${total};`);
+  }
+}
+
+function atUnit(real: string, unit: string): string {
+  return `reinterpret_cast<${real}*>(scratch + (long long)${unit} * ${unitBytes})`;
+}
+
+/** What the second step does with one value of a kernel. */
+export interface ColumnJoin {
+  readonly op: ReduceOp;
+  readonly type: Compute;
+  readonly dtype: Dtype;
+  readonly places?: ColumnPlaces | undefined;
+}
+
+/** Its own parameters: the output, where in the scratch memory the value's partial results are, and the columns as u32. */
+export function printColumnJoin({ op, type, dtype, places }: ColumnJoin, name: string): BlockFunction {
+  const text = new KernelText();
+  text.pointer("inout", elementTypes[dtype].type, "out");
+  text.scalar("u32", "unit");
+  text.scalar("u32", "columns");
+  const real = computeTypes[type];
+  text.line(`const unsigned column = block * ${joinThreads}u + threadIdx.x;`);
+  text.line("if (column >= columns) return;");
+  text.line(`const ${real}* const left = ${atUnit(`const ${real}`, "unit")};`);
+  text.line(`${real} parts[${blockParts}];`);
+  text.unrolled("part", blockParts, () => {
+    text.line("parts[part] = left[(long long)part * columns + column];");
+  });
+  joinHalves(text, op, type, "parts", blockParts);
+  text.line(`out[${targetOf(places, "column")}] = ${narrowed(text, dtype, "parts[0]")};`);
+  const before = ["const unsigned block", "const unsigned char* const scratch"];
+  return { ...text.finishFunction(name, before), sharedDoubles: 0, before: ["block", "scratch"] };
+}
