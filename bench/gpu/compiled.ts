@@ -5,6 +5,10 @@
  * `--torch FILE` and `--jax FILE` run the peers' scripts in the same run.
  */
 
+import { spawnSync } from "node:child_process";
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { parseArgs } from "node:util";
 import { crossasset, formatBytes, fromTyped, manualSeed, nn, optim, type Tensor } from "holdfast";
 import type { ProductPrecision } from "../../src/driver/index.js";
@@ -28,6 +32,8 @@ const { values: options } = parseArgs({
     torch: { type: "string", default: "" },
     "torch-modes": { type: "string", default: "compilegraph" },
     jax: { type: "string", default: "" },
+    // Only measures the one precision, and writes its figures there.
+    figures: { type: "string", default: "" },
   },
 });
 const [batch, rowCount] = [count("batch", options.batch), count("rows", options.rows)];
@@ -253,15 +259,37 @@ function tell(results: Results, measured: ReadonlyMap<string, Measured>, peers: 
   }
 }
 
+/** As somebody trains: in a process of its own. A second device of one process runs its kernels a few percent slower. */
+function measureAlone(precision: string): Measured {
+  const folder = mkdtempSync(join(tmpdir(), "holdfast-bench-"));
+  const figures = join(folder, "figures.json");
+  const own = ["--precisions", precision, "--figures", figures, "--torch", "", "--jax", ""];
+  try {
+    const { status } = spawnSync(process.execPath, [import.meta.filename, ...process.argv.slice(2), ...own], {
+      stdio: ["ignore", "ignore", "inherit"],
+    });
+    if (status !== 0) throw new Error(`Its process has ended with ${status}.`);
+    return JSON.parse(readFileSync(figures, "utf8")) as Measured;
+  } finally {
+    rmSync(folder, { recursive: true, force: true });
+  }
+}
+
 async function main(common: CommonOptions): Promise<void> {
+  const precisions = options.precisions.split(",") as ProductPrecision[];
+  if (options.figures !== "") {
+    const [precision = "f32"] = precisions;
+    writeFileSync(options.figures, JSON.stringify(measure(common, makeRows(rowCount, "drawn"), precision)));
+    return;
+  }
   const results = new Results("compiled", common);
-  const rows = makeRows(rowCount, "drawn");
   const measured = new Map<string, Measured>();
-  for (const precision of options.precisions.split(",") as ProductPrecision[]) {
+  for (const precision of precisions) {
     await results.attempt(`the step in ${precision}`, () => {
-      measured.set(precision, measure(common, rows, precision));
+      measured.set(precision, measureAlone(precision));
     });
   }
+  const rows = makeRows(rowCount, "drawn");
   await results.attempt("the curves", () => compareCurves(results, common, rows));
   const peers = [
     ...(options.torch === "" ? [] : [runPeer(options.torch, options["torch-modes"].split(","), 170_000)]),

@@ -29,7 +29,7 @@ export interface ColumnGroupMember extends Columns {
 }
 
 /** Blocks on a multiprocessor: some read while others join what they have read. They share its registers. */
-const [blocksAtOnce, joinBlocksAtOnce] = [3, 8];
+const [blocksAtOnce, joinBlocksAtOnce] = [2, 8];
 /** The threads beside each other that read a row: of many columns, and of few rows, which are soon read. */
 const [mostLanes, mostLanesOfFew, fewestLanes] = [32, 8, 8];
 /** What one load brings at most. */
