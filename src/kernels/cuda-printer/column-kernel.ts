@@ -92,7 +92,7 @@ class Printer {
       const identity = literal(value.type, identityOf(this.#kernel.op, value.type));
       text.line(`${real} ${sums}[${this.#held}] = {${Array(this.#held).fill(identity).join(", ")}};`);
     }
-    this.#printRows();
+    printStrides(this.#text, this.#stride, (beginRow) => this.#printStride(beginRow));
     for (const reduction of this.#reductions) this.#joinHalves(reduction, reduction.sums, this.#held);
     this.#printJoins();
     // With few registers a thread would wait for some rows before it asks for the next.
@@ -107,27 +107,7 @@ class Printer {
     return binary(this.#text, this.#kernel.op, value.type, a, b);
   }
 
-  /** No test stands between the rows of a stride, so that all of them are on their way together: each comes from far. */
-  #printRows(): void {
-    const text = this.#text;
-    text.block(`for (unsigned first = 0u; first < whole; first += ${this.#stride}u)`, () => {
-      this.#printStride((place) => {
-        text.line(`const unsigned row = first + ${place};`);
-        return (_, joined) => joined;
-      });
-    });
-    text.block("if (whole < rows)", () => {
-      this.#printStride((place) => {
-        // Behind the end the last row is read again, and not added: a choice between two values, which waits for no test.
-        text.line(`const unsigned next = whole + ${place};`);
-        text.line("const unsigned row = next < rows ? next : rows - 1u;");
-        return (sum, joined) => `next < rows ? ${joined} : ${sum}`;
-      });
-    });
-  }
-
-  /** `beginRow` prints which row it is, given its place in the stride, and tells what becomes of a partial result. */
-  #printStride(beginRow: (place: string) => (sum: string, joined: string) => string): void {
+  #printStride(beginRow: BeginRow): void {
     const text = this.#text;
     const { lanes, turns } = this.#layout;
     text.unrolled("part", this.#held * turns, () => {
@@ -221,4 +201,32 @@ export function joinHalves(
       text.line(`${values}[part] = ${joined};`);
     });
   }
+}
+
+/** Prints which row it is, given its place in the stride, and tells what becomes of a partial result. */
+export type BeginRow = (place: string) => (sum: string, joined: string) => string;
+
+/**
+ * All rows up to `rows`, so many in a stride; `whole` is where the last whole one ends. No test stands between the rows of a stride, so
+ * that all of them are on their way together: each comes from far.
+ */
+export function printStrides(
+  text: KernelText,
+  stride: number,
+  printStride: (beginRow: BeginRow) => void,
+): void {
+  text.block(`for (unsigned first = 0u; first < whole; first += ${stride}u)`, () => {
+    printStride((place) => {
+      text.line(`const unsigned row = first + ${place};`);
+      return (_, joined) => joined;
+    });
+  });
+  text.block("if (whole < rows)", () => {
+    printStride((place) => {
+      // Behind the end the last row is read again, and not added: a choice between two values, which waits for no test.
+      text.line(`const unsigned next = whole + ${place};`);
+      text.line("const unsigned row = next < rows ? next : rows - 1u;");
+      return (sum, joined) => `next < rows ? ${joined} : ${sum}`;
+    });
+  });
 }

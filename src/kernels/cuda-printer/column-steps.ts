@@ -13,7 +13,7 @@ import { type Dtype, dtypes } from "../dtypes.js";
 import type { ColumnKernel, ColumnPlaces, Compute, Expression, ReduceOp } from "../ir.js";
 import type { ColumnStride } from "../launch-form.js";
 import { identityOf } from "../reductions.js";
-import { joinHalves, targetOf } from "./column-kernel.js";
+import { type BeginRow, joinHalves, printStrides, targetOf } from "./column-kernel.js";
 import { computeTypes, elementTypes } from "./element-types.js";
 import { binary, expressionPrinter, type Leaves, literal } from "./expressions.js";
 import type { BlockFunction } from "./functions-together.js";
@@ -123,7 +123,7 @@ class Printer {
         text.line(`${sums}[part].lane[k] = ${identity};`);
       });
     }
-    this.#printRows();
+    printStrides(text, this.#stride, (beginRow) => this.#printStride(beginRow));
     const doubles = this.#printJoins();
     const own = ["const unsigned block", "double* const memory"];
     const before = this.#isShared ? [...own, "unsigned char* const scratch"] : own;
@@ -146,27 +146,7 @@ class Printer {
     return binary(this.#text, this.#kernel.op, value.type, a, b);
   }
 
-  /** No test stands between the rows of a stride, so that all of them are on their way together: each comes from far. */
-  #printRows(): void {
-    const text = this.#text;
-    text.block(`for (unsigned first = 0u; first < whole; first += ${this.#stride}u)`, () => {
-      this.#printStride((place) => {
-        text.line(`const unsigned row = first + ${place};`);
-        return (_, joined) => joined;
-      });
-    });
-    text.block("if (whole < rows)", () => {
-      this.#printStride((place) => {
-        // Behind the end the last row is read again, and not added: a choice between two values, which waits for no test.
-        text.line(`const unsigned next = whole + ${place};`);
-        text.line("const unsigned row = next < rows ? next : rows - 1u;");
-        return (sum, joined) => `next < rows ? ${joined} : ${sum}`;
-      });
-    });
-  }
-
-  /** `beginRow` prints which row it is, given its place in the stride, and tells what becomes of a partial result. */
-  #printStride(beginRow: (place: string) => (sum: string, joined: string) => string): void {
+  #printStride(beginRow: BeginRow): void {
     const text = this.#text;
     const { sets, turns, width } = this.#layout;
     text.unrolled("part", this.#held * turns, () => {
