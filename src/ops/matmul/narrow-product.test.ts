@@ -91,7 +91,8 @@ describe("a narrow product", { skip: cudaMissing }, () => {
       }),
       { numRuns: 150 },
     );
-    assert.ok(done > 60, `${done} of 150 were narrow enough`);
+    // About half are; far fewer would prove little.
+    assert.ok(done > 30, `${done} of 150 were narrow enough`);
   });
 
   test("is none where no side has four elements or fewer, or there are too few of the others", () => {
