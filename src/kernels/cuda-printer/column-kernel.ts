@@ -39,7 +39,8 @@ export function printColumnKernel(kernel: ColumnKernel, layout: ColumnLayout): K
   return new Printer(kernel, layout).print();
 }
 
-interface Reduction {
+/** One of a kernel's values, and the names of what it has in the printed code. */
+export interface Reduction {
   readonly value: Expression;
   readonly dtype: Dtype;
   readonly real: string;

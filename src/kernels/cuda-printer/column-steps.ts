@@ -10,10 +10,10 @@
 
 import { checkColumnKernel } from "../check-kernel.js";
 import { type Dtype, dtypes } from "../dtypes.js";
-import type { ColumnKernel, ColumnPlaces, Compute, Expression, ReduceOp } from "../ir.js";
+import type { ColumnKernel, ColumnPlaces, Compute, ReduceOp } from "../ir.js";
 import type { ColumnStride } from "../launch-form.js";
 import { identityOf } from "../reductions.js";
-import { type BeginRow, joinHalves, printStrides, targetOf } from "./column-kernel.js";
+import { type BeginRow, joinHalves, printStrides, type Reduction, targetOf } from "./column-kernel.js";
 import { computeTypes, elementTypes } from "./element-types.js";
 import { binary, expressionPrinter, type Leaves, literal } from "./expressions.js";
 import type { BlockFunction } from "./functions-together.js";
@@ -51,15 +51,6 @@ export function heldParts(lanes: number): number {
 export function printColumnStep(kernel: ColumnKernel, layout: StepLayout, name: string): BlockFunction {
   checkColumnKernel(kernel);
   return new Printer(kernel, layout).print(name);
-}
-
-interface Reduction {
-  readonly value: Expression;
-  readonly dtype: Dtype;
-  readonly real: string;
-  readonly sums: string;
-  readonly shared: string;
-  readonly output: string;
 }
 
 class Printer {

@@ -5,7 +5,7 @@
  */
 
 /** A block's warps, each with a quarter of its tile. */
-export const [warpsDown, warpsAcross] = [2, 2];
+const [warpsDown, warpsAcross] = [2, 2];
 
 export const warpInstructions = `// sums[16, 8] += left[16, 8] · right[8, 8], spread over a warp, with the bits that TF32 has of floats; others are not looked at.
 static __device__ __forceinline__ void multiplyAdd(float (&sums)[4], const float (&left)[4], const float (&right)[2]) {
