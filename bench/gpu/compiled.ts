@@ -13,7 +13,6 @@ import { parseArgs } from "node:util";
 import { crossasset, formatBytes, fromTyped, manualSeed, nn, optim, type Tensor } from "holdfast";
 import type { ProductPrecision } from "../../src/driver/index.js";
 import { latestPlanOf, type StepPlanReport } from "../../src/tensor/index.js";
-import { countCalls } from "./counted-driver.js";
 import { type CommonOptions, commonOptions, count, type Gpu, openGpu } from "./options.js";
 import { type PeerRun, runPeer } from "./peers.js";
 import { Results } from "./results.js";
@@ -129,14 +128,8 @@ function compareCurves(results: Results, common: CommonOptions, rows: Rows): voi
 }
 
 function measure(common: CommonOptions, rows: Rows, precision: ProductPrecision): Measured {
-  const counted: { calls?: ReturnType<typeof countCalls> } = {};
-  const gpu = openGpu(common, {
-    device: { precision },
-    wrap: (driver) => {
-      counted.calls = countCalls(driver);
-      return counted.calls.driver;
-    },
-  });
+  // Nothing stands between: what counts calls would be timed with them.
+  const gpu = openGpu(common, { device: { precision } });
   try {
     const { runtime } = gpu.device;
     const { step, run } = prepare(gpu, rows);
@@ -147,7 +140,7 @@ function measure(common: CommonOptions, rows: Rows, precision: ProductPrecision)
     for (let index = 0; index < warmUp; index++) run();
     runtime.synchronize();
     const [times, hosts]: number[][] = [[], []];
-    counted.calls?.reset();
+    const copiedBefore = bytesCopied(gpu);
     for (let group = 0; group < groups; group++) {
       const from = performance.now();
       for (let index = 0; index < stepsOfGroup; index++) run();
@@ -156,7 +149,7 @@ function measure(common: CommonOptions, rows: Rows, precision: ProductPrecision)
       times!.push((performance.now() - from) / stepsOfGroup);
       hosts!.push((issued - from) / stepsOfGroup);
     }
-    const { bytesUp = 0, bytesDown = 0 } = counted.calls?.counts ?? {};
+    const copied = bytesCopied(gpu) - copiedBefore;
     // As in training, one step behind the other, but not so many that the host would wait for room in the device's queue.
     const host: number[] = [];
     for (let index = 0; index < (options["stand-in"] ? 2 : 300); index++) {
@@ -174,7 +167,7 @@ function measure(common: CommonOptions, rows: Rows, precision: ProductPrecision)
       hostMs: median(host),
       firstMs,
       nodes: nodesOf(plan.replayable.nodes),
-      copiedBytes: (bytesUp + bytesDown) / (groups * stepsOfGroup),
+      copiedBytes: copied / (groups * stepsOfGroup),
       planBytes: plan.planned.plan.bytes,
       budgetBytes: runtime.budget.used,
       loss,
@@ -183,6 +176,12 @@ function measure(common: CommonOptions, rows: Rows, precision: ProductPrecision)
   } finally {
     gpu.close();
   }
+}
+
+/** To and from the host. */
+function bytesCopied({ device }: Gpu): number {
+  const { up, down } = device.runtime.diagnostics().transfers;
+  return up.bytes + down.bytes;
 }
 
 function nodesOf(

@@ -149,7 +149,7 @@ export function compileStep<I extends readonly Tensor[], R extends StepResult>(
     device.requireOpen();
     for (const input of inputs) device.requireLive(requireInput(name, device, input), `compiled ${name}`);
     // What a plan took for granted may have changed for good.
-    for (const stale of plans.filter((plan) => !plan.holds())) drop(stale);
+    if (!plans.every(holds)) plans.filter((plan) => !holds(plan)).forEach(drop);
     for (const plan of plans) if (isFor(plan, inputs) && plan.gradients.isMet) return plan;
     if (plans.length >= mostPlans) throw tooManyPlans(name, mostPlans, plans);
     const made = makeStepPlan(device, step, inputs);
@@ -245,6 +245,8 @@ export function compileStep<I extends readonly Tensor[], R extends StepResult>(
   latestPlans.set(compiled, () => plans.findLast(({ running }) => running));
   return compiled;
 }
+
+const holds = (plan: StepPlan): boolean => plan.holds();
 
 /** Was a plan made for such inputs? Asked at every call, so no text is made of them. */
 function isFor(plan: StepPlan, inputs: readonly Tensor[]): boolean {

@@ -9,24 +9,25 @@ export interface GradientState {
 }
 
 export class GradientStates {
-  readonly #expected = new Map<GradientState, boolean>();
-  readonly #before = new Map<GradientState, boolean>();
-  readonly #left = new Map<GradientState, boolean>();
+  readonly #expected = new Notes();
+  readonly #before = new Notes();
+  readonly #left = new Notes();
 
   /** Is everything as the traced step had found it? */
   get isMet(): boolean {
-    for (const [state, hasArrived] of this.#expected) if (state.hasArrived !== hasArrived) return false;
+    for (const { state, hasArrived } of this.#expected.list)
+      if (state.hasArrived !== hasArrived) return false;
     return true;
   }
 
   /** Leaves things as the traced step had left them. */
   leave(): void {
-    for (const [state, hasArrived] of this.#left) state.hasArrived = hasArrived;
+    this.#left.apply();
   }
 
   /** Puts things back as they were before the traced step. */
   undo(): void {
-    for (const [state, hasArrived] of this.#before) state.hasArrived = hasArrived;
+    this.#before.apply();
   }
 
   /** Runs the step that is traced. */
@@ -47,6 +48,36 @@ export class GradientStates {
   noteSet(state: GradientState, hasArrived: boolean): void {
     if (!this.#before.has(state)) this.#before.set(state, state.hasArrived);
     this.#left.set(state, hasArrived);
+  }
+}
+
+interface Note {
+  readonly state: GradientState;
+  hasArrived: boolean;
+}
+
+/** A bit for each of some leaves. Every replay passes over all of them, which is quicker by a list than by a map. */
+class Notes {
+  readonly list: Note[] = [];
+  readonly #byState = new Map<GradientState, Note>();
+
+  has(state: GradientState): boolean {
+    return this.#byState.has(state);
+  }
+
+  set(state: GradientState, hasArrived: boolean): void {
+    const known = this.#byState.get(state);
+    if (known) {
+      known.hasArrived = hasArrived;
+      return;
+    }
+    const note = { state, hasArrived };
+    this.#byState.set(state, note);
+    this.list.push(note);
+  }
+
+  apply(): void {
+    for (const { state, hasArrived } of this.list) state.hasArrived = hasArrived;
   }
 }
 
