@@ -57,8 +57,9 @@ function train(device: Device, way: keyof typeof ways) {
   const work = planned?.schedule.calls.map(({ call }) => call.work) ?? [];
   const together = work.flatMap((one) => (one.kind === "products" ? [one.problems.length] : []));
   const finished = work.flatMap((one) => (one.kind === "finished" ? [one.finish.keepsResult] : []));
+  const turned = work.flatMap((one) => (one.kind === "launch" ? [one.kernel.name] : []));
   step?.close();
-  return { losses, together, finished, planned };
+  return { losses, together, finished, turned, planned };
 }
 
 describe("a compiled step of a feed-forward block", { skip }, () => {
@@ -71,10 +72,11 @@ describe("a compiled step of a feed-forward block", { skip }, () => {
       // What GELU reads is kept for its gradient; what the gradient reads is not.
       assert.deepEqual(compiled!.finished, [true, false]);
       assert.deepEqual(compiled!.together, [2]);
+      assert.deepEqual(compiled!.turned, precision === "tf32" ? ["turn"] : []);
       for (const [index, loss] of eager!.losses.entries())
         assert.ok(Math.abs(compiled!.losses[index]! - loss) <= 2e-3 * loss, `step ${index}`);
       const { planned: _, ...rest } = plain!;
-      assert.deepEqual(rest, { losses: eager!.losses, together: [], finished: [] });
+      assert.deepEqual(rest, { losses: eager!.losses, together: [], finished: [], turned: [] });
     });
 
     test(`has the same products on side branches in ${precision}, where the late passes run once more for them`, () => {

@@ -24,6 +24,7 @@ import { castTogether } from "./passes/region-casts.js";
 import { roundInAttention } from "./passes/rounded-attention.js";
 import { makeSpread } from "./passes/spread-results.js";
 import { makeProductsTogether } from "./passes/together.js";
+import { turnWeights } from "./passes/turned-weights.js";
 import { planMemory } from "./plan.js";
 import { accessesOf, type Buffer, type Call, type Part, type Plan, type Schedule } from "./program.js";
 import { roomIn } from "./room.js";
@@ -55,6 +56,8 @@ const passes = {
   afresh: (calls, runtime) => (isAfresh(runtime) ? writeAfresh(calls) : calls),
   /** Chains of elementwise work and reductions become one kernel. */
   fuse: (calls) => fuse(calls, () => false),
+  /** In TF32 on some GPUs, weights are turned round for products that read them along their terms. */
+  turned: (calls, runtime, isChosen) => (isChosen ? turnWeights(runtime, calls) : calls),
   /** On some GPUs, elementwise work on a product's result is done before that is stored. */
   finish: (calls, runtime, isChosen) => (isChosen ? finishProducts(runtime, calls) : calls),
   /** On a GPU, copies and conversions of equal layers are one launch. */
@@ -174,7 +177,7 @@ export function branchStep(
 
 /** What comes behind fusion. */
 const isLate = (name: Stage["name"]): boolean =>
-  ["finish", "alike", "together", "reductions", "products"].includes(name);
+  ["turned", "finish", "alike", "together", "reductions", "products"].includes(name);
 
 /** The calls as the passes leave them where values that are changed in place are made anew before they are fused. */
 function freedCalls(runtime: Runtime, stages: readonly Stage[]): readonly Call[] {

@@ -33,6 +33,7 @@ export const purposes: Readonly<Record<Exclude<PassName, "products">, string>> =
   recompute: "what is cheap to make again is not held where memory is shortest",
   afresh: "on a GPU, values that are changed in place are made anew",
   fuse: "calls that can be one kernel are one",
+  turned: "weights are turned round for products that read them along their terms",
   finish: "work on a product's result is done in the product's kernel",
   alike: "on a GPU, copies of one form are one launch",
   together: "products that leave a GPU idle one by one are one launch",

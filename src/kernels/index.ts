@@ -34,6 +34,7 @@ export {
   gemmFinishes,
   gemmIsOwn,
   gemmMany,
+  gemmPrefersTurned,
   gemmScratchBytes,
   gemmTogether,
   libraryProductKey,
@@ -88,4 +89,5 @@ export {
 export { countParts, launchParts, type PartsLaunch } from "./reduce-parts.js";
 export { factsOf } from "./row-facts.js";
 export { term } from "./term.js";
+export { mostTurned, type TurnedMatrix, turnLaunchOf } from "./turn-many.js";
 export { rowLanesOf } from "./wasm-printer/forms.js";

@@ -123,8 +123,8 @@ function measure(
   return measured;
 }
 
-/** Notes of when there was the library alone have another name. */
-const noteOf = (key: string): string => `choice for ${key}`;
+/** Notes of when there were fewer kernels of our own have other names. */
+const noteOf = (key: string): string => `choice of all for ${key}`;
 
 /** What an earlier process has found out: so that its bits are ours. */
 function recallChoice(runtime: Runtime, key: string): Choice | undefined {

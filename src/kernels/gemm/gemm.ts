@@ -24,11 +24,11 @@ import { packParameters } from "./pack.js";
 import { type PackedPlan, planGemm } from "./plan.js";
 import {
   accessToC,
+  firstOwnChoice,
   type GemmOutline,
   type GemmProblem,
   type GemmShape,
   type MatrixLayout,
-  ownChoice,
   type ProductDtype,
   type ProductToFinish,
   refused,
@@ -38,10 +38,12 @@ import {
   type Finish,
   type FinishOn,
   launchWarpgroups,
+  type WarpgroupForm,
   warpgroupBatchOf,
   warpgroupFinishOf,
-  warpgroupPlainOf,
+  warpgroupPlainsOf,
   warpgroupsOf,
+  warpgroupsPreferTurned,
 } from "./warpgroup/index.js";
 import { launchWideProducts, wideProductsOf } from "./wide/index.js";
 
@@ -134,6 +136,11 @@ export function gemmFinishes(runtime: Runtime, problem: GemmOutline, finish: Fin
   return warpgroupFinishOf(runtime, problem, finish) !== undefined;
 }
 
+/** Is a product so much quicker with its right side turned round, `isTransposed`, that a pass over it pays? */
+export function gemmPrefersTurned(runtime: Runtime, problem: GemmOutline): boolean {
+  return warpgroupsPreferTurned(runtime, problem);
+}
+
 /**
  * How much scratch memory a product needs: 0 where it works straight from its operands. It may be used for something
  * else as soon as the product's launches are behind in the stream.
@@ -151,12 +158,13 @@ export function gemmScratchBytes(runtime: Runtime, problem: GemmOutline): Bytes 
 export function gemmChoices(runtime: Runtime, problem: GemmOutline): readonly number[] {
   if (runtime.device.kind !== "cuda" || gemmIsOwn(runtime, problem)) return [0];
   const ofLibrary = Array.from({ length: libraryChoices(runtime, problem) }, (_, choice) => choice);
-  return warpgroupPlainOf(runtime, problem) ? [...ofLibrary, ownChoice] : ofLibrary;
+  return [...ofLibrary, ...warpgroupPlainsOf(runtime, problem).map((_, index) => firstOwnChoice - index)];
 }
 
 /** Our own kernel for a product, where that was chosen. */
-function chosenFormOf(runtime: Runtime, problem: GemmOutline): ReturnType<typeof warpgroupPlainOf> {
-  return problem.choice === ownChoice ? warpgroupPlainOf(runtime, problem) : undefined;
+function chosenFormOf(runtime: Runtime, problem: GemmOutline): WarpgroupForm | undefined {
+  const { choice = 0 } = problem;
+  return choice <= firstOwnChoice ? warpgroupPlainsOf(runtime, problem)[firstOwnChoice - choice] : undefined;
 }
 
 /** Are a GPU's kernels for a product our own, also where it is made alone? */

@@ -11,6 +11,7 @@ export {
   gemmFinishes,
   gemmIsOwn,
   gemmMany,
+  gemmPrefersTurned,
   gemmScratchBytes,
   gemmTogether,
 } from "./gemm.js";

@@ -65,8 +65,8 @@ export interface GemmProblem<D extends ProductDtype = GemmDtype> extends GemmSha
   readonly choice?: number;
 }
 
-/** The choice of our own kernel where a library has the product otherwise. */
-export const ownChoice = -1;
+/** The first choice of our own kernels where a library has the product otherwise; the next ones are below it. */
+export const firstOwnChoice = -1;
 
 /** A product whose result may stay in registers, so that there is no memory for it. */
 export interface ProductToFinish extends Omit<GemmProblem<ProductDtype>, "c"> {

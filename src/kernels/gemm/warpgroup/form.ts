@@ -120,22 +120,41 @@ export function batchFormOf(
   return isAlong.b || bias ? undefined : { ...form, tile: tiles.quarters };
 }
 
-/** Narrower results have too few blocks of large tiles, and in smaller ones the library is ahead. */
-const narrowestPlain = 512;
+/** In which tiles a product by itself is tried; the place of each is its number among our own choices. */
+const plainTiles = [tiles.large, tiles.small] as const;
 
-/** The form of a product by itself or of a batch, for who measures whether it is faster than the library's. */
-export function plainFormOf(
-  device: Device,
+/** With fewer blocks than this share of the multiprocessors nothing is won. */
+const leastShare = 1 / 3;
+
+/** The forms of a product by itself or of a batch, for who measures whether one is faster than the library's. */
+export function plainFormsOf(
+  device: Device & Pick<DeviceInfo, "parallelism">,
   precision: ProductPrecision,
   problem: GemmOutline,
-): WarpgroupForm | undefined {
-  const { m, n, k, batch = 1, a, b, bias } = problem;
+): readonly WarpgroupForm[] {
+  const { m, n, a, b, bias } = problem;
   const element = elementOf(device, precision, problem);
-  if (!element || a.isTransposed || !isOurs({ ...problem, batch: 1 }) || !isBatchOurs(problem))
-    return undefined;
-  if (n * batch < narrowestPlain || m < 2 * tiles.large.rows || k > mostTermsToFinish) return undefined;
+  if (!element || a.isTransposed || !isOurs({ ...problem, batch: 1 }) || !isBatchOurs(problem)) return [];
   const isAlong = { a: true, b: b.isTransposed === true };
-  return { element, tile: tiles.large, isAlong, hasBias: bias !== undefined };
+  return plainTiles
+    .filter(
+      (tile) =>
+        m >= tile.rows &&
+        n >= tile.columns &&
+        warpgroupBlocks(problem, tile) >= leastShare * device.parallelism,
+    )
+    .map((tile) => ({ element, tile, isAlong, hasBias: bias !== undefined }));
+}
+
+/** Fewer rows don't pay for a pass over the weights. */
+const leastRowsToTurn = 1024;
+
+/** Had a product better have its right side turned round, along its terms? Tensor cores read floats no other way. */
+export function prefersTurned(device: Device, precision: ProductPrecision, problem: GemmOutline): boolean {
+  const { m, k, a, b } = problem;
+  const isOwn = isOurs({ ...problem, batch: 1 }) && isBatchOurs(problem) && !isOddBatch(problem);
+  const isApart = !a.isTransposed && !b.isTransposed && k % 4 === 0 && m >= leastRowsToTurn;
+  return isApart && isOwn && elementOf(device, precision, problem) === "tf32";
 }
 
 /** Does every matrix of a batch begin on 16 bytes? */

@@ -10,7 +10,8 @@ import {
   type Finish,
   finishFormOf,
   groupFormOf,
-  plainFormOf,
+  plainFormsOf,
+  prefersTurned,
   type WarpgroupForm,
   warpgroupBlocks,
 } from "./form.js";
@@ -37,12 +38,17 @@ export function warpgroupBatchOf(
   return batchFormOf(device, settings.precision, problem);
 }
 
-/** How our own kernel makes a product that a library might make as well. */
-export function warpgroupPlainOf(
+/** How our own kernels make a product that a library might make as well. */
+export function warpgroupPlainsOf(
   { device, settings }: Runtime,
   problem: GemmOutline,
-): WarpgroupForm | undefined {
-  return plainFormOf(device, settings.precision, problem);
+): readonly WarpgroupForm[] {
+  return plainFormsOf(device, settings.precision, problem);
+}
+
+/** Had a product better have its right side turned round? */
+export function warpgroupsPreferTurned({ device, settings }: Runtime, problem: GemmOutline): boolean {
+  return prefersTurned(device, settings.precision, problem);
 }
 
 /** How a product's kernel finishes its result, where it had better. */

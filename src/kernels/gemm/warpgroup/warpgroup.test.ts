@@ -29,7 +29,7 @@ import {
   gemmScratchBytes,
   gemmTogether,
 } from "../gemm.js";
-import { type GemmOutline, type GemmProblem, ownChoice, type ProductDtype } from "../problem.js";
+import { firstOwnChoice, type GemmOutline, type GemmProblem, type ProductDtype } from "../problem.js";
 import { warpgroupSource } from "./code.js";
 import {
   batchFormOf,
@@ -37,7 +37,8 @@ import {
   finishFormOf,
   groupFormOf,
   isByWarps,
-  plainFormOf,
+  plainFormsOf,
+  prefersTurned,
   type WarpgroupElement,
   type WarpgroupForm,
   type WarpgroupTile,
@@ -47,7 +48,7 @@ import { launchWarpgroups } from "./launch.js";
 
 const square = warpgroupTiles.find(({ rows }) => rows === 128)!;
 const quarters = warpgroupTiles.find(({ columns }) => columns === 64)!;
-const hopper = { kind: "cuda", computeCapability: "9.0" } as const;
+const hopper = { kind: "cuda", computeCapability: "9.0", parallelism: 132 } as const;
 const elements: readonly WarpgroupElement[] = ["bf16", "f16", "tf32"];
 const dtypeOf = (element: WarpgroupElement) => (element === "tf32" ? "f32" : element);
 
@@ -402,18 +403,20 @@ describe("a product by warpgroups", { skip: cudaMissing }, () => {
       runtime.step(() => {
         const { problem, prove } = place(drawn, "bf16");
         const choices = gemmChoices(runtime, problem);
-        assert.equal(choices.includes(ownChoice), isHopper);
+        assert.equal(choices.includes(firstOwnChoice), isHopper);
         assert.equal(choices[0], 0);
         if (!isHopper) return;
-        assert.equal(gemmScratchBytes(runtime, { ...problem, choice: ownChoice }), 0);
-        const launched: string[] = [];
-        runtime.onWork = (work) => {
-          if (work.kind === "launch") launched.push(work.request.kernel.name);
-        };
-        gemm(runtime, { ...problem, choice: ownChoice });
-        runtime.onWork = undefined;
-        assert.deepEqual(launched, ["product_bf16_warpgroup"]);
-        prove();
+        for (const choice of choices.filter((one) => one <= firstOwnChoice)) {
+          assert.equal(gemmScratchBytes(runtime, { ...problem, choice }), 0);
+          const launched: string[] = [];
+          runtime.onWork = (work) => {
+            if (work.kind === "launch") launched.push(work.request.kernel.name);
+          };
+          gemm(runtime, { ...problem, choice });
+          runtime.onWork = undefined;
+          assert.deepEqual(launched, ["product_bf16_warpgroup"]);
+          prove();
+        }
       });
     }
   });
@@ -501,18 +504,36 @@ describe("the form of products by warpgroups", () => {
     assert.equal(batchFormOf(hopper, "tf32", turned), undefined, "one along and one apart");
   });
 
-  test("is there by itself, to be measured, for wide results of few terms", () => {
+  test("is there by itself, to be measured, in tiles of which there are enough", () => {
     const one = outline({ m: 3072, n: 768, k: 256 });
-    const formOf = (problem: GemmOutline) => plainFormOf(hopper, "tf32", problem);
-    assert.equal(formOf(one)?.element, "bf16");
-    assert.equal(formOf({ ...one, dtype: "f32" })?.element, "tf32");
+    const formsOf = (problem: GemmOutline) => plainFormsOf(hopper, "tf32", problem);
+    const tilesOf = (problem: GemmOutline) => formsOf(problem).map(({ tile }) => [tile.rows, tile.columns]);
+    assert.equal(formsOf(one)[0]?.element, "bf16");
+    assert.equal(formsOf({ ...one, dtype: "f32" })[0]?.element, "tf32");
+    const [large, small] = [
+      [192, 128],
+      [64, 128],
+    ];
+    assert.deepEqual(tilesOf(one), [large, small]);
+    assert.deepEqual(tilesOf(outline({ m: 3072, n: 256, k: 256 })), [small], "narrow");
+    assert.deepEqual(tilesOf(outline({ m: 1024, n: 256, k: 256 })), [], "few rows");
     const batch = { n: 256, batch: 3, b: { ...lying(256), batchStride: 65536 } };
-    assert.ok(formOf({ ...one, ...batch, c: { ...lying(256), batchStride: 786432 } }));
-    assert.equal(formOf({ ...one, ...batch, c: { ...lying(256), batchStride: 786433 } }), undefined);
-    assert.equal(formOf(outline({ m: 3072, n: 256, k: 256 })), undefined, "narrow");
-    assert.equal(formOf(outline({ m: 3072, n: 768, k: 1024 })), undefined, "many terms");
-    assert.equal(formOf({ ...one, a: { ...one.a, isTransposed: true } }), undefined);
-    assert.equal(plainFormOf(hopper, "f32", { ...one, dtype: "f32" }), undefined);
+    assert.equal(formsOf({ ...one, ...batch, c: { ...lying(256), batchStride: 786432 } }).length, 2);
+    assert.deepEqual(formsOf({ ...one, ...batch, c: { ...lying(256), batchStride: 786433 } }), []);
+    assert.deepEqual(formsOf({ ...one, a: { ...one.a, isTransposed: true } }), []);
+    assert.deepEqual(plainFormsOf(hopper, "f32", { ...one, dtype: "f32" }), []);
+  });
+
+  test("would have floats of the right side turned where many rows are multiplied by them", () => {
+    const one: GemmOutline = { ...outline({ m: 3072, n: 256, k: 256 }), dtype: "f32" };
+    const isWanted = (problem: GemmOutline) => prefersTurned(hopper, "tf32", problem);
+    assert.ok(isWanted(one));
+    assert.ok(!prefersTurned(hopper, "f32", one));
+    assert.ok(!isWanted({ ...one, dtype: "bf16" }), "half floats are read either way");
+    assert.ok(!isWanted({ ...one, m: 512 }), "few rows");
+    assert.ok(!isWanted({ ...one, b: { ...one.b, isTransposed: true } }), "along already");
+    assert.ok(!isWanted({ ...one, a: { ...one.a, isTransposed: true } }), "a gradient");
+    assert.ok(!isWanted({ ...one, k: 66, a: lying(68) }), "rows of the turned one would begin anywhere");
   });
 
   test("is there for a finish where the result is large and the terms are few", () => {
