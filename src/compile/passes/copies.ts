@@ -137,6 +137,8 @@ const wordCopy: RowKernel = {
 export interface SpreadCopy {
   readonly source: Part;
   readonly pieces: readonly Part[];
+  /** Are the pieces columns of the source, side by side in each of its rows? Otherwise they lie one behind the other. */
+  readonly areColumns?: boolean;
 }
 
 export function spreadCopyOf(work: Work): SpreadCopy | undefined {

@@ -2,7 +2,7 @@
 
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { type ColumnKernel, term } from "../../kernels/index.js";
+import { type ColumnKernel, iterateElements, type RowKernel, term } from "../../kernels/index.js";
 import type { Runtime, Storage } from "../../runtime/index.js";
 import { span } from "../../units/index.js";
 import type { Buffer, Call, ColumnCall, Part, ProductCall, Work } from "../program.js";
@@ -112,6 +112,68 @@ for (const order of ["product first", "sums first"] as const) {
     assert.deepEqual(operands[1], { buffer: region, offset: 4 * m * n, size: 4 * ((layers - 1) * step + n) });
   });
 }
+
+describe("a wide product whose columns are taken apart", () => {
+  const terms = 2048;
+  const all = bufferOf(layers * m * n, "wide");
+  const [left, right] = [whole(bufferOf(terms * m)), whole(bufferOf(terms * layers * n))];
+  const wide = call("products", {
+    kind: "product",
+    problem: {
+      ...{ dtype: "f32", m, n: layers * n, k: terms, choice: 2 },
+      a: { part: left, rowStride: m, isTransposed: true },
+      b: { part: right, rowStride: layers * n },
+      c: { part: whole(all), rowStride: layers * n },
+    },
+  });
+  const copyKernel: RowKernel = {
+    ...{ name: "copy", inputs: ["f32"], outputs: [{ dtype: "f32", per: "element" }], scalars: [] },
+    stages: [{ kind: "store", output: 0, value: term.load(0, "f32") }],
+  };
+  const { region } = gradients();
+  const apart = (kernel = copyKernel): Call => {
+    const step = m * n + n;
+    const iteration = iterateElements(
+      [layers, m, n],
+      [
+        [n, layers * n, 1],
+        [step, n, 1],
+      ],
+    );
+    const target: Part = { buffer: region, offset: 0, size: 4 * ((layers - 1) * step + m * n) };
+    return call("copy", { kind: "rows", kernel, iteration, operands: [whole(all), target], scalars: [] });
+  };
+
+  test("is a batch of products in the pieces' places, where our own kernels make those", () => {
+    const calls = spread(on(), [wide, apart()]);
+    assert.deepEqual(opsOf(calls), ["products"]);
+    const step = m * n + n;
+    assert.deepEqual(problemOf(calls[0]), {
+      ...{ dtype: "f32", m, n, k: terms, batch: layers },
+      a: { part: left, rowStride: m, isTransposed: true, batchStride: 0 },
+      b: { part: right, rowStride: layers * n, batchStride: n },
+      c: {
+        part: { buffer: region, offset: 0, size: 4 * ((layers - 1) * step + m * n) },
+        ...{ rowStride: n, batchStride: step },
+      },
+    });
+  });
+
+  test("stays one where they don't, where eager code's bits are asked for, and where more than copying is done", () => {
+    const ops = ["products", "copy"];
+    assert.deepEqual(opsOf(spread(on({ computeCapability: "8.0" }), [wide, apart()])), ops);
+    assert.deepEqual(opsOf(makeSpread(on(), [wide, apart()], false)), ops);
+    const negated = term.neg(term.load(0, "f32"));
+    const other: RowKernel = { ...copyKernel, stages: [{ kind: "store", output: 0, value: negated }] };
+    assert.deepEqual(opsOf(spread(on(), [wide, apart(other)])), ops);
+    const met = call("clear", {
+      kind: "fill",
+      target: { buffer: region, offset: 4 * m * n, size: 8 * n },
+      byte: 0,
+    });
+    assert.deepEqual(opsOf(spread(on(), [wide, met, apart()])), ["products", "clear", "copy"]);
+  });
+});
 
 test("the same kernel with the same places is the same object, whose printed code is kept", () => {
   const kernels = [0, 1].map(() => {

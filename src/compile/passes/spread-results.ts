@@ -1,10 +1,11 @@
 /**
  * Makes values at once where their pieces belong, at equal steps: a batch of products gives the weight gradients of equal layers,
  * which lie in the layers' own memory with a bias between two of them. Only what can write so does: a batch of products, each
- * of them a piece, and on a GPU sums of columns. Its bits stay what they are.
+ * of them a piece, and on a GPU sums of columns. Its bits stay what they are. A wide product whose columns are the pieces becomes a
+ * batch where our own kernels make that together with others.
  */
 
-import { type ColumnKernel, dtypes, gemmIsOwn, gemmScratchBytes } from "../../kernels/index.js";
+import { type ColumnKernel, dtypes, gemmIsOwn, gemmScratchBytes, gemmTogether } from "../../kernels/index.js";
 import { alignment, type Runtime } from "../../runtime/index.js";
 import { outlineOf } from "../product-times.js";
 import {
@@ -13,6 +14,7 @@ import {
   type ColumnCall,
   type Part,
   type ProductCall,
+  type RowCall,
   type Work,
 } from "../program.js";
 import { type Uses, usesOf } from "../uses.js";
@@ -24,7 +26,7 @@ export function makeSpread(runtime: Runtime, calls: readonly Call[], isChosen: b
   /** Calls in another form, by their places; nothing for copies that are gone. */
   const changed = new Map<number, Call | undefined>();
   for (const [place, { work }] of calls.entries()) {
-    const copy = spreadCopyOf(work);
+    const copy = spreadCopyOf(work) ?? columnsCopyOf(work);
     const maker = copy && makerOf(uses, copy, place);
     const call = maker === undefined ? undefined : calls[maker];
     if (!copy || maker === undefined || !call || changed.has(maker)) continue;
@@ -39,6 +41,44 @@ export function makeSpread(runtime: Runtime, calls: readonly Call[], isChosen: b
     changed.set(place, undefined);
   }
   return calls.flatMap((call, place) => (changed.has(place) ? (changed.get(place) ?? []) : [call]));
+}
+
+/** What a call copies that takes columns of a matrix apart, so many side by side for each piece, and does nothing else. */
+function columnsCopyOf(work: Work): SpreadCopy | undefined {
+  if (work.kind !== "rows" || !isCopy(work)) return undefined;
+  const { outer, row } = work.iteration;
+  const [source, target] = work.operands;
+  const [piece, line, ...others] = outer;
+  if (!source || !target || !piece || !line || others.length > 0) return undefined;
+  const width = row.size;
+  const isApart = [
+    [piece, width, piece.strides[1]],
+    [line, piece.size * width, width],
+    [row, 1, 1],
+  ] as const;
+  if (!isApart.every(([{ strides }, ...own]) => strides[0] === own[0] && strides[1] === own[1]))
+    return undefined;
+  const { bytes } = dtypes.f32;
+  const [step, size] = [(piece.strides[1] ?? 0) * bytes, line.size * width * bytes];
+  const pieces = Array.from({ length: piece.size }, (_, index) => ({
+    ...{ buffer: target.buffer, offset: target.offset + index * step, size },
+  }));
+  return { source, pieces, areColumns: true };
+}
+
+/** Floats from one place to another, as they are. */
+function isCopy({ kernel, scalars }: RowCall): boolean {
+  const { inputs, outputs, stages } = kernel;
+  const [stage, ...others] = stages;
+  return (
+    inputs.length === 1 &&
+    inputs[0] === "f32" &&
+    outputs.length === 1 &&
+    outputs[0]?.dtype === "f32" &&
+    scalars.length + others.length === 0 &&
+    stage?.kind === "store" &&
+    stage.value.kind === "load"
+  );
 }
 
 /** The one call that makes a value which nobody but its copy reads. */
@@ -90,7 +130,7 @@ function piecesOf(whole: Part, count: number, step: number, size: number) {
 function spreadWork(
   runtime: Runtime,
   work: Work,
-  { source, pieces }: SpreadCopy,
+  { source, pieces, areColumns = false }: SpreadCopy,
   isChosen: boolean,
 ): Work | undefined {
   const [first, second] = pieces;
@@ -104,6 +144,8 @@ function spreadWork(
   if (!isAligned) return undefined;
   const target: Part = { ...first, size: last.offset + last.size - first.offset };
   const spread: Spread = { source, target, pieces: pieces.length, pieceBytes: first.size, step };
+  if (areColumns)
+    return work.kind === "product" && isChosen ? productsApart(runtime, work, spread) : undefined;
   if (work.kind === "product") {
     const product = spreadProduct(work, spread);
     return product && mayMove(runtime, product.problem, isChosen) ? product : undefined;
@@ -131,6 +173,27 @@ function spreadProduct(
     kind: "product",
     problem: { ...problem, c: { ...c, part: target, batchStride: step / bytes } },
   };
+}
+
+/** A product for each of the pieces, instead of one for all of their columns. Sums may be rounded otherwise. */
+function productsApart(
+  runtime: Runtime,
+  { problem }: ProductCall,
+  { target, pieces, pieceBytes, step }: Spread,
+): ProductCall | undefined {
+  const { scratch: _, choice: __, ...rest } = problem;
+  const { m, n, a, b, c, batch = 1, beta = 0, dtype, resultDtype = dtype, activation, bias } = problem;
+  const { bytes } = dtypes[resultDtype];
+  const width = n / pieces;
+  const isPlain = isWhole(c.part) && c.rowStride === n && batch === 1 && beta === 0 && !activation && !bias;
+  if (!isPlain || b.isTransposed || m * width * bytes !== pieceBytes) return undefined;
+  const apart: ProductCall["problem"] = {
+    ...{ ...rest, n: width, batch: pieces },
+    a: { ...a, batchStride: 0 },
+    b: { ...b, batchStride: width },
+    c: { part: target, rowStride: width, batchStride: step / bytes },
+  };
+  return gemmTogether(runtime, [outlineOf(apart)]) ? { kind: "product", problem: apart } : undefined;
 }
 
 /** A library may take another algorithm where C lies otherwise: that is for steps whose algorithms are chosen anyway. */

@@ -1,6 +1,6 @@
 /** Several linear layers of one input, such as the query, key and value of attention, in one product. */
 
-import { gemmTogether } from "../../kernels/index.js";
+import { gemmIsOwn } from "../../kernels/index.js";
 import { copyArray } from "../copy.js";
 import { contiguousStrides, type DeviceArray } from "../device-array.js";
 import { fitTo } from "../gradients.js";
@@ -123,14 +123,12 @@ function isOneLaunch(
   const [leftStep = 0, leftStride = 0] = left.strides;
   const [rightBatch = 0, rightStride = 0, rightStep = 0] = right.strides;
   if (leftStep !== 1 || rightStep !== 1) return false;
-  return gemmTogether(runtime, [
-    {
-      ...{ dtype, m, n, k: left.shape[1] ?? 0, batch },
-      a: { storage: left.storage, rowStride: leftStride, isTransposed: true },
-      b: { storage: right.storage, rowStride: rightStride, batchStride: rightBatch },
-      c: { storage, rowStride: n, batchStride: strides[0] ?? 0 },
-    },
-  ]);
+  return gemmIsOwn(runtime, {
+    ...{ dtype, m, n, k: left.shape[1] ?? 0, batch },
+    a: { storage: left.storage, rowStride: leftStride, isTransposed: true },
+    b: { storage: right.storage, rowStride: rightStride, batchStride: rightBatch },
+    c: { storage, rowStride: n, batchStride: strides[0] ?? 0 },
+  });
 }
 
 /** Weights [in, out] as one matrix [in, layers · out]. */

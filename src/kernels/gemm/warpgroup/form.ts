@@ -75,7 +75,12 @@ export function groupFormOf(
   const element = first && elementOf(device, precision, first);
   if (!first || !element) return undefined;
   const areGradients = problems.every(
-    (one) => isGradient(one) && isOurs(one) && one.dtype === first.dtype && !one.bias,
+    (one) =>
+      isGradient(one) &&
+      isOurs({ ...one, batch: 1 }) &&
+      isBatchOurs(one) &&
+      one.dtype === first.dtype &&
+      !one.bias,
   );
   const tile = element === "tf32" ? tiles.quarters : tiles.square;
   return areGradients ? { element, tile, isAlong: { a: false, b: false }, hasBias: false } : undefined;

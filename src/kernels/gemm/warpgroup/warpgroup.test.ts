@@ -280,6 +280,7 @@ describe("a product by warpgroups", { skip: cudaMissing }, () => {
           { ...turned, m: 136, n: 64 },
           { ...turned, m: 8, n: 200 },
           { ...turned, m: 264, n: 136 },
+          { ...turned, n: 72, batch: 3 },
         ].map((drawn) => place(drawn, element, element === "tf32" ? quarters : square));
         const problems = group.map(({ problem }) => problem);
         launchWarpgroups(runtime, problems, group[0]!.form, "products");
@@ -460,12 +461,18 @@ describe("the form of products by warpgroups", () => {
   test("is there for groups of weight gradients, on Hopper alone", () => {
     const pair = [gradient(256, 1024), gradient(1024, 256)];
     assert.equal(groupFormOf(hopper, "bf16", pair)?.element, "bf16");
+    const batch = {
+      batch: 3,
+      b: { ...lying(768), batchStride: 256 },
+      c: { ...lying(256), batchStride: 65536 },
+    };
+    assert.equal(groupFormOf(hopper, "bf16", [...pair, gradient(256, 256, batch)])?.element, "bf16");
     assert.equal(groupFormOf({ ...hopper, computeCapability: "8.0" }, "bf16", pair), undefined);
     assert.equal(groupFormOf({ ...hopper, kind: "cpu" }, "bf16", pair), undefined);
     for (const other of [
       outline({ m: 3072, n: 1024, k: 1024 }),
       gradient(256, 1024, { beta: 1 }),
-      gradient(256, 1024, { batch: 2 }),
+      gradient(256, 1024, { batch: 2, c: { ...lying(1024), batchStride: 256 * 1024 + 2 } }),
       gradient(256, 1028),
       gradient(256, 1024, { resultDtype: "bf16" }),
       gradient(256, 1024, { b: lying(1024, 264) }),
