@@ -5,6 +5,7 @@
 
 import {
   type AttentionBackwardProblem,
+  type AttentionInput,
   type AttentionMask,
   type AttentionOperand,
   type AttentionProblem,
@@ -25,8 +26,8 @@ export interface AttentionCall {
   readonly shape: AttentionShape & Pick<Problem, "scale" | "isCausal">;
   /** What it works on, by the names that the problem has for it. */
   readonly operands: Readonly<Record<string, Part>>;
-  /** How that lies, where it is not contiguous: strides in elements. */
-  readonly layouts: Readonly<Record<string, Omit<AttentionOperand, "storage">>>;
+  /** How that lies, where it is not contiguous: strides in elements, and the dtype of inputs that are half floats. */
+  readonly layouts: Readonly<Record<string, Omit<AttentionInput, "storage">>>;
 }
 
 /** What is stored in the result's dtype; the scores, which are written besides, are in the one that is computed in. */
@@ -102,11 +103,33 @@ export function onParts(
   };
 }
 
+const inputs: readonly string[] = ["query", "key", "value", "outGradient"];
+
+/** The same with some of its operands read as half floats, where they are inputs that can be. */
+export function readAsHalves(
+  call: AttentionCall,
+  dtype: "f16" | "bf16",
+  isHalves: (part: Part) => boolean,
+): AttentionCall | undefined {
+  const { operands, layouts, shape } = call;
+  const names = Object.keys(operands).filter((name) => operands[name] && isHalves(operands[name]));
+  const read = Object.values(layouts).map((layout) => layout.dtype ?? shape.dtype);
+  if (shape.dtype !== "f32" || read.some((other) => other !== "f32" && other !== dtype)) return undefined;
+  if (!names.every((name) => inputs.includes(name) && layouts[name])) return undefined;
+  const changed = Object.entries(layouts).map(
+    ([name, layout]) => [name, names.includes(name) ? { ...layout, dtype } : layout] as const,
+  );
+  return { ...call, layouts: Object.fromEntries(changed) };
+}
+
 /** As its kernel is called, for people. */
 export function describeAttention({
   direction,
   shape: { dtype, resultDtype = dtype },
+  layouts,
 }: AttentionCall): string {
   const name = direction === "forward" ? `attention.${dtype}` : `attention.backward.${dtype}`;
-  return resultDtype === dtype ? name : `${name} → ${resultDtype}`;
+  const half = Object.values(layouts).find((layout) => layout.dtype)?.dtype;
+  const read = half ? `${name} of ${half}` : name;
+  return resultDtype === dtype ? read : `${read} → ${resultDtype}`;
 }

@@ -17,6 +17,7 @@ import { removeDeadCode } from "./passes/dead-code.js";
 import { finishProducts } from "./passes/finish.js";
 import { writeAfresh } from "./passes/fresh-writes.js";
 import { countSkips, guardWrites } from "./passes/guard.js";
+import { narrowedIn, narrowResults } from "./passes/narrow.js";
 import { choicesIn, chooseProducts, type ProductReport } from "./passes/products.js";
 import { recompute } from "./passes/recompute.js";
 import { reduceTogether } from "./passes/reductions.js";
@@ -38,7 +39,7 @@ const isAfresh = ({ device }: Runtime): boolean => device.kind === "cuda";
 /** `isChosen`: are the algorithms of products chosen behind all passes? */
 type Pass = (calls: readonly Call[], runtime: Runtime, isChosen: boolean) => readonly Call[];
 
-/** In their order. Each can be left out, and the step's numbers stay the same. */
+/** In their order. Each can be left out, and the step's numbers stay the same, but for what "narrow" rounds. */
 const passes = {
   /** Calls that do the same to the same values are made once. */
   common: shareCommonCalls,
@@ -60,6 +61,8 @@ const passes = {
   turned: (calls, runtime, isChosen) => (isChosen ? turnWeights(runtime, calls) : calls),
   /** On some GPUs, elementwise work on a product's result is done before that is stored. */
   finish: (calls, runtime, isChosen) => (isChosen ? finishProducts(runtime, calls) : calls),
+  /** On a GPU, products in bf16 leave each other bf16. It rounds, so it is left out where eager code's bits are wanted. */
+  narrow: (calls, runtime, isChosen) => (isChosen ? narrowResults(runtime, calls) : calls),
   /** On a GPU, copies and conversions of equal layers are one launch. */
   alike: copyAlike,
   /** Products that leave most of a GPU idle one by one are made together. */
@@ -177,7 +180,7 @@ export function branchStep(
 
 /** What comes behind fusion. */
 const isLate = (name: Stage["name"]): boolean =>
-  ["turned", "finish", "alike", "together", "reductions", "products"].includes(name);
+  ["turned", "finish", "narrow", "alike", "together", "reductions", "products"].includes(name);
 
 /** The calls as the passes leave them where values that are changed in place are made anew before they are fused. */
 function freedCalls(runtime: Runtime, stages: readonly Stage[]): readonly Call[] {
@@ -189,7 +192,14 @@ function freedCalls(runtime: Runtime, stages: readonly Stage[]): readonly Call[]
   for (const { name, calls: chosen } of again) {
     if (name === "products")
       calls = chooseProducts(runtime, calls, { known: choicesIn(runtime, chosen) }).calls;
-    else if (name !== "trace") calls = passes[name](calls, runtime, isChosen);
+    else if (name === "narrow") {
+      const before = stages.findIndex((stage) => stage.name === name) - 1;
+      const wanted = narrowedIn(stages[before]?.calls ?? [], chosen);
+      const narrowed = narrowResults(runtime, calls, wanted);
+      // What is rounded otherwise has other bits.
+      if (narrowedIn(calls, narrowed).size !== wanted.size) return stages.at(-1)?.calls ?? [];
+      calls = narrowed;
+    } else if (name !== "trace") calls = passes[name](calls, runtime, isChosen);
   }
   return calls;
 }

@@ -5,7 +5,7 @@ import { formatBytes, formatDuration } from "../units/index.js";
 import { formatCalls } from "./call-table.js";
 import { type PassName, type PlannedStep, passNames, type Stage } from "./compile.js";
 import { describeFusions } from "./fuse.js";
-import type { Call } from "./program.js";
+import { accessesOf, type Call } from "./program.js";
 import { cutText, formatColumns, reportWidth, wrapText } from "./text-columns.js";
 import { planRules } from "./verify.js";
 
@@ -35,6 +35,7 @@ export const purposes: Readonly<Record<Exclude<PassName, "products">, string>> =
   fuse: "calls that can be one kernel are one",
   turned: "weights are turned round for products that read them along their terms",
   finish: "work on a product's result is done in the product's kernel",
+  narrow: "on a GPU, products in bf16 leave bf16 to the kernels behind them",
   alike: "on a GPU, copies of one form are one launch",
   together: "products that leave a GPU idle one by one are one launch",
   reductions: "so are reductions of columns",
@@ -139,8 +140,23 @@ export function effectOf(before: readonly Call[], after: readonly Call[]): strin
       ([op, times]) => `${op} ×${times * sign}`,
     ).join(", ");
   const [gone, added] = [list(1), list(-1)];
-  const sentence = [gone && `${gone} gone`, added && `${added} more`].filter(Boolean).join("; ");
-  return [sentence || "there was nothing to do"];
+  const changes = [explainRounding(before, after), gone && `${gone} gone`, added && `${added} more`];
+  return [changes.filter(Boolean).join("; ") || "there was nothing to do"];
+}
+
+/** How many products more store half floats, and what that saves. */
+function explainRounding(before: readonly Call[], after: readonly Call[]): string {
+  const isRounded = ({ work }: Call): boolean =>
+    (work.kind === "product" || work.kind === "finished") && work.problem.resultDtype === "bf16";
+  const more = after.filter(isRounded).length - before.filter(isRounded).length;
+  const saved = stepBytesOf(before) - stepBytesOf(after);
+  return more > 0 ? `${count(more, "product")}, and ${formatBytes(saved)} of buffers less` : "";
+}
+
+/** What all buffers of the step take, each by itself. */
+function stepBytesOf(calls: readonly Call[]): number {
+  const met = new Set(calls.flatMap((call) => accessesOf(call).map(({ part }) => part.buffer)));
+  return [...met].reduce((sum, { bytes, storage }) => sum + (storage ? 0 : bytes), 0);
 }
 
 function explainSchedule({ schedule: { calls } }: PlannedStep): string {

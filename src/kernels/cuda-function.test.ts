@@ -4,6 +4,7 @@ import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { compileWithNvcc, noCompiler } from "../../test/support/nvcc.js";
 import type { KernelSource } from "../driver/index.js";
+import type { Elements } from "./attention/cuda/element.js";
 import { smallBackwardKernel } from "./attention/cuda/small-backward.js";
 import { smallForwardKernel } from "./attention/cuda/small-forward.js";
 import { type Direction, planSmall } from "./attention/cuda/small-plan.js";
@@ -12,7 +13,6 @@ import { tiledForwardKernel } from "./attention/cuda/tiled-forward.js";
 import { cudaScanKernel } from "./axis-walk/cuda-scan.js";
 import { cudaScatterKernel } from "./axis-walk/cuda-scatter.js";
 import { cudaKernel } from "./cuda-function.js";
-import type { Dtype } from "./dtypes.js";
 import { randomKernels } from "./random/random-kernel.js";
 
 type FloatDtype = "f32" | "f64";
@@ -23,7 +23,7 @@ function small(
   dtype: FloatDtype,
   sizes: Sizes,
   isPlain: boolean,
-  resultDtype: Dtype = dtype,
+  elements = elementsOf(dtype),
 ): KernelSource {
   const [rows, columns, width, valueWidth] = sizes;
   const shape = { dtype, batch: 1, heads: 1, rows, columns, width, valueWidth };
@@ -31,8 +31,14 @@ function small(
   assert.ok(plan, `${sizes} fit a block`);
   const facts = { areVectors: isPlain, isCausal: !isPlain };
   return direction === "forward"
-    ? smallForwardKernel(dtype, resultDtype, "out", plan, { ...facts, hasMask: !isPlain })
-    : smallBackwardKernel(dtype, resultDtype, "out", plan, { ...facts, areScoresVectors: isPlain });
+    ? smallForwardKernel(elements, "out", plan, { ...facts, hasMask: !isPlain })
+    : smallBackwardKernel(elements, "out", plan, { ...facts, areScoresVectors: isPlain });
+}
+
+/** In f32, or f64; with half floats stored and, of these inputs, read. */
+function elementsOf(dtype: FloatDtype, halves?: "f16" | "bf16", names: readonly string[] = []): Elements {
+  const read = halves && names.length > 0 ? { dtype: halves, names } : { names: [] };
+  return { dtype, resultDtype: halves ?? dtype, halves: read };
 }
 
 /** The shape that matters most: a small transformer's, 12 rows and columns in heads of 64. */
@@ -52,19 +58,24 @@ const kernels: readonly KernelSource[] = [
       small(direction, dtype, transformer, true),
       small(direction, dtype, [5, 7, 3, 9], false),
     ]),
-    tiledForwardKernel(dtype, dtype, "out"),
-    tiledRowsKernel(dtype, dtype, "out"),
-    tiledColumnsKernel(dtype, dtype, "out"),
+    tiledForwardKernel(elementsOf(dtype), "out"),
+    tiledRowsKernel(elementsOf(dtype), "out"),
+    tiledColumnsKernel(elementsOf(dtype), "out"),
   ]),
-  ...(["f16", "bf16"] as const).flatMap((resultDtype) => [
-    ...(["forward", "backward"] as const).flatMap((direction) => [
-      small(direction, "f32", transformer, true, resultDtype),
-      small(direction, "f32", [5, 7, 3, 9], false, resultDtype),
-    ]),
-    tiledForwardKernel("f32", resultDtype, "out"),
-    tiledRowsKernel("f32", resultDtype, "out"),
-    tiledColumnsKernel("f32", resultDtype, "out"),
-  ]),
+  ...(["f16", "bf16"] as const).flatMap((halves) =>
+    [[], ["query", "key", "value"], ["value", "outGradient"]].flatMap((names) => {
+      const elements = elementsOf("f32", halves, names);
+      return [
+        ...(["forward", "backward"] as const).flatMap((direction) => [
+          small(direction, "f32", transformer, true, elements),
+          small(direction, "f32", [5, 7, 3, 9], false, elements),
+        ]),
+        tiledForwardKernel(elements, "out"),
+        tiledRowsKernel(elements, "out"),
+        tiledColumnsKernel(elements, "out"),
+      ];
+    }),
+  ),
 ];
 
 describe("CUDA code under nvcc", { skip: noCompiler() }, () => {
@@ -81,7 +92,11 @@ describe("CUDA code under nvcc", { skip: noCompiler() }, () => {
   }
 
   test("attention of a small transformer leaves room for eight blocks on a multiprocessor", () => {
-    const pair = [small("forward", "f32", transformer, true), small("backward", "f32", transformer, true)];
+    const narrow = elementsOf("f32", "bf16", ["query", "key", "value", "outGradient"]);
+    const pair = (["forward", "backward"] as const).flatMap((direction) => [
+      small(direction, "f32", transformer, true),
+      small(direction, "f32", transformer, true, narrow),
+    ]);
     for (const [index, { registers, sharedBytes }] of compileWithNvcc(pair, "sm_90").entries()) {
       const threads = pair[index]?.cuda?.threads ?? 0;
       assert.ok(Math.ceil(registers / 8) * 8 * threads * 8 <= 65_536, `${registers} registers × ${threads}`);

@@ -2,6 +2,7 @@
 
 export {
   type AttentionBackwardProblem,
+  type AttentionInput,
   type AttentionMask,
   type AttentionOperand,
   type AttentionProblem,

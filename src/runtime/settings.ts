@@ -142,7 +142,8 @@ export const settingsTable = {
     variable: "HOLDFAST_PRECISION",
     ...choice("f32", "tf32", "bf16"),
     meaning:
-      "What a GPU may round the operands of f32 products to, on their way in: nothing (f32 is IEEE), TF32 or bf16. Weights, " +
+      "What a GPU may round the operands of f32 products to, on their way in: nothing (f32 is IEEE), TF32 or bf16. With bf16, a " +
+      "compiled step also rounds the results of products that only pass from one kernel to the next. Weights, their gradients, " +
       "sums, statistics and everything else stay f32. The CPU computes f32 whatever this says.",
     defaultText: "f32",
     example: "tf32",

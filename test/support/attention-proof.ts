@@ -2,17 +2,33 @@
 
 import assert from "node:assert/strict";
 import type { Runtime, Storage } from "holdfast";
-import { attend, attendBackward, type Dtype, narrowToBf16, narrowToF16 } from "../../src/kernels/index.js";
+import {
+  attend,
+  attendBackward,
+  type Dtype,
+  narrowToBf16,
+  narrowToF16,
+  widenBf16,
+  widenF16,
+} from "../../src/kernels/index.js";
 import { arrayOf, type Case, prepare, prepareMask, type Values } from "./attention-cases.js";
 import { type Dense, type Lookup, referenceAttention, referenceGradients } from "./attention-reference.js";
 import { put } from "./kernel-runtime.js";
 import { sameBytes } from "./same-bytes.js";
 
 const narrowed = { f16: narrowToF16, bf16: narrowToBf16 } as const;
+const widened = { f16: widenF16, bf16: widenBf16 } as const;
 const results = ["out", "queryGradient", "keyGradient", "valueGradient"] as const;
 
+/** Inputs that are rounded to half floats, and whether they lie there as such. */
+export interface RoundedInputs {
+  readonly dtype: "f16" | "bf16";
+  readonly names: readonly string[];
+  readonly areHalves: boolean;
+}
+
 /** Runs forward and backward and gives all that they wrote, each buffer whole; half floats as their bits. */
-export function runCase(on: Runtime, one: Case, resultDtype: Dtype = one.dtype) {
+export function runCase(on: Runtime, one: Case, resultDtype: Dtype = one.dtype, rounded?: RoundedInputs) {
   const { dtype, batch, heads, rows, columns, width, valueWidth, scale, isCausal } = one;
   const bytes = arrayOf[dtype].BYTES_PER_ELEMENT;
   const operands = prepare(one);
@@ -22,13 +38,17 @@ export function runCase(on: Runtime, one: Case, resultDtype: Dtype = one.dtype) 
     const operand = (name: keyof typeof operands) => {
       const { layout, values } = operands[name];
       const isRounded = resultDtype !== dtype && results.some((result) => result === name);
-      const given = isRounded ? narrowed[resultDtype as "f16" | "bf16"](values as Float32Array) : values;
+      const halves = rounded?.names.includes(name) ? rounded.dtype : undefined;
+      if (halves) values.set(widened[halves](narrowed[halves](values as Float32Array)));
+      const areHalves = halves && rounded?.areHalves;
+      const stored = areHalves ? halves : isRounded ? (resultDtype as "f16" | "bf16") : undefined;
+      const given = stored ? narrowed[stored](values as Float32Array) : values;
       const buffer = put(on, given, name);
       buffers.set(name, buffer);
       const each = given.BYTES_PER_ELEMENT;
       const storage = on.view(buffer, layout.offset * each, layout.extent * each);
       const { batchStride, headStride, rowStride } = layout;
-      return { storage, batchStride, headStride, rowStride };
+      return { storage, batchStride, headStride, rowStride, ...(areHalves && { dtype: halves }) };
     };
     const scores = (name: string): Storage => {
       const storage = on.arena.allocate(batch * heads * rows * columns * bytes, name);
@@ -101,9 +121,9 @@ export function near(
 }
 
 /** Fails unless everything that the case writes is right, and everything beside it untouched. */
-export function proveCase(on: Runtime, one: Case): void {
+export function proveCase(on: Runtime, one: Case, rounded?: RoundedInputs): void {
   const { dtype, batch, heads, rows, columns, width, valueWidth } = one;
-  const { operands, mask, written } = runCase(on, one);
+  const { operands, mask, written } = runCase(on, one, one.dtype, rounded);
   const { query, key, value, outGradient } = operands;
   const inputs = { query: query.at, key: key.at, value: value.at };
   const forward = referenceAttention(one, { ...inputs, mask: mask?.at ?? (() => 0) });

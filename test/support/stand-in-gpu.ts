@@ -9,9 +9,14 @@ export interface StandInGpuOptions {
   readonly precision?: "f32" | "tf32" | "bf16";
   /** As many as the stand-in has otherwise, unless given; with one, a small product is worth tiles. */
   readonly multiprocessors?: number;
+  readonly capture?: "on" | "off" | "auto";
 }
 
-export function openStandInGpu({ precision = "f32", multiprocessors }: StandInGpuOptions = {}): Device {
+export function openStandInGpu({
+  precision = "f32",
+  multiprocessors,
+  capture = "auto",
+}: StandInGpuOptions = {}): Device {
   if (multiprocessors !== undefined) openStandIn().set("multiprocessors", multiprocessors);
   const driver = openStandInDriver({});
   const device = new Device("cuda", {
@@ -22,6 +27,7 @@ export function openStandInGpu({ precision = "f32", multiprocessors }: StandInGp
       stallAfter: "off",
       environment: {},
       precision,
+      capture,
     },
     print: () => {},
   });

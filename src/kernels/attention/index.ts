@@ -3,6 +3,7 @@
 export { attend, attendBackward } from "./attention.js";
 export type {
   AttentionBackwardProblem,
+  AttentionInput,
   AttentionMask,
   AttentionOperand,
   AttentionProblem,

@@ -111,6 +111,34 @@ test("results are stored in another dtype only where they are of f32, and on CUD
   );
 });
 
+test("inputs are read as half floats only for f32, all of one dtype, and on CUDA", () => {
+  withRuntime({}, ({ runtime }) =>
+    runtime.step(() => {
+      const sound = soundProblem(runtime);
+      const { query, key } = sound;
+      const halves = { query: { ...query, dtype: "bf16" }, key: { ...key, dtype: "f16" } } as const;
+      const refusals: readonly [Partial<AttentionProblem>, RegExp][] = [
+        [
+          { query: { ...query, dtype: "f64" } },
+          /query can't be read as f64 for f32: for f32 it can, as f16 or bf16/,
+        ],
+        [{ dtype: "f64", query: halves.query }, /query can't be read as bf16 for f64/],
+        [halves, /key has f16 and another input bf16/],
+        ...(runtime.device.kind === "cuda"
+          ? []
+          : ([[{ query: halves.query }, /the CPU reads f32 as it is, and query has bf16/]] satisfies [
+              Partial<AttentionProblem>,
+              RegExp,
+            ][])),
+      ];
+      for (const [change, message] of refusals) {
+        for (const run of [attend, attendBackward])
+          assert.throws(() => run(runtime, { ...sound, ...change }), { code: "BAD_ARGUMENT", message });
+      }
+    }),
+  );
+});
+
 test("keys and values are read no further than they go, however far apart they lie", () => {
   withRuntime({}, ({ runtime }) =>
     runtime.step(() => {

@@ -14,6 +14,15 @@ export interface AttentionOperand {
   readonly rowStride: number;
 }
 
+/** An operand that is only read. */
+export interface AttentionInput extends AttentionOperand {
+  /**
+   * As what it lies there: the shape's dtype unless given. Half floats, which only CUDA reads, are widened on the way in; those
+   * of one call are all of one dtype.
+   */
+  readonly dtype?: Dtype;
+}
+
 /** What is added to the scores, [batch, heads, rows, columns]; a stride of 0 shares it along that dimension. */
 export interface AttentionMask extends AttentionOperand {
   readonly columnStride: number;
@@ -43,9 +52,9 @@ export function resultDtypeOf({ dtype, resultDtype = dtype }: AttentionShape): D
 
 interface Inputs extends AttentionShape {
   /** An input's stride of 0 shares it along that dimension. */
-  readonly query: AttentionOperand;
-  readonly key: AttentionOperand;
-  readonly value: AttentionOperand;
+  readonly query: AttentionInput;
+  readonly key: AttentionInput;
+  readonly value: AttentionInput;
   /** The factor of a score, mostly 1 / √width. */
   readonly scale: number;
   /** Row i sees the columns from 0 to i, counted from the top left corner; false unless given. */
@@ -66,7 +75,7 @@ export interface AttentionBackwardProblem extends Inputs {
   /** As `attend` left them. */
   readonly probabilities: Storage;
   /** The gradient that arrives, [batch, heads, rows, valueWidth]. */
-  readonly outGradient: AttentionOperand;
+  readonly outGradient: AttentionInput;
   readonly queryGradient: AttentionOperand;
   readonly keyGradient: AttentionOperand;
   readonly valueGradient: AttentionOperand;
@@ -77,8 +86,31 @@ export interface AttentionBackwardProblem extends Inputs {
   readonly scoreGradient: Storage;
 }
 
+/** The inputs that are half floats, and as which they lie there. */
+export interface HalfInputs {
+  readonly dtype?: "f16" | "bf16";
+  readonly names: readonly string[];
+}
+
+export function halfInputsOf(problem: AttentionProblem | AttentionBackwardProblem): HalfInputs {
+  const { query, key, value } = problem;
+  const inputs = { query, key, value, ...("outGradient" in problem && { outGradient: problem.outGradient }) };
+  const halves = Object.entries<AttentionInput>(inputs).flatMap(([name, { dtype }]) =>
+    dtype === "f16" || dtype === "bf16" ? [{ name, dtype }] : [],
+  );
+  const [first] = halves;
+  return { names: halves.map(({ name }) => name), ...(first && { dtype: first.dtype }) };
+}
+
 /** Refuses what the CPU's own kernels don't do. */
-export function refuseRounding(name: string, shape: AttentionShape): void {
+export function refuseRounding(name: string, shape: AttentionProblem | AttentionBackwardProblem): void {
+  const { dtype: read, names } = halfInputsOf(shape);
+  if (read) {
+    throw new HoldfastError(
+      "BAD_ARGUMENT",
+      `${name}: the CPU reads ${shape.dtype} as it is, and ${names.join(", ")} has ${read}. Widen it first.`,
+    );
+  }
   const stored = resultDtypeOf(shape);
   if (stored === shape.dtype) return;
   throw new HoldfastError(
@@ -91,6 +123,8 @@ export function refuseRounding(name: string, shape: AttentionShape): void {
 export class SoundnessCheck {
   readonly #name: string;
   readonly #shape: AttentionShape;
+  /** What the first of the inputs that are half floats has. */
+  #halves: Dtype | undefined;
 
   constructor(name: string, shape: AttentionShape) {
     this.#name = name;
@@ -108,8 +142,11 @@ export class SoundnessCheck {
     }
   }
 
-  requireInput(name: string, operand: AttentionOperand, rows: number, width: number): void {
-    this.#requireOperand(name, operand, rows, { size: width, stride: 1 }, this.#shape.dtype);
+  requireInput(name: string, operand: AttentionInput, rows: number, width: number): void {
+    const { dtype } = this.#shape;
+    const { dtype: read = dtype } = operand;
+    if (read !== dtype) this.#requireHalves(name, read);
+    this.#requireOperand(name, operand, rows, { size: width, stride: 1 }, read);
   }
 
   requireMask(mask: AttentionMask): void {
@@ -138,6 +175,15 @@ export class SoundnessCheck {
     const { dtype, batch, heads, rows, columns } = this.#shape;
     const elements = batch * heads * rows * columns;
     this.#requireRoom(name, `${batch}×${heads}×${rows}×${columns}`, elements, storage, dtype);
+  }
+
+  #requireHalves(name: string, read: Dtype): void {
+    const { dtype } = this.#shape;
+    if (dtype !== "f32" || (read !== "f16" && read !== "bf16")) {
+      throw this.#refused(`${name} can't be read as ${read} for ${dtype}: for f32 it can, as f16 or bf16.`);
+    }
+    this.#halves ??= read;
+    if (this.#halves !== read) throw this.#refused(`${name} has ${read} and another input ${this.#halves}.`);
   }
 
   #requireOperand(

@@ -32,6 +32,7 @@ import {
   type ProductDtype,
   type ProductToFinish,
   refused,
+  requireBiasAsResult,
   requireSound,
 } from "./problem.js";
 import {
@@ -83,6 +84,7 @@ export function gemm(runtime: Runtime, problem: GemmProblem<ProductDtype>, op = 
     return;
   }
   requireOwn(problem);
+  requireBiasAsResult(problem);
   const plan = planGemm(problem);
   if (plan.way !== "packed") launchDirect(runtime, problem, plan.way, op);
   else if (runtime.blas) launchBlas(runtime, runtime.blas, problem, op);

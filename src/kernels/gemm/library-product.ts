@@ -4,12 +4,13 @@ import type { KernelSource, Parameter, Product, ProductMatrix } from "../../driv
 import type { Runtime } from "../../runtime/index.js";
 import type { Span } from "../../units/index.js";
 import type { GemmOutline, GemmProblem, MatrixLayout, ProductDtype } from "./problem.js";
-import { accessToC, refused } from "./problem.js";
+import { accessToC, refused, requireBiasAsResult } from "./problem.js";
 
 /** How far an address is looked at: more alignment than this is of no use to any kernel. */
 const mostAlignment = 128;
 
 export function launchLibraryProduct(runtime: Runtime, problem: GemmProblem<ProductDtype>, op: string): void {
+  requireBiasAsResult(problem);
   const { a, b, c, bias, scratch } = problem;
   const kernel = runtime.kernel(sourceOf(runtime, problem));
   const { workspaceBytes = 0 } = kernel;

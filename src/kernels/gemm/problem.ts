@@ -42,8 +42,10 @@ export interface GemmShape<D extends ProductDtype = GemmDtype> {
  * memory.
  */
 export interface GemmProblem<D extends ProductDtype = GemmDtype> extends GemmShape<D> {
-  /** Of C and the bias; the operands' dtype unless given. A library keeps the sums of half floats in f32. */
+  /** Of C; the operands' dtype unless given. A library keeps the sums of half floats in f32. */
   readonly resultDtype?: D;
+  /** Of the bias; C's unless given. Only our own kernels for a GPU take another. */
+  readonly biasDtype?: ProductDtype;
   /** With k = 0 neither operand is read. */
   readonly a: Operand;
   readonly b: Operand;
@@ -121,9 +123,8 @@ export function accessToC({
 }
 
 export function requireSound(problem: ProductToFinish): void {
-  const { m, n, k, batch = 1, a, b, c, bias } = problem;
-  const elementBytes = dtypes[problem.dtype].bytes;
-  const resultBytes = dtypes[problem.resultDtype ?? problem.dtype].bytes;
+  const { m, n, k, batch = 1, a, b, c, bias, dtype, resultDtype = dtype, biasDtype = resultDtype } = problem;
+  const [elementBytes, resultBytes] = [dtypes[dtype].bytes, dtypes[resultDtype].bytes];
   for (const [name, size] of Object.entries({ m, n, k, batch })) requireCount(name, size);
   const matrices = {
     A: { ...a, rows: a.isTransposed ? k : m, columns: a.isTransposed ? m : k },
@@ -155,7 +156,7 @@ export function requireSound(problem: ProductToFinish): void {
     }
   }
   if (!bias) return;
-  const biasBytes = (Math.max(batch - 1, 0) * (problem.biasBatchStride ?? 0) + n) * resultBytes;
+  const biasBytes = (Math.max(batch - 1, 0) * (problem.biasBatchStride ?? 0) + n) * dtypes[biasDtype].bytes;
   if (bias.span.size < biasBytes) {
     throw refused(`the bias takes ${biasBytes} bytes, and "${bias.label}" has ${bias.span.size}.`);
   }
@@ -165,6 +166,19 @@ function requireCount(name: string, value: number): void {
   if (!Number.isSafeInteger(value) || value < 0 || value >= 2 ** 31) {
     throw refused(`${name} is ${value}; give a whole number from 0 to 2³¹ − 1.`);
   }
+}
+
+/** Refuses a bias of another dtype than C's, where a library, or the CPU, is to add it. */
+export function requireBiasAsResult({
+  dtype,
+  resultDtype = dtype,
+  bias,
+  biasDtype = resultDtype,
+}: GemmOutline): void {
+  if (!bias || biasDtype === resultDtype) return;
+  throw refused(
+    `a library adds a bias of its result's dtype, ${resultDtype}, not one of ${biasDtype}. Convert it first, or leave the result in ${biasDtype}.`,
+  );
 }
 
 /** A product's own way to refuse: every message says what it is about. */

@@ -4,6 +4,7 @@ import { elementTypes } from "../../cuda-printer/element-types.js";
 import { preludeOf } from "../../cuda-printer/prelude.js";
 import { type Dtype, dtypes } from "../../dtypes.js";
 import type { GemmDtype } from "../../gemm/element.js";
+import type { HalfInputs } from "../problem.js";
 
 const vectorBytes = 16;
 
@@ -72,30 +73,66 @@ static __device__ __forceinline__ Scalar partOf(Vector a, unsigned place) {
 static __device__ __forceinline__ Vector zero() { return {${types[dtype].parts.map(() => "0").join(", ")}}; }`,
 } as const;
 
-/** A kernel's name, with what it computes in and what it stores where that is something else. */
-export function nameOf(kernel: string, dtype: GemmDtype, resultDtype: Dtype): string {
-  return resultDtype === dtype ? `${kernel}.${dtype}` : `${kernel}.${dtype} → ${resultDtype}`;
+/** What a kernel computes in, what its results are stored as, and which of its inputs are half floats. */
+export interface Elements {
+  readonly dtype: GemmDtype;
+  readonly resultDtype: Dtype;
+  readonly halves: HalfInputs;
 }
 
-/** What a C++ pointer to results points to. */
-export function storedOf(dtype: Dtype): string {
-  return elementTypes[dtype].type;
+/** A kernel's name, with what it computes in, and what it reads and stores where that is something else. */
+export function nameOf(kernel: string, { dtype, resultDtype, halves }: Elements): string {
+  const read = halves.dtype ? `${kernel}.${dtype} of ${halves.dtype}` : `${kernel}.${dtype}`;
+  return resultDtype === dtype ? read : `${read} → ${resultDtype}`;
+}
+
+/** Tells apart the kernels that differ in nothing else. */
+export function textOf({ dtype, resultDtype, halves }: Elements): string {
+  return `${dtype} ${resultDtype} ${halves.dtype ?? ""} ${halves.names}`;
+}
+
+/** What C++ pointers to results and to inputs that are half floats point to; all others point to `Scalar`. */
+export function pointersOf(
+  { resultDtype, halves }: Elements,
+  inputs: readonly string[],
+  results: readonly string[],
+): Readonly<Record<string, string>> {
+  const read = halves.dtype ? elementTypes[halves.dtype].type : "";
+  const halfInputs = inputs.filter((name) => halves.names.includes(name));
+  return Object.fromEntries([
+    ...halfInputs.map((name) => [name, read]),
+    ...results.map((name) => [name, elementTypes[resultDtype].type]),
+  ]);
 }
 
 /**
  * How results are stored: `Stored` is an element of them and `StoredVector` as many as a `Vector` has; `Rounding::of` makes
- * either, rounded where the dtype is another one. They are members, because no compiler asks for both to be used.
+ * either, rounded where the dtype is another one. `Widening::of` goes the other way, from what was read: `Half` and
+ * `HalfVector` are half floats. They are members, because no compiler asks for both to be used.
  */
-export function declareStored(dtype: GemmDtype, resultDtype: Dtype): string {
+export function declareMemory({ dtype, resultDtype, halves }: Elements): string {
   const { type, narrow } = elementTypes[resultDtype];
+  const { widen, type: half } = elementTypes[halves.dtype ?? dtype];
   const each = types[dtype].parts.map((part) => `of(vector.${part})`).join(", ");
+  const prelude = new Set([narrow, widen].filter((name) => name !== undefined));
   return `
-${narrow ? preludeOf(new Set([narrow])).trim() : ""}
+${preludeOf(prelude).trim()}
 typedef ${type} Stored;
 typedef ${narrow ? "ushort4" : "Vector"} StoredVector;
 struct Rounding {
   static __device__ __forceinline__ Stored of(Scalar value) { return ${narrow ? `${narrow}(value)` : "value"}; }
   static __device__ __forceinline__ StoredVector of(Vector vector) { return ${narrow ? `{${each}}` : "vector"}; }
+};
+${widen ? `typedef ${half} Half;\ntypedef ushort4 HalfVector;` : ""}
+struct Widening {
+  static __device__ __forceinline__ Scalar of(Scalar value) { return value; }
+  static __device__ __forceinline__ Vector of(Vector vector) { return vector; }${
+    widen
+      ? `
+  static __device__ __forceinline__ Scalar of(Half half) { return ${widen}(half); }
+  static __device__ __forceinline__ Vector of(HalfVector vector) { return {${each}}; }`
+      : ""
+  }
 };`.trimStart();
 }
 

@@ -96,6 +96,30 @@ describe("on CUDA", { skip: cudaMissing }, () => {
     }
   });
 
+  test("inputs that lie there as half floats have the bits of the same numbers as f32, whichever they are", () => {
+    const forms: readonly Case[] = [
+      transformer,
+      { ...transformer, heads: 2, offset: 1, padding: 3 },
+      { ...plainCase, rows: 70, columns: 130, width: 40, valueWidth: 33, scale: 0.2, isCausal: true },
+    ];
+    for (const [index, one] of forms.entries()) {
+      for (const [dtype, names] of [
+        ["bf16", ["query", "key", "value", "outGradient"]],
+        ["f16", ["key", "outGradient"]],
+      ] as const) {
+        const resultDtype = index === 0 ? dtype : "f32";
+        const plain = runCase(runtime, one, resultDtype, { dtype, names, areHalves: false });
+        const halves = runCase(runtime, one, resultDtype, { dtype, names, areHalves: true });
+        sameNamedBytes(halves.written, plain.written, `form ${index} of ${dtype}`);
+      }
+    }
+  });
+
+  test("inputs that lie there as bf16 are right against float64", () => {
+    const names = ["query", "key", "value", "outGradient"];
+    proveCase(runtime, transformer, { dtype: "bf16", names, areHalves: true });
+  });
+
   test("blocks and threads in reverse give the same bits", { skip: skipOnGpu }, () => {
     const standIn = openStandIn();
     const long: Case = {

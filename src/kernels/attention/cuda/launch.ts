@@ -4,8 +4,13 @@ import type { KernelSource } from "../../../driver/index.js";
 import type { Runtime } from "../../../runtime/index.js";
 import { dtypes } from "../../dtypes.js";
 import { argumentsInOrder } from "../../wasm-function.js";
-import { type AttentionBackwardProblem, type AttentionProblem, resultDtypeOf } from "../problem.js";
-import { lanesOf } from "./element.js";
+import {
+  type AttentionBackwardProblem,
+  type AttentionProblem,
+  halfInputsOf,
+  resultDtypeOf,
+} from "../problem.js";
+import { type Elements, lanesOf, textOf } from "./element.js";
 import { areVectors, layOut, layOutResult, storagesOf, stridesOf } from "./parameters.js";
 import { smallBackwardKernel, smallBackwardParameters } from "./small-backward.js";
 import { smallForwardKernel, smallForwardParameters } from "./small-forward.js";
@@ -38,10 +43,14 @@ function keyOf(
   return `${rows}×${columns}×${width}×${valueWidth} ${Object.values(facts)}`;
 }
 
+function elementsOf(problem: AttentionProblem | AttentionBackwardProblem): Elements {
+  return { dtype: problem.dtype, resultDtype: resultDtypeOf(problem), halves: halfInputsOf(problem) };
+}
+
 export function attendOnCuda(runtime: Runtime, problem: AttentionProblem, access: Access, op: string): void {
   const { dtype, batch, heads, rows, columns, width, valueWidth, scale, isCausal = false } = problem;
   const { mask, probabilities } = problem;
-  const resultDtype = resultDtypeOf(problem);
+  const elements = elementsOf(problem);
   const moved = {
     query: layOut(problem, problem.query, rows, width),
     key: layOut(problem, problem.key, columns, width),
@@ -60,10 +69,10 @@ export function attendOnCuda(runtime: Runtime, problem: AttentionProblem, access
       isCausal,
       hasMask: mask !== undefined,
     };
-    const key = `small forward ${dtype} ${resultDtype} ${access} ${keyOf(plan, facts)}`;
+    const key = `small forward ${textOf(elements)} ${access} ${keyOf(plan, facts)}`;
     runtime.launch({
       op,
-      kernel: runtime.kernel(keep(key, () => smallForwardKernel(dtype, resultDtype, access, plan, facts))),
+      kernel: runtime.kernel(keep(key, () => smallForwardKernel(elements, access, plan, facts))),
       blocks: batch * heads,
       arguments: argumentsInOrder(smallForwardParameters(dtype, access), {
         ...given,
@@ -74,10 +83,10 @@ export function attendOnCuda(runtime: Runtime, problem: AttentionProblem, access
     return;
   }
   const strips = Math.ceil(rows / stripLength);
-  const key = `tiled forward ${dtype} ${resultDtype} ${access}`;
+  const key = `tiled forward ${textOf(elements)} ${access}`;
   runtime.launch({
     op,
-    kernel: runtime.kernel(keep(key, () => tiledForwardKernel(dtype, resultDtype, access))),
+    kernel: runtime.kernel(keep(key, () => tiledForwardKernel(elements, access))),
     blocks: batch * heads * strips,
     arguments: argumentsInOrder(tiledForwardParameters(dtype, access), {
       ...{ ...given, rows, columns, width, valueWidth, strips },
@@ -96,7 +105,7 @@ export function attendBackwardOnCuda(
 ): void {
   const { dtype, batch, heads, rows, columns, width, valueWidth, scale, isCausal = false } = problem;
   const { probabilities, scoreGradient } = problem;
-  const resultDtype = resultDtypeOf(problem);
+  const elements = elementsOf(problem);
   const moved = {
     query: layOut(problem, problem.query, rows, width),
     key: layOut(problem, problem.key, columns, width),
@@ -116,10 +125,10 @@ export function attendBackwardOnCuda(
       areScoresVectors: firstScore % lanes === 0 && columns % lanes === 0,
       isCausal,
     };
-    const key = `small backward ${dtype} ${resultDtype} ${access} ${keyOf(plan, facts)}`;
+    const key = `small backward ${textOf(elements)} ${access} ${keyOf(plan, facts)}`;
     runtime.launch({
       op,
-      kernel: runtime.kernel(keep(key, () => smallBackwardKernel(dtype, resultDtype, access, plan, facts))),
+      kernel: runtime.kernel(keep(key, () => smallBackwardKernel(elements, access, plan, facts))),
       blocks: batch * heads,
       arguments: argumentsInOrder(smallBackwardParameters(dtype, access), {
         ...given,
@@ -130,19 +139,17 @@ export function attendBackwardOnCuda(
   }
   const sizes = { rows, columns, width, valueWidth, isCausal: isCausal ? 1 : 0 };
   const all = { ...given, ...sizes, ...stridesOf(moved) };
-  const form = `${dtype} ${resultDtype} ${access}`;
+  const form = `${textOf(elements)} ${access}`;
   const [rowStrips, columnStrips] = [Math.ceil(rows / stripLength), Math.ceil(columns / stripLength)];
   runtime.launch({
     op,
-    kernel: runtime.kernel(keep(`tiled rows ${form}`, () => tiledRowsKernel(dtype, resultDtype, access))),
+    kernel: runtime.kernel(keep(`tiled rows ${form}`, () => tiledRowsKernel(elements, access))),
     blocks: batch * heads * rowStrips,
     arguments: argumentsInOrder(tiledRowsParameters(dtype, access), { ...all, strips: rowStrips }),
   });
   runtime.launch({
     op,
-    kernel: runtime.kernel(
-      keep(`tiled columns ${form}`, () => tiledColumnsKernel(dtype, resultDtype, access)),
-    ),
+    kernel: runtime.kernel(keep(`tiled columns ${form}`, () => tiledColumnsKernel(elements, access))),
     blocks: batch * heads * columnStrips,
     arguments: argumentsInOrder(tiledColumnsParameters(dtype, access), { ...all, strips: columnStrips }),
   });

@@ -3,8 +3,13 @@
 import type { Storage } from "../../../runtime/index.js";
 import { type Dtype, dtypes } from "../../dtypes.js";
 import type { GemmDtype } from "../../gemm/element.js";
-import { type AttentionOperand, type AttentionShape, resultDtypeOf } from "../problem.js";
-import { lanesOf } from "./element.js";
+import {
+  type AttentionInput,
+  type AttentionOperand,
+  type AttentionShape,
+  resultDtypeOf,
+} from "../problem.js";
+import { type Elements, lanesOf } from "./element.js";
 
 /** An operand as it lies. Strides count elements. */
 export interface Laid {
@@ -16,8 +21,8 @@ export interface Laid {
 
 /** Where a dimension has one place, its stride is not used and may be anything: it becomes 0. */
 export function layOut(
-  { dtype, batch, heads }: AttentionShape,
-  { storage, batchStride, headStride, rowStride }: AttentionOperand,
+  { dtype: computed, batch, heads }: AttentionShape,
+  { storage, batchStride, headStride, rowStride, dtype = computed }: AttentionInput,
   rows: number,
   width: number,
 ): Laid {
@@ -85,6 +90,24 @@ export function declarePair(pair: string): string {
   return `
   const unsigned pairNumber = ${pair};
   const long long pair = pairNumber, batch = pairNumber / heads, head = pairNumber % heads;`;
+}
+
+/** The same for inputs, whose memory is of the type that `Memories` knows for their elements. */
+export function declareInputs(...names: readonly string[]): string {
+  return names
+    .map(
+      (name) =>
+        `  const auto ${name}Pair = Memories::of(${name}) + batch * ${name}Batch + head * ${name}Head;`,
+    )
+    .join("\n");
+}
+
+/** C++: what inputs are read through, a vector or an element at a time. */
+export function declareMemories(areVectors: boolean, { halves }: Elements): string {
+  const of = (memory: string, element: string): string =>
+    `  static __device__ __forceinline__ const ${memory}* of(const ${element}* operand) { return reinterpret_cast<const ${memory}*>(operand); }\n`;
+  const plain = of(areVectors ? "Vector" : "Scalar", "Scalar");
+  return `struct Memories {\n${plain}${halves.dtype ? of(areVectors ? "HalfVector" : "Half", "Half") : ""}};`;
 }
 
 /** C++: `name` + Pair, where an operand has its elements of one batch and head, as a pointer to the given type. */

@@ -2,10 +2,16 @@
 
 import type { KernelSource } from "../../../driver/index.js";
 import { cudaKernel } from "../../cuda-function.js";
-import type { Dtype } from "../../dtypes.js";
 import type { GemmDtype } from "../../gemm/element.js";
-import { declareElement, declareStored, nameOf, scalarOf, storedOf } from "./element.js";
-import { declarePair, declarePairs, pointTo, strideParameters } from "./parameters.js";
+import { declareElement, declareMemory, type Elements, nameOf, pointersOf, scalarOf } from "./element.js";
+import {
+  declareInputs,
+  declareMemories,
+  declarePair,
+  declarePairs,
+  pointTo,
+  strideParameters,
+} from "./parameters.js";
 import { declareConstants, forRows, moveRows, multiplyRows, sumTerms } from "./small-code.js";
 import { type SmallPlan, targetTile } from "./small-plan.js";
 
@@ -38,24 +44,24 @@ export interface BackwardFacts extends Record<string, boolean> {
 }
 
 export function smallBackwardKernel(
-  dtype: GemmDtype,
-  resultDtype: Dtype,
+  elements: Elements,
   access: "out" | "part",
   plan: SmallPlan,
   facts: BackwardFacts,
 ): KernelSource {
+  const { dtype } = elements;
   const functions = [pointTo, moveRows, multiplyRows, sumTerms, forRows];
   return cudaKernel({
-    name: nameOf("attention.backward", dtype, resultDtype),
+    name: nameOf("attention.backward", elements),
     parameters: smallBackwardParameters(dtype, access),
     elements: scalarOf(dtype),
-    pointers: Object.fromEntries(results.map((name) => [name, storedOf(resultDtype)])),
+    pointers: pointersOf(elements, inputs, results),
     threads: plan.threads,
     declarations: [
       declareElement(dtype, "fused", "dot", "addWeighted", "scaled", "partOf", "zero"),
-      declareStored(dtype, resultDtype),
+      declareMemory(elements),
       declareConstants({ ...plan, targetTile, ...facts }, ...functions, body),
-      `typedef ${facts.areVectors ? "Vector" : "Scalar"} Memory;`,
+      declareMemories(facts.areVectors, elements),
       `typedef ${facts.areVectors ? "StoredVector" : "Stored"} Result;`,
       `typedef ${facts.areScoresVectors ? "Vector" : "Scalar"} ScoreMemory;`,
       ...functions,
@@ -75,19 +81,15 @@ const body = `
   constexpr unsigned stride = columnVectors * lanes, strideAcross = rowVectors * lanes;
   constexpr unsigned scoreRow = areScoresVectors ? columns / lanes : columns;
 ${declarePair("blockIdx.x")}
-${declarePairs("Memory", ...inputs)}
+${declareInputs(...inputs)}
 ${declarePairs("Result", ...results)}
 
-  Staged<rows, valueWidth> fromArriving;
-  Staged<columns, valueWidth> fromValue;
-  Staged<rows, columns> fromShares;
-  Staged<rows, width> fromQuery;
-  Staged<columns, width> fromKey;
-  fromArriving.load(outGradientPair, outGradientRow);
-  fromValue.load(valuePair, valueRow);
-  fromShares.load(reinterpret_cast<const ScoreMemory*>(probabilities + pair * rows * columns), scoreRow);
-  fromQuery.load(queryPair, queryRow);
-  fromKey.load(keyPair, keyRow);
+  const ScoreMemory* const sharesPair = reinterpret_cast<const ScoreMemory*>(probabilities + pair * rows * columns);
+  const auto fromArriving = stage<rows, valueWidth>(outGradientPair, outGradientRow);
+  const auto fromValue = stage<columns, valueWidth>(valuePair, valueRow);
+  const auto fromShares = stage<rows, columns>(sharesPair, scoreRow);
+  const auto fromQuery = stage<rows, width>(queryPair, queryRow);
+  const auto fromKey = stage<columns, width>(keyPair, keyRow);
   fromArriving.store(arriving, valueVectors);
   fromValue.store(values, valueVectors);
   fromShares.store(shares, columnVectors);

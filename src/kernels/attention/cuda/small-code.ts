@@ -18,10 +18,10 @@ export function declareConstants(
 /**
  * `forTasks`: visit(task) for the thread's share of COUNT tasks.
  *
- * `Staged`: COUNT rows of LENGTH elements on their way to shared memory, where each is padded to whole vectors. `load` asks
- * for them and `store` waits, so that everything is under way before the first wait. Memory is a pointer to vectors,
- * or to scalars where rows don't lie on boundaries of vectors; strides count what it points to. Results go to a pointer to
- * stored ones.
+ * `Staged`: COUNT rows of LENGTH elements on their way to shared memory, where each is padded to whole vectors. `stage` asks
+ * for them and `store` waits, so that everything is under way before the first wait; half floats are widened behind it.
+ * Memory is a pointer to vectors, or to elements where rows don't lie on boundaries of vectors; strides count what it points
+ * to. Results go to a pointer to stored ones.
  */
 export const moveRows = `
 template <unsigned COUNT, class Visit>
@@ -48,6 +48,21 @@ static __device__ __forceinline__ Vector loadVector(const Scalar* row, unsigned 
 }
 
 template <unsigned LENGTH>
+static __device__ __forceinline__ ushort4 loadVector(const ushort4* row, unsigned place) {
+  return row[place];
+}
+
+template <unsigned LENGTH>
+static __device__ __forceinline__ ushort4 loadVector(const unsigned short* row, unsigned place) {
+  ushort4 vector = {0, 0, 0, 0};
+  unsigned short* parts = reinterpret_cast<unsigned short*>(&vector);
+  for (unsigned i = 0; i < lanes; i++) {
+    if (place * lanes + i < LENGTH) parts[i] = row[place * lanes + i];
+  }
+  return vector;
+}
+
+template <unsigned LENGTH>
 static __device__ __forceinline__ void storeVector(StoredVector* row, unsigned place, Vector vector) {
   row[place] = Rounding::of(vector);
 }
@@ -60,10 +75,10 @@ static __device__ __forceinline__ void storeVector(Stored* row, unsigned place, 
   }
 }
 
-template <unsigned COUNT, unsigned LENGTH>
+template <unsigned COUNT, unsigned LENGTH, class Held>
 struct Staged {
   static constexpr unsigned perRow = (LENGTH + lanes - 1) / lanes;
-  Vector held[(COUNT * perRow + threads - 1) / threads];
+  Held held[(COUNT * perRow + threads - 1) / threads];
 
   template <class Memory>
   __device__ __forceinline__ void load(const Memory* from, unsigned rowStride) {
@@ -74,10 +89,17 @@ struct Staged {
 
   __device__ __forceinline__ void store(Vector* to, unsigned vectors) const {
     forTasks<COUNT * perRow>([&](unsigned task, unsigned round) {
-      to[task / perRow * vectors + task % perRow] = held[round];
+      to[task / perRow * vectors + task % perRow] = Widening::of(held[round]);
     });
   }
-};`;
+};
+
+template <unsigned COUNT, unsigned LENGTH, class Memory>
+static __device__ __forceinline__ auto stage(const Memory* from, unsigned rowStride) {
+  Staged<COUNT, LENGTH, decltype(loadVector<LENGTH>(from, 0u))> staged;
+  staged.load(from, rowStride);
+  return staged;
+}`;
 
 /**
  * `multiplyRows`: store(row, column, a[row] · b[column]) for every row and column, of VECTORS vectors each. A tile of

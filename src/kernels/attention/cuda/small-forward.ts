@@ -2,12 +2,20 @@
 
 import type { KernelSource } from "../../../driver/index.js";
 import { cudaKernel } from "../../cuda-function.js";
-import type { Dtype } from "../../dtypes.js";
 import type { GemmDtype } from "../../gemm/element.js";
-import { declareElement, declareStored, nameOf, scalarOf, storedOf } from "./element.js";
-import { declarePair, declarePairs, pointTo, strideParameters } from "./parameters.js";
+import { declareElement, declareMemory, type Elements, nameOf, pointersOf, scalarOf } from "./element.js";
+import {
+  declareInputs,
+  declareMemories,
+  declarePair,
+  declarePairs,
+  pointTo,
+  strideParameters,
+} from "./parameters.js";
 import { declareConstants, forRows, moveRows, multiplyRows, sumTerms } from "./small-code.js";
 import { type SmallPlan, targetTile } from "./small-plan.js";
+
+const inputs = ["query", "key", "value"] as const;
 
 /** The arguments, in order. */
 export function smallForwardParameters(dtype: GemmDtype, access: "out" | "part") {
@@ -34,24 +42,24 @@ export interface ForwardFacts extends Record<string, boolean> {
 }
 
 export function smallForwardKernel(
-  dtype: GemmDtype,
-  resultDtype: Dtype,
+  elements: Elements,
   access: "out" | "part",
   plan: SmallPlan,
   facts: ForwardFacts,
 ): KernelSource {
+  const { dtype } = elements;
   const functions = [pointTo, moveRows, multiplyRows, sumTerms, forRows];
   return cudaKernel({
-    name: nameOf("attention", dtype, resultDtype),
+    name: nameOf("attention", elements),
     parameters: smallForwardParameters(dtype, access),
     elements: scalarOf(dtype),
-    pointers: { out: storedOf(resultDtype) },
+    pointers: pointersOf(elements, inputs, ["out"]),
     threads: plan.threads,
     declarations: [
       declareElement(dtype, "power", "larger", "lowest", "fused", "dot", "addWeighted", "partOf", "zero"),
-      declareStored(dtype, resultDtype),
+      declareMemory(elements),
       declareConstants({ ...plan, targetTile, ...facts }, ...functions, body),
-      `typedef ${facts.areVectors ? "Vector" : "Scalar"} Memory;`,
+      declareMemories(facts.areVectors, elements),
       `typedef ${facts.areVectors ? "StoredVector" : "Stored"} Result;`,
       ...functions,
     ].join("\n"),
@@ -66,16 +74,13 @@ const body = `
   Scalar* const scores = reinterpret_cast<Scalar*>(weights);
   constexpr unsigned scoreStride = rowVectors * lanes;
 ${declarePair("blockIdx.x")}
-${declarePairs("Memory", "query", "key", "value")}
+${declareInputs(...inputs)}
 ${declarePairs("Result", "out")}
 ${declarePairs("Scalar", "mask")}
 
-  Staged<rows, width> fromQuery;
-  Staged<columns, width> fromKey;
-  Staged<columns, valueWidth> fromValue;
-  fromQuery.load(queryPair, queryRow);
-  fromKey.load(keyPair, keyRow);
-  fromValue.load(valuePair, valueRow);
+  const auto fromQuery = stage<rows, width>(queryPair, queryRow);
+  const auto fromKey = stage<columns, width>(keyPair, keyRow);
+  const auto fromValue = stage<columns, valueWidth>(valuePair, valueRow);
   fromQuery.store(queries, widthVectors);
   fromKey.store(keys, widthVectors);
   fromValue.store(values, valueVectors);

@@ -6,10 +6,16 @@
 
 import type { KernelSource } from "../../../driver/index.js";
 import { cudaKernel } from "../../cuda-function.js";
-import type { Dtype } from "../../dtypes.js";
 import type { GemmDtype } from "../../gemm/element.js";
-import { declareElement, declareStored, nameOf, scalarOf, storedOf } from "./element.js";
-import { declarePair, declarePairs, pointTo, strideParameters } from "./parameters.js";
+import { declareElement, declareMemory, type Elements, nameOf, pointersOf, scalarOf } from "./element.js";
+import {
+  declareInputs,
+  declareMemories,
+  declarePair,
+  declarePairs,
+  pointTo,
+  strideParameters,
+} from "./parameters.js";
 import { forStripRows, multiplyTiles, tiledThreads } from "./tiled-code.js";
 
 const sizes = {
@@ -53,37 +59,36 @@ export function tiledColumnsParameters(dtype: GemmDtype, access: "out" | "part")
   } as const;
 }
 
-export function tiledRowsKernel(dtype: GemmDtype, resultDtype: Dtype, access: "out" | "part"): KernelSource {
+export function tiledRowsKernel(elements: Elements, access: "out" | "part"): KernelSource {
+  const { dtype } = elements;
   return cudaKernel({
-    name: nameOf("attention.backward.rows", dtype, resultDtype),
+    name: nameOf("attention.backward.rows", elements),
     parameters: tiledRowsParameters(dtype, access),
     elements: scalarOf(dtype),
-    pointers: { queryGradient: storedOf(resultDtype) },
+    pointers: pointersOf(elements, ["key", "value", "outGradient"], ["queryGradient"]),
     threads: tiledThreads,
     declarations: [
       declareElement(dtype, "fused", "partOf"),
-      declareStored(dtype, resultDtype),
+      declareMemory(elements),
+      declareMemories(false, elements),
       ...[pointTo, multiplyTiles, forStripRows],
     ].join("\n"),
     body: rowsBody,
   });
 }
 
-export function tiledColumnsKernel(
-  dtype: GemmDtype,
-  resultDtype: Dtype,
-  access: "out" | "part",
-): KernelSource {
-  const stored = storedOf(resultDtype);
+export function tiledColumnsKernel(elements: Elements, access: "out" | "part"): KernelSource {
+  const { dtype } = elements;
   return cudaKernel({
-    name: nameOf("attention.backward.columns", dtype, resultDtype),
+    name: nameOf("attention.backward.columns", elements),
     parameters: tiledColumnsParameters(dtype, access),
     elements: scalarOf(dtype),
-    pointers: { keyGradient: stored, valueGradient: stored },
+    pointers: pointersOf(elements, ["query", "outGradient"], ["keyGradient", "valueGradient"]),
     threads: tiledThreads,
     declarations: [
       declareElement(dtype, "fused", "partOf"),
-      declareStored(dtype, resultDtype),
+      declareMemory(elements),
+      declareMemories(false, elements),
       ...[pointTo, multiplyTiles],
     ].join("\n"),
     body: columnsBody,
@@ -95,14 +100,14 @@ const rowsBody = `
   const unsigned firstRow = blockIdx.x % strips * strip;
   const unsigned count = rows - firstRow < strip ? rows - firstRow : strip;
 ${declarePair("blockIdx.x / strips")}
-${declarePairs("Scalar", "key", "value", "outGradient")}
+${declareInputs("key", "value", "outGradient")}
 ${declarePairs("Stored", "queryGradient")}
   const Scalar* const shares = probabilities + (pair * rows + firstRow) * columns;
   Scalar* const gains = scoreGradient + (pair * rows + firstRow) * columns;
   const unsigned mostSeen = seenBy(firstRow + count - 1, columns, isCausal);
 
-  const Matrix arriving = {outGradientPair + (long long)firstRow * outGradientRow, outGradientRow, 1};
-  multiply(tiles, arriving, {valuePair, valueRow, 1}, count, mostSeen, valueWidth, [&](unsigned row, unsigned column, Scalar sum) {
+  const auto arriving = matrixOf(outGradientPair + (long long)firstRow * outGradientRow, outGradientRow, 1);
+  multiply(tiles, arriving, matrixOf(valuePair, valueRow, 1), count, mostSeen, valueWidth, [&](unsigned row, unsigned column, Scalar sum) {
     gains[(long long)row * columns + column] = sum;
   });
   __syncthreads();
@@ -120,7 +125,7 @@ ${declarePairs("Stored", "queryGradient")}
   });
   __syncthreads();
 
-  multiply(tiles, {gains, columns, 1}, {keyPair, 1, keyRow}, count, width, mostSeen, [&](unsigned row, unsigned place, Scalar sum) {
+  multiply(tiles, matrixOf(gains, columns, 1), matrixOf(keyPair, 1, keyRow), count, width, mostSeen, [&](unsigned row, unsigned place, Scalar sum) {
     queryGradientPair[(long long)(firstRow + row) * queryGradientRow + place] = Rounding::of(sum * scale);
   });`;
 
@@ -129,18 +134,18 @@ const columnsBody = `
   const unsigned firstColumn = blockIdx.x % strips * strip;
   const unsigned count = columns - firstColumn < strip ? columns - firstColumn : strip;
 ${declarePair("blockIdx.x / strips")}
-${declarePairs("Scalar", "query", "outGradient")}
+${declareInputs("query", "outGradient")}
 ${declarePairs("Stored", "keyGradient", "valueGradient")}
   // The first row that sees a column is, under a causal mask, the one of its own number.
   const unsigned firstRow = isCausal == 0 ? 0 : firstColumn < rows ? firstColumn : rows;
   const unsigned terms = rows - firstRow;
   const long long corner = (pair * rows + firstRow) * columns + firstColumn;
 
-  const Matrix queries = {queryPair + (long long)firstRow * queryRow, 1, queryRow};
-  multiply(tiles, {scoreGradient + corner, 1, columns}, queries, count, width, terms, [&](unsigned column, unsigned place, Scalar sum) {
+  const auto queries = matrixOf(queryPair + (long long)firstRow * queryRow, 1, queryRow);
+  multiply(tiles, matrixOf(scoreGradient + corner, 1, columns), queries, count, width, terms, [&](unsigned column, unsigned place, Scalar sum) {
     keyGradientPair[(long long)(firstColumn + column) * keyGradientRow + place] = Rounding::of(sum * scale);
   });
-  const Matrix arriving = {outGradientPair + (long long)firstRow * outGradientRow, 1, outGradientRow};
-  multiply(tiles, {probabilities + corner, 1, columns}, arriving, count, valueWidth, terms, [&](unsigned column, unsigned place, Scalar sum) {
+  const auto arriving = matrixOf(outGradientPair + (long long)firstRow * outGradientRow, 1, outGradientRow);
+  multiply(tiles, matrixOf(probabilities + corner, 1, columns), arriving, count, valueWidth, terms, [&](unsigned column, unsigned place, Scalar sum) {
     valueGradientPair[(long long)(firstColumn + column) * valueGradientRow + place] = Rounding::of(sum);
   });`;

@@ -21,10 +21,16 @@ static constexpr unsigned strip = ${stripLength}, depth = ${depth}, threads = ${
 // A thread makes so many rows by so many columns of a tile.
 static constexpr unsigned part = 4, across = strip / part;
 
+template <class Element>
 struct Matrix {
-  const Scalar* at;
+  const Element* at;
   long long rowStride, termStride;
 };
+
+template <class Element>
+static __device__ __forceinline__ Matrix<Element> matrixOf(const Element* at, long long rowStride, long long termStride) {
+  return {at, rowStride, termStride};
+}
 
 // A strip's elements of some terms, [terms, strip], with room against conflicts of banks.
 typedef Vector Tile[depth][strip / lanes + 1];
@@ -33,18 +39,19 @@ struct Tiles {
 };
 
 // What is not there becomes 0. Neighbouring threads take what lies side by side.
-static __device__ __forceinline__ void bring(Tile& to, const Matrix& from, unsigned rows, unsigned terms) {
+template <class Element>
+static __device__ __forceinline__ void bring(Tile& to, const Matrix<Element>& from, unsigned rows, unsigned terms) {
   const bool isAcross = from.termStride == 1;
   for (unsigned own = threadIdx.x; own < strip * depth; own += threads) {
     const unsigned row = isAcross ? own / depth : own % strip, term = isAcross ? own % depth : own / strip;
     const bool isThere = row < rows && term < terms;
-    reinterpret_cast<Scalar*>(to[term])[row] = isThere ? from.at[row * from.rowStride + term * from.termStride] : 0;
+    reinterpret_cast<Scalar*>(to[term])[row] = isThere ? Widening::of(from.at[row * from.rowStride + term * from.termStride]) : 0;
   }
 }
 
-template <class Store>
+template <class Left, class Right, class Store>
 static __device__ __forceinline__ void multiply(
-    Tiles& tiles, const Matrix& a, const Matrix& b, unsigned rows, unsigned columns, unsigned terms, Store store) {
+    Tiles& tiles, const Matrix<Left>& a, const Matrix<Right>& b, unsigned rows, unsigned columns, unsigned terms, Store store) {
   const unsigned firstRow = threadIdx.x / across * part, firstColumn = threadIdx.x % across * part;
   for (unsigned start = 0; start < columns; start += strip) {
     Scalar sums[part][part];
@@ -52,8 +59,8 @@ static __device__ __forceinline__ void multiply(
       for (unsigned j = 0; j < part; j++) sums[i][j] = 0;
     }
     for (unsigned done = 0; done < terms; done += depth) {
-      const Matrix nextA = {a.at + done * a.termStride, a.rowStride, a.termStride};
-      const Matrix nextB = {b.at + start * b.rowStride + done * b.termStride, b.rowStride, b.termStride};
+      const Matrix<Left> nextA = {a.at + done * a.termStride, a.rowStride, a.termStride};
+      const Matrix<Right> nextB = {b.at + start * b.rowStride + done * b.termStride, b.rowStride, b.termStride};
       __syncthreads();
       bring(tiles.a, nextA, rows, terms - done);
       bring(tiles.b, nextB, columns - start, terms - done);

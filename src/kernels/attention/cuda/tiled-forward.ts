@@ -2,11 +2,19 @@
 
 import type { KernelSource } from "../../../driver/index.js";
 import { cudaKernel } from "../../cuda-function.js";
-import type { Dtype } from "../../dtypes.js";
 import type { GemmDtype } from "../../gemm/element.js";
-import { declareElement, declareStored, nameOf, scalarOf, storedOf } from "./element.js";
-import { declarePair, declarePairs, pointTo, strideParameters } from "./parameters.js";
+import { declareElement, declareMemory, type Elements, nameOf, pointersOf, scalarOf } from "./element.js";
+import {
+  declareInputs,
+  declareMemories,
+  declarePair,
+  declarePairs,
+  pointTo,
+  strideParameters,
+} from "./parameters.js";
 import { forStripRows, multiplyTiles, tiledThreads } from "./tiled-code.js";
+
+const inputs = ["query", "key", "value"] as const;
 
 /** The arguments, in order. */
 export function tiledForwardParameters(dtype: GemmDtype, access: "out" | "part") {
@@ -32,20 +40,18 @@ export function tiledForwardParameters(dtype: GemmDtype, access: "out" | "part")
   } as const;
 }
 
-export function tiledForwardKernel(
-  dtype: GemmDtype,
-  resultDtype: Dtype,
-  access: "out" | "part",
-): KernelSource {
+export function tiledForwardKernel(elements: Elements, access: "out" | "part"): KernelSource {
+  const { dtype } = elements;
   return cudaKernel({
-    name: nameOf("attention.tiled", dtype, resultDtype),
+    name: nameOf("attention.tiled", elements),
     parameters: tiledForwardParameters(dtype, access),
     elements: scalarOf(dtype),
-    pointers: { out: storedOf(resultDtype) },
+    pointers: pointersOf(elements, inputs, ["out"]),
     threads: tiledThreads,
     declarations: [
       declareElement(dtype, "power", "larger", "lowest", "fused", "partOf"),
-      declareStored(dtype, resultDtype),
+      declareMemory(elements),
+      declareMemories(false, elements),
       ...[pointTo, multiplyTiles, forStripRows],
     ].join("\n"),
     body,
@@ -57,13 +63,14 @@ const body = `
   const unsigned firstRow = blockIdx.x % strips * strip;
   const unsigned count = rows - firstRow < strip ? rows - firstRow : strip;
 ${declarePair("blockIdx.x / strips")}
-${declarePairs("Scalar", "query", "key", "value", "mask")}
+${declareInputs(...inputs)}
+${declarePairs("Scalar", "mask")}
 ${declarePairs("Stored", "out")}
   Scalar* const scores = probabilities + (pair * rows + firstRow) * columns;
   const unsigned mostSeen = seenBy(firstRow + count - 1, columns, isCausal);
 
-  const Matrix queries = {queryPair + (long long)firstRow * queryRow, queryRow, 1};
-  multiply(tiles, queries, {keyPair, keyRow, 1}, count, mostSeen, width, [&](unsigned row, unsigned column, Scalar sum) {
+  const auto queries = matrixOf(queryPair + (long long)firstRow * queryRow, queryRow, 1);
+  multiply(tiles, queries, matrixOf(keyPair, keyRow, 1), count, mostSeen, width, [&](unsigned row, unsigned column, Scalar sum) {
     Scalar score = sum * scale;
     if (hasMask != 0) score += maskPair[(long long)(firstRow + row) * maskRow + (long long)column * maskColumn];
     scores[(long long)row * columns + column] = score;
@@ -89,7 +96,7 @@ ${declarePairs("Stored", "out")}
   });
   __syncthreads();
 
-  const Matrix weights = {scores, columns, 1};
-  multiply(tiles, weights, {valuePair, 1, valueRow}, count, valueWidth, mostSeen, [&](unsigned row, unsigned place, Scalar sum) {
+  const auto weights = matrixOf(scores, columns, 1);
+  multiply(tiles, weights, matrixOf(valuePair, 1, valueRow), count, valueWidth, mostSeen, [&](unsigned row, unsigned place, Scalar sum) {
     outPair[(long long)(firstRow + row) * outRow + place] = Rounding::of(sum);
   });`;

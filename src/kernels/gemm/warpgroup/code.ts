@@ -2,6 +2,8 @@
 
 import type { KernelSource, Parameter } from "../../../driver/index.js";
 import { cudaKernel } from "../../cuda-function.js";
+import { elementTypes } from "../../cuda-printer/element-types.js";
+import { preludeOf } from "../../cuda-printer/prelude.js";
 import { chooseProduct, localsOf, type ProductLocal } from "../choose-product.js";
 import type { AccessToC } from "../problem.js";
 import { loadingFours, multiplicationByWarps, storingByWarps } from "./by-warps.js";
@@ -86,11 +88,13 @@ const multiplicationFor = ({ tile: { rows, columns, down, across } }: WarpgroupF
  * What a finish reads of some rows is on its way before the first of them is stored; the compiler doesn't know that the two
  * are apart.
  */
-function storing({ hasBias }: WarpgroupForm, finish: PrintedFinish | undefined): string {
+function storing({ hasBias, resultDtype = "f32" }: WarpgroupForm, finish: PrintedFinish | undefined): string {
   const biases = "*reinterpret_cast<const float4*>(bias + product * biasBatch + column)";
+  const four = [0, 1, 2, 3].map((e) => roundedAs(resultDtype, `values[${e}]`));
+  const [vector, make] = resultDtype === "f32" ? ["float4", "make_float4"] : ["ushort4", "make_ushort4"];
   const plain = `
-        *reinterpret_cast<float4*>(c + product * cBatch + (long long)row * cStride + column) =
-            make_float4(values[0], values[1], values[2], values[3]);`;
+        *reinterpret_cast<${vector}*>(c + product * cBatch + (long long)row * cStride + column) =
+            ${make}(${four.join(", ")});`;
   const fetching = `
       ${finish?.held}
 #pragma unroll
@@ -133,16 +137,21 @@ ${finish ? `${finish.keepsResult ? plain : ""}\n${finish.lines}` : plain}
   }`;
 }
 
+const roundedAs = (dtype: "f32" | "bf16" | "f16", value: string): string =>
+  dtype === "f32" ? value : `narrow_${dtype}(${value})`;
+
 /** One kernel for products of one form, with what each does to its C; or for one product and its finish. */
 export function warpgroupSource(
   form: WarpgroupForm,
   accesses: readonly AccessToC[],
   finish?: Finish,
 ): KernelSource {
-  const { element, tile, isAlong } = form;
+  const { element, tile, isAlong, resultDtype = "f32" } = form;
   const { rows, columns, down, across } = tile;
   const [consumers, width] = [128 * down * across, columns / across];
-  const printed = finish && printFinish(finish);
+  const narrow = elementTypes[resultDtype].narrow;
+  const printed = finish && printFinish(finish, storesResult(finish) && narrow ? [narrow] : []);
+  const rounding = !finish && narrow ? preludeOf(new Set([narrow])) : "";
   const byWarps = isByWarps(form);
   const turnsFloats = element === "tf32" && !byWarps;
   const turnedBytes = turnsFloats && !isAlong.b ? turnedTiles * columns * 128 : 0;
@@ -151,7 +160,7 @@ export function warpgroupSource(
   const tileBytes = stages * stageBytes + turnedBytes;
   const sharedBytes = 1024 + Math.max(tileBytes + 2 * stages * 8, (consumers / 32) * 16 * (width + 8) * 4);
   const declarations = `
-${printed?.declarations ?? ""}${instructionsFor(form)}
+${printed?.declarations ?? rounding}${instructionsFor(form)}
 typedef ${elements[element].name} Element;
 static constexpr unsigned tileRows = ${rows}, tileColumns = ${columns}, stages = ${stages}, consumers = ${consumers};
 static constexpr bool turnsFloats = ${turnsFloats};
@@ -162,7 +171,7 @@ typedef Side<${isAlong.b}, tileColumns> Right;${byWarps ? loadingFours : ""}`;
     ...{ name: `product_${element}_warpgroup`, elements: "float", onlyFor: warpgroupCapability },
     ...{ threads: consumers + 32, sharedBytes, declarations },
     parameters: warpgroupParameters(form, accesses, finish),
-    pointers: printed?.pointers ?? {},
+    pointers: { ...printed?.pointers, ...pointersToResults(form, accesses.length) },
     maps: mapsOf(form, accesses.length),
     body: [
       chooseProduct(localsFor(form, finish), accesses.length),
@@ -172,6 +181,12 @@ typedef Side<${isAlong.b}, tileColumns> Right;${byWarps ? loadingFours : ""}`;
         : [multiplicationFor(form), storing(form, printed)]),
     ].join(""),
   });
+}
+
+/** What C's parameters point to. */
+function pointersToResults({ resultDtype = "f32" }: WarpgroupForm, products: number): Record<string, string> {
+  const { type } = elementTypes[resultDtype];
+  return Object.fromEntries(Array.from({ length: products }, (_, index) => [`c${index}`, type]));
 }
 
 /** Operands are maps, of which boxes of 128 bytes across are brought. */
@@ -195,11 +210,14 @@ function mapsOf({ element, tile, isAlong }: WarpgroupForm, products: number) {
 }
 
 /** What a block knows of its product. */
-function localsFor({ hasBias }: WarpgroupForm, finish?: Finish): readonly ProductLocal[] {
+function localsFor(
+  { hasBias, resultDtype = "f32" }: WarpgroupForm,
+  finish?: Finish,
+): readonly ProductLocal[] {
   return [
     ...localsOf("const MatrixMap*", ["a", "b"]).map((local) => ({ ...local, isAddress: true })),
     ...localsOf("const float*", hasBias ? ["bias"] : []),
-    ...localsOf("float*", storesResult(finish) ? ["c"] : []),
+    ...localsOf(`${elementTypes[resultDtype].type}*`, storesResult(finish) ? ["c"] : []),
     ...localsOf("int", [...figuresFor(finish), ...(hasBias ? ["biasBatch"] : [])]),
   ];
 }

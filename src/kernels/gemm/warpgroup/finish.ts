@@ -4,7 +4,7 @@ import type { Parameter } from "../../../driver/index.js";
 import { elementTypes } from "../../cuda-printer/element-types.js";
 import { expressionPrinter } from "../../cuda-printer/expressions.js";
 import { KernelText } from "../../cuda-printer/kernel-text.js";
-import { preludeOf } from "../../cuda-printer/prelude.js";
+import { type PreludeName, preludeOf } from "../../cuda-printer/prelude.js";
 import { narrowed, widened } from "../../cuda-printer/row-operands.js";
 import { loadsOf } from "../../expression-walk.js";
 import type { Finish } from "./form.js";
@@ -24,8 +24,11 @@ export interface PrintedFinish {
   readonly lines: string;
 }
 
-/** The operands lie as the result does, without gaps. */
-export function printFinish({ kernel, product, keepsResult, readBack = [] }: Finish): PrintedFinish {
+/** The operands lie as the result does, without gaps. `others`: what else has to be declared. */
+export function printFinish(
+  { kernel, product, keepsResult, readBack = [] }: Finish,
+  others: readonly PreludeName[] = [],
+): PrintedFinish {
   const { inputs, outputs, scalars, stages } = kernel;
   const parameters: Record<string, Parameter> = {};
   const pointers: Record<string, string> = {};
@@ -80,7 +83,7 @@ export function printFinish({ kernel, product, keepsResult, readBack = [] }: Fin
       keepsResult,
       parameters,
       pointers,
-      declarations: preludeOf(new Set([...fetches.called, ...work.called])),
+      declarations: preludeOf(new Set([...fetches.called, ...work.called, ...others])),
     },
     ...{ held: held.fragment().lines, fetches: fetches.lines, lines: work.lines },
   };

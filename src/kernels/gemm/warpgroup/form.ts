@@ -50,6 +50,8 @@ export interface WarpgroupForm {
   /** Do an operand's terms lie side by side? */
   readonly isAlong: { readonly a: boolean; readonly b: boolean };
   readonly hasBias: boolean;
+  /** What C is stored as, rounded once: f32 unless given. The bias is f32 either way. */
+  readonly resultDtype?: "f32" | "bf16" | "f16";
 }
 
 /** Elementwise work on a product's result, while it is still in registers. */
@@ -80,7 +82,8 @@ export function groupFormOf(
       isOurs({ ...one, batch: 1 }) &&
       isBatchOurs(one) &&
       one.dtype === first.dtype &&
-      !one.bias,
+      !one.bias &&
+      !halvesOf(one).resultDtype,
   );
   const tile = element === "tf32" ? tiles.quarters : tiles.square;
   return areGradients ? { element, tile, isAlong: { a: false, b: false }, hasBias: false } : undefined;
@@ -106,7 +109,7 @@ export function finishFormOf(
   const { isElementwise, usesPlace, readsAtIndex } = factsOf(kernel);
   if (!isElementwise || usesPlace || readsAtIndex || kernel.inputs[product] !== "f32") return undefined;
   const isAlong = { a: true, b: b.isTransposed === true };
-  return { element, tile: tiles.large, isAlong, hasBias: bias !== undefined };
+  return { element, tile: tiles.large, isAlong, hasBias: bias !== undefined, ...halvesOf(problem) };
 }
 
 /** The form of a batch of small products with odd rows. */
@@ -120,7 +123,7 @@ export function batchFormOf(
   if (!element || !isOddBatch(problem) || !isOurs({ ...problem, batch: 1 }) || !isBatchOurs(problem))
     return undefined;
   const isAlong = { a: !a.isTransposed, b: b.isTransposed === true };
-  const form = { element, tile: tiles.small, isAlong, hasBias: bias !== undefined };
+  const form = { element, tile: tiles.small, isAlong, hasBias: bias !== undefined, ...halvesOf(problem) };
   if (!isByWarps(form)) return form;
   return isAlong.b || bias ? undefined : { ...form, tile: tiles.quarters };
 }
@@ -148,7 +151,7 @@ export function plainFormsOf(
         n >= tile.columns &&
         warpgroupBlocks(problem, tile) >= leastShare * device.parallelism,
     )
-    .map((tile) => ({ element, tile, isAlong, hasBias: bias !== undefined }));
+    .map((tile) => ({ element, tile, isAlong, hasBias: bias !== undefined, ...halvesOf(problem) }));
 }
 
 /** Fewer rows don't pay for a pass over the weights. */
@@ -163,11 +166,16 @@ export function prefersTurned(device: Device, precision: ProductPrecision, probl
 }
 
 /** Does every matrix of a batch begin on 16 bytes? */
-function isBatchOurs({ a, b, c, dtype }: GemmOutline): boolean {
+function isBatchOurs({ a, b, c, dtype, resultDtype = dtype }: GemmOutline): boolean {
   const fits = ({ batchStride = 0 }: GemmOutline["a"], bytes: number): boolean =>
     (batchStride * bytes) % 16 === 0;
   const { bytes } = dtypes[dtype];
-  return fits(a, bytes) && fits(b, bytes) && fits(c, 4);
+  return fits(a, bytes) && fits(b, bytes) && fits(c, dtypes[resultDtype].bytes);
+}
+
+/** What C is stored as, where that is half floats. */
+function halvesOf({ dtype, resultDtype = dtype }: GemmOutline): Pick<WarpgroupForm, "resultDtype"> {
+  return resultDtype === "bf16" || resultDtype === "f16" ? { resultDtype } : {};
 }
 
 function elementOf(
@@ -183,13 +191,15 @@ function elementOf(
 /** Copies and stores move 16 bytes at a time, so that rows begin on them, and those of C end on them. */
 function isOurs(problem: GemmOutline): boolean {
   const { n, k, batch = 1, a, b, c, bias, biasBatchStride = 0, dtype, resultDtype = dtype } = problem;
-  const { alpha = 1, beta = 0, activation } = problem;
-  if (batch !== 1 || alpha !== 1 || beta !== 0 || activation || resultDtype !== "f32" || k < 64) return false;
+  const { alpha = 1, beta = 0, activation, biasDtype = resultDtype } = problem;
+  if (batch !== 1 || alpha !== 1 || beta !== 0 || activation || k < 64) return false;
+  // Half floats are stored of half floats only.
+  if ((resultDtype !== "f32" && resultDtype !== dtype) || (bias && biasDtype !== "f32")) return false;
   const fits = ({ rowStride, storage }: GemmOutline["a"], bytes: number): boolean =>
     (rowStride * bytes) % 16 === 0 && storage.span.address % 16 === 0;
   const { bytes } = dtypes[dtype];
   const fitsBias = !bias || (bias.span.address % 16 === 0 && biasBatchStride % 4 === 0);
-  return n % 8 === 0 && fitsBias && fits(a, bytes) && fits(b, bytes) && fits(c, 4);
+  return n % 8 === 0 && fitsBias && fits(a, bytes) && fits(b, bytes) && fits(c, dtypes[resultDtype].bytes);
 }
 
 export function warpgroupBlocks(

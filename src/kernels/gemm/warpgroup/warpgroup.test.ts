@@ -181,6 +181,35 @@ describe("a product by warpgroups", { skip: cudaMissing }, () => {
     );
   });
 
+  test("stores C as half floats for any shape, layout and bias, rounded once, and nothing beside it", () => {
+    for (const element of ["bf16", "f16"] as const) {
+      for (const tile of warpgroupTiles) {
+        fc.assert(
+          fc.property(drawProduct, fc.boolean(), (drawn, isTransposed) =>
+            runtime.step(() => {
+              const { problem, form, expected } = place(
+                aligned({ ...drawn, b: { ...drawn.b, isTransposed } }),
+                element,
+                tile,
+              );
+              const { length, ...layout } = layOutProduct(drawn).c;
+              const whole = put(runtime, new Uint16Array(length).fill(7), "c");
+              const storage = runtime.view(whole, 2 * layout.offset, 2 * layout.extent);
+              const narrow = { ...problem, resultDtype: element, biasDtype: "f32" } as const;
+              const c = { ...problem.c, storage };
+              launchWarpgroups(runtime, [{ ...narrow, c }], { ...form, resultDtype: element }, "product");
+              const found = new Uint16Array(runtime.read(whole).slice().buffer);
+              const rounded = new Uint16Array(encodeFloats(expected, element).buffer);
+              for (const [index, value] of expected.entries())
+                assert.equal(found[index], Number.isNaN(value) ? 7 : rounded[index], `element ${index}`);
+            }),
+          ),
+          { numRuns: 2 },
+        );
+      }
+    }
+  });
+
   test("of a batch takes an operand that all share, from either side", () => {
     const [m, n, k, batch] = [72, 64, 64, 3];
     const put16 = (values: readonly number[], name: string) =>
@@ -314,6 +343,33 @@ describe("a product by warpgroups", { skip: cudaMissing }, () => {
         });
       }
     }
+  });
+
+  test("keeps its result as half floats beside a finish that has it before it is rounded, and loads half floats", () => {
+    runtime.step(() => {
+      const unbiased: DrawnProduct = { ...plain, bias: "none" };
+      const { problem, form } = place(plain, "bf16");
+      const { m, n } = plain;
+      // Too little for bf16 beside a sum.
+      const bias = put(runtime, new Float32Array(n).fill(2 ** -10), "bias");
+      const other = smallValues(m * n, 9);
+      const input = put(runtime, encodeFloats(other, "bf16"), "y");
+      const [c, ...outputs] = [2, 4, 2].map((bytes) => runtime.arena.allocate(bytes * m * n, "out"));
+      const kernel: RowKernel = { ...threefold, inputs: ["bf16", "f32"] };
+      const finish = { kernel, product: 1, keepsResult: true, scalars: [3] };
+      const narrow = { ...problem, bias, resultDtype: "bf16", biasDtype: "f32" } as const;
+      const on = { ...narrow, c: { storage: c!, rowStride: n } };
+      const operands = [input, undefined, ...outputs];
+      launchWarpgroups(runtime, [on], { ...form, resultDtype: "bf16" }, "product", { ...finish, operands });
+      const sums = expectedOf(unbiased, drawValues(unbiased)).map((sum) => sum + 2 ** -10);
+      const rounded = new Uint16Array(encodeFloats(sums, "bf16").buffer);
+      const kept = new Uint16Array(runtime.read(c!).slice().buffer);
+      const found = floatsIn(outputs[0]!);
+      for (const [index, value] of other.entries()) {
+        assert.equal(kept[index], rounded[index], `half float ${index}`);
+        assert.equal(found[index], Math.fround(3 * sums[index]! - value), `element ${index}`);
+      }
+    });
   });
 
   test("reads back what its finish has stored as it was rounded", () => {
@@ -543,6 +599,24 @@ describe("the form of products by warpgroups", () => {
     assert.ok(!isWanted({ ...one, k: 66, a: lying(68) }), "rows of the turned one would begin anywhere");
   });
 
+  test("stores half floats of half floats, with a bias of f32, but for weight gradients", () => {
+    const finish: Finish = { kernel: threefold, product: 1, keepsResult: true };
+    const halves = { resultDtype: "bf16", biasDtype: "f32", bias: { span: span(256, 2 ** 20) } } as const;
+    const one = outline({ m: 3072, n: 1024, k: 256 }, halves);
+    const plainFormOf = (problem: GemmOutline) => plainFormsOf(hopper, "bf16", problem)[0];
+    assert.equal(finishFormOf(hopper, "bf16", one, finish)?.resultDtype, "bf16");
+    assert.equal(plainFormOf(one)?.resultDtype, "bf16");
+    assert.equal(plainFormOf({ ...one, resultDtype: "f32" })?.resultDtype, undefined);
+    assert.equal(plainFormOf({ ...one, biasDtype: "bf16" }), undefined, "a bias of bf16");
+    assert.equal(plainFormOf({ ...one, resultDtype: "f16" }), undefined, "another half");
+    assert.equal(plainFormsOf(hopper, "tf32", { ...one, dtype: "f32" })[0], undefined, "of floats");
+    assert.equal(plainFormOf({ ...one, c: lying(1028) }), undefined, "rows on 8 bytes");
+    const { bias: _, ...unbiased } = one;
+    const turned = { ...unbiased, k: 3072, a: { ...lying(3072), isTransposed: true } };
+    assert.equal(groupFormOf(hopper, "bf16", [turned]), undefined);
+    assert.ok(groupFormOf(hopper, "bf16", [{ ...turned, resultDtype: "f32" }]));
+  });
+
   test("is there for a finish where the result is large and the terms are few", () => {
     const finish: Finish = { kernel: threefold, product: 1, keepsResult: true };
     const one = outline({ m: 3072, n: 1024, k: 256 });
@@ -582,6 +656,10 @@ describe("the code of products by warpgroups under nvcc", { skip: noCompiler() }
     ...[true, false].flatMap((a) =>
       [true, false].map((b) => warpgroupSource(formOf("bf16", small!, a, b), ["part"])),
     ),
+    ...[finish, undefined].map((kept) =>
+      warpgroupSource({ ...formOf("bf16", large!, true, false), resultDtype: "bf16" }, ["out"], kept),
+    ),
+    warpgroupSource({ ...formOf("f16", small!, true, true), resultDtype: "f16" }, ["part"]),
     warpgroupSource(formOf("tf32", quarters, false, false), ["out", "part"]),
     warpgroupSource(formOf("tf32", small!, true, false), ["part"]),
   ];
