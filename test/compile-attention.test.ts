@@ -19,7 +19,7 @@ afterEach(() => {
   if (!skip) openStandIn().reset();
 });
 
-type Passes = { readonly attention?: boolean; readonly alike?: boolean };
+type Passes = { readonly attention?: boolean; readonly alike?: boolean; readonly beside?: boolean };
 
 /** Two steps: the losses, all weights afterwards, and the calls of the compiled one. */
 function train(device: Device, passes?: Passes) {
@@ -59,7 +59,8 @@ for (const precision of ["f32", "tf32", "bf16"] as const) {
     });
 
     test("has no conversion and no more than one copy around attention for both layers", () => {
-      const { calls } = train(device, {});
+      // Copies that are launched with other kernels would be hard to count.
+      const { calls } = train(device, { beside: false });
       const attention = calls.flatMap(({ work }) => (work.kind === "attention" ? [work] : []));
       assert.deepEqual(
         attention.map(({ direction }) => direction),

@@ -26,7 +26,8 @@ const ways = {
   compiled: { products: true },
   "compiled with eager products": { products: false },
   // Without values made anew, a schedule with branches runs the late passes once more.
-  "compiled in place": { products: true, afresh: false },
+  // Small kernels stay alone, or none of them would be left to go aside.
+  "compiled in place": { products: true, afresh: false, beside: false },
 } as const;
 
 /** Two steps of a feed-forward block; the losses, the kinds of the compiled one's calls, and how many products go together. */

@@ -15,7 +15,11 @@ const [batch, sources, features] = [6, 3, 10] as const;
 const openGpu = (precision: "f32" | "tf32"): Device => openStandInGpu({ precision });
 
 /** Three steps from the same start; the losses, the weights behind them, and what the step tells of itself. */
-function train(device: Device, way: "eager" | "compiled", passes: { readonly products?: boolean } = {}) {
+function train(
+  device: Device,
+  way: "eager" | "compiled",
+  passes: { readonly products?: boolean; readonly beside?: boolean } = {},
+) {
   manualSeed(5);
   const sizes = { sources, features, width: 64, heads: 2, layers: 1 };
   const model = new crossasset.CrossAsset(sizes).to(device);
@@ -47,6 +51,12 @@ function train(device: Device, way: "eager" | "compiled", passes: { readonly pro
 const callsOf = (told: string): string[] => told.split("\n").filter((line) => /^ +\d+ {2}/.test(line));
 const copiesIn = (calls: readonly string[]): number => calls.filter((line) => / copies /.test(line)).length;
 
+function requireTail(kernels: readonly string[], expected: readonly string[]): void {
+  const tail = kernels.slice(kernels.findIndex((line) => line.includes("gradientNorm of parts")));
+  assert.equal(tail.length, expected.length, tail.join("\n"));
+  for (const [index, name] of expected.entries()) assert.ok(tail[index]?.includes(name), tail[index]);
+}
+
 describe("a compiled training step on a GPU", { skip }, () => {
   for (const precision of ["f32", "tf32"] as const) {
     test(`ends in few calls, and leaves the eager step's bits: ${precision}`, () => {
@@ -55,17 +65,11 @@ describe("a compiled training step on a GPU", { skip }, () => {
       assert.deepEqual(compiled.losses, eager.losses);
       assert.deepEqual(compiled.weights, eager.weights);
       const kernels = callsOf(compiled.told);
-      const tail = kernels.slice(kernels.findIndex((line) => line.includes("gradientNorm of parts")));
-      const expected = [
-        "gradientNorm of parts",
-        "gradientNorm + AdamW step",
-        "mul",
-        "AdamW",
-        "AdamW",
-        "ring + count of calls",
-      ];
-      assert.equal(tail.length, expected.length, tail.join("\n"));
-      for (const [index, name] of expected.entries()) assert.ok(tail[index]?.includes(name), tail[index]);
+      const norm = ["gradientNorm of parts", "gradientNorm + AdamW step"];
+      requireTail(kernels, [...norm, "mul", "2 × AdamW"]);
+      const apart = train(device, "compiled", { beside: false });
+      requireTail(callsOf(apart.told), [...norm, "mul", "AdamW", "AdamW", "ring + count of calls"]);
+      assert.deepEqual(apart.weights, eager.weights);
       // A library has this product; where its own choice is kept, it is given no other layout than in eager code.
       assert.equal(copiesIn(kernels), precision === "f32" ? 1 : 0);
       const kept = train(device, "compiled", { products: false });

@@ -2,15 +2,7 @@
 
 import { formatBytes } from "../units/index.js";
 import { describeAttention } from "./attention-call.js";
-import {
-  accessesOf,
-  type Call,
-  type Part,
-  type ProductCall,
-  type ReductionsCall,
-  type Schedule,
-  type Work,
-} from "./program.js";
+import { accessesOf, type Call, type Part, type ProductCall, type Schedule, type Work } from "./program.js";
 import { type Column, formatColumns } from "./text-columns.js";
 
 /** Together, with the spaces between them, no wider than a report. */
@@ -63,8 +55,10 @@ export function kernelOf(work: Work): string {
     case "columns":
     case "launch":
       return work.kernel.name;
+    case "beside":
+      return namesOf(work.rows).join(" + ");
     case "reductions":
-      return namesOf(work).join(" + ");
+      return namesOf(work.columns).join(" + ");
     case "product":
       return productOf(work.problem);
     case "products":
@@ -81,9 +75,9 @@ export function kernelOf(work: Work): string {
 }
 
 /** How many of which kernel. */
-function namesOf({ columns: reductions }: ReductionsCall): string[] {
+function namesOf(members: readonly { readonly kernel: { readonly name: string } }[]): string[] {
   const counts = new Map<string, number>();
-  for (const { kernel } of reductions) counts.set(kernel.name, (counts.get(kernel.name) ?? 0) + 1);
+  for (const { kernel } of members) counts.set(kernel.name, (counts.get(kernel.name) ?? 0) + 1);
   return [...counts].map(([name, count]) => (count === 1 ? name : `${count} × ${name}`));
 }
 
@@ -106,6 +100,8 @@ export function shapeOf(work: Work): string {
       return `${work.iteration.rows}×${work.iteration.row.size}`;
     case "columns":
       return `${work.rows}×${work.columns}`;
+    case "beside":
+      return work.rows.map(shapeOf).join(", ");
     case "reductions":
       return work.columns.map(shapeOf).join(", ");
     case "product":

@@ -11,6 +11,7 @@ import { fuse } from "./fuse.js";
 import { lifetimesOf } from "./liveness.js";
 import { type MemoryReport, memoryOf } from "./memory-report.js";
 import { copyAlike } from "./passes/alike.js";
+import { runBeside } from "./passes/beside.js";
 import { shareCommonCalls } from "./passes/common-calls.js";
 import { removeCopies } from "./passes/copies.js";
 import { removeDeadCode } from "./passes/dead-code.js";
@@ -69,6 +70,8 @@ const passes = {
   together: (calls, runtime, isChosen) => makeProductsTogether(runtime, calls, isChosen),
   /** So are reductions of columns. */
   reductions: (calls, runtime) => reduceTogether(runtime, calls),
+  /** On a GPU, small kernels of rows are launched with others that they don't wait for. */
+  beside: (calls, runtime) => runBeside(runtime, calls),
 } satisfies Readonly<Record<string, Pass>>;
 
 /**
@@ -120,7 +123,10 @@ export function planStep(runtime: Runtime, trace: Trace<unknown>, settings: Pass
     const fits = first.plan.bytes <= roomIn(runtime).room || settings.recompute !== undefined || isShort;
     const planned = fits
       ? first
-      : planCalls(runtime, placed.calls, { ...settings, afresh: false, reductions: false, recompute: true });
+      : planCalls(runtime, placed.calls, {
+          ...settings,
+          ...{ afresh: false, reductions: false, beside: false, recompute: true },
+        });
     return { ...planned, ops: trace.ops.length, types: trace.types, regions, skipped: guarded.skipped };
   } catch (error) {
     for (const region of regions) runtime.persistent.release(region);
@@ -180,7 +186,7 @@ export function branchStep(
 
 /** What comes behind fusion. */
 const isLate = (name: Stage["name"]): boolean =>
-  ["turned", "finish", "narrow", "alike", "together", "reductions", "products"].includes(name);
+  ["turned", "finish", "narrow", "alike", "together", "reductions", "beside", "products"].includes(name);
 
 /** The calls as the passes leave them where values that are changed in place are made anew before they are fused. */
 function freedCalls(runtime: Runtime, stages: readonly Stage[]): readonly Call[] {

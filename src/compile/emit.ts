@@ -9,11 +9,13 @@ import {
   launchColumns,
   launchColumnsTogether,
   launchRows,
+  launchRowsBeside,
   type ProductDtype,
+  type RowLaunch,
 } from "../kernels/index.js";
 import type { Runtime, Storage, WorkPiece } from "../runtime/index.js";
 import { runAttention } from "./attention-call.js";
-import type { Call, ColumnCall, Part, ProductCall } from "./program.js";
+import type { Call, ColumnCall, Part, ProductCall, RowCall } from "./program.js";
 
 /** A launch, a fill or a copy of the program, ready to be sent. */
 export interface Piece {
@@ -47,9 +49,12 @@ export function emitCalls(
 
 function emitCall(runtime: Runtime, { op, work }: Call, resolve: (part: Part) => Storage): void {
   switch (work.kind) {
-    case "rows": {
-      const { kernel, iteration, operands, scalars } = work;
-      launchRows(runtime, { kernel, iteration, operands: operands.map(resolve), scalars });
+    case "rows":
+      launchRows(runtime, rowsOn(work, resolve));
+      return;
+    case "beside": {
+      const launches = work.rows.map((one) => rowsOn(one, resolve));
+      launchRowsBeside(runtime, launches, { op });
       return;
     }
     case "columns":
@@ -96,6 +101,13 @@ function emitCall(runtime: Runtime, { op, work }: Call, resolve: (part: Part) =>
       runtime.copy(resolve(work.target), resolve(work.source));
       return;
   }
+}
+
+function rowsOn(
+  { kernel, iteration, operands, scalars }: RowCall,
+  resolve: (part: Part) => Storage,
+): RowLaunch {
+  return { kernel, iteration, operands: operands.map(resolve), scalars };
 }
 
 function columnsOn(

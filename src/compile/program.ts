@@ -44,6 +44,12 @@ export interface RowCall {
   readonly scalars: readonly number[];
 }
 
+/** Row kernels in one launch: none of them meets what another one writes. */
+export interface BesideCall {
+  readonly kind: "beside";
+  readonly rows: readonly RowCall[];
+}
+
 /** A column kernel over parts: its inputs, then its outputs. */
 export interface ColumnCall extends Pick<ColumnLaunch, "rows" | "columns" | "strides"> {
   readonly kind: "columns";
@@ -110,6 +116,7 @@ export interface CopyCall {
 
 export type Work =
   | RowCall
+  | BesideCall
   | ColumnCall
   | ReductionsCall
   | ProductCall
@@ -149,13 +156,10 @@ export interface Access {
 /** What a call touches: each operand by itself, also where several are the same. */
 export function accessesOf({ work }: Call): readonly Access[] {
   switch (work.kind) {
-    case "rows": {
-      const { inputs } = work.kernel;
-      return work.operands.flatMap((part, index) => {
-        if (index >= inputs.length) return accessOf(part, "out");
-        return outputReadBack(work, index) === undefined ? accessOf(part, "in") : [];
-      });
-    }
+    case "rows":
+      return accessesOfRows(work);
+    case "beside":
+      return work.rows.flatMap(accessesOfRows);
     case "columns":
       return accessesOfColumns(work);
     case "reductions": {
@@ -181,6 +185,14 @@ export function accessesOf({ work }: Call): readonly Access[] {
     case "copy":
       return [accessOf(work.source, "in"), accessOf(work.target, "out")];
   }
+}
+
+function accessesOfRows(work: RowCall): Access[] {
+  const { inputs } = work.kernel;
+  return work.operands.flatMap((part, index) => {
+    if (index >= inputs.length) return accessOf(part, "out");
+    return outputReadBack(work, index) === undefined ? accessOf(part, "in") : [];
+  });
 }
 
 function accessesOfColumns({ kernel: { inputs }, operands }: ColumnCall): Access[] {
@@ -249,6 +261,8 @@ export function mapParts(work: Work, to: (part: Part) => Part): Work {
     case "rows":
     case "columns":
       return { ...work, operands: work.operands.map(to) };
+    case "beside":
+      return { kind: "beside", rows: work.rows.map((one) => ({ ...one, operands: one.operands.map(to) })) };
     case "reductions":
       return {
         kind: "reductions",

@@ -70,6 +70,7 @@ export {
   launchRows,
   type RowLaunch,
 } from "./launch.js";
+export { launchRowsBeside, rowsBeside } from "./launch-beside.js";
 export { promote, promoteWithScalar } from "./promotion.js";
 export {
   blocksForWords,

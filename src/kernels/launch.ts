@@ -22,7 +22,7 @@ type Prints = WeakMap<RowKernel | ColumnKernel, Map<string, KernelSource>>;
 const printed: Readonly<Record<DeviceInfo["kind"], Prints>> = { cpu: new WeakMap(), cuda: new WeakMap() };
 
 /** The kernel's code for a device and a layout, printed at its first use. */
-function sourceOf(
+export function sourceOf(
   device: DeviceInfo["kind"],
   kernel: RowKernel | ColumnKernel,
   form: Pick<LaunchForm, "key" | "print">,
@@ -47,12 +47,17 @@ export interface RowLaunch extends Operands {
   readonly iteration: Iteration;
 }
 
+/** Is there anything to launch? What can't run over its iteration is refused. */
+export function hasRows({ kernel, iteration }: Omit<RowLaunch, "operands">): boolean {
+  const { isElementwise, usesPlace } = factsOf(kernel);
+  if (iteration.kind === "elements" && (!isElementwise || usesPlace)) throw needsRows(kernel, isElementwise);
+  return iteration.rows > 0 && !(isElementwise && iteration.elements === 0);
+}
+
 /** With no rows, or no elements to store, nothing is launched. */
 export function launchRows(runtime: Runtime, rowLaunch: RowLaunch): void {
   const { kernel, iteration, operands, scalars = [] } = rowLaunch;
-  const { isElementwise, usesPlace } = factsOf(kernel);
-  if (iteration.kind === "elements" && (!isElementwise || usesPlace)) throw needsRows(kernel, isElementwise);
-  if (iteration.rows === 0 || (isElementwise && iteration.elements === 0)) return;
+  if (!hasRows(rowLaunch)) return;
   const listener = callListenerOf(runtime);
   if (listener) {
     listener.rows(rowLaunch);

@@ -1,7 +1,12 @@
 /** Runs a program as it stands, each buffer in memory of its own, and reads what is in some of them at the end. */
 
 import type { Buffer, Call, Part } from "../../src/compile/program.js";
-import { launchColumns, launchColumnsTogether, launchRows } from "../../src/kernels/index.js";
+import {
+  launchColumns,
+  launchColumnsTogether,
+  launchRows,
+  launchRowsBeside,
+} from "../../src/kernels/index.js";
 import type { Runtime, Storage } from "../../src/runtime/index.js";
 
 /** Call it inside a step of the runtime's. */
@@ -21,6 +26,12 @@ export function runProgram(
     switch (work.kind) {
       case "rows":
         launchRows(runtime, { ...work, operands: work.operands.map(resolve) });
+        break;
+      case "beside":
+        launchRowsBeside(
+          runtime,
+          work.rows.map((one) => ({ ...one, operands: one.operands.map(resolve) })),
+        );
         break;
       case "columns":
         launchColumns(runtime, { ...work, operands: work.operands.map(resolve) });

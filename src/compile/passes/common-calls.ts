@@ -80,8 +80,9 @@ function keyOf(work: Work, identities: Identities, versionOf: (buffer: Buffer) =
       return `product ${keys.join(" | ")}`;
     }
     // Passes make these of calls that differ already.
+    case "beside":
     case "finished":
-      return `finished ${identities.of(work)}`;
+      return `${work.kind} ${identities.of(work)}`;
     case "attention": {
       const { operands, ...rest } = work;
       const parts = Object.entries(operands).map(([name, part]) =>

@@ -19,7 +19,13 @@ import {
   stepThreads,
   unitBytes,
 } from "./column-steps.js";
-import { type LaunchTogether, runTogether, type Task } from "./functions-together.js";
+import {
+  identityOf,
+  type LaunchTogether,
+  mostArguments,
+  runTogether,
+  type Task,
+} from "./functions-together.js";
 
 export interface ColumnGroupMember extends Columns {
   readonly kernel: ColumnKernel;
@@ -37,8 +43,6 @@ const loadBytes = 16;
 const mostWidth = 8;
 /** Of a thread's registers: for partial results, and for what is on its way from memory. */
 const [keptBytes, loadedBytes] = [128, 192];
-/** A kernel's arguments have a limit of 4 KiB; none is larger than eight bytes. */
-const mostArguments = 500;
 
 /** Can a launch take so many arguments? */
 export function areColumnArgumentsFew(kernels: readonly ColumnKernel[]): boolean {
@@ -199,16 +203,6 @@ function inOrder(placed: readonly Placed[]): readonly Placed[] {
   return [...placed].sort(
     (a, b) => longestOf(b) - longestOf(a) || a.text.localeCompare(b.text) || b.work - a.work,
   );
-}
-
-const identities = new WeakMap<ColumnKernel, number>();
-let known = 0;
-
-/** A number for a kernel, so that it can stand in a key. */
-function identityOf(kernel: ColumnKernel): number {
-  const identity = identities.get(kernel) ?? known++;
-  identities.set(kernel, identity);
-  return identity;
 }
 
 function sumOf<T>(list: readonly T[], measure: (one: T) => number): number {

@@ -6,6 +6,7 @@
 import type { KernelSource } from "../../driver/index.js";
 import { checkRowKernel } from "../check-kernel.js";
 import type { RowKernel } from "../ir.js";
+import type { BlockFunction } from "./functions-together.js";
 import { KernelText } from "./kernel-text.js";
 import {
   keepFixedParts,
@@ -24,13 +25,24 @@ export interface ElementLayout extends RowLayout, PackShape {}
 
 /** The counts are: all elements and, where there are outer axes, those of a row. */
 export function printElementKernel(kernel: RowKernel, layout: ElementLayout): KernelSource {
+  return printBody(kernel, layout, "blockIdx.x").finish(kernel.name, elementThreads);
+}
+
+/** The same as a function of blocks with as many threads. */
+export function printElementFunction(kernel: RowKernel, layout: ElementLayout, name: string): BlockFunction {
+  const text = printBody(kernel, layout, "block");
+  return { ...text.finishFunction(name, ["const unsigned block"]), before: ["block"], sharedDoubles: 0 };
+}
+
+/** `block`: the block's number, as text. */
+function printBody(kernel: RowKernel, layout: ElementLayout, block: string): KernelText {
   checkRowKernel(kernel);
   const text = new KernelText();
   const hasRows = layout.outerRank > 0;
   const operands = new RowOperands(text, kernel, layout, hasRows ? ["elements", "columns"] : ["elements"]);
   const place = hasRows ? "element" : "position";
   const scale = layout.width === 1 ? "" : ` * ${layout.width}u`;
-  const thread = `blockIdx.x * ${elementThreads}u + threadIdx.x`;
+  const thread = `${block} * ${elementThreads}u + threadIdx.x`;
   text.line(`const unsigned ${place} = ${scale ? `(${thread})${scale}` : thread};`);
   text.line(`if (${place} >= elements) return;`);
   if (hasRows) {
@@ -41,7 +53,7 @@ export function printElementKernel(kernel: RowKernel, layout: ElementLayout): Ke
   operands.place("row");
   const row = hasRows ? "(int)row" : "0";
   printStages({ text, operands, shape: layout, row, reduced: new Map() }, kernel, layout);
-  return text.finish(kernel.name, elementThreads);
+  return text;
 }
 
 function printStages(around: Surroundings, kernel: RowKernel, { aliases }: RowLayout): void {

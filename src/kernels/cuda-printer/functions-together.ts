@@ -25,6 +25,19 @@ export interface Task {
   print(name: string): BlockFunction;
 }
 
+/** A kernel's arguments have a limit of 4 KiB; none is larger than eight bytes. */
+export const mostArguments = 500;
+
+const identities = new WeakMap<object, number>();
+let known = 0;
+
+/** A number for a kernel, so that it can stand in a text. */
+export function identityOf(kernel: object): number {
+  const identity = identities.get(kernel) ?? known++;
+  identities.set(kernel, identity);
+  return identity;
+}
+
 /** A launch that runs tasks which don't wait for each other. */
 export interface LaunchTogether {
   /** What the printed code follows from, but for its entry and threads. */
@@ -38,8 +51,8 @@ export interface LaunchTogether {
 interface TogetherOptions {
   readonly entry: string;
   readonly threads: number;
-  /** How many blocks a multiprocessor is to have room for. */
-  readonly blocksAtOnce: number;
+  /** How many blocks a multiprocessor is to have room for; the compiler decides where it is not said. */
+  readonly blocksAtOnce?: number;
   /** What functions have in common. */
   readonly common: readonly NamedParameter[];
 }
@@ -75,7 +88,7 @@ function printTogether(tasks: readonly Task[], options: TogetherOptions): Kernel
     for (let own = place; own < end; own++) {
       for (const { kind, type, name: parameter } of printed.parameters) {
         parameters.push(kind);
-        signature.push(`${type} ${parameter}_${own}`);
+        signature.push(`${type} ${parameter}_of${own}`);
       }
     }
     const head = end < tasks.length ? `if (block < end${end - 1}) {` : "{";
@@ -88,9 +101,10 @@ function printTogether(tasks: readonly Task[], options: TogetherOptions): Kernel
   }
   const called = new Set<PreludeName>(functions.flatMap((one) => [...one.called]));
   const doubles = Math.max(...functions.map(({ sharedDoubles }) => sharedDoubles));
+  const bounds = blocksAtOnce === undefined ? `${threads}` : `${threads}, ${blocksAtOnce}`;
   const memory = doubles > 0 ? `  __shared__ __align__(16) double memory[${doubles}];\n` : "";
   const code = `${preludeOf(called)}${functions.map((one) => one.code).join("\n")}
-extern "C" __global__ void __launch_bounds__(${threads}, ${blocksAtOnce}) ${entry}(
+extern "C" __global__ void __launch_bounds__(${bounds}) ${entry}(
     ${signature.join(",\n    ")}) {
 ${memory}  const unsigned block = blockIdx.x;
 ${lines.join("\n")}
@@ -112,7 +126,7 @@ function printChoice(
     const test = place < to - 1 ? `if (block < end${place}) ` : "";
     lines.push(`    ${place === from ? "" : "else "}${test}{`);
     lines.push(`      start = ${place === 0 ? "0u" : `end${place - 1}`};`);
-    lines.push(...parameters.map((one) => `      ${one.name} = ${one.name}_${place};`), "    }");
+    lines.push(...parameters.map((one) => `      ${one.name} = ${one.name}_of${place};`), "    }");
   }
   const given = before.map((one) => (one === "block" ? "block - start" : one));
   return [...lines, `    ${name}(${[...given, ...parameters.map((one) => one.name)].join(", ")});`];

@@ -125,21 +125,31 @@ ${body}
 
   /** `before`: what it takes besides, ahead of its own parameters. */
   finishFunction(name: string, before: readonly string[]): PrintedFunction {
-    const { signature, body, called } = this.#print();
+    const { signature, body, called, isRead } = this.#print();
+    const given = before.map((one) => {
+      const cut = one.lastIndexOf(" ");
+      return isRead(one.slice(cut + 1)) ? one : one.slice(0, cut);
+    });
     const code = `static __device__ __forceinline__ void ${name}(
-    ${[...before, ...signature].join(",\n    ")}) {
+    ${[...given, ...signature].join(",\n    ")}) {
 ${body}
 }
 `;
     return { code, parameters: this.#parameters, called };
   }
 
-  #print(): { signature: readonly string[]; body: string; called: ReadonlySet<PreludeName> } {
+  #print(): {
+    signature: readonly string[];
+    body: string;
+    called: ReadonlySet<PreludeName>;
+    isRead(name: string): boolean;
+  } {
     const lines = withoutUnread(this.#lines);
     const mentioned = countNames(lines);
     return {
       // A parameter that nothing reads has no name, or compilers would point at it.
       signature: this.#parameters.map(({ type, name }) => (mentioned.has(name) ? `${type} ${name}` : type)),
+      isRead: (name) => mentioned.has(name),
       body: lines.map(({ text }) => text).join("\n"),
       // What only unread lines have called goes with them.
       called: new Set([...this.#called].filter((one) => mentioned.has(one))),

@@ -9,26 +9,40 @@ import type { RowKernel } from "../ir.js";
 import { type InnerStride, type Iteration, innerStrideOf } from "../iteration.js";
 import type { LaunchForm } from "../launch-form.js";
 import { factsOf, type RowFacts } from "../row-facts.js";
-import { elementThreads, printElementKernel } from "./element-kernel.js";
+import { elementThreads, printElementFunction, printElementKernel } from "./element-kernel.js";
+import type { BlockFunction } from "./functions-together.js";
 import { requireCountable, requireStep } from "./limits.js";
-import { printReducingKernel, rowsPerBlock } from "./row-kernel.js";
+import { isReducedBy, printReducingFunction, printReducingKernel, rowsPerBlock } from "./row-kernel.js";
 import type { Alias, RowLayout } from "./row-operands.js";
 
 /** Elements of a pack, and the alignment that moves the largest of them as a whole. */
 const packWidth = 4;
 const packAlignment = 16;
 
-export function cudaRowForm(
-  kernel: RowKernel,
-  iteration: Iteration,
-  operands: readonly Storage[],
-): LaunchForm {
+/** A form, and the same as a function of blocks with so many threads, of which a launch may run several. */
+export interface RowForm extends LaunchForm {
+  /** Nothing where blocks have to have more threads. */
+  readonly inGroup?: { readonly blocks: number; print(name: string): BlockFunction };
+}
+
+/** Threads of a block that runs one of several kernels. */
+export const groupThreads = elementThreads;
+
+export function cudaRowForm(kernel: RowKernel, iteration: Iteration, operands: readonly Storage[]): RowForm {
   const facts = factsOf(kernel);
-  // A stage that reads others' elements after a store needs the row's threads to wait for each other.
-  const isApart = facts.isElementwise && (iteration.kind === "elements" || !facts.readsAcrossStores);
-  return isApart
+  return isApart(facts, iteration)
     ? elementForm(kernel, facts, iteration, operands)
     : reducingForm(kernel, facts, iteration, operands);
+}
+
+/** A stage that reads others' elements after a store needs the row's threads to wait for each other. */
+function isApart(facts: RowFacts, { kind }: Iteration): boolean {
+  return facts.isElementwise && (kind === "elements" || !facts.readsAcrossStores);
+}
+
+/** Does a form have a function for groups? */
+export function hasGroupForm(kernel: RowKernel, iteration: Iteration): boolean {
+  return isApart(factsOf(kernel), iteration) || isReducedBy(groupThreads, lanesOf(iteration.row.size));
 }
 
 function elementForm(
@@ -36,7 +50,7 @@ function elementForm(
   facts: RowFacts,
   iteration: Iteration,
   operands: readonly Storage[],
-): LaunchForm {
+): RowForm {
   const { outer, row, elements } = iteration;
   requireCountable(kernel, elements, "elements");
   const isEven = row.size % packWidth === 0;
@@ -47,12 +61,13 @@ function elementForm(
   const moves = isPacked && !isEven ? "tailed" : "whole";
   const layout = layoutOf(facts, iteration, operands);
   const sizes = outer.length > 0 ? [elements, row.size] : [elements];
+  const blocks = Math.ceil(elements / (width * elementThreads));
   addSteps(kernel, iteration, layout.inner, sizes);
   return {
     key: `${width}${moves}${keyOf(layout)}`,
-    sizes,
-    blocks: Math.ceil(elements / (width * elementThreads)),
+    ...{ sizes, blocks },
     print: () => printElementKernel(kernel, { ...layout, width, moves }),
+    inGroup: { blocks, print: (name) => printElementFunction(kernel, { ...layout, width, moves }, name) },
   };
 }
 
@@ -70,7 +85,7 @@ function reducingForm(
   facts: RowFacts,
   iteration: Iteration,
   operands: readonly Storage[],
-): LaunchForm {
+): RowForm {
   const { row, rows } = iteration;
   requireCountable(kernel, rows, "rows");
   requireCountable(kernel, row.size, "elements in a row");
@@ -86,6 +101,13 @@ function reducingForm(
     sizes,
     blocks: Math.ceil(rows / rowsPerBlock(lanes)),
     print: () => printReducingKernel(kernel, { ...layout, moves, lanes, packs }),
+    ...(isReducedBy(groupThreads, lanes) && {
+      inGroup: {
+        blocks: Math.ceil(rows / rowsPerBlock(lanes, groupThreads)),
+        print: (name) =>
+          printReducingFunction(kernel, { ...layout, moves, lanes, packs }, groupThreads, name),
+      },
+    }),
   };
 }
 

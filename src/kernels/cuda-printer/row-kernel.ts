@@ -16,6 +16,7 @@ import { identityOf } from "../reductions.js";
 import { factsOf } from "../row-facts.js";
 import { computeTypes } from "./element-types.js";
 import { binary, literal, printExpression } from "./expressions.js";
+import type { BlockFunction } from "./functions-together.js";
 import { KernelText } from "./kernel-text.js";
 import {
   forEachLane,
@@ -41,13 +42,31 @@ export interface ReducingLayout extends RowLayout {
   readonly packs: number;
 }
 
-export function rowsPerBlock(lanes: number): number {
-  return Math.max(1, warpRowThreads / lanes);
+/** `threads`: how many a block has whose rows take a warp or less each. */
+export function rowsPerBlock(lanes: number, threads = warpRowThreads): number {
+  return Math.max(1, threads / lanes);
 }
 
 /** The counts are rows and elements of a row. */
 export function printReducingKernel(kernel: RowKernel, layout: ReducingLayout): KernelSource {
-  return new Printer(kernel, layout).print();
+  const threads = layout.lanes <= warp ? warpRowThreads : layout.lanes;
+  return new Printer(kernel, layout, threads, "blockIdx.x").print().finish(kernel.name, threads);
+}
+
+/** Can a function of blocks with so many threads do it? Those of a row are a warp or less, or all of a block. */
+export function isReducedBy(threads: number, lanes: number): boolean {
+  return lanes <= warp || lanes === threads;
+}
+
+/** The same as a function of blocks with so many threads, where `isReducedBy` says so. */
+export function printReducingFunction(
+  kernel: RowKernel,
+  layout: ReducingLayout,
+  threads: number,
+  name: string,
+): BlockFunction {
+  const text = new Printer(kernel, layout, threads, "block").print();
+  return { ...text.finishFunction(name, ["const unsigned block"]), before: ["block"], sharedDoubles: 0 };
 }
 
 /** A stage that reduces, and the names of what it has in the printed code. */
@@ -63,6 +82,9 @@ interface Reduction extends Extract<Stage, { kind: "reduce" }> {
 class Printer {
   readonly #kernel: RowKernel;
   readonly #layout: ReducingLayout;
+  readonly #threads: number;
+  /** The block's number, as text. */
+  readonly #block: string;
   readonly #text = new KernelText();
   readonly #operands: RowOperands;
   readonly #around: Surroundings;
@@ -70,8 +92,10 @@ class Printer {
   /** The held packs of inputs, as text: good until something is stored. */
   readonly #held = new Map<number, string>();
 
-  constructor(kernel: RowKernel, layout: ReducingLayout) {
+  constructor(kernel: RowKernel, layout: ReducingLayout, threads: number, block: string) {
     checkRowKernel(kernel);
+    this.#threads = threads;
+    this.#block = block;
     this.#kernel = kernel;
     this.#layout = layout;
     this.#operands = new RowOperands(this.#text, kernel, layout, ["rows", "columns"]);
@@ -84,8 +108,8 @@ class Printer {
     };
   }
 
-  print(): KernelSource {
-    const { name, stages } = this.#kernel;
+  print(): KernelText {
+    const { stages } = this.#kernel;
     this.#printPlace();
     if (this.#layout.packs > 0) this.#hold(this.#readAtFirst());
     for (const [index, stage] of stages.entries()) {
@@ -101,7 +125,7 @@ class Printer {
         }
       }
     }
-    return this.#text.finish(name, this.#isWarp ? warpRowThreads : this.#layout.lanes);
+    return this.#text;
   }
 
   /** The moving inputs that nothing has stored over when they are read. */
@@ -141,14 +165,15 @@ class Printer {
     const { lanes } = this.#layout;
     if (this.#isWarp) {
       text.define("const unsigned", "lane", `threadIdx.x % ${lanes}u`);
-      text.define("const unsigned", "own", `blockIdx.x * ${rowsPerBlock(lanes)}u + threadIdx.x / ${lanes}u`);
+      const first = `${this.#block} * ${rowsPerBlock(lanes, this.#threads)}u`;
+      text.define("const unsigned", "own", `${first} + threadIdx.x / ${lanes}u`);
       // Threads with no row stay to the end, since the others join their results with all of the warp.
       text.define("const bool", "isInside", "own < rows");
       text.define("const unsigned", "row", "isInside ? own : rows - 1u");
       text.define("const unsigned", "count", "isInside ? columns : 0u");
     } else {
       text.define("const unsigned", "lane", "threadIdx.x");
-      text.define("const unsigned", "row", "blockIdx.x");
+      text.define("const unsigned", "row", this.#block);
       text.define("const unsigned", "count", "columns");
     }
     this.#operands.place("row");
