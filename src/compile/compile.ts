@@ -57,7 +57,7 @@ const passes = {
   /** On a GPU, values that are changed in place are made anew, so that products can wait that read the old ones. */
   afresh: (calls, runtime) => (isAfresh(runtime) ? writeAfresh(calls) : calls),
   /** Chains of elementwise work and reductions become one kernel. */
-  fuse: (calls) => fuse(calls, () => false),
+  fuse: (calls, { device }) => fuse(calls, () => false, device.kind),
   /** In TF32 on some GPUs, weights are turned round for products that read them along their terms. */
   turned: (calls, runtime, isChosen) => (isChosen ? turnWeights(runtime, calls) : calls),
   /** On some GPUs, elementwise work on a product's result is done before that is stored. */

@@ -30,7 +30,8 @@ function requireSameBits(runtime: Runtime, program: DrawnProgram): { before: num
     });
     const places = new Map(buffers.map((buffer, index) => [buffer, storages[index]!]));
     const calls = callsOf(program, buffers);
-    const fused = fuse(calls, ({ id }) => program.buffers[id]?.stays === "kept");
+    const keep = ({ id }: Buffer): boolean => program.buffers[id]?.stays === "kept";
+    const fused = fuse(calls, keep, runtime.device.kind);
     const read = (): Uint8Array[] => storages.map((storage) => runtime.read(storage));
     runProgram(runtime, calls, places);
     const expected = read();

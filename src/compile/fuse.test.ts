@@ -228,6 +228,81 @@ describe("becomes one call:", () => {
   });
 });
 
+/** A few columns of a matrix, each a view of its own. */
+function columnsOf(rows: number, count: number): View[] {
+  const matrix = bufferOf([rows, count], { label: "matrix" });
+  return Array.from({ length: count }, (_, column) => ({
+    ...matrix,
+    ...{ shape: [rows], strides: [count] },
+    part: { ...matrix.part, offset: 4 * column, size: 4 * (count * (rows - 1) + 1) },
+  }));
+}
+
+describe("values of a few classes", () => {
+  /** Three sums for each row of `x`, with the columns of a weight, into the columns of the logits. */
+  const narrow = (x: View, weights: readonly View[], logits: readonly View[]): Call =>
+    reducing(
+      "linear",
+      weights.map((_, index) => ["add", (...loads) => term.mul(loads[0]!, loads[1 + index]!)]),
+      logits.map((_, index) => () => term.reduced(index, "f32")),
+      [x, ...weights],
+      logits,
+    );
+
+  test("are one call with the rows that they are made of, on a GPU: elsewhere sums go by what stands beside them", () => {
+    const [x, y] = [whole("x"), whole("y")];
+    const [weights, logits] = [columnsOf(D, 3), columnsOf(N, 3)];
+    const loss = perRow("loss");
+    const calls = [
+      reducing("centre", [["add", (x) => x]], [(x) => term.sub(x, term.reduced(0, "f32"))], [x], [y]),
+      narrow(y, weights, logits),
+      elementwise("loss", (a, b, c) => term.exp(term.max(term.max(a, b), c)), logits, loss),
+    ];
+    const [fused, ...others] = fuse(calls, ({ label }) => label === "loss", "cuda");
+    assert.equal(others.length, 0);
+    assert.deepEqual(endsOf(fused), { reads: ["x", "matrix", "matrix", "matrix"], writes: ["loss"] });
+    const apart = fuse(calls, ({ label }) => label === "loss", "cpu");
+    assert.deepEqual(
+      apart.map(({ op }) => op),
+      ["centre", "linear + loss"],
+    );
+  });
+
+  test("are not one call with others where their columns meet", () => {
+    const [x, weights] = [whole("x"), columnsOf(D, 2)];
+    const [first, second] = columnsOf(N, 3) as [View, View];
+    const meeting: View = { ...first, part: { ...first.part, offset: 12 } };
+    const loss = perRow("loss");
+    for (const [other, count] of [
+      [second, 1],
+      [meeting, 2],
+    ] as const) {
+      const calls = [narrow(x, weights, [first, other]), elementwise("exp", term.exp, [first], loss)];
+      assert.equal(fuse(calls, () => true, "cuda").length, count);
+    }
+  });
+
+  test("wait for a reduction to be one with: without it they would be made for each element", () => {
+    const [x, y, kept] = [whole("x"), whole("y"), whole("kept")];
+    const [z, share, sum] = [perRow("z"), perRow("share"), perRow("sum")];
+    const costly = elementwise("exp", term.exp, [z], share);
+    const along: View = { ...share, shape: [N, 1], strides: [1, 0] };
+    const spread = elementwise("mul", term.mul, [x, along], y);
+    assert.equal(fuseKeeping([y], costly, spread).length, 2);
+    const reduced = reducing(
+      "less its sum",
+      [["add", (y) => y]],
+      [(y) => term.sub(y, term.reduced(0, "f32")), () => term.reduced(0, "f32")],
+      [y],
+      [kept, sum],
+    );
+    const [fused, ...others] = fuseKeeping([y, kept, sum], costly, spread, reduced);
+    assert.equal(others.length, 0);
+    // What changes along the row is little, and so made again rather than read back.
+    assert.deepEqual(endsOf(fused), { reads: ["x", "z"], writes: ["y", "kept", "sum"] });
+  });
+});
+
 describe("stay apart:", () => {
   const [x, a, y] = [whole("x"), whole("a"), whole("y")];
 
@@ -324,6 +399,21 @@ describe("stay apart:", () => {
       elementwise("exp", term.exp, [long], value),
       reducing("sum", [["add", (x) => x]], [() => term.reduced(0, "f32")], [value], [sum]),
     );
+  });
+
+  test("functions of more elements than a block takes at a time, and one row", () => {
+    for (const [size, count] of [
+      [1024, 1],
+      [1028, 2],
+    ] as const) {
+      const [long, value, sum] = [bufferOf([1, size]), bufferOf([1, size]), bufferOf([1])];
+      const fused = fuseKeeping(
+        [sum],
+        elementwise("exp", term.exp, [long], value),
+        reducing("sum", [["add", (x) => x]], [() => term.reduced(0, "f32")], [value], [sum]),
+      );
+      assert.equal(fused.length, count, `${size} elements`);
+    }
   });
 
   test("calls of one row that something has to run between, or with rows of two lengths", () => {

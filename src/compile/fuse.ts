@@ -3,6 +3,7 @@
  * calls that read the same memory. In program order, each call joins those before it that it can be one with.
  */
 
+import type { DeviceInfo } from "../driver/index.js";
 import { combine, type Draft } from "./fuse/combine.js";
 import { mostMembers } from "./fuse/cost.js";
 import { joinNames, theKernel } from "./fuse/kernel-memo.js";
@@ -15,9 +16,16 @@ import { type Uses, usesOf } from "./uses.js";
 /** How many of the latest calls of one row are looked at for a call that shares no memory with them. */
 const latestOfOneRow = 8;
 
-/** The same program with fewer calls. `keep` tells which step buffers are read after it; persistent ones always are. */
-export function fuse(program: readonly Call[], keep: (buffer: Buffer) => boolean): readonly Call[] {
-  const fusion = new Fusion(usesOf(program), keep);
+/**
+ * The same program with fewer calls, for a kind of device. `keep` tells which step buffers are read after it; persistent ones
+ * always are.
+ */
+export function fuse(
+  program: readonly Call[],
+  keep: (buffer: Buffer) => boolean,
+  device: DeviceInfo["kind"] = "cpu",
+): readonly Call[] {
+  const fusion = new Fusion(usesOf(program), keep, device);
   for (const call of program) fusion.add(call);
   return fusion.calls();
 }
@@ -31,14 +39,20 @@ interface Group {
 class Fusion {
   readonly #uses: ReadonlyMap<Buffer, Uses>;
   readonly #keep: (buffer: Buffer) => boolean;
+  readonly #device: DeviceInfo["kind"];
   readonly #order = new Order();
   readonly #groups = new Map<Node, Group>();
   /** What has one row, in the order in which it was added. */
   readonly #ofOneRow: Node[] = [];
 
-  constructor(uses: ReadonlyMap<Buffer, Uses>, keep: (buffer: Buffer) => boolean) {
+  constructor(
+    uses: ReadonlyMap<Buffer, Uses>,
+    keep: (buffer: Buffer) => boolean,
+    device: DeviceInfo["kind"],
+  ) {
     this.#uses = uses;
     this.#keep = keep;
+    this.#device = device;
   }
 
   add(call: Call): void {
@@ -60,10 +74,33 @@ class Fusion {
   }
 
   #joinNeighbours({ node, writers, readers }: Neighbours): void {
-    for (const writer of writers.toReversed()) this.#join(rootOf(writer), rootOf(node));
+    // With a value of each row, what it belongs to is where most is done at a time.
+    const bySize = writers.toReversed().sort((a, b) => this.#elementsOf(b) - this.#elementsOf(a));
+    for (const writer of bySize) this.#join(rootOf(writer), rootOf(node));
     for (const reader of readers.toReversed()) {
       const [one, other] = [rootOf(reader), rootOf(node)];
       if (this.#readAlike(one, other)) this.#join(one, other);
+    }
+    this.#joinValuesOfRows(rootOf(node));
+  }
+
+  #elementsOf(node: Node): number {
+    const members = this.#groups.get(rootOf(node))?.members ?? [];
+    return members.reduce((most, { elements }) => Math.max(most, elements), 0);
+  }
+
+  /**
+   * What makes values of rows for others is not made once more for each of their elements, unless they have become one with a
+   * reduction: there it is made once for a row.
+   */
+  #joinValuesOfRows(node: Node): void {
+    const own = this.#groups.get(node)?.members ?? [];
+    if (own.length < 2 || !own.some(({ reduces }) => reduces)) return;
+    const elements = this.#elementsOf(node);
+    const earlier = [...new Set([...node.before].map(rootOf))].sort((a, b) => b.position - a.position);
+    for (const one of earlier) {
+      const isOfRows = this.#groups.get(one)?.members.every((member) => member.elements < elements);
+      if (isOfRows) this.#join(rootOf(one), rootOf(node));
     }
   }
 
@@ -89,7 +126,7 @@ class Fusion {
     if (!before || !behind) return;
     const members = [...before, ...behind];
     if (members.length > mostMembers) return;
-    const draft = combine(members, this.#neededBeside(members));
+    const draft = combine(members, this.#neededBeside(members), this.#device);
     if (!draft) return;
     this.#order.join(a, b, place);
     this.#groups.delete(b);
@@ -142,7 +179,7 @@ class Fusion {
   #withoutUnread({ members }: Group): Draft | undefined {
     const isNeeded = this.#neededBeside(members);
     const isUnread = members.some(({ outputs }) => outputs.some(({ part }) => !isNeeded(part.buffer)));
-    return isUnread ? combine(members, isNeeded) : undefined;
+    return isUnread ? combine(members, isNeeded, this.#device) : undefined;
   }
 }
 

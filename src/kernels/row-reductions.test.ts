@@ -145,6 +145,59 @@ for (const { device, skip, open } of kernelDevices) {
       }
     });
 
+    test("rows times the columns of a matrix are their products, wherever the two lie", () => {
+      for (const count of [2, 3, 4]) {
+        const each = Array.from({ length: count }, (_, index) => index);
+        const kernel: RowKernel = {
+          ...{ name: "dots", inputs: ["f32", ...each.map(() => "f32" as const)], scalars: [] },
+          outputs: each.map(() => ({ dtype: "f32", per: "row" })),
+          stages: [
+            ...each.map((index) => ({
+              ...({ kind: "reduce", op: "add" } as const),
+              value: term.mul(x, term.load(1 + index, "f32")),
+            })),
+            ...each.map((index) => ({
+              ...({ kind: "store", output: index } as const),
+              value: term.reduced(index, "f32"),
+            })),
+          ],
+        };
+        for (const [rows, columns, offset] of [
+          [5, 64, 0],
+          [5, 64, 1],
+          [3, 30, 0],
+          [2, 2048, 0],
+          [2, 8192, 0],
+        ] as const) {
+          // Whole numbers, whose sums are the same in any order.
+          const left = wave(rows * columns).map(Math.round);
+          const right = wave(columns * count)
+            .map(Math.round)
+            .reverse();
+          const found = runtime.step(() => {
+            const [a, b] = [putAt(runtime, left, offset), putAt(runtime, right, offset)];
+            const output = runtime.arena.allocate(4 * rows * count, "products");
+            const part = (of: Storage, index: number, size: number): Storage =>
+              runtime.arena.view(of, 4 * index, 4 * (count * (size - 1) + 1));
+            const operands = [
+              a,
+              ...each.map((index) => part(b, index, columns)),
+              ...each.map((index) => part(output, index, rows)),
+            ];
+            const strides = [[columns, 1], ...each.map(() => [0, count]), ...each.map(() => [count, 0])];
+            launchRows(runtime, { kernel, iteration: iterateRows([rows, columns], strides, 1), operands });
+            return read(output);
+          });
+          for (const [place, value] of found.entries()) {
+            const [row, column] = [Math.floor(place / count), place % count];
+            const own = left.subarray(row * columns, (row + 1) * columns);
+            const sum = own.reduce((sum, one, index) => sum + one * right[index * count + column]!, 0);
+            assert.equal(value, sum, `${count} columns: row ${row} of ${columns}, column ${column}`);
+          }
+        }
+      }
+    });
+
     test("rows with no elements have the reductions' starts, and no rows leave everything as it was", () => {
       const [sums, rest] = runtime.step(() => {
         const outputs = ["sums", "rest"].map((label) => put(runtime, Float32Array.of(7, 7, 7), label));

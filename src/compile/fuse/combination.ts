@@ -144,7 +144,8 @@ export class Combination {
     );
     const isGood = value !== undefined && uses.every((use) => this.#holdsAt(value, place, use, isNeeded));
     if (output.per === "row") return this.#settleRow(place, value, isGood, uses);
-    const isLight = value !== undefined && isCheap(value);
+    const isLight =
+      value !== undefined && isCheap(value, this.#reduces ? (part) => this.#isOnceForRow(part) : undefined);
     // In a kernel of elements a thread has what it has just stored at hand; where rows are reduced it goes and reads it.
     const isBetter = isNeeded ? isLight && this.#reduces : isLight || uses.length === 1;
     if (value !== undefined && isGood && isBetter) this.#loaded.set(place, value);
@@ -188,6 +189,11 @@ export class Combination {
       const stores = this.#stores.get(this.#inputs[input]?.key ?? "") ?? [];
       return !stores.some((store) => store < use && (store > place || (store === place && isStored)));
     });
+  }
+
+  /** Is a part of a value computed before a row's elements are gone through, for all of them? */
+  #isOnceForRow(part: Expression): boolean {
+    return this.#isStill(part) && loadsOf(part).every(({ at }) => !at);
   }
 
   /** Has the value the same number for all of a row? */

@@ -3,14 +3,15 @@
  * numbers as before, so that no bit changes.
  */
 
+import type { DeviceInfo } from "../../driver/index.js";
 import { factsOf, type Iteration, partsOf, type RowKernel, rowLanesOf } from "../../kernels/index.js";
 import type { Buffer, Part } from "../program.js";
 import { Combination } from "./combination.js";
 import type { Compacted } from "./compact.js";
-import { isCheap, mostOperands, mostParts } from "./cost.js";
+import { isCheap, mostMoving, mostOperands, mostParts } from "./cost.js";
 import { type Frame, frameOf } from "./frame.js";
 import { joinNames } from "./kernel-memo.js";
-import type { Member } from "./member.js";
+import type { Member, Operand } from "./member.js";
 import { iterationOf } from "./steps.js";
 
 /** What the fused call will be; its kernel is not the one of its kind yet. */
@@ -27,17 +28,28 @@ export interface Draft {
 export function combine(
   members: readonly Member[],
   isNeeded: (buffer: Buffer) => boolean,
+  device: DeviceInfo["kind"],
 ): Draft | undefined {
   const frame = frameOf(members);
   if (!frame) return undefined;
   const compacted = new Combination(frame, isNeeded).rewrite();
-  if (!compacted || compacted.inputs.length + compacted.outputs.length > mostOperands) return undefined;
+  if (!compacted || isCrowded([...compacted.inputs, ...compacted.outputs])) return undefined;
   const parts = compacted.stages.reduce((sum, { value }) => sum + partsOf(value).length, 0);
   if (parts > mostParts) return undefined;
-  return draftOf(members, frame, compacted);
+  return draftOf(members, frame, compacted, device);
 }
 
-function draftOf(members: readonly Member[], frame: Frame, compacted: Compacted): Draft | undefined {
+function isCrowded(operands: readonly Operand[]): boolean {
+  const moving = operands.filter(({ steps: [first] }) => first !== undefined && first.stride !== 0);
+  return moving.length > mostMoving || operands.length > mostOperands;
+}
+
+function draftOf(
+  members: readonly Member[],
+  frame: Frame,
+  compacted: Compacted,
+  device: DeviceInfo["kind"],
+): Draft | undefined {
   const { inputs, outputs, scalars, stages } = compacted;
   const kernel: RowKernel = {
     name: joinNames(members.map((member) => member.kernel.name)),
@@ -53,7 +65,7 @@ function draftOf(members: readonly Member[], frame: Frame, compacted: Compacted)
     frame.elements,
     isElementwise && !usesPlace ? undefined : frame.rowSize,
   );
-  if (!iteration || !isWorthwhile(members, kernel, iteration, isElementwise)) return undefined;
+  if (!iteration || !isWorthwhile(members, kernel, iteration, device)) return undefined;
   return {
     kernel,
     structure: compacted.structure,
@@ -66,18 +78,23 @@ function draftOf(members: readonly Member[], frame: Frame, compacted: Compacted)
 /** A GPU shares a row among the threads of a block at most; elements that need no row deserve more of them. */
 const fewRows = 128;
 const fewElements = 16_384;
+/** Those with functions to compute sooner: a block takes so many at a time. */
+const fewCostlyElements = 1024;
 
 function isWorthwhile(
   members: readonly Member[],
   kernel: RowKernel,
   iteration: Iteration,
-  isElementwise: boolean,
+  device: DeviceInfo["kind"],
 ): boolean {
   const { rows, elements } = iteration;
-  const isNarrow = !isElementwise && rows < fewRows && elements > fewElements;
-  if (isNarrow && members.some((member) => member.rowSize === undefined && member.elements === elements)) {
+  const { isElementwise } = factsOf(kernel);
+  const isNarrow = !isElementwise && rows < fewRows;
+  if (isNarrow && members.some((member) => member.elements === elements && deservesThreads(member))) {
     return false;
   }
+  // On a GPU a row's sum follows from its length alone, and where rows are reduced each operand is moved by itself.
+  if (device === "cuda" && !isElementwise) return true;
   const lanes = rowLanesOf(kernel, iteration);
   return members.every((member) => {
     if (member.elements !== elements || member.lanes === lanes) return true;
@@ -86,4 +103,9 @@ function isWorthwhile(
       !member.reduces && (member.lanes < lanes || member.kernel.stages.every(({ value }) => isCheap(value)))
     );
   });
+}
+
+function deservesThreads({ elements, rowSize, kernel }: Member): boolean {
+  if (rowSize !== undefined) return false;
+  return elements > (kernel.stages.every(({ value }) => isCheap(value)) ? fewElements : fewCostlyElements);
 }

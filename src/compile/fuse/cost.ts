@@ -2,10 +2,11 @@
 
 import { type Expression, partsOf, type UnaryOp } from "../../kernels/index.js";
 
-/** Operands of one kernel. */
-export const mostOperands = 16;
+/** Operands of one kernel that move with its elements, and those that have one value for many of them besides. */
+export const mostMoving = 16;
+export const mostOperands = 32;
 /** Parts of all its values together. */
-export const mostParts = 200;
+export const mostParts = 800;
 /** Calls that may become one. */
 export const mostMembers = 32;
 
@@ -16,9 +17,10 @@ const ofUnary: Partial<Record<UnaryOp, number>> = { neg: 1, abs: 1, floor: 1, ce
 /** A function that is a polynomial or worse. */
 const ofFunction = 24;
 
-export function isCheap(value: Expression): boolean {
+/** `isFixed` tells which parts are computed once for a whole row, and so cost nothing to speak of. */
+export function isCheap(value: Expression, isFixed?: (part: Expression) => boolean): boolean {
   let cost = 0;
-  for (const part of partsOf(value)) cost += costOf(part);
+  for (const part of partsOf(value)) if (!isFixed?.(part)) cost += costOf(part);
   return cost <= cheap;
 }
 

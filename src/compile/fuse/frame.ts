@@ -1,7 +1,6 @@
 /** Puts members over one another: they run over the same points in the same order, or over one's rows. */
 
-import { alongRows, isSameElement, type Member, type Operand } from "./member.js";
-import { areApart } from "./memory.js";
+import { alongRows, isSameElement, type Member, neverMeet, type Operand } from "./member.js";
 
 export interface Frame {
   readonly elements: number;
@@ -62,7 +61,7 @@ function haveOwnPoints(all: readonly Seen[]): boolean {
       const others = spaces.get(operand.extent.space) ?? [];
       for (const other of others) {
         if (other.member === member || !(isStored || other.isStored)) continue;
-        if (areApart(operand.extent, other.operand.extent) || isSameElement(operand, other.operand)) continue;
+        if (neverMeet(operand, other.operand) || isSameElement(operand, other.operand)) continue;
         return false;
       }
       others.push({ operand, member, isStored });

@@ -3,7 +3,7 @@
 import { type Dtype, dtypes, factsOf, type RowKernel, rowLanesOf } from "../../kernels/index.js";
 import type { Call, CopyCall, Part, RowCall } from "../program.js";
 import { areApart, type Extent, extentOf, placeOf } from "./memory.js";
-import { areDistinct, type Steps, standAlongRows, stepsOf } from "./steps.js";
+import { areDistinct, pitchOf, type Steps, standAlongRows, stepsOf } from "./steps.js";
 
 export interface Operand {
   readonly part: Part;
@@ -116,11 +116,11 @@ function isOrderly({ inputs, outputs, kernel, call }: Member): boolean {
     return (
       areDistinct(own) &&
       inputs.every((input, number) => {
-        if (areApart(input.extent, output.extent)) return true;
+        if (neverMeet(input, output)) return true;
         // Whether a row's value is read before or after it is stored follows from how long rows are.
         return isSameElement(input, output) && !(isPerRow && readAfterStores.includes(number));
       }) &&
-      outputs.every((other) => other === output || areApart(other.extent, output.extent))
+      outputs.every((other) => other === output || neverMeet(other, output))
     );
   });
 }
@@ -128,6 +128,19 @@ function isOrderly({ inputs, outputs, kernel, call }: Member): boolean {
 /** Are two operands the same element at every point, and neither read anywhere else? */
 export function isSameElement(a: Operand, b: Operand): boolean {
   return a.key === b.key && !a.isIndexed && !b.isIndexed;
+}
+
+/**
+ * Have two operands no element in common? Their memory lies apart, or they take turns in it as the columns of a matrix do:
+ * all their steps are multiples of a pitch, and their places within it differ.
+ */
+export function neverMeet(a: Operand, b: Operand): boolean {
+  if (areApart(a.extent, b.extent)) return true;
+  const { bytes } = dtypes[a.dtype];
+  if (a.isIndexed || b.isIndexed || dtypes[b.dtype].bytes !== bytes) return false;
+  const pitch = bytes * pitchOf([...a.steps, ...b.steps]);
+  const apart = Math.abs(a.extent.from - b.extent.from) % pitch;
+  return apart >= bytes && apart <= pitch - bytes;
 }
 
 /** A row's value is stored once: its steps less the one along the row. */

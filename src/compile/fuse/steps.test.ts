@@ -4,7 +4,15 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
 import { type Iteration, iterateElements, iterateRows } from "../../kernels/index.js";
-import { areDistinct, iterationOf, joinSteps, type Steps, standAlongRows, stepsOf } from "./steps.js";
+import {
+  areDistinct,
+  iterationOf,
+  joinSteps,
+  pitchOf,
+  type Steps,
+  standAlongRows,
+  stepsOf,
+} from "./steps.js";
 
 /** Where an operand stands at each point, counted the long way. */
 function placesOf({ outer, row, elements }: Iteration, operand: number): number[] {
@@ -90,4 +98,24 @@ test("elements are distinct where no two points meet", () => {
     ),
   );
   assert.ok(!areDistinct([{ size: 3, stride: 0 }]));
+});
+
+test("a pitch divides every place that steps lead to, and is the largest that does", () => {
+  fc.assert(
+    fc.property(shapes, strides, (shape, own) => {
+      const iteration = iterateElements(shape, [own]);
+      const pitch = pitchOf(stepsOf(iteration, 0, "element"));
+      const places = placesOf(iteration, 0).filter((place) => place !== 0);
+      if (pitch === 0) assert.equal(places.length, 0);
+      else assert.ok(places.every((place) => place % pitch === 0));
+    }),
+  );
+  assert.equal(
+    pitchOf([
+      { size: 4, stride: 12 },
+      { size: 2, stride: -18 },
+      { size: 3, stride: 0 },
+    ]),
+    6,
+  );
 });

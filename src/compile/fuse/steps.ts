@@ -45,6 +45,15 @@ export function countElements(steps: Steps): number {
   return steps.reduce((count, { size, stride }) => (stride === 0 ? count : count * size), 1);
 }
 
+/** The largest number of elements of which all steps are multiples; 0 where nothing moves. */
+export function pitchOf(steps: Steps): number {
+  return steps.reduce((pitch, { stride }) => greatestDivisor(pitch, Math.abs(stride)), 0);
+}
+
+function greatestDivisor(a: number, b: number): number {
+  return b === 0 ? a : greatestDivisor(b, a % b);
+}
+
 /** Does each point have an element of its own? Told only of layouts that any tensor has: axes within axes. */
 export function areDistinct(steps: Steps): boolean {
   const sorted = steps.map(({ size, stride }) => ({ size, stride: Math.abs(stride) }));

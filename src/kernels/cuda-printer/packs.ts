@@ -1,6 +1,7 @@
 /**
  * Packs: the neighbouring elements that one thread takes at a time. A pack is moved as a whole where memory is aligned
- * for it, else element by element, as far as the row goes. Values are the same either way, and so is their order.
+ * for it, else element by element, as far as the row goes. Values are the same either way, and so is their order. In a
+ * kernel of whole packs an operand that takes steps along the row is moved element by element, and the others are not.
  *
  * In the printed code a pack's place in its row is the local `position`; where packs are not whole, `left` tells how many
  * elements the row has from there on.
@@ -56,8 +57,14 @@ export function loadedPack({ text, shape }: Surroundings, operand: Operand): str
   const place = placeOf(operand);
   const whole = (): string => `${text.use("load")}<${shape.width}>(${place})`;
   const single = (): string => text.call("loadSome", place, operand.step, "left");
+  if (isStepping(shape, operand)) return text.call("loadEach", place, operand.step);
   if (shape.moves === "tailed") return `left < 4u ? ${single()} : ${whole()}`;
   return shape.moves === "whole" ? whole() : single();
+}
+
+/** Does an operand have packs of which each element has to be moved for itself, though the row has no tail? */
+function isStepping({ width, moves }: PackShape, { inner }: Operand): boolean {
+  return width > 1 && moves === "whole" && inner === "any";
 }
 
 /** Computes a value for each element of a pack, and does something with its text. */
@@ -100,7 +107,8 @@ export function storeValues(
   const place = placeOf(output);
   const whole = (): void => text.line(`${text.call("store", place, pack)};`);
   const single = (): void => text.line(`${text.call("storeSome", place, output.step, "left", pack)};`);
-  if (shape.moves === "whole") whole();
+  if (isStepping(shape, output)) text.line(`${text.call("storeEach", place, output.step, pack)};`);
+  else if (shape.moves === "whole") whole();
   else if (shape.moves === "single") single();
   else {
     text.block("if (left < 4u)", single);
@@ -158,7 +166,7 @@ function inputAt({ inputs }: RowOperands, input: number): Operand {
 }
 
 /** A pointer to the pack's first element. */
-function placeOf({ start, inner, step }: Operand): string {
+export function placeOf({ start, inner, step }: Operand): string {
   return inner === "any" ? `${start} + (long long)(int)position * ${step}` : `${start} + position`;
 }
 

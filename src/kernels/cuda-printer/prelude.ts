@@ -66,6 +66,40 @@ ${device} void store(T* to, const Pack<T, N>& values) {
   *reinterpret_cast<Pack<T, N>*>(to) = values;
 }`,
   },
+  /** Four elements, `stride` apart. */
+  loadEach: {
+    needs: ["Pack"],
+    code: `template <class T>
+${device} Pack<T, 4> loadEach(const T* from, int stride) {
+  Pack<T, 4> values;
+  #pragma unroll
+  for (unsigned k = 0u; k < 4u; k++) values.lane[k] = from[(long long)(int)k * stride];
+  return values;
+}`,
+  },
+  storeEach: {
+    needs: ["Pack"],
+    code: `template <class T>
+${device} void storeEach(T* to, int stride, const Pack<T, 4>& values) {
+  #pragma unroll
+  for (unsigned k = 0u; k < 4u; k++) to[(long long)(int)k * stride] = values.lane[k];
+}`,
+  },
+  /** Four elements of each of N neighbours that take turns in memory, read as whole packs. */
+  loadWoven: {
+    needs: ["Pack", "load"],
+    code: `template <int N, class T>
+${device} void loadWoven(const T* from, Pack<T, 4> (&values)[N]) {
+  Pack<T, 4> read[N];
+  #pragma unroll
+  for (int n = 0; n < N; n++) read[n] = load<4>(from + 4 * n);
+  #pragma unroll
+  for (int n = 0; n < N; n++) {
+    #pragma unroll
+    for (int k = 0; k < 4; k++) values[n].lane[k] = read[(k * N + n) / 4].lane[(k * N + n) % 4];
+  }
+}`,
+  },
   /** The first `left` of four elements, `stride` apart; zeros for the others. */
   loadSome: {
     needs: ["Pack"],

@@ -155,6 +155,54 @@ describe("reduced rows", () => {
   });
 });
 
+describe("rows of whole packs", () => {
+  /** Each row's products with some columns of a matrix. */
+  const dots = (columns: number): RowKernel => ({
+    name: "dots",
+    inputs: Array.from({ length: 1 + columns }, () => "f32"),
+    outputs: Array.from({ length: columns }, () => ({ dtype: "f32", per: "row" })),
+    scalars: [],
+    stages: [
+      ...Array.from({ length: columns }, (_, index) => ({
+        ...({ kind: "reduce", op: "add" } as const),
+        value: term.mul(term.load(0, "f32"), term.load(1 + index, "f32")),
+      })),
+      ...Array.from({ length: columns }, (_, index) => ({
+        ...({ kind: "store", output: index } as const),
+        value: term.reduced(index, "f32"),
+      })),
+    ],
+  });
+  const form = (columns: number, step: number, left: number = first, matrix: number = second): LaunchForm => {
+    const each = Array.from({ length: columns }, (_, index) => index);
+    const strides = [[64, 1], ...each.map(() => [0, step]), ...each.map(() => [columns, 0])];
+    return cudaRowForm(dots(columns), iterateRows([5, 64], strides, 1), [
+      at(left),
+      ...each.map((index) => at(matrix + 4 * index)),
+      ...each.map((index) => at(third + 4 * index)),
+    ]);
+  };
+  const uses = (one: LaunchForm, name: string): boolean => codeOf(one).includes(`${name}(`);
+
+  test("are moved so for each operand that lies for it, and step by step for others", () => {
+    const one = form(1, 9);
+    assert.ok(movesWhole(one) && uses(one, "loadEach") && !uses(one, "loadSome"));
+    const askew = form(1, 1, first + 4);
+    assert.ok(movesWhole(askew) && uses(askew, "loadEach"));
+    assert.notEqual(askew.key, form(1, 1).key);
+    assert.ok(!uses(form(1, 1), "loadEach"));
+  });
+
+  test("are read together for columns that take turns in memory, if all of them are there", () => {
+    assert.ok(uses(form(3, 3), "loadWoven") && !uses(form(3, 3), "loadEach"));
+    assert.ok(uses(form(4, 4), "loadWoven") && uses(form(2, 2), "loadWoven"));
+    for (const apart of [form(2, 3), form(3, 3, first, second + 4), form(3, 5)]) {
+      assert.ok(!uses(apart, "loadWoven") && uses(apart, "loadEach"));
+    }
+    assert.notEqual(form(3, 3).key, form(3, 3, first, second + 4).key);
+  });
+});
+
 describe("what a form is kept by tells", () => {
   /** p ← p − g after m ← m + g, as an optimizer does. */
   const update: RowKernel = {

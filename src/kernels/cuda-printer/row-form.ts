@@ -89,9 +89,9 @@ function reducingForm(
   const { row, rows } = iteration;
   requireCountable(kernel, rows, "rows");
   requireCountable(kernel, row.size, "elements in a row");
-  const isPacked = row.size % packWidth === 0 && arePacked(facts, iteration, operands);
-  const moves = isPacked ? "whole" : "single";
-  const layout = layoutOf(facts, iteration, operands);
+  const moves = row.size % packWidth === 0 ? "whole" : "single";
+  const plain = layoutOf(facts, iteration, operands);
+  const layout = moves === "whole" ? packedLayout(plain, facts, iteration, operands) : plain;
   const lanes = lanesOf(row.size);
   const packs = heldPacks(facts, layout, Math.max(1, Math.ceil(row.size / (packWidth * lanes))), lanes);
   const sizes = [rows, row.size];
@@ -130,16 +130,83 @@ function heldPacks(facts: RowFacts, { inner }: RowLayout, packs: number, lanes: 
 }
 
 /** Does every operand that moves, and is read or stored in its place, lie so that whole packs can be moved? */
-function arePacked(facts: RowFacts, { outer, row }: Iteration, operands: readonly Storage[]): boolean {
+function arePacked(facts: RowFacts, iteration: Iteration, operands: readonly Storage[]): boolean {
   for (let operand = 0; operand < operands.length; operand++) {
-    const inner = innerStrideOf(row, operand);
+    const inner = innerStrideOf(iteration.row, operand);
     if (inner === "none" || facts.isReadPlainly[operand] === false) continue;
-    const alignment = Math.min(packAlignment, packWidth * (facts.bytes[operand] ?? 1));
-    const address = operands[operand]?.span.address ?? 1;
-    if (inner === "any" || address % alignment !== 0) return false;
-    for (const { strides } of outer) if ((strides[operand] ?? 0) % packWidth !== 0) return false;
+    if (inner === "any" || !isAligned(operand, facts, iteration, operands)) return false;
   }
   return true;
+}
+
+/** Does every row of an operand begin where packs begin? */
+function isAligned(
+  operand: number,
+  facts: RowFacts,
+  { outer }: Iteration,
+  operands: readonly Storage[],
+): boolean {
+  const alignment = Math.min(packAlignment, packWidth * (facts.bytes[operand] ?? 1));
+  const address = operands[operand]?.span.address ?? 1;
+  if (address % alignment !== 0) return false;
+  for (const { strides } of outer) if ((strides[operand] ?? 0) % packWidth !== 0) return false;
+  return true;
+}
+
+/** The layout of rows of whole packs: an operand that lies askew takes steps, of one element. */
+function packedLayout(
+  layout: RowLayout,
+  facts: RowFacts,
+  iteration: Iteration,
+  operands: readonly Storage[],
+): RowLayout {
+  const inner = layout.inner.map((own, operand) =>
+    own === "unit" && !isAligned(operand, facts, iteration, operands) ? "any" : own,
+  );
+  return { ...layout, inner, woven: wovenIn(inner, facts, iteration, operands) };
+}
+
+/** Inputs that take turns in memory: each stands one element behind the one before, and steps over all of them. */
+function wovenIn(
+  inner: readonly InnerStride[],
+  facts: RowFacts,
+  iteration: Iteration,
+  operands: readonly Storage[],
+): readonly (readonly number[])[] {
+  const { isReadPlainly } = facts;
+  const woven: number[][] = [];
+  for (const [first, isRead] of isReadPlainly.entries()) {
+    const step = iteration.row.strides[first] ?? 0;
+    if (!isRead || inner[first] !== "any" || step < 2 || step > packWidth) continue;
+    if (!isAligned(first, facts, iteration, operands)) continue;
+    const inputs = [first];
+    for (let place = 1; place < step; place++) {
+      const next = isReadPlainly.findIndex(
+        (isGood, input) => isGood && standsBehind(input, first, place, facts, iteration, operands),
+      );
+      if (next >= 0) inputs.push(next);
+    }
+    if (inputs.length === step) woven.push(inputs);
+  }
+  return woven;
+}
+
+/** Does an input step as another one does, so many elements behind it? */
+function standsBehind(
+  input: number,
+  first: number,
+  distance: number,
+  { dtypes, bytes }: RowFacts,
+  { row, outer }: Iteration,
+  operands: readonly Storage[],
+): boolean {
+  const start = operands[first]?.span.address ?? 0;
+  return (
+    operands[input]?.span.address === start + distance * (bytes[first] ?? 0) &&
+    dtypes[input] === dtypes[first] &&
+    row.strides[input] === row.strides[first] &&
+    outer.every(({ strides }) => strides[input] === strides[first])
+  );
 }
 
 function layoutOf(facts: RowFacts, iteration: Iteration, operands: readonly Storage[]): RowLayout {
@@ -151,10 +218,11 @@ function layoutOf(facts: RowFacts, iteration: Iteration, operands: readonly Stor
 
 const letters: Readonly<Record<InnerStride, string>> = { unit: "u", none: "n", any: "a" };
 
-function keyOf({ outerRank, inner, aliases }: RowLayout): string {
+function keyOf({ outerRank, inner, aliases, woven = [] }: RowLayout): string {
   let key = `${outerRank}`;
   for (const one of inner) key += letters[one];
   for (const alias of aliases.values()) key += ` ${alias}`;
+  for (const inputs of woven) key += ` ${inputs}`;
   return key;
 }
 

@@ -25,6 +25,7 @@ import {
   loadedPack,
   packsReadBy,
   packType,
+  placeOf,
   type Surroundings,
   storeValues,
 } from "./packs.js";
@@ -77,6 +78,12 @@ interface Reduction extends Extract<Stage, { kind: "reduce" }> {
   readonly total: string;
   readonly shared: string;
   join(a: string, b: string): string;
+}
+
+/** An input, or several whose elements take turns in memory; the operand is the first one. */
+interface Threads {
+  readonly inputs: readonly number[];
+  readonly operand: Operand;
 }
 
 class Printer {
@@ -186,6 +193,7 @@ class Printer {
     if (this.#kernel.outputs[outputIndex]?.per === "row") {
       text.block(this.#isWarp ? "if (isInside && lane == 0u)" : "if (lane == 0u)", () => {
         const computed = printExpression(text, value, leavesAtStart(this.#around));
+        this.#operands.placeOutput(outputIndex);
         text.line(`${output.start}[0] = ${narrowed(text, output.dtype, computed)};`);
       });
       return;
@@ -268,30 +276,53 @@ class Printer {
     this.#loopOverPacks(() => {
       if (this.#layout.packs > 0) body(this.#held, known);
       else {
-        const packs = read.map(([input, operand]): [number, string] => [
-          input,
-          this.#text.keep(packType(this.#around, operand), loadedPack(this.#around, operand)),
-        ]);
-        body(new Map(packs), known);
+        const packs = new Map<number, string>();
+        for (const threads of this.#threadsOf(read)) this.#load(threads, this.#declare(threads, "", packs));
+        body(packs, known);
       }
     });
   }
 
   /** Reads all packs of the inputs that are not held yet: all at once, so that they are on their way together. */
   #hold(read: readonly [number, Operand][]): void {
-    const text = this.#text;
     const missing = read.filter(([input]) => !this.#held.has(input));
     if (missing.length === 0) return;
-    const arrays = missing.map(([input, operand]): [string, Operand] => {
-      const name = text.freshName();
-      text.line(`${packType(this.#around, operand)} ${name}[${this.#layout.packs}];`);
-      this.#held.set(input, `${name}[pack]`);
-      return [name, operand];
-    });
+    const arrays = this.#threadsOf(missing).map((threads): [Threads, string] => [
+      threads,
+      this.#declare(threads, `[${this.#layout.packs}]`, this.#held),
+    ]);
     this.#loopOverPacks(() => {
-      for (const [name, operand] of arrays)
-        text.line(`${name}[pack] = ${loadedPack(this.#around, operand)};`);
+      for (const [threads, name] of arrays) this.#load(threads, `${name}[pack]`);
     });
+  }
+
+  /** Inputs as they are read: those that are woven together at once, if all of them are wanted. */
+  #threadsOf(read: readonly [number, Operand][]): readonly Threads[] {
+    const { woven = [] } = this.#layout;
+    const isRead = (input: number): boolean => read.some(([one]) => one === input);
+    const together = woven.filter((inputs) => inputs.every(isRead));
+    return read.flatMap(([input, operand]): Threads[] => {
+      const inputs = together.find((one) => one.includes(input)) ?? [input];
+      return inputs[0] === input ? [{ inputs, operand }] : [];
+    });
+  }
+
+  /** Declares what some inputs are read into, tells of each where its pack will be, and returns its name. */
+  #declare({ inputs, operand }: Threads, length: string, packs: Map<number, string>): string {
+    const text = this.#text;
+    const name = text.freshName();
+    const isWoven = inputs.length > 1;
+    text.line(`${packType(this.#around, operand)} ${name}${length}${isWoven ? `[${inputs.length}]` : ""};`);
+    for (const [index, input] of inputs.entries()) {
+      packs.set(input, `${name}${length && "[pack]"}${isWoven ? `[${index}]` : ""}`);
+    }
+    return name;
+  }
+
+  #load({ inputs, operand }: Threads, into: string): void {
+    const text = this.#text;
+    if (inputs.length > 1) text.line(`${text.call("loadWoven", placeOf(operand), into)};`);
+    else text.line(`${into} = ${loadedPack(this.#around, operand)};`);
   }
 
   #loopOverPacks(body: () => void): void {

@@ -21,6 +21,8 @@ export interface RowLayout {
   readonly inner: readonly InnerStride[];
   /** By the input's number; missing for inputs that are only read before anything is stored. */
   readonly aliases: ReadonlyMap<number, Alias>;
+  /** Inputs that take turns in memory, in that order: a few columns of a matrix. They are read together. */
+  readonly woven?: readonly (readonly number[])[];
 }
 
 export interface Operand {
@@ -40,6 +42,7 @@ export class RowOperands {
   readonly #text: KernelText;
   readonly #outerRank: number;
   readonly #addresses: readonly string[];
+  readonly #outputs: RowKernel["outputs"];
 
   /**
    * Declares the parameters: the inputs, the outputs, the `counts` as u32, the sizes of the outer axes but the first,
@@ -49,6 +52,7 @@ export class RowOperands {
     this.#text = text;
     this.#outerRank = layout.outerRank;
     const { inputs, outputs, scalars } = kernel;
+    this.#outputs = outputs;
     const ins = inputs.map((dtype, index) => text.pointer("in", elementTypes[dtype].type, `in${index}`));
     const outs = outputs.map(({ dtype }, index) =>
       text.pointer("inout", elementTypes[dtype].type, `out${index}`),
@@ -67,7 +71,7 @@ export class RowOperands {
     }
   }
 
-  /** Prints where each operand's row starts, and what doesn't move along it. */
+  /** Prints where each operand's row starts, and what doesn't move along it; outputs of a value a row aside. */
   place(row: string): void {
     const text = this.#text;
     if (this.#outerRank > 1) text.line(`unsigned rest = ${row};`);
@@ -76,19 +80,29 @@ export class RowOperands {
       text.line(`rest /= size${axis};`);
     }
     if (this.#outerRank > 0) text.define("const int", "at0", `(int)${this.#outerRank > 1 ? "rest" : row}`);
-    for (const [index, { dtype, start }] of [...this.inputs, ...this.outputs].entries()) {
-      if (this.#outerRank === 0) continue;
-      const type = `${index < this.inputs.length ? "const " : ""}${elementTypes[dtype].type}`;
-      const steps = Array.from(
-        { length: this.#outerRank },
-        (_, axis) => ` + (long long)at${axis} * step${index}_${axis}`,
-      );
-      text.define(`${type}* const`, start, `${this.#addresses[index]}${steps.join("")}`);
-    }
+    for (const index of this.inputs.keys()) this.#placeOperand(index);
+    for (const [output, { per }] of this.#outputs.entries()) if (per === "element") this.placeOutput(output);
     for (const [index, name] of this.fixed) {
       const operand = this.inputs[index];
       if (operand) text.define("const auto", name, widened(text, operand.dtype, `${operand.start}[0]`));
     }
+  }
+
+  /** Prints where an output's row starts. One of a value a row is placed where that is stored: registers are few. */
+  placeOutput(output: number): void {
+    this.#placeOperand(this.inputs.length + output);
+  }
+
+  #placeOperand(index: number): void {
+    const isInput = index < this.inputs.length;
+    const operand = isInput ? this.inputs[index] : this.outputs[index - this.inputs.length];
+    if (this.#outerRank === 0 || !operand) return;
+    const type = `${isInput ? "const " : ""}${elementTypes[operand.dtype].type}`;
+    const steps = Array.from(
+      { length: this.#outerRank },
+      (_, axis) => ` + (long long)at${axis} * step${index}_${axis}`,
+    );
+    this.#text.define(`${type}* const`, operand.start, `${this.#addresses[index]}${steps.join("")}`);
   }
 
   #declare(dtype: Dtype, index: number, { outerRank, inner: inners }: RowLayout): Operand {

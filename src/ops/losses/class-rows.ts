@@ -170,8 +170,8 @@ export function labelTerms(
   compute: Compute,
   given: { readonly ignored: Expression; readonly classes: Expression },
   weightAt: ((place: Expression) => Expression) | undefined,
+  label = term.load(1, "i32"),
 ) {
-  const label = term.load(1, "i32");
   const counts = term.ne(label, given.ignored);
   const isClass = term.min(term.ge(label, 0), term.lt(term.convert(label, compute), given.classes));
   const place = term.select(isClass, label, 0);

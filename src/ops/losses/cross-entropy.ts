@@ -30,6 +30,7 @@ import {
   sharesKernel,
   type Variant,
 } from "./cross-entropy-kernels.js";
+import { hasFewClasses, lowerFewClasses, lowerFewClassesGradient } from "./few-classes.js";
 
 export type CrossEntropyAttributes = ClassLossAttributes & {
   /** How much of the target is spread evenly over all classes, from 0 to 1. */
@@ -43,6 +44,7 @@ interface Given {
   readonly weights: readonly DeviceArray[];
   readonly rows: ClassRows;
   readonly variant: Variant;
+  readonly ignored: number;
   readonly scalars: readonly number[];
 }
 
@@ -53,7 +55,7 @@ function givenOf(operands: readonly (DeviceArray | number)[], attributes: CrossE
   const rows = classRowsOf(logits.shape);
   const { classes } = rows;
   return {
-    ...{ logits, target, weights, rows },
+    ...{ logits, target, weights, rows, ignored: ignoreIndex },
     variant: {
       input: logits.dtype,
       target: target.dtype,
@@ -112,17 +114,19 @@ export const crossEntropy: KernelOp<CrossEntropyAttributes> = {
     return [rule.apply(crossEntropyGradient, operands, rule.attributes)];
   },
   lower(lowering, operands, [output, largest, logSum, divisor], attributes) {
-    const { logits, target, weights, rows, variant, scalars } = givenOf(operands, attributes);
+    const given = givenOf(operands, attributes);
+    const { logits, target, weights, rows, variant, scalars } = given;
     if (!output || !largest || !logSum) return;
     const { compute } = dtypes[logits.dtype];
     const isSingle = attributes.reduction === "none";
     const losses = isSingle ? output : lowering.scratchArray(rows.kept, compute);
     const counts = divisor && lowering.scratchArray(rows.kept, compute);
-    if (logits.storage) {
-      const made = [losses, largest, logSum, ...(counts ? [counts] : [])].map(perRow);
+    const made = [losses, largest, logSum, ...(counts ? [counts] : [])];
+    if (logits.storage && hasFewClasses(rows, variant)) lowerFewClasses(lowering, given, made);
+    else if (logits.storage) {
       const kernel = forwardKernel(variant, losses.dtype);
-      const given = [perElement(logits), perRow(target), ...weights.map(perClass)];
-      launchClassRows(lowering, rows, kernel, [...given, ...made], scalars);
+      const inputs = [perElement(logits), perRow(target), ...weights.map(perClass)];
+      launchClassRows(lowering, rows, kernel, [...inputs, ...made.map(perRow)], scalars);
     }
     if (!isSingle) lowerTotal(lowering, { losses, counts }, output, divisor);
   },
@@ -138,10 +142,15 @@ const crossEntropyGradient: KernelOp<CrossEntropyAttributes> = {
     return [{ shape, dtype }];
   },
   lower(lowering, operands, [output], attributes) {
-    const { logits, target, weights, rows, variant, scalars } = givenOf(operands, attributes);
+    const given = givenOf(operands, attributes);
+    const { logits, target, weights, rows, variant, scalars } = given;
     const [upstream, largest, logSum] = [arrayAt(operands, 3), arrayAt(operands, 4), arrayAt(operands, 5)];
     if (!output?.storage || !logits.storage) return;
     const divisor = variant.isMean ? [arrayAt(operands, 6)] : [];
+    if (hasFewClasses(rows, variant)) {
+      lowerFewClassesGradient(lowering, given, [largest, logSum, upstream, ...divisor], output);
+      return;
+    }
     const { compute } = dtypes[logits.dtype];
     const shares = (variant.isSmoothed ? ["total", "own", "every"] : ["own"]).map(() =>
       lowering.scratchArray(rows.kept, compute),
