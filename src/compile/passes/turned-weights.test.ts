@@ -54,16 +54,17 @@ const problemsIn = (calls: readonly Call[]) =>
 
 test("a weight that many rows are multiplied by is turned before, and read along its terms", () => {
   const weight = bufferOf(k * n, true);
-  const before = write(bufferOf(4));
-  const calls = turnWeights(hopper, [before, product(weight)]);
+  const before = Array.from({ length: 5 }, () => write(bufferOf(4)));
+  const calls = turnWeights(hopper, [...before, product(weight)]);
+  // Not just before: what stands between may run beside it.
   assert.deepEqual(
     calls.map(({ op }) => op),
-    ["write", "turned weights", "linear"],
+    ["write", "write", "turned weights", "write", "write", "write", "linear"],
   );
   const [{ b }] = problemsIn(calls) as [ProductCall["problem"]];
   assert.deepEqual([b.isTransposed, b.rowStride, b.part.size], [true, k, 4 * n * k]);
   assert.equal(b.part.buffer.storage, undefined);
-  const [read, written] = accessesOf(calls[1]!);
+  const [read, written] = accessesOf(calls[2]!);
   assert.deepEqual([read?.part, read?.writes], [whole(weight), false]);
   assert.deepEqual([written?.part, written?.reads], [b.part, false]);
 });

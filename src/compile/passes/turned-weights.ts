@@ -17,6 +17,9 @@ import { bufferMaker, type Uses, usesOf } from "../uses.js";
 
 type Problem = ProductCall["problem"];
 
+/** So many calls before the first that needs it, weights begin to be turned: time enough to be done beside those. */
+const lead = 3;
+
 export function turnWeights(runtime: Runtime, calls: readonly Call[]): readonly Call[] {
   const uses = usesOf(calls);
   const makeBuffer = bufferMaker(calls);
@@ -46,10 +49,8 @@ export function turnWeights(runtime: Runtime, calls: readonly Call[]): readonly 
     op: "turned weights",
     work: { kind: "launch", kernel: runtime.kernel(source), blocks, arguments: given },
   };
-  return calls.flatMap((call, place) => {
-    const own = changes.get(place) ?? call;
-    return place === first ? [turning, own] : own;
-  });
+  const changed = calls.map((call, place) => changes.get(place) ?? call);
+  return changed.toSpliced(Math.max(0, first - lead), 0, turning);
 }
 
 /** Is it persistent, and as it was before the step? */

@@ -168,17 +168,17 @@ ${device} void storeSome(T* to, int stride, unsigned left, const Pack<T, 4>& val
   widen_bf16: {
     code: `${device} float widen_bf16(unsigned short bits) { return __uint_as_float((unsigned)bits << 16); }`,
   },
-  /** bits + 0x7fff + the last kept bit carries exactly where rounding to nearest even goes up. */
+  /** bits + 0x7fff + the last kept bit carries exactly where rounding to nearest even goes up. The machine makes one NaN of all. */
   narrow_bf16: {
     code: `${device} unsigned short narrow_bf16(float value) {
 #ifdef HOLDFAST_INSTRUCTIONS
   const unsigned bits = __float_as_uint(value);
-  const unsigned rounded = (bits + 0x7fffu + (bits >> 16 & 1u)) >> 16;
+  return value != value ? 0x7fffu : (unsigned short)((bits + 0x7fffu + (bits >> 16 & 1u)) >> 16);
 #else
   unsigned short rounded;
   asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(rounded) : "f"(value));
+  return rounded;
 #endif
-  return value != value ? 0x7fc0u : (unsigned short)rounded;
 }`,
   },
   /** Shifted into place and scaled by 2^112, which is exact, subnormals included; infinity and NaN get their exponent. */
