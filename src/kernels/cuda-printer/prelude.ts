@@ -142,12 +142,22 @@ ${device} void storeSome(T* to, int stride, unsigned left, const Pack<T, 4>& val
 }`,
   },
   sigmoid_f64: { code: `${device} double sigmoid_f64(double x) { return 1.0 / (1.0 + exp(-x)); }` },
-  /** By the machine's own exponential and quotient: right to 2^-21 of 1, where the exact ones are of their result. */
-  quick_tanh_f32: {
-    code: `${device} float quick_tanh_f32(float x) { return 1.0f - __fdividef(2.0f, __expf(2.0f * x) + 1.0f); }`,
-  },
+  /** By the machine's own exponential and reciprocal, one instruction each: right to 2^-21 of 1, where the exact one is of its result. */
   quick_sigmoid_f32: {
-    code: `${device} float quick_sigmoid_f32(float x) { return __fdividef(1.0f, __expf(-x) + 1.0f); }`,
+    code: `${device} float quick_sigmoid_f32(float x) {
+#ifdef HOLDFAST_INSTRUCTIONS
+  return 1.0f / (expf(-x) + 1.0f);
+#else
+  float power, share;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(power) : "f"(x * -1.44269504f));
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(share) : "f"(power + 1.0f));
+  return share;
+#endif
+}`,
+  },
+  quick_tanh_f32: {
+    needs: ["quick_sigmoid_f32"],
+    code: `${device} float quick_tanh_f32(float x) { return 2.0f * quick_sigmoid_f32(2.0f * x) - 1.0f; }`,
   },
   softplus_f32: {
     code: `${device} float softplus_f32(float x) {

@@ -89,18 +89,20 @@ const multiplicationFor = ({ tile: { rows, columns, down, across } }: WarpgroupF
  * are apart.
  */
 function storing({ hasBias, resultDtype = "f32" }: WarpgroupForm, finish: PrintedFinish | undefined): string {
+  const { type } = elementTypes[resultDtype];
+  const stores = !finish || finish.keepsResult;
   const biases = "*reinterpret_cast<const float4*>(bias + product * biasBatch + column)";
   const four = [0, 1, 2, 3].map((e) => roundedAs(resultDtype, `values[${e}]`));
   const [vector, make] = resultDtype === "f32" ? ["float4", "make_float4"] : ["ushort4", "make_ushort4"];
   const plain = `
-        *reinterpret_cast<${vector}*>(c + product * cBatch + (long long)row * cStride + column) =
+        *reinterpret_cast<${vector}*>(result + (long long)line * cStride) =
             ${make}(${four.join(", ")});`;
   const fetching = `
       ${finish?.held}
 #pragma unroll
       for (unsigned next = 0; next < rowsAtOnce; next++) {
-        const int row = firstLine + (int)(begin + next * apart);
-        const long long place = (long long)(row < m ? row : m - 1) * n + column;
+        const int line = (int)(begin + next * apart);
+        const long long place = firstPlace + (long long)(line <= last ? line : last) * n;
         ${finish?.fetches}
       }`;
   return `
@@ -121,16 +123,19 @@ function storing({ hasBias, resultDtype = "f32" }: WarpgroupForm, finish: Printe
     __syncwarp();
     const int firstLine = firstRow + top + 64 * i + warp % 4 * 16 + lane / perRow;
     if (column >= n) continue;
+    // Products of 64 bits are made once, and not for every row.
+    const int last = m - 1 - firstLine;
+    ${finish ? "const long long firstPlace = (long long)firstLine * n + column;" : ""}
+    ${stores ? `${type}* const result = c + product * cBatch + (long long)firstLine * cStride + column;` : ""}
 #pragma unroll 1
     for (unsigned begin = 0; begin < 16; begin += rowsAtOnce * apart) {${finish?.fetches ? fetching : ""}
 #pragma unroll
       for (unsigned next = 0; next < rowsAtOnce; next++) {
-        const unsigned line = begin + next * apart;
-        const int row = firstLine + (int)line;
-        if (row >= m) break;
+        const int line = (int)(begin + next * apart);
+        if (line > last) break;
         const float4 four = *reinterpret_cast<const float4*>(own + (lane / perRow + line) * stride + along);
         const float values[pack] = {four.x + biases.x, four.y + biases.y, four.z + biases.z, four.w + biases.w};
-        ${finish ? "const long long place = (long long)row * n + column;" : ""}
+        ${finish ? "const long long place = firstPlace + (long long)line * n;" : ""}
 ${finish ? `${finish.keepsResult ? plain : ""}\n${finish.lines}` : plain}
       }
     }
