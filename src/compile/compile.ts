@@ -12,7 +12,6 @@ import { lifetimesOf } from "./liveness.js";
 import { type MemoryReport, memoryOf } from "./memory-report.js";
 import { copyAlike } from "./passes/alike.js";
 import { runBeside } from "./passes/beside.js";
-import { takeBiasesApart } from "./passes/biases.js";
 import { shareCommonCalls } from "./passes/common-calls.js";
 import { removeCopies } from "./passes/copies.js";
 import { removeDeadCode } from "./passes/dead-code.js";
@@ -57,8 +56,6 @@ const passes = {
   recompute,
   /** On a GPU, values that are changed in place are made anew, so that products can wait that read the old ones. */
   afresh: (calls, runtime) => (isAfresh(runtime) ? writeAfresh(calls) : calls),
-  /** In bf16 on a GPU, biases that a library would have to add to half floats are added by whoever reads those. */
-  biases: (calls, runtime, isChosen) => (isChosen ? takeBiasesApart(runtime, calls) : calls),
   /** Chains of elementwise work and reductions become one kernel. */
   fuse: (calls, { device }) => fuse(calls, () => false, device.kind),
   /** In TF32 on some GPUs, weights are turned round for products that read them along their terms. */
