@@ -34,7 +34,8 @@ class PacedClock {
     });
 }
 
-const calls = 12;
+/** More than it takes to try every way that there is: as a graph, with branches of two kinds, and directly. */
+const calls = 20;
 
 /** So many steps at a pace; which way the step runs at the end, and its state. */
 function train(capture: DeviceOptions["capture"], pace: Pace) {
