@@ -162,6 +162,14 @@ test("a kernel's head names its parameters in their order, memory by the type th
   });
 });
 
+test("a kernel's head says how many blocks make a cluster, and whether each has a multiprocessor to itself", () => {
+  const parameters = { to: "out" } as const;
+  const own = { name: "pair", parameters, elements: "float", threads: 64, body: "  to[0] = 1;" };
+  assert.match(cudaKernel(own).cuda.code, /void __launch_bounds__\(64\) hf_pair/);
+  const { code } = cudaKernel({ ...own, cluster: 2, isAlone: true }).cuda;
+  assert.match(code, /void __cluster_dims__\(2, 1, 1\) __launch_bounds__\(64, 1\) hf_pair/);
+});
+
 test("a parameter with a map is one in the head, and the code says by number what its map is made of, which has a name only where the body reads it", () => {
   const { cuda, parameters } = cudaKernel({
     name: "boxes",

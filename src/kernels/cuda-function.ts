@@ -30,6 +30,10 @@ export interface CudaKernel<Name extends string> {
   readonly threads: number;
   readonly onlyFor?: string;
   readonly sharedBytes?: number;
+  /** How many blocks make a cluster, where they do; a launch has a multiple of that. */
+  readonly cluster?: number;
+  /** Is a multiprocessor its block's alone? Compilers know then how many registers a thread has at first, which a kernel may change. */
+  readonly isAlone?: boolean;
   /** Memory parameters that are no pointers but maps, of the type `MatrixMap`, which the declarations have. */
   readonly maps?: NamedMaps<NoInfer<Name>>;
   /** What stands before the kernel: constants and functions, all of internal linkage. */
@@ -47,7 +51,7 @@ export function cudaKernel<Name extends string>(
   kernel: CudaKernel<Name>,
 ): KernelSource & { readonly cuda: CudaCode } {
   const { name, parameters, elements, pointers = {}, threads, declarations = "", body } = kernel;
-  const { onlyFor, sharedBytes } = kernel;
+  const { onlyFor, sharedBytes, cluster, isAlone } = kernel;
   const names = Object.keys(parameters) as Name[];
   const maps = kernel.maps && numberMaps(names, kernel.maps);
   const ofMaps = new Set(Object.values<NamedMap<Name> | undefined>(kernel.maps ?? {}).flatMap(figuresOf));
@@ -64,7 +68,9 @@ export function cudaKernel<Name extends string>(
     const isNamed = mentioned.has(parameter) || !ofMaps.has(parameter);
     return isNamed ? `${scalars[kind]} ${parameter}` : scalars[kind];
   });
-  const head = `extern "C" __global__ void __launch_bounds__(${threads}) ${entry}(${signature.join(", ")})`;
+  const clusters = cluster === undefined ? "" : `__cluster_dims__(${cluster}, 1, 1) `;
+  const bounds = `__launch_bounds__(${threads}${isAlone ? ", 1" : ""})`;
+  const head = `extern "C" __global__ void ${clusters}${bounds} ${entry}(${signature.join(", ")})`;
   return {
     name,
     parameters: names.map((parameter) => parameters[parameter]),

@@ -180,6 +180,28 @@ static inline void multiplyTiles(float (&sums)[columns / 2], const unsigned char
     }
   }
 }
+
+/**
+ * sums[64, columns] += left[64, 8] · right[8, columns] of floats, the left side in registers: a lane of group g and member t has rows g
+ * and g + 8 of its warp's 16 at term t, then at term t + 4.
+ */
+template <unsigned columns>
+static inline void multiplyHeld(float (&sums)[columns / 2], const float (&left)[4], const unsigned char* right) {
+  const unsigned warp = standinWarp(), lane = standinLane(), group = lane / 4, member = lane % 4;
+  for (unsigned index = 0; index < 4; ++index)
+    standinLeft[warp][lane][index] = standinWiden<Tf32>(reinterpret_cast<const unsigned char*>(left + index));
+  __syncwarp();
+  for (unsigned index = 0; index < columns / 2; ++index) {
+    const unsigned row = index / 2 % 2, column = index / 4 * 8 + member * 2 + index % 2;
+    for (unsigned term = 0; term < 8; ++term) {
+      sums[index] += static_cast<float>(standinLeft[warp][group * 4 + term % 4][term / 4 * 2 + row]) *
+                     standinTileElement<Tf32, true>(right, column, term);
+    }
+  }
+  __syncwarp();
+}
+template <unsigned count> static inline void giveRegisters() {}
+template <unsigned count> static inline void takeRegisters() {}
 static inline void settle(float&) {}
 static inline void beginProducts() {}
 static inline void endProducts() {}

@@ -1,6 +1,6 @@
 /**
- * Sums of floats whose terms lie apart in both operands, which warpgroups can't multiply: each warp by itself, as TF32, from the same
- * tiles. Which of C's rows and columns a lane has in an instruction is free to choose, and so are its terms: they are such that a lane
+ * Small products of floats whose terms lie apart in both operands, which warpgroups multiply from large tiles only: each warp by itself, as
+ * TF32, from the same tiles. Which of C's rows and columns a lane has in an instruction is free to choose, and so are its terms: they are such that a lane
  * loads four neighbours at a time, eight lanes from different banks, and stores four.
  */
 

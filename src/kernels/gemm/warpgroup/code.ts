@@ -6,11 +6,12 @@ import { elementTypes } from "../../cuda-printer/element-types.js";
 import { preludeOf } from "../../cuda-printer/prelude.js";
 import { chooseProduct, localsOf, type ProductLocal } from "../choose-product.js";
 import type { AccessToC } from "../problem.js";
+import { bodyByRegisters, bytesByRegisters, sharingOfTerms, threadsByRegisters } from "./by-registers.js";
 import { loadingFours, multiplicationByWarps, storingByWarps } from "./by-warps.js";
 import { type PrintedFinish, printFinish } from "./finish.js";
-import { type Finish, isByWarps, type WarpgroupForm, warpgroupCapability } from "./form.js";
+import { type Finish, isByRegisters, isByWarps, type WarpgroupForm, warpgroupCapability } from "./form.js";
 import { elements, instructionsFor } from "./instructions.js";
-import { beginning, mostTileBytes, sides, turnedTiles } from "./tiles.js";
+import { beginning, mostTileBytes, placing, sides, turnedTiles } from "./tiles.js";
 
 /** What a kernel knows of each of its products besides its operands; nothing of a C that it does not store. */
 function figuresFor(finish: Finish | undefined): readonly string[] {
@@ -153,39 +154,51 @@ export function warpgroupSource(
 ): KernelSource {
   const { element, tile, isAlong, resultDtype = "f32" } = form;
   const { rows, columns, down, across } = tile;
-  const [consumers, width] = [128 * down * across, columns / across];
   const narrow = elementTypes[resultDtype].narrow;
   const printed = finish && printFinish(finish, storesResult(finish) && narrow ? [narrow] : []);
   const rounding = !finish && narrow ? preludeOf(new Set([narrow])) : "";
-  const byWarps = isByWarps(form);
-  const turnsFloats = element === "tf32" && !byWarps;
-  const turnedBytes = turnsFloats && !isAlong.b ? turnedTiles * columns * 128 : 0;
-  const stageBytes = (rows + columns) * 128;
-  const stages = Math.min(tile.stages, Math.floor((mostTileBytes - turnedBytes) / stageBytes));
-  const tileBytes = stages * stageBytes + turnedBytes;
-  const sharedBytes = 1024 + Math.max(tileBytes + 2 * stages * 8, (consumers / 32) * 16 * (width + 8) * 4);
+  const [byWarps, byRegisters] = [isByWarps(form), isByRegisters(form)];
+  const consumers = 128 * down * across;
+  const { stages, sharedBytes } = memoryFor(form);
   const declarations = `
 ${printed?.declarations ?? rounding}${instructionsFor(form)}
 typedef ${elements[element].name} Element;
 static constexpr unsigned tileRows = ${rows}, tileColumns = ${columns}, stages = ${stages}, consumers = ${consumers};
-static constexpr bool turnsFloats = ${turnsFloats};
+static constexpr bool turnsFloats = ${turnsFloats(form)};
 ${sides}
 typedef Side<${isAlong.a}, tileRows> Left;
 typedef Side<${isAlong.b}, tileColumns> Right;${byWarps ? loadingFours : ""}`;
   return cudaKernel({
     ...{ name: `product_${element}_warpgroup`, elements: "float", onlyFor: warpgroupCapability },
-    ...{ threads: consumers + 32, sharedBytes, declarations },
+    ...{ threads: byRegisters ? threadsByRegisters : consumers + 32, sharedBytes, declarations },
+    ...(byRegisters && { cluster: 2, isAlone: true }),
     parameters: warpgroupParameters(form, accesses, finish),
     pointers: { ...printed?.pointers, ...pointersToResults(form, accesses.length) },
     maps: mapsOf(form, accesses.length),
     body: [
       chooseProduct(localsFor(form, finish), accesses.length),
-      `  launchedMemory(launched, ${sharedBytes});${beginning}\n`,
-      ...(byWarps
-        ? [multiplicationByWarps, storingByWarps]
-        : [multiplicationFor(form), storing(form, printed)]),
+      `  launchedMemory(launched, ${sharedBytes});`,
+      ...(byRegisters ? [sharingOfTerms, placing, bodyByRegisters] : [beginning, "\n"]),
+      ...(byWarps ? [multiplicationByWarps, storingByWarps] : []),
+      ...(byWarps || byRegisters ? [] : [multiplicationFor(form), storing(form, printed)]),
     ].join(""),
   });
+}
+
+/** Are floats turned round in shared memory that don't lie along their terms? */
+const turnsFloats = (form: WarpgroupForm): boolean => form.element === "tf32" && !isByWarps(form);
+
+/** How many tiles of each side are there at a time, and how much memory a block has for them and for turning C. */
+function memoryFor(form: WarpgroupForm): { stages: number; sharedBytes: number } {
+  const { tile, isAlong } = form;
+  if (isByRegisters(form)) return { stages: tile.stages, sharedBytes: bytesByRegisters(tile) };
+  const { rows, columns, down, across } = tile;
+  const turnedBytes = turnsFloats(form) && !isAlong.b ? turnedTiles * columns * 128 : 0;
+  const stageBytes = (rows + columns) * 128;
+  const stages = Math.min(tile.stages, Math.floor((mostTileBytes - turnedBytes) / stageBytes));
+  const tileBytes = stages * stageBytes + turnedBytes + 2 * stages * 8;
+  const turningBytes = 4 * down * across * 16 * (columns / across + 8) * 4;
+  return { stages, sharedBytes: 1024 + Math.max(tileBytes, turningBytes) };
 }
 
 /** What C's parameters point to. */

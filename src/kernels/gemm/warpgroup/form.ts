@@ -23,6 +23,8 @@ export interface WarpgroupTile {
   readonly stages: number;
   readonly down: number;
   readonly across: number;
+  /** Do the two blocks of a cluster have half of the terms each? */
+  readonly isSplit?: boolean;
 }
 
 /**
@@ -39,9 +41,24 @@ const tiles = {
 
 export const warpgroupTiles: readonly WarpgroupTile[] = Object.values(tiles);
 
-/** Floats whose terms lie apart are not for warpgroups: each warp multiplies them by itself. */
-export function isByWarps({ element, isAlong }: WarpgroupForm): boolean {
-  return element === "tf32" && !isAlong.a;
+/** For floats whose terms lie apart in both operands, and are many. */
+export const splitTile: WarpgroupTile = {
+  rows: 256,
+  columns: 128,
+  stages: 4,
+  down: 2,
+  across: 1,
+  isSplit: true,
+};
+
+/** Does A go through registers, as its terms lie apart, and is B turned round by warps of its own? */
+export function isByRegisters({ element, tile, isAlong }: WarpgroupForm): boolean {
+  return element === "tf32" && !isAlong.a && !isAlong.b && tile.isSplit === true;
+}
+
+/** Few floats whose terms lie apart are not for warpgroups: each warp multiplies them by itself. */
+export function isByWarps(form: WarpgroupForm): boolean {
+  return form.element === "tf32" && !form.isAlong.a && !isByRegisters(form);
 }
 
 export interface WarpgroupForm {
@@ -85,7 +102,7 @@ export function groupFormOf(
       !one.bias &&
       !halvesOf(one).resultDtype,
   );
-  const tile = element === "tf32" ? tiles.quarters : tiles.square;
+  const tile = element === "tf32" ? splitTile : tiles.square;
   return areGradients ? { element, tile, isAlong: { a: false, b: false }, hasBias: false } : undefined;
 }
 
@@ -204,7 +221,7 @@ function isOurs(problem: GemmOutline): boolean {
 
 export function warpgroupBlocks(
   { m, n, batch = 1 }: Pick<GemmOutline, "m" | "n" | "batch">,
-  { rows, columns }: WarpgroupTile,
+  { rows, columns, isSplit }: WarpgroupTile,
 ): number {
-  return Math.ceil(m / rows) * Math.ceil(n / columns) * batch;
+  return Math.ceil(m / rows) * Math.ceil(n / columns) * batch * (isSplit ? 2 : 1);
 }

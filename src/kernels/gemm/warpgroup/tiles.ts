@@ -64,17 +64,20 @@ export const mostTileBytes = 225 * 1024;
 /** How many tiles that have been turned round there are: one is being made while two may still be multiplied. */
 export const turnedTiles = 3;
 
-/** Up to where the first tiles are on their way: the last warp brings them, the others multiply them. */
-export const beginning = `
+/** Where a block's tiles are, and which part of C it makes. */
+export const placing = `
   // A swizzle goes by addresses, so that tiles begin on 1024 bytes.
   unsigned char* const tiles = launched + (1024 - reinterpret_cast<unsigned long long>(launched) % 1024) % 1024;
-  unsigned char* const turned = tiles + stages * (Left::bytes + Right::bytes);
-  Gate* const full = reinterpret_cast<Gate*>(turned + (Right::isTurned ? ${turnedTiles} * Right::bytes : 0));
-  Gate* const free = full + stages;
   const unsigned tilesAcross = (n + tileColumns - 1) / tileColumns, tilesDown = (m + tileRows - 1) / tileRows;
   const unsigned inBatch = block % (tilesAcross * tilesDown);
   const long long product = block / (tilesAcross * tilesDown);
-  const int firstRow = inBatch / tilesAcross * tileRows, firstColumn = inBatch % tilesAcross * tileColumns;
+  const int firstRow = inBatch / tilesAcross * tileRows, firstColumn = inBatch % tilesAcross * tileColumns;`;
+
+/** Up to where the first tiles are on their way: the last warp brings them, the others multiply them. */
+export const beginning = `${placing}
+  unsigned char* const turned = tiles + stages * (Left::bytes + Right::bytes);
+  Gate* const full = reinterpret_cast<Gate*>(turned + (Right::isTurned ? ${turnedTiles} * Right::bytes : 0));
+  Gate* const free = full + stages;
   const unsigned steps = (k + depth - 1) / depth;
   if (threadIdx.x < stages) {
     setGate(full + threadIdx.x, 1);

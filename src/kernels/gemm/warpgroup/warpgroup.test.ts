@@ -36,12 +36,15 @@ import {
   type Finish,
   finishFormOf,
   groupFormOf,
+  isByRegisters,
   isByWarps,
   plainFormsOf,
   prefersTurned,
+  splitTile,
   type WarpgroupElement,
   type WarpgroupForm,
   type WarpgroupTile,
+  warpgroupBlocks,
   warpgroupTiles,
 } from "./form.js";
 import { launchWarpgroups } from "./launch.js";
@@ -70,6 +73,20 @@ const drawProduct: fc.Arbitrary<DrawnProduct> = fc.record({
   bias: fc.constantFrom("none", "one", "batched"),
   activation: fc.constant("none" as const),
 });
+
+/** A weight gradient: the terms of both operands lie apart. A batch may lie in any way, and an operand may be one for all. */
+const drawGradient: fc.Arbitrary<DrawnProduct> = fc
+  .record({
+    ...{ one: drawProduct, m: fc.constantFrom(8, 61, 193, 264), k: fc.constantFrom(20, 64, 72, 193, 577) },
+    ...{
+      left: fc.constantFrom("apart", "in turn", "shared"),
+      right: fc.constantFrom("apart", "in turn", "shared"),
+    },
+  } as const)
+  .map(({ one, m, k, left, right }) => ({
+    ...{ ...one, m, k, bias: "none" },
+    ...{ a: { ...one.a, isTransposed: true, form: left }, b: { ...one.b, form: right } },
+  }));
 
 /** What becomes of a result x beside another y: 3x − y as it is, and their sum as a half float. */
 const threefold: RowKernel = {
@@ -181,6 +198,26 @@ describe("a product by warpgroups", { skip: cudaMissing }, () => {
     );
   });
 
+  test("of floats whose terms lie apart is right for any shape, batch and group, A through registers", () => {
+    fc.assert(
+      fc.property(fc.array(drawGradient, { minLength: 1, maxLength: 3 }), (group) =>
+        runtime.step(() => {
+          const placed = group.map((drawn) => place(aligned(drawn), "tf32", splitTile));
+          const { form } = placed[0]!;
+          assert.ok(isByRegisters(form) && !isByWarps(form));
+          launchWarpgroups(
+            runtime,
+            placed.map(({ problem }) => problem),
+            form,
+            "products",
+          );
+          for (const { prove } of placed) prove();
+        }),
+      ),
+      { numRuns: 8 },
+    );
+  });
+
   test("stores C as half floats for any shape, layout and bias, rounded once, and nothing beside it", () => {
     for (const element of ["bf16", "f16"] as const) {
       for (const tile of warpgroupTiles) {
@@ -266,6 +303,27 @@ describe("a product by warpgroups", { skip: cudaMissing }, () => {
     });
   });
 
+  test("of floats through registers has what TF32 has of A's bits, and B rounded to them", () => {
+    const [m, n, k, value] = [72, 64, 128, 1 + 2 ** -10 + 2 ** -11];
+    for (const isLeft of [true, false]) {
+      runtime.step(() => {
+        const fill = (count: number, of: number, name: string) =>
+          put(runtime, new Float32Array(count).fill(of), name);
+        const c = runtime.arena.allocate(4 * m * n, "c");
+        const problem: GemmProblem<ProductDtype> = {
+          ...{ dtype: "f32", m, n, k, c: { storage: c, rowStride: n } },
+          a: { storage: fill(m * k, isLeft ? value : 1, "a"), rowStride: m, isTransposed: true },
+          b: { storage: fill(k * n, isLeft ? 1 : value, "b"), rowStride: n },
+        };
+        const isAlong = { a: false, b: false };
+        const form = { element: "tf32", tile: splitTile, isAlong, hasBias: false } as const;
+        launchWarpgroups(runtime, [problem], form, "product");
+        for (const [index, sum] of floatsIn(c).entries())
+          assert.equal(sum, k * (1 + (isLeft ? 2 ** -10 : 2 ** -9)), `element ${index}`);
+      });
+    }
+  });
+
   const plain: DrawnProduct = {
     ...{ dtype: "f32", resultDtype: "f32", m: 72, n: 136, k: 72, batch: 1, alpha: 1, beta: 0 },
     ...{ bias: "one", activation: "none" },
@@ -301,8 +359,32 @@ describe("a product by warpgroups", { skip: cudaMissing }, () => {
     }
   });
 
+  test("red proof: the check sees a stride, a term and a matrix that are not a gradient's", () => {
+    const gradient = { ...plain, k: 193, batch: 3, bias: "none" } as const;
+    const drawn = aligned({ ...gradient, a: { ...plain.a, isTransposed: true } });
+    type Placed = ReturnType<typeof place>["problem"];
+    const faults: Record<string, (problem: Placed) => Placed> = {
+      "A's stride": (problem) => ({ ...problem, a: { ...problem.a, rowStride: problem.a.rowStride - 4 } }),
+      "B's stride": (problem) => ({ ...problem, b: { ...problem.b, rowStride: problem.b.rowStride - 4 } }),
+      "the last term": (problem) => ({ ...problem, k: 192 }),
+      "the second half of the terms": (problem) => ({ ...problem, k: 96 }),
+      "which matrix of A": (problem) => ({ ...problem, a: { ...problem.a, batchStride: 0 } }),
+      "which matrix of B": (problem) => ({ ...problem, b: { ...problem.b, batchStride: 0 } }),
+      "a row of C": (problem) => ({ ...problem, m: 71 }),
+      "columns of C": (problem) => ({ ...problem, n: 128 }),
+    };
+    for (const [what, plant] of Object.entries(faults)) {
+      runtime.step(() => {
+        const { problem, form, prove } = place(drawn, "tf32", splitTile);
+        launchWarpgroups(runtime, [plant(problem)], form, "product");
+        assert.throws(prove, /element \d+ of C's memory/, what);
+      });
+    }
+  });
+
   test("is made beside others as it is alone", () => {
-    for (const element of elements) {
+    const tilesOf = { bf16: [square], f16: [square], tf32: [quarters, splitTile] };
+    for (const [element, tile] of elements.flatMap((one) => tilesOf[one].map((of) => [one, of] as const))) {
       runtime.step(() => {
         const turned = { ...plain, a: { ...plain.a, isTransposed: true }, bias: "none" } as const;
         const group = [
@@ -310,7 +392,7 @@ describe("a product by warpgroups", { skip: cudaMissing }, () => {
           { ...turned, m: 8, n: 200 },
           { ...turned, m: 264, n: 136 },
           { ...turned, n: 72, batch: 3 },
-        ].map((drawn) => place(drawn, element, element === "tf32" ? quarters : square));
+        ].map((drawn) => place(drawn, element, tile));
         const problems = group.map(({ problem }) => problem);
         launchWarpgroups(runtime, problems, group[0]!.form, "products");
         for (const { prove } of group) prove();
@@ -537,6 +619,13 @@ describe("the form of products by warpgroups", () => {
       assert.equal(groupFormOf(hopper, "bf16", [...pair, other]), undefined);
     const floats = [gradient(256, 1024, { dtype: "f32" }), gradient(1024, 256, { dtype: "f32" })];
     assert.equal(groupFormOf(hopper, "tf32", floats)?.element, "tf32");
+    assert.equal(groupFormOf(hopper, "tf32", floats)?.tile, splitTile);
+    assert.equal(groupFormOf(hopper, "bf16", pair)?.tile, square);
+    assert.deepEqual(
+      floats.map((one) => warpgroupBlocks(one, splitTile)),
+      [16, 16],
+      "two for each of eight tiles",
+    );
     assert.equal(groupFormOf(hopper, "f32", floats), undefined);
     assert.equal(groupFormOf(hopper, "bf16", []), undefined);
   });
@@ -642,6 +731,7 @@ describe("the code of products by warpgroups under nvcc", { skip: noCompiler() }
     ...{ element, tile, isAlong: { a, b }, hasBias: a },
   });
   const [large, small] = [192, 64].map((rows) => warpgroupTiles.find((tile) => tile.rows === rows)!);
+  const byRegisters = warpgroupSource(formOf("tf32", splitTile, false, false), Array(8).fill("out"));
   const sources = [
     warpgroupSource(formOf("bf16", square, false, false), ["out", "part", "out"]),
     warpgroupSource(formOf("f16", square, false, false), ["out"]),
@@ -661,6 +751,7 @@ describe("the code of products by warpgroups under nvcc", { skip: noCompiler() }
     ),
     warpgroupSource({ ...formOf("f16", small!, true, true), resultDtype: "f16" }, ["part"]),
     warpgroupSource(formOf("tf32", quarters, false, false), ["out", "part"]),
+    byRegisters,
     warpgroupSource(formOf("tf32", small!, true, false), ["part"]),
   ];
 
@@ -675,11 +766,15 @@ describe("the code of products by warpgroups under nvcc", { skip: noCompiler() }
   });
 
   test("red proof: sums that are set between products are seen to make them wait", () => {
-    const [first] = sources;
-    const between = "for (unsigned part = 0; part < 4; part++) {";
-    const code = first!.cuda!.code.replace(between, `${between}\n      sums[0][0] += 1;`);
-    assert.notEqual(code, first!.cuda!.code);
-    const cuda = { ...first!.cuda!, code };
-    assert.equal(compileWithNvcc([{ ...first!, cuda }], "sm_90a")[0]?.isSerialized, true);
+    const faults = [
+      [sources[0]!, "for (unsigned part = 0; part < 4; part++) {"],
+      [byRegisters, "for (unsigned i = 0; i < 4; i++) {\n      multiplyHeld"],
+    ] as const;
+    const planted = faults.map(([source, before]) => {
+      const code = source.cuda!.code.replace(before, before.replace("{", "{\n      sums[0][0] += 1;"));
+      assert.notEqual(code, source.cuda!.code);
+      return { ...source, cuda: { ...source.cuda!, code } };
+    });
+    for (const { isSerialized } of compileWithNvcc(planted, "sm_90a")) assert.equal(isSerialized, true);
   });
 });
