@@ -4,16 +4,10 @@
  * what is added up, normed or kept stays f32, and so do the gradients of weights.
  */
 
-import {
-  type Dtype,
-  factsOf,
-  gemmFinishes,
-  gemmIsOwn,
-  gemmScratchBytes,
-  type RowKernel,
-} from "../../kernels/index.js";
+import { type Dtype, factsOf, gemmFinishes, gemmIsOwn, type RowKernel } from "../../kernels/index.js";
 import type { Runtime } from "../../runtime/index.js";
 import { readAsHalves } from "../attention-call.js";
+import { withScratch } from "../product-scratch.js";
 import { outlineOf } from "../product-times.js";
 import {
   accessesOf,
@@ -159,13 +153,8 @@ function narrowWork(
   makeBuffer: (bytes: number, label: string) => Buffer,
 ): Work {
   switch (work.kind) {
-    case "product": {
-      const { scratch, ...problem } = narrowProblem(work.problem);
-      const size = gemmScratchBytes(runtime, outlineOf(problem));
-      if (size === scratch?.size) return { kind: "product", problem: { ...problem, scratch } };
-      const own = size > 0 && { scratch: { buffer: makeBuffer(size, "product scratch"), offset: 0, size } };
-      return { kind: "product", problem: { ...problem, ...own } };
-    }
+    case "product":
+      return { kind: "product", problem: withScratch(runtime, narrowProblem(work.problem), makeBuffer) };
     case "finished": {
       const { finish, operands, problem } = work;
       const isResult = finish.keepsResult && isNarrow(problem.c.part);

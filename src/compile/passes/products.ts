@@ -4,11 +4,12 @@
  * there is one.
  */
 
-import { gemmScratchBytes, libraryProductKey } from "../../kernels/index.js";
+import { libraryProductKey } from "../../kernels/index.js";
 import type { Runtime } from "../../runtime/index.js";
 import { type Clock, systemClock } from "../../units/index.js";
+import { withScratch } from "../product-scratch.js";
 import { outlineOf, timeChoices } from "../product-times.js";
-import type { Buffer, Call, ProductCall } from "../program.js";
+import type { Call, ProductCall } from "../program.js";
 import { bufferMaker } from "../uses.js";
 
 /** What the choice of products has brought, for explain(). */
@@ -62,16 +63,16 @@ export function chooseProducts(
   });
 
   const makeBuffer = bufferMaker(calls);
-  const makeScratch = (bytes: number): Buffer => makeBuffer(bytes, "product scratch");
   let [changed, beforeUs, afterUs] = [0, 0, 0];
-  const chosen = calls.map((call) => {
+  const chosen = calls.map((call): Call => {
     if (call.work.kind !== "product") return call;
     const found = known.get(keyOf(runtime, call.work));
     beforeUs += found?.firstUs ?? 0;
     afterUs += found?.chosenUs ?? 0;
     if (!found || found.choice === 0) return call;
     changed++;
-    return { ...call, work: withChoice(runtime, call.work, found.choice, makeScratch) };
+    const problem = withScratch(runtime, { ...call.work.problem, choice: found.choice }, makeBuffer);
+    return { ...call, work: { kind: "product", problem } };
   });
   const elapsedMs = clock.nowMs() - startMs;
   return {
@@ -147,17 +148,4 @@ function fastestOf(times: ReadonlyMap<number, number>): Choice | undefined {
     if (chosenUs <= bestUs * closeEnough) return { choice, firstUs: times.get(0) ?? chosenUs, chosenUs };
   }
   return undefined;
-}
-
-function withChoice(
-  runtime: Runtime,
-  { problem }: ProductCall,
-  choice: number,
-  makeScratch: (bytes: number) => Buffer,
-): ProductCall {
-  const { scratch, ...rest } = problem;
-  const size = gemmScratchBytes(runtime, { ...outlineOf(problem), choice });
-  if (size === scratch?.size) return { kind: "product", problem: { ...problem, choice } };
-  const own = size > 0 && { scratch: { buffer: makeScratch(size), offset: 0, size } };
-  return { kind: "product", problem: { ...rest, choice, ...own } };
 }

@@ -159,6 +159,12 @@ describe("a wide product whose columns are taken apart", () => {
     });
   });
 
+  test("has a library's scratch memory, for where it is made alone after all", () => {
+    const [one] = spread(on({ workspaceBytes: 131 }), [wide, apart()]);
+    assert.equal(problemOf(one).batch, layers);
+    assert.equal(problemOf(one).scratch?.size, 131);
+  });
+
   test("stays one where they don't, where eager code's bits are asked for, and where more than copying is done", () => {
     const ops = ["products", "copy"];
     assert.deepEqual(opsOf(spread(on({ computeCapability: "8.0" }), [wide, apart()])), ops);

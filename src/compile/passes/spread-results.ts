@@ -7,6 +7,7 @@
 
 import { type ColumnKernel, dtypes, gemmIsOwn, gemmScratchBytes, gemmTogether } from "../../kernels/index.js";
 import { alignment, type Runtime } from "../../runtime/index.js";
+import { withScratch } from "../product-scratch.js";
 import { outlineOf } from "../product-times.js";
 import {
   accessesOf,
@@ -17,12 +18,13 @@ import {
   type RowCall,
   type Work,
 } from "../program.js";
-import { type Uses, usesOf } from "../uses.js";
+import { bufferMaker, type Uses, usesOf } from "../uses.js";
 import { isWhole, overlap, type SpreadCopy, spreadCopyOf } from "./copies.js";
 
 /** Takes the program of `removeCopies`, which gathers copies. `isChosen`: will a library's algorithms be chosen anew? */
 export function makeSpread(runtime: Runtime, calls: readonly Call[], isChosen: boolean): readonly Call[] {
   const uses = usesOf(calls);
+  const makeBuffer = bufferMaker(calls);
   /** Calls in another form, by their places; nothing for copies that are gone. */
   const changed = new Map<number, Call | undefined>();
   for (const [place, { work }] of calls.entries()) {
@@ -37,7 +39,10 @@ export function makeSpread(runtime: Runtime, calls: readonly Call[], isChosen: b
       return there !== undefined && meets(there, copy.pieces);
     });
     if (!spread || isTouched) continue;
-    changed.set(maker, { ...call, work: spread });
+    // A batch needs other scratch memory than the wide product did.
+    const isApart = copy.areColumns && spread.kind === "product";
+    const problem = isApart && withScratch(runtime, spread.problem, makeBuffer);
+    changed.set(maker, { ...call, work: problem ? { kind: "product", problem } : spread });
     changed.set(place, undefined);
   }
   return calls.flatMap((call, place) => (changed.has(place) ? (changed.get(place) ?? []) : [call]));

@@ -8,11 +8,11 @@ import type { Runtime, Storage } from "../../runtime/index.js";
 import { accessesOf, type Buffer, type Call, type Part, type ProductCall } from "../program.js";
 import { turnWeights } from "./turned-weights.js";
 
-const on = (computeCapability: string, precision: string): Runtime =>
+const on = (computeCapability: string, precision: string, workspaceBytes = 0): Runtime =>
   ({
     device: { kind: "cuda", computeCapability, parallelism: 132 },
     settings: { precision },
-    kernel: ({ name, parameters }: KernelSource) => ({ name, parameters }),
+    kernel: ({ name, parameters }: KernelSource) => ({ name, parameters, workspaceBytes }),
   }) as unknown as Runtime;
 const hopper = on("9.0", "tf32");
 
@@ -67,6 +67,15 @@ test("a weight that many rows are multiplied by is turned before, and read along
   const [read, written] = accessesOf(calls[2]!);
   assert.deepEqual([read?.part, read?.writes], [whole(weight), false]);
   assert.deepEqual([written?.part, written?.reads], [b.part, false]);
+});
+
+test("a library has the scratch memory that it wants of the turned product, be it more or none", () => {
+  const scratch = whole(bufferOf(64));
+  const [none] = problemsIn(turnWeights(hopper, [product(undefined, { scratch })]));
+  assert.equal(none?.scratch, undefined);
+  const [some] = problemsIn(turnWeights(on("9.0", "tf32", 131), [product(undefined, { scratch })]));
+  assert.equal(some?.scratch?.size, 131);
+  assert.notEqual(some?.scratch?.buffer, scratch.buffer);
 });
 
 test("a weight of two products is turned once, and all weights in one launch", () => {

@@ -11,6 +11,7 @@ import {
   turnLaunchOf,
 } from "../../kernels/index.js";
 import type { Runtime } from "../../runtime/index.js";
+import { withScratch } from "../product-scratch.js";
 import { outlineOf } from "../product-times.js";
 import type { Call, Part, ProductCall } from "../program.js";
 import { bufferMaker, type Uses, usesOf } from "../uses.js";
@@ -39,7 +40,8 @@ export function turnWeights(runtime: Runtime, calls: readonly Call[]): readonly 
     const part = known ?? turn(problem, count, makeBuffer, matrices);
     turned.set(key, part);
     const strides = { rowStride: k, ...(batch > 1 && { batchStride: areShared ? 0 : n * k }) };
-    const own = { ...problem, b: { part, isTransposed: true, ...strides } };
+    const turnedProblem = { ...problem, b: { part, isTransposed: true, ...strides } };
+    const own = withScratch(runtime, turnedProblem, makeBuffer);
     changes.set(place, { ...call, work: { kind: "product", problem: own } });
   }
   const [first] = changes.keys();

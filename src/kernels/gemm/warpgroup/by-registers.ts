@@ -122,7 +122,13 @@ const turning = `
 #pragma unroll
       for (unsigned i = 0; i < 8; i++)
         terms[i / 4][i % 4] = *reinterpret_cast<const float4*>(from + Right::placeOf(4 * (four ^ i / 4 * 4) + i % 4, chunk));
-      // What stands in registers makes room for what comes next.
+      // What stands in registers makes room for what comes next. It is rounded here because it stands there by then: a load that is
+      // still under way would read what comes next.
+#pragma unroll
+      for (unsigned i = 0; i < 8; i++) {
+        float4& own = terms[i / 4][i % 4];
+        own = make_float4(roundToTf32(own.x), roundToTf32(own.y), roundToTf32(own.z), roundToTf32(own.w));
+      }
       __syncwarp();
       if (lane == 0) bringRaw(step + stages);
       if (step >= ${readyStages}) awaitGate(readyFree + step % ${readyStages}, (step / ${readyStages} - 1) % 2);
@@ -130,8 +136,7 @@ const turning = `
 #pragma unroll
       for (unsigned i = 0; i < 2; i++) {
         auto store = [&](unsigned e, float x, float y, float z, float w) {
-          *reinterpret_cast<float4*>(to + Right::placeOf(4 * chunk + e, four ^ i * 4)) =
-              make_float4(roundToTf32(x), roundToTf32(y), roundToTf32(z), roundToTf32(w));
+          *reinterpret_cast<float4*>(to + Right::placeOf(4 * chunk + e, four ^ i * 4)) = make_float4(x, y, z, w);
         };
         store(0, terms[i][0].x, terms[i][1].x, terms[i][2].x, terms[i][3].x);
         store(1, terms[i][0].y, terms[i][1].y, terms[i][2].y, terms[i][3].y);

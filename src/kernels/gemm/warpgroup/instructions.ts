@@ -19,10 +19,11 @@ struct Bf16 { static constexpr unsigned bytes = 2; };
 struct F16 { static constexpr unsigned bytes = 2; };
 struct Tf32 { static constexpr unsigned bytes = 4; };
 #define launchedMemory(name, bytes) extern __shared__ unsigned char name[]
+// Where it stands: a float that is being loaded is there behind it.
 template <class Float>
 static __device__ __forceinline__ Float roundToTf32(Float value) {
   unsigned bits;
-  asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(bits) : "f"(value));
+  asm volatile("cvt.rna.tf32.f32 %0, %1;" : "=r"(bits) : "f"(value));
   return __uint_as_float(bits);
 }
 ${isByWarps(form) ? warpInstructions : warpgroupInstructions(form)}
