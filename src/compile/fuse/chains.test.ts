@@ -2,10 +2,11 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import fc from "fast-check";
 import { bufferOf, elementwise, type View } from "../../../test/support/row-calls.js";
 import { term } from "../../kernels/index.js";
 import { Chains } from "./chains.js";
-import { type Node, Order } from "./order.js";
+import { isDirectlyBehind, type Node, Order } from "./order.js";
 
 const order = new Order();
 const follow = (from: View): { readonly node: Node; readonly made: View } => {
@@ -38,4 +39,39 @@ test("with two as one, chains go through both", () => {
   const chains = new Chains(joined.nodes);
   assert.ok(!chains.wouldGrow(fourth, sixth));
   assert.ok(chains.wouldGrow(third, sixth), "the sixth stands behind the third now");
+});
+
+test("what is noted of two that become one is what looking at all of them anew would find", () => {
+  fc.assert(
+    fc.property(
+      fc.array(fc.tuple(fc.nat(), fc.nat()), { minLength: 2, maxLength: 24 }),
+      fc.array(fc.nat()),
+      (drawn, picks) => {
+        const program = new Order();
+        const made: View[] = [bufferOf([4])];
+        for (const [one, other] of drawn) {
+          const target = bufferOf([4]);
+          const sources = [made[one % made.length]!, made[other % made.length]!];
+          program.add(elementwise("add", (x, y) => term.add(x!, y!), sources, target));
+          made.push(target);
+        }
+        const chains = new Chains(program.nodes);
+        for (const pick of picks) {
+          const { nodes } = program;
+          const [first, second] = [nodes[pick % nodes.length]!, nodes[(pick >> 4) % nodes.length]!];
+          const place = first === second ? undefined : program.placeFor(first, second);
+          // Two of which one waits for the other don't run as one.
+          const isChain = isDirectlyBehind(first, second) || isDirectlyBehind(second, first);
+          if (place === undefined || isChain || chains.wouldGrow(first, second)) continue;
+          program.join(first, second, place);
+          chains.join(first, second);
+        }
+        const afresh = new Chains(program.nodes);
+        for (const one of program.nodes)
+          for (const other of program.nodes)
+            assert.equal(chains.wouldGrow(one, other), afresh.wouldGrow(one, other));
+      },
+    ),
+    { numRuns: 200 },
+  );
 });

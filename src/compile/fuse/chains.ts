@@ -4,8 +4,8 @@ import { type Node, rootOf } from "./order.js";
 
 export class Chains {
   /** Of the longest chain that ends with a node, and of the longest that begins with it: the node is one of both. */
-  readonly #ending: ReadonlyMap<Node, number>;
-  readonly #beginning: ReadonlyMap<Node, number>;
+  readonly #ending: Map<Node, number>;
+  readonly #beginning: Map<Node, number>;
   readonly #longest: number;
 
   /** Of all nodes that are no part of another, in order. */
@@ -21,13 +21,42 @@ export class Chains {
       Math.max(lengths.get(a) ?? 1, lengths.get(b) ?? 1);
     return most(this.#ending) + most(this.#beginning) - 1 > this.#longest;
   }
+
+  /**
+   * Notes that `b` has become a part of `a`; neither waited for the other, and no chain is longer than the longest. Only what
+   * follows on them is looked at.
+   */
+  join(a: Node, b: Node): void {
+    raise(this.#ending, a, this.#ending.get(b) ?? 1, ({ behind }) => behind);
+    raise(this.#beginning, a, this.#beginning.get(b) ?? 1, ({ before }) => before);
+  }
+}
+
+/** Makes chains through a node at least so long, and with it those through its neighbours that are too short by that. */
+function raise(
+  lengths: Map<Node, number>,
+  start: Node,
+  length: number,
+  neighboursOf: (node: Node) => ReadonlySet<Node>,
+): void {
+  const own = Math.max(length, lengths.get(start) ?? 1);
+  lengths.set(start, own);
+  const open: { readonly node: Node; readonly length: number }[] = [{ node: start, length: own }];
+  for (let next = open.pop(); next; next = open.pop()) {
+    for (const one of neighboursOf(next.node)) {
+      const node = rootOf(one);
+      if ((lengths.get(node) ?? 1) > next.length) continue;
+      lengths.set(node, next.length + 1);
+      open.push({ node, length: next.length + 1 });
+    }
+  }
 }
 
 /** Each node's chain is one longer than those of its neighbours, which stand before it here. */
 function lengthsOf(
   nodes: readonly Node[],
   neighboursOf: (node: Node) => ReadonlySet<Node>,
-): ReadonlyMap<Node, number> {
+): Map<Node, number> {
   const lengths = new Map<Node, number>();
   for (const node of nodes) {
     let longest = 0;

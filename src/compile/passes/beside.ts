@@ -44,14 +44,20 @@ export function runBeside(runtime: Runtime, calls: readonly Call[]): readonly Ca
   if (runtime.device.kind !== "cuda") return calls;
   const order = new Order();
   const nodes = calls.map((call) => order.add(call).node);
-  let chains = new Chains(nodes);
+  const chains = new Chains(nodes);
   const groups = new Map<Node, Group>();
+  /** Those that later ones can still reach. */
+  let open: Node[] = [];
 
   /** Joins the group before it that takes it and leaves the device most idle, the nearest of such. */
   const join = (node: Node, own: Group): boolean => {
-    const near = [...groups].filter(([{ position }]) => node.position - position <= farthest);
-    near.sort(([a, one], [b, two]) => one.bytes - two.bytes || b.position - a.position);
-    for (const [other, group] of near) {
+    open = open.filter(({ position }) => node.position - position <= farthest);
+    const near = open.flatMap((other) => {
+      const group = groups.get(other);
+      return group ? [{ other, group }] : [];
+    });
+    near.sort((a, b) => a.group.bytes - b.group.bytes || b.other.position - a.other.position);
+    for (const { other, group } of near) {
       const rows = [...group.rows, ...own.rows];
       if (rows.length > mostKernels || !areFit(group, own) || !rowsBeside(runtime, rows)) continue;
       // Two nodes may stand as one though the second waits for the first; kernels of one launch may not.
@@ -59,7 +65,7 @@ export function runBeside(runtime: Runtime, calls: readonly Call[]): readonly Ca
       const place = order.placeFor(other, node);
       if (place === undefined || heldBytes([other, group], [node, own], place) > mostHeldBytes) continue;
       order.join(other, node, place);
-      chains = new Chains(order.nodes);
+      chains.join(other, node);
       groups.set(other, {
         ...{ rows, calls: [...group.calls, ...own.calls], bytes: group.bytes + own.bytes },
         ...{ isLarge: group.isLarge || own.isLarge, holdsRows: group.holdsRows || own.holdsRows },
@@ -71,7 +77,9 @@ export function runBeside(runtime: Runtime, calls: readonly Call[]): readonly Ca
 
   for (const node of nodes) {
     const own = groupOf(node.call, runtime.device.parallelism);
-    if (own && !join(node, own)) groups.set(node, own);
+    if (!own || join(node, own)) continue;
+    groups.set(node, own);
+    open.push(node);
   }
   return order.nodes.map((node) => {
     const group = groups.get(node);
