@@ -401,18 +401,20 @@ describe("stay apart:", () => {
     );
   });
 
-  test("functions of more elements than a block takes at a time, and one row", () => {
-    for (const [size, count] of [
-      [1024, 1],
-      [1028, 2],
+  test("functions of rows with more elements than a block takes at a time, where rows are few", () => {
+    for (const [rows, size, count] of [
+      [1, 1024, 1],
+      [1, 1028, 2],
+      [8, 1028, 2],
+      [64, 256, 1],
     ] as const) {
-      const [long, value, sum] = [bufferOf([1, size]), bufferOf([1, size]), bufferOf([1])];
+      const [long, value, sum] = [bufferOf([rows, size]), bufferOf([rows, size]), bufferOf([rows])];
       const fused = fuseKeeping(
         [sum],
         elementwise("exp", term.exp, [long], value),
         reducing("sum", [["add", (x) => x]], [() => term.reduced(0, "f32")], [value], [sum]),
       );
-      assert.equal(fused.length, count, `${size} elements`);
+      assert.equal(fused.length, count, `${rows} × ${size} elements`);
     }
   });
 

@@ -78,8 +78,8 @@ function draftOf(
 /** A GPU shares a row among the threads of a block at most; elements that need no row deserve more of them. */
 const fewRows = 128;
 const fewElements = 16_384;
-/** Those with functions to compute sooner: a block takes so many at a time. */
-const fewCostlyElements = 1024;
+/** Those with functions to compute sooner: where a row has more than a block takes at a time. */
+const longCostlyRow = 1024;
 
 function isWorthwhile(
   members: readonly Member[],
@@ -90,7 +90,7 @@ function isWorthwhile(
   const { rows, elements } = iteration;
   const { isElementwise } = factsOf(kernel);
   const isNarrow = !isElementwise && rows < fewRows;
-  if (isNarrow && members.some((member) => member.elements === elements && deservesThreads(member))) {
+  if (isNarrow && members.some((member) => member.elements === elements && deservesThreads(member, rows))) {
     return false;
   }
   // On a GPU a row's sum follows from its length alone, and where rows are reduced each operand is moved by itself.
@@ -105,7 +105,8 @@ function isWorthwhile(
   });
 }
 
-function deservesThreads({ elements, rowSize, kernel }: Member): boolean {
+function deservesThreads({ elements, rowSize, kernel }: Member, rows: number): boolean {
   if (rowSize !== undefined) return false;
-  return elements > (kernel.stages.every(({ value }) => isCheap(value)) ? fewElements : fewCostlyElements);
+  const isCostly = !kernel.stages.every(({ value }) => isCheap(value));
+  return elements > fewElements || (isCostly && elements > longCostlyRow * rows);
 }
