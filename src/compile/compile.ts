@@ -185,14 +185,13 @@ export function branchStep(
 }
 
 /** What comes behind fusion. */
-const isLate = (name: Stage["name"]): boolean =>
-  ["turned", "finish", "narrow", "alike", "together", "reductions", "beside", "products"].includes(name);
+const latePasses: ReadonlySet<string> = new Set(passNames.slice(passNames.indexOf("fuse") + 1));
 
 /** The calls as the passes leave them where values that are changed in place are made anew before they are fused. */
 function freedCalls(runtime: Runtime, stages: readonly Stage[]): readonly Call[] {
   if (isAfresh(runtime) && stages.some(({ name }) => name === "afresh")) return stages.at(-1)?.calls ?? [];
   const fused = stages.findIndex(({ name }) => name === "fuse");
-  const again = fused < 0 ? stages.filter(({ name }) => isLate(name)) : stages.slice(fused);
+  const again = fused < 0 ? stages.filter(({ name }) => latePasses.has(name)) : stages.slice(fused);
   const isChosen = stages.some(({ name }) => name === "products");
   let calls = writeAfresh(stages.at(-1 - again.length)?.calls ?? []);
   for (const { name, calls: chosen } of again) {

@@ -24,6 +24,16 @@ export function usesOf(calls: readonly Call[]): ReadonlyMap<Buffer, Uses> {
   return uses;
 }
 
+/** Is it step memory that one call writes, and no other? */
+export function isMadeOnce(uses: ReadonlyMap<Buffer, Uses>, buffer: Buffer): boolean {
+  return !buffer.storage && uses.get(buffer)?.writers.length === 1;
+}
+
+/** Is it persistent, and at this place still as it was before the step? */
+export function isAsBefore(uses: ReadonlyMap<Buffer, Uses>, buffer: Buffer, place: number): boolean {
+  return buffer.storage !== undefined && !uses.get(buffer)?.writers.some((writer) => writer < place);
+}
+
 /** Makes step buffers whose numbers no other of the program has. */
 export function bufferMaker(calls: readonly Call[]): (bytes: number, label: string) => Buffer {
   let last = 0;

@@ -19,7 +19,7 @@ import {
   type ProductCall,
   type Work,
 } from "../program.js";
-import { bufferMaker, type Uses, usesOf } from "../uses.js";
+import { bufferMaker, isMadeOnce, type Uses, usesOf } from "../uses.js";
 import { castOf } from "./region-casts.js";
 
 const narrow = "bf16";
@@ -36,7 +36,7 @@ export function narrowResults(
   const halves = new Map<Buffer, Buffer>();
   for (const call of calls) {
     const buffer = resultOf(runtime, call);
-    if (!buffer || uses.get(buffer)?.writers.length !== 1 || isKept(calls, uses, buffer)) continue;
+    if (!buffer || !isMadeOnce(uses, buffer) || isKept(calls, uses, buffer)) continue;
     if (only && !only.has(buffer.id)) continue;
     const { readers = [] } = uses.get(buffer) ?? {};
     if (readers.length > 0 && readers.every((place) => canRead(runtime, calls[place], buffer)))
@@ -212,12 +212,7 @@ function needlessCasts(
     const source = cast && halves.get(cast.from.buffer);
     if (!source || cast.from.size !== cast.from.buffer.bytes) continue;
     const { buffer } = cast.to;
-    if (
-      cast.call.kernel.outputs[0]?.dtype !== narrow ||
-      buffer.storage ||
-      uses.get(buffer)?.writers.length !== 1
-    )
-      continue;
+    if (cast.call.kernel.outputs[0]?.dtype !== narrow || !isMadeOnce(uses, buffer)) continue;
     places.add(place);
     sources.set(buffer, source);
   }

@@ -3,9 +3,9 @@
  * the memory that they share.
  */
 
-import { dtypes, iterateElements } from "../../kernels/index.js";
+import { dtypes, type Expression, iterateElements } from "../../kernels/index.js";
 import { type Buffer, type Call, mapParts, type Part, partOfAll, type RowCall } from "../program.js";
-import { usesOf } from "../uses.js";
+import { isAsBefore, isMadeOnce, usesOf } from "../uses.js";
 
 /** How much of the memory passed over must be wanted, or more is read for nothing than launches are saved. */
 const leastShare = 0.6;
@@ -25,9 +25,7 @@ export function castTogether(calls: readonly Call[]): readonly Call[] {
     const cast = work.kind === "rows" ? castOf(work, place) : undefined;
     if (!cast) continue;
     const { buffer } = cast.from;
-    const isStill = !uses.get(buffer)?.writers.some((writer) => writer < place);
-    const isOwn = !cast.to.buffer.storage && uses.get(cast.to.buffer)?.writers.length === 1;
-    if (!buffer.storage || !isStill || !isOwn) continue;
+    if (!isAsBefore(uses, buffer, place) || !isMadeOnce(uses, cast.to.buffer)) continue;
     const byBuffer = groups.get(cast.call.kernel) ?? new Map<Buffer, Cast[]>();
     groups.set(cast.call.kernel, byBuffer);
     byBuffer.set(buffer, [...(byBuffer.get(buffer) ?? []), cast]);
@@ -50,21 +48,27 @@ export function castTogether(calls: readonly Call[]): readonly Call[] {
 
 /** What a call converts, if it does nothing else. */
 export function castOf(call: RowCall, place: number): Cast | undefined {
-  const { kernel, iteration, operands, scalars } = call;
+  const { kernel, iteration, operands } = call;
   const [from, to] = operands;
-  const [stage] = kernel.stages;
   const isCast =
-    kernel.inputs.length === 1 &&
-    kernel.outputs.length === 1 &&
-    kernel.stages.length === 1 &&
-    scalars.length === 0 &&
-    stage?.kind === "store" &&
-    (stage.value.kind === "load" || (stage.value.kind === "convert" && stage.value.a.kind === "load")) &&
+    movedBy(call) !== undefined &&
     kernel.inputs[0] !== kernel.outputs[0]?.dtype &&
     iteration.outer.length === 0 &&
     iteration.row.strides.every((stride) => stride === 1);
   if (!isCast || !from || !to || to.offset !== 0 || to.size !== to.buffer.bytes) return undefined;
   return { place, call, from, to };
+}
+
+/** What a call stores that does nothing but move elements: those of its one input as they lie there, or converted. */
+export function movedBy({ kernel, scalars }: RowCall): Expression | undefined {
+  const { inputs, outputs, stages } = kernel;
+  const [stage] = stages;
+  if (inputs.length !== 1 || outputs.length !== 1 || stages.length !== 1 || scalars.length > 0)
+    return undefined;
+  if (stage?.kind !== "store") return undefined;
+  const { value } = stage;
+  const loaded = value.kind === "convert" ? value.a : value;
+  return loaded.kind === "load" && !loaded.at ? value : undefined;
 }
 
 function joinCasts(

@@ -8,7 +8,7 @@ import { dtypes } from "../../kernels/index.js";
 import type { Runtime } from "../../runtime/index.js";
 import { type AttentionCall, onParts, resultsOf } from "../attention-call.js";
 import { type Buffer, type Call, type Part, partOfAll } from "../program.js";
-import { type Uses, usesOf } from "../uses.js";
+import { isMadeOnce, type Uses, usesOf } from "../uses.js";
 import { type Cast, castOf } from "./region-casts.js";
 
 export function roundInAttention(calls: readonly Call[], runtime: Runtime): readonly Call[] {
@@ -50,8 +50,7 @@ function soleCastOf(
   if (writers.some((place) => place !== writer)) return undefined;
   const work = calls[reader]?.work;
   const cast = work?.kind === "rows" ? castOf(work, reader) : undefined;
-  const isOwn = cast && !cast.to.buffer.storage && uses.get(cast.to.buffer)?.writers.length === 1;
-  return isOwn ? cast : undefined;
+  return cast && isMadeOnce(uses, cast.to.buffer) ? cast : undefined;
 }
 
 /** The dtype that all results are converted to, every byte of them; nothing where the kernel can't store it. */

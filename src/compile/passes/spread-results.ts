@@ -15,11 +15,11 @@ import {
   type ColumnCall,
   type Part,
   type ProductCall,
-  type RowCall,
   type Work,
 } from "../program.js";
 import { bufferMaker, type Uses, usesOf } from "../uses.js";
 import { isWhole, overlap, type SpreadCopy, spreadCopyOf } from "./copies.js";
+import { movedBy } from "./region-casts.js";
 
 /** Takes the program of `removeCopies`, which gathers copies. `isChosen`: will a library's algorithms be chosen anew? */
 export function makeSpread(runtime: Runtime, calls: readonly Call[], isChosen: boolean): readonly Call[] {
@@ -32,17 +32,14 @@ export function makeSpread(runtime: Runtime, calls: readonly Call[], isChosen: b
     const maker = copy && makerOf(uses, copy, place);
     const call = maker === undefined ? undefined : calls[maker];
     if (!copy || maker === undefined || !call || changed.has(maker)) continue;
-    const spread = spreadWork(runtime, call.work, copy, isChosen);
+    const spread = spreadWork(runtime, call.work, copy, isChosen, makeBuffer);
     const between = Array.from({ length: place - maker - 1 }, (_, index) => maker + 1 + index);
     const isTouched = [maker, ...between].some((other) => {
       const there = changed.has(other) ? changed.get(other) : calls[other];
       return there !== undefined && meets(there, copy.pieces);
     });
     if (!spread || isTouched) continue;
-    // A batch needs other scratch memory than the wide product did.
-    const isApart = copy.areColumns && spread.kind === "product";
-    const problem = isApart && withScratch(runtime, spread.problem, makeBuffer);
-    changed.set(maker, { ...call, work: problem ? { kind: "product", problem } : spread });
+    changed.set(maker, { ...call, work: spread });
     changed.set(place, undefined);
   }
   return calls.flatMap((call, place) => (changed.has(place) ? (changed.get(place) ?? []) : [call]));
@@ -50,7 +47,8 @@ export function makeSpread(runtime: Runtime, calls: readonly Call[], isChosen: b
 
 /** What a call copies that takes columns of a matrix apart, so many side by side for each piece, and does nothing else. */
 function columnsCopyOf(work: Work): SpreadCopy | undefined {
-  if (work.kind !== "rows" || !isCopy(work)) return undefined;
+  if (work.kind !== "rows" || movedBy(work)?.kind !== "load") return undefined;
+  if (work.kernel.inputs[0] !== "f32" || work.kernel.outputs[0]?.dtype !== "f32") return undefined;
   const { outer, row } = work.iteration;
   const [source, target] = work.operands;
   const [piece, line, ...others] = outer;
@@ -69,21 +67,6 @@ function columnsCopyOf(work: Work): SpreadCopy | undefined {
     ...{ buffer: target.buffer, offset: target.offset + index * step, size },
   }));
   return { source, pieces, areColumns: true };
-}
-
-/** Floats from one place to another, as they are. */
-function isCopy({ kernel, scalars }: RowCall): boolean {
-  const { inputs, outputs, stages } = kernel;
-  const [stage, ...others] = stages;
-  return (
-    inputs.length === 1 &&
-    inputs[0] === "f32" &&
-    outputs.length === 1 &&
-    outputs[0]?.dtype === "f32" &&
-    scalars.length + others.length === 0 &&
-    stage?.kind === "store" &&
-    stage.value.kind === "load"
-  );
 }
 
 /** The one call that makes a value which nobody but its copy reads. */
@@ -137,6 +120,7 @@ function spreadWork(
   work: Work,
   { source, pieces, areColumns = false }: SpreadCopy,
   isChosen: boolean,
+  makeBuffer: ReturnType<typeof bufferMaker>,
 ): Work | undefined {
   const [first, second] = pieces;
   const last = pieces.at(-1);
@@ -150,7 +134,7 @@ function spreadWork(
   const target: Part = { ...first, size: last.offset + last.size - first.offset };
   const spread: Spread = { source, target, pieces: pieces.length, pieceBytes: first.size, step };
   if (areColumns)
-    return work.kind === "product" && isChosen ? productsApart(runtime, work, spread) : undefined;
+    return work.kind === "product" && isChosen ? productsApart(runtime, work, spread, makeBuffer) : undefined;
   if (work.kind === "product") {
     const product = spreadProduct(work, spread);
     return product && mayMove(runtime, product.problem, isChosen) ? product : undefined;
@@ -185,6 +169,7 @@ function productsApart(
   runtime: Runtime,
   { problem }: ProductCall,
   { target, pieces, pieceBytes, step }: Spread,
+  makeBuffer: ReturnType<typeof bufferMaker>,
 ): ProductCall | undefined {
   const { scratch: _, choice: __, ...rest } = problem;
   const { m, n, a, b, c, batch = 1, beta = 0, dtype, resultDtype = dtype, activation, bias } = problem;
@@ -198,7 +183,9 @@ function productsApart(
     b: { ...b, batchStride: width },
     c: { part: target, rowStride: width, batchStride: step / bytes },
   };
-  return gemmTogether(runtime, [outlineOf(apart)]) ? { kind: "product", problem: apart } : undefined;
+  if (!gemmTogether(runtime, [outlineOf(apart)])) return undefined;
+  // Where it is made alone after all, a library needs other memory for it than for the wide product.
+  return { kind: "product", problem: withScratch(runtime, apart, makeBuffer) };
 }
 
 /** A library may take another algorithm where C lies otherwise: that is for steps whose algorithms are chosen anyway. */

@@ -14,7 +14,7 @@ import type { Runtime } from "../../runtime/index.js";
 import { withScratch } from "../product-scratch.js";
 import { outlineOf } from "../product-times.js";
 import type { Call, Part, ProductCall } from "../program.js";
-import { bufferMaker, type Uses, usesOf } from "../uses.js";
+import { bufferMaker, isAsBefore, usesOf } from "../uses.js";
 
 type Problem = ProductCall["problem"];
 
@@ -33,7 +33,7 @@ export function turnWeights(runtime: Runtime, calls: readonly Call[]): readonly 
     const { n, k, b, batch = 1 } = problem;
     const areShared = b.batchStride === 0;
     const count = areShared ? 1 : batch;
-    if (!isStill(b.part, place, uses) || !gemmPrefersTurned(runtime, outlineOf(problem))) continue;
+    if (!isAsBefore(uses, b.part.buffer, place) || !gemmPrefersTurned(runtime, outlineOf(problem))) continue;
     const key = JSON.stringify([b.part.buffer.id, b.part.offset, b.rowStride, b.batchStride, n, k, count]);
     const known = turned.get(key);
     if (!known && matrices.length + count > mostTurned) continue;
@@ -53,11 +53,6 @@ export function turnWeights(runtime: Runtime, calls: readonly Call[]): readonly 
   };
   const changed = calls.map((call, place) => changes.get(place) ?? call);
   return changed.toSpliced(Math.max(0, first - lead), 0, turning);
-}
-
-/** Is it persistent, and as it was before the step? */
-function isStill({ buffer }: Part, place: number, uses: ReadonlyMap<Part["buffer"], Uses>): boolean {
-  return buffer.storage !== undefined && !uses.get(buffer)?.writers.some((writer) => writer < place);
 }
 
 /** Notes what has to be turned for a product's right side, and gives the place where it will lie. */

@@ -21,7 +21,8 @@ function figuresFor(finish: Finish | undefined): readonly string[] {
 /** What else the maps of its operands are made of. */
 const mapFigures = ["aStride", "bStride", "batch"] as const;
 
-const storesResult = (finish: Finish | undefined): boolean => !finish || finish.keepsResult;
+const storesResult = (finish: Pick<Finish, "keepsResult"> | undefined): boolean =>
+  !finish || finish.keepsResult;
 
 /**
  * The parameters of a kernel, in their order: all that there is of the first product, then of the second, each with the
@@ -90,10 +91,9 @@ const multiplicationFor = ({ tile: { rows, columns, down, across } }: WarpgroupF
  * are apart.
  */
 function storing({ hasBias, resultDtype = "f32" }: WarpgroupForm, finish: PrintedFinish | undefined): string {
-  const { type } = elementTypes[resultDtype];
-  const stores = !finish || finish.keepsResult;
+  const { type, narrow } = elementTypes[resultDtype];
   const biases = "*reinterpret_cast<const float4*>(bias + product * biasBatch + column)";
-  const four = [0, 1, 2, 3].map((e) => roundedAs(resultDtype, `values[${e}]`));
+  const four = [0, 1, 2, 3].map((e) => (narrow ? `${narrow}(values[${e}])` : `values[${e}]`));
   const [vector, make] = resultDtype === "f32" ? ["float4", "make_float4"] : ["ushort4", "make_ushort4"];
   const plain = `
         *reinterpret_cast<${vector}*>(result + (long long)line * cStride) =
@@ -127,7 +127,7 @@ function storing({ hasBias, resultDtype = "f32" }: WarpgroupForm, finish: Printe
     // Products of 64 bits are made once, and not for every row.
     const int last = m - 1 - firstLine;
     ${finish ? "const long long firstPlace = (long long)firstLine * n + column;" : ""}
-    ${stores ? `${type}* const result = c + product * cBatch + (long long)firstLine * cStride + column;` : ""}
+    ${storesResult(finish) ? `${type}* const result = c + product * cBatch + (long long)firstLine * cStride + column;` : ""}
 #pragma unroll 1
     for (unsigned begin = 0; begin < 16; begin += rowsAtOnce * apart) {${finish?.fetches ? fetching : ""}
 #pragma unroll
@@ -142,9 +142,6 @@ ${finish ? `${finish.keepsResult ? plain : ""}\n${finish.lines}` : plain}
     }
   }`;
 }
-
-const roundedAs = (dtype: "f32" | "bf16" | "f16", value: string): string =>
-  dtype === "f32" ? value : `narrow_${dtype}(${value})`;
 
 /** One kernel for products of one form, with what each does to its C; or for one product and its finish. */
 export function warpgroupSource(

@@ -95,12 +95,7 @@ export function groupFormOf(
   if (!first || !element) return undefined;
   const areGradients = problems.every(
     (one) =>
-      isGradient(one) &&
-      isOurs({ ...one, batch: 1 }) &&
-      isBatchOurs(one) &&
-      one.dtype === first.dtype &&
-      !one.bias &&
-      !halvesOf(one).resultDtype,
+      isGradient(one) && isOurs(one) && one.dtype === first.dtype && !one.bias && !halvesOf(one).resultDtype,
   );
   const tile = element === "tf32" ? splitTile : tiles.square;
   return areGradients ? { element, tile, isAlong: { a: false, b: false }, hasBias: false } : undefined;
@@ -119,9 +114,9 @@ export function finishFormOf(
   problem: GemmOutline,
   { kernel, product }: Finish,
 ): WarpgroupForm | undefined {
-  const { m, n, k, c, a, b, bias } = problem;
+  const { m, n, k, batch = 1, c, a, b, bias } = problem;
   const element = elementOf(device, precision, problem);
-  if (!element || !isOurs(problem) || a.isTransposed) return undefined;
+  if (!element || !isOurs(problem) || a.isTransposed || batch !== 1) return undefined;
   if (k > mostTermsToFinish || m * n < leastToFinish || c.rowStride !== n) return undefined;
   const { isElementwise, usesPlace, readsAtIndex } = factsOf(kernel);
   if (!isElementwise || usesPlace || readsAtIndex || kernel.inputs[product] !== "f32") return undefined;
@@ -137,8 +132,7 @@ export function batchFormOf(
 ): WarpgroupForm | undefined {
   const { a, b, bias } = problem;
   const element = elementOf(device, precision, problem);
-  if (!element || !isOddBatch(problem) || !isOurs({ ...problem, batch: 1 }) || !isBatchOurs(problem))
-    return undefined;
+  if (!element || !isOddBatch(problem) || !isOurs(problem)) return undefined;
   const isAlong = { a: !a.isTransposed, b: b.isTransposed === true };
   const form = { element, tile: tiles.small, isAlong, hasBias: bias !== undefined, ...halvesOf(problem) };
   if (!isByWarps(form)) return form;
@@ -159,7 +153,7 @@ export function plainFormsOf(
 ): readonly WarpgroupForm[] {
   const { m, n, a, b, bias } = problem;
   const element = elementOf(device, precision, problem);
-  if (!element || a.isTransposed || !isOurs({ ...problem, batch: 1 }) || !isBatchOurs(problem)) return [];
+  if (!element || a.isTransposed || !isOurs(problem)) return [];
   const isAlong = { a: true, b: b.isTransposed === true };
   return plainTiles
     .filter(
@@ -177,17 +171,9 @@ const leastRowsToTurn = 1024;
 /** Had a product better have its right side turned round, along its terms? Tensor cores read floats no other way. */
 export function prefersTurned(device: Device, precision: ProductPrecision, problem: GemmOutline): boolean {
   const { m, k, a, b } = problem;
-  const isOwn = isOurs({ ...problem, batch: 1 }) && isBatchOurs(problem) && !isOddBatch(problem);
+  const isOwn = isOurs(problem) && !isOddBatch(problem);
   const isApart = !a.isTransposed && !b.isTransposed && k % 4 === 0 && m >= leastRowsToTurn;
   return isApart && isOwn && elementOf(device, precision, problem) === "tf32";
-}
-
-/** Does every matrix of a batch begin on 16 bytes? */
-function isBatchOurs({ a, b, c, dtype, resultDtype = dtype }: GemmOutline): boolean {
-  const fits = ({ batchStride = 0 }: GemmOutline["a"], bytes: number): boolean =>
-    (batchStride * bytes) % 16 === 0;
-  const { bytes } = dtypes[dtype];
-  return fits(a, bytes) && fits(b, bytes) && fits(c, dtypes[resultDtype].bytes);
 }
 
 /** What C is stored as, where that is half floats. */
@@ -205,15 +191,16 @@ function elementOf(
   return dtype === "f32" && precision === "tf32" ? "tf32" : undefined;
 }
 
-/** Copies and stores move 16 bytes at a time, so that rows begin on them, and those of C end on them. */
+/** Copies and stores move 16 bytes at a time, so that rows and matrices of a batch begin on them, and rows of C end on them. */
 function isOurs(problem: GemmOutline): boolean {
   const { n, k, batch = 1, a, b, c, bias, biasBatchStride = 0, dtype, resultDtype = dtype } = problem;
   const { alpha = 1, beta = 0, activation, biasDtype = resultDtype } = problem;
-  if (batch !== 1 || alpha !== 1 || beta !== 0 || activation || k < 64) return false;
+  if (alpha !== 1 || beta !== 0 || activation || k < 64) return false;
   // Half floats are stored of half floats only.
   if ((resultDtype !== "f32" && resultDtype !== dtype) || (bias && biasDtype !== "f32")) return false;
-  const fits = ({ rowStride, storage }: GemmOutline["a"], bytes: number): boolean =>
-    (rowStride * bytes) % 16 === 0 && storage.span.address % 16 === 0;
+  const fits = ({ rowStride, batchStride = 0, storage }: GemmOutline["a"], bytes: number): boolean =>
+    [rowStride, batch === 1 ? 0 : batchStride].every((stride) => (stride * bytes) % 16 === 0) &&
+    storage.span.address % 16 === 0;
   const { bytes } = dtypes[dtype];
   const fitsBias = !bias || (bias.span.address % 16 === 0 && biasBatchStride % 4 === 0);
   return n % 8 === 0 && fitsBias && fits(a, bytes) && fits(b, bytes) && fits(c, dtypes[resultDtype].bytes);
