@@ -142,9 +142,16 @@ template <> inline float standinWiden<Bf16>(const unsigned char* at) {
   return value;
 }
 template <> inline float standinWiden<F16>(const unsigned char* at) {
-  _Float16 value;
-  __builtin_memcpy(&value, at, 2);
-  return static_cast<float>(value);
+  // By hand: not every C++ compiler has a type for it.
+  const unsigned half = static_cast<unsigned>(at[0] | at[1] << 8), exponent = half >> 10 & 31, fraction = half & 1023;
+  const float size = exponent == 0 ? static_cast<float>(fraction) * 0x1p-24f : 0;
+  unsigned bits;
+  __builtin_memcpy(&bits, &size, 4);
+  if (exponent > 0) bits = (exponent == 31 ? 255 : exponent + 112) << 23 | fraction << 13;
+  bits |= (half >> 15) << 31;
+  float value;
+  __builtin_memcpy(&value, &bits, 4);
+  return value;
 }
 template <> inline float standinWiden<Tf32>(const unsigned char* at) {
   unsigned bits;
