@@ -2,7 +2,15 @@
 
 import { formatBytes } from "../units/index.js";
 import { describeAttention } from "./attention-call.js";
-import { accessesOf, type Call, type Part, type ProductCall, type Schedule, type Work } from "./program.js";
+import {
+  accessesOf,
+  type Call,
+  type Part,
+  type ProductCall,
+  type ReductionsCall,
+  type Schedule,
+  type Work,
+} from "./program.js";
 import { type Column, formatColumns } from "./text-columns.js";
 
 /** Together, with the spaces between them, no wider than a report. */
@@ -58,6 +66,8 @@ export function kernelOf(work: Work): string {
     case "beside":
       return namesOf(work.rows).join(" + ");
     case "reductions":
+      return [...namesOf(work.columns), ...joinsOf(work)].join(" + ");
+    case "begun":
       return namesOf(work.columns).join(" + ");
     case "product":
       return productOf(work.problem);
@@ -79,6 +89,10 @@ function namesOf(members: readonly { readonly kernel: { readonly name: string } 
   const counts = new Map<string, number>();
   for (const { kernel } of members) counts.set(kernel.name, (counts.get(kernel.name) ?? 0) + 1);
   return [...counts].map(([name, count]) => (count === 1 ? name : `${count} × ${name}`));
+}
+
+function joinsOf({ begun }: ReductionsCall): string[] {
+  return begun ? [`joins of ${begun.columns.length}`] : [];
 }
 
 /** As BLAS writes it: N for an operand as it lies, T for one that is transposed. */
@@ -103,6 +117,8 @@ export function shapeOf(work: Work): string {
     case "beside":
       return work.rows.map(shapeOf).join(", ");
     case "reductions":
+      return [...work.columns, ...(work.begun?.columns ?? [])].map(shapeOf).join(", ");
+    case "begun":
       return work.columns.map(shapeOf).join(", ");
     case "product":
     case "finished":

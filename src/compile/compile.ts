@@ -15,6 +15,7 @@ import { runBeside } from "./passes/beside.js";
 import { shareCommonCalls } from "./passes/common-calls.js";
 import { removeCopies } from "./passes/copies.js";
 import { removeDeadCode } from "./passes/dead-code.js";
+import { beginEarly } from "./passes/early.js";
 import { finishProducts } from "./passes/finish.js";
 import { writeAfresh } from "./passes/fresh-writes.js";
 import { countSkips, guardWrites } from "./passes/guard.js";
@@ -70,6 +71,8 @@ const passes = {
   together: (calls, runtime, isChosen) => makeProductsTogether(runtime, calls, isChosen),
   /** So are reductions of columns. */
   reductions: (calls, runtime) => reduceTogether(runtime, calls),
+  /** On a GPU, those of them that can are begun before all are there, to run beside others. */
+  early: (calls, runtime) => beginEarly(runtime, calls),
   /** On a GPU, small kernels of rows are launched with others that they don't wait for. */
   beside: (calls, runtime) => runBeside(runtime, calls),
 } satisfies Readonly<Record<string, Pass>>;
@@ -125,7 +128,7 @@ export function planStep(runtime: Runtime, trace: Trace<unknown>, settings: Pass
       ? first
       : planCalls(runtime, placed.calls, {
           ...settings,
-          ...{ afresh: false, reductions: false, beside: false, recompute: true },
+          ...{ afresh: false, reductions: false, early: false, beside: false, recompute: true },
         });
     return { ...planned, ops: trace.ops.length, types: trace.types, regions, skipped: guarded.skipped };
   } catch (error) {
@@ -167,9 +170,9 @@ function planSchedule(
   return { schedule, plan, memory: memoryOf(schedule, plan) };
 }
 
-/** How calls may go aside. A layer's backward pass has about four calls that others wait for, and three that nobody does. */
+/** How calls may go aside. A layer's backward pass has seven calls that others wait for. */
 export const branchings = {
-  branches: { branches: 3, lag: 4 },
+  branches: { branches: 3, slack: 2, lag: 8 },
   "short branches": { branches: 3, lag: 2 },
 } as const satisfies Readonly<Record<string, ScheduleOptions>>;
 

@@ -1,6 +1,7 @@
 /** From calls to launches: kernels are printed and loaded, parts become storages, and what is sent is written down once. */
 
 import {
+  beginColumns,
   type ColumnLaunch,
   type GemmProblem,
   gemm,
@@ -15,7 +16,7 @@ import {
 } from "../kernels/index.js";
 import type { Runtime, Storage, WorkPiece } from "../runtime/index.js";
 import { runAttention } from "./attention-call.js";
-import type { Call, ColumnCall, Part, ProductCall, RowCall } from "./program.js";
+import type { BegunCall, Call, ColumnCall, Part, ProductCall, RowCall } from "./program.js";
 
 /** A launch, a fill or a copy of the program, ready to be sent. */
 export interface Piece {
@@ -63,9 +64,16 @@ function emitCall(runtime: Runtime, { op, work }: Call, resolve: (part: Part) =>
     case "reductions": {
       const launches = work.columns.map((one) => columnsOn(one, resolve));
       const scratch = work.scratch && resolve(work.scratch);
-      launchColumnsTogether(runtime, launches, { scratch, op });
+      launchColumnsTogether(runtime, launches, {
+        scratch,
+        begun: work.begun && begunOn(work.begun, resolve),
+        op,
+      });
       return;
     }
+    case "begun":
+      beginColumns(runtime, begunOn(work, resolve), op);
+      return;
     case "product":
       gemm(runtime, problemOn(work.problem, resolve), op);
       return;
@@ -115,6 +123,10 @@ function columnsOn(
   resolve: (part: Part) => Storage,
 ): ColumnLaunch {
   return { kernel, rows, columns, strides, operands: operands.map(resolve), scalars };
+}
+
+function begunOn({ columns, scratch }: BegunCall, resolve: (part: Part) => Storage) {
+  return { members: columns.map((one) => columnsOn(one, resolve)), scratch: resolve(scratch) };
 }
 
 function problemOn(

@@ -39,6 +39,7 @@ export const purposes: Readonly<Record<Exclude<PassName, "products">, string>> =
   alike: "on a GPU, copies of one form are one launch",
   together: "products that leave a GPU idle one by one are one launch",
   reductions: "so are reductions of columns",
+  early: "reductions are begun as soon as they can be, to run beside others",
   beside: "on a GPU, small kernels of rows run beside others, in one launch",
 };
 

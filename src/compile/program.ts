@@ -63,6 +63,15 @@ export interface ReductionsCall {
   readonly kind: "reductions";
   readonly columns: readonly ColumnCall[];
   readonly scratch?: Part;
+  /** Those that an earlier call has begun: they are only joined here. */
+  readonly begun?: BegunCall;
+}
+
+/** The first step of column kernels, and where it leaves what a later call joins. */
+export interface BegunCall {
+  readonly kind: "begun";
+  readonly columns: readonly ColumnCall[];
+  readonly scratch: Part;
 }
 
 /** A kernel of which only its parameters are known: a scan, a scatter. */
@@ -119,6 +128,7 @@ export type Work =
   | BesideCall
   | ColumnCall
   | ReductionsCall
+  | BegunCall
   | ProductCall
   | ProductsCall
   | FinishedCall
@@ -162,10 +172,13 @@ export function accessesOf({ work }: Call): readonly Access[] {
       return work.rows.flatMap(accessesOfRows);
     case "columns":
       return accessesOfColumns(work);
-    case "reductions": {
-      const { columns, scratch } = work;
-      return [...columns.flatMap(accessesOfColumns), ...(scratch ? [accessOf(scratch, "out")] : [])];
-    }
+    case "reductions":
+      return accessesOfReductions(work);
+    case "begun":
+      return [
+        ...work.columns.flatMap(accessesOfColumns).filter(({ writes }) => !writes),
+        accessOf(work.scratch, "out"),
+      ];
     case "product":
       return accessesOfProduct(work.problem);
     case "products":
@@ -197,6 +210,15 @@ function accessesOfRows(work: RowCall): Access[] {
 
 function accessesOfColumns({ kernel: { inputs }, operands }: ColumnCall): Access[] {
   return operands.map((part, index) => accessOf(part, index < inputs.length ? "in" : "out"));
+}
+
+function accessesOfReductions({ columns, scratch, begun }: ReductionsCall): Access[] {
+  const results = begun?.columns.flatMap(accessesOfColumns).filter(({ writes }) => writes) ?? [];
+  return [
+    ...(begun ? [accessOf(begun.scratch, "in"), ...results] : []),
+    ...columns.flatMap(accessesOfColumns),
+    ...(scratch ? [accessOf(scratch, "out")] : []),
+  ];
 }
 
 function accessesOfProduct({ a, b, c, bias, scratch, beta = 0 }: ProductCall["problem"]): Access[] {
@@ -266,9 +288,12 @@ export function mapParts(work: Work, to: (part: Part) => Part): Work {
     case "reductions":
       return {
         kind: "reductions",
-        columns: work.columns.map((one) => ({ ...one, operands: one.operands.map(to) })),
+        columns: mapColumns(work.columns, to),
         ...(work.scratch && { scratch: to(work.scratch) }),
+        ...(work.begun && { begun: mapBegun(work.begun, to) }),
       };
+    case "begun":
+      return mapBegun(work, to);
     case "product":
       return { kind: "product", problem: mapProblem(work.problem, to) };
     case "products":
@@ -287,6 +312,14 @@ export function mapParts(work: Work, to: (part: Part) => Part): Work {
     case "copy":
       return { kind: "copy", target: to(work.target), source: to(work.source) };
   }
+}
+
+function mapColumns(columns: readonly ColumnCall[], to: (part: Part) => Part): readonly ColumnCall[] {
+  return columns.map((one) => ({ ...one, operands: one.operands.map(to) }));
+}
+
+function mapBegun({ columns, scratch }: BegunCall, to: (part: Part) => Part): BegunCall {
+  return { kind: "begun", columns: mapColumns(columns, to), scratch: to(scratch) };
 }
 
 function mapProblem(

@@ -10,17 +10,19 @@ import type { Call, Schedule, ScheduledCall } from "./program.js";
 export interface ScheduleOptions {
   /** How many side branches there may be; with none, calls run one after the other. */
   readonly branches: number;
-  /**
-   * A call goes aside if it can wait for so many calls. It runs beside so many of the main branch before and behind it at
-   * the most: what it touches is held that long, and no longer.
-   */
+  /** What is aside runs beside so many calls of the main branch before and behind it at the most: what it touches is held that long. */
   readonly lag: number;
+  /** A call goes aside if it can wait for so many calls: as many as it may run beside, unless given. */
+  readonly slack?: number;
 }
 
-export function scheduleCalls(calls: readonly Call[], { branches, lag }: ScheduleOptions): Schedule {
+export function scheduleCalls(
+  calls: readonly Call[],
+  { branches, lag, slack = lag }: ScheduleOptions,
+): Schedule {
   if (branches === 0) return { calls: calls.map((call) => ({ call, branch: 0, after: [] })) };
   const links = linksBetween(calls);
-  const isAside = chooseAside(calls, links, lag);
+  const isAside = chooseAside(calls, links, slack);
   const waits = new Waits(branches);
   const mains: number[] = [];
   /** What has gone aside and may have to be waited for, and how many calls of the main branch stood before it. */
@@ -68,7 +70,7 @@ function linksBetween(calls: readonly Call[]): readonly Links[] {
  * stand behind it can do without it; so nobody stops for it at once. Calls of any cost count alike: what gains from
  * running beside others is small.
  */
-function chooseAside(calls: readonly Call[], links: readonly Links[], lag: number): readonly boolean[] {
+function chooseAside(calls: readonly Call[], links: readonly Links[], slack: number): readonly boolean[] {
   const spare = spareOf(links);
   const isAside: boolean[] = calls.map(() => false);
   // The main call, counted from the end, that first needs a call or what is made of it aside; the call itself if it is one.
@@ -77,8 +79,8 @@ function chooseAside(calls: readonly Call[], links: readonly Links[], lag: numbe
   for (const [place, call] of [...calls.entries()].reverse()) {
     const soonest = mostOf(links[place]?.behind ?? [], (later) => neededAt[later] ?? 0);
     // The last call stays: it is where the main branch has waited for everything.
-    const canGo = place < calls.length - 1 && isLaunched(call) && (spare[place] ?? 0) >= Math.max(1, lag);
-    isAside[place] = canGo && mains - soonest >= lag;
+    const canGo = place < calls.length - 1 && isLaunched(call) && (spare[place] ?? 0) >= Math.max(1, slack);
+    isAside[place] = canGo && mains - soonest >= slack;
     neededAt[place] = isAside[place] ? soonest : ++mains;
   }
   return isAside;

@@ -19,7 +19,7 @@ export {
 } from "./axis-walk/index.js";
 export { type CallListener, listenToCalls } from "./call-listener.js";
 export { isInWords, launchCopies, type PlainCopy } from "./copy-many.js";
-export { columnScratchBytes } from "./cuda-printer/column-group.js";
+export { columnScratchBytes, hasTwoSteps } from "./cuda-printer/column-group.js";
 export { type Dtype, type DtypeKind, dtypeNames, dtypes, type ElementArray } from "./dtypes.js";
 export { viewElements } from "./elements.js";
 export { loadsOf, partsOf } from "./expression-walk.js";
@@ -63,6 +63,7 @@ export {
 } from "./ir.js";
 export { type Iteration, iterateElements, iterateRows, type Strides } from "./iteration.js";
 export {
+  beginColumns,
   type ColumnLaunch,
   columnsTogether,
   launchColumns,

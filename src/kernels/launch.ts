@@ -7,9 +7,13 @@ import { callListenerOf } from "./call-listener.js";
 import { cudaColumnForm } from "./cuda-printer/column-form.js";
 import {
   areColumnArgumentsFew,
+  type BegunColumns,
   columnScratchBytes,
   cudaColumnGroupForm,
+  cudaColumnStepForm,
+  hasTwoSteps,
 } from "./cuda-printer/column-group.js";
+import type { LaunchTogether } from "./cuda-printer/functions-together.js";
 import { cudaRowForm } from "./cuda-printer/row-form.js";
 import type { ColumnKernel, RowKernel } from "./ir.js";
 import type { Iteration } from "./iteration.js";
@@ -96,6 +100,13 @@ export function columnsTogether({ device }: Runtime, kernels: readonly ColumnKer
   return device.kind === "cuda" && areColumnArgumentsFew(kernels);
 }
 
+export interface ColumnsTogetherOptions {
+  readonly scratch?: Storage | undefined;
+  /** What an earlier launch has begun: it is joined here. */
+  readonly begun?: BegunColumns | undefined;
+  readonly op?: string;
+}
+
 /**
  * Column kernels that don't wait for each other, in one launch, and one more where columns have many rows: `scratch` is memory
  * in between, of `columnScratchBytes`. `columnsTogether` says beforehand whether that is possible. Their bits are those of
@@ -104,23 +115,45 @@ export function columnsTogether({ device }: Runtime, kernels: readonly ColumnKer
 export function launchColumnsTogether(
   runtime: Runtime,
   launches: readonly ColumnLaunch[],
-  { scratch, op = "columns" }: { readonly scratch?: Storage | undefined; readonly op?: string } = {},
+  { scratch, begun, op = "columns" }: ColumnsTogetherOptions = {},
 ): void {
   const full = launches.filter(({ columns }) => columns > 0);
-  const [first] = full;
+  const all = [...full, ...(begun?.members ?? [])];
+  const [first] = all;
   if (!first) return;
-  const kernels = full.map(({ kernel }) => kernel);
+  const kernels = all.map(({ kernel }) => kernel);
   if (!columnsTogether(runtime, kernels)) throw cannotGoTogether(kernels);
   requireScratch(columnScratchBytes(full), scratch);
-  for (const [step, form] of cudaColumnGroupForm(full, scratch).entries()) {
-    const key = `step ${step}: ${form.key}`;
-    runtime.launch({
-      op,
-      kernel: runtime.kernel(sourceOf("cuda", first.kernel, { ...form, key })),
-      blocks: form.blocks,
-      arguments: form.arguments,
-    });
-  }
+  if (begun) requireScratch(columnScratchBytes(begun.members), begun.scratch);
+  const forms = cudaColumnGroupForm(full, scratch, begun);
+  for (const [step, form] of forms.entries()) launchTogether(runtime, first.kernel, form, `step ${step}`, op);
+}
+
+/** The first step of column kernels with many rows. `launchColumnsTogether` makes the second, wherever that is wanted. */
+export function beginColumns(runtime: Runtime, begun: BegunColumns, op = "columns"): void {
+  const kernels = begun.members.map(({ kernel }) => kernel);
+  const [first] = kernels;
+  if (!first) return;
+  if (!columnsTogether(runtime, kernels) || !begun.members.every(hasTwoSteps))
+    throw cannotGoTogether(kernels);
+  requireScratch(columnScratchBytes(begun.members), begun.scratch);
+  launchTogether(runtime, first, cudaColumnStepForm(begun), "begun", op);
+}
+
+/** `first`: with whom the printed code is kept; `what`: which of its launches it is. */
+function launchTogether(
+  runtime: Runtime,
+  first: ColumnKernel,
+  form: LaunchTogether,
+  what: string,
+  op: string,
+): void {
+  runtime.launch({
+    op,
+    kernel: runtime.kernel(sourceOf("cuda", first, { ...form, key: `${what}: ${form.key}` })),
+    blocks: form.blocks,
+    arguments: form.arguments,
+  });
 }
 
 function requireScratch(needed: number, scratch: Storage | undefined): void {

@@ -81,6 +81,7 @@ function keyOf(work: Work, identities: Identities, versionOf: (buffer: Buffer) =
     }
     // Passes make these of calls that differ already.
     case "beside":
+    case "begun":
     case "finished":
       return `${work.kind} ${identities.of(work)}`;
     case "attention": {

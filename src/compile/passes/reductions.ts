@@ -5,7 +5,7 @@
 
 import { columnScratchBytes, columnsTogether, dtypes } from "../../kernels/index.js";
 import type { Runtime } from "../../runtime/index.js";
-import type { Call, ColumnCall, ReductionsCall } from "../program.js";
+import type { Call, ColumnCall, Part } from "../program.js";
 import { bufferMaker } from "../uses.js";
 import { type Grouping, groupCalls } from "./group-calls.js";
 
@@ -20,7 +20,7 @@ const mostReductions = 12;
 
 export function reduceTogether(runtime: Runtime, calls: readonly Call[]): readonly Call[] {
   if (runtime.device.kind !== "cuda") return calls;
-  const makeBuffer = bufferMaker(calls);
+  const scratchFor = scratchMaker(calls);
   const grouping: Grouping<ColumnCall> = {
     problemOf: ({ work }) => (work.kind === "columns" && !grouping.isEnough([work]) ? work : undefined),
     isPossible: (problems) =>
@@ -31,20 +31,20 @@ export function reduceTogether(runtime: Runtime, calls: readonly Call[]): readon
       ),
     isEnough: (problems) =>
       problems.reduce((sum, one) => sum + bytesRead(one), 0) >= enoughBytes * runtime.device.parallelism,
-    workOf: (columns) => withScratch(columns, makeBuffer),
+    workOf(columns) {
+      const scratch = scratchFor(columns);
+      return { kind: "reductions", columns, ...(scratch && { scratch }) };
+    },
   };
   return groupCalls(calls, grouping);
 }
 
-function withScratch(
-  columns: readonly ColumnCall[],
-  makeBuffer: ReturnType<typeof bufferMaker>,
-): ReductionsCall {
-  const size = columnScratchBytes(columns);
-  if (size === 0) return { kind: "reductions", columns };
-  return {
-    ...{ kind: "reductions", columns },
-    scratch: { buffer: makeBuffer(size, "reductions scratch"), offset: 0, size },
+/** Makes what is between the two steps of reductions; nothing where there is only one. */
+export function scratchMaker(calls: readonly Call[]): (columns: readonly ColumnCall[]) => Part | undefined {
+  const makeBuffer = bufferMaker(calls);
+  return (columns) => {
+    const size = columnScratchBytes(columns);
+    return size === 0 ? undefined : { buffer: makeBuffer(size, "reductions scratch"), offset: 0, size };
   };
 }
 

@@ -12,7 +12,7 @@ import { columnParts, columnSizes } from "./column-form.js";
 import {
   blockParts,
   heldParts,
-  joinThreads,
+  joinColumns,
   printColumnJoin,
   printColumnStep,
   type StepLayout,
@@ -27,15 +27,15 @@ import {
   type Task,
 } from "./functions-together.js";
 
-export interface ColumnGroupMember extends Columns {
-  readonly kernel: ColumnKernel;
+export interface ColumnGroupMember extends ColumnOutline {
   /** The inputs, then the outputs. */
   readonly operands: readonly Storage[];
   readonly scalars?: readonly number[];
 }
 
 /** Blocks on a multiprocessor: some read while others join what they have read. They share its registers. */
-const [blocksAtOnce, joinBlocksAtOnce] = [2, 8];
+const blocksAtOnce = 2;
+const options = { threads: stepThreads, blocksAtOnce };
 /** The threads beside each other that read a row: of many columns, and of few rows, which are soon read. */
 const [mostLanes, mostLanesOfFew, fewestLanes] = [32, 8, 8];
 /** What one load brings at most. */
@@ -44,28 +44,31 @@ const mostWidth = 8;
 /** Of a thread's registers: for partial results, and for what is on its way from memory. */
 const [keptBytes, loadedBytes] = [128, 192];
 
+/** A column kernel and what it reduces: where that lies is not known yet. */
+export interface ColumnOutline extends Columns {
+  readonly kernel: ColumnKernel;
+}
+
 /** Can a launch take so many arguments? */
 export function areColumnArgumentsFew(kernels: readonly ColumnKernel[]): boolean {
   return sumOf(kernels, argumentsOf) <= mostArguments && sumOf(kernels, argumentsOfJoins) <= mostArguments;
 }
 
 function argumentsOf({ inputs, outputs, scalars }: ColumnKernel): number {
-  return 2 * inputs.length + outputs.length + 2 + scalars.length + 1;
+  return 2 * inputs.length + outputs.length + 3 + scalars.length + 1;
 }
 
 function argumentsOfJoins({ outputs }: ColumnKernel): number {
-  return 4 * outputs.length;
+  return 5 * outputs.length;
 }
 
 /** The memory that blocks leave partial results in, in bytes. */
-export function columnScratchBytes(
-  members: readonly (Columns & { readonly kernel: ColumnKernel })[],
-): number {
+export function columnScratchBytes(members: readonly ColumnOutline[]): number {
   return unitBytes * sumOf(members, (member) => sumOf(unitsOf(member), (units) => units));
 }
 
 /** What each value of a kernel takes of that memory, in units. */
-function unitsOf({ kernel, rows, columns }: Columns & { readonly kernel: ColumnKernel }): readonly number[] {
+function unitsOf({ kernel, rows, columns }: ColumnOutline): readonly number[] {
   if (setsOf(rows) === 1) return kernel.values.map(() => 0);
   return kernel.values.map(({ type }) => (columns * dtypes[type].bytes) / dtypes.f32.bytes);
 }
@@ -84,37 +87,60 @@ interface Placed extends ColumnGroupMember {
   readonly work: number;
 }
 
-/** The launches, one behind the other. `scratch`: as much as `columnScratchBytes` says; none where that is nothing. */
+/** Column kernels whose first step an earlier launch makes, and where it leaves what is to be joined. */
+export interface BegunColumns {
+  readonly members: readonly ColumnGroupMember[];
+  readonly scratch: Storage;
+}
+
+/**
+ * The launches, one behind the other. `scratch`: as much as `columnScratchBytes` says; none where that is nothing. `begun`: what else
+ * is to be joined.
+ */
 export function cudaColumnGroupForm(
   members: readonly ColumnGroupMember[],
   scratch: Storage | undefined,
+  begun?: BegunColumns,
 ): readonly LaunchTogether[] {
   const placed = inOrder(place(members));
-  const steps = placed.map(stepOf);
-  const joins = placed.flatMap(joinsOf).sort((a, b) => a.text.localeCompare(b.text));
-  const first = { entry: "hf_columns_together", threads: stepThreads, blocksAtOnce };
-  if (joins.length === 0 || !scratch) return [runTogether(steps, { ...first, common: [] })];
-  const second = { entry: "hf_columns_joined", threads: joinThreads, blocksAtOnce: joinBlocksAtOnce };
-  const name = "scratch";
-  return [
-    runTogether(steps, { ...first, common: [{ kind: "part", type: "unsigned char*", name }] }),
-    runTogether(joins, { ...second, common: [{ kind: "in", type: "const unsigned char*", name }] }),
-  ].map((one) => ({ ...one, arguments: [scratch, ...one.arguments] }));
+  const steps = placed.map((one) => stepOf(one, scratch));
+  const own = placed.flatMap((one) => joinsOf(one, scratch));
+  const joins = begun ? place(begun.members).flatMap((one) => joinsOf(one, begun.scratch)) : [];
+  joins.push(...own);
+  joins.sort((a, b) => a.text.localeCompare(b.text));
+  const all = own.length === 0 ? [[...steps, ...joins]] : [steps, joins];
+  return all.map((tasks) => {
+    const entry = tasks === joins ? "hf_columns_joined" : "hf_columns_together";
+    return runTogether(tasks, { ...options, entry });
+  });
 }
 
-function stepOf(member: Placed): Task {
+/** The first step alone. */
+export function cudaColumnStepForm({ members, scratch }: BegunColumns): LaunchTogether {
+  return runTogether(
+    inOrder(place(members)).map((one) => stepOf(one, scratch)),
+    { ...options, entry: "hf_columns_begun" },
+  );
+}
+
+/** Do blocks leave something of a column of so many rows to a second step? */
+export function hasTwoSteps({ rows }: Pick<Columns, "rows">): boolean {
+  return setsOf(rows) > 1;
+}
+
+function stepOf(member: Placed, scratch: Storage | undefined): Task {
   const { kernel, layout, units, operands, scalars = [], text, blocks } = member;
   const inputs = operands.slice(0, kernel.inputs.length);
-  const outputs = layout.sets > 1 ? units : operands.slice(kernel.inputs.length);
+  const results = layout.sets > 1 ? [needed(scratch), ...units] : operands.slice(kernel.inputs.length);
   return {
     ...{ name: kernel.name, text, blocks },
-    arguments: [...inputs, ...outputs, ...columnSizes(kernel, member), ...scalars],
+    arguments: [...inputs, ...results, ...columnSizes(kernel, member), ...scalars],
     print: (name) => printColumnStep(kernel, layout, name),
   };
 }
 
 /** What is left to do of a kernel's values. */
-function joinsOf({ kernel, columns, layout, units, operands }: Placed): Task[] {
+function joinsOf({ kernel, columns, layout, units, operands }: Placed, scratch: Storage | undefined): Task[] {
   if (layout.sets === 1) return [];
   const { op, places, inputs, outputs } = kernel;
   return kernel.values.flatMap(({ type }, index) => {
@@ -124,11 +150,17 @@ function joinsOf({ kernel, columns, layout, units, operands }: Placed): Task[] {
     return {
       name: `${kernel.name} joined`,
       text: Object.values({ ...join, places: JSON.stringify(places ?? {}) }).join(),
-      blocks: Math.ceil(columns / joinThreads),
-      arguments: [output, units[index] ?? 0, columns],
+      blocks: Math.ceil(columns / joinColumns),
+      arguments: [output, needed(scratch), units[index] ?? 0, columns],
       print: (name: string) => printColumnJoin(join, name),
     };
   });
+}
+
+function needed(scratch: Storage | undefined): Storage {
+  if (!scratch)
+    throw new Error("Column kernels with two steps were given no memory for what is between them.");
+  return scratch;
 }
 
 function place(members: readonly ColumnGroupMember[]): readonly Placed[] {

@@ -20,8 +20,11 @@ import type { BlockFunction } from "./functions-together.js";
 import { KernelText } from "./kernel-text.js";
 import { narrowed, widened } from "./row-operands.js";
 
-/** Threads of a block of the first step, and of the second. */
-export const [stepThreads, joinThreads] = [256, 64];
+/** Threads of a block, in either step. */
+export const stepThreads = 256;
+/** How many of them share a column in the second step, neighbours; and so how many columns a block joins. */
+const joinLanes = 4;
+export const joinColumns = stepThreads / joinLanes;
 /** Partial results that a block makes of a column; and how many blocks share one that has more. */
 export const blockParts = 32;
 /** What the blocks that share a column leave of it, as floats: in such units memory is given to them. */
@@ -45,8 +48,8 @@ export function heldParts(lanes: number): number {
 }
 
 /**
- * Its own parameters: the inputs; the outputs or, where others have a share in the columns, where in the scratch memory what is
- * left of each value goes, in units; rows and columns as u32, each input's row stride; then the kernel's scalars.
+ * Its own parameters: the inputs; the outputs or, where others have a share in the columns, the scratch memory, and where in it
+ * what is left of each value goes, in units; rows and columns as u32, each input's row stride; then the kernel's scalars.
  */
 export function printColumnStep(kernel: ColumnKernel, layout: StepLayout, name: string): BlockFunction {
   checkColumnKernel(kernel);
@@ -73,6 +76,7 @@ class Printer {
     const text = this.#text;
     const { inputs, outputs, scalars, values } = kernel;
     for (const [index, dtype] of inputs.entries()) text.pointer("in", elementTypes[dtype].type, `in${index}`);
+    if (this.#isShared) text.pointer("part", "unsigned char", "scratch");
     this.#reductions = values.map((value, index) => {
       const dtype = outputs[index] ?? "f32";
       const output = `out${index}`;
@@ -116,12 +120,11 @@ class Printer {
     }
     printStrides(text, this.#stride, (beginRow) => this.#printStride(beginRow));
     const doubles = this.#printJoins();
-    const own = ["const unsigned block", "double* const memory"];
-    const before = this.#isShared ? [...own, "unsigned char* const scratch"] : own;
+    const before = ["const unsigned block", "double* const memory"];
     return {
       ...text.finishFunction(name, before),
       sharedDoubles: doubles,
-      before: before.map((one) => one.replace(/.* /, "")),
+      before: ["block", "memory"],
     };
   }
 
@@ -247,22 +250,32 @@ export interface ColumnJoin {
   readonly places?: ColumnPlaces | undefined;
 }
 
-/** Its own parameters: the output, where in the scratch memory the value's partial results are, and the columns as u32. */
+/**
+ * Its own parameters: the output, the scratch memory, where in it the value's partial results are, in units, and the columns as u32.
+ * Joins of partial results whose numbers have the same remainder by `joinLanes` come first: each thread makes those of one.
+ */
 export function printColumnJoin({ op, type, dtype, places }: ColumnJoin, name: string): BlockFunction {
   const text = new KernelText();
   text.pointer("inout", elementTypes[dtype].type, "out");
+  text.pointer("in", "unsigned char", "scratch");
   text.scalar("u32", "unit");
   text.scalar("u32", "columns");
   const real = computeTypes[type];
-  text.line(`const unsigned column = block * ${joinThreads}u + threadIdx.x;`);
-  text.line("if (column >= columns) return;");
+  text.line(`const unsigned near = block * ${joinColumns}u + threadIdx.x / ${joinLanes}u;`);
+  // Threads with no column go along with the last one, since neighbours join their results.
+  text.line("const unsigned column = near < columns ? near : columns - 1u;");
   text.line(`const ${real}* const left = ${atUnit(`const ${real}`, "unit")};`);
-  text.line(`${real} parts[${blockParts}];`);
-  text.unrolled("part", blockParts, () => {
-    text.line("parts[part] = left[(long long)part * columns + column];");
+  text.line(`${real} parts[${blockParts / joinLanes}];`);
+  text.unrolled("part", blockParts / joinLanes, () => {
+    const number = `part * ${joinLanes}u + threadIdx.x % ${joinLanes}u`;
+    text.line(`parts[part] = left[(long long)(${number}) * columns + column];`);
   });
-  joinHalves(text, op, type, "parts", blockParts);
+  joinHalves(text, op, type, "parts", blockParts / joinLanes);
+  for (let distance = joinLanes / 2; distance >= 1; distance /= 2) {
+    const other = `__shfl_xor_sync(0xffffffffu, parts[0], ${distance})`;
+    text.line(`parts[0] = ${binary(text, op, type, "parts[0]", other)};`);
+  }
+  text.line(`if (near >= columns || threadIdx.x % ${joinLanes}u != 0u) return;`);
   text.line(`out[${targetOf(places, "column")}] = ${narrowed(text, dtype, "parts[0]")};`);
-  const before = ["const unsigned block", "const unsigned char* const scratch"];
-  return { ...text.finishFunction(name, before), sharedDoubles: 0, before: ["block", "scratch"] };
+  return { ...text.finishFunction(name, ["const unsigned block"]), sharedDoubles: 0, before: ["block"] };
 }

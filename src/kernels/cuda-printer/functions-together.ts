@@ -2,12 +2,12 @@
 
 import type { KernelSource, Parameter } from "../../driver/index.js";
 import type { Storage } from "../../runtime/index.js";
-import type { NamedParameter, PrintedFunction } from "./kernel-text.js";
+import type { PrintedFunction } from "./kernel-text.js";
 import { type PreludeName, preludeOf } from "./prelude.js";
 
 /** A function of every thread of a block. */
 export interface BlockFunction extends PrintedFunction {
-  /** What it takes ahead of its own parameters: `block`, its number; `memory`, the block's; and what all functions have in common. */
+  /** What it takes ahead of its own parameters: `block`, its number, and `memory`, the block's. */
   readonly before: readonly string[];
   /** How much of the block's memory it uses. All functions have the same, as only one of them runs in a block. */
   readonly sharedDoubles: number;
@@ -43,7 +43,7 @@ export interface LaunchTogether {
   /** What the printed code follows from, but for its entry and threads. */
   readonly key: string;
   readonly blocks: number;
-  /** Behind what functions have in common: those of the tasks in the order in which the code takes them, then where each one's blocks end, but for the last's. */
+  /** Those of the tasks in the order in which the code takes them, then where each one's blocks end, but for the last's. */
   readonly arguments: readonly (Storage | number)[];
   print(): KernelSource;
 }
@@ -53,8 +53,6 @@ interface TogetherOptions {
   readonly threads: number;
   /** How many blocks a multiprocessor is to have room for; the compiler decides where it is not said. */
   readonly blocksAtOnce?: number;
-  /** What functions have in common. */
-  readonly common: readonly NamedParameter[];
 }
 
 /** Tasks of one text are expected one behind the other; the block finds its text first, then whose operands it works on. */
@@ -74,9 +72,9 @@ export function runTogether(tasks: readonly Task[], options: TogetherOptions): L
 }
 
 function printTogether(tasks: readonly Task[], options: TogetherOptions): KernelSource {
-  const { entry, threads, blocksAtOnce, common } = options;
-  const parameters: Parameter[] = common.map(({ kind }) => kind);
-  const signature = common.map(({ type, name }) => `${type} ${name}`);
+  const { entry, threads, blocksAtOnce } = options;
+  const parameters: Parameter[] = [];
+  const signature: string[] = [];
   const lines: string[] = [];
   const functions: BlockFunction[] = [];
   for (const [place, task] of tasks.entries()) {

@@ -43,7 +43,7 @@ export class KernelText {
   }
 
   /** Declares the next parameter that points to elements of a type. */
-  pointer(kind: "in" | "out" | "inout", type: string, name: string): string {
+  pointer(kind: "in" | "out" | "inout" | "part", type: string, name: string): string {
     this.#parameters.push({ kind, type: kind === "in" ? `const ${type}*` : `${type}*`, name });
     return name;
   }

@@ -40,7 +40,6 @@ export function cudaRowGroupForm(members: readonly RowGroupMember[]): LaunchToge
   return runTogether(inOrder(members.flatMap(taskOf)), {
     entry: "hf_rows_together",
     threads: groupThreads,
-    common: [],
   });
 }
 

@@ -1,0 +1,54 @@
+/**
+ * Begins reductions whose operands are there long before all of their group's are. Nobody waits for them, so that they can run
+ * beside others: what takes a launch over much memory goes aside, and a short one at the end joins what that has left. Each has the
+ * bits that it has alone.
+ */
+
+import { hasTwoSteps } from "../../kernels/index.js";
+import type { Runtime } from "../../runtime/index.js";
+import { areApart, extentOf } from "../fuse/memory.js";
+import { accessesOf, type BegunCall, type Call, type ColumnCall, type ReductionsCall } from "../program.js";
+import { scratchMaker } from "./reductions.js";
+
+export function beginEarly(runtime: Runtime, calls: readonly Call[]): readonly Call[] {
+  if (runtime.device.kind !== "cuda") return calls;
+  const scratchFor = scratchMaker(calls);
+  const made: Call[] = [];
+  for (const call of calls) {
+    const { work } = call;
+    const begun = work.kind === "reductions" ? begunOf(work, made, scratchFor) : undefined;
+    if (work.kind !== "reductions" || !begun) {
+      made.push(call);
+      continue;
+    }
+    const { place, ...early } = begun;
+    const columns = work.columns.filter((one) => !early.columns.includes(one));
+    const scratch = scratchFor(columns);
+    made.splice(place, 0, { ...call, work: early });
+    made.push({ ...call, work: { kind: "reductions", columns, begun: early, ...(scratch && { scratch }) } });
+  }
+  return made;
+}
+
+/** What of a group can be begun before the last of these calls, and where: behind products that nobody waits for either, or at once. */
+function begunOf(
+  { columns }: ReductionsCall,
+  calls: readonly Call[],
+  scratchFor: ReturnType<typeof scratchMaker>,
+): (BegunCall & { readonly place: number }) | undefined {
+  const readyAt = (one: ColumnCall): number => 1 + calls.findLastIndex((call) => isWrittenBy(one, call));
+  const early = columns.filter((one) => hasTwoSteps(one) && readyAt(one) < calls.length);
+  const scratch = scratchFor(early);
+  if (!scratch) return undefined;
+  const ready = Math.max(...early.map(readyAt));
+  const beside = calls.findLastIndex(({ work }) => work.kind === "products");
+  return { kind: "begun", columns: early, scratch, place: Math.max(ready, beside + 1) };
+}
+
+/** Does a call write what a reduction reads? */
+function isWrittenBy({ kernel, operands }: ColumnCall, call: Call): boolean {
+  const inputs = operands.slice(0, kernel.inputs.length).map(extentOf);
+  return accessesOf(call).some(
+    ({ part, writes }) => writes && inputs.some((input) => !areApart(input, extentOf(part))),
+  );
+}
