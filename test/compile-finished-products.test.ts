@@ -63,6 +63,64 @@ function train(device: Device, way: keyof typeof ways) {
   return { losses, together, finished, turned, planned };
 }
 
+/**
+ * The gradients of layers, two of which have a way around them: what arrives at the first is the sum of a product and of what
+ * came around. Of a compiled step, also the calls that make sums of that size.
+ */
+function residual(device: Device, way: "eager" | "compiled") {
+  manualSeed(5);
+  const layers = [new nn.Linear(64, 256), new nn.Linear(256, 64), new nn.Linear(64, 256)];
+  const [before, down, up] = layers.map((layer) => layer.to(device));
+  const norm = new nn.LayerNorm([256]).to(device);
+  const [x, y] = [64, 256].map((columns) => randn([2048, columns], { device }));
+  const run = () => {
+    const h = before!.forward(x!);
+    const loss = norm
+      .forward(h.add(up!.forward(down!.forward(h))))
+      .mul(y!)
+      .mean();
+    loss.backward();
+    return { loss };
+  };
+  const step = way === "compiled" ? device.compile(run, { passes: { products: true } }) : undefined;
+  if (step) step();
+  else device.step(() => run().loss.item());
+  const gradients = [...layers, norm].flatMap((layer) =>
+    [...layer.parameters()].map(({ grad }) => Float32Array.from(grad!.dataSync())),
+  );
+  const calls = (step && latestPlanOf(step)?.planned.schedule.calls) ?? [];
+  const sums = calls.flatMap(({ call: { op, work } }) => (/\badd\b/.test(op) ? [work] : []));
+  const finished = calls.filter(({ call }) => call.work.kind === "finished").length;
+  step?.close();
+  return { gradients, sums, finished };
+}
+
+describe("a compiled step with a way around a layer", { skip }, () => {
+  for (const precision of ["bf16", "tf32"] as const) {
+    test(`adds what came around to the product's result in its kernel, in ${precision}, and stores that sum alone`, () => {
+      const device = openStandInGpu({ precision, multiprocessors: 132 });
+      const [eager, compiled] = (["eager", "compiled"] as const).map((way) => residual(device, way));
+      // The way there ends in a norm, which needs whole rows.
+      const [there, back, ...others] = compiled!.sums;
+      assert.deepEqual([there?.kind, others], ["rows", []]);
+      assert.ok(back?.kind === "finished");
+      const { m, n, k, dtype } = back.problem;
+      assert.deepEqual([m, n, k, dtype], [2048, 256, 64, precision === "bf16" ? "bf16" : "f32"]);
+      assert.equal(back.finish.keepsResult, false);
+      // A conversion alone is no work of its own: where it can, the product leaves bf16 by itself.
+      assert.equal(compiled!.finished, 1);
+      for (const [index, values] of eager!.gradients.entries()) {
+        const scale = values.reduce((most, value) => Math.max(most, Math.abs(value)), 0);
+        assert.ok(scale > 0);
+        for (const [place, value] of values.entries()) {
+          const apart = Math.abs(compiled!.gradients[index]![place]! - value);
+          assert.ok(apart <= 8e-3 * scale, `gradient ${index}, element ${place}: ${apart} of ${scale}`);
+        }
+      }
+    });
+  }
+});
+
 describe("a compiled step of a feed-forward block", { skip }, () => {
   for (const precision of ["bf16", "tf32"] as const) {
     test(`finishes its products and makes gradients together in ${precision}, and loses as the eager one does`, () => {

@@ -101,15 +101,22 @@ export function groupFormOf(
   return areGradients ? { element, tile, isAlong: { a: false, b: false }, hasBias: false } : undefined;
 }
 
-/** With more terms than this the library is ahead by more than a pass over the result takes. */
-const mostTermsToFinish = 512;
+/**
+ * In which tiles a product is finished. With more terms the library is ahead by more than a pass over the result takes;
+ * smaller results stay in the cache, where reading them once more costs next to nothing. Of a result that is worth small tiles
+ * the pass is mostly its launch, which is worth more terms.
+ */
+const finishing = {
+  large: { tile: tiles.large, mostTerms: 512, leastElements: 1 << 20 },
+  small: { tile: tiles.small, mostTerms: 768, leastElements: 1 << 19 },
+} as const;
 
-/** Smaller results stay in the cache, where reading them once more costs next to nothing. */
-const leastToFinish = 1 << 20;
+/** Large tiles that are fewer than this share of the multiprocessors leave too many of them idle. */
+const leastShareToFinish = 1 / 2;
 
 /** The form of a product with elementwise work on its result, or nothing where the two had better be apart. */
 export function finishFormOf(
-  device: Device,
+  device: Device & Pick<DeviceInfo, "parallelism">,
   precision: ProductPrecision,
   problem: GemmOutline,
   { kernel, product }: Finish,
@@ -117,11 +124,21 @@ export function finishFormOf(
   const { m, n, k, batch = 1, c, a, b, bias } = problem;
   const element = elementOf(device, precision, problem);
   if (!element || !isOurs(problem) || a.isTransposed || batch !== 1) return undefined;
-  if (k > mostTermsToFinish || m * n < leastToFinish || c.rowStride !== n) return undefined;
+  const isAlong = { a: true, b: b.isTransposed === true };
+  const isWide = warpgroupBlocks(problem, tiles.large) >= leastShareToFinish * device.parallelism;
+  // Floats that are turned round in small tiles are turned more often.
+  const isTurned = element === "tf32" && !isAlong.b;
+  const isForLarge = isWide || isTurned || onlyMoves(kernel);
+  const { tile, mostTerms, leastElements } = isForLarge ? finishing.large : finishing.small;
+  if (k > mostTerms || m * n < leastElements || c.rowStride !== n) return undefined;
   const { isElementwise, usesPlace, readsAtIndex } = factsOf(kernel);
   if (!isElementwise || usesPlace || readsAtIndex || kernel.inputs[product] !== "f32") return undefined;
-  const isAlong = { a: true, b: b.isTransposed === true };
-  return { element, tile: tiles.large, isAlong, hasBias: bias !== undefined, ...halvesOf(problem) };
+  return { element, tile, isAlong, hasBias: bias !== undefined, ...halvesOf(problem) };
+}
+
+/** Does a kernel do no more than convert what it loads? A library stores half floats itself. */
+function onlyMoves({ stages }: RowKernel): boolean {
+  return stages.every(({ value }) => (value.kind === "convert" ? value.a : value).kind === "load");
 }
 
 /** The form of a batch of small products with odd rows. */

@@ -49,7 +49,11 @@ import {
 } from "./form.js";
 import { launchWarpgroups } from "./launch.js";
 
-const square = warpgroupTiles.find(({ rows }) => rows === 128)!;
+const [large, square] = [192, 128].map((size) => warpgroupTiles.find(({ rows }) => rows === size)!) as [
+  WarpgroupTile,
+  WarpgroupTile,
+];
+const small = warpgroupTiles.find(({ rows, columns }) => rows === 64 && columns === 128)!;
 const quarters = warpgroupTiles.find(({ columns }) => columns === 64)!;
 const hopper = { kind: "cuda", computeCapability: "9.0", parallelism: 132 } as const;
 const elements: readonly WarpgroupElement[] = ["bf16", "f16", "tf32"];
@@ -400,11 +404,15 @@ describe("a product by warpgroups", { skip: cudaMissing }, () => {
     }
   });
 
-  test("is finished before it is stored, and stored itself only where it is kept", () => {
-    for (const element of elements) {
-      for (const keepsResult of [true, false]) {
+  test("is finished before it is stored, and stored itself only where it is kept, in large tiles and in small ones", () => {
+    for (const [element, tile] of elements.flatMap((one) => [large, small].map((of) => [one, of] as const))) {
+      for (const [keepsResult, isTransposed] of [
+        [true, false],
+        [false, true],
+      ] as const) {
         runtime.step(() => {
-          const { problem, form, expected, prove } = place(plain, element);
+          const drawn: DrawnProduct = { ...plain, b: { ...plain.b, isTransposed } };
+          const { problem, form, expected, prove } = place(drawn, element, tile);
           const { m, n } = plain;
           const other = smallValues(m * n, 9);
           const input = put(runtime, Float32Array.from(other), "y");
@@ -663,12 +671,9 @@ describe("the form of products by warpgroups", () => {
     const tilesOf = (problem: GemmOutline) => formsOf(problem).map(({ tile }) => [tile.rows, tile.columns]);
     assert.equal(formsOf(one)[0]?.element, "bf16");
     assert.equal(formsOf({ ...one, dtype: "f32" })[0]?.element, "tf32");
-    const [large, small] = [
-      [192, 128],
-      [64, 128],
-    ];
-    assert.deepEqual(tilesOf(one), [large, small]);
-    assert.deepEqual(tilesOf(outline({ m: 3072, n: 256, k: 256 })), [small], "narrow");
+    const [ofLarge, ofSmall] = [large, small].map(({ rows, columns }) => [rows, columns]);
+    assert.deepEqual(tilesOf(one), [ofLarge, ofSmall]);
+    assert.deepEqual(tilesOf(outline({ m: 3072, n: 256, k: 256 })), [ofSmall], "narrow");
     assert.deepEqual(tilesOf(outline({ m: 1024, n: 256, k: 256 })), [], "few rows");
     const batch = { n: 256, batch: 3, b: { ...lying(256), batchStride: 65536 } };
     assert.equal(formsOf({ ...one, ...batch, c: { ...lying(256), batchStride: 786432 } }).length, 2);
@@ -711,6 +716,8 @@ describe("the form of products by warpgroups", () => {
     const finish: Finish = { kernel: threefold, product: 1, keepsResult: true };
     const one = outline({ m: 3072, n: 1024, k: 256 });
     const formOf = (problem: GemmOutline, of = finish) => finishFormOf(hopper, "tf32", problem, of);
+    assert.equal(formOf(one)?.tile, large);
+    assert.equal(formOf(outline({ m: 3072, n: 1024, k: 768 })), undefined, "more than large tiles are for");
     assert.equal(formOf(one)?.element, "bf16");
     assert.equal(formOf({ ...one, dtype: "f32" })?.element, "tf32");
     assert.equal(finishFormOf(hopper, "f32", { ...one, dtype: "f32" }, finish), undefined);
@@ -724,6 +731,42 @@ describe("the form of products by warpgroups", () => {
     };
     assert.equal(formOf(one, { ...finish, kernel: reducing }), undefined, "no elementwise work");
   });
+
+  test("is there for a finish in small tiles where large ones would leave most of the GPU idle", () => {
+    const finish: Finish = { kernel: threefold, product: 1, keepsResult: false };
+    const along = (shape: { m: number; n: number; k: number }, more = {}): GemmOutline =>
+      outline(shape, { b: { ...lying(shape.k), isTransposed: true }, ...more });
+    const tileOf = (problem: GemmOutline, parallelism = 132) =>
+      finishFormOf({ ...hopper, parallelism }, "tf32", problem, finish)?.tile;
+    const narrow = { m: 3072, n: 256, k: 768 };
+    assert.equal(tileOf(along(narrow)), small);
+    assert.equal(tileOf(outline(narrow)), small, "half floats are read either way");
+    assert.equal(tileOf(along(narrow, { dtype: "f32" })), small);
+    assert.equal(tileOf({ ...outline(narrow), dtype: "f32" }), undefined, "floats would have to be turned");
+    assert.equal(tileOf(along({ ...narrow, k: 776 })), undefined, "many terms");
+    assert.equal(tileOf(along({ ...narrow, m: 2040 })), undefined, "a small result");
+    assert.equal(tileOf(along({ ...narrow, m: 2048 })), small);
+    // Of 32 large tiles.
+    assert.deepEqual(
+      [64, 65].map((parallelism) => tileOf(along(narrow), parallelism)),
+      [undefined, small],
+    );
+    const wide = { m: 1024, n: 1024, k: 256 };
+    assert.deepEqual(
+      [96, 97].map((parallelism) => tileOf(along(wide), parallelism)),
+      [large, small],
+    );
+    assert.equal(tileOf({ ...outline(wide), dtype: "f32" }), large, "floats that have to be turned");
+    const moving: RowKernel = {
+      ...{ name: "f32 to bf16", inputs: ["f32"], outputs: [{ dtype: "bf16", per: "element" }], scalars: [] },
+      stages: [{ kind: "store", output: 0, value: term.load(0, "f32") }],
+    };
+    const converting = { kernel: moving, product: 0, keepsResult: true };
+    const few = { ...narrow, k: 256 };
+    assert.equal(tileOf(along(few)), small);
+    assert.equal(finishFormOf(hopper, "bf16", along(few), converting), undefined, "no work of its own");
+    assert.equal(finishFormOf(hopper, "bf16", along(wide), converting)?.tile, large);
+  });
 });
 
 describe("the code of products by warpgroups under nvcc", { skip: noCompiler() }, () => {
@@ -731,29 +774,30 @@ describe("the code of products by warpgroups under nvcc", { skip: noCompiler() }
   const formOf = (element: WarpgroupElement, tile: WarpgroupTile, a: boolean, b: boolean): WarpgroupForm => ({
     ...{ element, tile, isAlong: { a, b }, hasBias: a },
   });
-  const [large, small] = [192, 64].map((rows) => warpgroupTiles.find((tile) => tile.rows === rows)!);
   const byRegisters = warpgroupSource(formOf("tf32", splitTile, false, false), Array(8).fill("out"));
   const sources = [
     warpgroupSource(formOf("bf16", square, false, false), ["out", "part", "out"]),
     warpgroupSource(formOf("f16", square, false, false), ["out"]),
     ...elements.flatMap((element) =>
-      [true, false].map((isAlong) =>
-        warpgroupSource(formOf(element, large!, true, isAlong), ["out"], {
-          ...finish,
-          keepsResult: isAlong,
-        }),
+      [true, false].flatMap((isAlong) =>
+        [large, small].map((tile) =>
+          warpgroupSource(formOf(element, tile, true, isAlong), ["out"], {
+            ...finish,
+            keepsResult: isAlong === (tile === large),
+          }),
+        ),
       ),
     ),
     ...[true, false].flatMap((a) =>
-      [true, false].map((b) => warpgroupSource(formOf("bf16", small!, a, b), ["part"])),
+      [true, false].map((b) => warpgroupSource(formOf("bf16", small, a, b), ["part"])),
     ),
     ...[finish, undefined].map((kept) =>
-      warpgroupSource({ ...formOf("bf16", large!, true, false), resultDtype: "bf16" }, ["out"], kept),
+      warpgroupSource({ ...formOf("bf16", large, true, false), resultDtype: "bf16" }, ["out"], kept),
     ),
-    warpgroupSource({ ...formOf("f16", small!, true, true), resultDtype: "f16" }, ["part"]),
+    warpgroupSource({ ...formOf("f16", small, true, true), resultDtype: "f16" }, ["part"]),
     warpgroupSource(formOf("tf32", quarters, false, false), ["out", "part"]),
     byRegisters,
-    warpgroupSource(formOf("tf32", small!, true, false), ["part"]),
+    warpgroupSource(formOf("tf32", small, true, false), ["part"]),
   ];
 
   test("compiles without a warning, needs no local memory, and lets no product wait for the last", () => {
