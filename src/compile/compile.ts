@@ -38,17 +38,24 @@ import { verifyPlan } from "./verify.js";
 /** Memory is short on a CPU, where nothing waits for company. */
 const isAfresh = ({ device }: Runtime): boolean => device.kind === "cuda";
 
-/** `isChosen`: are the algorithms of products chosen behind all passes? */
-type Pass = (calls: readonly Call[], runtime: Runtime, isChosen: boolean) => readonly Call[];
+/** What passes are told of the step besides its calls. */
+interface PassFacts {
+  /** Are the algorithms of products chosen behind all passes? */
+  readonly isChosen: boolean;
+  /** Persistent memory of which nobody wants what the step leaves in it. */
+  readonly forgotten: readonly Part[];
+}
+
+type Pass = (calls: readonly Call[], runtime: Runtime, facts: PassFacts) => readonly Call[];
 
 /** In their order. Each can be left out, and the step's numbers stay the same, but for what "narrow" rounds. */
 const passes = {
   /** Calls that do the same to the same values are made once. */
   common: shareCommonCalls,
   /** Plain copies are left out where a value can be read where it is, or made where it belongs. */
-  copies: (calls, runtime, isChosen) => makeSpread(runtime, removeCopies(calls), isChosen),
+  copies: (calls, runtime, { isChosen }) => makeSpread(runtime, removeCopies(calls), isChosen),
   /** Results that nobody reads are not made. */
-  dead: removeDeadCode,
+  dead: (calls, _, { forgotten }) => removeDeadCode(calls, forgotten),
   /** Weights are converted together. */
   casts: castTogether,
   /** On a GPU, attention stores what is only read as half floats as such. */
@@ -58,17 +65,17 @@ const passes = {
   /** On a GPU, values that are changed in place are made anew, so that products can wait that read the old ones. */
   afresh: (calls, runtime) => (isAfresh(runtime) ? writeAfresh(calls) : calls),
   /** Chains of elementwise work and reductions become one kernel. */
-  fuse: (calls, { device }) => fuse(calls, () => false, device.kind),
+  fuse: (calls, { device }, { forgotten }) => fuse(calls, () => false, device.kind, forgotten),
   /** In TF32 on some GPUs, weights are turned round for products that read them along their terms. */
-  turned: (calls, runtime, isChosen) => (isChosen ? turnWeights(runtime, calls) : calls),
+  turned: (calls, runtime, { isChosen }) => (isChosen ? turnWeights(runtime, calls) : calls),
   /** On some GPUs, elementwise work on a product's result is done before that is stored. */
-  finish: (calls, runtime, isChosen) => (isChosen ? finishProducts(runtime, calls) : calls),
+  finish: (calls, runtime, { isChosen }) => (isChosen ? finishProducts(runtime, calls) : calls),
   /** On a GPU, products in bf16 leave each other bf16. It rounds, so it is left out where eager code's bits are wanted. */
-  narrow: (calls, runtime, isChosen) => (isChosen ? narrowResults(runtime, calls) : calls),
+  narrow: (calls, runtime, { isChosen }) => (isChosen ? narrowResults(runtime, calls) : calls),
   /** On a GPU, copies and conversions of equal layers are one launch. */
   alike: copyAlike,
   /** Products that leave most of a GPU idle one by one are made together. */
-  together: (calls, runtime, isChosen) => makeProductsTogether(runtime, calls, isChosen),
+  together: (calls, runtime, { isChosen }) => makeProductsTogether(runtime, calls, isChosen),
   /** So are reductions of columns. */
   reductions: (calls, runtime) => reduceTogether(runtime, calls),
   /** On a GPU, those of them that can are begun before all are there, to run beside others. */
@@ -104,6 +111,8 @@ export interface PlannedStep {
   /** The dtypes and shapes of its buffers, by their numbers, where they are known. */
   readonly types: ReadonlyMap<number, string>;
   readonly stages: readonly Stage[];
+  /** Persistent memory of which nobody wants what the step leaves in it. */
+  readonly forgotten: readonly Part[];
   readonly schedule: Schedule;
   readonly plan: Plan;
   readonly memory: MemoryReport;
@@ -122,11 +131,12 @@ export function planStep(runtime: Runtime, trace: Trace<unknown>, settings: Pass
   try {
     // Making values again takes time, and holding them longer takes memory: a GPU begins with the second.
     const isShort = runtime.device.kind === "cpu";
-    const first = planCalls(runtime, placed.calls, { recompute: isShort, ...settings });
+    const { forgotten } = trace;
+    const first = planCalls(runtime, placed.calls, forgotten, { recompute: isShort, ...settings });
     const fits = first.plan.bytes <= roomIn(runtime).room || settings.recompute !== undefined || isShort;
     const planned = fits
       ? first
-      : planCalls(runtime, placed.calls, {
+      : planCalls(runtime, placed.calls, forgotten, {
           ...settings,
           ...{ afresh: false, reductions: false, early: false, beside: false, recompute: true },
         });
@@ -140,15 +150,16 @@ export function planStep(runtime: Runtime, trace: Trace<unknown>, settings: Pass
 function planCalls(
   runtime: Runtime,
   traced: readonly Call[],
+  forgotten: readonly Part[],
   settings: PassSettings,
-): Pick<PlannedStep, "stages" | "schedule" | "plan" | "memory" | "products"> {
+): Pick<PlannedStep, "stages" | "forgotten" | "schedule" | "plan" | "memory" | "products"> {
   const stages: Stage[] = [{ name: "trace", calls: traced }];
   let calls = traced;
   const isChosen =
     runtime.device.kind === "cuda" && (settings.products ?? runtime.settings.precision !== "f32");
   for (const name of passesInOrder) {
     if (settings[name] === false) continue;
-    calls = passes[name](calls, runtime, isChosen);
+    calls = passes[name](calls, runtime, { isChosen, forgotten });
     stages.push({ name, calls });
   }
   // Before the plan: the choices say how much scratch memory there is to place.
@@ -157,7 +168,7 @@ function planCalls(
     calls = chosen.calls;
     stages.push({ name: "products", calls });
   }
-  return { stages, ...planSchedule(calls, { branches: 0, lag: 0 }), products: chosen?.report };
+  return { stages, forgotten, ...planSchedule(calls, { branches: 0, lag: 0 }), products: chosen?.report };
 }
 
 function planSchedule(
@@ -182,7 +193,7 @@ export function branchStep(
   planned: PlannedStep,
   options: ScheduleOptions = branchings.branches,
 ): PlannedStep | undefined {
-  const branched = planSchedule(freedCalls(runtime, planned.stages), options);
+  const branched = planSchedule(freedCalls(runtime, planned), options);
   const hasSides = branched.schedule.calls.some(({ branch }) => branch !== 0);
   return hasSides ? { ...planned, ...branched } : undefined;
 }
@@ -191,7 +202,7 @@ export function branchStep(
 const latePasses: ReadonlySet<string> = new Set(passNames.slice(passNames.indexOf("fuse") + 1));
 
 /** The calls as the passes leave them where values that are changed in place are made anew before they are fused. */
-function freedCalls(runtime: Runtime, stages: readonly Stage[]): readonly Call[] {
+function freedCalls(runtime: Runtime, { stages, forgotten }: PlannedStep): readonly Call[] {
   if (isAfresh(runtime) && stages.some(({ name }) => name === "afresh")) return stages.at(-1)?.calls ?? [];
   const fused = stages.findIndex(({ name }) => name === "fuse");
   const again = fused < 0 ? stages.filter(({ name }) => latePasses.has(name)) : stages.slice(fused);
@@ -207,7 +218,7 @@ function freedCalls(runtime: Runtime, stages: readonly Stage[]): readonly Call[]
       // What is rounded otherwise has other bits.
       if (narrowedIn(calls, narrowed).size !== wanted.size) return stages.at(-1)?.calls ?? [];
       calls = narrowed;
-    } else if (name !== "trace") calls = passes[name](calls, runtime, isChosen);
+    } else if (name !== "trace") calls = passes[name](calls, runtime, { isChosen, forgotten });
   }
   return calls;
 }

@@ -36,6 +36,7 @@ function smallStep(passes: PassSettings = {}): PlannedStep {
     ops: [],
     constants: [],
     guards: [],
+    forgotten: [],
     types: new Map(),
     holds: () => true,
   };
@@ -137,6 +138,7 @@ test("of a large step the largest holders are listed and the rest is counted, an
     plan,
     memory,
     types: new Map(),
+    forgotten: [],
     regions: [],
     skipped: undefined,
   };

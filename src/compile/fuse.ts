@@ -4,13 +4,15 @@
  */
 
 import type { DeviceInfo } from "../driver/index.js";
+import { isForgotten } from "./forgotten.js";
 import { combine, type Draft } from "./fuse/combine.js";
 import { mostMembers } from "./fuse/cost.js";
 import { joinNames, theKernel } from "./fuse/kernel-memo.js";
 import { type Member, memberOf, memberOfCopy } from "./fuse/member.js";
+import { areApart, extentOf } from "./fuse/memory.js";
 import { farthest, type Neighbours, type Node, Order, rootOf } from "./fuse/order.js";
 import { countElements } from "./fuse/steps.js";
-import { accessesOf, type Buffer, type Call, partOfAll } from "./program.js";
+import { accessesOf, type Buffer, type Call, type Part, partOfAll } from "./program.js";
 import { type Uses, usesOf } from "./uses.js";
 
 /** How many of the latest calls of one row are looked at for a call that shares no memory with them. */
@@ -18,14 +20,15 @@ const latestOfOneRow = 8;
 
 /**
  * The same program with fewer calls, for a kind of device. `keep` tells which step buffers are read after it; persistent ones
- * always are.
+ * are, but for what is forgotten.
  */
 export function fuse(
   program: readonly Call[],
   keep: (buffer: Buffer) => boolean,
   device: DeviceInfo["kind"] = "cpu",
+  forgotten: readonly Part[] = [],
 ): readonly Call[] {
-  const fusion = new Fusion(usesOf(program), keep, device);
+  const fusion = new Fusion(program, keep, device, forgotten);
   for (const call of program) fusion.add(call);
   return fusion.calls();
 }
@@ -37,22 +40,27 @@ interface Group {
 }
 
 class Fusion {
+  readonly #program: readonly Call[];
   readonly #uses: ReadonlyMap<Buffer, Uses>;
   readonly #keep: (buffer: Buffer) => boolean;
   readonly #device: DeviceInfo["kind"];
+  readonly #forgotten: readonly Part[];
   readonly #order = new Order();
   readonly #groups = new Map<Node, Group>();
   /** What has one row, in the order in which it was added. */
   readonly #ofOneRow: Node[] = [];
 
   constructor(
-    uses: ReadonlyMap<Buffer, Uses>,
+    program: readonly Call[],
     keep: (buffer: Buffer) => boolean,
     device: DeviceInfo["kind"],
+    forgotten: readonly Part[],
   ) {
-    this.#uses = uses;
+    this.#program = program;
+    this.#uses = usesOf(program);
     this.#keep = keep;
     this.#device = device;
+    this.#forgotten = forgotten;
   }
 
   add(call: Call): void {
@@ -162,23 +170,37 @@ class Fusion {
   }
 
   /** Which memory is read by others than these. */
-  #neededBeside(members: readonly Member[]): (buffer: Buffer) => boolean {
+  #neededBeside(members: readonly Member[]): (part: Part) => boolean {
     const own = new Map<Buffer, number>();
     for (const { call } of members) {
       const read = accessesOf(call).filter(({ reads }) => reads);
       for (const buffer of new Set(read.map(({ part }) => part.buffer)))
         own.set(buffer, (own.get(buffer) ?? 0) + 1);
     }
-    return (buffer) => {
+    return (part) => {
+      const { buffer } = part;
+      if (isForgotten(this.#forgotten, part)) return this.#isReadBehind(part, members);
       if (buffer.storage || this.#keep(buffer)) return true;
       return (this.#uses.get(buffer)?.readers.length ?? 0) > (own.get(buffer) ?? 0);
     };
   }
 
+  /** Does another call read a part behind the first of these, which write it? What reads it before has what was there. */
+  #isReadBehind(part: Part, members: readonly Member[]): boolean {
+    const own = new Set(members.map(({ call }) => call));
+    const first = this.#program.findIndex((call) => own.has(call));
+    const extent = extentOf(part);
+    return (this.#uses.get(part.buffer)?.readers ?? []).some((place) => {
+      const call = this.#program[place];
+      if (!call || place < first || own.has(call)) return false;
+      return accessesOf(call).some(({ reads, part: other }) => reads && !areApart(extentOf(other), extent));
+    });
+  }
+
   /** A lone call less the outputs that nothing reads. */
   #withoutUnread({ members }: Group): Draft | undefined {
     const isNeeded = this.#neededBeside(members);
-    const isUnread = members.some(({ outputs }) => outputs.some(({ part }) => !isNeeded(part.buffer)));
+    const isUnread = members.some(({ outputs }) => outputs.some(({ part }) => !isNeeded(part)));
     return isUnread ? combine(members, isNeeded, this.#device) : undefined;
   }
 }

@@ -6,9 +6,18 @@
 import { HoldfastError } from "../errors/index.js";
 import { type CallListener, listenToCalls } from "../kernels/index.js";
 import { type DeviceArray, formatShape, type LoweredOp, listenToOps, type StepPart } from "../ops/index.js";
-import type { Imagination, Runtime, Storage, UploadItem, WorkPiece } from "../runtime/index.js";
+import {
+  alignment,
+  type Imagination,
+  type Runtime,
+  type Storage,
+  type UploadItem,
+  type WorkPiece,
+} from "../runtime/index.js";
+import { alignUp } from "../units/index.js";
 import { attentionCall } from "./attention-call.js";
 import { Buffers } from "./buffers.js";
+import { type Forget, forgottenBehind } from "./forgotten.js";
 import type { Guard } from "./passes/guard.js";
 import type { Buffer, Call, Part, ProductCall, Work } from "./program.js";
 import { userLine } from "./user-line.js";
@@ -36,6 +45,8 @@ export interface Trace<T> {
   readonly constants: readonly Constant[];
   /** What decides whether the step counts. */
   readonly guards: readonly Guard[];
+  /** Persistent memory of which nobody wants what the step leaves in it. */
+  readonly forgotten: readonly Part[];
   /** The dtypes and shapes of what the ops have made, by their buffers' numbers, where a buffer holds one array. */
   readonly types: ReadonlyMap<number, string>;
   /** Does everything still hold that the function took for granted, besides shapes? */
@@ -46,8 +57,10 @@ export function traceStep<T>(runtime: Runtime, body: () => T): Trace<T> {
   const tracer = new Tracer(runtime);
   const listen = (): T => listenToOps(runtime, tracer, () => listenToCalls(runtime, tracer, body));
   const result = runtime.imagine(tracer, listen);
-  const { calls, ops, constants, assumptions, guards, types } = tracer;
-  return { result, calls, ops, constants, guards, types, holds: () => assumptions.every((one) => one()) };
+  const { calls, ops, constants, assumptions, guards, forgets, types } = tracer;
+  const forgotten = forgottenBehind(calls, forgets);
+  const holds = (): boolean => assumptions.every((one) => one());
+  return { result, calls, ops, constants, guards, forgotten, types, holds };
 }
 
 class Tracer implements Imagination, CallListener {
@@ -58,6 +71,7 @@ class Tracer implements Imagination, CallListener {
   readonly assumptions: (() => boolean)[] = [];
   readonly guards: Guard[] = [];
   readonly types = new Map<number, string>();
+  readonly forgets: Forget[] = [];
   readonly #runtime: Runtime;
   /** The op that is being lowered; others may be lowered inside it. */
   #op: string | undefined;
@@ -172,6 +186,14 @@ class Tracer implements Imagination, CallListener {
     const place = this.calls.length;
     if (number) this.guards.push({ from: place, until: Infinity, number: this.buffers.partOf(number) });
     else for (const guard of this.guards) guard.until = Math.min(guard.until, place);
+  }
+
+  forget(storage: Storage): void {
+    if (this.#runtime.arena.isImagined(storage)) return;
+    const { buffer, offset, size } = this.buffers.partOf(storage);
+    // The padding behind it is nobody's, and passes over several tensors write it too.
+    const padded = storage.owner ? size : Math.min(alignUp(size, alignment), buffer.bytes - offset);
+    this.forgets.push({ part: { buffer, offset, size: padded }, place: this.calls.length });
   }
 
   assume(holds: () => boolean): void {

@@ -173,7 +173,13 @@ function piecesOf(runtime: Runtime, launches: readonly RowLaunch[]): WorkPiece[]
   const refuse = (what: string): never => {
     throw new Error(`it asks for ${what}`);
   };
-  const listener = { upload: () => undefined, assume: () => undefined, guard: () => undefined, refuse };
+  const listener = {
+    upload: () => undefined,
+    assume: () => undefined,
+    guard: () => undefined,
+    forget: () => undefined,
+    refuse,
+  };
   runtime.overhear({ ...listener, work: (work) => void pieces.push(work) }, () =>
     launchRowsBeside(runtime, launches, { op: "several" }),
   );

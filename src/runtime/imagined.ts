@@ -18,6 +18,8 @@ export interface Imagination {
   assume(holds: () => boolean): void;
   /** From here on persistent memory is to be changed only if this number (f64) is finite; without one, in any case again. */
   guard(number: Storage | undefined): void;
+  /** What this memory holds is wanted no longer, unless it is written again: nothing that comes later asks for it. */
+  forget(storage: Storage): void;
   /** Called for a look at a value, a wait, a step or a capture; throws. */
   refuse(what: string, label: string): never;
 }

@@ -366,6 +366,11 @@ export class Runtime {
     this.#imagination?.guard(number);
   }
 
+  /** Lets imagined work leave anything in memory whose values nobody wants behind it, unless they are written again. */
+  forget(storage: Storage): void {
+    this.#imagination?.forget(storage);
+  }
+
   /** Does something for good in the midst of what is only imagined: what happens once, and not in every step. */
   actually<T>(body: () => T): T {
     const imagination = this.#imagination;

@@ -51,6 +51,7 @@ export class LeafGradient implements GradientHolder {
 
   clear(): void {
     setArrived(this.#state, false);
+    if (this.#array?.storage) this.#runtime.forget(this.#array.storage);
   }
 
   release(): void {

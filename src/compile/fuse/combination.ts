@@ -4,7 +4,7 @@
  */
 
 import { dtypes, type Expression, loadsOf, partsOf, type Stage } from "../../kernels/index.js";
-import type { Buffer } from "../program.js";
+import type { Part } from "../program.js";
 import { type Compacted, compact } from "./compact.js";
 import { isCheap } from "./cost.js";
 import type { Frame } from "./frame.js";
@@ -28,7 +28,7 @@ export interface Rewritten extends Flat {
 
 export class Combination {
   readonly #frame: Frame;
-  readonly #isNeeded: (buffer: Buffer) => boolean;
+  readonly #isNeeded: (part: Part) => boolean;
   readonly #interner = new Interner();
   readonly #stages: readonly Flat[];
   readonly #done: Rewritten[] = [];
@@ -44,7 +44,7 @@ export class Combination {
   readonly #uses = new Map<number, Set<number>>();
   readonly #loaded = new Map<number, Expression>();
 
-  constructor(frame: Frame, isNeeded: (buffer: Buffer) => boolean) {
+  constructor(frame: Frame, isNeeded: (part: Part) => boolean) {
     this.#frame = frame;
     this.#isNeeded = isNeeded;
     this.#firstStage = firsts(frame, ({ member }) => member.kernel.stages.length);
@@ -133,7 +133,7 @@ export class Combination {
   #settle(place: number, done: Rewritten, output: Operand): boolean {
     const uses = [...(this.#uses.get(place) ?? [])];
     const isOverwritten = (this.#stores.get(output.key)?.at(-1) ?? place) > place;
-    const isNeeded = this.#isNeeded(output.part.buffer) && !isOverwritten;
+    const isNeeded = this.#isNeeded(output.part) && !isOverwritten;
     done.isKept = isNeeded;
     if (uses.length === 0) return true;
     const value = valueLoadedBack(

@@ -5,7 +5,7 @@
 
 import type { DeviceInfo } from "../../driver/index.js";
 import { factsOf, type Iteration, partsOf, type RowKernel, rowLanesOf } from "../../kernels/index.js";
-import type { Buffer, Part } from "../program.js";
+import type { Part } from "../program.js";
 import { Combination } from "./combination.js";
 import type { Compacted } from "./compact.js";
 import { isCheap, mostMoving, mostOperands, mostParts } from "./cost.js";
@@ -27,7 +27,7 @@ export interface Draft {
 /** Nothing where the calls can't be one, or had better not. `isNeeded` tells which memory others read. */
 export function combine(
   members: readonly Member[],
-  isNeeded: (buffer: Buffer) => boolean,
+  isNeeded: (part: Part) => boolean,
   device: DeviceInfo["kind"],
 ): Draft | undefined {
   const frame = frameOf(members);

@@ -1,14 +1,20 @@
-/** Leaves out calls whose results nobody reads: step memory that dies unseen. What is written to persistent memory stays. */
+/**
+ * Leaves out calls whose results nobody reads: step memory that dies unseen, and persistent memory that the step forgets. What
+ * else is written to persistent memory stays.
+ */
 
-import { accessesOf, type Buffer, type Call } from "../program.js";
+import { isForgotten } from "../forgotten.js";
+import { accessesOf, type Buffer, type Call, type Part } from "../program.js";
 
-export function removeDeadCode(calls: readonly Call[]): readonly Call[] {
+export function removeDeadCode(calls: readonly Call[], forgotten: readonly Part[] = []): readonly Call[] {
   const wanted = new Set<Buffer>();
+  const outlives = (part: Part): boolean =>
+    part.buffer.storage !== undefined && !isForgotten(forgotten, part);
   const kept: Call[] = [];
   for (const call of calls.toReversed()) {
     const accesses = accessesOf(call);
     const isWanted = accesses.some(
-      ({ part, writes }) => writes && (part.buffer.storage !== undefined || wanted.has(part.buffer)),
+      ({ part, writes }) => writes && (wanted.has(part.buffer) || outlives(part)),
     );
     if (!isWanted) continue;
     for (const { part, reads } of accesses) if (reads) wanted.add(part.buffer);

@@ -21,6 +21,7 @@ export const lifeMethods = {
   },
   /**
    * Forgets the gradient that has arrived. Costs nothing: the next one overwrites it.
+   * What was taken of `grad` before may hold anything behind a compiled step that forgets it.
    *
    * @example
    * ```ts
