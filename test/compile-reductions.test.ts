@@ -58,16 +58,20 @@ describe("a compiled step on a GPU", { skip: standInMissing }, () => {
     for (const { weights } of [together, apart]) {
       for (const [index, values] of eager.entries()) sameBytes(weights[index]!, values, `parameter ${index}`);
     }
-    const groups = together.calls.flatMap(({ work }) => (work.kind === "reductions" ? [work.columns] : []));
-    const [scratch] = together.calls.flatMap(({ work }) => (work.kind === "reductions" ? work.scratch : []));
+    const [begun] = together.calls.flatMap(({ work }) => (work.kind === "begun" ? [work] : []));
+    const [{ scratch }, groups] = [begun!, [begun!.columns]];
     // What 32 blocks leave: of the biases' gradients, and of the norms' two.
-    assert.equal(scratch?.size, 32 * 4 * (40 + 24 + 3 + 2 * 40 + 2 * 24));
+    assert.equal(scratch.size, 32 * 4 * (40 + 24 + 3 + 2 * 40 + 2 * 24));
     assert.deepEqual(
       groups.map((columns) => columns.map(({ kernel }) => kernel.name).sort()),
       [["layerNormAffineGradient", "layerNormAffineGradient", "sum", "sum", "sum"]],
     );
-    assert.ok(apart.calls.every(({ work }) => work.kind !== "reductions"));
-    assert.equal(apart.calls.length, together.calls.length + 4);
+    // Each is there before the calls that wait for none of them, and joined behind those.
+    const [joining] = together.calls.flatMap(({ work }) => (work.kind === "reductions" ? [work] : []));
+    assert.deepEqual([joining?.columns, joining?.begun], [[], begun]);
+    assert.ok(apart.calls.every(({ work }) => work.kind !== "reductions" && work.kind !== "begun"));
+    assert.equal(apart.calls.length, together.calls.length + 3);
+    assert.match(together.text, /^early +\d+ → +\d+ +reductions are begun as soon as they can be/m);
     assert.match(together.text, /^reductions +\d+ → +\d+ +so are reductions of columns: .* gone/m);
     assert.match(together.text, /3 × sum|2 × layerNormAffineGra/);
   });

@@ -15,16 +15,26 @@ export interface Forget {
 /** What is still forgotten when all calls are done; neighbours are one part. */
 export function forgottenBehind(calls: readonly Call[], forgets: readonly Forget[]): readonly Part[] {
   const first = forgets.reduce((least, { place }) => Math.min(least, place), calls.length);
+  // Of many calls few write gradients: only those are held against each of them.
+  const { from, to } = rangeOf(forgets.map(({ part }) => extentOf(part)));
   const writes = calls.slice(first).flatMap((call, index) =>
     accessesOf(call)
       .filter((access) => access.writes && access.part.buffer.storage)
-      .map(({ part }) => ({ extent: extentOf(part), place: first + index })),
+      .map(({ part }) => ({ extent: extentOf(part), place: first + index }))
+      .filter(({ extent }) => extent.from < to && from < extent.to),
   );
   const left = forgets.filter(({ part, place }) => {
     const own = extentOf(part);
     return writes.every((write) => write.place < place || areApart(write.extent, own));
   });
   return joinNeighbours(left.map(({ part }) => part));
+}
+
+function rangeOf(extents: readonly { readonly from: number; readonly to: number }[]) {
+  return {
+    from: extents.reduce((least, one) => Math.min(least, one.from), Infinity),
+    to: extents.reduce((most, one) => Math.max(most, one.to), -Infinity),
+  };
 }
 
 function joinNeighbours(parts: readonly Part[]): readonly Part[] {

@@ -11,11 +11,17 @@ import {
 import { putAt } from "../../test/support/put-at.js";
 import { sameBytes } from "../../test/support/same-bytes.js";
 import type { Runtime } from "../runtime/index.js";
-import { columnScratchBytes } from "./cuda-printer/column-group.js";
+import { columnScratchBytes, hasTwoSteps } from "./cuda-printer/column-group.js";
 import { type Dtype, dtypes } from "./dtypes.js";
 import { narrowToBf16, narrowToF16 } from "./half.js";
 import type { ColumnKernel, ReduceOp } from "./ir.js";
-import { type ColumnLaunch, columnsTogether, launchColumns, launchColumnsTogether } from "./launch.js";
+import {
+  beginColumns,
+  type ColumnLaunch,
+  columnsTogether,
+  launchColumns,
+  launchColumnsTogether,
+} from "./launch.js";
 import { term } from "./term.js";
 
 const sumOf = (dtype: Dtype, op: ReduceOp = "add"): ColumnKernel => ({
@@ -161,6 +167,25 @@ function launchTogether(runtime: Runtime, launches: readonly ColumnLaunch[]): vo
   launchColumnsTogether(runtime, launches, { scratch });
 }
 
+/** Those of many rows are begun first, and joined with the others. */
+function launchEarly(runtime: Runtime, launches: readonly ColumnLaunch[]): void {
+  const early = launches.filter((one) => one.columns > 0 && hasTwoSteps(one));
+  if (early.length === 0) {
+    launchTogether(runtime, launches);
+    return;
+  }
+  const filled = (bytes: number) => putAt(runtime, new Uint8Array(bytes).fill(0xff), 0);
+  const begun = { members: early, scratch: filled(columnScratchBytes(early)) };
+  beginColumns(runtime, begun);
+  // Another launch may be in between.
+  filled(64);
+  launchColumnsTogether(
+    runtime,
+    launches.filter((one) => !early.includes(one)),
+    { begun },
+  );
+}
+
 function compare(runtime: Runtime, group: readonly Problem[]): void {
   const run = (launch: (launches: readonly ColumnLaunch[]) => void): Uint8Array[][] =>
     runtime.step(() => {
@@ -172,9 +197,13 @@ function compare(runtime: Runtime, group: readonly Problem[]): void {
     for (const one of launches) launchColumns(runtime, one);
   });
   const together = run((launches) => launchTogether(runtime, launches));
+  const early = run((launches) => launchEarly(runtime, launches));
   for (const [index, { kernel, rows, columns }] of group.entries()) {
-    for (const [place, bytes] of alone[index]!.entries())
-      sameBytes(together[index]![place]!, bytes, `${kernel.name} of ${rows} × ${columns}, value ${place}`);
+    for (const [place, bytes] of alone[index]!.entries()) {
+      const what = `${kernel.name} of ${rows} × ${columns}, value ${place}`;
+      sameBytes(together[index]![place]!, bytes, what);
+      sameBytes(early[index]![place]!, bytes, `${what}, begun early`);
+    }
   }
 }
 
@@ -245,6 +274,11 @@ describe("on CUDA", { skip: cudaMissing }, () => {
           /partial results of 2048 bytes/,
         );
       }
+      const [few, many] = launches;
+      const less = runtime.arena.allocate(needed - 1, "less");
+      assert.throws(() => beginColumns(runtime, { members: [many!], scratch: less }), /of 2048 bytes/);
+      const scratch = runtime.arena.allocate(needed, "enough");
+      assert.throws(() => beginColumns(runtime, { members: [few!], scratch }), /64 rows.*in one step/);
       assert.equal(columnScratchBytes(launches.slice(0, 1)), 0);
       launchColumnsTogether(runtime, launches.slice(0, 1));
     });
@@ -271,7 +305,7 @@ describe("on CUDA", { skip: cudaMissing }, () => {
     const four = { ...sumOf("f32"), outputs: Array<Dtype>(4).fill("f32") };
     const ofFour = Array.from({ length: 40 }, () => four);
     assert.equal(columnsTogether(runtime, ofFour), false, "in the second launch");
-    assert.equal(columnsTogether(runtime, ofFour.slice(0, 31)), true);
+    assert.equal(columnsTogether(runtime, ofFour.slice(0, 25)), true);
     runtime.step(() => {
       const own = launchOf(runtime, plain(pulls, 3, 4));
       const launches = many.map(() => own);

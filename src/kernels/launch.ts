@@ -134,8 +134,9 @@ export function beginColumns(runtime: Runtime, begun: BegunColumns, op = "column
   const kernels = begun.members.map(({ kernel }) => kernel);
   const [first] = kernels;
   if (!first) return;
-  if (!columnsTogether(runtime, kernels) || !begun.members.every(hasTwoSteps))
-    throw cannotGoTogether(kernels);
+  if (!columnsTogether(runtime, kernels)) throw cannotGoTogether(kernels);
+  const brief = begun.members.find((one) => !hasTwoSteps(one));
+  if (brief) throw hasOneStep(brief);
   requireScratch(columnScratchBytes(begun.members), begun.scratch);
   launchTogether(runtime, first, cudaColumnStepForm(begun), "begun", op);
 }
@@ -173,6 +174,14 @@ function cannotGoTogether(kernels: readonly ColumnKernel[]): HoldfastError {
     `${kernels.length} column kernels can't be run together here: only a GPU does, and a launch has 4 KiB of ` +
       "arguments. Ask columnsTogether first.",
     { numbers: { kernels: kernels.length } },
+  );
+}
+
+function hasOneStep({ kernel, rows }: Pick<ColumnLaunch, "kernel" | "rows">): HoldfastError {
+  return new HoldfastError(
+    "BAD_ARGUMENT",
+    `Kernel "${kernel.name}" reduces ${rows} rows in one step, so that there is nothing to begin. Ask hasTwoSteps first.`,
+    { numbers: { rows } },
   );
 }
 

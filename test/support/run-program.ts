@@ -1,7 +1,8 @@
 /** Runs a program as it stands, each buffer in memory of its own, and reads what is in some of them at the end. */
 
-import type { Buffer, Call, Part } from "../../src/compile/program.js";
+import type { BegunCall, Buffer, Call, Part } from "../../src/compile/program.js";
 import {
+  beginColumns,
   launchColumns,
   launchColumnsTogether,
   launchRows,
@@ -20,8 +21,17 @@ export function runProgram(
     return offset === 0 && size === storage.span.size ? storage : runtime.view(storage, offset, size);
   };
   // Nobody else reads it, so a test need not give it.
-  const scratchFor = (part: Part): Storage =>
-    storages.has(part.buffer) ? resolve(part) : runtime.arena.allocate(part.size, part.buffer.label);
+  const own = new Map<Buffer, Storage>();
+  const scratchFor = (part: Part): Storage => {
+    if (storages.has(part.buffer)) return resolve(part);
+    const storage = own.get(part.buffer) ?? runtime.arena.allocate(part.size, part.buffer.label);
+    own.set(part.buffer, storage);
+    return storage;
+  };
+  const begunOn = ({ columns, scratch }: BegunCall) => ({
+    members: columns.map((one) => ({ ...one, operands: one.operands.map(resolve) })),
+    scratch: scratchFor(scratch),
+  });
   for (const { work } of program) {
     switch (work.kind) {
       case "rows":
@@ -36,11 +46,17 @@ export function runProgram(
       case "columns":
         launchColumns(runtime, { ...work, operands: work.operands.map(resolve) });
         break;
+      case "begun":
+        beginColumns(runtime, begunOn(work));
+        break;
       case "reductions":
         launchColumnsTogether(
           runtime,
           work.columns.map((one) => ({ ...one, operands: one.operands.map(resolve) })),
-          { scratch: work.scratch && scratchFor(work.scratch) },
+          {
+            scratch: work.scratch && scratchFor(work.scratch),
+            begun: work.begun && begunOn(work.begun),
+          },
         );
         break;
       case "fill":

@@ -9,6 +9,7 @@ import { sameBytes } from "../../../test/support/same-bytes.js";
 import { type ColumnKernel, term } from "../../kernels/index.js";
 import type { Runtime } from "../../runtime/index.js";
 import { accessesOf, type Buffer, type Call, mapParts, type Part } from "../program.js";
+import { beginEarly } from "./early.js";
 import { reduceTogether } from "./reductions.js";
 
 /** All that the pass asks of a runtime. */
@@ -148,7 +149,7 @@ describe("on CUDA", { skip: cudaMissing }, () => {
       from: fc.nat(),
       to: fc.nat(),
     });
-    let joined = 0;
+    let [joined, begun] = [0, 0];
     fc.assert(
       fc.property(fc.array(step, { minLength: 2, maxLength: 14 }), (steps) => {
         const all = Array.from({ length: 6 }, () => bufferOf(rows * columns));
@@ -164,8 +165,10 @@ describe("on CUDA", { skip: cudaMissing }, () => {
           return [{ ...rest, work: { ...work, operands: [whole(at(from)), target] } }];
         });
         const made = reduceTogether(runtime, program);
+        const early = beginEarly(runtime, made);
         joined += program.length - made.length;
-        const [before, after] = [program, made].map((calls) =>
+        begun += early.length - made.length;
+        const [before, ...after] = [program, made, early].map((calls) =>
           runtime.step(() => {
             const storages = new Map(
               all.map((buffer, index) => {
@@ -179,10 +182,13 @@ describe("on CUDA", { skip: cudaMissing }, () => {
             return all.map((buffer) => runtime.read(storages.get(buffer)!));
           }),
         );
-        for (const [index, bytes] of before!.entries()) sameBytes(after![index]!, bytes, `buffer ${index}`);
+        for (const [index, bytes] of before!.entries()) {
+          for (const found of after) sameBytes(found[index]!, bytes, `buffer ${index}`);
+        }
       }),
       { numRuns: 30 },
     );
     assert.ok(joined > 0, "some became one");
+    assert.ok(begun > 0, "and some of them were begun early");
   });
 });

@@ -7,7 +7,12 @@ import type { Storage } from "../../runtime/index.js";
 import { type Dtype, dtypes } from "../dtypes.js";
 import type { ColumnKernel } from "../ir.js";
 import { term } from "../term.js";
-import { type ColumnGroupMember, columnScratchBytes, cudaColumnGroupForm } from "./column-group.js";
+import {
+  type ColumnGroupMember,
+  columnScratchBytes,
+  cudaColumnGroupForm,
+  cudaColumnStepForm,
+} from "./column-group.js";
 import type { LaunchTogether } from "./functions-together.js";
 
 const load = (input: number) => term.load(input, "f32");
@@ -96,9 +101,24 @@ test("a second launch joins what the first leaves of many rows, and there is non
   assert.equal(second?.blocks, 2 + 2 + 1);
   assert.equal(columnScratchBytes([member(pulls, 3072, 100), member(sum, 1024, 3)]), 32 * 4 * 203);
   for (const { arguments: given, print } of [first!, second!]) {
-    assert.equal(given[0], scratch);
+    assert.ok(given.includes(scratch));
     assert.equal(given.length, print().parameters.length);
   }
+});
+
+test("what was begun elsewhere is joined along with steps, unless those leave something to join themselves", () => {
+  const begun = { members: [member(pulls, 3072, 100)], scratch: storageAt(64) };
+  const shapesOf = (members: readonly ColumnGroupMember[]): number[] =>
+    cudaColumnGroupForm(members, scratch, begun).map(({ blocks }) => blocks);
+  assert.deepEqual(shapesOf([]), [2 + 2]);
+  assert.deepEqual(shapesOf([member(sum, 256, 3072)]), [96 + 2 + 2]);
+  assert.deepEqual(shapesOf([member(sum, 1024, 3)]), [32, 1 + 2 + 2]);
+  const step = cudaColumnStepForm(begun);
+  assert.equal(step.blocks, 32);
+  assert.equal(step.arguments.length, step.print().parameters.length);
+  const [, joined] = cudaColumnGroupForm([member(sum, 1024, 3)], scratch, begun);
+  const places = joined!.arguments.filter((one) => one === scratch || one === begun.scratch);
+  assert.deepEqual(new Set(places), new Set([scratch, begun.scratch]), "each where its own results are");
 });
 
 test("what takes longest comes first, and kernels of one text stand side by side and are printed once", () => {
@@ -107,8 +127,10 @@ test("what takes longest comes first, and kernels of one text stand side by side
     operands: one.operands.map(() => storageAt(16 * index)),
   }));
   const [first, second] = formOf(placed);
-  const members = first!.arguments.flatMap((one) => (typeof one === "object" ? one.span.address / 16 : []));
-  assert.deepEqual([...new Set(members.slice(1))], [2, 5, 3, 4, 6, 0, 1]);
+  const members = first!.arguments.flatMap((one) =>
+    typeof one === "object" && one !== scratch ? one.span.address / 16 : [],
+  );
+  assert.deepEqual([...new Set(members)], [2, 5, 3, 4, 6, 0, 1]);
   const { code = "", threads } = first!.print().cuda ?? {};
   assert.equal(threads, 256);
   assert.equal(code.match(/__forceinline__ void work\d/g)?.length, 5);
@@ -116,7 +138,7 @@ test("what takes longest comes first, and kernels of one text stand side by side
   const [rows] = formOf([member(pulls, 3072, 256, 16), member(pulls, 9216, 256, 32)]);
   assert.deepEqual(
     rows!.arguments.flatMap((one) => (typeof one === "object" ? one.span.address : [])),
-    [0, 32, 32, 32, 32, 16, 16, 16, 16],
+    [32, 32, 32, 32, 0, 16, 16, 16, 16, 0],
   );
   assert.equal(second!.print().cuda?.code.match(/__forceinline__ void work\d/g)?.length, 1);
 });
