@@ -188,7 +188,7 @@ test("with capture auto the ways are tried in turns, one is kept, and the others
         device,
         true,
         ({ verdict, planned, placed, replayable }) => {
-          const tried = ["direct", "graph", "graph with branches", "graph with short branches"];
+          const tried = ["direct", "graph", "graph with branches", "graph with yielding branches"];
           assert.deepEqual(Object.keys(verdict!.times).sort(), tried);
           assert.equal(replayable.mode, verdict!.kept === "direct" ? "direct" : "graph");
           const hasBranches = planned.schedule.calls.some(({ branch }) => branch > 0);

@@ -72,7 +72,13 @@ describe("a machine with a GPU", { skip }, () => {
 
   test("that fails while it is opened is an error, also where the CPU would do, and nothing is held", async () => {
     const before = heldOnStandIn();
-    const calls = ["cuStreamCreate", "cuMemHostAlloc", "cuMemGetInfo", "cuMemcpyHtoDAsync", "cuEventRecord"];
+    const calls = [
+      "cuStreamCreateWithPriority",
+      "cuMemHostAlloc",
+      "cuMemGetInfo",
+      "cuMemcpyHtoDAsync",
+      "cuEventRecord",
+    ];
     for (const call of calls) {
       standIn.fail(call, 999, { times: 1 });
       await assert.rejects(device("auto", options), {

@@ -23,7 +23,8 @@ interface Sending {
 export function senderOf(runtime: Runtime, schedule: Schedule, pieces: readonly Piece[]): () => void {
   const sideBranches = schedule.calls.reduce((most, { branch }) => Math.max(most, branch), 0);
   if (sideBranches === 0) return () => sendPieces(runtime, pieces);
-  const sendings = sendingsOf(schedule, pieces, [runtime.stream, ...runtime.sideStreams(sideBranches)]);
+  const sides = runtime.sideStreams(sideBranches, { isFirst: !schedule.isMainFirst });
+  const sendings = sendingsOf(schedule, pieces, [runtime.stream, ...sides]);
   return () => sendAll(runtime, sendings);
 }
 

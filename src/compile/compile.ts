@@ -184,7 +184,7 @@ function planSchedule(
 /** How calls may go aside. A layer's backward pass has seven calls that others wait for. */
 export const branchings = {
   branches: { branches: 3, slack: 2, lag: 8 },
-  "short branches": { branches: 3, lag: 2 },
+  "yielding branches": { branches: 3, slack: 2, lag: 8, isMainFirst: true },
 } as const satisfies Readonly<Record<string, ScheduleOptions>>;
 
 /** The same step, to the bit, with what nobody needs soon on side branches; nothing where there is no such call. */

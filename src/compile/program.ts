@@ -337,6 +337,8 @@ function mapProblem(
 /** When a program's calls run: their order, and which of them side by side. */
 export interface Schedule {
   readonly calls: readonly ScheduledCall[];
+  /** Do calls of the main branch begin before others, where there is not room for all? */
+  readonly isMainFirst?: boolean;
 }
 
 export interface ScheduledCall {

@@ -14,12 +14,12 @@ export interface ScheduleOptions {
   readonly lag: number;
   /** A call goes aside if it can wait for so many calls: as many as it may run beside, unless given. */
   readonly slack?: number;
+  /** Do calls of the main branch begin before others, where there is not room for all? No unless given. */
+  readonly isMainFirst?: boolean;
 }
 
-export function scheduleCalls(
-  calls: readonly Call[],
-  { branches, lag, slack = lag }: ScheduleOptions,
-): Schedule {
+export function scheduleCalls(calls: readonly Call[], options: ScheduleOptions): Schedule {
+  const { branches, lag, slack = lag, isMainFirst = false } = options;
   if (branches === 0) return { calls: calls.map((call) => ({ call, branch: 0, after: [] })) };
   const links = linksBetween(calls);
   const isAside = chooseAside(calls, links, slack);
@@ -45,7 +45,7 @@ export function scheduleCalls(
     mains.push(place);
     return { call, branch: 0, after: waits.follow(place, 0, [...needed, ...due]) };
   });
-  return { calls: scheduled };
+  return { calls: scheduled, isMainFirst };
 }
 
 /** The places of the calls that have to run before a call, and of those that have to run behind it. */

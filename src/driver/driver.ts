@@ -216,6 +216,11 @@ export interface Graph {
   readonly nodes: NodeCount;
 }
 
+export interface StreamOptions {
+  /** Does its work begin before what other streams are given, where a device has not room for all? No unless given. */
+  readonly isFirst?: boolean;
+}
+
 /** CUDA also has "global" and "relaxed"; the first dies of other threads' calls, the second switches the checks off. */
 export type CaptureMode = "thread-local";
 
@@ -237,7 +242,7 @@ export interface Driver {
   hostBytes(range: HostSpan): Uint8Array;
   freeHost(memory: HostMemory): void;
 
-  createStream(): Stream;
+  createStream(options?: StreamOptions): Stream;
   destroyStream(stream: Stream): void;
   createEvent(): Event;
   destroyEvent(event: Event): void;

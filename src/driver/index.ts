@@ -67,6 +67,7 @@ export {
   type ProductMatrix,
   type ProductPrecision,
   type Stream,
+  type StreamOptions,
 } from "./driver.js";
 export { type FaultyOptions, faulty } from "./faulty/index.js";
 export { type HostMemoryInfo, readHostMemory } from "./host-memory.js";

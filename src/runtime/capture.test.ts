@@ -340,6 +340,9 @@ describe("branches", () => {
     const three = runtime.sideStreams(3);
     assert.equal(new Set([runtime.stream, ...three]).size, 4);
     assert.deepEqual(runtime.sideStreams(2), three.slice(0, 2));
+    const first = runtime.sideStreams(2, { isFirst: true });
+    assert.equal(new Set([runtime.stream, ...three, ...first]).size, 6);
+    assert.deepEqual(runtime.sideStreams(1, { isFirst: true }), first.slice(0, 1));
   });
 
   for (const wrap of [strict, (driver: Driver) => driver]) {

@@ -109,7 +109,7 @@ export function openParts(options: OpenOptions, { log, onPressure }: Listeners):
     const available = () => free().available;
     const budget = new Budget({ ...limit, board, recorder, available, onPressure });
 
-    const stream = driver.createStream();
+    const stream = driver.createStream({ isFirst: true });
     closing.push(() => driver.destroyStream(stream));
     const staging = new StagingRing(driver, budget, settings.staging);
     closing.push(() => staging.close());

@@ -4,7 +4,15 @@
  */
 
 import { writeSync } from "node:fs";
-import type { Blas, DeviceInfo, Kernel, KernelSource, NodeCount, Stream } from "../driver/index.js";
+import type {
+  Blas,
+  DeviceInfo,
+  Kernel,
+  KernelSource,
+  NodeCount,
+  Stream,
+  StreamOptions,
+} from "../driver/index.js";
 import { type ErrorCode, HoldfastError } from "../errors/index.js";
 import type { Arena } from "./arena.js";
 import type { Budget } from "./budget.js";
@@ -94,7 +102,7 @@ export class Runtime {
   readonly #print: (text: string) => void;
   readonly #kernels = new Map<KernelSource, Kernel>();
   readonly #graphs = new Set<Replayable>();
-  readonly #sideStreams: Stream[] = [];
+  readonly #sideStreams: Readonly<Record<"first" | "yielding", Stream[]>> = { first: [], yielding: [] };
   #imagination: Imagination | undefined;
   #steps = 0;
   #hasToldPressure = false;
@@ -236,11 +244,11 @@ export class Runtime {
   }
 
   /** A second stream. Its work runs in any order against the others' unless `orderStreams` says otherwise. */
-  createStream(): Stream {
+  createStream(options: StreamOptions = {}): Stream {
     this.#requireOpen();
     const { driver, closing, gate } = this.#parts;
     gate.refuse("creation of a stream", "createStream()");
-    const stream = driver.createStream();
+    const stream = driver.createStream(options);
     closing.push(() => driver.destroyStream(stream));
     return stream;
   }
@@ -251,10 +259,14 @@ export class Runtime {
     this.#parts.work.orderStreams(earlier, later);
   }
 
-  /** So many streams for work beside the runtime's own; the same ones each time, made when they are first asked for. */
-  sideStreams(count: number): readonly Stream[] {
-    while (this.#sideStreams.length < count) this.#sideStreams.push(this.createStream());
-    return this.#sideStreams.slice(0, count);
+  /**
+   * So many streams for work beside the runtime's own; the same ones each time, made when they are first asked for. `isFirst`: they
+   * are as the runtime's own is, to which the others yield.
+   */
+  sideStreams(count: number, { isFirst = false }: StreamOptions = {}): readonly Stream[] {
+    const streams = this.#sideStreams[isFirst ? "first" : "yielding"];
+    while (streams.length < count) streams.push(this.createStream({ isFirst }));
+    return streams.slice(0, count);
   }
 
   /** Marks what a stream was given so far, for others to wait for, whatever it is given later. The mark is to be ended. */

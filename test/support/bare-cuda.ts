@@ -173,7 +173,7 @@ export class BareCuda {
   }
 
   stream(): number {
-    return this.make((to) => this.cuda.driver.cuStreamCreate(to, 1));
+    return this.make((to) => this.cuda.driver.cuStreamCreateWithPriority(to, 1, 0));
   }
 
   event(): number {

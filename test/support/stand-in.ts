@@ -69,7 +69,9 @@ export type StandInFigure =
   | "modules"
   | "captures.threadLocal"
   | "captures.global"
-  | "captures.relaxed";
+  | "captures.relaxed"
+  | "priority of the latest stream"
+  | "flags of the latest executable";
 
 export interface StandIn {
   /** For HOLDFAST_CUDA_PATH. */

@@ -70,7 +70,6 @@ export const cudaFunctions = {
   cuMemcpyDtoDAsync_v2: ["address target", "address source", "u64 size", "address stream"],
   cuMemsetD8Async: ["address target", "u8 value", "u64 size", "address stream"],
 
-  cuStreamCreate: ["address toStream", "u32 flags"],
   cuStreamCreateWithPriority: ["address toStream", "u32 flags", "i32 priority"],
   cuStreamDestroy_v2: ["address stream"],
   cuStreamQuery: ["address stream"],

@@ -16,7 +16,7 @@ import {
 } from "../driver.js";
 import { cudaFunctions } from "./bindings.js";
 import { openCuda } from "./calls.js";
-import { graphNodeType } from "./constants.js";
+import { graphNodeType, instantiateFlag } from "./constants.js";
 import type { CudaDriver } from "./driver.js";
 
 const skip = standInMissing;
@@ -403,6 +403,8 @@ describe("a graph", { skip }, () => {
         [standIn.calls("cuGraphInstantiateWithFlags"), standIn.calls("cuGraphUpload")],
         [1, 1],
       );
+      // So that kernels keep the priorities of their streams.
+      assert.equal(standIn.get("flags of the latest executable"), instantiateFlag.USE_NODE_PRIORITY);
       driver.launchGraph(stream, graph);
       assert.equal(at(0), 1);
       driver.destroyGraph(graph);

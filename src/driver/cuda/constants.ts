@@ -78,6 +78,9 @@ export const streamFlag = {
   NON_BLOCKING: 1,
 } as const;
 
+/** Lower is sooner; CUDA takes the nearest that a device has. */
+export const streamPriority = { first: -5, usual: 0 } as const;
+
 export const eventFlag = {
   DEFAULT: 0,
   BLOCKING_SYNC: 1,
@@ -95,6 +98,9 @@ export const captureStatus = {
   ACTIVE: 1,
   INVALIDATED: 2,
 } as const;
+
+/** Kernels of a graph have the priorities of the streams that they were captured from. */
+export const instantiateFlag = { USE_NODE_PRIORITY: 8 } as const;
 
 export const graphNodeType = {
   KERNEL: 0,
@@ -298,6 +304,7 @@ export const constantGroups = {
     CU_STREAM_CAPTURE_MODE_: captureMode,
     CU_STREAM_CAPTURE_STATUS_: captureStatus,
     CU_GRAPH_NODE_TYPE_: graphNodeType,
+    CUDA_GRAPH_INSTANTIATE_FLAG_: instantiateFlag,
     CU_FUNC_ATTRIBUTE_: functionAttribute,
     CU_TENSOR_MAP_DATA_TYPE_: mapDataType,
     CU_TENSOR_MAP_INTERLEAVE_: mapInterleave,

@@ -135,6 +135,17 @@ describe("order", { skip }, () => {
     });
   });
 
+  test("a stream that goes first has a priority before the others'", () => {
+    withStandInDriver({}, (driver) => {
+      const [first, other] = [{ isFirst: true }, {}].map((options) => {
+        driver.createStream(options);
+        return standIn.get("priority of the latest stream");
+      });
+      // Lower numbers are sooner.
+      assert.ok(first! < other!);
+    });
+  });
+
   test("isReached does not wait, and synchronizeEvent does", () => {
     standIn.set("deferred", 1);
     withStandInDriver({}, (driver) => {

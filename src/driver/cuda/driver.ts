@@ -23,13 +23,14 @@ import type {
   Launch,
   MemoryInfo,
   Stream,
+  StreamOptions,
 } from "../driver.js";
 import { loadKoffi } from "../foreign-functions.js";
 import { HandleTable } from "../handles.js";
 import type { Cuda } from "./calls.js";
 import { CudaCapture } from "./capture.js";
 import { Compiler } from "./compiler.js";
-import { captureMode, cudaStatus, eventFlag, streamFlag } from "./constants.js";
+import { captureMode, cudaStatus, eventFlag, streamFlag, streamPriority } from "./constants.js";
 import { type CubinCache, openCubinCache } from "./cubin-cache.js";
 import { type OpenedDevice, openDevice } from "./devices.js";
 import { CudaGraph, countAllNodes, countNodes, type Inventory } from "./graph.js";
@@ -235,9 +236,10 @@ class CudaDevice implements CudaDriver {
     this.#deaths++;
   }
 
-  createStream(): Stream {
+  createStream({ isFirst = false }: StreamOptions = {}): Stream {
     this.#enter();
-    this.#cuda.driver.cuStreamCreate(this.#out.address, streamFlag.NON_BLOCKING);
+    const priority = isFirst ? streamPriority.first : streamPriority.usual;
+    this.#cuda.driver.cuStreamCreateWithPriority(this.#out.address, streamFlag.NON_BLOCKING, priority);
     return this.#streams.open({ type: "stream", id: this.#streams.nextId() }, this.#out.u64());
   }
 

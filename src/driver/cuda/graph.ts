@@ -4,7 +4,7 @@ import { HoldfastError } from "../../errors/index.js";
 import { formatSpan, type Span } from "../../units/index.js";
 import type { HostMemory, Kernel, NodeCount } from "../driver.js";
 import type { Cuda } from "./calls.js";
-import { graphNodeType } from "./constants.js";
+import { graphNodeType, instantiateFlag } from "./constants.js";
 import { OutBlock } from "./out-block.js";
 
 const pointerBytes = 8;
@@ -43,7 +43,11 @@ export class CudaGraph {
 
   instantiate(out: OutBlock): void {
     if (this.#executable !== 0) return;
-    this.#cuda.driver.cuGraphInstantiateWithFlags(out.address, this.#graph, 0);
+    this.#cuda.driver.cuGraphInstantiateWithFlags(
+      out.address,
+      this.#graph,
+      instantiateFlag.USE_NODE_PRIORITY,
+    );
     this.#executable = out.u64();
     // What the first launch would otherwise have to bring to the device happens here, where time is not counted.
     this.#cuda.driver.cuGraphUpload(this.#executable, this.#stream);

@@ -190,7 +190,7 @@ export function strict(inner: Driver): Required<Driver> {
       closed(memory, () => order.access(hostTimeline, [end], () => inner.freeHost(memory)));
     },
 
-    createStream: () => opened(inner.createStream()),
+    createStream: (options) => opened(inner.createStream(options)),
     destroyStream: (stream) => closed(stream, () => inner.destroyStream(stream)),
     createEvent: () => opened(inner.createEvent()),
     destroyEvent: (event) => closed(event, () => inner.destroyEvent(event)),

@@ -102,6 +102,8 @@ long long setting(const char* key) { return control().settings.at(key); }
 
 void count(const char* key, long long by) { control().figures[key] += by; }
 
+void note(const char* key, long long value) { control().figures[key] = value; }
+
 int stickyError() { return static_cast<int>(setting("stickyError")); }
 
 void setStickyError(int status, const std::string& text) {

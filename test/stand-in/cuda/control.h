@@ -19,6 +19,9 @@ long long setting(const char* key);
 /** Adds to one of the figures that `standin_get` tells. */
 void count(const char* key, long long by = 1);
 
+/** Sets one of them. */
+void note(const char* key, long long value);
+
 /** The error that a fault of the device left behind: everything answers with it from then on. 0 before. */
 int stickyError();
 void setStickyError(int status, const std::string& text);

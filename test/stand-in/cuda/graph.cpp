@@ -74,6 +74,7 @@ STANDIN_EXPORT int cuGraphInstantiateWithFlags(uint64_t* executable, uint64_t gr
   ENTER(context);
   std::shared_ptr<Graph>* found = graphs.find(graph);
   if (found == nullptr || executable == nullptr || flags > 15) return invalidValue;
+  note("flags of the latest executable", static_cast<long long>(flags));
   // A copy: what happens to the graph afterwards doesn't concern the executable.
   Executable made{std::make_shared<Graph>(**found)};
   for (const Node& node : made.graph->nodes) made.allocates |= node.type == memAllocNode;
