@@ -5,6 +5,7 @@ import { describe, test } from "node:test";
 import { compileWithNvcc, noCompiler } from "../../test/support/nvcc.js";
 import type { KernelSource } from "../driver/index.js";
 import type { Elements } from "./attention/cuda/element.js";
+import { stridesOf } from "./attention/cuda/parameters.js";
 import { smallBackwardKernel } from "./attention/cuda/small-backward.js";
 import { smallForwardKernel } from "./attention/cuda/small-forward.js";
 import { type Direction, planSmall } from "./attention/cuda/small-plan.js";
@@ -30,9 +31,15 @@ function small(
   const plan = planSmall(direction, dtype, shape);
   assert.ok(plan, `${sizes} fit a block`);
   const facts = { areVectors: isPlain, isCausal: !isPlain };
-  return direction === "forward"
-    ? smallForwardKernel(elements, "out", plan, { ...facts, hasMask: !isPlain })
-    : smallBackwardKernel(elements, "out", plan, { ...facts, areScoresVectors: isPlain });
+  const layout = { storage: undefined as never, dtype, width, strides: { Batch: 1024, Head: 0, Row: 64 } };
+  const [query, key, value] = [layout, layout, layout];
+  if (direction === "forward") {
+    const strides = { ...stridesOf({ query, key, value, mask: layout, out: layout }), maskColumn: 1 };
+    return smallForwardKernel(elements, "out", plan, { ...facts, hasMask: !isPlain }, strides);
+  }
+  const gradients = { queryGradient: query, keyGradient: key, valueGradient: value };
+  const strides = stridesOf({ query, key, value, outGradient: layout, ...gradients });
+  return smallBackwardKernel(elements, "out", plan, facts, strides);
 }
 
 /** In f32, or f64; with half floats stored and, of these inputs, read. */
@@ -43,6 +50,11 @@ function elementsOf(dtype: FloatDtype, halves?: "f16" | "bf16", names: readonly 
 
 /** The shape that matters most: a small transformer's, 12 rows and columns in heads of 64. */
 const transformer: Sizes = [12, 12, 64, 64];
+
+/** The most that lanes have to hold: of rows, of scores, and where a block has the most of them. */
+const longest = { f32: [16, 12, 128, 128], f64: [16, 12, 64, 64] } as const;
+const mostScores: Sizes = [16, 64, 4, 4];
+const mostThreads = { f32: [1, 64, 48, 48], f64: [1, 64, 12, 12] } as const;
 
 const kernels: readonly KernelSource[] = [
   ...Object.values(randomKernels),
@@ -57,7 +69,10 @@ const kernels: readonly KernelSource[] = [
     ...(["forward", "backward"] as const).flatMap((direction) => [
       small(direction, dtype, transformer, true),
       small(direction, dtype, [5, 7, 3, 9], false),
+      small(direction, dtype, longest[dtype], false),
     ]),
+    small("forward", dtype, mostScores, false),
+    small("backward", dtype, mostThreads[dtype], false),
     tiledForwardKernel(elementsOf(dtype), "out"),
     tiledRowsKernel(elementsOf(dtype), "out"),
     tiledColumnsKernel(elementsOf(dtype), "out"),

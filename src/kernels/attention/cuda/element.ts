@@ -60,10 +60,6 @@ ${types[dtype].parts.map((part) => `  sum = fused(a.${part}, b.${part}, sum);`).
 static __device__ __forceinline__ void addWeighted(Vector& sum, Scalar weight, Vector from) {
 ${types[dtype].parts.map((part) => `  sum.${part} = fused(weight, from.${part}, sum.${part});`).join("\n")}
 }`,
-  scaled: (dtype: GemmDtype) => `
-static __device__ __forceinline__ Vector scaled(Vector a, Scalar factor) {
-  return {${types[dtype].parts.map((part) => `a.${part} * factor`).join(", ")}};
-}`,
   /** The element at a place; the place should be a constant, once loops are unrolled. */
   partOf: (dtype: GemmDtype) => `
 static __device__ __forceinline__ Scalar partOf(Vector a, unsigned place) {
@@ -108,12 +104,15 @@ export function pointersOf(
 /**
  * How results are stored: `Stored` is an element of them and `StoredVector` as many as a `Vector` has; `Rounding::of` makes
  * either, rounded where the dtype is another one. `Widening::of` goes the other way, from what was read: `Half` and
- * `HalfVector` are half floats. They are members, because no compiler asks for both to be used.
+ * `HalfVector` are half floats, the latter two to a word, of which each is one instruction away. They are members, because no compiler asks for both to be used.
  */
 export function declareMemory({ dtype, resultDtype, halves }: Elements): string {
   const { type, narrow } = elementTypes[resultDtype];
   const { widen, type: half } = elementTypes[halves.dtype ?? dtype];
   const each = types[dtype].parts.map((part) => `of(vector.${part})`).join(", ");
+  const eachHalf = ["x", "y"]
+    .map((word) => `of((Half)vector.${word}), of((Half)(vector.${word} >> 16))`)
+    .join(", ");
   const prelude = new Set([narrow, widen].filter((name) => name !== undefined));
   return `
 ${preludeOf(prelude).trim()}
@@ -123,14 +122,14 @@ struct Rounding {
   static __device__ __forceinline__ Stored of(Scalar value) { return ${narrow ? `${narrow}(value)` : "value"}; }
   static __device__ __forceinline__ StoredVector of(Vector vector) { return ${narrow ? `{${each}}` : "vector"}; }
 };
-${widen ? `typedef ${half} Half;\ntypedef ushort4 HalfVector;` : ""}
+${widen ? `typedef ${half} Half;\ntypedef uint2 HalfVector;` : ""}
 struct Widening {
   static __device__ __forceinline__ Scalar of(Scalar value) { return value; }
   static __device__ __forceinline__ Vector of(Vector vector) { return vector; }${
     widen
       ? `
   static __device__ __forceinline__ Scalar of(Half half) { return ${widen}(half); }
-  static __device__ __forceinline__ Vector of(HalfVector vector) { return {${each}}; }`
+  static __device__ __forceinline__ Vector of(HalfVector vector) { return {${eachHalf}}; }`
       : ""
   }
 };`.trimStart();

@@ -58,6 +58,22 @@ describe("on CUDA", { skip: cudaMissing }, () => {
     for (const offset of [0, 1]) proveCase(runtime, { ...transformer, offset });
   });
 
+  test("one shape is right in every layout, though its kernels know where rows lie", () => {
+    for (const [order, padding] of [
+      ["heads first", 0],
+      ["rows first", 0],
+      ["rows first", 4],
+    ] as const) {
+      proveCase(runtime, { ...transformer, order, padding });
+    }
+  });
+
+  test("a shape is right whose gradients differ in rows, in width and in how many terms they sum", () => {
+    const one = { ...plainCase, heads: 2, rows: 9, columns: 30, width: 20, valueWidth: 43, scale: 0.3 };
+    assert.ok(isSmall(one));
+    for (const isCausal of [false, true]) proveCase(runtime, { ...one, isCausal });
+  });
+
   test("a shape whose rows fit a block on the way forward and not on the way back is right", () => {
     const one = {
       ...plainCase,

@@ -2,7 +2,6 @@
 
 import type { KernelSource } from "../../../driver/index.js";
 import type { Runtime } from "../../../runtime/index.js";
-import { dtypes } from "../../dtypes.js";
 import { argumentsInOrder } from "../../wasm-function.js";
 import {
   type AttentionBackwardProblem,
@@ -37,10 +36,12 @@ function keep(key: string, make: () => KernelSource): KernelSource {
 
 /** What the code of a plan depends on, besides the problem's dtype. */
 function keyOf(
-  { rows, columns, width, valueWidth }: SmallPlan,
+  { heads, rows, columns, width, valueWidth }: SmallPlan,
   facts: Readonly<Record<string, boolean>>,
+  strides: Readonly<Record<string, number>>,
 ): string {
-  return `${rows}×${columns}×${width}×${valueWidth} ${Object.values(facts)}`;
+  const sizes = `${heads}×${rows}×${columns}×${width}×${valueWidth}`;
+  return `${sizes} ${Object.values(facts)} ${Object.values(strides)}`;
 }
 
 function elementsOf(problem: AttentionProblem | AttentionBackwardProblem): Elements {
@@ -58,10 +59,8 @@ export function attendOnCuda(runtime: Runtime, problem: AttentionProblem, access
     out: layOutResult(problem, problem.out, rows, valueWidth),
   };
   const added = { mask: layOut(problem, mask ?? problem.query, rows, columns) };
-  const given = {
-    ...{ ...storagesOf(moved), ...storagesOf(added), probabilities, heads, scale },
-    maskColumn: columns > 1 ? (mask?.columnStride ?? 0) : 0,
-  };
+  const given = { ...storagesOf(moved), ...storagesOf(added), probabilities, heads, scale };
+  const maskColumn = columns > 1 ? (mask?.columnStride ?? 0) : 0;
   const plan = planSmall("forward", dtype, problem);
   if (plan) {
     const facts = {
@@ -69,16 +68,17 @@ export function attendOnCuda(runtime: Runtime, problem: AttentionProblem, access
       isCausal,
       hasMask: mask !== undefined,
     };
-    const key = `small forward ${textOf(elements)} ${access} ${keyOf(plan, facts)}`;
+    const strides = {
+      ...stridesOf(moved, facts.areVectors ? lanesOf(dtype) : 1),
+      ...stridesOf(added),
+      maskColumn,
+    };
+    const key = `small forward ${textOf(elements)} ${access} ${keyOf(plan, facts, strides)}`;
     runtime.launch({
       op,
-      kernel: runtime.kernel(keep(key, () => smallForwardKernel(elements, access, plan, facts))),
+      kernel: runtime.kernel(keep(key, () => smallForwardKernel(elements, access, plan, facts, strides))),
       blocks: batch * heads,
-      arguments: argumentsInOrder(smallForwardParameters(dtype, access), {
-        ...given,
-        ...stridesOf(moved, facts.areVectors ? lanesOf(dtype) : 1),
-        ...stridesOf(added),
-      }),
+      arguments: argumentsInOrder(smallForwardParameters(dtype, access), given),
     });
     return;
   }
@@ -89,7 +89,7 @@ export function attendOnCuda(runtime: Runtime, problem: AttentionProblem, access
     kernel: runtime.kernel(keep(key, () => tiledForwardKernel(elements, access))),
     blocks: batch * heads * strips,
     arguments: argumentsInOrder(tiledForwardParameters(dtype, access), {
-      ...{ ...given, rows, columns, width, valueWidth, strips },
+      ...{ ...given, rows, columns, width, valueWidth, strips, maskColumn },
       ...stridesOf({ ...moved, ...added }),
       isCausal: isCausal ? 1 : 0,
       hasMask: mask ? 1 : 0,
@@ -118,22 +118,14 @@ export function attendBackwardOnCuda(
   const given = { ...storagesOf(moved), probabilities, scoreGradient, heads, scale };
   const plan = planSmall("backward", dtype, problem);
   if (plan) {
-    const lanes = lanesOf(dtype);
-    const firstScore = probabilities.span.address / dtypes[dtype].bytes;
-    const facts = {
-      areVectors: areVectors(dtype, Object.values(moved)),
-      areScoresVectors: firstScore % lanes === 0 && columns % lanes === 0,
-      isCausal,
-    };
-    const key = `small backward ${textOf(elements)} ${access} ${keyOf(plan, facts)}`;
+    const facts = { areVectors: areVectors(dtype, Object.values(moved)), isCausal };
+    const strides = stridesOf(moved, facts.areVectors ? lanesOf(dtype) : 1);
+    const key = `small backward ${textOf(elements)} ${access} ${keyOf(plan, facts, strides)}`;
     runtime.launch({
       op,
-      kernel: runtime.kernel(keep(key, () => smallBackwardKernel(elements, access, plan, facts))),
+      kernel: runtime.kernel(keep(key, () => smallBackwardKernel(elements, access, plan, facts, strides))),
       blocks: batch * heads,
-      arguments: argumentsInOrder(smallBackwardParameters(dtype, access), {
-        ...given,
-        ...stridesOf(moved, facts.areVectors ? lanes : 1),
-      }),
+      arguments: argumentsInOrder(smallBackwardParameters(dtype, access), given),
     });
     return;
   }

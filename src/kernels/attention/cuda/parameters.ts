@@ -64,16 +64,18 @@ export function strideParameters<Name extends string>(
   ) as Record<Stride<Name>, "u32">;
 }
 
+export type Strides<Name extends string> = Readonly<Record<Stride<Name>, number>>;
+
 /** The arguments for them, counted in units of so many elements. */
 export function stridesOf<Name extends string>(
   operands: Readonly<Record<Name, Laid>>,
   unit = 1,
-): Readonly<Record<Stride<Name>, number>> {
+): Strides<Name> {
   return Object.fromEntries(
     Object.entries<Laid>(operands).flatMap(([name, { strides }]) =>
       Object.entries(strides).map(([dimension, stride]) => [`${name}${dimension}`, stride / unit]),
     ),
-  ) as Record<Stride<Name>, number>;
+  ) as Strides<Name>;
 }
 
 /** The operands' memory, under their names. */

@@ -10,10 +10,10 @@ import {
   declarePair,
   declarePairs,
   pointTo,
-  strideParameters,
+  type Strides,
 } from "./parameters.js";
-import { declareConstants, forRows, moveRows, multiplyRows, sumTerms } from "./small-code.js";
-import { type SmallPlan, targetTile } from "./small-plan.js";
+import { declareConstants, declareTeam, forScores, moveRows, multiplyRows, sumTerms } from "./small-code.js";
+import type { SmallPlan } from "./small-plan.js";
 
 const inputs = ["query", "key", "value", "outGradient"] as const;
 const results = ["queryGradient", "keyGradient", "valueGradient"] as const;
@@ -30,8 +30,6 @@ export function smallBackwardParameters(dtype: GemmDtype, access: "out" | "part"
     keyGradient: access,
     valueGradient: access,
     scoreGradient: access,
-    heads: "u32",
-    ...strideParameters(...inputs, ...results),
     scale: dtype,
   } as const;
 }
@@ -39,7 +37,6 @@ export function smallBackwardParameters(dtype: GemmDtype, access: "out" | "part"
 /** What is printed into the code besides the sizes. */
 export interface BackwardFacts extends Record<string, boolean> {
   readonly areVectors: boolean;
-  readonly areScoresVectors: boolean;
   readonly isCausal: boolean;
 }
 
@@ -48,9 +45,10 @@ export function smallBackwardKernel(
   access: "out" | "part",
   plan: SmallPlan,
   facts: BackwardFacts,
+  strides: Strides<(typeof inputs)[number] | (typeof results)[number]>,
 ): KernelSource {
   const { dtype } = elements;
-  const functions = [pointTo, moveRows, multiplyRows, sumTerms, forRows];
+  const functions = [pointTo, declareTeam, moveRows, multiplyRows, sumTerms, forScores];
   return cudaKernel({
     name: nameOf("attention.backward", elements),
     parameters: smallBackwardParameters(dtype, access),
@@ -58,12 +56,11 @@ export function smallBackwardKernel(
     pointers: pointersOf(elements, inputs, results),
     threads: plan.threads,
     declarations: [
-      declareElement(dtype, "fused", "dot", "addWeighted", "scaled", "partOf", "zero"),
+      declareElement(dtype, "fused", "dot", "addWeighted", "partOf", "zero"),
       declareMemory(elements),
-      declareConstants({ ...plan, targetTile, ...facts }, ...functions, body),
+      declareConstants({ ...plan, ...facts, ...strides }, ...functions, body),
       declareMemories(facts.areVectors, elements),
       `typedef ${facts.areVectors ? "StoredVector" : "Stored"} Result;`,
-      `typedef ${facts.areScoresVectors ? "Vector" : "Scalar"} ScoreMemory;`,
       ...functions,
     ].join("\n"),
     body,
@@ -73,83 +70,78 @@ export function smallBackwardKernel(
 const body = `
   __shared__ Vector queries[rows * widthVectors], keys[columns * widthVectors];
   __shared__ Vector values[columns * valueVectors], arriving[rows * valueVectors];
-  // Probabilities and gradients of the scores are [rows, columns], and the latter [columns, rows] too.
-  __shared__ Vector shares[rows * columnVectors], gains[rows * columnVectors], gainsAcross[columns * rowVectors];
-  const Scalar* const share = reinterpret_cast<const Scalar*>(shares);
+  // Gradients of the scores, times the scale, are [heldTargets, columns], and [heldTargets, rows] as the probabilities are.
+  __shared__ Vector gains[heldTargets * columnVectors];
+  __shared__ Vector gainsAcross[heldTargets * rowVectors], sharesAcross[heldTargets * rowVectors];
   Scalar* const gain = reinterpret_cast<Scalar*>(gains);
   Scalar* const gainAcross = reinterpret_cast<Scalar*>(gainsAcross);
+  Scalar* const shareAcross = reinterpret_cast<Scalar*>(sharesAcross);
   constexpr unsigned stride = columnVectors * lanes, strideAcross = rowVectors * lanes;
-  constexpr unsigned scoreRow = areScoresVectors ? columns / lanes : columns;
 ${declarePair("blockIdx.x")}
 ${declareInputs(...inputs)}
 ${declarePairs("Result", ...results)}
 
-  const ScoreMemory* const sharesPair = reinterpret_cast<const ScoreMemory*>(probabilities + pair * rows * columns);
   const auto fromArriving = stage<rows, valueWidth>(outGradientPair, outGradientRow);
   const auto fromValue = stage<columns, valueWidth>(valuePair, valueRow);
-  const auto fromShares = stage<rows, columns>(sharesPair, scoreRow);
   const auto fromQuery = stage<rows, width>(queryPair, queryRow);
   const auto fromKey = stage<columns, width>(keyPair, keyRow);
-  fromArriving.store(arriving, valueVectors);
-  fromValue.store(values, valueVectors);
-  fromShares.store(shares, columnVectors);
-  fromQuery.store(queries, widthVectors);
-  fromKey.store(keys, widthVectors);
-  __syncthreads();
-
-  multiplyRows<valueVectors>(arriving, values, [&](unsigned row, unsigned column, Scalar sum) {
-    gain[row * stride + column] = sum;
+  // All teams of the block share the rows between the scores' gradients and their sums.
+  const Team<scoreRows, threads> scoring;
+  const long long firstScore = (pair * rows + scoring.first) * columns + scoring.lane;
+  Scalar shares[scoreRows][laneColumns];
+  forScores(scoring, [&](unsigned r, unsigned own, bool isSeen) {
+    const bool isThere = isSeen && scoring.has(r, rows);
+    shares[r][own] = isThere ? probabilities[firstScore + placeOf(r, own, columns)] : 0;
   });
-  constexpr unsigned columnTiles = (columns + targetTile - 1) / targetTile;
-  forTasks<columnTiles * valueVectors>([&](unsigned task, unsigned) {
-    const unsigned place = task % valueVectors, first = task / valueVectors * targetTile;
-    sumTerms(shares + first / lanes, columnVectors, arriving + place, valueVectors, rows, [&](unsigned t, Vector sum) {
-      if (columns % targetTile == 0 || first + t < columns) {
-        storeVector<valueWidth>(valueGradientPair + (long long)(first + t) * valueGradientRow, place, sum);
-      }
-    });
-  });
-  __syncthreads();
+  fromArriving.store(arriving);
+  fromValue.store(values);
+  fromQuery.store(queries);
+  fromKey.store(keys);
+  meet();
 
-  forRows([&](unsigned row, unsigned lane, bool isThere) {
-    const unsigned seen = seenBy(row);
-    Scalar mean = 0;
-    forLane(lane, [&](unsigned column, unsigned) {
-      if (isThere && column < seen) mean = fused(share[row * stride + column], gain[row * stride + column], mean);
-    });
-    for (unsigned step = rowLanes / 2; step > 0; step /= 2) mean += __shfl_xor_sync(0xffffffffu, mean, step);
-    Scalar gained[laneColumns];
-    forLane(lane, [&](unsigned column, unsigned own) {
-      gained[own] = 0;
-      if (isThere && column < seen) gained[own] = share[row * stride + column] * (gain[row * stride + column] - mean);
-    });
-    // The compiler may let lanes behind the last row read there too, for nothing: all reads come before the first write.
-    __syncthreads();
-    Scalar* const line = scoreGradient + (pair * rows + row) * columns;
-    forLane(lane, [&](unsigned column, unsigned own) {
-      if (isThere && column < columns) {
-        gain[row * stride + column] = gained[own];
-        gainAcross[column * strideAcross + row] = gained[own];
-        line[column] = gained[own];
-      }
-    });
+  const unsigned group = threadIdx.x / groupThreads;
+  const Team<teamRows, groupThreads> summing;
+  const auto ownArriving = loadOwn<valueWidth>(arriving, valueVectors, summing);
+  Scalar* const teamGain = gain + summing.first * stride;
+  multiplyRows(ownArriving, values, group, summing.lane, [&](unsigned r, unsigned column, Scalar sum) {
+    teamGain[r * stride + column] = sum;
   });
-  __syncthreads();
+  meet();
 
-  // Queries gain from keys and keys from queries: two sums of one form, so that a warp may have both.
-  constexpr unsigned queryTasks = (rows + targetTile - 1) / targetTile * widthVectors;
-  forTasks<queryTasks + columnTiles * widthVectors>([&](unsigned task, unsigned) {
-    const bool isQuery = task < queryTasks;
-    const unsigned own = isQuery ? task : task - queryTasks;
-    const unsigned place = own % widthVectors, first = own / widthVectors * targetTile;
-    const unsigned terms = isQuery ? columns : rows, targets = isQuery ? rows : columns;
-    const unsigned weightVectors = isQuery ? rowVectors : columnVectors;
-    Result* const to = isQuery ? queryGradientPair : keyGradientPair;
-    const long long toRow = isQuery ? queryGradientRow : keyGradientRow;
-    const Vector* const weights = (isQuery ? gainsAcross : gains) + first / lanes;
-    sumTerms(weights, weightVectors, (isQuery ? keys : queries) + place, widthVectors, terms, [&](unsigned t, Vector sum) {
-      if ((rows % targetTile == 0 && columns % targetTile == 0) || first + t < targets) {
-        storeVector<width>(to + (first + t) * toRow, place, scaled(sum, scale));
-      }
-    });
-  });`;
+  Scalar* const ownGain = gain + scoring.first * stride + scoring.lane;
+  const unsigned ownAcross = scoring.lane * strideAcross + scoring.first;
+  Scalar mean[scoreRows], gained[scoreRows][laneColumns];
+  for (unsigned r = 0; r < scoreRows; r++) mean[r] = 0;
+  forScores(scoring, [&](unsigned r, unsigned own, bool isSeen) {
+    gained[r][own] = isSeen && scoring.has(r, rows) ? ownGain[placeOf(r, own, stride)] : 0;
+    mean[r] = fused(shares[r][own], gained[r][own], mean[r]);
+  });
+  joinTeam(mean, [](Scalar a, Scalar b) { return a + b; });
+  forScores(scoring, [&](unsigned r, unsigned own, bool isSeen) {
+    const Scalar gradient = isSeen ? shares[r][own] * (gained[r][own] - mean[r]) : 0;
+    if (scoring.has(r, rows)) {
+      const unsigned across = ownAcross + own * teamLanes * strideAcross + r;
+      ownGain[placeOf(r, own, stride)] = gradient * scale;
+      gainAcross[across] = gradient * scale;
+      shareAcross[across] = shares[r][own];
+      scoreGradient[firstScore + placeOf(r, own, columns)] = gradient;
+    }
+  });
+  meet();
+
+  // A group sums one of the gradients. They are of one form, so that the code is there once.
+  const bool isQuery = group == 0, isValue = group == 2;
+  const Team<teamTargets, groupThreads> target;
+  const unsigned targets = isQuery ? rows : columns, terms = isQuery ? columns : rows;
+  const unsigned vectors = isValue ? valueVectors : widthVectors, length = isValue ? valueWidth : width;
+  const Vector* const weights = isQuery ? gains : isValue ? sharesAcross : gainsAcross;
+  const Vector* const from = isQuery ? keys : isValue ? arriving : queries;
+  Result* const to = isQuery ? queryGradientPair : isValue ? valueGradientPair : keyGradientPair;
+  const long long toRow = isQuery ? queryGradientRow : isValue ? valueGradientRow : keyGradientRow;
+  const Vector* const teamWeights = weights + target.first * (isQuery ? columnVectors : rowVectors);
+  Result* const teamTo = to + target.first * toRow;
+  constexpr unsigned steps = Share<(width > valueWidth ? width : valueWidth)>::steps;
+  sumTerms<teamTargets, steps>(
+      teamWeights, terms, from, vectors, target.lane, [&](unsigned t, unsigned place, Vector sum) {
+        if (target.has(t, targets)) Row::store(teamTo + t * toRow, length, place, sum);
+      });`;

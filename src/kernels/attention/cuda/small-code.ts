@@ -21,7 +21,7 @@ export function declareConstants(
  * `Staged`: COUNT rows of LENGTH elements on their way to shared memory, where each is padded to whole vectors. `stage` asks
  * for them and `store` waits, so that everything is under way before the first wait; half floats are widened behind it.
  * Memory is a pointer to vectors, or to elements where rows don't lie on boundaries of vectors; strides count what it points
- * to. Results go to a pointer to stored ones.
+ * to. `Row::store` stores a vector of a result, and of the last one what is there of so many elements.
  */
 export const moveRows = `
 template <unsigned COUNT, class Visit>
@@ -48,32 +48,28 @@ static __device__ __forceinline__ Vector loadVector(const Scalar* row, unsigned 
 }
 
 template <unsigned LENGTH>
-static __device__ __forceinline__ ushort4 loadVector(const ushort4* row, unsigned place) {
+static __device__ __forceinline__ uint2 loadVector(const uint2* row, unsigned place) {
   return row[place];
 }
 
 template <unsigned LENGTH>
-static __device__ __forceinline__ ushort4 loadVector(const unsigned short* row, unsigned place) {
-  ushort4 vector = {0, 0, 0, 0};
-  unsigned short* parts = reinterpret_cast<unsigned short*>(&vector);
-  for (unsigned i = 0; i < lanes; i++) {
-    if (place * lanes + i < LENGTH) parts[i] = row[place * lanes + i];
-  }
-  return vector;
+static __device__ __forceinline__ uint2 loadVector(const unsigned short* row, unsigned place) {
+  const auto half = [&](unsigned i) { return place * lanes + i < LENGTH ? (unsigned)row[place * lanes + i] : 0u; };
+  return {half(0) | half(1) << 16, half(2) | half(3) << 16};
 }
 
-template <unsigned LENGTH>
-static __device__ __forceinline__ void storeVector(StoredVector* row, unsigned place, Vector vector) {
-  row[place] = Rounding::of(vector);
-}
-
-template <unsigned LENGTH>
-static __device__ __forceinline__ void storeVector(Stored* row, unsigned place, Vector vector) {
-  const Scalar* parts = reinterpret_cast<const Scalar*>(&vector);
-  for (unsigned i = 0; i < lanes; i++) {
-    if (place * lanes + i < LENGTH) row[place * lanes + i] = Rounding::of(parts[i]);
+struct Row {
+  static __device__ __forceinline__ void store(StoredVector* row, unsigned, unsigned place, Vector vector) {
+    row[place] = Rounding::of(vector);
   }
-}
+
+  static __device__ __forceinline__ void store(Stored* row, unsigned length, unsigned place, Vector vector) {
+    const Scalar* parts = reinterpret_cast<const Scalar*>(&vector);
+    for (unsigned i = 0; i < lanes; i++) {
+      if (place * lanes + i < length) row[place * lanes + i] = Rounding::of(parts[i]);
+    }
+  }
+};
 
 template <unsigned COUNT, unsigned LENGTH, class Held>
 struct Staged {
@@ -82,15 +78,21 @@ struct Staged {
 
   template <class Memory>
   __device__ __forceinline__ void load(const Memory* from, unsigned rowStride) {
-    forTasks<COUNT * perRow>([&](unsigned task, unsigned round) {
-      held[round] = loadVector<LENGTH>(from + (long long)(task / perRow) * rowStride, task % perRow);
-    });
+    if constexpr (threads % perRow == 0) {
+      // A thread stays at its place in the rows, and steps over as many rows each time.
+      const Memory* const first = from + (long long)(threadIdx.x / perRow) * rowStride;
+      forTasks<COUNT * perRow>([&](unsigned, unsigned round) {
+        held[round] = loadVector<LENGTH>(first + (long long)round * (threads / perRow) * rowStride, threadIdx.x % perRow);
+      });
+    } else {
+      forTasks<COUNT * perRow>([&](unsigned task, unsigned round) {
+        held[round] = loadVector<LENGTH>(from + (long long)(task / perRow) * rowStride, task % perRow);
+      });
+    }
   }
 
-  __device__ __forceinline__ void store(Vector* to, unsigned vectors) const {
-    forTasks<COUNT * perRow>([&](unsigned task, unsigned round) {
-      to[task / perRow * vectors + task % perRow] = Widening::of(held[round]);
-    });
+  __device__ __forceinline__ void store(Vector* to) const {
+    forTasks<COUNT * perRow>([&](unsigned task, unsigned round) { to[task] = Widening::of(held[round]); });
   }
 };
 
@@ -102,112 +104,195 @@ static __device__ __forceinline__ auto stage(const Memory* from, unsigned rowStr
 }`;
 
 /**
- * `multiplyRows`: store(row, column, a[row] · b[column]) for every row and column, of VECTORS vectors each. A tile of
- * scores is summed by neighbouring lanes, each over its share of the vectors; then they exchange partial sums, half of
- * what they have at a time, until each has some of the tile's sums whole.
+ * `Team`: what a thread's team owns where each of THREADS threads' teams owns ROWS rows, from `first` on; and which of the
+ * team's lanes the thread is.
+ *
+ * `meet` waits for all threads of the block. `joinTeam` joins a number for each of the team's rows over its lanes.
  */
-export const multiplyRows = `
-template <unsigned COUNT, unsigned SPLIT>
-static __device__ __forceinline__ unsigned joinSums(Scalar* sums, unsigned part) {
-  if constexpr (SPLIT == 1) {
-    return 0;
-  } else if constexpr (COUNT == 1) {
-    sums[0] += __shfl_xor_sync(0xffffffffu, sums[0], SPLIT / 2);
-    return joinSums<1, SPLIT / 2>(sums, part);
+export const declareTeam = `
+template <unsigned ROWS, unsigned THREADS>
+struct Team {
+  const unsigned lane = threadIdx.x % teamLanes;
+  const unsigned first = (THREADS == threads ? threadIdx.x : threadIdx.x % THREADS) / teamLanes * ROWS;
+
+  /** Is the team's r-th row there, of so many? */
+  __device__ __forceinline__ bool has(unsigned r, unsigned count) const {
+    return THREADS / teamLanes * ROWS == count || first + r < count;
+  }
+};
+
+static __device__ __forceinline__ void meet() {
+  if (threads > 32) {
+    __syncthreads();
   } else {
-    constexpr unsigned half = COUNT / 2;
-    const bool isUpper = (part & (SPLIT / 2)) != 0;
-    for (unsigned i = 0; i < half; i++) {
-      const Scalar kept = isUpper ? sums[i + half] : sums[i];
-      const Scalar given = isUpper ? sums[i] : sums[i + half];
-      sums[i] = kept + __shfl_xor_sync(0xffffffffu, given, SPLIT / 2);
-    }
-    return (isUpper ? half : 0) + joinSums<half, SPLIT / 2>(sums, part);
+    __syncwarp();
   }
 }
 
-template <unsigned VECTORS, class Store>
-static __device__ __forceinline__ void multiplyRows(const Vector* a, const Vector* b, Store store) {
-  constexpr unsigned across = (columns + tileColumns - 1) / tileColumns;
-  constexpr unsigned tiles = (rows + tileRows - 1) / tileRows * across;
-  constexpr unsigned count = tileRows * tileColumns;
-  constexpr unsigned whole = count > split ? count / split : 1;
-  const unsigned part = threadIdx.x % split;
-  for (unsigned round = 0; round < (tiles * split + threads - 1) / threads; round++) {
-    // All lanes of a warp take part in the exchange: those with no tile of their own do the last one, for nobody.
-    const unsigned own = (round * threads + threadIdx.x) / split;
-    const unsigned tile = own < tiles ? own : tiles - 1;
-    const unsigned firstRow = tile / across * tileRows, firstColumn = tile % across * tileColumns;
+/** What the lane of the same team has whose number differs in this bit. */
+static __device__ __forceinline__ Scalar exchange(Scalar value, unsigned bit) {
+  return __shfl_xor_sync(0xffffffffu, value, bit);
+}
+
+template <unsigned ROWS, class Join>
+static __device__ __forceinline__ void joinTeam(Scalar (&values)[ROWS], Join join) {
+  for (unsigned bit = teamLanes / 2; bit > 0; bit /= 2) {
+    for (unsigned r = 0; r < ROWS; r++) values[r] = join(values[r], exchange(values[r], bit));
+  }
+}`;
+
+/**
+ * `multiplyRows`: store(r, column, own[r] · from[column]) for the team's rows and its group's share of the columns, all of
+ * LENGTH elements. Each lane sums over its share of the vectors; then lanes exchange partial sums, half of what they have at
+ * a time while that goes, until each has some of the sums whole. Its loop stays one: a warp runs it once, and must fetch all
+ * of it.
+ *
+ * `loadOwn` asks for the team's rows of [rows, LENGTH]; those behind the last one are 0.
+ */
+export const multiplyRows = `
+template <unsigned LENGTH>
+struct Share {
+  static constexpr unsigned vectors = (LENGTH + lanes - 1) / lanes, steps = (vectors + teamLanes - 1) / teamLanes;
+  static constexpr bool isEven = vectors % teamLanes == 0;
+};
+
+template <unsigned LENGTH, class Held>
+struct OwnRows {
+  Held held[teamRows][Share<LENGTH>::steps];
+};
+
+template <unsigned LENGTH, class Memory>
+static __device__ __forceinline__ auto loadOwn(
+    const Memory* from, unsigned rowStride, Team<teamRows, groupThreads> team) {
+  OwnRows<LENGTH, decltype(loadVector<LENGTH>(from, 0u))> own = {};
+  const Memory* const first = from + (long long)team.first * rowStride;
+  for (unsigned r = 0; r < teamRows; r++) {
+    for (unsigned step = 0; step < Share<LENGTH>::steps; step++) {
+      const unsigned place = step * teamLanes + team.lane;
+      const bool isThere = team.has(r, rows) && (Share<LENGTH>::isEven || place < Share<LENGTH>::vectors);
+      if (isThere) own.held[r][step] = loadVector<LENGTH>(first + (long long)r * rowStride, place);
+    }
+  }
+  return own;
+}
+
+/** Of sums[COLUMNS, ROWS], from a column and a row on: LANES lanes have a part of each. */
+template <unsigned COLUMNS, unsigned ROWS, unsigned LANES, class Store>
+static __device__ __forceinline__ void joinSums(Scalar* sums, unsigned r, unsigned column, unsigned lane, Store store) {
+  constexpr unsigned count = COLUMNS * ROWS, half = count / 2;
+  if constexpr (LANES == 1) {
+    #pragma unroll
+    for (unsigned i = 0; i < count; i++) store(r + i % ROWS, column + i / ROWS, sums[i]);
+  } else if constexpr (count % 2 == 1) {
+    for (unsigned i = 0; i < count; i++) sums[i] += exchange(sums[i], LANES / 2);
+    joinSums<COLUMNS, ROWS, LANES / 2>(sums, r, column, lane, store);
+  } else {
+    const bool isUpper = (lane & (LANES / 2)) != 0;
+    for (unsigned i = 0; i < half; i++) {
+      const Scalar kept = isUpper ? sums[i + half] : sums[i];
+      const Scalar given = isUpper ? sums[i] : sums[i + half];
+      sums[i] = kept + exchange(given, LANES / 2);
+    }
+    if constexpr (COLUMNS > 1) {
+      joinSums<COLUMNS / 2, ROWS, LANES / 2>(sums, r, column + (isUpper ? COLUMNS / 2 : 0), lane, store);
+    } else {
+      joinSums<1, ROWS / 2, LANES / 2>(sums, r + (isUpper ? ROWS / 2 : 0), column, lane, store);
+    }
+  }
+}
+
+template <unsigned LENGTH, class Held, class Store>
+static __device__ __forceinline__ void multiplyRows(
+    const OwnRows<LENGTH, Held>& own, const Vector* from, unsigned group, unsigned lane, Store store) {
+  typedef Share<LENGTH> Each;
+  constexpr unsigned count = columnsAtOnce * teamRows, columnsOfRound = columnsAtOnce * groups;
+  constexpr bool isEven = columns % columnsOfRound == 0;
+  Vector left[teamRows][Each::steps];
+  for (unsigned r = 0; r < teamRows; r++) {
+    for (unsigned step = 0; step < Each::steps; step++) left[r][step] = Widening::of(own.held[r][step]);
+  }
+  #pragma unroll 1
+  for (unsigned round = 0; round < (columns + columnsOfRound - 1) / columnsOfRound; round++) {
+    const unsigned firstColumn = round * columnsOfRound + group * columnsAtOnce;
     Scalar sums[count];
     for (unsigned i = 0; i < count; i++) sums[i] = 0;
-    for (unsigned step = 0; step < (VECTORS + split - 1) / split; step++) {
-      const unsigned at = step * split + part;
-      if (VECTORS % split == 0 || at < VECTORS) {
-        Vector left[tileRows], right[tileColumns];
-        for (unsigned r = 0; r < tileRows; r++) {
-          const unsigned row = firstRow + r;
-          left[r] = a[(rows % tileRows == 0 || row < rows ? row : rows - 1) * VECTORS + at];
-        }
-        for (unsigned c = 0; c < tileColumns; c++) {
-          const unsigned column = firstColumn + c;
-          right[c] = b[(columns % tileColumns == 0 || column < columns ? column : columns - 1) * VECTORS + at];
-        }
-        for (unsigned r = 0; r < tileRows; r++) {
-          for (unsigned c = 0; c < tileColumns; c++) {
-            sums[r * tileColumns + c] = dot(left[r], right[c], sums[r * tileColumns + c]);
+    for (unsigned c = 0; c < columnsAtOnce; c++) {
+      const unsigned next = firstColumn + c, column = isEven || next < columns ? next : columns - 1;
+      for (unsigned step = 0; step < Each::steps; step++) {
+        const unsigned place = step * teamLanes + lane;
+        if (Each::isEven || place < Each::vectors) {
+          const Vector right = from[column * Each::vectors + place];
+          for (unsigned r = 0; r < teamRows; r++) {
+            sums[c * teamRows + r] = dot(left[r][step], right, sums[c * teamRows + r]);
           }
         }
       }
     }
-    const unsigned first = joinSums<count, split>(sums, part);
-    for (unsigned i = 0; i < whole; i++) {
-      const unsigned row = firstRow + (first + i) / tileColumns, column = firstColumn + (first + i) % tileColumns;
-      if (own < tiles && row < rows && column < columns) store(row, column, sums[i]);
-    }
+    joinSums<columnsAtOnce, teamRows, teamLanes>(
+        sums, 0, firstColumn, lane, [&](unsigned r, unsigned column, Scalar sum) {
+          if (isEven || column < columns) store(r, column, sum);
+        });
   }
 }`;
 
 /**
- * `sumTerms`: store(t, Σ weights[term, t] · from[term]) for the targets of a tile, over terms in their order. `weights`
- * and `from` stand at the tile's first target and at the vector's place in the first term.
+ * `sumTerms`: store(t, place, Σ weights[t, term] · from[term]) for TARGETS targets, over the terms in their order, each of so
+ * many vectors, of which a lane has its share: STEPS at most. `weights` stands at the first target.
  */
 export const sumTerms = `
-template <class Store>
+template <unsigned TARGETS, unsigned STEPS, class Store>
 static __device__ __forceinline__ void sumTerms(
-    const Vector* weights, unsigned weightVectors, const Vector* from, unsigned fromVectors, unsigned terms, Store store) {
-  Vector sums[targetTile];
-  for (unsigned t = 0; t < targetTile; t++) sums[t] = zero();
-  for (unsigned term = 0; term < terms; term++) {
-    const Vector next = from[term * fromVectors];
-    for (unsigned group = 0; group < targetTile / lanes; group++) {
-      const Vector weight = weights[term * weightVectors + group];
-      for (unsigned i = 0; i < lanes; i++) addWeighted(sums[group * lanes + i], partOf(weight, i), next);
+    const Vector* weights, unsigned terms, const Vector* from, unsigned vectors, unsigned lane, Store store) {
+  const unsigned termVectors = (terms + lanes - 1) / lanes;
+  Vector sums[TARGETS][STEPS];
+  for (unsigned t = 0; t < TARGETS; t++) {
+    for (unsigned step = 0; step < STEPS; step++) sums[t][step] = zero();
+  }
+  #pragma unroll 1
+  for (unsigned next = 0; next < termVectors; next++) {
+    Vector weight[TARGETS];
+    for (unsigned t = 0; t < TARGETS; t++) weight[t] = weights[t * termVectors + next];
+    for (unsigned i = 0; i < lanes; i++) {
+      const unsigned term = next * lanes + i;
+      if (terms % lanes == 0 || term < terms) {
+        for (unsigned step = 0; step < STEPS; step++) {
+          const unsigned place = step * teamLanes + lane;
+          if (place < vectors) {
+            const Vector added = from[term * vectors + place];
+            for (unsigned t = 0; t < TARGETS; t++) addWeighted(sums[t][step], partOf(weight[t], i), added);
+          }
+        }
+      }
     }
   }
-  for (unsigned t = 0; t < targetTile; t++) store(t, sums[t]);
+  for (unsigned t = 0; t < TARGETS; t++) {
+    for (unsigned step = 0; step < STEPS; step++) {
+      const unsigned place = step * teamLanes + lane;
+      if (place < vectors) store(t, place, sums[t][step]);
+    }
+  }
 }`;
 
 /**
- * `forRows`: visit(row, lane, isThere) for every row, `rowLanes` lanes each; all lanes of a warp come along, and those
- * behind the last row must touch nothing of it: its own lanes are at work there. `forLane`: visit(column, own) for a
- * lane's columns, and perhaps one more; `own` counts them.
+ * `forScores`: visit(r, own, isSeen) for the lane's scores of the team's rows, the own-th of the r-th row. `placeOf` says where
+ * that is in [rows, stride], counted from the lane's first score. Unrolled, so that arrays of scores are registers.
  */
-export const forRows = `
-template <class Visit>
-static __device__ __forceinline__ void forRows(Visit visit) {
-  for (unsigned round = 0; round < (rows * rowLanes + threads - 1) / threads; round++) {
-    const unsigned own = (round * threads + threadIdx.x) / rowLanes;
-    visit(own < rows ? own : rows - 1, threadIdx.x % rowLanes, own < rows);
+export const forScores = `
+static constexpr unsigned laneColumns = (columns + teamLanes - 1) / teamLanes;
+
+static __device__ __forceinline__ constexpr unsigned placeOf(unsigned r, unsigned own, unsigned stride) {
+  return r * stride + own * teamLanes;
+}
+
+template <unsigned ROWS, unsigned THREADS, class Visit>
+static __device__ __forceinline__ void forScores(Team<ROWS, THREADS> team, Visit visit) {
+  #pragma unroll
+  for (unsigned r = 0; r < ROWS; r++) {
+    const unsigned row = team.first + r, seen = isCausal && row + 1 < columns ? row + 1 : columns;
+    #pragma unroll
+    for (unsigned own = 0; own < laneColumns; own++) {
+      const unsigned column = own * teamLanes + team.lane;
+      if (columns % teamLanes == 0 || column < columns) visit(r, own, column < seen);
+    }
   }
-}
-
-static constexpr unsigned laneColumns = (columns + rowLanes - 1) / rowLanes;
-
-template <class Visit>
-static __device__ __forceinline__ void forLane(unsigned lane, Visit visit) {
-  for (unsigned own = 0; own < laneColumns; own++) visit(own * rowLanes + lane, own);
-}
-
-static __device__ __forceinline__ unsigned seenBy(unsigned row) {
-  return isCausal && row + 1 < columns ? row + 1 : columns;
 }`;

@@ -10,10 +10,10 @@ import {
   declarePair,
   declarePairs,
   pointTo,
-  strideParameters,
+  type Strides,
 } from "./parameters.js";
-import { declareConstants, forRows, moveRows, multiplyRows, sumTerms } from "./small-code.js";
-import { type SmallPlan, targetTile } from "./small-plan.js";
+import { declareConstants, declareTeam, forScores, moveRows, multiplyRows, sumTerms } from "./small-code.js";
+import type { SmallPlan } from "./small-plan.js";
 
 const inputs = ["query", "key", "value"] as const;
 
@@ -27,9 +27,6 @@ export function smallForwardParameters(dtype: GemmDtype, access: "out" | "part")
     mask: "in",
     out: access,
     probabilities: access,
-    heads: "u32",
-    ...strideParameters("query", "key", "value", "mask", "out"),
-    maskColumn: "u32",
     scale: dtype,
   } as const;
 }
@@ -46,9 +43,10 @@ export function smallForwardKernel(
   access: "out" | "part",
   plan: SmallPlan,
   facts: ForwardFacts,
+  strides: Strides<(typeof inputs)[number] | "mask" | "out"> & { readonly maskColumn: number },
 ): KernelSource {
   const { dtype } = elements;
-  const functions = [pointTo, moveRows, multiplyRows, sumTerms, forRows];
+  const functions = [pointTo, declareTeam, moveRows, multiplyRows, sumTerms, forScores];
   return cudaKernel({
     name: nameOf("attention", elements),
     parameters: smallForwardParameters(dtype, access),
@@ -58,7 +56,7 @@ export function smallForwardKernel(
     declarations: [
       declareElement(dtype, "power", "larger", "lowest", "fused", "dot", "addWeighted", "partOf", "zero"),
       declareMemory(elements),
-      declareConstants({ ...plan, targetTile, ...facts }, ...functions, body),
+      declareConstants({ ...plan, ...facts, ...strides }, ...functions, body),
       declareMemories(facts.areVectors, elements),
       `typedef ${facts.areVectors ? "StoredVector" : "Stored"} Result;`,
       ...functions,
@@ -68,66 +66,57 @@ export function smallForwardKernel(
 }
 
 const body = `
-  __shared__ Vector queries[rows * widthVectors], keys[columns * widthVectors], values[columns * valueVectors];
-  // [columns, rows]: a term's weights for all rows lie side by side.
-  __shared__ Vector weights[columns * rowVectors];
+  __shared__ Vector keys[columns * widthVectors], values[columns * valueVectors];
+  // [heldTargets, columns]: the scores, and then the probabilities.
+  __shared__ Vector weights[heldTargets * columnVectors];
   Scalar* const scores = reinterpret_cast<Scalar*>(weights);
-  constexpr unsigned scoreStride = rowVectors * lanes;
+  constexpr unsigned stride = columnVectors * lanes;
+  const Team<teamRows, threads> team;
 ${declarePair("blockIdx.x")}
 ${declareInputs(...inputs)}
 ${declarePairs("Result", "out")}
 ${declarePairs("Scalar", "mask")}
 
-  const auto fromQuery = stage<rows, width>(queryPair, queryRow);
+  const auto ownQueries = loadOwn<width>(queryPair, queryRow, team);
   const auto fromKey = stage<columns, width>(keyPair, keyRow);
   const auto fromValue = stage<columns, valueWidth>(valuePair, valueRow);
-  fromQuery.store(queries, widthVectors);
-  fromKey.store(keys, widthVectors);
-  fromValue.store(values, valueVectors);
-  __syncthreads();
+  fromKey.store(keys);
+  fromValue.store(values);
+  meet();
 
-  multiplyRows<widthVectors>(queries, keys, [&](unsigned row, unsigned column, Scalar sum) {
+  Scalar* const teamScores = scores + team.first * stride;
+  multiplyRows(ownQueries, keys, 0, team.lane, [&](unsigned r, unsigned column, Scalar sum) {
     Scalar score = sum * scale;
-    if (hasMask) score += maskPair[(long long)row * maskRow + (long long)column * maskColumn];
-    scores[column * scoreStride + row] = score;
+    if (hasMask && team.has(r, rows)) score += maskPair[(long long)(team.first + r) * maskRow + (long long)column * maskColumn];
+    teamScores[r * stride + column] = score;
   });
-  __syncthreads();
+  __syncwarp();
 
-  forRows([&](unsigned row, unsigned lane, bool isThere) {
-    const unsigned seen = seenBy(row);
-    Scalar largest = lowest();
-    forLane(lane, [&](unsigned column, unsigned) {
-      if (isThere && column < seen) largest = larger(largest, scores[column * scoreStride + row]);
-    });
-    for (unsigned step = rowLanes / 2; step > 0; step /= 2) {
-      largest = larger(largest, __shfl_xor_sync(0xffffffffu, largest, step));
-    }
-    Scalar total = 0;
-    Scalar shares[laneColumns];
-    forLane(lane, [&](unsigned column, unsigned own) {
-      shares[own] = 0;
-      if (isThere && column < seen) shares[own] = power(scores[column * scoreStride + row] - largest);
-      total += shares[own];
-    });
-    for (unsigned step = rowLanes / 2; step > 0; step /= 2) total += __shfl_xor_sync(0xffffffffu, total, step);
-    // The compiler may let lanes behind the last row read there too, for nothing: all reads come before the first write.
-    __syncthreads();
-    Scalar* const line = probabilities + (pair * rows + row) * columns;
-    forLane(lane, [&](unsigned column, unsigned own) {
-      if (isThere && column < columns) {
-        const Scalar probability = column < seen ? shares[own] / total : 0;
-        scores[column * scoreStride + row] = probability;
-        line[column] = probability;
-      }
-    });
+  Scalar* const ownScores = teamScores + team.lane;
+  Scalar* const ownProbabilities = probabilities + (pair * rows + team.first) * columns + team.lane;
+  Scalar largest[teamRows], total[teamRows], shares[teamRows][laneColumns];
+  for (unsigned r = 0; r < teamRows; r++) largest[r] = lowest(), total[r] = 0;
+  forScores(team, [&](unsigned r, unsigned own, bool isSeen) {
+    shares[r][own] = isSeen ? ownScores[placeOf(r, own, stride)] : lowest();
+    largest[r] = larger(largest[r], shares[r][own]);
   });
-  __syncthreads();
+  joinTeam(largest, [](Scalar a, Scalar b) { return larger(a, b); });
+  forScores(team, [&](unsigned r, unsigned own, bool isSeen) {
+    shares[r][own] = isSeen ? power(shares[r][own] - largest[r]) : 0;
+    total[r] += shares[r][own];
+  });
+  joinTeam(total, [](Scalar a, Scalar b) { return a + b; });
+  for (unsigned r = 0; r < teamRows; r++) total[r] = 1 / total[r];
+  forScores(team, [&](unsigned r, unsigned own, bool) {
+    const Scalar probability = shares[r][own] * total[r];
+    ownScores[placeOf(r, own, stride)] = probability;
+    if (team.has(r, rows)) ownProbabilities[placeOf(r, own, columns)] = probability;
+  });
+  __syncwarp();
 
-  forTasks<(rows + targetTile - 1) / targetTile * valueVectors>([&](unsigned task, unsigned) {
-    const unsigned place = task % valueVectors, first = task / valueVectors * targetTile;
-    sumTerms(weights + first / lanes, rowVectors, values + place, valueVectors, columns, [&](unsigned t, Vector sum) {
-      if (rows % targetTile == 0 || first + t < rows) {
-        storeVector<valueWidth>(outPair + (long long)(first + t) * outRow, place, sum);
-      }
-    });
-  });`;
+  const auto teamOut = outPair + (long long)team.first * outRow;
+  const Vector* const teamWeights = weights + team.first * columnVectors;
+  sumTerms<teamRows, Share<valueWidth>::steps>(
+      teamWeights, columns, values, valueVectors, team.lane, [&](unsigned t, unsigned place, Vector sum) {
+        if (team.has(t, rows)) Row::store(teamOut + (long long)t * outRow, valueWidth, place, sum);
+      });`;

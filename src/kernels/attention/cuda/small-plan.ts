@@ -1,7 +1,8 @@
 /**
- * The form for short sequences: a block is one pair of batch and head, and holds all of its rows in shared memory. The
- * sizes are printed into the code as constants. This file decides whether a problem is small enough, and how its
- * threads share the work.
+ * The form for short sequences: a block is one pair of batch and head. Its keys and values are in shared memory, and a few
+ * lanes, a team, own some of its rows. Forward they own them from the scores to the result, so that all that they pass on
+ * stays in their warp. The way back has more work, and three groups of warps share it. The sizes are printed into the code
+ * as constants. This file decides whether a problem is small enough, and how its threads share the work.
  */
 
 import type { GemmDtype } from "../../gemm/element.js";
@@ -12,17 +13,21 @@ import { lanesOf } from "./element.js";
 const sharedBytes = 48 * 1024;
 const vectorBytes = 16;
 const warp = 32;
-const mostThreads = 256;
-/** How many vectors a thread holds at most on their way to shared memory. */
-const mostVectors = sharedBytes / vectorBytes / mostThreads;
-
-/** How many rows, or columns, a thread sums at once where their weights differ. */
-export const targetTile = 4;
+/** Where a block has so many threads, they have registers enough. */
+const mostThreads = 384;
+/** How many vectors a thread holds at most on their way to shared memory: few enough for its registers. */
+const mostVectors = 24;
+/** A lane multiplies so many rows at most, each of so many vectors, by what it reads. */
+const mostRows = 4;
+const mostSteps = 4;
+/** A lane has so many of its rows' scores at most. */
+const mostScores = 32;
 
 export type Direction = "forward" | "backward";
 
 /** Counts that are printed under their names. */
 export interface SmallPlan {
+  readonly heads: number;
   readonly rows: number;
   readonly columns: number;
   readonly width: number;
@@ -33,56 +38,64 @@ export interface SmallPlan {
   readonly valueVectors: number;
   readonly columnVectors: number;
   readonly rowVectors: number;
-  /** Scores of `tileRows` × `tileColumns` are summed together, by `split` neighbouring lanes. */
-  readonly tileRows: number;
-  readonly tileColumns: number;
-  readonly split: number;
-  /** How many lanes share a row of scores in softmax. */
-  readonly rowLanes: number;
+  /** A team's lanes share its rows: each has every so many-th vector of them. */
+  readonly teamLanes: number;
+  /**
+   * The block's warps are so many groups, of so many threads each. Every group's teams own all rows: groups share the columns
+   * on the way to the scores, and on the way back each then sums one of the three gradients.
+   */
+  readonly groups: number;
+  readonly groupThreads: number;
+  /** A team of a group owns so many rows of scores, and so many rows of a result. */
+  readonly teamRows: number;
+  readonly teamTargets: number;
+  /** How many results all teams of a group would own, be they there or not. */
+  readonly heldTargets: number;
+  /** A team owns so many rows of scores where all groups share them. */
+  readonly scoreRows: number;
+  /** The scores of so many columns are summed together: a power of two. */
+  readonly columnsAtOnce: number;
 }
 
-/** Undefined where a pair takes more shared memory than a block has. */
+/** Undefined where a pair takes more shared memory or threads than a block has, or more registers than a lane. */
 export function planSmall(
   direction: Direction,
   dtype: GemmDtype,
-  { rows, columns, width, valueWidth }: AttentionShape,
+  { heads, rows, columns, width, valueWidth }: AttentionShape,
 ): SmallPlan | undefined {
   const lanes = lanesOf(dtype);
-  const [widthVectors, valueVectors] = [Math.ceil(width / lanes), Math.ceil(valueWidth / lanes)];
-  const [columnTiles, rowTiles] = [Math.ceil(columns / targetTile), Math.ceil(rows / targetTile)];
-  const [columnVectors, rowVectors] = [columnTiles, rowTiles].map(
-    (tiles) => (tiles * targetTile) / lanes,
-  ) as [number, number];
-  const vectors =
-    direction === "forward"
-      ? rows * widthVectors + columns * (widthVectors + valueVectors + rowVectors)
-      : (rows + columns) * (widthVectors + valueVectors) + 2 * rows * columnVectors + columns * rowVectors;
-  if (vectors * vectorBytes > sharedBytes) return undefined;
+  const [widthVectors, valueVectors, columnVectors, rowVectors] = [width, valueWidth, columns, rows].map(
+    (length) => Math.ceil(length / lanes),
+  ) as [number, number, number, number];
+  const longest = Math.max(widthVectors, valueVectors);
+  const teamLanes = Math.min(Math.max(powerUpTo(Math.max(longest, columnVectors)), 2), 8);
+  const teamsInWarp = warp / teamLanes;
 
-  const [tileRows, tileColumns] = [tileOf(rows), tileOf(columns)];
-  const dotVectors = direction === "forward" ? widthVectors : valueVectors;
-  const split = Math.min(powerUpTo(dotVectors), 8);
-  const dots = Math.ceil(rows / tileRows) * Math.ceil(columns / tileColumns) * split;
-  const sums = direction === "forward" ? rowTiles * valueVectors : (rowTiles + columnTiles) * widthVectors;
-  const most = Math.max(dots, sums, vectors / mostVectors);
-  const threads = Math.min(Math.ceil(most / warp) * warp, mostThreads);
-  const rowLanes = Math.min(powerDownTo(Math.max(Math.floor(threads / rows), 1)), warp, powerUpTo(columns));
+  const isForward = direction === "forward";
+  const groups = isForward ? 1 : 3;
+  const owned = isForward ? rows : Math.max(rows, columns);
+  const moved = (isForward ? columns : rows + columns) * (widthVectors + valueVectors);
+  const groupWarps = Math.max(
+    Math.ceil(owned / mostRows / teamsInWarp),
+    Math.ceil(moved / mostVectors / warp / groups),
+  );
+  const [teams, threads] = [groupWarps * teamsInWarp, groups * groupWarps * warp];
+  const [teamRows, teamTargets] = [Math.ceil(rows / teams), Math.ceil(owned / teams)];
+  const heldTargets = teams * teamTargets;
+  const vectors = moved + heldTargets * (columnVectors + (isForward ? 0 : 2 * rowVectors));
+  if (threads > mostThreads || vectors * vectorBytes > sharedBytes) return undefined;
+  const scoreRows = Math.ceil(rows / teams / groups);
+  const scores = scoreRows * Math.ceil(columns / teamLanes);
+  if (longest > mostSteps * teamLanes || scores > mostScores) return undefined;
   return {
-    ...{ rows, columns, width, valueWidth, threads },
+    ...{ heads, rows, columns, width, valueWidth, threads },
     ...{ widthVectors, valueVectors, columnVectors, rowVectors },
-    ...{ tileRows, tileColumns, split, rowLanes },
+    ...{ teamLanes, groups, groupThreads: threads / groups },
+    ...{ teamRows, teamTargets, heldTargets, scoreRows },
+    columnsAtOnce: Math.min(powerUpTo(columns), 4),
   };
-}
-
-/** How many of so many rows make a tile: a power of two up to 4. */
-function tileOf(count: number): number {
-  return Math.min(powerUpTo(count), 4);
 }
 
 function powerUpTo(count: number): number {
   return 2 ** Math.ceil(Math.log2(count));
-}
-
-function powerDownTo(count: number): number {
-  return 2 ** Math.floor(Math.log2(count));
 }
