@@ -123,7 +123,7 @@ static inline void multiplyAdd(float (&sums)[4], const float (&left)[4], const f
 #define launchedMemory(name, bytes) \
   unsigned char(&name)[bytes] = *reinterpret_cast<unsigned char(*)[bytes]>(standinLaunchedMemory(bytes, __LINE__))
 #else
-#define launchedMemory(name, bytes) static __attribute__((section("standin_launched"))) unsigned char name[bytes]
+#define launchedMemory(name, bytes) static __attribute__((section("standin_launched"), aligned(16))) unsigned char name[bytes]
 #endif
 static inline unsigned long long standinLaunchedMemory(unsigned long long bytes, int line) {
   if (standinPlace.launchedBytes < bytes) standinHooks.fault(700, "more shared memory than came with the launch", line);
