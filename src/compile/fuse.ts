@@ -41,6 +41,8 @@ interface Group {
 
 class Fusion {
   readonly #program: readonly Call[];
+  /** Where each call stands in the program. */
+  readonly #places: ReadonlyMap<Call, number>;
   readonly #uses: ReadonlyMap<Buffer, Uses>;
   readonly #keep: (buffer: Buffer) => boolean;
   readonly #device: DeviceInfo["kind"];
@@ -57,6 +59,7 @@ class Fusion {
     forgotten: readonly Part[],
   ) {
     this.#program = program;
+    this.#places = new Map(program.map((call, place) => [call, place]));
     this.#uses = usesOf(program);
     this.#keep = keep;
     this.#device = device;
@@ -188,7 +191,7 @@ class Fusion {
   /** Does another call read a part behind the first of these, which write it? What reads it before has what was there. */
   #isReadBehind(part: Part, members: readonly Member[]): boolean {
     const own = new Set(members.map(({ call }) => call));
-    const first = this.#program.findIndex((call) => own.has(call));
+    const first = Math.min(...members.map(({ call }) => this.#places.get(call) ?? 0));
     const extent = extentOf(part);
     return (this.#uses.get(part.buffer)?.readers ?? []).some((place) => {
       const call = this.#program[place];

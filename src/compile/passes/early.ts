@@ -36,13 +36,16 @@ function begunOf(
   calls: readonly Call[],
   scratchFor: ReturnType<typeof scratchMaker>,
 ): (BegunCall & { readonly place: number }) | undefined {
-  const readyAt = (one: ColumnCall): number => 1 + calls.findLastIndex((call) => isWrittenBy(one, call));
-  const early = columns.filter((one) => hasTwoSteps(one) && readyAt(one) < calls.length);
-  const scratch = scratchFor(early);
+  const early = columns
+    .filter(hasTwoSteps)
+    .map((column) => ({ column, readyAt: 1 + calls.findLastIndex((call) => isWrittenBy(column, call)) }))
+    .filter(({ readyAt }) => readyAt < calls.length);
+  const begun = early.map(({ column }) => column);
+  const scratch = scratchFor(begun);
   if (!scratch) return undefined;
-  const ready = Math.max(...early.map(readyAt));
   const beside = calls.findLastIndex(({ work }) => work.kind === "products");
-  return { kind: "begun", columns: early, scratch, place: Math.max(ready, beside + 1) };
+  const place = Math.max(beside + 1, ...early.map(({ readyAt }) => readyAt));
+  return { kind: "begun", columns: begun, scratch, place };
 }
 
 /** Does a call write what a reduction reads? */

@@ -45,13 +45,13 @@ const mostWidth = 8;
 const [keptBytes, loadedBytes] = [128, 192];
 
 /** A column kernel and what it reduces: where that lies is not known yet. */
-export interface ColumnOutline extends Columns {
+interface ColumnOutline extends Columns {
   readonly kernel: ColumnKernel;
 }
 
-/** Can a launch take so many arguments? */
+/** Can a launch take so many arguments, whichever of the kernels' two steps it makes? */
 export function areColumnArgumentsFew(kernels: readonly ColumnKernel[]): boolean {
-  return sumOf(kernels, argumentsOf) <= mostArguments && sumOf(kernels, argumentsOfJoins) <= mostArguments;
+  return sumOf(kernels, (one) => Math.max(argumentsOf(one), argumentsOfJoins(one))) <= mostArguments;
 }
 
 function argumentsOf({ inputs, outputs, scalars }: ColumnKernel): number {

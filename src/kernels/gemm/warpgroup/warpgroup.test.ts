@@ -283,48 +283,37 @@ describe("a product by warpgroups", { skip: cudaMissing }, () => {
     }
   });
 
-  test("of floats has the bits of them that TF32 has, and no others", () => {
-    // One bit more than TF32 has, and what is left of it where the terms lie apart: 1 + 2^-10.
-    const [m, n, k, value] = [72, 64, 128, 1 + 2 ** -10 + 2 ** -11];
-    runtime.step(() => {
+  /** The sums of 128 products of two floats, all of them alike, whose terms lie apart in both operands. */
+  function sumsOf(left: number, right: number, tile: WarpgroupTile): Float32Array {
+    const [m, n, k] = [72, 64, 128];
+    return runtime.step(() => {
       const fill = (count: number, of: number, name: string) =>
         put(runtime, new Float32Array(count).fill(of), name);
       const c = runtime.arena.allocate(4 * m * n, "c");
       const problem: GemmProblem<ProductDtype> = {
         ...{ dtype: "f32", m, n, k, c: { storage: c, rowStride: n } },
-        a: { storage: fill(m * k, value, "a"), rowStride: m, isTransposed: true },
-        b: { storage: fill(k * n, 1, "b"), rowStride: n },
+        a: { storage: fill(m * k, left, "a"), rowStride: m, isTransposed: true },
+        b: { storage: fill(k * n, right, "b"), rowStride: n },
       };
-      const form = {
-        element: "tf32",
-        tile: quarters,
-        isAlong: { a: false, b: false },
-        hasBias: false,
-      } as const;
-      launchWarpgroups(runtime, [problem], form, "product");
-      for (const [index, sum] of floatsIn(c).entries())
-        assert.equal(sum, k * (1 + 2 ** -10), `element ${index}`);
+      const isAlong = { a: false, b: false };
+      launchWarpgroups(runtime, [problem], { element: "tf32", tile, isAlong, hasBias: false }, "product");
+      return Float32Array.from(floatsIn(c));
     });
+  }
+  // One bit more than TF32 has.
+  const longer = 1 + 2 ** -10 + 2 ** -11;
+
+  test("of floats has the bits of them that TF32 has, and no others", () => {
+    // What is left of it where the terms lie apart: 1 + 2^-10.
+    for (const [index, sum] of sumsOf(longer, 1, quarters).entries())
+      assert.equal(sum, 128 * (1 + 2 ** -10), `element ${index}`);
   });
 
   test("of floats through registers has what TF32 has of A's bits, and B rounded to them", () => {
-    const [m, n, k, value] = [72, 64, 128, 1 + 2 ** -10 + 2 ** -11];
     for (const isLeft of [true, false]) {
-      runtime.step(() => {
-        const fill = (count: number, of: number, name: string) =>
-          put(runtime, new Float32Array(count).fill(of), name);
-        const c = runtime.arena.allocate(4 * m * n, "c");
-        const problem: GemmProblem<ProductDtype> = {
-          ...{ dtype: "f32", m, n, k, c: { storage: c, rowStride: n } },
-          a: { storage: fill(m * k, isLeft ? value : 1, "a"), rowStride: m, isTransposed: true },
-          b: { storage: fill(k * n, isLeft ? 1 : value, "b"), rowStride: n },
-        };
-        const isAlong = { a: false, b: false };
-        const form = { element: "tf32", tile: splitTile, isAlong, hasBias: false } as const;
-        launchWarpgroups(runtime, [problem], form, "product");
-        for (const [index, sum] of floatsIn(c).entries())
-          assert.equal(sum, k * (1 + (isLeft ? 2 ** -10 : 2 ** -9)), `element ${index}`);
-      });
+      const sums = isLeft ? sumsOf(longer, 1, splitTile) : sumsOf(1, longer, splitTile);
+      for (const [index, sum] of sums.entries())
+        assert.equal(sum, 128 * (1 + (isLeft ? 2 ** -10 : 2 ** -9)), `element ${index}`);
     }
   });
 
