@@ -1,21 +1,32 @@
 /**
  * The head of a classifier on a GPU: a norm, a product with a few classes, the loss and the way back through all of them are
- * three kernels. The bits are those of the eager step.
+ * three kernels; behind a deep model, which leaves time to count labels, all of that is one. The bits are those of the eager step.
  */
 
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { type Device, manualSeed, nn, randn, type Tensor, tensor } from "holdfast";
+import { type CompileOptions, type Device, manualSeed, nn, randn, type Tensor, tensor } from "holdfast";
+import { latestPlanOf } from "../src/tensor/compiled-step.js";
 import { sameBytes } from "./support/same-bytes.js";
 import { standInMissing } from "./support/stand-in.js";
 import { openStandInGpu } from "./support/stand-in-gpu.js";
 
 const [rows, width, classes] = [1100, 32, 3] as const;
 
+interface Options {
+  readonly isWeighted?: boolean;
+  /** How many norms stand before the head. */
+  readonly depth?: number;
+  /** Are the labels picked out of others, in the step? */
+  readonly arePicked?: boolean;
+  readonly passes?: CompileOptions["passes"];
+}
+
 /** The loss, the gradients, and what the step tells of itself. */
-function run(device: Device, way: "eager" | "compiled", isWeighted: boolean) {
+function run(device: Device, way: "eager" | "compiled", options: Options) {
+  const { isWeighted = false, depth = 2, arePicked = false, passes = {} } = options;
   manualSeed(3);
-  const norms = [new nn.LayerNorm([width]), new nn.LayerNorm([width])];
+  const norms = Array.from({ length: depth }, () => new nn.LayerNorm([width]));
   const model = new nn.Sequential(...norms, new nn.Linear(width, classes)).to(device);
   const parameters = model.parameters();
   const x = randn([rows, width], { device });
@@ -26,33 +37,46 @@ function run(device: Device, way: "eager" | "compiled", isWeighted: boolean) {
     { device },
   );
   const weight = tensor([0.5, 1.5, 2], { device });
+  const order = tensor(
+    Int32Array.from({ length: rows }, (_, index) => (index * 7) % rows),
+    { device },
+  );
   const body = (x: Tensor, y: Tensor) => {
     const options = { ignoreIndex: -1, ...(isWeighted && { weight }) };
-    const loss = nn.functional.crossEntropy(model.forward(x), y, options);
+    const logits = model.forward(x);
+    const loss = nn.functional.crossEntropy(logits, arePicked ? y.indexSelect(0, order) : y, options);
     loss.backward();
     return loss;
   };
-  const compiled = device.compile(body);
+  const compiled = device.compile(body, { passes });
   const step = way === "compiled" ? compiled : body;
   const loss = device.step(() => step(x, y).item());
   const gradients = parameters.map((one) => Float32Array.from(one.grad?.dataSync() ?? []));
   const told = way === "compiled" ? compiled.explain() : "";
+  const ops = latestPlanOf(compiled)?.planned.schedule.calls.map(({ call }) => call.op) ?? [];
   compiled.close();
-  return { loss, gradients, told };
+  return { loss, gradients, told, ops };
 }
+
+/** Runs both ways, and holds one against the other; the compiled step's. */
+function compare(device: Device, options: Options) {
+  const [eager, compiled] = [run(device, "eager", options), run(device, "compiled", options)];
+  assert.equal(compiled.loss, eager.loss);
+  assert.ok(Number.isFinite(eager.loss));
+  for (const [index, gradient] of eager.gradients.entries()) {
+    assert.ok(gradient.some((value) => value !== 0));
+    sameBytes(compiled.gradients[index]!, gradient, `gradient ${index}`);
+  }
+  return compiled;
+}
+
+const callsOf = (told: string): string[] => told.split("\n").filter((line) => /^ +\d+ {2}/.test(line));
 
 describe("the head of a classifier on a GPU", { skip: standInMissing }, () => {
   for (const isWeighted of [false, true]) {
     test(`is three kernels with the eager bits, ${isWeighted ? "with" : "without"} weights of classes`, () => {
       const device = openStandInGpu({ precision: "f32" });
-      const [eager, compiled] = [run(device, "eager", isWeighted), run(device, "compiled", isWeighted)];
-      assert.equal(compiled.loss, eager.loss);
-      assert.ok(Number.isFinite(eager.loss));
-      for (const [index, gradient] of eager.gradients.entries()) {
-        assert.ok(gradient.some((value) => value !== 0));
-        sameBytes(compiled.gradients[index]!, gradient, `gradient ${index}`);
-      }
-      const calls = compiled.told.split("\n").filter((line) => /^ +\d+ {2}/.test(line));
+      const calls = callsOf(compare(device, { isWeighted }).told);
       const head = calls.filter((line) => / rows /.test(line) && !/count of calls/.test(line));
       assert.equal(head.length, 3, calls.join("\n"));
       for (const [index, name] of [
@@ -62,6 +86,21 @@ describe("the head of a classifier on a GPU", { skip: standInMissing }, () => {
       ].entries()) {
         assert.ok(head[index]?.includes(name), head[index]);
       }
+    });
+  }
+
+  const ways = [{}, { isWeighted: true }, { arePicked: true }, { isWeighted: true, arePicked: true }];
+  for (const way of ways) {
+    test(`is one kernel behind a deep model, with the eager bits: ${JSON.stringify(way)}`, () => {
+      const device = openStandInGpu({ precision: "f32" });
+      const options = { depth: 4, ...way };
+      const [made, plain] = [
+        compare(device, options),
+        compare(device, { ...options, passes: { apart: false } }),
+      ];
+      const isWhole = (op: string): boolean => op.includes("crossEntropy + crossEntropyGradient");
+      assert.deepEqual([made.ops.filter(isWhole).length, plain.ops.filter(isWhole).length], [1, 0]);
+      assert.match(made.told, /^apart +\d+ → \d+ [\s\S]*?crossEntropy ×2 more/m);
     });
   }
 });

@@ -11,6 +11,7 @@ import { fuse } from "./fuse.js";
 import { lifetimesOf } from "./liveness.js";
 import { type MemoryReport, memoryOf } from "./memory-report.js";
 import { copyAlike } from "./passes/alike.js";
+import { makeApart } from "./passes/apart.js";
 import { runBeside } from "./passes/beside.js";
 import { shareCommonCalls } from "./passes/common-calls.js";
 import { removeCopies } from "./passes/copies.js";
@@ -64,6 +65,8 @@ const passes = {
   recompute,
   /** On a GPU, values that are changed in place are made anew, so that products can wait that read the old ones. */
   afresh: (calls, runtime) => (isAfresh(runtime) ? writeAfresh(calls) : calls),
+  /** On a GPU, results that need less than others of their kernel are made apart, so that who reads them need not wait. */
+  apart: (calls, runtime) => makeApart(runtime, calls),
   /** Chains of elementwise work and reductions become one kernel. */
   fuse: (calls, { device }, { forgotten }) => fuse(calls, () => false, device.kind, forgotten),
   /** In TF32 on some GPUs, weights are turned round for products that read them along their terms. */

@@ -32,6 +32,7 @@ export const purposes: Readonly<Record<Exclude<PassName, "products">, string>> =
   attention: "on a GPU, attention stores half floats where nothing else is read of it",
   recompute: "what is cheap to make again is not held where memory is shortest",
   afresh: "on a GPU, values that are changed in place are made anew",
+  apart: "on a GPU, small results that need less than others of their kernel are made apart, before those",
   fuse: "calls that can be one kernel are one",
   turned: "weights are turned round for products that read them along their terms",
   finish: "work on a product's result is done in the product's kernel",

@@ -134,7 +134,7 @@ class Fusion {
     if (Math.max(Math.abs(a.position - place), Math.abs(b.position - place)) > farthest) return;
     const [first, second] = a.position < b.position ? [a, b] : [b, a];
     const [before, behind] = [this.#membersOf(first, second), this.#membersOf(second, first)];
-    if (!before || !behind) return;
+    if (!before || !behind || areMadeApart(before) !== areMadeApart(behind)) return;
     const members = [...before, ...behind];
     if (members.length > mostMembers) return;
     const draft = combine(members, this.#neededBeside(members), this.#device);
@@ -208,6 +208,8 @@ class Fusion {
   }
 }
 
+const areMadeApart = (members: readonly Member[]): boolean => members.some(({ call }) => call.isApart);
+
 /** Elements that need no row deserve more threads than a row has, unless there is only one. */
 function hasOneRow({ elements, rowSize }: Member): boolean {
   return elements === (rowSize ?? 1);
@@ -223,6 +225,7 @@ function callOf(
   const call: Call = {
     op: joinNames(calls.map(({ op }) => op)),
     part: partOfAll(calls),
+    ...(areMadeApart(members) && { isApart: true }),
     work: { kind: "rows", kernel: theKernel(kernel, structure), iteration, operands, scalars },
   };
   partsOfCalls.set(call, calls);

@@ -145,6 +145,8 @@ export interface Call {
   readonly part?: StepPart | undefined;
   /** Does it make again what an earlier call has made, so that nobody has to hold it? Then it stays behind that one. */
   readonly isRecomputed?: boolean;
+  /** Is it made before others that it could be one with, so that who reads it need not wait for them? Only its like joins it. */
+  readonly isApart?: boolean;
 }
 
 /** The part that a call belongs to which does the work of several: the latest of theirs. */

@@ -29,7 +29,7 @@ const rowPrinters: readonly ((kernel: RowKernel) => unknown)[] = [
   checkRowKernel,
   (kernel) => printRowKernel(kernel, layout),
   (kernel) => printElementKernel(kernel, { ...layout, width: 1, moves: "whole" }),
-  (kernel) => printReducingKernel(kernel, { ...layout, moves: "single", lanes: 32, packs: 1 }),
+  (kernel) => printReducingKernel(kernel, { ...layout, moves: "single", lanes: 32, packs: 1, heldBytes: 4 }),
 ];
 
 const columnPrinters: readonly ((kernel: ColumnKernel) => unknown)[] = [

@@ -97,7 +97,7 @@ class Printer {
     for (const reduction of this.#reductions) this.#joinHalves(reduction, reduction.sums, this.#held);
     this.#printJoins();
     // With few registers a thread would wait for some rows before it asks for the next.
-    return text.finish(this.#kernel.name, columns * lanes, "all");
+    return text.finish(this.#kernel.name, columns * lanes, 1);
   }
 
   get #stride(): number {

@@ -9,6 +9,7 @@ import type { RowKernel } from "../ir.js";
 import type { BlockFunction } from "./functions-together.js";
 import { KernelText } from "./kernel-text.js";
 import {
+  fixedPrinter,
   keepFixedParts,
   loadedPack,
   type PackShape,
@@ -64,13 +65,14 @@ function printStages(around: Surroundings, kernel: RowKernel, { aliases }: RowLa
   for (const [input, operand] of new Map(early)) {
     if (aliases.get(input) !== "mixed") held.set(input, keepPack(around, operand));
   }
+  const printFixed = fixedPrinter(around, kernel.stages);
   for (const stage of kernel.stages) {
     const output = stage.kind === "store" ? around.operands.outputs[stage.output] : undefined;
     if (stage.kind !== "store" || !output) continue;
     for (const [input, operand] of packsReadBy(around, stage.value)) {
       if (!held.has(input)) held.set(input, keepPack(around, operand));
     }
-    const known = keepFixedParts(around, stage.value);
+    const known = keepFixedParts(around, stage.value, printFixed);
     const stored = storeValues(around, output, stage.value, held, known);
     for (const input of [...held.keys()]) {
       const alias = aliases.get(input);

@@ -106,11 +106,11 @@ export class KernelText {
     return { called, lines: body };
   }
 
-  /** `registers`: may the compiler use as many as one block leaves it, or does it save them for a second one? */
-  finish(name: string, threads: number, registers: "all" | "few" = "few"): KernelSource {
+  /** `blocksAtOnce`: how many blocks a multiprocessor is to have registers for; the compiler decides where it is not said. */
+  finish(name: string, threads: number, blocksAtOnce?: number): KernelSource {
     const { signature, body, called } = this.#print();
     const entry = `hf_${name.replace(/\W+/g, "_")}`;
-    const bounds = registers === "all" ? `${threads}, 1` : `${threads}`;
+    const bounds = blocksAtOnce === undefined ? `${threads}` : `${threads}, ${blocksAtOnce}`;
     const cuda: CudaCode = {
       entry,
       threads,

@@ -9,9 +9,9 @@
 
 import { HoldfastError } from "../../errors/index.js";
 import { fixedPartsOf, loadsOf } from "../expression-walk.js";
-import type { Expression } from "../ir.js";
+import type { Expression, Stage } from "../ir.js";
 import { computeTypes, elementTypes } from "./element-types.js";
-import { type Leaves, printExpression } from "./expressions.js";
+import { expressionPrinter, type Leaves, printExpression } from "./expressions.js";
 import type { KernelText } from "./kernel-text.js";
 import { narrowed, type Operand, type RowOperands, widened } from "./row-operands.js";
 
@@ -117,12 +117,23 @@ export function storeValues(
   return pack;
 }
 
+/** Prints parts of a kernel's stages, outside of all braces: what several of them have in common is there from the first one on. */
+export type FixedPrinter = (part: Expression) => string;
+
+export function fixedPrinter(around: Surroundings, stages: readonly Stage[]): FixedPrinter {
+  const values = stages.map(({ value }) => value);
+  return expressionPrinter(around.text, values, leavesAtStart(around));
+}
+
 /** Computes the parts of a value that don't change along the row, once. */
-export function keepFixedParts(around: Surroundings, value: Expression): Known {
-  const { text, operands } = around;
+export function keepFixedParts(
+  { text, operands }: Surroundings,
+  value: Expression,
+  print: FixedPrinter,
+): Known {
   const known = new Map<Expression, string>();
   for (const part of fixedPartsOf(value, (input) => operands.inputs[input]?.inner === "none")) {
-    const computed = printExpression(text, part, leavesAtStart(around));
+    const computed = print(part);
     known.set(part, /^\w+$/.test(computed) ? computed : text.keep(computeTypes[part.type], computed));
   }
   return known;

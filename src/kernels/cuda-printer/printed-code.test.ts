@@ -151,6 +151,7 @@ const rowLayout: ReducingLayout = {
   moves: "whole",
   lanes: 32,
   packs: 8,
+  heldBytes: 128,
 };
 
 const kernels: readonly KernelSource[] = [
@@ -206,6 +207,7 @@ test("reductions that don't wait for each other go through a row together, and o
     };
     const layout: ReducingLayout = {
       ...{ outerRank: 1, inner: units(3), aliases: new Map(), moves: "whole", lanes: 256, packs: 0 },
+      heldBytes: 0,
     };
     return printReducingKernel(kernel, layout).cuda?.code ?? "";
   };
@@ -215,6 +217,53 @@ test("reductions that don't wait for each other go through a row together, and o
   assert.deepEqual(passes(reduceAll(x, y)), [1, 1, 2]);
   assert.deepEqual(passes(reduceAll(x, term.mul(x, y), y)), [1, 1, 2]);
   assert.deepEqual(passes(reduceAll(x, y, term.sub(x, first))), [2, 2, 3]);
+});
+
+test("what is one value for a row is computed once, whichever stages have use for it", () => {
+  const total = term.reduced(0, "f32");
+  const powers = [term.exp(total), term.add(term.exp(total), term.constant(1, "f32"))];
+  const kernel: RowKernel = {
+    ...{ name: "powers", inputs: ["f32"], scalars: [] },
+    outputs: [{ dtype: "f32", per: "row" }, ...powers.map(() => ({ dtype: "f32", per: "element" }) as const)],
+    stages: [
+      { kind: "reduce", op: "add", value: x },
+      { kind: "store", output: 0, value: powers[0]! },
+      ...powers.map(
+        (value, index): Stage => ({ kind: "store", output: index + 1, value: term.mul(x, value) }),
+      ),
+    ],
+  };
+  const [power] = powers;
+  // As fusion leaves them: what is equal is one.
+  const shared = {
+    ...kernel,
+    stages: kernel.stages.map((stage) => ({ ...stage, value: share(stage.value, power!) })),
+  };
+  const layout = { outerRank: 1, inner: units(4), aliases: new Map(), moves: "whole", lanes: 32 } as const;
+  const code = printReducingKernel(shared, { ...layout, packs: 1, heldBytes: 16 }).cuda?.code ?? "";
+  assert.equal(code.match(/expf\(/g)?.length, 1, code);
+});
+
+/** The same expression with one object for every part that equals another. */
+function share(value: Expression, part: Expression): Expression {
+  if (JSON.stringify(value) === JSON.stringify(part)) return part;
+  return value.kind === "binary" ? { ...value, a: share(value.a, part), b: share(value.b, part) } : value;
+}
+
+test("threads that hold little of a row leave registers for six blocks", () => {
+  const layout = { outerRank: 1, inner: units(2), aliases: new Map(), moves: "whole", packs: 1 } as const;
+  const kernel: RowKernel = {
+    ...{ name: "sum", inputs: ["f32"], outputs: [{ dtype: "f32", per: "row" }], scalars: [] },
+    stages: [
+      { kind: "reduce", op: "add", value: x },
+      { kind: "store", output: 0, value: term.reduced(0, "f32") },
+    ],
+  };
+  const boundsOf = (lanes: number, heldBytes: number): string | undefined =>
+    printReducingKernel(kernel, { ...layout, lanes, heldBytes }).cuda?.code.match(/bounds__\((.*?)\)/)?.[1];
+  assert.equal(boundsOf(32, 224), "128, 6");
+  assert.equal(boundsOf(32, 225), "128");
+  assert.equal(boundsOf(256, 16), "256");
 });
 
 describe("printed code under nvcc", { skip: noCompiler() }, () => {

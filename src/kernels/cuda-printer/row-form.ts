@@ -93,19 +93,21 @@ function reducingForm(
   const plain = layoutOf(facts, iteration, operands);
   const layout = moves === "whole" ? packedLayout(plain, facts, iteration, operands) : plain;
   const lanes = lanesOf(row.size);
-  const packs = heldPacks(facts, layout, Math.max(1, Math.ceil(row.size / (packWidth * lanes))), lanes);
+  const all = Math.max(1, Math.ceil(row.size / (packWidth * lanes)));
+  const bytes = heldBytes(facts, layout, all);
+  const packs = bytes <= mostHeldBytes(lanes) ? all : 0;
+  const held = { lanes, packs, heldBytes: packs === 0 ? 0 : bytes };
   const sizes = [rows, row.size];
   addSteps(kernel, iteration, layout.inner, sizes);
   return {
     key: `${lanes} ${packs}${moves}${keyOf(layout)}`,
     sizes,
     blocks: Math.ceil(rows / rowsPerBlock(lanes)),
-    print: () => printReducingKernel(kernel, { ...layout, moves, lanes, packs }),
+    print: () => printReducingKernel(kernel, { ...layout, moves, ...held }),
     ...(isReducedBy(groupThreads, lanes) && {
       inGroup: {
         blocks: Math.ceil(rows / rowsPerBlock(lanes, groupThreads)),
-        print: (name) =>
-          printReducingFunction(kernel, { ...layout, moves, lanes, packs }, groupThreads, name),
+        print: (name) => printReducingFunction(kernel, { ...layout, moves, ...held }, groupThreads, name),
       },
     }),
   };
@@ -120,13 +122,13 @@ function lanesOf(length: number): number {
   return lanes;
 }
 
-/** A thread's packs of a row, or 0 where those of all inputs are more than it may hold. */
-function heldPacks(facts: RowFacts, { inner }: RowLayout, packs: number, lanes: number): number {
+/** What so many packs of all inputs come to. */
+function heldBytes(facts: RowFacts, { inner }: RowLayout, packs: number): number {
   let bytes = 0;
   for (const [input, isRead] of facts.isReadPlainly.entries()) {
     if (isRead && inner[input] !== "none") bytes += packs * packWidth * (facts.bytes[input] ?? 0);
   }
-  return bytes <= mostHeldBytes(lanes) ? packs : 0;
+  return bytes;
 }
 
 /** Does every operand that moves, and is read or stored in its place, lie so that whole packs can be moved? */

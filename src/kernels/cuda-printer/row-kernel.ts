@@ -19,6 +19,8 @@ import { binary, literal, printExpression } from "./expressions.js";
 import type { BlockFunction } from "./functions-together.js";
 import { KernelText } from "./kernel-text.js";
 import {
+  type FixedPrinter,
+  fixedPrinter,
   forEachLane,
   keepFixedParts,
   leavesAtStart,
@@ -35,12 +37,21 @@ import { narrowed, type Operand, type RowLayout, RowOperands } from "./row-opera
 const warpRowThreads = 128;
 const warp = 32;
 
+/**
+ * Rows wait for each other's joins, so that a multiprocessor had better have many: so many blocks, where what a thread holds takes no
+ * more than two thirds of the registers that this leaves it.
+ */
+const manyBlocks = 6;
+const fewHeldBytes = 224;
+
 export interface ReducingLayout extends RowLayout {
   readonly moves: "whole" | "single";
   /** Threads of a row: a power of two. */
   readonly lanes: number;
   /** How many packs of a row a thread holds; 0 where it reads them anew in every stage. */
   readonly packs: number;
+  /** What it holds of the row's inputs. */
+  readonly heldBytes: number;
 }
 
 /** `threads`: how many a block has whose rows take a warp or less each. */
@@ -50,8 +61,12 @@ export function rowsPerBlock(lanes: number, threads = warpRowThreads): number {
 
 /** The counts are rows and elements of a row. */
 export function printReducingKernel(kernel: RowKernel, layout: ReducingLayout): KernelSource {
-  const threads = layout.lanes <= warp ? warpRowThreads : layout.lanes;
-  return new Printer(kernel, layout, threads, "blockIdx.x").print().finish(kernel.name, threads);
+  const { lanes, heldBytes } = layout;
+  const threads = lanes <= warp ? warpRowThreads : lanes;
+  const blocksAtOnce = lanes <= warp && heldBytes <= fewHeldBytes ? manyBlocks : undefined;
+  return new Printer(kernel, layout, threads, "blockIdx.x")
+    .print()
+    .finish(kernel.name, threads, blocksAtOnce);
 }
 
 /** Can a function of blocks with so many threads do it? Those of a row are a warp or less, or all of a block. */
@@ -96,6 +111,8 @@ class Printer {
   readonly #operands: RowOperands;
   readonly #around: Surroundings;
   readonly #reduced = new Map<number, string>();
+  /** Prints what is computed once for a row, of all stages. */
+  readonly #printFixed: FixedPrinter;
   /** The held packs of inputs, as text: good until something is stored. */
   readonly #held = new Map<number, string>();
 
@@ -113,6 +130,7 @@ class Printer {
       row: "(int)row",
       reduced: this.#reduced,
     };
+    this.#printFixed = fixedPrinter(this.#around, kernel.stages);
   }
 
   print(): KernelText {
@@ -191,8 +209,9 @@ class Printer {
     const output = this.#operands.outputs[outputIndex];
     if (!output) return;
     if (this.#kernel.outputs[outputIndex]?.per === "row") {
+      const known = keepFixedParts(this.#around, value, this.#printFixed);
       text.block(this.#isWarp ? "if (isInside && lane == 0u)" : "if (lane == 0u)", () => {
-        const computed = printExpression(text, value, leavesAtStart(this.#around));
+        const computed = printExpression(text, value, leavesAtStart(this.#around), known);
         this.#operands.placeOutput(outputIndex);
         text.line(`${output.start}[0] = ${narrowed(text, output.dtype, computed)};`);
       });
@@ -272,7 +291,9 @@ class Printer {
   ): void {
     const read = [...new Map(values.flatMap((value) => packsReadBy(this.#around, value)))];
     if (this.#layout.packs > 0) this.#hold(read);
-    const known = new Map(values.flatMap((value) => [...keepFixedParts(this.#around, value)]));
+    const known = new Map(
+      values.flatMap((value) => [...keepFixedParts(this.#around, value, this.#printFixed)]),
+    );
     this.#loopOverPacks(() => {
       if (this.#layout.packs > 0) body(this.#held, known);
       else {

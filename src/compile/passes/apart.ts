@@ -1,0 +1,111 @@
+/**
+ * Makes apart what of a kernel's results needs less than the others, where that little is there long before the rest: who reads it
+ * need not wait. So a mean's divisor is counted while the model still runs, and the way back from a loss begins in the kernel that
+ * makes the loss.
+ */
+
+import type { Runtime } from "../../runtime/index.js";
+import { bytesOf } from "../call-table.js";
+import { combine, type Draft } from "../fuse/combine.js";
+import { theKernel } from "../fuse/kernel-memo.js";
+import { type Member, memberOf } from "../fuse/member.js";
+import { Order } from "../fuse/order.js";
+import { accessesOf, type Buffer, type Call, isSamePart, type Part } from "../program.js";
+
+/** What it moves, and what each call on the way to it makes: no more than takes as long as a launch. */
+const mostBytes = 256 * 1024;
+
+/** The chain of calls to the other results is longer by so many; with fewer nobody would wait much less. */
+const leastCalls = 4;
+
+export function makeApart({ device }: Runtime, calls: readonly Call[]): readonly Call[] {
+  if (device.kind !== "cuda") return calls;
+  const writers = new Writers();
+  const early = new Set<Call>();
+  for (const call of calls) {
+    const cut = cutOf(call, writers);
+    for (const one of cut?.way ?? []) early.add(one);
+    for (const one of cut ? [cut.early, cut.rest] : [call]) writers.add(one);
+  }
+  return early.size === 0 ? calls : moveUp(writers.calls, early);
+}
+
+/** Each of these calls behind what it waits for, and at once. */
+function moveUp(calls: readonly Call[], early: ReadonlySet<Call>): readonly Call[] {
+  const order = new Order();
+  // So little that all of them find room before the next call.
+  const step = 1 / (calls.length + 1);
+  const nodes = calls.map((call) => order.add(early.has(call) ? { ...call, isApart: true } : call).node);
+  for (const node of nodes) {
+    if (!node.call.isApart) continue;
+    node.position = Math.max(-1, ...[...node.before].map(({ position }) => position)) + step;
+  }
+  return order.nodes.map(({ call }) => call);
+}
+
+/** Who has written a buffer last, and how many calls wait for each other up to there. */
+class Writers {
+  readonly calls: Call[] = [];
+  readonly #last = new Map<Buffer, { readonly call: Call; readonly depth: number }>();
+
+  add(call: Call): void {
+    this.calls.push(call);
+    const accesses = accessesOf(call);
+    const depth = 1 + this.depthOf(accesses.map(({ part }) => part));
+    for (const { part, writes } of accesses) if (writes) this.#last.set(part.buffer, { call, depth });
+  }
+
+  depthOf(parts: readonly Part[]): number {
+    return parts.reduce((most, { buffer }) => Math.max(most, this.#last.get(buffer)?.depth ?? 0), 0);
+  }
+
+  /** All calls that a call waits for, and itself; nothing where that is much. */
+  wayTo(last: Call): readonly Call[] | undefined {
+    const way = new Set([last]);
+    if (bytesOf(last).read > mostBytes) return undefined;
+    for (const call of way) {
+      if (call.work.kind !== "rows" || bytesOf(call).written > mostBytes) return undefined;
+      for (const { part, reads } of accessesOf(call)) {
+        const writer = reads ? this.#last.get(part.buffer)?.call : undefined;
+        if (writer) way.add(writer);
+      }
+    }
+    return [...way];
+  }
+}
+
+interface Cut {
+  /** One of a call's results by itself, and the others. */
+  readonly early: Call;
+  readonly rest: Call;
+  /** What leads to the one. */
+  readonly way: readonly Call[];
+}
+
+function cutOf(call: Call, writers: Writers): Cut | undefined {
+  const member = call.isRecomputed ? undefined : memberOf(call);
+  if (!member || member.outputs.length < 2) return undefined;
+  const depth = writers.depthOf(member.inputs.map(({ part }) => part));
+  for (const { part: own } of member.outputs) {
+    const draft = own.buffer.storage ? undefined : withOutputs(member, (part) => isSamePart(part, own));
+    const others = draft && withOutputs(member, (part) => !isSamePart(part, own));
+    if (!draft || !others) continue;
+    const needed = draft.operands.slice(0, draft.kernel.inputs.length);
+    if (depth - writers.depthOf(needed) < leastCalls) continue;
+    const early = callOf(call, draft);
+    const way = writers.wayTo(early);
+    if (way) return { early, rest: callOf(call, others), way };
+  }
+  return undefined;
+}
+
+function withOutputs(member: Member, isWanted: (part: Part) => boolean): Draft | undefined {
+  return combine([member], isWanted, "cuda");
+}
+
+function callOf(call: Call, { kernel, structure, iteration, operands, scalars }: Draft): Call {
+  return {
+    ...call,
+    work: { kind: "rows", kernel: theKernel(kernel, structure), iteration, operands, scalars },
+  };
+}
