@@ -11,7 +11,7 @@ import { agree, runPlanned, runProgram } from "./support/modelled-run.js";
 import { planFaults, planWithWait } from "./support/planted-plans.js";
 import { type ProposedStep, planApart, scheduleOn } from "./support/proposed-steps.js";
 import { refusalOf } from "./support/refusals.js";
-import { branchedStep, straightStep } from "./support/training-step.js";
+import { besideEachOther, branchedStep, straightStep } from "./support/training-step.js";
 
 function verify({ program, schedule, plan, block }: ProposedStep): void {
   verifyPlan(program, schedule, plan, block);
@@ -33,6 +33,11 @@ describe("sound steps pass", () => {
     "one after the other": straightStep(),
     "on three branches": branchedStep(),
     "with a place shared behind a wait": planWithWait(),
+    "with two kernels side by side that read the same": besideEachOther(
+      straightStep(),
+      "weightGradient2",
+      "matmulBackward",
+    ),
   })) {
     test(`${name}, with shared places, with places of their own, and before the block is known`, () => {
       verify(step);

@@ -67,7 +67,7 @@ test("each pass stands with its calls before and after and what it did, then the
   assert.match(lineOf("fuse"), /3 → 1 .*: 1 call of 3, and 2 buffers of 4.69 KiB less$/);
   assert.match(text, /^ +×1 {2}exp \+ add \+ neg$/m);
   assert.match(lineOf("schedule"), /1 call on 1 branch$/);
-  assert.match(lineOf("verify"), new RegExp(`all 8 rules hold: ${Object.keys(planRules).join(", ")}$`));
+  assert.match(lineOf("verify"), new RegExp(`all 9 rules hold: ${Object.keys(planRules).join(", ")}$`));
   assert.match(lineOf("capture"), /one graph of 1 node: 1 kernels, 0 copies, 0 fills$/);
   assert.match(text, /^ +0 {2}exp \+ add \+ neg .*rows.* 2\.34 KiB {2}2\.34 KiB$/m);
 });

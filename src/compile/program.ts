@@ -170,21 +170,15 @@ export function accessesOf({ work }: Call): readonly Access[] {
   switch (work.kind) {
     case "rows":
       return accessesOfRows(work);
-    case "beside":
-      return work.rows.flatMap(accessesOfRows);
     case "columns":
       return accessesOfColumns(work);
+    case "beside":
     case "reductions":
-      return accessesOfReductions(work);
     case "begun":
-      return [
-        ...work.columns.flatMap(accessesOfColumns).filter(({ writes }) => !writes),
-        accessOf(work.scratch, "out"),
-      ];
+    case "products":
+      return accessesSideBySide(work).flat();
     case "product":
       return accessesOfProduct(work.problem);
-    case "products":
-      return work.problems.flatMap(accessesOfProduct);
     case "finished":
       return accessesOfFinished(work);
     case "attention":
@@ -202,6 +196,39 @@ export function accessesOf({ work }: Call): readonly Access[] {
   }
 }
 
+type SideBySide = BesideCall | ReductionsCall | BegunCall | ProductsCall;
+
+/** What a launch runs without an order, each with what it touches; nothing where there is an order to all of it. */
+export function membersOf({ work }: Call): readonly (readonly Access[])[] {
+  const { kind } = work;
+  const isSideBySide = kind === "beside" || kind === "reductions" || kind === "begun" || kind === "products";
+  return isSideBySide ? accessesSideBySide(work) : [];
+}
+
+/** Scratch memory is a member of its own: all others pass on through it what is theirs. */
+function accessesSideBySide(work: SideBySide): readonly (readonly Access[])[] {
+  switch (work.kind) {
+    case "beside":
+      return work.rows.map(accessesOfRows);
+    case "products":
+      return work.problems.map(accessesOfProduct);
+    case "begun": {
+      const read = work.columns.map((one) => accessesOfColumns(one).filter(({ writes }) => !writes));
+      return [...read, [accessOf(work.scratch, "out")]];
+    }
+    case "reductions": {
+      const { columns, scratch, begun } = work;
+      const results =
+        begun?.columns.map((one) => accessesOfColumns(one).filter(({ writes }) => writes)) ?? [];
+      return [
+        ...(begun ? [[accessOf(begun.scratch, "in")], ...results] : []),
+        ...columns.map(accessesOfColumns),
+        ...(scratch ? [[accessOf(scratch, "out")]] : []),
+      ];
+    }
+  }
+}
+
 function accessesOfRows(work: RowCall): Access[] {
   const { inputs } = work.kernel;
   return work.operands.flatMap((part, index) => {
@@ -212,15 +239,6 @@ function accessesOfRows(work: RowCall): Access[] {
 
 function accessesOfColumns({ kernel: { inputs }, operands }: ColumnCall): Access[] {
   return operands.map((part, index) => accessOf(part, index < inputs.length ? "in" : "out"));
-}
-
-function accessesOfReductions({ columns, scratch, begun }: ReductionsCall): Access[] {
-  const results = begun?.columns.flatMap(accessesOfColumns).filter(({ writes }) => writes) ?? [];
-  return [
-    ...(begun ? [accessOf(begun.scratch, "in"), ...results] : []),
-    ...columns.flatMap(accessesOfColumns),
-    ...(scratch ? [accessOf(scratch, "out")] : []),
-  ];
 }
 
 function accessesOfProduct({ a, b, c, bias, scratch, beta = 0 }: ProductCall["problem"]): Access[] {

@@ -9,6 +9,7 @@ import { requireOwnMemory, requirePeak, requirePlaces } from "./verify/bounds.js
 import { orderOf, requireJoins, requireWaits } from "./verify/branches.js";
 import { requireEveryCall } from "./verify/calls.js";
 import { requireLifetimes } from "./verify/lifetimes.js";
+import { requireMembersApart } from "./verify/members.js";
 import { requireOrder } from "./verify/order.js";
 import { proposalOf } from "./verify/proposal.js";
 import { requireWritten } from "./verify/written.js";
@@ -34,6 +35,7 @@ export function verifyPlan(program: readonly Call[], schedule: Schedule, plan: P
   requirePlaces(proposal);
   requirePeak(proposal);
   requireOrder(proposal, order);
+  requireMembersApart(proposal);
   requireLifetimes(proposal, order);
   requireWritten(proposal);
 }

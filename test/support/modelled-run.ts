@@ -3,7 +3,14 @@
  * came about, so that two runs agree only if every call has found what it should.
  */
 
-import { type Access, accessesOf, type Buffer, type Call, type Part } from "../../src/compile/program.js";
+import {
+  type Access,
+  accessesOf,
+  type Buffer,
+  type Call,
+  membersOf,
+  type Part,
+} from "../../src/compile/program.js";
 import type { ProposedStep } from "./proposed-steps.js";
 
 /** Parts and persistent memory begin and end on these. */
@@ -34,10 +41,19 @@ export function runPlanned(
     ended.add(place);
     order.push(calls[place]!.call);
   }
-  return runCalls(order, (buffer, piece) => `step, piece ${plan.offsets.get(buffer)! / pieceBytes + piece}`);
+  return runCalls(
+    order,
+    (buffer, piece) => `step, piece ${plan.offsets.get(buffer)! / pieceBytes + piece}`,
+    choose,
+  );
 }
 
-function runCalls(calls: readonly Call[], placeOf: (buffer: Buffer, piece: number) => string): Outcome {
+/** `choose`: which of so many kernels comes next that a launch runs side by side; the first unless given. */
+function runCalls(
+  calls: readonly Call[],
+  placeOf: (buffer: Buffer, piece: number) => string,
+  choose: (count: number) => number = () => 0,
+): Outcome {
   const memory = new Map<string, string>();
   const piecesOf = (part: Part): string[] =>
     Array.from({ length: part.size / pieceBytes }, (_, index) => {
@@ -49,11 +65,17 @@ function runCalls(calls: readonly Call[], placeOf: (buffer: Buffer, piece: numbe
     });
   const outcome = new Map<Call | number, string>();
   for (const call of calls) {
-    const accesses = accessesOf(call);
-    const found = piecesIn(accesses, "reads", piecesOf).map((piece) => memory.get(piece) ?? "old");
-    outcome.set(call, found.join());
-    const made = `${wordFor(found.join())}`;
-    for (const piece of piecesIn(accesses, "writes", piecesOf)) memory.set(piece, `${call.op} of ${made}`);
+    const members = membersOf(call);
+    const left = [...(members.length > 0 ? members : [accessesOf(call)]).entries()];
+    const texts: string[] = [];
+    while (left.length > 0) {
+      const [[number, accesses]] = left.splice(choose(left.length), 1) as [(typeof left)[number]];
+      const found = piecesIn(accesses, "reads", piecesOf).map((piece) => memory.get(piece) ?? "old");
+      texts[number] = found.join();
+      const made = `${call.op} ${number} of ${wordFor(found.join())}`;
+      for (const piece of piecesIn(accesses, "writes", piecesOf)) memory.set(piece, made);
+    }
+    outcome.set(call, texts.join(" beside "));
   }
   const kept = [...memory].filter(([piece]) => piece.startsWith("persistent")).sort();
   return outcome.set(0, kept.join("\n"));

@@ -5,6 +5,7 @@ import type { PlanRule } from "../../src/compile/verify.js";
 import { span } from "../../src/units/index.js";
 import { type ProposedStep, planApart } from "./proposed-steps.js";
 import {
+  besideEachOther,
   branchedStep,
   bufferOf,
   changeWaits,
@@ -312,6 +313,19 @@ export const planFaults: Readonly<Record<string, PlanFault>> = {
     says: /need not have ended by then/,
     harms: true,
     planted: () => onBranch(branchedStep(), "geluBackward", 1),
+  },
+
+  "a launch whose second kernel reads what its first one writes": {
+    rule: "members",
+    says: /matmul1 \+ gelu.* runs 2 kernels side by side, of which number 0 meets .*\(h\) and number 1 .*\(h\), and one of them writes/,
+    harms: true,
+    planted: () => besideEachOther(straightStep(), "matmul1", "gelu"),
+  },
+  "a launch whose kernels write the same memory under two names": {
+    rule: "members",
+    says: /clip \+ update1.* runs 2 kernels side by side, .*\(gradients\).*\(g1\)/,
+    harms: true,
+    planted: () => besideEachOther(straightStep(), "clip", "update1"),
   },
 
   "the places of two buffers exchanged": {

@@ -1,6 +1,14 @@
 /** One training step of a small network as a program with a sound schedule and plan, for tests that break them. */
 
-import type { Buffer, Call, Plan, Schedule } from "../../src/compile/program.js";
+import {
+  accessesOf,
+  type Buffer,
+  type Call,
+  type Plan,
+  type RowCall,
+  type Schedule,
+} from "../../src/compile/program.js";
+import { iterateElements, type RowKernel, term } from "../../src/kernels/index.js";
 import { alignUp, span } from "../../src/units/index.js";
 import { type ProposedStep, planFirstFit, Sketch, scheduleOn } from "./proposed-steps.js";
 
@@ -130,4 +138,34 @@ export function rewrite(step: ProposedStep, change: (call: Call) => Call | undef
     program.map((call) => branches.get(call) ?? 0),
   );
   return { ...step, program, schedule };
+}
+
+/** The same with two calls as row kernels of one launch, where the first of them stood. */
+export function besideEachOther(step: ProposedStep, first: string, second: string): ProposedStep {
+  const rows = [first, second].map((op) => rowsOf(step.program.find((call) => call.op === op)!));
+  const changed = rewrite(step, (call) => {
+    if (call.op === second) return undefined;
+    return call.op === first ? { op: `${first} + ${second}`, work: { kind: "beside", rows } } : call;
+  });
+  return { ...changed, plan: planFirstFit(changed.schedule) };
+}
+
+/** A row kernel that touches what a call does. */
+function rowsOf(call: Call): RowCall {
+  const accesses = accessesOf(call);
+  const [read, written] = [
+    accesses.filter(({ reads }) => reads).map(({ part }) => part),
+    accesses.filter(({ writes }) => writes).map(({ part }) => part),
+  ];
+  const kernel: RowKernel = {
+    ...{ name: call.op, inputs: read.map(() => "f32" as const), scalars: [] },
+    outputs: written.map(() => ({ dtype: "f32", per: "element" })),
+    stages: written.map((_, output) => ({ kind: "store", output, value: term.load(0, "f32") })),
+  };
+  const operands = [...read, ...written];
+  const iteration = iterateElements(
+    [16],
+    operands.map(() => [1]),
+  );
+  return { kind: "rows", kernel, iteration, operands, scalars: [] };
 }

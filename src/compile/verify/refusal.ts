@@ -11,6 +11,7 @@ export const planRules = {
   places: "every buffer has an aligned place inside the plan, and every part lies inside its buffer",
   peak: "the plan is as large as its highest buffer, and no larger",
   order: "calls that meet in memory, one of them writing, run in the program's order",
+  members: "kernels that one launch runs side by side don't meet in memory that one of them writes",
   lifetimes: "one buffer's place becomes another's only when all work on the first has ended",
   written: "step memory is read only where an earlier call has written it",
 } as const;

@@ -1,0 +1,49 @@
+/** The rule `members`: of what one launch runs side by side nobody knows which comes first. */
+
+import { type Access, membersOf } from "../program.js";
+import { type Line, lineOf } from "./line.js";
+import type { Proposal } from "./proposal.js";
+import { nameCall, namePart, refusal } from "./refusal.js";
+
+interface Touch {
+  readonly member: number;
+  readonly access: Access;
+  readonly start: number;
+  readonly end: number;
+}
+
+export function requireMembersApart(proposal: Proposal): void {
+  let line: Line | undefined;
+  for (const [index, call] of proposal.program.entries()) {
+    const members = membersOf(call);
+    if (members.length < 2) continue;
+    line ??= lineOf(proposal);
+    const met = meetingIn(touchesOf(members, line));
+    if (!met) continue;
+    const [one, other] = met;
+    const finding =
+      `${nameCall(call, index)} runs ${members.length} kernels side by side, of which number ${one.member} meets ` +
+      `${namePart(one.access.part)} and number ${other.member} ${namePart(other.access.part)}, and one of them writes there`;
+    throw refusal("members", finding, { call: index, first: one.member, second: other.member });
+  }
+}
+
+/** In the order of their first bytes. */
+function touchesOf(members: readonly (readonly Access[])[], line: Line): readonly Touch[] {
+  const touches = members.flatMap((accesses, member) =>
+    accesses.map((access) => ({ member, access, ...line.rangeOf(access.part) })),
+  );
+  return touches.sort((a, b) => a.start - b.start);
+}
+
+/** Two of different members that share bytes, and of which one writes. */
+function meetingIn(touches: readonly Touch[]): readonly [Touch, Touch] | undefined {
+  for (const [place, one] of touches.entries()) {
+    for (let next = place + 1; next < touches.length; next++) {
+      const other = touches[next];
+      if (!other || other.start >= one.end) break;
+      if (other.member !== one.member && (one.access.writes || other.access.writes)) return [one, other];
+    }
+  }
+  return undefined;
+}
