@@ -181,6 +181,28 @@ describe("a matrix that a kernel takes as a map", { skip }, () => {
     });
   });
 
+  test("is refused where it would go beyond its memory, by however little, and taken where it ends with it", () => {
+    withBoxes(({ launch, box }) => {
+      const beyond: readonly (readonly [RegExp, number, readonly number[]])[] = [
+        [
+          /Argument 1 of kernel "box" \(in\) has 16384 bytes; .* map of 1 × 129 × 32 elements of f32, .* ends 16512 bytes/,
+          0,
+          [32, 129, 32, 1, 0],
+        ],
+        [/has 16368 bytes; .* ends 16384 bytes/, 4, [32, 128, 32, 3, 0]],
+        [/map of 3 × 8 × 8 elements of f32, .* ends 16640 bytes/, 0, [8, 8, 8, 3, 2048]],
+      ];
+      for (const [message, from, sizes] of beyond) {
+        assert.throws(() => launch(from, sizes), { code: "BAD_ARGUMENT", message });
+      }
+      assert.equal(standIn.calls("cuTensorMapEncodeTiled"), 0);
+      launch(0, [32, 128, 32, 1, 0]);
+      assert.deepEqual(box(), boxOf(0, 32, 16, 32));
+      launch(0, [8, 8, 8, 3, 2016], { matrix: 2 });
+      assert.deepEqual(box(), boxOf(4032, 8, 8, 8));
+    });
+  });
+
   test("may have nothing in it where no block is launched", () => {
     withBoxes(({ launch }) => {
       launch(0, [0, 0, 0, 0, 0], { blocks: 0 });

@@ -2,7 +2,8 @@
  * Maps of matrices (CUDA's tensor maps): what a kernel is given instead of an address so that the device copies boxes of a matrix
  * by itself. A map is 128 bytes that libcuda encodes and nobody else reads; a launch takes them by value.
  *
- * What libcuda would refuse without a reason is refused here with one.
+ * What libcuda would refuse without a reason is refused here with one, and so is a map that goes beyond its memory, which libcuda
+ * would take.
  */
 
 import { HoldfastError } from "../../errors/index.js";
@@ -79,6 +80,7 @@ export class MapSlot {
   readonly #block = new OutBlock(places.end);
   // Of what is encoded at present; no memory lies at -1.
   #memory = -1;
+  #size = 0;
   #columns = 0;
   #rows = 0;
   #rowStride = 0;
@@ -101,7 +103,7 @@ export class MapSlot {
   /** Encodes the map of a launch with these arguments, unless it is what stands there. */
   encode(given: readonly Argument[]): void {
     const map = this.#map;
-    const memory = (given[map.parameter] as Span).address;
+    const { address: memory, size } = given[map.parameter] as Span;
     const columns = given[map.columns] as number;
     const rows = given[map.rows] as number;
     const rowStride = given[map.rowStride] as number;
@@ -109,6 +111,7 @@ export class MapSlot {
     const matrixStride = given[map.matrixStride] as number;
     if (
       memory === this.#memory &&
+      size === this.#size &&
       columns === this.#columns &&
       rows === this.#rows &&
       rowStride === this.#rowStride &&
@@ -133,6 +136,13 @@ export class MapSlot {
     this.#requireStride(map.rowStride, rowStride, bytes);
     const isOne = matrices === 1 || matrixStride === 0;
     if (!isOne) this.#requireStride(map.matrixStride, matrixStride, bytes);
+    // The device asks nobody else how far it may read.
+    const end = ((isOne ? 0 : (matrices - 1) * matrixStride) + (rows - 1) * rowStride + columns) * bytes;
+    if (end > size) {
+      throw badArgument(
+        `${this.#nameOf(map.parameter)} has ${size} bytes; the kernel takes it as a map of ${isOne ? 1 : matrices} × ${rows} × ${columns} elements of ${map.dtype}, the last of which ends ${end} bytes behind its beginning.`,
+      );
+    }
 
     const block = this.#block;
     block.setU64(columns, places.sizes);
@@ -158,6 +168,7 @@ export class MapSlot {
       mapFill.NONE,
     );
     this.#memory = memory;
+    this.#size = size;
     this.#columns = columns;
     this.#rows = rows;
     this.#rowStride = rowStride;

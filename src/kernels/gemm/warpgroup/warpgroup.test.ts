@@ -342,14 +342,28 @@ describe("a product by warpgroups", { skip: cudaMissing }, () => {
         form: { ...form, hasBias: false },
       }),
     };
+    // As many columns as terms, so that B the other way round lies in its memory, too: what goes beyond that is refused.
+    const even = { ...plain, n: plain.k };
     for (const [what, plant] of Object.entries(faults)) {
       runtime.step(() => {
-        const placed = place(plain, "bf16");
+        const placed = place(even, "bf16");
         const { problem, form } = plant(placed);
         launchWarpgroups(runtime, [problem], form, "product");
         assert.throws(placed.prove, /element \d+ of C's memory/, what);
       });
     }
+  });
+
+  test("is refused with a layout in which an operand would go beyond its memory", () => {
+    runtime.step(() => {
+      const { problem, form } = place(plain, "bf16");
+      const turned = { ...form, isAlong: { ...form.isAlong, b: true } };
+      const launch = (): void => launchWarpgroups(runtime, [problem], turned, "product");
+      assert.throws(launch, {
+        code: "BAD_ARGUMENT",
+        message: /takes it as a map of 1 × 136 × 72 elements of bf16/,
+      });
+    });
   });
 
   test("red proof: the check sees a stride, a term and a matrix that are not a gradient's", () => {
