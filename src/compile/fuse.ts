@@ -5,9 +5,9 @@
 
 import type { DeviceInfo } from "../driver/index.js";
 import { isForgotten } from "./forgotten.js";
-import { combine, type Draft } from "./fuse/combine.js";
+import { combine, type Draft, rowsOf } from "./fuse/combine.js";
 import { mostMembers } from "./fuse/cost.js";
-import { joinNames, theKernel } from "./fuse/kernel-memo.js";
+import { joinNames } from "./fuse/kernel-memo.js";
 import { type Member, memberOf, memberOfCopy } from "./fuse/member.js";
 import { areApart, extentOf } from "./fuse/memory.js";
 import { farthest, type Neighbours, type Node, Order, rootOf } from "./fuse/order.js";
@@ -217,16 +217,13 @@ function hasOneRow({ elements, rowSize }: Member): boolean {
 
 const partsOfCalls = new WeakMap<Call, readonly Call[]>();
 
-function callOf(
-  members: readonly Member[],
-  { kernel, structure, iteration, operands, scalars }: Draft,
-): Call {
+function callOf(members: readonly Member[], draft: Draft): Call {
   const calls = members.map(({ call }) => call);
   const call: Call = {
     op: joinNames(calls.map(({ op }) => op)),
     part: partOfAll(calls),
     ...(areMadeApart(members) && { isApart: true }),
-    work: { kind: "rows", kernel: theKernel(kernel, structure), iteration, operands, scalars },
+    work: rowsOf(draft),
   };
   partsOfCalls.set(call, calls);
   return call;

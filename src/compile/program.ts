@@ -166,7 +166,8 @@ export interface Access {
 }
 
 /** What a call touches: each operand by itself, also where several are the same. */
-export function accessesOf({ work }: Call): readonly Access[] {
+export function accessesOf(call: Call): readonly Access[] {
+  const { work } = call;
   switch (work.kind) {
     case "rows":
       return accessesOfRows(work);
@@ -176,7 +177,7 @@ export function accessesOf({ work }: Call): readonly Access[] {
     case "reductions":
     case "begun":
     case "products":
-      return accessesSideBySide(work).flat();
+      return membersOf(call).flat();
     case "product":
       return accessesOfProduct(work.problem);
     case "finished":
@@ -196,17 +197,11 @@ export function accessesOf({ work }: Call): readonly Access[] {
   }
 }
 
-type SideBySide = BesideCall | ReductionsCall | BegunCall | ProductsCall;
-
-/** What a launch runs without an order, each with what it touches; nothing where there is an order to all of it. */
+/**
+ * What a launch runs without an order, each with what it touches; nothing where there is an order to all of it. Scratch memory is a
+ * member of its own: all others pass on through it what is theirs.
+ */
 export function membersOf({ work }: Call): readonly (readonly Access[])[] {
-  const { kind } = work;
-  const isSideBySide = kind === "beside" || kind === "reductions" || kind === "begun" || kind === "products";
-  return isSideBySide ? accessesSideBySide(work) : [];
-}
-
-/** Scratch memory is a member of its own: all others pass on through it what is theirs. */
-function accessesSideBySide(work: SideBySide): readonly (readonly Access[])[] {
   switch (work.kind) {
     case "beside":
       return work.rows.map(accessesOfRows);
@@ -226,6 +221,8 @@ function accessesSideBySide(work: SideBySide): readonly (readonly Access[])[] {
         ...(scratch ? [[accessOf(scratch, "out")]] : []),
       ];
     }
+    default:
+      return [];
   }
 }
 

@@ -9,6 +9,7 @@ import { requireOwnMemory, requirePeak, requirePlaces } from "./verify/bounds.js
 import { orderOf, requireJoins, requireWaits } from "./verify/branches.js";
 import { requireEveryCall } from "./verify/calls.js";
 import { requireLifetimes } from "./verify/lifetimes.js";
+import { lineOf } from "./verify/line.js";
 import { requireMembersApart } from "./verify/members.js";
 import { requireOrder } from "./verify/order.js";
 import { proposalOf } from "./verify/proposal.js";
@@ -34,8 +35,9 @@ export function verifyPlan(program: readonly Call[], schedule: Schedule, plan: P
   requireOwnMemory(proposal);
   requirePlaces(proposal);
   requirePeak(proposal);
-  requireOrder(proposal, order);
-  requireMembersApart(proposal);
+  const line = lineOf(proposal);
+  requireOrder(proposal, order, line);
+  requireMembersApart(proposal, line);
   requireLifetimes(proposal, order);
-  requireWritten(proposal);
+  requireWritten(proposal, line);
 }

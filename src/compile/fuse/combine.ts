@@ -5,12 +5,12 @@
 
 import type { DeviceInfo } from "../../driver/index.js";
 import { factsOf, type Iteration, partsOf, type RowKernel, rowLanesOf } from "../../kernels/index.js";
-import type { Part } from "../program.js";
+import type { Part, RowCall } from "../program.js";
 import { Combination } from "./combination.js";
 import type { Compacted } from "./compact.js";
 import { isCheap, mostMoving, mostOperands, mostParts } from "./cost.js";
 import { type Frame, frameOf } from "./frame.js";
-import { joinNames } from "./kernel-memo.js";
+import { joinNames, theKernel } from "./kernel-memo.js";
 import type { Member, Operand } from "./member.js";
 import { iterationOf } from "./steps.js";
 
@@ -109,4 +109,9 @@ function deservesThreads({ elements, rowSize, kernel }: Member, rows: number): b
   if (rowSize !== undefined) return false;
   const isCostly = !kernel.stages.every(({ value }) => isCheap(value));
   return elements > fewElements || (isCostly && elements > longCostlyRow * rows);
+}
+
+/** The draft as work: its kernel is the one of its kind now. */
+export function rowsOf({ kernel, structure, ...rest }: Draft): RowCall {
+  return { kind: "rows", kernel: theKernel(kernel, structure), ...rest };
 }

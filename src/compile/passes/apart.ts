@@ -6,9 +6,8 @@
 
 import type { Runtime } from "../../runtime/index.js";
 import { bytesOf } from "../call-table.js";
-import { combine, type Draft } from "../fuse/combine.js";
-import { theKernel } from "../fuse/kernel-memo.js";
-import { type Member, memberOf } from "../fuse/member.js";
+import { combine, rowsOf } from "../fuse/combine.js";
+import { memberOf } from "../fuse/member.js";
 import { Order } from "../fuse/order.js";
 import { accessesOf, type Buffer, type Call, isSamePart, type Part } from "../program.js";
 
@@ -65,8 +64,8 @@ class Writers {
     if (bytesOf(last).read > mostBytes) return undefined;
     for (const call of way) {
       if (call.work.kind !== "rows" || bytesOf(call).written > mostBytes) return undefined;
-      for (const { part, reads } of accessesOf(call)) {
-        const writer = reads ? this.#last.get(part.buffer)?.call : undefined;
+      for (const { buffer } of readBy(call)) {
+        const writer = this.#last.get(buffer)?.call;
         if (writer) way.add(writer);
       }
     }
@@ -86,26 +85,20 @@ function cutOf(call: Call, writers: Writers): Cut | undefined {
   const member = call.isRecomputed ? undefined : memberOf(call);
   if (!member || member.outputs.length < 2) return undefined;
   const depth = writers.depthOf(member.inputs.map(({ part }) => part));
+  if (depth < leastCalls) return undefined;
+  const makingOnly = (isWanted: (part: Part) => boolean): Call | undefined => {
+    const draft = combine([member], isWanted, "cuda");
+    return draft && { ...call, work: rowsOf(draft) };
+  };
   for (const { part: own } of member.outputs) {
-    const draft = own.buffer.storage ? undefined : withOutputs(member, (part) => isSamePart(part, own));
-    const others = draft && withOutputs(member, (part) => !isSamePart(part, own));
-    if (!draft || !others) continue;
-    const needed = draft.operands.slice(0, draft.kernel.inputs.length);
-    if (depth - writers.depthOf(needed) < leastCalls) continue;
-    const early = callOf(call, draft);
+    const early = own.buffer.storage ? undefined : makingOnly((part) => isSamePart(part, own));
+    if (!early || depth - writers.depthOf(readBy(early)) < leastCalls) continue;
     const way = writers.wayTo(early);
-    if (way) return { early, rest: callOf(call, others), way };
+    const rest = way && makingOnly((part) => !isSamePart(part, own));
+    if (rest) return { early, rest, way };
   }
   return undefined;
 }
 
-function withOutputs(member: Member, isWanted: (part: Part) => boolean): Draft | undefined {
-  return combine([member], isWanted, "cuda");
-}
-
-function callOf(call: Call, { kernel, structure, iteration, operands, scalars }: Draft): Call {
-  return {
-    ...call,
-    work: { kind: "rows", kernel: theKernel(kernel, structure), iteration, operands, scalars },
-  };
-}
+const readBy = (call: Call): readonly Part[] =>
+  accessesOf(call).flatMap(({ part, reads }) => (reads ? part : []));

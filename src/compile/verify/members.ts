@@ -1,7 +1,7 @@
 /** The rule `members`: of what one launch runs side by side nobody knows which comes first. */
 
 import { type Access, membersOf } from "../program.js";
-import { type Line, lineOf } from "./line.js";
+import type { Line } from "./line.js";
 import type { Proposal } from "./proposal.js";
 import { nameCall, namePart, refusal } from "./refusal.js";
 
@@ -12,12 +12,9 @@ interface Touch {
   readonly end: number;
 }
 
-export function requireMembersApart(proposal: Proposal): void {
-  let line: Line | undefined;
-  for (const [index, call] of proposal.program.entries()) {
+export function requireMembersApart({ program }: Proposal, line: Line): void {
+  for (const [index, call] of program.entries()) {
     const members = membersOf(call);
-    if (members.length < 2) continue;
-    line ??= lineOf(proposal);
     const met = meetingIn(touchesOf(members, line));
     if (!met) continue;
     const [one, other] = met;

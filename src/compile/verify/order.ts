@@ -3,7 +3,7 @@
 import type { Access } from "../program.js";
 import { none, type Order } from "./branches.js";
 import { LatestPlaces } from "./latest-places.js";
-import { type Line, lineOf } from "./line.js";
+import type { Line } from "./line.js";
 import { accessesAt, nameCallAt, type Proposal } from "./proposal.js";
 import { namePart, refusal } from "./refusal.js";
 
@@ -11,8 +11,7 @@ import { namePart, refusal } from "./refusal.js";
  * Goes through the program and compares each access with the latest ones of every branch before it. Accesses that a
  * write has come between need not be forgotten: they are before that write, and it is compared with as well.
  */
-export function requireOrder(proposal: Proposal, order: Order): void {
-  const line = lineOf(proposal);
+export function requireOrder(proposal: Proposal, order: Order, line: Line): void {
   const writes = new LatestPlaces(line.bounds, order.branches);
   const reads = new LatestPlaces(line.bounds, order.branches);
 

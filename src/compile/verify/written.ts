@@ -1,7 +1,7 @@
 /** The rule `written`: what is read of step memory was written by the step, and is not left from another. */
 
 import { indexOf } from "./latest-places.js";
-import { lineOf } from "./line.js";
+import type { Line } from "./line.js";
 import type { Proposal } from "./proposal.js";
 import { nameCall, namePart, refusal } from "./refusal.js";
 
@@ -9,8 +9,7 @@ import { nameCall, namePart, refusal } from "./refusal.js";
  * Goes through the program with the bytes that it has written so far. That the calls which wrote them have ended is
  * the rule `order`. A write counts for all bytes of its part, also where it leaves some out between its rows.
  */
-export function requireWritten(proposal: Proposal): void {
-  const line = lineOf(proposal);
+export function requireWritten(proposal: Proposal, line: Line): void {
   // From each piece of memory to the first behind it, or itself, that is not written: paths grow shorter as they are used.
   const unwritten = Int32Array.from(line.bounds, (_, piece) => piece);
   const firstUnwritten = (piece: number): number => {

@@ -2,7 +2,7 @@
 
 import type { KernelSource, Parameter } from "../../driver/index.js";
 import type { Storage } from "../../runtime/index.js";
-import type { PrintedFunction } from "./kernel-text.js";
+import { boundsOf, type PrintedFunction } from "./kernel-text.js";
 import { type PreludeName, preludeOf } from "./prelude.js";
 
 /** A function of every thread of a block. */
@@ -99,10 +99,9 @@ function printTogether(tasks: readonly Task[], options: TogetherOptions): Kernel
   }
   const called = new Set<PreludeName>(functions.flatMap((one) => [...one.called]));
   const doubles = Math.max(...functions.map(({ sharedDoubles }) => sharedDoubles));
-  const bounds = blocksAtOnce === undefined ? `${threads}` : `${threads}, ${blocksAtOnce}`;
   const memory = doubles > 0 ? `  __shared__ __align__(16) double memory[${doubles}];\n` : "";
   const code = `${preludeOf(called)}${functions.map((one) => one.code).join("\n")}
-extern "C" __global__ void __launch_bounds__(${bounds}) ${entry}(
+extern "C" __global__ void ${boundsOf(threads, blocksAtOnce)} ${entry}(
     ${signature.join(",\n    ")}) {
 ${memory}  const unsigned block = blockIdx.x;
 ${lines.join("\n")}

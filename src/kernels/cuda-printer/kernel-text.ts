@@ -106,15 +106,13 @@ export class KernelText {
     return { called, lines: body };
   }
 
-  /** `blocksAtOnce`: how many blocks a multiprocessor is to have registers for; the compiler decides where it is not said. */
   finish(name: string, threads: number, blocksAtOnce?: number): KernelSource {
     const { signature, body, called } = this.#print();
     const entry = `hf_${name.replace(/\W+/g, "_")}`;
-    const bounds = blocksAtOnce === undefined ? `${threads}` : `${threads}, ${blocksAtOnce}`;
     const cuda: CudaCode = {
       entry,
       threads,
-      code: `${preludeOf(called)}extern "C" __global__ void __launch_bounds__(${bounds}) ${entry}(
+      code: `${preludeOf(called)}extern "C" __global__ void ${boundsOf(threads, blocksAtOnce)} ${entry}(
     ${signature.join(",\n    ")}) {
 ${body}
 }
@@ -155,6 +153,11 @@ ${body}
       called: new Set([...this.#called].filter((one) => mentioned.has(one))),
     };
   }
+}
+
+/** C++: `blocksAtOnce` is how many blocks a multiprocessor is to have registers for; the compiler decides where it is not said. */
+export function boundsOf(threads: number, blocksAtOnce?: number): string {
+  return `__launch_bounds__(${threads}${blocksAtOnce === undefined ? "" : `, ${blocksAtOnce}`})`;
 }
 
 /** Lines less those that define what no other line reads. */
