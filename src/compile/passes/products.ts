@@ -125,7 +125,7 @@ function measure(
 }
 
 /** Notes of when there were fewer kernels of our own have other names. */
-const noteOf = (key: string): string => `choice of all for ${key}`;
+const noteOf = (key: string): string => `choice in one wave for ${key}`;
 
 /** What an earlier process has found out: so that its bits are ours. */
 function recallChoice(runtime: Runtime, key: string): Choice | undefined {

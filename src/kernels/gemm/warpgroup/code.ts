@@ -8,10 +8,19 @@ import { chooseProduct, localsOf, type ProductLocal } from "../choose-product.js
 import type { AccessToC } from "../problem.js";
 import { bodyByRegisters, bytesByRegisters, sharingOfTerms, threadsByRegisters } from "./by-registers.js";
 import { loadingFours, multiplicationByWarps, storingByWarps } from "./by-warps.js";
-import { type PrintedFinish, printFinish } from "./finish.js";
-import { type Finish, isByRegisters, isByWarps, type WarpgroupForm, warpgroupCapability } from "./form.js";
+import { printFinish } from "./finish.js";
+import {
+  type Finish,
+  isByRegisters,
+  isByWarps,
+  type WarpgroupForm,
+  type WarpgroupTile,
+  warpgroupCapability,
+  widthOf,
+} from "./form.js";
 import { elements, instructionsFor } from "./instructions.js";
-import { beginning, mostTileBytes, placing, sides, turnedTiles } from "./tiles.js";
+import { flippedStride, storesResult, storingFor } from "./storing.js";
+import { beginningFor, mostTileBytes, placing, sides, turnedTiles } from "./tiles.js";
 
 /** What a kernel knows of each of its products besides its operands; nothing of a C that it does not store. */
 function figuresFor(finish: Finish | undefined): readonly string[] {
@@ -20,9 +29,6 @@ function figuresFor(finish: Finish | undefined): readonly string[] {
 
 /** What else the maps of its operands are made of. */
 const mapFigures = ["aStride", "bStride", "batch"] as const;
-
-const storesResult = (finish: Pick<Finish, "keepsResult"> | undefined): boolean =>
-  !finish || finish.keepsResult;
 
 /**
  * The parameters of a kernel, in their order: all that there is of the first product, then of the second, each with the
@@ -45,9 +51,11 @@ export function warpgroupParameters(
   return { ...parameters, ...(finish && printFinish(finish).parameters) };
 }
 
-/** The sums of a warpgroup: some pieces of 64 rows, and so many columns. */
-const multiplicationFor = ({ tile: { rows, columns, down, across } }: WarpgroupForm): string => `
-  constexpr unsigned groupsAcross = ${across}, down = ${rows / 64 / down}, width = ${columns / across};  const unsigned group = threadIdx.x / 128, top = group / groupsAcross * (64 * down), side = group % groupsAcross * width;
+/** The sums of a warpgroup: some pieces of 64 lines of the left side, and so many of the right one. */
+const multiplicationFor = (tile: WarpgroupTile): string => `
+  constexpr unsigned groupsAcross = ${tile.isFlipped ? 1 : tile.across}, down = ${tile.isFlipped ? 1 : tile.rows / 64 / tile.down};
+  constexpr unsigned width = ${widthOf(tile)};
+  const unsigned group = threadIdx.x / 128, top = group / groupsAcross * (64 * down), side = group % groupsAcross * width;
   float sums[down][width / 2];
 #pragma unroll
   for (unsigned i = 0; i < down; i++) {
@@ -85,64 +93,6 @@ const multiplicationFor = ({ tile: { rows, columns, down, across } }: WarpgroupF
   awaitProducts<0>();
   meetThreads(1, consumers);`;
 
-/**
- * Each warp turns its own 16 rows through shared memory, so that a thread has neighbours of a row to store: the same ones of each.
- * What a finish reads of some rows is on its way before the first of them is stored; the compiler doesn't know that the two
- * are apart.
- */
-function storing({ hasBias, resultDtype = "f32" }: WarpgroupForm, finish: PrintedFinish | undefined): string {
-  const { type, narrow } = elementTypes[resultDtype];
-  const biases = "*reinterpret_cast<const float4*>(bias + product * biasBatch + column)";
-  const four = [0, 1, 2, 3].map((e) => (narrow ? `${narrow}(values[${e}])` : `values[${e}]`));
-  const [vector, make] = resultDtype === "f32" ? ["float4", "make_float4"] : ["ushort4", "make_ushort4"];
-  const plain = `
-        *reinterpret_cast<${vector}*>(result + (long long)line * cStride) =
-            ${make}(${four.join(", ")});`;
-  const fetching = `
-      ${finish?.held}
-#pragma unroll
-      for (unsigned next = 0; next < rowsAtOnce; next++) {
-        const int line = (int)(begin + next * apart);
-        const long long place = firstPlace + (long long)(line <= last ? line : last) * n;
-        ${finish?.fetches}
-      }`;
-  return `
-  const unsigned lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-  constexpr unsigned pack = 4, stride = width + 8, perRow = width / pack, apart = 32 / perRow, rowsAtOnce = 4;
-  float* const own = reinterpret_cast<float*>(tiles) + warp * (16 * stride);
-  const unsigned along = lane % perRow * pack;
-  const int column = firstColumn + side + along;
-  const float4 biases = ${hasBias ? `column < n ? ${biases} : ` : ""}make_float4(0, 0, 0, 0);
-#pragma unroll
-  for (unsigned i = 0; i < down; i++) {
-    __syncwarp();
-#pragma unroll
-    for (unsigned e = 0; e < width / 2; e += 2) {
-      float* const to = own + (lane / 4 + e / 2 % 2 * 8) * stride + e / 4 * 8 + lane % 4 * 2;
-      *reinterpret_cast<float2*>(to) = make_float2(sums[i][e], sums[i][e + 1]);
-    }
-    __syncwarp();
-    const int firstLine = firstRow + top + 64 * i + warp % 4 * 16 + lane / perRow;
-    if (column >= n) continue;
-    // Products of 64 bits are made once, and not for every row.
-    const int last = m - 1 - firstLine;
-    ${finish ? "const long long firstPlace = (long long)firstLine * n + column;" : ""}
-    ${storesResult(finish) ? `${type}* const result = c + product * cBatch + (long long)firstLine * cStride + column;` : ""}
-#pragma unroll 1
-    for (unsigned begin = 0; begin < 16; begin += rowsAtOnce * apart) {${finish?.fetches ? fetching : ""}
-#pragma unroll
-      for (unsigned next = 0; next < rowsAtOnce; next++) {
-        const int line = (int)(begin + next * apart);
-        if (line > last) break;
-        const float4 four = *reinterpret_cast<const float4*>(own + (lane / perRow + line) * stride + along);
-        const float values[pack] = {four.x + biases.x, four.y + biases.y, four.z + biases.z, four.w + biases.w};
-        ${finish ? "const long long place = firstPlace + (long long)line * n;" : ""}
-${finish ? `${finish.keepsResult ? plain : ""}\n${finish.lines}` : plain}
-      }
-    }
-  }`;
-}
-
 /** One kernel for products of one form, with what each does to its C; or for one product and its finish. */
 export function warpgroupSource(
   form: WarpgroupForm,
@@ -157,14 +107,16 @@ export function warpgroupSource(
   const [byWarps, byRegisters] = [isByWarps(form), isByRegisters(form)];
   const consumers = 128 * down * across;
   const { stages, sharedBytes } = memoryFor(form);
+  const sidesOfC = [`${isAlong.a}, tileRows`, `${isAlong.b}, tileColumns`];
+  const [left, right] = tile.isFlipped ? sidesOfC.reverse() : sidesOfC;
   const declarations = `
 ${printed?.declarations ?? rounding}${instructionsFor(form)}
 typedef ${elements[element].name} Element;
 static constexpr unsigned tileRows = ${rows}, tileColumns = ${columns}, stages = ${stages}, consumers = ${consumers};
 static constexpr bool turnsFloats = ${turnsFloats(form)};
 ${sides}
-typedef Side<${isAlong.a}, tileRows> Left;
-typedef Side<${isAlong.b}, tileColumns> Right;${byWarps ? loadingFours : ""}`;
+typedef Side<${left}> Left;
+typedef Side<${right}> Right;${byWarps ? loadingFours : ""}`;
   return cudaKernel({
     ...{ name: `product_${element}_warpgroup`, elements: "float", onlyFor: warpgroupCapability },
     ...{ threads: byRegisters ? threadsByRegisters : consumers + 32, sharedBytes, declarations },
@@ -175,9 +127,9 @@ typedef Side<${isAlong.b}, tileColumns> Right;${byWarps ? loadingFours : ""}`;
     body: [
       chooseProduct(localsFor(form, finish), accesses.length),
       `  launchedMemory(launched, ${sharedBytes});`,
-      ...(byRegisters ? [sharingOfTerms, placing, bodyByRegisters] : [beginning, "\n"]),
+      ...(byRegisters ? [sharingOfTerms, placing, bodyByRegisters] : [beginningFor(tile), "\n"]),
       ...(byWarps ? [multiplicationByWarps, storingByWarps] : []),
-      ...(byWarps || byRegisters ? [] : [multiplicationFor(form), storing(form, printed)]),
+      ...(byWarps || byRegisters ? [] : [multiplicationFor(tile), storingFor(form, printed)]),
     ].join(""),
   });
 }
@@ -194,7 +146,9 @@ function memoryFor(form: WarpgroupForm): { stages: number; sharedBytes: number }
   const stageBytes = (rows + columns) * 128;
   const stages = Math.min(tile.stages, Math.floor((mostTileBytes - turnedBytes) / stageBytes));
   const tileBytes = stages * stageBytes + turnedBytes + 2 * stages * 8;
-  const turningBytes = 4 * down * across * 16 * (columns / across + 8) * 4;
+  const turningBytes = tile.isFlipped
+    ? rows * flippedStride(tile) * 4
+    : 4 * down * across * 16 * (columns / across + 8) * 4;
   return { stages, sharedBytes: 1024 + Math.max(tileBytes, turningBytes) };
 }
 

@@ -25,6 +25,8 @@ export interface WarpgroupTile {
   readonly across: number;
   /** Do the two blocks of a cluster have half of the terms each? */
   readonly isSplit?: boolean;
+  /** Does a warpgroup have 64 of C's columns instead of rows? Then a tile may have any eights of rows. */
+  readonly isFlipped?: boolean;
 }
 
 /**
@@ -50,6 +52,33 @@ export const splitTile: WarpgroupTile = {
   across: 1,
   isSplit: true,
 };
+
+/** More sums than these are too many for a block's registers, and more lines for one instruction. */
+const [mostSums, mostLines] = [256 * 128, 256];
+
+/**
+ * Of the flipped tiles of which there are no more than multiprocessors, so that all are made at once, the one that has the least to
+ * bring. Nothing where each would be too large.
+ */
+export function waveTileOf(
+  { m, n, batch = 1 }: Pick<GemmOutline, "m" | "n" | "batch">,
+  parallelism: number,
+): WarpgroupTile | undefined {
+  let best: WarpgroupTile | undefined;
+  for (let columns = 64; columns <= mostLines && columns - 64 < n; columns += 64) {
+    const down = Math.floor(parallelism / (batch * Math.ceil(n / columns)));
+    const rows = 8 * Math.ceil(m / (8 * down));
+    if (rows > mostLines || rows * columns > mostSums) continue;
+    if (best && rows + columns >= best.rows + best.columns) continue;
+    best = { rows, columns, stages: 8, down: 1, across: columns / 64, isFlipped: true };
+  }
+  return best;
+}
+
+/** How many of C's lines one instruction makes 64 sums of. */
+export function widthOf({ rows, columns, across, isFlipped }: WarpgroupTile): number {
+  return isFlipped ? rows : columns / across;
+}
 
 /** Does A go through registers, as its terms lie apart, and is B turned round by warps of its own? */
 export function isByRegisters({ element, tile, isAlong }: WarpgroupForm): boolean {
@@ -107,8 +136,8 @@ export function groupFormOf(
  * the pass is mostly its launch, which is worth more terms.
  */
 const finishing = {
-  large: { tile: tiles.large, mostTerms: 512, leastElements: 1 << 20 },
-  small: { tile: tiles.small, mostTerms: 768, leastElements: 1 << 19 },
+  large: { mostTerms: 512, leastElements: 1 << 20 },
+  small: { mostTerms: 768, leastElements: 1 << 19 },
 } as const;
 
 /** Large tiles that are fewer than this share of the multiprocessors leave too many of them idle. */
@@ -129,7 +158,8 @@ export function finishFormOf(
   // Floats that are turned round in small tiles are turned more often.
   const isTurned = element === "tf32" && !isAlong.b;
   const isForLarge = isWide || isTurned || onlyMoves(kernel);
-  const { tile, mostTerms, leastElements } = isForLarge ? finishing.large : finishing.small;
+  const { mostTerms, leastElements } = isForLarge ? finishing.large : finishing.small;
+  const tile = isForLarge ? tiles.large : (waveTileOf(problem, device.parallelism) ?? tiles.small);
   if (k > mostTerms || m * n < leastElements || c.rowStride !== n) return undefined;
   const { isElementwise, usesPlace, readsAtIndex } = factsOf(kernel);
   if (!isElementwise || usesPlace || readsAtIndex || kernel.inputs[product] !== "f32") return undefined;
@@ -156,13 +186,16 @@ export function batchFormOf(
   return isAlong.b || bias ? undefined : { ...form, tile: tiles.quarters };
 }
 
-/** In which tiles a product by itself is tried; the place of each is its number among our own choices. */
+/** In which tiles a product by itself is tried that no tile of one wave is for. */
 const plainTiles = [tiles.large, tiles.small] as const;
 
 /** With fewer blocks than this share of the multiprocessors nothing is won. */
 const leastShare = 1 / 3;
 
-/** The forms of a product by itself or of a batch, for who measures whether one is faster than the library's. */
+/**
+ * The forms of a product by itself or of a batch, for who measures whether one is faster than the library's. The place of each is its
+ * number among our own choices.
+ */
 export function plainFormsOf(
   device: Device & Pick<DeviceInfo, "parallelism">,
   precision: ProductPrecision,
@@ -172,7 +205,9 @@ export function plainFormsOf(
   const element = elementOf(device, precision, problem);
   if (!element || a.isTransposed || !isOurs(problem)) return [];
   const isAlong = { a: true, b: b.isTransposed === true };
-  return plainTiles
+  // Floats are not turned on the side that a warpgroup has 64 lines of.
+  const wave = element === "tf32" && !isAlong.b ? undefined : waveTileOf(problem, device.parallelism);
+  return (wave ? [wave] : plainTiles)
     .filter(
       (tile) =>
         m >= tile.rows &&

@@ -3,7 +3,7 @@
 import { boxInstructions } from "../box-instructions.js";
 import { registerInstructions } from "./by-registers.js";
 import { warpInstructions } from "./by-warps.js";
-import { isByRegisters, isByWarps, type WarpgroupElement, type WarpgroupForm } from "./form.js";
+import { isByRegisters, isByWarps, type WarpgroupElement, type WarpgroupForm, widthOf } from "./form.js";
 
 /** By the name of each: what it is called in instructions, and how many terms one takes. */
 export const elements: Readonly<Record<WarpgroupElement, { name: string; terms: number }>> = {
@@ -32,7 +32,7 @@ ${boxInstructions}
 }
 
 function warpgroupInstructions(form: WarpgroupForm): string {
-  const width = form.tile.columns / form.tile.across;
+  const width = widthOf(form.tile);
   return `// Where a tile lies and how far it is to the next rows and terms of it; swizzled by 128 bytes.
 static __device__ __forceinline__ unsigned long long describeTile(const unsigned char* tile, unsigned across) {
   const unsigned place = (unsigned)__cvta_generic_to_shared(tile);

@@ -1,5 +1,7 @@
 /** Tiles of operands in shared memory: how they lie there, how they come, and who waits for them. */
 
+import type { WarpgroupTile } from "./form.js";
+
 /**
  * `Side`: one operand's tile in shared memory, 128 bytes of terms of each of its rows or columns of C. Terms that lie side by side
  * stay so, and half floats that lie apart too; floats that lie apart are turned round once they are there, four by four.
@@ -74,7 +76,11 @@ export const placing = `
   const int firstRow = inBatch / tilesAcross * tileRows, firstColumn = inBatch % tilesAcross * tileColumns;`;
 
 /** Up to where the first tiles are on their way: the last warp brings them, the others multiply them. */
-export const beginning = `${placing}
+export function beginningFor({ isFlipped }: WarpgroupTile): string {
+  const rows = ["a, firstRow", "aBatch == 0 ? 0 : product"] as const;
+  const columns = ["b, firstColumn", "bBatch == 0 ? 0 : product"] as const;
+  const [left, right] = isFlipped ? [columns, rows] : [rows, columns];
+  return `${placing}
   unsigned char* const turned = tiles + stages * (Left::bytes + Right::bytes);
   Gate* const full = reinterpret_cast<Gate*>(turned + (Right::isTurned ? ${turnedTiles} * Right::bytes : 0));
   Gate* const free = full + stages;
@@ -92,8 +98,9 @@ export const beginning = `${placing}
       if (step >= stages) awaitGate(free + stage, (step / stages - 1) % 2);
       expectAt(full + stage, Left::bytes + Right::bytes);
       unsigned char* const tile = tiles + stage * (Left::bytes + Right::bytes);
-      Left::bring(tile, a, firstRow, step * depth, aBatch == 0 ? 0 : product, full + stage);
-      Right::bring(tile + Left::bytes, b, firstColumn, step * depth, bBatch == 0 ? 0 : product, full + stage);
+      Left::bring(tile, ${left[0]}, step * depth, ${left[1]}, full + stage);
+      Right::bring(tile + Left::bytes, ${right[0]}, step * depth, ${right[1]}, full + stage);
     }
     return;
   }`;
+}

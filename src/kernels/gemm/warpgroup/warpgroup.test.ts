@@ -46,6 +46,7 @@ import {
   type WarpgroupTile,
   warpgroupBlocks,
   warpgroupTiles,
+  waveTileOf,
 } from "./form.js";
 import { launchWarpgroups } from "./launch.js";
 
@@ -55,6 +56,15 @@ const [large, square] = [192, 128].map((size) => warpgroupTiles.find(({ rows }) 
 ];
 const small = warpgroupTiles.find(({ rows, columns }) => rows === 64 && columns === 128)!;
 const quarters = warpgroupTiles.find(({ columns }) => columns === 64)!;
+/** Tiles in which a warpgroup has 64 columns: rows in eights, and one warpgroup or several. */
+const flipped = [
+  [24, 64],
+  [96, 64],
+  [104, 192],
+  [136, 128],
+].map(([rows, columns]): WarpgroupTile => {
+  return { rows: rows!, columns: columns!, stages: 8, down: 1, across: columns! / 64, isFlipped: true };
+});
 const hopper = { kind: "cuda", computeCapability: "9.0", parallelism: 132 } as const;
 const elements: readonly WarpgroupElement[] = ["bf16", "f16", "tf32"];
 const dtypeOf = (element: WarpgroupElement) => (element === "tf32" ? "f32" : element);
@@ -153,8 +163,19 @@ describe("a product by warpgroups", { skip: cudaMissing }, () => {
     return { problem, form, expected, prove: () => proveValues(drawn, floatsIn(whole), expected) };
   }
 
-  const layoutsOf = (element: WarpgroupElement): readonly (readonly [boolean, boolean])[] =>
-    element === "tf32"
+  /** Is A transposed, and B? */
+  const layoutsOf = (
+    element: WarpgroupElement,
+    { isFlipped }: WarpgroupTile,
+  ): readonly (readonly [boolean, boolean])[] => {
+    if (isFlipped)
+      return element === "tf32"
+        ? [[false, true]]
+        : [
+            [false, false],
+            [false, true],
+          ];
+    return element === "tf32"
       ? [
           [false, false],
           [false, true],
@@ -165,11 +186,12 @@ describe("a product by warpgroups", { skip: cudaMissing }, () => {
           [true, false],
           [true, true],
         ];
+  };
 
   test("is right for any shape, layout and bias, in each of the tiles, and writes nothing beside C", () => {
     for (const element of elements) {
-      for (const tile of warpgroupTiles) {
-        for (const [isLeftTurned, isRightTurned] of layoutsOf(element)) {
+      for (const tile of [...warpgroupTiles, ...flipped]) {
+        for (const [isLeftTurned, isRightTurned] of layoutsOf(element, tile)) {
           fc.assert(
             fc.property(drawProduct, (drawn) =>
               runtime.step(() => {
@@ -224,7 +246,7 @@ describe("a product by warpgroups", { skip: cudaMissing }, () => {
 
   test("stores C as half floats for any shape, layout and bias, rounded once, and nothing beside it", () => {
     for (const element of ["bf16", "f16"] as const) {
-      for (const tile of warpgroupTiles) {
+      for (const tile of [...warpgroupTiles, ...flipped]) {
         fc.assert(
           fc.property(drawProduct, fc.boolean(), (drawn, isTransposed) =>
             runtime.step(() => {
@@ -407,10 +429,11 @@ describe("a product by warpgroups", { skip: cudaMissing }, () => {
     }
   });
 
-  test("is finished before it is stored, and stored itself only where it is kept, in large tiles and in small ones", () => {
-    for (const [element, tile] of elements.flatMap((one) => [large, small].map((of) => [one, of] as const))) {
+  test("is finished before it is stored, and stored itself only where it is kept, in tiles of every kind", () => {
+    const tiles = [large, small, ...flipped];
+    for (const [element, tile] of elements.flatMap((one) => tiles.map((of) => [one, of] as const))) {
       for (const [keepsResult, isTransposed] of [
-        [true, false],
+        [true, tile.isFlipped === true && element === "tf32"],
         [false, true],
       ] as const) {
         runtime.step(() => {
@@ -675,11 +698,16 @@ describe("the form of products by warpgroups", () => {
     assert.equal(formsOf(one)[0]?.element, "bf16");
     assert.equal(formsOf({ ...one, dtype: "f32" })[0]?.element, "tf32");
     const [ofLarge, ofSmall] = [large, small].map(({ rows, columns }) => [rows, columns]);
-    assert.deepEqual(tilesOf(one), [ofLarge, ofSmall]);
-    assert.deepEqual(tilesOf(outline({ m: 3072, n: 256, k: 256 })), [ofSmall], "narrow");
-    assert.deepEqual(tilesOf(outline({ m: 1024, n: 256, k: 256 })), [], "few rows");
+    assert.deepEqual(tilesOf(one), [[144, 128]], "one wave");
+    assert.deepEqual(tilesOf({ ...one, dtype: "f32" }), [ofLarge, ofSmall], "floats that lie apart");
+    const along = { ...one, dtype: "f32", b: { ...one.b, isTransposed: true } } as const;
+    assert.deepEqual(tilesOf(along), [[144, 128]], "floats that lie side by side");
+    assert.deepEqual(tilesOf(outline({ m: 6144, n: 1024, k: 256 })), [ofLarge, ofSmall], "several waves");
+    assert.deepEqual(tilesOf(outline({ m: 3072, n: 256, k: 256 })), [[96, 64]], "narrow");
+    assert.deepEqual(tilesOf(outline({ m: 1024, n: 256, k: 256 })), [[32, 64]], "few rows");
+    assert.deepEqual(tilesOf(outline({ m: 256, n: 64, k: 256 })), [], "less than a third of all");
     const batch = { n: 256, batch: 3, b: { ...lying(256), batchStride: 65536 } };
-    assert.equal(formsOf({ ...one, ...batch, c: { ...lying(256), batchStride: 786432 } }).length, 2);
+    assert.equal(formsOf({ ...one, ...batch, c: { ...lying(256), batchStride: 786432 } }).length, 1);
     assert.deepEqual(formsOf({ ...one, ...batch, c: { ...lying(256), batchStride: 786433 } }), []);
     assert.deepEqual(formsOf({ ...one, a: { ...one.a, isTransposed: true } }), []);
     assert.deepEqual(plainFormsOf(hopper, "f32", { ...one, dtype: "f32" }), []);
@@ -742,22 +770,24 @@ describe("the form of products by warpgroups", () => {
     const tileOf = (problem: GemmOutline, parallelism = 132) =>
       finishFormOf({ ...hopper, parallelism }, "tf32", problem, finish)?.tile;
     const narrow = { m: 3072, n: 256, k: 768 };
-    assert.equal(tileOf(along(narrow)), small);
-    assert.equal(tileOf(outline(narrow)), small, "half floats are read either way");
-    assert.equal(tileOf(along(narrow, { dtype: "f32" })), small);
+    const wave = waveTileOf(narrow, 132);
+    assert.deepEqual([wave?.rows, wave?.columns], [96, 64]);
+    assert.deepEqual(tileOf(along(narrow)), wave);
+    assert.deepEqual(tileOf(outline(narrow)), wave, "half floats are read either way");
+    assert.deepEqual(tileOf(along(narrow, { dtype: "f32" })), wave);
     assert.equal(tileOf({ ...outline(narrow), dtype: "f32" }), undefined, "floats would have to be turned");
     assert.equal(tileOf(along({ ...narrow, k: 776 })), undefined, "many terms");
     assert.equal(tileOf(along({ ...narrow, m: 2040 })), undefined, "a small result");
-    assert.equal(tileOf(along({ ...narrow, m: 2048 })), small);
+    assert.deepEqual(tileOf(along({ ...narrow, m: 2048 })), waveTileOf({ ...narrow, m: 2048 }, 132));
     // Of 32 large tiles.
     assert.deepEqual(
       [64, 65].map((parallelism) => tileOf(along(narrow), parallelism)),
-      [undefined, small],
+      [undefined, waveTileOf(narrow, 65)],
     );
     const wide = { m: 1024, n: 1024, k: 256 };
     assert.deepEqual(
       [96, 97].map((parallelism) => tileOf(along(wide), parallelism)),
-      [large, small],
+      [large, waveTileOf(wide, 97)],
     );
     assert.equal(tileOf({ ...outline(wide), dtype: "f32" }), large, "floats that have to be turned");
     const moving: RowKernel = {
@@ -766,9 +796,45 @@ describe("the form of products by warpgroups", () => {
     };
     const converting = { kernel: moving, product: 0, keepsResult: true };
     const few = { ...narrow, k: 256 };
-    assert.equal(tileOf(along(few)), small);
+    assert.deepEqual(tileOf(along(few)), wave);
     assert.equal(finishFormOf(hopper, "bf16", along(few), converting), undefined, "no work of its own");
     assert.equal(finishFormOf(hopper, "bf16", along(wide), converting)?.tile, large);
+  });
+});
+
+describe("a flipped tile", () => {
+  const sizesOf = (m: number, n: number, parallelism = 132, batch = 1) => {
+    const tile = waveTileOf({ m, n, batch }, parallelism);
+    return tile && [tile.rows, tile.columns];
+  };
+
+  test("is the one with the least to bring of those that all multiprocessors make at once", () => {
+    assert.deepEqual(sizesOf(3072, 256), [96, 64]);
+    assert.deepEqual(sizesOf(3072, 768), [144, 128]);
+    assert.deepEqual(sizesOf(3072, 1024), [192, 128]);
+    assert.deepEqual(sizesOf(256, 256, 132, 12), [56, 128]);
+    assert.deepEqual(sizesOf(8, 8), [8, 64]);
+    assert.equal(sizesOf(3072, 4096), undefined, "too large for registers");
+    assert.equal(sizesOf(256, 256, 132, 200), undefined, "more matrices than multiprocessors");
+  });
+
+  test("there are never more of than multiprocessors, and its sums fit into registers", () => {
+    const size = fc.integer({ min: 1, max: 500 }).map((eights) => 8 * eights);
+    fc.assert(
+      fc.property(
+        size,
+        size,
+        fc.integer({ min: 1, max: 200 }),
+        fc.integer({ min: 1, max: 4 }),
+        (m, n, all, batch) => {
+          const tile = waveTileOf({ m, n, batch }, all);
+          if (!tile) return;
+          const { rows, columns } = tile;
+          assert.ok(warpgroupBlocks({ m, n, batch }, tile) <= all);
+          assert.ok(rows % 8 === 0 && rows <= 256 && columns % 64 === 0 && rows * columns <= 32_768);
+        },
+      ),
+    );
   });
 });
 
@@ -801,6 +867,12 @@ describe("the code of products by warpgroups under nvcc", { skip: noCompiler() }
     warpgroupSource(formOf("tf32", quarters, false, false), ["out", "part"]),
     byRegisters,
     warpgroupSource(formOf("tf32", small, true, false), ["part"]),
+    ...[waveTileOf({ m: 3072, n: 256 }, 132)!, waveTileOf({ m: 3072, n: 1024 }, 132)!, flipped[2]!].flatMap(
+      (tile) => [
+        warpgroupSource({ ...formOf("bf16", tile, true, false), resultDtype: "bf16" }, ["out"]),
+        warpgroupSource(formOf("tf32", tile, true, true), ["out"], finish),
+      ],
+    ),
   ];
 
   test("compiles without a warning, needs no local memory, and lets no product wait for the last", () => {
