@@ -20,7 +20,7 @@ import {
 } from "./form.js";
 import { elements, instructionsFor } from "./instructions.js";
 import { flippedStride, storesResult, storingFor } from "./storing.js";
-import { beginningFor, mostTileBytes, placing, sides, turnedTiles } from "./tiles.js";
+import { beginningFor, mostTileBytes, placingFor, sides, turnedTiles } from "./tiles.js";
 
 /** What a kernel knows of each of its products besides its operands; nothing of a C that it does not store. */
 function figuresFor(finish: Finish | undefined): readonly string[] {
@@ -126,10 +126,13 @@ typedef Side<${right}> Right;${byWarps ? loadingFours : ""}`;
     maps: mapsOf(form, accesses.length),
     body: [
       chooseProduct(localsFor(form, finish), accesses.length),
+      ...(form.columns === undefined ? [] : [`  constexpr int n = ${form.columns};\n`]),
       `  launchedMemory(launched, ${sharedBytes});`,
-      ...(byRegisters ? [sharingOfTerms, placing, bodyByRegisters] : [beginningFor(tile), "\n"]),
-      ...(byWarps ? [multiplicationByWarps, storingByWarps] : []),
-      ...(byWarps || byRegisters ? [] : [multiplicationFor(tile), storingFor(form, printed)]),
+      ...(byRegisters ? [sharingOfTerms, placingFor(form), bodyByRegisters] : [placingFor(form)]),
+      ...(byWarps ? [beginningFor(tile), multiplicationByWarps, storingByWarps] : []),
+      ...(byWarps || byRegisters
+        ? []
+        : [beginningFor(tile), multiplicationFor(tile), storingFor(form, printed)]),
     ].join(""),
   });
 }
@@ -180,13 +183,14 @@ function mapsOf({ element, tile, isAlong }: WarpgroupForm, products: number) {
 
 /** What a block knows of its product. */
 function localsFor(
-  { hasBias, resultDtype = "f32" }: WarpgroupForm,
+  { hasBias, resultDtype = "f32", columns }: WarpgroupForm,
   finish?: Finish,
 ): readonly ProductLocal[] {
+  const figures = figuresFor(finish).filter((figure) => figure !== "n" || columns === undefined);
   return [
     ...localsOf("const MatrixMap*", ["a", "b"]).map((local) => ({ ...local, isAddress: true })),
     ...localsOf("const float*", hasBias ? ["bias"] : []),
     ...localsOf(`${elementTypes[resultDtype].type}*`, storesResult(finish) ? ["c"] : []),
-    ...localsOf("int", [...figuresFor(finish), ...(hasBias ? ["biasBatch"] : [])]),
+    ...localsOf("int", [...figures, ...(hasBias ? ["biasBatch"] : [])]),
   ];
 }

@@ -98,6 +98,10 @@ export interface WarpgroupForm {
   readonly hasBias: boolean;
   /** What C is stored as, rounded once: f32 unless given. The bias is f32 either way. */
   readonly resultDtype?: "f32" | "bf16" | "f16";
+  /** How many columns C has, where the code is for so many alone. */
+  readonly columns?: number;
+  /** Is it one product, and no batch of them? */
+  readonly isSingle?: boolean;
 }
 
 /** Elementwise work on a product's result, while it is still in registers. */
@@ -163,7 +167,8 @@ export function finishFormOf(
   if (k > mostTerms || m * n < leastElements || c.rowStride !== n) return undefined;
   const { isElementwise, usesPlace, readsAtIndex } = factsOf(kernel);
   if (!isElementwise || usesPlace || readsAtIndex || kernel.inputs[product] !== "f32") return undefined;
-  return { element, tile, isAlong, hasBias: bias !== undefined, ...halvesOf(problem) };
+  const form = { element, tile, isAlong, hasBias: bias !== undefined, columns: n, isSingle: true } as const;
+  return { ...form, ...halvesOf(problem) };
 }
 
 /** Does a kernel do no more than convert what it loads? A library stores half floats itself. */
@@ -201,7 +206,7 @@ export function plainFormsOf(
   precision: ProductPrecision,
   problem: GemmOutline,
 ): readonly WarpgroupForm[] {
-  const { m, n, a, b, bias } = problem;
+  const { m, n, batch = 1, a, b, bias } = problem;
   const element = elementOf(device, precision, problem);
   if (!element || a.isTransposed || !isOurs(problem)) return [];
   const isAlong = { a: true, b: b.isTransposed === true };
@@ -214,7 +219,10 @@ export function plainFormsOf(
         n >= tile.columns &&
         warpgroupBlocks(problem, tile) >= leastShare * device.parallelism,
     )
-    .map((tile) => ({ element, tile, isAlong, hasBias: bias !== undefined, ...halvesOf(problem) }));
+    .map((tile) => ({
+      ...{ element, tile, isAlong, hasBias: bias !== undefined, columns: n, isSingle: batch === 1 },
+      ...halvesOf(problem),
+    }));
 }
 
 /** Fewer rows don't pay for a pass over the weights. */

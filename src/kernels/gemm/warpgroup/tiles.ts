@@ -1,6 +1,6 @@
 /** Tiles of operands in shared memory: how they lie there, how they come, and who waits for them. */
 
-import type { WarpgroupTile } from "./form.js";
+import type { WarpgroupForm, WarpgroupTile } from "./form.js";
 
 /**
  * `Side`: one operand's tile in shared memory, 128 bytes of terms of each of its rows or columns of C. Terms that lie side by side
@@ -67,20 +67,22 @@ export const mostTileBytes = 225 * 1024;
 export const turnedTiles = 3;
 
 /** Where a block's tiles are, and which part of C it makes. */
-export const placing = `
+export function placingFor({ isSingle }: WarpgroupForm): string {
+  return `
   // A swizzle goes by addresses, so that tiles begin on 1024 bytes.
   unsigned char* const tiles = launched + (1024 - reinterpret_cast<unsigned long long>(launched) % 1024) % 1024;
-  const unsigned tilesAcross = (n + tileColumns - 1) / tileColumns, tilesDown = (m + tileRows - 1) / tileRows;
-  const unsigned inBatch = block % (tilesAcross * tilesDown);
-  const long long product = block / (tilesAcross * tilesDown);
+  const unsigned tilesAcross = (n + tileColumns - 1) / tileColumns${isSingle ? "" : ", tilesDown = (m + tileRows - 1) / tileRows"};
+  const unsigned inBatch = block${isSingle ? "" : " % (tilesAcross * tilesDown)"};
+  const long long product = ${isSingle ? "0" : "block / (tilesAcross * tilesDown)"};
   const int firstRow = inBatch / tilesAcross * tileRows, firstColumn = inBatch % tilesAcross * tileColumns;`;
+}
 
 /** Up to where the first tiles are on their way: the last warp brings them, the others multiply them. */
 export function beginningFor({ isFlipped }: WarpgroupTile): string {
   const rows = ["a, firstRow", "aBatch == 0 ? 0 : product"] as const;
   const columns = ["b, firstColumn", "bBatch == 0 ? 0 : product"] as const;
   const [left, right] = isFlipped ? [columns, rows] : [rows, columns];
-  return `${placing}
+  return `
   unsigned char* const turned = tiles + stages * (Left::bytes + Right::bytes);
   Gate* const full = reinterpret_cast<Gate*>(turned + (Right::isTurned ? ${turnedTiles} * Right::bytes : 0));
   Gate* const free = full + stages;

@@ -193,12 +193,13 @@ describe("a product by warpgroups", { skip: cudaMissing }, () => {
       for (const tile of [...warpgroupTiles, ...flipped]) {
         for (const [isLeftTurned, isRightTurned] of layoutsOf(element, tile)) {
           fc.assert(
-            fc.property(drawProduct, (drawn) =>
+            fc.property(drawProduct, fc.boolean(), (drawn, isKnown) =>
               runtime.step(() => {
                 const a = { ...drawn.a, isTransposed: isLeftTurned };
                 const b = { ...drawn.b, isTransposed: isRightTurned };
                 const { problem, form, prove } = place(aligned({ ...drawn, a, b }), element, tile);
-                launchWarpgroups(runtime, [problem], form, "product");
+                const known = { columns: drawn.n, isSingle: drawn.batch === 1 };
+                launchWarpgroups(runtime, [problem], { ...form, ...(isKnown && known) }, "product");
                 prove();
               }),
             ),
@@ -709,6 +710,8 @@ describe("the form of products by warpgroups", () => {
     const batch = { n: 256, batch: 3, b: { ...lying(256), batchStride: 65536 } };
     assert.equal(formsOf({ ...one, ...batch, c: { ...lying(256), batchStride: 786432 } }).length, 1);
     assert.deepEqual(formsOf({ ...one, ...batch, c: { ...lying(256), batchStride: 786433 } }), []);
+    const [single] = formsOf(one);
+    assert.deepEqual([single?.columns, single?.isSingle], [768, true], "the code is for so many columns");
     assert.deepEqual(formsOf({ ...one, a: { ...one.a, isTransposed: true } }), []);
     assert.deepEqual(plainFormsOf(hopper, "f32", { ...one, dtype: "f32" }), []);
   });
