@@ -9,7 +9,7 @@ import { sameBytes } from "../../../test/support/same-bytes.js";
 import { openStandIn, standInMissing } from "../../../test/support/stand-in.js";
 import { openStandInDriver } from "../../../test/support/stand-in-driver.js";
 import { timed } from "../../../test/support/timed-driver.js";
-import { strict } from "../../driver/index.js";
+import { around, type KernelSource, strict } from "../../driver/index.js";
 import { HoldfastError } from "../../errors/index.js";
 import { gemm } from "../../kernels/index.js";
 import {
@@ -279,6 +279,44 @@ describe("measuring", { skip }, () => {
       assert.deepEqual(heldBy(runtime), held);
       sameBytes(runtime.read(region.whole), weights, "weights");
     });
+  });
+
+  test("tries each of our own kernels, however long they take to compile", () => {
+    const device = openStandInDriver({ cacheFolder: "off" });
+    const { driver, clock } = timed(device, ({ product, cuda }) => {
+      if (product) return 2;
+      return cuda?.code.includes("tileRows = 64,") ? 1 : 3;
+    });
+    const slow = around(driver, (call, args, proceed) => {
+      if (call === "loadKernel" && !(args[0] as KernelSource).product) clock.advance(1000);
+      return proceed();
+    });
+    try {
+      const runtime = openRuntime({
+        ...{ driver: strict(slow), memory: "256MiB", stallAfter: "off", environment: {}, print: () => {} },
+        precision: "tf32",
+      });
+      // The terms of its right side lie apart: there are large tiles for it, and small ones, which are the second choice.
+      const size = { m: 400, n: 264, k: 64 };
+      const part = (id: number, floats: number): Part => ({
+        ...{ buffer: { id, bytes: 4 * floats, label: "operand" }, offset: 0, size: 4 * floats },
+      });
+      const problem: ProductCall["problem"] = {
+        ...{ dtype: "f32", ...size },
+        a: { part: part(0, size.m * size.k), rowStride: size.k },
+        b: { part: part(1, size.k * size.n), rowStride: size.n },
+        c: { part: part(2, size.m * size.n), rowStride: size.n },
+      };
+      const call: Call = { op: "matmul", work: { kind: "product", problem } };
+      try {
+        const { calls } = chooseProducts(runtime, [call], { known: new Map(), clock });
+        assert.equal(problemOf(calls[0]).choice, -2);
+      } finally {
+        runtime.close();
+      }
+    } finally {
+      device.close();
+    }
   });
 
   test("has an end: slow products are timed with few launches, and not with every algorithm", () => {
