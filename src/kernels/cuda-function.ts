@@ -7,6 +7,7 @@ import {
   type MatrixMap,
   type Parameter,
 } from "../driver/index.js";
+import { boundsOf } from "./cuda-printer/kernel-text.js";
 
 /** The C++ types that memory parameters point to, by name; the rest point to `elements`. */
 type Pointers<Name extends string> = Readonly<Partial<Record<Name, string>>>;
@@ -69,7 +70,7 @@ export function cudaKernel<Name extends string>(
     return isNamed ? `${scalars[kind]} ${parameter}` : scalars[kind];
   });
   const clusters = cluster === undefined ? "" : `__cluster_dims__(${cluster}, 1, 1) `;
-  const bounds = `__launch_bounds__(${threads}${isAlone ? ", 1" : ""})`;
+  const bounds = boundsOf(threads, isAlone ? 1 : undefined);
   const head = `extern "C" __global__ void ${clusters}${bounds} ${entry}(${signature.join(", ")})`;
   return {
     name,

@@ -40,6 +40,42 @@ interface Bench {
   choose(calls: readonly Call[]): ReturnType<typeof chooseProducts>;
 }
 
+interface BenchOptions {
+  readonly options?: RuntimeOptions;
+  readonly cacheFolder?: string;
+  /** How long a kernel of our own takes to compile. */
+  readonly compileMs?: number;
+}
+
+/** Runs `use` on a device where a launch takes as many milliseconds as `costMs` says. */
+function onDevice(
+  costMs: (source: KernelSource) => number,
+  use: (bench: Omit<Bench, "launches">) => void,
+  { options = {}, cacheFolder = "off", compileMs = 0 }: BenchOptions,
+): void {
+  const device = openStandInDriver({ cacheFolder });
+  const { driver, clock } = timed(device, costMs);
+  const compiling = around(driver, (call, args, proceed) => {
+    if (call === "loadKernel" && !(args[0] as KernelSource).product) clock.advance(compileMs);
+    return proceed();
+  });
+  try {
+    const runtime = openRuntime({
+      ...{ driver: strict(compiling), memory: "256MiB", poison: true, stallAfter: "off", environment: {} },
+      ...{ print: () => {}, ...options },
+    });
+    try {
+      const known: KnownChoices = new Map();
+      const choose: Bench["choose"] = (calls) => chooseProducts(runtime, calls, { known, clock });
+      use({ runtime, clock, known, choose });
+    } finally {
+      runtime.close();
+    }
+  } finally {
+    device.close();
+  }
+}
+
 /** Runs `use` on a device where a product takes so many milliseconds with each algorithm; NaN: it can't be launched. */
 function withCosts(
   costs: readonly number[],
@@ -48,30 +84,15 @@ function withCosts(
   cacheFolder = "off",
 ): void {
   const launches = new Map<number, number>();
-  const device = openStandInDriver({ cacheFolder });
-  const { driver, clock } = timed(device, ({ product }) => {
+  const costMs = ({ product }: KernelSource): number => {
     if (!product) return 0;
     const { choice = 0 } = product;
     launches.set(choice, (launches.get(choice) ?? 0) + 1);
     const cost = costs[choice] ?? 1;
     if (Number.isNaN(cost)) throw new HoldfastError("DRIVER_FAILED", "CUBLAS_STATUS_NOT_SUPPORTED");
     return cost;
-  });
-  try {
-    const runtime = openRuntime({
-      ...{ driver: strict(driver), memory: "256MiB", poison: true, stallAfter: "off", environment: {} },
-      ...{ print: () => {}, ...options },
-    });
-    try {
-      const known: KnownChoices = new Map();
-      const choose: Bench["choose"] = (calls) => chooseProducts(runtime, calls, { known, clock });
-      use({ runtime, clock, known, launches, choose });
-    } finally {
-      runtime.close();
-    }
-  } finally {
-    device.close();
-  }
+  };
+  onDevice(costMs, (bench) => use({ ...bench, launches }), { options, cacheFolder });
 }
 
 const [m, n, k] = [6, 5, 40];
@@ -282,41 +303,29 @@ describe("measuring", { skip }, () => {
   });
 
   test("tries each of our own kernels, however long they take to compile", () => {
-    const device = openStandInDriver({ cacheFolder: "off" });
-    const { driver, clock } = timed(device, ({ product, cuda }) => {
+    // The terms of its right side lie apart: there are large tiles for it, and small ones, which are the second choice.
+    const size = { m: 400, n: 264, k: 64 };
+    const part = (id: number, floats: number): Part => ({
+      ...{ buffer: { id, bytes: 4 * floats, label: "operand" }, offset: 0, size: 4 * floats },
+    });
+    const problem: ProductCall["problem"] = {
+      ...{ dtype: "f32", ...size },
+      a: { part: part(0, size.m * size.k), rowStride: size.k },
+      b: { part: part(1, size.k * size.n), rowStride: size.n },
+      c: { part: part(2, size.m * size.n), rowStride: size.n },
+    };
+    const costMs = ({ product, cuda }: KernelSource): number => {
       if (product) return 2;
       return cuda?.code.includes("tileRows = 64,") ? 1 : 3;
-    });
-    const slow = around(driver, (call, args, proceed) => {
-      if (call === "loadKernel" && !(args[0] as KernelSource).product) clock.advance(1000);
-      return proceed();
-    });
-    try {
-      const runtime = openRuntime({
-        ...{ driver: strict(slow), memory: "256MiB", stallAfter: "off", environment: {}, print: () => {} },
-        precision: "tf32",
-      });
-      // The terms of its right side lie apart: there are large tiles for it, and small ones, which are the second choice.
-      const size = { m: 400, n: 264, k: 64 };
-      const part = (id: number, floats: number): Part => ({
-        ...{ buffer: { id, bytes: 4 * floats, label: "operand" }, offset: 0, size: 4 * floats },
-      });
-      const problem: ProductCall["problem"] = {
-        ...{ dtype: "f32", ...size },
-        a: { part: part(0, size.m * size.k), rowStride: size.k },
-        b: { part: part(1, size.k * size.n), rowStride: size.n },
-        c: { part: part(2, size.m * size.n), rowStride: size.n },
-      };
-      const call: Call = { op: "matmul", work: { kind: "product", problem } };
-      try {
-        const { calls } = chooseProducts(runtime, [call], { known: new Map(), clock });
+    };
+    onDevice(
+      costMs,
+      ({ choose }) => {
+        const { calls } = choose([{ op: "matmul", work: { kind: "product", problem } }]);
         assert.equal(problemOf(calls[0]).choice, -2);
-      } finally {
-        runtime.close();
-      }
-    } finally {
-      device.close();
-    }
+      },
+      { options: { precision: "tf32" }, compileMs: 1000 },
+    );
   });
 
   test("has an end: slow products are timed with few launches, and not with every algorithm", () => {

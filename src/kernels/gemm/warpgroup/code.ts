@@ -8,11 +8,12 @@ import { chooseProduct, localsOf, type ProductLocal } from "../choose-product.js
 import type { AccessToC } from "../problem.js";
 import { bodyByRegisters, bytesByRegisters, sharingOfTerms, threadsByRegisters } from "./by-registers.js";
 import { loadingFours, multiplicationByWarps, storingByWarps } from "./by-warps.js";
-import { printFinish } from "./finish.js";
+import { type PrintedFinish, printFinish } from "./finish.js";
 import {
   type Finish,
   isByRegisters,
   isByWarps,
+  turnsRight,
   type WarpgroupForm,
   type WarpgroupTile,
   warpgroupCapability,
@@ -128,13 +129,18 @@ typedef Side<${right}> Right;${byWarps ? loadingFours : ""}`;
       chooseProduct(localsFor(form, finish), accesses.length),
       ...(form.columns === undefined ? [] : [`  constexpr int n = ${form.columns};\n`]),
       `  launchedMemory(launched, ${sharedBytes});`,
-      ...(byRegisters ? [sharingOfTerms, placingFor(form), bodyByRegisters] : [placingFor(form)]),
-      ...(byWarps ? [beginningFor(tile), multiplicationByWarps, storingByWarps] : []),
-      ...(byWarps || byRegisters
-        ? []
-        : [beginningFor(tile), multiplicationFor(tile), storingFor(form, printed)]),
+      ...workOf(form, printed),
     ].join(""),
   });
+}
+
+/** What a block does with its product. */
+function workOf(form: WarpgroupForm, finish: PrintedFinish | undefined): readonly string[] {
+  const { tile } = form;
+  if (isByRegisters(form)) return [sharingOfTerms, placingFor(form), bodyByRegisters];
+  const begun = [placingFor(form), beginningFor(tile)];
+  if (isByWarps(form)) return [...begun, multiplicationByWarps, storingByWarps];
+  return [...begun, multiplicationFor(tile), storingFor(form, finish)];
 }
 
 /** Are floats turned round in shared memory that don't lie along their terms? */
@@ -142,10 +148,10 @@ const turnsFloats = (form: WarpgroupForm): boolean => form.element === "tf32" &&
 
 /** How many tiles of each side are there at a time, and how much memory a block has for them and for turning C. */
 function memoryFor(form: WarpgroupForm): { stages: number; sharedBytes: number } {
-  const { tile, isAlong } = form;
+  const { tile } = form;
   if (isByRegisters(form)) return { stages: tile.stages, sharedBytes: bytesByRegisters(tile) };
   const { rows, columns, down, across } = tile;
-  const turnedBytes = turnsFloats(form) && !isAlong.b ? turnedTiles * columns * 128 : 0;
+  const turnedBytes = turnsRight(form) && !isByWarps(form) ? turnedTiles * columns * 128 : 0;
   const stageBytes = (rows + columns) * 128;
   const stages = Math.min(tile.stages, Math.floor((mostTileBytes - turnedBytes) / stageBytes));
   const tileBytes = stages * stageBytes + turnedBytes + 2 * stages * 8;

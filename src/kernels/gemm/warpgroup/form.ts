@@ -90,6 +90,11 @@ export function isByWarps(form: WarpgroupForm): boolean {
   return form.element === "tf32" && !form.isAlong.a && !isByRegisters(form);
 }
 
+/** Are floats on the right side turned round, as they don't lie along their terms? */
+export function turnsRight({ element, isAlong }: Pick<WarpgroupForm, "element" | "isAlong">): boolean {
+  return element === "tf32" && !isAlong.b;
+}
+
 export interface WarpgroupForm {
   readonly element: WarpgroupElement;
   readonly tile: WarpgroupTile;
@@ -135,7 +140,7 @@ export function groupFormOf(
 }
 
 /**
- * In which tiles a product is finished. With more terms the library is ahead by more than a pass over the result takes;
+ * Which products are finished, in large tiles and in others. With more terms the library is ahead by more than a pass over the result takes;
  * smaller results stay in the cache, where reading them once more costs next to nothing. Of a result that is worth small tiles
  * the pass is mostly its launch, which is worth more terms.
  */
@@ -160,8 +165,7 @@ export function finishFormOf(
   const isAlong = { a: true, b: b.isTransposed === true };
   const isWide = warpgroupBlocks(problem, tiles.large) >= leastShareToFinish * device.parallelism;
   // Floats that are turned round in small tiles are turned more often.
-  const isTurned = element === "tf32" && !isAlong.b;
-  const isForLarge = isWide || isTurned || onlyMoves(kernel);
+  const isForLarge = isWide || turnsRight({ element, isAlong }) || onlyMoves(kernel);
   const { mostTerms, leastElements } = isForLarge ? finishing.large : finishing.small;
   const tile = isForLarge ? tiles.large : (waveTileOf(problem, device.parallelism) ?? tiles.small);
   if (k > mostTerms || m * n < leastElements || c.rowStride !== n) return undefined;
@@ -211,7 +215,7 @@ export function plainFormsOf(
   if (!element || a.isTransposed || !isOurs(problem)) return [];
   const isAlong = { a: true, b: b.isTransposed === true };
   // Floats are not turned on the side that a warpgroup has 64 lines of.
-  const wave = element === "tf32" && !isAlong.b ? undefined : waveTileOf(problem, device.parallelism);
+  const wave = turnsRight({ element, isAlong }) ? undefined : waveTileOf(problem, device.parallelism);
   return (wave ? [wave] : plainTiles)
     .filter(
       (tile) =>

@@ -1,4 +1,4 @@
-/** How sums become rows of C, finished or as they are: through shared memory, so that a thread has neighbours of a row to store. */
+/** How sums become rows of C, finished or as they are; mostly through shared memory, so that a thread has neighbours of a row to store. */
 
 import { elementTypes } from "../../cuda-printer/element-types.js";
 import type { PrintedFinish } from "./finish.js";
@@ -59,12 +59,11 @@ function storingByWarp(form: WarpgroupForm, finish: PrintedFinish | undefined): 
 
 /** All of a block's threads turn its tile at once. */
 function storingFlipped(form: WarpgroupForm, finish: PrintedFinish | undefined): string {
-  const { rows, columns } = form.tile;
   // There are eight rows at a time, as a warpgroup has 64 columns and a thread four of them.
-  const rowsAtOnce = [4, 3, 2].find((count) => (rows / 8) % count === 0) ?? 1;
+  const rowsAtOnce = [4, 3, 2].find((count) => (form.tile.rows / 8) % count === 0) ?? 1;
   return `
   const unsigned lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-  constexpr unsigned pack = 4, stride = ${flippedStride({ columns })}, perRow = tileColumns / pack, lines = tileRows;
+  constexpr unsigned pack = 4, stride = ${flippedStride(form.tile)}, perRow = tileColumns / pack, lines = tileRows;
   constexpr unsigned apart = consumers / perRow, rowsAtOnce = ${rowsAtOnce};
   float* const staged = reinterpret_cast<float*>(tiles);
   const unsigned ownLine = threadIdx.x / perRow, along = threadIdx.x % perRow * pack;

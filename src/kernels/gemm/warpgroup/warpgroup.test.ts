@@ -58,11 +58,9 @@ const small = warpgroupTiles.find(({ rows, columns }) => rows === 64 && columns 
 const quarters = warpgroupTiles.find(({ columns }) => columns === 64)!;
 /** Tiles in which a warpgroup has 64 columns: rows in eights, and one warpgroup or several. */
 const flipped = [
-  [24, 64],
-  [104, 192],
-].map(([rows, columns]): WarpgroupTile => {
-  return { rows: rows!, columns: columns!, stages: 8, down: 1, across: columns! / 64, isFlipped: true };
-});
+  { m: 24, n: 64 },
+  { m: 104, n: 192 },
+].map((size) => waveTileOf(size, 1)!);
 const hopper = { kind: "cuda", computeCapability: "9.0", parallelism: 132 } as const;
 const elements: readonly WarpgroupElement[] = ["bf16", "f16", "tf32"];
 const dtypeOf = (element: WarpgroupElement) => (element === "tf32" ? "f32" : element);
@@ -162,29 +160,17 @@ describe("a product by warpgroups", { skip: cudaMissing }, () => {
   }
 
   /** Is A transposed, and B? */
-  const layoutsOf = (
-    element: WarpgroupElement,
-    { isFlipped }: WarpgroupTile,
-  ): readonly (readonly [boolean, boolean])[] => {
-    if (isFlipped)
-      return element === "tf32"
-        ? [[false, true]]
-        : [
-            [false, false],
-            [false, true],
-          ];
-    return element === "tf32"
-      ? [
-          [false, false],
-          [false, true],
-        ]
-      : [
-          [false, false],
-          [false, true],
-          [true, false],
-          [true, true],
-        ];
-  };
+  const layouts = [
+    [false, false],
+    [false, true],
+    [true, false],
+    [true, true],
+  ] as const;
+  const layoutsOf = (element: WarpgroupElement, { isFlipped = false }: WarpgroupTile) =>
+    layouts.filter(([isLeftTurned, isRightTurned]) => {
+      if (element !== "tf32") return !isFlipped || !isLeftTurned;
+      return !isLeftTurned && (!isFlipped || isRightTurned);
+    });
 
   test("is right for any shape, layout and bias, in each of the tiles, and writes nothing beside C", () => {
     for (const element of elements) {
