@@ -29,6 +29,8 @@ export interface DeviceInfo {
   readonly parallelism: number;
   /** What a CUDA device can do, as its maker counts it: "9.0". */
   readonly computeCapability?: string;
+  /** Can a launch begin while the one before it on its stream ends? */
+  readonly canBeginEarly?: boolean;
 }
 
 /** What the driver itself says of memory; on a unified machine the runtime corrects `free` by the host's figure. */
@@ -110,6 +112,11 @@ export interface CudaCode {
   readonly sharedBytes?: number;
   /** The memory parameters that it takes as maps: `const __grid_constant__`, 128 bytes that begin on 64. */
   readonly maps?: readonly MatrixMap[];
+  /**
+   * Does it wait by itself for the launch before it on its stream, before it looks at anything that this one writes, and before it
+   * writes anything? Then launches of it may begin early.
+   */
+  readonly waits?: boolean;
 }
 
 /** How a matrix of a `Product` lies: row by row. Strides count elements. */
@@ -196,6 +203,8 @@ export interface Launch {
   /** How many independent blocks of work there are; any of them may run at the same time as any other. */
   readonly blocks: number;
   readonly arguments: readonly Argument[];
+  /** Where the device `canBeginEarly`: may it begin while the launch before it on its stream ends, if its kernel waits by itself? */
+  readonly isEarly?: boolean;
 }
 
 /**

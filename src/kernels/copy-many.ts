@@ -5,6 +5,7 @@
 
 import type { KernelSource, Parameter } from "../driver/index.js";
 import type { Runtime, Storage } from "../runtime/index.js";
+import { preludeOf } from "./cuda-printer/prelude.js";
 
 export interface PlainCopy {
   readonly source: Storage;
@@ -92,7 +93,7 @@ function kernelOf(size: number): KernelSource {
     name: `copy of ${size}`,
     // "part": where fewer are copied than there are places, a target stands there twice.
     parameters: [...each("in"), ...each("part"), ...each("u32"), ...each("u32")],
-    cuda: { code: printCopies(entry, size), entry, threads },
+    cuda: { code: printCopies(entry, size), entry, threads, waits: true },
   };
   kernels.set(size, source);
   return source;
@@ -105,11 +106,12 @@ function printCopies(entry: string, size: number): string {
     const start = index === 0 ? "0u" : `e${index - 1}`;
     return `if (block < e${index}) { s = s${index}; t = t${index}; n = n${index}; first = block - ${start}; } else `;
   });
-  return `extern "C" __global__ void __launch_bounds__(${threads}) ${entry}(
+  return `${preludeOf(new Set(["awaitPrevious"]))}extern "C" __global__ void __launch_bounds__(${threads}) ${entry}(
 ${list((index) => `const unsigned* s${index}, `)}
 ${list((index) => `unsigned* t${index}, `)}
 ${list((index) => `unsigned n${index}, `)}
 ${list((index) => `unsigned e${index}, `).replace(/, $/, "")}) {
+  awaitPrevious();
   const unsigned block = blockIdx.x;
   const unsigned* s;
   unsigned* t;

@@ -14,6 +14,7 @@ import { tiledForwardKernel } from "./attention/cuda/tiled-forward.js";
 import { cudaScanKernel } from "./axis-walk/cuda-scan.js";
 import { cudaScatterKernel } from "./axis-walk/cuda-scatter.js";
 import { cudaKernel } from "./cuda-function.js";
+import { preludeOf } from "./cuda-printer/prelude.js";
 import { randomKernels } from "./random/random-kernel.js";
 
 type FloatDtype = "f32" | "f64";
@@ -170,11 +171,22 @@ test("a kernel's head names its parameters in their order, memory by the type th
   assert.deepEqual(source.cuda, {
     entry: "hf_add_rows_2",
     threads: 64,
-    code: `extern "C" __global__ void __launch_bounds__(64) hf_add_rows_2(const int* index, const float* from, float* to, unsigned count, int step, float scale, double shift) {
+    waits: true,
+    code: `${preludeOf(new Set(["awaitPrevious"]))}extern "C" __global__ void __launch_bounds__(64) hf_add_rows_2(const int* index, const float* from, float* to, unsigned count, int step, float scale, double shift) {
+  awaitPrevious();
   to[0] = from[index[0]];
 }
 `,
   });
+});
+
+test("a kernel that waits for the launch before it in a line of its own does not wait in its first", () => {
+  const parameters = { to: "out" } as const;
+  const body = "  const unsigned own = threadIdx.x;\n  awaitPrevious();\n  to[own] = 1;";
+  const { code, waits } = cudaKernel({ name: "late", parameters, elements: "float", threads: 64, body }).cuda;
+  assert.equal(waits, true);
+  assert.match(code, /\{\n {2}const unsigned own = threadIdx\.x;\n {2}awaitPrevious\(\);\n {2}to/);
+  assert.equal(code.match(/ awaitPrevious\(\);/g)?.length, 1);
 });
 
 test("a kernel's head says how many blocks make a cluster, and whether each has a multiprocessor to itself", () => {

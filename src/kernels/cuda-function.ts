@@ -7,7 +7,8 @@ import {
   type MatrixMap,
   type Parameter,
 } from "../driver/index.js";
-import { boundsOf } from "./cuda-printer/kernel-text.js";
+import { awaitingFirst, boundsOf } from "./cuda-printer/kernel-text.js";
+import { preludeOf } from "./cuda-printer/prelude.js";
 
 /** The C++ types that memory parameters point to, by name; the rest point to `elements`. */
 type Pointers<Name extends string> = Readonly<Partial<Record<Name, string>>>;
@@ -42,6 +43,8 @@ export interface CudaKernel<Name extends string> {
   readonly body: string;
 }
 
+const awaiting = preludeOf(new Set(["awaitPrevious"]));
+
 const scalars = { i32: "int", u32: "unsigned", f32: "float", f64: "double" } as const;
 
 /** What C++ calls the elements of a dtype. Integers are unsigned here, so that their sums wrap round. */
@@ -72,6 +75,7 @@ export function cudaKernel<Name extends string>(
   const clusters = cluster === undefined ? "" : `__cluster_dims__(${cluster}, 1, 1) `;
   const bounds = boundsOf(threads, isAlone ? 1 : undefined);
   const head = `extern "C" __global__ void ${clusters}${bounds} ${entry}(${signature.join(", ")})`;
+  const waiting = mentioned.has("awaitPrevious") ? "" : awaitingFirst;
   return {
     name,
     parameters: names.map((parameter) => parameters[parameter]),
@@ -81,7 +85,8 @@ export function cudaKernel<Name extends string>(
       ...(onlyFor && { onlyFor }),
       ...(sharedBytes !== undefined && { sharedBytes }),
       ...(maps && { maps }),
-      code: `${declarations.trim()}\n\n${head} {\n${withoutMargin(body)}\n}\n`.trimStart(),
+      waits: true,
+      code: `${awaiting}${`${declarations.trim()}\n\n${head}`.trimStart()} {\n${waiting}${withoutMargin(body)}\n}\n`,
     },
   };
 }

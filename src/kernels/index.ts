@@ -25,6 +25,7 @@ export { viewElements } from "./elements.js";
 export { loadsOf, partsOf } from "./expression-walk.js";
 export {
   type Finish,
+  firstOwnChoice,
   type GemmDtype,
   type GemmOutline,
   type GemmProblem,

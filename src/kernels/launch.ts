@@ -49,6 +49,11 @@ interface Operands {
 export interface RowLaunch extends Operands {
   readonly kernel: RowKernel;
   readonly iteration: Iteration;
+  /**
+   * By input, where the launch may begin before the one before it on its stream has ended: is it good by then? On a GPU those are
+   * fetched before the launch waits.
+   */
+  readonly early?: readonly boolean[] | undefined;
 }
 
 /** Is there anything to launch? What can't run over its iteration is refused. */
@@ -60,7 +65,7 @@ export function hasRows({ kernel, iteration }: Omit<RowLaunch, "operands">): boo
 
 /** With no rows, or no elements to store, nothing is launched. */
 export function launchRows(runtime: Runtime, rowLaunch: RowLaunch): void {
-  const { kernel, iteration, operands, scalars = [] } = rowLaunch;
+  const { kernel, iteration, operands, scalars = [], early } = rowLaunch;
   if (!hasRows(rowLaunch)) return;
   const listener = callListenerOf(runtime);
   if (listener) {
@@ -69,7 +74,7 @@ export function launchRows(runtime: Runtime, rowLaunch: RowLaunch): void {
   }
   const form =
     runtime.device.kind === "cuda"
-      ? cudaRowForm(kernel, iteration, operands)
+      ? cudaRowForm(kernel, iteration, operands, early)
       : wasmRowForm(kernel, iteration);
   launch(runtime, kernel, form, operands, scalars);
 }

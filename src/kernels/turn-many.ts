@@ -1,6 +1,7 @@
 /** Matrices of words turned round, many in one launch: weights, for products that read them along their terms. */
 
 import type { KernelSource, Parameter } from "../driver/index.js";
+import { preludeOf } from "./cuda-printer/prelude.js";
 
 /** `to[column][row] = from[row][column]`; `T` is how whoever launches it tells memory. */
 export interface TurnedMatrix<T> {
@@ -47,7 +48,7 @@ function kernelOf(count: number): KernelSource {
   const source: KernelSource = {
     name: count === 1 ? "turn" : `turn of ${count}`,
     parameters: Array.from({ length: count }, () => each).flat(),
-    cuda: { code: printTurns(entry, count), entry, threads },
+    cuda: { code: printTurns(entry, count), entry, threads, waits: true },
   };
   kernels.set(count, source);
   return source;
@@ -65,8 +66,9 @@ function printTurns(entry: string, count: number): string {
     const own = `from = from${i}; to = to${i}; rows = rows${i}; columns = columns${i}; stride = stride${i};`;
     return `if (blockIdx.x < end${i}) { ${own} tile = blockIdx.x - ${i === 0 ? "0u" : `end${i - 1}`}; }`;
   }, "\n  else ");
-  return `extern "C" __global__ void __launch_bounds__(${threads}) ${entry}(
+  return `${preludeOf(new Set(["awaitPrevious"]))}extern "C" __global__ void __launch_bounds__(${threads}) ${entry}(
     ${parameters}) {
+  awaitPrevious();
   const unsigned* from;
   unsigned *to, rows, columns, stride, tile;
   ${choose}

@@ -70,6 +70,8 @@ export interface LaunchRequest {
   readonly arguments: readonly (Storage | number)[];
   /** The runtime's own stream unless given; order others with `orderStreams`. */
   readonly stream?: Stream;
+  /** May it begin while the launch before it on its stream ends, if its kernel waits by itself? */
+  readonly isEarly?: boolean;
 }
 
 export class Work {
@@ -81,14 +83,15 @@ export class Work {
     this.#options = options;
   }
 
-  launch({ op, kernel, blocks, arguments: given, stream = this.#options.stream }: LaunchRequest): void {
+  launch(request: LaunchRequest): void {
+    const { op, kernel, blocks, arguments: given, stream = this.#options.stream, isEarly = false } = request;
     this.#requireMember(stream, `launch on stream ${stream.id}`, op);
     const values = given.map((value, index) => {
       if (typeof value === "number") return value;
       this.#note(op, value, kernel.parameters[index]);
       return value.span;
     });
-    this.#send(op, () => this.#options.driver.launch(stream, { kernel, blocks, arguments: values }));
+    this.#send(op, () => this.#options.driver.launch(stream, { kernel, blocks, arguments: values, isEarly }));
     const branch = this.touched?.branches.get(stream);
     if (branch) branch.given += 1;
   }

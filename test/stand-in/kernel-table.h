@@ -39,6 +39,8 @@ struct StandinHooks {
   void (*bring)(void* to, const void* from, unsigned bytes, unsigned long long* gate, int line);
   /** The same with the box of a map that begins there. */
   void (*bringBox)(void* to, const void* map, int column, int row, int matrix, unsigned long long* gate, int line);
+  /** Waits for the launch before this one. */
+  void (*awaitPrevious)();
 };
 
 struct StandinKernel {

@@ -2,6 +2,7 @@
 
 import assert from "node:assert/strict";
 import { type Cuda, openCuda } from "../../src/driver/cuda/calls.js";
+import { launchAttribute } from "../../src/driver/cuda/constants.js";
 import { OutBlock } from "../../src/driver/cuda/out-block.js";
 import { structs } from "../../src/driver/cuda/structs.js";
 import { loadKoffi } from "../../src/driver/foreign-functions.js";
@@ -133,6 +134,35 @@ export class BareCuda {
     stream = 0,
     sharedBytes = 0,
   ): number {
+    const table = this.#writeArguments(given);
+    const { status } = this.cuda.driver;
+    return status.cuLaunchKernel(entry, blocks, 1, 1, threads, 1, 1, sharedBytes, stream, table, 0);
+  }
+
+  /** Launches what may begin before the launch before it has ended; with 0 for `isEarly`, what may not. */
+  launchEarly(
+    entry: number,
+    blocks: number,
+    threads: number,
+    given: readonly BareArgument[],
+    { stream = 0, sharedBytes = 0, isEarly = 1 } = {},
+  ): void {
+    const { launchConfig, launchAttribute: attribute } = structs;
+    const block = new OutBlock(launchConfig.size + attribute.size);
+    const attributes = block.address + launchConfig.size;
+    launchConfig.write(block.view, {
+      ...{ gridX: blocks, gridY: 1, gridZ: 1, blockX: threads, blockY: 1, blockZ: 1, sharedBytes },
+      ...{ stream, attributes, count: 1 },
+    });
+    const id = launchAttribute.PROGRAMMATIC_STREAM_SERIALIZATION;
+    attribute.write(block.view, { id }, launchConfig.size);
+    block.view.setInt32(launchConfig.size + attribute.offsets.value, isEarly, true);
+    this.cuda.driver.cuLaunchKernelEx(block.address, entry, this.#writeArguments(given), 0);
+    block.free();
+  }
+
+  /** Where the table of a launch's arguments lies. */
+  #writeArguments(given: readonly BareArgument[]): number {
     const block = this.#arguments;
     const table = 256;
     for (const [index, argument] of given.entries()) {
@@ -145,20 +175,7 @@ export class BareCuda {
       const isElsewhere = typeof argument === "object" && "at" in argument;
       block.setU64(isElsewhere ? argument.at : block.address + at, table + at);
     }
-    const { status } = this.cuda.driver;
-    return status.cuLaunchKernel(
-      entry,
-      blocks,
-      1,
-      1,
-      threads,
-      1,
-      1,
-      sharedBytes,
-      stream,
-      block.address + table,
-      0,
-    );
+    return block.address + table;
   }
 
   launch(

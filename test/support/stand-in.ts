@@ -41,6 +41,8 @@ export type StandInSetting =
   | "blocking"
   /** 1: blocks and threads run from the last to the first, and copies come to gates as late as they can. */
   | "reversed"
+  /** 1: what a launch that may begin early reads before it waits is as it was before the kernel before it. */
+  | "early"
   /** Not 0: everything that needs a context answers with this, as after a fault. */
   | "stickyError"
   /** 1: cuBLASLt has no algorithm. */

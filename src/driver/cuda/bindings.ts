@@ -101,6 +101,7 @@ export const cudaFunctions = {
     "address arguments",
     "address extra",
   ],
+  cuLaunchKernelEx: ["address config", "address function", "address arguments", "address extra"],
   cuTensorMapEncodeTiled: [
     "address toMap",
     "i32 dtype",

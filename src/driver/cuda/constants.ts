@@ -81,6 +81,9 @@ export const streamFlag = {
 /** Lower is sooner; CUDA takes the nearest that a device has. */
 export const streamPriority = { first: -5, usual: 0 } as const;
 
+/** A kernel may begin while the launch before it on its stream ends: it waits by itself. */
+export const launchAttribute = { PROGRAMMATIC_STREAM_SERIALIZATION: 6 } as const;
+
 export const eventFlag = {
   DEFAULT: 0,
   BLOCKING_SYNC: 1,
@@ -301,6 +304,7 @@ export const constantGroups = {
     CU_MEMHOSTALLOC_: hostAllocation,
     CU_STREAM_: streamFlag,
     CU_EVENT_: eventFlag,
+    CU_LAUNCH_ATTRIBUTE_: launchAttribute,
     CU_STREAM_CAPTURE_MODE_: captureMode,
     CU_STREAM_CAPTURE_STATUS_: captureStatus,
     CU_GRAPH_NODE_TYPE_: graphNodeType,

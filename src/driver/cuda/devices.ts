@@ -22,6 +22,11 @@ export interface CudaDeviceInfo {
   readonly driverVersion: number;
 }
 
+/** Graphs keep it since CUDA 12.3, and cards have it since Hopper. */
+export function canBeginEarly({ computeCapability, driverVersion }: CudaDeviceInfo): boolean {
+  return Number.parseInt(computeCapability, 10) >= 9 && driverVersion >= 12030;
+}
+
 export interface OpenedDevice {
   readonly cuda: Cuda;
   readonly info: CudaDeviceInfo;

@@ -33,8 +33,18 @@ test("the driver describes itself as the device does", { skip }, () => {
       canCommitInParts: true,
       parallelism: 132,
       computeCapability: "9.0",
+      canBeginEarly: true,
     }),
   );
+});
+
+test("launches begin early on cards and with drivers that know how", { skip }, () => {
+  const knows = (major: number, driverVersion: number): boolean | undefined => {
+    standIn.set("computeMajor", major);
+    standIn.set("driverVersion", driverVersion);
+    return withStandInDriver({}, (driver) => driver.describe().canBeginEarly);
+  };
+  assert.deepEqual([knows(9, 12030), knows(9, 12020), knows(8, 13000)], [true, false, false]);
 });
 
 test("a device that shares the host's memory says so, and one without addresses to spare too", {

@@ -9,9 +9,10 @@ import type { Reservations } from "../reservations.js";
 import { ArgumentBlock } from "./argument-block.js";
 import type { Cuda } from "./calls.js";
 import type { Compiler } from "./compiler.js";
-import { functionAttribute } from "./constants.js";
+import { functionAttribute, launchAttribute } from "./constants.js";
 import { requireMaps } from "./matrix-maps.js";
 import { OutBlock } from "./out-block.js";
+import { structs } from "./structs.js";
 
 export interface LoadedKernel {
   readonly parameters: readonly Parameter[];
@@ -57,21 +58,52 @@ export function loadCode(cuda: Cuda, compiler: Compiler, source: KernelSource): 
     out.free();
   }
   const block = new ArgumentBlock(cuda, name, parameters, maps);
+  const early = code.waits ? new EarlyLaunch(threads, sharedBytes) : undefined;
   return {
     parameters,
     workspaceBytes: 0,
     choices: 1,
     isLibrary: false,
-    launch(stream, { blocks, arguments: given }, book, touched) {
+    launch(stream, { blocks, arguments: given, isEarly }, book, touched) {
       requireLaunch(name, parameters, blocks, given.length);
       block.write(given, book, touched);
       if (blocks === 0) return;
       block.encodeMaps(given);
-      driver.cuLaunchKernel(entry, blocks, 1, 1, threads, 1, 1, sharedBytes, stream, block.table, 0);
+      if (early && isEarly) driver.cuLaunchKernelEx(early.on(stream, blocks), entry, block.table, 0);
+      else driver.cuLaunchKernel(entry, blocks, 1, 1, threads, 1, 1, sharedBytes, stream, block.table, 0);
     },
     unload() {
       driver.cuModuleUnload(module);
       block.free();
+      early?.free();
     },
   };
+}
+
+/** The description of launches that may begin while the one before them on their stream ends. */
+class EarlyLaunch {
+  readonly #block = new OutBlock(structs.launchConfig.size + structs.launchAttribute.size);
+
+  constructor(threads: number, sharedBytes: number) {
+    const { launchConfig, launchAttribute: attribute } = structs;
+    const at = launchConfig.size;
+    launchConfig.write(this.#block.view, {
+      ...{ gridX: 1, gridY: 1, gridZ: 1, blockX: threads, blockY: 1, blockZ: 1, sharedBytes },
+      ...{ attributes: this.#block.address + at, count: 1 },
+    });
+    attribute.write(this.#block.view, { id: launchAttribute.PROGRAMMATIC_STREAM_SERIALIZATION }, at);
+    this.#block.view.setInt32(at + attribute.offsets.value, 1, true);
+  }
+
+  /** Where it lies, for so many blocks on a stream. */
+  on(stream: number, blocks: number): number {
+    const { offsets } = structs.launchConfig;
+    this.#block.view.setUint32(offsets.gridX, blocks, true);
+    this.#block.setU64(stream, offsets.stream);
+    return this.#block.address;
+  }
+
+  free(): void {
+    this.#block.free();
+  }
 }

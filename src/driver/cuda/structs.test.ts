@@ -6,7 +6,7 @@ import { findFalseClaims, type HeaderClaim, whyNoHeader } from "../../../test/su
 import { Struct, structs } from "./structs.js";
 
 const headerOf = {
-  "cuda.h": [structs.allocationProperty, structs.access],
+  "cuda.h": [structs.allocationProperty, structs.access, structs.launchConfig, structs.launchAttribute],
   "cublasLt.h": [structs.heuristicResult],
   "nvtx3/nvToolsExtMem.h": [
     structs.memoryRange,

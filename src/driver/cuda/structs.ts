@@ -105,6 +105,24 @@ export const structs = {
     ["locationId", "i32", "location.id"],
     ["flags", "i32"],
   ]),
+  /** How a kernel is launched. */
+  launchConfig: new Struct("CUlaunchConfig", [
+    ["gridX", "u32", "gridDimX"],
+    ["gridY", "u32", "gridDimY"],
+    ["gridZ", "u32", "gridDimZ"],
+    ["blockX", "u32", "blockDimX"],
+    ["blockY", "u32", "blockDimY"],
+    ["blockZ", "u32", "blockDimZ"],
+    ["sharedBytes", "u32", "sharedMemBytes"],
+    ["stream", "address", "hStream"],
+    ["attributes", "address", "attrs"],
+    ["count", "u32", "numAttrs"],
+  ]),
+  /** Something that is asked of a launch; what it takes is a union. */
+  launchAttribute: new Struct("CUlaunchAttribute", [
+    ["id", "i32"],
+    ["value", { opaque: 64 }],
+  ]),
   /** An algorithm that cuBLASLt proposes for a product. */
   heuristicResult: new Struct("cublasLtMatmulHeuristicResult_t", [
     ["algo", { opaque: 64 }],

@@ -57,14 +57,22 @@ function printBody(kernel: RowKernel, layout: ElementLayout, block: string): Ker
   return text;
 }
 
-function printStages(around: Surroundings, kernel: RowKernel, { aliases }: RowLayout): void {
+function printStages(around: Surroundings, kernel: RowKernel, layout: RowLayout): void {
+  const { aliases, early } = layout;
   /** The packs of inputs that are good: read, and not stored over since. */
   const held = new Map<number, string>();
   // What nothing stores over unseen is read at once, so that all of it is on its way together.
-  const early = kernel.stages.flatMap(({ value }) => packsReadBy(around, value));
-  for (const [input, operand] of new Map(early)) {
-    if (aliases.get(input) !== "mixed") held.set(input, keepPack(around, operand));
+  const read = new Map(kernel.stages.flatMap(({ value }) => packsReadBy(around, value)));
+  const atFirst = [...read].filter(([input]) => aliases.get(input) !== "mixed");
+  const hold = (some: typeof atFirst): void => {
+    for (const [input, operand] of some) if (!held.has(input)) held.set(input, keepPack(around, operand));
+  };
+  if (early) {
+    hold(atFirst.filter(([input]) => early[input]));
+    around.text.line(`${around.text.call("awaitPrevious")};`);
   }
+  around.operands.loadFixed();
+  hold(atFirst);
   const printFixed = fixedPrinter(around, kernel.stages);
   for (const stage of kernel.stages) {
     const output = stage.kind === "store" ? around.operands.outputs[stage.output] : undefined;

@@ -2,7 +2,7 @@
 
 import type { KernelSource, Parameter } from "../../driver/index.js";
 import type { Storage } from "../../runtime/index.js";
-import { boundsOf, type PrintedFunction } from "./kernel-text.js";
+import { awaitingFirst, boundsOf, type PrintedFunction } from "./kernel-text.js";
 import { type PreludeName, preludeOf } from "./prelude.js";
 
 /** A function of every thread of a block. */
@@ -100,15 +100,16 @@ function printTogether(tasks: readonly Task[], options: TogetherOptions): Kernel
   const called = new Set<PreludeName>(functions.flatMap((one) => [...one.called]));
   const doubles = Math.max(...functions.map(({ sharedDoubles }) => sharedDoubles));
   const memory = doubles > 0 ? `  __shared__ __align__(16) double memory[${doubles}];\n` : "";
-  const code = `${preludeOf(called)}${functions.map((one) => one.code).join("\n")}
+  const waiting = functions.every((one) => one.called.has("awaitPrevious")) ? "" : awaitingFirst;
+  const code = `${preludeOf(called.add("awaitPrevious"))}${functions.map((one) => one.code).join("\n")}
 extern "C" __global__ void ${boundsOf(threads, blocksAtOnce)} ${entry}(
     ${signature.join(",\n    ")}) {
-${memory}  const unsigned block = blockIdx.x;
+${memory}${waiting}  const unsigned block = blockIdx.x;
 ${lines.join("\n")}
 }
 `;
   const names = [...new Set(tasks.map((task) => task.name))];
-  return { name: names.join(" + "), parameters, cuda: { entry, threads, code } };
+  return { name: names.join(" + "), parameters, cuda: { entry, threads, code, waits: true } };
 }
 
 /** Whose operands the block works on, of the tasks from one place up to another; then the work. */

@@ -106,15 +106,15 @@ export class KernelText {
     return { called, lines: body };
   }
 
+  /** `blocksAtOnce`: as `boundsOf` takes it. */
   finish(name: string, threads: number, blocksAtOnce?: number): KernelSource {
     const { signature, body, called } = this.#print();
     const entry = `hf_${name.replace(/\W+/g, "_")}`;
     const cuda: CudaCode = {
-      entry,
-      threads,
-      code: `${preludeOf(called)}extern "C" __global__ void ${boundsOf(threads, blocksAtOnce)} ${entry}(
+      ...{ entry, threads, waits: true },
+      code: `${preludeOf(new Set([...called, "awaitPrevious"]))}extern "C" __global__ void ${boundsOf(threads, blocksAtOnce)} ${entry}(
     ${signature.join(",\n    ")}) {
-${body}
+${called.has("awaitPrevious") ? "" : awaitingFirst}${body}
 }
 `,
     };
@@ -154,6 +154,9 @@ ${body}
     };
   }
 }
+
+/** C++: the first line of a kernel that fetches nothing before it has waited for the launch before it. */
+export const awaitingFirst = "  awaitPrevious();\n";
 
 /** C++: `blocksAtOnce` is how many blocks a multiprocessor is to have registers for; the compiler decides where it is not said. */
 export function boundsOf(threads: number, blocksAtOnce?: number): string {

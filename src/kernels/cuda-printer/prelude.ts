@@ -52,6 +52,19 @@ struct alignas(sizeof(T) * N < 16 ? sizeof(T) * N : 16) Pack {
   T lane[N];
 };`,
   },
+  /**
+   * Waits until the launch before this one on its stream has ended, where this one has begun before that; then lets the one behind it
+   * begin. By then everything that came before the one before has ended, which the one behind may count on.
+   */
+  awaitPrevious: {
+    code: `#ifndef HOLDFAST_INSTRUCTIONS
+${device} void awaitPrevious() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.wait;\\ngriddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+#endif`,
+  },
   load: {
     needs: ["Pack"],
     code: `template <int N, class T>

@@ -44,6 +44,14 @@ struct alignas(sizeof(T) * N < 16 ? sizeof(T) * N : 16) Pack {
   T lane[N];
 };
 
+#ifndef HOLDFAST_INSTRUCTIONS
+static __device__ __forceinline__ void awaitPrevious() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.wait;\\ngriddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+#endif
+
 template <int N, class T>
 static __device__ __forceinline__ Pack<T, N> load(const T* from) {
   return *reinterpret_cast<const Pack<T, N>*>(from);
@@ -59,6 +67,7 @@ extern "C" __global__ void __launch_bounds__(256) hf_elements_of_it(
     const float*,
     float* out0,
     unsigned elements) {
+  awaitPrevious();
   const unsigned position = (blockIdx.x * 256u + threadIdx.x) * 4u;
   if (position >= elements) return;
   const Pack<float, 4> v0 = load<4>(in0 + position);

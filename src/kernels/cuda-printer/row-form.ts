@@ -28,11 +28,15 @@ export interface RowForm extends LaunchForm {
 /** Threads of a block that runs one of several kernels. */
 export const groupThreads = elementThreads;
 
-export function cudaRowForm(kernel: RowKernel, iteration: Iteration, operands: readonly Storage[]): RowForm {
+export function cudaRowForm(
+  kernel: RowKernel,
+  iteration: Iteration,
+  operands: readonly Storage[],
+  early?: readonly boolean[],
+): RowForm {
   const facts = factsOf(kernel);
-  return isApart(facts, iteration)
-    ? elementForm(kernel, facts, iteration, operands)
-    : reducingForm(kernel, facts, iteration, operands);
+  const make = isApart(facts, iteration) ? elementForm : reducingForm;
+  return make(kernel, facts, iteration, operands, early);
 }
 
 /** A stage that reads others' elements after a store needs the row's threads to wait for each other. */
@@ -50,6 +54,7 @@ function elementForm(
   facts: RowFacts,
   iteration: Iteration,
   operands: readonly Storage[],
+  early: readonly boolean[] | undefined,
 ): RowForm {
   const { outer, row, elements } = iteration;
   requireCountable(kernel, elements, "elements");
@@ -59,7 +64,7 @@ function elementForm(
   const isPacked = (isEven || mayHaveTail) && arePacked(facts, iteration, operands);
   const width = isPacked ? packWidth : 1;
   const moves = isPacked && !isEven ? "tailed" : "whole";
-  const layout = layoutOf(facts, iteration, operands);
+  const layout = { ...layoutOf(facts, iteration, operands), early };
   const sizes = outer.length > 0 ? [elements, row.size] : [elements];
   const blocks = Math.ceil(elements / (width * elementThreads));
   addSteps(kernel, iteration, layout.inner, sizes);
@@ -85,12 +90,13 @@ function reducingForm(
   facts: RowFacts,
   iteration: Iteration,
   operands: readonly Storage[],
+  early: readonly boolean[] | undefined,
 ): RowForm {
   const { row, rows } = iteration;
   requireCountable(kernel, rows, "rows");
   requireCountable(kernel, row.size, "elements in a row");
   const moves = row.size % packWidth === 0 ? "whole" : "single";
-  const plain = layoutOf(facts, iteration, operands);
+  const plain = { ...layoutOf(facts, iteration, operands), early };
   const layout = moves === "whole" ? packedLayout(plain, facts, iteration, operands) : plain;
   const lanes = lanesOf(row.size);
   const all = Math.max(1, Math.ceil(row.size / (packWidth * lanes)));
@@ -220,12 +226,12 @@ function layoutOf(facts: RowFacts, iteration: Iteration, operands: readonly Stor
 
 const letters: Readonly<Record<InnerStride, string>> = { unit: "u", none: "n", any: "a" };
 
-function keyOf({ outerRank, inner, aliases, woven = [] }: RowLayout): string {
+function keyOf({ outerRank, inner, aliases, woven = [], early }: RowLayout): string {
   let key = `${outerRank}`;
   for (const one of inner) key += letters[one];
   for (const alias of aliases.values()) key += ` ${alias}`;
   for (const inputs of woven) key += ` ${inputs}`;
-  return key;
+  return early ? `${key} early ${early.map(Number).join("")}` : key;
 }
 
 const noAliases: ReadonlyMap<number, Alias> = new Map();

@@ -21,6 +21,8 @@ export interface RowGroupMember {
   /** The inputs, then the outputs. */
   readonly operands: readonly Storage[];
   readonly scalars?: readonly number[];
+  /** As `RowLaunch` has it: of all members or of none. */
+  readonly early?: readonly boolean[] | undefined;
 }
 
 /** Can one launch run these? Not where a row takes more threads than blocks have here, or a launch too few arguments. */
@@ -43,8 +45,8 @@ export function cudaRowGroupForm(members: readonly RowGroupMember[]): LaunchToge
   });
 }
 
-function taskOf({ kernel, iteration, operands, scalars = [] }: RowGroupMember): Task[] {
-  const { key, sizes, inGroup } = cudaRowForm(kernel, iteration, operands);
+function taskOf({ kernel, iteration, operands, scalars = [], early }: RowGroupMember): Task[] {
+  const { key, sizes, inGroup } = cudaRowForm(kernel, iteration, operands, early);
   if (!inGroup) return [];
   return [
     {

@@ -136,7 +136,14 @@ class Printer {
   print(): KernelText {
     const { stages } = this.#kernel;
     this.#printPlace();
-    if (this.#layout.packs > 0) this.#hold(this.#readAtFirst());
+    const atFirst = this.#layout.packs > 0 ? this.#readAtFirst() : [];
+    const { early } = this.#layout;
+    if (early) {
+      this.#hold(atFirst.filter(([input]) => early[input]));
+      this.#text.line(`${this.#text.call("awaitPrevious")};`);
+    }
+    this.#operands.loadFixed();
+    this.#hold(atFirst);
     for (const [index, stage] of stages.entries()) {
       if (stage.kind === "reduce") {
         if (!this.#reduced.has(index)) this.#printReductions(this.#reductionsFrom(index));

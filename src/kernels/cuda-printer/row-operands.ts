@@ -23,6 +23,8 @@ export interface RowLayout {
   readonly aliases: ReadonlyMap<number, Alias>;
   /** Inputs that take turns in memory, in that order: a few columns of a matrix. They are read together. */
   readonly woven?: readonly (readonly number[])[];
+  /** By input, where the kernel begins early: is it good before the launch before has ended? */
+  readonly early?: readonly boolean[] | undefined;
 }
 
 export interface Operand {
@@ -71,7 +73,7 @@ export class RowOperands {
     }
   }
 
-  /** Prints where each operand's row starts, and what doesn't move along it; outputs of a value a row aside. */
+  /** Prints where each operand's row starts; outputs of a value a row aside. */
   place(row: string): void {
     const text = this.#text;
     if (this.#outerRank > 1) text.line(`unsigned rest = ${row};`);
@@ -82,9 +84,14 @@ export class RowOperands {
     if (this.#outerRank > 0) text.define("const int", "at0", `(int)${this.#outerRank > 1 ? "rest" : row}`);
     for (const index of this.inputs.keys()) this.#placeOperand(index);
     for (const [output, { per }] of this.#outputs.entries()) if (per === "element") this.placeOutput(output);
+  }
+
+  /** Reads what doesn't move along the row. */
+  loadFixed(): void {
     for (const [index, name] of this.fixed) {
       const operand = this.inputs[index];
-      if (operand) text.define("const auto", name, widened(text, operand.dtype, `${operand.start}[0]`));
+      if (!operand) continue;
+      this.#text.define("const auto", name, widened(this.#text, operand.dtype, `${operand.start}[0]`));
     }
   }
 

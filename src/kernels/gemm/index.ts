@@ -16,12 +16,13 @@ export {
   gemmTogether,
 } from "./gemm.js";
 export { libraryProductKey } from "./library-product.js";
-export type {
-  GemmOutline,
-  GemmProblem,
-  GemmShape,
-  MatrixLayout,
-  Operand,
-  ProductDtype,
+export {
+  firstOwnChoice,
+  type GemmOutline,
+  type GemmProblem,
+  type GemmShape,
+  type MatrixLayout,
+  type Operand,
+  type ProductDtype,
 } from "./problem.js";
 export type { Finish } from "./warpgroup/index.js";

@@ -65,6 +65,11 @@ export interface GemmProblem<D extends ProductDtype = GemmDtype> extends GemmSha
   readonly scratch?: Storage;
   /** One of `gemmChoices`: which of its algorithms a library takes, its own first unless given, or our own kernel in its place. */
   readonly choice?: number;
+  /**
+   * Is B good before the launch before this one on its stream has ended, and does it lie apart from what that one writes? Our own kernels
+   * for a GPU fetch it before they wait.
+   */
+  readonly isEarlyB?: boolean;
 }
 
 /** The first choice of our own kernels where a library has the product otherwise; the next ones are below it. */

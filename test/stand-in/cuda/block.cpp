@@ -12,6 +12,7 @@
 #include "control.h"
 #include "gates.h"
 #include "launch.h"
+#include "past.h"
 #include "waiting.h"
 
 namespace standin {
@@ -190,6 +191,25 @@ Waiting countWaiting(const Launch& own, const Thread* members) {
   return waiting;
 }
 
+/**
+ * Nobody can go on before the launch before has ended, which it does without them: lets those go on that wait for it. False where
+ * nobody does. A thread that waits for one of them is therefore no stall.
+ */
+bool endPrevious(Launch& own) {
+  if (!own.isInPast) return false;
+  own.isInPast = false;
+  if (!leavePast() && own.fault.status == success) {
+    own.fault = {launchFailed, std::string(own.kernel->name) + ": writes before it has waited for the launch before it"};
+  }
+  bool isAny = false;
+  for (Thread& thread : own.threads) {
+    if (thread.state != State::forPrevious) continue;
+    thread.state = State::ready;
+    isAny = true;
+  }
+  return isAny && own.fault.status == success;
+}
+
 /** After every thread has run as far as it could: lets them go on. False when all have ended, or nobody can. */
 bool goOn(Launch& own) {
   bool isAny = false, waitsElsewhere = own.blocks.size() > 1;
@@ -209,7 +229,8 @@ bool goOn(Launch& own) {
     for (unsigned index = 0; index < own.threadCount; ++index) members[index].state = State::ready;
     isAny = true;
   }
-  if (isAny || deliverCopy(own)) return true;
+  // Copies that were begun in the past bring what lay there then.
+  if (isAny || deliverCopy(own) || endPrevious(own)) return true;
   const auto hasLeft = [](const Block& block) { return block.left > 0; };
   if (own.fault.status != success || std::none_of(own.blocks.begin(), own.blocks.end(), hasLeft)) return false;
   const std::string ofBlock =
@@ -231,6 +252,8 @@ void runCluster(Launch& own, unsigned first) {
       own.threads[index].stackPointer = prepareFiber(stacks.top(index), startThread);
     }
   }
+  own.isInPast = own.isEarly;
+  if (own.isInPast) enterPast();
   const unsigned warps = own.threadsApart / warpSize;
   do {
     for (unsigned step = 0; step < warps * size && own.fault.status == success; ++step) {
@@ -239,6 +262,7 @@ void runCluster(Launch& own, unsigned first) {
       runWarp(own, warp * warpSize, std::min((warp + 1) * warpSize, rank * own.threadsApart + own.threadCount));
     }
   } while (own.fault.status == success && goOn(own));
+  endPrevious(own);
 }
 
 /** Where launched memory lies: in the module, or, where blocks run side by side, in memory of each block. */
@@ -251,12 +275,12 @@ void placeLaunchedMemory(Launch& own, unsigned bytes) {
 
 }  // namespace
 
-Fault runGrid(const StandinModule& module, const StandinKernel& kernel, unsigned blocks, unsigned threads,
-              unsigned sharedBytes, void** arguments) {
+Fault runGrid(const StandinModule& module, const StandinKernel& kernel, const Grid& grid, void** arguments) {
+  const auto [blocks, threads, sharedBytes, isEarly] = grid;
   catchSignals();
   *module.hooks = {hookBarrier,         hookExchange,     hookFault, hookMeet,
                    hookArriveInCluster, hookAwaitCluster, hookGate,  hookBring,
-                   hookBringBox};
+                   hookBringBox,        hookAwaitPrevious};
   Launch own;
   own.module = &module;
   own.kernel = &kernel;
@@ -265,12 +289,14 @@ Fault runGrid(const StandinModule& module, const StandinKernel& kernel, unsigned
   own.threadCount = threads;
   own.threadsApart = (threads + warpSize - 1) / warpSize * warpSize;
   own.isReversed = setting("reversed") != 0;
+  own.isEarly = isEarly && hasPast();
   own.blocks.resize(kernel.clusterSize);
   placeLaunchedMemory(own, sharedBytes);
   *module.place = {{0, 0, 0}, {0, 0, 0},          {threads, 1, 1}, {blocks, 1, 1},
                    0,         kernel.clusterSize, own.launched,    own.launchedBytes};
   launch = &own;
-  if (kernel.isCooperative || kernel.clusterSize > 1) {
+  // The threads of an early launch all wait for the one before it.
+  if (kernel.isCooperative || kernel.clusterSize > 1 || own.isEarly) {
     own.threads.resize(kernel.clusterSize * own.threadsApart);
     for (unsigned block = 0; block < blocks && own.fault.status == success; block += kernel.clusterSize) {
       runCluster(own, block);

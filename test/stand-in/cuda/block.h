@@ -12,8 +12,14 @@ struct Fault {
   std::string text;
 };
 
+/** How a kernel is launched. */
+struct Grid {
+  unsigned blocks, threads, sharedBytes;
+  /** May it begin before the kernel before it has ended? */
+  bool isEarly;
+};
+
 /** Runs all blocks of a grid, one cluster after the other. A fault ends the launch. */
-Fault runGrid(const StandinModule& module, const StandinKernel& kernel, unsigned blocks, unsigned threads,
-              unsigned sharedBytes, void** arguments);
+Fault runGrid(const StandinModule& module, const StandinKernel& kernel, const Grid& grid, void** arguments);
 
 }  // namespace standin

@@ -36,6 +36,8 @@ const std::map<std::string, long long> defaults = {
     {"blocking", 0},
     // 1: blocks and threads run from the last to the first.
     {"reversed", 0},
+    // 1: what a launch that may begin early reads before it waits is as it was before the kernel before it.
+    {"early", 0},
     // Not 0: everything that needs a context answers with this, as after a fault.
     {"stickyError", 0},
     // cuBLASLt: 1 answers that there is no algorithm; the workspace that an algorithm wants; the nodes of a product; how many

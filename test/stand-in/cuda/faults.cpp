@@ -6,6 +6,7 @@
 
 #include "cluster-memory.h"
 #include "launch.h"
+#include "past.h"
 #include "status.h"
 
 namespace standin {
@@ -67,6 +68,7 @@ void divert(ucontext_t& context) {
 
 /** Returns, whoever's the signal is: what the system changed for the handler, it has to change back. */
 void onSignal(int number, siginfo_t* info, void* context) {
+  if (number == SIGSEGV && openPage(info->si_addr)) return;
   if (isInKernel) {
     isInKernel = false;
     launch->signal = number;

@@ -2,6 +2,7 @@
 #include "graph.h"
 
 #include "control.h"
+#include "past.h"
 #include "stream.h"
 
 namespace standin {
@@ -19,8 +20,23 @@ Registry<int> nodeTypes(0x70);
 Registry<Executable> executables(0x80);
 
 int runNodes(const Graph& graph) {
-  for (const Node& node : graph.nodes) {
-    if (const int status = node.work ? node.work() : success) return status;
+  const size_t count = graph.nodes.size();
+  std::vector<Pasts> pasts(count);
+  // Up to which node a past is kept: a graph's together may be more than there is memory.
+  std::vector<size_t> lastBehind(count, 0);
+  for (size_t place = 0; place < count; ++place) {
+    for (const size_t before : graph.nodes[place].after) lastBehind[before] = place;
+  }
+  for (size_t place = 0; place < count; ++place) {
+    const Node& node = graph.nodes[place];
+    Pasts own;
+    for (const size_t before : node.after) {
+      own.insert(own.end(), pasts[before].begin(), pasts[before].end());
+      if (lastBehind[before] == place) pasts[before].clear();
+    }
+    if (!node.work) continue;
+    if (const int status = runBehind(own, node.type, node.work)) return status;
+    if (lastBehind[place] > place) pasts[place] = std::move(own);
   }
   return success;
 }

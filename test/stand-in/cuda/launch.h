@@ -14,7 +14,7 @@ namespace standin {
 constexpr unsigned warpSize = 32;
 
 /** In this order: who is behind `inExchange` may be let go on by others than its warp and its block. */
-enum class State : unsigned char { ready, atBarrier, done, inExchange, atMeeting, atGate, inCluster };
+enum class State : unsigned char { ready, atBarrier, done, inExchange, atMeeting, atGate, inCluster, forPrevious };
 
 /** A thread's way through the cluster's barrier: it arrives, all others do, it waits. */
 enum class ClusterStep : unsigned char { outside, arrived, complete };
@@ -72,6 +72,9 @@ struct Launch {
   unsigned blockCount;
   unsigned threadCount;
   bool isReversed;
+  /** May it see the past of the launch before it until it has waited? Do the blocks that run do so? */
+  bool isEarly;
+  bool isInPast = false;
   /** The blocks that run side by side: one, or those of a cluster. */
   std::vector<Block> blocks;
   /** Theirs, block after block, each block's from a whole warp on. */

@@ -12,8 +12,6 @@ namespace standin {
 
 namespace {
 
-constexpr uint64_t pageBytes = 64 << 10;  // the largest page of the machines that this runs on
-
 using Blocks = std::map<uint64_t, uint64_t>;  // address → size
 Blocks plain;
 Blocks pinned;
@@ -58,6 +56,10 @@ void giveMemory(uint64_t size) { used -= size; }
 
 bool holdsPlain(uint64_t address, uint64_t size) { return holds(plain, address, size); }
 
+void forEachDeviceMemory(const std::function<void(uint64_t, uint64_t)>& visit) {
+  for (const auto& [address, size] : plain) visit(address, wholePages(size));
+  forEachMapped(visit);
+}
 
 bool holdsDevice(uint64_t address, uint64_t size) {
   if (holdsPlain(address, size)) return true;

@@ -3,11 +3,14 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 
 namespace standin {
 
 /** The unit of the virtual memory API, and of everything that is reserved, created or mapped with it. */
 constexpr uint64_t granularity = 2ull << 20;
+/** The largest page of the machines that this runs on; all memory has whole ones of its own. */
+constexpr uint64_t pageBytes = 64 << 10;
 
 uint64_t usedMemory();
 /** Takes bytes of a device, or answers false where it has no more. */
@@ -17,6 +20,11 @@ void giveMemory(uint64_t size);
 bool holdsPlain(uint64_t address, uint64_t size);
 /** How many bytes from here on are mapped and may be used. */
 uint64_t mappedBytesAt(uint64_t address);
+
+/** The memory that is mapped and may be used. */
+void forEachMapped(const std::function<void(uint64_t address, uint64_t size)>& visit);
+/** All device memory that may be used, in whole pages. */
+void forEachDeviceMemory(const std::function<void(uint64_t address, uint64_t size)>& visit);
 
 /** Device memory, all of the range. */
 bool holdsDevice(uint64_t address, uint64_t size);

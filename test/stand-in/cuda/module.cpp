@@ -88,7 +88,7 @@ struct Arguments {
   }
 };
 
-int runFunction(uint64_t handle, unsigned blocks, unsigned threads, unsigned sharedBytes, Arguments& arguments) {
+int runFunction(uint64_t handle, const Grid& grid, Arguments& arguments) {
   const Function* function = functions.find(handle);
   Module* module = function ? modules.find(function->module) : nullptr;
   if (module == nullptr) {
@@ -102,7 +102,7 @@ int runFunction(uint64_t handle, unsigned blocks, unsigned threads, unsigned sha
     setStickyError(illegalAddress, kernel.name + which);
     return illegalAddress;
   }
-  const Fault fault = runGrid(*module->table, kernel, blocks, threads, sharedBytes, arguments.places.data());
+  const Fault fault = runGrid(*module->table, kernel, grid, arguments.places.data());
   if (fault.status != success) setStickyError(fault.status, fault.text);
   return fault.status;
 }
@@ -184,10 +184,9 @@ STANDIN_EXPORT int cuFuncSetAttribute(uint64_t handle, int attribute, int value)
   return success;
 }
 
-STANDIN_EXPORT int cuLaunchKernel(uint64_t handle, unsigned gridX, unsigned gridY, unsigned gridZ, unsigned blockX,
-                                  unsigned blockY, unsigned blockZ, unsigned sharedBytes, uint64_t stream,
-                                  void** arguments, void** extra) {
-  ENTER(context);
+static int sendLaunch(uint64_t handle, unsigned gridX, unsigned gridY, unsigned gridZ, unsigned blockX, unsigned blockY,
+                      unsigned blockZ, unsigned sharedBytes, uint64_t stream, void** arguments, void** extra,
+                      bool isEarly) {
   const Function* function = functions.find(handle);
   if (function == nullptr) return invalidHandle;
   const StandinKernel& kernel = *function->kernel;
@@ -198,5 +197,45 @@ STANDIN_EXPORT int cuLaunchKernel(uint64_t handle, unsigned gridX, unsigned grid
   if (gridX % kernel.clusterSize != 0) return invalidClusterSize;
   if (arguments == nullptr && kernel.parameterCount > 0) return invalidValue;
   auto copied = std::make_shared<Arguments>(kernel, arguments);
-  return submit(stream, kernelNode, [=] { return runFunction(handle, gridX, blockX, sharedBytes, *copied); });
+  const Grid grid = {gridX, blockX, sharedBytes, isEarly};
+  return submit(stream, kernelNode, [=] { return runFunction(handle, grid, *copied); });
+}
+
+STANDIN_EXPORT int cuLaunchKernel(uint64_t handle, unsigned gridX, unsigned gridY, unsigned gridZ, unsigned blockX,
+                                  unsigned blockY, unsigned blockZ, unsigned sharedBytes, uint64_t stream,
+                                  void** arguments, void** extra) {
+  ENTER(context);
+  return sendLaunch(handle, gridX, gridY, gridZ, blockX, blockY, blockZ, sharedBytes, stream, arguments, extra, false);
+}
+
+namespace {
+
+/** As cuda.h has them: an attribute's value is a union, of which the first number says yes or no. */
+struct LaunchAttribute {
+  int id;
+  int padding;
+  int value[16];
+};
+struct LaunchConfig {
+  unsigned gridX, gridY, gridZ, blockX, blockY, blockZ, sharedBytes;
+  uint64_t stream;
+  const LaunchAttribute* attributes;
+  unsigned count;
+};
+
+constexpr int programmaticSerialization = 6;
+
+}  // namespace
+
+/** What may begin early runs in its turn here; with the setting `early` it sees what it would if it did begin early. */
+STANDIN_EXPORT int cuLaunchKernelEx(const LaunchConfig* config, uint64_t handle, void** arguments, void** extra) {
+  ENTER(context);
+  if (config == nullptr || (config->count > 0 && config->attributes == nullptr)) return invalidValue;
+  bool isEarly = false;
+  for (unsigned index = 0; index < config->count; ++index) {
+    if (config->attributes[index].id != programmaticSerialization) return notSupported;
+    isEarly = config->attributes[index].value[0] != 0;
+  }
+  return sendLaunch(handle, config->gridX, config->gridY, config->gridZ, config->blockX, config->blockY, config->blockZ,
+                    config->sharedBytes, config->stream, arguments, extra, isEarly);
 }

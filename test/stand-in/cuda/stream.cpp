@@ -43,6 +43,7 @@ int finishWork(Stream& stream) {
     stream.queue.pop_front();
     if (const int status = work()) setStickyError(status, "");
   }
+  stream.pasts.clear();
   return stickyError();
 }
 
@@ -56,11 +57,12 @@ int submit(uint64_t handle, int nodeType, Work work) {
   if (stream == nullptr) return invalidHandle;
   if (const int refused = checkCapture(handle)) return refused;
   if (stream->capture) return record(*stream, nodeType, std::move(work));
+  Work inTurn = [=] { return runBehind(stream->pasts, nodeType, work); };
   if (setting("deferred")) {
-    stream->queue.push_back(std::move(work));
+    stream->queue.push_back(std::move(inTurn));
     return success;
   }
-  return runNow(work);
+  return runNow(inTurn);
 }
 
 namespace {

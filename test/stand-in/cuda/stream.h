@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "graph.h"
+#include "past.h"
 
 namespace standin {
 
@@ -18,6 +19,8 @@ struct Stream {
   bool isBlocking = true;
   /** Work that waits; empty unless work is deferred. */
   std::deque<Work> queue;
+  /** Of the latest work that has run, unless somebody has waited for it. */
+  Pasts pasts;
   /** The capture that the stream is in, and the nodes behind which its next one comes. */
   std::shared_ptr<Capture> capture;
   std::vector<size_t> frontier;

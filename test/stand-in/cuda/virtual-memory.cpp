@@ -100,6 +100,12 @@ uint64_t mappedBytesAt(uint64_t address) {
   return offset < found->second.size ? found->second.size - offset : 0;
 }
 
+void forEachMapped(const std::function<void(uint64_t, uint64_t)>& visit) {
+  for (const auto& [address, mapping] : mappings) {
+    if (mapping.isAccessible) visit(address, mapping.size);
+  }
+}
+
 size_t reservationCount() { return reservations.size(); }
 
 }  // namespace standin

@@ -22,6 +22,10 @@ inline __attribute__((always_inline)) void waitAt(State state, int line) {
 
 void hookBarrier(int line) { waitAt(State::atBarrier, line); }
 
+void hookAwaitPrevious() {
+  if (launch->isInPast) waitAt(State::forPrevious, 0);
+}
+
 unsigned long long hookExchange(StandinExchange kind, unsigned mask, unsigned long long value, unsigned source) {
   const unsigned self = launch->running;
   Thread& thread = launch->threads[self];

@@ -6,6 +6,7 @@
 namespace standin {
 
 void hookBarrier(int line);
+void hookAwaitPrevious();
 unsigned long long hookExchange(StandinExchange kind, unsigned mask, unsigned long long value, unsigned source);
 void hookMeet(unsigned barrier, unsigned threads, int line);
 void hookArriveInCluster(int line);

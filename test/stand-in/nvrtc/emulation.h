@@ -77,6 +77,9 @@ static inline T __shfl_down_sync(unsigned mask, T value, unsigned delta, int wid
 
 #define HOLDFAST_INSTRUCTIONS
 
+/** Launches run one after the other here; what one that may begin early sees before this is libcuda's to say. */
+static inline void awaitPrevious() { standinHooks.awaitPrevious(); }
+
 /** The warps of all blocks that run side by side. */
 enum { standinWarps = 32 * standinClusterLimit };
 static inline unsigned standinWarp() { return 32 * standinPlace.rank + threadIdx.x / 32; }

@@ -83,6 +83,7 @@ const turning = `
   }
   publishGates();
   __syncthreads();
+  awaitPrevious();
   const unsigned lane = threadIdx.x % 32, warp = threadIdx.x % 128 / 32;
   if (threadIdx.x >= consumers) {
     giveRegisters<${registersToTurn}>();

@@ -138,7 +138,7 @@ typedef Side<${right}> Right;${byWarps ? loadingFours : ""}`;
 function workOf(form: WarpgroupForm, finish: PrintedFinish | undefined): readonly string[] {
   const { tile } = form;
   if (isByRegisters(form)) return [sharingOfTerms, placingFor(form), bodyByRegisters];
-  const begun = [placingFor(form), beginningFor(tile)];
+  const begun = [placingFor(form), beginningFor(form)];
   if (isByWarps(form)) return [...begun, multiplicationByWarps, storingByWarps];
   return [...begun, multiplicationFor(tile), storingFor(form, finish)];
 }

@@ -107,6 +107,8 @@ export interface WarpgroupForm {
   readonly columns?: number;
   /** Is it one product, and no batch of them? */
   readonly isSingle?: boolean;
+  /** Is B fetched before the launch before has ended? */
+  readonly isEarlyB?: boolean;
 }
 
 /** Elementwise work on a product's result, while it is still in registers. */
@@ -172,7 +174,7 @@ export function finishFormOf(
   const { isElementwise, usesPlace, readsAtIndex } = factsOf(kernel);
   if (!isElementwise || usesPlace || readsAtIndex || kernel.inputs[product] !== "f32") return undefined;
   const form = { element, tile, isAlong, hasBias: bias !== undefined, columns: n, isSingle: true } as const;
-  return { ...form, ...halvesOf(problem) };
+  return { ...form, ...halvesOf(problem), ...earlinessOf(problem) };
 }
 
 /** Does a kernel do no more than convert what it loads? A library stores half floats itself. */
@@ -225,7 +227,7 @@ export function plainFormsOf(
     )
     .map((tile) => ({
       ...{ element, tile, isAlong, hasBias: bias !== undefined, columns: n, isSingle: batch === 1 },
-      ...halvesOf(problem),
+      ...{ ...halvesOf(problem), ...earlinessOf(problem) },
     }));
 }
 
@@ -238,6 +240,10 @@ export function prefersTurned(device: Device, precision: ProductPrecision, probl
   const isOwn = isOurs(problem) && !isOddBatch(problem);
   const isApart = !a.isTransposed && !b.isTransposed && k % 4 === 0 && m >= leastRowsToTurn;
   return isApart && isOwn && elementOf(device, precision, problem) === "tf32";
+}
+
+function earlinessOf({ isEarlyB }: GemmOutline): Pick<WarpgroupForm, "isEarlyB"> {
+  return isEarlyB ? { isEarlyB } : {};
 }
 
 /** What C is stored as, where that is half floats. */

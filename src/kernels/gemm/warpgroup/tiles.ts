@@ -1,6 +1,6 @@
 /** Tiles of operands in shared memory: how they lie there, how they come, and who waits for them. */
 
-import type { WarpgroupForm, WarpgroupTile } from "./form.js";
+import type { WarpgroupForm } from "./form.js";
 
 /**
  * `Side`: one operand's tile in shared memory, 128 bytes of terms of each of its rows or columns of C. Terms that lie side by side
@@ -78,10 +78,26 @@ export function placingFor({ isSingle }: WarpgroupForm): string {
 }
 
 /** Up to where the first tiles are on their way: the last warp brings them, the others multiply them. */
-export function beginningFor({ isFlipped }: WarpgroupTile): string {
-  const rows = ["a, firstRow", "aBatch == 0 ? 0 : product"] as const;
-  const columns = ["b, firstColumn", "bBatch == 0 ? 0 : product"] as const;
-  const [left, right] = isFlipped ? [columns, rows] : [rows, columns];
+export function beginningFor({ tile, isEarlyB = false }: WarpgroupForm): string {
+  const bring = (of: "a" | "b"): string => {
+    const [from, batch] = of === "a" ? ["a, firstRow", "aBatch"] : ["b, firstColumn", "bBatch"];
+    const isLeft = (of === "b") === (tile.isFlipped === true);
+    const to = isLeft ? "Left::bring(tile" : "Right::bring(tile + Left::bytes";
+    return `${to}, ${from}, step * depth, ${batch} == 0 ? 0 : product, full + stage);`;
+  };
+  const fetching = `
+    for (unsigned step = 0; step < steps && step < stages; step++) {
+      const unsigned stage = step;
+      expectAt(full + stage, Left::bytes + Right::bytes);
+      unsigned char* const tile = tiles + stage * (Left::bytes + Right::bytes);
+      ${bring("b")}
+    }
+    awaitPrevious();
+    for (unsigned step = 0; step < steps && step < stages; step++) {
+      const unsigned stage = step;
+      unsigned char* const tile = tiles + stage * (Left::bytes + Right::bytes);
+      ${bring("a")}
+    }`;
   return `
   unsigned char* const turned = tiles + stages * (Left::bytes + Right::bytes);
   Gate* const full = reinterpret_cast<Gate*>(turned + (Right::isTurned ? ${turnedTiles} * Right::bytes : 0));
@@ -92,17 +108,17 @@ export function beginningFor({ isFlipped }: WarpgroupTile): string {
     setGate(free + threadIdx.x, consumers / 32);
   }
   publishGates();
-  __syncthreads();
+  __syncthreads();${isEarlyB ? "" : "\n  awaitPrevious();"}
   if (threadIdx.x >= consumers) {
-    if (threadIdx.x > consumers) return;
-    for (unsigned step = 0; step < steps; step++) {
+    if (threadIdx.x > consumers) return;${isEarlyB ? fetching : ""}
+    for (unsigned step = ${isEarlyB ? "stages" : "0"}; step < steps; step++) {
       const unsigned stage = step % stages;
       if (step >= stages) awaitGate(free + stage, (step / stages - 1) % 2);
       expectAt(full + stage, Left::bytes + Right::bytes);
       unsigned char* const tile = tiles + stage * (Left::bytes + Right::bytes);
-      Left::bring(tile, ${left[0]}, step * depth, ${left[1]}, full + stage);
-      Right::bring(tile + Left::bytes, ${right[0]}, step * depth, ${right[1]}, full + stage);
+      ${bring("a")}
+      ${bring("b")}
     }
     return;
-  }`;
+  }${isEarlyB ? "\n  awaitPrevious();" : ""}`;
 }
