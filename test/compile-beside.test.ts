@@ -6,7 +6,8 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { type Device, manualSeed, nn, optim, randn, type Tensor, tensor } from "holdfast";
-import { branchStep, type PassSettings, PlacedStep } from "../src/compile/compile.js";
+import { branchStep, type PassSettings } from "../src/compile/compile.js";
+import { PlacedStep } from "../src/compile/placed-step.js";
 import { latestPlanOf } from "../src/tensor/compiled-step.js";
 import { sameBytes } from "./support/same-bytes.js";
 import { standInMissing } from "./support/stand-in.js";
@@ -84,7 +85,7 @@ describe("a compiled step on a GPU", { skip: standInMissing }, () => {
         call.work.kind === "beside" ? [place] : [],
       );
       assert.ok(places.length > 0);
-      const placed = new PlacedStep(device.runtime, one, "again");
+      const placed = PlacedStep.place(device.runtime, one, "again");
       const sent = placed.pieces.map(({ call }) => call).filter((call) => places.includes(call));
       assert.deepEqual(sent, places);
       placed.close();

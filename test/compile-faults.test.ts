@@ -8,7 +8,7 @@ import { describe, test } from "node:test";
 import { planRules, verifyPlan } from "../src/compile/verify.js";
 import { span } from "../src/units/index.js";
 import { agree, runPlanned, runProgram } from "./support/modelled-run.js";
-import { planFaults, planWithWait } from "./support/planted-plans.js";
+import { beginEarly, planFaults, planWithWait } from "./support/planted-plans.js";
 import { type ProposedStep, planApart, scheduleOn } from "./support/proposed-steps.js";
 import { refusalOf } from "./support/refusals.js";
 import { besideEachOther, branchedStep, straightStep } from "./support/training-step.js";
@@ -33,6 +33,11 @@ describe("sound steps pass", () => {
     "one after the other": straightStep(),
     "on three branches": branchedStep(),
     "with a place shared behind a wait": planWithWait(),
+    "with a call that fetches weights while the one before it ends": beginEarly(
+      straightStep(),
+      "matmul2",
+      (part) => part.buffer.label === "w2",
+    ),
     "with two kernels side by side that read the same": besideEachOther(
       straightStep(),
       "weightGradient2",

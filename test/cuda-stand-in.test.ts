@@ -109,7 +109,7 @@ const skip = testDevice === "cpu" ? standInMissing : "these files run by themsel
 for (const [what, file] of Object.entries(suites)) {
   test(`${what}: ${file}.test.ts holds on the stand-in too`, { skip }, async () => {
     const child = spawn(process.execPath, [join(repositoryRoot, "dist", `${file}.test.js`)], {
-      env: { ...process.env, TEST_DEVICE: "stand-in" },
+      env: { ...process.env, TEST_DEVICE: "stand-in", STAND_IN_GPU: "early=1" },
       stdio: ["ignore", "pipe", "pipe"],
     });
     let printed = "";

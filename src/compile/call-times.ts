@@ -7,8 +7,8 @@
 
 import type { Runtime } from "../runtime/index.js";
 import { type Clock, systemClock } from "../units/index.js";
-import type { PlacedStep } from "./compile.js";
 import { type Piece, sendPieces } from "./emit.js";
+import type { PlacedStep } from "./placed-step.js";
 
 /** The best of so many groups counts, each of so many launches in a row. */
 const [groups, launches] = [5, 20];

@@ -3,11 +3,10 @@
  * verification of that plan, without which nothing is launched.
  */
 
-import type { Region, Runtime, ScratchMemory, Storage } from "../runtime/index.js";
-import { senderOf } from "./branches.js";
+import type { Region, Runtime, Storage } from "../runtime/index.js";
 import { placeConstants } from "./constants.js";
-import { emitCalls, type Piece } from "./emit.js";
 import { fuse } from "./fuse.js";
+import { handOver } from "./handovers.js";
 import { lifetimesOf } from "./liveness.js";
 import { type MemoryReport, memoryOf } from "./memory-report.js";
 import { copyAlike } from "./passes/alike.js";
@@ -30,7 +29,7 @@ import { makeSpread } from "./passes/spread-results.js";
 import { makeProductsTogether } from "./passes/together.js";
 import { turnWeights } from "./passes/turned-weights.js";
 import { planMemory } from "./plan.js";
-import { accessesOf, type Buffer, type Call, type Part, type Plan, type Schedule } from "./program.js";
+import type { Buffer, Call, Part, Plan, Schedule } from "./program.js";
 import { roomIn } from "./room.js";
 import { type ScheduleOptions, scheduleCalls } from "./schedule.js";
 import type { Trace } from "./trace.js";
@@ -97,9 +96,9 @@ export const passNames: readonly PassName[] = [...passesInOrder, "products"];
 
 /**
  * Which passes are left out. `branches` is about what nobody needs soon: with false nothing runs beside anything else, with
- * true it does; unless given, a GPU tries both.
+ * true it does; unless given, a GPU tries both. With `handovers: false` no launch begins before the one before it has ended.
  */
-export type PassSettings = Readonly<Partial<Record<PassName | "branches", boolean>>>;
+export type PassSettings = Readonly<Partial<Record<PassName | "branches" | "handovers", boolean>>>;
 
 /** What a pass has made of the calls, for explain(). */
 export interface Stage {
@@ -116,6 +115,8 @@ export interface PlannedStep {
   readonly stages: readonly Stage[];
   /** Persistent memory of which nobody wants what the step leaves in it. */
   readonly forgotten: readonly Part[];
+  /** May launches begin while the ones before them end? */
+  readonly handsOver: boolean;
   readonly schedule: Schedule;
   readonly plan: Plan;
   readonly memory: MemoryReport;
@@ -155,7 +156,7 @@ function planCalls(
   traced: readonly Call[],
   forgotten: readonly Part[],
   settings: PassSettings,
-): Pick<PlannedStep, "stages" | "forgotten" | "schedule" | "plan" | "memory" | "products"> {
+): Omit<PlannedStep, "ops" | "types" | "regions" | "skipped"> {
   const stages: Stage[] = [{ name: "trace", calls: traced }];
   let calls = traced;
   const isChosen =
@@ -171,14 +172,18 @@ function planCalls(
     calls = chosen.calls;
     stages.push({ name: "products", calls });
   }
-  return { stages, forgotten, ...planSchedule(calls, { branches: 0, lag: 0 }), products: chosen?.report };
+  const { handovers: handsOver = true } = settings;
+  const scheduled = planSchedule(runtime, calls, { branches: 0, lag: 0, handsOver });
+  return { stages, forgotten, handsOver, ...scheduled, products: chosen?.report };
 }
 
 function planSchedule(
+  runtime: Runtime,
   calls: readonly Call[],
-  options: ScheduleOptions,
+  { handsOver, ...options }: ScheduleOptions & Pick<PlannedStep, "handsOver">,
 ): Pick<PlannedStep, "schedule" | "plan" | "memory"> {
-  const schedule = scheduleCalls(calls, options);
+  const apart = scheduleCalls(calls, options);
+  const schedule = handsOver ? handOver(runtime, apart) : apart;
   const plan = planMemory(lifetimesOf(schedule));
   verifyPlan(calls, schedule, plan);
   return { schedule, plan, memory: memoryOf(schedule, plan) };
@@ -196,9 +201,18 @@ export function branchStep(
   planned: PlannedStep,
   options: ScheduleOptions = branchings.branches,
 ): PlannedStep | undefined {
-  const branched = planSchedule(freedCalls(runtime, planned), options);
+  const { handsOver } = planned;
+  const branched = planSchedule(runtime, freedCalls(runtime, planned), { ...options, handsOver });
   const hasSides = branched.schedule.calls.some(({ branch }) => branch !== 0);
   return hasSides ? { ...planned, ...branched } : undefined;
+}
+
+/** The same step, to the bit, with each launch behind the end of the one before it; nothing where none begins early. */
+export function stepInTurn(planned: PlannedStep): PlannedStep | undefined {
+  const { schedule } = planned;
+  if (!schedule.calls.some(({ early }) => early)) return undefined;
+  const calls = schedule.calls.map(({ early: _, ...one }) => one);
+  return { ...planned, schedule: { ...schedule, calls } };
 }
 
 /** What comes behind fusion. */
@@ -242,91 +256,4 @@ interface Guarded {
   readonly calls: readonly Call[];
   readonly regions: readonly Region[];
   readonly skipped: Storage | undefined;
-}
-
-/** A planned step in memory: its work, ready to be sent. */
-export class PlacedStep {
-  readonly #runtime: Runtime;
-  readonly #plan: Plan;
-  readonly #calls: readonly Call[];
-  readonly #block: Storage | undefined;
-  readonly #views = new Map<string, Storage>();
-  readonly pieces: readonly Piece[];
-  /** What it writes of persistent memory. */
-  readonly written: readonly Storage[];
-  /** Sends all of its work, directly. */
-  readonly run: () => void;
-
-  constructor(runtime: Runtime, { schedule, plan }: PlannedStep, label: string) {
-    this.#runtime = runtime;
-    this.#plan = plan;
-    this.#calls = schedule.calls.map(({ call }) => call);
-    const { arena } = runtime;
-    this.#block = plan.bytes > 0 ? arena.allocate(plan.bytes, label) : undefined;
-    if (this.#block) arena.pin(this.#block, label);
-    try {
-      verifyPlan(this.#calls, schedule, plan, this.#block?.span);
-      this.pieces = emitCalls(runtime, this.#calls, (part) => this.#resolve(part));
-      this.run = senderOf(runtime, schedule, this.pieces);
-    } catch (error) {
-      this.close();
-      throw error;
-    }
-    this.written = writtenBy(this.#calls);
-  }
-
-  /** Its step memory, for a capture. */
-  get scratch(): ScratchMemory | undefined {
-    const block = this.#block;
-    if (!block) return undefined;
-    return { storage: block, nameAt: (offset) => this.#lastAt(offset)?.label ?? block.label };
-  }
-
-  close(): void {
-    const { arena } = this.#runtime;
-    for (const view of [...this.#views.values()].reverse()) {
-      if (view.kind !== "step" || !arena.isLive(view)) continue;
-      arena.unpin(view);
-      if (arena.isLive(view)) arena.dropView(view);
-    }
-    this.#views.clear();
-    if (!this.#block || !arena.isLive(this.#block)) return;
-    arena.unpin(this.#block);
-    if (arena.isLive(this.#block)) arena.free(this.#block);
-  }
-
-  /** What was last written at an offset of the step's memory. */
-  #lastAt(place: number): Buffer | undefined {
-    for (const call of this.#calls.toReversed()) {
-      for (const { part, writes } of accessesOf(call)) {
-        const start = this.#plan.offsets.get(part.buffer);
-        const first = start === undefined ? Infinity : start + part.offset;
-        if (writes && first <= place && place < first + part.size) return part.buffer;
-      }
-    }
-    return undefined;
-  }
-
-  #resolve({ buffer, offset, size }: Part): Storage {
-    const key = `${buffer.id} ${offset} ${size} ${buffer.storage ? buffer.storage.span.address : ""}`;
-    const known = this.#views.get(key);
-    if (known) return known;
-    const home = buffer.storage ?? this.#block;
-    const start = buffer.storage ? 0 : this.#plan.offsets.get(buffer);
-    if (!home || start === undefined) throw new Error(`Buffer "${buffer.label}" has no place in the plan.`);
-    const view = this.#runtime.view(home, start + offset, size, buffer.label);
-    // A pinned block outlives a reset, but of its views only the pinned ones do.
-    if (view.kind === "step") this.#runtime.arena.pin(view, home.label);
-    this.#views.set(key, view);
-    return view;
-  }
-}
-
-function writtenBy(calls: readonly Call[]): Storage[] {
-  const written = new Set<Buffer>();
-  for (const call of calls) {
-    for (const { part, writes } of accessesOf(call))
-      if (writes && part.buffer.storage) written.add(part.buffer);
-  }
-  return [...written].flatMap(({ storage }) => storage ?? []);
 }

@@ -16,7 +16,7 @@ import {
 } from "../kernels/index.js";
 import type { Runtime, Storage, WorkPiece } from "../runtime/index.js";
 import { runAttention } from "./attention-call.js";
-import type { BegunCall, Call, ColumnCall, Part, ProductCall, RowCall } from "./program.js";
+import type { BegunCall, Call, ColumnCall, Part, ProductCall, RowCall, ScheduledCall } from "./program.js";
 
 /** A launch, a fill or a copy of the program, ready to be sent. */
 export interface Piece {
@@ -26,14 +26,21 @@ export interface Piece {
   readonly work: WorkPiece;
 }
 
-/** What the calls send, one after the other, on storages that `resolve` finds for parts. */
+/**
+ * What the calls send, one after the other, on storages that `resolve` finds for parts. Where they are scheduled, those begin early
+ * that may and that have a launch before them.
+ */
 export function emitCalls(
   runtime: Runtime,
   calls: readonly Call[],
   resolve: (part: Part) => Storage,
+  schedule: readonly Pick<ScheduledCall, "branch" | "early">[] = [],
 ): readonly Piece[] {
   const pieces: Piece[] = [];
+  /** By branch: what its latest call has sent last. */
+  const latest = new Map<number, Piece | undefined>();
   for (const [index, call] of calls.entries()) {
+    const first = pieces.length;
     const imagination = {
       work: (work: WorkPiece) => void pieces.push({ call: index, op: call.op, work }),
       upload: () => undefined,
@@ -44,18 +51,39 @@ export function emitCalls(
         throw new Error(`A call of "${call.op}" asks for ${what} of "${label}", which no call does.`);
       },
     };
-    runtime.overhear(imagination, () => emitCall(runtime, call, resolve));
+    const { branch = 0, early } = schedule[index] ?? {};
+    const mayBegin = latest.get(branch)?.work.kind === "launch" ? early : undefined;
+    runtime.overhear(imagination, () => emitCall(runtime, call, resolve, mayBegin));
+    const own = pieces[first];
+    if (own && mayBegin) pieces[first] = beginningEarly(own);
+    latest.set(branch, own && pieces.at(-1));
   }
   return pieces;
 }
 
-function emitCall(runtime: Runtime, { op, work }: Call, resolve: (part: Part) => Storage): void {
+function beginningEarly(piece: Piece): Piece {
+  const { work } = piece;
+  if (work.kind !== "launch") return piece;
+  return { ...piece, work: { ...work, request: { ...work.request, isEarly: true } } };
+}
+
+function emitCall(
+  runtime: Runtime,
+  { op, work }: Call,
+  resolve: (part: Part) => Storage,
+  early: readonly Part[] | undefined,
+): void {
+  const isEarly = (part: Part): boolean => early?.includes(part) === true;
+  const earlyOf = (parts: readonly Part[]): readonly boolean[] | undefined => early && parts.map(isEarly);
   switch (work.kind) {
     case "rows":
-      launchRows(runtime, rowsOn(work, resolve));
+      launchRows(runtime, { ...rowsOn(work, resolve), early: earlyOf(work.operands) });
       return;
     case "beside": {
-      const launches = work.rows.map((one) => rowsOn(one, resolve));
+      const launches = work.rows.map((one) => ({
+        ...rowsOn(one, resolve),
+        early: earlyOf(one.operands),
+      }));
       launchRowsBeside(runtime, launches, { op });
       return;
     }
@@ -76,7 +104,7 @@ function emitCall(runtime: Runtime, { op, work }: Call, resolve: (part: Part) =>
       beginColumns(runtime, begunOn(work, resolve), op);
       return;
     case "product":
-      gemm(runtime, problemOn(work.problem, resolve), op);
+      gemm(runtime, { ...problemOn(work.problem, resolve), isEarlyB: isEarly(work.problem.b.part) }, op);
       return;
     case "products": {
       const problems = work.problems.map((problem) => problemOn(problem, resolve));
@@ -89,6 +117,7 @@ function emitCall(runtime: Runtime, { op, work }: Call, resolve: (part: Part) =>
       const on = {
         ...operandsOn(rest, resolve),
         ...(finish.keepsResult && { c: lyingOn(c, resolve) }),
+        isEarlyB: isEarly(problem.b.part),
       };
       // Of a result that is not kept there is no memory to resolve.
       const storages = operands.map((part, index) => (index === finish.product ? undefined : resolve(part)));

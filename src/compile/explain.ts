@@ -164,7 +164,9 @@ function stepBytesOf(calls: readonly Call[]): number {
 
 function explainSchedule({ schedule: { calls } }: PlannedStep): string {
   const branches = new Set(calls.map(({ branch }) => branch)).size;
-  return `${count(calls.length, "call")} on ${count(Math.max(1, branches), "branch", "branches")}`;
+  const early = calls.filter((one) => one.early).length;
+  const handovers = early > 0 ? `; ${early} may begin while the one before them ends` : "";
+  return `${count(calls.length, "call")} on ${count(Math.max(1, branches), "branch", "branches")}${handovers}`;
 }
 
 function explainMemory({ memory }: PlannedStep): string[] {

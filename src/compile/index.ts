@@ -6,13 +6,14 @@ export {
   branchStep,
   type PassName,
   type PassSettings,
-  PlacedStep,
   type PlannedStep,
   passNames,
   planStep,
+  stepInTurn,
 } from "./compile.js";
 export { type ExplainedPlan, type ExplainOptions, explainStep } from "./explain.js";
 export type { LabelBytes, MemoryReport, PeakHolder } from "./memory-report.js";
+export { PlacedStep } from "./placed-step.js";
 export {
   type CallReport,
   type PlanMemory,

@@ -351,6 +351,11 @@ function mapProblem(
   };
 }
 
+/** Is it sent as launches, and not as a fill or a copy? */
+export function isLaunched({ work }: Call): boolean {
+  return work.kind !== "fill" && work.kind !== "copy";
+}
+
 /** When a program's calls run: their order, and which of them side by side. */
 export interface Schedule {
   readonly calls: readonly ScheduledCall[];
@@ -364,6 +369,11 @@ export interface ScheduledCall {
   readonly branch: number;
   /** The places in the schedule of earlier calls on other branches that it waits for. */
   readonly after: readonly number[];
+  /**
+   * Where it may begin before the call before it on its branch has ended: what it fetches then, before it waits. Nothing is written
+   * before that, and nothing else read.
+   */
+  readonly early?: readonly Part[];
 }
 
 /** Where step memory lies: each buffer's first byte, from the start of one block of memory. */

@@ -5,7 +5,7 @@
  */
 
 import { Order } from "./fuse/order.js";
-import type { Call, Schedule, ScheduledCall } from "./program.js";
+import { type Call, isLaunched, type Schedule, type ScheduledCall } from "./program.js";
 
 export interface ScheduleOptions {
   /** How many side branches there may be; with none, calls run one after the other. */
@@ -79,6 +79,7 @@ function chooseAside(calls: readonly Call[], links: readonly Links[], slack: num
   for (const [place, call] of [...calls.entries()].reverse()) {
     const soonest = mostOf(links[place]?.behind ?? [], (later) => neededAt[later] ?? 0);
     // The last call stays: it is where the main branch has waited for everything.
+    // Fills and copies are sent on the runtime's own stream only.
     const canGo = place < calls.length - 1 && isLaunched(call) && (spare[place] ?? 0) >= Math.max(1, slack);
     isAside[place] = canGo && mains - soonest >= slack;
     neededAt[place] = isAside[place] ? soonest : ++mains;
@@ -100,11 +101,6 @@ function spareOf(links: readonly Links[]): readonly number[] {
 
 function mostOf(places: readonly number[], measure: (place: number) => number): number {
   return places.reduce((most, place) => Math.max(most, measure(place)), 0);
-}
-
-/** Fills and copies are sent on the runtime's own stream only. */
-function isLaunched({ work }: Call): boolean {
-  return work.kind !== "fill" && work.kind !== "copy";
 }
 
 const none = -1;

@@ -8,6 +8,7 @@ import type { Call, Plan, Schedule } from "./program.js";
 import { requireOwnMemory, requirePeak, requirePlaces } from "./verify/bounds.js";
 import { orderOf, requireJoins, requireWaits } from "./verify/branches.js";
 import { requireEveryCall } from "./verify/calls.js";
+import { requireHandovers } from "./verify/handovers.js";
 import { requireLifetimes } from "./verify/lifetimes.js";
 import { lineOf } from "./verify/line.js";
 import { requireMembersApart } from "./verify/members.js";
@@ -38,6 +39,7 @@ export function verifyPlan(program: readonly Call[], schedule: Schedule, plan: P
   const line = lineOf(proposal);
   requireOrder(proposal, order, line);
   requireMembersApart(proposal, line);
+  requireHandovers(proposal, line);
   requireLifetimes(proposal, order);
   requireWritten(proposal, line);
 }

@@ -12,7 +12,8 @@ class Memory {
   }
 }
 
-interface CountedWay extends Way<Memory> {
+interface CountedWay extends Way {
+  readonly memory: Memory;
   runs: number;
   closed: number;
 }

@@ -6,10 +6,10 @@ import type { Replayable, Runtime } from "../runtime/index.js";
 const tries = 4;
 
 /** A way to run a step, in memory that it may share with others. */
-export interface Way<Memory extends Closable> {
+export interface Way {
   readonly name: string;
   readonly replayable: Replayable;
-  readonly memory: Memory;
+  readonly memory: Closable;
 }
 
 /** Harmless when closed again. */
@@ -24,22 +24,22 @@ export interface Verdict {
   readonly times: Readonly<Record<string, number>>;
 }
 
-export interface Tried<Memory extends Closable> extends Replayable {
+export interface Tried<Own extends Way> extends Replayable {
   /** Once all have been tried. */
   readonly verdict: Verdict | undefined;
   /** The first of them until there is a verdict. */
-  readonly kept: Way<Memory>;
+  readonly kept: Own;
 }
 
 /**
  * All do the same to the bit, so it does not matter which of them makes a step; of equal ones the first is kept. What is
  * given up is closed, and so is its memory, unless the one that is kept runs in it. `clock` tells milliseconds.
  */
-export function keepFastest<Memory extends Closable>(
+export function keepFastest<Own extends Way>(
   runtime: Pick<Runtime, "synchronize">,
-  ways: readonly [Way<Memory>, ...Way<Memory>[]],
+  ways: readonly [Own, ...Own[]],
   clock: () => number = () => performance.now(),
-): Tried<Memory> {
+): Tried<Own> {
   const times: number[][] = ways.map(() => []);
   let [kept] = ways;
   let verdict: Verdict | undefined;

@@ -7,6 +7,7 @@ import {
   type PassSettings,
   PlacedStep,
   type PlannedStep,
+  stepInTurn,
 } from "../compile/index.js";
 import { HoldfastError } from "../errors/index.js";
 import type { Replayable, Runtime } from "../runtime/index.js";
@@ -37,16 +38,20 @@ export function chooseSchedule(runtime: Runtime, { passes }: Runner, planned: Pl
 /** Takes a plan's memory and captures it. */
 export function beginPlan(runtime: Runtime, runner: Runner, planned: PlannedStep): RunningPlan {
   const plain = placePlan(runtime, runner, planned);
-  const { memory, replayable } = plain;
+  const { placed, replayable } = plain;
   if (runtime.settings.capture !== "auto" || replayable.mode !== "graph") {
     const close = (): void => closeWay(plain);
-    return { planned, placed: memory.placed, replayable, verdict: undefined, close };
+    return { planned, placed, replayable, verdict: undefined, close };
   }
-  const direct: Replayable = { mode: "direct", replay: memory.placed.run, close: () => undefined };
-  const ways: Way<Home>[] = [];
+  const direct: Replayable = { mode: "direct", replay: placed.run, close: () => undefined };
+  const ways: PlanWay[] = [];
   try {
-    for (const way of branchedWays(runtime, runner, planned)) ways.push(way);
-    ways.push({ name: "direct", replayable: direct, memory });
+    ways.push(...wayInTurn(runtime, runner, plain));
+    for (const way of branchedWays(runtime, runner, planned)) {
+      ways.push(way);
+      ways.push(...wayInTurn(runtime, runner, way));
+    }
+    ways.push({ ...plain, name: "direct", replayable: direct });
     return runningWhile(keepFastest(runtime, [plain, ...ways]));
   } catch (error) {
     for (const way of [plain, ...ways]) closeWay(way);
@@ -54,27 +59,37 @@ export function beginPlan(runtime: Runtime, runner: Runner, planned: PlannedStep
   }
 }
 
-/** A plan's memory, and the plan. */
-interface Home {
+/** Ways that differ in nothing but how launches follow each other share their memory. */
+interface PlanWay extends Way {
   readonly planned: PlannedStep;
   readonly placed: PlacedStep;
-  close(): void;
 }
 
-function placePlan(runtime: Runtime, { name }: Runner, planned: PlannedStep, schedule = "graph"): Way<Home> {
-  const placed = new PlacedStep(runtime, planned, name);
+function placePlan(runtime: Runtime, { name }: Runner, planned: PlannedStep, schedule = "graph"): PlanWay {
+  const placed = PlacedStep.place(runtime, planned, name);
   try {
     const replayable = runtime.capture(name, placed.run, placed.scratch);
-    const memory: Home = { planned, placed, close: () => placed.close() };
-    return { name: schedule, replayable, memory };
+    return { name: schedule, replayable, memory: { close: () => placed.close() }, planned, placed };
   } catch (error) {
     placed.close();
     throw error;
   }
 }
 
+/** Launches that begin early take room beside others, which may need it more: the same with each behind the end of the one before it. */
+function wayInTurn(runtime: Runtime, { name }: Runner, way: PlanWay): PlanWay[] {
+  const planned = stepInTurn(way.planned);
+  if (!planned) return [];
+  const placed = way.placed.inTurn();
+  const replayable = runtime.capture(name, placed.run, placed.scratch);
+  if (replayable.mode === "graph")
+    return [{ ...way, name: `${way.name} in turn`, replayable, planned, placed }];
+  replayable.close();
+  return [];
+}
+
 /** Branches are tried on GPUs, where small kernels leave room beside them; and only while there is memory for all plans. */
-function* branchedWays(runtime: Runtime, runner: Runner, planned: PlannedStep): Generator<Way<Home>> {
+function* branchedWays(runtime: Runtime, runner: Runner, planned: PlannedStep): Generator<PlanWay> {
   const { branches = runtime.device.kind === "cuda" } = runner.passes;
   if (!branches) return;
   for (const [name, options] of Object.entries(branchings)) {
@@ -95,18 +110,18 @@ function* branchedWays(runtime: Runtime, runner: Runner, planned: PlannedStep): 
 
 const memoryRefusals: ReadonlySet<string> = new Set(["OUT_OF_BUDGET", "OUT_OF_MEMORY", "ARENA_FULL"]);
 
-function closeWay({ replayable, memory }: Way<Home>): void {
+function closeWay({ replayable, memory }: Way): void {
   replayable.close();
   memory.close();
 }
 
-function runningWhile(tried: Tried<Home>): RunningPlan {
+function runningWhile(tried: Tried<PlanWay>): RunningPlan {
   return {
     get planned() {
-      return tried.kept.memory.planned;
+      return tried.kept.planned;
     },
     get placed() {
-      return tried.kept.memory.placed;
+      return tried.kept.placed;
     },
     get verdict() {
       return tried.verdict;

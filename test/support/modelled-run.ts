@@ -3,14 +3,7 @@
  * came about, so that two runs agree only if every call has found what it should.
  */
 
-import {
-  type Access,
-  accessesOf,
-  type Buffer,
-  type Call,
-  membersOf,
-  type Part,
-} from "../../src/compile/program.js";
+import { accessesOf, type Buffer, type Call, membersOf, type Part } from "../../src/compile/program.js";
 import type { ProposedStep } from "./proposed-steps.js";
 
 /** Parts and persistent memory begin and end on these. */
@@ -19,38 +12,62 @@ export const pieceBytes = 64;
 /** What each call has read, and what is left in persistent memory. */
 export type Outcome = ReadonlyMap<Call | number, string>;
 
-/** The truth: the program's order, and each step buffer apart from all others. */
-export function runProgram({ program }: ProposedStep): Outcome {
-  return runCalls(program, ({ id }, piece) => `buffer ${id}, piece ${piece}`);
+/** What happens at a time: a call runs, or one that begins early fetches what it fetches before it waits. */
+interface Turn {
+  readonly call: Call;
+  readonly fetched?: readonly Part[];
 }
 
-/** The planned places, in an order that branches and waits allow; `choose` takes one of so many calls that could be next. */
+/** The truth: the program's order, and each step buffer apart from all others. */
+export function runProgram({ program }: ProposedStep): Outcome {
+  const turns = program.map((call) => ({ call }));
+  return runTurns(turns, ({ id }, piece) => `buffer ${id}, piece ${piece}`);
+}
+
+/**
+ * The planned places, in an order that branches and waits allow; `choose` takes one of so many turns that could be next. A call that
+ * begins early fetches when the one before it on its branch may run, whether that one has ended or not.
+ */
 export function runPlanned(
   { schedule: { calls }, plan }: ProposedStep,
   choose: (count: number) => number,
 ): Outcome {
-  const ended = new Set<number>();
-  const order: Call[] = [];
-  while (order.length < calls.length) {
-    const ready = [...calls.keys()].filter((place) => {
-      const { branch, after } = calls[place]!;
-      const isNext = calls.every((other, at) => at >= place || other.branch !== branch || ended.has(at));
-      return !ended.has(place) && isNext && after.every((waited) => ended.has(waited));
-    });
-    const place = ready[choose(ready.length)]!;
-    ended.add(place);
-    order.push(calls[place]!.call);
+  const [ended, fetched] = [new Set<number>(), new Set<number>()];
+  const turns: Turn[] = [];
+  const isReady = (place: number): boolean => {
+    const { branch, after } = calls[place]!;
+    const isNext = calls.every((other, at) => at >= place || other.branch !== branch || ended.has(at));
+    return isNext && after.every((waited) => ended.has(waited));
+  };
+  const isBegun = (place: number): boolean => {
+    const before = calls.findLastIndex(({ branch }, at) => at < place && branch === calls[place]!.branch);
+    return before < 0 || isReady(before);
+  };
+  while (ended.size < calls.length) {
+    const waiting = [...calls.keys()].filter((place) => !ended.has(place));
+    const ready = waiting.filter(isReady);
+    const early = waiting.filter((place) => calls[place]!.early && !fetched.has(place) && isBegun(place));
+    const chosen = choose(ready.length + early.length);
+    const place = [...ready, ...early][chosen]!;
+    const { call, early: parts = [] } = calls[place]!;
+    if (chosen >= ready.length) {
+      fetched.add(place);
+      turns.push({ call, fetched: parts });
+    } else {
+      ended.add(place);
+      turns.push({ call });
+    }
   }
-  return runCalls(
-    order,
+  return runTurns(
+    turns,
     (buffer, piece) => `step, piece ${plan.offsets.get(buffer)! / pieceBytes + piece}`,
     choose,
   );
 }
 
 /** `choose`: which of so many kernels comes next that a launch runs side by side; the first unless given. */
-function runCalls(
-  calls: readonly Call[],
+function runTurns(
+  turns: readonly Turn[],
   placeOf: (buffer: Buffer, piece: number) => string,
   choose: (count: number) => number = () => 0,
 ): Outcome {
@@ -64,29 +81,29 @@ function runCalls(
         : `persistent, piece ${storage.span.address / pieceBytes + piece}`;
     });
   const outcome = new Map<Call | number, string>();
-  for (const call of calls) {
+  const foundIn = (part: Part): string[] => piecesOf(part).map((piece) => memory.get(piece) ?? "old");
+  const early = new Map<Call, ReadonlyMap<Part, string[]>>();
+  for (const { call, fetched } of turns) {
+    if (fetched) {
+      early.set(call, new Map(fetched.map((part) => [part, foundIn(part)])));
+      continue;
+    }
     const members = membersOf(call);
     const left = [...(members.length > 0 ? members : [accessesOf(call)]).entries()];
     const texts: string[] = [];
     while (left.length > 0) {
       const [[number, accesses]] = left.splice(choose(left.length), 1) as [(typeof left)[number]];
-      const found = piecesIn(accesses, "reads", piecesOf).map((piece) => memory.get(piece) ?? "old");
+      const read = accesses.flatMap(({ part, reads }) => (reads ? [part] : []));
+      const found = read.flatMap((part) => early.get(call)?.get(part) ?? foundIn(part));
       texts[number] = found.join();
       const made = `${call.op} ${number} of ${wordFor(found.join())}`;
-      for (const piece of piecesIn(accesses, "writes", piecesOf)) memory.set(piece, made);
+      for (const { part, writes } of accesses)
+        for (const piece of writes ? piecesOf(part) : []) memory.set(piece, made);
     }
     outcome.set(call, texts.join(" beside "));
   }
   const kept = [...memory].filter(([piece]) => piece.startsWith("persistent")).sort();
   return outcome.set(0, kept.join("\n"));
-}
-
-function piecesIn(
-  accesses: readonly Access[],
-  how: "reads" | "writes",
-  piecesOf: (part: Part) => string[],
-): string[] {
-  return accesses.filter((access) => access[how]).flatMap(({ part }) => piecesOf(part));
 }
 
 const words = new Map<string, number>();

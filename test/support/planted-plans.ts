@@ -1,6 +1,6 @@
 /** Faults planted in the schedule or the plan of a sound step, each with the rule that it breaks. */
 
-import type { Call } from "../../src/compile/program.js";
+import { accessesOf, type Call, type Part } from "../../src/compile/program.js";
 import type { PlanRule } from "../../src/compile/verify.js";
 import { span } from "../../src/units/index.js";
 import { type ProposedStep, planApart } from "./proposed-steps.js";
@@ -328,6 +328,39 @@ export const planFaults: Readonly<Record<string, PlanFault>> = {
     planted: () => besideEachOther(straightStep(), "clip", "update1"),
   },
 
+  "a fetch of what the call before still writes": {
+    rule: "handovers",
+    says: /call 2 \(gelu\).* fetches .*\(h\).* while call 1 \(matmul1\).* writes/,
+    harms: true,
+    planted: () => beginEarly(straightStep(), "gelu", (part) => part.buffer.label === "h"),
+  },
+  "a fetch of what has another name in the call before": {
+    rule: "handovers",
+    says: /call 18 \(update1\).* fetches .*\(g1\).* while call 17 \(clip\).* writes .*\(gradients\)/,
+    harms: true,
+    planted: () => beginEarly(straightStep(), "update1", (part) => part.buffer.label === "g1"),
+  },
+  "an early begin in spite of a wait for another branch": {
+    rule: "handovers",
+    says: /call 16 \(sumSquares\).* begins early, and waits for calls of other branches/,
+    harms: true,
+    planted: () => beginEarly(branchedStep(), "sumSquares", () => true),
+  },
+  "an early begin of a branch's first call": {
+    rule: "handovers",
+    says: /call 0 \(clearGradients\).* begins before another has ended, and there is none/,
+    planted: () => beginEarly(straightStep(), "clearGradients", () => false),
+  },
+  "a fetch of what the call does not read": {
+    rule: "handovers",
+    says: /call 2 \(gelu\).* fetches .*\(a\).*, which it does not read/,
+    planted: () => {
+      const step = straightStep();
+      const [wrong] = accessesOf(step.program[2]!).flatMap(({ part, writes }) => (writes ? [part] : []));
+      return withEarly(step, placeOf(step, "gelu"), [wrong!]);
+    },
+  },
+
   "the places of two buffers exchanged": {
     rule: "lifetimes",
     says: /buffer \d+ \(\w+\) in bytes .* is in use from call .* on, and buffer \d+ \(\w+\) in bytes .* is until call/,
@@ -431,4 +464,18 @@ export function planWithWait(): ProposedStep {
   const waiting = changeWaits(step, "geluBackward", (after) => [...after, placeOf(step, "keepErrors")]);
   const apart = planApart(waiting.schedule);
   return moveBuffers({ ...waiting, plan: apart }, { e: apart.bytes, dh: apart.bytes });
+}
+
+/** The step with a call that begins before the one before it has ended, and fetches some of what it reads by then. */
+export function beginEarly(step: ProposedStep, op: string, isFetched: (part: Part) => boolean): ProposedStep {
+  const place = placeOf(step, op);
+  const read = accessesOf(step.schedule.calls[place]!.call).flatMap(({ part, reads }) =>
+    reads ? [part] : [],
+  );
+  return withEarly(step, place, read.filter(isFetched));
+}
+
+function withEarly(step: ProposedStep, place: number, early: readonly Part[]): ProposedStep {
+  const calls = step.schedule.calls.map((one, at) => (at === place ? { ...one, early } : one));
+  return { ...step, schedule: { calls } };
 }

@@ -17,6 +17,8 @@ export function openStandInGpu({
   multiprocessors,
   capture = "auto",
 }: StandInGpuOptions = {}): Device {
+  // Launches that begin early see what they would at worst on a card.
+  openStandIn().set("early", 1);
   if (multiprocessors !== undefined) openStandIn().set("multiprocessors", multiprocessors);
   const driver = openStandInDriver({});
   const device = new Device("cuda", {

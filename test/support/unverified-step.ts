@@ -25,7 +25,7 @@ export class UnverifiedStep {
     };
     try {
       const calls = schedule.calls.map(({ call }) => call);
-      this.#pieces = emitCalls(runtime, calls, resolve);
+      this.#pieces = emitCalls(runtime, calls, resolve, schedule.calls);
     } catch (error) {
       this.close();
       throw error;

@@ -9,7 +9,7 @@ import { sameBytes } from "../../../test/support/same-bytes.js";
 import { openStandIn, standInMissing } from "../../../test/support/stand-in.js";
 import { openStandInDriver } from "../../../test/support/stand-in-driver.js";
 import { timed } from "../../../test/support/timed-driver.js";
-import { around, type KernelSource, strict } from "../../driver/index.js";
+import { around, type DeviceInfo, type KernelSource, strict } from "../../driver/index.js";
 import { HoldfastError } from "../../errors/index.js";
 import { gemm } from "../../kernels/index.js";
 import {
@@ -22,7 +22,7 @@ import {
 import type { FakeClock } from "../../units/index.js";
 import { emitCalls, sendPieces } from "../emit.js";
 import type { Buffer, Call, Part, ProductCall } from "../program.js";
-import { chooseProducts, type KnownChoices } from "./products.js";
+import { chooseProducts, fastestOf, type KnownChoices } from "./products.js";
 
 const skip = standInMissing;
 const standIn = skip ? undefined! : openStandIn();
@@ -325,6 +325,28 @@ describe("measuring", { skip }, () => {
         assert.equal(problemOf(calls[0]).choice, -2);
       },
       { options: { precision: "tf32" }, compileMs: 1000 },
+    );
+  });
+
+  test("counts our own kernels as shorter where they begin early, and where they don't as they are", () => {
+    const chosenOf = (canBeginEarly: boolean, ...times: readonly [number, number][]): number | undefined =>
+      fastestOf({ device: { canBeginEarly } as DeviceInfo }, new Map(times))?.choice;
+    assert.equal(chosenOf(true, [0, 6], [1, 7], [-1, 6.9]), -1);
+    assert.equal(chosenOf(true, [0, 6], [1, 7], [-1, 7.3]), 0);
+    assert.equal(chosenOf(true, [0, 6], [-1, 0.4], [-2, 0.9]), -1, "no time is less than none");
+    assert.equal(chosenOf(false, [0, 6], [1, 5], [-1, 5.2]), 1);
+    assert.equal(chosenOf(false, [0, 6], [1, 5], [-1, 4.8]), -1);
+    assert.deepEqual(
+      fastestOf(
+        { device: { canBeginEarly: true } as DeviceInfo },
+        new Map([
+          [0, 6],
+          [-1, 6.9],
+        ]),
+      ),
+      {
+        ...{ choice: -1, firstUs: 6, chosenUs: 6.9 },
+      },
     );
   });
 

@@ -12,6 +12,7 @@ export const planRules = {
   peak: "the plan is as large as its highest buffer, and no larger",
   order: "calls that meet in memory, one of them writing, run in the program's order",
   members: "kernels that one launch runs side by side don't meet in memory that one of them writes",
+  handovers: "what a call fetches while the one before it still runs is nothing that this one writes",
   lifetimes: "one buffer's place becomes another's only when all work on the first has ended",
   written: "step memory is read only where an earlier call has written it",
 } as const;

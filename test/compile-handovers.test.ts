@@ -1,0 +1,65 @@
+/**
+ * Launches that begin while the one before them ends, on an emulated GPU that shows them memory as it was before that one until they
+ * wait: a step has the eager step's bits all the same, and marks that the verifier refuses, used all the same, give other ones.
+ */
+
+import assert from "node:assert/strict";
+import { describe, test } from "node:test";
+import { accessesOf } from "../src/compile/program.js";
+import { verifyPlan } from "../src/compile/verify.js";
+import type { ProposedStep } from "./support/proposed-steps.js";
+import { refusalOf } from "./support/refusals.js";
+import { openStandIn, standInMissing } from "./support/stand-in.js";
+import { openStandInGpu } from "./support/stand-in-gpu.js";
+import { type RunOutcome, type TracedTraining, traceTraining } from "./support/traced-training.js";
+
+const earlyLaunches = (): number => openStandIn().calls("cuLaunchKernelEx");
+
+/** The same step, in which a call fetches everything that it reads before it waits. */
+function fetchingAll(step: ProposedStep, place: number): ProposedStep {
+  const calls = step.schedule.calls.map((one, at) => {
+    if (at !== place) return one;
+    return { ...one, early: accessesOf(one.call).flatMap(({ part, reads }) => (reads ? [part] : [])) };
+  });
+  return { ...step, schedule: { calls } };
+}
+
+function refusalBy({ program, schedule, plan }: ProposedStep): ReturnType<typeof refusalOf> {
+  return refusalOf(() => verifyPlan(program, schedule, plan));
+}
+
+describe("a step whose launches begin early", { skip: standInMissing }, () => {
+  const training: TracedTraining = standInMissing ? undefined! : traceTraining(openStandInGpu());
+  const { straight } = training ?? {};
+
+  const isRight = (outcome: RunOutcome): boolean =>
+    !("refusal" in outcome) &&
+    outcome.gradients.every((bytes, index) => Buffer.compare(bytes, training.eager[index]!) === 0);
+
+  test("has the eager gradients to the bit, and nearly all of its launches may begin early", () => {
+    const { calls } = straight.schedule;
+    const marked = calls.filter(({ early }) => early).length;
+    assert.ok(marked > 0.8 * calls.length, `${marked} of ${calls.length}`);
+    assert.ok(calls.some(({ early = [] }) => early.length > 0));
+    assert.equal(refusalBy(straight), undefined);
+    const before = earlyLaunches();
+    for (const outcome of training.run(straight)) assert.ok(isRight(outcome));
+    assert.ok(earlyLaunches() - before >= marked / 2, `${earlyLaunches() - before} of ${marked}`);
+  });
+
+  test("red proof: fetches that the verifier refuses give other gradients, and those that it lets pass don't", () => {
+    const counts = { passed: 0, refused: 0, wrong: 0 };
+    for (const place of straight.schedule.calls.keys()) {
+      if (!straight.schedule.calls[place]!.early) continue;
+      const step = fetchingAll(straight, place);
+      const refusal = refusalBy(step);
+      const isHarmless = training.run(step).every(isRight);
+      counts[refusal ? "refused" : "passed"]++;
+      if (!isHarmless) counts.wrong++;
+      if (refusal) assert.equal(refusal.numbers["rule"], "handovers", refusal.message);
+      else assert.ok(isHarmless, `call ${place} passed, and gives other gradients`);
+    }
+    // A kernel that fetches nothing early does no harm, whatever is said of it.
+    assert.ok(Math.min(counts.passed, counts.refused) > 3 && counts.wrong > 0, JSON.stringify(counts));
+  });
+});
