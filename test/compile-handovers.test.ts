@@ -5,10 +5,14 @@
 
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
+import { type Device, manualSeed, nn, optim, randn, type Tensor } from "holdfast";
 import { accessesOf } from "../src/compile/program.js";
 import { verifyPlan } from "../src/compile/verify.js";
+import { latestPlanOf } from "../src/tensor/compiled-step.js";
+import type { Verdict } from "../src/tensor/faster-of.js";
 import type { ProposedStep } from "./support/proposed-steps.js";
 import { refusalOf } from "./support/refusals.js";
+import { sameBytes } from "./support/same-bytes.js";
 import { openStandIn, standInMissing } from "./support/stand-in.js";
 import { openStandInGpu } from "./support/stand-in-gpu.js";
 import { type RunOutcome, type TracedTraining, traceTraining } from "./support/traced-training.js";
@@ -28,8 +32,34 @@ function refusalBy({ program, schedule, plan }: ProposedStep): ReturnType<typeof
   return refusalOf(() => verifyPlan(program, schedule, plan));
 }
 
+/** So many steps of a regression, each followed by `look`; what its weights are behind them. */
+function train(
+  device: Device,
+  steps: number,
+  isCompiled: boolean,
+  look: (step: object) => void,
+): Float32Array[] {
+  manualSeed(5);
+  const model = new nn.Sequential(new nn.Linear(12, 24), new nn.GELU(), new nn.Linear(24, 6)).to(device);
+  const optimizer = new optim.AdamW(model.parameters(), { lr: 0.01 });
+  const body = (x: Tensor): void => {
+    model.forward(x).square().mean().backward();
+    optimizer.step();
+    optimizer.zeroGrad();
+  };
+  const step = isCompiled ? device.compile(body) : body;
+  const x = randn([40, 12], { device });
+  device.keep(x);
+  for (let turn = 0; turn < steps; turn++) {
+    step(x);
+    look(step);
+  }
+  return model.parameters().map((one) => one.dataSync() as Float32Array);
+}
+
 describe("a step whose launches begin early", { skip: standInMissing }, () => {
-  const training: TracedTraining = standInMissing ? undefined! : traceTraining(openStandInGpu());
+  const device = standInMissing ? undefined! : openStandInGpu();
+  const training: TracedTraining = standInMissing ? undefined! : traceTraining(device);
   const { straight } = training ?? {};
 
   const isRight = (outcome: RunOutcome): boolean =>
@@ -45,6 +75,19 @@ describe("a step whose launches begin early", { skip: standInMissing }, () => {
     const before = earlyLaunches();
     for (const outcome of training.run(straight)) assert.ok(isRight(outcome));
     assert.ok(earlyLaunches() - before >= marked / 2, `${earlyLaunches() - before} of ${marked}`);
+  });
+
+  test("is tried with launches in turn as well, on each schedule, and has the eager weights whichever is kept", () => {
+    let verdict: Verdict | undefined;
+    const weights = train(device, 40, true, (step) => {
+      verdict = latestPlanOf(step)?.running?.verdict;
+    });
+    assert.deepEqual(Object.keys(verdict?.times ?? {}), [
+      ...["graph", "graph in turn", "graph with branches", "graph with branches in turn"],
+      ...["graph with yielding branches", "graph with yielding branches in turn", "direct"],
+    ]);
+    const eager = train(device, 40, false, () => undefined);
+    for (const [index, values] of eager.entries()) sameBytes(weights[index]!, values, `parameter ${index}`);
   });
 
   test("red proof: fetches that the verifier refuses give other gradients, and those that it lets pass don't", () => {

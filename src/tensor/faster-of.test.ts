@@ -6,8 +6,14 @@ import { keepFastest, type Way } from "./faster-of.js";
 
 class Memory {
   closed = 0;
+  /** Who runs in it. */
+  readonly users: CountedWay[] = [];
 
   close(): void {
+    assert.ok(
+      this.users.every((way) => way.closed > 0),
+      "memory is given up in which somebody runs",
+    );
     this.closed += 1;
   }
 }
@@ -39,6 +45,7 @@ function waysOf(...durations: readonly [number, ...number[]]) {
         },
       },
     };
+    way.memory.users.push(way);
     return way;
   }) as [CountedWay, ...CountedWay[]];
   return { ways, tried: keepFastest({ synchronize: () => undefined }, ways, () => now) };

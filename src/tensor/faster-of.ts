@@ -62,11 +62,9 @@ export function keepFastest<Own extends Way>(
       kept: kept.name,
       times: Object.fromEntries(ways.map(({ name }, index) => [name, best[index] ?? 0])),
     };
-    for (const way of ways) {
-      if (way === kept) continue;
-      way.replayable.close();
-      if (way.memory !== kept.memory) way.memory.close();
-    }
+    // Memory is given up when nobody is left who runs in it.
+    for (const way of ways) if (way !== kept) way.replayable.close();
+    for (const { memory } of ways) if (memory !== kept.memory) memory.close();
   }
 
   return {
