@@ -122,6 +122,7 @@ typedef Side<${right}> Right;${byWarps ? loadingFours : ""}`;
     ...{ name: `product_${element}_warpgroup`, elements: "float", onlyFor: warpgroupCapability },
     ...{ threads: byRegisters ? threadsByRegisters : consumers + 32, sharedBytes, declarations },
     ...(byRegisters && { cluster: 2, isAlone: true }),
+    ...(form.isPaired && { cluster: 2 }),
     parameters: warpgroupParameters(form, accesses, finish),
     pointers: { ...printed?.pointers, ...pointersToResults(form, accesses.length) },
     maps: mapsOf(form, accesses.length),

@@ -109,6 +109,8 @@ export interface WarpgroupForm {
   readonly isSingle?: boolean;
   /** Is B fetched before the launch before has ended? */
   readonly isEarlyB?: boolean;
+  /** Are there blocks beside each other, with tiles of the same rows, that share a part of the GPU, and so what they bring of A? */
+  readonly isPaired?: boolean;
 }
 
 /** Elementwise work on a product's result, while it is still in registers. */
@@ -138,7 +140,14 @@ export function groupFormOf(
       isGradient(one) && isOurs(one) && one.dtype === first.dtype && !one.bias && !halvesOf(one).resultDtype,
   );
   const tile = element === "tf32" ? splitTile : tiles.square;
-  return areGradients ? { element, tile, isAlong: { a: false, b: false }, hasBias: false } : undefined;
+  const form = {
+    element,
+    tile,
+    isAlong: { a: false, b: false },
+    hasBias: false,
+    ...pairingOf(problems, tile),
+  };
+  return areGradients ? form : undefined;
 }
 
 /**
@@ -174,7 +183,7 @@ export function finishFormOf(
   const { isElementwise, usesPlace, readsAtIndex } = factsOf(kernel);
   if (!isElementwise || usesPlace || readsAtIndex || kernel.inputs[product] !== "f32") return undefined;
   const form = { element, tile, isAlong, hasBias: bias !== undefined, columns: n, isSingle: true } as const;
-  return { ...form, ...halvesOf(problem), ...earlinessOf(problem) };
+  return { ...form, ...halvesOf(problem), ...earlinessOf(problem), ...pairingOf([problem], tile) };
 }
 
 /** Does a kernel do no more than convert what it loads? A library stores half floats itself. */
@@ -227,7 +236,7 @@ export function plainFormsOf(
     )
     .map((tile) => ({
       ...{ element, tile, isAlong, hasBias: bias !== undefined, columns: n, isSingle: batch === 1 },
-      ...{ ...halvesOf(problem), ...earlinessOf(problem) },
+      ...{ ...halvesOf(problem), ...earlinessOf(problem), ...pairingOf([problem], tile) },
     }));
 }
 
@@ -240,6 +249,15 @@ export function prefersTurned(device: Device, precision: ProductPrecision, probl
   const isOwn = isOurs(problem) && !isOddBatch(problem);
   const isApart = !a.isTransposed && !b.isTransposed && k % 4 === 0 && m >= leastRowsToTurn;
   return isApart && isOwn && elementOf(device, precision, problem) === "tf32";
+}
+
+/** Tiles go in pairs where each product has an even number of them in a row; who shares terms has another neighbour. */
+function pairingOf(
+  problems: readonly Pick<GemmOutline, "n">[],
+  { columns, isSplit }: WarpgroupTile,
+): Pick<WarpgroupForm, "isPaired"> {
+  const isPaired = !isSplit && problems.every(({ n }) => Math.ceil(n / columns) % 2 === 0);
+  return isPaired ? { isPaired } : {};
 }
 
 function earlinessOf({ isEarlyB }: GemmOutline): Pick<WarpgroupForm, "isEarlyB"> {

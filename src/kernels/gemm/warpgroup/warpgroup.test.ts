@@ -650,6 +650,22 @@ describe("the form of products by warpgroups", () => {
     assert.equal(groupFormOf(hopper, "bf16", []), undefined);
   });
 
+  test("has blocks with tiles of the same rows beside each other, where there is an even number of those in a row", () => {
+    const clusterOf = (form: WarpgroupForm | undefined): string | undefined =>
+      warpgroupSource(form!, ["out"]).cuda?.code.match(/__cluster_dims__\((\d)/)?.[1];
+    const plain = (n: number): WarpgroupForm | undefined =>
+      plainFormsOf(hopper, "bf16", outline({ m: 3072, n, k: 256 }))[0];
+    assert.deepEqual(
+      [256, 768, 64, 320].map((n) => clusterOf(plain(n))),
+      ["2", "2", undefined, undefined],
+    );
+    const pair = [gradient(256, 1024), gradient(1024, 256)];
+    assert.equal(groupFormOf(hopper, "bf16", pair)?.isPaired, true);
+    assert.equal(groupFormOf(hopper, "bf16", [...pair, gradient(256, 128)])?.isPaired, undefined);
+    const floats = pair.map((one) => ({ ...one, dtype: "f32" as const }));
+    assert.equal(groupFormOf(hopper, "tf32", floats)?.isPaired, undefined, "pairs share terms");
+  });
+
   test("is there for batches of small products whose rows have an odd length", () => {
     const each = (more = {}): GemmOutline => ({
       ...outline({ m: 256, n: 256, k: 193 }),
