@@ -129,7 +129,7 @@ const drawnStep: fc.Arbitrary<ProposedStep> = fc
       const before = callBefore(step, place);
       if (how === "none" || (how === "good" && (!before || one.after.length > 0))) return one;
       const read = accessesOf(one.call).flatMap(({ part, reads }) => (reads ? [part] : []));
-      return { ...one, early: read.filter((part) => how === "all" || !isWrittenBy(step, before!, part)) };
+      return { ...one, early: read.filter((part) => how === "all" || !isWrittenBy(before!, part)) };
     });
     return { ...step, schedule: { calls: begun } };
   });
@@ -139,13 +139,14 @@ function callBefore({ schedule: { calls } }: ProposedStep, place: number): Call 
   return calls.findLast(({ branch }, at) => at < place && branch === calls[place]!.branch)?.call;
 }
 
-function isWrittenBy({ plan }: ProposedStep, call: Call, part: Part): boolean {
-  const startOf = ({ buffer, offset }: Part): number =>
-    offset + (buffer.storage ? buffer.storage.span.address : plan.offsets.get(buffer)! - 1e6);
-  return accessesOf(call).some(
-    ({ part: other, writes }) =>
-      writes && startOf(part) < startOf(other) + other.size && startOf(other) < startOf(part) + part.size,
-  );
+/** Does a call write some of a part? Whose buffers have places apart is for the rule of lifetimes to say. */
+function isWrittenBy(call: Call, part: Part): boolean {
+  const startOf = ({ buffer, offset }: Part): number => offset + (buffer.storage?.span.address ?? 0);
+  return accessesOf(call).some(({ part: other, writes }) => {
+    const isOneMemory = part.buffer === other.buffer || (part.buffer.storage && other.buffer.storage);
+    const [start, otherStart] = [startOf(part), startOf(other)];
+    return writes && isOneMemory && start < otherStart + other.size && otherStart < start + part.size;
+  });
 }
 
 /** The rules that speak of more than one call, applied to every pair of calls and of buffers. */
@@ -173,11 +174,7 @@ function findBrokenRule({ program, schedule, plan }: ProposedStep): string {
   const isHandedOver = schedule.calls.every(({ after, early }, place) => {
     const before = callBefore({ program, schedule, plan }, place);
     if (!early) return true;
-    return (
-      before &&
-      after.length === 0 &&
-      early.every((part) => !isWrittenBy({ program, schedule, plan }, before, part))
-    );
+    return before && after.length === 0 && early.every((part) => !isWrittenBy(before, part));
   });
   if (!isHandedOver) return "handovers";
 
