@@ -2,12 +2,13 @@
 
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import type { Runtime } from "holdfast";
+
 import type { ProposedStep } from "../../test/support/proposed-steps.js";
 import { standInMissing } from "../../test/support/stand-in.js";
 import { openStandInGpu } from "../../test/support/stand-in-gpu.js";
 import { besideEachOther, branchedStep, straightStep } from "../../test/support/training-step.js";
 import { iterateElements, type RowKernel, term } from "../kernels/index.js";
+import type { Runtime } from "../runtime/index.js";
 import { emitCalls } from "./emit.js";
 import { handOver } from "./handovers.js";
 import type { Buffer, Call, ScheduledCall } from "./program.js";
