@@ -34,8 +34,8 @@ class PacedClock {
     });
 }
 
-/** More than it takes to try every way that there is: as a graph, with branches of two kinds, and directly. */
-const calls = 20;
+/** More than it takes to try every way that there is: as a graph, with branches of two kinds, each with launches in turn too, and directly. */
+const calls = 32;
 
 /** So many steps at a pace; which way the step runs at the end, and its state. */
 function train(capture: DeviceOptions["capture"], pace: Pace) {
