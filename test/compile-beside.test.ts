@@ -39,7 +39,7 @@ function train(device: Device, prepare: (step: Step) => Step): Float32Array[] {
 }
 
 describe("a compiled step on a GPU", { skip: standInMissing }, () => {
-  const device = standInMissing ? undefined! : openStandInGpu();
+  const device = standInMissing ? undefined! : openStandInGpu({ capture: "auto" });
 
   const compile = (passes: PassSettings) => {
     const made: { step?: object; text?: string } = {};

@@ -98,7 +98,7 @@ function residual(device: Device, way: "eager" | "compiled") {
 describe("a compiled step with a way around a layer", { skip }, () => {
   for (const precision of ["bf16", "tf32"] as const) {
     test(`adds what came around to the product's result in its kernel, in ${precision}, and stores that sum alone`, () => {
-      const device = openStandInGpu({ precision, multiprocessors: 132, capture: "off" });
+      const device = openStandInGpu({ precision, multiprocessors: 132, capture: "off", isEarlySeen: false });
       const [eager, compiled] = (["eager", "compiled"] as const).map((way) => residual(device, way));
       // The way there ends in a norm, which needs whole rows.
       const [there, back, ...others] = compiled!.sums;
@@ -124,7 +124,7 @@ describe("a compiled step with a way around a layer", { skip }, () => {
 describe("a compiled step of a feed-forward block", { skip }, () => {
   for (const precision of ["bf16", "tf32"] as const) {
     test(`finishes its products and makes gradients together in ${precision}, and loses as the eager one does`, () => {
-      const device = openStandInGpu({ precision, multiprocessors: 132 });
+      const device = openStandInGpu({ precision, multiprocessors: 132, isEarlySeen: false });
       const [eager, compiled, plain] = (["eager", "compiled", "compiled with eager products"] as const).map(
         (way) => train(device, way),
       );
@@ -139,7 +139,7 @@ describe("a compiled step of a feed-forward block", { skip }, () => {
     });
 
     test(`has the same products on side branches in ${precision}, where the late passes run once more for them`, () => {
-      const device = openStandInGpu({ precision, multiprocessors: 132, capture: "off" });
+      const device = openStandInGpu({ precision, multiprocessors: 132, capture: "off", isEarlySeen: false });
       const { planned } = train(device, "compiled in place");
       const branched = branchStep(device.runtime, planned!, { branches: 2, lag: 1 });
       assert.ok(branched && planned);

@@ -58,7 +58,7 @@ function train(
 }
 
 describe("a step whose launches begin early", { skip: standInMissing }, () => {
-  const device = standInMissing ? undefined! : openStandInGpu();
+  const device = standInMissing ? undefined! : openStandInGpu({ capture: "auto" });
   const training: TracedTraining = standInMissing ? undefined! : traceTraining(device);
   const { straight } = training ?? {};
 

@@ -35,7 +35,7 @@ function train(
 }
 
 describe("a compiled step on a GPU", { skip: standInMissing }, () => {
-  const device = standInMissing ? undefined! : openStandInGpu();
+  const device = standInMissing ? undefined! : openStandInGpu({ capture: "auto" });
 
   const compile = (passes: { readonly reductions?: boolean } = {}) => {
     const made: { step?: object; text?: string } = {};

@@ -9,16 +9,19 @@ export interface StandInGpuOptions {
   readonly precision?: "f32" | "tf32" | "bf16";
   /** As many as the stand-in has otherwise, unless given; with one, a small product is worth tiles. */
   readonly multiprocessors?: number;
+  /** `auto` tries a step in many ways, which takes long here; one graph unless given. */
   readonly capture?: "on" | "off" | "auto";
+  /** Do launches that begin early see what they would at worst on a card? Unless this is false; it takes long where there is much memory. */
+  readonly isEarlySeen?: boolean;
 }
 
 export function openStandInGpu({
   precision = "f32",
   multiprocessors,
-  capture = "auto",
+  capture = "on",
+  isEarlySeen = true,
 }: StandInGpuOptions = {}): Device {
-  // Launches that begin early see what they would at worst on a card.
-  openStandIn().set("early", 1);
+  openStandIn().set("early", isEarlySeen ? 1 : 0);
   if (multiprocessors !== undefined) openStandIn().set("multiprocessors", multiprocessors);
   const driver = openStandInDriver({});
   const device = new Device("cuda", {
