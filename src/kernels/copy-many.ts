@@ -5,7 +5,7 @@
 
 import type { KernelSource, Parameter } from "../driver/index.js";
 import type { Runtime, Storage } from "../runtime/index.js";
-import { preludeOf } from "./cuda-printer/prelude.js";
+import { awaiting, awaitingFirst } from "./cuda-printer/kernel-text.js";
 
 export interface PlainCopy {
   readonly source: Storage;
@@ -106,13 +106,12 @@ function printCopies(entry: string, size: number): string {
     const start = index === 0 ? "0u" : `e${index - 1}`;
     return `if (block < e${index}) { s = s${index}; t = t${index}; n = n${index}; first = block - ${start}; } else `;
   });
-  return `${preludeOf(new Set(["awaitPrevious"]))}extern "C" __global__ void __launch_bounds__(${threads}) ${entry}(
+  return `${awaiting}extern "C" __global__ void __launch_bounds__(${threads}) ${entry}(
 ${list((index) => `const unsigned* s${index}, `)}
 ${list((index) => `unsigned* t${index}, `)}
 ${list((index) => `unsigned n${index}, `)}
 ${list((index) => `unsigned e${index}, `).replace(/, $/, "")}) {
-  awaitPrevious();
-  const unsigned block = blockIdx.x;
+${awaitingFirst}  const unsigned block = blockIdx.x;
   const unsigned* s;
   unsigned* t;
   unsigned n;

@@ -14,7 +14,7 @@ import { tiledForwardKernel } from "./attention/cuda/tiled-forward.js";
 import { cudaScanKernel } from "./axis-walk/cuda-scan.js";
 import { cudaScatterKernel } from "./axis-walk/cuda-scatter.js";
 import { cudaKernel } from "./cuda-function.js";
-import { preludeOf } from "./cuda-printer/prelude.js";
+import { awaiting } from "./cuda-printer/kernel-text.js";
 import { randomKernels } from "./random/random-kernel.js";
 
 type FloatDtype = "f32" | "f64";
@@ -172,7 +172,7 @@ test("a kernel's head names its parameters in their order, memory by the type th
     entry: "hf_add_rows_2",
     threads: 64,
     waits: true,
-    code: `${preludeOf(new Set(["awaitPrevious"]))}extern "C" __global__ void __launch_bounds__(64) hf_add_rows_2(const int* index, const float* from, float* to, unsigned count, int step, float scale, double shift) {
+    code: `${awaiting}extern "C" __global__ void __launch_bounds__(64) hf_add_rows_2(const int* index, const float* from, float* to, unsigned count, int step, float scale, double shift) {
   awaitPrevious();
   to[0] = from[index[0]];
 }

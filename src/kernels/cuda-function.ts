@@ -7,8 +7,7 @@ import {
   type MatrixMap,
   type Parameter,
 } from "../driver/index.js";
-import { awaitingFirst, boundsOf } from "./cuda-printer/kernel-text.js";
-import { preludeOf } from "./cuda-printer/prelude.js";
+import { awaiting, awaitingFirst, boundsOf } from "./cuda-printer/kernel-text.js";
 
 /** The C++ types that memory parameters point to, by name; the rest point to `elements`. */
 type Pointers<Name extends string> = Readonly<Partial<Record<Name, string>>>;
@@ -42,8 +41,6 @@ export interface CudaKernel<Name extends string> {
   readonly declarations?: string;
   readonly body: string;
 }
-
-const awaiting = preludeOf(new Set(["awaitPrevious"]));
 
 const scalars = { i32: "int", u32: "unsigned", f32: "float", f64: "double" } as const;
 

@@ -1,7 +1,7 @@
 /** Matrices of words turned round, many in one launch: weights, for products that read them along their terms. */
 
 import type { KernelSource, Parameter } from "../driver/index.js";
-import { preludeOf } from "./cuda-printer/prelude.js";
+import { awaiting, awaitingFirst } from "./cuda-printer/kernel-text.js";
 
 /** `to[column][row] = from[row][column]`; `T` is how whoever launches it tells memory. */
 export interface TurnedMatrix<T> {
@@ -66,10 +66,9 @@ function printTurns(entry: string, count: number): string {
     const own = `from = from${i}; to = to${i}; rows = rows${i}; columns = columns${i}; stride = stride${i};`;
     return `if (blockIdx.x < end${i}) { ${own} tile = blockIdx.x - ${i === 0 ? "0u" : `end${i - 1}`}; }`;
   }, "\n  else ");
-  return `${preludeOf(new Set(["awaitPrevious"]))}extern "C" __global__ void __launch_bounds__(${threads}) ${entry}(
+  return `${awaiting}extern "C" __global__ void __launch_bounds__(${threads}) ${entry}(
     ${parameters}) {
-  awaitPrevious();
-  const unsigned* from;
+${awaitingFirst}  const unsigned* from;
   unsigned *to, rows, columns, stride, tile;
   ${choose}
   else return;

@@ -155,6 +155,9 @@ ${body}
   }
 }
 
+/** C++: what a kernel that waits has to declare. */
+export const awaiting = preludeOf(new Set(["awaitPrevious"]));
+
 /** C++: the first line of a kernel that fetches nothing before it has waited for the launch before it. */
 export const awaitingFirst = "  awaitPrevious();\n";
 
