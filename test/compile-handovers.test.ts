@@ -6,31 +6,16 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { type Device, manualSeed, nn, optim, randn, type Tensor } from "holdfast";
-import { accessesOf } from "../src/compile/program.js";
-import { verifyPlan } from "../src/compile/verify.js";
 import { latestPlanOf } from "../src/tensor/compiled-step.js";
 import type { Verdict } from "../src/tensor/faster-of.js";
-import type { ProposedStep } from "./support/proposed-steps.js";
-import { refusalOf } from "./support/refusals.js";
+import { beginEarlyAt } from "./support/planted-plans.js";
+import { refusalBy } from "./support/proposed-steps.js";
 import { sameBytes } from "./support/same-bytes.js";
 import { openStandIn, standInMissing } from "./support/stand-in.js";
 import { openStandInGpu } from "./support/stand-in-gpu.js";
 import { type RunOutcome, type TracedTraining, traceTraining } from "./support/traced-training.js";
 
 const earlyLaunches = (): number => openStandIn().calls("cuLaunchKernelEx");
-
-/** The same step, in which a call fetches everything that it reads before it waits. */
-function fetchingAll(step: ProposedStep, place: number): ProposedStep {
-  const calls = step.schedule.calls.map((one, at) => {
-    if (at !== place) return one;
-    return { ...one, early: accessesOf(one.call).flatMap(({ part, reads }) => (reads ? [part] : [])) };
-  });
-  return { ...step, schedule: { calls } };
-}
-
-function refusalBy({ program, schedule, plan }: ProposedStep): ReturnType<typeof refusalOf> {
-  return refusalOf(() => verifyPlan(program, schedule, plan));
-}
 
 /** So many steps of a regression, each followed by `look`; what its weights are behind them. */
 function train(
@@ -94,7 +79,7 @@ describe("a step whose launches begin early", { skip: standInMissing }, () => {
     const counts = { passed: 0, refused: 0, wrong: 0 };
     for (const place of straight.schedule.calls.keys()) {
       if (!straight.schedule.calls[place]!.early) continue;
-      const step = fetchingAll(straight, place);
+      const step = beginEarlyAt(straight, place, () => true);
       const refusal = refusalBy(step);
       const isHarmless = training.run(step).every(isRight);
       counts[refusal ? "refused" : "passed"]++;

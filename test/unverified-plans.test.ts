@@ -5,12 +5,10 @@
 
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { verifyPlan } from "../src/compile/verify.js";
 import { openStrictDevice } from "./support/devices.js";
 import { trainingFaults } from "./support/faulted-training.js";
 import { planFaults } from "./support/planted-plans.js";
-import type { ProposedStep } from "./support/proposed-steps.js";
-import { refusalOf } from "./support/refusals.js";
+import { refusalBy } from "./support/proposed-steps.js";
 import { testDeviceKind } from "./support/test-device.js";
 import { type RunOutcome, traceTraining } from "./support/traced-training.js";
 
@@ -30,10 +28,6 @@ function isSame(outcome: RunOutcome, what: Kept): boolean {
 /** So many of a list, from all over it. */
 function someOf<T>(items: readonly T[], most: number): T[] {
   return items.filter((_, index) => index % Math.ceil(items.length / most) === 0);
-}
-
-function refusalBy({ program, schedule, plan }: ProposedStep): ReturnType<typeof refusalOf> {
-  return refusalOf(() => verifyPlan(program, schedule, plan));
 }
 
 for (const name of ["straight", "branched"] as const) {

@@ -55,16 +55,17 @@ export function emitCalls(
     const mayBegin = latest.get(branch)?.work.kind === "launch" ? early : undefined;
     runtime.overhear(imagination, () => emitCall(runtime, call, resolve, mayBegin));
     const own = pieces[first];
-    if (own && mayBegin) pieces[first] = beginningEarly(own);
+    if (own && mayBegin) pieces[first] = withBeginning(own, { isEarly: true });
     latest.set(branch, own && pieces.at(-1));
   }
   return pieces;
 }
 
-function beginningEarly(piece: Piece): Piece {
+/** The same, which begins early or not if it is a launch. */
+export function withBeginning(piece: Piece, { isEarly }: { readonly isEarly: boolean }): Piece {
   const { work } = piece;
   if (work.kind !== "launch") return piece;
-  return { ...piece, work: { ...work, request: { ...work.request, isEarly: true } } };
+  return { ...piece, work: { ...work, request: { ...work.request, isEarly } } };
 }
 
 function emitCall(

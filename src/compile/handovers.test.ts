@@ -2,7 +2,6 @@
 
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-
 import type { ProposedStep } from "../../test/support/proposed-steps.js";
 import { standInMissing } from "../../test/support/stand-in.js";
 import { openStandInGpu } from "../../test/support/stand-in-gpu.js";

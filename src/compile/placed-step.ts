@@ -3,7 +3,7 @@
 import type { Runtime, ScratchMemory, Storage } from "../runtime/index.js";
 import { senderOf } from "./branches.js";
 import type { PlannedStep } from "./compile.js";
-import { emitCalls, type Piece } from "./emit.js";
+import { emitCalls, type Piece, withBeginning } from "./emit.js";
 import { accessesOf, type Buffer, type Call, type Part, type Plan, type Schedule } from "./program.js";
 import { verifyPlan } from "./verify.js";
 
@@ -46,11 +46,7 @@ export class PlacedStep {
 
   /** The same with each launch behind the end of the one before it, in the same memory: who closes one closes both. */
   inTurn(): PlacedStep {
-    const pieces = this.pieces.map((piece): Piece => {
-      if (piece.work.kind !== "launch") return piece;
-      const { isEarly: _, ...request } = piece.work.request;
-      return { ...piece, work: { kind: "launch", request } };
-    });
+    const pieces = this.pieces.map((piece) => withBeginning(piece, { isEarly: false }));
     return new PlacedStep(this.#runtime, this.#schedule, this.#memory, pieces);
   }
 

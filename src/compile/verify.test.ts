@@ -14,8 +14,10 @@ import {
   planApart,
   planFirstFit,
   reachability,
+  refusalBy,
   Sketch,
   scheduleOn,
+  share,
 } from "../../test/support/proposed-steps.js";
 import { refusalOf } from "../../test/support/refusals.js";
 import { alignUp } from "../units/index.js";
@@ -65,8 +67,8 @@ function programOf(drawn: readonly (readonly DrawnAccess[])[], isCareful: boolea
   return sketch.program;
 }
 
-function ruleBrokenBy({ program, schedule, plan }: ProposedStep): unknown {
-  const error = refusalOf(() => verifyPlan(program, schedule, plan));
+function ruleBrokenBy(step: ProposedStep): unknown {
+  const error = refusalBy(step);
   return error === undefined ? "none" : error.numbers["rule"];
 }
 
@@ -141,12 +143,7 @@ function callBefore({ schedule: { calls } }: ProposedStep, place: number): Call 
 
 /** Does a call write some of a part? Whose buffers have places apart is for the rule of lifetimes to say. */
 function isWrittenBy(call: Call, part: Part): boolean {
-  const startOf = ({ buffer, offset }: Part): number => offset + (buffer.storage?.span.address ?? 0);
-  return accessesOf(call).some(({ part: other, writes }) => {
-    const isOneMemory = part.buffer === other.buffer || (part.buffer.storage && other.buffer.storage);
-    const [start, otherStart] = [startOf(part), startOf(other)];
-    return writes && isOneMemory && start < otherStart + other.size && otherStart < start + part.size;
-  });
+  return accessesOf(call).some(({ part: other, writes }) => writes && share(part, other));
 }
 
 /** The rules that speak of more than one call, applied to every pair of calls and of buffers. */

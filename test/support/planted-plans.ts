@@ -468,7 +468,15 @@ export function planWithWait(): ProposedStep {
 
 /** The step with a call that begins before the one before it has ended, and fetches some of what it reads by then. */
 export function beginEarly(step: ProposedStep, op: string, isFetched: (part: Part) => boolean): ProposedStep {
-  const place = placeOf(step, op);
+  return beginEarlyAt(step, placeOf(step, op), isFetched);
+}
+
+/** The same for the call at a place. */
+export function beginEarlyAt(
+  step: ProposedStep,
+  place: number,
+  isFetched: (part: Part) => boolean,
+): ProposedStep {
   const read = accessesOf(step.schedule.calls[place]!.call).flatMap(({ part, reads }) =>
     reads ? [part] : [],
   );

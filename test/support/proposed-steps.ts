@@ -11,8 +11,11 @@ import {
   type Plan,
   type Schedule,
 } from "../../src/compile/program.js";
+import { verifyPlan } from "../../src/compile/verify.js";
 import type { Kernel, Parameter } from "../../src/driver/index.js";
+import type { HoldfastError } from "../../src/errors/index.js";
 import { alignUp, type Span, span } from "../../src/units/index.js";
+import { refusalOf } from "./refusals.js";
 
 export interface ProposedStep {
   readonly program: readonly Call[];
@@ -92,7 +95,8 @@ export function meet(a: Call, b: Call): boolean {
   );
 }
 
-function share(a: Part, b: Part): boolean {
+/** Whether two parts have bytes in common, wherever step memory is planned to lie. */
+export function share(a: Part, b: Part): boolean {
   if (a.buffer !== b.buffer && (a.buffer.storage === undefined || b.buffer.storage === undefined))
     return false;
   const start = (part: Part): number => (part.buffer.storage?.span.address ?? 0) + part.offset;
@@ -174,4 +178,9 @@ export function reachability({ calls }: Schedule): (earlier: number, later: numb
     }
   }
   return (earlier, later) => before[later]!.has(earlier);
+}
+
+/** How the verifier refuses a step before its block is known; nothing where it lets it pass. */
+export function refusalBy({ program, schedule, plan }: ProposedStep): HoldfastError | undefined {
+  return refusalOf(() => verifyPlan(program, schedule, plan));
 }

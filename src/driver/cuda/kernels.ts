@@ -58,7 +58,8 @@ export function loadCode(cuda: Cuda, compiler: Compiler, source: KernelSource): 
     out.free();
   }
   const block = new ArgumentBlock(cuda, name, parameters, maps);
-  const early = code.waits ? new EarlyLaunch(threads, sharedBytes) : undefined;
+  /** Made when it is first needed: most kernels are never launched so. */
+  let early: EarlyLaunch | undefined;
   return {
     parameters,
     workspaceBytes: 0,
@@ -69,8 +70,10 @@ export function loadCode(cuda: Cuda, compiler: Compiler, source: KernelSource): 
       block.write(given, book, touched);
       if (blocks === 0) return;
       block.encodeMaps(given);
-      if (early && isEarly) driver.cuLaunchKernelEx(early.on(stream, blocks), entry, block.table, 0);
-      else driver.cuLaunchKernel(entry, blocks, 1, 1, threads, 1, 1, sharedBytes, stream, block.table, 0);
+      if (isEarly && code.waits) {
+        early ??= new EarlyLaunch(threads, sharedBytes);
+        driver.cuLaunchKernelEx(early.on(stream, blocks), entry, block.table, 0);
+      } else driver.cuLaunchKernel(entry, blocks, 1, 1, threads, 1, 1, sharedBytes, stream, block.table, 0);
     },
     unload() {
       driver.cuModuleUnload(module);
