@@ -58,9 +58,12 @@ function train(device: Device, way: keyof typeof ways) {
   const work = planned?.schedule.calls.map(({ call }) => call.work) ?? [];
   const together = work.flatMap((one) => (one.kind === "products" ? [one.problems.length] : []));
   const finished = work.flatMap((one) => (one.kind === "finished" ? [one.finish.keepsResult] : []));
+  const summed = work.flatMap((one) =>
+    one.kind === "finished" ? one.finish.kernel.outputs.filter(({ per }) => per === "column") : [],
+  ).length;
   const turned = work.flatMap((one) => (one.kind === "launch" ? [one.kernel.name] : []));
   step?.close();
-  return { losses, together, finished, turned, planned };
+  return { losses, together, finished, summed, turned, planned };
 }
 
 /**
@@ -124,18 +127,20 @@ describe("a compiled step with a way around a layer", { skip }, () => {
 describe("a compiled step of a feed-forward block", { skip }, () => {
   for (const precision of ["bf16", "tf32"] as const) {
     test(`finishes its products and makes gradients together in ${precision}, and loses as the eager one does`, () => {
-      const device = openStandInGpu({ precision, multiprocessors: 132, isEarlySeen: false });
+      // As few multiprocessors as large tiles keep busy.
+      const device = openStandInGpu({ precision, multiprocessors: 90, isEarlySeen: false });
       const [eager, compiled, plain] = (["eager", "compiled", "compiled with eager products"] as const).map(
         (way) => train(device, way),
       );
       // What GELU reads is kept for its gradient; what the gradient reads is not.
       assert.deepEqual(compiled!.finished, [true, false]);
+      assert.equal(compiled!.summed, 1, "the bias's gradient begins where GELU's is made");
       assert.deepEqual(compiled!.together, [2]);
       assert.deepEqual(compiled!.turned, precision === "tf32" ? ["turn"] : []);
       for (const [index, loss] of eager!.losses.entries())
         assert.ok(Math.abs(compiled!.losses[index]! - loss) <= 2e-3 * loss, `step ${index}`);
       const { planned: _, ...rest } = plain!;
-      assert.deepEqual(rest, { losses: eager!.losses, together: [], finished: [], turned: [] });
+      assert.deepEqual(rest, { losses: eager!.losses, together: [], finished: [], summed: 0, turned: [] });
     });
 
     test(`has the same products on side branches in ${precision}, where the late passes run once more for them`, () => {

@@ -6,6 +6,9 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { type Device, manualSeed, nn, optim, randn, type Tensor } from "holdfast";
+import { bytesOf } from "../src/compile/call-table.js";
+import type { PassSettings } from "../src/compile/compile.js";
+import type { ColumnCall } from "../src/compile/program.js";
 import { latestPlanOf } from "../src/tensor/compiled-step.js";
 import { sameBytes } from "./support/same-bytes.js";
 import { standInMissing } from "./support/stand-in.js";
@@ -15,9 +18,13 @@ import { openStandInGpu } from "./support/stand-in-gpu.js";
 function train(
   device: Device,
   prepare: (step: (x: Tensor) => Tensor) => (x: Tensor) => Tensor,
+  width = 40,
 ): Float32Array[] {
   manualSeed(3);
-  const layers = [new nn.Linear(24, 40), new nn.LayerNorm(40), new nn.Linear(40, 24), new nn.LayerNorm(24)];
+  const layers = [
+    ...[new nn.Linear(24, width), new nn.LayerNorm(width)],
+    ...[new nn.Linear(width, 24), new nn.LayerNorm(24)],
+  ];
   const model = new nn.Sequential(...layers, new nn.Linear(24, 3)).to(device);
   const optimizer = new optim.AdamW(model.parameters(), { lr: 0.01 });
   const step = prepare((x) => {
@@ -37,17 +44,18 @@ function train(
 describe("a compiled step on a GPU", { skip: standInMissing }, () => {
   const device = standInMissing ? undefined! : openStandInGpu({ capture: "auto" });
 
-  const compile = (passes: { readonly reductions?: boolean } = {}) => {
+  const compile = (passes: PassSettings = {}, width?: number) => {
     const made: { step?: object; text?: string } = {};
-    const weights = train(device, (step) => {
+    const prepare = (step: (x: Tensor) => Tensor) => {
       const compiled = device.compile(step, { passes });
       made.step = compiled;
-      return (x) => {
+      return (x: Tensor) => {
         const loss = compiled(x);
         made.text = compiled.explain();
         return loss;
       };
-    });
+    };
+    const weights = train(device, prepare, width);
     const { schedule } = latestPlanOf(made.step!)!.planned;
     return { weights, calls: schedule.calls.map(({ call }) => call), text: made.text ?? "" };
   };
@@ -59,20 +67,46 @@ describe("a compiled step on a GPU", { skip: standInMissing }, () => {
       for (const [index, values] of eager.entries()) sameBytes(weights[index]!, values, `parameter ${index}`);
     }
     const [begun] = together.calls.flatMap(({ work }) => (work.kind === "begun" ? [work] : []));
-    const [{ scratch }, groups] = [begun!, [begun!.columns]];
     // What 32 blocks leave: of the biases' gradients, and of the norms' two.
-    assert.equal(scratch.size, 32 * 4 * (40 + 24 + 3 + 2 * 40 + 2 * 24));
-    assert.deepEqual(
-      groups.map((columns) => columns.map(({ kernel }) => kernel.name).sort()),
-      [["layerNormAffineGradient", "layerNormAffineGradient", "sum", "sum", "sum"]],
-    );
-    // Each is there before the calls that wait for none of them, and joined behind those.
+    assert.equal(begun!.scratch.size, 32 * 4 * (40 + 24 + 2 * 40 + 2 * 24));
+    const namesOf = (columns: readonly ColumnCall[]) => columns.map(({ kernel }) => kernel.name).sort();
+    assert.deepEqual(namesOf(begun!.columns), [
+      "layerNormAffineGradient",
+      "layerNormAffineGradient",
+      "sum",
+      "sum",
+    ]);
+    // Each is there before the calls that wait for none of them, and joined behind those, where one block has all of the last one's rows.
     const [joining] = together.calls.flatMap(({ work }) => (work.kind === "reductions" ? [work] : []));
-    assert.deepEqual([joining?.columns, joining?.begun], [[], begun]);
+    assert.deepEqual([namesOf(joining!.columns), joining!.begun], [["sum"], begun]);
     assert.ok(apart.calls.every(({ work }) => work.kind !== "reductions" && work.kind !== "begun"));
     assert.equal(apart.calls.length, together.calls.length + 3);
     assert.match(together.text, /^early +\d+ → +\d+ +reductions are begun as soon as they can be/m);
     assert.match(together.text, /^reductions +\d+ → +\d+ +so are reductions of columns: .* gone/m);
-    assert.match(together.text, /3 × sum|2 × layerNormAffineGra/);
+    assert.match(together.text, /2 × sum|2 × layerNormAffineGra/);
+  });
+
+  test("begins those of a wide norm in the kernel of its gradient, and has the eager weights to the bit", () => {
+    const width = 72;
+    const eager = train(device, (step) => step, width);
+    const [within, apart] = [compile({}, width), compile({ sums: false }, width)];
+    for (const { weights } of [within, apart]) {
+      for (const [index, values] of eager.entries()) sameBytes(weights[index]!, values, `parameter ${index}`);
+    }
+    const sumsOf = ({ calls }: typeof within): number[] =>
+      calls.flatMap(({ work }) => {
+        const outputs = work.kind === "rows" ? work.kernel.outputs : [];
+        const sums = outputs.filter(({ per }) => per === "column").length;
+        return sums > 0 ? [sums] : [];
+      });
+    // Of the gain, of the shift, and of the bias before the norm; a row of the other norm takes less than a warp.
+    assert.deepEqual([sumsOf(within), sumsOf(apart)], [[3], []]);
+    assert.match(
+      within.text,
+      /^sums +\d+ → +\d+ +on a GPU, sums over rows begin in kernels that have the rows/m,
+    );
+    const readBy = ({ calls }: typeof within): number =>
+      calls.filter(({ work }) => work.kind === "begun").reduce((sum, call) => sum + bytesOf(call).read, 0);
+    assert.ok(readBy(within) < readBy(apart) / 2);
   });
 });

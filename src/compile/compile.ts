@@ -26,6 +26,7 @@ import { reduceTogether } from "./passes/reductions.js";
 import { castTogether } from "./passes/region-casts.js";
 import { roundInAttention } from "./passes/rounded-attention.js";
 import { makeSpread } from "./passes/spread-results.js";
+import { sumWithRows } from "./passes/sums.js";
 import { makeProductsTogether } from "./passes/together.js";
 import { turnWeights } from "./passes/turned-weights.js";
 import { planMemory } from "./plan.js";
@@ -48,7 +49,10 @@ interface PassFacts {
 
 type Pass = (calls: readonly Call[], runtime: Runtime, facts: PassFacts) => readonly Call[];
 
-/** In their order. Each can be left out, and the step's numbers stay the same, but for what "narrow" rounds. */
+/**
+ * In their order. Each can be left out, and the step's numbers stay the same, but for what "narrow" rounds, and what "sums" adds up in
+ * products that may round otherwise than in eager code.
+ */
 const passes = {
   /** Calls that do the same to the same values are made once. */
   common: shareCommonCalls,
@@ -74,6 +78,8 @@ const passes = {
   finish: (calls, runtime, { isChosen }) => (isChosen ? finishProducts(runtime, calls) : calls),
   /** On a GPU, products in bf16 leave each other bf16. It rounds, so it is left out where eager code's bits are wanted. */
   narrow: (calls, runtime, { isChosen }) => (isChosen ? narrowResults(runtime, calls) : calls),
+  /** On a GPU, sums over rows begin in kernels that have those rows at hand. */
+  sums: (calls, runtime) => sumWithRows(runtime, calls),
   /** On a GPU, copies and conversions of equal layers are one launch. */
   alike: copyAlike,
   /** Products that leave most of a GPU idle one by one are made together. */

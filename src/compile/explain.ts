@@ -37,6 +37,7 @@ export const purposes: Readonly<Record<Exclude<PassName, "products">, string>> =
   turned: "weights are turned round for products that read them along their terms",
   finish: "work on a product's result is done in the product's kernel",
   narrow: "on a GPU, products in bf16 leave bf16 to the kernels behind them",
+  sums: "on a GPU, sums over rows begin in kernels that have the rows at hand",
   alike: "on a GPU, copies of one form are one launch",
   together: "products that leave a GPU idle one by one are one launch",
   reductions: "so are reductions of columns",

@@ -20,6 +20,8 @@ export {
 export { type CallListener, listenToCalls } from "./call-listener.js";
 export { isInWords, launchCopies, type PlainCopy } from "./copy-many.js";
 export { columnScratchBytes, hasTwoSteps } from "./cuda-printer/column-group.js";
+export { sumBlocks } from "./cuda-printer/column-sums.js";
+export { canSumColumns } from "./cuda-printer/row-form.js";
 export { type Dtype, type DtypeKind, dtypeNames, dtypes, type ElementArray } from "./dtypes.js";
 export { viewElements } from "./elements.js";
 export { loadsOf, partsOf } from "./expression-walk.js";
@@ -43,6 +45,7 @@ export {
   type MatrixLayout,
   type Operand,
   type ProductDtype,
+  summedRows,
 } from "./gemm/index.js";
 export { narrowToBf16, narrowToF16, widenBf16, widenF16 } from "./half.js";
 export {

@@ -88,9 +88,13 @@ export type Stage =
    */
   | { readonly kind: "store"; readonly output: number; readonly value: Expression };
 
+/**
+ * An output has a value for each element, for each row or, on a GPU, for each column: what is stored there is added up over the rows.
+ * That takes many rows; of each column `sumBlocks` partial sums are left, as rows for a column kernel that adds them up.
+ */
 export interface Output {
   readonly dtype: Dtype;
-  readonly per: "element" | "row";
+  readonly per: "element" | "row" | "column";
 }
 
 /**

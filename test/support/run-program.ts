@@ -16,21 +16,17 @@ export function runProgram(
   program: readonly Call[],
   storages: ReadonlyMap<Buffer, Storage>,
 ): void {
-  const resolve = ({ buffer, offset, size }: Part): Storage => {
-    const storage = storages.get(buffer)!;
-    return offset === 0 && size === storage.span.size ? storage : runtime.view(storage, offset, size);
-  };
-  // Nobody else reads it, so a test need not give it.
+  // What passes have made is read by nobody else, so a test need not give it.
   const own = new Map<Buffer, Storage>();
-  const scratchFor = (part: Part): Storage => {
-    if (storages.has(part.buffer)) return resolve(part);
-    const storage = own.get(part.buffer) ?? runtime.arena.allocate(part.size, part.buffer.label);
-    own.set(part.buffer, storage);
-    return storage;
+  const resolve = ({ buffer, offset, size }: Part): Storage => {
+    const storage =
+      storages.get(buffer) ?? own.get(buffer) ?? runtime.arena.allocate(buffer.bytes, buffer.label);
+    if (!storages.has(buffer)) own.set(buffer, storage);
+    return offset === 0 && size === storage.span.size ? storage : runtime.view(storage, offset, size);
   };
   const begunOn = ({ columns, scratch }: BegunCall) => ({
     members: columns.map((one) => ({ ...one, operands: one.operands.map(resolve) })),
-    scratch: scratchFor(scratch),
+    scratch: resolve(scratch),
   });
   for (const { work } of program) {
     switch (work.kind) {
@@ -54,7 +50,7 @@ export function runProgram(
           runtime,
           work.columns.map((one) => ({ ...one, operands: one.operands.map(resolve) })),
           {
-            scratch: work.scratch && scratchFor(work.scratch),
+            scratch: work.scratch && resolve(work.scratch),
             begun: work.begun && begunOn(work.begun),
           },
         );

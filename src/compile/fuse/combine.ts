@@ -24,18 +24,19 @@ export interface Draft {
   readonly scalars: readonly number[];
 }
 
-/** Nothing where the calls can't be one, or had better not. `isNeeded` tells which memory others read. */
+/** Nothing where the calls can't be one, or had better not. `isNeeded` tells which memory others read; `most`, how many parts there may be. */
 export function combine(
   members: readonly Member[],
   isNeeded: (part: Part) => boolean,
   device: DeviceInfo["kind"],
+  most = mostParts,
 ): Draft | undefined {
   const frame = frameOf(members);
   if (!frame) return undefined;
   const compacted = new Combination(frame, isNeeded).rewrite();
   if (!compacted || isCrowded([...compacted.inputs, ...compacted.outputs])) return undefined;
   const parts = compacted.stages.reduce((sum, { value }) => sum + partsOf(value).length, 0);
-  if (parts > mostParts) return undefined;
+  if (parts > most) return undefined;
   return draftOf(members, frame, compacted, device);
 }
 

@@ -5,8 +5,9 @@ import { type Expression, partsOf, type UnaryOp } from "../../kernels/index.js";
 /** Operands of one kernel that move with its elements, and those that have one value for many of them besides. */
 export const mostMoving = 16;
 export const mostOperands = 32;
-/** Parts of all its values together. */
+/** Parts of all its values together; and of a kernel that sums over its rows are added to, which make nothing else larger. */
 export const mostParts = 800;
+export const mostPartsWithSums = 1200;
 /** Calls that may become one. */
 export const mostMembers = 32;
 

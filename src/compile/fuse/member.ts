@@ -1,6 +1,6 @@
 /** A call as a part of a fused one: its kernel, and where each operand lies at every point of the call. */
 
-import { type Dtype, dtypes, factsOf, type RowKernel, rowLanesOf } from "../../kernels/index.js";
+import { type Dtype, dtypes, factsOf, type Output, type RowKernel, rowLanesOf } from "../../kernels/index.js";
 import type { Call, CopyCall, Part, RowCall } from "../program.js";
 import { areApart, type Extent, extentOf, placeOf } from "./memory.js";
 import { areDistinct, pitchOf, type Steps, standAlongRows, stepsOf } from "./steps.js";
@@ -14,7 +14,7 @@ export interface Operand {
   readonly key: string;
   /** Is it read at an index, so that any of its elements may be meant? */
   readonly isIndexed: boolean;
-  readonly per: "element" | "row";
+  readonly per: Output["per"];
 }
 
 export interface Member {
@@ -111,10 +111,11 @@ function isOrderly({ inputs, outputs, kernel, call }: Member): boolean {
   const rowSize = call.work.kind === "rows" ? call.work.iteration.row.size : 1;
   const { readAfterStores } = factsOf(kernel);
   return outputs.every((output, index) => {
-    const isPerRow = kernel.outputs[index]?.per === "row";
+    const { per } = kernel.outputs[index] ?? {};
+    const isPerRow = per === "row";
     const own = isPerRow ? withoutRow(output.steps, rowSize) : output.steps;
     return (
-      areDistinct(own) &&
+      (per === "column" || areDistinct(own)) &&
       inputs.every((input, number) => {
         if (neverMeet(input, output)) return true;
         // Whether a row's value is read before or after it is stored follows from how long rows are.

@@ -3,7 +3,7 @@
  * that stand at the same element at every point have the same steps, whatever axes their calls were given.
  */
 
-import { type Iteration, iterateElements, iterateRows } from "../../kernels/index.js";
+import { type Iteration, iterateElements, iterateRows, type Output } from "../../kernels/index.js";
 
 export interface Step {
   readonly size: number;
@@ -14,7 +14,7 @@ export interface Step {
 export type Steps = readonly Step[];
 
 /** An operand's steps; one that has a value for each row stands still along the row. */
-export function stepsOf({ outer, row }: Iteration, operand: number, per: "element" | "row"): Steps {
+export function stepsOf({ outer, row }: Iteration, operand: number, per: Output["per"]): Steps {
   const along = (axis: Iteration["row"]): Step => ({ size: axis.size, stride: axis.strides[operand] ?? 0 });
   const first = per === "row" ? { size: row.size, stride: 0 } : along(row);
   return joinSteps([first, ...outer.toReversed().map(along)]);

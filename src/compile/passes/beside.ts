@@ -49,14 +49,24 @@ export function runBeside(runtime: Runtime, calls: readonly Call[]): readonly Ca
   /** Those that later ones can still reach. */
   let open: Node[] = [];
 
-  /** Joins the group before it that takes it and leaves the device most idle, the nearest of such. */
+  /**
+   * Joins the group before it that takes it and leaves the device most idle, the nearest of such. One that is a group already comes
+   * first, if they are not large together: one that is alone may have a place to go to itself, which with this one it would not.
+   */
   const join = (node: Node, own: Group): boolean => {
     open = open.filter(({ position }) => node.position - position <= farthest);
     const near = open.flatMap((other) => {
       const group = groups.get(other);
       return group ? [{ other, group }] : [];
     });
-    near.sort((a, b) => a.group.bytes - b.group.bytes || b.other.position - a.other.position);
+    const isSmallTogether = ({ group: { calls, bytes } }: (typeof near)[number]): number =>
+      Number(calls.length > 1 && bytes + own.bytes <= largeBytes * runtime.device.parallelism);
+    near.sort(
+      (a, b) =>
+        isSmallTogether(b) - isSmallTogether(a) ||
+        a.group.bytes - b.group.bytes ||
+        b.other.position - a.other.position,
+    );
     for (const { other, group } of near) {
       const rows = [...group.rows, ...own.rows];
       if (rows.length > mostKernels || !areFit(group, own) || !rowsBeside(runtime, rows)) continue;

@@ -6,8 +6,10 @@ import type { Columns, LaunchForm } from "../launch-form.js";
 import { type ColumnLayout, printColumnKernel } from "./column-kernel.js";
 import { requireCountable, requireStep } from "./limits.js";
 
-/** With fewer rows than this a column has 32 partial results, and 1024 from there on. */
-const manyRows = 1024;
+/** How many partial results a column has: of few rows, of as many rows as this or more, and of as many as this. */
+const partsOfFew = 32;
+export const partsOfSome = 128;
+export const partsOfMany = 1024;
 const mostThreads = 1024;
 /** What memory brings at a time: of rows that lie apart, a block's columns should fill it. */
 const sectorBytes = 32;
@@ -39,7 +41,8 @@ export function columnSizes(kernel: ColumnKernel, { rows, columns, strides }: Co
 
 /** How many partial results a column has: what its bits follow from. */
 export function columnParts(rows: number): number {
-  return rows < manyRows ? 32 : 1024;
+  if (rows < partsOfSome) return partsOfFew;
+  return rows < partsOfMany ? partsOfSome : partsOfMany;
 }
 
 /** How many neighbouring columns fill a sector in an input; of half floats it takes two blocks. */

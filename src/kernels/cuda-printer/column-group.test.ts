@@ -78,7 +78,12 @@ test("of many rows 32 blocks share the columns that a warp reads at once, each h
     [64, 128],
     "of three values a thread has two columns, so that it has registers for their partial results",
   );
-  assert.equal(blocksOf(sum, 3072, 3), 32);
+});
+
+test("of few elements of many rows one block has all, if it has registers for their partial results", () => {
+  assert.deepEqual([blocksOf(sum, 3072, 3), blocksOf(sum, 3072, 4), blocksOf(sum, 1024, 12)], [1, 1, 2]);
+  assert.deepEqual([blocksOf(sum, 3072, 5), blocksOf(sum, 12_289, 1)], [32, 32]);
+  assert.deepEqual([blocksOf(pulls, 3072, 3), blocksOf(sumOf("f64"), 3072, 3)], [32, 32]);
 });
 
 test("of few rows a block has all, of the columns that fill a line of the cache", () => {
@@ -97,9 +102,9 @@ test("a thread reads as many columns at once as lie so in every row", () => {
 test("a second launch joins what the first leaves of many rows, and there is none where it leaves nothing", () => {
   const few = [member(sum, 256, 3072), member(pulls, 1023, 8)];
   assert.equal(formOf(few).length, 1);
-  const [first, second] = formOf([...few, member(pulls, 3072, 100), member(sum, 1024, 3)]);
+  const [first, second] = formOf([...few, member(pulls, 3072, 100), member(sum, 1024, 13)]);
   assert.equal(second?.blocks, 2 + 2 + 1);
-  assert.equal(columnScratchBytes([member(pulls, 3072, 100), member(sum, 1024, 3)]), 32 * 4 * 203);
+  assert.equal(columnScratchBytes([member(pulls, 3072, 100), member(sum, 1024, 13)]), 32 * 4 * 213);
   for (const { arguments: given, print } of [first!, second!]) {
     assert.ok(given.includes(scratch));
     assert.equal(given.length, print().parameters.length);
@@ -112,11 +117,11 @@ test("what was begun elsewhere is joined along with steps, unless those leave so
     cudaColumnGroupForm(members, scratch, begun).map(({ blocks }) => blocks);
   assert.deepEqual(shapesOf([]), [2 + 2]);
   assert.deepEqual(shapesOf([member(sum, 256, 3072)]), [96 + 2 + 2]);
-  assert.deepEqual(shapesOf([member(sum, 1024, 3)]), [32, 1 + 2 + 2]);
+  assert.deepEqual(shapesOf([member(sum, 1024, 13)]), [32, 1 + 2 + 2]);
   const step = cudaColumnStepForm(begun);
   assert.equal(step.blocks, 32);
   assert.equal(step.arguments.length, step.print().parameters.length);
-  const [, joined] = cudaColumnGroupForm([member(sum, 1024, 3)], scratch, begun);
+  const [, joined] = cudaColumnGroupForm([member(sum, 1024, 13)], scratch, begun);
   const places = joined!.arguments.filter((one) => one === scratch || one === begun.scratch);
   assert.deepEqual(new Set(places), new Set([scratch, begun.scratch]), "each where its own results are");
 });
@@ -130,7 +135,7 @@ test("what takes longest comes first, and kernels of one text stand side by side
   const members = first!.arguments.flatMap((one) =>
     typeof one === "object" && one !== scratch ? one.span.address / 16 : [],
   );
-  assert.deepEqual([...new Set(members)], [2, 5, 3, 4, 6, 0, 1]);
+  assert.deepEqual([...new Set(members)], [2, 5, 1, 3, 4, 6, 0]);
   const { code = "", threads } = first!.print().cuda ?? {};
   assert.equal(threads, 256);
   assert.equal(code.match(/__forceinline__ void work\d/g)?.length, 5);

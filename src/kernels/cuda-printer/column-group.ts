@@ -8,14 +8,14 @@ import type { Storage } from "../../runtime/index.js";
 import { dtypes } from "../dtypes.js";
 import type { ColumnKernel } from "../ir.js";
 import type { Columns } from "../launch-form.js";
-import { columnParts, columnSizes } from "./column-form.js";
+import { columnParts, columnSizes, partsOfMany } from "./column-form.js";
 import {
-  blockParts,
   heldParts,
   joinColumns,
   printColumnJoin,
   printColumnStep,
   type StepLayout,
+  sharedBy,
   stepThreads,
   unitBytes,
 } from "./column-steps.js";
@@ -41,6 +41,8 @@ const [mostLanes, mostLanesOfFew, fewestLanes] = [32, 8, 8];
 /** What one load brings at most. */
 const loadBytes = 16;
 const mostWidth = 8;
+/** So many elements are soon read. */
+const shortElements = 12 * 1024;
 /** Of a thread's registers: for partial results, and for what is on its way from memory. */
 const [keptBytes, loadedBytes] = [128, 192];
 
@@ -68,13 +70,20 @@ export function columnScratchBytes(members: readonly ColumnOutline[]): number {
 }
 
 /** What each value of a kernel takes of that memory, in units. */
-function unitsOf({ kernel, rows, columns }: ColumnOutline): readonly number[] {
-  if (setsOf(rows) === 1) return kernel.values.map(() => 0);
+function unitsOf(member: ColumnOutline): readonly number[] {
+  const { kernel, columns } = member;
+  if (setsOf(member) === 1) return kernel.values.map(() => 0);
   return kernel.values.map(({ type }) => (columns * dtypes[type].bytes) / dtypes.f32.bytes);
 }
 
-function setsOf(rows: number): number {
-  return columnParts(rows) / blockParts;
+/** How many blocks share a column: of many rows several, unless one has soon read all of them, and registers for what it makes of them. */
+function setsOf({ kernel, rows, columns }: ColumnOutline): number {
+  const isShort = rows * columns <= shortElements && bytesOfValues(kernel) <= dtypes.f32.bytes;
+  return columnParts(rows) === partsOfMany && !isShort ? sharedBy : 1;
+}
+
+function bytesOfValues({ values }: ColumnKernel): number {
+  return sumOf(values, ({ type }) => dtypes[type].bytes);
 }
 
 interface Placed extends ColumnGroupMember {
@@ -124,8 +133,8 @@ export function cudaColumnStepForm({ members, scratch }: BegunColumns): LaunchTo
 }
 
 /** Do blocks leave something of a column of so many rows to a second step? */
-export function hasTwoSteps({ rows }: Pick<Columns, "rows">): boolean {
-  return setsOf(rows) > 1;
+export function hasTwoSteps(member: ColumnOutline): boolean {
+  return setsOf(member) > 1;
 }
 
 function stepOf(member: Placed, scratch: Storage | undefined): Task {
@@ -168,7 +177,7 @@ function place(members: readonly ColumnGroupMember[]): readonly Placed[] {
   return members.map((member) => {
     const { kernel, rows, columns, strides } = member;
     const layout = layoutOf(member);
-    const { sets, lanes, width, turns } = layout;
+    const { sets, parts, lanes, width, turns } = layout;
     const units = unitsOf(member).map((own) => {
       unit += own;
       return unit - own;
@@ -180,29 +189,30 @@ function place(members: readonly ColumnGroupMember[]): readonly Placed[] {
     return {
       ...{ ...member, layout, units, work: (rows / sets) * bytes },
       blocks: sets * Math.ceil(columns / (lanes * width)),
-      text: `${identityOf(kernel)}/${sets}/${lanes}/${width}/${turns}${steps}`,
+      text: `${identityOf(kernel)}/${sets}/${parts}/${lanes}/${width}/${turns}${steps}`,
     };
   });
 }
 
 function layoutOf(member: ColumnGroupMember): StepLayout {
   const { kernel, rows, columns, strides } = member;
-  const sets = setsOf(rows);
-  const valueBytes = sumOf(kernel.values, ({ type }) => dtypes[type].bytes);
+  const sets = setsOf(member);
+  const parts = columnParts(rows) / sets;
+  const valueBytes = bytesOfValues(kernel);
   let width = widthOf(member);
   let lanes = lanesOf(columns / width, sets);
   // With fewer columns a thread has fewer partial results.
-  while (width > 1 && heldParts(lanes) * width * valueBytes > keptBytes) {
+  while (width > 1 && heldParts({ parts, lanes }) * width * valueBytes > keptBytes) {
     width /= 2;
     lanes = lanesOf(columns / width, sets);
   }
   const loaded = sumOf([...kernel.inputs.entries()], ([input, dtype]) =>
     strides[input]?.column === "unit" ? width * dtypes[dtype].bytes : dtypes[dtypes[dtype].compute].bytes,
   );
-  const most = Math.max(1, Math.floor(loadedBytes / (heldParts(lanes) * Math.max(1, loaded))));
-  const strideRows = Math.ceil(rows / (blockParts * sets));
+  const most = Math.max(1, Math.floor(loadedBytes / (heldParts({ parts, lanes }) * Math.max(1, loaded))));
+  const strideRows = Math.ceil(rows / (parts * sets));
   const turns = Math.ceil(strideRows / Math.ceil(strideRows / most)) || 1;
-  return { strides: strides.map(({ column }) => column), sets, lanes, width, turns };
+  return { strides: strides.map(({ column }) => column), sets, parts, lanes, width, turns };
 }
 
 /** How many neighbouring columns a thread reads at once: those of every input lie so, in every row, and no column is left over. */

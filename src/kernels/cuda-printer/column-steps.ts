@@ -4,7 +4,7 @@
  * columns, makes and joins the 32 partial results that these rows have, and leaves one of them. A second kernel joins what 32
  * blocks have left of a column.
  *
- * With few rows a column has 32 partial results to begin with, and one block makes and joins all of them: that needs no second step.
+ * With fewer rows a column has fewer partial results, and one block makes and joins all of them: that needs no second step.
  * The order of operations is that of `printColumnKernel`, and so are the bits.
  */
 
@@ -25,16 +25,17 @@ export const stepThreads = 256;
 /** How many of them share a column in the second step, neighbours; and so how many columns a block joins. */
 const joinLanes = 4;
 export const joinColumns = stepThreads / joinLanes;
-/** Partial results that a block makes of a column; and how many blocks share one that has more. */
-export const blockParts = 32;
-/** What the blocks that share a column leave of it, as floats: in such units memory is given to them. */
-export const unitBytes = blockParts * dtypes.f32.bytes;
+/** How many blocks share a column of many rows; and what they leave of it, as floats: in such units memory is given to them. */
+export const sharedBy = 32;
+export const unitBytes = sharedBy * dtypes.f32.bytes;
 
 /** All numbers are powers of two, but for the turns. */
 export interface StepLayout {
   readonly strides: readonly ColumnStride[];
   /** How many blocks share the rows of a column, each having every so many-th: 1, or as many as leave a second step to do. */
   readonly sets: number;
+  /** Partial results that a block makes of a column. */
+  readonly parts: number;
   /** Threads side by side, and neighbouring columns of each; the block's other threads have other rows. */
   readonly lanes: number;
   readonly width: number;
@@ -42,9 +43,9 @@ export interface StepLayout {
   readonly turns: number;
 }
 
-/** How many partial results a thread makes of each of its columns. */
-export function heldParts(lanes: number): number {
-  return (blockParts * lanes) / stepThreads;
+/** How many of them a thread makes of each of its columns. */
+export function heldParts({ parts, lanes }: Pick<StepLayout, "parts" | "lanes">): number {
+  return (parts * lanes) / stepThreads;
 }
 
 /**
@@ -71,7 +72,7 @@ class Printer {
     this.#kernel = kernel;
     this.#layout = layout;
     this.#groups = stepThreads / layout.lanes;
-    this.#held = heldParts(layout.lanes);
+    this.#held = heldParts(layout);
     this.#columns = layout.lanes * layout.width;
     const text = this.#text;
     const { inputs, outputs, scalars, values } = kernel;
@@ -129,7 +130,7 @@ class Printer {
   }
 
   get #stride(): number {
-    return blockParts * this.#layout.sets * this.#layout.turns;
+    return this.#layout.parts * this.#layout.sets * this.#layout.turns;
   }
 
   #unrollLanes(counter: string, count: number, body: () => void): void {
@@ -265,12 +266,12 @@ export function printColumnJoin({ op, type, dtype, places }: ColumnJoin, name: s
   // Threads with no column go along with the last one, since neighbours join their results.
   text.line("const unsigned column = near < columns ? near : columns - 1u;");
   text.line(`const ${real}* const left = ${atUnit(`const ${real}`, "unit")};`);
-  text.line(`${real} parts[${blockParts / joinLanes}];`);
-  text.unrolled("part", blockParts / joinLanes, () => {
+  text.line(`${real} parts[${sharedBy / joinLanes}];`);
+  text.unrolled("part", sharedBy / joinLanes, () => {
     const number = `part * ${joinLanes}u + threadIdx.x % ${joinLanes}u`;
     text.line(`parts[part] = left[(long long)(${number}) * columns + column];`);
   });
-  joinHalves(text, op, type, "parts", blockParts / joinLanes);
+  joinHalves(text, op, type, "parts", sharedBy / joinLanes);
   for (let distance = joinLanes / 2; distance >= 1; distance /= 2) {
     const other = `__shfl_xor_sync(0xffffffffu, parts[0], ${distance})`;
     text.line(`parts[0] = ${binary(text, op, type, "parts[0]", other)};`);

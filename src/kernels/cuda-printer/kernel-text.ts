@@ -106,12 +106,13 @@ export class KernelText {
     return { called, lines: body };
   }
 
-  /** `blocksAtOnce`: as `boundsOf` takes it. */
-  finish(name: string, threads: number, blocksAtOnce?: number): KernelSource {
+  /** `blocksAtOnce`: as `boundsOf` takes it; `sharedBytes`: what comes with the launch. */
+  finish(name: string, threads: number, blocksAtOnce?: number, sharedBytes?: number): KernelSource {
     const { signature, body, called } = this.#print();
     const entry = `hf_${name.replace(/\W+/g, "_")}`;
     const cuda: CudaCode = {
       ...{ entry, threads, waits: true },
+      ...(sharedBytes !== undefined && { sharedBytes }),
       code: `${preludeOf(new Set([...called, "awaitPrevious"]))}extern "C" __global__ void ${boundsOf(threads, blocksAtOnce)} ${entry}(
     ${signature.join(",\n    ")}) {
 ${called.has("awaitPrevious") ? "" : awaitingFirst}${body}

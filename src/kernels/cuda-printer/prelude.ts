@@ -65,6 +65,12 @@ ${device} void awaitPrevious() {
 }
 #endif`,
   },
+  /** Declares shared memory that comes with the launch, which may be more than a kernel can have otherwise. */
+  launchedMemory: {
+    code: `#ifndef HOLDFAST_INSTRUCTIONS
+#define launchedMemory(name, bytes) extern __shared__ __align__(16) unsigned char name[]
+#endif`,
+  },
   load: {
     needs: ["Pack"],
     code: `template <int N, class T>

@@ -3,12 +3,15 @@
  * are moved as a whole, and which inputs are stored over, is decided here, where addresses are known.
  */
 
+import type { DeviceInfo } from "../../driver/index.js";
+import { HoldfastError } from "../../errors/index.js";
 import type { Storage } from "../../runtime/index.js";
 import { overlaps } from "../../units/index.js";
 import type { RowKernel } from "../ir.js";
 import { type InnerStride, type Iteration, innerStrideOf } from "../iteration.js";
 import type { LaunchForm } from "../launch-form.js";
 import { factsOf, type RowFacts } from "../row-facts.js";
+import { type ColumnSumsLayout, columnSumsOf, hasRoomFor, sumBlocks, sumsColumns } from "./column-sums.js";
 import { elementThreads, printElementFunction, printElementKernel } from "./element-kernel.js";
 import type { BlockFunction } from "./functions-together.js";
 import { requireCountable, requireStep } from "./limits.js";
@@ -46,6 +49,7 @@ function isApart(facts: RowFacts, { kind }: Iteration): boolean {
 
 /** Does a form have a function for groups? */
 export function hasGroupForm(kernel: RowKernel, iteration: Iteration): boolean {
+  if (sumsColumns(kernel)) return false;
   return isApart(factsOf(kernel), iteration) || isReducedBy(groupThreads, lanesOf(iteration.row.size));
 }
 
@@ -105,6 +109,15 @@ function reducingForm(
   const held = { lanes, packs, heldBytes: packs === 0 ? 0 : bytes };
   const sizes = [rows, row.size];
   addSteps(kernel, iteration, layout.inner, sizes);
+  if (sumsColumns(kernel)) {
+    const sums = sumsIn(kernel, iteration);
+    if (!sums) throw cannotSum(kernel, iteration);
+    return {
+      key: `${packs}${moves}${keyOf(layout)} sums ${sums.turns}`,
+      ...{ sizes, blocks: sumBlocks },
+      print: () => printReducingKernel(kernel, { ...layout, moves, ...held, sums }),
+    };
+  }
   return {
     key: `${lanes} ${packs}${moves}${keyOf(layout)}`,
     sizes,
@@ -119,6 +132,29 @@ function reducingForm(
   };
 }
 
+/** Can a GPU add up columns in a kernel of rows? A row takes a warp, and no others' elements. */
+export function canSumColumns(device: DeviceInfo, kernel: RowKernel, iteration: Iteration): boolean {
+  const sums = device.kind === "cuda" ? sumsIn(kernel, iteration) : undefined;
+  return sums !== undefined && hasRoomFor(device, sums);
+}
+
+function sumsIn(kernel: RowKernel, iteration: Iteration): ColumnSumsLayout | undefined {
+  const { kind, row } = iteration;
+  const facts = factsOf(kernel);
+  if (kind !== "rows" || lanesOf(row.size) !== 32 || facts.readsAtIndex) return undefined;
+  const packs = Math.ceil(row.size / (packWidth * 32));
+  const inner = row.strides.map((_, operand) => innerStrideOf(row, operand));
+  return columnSumsOf(kernel, iteration, { packs, heldBytes: heldBytes(facts, { inner }, packs) });
+}
+
+function cannotSum({ name }: RowKernel, { rows, row }: Iteration): HoldfastError {
+  return new HoldfastError(
+    "BAD_ARGUMENT",
+    `Kernel "${name}" adds up columns of ${rows} rows of ${row.size} elements, which kernels of rows can't. Ask canSumColumns first.`,
+    { numbers: { rows, elements: row.size } },
+  );
+}
+
 /** How many threads share a row. */
 function lanesOf(length: number): number {
   if (length > longestSmallBlockRow) return 1024;
@@ -129,7 +165,7 @@ function lanesOf(length: number): number {
 }
 
 /** What so many packs of all inputs come to. */
-function heldBytes(facts: RowFacts, { inner }: RowLayout, packs: number): number {
+function heldBytes(facts: RowFacts, { inner }: Pick<RowLayout, "inner">, packs: number): number {
   let bytes = 0;
   for (const [input, isRead] of facts.isReadPlainly.entries()) {
     if (isRead && inner[input] !== "none") bytes += packs * packWidth * (facts.bytes[input] ?? 0);

@@ -14,6 +14,14 @@ import { loadsOf, partsOf } from "../expression-walk.js";
 import type { Expression, RowKernel, Stage } from "../ir.js";
 import { identityOf } from "../reductions.js";
 import { factsOf } from "../row-facts.js";
+import {
+  addUpColumns,
+  type ColumnSumsLayout,
+  declareSums,
+  placeInSums,
+  summedOutputs,
+  summedRow,
+} from "./column-sums.js";
 import { computeTypes } from "./element-types.js";
 import { binary, literal, printExpression } from "./expressions.js";
 import type { BlockFunction } from "./functions-together.js";
@@ -52,6 +60,8 @@ export interface ReducingLayout extends RowLayout {
   readonly packs: number;
   /** What it holds of the row's inputs. */
   readonly heldBytes: number;
+  /** How columns are added up, where they are. */
+  readonly sums?: ColumnSumsLayout;
 }
 
 /** `threads`: how many a block has whose rows take a warp or less each. */
@@ -61,12 +71,21 @@ export function rowsPerBlock(lanes: number, threads = warpRowThreads): number {
 
 /** The counts are rows and elements of a row. */
 export function printReducingKernel(kernel: RowKernel, layout: ReducingLayout): KernelSource {
-  const { lanes, heldBytes } = layout;
-  const threads = lanes <= warp ? warpRowThreads : lanes;
-  const blocksAtOnce = lanes <= warp && heldBytes <= fewHeldBytes ? manyBlocks : undefined;
+  const { threads, blocksAtOnce, sharedBytes } = blockOf(layout);
   return new Printer(kernel, layout, threads, "blockIdx.x")
     .print()
-    .finish(kernel.name, threads, blocksAtOnce);
+    .finish(kernel.name, threads, blocksAtOnce, sharedBytes);
+}
+
+/** Threads of a block, and how many blocks a multiprocessor is to have room for. */
+function blockOf({ lanes, heldBytes, sums }: ReducingLayout): {
+  readonly threads: number;
+  readonly blocksAtOnce?: number;
+  readonly sharedBytes?: number;
+} {
+  if (sums) return { threads: sums.threads, blocksAtOnce: 1, sharedBytes: sums.sharedBytes };
+  if (lanes > warp) return { threads: lanes };
+  return { threads: warpRowThreads, ...(heldBytes <= fewHeldBytes && { blocksAtOnce: manyBlocks }) };
 }
 
 /** Can a function of blocks with so many threads do it? Those of a row are a warp or less, or all of a block. */
@@ -135,6 +154,9 @@ class Printer {
 
   print(): KernelText {
     const { stages } = this.#kernel;
+    const { sums } = this.#layout;
+    const summed = summedOutputs(this.#kernel);
+    if (sums) declareSums(this.#text, sums);
     this.#printPlace();
     const atFirst = this.#layout.packs > 0 ? this.#readAtFirst() : [];
     const { early } = this.#layout;
@@ -147,16 +169,16 @@ class Printer {
     for (const [index, stage] of stages.entries()) {
       if (stage.kind === "reduce") {
         if (!this.#reduced.has(index)) this.#printReductions(this.#reductionsFrom(index));
-      } else {
+      } else if (summed.includes(stage.output)) this.#passOn(summed.indexOf(stage.output), stage.value);
+      else {
         // Other threads may have yet to read what this one is about to store over.
         if (this.#operands.fixed.size > 0 || this.#readsAtIndex) this.#wait();
         this.#printStore(stage.output, stage.value);
         if (this.#isReadAcross(stages.slice(index + 1))) this.#wait();
-        for (const input of [...this.#held.keys()]) {
-          if (this.#layout.aliases.get(input) !== "apart") this.#held.delete(input);
-        }
+        for (const [input, alias] of this.#layout.aliases) if (alias === "mixed") this.#held.delete(input);
       }
     }
+    if (sums) addUpColumns(this.#text, sums, summed);
     return this.#text;
   }
 
@@ -179,6 +201,19 @@ class Printer {
     return stage.kind === "store" && this.#kernel.outputs[stage.output]?.per === "row";
   }
 
+  /** Warps leave what they have of their rows where others add it up. */
+  #passOn(place: number, value: Expression): void {
+    const text = this.#text;
+    this.#forPacks([value], (packs, known) => {
+      const pack = text.freshName();
+      text.line(`Pack<float, 4> ${pack};`);
+      forEachLane(this.#around, value, packs, known, (computed, lane) => {
+        text.line(`${pack}.lane[${lane}] = ${computed};`);
+      });
+      text.line(`${text.call("store", placeInSums(place), pack)};`);
+    });
+  }
+
   get #readsAtIndex(): boolean {
     return factsOf(this.#kernel).readsAtIndex;
   }
@@ -194,11 +229,11 @@ class Printer {
 
   #printPlace(): void {
     const text = this.#text;
-    const { lanes } = this.#layout;
+    const { lanes, sums } = this.#layout;
     if (this.#isWarp) {
       text.define("const unsigned", "lane", `threadIdx.x % ${lanes}u`);
       const first = `${this.#block} * ${rowsPerBlock(lanes, this.#threads)}u`;
-      text.define("const unsigned", "own", `${first} + threadIdx.x / ${lanes}u`);
+      text.define("const unsigned", "own", sums ? summedRow : `${first} + threadIdx.x / ${lanes}u`);
       // Threads with no row stay to the end, since the others join their results with all of the warp.
       text.define("const bool", "isInside", "own < rows");
       text.define("const unsigned", "row", "isInside ? own : rows - 1u");
@@ -224,7 +259,20 @@ class Printer {
       });
       return;
     }
-    this.#forPacks([value], (packs, known) => storeValues(this.#around, output, value, packs, known));
+    const { aliases, packs: held } = this.#layout;
+    const lyingHere = [...aliases].filter(([, alias]) => alias === outputIndex).map(([input]) => input);
+    const isKept = held > 0 && lyingHere.length > 0;
+    const stored = isKept ? text.freshName() : "";
+    if (isKept) text.line(`${packType(this.#around, output)} ${stored}[${held}];`);
+    this.#forPacks([value], (packs, known) => {
+      const pack = storeValues(this.#around, output, value, packs, known);
+      if (isKept) text.line(`${stored}[pack] = ${pack};`);
+    });
+    // Who reads what was just stored has it at hand.
+    for (const input of lyingHere) {
+      if (isKept) this.#held.set(input, `${stored}[pack]`);
+      else this.#held.delete(input);
+    }
   }
 
   /** The reductions from one on, as far as none needs what another one of them gives: they go through the row together. */

@@ -25,4 +25,4 @@ export {
   type Operand,
   type ProductDtype,
 } from "./problem.js";
-export type { Finish } from "./warpgroup/index.js";
+export { type Finish, summedRows } from "./warpgroup/index.js";

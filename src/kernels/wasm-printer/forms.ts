@@ -21,6 +21,12 @@ export function rowLanesOf(kernel: RowKernel, { row }: Iteration): Lanes {
 }
 
 export function wasmRowForm(kernel: RowKernel, { kind, outer, row, elements }: Iteration): LaunchForm {
+  if (kernel.outputs.some(({ per }) => per === "column")) {
+    throw new HoldfastError(
+      "UNSUPPORTED",
+      `Kernel "${kernel.name}" adds up columns beside its rows, which only a GPU's code does. Launch a column kernel.`,
+    );
+  }
   if (kind === "rows" || outer.length > 0) return formOf(kernel, outer, row, elements);
   // One long vector is cut into rows, so that threads can share it.
   const size = Math.min(row.size, elementsPerBlock);

@@ -22,6 +22,9 @@ export interface PrintedFinish {
   readonly fetches: string;
   /** They find a thread's results of that row in `values`, which lie from `place` on in rows of `n`. */
   readonly lines: string;
+  /** Declares the sums of columns over a thread's rows, before the first of them; and stores them behind the last, from `sumPlace` on. */
+  readonly sums: string;
+  readonly storesSums: string;
 }
 
 /** The operands lie as the result does, without gaps. `others`: what else has to be declared. */
@@ -35,6 +38,7 @@ export function printFinish(
   // Products of half floats and TF32 have fewer bits than the quick functions leave.
   const text = new KernelText({ depth: 3, isQuick: true });
   const [held, fetching] = [new KernelText(), new KernelText()];
+  const [sums, storingSums] = [new KernelText(), new KernelText()];
   const read = new Set(stages.flatMap(({ value }) => loadsOf(value).map(({ input }) => input)));
   for (const [index, dtype] of inputs.entries()) {
     if (index === product || readBack[index] !== undefined) continue;
@@ -45,10 +49,15 @@ export function printFinish(
     held.line(`Pack<${type}, pack> pack${index}[rowsAtOnce];`);
     fetching.line(`pack${index}[next] = ${fetching.use("load")}<pack>(in${index} + place);`);
   }
-  for (const [index, { dtype }] of outputs.entries()) {
+  for (const [index, { dtype, per }] of outputs.entries()) {
     parameters[`out${index}`] = "out";
     const { type } = elementTypes[dtype];
     pointers[`out${index}`] = type;
+    if (per === "column") {
+      sums.line(`Pack<${type}, pack> sum${index} = {};`);
+      storingSums.line(`${storingSums.call("store", `out${index} + sumPlace`, `sum${index}`)};`);
+      continue;
+    }
     text.use("store");
     text.line(`Pack<${type}, pack> result${index};`);
   }
@@ -71,20 +80,22 @@ export function printFinish(
     );
     for (const stage of stages) {
       if (stage.kind !== "store") continue;
-      const dtype = outputs[stage.output]?.dtype ?? "f32";
-      text.line(`result${stage.output}.lane[e] = ${narrowed(text, dtype, print(stage.value))};`);
+      const { dtype, per } = outputs[stage.output] ?? { dtype: "f32", per: "element" };
+      if (per === "column") text.line(`sum${stage.output}.lane[e] += ${print(stage.value)};`);
+      else text.line(`result${stage.output}.lane[e] = ${narrowed(text, dtype, print(stage.value))};`);
     }
   });
-  for (const index of outputs.keys())
-    text.line(`${text.call("store", `out${index} + place`, `result${index}`)};`);
-  const [fetches, work] = [fetching.fragment(), text.fragment()];
+  for (const [index, { per }] of outputs.entries())
+    if (per !== "column") text.line(`${text.call("store", `out${index} + place`, `result${index}`)};`);
+  const [fetches, work, stored] = [fetching.fragment(), text.fragment(), storingSums.fragment()];
   return {
     ...{
       keepsResult,
       parameters,
       pointers,
-      declarations: preludeOf(new Set([...fetches.called, ...work.called, ...others])),
+      declarations: preludeOf(new Set([...fetches.called, ...work.called, ...stored.called, ...others])),
     },
     ...{ held: held.fragment().lines, fetches: fetches.lines, lines: work.lines },
+    ...{ sums: sums.fragment().lines, storesSums: stored.lines },
   };
 }

@@ -5,6 +5,7 @@
  */
 
 import type { DeviceInfo, ProductPrecision } from "../../../driver/index.js";
+import { sumsColumns } from "../../cuda-printer/column-sums.js";
 import { dtypes } from "../../dtypes.js";
 import type { RowKernel } from "../../ir.js";
 import { factsOf } from "../../row-facts.js";
@@ -178,12 +179,24 @@ export function finishFormOf(
   // Floats that are turned round in small tiles are turned more often.
   const isForLarge = isWide || turnsRight({ element, isAlong }) || onlyMoves(kernel);
   const { mostTerms, leastElements } = isForLarge ? finishing.large : finishing.small;
-  const tile = isForLarge ? tiles.large : (waveTileOf(problem, device.parallelism) ?? tiles.small);
+  const tile: WarpgroupTile = isForLarge
+    ? tiles.large
+    : (waveTileOf(problem, device.parallelism) ?? tiles.small);
   if (k > mostTerms || m * n < leastElements || c.rowStride !== n) return undefined;
-  const { isElementwise, usesPlace, readsAtIndex } = factsOf(kernel);
-  if (!isElementwise || usesPlace || readsAtIndex || kernel.inputs[product] !== "f32") return undefined;
+  const { usesPlace, readsAtIndex } = factsOf(kernel);
+  if (!isOfElements(kernel) || usesPlace || readsAtIndex || kernel.inputs[product] !== "f32")
+    return undefined;
+  if (sumsColumns(kernel) && (tile.isFlipped || widthOf(tile) !== widthOfSums)) return undefined;
   const form = { element, tile, isAlong, hasBias: bias !== undefined, columns: n, isSingle: true } as const;
   return { ...form, ...halvesOf(problem), ...earlinessOf(problem), ...pairingOf([problem], tile) };
+}
+
+/** Columns are added up where a warp stores a row at a time, four columns a lane. */
+const widthOfSums = 128;
+
+/** Does a kernel only store elements, and add up columns of them? */
+function isOfElements({ stages, outputs }: RowKernel): boolean {
+  return stages.every((stage) => stage.kind === "store" && outputs[stage.output]?.per !== "row");
 }
 
 /** Does a kernel do no more than convert what it loads? A library stores half floats itself. */

@@ -10,3 +10,4 @@ export {
   warpgroupsOf,
   warpgroupsPreferTurned,
 } from "./launch.js";
+export { summedRows } from "./storing.js";

@@ -104,6 +104,7 @@ function storingOfLines({ resultDtype = "f32" }: WarpgroupForm, finish: PrintedF
     // Products of 64 bits are made once, and not for every row.
     const int last = m - 1 - firstLine;
     ${finish ? "const long long firstPlace = (long long)firstLine * n + column;" : ""}
+    ${finish?.sums ?? ""}
     ${storesResult(finish) ? `${type}* const result = c + product * cBatch + (long long)firstLine * cStride + column;` : ""}
 #pragma unroll 1
     for (unsigned begin = 0; begin < lines; begin += rowsAtOnce * apart) {${finish?.fetches ? fetching : ""}
@@ -116,5 +117,15 @@ function storingOfLines({ resultDtype = "f32" }: WarpgroupForm, finish: PrintedF
         ${finish ? "const long long place = firstPlace + (long long)line * n;" : ""}
 ${finish ? `${finish.keepsResult ? plain : ""}\n${finish.lines}` : plain}
       }
-    }`;
+    }${finish?.storesSums ? storingSums(finish.storesSums) : ""}`;
 }
+
+/** How many rows each sum of a column is over: a warp's. */
+export const summedRows = 16;
+
+/** A lane has all of its warp's rows of some columns, where the warp stores a row at a time. */
+const storingSums = (lines: string): string => `
+    if (last >= 0) {
+      const long long sumPlace = (long long)(firstLine / ${summedRows}) * n + column;
+${lines}
+    }`;

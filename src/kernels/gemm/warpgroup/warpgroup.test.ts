@@ -17,6 +17,7 @@ import { encodeFloats } from "../../../../test/support/encoded-values.js";
 import { cudaMissing, openCudaKernelRuntime, put } from "../../../../test/support/kernel-runtime.js";
 import { compileWithNvcc, noCompiler } from "../../../../test/support/nvcc.js";
 import { span } from "../../../units/index.js";
+import { widenBf16 } from "../../half.js";
 import type { RowKernel } from "../../ir.js";
 import { term } from "../../term.js";
 import {
@@ -49,6 +50,7 @@ import {
   waveTileOf,
 } from "./form.js";
 import { launchWarpgroups } from "./launch.js";
+import { summedRows } from "./storing.js";
 
 const [large, square] = [192, 128].map((size) => warpgroupTiles.find(({ rows }) => rows === size)!) as [
   WarpgroupTile,
@@ -114,6 +116,18 @@ const threefold: RowKernel = {
       value: term.sub(term.mul(term.load(1, "f32"), term.scalar(0, "f32")), term.load(0, "f32")),
     },
     { kind: "store", output: 1, value: term.add(term.load(0, "f32"), term.load(1, "f32")) },
+  ],
+};
+
+/** The same, with sums of the columns of both that are stored, as they are stored. */
+const summing: RowKernel = {
+  ...threefold,
+  inputs: ["f32", "f32", "f32", "bf16"],
+  outputs: [...threefold.outputs, { dtype: "f32", per: "column" }, { dtype: "f32", per: "column" }],
+  stages: [
+    ...threefold.stages,
+    { kind: "store", output: 2, value: term.load(2, "f32") },
+    { kind: "store", output: 3, value: term.load(3, "f32") },
   ],
 };
 
@@ -504,6 +518,42 @@ describe("a product by warpgroups", { skip: cudaMissing }, () => {
     });
   });
 
+  test("adds up columns of what its finish stores, of sixteen rows each", () => {
+    for (const element of elements) {
+      // The last rows are fewer, and some warps have none.
+      for (const m of [72, 200]) {
+        runtime.step(() => {
+          const { problem, form } = place({ ...plain, m }, element, large);
+          const { n } = plain;
+          const { c: _, ...unplaced } = problem;
+          const input = put(runtime, Float32Array.from(smallValues(m * n, 9)), "y");
+          const stored = [4, 2].map((bytes) => runtime.arena.allocate(bytes * m * n, "out"));
+          const groups = Math.ceil(m / summedRows);
+          const beside = 8;
+          const sums = [1, 2].map(() =>
+            put(runtime, new Float32Array((groups + 1) * n + beside).fill(Number.NaN), "sums"),
+          );
+          const readBack = [undefined, undefined, 0, 1];
+          const finish = { kernel: summing, product: 1, readBack, keepsResult: false, scalars: [3] };
+          const operands = [input, undefined, ...stored, ...stored, ...sums];
+          launchWarpgroups(runtime, [unplaced], form, "product", { ...finish, operands });
+          const widened = [
+            floatsIn(stored[0]!),
+            widenBf16(new Uint16Array(runtime.read(stored[1]!).slice().buffer)),
+          ];
+          for (const [index, values] of widened.entries()) {
+            const found = floatsIn(sums[index]!);
+            const expected = new Float64Array(groups * n);
+            for (const [place, value] of values.entries())
+              expected[Math.floor(place / n / summedRows) * n + (place % n)]! += value;
+            assert.deepEqual(found.subarray(0, groups * n), expected, `${element}, sum ${index}`);
+            assert.ok(found.subarray(groups * n).every(Number.isNaN), "nothing beside them");
+          }
+        });
+      }
+    }
+  });
+
   test("has tanh and sigmoid in its finish that are right to 2^-21 of 1, and keep what is not finite", () => {
     const scaled = term.mul(term.load(0, "f32"), term.scalar(0, "f32"));
     const quick: RowKernel = {
@@ -764,6 +814,24 @@ describe("the form of products by warpgroups", () => {
       stages: [{ kind: "reduce", op: "add", value: term.load(0, "f32") }, ...threefold.stages],
     };
     assert.equal(formOf(one, { ...finish, kernel: reducing }), undefined, "no elementwise work");
+    const ofRows: RowKernel = {
+      ...threefold,
+      outputs: threefold.outputs.map((one) => ({ ...one, per: "row" })),
+    };
+    assert.equal(formOf(one, { ...finish, kernel: ofRows }), undefined, "values of rows");
+  });
+
+  test("is there for sums of columns where a warp stores a whole row of its tile at a time", () => {
+    const finish: Finish = {
+      kernel: summing,
+      product: 1,
+      readBack: [undefined, undefined, 0, 1],
+      keepsResult: false,
+    };
+    assert.equal(finishFormOf(hopper, "bf16", outline({ m: 3072, n: 1024, k: 256 }), finish)?.tile, large);
+    const narrow = outline({ m: 3072, n: 256, k: 256 });
+    assert.ok(finishFormOf(hopper, "bf16", narrow, { ...finish, kernel: threefold })?.tile.isFlipped);
+    assert.equal(finishFormOf(hopper, "bf16", narrow, finish), undefined, "a tile that is turned round");
   });
 
   test("is there for a finish in small tiles where large ones would leave most of the GPU idle", () => {
@@ -862,6 +930,11 @@ describe("the code of products by warpgroups under nvcc", { skip: noCompiler() }
     ),
     ...[true, false].flatMap((a) =>
       [true, false].map((b) => warpgroupSource(formOf("bf16", small, a, b), ["part"])),
+    ),
+    ...elements.map((element) =>
+      warpgroupSource(formOf(element, large, true, true), ["out"], {
+        ...{ kernel: summing, product: 1, readBack: [undefined, undefined, 0, 1], keepsResult: false },
+      }),
     ),
     ...[finish, undefined].map((kept) =>
       warpgroupSource({ ...formOf("bf16", large, true, false), resultDtype: "bf16" }, ["out"], kept),

@@ -1,0 +1,227 @@
+/** Sums of columns in kernels of rows: what they leave, added up, has the bits of a column kernel over all rows. */
+
+import assert from "node:assert/strict";
+import { describe, test } from "node:test";
+import {
+  cudaMissing,
+  openCpuKernelRuntime,
+  openCudaKernelRuntime,
+} from "../../test/support/kernel-runtime.js";
+import { compileWithNvcc, noCompiler } from "../../test/support/nvcc.js";
+import { putAt } from "../../test/support/put-at.js";
+import { sameBytes } from "../../test/support/same-bytes.js";
+import type { DeviceInfo } from "../driver/index.js";
+import type { Runtime, Storage } from "../runtime/index.js";
+import { sumBlocks } from "./cuda-printer/column-sums.js";
+import { canSumColumns, cudaRowForm, hasGroupForm } from "./cuda-printer/row-form.js";
+import type { ColumnKernel, Output, RowKernel, Stage } from "./ir.js";
+import { type Iteration, iterateRows } from "./iteration.js";
+import { launchColumns, launchRows } from "./launch.js";
+import { term } from "./term.js";
+
+const load = (input: number) => term.load(input, "f32");
+const tilt = term.mul(load(0), term.sub(load(1), load(2)));
+const results = ["f32", "bf16"].map((dtype) => ({ dtype, per: "element" }) as Output);
+
+/** Of [g, x, a row's mean, gain, what was stored as half floats]: two results, and where they are wanted three sums. */
+const gradient = (isSummed: boolean): RowKernel => ({
+  name: "gradient",
+  inputs: ["f32", "f32", "f32", "f32", "bf16"],
+  outputs: [...results, ...(isSummed ? [1, 2, 3] : []).map((): Output => ({ dtype: "f32", per: "column" }))],
+  scalars: [],
+  stages: [
+    { kind: "reduce", op: "add", value: term.mul(load(0), load(3)) },
+    { kind: "store", output: 0, value: term.sub(load(0), term.reduced(0, "f32")) },
+    { kind: "store", output: 1, value: term.mul(load(0), load(3)) },
+    ...(isSummed ? [tilt, load(0), load(4)] : []).map(
+      (value, place): Stage => ({ kind: "store", output: 2 + place, value }),
+    ),
+  ],
+});
+const [summing, plain] = [gradient(true), gradient(false)];
+
+/** The same sums by themselves. */
+const tilts: ColumnKernel = {
+  ...{ name: "tilts", inputs: ["f32", "f32", "f32"], outputs: ["f32", "f32"], scalars: [], op: "add" },
+  values: [tilt, load(0)],
+};
+const sumOf = (dtype: "f32" | "bf16"): ColumnKernel => ({
+  ...{ name: "sum", inputs: [dtype], outputs: ["f32"], scalars: [], op: "add", values: [load(0)] },
+});
+
+function iterationOf(kernel: RowKernel, rows: number, columns: number, gap = 0): Iteration {
+  const [moving, still] = [
+    [columns + gap, 1],
+    [1, 0],
+  ];
+  const sums = kernel.outputs.slice(2).map(() => [0, 1]);
+  return iterateRows(
+    [rows, columns],
+    [moving, moving, still, [0, 1], [columns, 1], [columns, 1], [columns, 1], ...sums],
+    1,
+  );
+}
+
+const valuesOf = (count: number, seed: number): Float32Array =>
+  Float32Array.from({ length: count }, (_, index) => Math.sin(index * 1.7 + seed) * 3);
+
+describe("on CUDA", { skip: cudaMissing }, () => {
+  const runtime = openCudaKernelRuntime();
+  const room = (bytes: number): Storage => putAt(runtime, new Uint8Array(bytes).fill(0xff), 0);
+  const columnsOf = (kernel: ColumnKernel, rows: number, columns: number, inputs: readonly Storage[]) => {
+    const outputs = kernel.outputs.map(() => room(4 * columns));
+    const strides = kernel.inputs.map((_, input) =>
+      input < 2 ? ({ row: columns, column: "unit" } as const) : ({ row: 1, column: "none" } as const),
+    );
+    launchColumns(runtime, { kernel, rows, columns, strides, operands: [...inputs, ...outputs] });
+    return outputs;
+  };
+
+  /** What the kernel stores, and its sums added up; then the same by kernels that have one thing to do each. */
+  function bothWays(rows: number, columns: number, offset = 0) {
+    return runtime.step(() => {
+      const sizes = [rows * columns, rows * columns, rows, columns];
+      const inputs = sizes.map((size, seed) => putAt(runtime, valuesOf(size, seed), offset));
+      const [g, x, mean] = inputs as [Storage, Storage, Storage];
+      const run = (kernel: RowKernel, sums: readonly Storage[]): Storage[] => {
+        const [own, halves] = [room(4 * rows * columns), room(2 * rows * columns)];
+        const operands = [...inputs, halves, own, halves, ...sums];
+        launchRows(runtime, { kernel, iteration: iterationOf(kernel, rows, columns), operands });
+        return [own, halves];
+      };
+      const left = [1, 2, 3].map(() => room(4 * sumBlocks * columns));
+      const found = run(summing, left);
+      const added = left.flatMap((one) => columnsOf(sumOf("f32"), sumBlocks, columns, [one]));
+      const expected = run(plain, []);
+      const alone = [
+        ...columnsOf(tilts, rows, columns, [g, x, mean]),
+        ...columnsOf(sumOf("bf16"), rows, columns, [expected[1]!]),
+      ];
+      const read = (storages: readonly Storage[]) => storages.map((one) => runtime.read(one));
+      return { found: read([...found, ...added]), expected: read([...expected, ...alone]), left: read(left) };
+    });
+  }
+
+  test("rows of every count of partial sums, and columns of every count of packs, have them", () => {
+    for (const [rows, columns, offset] of [
+      [1024, 256, 0],
+      [1025, 68, 0],
+      [1500, 131, 0],
+      [2048, 65, 1],
+      [2100, 128, 1],
+      [3072, 256, 0],
+      [3073, 72, 0],
+      [4096, 100, 2],
+    ] as const) {
+      const { found, expected } = bothWays(rows, columns, offset);
+      for (const [index, bytes] of expected.entries())
+        sameBytes(found[index]!, bytes, `${rows} × ${columns}, result ${index}`);
+    }
+  });
+
+  test("red proof: the numbers tell another order of additions", () => {
+    const columns = 128;
+    const { expected, left } = bothWays(3072, columns);
+    const floatsOf = (bytes: Uint8Array): Float32Array => new Float32Array(bytes.slice().buffer);
+    const parts = floatsOf(left[0]!);
+    let differing = 0;
+    for (const [column, sum] of floatsOf(expected[2]!).entries()) {
+      let downwards = 0;
+      for (let row = 0; row < sumBlocks; row++)
+        downwards = Math.fround(downwards + parts[row * columns + column]!);
+      assert.ok(Math.abs(downwards - sum) < 1e-2, `column ${column}`);
+      if (downwards !== sum) differing++;
+    }
+    assert.ok(differing > columns / 4);
+  });
+
+  test("rows that can't be added up so are refused", () => {
+    runtime.step(() => {
+      const operands = [...summing.inputs, ...summing.outputs].map(() => room(4 * 1023 * 128));
+      const iteration = iterationOf(summing, 1023, 128);
+      assert.throws(
+        () => launchRows(runtime, { kernel: summing, iteration, operands }),
+        /columns of 1023 rows of 128 elements.*canSumColumns/,
+      );
+    });
+  });
+});
+
+const cuda = (computeCapability: string): DeviceInfo =>
+  ({ kind: "cuda", computeCapability }) as unknown as DeviceInfo;
+const hopper = cuda("9.0");
+
+test("a kernel of rows adds up columns where a row takes a warp, and a block has a warp for each of its rows", () => {
+  const can = (rows: number, columns: number, kernel = summing): boolean =>
+    canSumColumns(hopper, kernel, iterationOf(kernel, rows, columns));
+  assert.deepEqual(
+    [can(1023, 256), can(1024, 256), can(4096, 256), can(4097, 256)],
+    [false, true, true, false],
+  );
+  assert.deepEqual(
+    [can(3072, 64), can(3072, 65), can(3072, 512), can(3072, 1028)],
+    [false, true, true, false],
+  );
+  // What threads hold of longer rows leaves no registers for 32 warps.
+  assert.deepEqual([can(3072, 384), can(4096, 384)], [true, false]);
+  assert.equal(can(3072, 1024), false);
+  const indexed: RowKernel = {
+    ...summing,
+    stages: [...summing.stages, { kind: "store", output: 2, value: term.load(0, "f32", term.position) }],
+  };
+  assert.equal(can(3072, 256, indexed), false);
+  const wide = { ...summing, outputs: summing.outputs.map((one) => ({ ...one, dtype: "f64" as const })) };
+  assert.equal(can(3072, 256, wide), false, "sums are of f32");
+});
+
+test("and where it has memory for what warps pass on to each other", () => {
+  const [few, many] = [iterationOf(summing, 1024, 256), iterationOf(summing, 3072, 256)];
+  assert.ok(canSumColumns(cuda("8.9"), summing, few));
+  assert.ok(!canSumColumns(cuda("8.9"), summing, many), "72 KiB");
+  assert.ok(canSumColumns(cuda("8.0"), summing, many) && canSumColumns(hopper, summing, many));
+  assert.ok(!canSumColumns({ kind: "cpu" } as DeviceInfo, summing, few));
+});
+
+test("it has a launch to itself", () => {
+  assert.deepEqual(
+    [plain, summing].map((kernel) => hasGroupForm(kernel, iterationOf(kernel, 1024, 256))),
+    [true, false],
+  );
+});
+
+test("only a GPU's code does it", () => {
+  const runtime: Runtime = openCpuKernelRuntime();
+  runtime.step(() => {
+    const operands = [...summing.inputs, ...summing.outputs].map(() =>
+      runtime.arena.allocate(4 * 1024 * 128, "operand"),
+    );
+    assert.throws(
+      () => launchRows(runtime, { kernel: summing, iteration: iterationOf(summing, 1024, 128), operands }),
+      { code: "UNSUPPORTED" },
+    );
+  });
+});
+
+describe("under nvcc", { skip: noCompiler() }, () => {
+  /** All that a form asks of memory. */
+  const storageAt = (address: number): Storage =>
+    ({ span: { address, size: 1 << 20 } }) as unknown as Storage;
+  const operands = [1, 2, 3, 4, 6, 5, 6, 7, 8, 9].map((place) => storageAt(place << 24));
+
+  test("a block has registers for all of its threads, and what was stored is read back from them", () => {
+    const sources = [1024, 3072, 4096].map((rows) => {
+      const early = summing.inputs.map((_, input) => input === 1);
+      return cudaRowForm(summing, iterationOf(summing, rows, 256), operands, early).print();
+    });
+    for (const architecture of ["sm_80", "sm_90"]) {
+      for (const [index, { registers, stackBytes }] of compileWithNvcc(sources, architecture).entries()) {
+        const threads = sources[index]!.cuda!.threads;
+        assert.equal(threads, [256, 768, 1024][index]);
+        assert.ok(registers * threads <= 65_536, `${registers} registers of ${threads} threads`);
+        assert.equal(stackBytes, 0, `${architecture}, ${threads} threads`);
+      }
+    }
+    // g, x and the gain, and no half floats.
+    assert.equal(sources[0]!.cuda!.code.match(/load<4>\(/g)?.length, 3);
+  });
+});
