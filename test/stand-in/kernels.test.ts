@@ -171,6 +171,19 @@ test("a product and a sum are rounded each, unless the code says fma", { skip },
   assert.deepEqual([...bare.read(out, new Float32Array(2))], [0, 2 ** -24]);
 });
 
+test("0 less 0 is 0, also where one of them was a whole number", { skip }, () => {
+  const entry = bare.load(
+    `extern "C" __global__ void __launch_bounds__(1) hf_zero(float* out, int x) {
+       out[0] = 0.0f - (float)x;
+       out[1] = -(float)x;
+     }`,
+    "hf_zero",
+  );
+  const out = bare.allocate(8);
+  bare.launch(entry, 1, 1, [out, 0]);
+  assert.deepEqual([...bare.read(out, new Float32Array(2))], [0, -0]);
+});
+
 test("threads that leave before a barrier end the launch, and everything fails from then on", {
   skip,
 }, () => {
