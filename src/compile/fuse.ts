@@ -9,11 +9,10 @@ import { combine, type Draft, rowsOf } from "./fuse/combine.js";
 import { mostMembers } from "./fuse/cost.js";
 import { joinNames } from "./fuse/kernel-memo.js";
 import { type Member, memberOf, memberOfCopy } from "./fuse/member.js";
-import { areApart, extentOf } from "./fuse/memory.js";
 import { farthest, type Neighbours, type Node, Order, rootOf } from "./fuse/order.js";
 import { countElements } from "./fuse/steps.js";
 import { accessesOf, type Buffer, type Call, type Part, partOfAll } from "./program.js";
-import { type Uses, usesOf } from "./uses.js";
+import { isReading, meets, type Uses, usesOf } from "./uses.js";
 
 /** How many of the latest calls of one row are looked at for a call that shares no memory with them. */
 const latestOfOneRow = 8;
@@ -192,11 +191,9 @@ class Fusion {
   #isReadBehind(part: Part, members: readonly Member[]): boolean {
     const own = new Set(members.map(({ call }) => call));
     const first = Math.min(...members.map(({ call }) => this.#places.get(call) ?? 0));
-    const extent = extentOf(part);
     return (this.#uses.get(part.buffer)?.readers ?? []).some((place) => {
       const call = this.#program[place];
-      if (!call || place < first || own.has(call)) return false;
-      return accessesOf(call).some(({ reads, part: other }) => reads && !areApart(extentOf(other), extent));
+      return call !== undefined && place >= first && !own.has(call) && meets(call, [part], isReading);
     });
   }
 

@@ -1,6 +1,7 @@
 /** Which calls of a program read and write each buffer. */
 
-import { accessesOf, type Buffer, type Call } from "./program.js";
+import { areApart, extentOf } from "./fuse/memory.js";
+import { type Access, accessesOf, type Buffer, type Call, type Part } from "./program.js";
 
 export interface Uses {
   /** Places of calls, ascending. */
@@ -23,6 +24,21 @@ export function usesOf(calls: readonly Call[]): ReadonlyMap<Buffer, Uses> {
   }
   return uses;
 }
+
+/** Does a call touch some of these parts, in a way that is meant? */
+export function meets(
+  call: Call,
+  parts: readonly Part[],
+  isMeant: (access: Access) => boolean = () => true,
+): boolean {
+  const extents = parts.map(extentOf);
+  return accessesOf(call).some(
+    (access) => isMeant(access) && extents.some((extent) => !areApart(extent, extentOf(access.part))),
+  );
+}
+
+export const isReading = ({ reads }: Access): boolean => reads;
+export const isWriting = ({ writes }: Access): boolean => writes;
 
 /** Is it step memory that one call writes, and no other? */
 export function isMadeOnce(uses: ReadonlyMap<Buffer, Uses>, buffer: Buffer): boolean {

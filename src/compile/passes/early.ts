@@ -6,8 +6,8 @@
 
 import { hasTwoSteps } from "../../kernels/index.js";
 import type { Runtime } from "../../runtime/index.js";
-import { areApart, extentOf } from "../fuse/memory.js";
-import { accessesOf, type BegunCall, type Call, type ColumnCall, type ReductionsCall } from "../program.js";
+import type { BegunCall, Call, ColumnCall, ReductionsCall } from "../program.js";
+import { isWriting, meets } from "../uses.js";
 import { scratchMaker } from "./reductions.js";
 
 export function beginEarly(runtime: Runtime, calls: readonly Call[]): readonly Call[] {
@@ -50,8 +50,5 @@ function begunOf(
 
 /** Does a call write what a reduction reads? */
 function isWrittenBy({ kernel, operands }: ColumnCall, call: Call): boolean {
-  const inputs = operands.slice(0, kernel.inputs.length).map(extentOf);
-  return accessesOf(call).some(
-    ({ part, writes }) => writes && inputs.some((input) => !areApart(input, extentOf(part))),
-  );
+  return meets(call, operands.slice(0, kernel.inputs.length), isWriting);
 }

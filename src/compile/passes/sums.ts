@@ -1,7 +1,8 @@
 /**
  * Adds up columns where their rows are at hand: a kernel of rows that has made or read what a sum is of begins that sum, and what it
  * leaves of each column takes a short kernel to add up. The gradients of a norm's gain and shift are made so, beside that of its
- * input, and memory that only such sums read is not written any more. Each sum has the bits that it has alone.
+ * input, and memory that only such sums read is not written any more. A sum that begins so has the bits that it has alone; one that
+ * begins in a product's kernel is added up in another order.
  */
 
 import {
@@ -22,10 +23,9 @@ import { mostPartsWithSums } from "../fuse/cost.js";
 import { Interner } from "../fuse/interner.js";
 import { joinNames } from "../fuse/kernel-memo.js";
 import { type Member, memberOf } from "../fuse/member.js";
-import { areApart, extentOf } from "../fuse/memory.js";
+import { farthest } from "../fuse/order.js";
 import { outlineOf } from "../product-times.js";
 import {
-  type Access,
   accessesOf,
   type Buffer,
   type Call,
@@ -35,80 +35,104 @@ import {
   type Part,
   partOfAll,
 } from "../program.js";
-import { bufferMaker } from "../uses.js";
+import { bufferMaker, isWriting, meets } from "../uses.js";
 
 export function sumWithRows(runtime: Runtime, calls: readonly Call[]): readonly Call[] {
   if (runtime.device.kind !== "cuda") return calls;
   const makeBuffer = bufferMaker(calls);
+  const readers = new Readers(calls);
   const made = [...calls];
-  for (const call of calls) {
-    const { work } = call;
-    if (work.kind !== "columns" || !isSum(work)) continue;
-    const place = made.indexOf(call);
-    for (const at of hostsOf(work, place, made)) {
-      const begun = beginAt(runtime, made, at, { ...call, work }, makeBuffer);
+  for (const sum of calls) {
+    if (!isSum(sum)) continue;
+    const place = made.indexOf(sum);
+    for (const { at, host } of hostsOf(sum.work, place, made)) {
+      const isReadByOthers = (buffer: Buffer): boolean => readers.readBeside(buffer, [host, sum]);
+      const begun = beginIn(runtime, host, sum, makeBuffer, isReadByOthers);
       if (!begun) continue;
+      readers.replace([host, sum], [begun.host, begun.left]);
       made[at] = begun.host;
       made.splice(place, 1);
-      // Behind its beginning, and not before it was made so far.
-      made.splice(at < place ? place : at, 0, begun.left);
+      // What is left stands where the sum did, or behind the call that it begins in, if that stands behind it.
+      made.splice(Math.max(at, place), 0, begun.left);
       break;
     }
   }
   return made;
 }
 
-/** Where a sum could begin: in calls that have met its rows since these were last written, or will before they are written again. */
-function hostsOf(sum: ColumnCall, place: number, calls: readonly Call[]): readonly number[] {
-  const inputs = sum.operands.slice(0, sum.kernel.inputs.length);
-  const outputs = sum.operands.slice(sum.kernel.inputs.length);
-  const hosts: number[] = [];
-  for (let at = place - 1; at >= 0; at--) {
-    const call = calls[at];
-    if (!call) break;
-    if (meets(call, inputs)) hosts.push(at);
-    if (meets(call, inputs, isWriting)) break;
+/** Who reads each buffer, while calls become others. */
+class Readers {
+  readonly #readers = new Map<Buffer, Set<Call>>();
+
+  constructor(calls: readonly Call[]) {
+    this.replace([], calls);
   }
-  for (let at = place + 1; at < calls.length; at++) {
-    const call = calls[at];
-    if (!call || meets(call, inputs, isWriting) || meets(call, outputs)) break;
-    if (meets(call, inputs)) hosts.push(at);
+
+  replace(gone: readonly Call[], come: readonly Call[]): void {
+    for (const call of gone) for (const buffer of readBy(call)) this.#readers.get(buffer)?.delete(call);
+    for (const call of come) {
+      for (const buffer of readBy(call)) {
+        const known = this.#readers.get(buffer);
+        if (known) known.add(call);
+        else this.#readers.set(buffer, new Set([call]));
+      }
+    }
+  }
+
+  /** Is a buffer read by others than these? */
+  readBeside(buffer: Buffer, calls: readonly Call[]): boolean {
+    return [...(this.#readers.get(buffer) ?? [])].some((call) => !calls.includes(call));
+  }
+}
+
+const readBy = (call: Call): readonly Buffer[] =>
+  accessesOf(call).flatMap(({ part, reads }) => (reads ? [part.buffer] : []));
+
+type SumCall = Call & { readonly work: ColumnCall };
+
+/** Sums of floats: those of other kinds are not made in kernels of rows. */
+function isSum(call: Call): call is SumCall {
+  const { work } = call;
+  if (work.kind !== "columns" || work.rows * work.columns === 0) return false;
+  const { op, values, inputs } = work.kernel;
+  return op === "add" && inputs.length > 0 && values.every(({ type }) => type === "f32");
+}
+
+interface Host {
+  readonly at: number;
+  readonly host: Call;
+}
+
+/** Where a sum could begin: in calls that have met its rows since these were last written, or will before they are written again. */
+function hostsOf({ kernel, operands }: ColumnCall, place: number, calls: readonly Call[]): readonly Host[] {
+  const [inputs, outputs] = [operands.slice(0, kernel.inputs.length), operands.slice(kernel.inputs.length)];
+  const hosts: Host[] = [];
+  const from = Math.max(0, place - farthest);
+  for (const [index, host] of [...calls.slice(from, place).entries()].reverse()) {
+    if (meets(host, inputs)) hosts.push({ at: from + index, host });
+    if (meets(host, inputs, isWriting)) break;
+  }
+  for (const [index, host] of calls.slice(place + 1, place + 1 + farthest).entries()) {
+    if (meets(host, inputs, isWriting) || meets(host, outputs)) break;
+    if (meets(host, inputs)) hosts.push({ at: place + 1 + index, host });
   }
   return hosts;
 }
 
-const isWriting = ({ writes }: Access): boolean => writes;
-
-/** Does a call touch some of these, in a way? */
-function meets(
-  call: Call,
-  parts: readonly Part[],
-  isMeant: (access: Access) => boolean = () => true,
-): boolean {
-  const extents = parts.map(extentOf);
-  return accessesOf(call).some(
-    (access) => isMeant(access) && extents.some((extent) => !areApart(extent, extentOf(access.part))),
-  );
-}
-
 /** The call that a sum begins in, and what is left of the sum; nothing where it can't begin there. */
-function beginAt(
+function beginIn(
   runtime: Runtime,
-  calls: readonly Call[],
-  at: number,
-  sum: Call & { readonly work: ColumnCall },
+  host: Call,
+  sum: SumCall,
   makeBuffer: ReturnType<typeof bufferMaker>,
+  isReadByOthers: (buffer: Buffer) => boolean,
 ): { readonly host: Call; readonly left: Call } | undefined {
-  const host = calls[at];
-  if (!host) return undefined;
   const { work } = sum;
   const count = host.work.kind === "finished" ? Math.ceil(work.rows / summedRows) : sumBlocks;
   const partials = work.kernel.values.map((): Part => {
     const size = count * work.columns * dtypes.f32.bytes;
     return { buffer: makeBuffer(size, `${sum.op} sums`), offset: 0, size };
   });
-  const isReadByOthers = (buffer: Buffer): boolean =>
-    calls.some((other) => other !== host && other.work !== work && reads(other, buffer));
   const joined =
     host.work.kind === "finished"
       ? finishedWith(runtime, host, host.work, work, partials)
@@ -119,17 +143,6 @@ function beginAt(
     left: { ...sum, work: leftOf(work, partials, count) },
   };
 }
-
-/** Sums of floats: those of other kinds are not made in kernels of rows. */
-function isSum({ kernel, rows, columns }: ColumnCall): boolean {
-  const { op, values, inputs } = kernel;
-  return (
-    op === "add" && rows * columns > 0 && inputs.length > 0 && values.every(({ type }) => type === "f32")
-  );
-}
-
-const reads = (call: Call, buffer: Buffer): boolean =>
-  accessesOf(call).some((access) => access.reads && access.part.buffer === buffer);
 
 /** A kernel of rows and the beginning of a sum as one, where the first has all at hand that the second reads. */
 function joinedOf(

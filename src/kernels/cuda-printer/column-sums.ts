@@ -6,6 +6,7 @@
  */
 
 import type { DeviceInfo } from "../../driver/index.js";
+import { dtypes } from "../dtypes.js";
 import type { RowKernel } from "../ir.js";
 import type { Iteration } from "../iteration.js";
 import { partsOfMany, partsOfSome } from "./column-form.js";
@@ -19,16 +20,13 @@ export const sumBlocks = partsOfSome;
 const parts = partsOfMany / sumBlocks;
 const warp = 32;
 const mostThreads = 1024;
-const floatBytes = 4;
-/** What the warps of a block can pass on; by the compute capability, where that is more. */
-const [mostSharedBytes, mostOf] = [
-  48 * 1024,
-  new Map([
-    ["8.0", 160 * 1024],
-    ["9.0", 224 * 1024],
-    ["10.0", 224 * 1024],
-  ]),
-];
+/** What the warps of a block can pass on; and by the compute capability, where that is more. */
+const mostSharedBytes = 48 * 1024;
+const mostSharedBytesOf: ReadonlyMap<string, number> = new Map([
+  ["8.0", 160 * 1024],
+  ["9.0", 224 * 1024],
+  ["10.0", 224 * 1024],
+]);
 
 /** The outputs of a kernel that are sums of columns. */
 export function summedOutputs({ outputs }: RowKernel): readonly number[] {
@@ -55,7 +53,7 @@ export function columnSumsOf(
   const threads = turns * parts * warp;
   const width = packs * 4 * warp;
   const summed = summedOutputs(kernel).map((output) => kernel.outputs[output]?.dtype);
-  const sharedBytes = summed.length * turns * parts * width * floatBytes;
+  const sharedBytes = summed.length * turns * parts * width * dtypes.f32.bytes;
   const hasRoom = threads > 0 && threads <= mostThreads && heldBytes <= mostHeldBytes(threads);
   return hasRoom && summed.every((dtype) => dtype === "f32")
     ? { turns, threads, width, sharedBytes }
@@ -67,7 +65,7 @@ export function hasRoomFor(
   { computeCapability = "" }: Pick<DeviceInfo, "computeCapability">,
   { sharedBytes }: ColumnSumsLayout,
 ): boolean {
-  return sharedBytes <= (mostOf.get(computeCapability) ?? mostSharedBytes);
+  return sharedBytes <= (mostSharedBytesOf.get(computeCapability) ?? mostSharedBytes);
 }
 
 export interface ColumnSumsLayout {

@@ -1,5 +1,6 @@
 /** The machine's instructions of products by warpgroups, by the names that our kernels use; whoever emulates the machine brings its own. */
 
+import { preludeOf } from "../../cuda-printer/prelude.js";
 import { boxInstructions } from "../box-instructions.js";
 import { registerInstructions } from "./by-registers.js";
 import { warpInstructions } from "./by-warps.js";
@@ -14,11 +15,10 @@ export const elements: Readonly<Record<WarpgroupElement, { name: string; terms: 
 
 export function instructionsFor(form: WarpgroupForm): string {
   return `
-#ifndef HOLDFAST_INSTRUCTIONS
+${preludeOf(new Set(["launchedMemory"]))}#ifndef HOLDFAST_INSTRUCTIONS
 struct Bf16 { static constexpr unsigned bytes = 2; };
 struct F16 { static constexpr unsigned bytes = 2; };
 struct Tf32 { static constexpr unsigned bytes = 4; };
-#define launchedMemory(name, bytes) extern __shared__ unsigned char name[]
 // Where it stands: a float that is being loaded is there behind it.
 template <class Float>
 static __device__ __forceinline__ Float roundToTf32(Float value) {
