@@ -18,6 +18,7 @@ import {
   type Tensor,
   tensor,
 } from "holdfast";
+import { Guards } from "../src/autograd/index.js";
 import { placeConstants } from "../src/compile/constants.js";
 import { fuse } from "../src/compile/fuse.js";
 import { traceStep } from "../src/compile/index.js";
@@ -26,7 +27,6 @@ import { shareCommonCalls } from "../src/compile/passes/common-calls.js";
 import { removeCopies } from "../src/compile/passes/copies.js";
 import { planMemory } from "../src/compile/plan.js";
 import { verifyPlan } from "../src/compile/verify.js";
-import { GradientStates } from "../src/tensor/gradient-states.js";
 
 const cpu = new Device("cpu", { memory: "3GiB", stallAfter: "off", print: () => {} });
 const lines: string[] = [];
@@ -140,11 +140,11 @@ function timed<T>(times: Record<string, number>, name: string, run: () => T): T 
 /** The stages of a plan one by one, each with its time. */
 function planOf({ step }: Workload) {
   const times: Record<string, number> = {};
-  const states = new GradientStates();
+  const guards = new Guards();
   const trace = timed(times, "trace", () =>
-    traceStep(cpu.runtime, () => cpu.inImaginedStep(() => states.watch(() => void step()))),
+    traceStep(cpu.runtime, () => cpu.inImaginedStep(() => guards.watch(() => void step()))),
   );
-  states.undo();
+  guards.undo();
   const { calls } = placeConstants(cpu.runtime, trace.calls, trace.constants);
   const simple = timed(times, "simplify", () => removeCopies(shareCommonCalls(calls)));
   const fused = timed(times, "fuse", () => fuse(simple, () => false));

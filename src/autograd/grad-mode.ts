@@ -1,11 +1,14 @@
 /** Whether ops are recorded for backward. One switch for the process, for functions that return before anything else runs. */
 
 import { HoldfastError } from "../errors/index.js";
+import { tracing } from "./guards.js";
 
-let depth = 0;
+const mode = { isRecording: true };
+const modeName = (): string => "noGrad() around the call";
 
 export function isRecording(): boolean {
-  return depth === 0;
+  tracing.guards?.noteRead(mode, "isRecording", mode.isRecording, modeName);
+  return mode.isRecording;
 }
 
 /**
@@ -21,16 +24,23 @@ export function isRecording(): boolean {
  * ```
  */
 export function noGrad<T>(body: () => T): T {
-  depth += 1;
+  // Inside another noGrad() there is nothing to switch.
+  if (!isRecording()) return requireSync(body());
+  tracing.guards?.noteWrite(mode, "isRecording", true, false, modeName);
+  mode.isRecording = false;
   try {
-    const result = body();
-    if (!(result instanceof Promise)) return result;
-    result.catch(() => undefined);
-    throw new HoldfastError(
-      "BAD_ARGUMENT",
-      "noGrad was given an async function: recording would come back on before it has ended. Await outside of it.",
-    );
+    return requireSync(body());
   } finally {
-    depth -= 1;
+    mode.isRecording = true;
+    tracing.guards?.noteRestored(mode, "isRecording");
   }
+}
+
+function requireSync<T>(result: T): T {
+  if (!(result instanceof Promise)) return result;
+  result.catch(() => undefined);
+  throw new HoldfastError(
+    "BAD_ARGUMENT",
+    "noGrad was given an async function: recording would come back on before it has ended. Await outside of it.",
+  );
 }

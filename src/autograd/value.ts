@@ -1,6 +1,7 @@
 /** A value of a graph: an array, and where it came from if a gradient can flow back through it. */
 
 import type { DeviceArray } from "../ops/index.js";
+import { tracing } from "./guards.js";
 import type { Node } from "./node.js";
 import { recordedVersionOf } from "./versions.js";
 
@@ -36,16 +37,31 @@ export class Value {
   readonly isDetached: boolean;
   /** Exactly one of these is there where a gradient is wanted. An op in place gives its value a new source. */
   source: Source | undefined;
-  leaf: Leaf | undefined;
+  #leaf: Leaf | undefined;
   #recordedVersion: number;
 
   constructor(array: DeviceArray, { source, leaf, base, isDetached = false }: Origin = {}) {
     this.array = array;
     this.source = source;
-    this.leaf = leaf;
+    this.#leaf = leaf;
     this.base = base;
     this.isDetached = isDetached;
     this.#recordedVersion = recordedVersionOf(array.storage);
+    tracing.guards?.noteMade(this);
+  }
+
+  get leaf(): Leaf | undefined {
+    tracing.guards?.noteRead(this, "leaf", this.#leaf, () => this.#guardName);
+    return this.#leaf;
+  }
+
+  set leaf(leaf: Leaf | undefined) {
+    tracing.guards?.noteWrite(this, "leaf", this.#leaf, leaf, () => this.#guardName);
+    this.#leaf = leaf;
+  }
+
+  get #guardName(): string {
+    return `requiresGrad of "${this.array.storage?.label ?? "an empty tensor"}"`;
   }
 
   /** Was its memory since written to by an op that was recorded for another value over it? */

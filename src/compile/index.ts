@@ -23,4 +23,11 @@ export {
   type StageReport,
 } from "./plan-report.js";
 export { hasRoom, requireRoom } from "./room.js";
-export { type Trace, type TracedOp, traceStep } from "./trace.js";
+export {
+  auditStep,
+  type ExpectedWork,
+  expectedWork,
+  type Trace,
+  type TracedOp,
+  traceStep,
+} from "./trace.js";

@@ -20,6 +20,7 @@ import { Buffers } from "./buffers.js";
 import { type Forget, forgottenBehind } from "./forgotten.js";
 import type { Guard } from "./passes/guard.js";
 import type { Buffer, Call, Part, ProductCall, Work } from "./program.js";
+import { Signatures } from "./signature.js";
 import { userLine } from "./user-line.js";
 
 /** An op of the table as the step called it, for people. */
@@ -55,13 +56,51 @@ export interface Trace<T> {
 
 export function traceStep<T>(runtime: Runtime, body: () => T): Trace<T> {
   const tracer = new Tracer(runtime);
-  const listen = (): T => listenToOps(runtime, tracer, () => listenToCalls(runtime, tracer, body));
-  const result = runtime.imagine(tracer, listen);
+  const result = runTraced(runtime, tracer, body);
   const { calls, ops, constants, assumptions, guards, forgets, types } = tracer;
   const forgotten = forgottenBehind(calls, forgets);
   const holds = (): boolean => assumptions.every((one) => one());
   return { result, calls, ops, constants, guards, forgotten, types, holds };
 }
+
+/** The work of an earlier trace, for an audit. */
+export interface ExpectedWork {
+  /** The signatures of its calls, and of the conditions for its update. */
+  readonly calls: readonly string[];
+  readonly guards: readonly string[];
+  readonly ops: readonly string[];
+  readonly constants: readonly Uint8Array[];
+}
+
+export function expectedWork({ calls, guards, constants }: Trace<unknown>): ExpectedWork {
+  const signatures = new Signatures();
+  return {
+    calls: calls.map((call) => signatures.of(call)),
+    guards: guards.map((guard) => signatureOfGuard(guard, signatures)),
+    ops: calls.map(({ op }) => op),
+    constants: constants.map(({ bytes }) => bytes),
+  };
+}
+
+/** Traces a step again, and refuses the first call that differs from the earlier trace, with the user's line. */
+export function auditStep(runtime: Runtime, expected: ExpectedWork, body: () => void): void {
+  const tracer = new Tracer(runtime, expected);
+  runTraced(runtime, tracer, body);
+  tracer.finishAudit(expected);
+}
+
+function runTraced<T>(runtime: Runtime, tracer: Tracer, body: () => T): T {
+  const listen = (): T => listenToOps(runtime, tracer, () => listenToCalls(runtime, tracer, body));
+  return runtime.imagine(tracer, listen);
+}
+
+function signatureOfGuard({ from, until, number }: Guard, signatures: Signatures): string {
+  return `from ${from} until ${until} by ${signatures.ofPart(number)}`;
+}
+
+const defaultAdvice =
+  "Return the tensor from the step and read it outside; set rates and upload data before the call; compute with tensors " +
+  "what depends on data.";
 
 class Tracer implements Imagination, CallListener {
   readonly buffers: Buffers;
@@ -77,9 +116,21 @@ class Tracer implements Imagination, CallListener {
   #op: string | undefined;
   #part: StepPart = "forward";
 
-  constructor(runtime: Runtime) {
+  readonly #expected: ExpectedWork | undefined;
+  readonly #signatures = new Signatures();
+
+  constructor(runtime: Runtime, expected?: ExpectedWork) {
     this.#runtime = runtime;
+    this.#expected = expected;
     this.buffers = new Buffers(runtime);
+  }
+
+  /** What an audit can only see at the end: calls that are missing, and other conditions for the update. */
+  finishAudit({ ops, guards: expected }: ExpectedWork): void {
+    const { calls, guards } = this;
+    if (calls.length < ops.length) throw stepChanged(undefined, ops[calls.length], undefined);
+    const found = guards.map((guard) => signatureOfGuard(guard, this.#signatures));
+    if (String(found) !== String(expected)) throw stepChanged("the check of a norm", undefined, undefined);
   }
 
   enter({ name, operands, outputs }: LoweredOp): () => void {
@@ -175,6 +226,13 @@ class Tracer implements Imagination, CallListener {
     for (const { source, target } of items) {
       if (!this.#runtime.arena.isImagined(target)) this.refuse("an upload", target.label);
       const bytes = new Uint8Array(source.buffer, source.byteOffset, source.byteLength).slice();
+      const known = this.#expected?.constants[this.constants.length];
+      if (known && !isSameBytes(known, bytes))
+        throw stepChanged(
+          `other elements of "${target.label}", a tensor of host data`,
+          "constant",
+          userLine(),
+        );
       const buffer = this.buffers.make(bytes.length, target.label);
       this.constants.push({ buffer, bytes });
       const whole: Part = { buffer, offset: 0, size: bytes.length };
@@ -200,14 +258,13 @@ class Tracer implements Imagination, CallListener {
     this.assumptions.push(holds);
   }
 
-  refuse(what: string, label: string): never {
+  refuse(what: string, label: string, advice = defaultAdvice): never {
     const line = userLine();
     const inside = this.#op === undefined || this.#op === label ? "" : `, inside ${this.#op},`;
     throw new HoldfastError(
       "NOT_TRACEABLE",
       `The compiled step asks for ${what}, of "${label}"${inside}${line ? ` at ${line}` : ""}. A compiled step is traced once, ` +
-        "before there are values, and then replayed. Return the tensor from the step and read it outside; set rates and " +
-        "upload data before the call; compute with tensors what depends on data.",
+        `before there are values, and then replayed. ${advice}`,
       { numbers: { what, label, ...(line && { line }) } },
     );
   }
@@ -217,7 +274,12 @@ class Tracer implements Imagination, CallListener {
   }
 
   #add(name: string, work: Work): void {
-    this.calls.push({ op: this.#op ?? name, work, part: this.#part });
+    const call = { op: this.#op ?? name, work, part: this.#part };
+    const place = this.calls.length;
+    const expected = this.#expected;
+    if (expected && this.#signatures.of(call) !== expected.calls[place])
+      throw stepChanged(call.op, expected.ops[place], userLine());
+    this.calls.push(call);
   }
 
   #noteType(array: DeviceArray): void {
@@ -229,4 +291,27 @@ class Tracer implements Imagination, CallListener {
 
 function describe(operand: DeviceArray | number): string {
   return typeof operand === "number" ? String(operand) : `${operand.dtype} ${formatShape(operand.shape)}`;
+}
+
+function isSameBytes(one: Uint8Array, other: Uint8Array): boolean {
+  return one.length === other.length && one.every((byte, index) => byte === other[index]);
+}
+
+/** Of a step that does other work than its trace: what it does now, what the trace had there, and the user's line. */
+function stepChanged(
+  found: string | undefined,
+  traced: string | undefined,
+  line: string | undefined,
+): HoldfastError {
+  const now = found === undefined ? "it ends" : `it comes to ${found}`;
+  const before =
+    traced === undefined ? "had ended" : traced === found ? `had another ${traced}` : `had ${traced}`;
+  return new HoldfastError(
+    "STEP_CHANGED",
+    `The compiled step was traced again to check it, and no longer does the same work: ${now}${line ? ` at ${line}` : ""}, where ` +
+      `the first trace ${before}. Its JavaScript runs when it is traced and not at every call, so a counter, a flag or a number of your own ` +
+      "is frozen in it. Pass what changes as a tensor, make it a field of a module, or compile a step for each case. " +
+      "docs/compile.md shows how gradients are accumulated.",
+    { numbers: { ...(found && { found }), ...(traced && { traced }), ...(line && { line }) } },
+  );
 }

@@ -2,7 +2,8 @@
 
 import { fileURLToPath } from "node:url";
 
-const frame = /\(?((?:file:|\/)[^()]*?):(\d+):\d+\)?$/;
+/** A frame in a file. Frames of Node itself have no path: `node:internal/…`. */
+const frame = /(?:\(|\s)((?:file:|\/)[^()]*?):(\d+):\d+\)?$/;
 
 /** `file:line` of the first frame outside the library; nothing where there is none. */
 export function userLine(): string | undefined {

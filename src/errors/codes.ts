@@ -41,8 +41,9 @@ export const errorCodes = {
     help: "The message has the first wrong index and the range that is there; correct the data.",
   },
   DEAD_TENSOR: {
-    meaning: "A tensor was used after the step that made it had ended.",
-    help: "Use it inside its step, or carry it out with keep().",
+    meaning:
+      "A tensor was used after the step that made it had ended, or a compiled step's result after the step's next call.",
+    help: "Use it inside its step, or before the next call; keep() makes it live on.",
   },
   NO_DEVICE: {
     meaning: "A tensor was asked for, or a module used, before it had a device to live on.",
@@ -61,6 +62,11 @@ export const errorCodes = {
     meaning:
       "A compiled step did something that a trace can't hold: it looked at a value, waited, or uploaded data.",
     help: "Return the tensor and read it outside the step; set rates and upload data before the call.",
+  },
+  STEP_CHANGED: {
+    meaning:
+      "A compiled step was traced again to check it, and did other work than when it was first traced.",
+    help: "Pass what changes as a tensor, make it a field of a module, or compile a step for each case.",
   },
   SAVED_CHANGED: {
     meaning: "A tensor that backward still needs was written to in place.",

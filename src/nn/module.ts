@@ -3,8 +3,10 @@
  * with fields is all there is to write.
  */
 
+import { tracing } from "../autograd/index.js";
 import type { Dtype } from "../kernels/index.js";
 import type { Device, Tensor } from "../tensor/index.js";
+import { fieldsOf, registerFields } from "./field-guards.js";
 import { Parameter } from "./parameter.js";
 import { placeParameters } from "./placement.js";
 import { type LoadableState, type LoadResult, matchState, writeState } from "./state.js";
@@ -29,7 +31,11 @@ import { type LoadableState, type LoadResult, matchState, writeState } from "./s
  * ```
  */
 export abstract class Module {
-  #isTraining = true;
+  readonly #mode = { isTraining: true };
+
+  constructor() {
+    registerFields(this);
+  }
 
   /**
    * Is the module in training mode? Dropout acts only then.
@@ -42,7 +48,9 @@ export abstract class Module {
    * ```
    */
   get isTraining(): boolean {
-    return this.#isTraining;
+    const { isTraining } = this.#mode;
+    tracing.guards?.noteRead(this.#mode, "isTraining", isTraining, () => this.#modeName());
+    return isTraining;
   }
 
   /**
@@ -188,7 +196,11 @@ export abstract class Module {
    * ```
    */
   train(isTraining = true): this {
-    for (const [, module] of this.namedModules()) module.#isTraining = isTraining;
+    for (const [, module] of this.namedModules()) {
+      const mode = module.#mode;
+      tracing.guards?.noteWrite(mode, "isTraining", mode.isTraining, isTraining, () => module.#modeName());
+      mode.isTraining = isTraining;
+    }
     return this;
   }
 
@@ -309,6 +321,10 @@ export abstract class Module {
     return this.toString();
   }
 
+  #modeName(): string {
+    return `isTraining of ${this.constructor.name}`;
+  }
+
   /** What stands in the brackets when the module is printed: its sizes. */
   protected describe(): string {
     return "";
@@ -317,7 +333,7 @@ export abstract class Module {
 
 /** What stands in a module's fields, and in arrays and plain objects there: a list of layers is part of the model. */
 function* itemsOf(module: Module): Generator<[name: string, item: unknown]> {
-  for (const [name, field] of Object.entries(module)) {
+  for (const [name, field] of fieldsOf(module)) {
     if (!Array.isArray(field) && !isPlainObject(field)) yield [name, field];
     else for (const [key, item] of Object.entries(field)) yield [`${name}.${key}`, item];
   }

@@ -3,11 +3,11 @@
  * its memory when its module moves to a device: persistent, at one address for life, beside the module's others.
  */
 
-import { Value } from "../autograd/index.js";
+import { tracing, Value } from "../autograd/index.js";
 import type { Dtype } from "../kernels/index.js";
 import { contiguousStrides, formatShape, type Shape, sizeOf } from "../ops/index.js";
 import type { Storage } from "../runtime/index.js";
-import { type Device, LeafGradient, nextDraw, Tensor } from "../tensor/index.js";
+import { type Device, LeafGradient, nextDraw, Tensor, type TensorPlace } from "../tensor/index.js";
 
 /** The seed and the number of one draw; what is drawn follows from these alone. */
 export type Draw = ReturnType<typeof nextDraw>;
@@ -51,6 +51,7 @@ export class Parameter extends Tensor {
   #dtype: Dtype;
   #requiresGrad: boolean;
   #isPlaced = false;
+  readonly #home: { place: TensorPlace | undefined } = { place: undefined };
 
   /** The draw is taken here, so first values follow from the seed and the order in which parameters are made. */
   constructor(
@@ -107,7 +108,7 @@ export class Parameter extends Tensor {
    * ```
    */
   override get requiresGrad(): boolean {
-    return this.#requiresGrad;
+    return this.#isPlaced ? this.value.leaf !== undefined : this.#requiresGrad;
   }
 
   /** A frozen parameter gets no gradient, and optimizers leave it alone. */
@@ -171,13 +172,23 @@ export class Parameter extends Tensor {
    * @internal
    */
   settleIn(device: Device, { weight, gradient }: ParameterMemory, dtype: Dtype): void {
+    const { requiresGrad } = this;
     this.#dtype = dtype;
     const strides = contiguousStrides(this.#shape);
     const array = { shape: this.#shape, strides, dtype, storage: weight };
     const holder = new LeafGradient(device.runtime, () => ({ ...array, storage: gradient }));
-    this.settle({ device, value: new Value(array, this.#requiresGrad ? { leaf: holder } : {}) });
+    const place = { device, value: new Value(array, requiresGrad ? { leaf: holder } : {}) };
+    this.settle(place);
+    this.#home.place = place;
     this.settleGradient(holder);
     this.#isPlaced = true;
+  }
+
+  /** Where it lies is guarded in a trace: `Module.to` may place it anew. */
+  protected override requirePlace(): TensorPlace {
+    const place = super.requirePlace();
+    tracing.guards?.noteRead(this.#home, "place", place, () => `the memory of "${this.name}"`);
+    return place;
   }
 
   /**

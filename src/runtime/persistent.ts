@@ -174,6 +174,15 @@ export class PersistentMemory {
     return { ...owner, span, label, owner };
   }
 
+  /** Another handle to the same bytes. The storage itself, and every view of it, is dead from here on. */
+  renew(storage: Storage): PersistentStorage {
+    this.requireLive(storage, "renewal");
+    const own = ownerOf(storage) as PersistentStorage;
+    const renewed: PersistentStorage = { ...own, generation: own.generation + 1 };
+    (own.home.storages as PersistentStorage[])[own.index] = renewed;
+    return renewed;
+  }
+
   isLive(storage: Storage): boolean {
     const owner = ownerOf(storage) as PersistentStorage;
     const { home, index } = owner;

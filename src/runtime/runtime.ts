@@ -368,6 +368,11 @@ export class Runtime {
     return this.#listening(imagination, body);
   }
 
+  /** Refuses something that imagined work can't do, with the way out; does nothing where work is real. */
+  refuse(what: string, label: string, advice?: string): void {
+    this.#imagination?.refuse(what, label, advice);
+  }
+
   /** Tells who imagines this work on what else it depends, so that it is not taken for granted when that has changed. */
   assume(holds: () => boolean): void {
     this.#imagination?.assume(holds);

@@ -8,7 +8,7 @@ import type { Bytes, Span } from "../units/index.js";
 export interface Storage {
   readonly kind: "persistent" | "step";
   readonly span: Span;
-  /** The arena's generation at birth; 0 for persistent memory, which never ages. */
+  /** The arena's generation at birth. Of persistent memory: how often its handle was renewed. */
   readonly generation: number;
   /** The op that made it, or the tensor's name. */
   readonly label: string;

@@ -1,6 +1,5 @@
 /** A step as one launch, as users have it: called with tensors, it replays what it has traced for such tensors before. */
 
-import { noteWrite } from "../autograd/index.js";
 import {
   type ExplainedPlan,
   type ExplainOptions,
@@ -14,12 +13,13 @@ import {
   timeCalls,
 } from "../compile/index.js";
 import { HoldfastError } from "../errors/index.js";
-import { type ArrayCopy, copyArrays, isSameShape } from "../ops/index.js";
 import type { Replayable } from "../runtime/index.js";
 import type { Device } from "./device.js";
 import type { RunningPlan } from "./running-plan.js";
 import type { ScalarRing } from "./scalar-ring.js";
-import { makeStepPlan, type StepFunction, type StepPlan, type StepResult } from "./step-plan.js";
+import { keyOf } from "./step-inputs.js";
+import { makeStepPlan, type StepFunction, type StepPlan } from "./step-plan.js";
+import type { StepResult } from "./step-results.js";
 import { Tensor } from "./tensor.js";
 
 export interface CompileOptions {
@@ -27,8 +27,13 @@ export interface CompileOptions {
   readonly name?: string;
   /** Passes that are to be left out, by their names. */
   readonly passes?: PassSettings;
-  /** How many plans are kept, each for other shapes; 8 unless given. */
+  /** How many plans are kept, each for other shapes or another state of modules; default: 8. */
   readonly mostPlans?: number;
+  /**
+   * Trace the function again at calls 2 to 8 of a plan and now and then later, and refuse the step if it does other work
+   * by then; default: true. The function's JavaScript runs once more for each.
+   */
+  readonly audit?: boolean;
 }
 
 export interface ReportOptions {
@@ -51,7 +56,7 @@ export interface StepPlanReport extends PlanReport {
 }
 
 export interface CompiledStep<I extends readonly Tensor[], R extends StepResult> {
-  /** Runs the step. What it gives stays until its next call. */
+  /** Runs the step. Its results are good until its next call; `keep()` makes one live on. */
   (...inputs: I): R;
   /** How many plans there are. */
   readonly plans: number;
@@ -122,27 +127,24 @@ export interface CompiledStep<I extends readonly Tensor[], R extends StepResult>
 export function compileStep<I extends readonly Tensor[], R extends StepResult>(
   device: Device,
   body: (...inputs: I) => R,
-  { name = "step", passes = {}, mostPlans = 8 }: CompileOptions,
+  { name = "step", passes = {}, mostPlans = 8, audit = true }: CompileOptions,
 ): CompiledStep<I, R> {
   const { runtime } = device;
   const rings = new Map<string, ScalarRing>();
-  const step: StepFunction = { name, passes, rings, body: body as unknown as StepFunction["body"] };
+  const step: StepFunction = {
+    ...{ name, passes, rings, isAudited: audit },
+    body: body as unknown as StepFunction["body"],
+  };
   const plans: StepPlan[] = [];
 
   function call(...inputs: I): R {
     const plan = planFor(inputs);
-    const copies: ArrayCopy[] = [];
-    for (let index = 0; index < inputs.length; index++) {
-      const [source, target] = [inputs[index]?.array, plan.inputs[index]];
-      if (source && target) copies.push({ source, target });
-    }
-    copyArrays(runtime, copies);
-    const { placed, replayable } = plan.running ?? begin(plan);
-    replayable.replay();
-    for (const storage of placed.written) noteWrite(storage);
-    plan.gradients.leave();
+    plan.audit();
+    plan.inputs.load(inputs);
+    if (!plan.running) begin(plan);
+    const result = plan.replay(inputs);
     for (const ring of rings.values()) ring.noteCall();
-    return plan.result as R;
+    return result as R;
   }
 
   function planFor(inputs: I): StepPlan {
@@ -150,27 +152,27 @@ export function compileStep<I extends readonly Tensor[], R extends StepResult>(
     for (const input of inputs) device.requireLive(requireInput(name, device, input), `compiled ${name}`);
     // What a plan took for granted may have changed for good.
     if (!plans.every(holds)) plans.filter((plan) => !holds(plan)).forEach(drop);
-    for (const plan of plans) if (isFor(plan, inputs) && plan.gradients.isMet) return plan;
-    if (plans.length >= mostPlans) throw tooManyPlans(name, mostPlans, plans);
+    for (const plan of plans) if (plan.inputs.isFor(inputs) && plan.guards.areMet) return plan;
+    if (plans.length >= mostPlans) throw tooManyPlans(name, mostPlans, plans, inputs);
     const made = makeStepPlan(device, step, inputs);
     plans.push(made);
     return made;
   }
 
   /** Takes memory for a plan, or refuses and forgets it. */
-  function begin(plan: StepPlan): RunningPlan {
+  function begin(plan: StepPlan): void {
     const begun = plans.filter(({ running }) => running);
     try {
       requireRoom(runtime, plan.planned.memory, {
         name,
         inputs: plan.key,
-        shapes: plan.inputs.map(({ shape }) => shape),
+        shapes: plan.inputs.slots.map(({ shape }) => shape),
         otherPlans: begun.reduce(
           (sum, { running, planned }) => sum + (running?.planned ?? planned).plan.bytes,
           0,
         ),
       });
-      return plan.begin();
+      plan.begin();
     } catch (error) {
       drop(plan);
       throw error;
@@ -248,16 +250,6 @@ export function compileStep<I extends readonly Tensor[], R extends StepResult>(
 
 const holds = (plan: StepPlan): boolean => plan.holds();
 
-/** Was a plan made for such inputs? Asked at every call, so no text is made of them. */
-function isFor(plan: StepPlan, inputs: readonly Tensor[]): boolean {
-  if (plan.inputs.length !== inputs.length) return false;
-  for (let index = 0; index < inputs.length; index++) {
-    const [slot, input] = [plan.inputs[index], inputs[index]];
-    if (!slot || !input || slot.dtype !== input.dtype || !isSameShape(slot.shape, input.shape)) return false;
-  }
-  return true;
-}
-
 const latestPlans = new WeakMap<object, () => StepPlan | undefined>();
 
 /** The plan that a compiled step has begun last: for benchmarks and tests, which look closer than users do. */
@@ -274,18 +266,36 @@ function requireInput(name: string, device: Device, input: unknown): Tensor {
         "call to call; what does not change needs no argument.",
     );
   }
-  if (input.device === device) return input;
+  if (input.device === device && !(input.requiresGrad && !input.isLeaf)) return input;
+  if (input.device === device) {
+    throw new HoldfastError(
+      "NO_GRADIENT",
+      `Compiled ${name}: input "${input.name}" was made by ops that record gradients, and no gradient flows out of a compiled step to ` +
+        "them. Pass detach() of it, or compute it inside the step.",
+    );
+  }
   throw new HoldfastError(
     "OTHER_DEVICE",
     `Compiled ${name}: "${input.name}" lives on another device than the step. Make both on one.`,
   );
 }
 
-function tooManyPlans(name: string, most: number, plans: readonly StepPlan[]): HoldfastError {
-  return new HoldfastError(
-    "BAD_ARGUMENT",
-    `Compiled ${name} has ${most} plans already, for inputs of ${plans.map(({ key }) => `(${key})`).join(", ")}, and was called with ` +
-      "others again. Bring inputs to few shapes, with padding for instance, or raise mostPlans.",
-    { numbers: { mostPlans: most } },
-  );
+function tooManyPlans(
+  name: string,
+  max: number,
+  plans: readonly StepPlan[],
+  inputs: readonly Tensor[],
+): HoldfastError {
+  const key = keyOf(inputs);
+  const alike = plans.filter((plan) => plan.key === key);
+  const changed = [...new Set(alike.flatMap(({ guards }) => guards.broken))];
+  const why =
+    changed.length > 0
+      ? `${alike.length} of them are for such inputs, and what they read has changed: ${changed.slice(0, 4).join(", ")}. Change it ` +
+        "less often, pass it in as a tensor, or raise mostPlans."
+      : `they are for inputs of ${plans.map((plan) => `(${plan.key})`).join(", ")}, and it was called with (${key}). Bring inputs ` +
+        "to few shapes, with padding for instance, or raise mostPlans.";
+  return new HoldfastError("BAD_ARGUMENT", `Compiled ${name} has ${max} plans already: ${why}`, {
+    numbers: { mostPlans: max },
+  });
 }

@@ -22,7 +22,7 @@ import { Lifetimes } from "./lifetimes.js";
 import { refuseNaN } from "./nan-check.js";
 import { noteClosed, noteOpened } from "./open-devices.js";
 import { currentSeed, onNewSeed } from "./seed.js";
-import type { StepResult } from "./step-plan.js";
+import type { StepResult } from "./step-results.js";
 import { type GradientHolder, readArray, Tensor } from "./tensor.js";
 
 export type DeviceName = "cpu" | "cuda";
@@ -125,8 +125,9 @@ export class Device {
    * Makes a step's function one launch: its first call traces it, plans its memory, verifies the plan and captures it, and
    * later calls replay it. The same code as in `step`, and the same numbers.
    *
-   * Calls with other shapes get plans of their own. What the function reads besides tensors (numbers, settings of modules)
-   * is what it was when it was traced; rates of optimizers and random numbers are read from memory each time.
+   * Calls with other shapes get plans of their own, and so does another state of modules and parameters: train or eval mode,
+   * `requiresGrad`, fields that the function read. Rates of optimizers and random numbers are read from memory each time.
+   * Anything else that the function reads is frozen; a step that changes by it is refused with STEP_CHANGED.
    *
    * @example
    * ```ts
@@ -332,9 +333,18 @@ export class Device {
    *
    * @internal
    */
-  keep(tensor: Tensor): void {
+  keep(tensor: Tensor): Tensor {
     this.requireLive(tensor, "keep");
-    this.#lifetimes.keep(tensor);
+    return this.#lifetimes.keep(tensor);
+  }
+
+  /**
+   * A new handle to the memory of a compiled step's result; tensors over the old one are dead from here on.
+   *
+   * @internal
+   */
+  renewResult(storage: Storage, step: string): Storage {
+    return this.#lifetimes.renewResult(storage, step);
   }
 
   /**

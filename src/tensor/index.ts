@@ -49,6 +49,7 @@ export {
   nextDraw,
   restoreDrawPosition,
 } from "./seed.js";
-export type { StepPlan, StepResult } from "./step-plan.js";
+export type { StepPlan } from "./step-plan.js";
+export type { StepResult } from "./step-results.js";
 export { elementsAs, misfitOf, numberOf, type StoredElements, writeElements } from "./stored-elements.js";
 export { type GradientHolder, Tensor, type TensorPlace } from "./tensor.js";

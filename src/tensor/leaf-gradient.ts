@@ -1,9 +1,8 @@
 /** Where the gradient of a tensor arrives: one array, at one address for life, that gradients are added to. */
 
-import { noteWrite } from "../autograd/index.js";
+import { noteWrite, tracing } from "../autograd/index.js";
 import { add, copyArray, type DeviceArray, runInto } from "../ops/index.js";
 import type { Runtime } from "../runtime/index.js";
-import { type GradientState, hasArrived, setArrived } from "./gradient-states.js";
 import type { GradientHolder } from "./tensor.js";
 
 export class LeafGradient implements GradientHolder {
@@ -11,21 +10,40 @@ export class LeafGradient implements GradientHolder {
   readonly #place: () => DeviceArray;
   readonly #end: (array: DeviceArray) => void;
   #array: DeviceArray | undefined;
-  readonly #state: GradientState = { hasArrived: false };
+  /** Has a gradient arrived since it was cleared? A plan is for one answer: the first gradient overwrites, later ones add. */
+  readonly #state = { hasArrived: false };
 
-  /** The array is placed when the first gradient arrives, and ended with `release`; a parameter's is not its own to end. */
+  /**
+   * The array is placed when the first gradient arrives, and ended with `release`; a parameter's is not its own to end.
+   * `owner` is the value whose gradient this is.
+   */
   constructor(
     runtime: Runtime,
     place: () => DeviceArray,
     end: (array: DeviceArray) => void = () => undefined,
+    owner?: object,
   ) {
     this.#runtime = runtime;
     this.#place = place;
     this.#end = end;
+    if (owner && tracing.guards?.hasMade(owner)) tracing.guards.noteMade(this.#state);
   }
 
+  get #hasArrived(): boolean {
+    const { hasArrived } = this.#state;
+    tracing.guards?.noteRead(this.#state, "hasArrived", hasArrived, this.#name);
+    return hasArrived;
+  }
+
+  set #hasArrived(hasArrived: boolean) {
+    tracing.guards?.noteWrite(this.#state, "hasArrived", this.#state.hasArrived, hasArrived, this.#name);
+    this.#state.hasArrived = hasArrived;
+  }
+
+  readonly #name = (): string => `whether "${this.#array?.storage?.label ?? "a gradient"}" has arrived`;
+
   get gradient(): DeviceArray | undefined {
-    return hasArrived(this.#state) ? this.#array : undefined;
+    return this.#hasArrived ? this.#array : undefined;
   }
 
   /** The first gradient after `clear` replaces what is there, so clearing costs nothing. */
@@ -42,15 +60,15 @@ export class LeafGradient implements GradientHolder {
   }
 
   takePlace(): DeviceArray | undefined {
-    if (hasArrived(this.#state)) return undefined;
+    if (this.#hasArrived) return undefined;
     this.#array ??= this.#place();
     noteWrite(this.#array.storage);
-    setArrived(this.#state, true);
+    this.#hasArrived = true;
     return this.#array;
   }
 
   clear(): void {
-    setArrived(this.#state, false);
+    this.#hasArrived = false;
     if (this.#array?.storage) this.#runtime.forget(this.#array.storage);
   }
 

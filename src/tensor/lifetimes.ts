@@ -2,24 +2,41 @@
 
 import { HoldfastError } from "../errors/index.js";
 import { allocateArray, type DeviceArray, formatShape, isFloat } from "../ops/index.js";
-import type { Runtime, Storage } from "../runtime/index.js";
+import { ownerOf, type Runtime, type Storage } from "../runtime/index.js";
 import { LeafGradient } from "./leaf-gradient.js";
 import type { GradientHolder, Tensor } from "./tensor.js";
+
+/** What to do instead of keep() inside a compiled step. */
+const keepOutside =
+  "What a compiled step makes lies in memory of its plan. Return the tensor from the step; outside, keep() makes the result live on.";
 
 export class Lifetimes {
   readonly #runtime: Runtime;
   /** How often each storage was kept and not yet released. */
   readonly #kept = new WeakMap<Storage, number>();
+  /** Results of compiled steps, live and dead, with the step's name. */
+  readonly #results = new WeakMap<Storage, string>();
 
   constructor(runtime: Runtime) {
     this.#runtime = runtime;
   }
 
-  keep(tensor: Tensor): void {
+  /** The same memory, kept beyond the step. A compiled step's result is copied: its own memory belongs to the step. */
+  keep(tensor: Tensor): Tensor {
     const { storage } = tensor.array;
-    if (storage?.kind !== "step") return;
-    this.#runtime.arena.pin(storage, `keep() of ${tensor.name}`);
-    this.#kept.set(storage, (this.#kept.get(storage) ?? 0) + 1);
+    this.#runtime.refuse("keep()", tensor.name, keepOutside);
+    if (storage && this.#results.has(ownerOf(storage))) return this.keep(tensor.detach().clone());
+    if (storage?.kind === "step") {
+      this.#runtime.arena.pin(storage, `keep() of ${tensor.name}`);
+      this.#kept.set(storage, (this.#kept.get(storage) ?? 0) + 1);
+    }
+    return tensor.detach();
+  }
+
+  renewResult(storage: Storage, step: string): Storage {
+    const renewed = this.#runtime.persistent.renew(storage);
+    this.#results.set(renewed, step);
+    return renewed;
   }
 
   /** Takes back what `keep` did, and no pin of anybody else's; what was not kept ends here. */
@@ -66,13 +83,22 @@ export class Lifetimes {
       arena.unpin(own);
       if (arena.isLive(own) && stepOf(own) === 0) arena.free(own);
     };
-    return new LeafGradient(this.#runtime, place, end);
+    return new LeafGradient(this.#runtime, place, end, tensor.value);
   }
 
   /** Refuses a tensor whose memory is gone, by its name, the op that made it and the step in which it died. */
   requireLive(tensor: Tensor, use: string): void {
     const { storage, shape, dtype } = tensor.array;
     if (!storage || this.#isLive(storage)) return;
+    const compiled = this.#results.get(ownerOf(storage));
+    if (compiled !== undefined) {
+      throw new HoldfastError(
+        "DEAD_TENSOR",
+        `${use}: tensor "${tensor.name}", ${dtype} ${formatShape(shape)}, is a result of compiled ${compiled}, which has been called again ` +
+          "or closed since: its memory holds other values. Read it before the next call, or let it live on: keep().",
+        { numbers: { op: storage.label, step: compiled } },
+      );
+    }
     const step = stepOf(storage);
     const end = step > 0 ? `died at the end of step ${step}` : "was released";
     const made = `made by ${storage.label}${step > 0 ? ` in step ${step}` : ""}`;

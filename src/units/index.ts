@@ -20,3 +20,4 @@ export {
   span,
 } from "./bytes.js";
 export { type Clock, FakeClock, formatDuration, parseDuration, systemClock } from "./duration.js";
+export { literalKey } from "./literal-key.js";

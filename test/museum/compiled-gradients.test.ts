@@ -5,10 +5,10 @@
 
 import assert from "node:assert/strict";
 import { Device, manualSeed } from "holdfast";
+import { Guards } from "../../src/autograd/index.js";
 import { planStep, traceStep } from "../../src/compile/index.js";
 import { lifetimesOf } from "../../src/compile/liveness.js";
 import { planMemory } from "../../src/compile/plan.js";
-import { GradientStates } from "../../src/tensor/gradient-states.js";
 import {
   type Batch,
   gradientsOf,
@@ -40,11 +40,11 @@ const compiled: Way = (device, step) => {
 /** The old fault, as a plan would have it: nothing of the forward pass is held for backward, and no verifier looks. */
 const withoutSaving: Way = (device, step, first) => {
   const { runtime } = device;
-  const states = new GradientStates();
+  const guards = new Guards();
   const trace = traceStep(runtime, () =>
-    device.inImaginedStep(() => states.watch(() => void step(...first))),
+    device.inImaginedStep(() => guards.watch(() => void step(...first))),
   );
-  states.undo();
+  guards.undo();
   const { schedule } = planStep(runtime, trace, ownProducts.passes);
   const backward = schedule.calls.findIndex(({ call }) => /Gradient/.test(call.op));
   const lifetimes = lifetimesOf(schedule).map((one) =>
@@ -59,7 +59,7 @@ const withoutSaving: Way = (device, step, first) => {
       if (array.storage && target?.storage && target !== array) runtime.copy(target.storage, array.storage);
     }
     replayable.replay();
-    states.leave();
+    guards.leave();
     return Number.NaN;
   };
 };

@@ -4,11 +4,11 @@
  */
 
 import { type Device, HoldfastError, manualSeed, nn, optim, randn, type Tensor, tensor } from "holdfast";
+import { Guards } from "../../src/autograd/index.js";
 import { planStep, traceStep } from "../../src/compile/index.js";
 import { lifetimesOf } from "../../src/compile/liveness.js";
 import { planMemory } from "../../src/compile/plan.js";
 import type { Schedule, ScheduledCall } from "../../src/compile/program.js";
-import { GradientStates } from "../../src/tensor/gradient-states.js";
 import { ownProducts } from "./compiled-training.js";
 import { type ProposedStep, scheduleOn } from "./proposed-steps.js";
 import { UnverifiedStep } from "./unverified-step.js";
@@ -70,8 +70,8 @@ export function traceTraining(device: Device): TracedTraining {
   const eager = gradientsNow();
   putBack();
 
-  const states = new GradientStates();
-  const trace = traceStep(runtime, () => device.inImaginedStep(() => states.watch(body)));
+  const guards = new Guards();
+  const trace = traceStep(runtime, () => device.inImaginedStep(() => guards.watch(body)));
   const planned = planStep(runtime, trace, ownProducts.passes);
   const program = planned.schedule.calls.map(({ call }) => call);
   const branches = program.map((_, index) => (index % 5 === 2 ? 1 : index % 7 === 3 ? 2 : 0));

@@ -1,5 +1,6 @@
 /** Containers: modules one behind the other, or in a list. Their children are named "0", "1", … */
 
+import { tracing } from "../../autograd/index.js";
 import { HoldfastError } from "../../errors/index.js";
 import type { Tensor } from "../../tensor/index.js";
 import { Module } from "../module.js";
@@ -98,11 +99,17 @@ export class Sequential extends Module implements Iterable<Layer> {
  * ```
  */
 export class ModuleList<M extends Module = Module> extends Module implements Iterable<M> {
-  readonly #modules: M[];
+  readonly #list: { modules: readonly M[] };
 
   constructor(modules: Iterable<M> = []) {
     super();
-    this.#modules = [...modules];
+    this.#list = { modules: [...modules] };
+  }
+
+  get #modules(): readonly M[] {
+    const { modules } = this.#list;
+    tracing.guards?.noteRead(this.#list, "modules", modules, () => "the modules of a ModuleList");
+    return modules;
   }
 
   /**
@@ -144,7 +151,7 @@ export class ModuleList<M extends Module = Module> extends Module implements Ite
    * ```
    */
   append(module: M): this {
-    this.#modules.push(module);
+    this.#list.modules = [...this.#list.modules, module];
     return this;
   }
 

@@ -67,8 +67,7 @@ export const lifeMethods = {
    * ```
    */
   keep(this: Tensor): Tensor {
-    this.device.keep(this);
-    return this.detach();
+    return this.device.keep(this);
   },
   /**
    * Ends a kept tensor's memory, or that of one made outside every step.

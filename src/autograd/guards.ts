@@ -1,0 +1,185 @@
+/**
+ * Guards: the host state that a trace read, such as a module's mode or whether a tensor requires a gradient. A plan is
+ * valid while that state is what it was. State that the traced function changed is known too, so that a replay leaves the
+ * same behind.
+ */
+
+/** One property of one object, with a value that it had or is to have. */
+interface Note {
+  readonly subject: Record<string, unknown>;
+  readonly key: string;
+  value: unknown;
+  readonly name: () => string;
+}
+
+export class Guards {
+  /** What the trace found and did not write itself. */
+  readonly #reads = new Notes();
+  /** What the trace overwrote, and what it left in its place. */
+  readonly #before = new Notes();
+  readonly #left = new Notes();
+  readonly #made = new WeakSet<object>();
+  readonly #unguarded = new Notes();
+
+  /** Is everything as the trace found it? Asked at every call. */
+  get areMet(): boolean {
+    for (const { subject, key, value } of this.#reads.list) if (!isSame(subject[key], value)) return false;
+    return true;
+  }
+
+  /** What is no longer as the trace found it, by name. */
+  get broken(): readonly string[] {
+    return this.#reads.list
+      .filter(({ subject, key, value }) => !isSame(subject[key], value))
+      .map(({ name }) => name());
+  }
+
+  /** How many there are. */
+  get count(): number {
+    return this.#reads.list.length;
+  }
+
+  /** Leaves the state that the traced function left. */
+  leave(): void {
+    this.#left.apply();
+  }
+
+  /** Puts back the state from before the trace. */
+  undo(): void {
+    this.#before.apply();
+  }
+
+  /** Runs a function that is traced, and notes what it reads. */
+  watch<T>(body: () => T): T {
+    const outer = tracing.guards;
+    tracing.guards = this;
+    const ends = [...scopes].map((begin) => begin());
+    try {
+      return body();
+    } finally {
+      for (const end of ends) end();
+      tracing.guards = outer;
+    }
+  }
+
+  /** Notes that the trace read a property. What it made or wrote itself says nothing about the state before it. */
+  noteRead(subject: object, key: string, value: unknown, name: () => string): void {
+    if (this.#made.has(subject) || this.#left.has(subject, key) || this.#unguarded.has(subject, key)) return;
+    if (!this.#reads.has(subject, key)) this.#reads.set(subject, key, copyOf(value), name);
+  }
+
+  /** Notes a write that every replay repeats. What the trace reads after it is the trace's own. */
+  noteWrite(subject: object, key: string, before: unknown, value: unknown, name: () => string): void {
+    if (this.#made.has(subject)) return;
+    if (!this.#before.has(subject, key)) this.#before.set(subject, key, before, name);
+    this.#left.set(subject, key, value, name);
+  }
+
+  /** Notes that a write was taken back: the property is again what it was before the trace. */
+  noteRestored(subject: object, key: string): void {
+    this.#before.delete(subject, key);
+    this.#left.delete(subject, key);
+  }
+
+  /** Notes a write that no replay repeats, to a field of the user's: nothing can be said about it from here on. */
+  noteUserWrite(subject: object, key: string): void {
+    this.#reads.delete(subject, key);
+    this.#unguarded.set(subject, key, undefined, () => key);
+  }
+
+  /** Notes that the trace made this object: its state is the trace's own. */
+  noteMade(subject: object): void {
+    this.#made.add(subject);
+  }
+
+  /** Did the trace make this object? */
+  hasMade(subject: object): boolean {
+    return this.#made.has(subject);
+  }
+}
+
+/** The guards of the function that is traced now. Callers note what they read: `tracing.guards?.noteRead(…)`. */
+export const tracing: { guards: Guards | undefined } = { guards: undefined };
+
+const scopes = new Set<() => () => void>();
+
+/** Calls a function when a trace begins, and what that returns when the trace ends. */
+export function onTrace(begin: () => () => void): void {
+  scopes.add(begin);
+}
+
+/** Notes by subject and key. Every replay walks all of them, which is faster over a list than over maps. */
+class Notes {
+  list: Note[] = [];
+  readonly #bySubject = new Map<object, Map<string, Note>>();
+
+  has(subject: object, key: string): boolean {
+    return this.#bySubject.get(subject)?.has(key) ?? false;
+  }
+
+  set(subject: object, key: string, value: unknown, name: () => string): void {
+    const keys = this.#bySubject.get(subject) ?? new Map<string, Note>();
+    this.#bySubject.set(subject, keys);
+    const known = keys.get(key);
+    if (known) {
+      known.value = value;
+      return;
+    }
+    const note: Note = { subject: subject as Record<string, unknown>, key, value, name };
+    keys.set(key, note);
+    this.list.push(note);
+  }
+
+  delete(subject: object, key: string): void {
+    const note = this.#bySubject.get(subject)?.get(key);
+    if (!note) return;
+    this.#bySubject.get(subject)?.delete(key);
+    this.list = this.list.filter((one) => one !== note);
+  }
+
+  apply(): void {
+    for (const { subject, key, value } of this.list) subject[key] = value;
+  }
+}
+
+/** Plain data is compared by its members, to this depth and up to this many of them; anything else by identity. */
+const maxDepth = 4;
+const maxMembers = 256;
+
+/** A copy of plain data, so that a change inside it shows; any other value as it is. */
+function copyOf(value: unknown, depth = 0): unknown {
+  if (depth === maxDepth) return value;
+  if (Array.isArray(value) && value.length <= maxMembers) return value.map((one) => copyOf(one, depth + 1));
+  if (value instanceof Map && value.size <= maxMembers)
+    return new Map([...value].map(([key, one]) => [key, copyOf(one, depth + 1)]));
+  if (value instanceof Set && value.size <= maxMembers) return new Set(value);
+  if (!isPlainObject(value) || Object.keys(value).length > maxMembers) return value;
+  return Object.fromEntries(Object.entries(value).map(([key, one]) => [key, copyOf(one, depth + 1)]));
+}
+
+function isSame(found: unknown, copy: unknown): boolean {
+  if (Object.is(found, copy)) return true;
+  if (typeof found !== "object" || typeof copy !== "object" || found === null || copy === null) return false;
+  if (Array.isArray(found))
+    return (
+      Array.isArray(copy) && found.length === copy.length && found.every((one, at) => isSame(one, copy[at]))
+    );
+  if (found instanceof Map)
+    return (
+      copy instanceof Map &&
+      found.size === copy.size &&
+      [...found].every(([key, one]) => isSame(one, copy.get(key)))
+    );
+  if (found instanceof Set)
+    return copy instanceof Set && found.size === copy.size && [...found].every((one) => copy.has(one));
+  if (!isPlainObject(found) || !isPlainObject(copy)) return false;
+  const keys = Object.keys(found);
+  return (
+    keys.length === Object.keys(copy).length &&
+    keys.every((key) => key in copy && isSame(found[key], copy[key]))
+  );
+}
+
+function isPlainObject(value: unknown): value is Record<string, unknown> {
+  return typeof value === "object" && value !== null && Object.getPrototypeOf(value) === Object.prototype;
+}

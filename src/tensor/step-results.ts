@@ -1,0 +1,131 @@
+/**
+ * The results of a compiled step's plan: copied to memory that the plan owns, and handed out anew by every call. The next
+ * call writes over them, so the tensors of the call before are dead from then on.
+ */
+
+import { HoldfastError } from "../errors/index.js";
+import { copyArray, type DeviceArray, formatShape } from "../ops/index.js";
+import type { Region } from "../runtime/index.js";
+import type { Device } from "./device.js";
+import { ScalarRing } from "./scalar-ring.js";
+import { placeSlots } from "./step-slots.js";
+import { Tensor } from "./tensor.js";
+
+/** What a step may give: nothing, a tensor, or several by their places or names. */
+// biome-ignore lint/suspicious/noConfusingVoidType: a function without a return is what most steps are
+export type StepResult = void | Tensor | readonly Tensor[] | Readonly<Record<string, Tensor>>;
+
+/** A compiled step as its results need it. */
+export interface ResultOwner {
+  readonly name: string;
+  /** The rings of single numbers that it gives, by their names; made when they are first met. */
+  readonly rings: Map<string, ScalarRing>;
+}
+
+export class StepResults {
+  readonly #device: Device;
+  readonly #owner: ResultOwner;
+  readonly #shape: ResultShape;
+  #slots: readonly DeviceArray[];
+
+  /** Part of a trace: copies what the function gives to memory that outlives the step. */
+  constructor(device: Device, owner: ResultOwner, result: StepResult, onRegion: (region: Region) => void) {
+    this.#device = device;
+    this.#owner = owner;
+    this.#shape = shapeOf(owner.name, result);
+    const arrays = this.#shape.tensors.map(({ array }) => array);
+    this.#slots = placeSlots(device, `${owner.name} results`, arrays, onRegion);
+    this.#store(this.#shape);
+  }
+
+  /** Part of an audit: the same copies to the same memory, of what the function gives now. */
+  storeAgain(result: StepResult): void {
+    const shape = shapeOf(this.#owner.name, result);
+    if (describe(shape) !== describe(this.#shape)) {
+      throw new HoldfastError(
+        "STEP_CHANGED",
+        `Compiled ${this.#owner.name} was traced again to check it, and no longer gives the same: ${describe(shape)}, where the ` +
+          `first trace gave ${describe(this.#shape)}. Make it give the same for the same inputs, or compile a step for each case.`,
+      );
+    }
+    this.#store(shape);
+  }
+
+  /** The results of the call that has just run. Those of the call before are dead from here on. */
+  next(): StepResult {
+    const { names, rebuild } = this.#shape;
+    const device = this.#device;
+    this.#slots = this.#slots.map((slot) =>
+      slot.storage ? { ...slot, storage: device.renewResult(slot.storage, this.#owner.name) } : slot,
+    );
+    return rebuild(
+      this.#slots.map(({ storage, shape, dtype }, index) =>
+        device.fromStorage(storage, shape, dtype, names[index]),
+      ),
+    );
+  }
+
+  #store({ keys, tensors }: ResultShape): void {
+    const device = this.#device;
+    for (const [index, tensor] of tensors.entries()) {
+      const slot = this.#slots[index];
+      if (!slot) continue;
+      device.requireLive(tensor, `result of compiled ${this.#owner.name}`);
+      copyArray(device.runtime, tensor.array, slot);
+      if (tensor.numel === 1) this.#ringOf(keys[index] ?? "").put(tensor.array);
+    }
+  }
+
+  #ringOf(result: string): ScalarRing {
+    const { name, rings } = this.#owner;
+    const known = rings.get(result);
+    if (known) return known;
+    const { runtime } = this.#device;
+    const ring = runtime.actually(() => new ScalarRing(runtime, `${name}.${result}`));
+    rings.set(result, ring);
+    return ring;
+  }
+}
+
+interface ResultShape {
+  /** Where each tensor stands in the result, and its own name. */
+  readonly keys: readonly string[];
+  readonly names: readonly string[];
+  readonly tensors: readonly Tensor[];
+  /** The same structure with other tensors. */
+  rebuild(tensors: readonly Tensor[]): StepResult;
+}
+
+function shapeOf(name: string, result: StepResult): ResultShape {
+  if (result === undefined) return { keys: [], names: [], tensors: [], rebuild: () => undefined };
+  if (result instanceof Tensor)
+    return { keys: ["result"], names: [result.name], tensors: [result], rebuild: ([tensor]) => tensor };
+  if (result instanceof Promise) {
+    result.catch(() => undefined);
+    throw new HoldfastError(
+      "STEP_ASYNC",
+      `Compiled ${name} is an async function: what it does after its first await would not be traced. Await before the call.`,
+    );
+  }
+  const isRecord = typeof result === "object" && result !== null;
+  const keys = isRecord ? Object.keys(result) : [];
+  const tensors: readonly Tensor[] = isRecord ? Object.values(result) : [result];
+  for (const [index, one] of tensors.entries()) {
+    if (one instanceof Tensor) continue;
+    throw new HoldfastError(
+      "NOT_TRACEABLE",
+      `Compiled ${name} returns ${keys[index] === undefined ? "a" : `"${keys[index]}", a`} ${typeof one}, which would be the same after every call. Return ` +
+        "tensors: one, a list, or an object of them.",
+    );
+  }
+  const rebuild: ResultShape["rebuild"] = (given) =>
+    Array.isArray(result)
+      ? given
+      : Object.fromEntries(keys.flatMap((key, index) => (given[index] ? [[key, given[index]]] : [])));
+  return { keys, names: tensors.map((one) => one.name), tensors, rebuild };
+}
+
+function describe({ keys, tensors }: ResultShape): string {
+  const each = tensors.map(({ dtype, shape }, index) => `${keys[index]} ${dtype} ${formatShape(shape)}`);
+  return each.join(", ") || "nothing";
+}
