@@ -1,4 +1,4 @@
-/** units: byte counts, addresses, durations and clocks; how they are written and read. */
+/** units: byte counts, addresses, durations and clocks; how they are written and read. And keys of plain data. */
 
 export {
   type Address,
@@ -20,3 +20,4 @@ export {
   span,
 } from "./bytes.js";
 export { type Clock, FakeClock, formatDuration, parseDuration, systemClock } from "./duration.js";
+export { literalKey } from "./literal-key.js";
