@@ -55,7 +55,7 @@ type Pass = (calls: readonly Call[], runtime: Runtime, facts: PassFacts) => read
  */
 const passes = {
   /** Calls that do the same to the same values are made once. */
-  common: shareCommonCalls,
+  common: (calls) => shareCommonCalls(calls),
   /** Plain copies are left out where a value can be read where it is, or made where it belongs. */
   copies: (calls, runtime, { isChosen }) => makeSpread(runtime, removeCopies(calls), isChosen),
   /** Results that nobody reads are not made. */

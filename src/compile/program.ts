@@ -7,7 +7,9 @@ import type { Kernel, Parameter } from "../driver/index.js";
 import {
   type ColumnKernel,
   type ColumnLaunch,
+  dtypes,
   type Finish,
+  factsOf,
   type GemmProblem,
   type Iteration,
   loadsOf,
@@ -163,6 +165,15 @@ export interface Access {
   readonly part: Part;
   readonly reads: boolean;
   readonly writes: boolean;
+  /** Which bytes of the part are read, where that is known; otherwise any may be. */
+  readonly visits?: Visits;
+}
+
+/** The elements of an operand that an iteration comes to; the first one lies at the beginning of the operand's part. */
+export interface Visits {
+  readonly iteration: Iteration;
+  readonly operand: number;
+  readonly elementBytes: number;
 }
 
 /** What a call touches: each operand by itself, also where several are the same. */
@@ -227,10 +238,16 @@ export function membersOf({ work }: Call): readonly (readonly Access[])[] {
 }
 
 function accessesOfRows(work: RowCall): Access[] {
-  const { inputs } = work.kernel;
-  return work.operands.flatMap((part, index) => {
-    if (index >= inputs.length) return accessOf(part, "out");
-    return outputReadBack(work, index) === undefined ? accessOf(part, "in") : [];
+  const { kernel, iteration } = work;
+  const { inputs } = kernel;
+  const { readsAtIndex } = factsOf(kernel);
+  return work.operands.flatMap((part, index): Access | [] => {
+    const dtype = inputs[index];
+    if (dtype === undefined) return accessOf(part, "out");
+    if (outputReadBack(work, index) !== undefined) return [];
+    const read = accessOf(part, "in");
+    const visits = { iteration, operand: index, elementBytes: dtypes[dtype].bytes };
+    return readsAtIndex ? read : { ...read, visits };
   });
 }
 

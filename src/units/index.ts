@@ -1,4 +1,4 @@
-/** units: byte counts, addresses, durations and clocks; how they are written and read. */
+/** units: byte counts, addresses, durations and clocks; how they are written and read. And keys of plain data. */
 
 export {
   type Address,

@@ -1,6 +1,7 @@
 /** Makes expressions so that equal ones are one object: printers compute what is one object once. */
 
 import { type Dtype, dtypes, type Expression } from "../../kernels/index.js";
+import { literalKey } from "../../units/index.js";
 
 /** What the leaves of an expression become, and its loads. */
 export interface Leaves {
@@ -54,7 +55,7 @@ export class Interner {
       case "scalar":
         return `scalar ${one.type} ${one.index}`;
       case "constant":
-        return `constant ${one.type} ${Object.is(one.value, -0) ? "-0" : one.value}`;
+        return `constant ${one.type} ${literalKey(one.value)}`;
       case "reduced":
         return `reduced ${one.type} ${one.stage}`;
       case "position":

@@ -6,7 +6,7 @@
 
 import { dtypes, factsOf, iterateElements } from "../../kernels/index.js";
 import { alignment, type Runtime } from "../../runtime/index.js";
-import { alignUp } from "../../units/index.js";
+import { alignUp, literalKey } from "../../units/index.js";
 import { farthest, isDirectlyBehind, type Node, Order } from "../fuse/order.js";
 import { type Buffer, type Call, mapParts, type Part, partOfAll, type RowCall } from "../program.js";
 import { bufferMaker } from "../uses.js";
@@ -38,7 +38,7 @@ export function copyAlike(calls: readonly Call[], runtime: Runtime): readonly Ca
     if (call.work.kind !== "rows" || !isMove(call.work)) continue;
     const { work } = call;
     kernels.set(work.kernel, kernels.get(work.kernel) ?? kernels.size);
-    const key = JSON.stringify([
+    const key = literalKey([
       kernels.get(work.kernel),
       work.iteration,
       work.operands.map(({ buffer, size }) => [size, buffer.storage ? buffer.id : "step"]),

@@ -1,10 +1,15 @@
 /** Calls that do the same to the same values are made once. */
 
+import { literalKey } from "../../units/index.js";
 import { isWritten } from "../attention-call.js";
 import { accessesOf, type Buffer, type Call, mapParts, type Part, type Work } from "../program.js";
 import { usesOf } from "../uses.js";
 
-export function shareCommonCalls(calls: readonly Call[]): readonly Call[] {
+/** `keyOfLiterals`: how numbers and layouts become part of a key; a test gives another one to show what it is for. */
+export function shareCommonCalls(
+  calls: readonly Call[],
+  keyOfLiterals: (value: unknown) => string = literalKey,
+): readonly Call[] {
   const uses = usesOf(calls);
   const identities = new Identities();
   /** How often a buffer has been written so far. */
@@ -27,7 +32,7 @@ export function shareCommonCalls(calls: readonly Call[]): readonly Call[] {
           part.size === part.buffer.bytes &&
           uses.get(part.buffer)?.writers.length === 1,
       );
-    const key = isPure ? keyOf(moved.work, identities, versionOf) : undefined;
+    const key = isPure ? keyOf(moved.work, identities, versionOf, keyOfLiterals) : undefined;
     const first = key === undefined ? undefined : known.get(key);
     if (first) {
       const made = accessesOf(first).filter(({ writes }) => writes);
@@ -50,7 +55,12 @@ function seenAt(part: Part, same: ReadonlyMap<Buffer, Buffer>): Part {
 }
 
 /** What the results follow from: the kernel, how it runs, and the values that it reads. */
-function keyOf(work: Work, identities: Identities, versionOf: (buffer: Buffer) => number): string {
+function keyOf(
+  work: Work,
+  identities: Identities,
+  versionOf: (buffer: Buffer) => number,
+  keyOfLiterals: (value: unknown) => string,
+): string {
   const read = (part: Part): string =>
     `${part.buffer.id}.${versionOf(part.buffer)}+${part.offset}:${part.size}`;
   const written = (part: Part): string => `>${part.size}`;
@@ -63,7 +73,7 @@ function keyOf(work: Work, identities: Identities, versionOf: (buffer: Buffer) =
           const parts = operands.map((part, index) =>
             index < kernel.inputs.length ? read(part) : written(part),
           );
-          return `${identities.of(kernel)} ${parts.join(" ")} ${JSON.stringify(rest)}`;
+          return `${identities.of(kernel)} ${parts.join(" ")} ${keyOfLiterals(rest)}`;
         },
       );
       return keys.join(" | ");
@@ -74,7 +84,7 @@ function keyOf(work: Work, identities: Identities, versionOf: (buffer: Buffer) =
         ({ a, b, c, bias, scratch, ...rest }) => {
           const parts = [read(a.part), read(b.part), written(c.part), bias ? read(bias) : "", scratch?.size];
           const layouts = [a, b, c].map(({ part: _, ...layout }) => layout);
-          return `${parts.join(" ")} ${JSON.stringify([rest, layouts])}`;
+          return `${parts.join(" ")} ${keyOfLiterals([rest, layouts])}`;
         },
       );
       return `product ${keys.join(" | ")}`;
@@ -89,12 +99,12 @@ function keyOf(work: Work, identities: Identities, versionOf: (buffer: Buffer) =
       const parts = Object.entries(operands).map(([name, part]) =>
         isWritten(work, name) ? written(part) : read(part),
       );
-      return `attention ${parts.join(" ")} ${JSON.stringify(rest)}`;
+      return `attention ${parts.join(" ")} ${keyOfLiterals(rest)}`;
     }
     case "launch": {
       const { kernel, blocks } = work;
       const given = work.arguments.map((one, index) => {
-        if (typeof one === "number") return String(one);
+        if (typeof one === "number") return keyOfLiterals(one);
         return kernel.parameters[index] === "out" || kernel.parameters[index] === "part"
           ? written(one)
           : read(one);

@@ -11,6 +11,7 @@ import {
   turnLaunchOf,
 } from "../../kernels/index.js";
 import type { Runtime } from "../../runtime/index.js";
+import { literalKey } from "../../units/index.js";
 import { withScratch } from "../product-scratch.js";
 import { outlineOf } from "../product-times.js";
 import type { Call, Part, ProductCall } from "../program.js";
@@ -34,7 +35,7 @@ export function turnWeights(runtime: Runtime, calls: readonly Call[]): readonly 
     const areShared = b.batchStride === 0;
     const count = areShared ? 1 : batch;
     if (!isAsBefore(uses, b.part.buffer, place) || !gemmPrefersTurned(runtime, outlineOf(problem))) continue;
-    const key = JSON.stringify([b.part.buffer.id, b.part.offset, b.rowStride, b.batchStride, n, k, count]);
+    const key = literalKey([b.part.buffer.id, b.part.offset, b.rowStride, b.batchStride, n, k, count]);
     const known = turned.get(key);
     if (!known && matrices.length + count > mostTurned) continue;
     const part = known ?? turn(problem, count, makeBuffer, matrices);

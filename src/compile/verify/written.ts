@@ -1,5 +1,6 @@
 /** The rule `written`: what is read of step memory was written by the step, and is not left from another. */
 
+import type { Visits } from "../program.js";
 import { indexOf } from "./latest-places.js";
 import type { Line } from "./line.js";
 import type { Proposal } from "./proposal.js";
@@ -7,7 +8,8 @@ import { nameCall, namePart, refusal } from "./refusal.js";
 
 /**
  * Goes through the program with the bytes that it has written so far. That the calls which wrote them have ended is
- * the rule `order`. A write counts for all bytes of its part, also where it leaves some out between its rows.
+ * the rule `order`. A write counts for all bytes of its part, also where it leaves some out between its rows. A read of
+ * rows at steps counts for the rows alone: nothing has to have written the padding between them.
  */
 export function requireWritten(proposal: Proposal, line: Line): void {
   // From each piece of memory to the first behind it, or itself, that is not written: paths grow shorter as they are used.
@@ -25,11 +27,17 @@ export function requireWritten(proposal: Proposal, line: Line): void {
 
   for (const [index, call] of proposal.program.entries()) {
     const accesses = proposal.accesses[index] ?? [];
-    for (const { part, reads } of accesses) {
+    for (const { part, reads, visits } of accesses) {
       if (!reads || part.buffer.storage !== undefined) continue;
       const { start, end } = line.rangeOf(part);
-      const piece = firstUnwritten(indexOf(line.bounds, start));
-      if (piece >= indexOf(line.bounds, end)) continue;
+      const behind = indexOf(line.bounds, end);
+      const isPassedOver = (piece: number): boolean => {
+        const [from = start, to = end] = line.bounds.subarray(piece, piece + 2);
+        return visits !== undefined && !comesTo(visits, from - start, to - start);
+      };
+      let piece = firstUnwritten(indexOf(line.bounds, start));
+      while (piece < behind && isPassedOver(piece)) piece = firstUnwritten(piece + 1);
+      if (piece >= behind) continue;
       const byte = part.offset + (line.bounds[piece] ?? start) - start;
       const finding = `${nameCall(call, index)} reads ${namePart(part)}, and nothing has written byte ${byte} of it before`;
       throw refusal("written", finding, { call: index, buffer: part.buffer.id, byte });
@@ -45,4 +53,39 @@ export function requireWritten(proposal: Proposal, line: Line): void {
       }
     }
   }
+}
+
+interface Steps {
+  readonly size: number;
+  readonly stepBytes: number;
+}
+
+/** Does an iteration come to any byte from one of its operand to before another? */
+function comesTo({ iteration, operand, elementBytes }: Visits, from: number, to: number): boolean {
+  const axes = [...iteration.outer, iteration.row].map(({ size, strides }): Steps => {
+    return { size, stepBytes: (strides[operand] ?? 0) * elementBytes };
+  });
+  // The beginning of the part is the least place only where no step leads back.
+  if (axes.some(({ stepBytes }) => stepBytes < 0)) return true;
+  // In which order elements are visited does not matter here, and large steps leave out most.
+  axes.sort((a, b) => b.stepBytes - a.stepBytes);
+  return anyElementIn(axes, elementBytes, from, to);
+}
+
+function anyElementIn(
+  [first, ...inner]: readonly Steps[],
+  elementBytes: number,
+  from: number,
+  to: number,
+): boolean {
+  if (!first) return from < elementBytes && to > 0;
+  const reach = inner.reduce((sum, { size, stepBytes }) => sum + (size - 1) * stepBytes, elementBytes);
+  if (first.stepBytes === 0) return first.size > 0 && anyElementIn(inner, elementBytes, from, to);
+  const earliest = Math.max(0, Math.floor((from - reach) / first.stepBytes) + 1);
+  const latest = Math.min(first.size - 1, Math.ceil(to / first.stepBytes) - 1);
+  for (let index = earliest; index <= latest; index++) {
+    const base = index * first.stepBytes;
+    if (anyElementIn(inner, elementBytes, from - base, to - base)) return true;
+  }
+  return false;
 }

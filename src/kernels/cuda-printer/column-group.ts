@@ -5,6 +5,7 @@
  */
 
 import type { Storage } from "../../runtime/index.js";
+import { literalKey } from "../../units/index.js";
 import { dtypes } from "../dtypes.js";
 import type { ColumnKernel } from "../ir.js";
 import type { Columns } from "../launch-form.js";
@@ -158,7 +159,7 @@ function joinsOf({ kernel, columns, layout, units, operands }: Placed, scratch: 
     const join = { op, type, dtype: outputs[index] ?? "f32", places };
     return {
       name: `${kernel.name} joined`,
-      text: Object.values({ ...join, places: JSON.stringify(places ?? {}) }).join(),
+      text: Object.values({ ...join, places: literalKey(places ?? {}) }).join(),
       blocks: Math.ceil(columns / joinColumns),
       arguments: [output, needed(scratch), units[index] ?? 0, columns],
       print: (name: string) => printColumnJoin(join, name),

@@ -2,7 +2,7 @@
 
 import type { KernelSource, Parameter, Product, ProductMatrix } from "../../driver/index.js";
 import type { Runtime } from "../../runtime/index.js";
-import type { Span } from "../../units/index.js";
+import { literalKey, type Span } from "../../units/index.js";
 import type { GemmOutline, GemmProblem, MatrixLayout, ProductDtype } from "./problem.js";
 import { accessToC, refused, requireBiasAsResult } from "./problem.js";
 
@@ -119,5 +119,6 @@ function alignmentOf(address: number): number {
 function keyOf({ a, b, c, ...rest }: Product): string {
   const matrix = ({ rowStride, isTransposed, batchStride, alignment }: ProductMatrix): string =>
     `${rowStride} ${isTransposed ? "T" : "N"} ${batchStride} ${alignment}`;
-  return `${Object.values(rest).join(" ")} | ${matrix(a)} | ${matrix(b)} | ${matrix(c)}`;
+  const facts = Object.values(rest).map((one) => (typeof one === "number" ? literalKey(one) : one));
+  return `${facts.join(" ")} | ${matrix(a)} | ${matrix(b)} | ${matrix(c)}`;
 }

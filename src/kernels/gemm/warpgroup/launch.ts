@@ -2,6 +2,7 @@
 
 import type { KernelSource } from "../../../driver/index.js";
 import type { Runtime, Storage } from "../../../runtime/index.js";
+import { literalKey } from "../../../units/index.js";
 import { argumentsInOrder } from "../../wasm-function.js";
 import { type AccessToC, accessToC, type GemmOutline, type ProductToFinish } from "../problem.js";
 import { warpgroupParameters, warpgroupSource } from "./code.js";
@@ -100,7 +101,7 @@ const made = new Map<string, KernelSource>();
 
 function sourceOf(form: WarpgroupForm, accesses: readonly AccessToC[], finish?: Finish): KernelSource {
   const traits = finish && [finish.kernel, finish.product, finish.keepsResult, finish.readBack];
-  const key = JSON.stringify([accesses, form, traits]);
+  const key = literalKey([accesses, form, traits]);
   const known = made.get(key);
   if (known) return known;
   const source = warpgroupSource(form, accesses, finish);

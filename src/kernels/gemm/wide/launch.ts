@@ -2,6 +2,7 @@
 
 import type { KernelSource } from "../../../driver/index.js";
 import type { Runtime, Storage } from "../../../runtime/index.js";
+import { literalKey } from "../../../units/index.js";
 import { argumentsInOrder } from "../../wasm-function.js";
 import {
   type AccessToC,
@@ -53,7 +54,7 @@ export function launchWideProducts(
 const made = new Map<string, KernelSource>();
 
 function sourceOf(form: WideForm, accesses: readonly AccessToC[]): KernelSource {
-  const key = `${accesses.join(" ")} ${JSON.stringify(form)}`;
+  const key = `${accesses.join(" ")} ${literalKey(form)}`;
   const known = made.get(key);
   if (known) return known;
   const source = wideSource(form, accesses);

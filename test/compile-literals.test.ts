@@ -1,0 +1,57 @@
+/** Literal numbers in compiled steps: every special value in every dtype has the bits that eager code gives it. */
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { type Dtype, dtypes, type Tensor, tensor } from "holdfast";
+import { openDevice } from "./support/devices.js";
+import { specialValues } from "./support/special-values.js";
+
+const device = openDevice();
+
+/** What is computed with a literal; each is a kernel of its own where others would be fused with it. */
+const uses: Readonly<Record<string, (x: Tensor, value: number) => Tensor>> = {
+  mul: (x, value) => x.mul(value),
+  add: (x, value) => x.add(value),
+  "mul, then add": (x, value) => x.mul(value).add(value),
+  maximum: (x, value) => x.maximum(value),
+};
+
+const bitsOf = (one: Tensor): string =>
+  Buffer.from(one.device.runtime.read(one.array.storage!)).toString("hex");
+
+function inputOf(dtype: Dtype): Tensor {
+  const values =
+    dtype === "bool" ? [0, 1] : dtypes[dtype].kind === "integer" ? [0, 3, 255] : [1, -1, 0, -0, 0.5];
+  return tensor(values, { device, dtype });
+}
+
+/** What a function gives, or the code by which it is refused. */
+function tried(run: () => Tensor): string {
+  try {
+    return bitsOf(run());
+  } catch (error) {
+    return (error as { code?: string }).code ?? String(error);
+  }
+}
+
+/** Whole numbers can't be computed with all of them. */
+const leastTaken = { float: specialValues.length, integer: 1, boolean: 0 } as const;
+
+for (const dtype of Object.keys(dtypes) as Dtype[]) {
+  for (const [name, use] of Object.entries(uses)) {
+    test(`${name} of ${dtype} with special values: compiled bits are eager bits`, () => {
+      const x = inputOf(dtype);
+      device.keep(x);
+      const eager = specialValues.map((value) => device.step(() => tried(() => use(x, value))));
+      const taken = specialValues.filter((_, index) => !/^[A-Z]/.test(eager[index]!));
+      const step = device.compile((input: Tensor) => taken.map((value) => use(input, value)));
+      const compiled = step(x).map(bitsOf);
+      const expected = eager.filter((one) => !/^[A-Z]/.test(one));
+      for (const [index, bits] of compiled.entries())
+        assert.equal(bits, expected[index], `${name}(${taken[index]}) of ${dtype}`);
+      assert.ok(taken.length >= leastTaken[dtypes[dtype].kind], `${taken.length} values were taken`);
+      step.close();
+      x.release();
+    });
+  }
+}
