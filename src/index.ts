@@ -12,14 +12,18 @@ export {
   type FlatColumn,
   type LabelRange,
   type LoadedWeights,
+  type LoadWeightsOptions,
   loadSafetensors,
   loadWeights,
+  type MetadataToWrite,
+  type ReadOptions,
   readSafetensors,
   type SafetensorsFile,
   type StoredTensor,
   saveSafetensors,
   saveWeights,
   TensorDataset,
+  type TensorsToWrite,
   writeSafetensors,
 } from "./data/index.js";
 export {

@@ -22,11 +22,20 @@ export { type Batch, DataLoader, type DataLoaderOptions } from "./loader.js";
 export {
   layOut,
   loadSafetensors,
+  type MetadataToWrite,
+  type ReadOptions,
   readSafetensors,
   readWhole,
   type SafetensorsFile,
   type StoredTensor,
   saveSafetensors,
+  type TensorsToWrite,
   writeSafetensors,
 } from "./safetensors/index.js";
-export { type LoadedWeights, loadWeights, saveWeights, storeTensor } from "./weights.js";
+export {
+  type LoadedWeights,
+  type LoadWeightsOptions,
+  loadWeights,
+  saveWeights,
+  storeTensor,
+} from "./weights.js";

@@ -1,12 +1,13 @@
 /** Weights on disk: every bit comes back, and a file that does not fit changes nothing. */
 
 import assert from "node:assert/strict";
-import { mkdtempSync, rmSync } from "node:fs";
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, test } from "node:test";
 import { openDevice } from "../../test/support/devices.js";
 import { refuses } from "../../test/support/refuses.js";
+import { fileWith } from "../../test/support/safetensors-file.js";
 import { sameNamedBytes } from "../../test/support/same-bytes.js";
 import type { Dtype } from "../kernels/index.js";
 import * as nn from "../nn/index.js";
@@ -61,4 +62,51 @@ test("strict loading wants every name; loose loading says what was left out", ()
 test("a module on no device has no weights to save, and no file is made", () => {
   refuses("NO_DEVICE", () => saveWeights(join(folder, "none.safetensors"), new nn.Linear(1, 1)));
   refuses("BAD_FILE", () => loadWeights(join(folder, "none.safetensors"), makeModel()));
+});
+
+test("tensors of other dtypes load where they fit, or are skipped by name", () => {
+  const layer = new nn.Linear(1, 2).to(cpu);
+  const file = fileWith(
+    JSON.stringify({
+      weight: { dtype: "I64", shape: [2, 1], data_offsets: [0, 16] },
+      bias: { dtype: "F8_E4M3", shape: [2], data_offsets: [16, 18] },
+      steps: { dtype: "I64", shape: [], data_offsets: [18, 26] },
+    }),
+    26,
+  );
+  const data = new DataView(file.buffer, file.length - 26);
+  data.setBigInt64(0, -3n, true);
+  data.setBigInt64(8, 5n, true);
+  data.setUint8(16, 0x38);
+  data.setUint8(17, 0xb9);
+  data.setBigInt64(18, 2n ** 50n, true);
+  writeFileSync(path, file);
+  refuses("BAD_STATE", () => loadWeights(path, layer), /not in the module: steps/);
+  loadWeights(path, layer, { skip: ["steps"] });
+  assert.deepEqual(
+    [layer.weight.tolist(), layer.bias?.tolist()],
+    [
+      [[-3], [5]],
+      [1, -1.125],
+    ],
+  );
+  // What is in the file and not in the module is never decoded.
+  assert.deepEqual(loadWeights(path, layer, { strict: false }).unexpected, ["steps"]);
+  data.setBigInt64(8, 2n ** 40n, true);
+  data.setUint8(16, 0);
+  writeFileSync(path, file);
+  const message =
+    /model\.safetensors: Tensor "weight" has the dtype "I64", and its element 1 is 1099511627776/;
+  refuses("BAD_DTYPE", () => loadWeights(path, layer, { strict: false }), message);
+  assert.deepEqual(layer.bias?.tolist(), [1, -1.125]);
+});
+
+test("arguments that are no path and no module are refused", () => {
+  const model = makeModel();
+  for (const wrong of [undefined, 7, {}]) {
+    refuses("BAD_FILE", () => saveWeights(wrong as never, model));
+    refuses("BAD_FILE", () => loadWeights(wrong as never, model));
+    refuses("BAD_ARGUMENT", () => saveWeights(path, wrong as never), /saveWeights takes a path and a module/);
+    refuses("BAD_ARGUMENT", () => loadWeights(path, wrong as never), /loadWeights takes a path and a module/);
+  }
 });

@@ -1,13 +1,24 @@
 /** A module's weights on disk: a safetensors file with the parameters under their paths. */
 
 import { HoldfastError } from "../errors/index.js";
-import type { LoadResult, Module } from "../nn/index.js";
+import { type LoadResult, Module } from "../nn/index.js";
 import type { Tensor } from "../tensor/index.js";
-import { loadSafetensors, type StoredTensor, saveSafetensors } from "./safetensors/index.js";
+import {
+  loadSafetensors,
+  type MetadataToWrite,
+  type ReadOptions,
+  type StoredTensor,
+  saveSafetensors,
+} from "./safetensors/index.js";
 
 export interface LoadedWeights extends LoadResult {
   /** The texts that were saved along. */
   readonly metadata: ReadonlyMap<string, string>;
+}
+
+export interface LoadWeightsOptions extends ReadOptions {
+  /** Every name has to be in both, the file and the module; default: true. */
+  readonly strict?: boolean;
 }
 
 /**
@@ -26,7 +37,8 @@ export interface LoadedWeights extends LoadResult {
  * cpu.close();
  * ```
  */
-export function saveWeights(path: string, module: Module, metadata?: ReadonlyMap<string, string>): void {
+export function saveWeights(path: string, module: Module, metadata?: MetadataToWrite): void {
+  requireModule("saveWeights", module);
   const tensors = Array.from(module.namedParameters(), ([name, parameter]) => storeTensor(name, parameter));
   saveSafetensors(path, tensors, metadata);
 }
@@ -41,6 +53,7 @@ export function storeTensor(name: string, { shape, dtype, numel, array, device }
 /**
  * Loads a file's tensors into a module's parameters. Strict: every name has to be in both. Loose: what is in both is
  * loaded, and the rest is returned. A shape that differs is an error either way, and nothing is written then.
+ * Tensors that `skip` names are left out, as if the file did not have them. Other dtypes are converted to the module's.
  *
  * @example
  * ```ts
@@ -57,19 +70,21 @@ export function storeTensor(name: string, { shape, dtype, numel, array, device }
  * cpu.close();
  * ```
  */
-export function loadWeights(
-  path: string,
-  module: Module,
-  options: { readonly strict?: boolean } = {},
-): LoadedWeights {
-  const { tensors, metadata } = loadSafetensors(path);
+export function loadWeights(path: string, module: Module, options: LoadWeightsOptions = {}): LoadedWeights {
+  requireModule("loadWeights", module);
+  const { tensors, metadata } = loadSafetensors(path, options);
   try {
     return { ...module.loadStateDict(Object.fromEntries(tensors), options), metadata };
   } catch (error) {
-    if (!(error instanceof HoldfastError) || error.code !== "BAD_STATE") throw error;
-    throw new HoldfastError("BAD_STATE", `${path}: ${error.message}`, {
+    if (!(error instanceof HoldfastError) || !["BAD_STATE", "BAD_DTYPE"].includes(error.code)) throw error;
+    throw new HoldfastError(error.code, `${path}: ${error.message}`, {
       cause: error,
       numbers: error.numbers,
     });
   }
+}
+
+function requireModule(call: string, module: unknown): void {
+  if (module instanceof Module) return;
+  throw new HoldfastError("BAD_ARGUMENT", `${call} takes a path and a module; the second argument is none.`);
 }

@@ -2,12 +2,12 @@
 
 import { constants, fstatSync, readSync } from "node:fs";
 import { callBytes, fileError, withFile, writeAtomically } from "../atomic-write.js";
-import type { SafetensorsFile, StoredTensor } from "./format.js";
-import { readSafetensors } from "./read.js";
-import { layOut } from "./write.js";
+import type { SafetensorsFile } from "./format.js";
+import { type ReadOptions, readSafetensors } from "./read.js";
+import { layOut, type MetadataToWrite, type TensorsToWrite } from "./write.js";
 
 /**
- * Reads a safetensors file from disk.
+ * Reads a safetensors file from disk, as `readSafetensors` reads its bytes.
  *
  * @example
  * ```ts
@@ -20,9 +20,9 @@ import { layOut } from "./write.js";
  * console.log(loadSafetensors(path).tensors.get("mask")?.shape.join(" × ")); // → 2 × 1
  * ```
  */
-export function loadSafetensors(path: string): SafetensorsFile {
+export function loadSafetensors(path: string, options: ReadOptions = {}): SafetensorsFile {
   try {
-    return readSafetensors(readWhole(path));
+    return readSafetensors(readWhole(path), options);
   } catch (error) {
     throw fileError(`${path} can't be read`, path, error);
   }
@@ -44,11 +44,7 @@ export function loadSafetensors(path: string): SafetensorsFile {
  * console.log(readdirSync(folder).join()); // → model.safetensors
  * ```
  */
-export function saveSafetensors(
-  path: string,
-  tensors: Iterable<StoredTensor>,
-  metadata?: ReadonlyMap<string, string>,
-): void {
+export function saveSafetensors(path: string, tensors: TensorsToWrite, metadata?: MetadataToWrite): void {
   writeAtomically(path, layOut(tensors, metadata));
 }
 

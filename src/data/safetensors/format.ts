@@ -8,6 +8,8 @@ export interface StoredTensor {
   readonly shape: readonly number[];
   /** The elements, row-major and little-endian. `viewElements` shows them as numbers. */
   readonly bytes: Uint8Array;
+  /** Where a file has a dtype that is none of ours: its name there, and the bytes as they lie in the file. */
+  readonly stored?: { readonly dtype: string; readonly bytes: Uint8Array };
 }
 
 /** What a file holds. The maps keep the header's order. */
@@ -45,7 +47,12 @@ export const dtypesByFileName: ReadonlyMap<string, Dtype> = new Map([
 
 /** The bytes that a tensor takes; undefined where the shape is none, or the count is more than a number can hold. */
 export function sizeOf(dtype: Dtype, shape: readonly number[]): number | undefined {
-  let size: number = dtypes[dtype].bytes;
+  return sizeOfElements(dtypes[dtype].bytes, shape);
+}
+
+/** The same for elements of so many bytes. */
+export function sizeOfElements(elementBytes: number, shape: readonly number[]): number | undefined {
+  let size = elementBytes;
   for (const dimension of shape) {
     if (!Number.isSafeInteger(dimension) || dimension < 0) return undefined;
     size *= dimension;

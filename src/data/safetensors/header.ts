@@ -1,14 +1,16 @@
 /** What a header says, checked as far as it can be without the rest of the file. */
 
-import type { Dtype } from "../../kernels/index.js";
-import { dtypesByFileName, metadataName, sizeOf } from "./format.js";
+import { dtypes } from "../../kernels/index.js";
+import { foreignElementBytes } from "./foreign-dtypes.js";
+import { dtypesByFileName, metadataName, sizeOfElements } from "./format.js";
 import { JsonCursor } from "./json-cursor.js";
 import { badFile, quote } from "./refusal.js";
 
 /** A tensor's entry: its bytes are [begin, end) of the data behind the header, and as many as its shape needs. */
 export interface Entry {
   readonly name: string;
-  readonly dtype: Dtype;
+  /** The format's name; any text, because a tensor of a dtype that nobody knows must not spoil the others. */
+  readonly fileDtype: string;
   readonly shape: readonly number[];
   readonly begin: number;
   readonly end: number;
@@ -39,9 +41,9 @@ export function parseHeader(text: string): Header {
 }
 
 function readEntry(cursor: JsonCursor, name: string): Entry {
-  const fields: { dtype?: Dtype; shape?: number[]; offsets?: number[] } = {};
+  const fields: { dtype?: string; shape?: number[]; offsets?: number[] } = {};
   cursor.object((field) => {
-    if (field === "dtype") fields.dtype = readDtype(cursor);
+    if (field === "dtype") fields.dtype = cursor.string();
     else if (field === "shape") fields.shape = cursor.array(() => cursor.count());
     else if (field === "data_offsets") fields.offsets = cursor.array(() => cursor.count());
     else throw cursor.refusal(`the field ${quote(field)}`, "dtype, shape or data_offsets");
@@ -56,26 +58,26 @@ function readEntry(cursor: JsonCursor, name: string): Entry {
     throw cursor.refusal(`${offsets.length} data_offsets`, "two, the begin and the end");
   }
   checkSize(name, dtype, shape, begin, end);
-  return { name, dtype, shape, begin, end };
+  return { name, fileDtype: dtype, shape, begin, end };
 }
 
-function readDtype(cursor: JsonCursor): Dtype {
-  const name = cursor.string();
-  const dtype = dtypesByFileName.get(name);
-  if (dtype !== undefined) return dtype;
-  throw cursor.refusal(
-    `the dtype ${quote(name)}`,
-    `one that is read here: ${[...dtypesByFileName.keys()].join(", ")}`,
-  );
+/** Bytes of an element in the file; undefined for a dtype that we know nothing of. */
+function elementBytesOf(fileDtype: string): number | undefined {
+  const dtype = dtypesByFileName.get(fileDtype);
+  return dtype ? dtypes[dtype].bytes : foreignElementBytes(fileDtype);
 }
 
-function checkSize(name: string, dtype: Dtype, shape: readonly number[], begin: number, end: number): void {
-  const size = sizeOf(dtype, shape);
+function checkSize(name: string, dtype: string, shape: readonly number[], begin: number, end: number): void {
+  const elementBytes = elementBytesOf(dtype);
+  // Of an unknown dtype only this can be said: its shape is one, and its bytes don't end before they begin.
+  const size = elementBytes === undefined ? undefined : sizeOfElements(elementBytes, shape);
   if (end - begin === size) return;
+  if (elementBytes === undefined && end >= begin && sizeOfElements(1, shape) !== undefined) return;
   const dimensions = `[${shape.slice(0, 16).join(", ")}${shape.length > 16 ? ", …" : ""}]`;
-  const need = size === undefined ? "more bytes than can be counted" : `${size} bytes`;
+  const uncounted = elementBytes === undefined ? "some bytes" : "more bytes than can be counted";
+  const need = size === undefined ? uncounted : `${size} bytes`;
   throw badFile(
-    `Tensor ${quote(name)}, ${dtype} ${dimensions}, needs ${need}, but its data_offsets are [${begin}, ${end}].`,
+    `Tensor ${quote(name)}, ${quote(dtype)} ${dimensions}, needs ${need}, but its data_offsets are [${begin}, ${end}].`,
     { name: quote(name), begin, end, size: size ?? null },
   );
 }

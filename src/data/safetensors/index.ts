@@ -7,5 +7,5 @@
 
 export { loadSafetensors, readWhole, saveSafetensors } from "./files.js";
 export type { SafetensorsFile, StoredTensor } from "./format.js";
-export { readSafetensors } from "./read.js";
-export { layOut, writeSafetensors } from "./write.js";
+export { type ReadOptions, readSafetensors } from "./read.js";
+export { layOut, type MetadataToWrite, type TensorsToWrite, writeSafetensors } from "./write.js";

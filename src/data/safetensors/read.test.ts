@@ -131,16 +131,6 @@ const wrongFiles: readonly (readonly [string, Uint8Array, RegExp])[] = [
   ["an unknown field", fileWith('{"a":{"strides":[1]}}'), /the field "strides"/],
   ["a tensor without a shape", fileWith('{"a":{"dtype":"U8"}}'), /an entry with dtype, expected/],
   ["a tensor without fields", fileWith('{"a":{}}'), /an entry with no field/],
-  [
-    "a dtype that is not read",
-    fileWith(`{"a":${one.replace("U8", "I64")}}`, 1),
-    /"I64".*F64, F32, I32, BF16, F16/,
-  ],
-  [
-    "a dtype that JavaScript knows",
-    fileWith(`{"a":${one.replace("U8", "__proto__")}}`, 1),
-    /the dtype "__proto__"/,
-  ],
   ["a dtype that is no text", fileWith('{"a":{"dtype":1}}'), /expected a text in quotes/],
   ["a negative dimension", fileWith(`{"a":${entry("[-1]", 0, 1)}}`, 1), /found -1, expected a whole number/],
   ["a fractional dimension", fileWith(`{"a":${entry("[0.5]", 0, 1)}}`, 1), /found 0\.5/],
@@ -152,6 +142,11 @@ const wrongFiles: readonly (readonly [string, Uint8Array, RegExp])[] = [
     "a dimension beyond 2⁵³",
     fileWith(`{"a":${entry("[9007199254740992]", 0, 1)}}`, 1),
     /found 9007199254740992/,
+  ],
+  [
+    "an unknown dtype whose bytes end before they begin",
+    fileWith(`{"a":${entry("[1]", 1, 0).replace("U8", "F4")}}`, 1),
+    /"F4" \[1\], needs some bytes, but its data_offsets are \[1, 0\]/,
   ],
   ["a shape that is a number", fileWith(`{"a":${entry("1", 0, 1)}}`, 1), /expected "\["/],
   [
@@ -171,12 +166,12 @@ const wrongFiles: readonly (readonly [string, Uint8Array, RegExp])[] = [
   [
     "fewer bytes than the shape needs",
     fileWith(`{"a":${entry("[2,2]", 0, 3)}}`, 3),
-    /u8 \[2, 2\], needs 4 bytes/,
+    /"U8" \[2, 2\], needs 4 bytes/,
   ],
   [
     "wider elements than there are bytes",
     fileWith(`{"a":${one.replace("U8", "F32")}}`, 1),
-    /f32 \[1\], needs 4/,
+    /"F32" \[1\], needs 4/,
   ],
   [
     "offsets past the file",

@@ -1,14 +1,29 @@
 /** Reads a safetensors file from its bytes. Nothing in it is trusted; what comes out lies inside the bytes given. */
 
-import { headerLimit, lengthBytes, type SafetensorsFile } from "./format.js";
+import { HoldfastError } from "../../errors/index.js";
+import { foreignTensor } from "./foreign-dtypes.js";
+import {
+  dtypesByFileName,
+  headerLimit,
+  lengthBytes,
+  type SafetensorsFile,
+  type StoredTensor,
+} from "./format.js";
 import { checkPlacement, parseHeader } from "./header.js";
 import { badFile } from "./refusal.js";
+
+export interface ReadOptions {
+  /** Tensors to leave out: their names, or a function that says so of a name. */
+  readonly skip?: readonly string[] | ((name: string) => boolean);
+}
 
 const openingBrace = 0x7b;
 
 /**
- * Reads the tensors of a safetensors file without copying them: each one's `bytes` is a view of `bytes`. A file that
- * is not exactly what the format says is refused with the code BAD_FILE.
+ * Reads the tensors of a safetensors file. A tensor of one of our dtypes is not copied: its `bytes` is a view of `bytes`.
+ * I64, U64, U32, I16, U16 and I8 become i32 where every value fits; F8_E4M3 and F8_E5M2 become bf16, exactly. These are
+ * converted when their `bytes` are first asked for, and a tensor that can't be is refused then, by name.
+ * A file that is not what the format says is refused with the code BAD_FILE.
  *
  * @example
  * ```ts
@@ -18,20 +33,39 @@ const openingBrace = 0x7b;
  *
  * const bias = readSafetensors(file).tensors.get("bias");
  * if (bias?.dtype === "f32") console.log(viewElements("f32", bias.bytes).join()); // → 1,2,3
+ * console.log(readSafetensors(file, { skip: ["bias"] }).tensors.size); // → 0
  * ```
  */
-export function readSafetensors(bytes: Uint8Array): SafetensorsFile {
+export function readSafetensors(bytes: Uint8Array, options: ReadOptions = {}): SafetensorsFile {
+  if (!(bytes instanceof Uint8Array)) {
+    const message = "readSafetensors takes a file's bytes as a Uint8Array. For a path use loadSafetensors.";
+    throw new HoldfastError("BAD_ARGUMENT", message);
+  }
+  const isSkipped = skipping(options);
   const dataStart = lengthBytes + headerLength(bytes);
   const { entries, metadata } = parseHeader(decodeHeader(bytes.subarray(lengthBytes, dataStart)));
   checkPlacement(entries, bytes.length - dataStart);
-  const tensors = new Map(
-    entries.map(({ name, dtype, shape, begin, end }) => {
-      // Not subarray(), which gives a Buffer for a Buffer.
-      const view = new Uint8Array(bytes.buffer, bytes.byteOffset + dataStart + begin, end - begin);
-      return [name, { name, dtype, shape, bytes: view }];
-    }),
-  );
+  const tensors = new Map<string, StoredTensor>();
+  for (const { name, fileDtype, shape, begin, end } of entries) {
+    if (isSkipped(name)) continue;
+    // Not subarray(), which gives a Buffer for a Buffer.
+    const view = new Uint8Array(bytes.buffer, bytes.byteOffset + dataStart + begin, end - begin);
+    const dtype = dtypesByFileName.get(fileDtype);
+    tensors.set(
+      name,
+      dtype ? { name, dtype, shape, bytes: view } : foreignTensor(name, shape, fileDtype, view),
+    );
+  }
   return { tensors, metadata };
+}
+
+function skipping({ skip = [] }: ReadOptions): (name: string) => boolean {
+  if (typeof skip === "function") return skip;
+  if (Array.isArray(skip)) {
+    const names = new Set<string>(skip);
+    return (name) => names.has(name);
+  }
+  throw new HoldfastError("BAD_ARGUMENT", "skip takes a list of names, or a function of a name.");
 }
 
 function headerLength(bytes: Uint8Array): number {

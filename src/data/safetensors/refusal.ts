@@ -9,6 +9,12 @@ export function badFile(found: string, numbers: ErrorNumbers = {}, cause?: unkno
   return new HoldfastError("BAD_FILE", message, { numbers, cause });
 }
 
+/** Refuses one tensor of a sound file; the others can be read. */
+export function refuseTensor(name: string, found: string, numbers: ErrorNumbers = {}): HoldfastError {
+  const message = `${found} Leave it out with the option skip, or convert it with the program that wrote the file.`;
+  return new HoldfastError("BAD_DTYPE", message, { numbers: { name: quote(name), ...numbers } });
+}
+
 /** A name as it may stand in a message: no control characters, and not as long as a hostile header could make it. */
 export function quote(text: string): string {
   return JSON.stringify(text.length <= quotedLength ? text : `${text.slice(0, quotedLength)}…`);

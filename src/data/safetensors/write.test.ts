@@ -135,3 +135,30 @@ test("what would not be read back is refused: too many names, too many dimension
   const shape = Array(65).fill(1);
   refuses("BAD_ARGUMENT", () => writeSafetensors([{ ...good, shape }]), /65 dimensions; at most 64/);
 });
+
+test("tensors and texts may come in an object by name; an empty one is an empty file", () => {
+  const { name, ...rest } = good;
+  const file = writeSafetensors({ [name]: rest }, { epoch: "3" });
+  sameBytes(file, writeSafetensors([good], new Map([["epoch", "3"]])), "the file of an object");
+  sameBytes(writeSafetensors({}), writeSafetensors([]), "the empty file");
+});
+
+test("arguments of another kind are refused", () => {
+  for (const tensors of [undefined, null, 7, "text", [undefined], [7], { a: null }, [{}]]) {
+    refuses("BAD_ARGUMENT", () => writeSafetensors(tensors as never));
+  }
+  for (const change of [
+    { name: 7 },
+    { dtype: "I64" },
+    { dtype: undefined },
+    { shape: undefined },
+    { shape: 2 },
+    { bytes: undefined },
+    { bytes: new Float32Array(2) },
+  ]) {
+    refuses("BAD_ARGUMENT", () => writeSafetensors([{ ...good, ...change } as never]));
+  }
+  for (const metadata of [null, 7, "text", [["a", "b"]], { a: 7 }, new Map([["a", 7]])]) {
+    refuses("BAD_ARGUMENT", () => writeSafetensors([good], metadata as never));
+  }
+});

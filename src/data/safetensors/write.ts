@@ -4,6 +4,7 @@
  */
 
 import { HoldfastError } from "../../errors/index.js";
+import { dtypeNames } from "../../kernels/index.js";
 import { alignUp } from "../../units/index.js";
 import {
   dimensionLimit,
@@ -23,6 +24,12 @@ const alignment = 8;
 /** The dtypes in the file's order, each with its name there. */
 const fileOrder = [...dtypesByFileName].map(([fileName, dtype]) => ({ fileName, dtype }));
 
+/** Tensors with their names, or by their names. */
+export type TensorsToWrite = Iterable<StoredTensor> | Readonly<Record<string, Omit<StoredTensor, "name">>>;
+
+/** Texts by their keys. */
+export type MetadataToWrite = ReadonlyMap<string, string> | Readonly<Record<string, string>>;
+
 /**
  * Writes tensors, and texts about them, as the bytes of a safetensors file. The same tensors in any order give the
  * same bytes.
@@ -30,14 +37,14 @@ const fileOrder = [...dtypesByFileName].map(([fileName, dtype]) => ({ fileName, 
  * @example
  * ```ts
  * import { writeSafetensors } from "holdfast";
- * const scale = { name: "scale", dtype: "u8", shape: [2], bytes: new Uint8Array([1, 2]) } as const;
- * const file = writeSafetensors([scale], new Map([["made by", "holdfast"]]));
+ * const scale = { dtype: "u8", shape: [2], bytes: new Uint8Array([1, 2]) } as const;
+ * const file = writeSafetensors({ scale }, { "made by": "holdfast" });
  * console.log(new TextDecoder().decode(file.subarray(8, 48))); // → {"__metadata__":{"made by":"holdfast"},"
  * ```
  */
 export function writeSafetensors(
-  tensors: Iterable<StoredTensor>,
-  metadata: ReadonlyMap<string, string> = new Map(),
+  tensors: TensorsToWrite,
+  metadata: MetadataToWrite = new Map(),
 ): Uint8Array<ArrayBuffer> {
   const pieces = layOut(tensors, metadata);
   const file = new Uint8Array(pieces.reduce((sum, piece) => sum + piece.length, 0));
@@ -51,11 +58,12 @@ export function writeSafetensors(
 
 /** The pieces that a file is made of, in order: its beginning with the header, then each tensor's own bytes. */
 export function layOut(
-  tensors: Iterable<StoredTensor>,
-  metadata: ReadonlyMap<string, string> = new Map(),
+  tensors: TensorsToWrite,
+  metadata: MetadataToWrite = new Map(),
 ): readonly Uint8Array[] {
-  const sorted = inFileOrder(tensors);
-  const members: string[] = metadata.size === 0 ? [] : [metadataMember(metadata)];
+  const sorted = inFileOrder(tensorList(tensors));
+  const texts = metadataEntries(metadata);
+  const members: string[] = texts.length === 0 ? [] : [metadataMember(texts)];
   let offset = 0;
   for (const { tensor, fileName } of sorted) {
     const { name, shape, bytes } = tensor;
@@ -66,17 +74,40 @@ export function layOut(
   return [beginning(members), ...sorted.map(({ tensor }) => tensor.bytes)];
 }
 
+function tensorList(tensors: TensorsToWrite): readonly StoredTensor[] {
+  if (isIterable(tensors)) return [...tensors];
+  if (isRecord(tensors)) return Object.entries(tensors).map(([name, tensor]) => ({ ...tensor, name }));
+  throw new HoldfastError(
+    "BAD_ARGUMENT",
+    "The tensors to write must be a list of { name, dtype, shape, bytes }, or an object of such records by name.",
+  );
+}
+
+function metadataEntries(metadata: MetadataToWrite): readonly [string, string][] {
+  if (metadata instanceof Map) return [...metadata];
+  if (isRecord(metadata) && !isIterable(metadata)) return Object.entries(metadata);
+  throw new HoldfastError("BAD_ARGUMENT", "The metadata must be a Map of texts, or an object of texts.");
+}
+
+function isIterable(value: unknown): value is Iterable<StoredTensor> {
+  return isRecord(value) && Symbol.iterator in value;
+}
+
+function isRecord(value: unknown): value is object {
+  return typeof value === "object" && value !== null;
+}
+
 interface Placed {
   readonly tensor: StoredTensor;
   readonly fileName: string;
 }
 
-function inFileOrder(tensors: Iterable<StoredTensor>): readonly Placed[] {
+function inFileOrder(tensors: readonly StoredTensor[]): readonly Placed[] {
   const byName = new Map<string, StoredTensor>();
   for (const tensor of tensors) {
     checkTensor(tensor);
     if (byName.has(tensor.name)) {
-      throw badTensor(tensor, "comes twice. Give each tensor a name of its own.");
+      throw badTensor(tensor.name, "comes twice. Give each tensor a name of its own.");
     }
     byName.set(tensor.name, tensor);
   }
@@ -89,27 +120,46 @@ function inFileOrder(tensors: Iterable<StoredTensor>): readonly Placed[] {
 }
 
 function checkTensor(tensor: StoredTensor): void {
+  if (!isRecord(tensor)) {
+    throw new HoldfastError(
+      "BAD_ARGUMENT",
+      `A tensor to write is ${String(tensor)}; give { name, dtype, shape, bytes }.`,
+    );
+  }
   const { name, dtype, shape, bytes } = tensor;
-  if (name === metadataName) throw badTensor(tensor, "has the name that the format keeps for its metadata.");
+  if (typeof name !== "string") {
+    throw new HoldfastError("BAD_ARGUMENT", `A tensor's name is ${String(name)}; give a text.`);
+  }
+  if (!(bytes instanceof Uint8Array)) {
+    throw badTensor(
+      name,
+      "has no bytes. Give its elements as a Uint8Array: new Uint8Array(elements.buffer).",
+    );
+  }
+  if (!dtypeNames.includes(dtype)) {
+    throw badTensor(name, `has the dtype ${String(dtype)}. Give one of ${dtypeNames.join(", ")}.`);
+  }
+  if (!Array.isArray(shape)) throw badTensor(name, "has no shape. Give a list of sizes.");
+  if (name === metadataName) throw badTensor(name, "has the name that the format keeps for its metadata.");
   checkText(name, "tensor's name");
   if (shape.length > dimensionLimit) {
-    throw badTensor(tensor, `has ${shape.length} dimensions; at most ${dimensionLimit} are read back.`);
+    throw badTensor(name, `has ${shape.length} dimensions; at most ${dimensionLimit} are read back.`);
   }
   const size = sizeOf(dtype, shape);
   if (size === bytes.length) return;
   const need = size === undefined ? "is no shape" : `needs ${size}`;
-  throw badTensor(tensor, `has ${bytes.length} bytes, but ${dtype} [${shape.join(", ")}] ${need}.`);
+  throw badTensor(name, `has ${bytes.length} bytes, but ${dtype} [${shape.join(", ")}] ${need}.`);
 }
 
-function badTensor({ name, bytes }: StoredTensor, what: string): HoldfastError {
-  const numbers = { name, bytes: bytes.length };
-  return new HoldfastError("BAD_ARGUMENT", `Tensor ${quote(name)} can't be written: it ${what}`, { numbers });
+function badTensor(name: string, what: string): HoldfastError {
+  const message = `Tensor ${quote(name)} can't be written: it ${what}`;
+  return new HoldfastError("BAD_ARGUMENT", message, { numbers: { name: quote(name) } });
 }
 
-function metadataMember(metadata: ReadonlyMap<string, string>): string {
-  checkNames(metadata.size, "texts of metadata");
-  const members = [...metadata]
-    .sort(([a], [b]) => compareTexts(a, b))
+function metadataMember(texts: readonly [string, string][]): string {
+  checkNames(texts.length, "texts of metadata");
+  const members = texts
+    .toSorted(([a], [b]) => compareTexts(a, b))
     .map(([key, value]) => {
       checkText(key, "key of the metadata");
       checkText(value, `value of ${quote(key)} in the metadata`);
@@ -125,6 +175,9 @@ function checkNames(count: number, what: string): void {
 }
 
 function checkText(text: string, what: string): void {
+  if (typeof text !== "string") {
+    throw new HoldfastError("BAD_ARGUMENT", `A ${what} is ${String(text)}; it must be a text.`);
+  }
   if (isUtf8Text(text)) return;
   const message = `A ${what} must be text that UTF-8 can hold; ${quote(text)} has half a surrogate pair.`;
   throw new HoldfastError("BAD_ARGUMENT", message, { numbers: { text: quote(text) } });

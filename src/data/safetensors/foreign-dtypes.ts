@@ -1,0 +1,119 @@
+/**
+ * Dtypes of the format that we have none of. Integers become i32 where every value fits, and 8-bit floats become bf16,
+ * which holds each of them exactly. A tensor is decoded when its elements are first asked for.
+ */
+
+import type { ErrorNumbers, HoldfastError } from "../../errors/index.js";
+import { type Dtype, narrowToBf16 } from "../../kernels/index.js";
+import type { StoredTensor } from "./format.js";
+import { quote, refuseTensor } from "./refusal.js";
+
+type Refuse = (what: string, numbers?: ErrorNumbers) => HoldfastError;
+
+/** How elements of a file become elements of ours. */
+interface ForeignDtype {
+  /** Of an element in the file. */
+  readonly bytes: number;
+  readonly dtype: Dtype;
+  /** The elements in our dtype; `refuse` names the tensor. */
+  readonly decode: (view: DataView, refuse: Refuse) => Uint8Array;
+}
+
+const foreignDtypes: ReadonlyMap<string, ForeignDtype> = new Map([
+  ["I64", integers(8, (view, at) => view.getBigInt64(at, true))],
+  ["U64", integers(8, (view, at) => view.getBigUint64(at, true))],
+  ["U32", integers(4, (view, at) => view.getUint32(at, true))],
+  ["I16", integers(2, (view, at) => view.getInt16(at, true))],
+  ["U16", integers(2, (view, at) => view.getUint16(at, true))],
+  ["I8", integers(1, (view, at) => view.getInt8(at))],
+  // Exponent and mantissa bits; E4M3 is the form without infinities, whose one NaN is all ones.
+  ["F8_E4M3", smallFloats({ mantissaBits: 3, bias: 7, hasInfinity: false })],
+  ["F8_E5M2", smallFloats({ mantissaBits: 2, bias: 15, hasInfinity: true })],
+]);
+
+/** The format's names of dtypes that are converted when they are read. */
+export const foreignDtypeNames: readonly string[] = [...foreignDtypes.keys()];
+
+const unknown = `which is not read here; these are converted: ${foreignDtypeNames.join(", ")}.`;
+
+/** Bytes of an element in the file; undefined for a dtype that is not read here. */
+export function foreignElementBytes(fileDtype: string): number | undefined {
+  return foreignDtypes.get(fileDtype)?.bytes;
+}
+
+/** A tensor of a dtype that is none of ours. One that can't be converted is refused, by name, when it is asked for. */
+export function foreignTensor(
+  name: string,
+  shape: readonly number[],
+  fileDtype: string,
+  fileBytes: Uint8Array,
+): StoredTensor {
+  const foreign = foreignDtypes.get(fileDtype);
+  const refuse: Refuse = (what, numbers) =>
+    refuseTensor(name, `Tensor ${quote(name)} has the dtype ${quote(fileDtype)}, ${what}`, numbers);
+  let decoded: Uint8Array | undefined;
+  // Own properties, so that a spread has them too.
+  return {
+    ...{ name, shape, stored: { dtype: fileDtype, bytes: fileBytes } },
+    get dtype() {
+      if (!foreign) throw refuse(unknown);
+      return foreign.dtype;
+    },
+    get bytes() {
+      if (!foreign) throw refuse(unknown);
+      decoded ??= foreign.decode(viewOf(fileBytes), refuse);
+      return decoded;
+    },
+  };
+}
+
+const [smallestInt, largestInt] = [-(2 ** 31), 2 ** 31 - 1];
+
+function integers(bytes: number, read: (view: DataView, at: number) => number | bigint): ForeignDtype {
+  const decode = (view: DataView, refuse: Refuse): Uint8Array => {
+    const values = new Int32Array(view.byteLength / bytes);
+    for (let index = 0; index < values.length; index++) {
+      const value = read(view, index * bytes);
+      if (value < smallestInt || value > largestInt) {
+        const numbers = { index, value: String(value) };
+        throw refuse(`and its element ${index} is ${value}, which an i32 can't hold.`, numbers);
+      }
+      values[index] = Number(value);
+    }
+    return new Uint8Array(values.buffer);
+  };
+  return { bytes, dtype: "i32", decode };
+}
+
+interface SmallFloat {
+  readonly mantissaBits: number;
+  readonly bias: number;
+  readonly hasInfinity: boolean;
+}
+
+function smallFloats(form: SmallFloat): ForeignDtype {
+  // Each of the 256 values once; bf16 has more bits for the exponent and the mantissa than either form.
+  const table = narrowToBf16(Float32Array.from({ length: 256 }, (_, bits) => smallFloatOf(bits, form)));
+  const decode = (view: DataView): Uint8Array => {
+    const halves = new Uint16Array(view.byteLength);
+    for (let index = 0; index < halves.length; index++) halves[index] = table[view.getUint8(index)] ?? 0;
+    return new Uint8Array(halves.buffer);
+  };
+  return { bytes: 1, dtype: "bf16", decode };
+}
+
+function smallFloatOf(bits: number, { mantissaBits, bias, hasInfinity }: SmallFloat): number {
+  const sign = bits & 0x80 ? -1 : 1;
+  const steps = 2 ** mantissaBits;
+  const exponent = (bits & 0x7f) >> mantissaBits;
+  const mantissa = bits & (steps - 1);
+  const isTop = exponent === 0x7f >> mantissaBits;
+  if (isTop && hasInfinity) return mantissa === 0 ? sign * Number.POSITIVE_INFINITY : Number.NaN;
+  if (isTop && mantissa === steps - 1) return Number.NaN;
+  if (exponent === 0) return sign * mantissa * 2 ** (1 - bias - mantissaBits);
+  return sign * (1 + mantissa / steps) * 2 ** (exponent - bias);
+}
+
+function viewOf({ buffer, byteOffset, byteLength }: Uint8Array): DataView {
+  return new DataView(buffer, byteOffset, byteLength);
+}
