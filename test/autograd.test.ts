@@ -254,3 +254,36 @@ test("a graph recorded outside every step outlives the steps in between", () => 
   assert.equal(cpu.tape.openNodes, 1, "the exp just above is recorded, and nothing else");
   cpu.tape.release();
 });
+
+test("backward() of a kept loss says that its graph ended with its step", () => {
+  const w = leaf(1, 2);
+  const kept = cpu.step(() => w.square().sum().keep());
+  refuses(
+    "NO_GRADIENT",
+    () => kept.backward(),
+    /keep\(\) has cut it off .* inside the step, before keep\(\)/,
+  );
+  const step = cpu.compile(() => ({ loss: w.square().sum() }));
+  for (let times = 0; times < 2; times++) {
+    const { loss } = step();
+    refuses("NO_GRADIENT", () => loss.backward(), /result of a compiled step.*inside the compiled function/);
+  }
+  refuses("NO_GRADIENT", () => w.sum().detach().backward(), /that detach\(\) was called on/);
+  // What never had a graph is told of as before.
+  const plain = cpu.step(() => w.detach().sum().keep());
+  refuses("NO_GRADIENT", () => plain.backward(), /cut off from any graph/);
+  refuses("NO_GRADIENT", () => noGrad(() => w.sum()).backward(), /requires a gradient/);
+  assert.equal(w.grad, null);
+});
+
+test("a graph ends with its step also where its ops have saved nothing", () => {
+  const w = leaf(1, 2);
+  const loss = cpu.step(() => {
+    const sum = w.add(1).sum();
+    sum.keep();
+    return sum;
+  });
+  refuses("NO_GRADIENT", () => loss.backward(), /sum, whose graph ended with its step/);
+  cpu.step(() => refuses("NO_GRADIENT", () => loss.add(w.sum()).backward(), /ended with its step/));
+  assert.equal(w.grad, null);
+});

@@ -30,6 +30,9 @@ export function runBackward(
 ): void {
   root.leaf?.accumulate(seed);
   if (!root.source) return;
+  const nodes = reachedFrom(root.source.node);
+  // Before anything is delivered: half a pass would leave half of the gradients.
+  for (const node of nodes) node.requireStep();
   const lent = new LentArrays(runtime, onResult);
   /** Gradients under way: what has arrived so far at each recorded op. */
   const arrived = new Map<Node, DeviceArray>();
@@ -38,7 +41,7 @@ export function runBackward(
   let owed: ArrayCopy[] = [];
   const paid: DeviceArray[] = [];
   try {
-    for (const node of reachedFrom(root.source.node)) {
+    for (const node of nodes) {
       const upstream = arrived.get(node);
       if (!upstream) continue;
       arrived.delete(node);

@@ -4,5 +4,5 @@ export type { BackwardOptions } from "./backward.js";
 export { isRecording, noGrad } from "./grad-mode.js";
 export { Guards, onTrace, tracing } from "./guards.js";
 export { Tape, type TapeOptions } from "./tape.js";
-export { type Leaf, Value } from "./value.js";
+export { type Cut, type Leaf, Value } from "./value.js";
 export { noteWrite, versionOf } from "./versions.js";

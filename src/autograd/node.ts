@@ -37,6 +37,7 @@ export class Node {
   #outputs: (Saved | undefined)[] = [];
   readonly #pins: SavedSet;
   #isReleased = false;
+  #hasStepEnded = false;
 
   constructor(
     runtime: Runtime,
@@ -87,9 +88,21 @@ export class Node {
     );
   }
 
-  /** Lets go of everything that was saved. Harmless when repeated. */
-  release(): void {
+  /** Refuses a backward pass through an op whose step has ended, whether it had saved anything or not. */
+  requireStep(): void {
+    if (!this.#hasStepEnded) return;
+    const { name } = this.op;
+    throw new HoldfastError(
+      "NO_GRADIENT",
+      `backward() goes through ${name}, whose graph ended with its step. Call backward() inside the step that computes the loss.`,
+      { numbers: { op: name } },
+    );
+  }
+
+  /** Lets go of everything that was saved: backward has used it, or its step has ended. Harmless when repeated. */
+  release(endedBy?: "step"): void {
     this.#isReleased = true;
+    this.#hasStepEnded ||= endedBy === "step";
     this.#operands = [];
     this.#outputs = [];
     this.#pins.release();

@@ -141,7 +141,7 @@ export class Tape {
 
   /** Lets go of everything that was recorded since a mark: at a step's end. All of it unless one is given. */
   release(since = 0): void {
-    for (const node of [...this.#open]) if (node.id > since) this.#forget(node);
+    for (const node of [...this.#open]) if (node.id > since) this.#forget(node, "step");
   }
 
   readonly #onBackwardResult = (op: string, array: DeviceArray): void =>
@@ -169,9 +169,9 @@ export class Tape {
     return node;
   }
 
-  #forget(node: Node): void {
+  #forget(node: Node, endedBy?: "step"): void {
     this.#open.delete(node);
-    node.release();
+    node.release(endedBy);
   }
 
   #forgetReleased(): void {
@@ -196,7 +196,7 @@ function viewOf(operands: readonly (Value | number)[], array: DeviceArray, node:
   if (typeof operand !== "object" || !storage || !from || ownerOf(storage) !== ownerOf(from)) {
     return new Value(array, origin);
   }
-  return new Value(array, { ...origin, base: operand.base ?? operand, isDetached: operand.isDetached });
+  return new Value(array, { ...origin, base: operand.base ?? operand, cutBy: operand.cutBy });
 }
 
 /** The value stands for what was just written over it, and other values over the same memory no longer for anything. */

@@ -27,25 +27,28 @@ export interface Origin {
   readonly leaf?: Leaf;
   /** What it is a view of. */
   readonly base?: Value | undefined;
-  /** Cut off from the graph on purpose: writes that are recorded through others are no concern of it. */
-  readonly isDetached?: boolean;
+  /** What has cut it off from a graph that it was part of; backward says so. */
+  readonly cutBy?: Cut | undefined;
 }
+
+/** What cuts a value off from its graph: the user, or the end of the step whose graph it was. */
+export type Cut = "detach" | "keep" | "compiled step";
 
 export class Value {
   readonly array: DeviceArray;
   readonly base: Value | undefined;
-  readonly isDetached: boolean;
+  readonly cutBy: Cut | undefined;
   /** Exactly one of these is there where a gradient is wanted. An op in place gives its value a new source. */
   source: Source | undefined;
   #leaf: Leaf | undefined;
   #recordedVersion: number;
 
-  constructor(array: DeviceArray, { source, leaf, base, isDetached = false }: Origin = {}) {
+  constructor(array: DeviceArray, { source, leaf, base, cutBy }: Origin = {}) {
     this.array = array;
     this.source = source;
     this.#leaf = leaf;
     this.base = base;
-    this.isDetached = isDetached;
+    this.cutBy = cutBy;
     this.#recordedVersion = recordedVersionOf(array.storage);
     tracing.guards?.noteMade(this);
   }
@@ -62,6 +65,11 @@ export class Value {
 
   get #guardName(): string {
     return `requiresGrad of "${this.array.storage?.label ?? "an empty tensor"}"`;
+  }
+
+  /** Cut off on purpose: writes that are recorded through others are no concern of it. */
+  get isDetached(): boolean {
+    return this.cutBy === "detach" || this.cutBy === "keep";
   }
 
   /** Was its memory since written to by an op that was recorded for another value over it? */

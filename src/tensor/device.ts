@@ -1,6 +1,6 @@
 /** A device, opened: where tensors live, and whose steps end them. */
 
-import { noteWrite, Tape, Value } from "../autograd/index.js";
+import { type Cut, noteWrite, Tape, Value } from "../autograd/index.js";
 import { HoldfastError } from "../errors/index.js";
 import type { Dtype, ElementArray } from "../kernels/index.js";
 import {
@@ -311,8 +311,7 @@ export class Device {
     if (!value.requiresGrad) {
       throw new HoldfastError(
         "NO_GRADIENT",
-        `backward() of "${root.name}": nothing that it was made of requires a gradient. Set requiresGrad on the inputs, and ` +
-          "compute it outside noGrad().",
+        `backward() of "${root.name}": ${whyNoGraph[value.cutBy ?? "none"]}`,
       );
     }
     this.tape.backward(value, this.#seedOf(root, gradient), options);
@@ -489,3 +488,12 @@ export async function device(name: DeviceName | "auto", options: DeviceOptions =
     throw error;
   }
 }
+
+/** Why a tensor has no graph to go back through, and what to do. */
+const whyNoGraph: Readonly<Record<Cut | "none", string>> = {
+  none: "nothing that it was made of requires a gradient. Set requiresGrad on the inputs, and compute it outside noGrad().",
+  detach: "it is cut off from any graph. Call backward() on the tensor that detach() was called on.",
+  keep: "keep() has cut it off from its graph, which ends with its step. Call backward() inside the step, before keep().",
+  "compiled step":
+    "it is a result of a compiled step, and its graph ended with the step. Call backward() inside the compiled function.",
+};

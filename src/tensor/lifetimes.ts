@@ -25,12 +25,15 @@ export class Lifetimes {
   keep(tensor: Tensor): Tensor {
     const { storage } = tensor.array;
     this.#runtime.refuse("keep()", tensor.name, keepOutside);
-    if (storage && this.#results.has(ownerOf(storage))) return this.keep(tensor.detach().clone());
+    const { source, cutBy } = tensor.value;
+    const hadGraph = source !== undefined || cutBy === "compiled step";
+    if (storage && this.#results.has(ownerOf(storage)))
+      return this.keep(tensor.detach().clone()).cutOff(hadGraph ? "keep" : "detach");
     if (storage?.kind === "step") {
       this.#runtime.arena.pin(storage, `keep() of ${tensor.name}`);
       this.#kept.set(storage, (this.#kept.get(storage) ?? 0) + 1);
     }
-    return tensor.detach();
+    return tensor.cutOff(hadGraph ? "keep" : "detach");
   }
 
   renewResult(storage: Storage, step: string): Storage {

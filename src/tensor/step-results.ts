@@ -53,15 +53,16 @@ export class StepResults {
 
   /** The results of the call that has just run. Those of the call before are dead from here on. */
   next(): StepResult {
-    const { names, rebuild } = this.#shape;
+    const { names, hadGraph, rebuild } = this.#shape;
     const device = this.#device;
     this.#slots = this.#slots.map((slot) =>
       slot.storage ? { ...slot, storage: device.renewResult(slot.storage, this.#owner.name) } : slot,
     );
     return rebuild(
-      this.#slots.map(({ storage, shape, dtype }, index) =>
-        device.fromStorage(storage, shape, dtype, names[index]),
-      ),
+      this.#slots.map(({ storage, shape, dtype }, index) => {
+        const result = device.fromStorage(storage, shape, dtype, names[index]);
+        return hadGraph[index] ? result.cutOff("compiled step") : result;
+      }),
     );
   }
 
@@ -92,14 +93,15 @@ interface ResultShape {
   readonly keys: readonly string[];
   readonly names: readonly string[];
   readonly tensors: readonly Tensor[];
+  /** Which of them a gradient could have gone back through, inside the step. */
+  readonly hadGraph: readonly boolean[];
   /** The same structure with other tensors. */
   rebuild(tensors: readonly Tensor[]): StepResult;
 }
 
 function shapeOf(name: string, result: StepResult): ResultShape {
-  if (result === undefined) return { keys: [], names: [], tensors: [], rebuild: () => undefined };
-  if (result instanceof Tensor)
-    return { keys: ["result"], names: [result.name], tensors: [result], rebuild: ([tensor]) => tensor };
+  if (result === undefined) return partsOf([], [], () => undefined);
+  if (result instanceof Tensor) return partsOf(["result"], [result], ([tensor]) => tensor);
   if (result instanceof Promise) {
     result.catch(() => undefined);
     throw new HoldfastError(
@@ -122,7 +124,17 @@ function shapeOf(name: string, result: StepResult): ResultShape {
     Array.isArray(result)
       ? given
       : Object.fromEntries(keys.flatMap((key, index) => (given[index] ? [[key, given[index]]] : [])));
-  return { keys, names: tensors.map((one) => one.name), tensors, rebuild };
+  return partsOf(keys, tensors, rebuild);
+}
+
+function partsOf(
+  keys: readonly string[],
+  tensors: readonly Tensor[],
+  rebuild: ResultShape["rebuild"],
+): ResultShape {
+  const names = tensors.map(({ name }) => name);
+  const hadGraph = tensors.map(({ value }) => value.source !== undefined);
+  return { keys, names, tensors, hadGraph, rebuild };
 }
 
 function describe({ keys, tensors }: ResultShape): string {

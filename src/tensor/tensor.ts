@@ -3,7 +3,7 @@
  * and each method is one call of an op-table entry.
  */
 
-import { type Leaf, Value } from "../autograd/index.js";
+import { type Cut, type Leaf, Value } from "../autograd/index.js";
 import { HoldfastError } from "../errors/index.js";
 import { type Dtype, type ElementArray, viewElements } from "../kernels/index.js";
 import {
@@ -285,10 +285,16 @@ export class Tensor {
    * ```
    */
   detach(): Tensor {
-    return new Tensor(
-      { device: this.device, value: new Value(this.array, { isDetached: true }) },
-      this.#name,
-    );
+    return this.cutOff("detach");
+  }
+
+  /**
+   * The same memory without a graph, and what has cut it off; for the layers above.
+   *
+   * @internal
+   */
+  cutOff(cutBy: Cut): Tensor {
+    return new Tensor({ device: this.device, value: new Value(this.array, { cutBy }) }, this.#name);
   }
 
   /**
