@@ -73,6 +73,8 @@ export class ParameterGroup {
   /** By which members have a gradient. */
   readonly #plans = new Map<string, readonly CohortPlan[]>();
   readonly #settings = { lr: 0, weightDecay: 0 };
+  /** Sets the rate that a new schedule begins with; due before the rate is next used. */
+  #beginSchedule: (() => void) | undefined;
 
   /** Both settings are 0 in fresh memory, and written where they are something else. */
   constructor({ owner, runtime, rule, members, settings, cohorts }: GroupParts, first: GroupSettings) {
@@ -120,12 +122,25 @@ export class ParameterGroup {
    * ```
    */
   get lr(): number {
+    this.#settleLr();
     return this.#settings.lr;
   }
 
   /** Takes effect with the next step, replayed or not: it is written to memory that the kernels read. */
   set lr(lr: number) {
+    this.#settleLr();
     this.#set("lr", lr);
+  }
+
+  /**
+   * Calls a function before the learning rate is next read, written, or used by a step; for schedules, whose formula may
+   * need fields that are not there yet while the schedule is made.
+   *
+   * @internal
+   */
+  beforeLrIsUsed(begin: () => void): void {
+    this.#settleLr();
+    this.#beginSchedule = begin;
   }
 
   /**
@@ -154,6 +169,7 @@ export class ParameterGroup {
    * @internal
    */
   cellOf(setting: keyof GroupSettings): Storage {
+    this.#settleLr();
     return this.#cells[setting];
   }
 
@@ -191,8 +207,13 @@ export class ParameterGroup {
    * @internal
    */
   step(): void {
+    this.#settleLr();
     const { divisions } = this.#cohorts;
-    this.#runtime.assume(() => this.#cohorts.divisions === divisions);
+    this.#runtime.assume(() => {
+      // A replay does not come by here, and a schedule may have been made since.
+      this.#settleLr();
+      return this.#cohorts.divisions === divisions;
+    });
     const gradients = new Map<Member, DeviceArray>();
     for (const member of this.members) {
       const gradient = gradientOf(member.tensor);
@@ -260,6 +281,14 @@ export class ParameterGroup {
       operands: [...storages(arrays), ...numbers, ...storages([...moments, values])],
       scalars: this.rule.settings,
     });
+  }
+
+  #settleLr(): void {
+    const begin = this.#beginSchedule;
+    if (!begin) return;
+    this.#beginSchedule = undefined;
+    // Not a part of a step that is being traced: it is due once.
+    this.#runtime.actually(begin);
   }
 
   #set(name: keyof GroupSettings, value: number): void {

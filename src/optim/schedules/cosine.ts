@@ -35,7 +35,6 @@ export class CosineSchedule extends Schedule {
     requireNumber("CosineSchedule", "etaMin", etaMin, { from: 0 });
     this.#tMax = tMax;
     this.#etaMin = etaMin;
-    this.apply(0);
   }
 
   protected override lrFrom(baseLr: number, steps: number): number {

@@ -1,6 +1,7 @@
 /** Schedules: how the learning rate changes over the steps. */
 
 export { type CosineOptions, CosineSchedule } from "./cosine.js";
+export { type LambdaOptions, LambdaSchedule, type LrLambda } from "./lambda.js";
 export { type OneCycleOptions, OneCycleSchedule } from "./one-cycle.js";
 export { type PlateauOptions, type PlateauState, ReduceOnPlateau } from "./plateau.js";
 export { Schedule, type ScheduleState } from "./schedule.js";

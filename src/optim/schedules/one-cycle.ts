@@ -67,7 +67,6 @@ export class OneCycleSchedule extends Schedule {
           { end: top, from: first, to: maxLr },
           { end: totalSteps - 1, from: maxLr, to: last },
         ];
-    this.apply(0);
   }
 
   protected override lrFrom(_baseLr: number, steps: number): number {

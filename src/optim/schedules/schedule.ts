@@ -13,7 +13,7 @@ export interface ScheduleState {
 
 /**
  * The base of schedules: make one after its optimizer, and call `step()` after each of the optimizer's steps, or
- * epochs. A schedule of your own says in `lrFrom` what the rate is.
+ * epochs. A schedule of your own says in `lrFrom` what the rate is. Its rate for 0 steps holds from the start.
  *
  * @example
  * ```ts
@@ -35,10 +35,16 @@ export abstract class Schedule {
   readonly #optimizer: Optimizer;
   #steps = 0;
   #baseLrs: readonly number[];
+  /** The rates of step 0 are not set yet. */
+  #isBeginning = true;
+  /** Why they could not be. */
+  #failure: unknown;
 
   constructor(optimizer: Optimizer) {
     this.#optimizer = optimizer;
     this.#baseLrs = optimizer.groups.map(({ lr }) => lr);
+    // The formula can't be asked here: the fields of a subclass come into being after this constructor.
+    for (const group of optimizer.groups) group.beforeLrIsUsed(() => this.#begin());
   }
 
   /**
@@ -92,6 +98,7 @@ export abstract class Schedule {
    * ```
    */
   step(): void {
+    if (this.#failure !== undefined) throw this.#failure;
     this.apply(this.#steps + 1);
   }
 
@@ -136,12 +143,25 @@ export abstract class Schedule {
         { numbers: { state: baseLrs.length, groups: this.#baseLrs.length } },
       );
     }
+    this.#isBeginning = false;
     this.#steps = steps;
     this.#baseLrs = [...baseLrs];
   }
 
-  /** Sets the learning rates to those after so many steps; constructors call it with 0. */
+  /** Sets the rates of step 0, once. */
+  #begin(): void {
+    if (!this.#isBeginning) return;
+    try {
+      this.apply(0);
+    } catch (error) {
+      // Whoever reads a rate has done nothing wrong, and a schedule whose constructor threw is nobody's. Its user is told.
+      this.#failure = error;
+    }
+  }
+
+  /** Sets the learning rates to those after so many steps. */
   protected apply(steps: number): void {
+    this.#isBeginning = false;
     const lrs = this.#optimizer.groups.map((_, group) => this.lrAfter(steps, group));
     for (const [place, group] of this.#optimizer.groups.entries()) group.lr = lrs[place] ?? group.lr;
     this.#steps = steps;

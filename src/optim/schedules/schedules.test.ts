@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { openDevice } from "../../../test/support/devices.js";
 import { refuses } from "../../../test/support/refuses.js";
-import { zeros } from "../../tensor/index.js";
+import { tensor, zeros } from "../../tensor/index.js";
 import * as optim from "../index.js";
 
 const cpu = openDevice();
@@ -35,6 +35,10 @@ const tables: Readonly<Record<string, readonly [make: MakeSchedule, lrs: readonl
       0.1, 0.09140576474687263, 0.06890576474687263, 0.04109423525312736, 0.018594235253127367, 0.01,
       0.018594235253127367, 0.04109423525312739, 0.06890576474687267,
     ],
+  ],
+  "LambdaLR, 1 / (steps + 4)": [
+    (optimizer) => new optim.LambdaSchedule(optimizer, { lrLambda: (steps) => 1 / (steps + 4) }),
+    [0.025, 0.02, 0.016666666666666666, 0.014285714285714287],
   ],
   "LinearLR, from 0.2 in 4 steps": [
     (optimizer) => new optim.WarmupSchedule(optimizer, { steps: 4, startFactor: 0.2 }),
@@ -147,4 +151,93 @@ test("a schedule refuses settings that make no sense, and one cycle refuses a st
   cycle.step();
   cycle.step();
   refuses("BAD_ARGUMENT", () => cycle.step(), /made for 2 steps/);
+});
+
+/** A schedule as a user writes it, whose formula needs a field. */
+class Shrinking extends optim.Schedule {
+  readonly #from: number;
+
+  constructor(optimizer: optim.Optimizer, from: number) {
+    super(optimizer);
+    this.#from = from;
+  }
+
+  protected override lrFrom(baseLr: number, steps: number): number {
+    if (steps > 2) throw new Error("no more");
+    return baseLr / (this.#from + steps);
+  }
+}
+
+test("a schedule of one's own sets its rate of step 0, whoever asks first", () => {
+  const asked: Readonly<Record<string, (optimizer: optim.SGD) => number>> = {
+    "the optimizer": ({ lr }) => lr,
+    "a group": ({ groups }) => groups[0]!.lr,
+    "its state": (optimizer) => optimizer.stateDict()["groups.0.lr"]!.item(),
+    "another schedule": (optimizer) => new optim.ConstantSchedule(optimizer).lrAfter(0),
+  };
+  for (const [who, ask] of Object.entries(asked)) {
+    const optimizer = makeOptimizer();
+    new Shrinking(optimizer, 4);
+    assert.equal(ask(optimizer), 0.025, who);
+  }
+});
+
+for (const compiled of [false, true]) {
+  test(`the first step has the rate of a schedule of one's own, ${compiled ? "compiled" : "eager"}, also one made later`, () => {
+    const w = tensor([0], { requiresGrad: true, device: cpu });
+    const sgd = new optim.SGD([w], { lr: 1 });
+    const body = () => {
+      w.sum().backward();
+      sgd.step();
+      sgd.zeroGrad();
+    };
+    const run = compiled ? cpu.compile(body) : () => cpu.step(body);
+    const first = new Shrinking(sgd, 2);
+    run();
+    first.step();
+    run();
+    const halves = -(1 / 2 + 1 / 3);
+    assert.ok(Math.abs(w.item() - halves) < 1e-6, `${w.item()}`);
+    sgd.lr = 1;
+    new Shrinking(sgd, 8);
+    run();
+    assert.ok(Math.abs(w.item() - (halves - 1 / 8)) < 1e-6, `${w.item()}`);
+  });
+}
+
+test("a rate that is set after a schedule was made, and a state that is loaded, stand", () => {
+  const [set, loaded] = [makeOptimizer(), makeOptimizer()];
+  new Shrinking(set, 4);
+  set.lr = 0.5;
+  assert.equal(set.lr, 0.5);
+  new Shrinking(loaded, 4).loadStateDict({ steps: 1, baseLrs: [0.1] });
+  assert.equal(loaded.lr, 0.1);
+});
+
+test("a schedule whose constructor refused leaves the optimizer alone, and a formula that fails is told to its user", () => {
+  const optimizer = makeOptimizer();
+  refuses("BAD_ARGUMENT", () => new optim.StepSchedule(optimizer, { stepSize: 0 }));
+  assert.equal(optimizer.lr, 0.1);
+  const schedule = new Shrinking(optimizer, 0);
+  // 0.1 / 0 is no learning rate.
+  assert.equal(optimizer.lr, 0.1);
+  refuses("BAD_ARGUMENT", () => schedule.step(), /lr is Infinity/);
+});
+
+test("a lambda schedule has a function for all groups, or one for each", () => {
+  const params = [1, 2].map(() => zeros([1], { requiresGrad: true, device: cpu }));
+  const optimizer = new optim.SGD(
+    params.map((one) => ({ params: [one] })),
+    { lr: 1 },
+  );
+  new optim.LambdaSchedule(optimizer, { lrLambda: [() => 0.5, () => 0.25] });
+  assert.deepEqual(
+    optimizer.groups.map(({ lr }) => lr),
+    [0.5, 0.25],
+  );
+  refuses(
+    "BAD_ARGUMENT",
+    () => new optim.LambdaSchedule(optimizer, { lrLambda: [() => 1] }),
+    /1 functions for 2 groups/,
+  );
 });

@@ -39,7 +39,6 @@ export class ConstantSchedule extends Schedule {
     if (totalIters !== Infinity) requireCount("ConstantSchedule", "totalIters", totalIters);
     this.#factor = factor;
     this.#totalIters = totalIters;
-    this.apply(0);
   }
 
   protected override lrFrom(baseLr: number, steps: number): number {
@@ -80,7 +79,6 @@ export class StepSchedule extends Schedule {
     requireNumber("StepSchedule", "gamma", gamma, { from: 0 });
     this.#stepSize = stepSize;
     this.#gamma = gamma;
-    this.apply(0);
   }
 
   protected override lrFrom(baseLr: number, steps: number): number {
@@ -117,7 +115,6 @@ export class MultiStepSchedule extends Schedule {
     requireNumber("MultiStepSchedule", "gamma", gamma, { from: 0 });
     this.#milestones = [...milestones];
     this.#gamma = gamma;
-    this.apply(0);
   }
 
   protected override lrFrom(baseLr: number, steps: number): number {

@@ -44,7 +44,6 @@ export class WarmupSchedule extends Schedule {
     this.#length = steps;
     this.#startFactor = startFactor;
     this.#after = after;
-    this.apply(0);
   }
 
   /**
