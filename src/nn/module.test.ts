@@ -105,6 +105,84 @@ test("modules and parameters in arrays and plain objects are part of a module", 
   );
 });
 
+const scale = (): nn.Parameter => new nn.Parameter([1], nn.init.ones());
+const namesOf = (module: nn.Module): string[] => [...module.namedParameters()].map(([name]) => name);
+
+class Deep extends nn.Module {
+  readonly byKey = new Map<unknown, unknown>([
+    ["query", scale()],
+    [7, { inner: [scale()] }],
+    [{}, scale()],
+  ]);
+  readonly unordered = new Set([scale(), scale()]);
+  readonly nested = [[scale()], { a: { b: scale() } }, new Map([["k", [scale()]]])];
+  readonly bare: Record<string, unknown> = Object.assign(Object.create(null), { x: scale() });
+  readonly data = [1, "two", null, undefined, [3, 4], new Float32Array(2)];
+  readonly self: unknown[] = [];
+}
+
+test("modules and parameters are found in Maps, Sets and containers in containers, with stable names", () => {
+  const deep = new Deep();
+  deep.self.push(deep.self, scale());
+  const names = [
+    ...["byKey.query", "byKey.7.inner.0", "byKey.2", "unordered.0", "unordered.1"],
+    ...["nested.0.0", "nested.1.a.b", "nested.2.k.0", "bare.x", "self.1"],
+  ];
+  assert.deepEqual(namesOf(deep), names);
+  deep.to(cpu);
+  assert.ok(deep.parameters().every(({ isPlaced }) => isPlaced));
+});
+
+class Hiding extends nn.Module {
+  readonly #layer: nn.Linear;
+
+  constructor(isRegistered: boolean) {
+    super();
+    this.#layer = new nn.Linear(2, 1);
+    if (isRegistered) this.registerModule("layer", this.#layer);
+  }
+
+  forward(): unknown {
+    return this.#layer.forward(ones([1, 2], { device: cpu }));
+  }
+}
+
+test("a layer in a #private field is missed, the message says how that comes and what to do, and that helps", () => {
+  const missed = new Hiding(false).to(cpu);
+  refuses("NO_DEVICE", () => missed.forward(), /can't see #private fields.*registerModule\(name, layer\)/);
+  const found = new Hiding(true).to(cpu);
+  assert.deepEqual(namesOf(found), ["layer.weight", "layer.bias"]);
+  assert.match(String(found), /\(layer\): Linear/);
+  found.eval();
+  assert.ok([...found.namedModules()].every(([, { isTraining }]) => !isTraining));
+  found.forward();
+});
+
+test("registered parts come behind the fields, each under a name of its own", () => {
+  const module = new nn.ModuleList();
+  const [one, other] = [scale(), scale()];
+  assert.equal(module.registerParameter("one", one), one);
+  module.registerParameter("one", one);
+  assert.deepEqual(namesOf(module), ["one"]);
+  refuses("BAD_ARGUMENT", () => module.registerParameter("one", other), /the name is taken/);
+  refuses("BAD_ARGUMENT", () => module.registerParameter("a.b", other), /without dots/);
+  refuses("BAD_ARGUMENT", () => module.registerParameter("", other), /without dots/);
+  refuses("BAD_ARGUMENT", () => module.registerModule("x", one as never), /was given no module/);
+  refuses("BAD_ARGUMENT", () => module.registerParameter("x", module as never), /was given no parameter/);
+  const clash = new Deep();
+  clash.byKey.set("7", { inner: [scale()] });
+  refuses("BAD_ARGUMENT", () => clash.parameters(), /Deep has two parts with the name "byKey\.7\.inner\.0"/);
+});
+
+test("a container's subclass has its own fields and registered modules behind its list", () => {
+  class Stack extends nn.Sequential {
+    readonly tail = new nn.Linear(1, 1, { bias: false });
+  }
+  const stack = new Stack(new nn.Linear(1, 1, { bias: false }));
+  stack.registerModule("more", new nn.Linear(1, 1, { bias: false }));
+  assert.deepEqual(namesOf(stack), ["0.weight", "tail.weight", "more.weight"]);
+});
+
 test("a weight that two layers share is one parameter, and its gradient has both parts", () => {
   const [words, head] = [new nn.Embedding(3, 2), new nn.Linear(2, 3, { bias: false })];
   head.weight = words.weight;

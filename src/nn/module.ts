@@ -4,15 +4,19 @@
  */
 
 import { tracing } from "../autograd/index.js";
+import { HoldfastError } from "../errors/index.js";
 import type { Dtype } from "../kernels/index.js";
 import type { Device, Tensor } from "../tensor/index.js";
 import { fieldsOf, registerFields } from "./field-guards.js";
+import { itemsIn, type NamedItem, requireOwnNames } from "./module-items.js";
 import { Parameter } from "./parameter.js";
 import { placeParameters } from "./placement.js";
 import { type LoadableState, type LoadResult, matchState, writeState } from "./state.js";
 
 /**
  * The base of all layers and models. Assign parameters and modules to fields, and say in `forward` what is computed.
+ * They are found in fields, and in arrays, plain objects, Maps and Sets there. `#private` fields can't be seen from
+ * here: register what they hold with `registerModule` or `registerParameter`.
  *
  * @example
  * ```ts
@@ -32,6 +36,8 @@ import { type LoadableState, type LoadResult, matchState, writeState } from "./s
  */
 export abstract class Module {
   readonly #mode = { isTraining: true };
+  /** What was registered under a name, because no field shows it. */
+  readonly #registered = new Map<string, Module | Parameter>();
 
   constructor() {
     registerFields(this);
@@ -54,7 +60,46 @@ export abstract class Module {
   }
 
   /**
-   * Submodules by the names of their fields; those in arrays and plain objects too. Containers give their own.
+   * Makes a module a part of this one, under a name, and gives it back: for `#private` fields, which can't be found.
+   *
+   * @example
+   * ```ts
+   * import { nn, type Tensor } from "holdfast";
+   * class Head extends nn.Module {
+   *   readonly #out = this.registerModule("out", new nn.Linear(4, 2));
+   *   forward(x: Tensor): Tensor {
+   *     return this.#out.forward(x);
+   *   }
+   * }
+   * console.log([...new Head().namedParameters()].map(([name]) => name)); // → [ 'out.weight', 'out.bias' ]
+   * ```
+   */
+  registerModule<M extends Module>(name: string, module: M): M {
+    return this.#register("registerModule", name, module, module instanceof Module);
+  }
+
+  /**
+   * Makes a parameter a part of this module, under a name, and gives it back: for `#private` fields, which can't be found.
+   *
+   * @example
+   * ```ts
+   * import { nn, type Tensor } from "holdfast";
+   * class Scale extends nn.Module {
+   *   readonly #by = this.registerParameter("by", new nn.Parameter([1], nn.init.ones()));
+   *   forward(x: Tensor): Tensor {
+   *     return x.mul(this.#by);
+   *   }
+   * }
+   * console.log([...new Scale().namedParameters()].map(([name]) => name)); // → [ 'by' ]
+   * ```
+   */
+  registerParameter<P extends Parameter>(name: string, parameter: P): P {
+    return this.#register("registerParameter", name, parameter, parameter instanceof Parameter);
+  }
+
+  /**
+   * Submodules by the names of their fields; those in arrays, plain objects, Maps and Sets too, and registered ones.
+   * Containers give their own.
    *
    * @example
    * ```ts
@@ -64,7 +109,7 @@ export abstract class Module {
    * ```
    */
   *namedChildren(): Generator<[name: string, module: Module]> {
-    for (const [name, item] of itemsOf(this)) if (item instanceof Module) yield [name, item];
+    for (const [name, item] of this.#items()) if (item instanceof Module) yield [name, item];
   }
 
   /**
@@ -103,7 +148,7 @@ export abstract class Module {
   *namedParameters(): Generator<[path: string, parameter: Parameter]> {
     const seen = new Set<Parameter>();
     for (const [path, module] of this.namedModules()) {
-      for (const [name, item] of itemsOf(module)) {
+      for (const [name, item] of module.#items()) {
         if (!(item instanceof Parameter) || seen.has(item)) continue;
         seen.add(item);
         yield [path ? `${path}.${name}` : name, item];
@@ -329,16 +374,34 @@ export abstract class Module {
   protected describe(): string {
     return "";
   }
-}
 
-/** What stands in a module's fields, and in arrays and plain objects there: a list of layers is part of the model. */
-function* itemsOf(module: Module): Generator<[name: string, item: unknown]> {
-  for (const [name, field] of fieldsOf(module)) {
-    if (!Array.isArray(field) && !isPlainObject(field)) yield [name, field];
-    else for (const [key, item] of Object.entries(field)) yield [`${name}.${key}`, item];
+  #register<Item extends Module | Parameter>(call: string, name: string, item: Item, isOne: boolean): Item {
+    const subject = `${this.constructor.name}.${call}(${JSON.stringify(name)}, …)`;
+    if (!isOne) {
+      const what = call === "registerModule" ? "module" : "parameter";
+      throw new HoldfastError("BAD_ARGUMENT", `${subject} was given no ${what}.`);
+    }
+    if (typeof name !== "string" || name === "" || name.includes(".")) {
+      throw new HoldfastError("BAD_ARGUMENT", `${subject}: give a name that is a text without dots.`);
+    }
+    const known = this.#registered.get(name);
+    if (known !== undefined && known !== item) {
+      throw new HoldfastError(
+        "BAD_ARGUMENT",
+        `${subject}: the name is taken. Register each part under its own.`,
+      );
+    }
+    this.#registered.set(name, item);
+    return item;
+  }
+
+  #items(): readonly NamedItem<Module | Parameter>[] {
+    const items = [...itemsIn(fieldsOf(this), isPart), ...this.#registered];
+    requireOwnNames(this.constructor.name, items);
+    return items;
   }
 }
 
-function isPlainObject(field: unknown): field is object {
-  return typeof field === "object" && field !== null && Object.getPrototypeOf(field) === Object.prototype;
+function isPart(value: object): value is Module | Parameter {
+  return value instanceof Module || value instanceof Parameter;
 }

@@ -4,6 +4,7 @@
  */
 
 import { tracing, Value } from "../autograd/index.js";
+import { HoldfastError } from "../errors/index.js";
 import type { Dtype } from "../kernels/index.js";
 import { contiguousStrides, formatShape, type Shape, sizeOf } from "../ops/index.js";
 import type { Storage } from "../runtime/index.js";
@@ -186,6 +187,7 @@ export class Parameter extends Tensor {
 
   /** Where it lies is guarded in a trace: `Module.to` may place it anew. */
   protected override requirePlace(): TensorPlace {
+    if (!this.#isPlaced) throw this.#unplaced();
     const place = super.requirePlace();
     tracing.guards?.noteRead(this.#home, "place", place, () => `the memory of "${this.name}"`);
     return place;
@@ -202,5 +204,15 @@ export class Parameter extends Tensor {
    */
   override get numel(): number {
     return sizeOf(this.#shape);
+  }
+
+  #unplaced(): HoldfastError {
+    return new HoldfastError(
+      "NO_DEVICE",
+      `"${this.name}" is on no device yet. Move its module there first: model.to(cpu). If that was done, the model did not ` +
+        "find it. A module looks into fields, arrays, plain objects, Maps and Sets; it can't see #private fields or into " +
+        "other objects. Make the field public, or call this.registerModule(name, layer) or this.registerParameter(name, parameter).",
+      { numbers: { shape: formatShape(this.#shape) } },
+    );
   }
 }

@@ -81,6 +81,8 @@ export class Sequential extends Module implements Iterable<Layer> {
    */
   override *namedChildren(): Generator<[name: string, module: Module]> {
     yield* numbered(this.#layers);
+    // A subclass may have fields of its own.
+    yield* super.namedChildren();
   }
 
   [Symbol.iterator](): Iterator<Layer> {
@@ -167,6 +169,8 @@ export class ModuleList<M extends Module = Module> extends Module implements Ite
    */
   override *namedChildren(): Generator<[name: string, module: Module]> {
     yield* numbered(this.#modules);
+    // A subclass may have fields of its own.
+    yield* super.namedChildren();
   }
 
   [Symbol.iterator](): Iterator<M> {

@@ -1,0 +1,73 @@
+/**
+ * What a module is made of: the values in its fields, and in arrays, plain objects, Maps and Sets there, at any depth.
+ * A name is the path to a value, so it stays the same as long as the fields do.
+ */
+
+import { HoldfastError } from "../errors/index.js";
+
+export type NamedItem<Item> = [name: string, item: Item];
+
+/**
+ * The items among an object's fields, in their order. Keys of objects, and of Maps where they are texts or numbers, stand
+ * in the names; anything else is counted from 0.
+ */
+export function* itemsIn<Item extends object>(
+  fields: Iterable<readonly [name: string, field: unknown]>,
+  isItem: (value: object) => value is Item,
+): Generator<NamedItem<Item>> {
+  // Containers on the way down: one that holds itself would be walked for ever.
+  const open = new Set<object>();
+  for (const [name, field] of fields) yield* itemsAt(name, field);
+
+  function* itemsAt(name: string, value: unknown): Generator<NamedItem<Item>> {
+    if (typeof value !== "object" || value === null) return;
+    if (isItem(value)) {
+      yield [name, value];
+      return;
+    }
+    const entries = entriesOf(value);
+    if (!entries || open.has(value)) return;
+    open.add(value);
+    for (const [key, part] of entries) {
+      // A list of numbers may be long: names are made only where there is something to name.
+      if (typeof part === "object" && part !== null) yield* itemsAt(`${name}.${key}`, part);
+    }
+    open.delete(value);
+  }
+}
+
+/** The parts of a container with their keys; undefined for any other object. */
+function entriesOf(value: object): Iterable<[key: string | number, part: unknown]> | undefined {
+  if (Array.isArray(value)) return value.entries();
+  if (value instanceof Set) return [...value].entries();
+  if (value instanceof Map) return mapEntries(value);
+  return isPlainObject(value) ? Object.entries(value) : undefined;
+}
+
+function* mapEntries(map: ReadonlyMap<unknown, unknown>): Generator<[string | number, unknown]> {
+  let place = 0;
+  for (const [key, part] of map) {
+    yield [typeof key === "string" || typeof key === "number" ? key : place, part];
+    place++;
+  }
+}
+
+function isPlainObject(value: object): boolean {
+  const prototype: unknown = Object.getPrototypeOf(value);
+  return prototype === Object.prototype || prototype === null;
+}
+
+/** Refuses two items of one name: a state would have room for one of them. */
+export function requireOwnNames(owner: string, items: readonly NamedItem<object>[]): void {
+  const known = new Map<string, object>();
+  for (const [name, item] of items) {
+    const other = known.get(name);
+    known.set(name, item);
+    if (other === undefined || other === item) continue;
+    throw new HoldfastError(
+      "BAD_ARGUMENT",
+      `${owner} has two parts with the name "${name}". Give one of them another field, key or registered name.`,
+      { numbers: { name } },
+    );
+  }
+}
