@@ -83,11 +83,12 @@ function makeEach(path: string): void {
 /**
  * Removes what writes have left behind that a kill or a crash cut off; their names. What a living process is writing stays.
  * Call it before the first write: a file of this process counts as left behind by an earlier one of the same number.
+ * With a file's name, only what writes of that file have left.
  */
-export function removeLeftovers(folder: string): readonly string[] {
+export function removeLeftovers(folder: string, file = ""): readonly string[] {
   try {
     const found = readdirSync(folder).filter((name) => {
-      const pid = asideName.exec(name)?.[1];
+      const pid = name.startsWith(file) ? asideName.exec(name)?.[1] : undefined;
       return pid !== undefined && (Number(pid) === process.pid || !isProcessAlive(Number(pid)));
     });
     for (const name of found) rmSync(join(folder, name), { force: true });

@@ -18,7 +18,7 @@ export {
   type LabelRange,
   TensorDataset,
 } from "./dataset.js";
-export { type Batch, DataLoader, type DataLoaderOptions } from "./loader.js";
+export { type Batch, DataLoader, type DataLoaderOptions, type LoaderState } from "./loader.js";
 export {
   layOut,
   loadSafetensors,

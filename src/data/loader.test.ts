@@ -171,3 +171,59 @@ test("epochs that are none are refused", () => {
   for (const epoch of [-1, 0.5, Number.NaN])
     refuses("BAD_ARGUMENT", () => loader.epoch(epoch).next(), /no epoch/);
 });
+
+test("a loader goes on from its state with the rest of the epoch, and then with the next ones", () => {
+  const data = new TensorDataset(Float32Array.from({ length: 10 }, (_, row) => row));
+  for (const shuffle of [false, true]) {
+    const make = (seed: number) => new DataLoader(data, { batchSize: 3, shuffle, seed, device: cpu });
+    const rowsOf = (loader: ReturnType<typeof make>, count: number): string[] => {
+      const rows: string[] = [];
+      while (rows.length < count) {
+        for (const [x] of loader) {
+          rows.push(String(x.tolist()));
+          if (rows.length === count) break;
+        }
+      }
+      return rows;
+    };
+    const straight = rowsOf(make(1), 12);
+    for (let stop = 1; stop <= 8; stop++) {
+      const first = make(1);
+      const before = rowsOf(first, stop);
+      const second = make(2);
+      second.loadStateDict(JSON.parse(JSON.stringify(first.stateDict())));
+      assert.deepEqual([...before, ...rowsOf(second, 12 - stop)], straight, `after ${stop} batches`);
+    }
+  }
+});
+
+test("a loop over the last batch is still in its epoch until it has ended", () => {
+  const loader = new DataLoader(new TensorDataset([[1], [2]]), { batchSize: 1, device: cpu });
+  const states = Array.from(loader, () => loader.stateDict());
+  assert.deepEqual(
+    states.map(({ epoch, batch }) => [epoch, batch]),
+    [
+      [0, 1],
+      [0, 2],
+    ],
+  );
+  assert.deepEqual(loader.position, { epoch: 1, batch: 0 });
+  loader.loadStateDict(states[1]!);
+  assert.equal([...loader].length, 0);
+  assert.deepEqual(loader.position, { epoch: 1, batch: 0 });
+  assert.equal([...loader].length, 2);
+});
+
+test("a state of other data, other batches or no place at all is refused", () => {
+  const make = (options: { batchSize: number; shuffle?: boolean }, rows = 4) =>
+    new DataLoader(new TensorDataset(new Float32Array(rows)), { ...options, device: cpu });
+  const loader = make({ batchSize: 2 });
+  const state = loader.stateDict();
+  refuses("BAD_STATE", () => make({ batchSize: 4 }).loadStateDict(state), /batchSize was 2 and is 4 here/);
+  refuses("BAD_STATE", () => make({ batchSize: 2 }, 6).loadStateDict(state), /rows was 4 and is 6 here/);
+  refuses("BAD_STATE", () => make({ batchSize: 2, shuffle: true }).loadStateDict(state), /shuffled/);
+  for (const change of [{ batch: 3 }, { batch: -1 }, { epoch: 0.5 }, { seed: "x" }]) {
+    refuses("BAD_STATE", () => loader.loadStateDict({ ...state, ...change }), /stateDict\(\) has made/);
+  }
+  assert.deepEqual(loader.stateDict(), state);
+});

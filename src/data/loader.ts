@@ -27,6 +27,19 @@ export interface DataLoaderOptions {
   readonly resident?: boolean;
 }
 
+/** Where a loader stands, and what its orders follow from; plain data, for JSON. */
+export interface LoaderState {
+  /** The epoch, counted from 0, and its batch that come next. */
+  readonly epoch: number;
+  readonly batch: number;
+  readonly rows: number;
+  readonly batchSize: number;
+  /** Batches in an epoch. */
+  readonly batches: number;
+  /** Absent where the rows are not shuffled. */
+  readonly seed?: string;
+}
+
 /** A tensor for each column. */
 export type Batch<Sources extends readonly ColumnSource[]> = { readonly [Index in keyof Sources]: Tensor };
 
@@ -57,14 +70,17 @@ export class DataLoader<Sources extends readonly ColumnSource[]> implements Iter
   /** Batches in an epoch. */
   readonly length: number;
   /** What the orders follow from; undefined where rows come as they lie. */
-  readonly #seed: Seed | undefined;
+  #seed: Seed | undefined;
   /** Where rows are gathered from; undefined where they are sent up. */
   readonly #resident: readonly DeviceArray[] | undefined;
   /** A batch of each column, then the epoch's order. */
   readonly #region: Region;
   /** The order of the rows in the present epoch. */
   #order: Uint32Array;
-  #nextEpoch = 0;
+  /** What the next pass begins with. */
+  #next: BatchNumber = { epoch: 0, batch: 0 };
+  /** What comes after the batch that was drawn last. */
+  #position: BatchNumber = { epoch: 0, batch: 0 };
   /** The batch that stands in the buffers. */
   #current: BatchNumber | undefined;
 
@@ -109,13 +125,77 @@ export class DataLoader<Sources extends readonly ColumnSource[]> implements Iter
     return { perEpoch: this.#seed === undefined ? 0 : rows * indexBytes, perBatch: 0 };
   }
 
-  /** The next epoch's batches. */
+  /** The next epoch's batches; after a state was loaded in the middle of an epoch, the rest of that one. */
   [Symbol.iterator](): IterableIterator<Batch<Sources>> {
-    return this.epoch(this.#nextEpoch);
+    return this.epoch(this.#next.epoch, this.#next.batch);
   }
 
   /**
-   * The batches of an epoch by its number, from 0. The epoch behind it comes next.
+   * The epoch, counted from 0, and its batch that come next. A batch counts as done once it is drawn. After the last
+   * batch the epoch is still the same until the loop over it has ended; a loop that is left early stays where it was.
+   *
+   * @example
+   * ```ts
+   * import { DataLoader, device, TensorDataset } from "holdfast";
+   * const cpu = await device("cpu");
+   * const batches = new DataLoader(new TensorDataset([[1], [2], [3]]), { batchSize: 2 });
+   * for (const _ of batches) console.log(batches.position);
+   * // → { epoch: 0, batch: 1 }
+   * // → { epoch: 0, batch: 2 }
+   * console.log(batches.position); // → { epoch: 1, batch: 0 }
+   * cpu.close();
+   * ```
+   */
+  get position(): { readonly epoch: number; readonly batch: number } {
+    return this.#position;
+  }
+
+  /**
+   * Where the loader stands, for a checkpoint: its position and what its orders follow from.
+   *
+   * @example
+   * ```ts
+   * import { DataLoader, device, TensorDataset } from "holdfast";
+   * const cpu = await device("cpu");
+   * const batches = new DataLoader(new TensorDataset([[1], [2], [3]]), { batchSize: 2 });
+   * console.log(JSON.stringify(batches.stateDict()));
+   * // → {"epoch":0,"batch":0,"rows":3,"batchSize":2,"batches":2}
+   * cpu.close();
+   * ```
+   */
+  stateDict(): LoaderState {
+    const seed = this.#seed === undefined ? {} : { seed: String(this.#seed) };
+    const { batchSize, length: batches } = this;
+    return { ...this.#position, rows: this.dataset.rows, batchSize, batches, ...seed };
+  }
+
+  /**
+   * Goes on from a state: the next loop has the rest of its epoch. The data set and the options have to be as they were.
+   *
+   * @example
+   * ```ts
+   * import { DataLoader, device, TensorDataset } from "holdfast";
+   * const cpu = await device("cpu");
+   * const data = new TensorDataset([[1], [2], [3]]);
+   * const [first, second] = [new DataLoader(data, { batchSize: 1 }), new DataLoader(data, { batchSize: 1 })];
+   * for (const [x] of first) if (x.item() === 2) break;
+   * second.loadStateDict(first.stateDict());
+   * for (const [x] of second) console.log(x.item()); // → 3
+   * cpu.close();
+   * ```
+   */
+  loadStateDict(state: LoaderState): void {
+    const own = this.stateDict();
+    requireSameLoader(own, state);
+    const { epoch, batch, seed } = state;
+    if (seed !== undefined) this.#seed = BigInt(seed);
+    this.#position = { epoch, batch };
+    this.#next = this.#position;
+    this.#current = undefined;
+  }
+
+  /**
+   * The batches of an epoch by its number, from 0, or those from one of its batches on. The next epoch follows it.
    *
    * @example
    * ```ts
@@ -128,26 +208,35 @@ export class DataLoader<Sources extends readonly ColumnSource[]> implements Iter
    * cpu.close();
    * ```
    */
-  *epoch(epoch: number): IterableIterator<Batch<Sources>> {
+  *epoch(epoch: number, firstBatch = 0): IterableIterator<Batch<Sources>> {
     if (!Number.isSafeInteger(epoch) || epoch < 0) {
       throw new HoldfastError("BAD_ARGUMENT", `There is no epoch ${epoch}: they count from 0.`, {
         numbers: { epoch },
       });
     }
+    if (!Number.isSafeInteger(firstBatch) || firstBatch < 0 || firstBatch > this.length) {
+      throw new HoldfastError(
+        "BAD_ARGUMENT",
+        `An epoch can't begin at batch ${firstBatch}: it has ${this.length}, counted from 0.`,
+        { numbers: { firstBatch, batches: this.length } },
+      );
+    }
     this.device.requireOpen();
-    this.#nextEpoch = epoch + 1;
+    this.#next = { epoch: epoch + 1, batch: 0 };
     if (this.#seed !== undefined) {
       this.#order = permutation({ seed: this.#seed, id: epoch }, this.dataset.rows);
       this.#uploadOrder();
     }
     this.#current = undefined;
     let last: BatchNumber | undefined;
-    for (let batch = 0; batch < this.length; batch++) {
+    for (let batch = firstBatch; batch < this.length; batch++) {
       if (this.#current !== last) throw overtaken(epoch, this.#current);
       last = { epoch, batch };
       this.#current = last;
+      this.#position = { epoch, batch: batch + 1 };
       yield this.#draw(last);
     }
+    if (this.#current === last) this.#position = this.#next;
   }
 
   /**
@@ -256,6 +345,29 @@ function countBatches(rows: number, batchSize: number, dropLast: boolean): numbe
     "BAD_ARGUMENT",
     `With dropLast, ${rows} rows make no batch of ${batchSize}. Lower batchSize, or keep the last batch.`,
     { numbers: { rows, batchSize } },
+  );
+}
+
+/** Refuses a state of other data or other batches: its position would mean other rows. */
+function requireSameLoader(own: LoaderState, state: LoaderState): void {
+  const { epoch, batch } = state;
+  const isPlace = [epoch, batch].every((count) => Number.isSafeInteger(count) && count >= 0);
+  const isSeed = state.seed === undefined || /^\d{1,20}$/.test(state.seed);
+  if (!isPlace || !isSeed || batch > own.batches) {
+    throw new HoldfastError(
+      "BAD_STATE",
+      `The state of a loader has epoch ${epoch} and batch ${batch}, and the loader ${own.batches} batches in an epoch. Give a state that stateDict() has made.`,
+    );
+  }
+  const faults = (["rows", "batchSize", "batches"] as const).flatMap((name) =>
+    own[name] === state[name] ? [] : [`${name} was ${state[name]} and is ${own[name]} here`],
+  );
+  const [was, is] = [state, own].map(({ seed }) => (seed === undefined ? "not shuffled" : "shuffled"));
+  if (was !== is) faults.push(`its rows were ${was} and are ${is} here`);
+  if (faults.length === 0) return;
+  throw new HoldfastError(
+    "BAD_STATE",
+    `The state does not fit the loader: ${faults.join("; ")}. Make it as it was when the state was saved.`,
   );
 }
 

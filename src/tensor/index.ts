@@ -41,6 +41,7 @@ export { dtypeOfArray, encodeElements } from "./host-values.js";
 export { LeafGradient } from "./leaf-gradient.js";
 export { chooseDtype, type NestedArray, type NestedList, type NumberArray, readNested } from "./nested.js";
 export { defaultDevice } from "./open-devices.js";
+export { drawPositionOf, getRngState, type RngState, setRngState } from "./rng-state.js";
 export {
   currentSeed,
   type DrawPosition,

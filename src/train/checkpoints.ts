@@ -18,7 +18,7 @@ import { HoldfastError } from "../errors/index.js";
 import { type Checkpoint, decodeCheckpoint, encodeCheckpoint } from "./checkpoint-file.js";
 
 export interface CheckpointStoreOptions {
-  /** How many are kept, the latest ones; 3 unless given. */
+  /** How many are kept, the latest ones; default: 3. The best one is kept besides. */
   readonly keep?: number;
   /** How bytes get into a file; the system's way unless given. */
   readonly write?: WriteBytes;
@@ -43,8 +43,27 @@ export interface RefusedCheckpoint {
   readonly reason: string;
 }
 
+const bestName = "best.safetensors";
 const fileName = /^step-(\d{9,})\.safetensors$/;
 
+/**
+ * A folder with the last few checkpoints of a run, and the best one.
+ *
+ * @example
+ * ```ts
+ * import { mkdtempSync } from "node:fs";
+ * import { tmpdir } from "node:os";
+ * import { join } from "node:path";
+ * import { CheckpointStore, captureCheckpoint, device, nn, restoreCheckpoint } from "holdfast";
+ * const cpu = await device("cpu");
+ * const model = new nn.Linear(2, 1).to(cpu);
+ * const store = new CheckpointStore(mkdtempSync(join(tmpdir(), "run-")), { keep: 2 });
+ * for (let step = 1; step <= 4; step++) store.save(captureCheckpoint({ model, step }));
+ * console.log(store.list().map(({ step }) => step)); // → [ 3, 4 ]
+ * console.log(restoreCheckpoint(store.load("latest"), { model }).step); // → 4
+ * cpu.close();
+ * ```
+ */
 export class CheckpointStore {
   readonly folder: string;
   readonly keep: number;
@@ -63,7 +82,20 @@ export class CheckpointStore {
     this.#write = write ? { write } : {};
   }
 
-  /** Makes the folder, and removes what a save that was cut off has left there. */
+  /**
+   * Makes the folder, and removes what a save that was cut off has left there.
+   *
+   * @example
+   * ```ts
+   * import { mkdtempSync } from "node:fs";
+   * import { tmpdir } from "node:os";
+   * import { join } from "node:path";
+   * import { CheckpointStore } from "holdfast";
+   * const store = new CheckpointStore(mkdtempSync(join(tmpdir(), "run-")), { keep: 2 });
+   * store.prepare();
+   * console.log(store.list()); // → []
+   * ```
+   */
   prepare(): void {
     makeFolder(this.folder);
     removeLeftovers(this.folder);
@@ -72,8 +104,22 @@ export class CheckpointStore {
   /**
    * Saves a checkpoint, and removes those that are one too many only when it is in place. One of the same step is replaced;
    * where there is a later one it is refused, because what is saved would not be the latest: `continueFrom` first.
+   * With `isBest` it is saved a second time, as the one that `load("best")` gives whatever comes later.
+   *
+   * @example
+   * ```ts
+   * import { mkdtempSync } from "node:fs";
+   * import { tmpdir } from "node:os";
+   * import { join } from "node:path";
+   * import { CheckpointStore } from "holdfast";
+   * const store = new CheckpointStore(mkdtempSync(join(tmpdir(), "run-")), { keep: 2 });
+   * for (const [step, loss] of [3, 1, 2, 2.5].entries()) {
+   *   store.save({ step, tensors: new Map(), state: { loss } }, { isBest: loss === 1 });
+   * }
+   * console.log(store.list().map(({ step }) => step), store.load("best").step); // → [ 2, 3 ] 1
+   * ```
    */
-  save(checkpoint: Checkpoint): ListedCheckpoint {
+  save(checkpoint: Checkpoint, { isBest = false }: { readonly isBest?: boolean } = {}): ListedCheckpoint {
     const pieces = encodeCheckpoint(checkpoint);
     const { step } = checkpoint;
     this.prepare();
@@ -87,11 +133,26 @@ export class CheckpointStore {
     }
     const saved = this.#listed(step);
     writeAtomically(saved.path, pieces, this.#write);
+    if (isBest) writeAtomically(join(this.folder, bestName), pieces, this.#write);
     for (const { path } of this.list().slice(0, -this.keep)) rmSync(path, { force: true });
     return saved;
   }
 
-  /** What lies in the folder, sound or not, by step. Files of other names are left alone. */
+  /**
+   * What lies in the folder, sound or not, by step. The best one and files of other names are left alone.
+   *
+   * @example
+   * ```ts
+   * import { mkdtempSync } from "node:fs";
+   * import { tmpdir } from "node:os";
+   * import { join } from "node:path";
+   * import { CheckpointStore } from "holdfast";
+   * const store = new CheckpointStore(mkdtempSync(join(tmpdir(), "run-")), { keep: 2 });
+   * for (const step of [1, 2, 3]) store.save({ step, tensors: new Map(), state: {} });
+   * console.log(store.list().map(({ name }) => name));
+   * // → [ 'step-000000002.safetensors', 'step-000000003.safetensors' ]
+   * ```
+   */
   list(): readonly ListedCheckpoint[] {
     let names: readonly string[];
     try {
@@ -108,8 +169,22 @@ export class CheckpointStore {
       .sort((a, b) => a.step - b.step);
   }
 
-  /** Reads the latest checkpoint, or one by its name; throws BAD_FILE with the reason where it is not sound. */
+  /**
+   * Reads the latest checkpoint, the best one, or one by its name; throws BAD_FILE with the reason where it is not sound.
+   *
+   * @example
+   * ```ts
+   * import { mkdtempSync } from "node:fs";
+   * import { tmpdir } from "node:os";
+   * import { join } from "node:path";
+   * import { CheckpointStore } from "holdfast";
+   * const store = new CheckpointStore(mkdtempSync(join(tmpdir(), "run-")), { keep: 2 });
+   * for (const step of [1, 2, 3]) store.save({ step, tensors: new Map(), state: {} });
+   * console.log(store.load("latest").step, store.load("step-000000002.safetensors").step); // → 3 2
+   * ```
+   */
   load(which: string): LoadedCheckpoint {
+    if (which === "best") return this.#read({ name: bestName, path: join(this.folder, bestName) });
     const listed = this.list();
     const found = which === "latest" ? listed.at(-1) : listed.find(({ name }) => name === which);
     if (found) return this.#read(found);
@@ -125,6 +200,20 @@ export class CheckpointStore {
   /**
    * Reads the latest checkpoint that is sound; undefined where none is. What it had to pass over on the way stands in
    * `refused`, the latest first: tell the user.
+   *
+   * @example
+   * ```ts
+   * import { mkdtempSync, writeFileSync } from "node:fs";
+   * import { tmpdir } from "node:os";
+   * import { join } from "node:path";
+   * import { CheckpointStore } from "holdfast";
+   * const store = new CheckpointStore(mkdtempSync(join(tmpdir(), "run-")), { keep: 2 });
+   * for (const step of [1, 2, 3]) store.save({ step, tensors: new Map(), state: {} });
+   * const [, last] = store.list();
+   * if (last) writeFileSync(last.path, "cut off");
+   * const { checkpoint, refused } = store.loadLatestSound();
+   * console.log(checkpoint?.step, refused.length); // → 2 1
+   * ```
    */
   loadLatestSound(): {
     readonly checkpoint: LoadedCheckpoint | undefined;
@@ -143,8 +232,19 @@ export class CheckpointStore {
   }
 
   /**
-   * Says that the run goes on from a step: later checkpoints are no longer its own, and get `.superseded` behind their names.
+   * Says that the run goes on from a step: later checkpoints are no longer its own, and get `.superseded` after their names.
    * Nothing is removed. Their new names.
+   *
+   * @example
+   * ```ts
+   * import { mkdtempSync } from "node:fs";
+   * import { tmpdir } from "node:os";
+   * import { join } from "node:path";
+   * import { CheckpointStore } from "holdfast";
+   * const store = new CheckpointStore(mkdtempSync(join(tmpdir(), "run-")), { keep: 2 });
+   * for (const step of [1, 2, 3]) store.save({ step, tensors: new Map(), state: {} });
+   * console.log(store.continueFrom(2)); // → [ 'step-000000003.safetensors.superseded' ]
+   * ```
    */
   continueFrom(step: number): readonly string[] {
     const later = this.list().filter((listed) => listed.step > step);
@@ -152,10 +252,11 @@ export class CheckpointStore {
     return later.map(({ name }) => `${name}.superseded`);
   }
 
-  #read({ name, path, step }: ListedCheckpoint): LoadedCheckpoint {
+  /** Without a step it may be of any. */
+  #read({ name, path, step }: Omit<ListedCheckpoint, "step"> & { readonly step?: number }): LoadedCheckpoint {
     try {
       const checkpoint = decodeCheckpoint(readWhole(path));
-      if (checkpoint.step === step) return { ...checkpoint, name };
+      if (step === undefined || checkpoint.step === step) return { ...checkpoint, name };
       throw new HoldfastError("BAD_FILE", `It is of step ${checkpoint.step}: the file was renamed.`);
     } catch (error) {
       throw fileError(`${path} is refused`, path, error);

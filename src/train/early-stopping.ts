@@ -7,9 +7,9 @@ export interface EarlyStoppingOptions {
   readonly figure: string;
   /** Epochs without anything better before it ends. */
   readonly patience: number;
-  /** Which is better; the smaller one unless given. */
+  /** Which is better; default: "smaller". */
   readonly better?: "smaller" | "larger";
-  /** By how much a figure has to be better to count; 0 unless given. */
+  /** By how much a figure has to be better to count; default: 0. */
   readonly least?: number;
 }
 
@@ -20,6 +20,17 @@ export interface EarlyStoppingState {
   readonly waited: number;
 }
 
+/**
+ * Says when a figure has not become better for some epochs. `Trainer` has it as an option; a loop of your own asks it.
+ *
+ * @example
+ * ```ts
+ * import { EarlyStopping } from "holdfast";
+ * const stopping = new EarlyStopping({ figure: "loss", patience: 2 });
+ * const losses = [3, 2, 2.5, 2.25];
+ * console.log(losses.findIndex((loss, epoch) => stopping.note(epoch, { loss }))); // → 3
+ * ```
+ */
 export class EarlyStopping {
   readonly #options: Required<EarlyStoppingOptions>;
   #state: EarlyStoppingState = { best: undefined, bestEpoch: -1, waited: 0 };
@@ -36,15 +47,46 @@ export class EarlyStopping {
     this.#options = { better: "smaller", least: 0, ...options };
   }
 
-  get state(): EarlyStoppingState {
+  /**
+   * All that it goes on from; plain numbers, for JSON.
+   *
+   * @example
+   * ```ts
+   * import { EarlyStopping } from "holdfast";
+   * const stopping = new EarlyStopping({ figure: "loss", patience: 2 });
+   * stopping.note(0, { loss: 3 });
+   * console.log(stopping.stateDict()); // → { best: 3, bestEpoch: 0, waited: 0 }
+   * ```
+   */
+  stateDict(): EarlyStoppingState {
     return this.#state;
   }
 
-  restore(state: EarlyStoppingState): void {
-    this.#state = state;
+  /**
+   * Goes on from a state.
+   *
+   * @example
+   * ```ts
+   * import { EarlyStopping } from "holdfast";
+   * const stopping = new EarlyStopping({ figure: "loss", patience: 2 });
+   * stopping.loadStateDict({ best: 3, bestEpoch: 0, waited: 1 });
+   * console.log(stopping.note(2, { loss: 4 })); // → true
+   * ```
+   */
+  loadStateDict({ best, bestEpoch, waited }: EarlyStoppingState): void {
+    this.#state = { best, bestEpoch, waited };
   }
 
-  /** Notes an epoch's figures; true where training should end. */
+  /**
+   * Notes an epoch's figures; true where training should end.
+   *
+   * @example
+   * ```ts
+   * import { EarlyStopping } from "holdfast";
+   * const stopping = new EarlyStopping({ figure: "accuracy", patience: 1, better: "larger" });
+   * console.log(stopping.note(0, { accuracy: 0.5 }), stopping.note(1, { accuracy: 0.4 })); // → false true
+   * ```
+   */
   note(epoch: number, figures: Readonly<Record<string, number>>): boolean {
     const { figure, patience, better, least } = this.#options;
     const value = figures[figure];

@@ -1,5 +1,13 @@
 /** train: the trainer and what it tells; checkpoints, a run's folder and its health. General, of no application's own. */
 
+export {
+  type CheckpointContents,
+  captureCheckpoint,
+  loadCheckpoint,
+  type RestoredCheckpoint,
+  restoreCheckpoint,
+  saveCheckpoint,
+} from "./checkpoint.js";
 export { type Checkpoint, checkpointFormat, checkpointVersion } from "./checkpoint-file.js";
 export {
   CheckpointStore,
@@ -70,3 +78,4 @@ export {
   type TrainingSummary,
   type TrainingWatcher,
 } from "./trainer.js";
+export type { OneOrNamed, Stateful, TrainingParts } from "./training-parts.js";

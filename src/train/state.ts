@@ -9,15 +9,15 @@ import type { Module } from "../nn/index.js";
 import type { Optimizer } from "../optim/index.js";
 import {
   type Device,
-  type DrawPosition,
   drawPosition,
+  drawPositionOf,
   restoreDrawPosition,
   type Tensor,
   writeElements,
 } from "../tensor/index.js";
 import { type Checkpoint, tensorPrefixes } from "./checkpoint-file.js";
 import { requireSameTensors, type TensorShapes } from "./compatibility.js";
-import { isRecord, type JsonRecord } from "./files/json.js";
+import type { JsonRecord } from "./files/json.js";
 
 /** What a run adds of its own. */
 export interface StateExtras {
@@ -68,7 +68,7 @@ export function describeState(module: Module, optimizer: Optimizer): TensorShape
  */
 export function restoreState(checkpoint: Checkpoint, module: Module, optimizer: Optimizer): RestoredExtras {
   requireSameTensors(checkpoint, module.constructor.name, describeState(module, optimizer));
-  const position = drawPositionOf(checkpoint);
+  const position = drawPositionOf(`The checkpoint of step ${checkpoint.step}`, checkpoint.state["random"]);
   module.loadStateDict(partOf(checkpoint, tensorPrefixes.model));
   optimizer.loadStateDict(partOf(checkpoint, tensorPrefixes.optimizer));
   restoreDrawPosition(position);
@@ -116,17 +116,5 @@ function partOf({ tensors }: Checkpoint, prefix: string): Readonly<Record<string
       const own = name.slice(prefix.length);
       return [own, { ...tensor, name: own }];
     }),
-  );
-}
-
-function drawPositionOf({ step, state }: Checkpoint): DrawPosition {
-  const random = state["random"];
-  const { seed, draws } = isRecord(random) ? random : {};
-  if (typeof seed === "string" && /^\d{1,20}$/.test(seed) && typeof draws === "number") {
-    return { seed: BigInt(seed), draws };
-  }
-  throw new HoldfastError(
-    "BAD_STATE",
-    `The checkpoint of step ${step} does not say where the random numbers stood. Use one that captureState has made.`,
   );
 }

@@ -324,7 +324,7 @@ describe("early stopping", () => {
       first.note(epoch, { loss });
     }
     const second = new EarlyStopping(options);
-    second.restore(JSON.parse(JSON.stringify(first.state)));
+    second.loadStateDict(JSON.parse(JSON.stringify(first.stateDict())));
     assert.deepEqual([whole.note(3, { loss: 2 }), second.note(3, { loss: 2 })], [true, true]);
   });
 

@@ -164,7 +164,7 @@ export class Trainer<Sources extends readonly ColumnSource[] = readonly ColumnSo
     const { from } = options;
     [this.#epoch, this.#batch, this.#step] = [from?.epoch ?? 0, from?.batch ?? 0, from?.step ?? 0];
     this.#before = from?.losses ?? [];
-    if (from?.earlyStopping) this.#stopping?.restore(from.earlyStopping);
+    if (from?.earlyStopping) this.#stopping?.loadStateDict(from.earlyStopping);
     this.#rows = new EpochRows(device, data, batchSize, shuffle ? seed : undefined);
     this.batches = this.#rows.batches;
     this.#compiled = compile
@@ -195,7 +195,7 @@ export class Trainer<Sources extends readonly ColumnSource[] = readonly ColumnSo
   get position(): TrainerPosition {
     this.#compiled?.flush();
     const losses = this.#losses();
-    const stopping = this.#stopping && { earlyStopping: this.#stopping.state };
+    const stopping = this.#stopping && { earlyStopping: this.#stopping.stateDict() };
     return { epoch: this.#epoch, batch: this.#batch, step: this.#step, losses, ...stopping };
   }
 

@@ -1,0 +1,80 @@
+/** Where random numbers stand, as plain data: the draws on the host, and the counter of a device. */
+
+import { HoldfastError } from "../errors/index.js";
+import type { Device } from "./device.js";
+import { defaultDevice } from "./open-devices.js";
+import { type DrawPosition, drawPosition, restoreDrawPosition } from "./seed.js";
+
+/** What random numbers go on from; plain data, for JSON. */
+export interface RngState {
+  /** The seed of everything, in decimal digits. */
+  readonly seed: string;
+  /** Draws on the host so far: first values, `randn` and the like. */
+  readonly draws: number;
+  /** The seed and the counter of dropout on the device, as four words. */
+  readonly device: readonly number[];
+}
+
+const deviceWords = 4;
+
+/**
+ * Where random numbers stand: the draws on the host, and those of a device; PyTorch's get_rng_state. Waits for the device.
+ * Without a device it is the first one that was opened.
+ *
+ * @example
+ * ```ts
+ * import { device, getRngState, manualSeed, nn, ones, setRngState } from "holdfast";
+ * const cpu = await device("cpu");
+ * manualSeed(7);
+ * const draw = () => nn.functional.dropout(ones([8])).tolist();
+ * draw();
+ * const state = getRngState();
+ * const next = String(draw());
+ * setRngState(state);
+ * console.log(String(draw()) === next); // → true
+ * cpu.close();
+ * ```
+ */
+export function getRngState(device: Device = defaultDevice()): RngState {
+  const { seed, draws } = drawPosition();
+  return { seed: String(seed), draws, device: [...device.randomState.dataSync()] };
+}
+
+/**
+ * Goes on drawing from a state, on the host and on a device; PyTorch's set_rng_state. Other open devices start anew from
+ * the state's seed, as with `manualSeed`.
+ *
+ * @example
+ * ```ts
+ * import { device, getRngState, randn, setRngState } from "holdfast";
+ * const cpu = await device("cpu");
+ * const state = getRngState();
+ * const first = String(randn([3]).tolist());
+ * setRngState(state);
+ * console.log(String(randn([3]).tolist()) === first); // → true
+ * cpu.close();
+ * ```
+ */
+export function setRngState(state: RngState, device: Device = defaultDevice()): void {
+  const words: readonly unknown[] = Array.isArray(state?.device) ? state.device : [];
+  if (words.length !== deviceWords || !words.every((word) => Number.isInteger(word))) {
+    throw new HoldfastError(
+      "BAD_STATE",
+      `A device's random state has ${deviceWords} whole numbers; this one has ${words.length} values. Give what getRngState() gave.`,
+    );
+  }
+  const position = drawPositionOf("The random state", state);
+  restoreDrawPosition(position);
+  // After the seed, which starts the device's own numbers anew.
+  device.write(device.randomState, state.device);
+}
+
+/** The draws on the host as a state has them, checked. */
+export function drawPositionOf(subject: string, state: unknown): DrawPosition {
+  const { seed, draws } = (typeof state === "object" && state !== null ? state : {}) as Partial<RngState>;
+  const isSeed = typeof seed === "string" && /^\d{1,20}$/.test(seed) && BigInt(seed) < 2n ** 64n;
+  if (isSeed && typeof draws === "number" && Number.isSafeInteger(draws) && draws >= 0) {
+    return { seed: BigInt(seed), draws };
+  }
+  throw new HoldfastError("BAD_STATE", `${subject} does not say where the random numbers stood.`);
+}

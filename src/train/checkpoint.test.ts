@@ -1,0 +1,195 @@
+/** Checkpoints of a whole training: everything comes back, and one that does not fit changes nothing. */
+
+import assert from "node:assert/strict";
+import { readdirSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { test } from "node:test";
+import { openDevice } from "../../test/support/devices.js";
+import { makeFolder } from "../../test/support/folders.js";
+import { refuses } from "../../test/support/refuses.js";
+import { DataLoader, TensorDataset } from "../data/index.js";
+import * as nn from "../nn/index.js";
+import * as optim from "../optim/index.js";
+import { getRngState, manualSeed, ones, randn, setRngState, tensor } from "../tensor/index.js";
+import { captureCheckpoint, loadCheckpoint, restoreCheckpoint, saveCheckpoint } from "./checkpoint.js";
+import { EarlyStopping } from "./early-stopping.js";
+
+const cpu = openDevice();
+const data = new TensorDataset([[1], [2], [3], [4], [5]]);
+
+interface Sizes {
+  readonly width?: number;
+  readonly batchSize?: number;
+  readonly shuffle?: boolean;
+}
+
+function makeTraining({ width = 2, batchSize = 2, shuffle = true }: Sizes = {}) {
+  const model = new nn.Sequential(new nn.Linear(1, width), new nn.Dropout(0.5)).to(cpu);
+  const optimizer = new optim.AdamW(model.parameters(), { lr: 0.1 });
+  const schedule = new optim.StepSchedule(optimizer, { stepSize: 1, gamma: 0.5 });
+  const loader = new DataLoader(data, { batchSize, shuffle, device: cpu });
+  const earlyStopping = new EarlyStopping({ figure: "loss", patience: 3 });
+  const parts = { model, optimizer, schedule, loader, earlyStopping };
+  const train = (): number => {
+    let loss = 0;
+    for (const [x] of loader) {
+      loss += cpu.step(() => {
+        const own = model.forward(x).square().mean();
+        own.backward();
+        optimizer.step();
+        optimizer.zeroGrad();
+        return own.item();
+      });
+      schedule.step();
+      if (loader.position.batch === 1) break;
+    }
+    return loss;
+  };
+  return { parts, train };
+}
+
+/** All that a training consists of, as text. */
+function imageOf({ parts }: ReturnType<typeof makeTraining>): string {
+  const { tensors, state } = captureCheckpoint(parts);
+  return JSON.stringify([state, [...tensors].map(([name, { bytes }]) => [name, [...bytes]])]);
+}
+
+const path = join(makeFolder(), "latest.safetensors");
+
+test("all parts come back, in the middle of an epoch, and go on to the same bits", () => {
+  manualSeed(3);
+  const [first, second] = [makeTraining(), makeTraining()];
+  first.train();
+  first.parts.earlyStopping.note(0, { loss: 1 });
+  const mean = { dtype: "u8", shape: [2], bytes: Uint8Array.of(7, 8) } as const;
+  const scale = tensor([1.5], { device: cpu });
+  const extra = { note: "mid", losses: [1, Number.NaN] };
+  saveCheckpoint(path, { ...first.parts, step: 1, extra, tensors: { mean, scale } });
+  const image = imageOf(first);
+  first.parts.loader.loadStateDict(first.parts.loader.stateDict());
+  const next = [first.train(), randn([2], { device: cpu }).tolist()];
+  manualSeed(99);
+  const restored = loadCheckpoint(path, second.parts);
+  assert.deepEqual([restored.step, restored.extra], [1, extra]);
+  assert.deepEqual([...restored.tensors.get("mean")!.bytes], [7, 8]);
+  assert.equal(new DataView(restored.tensors.get("scale")!.bytes.slice().buffer).getFloat32(0, true), 1.5);
+  assert.equal(imageOf(second), image);
+  assert.deepEqual([second.train(), randn([2], { device: cpu }).tolist()], next);
+  assert.deepEqual(readdirSync(join(path, "..")), ["latest.safetensors"]);
+});
+
+test("what does not fit is named, and nothing is changed", () => {
+  const saved = makeTraining();
+  saved.train();
+  saveCheckpoint(path, saved.parts);
+  const target = makeTraining();
+  const { model, optimizer, schedule, loader } = target.parts;
+  const wide = makeTraining({ width: 3 }).parts;
+  const other = makeTraining({ batchSize: 3 }).parts;
+  const ordered = makeTraining({ shuffle: false }).parts;
+  const before = imageOf(target);
+  const failing = {
+    stateDict: () => ({}),
+    loadStateDict: () => {
+      throw new TypeError("no");
+    },
+  };
+  for (const [parts, message] of [
+    [
+      { model: wide.model },
+      /latest\.safetensors: .*model\.0\.weight is f32 \[2, 1\] in .* f32 \[3, 1\] here/,
+    ],
+    [{ model, optimizer: wide.optimizer }, /optimizer\.0\.firstMoment is f32 \[2, 1\]/],
+    [{ model: { a: model } }, /model\.0\.weight is in the checkpoint and not here/],
+    [{ model, optimizer, loader: other.loader }, /loader: .*batchSize was 2 and is 3 here/],
+    [{ model, optimizer, loader: ordered.loader }, /rows were shuffled and are not shuffled here/],
+    [{ model, schedule, loader: { train: loader } }, /loader\.train is here and not in the checkpoint/],
+    [{ model, schedule: { a: schedule } }, /schedule is in the checkpoint and not here/],
+    [{ model, optimizer, schedule, loader, earlyStopping: failing }, /earlyStopping: no/],
+  ] as const) {
+    refuses("BAD_STATE", () => loadCheckpoint(path, parts), message);
+    assert.equal(imageOf(target), before, String(message));
+  }
+});
+
+test("kinds that are not given are left alone, and random numbers only come back with an optimizer or on request", () => {
+  manualSeed(5);
+  const saved = makeTraining();
+  saved.train();
+  saveCheckpoint(path, saved.parts);
+  const state = getRngState(cpu);
+  manualSeed(6);
+  const fresh = makeTraining();
+  loadCheckpoint(path, { model: fresh.parts.model });
+  assert.equal(getRngState(cpu).seed, "6");
+  assert.deepEqual(fresh.parts.optimizer.stateDict()["0.step"]?.item(), 0);
+  loadCheckpoint(path, { model: fresh.parts.model, random: true });
+  assert.deepEqual(getRngState(cpu), state);
+});
+
+test("several models and optimizers have names of their own", () => {
+  const [a, b] = [makeTraining(), makeTraining()];
+  const parts = {
+    model: { actor: a.parts.model, critic: b.parts.model },
+    optimizer: { actor: a.parts.optimizer, critic: b.parts.optimizer },
+  };
+  a.train();
+  const bytesOf = (): string => String([...captureCheckpoint(parts).tensors].map(([, { bytes }]) => bytes));
+  const [checkpoint, before] = [captureCheckpoint(parts), bytesOf()];
+  assert.ok(
+    checkpoint.tensors.has("model.critic.0.weight") && checkpoint.tensors.has("optimizer.actor.0.step"),
+  );
+  for (const one of [a, b]) one.train();
+  assert.notEqual(bytesOf(), before);
+  restoreCheckpoint(checkpoint, parts);
+  assert.equal(bytesOf(), before);
+});
+
+test("a damaged file, another file and wrong arguments are refused", () => {
+  const { parts } = makeTraining();
+  const { model } = parts;
+  writeFileSync(path, "no checkpoint");
+  refuses("BAD_FILE", () => loadCheckpoint(path, parts), /latest\.safetensors can't be read/);
+  refuses("BAD_FILE", () => loadCheckpoint(join(path, "none"), parts));
+  for (const wrong of [
+    undefined,
+    7,
+    { model: 7 },
+    { model: {} },
+    { model: { "a.b": model } },
+    { modle: model },
+  ]) {
+    refuses("BAD_ARGUMENT", () => saveCheckpoint(path, wrong as never));
+  }
+  refuses("BAD_ARGUMENT", () => saveCheckpoint(undefined as never, parts), /takes a path/);
+  refuses(
+    "BAD_ARGUMENT",
+    () => saveCheckpoint(path, { model, extra: { f: () => 1 } }),
+    /would not come back/,
+  );
+  refuses("BAD_ARGUMENT", () => saveCheckpoint(path, { model, schedule: {} as never }), /stateDict\(\)/);
+});
+
+test("a random state goes back and forth, and one that is none is refused", () => {
+  manualSeed(8);
+  const draw = (): string =>
+    String([
+      randn([2], { device: cpu }).tolist(),
+      nn.functional.dropout(ones([16], { device: cpu })).tolist(),
+    ]);
+  draw();
+  const state = JSON.parse(JSON.stringify(getRngState(cpu)));
+  const next = draw();
+  manualSeed(9);
+  setRngState(state, cpu);
+  assert.equal(draw(), next);
+  for (const change of [
+    { seed: "x" },
+    { seed: String(2n ** 64n) },
+    { draws: -1 },
+    { device: [1, 2] },
+    { device: undefined },
+  ]) {
+    refuses("BAD_STATE", () => setRngState({ ...state, ...change }, cpu));
+  }
+});
