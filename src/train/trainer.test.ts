@@ -315,6 +315,132 @@ describe("a training", () => {
   });
 });
 
+/** A model without dropout, so that only the batches tell two trainings apart. */
+function makePlain(more: Partial<TrainerOptions<Sources>> = {}) {
+  manualSeed(9);
+  const model = new nn.Sequential(new nn.Linear(2, 4), new nn.Tanh(), new nn.Linear(4, 3)).to(device);
+  const optimizer = new optim.AdamW(model.parameters(), { lr: 0.05 });
+  return make(device, {
+    ...{ model, optimizer, seed: 4, clipNorm: 0.2 },
+    loss: (x, y) => nn.functional.crossEntropy(model.forward(x), y),
+    ...more,
+  });
+}
+
+const weightsOf = ({ trainer }: ReturnType<typeof make>): number[] =>
+  trainer.options.model.parameters().flatMap((one) => [...one.dataSync()]);
+
+describe("accumulated gradients", () => {
+  for (const compile of [true, false]) {
+    test(`of several batches are those of one large batch, also in a smaller last step, ${compile ? "compiled" : "eager"}`, async () => {
+      // Of 22 rows: batches of 4, 4, 4 and of 4, 4, 2, or of 12 and of 10.
+      const [parts, whole] = [
+        makePlain({ batchSize: 4, accumulate: 3, compile }),
+        makePlain({ batchSize: 12, compile }),
+      ];
+      const [a, b] = [await parts.trainer.run(), await whole.trainer.run()];
+      assert.deepEqual([a.steps, parts.trainer.stepsPerEpoch, parts.trainer.batches], [6, 2, 6]);
+      for (const [epoch, { loss, steps }] of a.epochs.entries()) {
+        assert.equal(steps, 2);
+        assert.ok(Math.abs(loss - b.epochs[epoch]!.loss) < 1e-6, `epoch ${epoch}`);
+      }
+      for (const [index, weight] of weightsOf(whole).entries())
+        assert.ok(Math.abs(weight - weightsOf(parts)[index]!) < 1e-5, `weight ${index}`);
+      if (compile) assert.equal(parts.trainer.compiled?.plans, 2, "one for whole batches, one for the last");
+      for (const { trainer } of [parts, whole]) trainer.close();
+    });
+  }
+
+  test("are the same to the bit compiled and eager", async () => {
+    const ends = [];
+    for (const compile of [true, false]) {
+      const one = makePlain({ accumulate: 4, compile });
+      const { epochs } = await one.trainer.run();
+      ends.push([epochs.map(({ loss }) => loss), weightsOf(one)]);
+      one.trainer.close();
+    }
+    assert.deepEqual(ends[0], ends[1]);
+  });
+
+  test("stopped at any step and gone on with have the weights and losses of a training that never stopped", async () => {
+    const whole = make(device, { accumulate: 4 });
+    const expected = await whole.trainer.run();
+    assert.equal(expected.steps, 6);
+    for (const stopAt of [1, 2, 3]) {
+      const halt = new AbortController();
+      const first = make(device, {
+        accumulate: 4,
+        signal: halt.signal,
+        onStep: ({ progress }) => {
+          if (progress.step === stopAt) halt.abort();
+        },
+      });
+      const before = await first.trainer.run();
+      const position: TrainerPosition = JSON.parse(JSON.stringify(first.trainer.position));
+      assert.deepEqual([position.batch, position.losses.length], stopAt === 2 ? [0, 0] : [4, 1]);
+      const second = new Trainer<Sources>({ ...first.trainer.options, from: position, signal: undefined! });
+      const rest = await second.run();
+      assert.deepEqual(
+        [...before.epochs, ...rest.epochs].map(({ epoch, loss }) => [epoch, loss]),
+        expected.epochs.map(({ epoch, loss }) => [epoch, loss]),
+        `stopped at ${stopAt}`,
+      );
+      assert.deepEqual(first.weights(), whole.weights(), `stopped at ${stopAt}`);
+      for (const open of [first.trainer, second]) open.close();
+    }
+    whole.trainer.close();
+  });
+
+  test("make one step for the watcher, the schedule and onStep, with all its rows", async () => {
+    for (const compile of [true, false]) {
+      const [samples, losses]: [number[], number[]] = [[], []];
+      const one = make(device, {
+        ...{ accumulate: 4, epochs: 1, compile },
+        watcher: {
+          sent: (step) => samples.push(step.samples),
+          known: (loss) => losses.push(loss),
+          planned: () => undefined,
+        },
+      });
+      const schedule = new optim.StepSchedule(one.optimizer, { stepSize: 1 });
+      let calls = 0;
+      const trainer = new Trainer<Sources>({
+        ...one.trainer.options,
+        schedule: { of: schedule, after: "step" },
+        onStep: () => void calls++,
+      });
+      const { epochs } = await trainer.run();
+      assert.deepEqual([samples, losses.length, calls, schedule.steps], [[16, 6], 2, 2, 2]);
+      assert.equal((losses[0]! * 16 + losses[1]! * 6) / rows, epochs[0]?.loss);
+      for (const open of [one.trainer, trainer]) open.close();
+    }
+  });
+
+  test("name the batch of a wrong label, and are refused from the midst of a step", async () => {
+    const bad = Int32Array.from({ length: rows }, (_, row) => (row === 17 ? 3 : row % 3));
+    const wrong = new TensorDataset(
+      Array.from({ length: rows }, (_, row) => [row, 1]),
+      bad,
+    );
+    const { trainer } = make(device, {
+      data: wrong as TensorDataset<Sources>,
+      shuffle: false,
+      accumulate: 3,
+    });
+    await assert.rejects(trainer.run(), { code: "BAD_INDEX", message: /^Batch 4 of epoch 0: / });
+    const from = { epoch: 0, batch: 2, step: 1, losses: [1] };
+    assert.throws(() => make(device, { accumulate: 3, from }), {
+      code: "BAD_STATE",
+      message: /from batch 2/,
+    });
+    assert.throws(() => make(device, { accumulate: 0 }), {
+      code: "BAD_ARGUMENT",
+      message: /accumulate is 0/,
+    });
+    trainer.close();
+  });
+});
+
 describe("early stopping", () => {
   test("goes on from a state as if it had seen all epochs itself", () => {
     const options = { figure: "loss", patience: 2 } as const;

@@ -1,27 +1,26 @@
 /**
- * Trains a module: epochs over data that lies on the device, one compiled step for each shape of batch, and figures for each
- * epoch. It knows nothing of what is trained; where it stands is a plain record, so that another process can go on from there.
+ * Trains a module: epochs over data that lies on the device, compiled steps, and figures for each epoch. It knows nothing of what is trained; where it stands is a plain record, so that another process can go on from there.
  */
 
 import { setImmediate } from "node:timers/promises";
-import { noGrad } from "../autograd/index.js";
 import type { Batch, ColumnSource, TensorDataset } from "../data/index.js";
 import { HoldfastError } from "../errors/index.js";
 import type { Seed } from "../kernels/index.js";
 import type { Module } from "../nn/index.js";
-import { clipGradNorm, type Optimizer, type Schedule } from "../optim/index.js";
-import { type CompiledStep, currentSeed, type Device, type Tensor } from "../tensor/index.js";
+import type { Optimizer, Schedule } from "../optim/index.js";
+import { currentSeed, type Device, type Tensor } from "../tensor/index.js";
 import { EarlyStopping, type EarlyStoppingOptions, type EarlyStoppingState } from "./early-stopping.js";
 import { EpochRows } from "./epoch-rows.js";
+import { type TrainingStep, TrainingSteps } from "./training-steps.js";
 
 /** Where a training stands: what comes next, and what of the present epoch is done. */
 export interface TrainerPosition {
-  /** Counted from 0. */
+  /** Counted from 0. A position is always between two steps, never between two batches of one step. */
   readonly epoch: number;
   readonly batch: number;
   /** Steps since the start. */
   readonly step: number;
-  /** The losses of the present epoch's batches so far. */
+  /** The losses of the present epoch's steps so far. */
   readonly losses: readonly number[];
   readonly earlyStopping?: EarlyStoppingState;
 }
@@ -50,6 +49,11 @@ export interface TrainerOptions<Sources extends readonly ColumnSource[]> {
   /** The loss of a batch: one number. */
   readonly loss: (...batch: Batch<Sources>) => Tensor;
   readonly batchSize: number;
+  /**
+   * Batches whose gradients are added up before the optimizer moves; default: 1. They count as one batch of all their rows:
+   * clipping, the optimizer, the schedule and `onStep` come once for all of them. The last step of an epoch may have fewer.
+   */
+  readonly accumulate?: number;
   readonly epochs: number;
   /** What the order of the rows follows from; the seed of everything unless given. */
   readonly seed?: Seed;
@@ -80,7 +84,7 @@ export interface SentStep {
   /** Counted from 1. */
   readonly step: number;
   readonly epoch: number;
-  /** Rows of its batch. */
+  /** Rows of its batches. */
   readonly samples: number;
   readonly lr: number;
   /** How long the host was busy with it, in milliseconds. */
@@ -92,8 +96,8 @@ export interface TrainingWatcher {
   sent(step: SentStep): void;
   /** A loss has come to the host: that of the earliest step that was sent and had none yet. */
   known(loss: number): void;
-  /** The compiled step has made a plan, or runs one in another way than before. */
-  planned(compiled: CompiledStep<[Tensor], { readonly loss: Tensor }>): void;
+  /** A compiled step has made a plan, or runs one in another way than before. */
+  planned(compiled: TrainingStep): void;
 }
 
 export interface TrainingSummary {
@@ -134,21 +138,20 @@ export class Trainer<Sources extends readonly ColumnSource[] = readonly ColumnSo
   readonly options: TrainerOptions<Sources>;
   /** Batches in an epoch. */
   readonly batches: number;
-  readonly #rows: EpochRows<Sources>;
-  readonly #compiled: CompiledStep<[Tensor], { readonly loss: Tensor }> | undefined;
+  /** Steps in an epoch: as many as batches, or fewer where gradients are accumulated. */
+  readonly stepsPerEpoch: number;
+  readonly #steps: TrainingSteps<Sources>;
   readonly #stopping: EarlyStopping | undefined;
   #epoch: number;
   #batch: number;
   #step: number;
   /** Losses of the present epoch that were known at the start of this run. */
   #before: readonly number[];
-  /** Losses that an eager run has read in the present epoch. */
-  #read: number[] = [];
-  /** How many losses the compiled step's history had when the epoch, or this run of it, began. */
-  #historyAt = 0;
-  /** Sizes of batches that the compiled step has a plan for. */
-  readonly #planned = new Set<number>();
-  /** How many losses of the compiled step's history the watcher was told. */
+  /** How many losses of this run were known when the epoch, or this run of it, began. */
+  #lossesAt = 0;
+  /** Steps, by the sizes of their batches, that plans were made for. */
+  readonly #planned = new Set<string>();
+  /** How many losses the watcher was told. */
   #told = 0;
   /** When signals and timers last had their turn. */
   #turnMs = performance.now();
@@ -156,8 +159,9 @@ export class Trainer<Sources extends readonly ColumnSource[] = readonly ColumnSo
   #askedMs = Number.NEGATIVE_INFINITY;
 
   constructor(options: TrainerOptions<Sources>) {
-    const { device, data, batchSize, epochs, seed = currentSeed(), shuffle = true, compile = true } = options;
+    const { device, data, batchSize, epochs, seed = currentSeed(), shuffle = true } = options;
     requireCount("batchSize", batchSize, "rows");
+    requireCount("accumulate", options.accumulate ?? 1, "batches");
     requireCount("epochs", epochs, "epochs");
     this.options = options;
     this.#stopping = options.earlyStopping && new EarlyStopping(options.earlyStopping);
@@ -165,11 +169,11 @@ export class Trainer<Sources extends readonly ColumnSource[] = readonly ColumnSo
     [this.#epoch, this.#batch, this.#step] = [from?.epoch ?? 0, from?.batch ?? 0, from?.step ?? 0];
     this.#before = from?.losses ?? [];
     if (from?.earlyStopping) this.#stopping?.loadStateDict(from.earlyStopping);
-    this.#rows = new EpochRows(device, data, batchSize, shuffle ? seed : undefined);
-    this.batches = this.#rows.batches;
-    this.#compiled = compile
-      ? device.compile((rows: Tensor) => this.#train(rows), { name: "train" })
-      : undefined;
+    requireBorder(this.#batch, Math.ceil(data.rows / batchSize), options.accumulate ?? 1);
+    const rows = new EpochRows(device, data, batchSize, shuffle ? seed : undefined);
+    this.#steps = new TrainingSteps(options, rows);
+    this.batches = this.#steps.batches;
+    this.stepsPerEpoch = this.#steps.perEpoch;
   }
 
   /**
@@ -193,7 +197,7 @@ export class Trainer<Sources extends readonly ColumnSource[] = readonly ColumnSo
    * ```
    */
   get position(): TrainerPosition {
-    this.#compiled?.flush();
+    this.#steps.flush();
     const losses = this.#losses();
     const stopping = this.#stopping && { earlyStopping: this.#stopping.stateDict() };
     return { epoch: this.#epoch, batch: this.#batch, step: this.#step, losses, ...stopping };
@@ -240,11 +244,11 @@ export class Trainer<Sources extends readonly ColumnSource[] = readonly ColumnSo
    * ```
    */
   get latestLoss(): number | undefined {
-    return this.#history.at(-1) ?? this.#read.at(-1) ?? this.#before.at(-1);
+    return this.#steps.losses.at(-1) ?? this.#before.at(-1);
   }
 
   /**
-   * The compiled step, where there is one: for `explain()` and `memory()`.
+   * The compiled step that updates, where there is one: for `explain()` and `memory()`.
    *
    * @example
    * ```ts
@@ -262,8 +266,8 @@ export class Trainer<Sources extends readonly ColumnSource[] = readonly ColumnSo
    * cpu.close();
    * ```
    */
-  get compiled(): CompiledStep<[Tensor], { readonly loss: Tensor }> | undefined {
-    return this.#compiled;
+  get compiled(): TrainingStep | undefined {
+    return this.#steps.update;
   }
 
   /**
@@ -324,8 +328,7 @@ export class Trainer<Sources extends readonly ColumnSource[] = readonly ColumnSo
    * ```
    */
   close(): void {
-    this.#compiled?.close();
-    this.#rows.close();
+    this.#steps.close();
   }
 
   /** The rest of the present epoch; nothing where the signal ended it. */
@@ -336,36 +339,36 @@ export class Trainer<Sources extends readonly ColumnSource[] = readonly ColumnSo
     const pace = { rows: 0, preparingMs: 0 };
     while (this.#batch < this.batches) {
       if (signal?.aborted) {
-        this.#compiled?.flush();
+        this.#steps.flush();
         this.#tellLosses();
         return undefined;
       }
-      const [samples, { lr }] = [this.#rows.countOf(this.#batch), optimizer];
-      // A batch of another size makes a plan. What was sent before is no part of that time.
-      if (this.#compiled && !this.#planned.has(samples)) device.runtime.synchronize();
-      const [sentMs, plans] = [performance.now(), this.#compiled?.plans];
-      this.#send(this.#rows.rowsOf(epoch, this.#batch));
+      const group = this.#steps.groupAt(this.#batch);
+      const { lr } = optimizer;
+      const { samples } = group;
+      // Batches of other sizes make a plan. What was sent before is no part of that time.
+      const sizes = `${group.end - group.first} of ${samples}`;
+      if (this.compiled && !this.#planned.has(sizes)) device.runtime.synchronize();
+      const [sentMs, plans] = [performance.now(), this.#steps.plans];
+      await this.#steps.send(epoch, group, () => this.#takeTurn());
+      this.#refresh();
       watcher?.sent({ step: this.#step + 1, epoch, samples, lr, hostMs: performance.now() - sentMs });
-      if (this.#compiled?.plans === plans) pace.rows += samples;
+      if (this.#steps.plans === plans) pace.rows += samples;
       else {
         // A call that makes a plan takes longer than a step does.
         device.runtime.synchronize();
-        this.#planned.add(samples);
-        if (this.#compiled) watcher?.planned(this.#compiled);
+        this.#planned.add(sizes);
+        this.#tellPlans();
         pace.preparingMs += performance.now() - sentMs;
       }
       this.#tellLosses();
-      this.#batch++;
+      this.#batch = group.end;
       this.#step++;
       if (schedule?.after === "step") schedule.of.step();
       await onStep?.(this);
-      // Kept over epochs: many are shorter than a turn.
-      if (performance.now() - this.#turnMs > longestTurn) {
-        await setImmediate();
-        this.#turnMs = performance.now();
-      }
+      await this.#takeTurn();
     }
-    this.#compiled?.flush();
+    this.#steps.flush();
     device.runtime.synchronize();
     const endedMs = performance.now();
     this.#tellLosses();
@@ -374,90 +377,78 @@ export class Trainer<Sources extends readonly ColumnSource[] = readonly ColumnSo
     const { lr } = optimizer;
     const loss = this.#meanLoss();
     if (schedule?.after === "epoch") schedule.of.step();
-    [this.#epoch, this.#batch, this.#before, this.#read] = [epoch + 1, 0, [], []];
-    this.#historyAt = this.#history.length;
-    if (!this.#compiled) this.#told = 0;
+    [this.#epoch, this.#batch, this.#before] = [epoch + 1, 0, []];
+    this.#lossesAt = this.#steps.losses.length;
     const figures = evaluate?.(epoch) ?? {};
     return {
-      ...{ epoch, steps: this.batches, loss, lr, figures, skipped: this.#compiled?.skipped ?? 0 },
+      ...{ epoch, steps: this.stepsPerEpoch, loss, lr, figures, skipped: this.compiled?.skipped ?? 0 },
       samplesPerSecond: (1000 * pace.rows) / (endedMs - startedMs - pace.preparingMs),
       seconds: (endedMs - startedMs) / 1000,
     };
   }
 
-  #send(rows: Tensor): void {
-    if (!this.#compiled) {
-      this.#read.push(this.options.device.step(() => this.#train(rows).loss.item()));
-      return;
-    }
-    this.#compiled(rows);
+  /** Lets signals and timers have their turn. Kept over epochs: many are shorter than a turn. */
+  async #takeTurn(): Promise<void> {
+    if (performance.now() - this.#turnMs <= longestTurn) return;
+    await setImmediate();
+    this.#turnMs = performance.now();
+  }
+
+  /** Sends for losses, as often as a person can read them. */
+  #refresh(): void {
+    if (!this.compiled) return;
     const nowMs = performance.now();
     if (this.latestLoss !== undefined && nowMs - this.#askedMs < lossEveryMs) return;
     this.#askedMs = nowMs;
-    this.#compiled.refresh();
+    this.#steps.refresh();
   }
 
-  #train(rows: Tensor): { readonly loss: Tensor } {
-    const { model, optimizer, loss: lossOf, clipNorm } = this.options;
-    const loss = lossOf(...this.#rows.gather(rows));
-    loss.backward();
-    // With a norm that is not finite a compiled step changes nothing and is counted as skipped; an eager one is refused.
-    if (clipNorm !== undefined) clipGradNorm(model.parameters(), clipNorm);
-    optimizer.step();
-    optimizer.zeroGrad();
-    return { loss };
-  }
-
-  /**
-   * A label that is no class makes a compiled step's loss NaN, and nothing there can say so. The first batch with such a loss is
-   * asked for it again, eagerly, which names the label. A NaN from elsewhere is the model's affair.
-   */
   #refuseBadLabels(): void {
-    if (!this.#compiled) return;
-    const batch = this.#losses().findIndex((loss) => Number.isNaN(loss));
-    if (batch < 0) return;
-    const { device, loss: lossOf } = this.options;
-    const rows = this.#rows.rowsOf(this.#epoch, batch);
-    try {
-      device.step(() => noGrad(() => void lossOf(...this.#rows.gather(rows))));
-    } catch (error) {
-      if (!(error instanceof HoldfastError && error.code === "BAD_INDEX")) return;
-      const { message: cause, numbers } = error;
-      throw new HoldfastError(error.code, `Batch ${batch} of epoch ${this.#epoch}: ${cause}`, {
-        ...{ numbers: { ...numbers, batch, epoch: this.#epoch }, cause: error },
-      });
-    }
+    if (!this.compiled) return;
+    const step = this.#losses().findIndex((loss) => Number.isNaN(loss));
+    if (step >= 0) this.#steps.refuseBadLabels(this.#epoch, this.#steps.groupOf(step));
   }
 
-  /** Of the present epoch's batches, as far as they are known. */
+  /** Of the present epoch's steps, as far as they are known. */
   #losses(): readonly number[] {
-    return [...this.#before, ...this.#read, ...this.#history.slice(this.#historyAt)];
+    return [...this.#before, ...this.#steps.losses.slice(this.#lossesAt)];
   }
 
   /** Tells the watcher of losses that have come to the host. */
   #tellLosses(): void {
     const { watcher } = this.options;
     if (!watcher) return;
-    const known = this.#compiled ? this.#history : this.#read;
+    const known = this.#steps.losses;
     for (; this.#told < known.length; this.#told++) watcher.known(known[this.#told] ?? Number.NaN);
   }
 
-  /** All losses that the compiled step has brought to the host. */
-  get #history(): readonly number[] {
-    const { loss = [] } = this.#compiled?.history ?? {};
-    return loss;
+  #tellPlans(): void {
+    const { watcher } = this.options;
+    for (const compiled of [this.#steps.accumulate, this.#steps.update])
+      if (compiled) watcher?.planned(compiled);
   }
 
   #meanLoss(): number {
     let sum = 0;
     let rows = 0;
-    for (const [batch, loss] of this.#losses().entries()) {
-      const count = this.#rows.countOf(batch);
-      sum += loss * count;
-      rows += count;
+    for (const [step, loss] of this.#losses().entries()) {
+      const { samples } = this.#steps.groupOf(step);
+      sum += loss * samples;
+      rows += samples;
     }
     return sum / rows;
   }
+}
+
+/** Refuses to go on from the midst of a step: the gradients of its first batches are gone. */
+function requireBorder(batch: number, batches: number, accumulate: number): void {
+  if (batch % accumulate === 0 || batch === batches) return;
+  throw new HoldfastError(
+    "BAD_STATE",
+    `A training can't go on from batch ${batch} with accumulate ${accumulate}: its steps begin at multiples of ${accumulate}. ` +
+      "Give the accumulate that the position was made with.",
+    { numbers: { batch, accumulate } },
+  );
 }
 
 function requireCount(name: string, value: number, what: string): void {
