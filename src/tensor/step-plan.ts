@@ -70,7 +70,7 @@ export function makeStepPlan(device: Device, step: StepFunction, inputs: readonl
     // Tensors of its own for each trace: one that is written to in place remembers it.
     const seen = (): Tensor[] => slots.map((array, index) => wrap(device, array, inputs[index]?.name));
     const { trace, gradients } = traceUntilItHolds(device, step, seen, releaseLater);
-    const straight = planStep(runtime, trace, step.passes);
+    const straight = planStep(runtime, trace, step.passes, step.name);
     for (const region of straight.regions) releaseLater(region);
     const planned = chooseSchedule(runtime, step, straight);
     let running: RunningPlan | undefined;
