@@ -9,6 +9,7 @@ import { crossasset, Device, manualSeed, nn, optim, randn, type Tensor } from "h
 import { latestPlanOf } from "../src/tensor/compiled-step.js";
 import { openStandIn, standInMissing } from "./support/stand-in.js";
 import { openStandInGpu } from "./support/stand-in-gpu.js";
+import { testEnvironment } from "./support/test-device.js";
 
 const skip = standInMissing;
 
@@ -89,7 +90,7 @@ test("the gradients of weights that share an input are right, in a batch and fro
       return weights.flatMap((weight) => weight.grad!.flatten().tolist() as number[]);
     });
   };
-  const cpu = new Device("cpu", { memory: "64MiB", environment: {}, print: () => {} });
+  const cpu = new Device("cpu", { memory: "64MiB", environment: testEnvironment, print: () => {} });
   try {
     const expected = gradientsOn(cpu);
     for (const precision of ["f32", "tf32"] as const) {

@@ -5,6 +5,7 @@ import { describe, test } from "node:test";
 import { Device, manualSeed, randn, type Tensor, zeros } from "holdfast";
 import { standInMissing } from "./support/stand-in.js";
 import { openStandInGpu } from "./support/stand-in-gpu.js";
+import { testEnvironment } from "./support/test-device.js";
 
 describe("a product on a GPU", { skip: standInMissing }, () => {
   const device = standInMissing ? undefined! : openStandInGpu({ precision: "tf32" });
@@ -29,7 +30,7 @@ describe("a product on a GPU", { skip: standInMissing }, () => {
   });
 
   test("is the same product for it, as it lies and transposed", () => {
-    const cpu = new Device("cpu", { memory: "64MiB", environment: {}, print: () => {} });
+    const cpu = new Device("cpu", { memory: "64MiB", environment: testEnvironment, print: () => {} });
     try {
       const resultsOn = (on: Device): number[] => {
         manualSeed(8);

@@ -6,14 +6,21 @@ import { Device, manualSeed, nn, optim, randn, strict, type Tensor } from "holdf
 import { latestPlanOf } from "../src/tensor/compiled-step.js";
 import { cudaMissing } from "./support/kernel-runtime.js";
 import { openStandIn } from "./support/stand-in.js";
-import { openTestGpu, testDevice } from "./support/test-device.js";
+import { openTestGpu, testDevice, testEnvironment } from "./support/test-device.js";
 
 const skip = cudaMissing;
 
 function openGpu(capture: "on" | "off"): Device {
   const driver = openTestGpu();
   const device = new Device("cuda", {
-    ...{ driver: strict(driver), memory: "2GiB", poison: true, stallAfter: "off", environment: {}, capture },
+    ...{
+      driver: strict(driver),
+      memory: "2GiB",
+      poison: true,
+      stallAfter: "off",
+      environment: testEnvironment,
+      capture,
+    },
     // In float32 nothing is chosen unless it is asked for.
     precision: "tf32",
     print: () => {},

@@ -24,6 +24,7 @@ import { after, before, describe, test } from "node:test";
 import { crossasset } from "holdfast";
 import { loadSafetensors, saveSafetensors } from "../src/data/index.js";
 import { holdfastProgram, measuredIn, tensorsIn } from "./support/crossasset-runs.js";
+import { testEnvironment } from "./support/test-device.js";
 
 const folder = mkdtempSync(join(tmpdir(), "holdfast-faults-"));
 after(() => rmSync(folder, { recursive: true, force: true }));
@@ -33,7 +34,7 @@ const command = [holdfastProgram, "train", "crossasset", "--device", "cpu"];
 /** Six steps in three epochs, each with its checkpoint; about two seconds. */
 const small = ["--bars", "market.csv", "--folds", "1", "--epochs", "3", "--batch", "32"];
 
-const environment = { PATH: process.env["PATH"] ?? "" };
+const environment = { PATH: process.env["PATH"] ?? "", ...testEnvironment };
 
 interface Ended {
   readonly status: number | null;

@@ -14,7 +14,7 @@ import { setTimeout } from "node:timers/promises";
 import { crossasset } from "holdfast";
 import { holdfastProgram, measuredIn, tensorsIn } from "./support/crossasset-runs.js";
 import { openDevice } from "./support/devices.js";
-import { testDevice } from "./support/test-device.js";
+import { testDevice, testEnvironment } from "./support/test-device.js";
 
 const folder = mkdtempSync(join(tmpdir(), "holdfast-job-"));
 after(() => rmSync(folder, { recursive: true, force: true }));
@@ -23,7 +23,8 @@ const command = [holdfastProgram, "train", "crossasset", "--device", testDevice 
 
 function holdfast(...args: readonly string[]) {
   const { PATH = "" } = process.env;
-  return spawnSync(process.execPath, [...command, ...args], { encoding: "utf8", cwd: folder, env: { PATH } });
+  const env = { PATH, ...testEnvironment };
+  return spawnSync(process.execPath, [...command, ...args], { encoding: "utf8", cwd: folder, env });
 }
 
 describe("a job", { skip: testDevice === "stand-in" && "minutes of training on a stand-in" }, () => {

@@ -21,6 +21,7 @@ import { captureStep } from "../src/tensor/index.js";
 import { MiB } from "../src/units/index.js";
 import { openStandIn, standInMissing } from "./support/stand-in.js";
 import { type Held, heldOnStandIn, openStandInDriver } from "./support/stand-in-driver.js";
+import { testEnvironment } from "./support/test-device.js";
 
 const skip = standInMissing;
 const standIn = skip ? undefined! : openStandIn();
@@ -133,7 +134,7 @@ function openOn(driver: Driver): Device {
     chunk: bytes(4 * MiB),
     capture: "on",
     stallAfter: "off",
-    environment: {},
+    environment: testEnvironment,
     print: () => {},
   });
 }

@@ -25,6 +25,7 @@ import { refuses } from "./support/refuses.js";
 import { sameBytes } from "./support/same-bytes.js";
 import { openStandIn, standInMissing } from "./support/stand-in.js";
 import { heldOnStandIn, openStandInDriver, withStandInDriver } from "./support/stand-in-driver.js";
+import { testEnvironment } from "./support/test-device.js";
 
 const skip = standInMissing;
 const standIn = skip ? undefined! : openStandIn();
@@ -33,7 +34,7 @@ afterEach(() => {
   if (!skip) standIn.reset();
 });
 
-const quiet = { stallAfter: "off", environment: {}, print: () => {} } as const;
+const quiet = { stallAfter: "off", environment: testEnvironment, print: () => {} } as const;
 
 function withRuntime<T>(driver: Driver, options: RuntimeOptions, use: (runtime: Runtime) => T): T {
   const runtime = openRuntime({ ...quiet, driver, ...options });

@@ -17,7 +17,7 @@ import { describeCall, runCase } from "./support/op-runs.js";
 import { repositoryRoot } from "./support/repository.js";
 import { sameBytes } from "./support/same-bytes.js";
 import { standInMissing } from "./support/stand-in.js";
-import { openTestCpu, openTestGpu, testDevice } from "./support/test-device.js";
+import { openTestCpu, openTestGpu, testDevice, testEnvironment } from "./support/test-device.js";
 import { isNear, tolerances } from "./tolerances.js";
 
 const seed = 20_240_611;
@@ -31,7 +31,7 @@ function drawCall({ draw }: OpCase): CaseCall {
 }
 
 function open(kind: "cpu" | "cuda", driver: Driver): Device {
-  const quiet = { stallAfter: "off", environment: {}, print: () => {} } as const;
+  const quiet = { stallAfter: "off", environment: testEnvironment, print: () => {} } as const;
   const device = new Device(kind, { driver: strict(driver), memory: "256MiB", poison: true, ...quiet });
   after(() => {
     device.close();

@@ -5,10 +5,16 @@ import test, { describe } from "node:test";
 import { Device, type DeviceOptions, strict, type Tensor, tensor } from "holdfast";
 import { type KernelOp, linearEach, type NoAttributes } from "../src/ops/index.js";
 import { standInMissing } from "./support/stand-in.js";
-import { openTestCpu, openTestGpu, type TestDriver, testDevice } from "./support/test-device.js";
+import {
+  openTestCpu,
+  openTestGpu,
+  type TestDriver,
+  testDevice,
+  testEnvironment,
+} from "./support/test-device.js";
 
 const quiet: DeviceOptions = {
-  ...{ memory: "128MiB", arena: "32MiB", staging: "1MiB", stallAfter: "off", environment: {} },
+  ...{ memory: "128MiB", arena: "32MiB", staging: "1MiB", stallAfter: "off", environment: testEnvironment },
   ...{ print: () => {}, poison: true },
 };
 

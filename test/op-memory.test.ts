@@ -21,7 +21,7 @@ import { opCases } from "./support/op-cases/index.js";
 import type { CaseCall } from "./support/op-cases/op-case.js";
 import { describeCall, runCase } from "./support/op-runs.js";
 import { sameNamedBytes } from "./support/same-bytes.js";
-import { openTestDriver, type TestDriver, testDeviceKind } from "./support/test-device.js";
+import { openTestDriver, type TestDriver, testDeviceKind, testEnvironment } from "./support/test-device.js";
 import type { FloatDtype } from "./tolerances.js";
 
 const seed = 20_240_611;
@@ -159,7 +159,7 @@ function open(device: TestDriver, wrap: (device: TestDriver) => Driver, options:
     chunk: bytes(4 * 2 ** 20),
     staging: "1MiB",
     stallAfter: "off",
-    environment: {},
+    environment: testEnvironment,
     print: () => {},
     ...options,
   });

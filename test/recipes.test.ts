@@ -19,7 +19,7 @@ import { opCases } from "./support/op-cases/index.js";
 import type { CaseCall, CaseOperand } from "./support/op-cases/op-case.js";
 import { describeCall, runCase } from "./support/op-runs.js";
 import { sameNamedBytes } from "./support/same-bytes.js";
-import { openTestDriver, testDeviceKind } from "./support/test-device.js";
+import { openTestDriver, testDeviceKind, testEnvironment } from "./support/test-device.js";
 import type { FloatDtype } from "./tolerances.js";
 
 const seed = 20_261_115;
@@ -40,7 +40,7 @@ after(() => {
 plain.runtime.onWork = () => undefined;
 
 function open(): Device {
-  const quiet = { stallAfter: "off", environment: {}, print: () => {} } as const;
+  const quiet = { stallAfter: "off", environment: testEnvironment, print: () => {} } as const;
   return new Device(testDeviceKind, {
     driver: strict(driver),
     memory: "64MiB",

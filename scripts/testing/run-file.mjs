@@ -69,6 +69,8 @@ function runProcess(file, log, timeoutMs) {
     ];
     const child = spawn(process.execPath, [...flags, file.compiled], {
       cwd: file.root,
+      // A refused plan fails its test; a user's step would be slower, and a test might not see that.
+      env: { ...process.env, HOLDFAST_ON_REFUSED_PLAN: "error" },
       // A group of its own, so that ending it ends whatever it started too.
       detached: true,
       stdio: ["ignore", "pipe", "pipe"],

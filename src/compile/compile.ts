@@ -5,6 +5,7 @@
 
 import type { Region, Runtime, Storage } from "../runtime/index.js";
 import { placeConstants } from "./constants.js";
+import { type Fallback, planAgreed, planOptional } from "./fallback.js";
 import { fuse } from "./fuse.js";
 import { handOver } from "./handovers.js";
 import { lifetimesOf } from "./liveness.js";
@@ -114,13 +115,18 @@ export interface Stage {
 
 /** A step that has a plan, and no memory yet. */
 export interface PlannedStep {
+  readonly name: string;
   /** How many ops of the table the step called. */
   readonly ops: number;
   /** The dtypes and shapes of its buffers, by their numbers, where they are known. */
   readonly types: ReadonlyMap<number, string>;
   readonly stages: readonly Stage[];
+  /** What was left out because the verifier refused the plan with it; nothing where it agreed at once. */
+  readonly fallback?: Fallback | undefined;
   /** Persistent memory of which nobody wants what the step leaves in it. */
   readonly forgotten: readonly Part[];
+  /** May algorithms of products be others than those of eager code? */
+  readonly isChosen: boolean;
   /** May launches begin while the ones before them end? */
   readonly handsOver: boolean;
   readonly schedule: Schedule;
@@ -134,19 +140,25 @@ export interface PlannedStep {
   readonly skipped: Storage | undefined;
 }
 
-export function planStep(runtime: Runtime, trace: Trace<unknown>, settings: PassSettings = {}): PlannedStep {
+/** `name`: the step's, for warnings. */
+export function planStep(
+  runtime: Runtime,
+  trace: Trace<unknown>,
+  settings: PassSettings = {},
+  name = "step",
+): PlannedStep {
   const guarded = guard(runtime, trace);
   const placed = placeConstants(runtime, guarded.calls, trace.constants);
   const regions = [...placed.regions, ...guarded.regions];
   try {
     // Making values again takes time, and holding them longer takes memory: a GPU begins with the second.
     const isShort = runtime.device.kind === "cpu";
-    const { forgotten } = trace;
-    const first = planCalls(runtime, placed.calls, forgotten, { recompute: isShort, ...settings });
+    const program = { name, traced: placed.calls, forgotten: trace.forgotten };
+    const first = planCalls(runtime, program, { recompute: isShort, ...settings });
     const fits = first.plan.bytes <= roomIn(runtime).room || settings.recompute !== undefined || isShort;
     const planned = fits
       ? first
-      : planCalls(runtime, placed.calls, forgotten, {
+      : planCalls(runtime, program, {
           ...settings,
           ...{ afresh: false, reductions: false, early: false, beside: false, recompute: true },
         });
@@ -157,10 +169,13 @@ export function planStep(runtime: Runtime, trace: Trace<unknown>, settings: Pass
   }
 }
 
+interface TracedProgram extends Pick<PlannedStep, "name" | "forgotten"> {
+  readonly traced: readonly Call[];
+}
+
 function planCalls(
   runtime: Runtime,
-  traced: readonly Call[],
-  forgotten: readonly Part[],
+  { name: step, traced, forgotten }: TracedProgram,
   settings: PassSettings,
 ): Omit<PlannedStep, "ops" | "types" | "regions" | "skipped"> {
   const stages: Stage[] = [{ name: "trace", calls: traced }];
@@ -178,9 +193,17 @@ function planCalls(
     calls = chosen.calls;
     stages.push({ name: "products", calls });
   }
-  const { handovers: handsOver = true } = settings;
-  const scheduled = planSchedule(runtime, calls, { branches: 0, lag: 0, handsOver });
-  return { stages, forgotten, handsOver, ...scheduled, products: chosen?.report };
+  const { planned, fallback, ...proposed } = planAgreed(
+    runtime,
+    step,
+    { stages, handsOver: settings.handovers ?? true },
+    (one) => {
+      const program = one.stages.at(-1)?.calls ?? [];
+      return planSchedule(runtime, program, { branches: 0, lag: 0, handsOver: one.handsOver });
+    },
+  );
+  const products = fallback?.leftOut.includes("products") ? undefined : chosen?.report;
+  return { name: step, ...proposed, ...planned, forgotten, isChosen, fallback, products };
 }
 
 function planSchedule(
@@ -201,16 +224,23 @@ export const branchings = {
   "yielding branches": { branches: 3, slack: 2, lag: 8, isMainFirst: true },
 } as const satisfies Readonly<Record<string, ScheduleOptions>>;
 
-/** The same step, to the bit, with what nobody needs soon on side branches; nothing where there is no such call. */
+/**
+ * The same step, to the bit, with what nobody needs soon on side branches. Nothing where there is no such call, or where the verifier
+ * refuses the plan for it.
+ */
 export function branchStep(
   runtime: Runtime,
   planned: PlannedStep,
   options: ScheduleOptions = branchings.branches,
 ): PlannedStep | undefined {
-  const { handsOver } = planned;
-  const branched = planSchedule(runtime, freedCalls(runtime, planned), { ...options, handsOver });
-  const hasSides = branched.schedule.calls.some(({ branch }) => branch !== 0);
-  return hasSides ? { ...planned, ...branched } : undefined;
+  const { name, handsOver } = planned;
+  const calls = freedCalls(runtime, planned);
+  const schedule = options.isMainFirst ? "yielding branches" : "branches";
+  const branched = planOptional(runtime, { name, schedule, calls }, () =>
+    planSchedule(runtime, calls, { ...options, handsOver }),
+  );
+  const hasSides = branched?.schedule.calls.some(({ branch }) => branch !== 0);
+  return branched && hasSides ? { ...planned, ...branched } : undefined;
 }
 
 /** The same step, to the bit, with each launch behind the end of the one before it; nothing where none begins early. */
@@ -225,11 +255,10 @@ export function stepInTurn(planned: PlannedStep): PlannedStep | undefined {
 const latePasses: ReadonlySet<string> = new Set(passNames.slice(passNames.indexOf("fuse") + 1));
 
 /** The calls as the passes leave them where values that are changed in place are made anew before they are fused. */
-function freedCalls(runtime: Runtime, { stages, forgotten }: PlannedStep): readonly Call[] {
+function freedCalls(runtime: Runtime, { stages, forgotten, isChosen }: PlannedStep): readonly Call[] {
   if (isAfresh(runtime) && stages.some(({ name }) => name === "afresh")) return stages.at(-1)?.calls ?? [];
   const fused = stages.findIndex(({ name }) => name === "fuse");
   const again = fused < 0 ? stages.filter(({ name }) => latePasses.has(name)) : stages.slice(fused);
-  const isChosen = stages.some(({ name }) => name === "products");
   let calls = writeAfresh(stages.at(-1 - again.length)?.calls ?? []);
   for (const { name, calls: chosen } of again) {
     if (name === "products")

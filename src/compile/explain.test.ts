@@ -15,6 +15,7 @@ import { memoryOf } from "./memory-report.js";
 import { planMemory } from "./plan.js";
 import type { Call } from "./program.js";
 import { reportWidth } from "./text-columns.js";
+import { refusal } from "./verify/refusal.js";
 import { planRules } from "./verify.js";
 
 /** exp, twice the same; a result that nobody reads; a copy; and what is left, which can be one kernel. */
@@ -128,6 +129,25 @@ test("several plans stand one behind the other, numbered", () => {
   ]);
 });
 
+test("a pass that the verifier refused is named, with the refusal and its report, and so is what came after it", () => {
+  const planned = smallStep();
+  const leftOut = ["fuse", "beside", "products", "handovers"] as const;
+  const stages = planned.stages.filter(({ name }) => name !== "fuse" && name !== "beside");
+  const refused = refusal("written", "call 3 (exp) reads what nothing has written");
+  const fallback = { leftOut, refusal: refused, report: "/tmp/report.json" };
+  const text = explainStep("train", [{ inputs: "f32 [6, 100]", planned: { ...planned, stages, fallback } }], {
+    calls: false,
+  });
+  for (const name of ["fuse", "beside", "products"])
+    assert.match(text, new RegExp(`^${name} +left out: the verifier refused the plan with it`, "m"));
+  const joined = text.replaceAll(/\s+/g, " ");
+  assert.match(
+    joined,
+    /left out until the rules held: handovers, products, beside, fuse\. The plan breaks the rule "written"/,
+  );
+  assert.match(joined, /Please report it with \/tmp\/report\.json/);
+});
+
 test("of a large step the largest holders are listed and the rest is counted, and no line is wider than the page", () => {
   const schedule = drawTransformer(12, true);
   const plan = planMemory(lifetimesOf(schedule));
@@ -135,6 +155,8 @@ test("of a large step the largest holders are listed and the rest is counted, an
   const stages = [{ name: "trace", calls } as const];
   const memory = memoryOf(schedule, plan);
   const planned: PlannedStep = {
+    name: "train",
+    isChosen: false,
     ops: 400,
     stages,
     schedule,

@@ -3,7 +3,7 @@
 import type { Replayable } from "../runtime/index.js";
 import { formatBytes, formatDuration } from "../units/index.js";
 import { formatCalls } from "./call-table.js";
-import { type PassName, type PlannedStep, passNames, type Stage } from "./compile.js";
+import { type PassName, type PlannedStep, passNames } from "./compile.js";
 import { describeFusions } from "./fuse.js";
 import { accessesOf, type Call } from "./program.js";
 import { cutText, formatColumns, reportWidth, wrapText } from "./text-columns.js";
@@ -68,12 +68,12 @@ function explainPlan(plan: ExplainedPlan, number: number, { calls = true }: Expl
   const lines = [
     ...section(`plan ${number}`, [`for ${inputs === "" ? "no inputs" : `inputs ${inputs}`}`]),
     ...section("trace", [explainTrace(planned)]),
-    ...explainPasses(planned.stages),
+    ...explainPasses(planned),
     ...section("products", [explainProducts(planned)]),
     ...section("schedule", [explainSchedule(planned)]),
     ...section("plan", explainMemory(planned)),
     ...section("persistent", explainPersistent(planned)),
-    ...section("verify", [`all ${ruleNames.length} rules hold: ${ruleNames.join(", ")}`]),
+    ...section("verify", explainVerification(planned)),
     ...section("capture", [explainCapture(replayable)]),
   ];
   return [...lines, ...(calls ? ["", ...formatCalls(planned.schedule)] : [])].join("\n");
@@ -96,13 +96,16 @@ function explainTrace({ ops, stages }: PlannedStep): string {
   return `${count(ops, "op")} of the table, ${count(traced?.calls.length ?? 0, "call")}`;
 }
 
-function explainPasses(stages: readonly Stage[]): string[] {
+function explainPasses({ stages, fallback }: PlannedStep): string[] {
   const width = String(stages[0]?.calls.length ?? 0).length;
   const after = new Map(stages.map((stage, index) => [stage.name, { stage, before: stages[index - 1] }]));
   return passNames.flatMap((name) => {
     if (name === "products") return [];
     const found = after.get(name);
-    if (!found?.before) return section(name, ["left out, as the settings say"]);
+    if (!found?.before) {
+      const isRefused = fallback?.leftOut.includes(name);
+      return section(name, [isRefused ? refusedWithIt : "left out, as the settings say"]);
+    }
     const [before, left] = [found.before.calls, found.stage.calls];
     const numbers = [before, left].map(({ length }) => String(length).padStart(width)).join(" → ");
     const [effect = "", ...rows] = effectOf(before, left);
@@ -112,7 +115,8 @@ function explainPasses(stages: readonly Stage[]): string[] {
   });
 }
 
-function explainProducts({ products: report }: PlannedStep): string {
+function explainProducts({ products: report, fallback }: PlannedStep): string {
+  if (fallback?.leftOut.includes("products")) return refusedWithIt;
   if (!report) return "as eager code has them: there is no library to choose for, or the settings say so";
   const { products, changed, measured, beforeUs, afterUs, elapsedMs } = report;
   const gain = changed > 0 ? `, ${beforeUs.toFixed(1)} → ${afterUs.toFixed(1)} µs` : "";
@@ -120,6 +124,18 @@ function explainProducts({ products: report }: PlannedStep): string {
     `the fastest of the library's algorithms: ${changed} of ${count(products, "product")} changed${gain}; ` +
     `${count(measured, "kind")} measured in ${formatDuration(elapsedMs)}`
   );
+}
+
+const refusedWithIt = "left out: the verifier refused the plan with it, or with a pass before it";
+
+function explainVerification({ fallback }: PlannedStep): string[] {
+  const held = `all ${ruleNames.length} rules hold: ${ruleNames.join(", ")}`;
+  if (!fallback) return [held];
+  const { leftOut, refusal, report } = fallback;
+  return [
+    held,
+    `refused before, and left out until the rules held: ${leftOut.toReversed().join(", ")}. ${refusal.message} Please report it with ${report}`,
+  ];
 }
 
 /** What a pass has done, in a sentence; then the kernels that it has made of several calls, in rows. */

@@ -165,7 +165,7 @@ export interface Access {
   readonly part: Part;
   readonly reads: boolean;
   readonly writes: boolean;
-  /** Which bytes of the part are read, where that is known; otherwise any may be. */
+  /** Which bytes of the part are read, where it is known that some may not be; otherwise all may be. */
   readonly visits?: Visits;
 }
 
@@ -245,10 +245,15 @@ function accessesOfRows(work: RowCall): Access[] {
     const dtype = inputs[index];
     if (dtype === undefined) return accessOf(part, "out");
     if (outputReadBack(work, index) !== undefined) return [];
-    const read = accessOf(part, "in");
+    if (readsAtIndex || isDense(iteration, index)) return accessOf(part, "in");
     const visits = { iteration, operand: index, elementBytes: dtypes[dtype].bytes };
-    return readsAtIndex ? read : { ...read, visits };
+    return { part, reads: true, writes: false, visits };
   });
+}
+
+/** Does an iteration come to one element after the other, so that there is nothing between them? */
+function isDense({ outer, row }: Iteration, operand: number): boolean {
+  return outer.length === 0 && (row.strides[operand] ?? 0) <= 1;
 }
 
 function accessesOfColumns({ kernel: { inputs }, operands }: ColumnCall): Access[] {

@@ -179,7 +179,9 @@ export const errorCodes = {
   PLAN_REFUSED: {
     meaning:
       "The verifier found a fault in how a compiled step would run or where its memory would lie; nothing of it was run.",
-    help: "Report it with the message, which names the rule, the calls and the buffers; the same step runs without compile().",
+    help:
+      "Passes of the compiler are left out first; this comes where none of them was the cause, or where the setting onRefusedPlan is error. Report it " +
+      "with the message, which names the rule, the calls and the buffers; the same step runs without compile().",
   },
 
   // The machine

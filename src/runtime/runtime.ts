@@ -223,6 +223,11 @@ export class Runtime {
     this.#parts.driver.remember?.(key, note);
   }
 
+  /** Prints a warning, whatever the logger says. */
+  warn(text: string): void {
+    this.#print(`holdfast: ${text}\n`);
+  }
+
   /** Loads a kernel once and keeps it. */
   kernel(source: KernelSource): Kernel {
     this.#requireOpen();
@@ -309,7 +314,7 @@ export class Runtime {
       if (this.settings.capture === "on" || !isCaptureRefusal(error)) throw error;
       if (!this.#hasToldRefusal) {
         this.#hasToldRefusal = true;
-        this.#print(`holdfast: a capture was refused, and its work runs directly: ${error.message}\n`);
+        this.warn(`a capture was refused, and its work runs directly: ${error.message}`);
       }
       return direct(body, error.message);
     }

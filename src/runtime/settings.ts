@@ -94,6 +94,16 @@ export const settingsTable = {
     example: "off",
     fallback: () => "auto" as const,
   },
+  onRefusedPlan: {
+    variable: "HOLDFAST_ON_REFUSED_PLAN",
+    ...choice("fallback", "error"),
+    meaning:
+      "What becomes of a compiled step whose plan the verifier refuses, which is a fault of Holdfast. fallback: passes are left " +
+      "out until it agrees, with a warning and a report to send us. error: PLAN_REFUSED.",
+    defaultText: "fallback",
+    example: "error",
+    fallback: () => "fallback" as const,
+  },
   verifyUploads: {
     variable: "HOLDFAST_VERIFY_UPLOADS",
     ...onOff,
@@ -125,7 +135,7 @@ export const settingsTable = {
     variable: "HOLDFAST_REPORTS",
     kind: "folder",
     parse: nonEmpty,
-    meaning: "Where stall reports are written.",
+    meaning: "Where reports are written: of stalls, and of plans that the verifier refused.",
     defaultText: "the system's folder for temporary files",
     example: "runs/reports",
     fallback: tmpdir,

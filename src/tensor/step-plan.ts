@@ -56,7 +56,7 @@ export function makeStepPlan(device: Device, step: StepFunction, inputs: readonl
     const slots = new StepInputs(device, step.name, inputs, releaseLater);
     const { trace, guards } = traceUntilStable(device, step, slots, releaseLater);
     const { result: results } = trace;
-    const straight = planStep(runtime, trace, step.passes);
+    const straight = planStep(runtime, trace, step.passes, step.name);
     for (const region of straight.regions) releaseLater(region);
     const planned = chooseSchedule(runtime, step, straight);
     let running: RunningPlan | undefined;

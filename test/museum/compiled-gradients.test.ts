@@ -20,7 +20,7 @@ import {
 import { openStrictDevice } from "../support/devices.js";
 import { museumRow } from "../support/museum.js";
 import { sameNamedBytes } from "../support/same-bytes.js";
-import { openTestCpu } from "../support/test-device.js";
+import { openTestCpu, testEnvironment } from "../support/test-device.js";
 import { UnverifiedStep } from "../support/unverified-step.js";
 
 /** How a step is run on each of four batches; what is returned runs it on one. */
@@ -92,7 +92,7 @@ function train(device: Device, way: Way): Run {
 
 function trainOnCpu(): Run {
   const driver = openTestCpu();
-  const cpu = new Device("cpu", { driver, stallAfter: "off", environment: {}, print: () => {} });
+  const cpu = new Device("cpu", { driver, stallAfter: "off", environment: testEnvironment, print: () => {} });
   const run = train(cpu, eagerly);
   cpu.close();
   driver.close();

@@ -8,7 +8,7 @@ import { CallLog } from "../support/call-log.js";
 import { museumRow } from "../support/museum.js";
 import { refusalOf } from "../support/refusals.js";
 import { withMethods } from "../support/replaced-methods.js";
-import { openTestCpu } from "../support/test-device.js";
+import { openTestCpu, testEnvironment } from "../support/test-device.js";
 
 const [features, width] = [16, 512] as const;
 
@@ -66,7 +66,7 @@ for (const [name, { options, heldBytes, code, says, faults }] of Object.entries(
       const log = new CallLog();
       const driver = openTestCpu();
       const device = new Device("cpu", {
-        ...{ stallAfter: "off", environment: {}, print: () => {}, ...options },
+        ...{ stallAfter: "off", environment: testEnvironment, print: () => {}, ...options },
         driver: log.wrap(driver),
       });
       try {

@@ -2,14 +2,20 @@
 
 import { after } from "node:test";
 import { bytes, Device, type DeviceOptions, type Driver, strict } from "holdfast";
-import { openTestDriver, type TestDriver, testDevice, testDeviceKind } from "./test-device.js";
+import {
+  openTestDriver,
+  type TestDriver,
+  testDevice,
+  testDeviceKind,
+  testEnvironment,
+} from "./test-device.js";
 
 /** On a GPU every module's weights take 2 MiB or more; the chunk is the CPU's, which the budget of every test has room for. */
 const quiet: DeviceOptions = {
   memory: testDeviceKind === "cuda" ? "2GiB" : "256MiB",
   chunk: bytes(4 * 1024 * 1024),
   stallAfter: "off",
-  environment: {},
+  environment: testEnvironment,
   print: () => {},
 };
 

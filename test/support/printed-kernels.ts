@@ -7,6 +7,7 @@ import type { FloatDtype } from "../tolerances.js";
 import { opCases } from "./op-cases/index.js";
 import { runCase } from "./op-runs.js";
 import { openPrintingDriver } from "./printing-driver.js";
+import { testEnvironment } from "./test-device.js";
 import { placeGiven, setGradient } from "./trained-module.js";
 
 /** The elements of each case's draws: the dtypes have the same forms, and differ in how they load and store. */
@@ -27,7 +28,7 @@ export function printKernels(): readonly KernelSource[] {
     driver,
     memory: "1GiB",
     stallAfter: "off",
-    environment: {},
+    environment: testEnvironment,
     print: () => {},
   });
   const printedBy = (print: () => void): KernelSource[] => {

@@ -19,7 +19,8 @@ export interface PrintingDriver {
   readonly sources: ReadonlyMap<string, KernelSource>;
 }
 
-export function openPrintingDriver(): PrintingDriver {
+/** `facts`: what else the GPU says of itself. */
+export function openPrintingDriver(facts: Partial<DeviceInfo> = {}): PrintingDriver {
   const cpu = openCpuDriver({ threads: 1 });
   const sources = new Map<string, KernelSource>();
   let loaded = 0;
@@ -42,7 +43,10 @@ export function openPrintingDriver(): PrintingDriver {
   const driver = around(cpu, (call, args, proceed) => {
     switch (call) {
       case "describe":
-        return { ...(proceed() as DeviceInfo), kind: "cuda", name: "Printer", computeCapability: "9.0" };
+        return {
+          ...(proceed() as DeviceInfo),
+          ...{ kind: "cuda", name: "Printer", computeCapability: "9.0", ...facts },
+        };
       case "loadKernel":
         return load(args[0] as KernelSource);
       case "unloadKernel":

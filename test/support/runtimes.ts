@@ -12,7 +12,7 @@ import {
   type Storage,
   strict,
 } from "holdfast";
-import { openTestCpu, openTestDriver, type TestDriver } from "./test-device.js";
+import { openTestCpu, openTestDriver, type TestDriver, testEnvironment } from "./test-device.js";
 
 export interface TestRuntime {
   readonly runtime: Runtime;
@@ -49,7 +49,7 @@ function withRuntimeOn<T>(
     const runtime = openRuntime({
       driver,
       stallAfter: "off",
-      environment: {},
+      environment: testEnvironment,
       print: () => {},
       verifyUploads: true,
       // The CPU's chunk: on a GPU it would be as large as the budget of some tests.

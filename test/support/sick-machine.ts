@@ -6,6 +6,7 @@ import { type DoctorReport, runDoctor } from "../../src/cli/doctor/index.js";
 import type { DoctorPhase } from "../../src/cli/doctor/phase-log.js";
 import { exitCodes } from "../../src/errors/index.js";
 import type { Bytes } from "../../src/units/index.js";
+import { testEnvironment } from "./test-device.js";
 
 /** `plant` puts the fault into the driver; methods are exchanged by the caller, around this call. */
 export function failsIn(
@@ -20,7 +21,7 @@ export function failsIn(
   };
   try {
     const code = runDoctor(
-      { device: "cpu", rows: 300, batch: 2, steps: 3, environment: {}, driver: plant(machine) },
+      { device: "cpu", rows: 300, batch: 2, steps: 3, environment: testEnvironment, driver: plant(machine) },
       { version: "1.2.3", columns: 112, json: true, write },
     );
     const { passed, phases }: DoctorReport = JSON.parse(text);

@@ -4,6 +4,7 @@ import { after } from "node:test";
 import { Device, strict } from "holdfast";
 import { openStandIn } from "./stand-in.js";
 import { openStandInDriver } from "./stand-in-driver.js";
+import { testEnvironment } from "./test-device.js";
 
 export interface StandInGpuOptions {
   readonly precision?: "f32" | "tf32" | "bf16";
@@ -30,7 +31,7 @@ export function openStandInGpu({
       memory: "1GiB",
       poison: true,
       stallAfter: "off",
-      environment: {},
+      environment: testEnvironment,
       precision,
       capture,
     },

@@ -8,6 +8,7 @@ import { afterEach, describe, test } from "node:test";
 import { sameBytes } from "../../../test/support/same-bytes.js";
 import { openStandIn, standInMissing } from "../../../test/support/stand-in.js";
 import { openStandInDriver } from "../../../test/support/stand-in-driver.js";
+import { testEnvironment } from "../../../test/support/test-device.js";
 import { timed } from "../../../test/support/timed-driver.js";
 import { around, type DeviceInfo, type KernelSource, strict } from "../../driver/index.js";
 import { HoldfastError } from "../../errors/index.js";
@@ -61,7 +62,13 @@ function onDevice(
   });
   try {
     const runtime = openRuntime({
-      ...{ driver: strict(compiling), memory: "256MiB", poison: true, stallAfter: "off", environment: {} },
+      ...{
+        driver: strict(compiling),
+        memory: "256MiB",
+        poison: true,
+        stallAfter: "off",
+        environment: testEnvironment,
+      },
       ...{ print: () => {}, ...options },
     });
     try {

@@ -1,0 +1,164 @@
+/** A refused plan: what is left out, in which order, what is said and what is written. */
+
+import assert from "node:assert/strict";
+import { readdirSync, readFileSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { test } from "node:test";
+import { makeFolder } from "../../test/support/folders.js";
+import { Sketch } from "../../test/support/proposed-steps.js";
+import { refusalOf } from "../../test/support/refusals.js";
+import { withRuntime } from "../../test/support/runtimes.js";
+import type { Runtime, RuntimeOptions } from "../runtime/index.js";
+import type { Stage } from "./compile.js";
+import { type Proposed, planAgreed, planOptional } from "./fallback.js";
+import { refusal } from "./verify/refusal.js";
+
+/** A trace and four passes, of which the second has changed nothing. */
+function stages(): readonly Stage[] {
+  const callsOf = (op: string): Stage["calls"] => {
+    const sketch = new Sketch();
+    sketch.launch(op, { writes: [sketch.step(`${op} result`, 64)] });
+    return sketch.program;
+  };
+  const fused = callsOf("fused");
+  return [
+    { name: "trace", calls: callsOf("traced") },
+    { name: "common", calls: callsOf("shared") },
+    { name: "fuse", calls: fused },
+    { name: "alike", calls: fused },
+    { name: "beside", calls: callsOf("beside") },
+  ];
+}
+
+const nameOf = ({ stages: given, handsOver }: Proposed): string =>
+  `${given.at(-1)?.name}${handsOver ? " with handovers" : ""}`;
+
+/** A verifier that agrees to what one of its names says, and what was asked of it. */
+function verifierOf(agreesTo: readonly string[]) {
+  const asked: string[] = [];
+  const plan = (proposed: Proposed): string => {
+    const name = nameOf(proposed);
+    asked.push(name);
+    if (!agreesTo.includes(name)) throw refusal("written", `${name} is refused`, { call: 3 });
+    return `plan of ${name}`;
+  };
+  return { asked, plan };
+}
+
+function withWarnings<T>(
+  options: RuntimeOptions,
+  use: (runtime: Runtime, printed: string[], folder: string) => T,
+): T {
+  const [printed, reports]: [string[], string] = [[], makeFolder()];
+  const heard = { print: (text: string) => void printed.push(text) };
+  return withRuntime({ onRefusedPlan: "fallback", reports, ...options, ...heard }, ({ runtime }) => {
+    printed.splice(0);
+    return use(runtime, printed, reports);
+  });
+}
+
+const whole = (): Proposed => ({ stages: stages(), handsOver: true });
+
+test("where the verifier agrees, nothing is left out and nothing is said", () => {
+  withWarnings({}, (runtime, printed, folder) => {
+    const { asked, plan } = verifierOf(["beside with handovers"]);
+    const agreed = planAgreed(runtime, "train", whole(), plan);
+    assert.equal(agreed.planned, "plan of beside with handovers");
+    assert.equal(agreed.fallback, undefined);
+    assert.deepEqual([asked.length, printed, readdirSync(folder)], [1, [], []]);
+  });
+});
+
+test("handovers go first, then passes from the last one back; a pass that changed nothing is not tried by itself", () => {
+  withWarnings({}, (runtime) => {
+    const { asked, plan } = verifierOf(["common"]);
+    const agreed = planAgreed(runtime, "train", whole(), plan);
+    assert.deepEqual(asked, ["beside with handovers", "beside", "alike", "common"]);
+    assert.equal(agreed.planned, "plan of common");
+    assert.deepEqual(
+      agreed.stages.map(({ name }) => name),
+      ["trace", "common"],
+    );
+    assert.equal(agreed.handsOver, false);
+    assert.deepEqual(agreed.fallback?.leftOut, ["fuse", "alike", "beside", "handovers"]);
+    assert.match(agreed.fallback?.refusal.message ?? "", /beside with handovers is refused/);
+  });
+});
+
+test("one warning names the step, the first pass left out, the rule and a file that holds what a report needs", () => {
+  withWarnings({}, (runtime, printed, folder) => {
+    const { fallback } = planAgreed(runtime, "train", whole(), verifierOf(["alike"]).plan);
+    const [file = ""] = readdirSync(folder);
+    assert.equal(fallback?.report, join(folder, file));
+    assert.equal(printed.length, 1);
+    assert.match(printed[0]!, /^holdfast: the verifier refused a plan of compiled train/);
+    assert.match(
+      printed[0]!,
+      /runs without the pass "beside" and 1 after it, more slowly\. This is a fault of Holdfast/,
+    );
+    assert.match(printed[0]!, /breaks the rule "written"/);
+    assert.ok(printed[0]!.includes(fallback?.report ?? "none"));
+    const report = JSON.parse(readFileSync(join(folder, file), "utf8")) as Record<string, unknown>;
+    assert.deepEqual(report["leftOut"], ["beside", "handovers"]);
+    assert.deepEqual(report["numbers"], { rule: "written", call: 3 });
+    assert.deepEqual([report["step"], report["code"]], ["train", "PLAN_REFUSED"]);
+    assert.equal((report["device"] as { kind?: string }).kind, runtime.device.kind);
+    assert.match((report["calls"] as string[]).join("\n"), /0 {2}beside .*launch/);
+  });
+});
+
+test("where the report can't be written the warning says so, and the step is planned", () => {
+  const file = join(makeFolder(), "no folder");
+  writeFileSync(file, "");
+  withWarnings({ reports: file }, (runtime, printed) => {
+    const agreed = planAgreed(runtime, "train", whole(), verifierOf(["trace"]).plan);
+    assert.equal(agreed.planned, "plan of trace");
+    assert.match(printed.join(""), /its report could not be written: /);
+  });
+});
+
+test("where even the traced calls are refused, the first refusal is thrown and nothing is written", () => {
+  withWarnings({}, (runtime, printed, folder) => {
+    const { asked, plan } = verifierOf([]);
+    const error = refusalOf(() => planAgreed(runtime, "train", whole(), plan));
+    assert.match(error?.message ?? "", /beside with handovers is refused/);
+    assert.equal(error?.code, "PLAN_REFUSED");
+    assert.equal(asked.at(-1), "trace");
+    assert.deepEqual([printed, readdirSync(folder)], [[], []]);
+  });
+});
+
+test("with onRefusedPlan: error, the first refusal is thrown at once, of a plan and of an optional schedule", () => {
+  withWarnings({ onRefusedPlan: "error" }, (runtime, printed) => {
+    const { asked, plan } = verifierOf(["beside"]);
+    assert.equal(refusalOf(() => planAgreed(runtime, "train", whole(), plan))?.code, "PLAN_REFUSED");
+    assert.equal(asked.length, 1);
+    const refused = (): never => {
+      throw refusal("order", "refused");
+    };
+    const branches = { name: "train", schedule: "branches", calls: [] };
+    assert.equal(refusalOf(() => planOptional(runtime, branches, refused))?.code, "PLAN_REFUSED");
+    assert.deepEqual(printed, []);
+  });
+});
+
+test("a refused schedule that is optional is left out with a warning, and other errors pass", () => {
+  withWarnings({}, (runtime, printed, folder) => {
+    const branches = { name: "train", schedule: "branches", calls: stages().at(-1)!.calls };
+    const refused = (): never => {
+      throw refusal("order", "refused");
+    };
+    assert.equal(
+      planOptional(runtime, branches, () => 7),
+      7,
+    );
+    assert.equal(planOptional(runtime, branches, refused), undefined);
+    assert.match(printed.join(""), /compiled train, so the step runs without branches\./);
+    assert.equal(readdirSync(folder).length, 1);
+    const broken = (): never => {
+      throw new TypeError("broken");
+    };
+    assert.throws(() => planOptional(runtime, branches, broken), TypeError);
+    assert.throws(() => planAgreed(runtime, "train", whole(), broken), TypeError);
+  });
+});

@@ -1,0 +1,135 @@
+/**
+ * Models of any even width can be planned for a GPU: every plan passes the verifier with all passes. With TEST_WIDTHS=all every width
+ * from 8 to 320 is planned in every precision, and twenty of the steps are run on the emulated GPU; otherwise a sample of both.
+ */
+
+import assert from "node:assert/strict";
+import { describe, test } from "node:test";
+import { type Device, HoldfastError, manualSeed, type nn } from "holdfast";
+import { type Precision, planEveryWay, withImaginedGpu } from "./support/imagined-gpu.js";
+import { standInMissing } from "./support/stand-in.js";
+import { openStandInGpu } from "./support/stand-in-gpu.js";
+import { type TrainedWorkload, type WorkloadName, widthWorkloads } from "./support/width-workloads.js";
+
+const isWhole = process.env["TEST_WIDTHS"] === "all";
+const workloads = Object.keys(widthWorkloads) as WorkloadName[];
+const precisions: readonly Precision[] = ["f32", "tf32", "bf16"];
+const everyWidth = Array.from({ length: (320 - 8) / 2 + 1 }, (_, index) => 8 + 2 * index);
+
+/** Widths whose layers are no multiple of what memory is aligned to, and one whose are. */
+const sampledWidths: Readonly<Record<WorkloadName, readonly number[]>> = {
+  crossAsset: [10, 36, 100, 128, 252],
+  characters: [8, 60, 300],
+  gpt: [12, 98],
+  convnet: [10, 20, 130],
+};
+
+interface Case {
+  readonly workload: WorkloadName;
+  readonly width: number;
+  readonly precision: Precision;
+}
+
+/** Small products leave a GPU idle and large ones fill it: they have kernels of their own. */
+const batches = [8, 64, 256] as const;
+
+function casesOf(workload: WorkloadName): readonly Case[] {
+  if (isWhole)
+    return everyWidth.flatMap((width) => precisions.map((precision) => ({ workload, width, precision })));
+  return sampledWidths[workload].map((width, index) => ({
+    ...{ workload, width },
+    precision: precisions[(index + workloads.indexOf(workload)) % precisions.length] ?? "f32",
+  }));
+}
+
+/** Why a case has no plan; nothing where it has all. */
+function refusalOf({ workload, width, precision }: Case): string | undefined {
+  const batch = batches[(width / 2) % batches.length] ?? 8;
+  try {
+    withImaginedGpu(precision, (device) => {
+      const { step } = widthWorkloads[workload](device, { width, batch, isPlannedOnly: true });
+      const plans = planEveryWay(device, step);
+      assert.ok(plans.length > 1, "nothing went on a branch");
+    });
+    return undefined;
+  } catch (error) {
+    if (error instanceof HoldfastError)
+      return `width ${width} in ${precision}: ${error.code}: ${error.message}`;
+    throw error;
+  }
+}
+
+describe("plans on a GPU", () => {
+  for (const workload of workloads) {
+    const cases = casesOf(workload);
+    test(`${workload}: ${cases.length} plans of width 8 to 320 are what the verifier agrees to`, (context) => {
+      const refusals = cases.flatMap((one) => refusalOf(one) ?? []);
+      context.diagnostic(
+        `${cases.length} steps planned without and with branches, ${refusals.length} refused`,
+      );
+      assert.deepEqual(refusals, []);
+    });
+  }
+});
+
+/** Runs take minutes: their kernels are compiled by g++. */
+const executed: readonly Case[] = isWhole
+  ? [10, 22, 36, 60, 100].flatMap((width, index) =>
+      workloads.map((workload, which) => ({
+        ...{ workload, width },
+        precision: precisions[(index + which) % precisions.length] ?? "f32",
+      })),
+    )
+  : [{ workload: "crossAsset", width: 10, precision: "f32" }];
+
+/** What training leaves, on a device of its own: the losses, the gradients and, in f32, the weights. */
+function trained(
+  { workload, width, precision }: Case,
+  run: (device: Device, training: TrainedWorkload) => number,
+): Readonly<Record<string, ArrayLike<number>>> {
+  const device = openStandInGpu({ precision, isEarlySeen: false });
+  manualSeed(11);
+  const training = widthWorkloads[workload](device, { width, batch: 2 });
+  const isExact = precision === "f32";
+  // Where products round, Adam makes whole steps of gradients that are next to nothing: there one step is compared, and no weights.
+  const losses = Array.from({ length: isExact ? 2 : 1 }, () => run(device, training));
+  return { losses, ...valuesOf(training.model, isExact) };
+}
+
+function valuesOf(model: nn.Module, withWeights: boolean): Readonly<Record<string, ArrayLike<number>>> {
+  const found: Record<string, ArrayLike<number>> = {};
+  for (const [name, parameter] of model.namedParameters()) {
+    if (withWeights) found[name] = parameter.dataSync().slice() as Float32Array;
+    if (parameter.grad) found[`gradient of ${name}`] = parameter.grad.dataSync().slice() as Float32Array;
+  }
+  return found;
+}
+
+/** How far a compiled step may be from eager code, in parts of the largest value: f32 gives the same bits. */
+const tolerances: Readonly<Record<Precision, number>> = { f32: 0, tf32: 5e-3, bf16: 5e-2 };
+
+describe("the emulated GPU", { skip: standInMissing }, () => {
+  for (const one of executed) {
+    const { workload, width, precision } = one;
+    test(`${workload} of width ${width} in ${precision}: compiled steps train as eager ones do`, () => {
+      const eager = trained(one, (device, { step }) => device.step(() => step().loss.item()));
+      let compiled: (() => ReturnType<TrainedWorkload["step"]>) | undefined;
+      const found = trained(one, (device, { step }) => {
+        compiled ??= device.compile(step);
+        return compiled().loss.item();
+      });
+      assert.deepEqual(Object.keys(found), Object.keys(eager));
+      for (const [name, expected] of Object.entries(eager)) {
+        const largest = Math.max(...Array.from(expected, Math.abs));
+        const limit = tolerances[precision] * largest;
+        for (const [index, value] of Array.from(expected).entries()) {
+          const own = found[name]![index]!;
+          assert.ok(
+            Object.is(own, value) || Math.abs(own - value) <= limit,
+            `${name}[${index}] is ${own}, and ${value} in eager code`,
+          );
+        }
+      }
+    });
+  }
+});

@@ -1,0 +1,42 @@
+/** A GPU for plans alone: it describes itself as an H100 and runs nothing, so that a step can be planned for it on any machine. */
+
+import { Device } from "holdfast";
+import { branchings, branchStep, type PlannedStep, planStep, traceStep } from "../../src/compile/index.js";
+import { GradientStates } from "../../src/tensor/gradient-states.js";
+import { openPrintingDriver } from "./printing-driver.js";
+import { testEnvironment } from "./test-device.js";
+
+export type Precision = "f32" | "tf32" | "bf16";
+
+const multiprocessors = 132;
+
+/** Runs `use` on a GPU of its own, which is closed whatever happens. A plan that is refused there is an error. */
+export function withImaginedGpu<T>(precision: Precision, use: (device: Device) => T): T {
+  const { driver } = openPrintingDriver({ parallelism: multiprocessors, canBeginEarly: true });
+  try {
+    const device = new Device("cuda", {
+      ...{ driver, precision, memory: "1GiB", staging: "4MiB", stallAfter: "off" },
+      ...{ environment: testEnvironment, print: () => {} },
+    });
+    try {
+      return use(device);
+    } finally {
+      device.close();
+    }
+  } finally {
+    driver.close();
+  }
+}
+
+/** The plans of a step: without branches, then with each kind of them that has something to do. Nothing is run. */
+export function planEveryWay(device: Device, step: () => unknown): readonly PlannedStep[] {
+  const { runtime } = device;
+  const states = new GradientStates();
+  const trace = traceStep(runtime, () => device.inImaginedStep(() => states.watch(() => void step())));
+  states.undo();
+  const planned = planStep(runtime, trace);
+  const branched = Object.values(branchings).flatMap(
+    (options) => branchStep(runtime, planned, options) ?? [],
+  );
+  return [planned, ...branched];
+}
