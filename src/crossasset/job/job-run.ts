@@ -186,7 +186,7 @@ export class JobRun {
       const { loss, lr, samplesPerSecond, seconds, skipped } = record;
       const tested = Object.keys(record.figures).length > 0 && { figures: record.figures };
       const before = this.#progress.figures?.skipped ?? 0;
-      this.#noteSkipped(skipped);
+      this.#noteEpoch(skipped, samplesPerSecond);
       const more = this.#skippedBefore + skipped - before;
       if (more > 0)
         this.#recorder?.noteTrouble(
@@ -278,10 +278,14 @@ export class JobRun {
     }
   }
 
-  /** Steps that this fold has skipped so far, in this process. */
-  #noteSkipped(inFold: number): void {
-    const skipped = this.#skippedBefore + inFold;
-    this.#progress = { ...this.#progress, figures: { ...this.#progress.figures, skipped } };
+  /** The steps that this fold has skipped so far, in this process, and the epoch's speed, which stands until the next is known. */
+  #noteEpoch(skippedInFold: number, samplesPerSecond: number | undefined): void {
+    const { figures } = this.#progress;
+    const measured = {
+      skipped: this.#skippedBefore + skippedInFold,
+      samplesPerSecond: samplesPerSecond ?? figures?.samplesPerSecond,
+    };
+    this.#progress = { ...this.#progress, figures: { ...figures, ...measured } };
     this.#folder.noteProgress(this.#progress);
   }
 
