@@ -1,6 +1,6 @@
 /** The pages of docs/ that are made from tables in the code, as pure functions from table to text. */
 
-import { errorCodes } from "../src/errors/index.js";
+import { type ErrorCode, errorCodes, exitCodes, exitOf } from "../src/errors/index.js";
 import { settingsTable } from "../src/runtime/index.js";
 
 /** What the page tells of a setting. */
@@ -23,13 +23,22 @@ const notice = (table: string) =>
 
 export function errorsPage(): string {
   return page([
-    notice("src/errors/codes.ts"),
-    "# Errors",
-    "Everything that Holdfast throws on purpose is a `HoldfastError`. Its `code` is one of these and stays stable from version to version; its message has the numbers of the case at hand, and its `numbers` has them for programs.",
+    notice("src/errors/"),
+    "# Errors and exit codes",
+    "Every error that Holdfast throws on purpose is a `HoldfastError`. Its `code` is one of the codes below and does not change from version to version. Its message names the case and its figures; `numbers` has the figures for programs. `holdfast explain CODE` prints an entry of this page.",
+    "## Exit codes",
+    "The `holdfast` command ends with one of these codes. The last column says what the same command does when it is run again; the Job in [deploy/](../deploy/README.md) follows it.",
+    [
+      "| code | meaning | the same command again |",
+      "|---|---|---|",
+      ...Object.values(exitCodes).map(({ code, meaning, retry }) => `| ${code} | ${meaning} | ${retry} |`),
+    ].join("\n"),
+    "An error ends the command with the exit code of its entry below. There is one exception: where the system's own reason can pass (a full or failing disk, a port in use, too many open files), the exit code is 1. `holdfast doctor` and `holdfast health` end with 1 where they find something wrong.",
     ...Object.entries(errorCodes).flatMap(([code, { meaning, help }]) => [
       `## ${code}`,
       meaning,
       `**What helps:** ${help}`,
+      `**Exit code:** ${exitCodes[exitOf(code as ErrorCode)].code}`,
     ]),
   ]);
 }

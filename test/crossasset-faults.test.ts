@@ -23,7 +23,9 @@ import { text } from "node:stream/consumers";
 import { after, before, describe, test } from "node:test";
 import { crossasset } from "holdfast";
 import { loadSafetensors, saveSafetensors } from "../src/data/index.js";
+import { exitCodes } from "../src/errors/index.js";
 import { holdfastProgram, measuredIn, tensorsIn } from "./support/crossasset-runs.js";
+import { bytesIn } from "./support/folder-bytes.js";
 import { testEnvironment } from "./support/test-device.js";
 
 const folder = mkdtempSync(join(tmpdir(), "holdfast-faults-"));
@@ -77,6 +79,8 @@ interface Fault {
   readonly says: RegExp;
   /** A limit of the shell's that it runs under. */
   readonly limit?: string;
+  /** Its exit code, where that is not the one of its list. */
+  readonly exit?: number;
   /** Why it can't be tried here. */
   readonly skip?: string | false;
 }
@@ -101,11 +105,12 @@ const ofCommandLine: readonly Fault[] = [
 
 const isLinux = process.platform === "linux";
 
-/** Exit code 1: what was asked for can't be done. One line, with the code that `holdfast explain` knows. */
+/** Exit code 4: the same command would be refused again. One line, with the code that `holdfast explain` knows. */
 const ofWhatIsGiven: readonly Fault[] = [
   {
     what: "a budget that holds nothing",
     args: () => ["--memory", "1MiB"],
+    exit: 1,
     says: /^OUT_OF_BUDGET: The budget has no room for .*1 MiB/,
   },
   {
@@ -229,16 +234,16 @@ describe("what is wrong is said in a line, with the right exit code, and no step
       const [first = "", second, ...more] = stderr.split("\n");
       assert.match(first, /^error: /);
       assert.match(first, says);
-      assert.deepEqual([second, ...more], ["Run holdfast --help to see what there is.", ""]);
+      assert.deepEqual([second, ...more], ["Run holdfast train crossasset --help to see its options.", ""]);
       assert.deepEqual([status, stdout, existsSync(at(out))], [2, "", false]);
     });
   }
-  for (const { what, args, says, limit, skip = false } of ofWhatIsGiven) {
-    test(`${what}: 1`, { skip }, async () => {
+  for (const { what, args, says, limit, exit = exitCodes.refused.code, skip = false } of ofWhatIsGiven) {
+    test(`${what}: ${exit}`, { skip }, async () => {
       const out = join("refused", what.replaceAll(" ", "-"));
       const { status, stdout, stderr } = await train([...small, "--out", out, ...args()], limit);
       const [first = "", ...more] = stderr.split("\n");
-      assert.equal(status, 1, stderr);
+      assert.equal(status, exit, stderr);
       assert.match(first, /^holdfast: /);
       assert.match(first.slice("holdfast: ".length), says);
       // The table of who holds memory is the one message of more lines than one.
@@ -247,6 +252,15 @@ describe("what is wrong is said in a line, with the right exit code, and no step
     });
   }
 });
+
+/** How a try that fails is run, and its exit code. */
+interface FailedTry {
+  readonly limit?: string;
+  readonly cwd?: string;
+  readonly exit?: number;
+  /** Whether it trains before it fails. */
+  readonly isBegun?: boolean;
+}
 
 /** Can this user mount a small disk, in a name space of its own? */
 const canMount =
@@ -275,9 +289,15 @@ describe("a run that was stopped goes on to the same bits after", { concurrency:
     return run;
   }
 
-  async function fails(run: string, says: RegExp, limit?: string, cwd = folder): Promise<void> {
+  async function fails(
+    run: string,
+    says: RegExp,
+    { limit, cwd = folder, exit = exitCodes.refused.code as number, isBegun = false }: FailedTry = {},
+  ): Promise<void> {
+    const before = bytesIn(join(cwd, run));
     const { status, stderr } = await train([...small, "--quiet", "--out", run], limit, cwd);
-    assert.equal(status, 1, stderr);
+    if (!isBegun) assert.deepEqual(bytesIn(join(cwd, run)), before, "a refusal writes nothing");
+    assert.equal(status, exit, stderr);
     assert.match(stderr, /^holdfast: [^\n]*\n$/);
     assert.match(stderr.slice("holdfast: ".length), says);
   }
@@ -299,9 +319,11 @@ describe("a run that was stopped goes on to the same bits after", { concurrency:
   test("a checkpoint that was too large for the disk", async () => {
     const run = copy("large");
     const checkpoints = readdirSync(at(run, "checkpoints"));
-    await fails(run, /^BAD_FILE: large\/checkpoints\/step-.* can't be written: EFBIG/, "ulimit -f 10240");
+    await fails(run, /^BAD_FILE: large\/checkpoints\/step-.* can't be written: EFBIG/, {
+      ...{ limit: "ulimit -f 10240", isBegun: true },
+    });
     const { state, exitCode, reason } = statusOf(run);
-    assert.deepEqual([state, exitCode], ["failed", 1]);
+    assert.deepEqual([state, exitCode], ["failed", exitCodes.refused.code]);
     assert.match(reason, /EFBIG/);
     assert.deepEqual(readdirSync(at(run, "checkpoints")), checkpoints, "none is lost, and no piece is left");
     await goesOn(run);
@@ -311,12 +333,12 @@ describe("a run that was stopped goes on to the same bits after", { concurrency:
     // In a folder of its own: the others need their bars.
     const cwd = at("own");
     cpSync(at("stopped"), join(cwd, "run"), { recursive: true });
-    await fails("run", /^BAD_FILE: market\.csv: there is no such file/, undefined, cwd);
+    await fails("run", /^BAD_FILE: market\.csv: there is no such file/, { cwd });
     const others = crossasset.generateBars({ bars: 12_000, seed: 43 });
     await crossasset.writeBars(join(cwd, "market.csv"), others);
     const changed =
       /^BAD_SETTING: The run in run was made with other settings: checksum was "[0-9a-f]{16}" and is/;
-    await fails("run", changed, undefined, cwd);
+    await fails("run", changed, { cwd });
     cpSync(at("market.csv"), join(cwd, "market.csv"));
     await goesOn("run", [], cwd);
   });
@@ -337,7 +359,9 @@ describe("a run that was stopped goes on to the same bits after", { concurrency:
     const ended = once(first, "exit");
     await once(first.stdout, "data");
     first.kill("SIGSTOP");
-    await fails(run, /^BAD_FILE: .*twice.*is held by process \d+\. Wait for it or stop it/);
+    await fails(run, /^RUN_LOCKED: .*twice.*is held by process \d+\. Wait for it or stop it/, {
+      exit: exitCodes.failed.code,
+    });
     first.kill("SIGCONT");
     assert.deepEqual(await ended, [0, null]);
     assertWhole(at(run));
@@ -350,7 +374,7 @@ describe("a run that was stopped goes on to the same bits after", { concurrency:
     const bytes = readFileSync(path);
     writeFileSync(path, withLabel(path, 3));
     const refused = await train([...small, "--quiet", "--out", "labels", "--cache", "cache"]);
-    assert.equal(refused.status, 1);
+    assert.equal(refused.status, exitCodes.refused.code);
     assert.match(
       refused.stderr,
       /^holdfast: BAD_INDEX: Row 5 of column 1 has the label 3, and there are 3 classes, 0 to 2\. [^\n]*\n$/,

@@ -92,10 +92,22 @@ describe("a job that is ended", { skip: !isTried && "minutes of training on a st
   test("says how it ended, and a run that has ended is not run again", () => {
     const status = JSON.parse(readFileSync(join(folder, "whole", "status.json"), "utf8"));
     assert.deepEqual([status.state, status.exitCode, status.step, status.of], ["finished", 0, 36, 36]);
-    const again = holdfast(...small, "--out", "whole");
-    assert.equal(again.status, 1);
-    assert.match(again.stderr, /^holdfast: BAD_ARGUMENT: The run in whole has ended\. .*\n$/);
-    assert.equal(holdfast(...small, "--out", "whole", "--resume").status, 0);
+    const loud = small.filter((option) => option !== "--quiet");
+    for (const more of [[], ["--resume"]]) {
+      const { status: code, stdout, stderr } = holdfast(...loud, "--out", "whole", ...more);
+      assert.deepEqual([code, stderr], [0, ""]);
+      assert.equal(
+        stdout,
+        "The run in whole has finished before: see whole/results.json. Give another --out to train again.\n",
+      );
+    }
+    assert.equal(holdfast(...small, "--out", "whole").stdout, "");
+    assert.deepEqual(JSON.parse(holdfast(...loud, "--json", "--out", "whole").stdout), {
+      ...{ kind: "finished before", run: "whole" },
+    });
+    const other = holdfast(...small, "--lr", "0.002", "--out", "whole");
+    assert.equal(other.status, 4, "another job's results are not these");
+    assert.match(other.stderr, /^holdfast: BAD_SETTING: .*lr was 0\.001 and is 0\.002 here.*\n$/);
   });
 
   test("leaves a model that can be asked about other bars, up to the last of them", async () => {
@@ -126,6 +138,22 @@ describe("a job that is ended", { skip: !isTried && "minutes of training on a st
     assert.match(ask("predict", "--json").split("\n")[0] ?? "", /^\{"time":".*Z","minutes":1,"answer":"/);
   });
 
+  test("that is not there is named before anything is printed, with the runs that are there", () => {
+    for (const name of ["predict", "eval"]) {
+      const args = [holdfastProgram, name, "crossasset", "missing", "--bars", "other.csv"];
+      const { status, stdout, stderr } = spawnSync(process.execPath, args, { encoding: "utf8", cwd: folder });
+      assert.deepEqual([status, stdout], [4, ""]);
+      assert.match(
+        stderr,
+        /^holdfast: BAD_FILE: missing holds no run: there is no such folder\. The runs in \. are .*\bwhole\b.*\.\n$/,
+      );
+    }
+    const args = [holdfastProgram, "predict", "crossasset", "whole", "--bars", "missing.csv"];
+    const { status, stdout, stderr } = spawnSync(process.execPath, args, { encoding: "utf8", cwd: folder });
+    assert.deepEqual([status, stdout], [4, ""]);
+    assert.match(stderr, /^holdfast: BAD_FILE: missing\.csv: there is no such file/);
+  });
+
   test("goes on from an earlier checkpoint where the latest is damaged, if it is told to", () => {
     assert.equal(holdfast(...small, "--out", "damaged").status, 0);
     const checkpoints = join(folder, "damaged", "checkpoints");
@@ -136,7 +164,7 @@ describe("a job that is ended", { skip: !isTried && "minutes of training on a st
     const statusFile = join(folder, "damaged", "status.json");
     writeFileSync(statusFile, readFileSync(statusFile, "utf8").replace('"finished"', '"stopped"'));
     const refused = holdfast(...small, "--out", "damaged");
-    assert.equal(refused.status, 1);
+    assert.equal(refused.status, 4);
     assert.match(refused.stderr, /^holdfast: BAD_FILE: .*step-000000036.*\n$/);
     const older = holdfast(...small, "--out", "damaged", "--older-checkpoint");
     assert.equal(older.status, 0, older.stderr);
@@ -148,7 +176,7 @@ describe("a job that is ended", { skip: !isTried && "minutes of training on a st
     const statusFile = join(folder, "whole", "status.json");
     writeFileSync(statusFile, readFileSync(statusFile, "utf8").replace('"finished"', '"stopped"'));
     const { status, stderr } = holdfast(...small, "--lr", "0.002", "--out", "whole");
-    assert.equal(status, 1);
+    assert.equal(status, 4);
     assert.match(stderr, /^holdfast: BAD_SETTING: .*lr was 0\.001 and is 0\.002 here.*\n$/);
   });
 });

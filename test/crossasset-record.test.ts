@@ -6,7 +6,9 @@ import { once } from "node:events";
 import { readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, test } from "node:test";
+import { viewAsText } from "../src/inspect/index.js";
 import { readInspection, readRun, readSteps } from "../src/train/index.js";
+import { readMetricsPage } from "../src/train/metrics-page.js";
 import { holdfastProgram, measuredIn, tensorsIn } from "./support/crossasset-runs.js";
 import { readEventFile } from "./support/event-file.js";
 import { makeFolder } from "./support/folders.js";
@@ -67,6 +69,15 @@ describe("a run's record", { skip }, () => {
       const { accuracy, loss } = tested["test"] as Readonly<Record<string, number>>;
       assert.deepEqual(last?.["figures"], { accuracy, loss }, "the last epoch's test is the fold's");
     }
+    const { status } = readRun(out);
+    const pace = metrics.findLast((one) => one["epoch"] !== undefined)?.["samplesPerSecond"];
+    assert.equal(status?.figures?.samplesPerSecond, pace, "the status ends with the last epoch's speed");
+    assert.ok(readMetricsPage(out)?.includes(`holdfast_samples_per_second ${pace}\n`));
+    assert.ok(
+      viewAsText(out)
+        .print()
+        .includes(`speed     ${Math.round(Number(pace)).toLocaleString("en")} samples/s`),
+    );
     const plain = join(folder, "plain");
     const other = spawn(process.execPath, [holdfastProgram, ...job, "--out", plain, "--quiet"]);
     assert.deepEqual(await once(other, "close"), [0, null]);

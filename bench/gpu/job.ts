@@ -99,7 +99,7 @@ interface Figures {
 function figuresOf({ results }: Measured): Figures {
   const records = results.folds.map((fold) => fold.epochs);
   return {
-    ofFolds: records.map((ones) => median(ones.map(({ samplesPerSecond }) => samplesPerSecond))),
+    ofFolds: records.map((ones) => median(ones.flatMap(({ samplesPerSecond }) => samplesPerSecond ?? []))),
     trainingMs: 1000 * records.flat().reduce((sum, one) => sum + one.seconds, 0),
     trainedSamples: results.folds.reduce((sum, fold) => sum + fold.trainSamples * fold.epochs.length, 0),
   };

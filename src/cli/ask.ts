@@ -3,6 +3,7 @@
 import { type Command, Option } from "commander";
 import { type Answer, classNames, openTrainedModel, readBars } from "../crossasset/index.js";
 import { device as openDevice } from "../tensor/index.js";
+import { requireRun } from "../train/index.js";
 import { wholeNumber } from "./options.js";
 import { evaluationText } from "./train/summary.js";
 
@@ -15,23 +16,29 @@ interface AskedOptions {
 
 /** Adds both commands. */
 export function addAsk(program: Command): void {
+  const predict = program.command("predict").description("print what a trained model predicts for bars");
   withOptions(
-    program
-      .command("predict")
+    predict
       .command("crossasset")
-      .description("a line for each time and scale: what the model says"),
+      .description("print long, short or flat with its probabilities, a line for each time and scale"),
   ).action(async (run: string, options: AskedOptions) => {
-    const lines = options.json ? jsonLine : csvLine;
-    if (!options.json) print(["time", "minutes", "answer", ...classNames].join());
     await ask(run, options, (model, bars) => {
-      model.predict(bars, (answer) => print(lines(answer)), { stride: options.stride });
+      const { stride, json = false } = options;
+      // After the first answer is there, so that an error is not preceded by half an output.
+      let isFirst = true;
+      const take = (answer: Answer): void => {
+        if (isFirst && !json) print(["time", "minutes", "answer", ...classNames].join());
+        isFirst = false;
+        print(json ? jsonLine(answer) : csvLine(answer));
+      };
+      model.predict(bars, take, { stride });
     });
   });
+  const evaluate = program.command("eval").description("measure how often a trained model is right");
   withOptions(
-    program
-      .command("eval")
+    evaluate
       .command("crossasset")
-      .description("how often the model is right about these bars"),
+      .description("print loss and accuracy on bars, over all scales and for each"),
   ).action(async (run: string, options: AskedOptions) => {
     await ask(run, options, (model, bars) => {
       const figures = model.evaluate(bars, { stride: options.stride });
@@ -43,14 +50,18 @@ export function addAsk(program: Command): void {
 function withOptions(command: Command): Command {
   return command
     .argument("<run>", "the folder of a run, such as runs/NAME")
-    .requiredOption("--bars <file>", "bars as .csv or .parquet")
+    .requiredOption("--bars <file>", "the bars to ask about, .csv or .parquet (required)")
     .addOption(
-      new Option("--device <device>", "where to run").choices(["auto", "cpu", "cuda"]).default("auto"),
+      new Option("--device <device>", "the device to run on; auto takes a GPU where there is one")
+        .choices(["auto", "cpu", "cuda"])
+        .default("auto"),
     )
     .addOption(
-      new Option("--stride <bars>", "bars from question to question").argParser(wholeNumber(1)).default(60),
+      new Option("--stride <bars>", "bars from one question to the next")
+        .argParser(wholeNumber(1))
+        .default(60),
     )
-    .option("--json", "JSON instead of text");
+    .option("--json", "print JSON instead of text");
 }
 
 async function ask(
@@ -58,6 +69,7 @@ async function ask(
   { bars, device: name }: AskedOptions,
   use: (model: ReturnType<typeof openTrainedModel>, bars: Awaited<ReturnType<typeof readBars>>) => void,
 ): Promise<void> {
+  requireRun(run);
   const read = await readBars(bars);
   const device = await openDevice(name, { print: () => undefined });
   try {

@@ -5,24 +5,28 @@ import { type BarsSummary, checkBars, generateBars, readBars, writeBars } from "
 import { wholeNumber } from "./options.js";
 
 export function addBars(program: Command): void {
-  const bars = program.command("bars").description("bars of a market: make some, or look at a file of them");
+  const bars = program.command("bars").description("generate bars of a market, or check a file of bars");
   bars
     .command("generate")
-    .description("a market with regimes, made from a seed, as .csv or .parquet")
-    .argument("<file>", "where to write them")
+    .description("write a generated market to a .csv or .parquet file")
+    .argument("<file>", "the file to write, .csv or .parquet")
     .addOption(
-      new Option("--bars <number>", "how many, one a minute").argParser(wholeNumber(1)).default(500_000),
+      new Option("--bars <number>", "how many bars, one a minute").argParser(wholeNumber(1)).default(500_000),
     )
-    .addOption(new Option("--seed <number>", "what they follow from").argParser(wholeNumber(0)).default(42))
+    .addOption(
+      new Option("--seed <number>", "the seed of the market; the same seed gives the same bars")
+        .argParser(wholeNumber(0))
+        .default(42),
+    )
     .action(async (file: string, { bars: count, seed }: { readonly bars: number; readonly seed: number }) => {
       await writeBars(file, generateBars({ bars: count, seed }));
       console.log(`${file}: ${count.toLocaleString("en")} bars, seed ${seed}`);
     });
   bars
     .command("check")
-    .description("read a file of bars, refuse the first row that is none, and sum it up")
-    .argument("<file>", ".csv or .parquet")
-    .option("--json", "the summary as one JSON object")
+    .description("read a file of bars and sum it up; the first bad row is an error")
+    .argument("<file>", "the file to read, .csv or .parquet")
+    .option("--json", "print the summary as one JSON object")
     .action(async (file: string, { json = false }: { readonly json?: boolean }) => {
       const summary = checkBars(await readBars(file));
       console.log(json ? JSON.stringify(summary, undefined, 2) : summaryText(summary));

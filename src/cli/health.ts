@@ -7,10 +7,12 @@ import { duration } from "./options.js";
 export function addHealth(program: Command, end: (code: number) => void): void {
   program
     .command("health")
-    .description("is a run alive and getting on? Ends with 0 if so, or if it has ended well")
+    .description(
+      "say whether a run is well, for probes; exit code 0 if it makes progress or has ended well, else 1",
+    )
     .argument("<folder>", "the run's folder, such as runs/NAME")
     .addOption(
-      new Option("--limit <time>", "how long it may be silent, or stay at a step")
+      new Option("--limit <time>", "how long the run may be silent, or stay at one step")
         .argParser(duration)
         .default(120_000, "120s"),
     )

@@ -50,14 +50,14 @@ test("the folder runs is looked at unless another is given", () => {
   assert.match(holdfast(["inspect", "--text"], folder).stdout, /^run +one: finished/);
 });
 
-test("what can't be shown is one line and exit code 1; what was written wrong is exit code 2", () => {
+test("what can't be shown is one line and exit code 4; what was written wrong is exit code 2", () => {
   for (const [args, message] of [
     [["inspect"], /^holdfast: BAD_ARGUMENT: There is no folder runs here\. [^\n]+\n$/],
     [["inspect", "/no/such"], /^holdfast: BAD_FILE: \/no\/such is no folder\. [^\n]+\n$/],
     [["inspect", ".", "--token", "short"], /^holdfast: BAD_ARGUMENT: A token has 8 to 200 [^\n]+\n$/],
   ] as const) {
     const { status, stderr } = holdfast(args);
-    assert.equal(status, 1, args.join(" "));
+    assert.equal(status, 4, args.join(" "));
     assert.match(stderr, message);
   }
   assert.equal(holdfast(["inspect", ".", "--port", "65536"]).status, 2);

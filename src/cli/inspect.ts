@@ -24,19 +24,23 @@ const watchEveryMs = 1000;
 export function addInspect(program: Command): void {
   program
     .command("inspect")
-    .description("look at a run while it trains, or afterwards, in a browser or as text")
-    .argument("[folder]", "a run's folder, such as runs/NAME, or a folder of runs (runs unless given)")
+    .description("show a run in a browser or as text, while it trains or later")
+    .argument("[folder]", "a run's folder, such as runs/NAME, or a folder of runs (default: runs)")
     .addOption(
-      new Option("--port <number>", "where the page is served; 0 takes a free one")
-        .argParser(port)
-        .default(0),
+      new Option("--port <number>", "the port of the page; 0 takes a free one").argParser(port).default(0),
     )
-    .option("--host <address>", "listen at another address than 127.0.0.1; asks for a token then")
-    .option("--token <text>", "what who looks has to know; made at random where --host needs one")
-    .option("--open", "open the page in a browser; done by itself on a desktop's terminal")
-    .option("--no-open", "only print the address")
-    .option("--text", "print the run as text, and end")
-    .option("--watch", "with --text, on a terminal: print it again every second while it trains")
+    .option(
+      "--host <address>",
+      "the address to listen at (default: 127.0.0.1); any other address asks visitors for a token",
+    )
+    .option(
+      "--token <text>",
+      "the token that visitors must know (default: a random one where --host needs it)",
+    )
+    .option("--open", "open the page in a browser (default: on a desktop's terminal)")
+    .option("--no-open", "print the address and open nothing")
+    .option("--text", "print the run as text and exit")
+    .option("--watch", "on a terminal: print the text again every second while the run trains")
     .action(async (folder: string | undefined, options: GivenOptions) => {
       const path = folder ?? "runs";
       if (folder === undefined && !existsSync(path)) {

@@ -3,20 +3,30 @@
  * `docs/errors.md` and `holdfast explain` are made from this table.
  */
 
+export interface ErrorRow {
+  readonly meaning: string;
+  readonly help: string;
+  /** `refused` where the same command would fail again; default: `failed`. `exit-codes.ts` has their numbers. */
+  readonly exit?: "refused";
+}
+
 export const errorCodes = {
   // What a person or a program asked for
   BAD_SETTING: {
     meaning: "An option or a HOLDFAST_… variable is unknown, malformed or out of range.",
     help: "Correct or remove the setting; docs/settings.md lists them all.",
+    exit: "refused",
   },
   BAD_SIZE: {
     meaning: "A byte count is zero, negative, fractional, or not written as 512MiB, 1.5GiB or 64GiB.",
     help: "Give a positive size; a number of bytes is written as 4096B.",
+    exit: "refused",
   },
   BAD_ARGUMENT: {
     meaning:
       "A call was given something it can't work with: a span outside its owner, two lengths that differ.",
     help: "The message names the argument, what it was and what would fit.",
+    exit: "refused",
   },
   CLOSED: {
     meaning: "The runtime, driver, stream, event, kernel or graph was closed before this call.",
@@ -25,20 +35,24 @@ export const errorCodes = {
   UNSUPPORTED: {
     meaning: "This device or this Node.js can't do what was asked.",
     help: "The message says what is missing and what brings it.",
+    exit: "refused",
   },
 
   // Tensors and their ops
   BAD_SHAPE: {
     meaning: "An op was given shapes, axes or sizes that don't fit each other.",
     help: "The message has the op, the shapes and what would fit.",
+    exit: "refused",
   },
   BAD_DTYPE: {
     meaning: "An op was given a dtype that it has no meaning for, or a value that its dtype can't hold.",
     help: "Convert first, with tensor.to(dtype); the message says which dtypes fit.",
+    exit: "refused",
   },
   BAD_INDEX: {
     meaning: "An index points outside the axis that it selects from, or a label outside the classes.",
     help: "The message has the first wrong index and the range that is there; correct the data.",
+    exit: "refused",
   },
   DEAD_TENSOR: {
     meaning:
@@ -48,20 +62,24 @@ export const errorCodes = {
   NO_DEVICE: {
     meaning: "A tensor was asked for, or a module used, before it had a device to live on.",
     help: 'Open one with `await device("cpu")`; move a module there with to().',
+    exit: "refused",
   },
   OTHER_DEVICE: {
     meaning: "Two tensors of one op live on different devices, or on a device that was closed.",
     help: "Make both on one device.",
+    exit: "refused",
   },
   NO_GRADIENT: {
     meaning:
       "backward() was asked of something that has no gradient: nothing in it requires one, or an op has none.",
     help: "Mark inputs with requiresGrad, or leave noGrad(); the message names the op.",
+    exit: "refused",
   },
   NOT_TRACEABLE: {
     meaning:
       "A compiled step did something that a trace can't hold: it looked at a value, waited, or uploaded data.",
     help: "Return the tensor and read it outside the step; set rates and upload data before the call.",
+    exit: "refused",
   },
   STEP_CHANGED: {
     meaning:
@@ -71,18 +89,22 @@ export const errorCodes = {
   SAVED_CHANGED: {
     meaning: "A tensor that backward still needs was written to in place.",
     help: "Use the form that makes a new tensor, or write after backward().",
+    exit: "refused",
   },
   BACKWARD_TWICE: {
     meaning: "backward() went through a graph whose saved tensors an earlier backward() had let go.",
     help: "Add the losses and call backward() once, or run the forward pass again.",
+    exit: "refused",
   },
   NOT_FINITE: {
     meaning: "A NaN or an infinity was found where training would go on with it.",
     help: "The message says where it first appeared: a row of the data, an op, or the gradients' norm.",
+    exit: "refused",
   },
   BAD_STATE: {
     meaning: "A state dict or an optimizer's state does not fit what it is loaded into.",
     help: "The message lists what is missing, unexpected or of another shape; strict: false loads the rest.",
+    exit: "refused",
   },
 
   // Files
@@ -90,6 +112,11 @@ export const errorCodes = {
     meaning:
       "A file is not what it should be: truncated, altered, or of another format; or it can't be read or written at all.",
     help: "The message has the file and what is wrong with it; make or fetch the file again.",
+    exit: "refused",
+  },
+  RUN_LOCKED: {
+    meaning: "Another process is writing to this run's folder.",
+    help: "Wait for that process or stop it, or give this run another folder.",
   },
 
   // Memory runs out
@@ -189,6 +216,7 @@ export const errorCodes = {
     meaning:
       "There is no GPU to work with: the NVIDIA driver, one of CUDA's libraries or the device itself is missing.",
     help: "The message says what is missing and which package brings it; `holdfast doctor` looks at the whole machine.",
+    exit: "refused",
   },
   DRIVER_FAILED: {
     meaning: "A driver call failed; its name and its own error stand in the message.",
@@ -206,6 +234,6 @@ export const errorCodes = {
     meaning: "A phase or a driver call did not end within HOLDFAST_STALL_AFTER.",
     help: "Read the stall report: it names the phase, the call, the op and what the threads wait for.",
   },
-} as const satisfies Record<string, { readonly meaning: string; readonly help: string }>;
+} as const satisfies Record<string, ErrorRow>;
 
 export type ErrorCode = keyof typeof errorCodes;

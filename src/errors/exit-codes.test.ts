@@ -1,12 +1,40 @@
-/** The exit codes are distinct and stable. */
+/** The exit codes are distinct and stable, and say truthfully whether another try makes sense. */
 
 import assert from "node:assert/strict";
 import { it } from "node:test";
-import { exitCodes } from "./exit-codes.js";
+import { exitCodeOf, exitCodes } from "./exit-codes.js";
+import { HoldfastError } from "./holdfast-error.js";
 
 it("no two exits share a code, and none can be taken for a shell's or a signal's", () => {
   const codes = Object.values(exitCodes).map(({ code }) => code);
   assert.equal(new Set(codes).size, codes.length);
   // 126 and 127 are the shell's own; 128 + n is the end by signal n.
   assert.ok(codes.every((code) => code >= 0 && code < 126));
+});
+
+it("an error that no retry can mend has an exit code of its own", () => {
+  for (const code of [
+    "BAD_SETTING",
+    "BAD_ARGUMENT",
+    "BAD_FILE",
+    "BAD_STATE",
+    "NOT_FINITE",
+    "NO_CUDA",
+  ] as const)
+    assert.equal(exitCodeOf(new HoldfastError(code, "x")), exitCodes.refused.code, code);
+  for (const code of ["OUT_OF_MEMORY", "OUT_OF_BUDGET", "DRIVER_FAILED", "RUN_LOCKED"] as const)
+    assert.equal(exitCodeOf(new HoldfastError(code, "x")), exitCodes.failed.code, code);
+  assert.equal(exitCodeOf(new TypeError("a fault of ours")), exitCodes.failed.code);
+});
+
+it("a file error is worth another try only where the system's reason can pass, however deep it lies", () => {
+  const failing = (reason: string): HoldfastError => {
+    const cause = Object.assign(new Error(reason), { code: reason });
+    const inner = new HoldfastError("BAD_FILE", "can't be written", { cause });
+    return new HoldfastError("BAD_FILE", "is refused", { cause: inner });
+  };
+  for (const reason of ["ENOSPC", "EIO", "EROFS", "EMFILE"])
+    assert.equal(exitCodeOf(failing(reason)), exitCodes.failed.code, reason);
+  for (const reason of ["ENOENT", "ENOTDIR", "EACCES"])
+    assert.equal(exitCodeOf(failing(reason)), exitCodes.refused.code, reason);
 });

@@ -1,26 +1,69 @@
-/** The closed table of exit codes: what the end of a Holdfast process tells the script that started it. */
+/** The closed table of exit codes: what a Holdfast process tells the script or the cluster that started it. */
+
+import { type ErrorCode, type ErrorRow, errorCodes } from "./codes.js";
+import { HoldfastError } from "./holdfast-error.js";
+
+interface ExitRow {
+  readonly code: number;
+  readonly meaning: string;
+  /** What the same command does when it is run again. `deploy/kubernetes-job.yaml` follows it. */
+  readonly retry: "not needed" | "may succeed" | "fails again" | "resumes";
+}
 
 export const exitCodes = {
   ok: {
     code: 0,
-    meaning: "What was asked for was done.",
+    meaning: "The command did its work, or the run had finished before.",
+    retry: "not needed",
   },
   failed: {
     code: 1,
-    meaning: "An error ended the run; its code and message stand on stderr.",
+    meaning: "An error ended the command; stderr has its code and message.",
+    retry: "may succeed",
   },
   usage: {
     code: 2,
-    meaning: "The command line was wrong; nothing was started.",
+    meaning: "The command line is wrong; nothing was started.",
+    retry: "fails again",
   },
   stopped: {
     code: 3,
-    meaning: "A signal ended the run before its end; what it had done is kept.",
+    meaning: "A signal stopped the run; its work is kept.",
+    retry: "resumes",
+  },
+  refused: {
+    code: 4,
+    meaning: "Refused: change the settings, the data, the run or the machine first.",
+    retry: "fails again",
   },
   stalled: {
     code: 86,
-    meaning: "The watchdog ended a run that stood still; the stall report stands on stderr and in a file.",
+    meaning: "The watchdog ended a run that stood still; stderr has the stall report.",
+    retry: "may succeed",
   },
-} as const satisfies Record<string, { readonly code: number; readonly meaning: string }>;
+} as const satisfies Record<string, ExitRow>;
 
 export type ExitName = keyof typeof exitCodes;
+
+/** Reasons of the system that can pass: a full disk is emptied, a port becomes free, a node with a bad disk is left. */
+const passingReasons: ReadonlySet<unknown> = new Set([
+  ...["ENOSPC", "EDQUOT", "EROFS", "EIO", "ESTALE"],
+  ...["EMFILE", "ENFILE", "ENOMEM", "EAGAIN", "EBUSY", "ETIMEDOUT", "EADDRINUSE"],
+]);
+
+/** The exit code of a process that an error ends: `refused` where the same command would fail again, else `failed`. */
+export function exitCodeOf(error: unknown): number {
+  if (!(error instanceof HoldfastError) || hasPassingReason(error)) return exitCodes.failed.code;
+  return exitCodes[exitOf(error.code)].code;
+}
+
+/** The exit that an error code leads to, unless its cause can pass. */
+export function exitOf(code: ErrorCode): ExitName {
+  const row: ErrorRow = errorCodes[code];
+  return row.exit ?? "failed";
+}
+
+function hasPassingReason(error: unknown): boolean {
+  if (!(error instanceof Error)) return false;
+  return ("code" in error && passingReasons.has(error.code)) || hasPassingReason(error.cause);
+}

@@ -23,7 +23,7 @@ test("a run's state, settings, loss, epochs, tests, memory, plans and trouble ar
     /^settings +folds 2, epochs 3, batch 32, seed 42, lr 0\.001$/m,
     /^loss +█[▁-█]{69}$/m,
     /now 0\.\d+, at first 1\.\d+, least 0\.\d+, most 1\.\d+/,
-    /^speed +1,600 samples\/s, host 2\.\d+ms a step/m,
+    /^speed +1,602 samples\/s, host 2\.\d+ms a step/m,
     /^ +2 +3 +0\.3333 +0\.000\d+ +1,602 +1\.5s$/m,
     /^tests +fold 1: loss 0\.98, accuracy 55\.0 %/m,
     /^memory +96 MiB of 512 MiB, 18\.8 %, at step 200; of these:\n +█{40}▓{10}▒{5}░{5}$/m,
@@ -33,6 +33,14 @@ test("a run's state, settings, loss, epochs, tests, memory, plans and trouble ar
     /steps not finite at step 30: 3 steps had a loss/,
   ])
     assert.match(text, part);
+});
+
+test("the speed is the one that the trainer has measured, and not that of the clock between two steps", () => {
+  const run = writeSampleRun(makeFolder(), "a", { state: "running", steps: 20, stepMs: 5000 });
+  const view = viewAsText(run.path);
+  assert.match(view.print(), /^speed +1,602 samples\/s, /m, "the last epoch's");
+  run.writeStatus("running", { samplesPerSecond: 1234.4 });
+  assert.match(view.print(), /^speed +1,234 samples\/s, /m);
 });
 
 test("a run that trains says how long ago it was heard of, and one whose process is gone says so", () => {

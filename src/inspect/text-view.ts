@@ -55,7 +55,7 @@ export function describeRun(
     ["run", headLines(line, detail, now)],
     ["settings", settingLines(detail, width)],
     ["loss", points ? lossLines(points) : []],
-    ["speed", points ? speedLines(points) : []],
+    ["speed", points ? speedLines(points, detail) : []],
     ["epochs", epochLines(detail)],
     ["tests", testLines(detail)],
     ["memory", memoryLines(memory.at(-1), width)],
@@ -118,10 +118,15 @@ function lossLines({ rows, columns }: StepPoints): string[] {
   ];
 }
 
-function speedLines({ rows, columns }: StepPoints): string[] {
+function speedLines({ rows, columns }: StepPoints, { status, metrics }: RunDetail): string[] {
   if (rows === 0) return [];
-  const { samplesPerSecond, hostMs, lr } = columns;
-  const rate = Array.from(samplesPerSecond).filter(Number.isFinite).at(-1);
+  const { hostMs, lr } = columns;
+  // As the trainer measures it: the times of single steps say little, because steps are sent ahead of the device.
+  const told = [
+    status?.figures?.samplesPerSecond,
+    ...metrics.map((one) => one["samplesPerSecond"]).reverse(),
+  ];
+  const rate = told.find((one) => typeof one === "number");
   const said = rate === undefined ? "" : `${count(Math.round(rate))} samples/s, `;
   return [`${said}host ${formatDuration(hostMs.at(-1) ?? 0)} a step; learning rate ${figure(lr.at(-1))}`];
 }

@@ -50,7 +50,7 @@ export function requireSameSettings(
   if (changes.length === 0) return;
   throw new HoldfastError(
     "BAD_SETTING",
-    `${subject} was made with other settings: ${listOf(changes)}. Resume with the settings that it was made with, or start a new run.`,
+    `${subject} was made with other settings: ${listOf(changes)}. Resume with the settings that it was made with, or start a new run in another folder.`,
     { numbers: { changes: changes.length } },
   );
 }

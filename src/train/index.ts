@@ -46,9 +46,10 @@ export {
   type StepRow,
   type StepSeries,
 } from "./inspection/step-log.js";
+export { requireRun } from "./missing-run.js";
 export { type PredictedBatch, Predictor, type PredictorOptions } from "./predict.js";
-export { type RunReading, readRun, readStatus } from "./read-run.js";
-export { type NewRun, type RunEnd, RunFolder, type RunFolderOptions } from "./run-folder.js";
+export { type RunReading, readRun, readRunRecord, readStatus } from "./read-run.js";
+export { type NewRun, type OpenedRun, type RunEnd, RunFolder, type RunFolderOptions } from "./run-folder.js";
 export { type RunPhase, runPhases } from "./run-phases.js";
 export {
   packageVersion,

@@ -66,7 +66,7 @@ const metrics: readonly Metric[] = [
     value: ({ status }) => status.figures?.samples,
   },
   {
-    ...{ name: "holdfast_samples_per_second", type: "gauge", help: "Samples a second, over the last steps." },
+    ...{ name: "holdfast_samples_per_second", type: "gauge", help: "Samples a second while it trains." },
     value: ({ status }) => status.figures?.samplesPerSecond,
   },
   {

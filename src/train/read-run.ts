@@ -71,8 +71,8 @@ function readRecord(folder: string, name: string): JsonRecord | undefined {
   try {
     return fromJson(path, readFileSync(path, "utf8"));
   } catch (error) {
-    const isMissing = codeOf(error) === "ENOENT";
-    if (isMissing) return undefined;
+    // ENOTDIR: the folder, or one above it, is a file.
+    if (["ENOENT", "ENOTDIR"].includes(codeOf(error) ?? "")) return undefined;
     throw error;
   }
 }

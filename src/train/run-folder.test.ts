@@ -51,7 +51,7 @@ test("a folder that holds a run is not begun again, and one that holds none is n
 
 test("two processes can't write one run, and a killed one's place is taken", () => {
   const folder = create();
-  refuses("BAD_FILE", () => RunFolder.open(folder.path), /is held by process/);
+  refuses("RUN_LOCKED", () => RunFolder.open(folder.path), /is held by process/);
   abandon(folder);
   const resumed = RunFolder.open(folder.path);
   assert.deepEqual(resumed.run.settings, settings);
@@ -107,7 +107,7 @@ test("the place of a run on another machine is taken when it has been silent for
     writeFileSync(folder.pathOf(lockName), JSON.stringify({ pid: 1, host: "elsewhere.example" }));
     const heardMs = statSync(folder.pathOf("status.json")).mtimeMs;
     refuses(
-      "BAD_FILE",
+      "RUN_LOCKED",
       () => RunFolder.open(folder.path, { now: () => heardMs + limitMs - 1 }),
       /is held by process 1 on elsewhere\.example/,
     );
@@ -129,6 +129,8 @@ test("the end is told with its state, reason and exit code, and gives the folder
   assert.ok(!readdirSync(folder.path).includes(lockName));
   refuses("CLOSED", () => folder.noteProgress({ step: 5 }), /has ended/);
   const resumed = RunFolder.open(folder.path);
+  assert.equal(readRun(folder.path).status?.state, "stopped", "nothing is written before the first note");
+  resumed.beat();
   assert.deepEqual(
     [readRun(folder.path).status?.state, readRun(folder.path).status?.step],
     ["running", 4],
@@ -152,6 +154,7 @@ test("metrics come back in order, and what a crash cut off is cut off when the r
     );
     assert.ok(messages.length > 0, "nothing is said of the damage");
     const resumed = RunFolder.open(folder.path);
+    resumed.beat();
     assert.equal(readFileSync(path, "utf8"), '{"step":1,"loss":1}\n{"step":2,"loss":0.5}\n');
     resumed.close();
   }

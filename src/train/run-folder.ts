@@ -3,15 +3,16 @@
  * it has written is whole whenever it is killed.
  */
 
-import { existsSync, readFileSync, statSync } from "node:fs";
+import { existsSync, statSync } from "node:fs";
 import { hostname } from "node:os";
 import { join } from "node:path";
 import { codeOf, makeFolder, removeLeftovers, writeAtomically } from "../data/index.js";
 import { HoldfastError } from "../errors/index.js";
-import { fromJson, type JsonRecord, toJson } from "./files/json.js";
+import { type JsonRecord, toJson } from "./files/json.js";
 import { MetricsLog } from "./files/metrics-log.js";
 import { identifyProcess } from "./files/process-identity.js";
 import { RunLock } from "./files/run-lock.js";
+import { requireRun } from "./missing-run.js";
 import { readRun } from "./read-run.js";
 import { limitsIn, type RunPhase } from "./run-phases.js";
 import {
@@ -36,6 +37,11 @@ export interface NewRun extends RunFolderOptions {
   readonly device: string;
 }
 
+export interface OpenedRun extends RunFolderOptions {
+  /** Throws where this run can't be resumed. It is called before anything is written. */
+  readonly check?: (run: RunRecord) => void;
+}
+
 /** How a run ends. */
 export interface RunEnd {
   readonly state: Exclude<RunState, "running">;
@@ -47,7 +53,7 @@ export class RunFolder {
   readonly path: string;
   readonly run: RunRecord;
   readonly #lock: RunLock;
-  readonly #metrics: MetricsLog;
+  #metrics: MetricsLog | undefined;
   readonly #now: () => number;
   readonly #heartbeatMs: number;
   #progress: RunProgress = { step: 0 };
@@ -63,7 +69,6 @@ export class RunFolder {
     this.#now = now;
     this.#heartbeatMs = heartbeatMs;
     this.#progressedMs = now();
-    this.#metrics = new MetricsLog(this.pathOf(runFiles.metrics));
   }
 
   /** Begins a run in a new folder, or in one that is there and holds none; what a run has written is never overwritten. */
@@ -71,6 +76,7 @@ export class RunFolder {
     const { now = Date.now } = options;
     makeFolder(path);
     return locked(path, now, (lock) => {
+      removeLeftovers(path);
       const recordPath = join(path, runFiles.run);
       if (existsSync(recordPath)) {
         throw new HoldfastError(
@@ -85,28 +91,32 @@ export class RunFolder {
         host: hostname(),
         started: new Date(now()).toISOString(),
       };
+      writeAtomically(recordPath, `${toJson("run", { ...run }, 2)}\n`);
       const folder = new RunFolder(path, run, lock, options);
-      return folder.#begin(() => writeAtomically(recordPath, `${toJson("run", { ...run }, 2)}\n`));
+      try {
+        folder.#openMetrics();
+        folder.#writeStatus({ state: "running" }, true);
+        return folder;
+      } catch (error) {
+        folder.close();
+        throw error;
+      }
     });
   }
 
-  /** Goes on with a run that is there. A line of metrics that was not written to its end is cut off. */
-  static open(path: string, options: RunFolderOptions = {}): RunFolder {
+  /**
+   * Resumes a run that is there. A run that is refused keeps every byte: until the first note, only the lock is written. The
+   * first note also removes what a kill has left half written.
+   */
+  static open(path: string, { check, ...options }: OpenedRun = {}): RunFolder {
     const { now = Date.now } = options;
-    const recordPath = join(path, runFiles.run);
-    if (!existsSync(recordPath)) {
-      throw new HoldfastError(
-        "BAD_FILE",
-        `${path} holds no run: it has no ${runFiles.run}. Start one there first.`,
-        {
-          numbers: { path },
-        },
-      );
-    }
+    const run = requireRun(path);
+    RunLock.requireFree(path, ...silenceOf(path, now));
+    check?.(run);
     return locked(path, now, (lock) => {
-      const run = fromJson(recordPath, readFileSync(recordPath, "utf8")) as unknown as RunRecord;
       const folder = new RunFolder(path, run, lock, options);
-      return folder.#begin(() => folder.#takeOverProgress());
+      folder.#takeOverProgress();
+      return folder;
     });
   }
 
@@ -121,25 +131,22 @@ export class RunFolder {
 
   /** Adds a line to the metrics, as they come; `step` lets a resumed run drop what it will write again. */
   appendMetrics(record: JsonRecord): void {
-    this.#requireOpen();
-    this.#metrics.append(record);
+    this.#openMetrics().append(record);
   }
 
   /** Makes the metrics so far last through a power cut: before the checkpoint that they belong to. */
   syncMetrics(): void {
-    this.#requireOpen();
-    this.#metrics.sync();
+    this.#openMetrics().sync();
   }
 
   /** Takes metrics of later steps out: a run that goes on from a checkpoint writes them again. */
   dropMetricsAfter(step: number): void {
-    this.#requireOpen();
-    this.#metrics.dropAfter(step);
+    this.#openMetrics().dropAfter(step);
   }
 
   /** Notes how far the run is, and that it is alive. Call it at every step: the file is written once a second. */
   noteProgress(progress: RunProgress): void {
-    this.#requireOpen();
+    this.#openMetrics();
     const nowMs = this.#now();
     const isOtherPhase = progress.phase !== this.#progress.phase;
     if (isOtherPhase || progress.step !== this.#progress.step) this.#progressedMs = nowMs;
@@ -178,22 +185,19 @@ export class RunFolder {
     if (!this.#isOpen) return;
     this.#isOpen = false;
     try {
-      this.#metrics.close();
+      this.#metrics?.close();
     } finally {
       this.#lock.release();
     }
   }
 
-  /** Runs what comes first, and says that the run is under way; where that fails the folder is closed. */
-  #begin(first: () => void): this {
-    try {
-      first();
-      this.#writeStatus({ state: "running" }, true);
-      return this;
-    } catch (error) {
-      this.close();
-      throw error;
-    }
+  /** The metrics, once what a kill has left half written is gone: a part of a line, files that were being written. */
+  #openMetrics(): MetricsLog {
+    this.#requireOpen();
+    if (this.#metrics) return this.#metrics;
+    removeLeftovers(this.path);
+    this.#metrics = new MetricsLog(this.pathOf(runFiles.metrics));
+    return this.#metrics;
   }
 
   /** Until it is told better, a resumed run is where it was. */
@@ -229,18 +233,21 @@ export class RunFolder {
 
 /** Runs a function with the folder's lock, which is given back where it fails. */
 function locked<Result>(path: string, now: () => number, body: (lock: RunLock) => Result): Result {
-  const lock = RunLock.take(
-    path,
-    () => now() - heardOfMs(path),
-    (usualMs) => limitsIn(readRun(path).status?.phase, usualMs).silentMs,
-  );
+  const lock = RunLock.take(path, ...silenceOf(path, now));
   try {
-    removeLeftovers(path);
     return body(lock);
   } catch (error) {
     lock.release();
     throw error;
   }
+}
+
+/** How long the run has been silent, and how long it may be: what a lock of another machine's process is judged by. */
+function silenceOf(path: string, now: () => number): [() => number, (usualMs: number) => number] {
+  return [
+    () => now() - heardOfMs(path),
+    (usualMs) => limitsIn(readRun(path).status?.phase, usualMs).silentMs,
+  ];
 }
 
 /** When the run was last heard of; long ago where it never was. */

@@ -49,7 +49,8 @@ describe("a training", () => {
       [0, 1, 2].map((epoch) => [epoch, 6, 0.01, 0]),
     );
     assert.ok((epochs[2]?.loss ?? 9) < (epochs[0]?.loss ?? 0), "it learns");
-    assert.ok(epochs.every(({ samplesPerSecond, seconds }) => samplesPerSecond > 0 && seconds > 0));
+    assert.ok(epochs.every(({ samplesPerSecond = 0, seconds }) => samplesPerSecond > 0 && seconds > 0));
+    assert.equal(trainer.samplesPerSecond, epochs.at(-1)?.samplesPerSecond);
     trainer.close();
   });
 

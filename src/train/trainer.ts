@@ -11,6 +11,7 @@ import type { Optimizer, Schedule } from "../optim/index.js";
 import { currentSeed, type Device, type Tensor } from "../tensor/index.js";
 import { EarlyStopping, type EarlyStoppingOptions, type EarlyStoppingState } from "./early-stopping.js";
 import { EpochRows } from "./epoch-rows.js";
+import { Throughput } from "./throughput.js";
 import { type TrainingStep, TrainingSteps } from "./training-steps.js";
 
 /** Where a training stands: what comes next, and what of the present epoch is done. */
@@ -32,8 +33,8 @@ export interface EpochRecord {
   /** The mean over all rows, of the losses as they were when each batch had its turn. */
   readonly loss: number;
   readonly lr: number;
-  /** Without the calls that made a plan. */
-  readonly samplesPerSecond: number;
+  /** While it trained, without the calls that made a plan; undefined where every step made one. */
+  readonly samplesPerSecond: number | undefined;
   readonly seconds: number;
   /** Steps that the device has skipped so far because a gradient was not finite. */
   readonly skipped: number;
@@ -151,6 +152,7 @@ export class Trainer<Sources extends readonly ColumnSource[] = readonly ColumnSo
   #lossesAt = 0;
   /** Steps, by the sizes of their batches, that plans were made for. */
   readonly #planned = new Set<string>();
+  readonly #throughput = new Throughput();
   /** How many losses the watcher was told. */
   #told = 0;
   /** When signals and timers last had their turn. */
@@ -248,6 +250,30 @@ export class Trainer<Sources extends readonly ColumnSource[] = readonly ColumnSo
   }
 
   /**
+   * Samples a second of the present epoch so far, measured as the epochs' records are. Until the epoch has lasted a second it is
+   * the last epoch's figure; undefined before anything was measured.
+   *
+   * @example
+   * ```ts
+   * import { device, nn, optim, TensorDataset, Trainer } from "holdfast";
+   * const cpu = await device("cpu");
+   * const model = new nn.Linear(1, 1).to(cpu);
+   * const trainer = new Trainer({
+   *   ...{ device: cpu, model, data: new TensorDataset([[0], [1], [2]]), batchSize: 2, epochs: 3 },
+   *   optimizer: new optim.SGD(model.parameters(), { lr: 0.1 }),
+   *   loss: (x) => model.forward(x).square().mean(),
+   * });
+   * const { epochs } = await trainer.run();
+   * console.log(trainer.samplesPerSecond === epochs.at(-1)?.samplesPerSecond); // → true
+   * trainer.close();
+   * cpu.close();
+   * ```
+   */
+  get samplesPerSecond(): number | undefined {
+    return this.#throughput.rate(performance.now());
+  }
+
+  /**
    * The compiled step that updates, where there is one: for `explain()` and `memory()`.
    *
    * @example
@@ -336,7 +362,7 @@ export class Trainer<Sources extends readonly ColumnSource[] = readonly ColumnSo
     const { optimizer, schedule, signal, onStep, device, evaluate, model, watcher } = this.options;
     const epoch = this.#epoch;
     const startedMs = performance.now();
-    const pace = { rows: 0, preparingMs: 0 };
+    this.#throughput.beginEpoch(startedMs);
     while (this.#batch < this.batches) {
       if (signal?.aborted) {
         this.#steps.flush();
@@ -353,13 +379,13 @@ export class Trainer<Sources extends readonly ColumnSource[] = readonly ColumnSo
       await this.#steps.send(epoch, group, () => this.#takeTurn());
       this.#refresh();
       watcher?.sent({ step: this.#step + 1, epoch, samples, lr, hostMs: performance.now() - sentMs });
-      if (this.#steps.plans === plans) pace.rows += samples;
+      if (this.#steps.plans === plans) this.#throughput.add(samples);
       else {
         // A call that makes a plan takes longer than a step does.
         device.runtime.synchronize();
         this.#planned.add(sizes);
         this.#tellPlans();
-        pace.preparingMs += performance.now() - sentMs;
+        this.#throughput.exclude(performance.now() - sentMs);
       }
       this.#tellLosses();
       this.#batch = group.end;
@@ -371,6 +397,7 @@ export class Trainer<Sources extends readonly ColumnSource[] = readonly ColumnSo
     this.#steps.flush();
     device.runtime.synchronize();
     const endedMs = performance.now();
+    const samplesPerSecond = this.#throughput.endEpoch(endedMs);
     this.#tellLosses();
     model.eval();
     this.#refuseBadLabels();
@@ -382,7 +409,7 @@ export class Trainer<Sources extends readonly ColumnSource[] = readonly ColumnSo
     const figures = evaluate?.(epoch) ?? {};
     return {
       ...{ epoch, steps: this.stepsPerEpoch, loss, lr, figures, skipped: this.compiled?.skipped ?? 0 },
-      samplesPerSecond: (1000 * pace.rows) / (endedMs - startedMs - pace.preparingMs),
+      samplesPerSecond,
       seconds: (endedMs - startedMs) / 1000,
     };
   }

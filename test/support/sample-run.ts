@@ -133,13 +133,18 @@ export class SampleRun {
 
   writeStatus(
     state: NonNullable<SampleRunOptions["state"]>,
-    { pid = process.pid, now = Date.now() }: { readonly pid?: number; readonly now?: number } = {},
+    {
+      pid = process.pid,
+      now = Date.now(),
+      samplesPerSecond,
+    }: { readonly pid?: number; readonly now?: number; readonly samplesPerSecond?: number } = {},
   ): void {
     const at = new Date(now).toISOString();
     this.#write("status.json", {
       ...{ state, step: this.#step, of: this.#options.steps, epoch: 0, fold: 0, updated: at, progressed: at },
       ...(state === "failed" && { reason: "A loss is not finite.", exitCode: 1 }),
       ...(state === "finished" && { exitCode: 0 }),
+      ...(samplesPerSecond !== undefined && { figures: { samplesPerSecond } }),
       ...{ pid, host: hostname() },
     });
   }

@@ -15,8 +15,8 @@ To have it in every new shell:
 export function addCompletion(program: Command): void {
   program
     .command("completion")
-    .description("print the script by which a shell completes this command")
-    .addArgument(new Argument("<shell>", "which shell").choices(shells))
+    .description("print a script that lets a shell complete holdfast commands")
+    .addArgument(new Argument("<shell>", "the shell").choices(shells))
     .addHelpText("after", install)
     .action((shell: Shell) => void process.stdout.write(completionScript(shell, grammarOf(program))));
 }

@@ -42,7 +42,7 @@ test("options that make no sense are usage errors", () => {
   ]) {
     const { status, stderr, stdout } = holdfast(...args);
     assert.equal(status, exitCodes.usage.code, args.join(" "));
-    assert.match(stderr, /Run holdfast --help/);
+    assert.match(stderr, /Run holdfast doctor --help to see its options\./);
     assert.equal(stdout, "");
   }
 });

@@ -16,19 +16,25 @@ type GivenOptions = Pick<DoctorOptions, "device" | "index" | "memory" | "precisi
 export function addDoctor(program: Command, version: string, end: (code: number) => void): void {
   program
     .command("doctor")
-    .description("what this machine has, and a training step tried on it")
+    .description("check this machine: what it has, and whether a training step works on it")
     .addOption(
-      new Option("--device <device>", "what to try").choices(["auto", "cpu", "cuda"]).default("auto"),
+      new Option("--device <device>", "the device to check; auto takes a GPU where there is one")
+        .choices(["auto", "cpu", "cuda"])
+        .default("auto"),
     )
-    .addOption(new Option("--index <number>", "which GPU, from 0").argParser(wholeNumber(0)))
-    .addOption(new Option("--memory <size>", "the budget, such as 8GiB").argParser(size))
+    .addOption(new Option("--index <number>", "the GPU to check, counted from 0").argParser(wholeNumber(0)))
+    .addOption(new Option("--memory <size>", "the memory budget, such as 8GiB").argParser(size))
     .addOption(
-      new Option("--precision <precision>", "of products on a GPU").choices(
+      new Option("--precision <precision>", "the precision of matrix products on a GPU").choices(
         settingsTable.precision.kind.split(" | "),
       ),
     )
-    .addOption(new Option("--batch <samples>", "samples in a step").argParser(wholeNumber(1)))
-    .addOption(new Option("--json", "one JSON object on stdout, and nothing else"))
+    .addOption(
+      new Option("--batch <samples>", "samples in a step; default: 256 on a GPU, 16 on the CPU").argParser(
+        wholeNumber(1),
+      ),
+    )
+    .addOption(new Option("--json", "print one JSON object and nothing else"))
     .action(({ json = false, ...options }: GivenOptions) =>
       end(runDoctor(options, { version, json, columns: terminalColumns(), write: writeOut })),
     );

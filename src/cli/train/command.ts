@@ -11,14 +11,16 @@ import {
   type JobSettings,
   openJobRun,
   readBars,
+  requireRunSettings,
   runJob,
   stateOfRun,
 } from "../../crossasset/index.js";
-import { exitCodes, HoldfastError } from "../../errors/index.js";
+import { makeFolder } from "../../data/index.js";
+import { exitCodeOf, exitCodes, HoldfastError } from "../../errors/index.js";
 import { type Inspector, openInspectorAside } from "../../inspect/index.js";
 import { settingsTable } from "../../runtime/index.js";
 import { type DeviceOptions, device as openDevice } from "../../tensor/index.js";
-import { RunServer } from "../../train/index.js";
+import { RunServer, runFiles } from "../../train/index.js";
 import { type Bytes, systemClock } from "../../units/index.js";
 import { hasDesktop, openBrowser } from "../desktop.js";
 import { realNumber, size, wholeNumber } from "../options.js";
@@ -57,30 +59,36 @@ const usualBars = 236_000;
 
 /** Adds the command; `end` is told its exit code. */
 export function addTrain(program: Command, end: (code: number) => void): void {
-  const train = program.command("train").description("train a model that Holdfast brings along");
+  const train = program.command("train").description("train one of the models that come with Holdfast");
   const { folds, epochs, batch, stride, seed, lr, dropout } = defaultSettings;
   train
     .command("crossasset")
-    .description("train CrossAsset fold by fold on bars of a market, and test it on the time behind each")
+    .description("train CrossAsset on bars of a market: walk-forward folds, each tested on the time after it")
     .addOption(
-      new Option("--device <device>", "what to train on; auto is a GPU where there is one")
+      new Option("--device <device>", "the device to train on; auto takes a GPU where there is one")
         .choices(["auto", "cpu", "cuda"])
         .default("auto"),
     )
-    .option("--bars <file>", "bars as .csv or .parquet; made from the seed unless given")
+    .option("--bars <file>", "the bars to train on, .csv or .parquet (default: a generated market)")
     .addOption(
-      new Option("--generate <bars>", "how many bars are made where no file is given")
+      new Option("--generate <bars>", "how many bars to generate where --bars is not given")
         .argParser(wholeNumber(1))
         .default(usualBars),
     )
-    .addOption(new Option("--folds <number>", "walk-forward folds").argParser(wholeNumber(1)).default(folds))
-    .addOption(new Option("--epochs <number>", "epochs of a fold").argParser(wholeNumber(1)).default(epochs))
-    .addOption(new Option("--batch <samples>", "samples in a step").argParser(wholeNumber(1)).default(batch))
     .addOption(
-      new Option("--stride <bars>", "bars from sample to sample").argParser(wholeNumber(1)).default(stride),
+      new Option("--folds <number>", "number of walk-forward folds").argParser(wholeNumber(1)).default(folds),
     )
     .addOption(
-      new Option("--seed <number>", "what everything random follows from")
+      new Option("--epochs <number>", "epochs in each fold").argParser(wholeNumber(1)).default(epochs),
+    )
+    .addOption(new Option("--batch <samples>", "samples in a step").argParser(wholeNumber(1)).default(batch))
+    .addOption(
+      new Option("--stride <bars>", "bars from one sample to the next")
+        .argParser(wholeNumber(1))
+        .default(stride),
+    )
+    .addOption(
+      new Option("--seed <number>", "the seed of everything random; the same seed gives the same weights")
         .argParser(wholeNumber(0))
         .default(seed),
     )
@@ -90,40 +98,57 @@ export function addTrain(program: Command, end: (code: number) => void): void {
         .default(lr),
     )
     .addOption(
-      new Option("--dropout <share>", "of values dropped in training")
+      new Option("--dropout <share>", "the share of values that dropout drops in training, from 0 to below 1")
         .argParser(realNumber((value) => value >= 0 && value < 1, "a number from 0 to below 1"))
         .default(dropout),
     )
-    .option("--qk-norm", "bring queries and keys to length one")
-    .option("--shuffle-labels", "train on labels of other samples: a model can't learn then, and should not")
-    .addOption(
-      new Option("--precision <precision>", "of products on a GPU").choices(
-        settingsTable.precision.kind.split(" | "),
-      ),
+    .option("--qk-norm", "normalise queries and keys to length 1")
+    .option(
+      "--shuffle-labels",
+      "train on the labels of other samples, as a check: the model must not learn then",
     )
-    .addOption(new Option("--capture <mode>", "steps as graphs").choices(["auto", "on", "off"]))
-    .addOption(new Option("--memory <size>", "the budget, such as 64GiB").argParser(size))
-    .option("--stall-after <time>", "how long a call may stand still, such as 30s")
-    .option("--cache <folder>", 'where features are kept between runs, or "off"', "off")
+    .addOption(
+      new Option(
+        "--precision <precision>",
+        "the precision of matrix products on a GPU (default: f32)",
+      ).choices(settingsTable.precision.kind.split(" | ")),
+    )
+    .addOption(
+      new Option(
+        "--capture <mode>",
+        "whether a compiled step runs as one CUDA graph (default: auto)",
+      ).choices(["auto", "on", "off"]),
+    )
+    .addOption(
+      new Option(
+        "--memory <size>",
+        "the memory budget, such as 64GiB (default: what is free, less a margin)",
+      ).argParser(size),
+    )
+    .option(
+      "--stall-after <time>",
+      "how long a device call may take before the watchdog ends the run, such as 30s",
+    )
+    .option("--cache <folder>", 'the folder that keeps features between runs, or "off"', "off")
     .option(
       "--out <folder>",
-      "where the run is kept: settings, figures, checkpoints (runs/crossasset-… unless given)",
+      "the run's folder; if it holds an unfinished run, that run is resumed (default: runs/crossasset-TIME)",
     )
-    .option("--resume", "go on with the run in --out; a run that was cut off is gone on with anyway")
-    .option("--older-checkpoint", "go on from an earlier checkpoint where the latest is damaged")
+    .option("--resume", "fail unless --out holds a run; without it, a run is resumed or begun")
+    .option("--older-checkpoint", "resume from an earlier checkpoint if the latest is damaged")
     .addOption(
       new Option(
         "--metrics-port <port>",
-        "serve /metrics for Prometheus and /healthz while the run goes on",
+        "serve /metrics for Prometheus, and /healthz, while the run trains",
       ).argParser(wholeNumber(1, 65_535)),
     )
-    .option("--metrics-host <address>", "where to listen for that (127.0.0.1 unless given)")
-    .option("--test-epochs", "test behind every epoch too, for a curve; nothing is chosen by it")
-    .option("--profile", "measure what each call of a step takes, behind each fold, for `holdfast inspect`")
-    .option("--ui", "show the run on a page of this machine while it goes on, as `holdfast inspect` does")
-    .option("--tensorboard <folder>", "write the run's curves there for TensorBoard, as they come")
-    .option("--json", "a JSON object a line on stdout, and nothing else")
-    .option("--quiet", "nothing but errors")
+    .option("--metrics-host <address>", "the address to serve metrics at (default: 127.0.0.1)")
+    .option("--test-epochs", "also test after every epoch, for a curve; the weights stay the same")
+    .option("--profile", "after each fold, measure the time of each call of a step, for `holdfast inspect`")
+    .option("--ui", "serve the page of `holdfast inspect` while the run trains")
+    .option("--tensorboard <folder>", "write the run's curves to this folder for TensorBoard")
+    .option("--json", "print one JSON object a line and nothing else")
+    .option("--quiet", "print nothing but errors")
     .action(async (options: GivenOptions) => end(await trainCrossAsset(options)));
 }
 
@@ -146,12 +171,21 @@ async function trainCrossAsset(given: GivenOptions): Promise<number> {
     ...{ folds, epochs, batch, stride, seed, lr, dropout, qkNorm, shuffledLabels },
   };
   const out = given.out ?? newRunPath();
-  if (stateOfRun(out) === "finished") {
-    if (!given.resume) throw isFinished(out);
-    write(`${out} has ended already; results.json there has its figures.\n`);
+  const asked = {
+    ...settings,
+    ...(file === undefined ? { generate } : { bars: file }),
+    precision: given.precision ?? "f32",
+  };
+  // Before anything is read or begun, so that a mistake is told at once.
+  requireRunSettings(out, asked);
+  const found = stateOfRun(out);
+  if (found === "finished") {
+    if (name === "json") write(`${JSON.stringify({ kind: "finished before", run: out })}\n`);
+    else if (name !== "quiet") write(finishedText(out));
     return exitCodes.ok.code;
   }
-  if (given.resume && stateOfRun(out) === "none") throw nothingToResume(out);
+  if (given.resume && found === "none") throw nothingToResume(out);
+  if (cache !== "off") makeFolder(cache);
   const server = await openServer(given);
   if (server && (name === "live" || name === "plain")) write(`metrics  ${server.url}/metrics\n`);
   const bars = file === undefined ? generateBars({ bars: generate, seed }) : await readBars(file);
@@ -161,13 +195,11 @@ async function trainCrossAsset(given: GivenOptions): Promise<number> {
   let inspector: Inspector | undefined;
   let curves: TensorBoardCurves | undefined;
   try {
-    const asked = {
-      ...settings,
-      ...(file === undefined ? { generate } : { bars: file, checksum: checksumOfBars(bars).slice(0, 16) }),
-      precision: given.precision ?? "f32",
-    };
+    const checksum = file === undefined ? undefined : checksumOfBars(bars).slice(0, 16);
     run = openJobRun({
-      ...{ path: out, settings: asked, device: device.runtime.device.name },
+      path: out,
+      settings: { ...asked, ...(checksum !== undefined && { checksum }) },
+      device: device.runtime.device.name,
       ...{ allowOlder: given.olderCheckpoint === true, runtime: device.runtime },
     });
     server?.show(out);
@@ -198,7 +230,7 @@ async function trainCrossAsset(given: GivenOptions): Promise<number> {
     return exitCode;
   } catch (error) {
     reporter.end();
-    run?.fail(error, exitCodes.failed.code);
+    run?.fail(error, exitCodeOf(error));
     throw error;
   } finally {
     halt.forget();
@@ -221,17 +253,14 @@ function stoppedText(out: string): string {
   return `stopped; the same command goes on from the checkpoint in ${out}\n`;
 }
 
-function isFinished(out: string): HoldfastError {
-  return new HoldfastError(
-    "BAD_ARGUMENT",
-    `The run in ${out} has ended. Give another --out, or look at its results.json.`,
-  );
+function finishedText(out: string): string {
+  return `The run in ${out} has finished before: see ${join(out, runFiles.results)}. Give another --out to train again.\n`;
 }
 
 function nothingToResume(out: string): HoldfastError {
   return new HoldfastError(
     "BAD_ARGUMENT",
-    `${out} holds no run that could be resumed. Leave --resume out to start one there.`,
+    `${out} holds no run to resume. Leave --resume out to begin one there.`,
   );
 }
 

@@ -82,6 +82,17 @@ test("a line that stays waits for the first loss, or for the epoch's last step",
   assert.match(tell("live", [early(1), stepOf(3)], 200, 100), /1\/100 {2}loss ….*3\/100 {2}loss 0\.9877/s);
 });
 
+test("a speed that is not measured yet is not told as 0", () => {
+  const unmeasured = (event: JobEvent, record?: object): JobEvent =>
+    ({ ...event, samplesPerSecond: undefined, ...(record && { record }) }) as JobEvent;
+  const { record } = epoch as Extract<JobEvent, { kind: "epoch" }>;
+  const text = tell("plain", [
+    unmeasured(stepOf(100)),
+    unmeasured(epoch, { ...record, samplesPerSecond: undefined }),
+  ]);
+  assert.equal(text.match(/ {2}… samples\/s {2}/g)?.length, 2, text);
+});
+
 test("a machine has a JSON object a line, and somebody who wants nothing has nothing", () => {
   const lines = tell("json", [stepOf(1), stepOf(2), epoch])
     .trimEnd()

@@ -87,10 +87,16 @@ function stepText(event: Extract<JobEvent, { kind: "step" }>): string {
     `epoch ${epoch + 1}/${epochs}`,
     `${bar(batch / batches)} ${batch}/${batches}`,
     `loss ${loss === undefined ? "…" : loss.toFixed(4)}`,
-    `${Math.round(samplesPerSecond).toLocaleString("en")} samples/s`,
+    paceText(samplesPerSecond),
     formatBytes(usedBytes),
     `${formatDuration(1000 * secondsLeft)} left`,
   ].join("  ");
+}
+
+/** "…" until it is measured, as for the loss. */
+function paceText(samplesPerSecond: number | undefined): string {
+  const figure = samplesPerSecond === undefined ? "…" : Math.round(samplesPerSecond).toLocaleString("en");
+  return `${figure} samples/s`;
 }
 
 const barWidth = 16;
@@ -120,7 +126,7 @@ function eventText(event: Exclude<JobEvent, { kind: "step" }>): string | undefin
       const skipped = record.skipped > 0 ? `  ${record.skipped} steps skipped: not finite` : "";
       return (
         `fold ${fold + 1}/${folds}  epoch ${epoch + 1}/${epochs}  loss ${record.loss.toFixed(4)}${test}  ` +
-        `${Math.round(record.samplesPerSecond).toLocaleString("en")} samples/s  ${formatDuration(1000 * record.seconds)}${skipped}`
+        `${paceText(record.samplesPerSecond)}  ${formatDuration(1000 * record.seconds)}${skipped}`
       );
     }
     case "resumed":

@@ -24,8 +24,7 @@ export function writeCurves(folder: string, run: string, now: () => number = Dat
       if (now() - writtenMs < everyMs) return;
       writtenMs = now();
       add("train/loss", event.step, event.loss, writtenMs);
-      if (event.samplesPerSecond > 0)
-        add("train/samples_per_second", event.step, event.samplesPerSecond, writtenMs);
+      add("train/samples_per_second", event.step, event.samplesPerSecond, writtenMs);
     } else if (event.kind === "epoch") {
       const { fold, step, record } = event;
       const { epoch, loss, lr, samplesPerSecond, seconds, skipped } = record;

@@ -54,7 +54,8 @@ export interface StepFigures {
   readonly loss: number | undefined;
   /** Samples that were trained on in this process, one as often as it was. */
   readonly samples: number;
-  readonly samplesPerSecond: number;
+  /** As `Trainer.samplesPerSecond` measures it. */
+  readonly samplesPerSecond: number | undefined;
   readonly usedBytes: number;
   readonly secondsLeft: number;
 }

@@ -18,8 +18,10 @@ import {
   type Reporting,
   RunFolder,
   type RunProgress,
+  type RunRecord,
   RunRecorder,
   readRun,
+  readRunRecord,
   requireCompatible,
   requireSameSettings,
   restoreState,
@@ -79,6 +81,34 @@ export function stateOfRun(path: string): "none" | "unfinished" | "finished" {
 }
 
 /**
+ * Refuses settings that are not those of the run in a folder, and writes nothing. Only the settings that are given are compared.
+ *
+ * @example
+ * ```ts
+ * import { mkdtempSync } from "node:fs";
+ * import { tmpdir } from "node:os";
+ * import { join } from "node:path";
+ * import { crossasset } from "holdfast";
+ * const path = join(mkdtempSync(join(tmpdir(), "run-")), "first");
+ * crossasset.openJobRun({ path, settings: { epochs: 3 }, device: "CPU" }).end(undefined, 3);
+ * try {
+ *   crossasset.requireRunSettings(path, { epochs: 4 });
+ * } catch (error) {
+ *   console.log(String(error).includes("epochs was 3 and is 4 here")); // → true
+ * }
+ * ```
+ */
+export function requireRunSettings(path: string, settings: JsonRecord): void {
+  const run = readRunRecord(path);
+  if (run) requireSameSettings(`The run in ${path}`, run.settings, settings);
+}
+
+function requireSettingsOf(path: string, run: RunRecord, settings: JsonRecord): void {
+  const names = Object.keys({ ...run.settings, ...settings });
+  requireSameSettings(`The run in ${path}`, run.settings, settings, names);
+}
+
+/**
  * Begins a run in a folder, or goes on with the one that is there; `runJob` writes it down.
  *
  * @example
@@ -101,38 +131,41 @@ export function openJobRun(options: JobRunOptions): JobRun {
 export class JobRun {
   readonly resumed: ResumedJob | undefined;
   readonly #folder: RunFolder;
+  readonly #isNew: boolean;
   readonly #store: CheckpointStore;
   readonly #settings: JsonRecord;
+  readonly #runtime: Runtime | undefined;
   #progress: RunProgress = { step: 0 };
   #budgetBytes: number | undefined;
   /** Steps skipped in folds that have ended. */
   #skippedBefore = 0;
-  readonly #log: RecorderLog | undefined;
-  readonly #recorder: RunRecorder | undefined;
+  #isBegun = false;
+  #log: RecorderLog | undefined;
+  #recorder: RunRecorder | undefined;
 
-  /** Begins a run, or goes on with the one that is there. */
+  /** Begins a run, or opens the one that is there; that one keeps every byte until the job's first event. */
   constructor({ path, settings, device, allowOlder = false, runtime }: JobRunOptions) {
-    const isNew = stateOfRun(path) === "none";
+    this.#isNew = stateOfRun(path) === "none";
     this.#settings = settings;
-    this.#folder = isNew ? RunFolder.create(path, { settings, device }) : RunFolder.open(path);
-    this.#store = new CheckpointStore(this.#folder.checkpointsPath);
-    try {
-      const { settings: before } = this.#folder.run;
-      const names = Object.keys({ ...before, ...settings });
-      requireSameSettings(`The run in ${path}`, before, settings, names);
-      this.#log = runtime && new RecorderLog(this.#folder.pathOf(runFiles.recorder), runtime.recorder);
-      this.#log?.write();
-      this.resumed = isNew ? undefined : this.#findCheckpoint(allowOlder);
-      this.#recorder = runtime && new RunRecorder({ folder: path, runtime, from: this.resumed?.step ?? 0 });
-    } catch (error) {
-      this.#folder.close();
-      throw error;
-    }
+    this.#runtime = runtime;
+    this.#store = new CheckpointStore(join(path, runFiles.checkpoints));
+    let resumed: ResumedJob | undefined;
+    this.#folder = this.#isNew
+      ? RunFolder.create(path, { settings, device })
+      : RunFolder.open(path, {
+          check: (run) => {
+            requireSettingsOf(path, run, settings);
+            resumed = findCheckpoint(this.#store, settings, allowOlder);
+            if (runtime) RunRecorder.check(path);
+          },
+        });
+    this.resumed = resumed;
   }
 
   /** Writes down what the job tells. */
   note(event: JobEvent): void {
     const folder = this.#folder;
+    this.#begin();
     if (event.kind === "step") this.#log?.glance();
     else this.#log?.write();
     if (event.kind === "device") this.#budgetBytes = event.budgetBytes;
@@ -153,7 +186,7 @@ export class JobRun {
       const { loss, lr, samplesPerSecond, seconds, skipped } = record;
       const tested = Object.keys(record.figures).length > 0 && { figures: record.figures };
       const before = this.#progress.figures?.skipped ?? 0;
-      this.#noteSkipped(skipped);
+      this.#noteEpoch(skipped, samplesPerSecond);
       const more = this.#skippedBefore + skipped - before;
       if (more > 0)
         this.#recorder?.noteTrouble(
@@ -223,7 +256,12 @@ export class JobRun {
     });
   }
 
+  /** Says that an error has ended the run. A run that was resumed and had not begun yet stays as it was. */
   fail(error: unknown, exitCode: number): void {
+    if (!this.#isNew && !this.#isBegun) {
+      this.#folder.close();
+      return;
+    }
     const reason = error instanceof Error ? error.message.split("\n")[0] : String(error);
     for (const note of [
       () => this.#log?.write(),
@@ -240,27 +278,47 @@ export class JobRun {
     }
   }
 
-  /** Steps that this fold has skipped so far, in this process. */
-  #noteSkipped(inFold: number): void {
-    const skipped = this.#skippedBefore + inFold;
-    this.#progress = { ...this.#progress, figures: { ...this.#progress.figures, skipped } };
+  /** The steps that this fold has skipped so far, in this process, and the epoch's speed, which stands until the next is known. */
+  #noteEpoch(skippedInFold: number, samplesPerSecond: number | undefined): void {
+    const { figures } = this.#progress;
+    const measured = {
+      skipped: this.#skippedBefore + skippedInFold,
+      samplesPerSecond: samplesPerSecond ?? figures?.samplesPerSecond,
+    };
+    this.#progress = { ...this.#progress, figures: { ...figures, ...measured } };
     this.#folder.noteProgress(this.#progress);
   }
 
-  #findCheckpoint(allowOlder: boolean): ResumedJob | undefined {
-    if (this.#store.list().length === 0) return undefined;
-    const { checkpoint, refused } = allowOlder
-      ? this.#store.loadLatestSound()
-      : { checkpoint: this.#store.load("latest"), refused: [] };
-    if (!checkpoint) {
-      const reasons = refused.map(({ name, reason }) => `${name}: ${reason}`).join(" ");
-      throw new HoldfastError("BAD_FILE", `No checkpoint in ${this.#store.folder} is sound. ${reasons}`);
+  /** Before the first event: drops what the files tell of steps after the checkpoint, which the job makes again. */
+  #begin(): void {
+    if (this.#isBegun) return;
+    this.#isBegun = true;
+    const from = this.resumed?.step ?? 0;
+    if (!this.#isNew) {
+      this.#store.continueFrom(from);
+      this.#folder.dropMetricsAfter(from);
     }
-    requireCompatible(checkpoint, { model: modelName, settings: this.#settings });
-    this.#store.continueFrom(checkpoint.step);
-    this.#folder.dropMetricsAfter(checkpoint.step);
-    return { ...stateIn(checkpoint), refused };
+    if (!this.#runtime) return;
+    this.#log = new RecorderLog(this.#folder.pathOf(runFiles.recorder), this.#runtime.recorder);
+    this.#recorder = new RunRecorder({ folder: this.#folder.path, runtime: this.#runtime, from });
   }
+}
+
+function findCheckpoint(
+  store: CheckpointStore,
+  settings: JsonRecord,
+  allowOlder: boolean,
+): ResumedJob | undefined {
+  if (store.list().length === 0) return undefined;
+  const { checkpoint, refused } = allowOlder
+    ? store.loadLatestSound()
+    : { checkpoint: store.load("latest"), refused: [] };
+  if (!checkpoint) {
+    const reasons = refused.map(({ name, reason }) => `${name}: ${reason}`).join(" ");
+    throw new HoldfastError("BAD_FILE", `No checkpoint in ${store.folder} is sound. ${reasons}`);
+  }
+  requireCompatible(checkpoint, { model: modelName, settings });
+  return { ...stateIn(checkpoint), refused };
 }
 
 /** Refusals of memory, whose messages hold the table of who has it. */

@@ -158,11 +158,12 @@ function valuesOf(model: CrossAsset): LoadableState {
   );
 }
 
-/** How fast the job is, and how long it will take: from the steps of the last seconds. */
+/** How far the job is, and how long it will take: from the steps of the last seconds. */
 class Pace {
   readonly #stepsOfFolds: readonly number[];
   #done = 0;
   #samples = 0;
+  #plans = 0;
   #mark = { atMs: performance.now(), step: 0, perStepMs: Number.NaN };
 
   constructor(stepsOfFolds: readonly number[]) {
@@ -190,7 +191,7 @@ class Pace {
 
   step(
     fold: number,
-    trainer: Pick<Trainer, "progress" | "batches" | "latestLoss">,
+    trainer: Pick<Trainer, "progress" | "batches" | "latestLoss" | "samplesPerSecond" | "compiled">,
     batchSize: number,
     trainSamples: number,
   ) {
@@ -199,18 +200,18 @@ class Pace {
     // An epoch's last batch is what is left.
     this.#samples += Math.min(batchSize, trainSamples - (batch - 1) * batchSize);
     const nowMs = performance.now();
-    // The first step makes the plan; it says nothing about the others.
-    if (this.#done <= this.#mark.step || step === 1)
+    const plans = trainer.compiled?.plans ?? 0;
+    // A step that makes a plan says nothing about the others.
+    if (this.#done <= this.#mark.step || step === 1 || plans !== this.#plans)
       this.#mark = { ...this.#mark, atMs: nowMs, step: this.#done };
     else if (nowMs - this.#mark.atMs > 1000 || Number.isNaN(this.#mark.perStepMs)) {
       const perStepMs = (nowMs - this.#mark.atMs) / (this.#done - this.#mark.step);
       this.#mark = { atMs: nowMs, step: this.#done, perStepMs };
     }
-    const { perStepMs } = this.#mark;
+    this.#plans = plans;
     return {
       ...{ epoch, batch, batches: trainer.batches, step: this.#done, steps: this.#all },
-      ...{ loss: trainer.latestLoss, samples: this.#samples },
-      samplesPerSecond: Number.isNaN(perStepMs) ? 0 : (1000 * batchSize) / perStepMs,
+      ...{ loss: trainer.latestLoss, samples: this.#samples, samplesPerSecond: trainer.samplesPerSecond },
       secondsLeft: this.secondsLeft,
     };
   }

@@ -3,7 +3,13 @@
 import { join } from "node:path";
 import { HoldfastError } from "../../errors/index.js";
 import type { Device } from "../../tensor/index.js";
-import { CheckpointStore, readRun, requireCompatible, restoreWeights, runFiles } from "../../train/index.js";
+import {
+  CheckpointStore,
+  requireCompatible,
+  requireRun,
+  restoreWeights,
+  runFiles,
+} from "../../train/index.js";
 import type { Bars } from "../bars/index.js";
 import { CrossAsset } from "../model.js";
 import {
@@ -52,7 +58,7 @@ export interface EvaluatedModel {
  * try {
  *   crossasset.openTrainedModel(cpu, "runs/that/never/were");
  * } catch (error) {
- *   console.log(String(error)); // → HoldfastError [BAD_FILE]: runs/that/never/were holds no run: it has no run.json. Give the folder of a run.
+ *   console.log(String(error)); // → HoldfastError [BAD_FILE]: runs/that/never/were holds no run: there is no such folder. Give the folder of a run.
  * }
  * cpu.close();
  * ```
@@ -69,14 +75,15 @@ export class TrainedModel {
   readonly #normaliser: Normaliser;
 
   constructor(device: Device, path: string) {
-    const { run } = readRun(path);
-    if (!run) {
+    const run = requireRun(path);
+    const store = new CheckpointStore(join(path, runFiles.checkpoints));
+    if (store.list().length === 0) {
       throw new HoldfastError(
         "BAD_FILE",
-        `${path} holds no run: it has no ${runFiles.run}. Give the folder of a run.`,
+        `The run in ${path} has no checkpoint yet. It saves the first one at the end of its first epoch.`,
       );
     }
-    const checkpoint = new CheckpointStore(join(path, runFiles.checkpoints)).load("latest");
+    const checkpoint = store.load("latest");
     requireCompatible(checkpoint, { model: modelName });
     this.#device = device;
     this.step = checkpoint.step;

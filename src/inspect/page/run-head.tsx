@@ -9,7 +9,7 @@ import {
   formatPercent,
   formatTime,
 } from "./format.js";
-import { lastKnown, recentRate, secondsLeft } from "./steps.js";
+import { lastKnown, secondsLeft } from "./steps.js";
 import type { MemorySample, RunDetail, RunStatus, StepTable } from "./wire.js";
 
 export interface RunHeadProps {
@@ -29,8 +29,8 @@ export function RunHead({ detail, status, isLive, table, memory }: RunHeadProps)
   const took =
     status && detail.run ? (Date.parse(status.updated) - Date.parse(detail.run.started)) / 1000 : undefined;
   const lastEpoch = epochsOf(detail.metrics).at(-1)?.samplesPerSecond;
-  const recent = table && recentRate(table);
-  const pace = isRunning ? (recent ?? lastEpoch) : (lastEpoch ?? recent);
+  // As the trainer measures it: the times of single steps say little, because steps are sent ahead of the device.
+  const pace = status?.figures?.samplesPerSecond ?? lastEpoch;
   const loss = lastKnown(table?.columns.loss);
   return (
     <header class="run-head">
@@ -60,7 +60,7 @@ export function RunHead({ detail, status, isLive, table, memory }: RunHeadProps)
         <Tile
           name="Samples per second"
           value={formatNumber(pace, 4)}
-          more={pace === undefined ? "" : isRunning ? "now" : "in the last epoch"}
+          more={pace === undefined ? "" : "while training"}
         />
         {isRunning ? (
           <Tile

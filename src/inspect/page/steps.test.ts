@@ -11,7 +11,6 @@ import {
   hostByEpoch,
   joinSteps,
   lastKnown,
-  recentRate,
   rowsOfSteps,
   secondsLeft,
   stepsOf,
@@ -90,18 +89,6 @@ test("a step is never shorter than the host's time for it", () => {
 test("an epoch's figure stands at each of its steps, and nowhere else", () => {
   const placed = byEpoch(table(4), [{ fold: 1, epoch: 0, value: 7 }]);
   assert.deepEqual(placed, [null, null, 7, 7]);
-});
-
-test("the rate is samples over time, also where steps are sent by the dozen and then waited for", () => {
-  const even = table();
-  assert.ok(Math.abs((recentRate(even) ?? 0) - 640) < 1e-9);
-  const [quick, slow] = [6400, 64];
-  const uneven = {
-    ...even,
-    columns: { ...even.columns, time: [0, 10, 1010], samplesPerSecond: [null, quick, slow], step: [1, 2, 3] },
-  };
-  assert.ok(Math.abs((recentRate(uneven) ?? 0) - 128 / 1.01) < 1e-9);
-  assert.equal(recentRate(empty), undefined);
 });
 
 test("folds begin where their number changes", () => {

@@ -118,20 +118,6 @@ export function byEpoch(
   return columns.step.map((_, place) => values.get(`${columns.fold[place]} ${columns.epoch[place]}`) ?? null);
 }
 
-/** Samples over time, of the last twentieth of the points: single steps are sent faster than they are made. */
-export function recentRate({ columns }: StepTable): number | undefined {
-  const { time, samplesPerSecond } = columns;
-  const first = Math.max(1, time.length - Math.max(20, Math.floor(time.length / 20)));
-  let [samples, ms] = [0, 0];
-  for (let place = first; place < time.length; place++) {
-    const [now, before, rate] = [time[place], time[place - 1], samplesPerSecond[place]];
-    if (typeof now !== "number" || typeof before !== "number" || typeof rate !== "number") continue;
-    samples += (rate * (now - before)) / 1000;
-    ms += now - before;
-  }
-  return ms > 0 ? (samples * 1000) / ms : undefined;
-}
-
 /** The places where another fold begins, with its number from 0. */
 export function foldStarts({ columns }: StepTable): { step: number; fold: number }[] {
   const starts: { step: number; fold: number }[] = [];

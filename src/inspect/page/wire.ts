@@ -39,6 +39,7 @@ export interface RunStatus {
   readonly progressed: string;
   readonly reason?: string | undefined;
   readonly exitCode?: number | undefined;
+  readonly figures?: { readonly samplesPerSecond?: number | undefined } | undefined;
 }
 
 export type JsonRecord = Readonly<Record<string, unknown>>;

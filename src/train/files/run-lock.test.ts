@@ -26,7 +26,7 @@ test("a lock is held once, and free again when it is released", () => {
   const folder = makeFolder();
   const lock = RunLock.take(folder, justNow);
   refuses(
-    "BAD_FILE",
+    "RUN_LOCKED",
     () => RunLock.take(folder, justNow),
     new RegExp(`held by process ${process.pid}\\. Wait`),
   );
@@ -39,7 +39,7 @@ test("a lock is held once, and free again when it is released", () => {
 
 test("a living process keeps its lock, and a dead one's is taken over", () => {
   const living = lockedBy(JSON.stringify(identifyProcess(process.ppid)));
-  refuses("BAD_FILE", () => RunLock.take(living.folder, justNow), /Wait for it or stop it/);
+  refuses("RUN_LOCKED", () => RunLock.take(living.folder, justNow), /Wait for it or stop it/);
   const gone = lockedBy(JSON.stringify({ pid: dead, host: hostname() }));
   RunLock.take(gone.folder, justNow);
   assert.match(readFileSync(gone.path, "utf8"), new RegExp(`"pid":${process.pid}\\b`));
@@ -57,7 +57,7 @@ test("an owner on another machine keeps the lock until its run has been silent f
   const { folder } = lockedBy(JSON.stringify({ pid: dead, host: "another.example" }));
   const take = (silentMs: number) => RunLock.take(folder, () => silentMs);
   refuses(
-    "BAD_FILE",
+    "RUN_LOCKED",
     () => take(119_000),
     /process \d+ on another\.example, heard of 119s ago.*after 2m of silence/,
   );

@@ -51,6 +51,18 @@ export class RunLock {
     return new RunLock(path, text);
   }
 
+  /** Refuses a folder whose lock a living process holds, and writes nothing. The other arguments are those of `take`. */
+  static requireFree(
+    folder: string,
+    heardMs: () => number,
+    limitMs: (usualMs: number) => number = (usualMs) => usualMs,
+  ): void {
+    const path = join(folder, lockName);
+    const text = readText(path);
+    const owner = text === undefined ? undefined : ownerOf(text);
+    if (owner) refuseLiving(path, owner, heardMs, limitMs(silenceMs));
+  }
+
   /** Gives the folder free. Harmless when repeated, and when another process has taken it over. */
   release(): void {
     if (readText(this.#path) === this.#text) rmSync(this.#path, { force: true });
@@ -96,7 +108,7 @@ function refuseLiving(path: string, owner: ProcessIdentity, heardMs: () => numbe
     state === "elsewhere"
       ? `It counts as gone after ${formatDuration(limitMs)} of silence; if you know that it is, remove ${path}.`
       : "Wait for it or stop it, or give this run another folder.";
-  throw new HoldfastError("BAD_FILE", `${path} is held by process ${pid}${where}. ${wayOut}`, {
+  throw new HoldfastError("RUN_LOCKED", `${path} is held by process ${pid}${where}. ${wayOut}`, {
     numbers: { path, pid, host },
   });
 }

@@ -9,7 +9,7 @@ import type { ReportOptions, StepPlanReport } from "../../tensor/index.js";
 import { formatDuration } from "../../units/index.js";
 import { MetricsLog } from "../files/metrics-log.js";
 import { inspectionFiles, type MemorySample, stepColumns, type TroubleRecord } from "./records.js";
-import { lossAt, StepLog, type StepRow, storeRow } from "./step-log.js";
+import { lossAt, requireStepLog, StepLog, type StepRow, storeRow } from "./step-log.js";
 
 export interface RunRecorderOptions {
   /** The run's folder. */
@@ -66,6 +66,11 @@ export class RunRecorder {
       return log;
     }) as [MetricsLog, MetricsLog, MetricsLog];
     [this.#plans, this.#memory, this.#trouble] = [plans, memory, trouble];
+  }
+
+  /** Refuses a folder whose logs this recorder can't go on with; writes nothing. */
+  static check(folder: string): void {
+    requireStepLog(join(folder, inspectionFiles.steps));
   }
 
   /** A step that was sent; its loss is not looked at, and comes later. */

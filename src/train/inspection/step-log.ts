@@ -4,6 +4,7 @@
  */
 
 import { closeSync, fstatSync, ftruncateSync, openSync, readSync, writeSync } from "node:fs";
+import { codeOf, fileError } from "../../data/index.js";
 import { HoldfastError } from "../../errors/index.js";
 import { type StepColumn, stepColumns } from "./records.js";
 
@@ -147,6 +148,23 @@ export function countSteps(path: string): number {
   try {
     requireHeader(path, file);
     return Math.floor((fstatSync(file).size - headerBytes) / rowBytes);
+  } finally {
+    closeSync(file);
+  }
+}
+
+/** Refuses a file that is there and is no step log of this Holdfast; writes nothing. */
+export function requireStepLog(path: string): void {
+  let file: number;
+  try {
+    file = openSync(path, "r");
+  } catch (error) {
+    if (codeOf(error) === "ENOENT") return;
+    throw fileError(`${path} can't be opened`, path, error);
+  }
+  try {
+    // A shorter one was cut off while it was begun, and is begun again.
+    if (fstatSync(file).size >= headerBytes) requireHeader(path, file);
   } finally {
     closeSync(file);
   }
