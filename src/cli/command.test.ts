@@ -121,17 +121,19 @@ describe("every command", () => {
   });
 
   test("answers a wrong option with its own help's name", async () => {
-    for (const [, path] of all) {
+    for (const [command, path] of all) {
+      // Commander looks for these first.
+      const needed = command.options.flatMap(({ mandatory, long }) => (mandatory ? [long ?? "", "x"] : []));
       const program = buildProgram(() => undefined);
       let said = "";
-      for (const [command] of commandsIn(program)) {
-        command.configureOutput({
+      for (const [one] of commandsIn(program)) {
+        one.configureOutput({
           writeErr: (text) => {
             said += text;
           },
         });
       }
-      await assert.rejects(program.parseAsync([...path, "--no-such-option"], { from: "user" }), {
+      await assert.rejects(program.parseAsync([...path, ...needed, "--no-such-option"], { from: "user" }), {
         code: "commander.unknownOption",
       });
       const own = ["holdfast", ...path].join(" ");
