@@ -107,6 +107,12 @@ describe("a job that is ended", { skip: !isTried && "minutes of training on a st
     });
     const other = holdfast(...small, "--lr", "0.002", "--out", "whole");
     assert.equal(other.status, 4, "another job's results are not these");
+    const { PATH = "" } = process.env;
+    const rounded = spawnSync(process.execPath, [...command, ...small, "--out", "whole"], {
+      ...{ encoding: "utf8", cwd: folder, env: { PATH, HOLDFAST_PRECISION: "bf16" } },
+    });
+    assert.equal(rounded.status, 4, "a variable is a setting too");
+    assert.match(rounded.stderr, /precision was "f32" and is "bf16" here/);
     assert.match(other.stderr, /^holdfast: BAD_SETTING: .*lr was 0\.001 and is 0\.002 here.*\n$/);
   });
 

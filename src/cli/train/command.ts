@@ -18,7 +18,7 @@ import {
 import { makeFolder } from "../../data/index.js";
 import { exitCodeOf, exitCodes, HoldfastError } from "../../errors/index.js";
 import { type Inspector, openInspectorAside } from "../../inspect/index.js";
-import { settingsTable } from "../../runtime/index.js";
+import { readSettings, settingsTable } from "../../runtime/index.js";
 import { type DeviceOptions, device as openDevice } from "../../tensor/index.js";
 import { RunServer, runFiles } from "../../train/index.js";
 import { type Bytes, systemClock } from "../../units/index.js";
@@ -174,7 +174,8 @@ async function trainCrossAsset(given: GivenOptions): Promise<number> {
   const asked = {
     ...settings,
     ...(file === undefined ? { generate } : { bars: file }),
-    precision: given.precision ?? "f32",
+    // The variable counts as the option does.
+    precision: readSettings({ ...(given.precision && { precision: given.precision }) }).precision,
   };
   // Before anything is read or begun, so that a mistake is told at once.
   requireRunSettings(out, asked);
@@ -226,7 +227,7 @@ async function trainCrossAsset(given: GivenOptions): Promise<number> {
     const exitCode = (results ? exitCodes.ok : exitCodes.stopped).code;
     run.end(results, exitCode);
     if (name === "live" || name === "plain")
-      write(results ? `\n${summaryText(results)}\n${out}\n` : stoppedText(out));
+      write(results ? `\n${summaryText(results)}\n${finalText(out)}` : stoppedText(out));
     return exitCode;
   } catch (error) {
     reporter.end();
@@ -249,8 +250,12 @@ function newRunPath(): string {
   );
 }
 
+function finalText(out: string): string {
+  return `The run is in ${out}. To look at it: holdfast inspect ${out}\n`;
+}
+
 function stoppedText(out: string): string {
-  return `stopped; the same command goes on from the checkpoint in ${out}\n`;
+  return `Stopped. The run is in ${out}; run the same command with --out ${out} to resume it.\n`;
 }
 
 function finishedText(out: string): string {

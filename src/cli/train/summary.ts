@@ -32,8 +32,8 @@ export function evaluationText({ samples, overall, perScale }: EvaluatedModel): 
       [samples.toLocaleString("en"), loss.toFixed(4), percent(accuracy), percent(majority)],
     ]),
     `accuracy by scale, in minutes\n${table([
-      perScale.map(({ minutes }) => String(minutes)),
-      perScale.map((one) => (100 * one.accuracy).toFixed(1)),
+      ["", ...perScale.map(({ minutes }) => String(minutes))],
+      ["%", ...perScale.map((one) => (100 * one.accuracy).toFixed(1))],
     ])}`,
   ].join("\n\n");
 }
