@@ -180,6 +180,6 @@ test("a port that is none, and a host without a port, are refused", () => {
     assert.match(stderr, /--metrics-port.*whole number from 1 to 65535/);
   }
   const { status, stderr } = refusal("--metrics-host", "0.0.0.0");
-  assert.equal(status, 1);
+  assert.equal(status, 4);
   assert.match(stderr, /^holdfast: BAD_ARGUMENT: --metrics-host 0\.0\.0\.0 has no port/);
 });
