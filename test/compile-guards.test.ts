@@ -397,3 +397,22 @@ test("keep() inside a compiled step is refused, and the way out is to return the
   assert.equal(error?.code, "NOT_TRACEABLE");
   assert.match(error?.message ?? "", /asks for keep\(\).*Return the tensor from the step/s);
 });
+
+test("schedule.step() inside a compiled step is told to go outside, also where the rate stays the same", () => {
+  const w = tensor([1], { device, requiresGrad: true });
+  const sgd = new optim.SGD([w], { lr: 0.1 });
+  const constant = new optim.LambdaSchedule(sgd, { lrLambda: () => 1 });
+  const plateau = new optim.ReduceOnPlateau(sgd);
+  for (const advance of [() => constant.step(), () => plateau.step(1)]) {
+    const step = device.compile((x: Tensor) => {
+      w.mul(x).sum().backward();
+      sgd.step();
+      sgd.zeroGrad();
+      advance();
+    });
+    const error = refusalOf(() => step(ones([1])));
+    assert.equal(error?.code, "NOT_TRACEABLE");
+    assert.match(error?.message ?? "", /move schedule\.step\(\) out of the step/);
+  }
+  assert.equal(constant.steps, 0);
+});

@@ -209,6 +209,19 @@ export abstract class Optimizer<Options extends CommonOptions = CommonOptions> {
   }
 
   /**
+   * Refuses what changes learning rates inside a compiled step, where it would happen once, when the step is traced.
+   *
+   * @internal
+   */
+  refuseInTrace(call: string): void {
+    this.#runtime.refuse(
+      call,
+      this.constructor.name,
+      `Rates lie in memory that the step reads at every call: move ${call} out of the step, after its call.`,
+    );
+  }
+
+  /**
    * Gives its memory back, for an optimizer that is done before its device is; it makes no step after this. Harmless
    * when repeated.
    *

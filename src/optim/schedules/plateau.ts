@@ -81,6 +81,7 @@ export class ReduceOnPlateau {
    * ```
    */
   step(metric: number): void {
+    this.#optimizer.refuseInTrace("schedule.step()");
     const state = this.#state;
     state.steps += 1;
     if (this.#isBetter(metric)) {
