@@ -11,7 +11,7 @@ export const specialLiterals: readonly number[] = [
 
 /** One of the usual numbers, or now and then a special one. */
 export function drawLiteral(choices: Choices, usual: readonly number[]): number {
-  return choices.isOneIn(10) ? choices.of(specialLiterals) : choices.of(usual);
+  return choices.isOneIn(5) ? choices.of(specialLiterals) : choices.of(usual);
 }
 
 export function isSpecialLiteral(value: unknown): boolean {
