@@ -99,9 +99,9 @@ export interface ModelCall {
   readonly step: "train" | "accumulate" | "evaluate";
   readonly batch: number;
   readonly events: readonly ModelEvent[];
-  /** Copies of these results are made after the call, and read after the last one. */
-  readonly keeps: readonly string[];
-  /** Inputs that take a copy kept by an earlier call, by the place of that call. */
+  /** Results that are kept, or copied, after the call, and read after the last one. */
+  readonly keeps: readonly { readonly result: string; readonly how: "keep" | "clone" }[];
+  /** Inputs that take a result kept by an earlier call, by the place of that call. */
   readonly feeds: readonly { readonly input: string; readonly call: number; readonly result: string }[];
 }
 

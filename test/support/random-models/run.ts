@@ -1,5 +1,6 @@
 /** Runs a model program eagerly or compiled, and records everything that each call leaves behind. */
 
+import assert from "node:assert/strict";
 import {
   type CompiledStep,
   type Device,
@@ -52,6 +53,8 @@ export class ModelRun {
   readonly #optimizer: optim.Optimizer | undefined;
   readonly #schedule: optim.Schedule | optim.ReduceOnPlateau | undefined;
   readonly #compiled = new Map<string, Step>();
+  /** What the calls gave, as long as it lives. */
+  readonly #given = new Map<string, { readonly tensor: Tensor; readonly elements: Elements }>();
   /** By the place of the call and the result's name. */
   readonly #kept = new Map<string, Tensor>();
 
@@ -95,19 +98,41 @@ export class ModelRun {
     for (const event of call.events) this.#apply(event);
     const given = this.#program.inputs.map((input) => this.#argument(input, place, call));
     const record = new Map<string, Elements>();
-    const keep = (results: Results, copy: (result: Tensor) => Tensor): void => {
-      for (const [name, tensor] of Object.entries(results)) record.set(`result ${name}`, tensor.dataSync());
-      for (const name of call.keeps)
-        if (results[name]) this.#kept.set(`${place} ${name}`, copy(results[name]));
-    };
     const body = (...inputs: readonly Tensor[]) => this.#body(call.step, inputs);
-    if (this.#options.isCompiled) keep(this.#compile(call.step, body)(...given), (result) => result.clone());
-    else this.#device.step(() => keep(body(...given), (result) => result.clone().keep()));
+    if (this.#options.isCompiled) {
+      this.#keep(place, call, this.#compile(call.step, body)(...given), record);
+      this.#requireDeadOrSame();
+    } else this.#device.step(() => this.#keep(place, call, body(...given), record));
     const isFed = new Set(this.#kept.values());
     for (const tensor of given) if (!isFed.has(tensor)) tensor.release();
     if (call.step === "train") this.#advance(place);
     this.#recordState(record);
     return record;
+  }
+
+  #keep(place: number, { keeps }: ModelCall, results: Results, record: Map<string, Elements>): void {
+    for (const [name, tensor] of Object.entries(results)) {
+      const elements = tensor.dataSync();
+      record.set(`result ${name}`, elements);
+      this.#given.set(`result ${name} of call ${place + 1}`, { tensor, elements });
+    }
+    for (const { result, how } of keeps) {
+      const tensor = results[result];
+      if (!tensor || this.#kept.has(`${place} ${result}`)) continue;
+      this.#kept.set(`${place} ${result}`, how === "keep" ? tensor.keep() : tensor.clone().keep());
+    }
+  }
+
+  /** A result of an earlier call is dead, or still what it was: never another call's. */
+  #requireDeadOrSame(): void {
+    for (const [name, { tensor, elements }] of this.#given) {
+      try {
+        assert.deepEqual(tensor.dataSync(), elements, `${name} has changed since its call`);
+      } catch (error) {
+        if ((error as HoldfastError).code !== "DEAD_TENSOR") throw error;
+        this.#given.delete(name);
+      }
+    }
   }
 
   #compile(name: ModelCall["step"], body: (...inputs: readonly Tensor[]) => Record<string, Tensor>): Step {

@@ -177,9 +177,12 @@ export function drawCalls(
       place === 0 ? "train" : choices.of(["train", "train", "train", "accumulate", "evaluate"] as const);
     const count = place === 0 ? 0 : choices.of([0, 1, 2]);
     const events = Array.from({ length: count }, () => drawEvent(choices));
-    const keeps = choices.isOneIn(2) ? [choices.of(results)] : [];
+    const how = choices.of(["keep", "clone"] as const);
+    const keeps = choices.isOneIn(2) ? [{ result: choices.of(results), how }] : [];
     const feeds = feedable.flatMap((input) => {
-      const call = calls.findIndex((one) => one.batch === batch && one.keeps.includes(`at ${input}`));
+      const call = calls.findIndex(
+        (one) => one.batch === batch && one.keeps.some(({ result }) => result === `at ${input}`),
+      );
       return call >= 0 ? [{ input, call, result: `at ${input}` }] : [];
     });
     calls.push({ step, batch, events, keeps, feeds });
