@@ -15,6 +15,7 @@ import { fakeHost } from "./support/fake-host.js";
 import { checkProgram, noCounts, type ProgramDevices } from "./support/random-programs/check.js";
 import { anyProgram } from "./support/random-programs/draw.js";
 import { losingLaunches, losingReplays, swappingRecorded } from "./support/random-programs/faults.js";
+import { fromJson, toJson } from "./support/random-programs/literals.js";
 import type { Program } from "./support/random-programs/program.js";
 import { pruneProgram } from "./support/random-programs/prune.js";
 import { readRepositoryFile } from "./support/repository.js";
@@ -38,7 +39,7 @@ const seed = 20_250_301;
 const leastPrograms = { cpu: 2000, "stand-in": 40, cuda: 100 }[testDevice];
 const programCount = Number(process.env["TEST_RANDOM_PROGRAMS"] ?? leastPrograms);
 
-const kept = JSON.parse(readRepositoryFile("test/random-programs-kept.json")) as readonly KeptProgram[];
+const kept = fromJson<readonly KeptProgram[]>(readRepositoryFile("test/random-programs-kept.json"));
 
 for (const { note, program } of kept) {
   test(`a program that failed once agrees with its reference: ${note}`, () => {
@@ -52,9 +53,9 @@ test("f64, eager, planned and replayed agree on random programs", (context) => {
     fc.property(anyProgram, (program) => checkProgram(devices, asKept(program), counts)),
     { seed, numRuns: programCount },
   );
-  const { programs, illConditioned, bitsOfEager, refusals, instructions, ops } = counts;
+  const { programs, illConditioned, special, refusals, instructions, ops } = counts;
   context.diagnostic(
-    `${programs} programs; ${bitsOfEager} planned to the bits of eager; ${illConditioned} not compared with f64; ` +
+    `${programs} programs; ${illConditioned} not compared with f64; ${special} with literals that f32 can't hold; ` +
       `${refusals} of ${instructions} instructions refused`,
   );
   if (details.failed) failWith(details);
@@ -90,7 +91,7 @@ for (const [what, plant] of Object.entries(faults)) {
 
 /** What would be read from the file of kept programs. */
 function asKept(program: Program): Program {
-  return JSON.parse(JSON.stringify(program)) as Program;
+  return fromJson<Program>(toJson(program));
 }
 
 /** Fails with the smallest program, as it would stand in the file of kept ones. */
@@ -105,7 +106,7 @@ function failWith({ counterexample, errorInstance }: fc.RunDetails<[Program]>): 
     }
   };
   const [program] = counterexample!;
-  const smallest = JSON.stringify({ note: "", program: pruneProgram(asKept(program), failsAlike) });
+  const smallest = toJson({ note: "", program: pruneProgram(asKept(program), failsAlike) });
   throw new Error(`${first.message}\nFor random-programs-kept.json, with a note:\n${smallest}`, {
     cause: first,
   });

@@ -21,7 +21,9 @@ import {
 } from "./program.js";
 
 /** No value has more elements. */
-export const mostElements = 60;
+export const mostElements = 640;
+/** Any axis may be this long, and one of a shape that others are made for. */
+const longestAxis = 300;
 /** Beyond that a value is scaled down, so that nothing overflows and roundings stay small beside the numbers. */
 const largestSize = 4;
 
@@ -99,7 +101,10 @@ export class Builder {
   drawShape(choices: Choices): Shape {
     const sizes = [2, 3, 4, 1, 5, 7, 2, 3, 6, 2, 3, 0];
     const shape = Array.from({ length: choices.of([1, 2, 2, 3, 3, 0, 4]) }, () => choices.of(sizes));
-    return sizeOf(shape) <= mostElements / 2 ? shape : shape.slice(0, 2);
+    const fitting = sizeOf(shape) <= 30 ? shape : shape.slice(0, 2);
+    if (fitting.length === 0 || !choices.isOneIn(4)) return fitting;
+    const long = fitting.with(choices.below(fitting.length), 1 + choices.below(longestAxis));
+    return sizeOf(long) <= mostElements ? long : [long.find((size) => size > 7) ?? 1];
   }
 
   floatInput(choices: Choices, shape: Shape): string {

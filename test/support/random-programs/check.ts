@@ -1,12 +1,13 @@
 /**
  * The property that every program has: in f64, in its own dtype, compiled and replayed it comes to the same, step for step.
- * Planned and replayed agree to the bit, also with passes left out; the others as nearly as their dtypes allow.
+ * Eager, planned and replayed agree to the bit, also with passes left out; f64 as nearly as the dtype allows.
  */
 
 import assert from "node:assert/strict";
 import type { Device } from "holdfast";
 import { tolerances } from "../../tolerances.js";
-import { firstFar, isSameBits, sameBits } from "./compare.js";
+import { firstFar, sameBits } from "./compare.js";
+import { hasSpecialLiteral } from "./literals.js";
 import type { Program } from "./program.js";
 import { type ProgramRun, runProgram } from "./run.js";
 
@@ -15,6 +16,8 @@ export interface ProgramDevices {
   readonly direct: Device;
   /** Replays compiled steps as graphs. */
   readonly replaying: Device;
+  /** Of products on both. TF32 and bf16 promise eager's bits without the pass `products` alone. Default: f32. */
+  readonly precision?: "f32" | "tf32" | "bf16";
 }
 
 /** What was seen of the programs that were checked. */
@@ -24,23 +27,24 @@ export interface ProgramCounts {
   refusals: number;
   /** Programs whose results follow too steeply from their inputs for f32 to be compared with f64. */
   illConditioned: number;
-  /** Programs whose compiled steps left the very bits of the eager ones. */
-  bitsOfEager: number;
+  /** Programs with special literals that f32 and f64 take differently. */
+  special: number;
   readonly ops: Set<string>;
 }
 
 export function noCounts(): ProgramCounts {
   return {
-    ...{ programs: 0, instructions: 0, refusals: 0, illConditioned: 0, bitsOfEager: 0 },
+    ...{ programs: 0, instructions: 0, refusals: 0, illConditioned: 0, special: 0 },
     ops: new Set(),
   };
 }
 
 export function checkProgram(
-  { direct, replaying }: ProgramDevices,
-  program: Program,
+  { direct, replaying, precision = "f32" }: ProgramDevices,
+  given: Program,
   counts: ProgramCounts,
 ): void {
+  const program = precision === "f32" ? given : { ...given, without: [...given.without, "products"] };
   const eager = runProgram(direct, program, { isCompiled: false });
   const reference =
     program.dtype === "f64" ? eager : runProgram(direct, program, { isCompiled: false, float: "f64" });
@@ -54,11 +58,16 @@ export function checkProgram(
 
   sameRefusals(planned, eager);
   sameBits(replayed, planned, "replayed and planned");
-  if (isSameBits(planned, eager)) counts.bitsOfEager += 1;
+  sameBits(planned, eager, "planned and eager");
+  if (precision !== "f32") return;
   const tolerance = tolerances["against f64"][program.dtype];
-  assert.equal(firstFar(planned, eager, tolerance), undefined, "planned is far from eager");
   const far = firstFar(eager, reference, tolerance);
   if (far === undefined) return;
+  // One of them overflows f32, or is rounded there, or is 0 there.
+  if (hasSpecialLiteral(program)) {
+    counts.special += 1;
+    return;
+  }
   // Where inputs that are moved by less than the tolerance take the results beyond it, the program is too steep.
   const nudge = tolerance.relative / 2;
   const nudged = runProgram(direct, program, { isCompiled: false, float: "f64", nudge });

@@ -2,26 +2,28 @@
 
 import assert from "node:assert/strict";
 import { isNear, type Tolerance } from "../../tolerances.js";
-import { sameBytes } from "../same-bytes.js";
 import type { Elements, ProgramRun, StepRecord } from "./run.js";
 
-/** Every step of both has left the same bits. */
+/** Every step of both has left the same bits. A NaN is a NaN: WebAssembly leaves its payload open. */
 export function sameBits(found: ProgramRun, expected: ProgramRun, what: string): void {
   for (const [index, step] of expected.steps.entries()) {
     const own = found.steps[index]!;
     assert.deepEqual([...own.keys()], [...step.keys()], `${what}, step ${index + 1}: what there is`);
     for (const [name, elements] of step)
-      sameBytes(own.get(name)!, elements, `${what}, step ${index + 1}, ${name}`);
+      sameElements(own.get(name)!, elements, `${what}, step ${index + 1}, ${name}`);
   }
 }
 
-export function isSameBits(found: ProgramRun, expected: ProgramRun): boolean {
-  try {
-    sameBits(found, expected, "");
-    return true;
-  } catch {
-    return false;
-  }
+function sameElements(found: Elements, expected: Elements, what: string): void {
+  assert.equal(found.length, expected.length, `${what}: ${found.length} elements for ${expected.length}`);
+  if (Buffer.compare(bytesOf(found), bytesOf(expected)) === 0) return;
+  const at = expected.findIndex((value, index) => !Object.is(found[index], value));
+  if (at >= 0)
+    assert.fail(`${what}: element ${at} of ${expected.length} is ${found[at]}, expected ${expected[at]}`);
+}
+
+function bytesOf({ buffer, byteOffset, byteLength }: Elements): Uint8Array {
+  return new Uint8Array(buffer, byteOffset, byteLength);
 }
 
 /** The first place where two runs are further apart than a tolerance; undefined where there is none. */
@@ -48,6 +50,42 @@ function firstFarInStep(found: StepRecord, expected: StepRecord, tolerance: Tole
     }
   }
   return undefined;
+}
+
+/**
+ * The first place where a run is farther from the expected one than a tolerance, and also much farther from a reference than
+ * the expected one is: where roundings grow, they have grown in both.
+ */
+export function firstApart(
+  found: ProgramRun,
+  expected: ProgramRun,
+  reference: ProgramRun,
+  tolerance: Tolerance,
+): string | undefined {
+  for (const [index, step] of expected.steps.entries()) {
+    for (const [name, elements] of step) {
+      const [own, exact] = [found.steps[index]!.get(name), reference.steps[index]!.get(name)];
+      if (own?.length !== elements.length || exact?.length !== elements.length)
+        return `step ${index + 1}, ${name}: ${own?.length} elements for ${elements.length}`;
+      const allowed =
+        tolerance.absolute + tolerance.relative * largest(exact) + 8 * distance(elements, exact);
+      const apart = distance(own, elements);
+      if (apart > allowed)
+        return `step ${index + 1}, ${name}: ${apart} from eager, where ${allowed} are allowed`;
+    }
+  }
+  return undefined;
+}
+
+/** The largest difference of two elements; NaNs and infinities have to be alike. */
+function distance(one: Elements, other: Elements): number {
+  let most = 0;
+  for (const [at, value] of one.entries()) {
+    if (Object.is(value, other[at])) continue;
+    const difference = Math.abs(value - other[at]!);
+    most = Math.max(most, Number.isNaN(difference) ? Infinity : difference);
+  }
+  return most;
 }
 
 function largest(elements: Elements): number {

@@ -15,7 +15,7 @@ const optimizers: readonly OptimizerChoice[] = [
   { name: "AdamW", lr: 0.01 },
 ];
 
-const anyChoices = fc.array(fc.nat(4095), { minLength: 12, maxLength: 12 });
+const anyChoices = fc.array(fc.nat(4095), { minLength: 16, maxLength: 16 });
 const anyInstruction = fc.tuple(fc.nat(makers.length - 1), anyChoices);
 
 const mostInstructions = 12;

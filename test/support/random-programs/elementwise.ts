@@ -3,6 +3,7 @@
 import { sizeOf } from "../../../src/ops/index.js";
 import type { Builder } from "./builder.js";
 import type { Choices } from "./choices.js";
+import { drawLiteral } from "./literals.js";
 import type { Maker } from "./makers.js";
 
 const anywhere = [
@@ -30,6 +31,8 @@ export function truthFor(builder: Builder, choices: Choices, shape: readonly num
     : builder.wholes(choices, shape, "bool", 0, 1);
 }
 
+const widest = [{ min: -Infinity, max: 2 ** 24 + 1 }, { min: -0 }];
+
 const comparing = ["lt", "gt", "le", "ge", "eq", "ne"];
 const joining = ["logicalAnd", "logicalOr", "logicalXor"];
 
@@ -44,8 +47,8 @@ export const elementwiseMakers: Readonly<Record<string, Maker>> = {
     const how = choices.below(3);
     if (how === 0) builder.op("leakyRelu", [x], { negativeSlope: 0.2 });
     else if (how === 1)
-      builder.op("clamp", [x], choices.of([{ min: -1 }, { max: 0.5 }, { min: -1, max: 0.5 }]));
-    else builder.op("fill", [x], { value: choices.of([1.5, 0, -0.25]) });
+      builder.op("clamp", [x], choices.of([{ min: -1 }, { max: 0.5 }, { min: -1, max: 0.5 }, ...widest]));
+    else builder.op("fill", [x], { value: drawLiteral(choices, [1.5, 0, -0.25]) });
   },
   positive(builder, choices) {
     const x = positive(builder, builder.anyFloat(choices));
@@ -69,7 +72,7 @@ export const elementwiseMakers: Readonly<Record<string, Maker>> = {
   withNumber(builder, choices) {
     const x = builder.anyFloat(choices);
     const op = choices.of(["mul", "add", "sub", "maximum", "minimum", "div"]);
-    const number = choices.of([0.5, 1.25, -0.75]);
+    const number = drawLiteral(choices, [0.5, 1.25, -0.75]);
     const isFirst = op !== "div" && choices.isOneIn(2);
     builder.op(op, isFirst ? [number, x] : [x, number], {}, { size: builder.known(x).size + 1 });
   },
@@ -80,8 +83,8 @@ export const elementwiseMakers: Readonly<Record<string, Maker>> = {
   power(builder, choices) {
     const x = positive(builder, builder.op("tanh", [builder.anyFloat(choices)], {}, { size: 1 }));
     const how = choices.below(3);
-    if (how === 0) builder.op("pow", [x, choices.of([2, 0.5, -1, 3])], {}, { size: 2 });
-    else if (how === 1) builder.op("pow", [1.25, x], {}, { size: 2 });
+    if (how === 0) builder.op("pow", [x, drawLiteral(choices, [2, 0.5, -1, 3])], {}, { size: 2 });
+    else if (how === 1) builder.op("pow", [drawLiteral(choices, [1.25]), x], {}, { size: 2 });
     else {
       const y = builder.op("tanh", [builder.beside(choices, builder.shapeOf(x))], {}, { size: 1 });
       builder.op("pow", [x, y], {}, { size: 2 });
@@ -89,7 +92,9 @@ export const elementwiseMakers: Readonly<Record<string, Maker>> = {
   },
   comparison(builder, choices) {
     const x = builder.anyFloat(choices);
-    const y = choices.isOneIn(2) ? builder.beside(choices, builder.shapeOf(x)) : 0.137;
+    const y = choices.isOneIn(2)
+      ? builder.beside(choices, builder.shapeOf(x))
+      : drawLiteral(choices, [0.137]);
     const truth = builder.op(choices.of(comparing), [offWholes(builder, x), y]);
     if (choices.isOneIn(2)) builder.op("cast", [truth], { dtype: "float" }, { size: 1 });
   },
@@ -105,7 +110,7 @@ export const elementwiseMakers: Readonly<Record<string, Maker>> = {
   where(builder, choices) {
     const x = builder.anyFloat(choices);
     const shape = builder.shapeOf(x);
-    const y = builder.beside(choices, shape);
+    const y = choices.isOneIn(4) ? drawLiteral(choices, [0.5, -1.25]) : builder.beside(choices, shape);
     builder.op("where", [truthFor(builder, choices, shape), ...(choices.isOneIn(2) ? [y, x] : [x, y])]);
   },
   integers(builder, choices) {

@@ -1,9 +1,10 @@
 /** Instructions of views, movement, indexing and windows. */
 
 import { type Shape, sizeOf } from "../../../src/ops/index.js";
-import type { Builder } from "./builder.js";
+import { type Builder, mostElements } from "./builder.js";
 import type { Choices } from "./choices.js";
 import { truthFor } from "./elementwise.js";
+import { drawLiteral } from "./literals.js";
 import type { Maker } from "./makers.js";
 
 function drawAxis(choices: Choices, { length }: Shape): number {
@@ -50,7 +51,8 @@ export const layoutMakers: Readonly<Record<string, Maker>> = {
     const x = builder.anyFloat(choices);
     const shape = builder.shapeOf(x).map((size) => (size === 1 ? choices.of([2, 3]) : size));
     const added = choices.isOneIn(2) ? [2] : [];
-    if (sizeOf([...added, ...shape]) <= 60) builder.op("expand", [x], { shape: [...added, ...shape] });
+    if (sizeOf([...added, ...shape]) <= mostElements)
+      builder.op("expand", [x], { shape: [...added, ...shape] });
   },
   slice(builder, choices) {
     const x = builder.filled(choices);
@@ -79,7 +81,10 @@ export const layoutMakers: Readonly<Record<string, Maker>> = {
     const how = choices.below(4);
     if (how === 0) builder.op("flip", [x], { axes: [axis] });
     else if (how === 1)
-      builder.op("pad", [x], { pads: [choices.below(2), choices.below(3)], value: choices.of([0, -1.5]) });
+      builder.op("pad", [x], {
+        pads: [choices.below(2), choices.below(3)],
+        value: drawLiteral(choices, [0, -1.5]),
+      });
     else if (how === 2) builder.op("repeatInterleave", [x], { repeats: 2, axis });
     else builder.op("tile", [x], { repeats: choices.of([[2], [2, 1], [1, 2]]) });
   },
@@ -109,7 +114,11 @@ export const layoutMakers: Readonly<Record<string, Maker>> = {
   maskedFill(builder, choices) {
     const x = builder.anyFloat(choices);
     const mask = truthFor(builder, choices, builder.shapeOf(x));
-    builder.op("maskedFill", [x, mask, choices.isOneIn(2) ? builder.same(choices, []) : -1.5]);
+    builder.op("maskedFill", [
+      x,
+      mask,
+      choices.isOneIn(2) ? builder.same(choices, []) : drawLiteral(choices, [-1.5]),
+    ]);
   },
   windows(builder, choices) {
     const x = asChannels(builder, choices);

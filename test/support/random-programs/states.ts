@@ -3,6 +3,7 @@
 import { sizeOf } from "../../../src/ops/index.js";
 import { type Builder, isSame } from "./builder.js";
 import type { Choices } from "./choices.js";
+import { drawLiteral } from "./literals.js";
 import type { Maker } from "./makers.js";
 
 /** An op in place on a target: with another value, with a number, or alone. */
@@ -15,10 +16,15 @@ function write(builder: Builder, choices: Choices, target: string, isRecorded: b
     const scaled = builder.op("mul", [other, 0.5], {}, { isRecorded });
     builder.inPlace(op, [target, scaled], {}, isRecorded);
   } else if (how === 1)
-    builder.inPlace(choices.of(["mul", "add", "div"]), [target, choices.of([0.5, -1.25])], {}, isRecorded);
+    builder.inPlace(
+      choices.of(["mul", "add", "div"]),
+      [target, drawLiteral(choices, [0.5, -1.25])],
+      {},
+      isRecorded,
+    );
   else if (how === 2)
     builder.inPlace(choices.of(["tanh", "relu", "neg", "sigmoid", "silu", "abs"]), [target], {}, isRecorded);
-  else builder.inPlace("fill", [target], { value: choices.of([0, 0.5]) }, isRecorded);
+  else builder.inPlace("fill", [target], { value: drawLiteral(choices, [0, 0.5]) }, isRecorded);
 }
 
 function floats(builder: Builder): readonly Builder["values"][number][] {

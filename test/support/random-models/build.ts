@@ -1,0 +1,127 @@
+/** Builds the module of a model program. */
+
+import { cat, nn, type Tensor } from "holdfast";
+import type { LayerStep, ModelStep } from "./program.js";
+
+export type Inputs = ReadonlyMap<string, Tensor>;
+/** Takes the value at each join with another input, before the two are joined. */
+export type JoinNote = (input: string, value: Tensor) => void;
+
+/** A layer of the program, which may look at other inputs. */
+abstract class Drawn extends nn.Module {
+  abstract forward(x: Tensor, inputs: Inputs, note: JoinNote): Tensor;
+}
+
+type Constructor = new (...given: readonly unknown[]) => nn.Module;
+
+class DrawnLayer extends Drawn {
+  readonly layer: nn.Module;
+  readonly #step: LayerStep;
+
+  constructor(step: LayerStep) {
+    super();
+    const Layer = (nn as unknown as Readonly<Record<string, Constructor>>)[step.layer]!;
+    this.layer = new Layer(...step.given);
+    this.#step = step;
+  }
+
+  forward(x: Tensor, inputs: Inputs): Tensor {
+    const { layer } = this;
+    const { isCausal = false, mask, keys } = this.#step;
+    const options = { isCausal, mask: mask === undefined ? null : inputs.get(mask)! };
+    if (layer instanceof nn.MultiheadAttention) {
+      const key = keys === undefined ? x : inputs.get(keys)!;
+      return layer.forward(x, key, key, options);
+    }
+    if (layer instanceof nn.TransformerEncoderLayer) return layer.forward(x, options);
+    return (layer as nn.Layer).forward(x);
+  }
+}
+
+/** Equal layers. Where no other input is looked at, each is a Sequential of nn's own layers. */
+class DrawnRepeat extends Drawn {
+  readonly list: nn.ModuleList;
+  readonly #isResidual: boolean;
+
+  constructor({ count, steps, isResidual }: Extract<ModelStep, { kind: "repeat" }>) {
+    super();
+    const isPlain = steps.every(
+      (step) => step.kind === "layer" && !step.isCausal && step.mask === undefined && step.keys === undefined,
+    );
+    this.list = new nn.ModuleList(
+      Array.from({ length: count }, () => {
+        if (!isPlain) return new DrawnModel(steps);
+        return new nn.Sequential(
+          ...steps.map((step) => new DrawnLayer(step as LayerStep).layer as unknown as nn.Layer),
+        );
+      }),
+    );
+    this.#isResidual = isResidual;
+  }
+
+  forward(x: Tensor, inputs: Inputs, note: JoinNote): Tensor {
+    let value = x;
+    for (const layer of this.list) {
+      const made =
+        layer instanceof nn.Sequential
+          ? layer.forward(value)
+          : (layer as DrawnModel).forward(value, inputs, note);
+      value = this.#isResidual ? value.add(made) : made;
+    }
+    return value;
+  }
+}
+
+class DrawnJoin extends Drawn {
+  readonly through: DrawnModel;
+  readonly #step: Extract<ModelStep, { kind: "join" }>;
+
+  constructor(step: Extract<ModelStep, { kind: "join" }>) {
+    super();
+    this.through = new DrawnModel(step.steps);
+    this.#step = step;
+  }
+
+  forward(x: Tensor, inputs: Inputs, note: JoinNote): Tensor {
+    const { how, input } = this.#step;
+    note(input, x);
+    const other = this.through.forward(inputs.get(input)!, inputs, note);
+    if (how === "cat") return cat([x, other], -1);
+    return how === "add" ? x.add(other) : x.mul(other);
+  }
+}
+
+class DrawnOp extends Drawn {
+  readonly #step: Extract<ModelStep, { kind: "reshape" | "mean" | "number" }>;
+
+  constructor(step: Extract<ModelStep, { kind: "reshape" | "mean" | "number" }>) {
+    super();
+    this.#step = step;
+  }
+
+  forward(x: Tensor): Tensor {
+    const step = this.#step;
+    if (step.kind === "reshape") return x.reshape([x.shape[0]!, ...step.sizes]);
+    if (step.kind === "mean") return x.mean(step.axis);
+    return x[step.op](step.value);
+  }
+}
+
+function build(step: ModelStep): Drawn {
+  if (step.kind === "layer") return new DrawnLayer(step);
+  if (step.kind === "repeat") return new DrawnRepeat(step);
+  return step.kind === "join" ? new DrawnJoin(step) : new DrawnOp(step);
+}
+
+export class DrawnModel extends Drawn {
+  readonly steps: readonly Drawn[];
+
+  constructor(steps: readonly ModelStep[]) {
+    super();
+    this.steps = steps.map(build);
+  }
+
+  forward(x: Tensor, inputs: Inputs, note: JoinNote): Tensor {
+    return this.steps.reduce((value, step) => step.forward(value, inputs, note), x);
+  }
+}

@@ -1,0 +1,71 @@
+/** The property that every model program has: eager and compiled come to the same, call for call. */
+
+import assert from "node:assert/strict";
+import type { Device } from "holdfast";
+import { tolerances } from "../../tolerances.js";
+import { firstApart, sameBits } from "../random-programs/compare.js";
+import type { ModelProgram, ModelStep } from "./program.js";
+import { runModel } from "./run.js";
+
+export interface ModelDevice {
+  readonly device: Device;
+  /** Runs the reference of TF32 and bf16, in f32. */
+  readonly cpu: Device;
+  /** TF32 and bf16 promise eager's bits without the pass `products` alone; with it, results are near. */
+  readonly precision: "f32" | "tf32" | "bf16";
+}
+
+/** What was seen of the programs that were checked. */
+export interface ModelCounts {
+  programs: number;
+  calls: number;
+  events: number;
+  refusals: number;
+  /** Programs that were compared with a tolerance too. */
+  near: number;
+  /** How often each layer, loss, optimizer and schedule was drawn. */
+  readonly names: Map<string, number>;
+}
+
+export function noModelCounts(): ModelCounts {
+  return { programs: 0, calls: 0, events: 0, refusals: 0, near: 0, names: new Map() };
+}
+
+export function checkModel(
+  { device, cpu, precision }: ModelDevice,
+  program: ModelProgram,
+  counts: ModelCounts,
+): void {
+  const eager = runModel(device, program, { isCompiled: false });
+  const exact = precision === "f32" ? [] : ["products"];
+  const compiled = runModel(device, program, { isCompiled: true, without: exact });
+  count(program, counts);
+  counts.refusals += eager.refusals.length;
+  assert.deepEqual(compiled.refusals, eager.refusals);
+  sameBits(compiled, eager, "compiled and eager");
+  if (precision === "f32" || program.without.includes("products")) return;
+  const usual = runModel(device, program, { isCompiled: true });
+  counts.near += 1;
+  assert.deepEqual(usual.refusals, eager.refusals);
+  const reference = runModel(cpu, program, { isCompiled: false });
+  // TF32 has the ten bits of f16.
+  const tolerance = tolerances["against f64"][precision === "tf32" ? "f16" : "bf16"];
+  const apart = firstApart(usual, eager, reference, tolerance);
+  assert.equal(apart, undefined, "compiled with all passes is far from eager");
+}
+
+function count({ steps, loss, optimizer, schedule, calls }: ModelProgram, counts: ModelCounts): void {
+  counts.programs += 1;
+  counts.calls += calls.length;
+  for (const { events } of calls) counts.events += events.length;
+  const names = [...layersOf(steps), loss.loss, optimizer.name, ...(schedule ? [schedule.name] : [])];
+  for (const name of names) counts.names.set(name, (counts.names.get(name) ?? 0) + 1);
+}
+
+function layersOf(steps: readonly ModelStep[]): string[] {
+  return steps.flatMap((step) => {
+    if (step.kind === "layer") return [step.layer];
+    if (step.kind === "repeat") return ["ModuleList", "Sequential", ...layersOf(step.steps)];
+    return step.kind === "join" ? layersOf(step.steps) : [];
+  });
+}

@@ -1,0 +1,284 @@
+/** Runs a model program eagerly or compiled, and records everything that each call leaves behind. */
+
+import assert from "node:assert/strict";
+import {
+  type CompiledStep,
+  type Device,
+  HoldfastError,
+  manualSeed,
+  nn,
+  noGrad,
+  optim,
+  type Tensor,
+} from "holdfast";
+import { randomFrom } from "../op-cases/draw.js";
+import type { Elements, ProgramRun, StepRecord } from "../random-programs/run.js";
+import { DrawnModel } from "./build.js";
+import type { ModelCall, ModelDtype, ModelEvent, ModelInput, ModelProgram } from "./program.js";
+import { elementsOf } from "./sizes.js";
+
+type Results = Readonly<Record<string, Tensor>>;
+type Step = CompiledStep<readonly Tensor[], Record<string, Tensor>>;
+
+export interface ModelRunOptions {
+  readonly isCompiled: boolean;
+  /** Default: the program's. */
+  readonly dtype?: ModelDtype;
+  /** Passes to leave out besides the program's. */
+  readonly without?: readonly string[];
+}
+
+/** Errors that a program may meet, in eager code and compiled alike. */
+const expectedCodes = new Set(["NO_GRADIENT", "NOT_FINITE"]);
+
+export function runModel(device: Device, program: ModelProgram, options: ModelRunOptions): ProgramRun {
+  const { persistent } = device.runtime;
+  const regions = new Set(persistent.regions);
+  const run = new ModelRun(device, program, options);
+  try {
+    return run.makeCalls();
+  } finally {
+    run.close();
+    for (const region of persistent.regions) if (!regions.has(region)) persistent.release(region);
+  }
+}
+
+export class ModelRun {
+  readonly model: DrawnModel;
+  readonly #device: Device;
+  readonly #program: ModelProgram;
+  readonly #options: ModelRunOptions;
+  readonly #dtype: ModelDtype;
+  readonly #parameters: readonly nn.Parameter[];
+  readonly #optimizer: optim.Optimizer | undefined;
+  readonly #schedule: optim.Schedule | optim.ReduceOnPlateau | undefined;
+  readonly #compiled = new Map<string, Step>();
+  /** What the calls gave, as long as it lives. */
+  readonly #given = new Map<string, { readonly tensor: Tensor; readonly elements: Elements }>();
+  /** By the place of the call and the result's name. */
+  readonly #kept = new Map<string, Tensor>();
+
+  constructor(device: Device, program: ModelProgram, options: ModelRunOptions) {
+    this.#device = device;
+    this.#program = program;
+    this.#options = options;
+    this.#dtype = options.dtype ?? program.dtype;
+    manualSeed(program.seed);
+    device.reseed(BigInt(program.seed));
+    this.model = new DrawnModel(program.steps).to(device, this.#dtype);
+    this.#parameters = this.model.parameters();
+    this.#optimizer = this.#parameters.length > 0 ? makeOptimizer(program, this.#parameters) : undefined;
+    this.#schedule = this.#optimizer && makeSchedule(program, this.#optimizer);
+  }
+
+  /** Until the last one, or until one is refused. */
+  makeCalls(): ProgramRun {
+    const steps: StepRecord[] = [];
+    const refusals: string[] = [];
+    for (const [place, call] of this.#program.calls.entries()) {
+      try {
+        steps.push(this.#call(place, call));
+      } catch (error) {
+        if (!(error instanceof HoldfastError && expectedCodes.has(error.code))) throw error;
+        refusals.push(`call ${place + 1}: ${error.code}`);
+        break;
+      }
+    }
+    const late = new Map([...this.#kept].map(([name, tensor]) => [`kept ${name}`, tensor.dataSync()]));
+    return { steps: [...steps, late], refusals };
+  }
+
+  close(): void {
+    for (const step of this.#compiled.values()) step.close();
+    for (const tensor of this.#kept.values()) tensor.release();
+    this.#optimizer?.release();
+  }
+
+  #call(place: number, call: ModelCall): StepRecord {
+    for (const event of call.events) this.#apply(event);
+    const given = this.#program.inputs.map((input) => this.#argument(input, place, call));
+    const record = new Map<string, Elements>();
+    const body = (...inputs: readonly Tensor[]) => this.#body(call.step, inputs);
+    if (this.#options.isCompiled) {
+      this.#keep(place, call, this.#compile(call.step, body)(...given), record);
+      this.#requireDeadOrSame();
+    } else this.#device.step(() => this.#keep(place, call, body(...given), record));
+    const isFed = new Set(this.#kept.values());
+    for (const tensor of given) if (!isFed.has(tensor)) tensor.release();
+    if (call.step === "train") this.#advance(place);
+    this.#recordState(record);
+    return record;
+  }
+
+  #keep(place: number, { keeps }: ModelCall, results: Results, record: Map<string, Elements>): void {
+    for (const [name, tensor] of Object.entries(results)) {
+      const elements = tensor.dataSync();
+      record.set(`result ${name}`, elements);
+      this.#given.set(`result ${name} of call ${place + 1}`, { tensor, elements });
+    }
+    for (const { result, how } of keeps) {
+      const tensor = results[result];
+      if (!tensor || this.#kept.has(`${place} ${result}`)) continue;
+      this.#kept.set(`${place} ${result}`, how === "keep" ? tensor.keep() : tensor.clone().keep());
+    }
+  }
+
+  /** A result of an earlier call is dead, or still what it was: never another call's. */
+  #requireDeadOrSame(): void {
+    for (const [name, { tensor, elements }] of this.#given) {
+      try {
+        assert.deepEqual(tensor.dataSync(), elements, `${name} has changed since its call`);
+      } catch (error) {
+        if ((error as HoldfastError).code !== "DEAD_TENSOR") throw error;
+        this.#given.delete(name);
+      }
+    }
+  }
+
+  #compile(name: ModelCall["step"], body: (...inputs: readonly Tensor[]) => Record<string, Tensor>): Step {
+    const known = this.#compiled.get(name);
+    if (known) return known;
+    const without = [...this.#program.without, ...(this.#options.without ?? [])];
+    const passes = Object.fromEntries(without.map((pass) => [pass, false]));
+    const step = this.#device.compile(body, { name, passes, mostPlans: 32 });
+    this.#compiled.set(name, step);
+    return step;
+  }
+
+  /** The step itself. */
+  #body(kind: ModelCall["step"], given: readonly Tensor[]): Record<string, Tensor> {
+    const { inputs: specs, results: wanted, clip } = this.#program;
+    const inputs = new Map(specs.map(({ name }, index) => [name, given[index]!]));
+    const results: Record<string, Tensor> = {};
+    const forward = (): Tensor => {
+      const output = this.model.forward(given[0]!, inputs, (input, value) => {
+        if (wanted.includes("joined") && !(`at ${input}` in results)) results[`at ${input}`] = value;
+      });
+      if (wanted.includes("output")) results["output"] = output;
+      return this.#loss(output, inputs);
+    };
+    const loss = kind === "evaluate" ? noGrad(forward) : forward();
+    results["loss"] = loss;
+    if (kind === "evaluate") return results;
+    loss.backward();
+    if (kind === "accumulate" || !this.#optimizer) return results;
+    if (clip?.kind === "value") optim.clipGradValue(this.#parameters, clip.limit);
+    if (clip?.kind === "norm") {
+      const { maxNorm, normType } = clip;
+      const norm = optim.clipGradNorm(this.#parameters, maxNorm, { normType, errorIfNonfinite: false });
+      if (wanted.includes("norm")) results["norm"] = norm;
+    }
+    this.#optimizer.step();
+    this.#optimizer.zeroGrad();
+    return results;
+  }
+
+  #loss(output: Tensor, inputs: ReadonlyMap<string, Tensor>): Tensor {
+    const { loss, options, target, tensors } = this.#program.loss;
+    const given = Object.entries(tensors).map(([name, input]) => [name, inputs.get(input)!]);
+    const Loss = (nn as unknown as Readonly<Record<string, new (options: object) => nn.MSELoss>>)[loss]!;
+    const value = new Loss({ ...options, ...Object.fromEntries(given) }).forward(output, inputs.get(target)!);
+    return value.ndim > 0 ? value.mean() : value;
+  }
+
+  #advance(place: number): void {
+    if (this.#schedule instanceof optim.ReduceOnPlateau) this.#schedule.step(place % 3);
+    else this.#schedule?.step();
+  }
+
+  #apply(event: ModelEvent): void {
+    const parameter = (at: number): nn.Parameter | undefined =>
+      this.#parameters[at % this.#parameters.length];
+    const module = (at: number): nn.Module => {
+      const modules = [...this.model.namedModules()];
+      return modules[at % modules.length]![1];
+    };
+    switch (event.kind) {
+      case "mode":
+        module(event.module).train(event.isTraining);
+        return;
+      case "freeze":
+        for (const at of event.parameters) {
+          const found = parameter(at);
+          if (found) found.requiresGrad = event.requiresGrad;
+        }
+        return;
+      case "freeze module":
+        module(event.module).requiresGrad_(event.requiresGrad);
+        return;
+      case "lr":
+      case "weightDecay": {
+        const groups = this.#optimizer?.groups ?? [];
+        const group = groups[event.group % groups.length];
+        if (group) group[event.kind] = event.value;
+        return;
+      }
+      case "write": {
+        const target = parameter(event.parameter);
+        if (target) noGrad(() => target.mul_(event.factor));
+        return;
+      }
+      case "zeroGrad":
+        this.model.zeroGrad();
+    }
+  }
+
+  #argument(input: ModelInput, place: number, call: ModelCall): Tensor {
+    const feed = call.feeds.find((one) => one.input === input.name);
+    const kept = feed && this.#kept.get(`${feed.call} ${feed.result}`);
+    if (kept) return kept;
+    const shape = shapeOf(input, call.batch);
+    const dtype = input.dtype === "float" ? this.#dtype : input.dtype;
+    return this.#device.fromHost(valuesOf(this.#program, input, place, call.batch), shape, dtype, input.name);
+  }
+
+  #recordState(record: Map<string, Elements>): void {
+    for (const parameter of this.#parameters) {
+      record.set(parameter.name, parameter.dataSync());
+      const gradient = parameter.requiresGrad ? parameter.grad : undefined;
+      if (gradient) record.set(`gradient of ${parameter.name}`, gradient.dataSync());
+    }
+    for (const [name, tensor] of Object.entries(this.#optimizer?.stateDict() ?? {}))
+      record.set(`optimizer's ${name}`, tensor.dataSync());
+    record.set("random state", this.#device.randomState.dataSync());
+  }
+}
+
+export function shapeOf({ sizes, hasBatch = true }: ModelInput, batch: number): readonly number[] {
+  return hasBatch ? [batch, ...sizes] : sizes;
+}
+
+/** Exact in f32, so that all dtypes of f32 and above begin with the same numbers. */
+export function valuesOf(program: ModelProgram, input: ModelInput, place: number, batch: number): number[] {
+  const { dtype, from, to, sizes } = input;
+  const random = randomFrom(program.seed + 7919 * program.inputs.indexOf(input) + 104_729 * place);
+  const columns = sizes.at(-1) ?? 1;
+  return Array.from({ length: elementsOf(shapeOf(input, batch)) }, (_, index) => {
+    const drawn = random();
+    if (dtype === "i32") return from + Math.floor((to - from + 1) * drawn);
+    // A masked row that sees nothing would have no shares: every row sees the first column.
+    if (dtype === "bool") return index % columns === 0 || drawn < 0.7 ? 1 : 0;
+    return Math.fround(from + (to - from) * drawn);
+  });
+}
+
+type OptimizerClass = new (source: unknown, options: object) => optim.Optimizer;
+
+function makeOptimizer({ optimizer }: ModelProgram, parameters: readonly nn.Parameter[]): optim.Optimizer {
+  const { name, options, secondFrom = parameters.length, second = {} } = optimizer;
+  const Class = (optim as unknown as Readonly<Record<string, OptimizerClass>>)[name]!;
+  const [first, rest] = [parameters.slice(0, secondFrom), parameters.slice(secondFrom)];
+  if (rest.length === 0) return new Class(parameters, options);
+  return new Class([{ params: first }, { params: rest, ...second }], options);
+}
+
+type ScheduleClass = new (
+  optimizer: optim.Optimizer,
+  options: object,
+) => optim.Schedule | optim.ReduceOnPlateau;
+
+function makeSchedule({ schedule }: ModelProgram, optimizer: optim.Optimizer) {
+  if (!schedule) return undefined;
+  const Class = (optim as unknown as Readonly<Record<string, ScheduleClass>>)[schedule.name]!;
+  return new Class(optimizer, schedule.options);
+}

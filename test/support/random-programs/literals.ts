@@ -1,0 +1,46 @@
+/** Literals that kernels, keys and JSON are most likely to get wrong, and JSON that keeps them. */
+
+import type { Choices } from "./choices.js";
+
+/** ±Infinity, NaN, ±0, denormals of f32 and of f64, and integers that f32 can't hold or that i32 can't. */
+export const specialLiterals: readonly number[] = [
+  ...[Infinity, -Infinity, Number.NaN, 0, -0],
+  ...[2 ** -149, -(2 ** -130), 2 ** -126 - 2 ** -149, Number.MIN_VALUE, 2 ** -1030],
+  ...[2 ** 24 + 1, -(2 ** 24 + 3), 2 ** 31, 2 ** 32 + 1, 2 ** 53 - 1, -(2 ** 53)],
+];
+
+/** One of the usual numbers, or now and then a special one. */
+export function drawLiteral(choices: Choices, usual: readonly number[]): number {
+  return choices.isOneIn(5) ? choices.of(specialLiterals) : choices.of(usual);
+}
+
+export function isSpecialLiteral(value: unknown): boolean {
+  return typeof value === "number" && specialLiterals.some((one) => Object.is(one, value));
+}
+
+/** Marks a number that JSON has no word for; no name of a value begins with it. */
+const mark = "#";
+
+/** JSON that keeps NaN, the infinities and −0. */
+export function toJson(value: unknown, space?: number): string {
+  return JSON.stringify(
+    value,
+    (_, one: unknown) => {
+      if (typeof one !== "number") return one;
+      return Number.isFinite(one) && !Object.is(one, -0) ? one : `${mark}${Object.is(one, -0) ? "-0" : one}`;
+    },
+    space,
+  );
+}
+
+export function fromJson<T>(text: string): T {
+  return JSON.parse(text, (_, one: unknown) =>
+    typeof one === "string" && one.startsWith(mark) ? Number(one.slice(mark.length)) : one,
+  ) as T;
+}
+
+/** Does a number that is special stand anywhere in it? */
+export function hasSpecialLiteral(value: unknown): boolean {
+  if (typeof value !== "object" || value === null) return isSpecialLiteral(value) && value !== 0;
+  return Object.values(value).some(hasSpecialLiteral);
+}
