@@ -1,8 +1,8 @@
 /** A GPU for plans alone: it describes itself as an H100 and runs nothing, so that a step can be planned for it on any machine. */
 
 import { Device } from "holdfast";
+import { Guards } from "../../src/autograd/index.js";
 import { branchings, branchStep, type PlannedStep, planStep, traceStep } from "../../src/compile/index.js";
-import { GradientStates } from "../../src/tensor/gradient-states.js";
 import { openPrintingDriver } from "./printing-driver.js";
 import { testEnvironment } from "./test-device.js";
 
@@ -31,9 +31,9 @@ export function withImaginedGpu<T>(precision: Precision, use: (device: Device) =
 /** The plans of a step: without branches, then with each kind of them that has something to do. Nothing is run. */
 export function planEveryWay(device: Device, step: () => unknown): readonly PlannedStep[] {
   const { runtime } = device;
-  const states = new GradientStates();
-  const trace = traceStep(runtime, () => device.inImaginedStep(() => states.watch(() => void step())));
-  states.undo();
+  const guards = new Guards();
+  const trace = traceStep(runtime, () => device.inImaginedStep(() => guards.watch(() => void step())));
+  guards.undo();
   const planned = planStep(runtime, trace);
   const branched = Object.values(branchings).flatMap(
     (options) => branchStep(runtime, planned, options) ?? [],
