@@ -2,6 +2,7 @@
 
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
+import { testEnvironment } from "../../../test/support/test-device.js";
 import { openCpuDriver, strict } from "../../driver/index.js";
 import { exitCodes } from "../../errors/index.js";
 import { readSettings } from "../../runtime/index.js";
@@ -11,7 +12,7 @@ import { type DoctorOptions, type DoctorReport, runDoctor } from "./index.js";
 import { phaseNames } from "./phase-log.js";
 
 /** Far below the size that failed, so that a run takes a second; the model is the whole one. */
-const small: DoctorOptions = { device: "cpu", rows: 300, batch: 2, steps: 3, environment: {} };
+const small: DoctorOptions = { device: "cpu", rows: 300, batch: 2, steps: 3, environment: testEnvironment };
 
 function runSmall(options: DoctorOptions, json: boolean): { readonly code: number; readonly text: string } {
   let text = "";
