@@ -4,6 +4,7 @@ import { type Command, Option } from "commander";
 import { type Answer, classNames, openTrainedModel, readBars } from "../crossasset/index.js";
 import { device as openDevice } from "../tensor/index.js";
 import { requireRun } from "../train/index.js";
+import { endOnStall } from "./end-on-stall.js";
 import { wholeNumber } from "./options.js";
 import { evaluationText } from "./train/summary.js";
 
@@ -71,7 +72,7 @@ async function ask(
 ): Promise<void> {
   requireRun(run);
   const read = await readBars(bars);
-  const device = await openDevice(name, { print: () => undefined });
+  const device = await openDevice(name, { ...endOnStall(), print: () => undefined });
   try {
     use(openTrainedModel(device, run), read);
   } finally {

@@ -7,16 +7,16 @@ import { basicKernels, blocksFor } from "../driver/index.js";
 import { HoldfastError } from "../errors/index.js";
 import { openRuntime, type Runtime, type Storage } from "../runtime/index.js";
 import { formatBytes, formatDuration, MiB } from "../units/index.js";
+import { endOnStall } from "./end-on-stall.js";
 
 const rows = 20_000;
 const features = 193;
 
 export function tour(): void {
-  heading(
-    "1. Open the device. What there is, and what the budget may take, is told at the start (on stderr).",
-  );
-  const runtime = openRuntime({ memory: "512MiB", capture: "on" });
+  heading("1. Open the device. What there is, and what the budget may take:");
+  const runtime = openRuntime({ memory: "512MiB", capture: "on", ...endOnStall() });
   try {
+    process.stdout.write(runtime.diagnosticsText());
     const weights = uploadEverything(runtime);
     runSteps(runtime);
     misuse(runtime);

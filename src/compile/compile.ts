@@ -4,6 +4,7 @@
  */
 
 import type { Region, Runtime, Storage } from "../runtime/index.js";
+import { beat } from "../units/index.js";
 import { placeConstants } from "./constants.js";
 import { type Fallback, planAgreed, planOptional } from "./fallback.js";
 import { fuse } from "./fuse.js";
@@ -184,6 +185,7 @@ function planCalls(
     runtime.device.kind === "cuda" && (settings.products ?? runtime.settings.precision !== "f32");
   for (const name of passesInOrder) {
     if (settings[name] === false) continue;
+    beat(name);
     calls = passes[name](calls, runtime, { isChosen, forgotten });
     stages.push({ name, calls });
   }
@@ -211,9 +213,12 @@ function planSchedule(
   calls: readonly Call[],
   { handsOver, ...options }: ScheduleOptions & Pick<PlannedStep, "handsOver">,
 ): Pick<PlannedStep, "schedule" | "plan" | "memory"> {
+  beat("schedule");
   const apart = scheduleCalls(calls, options);
   const schedule = handsOver ? handOver(runtime, apart) : apart;
+  beat("plan");
   const plan = planMemory(lifetimesOf(schedule));
+  beat("verify");
   verifyPlan(calls, schedule, plan);
   return { schedule, plan, memory: memoryOf(schedule, plan) };
 }

@@ -15,6 +15,7 @@ import {
   type RowLaunch,
 } from "../kernels/index.js";
 import type { Runtime, Storage, WorkPiece } from "../runtime/index.js";
+import { beat } from "../units/index.js";
 import { runAttention } from "./attention-call.js";
 import type { BegunCall, Call, ColumnCall, Part, ProductCall, RowCall, ScheduledCall } from "./program.js";
 
@@ -40,6 +41,7 @@ export function emitCalls(
   /** By branch: what its latest call has sent last. */
   const latest = new Map<number, Piece | undefined>();
   for (const [index, call] of calls.entries()) {
+    beat("kernels", index, calls.length);
     const first = pieces.length;
     const imagination = {
       work: (work: WorkPiece) => void pieces.push({ call: index, op: call.op, work }),

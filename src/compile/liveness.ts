@@ -4,7 +4,7 @@
  */
 
 import { alignment } from "../runtime/index.js";
-import { alignUp } from "../units/index.js";
+import { alignUp, beat } from "../units/index.js";
 import { accessesOf, type Buffer, type Schedule, type ScheduledCall } from "./program.js";
 
 /**
@@ -36,6 +36,7 @@ export function lifetimesOf(schedule: Schedule): readonly Lifetime[] {
   const lifetimes = new Map<Buffer, { first: number; last: number }>();
   const ranges = rangesOf(schedule);
   schedule.calls.forEach(({ call }, place) => {
+    beat();
     const { first, last } = ranges[place] ?? { first: place, last: place };
     for (const { part } of accessesOf(call)) {
       const { buffer } = part;

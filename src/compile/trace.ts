@@ -14,7 +14,7 @@ import {
   type UploadItem,
   type WorkPiece,
 } from "../runtime/index.js";
-import { alignUp } from "../units/index.js";
+import { alignUp, beat } from "../units/index.js";
 import { attentionCall } from "./attention-call.js";
 import { Buffers } from "./buffers.js";
 import { type Forget, forgottenBehind } from "./forgotten.js";
@@ -280,6 +280,7 @@ class Tracer implements Imagination, CallListener {
     if (expected && this.#signatures.of(call) !== expected.calls[place])
       throw stepChanged(call.op, expected.ops[place], userLine());
     this.calls.push(call);
+    beat("trace", this.calls.length);
   }
 
   #noteType(array: DeviceArray): void {

@@ -1,5 +1,6 @@
 /** Which calls of a program read and write each buffer. */
 
+import { beat } from "../units/index.js";
 import { areApart, extentOf } from "./fuse/memory.js";
 import { type Access, accessesOf, type Buffer, type Call, type Part } from "./program.js";
 
@@ -12,6 +13,7 @@ export interface Uses {
 export function usesOf(calls: readonly Call[]): ReadonlyMap<Buffer, Uses> {
   const uses = new Map<Buffer, { writers: number[]; readers: number[] }>();
   for (const [place, call] of calls.entries()) {
+    beat();
     for (const { part, reads, writes } of accessesOf(call)) {
       let own = uses.get(part.buffer);
       if (!own) {
@@ -53,7 +55,10 @@ export function isAsBefore(uses: ReadonlyMap<Buffer, Uses>, buffer: Buffer, plac
 /** Makes step buffers whose numbers no other of the program has. */
 export function bufferMaker(calls: readonly Call[]): (bytes: number, label: string) => Buffer {
   let last = 0;
-  for (const call of calls) for (const { part } of accessesOf(call)) last = Math.max(last, part.buffer.id);
+  for (const call of calls) {
+    beat();
+    for (const { part } of accessesOf(call)) last = Math.max(last, part.buffer.id);
+  }
   return (bytes, label) => {
     last++;
     return { id: last, bytes, label };

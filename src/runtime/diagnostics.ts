@@ -1,6 +1,6 @@
 /**
- * The memory diagnostics: one record with everything a person asks when memory is short, and its text. Printed at the
- * start, at the first pressure and on demand.
+ * The memory diagnostics: one record with everything a person asks when memory is short, and its text. Printed at
+ * the first pressure, on demand, and at the start where phases are logged.
  */
 
 import type { DeviceInfo } from "../driver/index.js";

@@ -20,6 +20,7 @@ import { chooseLimit, readFreeMemory } from "./free-memory.js";
 import { PersistentMemory } from "./persistent.js";
 import { Phases } from "./phases.js";
 import type { Shortage } from "./pressure.js";
+import type { ProgressLine } from "./progress-line.js";
 import { Recorder } from "./recorder.js";
 import { runAll } from "./run-all.js";
 import { readSettings, type SettingOptions, type Settings } from "./settings.js";
@@ -69,9 +70,11 @@ export interface Parts {
 export interface Listeners {
   readonly log: (line: string) => void;
   readonly onPressure: (shortage?: Shortage) => void;
+  /** Where long work is shown; nowhere unless given. */
+  readonly progress?: ProgressLine | undefined;
 }
 
-export function openParts(options: OpenOptions, { log, onPressure }: Listeners): Parts {
+export function openParts(options: OpenOptions, { log, onPressure, progress }: Listeners): Parts {
   const {
     device: kind = "cpu",
     index = 0,
@@ -91,6 +94,7 @@ export function openParts(options: OpenOptions, { log, onPressure }: Listeners):
     recorder,
     clock,
     log: settings.log === "phases" ? log : undefined,
+    progress,
   });
   const closing: (() => void)[] = [];
 

@@ -6,6 +6,7 @@
 import { HoldfastError } from "../errors/index.js";
 import { type Clock, formatDuration, systemClock } from "../units/index.js";
 import type { Board, PhaseName } from "./board.js";
+import type { ProgressLine } from "./progress-line.js";
 import type { Recorder } from "./recorder.js";
 
 export interface PhaseDetails {
@@ -14,6 +15,9 @@ export interface PhaseDetails {
   /** What it works on, for the log: `weights`. One of few: the label table keeps every text it has seen. */
   readonly label?: string;
 }
+
+/** Long work of Holdfast itself, which a terminal shows. */
+const shownPhases: ReadonlySet<PhaseName> = new Set(["compile", "plan", "capture"]);
 
 /** How people read a phase: `step 12`, `upload`. */
 export function phaseTitle(phase: PhaseName, number = 0): string {
@@ -25,6 +29,7 @@ export class Phases {
   readonly #recorder: Recorder;
   readonly #clock: Clock;
   readonly #log: ((line: string) => void) | undefined;
+  readonly #progress: ProgressLine | undefined;
 
   constructor(options: {
     readonly board: Board;
@@ -32,11 +37,14 @@ export class Phases {
     /** Where each entry and exit is told; nowhere unless given. */
     readonly log?: ((line: string) => void) | undefined;
     readonly clock?: Clock;
+    /** Where long work is shown; nowhere unless given. */
+    readonly progress?: ProgressLine | undefined;
   }) {
     this.#board = options.board;
     this.#recorder = options.recorder;
     this.#clock = options.clock ?? systemClock;
     this.#log = options.log;
+    this.#progress = options.progress;
   }
 
   /** Runs a synchronous function as a phase. Phases nest. */
@@ -78,6 +86,7 @@ export class Phases {
       recordedAs: phase + suffix,
       enteredMs: this.#clock.nowMs(),
       op: this.#board.op,
+      isShown: shownPhases.has(phase),
     };
     if (phase === "step" && number > 0) {
       this.#board.step = number;
@@ -85,11 +94,13 @@ export class Phases {
     }
     this.#board.enterPhase(phase, number, open.enteredMs);
     this.#recorder.record("phase-enter", open.recordedAs);
+    if (open.isShown) this.#progress?.begin(open.recordedAs);
     return open;
   }
 
   #exit(open: OpenPhase, outcome: string): void {
     const nowMs = this.#clock.nowMs();
+    if (open.isShown) this.#progress?.end();
     this.#board.exitPhase(nowMs);
     this.#board.op = open.op;
     this.#recorder.record("phase-exit", open.recordedAs);
@@ -103,6 +114,8 @@ interface OpenPhase {
   readonly enteredMs: number;
   /** The op of the phase around it, which is at work again when this one ends. */
   readonly op: number;
+  /** Does it stand on the progress line? */
+  readonly isShown: boolean;
 }
 
 function failure(error: unknown): string {

@@ -14,6 +14,7 @@ import type {
   StreamOptions,
 } from "../driver/index.js";
 import { type ErrorCode, HoldfastError } from "../errors/index.js";
+import { beat, systemClock } from "../units/index.js";
 import type { Arena } from "./arena.js";
 import type { Budget } from "./budget.js";
 import { type CapturedGraph, captureGraph } from "./capture.js";
@@ -24,6 +25,7 @@ import { type OpenOptions, openParts, type Parts } from "./open.js";
 import type { PersistentMemory } from "./persistent.js";
 import type { Phases } from "./phases.js";
 import type { Shortage } from "./pressure.js";
+import { ProgressLine } from "./progress-line.js";
 import type { Recorder } from "./recorder.js";
 import { runAll } from "./run-all.js";
 import type { Settings } from "./settings.js";
@@ -33,7 +35,9 @@ import type { TransferCount, UploadItem } from "./transfer.js";
 import type { LaunchRequest, Mark } from "./work.js";
 
 export interface RuntimeOptions extends OpenOptions {
-  /** Where diagnostics and phase lines go; stderr unless given. */
+  /**
+   * Where diagnostics and phase lines go. Default: stderr, where a terminal also shows long work as it goes.
+   */
   readonly print?: (text: string) => void;
 }
 
@@ -109,10 +113,18 @@ export class Runtime {
   #hasToldRefusal = false;
   #isOpen = false;
 
-  constructor({ print = (text) => void writeSync(2, text), ...options }: RuntimeOptions) {
+  constructor({ print: given, ...options }: RuntimeOptions) {
+    const progress = given ? undefined : progressOnTerminal();
+    const print =
+      given ??
+      ((text: string): void => {
+        progress?.clear();
+        writeSync(2, text);
+      });
     this.#print = print;
     const log = (line: string): void => print(`${line}\n`);
-    this.#parts = openParts(options, { log, onPressure: (shortage) => this.#tellPressure(shortage) });
+    const onPressure = (shortage?: Shortage): void => this.#tellPressure(shortage);
+    this.#parts = openParts(options, { log, onPressure, progress });
     const { settings, device, blas, stream, recorder, phases, budget, arena, persistent } = this.#parts;
     this.settings = settings;
     this.device = device;
@@ -124,7 +136,7 @@ export class Runtime {
     this.arena = arena;
     this.persistent = persistent;
     this.#isOpen = true;
-    print(diagnosticsText(this.diagnostics(), "at the start"));
+    if (settings.log === "phases") print(diagnosticsText(this.diagnostics(), "at the start"));
   }
 
   /**
@@ -184,6 +196,7 @@ export class Runtime {
   launch(request: LaunchRequest): void {
     this.#requireOpen();
     if (this.#imagination) {
+      beat();
       this.#imagination.work({ kind: "launch", request });
       return;
     }
@@ -195,6 +208,7 @@ export class Runtime {
   fill(target: Storage, byte: number): void {
     this.#requireOpen();
     if (this.#imagination) {
+      beat();
       this.#imagination.work({ kind: "fill", target, byte });
       return;
     }
@@ -206,6 +220,7 @@ export class Runtime {
   copy(target: Storage, source: Storage): void {
     this.#requireOpen();
     if (this.#imagination) {
+      beat();
       this.#imagination.work({ kind: "copy", target, source });
       return;
     }
@@ -452,6 +467,16 @@ export class Runtime {
   #requireOpen(): void {
     if (!this.#isOpen) throw new HoldfastError("CLOSED", "The runtime is closed; open a new one.");
   }
+}
+
+function progressOnTerminal(): ProgressLine | undefined {
+  const { stderr } = process;
+  if (!stderr.isTTY) return undefined;
+  return new ProgressLine({
+    write: (text) => void writeSync(2, text),
+    clock: systemClock,
+    columns: () => stderr.columns || 80,
+  });
 }
 
 const captureIsOff = "HOLDFAST_CAPTURE is off";

@@ -117,7 +117,10 @@ export const settingsTable = {
     kind: "duration | off",
     unit: "ms",
     parse: (text: string) => (text === "off" ? ("off" as const) : parseDuration(text)),
-    meaning: "How long a phase or a driver call may show no progress before the watchdog reports a stall.",
+    meaning:
+      "How long a phase or a driver call may show no progress before the watchdog reports a stall. Holdfast's own long work " +
+      "(tracing, planning, compiling, CPU kernels) shows progress as it goes. Time at a debugger's breakpoint, stopped by a " +
+      "signal or asleep with the machine does not count.",
     defaultText: formatDuration(30_000),
     example: "2m",
     fallback: (): number | "off" => 30_000,
@@ -126,10 +129,11 @@ export const settingsTable = {
     variable: "HOLDFAST_ON_STALL",
     ...choice("end", "report"),
     meaning:
-      "end: write the stall report and end the run with exit code 86. report: write it and let the run go on.",
-    defaultText: "end",
-    example: "report",
-    fallback: () => "end" as const,
+      "report: write the stall report to stderr and to a file, and let the run go on. end: write it and end the process with " +
+      "exit code 86. The commands of holdfast end unless this says otherwise; holdfast doctor always does.",
+    defaultText: "report",
+    example: "end",
+    fallback: () => "report" as const,
   },
   reports: {
     variable: "HOLDFAST_REPORTS",
@@ -143,7 +147,9 @@ export const settingsTable = {
   log: {
     variable: "HOLDFAST_LOG",
     ...choice("quiet", "phases"),
-    meaning: "phases: print a line to stderr as each phase is entered and left.",
+    meaning:
+      "quiet: print nothing unless there is trouble. phases: print the state of memory at the start, and a line as each phase " +
+      "is entered and left. Both go to stderr.",
     defaultText: "quiet",
     example: "phases",
     fallback: () => "quiet" as const,

@@ -8,7 +8,7 @@ import { runAll } from "./run-all.js";
 import type { Settings } from "./settings.js";
 
 export interface Watch {
-  /** Runs a synchronous function as a phase of its own; one that stands still ends the run, with a report. */
+  /** Runs a synchronous function as a phase of its own; one that stands still is reported, and ended where the settings say so. */
   run<T>(label: string, work: () => T): T;
   close(): void;
 }

@@ -154,7 +154,7 @@ export function compileStep<I extends readonly Tensor[], R extends StepResult>(
     if (!plans.every(holds)) plans.filter((plan) => !holds(plan)).forEach(drop);
     for (const plan of plans) if (plan.inputs.isFor(inputs) && plan.guards.areMet) return plan;
     if (plans.length >= mostPlans) throw tooManyPlans(name, mostPlans, plans, inputs);
-    const made = makeStepPlan(device, step, inputs);
+    const made = runtime.phases.run("compile", () => makeStepPlan(device, step, inputs), { label: name });
     plans.push(made);
     return made;
   }
@@ -172,7 +172,7 @@ export function compileStep<I extends readonly Tensor[], R extends StepResult>(
           0,
         ),
       });
-      plan.begin();
+      runtime.phases.run("compile", () => void plan.begin(), { label: name });
     } catch (error) {
       drop(plan);
       throw error;

@@ -70,6 +70,7 @@ export {
   restoreWeights,
   type StateExtras,
 } from "./state.js";
+export { type StopOptions, type StopSignals, stopOnSignals } from "./stopping/stop-on-signals.js";
 export {
   type EpochRecord,
   type SentStep,

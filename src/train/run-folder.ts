@@ -13,7 +13,7 @@ import { MetricsLog } from "./files/metrics-log.js";
 import { identifyProcess } from "./files/process-identity.js";
 import { RunLock } from "./files/run-lock.js";
 import { requireRun } from "./missing-run.js";
-import { readRun } from "./read-run.js";
+import { readRun, readStatus } from "./read-run.js";
 import { limitsIn, type RunPhase } from "./run-phases.js";
 import {
   packageVersion,
@@ -229,6 +229,24 @@ export class RunFolder {
       `The run in ${this.path} has ended: open its folder again to write there.`,
     );
   }
+}
+
+/**
+ * Says that a run was stopped, for another thread of its own process: the one that has it open does not answer. Does nothing
+ * where the run has ended or belongs to another process.
+ */
+export function markStopped(path: string, { reason, exitCode }: Omit<RunEnd, "state">): void {
+  const status = readStatus(path);
+  if (status?.state !== "running" || status.pid !== process.pid) return;
+  const { phase: _, ...rest } = status;
+  const stopped: RunStatus = {
+    ...{ ...rest, state: "stopped", reason, exitCode },
+    updated: new Date().toISOString(),
+  };
+  writeAtomically(join(path, runFiles.status), `${toJson("status", { ...stopped }, 2)}\n`, {
+    lasting: false,
+  });
+  RunLock.releaseOwn(path);
 }
 
 /** Runs a function with the folder's lock, which is given back where it fails. */

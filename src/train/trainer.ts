@@ -76,7 +76,7 @@ export interface TrainerOptions<Sources extends readonly ColumnSource[]> {
   readonly onEpoch?: (record: EpochRecord, trainer: Trainer<Sources>) => void | Promise<void>;
   /** Is told of every step, for those who keep a record. */
   readonly watcher?: TrainingWatcher;
-  /** Ends the training after the present step. */
+  /** Ends the training after the present step. `stopOnSignals` makes one of Ctrl-C and SIGTERM. */
   readonly signal?: AbortSignal;
 }
 
@@ -417,7 +417,7 @@ export class Trainer<Sources extends readonly ColumnSource[] = readonly ColumnSo
   /** Lets signals and timers have their turn. Kept over epochs: many are shorter than a turn. */
   async #takeTurn(): Promise<void> {
     if (performance.now() - this.#turnMs <= longestTurn) return;
-    await setImmediate();
+    await giveTurn();
     this.#turnMs = performance.now();
   }
 
@@ -476,6 +476,12 @@ function requireBorder(batch: number, batches: number, accumulate: number): void
       "Give the accumulate that the position was made with.",
     { numbers: { batch, accumulate } },
   );
+}
+
+/** Lets signals and timers run. The first immediate may come before the loop looks at them: the second comes behind. */
+async function giveTurn(): Promise<void> {
+  await setImmediate();
+  await setImmediate();
 }
 
 function requireCount(name: string, value: number, what: string): void {

@@ -20,4 +20,12 @@ export {
   span,
 } from "./bytes.js";
 export { type Clock, FakeClock, formatDuration, parseDuration, systemClock } from "./duration.js";
+export {
+  type BeatListener,
+  beat,
+  heartbeatIn,
+  heartbeatMemory,
+  listenToBeats,
+  type WorkStage,
+} from "./heartbeat.js";
 export { literalKey } from "./literal-key.js";

@@ -168,7 +168,7 @@ async function runHungStep(watcher: string): Promise<Ended> {
 museumRow<string>({
   row: "H13",
   rule: "a step that spins for ever is named by a second thread and ended, with exit code 86, by a process outside",
-  sound: "outside",
+  sound: "outside, ending",
   faults: { "a watchdog in the thread that hangs": "same thread" },
   check: async (watcher) => {
     const { code, stderr, reports } = await runHungStep(watcher);

@@ -20,10 +20,11 @@ import { exitCodeOf, exitCodes, HoldfastError } from "../../errors/index.js";
 import { type Inspector, openInspectorAside } from "../../inspect/index.js";
 import { readSettings, settingsTable } from "../../runtime/index.js";
 import { type DeviceOptions, device as openDevice } from "../../tensor/index.js";
-import { RunServer, runFiles } from "../../train/index.js";
+import { RunServer, runFiles, stopOnSignals } from "../../train/index.js";
 import { type Bytes, systemClock } from "../../units/index.js";
 import { hasDesktop, openBrowser } from "../desktop.js";
-import { realNumber, size, wholeNumber } from "../options.js";
+import { endOnStall } from "../end-on-stall.js";
+import { duration, realNumber, size, wholeNumber } from "../options.js";
 import { makeReporter, type ReporterName } from "./reporters.js";
 import { summaryText } from "./summary.js";
 import { type TensorBoardCurves, writeCurves } from "./tensorboard.js";
@@ -40,6 +41,7 @@ interface GivenOptions
   readonly capture?: "auto" | "on" | "off";
   readonly memory?: Bytes;
   readonly stallAfter?: string;
+  readonly stopWithin: number;
   readonly cache: string;
   readonly out?: string;
   readonly resume?: boolean;
@@ -129,6 +131,11 @@ export function addTrain(program: Command, end: (code: number) => void): void {
       "--stall-after <time>",
       "how long a device call may take before the watchdog ends the run, such as 30s",
     )
+    .addOption(
+      new Option("--stop-within <time>", "how long the process may take to end after Ctrl-C or SIGTERM")
+        .argParser(duration)
+        .default(5000, "5s"),
+    )
     .option("--cache <folder>", 'the folder that keeps features between runs, or "off"', "off")
     .option(
       "--out <folder>",
@@ -191,7 +198,8 @@ async function trainCrossAsset(given: GivenOptions): Promise<number> {
   if (server && (name === "live" || name === "plain")) write(`metrics  ${server.url}/metrics\n`);
   const bars = file === undefined ? generateBars({ bars: generate, seed }) : await readBars(file);
   const device = await openDevice(given.device, deviceOptions(given, out));
-  const halt = haltOnSignals();
+  const stop = stopOnSignals({ withinMs: given.stopWithin, exitCode: exitCodes.stopped.code });
+  await stop.ready;
   let run: JobRun | undefined;
   let inspector: Inspector | undefined;
   let curves: TensorBoardCurves | undefined;
@@ -203,6 +211,7 @@ async function trainCrossAsset(given: GivenOptions): Promise<number> {
       device: device.runtime.device.name,
       ...{ allowOlder: given.olderCheckpoint === true, runtime: device.runtime },
     });
+    stop.markRun(out);
     server?.show(out);
     curves = given.tensorboard === undefined ? undefined : writeCurves(given.tensorboard, out);
     inspector = given.ui ? await openInspectorAside({ root: out }) : undefined;
@@ -219,7 +228,7 @@ async function trainCrossAsset(given: GivenOptions): Promise<number> {
       console.error(`holdfast: passed over ${passed}: ${reason}`);
     const results = await runJob({
       ...{ device, settings, bars, source: file ?? `the generator, seed ${seed}`, run },
-      ...{ cacheFolder: cache, listen, signal: halt.signal },
+      ...{ cacheFolder: cache, listen, signal: stop.signal },
       ...(given.profile && { profile: true }),
       ...(given.testEpochs && { testsEpochs: true }),
     });
@@ -234,11 +243,11 @@ async function trainCrossAsset(given: GivenOptions): Promise<number> {
     run?.fail(error, exitCodeOf(error));
     throw error;
   } finally {
-    halt.forget();
     curves?.close();
     await inspector?.close();
     device.close();
     server?.close();
+    stop.close();
   }
 }
 
@@ -290,21 +299,7 @@ function deviceOptions({ precision, capture, memory, stallAfter }: GivenOptions,
     ...(capture && { capture }),
     ...(memory !== undefined && { memory }),
     ...(stallAfter !== undefined && { stallAfter }),
+    ...endOnStall(),
     print: () => undefined,
   };
-}
-
-/** The first Ctrl-C or SIGTERM ends the job after the present step; a second one ends the process at once. */
-function haltOnSignals(): { readonly signal: AbortSignal; forget(): void } {
-  const halt = new AbortController();
-  const names = ["SIGINT", "SIGTERM"] as const;
-  const end = (): void => {
-    forget();
-    halt.abort();
-  };
-  const forget = (): void => {
-    for (const name of names) process.off(name, end);
-  };
-  for (const name of names) process.on(name, end);
-  return { signal: halt.signal, forget };
 }

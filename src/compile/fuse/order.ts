@@ -3,6 +3,7 @@
  * that, and two become one only at a position that keeps to it too: no third one is made to wait for itself.
  */
 
+import { beat } from "../../units/index.js";
 import { accessesOf, type Buffer, type Call } from "../program.js";
 import { type device, extentOf } from "./memory.js";
 
@@ -69,6 +70,7 @@ export class Order {
   }
 
   add(call: Call): Neighbours {
+    beat();
     const node = new Node(call, this.#nodes.length);
     this.#nodes.push(node);
     const [writers, readers] = [new Set<Node>(), new Set<Node>()];

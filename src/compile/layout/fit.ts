@@ -3,6 +3,7 @@
  * already. Tighter than the sweep where boxes of many sizes come and go, but it looks at every two that are live together.
  */
 
+import { beat } from "../../units/index.js";
 import type { Box, Layout } from "./boxes.js";
 
 /** The layout, or none and what was spent on it. */
@@ -14,6 +15,7 @@ export function fitInOrder(boxes: readonly Box[], order: readonly number[], byte
   const placed = new PlacedBoxes(boxes);
   let bytes = 0;
   for (const rank of order) {
+    beat();
     const box = boxes[rank] as Box;
     const neighbours = placed.findMeeting(box);
     neighbours.sort((a, b) => (offsets[a] ?? 0) - (offsets[b] ?? 0));

@@ -4,6 +4,7 @@
  * two sides share. It costs n·log n however many boxes are live together, and is tight where memory is.
  */
 
+import { beat } from "../../units/index.js";
 import { type Box, type Boxes, isLiveAt, type Layout, largestFirst, lengthOf } from "./boxes.js";
 
 export function sweepFromPeak({ boxes, peak }: Boxes): Layout {
@@ -41,6 +42,7 @@ function sweep(
   let bytes = stackBytes;
   let dead = 0;
   for (const { first, size, rank } of born) {
+    beat();
     for (let next = dying[dead]; next !== undefined && next.last < first; next = dying[++dead]) {
       gaps.give(offsets[next.rank] ?? 0, next.size);
     }

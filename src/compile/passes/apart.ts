@@ -5,6 +5,7 @@
  */
 
 import type { Runtime } from "../../runtime/index.js";
+import { beat } from "../../units/index.js";
 import { bytesOf } from "../call-table.js";
 import { combine, rowsOf } from "../fuse/combine.js";
 import { memberOf } from "../fuse/member.js";
@@ -48,6 +49,7 @@ class Writers {
   readonly #last = new Map<Buffer, { readonly call: Call; readonly depth: number }>();
 
   add(call: Call): void {
+    beat();
     this.calls.push(call);
     const accesses = accessesOf(call);
     const depth = 1 + this.depthOf(accesses.map(({ part }) => part));

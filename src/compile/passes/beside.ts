@@ -6,6 +6,7 @@
 
 import { factsOf, rowsBeside } from "../../kernels/index.js";
 import type { Runtime } from "../../runtime/index.js";
+import { beat } from "../../units/index.js";
 import { bytesOf } from "../call-table.js";
 import { Chains } from "../fuse/chains.js";
 import { farthest, isDirectlyBehind, type Node, Order } from "../fuse/order.js";
@@ -86,6 +87,7 @@ export function runBeside(runtime: Runtime, calls: readonly Call[]): readonly Ca
   };
 
   for (const node of nodes) {
+    beat();
     const own = groupOf(node.call, runtime.device.parallelism);
     if (!own || join(node, own)) continue;
     groups.set(node, own);

@@ -6,7 +6,7 @@
 
 import { firstOwnChoice, libraryProductKey } from "../../kernels/index.js";
 import type { Runtime } from "../../runtime/index.js";
-import { type Clock, systemClock } from "../../units/index.js";
+import { beat, type Clock, systemClock } from "../../units/index.js";
 import { withScratch } from "../product-scratch.js";
 import { outlineOf, timeChoices } from "../product-times.js";
 import type { Call, ProductCall } from "../program.js";
@@ -112,6 +112,7 @@ function measure(
   const endMs = clock.nowMs() + limitOfAllMs;
   let measured = 0;
   for (const [index, [key, { problem }]] of unknown.entries()) {
+    beat("products", index, unknown.length);
     const noted = recallChoice(runtime, key);
     if (noted) {
       known.set(key, noted);

@@ -18,6 +18,7 @@ import {
   term,
 } from "../../kernels/index.js";
 import type { Runtime } from "../../runtime/index.js";
+import { beat } from "../../units/index.js";
 import { combine, rowsOf } from "../fuse/combine.js";
 import { mostPartsWithSums } from "../fuse/cost.js";
 import { Interner } from "../fuse/interner.js";
@@ -43,6 +44,7 @@ export function sumWithRows(runtime: Runtime, calls: readonly Call[]): readonly 
   const readers = new Readers(calls);
   const made = [...calls];
   for (const sum of calls) {
+    beat();
     if (!isSum(sum)) continue;
     const place = made.indexOf(sum);
     for (const { at, host } of hostsOf(sum.work, place, made)) {

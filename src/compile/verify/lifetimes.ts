@@ -3,6 +3,7 @@
  * the other begins. This is what keeps a saved tensor until backward has read it.
  */
 
+import { beat } from "../../units/index.js";
 import type { Buffer } from "../program.js";
 import { none, type Order } from "./branches.js";
 import { boundsOf, LatestPlaces } from "./latest-places.js";
@@ -27,6 +28,7 @@ export function requireLifetimes(proposal: Proposal, order: Order): void {
   const bounds = boundsOf(lifetimes.flatMap(({ start, end }) => [start, end]));
   const taken = new LatestPlaces(bounds, order.branches);
   for (const lifetime of lifetimes) {
+    beat();
     const { start, end, firsts, lasts } = lifetime;
     const latest = taken.latest(start, end);
     for (const last of latest) {

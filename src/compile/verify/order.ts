@@ -1,5 +1,6 @@
 /** The rule `order`: what each call finds in its memory is what the program's calls before it have left there. */
 
+import { beat } from "../../units/index.js";
 import type { Access } from "../program.js";
 import { none, type Order } from "./branches.js";
 import { LatestPlaces } from "./latest-places.js";
@@ -16,6 +17,7 @@ export function requireOrder(proposal: Proposal, order: Order, line: Line): void
   const reads = new LatestPlaces(line.bounds, order.branches);
 
   for (const [index, call] of proposal.program.entries()) {
+    beat();
     const accesses = proposal.accesses[index] ?? [];
     const place = proposal.places.get(call) ?? none;
     for (const access of accesses) {

@@ -1,5 +1,6 @@
 /** The rule `written`: what is read of step memory was written by the step, and is not left from another. */
 
+import { beat } from "../../units/index.js";
 import type { Visits } from "../program.js";
 import { indexOf } from "./latest-places.js";
 import type { Line } from "./line.js";
@@ -26,6 +27,7 @@ export function requireWritten(proposal: Proposal, line: Line): void {
   };
 
   for (const [index, call] of proposal.program.entries()) {
+    beat();
     const accesses = proposal.accesses[index] ?? [];
     for (const { part, reads, visits } of accesses) {
       if (!reads || part.buffer.storage !== undefined) continue;

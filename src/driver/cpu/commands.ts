@@ -3,7 +3,7 @@
  * function that runs them.
  */
 
-import type { Span } from "../../units/index.js";
+import { beat, type Span } from "../../units/index.js";
 import type { NodeCount } from "../driver.js";
 import type { DeviceMemory } from "./memory.js";
 import { encodeModule } from "./wasm.js";
@@ -67,6 +67,7 @@ export class Executor {
   }
 
   run(command: Command): void {
+    beat();
     switch (command.kind) {
       case "launch":
         this.#pool.run(command.kernel, command.blocks, command.call);

@@ -136,7 +136,12 @@ export function runBlocks(kernel: KernelFunction, call: number[], first: number,
 }
 
 /** Step 2: claims chunk after chunk of the open job and runs it; gives the number of blocks run. */
-export function runChunks(words: Words, kernel: KernelFunction, call: number[]): number {
+export function runChunks(
+  words: Words,
+  kernel: KernelFunction,
+  call: number[],
+  afterChunk?: () => void,
+): number {
   const chunks = Atomics.load(words, word.chunks);
   const blocksPerChunk = Atomics.load(words, word.blocksPerChunk);
   const firstBlock = Atomics.load(words, word.firstBlock);
@@ -150,6 +155,7 @@ export function runChunks(words: Words, kernel: KernelFunction, call: number[]):
     const end = Math.min(first + blocksPerChunk, endBlock);
     runBlocks(kernel, call, first, end);
     done += end - first;
+    afterChunk?.();
   }
   return done;
 }

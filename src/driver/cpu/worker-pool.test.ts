@@ -6,6 +6,7 @@ import { once } from "node:events";
 import { test } from "node:test";
 import type { Worker } from "node:worker_threads";
 import { sameBytes } from "../../../test/support/same-bytes.js";
+import { heartbeatIn } from "../../units/index.js";
 import type { KernelSource } from "../driver.js";
 import { basicKernels, blocksFor } from "./basic-kernels.js";
 import { compileKernel } from "./kernel.js";
@@ -250,5 +251,25 @@ for (const ending of ["driver.close();", ""]) {
       console.log("done");`;
     const child = spawnSync(process.execPath, ["--input-type=module", "-e", script], { timeout: patienceMs });
     assert.deepEqual([child.status, String(child.stdout), String(child.stderr)], [0, "done\n", ""]);
+  });
+}
+
+for (const threads of [1, 2]) {
+  test(`a long launch beats as it goes, on ${threads} threads, and runs every block once`, () => {
+    const { pool } = openPool(threads);
+    const beats = heartbeatIn();
+    const [blocks, beatsBefore] = [64, beats()];
+    const ran = new Uint8Array(blocks);
+    const spin = (first = 0, end = 0): void => {
+      const endMs = performance.now() + 2 * (end - first);
+      while (performance.now() < endMs);
+      for (let block = first; block < end; block++) ran[block] = (ran[block] ?? 0) + 1;
+    };
+    // Workers don't know this kernel, so this thread runs it all.
+    const kernel = { id: 1, name: "slow", module: {} as WebAssembly.Module, run: spin };
+    pool.run(kernel, blocks, [0, 0]);
+    pool.close();
+    assert.ok(beats() - beatsBefore >= 5, `${beats() - beatsBefore} beats`);
+    assert.deepEqual(new Set(ran), new Set([1]));
   });
 }

@@ -5,6 +5,7 @@
 
 import { Worker } from "node:worker_threads";
 import { HoldfastError } from "../../errors/index.js";
+import { beat } from "../../units/index.js";
 import {
   createSharedJob,
   type KernelFunction,
@@ -27,6 +28,9 @@ export const worthSharingMs = 0.05;
 
 /** More chunks than threads, so that a thread that is held up by the system leaves its share to the others. */
 const chunksPerThread = 8;
+
+/** A long launch is cut so that it beats about this often, whatever it takes in all. */
+const beatEveryMs = 250;
 
 export interface LoadedKernel {
   readonly id: number;
@@ -80,7 +84,7 @@ export class WorkerPool {
   run(kernel: LoadedKernel, blocks: number, call: number[]): void {
     if (blocks === 0) return;
     try {
-      if (this.#threads === 1 || blocks === 1 || !kernel.module) {
+      if (blocks === 1 || !kernel.module) {
         runBlocks(kernel.run, call, 0, blocks);
         return;
       }
@@ -89,7 +93,8 @@ export class WorkerPool {
       runBlocks(kernel.run, call, 0, 1);
       const restMs = (performance.now() - startMs) * (blocks - 1);
       if (restMs < worthSharingMs) runBlocks(kernel.run, call, 1, blocks);
-      else this.#share(kernel, call, 1, blocks);
+      else if (this.#threads === 1) runInRanges(kernel, call, 1, blocks);
+      else this.#share(kernel, call, 1, blocks, restMs);
     } catch (cause) {
       const trap = cause instanceof Error ? cause.message : String(cause);
       const message = `Kernel "${kernel.name}" trapped in a launch of ${blocks} blocks: ${trap}. Its results are lost; check its spans and counts, or run under the strict driver.`;
@@ -105,15 +110,21 @@ export class WorkerPool {
     this.#kernels.clear();
   }
 
-  #share(kernel: LoadedKernel, call: number[], firstBlock: number, endBlock: number): void {
+  #share(
+    kernel: LoadedKernel,
+    call: number[],
+    firstBlock: number,
+    endBlock: number,
+    expectedMs: number,
+  ): void {
     this.#startWorkers();
     this.#sharedLaunches++;
     const { words } = this.#job;
-    const chunks = this.#threads * chunksPerThread;
+    const chunks = Math.max(this.#threads * chunksPerThread, Math.ceil(expectedMs / beatEveryMs));
     publishJob(this.#job, { kernelId: kernel.id, call, firstBlock, endBlock, chunks });
     let ownTrap: unknown;
     try {
-      runChunks(words, kernel.run, call);
+      runChunks(words, kernel.run, call, beat);
     } catch (error) {
       ownTrap = error;
       Atomics.store(words, word.failed, 1);
@@ -150,6 +161,21 @@ export class WorkerPool {
       for (const message of messages) worker.postMessage(message);
     }
     Atomics.add(this.#job.words, word.messages, messages.length);
+  }
+}
+
+/** Runs blocks on this thread alone, in ranges that grow until one takes long enough to be worth a beat. */
+function runInRanges(kernel: LoadedKernel, call: number[], firstBlock: number, endBlock: number): void {
+  let count = 1;
+  for (let first = firstBlock; first < endBlock; ) {
+    const end = Math.min(first + count, endBlock);
+    const startMs = performance.now();
+    runBlocks(kernel.run, call, first, end);
+    beat();
+    const tookMs = performance.now() - startMs;
+    if (2 * tookMs < beatEveryMs) count *= 2;
+    else if (tookMs > beatEveryMs) count = Math.max(1, Math.floor(count / 2));
+    first = end;
   }
 }
 

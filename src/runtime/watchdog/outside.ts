@@ -1,16 +1,18 @@
 /**
- * The outside process: hears the watchdog's thread beat, makes its stall reports known and ends the run. When the
- * thread falls silent (it is dead, or the whole process is stopped), it reports from the last beat and /proc, and
- * kills. It leaves as soon as the watched process is gone. A script: `node outside.js '<settings as JSON>'`.
+ * The outside process: hears the watchdog's thread beat, makes its stall reports known and, where that is asked for, ends
+ * the run. When the thread falls silent, it reports from the last beat and /proc, and kills where it is to end the run.
+ * A process that a signal or a debugger has stopped is not silent. It leaves as soon as the watched process is gone. A script: `node outside.js '<settings as JSON>'`.
  */
 
 import { systemClock } from "../../units/index.js";
 import { lookEveryMs, receive, send, type ToOutside, type WatchdogSettings } from "./messages.js";
-import { readProcessState } from "./process-state.js";
+import { isStopped, readProcessState } from "./process-state.js";
 import { printWithin, publish } from "./publish.js";
 import type { Reading } from "./reading.js";
 import { type StallReport, stallReport } from "./report.js";
+import { ReportPace } from "./report-pace.js";
 import { RunEnding } from "./run-ending.js";
+import { WatchedTime } from "./watched-time.js";
 
 const { pid, stallAfterMs, reportDir, onStall } = JSON.parse(process.argv[2] ?? "{}") as WatchdogSettings;
 const lookMs = lookEveryMs(stallAfterMs);
@@ -19,8 +21,9 @@ const silentAfterMs = stallAfterMs + 500;
 /** Once the pipe is closed: the watched process is about to be gone, or only its thread is. */
 const doneCheckMs = 20;
 
-let heardMs = systemClock.nowMs();
-let lookedMs = heardMs;
+const time = new WatchedTime(systemClock, 2 * lookMs);
+const pace = new ReportPace(stallAfterMs);
+let silentMs = 0;
 let lastReading: Reading | undefined;
 let isSilenceTold = false;
 let isDismissed = false;
@@ -41,7 +44,7 @@ const ending = new RunEnding(
 );
 
 function hear(message: ToOutside): void {
-  heardMs = systemClock.nowMs();
+  silentMs = 0;
   isSilenceTold = false;
   if (message.type === "beat") lastReading = message.reading;
   else if (message.type === "stall") void conclude(message.report);
@@ -53,14 +56,14 @@ function hear(message: ToOutside): void {
 
 function look(): void {
   leaveIfDone();
-  const nowMs = systemClock.nowMs();
-  const absentMs = nowMs - lookedMs - lookMs;
-  lookedMs = nowMs;
-  // Ctrl-Z stops this process too: what nobody could hear is not silence.
-  if (absentMs > stallAfterMs / 2) heardMs = Math.min(nowMs, heardMs + absentMs);
-  if (nowMs - heardMs < silentAfterMs || isSilenceTold) return;
+  silentMs += time.tick();
+  if (silentMs < silentAfterMs || isSilenceTold) return;
+  if (isStopped(pid)) {
+    silentMs = 0;
+    return;
+  }
   isSilenceTold = true;
-  void conclude(silence(nowMs - heardMs));
+  if (onStall === "end" || pace.allows(systemClock.nowMs())) void conclude(silence(silentMs));
 }
 
 function silence(elapsedMs: number): StallReport {

@@ -5,7 +5,7 @@ import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { afterEach, beforeEach, describe, it } from "node:test";
-import { readProcessState } from "./process-state.js";
+import { isStopped, readProcessState } from "./process-state.js";
 
 describe("the state of a process", () => {
   let proc: string;
@@ -50,5 +50,13 @@ describe("the state of a process", () => {
 
   it("leaves out what a system without /proc does not have", () => {
     assert.deepEqual(readProcessState(9, join(proc, "nowhere")), { threads: [] });
+  });
+
+  it("is stopped under a signal or a debugger, and not while it sleeps, runs or is gone", () => {
+    for (const [letter, expected] of Object.entries({ T: true, t: true, S: false, R: false, D: false })) {
+      put("9/stat", `9 (a (node) T) ${letter} 1 9 9 0 -1`);
+      assert.equal(isStopped(9, proc), expected, letter);
+    }
+    assert.equal(isStopped(10, proc), false);
   });
 });

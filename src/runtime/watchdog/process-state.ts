@@ -36,6 +36,12 @@ export function readProcessState(pid: number, proc = "/proc"): ProcessState {
   };
 }
 
+/** Is a process stopped, by a signal or a debugger? So says the state of its main thread; unknown counts as no. */
+export function isStopped(pid: number, proc = "/proc"): boolean {
+  const [, state] = /^\d+ \(.*\) (\S)/s.exec(read(`${proc}/${pid}/stat`) ?? "") ?? [];
+  return state === "T" || state === "t";
+}
+
 function readThreads(tasks: string): ThreadState[] {
   return list(tasks).flatMap((entry) => {
     // The name stands in parentheses and may itself hold spaces and parentheses.

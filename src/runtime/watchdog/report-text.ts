@@ -22,7 +22,7 @@ const stateWords: Readonly<Record<string, string>> = {
 const endings: Readonly<Record<Ending, string>> = {
   exit: `the run is ended now, with exit code ${exitCodes.stalled.code}`,
   kill: "the run is ended now, by SIGKILL",
-  none: "the run goes on, as asked",
+  none: "the run goes on; HOLDFAST_ON_STALL=end would end it",
 };
 
 /** `where` is the path of the JSON file, or why there is none. */

@@ -10,7 +10,7 @@ import { Recorder } from "../recorder.js";
 import { takeReading } from "./reading.js";
 import { type StallReport, stallReport } from "./report.js";
 import { stallReportText } from "./report-text.js";
-import { readActivity } from "./stall.js";
+import { StallDetector } from "./stall.js";
 
 type Found = Parameters<typeof stallReport>[0];
 
@@ -32,13 +32,15 @@ function report(call: "in a call" | "in no call", found: Partial<Found> = {}): S
       board.op = labels.idOf("matmul");
       if (call === "in a call") board.enterCall(driverCalls.indexOf("synchronize"), clock.nowMs());
       clock.advance(30_200);
+      const detector = new StallDetector(board, 60_000, clock);
+      detector.examine();
       return stallReport({
         kind: "stall",
         pid: 9,
         noticedBy: "thread",
         elapsedMs: 30_200,
         limitMs: 30_000,
-        reading: takeReading({ board, labels, recorder }, readActivity(board, clock.nowMs())),
+        reading: takeReading({ board, labels, recorder }, detector.activity!),
         process: { threads: [] },
         ending: "exit",
         notes: [],

@@ -1,10 +1,13 @@
 /**
- * What a stall is: something is open (a phase or a driver call) and nothing has moved for the limit. Pure logic over
- * the board. Time counts from what the engine itself wrote, so a detector that starts late still sees the stall.
+ * What a stall is: something is open (a phase or a driver call), and for the limit nothing has moved and no work has
+ * beaten. Pure logic over the board and the heartbeat. Standing still is measured in the detector's own looks, so time in
+ * which it could not look is no stall.
  */
 
-import type { Clock } from "../../units/index.js";
+import { type Clock, heartbeatIn } from "../../units/index.js";
 import type { Board, CallReading, PhaseReading } from "../board.js";
+import { lookEveryMs } from "./messages.js";
+import { WatchedTime } from "./watched-time.js";
 
 /** What the engine is at, in one look. */
 export interface Activity {
@@ -15,7 +18,7 @@ export interface Activity {
   /** The op's number in the label table. */
   readonly op: number;
   readonly step: number;
-  /** How long no phase and no driver call has been entered or left. */
+  /** How long nothing has moved, as far as it was watched. */
   readonly stillMs: number;
 }
 
@@ -23,53 +26,75 @@ export interface Stall extends Activity {
   readonly limitMs: number;
 }
 
-/** `nowMs` must be older than the look at the board: read the other way round, a late reader sees stalls. */
-export function readActivity(board: Board, nowMs: number): Activity {
-  const stillMs = Math.max(0, nowMs - board.movedMs);
-  return {
-    lookedMs: nowMs,
-    phases: board.openPhases(),
-    call: board.openCall(),
-    op: board.op,
-    step: board.step,
-    stillMs,
-  };
-}
-
 export class StallDetector {
   readonly #board: Board;
   readonly #limitMs: number;
   readonly #clock: Clock;
-  /** The movement after which the last reported stall began: the same stall is told once. */
-  #toldMs = Number.NaN;
-  #countsFromMs = Number.NEGATIVE_INFINITY;
+  readonly #beats: () => number;
+  readonly #time: WatchedTime;
+  /** The state of the board and the heartbeat at the last look. */
+  #movedMs = Number.NaN;
+  #beaten = Number.NaN;
+  #stillMs = 0;
+  /** The same stall is told once. */
+  #isTold = false;
+  #activity: Activity | undefined;
 
-  constructor(board: Board, limitMs: number, clock: Clock) {
+  constructor(board: Board, limitMs: number, clock: Clock, beats: () => number = heartbeatIn()) {
     this.#board = board;
     this.#limitMs = limitMs;
     this.#clock = clock;
+    this.#beats = beats;
+    this.#time = new WatchedTime(clock, 2 * lookEveryMs(limitMs));
   }
 
-  /** The stall that has begun since the last look, if any. */
+  /** Looks at the engine and tells the stall that has begun, once. To be called every `lookEveryMs`. */
   examine(): Stall | undefined {
-    const nowMs = this.#clock.nowMs();
-    const movedMs = this.#board.movedMs;
-    const stillMs = nowMs - Math.max(movedMs, this.#countsFromMs);
-    if (stillMs < this.#limitMs || movedMs === this.#toldMs) return undefined;
-
-    const activity = readActivity(this.#board, nowMs);
-    const isIdle = activity.phases.length === 0 && activity.call === undefined;
-    const hasMovedMeanwhile = this.#board.movedMs !== movedMs;
-    if (isIdle || hasMovedMeanwhile) return undefined;
-
-    this.#toldMs = movedMs;
-    return { ...activity, call: this.#stuck(activity.call, nowMs), stillMs, limitMs: this.#limitMs };
+    const activity = this.#look();
+    this.#activity = activity;
+    const { stillMs, phases, call, lookedMs } = activity;
+    const isIdle = phases.length === 0 && call === undefined;
+    if (stillMs < this.#limitMs || this.#isTold || isIdle || !this.isStill) return undefined;
+    this.#isTold = true;
+    return { ...activity, call: this.#stuck(call, lookedMs), limitMs: this.#limitMs };
   }
 
-  /** Doesn't count a time in which the whole process was stopped, this watcher with it. */
-  leaveOut(absentMs: number): void {
-    const startMs = Math.max(this.#board.movedMs, this.#countsFromMs);
-    this.#countsFromMs = Math.min(this.#clock.nowMs(), startMs + absentMs);
+  /** What the last look has seen. */
+  get activity(): Activity | undefined {
+    return this.#activity;
+  }
+
+  /** Has nothing moved since the last look? */
+  get isStill(): boolean {
+    return this.#board.movedMs === this.#movedMs && this.#beats() === this.#beaten;
+  }
+
+  #look(): Activity {
+    // The clock is read before the board: the other way round, a late reader would see stalls.
+    const nowMs = this.#clock.nowMs();
+    const tickMs = this.#time.tick();
+    const [movedMs, beaten] = [this.#board.movedMs, this.#beats()];
+    if (this.#activity && movedMs === this.#movedMs && beaten === this.#beaten) this.#stillMs += tickMs;
+    else {
+      const sinceMoveMs = Math.max(0, nowMs - movedMs);
+      // A stall may be older than this detector. Two more looks have to confirm that, in case the process was stopped.
+      if (!this.#activity)
+        this.#stillMs = Math.min(sinceMoveMs, this.#limitMs - 2 * lookEveryMs(this.#limitMs));
+      else this.#stillMs = beaten === this.#beaten ? Math.min(sinceMoveMs, tickMs) : 0;
+      this.#isTold = false;
+    }
+    [this.#movedMs, this.#beaten] = [movedMs, beaten];
+    const { op, step } = this.#board;
+    return {
+      ...{ lookedMs: nowMs, phases: this.#board.openPhases(), call: this.#board.openCall() },
+      ...{ op, step, stillMs: this.#stillMs },
+    };
+  }
+
+  /** Counts anew from here: someone holds the engine, and knows it. */
+  restart(): void {
+    this.#stillMs = 0;
+    this.#isTold = false;
   }
 
   /** A call that is asked again and again may be open at this very moment and yet is not what stands still. */

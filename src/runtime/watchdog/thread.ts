@@ -6,23 +6,27 @@
 
 import { parentPort, workerData } from "node:worker_threads";
 import { exitCodes } from "../../errors/index.js";
-import { systemClock } from "../../units/index.js";
+import { heartbeatIn, systemClock } from "../../units/index.js";
 import { Board } from "../board.js";
 import { LabelTable } from "../label-table.js";
 import { Recorder } from "../recorder.js";
+import { isPausedByDebugger } from "./debugger-pause.js";
 import { loadExit } from "./exit-process.js";
 import { lookEveryMs, type WatchdogSettings } from "./messages.js";
 import { OutsideProcess } from "./outside-process.js";
-import { readProcessState } from "./process-state.js";
+import { isStopped, readProcessState } from "./process-state.js";
 import { publish } from "./publish.js";
 import { type Shared, takeReading } from "./reading.js";
 import { type Ending, type StallReport, stallReport } from "./report.js";
-import { readActivity, type Stall, StallDetector } from "./stall.js";
+import { ReportPace } from "./report-pace.js";
+import { type Stall, StallDetector } from "./stall.js";
 
 export interface ThreadData extends WatchdogSettings {
   readonly board: SharedArrayBuffer;
   readonly labels: SharedArrayBuffer;
   readonly recorder: SharedArrayBuffer;
+  /** The main thread's heartbeat. */
+  readonly heartbeat: SharedArrayBuffer;
 }
 
 /** How long the outside process may take over a report before this thread acts alone. */
@@ -32,7 +36,9 @@ const settings = workerData as ThreadData;
 const { pid, stallAfterMs, reportDir, onStall } = settings;
 const lookMs = lookEveryMs(stallAfterMs);
 const shared = attach(settings);
-const detector = new StallDetector(shared.board, stallAfterMs, systemClock);
+const beats = heartbeatIn(settings.heartbeat);
+const detector = new StallDetector(shared.board, stallAfterMs, systemClock, beats);
+const pace = new ReportPace(stallAfterMs);
 
 const outside = new OutsideProcess({ pid, stallAfterMs, reportDir, onStall }, leave);
 // Up front: at the moment of a stall, the file system may be what is stuck.
@@ -43,7 +49,6 @@ const { exit, notes } = await loadExit().then(
     notes: [`libc's _exit is not there (${error}): the run is killed instead`],
   }),
 );
-let lookedMs = systemClock.nowMs();
 
 function attach(data: ThreadData): Shared {
   const labels = new LabelTable(data.labels);
@@ -55,14 +60,16 @@ function attach(data: ThreadData): Shared {
 }
 
 function look(): void {
-  const nowMs = systemClock.nowMs();
-  const absentMs = nowMs - lookedMs - lookMs;
-  lookedMs = nowMs;
-  // The process was stopped and goes on (Ctrl-Z, then fg): the engine could move no more than this thread.
-  if (absentMs > stallAfterMs / 2) detector.leaveOut(absentMs);
   const stall = detector.examine();
-  if (stall) tell(stall);
-  else outside.beat(takeReading(shared, readActivity(shared.board, nowMs)));
+  const { activity } = detector;
+  if (activity) outside.beat(takeReading(shared, activity));
+  if (stall) void judge(stall);
+}
+
+/** Who is held by a debugger or a signal does not stall. Nor does a run that has gone on while that was looked into. */
+async function judge(stall: Stall): Promise<void> {
+  if (isStopped(pid) || (await isPausedByDebugger())) detector.restart();
+  else if (detector.isStill && (onStall === "end" || pace.allows(systemClock.nowMs()))) tell(stall);
 }
 
 function tell(stall: Stall): void {
@@ -76,6 +83,7 @@ function tell(stall: Stall): void {
 
 function describe(stall: Stall): StallReport {
   const endsBy: Ending = exit ? "exit" : "kill";
+  const leftOut = pace.takeLeftOut();
   return stallReport({
     kind: "stall",
     pid,
@@ -85,7 +93,7 @@ function describe(stall: Stall): StallReport {
     reading: takeReading(shared, stall),
     process: readProcessState(pid),
     ending: onStall === "end" ? endsBy : "none",
-    notes,
+    notes: leftOut === 0 ? notes : [...notes, `stalls since the last report that were not told: ${leftOut}`],
     time: new Date(),
   });
 }

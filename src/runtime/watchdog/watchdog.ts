@@ -2,6 +2,7 @@
 
 import { Worker } from "node:worker_threads";
 import { HoldfastError } from "../../errors/index.js";
+import { heartbeatMemory } from "../../units/index.js";
 import type { OnStall } from "./messages.js";
 import type { Shared } from "./reading.js";
 import type { ThreadData } from "./thread.js";
@@ -11,8 +12,8 @@ export interface WatchdogOptions extends Shared {
   readonly stallAfterMs: number;
   /** Where stall reports go; made when the first one is written. */
   readonly reportDir: string;
-  /** `end` (the default) ends the run with the exit code `stalled`; `report` lets it go on. */
-  readonly onStall?: OnStall;
+  /** `end` ends the run with the exit code `stalled`; `report` lets it go on. */
+  readonly onStall: OnStall;
 }
 
 export interface Watchdog {
@@ -23,12 +24,13 @@ export interface Watchdog {
 }
 
 export function startWatchdog(options: WatchdogOptions): Watchdog {
-  const { board, labels, recorder, stallAfterMs, reportDir, onStall = "end" } = options;
+  const { board, labels, recorder, stallAfterMs, reportDir, onStall } = options;
   if (!(stallAfterMs > 0 && Number.isFinite(stallAfterMs))) throw badLimit(stallAfterMs);
   const workerData: ThreadData = {
     board: board.memory,
     labels: labels.memory,
     recorder: recorder.memory,
+    heartbeat: heartbeatMemory(),
     pid: process.pid,
     stallAfterMs,
     reportDir,

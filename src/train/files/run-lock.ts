@@ -63,6 +63,15 @@ export class RunLock {
     if (owner) refuseLiving(path, owner, heardMs, limitMs(silenceMs));
   }
 
+  /** Gives a folder free that this process has taken, in whichever of its threads. */
+  static releaseOwn(folder: string): void {
+    const path = join(folder, lockName);
+    const owner = ownerOf(readText(path) ?? "");
+    const own = identifyProcess();
+    const isOwn = owner?.pid === own.pid && owner.host === own.host && owner.startTicks === own.startTicks;
+    if (isOwn) rmSync(path, { force: true });
+  }
+
   /** Gives the folder free. Harmless when repeated, and when another process has taken it over. */
   release(): void {
     if (readText(this.#path) === this.#text) rmSync(this.#path, { force: true });

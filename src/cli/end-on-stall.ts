@@ -1,0 +1,8 @@
+/** What commands of `holdfast` do on a stall: a job of its own ends, where a library would only report it. */
+
+import { type SettingOptions, settingsTable } from "../runtime/index.js";
+
+/** Device options that end the process on a stall, unless the environment says otherwise. */
+export function endOnStall(environment = process.env): Pick<SettingOptions, "onStall"> {
+  return environment[settingsTable.onStall.variable] === undefined ? { onStall: "end" } : {};
+}

@@ -1,0 +1,35 @@
+/**
+ * How often a run that goes on is reported: the first two stalls at once, then at doubling intervals up to an hour. A
+ * program whose every step takes longer than the limit would fill its terminal and its disk otherwise.
+ */
+
+const maxIntervalMs = 3_600_000;
+
+export class ReportPace {
+  #intervalMs: number;
+  #nextMs = Number.NEGATIVE_INFINITY;
+  #leftOut = 0;
+
+  /** `firstMs`: the shortest time from a report to the next. */
+  constructor(firstMs: number) {
+    this.#intervalMs = firstMs;
+  }
+
+  /** May a stall be reported now? Counts those that may not. */
+  allows(nowMs: number): boolean {
+    if (nowMs < this.#nextMs) {
+      this.#leftOut++;
+      return false;
+    }
+    this.#nextMs = nowMs + this.#intervalMs;
+    this.#intervalMs = Math.min(2 * this.#intervalMs, maxIntervalMs);
+    return true;
+  }
+
+  /** How many stalls were left out since the last report; asking sets it back to 0. */
+  takeLeftOut(): number {
+    const count = this.#leftOut;
+    this.#leftOut = 0;
+    return count;
+  }
+}

@@ -1,0 +1,72 @@
+/**
+ * Hears signals on a thread of its own. Node runs signal handlers on the main thread only, between two turns of its event
+ * loop, so a busy main thread hears nothing. libuv itself tells every loop that has a signal handle. Its C functions are
+ * exported by Node for addons: this makes a second loop, which the calling thread polls.
+ */
+
+import { constants } from "node:os";
+
+export type StopSignal = "SIGINT" | "SIGTERM";
+
+export interface SignalListener {
+  /** The signals that came since the last call, in their order. */
+  poll(): readonly StopSignal[];
+  /** Ends the process at once, as a worker can't by itself: there `process.exit` ends the worker alone. */
+  exitProcess(code: number): void;
+  /** Gives the signals back to whoever else handles them. */
+  close(): void;
+}
+
+/** The number of a `uv_signal_t` in libuv's list of handle types, and of the way to run a loop without waiting. */
+const signalHandleType = 16;
+const runNoWait = 2;
+
+export async function listenForSignals(names: readonly StopSignal[]): Promise<SignalListener> {
+  const { default: koffi } = await import("koffi");
+  const library = koffi.load(null);
+  // Memory of C, which no collector moves or frees: libuv keeps its address for as long as the loop lives.
+  const allocate = library.func("void *calloc(size_t count, size_t size)");
+  const initLoop = library.func("int uv_loop_init(void *loop)");
+  const initSignal = library.func("int uv_signal_init(void *loop, void *handle)");
+  const start = library.func("int uv_signal_start(void *handle, void *heard, int signal)");
+  const closeHandle = library.func("void uv_close(void *handle, void *closed)");
+  const run = library.func("int uv_run(void *loop, int mode)");
+  const closeLoop = library.func("int uv_loop_close(void *loop)");
+
+  let heard: StopSignal[] = [];
+  const callback = koffi.register(
+    (_handle: unknown, number: number) => {
+      const name = names.find((one) => constants.signals[one] === number);
+      if (name) heard.push(name);
+    },
+    koffi.pointer(koffi.proto("void (void *handle, int signal)")),
+  );
+  const loop = allocate(1, library.func("size_t uv_loop_size()")());
+  requireDone("uv_loop_init", initLoop(loop));
+  const handleBytes = library.func("size_t uv_handle_size(int type)")(signalHandleType);
+  const handles = names.map((name) => {
+    const handle = allocate(1, handleBytes);
+    requireDone("uv_signal_init", initSignal(loop, handle));
+    requireDone("uv_signal_start", start(handle, callback, constants.signals[name]));
+    return handle;
+  });
+  return {
+    poll() {
+      run(loop, runNoWait);
+      const polled = heard;
+      heard = [];
+      return polled;
+    },
+    exitProcess: library.func("void _exit(int code)"),
+    close() {
+      for (const handle of handles) closeHandle(handle, null);
+      run(loop, runNoWait);
+      closeLoop(loop);
+      koffi.unregister(callback);
+    },
+  };
+}
+
+function requireDone(call: string, status: number): void {
+  if (status !== 0) throw new Error(`${call} gave ${status}`);
+}

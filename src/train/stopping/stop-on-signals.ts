@@ -1,0 +1,86 @@
+/** Ctrl-C and SIGTERM for a training: it ends in its own good order if it can, and within a few seconds in any case. */
+
+import { constants } from "node:os";
+import { Worker } from "node:worker_threads";
+import { HoldfastError } from "../../errors/index.js";
+import type { StopSignal } from "./signal-listener.js";
+import type { StopThreadData, ToStopThread } from "./stop-thread.js";
+
+export interface StopOptions {
+  /** Within how many milliseconds of the first signal the process ends. Default: 5000. */
+  readonly withinMs?: number;
+  /** What a process ends with that did not get so far itself. Default: 128 and the signal's number, as shells have it. */
+  readonly exitCode?: number;
+}
+
+export interface StopSignals {
+  /** Aborted by the first signal, once the main thread hears it: for `TrainerOptions.signal`. */
+  readonly signal: AbortSignal;
+  /** The signals are heard whatever the main thread does. Nobody has to wait for it. */
+  readonly ready: Promise<void>;
+  /** Names the run's folder, so that it is marked as stopped where the process has to be ended. */
+  markRun(folder: string): void;
+  /** Lets the signals go: whatever the process does from here on takes the time it takes. Closing twice is harmless. */
+  close(): void;
+}
+
+const defaultWithinMs = 5000;
+const stopSignals: readonly StopSignal[] = ["SIGINT", "SIGTERM"];
+
+/**
+ * Ends this process within five seconds of Ctrl-C or SIGTERM. The first signal aborts `signal`, after which a Trainer ends
+ * behind its present step and the program can save. A second thread hears the signals too: where the main thread is too
+ * busy to end in time, or a second signal comes, that thread ends the process.
+ *
+ * @example
+ * ```ts
+ * import { stopOnSignals } from "holdfast";
+ * const stop = stopOnSignals();
+ * // new Trainer({ …, signal: stop.signal }), run() and a checkpoint
+ * console.log(stop.signal.aborted); // → false
+ * stop.close();
+ * ```
+ */
+export function stopOnSignals({ withinMs = defaultWithinMs, exitCode }: StopOptions = {}): StopSignals {
+  if (!(withinMs > 0 && Number.isFinite(withinMs))) {
+    throw new HoldfastError(
+      "BAD_ARGUMENT",
+      `A stop can't be given ${withinMs} ms; give a positive number of milliseconds, such as 5000.`,
+      { numbers: { withinMs } },
+    );
+  }
+  const halt = new AbortController();
+  const abort = (): void => halt.abort();
+  for (const name of stopSignals) process.on(name, abort);
+  const exitCodes = Object.fromEntries(
+    stopSignals.map((name) => [name, exitCode ?? 128 + constants.signals[name]]),
+  ) as StopThreadData["exitCodes"];
+  const workerData: StopThreadData = { signals: stopSignals, withinMs, exitCodes };
+  // Without the program's own flags: a loader or an inspector has no business in this thread.
+  const worker = new Worker(new URL("./stop-thread.js", import.meta.url), { workerData, execArgv: [] });
+  worker.unref();
+  const ready = new Promise<void>((resolve) => {
+    worker.once("message", () => resolve());
+    worker.once("exit", () => resolve());
+    worker.once("error", (error) => {
+      process.emitWarning(
+        `SIGINT and SIGTERM are heard only while the main thread is free: ${error.message}`,
+        { code: "HOLDFAST_SIGNALS" },
+      );
+      resolve();
+    });
+  });
+  const send = (message: ToStopThread): void => worker.postMessage(message);
+  let isOpen = true;
+  return {
+    signal: halt.signal,
+    ready,
+    markRun: (folder) => send({ type: "run", folder }),
+    close() {
+      if (!isOpen) return;
+      isOpen = false;
+      for (const name of stopSignals) process.off(name, abort);
+      send({ type: "close" });
+    },
+  };
+}

@@ -1,0 +1,110 @@
+/** Ctrl-C and SIGTERM end a training within five seconds, whatever its main thread does, and the run can be resumed. */
+
+import assert from "node:assert/strict";
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { existsSync, readdirSync, readFileSync } from "node:fs";
+import { join } from "node:path";
+import { text } from "node:stream/consumers";
+import { describe, test } from "node:test";
+import { fileURLToPath } from "node:url";
+import { exitCodes } from "../src/errors/index.js";
+import { lockName } from "../src/train/files/run-lock.js";
+import { healthOf, readRun } from "../src/train/index.js";
+import { holdfastProgram } from "./support/crossasset-runs.js";
+import { makeFolder } from "./support/folders.js";
+
+const folder = makeFolder();
+const busyTrain = fileURLToPath(new URL("./fixtures/busy-train.js", import.meta.url));
+const busyTrainer = fileURLToPath(new URL("./fixtures/busy-trainer.js", import.meta.url));
+const job = ["train", "crossasset", "--device", "cpu", "--generate", "12000", "--folds", "1"];
+const small = [...job, "--epochs", "2", "--batch", "32", "--json"];
+
+/** Runs a script until it says that it is busy, sends signals, and tells how it ended and how long that took. */
+async function stop(args: readonly string[], ...signals: readonly NodeJS.Signals[]) {
+  const child = spawn(process.execPath, args, { cwd: folder });
+  const [stdout, stderr, ended] = [text(child.stdout), text(child.stderr), once(child, "exit")];
+  await new Promise<void>((resolve) => {
+    child.stdout.on("data", (chunk: Buffer) => String(chunk).includes("busy\n") && resolve());
+    child.once("exit", () => resolve());
+  });
+  const sentMs = performance.now();
+  for (const signal of signals) {
+    child.kill(signal);
+    // Real time: two signals within half a second are one.
+    await Promise.race([new Promise((resolve) => setTimeout(resolve, 700)), ended]);
+  }
+  const [code, signal] = (await ended) as [number | null, string | null];
+  const tookMs = performance.now() - sentMs;
+  return { code, signal, tookMs, stdout: await stdout, stderr: await stderr };
+}
+
+describe("holdfast train with a busy main thread", () => {
+  test("is ended by SIGTERM while a step is compiled, within five seconds, as a run that was stopped", async () => {
+    const run = join(folder, "compile");
+    const { code, tookMs, stderr } = await stop([busyTrain, "compile", ...small, "--out", run], "SIGTERM");
+    assert.equal(code, exitCodes.stopped.code, stderr);
+    assert.ok(tookMs < 5000, `${tookMs} ms`);
+    assert.match(stderr, /^holdfast: stopped: still busy 4s after SIGTERM; the run in \S+ goes on from/m);
+    const { state, reason, exitCode } = readRun(run).status ?? {};
+    assert.deepEqual([state, exitCode], ["stopped", exitCodes.stopped.code]);
+    assert.equal(reason, "SIGTERM: still busy 4s after SIGTERM");
+    assert.equal(healthOf(run).state, "stopped");
+    assert.equal(existsSync(join(run, lockName)), false, "the folder is free");
+  });
+
+  test("is ended by SIGINT while a step is blocked, and goes on from its checkpoint to the end", async () => {
+    const run = join(folder, "step");
+    const args = [...small, "--out", run];
+    const { code, stderr } = await stop([busyTrain, "step", ...args, "--stop-within", "2s"], "SIGINT");
+    assert.equal(code, exitCodes.stopped.code, stderr);
+    assert.equal(readRun(run).status?.state, "stopped");
+    assert.ok(readRun(run).checkpoints.length > 0);
+    const resumed = spawn(process.execPath, [holdfastProgram, ...args], { cwd: folder });
+    const [stdout, [status]] = await Promise.all([text(resumed.stdout), once(resumed, "exit")]);
+    assert.equal(status, 0);
+    assert.match(stdout, /"kind":"resumed"/);
+    assert.equal(readRun(run).status?.state, "finished");
+  });
+
+  test("is ended at once by a second signal, in the same order", async () => {
+    const run = join(folder, "twice");
+    const { code, tookMs, stderr } = await stop(
+      [busyTrain, "compile", ...small, "--out", run, "--stop-within", "60s"],
+      "SIGINT",
+      "SIGTERM",
+    );
+    assert.equal(code, exitCodes.stopped.code, stderr);
+    assert.ok(tookMs < 5000, `${tookMs} ms`);
+    assert.equal(readRun(run).status?.reason, "SIGINT: a second signal, SIGTERM");
+  });
+
+  test("leaves no part of a file behind", () => {
+    for (const run of readdirSync(folder)) {
+      const parts = readdirSync(join(folder, run), { recursive: true }).filter((name) =>
+        String(name).includes(".part"),
+      );
+      assert.deepEqual(parts, [], run);
+      for (const name of ["run.json", "status.json"])
+        JSON.parse(readFileSync(join(folder, run, name), "utf8"));
+    }
+  });
+});
+
+describe("a program with a Trainer", () => {
+  test("is ended by stopOnSignals with the code that shells give a signal", async () => {
+    const { code, stdout, stderr } = await stop([busyTrainer, "stopOnSignals", "1000", "60000"], "SIGTERM");
+    assert.deepEqual([code, stdout], [143, "busy\n"], stderr);
+    assert.equal(stderr, "holdfast: stopped: still busy 500ms after SIGTERM.\n");
+  });
+
+  test("stops after its present step where there is time", async () => {
+    const { code, stdout, stderr } = await stop([busyTrainer, "stopOnSignals", "30000", "1500"], "SIGTERM");
+    assert.deepEqual([code, stdout, stderr], [0, "busy\nstopped\n", ""]);
+  });
+
+  test("that handles no signals is ended by the system at once", async () => {
+    const { code, signal } = await stop(["-e", 'console.log("busy"); for (;;);'], "SIGTERM");
+    assert.deepEqual([code, signal], [null, "SIGTERM"]);
+  });
+});
