@@ -416,3 +416,14 @@ test("schedule.step() inside a compiled step is told to go outside, also where t
   }
   assert.equal(constant.steps, 0);
 });
+
+test("a step that writes to its input takes its own earlier result as one, and gives the result of eager code", () => {
+  const body = (x: Tensor): Tensor => {
+    noGrad(() => x.add_(1));
+    return x.mul(2);
+  };
+  const step = device.compile(body);
+  let result = step(ones([3]));
+  for (let call = 0; call < 3; call++) result = step(result);
+  assert.deepEqual(result.tolist(), [46, 46, 46]);
+});

@@ -80,7 +80,7 @@ async function runKind<P>(kind: ProgramKind<P>): Promise<readonly Failure[]> {
       const sort = sortOf(message);
       const seen = alike.get(sort) ?? 0;
       alike.set(sort, seen + 1);
-      const smallest = seen < Number(given.shrink) ? shrink(kind, { seed, at, sort }) : program;
+      const smallest = seen < Number(given.shrink) ? shrink(kind, { seed, at, sort, program }) : program;
       failures.push({ number, message, program: smallest });
       console.log(`program ${number}: ${message}`);
       if (smallest !== program) console.log(toJson({ note: "", program: smallest }));
@@ -117,7 +117,10 @@ function write<P>(
 }
 
 /** By fast-check, and then by leaving things out; what is left fails with the same sort of message. */
-function shrink<P>(kind: ProgramKind<P>, { seed, at, sort }: { seed: number; at: number; sort: string }): P {
+function shrink<P>(
+  kind: ProgramKind<P>,
+  { seed, at, sort, program }: { seed: number; at: number; sort: string; program: P },
+): P {
   const until = performance.now() + shrinkMs;
   const failsAlike = (program: P): boolean => {
     if (performance.now() > until) return false;
@@ -126,7 +129,8 @@ function shrink<P>(kind: ProgramKind<P>, { seed, at, sort }: { seed: number; at:
   };
   const property = fc.property(kind.any, (program) => !failsAlike(program));
   const { counterexample } = fc.check(property, { seed, path: `${at}` });
-  return kind.prune(asKept(counterexample![0]), failsAlike);
+  if (!counterexample) console.log("The next one did not fail when it was run again.");
+  return counterexample ? kind.prune(asKept(counterexample[0]), failsAlike) : program;
 }
 
 /** A message without its numbers. */

@@ -87,14 +87,20 @@ export class StepInputs {
     copyArrays(this.#device.runtime, copies);
   }
 
-  /** Carries over to the inputs of a call what it did to them. */
+  /**
+   * Carries over to the inputs of a call what it did to them. An input that was a result of this plan is dead by now: its
+   * memory holds the new result.
+   */
   deliver(inputs: readonly Tensor[]): void {
+    const { persistent } = this.#device.runtime;
     for (const [index, { isWritten, requiresGrad, gradient }] of this.#effects.entries()) {
       const [input, slot] = [inputs[index], this.slots[index]];
       if (!input || !slot) continue;
+      const { storage } = input.array;
+      if (storage?.kind === "persistent" && !persistent.isLive(storage)) continue;
       if (isWritten) {
         copyArrays(this.#device.runtime, [{ source: slot, target: input.array }]);
-        noteWrite(input.array.storage);
+        noteWrite(storage);
       }
       if (input.requiresGrad !== requiresGrad) input.requiresGrad = requiresGrad;
       if (gradient) input.gradientHolder?.accumulate(gradient);

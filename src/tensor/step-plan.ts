@@ -93,8 +93,10 @@ export function makeStepPlan(device: Device, step: StepFunction, inputs: readonl
         times.noteCall();
         for (const storage of placed.written) noteWrite(storage);
         guards.leave();
+        // Ends the results of the call before: an input that was one of them must not be written to any more.
+        const result = results.next();
         slots.deliver(given);
-        return results.next();
+        return result;
       },
       close: () => endAll(undo),
     };

@@ -31,7 +31,12 @@ export interface ModelRunOptions {
 /** Errors that a program may meet, in eager code and compiled alike. */
 const expectedCodes = new Set(["NO_GRADIENT", "NOT_FINITE"]);
 
-export function runModel(device: Device, program: ModelProgram, options: ModelRunOptions): ProgramRun {
+export interface ModelRunRecord extends ProgramRun {
+  /** The learning rate and the weight decay of each group, for each call. */
+  readonly rates: readonly (readonly (readonly [lr: number, weightDecay: number])[])[];
+}
+
+export function runModel(device: Device, program: ModelProgram, options: ModelRunOptions): ModelRunRecord {
   const { persistent } = device.runtime;
   const regions = new Set(persistent.regions);
   const run = new ModelRun(device, program, options);
@@ -53,6 +58,7 @@ export class ModelRun {
   readonly #optimizer: optim.Optimizer | undefined;
   readonly #schedule: optim.Schedule | optim.ReduceOnPlateau | undefined;
   readonly #compiled = new Map<string, Step>();
+  readonly #rates: (readonly [number, number])[][] = [];
   /** What the calls gave, as long as it lives. */
   readonly #given = new Map<string, { readonly tensor: Tensor; readonly elements: Elements }>();
   /** By the place of the call and the result's name. */
@@ -72,7 +78,7 @@ export class ModelRun {
   }
 
   /** Until the last one, or until one is refused. */
-  makeCalls(): ProgramRun {
+  makeCalls(): ModelRunRecord {
     const steps: StepRecord[] = [];
     const refusals: string[] = [];
     for (const [place, call] of this.#program.calls.entries()) {
@@ -85,7 +91,7 @@ export class ModelRun {
       }
     }
     const late = new Map([...this.#kept].map(([name, tensor]) => [`kept ${name}`, tensor.dataSync()]));
-    return { steps: [...steps, late], refusals };
+    return { steps: [...steps, late], refusals, rates: this.#rates };
   }
 
   close(): void {
@@ -96,6 +102,7 @@ export class ModelRun {
 
   #call(place: number, call: ModelCall): StepRecord {
     for (const event of call.events) this.#apply(event);
+    this.#rates.push((this.#optimizer?.groups ?? []).map(({ lr, weightDecay }) => [lr, weightDecay]));
     const given = this.#program.inputs.map((input) => this.#argument(input, place, call));
     const record = new Map<string, Elements>();
     const body = (...inputs: readonly Tensor[]) => this.#body(call.step, inputs);
