@@ -142,7 +142,7 @@ function planOf({ step }: Workload) {
   const times: Record<string, number> = {};
   const guards = new Guards();
   const trace = timed(times, "trace", () =>
-    traceStep(cpu.runtime, () => cpu.inImaginedStep(() => guards.watch(() => void step()))),
+    traceStep(cpu.runtime, () => cpu.inImaginedStep(() => guards.watch(cpu, () => void step()))),
   );
   guards.undo();
   const { calls } = placeConstants(cpu.runtime, trace.calls, trace.constants);

@@ -68,7 +68,7 @@ test("a number of a module that forward read, a swapped layer and a list that gr
       return scaled.mul([...this.list].length);
     }
   }
-  const model = new Scaled();
+  const model = new Scaled().to(device);
   const step = device.compile((x: Tensor) => model.forward(x));
   const x = tensor([1, -3], { device });
   assert.deepEqual(step(x).tolist(), [3, 0]);
@@ -315,7 +315,7 @@ test("too many plans are refused with the name of what changes", () => {
       return x.mul(this.factor);
     }
   }
-  const model = new Scaled();
+  const model = new Scaled().to(device);
   const step = device.compile((x: Tensor) => model.forward(x));
   const run = (): void => {
     for (; model.factor < 20; model.factor++) step(ones([2]));

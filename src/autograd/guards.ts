@@ -49,11 +49,11 @@ export class Guards {
     this.#before.apply();
   }
 
-  /** Runs a function that is traced, and notes what it reads. */
-  watch<T>(body: () => T): T {
+  /** Runs a function that is traced on a device, and notes what it reads. */
+  watch<T>(device: object, body: () => T): T {
     const outer = tracing.guards;
     tracing.guards = this;
-    const ends = [...scopes].map((begin) => begin());
+    const ends = [...scopes].map((begin) => begin(device));
     try {
       return body();
     } finally {
@@ -101,10 +101,10 @@ export class Guards {
 /** The guards of the function that is traced now. Callers note what they read: `tracing.guards?.noteRead(…)`. */
 export const tracing: { guards: Guards | undefined } = { guards: undefined };
 
-const scopes = new Set<() => () => void>();
+const scopes = new Set<(device: object) => () => void>();
 
-/** Calls a function when a trace begins, and what that returns when the trace ends. */
-export function onTrace(begin: () => () => void): void {
+/** Calls a function with the device when a trace begins, and what that returns when the trace ends. */
+export function onTrace(begin: (device: object) => () => void): void {
   scopes.add(begin);
 }
 

@@ -1,22 +1,23 @@
 /**
  * Guards over the fields of modules: a number, a flag or a layer that `forward` read while a step was traced. Fields are
  * plain properties, so while a trace runs each is an accessor that notes reads, and a plain property again after it.
- * Private (#) fields can't be seen; a compiled step audits what they change.
+ * Private (#) fields can't be seen, nor modules that were never moved to a device: a compiled step audits what they change.
  */
 
 import { type Guards, onTrace, tracing } from "../autograd/index.js";
 
-/** All modules that still exist. */
-const modules = new Set<WeakRef<object>>();
-/** Above this many entries, those of collected modules are dropped. */
-let sweepAt = 1024;
+/** The modules that were moved to a device, by the device: their parameters live as long as it does. */
+const modulesOn = new WeakMap<object, Set<Rooted>>();
 
-/** Makes a module's fields known to traces; called when it is made. */
-export function registerFields(module: object): void {
-  modules.add(new WeakRef(module));
-  if (modules.size < sweepAt) return;
-  for (const reference of modules) if (!reference.deref()) modules.delete(reference);
-  sweepAt = Math.max(1024, 2 * modules.size);
+/** A module that can name all modules below it. */
+interface Rooted {
+  namedModules(): Iterable<readonly [path: string, module: object]>;
+}
+
+/** Makes the fields of a module, and of all below it, known to traces on a device; called when it moves there. */
+export function registerFields(module: Rooted, device: object): void {
+  const known = modulesOn.get(device) ?? new Set();
+  modulesOn.set(device, known.add(module));
 }
 
 /** Looks at a field of a module whose reads are noted, without a note. */
@@ -36,15 +37,13 @@ export function* fieldsOf(module: object): Generator<[name: string, field: unkno
   }
 }
 
-onTrace(() => {
+onTrace((device) => {
   const { guards } = tracing;
-  if (!guards) return () => undefined;
+  const roots = modulesOn.get(device);
+  if (!guards || !roots) return () => undefined;
+  const modules = new Set([...roots].flatMap((root) => [...root.namedModules()].map(([, module]) => module)));
   const restores: (() => void)[] = [];
-  for (const reference of modules) {
-    const module = reference.deref();
-    if (module) watchFields(module, guards, restores);
-    else modules.delete(reference);
-  }
+  for (const module of modules) watchFields(module, guards, restores);
   return () => {
     for (const restore of restores) restore();
   };

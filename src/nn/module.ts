@@ -39,10 +39,6 @@ export abstract class Module {
   /** What was registered under a name, because no field shows it. */
   readonly #registered = new Map<string, Module | Parameter>();
 
-  constructor() {
-    registerFields(this);
-  }
-
   /**
    * Is the module in training mode? Dropout acts only then.
    *
@@ -200,6 +196,7 @@ export abstract class Module {
    * ```
    */
   to(device: Device, dtype?: Dtype): this {
+    registerFields(this, device);
     const named = [...this.namedParameters()];
     for (const [path, parameter] of named) parameter.name = path;
     placeParameters(

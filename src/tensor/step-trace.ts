@@ -85,7 +85,7 @@ function run<T>(
   return device.inImaginedStep(() =>
     refusingDraws(
       () => refuseDraw(name),
-      () => guards.watch(traced),
+      () => guards.watch(device, traced),
     ),
   );
 }

@@ -42,7 +42,7 @@ const withoutSaving: Way = (device, step, first) => {
   const { runtime } = device;
   const guards = new Guards();
   const trace = traceStep(runtime, () =>
-    device.inImaginedStep(() => guards.watch(() => void step(...first))),
+    device.inImaginedStep(() => guards.watch(device, () => void step(...first))),
   );
   guards.undo();
   const { schedule } = planStep(runtime, trace, ownProducts.passes);

@@ -16,11 +16,6 @@ const memory = { memory: "64MiB", arena: "8MiB" } as const;
 
 const sources = filesBelow("src", ".ts").map((path) => ({ path, text: readRepositoryFile(path) }));
 
-/** The list of modules whose fields a trace watches: it looks at modules alone, and imports nothing that has memory. */
-function isWithoutMemory(path: string, text: string): boolean {
-  return path === "src/nn/field-guards.ts" && !/from "\.\.\/(runtime|driver|ops|tensor)\//.test(text);
-}
-
 museumRow<typeof sources>({
   row: "C4",
   rule: "nothing in src/ asks to be told of a collection: there is no finalizer that could free device memory",
@@ -37,10 +32,7 @@ museumRow<typeof sources>({
   },
   check(files) {
     assert.ok(files.length > 50, "the sources were found");
-    const told = files.filter(
-      ({ path, text }) =>
-        /\bFinalizationRegistry\b/.test(text) || (/\bWeakRef\b/.test(text) && !isWithoutMemory(path, text)),
-    );
+    const told = files.filter(({ text }) => /\b(FinalizationRegistry|WeakRef)\b/.test(text));
     assert.deepEqual(
       told.map(({ path }) => path),
       [],

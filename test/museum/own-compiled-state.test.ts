@@ -28,7 +28,9 @@ function train(device: Device, isCompiled: boolean): unknown {
   const dropout = new nn.Dropout(0.5);
   const model = new nn.Sequential(layers[0], dropout, layers[1]).to(device);
   for (const [index, parameter] of model.parameters().entries()) {
-    parameter.initialize((shape) => Array.from({ length: shape.reduce((a, b) => a * b, 1) }, (_, at) => (at % 3) - index / 4));
+    parameter.initialize((shape) =>
+      Array.from({ length: shape.reduce((a, b) => a * b, 1) }, (_, at) => (at % 3) - index / 4),
+    );
   }
   const optimizer = new optim.AdamW(model.parameters(), { lr: 0.1 });
   const body = (x: Tensor): void => {

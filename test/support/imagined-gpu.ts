@@ -32,7 +32,9 @@ export function withImaginedGpu<T>(precision: Precision, use: (device: Device) =
 export function planEveryWay(device: Device, step: () => unknown): readonly PlannedStep[] {
   const { runtime } = device;
   const guards = new Guards();
-  const trace = traceStep(runtime, () => device.inImaginedStep(() => guards.watch(() => void step())));
+  const trace = traceStep(runtime, () =>
+    device.inImaginedStep(() => guards.watch(device, () => void step())),
+  );
   guards.undo();
   const planned = planStep(runtime, trace);
   const branched = Object.values(branchings).flatMap(

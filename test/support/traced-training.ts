@@ -71,7 +71,7 @@ export function traceTraining(device: Device): TracedTraining {
   putBack();
 
   const guards = new Guards();
-  const trace = traceStep(runtime, () => device.inImaginedStep(() => guards.watch(body)));
+  const trace = traceStep(runtime, () => device.inImaginedStep(() => guards.watch(device, body)));
   const planned = planStep(runtime, trace, ownProducts.passes);
   const program = planned.schedule.calls.map(({ call }) => call);
   const branches = program.map((_, index) => (index % 5 === 2 ? 1 : index % 7 === 3 ? 2 : 0));
