@@ -15,16 +15,11 @@ import { fakeHost } from "./support/fake-host.js";
 import { checkProgram, noCounts, type ProgramDevices } from "./support/random-programs/check.js";
 import { anyProgram } from "./support/random-programs/draw.js";
 import { losingLaunches, losingReplays, swappingRecorded } from "./support/random-programs/faults.js";
-import { fromJson, toJson } from "./support/random-programs/literals.js";
+import { readKept } from "./support/random-programs/kept.js";
+import { fromJson, specialLiterals, toJson } from "./support/random-programs/literals.js";
 import type { Program } from "./support/random-programs/program.js";
 import { pruneProgram } from "./support/random-programs/prune.js";
-import { readRepositoryFile } from "./support/repository.js";
 import { testDevice } from "./support/test-device.js";
-
-interface KeptProgram {
-  readonly note: string;
-  readonly program: Program;
-}
 
 // The host's memory is read at every placement, of which every program makes a few: here, from one short file.
 const host = fakeHost(4 * GiB, 4 * GiB);
@@ -36,10 +31,10 @@ const devices: ProgramDevices = { direct: openDevice(direct), replaying: openDev
 
 const seed = 20_250_301;
 // Where kernels take long to compile, most of a program is that.
-const leastPrograms = { cpu: 2000, "stand-in": 40, cuda: 100 }[testDevice];
+const leastPrograms = { cpu: 200, "stand-in": 40, cuda: 100 }[testDevice];
 const programCount = Number(process.env["TEST_RANDOM_PROGRAMS"] ?? leastPrograms);
 
-const kept = fromJson<readonly KeptProgram[]>(readRepositoryFile("test/random-programs-kept.json"));
+const kept = readKept().flatMap(({ note, program }) => (program ? [{ note, program }] : []));
 
 for (const { note, program } of kept) {
   test(`a program that failed once agrees with its reference: ${note}`, () => {
@@ -53,7 +48,7 @@ test("f64, eager, planned and replayed agree on random programs", (context) => {
     fc.property(anyProgram, (program) => checkProgram(devices, asKept(program), counts)),
     { seed, numRuns: programCount },
   );
-  const { programs, illConditioned, special, refusals, instructions, ops } = counts;
+  const { programs, illConditioned, special, refusals, instructions } = counts;
   context.diagnostic(
     `${programs} programs; ${illConditioned} not compared with f64; ${special} with literals that f32 can't hold; ` +
       `${refusals} of ${instructions} instructions refused`,
@@ -62,8 +57,23 @@ test("f64, eager, planned and replayed agree on random programs", (context) => {
   assert.ok(programs >= leastPrograms, `${programs} programs were run`);
   assert.ok(illConditioned < 0.02 * programs, `${illConditioned} of ${programs} were not compared with f64`);
   assert.ok(refusals < 0.05 * instructions, `${refusals} of ${instructions} instructions were refused`);
-  const neverDrawn = Object.keys(opTable).filter((op) => !ops.has(op));
-  if (programs >= 2000) assert.deepEqual(neverDrawn, [], "ops that were never drawn");
+});
+
+test("every op of the table and every special literal is drawn", () => {
+  const drawn = fc.sample(anyProgram, { seed, numRuns: 2000 });
+  const ops = new Set(
+    drawn.flatMap(({ instructions }) => instructions.flatMap((one) => ("op" in one ? [one.op] : []))),
+  );
+  assert.deepEqual(
+    Object.keys(opTable).filter((op) => !ops.has(op)),
+    [],
+  );
+  const text = toJson(drawn.map(({ instructions }) => instructions));
+  assert.deepEqual(
+    specialLiterals.filter((literal) => !text.includes(toJson(literal))),
+    [],
+  );
+  assert.equal(toJson(fromJson(text)), text);
 });
 
 const faults: Readonly<Record<string, (driver: Driver) => Driver>> = {

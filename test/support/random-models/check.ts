@@ -54,12 +54,16 @@ export function checkModel(
   assert.equal(apart, undefined, "compiled with all passes is far from eager");
 }
 
-function count({ steps, loss, optimizer, schedule, calls }: ModelProgram, counts: ModelCounts): void {
+function count(program: ModelProgram, counts: ModelCounts): void {
   counts.programs += 1;
-  counts.calls += calls.length;
-  for (const { events } of calls) counts.events += events.length;
-  const names = [...layersOf(steps), loss.loss, optimizer.name, ...(schedule ? [schedule.name] : [])];
-  for (const name of names) counts.names.set(name, (counts.names.get(name) ?? 0) + 1);
+  counts.calls += program.calls.length;
+  for (const { events } of program.calls) counts.events += events.length;
+  for (const name of namesOf(program)) counts.names.set(name, (counts.names.get(name) ?? 0) + 1);
+}
+
+/** The layers, the loss, the optimizer and the schedule of a program, by their exported names. */
+export function namesOf({ steps, loss, optimizer, schedule }: ModelProgram): string[] {
+  return [...layersOf(steps), loss.loss, optimizer.name, ...(schedule ? [schedule.name] : [])];
 }
 
 function layersOf(steps: readonly ModelStep[]): string[] {

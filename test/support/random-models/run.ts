@@ -287,5 +287,6 @@ type ScheduleClass = new (
 function makeSchedule({ schedule }: ModelProgram, optimizer: optim.Optimizer) {
   if (!schedule) return undefined;
   const Class = (optim as unknown as Readonly<Record<string, ScheduleClass>>)[schedule.name]!;
-  return new Class(optimizer, schedule.options);
+  const lrLambda = (steps: number): number => 1 / (1 + steps);
+  return new Class(optimizer, schedule.name === "LambdaSchedule" ? { lrLambda } : schedule.options);
 }

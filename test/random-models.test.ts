@@ -1,0 +1,144 @@
+/**
+ * Random models over every layer of nn, at widths from 1 to 300, trained for a few calls with events between them: modes,
+ * freezing, rates, writes, other batches, results that are kept and used late. Eager and compiled agree to the bit.
+ * Models that have once failed are kept in random-programs-kept.json and run first. TEST_RANDOM_MODELS=N runs that many;
+ * run-random.ts runs ranges of them, on any device.
+ */
+
+import assert from "node:assert/strict";
+import { after, test } from "node:test";
+import { setImmediate } from "node:timers/promises";
+import fc from "fast-check";
+import { type Driver, nn, optim } from "holdfast";
+import { GiB } from "../src/units/index.js";
+import { openDevice, withDevice } from "./support/devices.js";
+import { fakeHost } from "./support/fake-host.js";
+import { checkModel, type ModelDevice, namesOf, noModelCounts } from "./support/random-models/check.js";
+import { anyModelProgram } from "./support/random-models/draw.js";
+import type { ModelProgram } from "./support/random-models/program.js";
+import { pruneModel } from "./support/random-models/prune.js";
+import { losingLaunches, losingReplays } from "./support/random-programs/faults.js";
+import { readKept } from "./support/random-programs/kept.js";
+import { fromJson, toJson } from "./support/random-programs/literals.js";
+import { testDevice } from "./support/test-device.js";
+
+const host = fakeHost(4 * GiB, 4 * GiB);
+after(() => host.remove());
+
+const options = { capture: "on", threads: 1, hostRoot: host.root, poison: true } as const;
+const device = openDevice(options);
+const models: ModelDevice = { device, cpu: device, precision: "f32" };
+
+const seed = 20_260_117;
+const leastPrograms = { cpu: 40, "stand-in": 8, cuda: 40 }[testDevice];
+const programCount = Number(process.env["TEST_RANDOM_MODELS"] ?? leastPrograms);
+
+for (const { note, model } of readKept()) {
+  if (model)
+    test(`a model that failed once is the same, eager and compiled: ${note}`, () => {
+      checkModel(models, model, noModelCounts());
+    });
+}
+
+test("eager and compiled agree to the bit on random models, with events between their calls", async (context) => {
+  const counts = noModelCounts();
+  const property = fc.asyncProperty(anyModelProgram(), async (program) => {
+    // Modules that a trace has looked at are collected only after the end of a turn.
+    await setImmediate();
+    checkModel(models, asKept(program), counts);
+  });
+  const details = await fc.check(property, { seed, numRuns: programCount });
+  const { programs, calls, events, refusals } = counts;
+  context.diagnostic(`${programs} programs; ${calls} calls; ${events} events; ${refusals} refused`);
+  if (details.failed) failWith(details);
+  assert.ok(programs >= leastPrograms, `${programs} programs were run`);
+  assert.ok(refusals < 0.2 * programs, `${refusals} of ${programs} programs were refused`);
+});
+
+/** Classes of a namespace, by name, that extend a base. */
+function classesOf(namespace: object, base: { readonly prototype: object }): string[] {
+  const extendsBase = (one: { readonly prototype: object }) =>
+    Object.prototype.isPrototypeOf.call(base.prototype, one.prototype);
+  return Object.entries(namespace).flatMap(([name, one]) =>
+    typeof one === "function" && one.prototype && extendsBase(one) ? [name] : [],
+  );
+}
+
+const sample = fc.sample(anyModelProgram(), { seed, numRuns: 1500 });
+
+test("every layer and loss of nn, every optimizer and every schedule is drawn", () => {
+  const drawn = new Set(sample.flatMap(namesOf));
+  const all = [
+    ...classesOf(nn, nn.Module),
+    ...classesOf(optim, optim.Optimizer),
+    ...classesOf(optim, optim.Schedule),
+    "ReduceOnPlateau",
+  ];
+  assert.deepEqual(
+    all.filter((name) => !drawn.has(name)),
+    [],
+  );
+  assert.ok(all.length > 40);
+});
+
+test("widths of linear layers are drawn from 1 to 300, of equal layers too", () => {
+  const widths = new Set<number>();
+  const equal = new Set<number>();
+  for (const { steps } of sample) {
+    for (const step of steps) {
+      if (step.kind === "layer" && step.layer === "Linear") widths.add(step.given[0] as number);
+      if (step.kind === "repeat" && step.count === 4)
+        for (const one of step.steps)
+          if (one.kind === "layer" && one.layer === "Linear") equal.add(one.given[0] as number);
+    }
+  }
+  assert.ok(widths.size > 150, `${widths.size} widths`);
+  assert.ok(equal.size > 30, `${equal.size} widths of four equal layers`);
+  assert.ok(Math.max(...widths) <= 900 && Math.min(...widths) === 1);
+});
+
+const faults: Readonly<Record<string, (driver: Driver) => Driver>> = {
+  "some replays are lost": losingReplays,
+  "some launches are lost": losingLaunches,
+};
+
+for (const [what, plant] of Object.entries(faults)) {
+  test(`random models find out that ${what}`, () => {
+    const failed = withDevice(
+      options,
+      (faulty) => {
+        const spoilt: ModelDevice = { ...models, device: faulty };
+        const property = fc.property(anyModelProgram(), (program) =>
+          checkModel(spoilt, program, noModelCounts()),
+        );
+        return fc.check(property, { seed, numRuns: 20, endOnFailure: true }).failed;
+      },
+      plant,
+    );
+    assert.ok(failed, "20 models have found nothing");
+  });
+}
+
+function asKept(program: ModelProgram): ModelProgram {
+  return fromJson<ModelProgram>(toJson(program));
+}
+
+/** Fails with the smallest program, as it would stand in the file of kept ones. */
+function failWith({ counterexample, errorInstance }: fc.RunDetails<[ModelProgram]>): never {
+  const first = errorInstance as Error;
+  const failsAlike = (program: ModelProgram): boolean => {
+    try {
+      checkModel(models, program, noModelCounts());
+      return false;
+    } catch (error) {
+      return (error as Error).name === first.name;
+    }
+  };
+  const model = pruneModel(asKept(counterexample![0]), failsAlike);
+  throw new Error(
+    `${first.message}\nFor random-programs-kept.json, with a note:\n${toJson({ note: "", model })}`,
+    {
+      cause: first,
+    },
+  );
+}
