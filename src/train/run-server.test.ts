@@ -111,7 +111,8 @@ test("a request that does not come to its end is ended, and others are served me
   const silent = exchange(server, "");
   assert.equal((await ask(`${server.url}/metrics`)).status, 200);
   assert.doesNotMatch(await slow, / 200 /);
-  assert.equal(await silent, "");
+  // Node ends a silent connection with or without an answer, by which of its two timers comes first.
+  assert.match(await silent, /^(HTTP\/1\.1 408 |$)/);
 });
 
 test("each answer ends its connection", async () => {
