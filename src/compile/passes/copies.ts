@@ -29,11 +29,12 @@ function readAtSource(calls: readonly Call[]): readonly Call[] {
   const moves: Moves = new Map();
   const left = calls.filter(({ work }, place) => {
     if (work.kind !== "copy") return true;
-    const { target, source } = work;
+    const { target } = work;
     if (!isWhole(target) || target.buffer.storage || writersOf(uses, target.buffer).length !== 1) return true;
     const lastRead = uses.get(target.buffer)?.readers.at(-1) ?? place;
-    // The source must hold still until the last of them has read it.
-    if (writersOf(uses, source.buffer).some((writer) => writer > place && writer < lastRead)) return true;
+    // Of a copy of a copy, where the first of them reads. That must hold still until the last reader is done.
+    const source = moved(work.source, moves);
+    if (writersOf(uses, source.buffer).some((writer) => writer > place && writer <= lastRead)) return true;
     moves.set(target.buffer, { buffer: source.buffer, offset: source.offset });
     return false;
   });
@@ -275,13 +276,14 @@ function writersOf(uses: ReadonlyMap<Buffer, Uses>, buffer: Buffer): readonly nu
 
 function moveAll(calls: readonly Call[], moves: Moves): readonly Call[] {
   if (moves.size === 0) return calls;
-  const moved = (part: Part): Part => {
-    let { buffer, offset } = part;
-    for (let to = moves.get(buffer); to; to = moves.get(buffer)) {
-      offset += to.offset;
-      buffer = to.buffer;
-    }
-    return buffer === part.buffer ? part : { buffer, offset, size: part.size };
-  };
-  return calls.map((call) => ({ ...call, work: mapParts(call.work, moved) }));
+  return calls.map((call) => ({ ...call, work: mapParts(call.work, (part) => moved(part, moves)) }));
+}
+
+function moved(part: Part, moves: Moves): Part {
+  let { buffer, offset } = part;
+  for (let to = moves.get(buffer); to; to = moves.get(buffer)) {
+    offset += to.offset;
+    buffer = to.buffer;
+  }
+  return buffer === part.buffer ? part : { buffer, offset, size: part.size };
 }

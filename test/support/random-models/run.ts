@@ -96,8 +96,17 @@ export class ModelRun {
 
   close(): void {
     for (const step of this.#compiled.values()) step.close();
-    for (const tensor of this.#kept.values()) tensor.release();
+    this.#release(this.#kept.values(), new Set());
     this.#optimizer?.release();
+  }
+
+  /** Each piece of memory once: to keep an input is to hold its own memory. */
+  #release(tensors: Iterable<Tensor>, but: Set<Tensor["array"]["storage"]>): void {
+    for (const tensor of tensors) {
+      const { storage } = tensor.array;
+      if (!but.has(storage)) tensor.release();
+      but.add(storage);
+    }
   }
 
   #call(place: number, call: ModelCall): StepRecord {
@@ -110,8 +119,7 @@ export class ModelRun {
       this.#keep(place, call, this.#compile(call.step, body)(...given), record);
       this.#requireDeadOrSame();
     } else this.#device.step(() => this.#keep(place, call, body(...given), record));
-    const isFed = new Set(this.#kept.values());
-    for (const tensor of given) if (!isFed.has(tensor)) tensor.release();
+    this.#release(given, new Set([...this.#kept.values()].map(({ array }) => array.storage)));
     if (call.step === "train") this.#advance(place);
     this.#recordState(record);
     return record;

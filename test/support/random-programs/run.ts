@@ -31,8 +31,8 @@ export interface RunOptions {
   readonly isCompiled: boolean;
   /** The dtype of floats; the program's own unless given. */
   readonly float?: FloatDtype;
-  /** By how much inputs are moved, in parts of themselves. */
-  readonly nudge?: number;
+  /** What inputs are multiplied by: a factor near 1, for a number drawn from 0 to 1. */
+  readonly nudge?: (drawn: number) => number;
 }
 
 const stepCount = 3;
@@ -69,7 +69,7 @@ class Run {
   readonly #program: Program;
   readonly #isCompiled: boolean;
   readonly #float: FloatDtype;
-  readonly #nudge: number;
+  readonly #nudge: (drawn: number) => number;
   readonly #arguments: readonly Input[];
   readonly #states = new Map<string, Tensor>();
   readonly #parameters: readonly Tensor[];
@@ -79,7 +79,7 @@ class Run {
   constructor(
     device: Device,
     program: Program,
-    { isCompiled, float = program.dtype, nudge = 0 }: RunOptions,
+    { isCompiled, float = program.dtype, nudge = () => 1 }: RunOptions,
   ) {
     this.#device = device;
     this.#program = program;
@@ -265,7 +265,7 @@ class Run {
     return Array.from({ length: sizeOf(shape) }, () => {
       const drawn = random();
       if (!isFloat) return from + Math.floor((to - from + 1) * drawn);
-      return Math.fround(from + (to - from) * drawn) * (1 + this.#nudge * (2 * moving() - 1));
+      return Math.fround(from + (to - from) * drawn) * this.#nudge(moving());
     });
   }
 }
