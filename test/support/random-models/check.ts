@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import type { Device } from "holdfast";
 import { tolerances } from "../../tolerances.js";
-import { firstApart, sameBits } from "../random-programs/compare.js";
+import { firstApart, firstFar, nudges, sameBits } from "../random-programs/compare.js";
 import type { ModelProgram, ModelStep } from "./program.js";
 import { runModel } from "./run.js";
 
@@ -23,12 +23,14 @@ export interface ModelCounts {
   refusals: number;
   /** Programs that were compared with a tolerance too. */
   near: number;
+  /** Programs whose results follow too steeply from their inputs to be compared with a tolerance. */
+  steep: number;
   /** How often each layer, loss, optimizer and schedule was drawn. */
   readonly names: Map<string, number>;
 }
 
 export function noModelCounts(): ModelCounts {
-  return { programs: 0, calls: 0, events: 0, refusals: 0, near: 0, names: new Map() };
+  return { programs: 0, calls: 0, events: 0, refusals: 0, near: 0, steep: 0, names: new Map() };
 }
 
 export function checkModel(
@@ -51,7 +53,15 @@ export function checkModel(
   // TF32 has the ten bits of f16.
   const tolerance = tolerances["against f64"][precision === "tf32" ? "f16" : "bf16"];
   const apart = firstApart(usual, eager, reference, tolerance);
-  assert.equal(apart, undefined, "compiled with all passes is far from eager");
+  if (apart === undefined) return;
+  // Where inputs that are rounded to the precision take f32 itself beyond the tolerance, as at the bend of a ReLU, the
+  // program is too steep.
+  const isSteep = nudges(tolerance.relative / 2).some((nudge) => {
+    const nudged = runModel(cpu, program, { isCompiled: false, nudge });
+    return firstFar(nudged, reference, tolerance) !== undefined;
+  });
+  assert.ok(isSteep, `compiled with all passes is far from eager: ${apart}`);
+  counts.steep += 1;
 }
 
 function count(program: ModelProgram, counts: ModelCounts): void {

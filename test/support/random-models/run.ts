@@ -26,6 +26,8 @@ export interface ModelRunOptions {
   readonly dtype?: ModelDtype;
   /** Passes to leave out besides the program's. */
   readonly without?: readonly string[];
+  /** What inputs are multiplied by: a factor near 1, for a number drawn from 0 to 1. */
+  readonly nudge?: (drawn: number) => number;
 }
 
 /** Errors that a program may meet, in eager code and compiled alike. */
@@ -244,7 +246,11 @@ export class ModelRun {
     if (kept) return kept;
     const shape = shapeOf(input, call.batch);
     const dtype = input.dtype === "float" ? this.#dtype : input.dtype;
-    return this.#device.fromHost(valuesOf(this.#program, input, place, call.batch), shape, dtype, input.name);
+    const values = valuesOf(this.#program, input, place, call.batch);
+    const { nudge } = this.#options;
+    const moving = randomFrom(this.#program.seed + 31 * place);
+    const moved = nudge && input.dtype === "float" ? values.map((value) => value * nudge(moving())) : values;
+    return this.#device.fromHost(moved, shape, dtype, input.name);
   }
 
   #recordState(record: Map<string, Elements>): void {

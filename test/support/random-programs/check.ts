@@ -6,7 +6,7 @@
 import assert from "node:assert/strict";
 import type { Device } from "holdfast";
 import { tolerances } from "../../tolerances.js";
-import { firstFar, sameBits } from "./compare.js";
+import { firstFar, nudges, sameBits } from "./compare.js";
 import { hasSpecialLiteral } from "./literals.js";
 import type { Program } from "./program.js";
 import { type ProgramRun, runProgram } from "./run.js";
@@ -69,10 +69,7 @@ export function checkProgram(
     return;
   }
   // Where inputs that are moved by less than the tolerance take the results beyond it, the program is too steep.
-  const by = tolerance.relative / 2;
-  // Each by itself, and all one way: in a long sum, moves by themselves make up for each other.
-  const nudges = [(drawn: number) => 1 + by * (2 * drawn - 1), () => 1 + by];
-  const isSteep = nudges.some((nudge) => {
+  const isSteep = nudges(tolerance.relative / 2).some((nudge) => {
     const nudged = runProgram(direct, program, { isCompiled: false, float: "f64", nudge });
     return firstFar(nudged, reference, tolerance) !== undefined;
   });

@@ -77,6 +77,11 @@ export function firstApart(
   return undefined;
 }
 
+/** Ways to move inputs by a part of themselves: each by itself, and all one way, as long sums even out single moves. */
+export function nudges(by: number): readonly ((drawn: number) => number)[] {
+  return [(drawn) => 1 + by * (2 * drawn - 1), () => 1 + by, () => 1 - by];
+}
+
 /** The largest difference of two elements; NaNs and infinities have to be alike. */
 function distance(one: Elements, other: Elements): number {
   let most = 0;
