@@ -7,7 +7,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
 import { HoldfastError } from "holdfast";
-import { opTable } from "../src/ops/index.js";
+import { type KernelOp, opTable } from "../src/ops/index.js";
 import { checkGradients } from "./support/central-differences.js";
 import { openDevice } from "./support/devices.js";
 import { opCases } from "./support/op-cases/index.js";
@@ -81,6 +81,23 @@ for (const [name, op] of Object.entries(opTable)) {
     });
   }
 }
+
+test("a NaN lets the gradient through relu, maximum and minimum, as in PyTorch", () => {
+  const gradientsOf = (name: "relu" | "maximum" | "minimum", ...values: readonly number[]): unknown[] =>
+    cpu.step(() => {
+      const operands = values.map((value) => cpu.fromHost([value], [1], "f64", "x"));
+      for (const operand of operands) operand.requiresGrad = true;
+      const y = cpu.apply(opTable[name] as KernelOp, operands, {});
+      assert.ok(Number.isNaN(y.item()));
+      y.backward(cpu.fromHost([3], [1], "f64", "upstream"));
+      return operands.flatMap(({ grad }) => grad?.tolist());
+    });
+  assert.deepEqual(gradientsOf("relu", Number.NaN), [3]);
+  for (const name of ["maximum", "minimum"] as const) {
+    assert.deepEqual(gradientsOf(name, Number.NaN, 1), [3, 3]);
+    assert.deepEqual(gradientsOf(name, 1, Number.NaN), [3, 3]);
+  }
+});
 
 /** What is saved depends on whose gradient is wanted: each alone must come out as it does among all. */
 function checkAlone({ op, gradients }: OpCase, call: Parameters<typeof describeCall>[1]): void {

@@ -129,8 +129,7 @@ function shrink<P>(
   };
   const property = fc.property(kind.any, (program) => !failsAlike(program));
   const { counterexample } = fc.check(property, { seed, path: `${at}` });
-  if (!counterexample) console.log("The next one did not fail when it was run again.");
-  return counterexample ? kind.prune(asKept(counterexample[0]), failsAlike) : program;
+  return kind.prune(asKept(counterexample ? counterexample[0] : program), failsAlike);
 }
 
 /** A message without its numbers. */

@@ -5,6 +5,7 @@ import { after, test } from "node:test";
 import fc from "fast-check";
 import { CallLog } from "../../test/support/call-log.js";
 import { openDevice } from "../../test/support/devices.js";
+import { randomFrom } from "../../test/support/op-cases/draw.js";
 import { refuses } from "../../test/support/refuses.js";
 import { openTestDriver } from "../../test/support/test-device.js";
 import { placeGiven, setGradient } from "../../test/support/trained-module.js";
@@ -120,6 +121,28 @@ test("on a GPU that is so for gradients of any length, and for any number of the
   assert.equal(names(apart).length, isGpu ? 5 : 7);
 });
 
+test("the norm has the same bits whichever gradient was placed first", () => {
+  const random = randomFrom(7);
+  const values = Array.from({ length: 13 }, () => [random() * 10 ** (6 * random()), random()]);
+  const normAfter = (order: readonly number[]): number => {
+    const parameters = values.map(({ length }) =>
+      cpu.fromHost(new Float64Array(length), [length], "f64", "p"),
+    );
+    for (const parameter of parameters) parameter.requiresGrad = true;
+    for (const index of order) setGradient(cpu, parameters[index]!, values[index]!);
+    const norm = optim.clipGradNorm(parameters, 1, { normType: 1 });
+    try {
+      return norm.item();
+    } finally {
+      for (const one of [norm, ...parameters]) one.release();
+    }
+  };
+  const order = [...values.keys()];
+  const expected = normAfter(order);
+  for (const other of [order.toReversed(), order.toSorted((a, b) => (a % 5) - (b % 5))])
+    assert.equal(normAfter(other), expected);
+});
+
 test("gradients of several dtypes have one norm", () => {
   const parameters = [
     ...place([[3, 0]]),
@@ -133,7 +156,11 @@ test("gradients of several dtypes have one norm", () => {
 test("a norm that is not finite is refused with the first parameter to blame, and nothing is changed", () => {
   for (const bad of [Number.NaN, Infinity, -Infinity]) {
     const parameters = place([[1, 2], [3, bad, 5], [bad]]);
-    refuses("NOT_FINITE", () => optim.clipGradNorm(parameters, 1), /3 gradients is .*"list.1" is the first/);
+    refuses(
+      "NOT_FINITE",
+      () => optim.clipGradNorm(parameters, 1, { normType: 1 }),
+      /3 gradients is .*"list.1" is the first/,
+    );
     assert.deepEqual(Array.from(parameters[0]!.grad!.dataSync()), [1, 2]);
   }
   const huge = place([[1e200], [2]], "f64");

@@ -10,9 +10,14 @@ import type { PersistentStorage, Region, Runtime, Storage } from "../runtime/ind
 /** What belongs to one parameter in a pass, each of its own kind: its values, its gradient, its moments. */
 export type Lane = readonly DeviceArray[];
 
-/** Sees lanes as few as possible: neighbours in every kind, of the same dtypes, become one. Order does not matter. */
+/**
+ * Sees lanes as few as possible: neighbours in every kind, of the same dtypes, become one. Runs come in the order of their
+ * first lanes, not of their addresses: what is added up over them has the same bits wherever they were placed.
+ */
 export function joinLanes(runtime: Runtime, lanes: readonly Lane[]): Lane[] {
   const sorted = lanes.toSorted((a, b) => addressOf(a[0]) - addressOf(b[0]));
+  const places = new Map(lanes.map((lane, place) => [lane, place]));
+  const placeOf = (run: readonly Lane[]): number => Math.min(...run.map((lane) => places.get(lane) ?? 0));
   const runs: Lane[][] = [];
   for (const lane of sorted) {
     const run = runs.at(-1);
@@ -20,7 +25,7 @@ export function joinLanes(runtime: Runtime, lanes: readonly Lane[]): Lane[] {
     if (run && before && areNeighbours(before, lane)) run.push(lane);
     else runs.push([lane]);
   }
-  return runs.map((run) => seenAsOne(runtime, run));
+  return runs.toSorted((a, b) => placeOf(a) - placeOf(b)).map((run) => seenAsOne(runtime, run));
 }
 
 function addressOf(array: DeviceArray | undefined): number {

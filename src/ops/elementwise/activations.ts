@@ -11,7 +11,8 @@ export const relu: KernelOp = unary({
   name: "relu",
   result: "same",
   value: (x) => term.max(x, 0),
-  derivative: { of: "output", passes: (y) => term.gt(y, 0) },
+  // A NaN passes too, as in PyTorch: its gradient is not hidden from what lies before.
+  derivative: { of: "output", passes: (y) => term.max(term.gt(y, 0), term.ne(y, y)) },
 });
 
 export const leakyRelu = unary<{ readonly negativeSlope: number }>({

@@ -126,20 +126,20 @@ export const pow: KernelOp = elementwise({
     ),
 });
 
-/** Where both are equal each gets half, as in PyTorch. */
+/** Where both are equal each gets half, and where one is a NaN each gets all of it, as in PyTorch. */
 function chosenShare(
-  wins: "gt" | "lt",
+  loses: "gt" | "lt",
 ): (upstream: Expression, own: Expression, other: Expression) => Expression {
   return (upstream, own, other) =>
     term.select(
-      term[wins](own, other),
-      upstream,
-      term.select(term.eq(own, other), term.mul(upstream, 0.5), term.constant(0, upstream.type)),
+      term[loses](own, other),
+      term.constant(0, upstream.type),
+      term.select(term.eq(own, other), term.mul(upstream, 0.5), upstream),
     );
 }
 
-function extreme(name: "maximum" | "minimum", pick: "max" | "min", wins: "gt" | "lt"): KernelOp {
-  const share = formula(`${name}Gradient`, chosenShare(wins));
+function extreme(name: "maximum" | "minimum", pick: "max" | "min", loses: "gt" | "lt"): KernelOp {
+  const share = formula(`${name}Gradient`, chosenShare(loses));
   return elementwise({
     name,
     operands: 2,
@@ -155,9 +155,9 @@ function extreme(name: "maximum" | "minimum", pick: "max" | "min", wins: "gt" | 
 }
 
 /** The larger of two; NaN if either is. */
-export const maximum = extreme("maximum", "max", "gt");
+export const maximum = extreme("maximum", "max", "lt");
 /** The smaller of two; NaN if either is. */
-export const minimum = extreme("minimum", "min", "lt");
+export const minimum = extreme("minimum", "min", "gt");
 
 /** Is a dtype one that gradients can flow through? */
 export function isFloat(dtype: Dtype): boolean {
