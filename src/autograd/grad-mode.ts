@@ -1,13 +1,19 @@
 /** Whether ops are recorded for backward. One switch for the process, for functions that return before anything else runs. */
 
 import { HoldfastError } from "../errors/index.js";
-import { tracing } from "./guards.js";
+import { type GuardedField, stateChanged, tracing } from "./guards.js";
 
 const mode = { isRecording: true };
+const recording: GuardedField<typeof mode> = {
+  read: (one) => one.isRecording,
+  write: (one, isRecording) => {
+    one.isRecording = isRecording === true;
+  },
+};
 const modeName = (): string => "noGrad() around the call";
 
 export function isRecording(): boolean {
-  tracing.guards?.noteRead(mode, "isRecording", mode.isRecording, modeName);
+  tracing.guards?.noteRead(mode, recording, mode.isRecording, modeName);
   return mode.isRecording;
 }
 
@@ -26,13 +32,15 @@ export function isRecording(): boolean {
 export function noGrad<T>(body: () => T): T {
   // Inside another noGrad() there is nothing to switch.
   if (!isRecording()) return requireSync(body());
-  tracing.guards?.noteWrite(mode, "isRecording", true, false, modeName);
+  tracing.guards?.noteWrite(mode, recording, false, modeName);
   mode.isRecording = false;
+  stateChanged();
   try {
     return requireSync(body());
   } finally {
     mode.isRecording = true;
-    tracing.guards?.noteRestored(mode, "isRecording");
+    stateChanged();
+    tracing.guards?.noteRestored(mode, recording);
   }
 }
 

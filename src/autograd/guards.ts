@@ -4,17 +4,40 @@
  * same behind.
  */
 
-/** One property of one object, with a value that it had or is to have. */
+/** A property that traces read, of all objects of one kind. */
+export interface GuardedField<S extends object> {
+  readonly read: (subject: S) => unknown;
+  readonly write: (subject: S, value: unknown) => void;
+  /**
+   * Is it a plain property, which anybody may write to? It is looked at before every replay, with the data inside it. Who
+   * writes to any other field calls `stateChanged`, so that guards look only then.
+   */
+  readonly isPlain?: boolean;
+}
+
+let changes = 0;
+
+/** Some guarded field that is not plain has another value. */
+export function stateChanged(): void {
+  changes += 1;
+}
+
+type AnyField = GuardedField<never>;
+
+/** One field of one object, with a value that it had or is to have. */
 interface Note {
-  readonly subject: Record<string, unknown>;
-  readonly key: string;
+  readonly subject: never;
+  readonly field: AnyField;
   value: unknown;
   readonly name: () => string;
 }
 
 export class Guards {
-  /** What the trace found and did not write itself. */
-  readonly #reads = new Notes();
+  /** What the trace found and did not write itself; of plain properties, and of others. */
+  readonly #plain = new Notes();
+  readonly #own = new Notes();
+  /** How many changes there had been when all of the others were as the trace found them. */
+  #metAt = -1;
   /** What the trace overwrote, and what it left in its place. */
   readonly #before = new Notes();
   readonly #left = new Notes();
@@ -23,20 +46,22 @@ export class Guards {
 
   /** Is everything as the trace found it? Asked at every call. */
   get areMet(): boolean {
-    for (const { subject, key, value } of this.#reads.list) if (!isSame(subject[key], value)) return false;
+    if (this.#metAt !== changes) {
+      for (const note of this.#own.list) if (!isMet(note)) return false;
+      this.#metAt = changes;
+    }
+    for (const note of this.#plain.list) if (!isMet(note)) return false;
     return true;
   }
 
   /** What is no longer as the trace found it, by name. */
   get broken(): readonly string[] {
-    return this.#reads.list
-      .filter(({ subject, key, value }) => !isSame(subject[key], value))
-      .map(({ name }) => name());
+    return [...this.#own.list, ...this.#plain.list].filter((note) => !isMet(note)).map(({ name }) => name());
   }
 
   /** How many there are. */
   get count(): number {
-    return this.#reads.list.length;
+    return this.#own.list.length + this.#plain.list.length;
   }
 
   /** Leaves the state that the traced function left. */
@@ -62,29 +87,32 @@ export class Guards {
     }
   }
 
-  /** Notes that the trace read a property. What it made or wrote itself says nothing about the state before it. */
-  noteRead(subject: object, key: string, value: unknown, name: () => string): void {
-    if (this.#made.has(subject) || this.#left.has(subject, key) || this.#unguarded.has(subject, key)) return;
-    if (!this.#reads.has(subject, key)) this.#reads.set(subject, key, copyOf(value), name);
+  /** Notes that the trace read a field. What it made or wrote itself says nothing about the state before it. */
+  noteRead<S extends object>(subject: S, field: GuardedField<S>, value: unknown, name: () => string): void {
+    if (this.#made.has(subject) || this.#left.has(subject, field) || this.#unguarded.has(subject, field))
+      return;
+    if (this.#own.has(subject, field) || this.#plain.has(subject, field)) return;
+    if (field.isPlain) this.#plain.set(subject, field, copyOf(value), name);
+    else this.#own.set(subject, field, value, name);
   }
 
   /** Notes a write that every replay repeats. What the trace reads after it is the trace's own. */
-  noteWrite(subject: object, key: string, before: unknown, value: unknown, name: () => string): void {
+  noteWrite<S extends object>(subject: S, field: GuardedField<S>, value: unknown, name: () => string): void {
     if (this.#made.has(subject)) return;
-    if (!this.#before.has(subject, key)) this.#before.set(subject, key, before, name);
-    this.#left.set(subject, key, value, name);
+    if (!this.#before.has(subject, field)) this.#before.set(subject, field, field.read(subject), name);
+    this.#left.set(subject, field, value, name);
   }
 
-  /** Notes that a write was taken back: the property is again what it was before the trace. */
-  noteRestored(subject: object, key: string): void {
-    this.#before.delete(subject, key);
-    this.#left.delete(subject, key);
+  /** Notes that a write was taken back: the field is again what it was before the trace. */
+  noteRestored<S extends object>(subject: S, field: GuardedField<S>): void {
+    this.#before.delete(subject, field);
+    this.#left.delete(subject, field);
   }
 
   /** Notes a write that no replay repeats, to a field of the user's: nothing can be said about it from here on. */
-  noteUserWrite(subject: object, key: string): void {
-    this.#reads.delete(subject, key);
-    this.#unguarded.set(subject, key, undefined, () => key);
+  noteUserWrite<S extends object>(subject: S, field: GuardedField<S>): void {
+    this.#plain.delete(subject, field);
+    this.#unguarded.set(subject, field, undefined, () => "");
   }
 
   /** Notes that the trace made this object: its state is the trace's own. */
@@ -108,38 +136,47 @@ export function onTrace(begin: (device: object) => () => void): void {
   scopes.add(begin);
 }
 
-/** Notes by subject and key. Every replay walks all of them, which is faster over a list than over maps. */
+/** Notes by subject and field. Every replay walks all of them, which is faster over a list than over maps. */
 class Notes {
   list: Note[] = [];
-  readonly #bySubject = new Map<object, Map<string, Note>>();
+  readonly #bySubject = new Map<object, Map<object, Note>>();
 
-  has(subject: object, key: string): boolean {
-    return this.#bySubject.get(subject)?.has(key) ?? false;
+  has(subject: object, field: object): boolean {
+    return this.#bySubject.get(subject)?.has(field) ?? false;
   }
 
-  set(subject: object, key: string, value: unknown, name: () => string): void {
-    const keys = this.#bySubject.get(subject) ?? new Map<string, Note>();
-    this.#bySubject.set(subject, keys);
-    const known = keys.get(key);
+  set(subject: object, field: object, value: unknown, name: () => string): void {
+    const fields = this.#bySubject.get(subject) ?? new Map<object, Note>();
+    this.#bySubject.set(subject, fields);
+    const known = fields.get(field);
     if (known) {
       known.value = value;
       return;
     }
-    const note: Note = { subject: subject as Record<string, unknown>, key, value, name };
-    keys.set(key, note);
+    const note: Note = { subject: subject as never, field: field as AnyField, value, name };
+    fields.set(field, note);
     this.list.push(note);
   }
 
-  delete(subject: object, key: string): void {
-    const note = this.#bySubject.get(subject)?.get(key);
+  delete(subject: object, field: object): void {
+    const note = this.#bySubject.get(subject)?.get(field);
     if (!note) return;
-    this.#bySubject.get(subject)?.delete(key);
+    this.#bySubject.get(subject)?.delete(field);
     this.list = this.list.filter((one) => one !== note);
   }
 
   apply(): void {
-    for (const { subject, key, value } of this.list) subject[key] = value;
+    for (const { subject, field, value } of this.list) {
+      if (Object.is(field.read(subject), value)) continue;
+      field.write(subject, value);
+      stateChanged();
+    }
   }
+}
+
+function isMet({ subject, field, value }: Note): boolean {
+  const found = field.read(subject);
+  return Object.is(found, value) || (field.isPlain === true && isSame(found, value));
 }
 
 /** Plain data is compared by its members, to this depth and up to this many of them; anything else by identity. */

@@ -1,7 +1,7 @@
 /** A value of a graph: an array, and where it came from if a gradient can flow back through it. */
 
 import type { DeviceArray } from "../ops/index.js";
-import { tracing } from "./guards.js";
+import { type GuardedField, stateChanged, tracing } from "./guards.js";
 import type { Node } from "./node.js";
 import { recordedVersionOf } from "./versions.js";
 
@@ -41,6 +41,12 @@ export class Value {
   /** Exactly one of these is there where a gradient is wanted. An op in place gives its value a new source. */
   source: Source | undefined;
   #leaf: Leaf | undefined;
+  static readonly #leafField: GuardedField<Value> = {
+    read: (value) => value.#leaf,
+    write: (value, leaf) => {
+      value.#leaf = leaf as Leaf | undefined;
+    },
+  };
   #recordedVersion: number;
 
   constructor(array: DeviceArray, { source, leaf, base, cutBy }: Origin = {}) {
@@ -54,13 +60,14 @@ export class Value {
   }
 
   get leaf(): Leaf | undefined {
-    tracing.guards?.noteRead(this, "leaf", this.#leaf, () => this.#guardName);
+    tracing.guards?.noteRead(this, Value.#leafField, this.#leaf, () => this.#guardName);
     return this.#leaf;
   }
 
   set leaf(leaf: Leaf | undefined) {
-    tracing.guards?.noteWrite(this, "leaf", this.#leaf, leaf, () => this.#guardName);
+    tracing.guards?.noteWrite(this, Value.#leafField, leaf, () => this.#guardName);
     this.#leaf = leaf;
+    stateChanged();
   }
 
   get #guardName(): string {

@@ -4,7 +4,7 @@
  * Private (#) fields can't be seen, nor modules that were never moved to a device: a compiled step audits what they change.
  */
 
-import { type Guards, onTrace, tracing } from "../autograd/index.js";
+import { type GuardedField, type Guards, onTrace, tracing } from "../autograd/index.js";
 
 /** The modules that were moved to a device, by the device: their parameters live as long as it does. */
 const modulesOn = new WeakMap<object, Set<Rooted>>();
@@ -43,30 +43,50 @@ onTrace((device) => {
   if (!guards || !roots) return () => undefined;
   const modules = new Set([...roots].flatMap((root) => [...root.namedModules()].map(([, module]) => module)));
   const restores: (() => void)[] = [];
-  for (const module of modules) watchFields(module, guards, restores);
+  for (const module of modules) watchFields(module as Fields, guards, restores);
   return () => {
     for (const restore of restores) restore();
   };
 });
 
-function watchFields(module: object, guards: Guards, restores: (() => void)[]): void {
+/** By the name of a field, which any number of modules may have. */
+const userFields = new Map<string, GuardedField<Fields>>();
+
+type Fields = Record<string, unknown>;
+
+function userField(key: string): GuardedField<Fields> {
+  const known = userFields.get(key);
+  if (known) return known;
+  const field: GuardedField<Fields> = {
+    read: (module) => module[key],
+    write: (module, value) => {
+      module[key] = value;
+    },
+    isPlain: true,
+  };
+  userFields.set(key, field);
+  return field;
+}
+
+function watchFields(module: Fields, guards: Guards, restores: (() => void)[]): void {
   const peek = new Map<string, () => unknown>();
   peeks.set(module, peek);
   restores.push(() => peeks.delete(module));
   for (const [key, descriptor] of Object.entries(Object.getOwnPropertyDescriptors(module))) {
     if (!descriptor.configurable || !("value" in descriptor)) continue;
     let value: unknown = descriptor.value;
+    const field = userField(key);
     const name = (): string => `${module.constructor.name}.${key}`;
     peek.set(key, () => value);
     Object.defineProperty(module, key, {
       configurable: true,
       enumerable: descriptor.enumerable ?? true,
       get: () => {
-        guards.noteRead(module, key, value, name);
+        guards.noteRead(module, field, value, name);
         return value;
       },
       set: (written: unknown) => {
-        guards.noteUserWrite(module, key);
+        guards.noteUserWrite(module, field);
         value = written;
       },
     });

@@ -3,7 +3,7 @@
  * with fields is all there is to write.
  */
 
-import { tracing } from "../autograd/index.js";
+import { type GuardedField, stateChanged, tracing } from "../autograd/index.js";
 import { HoldfastError } from "../errors/index.js";
 import type { Dtype } from "../kernels/index.js";
 import type { Device, Tensor } from "../tensor/index.js";
@@ -35,7 +35,13 @@ import { type LoadableState, type LoadResult, matchState, writeState } from "./s
  * ```
  */
 export abstract class Module {
-  readonly #mode = { isTraining: true };
+  #isTraining = true;
+  static readonly #mode: GuardedField<Module> = {
+    read: (module) => module.#isTraining,
+    write: (module, isTraining) => {
+      module.#isTraining = isTraining === true;
+    },
+  };
   /** What was registered under a name, because no field shows it. */
   readonly #registered = new Map<string, Module | Parameter>();
 
@@ -50,9 +56,8 @@ export abstract class Module {
    * ```
    */
   get isTraining(): boolean {
-    const { isTraining } = this.#mode;
-    tracing.guards?.noteRead(this.#mode, "isTraining", isTraining, () => this.#modeName());
-    return isTraining;
+    tracing.guards?.noteRead(this, Module.#mode, this.#isTraining, () => this.#modeName());
+    return this.#isTraining;
   }
 
   /**
@@ -239,10 +244,10 @@ export abstract class Module {
    */
   train(isTraining = true): this {
     for (const [, module] of this.namedModules()) {
-      const mode = module.#mode;
-      tracing.guards?.noteWrite(mode, "isTraining", mode.isTraining, isTraining, () => module.#modeName());
-      mode.isTraining = isTraining;
+      tracing.guards?.noteWrite(module, Module.#mode, isTraining, () => module.#modeName());
+      module.#isTraining = isTraining;
     }
+    stateChanged();
     return this;
   }
 

@@ -3,7 +3,7 @@
  * its memory when its module moves to a device: persistent, at one address for life, beside the module's others.
  */
 
-import { tracing, Value } from "../autograd/index.js";
+import { type GuardedField, stateChanged, tracing, Value } from "../autograd/index.js";
 import { HoldfastError } from "../errors/index.js";
 import type { Dtype } from "../kernels/index.js";
 import { contiguousStrides, formatShape, type Shape, sizeOf } from "../ops/index.js";
@@ -52,7 +52,13 @@ export class Parameter extends Tensor {
   #dtype: Dtype;
   #requiresGrad: boolean;
   #isPlaced = false;
-  readonly #home: { place: TensorPlace | undefined } = { place: undefined };
+  #place: TensorPlace | undefined;
+  static readonly #placeField: GuardedField<Parameter> = {
+    read: (parameter) => parameter.#place,
+    write: (parameter, place) => {
+      parameter.#place = place as TensorPlace;
+    },
+  };
 
   /** The draw is taken here, so first values follow from the seed and the order in which parameters are made. */
   constructor(
@@ -180,7 +186,8 @@ export class Parameter extends Tensor {
     const holder = new LeafGradient(device.runtime, () => ({ ...array, storage: gradient }));
     const place = { device, value: new Value(array, requiresGrad ? { leaf: holder } : {}) };
     this.settle(place);
-    this.#home.place = place;
+    this.#place = place;
+    stateChanged();
     this.settleGradient(holder);
     this.#isPlaced = true;
   }
@@ -189,7 +196,7 @@ export class Parameter extends Tensor {
   protected override requirePlace(): TensorPlace {
     if (!this.#isPlaced) throw this.#unplaced();
     const place = super.requirePlace();
-    tracing.guards?.noteRead(this.#home, "place", place, () => `the memory of "${this.name}"`);
+    tracing.guards?.noteRead(this, Parameter.#placeField, place, () => `the memory of "${this.name}"`);
     return place;
   }
 

@@ -1,6 +1,6 @@
 /** Where the gradient of a tensor arrives: one array, at one address for life, that gradients are added to. */
 
-import { noteWrite, tracing } from "../autograd/index.js";
+import { type GuardedField, noteWrite, stateChanged, tracing } from "../autograd/index.js";
 import { add, copyArray, type DeviceArray, runInto } from "../ops/index.js";
 import type { Runtime } from "../runtime/index.js";
 import type { GradientHolder } from "./tensor.js";
@@ -11,7 +11,13 @@ export class LeafGradient implements GradientHolder {
   readonly #end: (array: DeviceArray) => void;
   #array: DeviceArray | undefined;
   /** Has a gradient arrived since it was cleared? A plan is for one answer: the first gradient overwrites, later ones add. */
-  readonly #state = { hasArrived: false };
+  #isThere = false;
+  static readonly #arrival: GuardedField<LeafGradient> = {
+    read: (gradient) => gradient.#isThere,
+    write: (gradient, isThere) => {
+      gradient.#isThere = isThere === true;
+    },
+  };
 
   /**
    * The array is placed when the first gradient arrives, and ended with `release`; a parameter's is not its own to end.
@@ -26,18 +32,18 @@ export class LeafGradient implements GradientHolder {
     this.#runtime = runtime;
     this.#place = place;
     this.#end = end;
-    if (owner && tracing.guards?.hasMade(owner)) tracing.guards.noteMade(this.#state);
+    if (owner && tracing.guards?.hasMade(owner)) tracing.guards.noteMade(this);
   }
 
   get #hasArrived(): boolean {
-    const { hasArrived } = this.#state;
-    tracing.guards?.noteRead(this.#state, "hasArrived", hasArrived, this.#name);
-    return hasArrived;
+    tracing.guards?.noteRead(this, LeafGradient.#arrival, this.#isThere, this.#name);
+    return this.#isThere;
   }
 
   set #hasArrived(hasArrived: boolean) {
-    tracing.guards?.noteWrite(this.#state, "hasArrived", this.#state.hasArrived, hasArrived, this.#name);
-    this.#state.hasArrived = hasArrived;
+    tracing.guards?.noteWrite(this, LeafGradient.#arrival, hasArrived, this.#name);
+    this.#isThere = hasArrived;
+    stateChanged();
   }
 
   readonly #name = (): string => `whether "${this.#array?.storage?.label ?? "a gradient"}" has arrived`;

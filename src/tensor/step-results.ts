@@ -22,11 +22,14 @@ export interface ResultOwner {
   readonly rings: Map<string, ScalarRing>;
 }
 
+/** Where a result lies; its storage is another one for every call. */
+type Slot = { -readonly [key in keyof DeviceArray]: DeviceArray[key] };
+
 export class StepResults {
   readonly #device: Device;
   readonly #owner: ResultOwner;
   readonly #shape: ResultShape;
-  #slots: readonly DeviceArray[];
+  readonly #slots: readonly Slot[];
 
   /** Part of a trace: copies what the function gives to memory that outlives the step. */
   constructor(device: Device, owner: ResultOwner, result: StepResult, onRegion: (region: Region) => void) {
@@ -34,7 +37,7 @@ export class StepResults {
     this.#owner = owner;
     this.#shape = shapeOf(owner.name, result);
     const arrays = this.#shape.tensors.map(({ array }) => array);
-    this.#slots = placeSlots(device, `${owner.name} results`, arrays, onRegion);
+    this.#slots = placeSlots(device, `${owner.name} results`, arrays, onRegion).map((slot) => ({ ...slot }));
     this.#store(this.#shape);
   }
 
@@ -55,15 +58,13 @@ export class StepResults {
   next(): StepResult {
     const { names, hadGraph, rebuild } = this.#shape;
     const device = this.#device;
-    this.#slots = this.#slots.map((slot) =>
-      slot.storage ? { ...slot, storage: device.renewResult(slot.storage, this.#owner.name) } : slot,
-    );
-    return rebuild(
-      this.#slots.map(({ storage, shape, dtype }, index) => {
-        const result = device.fromStorage(storage, shape, dtype, names[index]);
-        return hadGraph[index] ? result.cutOff("compiled step") : result;
-      }),
-    );
+    const results: Tensor[] = [];
+    for (const [index, slot] of this.#slots.entries()) {
+      if (slot.storage) slot.storage = device.renewResult(slot.storage, this.#owner.name);
+      const result = device.fromStorage(slot.storage, slot.shape, slot.dtype, names[index]);
+      results.push(hadGraph[index] ? result.cutOff("compiled step") : result);
+    }
+    return rebuild(results);
   }
 
   #store({ keys, tensors }: ResultShape): void {
@@ -120,11 +121,14 @@ function shapeOf(name: string, result: StepResult): ResultShape {
         "tensors: one, a list, or an object of them.",
     );
   }
-  const rebuild: ResultShape["rebuild"] = (given) =>
-    Array.isArray(result)
-      ? given
-      : Object.fromEntries(keys.flatMap((key, index) => (given[index] ? [[key, given[index]]] : [])));
-  return partsOf(keys, tensors, rebuild);
+  const isList = Array.isArray(result);
+  return partsOf(keys, tensors, (given) => (isList ? given : named(keys, given)));
+}
+
+function named(keys: readonly string[], given: readonly Tensor[]): Record<string, Tensor> {
+  const record: Record<string, Tensor> = {};
+  for (const [index, tensor] of given.entries()) record[keys[index] ?? ""] = tensor;
+  return record;
 }
 
 function partsOf(

@@ -1,6 +1,6 @@
 /** Containers: modules one behind the other, or in a list. Their children are named "0", "1", … */
 
-import { tracing } from "../../autograd/index.js";
+import { type GuardedField, stateChanged, tracing } from "../../autograd/index.js";
 import { HoldfastError } from "../../errors/index.js";
 import type { Tensor } from "../../tensor/index.js";
 import { Module } from "../module.js";
@@ -101,16 +101,27 @@ export class Sequential extends Module implements Iterable<Layer> {
  * ```
  */
 export class ModuleList<M extends Module = Module> extends Module implements Iterable<M> {
-  readonly #list: { modules: readonly M[] };
+  #modules: readonly M[];
+  static readonly #field: GuardedField<ModuleList> = {
+    read: (list) => list.#modules,
+    write: (list, modules) => {
+      list.#modules = modules as readonly Module[];
+    },
+  };
 
   constructor(modules: Iterable<M> = []) {
     super();
-    this.#list = { modules: [...modules] };
+    this.#modules = [...modules];
   }
 
-  get #modules(): readonly M[] {
-    const { modules } = this.#list;
-    tracing.guards?.noteRead(this.#list, "modules", modules, () => "the modules of a ModuleList");
+  #read(): readonly M[] {
+    const modules = this.#modules;
+    tracing.guards?.noteRead<ModuleList>(
+      this,
+      ModuleList.#field,
+      modules,
+      () => "the modules of a ModuleList",
+    );
     return modules;
   }
 
@@ -124,7 +135,7 @@ export class ModuleList<M extends Module = Module> extends Module implements Ite
    * ```
    */
   get length(): number {
-    return this.#modules.length;
+    return this.#read().length;
   }
 
   /**
@@ -138,7 +149,7 @@ export class ModuleList<M extends Module = Module> extends Module implements Ite
    * ```
    */
   at(index: number): M {
-    return itemAt(this.#modules, index);
+    return itemAt(this.#read(), index);
   }
 
   /**
@@ -153,7 +164,8 @@ export class ModuleList<M extends Module = Module> extends Module implements Ite
    * ```
    */
   append(module: M): this {
-    this.#list.modules = [...this.#list.modules, module];
+    this.#modules = [...this.#modules, module];
+    stateChanged();
     return this;
   }
 
@@ -168,13 +180,13 @@ export class ModuleList<M extends Module = Module> extends Module implements Ite
    * ```
    */
   override *namedChildren(): Generator<[name: string, module: Module]> {
-    yield* numbered(this.#modules);
+    yield* numbered(this.#read());
     // A subclass may have fields of its own.
     yield* super.namedChildren();
   }
 
   [Symbol.iterator](): Iterator<M> {
-    return this.#modules[Symbol.iterator]();
+    return this.#read()[Symbol.iterator]();
   }
 }
 
