@@ -22,7 +22,7 @@ import { pruneModel } from "./support/random-models/prune.js";
 import { type ModelRunRecord, runModel } from "./support/random-models/run.js";
 import { type TorchAnswer, torchLine, torchRecord, withoutDropout } from "./support/random-models/torch.js";
 import { firstFar } from "./support/random-programs/compare.js";
-import { fromJson, hasSpecialLiteral, toJson } from "./support/random-programs/literals.js";
+import { fromJson, hasHugeLiteral, hasSpecialLiteral, toJson } from "./support/random-programs/literals.js";
 import type { ProgramRun, StepRecord } from "./support/random-programs/run.js";
 import { repositoryRoot } from "./support/repository.js";
 import { tolerances } from "./tolerances.js";
@@ -50,7 +50,7 @@ const answers = createInterface({ input: python.stdout! })[Symbol.asyncIterator]
 const any = anyModelProgram({ dtypes: ["f64"] });
 
 const failures: { number: number; message: string; program: ModelProgram }[] = [];
-const counts = { programs: 0, calls: 0, f32: 0, steep: 0, limits: 0 };
+const counts = { programs: 0, calls: 0, f32: 0, steep: 0, limits: 0, huge: 0 };
 const startedAt = performance.now();
 const [from, count] = [Number(given.from), Number(given.count)];
 const shrunk = new Map<string, number>();
@@ -111,6 +111,11 @@ async function compare(program: ModelProgram): Promise<string | undefined> {
   const far = differenceOf(own, { steps, refusals: [] }, hasSpecialLiteral(program.steps) ? "f32" : "f64");
   if (far !== undefined && isLimit(program, own, steps)) {
     counts.limits += 1;
+    return undefined;
+  }
+  // Behind a product with 2⁵³, softmax is the rounding of its sums: PyTorch's own versions differ there.
+  if (far !== undefined && hasHugeLiteral(program.steps) && !/NaN|Infinity/.test(far)) {
+    counts.huge += 1;
     return undefined;
   }
   if (far !== undefined) return `f64: ${far}`;

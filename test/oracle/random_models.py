@@ -205,6 +205,8 @@ def optimizer_of(program, parameters):
     groups = [{"params": parameters[:first]}]
     if parameters[first:]:
         groups.append({"params": parameters[first:]})
+    if "betas" in options:
+        options["betas"] = tuple(float(beta) for beta in options["betas"])  # 0 comes as an integer, which PyTorch 2 refuses
     return getattr(torch.optim, spec["name"])(groups, **options)
 
 

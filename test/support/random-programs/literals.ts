@@ -44,3 +44,10 @@ export function hasSpecialLiteral(value: unknown): boolean {
   if (typeof value !== "object" || value === null) return isSpecialLiteral(value) && value !== 0;
   return Object.values(value).some(hasSpecialLiteral);
 }
+
+/** Does a special number stand anywhere in it that is finite, and beside which others vanish? */
+export function hasHugeLiteral(value: unknown): boolean {
+  if (typeof value !== "object" || value === null)
+    return isSpecialLiteral(value) && Number.isFinite(value) && Math.abs(value as number) > 2 ** 24;
+  return Object.values(value).some(hasHugeLiteral);
+}
