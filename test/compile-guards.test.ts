@@ -149,7 +149,7 @@ test("a flag that switches an op, a constant that changes and a result that goes
   constant(ones([2]));
   assert.match(
     refusalOf(() => constant(ones([2])))?.message ?? "",
-    /other elements of "tensor", a tensor of host data at /,
+    /at \S+ it makes tensor "tensor" from other numbers than the first trace did/,
   );
 
   let isLogged = true;
@@ -320,7 +320,10 @@ test("too many plans are refused with the name of what changes", () => {
   const run = (): void => {
     for (; model.factor < 20; model.factor++) step(ones([2]));
   };
-  assert.match(refusalOf(run)?.message ?? "", /has 8 plans already.*has changed: Scaled\.factor/s);
+  assert.match(
+    refusalOf(run)?.message ?? "",
+    /most plans allowed \(8\).*because these changed: Scaled\.factor/s,
+  );
 });
 
 test("model.to() after the trace, with another dtype, is another plan over the new memory", () => {
@@ -387,7 +390,7 @@ test("console.log of a tensor in a compiled step is refused with the line that w
   });
   assert.match(
     refusalOf(() => step(ones([2])))?.message ?? "",
-    /a look at its values.* at \/.*compile-guards\.test\.[jt]s:\d+\./s,
+    /read the values of a tensor.* at \/.*compile-guards\.test\.[jt]s:\d+\)\./s,
   );
 });
 
@@ -395,7 +398,7 @@ test("keep() inside a compiled step is refused, and the way out is to return the
   const step = device.compile((x: Tensor) => x.mul(2).keep());
   const error = refusalOf(() => step(ones([2])));
   assert.equal(error?.code, "NOT_TRACEABLE");
-  assert.match(error?.message ?? "", /asks for keep\(\).*Return the tensor from the step/s);
+  assert.match(error?.message ?? "", /call keep\(\).*Return the tensor from the step/s);
 });
 
 test("schedule.step() inside a compiled step is told to go outside, also where the rate stays the same", () => {

@@ -305,7 +305,7 @@ describe("a run that was stopped goes on to the same bits after", { concurrency:
   async function goesOn(run: string, more: readonly string[] = [], cwd = folder): Promise<void> {
     const { status, stdout, stderr } = await train([...small, "--out", run, ...more], undefined, cwd);
     assert.equal(status, 0, stderr);
-    assert.match(stdout, /goes on from step [2-9]/);
+    assert.match(stdout, /resumed at step [2-9]/);
     assertWhole(join(cwd, run));
   }
 

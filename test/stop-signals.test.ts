@@ -45,7 +45,10 @@ describe("holdfast train with a busy main thread", () => {
     const { code, tookMs, stderr } = await stop([busyTrain, "compile", ...small, "--out", run], "SIGTERM");
     assert.equal(code, exitCodes.stopped.code, stderr);
     assert.ok(tookMs < 5000, `${tookMs} ms`);
-    assert.match(stderr, /^holdfast: stopped: still busy 4s after SIGTERM; the run in \S+ goes on from/m);
+    assert.match(
+      stderr,
+      /^holdfast: stopped: still busy 4s after SIGTERM; to resume from the last checkpoint, run/m,
+    );
     const { state, reason, exitCode } = readRun(run).status ?? {};
     assert.deepEqual([state, exitCode], ["stopped", exitCodes.stopped.code]);
     assert.equal(reason, "SIGTERM: still busy 4s after SIGTERM");

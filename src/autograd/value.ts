@@ -32,7 +32,7 @@ export interface Origin {
 }
 
 /** What cuts a value off from its graph: the user, or the end of the step whose graph it was. */
-export type Cut = "detach" | "keep" | "compiled step";
+export type Cut = "detach" | "keep" | "keep without a graph" | "compiled step";
 
 export class Value {
   readonly array: DeviceArray;
@@ -76,7 +76,7 @@ export class Value {
 
   /** Cut off on purpose: writes that are recorded through others are no concern of it. */
   get isDetached(): boolean {
-    return this.cutBy === "detach" || this.cutBy === "keep";
+    return this.cutBy !== undefined && this.cutBy !== "compiled step";
   }
 
   /** Was its memory since written to by an op that was recorded for another value over it? */

@@ -72,7 +72,7 @@ async function ask(
 ): Promise<void> {
   requireRun(run);
   const read = await readBars(bars);
-  const device = await openDevice(name, { ...endOnStall(), print: () => undefined });
+  const device = await openDevice(name, endOnStall());
   try {
     use(openTrainedModel(device, run), read);
   } finally {

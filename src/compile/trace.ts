@@ -130,7 +130,8 @@ class Tracer implements Imagination, CallListener {
     const { calls, guards } = this;
     if (calls.length < ops.length) throw stepChanged(undefined, ops[calls.length], undefined);
     const found = guards.map((guard) => signatureOfGuard(guard, this.#signatures));
-    if (String(found) !== String(expected)) throw stepChanged("the check of a norm", undefined, undefined);
+    if (String(found) !== String(expected))
+      throw changed("its calls of clipGradNorm, or what follows them, are not those of the first trace", {});
   }
 
   enter({ name, operands, outputs }: LoweredOp): () => void {
@@ -224,15 +225,10 @@ class Tracer implements Imagination, CallListener {
   /** What the host gives to memory of the step is the same each time: a constant, copied where it is wanted. */
   upload(items: Iterable<UploadItem>): void {
     for (const { source, target } of items) {
-      if (!this.#runtime.arena.isImagined(target)) this.refuse("an upload", target.label);
+      if (!this.#runtime.arena.isImagined(target)) this.refuse("upload data", target.label);
       const bytes = new Uint8Array(source.buffer, source.byteOffset, source.byteLength).slice();
       const known = this.#expected?.constants[this.constants.length];
-      if (known && !isSameBytes(known, bytes))
-        throw stepChanged(
-          `other elements of "${target.label}", a tensor of host data`,
-          "constant",
-          userLine(),
-        );
+      if (known && !isSameBytes(known, bytes)) throw changedNumbers(target.label, userLine());
       const buffer = this.buffers.make(bytes.length, target.label);
       this.constants.push({ buffer, bytes });
       const whole: Part = { buffer, offset: 0, size: bytes.length };
@@ -260,11 +256,11 @@ class Tracer implements Imagination, CallListener {
 
   refuse(what: string, label: string, advice = defaultAdvice): never {
     const line = userLine();
-    const inside = this.#op === undefined || this.#op === label ? "" : `, inside ${this.#op},`;
+    const inside = this.#op === undefined || this.#op === label ? "" : `, inside ${this.#op}`;
     throw new HoldfastError(
       "NOT_TRACEABLE",
-      `The compiled step asks for ${what}, of "${label}"${inside}${line ? ` at ${line}` : ""}. A compiled step is traced once, ` +
-        `before there are values, and then replayed. ${advice}`,
+      `A compiled step can't do this: ${what} ("${label}"${inside}${line ? ` at ${line}` : ""}). It is traced once, before there ` +
+        `are values, and then replayed. ${advice}`,
       { numbers: { what, label, ...(line && { line }) } },
     );
   }
@@ -307,12 +303,26 @@ function stepChanged(
   const now = found === undefined ? "it ends" : `it comes to ${found}`;
   const before =
     traced === undefined ? "had ended" : traced === found ? `had another ${traced}` : `had ${traced}`;
+  const numbers = { ...(found && { found }), ...(traced && { traced }), ...(line && { line }) };
+  return changed(`${now}${line ? ` at ${line}` : ""}, where the first trace ${before}`, numbers);
+}
+
+/** Of a step that makes a tensor of other host data than when it was traced. */
+function changedNumbers(label: string, line: string | undefined): HoldfastError {
+  return changed(
+    `${line ? `at ${line} ` : ""}it makes tensor "${label}" from other numbers than the first trace did`,
+    { found: label, traced: "constant", ...(line && { line }) },
+  );
+}
+
+function changed(how: string, numbers: Readonly<Record<string, string>>): HoldfastError {
   return new HoldfastError(
     "STEP_CHANGED",
-    `The compiled step was traced again to check it, and no longer does the same work: ${now}${line ? ` at ${line}` : ""}, where ` +
-      `the first trace ${before}. Its JavaScript runs when it is traced and not at every call, so a counter, a flag or a number of your own ` +
-      "is frozen in it. Pass what changes as a tensor, make it a field of a module, or compile a step for each case. " +
-      "docs/compile.md shows how gradients are accumulated.",
-    { numbers: { ...(found && { found }), ...(traced && { traced }), ...(line && { line }) } },
+    `The compiled step was traced again to check it, and no longer does the same work: ${how}. Its JavaScript runs when it is ` +
+      "traced and not at every call, so a counter, a flag or a number of your own is frozen in it. Pass what changes at every call " +
+      "as a tensor. For a few cases, make it a public field of a module that to() has moved to the device, and set it outside the " +
+      "step. Or compile a step for each case. If a counter decides when gradients are applied, compile two functions, or use " +
+      "Trainer's option accumulate.",
+    { numbers },
   );
 }

@@ -223,7 +223,7 @@ test("a state of other data, other batches or no place at all is refused", () =>
   refuses("BAD_STATE", () => make({ batchSize: 2 }, 6).loadStateDict(state), /rows was 4 and is 6 here/);
   refuses("BAD_STATE", () => make({ batchSize: 2, shuffle: true }).loadStateDict(state), /shuffled/);
   for (const change of [{ batch: 3 }, { batch: -1 }, { epoch: 0.5 }, { seed: "x" }]) {
-    refuses("BAD_STATE", () => loader.loadStateDict({ ...state, ...change }), /stateDict\(\) has made/);
+    refuses("BAD_STATE", () => loader.loadStateDict({ ...state, ...change }), /stateDict\(\) returned/);
   }
   assert.deepEqual(loader.stateDict(), state);
 });

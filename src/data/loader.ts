@@ -356,7 +356,8 @@ function requireSameLoader(own: LoaderState, state: LoaderState): void {
   if (!isPlace || !isSeed || batch > own.batches) {
     throw new HoldfastError(
       "BAD_STATE",
-      `The state of a loader has epoch ${epoch} and batch ${batch}, and the loader ${own.batches} batches in an epoch. Give a state that stateDict() has made.`,
+      `The state has epoch ${epoch}, batch ${batch} and seed ${state.seed ?? "none"}; this loader has ${own.batches} batches in an epoch. Give a ` +
+        "state that stateDict() returned.",
     );
   }
   const faults = (["rows", "batchSize", "batches"] as const).flatMap((name) =>

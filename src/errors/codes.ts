@@ -14,7 +14,7 @@ export const errorCodes = {
   // What a person or a program asked for
   BAD_SETTING: {
     meaning: "An option or a HOLDFAST_… variable is unknown, malformed or out of range.",
-    help: "Correct or remove the setting; docs/settings.md lists them all.",
+    help: "Correct or remove the setting; `holdfast settings` lists them all.",
     exit: "refused",
   },
   BAD_SIZE: {
@@ -71,20 +71,22 @@ export const errorCodes = {
   },
   NO_GRADIENT: {
     meaning:
-      "backward() was asked of something that has no gradient: nothing in it requires one, or an op has none.",
-    help: "Mark inputs with requiresGrad, or leave noGrad(); the message names the op.",
+      "A gradient can't flow: nothing requires one, an op has none, the graph ended with its step, or the input of a compiled " +
+      "step has a graph.",
+    help: "The message says which. Set requiresGrad, call backward() inside the step, or pass detach() of an input.",
     exit: "refused",
   },
   NOT_TRACEABLE: {
     meaning:
-      "A compiled step did something that a trace can't hold: it looked at a value, waited, or uploaded data.",
+      "A compiled step did something that a trace can't hold: it looked at a value, waited, uploaded data, drew on the host, " +
+      "called keep() or schedule.step(), or returned something other than tensors.",
     help: "Return the tensor and read it outside the step; set rates and upload data before the call.",
     exit: "refused",
   },
   STEP_CHANGED: {
     meaning:
       "A compiled step was traced again to check it, and did other work than when it was first traced.",
-    help: "Pass what changes as a tensor, make it a field of a module, or compile a step for each case.",
+    help: "Pass what changes as a tensor, make it a public field of a module and set it outside the step, or compile a step for each case.",
   },
   SAVED_CHANGED: {
     meaning: "A tensor that backward still needs was written to in place.",
@@ -102,8 +104,11 @@ export const errorCodes = {
     exit: "refused",
   },
   BAD_STATE: {
-    meaning: "A state dict or an optimizer's state does not fit what it is loaded into.",
-    help: "The message lists what is missing, unexpected or of another shape; strict: false loads the rest.",
+    meaning:
+      "A saved state (a state dict, a checkpoint, a loader's or a random state) does not fit what it is loaded into.",
+    help:
+      "The message lists the differences. Make the parts as they were when it was saved; loadWeights and loadStateDict of a " +
+      "module also take strict: false.",
     exit: "refused",
   },
 
@@ -232,7 +237,9 @@ export const errorCodes = {
   },
   STALLED: {
     meaning: "A phase or a driver call did not end within HOLDFAST_STALL_AFTER.",
-    help: "Read the stall report: it names the phase, the call, the op and what the threads wait for.",
+    help:
+      "Read the stall report: it names the phase, the call, the op and what the threads wait for. Only the test driver throws this " +
+      "error: a real stall is reported, and with HOLDFAST_ON_STALL=end it ends the process with exit code 86.",
   },
 } as const satisfies Record<string, ErrorRow>;
 

@@ -28,7 +28,7 @@ export const exitCodes = {
   },
   stopped: {
     code: 3,
-    meaning: "A signal stopped the run; its work is kept.",
+    meaning: "A signal stopped the run; it can be resumed.",
     retry: "resumes",
   },
   refused: {

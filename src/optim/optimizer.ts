@@ -215,7 +215,7 @@ export abstract class Optimizer<Options extends CommonOptions = CommonOptions> {
    */
   refuseInTrace(call: string): void {
     this.#runtime.refuse(
-      call,
+      `call ${call}`,
       this.constructor.name,
       `Rates lie in memory that the step reads at every call: move ${call} out of the step, after its call.`,
     );

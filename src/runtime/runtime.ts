@@ -146,8 +146,8 @@ export class Runtime {
   step<T>(body: (step: number) => T): T {
     this.#requireOpen();
     const { arena, gate, phases } = this.#parts;
-    gate.refuseInside("a step", "step()");
-    this.#imagination?.refuse("a step", "step()");
+    gate.refuseInside("open a step", "step()");
+    this.#imagination?.refuse("open a step", "step()");
     const number = this.#steps + 1;
     arena.beginStep(number);
     this.#steps = number;
@@ -174,7 +174,7 @@ export class Runtime {
   /** A storage's bytes, behind all work issued so far. */
   read(storage: Storage): Uint8Array<ArrayBuffer> {
     this.#requireOpen();
-    this.#imagination?.refuse("a look at its values", storage.label);
+    this.#imagination?.refuse("read the values of a tensor", storage.label);
     return this.phases.run("read-back", () => this.#parts.transfer.read(storage));
   }
 
@@ -310,7 +310,7 @@ export class Runtime {
   synchronize(): void {
     this.#requireOpen();
     this.#parts.gate.refuseInside("synchronise", "synchronize()");
-    this.#imagination?.refuse("a wait for the device", "synchronize()");
+    this.#imagination?.refuse("wait for the device", "synchronize()");
     this.#parts.driver.synchronize(this.stream);
   }
 
@@ -320,7 +320,7 @@ export class Runtime {
    */
   capture(name: string, body: () => void, scratch?: ScratchMemory): Replayable {
     this.#requireOpen();
-    this.#imagination?.refuse("a capture", name);
+    this.#imagination?.refuse("capture", name);
     if (this.settings.capture === "off") return direct(body, captureIsOff);
     try {
       const capture = (): CapturedGraph => captureGraph(this.#parts, name, body, scratch);
@@ -341,7 +341,7 @@ export class Runtime {
    */
   rehearse(name: string, body: () => void): Replayable {
     this.#requireOpen();
-    this.#imagination?.refuse("a rehearsal", name);
+    this.#imagination?.refuse("rehearse", name);
     if (this.settings.capture === "off") return direct(body, captureIsOff);
     return this.#keep(captureGraph(this.#parts, name, body, "rehearsal"));
   }

@@ -148,8 +148,8 @@ export const settingsTable = {
     variable: "HOLDFAST_LOG",
     ...choice("quiet", "phases"),
     meaning:
-      "quiet: print nothing unless there is trouble. phases: print the state of memory at the start, and a line as each phase " +
-      "is entered and left. Both go to stderr.",
+      "quiet: print only warnings and, on a terminal, the progress of long compilations. phases: also print the state of memory at " +
+      "the start, and a line as each phase begins and ends. Output goes to stderr.",
     defaultText: "quiet",
     example: "phases",
     fallback: () => "quiet" as const,

@@ -291,11 +291,11 @@ function tooManyPlans(
   const changed = [...new Set(alike.flatMap(({ guards }) => guards.broken))];
   const why =
     changed.length > 0
-      ? `${alike.length} of them are for such inputs, and what they read has changed: ${changed.slice(0, 4).join(", ")}. Change it ` +
-        "less often, pass it in as a tensor, or raise mostPlans."
+      ? `${alike.length} are for inputs of these shapes, and a new one is needed because these changed: ${changed.slice(0, 4).join(", ")}. ` +
+        "Change them less often, pass them as tensors, or raise mostPlans."
       : `they are for inputs of ${plans.map((plan) => `(${plan.key})`).join(", ")}, and it was called with (${key}). Bring inputs ` +
         "to few shapes, with padding for instance, or raise mostPlans.";
-  return new HoldfastError("BAD_ARGUMENT", `Compiled ${name} has ${max} plans already: ${why}`, {
+  return new HoldfastError("BAD_ARGUMENT", `Compiled ${name} has the most plans allowed (${max}): ${why}`, {
     numbers: { mostPlans: max },
   });
 }

@@ -490,8 +490,11 @@ export async function device(name: DeviceName | "auto", options: DeviceOptions =
 }
 
 /** Why a tensor has no graph to go back through, and what to do. */
+const nothingRequiresOne =
+  "nothing that it was made of requires a gradient. Set requiresGrad on the inputs, and compute it outside noGrad().";
 const whyNoGraph: Readonly<Record<Cut | "none", string>> = {
-  none: "nothing that it was made of requires a gradient. Set requiresGrad on the inputs, and compute it outside noGrad().",
+  none: nothingRequiresOne,
+  "keep without a graph": nothingRequiresOne,
   detach: "it is cut off from any graph. Call backward() on the tensor that detach() was called on.",
   keep: "keep() has cut it off from its graph, which ends with its step. Call backward() inside the step, before keep().",
   "compiled step":

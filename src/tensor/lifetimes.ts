@@ -24,16 +24,16 @@ export class Lifetimes {
   /** The same memory, kept beyond the step. A compiled step's result is copied: its own memory belongs to the step. */
   keep(tensor: Tensor): Tensor {
     const { storage } = tensor.array;
-    this.#runtime.refuse("keep()", tensor.name, keepOutside);
+    this.#runtime.refuse("call keep()", tensor.name, keepOutside);
     const { source, cutBy } = tensor.value;
     const hadGraph = source !== undefined || cutBy === "compiled step";
     if (storage && this.#results.has(ownerOf(storage)))
-      return this.keep(tensor.detach().clone()).cutOff(hadGraph ? "keep" : "detach");
+      return this.keep(tensor.detach().clone()).cutOff(hadGraph ? "keep" : "keep without a graph");
     if (storage?.kind === "step") {
       this.#runtime.arena.pin(storage, `keep() of ${tensor.name}`);
       this.#kept.set(storage, (this.#kept.get(storage) ?? 0) + 1);
     }
-    return tensor.cutOff(hadGraph ? "keep" : "detach");
+    return tensor.cutOff(hadGraph ? "keep" : "keep without a graph");
   }
 
   renewResult(storage: Storage, step: string): Storage {

@@ -63,18 +63,18 @@ export function setRngState(state: RngState, device: Device = defaultDevice()): 
       `A device's random state has ${deviceWords} whole numbers; this one has ${words.length} values. Give what getRngState() gave.`,
     );
   }
-  const position = drawPositionOf("The random state", state);
+  const position = drawPositionOf("The random state", state, "Give what getRngState() returned.");
   restoreDrawPosition(position);
   // After the seed, which starts the device's own numbers anew.
   device.write(device.randomState, state.device);
 }
 
 /** The draws on the host as a state has them, checked. */
-export function drawPositionOf(subject: string, state: unknown): DrawPosition {
+export function drawPositionOf(subject: string, state: unknown, remedy: string): DrawPosition {
   const { seed, draws } = (typeof state === "object" && state !== null ? state : {}) as Partial<RngState>;
   const isSeed = typeof seed === "string" && /^\d{1,20}$/.test(seed) && BigInt(seed) < 2n ** 64n;
   if (isSeed && typeof draws === "number" && Number.isSafeInteger(draws) && draws >= 0) {
     return { seed: BigInt(seed), draws };
   }
-  throw new HoldfastError("BAD_STATE", `${subject} does not say where the random numbers stood.`);
+  throw new HoldfastError("BAD_STATE", `${subject} does not say where the random numbers stood. ${remedy}`);
 }

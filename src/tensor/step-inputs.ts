@@ -142,7 +142,7 @@ export function keyOf(inputs: readonly Tensor[]): string {
   return inputs
     .map(
       ({ dtype, shape, requiresGrad }) =>
-        `${dtype} ${formatShape(shape)}${requiresGrad ? " with a gradient" : ""}`,
+        `${dtype} ${formatShape(shape)}${requiresGrad ? " requiring a gradient" : ""}`,
     )
     .join(", ");
 }

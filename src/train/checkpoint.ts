@@ -129,7 +129,7 @@ export function loadCheckpoint(path: string, parts: TrainingParts): RestoredChec
 export function captureCheckpoint(contents: CheckpointContents): Checkpoint {
   const parts = new PartList(contents);
   const { step = 0, extra = {}, tensors = {} } = contents;
-  if (!isRecord(extra)) throw new HoldfastError("BAD_ARGUMENT", "extra of a checkpoint must be a record.");
+  if (!isRecord(extra)) throw new HoldfastError("BAD_ARGUMENT", "extra must be a plain object.");
   const stored = [
     ...Array.from(parts.tensors(), ([name, tensor]) => storeTensor(name, tensor)),
     ...Object.entries(tensors).map(([name, one]) => storeAny(tensorPrefixes.extra + name, one)),
@@ -164,9 +164,11 @@ export function restoreCheckpoint(checkpoint: Checkpoint, given: TrainingParts):
   const parts = new PartList(given);
   const found = partsOf(checkpoint, parts);
   const model = parts.models.map(([, module]) => module.constructor.name).join(", ") || "training";
-  requireSameTensors(found, model, parts.tensors());
   const subject = `The checkpoint of step ${checkpoint.step}`;
-  const position = parts.hasRandom ? drawPositionOf(subject, checkpoint.state[randomKind]) : undefined;
+  const position = parts.hasRandom
+    ? drawPositionOf(subject, checkpoint.state[randomKind], "Load it with random: false.")
+    : undefined;
+  requireSameTensors(found, model, parts.tensors());
   // These are on the host and can be put back, so they come first: any of them may refuse its state.
   loadOrUndo(matchStates(subject, checkpoint, parts));
   for (const [name, module] of parts.models) module.loadStateDict(below(found, name));

@@ -68,7 +68,11 @@ export function describeState(module: Module, optimizer: Optimizer): TensorShape
  */
 export function restoreState(checkpoint: Checkpoint, module: Module, optimizer: Optimizer): RestoredExtras {
   requireSameTensors(checkpoint, module.constructor.name, describeState(module, optimizer));
-  const position = drawPositionOf(`The checkpoint of step ${checkpoint.step}`, checkpoint.state["random"]);
+  const position = drawPositionOf(
+    `The checkpoint of step ${checkpoint.step}`,
+    checkpoint.state["random"],
+    "Its file is damaged, or not one of this version's.",
+  );
   module.loadStateDict(partOf(checkpoint, tensorPrefixes.model));
   optimizer.loadStateDict(partOf(checkpoint, tensorPrefixes.optimizer));
   restoreDrawPosition(position);

@@ -119,17 +119,17 @@ function named<Part extends object>(
   if (isPart(given)) return [[kind, given]];
   const entries = typeof given === "object" && given !== null ? Object.entries(given) : [];
   if (entries.length === 0) {
-    throw new HoldfastError(
-      "BAD_ARGUMENT",
-      `${kind} of a checkpoint is no part. Give ${what}, or several by name.`,
-    );
+    throw new HoldfastError("BAD_ARGUMENT", `${kind} must be ${what}, or an object of them by name.`);
   }
   return entries.map(([key, part]) => {
     if (key === "" || key.includes(".")) {
-      throw new HoldfastError("BAD_ARGUMENT", `${kind}: the name "${key}" must have letters and no dots.`);
+      throw new HoldfastError(
+        "BAD_ARGUMENT",
+        `${kind}: the name "${key}" must not be empty or contain a dot.`,
+      );
     }
     if (isPart(part)) return [`${kind}.${key}`, part];
-    throw new HoldfastError("BAD_ARGUMENT", `${kind}.${key} of a checkpoint is no part. Give ${what}.`);
+    throw new HoldfastError("BAD_ARGUMENT", `${kind}.${key} must be ${what}.`);
   });
 }
 

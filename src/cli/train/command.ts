@@ -291,7 +291,10 @@ async function openServer({
   );
 }
 
-function deviceOptions({ precision, capture, memory, stallAfter }: GivenOptions, out: string): DeviceOptions {
+function deviceOptions(
+  { precision, capture, memory, stallAfter, quiet }: GivenOptions,
+  out: string,
+): DeviceOptions {
   return {
     // A stall is told where the run is kept, unless another place is asked for.
     ...(process.env[settingsTable.reports.variable] === undefined && { reports: out }),
@@ -300,6 +303,6 @@ function deviceOptions({ precision, capture, memory, stallAfter }: GivenOptions,
     ...(memory !== undefined && { memory }),
     ...(stallAfter !== undefined && { stallAfter }),
     ...endOnStall(),
-    print: () => undefined,
+    ...(quiet && { print: () => undefined }),
   };
 }

@@ -130,7 +130,7 @@ function eventText(event: Exclude<JobEvent, { kind: "step" }>): string | undefin
       );
     }
     case "resumed":
-      return `goes on from step ${event.step.toLocaleString("en")}, ${event.file}`;
+      return `resumed at step ${event.step.toLocaleString("en")} from ${event.file}`;
     case "phase":
     case "checkpoint":
     case "fold end":

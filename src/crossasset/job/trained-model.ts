@@ -80,7 +80,7 @@ export class TrainedModel {
     if (store.list().length === 0) {
       throw new HoldfastError(
         "BAD_FILE",
-        `The run in ${path} has no checkpoint yet. It saves the first one at the end of its first epoch.`,
+        `The run in ${path} has no checkpoint yet. It saves the first one after its first epoch or after five minutes. Try again then.`,
       );
     }
     const checkpoint = store.load("latest");

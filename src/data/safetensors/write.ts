@@ -133,7 +133,7 @@ function checkTensor(tensor: StoredTensor): void {
   if (!(bytes instanceof Uint8Array)) {
     throw badTensor(
       name,
-      "has no bytes. Give its elements as a Uint8Array: new Uint8Array(elements.buffer).",
+      "has no bytes. Give its elements as a Uint8Array: new Uint8Array(elements.buffer, elements.byteOffset, elements.byteLength).",
     );
   }
   if (!dtypeNames.includes(dtype)) {

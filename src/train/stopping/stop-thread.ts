@@ -67,9 +67,12 @@ function poll(): void {
 async function end(signal: StopSignal, reason: string): Promise<void> {
   clearInterval(timer);
   const exitCode = exitCodes[signal];
-  const goesOn = folder === undefined ? "" : `; the run in ${folder} goes on from its last checkpoint`;
+  const resume =
+    folder === undefined
+      ? ""
+      : `; to resume from the last checkpoint, run the same command with --out ${folder}`;
   const start = isatty(stderr) ? "\r\u001b[K" : "";
-  await within(print(`${start}holdfast: stopped: ${reason}${goesOn}.\n`));
+  await within(print(`${start}holdfast: stopped: ${reason}${resume}.\n`));
   // Last of all: the main thread may still write there.
   if (folder !== undefined) await within(mark(folder, `${signal}: ${reason}`, exitCode));
   listener.exitProcess(exitCode);
