@@ -9,7 +9,7 @@ import { openStrictDevice } from "./support/devices.js";
 import { trainingFaults } from "./support/faulted-training.js";
 import { planFaults } from "./support/planted-plans.js";
 import { refusalBy } from "./support/proposed-steps.js";
-import { testDeviceKind } from "./support/test-device.js";
+import { testDevice, testDeviceKind } from "./support/test-device.js";
 import { type RunOutcome, traceTraining } from "./support/traced-training.js";
 
 const training = traceTraining(openStrictDevice());
@@ -43,7 +43,11 @@ for (const name of ["straight", "branched"] as const) {
 }
 
 /** Kernels on CUDA look at the addresses that they are given, and move less at a time where these are odd. */
-const harmless: ReadonlySet<string> = new Set(testDeviceKind === "cuda" ? ["a misaligned place"] : []);
+const harmless: ReadonlySet<string> = new Set([
+  ...(testDeviceKind === "cuda" ? ["a misaligned place"] : []),
+  // Who comes first there is a matter of luck.
+  ...(testDevice === "cuda" ? ["a forgotten wait that only a shared place needs"] : []),
+]);
 
 describe("faults that are run unverified harm the gradients", () => {
   const found: { planted: number; refused: number; otherGradients: number; cameToNothing: number }[] = [];

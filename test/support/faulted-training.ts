@@ -134,7 +134,8 @@ export const trainingFaults: Readonly<Record<string, FaultKind>> = {
   },
 
   "a read of memory that nothing has written": {
-    rules: ["written"],
+    // Without the first call, the second one has none to begin before the end of.
+    rules: ["written", "handovers"],
     planted: ({ straight }) =>
       straight.program.flatMap((left) => {
         const program = straight.program.filter((call) => call !== left);

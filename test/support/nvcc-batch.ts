@@ -25,11 +25,13 @@ export async function compileBatch(
   try {
     const common = kernels.filter(({ cuda }) => !cuda?.onlyFor);
     const halves = [0, 1].map((half) => common.filter((_, index) => index % 2 === half));
-    await Promise.all(
+    // Both have to end before their folder is removed, also where one fails.
+    const outcomes = await Promise.allSettled(
       halves.map((some, half) =>
         compileFile(folder, `kernels-${half}`, some, leastArchitecture, architectures),
       ),
     );
+    for (const outcome of outcomes) if (outcome.status === "rejected") throw outcome.reason;
     for (const capability of only) {
       const own = kernels.filter(({ cuda }) => cuda?.onlyFor === capability);
       const architecture = capability.replace(".", "");

@@ -62,7 +62,7 @@ describe("on the stand-in", { skip: standInMissing }, () => {
     assert.equal(gpu.opened.allocation, "plain");
     const { available } = readHostMemory();
     assert.ok(Math.abs(gpu.opened.freeBytes - available) < GiB, `${gpu.opened.freeBytes} for ${available}`);
-    assert.match(gpu.opened.reason, /^the host's MemAvailable, .*, less 8 GiB$/);
+    assert.match(gpu.opened.reason, /^the host's MemAvailable, .*, less [\d.]+ GiB$/);
   });
 
   test("a card that is too old is shown, with why it can't be used", () => {
