@@ -2,8 +2,10 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { setImmediate } from "node:timers/promises";
 import { type Device, nn, noGrad, optim, type Tensor, tensor, zeros } from "holdfast";
 import { openStrictDevice } from "./support/devices.js";
+import { collectGarbage } from "./support/gc.js";
 import { refusalOf } from "./support/refusals.js";
 
 const device = openStrictDevice();
@@ -308,6 +310,22 @@ test("a step that switches modes or freezing itself leaves them as eager code wo
   assert.equal(step.plans, 1);
 });
 
+test("a model that nobody holds is collected, although steps were traced on its device", async () => {
+  const forget = (): WeakRef<object> => {
+    const model = new nn.Linear(2, 2).to(device);
+    const step = device.compile((x: Tensor) => model.forward(x));
+    step(zeros([1, 2]));
+    step.close();
+    return new WeakRef(model);
+  };
+  const models = Array.from({ length: 10 }, forget);
+  // What a trace has looked at lives until the end of the turn.
+  await setImmediate();
+  collectGarbage();
+  const left = models.filter((model) => model.deref()).length;
+  assert.ok(left <= 1, `${left} of ${models.length} are left`);
+});
+
 test("too many plans are refused with the name of what changes", () => {
   class Scaled extends nn.Module {
     factor = 0;
@@ -363,11 +381,10 @@ test("a result used after the step's next call is DEAD_TENSOR and says so, views
 
 test("two requests that share a compiled step: the slower one is told, and has its own answer where it keeps it", async () => {
   const step = device.compile((x: Tensor) => x.mul(10));
-  const pause = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
   const answer = async (value: number, isKept: boolean): Promise<unknown> => {
     const result = step(tensor([value], { device }));
     const own = isKept ? result.keep() : result;
-    await pause();
+    await setImmediate();
     return own.tolist();
   };
   assert.deepEqual(await Promise.all([answer(1, true), answer(2, true)]), [[10], [20]]);

@@ -5,9 +5,10 @@
  */
 
 import { type GuardedField, type Guards, onTrace, tracing } from "../autograd/index.js";
+import { WeakList } from "../units/index.js";
 
-/** The modules that were moved to a device, by the device: their parameters live as long as it does. */
-const modulesOn = new WeakMap<object, Set<Rooted>>();
+/** The modules that were moved to a device, by the device, for as long as anybody holds them. */
+const modulesOn = new WeakMap<object, WeakList<Rooted>>();
 
 /** A module that can name all modules below it. */
 interface Rooted {
@@ -16,8 +17,9 @@ interface Rooted {
 
 /** Makes the fields of a module, and of all below it, known to traces on a device; called when it moves there. */
 export function registerFields(module: Rooted, device: object): void {
-  const known = modulesOn.get(device) ?? new Set();
-  modulesOn.set(device, known.add(module));
+  const known = modulesOn.get(device) ?? new WeakList();
+  modulesOn.set(device, known);
+  known.add(module);
 }
 
 /** Looks at a field of a module whose reads are noted, without a note. */
@@ -41,7 +43,9 @@ onTrace((device) => {
   const { guards } = tracing;
   const roots = modulesOn.get(device);
   if (!guards || !roots) return () => undefined;
-  const modules = new Set([...roots].flatMap((root) => [...root.namedModules()].map(([, module]) => module)));
+  const modules = new Set(
+    [...roots.items()].flatMap((root) => [...root.namedModules()].map(([, module]) => module)),
+  );
   const restores: (() => void)[] = [];
   for (const module of modules) watchFields(module as Fields, guards, restores);
   return () => {

@@ -29,3 +29,4 @@ export {
   type WorkStage,
 } from "./heartbeat.js";
 export { literalKey } from "./literal-key.js";
+export { WeakList } from "./weak-list.js";
