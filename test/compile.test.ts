@@ -199,6 +199,27 @@ test("single numbers come to the host behind the calls, all of them and in their
   step.close();
 });
 
+test("the history has single numbers of every dtype", () => {
+  for (const dtype of ["f32", "f64", "bf16", "f16", "i32", "u8", "bool"] as const) {
+    const step = device.compile((x: Tensor) => ({ x }));
+    for (const value of [1, 0, 1]) step(tensor(value, { device, dtype }));
+    step.flush();
+    assert.deepEqual(step.history["x"], [1, 0, 1], dtype);
+    step.close();
+  }
+});
+
+test("a number that only some plans give is in the history for their calls alone", () => {
+  const step = device.compile((x: Tensor): Record<string, Tensor> => {
+    const total = x.sum();
+    return x.numel === 2 ? { total, doubled: total.mul(2) } : { total };
+  });
+  for (const length of [2, 3, 3, 2, 3]) step(zeros([length], { device }).add(length));
+  step.flush();
+  assert.deepEqual(step.history, { total: [4, 9, 9, 4, 9], doubled: [8, 8] });
+  step.close();
+});
+
 test("a step whose gradients are not finite is skipped on the device and counted; the next one counts again", () => {
   const model = new nn.Linear(3, 2).to(device);
   const optimizer = new optim.AdamW(model.parameters(), { lr: 0.1 });

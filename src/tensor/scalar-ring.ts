@@ -4,7 +4,15 @@
  */
 
 import { HoldfastError } from "../errors/index.js";
-import { iterateElements, iterateRows, launchRows, type RowKernel, term } from "../kernels/index.js";
+import {
+  type Dtype,
+  dtypes,
+  iterateElements,
+  iterateRows,
+  launchRows,
+  type RowKernel,
+  term,
+} from "../kernels/index.js";
 import type { DeviceArray } from "../ops/index.js";
 import type { Mailbox, Region, Runtime, Storage } from "../runtime/index.js";
 
@@ -17,16 +25,16 @@ const askEvery = 8;
 /** Numbers that are kept on the host, the latest ones. */
 const mostKept = 65_536;
 
-const putKernels = new Map<"f32" | "f64" | "i32", RowKernel>();
+const putKernels = new Map<Dtype, RowKernel>();
 
 /** Inputs: the ring, the count of calls, the number. Output: the ring, with the number at the count's place. */
-function putKernel(dtype: "f32" | "f64" | "i32"): RowKernel {
+function putKernel(dtype: Dtype): RowKernel {
   const known = putKernels.get(dtype);
   if (known) return known;
   const place = term.and(term.load(1, "i32"), places - 1);
   const value = term.select(
     term.eq(term.position, place),
-    term.convert(term.load(2, dtype), "f64"),
+    term.convert(term.load(2, dtypes[dtype].compute), "f64"),
     term.load(0, "f64"),
   );
   const kernel: RowKernel = {
@@ -81,7 +89,7 @@ export class ScalarRing {
 
   /** Puts a number into the ring: a part of the step. */
   put({ storage, dtype }: DeviceArray): void {
-    if (!storage || (dtype !== "f32" && dtype !== "f64" && dtype !== "i32")) return;
+    if (!storage) return;
     const [ring, count] = [this.#ring, this.#count];
     launchRows(this.#runtime, {
       kernel: putKernel(dtype),

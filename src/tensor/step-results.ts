@@ -30,6 +30,8 @@ export class StepResults {
   readonly #owner: ResultOwner;
   readonly #shape: ResultShape;
   readonly #slots: readonly Slot[];
+  /** Of the single numbers among them: other plans of the step may give others. */
+  readonly #rings = new Set<ScalarRing>();
 
   /** Part of a trace: copies what the function gives to memory that outlives the step. */
   constructor(device: Device, owner: ResultOwner, result: StepResult, onRegion: (region: Region) => void) {
@@ -64,6 +66,7 @@ export class StepResults {
       const result = device.fromStorage(slot.storage, slot.shape, slot.dtype, names[index]);
       results.push(hadGraph[index] ? result.cutOff("compiled step") : result);
     }
+    for (const ring of this.#rings) ring.noteCall();
     return rebuild(results);
   }
 
@@ -74,7 +77,10 @@ export class StepResults {
       if (!slot) continue;
       device.requireLive(tensor, `result of compiled ${this.#owner.name}`);
       copyArray(device.runtime, tensor.array, slot);
-      if (tensor.numel === 1) this.#ringOf(keys[index] ?? "").put(tensor.array);
+      if (tensor.numel !== 1) continue;
+      const ring = this.#ringOf(keys[index] ?? "");
+      ring.put(tensor.array);
+      this.#rings.add(ring);
     }
   }
 
