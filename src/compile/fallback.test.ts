@@ -153,7 +153,10 @@ test("a refused schedule that is optional is left out with a warning, and other 
       7,
     );
     assert.equal(planOptional(runtime, branches, refused), undefined);
-    assert.match(printed.join(""), /compiled train, so the step runs without side branches, and may be slower\./);
+    assert.match(
+      printed.join(""),
+      /compiled train, so the step runs without side branches, and may be slower\./,
+    );
     assert.equal(readdirSync(folder).length, 1);
     const broken = (): never => {
       throw new TypeError("broken");
