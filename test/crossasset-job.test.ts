@@ -98,7 +98,7 @@ describe("a job that is ended", { skip: !isTried && "minutes of training on a st
       assert.deepEqual([code, stderr], [0, ""]);
       assert.equal(
         stdout,
-        "The run in whole has finished before: see whole/results.json. Give another --out to train again.\n",
+        "The run in whole had already finished; its results are in whole/results.json. Give another --out to train again.\n",
       );
     }
     assert.equal(holdfast(...small, "--out", "whole").stdout, "");
@@ -151,7 +151,7 @@ describe("a job that is ended", { skip: !isTried && "minutes of training on a st
       assert.deepEqual([status, stdout], [4, ""]);
       assert.match(
         stderr,
-        /^holdfast: BAD_FILE: missing holds no run: there is no such folder\. The runs in \. are .*\bwhole\b.*\.\n$/,
+        /^holdfast: BAD_FILE: missing holds no run: there is no such folder\. Runs found in \.\/: .*\bwhole\b.*\.\n$/,
       );
     }
     const args = [holdfastProgram, "predict", "crossasset", "whole", "--bars", "missing.csv"];

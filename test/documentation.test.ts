@@ -160,7 +160,7 @@ test("examples are read from Markdown with their headings and from TSDoc with th
 
 test("every exported function, class, method and getter says what it is and has an example", () => {
   const types = join(repositoryRoot, "dist/src/index.d.ts");
-  // What lies below tensors, for who builds on it.
+  // The layers below tensors, for programs that build on them.
   assert.deepEqual(undocumentedExports(compiled.program, types, ["Runtime", "SavedSet"]), []);
 });
 

@@ -66,7 +66,7 @@ export function rowsOf(samples: Samples, fold: Fold, part: SampleRange): Rows {
   return { count: part.end - part.start, x, labels: labels as Int32Array<ArrayBuffer> };
 }
 
-/** How often who knows the regimes is right about each fold's test samples. */
+/** How often a model that knows the regimes is right about each fold's test samples. */
 export function oracleOfFolds(samples: number, folds: number): readonly number[] {
   const market = generateMarket({ bars: barsFor(samples), seed });
   const bar = Int32Array.from({ length: samples }, (_, sample) => historyBars - 1 + sample * stride);

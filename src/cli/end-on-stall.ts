@@ -1,4 +1,4 @@
-/** What commands of `holdfast` do on a stall: a job of its own ends, where a library would only report it. */
+/** Commands of `holdfast` end the process on a stall; the library only reports it. */
 
 import { type SettingOptions, settingsTable } from "../runtime/index.js";
 

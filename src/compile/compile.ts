@@ -52,45 +52,45 @@ interface PassFacts {
 type Pass = (calls: readonly Call[], runtime: Runtime, facts: PassFacts) => readonly Call[];
 
 /**
- * In their order. Each can be left out, and the step's numbers stay the same, but for what "narrow" rounds, and what "sums" adds up in
- * products that may round otherwise than in eager code.
+ * In their order. Each can be left out. In float32 the step's results keep their bits. In TF32 and bf16 "narrow" rounds, "sums" can
+ * add in another order, and a pass that changes a product can change its algorithm.
  */
 const passes = {
-  /** Calls that do the same to the same values are made once. */
+  /** Calls that do the same work on the same values run once. */
   common: (calls) => shareCommonCalls(calls),
-  /** Plain copies are left out where a value can be read where it is, or made where it belongs. */
+  /** Copies are left out where a value can be read at its source or written to its final place. */
   copies: (calls, runtime, { isChosen }) => makeSpread(runtime, removeCopies(calls), isChosen),
-  /** Results that nobody reads are not made. */
+  /** Results that nobody reads are not computed. */
   dead: (calls, _, { forgotten }) => removeDeadCode(calls, forgotten),
-  /** Weights are converted together. */
+  /** Weights that lie together are converted in one call. */
   casts: castTogether,
-  /** On a GPU, attention stores what is only read as half floats as such. */
+  /** On a GPU, attention stores half floats if its results are only converted to them. */
   attention: roundInAttention,
-  /** What is cheap to make again is not held where memory is shortest. */
+  /** Cheap values are recomputed after the memory peak instead of being kept. */
   recompute,
-  /** On a GPU, values that are changed in place are made anew, so that products can wait that read the old ones. */
+  /** On a GPU, a value that is overwritten after it was read gets a new buffer, so that readers of the old one can wait. */
   afresh: (calls, runtime) => (isAfresh(runtime) ? writeAfresh(calls) : calls),
-  /** On a GPU, results that need less than others of their kernel are made apart, so that who reads them need not wait. */
+  /** On a GPU, small outputs with fewer dependencies are split off, so that their readers can run earlier. */
   apart: (calls, runtime) => makeApart(runtime, calls),
-  /** Chains of elementwise work and reductions become one kernel. */
+  /** Chains of elementwise work and row reductions are fused. */
   fuse: (calls, { device }, { forgotten }) => fuse(calls, () => false, device.kind, forgotten),
-  /** In TF32 on some GPUs, weights are turned round for products that read them along their terms. */
+  /** In TF32 on some GPUs, weights are transposed for products that read them along k. */
   turned: (calls, runtime, { isChosen }) => (isChosen ? turnWeights(runtime, calls) : calls),
-  /** On some GPUs, elementwise work on a product's result is done before that is stored. */
+  /** On some GPUs, elementwise work on a product's result runs in its epilogue. */
   finish: (calls, runtime, { isChosen }) => (isChosen ? finishProducts(runtime, calls) : calls),
-  /** On a GPU, products in bf16 leave each other bf16. It rounds, so it is left out where eager code's bits are wanted. */
+  /** On a GPU, bf16 products store bf16 results for later kernels. It rounds, so it is left out where eager code's bits are wanted. */
   narrow: (calls, runtime, { isChosen }) => (isChosen ? narrowResults(runtime, calls) : calls),
-  /** On a GPU, sums over rows begin in kernels that have those rows at hand. */
+  /** On a GPU, column sums start in kernels that already hold the rows. */
   sums: (calls, runtime) => sumWithRows(runtime, calls),
-  /** On a GPU, copies and conversions of equal layers are one launch. */
+  /** On a GPU, copies and conversions of the same shape are one launch. */
   alike: copyAlike,
-  /** Products that leave most of a GPU idle one by one are made together. */
+  /** On a GPU, products that would leave most of it idle are grouped into one launch. */
   together: (calls, runtime, { isChosen }) => makeProductsTogether(runtime, calls, isChosen),
-  /** So are reductions of columns. */
+  /** On a GPU, column reductions are grouped into one launch. */
   reductions: (calls, runtime) => reduceTogether(runtime, calls),
-  /** On a GPU, those of them that can are begun before all are there, to run beside others. */
+  /** On a GPU, grouped reductions start before the group's last input is ready, to run beside other work. */
   early: (calls, runtime) => beginEarly(runtime, calls),
-  /** On a GPU, small kernels of rows are launched with others that they don't wait for. */
+  /** On a GPU, small row kernels share a launch with others that they don't depend on. */
   beside: (calls, runtime) => runBeside(runtime, calls),
 } satisfies Readonly<Record<string, Pass>>;
 
@@ -240,7 +240,7 @@ export function branchStep(
 ): PlannedStep | undefined {
   const { name, handsOver } = planned;
   const calls = freedCalls(runtime, planned);
-  const schedule = options.isMainFirst ? "yielding branches" : "branches";
+  const schedule = options.isMainFirst ? "side branches of low priority" : "side branches";
   const branched = planOptional(runtime, { name, schedule, calls }, () =>
     planSchedule(runtime, calls, { ...options, handsOver }),
   );

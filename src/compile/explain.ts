@@ -19,30 +19,30 @@ export interface ExplainedPlan {
 }
 
 export interface ExplainOptions {
-  /** Whether the calls are listed, too; they are, unless this is false. */
+  /** Whether the calls are listed, too; default: true. */
   readonly calls?: boolean;
 }
 
-/** What each pass is for. */
+/** What each pass does. */
 export const purposes: Readonly<Record<Exclude<PassName, "products">, string>> = {
-  common: "calls that do the same to the same values are made once",
-  copies: "values are read where they are and made where they belong",
-  dead: "results that nobody reads are not made",
-  casts: "weights are converted together",
-  attention: "on a GPU, attention stores half floats where nothing else is read of it",
-  recompute: "what is cheap to make again is not held where memory is shortest",
-  afresh: "on a GPU, values that are changed in place are made anew",
-  apart: "on a GPU, small results that need less than others of their kernel are made apart, before those",
-  fuse: "calls that can be one kernel are one",
-  turned: "weights are turned round for products that read them along their terms",
-  finish: "work on a product's result is done in the product's kernel",
-  narrow: "on a GPU, products in bf16 leave bf16 to the kernels behind them",
-  sums: "on a GPU, sums over rows begin in kernels that have the rows at hand",
-  alike: "on a GPU, copies of one form are one launch",
-  together: "products that leave a GPU idle one by one are one launch",
-  reductions: "so are reductions of columns",
-  early: "reductions are begun as soon as they can be, to run beside others",
-  beside: "on a GPU, small kernels of rows run beside others, in one launch",
+  common: "calls that do the same work on the same values run once",
+  copies: "values are read at their source and written to their final place",
+  dead: "results that nobody reads are not computed",
+  casts: "weights that lie together are converted in one call",
+  attention: "on a GPU, attention stores half floats if every reader wants half floats",
+  recompute: "cheap values are recomputed after the memory peak instead of being kept",
+  afresh: "on a GPU, a value that is overwritten after it was read gets a new buffer",
+  apart: "on a GPU, small outputs with fewer dependencies are split off and run earlier",
+  fuse: "calls that can share a kernel are fused",
+  turned: "on some GPUs, TF32 weights are transposed for products that read them along k",
+  finish: "on some GPUs, elementwise work on a product's result runs in its epilogue",
+  narrow: "on a GPU, bf16 products store bf16 results for later kernels",
+  sums: "on a GPU, column sums start in kernels that already hold the rows",
+  alike: "on a GPU, copies of the same shape are one launch",
+  together: "on a GPU, small products are grouped into one launch",
+  reductions: "on a GPU, column reductions are grouped into one launch",
+  early: "on a GPU, grouped reductions start before the group's last input is ready",
+  beside: "on a GPU, small row kernels share a launch with others",
 };
 
 /** So many rows of a list are shown; the rest is counted. */
@@ -93,7 +93,7 @@ function wrapRow(text: string): string[] {
 
 function explainTrace({ ops, stages }: PlannedStep): string {
   const [traced] = stages;
-  return `${count(ops, "op")} of the table, ${count(traced?.calls.length ?? 0, "call")}`;
+  return `${count(ops, "op")}, ${count(traced?.calls.length ?? 0, "call")}`;
 }
 
 function explainPasses({ stages, fallback }: PlannedStep): string[] {
@@ -134,7 +134,8 @@ function explainVerification({ fallback }: PlannedStep): string[] {
   const { leftOut, refusal, report } = fallback;
   return [
     held,
-    `refused before, and left out until the rules held: ${leftOut.toReversed().join(", ")}. ${refusal.message} Please report it with ${report}`,
+    `the verifier refused the first plan, so these passes were left out: ${leftOut.toReversed().join(", ")}. ` +
+      `Reason: ${refusal.message} Please report it with ${report}`,
   ];
 }
 
@@ -161,7 +162,7 @@ export function effectOf(before: readonly Call[], after: readonly Call[]): strin
     ).join(", ");
   const [gone, added] = [list(1), list(-1)];
   const changes = [explainRounding(before, after), gone && `${gone} gone`, added && `${added} more`];
-  return [changes.filter(Boolean).join("; ") || "there was nothing to do"];
+  return [changes.filter(Boolean).join("; ") || "no change"];
 }
 
 /** How many products more store half floats, and what that saves. */

@@ -94,7 +94,7 @@ test("one warning names the step, the first pass left out, the rule and a file t
     assert.match(printed[0]!, /^holdfast: the verifier refused a plan of compiled train/);
     assert.match(
       printed[0]!,
-      /runs without the pass "beside" and 1 after it, more slowly\. This is a fault of Holdfast/,
+      /runs without the pass "beside" and the pass after it, and may be slower\. This is a fault of Holdfast/,
     );
     assert.match(printed[0]!, /breaks the rule "written"/);
     assert.ok(printed[0]!.includes(fallback?.report ?? "none"));
@@ -136,7 +136,7 @@ test("with onRefusedPlan: error, the first refusal is thrown at once, of a plan 
     const refused = (): never => {
       throw refusal("order", "refused");
     };
-    const branches = { name: "train", schedule: "branches", calls: [] };
+    const branches = { name: "train", schedule: "side branches", calls: [] };
     assert.equal(refusalOf(() => planOptional(runtime, branches, refused))?.code, "PLAN_REFUSED");
     assert.deepEqual(printed, []);
   });
@@ -144,7 +144,7 @@ test("with onRefusedPlan: error, the first refusal is thrown at once, of a plan 
 
 test("a refused schedule that is optional is left out with a warning, and other errors pass", () => {
   withWarnings({}, (runtime, printed, folder) => {
-    const branches = { name: "train", schedule: "branches", calls: stages().at(-1)!.calls };
+    const branches = { name: "train", schedule: "side branches", calls: stages().at(-1)!.calls };
     const refused = (): never => {
       throw refusal("order", "refused");
     };
@@ -153,7 +153,10 @@ test("a refused schedule that is optional is left out with a warning, and other 
       7,
     );
     assert.equal(planOptional(runtime, branches, refused), undefined);
-    assert.match(printed.join(""), /compiled train, so the step runs without branches\./);
+    assert.match(
+      printed.join(""),
+      /compiled train, so the step runs without side branches, and may be slower\./,
+    );
     assert.equal(readdirSync(folder).length, 1);
     const broken = (): never => {
       throw new TypeError("broken");

@@ -1,6 +1,6 @@
 /**
- * What becomes of a plan that the verifier refuses. A refusal is a fault of Holdfast and never the user's end: passes are
- * left out, from the last one back, until the verifier agrees. The user is warned, and a report is written.
+ * What becomes of a plan that the verifier refuses. A refusal is a fault of Holdfast and must not stop the user's program.
+ * Passes are left out, from the last one back, until the verifier agrees. The user is warned, and a report is written.
  */
 
 import { HoldfastError } from "../errors/index.js";

@@ -1,6 +1,7 @@
 /**
  * Makes one call of several: elementwise chains, what stands before and behind reductions of rows, values of rows, and
- * calls that read the same memory. In program order, each call joins those before it that it can be one with.
+ * calls that read the same memory. In program order, each call joins those before it that it can be one with. So the head of a
+ * classifier (norm, product, loss, and their gradients) is three kernels, and after a deep model one.
  */
 
 import type { DeviceInfo } from "../driver/index.js";

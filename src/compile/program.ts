@@ -147,7 +147,7 @@ export interface Call {
   readonly part?: StepPart | undefined;
   /** Does it make again what an earlier call has made, so that nobody has to hold it? Then it stays behind that one. */
   readonly isRecomputed?: boolean;
-  /** Is it made before others that it could be one with, so that who reads it need not wait for them? Only its like joins it. */
+  /** Does it run before others that it could be fused with, so that its readers need not wait? Only calls of this kind join it. */
   readonly isApart?: boolean;
 }
 

@@ -1,4 +1,4 @@
-/** Tells of a refused plan: a warning in a few lines, and a file with all that finding the fault takes. */
+/** Reports a refused plan: a warning of a few lines, and a file with everything that is needed to find the fault. */
 
 import { mkdirSync, writeFileSync } from "node:fs";
 import { join, resolve } from "node:path";
@@ -33,9 +33,10 @@ export function warnOfRefusal(runtime: Runtime, refused: RefusedPlan): string {
 }
 
 function describe({ leftOut: [first, ...more], schedule }: RefusedPlan): string {
-  if (schedule !== undefined) return `without ${schedule}`;
-  const others = more.length === 0 ? "" : ` and ${more.length} after it`;
-  return `without the pass "${first}"${others}, more slowly`;
+  if (schedule !== undefined) return `without ${schedule}, and may be slower`;
+  const passes = more.length === 1 ? "pass" : `${more.length} passes`;
+  const others = more.length === 0 ? "" : ` and the ${passes} after it`;
+  return `without the pass "${first}"${others}, and may be slower`;
 }
 
 function writeReport({ settings, device }: Runtime, refused: RefusedPlan): string {

@@ -53,7 +53,8 @@ export function storeTensor(name: string, { shape, dtype, numel, array, device }
 /**
  * Loads a file's tensors into a module's parameters. Strict: every name has to be in both. Loose: what is in both is
  * loaded, and the rest is returned. A shape that differs is an error either way, and nothing is written then.
- * Tensors that `skip` names are left out, as if the file did not have them. Other dtypes are converted to the module's.
+ * Tensors that `skip` names are left out, as if the file did not have them. Each tensor is converted to its parameter's dtype,
+ * with rounding.
  *
  * @example
  * ```ts
@@ -86,5 +87,8 @@ export function loadWeights(path: string, module: Module, options: LoadWeightsOp
 
 function requireModule(call: string, module: unknown): void {
   if (module instanceof Module) return;
-  throw new HoldfastError("BAD_ARGUMENT", `${call} takes a path and a module; the second argument is none.`);
+  throw new HoldfastError(
+    "BAD_ARGUMENT",
+    `${call} takes a path and a module; the second argument is not a module.`,
+  );
 }

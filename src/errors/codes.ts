@@ -212,8 +212,8 @@ export const errorCodes = {
     meaning:
       "The verifier found a fault in how a compiled step would run or where its memory would lie; nothing of it was run.",
     help:
-      "Passes of the compiler are left out first; this comes where none of them was the cause, or where the setting onRefusedPlan is error. Report it " +
-      "with the message, which names the rule, the calls and the buffers; the same step runs without compile().",
+      "Holdfast first tries the plan with fewer passes. You see this if that did not help, or if onRefusedPlan is error. " +
+      "Report it with the whole message. The same function runs without compile().",
   },
 
   // The machine

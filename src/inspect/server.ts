@@ -1,4 +1,4 @@
-/** The inspector's server: a page and its data from a folder of runs, to who may see them, and never a word written. */
+/** The inspector's server: serves a page and its data from a folder of runs to clients that may see them, and writes nothing. */
 
 import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
 import type { AddressInfo, Socket } from "node:net";

@@ -167,8 +167,16 @@ test("registered parts come behind the fields, each under a name of its own", ()
   refuses("BAD_ARGUMENT", () => module.registerParameter("one", other), /the name is taken/);
   refuses("BAD_ARGUMENT", () => module.registerParameter("a.b", other), /without dots/);
   refuses("BAD_ARGUMENT", () => module.registerParameter("", other), /without dots/);
-  refuses("BAD_ARGUMENT", () => module.registerModule("x", one as never), /was given no module/);
-  refuses("BAD_ARGUMENT", () => module.registerParameter("x", module as never), /was given no parameter/);
+  refuses(
+    "BAD_ARGUMENT",
+    () => module.registerModule("x", one as never),
+    /takes a module as its second argument/,
+  );
+  refuses(
+    "BAD_ARGUMENT",
+    () => module.registerParameter("x", module as never),
+    /takes a parameter as its second argument/,
+  );
   const clash = new Deep();
   clash.byKey.set("7", { inner: [scale()] });
   refuses("BAD_ARGUMENT", () => clash.parameters(), /Deep has two parts with the name "byKey\.7\.inner\.0"/);

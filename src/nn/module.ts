@@ -381,7 +381,7 @@ export abstract class Module {
     const subject = `${this.constructor.name}.${call}(${JSON.stringify(name)}, …)`;
     if (!isOne) {
       const what = call === "registerModule" ? "module" : "parameter";
-      throw new HoldfastError("BAD_ARGUMENT", `${subject} was given no ${what}.`);
+      throw new HoldfastError("BAD_ARGUMENT", `${subject} takes a ${what} as its second argument.`);
     }
     if (typeof name !== "string" || name === "" || name.includes(".")) {
       throw new HoldfastError("BAD_ARGUMENT", `${subject}: give a name that is a text without dots.`);

@@ -238,7 +238,7 @@ export class Runtime {
     this.#parts.driver.remember?.(key, note);
   }
 
-  /** Prints a warning, whatever the logger says. */
+  /** Prints a warning, whatever HOLDFAST_LOG says; `print` of the options receives it. */
   warn(text: string): void {
     this.#print(`holdfast: ${text}\n`);
   }

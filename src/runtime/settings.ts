@@ -98,8 +98,8 @@ export const settingsTable = {
     variable: "HOLDFAST_ON_REFUSED_PLAN",
     ...choice("fallback", "error"),
     meaning:
-      "What becomes of a compiled step whose plan the verifier refuses, which is a fault of Holdfast. fallback: passes are left " +
-      "out until it agrees, with a warning and a report to send us. error: PLAN_REFUSED.",
+      "What to do if the verifier refuses a compiled step's plan, which is a fault of Holdfast. fallback: leave out passes until " +
+      "it agrees, print a warning and write a report. error: throw PLAN_REFUSED.",
     defaultText: "fallback",
     example: "error",
     fallback: () => "fallback" as const,
@@ -130,7 +130,7 @@ export const settingsTable = {
     ...choice("end", "report"),
     meaning:
       "report: write the stall report to stderr and to a file, and let the run go on. end: write it and end the process with " +
-      "exit code 86. The commands of holdfast end unless this says otherwise; holdfast doctor always does.",
+      "exit code 86. The commands of holdfast default to end; holdfast doctor always ends.",
     defaultText: "report",
     example: "end",
     fallback: () => "report" as const,

@@ -1,6 +1,6 @@
 /**
- * When a plan is audited: at its calls 2 to 8, at every power of two after that, and whenever the last audit has been paid
- * for a thousand times over, so that audits take a thousandth of a long run.
+ * When a plan is audited: at its calls 2 to 8, at every power of two after that, and again when a thousand times the duration
+ * of the last audit has passed, so that audits take about a thousandth of a long run.
  */
 
 import { type Clock, systemClock } from "../units/index.js";

@@ -23,21 +23,21 @@ import type { StepResult } from "./step-results.js";
 import { Tensor } from "./tensor.js";
 
 export interface CompileOptions {
-  /** For messages and reports; "step" unless given. */
+  /** For messages and reports; default: "step". */
   readonly name?: string;
   /** Passes that are to be left out, by their names. */
   readonly passes?: PassSettings;
   /** How many plans are kept, each for other shapes or another state of modules; default: 8. */
   readonly mostPlans?: number;
   /**
-   * Trace the function again at calls 2 to 8 of a plan and now and then later, and refuse the step if it does other work
-   * by then; default: true. The function's JavaScript runs once more for each.
+   * Trace the function again at calls 2 to 8 of a plan and now and then later, and refuse the step if its work differs. The
+   * function's JavaScript runs once more for each audit; default: true.
    */
   readonly audit?: boolean;
 }
 
 export interface ReportOptions {
-  /** Measure what each call takes; no unless given. */
+  /** Measure what each call takes; default: false. */
   readonly times?: boolean;
 }
 
@@ -56,7 +56,7 @@ export interface StepPlanReport extends PlanReport {
 }
 
 export interface CompiledStep<I extends readonly Tensor[], R extends StepResult> {
-  /** Runs the step. Its results are good until its next call; `keep()` makes one live on. */
+  /** Runs the step. Its results are valid until its next call; `keep()` copies one. */
   (...inputs: I): R;
   /** How many plans there are. */
   readonly plans: number;
@@ -67,7 +67,7 @@ export interface CompiledStep<I extends readonly Tensor[], R extends StepResult>
   readonly history: Readonly<Record<string, readonly number[]>>;
   /** How many calls were skipped on the device because a gradient's norm was not finite. Waits for the device. */
   readonly skipped: number;
-  /** Sends for the latest of the history, and takes what has arrived: for who looks at it more often than it comes by itself. */
+  /** Asks for the latest numbers and adds those that have arrived to the history: for programs that read it more often. */
   refresh(): void;
   /** Waits until the history is complete. */
   flush(): void;
@@ -81,7 +81,7 @@ export interface CompiledStep<I extends readonly Tensor[], R extends StepResult>
    * const step = cpu.compile((x) => x.exp().add(1).log());
    * step(tensor([1, 2, 3]));
    * const text = step.explain({ calls: false });
-   * console.log(text.match(/^fuse .*:/m)?.[0]); // → fuse        3 → 1  calls that can be one kernel are one:
+   * console.log(text.match(/^fuse .*:/m)?.[0]); // → fuse        3 → 1  calls that can share a kernel are fused:
    * cpu.close();
    * ```
    */

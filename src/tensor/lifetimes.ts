@@ -8,7 +8,7 @@ import type { GradientHolder, Tensor } from "./tensor.js";
 
 /** What to do instead of keep() inside a compiled step. */
 const keepOutside =
-  "What a compiled step makes lies in memory of its plan. Return the tensor from the step; outside, keep() makes the result live on.";
+  "Tensors of a compiled step lie in its plan's memory. Return the tensor, and call keep() on the result outside the step.";
 
 export class Lifetimes {
   readonly #runtime: Runtime;
@@ -98,7 +98,7 @@ export class Lifetimes {
       throw new HoldfastError(
         "DEAD_TENSOR",
         `${use}: tensor "${tensor.name}", ${dtype} ${formatShape(shape)}, is a result of compiled ${compiled}, which has been called again ` +
-          "or closed since: its memory holds other values. Read it before the next call, or let it live on: keep().",
+          "or closed since: its memory holds other values. Read it before the next call, or copy it with keep().",
         { numbers: { op: storage.label, step: compiled } },
       );
     }

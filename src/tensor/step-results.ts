@@ -49,8 +49,8 @@ export class StepResults {
     if (describe(shape) !== describe(this.#shape)) {
       throw new HoldfastError(
         "STEP_CHANGED",
-        `Compiled ${this.#owner.name} was traced again to check it, and no longer gives the same: ${describe(shape)}, where the ` +
-          `first trace gave ${describe(this.#shape)}. Make it give the same for the same inputs, or compile a step for each case.`,
+        `Compiled ${this.#owner.name} was traced again to check it, and no longer returns the same: now ${describe(shape)}, in the ` +
+          `first trace ${describe(this.#shape)}. Make it return the same for the same inputs, or compile a step for each case.`,
       );
     }
     this.#store(shape);

@@ -93,7 +93,7 @@ function run<T>(
 function refuseDraw(name: string): never {
   throw new HoldfastError(
     "NOT_TRACEABLE",
-    `Compiled ${name} draws random numbers on the host, as randn() and its kin do: every call would have the same ones. ` +
+    `Compiled ${name} draws random numbers on the host, as randn() and rand() do: every call would have the same ones. ` +
       "Draw them before the call and pass them in; dropout draws on the device.",
   );
 }

@@ -26,7 +26,7 @@ function adviceFor(path: string): string {
     if (runs.length === 0) continue;
     const more = runs.length - namedRuns;
     const rest = more > 0 ? ` and ${more} more` : "";
-    return `The runs in ${folder} are ${runs.slice(0, namedRuns).join(", ")}${rest}.`;
+    return `Runs found in ${folder.replace(/\/$/, "")}/: ${runs.slice(0, namedRuns).join(", ")}${rest}.`;
   }
   return "Give the folder of a run.";
 }

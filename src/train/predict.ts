@@ -85,7 +85,7 @@ export class Predictor {
   }
 
   /**
-   * The same batch by batch, for who has something else to do between two of them, or may want no more.
+   * The same batch by batch, for programs that do other work between batches, or stop before the last.
    *
    * @example
    * ```ts

@@ -1,6 +1,6 @@
 /**
  * What a run does where it makes no steps, and how long each may take before a probe calls the run stalled. The watchdog looks
- * closer, at every call of the device; these limits are for who sees the run's folder only.
+ * closer, at every call of the device; these limits are for probes, which see only the run's folder.
  */
 
 const minute = 60_000;

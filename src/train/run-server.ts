@@ -1,5 +1,5 @@
 /**
- * A small HTTP server beside a run, for who watches many: `/metrics` for Prometheus and `/healthz` for probes. It reads the run's
+ * A small HTTP server beside a run, for monitoring many runs: `/metrics` for Prometheus and `/healthz` for probes. It reads the run's
  * folder and nothing else, so it can't disturb the training; it never keeps the process alive; and while the training holds the
  * process's one thread, as it does when a step is compiled, it answers late.
  */

@@ -432,7 +432,7 @@ describe("accumulated gradients", () => {
     const from = { epoch: 0, batch: 2, step: 1, losses: [1] };
     assert.throws(() => make(device, { accumulate: 3, from }), {
       code: "BAD_STATE",
-      message: /from batch 2/,
+      message: /at batch 2 with accumulate 3/,
     });
     assert.throws(() => make(device, { accumulate: 0 }), {
       code: "BAD_ARGUMENT",

@@ -1,5 +1,6 @@
 /**
- * Trains a module: epochs over data that lies on the device, compiled steps, and figures for each epoch. It knows nothing of what is trained; where it stands is a plain record, so that another process can go on from there.
+ * Trains a module: epochs over data that lies on the device, compiled steps, and figures for each epoch. It knows nothing of
+ * what is trained. Its position is a plain record, so that another process can resume from there.
  */
 
 import { setImmediate } from "node:timers/promises";
@@ -467,13 +468,13 @@ export class Trainer<Sources extends readonly ColumnSource[] = readonly ColumnSo
   }
 }
 
-/** Refuses to go on from the midst of a step: the gradients of its first batches are gone. */
+/** Refuses to resume inside a step: the gradients of its first batches are gone. */
 function requireBorder(batch: number, batches: number, accumulate: number): void {
   if (batch % accumulate === 0 || batch === batches) return;
   throw new HoldfastError(
     "BAD_STATE",
-    `A training can't go on from batch ${batch} with accumulate ${accumulate}: its steps begin at multiples of ${accumulate}. ` +
-      "Give the accumulate that the position was made with.",
+    `Training can't resume at batch ${batch} with accumulate ${accumulate}: steps begin at multiples of ${accumulate}. ` +
+      "Use the accumulate value of the saved run.",
     { numbers: { batch, accumulate } },
   );
 }

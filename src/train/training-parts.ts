@@ -26,7 +26,7 @@ export interface TrainingParts {
   readonly schedule?: OneOrNamed<Stateful>;
   readonly loader?: OneOrNamed<Stateful>;
   readonly earlyStopping?: OneOrNamed<Stateful>;
-  /** Where random numbers stand, on the host and on the devices of the models. Default: with an optimizer, true. */
+  /** Where random numbers stand, on the host and on the devices of the models. Default: true if there is an optimizer. */
   readonly random?: boolean;
 }
 

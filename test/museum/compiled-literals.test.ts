@@ -14,7 +14,7 @@ const floats = (Object.keys(dtypes) as Dtype[]).filter((dtype) => dtypes[dtype].
 
 museumRow<(value: unknown) => string>({
   row: "S1",
-  rule: "x.mul(a) and x.mul(b) are one call only where a and b are the same number: every special value in every float dtype",
+  rule: "x.mul(a) and x.mul(b) share one call only if a and b are the same number: every special value in every float dtype",
   sound: literalKey,
   faults: {
     "JSON, in which ±Infinity and NaN are null and -0 is 0": (value) => JSON.stringify(value),

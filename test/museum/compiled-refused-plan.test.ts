@@ -45,7 +45,7 @@ const placedTooEarly: Partial<Order> = { placeFor: (a, b) => Math.min(a.position
 
 museumRow<DeviceOptions>({
   row: "S4",
-  rule: "a compiled step whose plan is refused runs without the pass at fault: eager bits, one warning, a report, and explain() says so",
+  rule: "a compiled step whose plan is refused runs without the pass at fault and those after it: eager bits, one warning, a report, and explain() says so",
   sound: { onRefusedPlan: "fallback" },
   faults: { "a refusal ends the user's training": { onRefusedPlan: "error" } },
   check(options) {

@@ -53,7 +53,7 @@ function stallsOfSlowStep(beats: () => number): Stall[] {
 
 museumRow<() => number>({
   row: "S5",
-  rule: "tracing, planning, compiling and CPU kernels beat, and are no stall however long they take",
+  rule: "tracing, planning, compiling and CPU kernels send heartbeats, and are not reported as stalls however long they take",
   sound: heartbeatIn(),
   faults: { "a watchdog that counts driver calls and phases alone": () => 0 },
   check: (beats) => assert.deepEqual(stallsOfSlowStep(beats), []),

@@ -282,7 +282,7 @@ function runBody(body: string): [number, string, number[]] {
   return [status, standIn.lastFault(), found];
 }
 
-test("who writes before the wait what the kernel before has written is a fault", { skip }, () => {
+test("a kernel that writes before the wait what the previous kernel has written is a fault", { skip }, () => {
   const fault = "hf_body: writes before it has waited for the launch before it";
   const early = "values[id] = 9; awaitPrevious(); out[id] = values[id];";
   assert.deepEqual(runBody(early), [launchFailed, fault, []]);

@@ -96,7 +96,7 @@ for (const order of orders) {
   });
 }
 
-test("who reads a tile before its gate opens reads NaN, where copies come late", { skip }, () => {
+test("a thread that reads a tile before its gate opens reads NaN, where copies come late", { skip }, () => {
   setOrder("reversed");
   const [status, , sums] = runRing(ring(add + awaitFull, awaitEmpty));
   assert.equal(status, 0);

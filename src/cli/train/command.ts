@@ -268,7 +268,7 @@ function stoppedText(out: string): string {
 }
 
 function finishedText(out: string): string {
-  return `The run in ${out} has finished before: see ${join(out, runFiles.results)}. Give another --out to train again.\n`;
+  return `The run in ${out} had already finished; its results are in ${join(out, runFiles.results)}. Give another --out to train again.\n`;
 }
 
 function nothingToResume(out: string): HoldfastError {

@@ -1,7 +1,7 @@
 /**
- * Makes apart what of a kernel's results needs less than the others, where that little is there long before the rest: who reads it
- * need not wait. So a mean's divisor is counted while the model still runs, and the way back from a loss begins in the kernel that
- * makes the loss.
+ * Splits off a kernel's outputs that have fewer dependencies than the others, if their inputs are ready long before the rest.
+ * Readers of such an output need not wait: a mean's divisor is counted while the model still runs, so backward starts in the
+ * kernel that makes the loss.
  */
 
 import type { Runtime } from "../../runtime/index.js";

@@ -1,6 +1,7 @@
 /**
- * Does elementwise work on a product's result in the product's own kernel, where that saves a pass over much memory: an
- * activation behind a wide layer, and its gradient. Which products can do that is for their kernels to say.
+ * Runs elementwise work on a product's result in the epilogue of the product's own kernel, where that saves a pass over much
+ * memory: an activation after a wide layer, its gradient, or the sum with a residual's gradient. The kernels say which
+ * products can do that.
  */
 
 import { type Finish, gemmFinishes } from "../../kernels/index.js";

@@ -1,7 +1,7 @@
 /**
- * Values that are changed in place after others have read them are made anew in memory of their own, so that who reads them
- * need not have ended: a residual's gradient grows by a layer's while the layer's weight gradient is made of it. Costs
- * memory, and is worth it only where calls run side by side.
+ * A value that is overwritten after other calls have read it gets a new buffer, so that readers of the old value need not
+ * have ended: a layer's gradient is added to a residual's while the layer's weight gradient still reads the residual's.
+ * This costs memory, and is worth it only where calls run side by side.
  */
 
 import { dtypes, loadsOf } from "../../kernels/index.js";

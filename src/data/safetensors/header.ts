@@ -74,12 +74,18 @@ function checkSize(name: string, dtype: string, shape: readonly number[], begin:
   if (end - begin === size) return;
   if (elementBytes === undefined && end >= begin && sizeOfElements(1, shape) !== undefined) return;
   const dimensions = `[${shape.slice(0, 16).join(", ")}${shape.length > 16 ? ", …" : ""}]`;
-  const uncounted = elementBytes === undefined ? "some bytes" : "more bytes than can be counted";
-  const need = size === undefined ? uncounted : `${size} bytes`;
-  throw badFile(
-    `Tensor ${quote(name)}, ${quote(dtype)} ${dimensions}, needs ${need}, but its data_offsets are [${begin}, ${end}].`,
-    { name: quote(name), begin, end, size: size ?? null },
-  );
+  const need = size === undefined ? "more bytes than can be counted" : `${size} bytes`;
+  const offsets = `[${begin}, ${end}]`;
+  const fault =
+    end < begin
+      ? `has the data_offsets ${offsets}: the end lies before the begin.`
+      : `needs ${need}, but its data_offsets are ${offsets}.`;
+  throw badFile(`Tensor ${quote(name)}, ${quote(dtype)} ${dimensions}, ${fault}`, {
+    name: quote(name),
+    begin,
+    end,
+    size: size ?? null,
+  });
 }
 
 /** Holds the tensors to covering the data exactly: no two share a byte, and no byte is left over. */

@@ -146,7 +146,7 @@ const wrongFiles: readonly (readonly [string, Uint8Array, RegExp])[] = [
   [
     "an unknown dtype whose bytes end before they begin",
     fileWith(`{"a":${entry("[1]", 1, 0).replace("U8", "F4")}}`, 1),
-    /"F4" \[1\], needs some bytes, but its data_offsets are \[1, 0\]/,
+    /"F4" \[1\], has the data_offsets \[1, 0\]: the end lies before the begin/,
   ],
   ["a shape that is a number", fileWith(`{"a":${entry("1", 0, 1)}}`, 1), /expected "\["/],
   [
@@ -161,7 +161,7 @@ const wrongFiles: readonly (readonly [string, Uint8Array, RegExp])[] = [
   [
     "reversed offsets",
     fileWith(`{"a":${entry("[1]", 1, 0)}}`, 1),
-    /needs 1 bytes, but its data_offsets are \[1, 0\]/,
+    /has the data_offsets \[1, 0\]: the end lies before the begin/,
   ],
   [
     "fewer bytes than the shape needs",

@@ -97,7 +97,7 @@ test("bytes that are not as many as the shape needs are refused", () => {
 
 test("a shape that is none is refused", () => {
   for (const shape of [[-2], [0.5], [Number.NaN], [2 ** 53], [2 ** 40, 2 ** 40]]) {
-    refuses("BAD_ARGUMENT", () => writeSafetensors([{ ...good, shape }]), /is no shape/);
+    refuses("BAD_ARGUMENT", () => writeSafetensors([{ ...good, shape }]), /is not a valid shape/);
   }
 });
 

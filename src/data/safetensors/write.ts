@@ -123,7 +123,7 @@ function checkTensor(tensor: StoredTensor): void {
   if (!isRecord(tensor)) {
     throw new HoldfastError(
       "BAD_ARGUMENT",
-      `A tensor to write is ${String(tensor)}; give { name, dtype, shape, bytes }.`,
+      `One of the tensors to write is ${String(tensor)}; give { name, dtype, shape, bytes }.`,
     );
   }
   const { name, dtype, shape, bytes } = tensor;
@@ -147,8 +147,9 @@ function checkTensor(tensor: StoredTensor): void {
   }
   const size = sizeOf(dtype, shape);
   if (size === bytes.length) return;
-  const need = size === undefined ? "is no shape" : `needs ${size}`;
-  throw badTensor(name, `has ${bytes.length} bytes, but ${dtype} [${shape.join(", ")}] ${need}.`);
+  const sizes = `[${shape.join(", ")}]`;
+  const need = size === undefined ? `${sizes} is not a valid shape` : `${dtype} ${sizes} needs ${size}`;
+  throw badTensor(name, `has ${bytes.length} bytes, but ${need}.`);
 }
 
 function badTensor(name: string, what: string): HoldfastError {

@@ -1,7 +1,8 @@
 /**
- * The outside process: hears the watchdog's thread beat, makes its stall reports known and, where that is asked for, ends
- * the run. When the thread falls silent, it reports from the last beat and /proc, and kills where it is to end the run.
- * A process that a signal or a debugger has stopped is not silent. It leaves as soon as the watched process is gone. A script: `node outside.js '<settings as JSON>'`.
+ * The outside process: listens to the watchdog thread's heartbeats, publishes its stall reports and, if asked to, ends the
+ * run. When the thread falls silent, it reports from the last heartbeat and /proc, and kills the run if it is to end it. A
+ * process that a signal or a debugger has stopped is not silent. The outside process exits when the watched process is gone.
+ * A script: `node outside.js '<settings as JSON>'`.
  */
 
 import { systemClock } from "../../units/index.js";

@@ -1,6 +1,6 @@
 /**
- * How often a run that goes on is reported: the first two stalls at once, then at doubling intervals up to an hour. A
- * program whose every step takes longer than the limit would fill its terminal and its disk otherwise.
+ * How often stalls are reported if the process keeps running: the first two at once, then at doubling intervals up to an
+ * hour. Otherwise a program whose every step takes longer than the limit would fill its terminal and its disk.
  */
 
 const maxIntervalMs = 3_600_000;

@@ -22,7 +22,7 @@ const stateWords: Readonly<Record<string, string>> = {
 const endings: Readonly<Record<Ending, string>> = {
   exit: `the run is ended now, with exit code ${exitCodes.stalled.code}`,
   kill: "the run is ended now, by SIGKILL",
-  none: "the run goes on; HOLDFAST_ON_STALL=end would end it",
+  none: "the process keeps running; to end it on a stall, start it with HOLDFAST_ON_STALL=end",
 };
 
 /** `where` is the path of the JSON file, or why there is none. */
@@ -42,7 +42,10 @@ export function stallReportText(report: StallReport, where: string): string {
     ["look at", advice(report)],
     ["report", where],
     ["ending", endings[report.ending]],
-    ["way out", `slow and not stuck? Raise HOLDFAST_STALL_AFTER (now ${formatDuration(what.limitMs)})`],
+    [
+      "way out",
+      `if it is slow but not stuck, start it with a larger HOLDFAST_STALL_AFTER (now ${formatDuration(what.limitMs)})`,
+    ],
   ];
   const body = rows.filter(([, text]) => text !== "").map(([name, text]) => `  ${name.padEnd(14)}${text}`);
   return `holdfast: stalled: ${stallSentence(report)}\n${body.join("\n")}\n`;

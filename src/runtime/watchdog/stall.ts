@@ -1,7 +1,7 @@
 /**
- * What a stall is: something is open (a phase or a driver call), and for the limit nothing has moved and no work has
- * beaten. Pure logic over the board and the heartbeat. Standing still is measured in the detector's own looks, so time in
- * which it could not look is no stall.
+ * What a stall is: a phase or a driver call is open, and for the limit no phase or driver call has begun or ended, and there
+ * was no heartbeat. Pure logic over the board and the heartbeat. Only time between the detector's own checks counts, so time
+ * in which it could not check is not a stall.
  */
 
 import { type Clock, heartbeatIn } from "../../units/index.js";

@@ -66,7 +66,7 @@ function look(): void {
   if (stall) void judge(stall);
 }
 
-/** Who is held by a debugger or a signal does not stall. Nor does a run that has gone on while that was looked into. */
+/** A process held by a debugger or a signal is not stalled. Nor is a run that has moved while that was checked. */
 async function judge(stall: Stall): Promise<void> {
   if (isStopped(pid) || (await isPausedByDebugger())) detector.restart();
   else if (detector.isStill && (onStall === "end" || pace.allows(systemClock.nowMs()))) tell(stall);
@@ -84,6 +84,10 @@ function tell(stall: Stall): void {
 function describe(stall: Stall): StallReport {
   const endsBy: Ending = exit ? "exit" : "kill";
   const leftOut = pace.takeLeftOut();
+  const unreported =
+    leftOut === 1
+      ? "1 more stall since the last report was not reported"
+      : `${leftOut} more stalls since the last report were not reported`;
   return stallReport({
     kind: "stall",
     pid,
@@ -93,7 +97,7 @@ function describe(stall: Stall): StallReport {
     reading: takeReading(shared, stall),
     process: readProcessState(pid),
     ending: onStall === "end" ? endsBy : "none",
-    notes: leftOut === 0 ? notes : [...notes, `stalls since the last report that were not told: ${leftOut}`],
+    notes: leftOut === 0 ? notes : [...notes, unreported],
     time: new Date(),
   });
 }

@@ -55,7 +55,7 @@ export const lifeMethods = {
   },
   /**
    * Carries a tensor out of its step: its memory stays until `release()`, and it is cut off from the graph, which ends
-   * with the step.
+   * with the step. A result of a compiled step is copied.
    *
    * @example
    * ```ts

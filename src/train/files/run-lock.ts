@@ -115,7 +115,7 @@ function refuseLiving(path: string, owner: ProcessIdentity, heardMs: () => numbe
   const where = state === "elsewhere" ? ` on ${host}, heard of ${formatDuration(silentMs)} ago` : "";
   const wayOut =
     state === "elsewhere"
-      ? `It counts as gone after ${formatDuration(limitMs)} of silence; if you know that it is, remove ${path}.`
+      ? `After ${formatDuration(limitMs)} without a sign of life the lock is taken over. If you are sure that the process has ended, remove ${path}.`
       : "Wait for it or stop it, or give this run another folder.";
   throw new HoldfastError("RUN_LOCKED", `${path} is held by process ${pid}${where}. ${wayOut}`, {
     numbers: { path, pid, host },

@@ -45,7 +45,7 @@ test("a range is read by itself, and one beyond the end is empty", () => {
   assert.equal(readSteps(path, { from: 100 }).step.length, 0);
 });
 
-test("a row that was cut off in the middle is not read, and not kept by who goes on", () => {
+test("a row that was cut off in the middle is not read, and a resumed log does not keep it", () => {
   const path = newPath();
   write(path, 1, 5);
   truncateSync(path, 512 + 4 * 64 + 20);

@@ -1,4 +1,4 @@
-/** Ctrl-C and SIGTERM for a training: it ends in its own good order if it can, and within a few seconds in any case. */
+/** Stops a training on Ctrl-C or SIGTERM: after the present step if it can, and within a few seconds in any case. */
 
 import { constants } from "node:os";
 import { Worker } from "node:worker_threads";
@@ -9,18 +9,18 @@ import type { StopThreadData, ToStopThread } from "./stop-thread.js";
 export interface StopOptions {
   /** Within how many milliseconds of the first signal the process ends. Default: 5000. */
   readonly withinMs?: number;
-  /** What a process ends with that did not get so far itself. Default: 128 and the signal's number, as shells have it. */
+  /** The exit code if the second thread has to end the process. Default: 128 plus the signal's number. */
   readonly exitCode?: number;
 }
 
 export interface StopSignals {
   /** Aborted by the first signal, once the main thread hears it: for `TrainerOptions.signal`. */
   readonly signal: AbortSignal;
-  /** The signals are heard whatever the main thread does. Nobody has to wait for it. */
+  /** Resolves when the second thread listens. You need not wait for it. */
   readonly ready: Promise<void>;
   /** Names the run's folder, so that it is marked as stopped where the process has to be ended. */
   markRun(folder: string): void;
-  /** Lets the signals go: whatever the process does from here on takes the time it takes. Closing twice is harmless. */
+  /** Stops listening. The time limit no longer holds after this. Closing twice is harmless. */
   close(): void;
 }
 
@@ -28,9 +28,9 @@ const defaultWithinMs = 5000;
 const stopSignals: readonly StopSignal[] = ["SIGINT", "SIGTERM"];
 
 /**
- * Ends this process within five seconds of Ctrl-C or SIGTERM. The first signal aborts `signal`, after which a Trainer ends
- * behind its present step and the program can save. A second thread hears the signals too: where the main thread is too
- * busy to end in time, or a second signal comes, that thread ends the process.
+ * Ends this process within five seconds of Ctrl-C or SIGTERM. The first signal aborts `signal`: a Trainer then ends after its
+ * present step, and the program can save. A second thread listens too. It ends the process if the main thread is too busy to
+ * end in time, or if a second signal comes.
  *
  * @example
  * ```ts
@@ -45,7 +45,7 @@ export function stopOnSignals({ withinMs = defaultWithinMs, exitCode }: StopOpti
   if (!(withinMs > 0 && Number.isFinite(withinMs))) {
     throw new HoldfastError(
       "BAD_ARGUMENT",
-      `A stop can't be given ${withinMs} ms; give a positive number of milliseconds, such as 5000.`,
+      `withinMs is ${withinMs}; give a positive number of milliseconds, such as 5000.`,
       { numbers: { withinMs } },
     );
   }

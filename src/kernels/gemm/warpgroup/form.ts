@@ -226,7 +226,7 @@ const plainTiles = [tiles.large, tiles.small] as const;
 const leastShare = 1 / 3;
 
 /**
- * The forms of a product by itself or of a batch, for who measures whether one is faster than the library's. The place of each is its
+ * The forms of a product by itself or of a batch, for callers that measure whether one is faster than the library's. The place of each is its
  * number among our own choices.
  */
 export function plainFormsOf(
