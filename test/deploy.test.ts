@@ -98,7 +98,7 @@ for (const [name, pod] of Object.entries(pods)) {
       assert.ok((at(pod, "terminationGracePeriodSeconds") as number) > endingSeconds);
     });
 
-    it("opens the port that the metrics are served on, to who is outside", () => {
+    it("opens the port that the metrics are served on, to anybody outside", () => {
       assert.equal(String(at(container, "ports", 0, "containerPort")), given("--metrics-port"));
       assert.equal(given("--metrics-host"), "0.0.0.0");
     });

@@ -57,7 +57,7 @@ export const errorCodes = {
   DEAD_TENSOR: {
     meaning:
       "A tensor was used after the step that made it had ended, or a compiled step's result after the step's next call.",
-    help: "Use it inside its step, or before the next call; keep() makes it live on.",
+    help: "Use it inside its step, or before the next call, or copy it with keep() outside the step.",
   },
   NO_DEVICE: {
     meaning: "A tensor was asked for, or a module used, before it had a device to live on.",
