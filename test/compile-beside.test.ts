@@ -72,7 +72,7 @@ describe("a compiled step on a GPU", { skip: standInMissing }, () => {
     assert.ok(apart.calls.every(({ work }) => work.kind !== "beside"));
     const saved = groups.reduce((sum, rows) => sum + rows.length - 1, 0);
     assert.equal(apart.calls.length, beside.calls.length + saved);
-    assert.match(beside.text, /^beside +\d+ → +\d+ +on a GPU, small kernels of rows run beside others/m);
+    assert.match(beside.text, /^beside +\d+ → +\d+ +on a GPU, small row kernels share a launch with others/m);
     assert.match(apart.text, /^beside +left out, as the settings say/m);
   });
 

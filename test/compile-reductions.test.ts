@@ -81,8 +81,8 @@ describe("a compiled step on a GPU", { skip: standInMissing }, () => {
     assert.deepEqual([namesOf(joining!.columns), joining!.begun], [["sum"], begun]);
     assert.ok(apart.calls.every(({ work }) => work.kind !== "reductions" && work.kind !== "begun"));
     assert.equal(apart.calls.length, together.calls.length + 3);
-    assert.match(together.text, /^early +\d+ → +\d+ +reductions are begun as soon as they can be/m);
-    assert.match(together.text, /^reductions +\d+ → +\d+ +so are reductions of columns: .* gone/m);
+    assert.match(together.text, /^early +\d+ → +\d+ +on a GPU, grouped reductions start before/m);
+    assert.match(together.text, /^reductions +\d+ → +\d+ +on a GPU, column reductions are grouped into one launch: .* gone/m);
     assert.match(together.text, /2 × sum|2 × layerNormAffineGra/);
   });
 
@@ -103,7 +103,7 @@ describe("a compiled step on a GPU", { skip: standInMissing }, () => {
     assert.deepEqual([sumsOf(within), sumsOf(apart)], [[3], []]);
     assert.match(
       within.text,
-      /^sums +\d+ → +\d+ +on a GPU, sums over rows begin in kernels that have the rows/m,
+      /^sums +\d+ → +\d+ +on a GPU, column sums start in kernels that already hold the rows/m,
     );
     const readBy = ({ calls }: typeof within): number =>
       calls.filter(({ work }) => work.kind === "begun").reduce((sum, call) => sum + bytesOf(call).read, 0);

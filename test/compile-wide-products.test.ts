@@ -74,7 +74,7 @@ describe("a compiled step of wide products", { skip }, () => {
         return loss;
       };
     });
-    assert.match(text, /^together +\d+ → +\d+ +products that leave a GPU idle/m);
+    assert.match(text, /^together +\d+ → +\d+ +on a GPU, small products are grouped into one launch/m);
     assert.match(text, /2 × gemm TN f32/);
   });
 });

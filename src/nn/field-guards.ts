@@ -44,7 +44,7 @@ onTrace((device) => {
   const roots = modulesOn.get(device);
   if (!guards || !roots) return () => undefined;
   const modules = new Set(
-    [...roots.items()].flatMap((root) => [...root.namedModules()].map(([, module]) => module)),
+    roots.items().flatMap((root) => [...root.namedModules()].map(([, module]) => module)),
   );
   const restores: (() => void)[] = [];
   for (const module of modules) watchFields(module as Fields, guards, restores);

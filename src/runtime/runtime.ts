@@ -146,7 +146,7 @@ export class Runtime {
   step<T>(body: (step: number) => T): T {
     this.#requireOpen();
     const { arena, gate, phases } = this.#parts;
-    gate.refuseInside("open a step", "step()");
+    gate.refuseInside("a step", "step()");
     this.#imagination?.refuse("open a step", "step()");
     const number = this.#steps + 1;
     arena.beginStep(number);
