@@ -84,7 +84,7 @@ describe("a compiled step on a GPU", { skip: standInMissing }, () => {
     assert.match(together.text, /^early +\d+ → +\d+ +on a GPU, grouped reductions start before/m);
     assert.match(
       together.text,
-      /^reductions +\d+ → +\d+ +on a GPU, column reductions are grouped[^→]* gone;/,
+      /^reductions +\d+ → +\d+ +on a GPU, column reductions are grouped[^→]* gone;/m,
     );
     assert.match(together.text, /2 × sum|2 × layerNormAffineGra/);
   });
