@@ -1,6 +1,6 @@
 /**
- * The CrossAsset job as a person runs it: it learns where there is something to learn and not where there is nothing, and goes
- * on after any end to the same bits. What can go wrong stands in crossasset-faults.test.ts.
+ * The CrossAsset job as a person runs it: it goes on after any end to the same bits. What it learns stands in
+ * crossasset-learning.test.ts, and what can go wrong in crossasset-faults.test.ts.
  */
 
 import assert from "node:assert/strict";
@@ -13,7 +13,6 @@ import { after, describe, test } from "node:test";
 import { setTimeout } from "node:timers/promises";
 import { crossasset } from "holdfast";
 import { holdfastProgram, measuredIn, tensorsIn } from "./support/crossasset-runs.js";
-import { openDevice } from "./support/devices.js";
 import { testDevice, testEnvironment } from "./support/test-device.js";
 
 const folder = mkdtempSync(join(tmpdir(), "holdfast-job-"));
@@ -26,35 +25,6 @@ function holdfast(...args: readonly string[]) {
   const env = { PATH, ...testEnvironment };
   return spawnSync(process.execPath, [...command, ...args], { encoding: "utf8", cwd: folder, env });
 }
-
-describe("a job", { skip: testDevice === "stand-in" && "minutes of training on a stand-in" }, () => {
-  const learn = (more: Partial<crossasset.JobSettings>) =>
-    crossasset.runJob({
-      device: openDevice({ memory: "2GiB" }),
-      settings: { ...crossasset.defaultSettings, batch: 64, ...more },
-      bars: crossasset.generateBars({ bars: 90_000, seed: 42 }),
-      ...{ source: "the generator", cacheFolder: "off", listen: () => undefined },
-    });
-
-  test("is clearly above the commonest class on every fold", async () => {
-    const results = await learn({ epochs: 3 });
-    assert.equal(results?.folds.length, 2);
-    for (const { fold, test: figures, perScale, epochs } of results?.folds ?? []) {
-      const { accuracy, majority } = figures;
-      assert.ok(accuracy > majority + 0.08, `fold ${fold}: ${accuracy} against ${majority}`);
-      assert.equal(perScale.length, 12);
-      assert.ok((epochs.at(-1)?.loss ?? 9) < (epochs[0]?.loss ?? 0) / 2, "the loss has halved");
-    }
-  });
-
-  test("red proof: with the labels of other samples it is not", async () => {
-    const results = await learn({ epochs: 2, shuffledLabels: true });
-    for (const { fold, test: figures } of results?.folds ?? []) {
-      const { accuracy, majority } = figures;
-      assert.ok(accuracy < majority + 0.03, `fold ${fold}: ${accuracy} against ${majority}`);
-    }
-  });
-});
 
 /** A small job: a few seconds, three dozen steps, dropout. */
 const small = ["--generate", "40000", "--batch", "32", "--epochs", "2", "--dropout", "0.1", "--quiet"];
