@@ -11,8 +11,9 @@ const eightGiB = "MemTotal:        8388608 kB\nMemFree:          100000 kB\nMemA
 
 test("without control groups the host's own figures count", () => {
   withHostFiles({ "proc/meminfo": eightGiB }, (root) => {
-    const expected = { total: 8 * GiB, available: 4 * GiB, cgroupLimit: undefined, cgroupUsed: undefined };
-    assert.deepEqual(readHostMemory(root), expected);
+    const expected = { total: 8 * GiB, available: 4 * GiB, binding: 8 * GiB };
+    const { cgroupLimit, cgroupUsed, ...found } = readHostMemory(root);
+    assert.deepEqual([found, cgroupLimit, cgroupUsed], [expected, undefined, undefined]);
   });
 });
 
@@ -27,7 +28,10 @@ test("a group's headroom cuts what is available, wherever above us the limit sta
       "sys/fs/cgroup/user.slice/memory.current": `${1 * GiB}\n`,
     },
     (root) => {
-      const expected = { total: 8 * GiB, available: 1 * GiB, cgroupLimit: 2 * GiB, cgroupUsed: 1 * GiB };
+      const expected = {
+        ...{ total: 8 * GiB, available: 1 * GiB, binding: 2 * GiB },
+        ...{ cgroupLimit: 2 * GiB, cgroupUsed: 1 * GiB },
+      };
       assert.deepEqual(readHostMemory(root), expected);
     },
   );
@@ -46,6 +50,7 @@ test("the least headroom counts even where another group has the tighter limit",
     (root) => {
       assert.equal(readHostMemory(root).available, 5 * MiB);
       assert.equal(readHostMemory(root).cgroupLimit, 2 * GiB);
+      assert.equal(readHostMemory(root).binding, 3 * GiB);
     },
   );
 });

@@ -12,6 +12,8 @@ export interface HostMemoryInfo {
   readonly total: Bytes;
   /** What can be taken without swapping or being killed: the least of the host's figure and every group's headroom. */
   readonly available: Bytes;
+  /** The size of what `available` is a part of: the host's memory, or the limit of the group with the least headroom. */
+  readonly binding: Bytes;
   /** The tightest limit of the control groups that this process is in. */
   readonly cgroupLimit: Bytes | undefined;
   /** What the group with that limit uses, less the page cache that it would give up. */
@@ -28,14 +30,19 @@ export function readHostMemory(root = "/"): HostMemoryInfo {
   const groups = listGroupFolders(root, "memory").flatMap(
     ({ path, version }) => readGroup(path, version === 2 ? version2 : version1) ?? [],
   );
-  const headrooms = groups.map((group) => Math.max(0, group.limit - group.used));
+  const nearest = groups.reduce<Group | undefined>(
+    (best, group) => (best === undefined || headroomOf(group) < headroomOf(best) ? group : best),
+    undefined,
+  );
+  const isHostNearer = nearest === undefined || available < headroomOf(nearest);
   const tightest = groups.reduce<Group | undefined>(
     (best, group) => (best === undefined || group.limit < best.limit ? group : best),
     undefined,
   );
   return {
     total: bytes(total),
-    available: bytes(Math.min(available, ...headrooms)),
+    available: bytes(isHostNearer ? available : headroomOf(nearest)),
+    binding: bytes(isHostNearer ? total : nearest.limit),
     cgroupLimit: tightest && bytes(tightest.limit),
     cgroupUsed: tightest && bytes(tightest.used),
   };
@@ -44,6 +51,10 @@ export function readHostMemory(root = "/"): HostMemoryInfo {
 interface Group {
   readonly limit: number;
   readonly used: number;
+}
+
+function headroomOf({ limit, used }: Group): number {
+  return Math.max(0, limit - used);
 }
 
 /** Where one version of control groups keeps its figures. */

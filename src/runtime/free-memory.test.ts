@@ -10,7 +10,7 @@ import { chooseLimit, readFreeMemory } from "./free-memory.js";
 function freeOn(
   memory: DeviceInfo["memory"],
   told: { total: number; free: number },
-  host: { total: number; available: number },
+  host: { total: number; available: number; binding?: number },
 ) {
   const driver = {
     memory: () => ({ total: bytes(told.total), free: bytes(told.free) }),
@@ -18,6 +18,7 @@ function freeOn(
   const hostInfo: HostMemoryInfo = {
     total: bytes(host.total),
     available: bytes(host.available),
+    binding: bytes(host.binding ?? host.total),
     cgroupLimit: undefined,
     cgroupUsed: undefined,
   };
@@ -50,15 +51,36 @@ test("the CPU gives what its driver can address, or the host's memory less max(5
   assert.equal(freeOn("host", told, { total: 2 * GiB, available: GiB }).available, GiB - 512 * MiB);
 });
 
+test("in a container the margin is a share of the limit that binds, and not of the host", () => {
+  const told = { total: 4 * GiB, free: 4 * GiB };
+  const host = { total: 24 * GiB, available: 1900 * MiB, binding: 2 * GiB };
+  const free = freeOn("host", told, host);
+  assert.equal(free.available, 1900 * MiB - 512 * MiB);
+  assert.match(free.reason, /^what the control group's limit of 2 GiB leaves, 1\.86 GiB, less 512 MiB$/);
+  const small = freeOn("host", told, { ...host, available: 400 * MiB, binding: 512 * MiB });
+  assert.equal(small.available, 400 * MiB - 128 * MiB);
+});
+
+test("a size that was asked for is taken at its word, without a margin", () => {
+  const told = { total: 4 * GiB, free: 4 * GiB };
+  const free = freeOn("host", told, { total: 24 * GiB, available: 300 * MiB, binding: 2 * GiB });
+  assert.equal(free.available, 0);
+  assert.deepEqual(chooseLimit(bytes(256 * MiB), free), { limit: 256 * MiB, reason: "HOLDFAST_MEMORY" });
+  assert.throws(
+    () => chooseLimit(bytes(512 * MiB), free),
+    /512 MiB was asked for, and only 300 MiB can be had/,
+  );
+});
+
 test("a budget that the machine can't give is refused at the start, with both numbers", () => {
   const free = freeOn("unified", { total: 32 * GiB, free: GiB }, { total: 32 * GiB, available: 20 * GiB });
   assert.deepEqual(chooseLimit(bytes(12 * GiB), free), { limit: 12 * GiB, reason: "HOLDFAST_MEMORY" });
   assert.throws(
-    () => chooseLimit(bytes(16 * GiB), free),
+    () => chooseLimit(bytes(24 * GiB), free),
     (error) =>
       error instanceof HoldfastError &&
       error.code === "OUT_OF_BUDGET" &&
-      /16 GiB was asked for, and only 12 GiB can be given \(the host's MemAvailable, 20 GiB, less 8 GiB\)/.test(
+      /24 GiB was asked for, and only 20 GiB can be had \(without a size: the host's MemAvailable, 20 GiB, less 8 GiB\)/.test(
         error.message,
       ),
   );

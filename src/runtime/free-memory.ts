@@ -11,7 +11,9 @@ import { type Bytes, formatBytes, GiB, MiB } from "../units/index.js";
 export interface FreeMemory {
   /** What is truly free now, whatever the driver says. */
   readonly free: Bytes;
-  /** What may be taken of it, the margin left alone. */
+  /** The most that can be taken of it, for a budget that somebody has asked for by its size. */
+  readonly most: Bytes;
+  /** What is taken of it unless somebody asks, the margin left alone. */
   readonly available: Bytes;
   /** What is left to others: the host's share, or the card's margin. */
   readonly margin: Bytes;
@@ -26,46 +28,59 @@ export function readFreeMemory(device: DeviceInfo, driver: Driver, readHost: Hos
   const told = driver.memory();
   switch (device.memory) {
     case "discrete":
-      return less(told.free, Math.max(512 * MiB, 0.02 * told.total), "the card's free memory");
+      return less(told.free, marginOf(told.total, 0.02, 512 * MiB), "the card's free memory");
     case "unified": {
       const host = readHost();
-      return less(host.available, Math.max(8 * GiB, 0.1 * host.total), "the host's MemAvailable");
+      return less(host.available, marginOf(host.binding, 0.1, 8 * GiB), whoseMemory(host));
     }
     case "host": {
       const host = readHost();
-      const offered = less(host.available, Math.max(512 * MiB, 0.1 * host.total), "the host's MemAvailable");
+      const offered = less(host.available, marginOf(host.binding, 0.1, 512 * MiB), whoseMemory(host));
+      const most = Math.min(offered.most, told.free) as Bytes;
       return offered.available < told.free
-        ? offered
-        : { ...offered, available: told.free, reason: "what the CPU driver can address" };
+        ? { ...offered, most }
+        : { ...offered, most, available: told.free, reason: "what the CPU driver can address" };
     }
   }
+}
+
+/** A share of the memory, and no less than a fixed size unless that were more than a quarter: a container may be small. */
+function marginOf(total: number, share: number, least: number): number {
+  return Math.max(share * total, Math.min(least, total / 4));
+}
+
+function whoseMemory({ total, binding }: HostMemoryInfo): string {
+  return binding < total
+    ? `what the control group's limit of ${formatBytes(binding)} leaves`
+    : "the host's MemAvailable";
 }
 
 function less(free: number, wantedMargin: number, whose: string): FreeMemory {
   const margin = Math.ceil(wantedMargin);
   return {
     free: Math.floor(free) as Bytes,
+    most: Math.floor(free) as Bytes,
     available: Math.max(0, Math.floor(free) - margin) as Bytes,
     margin: margin as Bytes,
     reason: `${whose}, ${formatBytes(Math.floor(free))}, less ${formatBytes(margin)}`,
   };
 }
 
-/** The budget's limit: what was asked for, if the machine can give it, else what is free less the margin. */
+/** The budget's limit: a size that was asked for, if the machine has it, without a margin; else what is free less the margin. */
 export function chooseLimit(asked: Bytes | "auto", free: FreeMemory): { limit: Bytes; reason: string } {
-  if (free.available === 0) {
+  if (asked !== "auto" && asked <= free.most) return { limit: asked, reason: "HOLDFAST_MEMORY" };
+  if (asked === "auto" && free.available === 0) {
     throw new HoldfastError(
       "OUT_OF_BUDGET",
-      `There is no memory to work with: ${free.reason}, leaves nothing. End what else uses this machine's memory.`,
+      `There is no memory to work with: ${free.reason}, leaves nothing. End what else uses this memory, or give the budget a size: HOLDFAST_MEMORY=256MiB.`,
       { numbers: { available: 0, margin: free.margin } },
     );
   }
   if (asked === "auto") return { limit: free.available, reason: free.reason };
-  if (asked <= free.available) return { limit: asked, reason: "HOLDFAST_MEMORY" };
   throw new HoldfastError(
     "OUT_OF_BUDGET",
-    `A budget of ${formatBytes(asked)} was asked for, and only ${formatBytes(free.available)} can be given ` +
-      `(${free.reason}). Lower HOLDFAST_MEMORY, or free memory on this machine.`,
-    { numbers: { asked, available: free.available, margin: free.margin } },
+    `A budget of ${formatBytes(asked)} was asked for, and only ${formatBytes(free.most)} can be had ` +
+      `(without a size: ${free.reason}). Lower HOLDFAST_MEMORY, or free memory on this machine.`,
+    { numbers: { asked, available: free.most, margin: free.margin } },
   );
 }

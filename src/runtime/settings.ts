@@ -50,7 +50,8 @@ export const settingsTable = {
     ...size,
     meaning:
       "The budget: the most bytes Holdfast may hold on the device. auto leaves a discrete card a margin of max(512 MiB, " +
-      "2 %), a unified-memory machine max(8 GiB, 10 %) for the host, and a CPU machine max(512 MiB, 10 %).",
+      "2 %), a unified-memory machine max(8 GiB, 10 %) for the host, and a CPU machine max(512 MiB, 10 %); in a container these are " +
+      "shares of its limit, and the fixed sizes a quarter of it at most. A size is taken as it is, if there is so much memory.",
     defaultText: "auto",
     example: "64GiB",
     fallback: () => "auto",

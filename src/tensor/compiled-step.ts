@@ -61,8 +61,8 @@ export interface CompiledStep<I extends readonly Tensor[], R extends StepResult>
   /** How many plans there are. */
   readonly plans: number;
   /**
-   * The single numbers that it gave, by their names, oldest first: of all calls but the latest ones. They come to the host
-   * now and then while the device goes on; nothing waits for them.
+   * The single numbers that it gave, by their names, oldest first: the last 65,536 that are on the host. They come there now
+   * and then while the device goes on; nothing waits for them.
    */
   readonly history: Readonly<Record<string, readonly number[]>>;
   /** How many calls were skipped on the device because a gradient's norm was not finite. Waits for the device. */
@@ -131,8 +131,10 @@ export function compileStep<I extends readonly Tensor[], R extends StepResult>(
 ): CompiledStep<I, R> {
   const { runtime } = device;
   const rings = new Map<string, ScalarRing>();
+  const listeners = new Map<string, NumbersListener>();
   const step: StepFunction = {
     ...{ name, passes, rings, isAudited: audit },
+    onNumbers: (result, numbers) => listeners.get(result)?.(numbers),
     body: body as unknown as StepFunction["body"],
   };
   const plans: StepPlan[] = [];
@@ -242,11 +244,24 @@ export function compileStep<I extends readonly Tensor[], R extends StepResult>(
     memory: { value: (...inputs: I) => planFor(inputs).planned.memory },
     close: { value: close },
   }) as unknown as CompiledStep<I, R>;
+  numberListeners.set(compiled, listeners);
   latestPlans.set(compiled, () => plans.findLast(({ running }) => running));
   return compiled;
 }
 
 const holds = (plan: StepPlan): boolean => plan.holds();
+
+type NumbersListener = (numbers: readonly number[]) => void;
+
+const numberListeners = new WeakMap<object, Map<string, NumbersListener>>();
+
+/**
+ * Has a function told the single numbers of a result, all of them and in order, as they come to the host. The step's
+ * history has the latest alone.
+ */
+export function listenToNumbers(step: object, result: string, listener: NumbersListener): void {
+  numberListeners.get(step)?.set(result, listener);
+}
 
 const latestPlans = new WeakMap<object, () => StepPlan | undefined>();
 

@@ -5,6 +5,7 @@ export {
   type CompiledStep,
   type CompileOptions,
   latestPlanOf,
+  listenToNumbers,
   type ReportOptions,
   type StepPlanReport,
 } from "./compiled-step.js";

@@ -15,15 +15,14 @@ import {
 } from "../kernels/index.js";
 import type { DeviceArray } from "../ops/index.js";
 import type { Mailbox, Region, Runtime, Storage } from "../runtime/index.js";
+import { bufferSizes } from "../units/index.js";
 
 /** How many numbers a ring holds; a power of two. */
-const places = 256;
+const places = bufferSizes.ring;
 /** After so many calls the ring is sent for. */
-const readEvery = 64;
+const readEvery = Math.ceil(places / 4);
 /** After so many calls it is asked whether it has arrived. */
-const askEvery = 8;
-/** Numbers that are kept on the host, the latest ones. */
-const mostKept = 65_536;
+const askEvery = Math.ceil(places / 32);
 
 const putKernels = new Map<Dtype, RowKernel>();
 
@@ -62,14 +61,17 @@ export class ScalarRing {
   readonly #ring: Storage;
   readonly #count: Storage;
   readonly #mailbox: Mailbox;
+  readonly #onNumbers: (numbers: readonly number[]) => void;
   readonly #kept: number[] = [];
   /** Calls so far, those whose numbers are on the host, and those whose numbers are on their way. */
   #calls = 0;
   #read = 0;
   #posted = 0;
 
-  constructor(runtime: Runtime, name: string) {
+  /** `onNumbers` is told all numbers, in order, as they come to the host. */
+  constructor(runtime: Runtime, name: string, onNumbers: (numbers: readonly number[]) => void) {
     this.#runtime = runtime;
+    this.#onNumbers = onNumbers;
     this.#region = runtime.persistent.place("scalars", `ring of ${name}`, [
       { name: `ring of ${name}`, size: places * 8 },
       { name: `count of ${name}`, size: 4 },
@@ -82,7 +84,7 @@ export class ScalarRing {
     this.#mailbox = runtime.createMailbox(places * 8, `ring of ${name}`);
   }
 
-  /** The numbers of the calls so far, as far as they are on the host, oldest first. */
+  /** The latest numbers that are on the host, oldest first. */
   get known(): readonly number[] {
     return this.#kept;
   }
@@ -142,10 +144,13 @@ export class ScalarRing {
   #take(wait: boolean): void {
     const bytes = this.#mailbox.take(wait);
     if (!bytes) return;
-    const numbers = new Float64Array(bytes.buffer);
-    for (let call = this.#read; call < this.#posted; call++)
-      this.#kept.push(numbers[call % places] ?? Number.NaN);
+    const ring = new Float64Array(bytes.buffer);
+    const numbers: number[] = [];
+    for (let call = this.#read; call < this.#posted; call++) numbers.push(ring[call % places] ?? Number.NaN);
     this.#read = this.#posted;
-    if (this.#kept.length > mostKept) this.#kept.splice(0, this.#kept.length - mostKept);
+    this.#kept.push(...numbers);
+    const excess = this.#kept.length - bufferSizes.history;
+    if (excess > 0) this.#kept.splice(0, excess);
+    this.#onNumbers(numbers);
   }
 }

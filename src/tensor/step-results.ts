@@ -20,6 +20,8 @@ export interface ResultOwner {
   readonly name: string;
   /** The rings of single numbers that it gives, by their names; made when they are first met. */
   readonly rings: Map<string, ScalarRing>;
+  /** Is told single numbers as they come to the host, with the name of the result. */
+  onNumbers(result: string, numbers: readonly number[]): void;
 }
 
 /** Where a result lies; its storage is another one for every call. */
@@ -85,11 +87,13 @@ export class StepResults {
   }
 
   #ringOf(result: string): ScalarRing {
-    const { name, rings } = this.#owner;
+    const { name, rings, onNumbers } = this.#owner;
     const known = rings.get(result);
     if (known) return known;
     const { runtime } = this.#device;
-    const ring = runtime.actually(() => new ScalarRing(runtime, `${name}.${result}`));
+    const ring = runtime.actually(
+      () => new ScalarRing(runtime, `${name}.${result}`, (numbers) => onNumbers(result, numbers)),
+    );
     rings.set(result, ring);
     return ring;
   }

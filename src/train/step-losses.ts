@@ -4,38 +4,46 @@
  */
 
 export class StepLosses {
-  /** Of each step, in order: the mean over the rows of its batches. */
-  readonly known: number[] = [];
   /** Of each step that was sent and is not known yet: the shares of its batches in its rows. */
   readonly #waiting: (readonly number[])[] = [];
-  /** How many losses of each history were used. */
-  #usedOfAdded = 0;
-  #usedOfUpdates = 0;
+  /** Losses that have come and belong to no known step yet: of batches that were only added, and of last batches. */
+  readonly #added: number[] = [];
+  readonly #updates: number[] = [];
+  #known: number[] = [];
 
   /** Notes a step that was sent, with the shares of its batches in its rows. */
   sent(shares: readonly number[]): void {
     this.#waiting.push(shares);
+    this.#join();
   }
 
-  /**
-   * Takes over what has come: the losses of batches whose gradients were only added, and those of the last batches of
-   * steps. Both are histories from the start on, or with `areNew` what has come since the last call.
-   */
-  collect(added: readonly number[], updates: readonly number[], areNew = false): void {
-    const [addedFrom, updatesFrom] = areNew ? [0, 0] : [this.#usedOfAdded, this.#usedOfUpdates];
-    let [addedAt, updatesAt] = [addedFrom, updatesFrom];
+  /** Takes losses of batches whose gradients were only added, in the order of their calls. */
+  noteAdded(losses: readonly number[]): void {
+    this.#added.push(...losses);
+    this.#join();
+  }
+
+  /** Takes losses of the last batches of steps, in the order of their calls. */
+  noteUpdates(losses: readonly number[]): void {
+    this.#updates.push(...losses);
+    this.#join();
+  }
+
+  /** The losses of steps that have become known since the last call: of each, the mean over the rows of its batches. */
+  take(): readonly number[] {
+    const known = this.#known;
+    if (known.length > 0) this.#known = [];
+    return known;
+  }
+
+  #join(): void {
     for (let shares = this.#waiting[0]; shares; shares = this.#waiting[0]) {
       const others = shares.length - 1;
-      const last = updates[updatesAt];
-      if (last === undefined || addedAt + others > added.length) break;
-      const losses = [...added.slice(addedAt, addedAt + others), last];
-      this.known.push(meanOf(losses, shares));
-      addedAt += others;
-      updatesAt += 1;
+      if (this.#updates.length === 0 || this.#added.length < others) return;
+      const losses = [...this.#added.splice(0, others), ...this.#updates.splice(0, 1)];
+      this.#known.push(meanOf(losses, shares));
       this.#waiting.shift();
     }
-    this.#usedOfAdded += addedAt - addedFrom;
-    this.#usedOfUpdates += updatesAt - updatesFrom;
   }
 }
 

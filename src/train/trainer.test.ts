@@ -7,6 +7,7 @@ import { TensorDataset } from "../data/index.js";
 import * as nn from "../nn/index.js";
 import * as optim from "../optim/index.js";
 import { type Device, manualSeed } from "../tensor/index.js";
+import { bufferSizes } from "../units/index.js";
 import { EarlyStopping } from "./early-stopping.js";
 import { Trainer, type TrainerOptions, type TrainerPosition } from "./trainer.js";
 
@@ -52,6 +53,28 @@ describe("a training", () => {
     assert.ok(epochs.every(({ samplesPerSecond = 0, seconds }) => samplesPerSecond > 0 && seconds > 0));
     assert.equal(trainer.samplesPerSecond, epochs.at(-1)?.samplesPerSecond);
     trainer.close();
+  });
+
+  test("reports every epoch's loss however long it runs: with a rate of 0 they are all the same", async () => {
+    const told: number[] = [];
+    for (const accumulate of [1, 4]) {
+      const { trainer, optimizer, model } = make(device, {
+        ...{ epochs: 30, shuffle: false, accumulate },
+        watcher: { sent: () => {}, known: (loss) => told.push(loss), planned: () => {} },
+      });
+      optimizer.lr = 0;
+      for (const [, module] of model.namedModules())
+        if (module instanceof nn.Dropout) (module as { p: number }).p = 0;
+      told.length = 0;
+      const { epochs } = await trainer.run();
+      assert.ok(
+        trainer.compiled && trainer.batches * 30 > 4 * bufferSizes.history,
+        "more than the history holds",
+      );
+      assert.deepEqual(new Set(epochs.map(({ loss }) => loss)).size, 1);
+      assert.equal(told.length, 30 * trainer.stepsPerEpoch);
+      trainer.close();
+    }
   });
 
   for (const compile of [true, false]) {

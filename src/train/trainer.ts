@@ -147,15 +147,12 @@ export class Trainer<Sources extends readonly ColumnSource[] = readonly ColumnSo
   #epoch: number;
   #batch: number;
   #step: number;
-  /** Losses of the present epoch that were known at the start of this run. */
-  #before: readonly number[];
-  /** How many losses of this run were known when the epoch, or this run of it, began. */
-  #lossesAt = 0;
+  /** Of the present epoch's steps, as far as they are known. */
+  #losses: number[];
+  #latestLoss: number | undefined;
   /** Steps, by the sizes of their batches, that plans were made for. */
   readonly #planned = new Set<string>();
   readonly #throughput = new Throughput();
-  /** How many losses the watcher was told. */
-  #told = 0;
   /** When signals and timers last had their turn. */
   #turnMs = performance.now();
   /** When losses were last sent for. */
@@ -170,7 +167,8 @@ export class Trainer<Sources extends readonly ColumnSource[] = readonly ColumnSo
     this.#stopping = options.earlyStopping && new EarlyStopping(options.earlyStopping);
     const { from } = options;
     [this.#epoch, this.#batch, this.#step] = [from?.epoch ?? 0, from?.batch ?? 0, from?.step ?? 0];
-    this.#before = from?.losses ?? [];
+    this.#losses = [...(from?.losses ?? [])];
+    this.#latestLoss = this.#losses.at(-1);
     if (from?.earlyStopping) this.#stopping?.loadStateDict(from.earlyStopping);
     requireBorder(this.#batch, Math.ceil(data.rows / batchSize), options.accumulate ?? 1);
     const rows = new EpochRows(device, data, batchSize, shuffle ? seed : undefined);
@@ -201,7 +199,8 @@ export class Trainer<Sources extends readonly ColumnSource[] = readonly ColumnSo
    */
   get position(): TrainerPosition {
     this.#steps.flush();
-    const losses = this.#losses();
+    this.#takeLosses();
+    const losses = [...this.#losses];
     const stopping = this.#stopping && { earlyStopping: this.#stopping.stateDict() };
     return { epoch: this.#epoch, batch: this.#batch, step: this.#step, losses, ...stopping };
   }
@@ -247,7 +246,7 @@ export class Trainer<Sources extends readonly ColumnSource[] = readonly ColumnSo
    * ```
    */
   get latestLoss(): number | undefined {
-    return this.#steps.losses.at(-1) ?? this.#before.at(-1);
+    return this.#latestLoss;
   }
 
   /**
@@ -367,7 +366,7 @@ export class Trainer<Sources extends readonly ColumnSource[] = readonly ColumnSo
     while (this.#batch < this.batches) {
       if (signal?.aborted) {
         this.#steps.flush();
-        this.#tellLosses();
+        this.#takeLosses();
         return undefined;
       }
       const group = this.#steps.groupAt(this.#batch);
@@ -388,7 +387,7 @@ export class Trainer<Sources extends readonly ColumnSource[] = readonly ColumnSo
         this.#tellPlans();
         this.#throughput.exclude(performance.now() - sentMs);
       }
-      this.#tellLosses();
+      this.#takeLosses();
       this.#batch = group.end;
       this.#step++;
       if (schedule?.after === "step") schedule.of.step();
@@ -399,14 +398,13 @@ export class Trainer<Sources extends readonly ColumnSource[] = readonly ColumnSo
     device.runtime.synchronize();
     const endedMs = performance.now();
     const samplesPerSecond = this.#throughput.endEpoch(endedMs);
-    this.#tellLosses();
+    this.#takeLosses();
     model.eval();
     this.#refuseBadLabels();
     const { lr } = optimizer;
     const loss = this.#meanLoss();
     if (schedule?.after === "epoch") schedule.of.step();
-    [this.#epoch, this.#batch, this.#before] = [epoch + 1, 0, []];
-    this.#lossesAt = this.#steps.losses.length;
+    [this.#epoch, this.#batch, this.#losses] = [epoch + 1, 0, []];
     const figures = evaluate?.(epoch) ?? {};
     return {
       ...{ epoch, steps: this.stepsPerEpoch, loss, lr, figures, skipped: this.compiled?.skipped ?? 0 },
@@ -433,21 +431,18 @@ export class Trainer<Sources extends readonly ColumnSource[] = readonly ColumnSo
 
   #refuseBadLabels(): void {
     if (!this.compiled) return;
-    const step = this.#losses().findIndex((loss) => Number.isNaN(loss));
+    const step = this.#losses.findIndex((loss) => Number.isNaN(loss));
     if (step >= 0) this.#steps.refuseBadLabels(this.#epoch, this.#steps.groupOf(step));
   }
 
-  /** Of the present epoch's steps, as far as they are known. */
-  #losses(): readonly number[] {
-    return [...this.#before, ...this.#steps.losses.slice(this.#lossesAt)];
-  }
-
-  /** Tells the watcher of losses that have come to the host. */
-  #tellLosses(): void {
+  /** Takes losses that have come to the host, and tells the watcher. */
+  #takeLosses(): void {
     const { watcher } = this.options;
-    if (!watcher) return;
-    const known = this.#steps.losses;
-    for (; this.#told < known.length; this.#told++) watcher.known(known[this.#told] ?? Number.NaN);
+    for (const loss of this.#steps.takeLosses()) {
+      this.#losses.push(loss);
+      this.#latestLoss = loss;
+      watcher?.known(loss);
+    }
   }
 
   #tellPlans(): void {
@@ -459,7 +454,7 @@ export class Trainer<Sources extends readonly ColumnSource[] = readonly ColumnSo
   #meanLoss(): number {
     let sum = 0;
     let rows = 0;
-    for (const [step, loss] of this.#losses().entries()) {
+    for (const [step, loss] of this.#losses.entries()) {
       const { samples } = this.#steps.groupOf(step);
       sum += loss * samples;
       rows += samples;

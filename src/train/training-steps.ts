@@ -9,7 +9,7 @@ import { HoldfastError } from "../errors/index.js";
 import { dtypes } from "../kernels/index.js";
 import { clipGradNorm } from "../optim/index.js";
 import type { Region } from "../runtime/index.js";
-import type { CompiledStep, Device, Tensor } from "../tensor/index.js";
+import { type CompiledStep, type Device, listenToNumbers, type Tensor } from "../tensor/index.js";
 import type { EpochRows } from "./epoch-rows.js";
 import { StepLosses } from "./step-losses.js";
 import type { TrainerOptions } from "./trainer.js";
@@ -46,8 +46,10 @@ export class TrainingSteps<Sources extends readonly ColumnSource[]> {
     this.#weight = accumulate > 1 ? new LossWeight(device) : undefined;
     if (!compile) return;
     this.update = device.compile((own: Tensor) => this.#addAndUpdate(own), { name: "train" });
-    if (accumulate > 1)
-      this.accumulate = device.compile((own: Tensor) => this.#addGradients(own), { name: "accumulate" });
+    listenToNumbers(this.update, "loss", (losses) => this.#losses.noteUpdates(losses));
+    if (accumulate === 1) return;
+    this.accumulate = device.compile((own: Tensor) => this.#addGradients(own), { name: "accumulate" });
+    listenToNumbers(this.accumulate, "loss", (losses) => this.#losses.noteAdded(losses));
   }
 
   /** Steps in an epoch; the last one may have fewer batches. */
@@ -73,10 +75,9 @@ export class TrainingSteps<Sources extends readonly ColumnSource[]> {
     return (this.update?.plans ?? 0) + (this.accumulate?.plans ?? 0);
   }
 
-  /** Of each step so far, as far as it is known: the mean over all rows of its batches. */
-  get losses(): readonly number[] {
-    if (this.update) this.#losses.collect(historyOf(this.accumulate), historyOf(this.update));
-    return this.#losses.known;
+  /** The losses of steps that have become known since the last call: of each, the mean over all rows of its batches. */
+  takeLosses(): readonly number[] {
+    return this.#losses.take();
   }
 
   /** Sends the batches of one step; `between` is called after each but the last. */
@@ -99,7 +100,9 @@ export class TrainingSteps<Sources extends readonly ColumnSource[]> {
       if (!isLast) await between();
     }
     this.#losses.sent(shares);
-    if (!this.update) this.#losses.collect(eager.slice(0, -1), eager.slice(-1), true);
+    if (this.update) return;
+    this.#losses.noteAdded(eager.slice(0, -1));
+    this.#losses.noteUpdates(eager.slice(-1));
   }
 
   refresh(): void {
@@ -194,9 +197,4 @@ class LossWeight {
     const { persistent } = this.#device.runtime;
     if (this.#device.isOpen && persistent.regions.includes(this.#region)) persistent.release(this.#region);
   }
-}
-
-function historyOf(step: TrainingStep | undefined): readonly number[] {
-  const { loss = [] } = step?.history ?? {};
-  return loss;
 }

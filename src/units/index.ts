@@ -1,5 +1,6 @@
-/** units: byte counts, addresses, durations and clocks; how they are written and read. And keys of plain data. */
+/** units: byte counts, addresses, durations and clocks; how they are written and read. Keys of plain data, and the sizes of buffers. */
 
+export { bufferSizes } from "./buffer-sizes.js";
 export {
   type Address,
   address,

@@ -6,7 +6,7 @@
 import { join } from "node:path";
 import type { RecordedEvent, Runtime } from "../../runtime/index.js";
 import type { ReportOptions, StepPlanReport } from "../../tensor/index.js";
-import { formatDuration } from "../../units/index.js";
+import { bufferSizes, formatDuration } from "../../units/index.js";
 import { MetricsLog } from "../files/metrics-log.js";
 import { inspectionFiles, type MemorySample, stepColumns, type TroubleRecord } from "./records.js";
 import { lossAt, requireStepLog, StepLog, type StepRow, storeRow } from "./step-log.js";
@@ -164,7 +164,7 @@ function phasesOf(events: readonly RecordedEvent[]): readonly string[] {
 
 /** A queue of steps without losses, in one array that is used again and again. */
 class Waiting {
-  #rows = new Float64Array(256 * width);
+  #rows = new Float64Array(bufferSizes.stepRows * width);
   #first = 0;
   #count = 0;
 

@@ -6,14 +6,12 @@
 import { closeSync, fstatSync, ftruncateSync, openSync, readSync, writeSync } from "node:fs";
 import { codeOf, fileError } from "../../data/index.js";
 import { HoldfastError } from "../../errors/index.js";
+import { bufferSizes } from "../../units/index.js";
 import { type StepColumn, stepColumns } from "./records.js";
 
 const headerBytes = 512;
 const rowBytes = 8 * stepColumns.length;
 const header = `${JSON.stringify({ format: "holdfast steps 1", columns: stepColumns }).padEnd(headerBytes - 1)}\n`;
-
-/** So many rows wait to be written, at most. */
-const mostWaiting = 512;
 
 export type StepRow = Readonly<Record<StepColumn, number>>;
 
@@ -35,7 +33,7 @@ export const lossAt = stepColumns.indexOf("loss");
 /** Appends rows. What was not flushed is lost with the process; rows that are there are whole, but for the last one. */
 export class StepLog {
   readonly #path: string;
-  readonly #waiting = new Float64Array(mostWaiting * stepColumns.length);
+  readonly #waiting = new Float64Array(bufferSizes.stepRows * stepColumns.length);
   #rows: number;
   #count = 0;
   #file: number | undefined;
@@ -71,7 +69,7 @@ export class StepLog {
 
   #grown(): void {
     this.#count++;
-    if (this.#count === mostWaiting) this.flush();
+    if (this.#count * stepColumns.length === this.#waiting.length) this.flush();
   }
 
   flush(): void {
