@@ -92,6 +92,7 @@ export {
   arange,
   avgPool1d,
   avgPool2d,
+  type BadIndices,
   type CompiledStep,
   type CompileOptions,
   type ConvolutionOptions,

@@ -3,7 +3,7 @@
  * verification of that plan, without which nothing is launched.
  */
 
-import type { Region, Runtime, Storage } from "../runtime/index.js";
+import type { Region, Runtime } from "../runtime/index.js";
 import { beat } from "../units/index.js";
 import { placeConstants } from "./constants.js";
 import { type Fallback, planAgreed, planOptional } from "./fallback.js";
@@ -20,7 +20,6 @@ import { removeDeadCode } from "./passes/dead-code.js";
 import { beginEarly } from "./passes/early.js";
 import { finishProducts } from "./passes/finish.js";
 import { writeAfresh } from "./passes/fresh-writes.js";
-import { countSkips, guardWrites } from "./passes/guard.js";
 import { narrowedIn, narrowResults } from "./passes/narrow.js";
 import { choicesIn, chooseProducts, type ProductReport } from "./passes/products.js";
 import { recompute } from "./passes/recompute.js";
@@ -32,9 +31,10 @@ import { sumWithRows } from "./passes/sums.js";
 import { makeProductsTogether } from "./passes/together.js";
 import { turnWeights } from "./passes/turned-weights.js";
 import { planMemory } from "./plan.js";
-import type { Buffer, Call, Part, Plan, Schedule } from "./program.js";
+import type { Call, Part, Plan, Schedule } from "./program.js";
 import { roomIn } from "./room.js";
 import { type ScheduleOptions, scheduleCalls } from "./schedule.js";
+import { recordStep, type StepRecord } from "./step-record.js";
 import type { Trace } from "./trace.js";
 import { verifyPlan } from "./verify.js";
 
@@ -137,8 +137,8 @@ export interface PlannedStep {
   readonly products?: ProductReport | undefined;
   /** Persistent memory that belongs to the step: its constants and counters. */
   readonly regions: readonly Region[];
-  /** How often it was skipped (f64), where it guards what it leaves behind. */
-  readonly skipped: Storage | undefined;
+  /** What it notes at every call, where it guards what it leaves behind or looks at indices. */
+  readonly record: StepRecord | undefined;
 }
 
 /** `name`: the step's, for warnings. */
@@ -148,9 +148,9 @@ export function planStep(
   settings: PassSettings = {},
   name = "step",
 ): PlannedStep {
-  const guarded = guard(runtime, trace);
-  const placed = placeConstants(runtime, guarded.calls, trace.constants);
-  const regions = [...placed.regions, ...guarded.regions];
+  const recorded = recordStep(runtime, trace);
+  const placed = placeConstants(runtime, recorded.calls, trace.constants);
+  const regions = [...placed.regions, ...recorded.regions];
   try {
     // Making values again takes time, and holding them longer takes memory: a GPU begins with the second.
     const isShort = runtime.device.kind === "cpu";
@@ -163,7 +163,7 @@ export function planStep(
           ...settings,
           ...{ afresh: false, reductions: false, early: false, beside: false, recompute: true },
         });
-    return { ...planned, ops: trace.ops.length, types: trace.types, regions, skipped: guarded.skipped };
+    return { ...planned, ops: trace.ops.length, types: trace.types, regions, record: recorded.record };
   } catch (error) {
     for (const region of regions) runtime.persistent.release(region);
     throw error;
@@ -178,7 +178,7 @@ function planCalls(
   runtime: Runtime,
   { name: step, traced, forgotten }: TracedProgram,
   settings: PassSettings,
-): Omit<PlannedStep, "ops" | "types" | "regions" | "skipped"> {
+): Omit<PlannedStep, "ops" | "types" | "regions" | "record"> {
   const stages: Stage[] = [{ name: "trace", calls: traced }];
   let calls = traced;
   const isChosen =
@@ -278,22 +278,4 @@ function freedCalls(runtime: Runtime, { stages, forgotten, isChosen }: PlannedSt
     } else if (name !== "trace") calls = passes[name](calls, runtime, { isChosen, forgotten });
   }
   return calls;
-}
-
-/** Guards what the step leaves behind, where it asks for that, and counts how often it was skipped. */
-function guard(runtime: Runtime, { calls, guards }: Trace<unknown>): Guarded {
-  const [last] = guards.slice(-1);
-  if (!last) return { calls, regions: [], skipped: undefined };
-  const region = runtime.persistent.place("scalars", "skipped steps", [{ name: "skipped steps", size: 8 }]);
-  runtime.fill(region.whole, 0);
-  const [skipped] = region.storages;
-  const buffer: Buffer = { id: -2, bytes: 8, label: region.name, storage: region.whole };
-  const count = countSkips({ buffer, offset: 0, size: 8 }, last);
-  return { calls: [...guardWrites(calls, guards), count], regions: [region], skipped };
-}
-
-interface Guarded {
-  readonly calls: readonly Call[];
-  readonly regions: readonly Region[];
-  readonly skipped: Storage | undefined;
 }

@@ -48,6 +48,7 @@ export function emitCalls(
       upload: () => undefined,
       assume: () => undefined,
       guard: () => undefined,
+      checkIndices: () => undefined,
       forget: () => undefined,
       refuse(what: string, label: string): never {
         throw new Error(`A call of "${call.op}" asks for ${what} of "${label}", which no call does.`);

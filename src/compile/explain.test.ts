@@ -37,6 +37,7 @@ function smallStep(passes: PassSettings = {}): PlannedStep {
     ops: [],
     constants: [],
     guards: [],
+    checks: [],
     forgotten: [],
     handsOver: false,
     types: new Map(),
@@ -166,7 +167,7 @@ test("of a large step the largest holders are listed and the rest is counted, an
     forgotten: [],
     handsOver: false,
     regions: [],
-    skipped: undefined,
+    record: undefined,
   };
   const inputs = Array.from({ length: 20 }, () => "bf16 [256, 193, 1024]").join(", ");
   const text = explainStep("train", [{ inputs, planned, replayable: graph }]);

@@ -23,6 +23,7 @@ export {
   type StageReport,
 } from "./plan-report.js";
 export { hasRoom, requireRoom } from "./room.js";
+export type { BadIndex, StepRecord } from "./step-record.js";
 export {
   auditStep,
   type ExpectedWork,

@@ -9,6 +9,7 @@ import { type DeviceArray, formatShape, type LoweredOp, listenToOps, type StepPa
 import {
   alignment,
   type Imagination,
+  type IndexCheck,
   type Runtime,
   type Storage,
   type UploadItem,
@@ -19,6 +20,7 @@ import { attentionCall } from "./attention-call.js";
 import { Buffers } from "./buffers.js";
 import { type Forget, forgottenBehind } from "./forgotten.js";
 import type { Guard } from "./passes/guard.js";
+import type { TracedCheck } from "./passes/index-checks.js";
 import type { Buffer, Call, Part, ProductCall, Work } from "./program.js";
 import { Signatures } from "./signature.js";
 import { userLine } from "./user-line.js";
@@ -46,6 +48,8 @@ export interface Trace<T> {
   readonly constants: readonly Constant[];
   /** What decides whether the step counts. */
   readonly guards: readonly Guard[];
+  /** Where it looks for bad indices. */
+  readonly checks: readonly TracedCheck[];
   /** Persistent memory of which nobody wants what the step leaves in it. */
   readonly forgotten: readonly Part[];
   /** The dtypes and shapes of what the ops have made, by their buffers' numbers, where a buffer holds one array. */
@@ -57,10 +61,10 @@ export interface Trace<T> {
 export function traceStep<T>(runtime: Runtime, body: () => T): Trace<T> {
   const tracer = new Tracer(runtime);
   const result = runTraced(runtime, tracer, body);
-  const { calls, ops, constants, assumptions, guards, forgets, types } = tracer;
+  const { calls, ops, constants, assumptions, guards, checks, forgets, types } = tracer;
   const forgotten = forgottenBehind(calls, forgets);
   const holds = (): boolean => assumptions.every((one) => one());
-  return { result, calls, ops, constants, guards, forgotten, types, holds };
+  return { result, calls, ops, constants, guards, checks, forgotten, types, holds };
 }
 
 /** The work of an earlier trace, for an audit. */
@@ -109,6 +113,7 @@ class Tracer implements Imagination, CallListener {
   readonly constants: Constant[] = [];
   readonly assumptions: (() => boolean)[] = [];
   readonly guards: Guard[] = [];
+  readonly checks: TracedCheck[] = [];
   readonly types = new Map<number, string>();
   readonly forgets: Forget[] = [];
   readonly #runtime: Runtime;
@@ -239,7 +244,13 @@ class Tracer implements Imagination, CallListener {
   guard(number: Storage | undefined): void {
     const place = this.calls.length;
     if (number) this.guards.push({ from: place, until: Infinity, number: this.buffers.partOf(number) });
-    else for (const guard of this.guards) guard.until = Math.min(guard.until, place);
+    else for (const guard of [...this.guards, ...this.checks]) guard.until = Math.min(guard.until, place);
+  }
+
+  checkIndices(found: Storage, check: IndexCheck): void {
+    const line = userLine();
+    const place = { from: this.calls.length, until: Infinity };
+    this.checks.push({ ...check, ...place, found: this.buffers.partOf(found), ...(line && { line }) });
   }
 
   forget(storage: Storage): void {

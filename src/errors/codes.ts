@@ -130,7 +130,8 @@ export const errorCodes = {
     help: "Read the table of holders: raise HOLDFAST_MEMORY, hold less, or use a smaller batch.",
   },
   OUT_OF_MEMORY: {
-    meaning: "The device refused memory that the budget had allowed.",
+    meaning:
+      "The device refused memory that the budget had allowed, or the host had none for data on its way.",
     help: "Something else on this machine uses it; lower HOLDFAST_MEMORY or free the device.",
   },
   ARENA_FULL: {

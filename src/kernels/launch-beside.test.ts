@@ -177,6 +177,7 @@ function piecesOf(runtime: Runtime, launches: readonly RowLaunch[]): WorkPiece[]
     upload: () => undefined,
     assume: () => undefined,
     guard: () => undefined,
+    checkIndices: () => undefined,
     forget: () => undefined,
     refuse,
   };

@@ -82,4 +82,6 @@ export function requireShape(op: string, shape: Shape): void {
   if (!Array.isArray(shape))
     throw badShape(op, `the shape is ${String(shape)}; give all sizes in an array, as [2, 3].`);
   for (const [axis, size] of shape.entries()) requireSize(op, size, `axis ${axis} of ${formatShape(shape)}`);
+  if (!Number.isSafeInteger(sizeOf(shape)))
+    throw badShape(op, `${formatShape(shape)} has more elements than can be counted.`);
 }

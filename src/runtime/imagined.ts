@@ -10,6 +10,14 @@ export type WorkPiece =
   | { readonly kind: "fill"; readonly target: Storage; readonly byte: number }
   | { readonly kind: "copy"; readonly target: Storage; readonly source: Storage };
 
+/** Indices that imagined work looks at: of which op they are, and how many there may be. */
+export interface IndexCheck {
+  readonly op: string;
+  readonly size: number;
+  /** What there is, for messages: "axis 0 has 7". */
+  readonly range: string;
+}
+
 /** Who hears what would be done, and answers for what can't be imagined. */
 export interface Imagination {
   work(piece: WorkPiece): void;
@@ -18,6 +26,8 @@ export interface Imagination {
   assume(holds: () => boolean): void;
   /** From here on persistent memory is to be changed only if this number (f64) is finite; without one, in any case again. */
   guard(number: Storage | undefined): void;
+  /** From here on persistent memory is to be changed only if no bad index was found: the number (f64) is then Infinity. */
+  checkIndices(found: Storage, check: IndexCheck): void;
   /** What this memory holds is wanted no longer, unless it is written again: nothing that comes later asks for it. */
   forget(storage: Storage): void;
   /** Called for a look at a value, a wait, a step or a capture; throws, with advice of the caller's where there is better. */

@@ -15,7 +15,7 @@ export { Budget, type Charge } from "./budget.js";
 export type { CaptureState } from "./capture-gate.js";
 export type { Diagnostics } from "./diagnostics.js";
 export { chooseLimit, type FreeMemory, readFreeMemory } from "./free-memory.js";
-export type { Imagination, WorkPiece } from "./imagined.js";
+export type { Imagination, IndexCheck, WorkPiece } from "./imagined.js";
 export type { Mailbox } from "./mailbox.js";
 export { PersistentMemory, type PersistentStorage, type Placement, type Region } from "./persistent.js";
 export { type Judgement, judge, type Pressure, type Shortage, type Verdict } from "./pressure.js";

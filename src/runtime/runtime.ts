@@ -19,7 +19,7 @@ import type { Arena } from "./arena.js";
 import type { Budget } from "./budget.js";
 import { type CapturedGraph, captureGraph } from "./capture.js";
 import { type Diagnostics, diagnose, diagnosticsText } from "./diagnostics.js";
-import type { Imagination, WorkPiece } from "./imagined.js";
+import type { Imagination, IndexCheck, WorkPiece } from "./imagined.js";
 import { Mailbox } from "./mailbox.js";
 import { type OpenOptions, openParts, type Parts } from "./open.js";
 import type { PersistentMemory } from "./persistent.js";
@@ -106,6 +106,8 @@ export class Runtime {
   readonly #print: (text: string) => void;
   readonly #kernels = new Map<KernelSource, Kernel>();
   readonly #graphs = new Set<Replayable>();
+  readonly #readBackListeners = new Set<() => void>();
+  #isTellingReadBack = false;
   readonly #sideStreams: Readonly<Record<"first" | "yielding", Stream[]>> = { first: [], yielding: [] };
   #imagination: Imagination | undefined;
   #steps = 0;
@@ -175,7 +177,26 @@ export class Runtime {
   read(storage: Storage): Uint8Array<ArrayBuffer> {
     this.#requireOpen();
     this.#imagination?.refuse("read the values of a tensor", storage.label);
-    return this.phases.run("read-back", () => this.#parts.transfer.read(storage));
+    const bytes = this.phases.run("read-back", () => this.#parts.transfer.read(storage));
+    this.#tellReadBack();
+    return bytes;
+  }
+
+  /** What a listener reads is no read-back that others are told of. */
+  #tellReadBack(): void {
+    if (this.#isTellingReadBack) return;
+    this.#isTellingReadBack = true;
+    try {
+      for (const listener of this.#readBackListeners) listener();
+    } finally {
+      this.#isTellingReadBack = false;
+    }
+  }
+
+  /** Has a function called behind each read-back, when the device has done all work issued so far; returns how to end that. */
+  onReadBack(listener: () => void): () => void {
+    this.#readBackListeners.add(listener);
+    return () => void this.#readBackListeners.delete(listener);
   }
 
   /** A way for a few bytes to come to the host without anybody waiting. */
@@ -401,6 +422,11 @@ export class Runtime {
   /** Lets imagined work change persistent memory, from here on, only if a number (f64) is finite; without one, in any case. */
   guard(number: Storage | undefined): void {
     this.#imagination?.guard(number);
+  }
+
+  /** Lets imagined work change persistent memory, from here on, only if it has found no bad index: the number (f64) is Infinity. */
+  checkIndices(found: Storage, check: IndexCheck): void {
+    this.#imagination?.checkIndices(found, check);
   }
 
   /** Lets imagined work leave anything in memory whose values nobody wants behind it, unless they are written again. */

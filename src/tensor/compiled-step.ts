@@ -17,6 +17,7 @@ import type { Replayable } from "../runtime/index.js";
 import type { Device } from "./device.js";
 import type { RunningPlan } from "./running-plan.js";
 import type { ScalarRing } from "./scalar-ring.js";
+import { type BadIndices, type PlanFigures, StepFigures } from "./step-figures.js";
 import { keyOf } from "./step-inputs.js";
 import { makeStepPlan, type StepFunction, type StepPlan } from "./step-plan.js";
 import type { StepResult } from "./step-results.js";
@@ -65,8 +66,26 @@ export interface CompiledStep<I extends readonly Tensor[], R extends StepResult>
    * and then while the device goes on; nothing waits for them.
    */
   readonly history: Readonly<Record<string, readonly number[]>>;
-  /** How many calls were skipped on the device because a gradient's norm was not finite. Waits for the device. */
+  /** How many calls changed nothing because a gradient's norm was not finite, or an index was bad. Waits for the device. */
   readonly skipped: number;
+  /**
+   * How many calls were given an index outside its axis, and the first of them. Eager code refuses such an index; a compiled
+   * step reads NaN there, changes nothing, and prints one warning with the next read-back. Waits for the device.
+   *
+   * @example
+   * ```ts
+   * import { device, nn, tensor } from "holdfast";
+   * const cpu = await device("cpu", { print: () => undefined });
+   * const table = new nn.Embedding(4, 2).to(cpu);
+   * const step = cpu.compile((tokens) => table.forward(tokens).sum());
+   * step(tensor([3], { dtype: "i32" }));
+   * step(tensor([7], { dtype: "i32" }));
+   * const { calls, first } = step.badIndices;
+   * console.log(calls, first?.call, first?.op, first?.index); // → 1 2 embedding 7
+   * cpu.close();
+   * ```
+   */
+  readonly badIndices: BadIndices;
   /** Asks for the latest numbers and adds those that have arrived to the history: for programs that read it more often. */
   refresh(): void;
   /** Waits until the history is complete. */
@@ -132,9 +151,14 @@ export function compileStep<I extends readonly Tensor[], R extends StepResult>(
   const { runtime } = device;
   const rings = new Map<string, ScalarRing>();
   const listeners = new Map<string, NumbersListener>();
+  const figures = new StepFigures(runtime, name);
+  const figuresOf = new WeakMap<StepPlan, PlanFigures>();
   const step: StepFunction = {
     ...{ name, passes, rings, isAudited: audit },
-    onNumbers: (result, numbers) => listeners.get(result)?.(numbers),
+    onNumbers(result, numbers) {
+      listeners.get(result)?.(numbers);
+      figures.noteNumbers(numbers);
+    },
     body: body as unknown as StepFunction["body"],
   };
   const plans: StepPlan[] = [];
@@ -144,6 +168,7 @@ export function compileStep<I extends readonly Tensor[], R extends StepResult>(
     plan.audit();
     plan.inputs.load(inputs);
     if (!plan.running) begin(plan);
+    figures.noteCall(figuresOf.get(plan));
     return plan.replay(inputs) as R;
   }
 
@@ -156,6 +181,8 @@ export function compileStep<I extends readonly Tensor[], R extends StepResult>(
     if (plans.length >= mostPlans) throw tooManyPlans(name, mostPlans, plans, inputs);
     const made = runtime.phases.run("compile", () => makeStepPlan(device, step, inputs), { label: name });
     plans.push(made);
+    const own = figures.add(made.planned.record);
+    if (own) figuresOf.set(made, own);
     return made;
   }
 
@@ -181,6 +208,7 @@ export function compileStep<I extends readonly Tensor[], R extends StepResult>(
 
   function drop(plan: StepPlan): void {
     plans.splice(plans.indexOf(plan), 1);
+    figures.remove(figuresOf.get(plan));
     plan.close();
   }
 
@@ -212,16 +240,10 @@ export function compileStep<I extends readonly Tensor[], R extends StepResult>(
   }
 
   function close(): void {
+    figures.close();
     for (const plan of plans.splice(0)) plan.close();
     for (const ring of rings.values()) ring.close();
     rings.clear();
-  }
-
-  function countSkipped(): number {
-    return plans.reduce((sum, { planned: { skipped } }) => {
-      const [count = 0] = skipped ? new Float64Array(runtime.read(skipped).buffer) : [];
-      return sum + count;
-    }, 0);
   }
 
   const refresh = (): void => {
@@ -236,7 +258,8 @@ export function compileStep<I extends readonly Tensor[], R extends StepResult>(
   const compiled = Object.defineProperties(call, {
     plans: { get: () => plans.length },
     history: { get: historyOf },
-    skipped: { get: countSkipped },
+    skipped: { get: () => figures.skipped },
+    badIndices: { get: () => figures.badIndices },
     refresh: { value: refresh },
     flush: { value: flush },
     explain: { value: explain },

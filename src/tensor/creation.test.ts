@@ -4,7 +4,23 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { openStrictDevice } from "../../test/support/devices.js";
 import { refuses } from "../../test/support/refuses.js";
-import { manualSeed, onesLike, rand, randint, randn, randperm, tensor, zerosLike } from "./index.js";
+import {
+  arange,
+  eye,
+  full,
+  linspace,
+  manualSeed,
+  ones,
+  onesLike,
+  rand,
+  randint,
+  randn,
+  randperm,
+  type Tensor,
+  tensor,
+  zeros,
+  zerosLike,
+} from "./index.js";
 
 const device = openStrictDevice();
 
@@ -18,6 +34,54 @@ test("random tensors follow from the seed and from how many were drawn before", 
   const [first, second] = [draw(), draw()];
   assert.deepEqual(first, second);
   assert.notDeepEqual(first[0], first[4], "two draws are alike");
+});
+
+/** Makers of more elements than the device has memory for, or any host. */
+const tooLarge: Readonly<Record<string, () => Tensor>> = {
+  "randn([2**30])": () => randn([2 ** 30], { device }),
+  "rand([2**30])": () => rand([2 ** 30], { device }),
+  "randint(0, 9, [2**30])": () => randint(0, 9, [2 ** 30], { device }),
+  "randperm(2**30)": () => randperm(2 ** 30, { device }),
+  "ones([2**40])": () => ones([2 ** 40], { device }),
+  "full([2**33], 2)": () => full([2 ** 33], 2, { device }),
+  "eye(2**20)": () => eye(2 ** 20, 2 ** 20, { device }),
+  "arange(2**40)": () => arange(0, 2 ** 40, 1, { device }),
+  "linspace(0, 1, 2**40)": () => linspace(0, 1, 2 ** 40, { device }),
+};
+
+for (const [call, make] of Object.entries(tooLarge)) {
+  test(`${call} is refused by the device before any value is made`, () => {
+    const { live } = device.runtime.arena.figures;
+    manualSeed(4);
+    refuses("ARENA_FULL", make);
+    assert.equal(device.runtime.arena.figures.live, live);
+    // Nothing was drawn for what was refused.
+    const next = device.step(() => rand([3], { device }).tolist());
+    manualSeed(4);
+    assert.deepEqual(
+      device.step(() => rand([3], { device }).tolist()),
+      next,
+    );
+  });
+}
+
+test("values that the host can't hold are refused, and their memory is given back", () => {
+  const { live } = device.runtime.arena.figures;
+  const none = (): never => {
+    throw new RangeError("Array buffer allocation failed");
+  };
+  refuses(
+    "OUT_OF_MEMORY",
+    () => device.make(none, [3, 4], "f32"),
+    /\[3, 4\] has 12 elements of f32.*Array buffer/,
+  );
+  assert.equal(device.runtime.arena.figures.live, live);
+});
+
+test("sizes that are none, or too many to count, are refused", () => {
+  refuses("BAD_SHAPE", () => zeros([2 ** 27, 2 ** 27], { device }), /more elements than can be counted/);
+  refuses("BAD_SHAPE", () => eye(-1, 2, { device }));
+  refuses("BAD_SHAPE", () => linspace(0, 1, 1.5, { device }));
 });
 
 test("randint has every whole number of its range about equally often, and none beside", () => {

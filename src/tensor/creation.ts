@@ -124,8 +124,8 @@ export function arange(startOrEnd: number, end?: number, step = 1, options: Tens
     throw new HoldfastError("BAD_ARGUMENT", `arange from ${from} to ${to} in steps of ${step} has no end.`);
   }
   const isWhole = [from, to, step].every(Number.isInteger);
-  const values = Float64Array.from({ length: count }, (_, index) => from + index * step);
-  return finish(values, [count], options.dtype ?? (isWhole ? "i32" : "f32"), options);
+  const values = (): Float64Array => Float64Array.from({ length: count }, (_, index) => from + index * step);
+  return make(values, [count], options.dtype ?? (isWhole ? "i32" : "f32"), options);
 }
 
 /**
@@ -140,9 +140,10 @@ export function arange(startOrEnd: number, end?: number, step = 1, options: Tens
  * ```
  */
 export function linspace(start: number, end: number, count: number, options: TensorOptions = {}): Tensor {
+  requireShape("linspace", [count]);
   const step = count > 1 ? (end - start) / (count - 1) : 0;
-  const values = Float64Array.from({ length: count }, (_, index) => start + index * step);
-  return finish(values, [count], options.dtype ?? "f32", options);
+  const values = (): Float64Array => Float64Array.from({ length: count }, (_, index) => start + index * step);
+  return make(values, [count], options.dtype ?? "f32", options);
 }
 
 /**
@@ -157,10 +158,13 @@ export function linspace(start: number, end: number, count: number, options: Ten
  * ```
  */
 export function eye(rows: number, columns = rows, options: TensorOptions = {}): Tensor {
-  const values = Float64Array.from({ length: rows * columns }, (_, index) =>
-    Math.floor(index / columns) === index % columns ? 1 : 0,
-  );
-  return finish(values, [rows, columns], options.dtype ?? "f32", options);
+  requireShape("eye", [rows, columns]);
+  const values = (): Float64Array => {
+    const zeros = new Float64Array(rows * columns);
+    for (let row = 0; row < Math.min(rows, columns); row++) zeros[row * columns + row] = 1;
+    return zeros;
+  };
+  return make(values, [rows, columns], options.dtype ?? "f32", options);
 }
 
 /**
@@ -177,8 +181,8 @@ export function eye(rows: number, columns = rows, options: TensorOptions = {}): 
  */
 export function rand(shape: Shape, options: TensorOptions = {}): Tensor {
   requireShape("rand", shape);
-  const values = Float32Array.from(drawWords(nextDraw(), sizeOf(shape)), uniform);
-  return finish(values, shape, options.dtype ?? "f32", options);
+  const values = (): Float32Array => Float32Array.from(drawWords(nextDraw(), sizeOf(shape)), uniform);
+  return make(values, shape, options.dtype ?? "f32", options);
 }
 
 /**
@@ -195,7 +199,7 @@ export function rand(shape: Shape, options: TensorOptions = {}): Tensor {
  */
 export function randn(shape: Shape, options: TensorOptions = {}): Tensor {
   requireShape("randn", shape);
-  return finish(normal(nextDraw(), sizeOf(shape)), shape, options.dtype ?? "f32", options);
+  return make(() => normal(nextDraw(), sizeOf(shape)), shape, options.dtype ?? "f32", options);
 }
 
 /**
@@ -250,11 +254,12 @@ export function randint(low: number, high: number, shape: Shape, options: Tensor
     );
   }
   // A word of 32 bits times at most 20: exact in a double, and every number gets its share to one in 2¹².
-  const values = Float64Array.from(
-    drawWords(nextDraw(), sizeOf(shape)),
-    (word) => low + Math.floor((word * count) / 2 ** 32),
-  );
-  return finish(values, shape, options.dtype ?? "i32", options);
+  const values = (): Float64Array =>
+    Float64Array.from(
+      drawWords(nextDraw(), sizeOf(shape)),
+      (word) => low + Math.floor((word * count) / 2 ** 32),
+    );
+  return make(values, shape, options.dtype ?? "i32", options);
 }
 
 /**
@@ -270,19 +275,24 @@ export function randint(low: number, high: number, shape: Shape, options: Tensor
  */
 export function randperm(count: number, options: TensorOptions = {}): Tensor {
   requireShape("randperm", [count]);
-  return finish(permutation(nextDraw(), count), [count], options.dtype ?? "i32", options);
+  return make(() => permutation(nextDraw(), count), [count], options.dtype ?? "i32", options);
 }
 
 function fullOf(maker: string, shape: Shape, value: number, options: TensorOptions): Tensor {
   const { dtype = "f32" } = options;
   requireShape(maker, shape);
   const Elements = dtype === "f32" ? Float32Array : Float64Array;
-  return finish(new Elements(sizeOf(shape)).fill(value), shape, dtype, options);
+  return make(() => new Elements(sizeOf(shape)).fill(value), shape, dtype, options);
 }
 
 function finish(values: ArrayLike<number>, shape: Shape, dtype: Dtype, options: TensorOptions): Tensor {
+  return make(() => values, shape, dtype, options);
+}
+
+/** The device is asked for memory before the values are made: there may be too many for either. */
+function make(values: () => ArrayLike<number>, shape: Shape, dtype: Dtype, options: TensorOptions): Tensor {
   requireDtype("A new tensor", dtype);
-  const made = (options.device ?? defaultDevice()).fromHost(values, shape, dtype);
+  const made = (options.device ?? defaultDevice()).make(values, shape, dtype);
   if (options.requiresGrad) made.requiresGrad = true;
   return made;
 }

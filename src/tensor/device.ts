@@ -256,11 +256,26 @@ export class Device {
    * ```
    */
   fromHost(values: ArrayLike<number>, shape: Shape, dtype: Dtype, label = "tensor"): Tensor {
+    return this.make(() => values, shape, dtype, label);
+  }
+
+  /**
+   * A tensor of values that are made on the host once the device has memory for them.
+   *
+   * @internal
+   */
+  make(values: () => ArrayLike<number>, shape: Shape, dtype: Dtype, label = "tensor"): Tensor {
     this.requireOpen();
     const array = allocateArray(this.runtime, shape, dtype, label);
-    if (array.storage)
-      this.runtime.upload([{ source: encodeElements(values, dtype), target: array.storage }]);
-    return this.wrap(new Value(array));
+    const { storage } = array;
+    if (!storage) return this.wrap(new Value(array));
+    try {
+      this.runtime.upload([{ source: encodeElements(values(), dtype), target: storage }]);
+      return this.wrap(new Value(array));
+    } catch (error) {
+      this.runtime.arena.free(storage);
+      throw error instanceof RangeError ? tooLargeForHost(shape, dtype, error) : error;
+    }
   }
 
   /**
@@ -500,3 +515,14 @@ const whyNoGraph: Readonly<Record<Cut | "none", string>> = {
   "compiled step":
     "it is a result of a compiled step, and its graph ended with the step. Call backward() inside the compiled function.",
 };
+
+/** V8's own error for memory that it can't give has neither the shape nor a way out. */
+function tooLargeForHost(shape: Shape, dtype: Dtype, cause: RangeError): HoldfastError {
+  const elements = sizeOf(shape);
+  return new HoldfastError(
+    "OUT_OF_MEMORY",
+    `A tensor of ${formatShape(shape)} has ${elements} elements of ${dtype}, and the host can't hold them on their way to the device ` +
+      `(${cause.message}). Make it in parts, or smaller.`,
+    { numbers: { elements }, cause },
+  );
+}

@@ -51,6 +51,7 @@ export {
   nextDraw,
   restoreDrawPosition,
 } from "./seed.js";
+export { type BadIndices, badIndexError } from "./step-figures.js";
 export type { StepPlan } from "./step-plan.js";
 export type { StepResult } from "./step-results.js";
 export { elementsAs, misfitOf, numberOf, type StoredElements, writeElements } from "./stored-elements.js";

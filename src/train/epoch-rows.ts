@@ -3,7 +3,7 @@
 import { noteWrite, Value } from "../autograd/index.js";
 import type { Batch, ColumnSource, TensorDataset } from "../data/index.js";
 import { dtypes, permutation, type Seed } from "../kernels/index.js";
-import type { DeviceArray } from "../ops/index.js";
+import { type DeviceArray, indexSelect } from "../ops/index.js";
 import type { Region, Storage } from "../runtime/index.js";
 import { type Device, Tensor } from "../tensor/index.js";
 
@@ -50,7 +50,9 @@ export class EpochRows<Sources extends readonly ColumnSource[]> {
 
   /** The rows themselves, a tensor for each column: gathered on the device, also inside of a compiled step. */
   gather(rows: Tensor): Batch<Sources> {
-    return this.#columns.map((column) => column.indexSelect(0, rows)) as unknown as Batch<Sources>;
+    return this.#columns.map((column) =>
+      this.#device.apply(indexSelect, [column, rows], { axis: 0, isTrusted: true }),
+    ) as unknown as Batch<Sources>;
   }
 
   close(): void {

@@ -400,7 +400,7 @@ export class Trainer<Sources extends readonly ColumnSource[] = readonly ColumnSo
     const samplesPerSecond = this.#throughput.endEpoch(endedMs);
     this.#takeLosses();
     model.eval();
-    this.#refuseBadLabels();
+    this.#refuseBadIndices();
     const { lr } = optimizer;
     const loss = this.#meanLoss();
     if (schedule?.after === "epoch") schedule.of.step();
@@ -429,10 +429,12 @@ export class Trainer<Sources extends readonly ColumnSource[] = readonly ColumnSo
     this.#steps.refresh();
   }
 
-  #refuseBadLabels(): void {
+  /** Those of a loss that is NaN are named with their batch. */
+  #refuseBadIndices(): void {
     if (!this.compiled) return;
     const step = this.#losses.findIndex((loss) => Number.isNaN(loss));
     if (step >= 0) this.#steps.refuseBadLabels(this.#epoch, this.#steps.groupOf(step));
+    this.#steps.refuseBadIndices();
   }
 
   /** Takes losses that have come to the host, and tells the watcher. */

@@ -9,7 +9,13 @@ import { HoldfastError } from "../errors/index.js";
 import { dtypes } from "../kernels/index.js";
 import { clipGradNorm } from "../optim/index.js";
 import type { Region } from "../runtime/index.js";
-import { type CompiledStep, type Device, listenToNumbers, type Tensor } from "../tensor/index.js";
+import {
+  badIndexError,
+  type CompiledStep,
+  type Device,
+  listenToNumbers,
+  type Tensor,
+} from "../tensor/index.js";
 import type { EpochRows } from "./epoch-rows.js";
 import { StepLosses } from "./step-losses.js";
 import type { TrainerOptions } from "./trainer.js";
@@ -116,8 +122,8 @@ export class TrainingSteps<Sources extends readonly ColumnSource[]> {
   }
 
   /**
-   * A label that is no class makes a compiled step's loss NaN, and nothing there can say so. The batches of such a step are
-   * asked for it again, eagerly, which names the label. A NaN from elsewhere is the model's affair.
+   * A bad index or label makes a compiled step's loss NaN. The batches of such a step are computed again, eagerly, which names
+   * the index. A NaN from elsewhere is the model's affair.
    */
   refuseBadLabels(epoch: number, { first, end }: BatchGroup): void {
     const { device, loss: lossOf } = this.#options;
@@ -132,6 +138,17 @@ export class TrainingSteps<Sources extends readonly ColumnSource[]> {
           ...{ numbers: { ...numbers, batch, epoch }, cause: error },
         });
       }
+    }
+  }
+
+  /** Refuses indices that a compiled step was given and could only pass over. */
+  refuseBadIndices(): void {
+    for (const [name, step] of [
+      ["accumulate", this.accumulate],
+      ["train", this.update],
+    ] as const) {
+      const first = step?.badIndices.first;
+      if (first) throw badIndexError(name, first);
     }
   }
 

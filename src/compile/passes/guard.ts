@@ -3,14 +3,8 @@
  * if it is finite. So a step whose gradients have overflowed is skipped on the device, and nobody has to look.
  */
 
-import {
-  type Expression,
-  type Iteration,
-  iterateElements,
-  type RowKernel,
-  type Stage,
-  term,
-} from "../../kernels/index.js";
+import { type Expression, type Iteration, type RowKernel, type Stage, term } from "../../kernels/index.js";
+import { type Extent, extentOf } from "../fuse/memory.js";
 import type { Call, Part, RowCall } from "../program.js";
 
 /** A number (f64), from which call on it guards, and which one is the first that it no longer does. */
@@ -18,6 +12,8 @@ export interface Guard {
   readonly from: number;
   until: number;
   readonly number: Part;
+  /** Persistent memory that is changed in any case. */
+  readonly spared?: readonly Part[];
 }
 
 /** Only row calls are guarded: updates are. Random states and counters move on all the same. */
@@ -25,28 +21,36 @@ export function guardWrites(calls: readonly Call[], guards: readonly Guard[]): r
   if (guards.length === 0) return calls;
   return calls.map((call, place) => {
     const { work } = call;
-    if (work.kind !== "rows" || !work.operands.some(isChanged(work))) return call;
+    if (work.kind !== "rows") return call;
     let guarded = work;
-    for (const { from, until, number } of guards)
-      if (from <= place && place < until) guarded = guardRows(guarded, number);
-    return { ...call, work: guarded };
+    for (const guard of guards) {
+      if (place < guard.from || guard.until <= place) continue;
+      const outputs = guardedOutputs(guarded, guard.spared);
+      if (outputs.length > 0) guarded = guardRows(guarded, guard.number, outputs);
+    }
+    return guarded === work ? call : { ...call, work: guarded };
   });
 }
 
-function isChanged({ kernel }: RowCall) {
-  return (part: Part, index: number): boolean =>
-    index >= kernel.inputs.length && part.buffer.storage !== undefined;
+/** Which outputs of a call a guard holds: the persistent ones, but those that are spared. */
+export function guardedOutputs({ kernel, operands }: RowCall, spared: readonly Part[] = []): number[] {
+  const { inputs, outputs } = kernel;
+  const isSpared = (part: Part): boolean => spared.some((one) => isWithin(extentOf(part), extentOf(one)));
+  return [...outputs.keys()].filter((output) => {
+    const part = operands[inputs.length + output];
+    return part?.buffer.storage !== undefined && !isSpared(part);
+  });
 }
 
-/** The same call, whose persistent outputs stay as they are where the number is not finite. */
-function guardRows(call: RowCall, number: Part): RowCall {
+function isWithin(inner: Extent, outer: Extent): boolean {
+  return inner.space === outer.space && outer.from <= inner.from && inner.to <= outer.to;
+}
+
+/** The same call, of which these outputs stay as they are where the number is not finite. */
+function guardRows(call: RowCall, number: Part, olds: readonly number[]): RowCall {
   const { kernel, iteration, operands, scalars } = call;
   const { inputs, outputs } = kernel;
-  const isGuarded = outputs.map(
-    (_, output) => operands[inputs.length + output]?.buffer.storage !== undefined,
-  );
   // What stands there before, for each guarded output, then the number.
-  const olds = outputs.flatMap((_, output) => (isGuarded[output] ? [output] : []));
   const order = [
     ...inputs.keys(),
     ...olds.map((output) => inputs.length + output),
@@ -86,38 +90,8 @@ function guardedKernel(kernel: RowKernel, olds: readonly number[]): RowKernel {
 }
 
 /** Neither infinity nor NaN is below infinity. */
-function isFiniteTerm(number: Expression): Expression {
+export function isFiniteTerm(number: Expression): Expression {
   return term.lt(term.abs(number), Infinity);
-}
-
-const countKernel: RowKernel = {
-  name: "count of skipped steps",
-  inputs: ["f64", "f64"],
-  outputs: [{ dtype: "f64", per: "element" }],
-  scalars: [],
-  stages: [
-    {
-      kind: "store",
-      output: 0,
-      value: term.add(
-        term.load(0, "f64"),
-        term.select(isFiniteTerm(term.load(1, "f64")), term.constant(0, "f64"), term.constant(1, "f64")),
-      ),
-    },
-  ],
-};
-
-/** Adds one to a counter (f64) where the number is not finite. */
-export function countSkips(counter: Part, { number }: Guard): Call {
-  const iteration = iterateElements([1], [[0], [0], [0]]);
-  const work: RowCall = {
-    kind: "rows",
-    kernel: countKernel,
-    iteration,
-    operands: [counter, number, counter],
-    scalars: [],
-  };
-  return { op: "count of skipped steps", part: "update", work };
 }
 
 /** The same iteration over other operands: each moves as the one of its number, or not at all. */

@@ -2,11 +2,11 @@
 
 import { HoldfastError } from "../../errors/index.js";
 import { dtypes, type Expression, term, viewElements } from "../../kernels/index.js";
-import { copyArray } from "../copy.js";
-import { contiguousStrides, type DeviceArray, isContiguous } from "../device-array.js";
+import { contiguousStrides, type DeviceArray } from "../device-array.js";
 import { type Lowering, type OperandType, typeAt, type ValueType } from "../op.js";
 import { lowerReduction, type Reduction } from "../reduction/reduce.js";
-import { sizeOf } from "../shape.js";
+import { asIndexList } from "./index-list.js";
+import { checkInStep } from "./step-check.js";
 
 /** The type of an operand that holds indices: whole numbers. */
 export function indexTypeAt(op: string, operands: readonly OperandType[], place: number): ValueType {
@@ -36,13 +36,27 @@ function highestBut(ignored: number | undefined): Reduction {
   return reduction;
 }
 
+/** What indices may be: 0 … size − 1, or the one that counts as none. */
+export interface IndexRange {
+  readonly size: number;
+  readonly ignored?: number;
+  /** What there is, for messages: "axis 0 has 7". */
+  readonly range: string;
+}
+
 /**
- * The highest index there is, and more than any axis has where one is negative. Waits for the device, reads one number.
- * A captured function can't look, and counts as sound: kernels pass over what points outside, and the runs before the
- * capture have looked.
+ * Are all indices inside? Waits for the device, reads one number. A compiled step can't wait: it looks on the device each
+ * time that it runs. A captured function can't look, and the runs before the capture have looked.
  */
-export function highestIndex(lowering: Lowering, index: DeviceArray, ignored?: number): number {
-  if (!index.storage || lowering.runtime.isCapturing) return -1;
+export function areInside(lowering: Lowering, index: DeviceArray, range: IndexRange): boolean {
+  const { runtime } = lowering;
+  if (runtime.isImagining) checkInStep(lowering, index, range);
+  return runtime.isCapturing || highestIndex(lowering, index, range.ignored) < range.size;
+}
+
+/** The highest index there is, and more than any axis has where one is negative. */
+function highestIndex(lowering: Lowering, index: DeviceArray, ignored: number | undefined): number {
+  if (!index.storage) return -1;
   const end = lowering.scratchArray([], "i32");
   const axes = index.shape.map((_, axis) => axis);
   lowerReduction(lowering, highestBut(ignored), index, axes, end);
@@ -50,11 +64,9 @@ export function highestIndex(lowering: Lowering, index: DeviceArray, ignored?: n
   return found;
 }
 
-/**
- * Refuses indices outside 0 … size − 1, by the first of them. `range` says what there is, for the message: "axis 0 has 7".
- */
+/** Refuses indices outside 0 … size − 1, by the first of them; `range` is for the message: "axis 0 has 7". */
 export function requireInside(lowering: Lowering, index: DeviceArray, size: number, range: string): void {
-  if (highestIndex(lowering, index) >= size) throw firstOutside(lowering, index, size, range);
+  if (!areInside(lowering, index, { size, range })) throw firstOutside(lowering, index, size, range);
 }
 
 function firstOutside(lowering: Lowering, index: DeviceArray, size: number, range: string): HoldfastError {
@@ -71,12 +83,4 @@ function firstOutside(lowering: Lowering, index: DeviceArray, size: number, rang
     `${op}: index ${value} at [${place.join(", ")}], and ${range}; ${fits}. Correct the data.`,
     { numbers: { op, index: value, place: at, size } },
   );
-}
-
-/** The index as contiguous i32: itself, or a copy that ends with the op. */
-export function asIndexList(lowering: Lowering, index: DeviceArray): DeviceArray {
-  if (index.dtype === "i32" && isContiguous(index)) return index;
-  const copy = lowering.scratchArray(index.shape, "i32");
-  if (sizeOf(index.shape) > 0) copyArray(lowering.runtime, index, copy);
-  return copy;
 }

@@ -24,7 +24,7 @@ export interface IndexedCopy {
   readonly output: DeviceArray;
 }
 
-/** Indices are held inside the axis, so that even unchecked ones read nothing beside the source. */
+/** An index outside the axis reads nothing and gives NaN, or 0 where the dtype has none: a compiled step can't refuse it. */
 export function copyIndexed(runtime: Runtime, copy: IndexedCopy): void {
   const { source, sourceStrides, index, indexStrides, step, length, output } = copy;
   if (!source.storage || !index.storage || !output.storage) return;
@@ -40,14 +40,17 @@ const kernels = new Map<string, RowKernel>();
 
 function kernelFor(dtype: Dtype, indexDtype: Dtype): RowKernel {
   const key = `${dtype} ${indexDtype}`;
-  const inside = term.max(term.min(term.load(1, "i32"), term.scalar(1, "i32")), 0);
-  const at = term.mul(inside, term.scalar(0, "i32"));
+  const { compute, kind } = dtypes[dtype];
+  const index = term.load(1, "i32");
+  const isInside = term.min(term.ge(index, 0), term.le(index, term.scalar(1, "i32")));
+  const at = term.mul(term.select(isInside, index, 0), term.scalar(0, "i32"));
+  const none = term.constant(kind === "float" ? Number.NaN : 0, compute);
   const kernel: RowKernel = kernels.get(key) ?? {
     name: "indexed copy",
     inputs: [dtype, indexDtype],
     outputs: [{ dtype, per: "element" }],
     scalars: ["i32", "i32"],
-    stages: [{ kind: "store", output: 0, value: term.load(0, dtypes[dtype].compute, at) }],
+    stages: [{ kind: "store", output: 0, value: term.select(isInside, term.load(0, compute, at), none) }],
   };
   kernels.set(key, kernel);
   return kernel;

@@ -6,7 +6,7 @@ import { copyArray } from "../copy.js";
 import { type DeviceArray, isContiguous } from "../device-array.js";
 import type { Lowering } from "../op.js";
 import { type Shape, sizeOf } from "../shape.js";
-import { asIndexList } from "./index-values.js";
+import { asIndexList } from "./index-list.js";
 
 export interface Scatter {
   readonly target: DeviceArray;

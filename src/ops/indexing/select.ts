@@ -10,8 +10,11 @@ import { indexTypeAt, requireInside } from "./index-values.js";
 import { copyIndexed } from "./indexed-copy.js";
 import { lowerScatter } from "./scatter.js";
 
+/** `isTrusted`: the indices are the library's own, and need no check. */
+export type IndexSelectAttributes = { readonly axis: number; readonly isTrusted?: boolean };
+
 /** The slices of an axis that a list of indices names, in its order. */
-export const indexSelect: KernelOp<{ readonly axis: number }> = {
+export const indexSelect: KernelOp<IndexSelectAttributes> = {
   kind: "kernel",
   name: "indexSelect",
   infer(operands, { axis }) {
@@ -25,7 +28,8 @@ export const indexSelect: KernelOp<{ readonly axis: number }> = {
     }
     return [{ shape: shape.with(axisOf("indexSelect", axis, shape.length), index.shape[0] ?? 0), dtype }];
   },
-  check(lowering, operands, { axis }) {
+  check(lowering, operands, { axis, isTrusted = false }) {
+    if (isTrusted) return;
     const { shape } = arrayAt(operands, 0);
     const place = axisOf("indexSelect", axis, shape.length);
     const size = shape[place] ?? 0;

@@ -18,7 +18,8 @@ import {
   viewElements,
 } from "../../kernels/index.js";
 import { broadcastStrides, type DeviceArray } from "../device-array.js";
-import { asIndexList, highestIndex, indexTypeAt } from "../indexing/index-values.js";
+import { asIndexList } from "../indexing/index-list.js";
+import { areInside, indexTypeAt } from "../indexing/index-values.js";
 import { arrayAt, isType, type Lowering, type OperandType, typeAt, type ValueType } from "../op.js";
 import { fillWith } from "../reduction/reduce.js";
 import { requireFloat } from "../reduction/sum.js";
@@ -149,7 +150,8 @@ export function checkLabels(
 ): void {
   const { classes } = classRowsOf(arrayAt(operands, 0).shape);
   const labels = arrayAt(operands, 1);
-  if (highestIndex(lowering, labels, ignoreIndex) < classes) return;
+  const range = `there are ${classes} classes`;
+  if (areInside(lowering, labels, { size: classes, ignored: ignoreIndex, range })) return;
   const { storage } = asIndexList(lowering, labels);
   const values = storage ? viewElements("i32", lowering.runtime.read(storage)) : new Int32Array(0);
   const row = values.findIndex((one) => one !== ignoreIndex && (one < 0 || one >= classes));
@@ -164,7 +166,7 @@ export function checkLabels(
 
 /**
  * A row's label in a kernel: whether it counts, where its class lies, and how much it counts. A label that is no class makes the
- * loss and its gradient NaN and reads nowhere: inside of a graph nobody can look at labels and refuse them.
+ * loss and its gradient NaN and reads nowhere: a compiled step can't refuse it.
  */
 export function labelTerms(
   compute: Compute,

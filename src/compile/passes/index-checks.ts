@@ -1,0 +1,147 @@
+/**
+ * What a step does about bad indices: from each check on, persistent memory is changed only if no check before has found one.
+ * Memory that the step forgets is spared. The first bad index and its check go to the step's record.
+ */
+
+import { iterateElements, type RowKernel, term } from "../../kernels/index.js";
+import type { IndexCheck } from "../../runtime/index.js";
+import type { Call, Part } from "../program.js";
+import { bufferMaker } from "../uses.js";
+import { type Guard, guardedOutputs, isFiniteTerm } from "./guard.js";
+
+/** A check of indices in a trace: the first bad one, as f64, is Infinity where there is none. */
+export interface TracedCheck extends IndexCheck {
+  readonly from: number;
+  until: number;
+  readonly found: Part;
+  /** The user's line. */
+  readonly line?: string;
+}
+
+/** A bad index with the number of its check, as one f64; both are whole numbers. */
+const codeStep = 2 ** 33;
+const codeZero = 2 ** 32;
+
+export function decodeBadIndex(code: number): { readonly check: number; readonly index: number } {
+  const check = Math.floor(code / codeStep);
+  return { check, index: code - check * codeStep - codeZero };
+}
+
+/** What several checks have found together. */
+interface Joined {
+  /** f64: 0 where no index is bad, NaN where one is. */
+  readonly number: Part;
+  /** f64: the first bad index with the number of its check. */
+  readonly code: Part;
+}
+
+export interface IndexGuards {
+  readonly guards: readonly Guard[];
+  /** Calls that come into the trace, each in front of the call at its place. */
+  readonly joins: readonly { readonly place: number; readonly call: Call }[];
+  /** What all checks have found. */
+  readonly found: Joined;
+}
+
+/** Joins what the checks find where a change of persistent memory waits for it, and at the end. */
+export function joinChecks(
+  calls: readonly Call[],
+  checks: readonly TracedCheck[],
+  spared: readonly Part[],
+): IndexGuards | undefined {
+  const makeBuffer = bufferMaker(calls);
+  const makeNumber = (label: string): Part => ({ buffer: makeBuffer(8, label), offset: 0, size: 8 });
+  const guards: Guard[] = [];
+  const joins: { place: number; call: Call }[] = [];
+  let joined: Joined | undefined;
+  let done = 0;
+  const join = (place: number, end: number): void => {
+    while (done < end) {
+      const some = checks.slice(done, Math.min(end, done + mostAtOnce));
+      const next = { number: makeNumber("bad index?"), code: makeNumber("bad index") };
+      joins.push({ place, call: joinCall(some, done, joined, next) });
+      [joined, done] = [next, done + some.length];
+    }
+  };
+  for (const [place, call] of calls.entries()) {
+    const end = checks.findLastIndex(({ from }) => from <= place) + 1;
+    if (end === 0 || call.work.kind !== "rows") continue;
+    const { until } = checks[end - 1] ?? { until: 0 };
+    if (place >= until || guardedOutputs(call.work, spared).length === 0) continue;
+    join(place, end);
+    const number = joined?.number;
+    if (number && guards.at(-1)?.number !== number) {
+      for (const guard of guards) guard.until = Math.min(guard.until, place);
+      guards.push({ from: place, until, number, spared });
+    }
+  }
+  join(calls.length, checks.length);
+  return joined && { guards, joins, found: joined };
+}
+
+/** Checks that one call joins. */
+const mostAtOnce = 8;
+
+function joinCall(
+  checks: readonly TracedCheck[],
+  firstCheck: number,
+  before: Joined | undefined,
+  next: Joined,
+): Call {
+  const operands = [
+    ...checks.map(({ found }) => found),
+    ...(before ? [before.number, before.code] : []),
+    ...[next.number, next.code],
+  ];
+  const iteration = iterateElements(
+    [1],
+    operands.map(() => [0]),
+  );
+  const kernel = joinKernel(checks.length, before !== undefined);
+  return {
+    op: kernel.name,
+    part: "forward",
+    work: { kind: "rows", kernel, iteration, operands, scalars: [firstCheck] },
+  };
+}
+
+const joinKernels = new Map<string, RowKernel>();
+
+/** Of earlier findings and those of some checks, the first. */
+function joinKernel(checks: number, isLater: boolean): RowKernel {
+  const key = `${checks} ${isLater}`;
+  const known = joinKernels.get(key);
+  if (known) return known;
+  let number = term.constant(0, "f64");
+  let code = term.constant(0, "f64");
+  for (let check = checks - 1; check >= 0; check--) {
+    const index = term.load(check, "f64");
+    const isBad = isFiniteTerm(index);
+    const own = term.add(
+      term.mul(term.add(term.scalar(0, "f64"), check), codeStep),
+      term.add(index, codeZero),
+    );
+    number = term.select(isBad, term.constant(Number.NaN, "f64"), number);
+    code = term.select(isBad, own, code);
+  }
+  if (isLater) {
+    const earlier = term.load(checks, "f64");
+    number = term.add(earlier, number);
+    code = term.select(isFiniteTerm(earlier), code, term.load(checks + 1, "f64"));
+  }
+  const kernel: RowKernel = {
+    name: "bad indices",
+    inputs: Array.from({ length: checks + (isLater ? 2 : 0) }, () => "f64" as const),
+    outputs: [
+      { dtype: "f64", per: "element" },
+      { dtype: "f64", per: "element" },
+    ],
+    scalars: ["f64"],
+    stages: [
+      { kind: "store", output: 0, value: number },
+      { kind: "store", output: 1, value: code },
+    ],
+  };
+  joinKernels.set(key, kernel);
+  return kernel;
+}
