@@ -1,9 +1,11 @@
 /** A planned step in memory: verified there, and its work ready to be sent. */
 
 import type { Runtime, ScratchMemory, Storage } from "../runtime/index.js";
+import { type Span, span } from "../units/index.js";
 import { senderOf } from "./branches.js";
 import type { PlannedStep } from "./compile.js";
 import { emitCalls, type Piece, withBeginning } from "./emit.js";
+import { extentOf } from "./fuse/memory.js";
 import { accessesOf, type Buffer, type Call, type Part, type Plan, type Schedule } from "./program.js";
 import { verifyPlan } from "./verify.js";
 
@@ -12,8 +14,9 @@ export class PlacedStep {
   readonly #schedule: Schedule;
   readonly #memory: StepMemory;
   readonly pieces: readonly Piece[];
-  /** What it writes of persistent memory. */
+  /** What it writes of persistent memory, by what that belongs to, and to the byte. */
   readonly written: readonly Storage[];
+  readonly writtenSpans: readonly Span[];
   /** Sends all of its work, directly. */
   readonly run: () => void;
 
@@ -37,7 +40,9 @@ export class PlacedStep {
     this.#memory = memory;
     this.pieces = pieces;
     this.run = senderOf(runtime, schedule, pieces);
-    this.written = writtenBy(this.#calls);
+    const parts = partsWritten(this.#calls);
+    this.written = [...new Set(parts.flatMap(({ buffer }) => buffer.storage ?? []))];
+    this.writtenSpans = parts.map((part) => spanOf(part));
   }
 
   get #calls(): readonly Call[] {
@@ -121,11 +126,12 @@ class StepMemory {
   }
 }
 
-function writtenBy(calls: readonly Call[]): Storage[] {
-  const written = new Set<Buffer>();
-  for (const call of calls) {
-    for (const { part, writes } of accessesOf(call))
-      if (writes && part.buffer.storage) written.add(part.buffer);
-  }
-  return [...written].flatMap(({ storage }) => storage ?? []);
+function partsWritten(calls: readonly Call[]): Part[] {
+  const accesses = calls.flatMap((call) => accessesOf(call));
+  return accesses.filter(({ part, writes }) => writes && part.buffer.storage).map(({ part }) => part);
+}
+
+function spanOf(part: Part): Span {
+  const { from, to } = extentOf(part);
+  return span(from, to - from);
 }

@@ -8,11 +8,13 @@ import {
   type ExpectedWork,
   expectedWork,
   type PassSettings,
+  type PlacedStep,
   type PlannedStep,
   planStep,
 } from "../compile/index.js";
 import { HoldfastError } from "../errors/index.js";
 import type { Region } from "../runtime/index.js";
+import { overlaps } from "../units/index.js";
 import { AuditTimes } from "./audit-times.js";
 import type { Device } from "./device.js";
 import { beginPlan, chooseSchedule, type RunningPlan } from "./running-plan.js";
@@ -50,7 +52,11 @@ export interface StepFunction extends StepBody {
 export function makeStepPlan(device: Device, step: StepFunction, inputs: readonly Tensor[]): StepPlan {
   const { runtime } = device;
   const undo: (() => void)[] = [];
-  const releaseLater = (region: Region): void => void undo.push(() => runtime.persistent.release(region));
+  const own = new Set<Region>();
+  const releaseLater = (region: Region): void => {
+    own.add(region);
+    undo.push(() => runtime.persistent.release(region));
+  };
   const rings = new Set(step.rings.keys());
   try {
     const slots = new StepInputs(device, step.name, inputs, releaseLater);
@@ -89,6 +95,7 @@ export function makeStepPlan(device: Device, step: StepFunction, inputs: readonl
       },
       replay(given) {
         const { placed, replayable } = running ?? begin();
+        requireNotWritten(step.name, given, placed, own);
         replayable.replay();
         times.noteCall();
         for (const storage of placed.written) noteWrite(storage);
@@ -108,6 +115,30 @@ export function makeStepPlan(device: Device, step: StepFunction, inputs: readonl
       ring.close();
     }
     throw error;
+  }
+}
+
+/**
+ * A parameter that the step updates can't be its input: the function would see a copy of it as it was before the update. Earlier
+ * results of the plan, and what else it owns, are no such inputs.
+ */
+function requireNotWritten(
+  name: string,
+  inputs: readonly Tensor[],
+  { written, writtenSpans }: PlacedStep,
+  own: ReadonlySet<object>,
+): void {
+  for (const [index, input] of inputs.entries()) {
+    const { storage } = input.array;
+    if (storage?.kind !== "persistent" || own.has(storage.home)) continue;
+    if (!written.some(({ home }) => home === storage.home)) continue;
+    if (!writtenSpans.some((span) => overlaps(span, storage.span))) continue;
+    throw new HoldfastError(
+      "BAD_ARGUMENT",
+      `Compiled ${name}: input ${index}, "${input.name}", lies in memory that the step itself writes. The function can use that tensor ` +
+        "without an argument; or pass a copy of it: clone().",
+      { numbers: { input: index } },
+    );
   }
 }
 

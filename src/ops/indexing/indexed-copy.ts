@@ -10,6 +10,7 @@ import {
 } from "../../kernels/index.js";
 import type { Runtime } from "../../runtime/index.js";
 import type { DeviceArray, Strides } from "../device-array.js";
+import { fillWith } from "../reduction/reduce.js";
 
 export interface IndexedCopy {
   readonly source: DeviceArray;
@@ -27,7 +28,11 @@ export interface IndexedCopy {
 /** An index outside the axis reads nothing and gives NaN, or 0 where the dtype has none: a compiled step can't refuse it. */
 export function copyIndexed(runtime: Runtime, copy: IndexedCopy): void {
   const { source, sourceStrides, index, indexStrides, step, length, output } = copy;
-  if (!source.storage || !index.storage || !output.storage) return;
+  if (!index.storage || !output.storage) return;
+  if (!source.storage) {
+    fillWith({ runtime }, output, valueOfNone(source.dtype));
+    return;
+  }
   launchRows(runtime, {
     kernel: kernelFor(source.dtype, index.dtype),
     iteration: iterateElements(output.shape, [sourceStrides, indexStrides, output.strides]),
@@ -36,15 +41,20 @@ export function copyIndexed(runtime: Runtime, copy: IndexedCopy): void {
   });
 }
 
+/** What a bad index reads. */
+function valueOfNone(dtype: Dtype): number {
+  return dtypes[dtype].kind === "float" ? Number.NaN : 0;
+}
+
 const kernels = new Map<string, RowKernel>();
 
 function kernelFor(dtype: Dtype, indexDtype: Dtype): RowKernel {
   const key = `${dtype} ${indexDtype}`;
-  const { compute, kind } = dtypes[dtype];
+  const { compute } = dtypes[dtype];
   const index = term.load(1, "i32");
   const isInside = term.min(term.ge(index, 0), term.le(index, term.scalar(1, "i32")));
   const at = term.mul(term.select(isInside, index, 0), term.scalar(0, "i32"));
-  const none = term.constant(kind === "float" ? Number.NaN : 0, compute);
+  const none = term.constant(valueOfNone(dtype), compute);
   const kernel: RowKernel = kernels.get(key) ?? {
     name: "indexed copy",
     inputs: [dtype, indexDtype],

@@ -90,7 +90,7 @@ export function rowsOf(lowering: Lowering, input: DeviceArray, axes: readonly nu
 }
 
 /** Sets every element to one number. */
-export function fillWith({ runtime }: Lowering, output: DeviceArray, value: number): void {
+export function fillWith({ runtime }: Pick<Lowering, "runtime">, output: DeviceArray, value: number): void {
   if (!output.storage) return;
   const iteration = iterateElements(output.shape, [output.strides]);
   launchRows(runtime, {

@@ -125,13 +125,17 @@ test("a refused scatterAdd in place leaves its tensor as it was", () => {
   assert.deepEqual(x.tolist(), [1, 2, 3]);
 });
 
-test("without its check an op reads and writes nothing beside its operands", () => {
+test("without its check an op reads and writes nothing beside its operands, and a bad index reads NaN", () => {
   const { check: _, ...unchecked } = ops.indexSelect;
   const { check: __, ...scattering } = ops.scatterAdd;
   strictCpu.step(() => {
     const x = strictCpu.fromHost([1, 2, 3], [3], "f32");
     const wild = strictCpu.fromHost([-2_000_000_000, 1, 2_000_000_000], [3], "i32");
-    assert.deepEqual(strictCpu.apply(unchecked, [x, wild], { axis: 0 }).tolist(), [1, 2, 3]);
+    assert.deepEqual(strictCpu.apply(unchecked, [x, wild], { axis: 0 }).tolist(), [
+      Number.NaN,
+      2,
+      Number.NaN,
+    ]);
     const beside = strictCpu.fromHost([7, 7, 7], [3], "f32");
     assert.deepEqual(strictCpu.apply(scattering, [x, wild, beside], { axis: 0 }).tolist(), [1, 9, 3]);
   });

@@ -1,0 +1,285 @@
+/**
+ * Eager against compiled on programs at and over the edge of what is valid: both refuse with the same code, or both give the
+ * same bits. Where they differ on purpose the program says how.
+ */
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { HoldfastError, manualSeed, nn, oneHot, optim, Tensor, tensor, zeros } from "holdfast";
+import { openStrictDevice } from "./support/devices.js";
+
+const device = openStrictDevice();
+
+const f32 = (values: Parameters<typeof tensor>[0]): Tensor => tensor(values, { device });
+const i32 = (values: Parameters<typeof tensor>[0]): Tensor => tensor(values, { device, dtype: "i32" });
+const none = (...shape: number[]): Tensor => zeros(shape, { device });
+
+interface Program {
+  readonly inputs: () => Tensor[];
+  /** Made anew for each way, from the same seed. */
+  readonly prepare: () => (...inputs: Tensor[]) => Tensor | readonly Tensor[] | undefined;
+  /** What a compiled step does where that is not what eager code does. */
+  readonly compiled?: string;
+}
+
+const program = (
+  inputs: () => Tensor[],
+  run: (...inputs: Tensor[]) => Tensor | readonly Tensor[] | undefined,
+  compiled?: string,
+): Program => ({ inputs, prepare: () => run, ...(compiled && { compiled }) });
+
+/** A training step of a small model; its loss, and all that it leaves behind. */
+const training = (
+  inputs: () => Tensor[],
+  loss: (model: nn.Linear, ...inputs: Tensor[]) => Tensor,
+): Program => ({
+  inputs,
+  prepare() {
+    const model = new nn.Linear(3, 2).to(device);
+    const optimizer = new optim.AdamW(model.parameters(), { lr: 0.1 });
+    return (...given) => {
+      const result = loss(model, ...given);
+      result.backward();
+      optimizer.step();
+      optimizer.zeroGrad();
+      return [result, ...[...model.parameters()].map((one) => one.mul(1))];
+    };
+  },
+});
+
+const programs: Readonly<Record<string, Program>> = {
+  "a bad index": program(
+    () => [f32([1, 2]), i32([0, 2])],
+    (x, index) => x!.indexSelect(0, index!),
+    "f32 [2]: 1 NaN",
+  ),
+  "an index of no elements": program(
+    () => [f32([1, 2]), none(0).to("i32")],
+    (x, index) => x!.indexSelect(0, index!),
+  ),
+  "a bad index into nothing": program(
+    () => [none(0, 2), i32([0])],
+    (x, index) => x!.indexSelect(0, index!),
+    "f32 [1, 2]: NaN NaN",
+  ),
+  "an index of floats": program(
+    () => [f32([1, 2]), f32([0, 1])],
+    (x, index) => x!.indexSelect(0, index!),
+  ),
+  "an axis that is not there": program(
+    () => [f32([1, 2]), i32([0])],
+    (x, index) => x!.indexSelect(1, index!),
+  ),
+  "oneHot of no classes": program(
+    () => [i32([0])],
+    (labels) => oneHot(labels!, 0),
+    "i32 [1, 0]:",
+  ),
+  "labels of floats": program(
+    () => [f32([[1, 2]]), f32([1])],
+    (x, labels) => nn.functional.crossEntropy(x!, labels!),
+  ),
+  "a label that is no class": program(
+    () => [f32([[1, 2]]), i32([2])],
+    (x, labels) => nn.functional.crossEntropy(x!, labels!),
+    "f32 []: NaN",
+  ),
+  "a product of whole numbers with floats": program(
+    () => [i32([[1, 2]]), f32([[1], [2]])],
+    (a, b) => a!.matmul(b!),
+  ),
+  "shapes that do not broadcast": program(
+    () => [f32([1, 2]), f32([1, 2, 3])],
+    (a, b) => a!.add(b!),
+  ),
+  "a product of shapes that do not meet": program(
+    () => [f32([[1, 2]]), f32([[1, 2, 3]])],
+    (a, b) => a!.matmul(b!),
+  ),
+  "the mean of nothing": program(
+    () => [none(0)],
+    (x) => x!.mean(),
+  ),
+  "sums over an empty axis": program(
+    () => [none(2, 0)],
+    (x) => [x!.sum(), x!.sum(1), x!.sum(0)],
+  ),
+  "the maximum of nothing": program(
+    () => [none(2, 0)],
+    (x) => x!.amax(1),
+  ),
+  "softmax and a product of an empty batch": program(
+    () => [none(0, 3), f32([[1], [2], [3]])],
+    (x, w) => [x!.softmax(1), x!.matmul(w!)],
+  ),
+  "a product over no elements": program(
+    () => [none(2, 0), none(0, 3)],
+    (a, b) => a!.matmul(b!),
+  ),
+  "training on an empty batch": training(
+    () => [none(0, 3)],
+    (model, x) => model.forward(x!).sum(),
+  ),
+  "training on the mean of an empty batch": training(
+    () => [none(0, 3), none(0).to("i32")],
+    (model, x, y) => nn.functional.crossEntropy(model.forward(x!), y!),
+  ),
+  "training on a loss of several numbers": training(
+    () => [f32([[1, 2, 3]])],
+    (model, x) => model.forward(x!),
+  ),
+  "training on a loss that depends on nothing": training(
+    () => [f32([[1, 2, 3]])],
+    (_model, x) => x!.sum(),
+  ),
+  "one tensor as both inputs": program(
+    () => {
+      const x = f32([1, 2]);
+      return [x, x];
+    },
+    (a, b) => a!.mul(b!),
+  ),
+  "two views of one tensor": program(
+    () => {
+      const x = f32([1, 2, 3]);
+      return [x.narrow(0, 0, 2), x.narrow(0, 1, 2)];
+    },
+    (a, b) => a!.mul(b!),
+  ),
+  "a write to one of two inputs that share memory": program(
+    () => {
+      const x = f32([1, 2]);
+      return [x, x];
+    },
+    (a, b) => a!.mul_(2).add(b!),
+    "BAD_ARGUMENT",
+  ),
+  "a write in place to an input": program(
+    () => [f32([1, 2])],
+    (x) => x!.mul_(2).add(1),
+  ),
+  "a write in place to a view of an input": program(
+    () => [f32([1, 2, 3, 4])],
+    (x) => {
+      x!.narrow(0, 1, 2).mul_(10);
+      return x!.add(0);
+    },
+  ),
+  "a write in place to an input that backward needs": program(
+    () => [f32([3, 4]).requiresGrad_()],
+    (x) => {
+      const y = x!.square();
+      x!.detach().mul_(2);
+      y.sum().backward();
+      return y;
+    },
+  ),
+  "a write in place to a leaf that requires a gradient": program(
+    () => [f32([3, 4]).requiresGrad_()],
+    (x) => x!.mul_(2),
+  ),
+  "a write of another dtype in place": program(
+    () => [i32([1, 2])],
+    (x) => x!.add_(f32([0.5, 0.5])),
+  ),
+  "a write of a larger shape in place": program(
+    () => [f32([1, 2])],
+    (x) =>
+      x!.add_(
+        f32([
+          [1, 2],
+          [3, 4],
+        ]),
+      ),
+  ),
+  "backward twice": program(
+    () => [f32([2]).requiresGrad_()],
+    (x) => {
+      const y = x!.square().sum();
+      y.backward();
+      y.backward();
+      return y;
+    },
+  ),
+  "a tensor that is dead": program(
+    () => [device.step(() => f32([1, 2]))],
+    (x) => x!.add(1),
+  ),
+  "division by zero and logarithms of what has none": program(
+    () => [f32([1, -1, 0])],
+    (x) => [x!.div(0), x!.log(), x!.sqrt()],
+  ),
+  "a slice beyond the end": program(
+    () => [f32([1, 2])],
+    (x) => x!.narrow(0, 1, 2),
+  ),
+  "a shape with other elements": program(
+    () => [f32([1, 2])],
+    (x) => x!.reshape([3]),
+  ),
+};
+
+/** A parameter as an input: eager code sees the update in it, a compiled step would see a copy of it as it was. */
+test("a parameter that the step updates is refused as its input", () => {
+  const model = new nn.Linear(2, 1).to(device);
+  const optimizer = new optim.SGD(model.parameters(), { lr: 0.1 });
+  const step = device.compile((weight: Tensor) => {
+    model
+      .forward(f32([[1, 2]]))
+      .sum()
+      .backward();
+    optimizer.step();
+    optimizer.zeroGrad();
+    return weight.sum();
+  });
+  assert.equal(
+    outcomeOf(() => step(model.weight.detach())),
+    "BAD_ARGUMENT",
+  );
+  step.close();
+});
+
+for (const [name, { inputs, prepare, compiled }] of Object.entries(programs)) {
+  test(`eager and compiled agree on ${name}`, () => {
+    const eager = run(inputs, prepare, (body) => body);
+    const steps = run(inputs, prepare, (body) => device.compile(body as never));
+    if (!compiled) assert.equal(steps, eager);
+    else {
+      assert.equal(steps.split(";")[0]?.trim(), compiled);
+      assert.match(eager, /^[A-Z_]+$|^f32/);
+      assert.notEqual(steps, eager, "the program need not say what a compiled step does");
+    }
+  });
+}
+
+/** What a program gives, and leaves in its inputs, as text; or the code of its refusal. */
+function run(
+  inputs: Program["inputs"],
+  prepare: Program["prepare"],
+  wrap: (body: ReturnType<Program["prepare"]>) => ReturnType<Program["prepare"]>,
+): string {
+  manualSeed(3);
+  const body = wrap(prepare());
+  const given = inputs();
+  return outcomeOf(() => {
+    const result = body(...given);
+    const parts = result === undefined ? [] : result instanceof Tensor ? [result] : result;
+    const texts = parts.map(textOf);
+    const left = given.map((input) => `${textOf(input)} grad ${input.grad ? textOf(input.grad) : "none"}`);
+    return [texts.join(" | "), ...left].join("; ");
+  });
+}
+
+function textOf(one: Tensor): string {
+  const values = Array.from(one.dataSync(), (value) => (Object.is(value, -0) ? "-0" : String(value)));
+  return `${one.dtype} [${one.shape.join(", ")}]: ${values.join(" ")}`;
+}
+
+function outcomeOf(body: () => unknown): string {
+  try {
+    return String(body());
+  } catch (error) {
+    if (!(error instanceof HoldfastError)) throw error;
+    return error.code;
+  }
+}
