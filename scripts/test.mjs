@@ -5,9 +5,10 @@
  *
  *   npm test                     every test
  *   npm test -- arena budget     the files whose path contains "arena" or "budget"
- *   npm test -- --timeout 60     each file may take 60 seconds instead of 300
+ *   npm test -- --timeout 60     each file may take 60 seconds instead of 300, or of 3600 with --suites long
  *   npm test -- --at-once 8      eight files at a time
  *   npm test -- --suites device  the files that run on the device that TEST_DEVICE names: cpu, stand-in or cuda
+ *   npm run test:long            --suites long: the files named *.long.test.ts, which the other suites leave out
  *
  * Each file is a process of its own, started here rather than by `run()` of node:test. `run()` only asks a hung
  * file to end, which a busy one never hears; it takes a file that calls process.exit(0) halfway for a passed
@@ -22,20 +23,22 @@ import { runFile } from "./testing/run-file.mjs";
 
 const { values: options, positionals: filters } = parseArgs({
   options: {
-    timeout: { type: "string", default: "300" },
+    timeout: { type: "string" },
     "at-once": { type: "string", default: "2" },
     suites: { type: "string", default: "all" },
   },
   allowPositionals: true,
 });
-const timeoutMs = Number(options.timeout) * 1000;
-if (!(timeoutMs > 0)) throw new Error(`--timeout takes a number of seconds; this is "${options.timeout}".`);
+const { suites } = options;
+if (suites !== "all" && suites !== "device" && suites !== "long")
+  throw new Error(`--suites takes all, device or long; this is "${suites}".`);
+const isLong = suites === "long";
+const timeoutS = options.timeout ?? (isLong ? "3600" : "300");
+const timeoutMs = Number(timeoutS) * 1000;
+if (!(timeoutMs > 0)) throw new Error(`--timeout takes a number of seconds; this is "${timeoutS}".`);
 const filesAtOnce = Number(options["at-once"]);
 if (!(Number.isInteger(filesAtOnce) && filesAtOnce > 0))
   throw new Error(`--at-once takes a number of files; this is "${options["at-once"]}".`);
-const { suites } = options;
-if (suites !== "all" && suites !== "device")
-  throw new Error(`--suites takes all or device; this is "${suites}".`);
 
 // An orderly exit is what ends the test processes: they lead process groups of their own, which Ctrl-C in the
 // terminal doesn't reach.
@@ -44,7 +47,7 @@ process.on("SIGTERM", () => process.exit(143));
 
 const startedAt = performance.now();
 const root = packageRoot(process.cwd());
-const found = findTestFiles(root, filters);
+const found = findTestFiles(root, filters).filter((file) => file.isLong === isLong);
 const files = suites === "device" ? chooseDeviceSuites(found) : found;
 if (suites === "device") console.log(`On ${await describeTestDevice(root)}.`);
 if (files.length === 0) console.log(`No test file matches: ${filters.join(" ") || "dist/**/*.test.js"}`);

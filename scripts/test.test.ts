@@ -192,6 +192,26 @@ test("the device suites are the files whose imports lead to the device under tes
   assert.doesNotMatch(missing.printed, /passed/);
 });
 
+test("files named *.long.test.ts run with --suites long alone, with the buffers of a real run, and their skips count", async (t) => {
+  const samples = {
+    quick: `test("small buffers", () => { if (process.env.TEST_HOLDFAST_SIZES !== "8") throw new Error("not small"); });`,
+    "soak.long": `
+      test("real buffers", () => { if ("TEST_HOLDFAST_SIZES" in process.env) throw new Error("small"); });
+      test("on a GPU", { skip: "needs a GPU" }, () => {});`,
+  };
+  const usual = await runSamples(t, samples);
+  assert.match(usual.printed, /^ok {3}quick\.test\.ts/);
+  assert.doesNotMatch(usual.printed, /soak/);
+  assert.equal(usual.lastLine, "1 passed, 0 failed, 0 skipped");
+  const long = await runSamples(t, samples, ["--suites", "long"]);
+  assert.match(long.printed, /^ok {3}soak\.long\.test\.ts/);
+  assert.match(long.printed, /skipped: 1 × needs a GPU/);
+  assert.equal(long.lastLine, "1 passed, 0 failed, 1 skipped");
+  const refused = await runSamples(t, samples, ["--suites", "longer"]);
+  assert.equal(refused.exitCode, 1);
+  assert.match(refused.printed, /--suites takes all, device or long; this is "longer"\./);
+});
+
 test("a compiled test whose source is gone is not run", async (t) => {
   const { lastLine } = await runSamples(t, {
     kept: `test("a", () => {});`,

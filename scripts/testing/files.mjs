@@ -9,6 +9,7 @@ import { dirname, join, relative, sep } from "node:path";
  * @property {string} root the package's folder
  * @property {string} source the TypeScript file, relative to the root: how the report names it
  * @property {string} compiled the absolute path of what is run
+ * @property {boolean} isLong whether its name ends in .long.test.ts: too slow for every run of the suite
  */
 
 /**
@@ -41,7 +42,7 @@ export function findTestFiles(root, filters) {
       .map((entry) => {
         const compiled = join(entry.parentPath, entry.name);
         const source = relative(built, compiled).replace(/\.js$/, ".ts").split(sep).join("/");
-        return { root, source, compiled };
+        return { root, source, compiled, isLong: source.endsWith(".long.test.ts") };
       })
       // tsc never deletes: a test that was renamed or removed leaves its compiled file behind.
       .filter((file) => existsSync(join(root, file.source)))

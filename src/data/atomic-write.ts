@@ -7,7 +7,6 @@ import { randomUUID } from "node:crypto";
 import {
   closeSync,
   constants,
-  existsSync,
   fsyncSync,
   mkdirSync,
   openSync,
@@ -50,16 +49,33 @@ export function writeAtomically(
     renameSync(aside, path);
     if (lasting) syncFolder(dirname(path));
   } catch (error) {
-    // Asked first: where the folder is none, rmSync would fail too and hide why.
-    if (existsSync(aside)) rmSync(aside);
+    removeAside(aside);
     throw fileError(`${path} can't be written`, path, error);
+  }
+}
+
+/** Whatever fails here must not hide why the write has failed; `removeLeftovers` finds the file later. */
+function removeAside(aside: string): void {
+  try {
+    rmSync(aside, { force: true });
+  } catch {
+    // It stays.
   }
 }
 
 /** The name that a file has while it is written, with the process that writes it. */
 const asideName = /\.(\d+)-[0-9a-f-]{36}\.part$/;
 
-/** Makes a folder and those above it, where they are not there. */
+/** Is there something at this path? Unlike `existsSync`, a disk that fails is an error, and not a no. */
+export function isThere(path: string): boolean {
+  return withFileError(
+    `${path} can't be looked for`,
+    path,
+    () => statSync(path, { throwIfNoEntry: false }) !== undefined,
+  );
+}
+
+/** Makes a folder and those above it, where they are not there. They last through a power cut. */
 export function makeFolder(path: string): void {
   try {
     makeEach(resolve(path));
@@ -77,6 +93,16 @@ function makeEach(path: string): void {
     if (codeOf(error) !== "ENOENT" || dirname(path) === path) throw error;
     makeEach(dirname(path));
     mkdirSync(path);
+  }
+  syncParent(path);
+}
+
+/** A parent that may not be read can't be synchronized; the folder is there all the same. */
+function syncParent(path: string): void {
+  try {
+    syncFolder(dirname(path));
+  } catch (error) {
+    if (!["EACCES", "EPERM", "EINVAL"].includes(codeOf(error) ?? "")) throw error;
   }
 }
 
@@ -136,6 +162,15 @@ export function fileError(what: string, path: string, cause: unknown): HoldfastE
   return new HoldfastError("BAD_FILE", `${what}: ${why}. ${wayOut}`, { numbers: { path }, cause });
 }
 
+/** Runs a function; an error of the system's becomes a `fileError`, and one of Holdfast's own stays as it is. */
+export function withFileError<Result>(what: string, path: string, body: () => Result): Result {
+  try {
+    return body();
+  } catch (error) {
+    throw error instanceof HoldfastError ? error : fileError(what, path, error);
+  }
+}
+
 /** The system's name of an error, as ENOSPC. */
 export function codeOf(error: unknown): string | undefined {
   const code: unknown = error instanceof Error && "code" in error ? error.code : undefined;
@@ -162,7 +197,7 @@ function writeAside(path: string, pieces: readonly Uint8Array[], lasting: boolea
   });
 }
 
-/** Makes a rename last through a power cut. Windows has no such call for folders. */
-function syncFolder(folder: string): void {
+/** Makes the names in a folder last through a power cut: new files, renames. Windows has no such call for folders. */
+export function syncFolder(folder: string): void {
   if (process.platform !== "win32") withFile(folder, constants.O_RDONLY, fsyncSync);
 }

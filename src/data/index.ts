@@ -5,10 +5,13 @@ export {
   codeOf,
   fileError,
   isProcessAlive,
+  isThere,
   makeFolder,
   removeLeftovers,
+  syncFolder,
   type WriteBytes,
   withFile,
+  withFileError,
   writeAtomically,
 } from "./atomic-write.js";
 export {

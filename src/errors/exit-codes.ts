@@ -49,6 +49,8 @@ export type ExitName = keyof typeof exitCodes;
 const passingReasons: ReadonlySet<unknown> = new Set([
   ...["ENOSPC", "EDQUOT", "EROFS", "EIO", "ESTALE"],
   ...["EMFILE", "ENFILE", "ENOMEM", "EAGAIN", "EBUSY", "ETIMEDOUT", "EADDRINUSE"],
+  // Node's code where the system starts no more threads.
+  "ERR_WORKER_INIT_FAILED",
 ]);
 
 /** The exit code of a process that an error ends: `refused` where the same command would fail again, else `failed`. */

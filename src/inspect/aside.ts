@@ -14,10 +14,10 @@ export type AsideMessage =
 
 /** As `openInspector`, from a thread of its own. It does not keep the process from ending. */
 export async function openInspectorAside(options: InspectorOptions): Promise<Inspector> {
-  const worker = new Worker(new URL("./aside-thread.js", import.meta.url), { workerData: options });
+  const worker = startThread(options);
   const told = await new Promise<AsideMessage>((resolve, reject) => {
     worker.once("message", resolve);
-    worker.once("error", reject);
+    worker.once("error", (error) => reject(threadFailed(error)));
   });
   // What goes wrong with a look at a run is no reason to end it.
   worker.removeAllListeners("error").on("error", () => undefined);
@@ -26,4 +26,22 @@ export async function openInspectorAside(options: InspectorOptions): Promise<Ins
   if ("url" in told) return { url: told.url, close };
   await close();
   throw new HoldfastError(told.code, told.message);
+}
+
+function startThread(workerData: InspectorOptions): Worker {
+  try {
+    return new Worker(new URL("./aside-thread.js", import.meta.url), { workerData });
+  } catch (error) {
+    throw threadFailed(error);
+  }
+}
+
+function threadFailed(cause: unknown): HoldfastError {
+  const why = cause instanceof Error ? cause.message : String(cause);
+  return new HoldfastError(
+    "UNSUPPORTED",
+    `The inspector's thread can't run: ${why}. Raise the limit of processes (ulimit -u, or the container's pids limit) and of memory, ` +
+      "or look at the run with `holdfast inspect` from another process.",
+    { cause },
+  );
 }

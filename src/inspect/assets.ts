@@ -7,6 +7,7 @@ import { createHash } from "node:crypto";
 import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { extname, join, relative, sep } from "node:path";
 import { fileURLToPath } from "node:url";
+import { withFileError } from "../data/index.js";
 
 export interface Asset {
   readonly type: string;
@@ -39,14 +40,17 @@ const types: Readonly<Record<string, string>> = {
 export const pageFolder = fileURLToPath(new URL("./page", import.meta.url));
 
 export function readPage(folder: string = pageFolder): Page {
-  const files = existsSync(folder) ? readdirSync(folder, { recursive: true, withFileTypes: true }) : [];
+  const files = withFileError(`${folder} can't be read`, folder, () =>
+    existsSync(folder) ? readdirSync(folder, { recursive: true, withFileTypes: true }) : [],
+  );
   const assets = new Map<string, Asset>();
   let index: Asset | undefined;
   for (const file of files) {
     const type = types[extname(file.name)];
     if (!file.isFile() || type === undefined || /\.test\.m?js$/.test(file.name)) continue;
     const path = join(file.parentPath, file.name);
-    const asset = makeAsset(type, readFileSync(path));
+    const bytes = withFileError(`${path} can't be read`, path, () => readFileSync(path));
+    const asset = makeAsset(type, bytes);
     const name = relative(folder, path).split(sep).join("/");
     if (name === "index.html") index = asset;
     else assets.set(`/assets/${name}`, asset);

@@ -5,6 +5,7 @@
 
 import { lstatSync, readdirSync, realpathSync, statSync } from "node:fs";
 import { basename, dirname, join, resolve, sep } from "node:path";
+import { withFileError } from "../data/index.js";
 import { HoldfastError } from "../errors/index.js";
 import { inspectionFiles, runFiles } from "../train/index.js";
 
@@ -34,6 +35,10 @@ export interface ShownFolder {
 /** Tells a run from a folder of runs. */
 export function findShown(path: string): ShownFolder {
   const full = resolve(path);
+  return withFileError(`${path} can't be read`, path, () => shownAt(path, full));
+}
+
+function shownAt(path: string, full: string): ShownFolder {
   if (!statSync(full, { throwIfNoEntry: false })?.isDirectory()) {
     throw new HoldfastError(
       "BAD_FILE",
@@ -45,7 +50,11 @@ export function findShown(path: string): ShownFolder {
 }
 
 /** The runs in a folder, in no order; one that is named is there even where it has none of a run's files. */
-export function listRuns({ root, run }: ShownFolder): ListedRun[] {
+export function listRuns(shown: ShownFolder): ListedRun[] {
+  return withFileError(`${shown.root} can't be read`, shown.root, () => runsIn(shown));
+}
+
+function runsIn({ root, run }: ShownFolder): ListedRun[] {
   const real = realpathSync(root);
   return readdirSync(root, { withFileTypes: true }).flatMap((entry) => {
     const path = join(root, entry.name);

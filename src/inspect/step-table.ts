@@ -4,6 +4,7 @@
  */
 
 import { join } from "node:path";
+import { codeOf } from "../data/index.js";
 import { HoldfastError } from "../errors/index.js";
 import {
   countSteps,
@@ -215,8 +216,7 @@ function countOf(path: string): number {
   try {
     return countSteps(path);
   } catch (error) {
-    const isMissing = error instanceof Error && "code" in error && error.code === "ENOENT";
-    if (isMissing) return 0;
+    if (error instanceof HoldfastError && codeOf(error.cause) === "ENOENT") return 0;
     throw error;
   }
 }

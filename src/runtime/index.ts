@@ -20,6 +20,7 @@ export type { Mailbox } from "./mailbox.js";
 export { PersistentMemory, type PersistentStorage, type Placement, type Region } from "./persistent.js";
 export { type Judgement, judge, type Pressure, type Shortage, type Verdict } from "./pressure.js";
 export { type EventKind, eventKinds, type RecordedEvent, Recorder } from "./recorder.js";
+export { runAll } from "./run-all.js";
 export {
   openRuntime,
   type Replayable,

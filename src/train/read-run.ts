@@ -2,7 +2,7 @@
 
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
-import { codeOf } from "../data/index.js";
+import { codeOf, fileError } from "../data/index.js";
 import { CheckpointStore, type ListedCheckpoint } from "./checkpoints.js";
 import { fromJson, type JsonRecord } from "./files/json.js";
 import { readMetrics } from "./files/metrics-log.js";
@@ -68,11 +68,13 @@ export function readStatus(path: string): RunStatus | undefined {
 
 function readRecord(folder: string, name: string): JsonRecord | undefined {
   const path = join(folder, name);
+  let text: string;
   try {
-    return fromJson(path, readFileSync(path, "utf8"));
+    text = readFileSync(path, "utf8");
   } catch (error) {
     // ENOTDIR: the folder, or one above it, is a file.
     if (["ENOENT", "ENOTDIR"].includes(codeOf(error) ?? "")) return undefined;
-    throw error;
+    throw fileError(`${path} can't be read`, path, error);
   }
+  return fromJson(path, text);
 }

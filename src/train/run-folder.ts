@@ -3,10 +3,10 @@
  * it has written is whole whenever it is killed.
  */
 
-import { existsSync, statSync } from "node:fs";
+import { statSync } from "node:fs";
 import { hostname } from "node:os";
 import { join } from "node:path";
-import { codeOf, makeFolder, removeLeftovers, writeAtomically } from "../data/index.js";
+import { codeOf, fileError, isThere, makeFolder, removeLeftovers, writeAtomically } from "../data/index.js";
 import { HoldfastError } from "../errors/index.js";
 import { type JsonRecord, toJson } from "./files/json.js";
 import { MetricsLog } from "./files/metrics-log.js";
@@ -78,7 +78,7 @@ export class RunFolder {
     return locked(path, now, (lock) => {
       removeLeftovers(path);
       const recordPath = join(path, runFiles.run);
-      if (existsSync(recordPath)) {
+      if (isThere(recordPath)) {
         throw new HoldfastError(
           "BAD_ARGUMENT",
           `${path} holds a run already. Resume it with --resume, or give this one another folder.`,
@@ -139,9 +139,9 @@ export class RunFolder {
     this.#openMetrics().sync();
   }
 
-  /** Takes metrics of later steps out: a run that goes on from a checkpoint writes them again. */
-  dropMetricsAfter(step: number): void {
-    this.#openMetrics().dropAfter(step);
+  /** Takes metrics of later steps out, and others that are named: a run that goes on from a checkpoint writes them again. */
+  dropMetricsAfter(step: number, isDropped?: (record: JsonRecord) => boolean): void {
+    this.#openMetrics().dropAfter(step, isDropped);
   }
 
   /** Notes how far the run is, and that it is alive. Call it at every step: the file is written once a second. */
@@ -270,10 +270,11 @@ function silenceOf(path: string, now: () => number): [() => number, (usualMs: nu
 
 /** When the run was last heard of; long ago where it never was. */
 function heardOfMs(path: string): number {
+  const status = join(path, runFiles.status);
   try {
-    return statSync(join(path, runFiles.status)).mtimeMs;
+    return statSync(status).mtimeMs;
   } catch (error) {
     if (codeOf(error) === "ENOENT") return 0;
-    throw error;
+    throw fileError(`${status} can't be read`, status, error);
   }
 }

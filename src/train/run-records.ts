@@ -1,6 +1,8 @@
 /** What stands in a run's folder: the names of its files and the records in them. */
 
 import { readFileSync } from "node:fs";
+import { fileURLToPath } from "node:url";
+import { withFileError } from "../data/index.js";
 import type { JsonRecord } from "./files/json.js";
 import type { RunPhase } from "./run-phases.js";
 
@@ -76,9 +78,9 @@ export interface RunStatus extends RunProgress {
 
 /** The version of this Holdfast. */
 export function packageVersion(): string {
-  const manifest: unknown = JSON.parse(
-    readFileSync(new URL("../../../package.json", import.meta.url), "utf8"),
-  );
+  const path = fileURLToPath(new URL("../../../package.json", import.meta.url));
+  const text = withFileError(`${path} can't be read`, path, () => readFileSync(path, "utf8"));
+  const manifest: unknown = JSON.parse(text);
   const isManifest = typeof manifest === "object" && manifest !== null && "version" in manifest;
   return isManifest ? String(manifest.version) : "unknown";
 }

@@ -1,8 +1,7 @@
 /** A job's folder: what it was asked, how far it is, its figures, and checkpoints that another process goes on from. */
 
-import { existsSync } from "node:fs";
 import { join } from "node:path";
-import type { StoredTensor } from "../../data/index.js";
+import { isThere, type StoredTensor } from "../../data/index.js";
 import { HoldfastError } from "../../errors/index.js";
 import type { Runtime } from "../../runtime/index.js";
 import type { ReportOptions } from "../../tensor/index.js";
@@ -76,7 +75,7 @@ export interface ResumedJob {
  * ```
  */
 export function stateOfRun(path: string): "none" | "unfinished" | "finished" {
-  if (!existsSync(join(path, runFiles.run))) return "none";
+  if (!isThere(join(path, runFiles.run))) return "none";
   return readRun(path).status?.state === "finished" ? "finished" : "unfinished";
 }
 
@@ -232,13 +231,16 @@ export class JobRun {
     training: FoldTraining,
     results: readonly FoldResult[],
   ): string {
+    // Tells the last losses, too: what stands in the logs must last before the checkpoint does.
+    const { position } = training;
     this.#folder.syncMetrics();
+    this.#recorder?.sync();
     const checkpoint = captureState(model, training.optimizer, {
       ...{ step, model: modelName, tensors: tensorsOf(training.normaliser) },
       state: {
         settings: this.#settings,
         fold,
-        position: training.position,
+        position,
         epochs: training.epochs,
         results,
       },
@@ -296,7 +298,12 @@ export class JobRun {
     const from = this.resumed?.step ?? 0;
     if (!this.#isNew) {
       this.#store.continueFrom(from);
-      this.#folder.dropMetricsAfter(from);
+      // A fold's test comes at the step of its last checkpoint, and is made again.
+      const fold = this.resumed?.fold ?? 0;
+      this.#folder.dropMetricsAfter(
+        from,
+        ({ test, fold: tested }) => test !== undefined && Number(tested) >= fold,
+      );
     }
     if (!this.#runtime) return;
     this.#log = new RecorderLog(this.#folder.pathOf(runFiles.recorder), this.#runtime.recorder);

@@ -5,6 +5,7 @@ import { spawnSync } from "node:child_process";
 import { once } from "node:events";
 import { test } from "node:test";
 import type { Worker } from "node:worker_threads";
+import { withFault } from "../../../test/support/failing-calls.js";
 import { sameBytes } from "../../../test/support/same-bytes.js";
 import { heartbeatIn } from "../../units/index.js";
 import type { KernelSource } from "../driver.js";
@@ -61,6 +62,32 @@ test("the same bits come out with 1, 2 and 4 threads, and workers really ran som
   });
   sameBytes(results[1]!, results[0]!, "two threads");
   sameBytes(results[2]!, results[0]!, "four threads");
+});
+
+test("where the system starts no more threads, a launch is shared by those that there are, and it is said", async () => {
+  const warnings: string[] = [];
+  const note = ({ message }: Error): void => void warnings.push(message);
+  process.on("warning", note);
+  const { memory, pool, load } = openPool(3);
+  const data = new Float32Array(memory.buffer, 65_536, elements).fill(1);
+  const sum = load(basicKernels.sum);
+  const sums = new Float32Array(memory.buffer, 65_536 + bytesOfData, blocksFor(elements));
+  await withFault({ kind: "thread", nth: 2, how: "EAGAIN" }, async () => {
+    for (let time = 0; time < 2; time++)
+      pool.run(sum, sums.length, [0, 0, data.byteOffset, sums.byteOffset, elements]);
+  });
+  assert.equal(
+    sums.reduce((total, one) => total + one),
+    elements,
+  );
+  pool.close();
+  await new Promise(setImmediate);
+  process.off("warning", note);
+  assert.equal(warnings.length, 1);
+  assert.match(
+    warnings[0] ?? "",
+    /^The CPU driver runs with 2 of 3 threads, because the system starts no more: .*EAGAIN/,
+  );
 });
 
 /** The workers that `act` starts. Node.js tells of a new worker on the next tick only. */

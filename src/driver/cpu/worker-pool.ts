@@ -53,6 +53,7 @@ export class WorkerPool {
   readonly #job = createSharedJob();
   readonly #kernels = new Map<number, LoadedKernel>();
   #workers: Worker[] = [];
+  #isStarted = false;
   #sharedLaunches = 0;
 
   constructor(threads: number, memory: WebAssembly.Memory) {
@@ -107,6 +108,7 @@ export class WorkerPool {
     Atomics.store(this.#job.words, word.ending, 1);
     wakeWorkers(this.#job.words);
     this.#workers = [];
+    this.#isStarted = false;
     this.#kernels.clear();
   }
 
@@ -140,17 +142,28 @@ export class WorkerPool {
   }
 
   #startWorkers(): void {
-    if (this.#workers.length > 0) return;
+    if (this.#isStarted) return;
+    this.#isStarted = true;
     const workerData: WorkerStart = { buffer: this.#job.buffer, memory: this.#memory };
-    for (let thread = 1; thread < this.#threads; thread++) {
-      // Without execArgv the flags of `node --input-type=module -e …` would reach the worker and stop it.
-      const worker = new Worker(new URL("./worker.js", import.meta.url), { workerData, execArgv: [] });
-      worker.unref();
-      worker.on("error", (error) => {
-        const message = `A worker thread of the CPU driver ended; launches go on with fewer threads. ${error}`;
-        process.emitWarning(message, { code: "HOLDFAST_WORKER_ENDED" });
-      });
-      this.#workers.push(worker);
+    try {
+      for (let thread = 1; thread < this.#threads; thread++) {
+        // Without execArgv the flags of `node --input-type=module -e …` would reach the worker and stop it.
+        const worker = new Worker(new URL("./worker.js", import.meta.url), { workerData, execArgv: [] });
+        worker.unref();
+        worker.on("error", (error) => {
+          const message = `A worker thread of the CPU driver ended; launches go on with fewer threads. ${error}`;
+          process.emitWarning(message, { code: "HOLDFAST_WORKER_ENDED" });
+        });
+        this.#workers.push(worker);
+      }
+    } catch (error) {
+      // The system has no thread left, as in a container with a low limit of processes.
+      const has = `${this.#workers.length + 1} of ${this.#threads}`;
+      process.emitWarning(
+        `The CPU driver runs with ${has} threads, because the system starts no more: ${error instanceof Error ? error.message : error}. ` +
+          "Raise the limit of processes (ulimit -u, or the container's pids limit), or set HOLDFAST_THREADS.",
+        { code: "HOLDFAST_FEWER_THREADS" },
+      );
     }
     this.#tellWorkers(loadMessages(this.#kernels.values()));
   }

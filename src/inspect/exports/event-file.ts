@@ -6,7 +6,7 @@
 import { closeSync, openSync, writeSync } from "node:fs";
 import { hostname } from "node:os";
 import { join } from "node:path";
-import { fileError, makeFolder } from "../../data/index.js";
+import { fileError, makeFolder, withFileError } from "../../data/index.js";
 import { HoldfastError } from "../../errors/index.js";
 import { maskedCrc32c } from "./crc32c.js";
 
@@ -41,7 +41,12 @@ export class EventFileWriter {
       throw fileError(`${this.path} can't be opened`, this.path, error);
     }
     this.#append(recordOf([double(1, beginMs / 1000), text(3, "brain.Event:2")]));
-    this.flush();
+    try {
+      this.flush();
+    } catch (error) {
+      closeSync(this.#file);
+      throw error;
+    }
   }
 
   /** Adds a point of a curve. Tags with a slash stand under its first part. */
@@ -64,11 +69,13 @@ export class EventFileWriter {
 
   close(): void {
     if (this.#file === undefined) return;
+    const file = this.#file;
     try {
       this.flush();
     } finally {
-      closeSync(this.#file);
+      // Whatever close says, the descriptor is gone.
       this.#file = undefined;
+      withFileError(`${this.path} can't be closed`, this.path, () => closeSync(file));
     }
   }
 

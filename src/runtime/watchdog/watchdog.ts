@@ -36,8 +36,8 @@ export function startWatchdog(options: WatchdogOptions): Watchdog {
     reportDir,
     onStall,
   };
-  // Without the program's own flags: a loader or an inspector has no business in this thread.
-  const worker = new Worker(new URL("./thread.js", import.meta.url), { workerData, execArgv: [] });
+  const worker = startThread(workerData);
+  if (!worker) return { ready: Promise.resolve(), close: () => undefined };
   worker.unref();
 
   let isSettled = false;
@@ -63,6 +63,20 @@ export function startWatchdog(options: WatchdogOptions): Watchdog {
     },
     close: () => worker.postMessage("close"),
   };
+}
+
+/** Undefined where the system starts no more threads: a run without a watchdog is better than none, and it is said. */
+function startThread(workerData: ThreadData): Worker | undefined {
+  try {
+    // Without the program's own flags: a loader or an inspector has no business in this thread.
+    return new Worker(new URL("./thread.js", import.meta.url), { workerData, execArgv: [] });
+  } catch (error) {
+    process.stderr.write(
+      `holdfast: the watchdog's thread can't be started: ${error instanceof Error ? error.message : error}. ` +
+        "Stalls of this run are not reported. Raise the limit of processes (ulimit -u, or the container's pids limit).\n",
+    );
+    return undefined;
+  }
 }
 
 function badLimit(stallAfterMs: number): HoldfastError {

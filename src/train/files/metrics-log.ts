@@ -1,7 +1,8 @@
 /** metrics.jsonl: a line of JSON for each record, in the order in which they came. What a crash cut off is left out. */
 
 import { closeSync, constants, fsyncSync, ftruncateSync, openSync, readFileSync, writeSync } from "node:fs";
-import { codeOf, fileError, writeAtomically } from "../../data/index.js";
+import { codeOf, fileError, withFileError, writeAtomically } from "../../data/index.js";
+import { HoldfastError } from "../../errors/index.js";
 import { fromJson, type JsonRecord, toJson } from "./json.js";
 
 const newline = 0x0a;
@@ -9,58 +10,75 @@ const newline = 0x0a;
 /** A log that is written to: its own process's, for as long as the run's lock is held. */
 export class MetricsLog {
   readonly #path: string;
-  #file: number;
+  /** Undefined once it is closed, or where it could not be opened again. */
+  #file: number | undefined;
 
   /** Opens the log, and cuts off a last line that was not written to its end. */
   constructor(path: string) {
     this.#path = path;
-    try {
+    withFileError(`${path} can't be opened`, path, () => {
       const { bytes, soundBytes } = readLog(path);
-      this.#file = openForAppending(path);
-      if (soundBytes < bytes.length) ftruncateSync(this.#file, soundBytes);
-    } catch (error) {
-      throw fileError(`${path} can't be opened`, path, error);
-    }
+      const file = openForAppending(path);
+      this.#file = file;
+      try {
+        if (soundBytes < bytes.length) ftruncateSync(file, soundBytes);
+      } catch (error) {
+        this.#closeFile();
+        throw error;
+      }
+    });
   }
 
   /** Adds a line. It is there when this process is killed; `sync` makes it last through a power cut. */
   append(record: JsonRecord): void {
     const line = Buffer.from(`${toJson("a line of metrics", record)}\n`);
-    try {
-      for (let done = 0; done < line.length; ) done += writeSync(this.#file, line, done);
-    } catch (error) {
-      throw fileError(`${this.#path} can't be written`, this.#path, error);
-    }
+    const file = this.#requireOpen();
+    withFileError(`${this.#path} can't be written`, this.#path, () => {
+      for (let done = 0; done < line.length; ) done += writeSync(file, line, done);
+    });
   }
 
   sync(): void {
-    try {
-      fsyncSync(this.#file);
-    } catch (error) {
-      throw fileError(`${this.#path} can't be written`, this.#path, error);
-    }
+    const file = this.#requireOpen();
+    withFileError(`${this.#path} can't be written`, this.#path, () => fsyncSync(file));
   }
 
-  /** Takes lines of later steps out: a run that goes on from a checkpoint writes them again. */
-  dropAfter(step: number): void {
-    const { records } = readMetrics(this.#path);
-    const kept = records.filter((record) => !(Number(record["step"]) > step));
-    if (kept.length === records.length) return;
+  /**
+   * Takes lines of later steps out, and others that are named: a run that goes on from a checkpoint writes them again. What a power
+   * cut has damaged goes too.
+   */
+  dropAfter(step: number, isDropped: (record: JsonRecord) => boolean = () => false): void {
+    const { records, messages } = readMetrics(this.#path);
+    const kept = records.filter((record) => !(Number(record["step"]) > step) && !isDropped(record));
+    if (kept.length === records.length && messages.length === 0) return;
     const text = kept.map((record) => `${toJson("a line of metrics", record)}\n`).join("");
-    closeSync(this.#file);
-    try {
-      writeAtomically(this.#path, text);
-    } finally {
-      this.#file = openForAppending(this.#path);
-    }
+    this.#closeFile();
+    writeAtomically(this.#path, text);
+    this.#file = withFileError(`${this.#path} can't be opened`, this.#path, () =>
+      openForAppending(this.#path),
+    );
   }
 
+  /** Harmless when repeated. */
   close(): void {
+    if (this.#file === undefined) return;
     try {
       this.sync();
     } finally {
-      closeSync(this.#file);
+      this.#closeFile();
     }
+  }
+
+  #closeFile(): void {
+    const file = this.#requireOpen();
+    // Whatever close says, the descriptor is gone.
+    this.#file = undefined;
+    withFileError(`${this.#path} can't be closed`, this.#path, () => closeSync(file));
+  }
+
+  #requireOpen(): number {
+    if (this.#file !== undefined) return this.#file;
+    throw new HoldfastError("CLOSED", `The log ${this.#path} is closed.`);
   }
 }
 
@@ -97,7 +115,7 @@ function readLog(path: string): { readonly bytes: Uint8Array; readonly soundByte
     bytes = readFileSync(path);
   } catch (error) {
     if (codeOf(error) === "ENOENT") return { bytes: new Uint8Array(0), soundBytes: 0 };
-    throw error;
+    throw fileError(`${path} can't be read`, path, error);
   }
   let end = bytes.lastIndexOf(newline) + 1;
   // A power cut can leave a line of zeros.

@@ -5,7 +5,7 @@
 import { randomUUID } from "node:crypto";
 import { linkSync, readFileSync, renameSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { codeOf, fileError } from "../../data/index.js";
+import { codeOf, fileError, withFileError } from "../../data/index.js";
 import { HoldfastError } from "../../errors/index.js";
 import { formatDuration } from "../../units/index.js";
 import { fromJson, toJson } from "./json.js";
@@ -46,7 +46,7 @@ export class RunLock {
       if (error instanceof HoldfastError) throw error;
       throw fileError(`${path} can't be taken`, path, error);
     } finally {
-      rmSync(aside, { force: true });
+      removeAside(aside);
     }
     return new RunLock(path, text);
   }
@@ -69,12 +69,25 @@ export class RunLock {
     const owner = ownerOf(readText(path) ?? "");
     const own = identifyProcess();
     const isOwn = owner?.pid === own.pid && owner.host === own.host && owner.startTicks === own.startTicks;
-    if (isOwn) rmSync(path, { force: true });
+    if (isOwn) removeLock(path);
   }
 
   /** Gives the folder free. Harmless when repeated, and when another process has taken it over. */
   release(): void {
-    if (readText(this.#path) === this.#text) rmSync(this.#path, { force: true });
+    if (readText(this.#path) === this.#text) removeLock(this.#path);
+  }
+}
+
+function removeLock(path: string): void {
+  withFileError(`${path} can't be removed`, path, () => rmSync(path, { force: true }));
+}
+
+/** The lock is taken or refused by then. A file that can't be removed is a leftover, which the next writer tidies away. */
+function removeAside(aside: string): void {
+  try {
+    rmSync(aside, { force: true });
+  } catch {
+    // It stays.
   }
 }
 
@@ -138,6 +151,6 @@ function readText(path: string): string | undefined {
     return readFileSync(path, "utf8");
   } catch (error) {
     if (codeOf(error) === "ENOENT") return undefined;
-    throw error;
+    throw fileError(`${path} can't be read`, path, error);
   }
 }

@@ -4,7 +4,8 @@
  */
 
 import { join } from "node:path";
-import type { RecordedEvent, Runtime } from "../../runtime/index.js";
+import { syncFolder, withFileError } from "../../data/index.js";
+import { type RecordedEvent, type Runtime, runAll } from "../../runtime/index.js";
 import type { ReportOptions, StepPlanReport } from "../../tensor/index.js";
 import { bufferSizes, formatDuration } from "../../units/index.js";
 import { MetricsLog } from "../files/metrics-log.js";
@@ -54,18 +55,22 @@ export class RunRecorder {
     this.#now = now;
     this.#beganMs = now();
     this.#step = from;
-    this.#steps = new StepLog(join(folder, inspectionFiles.steps));
-    this.#steps.dropAfter(from);
-    const [plans, memory, trouble] = [
-      inspectionFiles.plans,
-      inspectionFiles.memory,
-      inspectionFiles.trouble,
-    ].map((name) => {
-      const log = new MetricsLog(join(folder, name));
+    const opened: { close(): void }[] = [];
+    const open = <Log extends { close(): void; dropAfter(step: number): void }>(log: Log): Log => {
+      opened.push(log);
       log.dropAfter(from);
       return log;
-    }) as [MetricsLog, MetricsLog, MetricsLog];
-    [this.#plans, this.#memory, this.#trouble] = [plans, memory, trouble];
+    };
+    try {
+      this.#steps = open(new StepLog(join(folder, inspectionFiles.steps)));
+      this.#plans = open(new MetricsLog(join(folder, inspectionFiles.plans)));
+      this.#memory = open(new MetricsLog(join(folder, inspectionFiles.memory)));
+      this.#trouble = open(new MetricsLog(join(folder, inspectionFiles.trouble)));
+      withFileError(`${folder} can't be written`, folder, () => syncFolder(folder));
+    } catch (error) {
+      for (const log of opened) ignoring(() => log.close());
+      throw error;
+    }
   }
 
   /** Refuses a folder whose logs this recorder can't go on with; writes nothing. */
@@ -135,13 +140,30 @@ export class RunRecorder {
     this.#trouble.append({ ...record });
   }
 
+  /** Makes the steps so far last through a power cut: before the checkpoint that they belong to. */
+  sync(): void {
+    this.#steps.sync();
+  }
+
   /** Writes the steps that wait for a loss too, without one. Harmless when repeated. */
   close(): void {
     if (!this.#isOpen) return;
     this.#isOpen = false;
-    while (this.#waiting.shift(Number.NaN, this.#steps));
-    this.#steps.close();
-    for (const log of [this.#plans, this.#memory, this.#trouble]) log.close();
+    runAll([
+      () => {
+        while (this.#waiting.shift(Number.NaN, this.#steps));
+      },
+      ...[this.#steps, this.#plans, this.#memory, this.#trouble].map((log) => () => log.close()),
+    ]);
+  }
+}
+
+/** What fails while an error is told must not hide that error. */
+function ignoring(body: () => void): void {
+  try {
+    body();
+  } catch {
+    // The first error is told.
   }
 }
 

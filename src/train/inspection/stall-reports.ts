@@ -2,7 +2,7 @@
 
 import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
-import { codeOf } from "../../data/index.js";
+import { codeOf, fileError } from "../../data/index.js";
 import { type StallReport, stallReportName, stallReportText } from "../../runtime/index.js";
 import { formatDuration } from "../../units/index.js";
 import type { TroubleRecord } from "./records.js";
@@ -34,7 +34,7 @@ export class StallReports {
         .sort();
     } catch (error) {
       if (codeOf(error) === "ENOENT" || codeOf(error) === "ENOTDIR") return [];
-      throw error;
+      throw fileError(`${this.#folder} can't be read`, this.#folder, error);
     }
   }
 }

@@ -5,6 +5,8 @@ import { appendFileSync, mkdtempSync, truncateSync, writeFileSync } from "node:f
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
+import { withFault } from "../../../test/support/failing-calls.js";
+import { bufferSizes } from "../../units/index.js";
 import { stepColumns } from "./records.js";
 import { countSteps, readSteps, StepLog, type StepRow } from "./step-log.js";
 
@@ -52,6 +54,53 @@ test("a row that was cut off in the middle is not read, and a resumed log does n
   assert.deepEqual([...readSteps(path).step], [1, 2, 3, 4]);
   write(path, 5, 6);
   proveRows(path, 1, 6);
+});
+
+test("a write that took a part, or failed after a part, leaves every row whole and once", async () => {
+  for (const how of ["short", "torn"]) {
+    const path = newPath();
+    const log = new StepLog(path);
+    for (let step = 1; step <= 5; step++) log.append(rowOf(step));
+    await withFault({ kind: "write", nth: 1, how }, async () => {
+      const flush = (): void => log.flush();
+      if (how === "short") flush();
+      else
+        assert.throws(flush, {
+          code: "BAD_FILE",
+          message: /steps\.bin can't be written: ENOSPC.*The disk is full/,
+        });
+    });
+    log.append(rowOf(6));
+    log.close();
+    proveRows(path, 1, 6);
+  }
+});
+
+test("rows that wait while no write succeeds are written once one does", async () => {
+  const path = newPath();
+  const log = new StepLog(path);
+  const rows = bufferSizes.stepRows;
+  await withFault({ kind: "write", nth: 1, how: "ENOSPC", isLasting: true }, async () => {
+    for (let step = 1; step < rows; step++) log.append(rowOf(step));
+    assert.throws(() => log.append(rowOf(rows)), { code: "BAD_FILE" });
+    assert.throws(() => log.append(rowOf(rows + 1)), { code: "BAD_FILE" });
+  });
+  log.close();
+  proveRows(path, 1, rows);
+});
+
+test("what a power cut has left in the place of rows, or of the header, is taken out", () => {
+  const path = newPath();
+  write(path, 1, 5);
+  appendFileSync(path, new Uint8Array(3 * 64));
+  const log = new StepLog(path);
+  log.dropAfter(7);
+  for (let step = 6; step <= 9; step++) log.append(rowOf(step));
+  log.close();
+  proveRows(path, 1, 9);
+  writeFileSync(path, new Uint8Array(1000));
+  write(path, 1, 3);
+  proveRows(path, 1, 3);
 });
 
 test("a header that was cut off is written anew", () => {

@@ -3,8 +3,17 @@
  * are read in a moment and written without making anything for the garbage collector.
  */
 
-import { closeSync, fstatSync, ftruncateSync, openSync, readSync, writeSync } from "node:fs";
-import { codeOf, fileError } from "../../data/index.js";
+import {
+  closeSync,
+  constants,
+  fstatSync,
+  fsyncSync,
+  ftruncateSync,
+  openSync,
+  readSync,
+  writeSync,
+} from "node:fs";
+import { codeOf, withFile, withFileError } from "../../data/index.js";
 import { HoldfastError } from "../../errors/index.js";
 import { bufferSizes } from "../../units/index.js";
 import { type StepColumn, stepColumns } from "./records.js";
@@ -30,7 +39,10 @@ export function storeRow(rows: Float64Array, at: number, row: StepRow): void {
 /** Where the loss stands in a row. */
 export const lossAt = stepColumns.indexOf("loss");
 
-/** Appends rows. What was not flushed is lost with the process; rows that are there are whole, but for the last one. */
+/**
+ * Appends rows. What was not flushed is lost with the process, and what was not synchronized with a power cut. Rows are written at
+ * their place in the file: after a write that failed halfway, the next one writes the same rows again.
+ */
 export class StepLog {
   readonly #path: string;
   readonly #waiting = new Float64Array(bufferSizes.stepRows * stepColumns.length);
@@ -41,26 +53,27 @@ export class StepLog {
   /** Goes on with a log that is there; a row that was not written to its end is cut off. */
   constructor(path: string) {
     this.#path = path;
-    this.#file = openSync(path, "a+");
-    const { size } = fstatSync(this.#file);
-    if (size < headerBytes) {
-      ftruncateSync(this.#file, 0);
-      writeSync(this.#file, header);
-      this.#rows = 0;
-      return;
+    const file = withFileError(`${path} can't be opened`, path, () =>
+      openSync(path, constants.O_RDWR | constants.O_CREAT, 0o666),
+    );
+    this.#file = file;
+    try {
+      this.#rows = withFileError(`${path} can't be opened`, path, () => beginLog(path, file));
+    } catch (error) {
+      this.#closeFile();
+      throw error;
     }
-    requireHeader(path, this.#file);
-    this.#rows = Math.floor((size - headerBytes) / rowBytes);
-    ftruncateSync(this.#file, headerBytes + this.#rows * rowBytes);
   }
 
   append(row: StepRow): void {
+    this.#makeRoom();
     storeRow(this.#waiting, this.#count * stepColumns.length, row);
     this.#grown();
   }
 
   /** Appends a row that lies in an array of such rows. */
   appendFrom(rows: Float64Array, at: number): void {
+    this.#makeRoom();
     const to = this.#count * stepColumns.length;
     for (let column = 0; column < stepColumns.length; column++)
       this.#waiting[to + column] = rows[at + column] ?? 0;
@@ -69,32 +82,67 @@ export class StepLog {
 
   #grown(): void {
     this.#count++;
+    this.#makeRoom();
+  }
+
+  /** After a write that failed, rows still wait. */
+  #makeRoom(): void {
     if (this.#count * stepColumns.length === this.#waiting.length) this.flush();
   }
 
   flush(): void {
     const file = this.#requireOpen();
     if (this.#count === 0) return;
-    writeSync(file, new Uint8Array(this.#waiting.buffer, 0, this.#count * rowBytes));
+    const bytes = new Uint8Array(this.#waiting.buffer, 0, this.#count * rowBytes);
+    withFileError(`${this.#path} can't be written`, this.#path, () =>
+      writeAt(file, bytes, headerBytes + this.#rows * rowBytes),
+    );
     this.#rows += this.#count;
     this.#count = 0;
   }
 
-  /** Takes rows of later steps out: a run that goes on from a checkpoint writes them again. */
+  /** Makes the rows so far last through a power cut. */
+  sync(): void {
+    this.flush();
+    const file = this.#requireOpen();
+    withFileError(`${this.#path} can't be written`, this.#path, () => fsyncSync(file));
+  }
+
+  /**
+   * Takes rows of later steps out: a run that goes on from a checkpoint writes them again. Steps rise from row to row; from the first
+   * that does not, a power cut has left something else.
+   */
   dropAfter(step: number): void {
     this.flush();
     const { step: steps } = readSteps(this.#path);
-    let kept = this.#rows;
-    while (kept > 0 && (steps[kept - 1] ?? 0) > step) kept--;
-    ftruncateSync(this.#requireOpen(), headerBytes + kept * rowBytes);
+    let kept = 0;
+    for (let last = 0; kept < this.#rows; kept++) {
+      const found = steps[kept] ?? 0;
+      if (!(found > last && found <= step)) break;
+      last = found;
+    }
+    const file = this.#requireOpen();
+    withFileError(`${this.#path} can't be cut`, this.#path, () =>
+      ftruncateSync(file, headerBytes + kept * rowBytes),
+    );
     this.#rows = kept;
   }
 
+  /** Harmless when repeated. */
   close(): void {
     if (this.#file === undefined) return;
-    this.flush();
-    closeSync(this.#file);
+    try {
+      this.sync();
+    } finally {
+      this.#closeFile();
+    }
+  }
+
+  #closeFile(): void {
+    const file = this.#requireOpen();
+    // Whatever close says, the descriptor is gone.
     this.#file = undefined;
+    withFileError(`${this.#path} can't be closed`, this.#path, () => closeSync(file));
   }
 
   #requireOpen(): number {
@@ -115,18 +163,12 @@ export interface StepRange {
 
 /** Rows of a log, also while it is written. */
 export function readSteps(path: string, { from = 0, to = Infinity }: StepRange = {}): StepSeries {
-  const file = openSync(path, "r");
-  try {
+  return reading(path, (file) => {
     requireHeader(path, file);
     const end = Math.min(to, Math.floor((fstatSync(file).size - headerBytes) / rowBytes));
     const count = Math.max(0, end - from);
     const bytes = new Uint8Array(count * rowBytes);
-    let read = 0;
-    while (read < bytes.length) {
-      const more = readSync(file, bytes, read, bytes.length - read, headerBytes + from * rowBytes + read);
-      if (more === 0) break;
-      read += more;
-    }
+    const read = readAt(file, bytes, headerBytes + from * rowBytes);
     const rows = new Float64Array(bytes.buffer, 0, Math.floor(read / rowBytes) * stepColumns.length);
     const series = stepColumns.map((_, column) => {
       const values = new Float64Array(rows.length / stepColumns.length);
@@ -135,42 +177,70 @@ export function readSteps(path: string, { from = 0, to = Infinity }: StepRange =
       return values;
     });
     return Object.fromEntries(stepColumns.map((column, index) => [column, series[index]])) as StepSeries;
-  } finally {
-    closeSync(file);
-  }
+  });
 }
 
 /** How many whole rows a log has. */
 export function countSteps(path: string): number {
-  const file = openSync(path, "r");
-  try {
+  return reading(path, (file) => {
     requireHeader(path, file);
     return Math.floor((fstatSync(file).size - headerBytes) / rowBytes);
-  } finally {
-    closeSync(file);
-  }
+  });
 }
 
 /** Refuses a file that is there and is no step log of this Holdfast; writes nothing. */
 export function requireStepLog(path: string): void {
-  let file: number;
   try {
-    file = openSync(path, "r");
+    reading(path, (file) => {
+      if (isBegun(file)) requireHeader(path, file);
+    });
   } catch (error) {
-    if (codeOf(error) === "ENOENT") return;
-    throw fileError(`${path} can't be opened`, path, error);
+    if (!(error instanceof HoldfastError && codeOf(error.cause) === "ENOENT")) throw error;
   }
-  try {
-    // A shorter one was cut off while it was begun, and is begun again.
-    if (fstatSync(file).size >= headerBytes) requireHeader(path, file);
-  } finally {
-    closeSync(file);
+}
+
+/** Begins a log, or finds its rows; a row that was not written to its end is cut off. How many rows there are. */
+function beginLog(path: string, file: number): number {
+  if (!isBegun(file)) {
+    ftruncateSync(file, 0);
+    writeAt(file, Buffer.from(header), 0);
+    return 0;
   }
+  requireHeader(path, file);
+  const rows = Math.floor((fstatSync(file).size - headerBytes) / rowBytes);
+  ftruncateSync(file, headerBytes + rows * rowBytes);
+  return rows;
+}
+
+/** Has a file a header? A shorter one was cut off while it was begun. A power cut can leave zeros in its place. */
+function isBegun(file: number): boolean {
+  const found = Buffer.alloc(headerBytes);
+  return readAt(file, found, 0) === headerBytes && found.some((byte) => byte !== 0);
+}
+
+function reading<Result>(path: string, use: (file: number) => Result): Result {
+  return withFileError(`${path} can't be read`, path, () => withFile(path, constants.O_RDONLY, use));
+}
+
+/** Fills the bytes from a place in the file on; how many there were. */
+function readAt(file: number, bytes: Uint8Array, from: number): number {
+  let read = 0;
+  while (read < bytes.length) {
+    const more = readSync(file, bytes, read, bytes.length - read, from + read);
+    if (more === 0) break;
+    read += more;
+  }
+  return read;
+}
+
+function writeAt(file: number, bytes: Uint8Array, to: number): void {
+  for (let done = 0; done < bytes.length; )
+    done += writeSync(file, bytes, done, bytes.length - done, to + done);
 }
 
 function requireHeader(path: string, file: number): void {
   const found = Buffer.alloc(headerBytes);
-  readSync(file, found, 0, headerBytes, 0);
+  readAt(file, found, 0);
   if (found.toString("utf8") === header) return;
   throw new HoldfastError(
     "BAD_FILE",

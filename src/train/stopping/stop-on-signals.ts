@@ -56,21 +56,18 @@ export function stopOnSignals({ withinMs = defaultWithinMs, exitCode }: StopOpti
     stopSignals.map((name) => [name, exitCode ?? 128 + constants.signals[name]]),
   ) as StopThreadData["exitCodes"];
   const workerData: StopThreadData = { signals: stopSignals, withinMs, exitCodes };
-  // Without the program's own flags: a loader or an inspector has no business in this thread.
-  const worker = new Worker(new URL("./stop-thread.js", import.meta.url), { workerData, execArgv: [] });
-  worker.unref();
+  const worker = startThread(workerData);
+  worker?.unref();
   const ready = new Promise<void>((resolve) => {
-    worker.once("message", () => resolve());
-    worker.once("exit", () => resolve());
-    worker.once("error", (error) => {
-      process.emitWarning(
-        `SIGINT and SIGTERM are heard only while the main thread is free: ${error.message}`,
-        { code: "HOLDFAST_SIGNALS" },
-      );
+    if (!worker) resolve();
+    worker?.once("message", () => resolve());
+    worker?.once("exit", () => resolve());
+    worker?.once("error", (error) => {
+      warn(error);
       resolve();
     });
   });
-  const send = (message: ToStopThread): void => worker.postMessage(message);
+  const send = (message: ToStopThread): void => worker?.postMessage(message);
   let isOpen = true;
   return {
     signal: halt.signal,
@@ -83,4 +80,22 @@ export function stopOnSignals({ withinMs = defaultWithinMs, exitCode }: StopOpti
       send({ type: "close" });
     },
   };
+}
+
+/** Undefined where the system starts no more threads; the main thread still listens. */
+function startThread(workerData: StopThreadData): Worker | undefined {
+  try {
+    // Without the program's own flags: a loader or an inspector has no business in this thread.
+    return new Worker(new URL("./stop-thread.js", import.meta.url), { workerData, execArgv: [] });
+  } catch (error) {
+    warn(error);
+    return undefined;
+  }
+}
+
+function warn(error: unknown): void {
+  const why = error instanceof Error ? error.message : String(error);
+  process.emitWarning(`SIGINT and SIGTERM are heard only while the main thread is free: ${why}`, {
+    code: "HOLDFAST_SIGNALS",
+  });
 }
