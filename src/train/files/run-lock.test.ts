@@ -111,6 +111,7 @@ async function startTaker(folder: string, { isApart = false } = {}) {
     try {
       RunLock.take(${JSON.stringify(folder)}, () => 0);
       const child = spawn("sleep", ["60"], { stdio: "ignore", detached: true });
+      child.unref();
       console.log("taken " + child.pid);
       process.stdin.resume();
     } catch (error) {
