@@ -3,9 +3,9 @@
  * every block is done; workers are a help and never a need, so one that is still booting costs nothing.
  */
 
-import { Worker } from "node:worker_threads";
+import type { Worker } from "node:worker_threads";
 import { HoldfastError } from "../../errors/index.js";
-import { beat } from "../../units/index.js";
+import { beat, startThread, threadAdvice } from "../../units/index.js";
 import {
   createSharedJob,
   type KernelFunction,
@@ -48,7 +48,8 @@ export interface PoolStatistics {
 }
 
 export class WorkerPool {
-  readonly #threads: number;
+  /** This thread included; fewer than asked for where the system refuses some. */
+  #threads: number;
   readonly #memory: WebAssembly.Memory;
   readonly #job = createSharedJob();
   readonly #kernels = new Map<number, LoadedKernel>();
@@ -143,9 +144,12 @@ export class WorkerPool {
     if (this.#workers.length > 0) return;
     const workerData: WorkerStart = { buffer: this.#job.buffer, memory: this.#memory };
     for (let thread = 1; thread < this.#threads; thread++) {
-      // Without execArgv the flags of `node --input-type=module -e …` would reach the worker and stop it.
-      const worker = new Worker(new URL("./worker.js", import.meta.url), { workerData, execArgv: [] });
-      worker.unref();
+      const worker = startThread(new URL("./worker.js", import.meta.url), workerData);
+      if (worker instanceof Error) {
+        warnOfFewer(thread, this.#threads, worker);
+        this.#threads = thread;
+        break;
+      }
       worker.on("error", (error) => {
         const message = `A worker thread of the CPU driver ended; launches go on with fewer threads. ${error}`;
         process.emitWarning(message, { code: "HOLDFAST_WORKER_ENDED" });
@@ -162,6 +166,11 @@ export class WorkerPool {
     }
     Atomics.add(this.#job.words, word.messages, messages.length);
   }
+}
+
+function warnOfFewer(threads: number, asked: number, reason: Error): void {
+  const message = `The system refused a thread of the CPU driver (${reason.message}); launches go on with ${threads} of ${asked}. ${threadAdvice}, or set HOLDFAST_THREADS=${threads}.`;
+  process.emitWarning(message, { code: "HOLDFAST_FEWER_THREADS" });
 }
 
 /** Runs blocks on this thread alone, in ranges that grow until one takes long enough to be worth a beat. */
