@@ -411,6 +411,27 @@ test("console.log of a tensor in a compiled step is refused with the line that w
   );
 });
 
+test("data() in a compiled step is refused at the call, as item() is, and rejects nothing later", async () => {
+  const rejections: unknown[] = [];
+  const note = (reason: unknown): void => void rejections.push(reason);
+  process.on("unhandledRejection", note);
+  try {
+    const refusals = [(x: Tensor) => void x.data(), (x: Tensor) => void x.item()].map((read) => {
+      const step = device.compile((x: Tensor) => {
+        read(x);
+        return x.mul(2);
+      });
+      return refusalOf(() => step(ones([1])));
+    });
+    assert.match(refusals[0]?.message ?? "", /read the values of a tensor/);
+    assert.equal(refusals[0]?.code, refusals[1]?.code);
+    await setImmediate();
+    assert.deepEqual(rejections, []);
+  } finally {
+    process.off("unhandledRejection", note);
+  }
+});
+
 test("keep() inside a compiled step is refused, and the way out is to return the tensor", () => {
   const step = device.compile((x: Tensor) => x.mul(2).keep());
   const error = refusalOf(() => step(ones([2])));

@@ -1,8 +1,11 @@
-/** Small containers: the budget follows the limit that binds, in control groups of the kernel's own. */
+/** Small containers, in control groups of the kernel's own: the budget follows the limit that binds, and few threads are enough. */
 
 import assert from "node:assert/strict";
-import { spawnSync } from "node:child_process";
+import { spawn, spawnSync } from "node:child_process";
+import { once } from "node:events";
+import { readFileSync } from "node:fs";
 import { join } from "node:path";
+import { text } from "node:stream/consumers";
 import { describe, test } from "node:test";
 import { GiB, MiB } from "../src/units/index.js";
 import { groupsMissing, makeGroup } from "./support/control-group.js";
@@ -15,31 +18,73 @@ const program = `
   cpu.close();
 `;
 
+/** The arguments of a shell that joins a group and becomes the command after them. */
+function joining(folder: string): readonly string[] {
+  return ["-c", 'echo $$ > "$1/cgroup.procs" && shift && exec "$@"', "sh", folder];
+}
+
 /** The budget's limit of a process in a group. */
 function limitIn(folder: string, environment: Readonly<Record<string, string>> = {}): number {
   const { stdout, stderr, status } = spawnSync(
     "sh",
-    ["-c", 'echo $$ > "$1/cgroup.procs" && shift && exec "$@"', "sh", folder, process.execPath].concat([
-      "--input-type=module",
-      "--eval",
-      program,
-    ]),
+    [...joining(folder), process.execPath, "--input-type=module", "--eval", program],
     { encoding: "utf8", env: { ...process.env, ...environment } },
   );
   assert.equal(status, 0, stderr);
   return Number(stdout);
 }
 
-describe("in a control group", { skip: groupsMissing }, () => {
+describe("in a control group", { skip: groupsMissing("memory") }, () => {
   test("of 2 GiB, the budget is what the limit leaves, less a margin of the limit's size", () => {
-    const limit = limitIn(makeGroup("two", 2 * GiB));
+    const limit = limitIn(makeGroup("memory", "two", 2 * GiB));
     assert.ok(limit > GiB && limit <= 1.5 * GiB, `${limit}`);
   });
 
   test("of 512 MiB inside one of 2 GiB, the inner one counts, and an explicit size is taken at its word", () => {
-    const inner = makeGroup("inner", 512 * MiB, makeGroup("outer", 2 * GiB));
+    const inner = makeGroup("memory", "inner", 512 * MiB, makeGroup("memory", "outer", 2 * GiB));
     const limit = limitIn(inner);
     assert.ok(limit > 100 * MiB && limit <= 384 * MiB, `${limit}`);
     assert.equal(limitIn(inner, { HOLDFAST_MEMORY: "256MiB" }), 256 * MiB);
   });
+});
+
+/** Two threads, whatever the machine has, and enough work to share. */
+const work = `
+  const { device, ones } = await import(${JSON.stringify(join(repositoryRoot, "dist/src/index.js"))});
+  const cpu = await device("cpu", { threads: "2" });
+  console.log(ones([512, 512]).matmul(ones([512, 512])).sum().item());
+  cpu.close();
+`;
+
+/** How many threads Node has once it has read a file. */
+function tasksOfNode(): number {
+  const program = `
+    const { promises, readdirSync } = require("node:fs");
+    const reads = Array.from({ length: 8 }, () => promises.readFile("/proc/self/stat"));
+    Promise.all(reads).then(() => console.log(readdirSync("/proc/self/task").length));
+  `;
+  return Number(spawnSync(process.execPath, ["--eval", program], { encoding: "utf8" }).stdout);
+}
+
+describe("in a control group that allows few tasks", { skip: groupsMissing("pids"), concurrency: 2 }, () => {
+  // The first leaves no thread to Holdfast. A second process of Node hangs where it gets two tasks of the four that it needs.
+  for (const more of [0, 1, 3, 5]) {
+    test(`a run goes on, and ends, with ${more} more than Node itself takes`, {
+      timeout: 60_000,
+    }, async () => {
+      const folder = makeGroup("pids", `tasks-${more}`, tasksOfNode() + more);
+      const program = [process.execPath, "--input-type=module", "--eval", work];
+      const child = spawn("sh", [...joining(folder), ...program], { stdio: ["ignore", "pipe", "pipe"] });
+      // The end of stderr counts too: a process that is left behind would keep it open.
+      const [stdout, stderr, [code]] = await Promise.all([
+        text(child.stdout),
+        text(child.stderr),
+        once(child, "exit"),
+      ]);
+      assert.deepEqual([code, stdout], [0, `${512 ** 3}\n`], stderr);
+      if (more === 0) assert.match(stderr, /watchdog's thread can't be started .*pids\.max/);
+      if (more <= 1) assert.match(stderr, /HOLDFAST_FEWER_THREADS.*launches go on with 1 of 2/);
+      assert.equal(readFileSync(join(folder, "cgroup.procs"), "utf8"), "", "no process is left");
+    });
+  }
 });

@@ -70,6 +70,7 @@ export {
   type StreamOptions,
 } from "./driver.js";
 export { type FaultyOptions, faulty } from "./faulty/index.js";
+export { loadKoffi } from "./foreign-functions.js";
 export { type HostMemoryInfo, readHostMemory } from "./host-memory.js";
 export { type HostThreadsInfo, readHostThreads } from "./host-threads.js";
 export { strict } from "./strict/index.js";

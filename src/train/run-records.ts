@@ -74,6 +74,8 @@ export interface RunStatus extends RunProgress {
   readonly pid: number;
   readonly host: string;
   readonly startTicks?: number | undefined;
+  readonly boot?: string | undefined;
+  readonly pidNamespace?: string | undefined;
 }
 
 /** The version of this Holdfast. */

@@ -30,4 +30,5 @@ export {
   type WorkStage,
 } from "./heartbeat.js";
 export { literalKey } from "./literal-key.js";
+export { startThread, threadAdvice } from "./start-thread.js";
 export { WeakList } from "./weak-list.js";

@@ -4,20 +4,23 @@ import { existsSync, mkdirSync, readFileSync, rmdirSync, writeFileSync } from "n
 import { join } from "node:path";
 import { after } from "node:test";
 
+/** What a group limits: the bytes of its processes, or how many tasks (processes and threads) they are. */
+type Controller = "memory" | "pids";
+
 interface GroupKind {
   /** The folder that new groups are made in. */
   readonly parent: string;
   readonly limit: string;
 }
 
-function findKind(): GroupKind | string {
+function findKind(controller: Controller): GroupKind | string {
+  if (process.platform !== "linux") return "there are no control groups here";
   const own = readFileSync("/proc/self/cgroup", "utf8");
-  const version1 = /^\d+:[^:\n]*\bmemory\b[^:\n]*:(\/.*)$/m.exec(own)?.[1];
+  const version1 = new RegExp(`^\\d+:[^:\\n]*\\b${controller}\\b[^:\\n]*:(/.*)$`, "m").exec(own)?.[1];
+  const limit = controller === "memory" ? "memory.limit_in_bytes" : "pids.max";
   const kinds: readonly GroupKind[] = [
-    ...(version1 === undefined
-      ? []
-      : [{ parent: join("/sys/fs/cgroup/memory", version1), limit: "memory.limit_in_bytes" }]),
-    { parent: "/sys/fs/cgroup", limit: "memory.max" },
+    ...(version1 === undefined ? [] : [{ parent: join("/sys/fs/cgroup", controller, version1), limit }]),
+    { parent: "/sys/fs/cgroup", limit: `${controller}.max` },
   ];
   for (const { parent, limit } of kinds) {
     const folder = join(parent, `holdfast-try-${process.pid}`);
@@ -30,13 +33,19 @@ function findKind(): GroupKind | string {
     rmdirSync(folder);
     if (hasLimit) return { parent, limit };
   }
-  return "no control group with a memory limit can be made here";
+  return `no control group with a limit of ${controller} can be made here`;
 }
 
-const kind = process.platform === "linux" ? findKind() : "there are no control groups here";
+const kinds: Readonly<Record<Controller, GroupKind | string>> = {
+  memory: findKind("memory"),
+  pids: findKind("pids"),
+};
 
-/** Why there can be no group here; false where there can be. */
-export const groupsMissing: string | false = typeof kind === "string" ? kind : false;
+/** Why there can be no group with such a limit here; false where there can be. */
+export function groupsMissing(controller: Controller): string | false {
+  const kind = kinds[controller];
+  return typeof kind === "string" ? kind : false;
+}
 
 /** The folders that were made; inner ones go first. */
 const made: string[] = [];
@@ -45,7 +54,8 @@ after(() => {
 });
 
 /** Makes a group, inside another one where that is given. Returns its folder; a shell joins it by writing to `cgroup.procs`. */
-export function makeGroup(name: string, limit: number, inside?: string): string {
+export function makeGroup(controller: Controller, name: string, limit: number, inside?: string): string {
+  const kind = kinds[controller];
   if (typeof kind === "string") throw new Error(kind);
   const folder = join(inside ?? kind.parent, `holdfast-${name}-${process.pid}`);
   mkdirSync(folder);

@@ -86,7 +86,7 @@ test("where the system starts no more threads, a launch is shared by those that 
   assert.equal(warnings.length, 1);
   assert.match(
     warnings[0] ?? "",
-    /^The CPU driver runs with 2 of 3 threads, because the system starts no more: .*EAGAIN/,
+    /refused a thread of the CPU driver \(.*EAGAIN\); launches go on with 2 of 3\./,
   );
 });
 

@@ -3,9 +3,9 @@
  * every block is done; workers are a help and never a need, so one that is still booting costs nothing.
  */
 
-import { Worker } from "node:worker_threads";
+import type { Worker } from "node:worker_threads";
 import { HoldfastError } from "../../errors/index.js";
-import { beat } from "../../units/index.js";
+import { beat, startThread, threadAdvice } from "../../units/index.js";
 import {
   createSharedJob,
   type KernelFunction,
@@ -48,12 +48,12 @@ export interface PoolStatistics {
 }
 
 export class WorkerPool {
-  readonly #threads: number;
+  /** This thread included; fewer than asked for where the system refuses some. */
+  #threads: number;
   readonly #memory: WebAssembly.Memory;
   readonly #job = createSharedJob();
   readonly #kernels = new Map<number, LoadedKernel>();
   #workers: Worker[] = [];
-  #isStarted = false;
   #sharedLaunches = 0;
 
   constructor(threads: number, memory: WebAssembly.Memory) {
@@ -108,7 +108,6 @@ export class WorkerPool {
     Atomics.store(this.#job.words, word.ending, 1);
     wakeWorkers(this.#job.words);
     this.#workers = [];
-    this.#isStarted = false;
     this.#kernels.clear();
   }
 
@@ -142,28 +141,20 @@ export class WorkerPool {
   }
 
   #startWorkers(): void {
-    if (this.#isStarted) return;
-    this.#isStarted = true;
+    if (this.#workers.length > 0) return;
     const workerData: WorkerStart = { buffer: this.#job.buffer, memory: this.#memory };
-    try {
-      for (let thread = 1; thread < this.#threads; thread++) {
-        // Without execArgv the flags of `node --input-type=module -e …` would reach the worker and stop it.
-        const worker = new Worker(new URL("./worker.js", import.meta.url), { workerData, execArgv: [] });
-        worker.unref();
-        worker.on("error", (error) => {
-          const message = `A worker thread of the CPU driver ended; launches go on with fewer threads. ${error}`;
-          process.emitWarning(message, { code: "HOLDFAST_WORKER_ENDED" });
-        });
-        this.#workers.push(worker);
+    for (let thread = 1; thread < this.#threads; thread++) {
+      const worker = startThread(new URL("./worker.js", import.meta.url), workerData);
+      if (worker instanceof Error) {
+        warnOfFewer(thread, this.#threads, worker);
+        this.#threads = thread;
+        break;
       }
-    } catch (error) {
-      // The system has no thread left, as in a container with a low limit of processes.
-      const has = `${this.#workers.length + 1} of ${this.#threads}`;
-      process.emitWarning(
-        `The CPU driver runs with ${has} threads, because the system starts no more: ${error instanceof Error ? error.message : error}. ` +
-          "Raise the limit of processes (ulimit -u, or the container's pids limit), or set HOLDFAST_THREADS.",
-        { code: "HOLDFAST_FEWER_THREADS" },
-      );
+      worker.on("error", (error) => {
+        const message = `A worker thread of the CPU driver ended; launches go on with fewer threads. ${error}`;
+        process.emitWarning(message, { code: "HOLDFAST_WORKER_ENDED" });
+      });
+      this.#workers.push(worker);
     }
     this.#tellWorkers(loadMessages(this.#kernels.values()));
   }
@@ -175,6 +166,11 @@ export class WorkerPool {
     }
     Atomics.add(this.#job.words, word.messages, messages.length);
   }
+}
+
+function warnOfFewer(threads: number, asked: number, reason: Error): void {
+  const message = `The system refused a thread of the CPU driver (${reason.message}); launches go on with ${threads} of ${asked}. ${threadAdvice}, or set HOLDFAST_THREADS=${threads}.`;
+  process.emitWarning(message, { code: "HOLDFAST_FEWER_THREADS" });
 }
 
 /** Runs blocks on this thread alone, in ranges that grow until one takes long enough to be worth a beat. */

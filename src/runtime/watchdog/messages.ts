@@ -21,7 +21,8 @@ export type ToOutside =
   | { readonly type: "stall"; readonly report: StallReport }
   | { readonly type: "goodbye" };
 
-export type FromOutside = { readonly type: "watching" } | { readonly type: "leave" };
+/** `reported`: a stall's report has been published. */
+export type FromOutside = { readonly type: "watching" | "reported" | "leave" };
 
 /** How often the watchers look: often enough to tell a stall soon after its limit. */
 export function lookEveryMs(stallAfterMs: number): number {

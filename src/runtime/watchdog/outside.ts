@@ -86,6 +86,7 @@ async function conclude(report: StallReport): Promise<void> {
   if (state !== "watching") return;
   state = "publishing";
   isWriteStuck = !(await publish(report, reportDir));
+  send(process.stdout, { type: "reported" });
   state = report.ending === "none" ? "watching" : "ending";
   if (report.ending !== "none") ending.begin(report.ending);
   leaveIfDone();

@@ -1,7 +1,7 @@
 /** Publishing a stall report: a whole file or none, and stderr that can't block. */
 
 import assert from "node:assert/strict";
-import { execFileSync } from "node:child_process";
+import { execFileSync, spawnSync } from "node:child_process";
 import {
   closeSync,
   constants,
@@ -40,13 +40,42 @@ describe("publishing a stall report", () => {
   });
   afterEach(() => rmSync(folder, { recursive: true }));
 
-  it("puts a whole file, and nothing beside it, into a folder that it makes", () => {
+  it("puts a whole file, and nothing beside it, into a folder that it makes", async () => {
     const reports = join(folder, "runs", "stalls");
-    const path = writeReport(reports, report);
+    const path = await writeReport(reports, report);
     assert.equal(path, join(reports, "holdfast-stall-9-19700101T000000.000Z.json"));
     assert.deepEqual(JSON.parse(readFileSync(path, "utf8")), report);
     assert.equal(readdirSync(reports).length, 1);
   });
+
+  it("leaves nothing in the folder where the disk is full, and says so on stderr", () => {
+    const { stderr } = publishOn(`{ ...files, async writeFile(path) {
+      await files.writeFile(path, "");
+      throw new Error("ENOSPC: no space left on device, write");
+    } }`);
+    assert.match(stderr, /^ {2}report +could not be written: ENOSPC: no space left on device, write$/m);
+    assert.deepEqual(readdirSync(folder), []);
+  });
+
+  it("does not wait for a disk that does not answer", () => {
+    const { stdout, stderr } = publishOn("{ ...files, writeFile: () => new Promise(() => {}) }");
+    assert.match(stderr, /^ {2}report +not written after 500ms: the disk does not answer$/m);
+    // A write is pending, which `process.exit` would wait for.
+    assert.equal(stdout, "false\n");
+  });
+
+  /** Publishes the report in a process of its own, whose stderr is read, on a disk given as an expression over `files`. */
+  function publishOn(disk: string): { readonly stdout: string; readonly stderr: string } {
+    const program = `
+      import files from "node:fs/promises";
+      import { publish } from ${JSON.stringify(new URL("./publish.js", import.meta.url).href)};
+      console.log(await publish(${JSON.stringify(report)}, ${JSON.stringify(folder)}, ${disk}));
+    `;
+    return spawnSync(process.execPath, ["--input-type=module", "--eval", program], {
+      encoding: "utf8",
+      timeout: 20_000,
+    });
+  }
 
   it("prints all of a long text", async () => {
     const path = join(folder, "out");

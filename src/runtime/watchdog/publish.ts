@@ -1,39 +1,67 @@
 /**
  * Makes a stall report known: the JSON file first, then the text on stderr. Whatever goes wrong with either is told
- * by the other, and neither can hold up the end of the run.
+ * by the other. Each has a deadline, so that neither a full disk nor one that hangs can hold up the end of the run.
  */
 
-import { mkdirSync, renameSync, write, writeFileSync } from "node:fs";
+import { write } from "node:fs";
+import files from "node:fs/promises";
 import { join, resolve } from "node:path";
+import { formatDuration } from "../../units/index.js";
 import type { StallReport } from "./report.js";
 import { stallReportText } from "./report-text.js";
 
 const stderr = 2;
 const patienceMs = 500;
 
-/** Returns whether the text got out; if not, a write may still be pending, and `process.exit` would wait for it. */
-export function publish(report: StallReport, folder: string): Promise<boolean> {
-  let where: string;
-  try {
-    where = writeReport(folder, report);
-  } catch (error) {
-    where = `could not be written: ${error instanceof Error ? error.message : String(error)}`;
-  }
-  return printWithin(stallReportText(report, where), patienceMs);
+/** The calls that a report's file needs; a test may give others. */
+export type ReportFiles = Pick<typeof files, "mkdir" | "writeFile" | "rename" | "rm">;
+
+/** Returns whether all of it got out; if not, a write may still be pending, and `process.exit` would wait for it. */
+export async function publish(
+  report: StallReport,
+  folder: string,
+  disk: ReportFiles = files,
+): Promise<boolean> {
+  const written = writeReport(folder, report, disk).catch(
+    (error) => `could not be written: ${error instanceof Error ? error.message : String(error)}`,
+  );
+  const late = `not written after ${formatDuration(patienceMs)}: the disk does not answer`;
+  const where = await within(written, late);
+  const isPrinted = await printWithin(stallReportText(report, where), patienceMs);
+  return isPrinted && where !== late;
 }
 
 /** The names that reports have. */
 export const stallReportName = /^holdfast-stall-\d+-[\dTZ.]+\.json$/;
 
-/** Writes aside and renames, so that a reader never meets half a file. Returns the path. */
-export function writeReport(folder: string, report: StallReport): string {
+/** Writes aside and renames, so that a reader never meets half a file; what can't be written leaves none. Returns the path. */
+export async function writeReport(
+  folder: string,
+  report: StallReport,
+  disk: ReportFiles = files,
+): Promise<string> {
   const time = report.time.replaceAll(/[-:]/g, "");
   const path = join(resolve(folder), `holdfast-stall-${report.pid}-${time}.json`);
   const aside = `${path}.part`;
-  mkdirSync(resolve(folder), { recursive: true });
-  writeFileSync(aside, `${JSON.stringify(report, null, 2)}\n`);
-  renameSync(aside, path);
+  await disk.mkdir(resolve(folder), { recursive: true });
+  try {
+    await disk.writeFile(aside, `${JSON.stringify(report, null, 2)}\n`);
+    await disk.rename(aside, path);
+  } catch (error) {
+    await disk.rm(aside, { force: true }).catch(() => {});
+    throw error;
+  }
   return path;
+}
+
+function within<Result>(work: Promise<Result>, late: Result): Promise<Result> {
+  return new Promise((done) => {
+    const timer = setTimeout(() => done(late), patienceMs);
+    void work.then((result) => {
+      clearTimeout(timer);
+      done(result);
+    });
+  });
 }
 
 /**

@@ -4,9 +4,10 @@
  * that one is lost, it reports and ends the run itself. A worker's script: see `watchdog.ts` for who starts it.
  */
 
+import { setTimeout as passed } from "node:timers/promises";
 import { parentPort, workerData } from "node:worker_threads";
 import { exitCodes } from "../../errors/index.js";
-import { heartbeatIn, systemClock } from "../../units/index.js";
+import { formatDuration, heartbeatIn, systemClock, threadAdvice } from "../../units/index.js";
 import { Board } from "../board.js";
 import { LabelTable } from "../label-table.js";
 import { Recorder } from "../recorder.js";
@@ -15,7 +16,7 @@ import { loadExit } from "./exit-process.js";
 import { lookEveryMs, type WatchdogSettings } from "./messages.js";
 import { OutsideProcess } from "./outside-process.js";
 import { isStopped, readProcessState } from "./process-state.js";
-import { publish } from "./publish.js";
+import { printWithin, publish } from "./publish.js";
 import { type Shared, takeReading } from "./reading.js";
 import { type Ending, type StallReport, stallReport } from "./report.js";
 import { ReportPace } from "./report-pace.js";
@@ -27,10 +28,14 @@ export interface ThreadData extends WatchdogSettings {
   readonly recorder: SharedArrayBuffer;
   /** The main thread's heartbeat. */
   readonly heartbeat: SharedArrayBuffer;
+  /** The number of the outside process while it starts. */
+  readonly startingOutside: Int32Array;
 }
 
 /** How long the outside process may take over a report before this thread acts alone. */
 const outsidePatienceMs = 2000;
+/** How long the way out of the process may take to load. */
+const loadWithinMs = 5000;
 
 const settings = workerData as ThreadData;
 const { pid, stallAfterMs, reportDir, onStall } = settings;
@@ -40,15 +45,29 @@ const beats = heartbeatIn(settings.heartbeat);
 const detector = new StallDetector(shared.board, stallAfterMs, systemClock, beats);
 const pace = new ReportPace(stallAfterMs);
 
-const outside = new OutsideProcess({ pid, stallAfterMs, reportDir, onStall }, leave);
-// Up front: at the moment of a stall, the file system may be what is stuck.
-const { exit, notes } = await loadExit().then(
-  (exit) => ({ exit, notes: [] }),
-  (error) => ({
-    exit: undefined,
-    notes: [`libc's _exit is not there (${error}): the run is killed instead`],
-  }),
+/** The report that the outside process has been handed and has not published yet. */
+let handedOver: StallReport | undefined;
+
+const outside = new OutsideProcess(
+  { pid, stallAfterMs, reportDir, onStall },
+  { leave, reported: () => (handedOver = undefined) },
+  { starting: settings.startingOutside },
 );
+// Up front: at the moment of a stall, the file system may be what is stuck. It may be stuck now.
+const { exit, notes } = await Promise.race([
+  loadExit().then(
+    (exit) => ({ exit, notes: [] }),
+    (error) => withoutExit(String(error)),
+  ),
+  passed(loadWithinMs, withoutExit(`not loaded after ${formatDuration(loadWithinMs)}`), { ref: false }),
+]);
+
+function withoutExit(reason: string): {
+  readonly exit?: (code: number) => void;
+  readonly notes: readonly string[];
+} {
+  return { notes: [`libc's _exit is not there (${reason}): the run is killed instead`] };
+}
 
 function attach(data: ThreadData): Shared {
   const labels = new LabelTable(data.labels);
@@ -74,11 +93,14 @@ async function judge(stall: Stall): Promise<void> {
 
 function tell(stall: Stall): void {
   const report = describe(stall);
-  if (outside.lost !== undefined) return void concludeAlone(report, outside.lost);
+  const { missing } = outside;
+  if (missing !== undefined) return void concludeAlone(report, missing);
+  handedOver = report;
   outside.report(report);
-  if (report.ending === "none") return;
   const late = `the outside process did not act on the report within ${outsidePatienceMs} ms`;
-  setTimeout(() => void concludeAlone(report, outside.lost ?? late), outsidePatienceMs);
+  setTimeout(() => {
+    if (report.ending !== "none" || handedOver === report) void concludeAlone(report, outside.lost ?? late);
+  }, outsidePatienceMs);
 }
 
 function describe(stall: Stall): StallReport {
@@ -113,11 +135,17 @@ function leave(): void {
 }
 
 const timer = setInterval(look, lookMs);
+let isClosed = false;
 parentPort?.once("message", () => {
+  isClosed = true;
   clearInterval(timer);
   outside.dismiss();
 });
 await outside.settled;
+if (outside.lost !== undefined && !isClosed && !outside.isUnwanted) {
+  const text = `holdfast: the watchdog has no outside process (${outside.lost}): this run goes on, watched by a thread alone. If few threads are allowed: ${threadAdvice}.\n`;
+  await printWithin(text, outsidePatienceMs);
+}
 // At once: a process that is stopped before the first tick has left the outside process something to tell.
 look();
 parentPort?.postMessage("ready");

@@ -1,9 +1,9 @@
 /** Starts the watchdog: a thread that reads the board, and a process outside that watches the thread. */
 
-import { Worker } from "node:worker_threads";
 import { HoldfastError } from "../../errors/index.js";
-import { heartbeatMemory } from "../../units/index.js";
+import { formatDuration, heartbeatMemory, startThread, threadAdvice } from "../../units/index.js";
 import type { OnStall } from "./messages.js";
+import { unwanted } from "./outside-process.js";
 import type { Shared } from "./reading.js";
 import type { ThreadData } from "./thread.js";
 
@@ -23,33 +23,58 @@ export interface Watchdog {
   close(): void;
 }
 
+/** More than the thread itself gives its own steps. */
+const readyWithinMs = 20_000;
+
 export function startWatchdog(options: WatchdogOptions): Watchdog {
   const { board, labels, recorder, stallAfterMs, reportDir, onStall } = options;
   if (!(stallAfterMs > 0 && Number.isFinite(stallAfterMs))) throw badLimit(stallAfterMs);
+  const startingOutside = new Int32Array(new SharedArrayBuffer(4));
   const workerData: ThreadData = {
     board: board.memory,
     labels: labels.memory,
     recorder: recorder.memory,
     heartbeat: heartbeatMemory(),
+    startingOutside,
     pid: process.pid,
     stallAfterMs,
     reportDir,
     onStall,
   };
-  const worker = startThread(workerData);
-  if (!worker) return { ready: Promise.resolve(), close: () => undefined };
-  worker.unref();
+  const worker = startThread(new URL("./thread.js", import.meta.url), workerData);
+  if (worker instanceof Error) {
+    warn(
+      `The watchdog's thread can't be started (${worker.message}): this run goes on, and its stalls are not reported. ${threadAdvice}.`,
+    );
+    return { ready: Promise.resolve(), close: () => {} };
+  }
+  endWithProcess(startingOutside);
 
   let isSettled = false;
   const ready = new Promise<void>((resolve, reject) => {
-    worker.once("message", () => resolve());
-    worker.once("exit", () => resolve());
+    const timer = setTimeout(() => {
+      warn(
+        `The watchdog's thread is not up after ${formatDuration(readyWithinMs)}: this run goes on without it.`,
+      );
+      resolve();
+    }, readyWithinMs).unref();
+    const settle = (): void => {
+      clearTimeout(timer);
+      resolve();
+    };
+    worker.once("message", settle);
+    worker.once("exit", () => {
+      startingProcesses.delete(startingOutside);
+      settle();
+    });
     worker.once("error", (error) => {
       const failure = threadFailed(error);
       // Told here too: most runs don't wait for `ready`, and the thread may fail long after it.
-      process.stderr.write(`holdfast: ${failure.message}\n`);
+      warn(failure.message);
       reject(failure);
     });
+    // Again: a listener for messages keeps the process alive.
+    worker.unref();
   }).finally(() => {
     isSettled = true;
     worker.unref();
@@ -65,18 +90,30 @@ export function startWatchdog(options: WatchdogOptions): Watchdog {
   };
 }
 
-/** Undefined where the system starts no more threads: a run without a watchdog is better than none, and it is said. */
-function startThread(workerData: ThreadData): Worker | undefined {
-  try {
-    // Without the program's own flags: a loader or an inspector has no business in this thread.
-    return new Worker(new URL("./thread.js", import.meta.url), { workerData, execArgv: [] });
-  } catch (error) {
-    process.stderr.write(
-      `holdfast: the watchdog's thread can't be started: ${error instanceof Error ? error.message : error}. ` +
-        "Stalls of this run are not reported. Raise the limit of processes (ulimit -u, or the container's pids limit).\n",
-    );
-    return undefined;
+/** The numbers of outside processes that are not up yet, each in a cell that its thread writes; 0 for none. */
+const startingProcesses = new Set<Int32Array>();
+let isListening = false;
+
+/** An outside process that hangs while it starts does not see this one end: it would keep stderr open for ever. */
+function endWithProcess(starting: Int32Array): void {
+  if (!isListening) process.on("exit", endStarting);
+  isListening = true;
+  startingProcesses.add(starting);
+}
+
+function endStarting(): void {
+  for (const cell of startingProcesses) {
+    const pid = Atomics.exchange(cell, 0, unwanted);
+    try {
+      if (pid > 0) process.kill(pid, "SIGKILL");
+    } catch {
+      // It has ended by itself.
+    }
   }
+}
+
+function warn(message: string): void {
+  process.stderr.write(`holdfast: ${message}\n`);
 }
 
 function badLimit(stallAfterMs: number): HoldfastError {

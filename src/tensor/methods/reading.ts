@@ -9,7 +9,8 @@ import type { Tensor } from "../tensor.js";
 
 export const readingMethods = {
   /**
-   * The elements on the host, in order, behind all work issued so far. Half floats come as f32.
+   * The elements on the host, in order, after all work issued so far. Half floats come as f32. They are read during the call,
+   * so a refusal is thrown there and never by the promise: inside a compiled function nobody may await it.
    *
    * @example
    * ```ts
@@ -20,8 +21,8 @@ export const readingMethods = {
    * cpu.close();
    * ```
    */
-  async data(this: Tensor): Promise<ElementArray<"f32" | "f64" | "i32" | "u8">> {
-    return this.dataSync();
+  data(this: Tensor): Promise<ElementArray<"f32" | "f64" | "i32" | "u8">> {
+    return Promise.resolve(this.dataSync());
   },
   /**
    * `data()` without the promise, for inside a step.

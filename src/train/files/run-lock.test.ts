@@ -1,8 +1,9 @@
 /** One process writes a run's folder: a living one is left alone, a dead one's place is taken. */
 
 import assert from "node:assert/strict";
-import { spawnSync } from "node:child_process";
-import { existsSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
+import { execFileSync, spawn, spawnSync } from "node:child_process";
+import { once } from "node:events";
+import { existsSync, mkdirSync, readdirSync, readFileSync, symlinkSync, writeFileSync } from "node:fs";
 import { hostname } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
@@ -69,6 +70,22 @@ test("a lock that says nothing is nobody's", () => {
     RunLock.take(lockedBy(text).folder, justNow).release();
 });
 
+test("a symbolic link to nowhere in the lock's place is nobody's lock", () => {
+  const folder = makeFolder();
+  symlinkSync("nowhere", join(folder, lockName));
+  RunLock.requireFree(folder, justNow);
+  RunLock.take(folder, justNow).release();
+  assert.deepEqual(readdirSync(folder), []);
+});
+
+test("a pipe or a folder in the lock's place is refused, with the way out", () => {
+  const [piped, nested] = [makeFolder(), makeFolder()];
+  execFileSync("mkfifo", [join(piped, lockName)]);
+  mkdirSync(join(nested, lockName));
+  for (const folder of [piped, nested])
+    refuses("BAD_FILE", () => RunLock.take(folder, justNow), /not a plain file\. Remove it/);
+});
+
 test("a lock that another has taken over is not released", () => {
   const folder = makeFolder();
   const lock = RunLock.take(folder, justNow);
@@ -84,6 +101,64 @@ test("a folder that is not there can't be locked", () => {
     () => RunLock.take(join(makeFolder(), "none"), justNow),
     /can't be taken: ENOENT.*Check the path/,
   );
+});
+
+/** A process that takes a folder's lock, says so, and ends when its stdin does; in a PID namespace of its own if asked to. */
+async function startTaker(folder: string, { isApart = false } = {}) {
+  const program = `
+    import { RunLock } from ${JSON.stringify(new URL("./run-lock.js", import.meta.url).href)};
+    import { spawn } from "node:child_process";
+    try {
+      RunLock.take(${JSON.stringify(folder)}, () => 0);
+      const child = spawn("sleep", ["60"], { stdio: "ignore", detached: true });
+      child.unref();
+      console.log("taken " + child.pid);
+      process.stdin.resume();
+    } catch (error) {
+      console.log(error.code + " " + error.message);
+    }
+  `;
+  const command = [process.execPath, "--input-type=module", "--eval", program];
+  const [name = "", ...args] = isApart ? [...apart, ...command] : command;
+  const child = spawn(name, args, { stdio: ["pipe", "pipe", "inherit"] });
+  const [line] = (await once(child.stdout, "data")) as [Buffer];
+  const ended = once(child, "exit");
+  return { said: String(line).trim(), child, ended };
+}
+
+const apart = ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc"];
+const isApartMissing =
+  spawnSync(apart[0] ?? "", [...apart.slice(1), "true"]).status === 0
+    ? false
+    : "this user can't make a PID namespace";
+
+test("two PID namespaces with one host's name don't both get a run", { skip: isApartMissing }, async () => {
+  const folder = makeFolder();
+  const first = await startTaker(folder, { isApart: true });
+  assert.match(first.said, /^taken/);
+  const second = await startTaker(folder, { isApart: true });
+  assert.match(second.said, /^RUN_LOCKED .*lock\.json is held by process \d+ of another container/);
+  refuses("RUN_LOCKED", () => RunLock.requireFree(folder, () => 3_600_000), /of another container/);
+  first.child.stdin.end();
+  second.child.stdin.end();
+  await Promise.all([first.ended, second.ended]);
+  RunLock.take(folder, justNow).release();
+});
+
+test("a lock ends with its process, by SIGKILL too, although a program that it started lives on", async () => {
+  const folder = makeFolder();
+  const { said, child, ended } = await startTaker(folder);
+  refuses("RUN_LOCKED", () => RunLock.take(folder, justNow), new RegExp(`held by process ${child.pid}\\.`));
+  child.kill("SIGKILL");
+  await ended;
+  RunLock.take(folder, justNow).release();
+  process.kill(Number(said.split(" ")[1]), "SIGKILL");
+});
+
+test("where the disk has no locks, a process in another container keeps the run until it has been silent for long", () => {
+  const { folder } = lockedBy(JSON.stringify({ ...identifyProcess(), pid: dead, pidNamespace: "pid:[1]" }));
+  refuses("RUN_LOCKED", () => RunLock.take(folder, justNow), /of another container .* heard of 0ms ago/);
+  RunLock.take(folder, () => 120_000).release();
 });
 
 test("this process runs, a dead one is gone, and one on another machine can't be asked after", () => {

@@ -1,8 +1,8 @@
 /** Stops a training on Ctrl-C or SIGTERM: after the present step if it can, and within a few seconds in any case. */
 
 import { constants } from "node:os";
-import { Worker } from "node:worker_threads";
 import { HoldfastError } from "../../errors/index.js";
+import { startThread, threadAdvice } from "../../units/index.js";
 import type { StopSignal } from "./signal-listener.js";
 import type { StopThreadData, ToStopThread } from "./stop-thread.js";
 
@@ -56,18 +56,22 @@ export function stopOnSignals({ withinMs = defaultWithinMs, exitCode }: StopOpti
     stopSignals.map((name) => [name, exitCode ?? 128 + constants.signals[name]]),
   ) as StopThreadData["exitCodes"];
   const workerData: StopThreadData = { signals: stopSignals, withinMs, exitCodes };
-  const worker = startThread(workerData);
-  worker?.unref();
+  const worker = startThread(new URL("./stop-thread.js", import.meta.url), workerData);
+  const isRefused = worker instanceof Error;
+  if (isRefused) warnOfDeafness(`${worker.message}. ${threadAdvice}.`);
   const ready = new Promise<void>((resolve) => {
-    if (!worker) resolve();
-    worker?.once("message", () => resolve());
-    worker?.once("exit", () => resolve());
-    worker?.once("error", (error) => {
-      warn(error);
+    if (isRefused) return resolve();
+    worker.once("message", () => resolve());
+    worker.once("exit", () => resolve());
+    worker.once("error", (error) => {
+      warnOfDeafness(error.message);
       resolve();
     });
+    worker.unref();
   });
-  const send = (message: ToStopThread): void => worker?.postMessage(message);
+  const send = (message: ToStopThread): void => {
+    if (!isRefused) worker.postMessage(message);
+  };
   let isOpen = true;
   return {
     signal: halt.signal,
@@ -82,20 +86,8 @@ export function stopOnSignals({ withinMs = defaultWithinMs, exitCode }: StopOpti
   };
 }
 
-/** Undefined where the system starts no more threads; the main thread still listens. */
-function startThread(workerData: StopThreadData): Worker | undefined {
-  try {
-    // Without the program's own flags: a loader or an inspector has no business in this thread.
-    return new Worker(new URL("./stop-thread.js", import.meta.url), { workerData, execArgv: [] });
-  } catch (error) {
-    warn(error);
-    return undefined;
-  }
-}
-
-function warn(error: unknown): void {
-  const why = error instanceof Error ? error.message : String(error);
-  process.emitWarning(`SIGINT and SIGTERM are heard only while the main thread is free: ${why}`, {
+function warnOfDeafness(reason: string): void {
+  process.emitWarning(`SIGINT and SIGTERM are heard only while the main thread is free: ${reason}`, {
     code: "HOLDFAST_SIGNALS",
   });
 }

@@ -1,0 +1,67 @@
+/** A system that refuses threads is no reason to fail: fewer threads are used, with a warning. */
+
+import assert from "node:assert/strict";
+import { once } from "node:events";
+import { test } from "node:test";
+import { Device, ones, openCpuDriver, stopOnSignals } from "holdfast";
+import { Board } from "../src/runtime/board.js";
+import { Recorder } from "../src/runtime/recorder.js";
+import { startWatchdog } from "../src/runtime/watchdog/index.js";
+import { withoutThreads } from "./support/refused-threads.js";
+
+for (const [allowed, left] of [
+  [0, 1],
+  [2, 3],
+] as const) {
+  test(`the CPU driver computes on with ${left} of 4 threads, and warns once`, async () => {
+    const driver = openCpuDriver({ threads: 4 });
+    const device = new Device("cpu", { driver, stallAfter: "off", print: () => {} });
+    const x = ones([512, 512], { device });
+    const { result, warnings } = await withoutThreads(
+      () => [1, 2, 3].map(() => x.matmul(x).sum().item()),
+      allowed,
+    );
+    device.close();
+    driver.close();
+    assert.deepEqual(result, [512 ** 3, 512 ** 3, 512 ** 3]);
+    assert.equal(warnings.length, 1);
+    assert.match(
+      warnings[0] ?? "",
+      new RegExp(`^HOLDFAST_FEWER_THREADS .*\\(EAGAIN\\); launches go on with ${left} of 4\\. .*pids\\.max`),
+    );
+  });
+}
+
+test("stopOnSignals still aborts its signal without a second thread, and warns", async () => {
+  const { result, warnings } = await withoutThreads(async () => {
+    const stop = stopOnSignals();
+    await stop.ready;
+    stop.markRun("/nowhere");
+    const aborted = once(stop.signal, "abort");
+    process.kill(process.pid, "SIGTERM");
+    await aborted;
+    stop.close();
+    return stop.signal.aborted;
+  });
+  assert.equal(result, true);
+  assert.match(warnings.join(), /^HOLDFAST_SIGNALS SIGINT and SIGTERM are heard only while .*EAGAIN/);
+});
+
+test("a run goes on without the watchdog's thread, and says so on stderr", async (t) => {
+  const told: string[] = [];
+  t.mock.method(process.stderr, "write", (text: string) => void told.push(text));
+  const recorder = new Recorder();
+  const { result: watchdog } = await withoutThreads(() =>
+    startWatchdog({
+      ...{ board: new Board(), recorder, labels: recorder.labels },
+      ...{ stallAfterMs: 1000, reportDir: "/nowhere", onStall: "end" },
+    }),
+  );
+  await watchdog.ready;
+  watchdog.close();
+  t.mock.restoreAll();
+  assert.match(
+    told.join(""),
+    /^holdfast: The watchdog's thread can't be started \(EAGAIN\): this run goes on/,
+  );
+});
