@@ -53,6 +53,20 @@ export function readRegularFile(path: string, maxBytes: number): Buffer {
   }
 }
 
+/** The last bytes of a regular file, and how many stand before them. */
+export function readTail(
+  path: string,
+  maxBytes: number,
+): { readonly bytes: Buffer; readonly before: number } {
+  const { file, stats } = openRegularFile(path);
+  try {
+    const before = Math.max(0, stats.size - maxBytes);
+    return { bytes: readSpan(file, before, stats.size - before), before };
+  } finally {
+    closeSync(file);
+  }
+}
+
 /** The bytes of a file from an offset on; fewer where the file ends sooner. */
 export function readSpan(file: number, from: number, length: number): Buffer {
   const bytes = Buffer.alloc(Math.max(0, length));

@@ -6,6 +6,7 @@
 import { closeSync, fstatSync, ftruncateSync, openSync, readSync, writeSync } from "node:fs";
 import { codeOf, fileError } from "../../data/index.js";
 import { HoldfastError } from "../../errors/index.js";
+import { openRegularFile } from "../../files/index.js";
 import { bufferSizes } from "../../units/index.js";
 import { type StepColumn, stepColumns } from "./records.js";
 
@@ -115,7 +116,7 @@ export interface StepRange {
 
 /** Rows of a log, also while it is written. */
 export function readSteps(path: string, { from = 0, to = Infinity }: StepRange = {}): StepSeries {
-  const file = openSync(path, "r");
+  const { file } = openRegularFile(path);
   try {
     requireHeader(path, file);
     const end = Math.min(to, Math.floor((fstatSync(file).size - headerBytes) / rowBytes));
@@ -142,7 +143,7 @@ export function readSteps(path: string, { from = 0, to = Infinity }: StepRange =
 
 /** How many whole rows a log has. */
 export function countSteps(path: string): number {
-  const file = openSync(path, "r");
+  const { file } = openRegularFile(path);
   try {
     requireHeader(path, file);
     return Math.floor((fstatSync(file).size - headerBytes) / rowBytes);
@@ -155,7 +156,7 @@ export function countSteps(path: string): number {
 export function requireStepLog(path: string): void {
   let file: number;
   try {
-    file = openSync(path, "r");
+    file = openRegularFile(path).file;
   } catch (error) {
     if (codeOf(error) === "ENOENT") return;
     throw fileError(`${path} can't be opened`, path, error);
