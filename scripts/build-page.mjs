@@ -45,6 +45,13 @@ for (const { name, file, as } of libraries) {
   // Their maps are not shipped.
   writeFileSync(join(built, as), withFiles(code).replace(/\n\/\/# sourceMappingURL=.*\s*$/, "\n"));
 }
+// Their licences ask that the notice comes along, and the minified files have lost it.
+const notices = [...new Set(libraries.map(({ name }) => name.split("/")[0] ?? name))].map((name) => {
+  const folder = packageFolder(name);
+  const { version, license } = JSON.parse(readFileSync(join(folder, "package.json"), "utf8"));
+  return `${name} ${version}, ${license} licence\n\n${readFileSync(join(folder, "LICENSE"), "utf8").trim()}\n`;
+});
+writeFileSync(join(built, "licenses.txt"), notices.join(`\n${"-".repeat(78)}\n\n`));
 for (const name of readdirSync(built)) {
   if (!name.endsWith(".js") || name.endsWith(".test.js")) continue;
   const path = join(built, name);

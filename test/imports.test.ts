@@ -9,6 +9,7 @@ import { filesBelow, readRepositoryFile } from "./support/repository.js";
 const layers: LayerTable = [
   ["errors"],
   ["units"],
+  ["files"],
   ["driver"],
   ["runtime"],
   ["kernels"],

@@ -56,6 +56,20 @@ test("the package holds no tests and nothing that is not the library", () => {
   assert.deepEqual(strays, []);
 });
 
+test("libraries that the page carries along come with their licences", () => {
+  const paths = packed.files.map(({ path }) => path);
+  const notices = "dist/src/inspect/page/licenses.txt";
+  for (const [file, library] of [
+    ["preact.js", "preact"],
+    ["uplot.js", "uplot"],
+  ]) {
+    assert.ok(paths.includes(`dist/src/inspect/page/${file}`), file);
+    const licence = readRepositoryFile(`node_modules/${library}/LICENSE`).trim();
+    assert.match(licence, /Copyright \(c\)/);
+    assert.ok(paths.includes(notices) && readRepositoryFile(notices).includes(licence), library);
+  }
+});
+
 test("the package is small", (t) => {
   const { size, unpackedSize, files } = packed;
   const told = `the package: ${formatBytes(size)} packed, ${formatBytes(unpackedSize)} on disk, ${files.length} files`;

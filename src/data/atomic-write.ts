@@ -167,8 +167,13 @@ export function withFileError<Result>(what: string, path: string, body: () => Re
   try {
     return body();
   } catch (error) {
-    throw error instanceof HoldfastError ? error : fileError(what, path, error);
+    throw asFileError(what, path, error);
   }
+}
+
+/** An error of the system's as a `fileError`; one of Holdfast's own as it is. */
+export function asFileError(what: string, path: string, error: unknown): HoldfastError {
+  return error instanceof HoldfastError ? error : fileError(what, path, error);
 }
 
 /** The system's name of an error, as ENOSPC. */

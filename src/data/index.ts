@@ -2,6 +2,7 @@
 
 export {
   type AtomicWriteOptions,
+  asFileError,
   codeOf,
   fileError,
   isProcessAlive,

@@ -6,8 +6,7 @@
 
 import { createHash, randomBytes, timingSafeEqual } from "node:crypto";
 import type { IncomingMessage } from "node:http";
-import { isIP, isIPv6 } from "node:net";
-import { hostname, networkInterfaces } from "node:os";
+import { hostsIn, hostsOf } from "../train/index.js";
 
 export const mostUrlLength = 4096;
 
@@ -30,36 +29,15 @@ export function makeGate(address: string, port: number, token: string | undefine
   return { hosts: hostsOf(address, port), token, cookie: `holdfast-inspect-${port}` };
 }
 
-export function isLoopback(address: string): boolean {
-  return address === "localhost" || address === "::1" || /^127\.\d{1,3}\.\d{1,3}\.\d{1,3}$/.test(address);
-}
-
 export function makeToken(): string {
   return randomBytes(24).toString("base64url");
-}
-
-/** An address as it stands in a URL. */
-export function urlHost(address: string, port: number): string {
-  return `${isIPv6(address) ? `[${address}]` : address}:${port}`;
-}
-
-/** A server at every address of the machine is named by any of them. */
-function hostsOf(address: string, port: number): ReadonlySet<string> {
-  const isEvery = address === "0.0.0.0" || address === "::";
-  const own = isEvery
-    ? [
-        hostname(),
-        ...Object.values(networkInterfaces()).flatMap((list) => (list ?? []).map((one) => one.address)),
-      ]
-    : [address];
-  const local = isEvery || isLoopback(address) ? ["localhost", "127.0.0.1", "::1"] : [];
-  return new Set([...own, ...local].map((one) => urlHost(one, port).toLowerCase()));
 }
 
 /** What is wrong with a request; undefined where it may be answered. The token is looked at by `hasToken`. */
 export function refuse(gate: Gate, request: IncomingMessage): Refusal | undefined {
   const { method = "", url = "", headers } = request;
-  const host = headers.host?.toLowerCase() ?? "";
+  const [host = "", ...others] = hostsIn(request);
+  if (others.length > 0) return { status: 400, error: "A request names one host, in one Host header." };
   if (!gate.hosts.has(host)) {
     const names = [...gate.hosts].slice(0, 3).join(", ");
     return { status: 403, error: `This server is not asked for by that host name; it is ${names}.` };
@@ -115,8 +93,4 @@ function isSame(given: string, token: string): boolean {
 /** What may be a token: it travels in addresses and cookies. */
 export function isToken(text: string): boolean {
   return /^[\w.~-]{8,200}$/.test(text);
-}
-
-export function isAddress(text: string): boolean {
-  return isIP(text) !== 0 || /^[a-z\d]([a-z\d.-]*[a-z\d])?$/i.test(text);
 }

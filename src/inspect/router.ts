@@ -38,12 +38,12 @@ export class Router {
   }
 
   /** "answered" where the answer goes on by itself. */
-  route(
+  async route(
     path: string,
     query: URLSearchParams,
     request: IncomingMessage,
     response: ServerResponse,
-  ): Body | Refusal | "answered" {
+  ): Promise<Body | Refusal | "answered"> {
     if (path === "/") return this.#index(request, response);
     if (path.startsWith("/assets/")) return this.#asset(path, request, response);
     if (path === "/api/runs") return json(listLines(this.#shown));
@@ -52,21 +52,22 @@ export class Router {
     const name = decode(encodedName);
     const run = name === undefined ? undefined : findRun(this.#shown, name);
     if (!run) return { status: 404, error: "There is no run of that name." };
-    return this.#runRoute(run, rest, query, response);
+    return await this.#runRoute(run, rest, query, response);
   }
 
-  #runRoute(
+  async #runRoute(
     run: ListedRun,
     [what, which, ...more]: readonly string[],
     query: URLSearchParams,
     response: ServerResponse,
-  ): Body | Refusal | "answered" {
+  ): Promise<Body | Refusal | "answered"> {
     if (run.refusal !== undefined)
       return what === undefined
         ? json(refusedDetail(run.name, run.refusal))
         : { status: 404, error: run.refusal };
     if (more.length > 0) return notFound;
     const view = this.#viewOf(run);
+    if (what === undefined || ["plans", "memory", "export"].includes(what)) await view.catchUp();
     if (what === "plans" && which !== undefined) return planAnswer(view, which);
     if (what === "export" && which !== undefined) return exportAnswer(view, which);
     if (which !== undefined) return notFound;

@@ -1,7 +1,8 @@
 /** One run as the inspector shows it: all that its folder tells, read again at each look, and only what has come since. */
 
-import { closeSync, fstatSync, openSync, readSync } from "node:fs";
 import { join } from "node:path";
+import { setImmediate } from "node:timers/promises";
+import { readTail } from "../files/index.js";
 import {
   healthOf,
   InspectionReader,
@@ -69,7 +70,7 @@ function compare(one: string, other: string): number {
 function lineOf({ name, path, refusal }: ListedRun): RunLine {
   const nothing = { step: null, of: null, device: null, started: null, updated: null, isLive: false };
   if (refusal !== undefined) return { name, state: "broken", ...nothing, note: refusal };
-  const { run, status, messages } = readRun(path);
+  const { run, status, messages } = readRun(path, { metrics: false });
   const note = messages[0] ?? null;
   const known = {
     ...{ device: textOf(run?.device), started: textOf(run?.started) },
@@ -102,6 +103,11 @@ export class RunView {
     this.path = path;
     this.steps = new StepTable(path);
     this.#inspection = new InspectionReader(path);
+  }
+
+  /** Reads what has come, and lets other clients be answered between two pieces. */
+  async catchUp(): Promise<void> {
+    while (this.#inspection.advance()) await setImmediate();
   }
 
   inspection(): InspectionReading {
@@ -163,20 +169,14 @@ const mostTail = MiB;
 
 /** Whole lines at a file's end; none where there is no such file. */
 function lastLines(path: string): string[] {
-  let file: number;
   try {
-    file = openSync(path, "r");
+    const { bytes, before } = readTail(path, mostTail);
+    // The first may have lost its beginning, the last is not at its end yet.
+    return bytes
+      .toString("utf8")
+      .split("\n")
+      .slice(before > 0 ? 1 : 0, -1);
   } catch {
     return [];
-  }
-  try {
-    const { size } = fstatSync(file);
-    const bytes = Buffer.alloc(Math.min(size, mostTail));
-    const read = readSync(file, bytes, 0, bytes.length, size - bytes.length);
-    const lines = bytes.toString("utf8", 0, read).split("\n");
-    // The first may have lost its beginning, the last is not at its end yet.
-    return lines.slice(size > mostTail ? 1 : 0, -1);
-  } finally {
-    closeSync(file);
   }
 }

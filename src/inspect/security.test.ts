@@ -14,7 +14,8 @@ import {
   openTestInspector,
 } from "../../test/support/inspector-client.js";
 import { writeSampleRun } from "../../test/support/sample-run.js";
-import { checkToken, isLoopback, makeGate, makeToken } from "./gate.js";
+import { isLoopback } from "../train/index.js";
+import { checkToken, makeGate, makeToken } from "./gate.js";
 
 const outer = makeFolder();
 const secret = "the text of a secret file";
@@ -120,8 +121,15 @@ test("a request under another name than the server's own is refused: a rebound n
   assert.match(await exchange(port, "GET /api/runs HTTP/1.0\r\n\r\n"), /^HTTP\/1\.1 403 /);
   const empty = "GET /api/runs HTTP/1.1\r\nHost:\r\nConnection: close\r\n\r\n";
   assert.match(await exchange(port, empty), /^HTTP\/1\.1 403 /);
-  const twice = `GET /api/runs HTTP/1.1\r\nHost: evil.example\r\nHost: 127.0.0.1:${port}\r\nConnection: close\r\n\r\n`;
-  assert.match(await exchange(port, twice), /^HTTP\/1\.1 4\d\d /);
+  const own = `127.0.0.1:${port}`;
+  for (const [first, second] of [
+    ["evil.example", own],
+    [own, "evil.example"],
+    [own, own],
+  ]) {
+    const twice = `GET /api/runs HTTP/1.1\r\nHost: ${first}\r\nhost: ${second}\r\nConnection: close\r\n\r\n`;
+    assert.match(await exchange(port, twice), /^HTTP\/1\.1 400 [\s\S]*one host/);
+  }
 });
 
 test("a request that another site's page makes is refused, and nothing allows its reading", async () => {
@@ -204,10 +212,11 @@ test("the token in the address becomes a cookie that scripts and other sites don
 });
 
 test("a server at every address may be named by this machine's name and addresses, and one at an address only by it", () => {
-  const { hosts } = makeGate("0.0.0.0", 80, makeToken());
+  const { hosts } = makeGate("0.0.0.0", 8080, makeToken());
   for (const name of [hostname().toLowerCase(), "localhost", "127.0.0.1", "[::1]"])
-    assert.ok(hosts.has(`${name}:80`), name);
-  assert.deepEqual([...makeGate("192.0.2.7", 80, undefined).hosts], ["192.0.2.7:80"]);
+    assert.ok(hosts.has(`${name}:8080`), name);
+  assert.deepEqual([...makeGate("192.0.2.7", 8080, undefined).hosts], ["192.0.2.7:8080"]);
+  assert.deepEqual([...makeGate("192.0.2.7", 80, undefined).hosts], ["192.0.2.7:80", "192.0.2.7"]);
   assert.deepEqual(
     ["127.0.0.1", "127.9.9.9", "::1", "localhost", "0.0.0.0", "192.0.2.7", "127.evil.example"].map(
       isLoopback,

@@ -3,20 +3,24 @@
 import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
 import type { AddressInfo, Socket } from "node:net";
 import { HoldfastError } from "../errors/index.js";
+import {
+  type ConnectionOptions,
+  checkingIntervalOf,
+  isAddress,
+  isLoopback,
+  limitConnections,
+  urlHost,
+} from "../train/index.js";
 import { rawRefusal, send, sendRefusal } from "./answers.js";
-import { type ConnectionOptions, checkingIntervalOf, limitConnections } from "./connections.js";
 import {
   checkToken,
   cookieOf,
   type Gate,
-  isAddress,
-  isLoopback,
   isToken,
   makeGate,
   makeToken,
   type Refusal,
   refuse,
-  urlHost,
 } from "./gate.js";
 import { Router, type RouterOptions } from "./router.js";
 import { findShown } from "./run-list.js";
@@ -106,7 +110,7 @@ async function answer(
       response.writeHead(303, { Location: "/", "Referrer-Policy": "no-referrer", "Content-Length": 0 }).end();
       return;
     }
-    const body = router.route(path, query, request, response);
+    const body = await router.route(path, query, request, response);
     if (body === "answered") return;
     if ("status" in body) sendRefusal(response, body);
     else await send(request, response, body);

@@ -7,6 +7,7 @@ import { refuses } from "../../test/support/refuses.js";
 import {
   arange,
   eye,
+  fromTyped,
   full,
   linspace,
   manualSeed,
@@ -133,4 +134,47 @@ test("equal and allclose tell shapes, infinities and NaN apart", () => {
     assert.equal(hole.allclose(hole), false);
     assert.deepEqual(x.isinf().tolist(), [false, true]);
   });
+});
+
+test("fromTyped takes bigints where they fit, and refuses others with their place", () => {
+  const typed = (values: Parameters<typeof fromTyped>[0], options = {}): unknown =>
+    device.step(() => {
+      const made = fromTyped(values, [values.length], { device, ...options });
+      return [made.dtype, made.tolist()];
+    });
+  assert.deepEqual(typed(new BigInt64Array([5n, -(2n ** 31n)])), ["i32", [5, -(2 ** 31)]]);
+  assert.deepEqual(typed(new BigUint64Array([7n]), { dtype: "f64" }), ["f64", [7]]);
+  assert.deepEqual(typed(new BigInt64Array([2n ** 40n]), { dtype: "f64" }), ["f64", [2 ** 40]]);
+  refuses(
+    "BAD_DTYPE",
+    () => typed(new BigInt64Array([1n, 2n ** 31n])),
+    /data\[1\] is 2147483648, but i32 holds/,
+  );
+  refuses(
+    "BAD_DTYPE",
+    () => typed(new BigInt64Array([-1n]), { dtype: "u8" }),
+    /data\[0\] is -1, but u8 holds/,
+  );
+});
+
+test("fromTyped never lets a number wrap around", () => {
+  const typed = (values: Parameters<typeof fromTyped>[0], options = {}): unknown =>
+    device.step(() => fromTyped(values, [values.length], { device, ...options }).tolist());
+  const high = new Uint32Array([7, 2 ** 31]);
+  assert.deepEqual(typed(new Uint32Array([2 ** 31 - 1])), [2 ** 31 - 1]);
+  refuses("BAD_DTYPE", () => typed(high), /data\[1\] is 2147483648, but i32 holds .*another dtype/);
+  assert.deepEqual(typed(high, { dtype: "f64" }), [7, 2 ** 31]);
+  refuses("BAD_DTYPE", () => typed(new Int32Array([256]), { dtype: "u8" }), /256, but u8 holds/);
+  refuses("BAD_DTYPE", () => typed(new Float32Array([1e10]), { dtype: "i32" }), /10000000000, but i32 holds/);
+  assert.deepEqual(typed(new Uint16Array([65_535])), [65_535]);
+  assert.deepEqual(typed(new Uint8Array([2, 0]), { dtype: "bool" }), [true, false]);
+});
+
+test("fromTyped refuses what is no typed array, as JavaScript callers may give it", () => {
+  for (const [values, named] of [
+    [[0.5], "a plain array"],
+    [new DataView(new ArrayBuffer(8)), "a value of type object"],
+    [undefined, "a value of type undefined"],
+  ] as const)
+    refuses("BAD_ARGUMENT", () => fromTyped(values as never, [1], { device }), new RegExp(named));
 });

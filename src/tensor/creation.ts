@@ -5,7 +5,7 @@ import { type Dtype, drawWords, normal, permutation, uniform } from "../kernels/
 import { formatShape, requireDtype, requireShape, type Shape, sizeOf } from "../ops/index.js";
 import type { Device } from "./device.js";
 import { dtypeOfArray } from "./host-values.js";
-import { chooseDtype, type NestedArray, type NumberArray, readNested } from "./nested.js";
+import { chooseDtype, isBigInts, type NestedArray, readNested, type TypedNumbers } from "./nested.js";
 import { defaultDevice } from "./open-devices.js";
 import { nextDraw } from "./seed.js";
 import type { Tensor } from "./tensor.js";
@@ -38,26 +38,43 @@ export function tensor(data: NestedArray, options: TensorOptions = {}): Tensor {
 }
 
 /**
- * A tensor of a typed array's elements, in row-major order: the quick way in for data that is flat already.
+ * A tensor of a typed array's elements, in row-major order: the quick way in for data that is flat already. Float arrays, Int32Array
+ * and Uint8Array keep their dtype. Other whole numbers, those of BigInt64Array and BigUint64Array too, become i32 unless a dtype
+ * is given. A number that the dtype can't hold is refused with its place.
  *
  * @example
  * ```ts
  * import { device, fromTyped } from "holdfast";
  * const cpu = await device("cpu");
  * console.log(fromTyped(new Float32Array([1, 2, 3, 4]), [2, 2]).tolist()); // → [ [ 1, 2 ], [ 3, 4 ] ]
+ * console.log(fromTyped(new BigInt64Array([5n, -7n]), [2]).tolist()); // → [ 5, -7 ]
  * cpu.close();
  * ```
  */
-export function fromTyped(values: NumberArray, shape: Shape, options: TensorOptions = {}): Tensor {
+export function fromTyped(values: TypedNumbers, shape: Shape, options: TensorOptions = {}): Tensor {
   requireShape("fromTyped", shape);
+  requireTyped(values);
   if (values.length !== sizeOf(shape)) {
     throw new HoldfastError(
       "BAD_SHAPE",
       `fromTyped was given ${values.length} elements for shape ${formatShape(shape)}, which has ${sizeOf(shape)}.`,
     );
   }
-  const dtype = options.dtype ?? dtypeOfArray(values) ?? "i32";
-  return finish(values, shape, dtype, options);
+  const own = dtypeOfArray(values);
+  const dtype = options.dtype ?? own ?? "i32";
+  const numbers = isBigInts(values) ? Float64Array.from(values, Number) : values;
+  // What holds this dtype already can't be out of its range, and bool takes everything but 0 for true.
+  if (dtype !== own && dtype !== "bool") chooseDtype({ shape, values: numbers, kind: "integer" }, dtype);
+  return finish(numbers, shape, dtype, options);
+}
+
+/** JavaScript callers are not held to the types. */
+function requireTyped(values: unknown): asserts values is TypedNumbers {
+  if (ArrayBuffer.isView(values) && !(values instanceof DataView)) return;
+  throw new HoldfastError(
+    "BAD_ARGUMENT",
+    `fromTyped was given ${Array.isArray(values) ? "a plain array" : `a value of type ${typeof values}`}. Give a typed array, or use tensor() for nested arrays.`,
+  );
 }
 
 /**

@@ -40,7 +40,14 @@ export { Device, type DeviceName, type DeviceOptions, device } from "./device.js
 export { cat, oneHot, stack, where } from "./functions.js";
 export { dtypeOfArray, encodeElements } from "./host-values.js";
 export { LeafGradient } from "./leaf-gradient.js";
-export { chooseDtype, type NestedArray, type NestedList, type NumberArray, readNested } from "./nested.js";
+export {
+  chooseDtype,
+  type NestedArray,
+  type NestedList,
+  type NumberArray,
+  readNested,
+  type TypedNumbers,
+} from "./nested.js";
 export { defaultDevice } from "./open-devices.js";
 export { drawPositionOf, getRngState, type RngState, setRngState } from "./rng-state.js";
 export {

@@ -18,6 +18,9 @@ export type NumberArray =
   | Uint16Array
   | Uint32Array;
 
+/** Every typed array: those of bigints too. */
+export type TypedNumbers = NumberArray | BigInt64Array | BigUint64Array;
+
 /** Numbers or booleans in arrays of any depth; the innermost may be typed arrays. */
 export type NestedArray = number | boolean | NumberArray | readonly NestedArray[];
 
@@ -195,6 +198,7 @@ function nameOf(item: unknown): string {
 }
 
 function wayOut(item: unknown): string {
+  if (isBigInts(item)) return "Give it to fromTyped(), or convert it with Int32Array.from(data, Number).";
   if (item === undefined || item === null) return "Put NaN or a number where a value is missing.";
   if (typeof item === "string" || typeof item === "bigint") return "Convert it with Number().";
   return "Give nested arrays of numbers, or typed arrays.";
@@ -216,8 +220,11 @@ function isRow(item: unknown): item is Row {
 }
 
 function isNumberArray(item: unknown): item is NumberArray {
-  if (!ArrayBuffer.isView(item) || item instanceof DataView) return false;
-  return !(item instanceof BigInt64Array || item instanceof BigUint64Array);
+  return ArrayBuffer.isView(item) && !(item instanceof DataView) && !isBigInts(item);
+}
+
+export function isBigInts(item: unknown): item is BigInt64Array | BigUint64Array {
+  return item instanceof BigInt64Array || item instanceof BigUint64Array;
 }
 
 function isWhole(values: ArrayLike<number>): boolean {

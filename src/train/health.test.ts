@@ -1,8 +1,8 @@
 /** What a liveness probe is told of a run: alive, stalled, ended well or badly. */
 
 import assert from "node:assert/strict";
-import { spawnSync } from "node:child_process";
-import { readFileSync, writeFileSync } from "node:fs";
+import { execFileSync, spawnSync } from "node:child_process";
+import { readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
 import { makeFolder } from "../../test/support/folders.js";
@@ -154,4 +154,16 @@ test("a folder without a status, or with a damaged one, is not healthy", () => {
   isTold(healthOf(path), "failed", /status\.json is no JSON/);
   writeFileSync(join(path, "status.json"), '{"state":"sleeping","step":1}');
   isTold(healthOf(path), "failed", /is no status of a run/);
+});
+
+test("a pipe in the status's place, and a status of megabytes, are told at once", () => {
+  const { folder, path } = begin();
+  folder.close();
+  const status = join(path, "status.json");
+  rmSync(status);
+  execFileSync("mkfifo", [status]);
+  isTold(health(path, 0), "failed", /status\.json is a folder, a pipe or a device/);
+  rmSync(status);
+  writeFileSync(status, " ".repeat(17 * 2 ** 20));
+  isTold(health(path, 0), "failed", /status\.json has 17 MiB; at most 16 MiB are read/);
 });

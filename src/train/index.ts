@@ -61,6 +61,8 @@ export {
   runFiles,
 } from "./run-records.js";
 export { RunServer, type RunServerOptions } from "./run-server.js";
+export { type ConnectionOptions, checkingIntervalOf, limitConnections } from "./serving/connections.js";
+export { hostsIn, hostsOf, isAddress, isLoopback, urlHost } from "./serving/hosts.js";
 export {
   captureState,
   describeState,

@@ -1,8 +1,10 @@
 /** A run's folder as readers see it: all that is there, also while it is written or after a crash, and what is missing. */
 
-import { readFileSync } from "node:fs";
 import { join } from "node:path";
-import { codeOf, fileError } from "../data/index.js";
+import { asFileError, codeOf } from "../data/index.js";
+import { HoldfastError } from "../errors/index.js";
+import { readRegularFile } from "../files/index.js";
+import { MiB } from "../units/index.js";
 import { CheckpointStore, type ListedCheckpoint } from "./checkpoints.js";
 import { fromJson, type JsonRecord } from "./files/json.js";
 import { readMetrics } from "./files/metrics-log.js";
@@ -20,8 +22,13 @@ export interface RunReading {
   readonly messages: readonly string[];
 }
 
-/** Reads a run's folder. Nothing is an error: what can't be read is undefined or left out, with a message. */
-export function readRun(path: string): RunReading {
+export interface ReadRunOptions {
+  /** Whether the metrics are read; default: true. */
+  readonly metrics?: boolean;
+}
+
+/** Reads a run's folder. Nothing is an error: what can't be read is undefined or left out, with a message. Of long metrics the last are read. */
+export function readRun(path: string, { metrics: hasMetrics = true }: ReadRunOptions = {}): RunReading {
   const messages: string[] = [];
   const attempt = <Result>(read: () => Result, otherwise: Result): Result => {
     try {
@@ -33,7 +40,8 @@ export function readRun(path: string): RunReading {
   };
   const run = attempt(() => readRunRecord(path), undefined);
   if (!run && messages.length === 0) messages.push(`${path} has no ${runFiles.run}: no run was begun there.`);
-  const metrics = attempt(() => readMetrics(join(path, runFiles.metrics)), { records: [], messages: [] });
+  const none = { records: [], messages: [] };
+  const metrics = hasMetrics ? attempt(() => readMetrics(join(path, runFiles.metrics)), none) : none;
   return {
     path,
     run,
@@ -61,20 +69,25 @@ export function readStatus(path: string): RunStatus | undefined {
     typeof host === "string" &&
     [updated, progressed].every((time) => !Number.isNaN(Date.parse(String(time))));
   if (isWhole) return record as unknown as RunStatus;
-  throw new Error(
+  throw new HoldfastError(
+    "BAD_FILE",
     `${join(path, runFiles.status)} is no status of a run: it lacks its state, step, times or process.`,
+    { numbers: { path } },
   );
 }
+
+/** A run's own records have a few KiB. */
+const maxRecordBytes = 16 * MiB;
 
 function readRecord(folder: string, name: string): JsonRecord | undefined {
   const path = join(folder, name);
   let text: string;
   try {
-    text = readFileSync(path, "utf8");
+    text = readRegularFile(path, maxRecordBytes).toString("utf8");
   } catch (error) {
     // ENOTDIR: the folder, or one above it, is a file.
     if (["ENOENT", "ENOTDIR"].includes(codeOf(error) ?? "")) return undefined;
-    throw fileError(`${path} can't be read`, path, error);
+    throw asFileError(`${path} can't be read`, path, error);
   }
   return fromJson(path, text);
 }

@@ -100,7 +100,8 @@ test("a request that is too large is refused, and a body is not waited for", asy
   const { server } = await serve();
   const large = `GET /metrics HTTP/1.1\r\nHost: x\r\nX-Large: ${"x".repeat(20_000)}\r\n\r\n`;
   assert.match(await exchange(server, large), /^HTTP\/1\.1 431 /);
-  const body = "POST /metrics HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000000\r\n\r\nfirst bytes";
+  const { host } = new URL(server.url);
+  const body = `POST /metrics HTTP/1.1\r\nHost: ${host}\r\nContent-Length: 1000000000\r\n\r\nfirst bytes`;
   assert.match(await exchange(server, body), /^HTTP\/1\.1 405 /);
   assert.match(await exchange(server, "what is this\r\n\r\n"), /^HTTP\/1\.1 400 /);
 });
@@ -117,7 +118,7 @@ test("a request that does not come to its end is ended, and others are served me
 
 test("each answer ends its connection", async () => {
   const { server } = await serve();
-  const two = "GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n".repeat(2);
+  const two = `GET /metrics HTTP/1.1\r\nHost: ${new URL(server.url).host}\r\n\r\n`.repeat(2);
   assert.equal((await exchange(server, two)).match(/HTTP\/1\.1 200/g)?.length, 1);
 });
 
@@ -139,6 +140,48 @@ test("a port that is taken, and an address that is not ours, are bad settings, t
     told(/^[^\n]*EADDRNOTAVAIL[^\n]*--metrics-host/),
   );
   holder.close();
+});
+
+test("a host that is no address is refused: an empty one would listen everywhere", async () => {
+  for (const host of ["", " ", "*", "-x", "127.0.0.1 ", "a/b"]) {
+    await assert.rejects(RunServer.listen({ port: 0, host }), {
+      code: "BAD_SETTING",
+      message: /^Metrics can't be served at "[^\n]*": it is no address\. Give --metrics-host 127\.0\.0\.1/,
+    });
+  }
+});
+
+test("on this machine alone, a request must name this machine as its one host", async () => {
+  const { server } = await serve();
+  const { port } = new URL(server.url);
+  const get = (...hosts: string[]): Promise<string> =>
+    exchange(server, `GET /metrics HTTP/1.1\r\n${hosts.map((host) => `Host: ${host}\r\n`).join("")}\r\n`);
+  for (const host of [`127.0.0.1:${port}`, `LOCALHOST:${port}`, `[::1]:${port}`])
+    assert.match(await get(host), /^HTTP\/1\.1 200 /, host);
+  for (const host of ["evil.example", `evil.example:${port}`, "127.0.0.1", `127.0.0.1:1${port}`])
+    assert.match(await get(host), /^HTTP\/1\.1 403 [\s\S]*This server is 127\.0\.0\.1:/, host);
+  assert.match(await get(`127.0.0.1:${port}`, "evil.example"), /^HTTP\/1\.1 400 /);
+  assert.match(await exchange(server, "GET /healthz HTTP/1.0\r\n\r\n"), /^HTTP\/1\.1 200 /);
+});
+
+test("elsewhere monitoring may use any one name for it", async () => {
+  const { server } = await serve({ host: "0.0.0.0" });
+  const ask = `GET /metrics HTTP/1.1\r\nHost: run-7.monitoring:80\r\n\r\n`;
+  assert.match(await exchange(server, ask), /^HTTP\/1\.1 200 /);
+});
+
+test("three hundred connections that ask nothing keep no probe from its answer", async () => {
+  const { server } = await serve();
+  const { hostname, port } = new URL(server.url);
+  const idle = Array.from({ length: 300 }, () => connect(Number(port), hostname));
+  after(() => {
+    for (const socket of idle) socket.destroy();
+  });
+  for (const socket of idle) socket.on("error", () => undefined);
+  await Promise.all(idle.map((socket) => once(socket, "connect")));
+  assert.equal((await ask(`${server.url}/healthz`)).status, 200);
+  for (const socket of idle) socket.write("GET /");
+  assert.equal((await ask(`${server.url}/healthz`)).status, 200);
 });
 
 test("it listens for this machine alone unless it is told otherwise", async () => {

@@ -10,47 +10,52 @@ import { codeOf } from "../data/index.js";
 import { HoldfastError } from "../errors/index.js";
 import { healthOf } from "./health.js";
 import { metricsPageType, readMetricsPage } from "./metrics-page.js";
+import { checkingIntervalOf, limitConnections } from "./serving/connections.js";
+import { hostsIn, hostsOf, isAddress, isLoopback } from "./serving/hosts.js";
 
 export interface RunServerOptions {
   /** 0 takes any that is free. */
   readonly port: number;
-  /** The address to listen on; this machine's own unless given, where nobody else reaches it. */
+  /**
+   * The address to listen at; default: 127.0.0.1, which other machines can't reach. There a request must name this machine
+   * as its host. At another address any host name is answered, as monitoring uses names of its own.
+   */
   readonly host?: string | undefined;
   /** How long a request may take to arrive, and a connection may be idle, in milliseconds; 5000 unless given. */
   readonly timeoutMs?: number;
 }
 
 interface Answer {
-  readonly status: 200 | 404 | 405 | 500 | 503;
+  readonly status: 200 | 400 | 403 | 404 | 405 | 500 | 503;
   readonly text: string;
   readonly type?: string;
 }
 
 /** A request is a line and a few headers; what is larger is refused before it is read. */
 const requestBytes = 8192;
-/** More connections at a time are dropped. */
-const connections = 32;
 
 export class RunServer {
   readonly #server: Server;
+  /** The hosts that a request may name; undefined where any may be. */
+  #hosts: ReadonlySet<string> | undefined;
   #path: string | undefined;
 
   private constructor(timeoutMs: number) {
     this.#server = createServer(
       {
         maxHeaderSize: requestBytes,
-        ...{ headersTimeout: timeoutMs, requestTimeout: timeoutMs, keepAliveTimeout: timeoutMs },
-        connectionsCheckingInterval: Math.min(1000, timeoutMs),
+        connectionsCheckingInterval: Math.min(1000, checkingIntervalOf({ patienceMs: timeoutMs })),
       },
       (request, response) => send(response, this.#answer(request)),
     );
-    this.#server.maxConnections = connections;
+    limitConnections(this.#server, { patienceMs: timeoutMs });
     this.#server.setTimeout(timeoutMs, (socket) => socket.destroy());
     this.#server.on("connection", (socket) => socket.unref());
   }
 
   /** Listens; an address that can't be had is BAD_SETTING. Until a run is shown every page says that there is none. */
   static async listen({ port, host = "127.0.0.1", timeoutMs = 5000 }: RunServerOptions): Promise<RunServer> {
+    if (!isAddress(host)) throw noAddress(host, port);
     const server = new RunServer(timeoutMs);
     await new Promise<void>((resolve, reject) => {
       server.#server.once("error", (cause) => reject(notServed(host, port, cause)));
@@ -59,6 +64,8 @@ export class RunServer {
     // What fails from here on is one connection's trouble, and no reason to end a run.
     server.#server.on("error", () => undefined);
     server.#server.unref();
+    const bound = (server.#server.address() as AddressInfo).port;
+    if (isLoopback(host)) server.#hosts = hostsOf(host, bound);
     return server;
   }
 
@@ -78,7 +85,13 @@ export class RunServer {
     this.#server.closeAllConnections();
   }
 
-  #answer({ method, url = "/" }: IncomingMessage): Answer {
+  #answer(request: IncomingMessage): Answer {
+    const { method, url = "/" } = request;
+    // Simple probes speak HTTP/1.0 and name no host; browsers always do.
+    const [host, ...others] = hostsIn(request);
+    if (others.length > 0) return { status: 400, text: "A request names one host, in one Host header.\n" };
+    if (host !== undefined && this.#hosts?.has(host) === false)
+      return { status: 403, text: `This server is ${[...this.#hosts].join(" or ")}.\n` };
     const [page = "/"] = url.split("?");
     const pageOf = Object.hasOwn(pages, page) ? pages[page as keyof typeof pages] : undefined;
     if (!pageOf) return { status: 404, text: `There are ${Object.keys(pages).join(" and ")}.\n` };
@@ -115,6 +128,14 @@ function send(response: ServerResponse, { status, text, type = "text/plain; char
     ...(status === 405 && { allow: "GET" }),
   });
   response.end(text);
+}
+
+function noAddress(host: string, port: number): HoldfastError {
+  return new HoldfastError(
+    "BAD_SETTING",
+    `Metrics can't be served at "${host}": it is no address. Give --metrics-host 127.0.0.1 for this machine alone, or 0.0.0.0 for all of its addresses.`,
+    { numbers: { host, port } },
+  );
 }
 
 function notServed(host: string, port: number, cause: Error): HoldfastError {

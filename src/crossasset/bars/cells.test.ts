@@ -85,6 +85,20 @@ test("a number is seconds below 1e11, else milliseconds, whatever its type", () 
   assert.equal(parseTime(1e11 - 1), 1000 * (1e11 - 1));
 });
 
+test("eight digits that are a calendar day are that day, and no second of 1970", () => {
+  for (const cell of ["20200101", " 20200101 ", 20200101, 20200101n, "20200101.0"])
+    assert.equal(parseTime(cell), Date.UTC(2020, 0, 1), String(cell));
+  assert.equal(parseTime("19000101"), Date.UTC(1900, 0, 1));
+  assert.equal(parseTime("20240229"), Date.UTC(2024, 1, 29));
+  assert.equal(parseTime("21991231"), Date.UTC(2199, 11, 31));
+  // What looks like a day and is none is refused: seconds would be read in its place.
+  for (const cell of ["20200001", "20201301", "20230229", "20200100", "20200132", 20200431])
+    assert.ok(Number.isNaN(parseTime(cell)), String(cell));
+  assert.equal(parseTime("19000100"), 19000100_000);
+  assert.equal(parseTime("21991232"), 21991232_000);
+  assert.equal(parseTime("20200101.5"), 20200101_500);
+});
+
 test("microseconds and nanoseconds don't pass for a far future", () => {
   assert.equal(parseTime(noon * 1e3), Number.NaN);
   assert.equal(parseTime(BigInt(noon) * 1_000_000n), Number.NaN);

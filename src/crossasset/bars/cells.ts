@@ -28,7 +28,12 @@ export function parseTime(cell: unknown): number {
   return withinTime(isDate ? parseDate(text) : toMilliseconds(parseNumber(cell)));
 }
 
+/** Whole numbers in between are days, as 20200131, and not seconds of August 1970. */
+const firstDay = 1900_01_01;
+const lastDay = 2199_12_31;
+
 function toMilliseconds(number: number): number {
+  if (number >= firstDay && number <= lastDay && Number.isInteger(number)) return parseDayNumber(number);
   return Math.round(Math.abs(number) < firstMilliseconds ? number * secondMs : number);
 }
 
@@ -99,11 +104,21 @@ function parseClockTail(text: string): number {
   return sinceMinute + (sign === "+" ? -zoneMs : zoneMs);
 }
 
+/** YYYYMMDD, or NaN where the calendar has no such day. */
+function parseDayNumber(number: number): number {
+  const [year, month, day] = [Math.floor(number / 10_000), Math.floor(number / 100) % 100, number % 100];
+  return timeOfDay(year, month, day);
+}
+
 function parseDay(text: string): number {
   const year = digits(text, 0, 4);
   const month = digits(text, 5, 2);
   const day = digits(text, 8, 2);
-  if (text.charAt(7) !== "-" || !(year >= 100 && month >= 1 && month <= 12 && day >= 1)) return Number.NaN;
+  return text.charAt(7) === "-" ? timeOfDay(year, month, day) : Number.NaN;
+}
+
+function timeOfDay(year: number, month: number, day: number): number {
+  if (!(year >= 100 && month >= 1 && month <= 12 && day >= 1)) return Number.NaN;
   // Day 0 of the next month is the last of this one.
   const isInMonth = day <= 28 || day <= new Date(Date.UTC(year, month, 0)).getUTCDate();
   return isInMonth ? Date.UTC(year, month - 1, day) : Number.NaN;

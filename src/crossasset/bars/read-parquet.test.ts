@@ -8,6 +8,7 @@ import { type ColumnSource, parquetWriteBuffer } from "hyparquet-writer";
 import { inFolder, refusesLater, withFile } from "../../../test/support/bar-files.js";
 import type { Bars } from "./bars.js";
 import { generateBars } from "./generate.js";
+import { decodeParquet } from "./parquet/decode.js";
 import { readBars } from "./read.js";
 import { writeBars } from "./write.js";
 
@@ -114,10 +115,12 @@ test("a file whose bytes are altered is read or refused, and never ends in anoth
       const altered = Uint8Array.from(whole);
       altered[at] = (altered[at]! + 101) % 256;
       await writeFile(path, altered);
-      await readBars(path).catch((error: unknown) => {
+      try {
+        decodeParquet(path);
+      } catch (error) {
         assert.match(String(error), /BAD_FILE/, `byte ${at}`);
         refused++;
-      });
+      }
     }
     assert.ok(refused > 10, `${refused} files were refused`);
   });

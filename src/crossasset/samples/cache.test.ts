@@ -1,7 +1,18 @@
 /** Samples from disk: the same bits as made anew, and nothing from a file that is not exactly theirs. */
 
 import assert from "node:assert/strict";
-import { copyFileSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import {
+  chmodSync,
+  chownSync,
+  copyFileSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  symlinkSync,
+  writeFileSync,
+} from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
@@ -58,6 +69,52 @@ test("the first call makes the samples, the second reads them, with the same bit
     sameSamples(first.samples, made, "the first");
     sameSamples(second.samples, made, "the second");
     assert.equal(readdirSync(inner).length, 1);
+  });
+});
+
+test("a file that others may write, that is a link or another user's is passed over and written anew", () => {
+  passesOver((path) => chmodSync(path, 0o664), /can be written by other users.*chmod go-w.*written anew/);
+  passesOver((path) => chmodSync(path, 0o646), /can be written by other users/);
+  passesOver((path) => {
+    rmSync(path);
+    symlinkSync("/dev/null", path);
+  }, /link or no file/);
+});
+
+test("a file or a folder of another user is not used", {
+  skip: process.getuid?.() !== 0 && "needs root",
+}, () => {
+  passesOver((path) => chownSync(path, 65_534, 65_534), /is another user's.*written anew/);
+  inFolder((folder) => {
+    cachedSamples(bars, settings, folder);
+    chownSync(folder, 65_534, 65_534);
+    const { fromCache, passedOver } = cachedSamples(bars, settings, folder);
+    assert.deepEqual([fromCache, passedOver?.includes("is another user's")], [false, true]);
+  });
+});
+
+test("a folder that others may write to is not used, and nothing is written there", () => {
+  inFolder((folder) => {
+    chmodSync(folder, 0o777);
+    const { samples, fromCache, passedOver } = cachedSamples(bars, settings, folder);
+    sameSamples(samples, made, "made anew");
+    assert.equal(fromCache, false);
+    assert.match(passedOver ?? "", /folder .* can be written by other users: .*chmod go-w. It is not used/);
+    assert.deepEqual(readdirSync(folder), []);
+  });
+});
+
+test("with a loose umask, what is made is still this user's alone to write", () => {
+  inFolder((folder) => {
+    const inner = join(folder, "cache");
+    const before = process.umask(0);
+    try {
+      cachedSamples(bars, settings, inner);
+    } finally {
+      process.umask(before);
+    }
+    assert.equal(statSync(inner).mode & 0o022, 0);
+    assert.equal(cachedSamples(bars, settings, inner).fromCache, true);
   });
 });
 

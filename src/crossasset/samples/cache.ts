@@ -4,7 +4,7 @@
  */
 
 import { createHash } from "node:crypto";
-import { existsSync } from "node:fs";
+import { chmodSync, existsSync, lstatSync, type Stats, statSync } from "node:fs";
 import { join } from "node:path";
 import {
   loadSafetensors,
@@ -14,6 +14,7 @@ import {
   saveSafetensors,
 } from "../../data/index.js";
 import { HoldfastError } from "../../errors/index.js";
+import { isOwn } from "../../files/index.js";
 import { type Dtype, viewElements } from "../../kernels/index.js";
 import type { Bars } from "../bars/bars.js";
 import { checksumOfBars } from "../bars/checksum.js";
@@ -32,7 +33,8 @@ export interface CachedSamples {
 
 /**
  * The samples of these bars, from the folder where they are there, else made and put there. The folder is made where it
- * is missing; one that can't be written to is an error. "off" makes them and writes nothing.
+ * is missing; one that can't be written to is an error. "off" makes them and writes nothing. A checksum keeps out accidents and
+ * no one who can compute it, so a folder or a file is used only if it is this user's and nobody else may write to it.
  *
  * ```js
  * const { samples, fromCache } = cachedSamples(bars, { stride: 60 }, "cache/samples");
@@ -40,15 +42,39 @@ export interface CachedSamples {
  */
 export function cachedSamples(bars: Bars, settings: SampleSettings, folder: string | "off"): CachedSamples {
   if (folder === "off") return { samples: makeSamples(bars, settings), fromCache: false };
+  const wasThere = existsSync(folder);
+  const strange = wasThere ? whyStrange(`The folder ${folder}`, statSync(folder)) : undefined;
+  if (strange !== undefined)
+    return {
+      samples: makeSamples(bars, settings),
+      fromCache: false,
+      passedOver: `${strange} It is not used.`,
+    };
   const key = keyOf(bars, settings);
   const path = join(folder, `samples-${key}.safetensors`);
   const found = existsSync(path) ? readSamples(path, key) : {};
   if (found.samples) return { samples: found.samples, fromCache: true };
   const samples = makeSamples(bars, settings);
   makeFolder(folder);
+  if (!wasThere) keepOwn(folder);
   const tensors = tensorsOf(samples);
   saveSafetensors(path, tensors, new Map(Object.entries({ key, checksum: checksumOf(tensors) })));
+  keepOwn(path);
   return { samples, fromCache: false, ...found };
+}
+
+/** Why others may have written it, with the way out; undefined where only this user can have. */
+function whyStrange(what: string, stats: Stats): string | undefined {
+  if (isOwn(stats)) return undefined;
+  return stats.uid === process.getuid?.()
+    ? `${what} can be written by other users: remove their right with chmod go-w.`
+    : `${what} is another user's: give a cache folder of your own.`;
+}
+
+/** With a loose umask, what this process makes would be open to its group. */
+function keepOwn(path: string): void {
+  const { mode } = statSync(path);
+  if ((mode & 0o022) !== 0) chmodSync(path, mode & 0o7755);
 }
 
 /** All that samples follow from, in 64 characters. */
@@ -64,6 +90,10 @@ interface Found {
 
 function readSamples(path: string, key: string): Found {
   try {
+    const stats = lstatSync(path);
+    if (!stats.isFile()) throw stranger("is a link or no file");
+    const strange = whyStrange(`The file ${path}`, stats);
+    if (strange !== undefined) return { passedOver: `${strange} It is written anew.` };
     return { samples: samplesOf(loadSafetensors(path), key) };
   } catch (error) {
     if (!(error instanceof HoldfastError)) throw error;

@@ -19,6 +19,7 @@ import {
 } from "node:fs";
 import { homedir } from "node:os";
 import { join } from "node:path";
+import { isOwn } from "../../files/index.js";
 
 const magic = "HOLDFAST CUBIN 1\n";
 const checksumBytes = 32;
@@ -97,11 +98,6 @@ function removeIfThere(path: string): void {
   } catch {
     // Where nothing can be removed, nothing could be written.
   }
-}
-
-/** This user's, and nobody else may write there: what is loaded from it runs on the device. */
-function isOwn({ uid, mode }: { readonly uid: number; readonly mode: number }): boolean {
-  return uid === process.getuid?.() && (mode & 0o022) === 0;
 }
 
 function wrap(content: Uint8Array): Uint8Array {

@@ -1,8 +1,8 @@
 /** The recorder's log of a run, read back: phases as spans inside each other, and what happened at one moment. */
 
-import { readFileSync } from "node:fs";
 import { join } from "node:path";
-import { parseDuration } from "../../units/index.js";
+import { readTail } from "../../files/index.js";
+import { MiB, parseDuration } from "../../units/index.js";
 import type { EventArgs, TraceSpan } from "./trace-events.js";
 
 /** Oldest first. */
@@ -27,10 +27,17 @@ export function readRecorder(runPath: string, most: number): RecorderReading {
   return { ...readLines(taken), leftOut: lines.length - taken.length };
 }
 
+/** The recorder begins another log long before. */
+const maxLogBytes = 16 * MiB;
+
 function linesOf(path: string): string[] {
   try {
-    // What stands behind the last end of a line is being written.
-    return readFileSync(path, "utf8").split("\n").slice(0, -1);
+    // A longer log has lost the beginning of its first line; what stands after the last end of a line is being written.
+    const { bytes, before } = readTail(path, maxLogBytes);
+    return bytes
+      .toString("utf8")
+      .split("\n")
+      .slice(before > 0 ? 1 : 0, -1);
   } catch {
     return [];
   }

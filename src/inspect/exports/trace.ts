@@ -68,11 +68,14 @@ export function traceRun(runPath: string, limits: TraceLimits = {}): TraceFile {
     otherData: {
       ...{ writtenBy: "Holdfast", run: name, device: run.run?.device ?? "not known" },
       // The trace's time 0.
-      beginsAt: new Date(originMs).toISOString(),
+      beginsAt: Math.abs(originMs) <= lastMomentMs ? new Date(originMs).toISOString() : "not known",
       notes: notes.join("\n"),
     },
   };
 }
+
+/** The last time that a Date can hold; a damaged log may have others. */
+const lastMomentMs = 8.64e15;
 
 /** Oldest first: rows before the last ones taken together, then the last ones each by itself. */
 function readRows(runPath: string, steps: number, buckets: number, notes: string[]): readonly StepBucket[] {

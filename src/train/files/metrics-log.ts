@@ -1,9 +1,11 @@
 /** metrics.jsonl: a line of JSON for each record, in the order in which they came. What a crash cut off is left out. */
 
-import { closeSync, constants, fsyncSync, ftruncateSync, openSync, readFileSync, writeSync } from "node:fs";
-import { codeOf, fileError, withFileError, writeAtomically } from "../../data/index.js";
+import { closeSync, constants, fsyncSync, ftruncateSync, openSync, writeSync } from "node:fs";
+import { asFileError, codeOf, withFileError, writeAtomically } from "../../data/index.js";
 import { HoldfastError } from "../../errors/index.js";
-import { fromJson, type JsonRecord, toJson } from "./json.js";
+import { readTail } from "../../files/index.js";
+import { MiB } from "../../units/index.js";
+import { fromJson, isRecord, type JsonRecord, toJson } from "./json.js";
 
 const newline = 0x0a;
 
@@ -48,7 +50,7 @@ export class MetricsLog {
    * cut has damaged goes too.
    */
   dropAfter(step: number, isDropped: (record: JsonRecord) => boolean = () => false): void {
-    const { records, messages } = readMetrics(this.#path);
+    const { records, messages } = readMetrics(this.#path, noLimits);
     const kept = records.filter((record) => !(Number(record["step"]) > step) && !isDropped(record));
     if (kept.length === records.length && messages.length === 0) return;
     const text = kept.map((record) => `${toJson("a line of metrics", record)}\n`).join("");
@@ -82,26 +84,74 @@ export class MetricsLog {
   }
 }
 
-/** All whole records of a log, and messages about what is none; another process may be writing it. */
-export function readMetrics(path: string): {
+/** How much of a log is read. */
+export interface MetricsLimits {
+  /** Of the log's end. */
+  readonly maxBytes: number;
+  /** The last ones. */
+  readonly maxRecords: number;
+  /** After so many lines that are none the rest is left out. */
+  readonly maxDamaged: number;
+}
+
+/** For readers, who look again and again: at most a fraction of a second of work. A run writes a few lines an epoch. */
+const readerLimits: MetricsLimits = { maxBytes: 16 * MiB, maxRecords: 50_000, maxDamaged: 1000 };
+const noLimits: MetricsLimits = { maxBytes: Infinity, maxRecords: Infinity, maxDamaged: Infinity };
+/** So many damaged lines are told one by one; the others are counted. */
+const maxTold = 3;
+
+/** The whole records of a log, and messages about what is none; another process may be writing it. */
+export function readMetrics(
+  path: string,
+  { maxBytes, maxRecords, maxDamaged }: MetricsLimits = readerLimits,
+): {
   readonly records: readonly JsonRecord[];
   readonly messages: readonly string[];
 } {
-  const { bytes } = readLog(path);
-  const text = Buffer.from(bytes).toString("utf8");
+  const { bytes, before } = readEnd(path, maxBytes);
+  const end = bytes.lastIndexOf(newline) + 1;
   const messages: string[] = [];
-  const lines = text.split("\n");
-  // What stands behind the last end of a line is being written, or was cut off.
-  if (lines.pop() !== "") messages.push("The last line of the metrics is not whole; it is left out.");
-  const records = lines.flatMap((line, index) => {
+  // What stands after the last end of a line is being written, or was cut off.
+  if (end < bytes.length) messages.push("The last line of the metrics is not whole; it is left out.");
+  const begin = beginOfLast(bytes, end, maxRecords, before > 0);
+  const isCut = before + begin > 0;
+  if (isCut) messages.push("The metrics are long; their first lines are left out.");
+  const lines = end > begin ? bytes.toString("utf8", begin, end - 1).split("\n") : [];
+  const records: JsonRecord[] = [];
+  let damaged = 0;
+  for (const [index, line] of lines.entries()) {
     try {
-      return [fromJson(`Line ${index + 1} of the metrics`, line)];
+      records.push(fromJson(isCut ? "A line of the metrics" : `Line ${index + 1} of the metrics`, line));
     } catch (error) {
-      messages.push(`${error instanceof Error ? error.message : String(error)} It is left out.`);
-      return [];
+      damaged++;
+      if (damaged <= maxTold)
+        messages.push(`${error instanceof Error ? error.message : String(error)} It is left out.`);
+      if (damaged < maxDamaged) continue;
+      messages.push(`${damaged} lines of the metrics can't be read; what comes after them is left out.`);
+      return { records, messages };
     }
-  });
+  }
+  if (damaged > maxTold)
+    messages.push(`${damaged - maxTold} more lines of the metrics can't be read and are left out.`);
   return { records, messages };
+}
+
+/** Where the last `maxLines` lines before `end` begin. */
+function beginOfLast(bytes: Buffer, end: number, maxLines: number, isCut: boolean): number {
+  let begin = end;
+  for (let lines = 0; lines < maxLines && begin > 0; lines++)
+    begin = begin >= 2 ? bytes.lastIndexOf(newline, begin - 2) + 1 : 0;
+  // The first line has lost its beginning.
+  return isCut && begin === 0 ? bytes.indexOf(newline) + 1 : begin;
+}
+
+function readEnd(path: string, maxBytes: number): ReturnType<typeof readTail> {
+  try {
+    return readTail(path, maxBytes);
+  } catch (error) {
+    if (codeOf(error) === "ENOENT") return { bytes: Buffer.alloc(0), before: 0 };
+    throw asFileError(`${path} can't be read`, path, error);
+  }
 }
 
 function openForAppending(path: string): number {
@@ -110,27 +160,24 @@ function openForAppending(path: string): number {
 
 /** The log's bytes, and how many of them are whole lines of JSON up to the last one that is. */
 function readLog(path: string): { readonly bytes: Uint8Array; readonly soundBytes: number } {
-  let bytes: Buffer;
-  try {
-    bytes = readFileSync(path);
-  } catch (error) {
-    if (codeOf(error) === "ENOENT") return { bytes: new Uint8Array(0), soundBytes: 0 };
-    throw fileError(`${path} can't be read`, path, error);
-  }
+  const { bytes } = readEnd(path, Infinity);
   let end = bytes.lastIndexOf(newline) + 1;
   // A power cut can leave a line of zeros.
   while (end > 0) {
     const begin = end >= 2 ? bytes.lastIndexOf(newline, end - 2) + 1 : 0;
-    if (isRecordLine(bytes.toString("utf8", begin, end))) break;
+    if (isRecordLine(bytes, begin, end)) break;
     end = begin;
   }
   return { bytes, soundBytes: end };
 }
 
-function isRecordLine(line: string): boolean {
+const brace = 0x7b;
+
+/** A file of blank lines has millions that are none, and a refusal of each would take minutes. */
+function isRecordLine(bytes: Buffer, begin: number, end: number): boolean {
+  if (bytes[begin] !== brace) return false;
   try {
-    fromJson("a line", line);
-    return true;
+    return isRecord(JSON.parse(bytes.toString("utf8", begin, end)));
   } catch {
     return false;
   }

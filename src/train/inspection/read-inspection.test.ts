@@ -1,7 +1,8 @@
 /** What a run leaves for those who look at it is read back as it was written; what is damaged is told, and the rest is read. */
 
 import assert from "node:assert/strict";
-import { appendFileSync, truncateSync, writeFileSync } from "node:fs";
+import { execFileSync } from "node:child_process";
+import { appendFileSync, rmSync, truncateSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
 import fc from "fast-check";
@@ -74,12 +75,57 @@ test("any field that is missing is found", () => {
   );
 });
 
-test("a thousand damaged lines are three messages and a count", () => {
+test("hundreds of damaged lines are three messages and a count", () => {
   const path = makeFolder();
-  writeFileSync(join(path, "trouble.jsonl"), "x\n".repeat(1000));
+  writeFileSync(join(path, "trouble.jsonl"), "x\n".repeat(900));
   const { messages } = readInspection(path);
   assert.equal(messages.length, 4);
-  assert.equal(messages[3], "997 more lines of trouble.jsonl can't be read and are left out.");
+  assert.equal(messages[3], "897 more lines of trouble.jsonl can't be read and are left out.");
+});
+
+test("after a thousand damaged lines a file is given up, until it is another", () => {
+  const path = makeFolder();
+  const trouble = JSON.stringify(sampleTrouble()[0]);
+  const names = ["trouble.jsonl", "plans.jsonl", "memory.jsonl"];
+  for (const name of names) writeFileSync(join(path, name), `${"\n".repeat(2 ** 21)}${trouble}\n`);
+  const reader = new InspectionReader(path);
+  for (let look = 0; look < 2; look++) {
+    const { messages, trouble } = reader.read();
+    assert.deepEqual(trouble, []);
+    for (const name of names) {
+      assert.ok(messages.includes(`997 more lines of ${name} can't be read and are left out.`), name);
+      assert.ok(messages.includes(`What comes after them in ${name} is left out too.`), name);
+    }
+  }
+  writeFileSync(join(path, "trouble.jsonl"), `${trouble}\n`);
+  assert.equal(reader.read().trouble.length, 1);
+});
+
+test("a long file is read in pieces, between which other work can be done", () => {
+  const path = makeFolder();
+  const line = JSON.stringify({ ...sampleTrouble()[0], message: "x".repeat(2000) });
+  writeFileSync(join(path, "trouble.jsonl"), `${line}\n`.repeat(5000));
+  const reader = new InspectionReader(path);
+  let pieces = 1;
+  while (reader.advance()) pieces++;
+  assert.equal(pieces, 3);
+  assert.equal(reader.read().trouble.length, 5000);
+});
+
+test("a pipe in a file's place is a message, and nobody waits for its writer", () => {
+  const run = writeSampleRun(makeFolder(), "a");
+  const names = ["memory.jsonl", "holdfast-stall-1-20260101T000000Z.json"];
+  for (const name of names) {
+    rmSync(join(run.path, name), { force: true });
+    execFileSync("mkfifo", [join(run.path, name)]);
+  }
+  const { messages, plans } = readInspection(run.path);
+  assert.equal(plans.length, 1);
+  for (const name of names)
+    assert.ok(
+      messages.some((message) => message.includes(name) && message.includes("a pipe")),
+      name,
+    );
 });
 
 test("a last line that is being written is not read before its end", () => {
@@ -153,5 +199,5 @@ test("a folder in a file's place is a message", () => {
   writeSampleRun(run.path, "trouble.jsonl", { steps: 1 });
   const { messages, plans } = readInspection(run.path);
   assert.equal(plans.length, 1);
-  assert.match(messages.join(), /EISDIR/);
+  assert.match(messages.join(), /trouble\.jsonl is a folder, a pipe or a device/);
 });

@@ -3,9 +3,10 @@
  * read, so a reader goes on where it stopped; a run that was resumed has cut them, and then it reads them anew.
  */
 
-import { closeSync, fstatSync, openSync, readSync } from "node:fs";
+import { closeSync } from "node:fs";
 import { basename, join } from "node:path";
 import { codeOf } from "../../data/index.js";
+import { openRegularFile, readSpan } from "../../files/index.js";
 import { formatBytes, MiB } from "../../units/index.js";
 import { fromJson } from "../files/json.js";
 import { type RecordReader, toMemorySample, toPlan, toTrouble } from "./record-shapes.js";
@@ -34,10 +35,18 @@ export class InspectionReader {
   readonly #stalls: StallReports;
 
   constructor(path: string) {
-    this.#plans = new RecordFile(join(path, inspectionFiles.plans), toPlan);
+    this.#plans = new RecordFile(join(path, inspectionFiles.plans), toPlan, thinPlans);
     this.#memory = new RecordFile(join(path, inspectionFiles.memory), toMemorySample, thinSamples);
-    this.#trouble = new RecordFile(join(path, inspectionFiles.trouble), toTrouble);
+    this.#trouble = new RecordFile(join(path, inspectionFiles.trouble), toTrouble, lastTrouble);
     this.#stalls = new StallReports(path);
+  }
+
+  /**
+   * Reads a piece of what has come, of a few megabytes at most; whether there is more. A server that calls this between other
+   * work, until it is false, does not keep its other clients waiting when it then calls `read()`.
+   */
+  advance(): boolean {
+    return [this.#plans, this.#memory, this.#trouble].some((file) => file.advance());
   }
 
   read(): InspectionReading {
@@ -50,7 +59,7 @@ export class InspectionReader {
 }
 
 /** Of the records about one plan the last: it has the times too, once they were measured. */
-function latestOf(plans: readonly PlanRecord[]): readonly PlanRecord[] {
+function latestOf(plans: readonly PlanRecord[]): PlanRecord[] {
   return [...new Map(plans.map((plan) => [`${plan.name}\n${plan.inputs}`, plan])).values()];
 }
 
@@ -73,12 +82,27 @@ function thinSamples(samples: MemorySample[]): MemorySample[] {
   return thinSamples(kept);
 }
 
+/** A page shows no more; a run has a few plans, and seldom any trouble. */
+const maxPlans = 4096;
+const maxTrouble = 10_000;
+
+function thinPlans(plans: PlanRecord[]): PlanRecord[] {
+  return plans.length <= maxPlans ? plans : latestOf(plans).slice(-maxPlans);
+}
+
+function lastTrouble(trouble: TroubleRecord[]): TroubleRecord[] {
+  return trouble.length <= maxTrouble ? trouble : trouble.slice(-maxTrouble);
+}
+
 /** A file larger than this is no run's, or one that no page could show. */
-const mostBytes = 512 * MiB;
-/** So much is read at a time; a longer line takes as much as it needs. */
-const pieceBytes = 8 * MiB;
+const maxBytes = 512 * MiB;
+/** So much is read at a time; a longer line takes as much as it needs, up to a limit. */
+const pieceBytes = 4 * MiB;
+const maxLineBytes = 64 * MiB;
+/** After so many damaged lines the rest of a file is left out: each takes as long as hundreds of others. */
+const maxDamaged = 1000;
 /** So many damaged lines of a file are told one by one; the others are counted. */
-const mostTold = 3;
+const maxTold = 3;
 /** So many bytes before the place where reading stopped must still be the same. */
 const markBytes = 64;
 const newline = 0x0a;
@@ -96,6 +120,8 @@ class RecordFile<Kept> {
   #offset = 0;
   #mark: Buffer = Buffer.alloc(0);
   #inode = 0;
+  /** Too much of it is damaged: no more is read until the file is another. */
+  #isGivenUp = false;
 
   constructor(
     path: string,
@@ -107,46 +133,75 @@ class RecordFile<Kept> {
     this.#thin = thin;
   }
 
-  read(): { readonly records: readonly Kept[]; readonly messages: readonly string[] } {
+  /** Reads one piece; whether there is more. */
+  advance(): boolean {
     try {
-      const file = openSync(this.#path, "r");
+      const { file, stats } = openRegularFile(this.#path);
       try {
-        this.#readFile(file);
+        return this.#readPiece(file, stats.size, stats.ino);
       } finally {
         closeSync(file);
       }
     } catch (error) {
       this.#forget();
       if (codeOf(error) !== "ENOENT") this.#tell(error instanceof Error ? error.message : String(error));
+      return false;
     }
+  }
+
+  read(): { readonly records: readonly Kept[]; readonly messages: readonly string[] } {
+    while (this.advance());
     const more = this.#damaged - this.#damage.length;
     const name = basename(this.#path);
     const rest = more > 0 ? [`${more} more lines of ${name} can't be read and are left out.`] : [];
-    return { records: this.#records, messages: [...this.#damage, ...rest] };
+    const end = this.#isGivenUp ? [`What comes after them in ${name} is left out too.`] : [];
+    return { records: this.#records, messages: [...this.#damage, ...rest, ...end] };
   }
 
-  #readFile(file: number): void {
-    const { size, ino } = fstatSync(file);
-    const isSame = ino === this.#inode && size >= this.#offset && this.#isMarkThere(file);
+  #readPiece(file: number, size: number, inode: number): boolean {
+    const isSame = inode === this.#inode && size >= this.#offset && this.#isMarkThere(file);
     if (!isSame) this.#forget();
-    this.#inode = ino;
-    if (size > mostBytes) {
+    this.#inode = inode;
+    if (size > maxBytes) {
       this.#forget();
-      this.#tell(`${this.#path} has ${formatBytes(size)}; at most ${formatBytes(mostBytes)} are read.`);
-      return;
+      this.#tell(`${this.#path} has ${formatBytes(size)}; at most ${formatBytes(maxBytes)} are read.`);
+      return false;
     }
-    for (let length = pieceBytes; this.#offset < size; ) {
-      const bytes = readSpan(file, this.#offset, Math.min(length, size - this.#offset));
-      // What stands behind the last end of a line is being written, or was cut off.
-      const whole = bytes.subarray(0, bytes.lastIndexOf(newline) + 1);
-      if (whole.length === 0 && bytes.length < length) break;
-      if (whole.length === 0) length *= 2;
-      else for (const line of whole.subarray(0, -1).toString("utf8").split("\n")) this.#take(line);
-      this.#offset += whole.length;
-      this.#records = this.#thin(this.#records);
-    }
+    const isRead = !this.#isGivenUp && this.#readLines(file, size);
     const kept = Math.min(markBytes, this.#offset);
     this.#mark = readSpan(file, this.#offset - kept, kept);
+    return isRead && this.#offset < size && !this.#isGivenUp;
+  }
+
+  /** The next lines; false where no whole one has come. */
+  #readLines(file: number, size: number): boolean {
+    for (let length = pieceBytes; this.#offset < size; length *= 2) {
+      const bytes = readSpan(file, this.#offset, Math.min(length, size - this.#offset));
+      // What stands after the last end of a line is being written, or was cut off.
+      const whole = bytes.subarray(0, bytes.lastIndexOf(newline) + 1);
+      if (whole.length > 0) {
+        this.#takeLines(whole.subarray(0, -1));
+        this.#offset += whole.length;
+        this.#records = this.#thin(this.#records);
+        return true;
+      }
+      if (bytes.length < length) return false;
+      if (length < maxLineBytes) continue;
+      const name = basename(this.#path);
+      this.#tell(`Line ${this.#lines + 1} of ${name} is longer than ${formatBytes(maxLineBytes)}.`);
+      this.#isGivenUp = true;
+      return false;
+    }
+    return false;
+  }
+
+  #takeLines(bytes: Buffer): void {
+    for (const line of bytes.toString("utf8").split("\n")) {
+      this.#take(line);
+      if (this.#damaged < maxDamaged) continue;
+      this.#isGivenUp = true;
+      return;
+    }
   }
 
   #take(line: string): void {
@@ -161,7 +216,7 @@ class RecordFile<Kept> {
 
   #tell(message: string): void {
     this.#damaged++;
-    if (this.#damage.length < mostTold) this.#damage.push(message);
+    if (this.#damage.length < maxTold) this.#damage.push(message);
   }
 
   #isMarkThere(file: number): boolean {
@@ -173,19 +228,9 @@ class RecordFile<Kept> {
     this.#records = [];
     this.#damage = [];
     this.#damaged = 0;
+    this.#isGivenUp = false;
     this.#lines = 0;
     this.#offset = 0;
     this.#mark = Buffer.alloc(0);
   }
-}
-
-function readSpan(file: number, from: number, length: number): Buffer {
-  const bytes = Buffer.alloc(Math.max(0, length));
-  let done = 0;
-  while (done < bytes.length) {
-    const more = readSync(file, bytes, done, bytes.length - done, from + done);
-    if (more === 0) break;
-    done += more;
-  }
-  return bytes.subarray(0, done);
 }

@@ -14,6 +14,11 @@ const text = fits((value) => typeof value === "string", "text");
 const flag = fits((value) => typeof value === "boolean", "true or false");
 const number = fits((value) => Number.isFinite(value), "number");
 const count = fits((value) => Number.isFinite(value) && Number(value) >= 0, "number from 0");
+/** Milliseconds since 1970, up to the last that a Date can hold. */
+const moment = fits(
+  (value) => Number(value) >= 0 && Number(value) <= 8.64e15 && typeof value === "number",
+  "time",
+);
 const oneOf = (...words: readonly string[]): Shape =>
   fits((value) => words.includes(String(value)), `one of ${words.join(", ")}`);
 const optional = (shape: Shape): Shape => {
@@ -81,7 +86,7 @@ const planShape = recordOf({
 });
 
 const memoryShape = recordOf({
-  ...{ time: count, step: count, limit: count, used: count, holders: listOf(holder) },
+  ...{ time: moment, step: count, limit: count, used: count, holders: listOf(holder) },
   arena: recordOf({
     ...{ capacity: count, committed: count, highWater: count, live: count },
     ...{ pins: count, pinnedBytes: count, resets: count },
@@ -89,7 +94,7 @@ const memoryShape = recordOf({
 });
 
 const troubleShape = recordOf({
-  ...{ kind: oneOf(...troubleKinds), time: count, step: count, message: text },
+  ...{ kind: oneOf(...troubleKinds), time: moment, step: count, message: text },
   ...{ details: optional(text), phases: listOf(text) },
 });
 

@@ -1,11 +1,16 @@
 /** Stall reports in a run's folder, as trouble of the run: the watchdog wrote them from outside, so no log of the run has them. */
 
-import { readdirSync, readFileSync } from "node:fs";
+import { readdirSync } from "node:fs";
 import { join } from "node:path";
 import { codeOf, fileError } from "../../data/index.js";
+import { readRegularFile } from "../../files/index.js";
 import { type StallReport, stallReportName, stallReportText } from "../../runtime/index.js";
-import { formatDuration } from "../../units/index.js";
+import { formatDuration, MiB } from "../../units/index.js";
 import type { TroubleRecord } from "./records.js";
+
+/** The newest ones; a run that stalls that often has told enough. */
+const maxReports = 1000;
+const maxReportBytes = 4 * MiB;
 
 /** Reads a folder's reports again and again; each file once, as they never change. */
 export class StallReports {
@@ -31,7 +36,8 @@ export class StallReports {
     try {
       return readdirSync(this.#folder)
         .filter((name) => stallReportName.test(name))
-        .sort();
+        .sort()
+        .slice(-maxReports);
     } catch (error) {
       if (codeOf(error) === "ENOENT" || codeOf(error) === "ENOTDIR") return [];
       throw fileError(`${this.#folder} can't be read`, this.#folder, error);
@@ -42,7 +48,9 @@ export class StallReports {
 /** The record, or why there is none. */
 function readReport(folder: string, name: string): TroubleRecord | string {
   try {
-    const report = JSON.parse(readFileSync(join(folder, name), "utf8")) as StallReport;
+    const report = JSON.parse(
+      readRegularFile(join(folder, name), maxReportBytes).toString("utf8"),
+    ) as StallReport;
     const [sentence = "", ...rest] = stallReportText(report, name).split("\n");
     const time = Date.parse(report.time);
     if (!Number.isFinite(time) || !Number.isFinite(report.what.step))

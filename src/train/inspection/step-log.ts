@@ -13,8 +13,9 @@ import {
   readSync,
   writeSync,
 } from "node:fs";
-import { codeOf, withFile, withFileError } from "../../data/index.js";
+import { codeOf, withFileError } from "../../data/index.js";
 import { HoldfastError } from "../../errors/index.js";
+import { openRegularFile } from "../../files/index.js";
 import { bufferSizes } from "../../units/index.js";
 import { type StepColumn, stepColumns } from "./records.js";
 
@@ -219,7 +220,14 @@ function isBegun(file: number): boolean {
 }
 
 function reading<Result>(path: string, use: (file: number) => Result): Result {
-  return withFileError(`${path} can't be read`, path, () => withFile(path, constants.O_RDONLY, use));
+  return withFileError(`${path} can't be read`, path, () => {
+    const { file } = openRegularFile(path);
+    try {
+      return use(file);
+    } finally {
+      closeSync(file);
+    }
+  });
 }
 
 /** Fills the bytes from a place in the file on; how many there were. */

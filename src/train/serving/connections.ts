@@ -1,6 +1,6 @@
 /**
- * How many may be connected. Who has a connection and asks nothing, or asks a letter a second, keeps others out; so of those only
- * the newest are kept, and whoever asks properly is always answered.
+ * How many clients may be connected. Clients that hold connections without asking would keep others out; of those only the newest
+ * are kept, so that a client that asks is always answered.
  */
 
 import type { Server } from "node:http";

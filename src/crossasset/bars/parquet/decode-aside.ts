@@ -1,0 +1,115 @@
+/**
+ * Decodes a Parquet file in a thread of its own, with a limit of memory. A hostile file can keep a decoder busy for hours or
+ * let it take all memory; a thread can be ended, and this process goes on.
+ */
+
+import { getHeapStatistics } from "node:v8";
+import { Worker } from "node:worker_threads";
+import { type ErrorCode, type ErrorNumbers, HoldfastError } from "../../../errors/index.js";
+import { formatBytes, formatDuration, MiB } from "../../../units/index.js";
+import type { Bars } from "../bars.js";
+import { badBars, wrapFault } from "../refusal.js";
+
+export interface DecodeStart {
+  readonly path: string;
+  /** Counts the pages that were decoded. */
+  readonly pages: SharedArrayBuffer;
+}
+
+/** What the thread hands over once. */
+export type DecodeMessage =
+  | { readonly bars: Bars }
+  | { readonly code: ErrorCode; readonly message: string; readonly numbers: ErrorNumbers };
+
+export interface DecodeLimits {
+  /** How long one page may take, in milliseconds; default: a minute. A page of 32 M values takes a few seconds. */
+  readonly pageMs?: number;
+  /** Bytes of the thread's JavaScript heap; default: by the file's size. */
+  readonly heapBytes?: number;
+  /** The program of the thread; default: `thread.ts`. */
+  readonly program?: URL;
+}
+
+/** Times are objects of about 100 bytes; a row of the most compact files has 10 bytes. */
+const heapPerByte = 16;
+const leastHeap = 512 * MiB;
+/** How often a look is taken whether pages are still decoded. */
+const looks = 8;
+
+export function decodeAside(path: string, fileBytes: number, limits: DecodeLimits = {}): Promise<Bars> {
+  const { pageMs = 60_000, program = new URL("./thread.js", import.meta.url) } = limits;
+  const heapBytes = limits.heapBytes ?? heapFor(fileBytes);
+  const pages = new SharedArrayBuffer(4);
+  const count = new Int32Array(pages);
+  return new Promise<Bars>((resolve, reject) => {
+    let worker: Worker;
+    try {
+      const workerData: DecodeStart = { path, pages };
+      const resourceLimits = { maxOldGenerationSizeMb: Math.ceil(heapBytes / MiB) };
+      worker = new Worker(program, { workerData, execArgv: [], resourceLimits });
+    } catch (error) {
+      reject(noThread(path, error));
+      return;
+    }
+    // Looks are counted, not time: a process that was stopped for a while has decoded nothing meanwhile.
+    let [seen, still] = [0, 0];
+    const timer = setInterval(() => {
+      const now = Atomics.load(count, 0);
+      still = now === seen ? still + 1 : 0;
+      seen = now;
+      if (still >= looks) end(() => reject(tooSlow(path, pageMs)));
+    }, pageMs / looks);
+    const end = (settle: () => void): void => {
+      clearInterval(timer);
+      worker.removeAllListeners();
+      // What comes after the end is of no interest, but must not be thrown.
+      worker.on("error", () => undefined);
+      void worker.terminate().finally(settle);
+    };
+    worker.once("message", (told: DecodeMessage) =>
+      end(() => {
+        if ("bars" in told) resolve(told.bars);
+        else reject(new HoldfastError(told.code, told.message, { numbers: told.numbers }));
+      }),
+    );
+    worker.once("error", (error) => end(() => reject(whyEnded(path, heapBytes, error))));
+    worker.once("exit", (code) =>
+      end(() => reject(badBars(path, `its decoder ended with exit code ${code}.`, again))),
+    );
+  });
+}
+
+const again = "Make or fetch the file again.";
+
+/** Never more than this thread may have itself. */
+function heapFor(fileBytes: number): number {
+  return Math.min(leastHeap + heapPerByte * fileBytes, getHeapStatistics().heap_size_limit);
+}
+
+function whyEnded(path: string, heapBytes: number, error: unknown): HoldfastError {
+  const code = error instanceof Error && "code" in error ? error.code : undefined;
+  if (code === "ERR_WORKER_OUT_OF_MEMORY") {
+    return badBars(
+      path,
+      `decoding it takes more than ${formatBytes(heapBytes)} of memory.`,
+      "If the file is sound, write it with row groups of 65536 rows or as CSV, or raise the limit with NODE_OPTIONS=--max-old-space-size=8192.",
+      { heapBytes },
+      error,
+    );
+  }
+  if (code === "ERR_WORKER_INIT_FAILED") return noThread(path, error);
+  return wrapFault(path, "its decoder failed", error, again);
+}
+
+function tooSlow(path: string, pageMs: number): HoldfastError {
+  return badBars(path, `one of its pages was not decoded in ${formatDuration(pageMs)}.`, again, { pageMs });
+}
+
+function noThread(path: string, cause: unknown): HoldfastError {
+  const why = cause instanceof Error ? cause.message : String(cause);
+  return new HoldfastError(
+    "UNSUPPORTED",
+    `${path} can't be decoded: this process may not start a thread (${why}). Raise the limit of threads (\`ulimit -u\`, or pids.max of the container), or give the bars as CSV.`,
+    { numbers: { path }, cause },
+  );
+}

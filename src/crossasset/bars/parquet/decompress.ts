@@ -1,0 +1,37 @@
+/** Decompresses a page into exactly the bytes that its header declares; what would become longer is refused. */
+
+import { brotliDecompressSync } from "node:zlib";
+import type { CompressionCodec } from "hyparquet";
+import { compressors, decompressZstd } from "hyparquet-compressors";
+
+export function decompress(codec: CompressionCodec, input: Uint8Array, length: number): Uint8Array {
+  const page = decompressAny(codec, input, length);
+  if (page.length !== length)
+    throw new RangeError(`a page has ${page.length} bytes, and its header says ${length}`);
+  return page;
+}
+
+function decompressAny(codec: CompressionCodec, input: Uint8Array, length: number): Uint8Array {
+  if (codec === "UNCOMPRESSED") return input;
+  if (length === 0) return new Uint8Array(0);
+  if (codec === "SNAPPY") requireSnappyLength(input, length);
+  // The library's own of these two grow with the input, whatever the header says.
+  if (codec === "ZSTD") return decompressZstd(input, new Uint8Array(length));
+  if (codec === "BROTLI") return brotliDecompressSync(input, { maxOutputLength: length });
+  const decompressor = compressors[codec];
+  if (!decompressor) throw new RangeError(`the compression ${codec} is not known`);
+  return decompressor(input, length);
+}
+
+/** The library writes as much as the input says, and would hand out older bytes where that is less. */
+function requireSnappyLength(input: Uint8Array, length: number): void {
+  let declared = 0;
+  for (let place = 0; place < 5; place++) {
+    const byte = input[place] ?? 0;
+    declared += (byte & 0x7f) * 2 ** (7 * place);
+    if (byte >= 0x80) continue;
+    if (declared === length) return;
+    break;
+  }
+  throw new RangeError(`a page declares ${length} bytes, and its compressed data ${declared}`);
+}

@@ -1,0 +1,92 @@
+/**
+ * Checks the runs and deltas of a decompressed page before hyparquet decodes them. hyparquet repeats a value as often as a run
+ * says, also past the end of the page, and loops for ever over a run of a negative length.
+ */
+
+import { deltaBinaryUnpack } from "hyparquet/src/delta.js";
+
+/** Writers fill up the last bit-packed run: to 8 values by the format, to 512 in some. */
+const padding = 512;
+
+/** Refuses runs of more than `count` values; `end` bounds the bytes that they are in. */
+export function checkRuns(
+  bytes: Uint8Array,
+  offset: number,
+  end: number,
+  width: number,
+  count: number,
+): void {
+  if (!(width >= 0 && width <= 32)) throw new RangeError(`a page has numbers of ${width} bits`);
+  let at = offset;
+  for (let seen = 0; seen < count; ) {
+    const [header, next] = readVarint(bytes, at, end);
+    const isPacked = (header & 1) === 1;
+    const values = isPacked ? (header >>> 1) * 8 : header >>> 1;
+    if (values > count - seen + (isPacked ? padding : 0))
+      throw new RangeError(`a run of ${values} values is in a page where ${count - seen} are left`);
+    at = next + (isPacked ? (header >>> 1) * width : Math.ceil(width / 8));
+    seen += values;
+  }
+}
+
+/** As `checkRuns`, for runs of one bit; how many of the `count` bits are 1. */
+export function countDefined(bytes: Uint8Array, offset: number, end: number, count: number): number {
+  checkRuns(bytes, offset, end, 1, count);
+  let defined = 0;
+  let at = offset;
+  for (let seen = 0; seen < count; ) {
+    const [header, next] = readVarint(bytes, at, end);
+    if ((header & 1) === 0) {
+      if (bytes[next] === 1) defined += header >>> 1;
+      at = next + 1;
+      seen += header >>> 1;
+      continue;
+    }
+    const values = Math.min((header >>> 1) * 8, count - seen);
+    for (let bit = 0; bit < values; bit++) defined += ((bytes[next + (bit >> 3)] ?? 0) >> (bit & 7)) & 1;
+    at = next + (header >>> 1);
+    seen += (header >>> 1) * 8;
+  }
+  return defined;
+}
+
+/** Refuses the header of delta-packed numbers where no writer would write it so. */
+export function checkDelta(bytes: Uint8Array, offset: number): void {
+  const [blockSize, next] = readVarint(bytes, offset, bytes.length);
+  const [miniblocks] = readVarint(bytes, next, bytes.length);
+  const isSound = miniblocks > 0 && blockSize > 0 && blockSize % miniblocks === 0 && miniblocks <= 65_536;
+  if (!isSound) throw new RangeError(`a page has blocks of ${blockSize} deltas in ${miniblocks} parts`);
+}
+
+/** Refuses texts that share more with the one before than that one has, or that take more bytes than a page may. */
+export function checkPrefixes(bytes: Uint8Array, offset: number, count: number, maxBytes: number): void {
+  checkDelta(bytes, offset);
+  const reader = { view: new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength), offset };
+  const prefixes = new Int32Array(count);
+  deltaBinaryUnpack(reader, count, prefixes);
+  checkDelta(bytes, reader.offset);
+  const suffixes = new Int32Array(count);
+  deltaBinaryUnpack(reader, count, suffixes);
+  let before = 0;
+  let total = 0;
+  for (let index = 0; index < count; index++) {
+    const prefix = prefixes[index] ?? 0;
+    const suffix = suffixes[index] ?? 0;
+    total += prefix + suffix;
+    if (!(prefix >= 0 && prefix <= before && suffix >= 0 && total <= maxBytes))
+      throw new RangeError(`text ${index + 1} of a page has ${prefix} + ${suffix} bytes`);
+    before = prefix + suffix;
+  }
+}
+
+/** An unsigned number of at most five bytes, and the offset after it. */
+function readVarint(bytes: Uint8Array, offset: number, end: number): [number, number] {
+  let value = 0;
+  for (let place = 0; place < 5; place++) {
+    const byte = offset + place < end ? bytes[offset + place] : undefined;
+    if (byte === undefined) throw new RangeError("a page is cut off");
+    value |= (byte & 0x7f) << (7 * place);
+    if (byte < 0x80) return [value >>> 0, offset + place + 1];
+  }
+  throw new RangeError("a page has a length of more than 5 bytes");
+}

@@ -1,0 +1,25 @@
+/** The thread of `readParquet`: decodes one file, hands over the columns or the refusal, and ends. */
+
+import { parentPort, workerData } from "node:worker_threads";
+import { HoldfastError } from "../../../errors/index.js";
+import { barColumns } from "../bars.js";
+import { decodeParquet } from "./decode.js";
+import type { DecodeMessage, DecodeStart } from "./decode-aside.js";
+
+const { path, pages } = workerData as DecodeStart;
+const count = new Int32Array(pages);
+
+const tell = (message: DecodeMessage, transfer: readonly ArrayBuffer[] = []): void =>
+  parentPort?.postMessage(message, transfer);
+
+try {
+  const bars = decodeParquet(path, () => Atomics.add(count, 0, 1));
+  const buffers = barColumns
+    .map((column) => bars[column].buffer)
+    .filter((buffer) => buffer instanceof ArrayBuffer);
+  tell({ bars }, buffers);
+} catch (error) {
+  if (!(error instanceof HoldfastError)) throw error;
+  const { code, message, numbers } = error;
+  tell({ code, message, numbers });
+}

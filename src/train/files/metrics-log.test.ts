@@ -1,0 +1,58 @@
+/** The metrics as readers see them: bounded work, whatever the file holds. */
+
+import assert from "node:assert/strict";
+import { execFileSync } from "node:child_process";
+import { statSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { test } from "node:test";
+import { makeFolder } from "../../../test/support/folders.js";
+import { MetricsLog, readMetrics } from "./metrics-log.js";
+
+function metricsOf(content: string): string {
+  const path = join(makeFolder(), "metrics.jsonl");
+  writeFileSync(path, content);
+  return path;
+}
+
+test("two million blank lines are a few messages, and reading ends after a thousand of them", () => {
+  const { records, messages } = readMetrics(metricsOf(`${"\n".repeat(2 ** 21)}{"step":1}\n`));
+  assert.deepEqual(records, []);
+  assert.equal(messages.length, 5);
+  assert.match(messages[0] ?? "", /their first lines are left out/);
+  assert.equal(messages[4], "1000 lines of the metrics can't be read; what comes after them is left out.");
+});
+
+test("of many records the last are read, each whole", () => {
+  const lines = Array.from({ length: 60_000 }, (_, step) => JSON.stringify({ step }));
+  const { records, messages } = readMetrics(metricsOf(`${lines.join("\n")}\n`));
+  assert.deepEqual(
+    [records.length, records[0]?.["step"], records.at(-1)?.["step"]],
+    [50_000, 10_000, 59_999],
+  );
+  assert.deepEqual(messages, ["The metrics are long; their first lines are left out."]);
+  const wide = Array.from({ length: 20 }, (_, step) => JSON.stringify({ step, x: "x".repeat(2 ** 20) }));
+  const cut = readMetrics(metricsOf(`${wide.join("\n")}\n{"st`));
+  assert.deepEqual([cut.records.length, cut.records.at(-1)?.["step"]], [15, 19]);
+  assert.match(cut.messages[0] ?? "", /last line of the metrics is not whole/);
+});
+
+test("a log that goes on is cut after its last record, whatever stands there", () => {
+  const path = metricsOf(`{"step":1}\n${"\n".repeat(2 ** 21)}{"step`);
+  new MetricsLog(path).close();
+  assert.equal(statSync(path).size, '{"step":1}\n'.length);
+});
+
+test("lines of later steps are dropped from a long log, and none of the others", () => {
+  const lines = Array.from({ length: 60_000 }, (_, step) => JSON.stringify({ step }));
+  const path = metricsOf(`${lines.join("\n")}\n`);
+  const log = new MetricsLog(path);
+  log.dropAfter(59_000);
+  log.close();
+  assert.equal(statSync(path).size, Buffer.byteLength(`${lines.slice(0, 59_001).join("\n")}\n`));
+});
+
+test("a pipe in the log's place is refused", () => {
+  const path = join(makeFolder(), "metrics.jsonl");
+  execFileSync("mkfifo", [path]);
+  assert.throws(() => readMetrics(path), /metrics\.jsonl is a folder, a pipe or a device/);
+});

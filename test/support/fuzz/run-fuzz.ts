@@ -1,0 +1,99 @@
+/** Fuzzes targets in a process of their own, under limits of memory and time, and keeps the input that did harm. */
+
+import { spawn } from "node:child_process";
+import { createHash } from "node:crypto";
+import { existsSync, mkdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { MiB } from "../../../src/units/index.js";
+import { makeFolder } from "../folders.js";
+import { filesBelow, repositoryRoot } from "../repository.js";
+import type { FuzzReport, FuzzTask } from "./child.js";
+import type { FuzzTargetName } from "./target-names.js";
+
+export interface FuzzOptions {
+  readonly seed: number;
+  /** How long mutants of each target are tried, in milliseconds; 0: the corpus alone. */
+  readonly durationMs: number;
+  /** How long one input may take, and the start of the process; default: a minute. */
+  readonly inputMs?: number;
+}
+
+export interface FuzzResult {
+  readonly report: FuzzReport | undefined;
+  /** What went wrong, and where the input is; undefined where nothing did. */
+  readonly failure: string | undefined;
+}
+
+/** The library is about 100 MiB, and an input 256 KiB at most. */
+const maxMemoryBytes = 700 * MiB;
+const heapMiB = 400;
+/** What the process may map to write to; it ends one that allocates faster than it can look. */
+const maxDataBytes = 2048 * MiB;
+const lookEveryMs = 250;
+
+const program = fileURLToPath(new URL("./child.js", import.meta.url));
+
+/** Inputs that once did harm, by target: they are tried every time. */
+export function corpusOf(target: FuzzTargetName): readonly string[] {
+  return filesBelow(`test/fixtures/fuzz-corpus/${target}`, "").map((path) => join(repositoryRoot, path));
+}
+
+export async function fuzz(targets: readonly FuzzTargetName[], options: FuzzOptions): Promise<FuzzResult> {
+  const { seed, durationMs, inputMs = 60_000 } = options;
+  const folder = makeFolder();
+  const inputPath = join(makeFolder(), "input");
+  const jobs = targets.map((target) => ({ target, files: corpusOf(target) }));
+  const task: FuzzTask = { jobs, folder, inputPath, maxMemoryBytes, seed, durationMs };
+  const node = [process.execPath, `--max-old-space-size=${heapMiB}`, program, JSON.stringify(task)];
+  const limits = existsSync("/usr/bin/prlimit") ? ["/usr/bin/prlimit", `--data=${maxDataBytes}`] : [];
+  const [command = "", ...args] = [...limits, ...node];
+  const child = spawn(command, args, { stdio: ["ignore", "pipe", "pipe"] });
+  let [printed, complaints, isLate] = ["", "", false];
+  child.stdout.setEncoding("utf8").on("data", (text: string) => {
+    printed += text;
+  });
+  child.stderr.setEncoding("utf8").on("data", (text: string) => {
+    complaints = (complaints + text).slice(-4000);
+  });
+  let lastMs = Date.now();
+  const timer = setInterval(() => {
+    const changedMs = existsSync(inputPath) ? statSync(inputPath).mtimeMs : 0;
+    lastMs = Math.max(lastMs, changedMs);
+    if (Date.now() - lastMs <= inputMs) return;
+    isLate = true;
+    child.kill("SIGKILL");
+  }, lookEveryMs);
+  const [code, signal] = await new Promise<[number | null, NodeJS.Signals | null]>((resolve) => {
+    child.once("close", (code, signal) => resolve([code, signal]));
+  });
+  clearInterval(timer);
+  const report = reportIn(printed);
+  if (code === 0 && report) return { report, failure: undefined };
+  const what = isLate
+    ? `it took longer than ${inputMs} ms`
+    : (report?.failure ?? `the process ended with ${signal ?? `exit code ${code}`}: ${complaints}`);
+  const target = report?.target ?? targets.join("-");
+  return { report, failure: `${target}, seed ${seed}: ${what}\n${keepInput(target, inputPath)}` };
+}
+
+function reportIn(printed: string): FuzzReport | undefined {
+  try {
+    return JSON.parse(printed.trim().split("\n").at(-1) ?? "") as FuzzReport;
+  } catch {
+    return undefined;
+  }
+}
+
+/** Copies the input to where it stays, and says what to do with it. */
+function keepInput(target: string, inputPath: string): string {
+  if (!existsSync(inputPath)) return "It ended before its first input.";
+  const bytes = readFileSync(inputPath);
+  const folder = join(tmpdir(), "holdfast-fuzz");
+  mkdirSync(folder, { recursive: true });
+  const digest = createHash("sha256").update(bytes).digest("hex").slice(0, 12);
+  const kept = join(folder, `${target}-${digest}`);
+  writeFileSync(kept, bytes);
+  return `The input is ${kept}, ${bytes.length} bytes. Mend the fault, and put the file into test/fixtures/fuzz-corpus/${target}/.`;
+}
