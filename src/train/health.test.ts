@@ -31,7 +31,10 @@ function health(path: string, elapsedMs: number): RunHealth {
 }
 
 function isTold({ state, reason, exitCode }: RunHealth, expected: string, pattern: RegExp): void {
-  assert.deepEqual([state, exitCode], [expected, ["stalled", "failed"].includes(expected) ? 1 : 0]);
+  assert.deepEqual(
+    [state, exitCode],
+    [expected, ["stalled", "diverged", "failed"].includes(expected) ? 1 : 0],
+  );
   assert.match(reason, pattern);
   assert.ok(!reason.includes("\n"));
 }
@@ -154,4 +157,15 @@ test("a folder without a status, or with a damaged one, is not healthy", () => {
   isTold(healthOf(path), "failed", /status\.json is no JSON/);
   writeFileSync(join(path, "status.json"), '{"state":"sleeping","step":1}');
   isTold(healthOf(path), "failed", /is no status of a run/);
+});
+
+test("a run that has diverged is not well, and its reason is told", () => {
+  const { folder, path } = begin();
+  folder.noteProgress({ step: 4, of: 9 });
+  folder.end({ state: "diverged", reason: "Fold 1, epoch 2: 3 of 4 steps were skipped.", exitCode: 5 });
+  isTold(
+    health(path, 1000),
+    "diverged",
+    /^It diverged at step 4: Fold 1, epoch 2: 3 of 4 steps were skipped\.$/,
+  );
 });

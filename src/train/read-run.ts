@@ -3,6 +3,7 @@
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { codeOf, fileError } from "../data/index.js";
+import { HoldfastError } from "../errors/index.js";
 import { CheckpointStore, type ListedCheckpoint } from "./checkpoints.js";
 import { fromJson, type JsonRecord } from "./files/json.js";
 import { readMetrics } from "./files/metrics-log.js";
@@ -61,7 +62,8 @@ export function readStatus(path: string): RunStatus | undefined {
     typeof host === "string" &&
     [updated, progressed].every((time) => !Number.isNaN(Date.parse(String(time))));
   if (isWhole) return record as unknown as RunStatus;
-  throw new Error(
+  throw new HoldfastError(
+    "BAD_FILE",
     `${join(path, runFiles.status)} is no status of a run: it lacks its state, step, times or process.`,
   );
 }
