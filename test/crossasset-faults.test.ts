@@ -24,7 +24,7 @@ import { after, before, describe, test } from "node:test";
 import { crossasset } from "holdfast";
 import { loadSafetensors, saveSafetensors } from "../src/data/index.js";
 import { exitCodes } from "../src/errors/index.js";
-import { holdfastProgram, measuredIn, tensorsIn } from "./support/crossasset-runs.js";
+import { holdfastProgram, measuredIn, recordsIn, tensorsIn } from "./support/crossasset-runs.js";
 import { bytesIn } from "./support/folder-bytes.js";
 import { testEnvironment } from "./support/test-device.js";
 
@@ -312,6 +312,7 @@ describe("a run that was stopped goes on to the same bits after", { concurrency:
   function assertWhole(run: string): void {
     assert.equal(measuredIn(run), measuredIn(at("whole")));
     assert.equal(tensorsIn(run), tensorsIn(at("whole")));
+    assert.deepEqual(recordsIn(run), recordsIn(at("whole")));
   }
 
   const statusOf = (run: string) => JSON.parse(readFileSync(at(run, "status.json"), "utf8"));

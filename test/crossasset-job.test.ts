@@ -12,7 +12,7 @@ import { join } from "node:path";
 import { after, describe, test } from "node:test";
 import { setTimeout } from "node:timers/promises";
 import { crossasset } from "holdfast";
-import { holdfastProgram, measuredIn, tensorsIn } from "./support/crossasset-runs.js";
+import { holdfastProgram, measuredIn, recordsIn, tensorsIn } from "./support/crossasset-runs.js";
 import { testDevice, testEnvironment } from "./support/test-device.js";
 
 const folder = mkdtempSync(join(tmpdir(), "holdfast-job-"));
@@ -57,6 +57,7 @@ describe("a job that is ended", { skip: !isTried && "minutes of training on a st
     assert.ok(codes.every((code) => code === 0 || code === 3 || code === null));
     assert.equal(measuredIn(join(folder, "cut")), measuredIn(join(folder, "whole")));
     assert.equal(tensorsIn(join(folder, "cut")), tensorsIn(join(folder, "whole")));
+    assert.deepEqual(recordsIn(join(folder, "cut")), recordsIn(join(folder, "whole")));
   });
 
   test("says how it ended, and a run that has ended is not run again", () => {

@@ -1,4 +1,4 @@
-/** Ctrl-C and SIGTERM end a training within five seconds, whatever its main thread does, and the run can be resumed. */
+/** Ctrl-C, SIGTERM and SIGHUP end a training within five seconds, whatever its main thread does, and the run can be resumed. */
 
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
@@ -99,6 +99,11 @@ describe("a program with a Trainer", () => {
     const { code, stdout, stderr } = await stop([busyTrainer, "stopOnSignals", "1000", "60000"], "SIGTERM");
     assert.deepEqual([code, stdout], [143, "busy\n"], stderr);
     assert.equal(stderr, "holdfast: stopped: still busy 500ms after SIGTERM.\n");
+  });
+
+  test("is ended by a hangup, too", async () => {
+    const { code, stderr } = await stop([busyTrainer, "stopOnSignals", "1000", "60000"], "SIGHUP");
+    assert.deepEqual([code, stderr], [129, "holdfast: stopped: still busy 500ms after SIGHUP.\n"]);
   });
 
   test("stops after its present step where there is time", async () => {

@@ -2,11 +2,7 @@
 /** The `holdfast` program: runs the command line and ends with its exit code. */
 
 import { run } from "./command.js";
+import { guardOutput } from "./output.js";
 
-// Who reads our output may have seen enough, as `head` has.
-process.stdout.on("error", (error: NodeJS.ErrnoException) => {
-  if (error.code === "EPIPE") process.exit();
-  throw error;
-});
-
+guardOutput();
 process.exitCode = await run(process.argv.slice(2));

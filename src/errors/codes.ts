@@ -6,8 +6,8 @@
 export interface ErrorRow {
   readonly meaning: string;
   readonly help: string;
-  /** `refused` where the same command would fail again; default: `failed`. `exit-codes.ts` has their numbers. */
-  readonly exit?: "refused";
+  /** `refused` or `diverged` where the same command would fail again; default: `failed`. `exit-codes.ts` has their numbers. */
+  readonly exit?: "refused" | "diverged";
 }
 
 export const errorCodes = {
@@ -103,6 +103,12 @@ export const errorCodes = {
     help: "The message says where it first appeared: a row of the data, an op, or the gradients' norm.",
     exit: "refused",
   },
+  DIVERGED: {
+    meaning:
+      "A training has diverged: most steps of an epoch had gradients that were not finite, or a loss was not finite.",
+    help: "The message has the epoch and the counts. Start a new run with a smaller learning rate, or look at the data.",
+    exit: "diverged",
+  },
   BAD_STATE: {
     meaning:
       "A saved state (a state dict, a checkpoint, a loader's or a random state) does not fit what it is loaded into.",
@@ -122,6 +128,11 @@ export const errorCodes = {
   RUN_LOCKED: {
     meaning: "Another process is writing to this run's folder.",
     help: "Wait for that process or stop it, or give this run another folder.",
+  },
+
+  RUN_LOST: {
+    meaning: "A run's folder was removed or moved while the run wrote to it.",
+    help: "Put the folder back and resume the run, or run the command again to begin a new one.",
   },
 
   // Memory runs out

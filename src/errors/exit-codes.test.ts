@@ -22,7 +22,9 @@ it("an error that no retry can mend has an exit code of its own", () => {
     "NO_CUDA",
   ] as const)
     assert.equal(exitCodeOf(new HoldfastError(code, "x")), exitCodes.refused.code, code);
-  for (const code of ["OUT_OF_MEMORY", "OUT_OF_BUDGET", "DRIVER_FAILED", "RUN_LOCKED"] as const)
+  assert.equal(exitCodeOf(new HoldfastError("DIVERGED", "x")), exitCodes.diverged.code);
+  assert.equal(exitCodes.diverged.retry, "fails again");
+  for (const code of ["OUT_OF_MEMORY", "OUT_OF_BUDGET", "DRIVER_FAILED", "RUN_LOCKED", "RUN_LOST"] as const)
     assert.equal(exitCodeOf(new HoldfastError(code, "x")), exitCodes.failed.code, code);
   assert.equal(exitCodeOf(new TypeError("a fault of ours")), exitCodes.failed.code);
 });

@@ -36,6 +36,11 @@ export const exitCodes = {
     meaning: "Refused: change the settings, the data, the run or the machine first.",
     retry: "fails again",
   },
+  diverged: {
+    code: 5,
+    meaning: "The training diverged: start another run with a smaller learning rate.",
+    retry: "fails again",
+  },
   stalled: {
     code: 86,
     meaning: "The watchdog ended a run that stood still; stderr has the stall report.",

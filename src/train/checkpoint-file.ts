@@ -70,7 +70,12 @@ export function decodeCheckpoint(bytes: Uint8Array): Checkpoint {
     );
   }
   const state = fromJson("Its state", metadata.get("state") ?? "");
-  return { step: Number(metadata.get("step")), tensors, state };
+  const step = metadata.get("step") ?? "none";
+  if (!/^\d+$/.test(step) || !Number.isSafeInteger(Number(step)))
+    throw refusal(
+      `Its step is ${JSON.stringify(step.slice(0, 40))}, and it must be a whole number from 0 on.`,
+    );
+  return { step: Number(step), tensors, state };
 }
 
 /** The checksum of a file's bytes, with that of the header taken for zeros. */

@@ -31,7 +31,10 @@ function health(path: string, elapsedMs: number): RunHealth {
 }
 
 function isTold({ state, reason, exitCode }: RunHealth, expected: string, pattern: RegExp): void {
-  assert.deepEqual([state, exitCode], [expected, ["stalled", "failed"].includes(expected) ? 1 : 0]);
+  assert.deepEqual(
+    [state, exitCode],
+    [expected, ["stalled", "diverged", "failed"].includes(expected) ? 1 : 0],
+  );
   assert.match(reason, pattern);
   assert.ok(!reason.includes("\n"));
 }
@@ -166,4 +169,15 @@ test("a pipe in the status's place, and a status of megabytes, are told at once"
   rmSync(status);
   writeFileSync(status, " ".repeat(17 * 2 ** 20));
   isTold(health(path, 0), "failed", /status\.json has 17 MiB; at most 16 MiB are read/);
+});
+
+test("a run that has diverged is not well, and its reason is told", () => {
+  const { folder, path } = begin();
+  folder.noteProgress({ step: 4, of: 9 });
+  folder.end({ state: "diverged", reason: "Fold 1, epoch 2: 3 of 4 steps were skipped.", exitCode: 5 });
+  isTold(
+    health(path, 1000),
+    "diverged",
+    /^It diverged at step 4: Fold 1, epoch 2: 3 of 4 steps were skipped\.$/,
+  );
 });

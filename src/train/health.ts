@@ -14,8 +14,11 @@ export interface HealthOptions {
 }
 
 export interface RunHealth {
-  /** "stalled": the process is there and the steps don't go on. "failed": it ended badly, or is gone without a word. */
-  readonly state: "alive" | "stalled" | "finished" | "stopped" | "failed";
+  /**
+   * "stalled": the process is there and the steps don't go on. "diverged": its loss or its gradients were not finite any more.
+   * "failed": it ended badly, or is gone without a word.
+   */
+  readonly state: "alive" | "stalled" | "finished" | "stopped" | "diverged" | "failed";
   /** One line. */
   readonly reason: string;
   /** What a probe should end with: 0 where all is well, 1 where not. */
@@ -45,6 +48,7 @@ function healthOfEnded({ state, step, phase, reason, exitCode }: RunStatus): Run
   if (state === "finished") return { state, reason: `It finished ${at}${why}.`, exitCode: 0 };
   if (state === "stopped")
     return { state, reason: `It was stopped ${at}${why}; it can be resumed.`, exitCode: 0 };
+  if (state === "diverged") return unwell(state, `It diverged ${at}${why}`);
   return unwell(
     "failed",
     `It failed ${at}${exitCode === undefined ? "" : ` with exit code ${exitCode}`}${why}.`,
@@ -79,6 +83,6 @@ function healthOfRunning(status: RunStatus, nowMs: number, limitMs: number): Run
   return { state: "alive", reason, exitCode: 0 };
 }
 
-function unwell(state: "stalled" | "failed", reason: string): RunHealth {
+function unwell(state: "stalled" | "diverged" | "failed", reason: string): RunHealth {
   return { state, reason, exitCode: 1 };
 }

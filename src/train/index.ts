@@ -25,6 +25,8 @@ export {
 } from "./compatibility.js";
 export { EarlyStopping, type EarlyStoppingOptions, type EarlyStoppingState } from "./early-stopping.js";
 export type { JsonRecord } from "./files/json.js";
+export * as jsonShapes from "./files/json-shapes.js";
+export type { LogSizes } from "./files/metrics-log.js";
 export { RecorderLog, type RecorderLogOptions } from "./files/recorder-log.js";
 export { type HealthOptions, healthOf, type RunHealth } from "./health.js";
 export { InspectionReader, type InspectionReading, readInspection } from "./inspection/read-inspection.js";
@@ -47,6 +49,7 @@ export {
   type StepSeries,
 } from "./inspection/step-log.js";
 export { requireRun } from "./missing-run.js";
+export type { TrainerPosition } from "./position.js";
 export { type PredictedBatch, Predictor, type PredictorOptions } from "./predict.js";
 export { type RunReading, readRun, readRunRecord, readStatus } from "./read-run.js";
 export { type NewRun, type OpenedRun, type RunEnd, RunFolder, type RunFolderOptions } from "./run-folder.js";
@@ -78,7 +81,6 @@ export {
   type SentStep,
   Trainer,
   type TrainerOptions,
-  type TrainerPosition,
   type TrainingSummary,
   type TrainingWatcher,
 } from "./trainer.js";

@@ -71,7 +71,7 @@ const metrics: readonly Metric[] = [
   },
   {
     ...{ name: "holdfast_skipped_steps_total", type: "counter" },
-    help: "Steps since the process began that were skipped because a gradient was not finite; counted when an epoch ends.",
+    help: "Steps of the run that were skipped because a gradient was not finite; counted when an epoch ends.",
     value: ({ status }) => status.figures?.skipped,
   },
   {

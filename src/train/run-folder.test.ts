@@ -2,7 +2,16 @@
 
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
-import { appendFileSync, mkdirSync, readdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
+import {
+  appendFileSync,
+  existsSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+} from "node:fs";
 import { hostname } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
@@ -220,4 +229,32 @@ test("a file where the folder should be is an error with the way out", () => {
     () => RunFolder.create(join(path, "run"), { settings, device: "x" }),
     /can't be made: ENOTDIR/,
   );
+});
+
+test("a run whose folder was removed is refused by its name, and nothing is made in its place", () => {
+  const writes: readonly ((folder: RunFolder) => void)[] = [
+    (folder) => folder.noteProgress({ step: 1 }),
+    (folder) => folder.writeResults({}),
+    (folder) => folder.end({ state: "finished", exitCode: 0 }),
+  ];
+  for (const write of writes) {
+    const folder = create({ heartbeatMs: 0 });
+    rmSync(folder.path, { recursive: true });
+    refuses("RUN_LOST", () => write(folder), /first has no run\.json any more: .*removed or moved/);
+    assert.equal(existsSync(folder.path), false);
+    folder.close();
+  }
+});
+
+test("folders where the run's files should be are refused with their names", () => {
+  for (const name of ["run.json", "status.json", "metrics.jsonl"]) {
+    const folder = create();
+    folder.close();
+    rmSync(folder.pathOf(name));
+    mkdirSync(folder.pathOf(name));
+    const open = (): void => RunFolder.open(folder.path).noteProgress({ step: 1 });
+    const escaped = name.replace(".", "\\.");
+    refuses("BAD_FILE", open, new RegExp(`${escaped} can't be .*: E`));
+    assert.ok(readRun(folder.path).messages.some((message) => message.includes(name)));
+  }
 });

@@ -9,7 +9,7 @@ import { join } from "node:path";
 import { codeOf, fileError, isThere, makeFolder, removeLeftovers, writeAtomically } from "../data/index.js";
 import { HoldfastError } from "../errors/index.js";
 import { type JsonRecord, toJson } from "./files/json.js";
-import { MetricsLog } from "./files/metrics-log.js";
+import { type LogSizes, MetricsLog } from "./files/metrics-log.js";
 import { identifyProcess } from "./files/process-identity.js";
 import { RunLock } from "./files/run-lock.js";
 import { requireRun } from "./missing-run.js";
@@ -40,6 +40,12 @@ export interface NewRun extends RunFolderOptions {
 export interface OpenedRun extends RunFolderOptions {
   /** Throws where this run can't be resumed. It is called before anything is written. */
   readonly check?: (run: RunRecord) => void;
+}
+
+/** Which metrics a resumed run writes again, beside those of later steps. */
+export interface DroppedMetrics {
+  readonly sizes?: LogSizes | undefined;
+  readonly isDropped?: (record: JsonRecord) => boolean;
 }
 
 /** How a run ends. */
@@ -120,6 +126,16 @@ export class RunFolder {
     });
   }
 
+  /** Refuses to go on where the folder was removed: to make it again would hide that all before is gone. */
+  requireThere(): void {
+    if (isThere(this.pathOf(runFiles.run))) return;
+    throw new HoldfastError(
+      "RUN_LOST",
+      `${this.path} has no ${runFiles.run} any more: the run's folder was removed or moved while the run wrote to it. Put it back and resume, or run the command again to begin a new run.`,
+      { numbers: { path: this.path } },
+    );
+  }
+
   /** A file or folder of the run. */
   pathOf(name: string): string {
     return join(this.path, name);
@@ -134,14 +150,22 @@ export class RunFolder {
     this.#openMetrics().append(record);
   }
 
-  /** Makes the metrics so far last through a power cut: before the checkpoint that they belong to. */
-  syncMetrics(): void {
-    this.#openMetrics().sync();
+  /** Makes the metrics so far last through a power cut: before the checkpoint that they belong to. Their size then, by name. */
+  syncMetrics(): LogSizes {
+    const metrics = this.#openMetrics();
+    metrics.sync();
+    return { [runFiles.metrics]: metrics.bytes };
   }
 
-  /** Takes metrics of later steps out, and others that are named: a run that goes on from a checkpoint writes them again. */
-  dropMetricsAfter(step: number, isDropped?: (record: JsonRecord) => boolean): void {
-    this.#openMetrics().dropAfter(step, isDropped);
+  /**
+   * Takes out metrics that a run writes again when it goes on from a checkpoint: those that came after the log had its size then.
+   * Where the checkpoint does not tell the size, those of later steps, and others that are named.
+   */
+  dropMetricsAfter(step: number, { sizes, isDropped }: DroppedMetrics = {}): void {
+    const metrics = this.#openMetrics();
+    const size = sizes?.[runFiles.metrics];
+    if (size === undefined) metrics.dropAfter(step, isDropped);
+    else metrics.cutTo(size);
   }
 
   /** Notes how far the run is, and that it is alive. Call it at every step: the file is written once a second. */
@@ -167,6 +191,7 @@ export class RunFolder {
 
   writeResults(results: JsonRecord): void {
     this.#requireOpen();
+    this.requireThere();
     writeAtomically(this.pathOf(runFiles.results), `${toJson("results", results, 2)}\n`);
   }
 
@@ -207,9 +232,10 @@ export class RunFolder {
   }
 
   #writeStatus(end: Pick<RunStatus, "state" | "reason" | "exitCode">, lasting: boolean): void {
+    this.requireThere();
     const nowMs = this.#now();
     const { phase, ...progress } = this.#progress;
-    const isTold = end.state === "running" || end.state === "failed";
+    const isTold = end.state === "running" || end.state === "failed" || end.state === "diverged";
     const status: RunStatus = {
       ...end,
       ...progress,

@@ -29,9 +29,12 @@ export interface RunRecord {
   readonly started: string;
 }
 
-export const runStates = ["running", "finished", "stopped", "failed"] as const;
+export const runStates = ["running", "finished", "stopped", "diverged", "failed"] as const;
 
-/** "stopped": it was asked to end before its time, and can be resumed. */
+/**
+ * "stopped": it was asked to end before its time, and can be resumed. "diverged": its loss or its gradients were not finite any
+ * more; to resume it would not help.
+ */
 export type RunState = (typeof runStates)[number];
 
 /** How far a run is. */
@@ -57,7 +60,7 @@ export interface RunFigures {
   /** Bytes that are taken out of the memory budget, and all that it has. */
   readonly usedBytes?: number | undefined;
   readonly budgetBytes?: number | undefined;
-  /** Steps since the process began that the device skipped because a gradient was not finite; told at the ends of epochs. */
+  /** Steps of the run that the device skipped because a gradient was not finite; told at the ends of epochs. */
   readonly skipped?: number | undefined;
 }
 

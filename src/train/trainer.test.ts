@@ -9,7 +9,8 @@ import * as optim from "../optim/index.js";
 import { type Device, manualSeed } from "../tensor/index.js";
 import { bufferSizes } from "../units/index.js";
 import { EarlyStopping } from "./early-stopping.js";
-import { Trainer, type TrainerOptions, type TrainerPosition } from "./trainer.js";
+import type { TrainerPosition } from "./position.js";
+import { Trainer, type TrainerOptions } from "./trainer.js";
 
 const device = openStrictDevice();
 

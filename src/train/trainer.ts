@@ -10,22 +10,12 @@ import type { Seed } from "../kernels/index.js";
 import type { Module } from "../nn/index.js";
 import type { Optimizer, Schedule } from "../optim/index.js";
 import { currentSeed, type Device, type Tensor } from "../tensor/index.js";
-import { EarlyStopping, type EarlyStoppingOptions, type EarlyStoppingState } from "./early-stopping.js";
+import { divergenceOf } from "./divergence.js";
+import { EarlyStopping, type EarlyStoppingOptions } from "./early-stopping.js";
 import { EpochRows } from "./epoch-rows.js";
+import { requirePosition, type TrainerPosition } from "./position.js";
 import { Throughput } from "./throughput.js";
 import { type TrainingStep, TrainingSteps } from "./training-steps.js";
-
-/** Where a training stands: what comes next, and what of the present epoch is done. */
-export interface TrainerPosition {
-  /** Counted from 0. A position is always between two steps, never between two batches of one step. */
-  readonly epoch: number;
-  readonly batch: number;
-  /** Steps since the start. */
-  readonly step: number;
-  /** The losses of the present epoch's steps so far. */
-  readonly losses: readonly number[];
-  readonly earlyStopping?: EarlyStoppingState;
-}
 
 /** What is told of an epoch that has ended. */
 export interface EpochRecord {
@@ -37,10 +27,12 @@ export interface EpochRecord {
   /** While it trained, without the calls that made a plan; undefined where every step made one. */
   readonly samplesPerSecond: number | undefined;
   readonly seconds: number;
-  /** Steps that the device has skipped so far because a gradient was not finite. */
+  /** Steps that the device has skipped since the start because a gradient was not finite. */
   readonly skipped: number;
   /** What the evaluation gave. */
   readonly figures: Readonly<Record<string, number>>;
+  /** Why the training has diverged; undefined where it has not. */
+  readonly diverged?: string | undefined;
 }
 
 export interface TrainerOptions<Sources extends readonly ColumnSource[]> {
@@ -77,7 +69,7 @@ export interface TrainerOptions<Sources extends readonly ColumnSource[]> {
   readonly onEpoch?: (record: EpochRecord, trainer: Trainer<Sources>) => void | Promise<void>;
   /** Is told of every step, for those who keep a record. */
   readonly watcher?: TrainingWatcher;
-  /** Ends the training after the present step. `stopOnSignals` makes one of Ctrl-C and SIGTERM. */
+  /** Ends the training after the present step. `stopOnSignals` makes one of Ctrl-C, SIGTERM and SIGHUP. */
   readonly signal?: AbortSignal;
 }
 
@@ -103,9 +95,14 @@ export interface TrainingWatcher {
 }
 
 export interface TrainingSummary {
-  /** "stopped": the signal has ended it; "early": nothing had become better for long enough. */
-  readonly state: "finished" | "stopped" | "early";
+  /**
+   * "stopped": the signal has ended it; "early": nothing had become better for long enough; "diverged": in the last epoch most steps
+   * were skipped, or a loss was not finite, and more training would not help.
+   */
+  readonly state: "finished" | "stopped" | "early" | "diverged";
   readonly steps: number;
+  /** Why it has diverged. */
+  readonly reason?: string | undefined;
   /** Of the epochs that ended in this run. */
   readonly epochs: readonly EpochRecord[];
 }
@@ -150,6 +147,9 @@ export class Trainer<Sources extends readonly ColumnSource[] = readonly ColumnSo
   /** Of the present epoch's steps, as far as they are known. */
   #losses: number[];
   #latestLoss: number | undefined;
+  /** Skipped steps: before this trainer began, and before the present epoch. */
+  readonly #skippedBefore: number;
+  #skippedBeforeEpoch: number;
   /** Steps, by the sizes of their batches, that plans were made for. */
   readonly #planned = new Set<string>();
   readonly #throughput = new Throughput();
@@ -166,11 +166,14 @@ export class Trainer<Sources extends readonly ColumnSource[] = readonly ColumnSo
     this.options = options;
     this.#stopping = options.earlyStopping && new EarlyStopping(options.earlyStopping);
     const { from } = options;
+    const layout = { batches: Math.ceil(data.rows / batchSize), accumulate: options.accumulate ?? 1 };
+    if (from) requirePosition(from, layout);
+    this.#skippedBefore = from?.skipped ?? 0;
+    this.#skippedBeforeEpoch = this.#skippedBefore - (from?.skippedInEpoch ?? 0);
     [this.#epoch, this.#batch, this.#step] = [from?.epoch ?? 0, from?.batch ?? 0, from?.step ?? 0];
     this.#losses = [...(from?.losses ?? [])];
     this.#latestLoss = this.#losses.at(-1);
     if (from?.earlyStopping) this.#stopping?.loadStateDict(from.earlyStopping);
-    requireBorder(this.#batch, Math.ceil(data.rows / batchSize), options.accumulate ?? 1);
     const rows = new EpochRows(device, data, batchSize, shuffle ? seed : undefined);
     this.#steps = new TrainingSteps(options, rows);
     this.batches = this.#steps.batches;
@@ -202,7 +205,9 @@ export class Trainer<Sources extends readonly ColumnSource[] = readonly ColumnSo
     this.#takeLosses();
     const losses = [...this.#losses];
     const stopping = this.#stopping && { earlyStopping: this.#stopping.stateDict() };
-    return { epoch: this.#epoch, batch: this.#batch, step: this.#step, losses, ...stopping };
+    const skipped = this.#skipped;
+    const skips = { skipped, skippedInEpoch: skipped - this.#skippedBeforeEpoch };
+    return { epoch: this.#epoch, batch: this.#batch, step: this.#step, losses, ...skips, ...stopping };
   }
 
   /**
@@ -297,7 +302,7 @@ export class Trainer<Sources extends readonly ColumnSource[] = readonly ColumnSo
   }
 
   /**
-   * Trains until the last epoch has ended, or the signal or early stopping ends it before.
+   * Trains until the last epoch has ended, or the signal or early stopping ends it before, or an epoch shows that it has diverged.
    *
    * @example
    * ```ts
@@ -318,8 +323,8 @@ export class Trainer<Sources extends readonly ColumnSource[] = readonly ColumnSo
   async run(): Promise<TrainingSummary> {
     const { epochs, signal, onEpoch, model } = this.options;
     const records: EpochRecord[] = [];
-    const summary = (state: TrainingSummary["state"]): TrainingSummary => ({
-      ...{ state, steps: this.#step, epochs: records },
+    const summary = (state: TrainingSummary["state"], reason?: string): TrainingSummary => ({
+      ...{ state, steps: this.#step, epochs: records, ...(reason !== undefined && { reason }) },
     });
     while (this.#epoch < epochs) {
       model.train();
@@ -327,7 +332,8 @@ export class Trainer<Sources extends readonly ColumnSource[] = readonly ColumnSo
       if (!record) return summary("stopped");
       records.push(record);
       await onEpoch?.(record, this);
-      const { epoch, loss, figures } = record;
+      const { epoch, loss, figures, diverged } = record;
+      if (diverged !== undefined) return summary("diverged", `epoch ${epoch}: ${diverged}`);
       if (this.#stopping?.note(epoch, { loss, ...figures })) return summary("early");
       if (signal?.aborted && this.#epoch < epochs) return summary("stopped");
     }
@@ -402,15 +408,24 @@ export class Trainer<Sources extends readonly ColumnSource[] = readonly ColumnSo
     model.eval();
     this.#refuseBadIndices();
     const { lr } = optimizer;
-    const loss = this.#meanLoss();
+    const [loss, losses, skipped] = [this.#meanLoss(), this.#losses, this.#skipped];
+    const skippedInEpoch = skipped - this.#skippedBeforeEpoch;
     if (schedule?.after === "epoch") schedule.of.step();
     [this.#epoch, this.#batch, this.#losses] = [epoch + 1, 0, []];
+    this.#skippedBeforeEpoch = skipped;
     const figures = evaluate?.(epoch) ?? {};
+    const diverged = divergenceOf({ losses, skipped: skippedInEpoch, figures });
     return {
-      ...{ epoch, steps: this.stepsPerEpoch, loss, lr, figures, skipped: this.compiled?.skipped ?? 0 },
+      ...{ epoch, steps: this.stepsPerEpoch, loss, lr, figures, skipped },
+      ...(diverged !== undefined && { diverged }),
       samplesPerSecond,
       seconds: (endedMs - startedMs) / 1000,
     };
+  }
+
+  /** Steps skipped since the start. Waits for the device. */
+  get #skipped(): number {
+    return this.#skippedBefore + (this.compiled?.skipped ?? 0);
   }
 
   /** Lets signals and timers have their turn. Kept over epochs: many are shorter than a turn. */
@@ -463,17 +478,6 @@ export class Trainer<Sources extends readonly ColumnSource[] = readonly ColumnSo
     }
     return sum / rows;
   }
-}
-
-/** Refuses to resume inside a step: the gradients of its first batches are gone. */
-function requireBorder(batch: number, batches: number, accumulate: number): void {
-  if (batch % accumulate === 0 || batch === batches) return;
-  throw new HoldfastError(
-    "BAD_STATE",
-    `Training can't resume at batch ${batch} with accumulate ${accumulate}: steps begin at multiples of ${accumulate}. ` +
-      "Use the accumulate value of the saved run.",
-    { numbers: { batch, accumulate } },
-  );
 }
 
 /** Lets signals and timers run. The first immediate may come before the loop looks at them: the second comes behind. */

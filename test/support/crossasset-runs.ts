@@ -3,6 +3,8 @@
 import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import type { crossasset } from "holdfast";
+import { readMetrics } from "../../src/train/files/metrics-log.js";
+import { inspectionFiles, readRun, readSteps } from "../../src/train/index.js";
 import { repositoryRoot } from "./repository.js";
 
 /** The program, as it is installed. */
@@ -26,4 +28,32 @@ export function tensorsIn(run: string): string {
   const bytes = readFileSync(join(checkpoints, last ?? "none"));
   const header = Number(bytes.readBigUInt64LE(0));
   return bytes.subarray(8 + header).toString("latin1");
+}
+
+/** What a run's logs and results say, times left out: the same for a run that was ended and resumed. */
+export function recordsIn(run: string): Readonly<Record<string, unknown>> {
+  const { metrics, results } = readRun(run);
+  const steps = readSteps(join(run, inspectionFiles.steps));
+  const lines = (name: string) => readMetrics(join(run, name)).records.map(untimed);
+  return {
+    metrics: metrics.map(untimed),
+    results: results && untimed(results),
+    steps: Object.fromEntries(
+      Object.entries(untimed(steps)).map(([name, values]) => [name, [...(values as Float64Array)]]),
+    ),
+    plans: lines(inspectionFiles.plans),
+    trouble: lines(inspectionFiles.trouble),
+  };
+}
+
+const timings: ReadonlySet<string> = new Set([
+  ...["seconds", "samplesPerSecond", "time", "hostMs", "at", "phases", "us"],
+]);
+
+/** A copy without timings, at any depth. */
+function untimed<Value>(value: Value): Value {
+  if (Array.isArray(value)) return value.map(untimed) as Value;
+  if (typeof value !== "object" || value === null || ArrayBuffer.isView(value)) return value;
+  const entries = Object.entries(value).filter(([name]) => !timings.has(name));
+  return Object.fromEntries(entries.map(([name, item]) => [name, untimed(item)])) as Value;
 }

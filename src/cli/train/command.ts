@@ -25,6 +25,7 @@ import { type Bytes, systemClock } from "../../units/index.js";
 import { hasDesktop, openBrowser } from "../desktop.js";
 import { endOnStall } from "../end-on-stall.js";
 import { duration, realNumber, size, wholeNumber } from "../options.js";
+import { goOnWithoutOutput, print } from "../output.js";
 import { makeReporter, type ReporterName } from "./reporters.js";
 import { summaryText } from "./summary.js";
 import { type TensorBoardCurves, writeCurves } from "./tensorboard.js";
@@ -132,7 +133,10 @@ export function addTrain(program: Command, end: (code: number) => void): void {
       "how long a device call may take before the watchdog ends the run, such as 30s",
     )
     .addOption(
-      new Option("--stop-within <time>", "how long the process may take to end after Ctrl-C or SIGTERM")
+      new Option(
+        "--stop-within <time>",
+        "how long the process may take to end after Ctrl-C, SIGTERM or SIGHUP",
+      )
         .argParser(duration)
         .default(5000, "5s"),
     )
@@ -162,7 +166,9 @@ export function addTrain(program: Command, end: (code: number) => void): void {
 async function trainCrossAsset(given: GivenOptions): Promise<number> {
   const { bars: file, generate, seed, json = false, quiet = false, cache } = given;
   const name: ReporterName = quiet ? "quiet" : json ? "json" : process.stdout.isTTY ? "live" : "plain";
-  const write = (text: string): void => void process.stdout.write(text);
+  // A closed pipe or a full disk ends the display, not the training.
+  goOnWithoutOutput();
+  const write = print;
   const reporter = makeReporter(name, { write, clock: systemClock, columns: process.stdout.columns ?? 120 });
   const {
     folds,
@@ -192,6 +198,7 @@ async function trainCrossAsset(given: GivenOptions): Promise<number> {
     else if (name !== "quiet") write(finishedText(out));
     return exitCodes.ok.code;
   }
+  if (found === "diverged") throw divergedBefore(out);
   if (given.resume && found === "none") throw nothingToResume(out);
   if (cache !== "off") makeFolder(cache);
   const server = await openServer(given);
@@ -269,6 +276,13 @@ function stoppedText(out: string): string {
 
 function finishedText(out: string): string {
   return `The run in ${out} had already finished; its results are in ${join(out, runFiles.results)}. Give another --out to train again.\n`;
+}
+
+function divergedBefore(out: string): HoldfastError {
+  return new HoldfastError(
+    "DIVERGED",
+    `The run in ${out} diverged, and would again. Start another with other settings, such as a smaller --lr, and another --out.`,
+  );
 }
 
 function nothingToResume(out: string): HoldfastError {

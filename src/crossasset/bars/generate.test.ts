@@ -93,3 +93,12 @@ function correlationAt(values: Float64Array, lag: number): number {
   for (let at = lag; at < values.length; at++) together += (values[at]! - mean) * (values[at - lag]! - mean);
   return together / alone;
 }
+
+test("more bars than there is time and memory for are refused with the limit", () => {
+  for (const bars of [0, 1.5, 100_000_001, 100_000_000_000])
+    refuses(
+      "BAD_ARGUMENT",
+      () => generateBars({ bars, seed: 1 }),
+      /give a whole number from 1 to 100,000,000/,
+    );
+});

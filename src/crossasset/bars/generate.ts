@@ -9,6 +9,7 @@
 
 import { HoldfastError } from "../../errors/index.js";
 import { drawWords, normal } from "../../kernels/index.js";
+import { formatBytes } from "../../units/index.js";
 import type { Bars } from "./bars.js";
 
 /** A hidden regime: it is up (1), down (−1) or quiet (0), and goes from each to the other two about equally often. */
@@ -53,6 +54,8 @@ const barsPerDay = 23 * 60;
 /** The random streams: far from those of weights, which count up from 0. */
 const streams = { noise: 2 ** 40, words: 2 ** 40 + 1 };
 const wordsPerBar = 5;
+/** Some 270 years of minutes, in which the market is open. */
+const maxBars = 100_000_000;
 /** Drawn together; the numbers don't depend on it. */
 const barsAtOnce = 16_384;
 
@@ -72,8 +75,12 @@ export function generateBars(options: GenerateOptions): Bars {
 
 /** The same with the hidden regimes, for those who measure how much there is to learn. */
 export function generateMarket({ bars: count, seed }: GenerateOptions): Market {
-  if (!(Number.isSafeInteger(count) && count > 0)) {
-    throw new HoldfastError("BAD_ARGUMENT", `${count} bars can't be made; give a whole number from 1 on.`);
+  if (!(Number.isSafeInteger(count) && count > 0 && count <= maxBars)) {
+    throw new HoldfastError(
+      "BAD_ARGUMENT",
+      `${count} bars can't be made; give a whole number from 1 to ${maxBars.toLocaleString("en")}.`,
+      { numbers: { bars: count, max: maxBars } },
+    );
   }
   const market = emptyMarket(count);
   const { time, open, high, low, close, volume } = market.bars;
@@ -140,18 +147,26 @@ function toTicks(price: number): number {
   return Math.round(price * ticksPerUnit) / ticksPerUnit;
 }
 
+/** Throws OUT_OF_MEMORY where the process can't have so many numbers. */
 function emptyMarket(count: number): Market {
-  return {
-    bars: {
-      time: new Float64Array(count),
-      open: new Float64Array(count),
-      high: new Float64Array(count),
-      low: new Float64Array(count),
-      close: new Float64Array(count),
-      volume: new Float64Array(count),
-    },
-    burst: new Int8Array(count),
-    trend: new Int8Array(count),
-    volatility: new Float64Array(count),
-  };
+  const column = (): Float64Array<ArrayBuffer> => new Float64Array(count);
+  try {
+    return {
+      bars: {
+        ...{ time: column(), open: column(), high: column(), low: column(), close: column() },
+        volume: column(),
+      },
+      burst: new Int8Array(count),
+      trend: new Int8Array(count),
+      volatility: column(),
+    };
+  } catch (cause) {
+    if (!(cause instanceof RangeError)) throw cause;
+    const needed = formatBytes(count * (7 * Float64Array.BYTES_PER_ELEMENT + 2));
+    throw new HoldfastError(
+      "OUT_OF_MEMORY",
+      `${count.toLocaleString("en")} bars need ${needed} of memory, and this process can't have them: ${cause.message}. Make fewer.`,
+      { numbers: { bars: count }, cause },
+    );
+  }
 }

@@ -40,7 +40,11 @@ export type JobEvent =
       })
   | { readonly kind: "fold end"; readonly step: number; readonly result: FoldResult }
   | { readonly kind: "checkpoint"; readonly step: number; readonly file: string }
-  | { readonly kind: "resumed"; readonly step: number; readonly file: string }
+  | ({ readonly kind: "resumed"; readonly file: string } & JobPlace & {
+        /** Of the whole job, done before and in all. */
+        readonly step: number;
+        readonly steps: number;
+      })
   | { readonly kind: "end"; readonly results: JobResults };
 
 export interface StepFigures {

@@ -8,7 +8,6 @@ import type { ReportOptions } from "../../tensor/index.js";
 import {
   CheckpointStore,
   captureState,
-  type EpochRecord,
   extrasOf,
   type JsonRecord,
   type LoadedCheckpoint,
@@ -25,7 +24,6 @@ import {
   requireSameSettings,
   restoreState,
   runFiles,
-  type TrainerPosition,
   type TrainingWatcher,
 } from "../../train/index.js";
 import type { CrossAsset } from "../model.js";
@@ -33,6 +31,7 @@ import { type Normaliser, normaliserFrom, normaliserRecord } from "../samples/in
 import type { JobEvent } from "./events.js";
 import type { FoldTraining } from "./fold-training.js";
 import type { FoldResult, JobResults } from "./results.js";
+import { readSavedState, type SavedState } from "./saved-state.js";
 
 /** The kind of model that checkpoints name. */
 export const modelName = "CrossAsset";
@@ -50,14 +49,9 @@ export interface JobRunOptions {
 }
 
 /** Where a job goes on. */
-export interface ResumedJob {
+export interface ResumedJob extends SavedState {
   readonly step: number;
   readonly file: string;
-  readonly fold: number;
-  readonly position: TrainerPosition;
-  /** Of this fold, those that have ended. */
-  readonly epochs: readonly EpochRecord[];
-  readonly results: readonly FoldResult[];
   readonly normaliser: Normaliser;
   /** Checkpoints that were passed over, with the reasons. */
   readonly refused: readonly RefusedCheckpoint[];
@@ -66,7 +60,7 @@ export interface ResumedJob {
 }
 
 /**
- * Does a folder hold a run, and has it ended with all that it was to do?
+ * Does a folder hold a run, and has it ended with all that it was to do, or diverged? Neither is resumed.
  *
  * @example
  * ```ts
@@ -74,9 +68,10 @@ export interface ResumedJob {
  * console.log(crossasset.stateOfRun("runs/that/never/were")); // → none
  * ```
  */
-export function stateOfRun(path: string): "none" | "unfinished" | "finished" {
+export function stateOfRun(path: string): "none" | "unfinished" | "finished" | "diverged" {
   if (!isThere(join(path, runFiles.run))) return "none";
-  return readRun(path).status?.state === "finished" ? "finished" : "unfinished";
+  const state = readRun(path).status?.state;
+  return state === "finished" || state === "diverged" ? state : "unfinished";
 }
 
 /**
@@ -163,6 +158,10 @@ export class JobRun {
 
   /** Writes down what the job tells. */
   note(event: JobEvent): void {
+    this.#writing(() => this.#note(event));
+  }
+
+  #note(event: JobEvent): void {
     const folder = this.#folder;
     this.#begin();
     if (event.kind === "step") this.#log?.glance();
@@ -193,6 +192,10 @@ export class JobRun {
           `${more} ${more === 1 ? "step" : "steps"} of epoch ${epoch + 1}, fold ${fold + 1}, had a gradient that was not finite and changed nothing.`,
         );
       folder.appendMetrics({ step, fold, epoch, loss, lr, samplesPerSecond, seconds, skipped, ...tested });
+    } else if (event.kind === "resumed") {
+      const { step, steps: of, epoch, fold } = event;
+      this.#progress = { ...this.#progress, step, of, epoch, fold };
+      folder.noteProgress(this.#progress);
     } else if (event.kind === "fold end") {
       const { fold, test } = event.result;
       this.#skippedBefore = this.#progress.figures?.skipped ?? 0;
@@ -231,20 +234,19 @@ export class JobRun {
     training: FoldTraining,
     results: readonly FoldResult[],
   ): string {
-    // Tells the last losses, too: what stands in the logs must last before the checkpoint does.
-    const { position } = training;
-    this.#folder.syncMetrics();
-    this.#recorder?.sync();
+    return this.#writing(() => this.#save(step, fold, model, training, results));
+  }
+
+  #save(...[step, fold, model, training, results]: Parameters<JobRun["save"]>): string {
+    // First: it brings the losses of all steps to the host, and so into the step log.
+    const { position, epochs } = training;
+    const logs = { ...this.#folder.syncMetrics(), ...this.#recorder?.sync() };
+    const saved: SavedState = { fold, position, epochs, results, logs };
     const checkpoint = captureState(model, training.optimizer, {
       ...{ step, model: modelName, tensors: tensorsOf(training.normaliser) },
-      state: {
-        settings: this.#settings,
-        fold,
-        position,
-        epochs: training.epochs,
-        results,
-      },
+      state: { settings: this.#settings, ...saved },
     });
+    this.#folder.requireThere();
     return this.#store.save(checkpoint).name;
   }
 
@@ -269,7 +271,7 @@ export class JobRun {
       () => this.#log?.write(),
       () => this.#recorder?.noteTrouble(...troubleOf(error)),
       () => this.#recorder?.close(),
-      () => this.#folder.end({ state: "failed", ...(reason && { reason }), exitCode }),
+      () => this.#folder.end({ state: endOf(error), ...(reason && { reason }), exitCode }),
     ]) {
       try {
         note();
@@ -291,23 +293,34 @@ export class JobRun {
     this.#folder.noteProgress(this.#progress);
   }
 
+  /** Where a write fails because the folder is gone, says that. */
+  #writing<Result>(write: () => Result): Result {
+    try {
+      return write();
+    } catch (error) {
+      this.#folder.requireThere();
+      throw error;
+    }
+  }
+
   /** Before the first event: drops what the files tell of steps after the checkpoint, which the job makes again. */
   #begin(): void {
     if (this.#isBegun) return;
     this.#isBegun = true;
-    const from = this.resumed?.step ?? 0;
+    const { step: from = 0, fold = 0, logs: sizes, results = [], epochs = [] } = this.resumed ?? {};
     if (!this.#isNew) {
       this.#store.continueFrom(from);
       // A fold's test comes at the step of its last checkpoint, and is made again.
-      const fold = this.resumed?.fold ?? 0;
-      this.#folder.dropMetricsAfter(
-        from,
-        ({ test, fold: tested }) => test !== undefined && Number(tested) >= fold,
-      );
+      this.#folder.dropMetricsAfter(from, {
+        sizes,
+        isDropped: ({ test, fold: tested }) => test !== undefined && Number(tested) >= fold,
+      });
     }
+    this.#skippedBefore = results.reduce((sum, result) => sum + skippedIn(result.epochs), 0);
+    this.#progress = { step: from, figures: { skipped: this.#skippedBefore + skippedIn(epochs) } };
     if (!this.#runtime) return;
     this.#log = new RecorderLog(this.#folder.pathOf(runFiles.recorder), this.#runtime.recorder);
-    this.#recorder = new RunRecorder({ folder: this.#folder.path, runtime: this.#runtime, from });
+    this.#recorder = new RunRecorder({ folder: this.#folder.path, runtime: this.#runtime, from, sizes });
   }
 }
 
@@ -325,29 +338,48 @@ function findCheckpoint(
     throw new HoldfastError("BAD_FILE", `No checkpoint in ${store.folder} is sound. ${reasons}`);
   }
   requireCompatible(checkpoint, { model: modelName, settings });
-  return { ...stateIn(checkpoint), refused };
+  try {
+    return { ...stateIn(checkpoint, settings), refused };
+  } catch (error) {
+    throw inCheckpoint(store, checkpoint, error);
+  }
 }
 
 /** Refusals of memory, whose messages hold the table of who has it. */
 const shortages: ReadonlySet<string> = new Set(["OUT_OF_BUDGET", "OUT_OF_MEMORY", "ARENA_FULL"]);
 
+function endOf(error: unknown): "failed" | "diverged" {
+  return error instanceof HoldfastError && error.code === "DIVERGED" ? "diverged" : "failed";
+}
+
 function troubleOf(error: unknown): Parameters<RunRecorder["noteTrouble"]> {
-  if (error instanceof HoldfastError)
-    return [shortages.has(error.code) ? "over budget" : "failure", `${error.code}: ${error.message}`];
+  if (error instanceof HoldfastError) {
+    const kind = shortages.has(error.code) ? "over budget" : "failure";
+    return [error.code === "DIVERGED" ? "steps not finite" : kind, `${error.code}: ${error.message}`];
+  }
   return ["failure", error instanceof Error ? (error.stack ?? error.message) : String(error)];
 }
 
-/** What a checkpoint says of the job; written by `save`, and covered by its checksum. */
-function stateIn(checkpoint: LoadedCheckpoint): Omit<ResumedJob, "refused"> {
-  const { fold, position, epochs, results } = checkpoint.state as unknown as Pick<
-    ResumedJob,
-    "fold" | "position" | "epochs" | "results"
-  >;
+/** What a checkpoint says of the job. */
+function stateIn(checkpoint: LoadedCheckpoint, settings: JsonRecord): Omit<ResumedJob, "refused"> {
   return {
-    ...{ step: checkpoint.step, file: checkpoint.name, fold, position, epochs, results },
+    ...readSavedState(checkpoint.state, settings),
+    ...{ step: checkpoint.step, file: checkpoint.name },
     normaliser: normaliserIn(checkpoint),
     restore: (model, training) => void restoreState(checkpoint, model, training.optimizer),
   };
+}
+
+/** Names the file in a refusal. */
+function inCheckpoint({ folder }: CheckpointStore, { name }: LoadedCheckpoint, error: unknown): unknown {
+  if (!(error instanceof HoldfastError)) return error;
+  const { code, message, numbers } = error;
+  return new HoldfastError(code, `${join(folder, name)}: ${message}`, { numbers, cause: error });
+}
+
+/** Steps that a fold has skipped, after those of its epochs that have ended. */
+function skippedIn(epochs: FoldResult["epochs"]): number {
+  return epochs.at(-1)?.skipped ?? 0;
 }
 
 function tensorsOf(normaliser: Normaliser): StoredTensor[] {
@@ -360,7 +392,9 @@ function tensorsOf(normaliser: Normaliser): StoredTensor[] {
 /** The statistics of the features that a checkpoint's model was trained with. */
 export function normaliserIn(checkpoint: LoadedCheckpoint): Normaliser {
   const { tensors } = extrasOf(checkpoint);
-  const valuesOf = (name: string): Float32Array =>
-    new Float32Array(tensors.get(`normaliser.${name}`)?.bytes.slice().buffer ?? new ArrayBuffer(0));
+  const valuesOf = (name: string): Float32Array => {
+    const { dtype, bytes = new Uint8Array(0) } = tensors.get(`normaliser.${name}`) ?? {};
+    return new Float32Array(dtype === "f32" ? bytes.slice().buffer : new ArrayBuffer(0));
+  };
   return normaliserFrom({ mean: valuesOf("mean"), deviation: valuesOf("deviation") });
 }

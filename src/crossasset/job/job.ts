@@ -1,9 +1,10 @@
 /** The CrossAsset job: samples of bars, fold after fold a model trained and tested, and figures that were all measured. */
 
 import { storeTensor } from "../../data/index.js";
+import { HoldfastError } from "../../errors/index.js";
 import type { LoadableState } from "../../nn/index.js";
 import { type Device, manualSeed } from "../../tensor/index.js";
-import type { Trainer } from "../../train/index.js";
+import type { EpochRecord, Trainer } from "../../train/index.js";
 import type { Bars } from "../bars/index.js";
 import { CrossAsset } from "../model.js";
 import { cachedSamples, type Samples, shuffleLabels, walkForward } from "../samples/index.js";
@@ -11,6 +12,7 @@ import type { JobListener, JobPlace } from "./events.js";
 import { FoldTraining, lengthOf } from "./fold-training.js";
 import type { JobRun } from "./job-run.js";
 import { type FoldResult, type JobResults, resultsOf } from "./results.js";
+import { requireLayout } from "./saved-state.js";
 import { type JobSettings, requireSettings } from "./settings.js";
 
 export interface JobOptions {
@@ -37,6 +39,7 @@ const checkpointMs = 300_000;
 
 /**
  * Trains and tests CrossAsset fold by fold: all folds, or those that a run has left. Gives nothing where the signal ended it.
+ * A training that diverges is the error DIVERGED.
  *
  * @example
  * ```ts
@@ -65,15 +68,23 @@ export async function runJob(options: JobOptions): Promise<JobResults | undefine
   listen({ kind: "phase", phase: "preparing features" });
   const samples = prepare(options);
   const folds = walkForward(samples, settings.folds);
+  const resumed = run?.resumed;
+  const { epochs } = settings;
+  const stepsPerEpoch = folds.map(({ train }) => Math.ceil(lengthOf(train) / settings.batch));
+  if (resumed) requireLayout(resumed, { stepsPerEpoch, epochs });
   const pace = new Pace(
-    folds.map(({ train }) => settings.epochs * Math.ceil(lengthOf(train) / settings.batch)),
+    stepsPerEpoch.map((steps) => epochs * steps),
+    resumed?.step ?? 0,
   );
   manualSeed(settings.seed);
   const model = new CrossAsset({ dropout: settings.dropout, qkNorm: settings.qkNorm }).to(device);
   const first = valuesOf(model);
 
-  const resumed = run?.resumed;
-  if (resumed) listen({ kind: "resumed", step: resumed.step, file: resumed.file });
+  if (resumed) {
+    const { step, file, fold, position } = resumed;
+    const epoch = Math.min(position.epoch, epochs - 1);
+    listen({ kind: "resumed", file, fold, folds: folds.length, epoch, epochs, step, steps: pace.all });
+  }
   const results = [...(resumed?.results ?? [])];
   for (const [index, fold] of folds.entries()) {
     if (index < results.length) continue;
@@ -84,7 +95,7 @@ export async function runJob(options: JobOptions): Promise<JobResults | undefine
     model.loadStateDict(first);
     manualSeed(settings.seed);
     const placeOf = (epoch: number): JobPlace => ({
-      ...{ fold: index, folds: folds.length, epoch, epochs: settings.epochs },
+      ...{ fold: index, folds: folds.length, epoch, epochs },
     });
     const from = resumed?.fold === index ? resumed : undefined;
     let savedMs = performance.now();
@@ -108,14 +119,16 @@ export async function runJob(options: JobOptions): Promise<JobResults | undefine
       onEpoch: (record) => {
         const { secondsLeft, done: step } = pace;
         listen({ kind: "epoch", ...placeOf(record.epoch), step, record, secondsLeft });
-        save();
+        // The checkpoints before it are those that somebody may want to look at.
+        if (record.diverged === undefined) save();
       },
     });
     try {
       from?.restore(model, training);
       // The first step makes the plan; the others are quick.
       listen({ kind: "phase", phase: "compiling" });
-      const { state } = await training.trainer.run();
+      const { state, epochs: ended } = await training.trainer.run();
+      if (state === "diverged") throw divergence(index, ended.at(-1), settings);
       if (state === "stopped") {
         save();
         return undefined;
@@ -126,6 +139,7 @@ export async function runJob(options: JobOptions): Promise<JobResults | undefine
       const tested = await training.test(() => run?.beat());
       // The last epoch's checkpoint is there: who goes on from it tests again.
       if (!tested) return undefined;
+      if (!Number.isFinite(tested.test.loss)) throw divergence(index, undefined, settings);
       const result: FoldResult = { fold: index, trainSamples, epochs: training.epochs, ...tested };
       results.push(result);
       listen({ kind: "fold end", step: pace.done, result });
@@ -136,6 +150,18 @@ export async function runJob(options: JobOptions): Promise<JobResults | undefine
   const all = resultsOf(results);
   listen({ kind: "end", results: all });
   return all;
+}
+
+/** Without an epoch's record it was found by the fold's test. */
+function divergence(fold: number, record: EpochRecord | undefined, { lr }: JobSettings): HoldfastError {
+  const what = record
+    ? `epoch ${record.epoch + 1}: ${record.diverged}`
+    : "the loss of its test is not finite";
+  return new HoldfastError(
+    "DIVERGED",
+    `Fold ${fold + 1}, ${what}. The learning rate is ${lr}: start a new run with a smaller one, in another folder.`,
+    { numbers: { fold, lr, ...(record && { epoch: record.epoch, skipped: record.skipped }) } },
+  );
 }
 
 function prepare({ bars, source, settings, cacheFolder, listen, run }: JobOptions): Samples {
@@ -161,21 +187,24 @@ function valuesOf(model: CrossAsset): LoadableState {
 /** How far the job is, and how long it will take: from the steps of the last seconds. */
 class Pace {
   readonly #stepsOfFolds: readonly number[];
-  #done = 0;
+  #done: number;
   #samples = 0;
   #plans = 0;
-  #mark = { atMs: performance.now(), step: 0, perStepMs: Number.NaN };
+  #mark: { readonly atMs: number; readonly step: number; readonly perStepMs: number };
 
-  constructor(stepsOfFolds: readonly number[]) {
+  /** A resumed job begins with the steps that were made before. */
+  constructor(stepsOfFolds: readonly number[], done: number) {
     this.#stepsOfFolds = stepsOfFolds;
+    this.#done = done;
+    this.#mark = { atMs: performance.now(), step: done, perStepMs: Number.NaN };
   }
 
-  /** Steps of the job that were made. */
+  /** Steps of the job that were made, also before it was resumed. */
   get done(): number {
     return this.#done;
   }
 
-  get #all(): number {
+  get all(): number {
     return this.#stepsOfFolds.reduce((sum, steps) => sum + steps, 0);
   }
 
@@ -186,7 +215,7 @@ class Pace {
 
   get secondsLeft(): number {
     const { perStepMs } = this.#mark;
-    return Number.isNaN(perStepMs) ? 0 : ((this.#all - this.#done) * perStepMs) / 1000;
+    return Number.isNaN(perStepMs) ? 0 : ((this.all - this.#done) * perStepMs) / 1000;
   }
 
   step(
@@ -210,7 +239,7 @@ class Pace {
     }
     this.#plans = plans;
     return {
-      ...{ epoch, batch, batches: trainer.batches, step: this.#done, steps: this.#all },
+      ...{ epoch, batch, batches: trainer.batches, step: this.#done, steps: this.all },
       ...{ loss: trainer.latestLoss, samples: this.#samples, samplesPerSecond: trainer.samplesPerSecond },
       secondsLeft: this.secondsLeft,
     };

@@ -70,6 +70,7 @@ export function openTrainedModel(device: Device, path: string): TrainedModel {
 /** A model, ready to be asked. */
 export class TrainedModel {
   readonly step: number;
+  readonly #path: string;
   readonly #device: Device;
   readonly #model: CrossAsset;
   readonly #normaliser: Normaliser;
@@ -85,6 +86,7 @@ export class TrainedModel {
     }
     const checkpoint = store.load("latest");
     requireCompatible(checkpoint, { model: modelName });
+    this.#path = path;
     this.#device = device;
     this.step = checkpoint.step;
     this.#model = new CrossAsset({ qkNorm: run.settings["qkNorm"] === true }).to(device);
@@ -98,6 +100,7 @@ export class TrainedModel {
     for (const { outputs: logits, firstRow: first } of this.#ask(samples, options)) {
       for (let index = 0; index < logits.length / classNames.length; index++) {
         const probabilities = softmax(logits, index * classNames.length);
+        if (!probabilities.every(Number.isFinite)) throw this.#notFinite();
         const best = probabilities.indexOf(Math.max(...probabilities));
         take({
           time: samples.time[first + Math.floor(index / scales.length)] ?? Number.NaN,
@@ -116,7 +119,17 @@ export class TrainedModel {
     const counter = new TestCounter(scales);
     for (const { outputs, firstRow } of this.#ask(samples, options))
       counter.addFrom(samples.labels, firstRow, outputs);
-    return { samples: samples.count, overall: counter.overall, perScale: counter.perScale };
+    const { overall, perScale } = counter;
+    if (!Number.isFinite(overall.loss)) throw this.#notFinite();
+    return { samples: samples.count, overall, perScale };
+  }
+
+  #notFinite(): HoldfastError {
+    return new HoldfastError(
+      "NOT_FINITE",
+      `The model of step ${this.step} in ${this.#path} gives answers that are not finite: its training has diverged. Use the model of another run.`,
+      { numbers: { step: this.step, path: this.#path } },
+    );
   }
 
   #ask({ x }: Samples, { batch = 256 }: AskOptions): ReturnType<typeof askModel> {

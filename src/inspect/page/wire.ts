@@ -30,7 +30,7 @@ export interface RunRecord {
 
 /** status.json. */
 export interface RunStatus {
-  readonly state: "running" | "finished" | "stopped" | "failed";
+  readonly state: "running" | "finished" | "stopped" | "diverged" | "failed";
   readonly step: number;
   readonly of?: number | undefined;
   readonly epoch?: number | undefined;

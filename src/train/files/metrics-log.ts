@@ -1,6 +1,6 @@
 /** metrics.jsonl: a line of JSON for each record, in the order in which they came. What a crash cut off is left out. */
 
-import { closeSync, constants, fsyncSync, ftruncateSync, openSync, writeSync } from "node:fs";
+import { closeSync, constants, fstatSync, fsyncSync, ftruncateSync, openSync, writeSync } from "node:fs";
 import { asFileError, codeOf, withFileError, writeAtomically } from "../../data/index.js";
 import { HoldfastError } from "../../errors/index.js";
 import { readTail } from "../../files/index.js";
@@ -8,6 +8,9 @@ import { MiB } from "../../units/index.js";
 import { fromJson, isRecord, type JsonRecord, toJson } from "./json.js";
 
 const newline = 0x0a;
+
+/** Sizes of logs in bytes, by the names of their files. A checkpoint holds them: what comes after is written again. */
+export type LogSizes = Readonly<Record<string, number>>;
 
 /** A log that is written to: its own process's, for as long as the run's lock is held. */
 export class MetricsLog {
@@ -43,6 +46,19 @@ export class MetricsLog {
   sync(): void {
     const file = this.#requireOpen();
     withFileError(`${this.#path} can't be written`, this.#path, () => fsyncSync(file));
+  }
+
+  /** The file's size. */
+  get bytes(): number {
+    const file = this.#requireOpen();
+    return withFileError(`${this.#path} can't be read`, this.#path, () => fstatSync(file).size);
+  }
+
+  /** Takes out the lines that were added after the file had this size. */
+  cutTo(bytes: number): void {
+    if (this.bytes <= bytes) return;
+    const file = this.#requireOpen();
+    withFileError(`${this.#path} can't be cut`, this.#path, () => ftruncateSync(file, bytes));
   }
 
   /**

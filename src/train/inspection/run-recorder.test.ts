@@ -1,7 +1,7 @@
 /** The run recorder: steps meet their losses in order, plans, memory and trouble are what they were, and a resume takes back. */
 
 import assert from "node:assert/strict";
-import { mkdtempSync } from "node:fs";
+import { mkdtempSync, readFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, describe, test } from "node:test";
@@ -89,5 +89,45 @@ describe("the run recorder", () => {
       readInspection(folder).trouble.map(({ message }) => message),
       ["at 5"],
     );
+  });
+
+  test("what was noted before a sync is there after a kill, and what came after it is taken out by a resume", () => {
+    const folder = newFolder();
+    const recorder = open(folder);
+    const note = (step: number): void => {
+      recorder.noteSent(sent(step));
+      recorder.noteLoss(step);
+    };
+    for (const step of [1, 2, 3]) note(step);
+    const sizes = recorder.sync();
+    const steps = (): number[] => [...readSteps(join(folder, inspectionFiles.steps)).step];
+    assert.deepEqual(steps(), [1, 2, 3], "no row waits in memory");
+    // Of the same step, as the trouble of an epoch's end is.
+    recorder.noteTrouble("steps not finite", "after the checkpoint");
+    note(4);
+    recorder.close();
+    new RunRecorder({ folder, runtime: device.runtime, from: 3, sizes }).close();
+    assert.deepEqual(steps(), [1, 2, 3]);
+    assert.deepEqual(readInspection(folder).trouble, []);
+  });
+
+  test("a plan is written once, also by a resumed run that makes it again", () => {
+    const folder = newFolder();
+    const lines = (): number =>
+      readFileSync(join(folder, inspectionFiles.plans), "utf8").trimEnd().split("\n").length;
+    const step = device.compile((x: Tensor) => x.exp().sum());
+    const first = open(folder);
+    step(randn([64], { device }));
+    first.notePlans(step);
+    step(randn([32], { device }));
+    first.notePlans(step);
+    assert.equal(lines(), 2);
+    const sizes = first.sync();
+    first.close();
+    const again = new RunRecorder({ folder, runtime: device.runtime, from: 5, sizes });
+    again.notePlans(step);
+    again.close();
+    assert.equal(lines(), 2);
+    step.close();
   });
 });

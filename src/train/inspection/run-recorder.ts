@@ -3,12 +3,14 @@
  * now and then, and what went wrong. On the path of every step, so a step costs a few stores into an array.
  */
 
+import { createHash } from "node:crypto";
 import { join } from "node:path";
 import { syncFolder, withFileError } from "../../data/index.js";
 import { type RecordedEvent, type Runtime, runAll } from "../../runtime/index.js";
 import type { ReportOptions, StepPlanReport } from "../../tensor/index.js";
 import { bufferSizes, formatDuration } from "../../units/index.js";
-import { MetricsLog } from "../files/metrics-log.js";
+import { type JsonRecord, toJson } from "../files/json.js";
+import { type LogSizes, MetricsLog, readMetrics } from "../files/metrics-log.js";
 import { inspectionFiles, type MemorySample, stepColumns, type TroubleRecord } from "./records.js";
 import { lossAt, requireStepLog, StepLog, type StepRow, storeRow } from "./step-log.js";
 
@@ -18,6 +20,8 @@ export interface RunRecorderOptions {
   readonly runtime: Runtime;
   /** What was written of later steps is taken out: a run that goes on writes it again. */
   readonly from?: number;
+  /** The sizes that the logs had at the checkpoint, as `sync` told them: what was written after it is taken out. */
+  readonly sizes?: LogSizes | undefined;
   /** Milliseconds since 1970; the system's clock unless given. */
   readonly now?: () => number;
 }
@@ -44,28 +48,35 @@ export class RunRecorder {
   readonly #trouble: MetricsLog;
   /** Steps whose loss is not known yet, oldest first. */
   readonly #waiting = new Waiting();
+  /** Digests of the plans that stand in the file: one that is made again as it was is no news. */
+  readonly #knownPlans: Set<string>;
   #step: number;
   readonly #beganMs: number;
   #lookedMs = Number.NEGATIVE_INFINITY;
   #sampledMs = Number.NEGATIVE_INFINITY;
   #isOpen = true;
 
-  constructor({ folder, runtime, from = 0, now = Date.now }: RunRecorderOptions) {
+  constructor({ folder, runtime, from = 0, sizes = {}, now = Date.now }: RunRecorderOptions) {
     this.#runtime = runtime;
     this.#now = now;
     this.#beganMs = now();
     this.#step = from;
     const opened: { close(): void }[] = [];
-    const open = <Log extends { close(): void; dropAfter(step: number): void }>(log: Log): Log => {
+    const open = <Log extends Cuttable>(name: string, make: (path: string) => Log): Log => {
+      const log = make(join(folder, name));
       opened.push(log);
-      log.dropAfter(from);
+      const size = sizes[name];
+      if (size === undefined) log.dropAfter(from);
+      else log.cutTo(size);
       return log;
     };
     try {
-      this.#steps = open(new StepLog(join(folder, inspectionFiles.steps)));
-      this.#plans = open(new MetricsLog(join(folder, inspectionFiles.plans)));
-      this.#memory = open(new MetricsLog(join(folder, inspectionFiles.memory)));
-      this.#trouble = open(new MetricsLog(join(folder, inspectionFiles.trouble)));
+      this.#steps = open(inspectionFiles.steps, (path) => new StepLog(path));
+      this.#plans = open(inspectionFiles.plans, (path) => new MetricsLog(path));
+      this.#memory = open(inspectionFiles.memory, (path) => new MetricsLog(path));
+      this.#trouble = open(inspectionFiles.trouble, (path) => new MetricsLog(path));
+      const { records } = readMetrics(join(folder, inspectionFiles.plans));
+      this.#knownPlans = new Set(records.map(digestOfPlan));
       withFileError(`${folder} can't be written`, folder, () => syncFolder(folder));
     } catch (error) {
       for (const log of opened) ignoring(() => log.close());
@@ -116,12 +127,18 @@ export class RunRecorder {
     this.#steps.flush();
   }
 
-  /** Writes what a compiled step has become; where it can't be a graph although it should, that is a trouble. */
+  /**
+   * Writes what a compiled step has become; where it can't be a graph although it should, that is a trouble. A plan is written
+   * once: a resumed run makes plans again that stand in the file.
+   */
   notePlans(compiled: Reporting, options?: ReportOptions): void {
-    const reports = compiled.report(options);
     const at = new Date(this.#now()).toISOString();
-    for (const report of reports) this.#plans.append({ ...report, at, step: this.#step });
-    for (const { name, inputs, reason, isRefused } of reports) {
+    for (const report of compiled.report(options)) {
+      const digest = digestOfPlan({ ...report });
+      if (this.#knownPlans.has(digest)) continue;
+      this.#knownPlans.add(digest);
+      this.#plans.append({ ...report, at, step: this.#step });
+      const { name, inputs, reason, isRefused } = report;
       if (!isRefused) continue;
       this.noteTrouble(
         "capture refused",
@@ -140,9 +157,16 @@ export class RunRecorder {
     this.#trouble.append({ ...record });
   }
 
-  /** Makes the steps so far last through a power cut: before the checkpoint that they belong to. */
-  sync(): void {
-    this.#steps.sync();
+  /** Makes all that was noted so far last through a power cut; the sizes of the logs then, by name. */
+  sync(): LogSizes {
+    const logs = {
+      [inspectionFiles.steps]: this.#steps,
+      [inspectionFiles.plans]: this.#plans,
+      [inspectionFiles.memory]: this.#memory,
+      [inspectionFiles.trouble]: this.#trouble,
+    };
+    for (const log of Object.values(logs)) log.sync();
+    return Object.fromEntries(Object.entries(logs).map(([name, { bytes }]) => [name, bytes]));
   }
 
   /** Writes the steps that wait for a loss too, without one. Harmless when repeated. */
@@ -165,6 +189,17 @@ function ignoring(body: () => void): void {
   } catch {
     // The first error is told.
   }
+}
+
+/** A log that a resumed run shortens: by the size that it had, or by the steps that it tells of. */
+interface Cuttable {
+  close(): void;
+  dropAfter(step: number): void;
+  cutTo(bytes: number): void;
+}
+
+function digestOfPlan({ at: _at, step: _step, ...plan }: JsonRecord): string {
+  return createHash("sha256").update(toJson("a plan", plan)).digest("base64");
 }
 
 /** What was entered and left lately, oldest first, a line each. */

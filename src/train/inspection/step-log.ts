@@ -122,11 +122,19 @@ export class StepLog {
       if (!(found > last && found <= step)) break;
       last = found;
     }
-    const file = this.#requireOpen();
-    withFileError(`${this.#path} can't be cut`, this.#path, () =>
-      ftruncateSync(file, headerBytes + kept * rowBytes),
-    );
-    this.#rows = kept;
+    this.#cutToRows(kept);
+  }
+
+  /** The file's size after everything that was appended. */
+  get bytes(): number {
+    return headerBytes + (this.#rows + this.#count) * rowBytes;
+  }
+
+  /** Takes out what was appended after the file had this size. */
+  cutTo(bytes: number): void {
+    this.flush();
+    const rows = Math.max(0, Math.floor((bytes - headerBytes) / rowBytes));
+    if (rows < this.#rows) this.#cutToRows(rows);
   }
 
   /** Harmless when repeated. */
@@ -137,6 +145,14 @@ export class StepLog {
     } finally {
       this.#closeFile();
     }
+  }
+
+  #cutToRows(rows: number): void {
+    const file = this.#requireOpen();
+    withFileError(`${this.#path} can't be cut`, this.#path, () =>
+      ftruncateSync(file, headerBytes + rows * rowBytes),
+    );
+    this.#rows = rows;
   }
 
   #closeFile(): void {

@@ -6,7 +6,7 @@
 
 import { constants } from "node:os";
 
-export type StopSignal = "SIGINT" | "SIGTERM";
+export type StopSignal = "SIGINT" | "SIGTERM" | "SIGHUP";
 
 export interface SignalListener {
   /** The signals that came since the last call, in their order. */

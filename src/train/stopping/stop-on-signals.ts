@@ -1,4 +1,4 @@
-/** Stops a training on Ctrl-C or SIGTERM: after the present step if it can, and within a few seconds in any case. */
+/** Stops a training on Ctrl-C, SIGTERM or SIGHUP: after the present step if it can, and within a few seconds in any case. */
 
 import { constants } from "node:os";
 import { HoldfastError } from "../../errors/index.js";
@@ -25,10 +25,11 @@ export interface StopSignals {
 }
 
 const defaultWithinMs = 5000;
-const stopSignals: readonly StopSignal[] = ["SIGINT", "SIGTERM"];
+/** SIGHUP comes when the terminal is closed, or the connection to it is lost. Node handles it under `nohup` too. */
+const stopSignals: readonly StopSignal[] = ["SIGINT", "SIGTERM", "SIGHUP"];
 
 /**
- * Ends this process within five seconds of Ctrl-C or SIGTERM. The first signal aborts `signal`: a Trainer then ends after its
+ * Ends this process within five seconds of Ctrl-C, SIGTERM or SIGHUP. The first signal aborts `signal`: a Trainer then ends after its
  * present step, and the program can save. A second thread listens too. It ends the process if the main thread is too busy to
  * end in time, or if a second signal comes.
  *

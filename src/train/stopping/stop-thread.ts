@@ -1,5 +1,5 @@
 /**
- * The thread that holds a stop to its time. It hears SIGINT and SIGTERM whatever the main thread does. If the process is
+ * The thread that holds a stop to its time. It hears SIGINT, SIGTERM and SIGHUP whatever the main thread does. If the process is
  * still there shortly before the time is over, it marks the run as stopped and ends the process. A worker's script:
  * `stop-on-signals.ts` starts it.
  */

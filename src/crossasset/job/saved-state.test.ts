@@ -1,0 +1,83 @@
+/** The state in a checkpoint is held to the job that it is of; one that was altered is refused, and the run keeps every byte. */
+
+import assert from "node:assert/strict";
+import { join } from "node:path";
+import { describe, test } from "node:test";
+import { bytesIn } from "../../../test/support/folder-bytes.js";
+import { unpackRun } from "../../../test/support/kept-run.js";
+import { refuses } from "../../../test/support/refuses.js";
+import { CheckpointStore, type JsonRecord } from "../../train/index.js";
+import { openJobRun } from "./job-run.js";
+import { readSavedState, requireLayout, type SavedState } from "./saved-state.js";
+import { defaultSettings } from "./settings.js";
+
+const run = unpackRun("0.1.0", "stopped");
+const store = new CheckpointStore(join(run, "checkpoints"));
+const { name: _name, ...checkpoint } = store.load("latest");
+const settings = { ...defaultSettings, folds: 2, epochs: 2, batch: 15, generate: 12_000, precision: "f32" };
+const saved = checkpoint.state as unknown as SavedState & JsonRecord;
+
+describe("a checkpoint's state", () => {
+  test("is taken where it is a job's", () => {
+    const { fold, position, results } = readSavedState(saved, settings);
+    assert.deepEqual([fold, position.epoch, position.batch, position.step, results.length], [1, 1, 1, 4, 1]);
+    requireLayout({ ...saved, step: 8 }, { stepsPerEpoch: [2, 3], epochs: 2 });
+  });
+
+  test("is refused where any part of it is of another kind, or contradicts another", () => {
+    const { position, epochs, results } = saved;
+    const wrong: readonly (readonly [JsonRecord, RegExp])[] = [
+      [{ fold: 7 }, /fold is 7, and the job has 2 folds/],
+      [{ fold: 0 }, /results are not those of the 0 folds before/],
+      [{ fold: -1 }, /fold is no whole number/],
+      [{ fold: "1" }, /fold is no whole number/],
+      [{ position: null }, /position is no record/],
+      [{ position: { ...position, epoch: 9 } }, /position\.epoch is 9, and a fold has 2 epochs/],
+      [{ position: { ...position, epoch: 0 } }, /epochs are not the 0 before epoch 0/],
+      [{ position: { ...position, step: Number.NaN } }, /position\.step is no whole number/],
+      [{ position: { ...position, losses: [null] } }, /position\.losses\[0\] is no number/],
+      [{ epochs: {} }, /epochs is no list/],
+      [{ epochs: [{ ...epochs[0], loss: "1" }] }, /epochs\[0\]\.loss is no number/],
+      [{ results: [{ ...results[0], test: undefined }] }, /results\[0\]\.test is no record/],
+      [{ results: [{ ...results[0], fold: 1 }] }, /results are not those/],
+      [{ results: [...results, ...results] }, /results are not those/],
+      [{ logs: { "metrics.jsonl": -1 } }, /logs is no record of sizes/],
+    ];
+    for (const [change, message] of wrong)
+      refuses("BAD_STATE", () => readSavedState({ ...saved, ...change }, settings), message);
+  });
+
+  test("is refused where its counts are not those of the data", () => {
+    const layout = { stepsPerEpoch: [2, 3], epochs: 2 };
+    const place = { ...saved, step: 8 };
+    for (const [change, message] of [
+      [{ fold: 2 }, /the job has 2 folds/],
+      [{ position: { ...saved.position, batch: 4 } }, /an epoch of fold 1 has 3 batches/],
+      [{ position: { ...saved.position, step: 5 } }, /its epoch and batch are those of step 4/],
+      [{ step: 9 }, /it is of step 9, and its fold, epoch and batch are those of step 8/],
+    ] as const)
+      refuses("BAD_STATE", () => requireLayout({ ...place, ...change }, layout), message);
+  });
+
+  test("that was altered is refused with its file, before anything is written", () => {
+    store.save({ ...checkpoint, state: { ...saved, fold: 7 } });
+    const before = bytesIn(run);
+    refuses(
+      "BAD_STATE",
+      () => openJobRun({ path: run, settings, device: "x" }),
+      /step-000000008\.safetensors: .*fold is 7, and the job has 2 folds/,
+    );
+    const mean = { ...checkpoint.tensors.get("extra.normaliser.mean")!, dtype: "u8" as const, shape: [3] };
+    const tensors = new Map([
+      ...checkpoint.tensors,
+      ["extra.normaliser.mean", { ...mean, bytes: Uint8Array.of(1, 2, 3) }] as const,
+    ]);
+    assert.deepEqual(bytesIn(run), before);
+    store.save({ ...checkpoint, tensors });
+    refuses(
+      "BAD_STATE",
+      () => openJobRun({ path: run, settings, device: "x" }),
+      /step-000000008\.safetensors: .*mean has 0 numbers/,
+    );
+  });
+});

@@ -1,0 +1,109 @@
+/**
+ * What a checkpoint says of a job, held to what a job can be. A checksum proves that a file is whole; it does not prove that this
+ * program wrote it. A state that is taken as it comes could restart a training in silence.
+ */
+
+import { HoldfastError } from "../../errors/index.js";
+import type { EpochRecord } from "../../train/index.js";
+import { type JsonRecord, jsonShapes, type LogSizes, type TrainerPosition } from "../../train/index.js";
+import { classNames, type FoldResult } from "./results.js";
+
+/** What `JobRun.save` puts into a checkpoint beside the settings. */
+export interface SavedState {
+  readonly fold: number;
+  readonly position: TrainerPosition;
+  /** Of this fold, those that have ended. */
+  readonly epochs: readonly EpochRecord[];
+  /** Of the folds before this one. */
+  readonly results: readonly FoldResult[];
+  /** The sizes of the run's logs; version 0.1.0 did not write them. */
+  readonly logs?: LogSizes | undefined;
+}
+
+const { fits, listOf, optional, recordOf } = jsonShapes;
+
+const whole = fits((value) => Number.isSafeInteger(value) && Number(value) >= 0, "whole number from 0");
+/** NaN and the infinities are figures too. */
+const figure = fits((value) => typeof value === "number", "number");
+const sizes = fits(
+  (value) => Object.values(value ?? {}).every((size) => Number.isSafeInteger(size) && Number(size) >= 0),
+  "record of sizes",
+);
+const row = fits(
+  (value) => Array.isArray(value) && value.length === classNames.length,
+  `row of ${classNames.length} counts`,
+);
+const answers = { loss: figure, accuracy: figure, majority: figure, confusion: listOf(row) };
+const epoch = recordOf({
+  ...{ epoch: whole, steps: whole, loss: figure, lr: figure, seconds: figure, skipped: whole },
+  ...{ samplesPerSecond: optional(figure), figures: recordOf({}) },
+});
+const shape = recordOf({
+  fold: whole,
+  position: recordOf({
+    ...{ epoch: whole, batch: whole, step: whole, losses: listOf(figure) },
+    ...{ skipped: optional(whole), skippedInEpoch: optional(whole) },
+  }),
+  epochs: listOf(epoch),
+  results: listOf(
+    recordOf({
+      ...{ fold: whole, trainSamples: whole, testSamples: whole, epochs: listOf(epoch) },
+      ...{ test: recordOf(answers), perScale: listOf(recordOf({ ...answers, minutes: whole })) },
+    }),
+  ),
+  logs: optional(sizes),
+});
+
+/** Takes a checkpoint's state for a job's, or refuses it with the first thing in it that is wrong. */
+export function readSavedState(state: JsonRecord, settings: JsonRecord): SavedState {
+  const problem = shape(state, "it") ?? contradictionIn(state as unknown as SavedState, settings);
+  if (problem === undefined) return state as unknown as SavedState;
+  throw refusal(problem);
+}
+
+/** How many steps the folds have, as the data and the settings give it. */
+export interface JobLayout {
+  /** Of each fold, in an epoch. */
+  readonly stepsPerEpoch: readonly number[];
+  readonly epochs: number;
+}
+
+/** Refuses a state whose counts are not those of the job: `step` is the checkpoint's own. */
+export function requireLayout(
+  { step, fold, position }: Pick<SavedState, "fold" | "position"> & { readonly step: number },
+  { stepsPerEpoch, epochs }: JobLayout,
+): void {
+  const perEpoch = stepsPerEpoch[fold];
+  if (perEpoch === undefined) throw refusal(`fold is ${fold}, and the job has ${stepsPerEpoch.length} folds`);
+  if (position.batch > perEpoch)
+    throw refusal(
+      `position.batch is ${position.batch}, and an epoch of fold ${fold} has ${perEpoch} batches`,
+    );
+  const inFold = position.epoch * perEpoch + position.batch;
+  if (position.step !== inFold)
+    throw refusal(`position.step is ${position.step}, and its epoch and batch are those of step ${inFold}`);
+  const before = stepsPerEpoch.slice(0, fold).reduce((sum, steps) => sum + epochs * steps, 0);
+  if (step !== before + inFold)
+    throw refusal(
+      `it is of step ${step}, and its fold, epoch and batch are those of step ${before + inFold}`,
+    );
+}
+
+function contradictionIn({ fold, position, epochs, results }: SavedState, settings: JsonRecord) {
+  const { folds, epochs: wanted } = settings;
+  if (typeof folds === "number" && fold >= folds) return `fold is ${fold}, and the job has ${folds} folds`;
+  if (results.length !== fold || results.some((result, index) => result.fold !== index))
+    return `its results are not those of the ${fold} folds before fold ${fold}`;
+  if (typeof wanted === "number" && position.epoch > wanted)
+    return `position.epoch is ${position.epoch}, and a fold has ${wanted} epochs`;
+  if (epochs.length !== position.epoch || epochs.some((record, index) => record.epoch !== index))
+    return `its epochs are not the ${position.epoch} before epoch ${position.epoch}`;
+  return undefined;
+}
+
+function refusal(problem: string): HoldfastError {
+  return new HoldfastError(
+    "BAD_STATE",
+    `The checkpoint's state does not fit this job: ${problem}. Resume from an earlier one with --older-checkpoint, or start a new run in another folder.`,
+  );
+}

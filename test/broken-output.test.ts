@@ -1,0 +1,85 @@
+/** Output that breaks: a closed pipe, a full device. A training goes on without its display; other commands end with a word. */
+
+import assert from "node:assert/strict";
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { closeSync, existsSync, openSync } from "node:fs";
+import { join } from "node:path";
+import { text } from "node:stream/consumers";
+import { describe, test } from "node:test";
+import { setTimeout } from "node:timers/promises";
+import { readRun } from "../src/train/index.js";
+import { holdfastProgram } from "./support/crossasset-runs.js";
+import { makeFolder } from "./support/folders.js";
+
+const folder = makeFolder();
+const noFull = { skip: !existsSync("/dev/full") && "there is no /dev/full here" };
+const job = [
+  "train",
+  "crossasset",
+  "--device",
+  "cpu",
+  "--generate",
+  "12000",
+  "--folds",
+  "1",
+  "--batch",
+  "64",
+];
+
+/** Runs the command with stdout on a device; how it ended, and its stderr. */
+async function runOnto(device: string, args: readonly string[]) {
+  const file = openSync(device, "w");
+  const child = spawn(process.execPath, [holdfastProgram, ...args], { stdio: ["ignore", file, "pipe"] });
+  closeSync(file);
+  const [stderr, [code]] = await Promise.all([text(child.stderr!), once(child, "exit")]);
+  return { code: code as number | null, stderr };
+}
+
+describe("a training", () => {
+  test("whose reader is gone trains on, and a hangup stops it with a checkpoint", async () => {
+    const run = join(folder, "closed");
+    const args = [holdfastProgram, ...job, "--epochs", "500", "--out", run];
+    const child = spawn(process.execPath, args, { stdio: ["ignore", "pipe", "pipe"] });
+    const [stderr, ended] = [text(child.stderr), once(child, "exit")];
+    let isOver = false;
+    void ended.then(() => {
+      isOver = true;
+    });
+    await once(child.stdout, "data");
+    child.stdout.destroy();
+    // Real time: only the folder can tell now how far it is.
+    while (!isOver && readRun(run).checkpoints.length === 0) await setTimeout(50);
+    child.kill("SIGHUP");
+    const [code, signal] = await ended;
+    assert.deepEqual([code, signal], [3, null], await stderr);
+    assert.match(await stderr, /^holdfast: stdout can't be written \(EPIPE\): .*the run goes on\.\n$/);
+    const { status, checkpoints } = readRun(run);
+    assert.equal(status?.state, "stopped");
+    assert.equal(checkpoints.at(-1)?.step, status?.step);
+  });
+
+  test("whose output fills its disk trains to the end", noFull, async () => {
+    const run = join(folder, "full");
+    const { code, stderr } = await runOnto("/dev/full", [...job, "--epochs", "1", "--out", run]);
+    assert.deepEqual([code, readRun(run).status?.state], [0, "finished"], stderr);
+    assert.match(stderr, /^holdfast: stdout can't be written \(ENOSPC\): .*the run goes on\.\n$/);
+  });
+});
+
+describe("a command that is there for its output", () => {
+  test("fails with one line where its disk is full", noFull, async () => {
+    const { code, stderr } = await runOnto("/dev/full", ["settings"]);
+    assert.equal(code, 1);
+    assert.match(stderr, /^holdfast: BAD_FILE: stdout can't be written: ENOSPC[^\n]*\n$/);
+  });
+
+  test("ends well where its reader has seen enough", async () => {
+    const child = spawn(process.execPath, [holdfastProgram, "settings"], {
+      stdio: ["ignore", "pipe", "pipe"],
+    });
+    child.stdout.destroy();
+    const [stderr, [code]] = await Promise.all([text(child.stderr), once(child, "exit")]);
+    assert.deepEqual([code, stderr], [0, ""]);
+  });
+});

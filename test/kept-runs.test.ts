@@ -1,0 +1,117 @@
+/** Run folders of 0.1.0 are read, shown, asked and resumed by this version. The folders are kept in test/fixtures/run-0.1.0. */
+
+import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
+import { join } from "node:path";
+import { describe, test } from "node:test";
+import { crossasset } from "holdfast";
+import { viewAsText } from "../src/inspect/index.js";
+import { healthOf, readInspection, readRun, readSteps } from "../src/train/index.js";
+import { openDevice } from "./support/devices.js";
+import { unpackRun } from "./support/kept-run.js";
+import { testDevice } from "./support/test-device.js";
+
+const onCpu = { skip: testDevice !== "cpu" && "the runs were made on a CPU" };
+
+/** Later versions may round otherwise: two optimizer steps keep such a difference small. */
+function near(actual: number, expected: number): void {
+  assert.ok(Math.abs(actual - expected) < 1e-3 * Math.abs(expected), `${actual} for ${expected}`);
+}
+
+interface KeptLine {
+  readonly step: number;
+  readonly loss?: number;
+  readonly test?: { readonly loss: number; readonly accuracy: number };
+}
+
+describe("a run that 0.1.0 finished", () => {
+  const run = unpackRun("0.1.0", "finished");
+
+  test("is read with its status, metrics and results, and without a complaint", () => {
+    const { run: record, status, metrics, results, messages } = readRun(run);
+    assert.deepEqual(messages, []);
+    assert.deepEqual([record?.holdfast, record?.settings["batch"]], ["0.1.0", 15]);
+    assert.deepEqual([status?.state, status?.step, status?.of], ["finished", 10, 10]);
+    assert.equal(metrics.length, 6);
+    assert.equal(results?.["wf_mean"], (0.19583333333333333 + 0.3541666666666667) / 2);
+    assert.equal(crossasset.stateOfRun(run), "finished");
+  });
+
+  test("is shown: steps, plans, memory, the page of text and its health", () => {
+    const { plans, memory, trouble, messages } = readInspection(run);
+    assert.deepEqual([trouble, messages], [[], []]);
+    assert.ok(plans.length >= 2 && memory.length > 0);
+    const { step, loss } = readSteps(join(run, "steps.bin"));
+    assert.deepEqual(
+      [...step],
+      Array.from({ length: 10 }, (_, index) => index + 1),
+    );
+    assert.ok(loss.every((one) => one > 0));
+    const text = viewAsText(run).print();
+    assert.match(text, /finished/);
+    assert.match(text, /10 of 10/);
+    const { state, exitCode } = healthOf(run);
+    assert.deepEqual([state, exitCode], ["finished", 0]);
+  });
+});
+
+describe("a run that 0.1.0 was stopped in", onCpu, () => {
+  const run = unpackRun("0.1.0", "stopped");
+  const bars = crossasset.generateBars({ bars: 12_000, seed: 42 });
+
+  test("is well, and can be asked about bars", () => {
+    const { state, exitCode } = healthOf(run);
+    assert.deepEqual([state, exitCode], ["stopped", 0]);
+    assert.match(viewAsText(run).print(), /stopped/);
+    const device = openDevice();
+    const model = crossasset.openTrainedModel(device, run);
+    assert.equal(model.step, 8);
+    const { samples, overall } = model.evaluate(bars, { stride: 600 });
+    assert.equal(samples, 7);
+    assert.ok(overall.loss > 0 && overall.accuracy > 0);
+    const answers: crossasset.Answer[] = [];
+    const questions = model.predict(bars, (answer) => answers.push(answer), { stride: 600 });
+    assert.ok(questions >= samples);
+    assert.equal(answers.length, questions * 12);
+    for (const { probabilities } of answers)
+      near(
+        probabilities.reduce((sum, one) => sum + one),
+        1,
+      );
+    device.close();
+  });
+
+  test("is resumed, and ends as 0.1.0 ended it", async () => {
+    const device = openDevice();
+    const settings = { ...crossasset.defaultSettings, folds: 2, epochs: 2, batch: 15 };
+    const asked = { ...settings, generate: 12_000, precision: "f32" };
+    const job = crossasset.openJobRun({
+      ...{ path: run, settings: asked, device: device.runtime.device.name, runtime: device.runtime },
+    });
+    assert.deepEqual([job.resumed?.step, job.resumed?.fold], [8, 1]);
+    const results = await crossasset.runJob({
+      ...{ device, settings, bars, source: "the generator", cacheFolder: "off", run: job },
+      listen: () => undefined,
+    });
+    job.end(results, 0);
+    device.close();
+
+    const wholeRun = unpackRun("0.1.0", "finished");
+    const linesOf = (path: string) => readRun(path).metrics as unknown as readonly KeptLine[];
+    const [whole, resumed] = [linesOf(wholeRun), linesOf(run)];
+    assert.deepEqual(
+      resumed.map(({ step }) => step),
+      whole.map(({ step }) => step),
+    );
+    for (const [index, { loss, test: tested }] of whole.entries()) {
+      if (loss !== undefined) near(resumed[index]?.loss ?? 0, loss);
+      if (tested) near(resumed[index]?.test?.loss ?? 0, tested.loss);
+    }
+    const steps = readSteps(join(run, "steps.bin"));
+    const wholeSteps = readSteps(join(wholeRun, "steps.bin"));
+    assert.deepEqual([...steps.step], [...wholeSteps.step]);
+    for (const [index, loss] of wholeSteps.loss.entries()) near(steps.loss[index] ?? 0, loss);
+    assert.equal(JSON.parse(readFileSync(join(run, "status.json"), "utf8")).state, "finished");
+    assert.equal(crossasset.stateOfRun(run), "finished");
+  });
+});
