@@ -68,7 +68,7 @@ test("a size that was asked for is taken at its word, without a margin", () => {
   assert.deepEqual(chooseLimit(bytes(256 * MiB), free), { limit: 256 * MiB, reason: "HOLDFAST_MEMORY" });
   assert.throws(
     () => chooseLimit(bytes(512 * MiB), free),
-    /512 MiB was asked for, and only 300 MiB can be had/,
+    /512 MiB was asked for, and only 300 MiB can be given/,
   );
 });
 
@@ -80,7 +80,7 @@ test("a budget that the machine can't give is refused at the start, with both nu
     (error) =>
       error instanceof HoldfastError &&
       error.code === "OUT_OF_BUDGET" &&
-      /24 GiB was asked for, and only 20 GiB can be had \(without a size: the host's MemAvailable, 20 GiB, less 8 GiB\)/.test(
+      /24 GiB was asked for, and only 12 GiB can be given \(without a size: the host's MemAvailable, 20 GiB, less 8 GiB\)/.test(
         error.message,
       ),
   );

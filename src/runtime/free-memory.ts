@@ -31,7 +31,13 @@ export function readFreeMemory(device: DeviceInfo, driver: Driver, readHost: Hos
       return less(told.free, marginOf(told.total, 0.02, 512 * MiB), "the card's free memory");
     case "unified": {
       const host = readHost();
-      return less(host.available, marginOf(host.binding, 0.1, 8 * GiB), whoseMemory(host));
+      // A control group ends a process that takes too much. A host without memory hangs: nobody may take its share.
+      const isHostBound = host.binding === host.total;
+      const margin = isHostBound
+        ? Math.max(0.1 * host.total, 8 * GiB)
+        : marginOf(host.binding, 0.1, 512 * MiB);
+      const offered = less(host.available, margin, whoseMemory(host));
+      return isHostBound ? { ...offered, most: offered.available } : offered;
     }
     case "host": {
       const host = readHost();
@@ -79,7 +85,7 @@ export function chooseLimit(asked: Bytes | "auto", free: FreeMemory): { limit: B
   if (asked === "auto") return { limit: free.available, reason: free.reason };
   throw new HoldfastError(
     "OUT_OF_BUDGET",
-    `A budget of ${formatBytes(asked)} was asked for, and only ${formatBytes(free.most)} can be had ` +
+    `A budget of ${formatBytes(asked)} was asked for, and only ${formatBytes(free.most)} can be given ` +
       `(without a size: ${free.reason}). Lower HOLDFAST_MEMORY, or free memory on this machine.`,
     { numbers: { asked, available: free.most, margin: free.margin } },
   );
