@@ -26,6 +26,8 @@ export interface Watchdog {
 
 /** More than the thread itself gives its own steps. */
 const readyWithinMs = 20_000;
+/** How long the main thread may take to hear of a thread that is up. */
+const hearWithinMs = 1000;
 /** How often the event loop tells that it turns, at the least. */
 const maxTurnMs = 1000;
 
@@ -57,12 +59,17 @@ export function startWatchdog(options: WatchdogOptions): Watchdog {
 
   let isSettled = false;
   const ready = new Promise<void>((resolve, reject) => {
-    const timer = setTimeout(() => {
+    const giveUp = (): void => {
       warn(
         `The watchdog's thread is not up after ${formatDuration(readyWithinMs)}: this run goes on without it.`,
       );
       resolve();
-    }, readyWithinMs).unref();
+    };
+    // A main thread that was busy meanwhile runs its timers first, and hears of the thread after them.
+    const askOnce = (): void => {
+      timer = setTimeout(giveUp, hearWithinMs).unref();
+    };
+    let timer = setTimeout(askOnce, readyWithinMs).unref();
     const settle = (): void => {
       clearTimeout(timer);
       resolve();
