@@ -26,7 +26,6 @@ import {
   runFiles,
   type TrainingWatcher,
 } from "../../train/index.js";
-import { beat } from "../../units/index.js";
 import type { CrossAsset } from "../model.js";
 import { type Normaliser, normaliserFrom, normaliserRecord } from "../samples/index.js";
 import type { JobEvent } from "./events.js";
@@ -224,7 +223,6 @@ export class JobRun {
 
   /** Says that the job is alive, where it has nothing else to say. */
   beat(): void {
-    beat();
     this.#folder.beat();
   }
 
