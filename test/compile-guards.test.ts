@@ -432,6 +432,22 @@ test("data() in a compiled step is refused at the call, as item() is, and reject
   }
 });
 
+test("an audit is a phase of its own, so that a function that hangs while it is traced again is seen", () => {
+  const phases: (string | undefined)[] = [];
+  const { recorder } = device.runtime;
+  const step = device.compile(
+    (x: Tensor) => {
+      phases.push(recorder.recent(64).findLast(({ kind }) => kind === "phase-enter")?.label);
+      return x.mul(2);
+    },
+    { name: "watched" },
+  );
+  step(ones([2]));
+  phases.length = 0;
+  step(ones([2]));
+  assert.deepEqual(phases, ["audit (watched)"]);
+});
+
 test("keep() inside a compiled step is refused, and the way out is to return the tensor", () => {
   const step = device.compile((x: Tensor) => x.mul(2).keep());
   const error = refusalOf(() => step(ones([2])));

@@ -18,10 +18,13 @@ import {
 } from "node:fs";
 import { dirname, join, resolve } from "node:path";
 import { HoldfastError } from "../errors/index.js";
-import { GiB } from "../units/index.js";
+import { beat, duringFileWork, MiB } from "../units/index.js";
 
-/** The system moves at most 2 GiB a call. */
-export const callBytes = GiB;
+/** The system moves at most 2 GiB a call. Less, so that a slow disk is seen to get on. */
+export const callBytes = 64 * MiB;
+
+/** Forced to the disk at a time: the whole of a large file could take longer than a stall. */
+const syncBytes = 256 * MiB;
 
 /** Writes a part of an array at the end of an open file; how many bytes it took. */
 export type WriteBytes = (file: number, bytes: Uint8Array, offset: number, length: number) => number;
@@ -45,9 +48,11 @@ export function writeAtomically(
   const pieces = typeof content === "string" ? [Buffer.from(content)] : content;
   const aside = `${path}.${process.pid}-${randomUUID()}.part`;
   try {
-    writeAside(aside, pieces, lasting, write);
-    renameSync(aside, path);
-    if (lasting) syncFolder(dirname(path));
+    duringFileWork("disk-write", () => {
+      writeAside(aside, pieces, lasting, write);
+      renameSync(aside, path);
+      if (lasting) syncFolder(dirname(path));
+    });
   } catch (error) {
     removeAside(aside);
     throw fileError(`${path} can't be written`, path, error);
@@ -193,9 +198,16 @@ export function withFile<Result>(path: string, flags: number, use: (file: number
 
 function writeAside(path: string, pieces: readonly Uint8Array[], lasting: boolean, write: WriteBytes): void {
   withFile(path, constants.O_WRONLY | constants.O_CREAT | constants.O_EXCL, (file) => {
+    let unsynced = 0;
     for (const piece of pieces) {
       for (let done = 0; done < piece.length; ) {
-        done += write(file, piece, done, Math.min(callBytes, piece.length - done));
+        const count = write(file, piece, done, Math.min(callBytes, piece.length - done));
+        done += count;
+        unsynced += count;
+        beat();
+        if (!lasting || unsynced < syncBytes) continue;
+        fsyncSync(file);
+        unsynced = 0;
       }
     }
     if (lasting) fsyncSync(file);

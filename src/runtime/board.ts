@@ -5,6 +5,7 @@
  */
 
 import { type DriverCall, driverCalls } from "../driver/index.js";
+import { fileWorks } from "../units/index.js";
 
 /** What the engine can be busy with. A step's number stands beside the name. */
 export const phaseNames = [
@@ -16,6 +17,8 @@ export const phaseNames = [
   "step",
   "read-back",
   "close",
+  "audit",
+  ...fileWorks,
 ] as const;
 export type PhaseName = (typeof phaseNames)[number];
 

@@ -119,9 +119,10 @@ export const settingsTable = {
     unit: "ms",
     parse: (text: string) => (text === "off" ? ("off" as const) : parseDuration(text)),
     meaning:
-      "How long a phase or a driver call may show no progress before the watchdog reports a stall. Holdfast's own long work " +
-      "(tracing, planning, compiling, CPU kernels) shows progress as it goes. Time at a debugger's breakpoint, stopped by a " +
-      "signal or asleep with the machine does not count.",
+      "How long a phase, a driver call or a file's save may show no progress before the watchdog reports a stall. Holdfast's own long " +
+      "work (tracing, planning, compiling, CPU kernels) shows progress as it goes. Time at a debugger's breakpoint, stopped by a " +
+      "signal, asleep with the machine or waiting for a busy processor does not count. Your own code is reported if the event " +
+      "loop does not turn for so long.",
     defaultText: formatDuration(30_000),
     example: "2m",
     fallback: (): number | "off" => 30_000,
@@ -131,7 +132,8 @@ export const settingsTable = {
     ...choice("end", "report"),
     meaning:
       "report: write the stall report to stderr and to a file, and let the run go on. end: write it and end the process with " +
-      "exit code 86. The commands of holdfast default to end; holdfast doctor always ends.",
+      "exit code 86; your own code between two steps is only reported. The commands of holdfast default to end; holdfast doctor " +
+      "always ends.",
     defaultText: "report",
     example: "end",
     fallback: () => "report" as const,

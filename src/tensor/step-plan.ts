@@ -87,7 +87,8 @@ export function makeStepPlan(device: Device, step: StepFunction, inputs: readonl
         const work = expected ?? expectedWork(trace);
         expected = work;
         try {
-          times.measure(() => audit(device, step, slots, results, work));
+          const trace = (): void => audit(device, step, slots, results, work);
+          times.measure(() => runtime.phases.run("audit", trace, { label: step.name }));
         } catch (error) {
           if (error instanceof HoldfastError && error.code === "STEP_CHANGED") refusal = error;
           throw error;

@@ -24,10 +24,17 @@ export { type Clock, FakeClock, formatDuration, parseDuration, systemClock } fro
 export {
   type BeatListener,
   beat,
+  duringFileWork,
+  type FileWork,
+  fileWorkIn,
+  fileWorks,
   heartbeatIn,
   heartbeatMemory,
   listenToBeats,
+  noteTurn,
+  turnsIn,
   type WorkStage,
+  workerBeatIn,
 } from "./heartbeat.js";
 export { literalKey } from "./literal-key.js";
 export { startThread, threadAdvice } from "./start-thread.js";

@@ -26,7 +26,7 @@ function stallsOfSlowStep(beats: () => number): Stall[] {
   const clock = new FakeClock();
   const board = new Board();
   const phases = new Phases({ board, recorder: new Recorder({ clock }), clock });
-  const detector = new StallDetector(board, limitMs, clock, beats);
+  const detector = new StallDetector(board, limitMs, clock, { beats });
   const stalls: Stall[] = [];
   clock.onTick(() => stalls.push(...[detector.examine()].filter((stall) => stall !== undefined)));
   const cpu = new Device("cpu", { memory: "64MiB", threads: 1, stallAfter: "off" });

@@ -5,6 +5,7 @@ import { HoldfastError } from "../../errors/index.js";
 import type { LoadableState } from "../../nn/index.js";
 import { type Device, manualSeed } from "../../tensor/index.js";
 import type { EpochRecord, Trainer } from "../../train/index.js";
+import { beat } from "../../units/index.js";
 import type { Bars } from "../bars/index.js";
 import { CrossAsset } from "../model.js";
 import { cachedSamples, type Samples, shuffleLabels, walkForward } from "../samples/index.js";
@@ -166,11 +167,11 @@ function divergence(fold: number, record: EpochRecord | undefined, { lr }: JobSe
 
 function prepare({ bars, source, settings, cacheFolder, listen, run }: JobOptions): Samples {
   const startedMs = performance.now();
-  const { samples, fromCache } = cachedSamples(
-    bars,
-    { stride: settings.stride, onProgress: () => run?.beat() },
-    cacheFolder,
-  );
+  const onProgress = (): void => {
+    beat();
+    run?.beat();
+  };
+  const { samples, fromCache } = cachedSamples(bars, { stride: settings.stride, onProgress }, cacheFolder);
   const seconds = (performance.now() - startedMs) / 1000;
   const told = { bars: bars.time.length, samples: samples.count, isCached: fromCache, seconds };
   listen({ kind: "data", source, ...told });

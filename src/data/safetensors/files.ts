@@ -1,6 +1,7 @@
 /** Safetensors on disk. A file is read whole; a save is there whole or not at all. */
 
 import { constants, fstatSync, readSync } from "node:fs";
+import { beat, duringFileWork } from "../../units/index.js";
 import { callBytes, fileError, withFile, writeAtomically } from "../atomic-write.js";
 import type { SafetensorsFile } from "./format.js";
 import { type ReadOptions, readSafetensors } from "./read.js";
@@ -51,7 +52,7 @@ export function saveSafetensors(path: string, tensors: TensorsToWrite, metadata?
 /** All bytes of a file. */
 export function readWhole(path: string): Uint8Array {
   // A pipe opened without NONBLOCK would wait, maybe for ever, for somebody to write to it.
-  return withFile(path, constants.O_RDONLY | constants.O_NONBLOCK, (file) => {
+  const read = (file: number): Uint8Array => {
     const stats = fstatSync(file);
     if (!stats.isFile()) throw new Error("it is a folder, a pipe or a device, not a file");
     const bytes = new Uint8Array(stats.size);
@@ -59,7 +60,9 @@ export function readWhole(path: string): Uint8Array {
       const count = readSync(file, bytes, done, Math.min(callBytes, bytes.length - done), done);
       if (count === 0) throw new Error(`it shrank to ${done} of its ${bytes.length} bytes while it was read`);
       done += count;
+      beat();
     }
     return bytes;
-  });
+  };
+  return duringFileWork("disk-read", () => withFile(path, constants.O_RDONLY | constants.O_NONBLOCK, read));
 }

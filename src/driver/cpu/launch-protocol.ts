@@ -82,6 +82,8 @@ export type WorkerMessage =
 export interface WorkerStart {
   readonly buffer: SharedArrayBuffer;
   readonly memory: WebAssembly.Memory;
+  /** Where the worker beats for the thread that it works for. */
+  readonly heartbeat: SharedArrayBuffer;
 }
 
 export interface Job {

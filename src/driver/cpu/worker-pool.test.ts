@@ -90,6 +90,26 @@ test("where the system starts no more threads, a launch is shared by those that 
   );
 });
 
+test("every chunk of a shared launch beats, whichever thread ran it", () => {
+  const { pool, load } = openPool(2);
+  const sum = load(basicKernels.sum);
+  const beats = heartbeatIn();
+  let [counted, ownBlocks] = [0, 0];
+  repeatUntil(
+    // A launch of which this thread ran few blocks: most beats are the worker's.
+    () => ownBlocks > 0 && ownBlocks < blocksFor(elements) / 2,
+    () => {
+      const [before, workerBlocks] = [beats(), pool.statistics.workerBlocks];
+      pool.run(sum, blocksFor(elements), [0, 0, 65_536, 65_536 + bytesOfData, elements]);
+      counted = beats() - before;
+      ownBlocks = blocksFor(elements) - (pool.statistics.workerBlocks - workerBlocks);
+    },
+  );
+  // Sixteen chunks of two threads, whatever the blocks take here.
+  assert.ok(counted >= 16, `${counted}`);
+  pool.close();
+});
+
 /** The workers that `act` starts. Node.js tells of a new worker on the next tick only. */
 async function workersStartedBy(act: () => void): Promise<Worker[]> {
   await new Promise(setImmediate);

@@ -5,7 +5,7 @@
 
 import type { Worker } from "node:worker_threads";
 import { HoldfastError } from "../../errors/index.js";
-import { beat, startThread, threadAdvice } from "../../units/index.js";
+import { beat, heartbeatMemory, startThread, threadAdvice } from "../../units/index.js";
 import {
   createSharedJob,
   type KernelFunction,
@@ -29,8 +29,11 @@ export const worthSharingMs = 0.05;
 /** More chunks than threads, so that a thread that is held up by the system leaves its share to the others. */
 const chunksPerThread = 8;
 
-/** A long launch is cut so that it beats about this often, whatever it takes in all. */
-const beatEveryMs = 250;
+/**
+ * A long launch is cut so that every thread beats about this often, whatever it takes in all. On a machine with a dozen busy
+ * programs for each processor that becomes a quarter of a second.
+ */
+const beatEveryMs = 20;
 
 export interface LoadedKernel {
   readonly id: number;
@@ -142,7 +145,9 @@ export class WorkerPool {
 
   #startWorkers(): void {
     if (this.#workers.length > 0) return;
-    const workerData: WorkerStart = { buffer: this.#job.buffer, memory: this.#memory };
+    const workerData: WorkerStart = {
+      ...{ buffer: this.#job.buffer, memory: this.#memory, heartbeat: heartbeatMemory() },
+    };
     for (let thread = 1; thread < this.#threads; thread++) {
       const worker = startThread(new URL("./worker.js", import.meta.url), workerData);
       if (worker instanceof Error) {

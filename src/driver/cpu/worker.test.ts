@@ -4,6 +4,7 @@ import assert from "node:assert/strict";
 import { once } from "node:events";
 import { test } from "node:test";
 import { Worker } from "node:worker_threads";
+import { heartbeatMemory } from "../../units/index.js";
 import { basicKernels } from "./basic-kernels.js";
 import { compileKernel } from "./kernel.js";
 import {
@@ -22,7 +23,7 @@ const patienceMs = 20_000;
 function startWorker() {
   const memory = new WebAssembly.Memory({ initial: 4, maximum: 4, shared: true });
   const job = createSharedJob();
-  const workerData: WorkerStart = { buffer: job.buffer, memory };
+  const workerData: WorkerStart = { buffer: job.buffer, memory, heartbeat: heartbeatMemory() };
   const worker = new Worker(new URL("./worker.js", import.meta.url), { workerData });
   const { module } = compileKernel(basicKernels.fill, memory);
   const message: WorkerMessage = { kind: "load", kernelId: 1, name: "fill", module };

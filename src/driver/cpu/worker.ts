@@ -4,6 +4,7 @@
  */
 
 import { parentPort, receiveMessageOnPort, workerData } from "node:worker_threads";
+import { workerBeatIn } from "../../units/index.js";
 import {
   type KernelFunction,
   runChunks,
@@ -18,6 +19,7 @@ import { mathFunctions } from "./math-functions.js";
 const start = workerData as WorkerStart;
 const job = viewSharedJob(start.buffer);
 const { words } = job;
+const beat = workerBeatIn(start.heartbeat);
 const kernels = new Map<number, KernelFunction>();
 let messagesRead = 0;
 
@@ -44,7 +46,8 @@ function runShare(): void {
   const kernel = kernels.get(Atomics.load(words, word.kernelId));
   if (!kernel) return;
   const call = [0, 0, ...job.arguments.subarray(0, Atomics.load(words, word.argumentCount))];
-  Atomics.add(words, word.workerBlocks, runChunks(words, kernel, call));
+  beat();
+  Atomics.add(words, word.workerBlocks, runChunks(words, kernel, call, beat));
 }
 
 /** The first failure of a job is kept; those that come with it are its like. */

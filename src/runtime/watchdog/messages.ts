@@ -14,6 +14,8 @@ export interface WatchdogSettings {
   readonly stallAfterMs: number;
   readonly reportDir: string;
   readonly onStall: OnStall;
+  /** The watchdog's thread, as the system numbers it; undefined where that is not known. */
+  readonly threadId?: number | undefined;
 }
 
 export type ToOutside =

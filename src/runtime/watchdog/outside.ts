@@ -8,6 +8,7 @@
 import { systemClock } from "../../units/index.js";
 import { lookEveryMs, receive, send, type ToOutside, type WatchdogSettings } from "./messages.js";
 import { isStopped, readProcessState } from "./process-state.js";
+import { ProcessorWait } from "./processor-wait.js";
 import { printWithin, publish } from "./publish.js";
 import type { Reading } from "./reading.js";
 import { type StallReport, stallReport } from "./report.js";
@@ -15,7 +16,9 @@ import { ReportPace } from "./report-pace.js";
 import { RunEnding } from "./run-ending.js";
 import { WatchedTime } from "./watched-time.js";
 
-const { pid, stallAfterMs, reportDir, onStall } = JSON.parse(process.argv[2] ?? "{}") as WatchdogSettings;
+const { pid, stallAfterMs, reportDir, onStall, threadId } = JSON.parse(
+  process.argv[2] ?? "{}",
+) as WatchdogSettings;
 const lookMs = lookEveryMs(stallAfterMs);
 /** More than the limit, so that a thread that is only late can still tell what it saw. */
 const silentAfterMs = stallAfterMs + 500;
@@ -23,6 +26,8 @@ const silentAfterMs = stallAfterMs + 500;
 const doneCheckMs = 20;
 
 const time = new WatchedTime(systemClock, 2 * lookMs);
+/** A thread that waits for a processor is late and not silent. */
+const wait = new ProcessorWait(pid, threadId);
 const pace = new ReportPace(stallAfterMs);
 let silentMs = 0;
 let lastReading: Reading | undefined;
@@ -57,7 +62,7 @@ function hear(message: ToOutside): void {
 
 function look(): void {
   leaveIfDone();
-  silentMs += time.tick();
+  silentMs = Math.max(0, silentMs + time.tick() - wait.tick());
   if (silentMs < silentAfterMs || isSilenceTold) return;
   if (isStopped(pid)) {
     silentMs = 0;

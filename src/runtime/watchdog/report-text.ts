@@ -1,7 +1,7 @@
 /** What a person reads of a stall report on stderr: the sentence, the figures, the way out. */
 
 import { exitCodes } from "../../errors/index.js";
-import { formatBytes, formatDuration } from "../../units/index.js";
+import { fileWorks, formatBytes, formatDuration } from "../../units/index.js";
 import type { ThreadState } from "./process-state.js";
 import type { Ending, StallReport } from "./report.js";
 
@@ -25,6 +25,9 @@ const endings: Readonly<Record<Ending, string>> = {
   none: "the process keeps running; to end it on a stall, start it with HOLDFAST_ON_STALL=end",
 };
 
+const programGoesOn =
+  "the process keeps running: outside of Holdfast a long computation looks like a hang, so this never ends it";
+
 /** `where` is the path of the JSON file, or why there is none. */
 export function stallReportText(report: StallReport, where: string): string {
   const { what } = report;
@@ -41,7 +44,7 @@ export function stallReportText(report: StallReport, where: string): string {
     ...report.notes.map((note): [string, string] => ["note", note]),
     ["look at", advice(report)],
     ["report", where],
-    ["ending", endings[report.ending]],
+    ["ending", what.kind === "program" ? programGoesOn : endings[report.ending]],
     [
       "way out",
       `if it is slow but not stuck, start it with a larger HOLDFAST_STALL_AFTER (now ${formatDuration(what.limitMs)})`,
@@ -59,6 +62,8 @@ function stallSentence({ what, pid }: StallReport): string {
     const call = what.call === null ? "" : `, driver call ${what.call}`;
     return `process ${pid} has not been heard for ${limit}; last heard in ${phase ?? "no phase"}${call}${op}`;
   }
+  if (what.kind === "program")
+    return `the program has not come back from its own work for ${limit}; its event loop does not turn${op}`;
   if (what.call === null) return `${phase}${op} has not moved for ${limit}`;
   return `${phase === undefined ? "" : `${phase}, `}driver call ${what.call}${op} has not returned for ${limit}`;
 }
@@ -116,6 +121,10 @@ function eventRows({ events }: StallReport): [string, string][] {
 }
 
 function advice({ what, process: { threads } }: StallReport): string {
+  if (fileWorks.some((work) => work === what.phase))
+    return "the disk: a file's read, write or fsync has not returned; see dmesg, df and mount";
+  if (what.kind === "program")
+    return "the program's own code between two steps, such as its data or its callbacks: a loop, or a call that blocks";
   if (threads.some(({ state }) => state === "D")) {
     return "the thread in state D: it waits inside a kernel driver; see dmesg, and nvidia-smi for the GPU";
   }

@@ -5,8 +5,11 @@ import type { PhaseName } from "../board.js";
 import type { ProcessState } from "./process-state.js";
 import type { OpenPhase, Reading } from "./reading.js";
 
-/** `stall`: the thread saw nothing move. `silence`: the thread itself was not heard; the figures are its last. */
-export type StallKind = "stall" | "silence";
+/**
+ * `stall`: the thread saw nothing move. `program`: nothing of Holdfast is open, and the program's event loop does not turn.
+ * `silence`: the thread itself was not heard; the figures are its last.
+ */
+export type StallKind = "stall" | "program" | "silence";
 
 /** How the run ends: by the exit code `stalled`, by SIGKILL, or not at all. */
 export type Ending = "exit" | "kill" | "none";

@@ -3,20 +3,33 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { driverCalls } from "../../driver/index.js";
-import { beat, FakeClock } from "../../units/index.js";
+import {
+  beat,
+  duringFileWork,
+  FakeClock,
+  fileWorkIn,
+  heartbeatMemory,
+  noteTurn,
+  turnsIn,
+  workerBeatIn,
+} from "../../units/index.js";
 import { Board } from "../board.js";
 import { Phases } from "../phases.js";
 import { Recorder } from "../recorder.js";
-import { type Stall, StallDetector } from "./stall.js";
+import { isOutside, type Stall, StallDetector, type ThreadSigns } from "./stall.js";
 
 const limitMs = 30_000;
 
-function engine() {
+function engine(signs: ThreadSigns = {}) {
   const clock = new FakeClock();
   const board = new Board();
   const recorder = new Recorder({ clock });
   const phases = new Phases({ board, recorder, clock, log: () => {} });
-  const detector = new StallDetector(board, limitMs, clock);
+  const detector = new StallDetector(board, limitMs, clock, {
+    turns: turnsIn(heartbeatMemory()),
+    fileWork: fileWorkIn(heartbeatMemory()),
+    ...signs,
+  });
   let found: Stall | undefined;
   clock.onTick(() => {
     found ??= detector.examine();
@@ -79,7 +92,8 @@ describe("the stall detector", () => {
   });
 
   it("never takes an idle engine for a stalled one", () => {
-    const { phases, pass, enterCall, exitCall } = engine();
+    let turns = 0;
+    const { phases, pass, enterCall, exitCall } = engine({ turns: () => turns++ });
     assert.equal(pass(10 * limitMs), undefined);
     phases.run("init", () => {
       enterCall("describe");
@@ -118,9 +132,77 @@ describe("the stall detector", () => {
     });
   });
 
+  it("counts anew after every beat of a worker thread", () => {
+    const { phases, pass, enterCall } = engine();
+    const beatOfWorker = workerBeatIn(heartbeatMemory());
+    phases.run("step", () => {
+      enterCall("synchronize");
+      for (let times = 0; times < 10; times++) {
+        assert.equal(pass(limitMs - 250), undefined);
+        beatOfWorker();
+      }
+      assert.equal(pass(limitMs + 250)?.call?.call, "synchronize");
+    });
+  });
+
+  it("names the file work that has not ended, inside its phase and outside of all", () => {
+    const { phases, pass } = engine();
+    const stalls = [
+      duringFileWork("disk-write", () => pass(limitMs + 250)),
+      phases.run("step", () => duringFileWork("disk-read", () => pass(limitMs + 250)), { number: 2 }),
+    ];
+    assert.deepEqual(
+      stalls.map((stall) => stall?.phases.map(({ phase }) => phase)),
+      [["disk-write"], ["step", "disk-read"]],
+    );
+    noteTurn();
+    assert.equal(pass(limitMs - 250), undefined);
+  });
+
+  it("sees a program outside of all phases whose event loop does not turn", () => {
+    const { pass } = engine();
+    for (let times = 0; times < 10; times++) {
+      assert.equal(pass(limitMs - 250), undefined);
+      noteTurn();
+    }
+    const stall = pass(limitMs + 250);
+    assert.ok(stall && isOutside(stall));
+  });
+
+  it("does not take the turns of the event loop for moves of a phase", async () => {
+    const { phases, pass } = engine();
+    await phases.runAsync("step", async () => {
+      let stall: Stall | undefined;
+      for (let times = 0; times < 4; times++) {
+        noteTurn();
+        stall ??= pass(limitMs / 2);
+      }
+      assert.equal(innermost(stall), "step 0");
+    });
+  });
+
+  it("does not count the time in which the thread waited for a processor", () => {
+    let isCrowded = true;
+    const { phases, pass } = engine({ waitedMs: () => (isCrowded ? 200 : 0) });
+    phases.run("step", () => {
+      // Of every 250 ms the thread could run for 50.
+      assert.equal(pass(4 * limitMs), undefined);
+      isCrowded = false;
+      assert.equal(pass(limitMs / 5 + 250)?.stillMs, limitMs);
+    });
+  });
+
+  it("finds a loop that never ends on a machine however crowded, at eight times the limit", () => {
+    const { phases, pass } = engine({ waitedMs: () => 240 });
+    phases.run("step", () => {
+      assert.equal(pass(8 * limitMs - 250), undefined);
+      assert.equal(pass(250)?.stillMs, limitMs);
+    });
+  });
+
   it("S5, red proof: without the beats, work that goes on looks like a stall", () => {
     const { clock, board, phases } = engine();
-    const deaf = new StallDetector(board, limitMs, clock, () => 0);
+    const deaf = new StallDetector(board, limitMs, clock, { beats: () => 0 });
     const stalls: Stall[] = [];
     clock.onTick(() => stalls.push(...[deaf.examine()].filter((stall) => stall !== undefined)));
     phases.run("compile", () => {
@@ -261,6 +343,6 @@ describe("H3: a phase that has ended is never named", () => {
         throw new Error("no plan");
       }),
     );
-    assert.equal(pass(2 * limitMs), undefined);
+    assert.deepEqual(pass(2 * limitMs)?.phases, []);
   });
 });

@@ -1,10 +1,11 @@
 /**
- * What a stall is: a phase or a driver call is open, and for the limit no phase or driver call has begun or ended, and there
- * was no heartbeat. Pure logic over the board and the heartbeat. Only time between the detector's own checks counts, so time
- * in which it could not check is not a stall.
+ * What a stall is: a phase, a driver call or work on a file is open, and for the limit none of them has begun or ended, and
+ * there was no heartbeat. Where nothing is open, the program is at work itself: it stands still if its event loop does not turn
+ * for the limit. Pure logic over the board and the heartbeat. Only time between the detector's own checks counts, less the
+ * time in which the watched thread waited for a processor: time in which it could not check or move is not a stall.
  */
 
-import { type Clock, heartbeatIn } from "../../units/index.js";
+import { type Clock, type FileWork, heartbeatIn } from "../../units/index.js";
 import type { Board, CallReading, PhaseReading } from "../board.js";
 import { lookEveryMs } from "./messages.js";
 import { WatchedTime } from "./watched-time.js";
@@ -26,25 +27,53 @@ export interface Stall extends Activity {
   readonly limitMs: number;
 }
 
+/** What is known of the watched thread beyond the board. */
+export interface ThreadSigns {
+  /** How many beats there were. */
+  readonly beats?: () => number;
+  /** How often its event loop has turned; without it a program outside of all phases is never stalled. */
+  readonly turns?: () => number;
+  /** The work on a file that has not ended. */
+  readonly fileWork?: () => { readonly work: FileWork; readonly enteredMs: number } | undefined;
+  /** How long it has waited for a processor since this was last asked. */
+  readonly waitedMs?: () => number;
+}
+
+/** The share of time that counts on a machine however crowded, so that a busy loop is found there too. */
+const minCounted = 1 / 8;
+
+interface Signs {
+  readonly movedMs: number;
+  readonly beats: number;
+  readonly turns: number;
+}
+
+type Open = Pick<Activity, "phases" | "call">;
+
+/** Is the program at work itself, with nothing of the engine's open? */
+export function isOutside({ phases, call }: Open): boolean {
+  return phases.length === 0 && call === undefined;
+}
+
 export class StallDetector {
   readonly #board: Board;
   readonly #limitMs: number;
   readonly #clock: Clock;
-  readonly #beats: () => number;
+  readonly #signs: Required<Omit<ThreadSigns, "turns">> & Pick<ThreadSigns, "turns">;
   readonly #time: WatchedTime;
   /** The state of the board and the heartbeat at the last look. */
-  #movedMs = Number.NaN;
-  #beaten = Number.NaN;
-  #stillMs = 0;
+  #seen: Signs = { movedMs: Number.NaN, beats: Number.NaN, turns: Number.NaN };
+  /** How long nothing has moved, and for how much of that the thread waited for a processor. */
+  #still = { watchedMs: 0, waitedMs: 0 };
   /** The same stall is told once. */
   #isTold = false;
   #activity: Activity | undefined;
 
-  constructor(board: Board, limitMs: number, clock: Clock, beats: () => number = heartbeatIn()) {
+  constructor(board: Board, limitMs: number, clock: Clock, signs: ThreadSigns = {}) {
     this.#board = board;
     this.#limitMs = limitMs;
     this.#clock = clock;
-    this.#beats = beats;
+    this.#signs = { beats: heartbeatIn(), fileWork: () => undefined, waitedMs: () => 0, ...signs };
     this.#time = new WatchedTime(clock, 2 * lookEveryMs(limitMs));
   }
 
@@ -53,7 +82,7 @@ export class StallDetector {
     const activity = this.#look();
     this.#activity = activity;
     const { stillMs, phases, call, lookedMs } = activity;
-    const isIdle = phases.length === 0 && call === undefined;
+    const isIdle = isOutside({ phases, call }) && this.#signs.turns === undefined;
     if (stillMs < this.#limitMs || this.#isTold || isIdle || !this.isStill) return undefined;
     this.#isTold = true;
     return { ...activity, call: this.#stuck(call, lookedMs), limitMs: this.#limitMs };
@@ -66,34 +95,63 @@ export class StallDetector {
 
   /** Has nothing moved since the last look? */
   get isStill(): boolean {
-    return this.#board.movedMs === this.#movedMs && this.#beats() === this.#beaten;
+    return this.#isSame(this.#readSigns(), this.#activity);
   }
 
   #look(): Activity {
     // The clock is read before the board: the other way round, a late reader would see stalls.
     const nowMs = this.#clock.nowMs();
     const tickMs = this.#time.tick();
-    const [movedMs, beaten] = [this.#board.movedMs, this.#beats()];
-    if (this.#activity && movedMs === this.#movedMs && beaten === this.#beaten) this.#stillMs += tickMs;
+    const waitedMs = this.#signs.waitedMs();
+    const signs = this.#readSigns();
+    const { op, step } = this.#board;
+    const open = { phases: this.#openPhases(), call: this.#board.openCall() };
+    if (this.#activity && this.#isSame(signs, open))
+      this.#still = {
+        watchedMs: this.#still.watchedMs + tickMs,
+        waitedMs: this.#still.waitedMs + waitedMs,
+      };
     else {
-      const sinceMoveMs = Math.max(0, nowMs - movedMs);
+      const sinceMoveMs = Math.max(0, nowMs - signs.movedMs);
+      const isMove = signs.movedMs !== this.#seen.movedMs && signs.beats === this.#seen.beats;
       // A stall may be older than this detector. Two more looks have to confirm that, in case the process was stopped.
-      if (!this.#activity)
-        this.#stillMs = Math.min(sinceMoveMs, this.#limitMs - 2 * lookEveryMs(this.#limitMs));
-      else this.#stillMs = beaten === this.#beaten ? Math.min(sinceMoveMs, tickMs) : 0;
+      const olderMs = isOutside(open)
+        ? 0
+        : Math.min(sinceMoveMs, this.#limitMs - 2 * lookEveryMs(this.#limitMs));
+      const newerMs = isMove ? Math.min(sinceMoveMs, tickMs) : 0;
+      this.#still = { watchedMs: this.#activity ? newerMs : olderMs, waitedMs: 0 };
       this.#isTold = false;
     }
-    [this.#movedMs, this.#beaten] = [movedMs, beaten];
-    const { op, step } = this.#board;
-    return {
-      ...{ lookedMs: nowMs, phases: this.#board.openPhases(), call: this.#board.openCall() },
-      ...{ op, step, stillMs: this.#stillMs },
-    };
+    this.#seen = signs;
+    return { ...open, lookedMs: nowMs, op, step, stillMs: this.#stillMs };
+  }
+
+  get #stillMs(): number {
+    const { watchedMs, waitedMs } = this.#still;
+    return Math.max(watchedMs * minCounted, watchedMs - waitedMs);
+  }
+
+  /** The phases on the board, and inside them the file that is waited for. */
+  #openPhases(): readonly PhaseReading[] {
+    const phases = this.#board.openPhases();
+    const file = this.#signs.fileWork();
+    return file ? [...phases, { phase: file.work, number: 0, enteredMs: file.enteredMs }] : phases;
+  }
+
+  #readSigns(): Signs {
+    const { beats, turns } = this.#signs;
+    return { movedMs: this.#board.movedMs, beats: beats(), turns: turns?.() ?? 0 };
+  }
+
+  /** Has nothing moved? Inside a phase a turn of the event loop is no move: the phase may wait for what never comes. */
+  #isSame({ movedMs, beats, turns }: Signs, open: Open | undefined): boolean {
+    const isTurned = turns !== this.#seen.turns && open !== undefined && isOutside(open);
+    return movedMs === this.#seen.movedMs && beats === this.#seen.beats && !isTurned;
   }
 
   /** Counts anew from here: someone holds the engine, and knows it. */
   restart(): void {
-    this.#stillMs = 0;
+    this.#still = { watchedMs: 0, waitedMs: 0 };
     this.#isTold = false;
   }
 

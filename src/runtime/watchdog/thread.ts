@@ -7,7 +7,14 @@
 import { setTimeout as passed } from "node:timers/promises";
 import { parentPort, workerData } from "node:worker_threads";
 import { exitCodes } from "../../errors/index.js";
-import { formatDuration, heartbeatIn, systemClock, threadAdvice } from "../../units/index.js";
+import {
+  fileWorkIn,
+  formatDuration,
+  heartbeatIn,
+  systemClock,
+  threadAdvice,
+  turnsIn,
+} from "../../units/index.js";
 import { Board } from "../board.js";
 import { LabelTable } from "../label-table.js";
 import { Recorder } from "../recorder.js";
@@ -16,11 +23,12 @@ import { loadExit } from "./exit-process.js";
 import { lookEveryMs, type WatchdogSettings } from "./messages.js";
 import { OutsideProcess } from "./outside-process.js";
 import { isStopped, readProcessState } from "./process-state.js";
+import { ownThreadId, ProcessorWait } from "./processor-wait.js";
 import { printWithin, publish } from "./publish.js";
 import { type Shared, takeReading } from "./reading.js";
 import { type Ending, type StallReport, stallReport } from "./report.js";
 import { ReportPace } from "./report-pace.js";
-import { type Stall, StallDetector } from "./stall.js";
+import { isOutside, type Stall, StallDetector } from "./stall.js";
 
 export interface ThreadData extends WatchdogSettings {
   readonly board: SharedArrayBuffer;
@@ -28,6 +36,8 @@ export interface ThreadData extends WatchdogSettings {
   readonly recorder: SharedArrayBuffer;
   /** The main thread's heartbeat. */
   readonly heartbeat: SharedArrayBuffer;
+  /** The thread that is watched, as the system numbers it; undefined where that is not known. */
+  readonly mainThreadId: number | undefined;
   /** The number of the outside process while it starts. */
   readonly startingOutside: Int32Array;
 }
@@ -41,15 +51,20 @@ const settings = workerData as ThreadData;
 const { pid, stallAfterMs, reportDir, onStall } = settings;
 const lookMs = lookEveryMs(stallAfterMs);
 const shared = attach(settings);
-const beats = heartbeatIn(settings.heartbeat);
-const detector = new StallDetector(shared.board, stallAfterMs, systemClock, beats);
+const wait = new ProcessorWait(pid, settings.mainThreadId);
+const detector = new StallDetector(shared.board, stallAfterMs, systemClock, {
+  beats: heartbeatIn(settings.heartbeat),
+  turns: turnsIn(settings.heartbeat),
+  fileWork: fileWorkIn(settings.heartbeat),
+  waitedMs: () => wait.tick(),
+});
 const pace = new ReportPace(stallAfterMs);
 
 /** The report that the outside process has been handed and has not published yet. */
 let handedOver: StallReport | undefined;
 
 const outside = new OutsideProcess(
-  { pid, stallAfterMs, reportDir, onStall },
+  { pid, stallAfterMs, reportDir, onStall, threadId: ownThreadId() },
   { leave, reported: () => (handedOver = undefined) },
   { starting: settings.startingOutside },
 );
@@ -88,7 +103,13 @@ function look(): void {
 /** A process held by a debugger or a signal is not stalled. Nor is a run that has moved while that was checked. */
 async function judge(stall: Stall): Promise<void> {
   if (isStopped(pid) || (await isPausedByDebugger())) detector.restart();
-  else if (detector.isStill && (onStall === "end" || pace.allows(systemClock.nowMs()))) tell(stall);
+  else if (detector.isStill && (endingOf(stall) !== "none" || pace.allows(systemClock.nowMs()))) tell(stall);
+}
+
+/** Outside of the engine's own work, a long computation of the program looks like a hang: it is reported and goes on. */
+function endingOf(stall: Stall): Ending {
+  if (onStall === "report" || isOutside(stall)) return "none";
+  return exit ? "exit" : "kill";
 }
 
 function tell(stall: Stall): void {
@@ -104,21 +125,20 @@ function tell(stall: Stall): void {
 }
 
 function describe(stall: Stall): StallReport {
-  const endsBy: Ending = exit ? "exit" : "kill";
   const leftOut = pace.takeLeftOut();
   const unreported =
     leftOut === 1
       ? "1 more stall since the last report was not reported"
       : `${leftOut} more stalls since the last report were not reported`;
   return stallReport({
-    kind: "stall",
+    kind: isOutside(stall) ? "program" : "stall",
     pid,
     noticedBy: "thread",
     elapsedMs: stall.stillMs,
     limitMs: stall.limitMs,
     reading: takeReading(shared, stall),
     process: readProcessState(pid),
-    ending: onStall === "end" ? endsBy : "none",
+    ending: endingOf(stall),
     notes: leftOut === 0 ? notes : [...notes, unreported],
     time: new Date(),
   });

@@ -1,9 +1,10 @@
 /** Starts the watchdog: a thread that reads the board, and a process outside that watches the thread. */
 
 import { HoldfastError } from "../../errors/index.js";
-import { formatDuration, heartbeatMemory, startThread, threadAdvice } from "../../units/index.js";
+import { formatDuration, heartbeatMemory, noteTurn, startThread, threadAdvice } from "../../units/index.js";
 import type { OnStall } from "./messages.js";
 import { unwanted } from "./outside-process.js";
+import { ownThreadId } from "./processor-wait.js";
 import type { Shared } from "./reading.js";
 import type { ThreadData } from "./thread.js";
 
@@ -25,6 +26,10 @@ export interface Watchdog {
 
 /** More than the thread itself gives its own steps. */
 const readyWithinMs = 20_000;
+/** How long the main thread may take to hear of a thread that is up. */
+const hearWithinMs = 1000;
+/** How often the event loop tells that it turns, at the least. */
+const maxTurnMs = 1000;
 
 export function startWatchdog(options: WatchdogOptions): Watchdog {
   const { board, labels, recorder, stallAfterMs, reportDir, onStall } = options;
@@ -36,6 +41,7 @@ export function startWatchdog(options: WatchdogOptions): Watchdog {
     recorder: recorder.memory,
     heartbeat: heartbeatMemory(),
     startingOutside,
+    mainThreadId: ownThreadId(),
     pid: process.pid,
     stallAfterMs,
     reportDir,
@@ -49,15 +55,21 @@ export function startWatchdog(options: WatchdogOptions): Watchdog {
     return { ready: Promise.resolve(), close: () => {} };
   }
   endWithProcess(startingOutside);
+  const turning = setInterval(noteTurn, Math.min(stallAfterMs / 8, maxTurnMs)).unref();
 
   let isSettled = false;
   const ready = new Promise<void>((resolve, reject) => {
-    const timer = setTimeout(() => {
+    const giveUp = (): void => {
       warn(
         `The watchdog's thread is not up after ${formatDuration(readyWithinMs)}: this run goes on without it.`,
       );
       resolve();
-    }, readyWithinMs).unref();
+    };
+    // A main thread that was busy meanwhile runs its timers first, and hears of the thread after them.
+    const askOnce = (): void => {
+      timer = setTimeout(giveUp, hearWithinMs).unref();
+    };
+    let timer = setTimeout(askOnce, readyWithinMs).unref();
     const settle = (): void => {
       clearTimeout(timer);
       resolve();
@@ -86,7 +98,10 @@ export function startWatchdog(options: WatchdogOptions): Watchdog {
       if (!isSettled) worker.ref();
       return ready;
     },
-    close: () => worker.postMessage("close"),
+    close() {
+      clearInterval(turning);
+      worker.postMessage("close");
+    },
   };
 }
 

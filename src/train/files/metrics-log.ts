@@ -4,7 +4,7 @@ import { closeSync, constants, fstatSync, fsyncSync, ftruncateSync, openSync, wr
 import { asFileError, codeOf, withFileError, writeAtomically } from "../../data/index.js";
 import { HoldfastError } from "../../errors/index.js";
 import { readTail } from "../../files/index.js";
-import { MiB } from "../../units/index.js";
+import { duringFileWork, MiB } from "../../units/index.js";
 import { fromJson, isRecord, type JsonRecord, toJson } from "./json.js";
 
 const newline = 0x0a;
@@ -45,7 +45,9 @@ export class MetricsLog {
 
   sync(): void {
     const file = this.#requireOpen();
-    withFileError(`${this.#path} can't be written`, this.#path, () => fsyncSync(file));
+    withFileError(`${this.#path} can't be written`, this.#path, () =>
+      duringFileWork("disk-write", () => fsyncSync(file)),
+    );
   }
 
   /** The file's size. */

@@ -60,6 +60,10 @@ export function stopOnSignals({ withinMs = defaultWithinMs, exitCode }: StopOpti
   const worker = startThread(new URL("./stop-thread.js", import.meta.url), workerData);
   const isRefused = worker instanceof Error;
   if (isRefused) warnOfDeafness(`${worker.message}. ${threadAdvice}.`);
+  let isSettled = false;
+  const keepAlive = (isKept: boolean): void => {
+    if (!isRefused) isKept ? worker.ref() : worker.unref();
+  };
   const ready = new Promise<void>((resolve) => {
     if (isRefused) return resolve();
     worker.once("message", () => resolve());
@@ -68,15 +72,22 @@ export function stopOnSignals({ withinMs = defaultWithinMs, exitCode }: StopOpti
       warnOfDeafness(error.message);
       resolve();
     });
-    worker.unref();
+  }).finally(() => {
+    isSettled = true;
+    keepAlive(false);
   });
+  // A listener for messages keeps the process alive. Only somebody who waits for the thread wants that.
+  keepAlive(false);
   const send = (message: ToStopThread): void => {
     if (!isRefused) worker.postMessage(message);
   };
   let isOpen = true;
   return {
     signal: halt.signal,
-    ready,
+    get ready() {
+      if (!isSettled) keepAlive(true);
+      return ready;
+    },
     markRun: (folder) => send({ type: "run", folder }),
     close() {
       if (!isOpen) return;

@@ -1,0 +1,45 @@
+/**
+ * How long a thread has waited for a processor: it could run, and others ran. Such time is no standing still. Linux counts it
+ * for every thread; elsewhere nothing is known, and it is 0.
+ */
+
+import { readFileSync, readlinkSync } from "node:fs";
+
+/** The calling thread's number, as /proc knows it; undefined where there is none. */
+export function ownThreadId(): number | undefined {
+  try {
+    const id = Number(/(\d+)$/.exec(readlinkSync("/proc/thread-self"))?.[1]);
+    return Number.isSafeInteger(id) ? id : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+/** Tells how many milliseconds a thread of a process has waited since it was last asked. */
+export class ProcessorWait {
+  readonly #path: string | undefined;
+  #waitedMs: number;
+
+  constructor(pid: number, threadId: number | undefined, proc = "/proc") {
+    this.#path = threadId === undefined ? undefined : `${proc}/${pid}/task/${threadId}/schedstat`;
+    this.#waitedMs = this.#read();
+  }
+
+  tick(): number {
+    const waitedMs = this.#read();
+    const tickMs = Math.max(0, waitedMs - this.#waitedMs);
+    this.#waitedMs = waitedMs;
+    return tickMs;
+  }
+
+  /** The second figure is the wait, in nanoseconds; it counts when the thread has got its processor. */
+  #read(): number {
+    if (this.#path === undefined) return 0;
+    try {
+      const waited = Number(readFileSync(this.#path, "latin1").split(" ")[1]);
+      return Number.isFinite(waited) ? waited / 1e6 : 0;
+    } catch {
+      return 0;
+    }
+  }
+}
