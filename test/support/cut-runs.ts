@@ -1,11 +1,13 @@
 /** A recorded run, and what is left of it after a power cut at any of its moments. */
 
+import assert from "node:assert/strict";
 import { rmSync } from "node:fs";
 import { join } from "node:path";
 import { stateOfRun } from "../../src/crossasset/index.js";
 import { exitCodes } from "../../src/errors/index.js";
+import { readRun } from "../../src/train/index.js";
 import { DisturbedRuns, requireEnd } from "./disturbed-runs.js";
-import { type ChangeLog, cutPower, drawBy, recordChanges } from "./power-loss.js";
+import { type Change, type ChangeLog, cutPower, drawBy, recordChanges } from "./power-loss.js";
 
 export class CutRuns {
   readonly #folder: string;
@@ -43,7 +45,29 @@ export class CutRuns {
     const last = this.#log.changes[moment - 1];
     const out = join(root, "run");
     const state = stateOfRun(out);
+    const steps = readRun(out).checkpoints.map(({ step }) => step);
+    const saved = savedBefore(this.#log.changes.slice(0, moment));
+    assert.ok(
+      saved === undefined || state !== "none",
+      `a run with ${saved} saved steps is gone: ${moment}, seed ${seed}`,
+    );
+    assert.ok((steps.at(-1) ?? 0) >= (saved ?? 0), `step ${saved} was saved, and ${steps} are left`);
     await this.#runs.finish(out, `a cut after change ${moment}, ${last?.kind}, seed ${seed}`);
     return state;
   }
+}
+
+/** The step of the latest checkpoint whose save had returned; undefined where not even the run's creation had. */
+function savedBefore(changes: readonly Change[]): number | undefined {
+  let saved: number | undefined;
+  const written = new Map<number, number>();
+  for (const change of changes) {
+    if (change.kind === "name") {
+      const [, step] = /\0step-(\d+)\.safetensors$/.exec(change.name) ?? [];
+      if (step !== undefined || change.name.endsWith("\0run.json"))
+        written.set(change.folder, Number(step ?? 0));
+    } else if (change.kind === "syncFolder" && written.has(change.folder))
+      saved = Math.max(saved ?? 0, written.get(change.folder) ?? 0);
+  }
+  return saved;
 }
