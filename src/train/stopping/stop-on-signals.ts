@@ -16,7 +16,7 @@ export interface StopOptions {
 export interface StopSignals {
   /** Aborted by the first signal, once the main thread hears it: for `TrainerOptions.signal`. */
   readonly signal: AbortSignal;
-  /** Resolves when the second thread listens. You need not wait for it. */
+  /** Resolves when the second thread listens. You need not wait for it; a process that does stays alive for it. */
   readonly ready: Promise<void>;
   /** Names the run's folder, so that it is marked as stopped where the process has to be ended. */
   markRun(folder: string): void;
@@ -60,6 +60,7 @@ export function stopOnSignals({ withinMs = defaultWithinMs, exitCode }: StopOpti
   const worker = startThread(new URL("./stop-thread.js", import.meta.url), workerData);
   const isRefused = worker instanceof Error;
   if (isRefused) warnOfDeafness(`${worker.message}. ${threadAdvice}.`);
+  let isSettled = isRefused;
   const ready = new Promise<void>((resolve) => {
     if (isRefused) return resolve();
     worker.once("message", () => resolve());
@@ -69,6 +70,9 @@ export function stopOnSignals({ withinMs = defaultWithinMs, exitCode }: StopOpti
       resolve();
     });
     worker.unref();
+  }).finally(() => {
+    isSettled = true;
+    if (!isRefused) worker.unref();
   });
   const send = (message: ToStopThread): void => {
     if (!isRefused) worker.postMessage(message);
@@ -76,7 +80,11 @@ export function stopOnSignals({ withinMs = defaultWithinMs, exitCode }: StopOpti
   let isOpen = true;
   return {
     signal: halt.signal,
-    ready,
+    get ready() {
+      // A process that waits for the thread stays alive for it.
+      if (!isSettled && !isRefused) worker.ref();
+      return ready;
+    },
     markRun: (folder) => send({ type: "run", folder }),
     close() {
       if (!isOpen) return;
