@@ -21,6 +21,7 @@ export interface SoakOptions {
 
 /** Where memory stood. */
 export interface MemoryLook {
+  readonly step: number;
   readonly heapBytes: number;
   readonly residentBytes: number;
   /** Of the device's budget. */
@@ -92,6 +93,7 @@ export async function soakRun({ out, steps, lr }: SoakOptions): Promise<{
     const heapBytes = heapAfterCollection();
     const { committed, pins } = runtime.arena.figures;
     return {
+      step: trainer.progress.step,
       heapBytes,
       residentBytes: process.memoryUsage.rss(),
       used: runtime.budget.used,
