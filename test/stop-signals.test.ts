@@ -94,6 +94,19 @@ describe("holdfast train with a busy main thread", () => {
   });
 });
 
+test("a process that waits for the listener alone stays alive until it listens, and ends after its close", async () => {
+  const library = new URL("../src/index.js", import.meta.url).href;
+  const program = `import { stopOnSignals } from ${JSON.stringify(library)};
+    const stop = stopOnSignals(); await stop.ready; console.log("listens"); stop.close();`;
+  const child = spawn(process.execPath, ["--input-type=module", "-e", program]);
+  const [stdout, stderr, [code]] = await Promise.all([
+    text(child.stdout),
+    text(child.stderr),
+    once(child, "exit"),
+  ]);
+  assert.deepEqual([code, stdout, stderr], [0, "listens\n", ""]);
+});
+
 describe("a program with a Trainer", () => {
   test("is ended by stopOnSignals with the code that shells give a signal", async () => {
     const { code, stdout, stderr } = await stop([busyTrainer, "stopOnSignals", "1000", "60000"], "SIGTERM");

@@ -199,6 +199,8 @@ export class RunFolder {
   end(end: RunEnd): void {
     this.#requireOpen();
     try {
+      // A run that is said to have finished is not resumed: its metrics must last first.
+      this.#metrics?.sync();
       this.#writeStatus(end, true);
     } finally {
       this.close();

@@ -4,7 +4,7 @@
  */
 
 import assert from "node:assert/strict";
-import { cpSync, existsSync, readdirSync, rmSync, writeFileSync } from "node:fs";
+import { cpSync, existsSync, mkdirSync, readdirSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { exitCodes, HoldfastError } from "../../src/errors/index.js";
 import { readRun } from "../../src/train/index.js";
@@ -75,6 +75,7 @@ export class DisturbedRuns {
   /** Makes an undisturbed run, which others are compared with. */
   static async prepare(folder: string): Promise<DisturbedRuns> {
     const runs = new DisturbedRuns(folder);
+    mkdirSync(folder, { recursive: true });
     await writeRunBars(runs.#bars);
     const whole = join(folder, "whole");
     requireEnd(await runs.#commands.train.run(whole), exitCodes.stopped.code);
@@ -82,6 +83,11 @@ export class DisturbedRuns {
     requireEnd(await runs.#commands.resume.run(whole), exitCodes.ok.code);
     runs.#expected = endOf(whole);
     return runs;
+  }
+
+  /** Runs a command in a folder, undisturbed. */
+  run(command: CommandName, out: string): Promise<Ended> {
+    return this.#commands[command].run(out);
   }
 
   /** Every fault of every call that a command makes. */
@@ -151,7 +157,7 @@ function buryProcess(out: string): void {
   if (existsSync(lock)) writeFileSync(lock, textOfDeadLock(lock));
 }
 
-function requireEnd({ exitCode, error }: Ended, expected: number, what = "undisturbed"): void {
+export function requireEnd({ exitCode, error }: Ended, expected: number, what = "undisturbed"): void {
   assert.equal(exitCode, expected, `${what}: ${error instanceof Error ? error.stack : error}`);
 }
 

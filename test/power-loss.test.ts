@@ -1,0 +1,33 @@
+/**
+ * Power cuts at a sample of the moments of a training and its resume, other ones each time: whatever was not synchronized is gone,
+ * torn or out of order. power-loss.long.test.ts has every moment.
+ */
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { CutRuns } from "./support/cut-runs.js";
+import { makeFolder } from "./support/folders.js";
+
+/** TEST_SEED=number repeats a sample. */
+const seed = Number(process.env["TEST_SEED"] ?? Date.now() % 100_000);
+const cuts = 16;
+const folder = makeFolder();
+
+test("a run whose machine lost power is resumed to the same end, and has every record", async (t) => {
+  const runs = await CutRuns.prepare(folder);
+  const { moments } = runs;
+  t.diagnostic(`TEST_SEED=${seed}: ${cuts} of ${moments} moments`);
+  const first = seed % Math.ceil(moments / cuts);
+  for (let cut = 0; cut < cuts; cut++)
+    await runs.cut(Math.min(moments, first + Math.floor((cut * moments) / cuts)), seed + cut);
+  // Around the moment at which it is said to have finished: from there on nothing is written again.
+  for (let before = 5; before > 0; before--) await runs.cut(moments - before, seed + before);
+  assert.equal(await runs.cut(moments, seed), "finished");
+});
+
+test("red proof: where nothing is synchronized, a power cut damages the run", async () => {
+  const runs = await CutRuns.prepare(makeFolder(), { isSynchronized: false });
+  await assert.rejects(async () => {
+    for (let draw = 0; draw < 20; draw++) await runs.cut(runs.moments, draw);
+  });
+});
