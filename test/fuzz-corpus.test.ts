@@ -12,3 +12,20 @@ test("no input of the corpus does harm", async (t) => {
   assert.ok((report?.inputs ?? 0) >= kept + 40, `${report?.inputs} inputs`);
   t.diagnostic(`${report?.inputs} inputs, ${report?.refused} refused`);
 });
+
+test("the fuzzers notice raw errors, lost rejections, crashes, hangs and too much memory", async () => {
+  const targetsUrl = new URL("./support/fuzz/planted-harm.js", import.meta.url);
+  const tried = async (target: string, inputMs?: number): Promise<string | undefined> => {
+    const limits = inputMs === undefined ? {} : { inputMs };
+    return (await fuzz([target], { seed: 0, durationMs: 0, targetsUrl, ...limits })).failure;
+  };
+  assert.equal(await tried("nothing"), undefined);
+  const expected = {
+    "raw error": /no HoldfastError: TypeError: planted/,
+    "lost rejection": /nobody handles: Error: planted/,
+  };
+  for (const [name, message] of Object.entries(expected)) assert.match((await tried(name)) ?? "", message);
+  assert.match((await tried("too much memory")) ?? "", /the process took \d+ MiB/);
+  assert.match((await tried("crash")) ?? "", /ended with SIGABRT/);
+  assert.match((await tried("hang", 3000)) ?? "", /took longer than 3000 ms[^\n]*\nThe input is .*, 3 bytes/);
+});

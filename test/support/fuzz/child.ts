@@ -9,11 +9,12 @@ import { setImmediate } from "node:timers/promises";
 import { HoldfastError } from "../../../src/errors/index.js";
 import { MiB } from "../../../src/units/index.js";
 import { mutate, SeededRandom } from "./mutate.js";
-import type { FuzzTargetName } from "./target-names.js";
-import { fuzzTargets, type GiveInput } from "./targets.js";
+import type { FuzzTarget, GiveInput } from "./targets.js";
 
 /** What the parent asks for, as the only argument. */
 export interface FuzzTask {
+  /** The module that has the targets. */
+  readonly targetsUrl: string;
   readonly jobs: readonly FuzzJob[];
   /** An empty folder. */
   readonly folder: string;
@@ -26,7 +27,7 @@ export interface FuzzTask {
 }
 
 export interface FuzzJob {
-  readonly target: FuzzTargetName;
+  readonly target: string;
   /** Inputs that are given after the target's own seeds. */
   readonly files: readonly string[];
 }
@@ -34,7 +35,7 @@ export interface FuzzJob {
 /** What the process prints at its end. */
 export interface FuzzReport {
   /** The last one. */
-  readonly target: FuzzTargetName | undefined;
+  readonly target: string | undefined;
   readonly inputs: number;
   readonly refused: number;
   readonly peakBytes: number;
@@ -43,7 +44,7 @@ export interface FuzzReport {
 
 const task = JSON.parse(process.argv[2] ?? "{}") as FuzzTask;
 const counts = { inputs: 0, refused: 0 };
-let present: FuzzTargetName | undefined;
+let present: string | undefined;
 
 function end(failure?: string): never {
   const found = failure !== undefined && { failure };
@@ -78,16 +79,23 @@ async function tryInput(give: GiveInput, input: Uint8Array): Promise<void> {
   if (peakBytes() > task.maxMemoryBytes) end(`the process took ${Math.round(peakBytes() / MiB)} MiB`);
 }
 
+const { fuzzTargets } = (await import(task.targetsUrl)) as {
+  readonly fuzzTargets: Readonly<Record<string, FuzzTarget>>;
+};
 for (const { target, files } of task.jobs) {
   present = target;
   const folder = join(task.folder, target);
   mkdirSync(folder);
   const own = fuzzTargets[target];
+  if (!own) throw new Error(`There is no target "${target}".`);
   const seeds = [...own.seeds(folder), ...files.map((path) => new Uint8Array(readFileSync(path)))];
   const give = await own.open(folder);
   for (const seed of seeds) await tryInput(give, seed);
   const random = new SeededRandom(task.seed);
   const endMs = performance.now() + task.durationMs;
-  while (performance.now() < endMs) await tryInput(give, mutate(random.pick(seeds), seeds, random));
+  while (performance.now() < endMs) {
+    const drawn = random.below(2) === 0 ? own.draw?.(random) : undefined;
+    await tryInput(give, drawn ?? mutate(random.pick(seeds), seeds, random));
+  }
 }
 end();

@@ -1,5 +1,7 @@
 /** Small Parquet files that ask for much: each has sound metadata but for one claim. Written by hand, as no writer makes them. */
 
+import type { SeededRandom } from "./mutate.js";
+
 /** A value of Thrift's compact protocol: its type and its bytes. */
 interface ThriftValue {
   readonly type: number;
@@ -47,6 +49,11 @@ export interface BombParts {
   /** The bytes of a column's pages; default: plain doubles. */
   readonly chunk?: readonly number[];
   readonly codec?: number;
+  /** The columns' type; default: 5, doubles. */
+  readonly type?: number;
+  readonly typeLength?: number;
+  /** What the values are converted to, as 9 for milliseconds. */
+  readonly converted?: number;
   readonly isOptional?: boolean;
   /** The path of the last column, and where its bytes begin. */
   readonly lastPath?: readonly string[];
@@ -57,7 +64,7 @@ export interface BombParts {
 
 /** A file whose columns are all doubles with the same pages. */
 export function bombFile(parts: BombParts = {}): Uint8Array {
-  const { rows = 8, codec = 0, isOptional = false, groups = 1 } = parts;
+  const { rows = 8, codec = 0, isOptional = false, groups = 1, type = 5 } = parts;
   const chunk = parts.chunk ?? dataPage({ values: rows, body: new Array<number>(8 * rows).fill(1) });
   const bytes = [...new TextEncoder().encode("PAR1")];
   const columns = names.map((name, index) => {
@@ -67,7 +74,7 @@ export function bombFile(parts: BombParts = {}): Uint8Array {
     return struct({
       2: i64(offset),
       3: struct({
-        1: i32(5),
+        1: i32(type),
         2: list([i32(0)]),
         3: list((isLast ? (parts.lastPath ?? [name]) : [name]).map(text)),
         4: i32(codec),
@@ -84,13 +91,20 @@ export function bombFile(parts: BombParts = {}): Uint8Array {
       1: i32(1),
       2: list([
         struct({ 4: text(root), 5: i32(names.length) }),
-        ...names.map((name) => struct({ 1: i32(5), 3: repetition, 4: text(name) })),
+        ...names.map((name) =>
+          struct({
+            1: i32(type),
+            ...(parts.typeLength !== undefined && { 2: i32(parts.typeLength) }),
+            ...{ 3: repetition, 4: text(name) },
+            ...(parts.converted !== undefined && { 6: i32(parts.converted) }),
+          }),
+        ),
       ]),
       3: i64(rows),
       4: list([struct({ 1: list(columns), 2: i64(1000), 3: i64(rows) })], groups),
     });
   // The bytes of this length, behind the footer, are fields to a parser that runs past its end.
-  const footer = makeFooter("b".repeat(768 - makeFooter("").bytes.length));
+  const footer = makeFooter("b".repeat(Math.max(0, 768 - makeFooter("").bytes.length)));
   const length = footer.bytes.length;
   bytes.push(...footer.bytes, ...[0, 8, 16, 24].map((shift) => (length >> shift) & 0xff));
   return Uint8Array.from([...bytes, ...new TextEncoder().encode("PAR1")]);
@@ -109,12 +123,15 @@ function dataPage({ values, body, encoding = 0, declaredBytes = body.length }: P
   return [...struct({ 1: i32(0), 2: i32(declaredBytes), 3: i32(body.length), 5: kind }).bytes, ...body];
 }
 
-function secondKindPage({ values, body, encoding = 0 }: PageParts): number[] {
+function secondKindPage(
+  { values, body, encoding = 0, declaredBytes = body.length }: PageParts,
+  levels = 0,
+): number[] {
   const kind = struct({
     ...{ 1: i32(values), 2: i32(0), 3: i32(values), 4: i32(encoding) },
-    ...{ 5: i32(0), 6: i32(0), 7: isFalse },
+    ...{ 5: i32(levels), 6: i32(0), 7: isFalse },
   });
-  return [...struct({ 1: i32(3), 2: i32(body.length), 3: i32(body.length), 8: kind }).bytes, ...body];
+  return [...struct({ 1: i32(3), 2: i32(declaredBytes), 3: i32(body.length), 8: kind }).bytes, ...body];
 }
 
 function dictionaryPage(): number[] {
@@ -177,4 +194,45 @@ function zstdOfZeros(blocks: number): number[] {
     frame.push(head & 0xff, (head >> 8) & 0xff, (head >> 16) & 0xff, 0);
   }
   return frame;
+}
+
+/** A file with sound metadata whose pages claim anything: what mutations of bytes seldom reach. */
+export function drawParquet(random: SeededRandom): Uint8Array {
+  const rows = random.pick([1, 8, 8, 64, 1000, 100_000, 2 ** 20, 2 ** 31 - 1]);
+  const isOptional = random.below(3) === 0;
+  const pages = Array.from({ length: 1 + random.below(3) }, () => drawPage(random, rows, isOptional));
+  return bombFile({
+    ...{ rows, isOptional },
+    chunk: [...(random.below(2) === 0 ? dictionaryPage() : []), ...pages.flat()],
+    codec: random.below(2) * random.below(9),
+    type: random.below(8),
+    ...(random.below(2) === 0 && { converted: random.below(23) }),
+    ...(random.below(3) === 0 && { typeLength: drawCount(random, 8) }),
+  });
+}
+
+function drawPage(random: SeededRandom, rows: number, isOptional: boolean): number[] {
+  const runs = (): number[] => [...varint(drawCount(random, 2 * rows)), random.below(3)];
+  const body = [
+    ...(isOptional && random.below(4) > 0 ? [2 + random.below(8), 0, 0, 0, ...runs()] : []),
+    ...([
+      [random.below(34), ...runs(), ...runs()],
+      [...varint(drawCount(random, 128)), ...runs(), ...runs()],
+      [],
+    ][random.below(3)] ?? []),
+    ...Array.from({ length: random.below(200) }, () => random.below(256)),
+  ];
+  const page: PageParts = {
+    values: drawCount(random, rows),
+    encoding: random.pick([0, 2, 3, 4, 5, 6, 7, 8, 8, 9]),
+    body,
+    ...(random.below(3) === 0 && { declaredBytes: drawCount(random, 64) }),
+  };
+  return random.below(2) === 0 ? dataPage(page) : secondKindPage(page, random.below(3));
+}
+
+/** Most often the usual number, else one at an end of some range. */
+function drawCount(random: SeededRandom, usual: number): number {
+  const ends = [0, 1, 7, usual + 1, 2 * usual, 2 ** 24, 2 ** 29 + 1, 2 ** 30, 2 ** 31 - 1, -1, -(2 ** 31)];
+  return random.below(2) === 0 ? usual : random.pick(ends);
 }

@@ -10,7 +10,6 @@ import { MiB } from "../../../src/units/index.js";
 import { makeFolder } from "../folders.js";
 import { filesBelow, repositoryRoot } from "../repository.js";
 import type { FuzzReport, FuzzTask } from "./child.js";
-import type { FuzzTargetName } from "./target-names.js";
 
 export interface FuzzOptions {
   readonly seed: number;
@@ -18,6 +17,8 @@ export interface FuzzOptions {
   readonly durationMs: number;
   /** How long one input may take, and the start of the process; default: a minute. */
   readonly inputMs?: number;
+  /** The module with the targets; default: those of the library. */
+  readonly targetsUrl?: URL;
 }
 
 export interface FuzzResult {
@@ -36,16 +37,29 @@ const lookEveryMs = 250;
 const program = fileURLToPath(new URL("./child.js", import.meta.url));
 
 /** Inputs that once did harm, by target: they are tried every time. */
-export function corpusOf(target: FuzzTargetName): readonly string[] {
+export function corpusOf(target: string): readonly string[] {
   return filesBelow(`test/fixtures/fuzz-corpus/${target}`, "").map((path) => join(repositoryRoot, path));
 }
 
-export async function fuzz(targets: readonly FuzzTargetName[], options: FuzzOptions): Promise<FuzzResult> {
-  const { seed, durationMs, inputMs = 60_000 } = options;
+export async function fuzz(targets: readonly string[], options: FuzzOptions): Promise<FuzzResult> {
+  const {
+    seed,
+    durationMs,
+    inputMs = 60_000,
+    targetsUrl = new URL("./targets.js", import.meta.url),
+  } = options;
   const folder = makeFolder();
   const inputPath = join(makeFolder(), "input");
   const jobs = targets.map((target) => ({ target, files: corpusOf(target) }));
-  const task: FuzzTask = { jobs, folder, inputPath, maxMemoryBytes, seed, durationMs };
+  const task: FuzzTask = {
+    targetsUrl: targetsUrl.href,
+    jobs,
+    folder,
+    inputPath,
+    maxMemoryBytes,
+    seed,
+    durationMs,
+  };
   const node = [process.execPath, `--max-old-space-size=${heapMiB}`, program, JSON.stringify(task)];
   const limits = existsSync("/usr/bin/prlimit") ? ["/usr/bin/prlimit", `--data=${maxDataBytes}`] : [];
   const [command = "", ...args] = [...limits, ...node];

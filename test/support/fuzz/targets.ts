@@ -18,7 +18,8 @@ import { CheckpointStore, healthOf, readInspection, readRun, readSteps } from ".
 import { readMetricsPage } from "../../../src/train/metrics-page.js";
 import { sampleTrouble, writeSampleRun } from "../sample-run.js";
 import { httpTarget } from "./http-target.js";
-import { bombFile, parquetBombs } from "./parquet-bombs.js";
+import type { SeededRandom } from "./mutate.js";
+import { bombFile, drawParquet, parquetBombs } from "./parquet-bombs.js";
 import type { FuzzTargetName } from "./target-names.js";
 
 export type GiveInput = (input: Uint8Array) => void | Promise<void>;
@@ -26,6 +27,8 @@ export type GiveInput = (input: Uint8Array) => void | Promise<void>;
 export interface FuzzTarget {
   /** Sound inputs, and such as have done harm. */
   seeds(folder: string): readonly Uint8Array[];
+  /** An input with a sound outside and anything within; where there is none, seeds are changed alone. */
+  draw?(random: SeededRandom): Uint8Array;
   /** `folder` is empty and the target's own. */
   open(folder: string): GiveInput | Promise<GiveInput>;
 }
@@ -55,6 +58,7 @@ const parquet: FuzzTarget = {
       ...Object.values(parquetBombs),
     ];
   },
+  draw: drawParquet,
   open(folder) {
     const path = join(folder, "input.parquet");
     let count = 0;

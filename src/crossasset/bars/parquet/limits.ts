@@ -12,7 +12,7 @@ export const maxFooterBytes = 64 * MiB;
 /** 190 years of minutes. */
 const maxRows = 100_000_000;
 /** A file may declare so many rows whatever its size, and so many more for each of its bytes. */
-const freeRows = 1_000_000;
+const freeRows = 100_000;
 const rowsPerByte = 64;
 
 /** V8 makes a longer array a hash table, which takes ten times the memory and ends the process where it can't grow. */

@@ -103,7 +103,8 @@ function decode(
     const isPacked = v2.is_compressed !== false;
     const rest = page.subarray(levels);
     const plain = isPacked ? decompress(codec, rest, whole - levels) : rest;
-    checkValues(plain, 0, v2.num_values - v2.num_nulls, v2.encoding, decoder);
+    // hyparquet goes by the encoding here, and by the column's type in the first kind.
+    checkValues(plain, 0, v2.num_values - v2.num_nulls, v2.encoding, v2.encoding === "RLE");
     const joined = new Uint8Array(levels + plain.length);
     joined.set(page.subarray(0, levels));
     joined.set(plain, levels);
@@ -141,8 +142,9 @@ function checkFirstKind(
   const levels = isRequired(decoder) ? 0 : 4 + checkLength(bytes, 0);
   const defined = levels === 0 ? count : countDefined(bytes, 4, bytes.length, count);
   // Of numbers of 0 bits, which are all the first entry, hyparquet reads no runs here.
-  const hasNoRuns = decoder.type !== "BOOLEAN" && bytes[levels] === 0;
-  if (!(hasNoRuns && hasRuns(encoding))) checkValues(bytes, levels, defined, encoding, decoder);
+  const isBoolean = decoder.type === "BOOLEAN";
+  const hasNoRuns = hasRuns(encoding) && !isBoolean && bytes[levels] === 0;
+  if (!hasNoRuns) checkValues(bytes, levels, defined, encoding, isBoolean);
 }
 
 /** A data page of the second kind: its header has the lengths of the levels, which are never compressed. Their length. */
@@ -162,21 +164,22 @@ function checkSecondKind(
   return levels;
 }
 
+/** `hasLength`: the runs are of one bit and have their length before them; else the number of bits stands there. */
 function checkValues(
   bytes: Uint8Array,
   offset: number,
   count: number,
   encoding: string | undefined,
-  { type }: ColumnDecoder,
+  hasLength: boolean,
 ): void {
   if (encoding === "DELTA_BINARY_PACKED" || encoding === "DELTA_LENGTH_BYTE_ARRAY") {
     checkDelta(bytes, offset);
   } else if (encoding === "DELTA_BYTE_ARRAY") {
     checkPrefixes(bytes, offset, count, pageOverhead + count * maxValueBytes);
-  } else if (hasRuns(encoding) && type === "BOOLEAN") {
+  } else if (hasRuns(encoding) && hasLength) {
     checkLength(bytes, offset);
     checkRuns(bytes, offset + 4, bytes.length, 1, count);
-  } else if (hasRuns(encoding) && count > 0) {
+  } else if (hasRuns(encoding)) {
     checkRuns(bytes, offset + 1, bytes.length, bytes[offset] ?? 0, count);
   }
 }
