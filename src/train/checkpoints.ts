@@ -199,7 +199,7 @@ export class CheckpointStore {
 
   /**
    * Reads the latest checkpoint that is sound; undefined where none is. What it had to pass over on the way stands in
-   * `refused`, the latest first: tell the user.
+   * `refused`, the latest first: tell the user. One that `check` throws a HoldfastError for is passed over too.
    *
    * @example
    * ```ts
@@ -215,14 +215,16 @@ export class CheckpointStore {
    * console.log(checkpoint?.step, refused.length); // → 2 1
    * ```
    */
-  loadLatestSound(): {
+  loadLatestSound(check: (checkpoint: LoadedCheckpoint) => void = () => undefined): {
     readonly checkpoint: LoadedCheckpoint | undefined;
     readonly refused: readonly RefusedCheckpoint[];
   } {
     const refused: RefusedCheckpoint[] = [];
     for (const listed of this.list().toReversed()) {
       try {
-        return { checkpoint: this.#read(listed), refused };
+        const checkpoint = this.#read(listed);
+        check(checkpoint);
+        return { checkpoint, refused };
       } catch (error) {
         if (!(error instanceof HoldfastError)) throw error;
         refused.push({ name: listed.name, reason: error.message });

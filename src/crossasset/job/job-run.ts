@@ -331,7 +331,7 @@ function findCheckpoint(
 ): ResumedJob | undefined {
   if (store.list().length === 0) return undefined;
   const { checkpoint, refused } = allowOlder
-    ? store.loadLatestSound()
+    ? store.loadLatestSound((found) => void stateIn(found, settings))
     : { checkpoint: store.load("latest"), refused: [] };
   if (!checkpoint) {
     const reasons = refused.map(({ name, reason }) => `${name}: ${reason}`).join(" ");

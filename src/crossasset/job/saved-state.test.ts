@@ -59,6 +59,19 @@ describe("a checkpoint's state", () => {
       refuses("BAD_STATE", () => requireLayout({ ...place, ...change }, layout), message);
   });
 
+  test("that does not fit is passed over where an older checkpoint will do", () => {
+    const path = unpackRun("0.1.0", "stopped");
+    const own = new CheckpointStore(join(path, "checkpoints"));
+    own.save({ ...checkpoint, step: 9, state: { ...saved, fold: 7 } });
+    refuses("BAD_STATE", () => openJobRun({ path, settings, device: "x" }), /--older-checkpoint/);
+    const { resumed } = openJobRun({ path, settings, device: "x", allowOlder: true });
+    assert.equal(resumed?.step, 8);
+    assert.match(
+      resumed.refused.map(({ name, reason }) => `${name}: ${reason}`).join(),
+      /^step-000000009.*fold is 7/,
+    );
+  });
+
   test("that was altered is refused with its file, before anything is written", () => {
     store.save({ ...checkpoint, state: { ...saved, fold: 7 } });
     const before = bytesIn(run);

@@ -1,20 +1,11 @@
 /** The step log: what was appended is read back to the bit, by ranges too; kills and resumes leave whole rows. */
 
 import assert from "node:assert/strict";
-import {
-  appendFileSync,
-  existsSync,
-  mkdtempSync,
-  statSync,
-  symlinkSync,
-  truncateSync,
-  writeFileSync,
-} from "node:fs";
+import { appendFileSync, mkdtempSync, statSync, truncateSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
 import { withFault } from "../../../test/support/failing-calls.js";
-import { refuses } from "../../../test/support/refuses.js";
 import { bufferSizes } from "../../units/index.js";
 import { stepColumns } from "./records.js";
 import { countSteps, readSteps, StepLog, type StepRow } from "./step-log.js";
@@ -135,14 +126,6 @@ test("another file is refused with its name, and is left as it is", () => {
   appendFileSync(path, "x".repeat(600));
   assert.throws(() => new StepLog(path), /steps\.bin is no step log/);
   assert.throws(() => readSteps(path), /steps\.bin is no step log/);
-});
-
-test("a full disk is told when the log is begun, too", {
-  skip: !existsSync("/dev/full") && "no /dev/full",
-}, () => {
-  const path = newPath();
-  symlinkSync("/dev/full", path);
-  refuses("BAD_FILE", () => new StepLog(path), /steps\.bin can't be opened: ENOSPC/);
 });
 
 test("a log is cut to a size that it had, and never made longer", () => {
