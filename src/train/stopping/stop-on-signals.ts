@@ -99,7 +99,7 @@ export function stopOnSignals({ withinMs = defaultWithinMs, exitCode }: StopOpti
 }
 
 function warnOfDeafness(reason: string): void {
-  process.emitWarning(`SIGINT and SIGTERM are heard only while the main thread is free: ${reason}`, {
+  process.emitWarning(`Signals are heard only while the main thread is free: ${reason}`, {
     code: "HOLDFAST_SIGNALS",
   });
 }
