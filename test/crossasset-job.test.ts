@@ -21,8 +21,8 @@ after(() => rmSync(folder, { recursive: true, force: true }));
 const command = [holdfastProgram, "train", "crossasset", "--device", testDevice === "cuda" ? "cuda" : "cpu"];
 
 function holdfast(...args: readonly string[]) {
-  const { PATH = "" } = process.env;
-  const env = { PATH, ...testEnvironment };
+  const { PATH = "", TEST_HOLDFAST_SIZES = "" } = process.env;
+  const env = { PATH, TEST_HOLDFAST_SIZES, ...testEnvironment };
   return spawnSync(process.execPath, [...command, ...args], { encoding: "utf8", cwd: folder, env });
 }
 
