@@ -23,8 +23,8 @@ museumRow<Train>({
     }),
     "only the last epoch's loss is looked at, and not the skipped steps": async (trainer) => {
       const summary = await trainer.run();
-      const isFinite = summary.epochs.every(({ loss, skipped }) => skipped > 0 || Number.isFinite(loss));
-      return { ...summary, state: isFinite ? "finished" : "diverged" };
+      const areFinite = summary.epochs.every(({ loss, skipped }) => skipped > 0 || Number.isFinite(loss));
+      return { ...summary, state: areFinite ? "finished" : "diverged" };
     },
   },
   check: async (train) => {
