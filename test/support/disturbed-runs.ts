@@ -116,7 +116,7 @@ export class DisturbedRuns {
       requireToldWell(result, exitCode, fault, what);
       // Connections of the inspector and pipes of threads are closed a moment later.
       const hasSockets = command === "inspect" || command === "train with threads";
-      assert.ok(hasSockets || openFiles() <= files, `${what}: files stay open`);
+      assert.ok(hasSockets || (await areClosed(files)), `${what}: files stay open`);
       readRun(out);
       if (command === "evaluate" || command === "inspect") {
         assert.deepEqual(bytesIn(out), before, `${what}: a reader has changed the run`);
@@ -149,6 +149,13 @@ export class DisturbedRuns {
 /** How many descriptors this process has. */
 function openFiles(): number {
   return readdirSync("/proc/self/fd").length;
+}
+
+/** Are no more than so many files open? Those that are closed in another thread take a moment. */
+async function areClosed(files: number): Promise<boolean> {
+  for (let wait = 0; wait < 100 && openFiles() > files; wait++)
+    await new Promise((done) => setTimeout(done, 5));
+  return openFiles() <= files;
 }
 
 /** A process that could not remove its lock has ended by now; here it is this one, which lives. */

@@ -97,7 +97,7 @@ function fail(call: SystemCall, how: string, proceed: Proceed): unknown {
   }
   const error = systemError(how, call);
   // A descriptor is gone whatever close says.
-  if (kind === "close") proceed();
+  if (kind === "close") proceed(call.args.map((arg) => (typeof arg === "function" ? () => undefined : arg)));
   if (name === "existsSync") return false;
   if (kind === "spawn") return failedProcess(error, proceed);
   if (kind === "thread")

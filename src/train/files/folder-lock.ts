@@ -24,14 +24,14 @@ export function tryLockFolder(folder: string): FolderLock | "held" | "none" {
   const file = open(folder);
   if (file === undefined) return "none";
   const error = lock(file, exclusive | atOnce);
-  if (error !== 0) closeSync(file);
+  if (error !== 0) close(file);
   if (error === system.errno.EWOULDBLOCK || error === system.errno.EAGAIN) return "held";
   // A network disk may have no locks for folders.
   if (error !== 0) return "none";
   let isHeld = true;
   return {
     release() {
-      if (isHeld) closeSync(file);
+      if (isHeld) close(file);
       isHeld = false;
     },
   };
@@ -43,6 +43,15 @@ function open(folder: string): number | undefined {
     return openSync(folder, constants.O_RDONLY);
   } catch {
     return undefined;
+  }
+}
+
+/** Whatever close says, the descriptor is gone, and the lock with it. */
+function close(file: number): void {
+  try {
+    closeSync(file);
+  } catch {
+    // The lock is free.
   }
 }
 

@@ -219,7 +219,7 @@ export function requireStepLog(path: string): void {
 /** Begins a log, or finds its rows; a row that was not written to its end is cut off. How many rows there are. */
 function beginLog(path: string, file: number): number {
   if (!isBegun(file)) {
-    ftruncateSync(file, 0);
+    if (fstatSync(file).size > 0) ftruncateSync(file, 0);
     writeAt(file, Buffer.from(header), 0);
     return 0;
   }
