@@ -4,9 +4,12 @@
  */
 
 import assert from "node:assert/strict";
+import { tmpdir } from "node:os";
 import { before, describe, test } from "node:test";
+import { openBrowser } from "../src/cli/desktop.js";
+import { OutsideProcess } from "../src/runtime/watchdog/outside-process.js";
 import { type Case, DisturbedRuns } from "./support/disturbed-runs.js";
-import { describeFault } from "./support/failing-calls.js";
+import { describeFault, withFault } from "./support/failing-calls.js";
 import { makeFolder } from "./support/folders.js";
 
 /** TEST_SEED=number repeats a sample. */
@@ -55,6 +58,23 @@ describe("a run in which a system call fails", () => {
     const { ended } = await runs.disturb(results);
     assert.match(String(ended.error), /results\.json can't be written: EIO/);
   });
+});
+
+test("a process that can't be started is no reason to fail: the watchdog's outside one, and a browser", async () => {
+  const settings = { pid: process.pid, stallAfterMs: 1000, reportDir: tmpdir(), onStall: "report" } as const;
+  const fault = { kind: "spawn", nth: 1, how: "EAGAIN" } as const;
+  const outside = await withFault(fault, async () => {
+    const one = new OutsideProcess(settings, { leave: () => undefined, reported: () => undefined });
+    await one.settled;
+    return one;
+  });
+  assert.ok(outside.failed);
+  assert.match(outside.result.lost ?? "", /^the outside process could not be started: EAGAIN/);
+  const browser = await withFault(fault, async () => {
+    openBrowser("http://127.0.0.1/");
+    await new Promise((done) => setImmediate(done));
+  });
+  assert.ok(browser.failed);
 });
 
 /** Of each kind of call and each form of its failing one case, at any of its places. */
