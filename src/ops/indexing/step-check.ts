@@ -10,7 +10,8 @@ import { sizeOf } from "../shape.js";
 import { asIndexList } from "./index-list.js";
 import type { IndexRange } from "./index-values.js";
 
-/** Indices that one block of a GPU looks through; longer lists are looked through in rows of so many. */
+/** Lists up to this length are one row, which one block of a GPU looks through; longer ones are cut into rows. */
+const maxOneRow = 8192;
 const rowLength = 1024;
 /** Where no index is bad: a place that no list has. */
 const nowhere = 2 ** 31 - 1;
@@ -24,7 +25,7 @@ export function checkInStep(lowering: Lowering, given: DeviceArray, limits: Inde
   const found = runtime.arena.allocate(8, "first bad index"); // f64
   // Unless one is ignored, it is a number that is no bad index.
   const { size, ignored = size > 0 ? 0 : -(2 ** 31) } = limits;
-  if (count <= rowLength) {
+  if (count <= maxOneRow) {
     launchRows(runtime, {
       kernel: kernelsFor(index.dtype).whole,
       iteration: iterateRows([count], [[1], [0]], 1),
