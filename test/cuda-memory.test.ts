@@ -121,8 +121,8 @@ describe("free memory", { skip }, () => {
       const before = heldOnStandIn();
       refuses(
         "OUT_OF_BUDGET",
-        () => withRuntime(driver, { memory: "2GiB" }, () => undefined),
-        /1.5 GiB can be given/,
+        () => withRuntime(driver, { memory: "3GiB" }, () => undefined),
+        /only 2 GiB can be given/,
       );
       assert.deepEqual(heldOnStandIn(), before);
     });

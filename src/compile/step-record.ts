@@ -7,8 +7,11 @@ import { type Expression, iterateElements, type RowKernel, type Stage, term } fr
 import type { Region, Runtime, Storage } from "../runtime/index.js";
 import { type Guard, guardWrites, isFiniteTerm } from "./passes/guard.js";
 import { decodeBadIndex, joinChecks, type TracedCheck } from "./passes/index-checks.js";
-import type { Buffer, Call, Part } from "./program.js";
+import { accessesOf, type Buffer, type Call, type Part } from "./program.js";
 import type { Trace } from "./trace.js";
+
+/** What its memory is called. */
+export const recordName = "record of a step";
 
 /** The record's numbers, in their order; all are f64. */
 const fields = ["calls", "skipped", "badCalls", "firstCode", "firstCall"] as const;
@@ -77,13 +80,18 @@ export function recordStep(
   const indices = joinChecks(calls, checks, forgotten);
   if (guards.length === 0 && !indices) return { calls, regions: [] };
   const size = 8 * fields.length;
-  const region = runtime.persistent.place("scalars", "record of a step", [
-    { name: "record of a step", size },
-  ]);
+  const region = runtime.persistent.place("scalars", recordName, [{ name: recordName, size }]);
   runtime.fill(region.whole, 0);
   const [storage = region.whole] = region.storages;
   const buffer: Buffer = { id: -2, bytes: region.whole.span.size, label: region.name, storage: region.whole };
-  const guarded = guardWrites(calls, [...guards, ...(indices?.guards ?? [])]);
+  const looks = new Set(checks.map(({ found }) => found.buffer));
+  // Indices are there early: fused with what comes late, their check would be waited for.
+  const early = calls.map((call) =>
+    accessesOf(call).some(({ part, writes }) => writes && looks.has(part.buffer))
+      ? { ...call, isApart: true }
+      : call,
+  );
+  const guarded = guardWrites(early, [...guards, ...(indices?.guards ?? [])]);
   const joins = indices?.joins ?? [];
   const withJoins = guarded.flatMap((call, place) => [
     ...joins.filter((join) => join.place === place).map((join) => join.call),

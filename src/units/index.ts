@@ -37,5 +37,5 @@ export {
   workerBeatIn,
 } from "./heartbeat.js";
 export { literalKey } from "./literal-key.js";
-export { startThread, threadAdvice } from "./start-thread.js";
+export { loadNative, startThread, threadAdvice } from "./start-thread.js";
 export { WeakList } from "./weak-list.js";

@@ -1,12 +1,16 @@
-/** Starts worker threads. A system may refuse them (`pids.max`, `ulimit -u`), which is no reason for anybody to fail. */
+/**
+ * Starts worker threads, and lets them load native code. A system may refuse threads (`pids.max`, `ulimit -u`), which is no reason
+ * for anybody to fail.
+ */
 
-import { Worker } from "node:worker_threads";
+import { getEnvironmentData, isMainThread, setEnvironmentData, Worker } from "node:worker_threads";
 
 /**
  * Starts a thread that does not keep the process alive, or gives the reason why there is none. It has not the program's own
  * flags: a loader, an inspector or `--input-type` has no business there.
  */
 export function startThread(script: URL, workerData: unknown): Worker | Error {
+  shareLoads();
   try {
     const worker = new Worker(script, { workerData, execArgv: [] });
     worker.unref();
@@ -18,3 +22,42 @@ export function startThread(script: URL, workerData: unknown): Worker | Error {
 
 /** What helps where threads are refused. */
 export const threadAdvice = "Allow the process more threads: see ulimit -u, and pids.max of its container";
+
+/** Of two cells that all threads of a process share: how many load native code now, and whether the process is about to end. */
+const loadsKey = "holdfast: threads that load native code";
+const at = { count: 0, isEnding: 1 } as const;
+/** How long the end of the process waits for them, in milliseconds. */
+const patienceMs = 2000;
+
+/**
+ * Loads native code in a thread. A process that ends meanwhile waits, because a load that is cut off aborts it. Once the process
+ * is about to end, nothing is loaded any more, and the promise stays open until the thread is gone.
+ */
+export async function loadNative<T>(load: () => Promise<T>): Promise<T> {
+  const loads = getEnvironmentData(loadsKey) as Int32Array | undefined;
+  if (!loads) return load();
+  Atomics.add(loads, at.count, 1);
+  try {
+    if (Atomics.load(loads, at.isEnding) === 0) return await load();
+  } finally {
+    Atomics.sub(loads, at.count, 1);
+    Atomics.notify(loads, at.count);
+  }
+  return new Promise(() => undefined);
+}
+
+function shareLoads(): void {
+  if (!isMainThread || getEnvironmentData(loadsKey) !== undefined) return;
+  const loads = new Int32Array(new SharedArrayBuffer(8));
+  setEnvironmentData(loadsKey, loads);
+  process.on("exit", () => {
+    Atomics.store(loads, at.isEnding, 1);
+    const endMs = performance.now() + patienceMs;
+    for (;;) {
+      const count = Atomics.load(loads, at.count);
+      const leftMs = endMs - performance.now();
+      if (count === 0 || leftMs <= 0) return;
+      Atomics.wait(loads, at.count, count, leftMs);
+    }
+  });
+}

@@ -58,6 +58,9 @@ export function makeGroup(controller: Controller, name: string, limit: number, i
   const kind = kinds[controller];
   if (typeof kind === "string") throw new Error(kind);
   const folder = join(inside ?? kind.parent, `holdfast-${name}-${process.pid}`);
+  // In version 2 a group hands a controller on to the groups inside it only when it is told to.
+  if (inside && existsSync(join(inside, "cgroup.subtree_control")))
+    writeFileSync(join(inside, "cgroup.subtree_control"), `+${controller}`);
   mkdirSync(folder);
   made.push(folder);
   writeFileSync(join(folder, kind.limit), String(limit));

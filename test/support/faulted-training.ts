@@ -114,7 +114,8 @@ export const trainingFaults: Readonly<Record<string, FaultKind>> = {
   },
   "a misaligned place": {
     rules: ["places"],
-    planted: ({ straight }) => atEachBuffer(straight, (offset) => offset + 64),
+    // Of buffers that then reach into the next place: others do no harm.
+    planted: ({ straight }) => atEachBuffer(straight, (offset) => offset + 64, reachesOut),
   },
   "a place before the block": {
     rules: ["places"],
@@ -226,9 +227,16 @@ function atEachWait(
 }
 
 /** The step with one buffer at another offset, for each buffer. */
-function atEachBuffer(step: ProposedStep, change: (offset: number) => number): ProposedStep[] {
-  return [...step.plan.offsets].map(([buffer, offset]) => withOffsets(step, [[buffer, change(offset)]]));
+function atEachBuffer(
+  step: ProposedStep,
+  change: (offset: number) => number,
+  isChosen: (buffer: Buffer) => boolean = () => true,
+): ProposedStep[] {
+  const chosen = [...step.plan.offsets].filter(([buffer]) => isChosen(buffer));
+  return chosen.map(([buffer, offset]) => withOffsets(step, [[buffer, change(offset)]]));
 }
+
+const reachesOut = ({ bytes }: Buffer): boolean => alignUp(bytes, 256) - bytes < 64;
 
 function withOffsets(step: ProposedStep, moved: readonly (readonly [Buffer, number])[]): ProposedStep {
   const offsets = new Map([...step.plan.offsets, ...moved]);

@@ -9,6 +9,7 @@ import { planStep, traceStep } from "../../src/compile/index.js";
 import { lifetimesOf } from "../../src/compile/liveness.js";
 import { planMemory } from "../../src/compile/plan.js";
 import type { Schedule, ScheduledCall } from "../../src/compile/program.js";
+import { recordName } from "../../src/compile/step-record.js";
 import { ownProducts } from "./compiled-training.js";
 import { type ProposedStep, scheduleOn } from "./proposed-steps.js";
 import { UnverifiedStep } from "./unverified-step.js";
@@ -59,8 +60,11 @@ export function traceTraining(device: Device): TracedTraining {
   };
   const gradientsNow = (): Uint8Array[] =>
     model.parameters().map(({ grad }) => new Uint8Array(grad!.dataSync().slice().buffer));
+  /** All but the record of the step, which counts its calls. */
   const persistentNow = (): Uint8Array[] =>
-    runtime.persistent.regions.map(({ whole }) => runtime.read(whole));
+    runtime.persistent.regions
+      .filter(({ name }) => name !== recordName)
+      .map(({ whole }) => runtime.read(whole));
 
   // Once before, so that gradients and moments hold another step's numbers and not just zeros.
   device.step(body);

@@ -101,6 +101,7 @@ function joinCall(
   return {
     op: kernel.name,
     part: "forward",
+    isApart: true,
     work: { kind: "rows", kernel, iteration, operands, scalars: [firstCheck] },
   };
 }

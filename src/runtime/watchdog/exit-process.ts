@@ -3,7 +3,11 @@
  * `process.abort` gives no exit code; libc's `_exit` ends everything at once and asks nobody.
  */
 
-export async function loadExit(): Promise<(code: number) => void> {
-  const { default: koffi } = await import("koffi");
-  return koffi.load(null).func("void _exit(int code)");
+import { loadNative } from "../../units/index.js";
+
+export function loadExit(): Promise<(code: number) => void> {
+  return loadNative(async () => {
+    const { default: koffi } = await import("koffi");
+    return koffi.load(null).func("void _exit(int code)");
+  });
 }

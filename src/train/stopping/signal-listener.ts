@@ -5,6 +5,7 @@
  */
 
 import { constants } from "node:os";
+import { loadNative } from "../../units/index.js";
 
 export type StopSignal = "SIGINT" | "SIGTERM" | "SIGHUP";
 
@@ -21,7 +22,11 @@ export interface SignalListener {
 const signalHandleType = 16;
 const runNoWait = 2;
 
-export async function listenForSignals(names: readonly StopSignal[]): Promise<SignalListener> {
+export function listenForSignals(names: readonly StopSignal[]): Promise<SignalListener> {
+  return loadNative(() => startListening(names));
+}
+
+async function startListening(names: readonly StopSignal[]): Promise<SignalListener> {
   const { default: koffi } = await import("koffi");
   const library = koffi.load(null);
   // Memory of C, which no collector moves or frees: libuv keeps its address for as long as the loop lives.
