@@ -110,7 +110,9 @@ describe("a run that is killed", onDevice, () => {
   });
 });
 
-test("a resumed run counts the steps that were skipped before", { skip: testDevice !== "cpu" }, async () => {
+test("a resumed run counts the steps that were skipped before", {
+  skip: testDevice !== "cpu" && "the job runs on the CPU",
+}, async () => {
   const path = unpackRun("0.1.0", "stopped");
   const store = new CheckpointStore(join(path, "checkpoints"));
   const { name: _, ...checkpoint } = store.load("latest");
