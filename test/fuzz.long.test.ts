@@ -1,5 +1,5 @@
 /**
- * A minute of fuzzing: files, run folders and requests changed at random. TEST_FUZZ_SECONDS takes longer, and TEST_FUZZ_SEED
+ * A minute of fuzzing: files, run folders and requests changed at random. TEST_FUZZ_SECONDS sets another duration, and TEST_FUZZ_SEED
  * repeats a run. What does harm is kept, and belongs into test/fixtures/fuzz-corpus/ once its fault is mended.
  */
 

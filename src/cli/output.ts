@@ -31,7 +31,7 @@ function lose(error: Error): void {
   isLost = true;
   if (!isNeeded) {
     console.error(
-      `holdfast: stdout can't be written (${codeOf(error) ?? error.message}): nothing more is shown, and the run goes on.`,
+      `holdfast: stdout can't be written (${codeOf(error) ?? error.message}). The training continues without output; holdfast health shows its state.`,
     );
     return;
   }

@@ -137,7 +137,7 @@ export interface PlannedStep {
   readonly products?: ProductReport | undefined;
   /** Persistent memory that belongs to the step: its constants and counters. */
   readonly regions: readonly Region[];
-  /** What it notes at every call, where it guards what it leaves behind or looks at indices. */
+  /** Its counters on the device, if it has guards or index checks. */
   readonly record: StepRecord | undefined;
 }
 

@@ -1,6 +1,6 @@
 /**
- * What a compiled step notes on the device at every call, without anybody looking: how often it was called, how often its
- * changes were skipped, and how often it was given a bad index, with the first of them.
+ * Counters that a compiled step keeps on the device: calls, skipped calls, and calls with a bad index. Also the first bad
+ * index.
  */
 
 import { type Expression, iterateElements, type RowKernel, type Stage, term } from "../kernels/index.js";
@@ -31,7 +31,7 @@ export interface BadIndex {
   readonly range: string;
 }
 
-export interface StepFigures {
+export interface RecordedCounts {
   /** Calls whose changes to persistent memory were skipped. */
   readonly skipped: number;
   /** Calls that were given a bad index. */
@@ -54,7 +54,7 @@ export class StepRecord {
   }
 
   /** Waits for the device. */
-  read(runtime: Runtime): StepFigures {
+  read(runtime: Runtime): RecordedCounts {
     const numbers = new Float64Array(runtime.read(this.#storage).buffer);
     const at = (field: Field): number => numbers[fields.indexOf(field)] ?? 0;
     const [skipped, badCalls] = [at("skipped"), at("badCalls")];
@@ -85,7 +85,7 @@ export function recordStep(
   const [storage = region.whole] = region.storages;
   const buffer: Buffer = { id: -2, bytes: region.whole.span.size, label: region.name, storage: region.whole };
   const looks = new Set(checks.map(({ found }) => found.buffer));
-  // Indices are there early: fused with what comes late, their check would be waited for.
+  // Indices are known early. Fused with later work, the check would delay the updates that wait for it.
   const early = calls.map((call) =>
     accessesOf(call).some(({ part, writes }) => writes && looks.has(part.buffer))
       ? { ...call, isApart: true }
@@ -157,7 +157,7 @@ function noteKernel(guards: number, hasChecks: boolean): RowKernel {
   if (hasChecks) {
     const isFirst = term.min(isBad, term.eq(old("badCalls"), 0));
     const code = term.load(own.length + guards + 1, "f64");
-    // A store is seen by the stages behind it: what others follow from is counted last.
+    // Later stages see a store, so counters that other fields depend on are stored last.
     stages.push(
       store("firstCode", term.select(isFirst, code, old("firstCode"))),
       store("firstCall", term.select(isFirst, term.add(old("calls"), 1), old("firstCall"))),

@@ -142,8 +142,8 @@ export const errorCodes = {
   },
   OUT_OF_MEMORY: {
     meaning:
-      "The device refused memory that the budget had allowed, or the host had none for data on its way.",
-    help: "Something else on this machine uses it; lower HOLDFAST_MEMORY or free the device.",
+      "The device refused memory that the budget had allowed, or the host had no memory for an upload.",
+    help: "Something else on this machine uses it; lower HOLDFAST_MEMORY or free the device. For an upload, create smaller tensors.",
   },
   ARENA_FULL: {
     meaning: "The step arena can't hold the request inside its capacity.",

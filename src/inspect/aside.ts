@@ -5,6 +5,7 @@
 
 import { Worker } from "node:worker_threads";
 import { HoldfastError } from "../errors/index.js";
+import { threadAdvice } from "../units/index.js";
 import type { Inspector, InspectorOptions } from "./server.js";
 
 /** What the thread tells once: where it listens, or why it can't. */
@@ -40,7 +41,7 @@ function threadFailed(cause: unknown): HoldfastError {
   const why = cause instanceof Error ? cause.message : String(cause);
   return new HoldfastError(
     "UNSUPPORTED",
-    `The inspector's thread can't run: ${why}. Raise the limit of processes (ulimit -u, or the container's pids limit) and of memory, ` +
+    `The inspector's thread can't run (${why}). ${threadAdvice}, and more memory; ` +
       "or look at the run with `holdfast inspect` from another process.",
     { cause },
   );

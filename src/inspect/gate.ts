@@ -37,7 +37,7 @@ export function makeToken(): string {
 export function refuse(gate: Gate, request: IncomingMessage): Refusal | undefined {
   const { method = "", url = "", headers } = request;
   const [host = "", ...others] = hostsIn(request);
-  if (others.length > 0) return { status: 400, error: "A request names one host, in one Host header." };
+  if (others.length > 0) return { status: 400, error: "The request has several Host headers. Send one." };
   if (!gate.hosts.has(host)) {
     const names = [...gate.hosts].slice(0, 3).join(", ");
     return { status: 403, error: `This server is not asked for by that host name; it is ${names}.` };

@@ -12,7 +12,7 @@ export interface FreeMemory {
   /** What is truly free now, whatever the driver says. */
   readonly free: Bytes;
   /** The most that can be taken of it, for a budget that somebody has asked for by its size. */
-  readonly most: Bytes;
+  readonly maxBytes: Bytes;
   /** What is taken of it unless somebody asks, the margin left alone. */
   readonly available: Bytes;
   /** What is left to others: the host's share, or the card's margin. */
@@ -37,22 +37,22 @@ export function readFreeMemory(device: DeviceInfo, driver: Driver, readHost: Hos
         ? Math.max(0.1 * host.total, 8 * GiB)
         : marginOf(host.binding, 0.1, 512 * MiB);
       const offered = less(host.available, margin, whoseMemory(host));
-      return isHostBound ? { ...offered, most: offered.available } : offered;
+      return isHostBound ? { ...offered, maxBytes: offered.available } : offered;
     }
     case "host": {
       const host = readHost();
       const offered = less(host.available, marginOf(host.binding, 0.1, 512 * MiB), whoseMemory(host));
-      const most = Math.min(offered.most, told.free) as Bytes;
+      const maxBytes = Math.min(offered.maxBytes, told.free) as Bytes;
       return offered.available < told.free
-        ? { ...offered, most }
-        : { ...offered, most, available: told.free, reason: "what the CPU driver can address" };
+        ? { ...offered, maxBytes }
+        : { ...offered, maxBytes, available: told.free, reason: "what the CPU driver can address" };
     }
   }
 }
 
 /** A share of the memory, and no less than a fixed size unless that were more than a quarter: a container may be small. */
-function marginOf(total: number, share: number, least: number): number {
-  return Math.max(share * total, Math.min(least, total / 4));
+function marginOf(total: number, share: number, minBytes: number): number {
+  return Math.max(share * total, Math.min(minBytes, total / 4));
 }
 
 function whoseMemory({ total, binding }: HostMemoryInfo): string {
@@ -65,7 +65,7 @@ function less(free: number, wantedMargin: number, whose: string): FreeMemory {
   const margin = Math.ceil(wantedMargin);
   return {
     free: Math.floor(free) as Bytes,
-    most: Math.floor(free) as Bytes,
+    maxBytes: Math.floor(free) as Bytes,
     available: Math.max(0, Math.floor(free) - margin) as Bytes,
     margin: margin as Bytes,
     reason: `${whose}, ${formatBytes(Math.floor(free))}, less ${formatBytes(margin)}`,
@@ -74,19 +74,20 @@ function less(free: number, wantedMargin: number, whose: string): FreeMemory {
 
 /** The budget's limit: a size that was asked for, if the machine has it, without a margin; else what is free less the margin. */
 export function chooseLimit(asked: Bytes | "auto", free: FreeMemory): { limit: Bytes; reason: string } {
-  if (asked !== "auto" && asked <= free.most) return { limit: asked, reason: "HOLDFAST_MEMORY" };
+  if (asked !== "auto" && asked <= free.maxBytes) return { limit: asked, reason: "HOLDFAST_MEMORY" };
   if (asked === "auto" && free.available === 0) {
     throw new HoldfastError(
       "OUT_OF_BUDGET",
-      `There is no memory to work with: ${free.reason}, leaves nothing. End what else uses this memory, or give the budget a size: HOLDFAST_MEMORY=256MiB.`,
+      `No memory is left for the budget: ${formatBytes(free.free)} are free, and the margin is ${formatBytes(free.margin)}. End other programs` +
+        `${free.maxBytes > 0 ? `, or set HOLDFAST_MEMORY to at most ${formatBytes(free.maxBytes)}` : ""}.`,
       { numbers: { available: 0, margin: free.margin } },
     );
   }
   if (asked === "auto") return { limit: free.available, reason: free.reason };
   throw new HoldfastError(
     "OUT_OF_BUDGET",
-    `A budget of ${formatBytes(asked)} was asked for, and only ${formatBytes(free.most)} can be given ` +
-      `(without a size: ${free.reason}). Lower HOLDFAST_MEMORY, or free memory on this machine.`,
-    { numbers: { asked, available: free.most, margin: free.margin } },
+    `HOLDFAST_MEMORY asks for ${formatBytes(asked)}, and at most ${formatBytes(free.maxBytes)} are available. The default would be ` +
+      `${formatBytes(free.available)} (${free.reason}). Lower HOLDFAST_MEMORY, or free memory on this machine.`,
+    { numbers: { asked, available: free.maxBytes, margin: free.margin } },
   );
 }

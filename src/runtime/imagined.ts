@@ -26,7 +26,7 @@ export interface Imagination {
   assume(holds: () => boolean): void;
   /** From here on persistent memory is to be changed only if this number (f64) is finite; without one, in any case again. */
   guard(number: Storage | undefined): void;
-  /** From here on persistent memory is to be changed only if no bad index was found: the number (f64) is then Infinity. */
+  /** From here on, persistent memory changes only if `found` (f64) is Infinity, which means that no index is bad. */
   checkIndices(found: Storage, check: IndexCheck): void;
   /** What this memory holds is wanted no longer, unless it is written again: nothing that comes later asks for it. */
   forget(storage: Storage): void;

@@ -182,7 +182,7 @@ export class Runtime {
     return bytes;
   }
 
-  /** What a listener reads is no read-back that others are told of. */
+  /** A listener's own reads do not call the listeners again. */
   #tellReadBack(): void {
     if (this.#isTellingReadBack) return;
     this.#isTellingReadBack = true;
@@ -193,7 +193,7 @@ export class Runtime {
     }
   }
 
-  /** Has a function called behind each read-back, when the device has done all work issued so far; returns how to end that. */
+  /** Calls a function after each read-back, once the device has finished all issued work. Returns a function that removes it. */
   onReadBack(listener: () => void): () => void {
     this.#readBackListeners.add(listener);
     return () => void this.#readBackListeners.delete(listener);
@@ -424,7 +424,7 @@ export class Runtime {
     this.#imagination?.guard(number);
   }
 
-  /** Lets imagined work change persistent memory, from here on, only if it has found no bad index: the number (f64) is Infinity. */
+  /** From here on, imagined work changes persistent memory only if `found` (f64) is Infinity: no index is bad. */
   checkIndices(found: Storage, check: IndexCheck): void {
     this.#imagination?.checkIndices(found, check);
   }

@@ -50,8 +50,9 @@ export const settingsTable = {
     ...size,
     meaning:
       "The budget: the most bytes Holdfast may hold on the device. auto leaves a discrete card a margin of max(512 MiB, " +
-      "2 %), a unified-memory machine max(8 GiB, 10 %) for the host, and a CPU machine max(512 MiB, 10 %); in a container these are " +
-      "shares of its limit, and the fixed sizes a quarter of it at most. A size is taken as it is, if there is so much memory.",
+      "2 %), a unified-memory machine max(8 GiB, 10 %) for the host, and a CPU machine max(512 MiB, 10 %). In a container the margin is " +
+      "max(512 MiB, 10 %) of the container's limit. The 512 MiB are never more than a quarter of the memory. A size that you give needs " +
+      "no margin, but must be free. On a unified-memory machine without a container limit, the margin stays.",
     defaultText: "auto",
     example: "64GiB",
     fallback: () => "auto",
@@ -119,10 +120,10 @@ export const settingsTable = {
     unit: "ms",
     parse: (text: string) => (text === "off" ? ("off" as const) : parseDuration(text)),
     meaning:
-      "How long a phase, a driver call or a file's save may show no progress before the watchdog reports a stall. Holdfast's own long " +
+      "How long a phase, a driver call or a read or write of a file may show no progress before the watchdog reports a stall. Holdfast's own long " +
       "work (tracing, planning, compiling, CPU kernels) shows progress as it goes. Time at a debugger's breakpoint, stopped by a " +
-      "signal, asleep with the machine or waiting for a busy processor does not count. Your own code is reported if the event " +
-      "loop does not turn for so long.",
+      "signal, asleep with the machine or waiting for a busy processor does not count. Your own code is reported if it " +
+      "blocks the event loop for that long.",
     defaultText: formatDuration(30_000),
     example: "2m",
     fallback: (): number | "off" => 30_000,
@@ -132,8 +133,8 @@ export const settingsTable = {
     ...choice("end", "report"),
     meaning:
       "report: write the stall report to stderr and to a file, and let the run go on. end: write it and end the process with " +
-      "exit code 86; your own code between two steps is only reported. The commands of holdfast default to end; holdfast doctor " +
-      "always ends.",
+      "exit code 86. A stall in your own code between two steps is reported, but never ends the process. The commands of holdfast " +
+      "default to end; holdfast doctor always ends.",
     defaultText: "report",
     example: "end",
     fallback: () => "report" as const,

@@ -17,7 +17,7 @@ import type { Replayable } from "../runtime/index.js";
 import type { Device } from "./device.js";
 import type { RunningPlan } from "./running-plan.js";
 import type { ScalarRing } from "./scalar-ring.js";
-import { type BadIndices, type PlanFigures, StepFigures } from "./step-figures.js";
+import { type BadIndices, type PlanFigures, StepCounters } from "./step-figures.js";
 import { keyOf } from "./step-inputs.js";
 import { makeStepPlan, type StepFunction, type StepPlan } from "./step-plan.js";
 import type { StepResult } from "./step-results.js";
@@ -69,8 +69,8 @@ export interface CompiledStep<I extends readonly Tensor[], R extends StepResult>
   /** How many calls changed nothing because a gradient's norm was not finite, or an index was bad. Waits for the device. */
   readonly skipped: number;
   /**
-   * How many calls were given an index outside its axis, and the first of them. Eager code refuses such an index; a compiled
-   * step reads NaN there, changes nothing, and prints one warning with the next read-back. Waits for the device.
+   * How many calls were given an index outside its axis, and the first of them. Eager code refuses such an index. A compiled step
+   * skips its updates after the check. At the next read-back it prints one warning, for the first bad index only. Waits for the device.
    *
    * @example
    * ```ts
@@ -151,7 +151,7 @@ export function compileStep<I extends readonly Tensor[], R extends StepResult>(
   const { runtime } = device;
   const rings = new Map<string, ScalarRing>();
   const listeners = new Map<string, NumbersListener>();
-  const figures = new StepFigures(runtime, name);
+  const figures = new StepCounters(runtime, name);
   const figuresOf = new WeakMap<StepPlan, PlanFigures>();
   const step: StepFunction = {
     ...{ name, passes, rings, isAudited: audit },

@@ -521,8 +521,8 @@ function tooLargeForHost(shape: Shape, dtype: Dtype, cause: RangeError): Holdfas
   const elements = sizeOf(shape);
   return new HoldfastError(
     "OUT_OF_MEMORY",
-    `A tensor of ${formatShape(shape)} has ${elements} elements of ${dtype}, and the host can't hold them on their way to the device ` +
-      `(${cause.message}). Make it in parts, or smaller.`,
+    `A tensor of ${formatShape(shape)} has ${elements} elements of ${dtype}. The host has no memory to upload them ` +
+      `(${cause.message}). Create smaller tensors.`,
     { numbers: { elements }, cause },
   );
 }

@@ -15,13 +15,13 @@ export interface BadIndices {
   readonly first?: BadIndex;
 }
 
-/** Turns of plans whose calls are told apart before the device is asked. */
-const mostTurns = 1024;
+/** Switches between plans that are remembered before the device is read. */
+const maxTurns = 1024;
 
 /** The figures of one plan. */
 export class PlanFigures {
   readonly record: StepRecord;
-  /** Where the plan's calls stand among the step's: from a call of the plan on, a call of the step. */
+  /** Maps a plan's call number to the step's: from call `own` of the plan on, the step's call is `call`. */
   readonly #turns: { readonly own: number; readonly call: number }[] = [];
   #calls = 0;
   /** Has it been called since the device was last asked? */
@@ -40,7 +40,7 @@ export class PlanFigures {
   }
 
   get hasManyTurns(): boolean {
-    return this.#turns.length > mostTurns;
+    return this.#turns.length > maxTurns;
   }
 
   /** Waits for the device. */
@@ -58,7 +58,7 @@ export class PlanFigures {
 }
 
 /** The figures of a compiled step: those of its plans together. */
-export class StepFigures {
+export class StepCounters {
   readonly #runtime: Runtime;
   readonly #name: string;
   readonly #plans = new Set<PlanFigures>();
@@ -126,16 +126,16 @@ export class StepFigures {
     if (!first) return;
     this.#isTold = true;
     this.#runtime.warn(
-      `${describeBadIndex(this.#name, first)} Later ones are only counted: see badIndices of the step.`,
+      `${describeBadIndex(this.#name, first)} This warning is printed once. step.badIndices counts all such calls.`,
     );
   }
 }
 
 function describeBadIndex(name: string, { index, op, line, call, size, range }: BadIndex): string {
-  const fits = size === 0 ? "it has no index" : `indices are 0 to ${size - 1}`;
+  const fits = size === 0 ? "no index is valid" : `indices are 0 to ${size - 1}`;
   return (
-    `call ${call} of compiled ${name} gave ${op}${line ? ` at ${line}` : ""} the index ${index}, and ${range}; ${fits}. ` +
-    "What was read there is NaN, and the call changed no weights. Correct the data."
+    `call ${call} of compiled ${name}: ${op}${line ? ` at ${line}` : ""} was given the index ${index}, but ${range} (${fits}). ` +
+    "The call was skipped. Correct the data."
   );
 }
 

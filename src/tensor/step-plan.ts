@@ -136,8 +136,8 @@ function requireNotWritten(
     if (!writtenSpans.some((span) => overlaps(span, storage.span))) continue;
     throw new HoldfastError(
       "BAD_ARGUMENT",
-      `Compiled ${name}: input ${index}, "${input.name}", lies in memory that the step itself writes. The function can use that tensor ` +
-        "without an argument; or pass a copy of it: clone().",
+      `Compiled ${name}: the step writes to the memory of input ${index}, "${input.name}". Use the tensor inside the function ` +
+        "without passing it, or pass clone() of it.",
       { numbers: { input: index } },
     );
   }

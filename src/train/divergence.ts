@@ -1,7 +1,7 @@
 /**
  * Whether a training has diverged, judged from one epoch. A step whose gradients are not finite is skipped on the device; a few of
- * these are no harm. What is beyond help: most steps skipped, weights that were updated with a loss that was not finite, or an
- * evaluation whose loss is not finite.
+ * these do no harm. It has diverged if most steps were skipped, an update used a non-finite loss, or the evaluation's loss is
+ * not finite.
  */
 
 export interface EpochOutcome {

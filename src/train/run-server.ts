@@ -89,9 +89,12 @@ export class RunServer {
     const { method, url = "/" } = request;
     // Simple probes speak HTTP/1.0 and name no host; browsers always do.
     const [host, ...others] = hostsIn(request);
-    if (others.length > 0) return { status: 400, text: "A request names one host, in one Host header.\n" };
+    if (others.length > 0) return { status: 400, text: "The request has several Host headers. Send one.\n" };
     if (host !== undefined && this.#hosts?.has(host) === false)
-      return { status: 403, text: `This server is ${[...this.#hosts].join(" or ")}.\n` };
+      return {
+        status: 403,
+        text: `The Host header is ${host}. Use one of: ${[...this.#hosts].join(", ")}.\n`,
+      };
     const [page = "/"] = url.split("?");
     const pageOf = Object.hasOwn(pages, page) ? pages[page as keyof typeof pages] : undefined;
     if (!pageOf) return { status: 404, text: `There are ${Object.keys(pages).join(" and ")}.\n` };

@@ -21,7 +21,7 @@ export type BeatListener = (stage: WorkStage | undefined) => void;
 export const fileWorks = ["disk-write", "disk-read"] as const;
 export type FileWork = (typeof fileWorks)[number];
 
-/** Places of the numbers, in f64s; those of worker threads are counted in the i32 behind them. */
+/** Places of the numbers, in f64s; those of worker threads are counted in the i32 after them. */
 const at = { beats: 0, turns: 1, fileWork: 2, fileWorkMs: 3, workerBeats: 4 } as const;
 const memory = new SharedArrayBuffer(8 * (at.workerBeats + 1));
 const cells = new Float64Array(memory);

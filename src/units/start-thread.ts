@@ -1,13 +1,13 @@
 /**
- * Starts worker threads, and lets them load native code. A system may refuse threads (`pids.max`, `ulimit -u`), which is no reason
- * for anybody to fail.
+ * Starts worker threads, and lets them load native code. A system may refuse threads (`pids.max`, `ulimit -u`). The caller then
+ * continues without the thread.
  */
 
 import { getEnvironmentData, isMainThread, setEnvironmentData, Worker } from "node:worker_threads";
 
 /**
- * Starts a thread that does not keep the process alive, or gives the reason why there is none. It has not the program's own
- * flags: a loader, an inspector or `--input-type` has no business there.
+ * Starts a thread that does not keep the process alive, or gives the reason why there is none. The thread does
+ * not inherit the program's Node flags, such as loaders or `--input-type`.
  */
 export function startThread(script: URL, workerData: unknown): Worker | Error {
   shareLoads();
@@ -21,7 +21,7 @@ export function startThread(script: URL, workerData: unknown): Worker | Error {
 }
 
 /** What helps where threads are refused. */
-export const threadAdvice = "Allow the process more threads: see ulimit -u, and pids.max of its container";
+export const threadAdvice = "Allow the process more threads (ulimit -u, or pids.max of its container)";
 
 /** Of two cells that all threads of a process share: how many load native code now, and whether the process is about to end. */
 const loadsKey = "holdfast: threads that load native code";

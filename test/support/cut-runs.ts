@@ -32,7 +32,7 @@ export class CutRuns {
     return new CutRuns(folder, runs, { ...log, changes });
   }
 
-  /** The cut comes behind so many changes, at most. */
+  /** The cut comes after so many changes, at most. */
   get moments(): number {
     return this.#log.changes.length;
   }

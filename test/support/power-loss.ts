@@ -1,6 +1,6 @@
 /**
  * A power cut at any moment, without one. Every change to files is written down with its data as a program makes it; then a folder is
- * built as a disk could hold it after a cut behind any of these changes.
+ * built as a disk could hold it after a cut that follows any of these changes.
  *
  * What is assumed of a disk: `fsync` of a file makes its bytes last, `fsync` of a folder its names. Other changes may be there or not:
  * a file has the size that some of its latest changes gave it, and each sector of theirs is there or has what was there before,
@@ -185,7 +185,7 @@ export function drawBy(seed: number): Draw {
   };
 }
 
-/** Builds in a folder what a disk could hold after a power cut behind so many changes. */
+/** Builds in a folder what a disk could hold after a power cut that follows so many changes. */
 export function cutPower(
   { root, folders, changes }: ChangeLog,
   count: number,

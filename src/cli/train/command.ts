@@ -130,7 +130,7 @@ export function addTrain(program: Command, end: (code: number) => void): void {
     )
     .option(
       "--stall-after <time>",
-      "how long a device call may take before the watchdog ends the run, such as 30s",
+      "how long a phase, device call or file access may show no progress before the watchdog ends the run, such as 30s",
     )
     .addOption(
       new Option(
@@ -281,7 +281,7 @@ function finishedText(out: string): string {
 function divergedBefore(out: string): HoldfastError {
   return new HoldfastError(
     "DIVERGED",
-    `The run in ${out} diverged, and would again. Start another with other settings, such as a smaller --lr, and another --out.`,
+    `The run in ${out} diverged, and resuming it would not help. Start a new run with a smaller --lr and another --out.`,
   );
 }
 

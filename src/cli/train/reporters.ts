@@ -123,7 +123,10 @@ function eventText(event: Exclude<JobEvent, { kind: "step" }>): string | undefin
       const { accuracy, loss: testLoss } = record.figures;
       const test =
         accuracy === undefined ? "" : `  test ${(testLoss ?? 0).toFixed(4)}, accuracy ${percent(accuracy)}`;
-      const skipped = record.skipped > 0 ? `  ${record.skipped} steps skipped: not finite` : "";
+      const skipped =
+        record.skipped > 0
+          ? `  ${record.skipped} ${record.skipped === 1 ? "step" : "steps"} skipped: not finite`
+          : "";
       return (
         `fold ${fold + 1}/${folds}  epoch ${epoch + 1}/${epochs}  loss ${record.loss.toFixed(4)}${test}  ` +
         `${paceText(record.samplesPerSecond)}  ${formatDuration(1000 * record.seconds)}${skipped}`

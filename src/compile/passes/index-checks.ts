@@ -1,6 +1,6 @@
 /**
- * What a step does about bad indices: from each check on, persistent memory is changed only if no check before has found one.
- * Memory that the step forgets is spared. The first bad index and its check go to the step's record.
+ * Guards persistent memory against bad indices: after a check, writes happen only if no earlier check found one. Memory that
+ * the step forgets (zeroGrad) is written anyway. The first bad index goes into the step's record.
  */
 
 import { iterateElements, type RowKernel, term } from "../../kernels/index.js";
@@ -37,7 +37,7 @@ interface Joined {
 
 export interface IndexGuards {
   readonly guards: readonly Guard[];
-  /** Calls that come into the trace, each in front of the call at its place. */
+  /** Calls that come into the trace, each before the call at its place. */
   readonly joins: readonly { readonly place: number; readonly call: Call }[];
   /** What all checks have found. */
   readonly found: Joined;
@@ -57,7 +57,7 @@ export function joinChecks(
   let done = 0;
   const join = (place: number, end: number): void => {
     while (done < end) {
-      const some = checks.slice(done, Math.min(end, done + mostAtOnce));
+      const some = checks.slice(done, Math.min(end, done + maxChecksPerCall));
       const next = { number: makeNumber("bad index?"), code: makeNumber("bad index") };
       joins.push({ place, call: joinCall(some, done, joined, next) });
       [joined, done] = [next, done + some.length];
@@ -79,8 +79,8 @@ export function joinChecks(
   return joined && { guards, joins, found: joined };
 }
 
-/** Checks that one call joins. */
-const mostAtOnce = 8;
+/** How many checks one call joins. */
+const maxChecksPerCall = 8;
 
 function joinCall(
   checks: readonly TracedCheck[],
@@ -108,7 +108,7 @@ function joinCall(
 
 const joinKernels = new Map<string, RowKernel>();
 
-/** Of earlier findings and those of some checks, the first. */
+/** Selects the first bad index of the earlier ones and these checks. */
 function joinKernel(checks: number, isLater: boolean): RowKernel {
   const key = `${checks} ${isLater}`;
   const known = joinKernels.get(key);

@@ -165,7 +165,7 @@ function emptyMarket(count: number): Market {
     const needed = formatBytes(count * (7 * Float64Array.BYTES_PER_ELEMENT + 2));
     throw new HoldfastError(
       "OUT_OF_MEMORY",
-      `${count.toLocaleString("en")} bars need ${needed} of memory, and this process can't have them: ${cause.message}. Make fewer.`,
+      `${count.toLocaleString("en")} bars need ${needed} of memory, and the allocation failed (${cause.message}). Lower --generate.`,
       { numbers: { bars: count }, cause },
     );
   }

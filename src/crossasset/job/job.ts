@@ -140,7 +140,7 @@ export async function runJob(options: JobOptions): Promise<JobResults | undefine
       const tested = await training.test(() => run?.beat());
       // The last epoch's checkpoint is there: who goes on from it tests again.
       if (!tested) return undefined;
-      if (!Number.isFinite(tested.test.loss)) throw divergence(index, undefined, settings);
+      if (!Number.isFinite(tested.test.loss)) throw divergence(index, undefined, settings, tested.test.loss);
       const result: FoldResult = { fold: index, trainSamples, epochs: training.epochs, ...tested };
       results.push(result);
       listen({ kind: "fold end", step: pace.done, result });
@@ -154,10 +154,15 @@ export async function runJob(options: JobOptions): Promise<JobResults | undefine
 }
 
 /** Without an epoch's record it was found by the fold's test. */
-function divergence(fold: number, record: EpochRecord | undefined, { lr }: JobSettings): HoldfastError {
+function divergence(
+  fold: number,
+  record: EpochRecord | undefined,
+  { lr }: JobSettings,
+  testLoss = Number.NaN,
+): HoldfastError {
   const what = record
     ? `epoch ${record.epoch + 1}: ${record.diverged}`
-    : "the loss of its test is not finite";
+    : `the loss of its test is ${testLoss}`;
   return new HoldfastError(
     "DIVERGED",
     `Fold ${fold + 1}, ${what}. The learning rate is ${lr}: start a new run with a smaller one, in another folder.`,

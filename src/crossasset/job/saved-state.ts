@@ -1,6 +1,6 @@
 /**
- * What a checkpoint says of a job, held to what a job can be. A checksum proves that a file is whole; it does not prove that this
- * program wrote it. A state that is taken as it comes could restart a training in silence.
+ * Validates the job state in a checkpoint. A checksum proves that a file is whole, not that this program wrote it. An invalid
+ * state could silently restart a training.
  */
 
 import { HoldfastError } from "../../errors/index.js";
@@ -81,23 +81,21 @@ export function requireLayout(
     );
   const inFold = position.epoch * perEpoch + position.batch;
   if (position.step !== inFold)
-    throw refusal(`position.step is ${position.step}, and its epoch and batch are those of step ${inFold}`);
+    throw refusal(`position.step is ${position.step}, but its epoch and batch belong to step ${inFold}`);
   const before = stepsPerEpoch.slice(0, fold).reduce((sum, steps) => sum + epochs * steps, 0);
   if (step !== before + inFold)
-    throw refusal(
-      `it is of step ${step}, and its fold, epoch and batch are those of step ${before + inFold}`,
-    );
+    throw refusal(`its step is ${step}, but its fold, epoch and batch belong to step ${before + inFold}`);
 }
 
 function contradictionIn({ fold, position, epochs, results }: SavedState, settings: JsonRecord) {
   const { folds, epochs: wanted } = settings;
   if (typeof folds === "number" && fold >= folds) return `fold is ${fold}, and the job has ${folds} folds`;
   if (results.length !== fold || results.some((result, index) => result.fold !== index))
-    return `its results are not those of the ${fold} folds before fold ${fold}`;
+    return `it has results of ${results.length} folds, but it is in fold ${fold}, or they are out of order`;
   if (typeof wanted === "number" && position.epoch > wanted)
     return `position.epoch is ${position.epoch}, and a fold has ${wanted} epochs`;
   if (epochs.length !== position.epoch || epochs.some((record, index) => record.epoch !== index))
-    return `its epochs are not the ${position.epoch} before epoch ${position.epoch}`;
+    return `it has records of ${epochs.length} epochs, but position.epoch is ${position.epoch}, or they are out of order`;
   return undefined;
 }
 

@@ -67,8 +67,8 @@ export function cachedSamples(bars: Bars, settings: SampleSettings, folder: stri
 function whyStrange(what: string, stats: Stats): string | undefined {
   if (isOwn(stats)) return undefined;
   return stats.uid === process.getuid?.()
-    ? `${what} can be written by other users: remove their right with chmod go-w.`
-    : `${what} is another user's: give a cache folder of your own.`;
+    ? `${what} is writable by other users. Run chmod go-w on it.`
+    : `${what} belongs to another user. Use a cache folder of your own (--cache).`;
 }
 
 /** With a loose umask, what this process makes would be open to its group. */
@@ -91,7 +91,7 @@ interface Found {
 function readSamples(path: string, key: string): Found {
   try {
     const stats = lstatSync(path);
-    if (!stats.isFile()) throw stranger("is a link or no file");
+    if (!stats.isFile()) throw stranger("is not a regular file");
     const strange = whyStrange(`The file ${path}`, stats);
     if (strange !== undefined) return { passedOver: `${strange} It is written anew.` };
     return { samples: samplesOf(loadSafetensors(path), key) };

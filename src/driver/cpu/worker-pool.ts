@@ -174,7 +174,7 @@ export class WorkerPool {
 }
 
 function warnOfFewer(threads: number, asked: number, reason: Error): void {
-  const message = `The system refused a thread of the CPU driver (${reason.message}); launches go on with ${threads} of ${asked}. ${threadAdvice}, or set HOLDFAST_THREADS=${threads}.`;
+  const message = `The system refused a thread of the CPU driver (${reason.message}). Kernels run on ${threads} of ${asked} threads. ${threadAdvice}, or set HOLDFAST_THREADS=${threads}.`;
   process.emitWarning(message, { code: "HOLDFAST_FEWER_THREADS" });
 }
 

@@ -23,7 +23,7 @@ export function checkInStep(lowering: Lowering, given: DeviceArray, limits: Inde
   const count = sizeOf(index.shape);
   if (!index.storage || count === 0) return;
   const found = runtime.arena.allocate(8, "first bad index"); // f64
-  // Unless one is ignored, it is a number that is no bad index.
+  // Without an ignored index, use a value that is never reported as bad.
   const { size, ignored = size > 0 ? 0 : -(2 ** 31) } = limits;
   if (count <= maxOneRow) {
     launchRows(runtime, {

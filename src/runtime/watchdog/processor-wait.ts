@@ -1,6 +1,6 @@
 /**
- * How long a thread has waited for a processor: it could run, and others ran. Such time is no standing still. Linux counts it
- * for every thread; elsewhere nothing is known, and it is 0.
+ * How long a thread was runnable but had no processor. That time does not count as a stall. Only Linux reports it; elsewhere
+ * it is 0.
  */
 
 import { readFileSync, readlinkSync } from "node:fs";

@@ -25,8 +25,7 @@ const endings: Readonly<Record<Ending, string>> = {
   none: "the process keeps running; to end it on a stall, start it with HOLDFAST_ON_STALL=end",
 };
 
-const programGoesOn =
-  "the process keeps running: outside of Holdfast a long computation looks like a hang, so this never ends it";
+const programGoesOn = "the process keeps running: the watchdog never ends it for the program's own code";
 
 /** `where` is the path of the JSON file, or why there is none. */
 export function stallReportText(report: StallReport, where: string): string {
@@ -62,8 +61,7 @@ function stallSentence({ what, pid }: StallReport): string {
     const call = what.call === null ? "" : `, driver call ${what.call}`;
     return `process ${pid} has not been heard for ${limit}; last heard in ${phase ?? "no phase"}${call}${op}`;
   }
-  if (what.kind === "program")
-    return `the program has not come back from its own work for ${limit}; its event loop does not turn${op}`;
+  if (what.kind === "program") return `the program's own code has blocked the event loop for ${limit}${op}`;
   if (what.call === null) return `${phase}${op} has not moved for ${limit}`;
   return `${phase === undefined ? "" : `${phase}, `}driver call ${what.call}${op} has not returned for ${limit}`;
 }

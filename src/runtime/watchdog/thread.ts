@@ -81,7 +81,7 @@ function withoutExit(reason: string): {
   readonly exit?: (code: number) => void;
   readonly notes: readonly string[];
 } {
-  return { notes: [`libc's _exit is not there (${reason}): the run is killed instead`] };
+  return { notes: [`libc's _exit can't be loaded (${reason}): on a stall the run is killed with SIGKILL`] };
 }
 
 function attach(data: ThreadData): Shared {
@@ -163,7 +163,7 @@ parentPort?.once("message", () => {
 });
 await outside.settled;
 if (outside.lost !== undefined && !isClosed && !outside.isUnwanted) {
-  const text = `holdfast: the watchdog has no outside process (${outside.lost}): this run goes on, watched by a thread alone. If few threads are allowed: ${threadAdvice}.\n`;
+  const text = `holdfast: The watchdog's outside process is missing (${outside.lost}). The run continues; only a thread inside the process watches it. ${threadAdvice}.\n`;
   await printWithin(text, outsidePatienceMs);
 }
 // At once: a process that is stopped before the first tick has left the outside process something to tell.

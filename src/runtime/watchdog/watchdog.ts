@@ -50,7 +50,7 @@ export function startWatchdog(options: WatchdogOptions): Watchdog {
   const worker = startThread(new URL("./thread.js", import.meta.url), workerData);
   if (worker instanceof Error) {
     warn(
-      `The watchdog's thread can't be started (${worker.message}): this run goes on, and its stalls are not reported. ${threadAdvice}.`,
+      `The watchdog's thread can't be started (${worker.message}). The run continues, but stalls are not reported. ${threadAdvice}.`,
     );
     return { ready: Promise.resolve(), close: () => {} };
   }
@@ -61,7 +61,8 @@ export function startWatchdog(options: WatchdogOptions): Watchdog {
   const ready = new Promise<void>((resolve, reject) => {
     const giveUp = (): void => {
       warn(
-        `The watchdog's thread is not up after ${formatDuration(readyWithinMs)}: this run goes on without it.`,
+        `The watchdog's thread did not start within ${formatDuration(readyWithinMs)}. The run continues, but stalls may not be reported. ` +
+          "Check the load of the machine, and that its disk responds.",
       );
       resolve();
     };

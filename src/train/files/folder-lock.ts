@@ -1,6 +1,6 @@
 /**
- * A lock of the operating system on a folder: flock(2) on the open folder, so no file is written for it. The kernel gives it
- * free when its process ends, however that ends, and holds it against all containers of the machine. Node closes the files
+ * A lock of the operating system on a folder: flock(2) on the open folder, so no file is written for it. The kernel
+ * releases it when the process ends, however that ends, and holds it against all containers of the machine. Node closes the files
  * that it opens in programs that it starts, so no child keeps the lock.
  */
 

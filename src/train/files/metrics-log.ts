@@ -104,15 +104,15 @@ export class MetricsLog {
 
 /** How much of a log is read. */
 export interface MetricsLimits {
-  /** Of the log's end. */
+  /** Max. bytes read, from the end of the log. */
   readonly maxBytes: number;
-  /** The last ones. */
+  /** Max. records returned, the latest. */
   readonly maxRecords: number;
-  /** After so many lines that are none the rest is left out. */
+  /** After this many unreadable lines, reading stops. */
   readonly maxDamaged: number;
 }
 
-/** For readers, who look again and again: at most a fraction of a second of work. A run writes a few lines an epoch. */
+/** Limits for readers that poll: at most a fraction of a second of work. A run writes a few lines an epoch. */
 const readerLimits: MetricsLimits = { maxBytes: 16 * MiB, maxRecords: 50_000, maxDamaged: 1000 };
 const noLimits: MetricsLimits = { maxBytes: Infinity, maxRecords: Infinity, maxDamaged: Infinity };
 /** So many damaged lines are told one by one; the others are counted. */
@@ -130,10 +130,10 @@ export function readMetrics(
   const end = bytes.lastIndexOf(newline) + 1;
   const messages: string[] = [];
   // What stands after the last end of a line is being written, or was cut off.
-  if (end < bytes.length) messages.push("The last line of the metrics is not whole; it is left out.");
+  if (end < bytes.length) messages.push("The last line of the metrics is incomplete and is ignored.");
   const begin = beginOfLast(bytes, end, maxRecords, before > 0);
   const isCut = before + begin > 0;
-  if (isCut) messages.push("The metrics are long; their first lines are left out.");
+  if (isCut) messages.push(`The metrics log is long. Only its last lines are read, at most ${maxRecords}.`);
   const lines = end > begin ? bytes.toString("utf8", begin, end - 1).split("\n") : [];
   const records: JsonRecord[] = [];
   let damaged = 0;

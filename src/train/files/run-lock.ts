@@ -1,6 +1,6 @@
 /**
- * The lock of a run's folder: one process writes there. Where the operating system can lock the folder, that decides. Beside
- * it a file says who has it, for messages, for readers, and for disks without locks; what a dead process left is taken over.
+ * The lock of a run's folder. Only one process may write there. If the system supports it, flock on the folder decides. A lock
+ * file names the owner for messages and readers, and decides on disks without flock. A dead process's lock is taken over.
  */
 
 import { randomUUID } from "node:crypto";
@@ -25,7 +25,7 @@ export const lockName = "lock.json";
 /** A process that can't be asked after counts as gone when the run has not been heard of for so long. */
 const silenceMs = 120_000;
 
-/** Another process may look whether the folder is free, or have it and not have written its record yet. */
+/** Another process may be probing the lock, or may hold it without having written its record yet. */
 const patienceMs = 500;
 const pauseMs = 10;
 
@@ -148,7 +148,8 @@ function lockFolder(folder: string, path: string): FolderLock | undefined {
 function takeRecord(aside: string, path: string, requireGone: (owner: Owner) => void): void {
   // A link is there at once with all its text, or is refused where another is: no reader meets half a lock.
   for (let tries = 0; !tryLink(aside, path); tries++) {
-    if (tries === maxTries) throw new Error(`it has changed ${maxTries} times meanwhile`);
+    if (tries === maxTries)
+      throw new Error(`the lock file changed ${maxTries} times while this process tried to take it`);
     removeStale(path, requireGone);
   }
 }
@@ -196,8 +197,8 @@ function requireGone(
   if (silentMs >= maxMs) return;
   const { pid, host } = owner;
   throw locked(
-    `${path} is held by process ${pid}${placeOf(owner)}, heard of ${formatDuration(silentMs)} ago. ` +
-      `After ${formatDuration(maxMs)} without a sign of life the lock is taken over. If you are sure that the process has ended, remove ${path}.`,
+    `${path} is held by process ${pid}${placeOf(owner)}. Its last heartbeat was ${formatDuration(silentMs)} ago. ` +
+      `After ${formatDuration(maxMs)} without a heartbeat, the next start takes over the lock. If the process has ended, remove ${path}.`,
     { path, pid, host },
   );
 }
@@ -220,7 +221,9 @@ function heldBy(path: string, owner: Owner | undefined): HoldfastError {
 }
 
 function placeOf({ host }: Owner): string {
-  return host === hostname() ? " of another container or machine of this name" : ` on ${host}`;
+  return host === hostname()
+    ? " in another container, or on another machine with the same host name"
+    : ` on ${host}`;
 }
 
 function locked(message: string, numbers: HoldfastError["numbers"]): HoldfastError {

@@ -154,7 +154,7 @@ class RecordFile<Kept> {
     const more = this.#damaged - this.#damage.length;
     const name = basename(this.#path);
     const rest = more > 0 ? [`${more} more lines of ${name} can't be read and are left out.`] : [];
-    const end = this.#isGivenUp ? [`What comes after them in ${name} is left out too.`] : [];
+    const end = this.#isGivenUp ? [`The rest of ${name} is not read.`] : [];
     return { records: this.#records, messages: [...this.#damage, ...rest, ...end] };
   }
 

@@ -1,6 +1,6 @@
 /**
- * Which host names a request may give. A page in a browser can be made to ask a server of this machine under a name of the
- * page's own; such a request has a strange name in its Host header and is refused.
+ * Checks the Host header against DNS rebinding: a web page can reach a local server under the page's own host name. Such
+ * requests are refused.
  */
 
 import type { IncomingMessage } from "node:http";

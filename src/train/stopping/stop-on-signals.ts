@@ -25,7 +25,7 @@ export interface StopSignals {
 }
 
 const defaultWithinMs = 5000;
-/** SIGHUP comes when the terminal is closed, or the connection to it is lost. Node handles it under `nohup` too. */
+/** SIGHUP comes when the terminal is closed, or the connection to it is lost. Holdfast's handler replaces nohup's "ignore". */
 const stopSignals: readonly StopSignal[] = ["SIGINT", "SIGTERM", "SIGHUP"];
 
 /**
@@ -59,7 +59,7 @@ export function stopOnSignals({ withinMs = defaultWithinMs, exitCode }: StopOpti
   const workerData: StopThreadData = { signals: stopSignals, withinMs, exitCodes };
   const worker = startThread(new URL("./stop-thread.js", import.meta.url), workerData);
   const isRefused = worker instanceof Error;
-  if (isRefused) warnOfDeafness(`${worker.message}. ${threadAdvice}.`);
+  if (isRefused) warnOfMissingThread(worker.message, ` ${threadAdvice}.`);
   let isSettled = false;
   const keepAlive = (isKept: boolean): void => {
     if (!isRefused) isKept ? worker.ref() : worker.unref();
@@ -69,7 +69,7 @@ export function stopOnSignals({ withinMs = defaultWithinMs, exitCode }: StopOpti
     worker.once("message", () => resolve());
     worker.once("exit", () => resolve());
     worker.once("error", (error) => {
-      warnOfDeafness(error.message);
+      warnOfMissingThread(error.message);
       resolve();
     });
   }).finally(() => {
@@ -98,8 +98,9 @@ export function stopOnSignals({ withinMs = defaultWithinMs, exitCode }: StopOpti
   };
 }
 
-function warnOfDeafness(reason: string): void {
-  process.emitWarning(`Signals are heard only while the main thread is free: ${reason}`, {
-    code: "HOLDFAST_SIGNALS",
-  });
+function warnOfMissingThread(reason: string, advice = ""): void {
+  process.emitWarning(
+    `The signal thread can't run (${reason}). Ctrl-C, SIGTERM and SIGHUP have no time limit now, and wait while the main thread is busy.${advice}`,
+    { code: "HOLDFAST_SIGNALS" },
+  );
 }

@@ -6,7 +6,7 @@
 import { getHeapStatistics } from "node:v8";
 import { Worker } from "node:worker_threads";
 import { type ErrorCode, type ErrorNumbers, HoldfastError } from "../../../errors/index.js";
-import { formatBytes, formatDuration, MiB } from "../../../units/index.js";
+import { formatBytes, formatDuration, MiB, threadAdvice } from "../../../units/index.js";
 import type { Bars } from "../bars.js";
 import { badBars, wrapFault } from "../refusal.js";
 
@@ -79,7 +79,7 @@ export function decodeAside(path: string, fileBytes: number, limits: DecodeLimit
   });
 }
 
-const again = "Make or fetch the file again.";
+const again = "Write or download the file again.";
 
 /** Never more than this thread may have itself. */
 function heapFor(fileBytes: number): number {
@@ -109,7 +109,7 @@ function noThread(path: string, cause: unknown): HoldfastError {
   const why = cause instanceof Error ? cause.message : String(cause);
   return new HoldfastError(
     "UNSUPPORTED",
-    `${path} can't be decoded: this process may not start a thread (${why}). Raise the limit of threads (\`ulimit -u\`, or pids.max of the container), or give the bars as CSV.`,
+    `${path} can't be decoded: the system refused a thread (${why}). ${threadAdvice}, or give the bars as CSV.`,
     { numbers: { path }, cause },
   );
 }

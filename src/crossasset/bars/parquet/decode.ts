@@ -31,13 +31,13 @@ export function decodeParquet(path: string, onPage: () => void = () => undefined
     }
   } catch (error) {
     // The parser throws whatever a wrong byte leads it to: errors of range and type as well as its own.
-    const advice = "The file is truncated, altered or no Parquet: make or fetch it again.";
+    const advice = "The file is truncated, altered or not Parquet. Write or download it again.";
     throw wrapFault(path, "it can't be read as Parquet", error, advice);
   }
 }
 
 const magic = 0x31_52_41_50;
-/** The length of the footer and the magic number behind it. */
+/** The length of the footer and the magic number after it. */
 const tailBytes = 8;
 
 class ParquetFile {
@@ -146,7 +146,9 @@ class ParquetFile {
 
   #readSpan(start: number, length: number): Uint8Array<ArrayBuffer> {
     if (!(start >= 0 && length >= 0 && start + length <= this.#size))
-      throw new RangeError(`bytes ${start} to ${start + length} of a file of ${this.#size}`);
+      throw new RangeError(
+        `it refers to bytes ${start} to ${start + length}, and the file has ${this.#size}`,
+      );
     const bytes = readSpan(this.#file, start, length);
     if (bytes.length < length)
       throw new RangeError(`the file shrank to ${start + bytes.length} bytes while it was read`);
@@ -191,7 +193,7 @@ function spanOf(meta: ColumnMetaData): { readonly start: number; readonly length
   const start = Number(meta.dictionary_page_offset || meta.data_page_offset);
   const length = Number(meta.total_compressed_size);
   if (!(Number.isSafeInteger(start) && Number.isSafeInteger(length) && length >= 0))
-    throw new RangeError(`a column has ${length} bytes at ${start}`);
+    throw new RangeError(`a column claims ${length} bytes at offset ${start}`);
   return { start, length };
 }
 

@@ -38,7 +38,7 @@ export function* readPages(
     const header = toHeader(deserializeTCompactProtocol(reader));
     const size = header.compressed_page_size;
     if (!(Number.isInteger(size) && size >= 0 && size <= bytes.length - reader.offset))
-      throw new RangeError(`a page of ${size} bytes where ${bytes.length - reader.offset} are left`);
+      throw new RangeError(`a page has ${size} bytes, and ${bytes.length - reader.offset} are left`);
     const page = bytes.subarray(reader.offset, reader.offset + size);
     offset = reader.offset + size;
     budget.bytes -= header.uncompressed_page_size;
