@@ -122,7 +122,7 @@ describe("free memory", { skip }, () => {
       refuses(
         "OUT_OF_BUDGET",
         () => withRuntime(driver, { memory: "3GiB" }, () => undefined),
-        /only 2 GiB can be given/,
+        /at most 2 GiB are available/,
       );
       assert.deepEqual(heldOnStandIn(), before);
     });

@@ -27,7 +27,7 @@ for (const [allowed, left] of [
     assert.equal(warnings.length, 1);
     assert.match(
       warnings[0] ?? "",
-      new RegExp(`^HOLDFAST_FEWER_THREADS .*\\(EAGAIN\\); launches go on with ${left} of 4\\. .*pids\\.max`),
+      new RegExp(`^HOLDFAST_FEWER_THREADS .*\\(EAGAIN\\)\\. Kernels run on ${left} of 4 threads\\. .*pids\\.max`),
     );
   });
 }
@@ -44,7 +44,7 @@ test("stopOnSignals still aborts its signal without a second thread, and warns",
     return stop.signal.aborted;
   });
   assert.equal(result, true);
-  assert.match(warnings.join(), /^HOLDFAST_SIGNALS Signals are heard only while .*EAGAIN/);
+  assert.match(warnings.join(), /^HOLDFAST_SIGNALS The signal thread can't run \(.*EAGAIN/);
 });
 
 test("a run goes on without the watchdog's thread, and says so on stderr", async (t) => {
@@ -62,6 +62,6 @@ test("a run goes on without the watchdog's thread, and says so on stderr", async
   t.mock.restoreAll();
   assert.match(
     told.join(""),
-    /^holdfast: The watchdog's thread can't be started \(EAGAIN\): this run goes on/,
+    /^holdfast: The watchdog's thread can't be started \(EAGAIN\)\. The run continues/,
   );
 });

@@ -73,11 +73,13 @@ const asideName = /\.(\d+)-[0-9a-f-]{36}\.part$/;
 
 /** Is there something at this path? Unlike `existsSync`, a disk that fails is an error, and not a no. */
 export function isThere(path: string): boolean {
-  return withFileError(
-    `${path} can't be looked for`,
-    path,
-    () => statSync(path, { throwIfNoEntry: false }) !== undefined,
-  );
+  try {
+    return statSync(path, { throwIfNoEntry: false }) !== undefined;
+  } catch (error) {
+    // A part of the path is a file. Newer versions of Node take that for no entry themselves.
+    if (codeOf(error) === "ENOTDIR") return false;
+    throw asFileError(`${path} can't be looked for`, path, error);
+  }
 }
 
 /** Makes a folder and those above it, where they are not there. They last through a power cut. */

@@ -68,7 +68,7 @@ test("a size that was asked for is taken at its word, without a margin", () => {
   assert.deepEqual(chooseLimit(bytes(256 * MiB), free), { limit: 256 * MiB, reason: "HOLDFAST_MEMORY" });
   assert.throws(
     () => chooseLimit(bytes(512 * MiB), free),
-    /512 MiB was asked for, and only 300 MiB can be given/,
+    /asks for 512 MiB, and at most 300 MiB are available/,
   );
 });
 
@@ -80,7 +80,7 @@ test("a budget that the machine can't give is refused at the start, with both nu
     (error) =>
       error instanceof HoldfastError &&
       error.code === "OUT_OF_BUDGET" &&
-      /24 GiB was asked for, and only 12 GiB can be given \(without a size: the host's MemAvailable, 20 GiB, less 8 GiB\)/.test(
+      /asks for 24 GiB, and at most 12 GiB are available\. The default would be 12 GiB \(the host's MemAvailable, 20 GiB, less 8 GiB\)/.test(
         error.message,
       ),
   );
@@ -88,5 +88,5 @@ test("a budget that the machine can't give is refused at the start, with both nu
 
 test("a machine with nothing to give is refused at the start", () => {
   const free = freeOn("unified", { total: 32 * GiB, free: GiB }, { total: 32 * GiB, available: 7 * GiB });
-  assert.throws(() => chooseLimit("auto", free), /There is no memory to work with/);
+  assert.throws(() => chooseLimit("auto", free), /No memory is left for the budget: .* are free, and the margin is /);
 });

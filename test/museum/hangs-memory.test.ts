@@ -327,7 +327,7 @@ museumRow<MemoryKind>({
     withMachine({ totalGiB: 120, availableGiB: 100, driverFreeGiB: 110 }, kind, ({ open, log }) => {
       const refusal = refusalOf(() => open({ memory: "90GiB" }, () => undefined));
       assert.equal(refusal.code, "OUT_OF_BUDGET");
-      assert.match(refusal.message, /90 GiB was asked for, and only 88 GiB can be given/);
+      assert.match(refusal.message, /asks for 90 GiB, and at most 88 GiB are available/);
       assert.equal(log.count("reserve") + log.count("allocateHost"), 0);
     }),
 });

@@ -43,7 +43,7 @@ test("a terminal has one line that lives, which gives way to lines that stay", (
     /\rfold 1\/2 {2}epoch 2\/3 {2}─+ 1\/100 {2}loss 0\.9877 {2}12,346 samples\/s {2}3 MiB {2}.* left/,
   );
   const last = text.slice(text.lastIndexOf("\r\u001b[K") + 4);
-  assert.match(last, /^fold 1\/2 {2}epoch 2\/3 {2}loss 0\.9000 {2}12,000 samples\/s.*1 steps skipped/);
+  assert.match(last, /^fold 1\/2 {2}epoch 2\/3 {2}loss 0\.9000 {2}12,000 samples\/s.*1 step skipped/);
   assert.ok(text.endsWith("\n"));
 });
 

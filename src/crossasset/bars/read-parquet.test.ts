@@ -84,7 +84,7 @@ test("a file without rows is refused", async () => {
 test("an empty file, garbage and a CSV under the wrong name are refused", async () => {
   const garbage = Uint8Array.from({ length: 5000 }, (_, index) => (index * index * 31) % 251);
   await refusesLater("BAD_FILE", read(new Uint8Array(0)), /it is empty/);
-  await refusesLater("BAD_FILE", read(garbage), /can't be read as Parquet.*make or fetch it again/);
+  await refusesLater("BAD_FILE", read(garbage), /can't be read as Parquet.*Write or download it again/);
   await refusesLater(
     "BAD_FILE",
     read(new TextEncoder().encode("time,open\n1,2\n")),

@@ -28,19 +28,19 @@ describe("a checkpoint's state", () => {
     const { position, epochs, results } = saved;
     const wrong: readonly (readonly [JsonRecord, RegExp])[] = [
       [{ fold: 7 }, /fold is 7, and the job has 2 folds/],
-      [{ fold: 0 }, /results are not those of the 0 folds before/],
+      [{ fold: 0 }, /it has results of 1 folds, but it is in fold 0/],
       [{ fold: -1 }, /fold is no whole number/],
       [{ fold: "1" }, /fold is no whole number/],
       [{ position: null }, /position is no record/],
       [{ position: { ...position, epoch: 9 } }, /position\.epoch is 9, and a fold has 2 epochs/],
-      [{ position: { ...position, epoch: 0 } }, /epochs are not the 0 before epoch 0/],
+      [{ position: { ...position, epoch: 0 } }, /it has records of 1 epochs, but position\.epoch is 0/],
       [{ position: { ...position, step: Number.NaN } }, /position\.step is no whole number/],
       [{ position: { ...position, losses: [null] } }, /position\.losses\[0\] is no number/],
       [{ epochs: {} }, /epochs is no list/],
       [{ epochs: [{ ...epochs[0], loss: "1" }] }, /epochs\[0\]\.loss is no number/],
       [{ results: [{ ...results[0], test: undefined }] }, /results\[0\]\.test is no record/],
-      [{ results: [{ ...results[0], fold: 1 }] }, /results are not those/],
-      [{ results: [...results, ...results] }, /results are not those/],
+      [{ results: [{ ...results[0], fold: 1 }] }, /or they are out of order/],
+      [{ results: [...results, ...results] }, /or they are out of order/],
       [{ logs: { "metrics.jsonl": -1 } }, /logs is no record of sizes/],
     ];
     for (const [change, message] of wrong)
@@ -53,8 +53,8 @@ describe("a checkpoint's state", () => {
     for (const [change, message] of [
       [{ fold: 2 }, /the job has 2 folds/],
       [{ position: { ...saved.position, batch: 4 } }, /an epoch of fold 1 has 3 batches/],
-      [{ position: { ...saved.position, step: 5 } }, /its epoch and batch are those of step 4/],
-      [{ step: 9 }, /it is of step 9, and its fold, epoch and batch are those of step 8/],
+      [{ position: { ...saved.position, step: 5 } }, /its epoch and batch belong to step 4/],
+      [{ step: 9 }, /its step is 9, but its fold, epoch and batch belong to step 8/],
     ] as const)
       refuses("BAD_STATE", () => requireLayout({ ...place, ...change }, layout), message);
   });

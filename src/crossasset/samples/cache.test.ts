@@ -73,23 +73,23 @@ test("the first call makes the samples, the second reads them, with the same bit
 });
 
 test("a file that others may write, that is a link or another user's is passed over and written anew", () => {
-  passesOver((path) => chmodSync(path, 0o664), /can be written by other users.*chmod go-w.*written anew/);
-  passesOver((path) => chmodSync(path, 0o646), /can be written by other users/);
+  passesOver((path) => chmodSync(path, 0o664), /is writable by other users.*chmod go-w.*written anew/);
+  passesOver((path) => chmodSync(path, 0o646), /is writable by other users/);
   passesOver((path) => {
     rmSync(path);
     symlinkSync("/dev/null", path);
-  }, /link or no file/);
+  }, /is not a regular file/);
 });
 
 test("a file or a folder of another user is not used", {
   skip: process.getuid?.() !== 0 && "needs root",
 }, () => {
-  passesOver((path) => chownSync(path, 65_534, 65_534), /is another user's.*written anew/);
+  passesOver((path) => chownSync(path, 65_534, 65_534), /belongs to another user.*written anew/);
   inFolder((folder) => {
     cachedSamples(bars, settings, folder);
     chownSync(folder, 65_534, 65_534);
     const { fromCache, passedOver } = cachedSamples(bars, settings, folder);
-    assert.deepEqual([fromCache, passedOver?.includes("is another user's")], [false, true]);
+    assert.deepEqual([fromCache, passedOver?.includes("belongs to another user")], [false, true]);
   });
 });
 
@@ -99,7 +99,7 @@ test("a folder that others may write to is not used, and nothing is written ther
     const { samples, fromCache, passedOver } = cachedSamples(bars, settings, folder);
     sameSamples(samples, made, "made anew");
     assert.equal(fromCache, false);
-    assert.match(passedOver ?? "", /folder .* can be written by other users: .*chmod go-w. It is not used/);
+    assert.match(passedOver ?? "", /folder .* is writable by other users\. .*chmod go-w on it\. It is not used/);
     assert.deepEqual(readdirSync(folder), []);
   });
 });

@@ -187,6 +187,6 @@ test("a run that is damaged gives what can be read, and says what can't", () => 
   );
   const { path, messages } = exportTensorBoard(run.path, makeFolder());
   assert.equal(curvesOf(read(path)).get("train/loss")?.length, 12);
-  assert.match(messages.join(), /not whole/);
+  assert.match(messages.join(), /incomplete/);
   assert.match(exportTensorBoard(makeFolder(), makeFolder()).messages.join(), /no step log/);
 });

@@ -71,7 +71,7 @@ describe("the watchdog", () => {
     assert.equal(code, 0);
     const { what, ending } = onlyReport();
     assert.deepEqual([what.kind, what.phase, ending], ["program", null, "none"]);
-    assert.match(stderr, /^holdfast: stalled: the program has not come back from its own work for /);
+    assert.match(stderr, /^holdfast: stalled: the program's own code has blocked the event loop for /);
   });
 
   it("sees a stall that begins before its thread is up", async () => {

@@ -18,7 +18,7 @@ test("two million blank lines are a few messages, and reading ends after a thous
   const { records, messages } = readMetrics(metricsOf(`${"\n".repeat(2 ** 21)}{"step":1}\n`));
   assert.deepEqual(records, []);
   assert.equal(messages.length, 5);
-  assert.match(messages[0] ?? "", /their first lines are left out/);
+  assert.match(messages[0] ?? "", /Only its last lines are read/);
   assert.equal(messages[4], "1000 lines of the metrics can't be read; what comes after them is left out.");
 });
 
@@ -29,11 +29,11 @@ test("of many records the last are read, each whole", () => {
     [records.length, records[0]?.["step"], records.at(-1)?.["step"]],
     [50_000, 10_000, 59_999],
   );
-  assert.deepEqual(messages, ["The metrics are long; their first lines are left out."]);
+  assert.deepEqual(messages, ["The metrics log is long. Only its last lines are read, at most 50000."]);
   const wide = Array.from({ length: 20 }, (_, step) => JSON.stringify({ step, x: "x".repeat(2 ** 20) }));
   const cut = readMetrics(metricsOf(`${wide.join("\n")}\n{"st`));
   assert.deepEqual([cut.records.length, cut.records.at(-1)?.["step"]], [15, 19]);
-  assert.match(cut.messages[0] ?? "", /last line of the metrics is not whole/);
+  assert.match(cut.messages[0] ?? "", /last line of the metrics is incomplete/);
 });
 
 test("a log that goes on is cut after its last record, whatever stands there", () => {

@@ -60,7 +60,7 @@ test("an owner on another machine keeps the lock until its run has been silent f
   refuses(
     "RUN_LOCKED",
     () => take(119_000),
-    /process \d+ on another\.example, heard of 119s ago.*After 2m without a sign of life the lock is taken over\./,
+    /process \d+ on another\.example\. Its last heartbeat was 119s ago.*After 2m without a heartbeat, the next start takes over the lock\./,
   );
   take(120_000).release();
 });
@@ -137,8 +137,8 @@ test("two PID namespaces with one host's name don't both get a run", { skip: isA
   const first = await startTaker(folder, { isApart: true });
   assert.match(first.said, /^taken/);
   const second = await startTaker(folder, { isApart: true });
-  assert.match(second.said, /^RUN_LOCKED .*lock\.json is held by process \d+ of another container/);
-  refuses("RUN_LOCKED", () => RunLock.requireFree(folder, () => 3_600_000), /of another container/);
+  assert.match(second.said, /^RUN_LOCKED .*lock\.json is held by process \d+ in another container/);
+  refuses("RUN_LOCKED", () => RunLock.requireFree(folder, () => 3_600_000), /in another container/);
   first.child.stdin.end();
   second.child.stdin.end();
   await Promise.all([first.ended, second.ended]);
@@ -157,7 +157,7 @@ test("a lock ends with its process, by SIGKILL too, although a program that it s
 
 test("where the disk has no locks, a process in another container keeps the run until it has been silent for long", () => {
   const { folder } = lockedBy(JSON.stringify({ ...identifyProcess(), pid: dead, pidNamespace: "pid:[1]" }));
-  refuses("RUN_LOCKED", () => RunLock.take(folder, justNow), /of another container .* heard of 0ms ago/);
+  refuses("RUN_LOCKED", () => RunLock.take(folder, justNow), /in another container, .* last heartbeat was 0ms ago/);
   RunLock.take(folder, () => 120_000).release();
 });
 

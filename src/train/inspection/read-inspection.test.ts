@@ -94,7 +94,7 @@ test("after a thousand damaged lines a file is given up, until it is another", (
     assert.deepEqual(trouble, []);
     for (const name of names) {
       assert.ok(messages.includes(`997 more lines of ${name} can't be read and are left out.`), name);
-      assert.ok(messages.includes(`What comes after them in ${name} is left out too.`), name);
+      assert.ok(messages.includes(`The rest of ${name} is not read.`), name);
     }
   }
   writeFileSync(join(path, "trouble.jsonl"), `${trouble}\n`);

@@ -55,7 +55,7 @@ test("a decoder that fails, or ends without a word, is a refusal of the file", a
 test("where no thread can be started, the error says so with the way out", async () => {
   await withFile("some.parquet", bombFile(), async (path) => {
     const refused = readParquet(path, { program: new URL("ftp://nowhere/thread.js") });
-    await refusesLater("UNSUPPORTED", refused, /may not start a thread .*ulimit -u.*as CSV/);
+    await refusesLater("UNSUPPORTED", refused, /the system refused a thread .*ulimit -u.*as CSV/);
   });
 });
 
