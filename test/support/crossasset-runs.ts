@@ -4,7 +4,7 @@ import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import type { crossasset } from "holdfast";
 import { readMetrics } from "../../src/train/files/metrics-log.js";
-import { inspectionFiles, readRun, readSteps } from "../../src/train/index.js";
+import { inspectionFiles, type JsonRecord, readRun, readSteps } from "../../src/train/index.js";
 import { repositoryRoot } from "./repository.js";
 
 /** The program, as it is installed. */
@@ -41,14 +41,25 @@ export function recordsIn(run: string): Readonly<Record<string, unknown>> {
     steps: Object.fromEntries(
       Object.entries(untimed(steps)).map(([name, values]) => [name, [...(values as Float64Array)]]),
     ),
-    plans: lines(inspectionFiles.plans),
+    plans: distinct(lines(inspectionFiles.plans)),
     trouble: lines(inspectionFiles.trouble),
   };
 }
 
+/** How a plan runs is chosen by timing, and told again when it changes. */
 const timings: ReadonlySet<string> = new Set([
   ...["seconds", "samplesPerSecond", "time", "hostMs", "at", "phases", "us"],
+  ...["mode", "reason", "isRefused", "text"],
 ]);
+
+/** The first of equal records, whatever their step. */
+function distinct(records: readonly JsonRecord[]): readonly JsonRecord[] {
+  const known = new Set<string>();
+  return records.filter(({ step: _, ...record }) => {
+    const text = JSON.stringify(record);
+    return !known.has(text) && known.add(text);
+  });
+}
 
 /** A copy without timings, at any depth. */
 function untimed<Value>(value: Value): Value {
