@@ -53,7 +53,10 @@ describe("a training", () => {
     child.kill("SIGHUP");
     const [code, signal] = await ended;
     assert.deepEqual([code, signal], [3, null], await stderr);
-    assert.match(await stderr, /^holdfast: stdout can't be written \(EPIPE\)\. The training continues .*\.\n$/);
+    assert.match(
+      await stderr,
+      /^holdfast: stdout can't be written \(EPIPE\)\. The training continues .*\.\n$/,
+    );
     const { status, checkpoints } = readRun(run);
     assert.equal(status?.state, "stopped");
     assert.equal(checkpoints.at(-1)?.step, status?.step);

@@ -53,7 +53,10 @@ test("a learning rate of 1e30 is an outcome of its own", {
 
   const again = holdfast(...args);
   assert.equal(again.status, exitCodes.diverged.code, "it is not trained again");
-  assert.match(again.stderr, /^holdfast: DIVERGED: The run in run diverged, and resuming it would not help\./);
+  assert.match(
+    again.stderr,
+    /^holdfast: DIVERGED: The run in run diverged, and resuming it would not help\./,
+  );
 
   const device = openDevice();
   const model = crossasset.openTrainedModel(device, run);

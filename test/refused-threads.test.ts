@@ -27,7 +27,9 @@ for (const [allowed, left] of [
     assert.equal(warnings.length, 1);
     assert.match(
       warnings[0] ?? "",
-      new RegExp(`^HOLDFAST_FEWER_THREADS .*\\(EAGAIN\\)\\. Kernels run on ${left} of 4 threads\\. .*pids\\.max`),
+      new RegExp(
+        `^HOLDFAST_FEWER_THREADS .*\\(EAGAIN\\)\\. Kernels run on ${left} of 4 threads\\. .*pids\\.max`,
+      ),
     );
   });
 }

@@ -88,5 +88,8 @@ test("a budget that the machine can't give is refused at the start, with both nu
 
 test("a machine with nothing to give is refused at the start", () => {
   const free = freeOn("unified", { total: 32 * GiB, free: GiB }, { total: 32 * GiB, available: 7 * GiB });
-  assert.throws(() => chooseLimit("auto", free), /No memory is left for the budget: .* are free, and the margin is /);
+  assert.throws(
+    () => chooseLimit("auto", free),
+    /No memory is left for the budget: .* are free, and the margin is /,
+  );
 });

@@ -159,7 +159,11 @@ test("on this machine alone, a request must name this machine as its one host", 
   for (const host of [`127.0.0.1:${port}`, `LOCALHOST:${port}`, `[::1]:${port}`])
     assert.match(await get(host), /^HTTP\/1\.1 200 /, host);
   for (const host of ["evil.example", `evil.example:${port}`, "127.0.0.1", `127.0.0.1:1${port}`])
-    assert.match(await get(host), /^HTTP\/1\.1 403 [\s\S]*The Host header is .*\. Use one of: 127\.0\.0\.1:/, host);
+    assert.match(
+      await get(host),
+      /^HTTP\/1\.1 403 [\s\S]*The Host header is .*\. Use one of: 127\.0\.0\.1:/,
+      host,
+    );
   assert.match(await get(`127.0.0.1:${port}`, "evil.example"), /^HTTP\/1\.1 400 /);
   assert.match(await exchange(server, "GET /healthz HTTP/1.0\r\n\r\n"), /^HTTP\/1\.1 200 /);
 });

@@ -99,7 +99,10 @@ test("a folder that others may write to is not used, and nothing is written ther
     const { samples, fromCache, passedOver } = cachedSamples(bars, settings, folder);
     sameSamples(samples, made, "made anew");
     assert.equal(fromCache, false);
-    assert.match(passedOver ?? "", /folder .* is writable by other users\. .*chmod go-w on it\. It is not used/);
+    assert.match(
+      passedOver ?? "",
+      /folder .* is writable by other users\. .*chmod go-w on it\. It is not used/,
+    );
     assert.deepEqual(readdirSync(folder), []);
   });
 });

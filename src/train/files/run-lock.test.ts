@@ -157,7 +157,11 @@ test("a lock ends with its process, by SIGKILL too, although a program that it s
 
 test("where the disk has no locks, a process in another container keeps the run until it has been silent for long", () => {
   const { folder } = lockedBy(JSON.stringify({ ...identifyProcess(), pid: dead, pidNamespace: "pid:[1]" }));
-  refuses("RUN_LOCKED", () => RunLock.take(folder, justNow), /in another container, .* last heartbeat was 0ms ago/);
+  refuses(
+    "RUN_LOCKED",
+    () => RunLock.take(folder, justNow),
+    /in another container, .* last heartbeat was 0ms ago/,
+  );
   RunLock.take(folder, () => 120_000).release();
 });
 
