@@ -49,6 +49,7 @@ export function joinChecks(
   checks: readonly TracedCheck[],
   spared: readonly Part[],
 ): IndexGuards | undefined {
+  if (checks.length === 0) return undefined;
   const makeBuffer = bufferMaker(calls);
   const makeNumber = (label: string): Part => ({ buffer: makeBuffer(8, label), offset: 0, size: 8 });
   const guards: Guard[] = [];
