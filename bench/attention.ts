@@ -6,16 +6,8 @@
 
 import { cpus } from "node:os";
 import { openCpuDriver, openRuntime, type Runtime, type Storage } from "holdfast";
-import {
-  attend,
-  attendBackward,
-  type BinaryOp,
-  type Expression,
-  gemm,
-  iterateRows,
-  launchRows,
-  type RowKernel,
-} from "../src/kernels/index.js";
+import { type BinaryOp, type Expression, iterateRows, type RowKernel } from "../src/ir/index.js";
+import { attend, attendBackward, gemm, launchRows } from "../src/kernels/index.js";
 import { bestTimes } from "./best-times.js";
 
 const repetitions = 40;

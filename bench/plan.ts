@@ -19,14 +19,14 @@ import {
   tensor,
 } from "holdfast";
 import { Guards } from "../src/autograd/index.js";
-import { placeConstants } from "../src/compile/constants.js";
-import { fuse } from "../src/compile/fuse.js";
+import { fuse } from "../src/compile/fusion/vertical/fuse.js";
 import { traceStep } from "../src/compile/index.js";
-import { lifetimesOf, lowerBound } from "../src/compile/liveness.js";
-import { shareCommonCalls } from "../src/compile/passes/common-calls.js";
-import { removeCopies } from "../src/compile/passes/copies.js";
-import { planMemory } from "../src/compile/plan.js";
-import { verifyPlan } from "../src/compile/verify.js";
+import { planMemory } from "../src/compile/memory/plan.js";
+import { removeCopies } from "../src/compile/passes/copy-propagation.js";
+import { shareCommonCalls } from "../src/compile/passes/cse.js";
+import { lifetimesOf, lowerBound } from "../src/compile/schedule/liveness.js";
+import { placeConstants } from "../src/compile/trace/constants.js";
+import { verifyPlan } from "../src/compile/verify/verify.js";
 
 const cpu = new Device("cpu", { memory: "3GiB", stallAfter: "off", print: () => {} });
 const lines: string[] = [];

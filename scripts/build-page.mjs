@@ -7,7 +7,7 @@
 
 import { copyFileSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { createRequire } from "node:module";
-import { dirname, join } from "node:path";
+import { dirname, join, relative } from "node:path";
 import { packageRoot } from "./testing/files.mjs";
 
 const root = packageRoot(process.cwd());
@@ -23,11 +23,14 @@ const libraries = [
   { name: "uplot", file: "dist/uPlot.esm.js", as: "uplot.js" },
 ];
 
-/** @param {string} code */
-function withFiles(code) {
+/**
+ * @param {string} code
+ * @param {string} folder the way from the module's folder to the page's
+ */
+function withFiles(code, folder = ".") {
   return code.replace(/(\bfrom\s*|\bimport\s*)(["'])([^"'.][^"']*)\2/g, (whole, before, quote, name) => {
     const library = libraries.find((one) => one.name === name);
-    return library ? `${before}${quote}./${library.as}${quote}` : whole;
+    return library ? `${before}${quote}${folder}/${library.as}${quote}` : whole;
   });
 }
 
@@ -52,10 +55,10 @@ const notices = [...new Set(libraries.map(({ name }) => name.split("/")[0] ?? na
   return `${name} ${version}, ${license} licence\n\n${readFileSync(join(folder, "LICENSE"), "utf8").trim()}\n`;
 });
 writeFileSync(join(built, "licenses.txt"), notices.join(`\n${"-".repeat(78)}\n\n`));
-for (const name of readdirSync(built)) {
+for (const name of readdirSync(built, { encoding: "utf8", recursive: true })) {
   if (!name.endsWith(".js") || name.endsWith(".test.js")) continue;
   const path = join(built, name);
   const code = readFileSync(path, "utf8");
-  const changed = withFiles(code);
+  const changed = withFiles(code, relative(dirname(path), built) || ".");
   if (changed !== code) writeFileSync(path, changed);
 }

@@ -7,7 +7,7 @@
  *   npm test -- arena budget     the files whose path contains "arena" or "budget"
  *   npm test -- --timeout 60     each file may take 60 seconds instead of 300, or of 3600 with --suites long
  *   npm test -- --at-once 8      eight files at a time
- *   npm test -- --suites device  the files that run on the device that TEST_DEVICE names: cpu, stand-in or cuda
+ *   npm test -- --suites device  the files that run on the device that TEST_DEVICE names: cpu, emulator or cuda
  *   npm run test:long            --suites long: the files named *.long.test.ts, which the other suites leave out
  *
  * Each file is a process of its own, started here rather than by `run()` of node:test. `run()` only asks a hung

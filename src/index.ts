@@ -63,7 +63,7 @@ export {
   promote,
   promoteWithScalar,
   viewElements,
-} from "./kernels/index.js";
+} from "./ir/index.js";
 export * as nn from "./nn/index.js";
 export * as optim from "./optim/index.js";
 export {

@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { noGrad, type Tensor, tensor } from "holdfast";
 import { openStrictDevice } from "./support/devices.js";
-import { refuses } from "./support/refuses.js";
+import { refuses } from "./support/rejects.js";
 
 const cpu = openStrictDevice();
 

@@ -6,7 +6,7 @@ import { type Device, manualSeed, nn, optim, randn, type Storage, type Tensor } 
 import { captureStep } from "../src/tensor/index.js";
 import { KiB, MiB } from "../src/units/index.js";
 import { openStrictDevice } from "./support/devices.js";
-import { refuses } from "./support/refuses.js";
+import { refuses } from "./support/rejects.js";
 import { sameBytes } from "./support/same-bytes.js";
 
 const device = openStrictDevice();

@@ -6,18 +6,18 @@
 import assert from "node:assert/strict";
 import { afterEach, describe, test } from "node:test";
 import { crossasset, Device, manualSeed, nn, optim, randn, type Tensor } from "holdfast";
-import { latestPlanOf } from "../src/tensor/compiled-step.js";
-import { openStandIn, standInMissing } from "./support/stand-in.js";
-import { openStandInGpu } from "./support/stand-in-gpu.js";
+import { latestPlanOf } from "../src/tensor/compiled/compiled-step.js";
+import { emulatorMissing, openEmulator } from "./support/emulator.js";
+import { openEmulatorGpu } from "./support/emulator-gpu.js";
 import { testEnvironment } from "./support/test-device.js";
 
-const skip = standInMissing;
+const skip = emulatorMissing;
 
 const openGpu = (precision: "f32" | "tf32" | "bf16"): Device =>
-  openStandInGpu({ precision, multiprocessors: 1 });
+  openEmulatorGpu({ precision, multiprocessors: 1 });
 
 afterEach(() => {
-  if (!skip) openStandIn().reset();
+  if (!skip) openEmulator().reset();
 });
 
 type Passes = { readonly attention?: boolean; readonly alike?: boolean; readonly beside?: boolean };

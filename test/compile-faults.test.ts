@@ -5,12 +5,12 @@
 
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { planRules, verifyPlan } from "../src/compile/verify.js";
+import { planRules, verifyPlan } from "../src/compile/verify/verify.js";
 import { span } from "../src/units/index.js";
+import { beginEarly, planFaults, planWithWait } from "./support/injected-plans.js";
 import { agree, runPlanned, runProgram } from "./support/modelled-run.js";
-import { beginEarly, planFaults, planWithWait } from "./support/planted-plans.js";
 import { type ProposedStep, planApart, scheduleOn } from "./support/proposed-steps.js";
-import { refusalOf } from "./support/refusals.js";
+import { refusalOf } from "./support/rejections.js";
 import { besideEachOther, branchedStep, straightStep } from "./support/training-step.js";
 
 function verify({ program, schedule, plan, block }: ProposedStep): void {

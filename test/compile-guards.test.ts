@@ -6,7 +6,7 @@ import { setImmediate } from "node:timers/promises";
 import { type Device, nn, noGrad, optim, type Tensor, tensor, zeros } from "holdfast";
 import { openStrictDevice } from "./support/devices.js";
 import { collectGarbage } from "./support/gc.js";
-import { refusalOf } from "./support/refusals.js";
+import { refusalOf } from "./support/rejections.js";
 
 const device = openStrictDevice();
 

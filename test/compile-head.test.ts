@@ -6,10 +6,10 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { type CompileOptions, type Device, manualSeed, nn, randn, type Tensor, tensor } from "holdfast";
-import { latestPlanOf } from "../src/tensor/compiled-step.js";
+import { latestPlanOf } from "../src/tensor/compiled/compiled-step.js";
+import { emulatorMissing } from "./support/emulator.js";
+import { openEmulatorGpu } from "./support/emulator-gpu.js";
 import { sameBytes } from "./support/same-bytes.js";
-import { standInMissing } from "./support/stand-in.js";
-import { openStandInGpu } from "./support/stand-in-gpu.js";
 
 const [rows, width, classes] = [1100, 32, 3] as const;
 
@@ -72,10 +72,10 @@ function compare(device: Device, options: Options) {
 
 const callsOf = (told: string): string[] => told.split("\n").filter((line) => /^ +\d+ {2}/.test(line));
 
-describe("the head of a classifier on a GPU", { skip: standInMissing }, () => {
+describe("the head of a classifier on a GPU", { skip: emulatorMissing }, () => {
   for (const isWeighted of [false, true]) {
     test(`is three kernels with the eager bits, ${isWeighted ? "with" : "without"} weights of classes`, () => {
-      const device = openStandInGpu({ precision: "f32" });
+      const device = openEmulatorGpu({ precision: "f32" });
       const calls = callsOf(compare(device, { isWeighted, passes: { beside: false } }).told);
       const others = /count of calls|check of indices|bad index/;
       const head = calls.filter((line) => / rows /.test(line) && !others.test(line));
@@ -93,7 +93,7 @@ describe("the head of a classifier on a GPU", { skip: standInMissing }, () => {
   const ways = [{}, { isWeighted: true }, { arePicked: true }, { isWeighted: true, arePicked: true }];
   for (const way of ways) {
     test(`is one kernel behind a deep model, with the eager bits: ${JSON.stringify(way)}`, () => {
-      const device = openStandInGpu({ precision: "f32" });
+      const device = openEmulatorGpu({ precision: "f32" });
       const options = { depth: 4, ...way };
       const [made, plain] = [
         compare(device, options),

@@ -3,12 +3,12 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { Device, manualSeed, randn, type Tensor, zeros } from "holdfast";
-import { standInMissing } from "./support/stand-in.js";
-import { openStandInGpu } from "./support/stand-in-gpu.js";
+import { emulatorMissing } from "./support/emulator.js";
+import { openEmulatorGpu } from "./support/emulator-gpu.js";
 import { testEnvironment } from "./support/test-device.js";
 
-describe("a product on a GPU", { skip: standInMissing }, () => {
-  const device = standInMissing ? undefined! : openStandInGpu({ precision: "tf32" });
+describe("a product on a GPU", { skip: emulatorMissing }, () => {
+  const device = emulatorMissing ? undefined! : openEmulatorGpu({ precision: "tf32" });
 
   /** What the compiled product of [rows, length] and [length, 256] is said to be, without running it. */
   function explain(rows: number, length: number): string {

@@ -6,13 +6,13 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { type Device, manualSeed, nn, optim, randn, type Tensor } from "holdfast";
-import { bytesOf } from "../src/compile/call-table.js";
 import type { PassSettings } from "../src/compile/compile.js";
-import type { ColumnCall } from "../src/compile/program.js";
-import { latestPlanOf } from "../src/tensor/compiled-step.js";
+import type { ColumnCall } from "../src/compile/program/program.js";
+import { bytesOf } from "../src/compile/report/call-table.js";
+import { latestPlanOf } from "../src/tensor/compiled/compiled-step.js";
+import { emulatorMissing } from "./support/emulator.js";
+import { openEmulatorGpu } from "./support/emulator-gpu.js";
 import { sameBytes } from "./support/same-bytes.js";
-import { standInMissing } from "./support/stand-in.js";
-import { openStandInGpu } from "./support/stand-in-gpu.js";
 
 /** Two steps of a model with two norms and three biases; what its weights are behind them. */
 function train(
@@ -41,8 +41,8 @@ function train(
   return [...model.parameters()].map((one) => one.dataSync() as Float32Array);
 }
 
-describe("a compiled step on a GPU", { skip: standInMissing }, () => {
-  const device = standInMissing ? undefined! : openStandInGpu({ capture: "auto" });
+describe("a compiled step on a GPU", { skip: emulatorMissing }, () => {
+  const device = emulatorMissing ? undefined! : openEmulatorGpu({ capture: "auto" });
 
   const compile = (passes: PassSettings = {}, width?: number) => {
     const made: { step?: object; text?: string } = {};

@@ -6,13 +6,13 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { crossasset, type Device, manualSeed, nn, optim, randn, type Tensor, tensor } from "holdfast";
-import { standInMissing } from "./support/stand-in.js";
-import { openStandInGpu } from "./support/stand-in-gpu.js";
+import { emulatorMissing } from "./support/emulator.js";
+import { openEmulatorGpu } from "./support/emulator-gpu.js";
 
-const skip = standInMissing;
+const skip = emulatorMissing;
 const [batch, sources, features] = [6, 3, 10] as const;
 
-const openGpu = (precision: "f32" | "tf32"): Device => openStandInGpu({ precision });
+const openGpu = (precision: "f32" | "tf32"): Device => openEmulatorGpu({ precision });
 
 /** Three steps from the same start; the losses, the weights behind them, and what the step tells of itself. */
 function train(

@@ -7,9 +7,9 @@ import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { setImmediate as nextTurn } from "node:timers/promises";
 import { type Device, HoldfastError, manualSeed, type nn } from "holdfast";
-import { type Precision, planEveryWay, withImaginedGpu } from "./support/imagined-gpu.js";
-import { standInMissing } from "./support/stand-in.js";
-import { openStandInGpu } from "./support/stand-in-gpu.js";
+import { emulatorMissing } from "./support/emulator.js";
+import { openEmulatorGpu } from "./support/emulator-gpu.js";
+import { type Precision, planEveryWay, withImaginedGpu } from "./support/null-gpu.js";
 import { type TrainedWorkload, type WorkloadName, widthWorkloads } from "./support/width-workloads.js";
 
 const isWhole = process.env["TEST_WIDTHS"] === "all";
@@ -93,7 +93,7 @@ function trained(
   { workload, width, precision }: Case,
   run: (device: Device, training: TrainedWorkload) => number,
 ): Readonly<Record<string, ArrayLike<number>>> {
-  const device = openStandInGpu({ precision, isEarlySeen: false });
+  const device = openEmulatorGpu({ precision, isEarlySeen: false });
   manualSeed(11);
   const training = widthWorkloads[workload](device, { width, batch: 2 });
   const isExact = precision === "f32";
@@ -114,7 +114,7 @@ function valuesOf(model: nn.Module, withWeights: boolean): Readonly<Record<strin
 /** How far a compiled step may be from eager code, in parts of the largest value: f32 gives the same bits. */
 const tolerances: Readonly<Record<Precision, number>> = { f32: 0, tf32: 5e-3, bf16: 5e-2 };
 
-describe("the emulated GPU", { skip: standInMissing }, () => {
+describe("the emulated GPU", { skip: emulatorMissing }, () => {
   for (const one of executed) {
     const { workload, width, precision } = one;
     test(`${workload} of width ${width} in ${precision}: compiled steps train as eager ones do`, () => {

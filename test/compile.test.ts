@@ -16,7 +16,7 @@ import {
 } from "holdfast";
 import { bufferSizes } from "../src/units/index.js";
 import { openStrictDevice } from "./support/devices.js";
-import { refuses } from "./support/refuses.js";
+import { refuses } from "./support/rejects.js";
 import { sameBytes } from "./support/same-bytes.js";
 
 const device = openStrictDevice();

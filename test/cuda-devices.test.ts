@@ -8,15 +8,15 @@ import { join } from "node:path";
 import test, { afterEach, describe } from "node:test";
 import { promisify } from "node:util";
 import { type Device, type DeviceOptions, device, tensor } from "holdfast";
+import { emulatorMissing, openEmulator } from "./support/emulator.js";
+import { heldOnEmulator } from "./support/emulator-driver.js";
 import { repositoryRoot } from "./support/repository.js";
-import { openStandIn, standInMissing } from "./support/stand-in.js";
-import { heldOnStandIn } from "./support/stand-in-driver.js";
 
-const skip = standInMissing;
-const standIn = skip ? undefined! : openStandIn();
+const skip = emulatorMissing;
+const emulator = skip ? undefined! : openEmulator();
 
 afterEach(() => {
-  if (!skip) standIn.reset();
+  if (!skip) emulator.reset();
 });
 
 const options: DeviceOptions = {
@@ -25,24 +25,24 @@ const options: DeviceOptions = {
   print: () => {},
   cache: "off",
   memory: "64MiB",
-  ...(!skip && { cudaPath: standIn.folder }),
+  ...(!skip && { cudaPath: emulator.folder }),
 };
 
 const sumOn = (on: Device): number => on.step(() => tensor([1, 2, 3.5], { device: on }).sum().item());
 
 describe("a machine with a GPU", { skip }, () => {
   test('gives it to "auto" and to "cuda", and has everything back when it is closed', async () => {
-    const before = heldOnStandIn();
+    const before = heldOnEmulator();
     for (const name of ["auto", "cuda"] as const) {
       const opened = await device(name, options);
       assert.deepEqual([opened.name, opened.runtime.device.kind], ["cuda", "cuda"]);
       assert.equal(sumOn(opened), 6.5);
-      assert.notDeepEqual(heldOnStandIn(), before);
+      assert.notDeepEqual(heldOnEmulator(), before);
       opened.close();
-      assert.deepEqual(heldOnStandIn(), before);
+      assert.deepEqual(heldOnEmulator(), before);
     }
     const contexts = ["cuDevicePrimaryCtxRetain", "cuDevicePrimaryCtxRelease"].map((call) =>
-      standIn.calls(call),
+      emulator.calls(call),
     );
     assert.deepEqual(contexts, [2, 2]);
   });
@@ -51,11 +51,11 @@ describe("a machine with a GPU", { skip }, () => {
     const opened = await device("cpu", options);
     assert.equal(sumOn(opened), 6.5);
     opened.close();
-    assert.equal(standIn.calls("cuInit"), 0);
+    assert.equal(emulator.calls("cuInit"), 0);
   });
 
   test("gives another of its GPUs by its number, and says how many there are where there is none", async () => {
-    standIn.set("devices", 2);
+    emulator.set("devices", 2);
     const [first, second] = [await device("cuda", options), await device("cuda", { ...options, index: 1 })];
     assert.deepEqual([first.runtime.device.index, second.runtime.device.index], [0, 1]);
     for (let turn = 0; turn < 3; turn++) assert.deepEqual([sumOn(first), sumOn(second)], [6.5, 6.5]);
@@ -71,7 +71,7 @@ describe("a machine with a GPU", { skip }, () => {
   });
 
   test("that fails while it is opened is an error, also where the CPU would do, and nothing is held", async () => {
-    const before = heldOnStandIn();
+    const before = heldOnEmulator();
     const calls = [
       "cuStreamCreateWithPriority",
       "cuMemHostAlloc",
@@ -80,23 +80,23 @@ describe("a machine with a GPU", { skip }, () => {
       "cuEventRecord",
     ];
     for (const call of calls) {
-      standIn.fail(call, 999, { times: 1 });
+      emulator.fail(call, 999, { times: 1 });
       await assert.rejects(device("auto", options), {
         code: "DRIVER_FAILED",
         message: new RegExp(`^${call}`),
       });
-      assert.deepEqual(heldOnStandIn(), before, call);
-      standIn.reset();
+      assert.deepEqual(heldOnEmulator(), before, call);
+      emulator.reset();
     }
   });
 });
 
 describe("a machine without a GPU that can be used", { skip }, () => {
   const reasons: Record<string, readonly [() => void, RegExp]> = {
-    "there is none": [() => standIn.set("devices", 0), /CUDA_ERROR_NO_DEVICE/],
-    "it is too old": [() => standIn.set("computeMajor", 7), /compute capability 7\.0; Holdfast needs 8\.0/],
+    "there is none": [() => emulator.set("devices", 0), /CUDA_ERROR_NO_DEVICE/],
+    "it is too old": [() => emulator.set("computeMajor", 7), /compute capability 7\.0; Holdfast needs 8\.0/],
     "the driver is the toolkit's stub": [
-      () => standIn.fail("cuInit", 34),
+      () => emulator.fail("cuInit", 34),
       /CUDA_ERROR_STUB_LIBRARY.*NVIDIA driver/,
     ],
   };

@@ -19,15 +19,15 @@ import {
 import { cublasLtFunctions, cudaFunctions, nvrtcFunctions } from "../src/driver/cuda/bindings.js";
 import { captureStep } from "../src/tensor/index.js";
 import { MiB } from "../src/units/index.js";
-import { openStandIn, standInMissing } from "./support/stand-in.js";
-import { type Held, heldOnStandIn, openStandInDriver } from "./support/stand-in-driver.js";
+import { emulatorMissing, openEmulator } from "./support/emulator.js";
+import { type Held, heldOnEmulator, openEmulatorDriver } from "./support/emulator-driver.js";
 import { testEnvironment } from "./support/test-device.js";
 
-const skip = standInMissing;
-const standIn = skip ? undefined! : openStandIn();
+const skip = emulatorMissing;
+const emulator = skip ? undefined! : openEmulator();
 
 afterEach(() => {
-  if (!skip) standIn.reset();
+  if (!skip) emulator.reset();
 });
 
 const functions = { ...cudaFunctions, ...nvrtcFunctions, ...cublasLtFunctions };
@@ -83,9 +83,9 @@ interface Fault {
 }
 
 function runWith(fault?: Fault, { isClosed = true } = {}): Outcome {
-  standIn.reset();
-  const before = heldOnStandIn();
-  if (fault) standIn.fail(fault.call, 1, { after: fault.after, times: 1 });
+  emulator.reset();
+  const before = heldOnEmulator();
+  if (fault) emulator.fail(fault.call, 1, { after: fault.after, times: 1 });
   const errors: unknown[] = [];
   const attempt = <T>(act: () => T): T | undefined => {
     try {
@@ -95,7 +95,7 @@ function runWith(fault?: Fault, { isClosed = true } = {}): Outcome {
       return undefined;
     }
   };
-  const driver = attempt(() => openStandInDriver());
+  const driver = attempt(() => openEmulatorDriver());
   if (driver) {
     manualSeed(1);
     const opened = attempt(() => openOn(driver));
@@ -105,12 +105,12 @@ function runWith(fault?: Fault, { isClosed = true } = {}): Outcome {
     }
     if (isClosed) attempt(() => driver.close());
   }
-  const calls = new Map(Object.keys(functions).map((name) => [name, standIn.calls(name)]));
+  const calls = new Map(Object.keys(functions).map((name) => [name, emulator.calls(name)]));
   const good = (name: string): number => {
-    const isStruck = fault !== undefined && sameCall(fault.call, name) && standIn.calls(name) > fault.after;
-    return standIn.calls(name) - (isStruck ? 1 : 0);
+    const isStruck = fault !== undefined && sameCall(fault.call, name) && emulator.calls(name) > fault.after;
+    return emulator.calls(name) - (isStruck ? 1 : 0);
   };
-  const after = heldOnStandIn();
+  const after = heldOnEmulator();
   const figures = Object.entries(after).map(([figure, count]) => [
     figure,
     count - before[figure as keyof Held],

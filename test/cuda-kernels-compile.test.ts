@@ -5,7 +5,7 @@
 
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { cudaKernel } from "../src/kernels/cuda-function.js";
+import { cudaKernel } from "../src/kernels/codegen/cuda/cuda-function.js";
 import { noCompiler } from "./support/nvcc.js";
 import { compileBatch } from "./support/nvcc-batch.js";
 import { printKernels } from "./support/printed-kernels.js";

@@ -1,5 +1,5 @@
 /**
- * The budget and the arena over a GPU's memory, on the stand-in: what counts as free, what the host keeps, and devices
+ * The budget and the arena over a GPU's memory, on the emulator: what counts as free, what the host keeps, and devices
  * that give memory only whole.
  */
 
@@ -20,18 +20,18 @@ import {
 } from "holdfast";
 import { around } from "../src/driver/index.js";
 import { GiB, MiB } from "../src/units/index.js";
+import { emulatorMissing, openEmulator } from "./support/emulator.js";
+import { heldOnEmulator, openEmulatorDriver, withEmulatorDriver } from "./support/emulator-driver.js";
 import { fakeHost } from "./support/fake-host.js";
-import { refuses } from "./support/refuses.js";
+import { refuses } from "./support/rejects.js";
 import { sameBytes } from "./support/same-bytes.js";
-import { openStandIn, standInMissing } from "./support/stand-in.js";
-import { heldOnStandIn, openStandInDriver, withStandInDriver } from "./support/stand-in-driver.js";
 import { testEnvironment } from "./support/test-device.js";
 
-const skip = standInMissing;
-const standIn = skip ? undefined! : openStandIn();
+const skip = emulatorMissing;
+const emulator = skip ? undefined! : openEmulator();
 
 afterEach(() => {
-  if (!skip) standIn.reset();
+  if (!skip) emulator.reset();
 });
 
 const quiet = { stallAfter: "off", environment: testEnvironment, print: () => {} } as const;
@@ -47,12 +47,12 @@ function withRuntime<T>(driver: Driver, options: RuntimeOptions, use: (runtime: 
 
 /** A machine with one pool of memory, of which the driver takes the page cache for used. */
 function withUnifiedMachine(use: (driver: Driver, host: ReturnType<typeof fakeHost>) => void): void {
-  standIn.set("integrated", 1);
-  standIn.set("totalMemory", 120 * GiB);
-  standIn.set("foreignMemory", 119 * GiB);
+  emulator.set("integrated", 1);
+  emulator.set("totalMemory", 120 * GiB);
+  emulator.set("foreignMemory", 119 * GiB);
   const host = fakeHost(120 * GiB, 100 * GiB);
   try {
-    withStandInDriver({}, (driver) => use(driver, host));
+    withEmulatorDriver({}, (driver) => use(driver, host));
   } finally {
     host.remove();
   }
@@ -60,10 +60,10 @@ function withUnifiedMachine(use: (driver: Driver, host: ReturnType<typeof fakeHo
 
 describe("free memory", { skip }, () => {
   test("of a card of its own is the driver's figure, whatever the host has", () => {
-    standIn.set("totalMemory", 40 * GiB);
-    standIn.set("foreignMemory", 10 * GiB);
+    emulator.set("totalMemory", 40 * GiB);
+    emulator.set("foreignMemory", 10 * GiB);
     const host = fakeHost(8 * GiB, GiB);
-    withStandInDriver({}, (driver) =>
+    withEmulatorDriver({}, (driver) =>
       withRuntime(driver, { hostRoot: host.root }, ({ budget, device }) => {
         assert.equal(device.memory, "discrete");
         assert.equal(budget.limit, Math.floor(30 * GiB - 0.02 * 40 * GiB));
@@ -102,7 +102,7 @@ describe("free memory", { skip }, () => {
 
   test("that the host has lost since the start is not given away, though the driver would give it", () => {
     withUnifiedMachine((driver, host) => {
-      standIn.set("foreignMemory", 0);
+      emulator.set("foreignMemory", 0);
       const options = { hostRoot: host.root, arena: "64MiB", staging: "1MiB" };
       withRuntime(driver, options, (runtime) => {
         host.set(120 * GiB, 12 * GiB + 4 * MiB);
@@ -116,15 +116,15 @@ describe("free memory", { skip }, () => {
   });
 
   test("that was asked for and is not there is refused at the start, and nothing is held", () => {
-    standIn.set("totalMemory", 2 * GiB);
-    withStandInDriver({}, (driver) => {
-      const before = heldOnStandIn();
+    emulator.set("totalMemory", 2 * GiB);
+    withEmulatorDriver({}, (driver) => {
+      const before = heldOnEmulator();
       refuses(
         "OUT_OF_BUDGET",
         () => withRuntime(driver, { memory: "3GiB" }, () => undefined),
         /at most 2 GiB are available/,
       );
-      assert.deepEqual(heldOnStandIn(), before);
+      assert.deepEqual(heldOnEmulator(), before);
     });
   });
 });
@@ -132,40 +132,40 @@ describe("free memory", { skip }, () => {
 /** Ways to a device that gives memory only whole. */
 const wholes: Record<string, () => Driver> = {
   "the virtual memory API is missing": () => {
-    standIn.set("virtualMemory", 0);
-    return openStandInDriver();
+    emulator.set("virtualMemory", 0);
+    return openEmulatorDriver();
   },
   "the virtual memory API refuses to map": () => {
-    standIn.set("canMap", 0);
-    return openStandInDriver();
+    emulator.set("canMap", 0);
+    return openEmulatorDriver();
   },
-  "the caller wants none of it": () => openStandInDriver({ allocation: "plain" }),
+  "the caller wants none of it": () => openEmulatorDriver({ allocation: "plain" }),
 };
 
 describe("where memory comes only whole", { skip }, () => {
   test("the arena is taken at the start, inside the budget, and given back at the end", () => {
     for (const [why, open] of Object.entries(wholes)) {
-      const before = heldOnStandIn();
+      const before = heldOnEmulator();
       const driver = open();
       withRuntime(driver, { memory: "64MiB", arena: "16MiB", staging: "1MiB" }, ({ arena, budget }) => {
         assert.equal(arena.figures.committed, 16 * MiB, why);
         assert.equal(budget.usedBy("step arena"), 16 * MiB);
-        assert.equal(heldOnStandIn().usedMemory - before.usedMemory, 16 * MiB);
+        assert.equal(heldOnEmulator().usedMemory - before.usedMemory, 16 * MiB);
         const made = [1, 5 * MiB, 8 * MiB].map((size) => arena.allocate(size, "made"));
-        assert.equal(heldOnStandIn().usedMemory - before.usedMemory, 16 * MiB);
+        assert.equal(heldOnEmulator().usedMemory - before.usedMemory, 16 * MiB);
         refuses("ARENA_FULL", () => arena.allocate(8 * MiB, "more"), /capacity 16 MiB/);
         for (const one of made) arena.free(one);
       });
       driver.close();
-      assert.deepEqual(heldOnStandIn(), before, why);
-      standIn.reset();
+      assert.deepEqual(heldOnEmulator(), before, why);
+      emulator.reset();
     }
   });
 
   test("the settings' own defaults leave as much for everything else", () => {
-    standIn.set("virtualMemory", 0);
-    standIn.set("totalMemory", 4 * GiB);
-    withStandInDriver({}, (driver) => {
+    emulator.set("virtualMemory", 0);
+    emulator.set("totalMemory", 4 * GiB);
+    withEmulatorDriver({}, (driver) => {
       for (const memory of ["auto", "1GiB", "64MiB"]) {
         withRuntime(driver, { memory }, ({ arena, budget, persistent }) => {
           const { capacity } = arena.figures;
@@ -180,15 +180,15 @@ describe("where memory comes only whole", { skip }, () => {
   });
 
   test("an arena that the device can't give is refused, and nothing is held", () => {
-    standIn.set("virtualMemory", 0);
-    standIn.set("totalMemory", GiB);
-    withStandInDriver({}, (driver) => {
-      standIn.fail("cuMemAlloc", 2, { times: 1 });
-      const before = heldOnStandIn();
+    emulator.set("virtualMemory", 0);
+    emulator.set("totalMemory", GiB);
+    withEmulatorDriver({}, (driver) => {
+      emulator.fail("cuMemAlloc", 2, { times: 1 });
+      const before = heldOnEmulator();
       const open = () =>
         withRuntime(driver, { memory: "64MiB", arena: "32MiB", staging: "1MiB" }, () => undefined);
       refuses("OUT_OF_MEMORY", open, /CUDA_ERROR_OUT_OF_MEMORY/);
-      assert.deepEqual(heldOnStandIn(), before);
+      assert.deepEqual(heldOnEmulator(), before);
       open();
     });
   });
@@ -230,10 +230,10 @@ describe("where memory comes only whole", { skip }, () => {
         driver.close();
       }
     };
-    const expected = train(openStandInDriver());
+    const expected = train(openEmulatorDriver());
     for (const [why, open] of Object.entries(wholes)) {
       for (const [index, found] of train(open()).entries()) sameBytes(found, expected[index]!, why);
-      standIn.reset();
+      emulator.reset();
     }
   });
 });

@@ -7,7 +7,7 @@ import assert from "node:assert/strict";
 import { tmpdir } from "node:os";
 import { before, describe, test } from "node:test";
 import { openBrowser } from "../src/cli/desktop.js";
-import { OutsideProcess } from "../src/runtime/watchdog/outside-process.js";
+import { OutsideProcess } from "../src/runtime/observe/watchdog/outside-process.js";
 import { type Case, DisturbedRuns } from "./support/disturbed-runs.js";
 import { describeFault, withFault } from "./support/failing-calls.js";
 import { makeFolder } from "./support/folders.js";

@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import test, { describe } from "node:test";
 import { Device, type DeviceOptions, strict, type Tensor, tensor } from "holdfast";
 import { type KernelOp, linearEach, type NoAttributes } from "../src/ops/index.js";
-import { standInMissing } from "./support/stand-in.js";
+import { emulatorMissing } from "./support/emulator.js";
 import {
   openTestCpu,
   openTestGpu,
@@ -20,7 +20,7 @@ const quiet: DeviceOptions = {
 
 const machines = [
   { machine: "the CPU", kind: "cpu", skip: false, open: () => openTestCpu(1) },
-  { machine: "CUDA", kind: "cuda", skip: testDevice === "cuda" ? false : standInMissing, open: openTestGpu },
+  { machine: "CUDA", kind: "cuda", skip: testDevice === "cuda" ? false : emulatorMissing, open: openTestGpu },
 ] as const satisfies readonly { kind: "cpu" | "cuda"; open: () => TestDriver; [key: string]: unknown }[];
 
 /** Hands its operand on, and has no gradient to give. */

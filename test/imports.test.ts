@@ -12,6 +12,7 @@ const layers: LayerTable = [
   ["files"],
   ["driver"],
   ["runtime"],
+  ["ir"],
   ["kernels"],
   ["ops"],
   ["compile"],

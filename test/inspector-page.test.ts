@@ -12,7 +12,7 @@ import {
   truncateSync,
   writeFileSync,
 } from "node:fs";
-import { join } from "node:path";
+import { dirname, join } from "node:path";
 import test from "node:test";
 import ts from "typescript";
 import { type PlanRecord, readInspection } from "../src/train/index.js";
@@ -62,13 +62,14 @@ function figure(page: Page, title: string) {
 
 test("the built page has all that it names, and names nothing from elsewhere", () => {
   const folder = join(repositoryRoot, "dist/src/inspect/page");
-  const modules = readdirSync(folder).filter((name) => name.endsWith(".js") && !name.endsWith(".test.js"));
+  const files = readdirSync(folder, { encoding: "utf8", recursive: true });
+  const modules = files.filter((name) => name.endsWith(".js") && !name.endsWith(".test.js"));
   assert.ok(modules.includes("main.js"));
   for (const name of modules) {
     const { importedFiles } = ts.preProcessFile(readFileSync(join(folder, name), "utf8"), true, true);
     for (const { fileName } of importedFiles) {
-      assert.match(fileName, /^\.\//, name);
-      assert.ok(modules.includes(fileName.slice(2)), `${name} imports ${fileName}`);
+      assert.match(fileName, /^\.\.?\//, name);
+      assert.ok(modules.includes(join(dirname(name), fileName)), `${name} imports ${fileName}`);
     }
   }
   const index = readFileSync(join(folder, "index.html"), "utf8");

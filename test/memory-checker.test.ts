@@ -6,24 +6,24 @@ import { loadKoffi } from "../src/driver/foreign-functions.js";
 import { type CudaDriver, type CudaDriverOptions, openCudaDriver } from "../src/driver/index.js";
 import { openRuntime, type Runtime } from "../src/runtime/index.js";
 import { bytes, MiB, type Span } from "../src/units/index.js";
-import { openStandIn, standInMissing } from "./support/stand-in.js";
+import { emulatorMissing, openEmulator } from "./support/emulator.js";
 
-const skip = standInMissing;
-const standIn = skip ? undefined! : openStandIn();
+const skip = emulatorMissing;
+const emulator = skip ? undefined! : openEmulator();
 
 afterEach(() => {
-  if (!skip) standIn.reset();
+  if (!skip) emulator.reset();
 });
 
-const attached = { HOLDFAST_CUDA_PATH: standIn?.folder, NVTX_INJECTION64_PATH: "/opt/tool.so" };
+const attached = { HOLDFAST_CUDA_PATH: emulator?.folder, NVTX_INJECTION64_PATH: "/opt/tool.so" };
 
 /** What the tool behind NVTX knows. */
 function openTool() {
-  const library = loadKoffi().load(`${standIn.folder}/libnvtx3interop.so.1`);
-  const inPool = library.func("int standin_pool_holds(uint64_t address, uint64_t size)");
-  const inUse = library.func("int standin_region_holds(uint64_t address, uint64_t size)");
-  const pools = library.func("uint64_t standin_pools()");
-  const regions = library.func("uint64_t standin_regions()");
+  const library = loadKoffi().load(`${emulator.folder}/libnvtx3interop.so.1`);
+  const inPool = library.func("int emulator_pool_holds(uint64_t address, uint64_t size)");
+  const inUse = library.func("int emulator_region_holds(uint64_t address, uint64_t size)");
+  const pools = library.func("uint64_t emulator_pools()");
+  const regions = library.func("uint64_t emulator_regions()");
   return {
     hasPool: ({ address, size }: Span): boolean => inPool(address, size) === 1,
     hasInUse: (address: number, size: number): boolean => inUse(address, size) === 1,
@@ -48,7 +48,7 @@ function withRuntime(
 }
 
 test("without a tool the driver has no annotate", { skip }, () => {
-  const driver = openCudaDriver({ environment: { HOLDFAST_CUDA_PATH: standIn.folder } });
+  const driver = openCudaDriver({ environment: { HOLDFAST_CUDA_PATH: emulator.folder } });
   assert.equal(driver.annotate, undefined);
   driver.close();
 });
@@ -108,7 +108,7 @@ test("with the runtime everything is gone", { skip }, () => {
 });
 
 test("a tool that does not listen is no obstacle", { skip }, () => {
-  standIn.fail("nvtxMemHeapRegister", 1);
+  emulator.fail("nvtxMemHeapRegister", 1);
   withRuntime({}, ({ runtime }) => {
     const { span } = runtime.arena.allocate(100, "test");
     assert.ok(!openTool().hasPool(span));

@@ -13,8 +13,8 @@ import {
   strict,
 } from "holdfast";
 import { around } from "../src/driver/index.js";
-import { FreeSpace } from "../src/runtime/free-space.js";
 import { Arena, Budget, poisonByte } from "../src/runtime/index.js";
+import { FreeSpace } from "../src/runtime/memory/tlsf-allocator.js";
 import { type Bytes, GiB, MiB } from "../src/units/index.js";
 import { fakeHost } from "./support/fake-host.js";
 import { capacity, granularity, MemoryModel, type ModelBlock, roundUp } from "./support/memory-model.js";

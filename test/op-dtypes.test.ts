@@ -6,7 +6,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
-import { dtypes } from "../src/kernels/index.js";
+import { dtypes } from "../src/ir/index.js";
 import { contiguous, mul, type Op, opTable } from "../src/ops/index.js";
 import { openDevice } from "./support/devices.js";
 import { opCases } from "./support/op-cases/index.js";

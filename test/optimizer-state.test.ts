@@ -13,7 +13,7 @@ import {
   writeSafetensors,
 } from "holdfast";
 import { openStrictDevice } from "./support/devices.js";
-import { refuses } from "./support/refuses.js";
+import { refuses } from "./support/rejects.js";
 import { sameBytes } from "./support/same-bytes.js";
 import { placeGiven, setGradient } from "./support/trained-module.js";
 

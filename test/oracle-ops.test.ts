@@ -5,7 +5,7 @@ import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
 import { readSafetensors } from "../src/data/index.js";
-import { type Dtype, viewElements } from "../src/kernels/index.js";
+import { type Dtype, viewElements } from "../src/ir/index.js";
 import type { Tensor } from "../src/tensor/index.js";
 import { openDevice } from "./support/devices.js";
 import { type OracleCall, type OracleCase, oracleCalls } from "./support/oracle-calls.js";

@@ -30,7 +30,7 @@ const device = openDevice(options);
 const models: ModelDevice = { device, cpu: device, precision: "f32" };
 
 const seed = 20_260_117;
-const leastPrograms = { cpu: 40, "stand-in": 8, cuda: 40 }[testDevice];
+const leastPrograms = { cpu: 40, emulator: 8, cuda: 40 }[testDevice];
 const programCount = Number(process.env["TEST_RANDOM_MODELS"] ?? leastPrograms);
 
 for (const { note, model } of readKept()) {

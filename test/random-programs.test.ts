@@ -31,7 +31,7 @@ const devices: ProgramDevices = { direct: openDevice(direct), replaying: openDev
 
 const seed = 20_250_301;
 // Where kernels take long to compile, most of a program is that.
-const leastPrograms = { cpu: 200, "stand-in": 40, cuda: 100 }[testDevice];
+const leastPrograms = { cpu: 200, emulator: 40, cuda: 100 }[testDevice];
 const programCount = Number(process.env["TEST_RANDOM_PROGRAMS"] ?? leastPrograms);
 
 const kept = readKept().flatMap(({ note, program }) => (program ? [{ note, program }] : []));

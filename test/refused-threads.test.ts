@@ -4,9 +4,9 @@ import assert from "node:assert/strict";
 import { once } from "node:events";
 import { test } from "node:test";
 import { Device, ones, openCpuDriver, stopOnSignals } from "holdfast";
-import { Board } from "../src/runtime/board.js";
-import { Recorder } from "../src/runtime/recorder.js";
-import { startWatchdog } from "../src/runtime/watchdog/index.js";
+import { Recorder } from "../src/runtime/observe/recorder.js";
+import { Board } from "../src/runtime/observe/shared-status.js";
+import { startWatchdog } from "../src/runtime/observe/watchdog/index.js";
 import { withoutThreads } from "./support/refused-threads.js";
 
 for (const [allowed, left] of [

@@ -2,7 +2,7 @@
  * Runs random programs at scale, and writes a summary as JSON. Programs have numbers: shards take different ranges of them.
  *
  *   node dist/test/run-random.js --kind models --from 0 --count 5000
- *   node dist/test/run-random.js --kind ops --device stand-in --precision bf16 --out /tmp/ops-bf16.json
+ *   node dist/test/run-random.js --kind ops --device emulator --precision bf16 --out /tmp/ops-bf16.json
  *
  * A failing program is made smaller and printed, and the run goes on. The exit status is 1 where any failed.
  */
@@ -13,6 +13,7 @@ import { parseArgs } from "node:util";
 import fc from "fast-check";
 import { Device, type DeviceOptions, openCudaDriver, strict } from "holdfast";
 import { GiB } from "../src/units/index.js";
+import { buildEmulator, openEmulator } from "./support/emulator.js";
 import { fakeHost } from "./support/fake-host.js";
 import {
   type KindDevices,
@@ -22,7 +23,6 @@ import {
   type ProgramKind,
 } from "./support/random-models/kind.js";
 import { fromJson, toJson } from "./support/random-programs/literals.js";
-import { buildStandIn, openStandIn } from "./support/stand-in.js";
 
 const { values: given } = parseArgs({
   options: {
@@ -171,9 +171,9 @@ function open(name: string, precision: Precision): { readonly devices: KindDevic
       },
     };
   }
-  const isStandIn = name === "stand-in";
-  if (isStandIn) openStandIn().set("early", 0);
-  const environment = isStandIn ? { HOLDFAST_CUDA_PATH: buildStandIn() } : {};
+  const isEmulator = name === "emulator";
+  if (isEmulator) openEmulator().set("early", 0);
+  const environment = isEmulator ? { HOLDFAST_CUDA_PATH: buildEmulator() } : {};
   const drivers = [openCudaDriver({ environment }), openCudaDriver({ environment })];
   const [direct, replaying] = drivers.map(
     (driver, index) =>

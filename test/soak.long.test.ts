@@ -13,7 +13,7 @@ import { soakRun, soakStepsPerEpoch } from "./support/soak-run.js";
 import { testDevice } from "./support/test-device.js";
 
 const steps = testDevice === "cuda" ? 2_000_000 : 200_000;
-const skip = testDevice === "stand-in" && "hours of training on a stand-in";
+const skip = testDevice === "emulator" && "hours of training on an emulator";
 const folder = makeFolder();
 
 test(`${steps.toLocaleString("en")} steps with records and checkpoints: every loss is in the log, and memory stays where it was`, {

@@ -10,12 +10,12 @@ import { after, describe, test } from "node:test";
 import { fileURLToPath } from "node:url";
 import { type DriverCall, driverCalls, faulty, openCpuDriver, strict } from "holdfast";
 import { exitCodes } from "../src/errors/index.js";
-import { Board } from "../src/runtime/board.js";
+import { Phases } from "../src/runtime/observe/phases.js";
+import { Recorder } from "../src/runtime/observe/recorder.js";
+import { Board } from "../src/runtime/observe/shared-status.js";
+import { type Stall, StallDetector, type StallReport } from "../src/runtime/observe/watchdog/index.js";
+import { watched } from "../src/runtime/observe/watched-driver.js";
 import { openParts } from "../src/runtime/open.js";
-import { Phases } from "../src/runtime/phases.js";
-import { Recorder } from "../src/runtime/recorder.js";
-import { type Stall, StallDetector, type StallReport } from "../src/runtime/watchdog/index.js";
-import { watched } from "../src/runtime/watched-driver.js";
 import { FakeClock } from "../src/units/index.js";
 import { everyCall } from "./support/every-call.js";
 

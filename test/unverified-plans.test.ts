@@ -7,7 +7,7 @@ import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { openStrictDevice } from "./support/devices.js";
 import { trainingFaults } from "./support/faulted-training.js";
-import { planFaults } from "./support/planted-plans.js";
+import { planFaults } from "./support/injected-plans.js";
 import { refusalBy } from "./support/proposed-steps.js";
 import { testDevice, testDeviceKind } from "./support/test-device.js";
 import { type RunOutcome, traceTraining } from "./support/traced-training.js";

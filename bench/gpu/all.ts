@@ -6,7 +6,7 @@
  *   npm run bench:gpu -- --peer step.py        PyTorch's step beside ours, by a script that prints "ms/step"
  *   npm run bench:gpu -- --only compiled --torch torch.py --jax jax.py    the compiled step beside the peers' own
  *   npm run bench:gpu -- --total 900           seconds for all of them; a part that has no time left is left out
- *   npm run bench:gpu -- --small --stand-in    a trial where there is no GPU
+ *   npm run bench:gpu -- --small --emulator    a trial where there is no GPU
  *
  * A part alone takes more options: `node dist/bench/gpu/eager.js --batch 64`.
  */
@@ -41,7 +41,7 @@ interface Part {
   /** Where it does not end by itself. */
   readonly seconds: number;
   readonly command: readonly string[];
-  /** What makes it a matter of seconds on the stand-in. */
+  /** What makes it a matter of seconds on the emulator. */
   readonly small: readonly string[];
   readonly environment?: Readonly<Record<string, string>>;
 }
@@ -108,7 +108,7 @@ const parts: Readonly<Record<string, Part>> = {
     seconds: 540,
     command: [join(repositoryRoot, "scripts/test.mjs"), "--suites", "device", "--at-once", atOnce],
     small: ["numbers-dropout"],
-    environment: { TEST_DEVICE: options["stand-in"] ? "stand-in" : "cuda" },
+    environment: { TEST_DEVICE: options["emulator"] ? "emulator" : "cuda" },
   },
 };
 

@@ -37,7 +37,7 @@ const { values: options } = parseArgs({
 });
 const [batch, rowCount] = [count("batch", options.batch), count("rows", options.rows)];
 const [groups, stepsOfGroup] = [count("groups", options.groups), count("steps", options.steps)];
-const warmUp = options["stand-in"] ? 1 : 200;
+const warmUp = options["emulator"] ? 1 : 200;
 /** Steps that the host sends in a row while it is timed. */
 const inARow = 8;
 /** What a step is to come to, in ms. */
@@ -152,7 +152,7 @@ function measure(common: CommonOptions, rows: Rows, precision: ProductPrecision)
     const copied = bytesCopied(gpu) - copiedBefore;
     // As in training, one step behind the other, but not so many that the host would wait for room in the device's queue.
     const host: number[] = [];
-    for (let index = 0; index < (options["stand-in"] ? 2 : 300); index++) {
+    for (let index = 0; index < (options["emulator"] ? 2 : 300); index++) {
       runtime.synchronize();
       run();
       const from = performance.now();

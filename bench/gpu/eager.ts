@@ -31,7 +31,7 @@ const { values: options } = parseArgs({
 const [batch, rowCount] = [count("batch", options.batch), count("rows", options.rows)];
 const [groups, stepsOfGroup] = [count("groups", options.groups), count("steps", options.steps)];
 /** The engine compiles what runs often, and has settled after some hundreds of steps. */
-const warmUp = options["stand-in"] ? 1 : 500;
+const warmUp = options["emulator"] ? 1 : 500;
 /** What the TF32 step is to stay under. */
 const wantedMs = 2;
 
@@ -66,7 +66,7 @@ async function time(gpu: Gpu, rows: Rows): Promise<Timing> {
 
 /** The median of what nvidia-smi says while a function runs that keeps this thread to itself. */
 async function sampleBusy(run: () => void): Promise<number | undefined> {
-  if (options["stand-in"]) return undefined;
+  if (options["emulator"]) return undefined;
   const query = ["--query-gpu=utilization.gpu", "--format=csv,noheader,nounits", "-lms", "100"];
   const sampler = spawn("nvidia-smi", query, { stdio: ["ignore", "pipe", "ignore"] });
   const isGone = once(sampler, "close").catch(() => undefined);

@@ -1,5 +1,5 @@
 /**
- * `npm run bench:gpu -- --only gradients`: row C1 of the museum on a GPU. Four batches of CrossAsset, a reset before each
+ * `npm run bench:gpu -- --only gradients`: regression C1 on a GPU. Four batches of CrossAsset, a reset before each
  * and dead memory full of NaN: every gradient has the bits of the run without resets, and is the CPU's to 1e-5. Beside it
  * stands what an engine without these rules had.
  */
@@ -17,7 +17,7 @@ const batch = count("batch", options.batch);
 const batches = 4;
 const nearEnough = 1e-5;
 /** The norm of the head's weight gradient on that engine's CPU and GPU, one reset a batch. */
-const ofTheMuseum = [
+const earlier = [
   [4.315349, 4.315349],
   [3.737152, 2.5e-6],
   [2.698082, 1.98e-18],
@@ -108,7 +108,7 @@ await results.attempt("gradients", () => {
       "GPU, a reset before each",
       "GPU, none",
       "apart from CPU",
-      "│ museum: CPU",
+      "│ known: CPU",
       "its GPU, a reset before each",
     ],
     ...reset.map((own, number) => [
@@ -117,8 +117,8 @@ await results.attempt("gradients", () => {
       normOf(own.get(head)!).toFixed(6),
       normOf(kept[number]!.get(head)!).toFixed(6),
       distance(own.get(head)!, cpu[number]!.get(head)!).toExponential(1),
-      `│ ${ofTheMuseum[number]![0]}`,
-      String(ofTheMuseum[number]![1]),
+      `│ ${earlier[number]![0]}`,
+      String(earlier[number]![1]),
     ]),
   ]);
   const all = reset.flatMap((own, number) =>

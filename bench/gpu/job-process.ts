@@ -48,8 +48,8 @@ export interface JobProcessOptions {
 export async function runJobProcess(options: JobProcessOptions): Promise<JobProcess> {
   const { common, device, args, limitMs, cut } = options;
   mkdirSync(common.cache, { recursive: true, mode: 0o700 });
-  // The stand-in runs a step in seconds, which would look like a stall.
-  const patience = common["stand-in"] ? ["--stall-after", "off"] : [];
+  // The emulator runs a step in seconds, which would look like a stall.
+  const patience = common["emulator"] ? ["--stall-after", "off"] : [];
   const main = join(repositoryRoot, "dist/src/cli/main.js");
   const startedAt = performance.now();
   const child = spawn(

@@ -13,31 +13,31 @@ import { defaultCacheFolder } from "../../src/driver/index.js";
 
 /**
  * `--out FOLDER` is where results go (bench/results unless given), `--cache FOLDER` where compiled kernels are kept (the
- * user's own cache unless given), and `--stand-in` runs on the stand-in for CUDA's libraries: a trial without a GPU.
+ * user's own cache unless given), and `--emulator` runs on the emulator for CUDA's libraries: a trial without a GPU.
  */
 export const commonOptions = {
   out: { type: "string", default: "bench/results" },
   cache: { type: "string", default: defaultCacheFolder(process.env) },
-  "stand-in": { type: "boolean", default: false },
+  emulator: { type: "boolean", default: false },
 } as const;
 
-/** With the stand-in's folder where it is asked for; it is looked for only then, because that takes its time. */
-export const cudaEnvironment: NodeJS.ProcessEnv = process.argv.includes("--stand-in")
+/** With the emulator's folder where it is asked for; it is looked for only then, because that takes its time. */
+export const cudaEnvironment: NodeJS.ProcessEnv = process.argv.includes("--emulator")
   ? {
       ...process.env,
-      HOLDFAST_CUDA_PATH: (await import("../../test/support/stand-in.js")).buildStandIn(),
+      HOLDFAST_CUDA_PATH: (await import("../../test/support/emulator.js")).buildEmulator(),
     }
   : process.env;
 
 export interface CommonOptions {
   readonly out: string;
   readonly cache: string;
-  readonly "stand-in": boolean;
+  readonly emulator: boolean;
 }
 
 /** The same options as words, for a process of its own. */
-export function commonArguments({ out, cache, "stand-in": isStandIn }: CommonOptions): string[] {
-  return ["--out", out, "--cache", cache, ...(isStandIn ? ["--stand-in"] : [])];
+export function commonArguments({ out, cache, emulator: isEmulator }: CommonOptions): string[] {
+  return ["--out", out, "--cache", cache, ...(isEmulator ? ["--emulator"] : [])];
 }
 
 /** A whole number above 0 out of an option's text. */
@@ -71,8 +71,8 @@ export function openGpu(common: CommonOptions, options: GpuOptions = {}): Gpu {
     const device = new Device("cuda", {
       driver: wrap(driver),
       print: () => {},
-      // The stand-in runs a step in minutes, which would look like a stall.
-      ...(common["stand-in"] && { stallAfter: "off" }),
+      // The emulator runs a step in minutes, which would look like a stall.
+      ...(common["emulator"] && { stallAfter: "off" }),
       ...options.device,
     });
     const close = (): void => {

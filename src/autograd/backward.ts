@@ -11,8 +11,8 @@ import {
   type ValueType,
 } from "../ops/index.js";
 import type { Runtime } from "../runtime/index.js";
-import { LentArrays } from "./lent-arrays.js";
 import type { Node } from "./node.js";
+import { LentArrays } from "./temporary-gradients.js";
 import type { Leaf, Value } from "./value.js";
 
 export interface BackwardOptions {

@@ -6,12 +6,12 @@ import { join } from "node:path";
 import { test } from "node:test";
 import { makeFolder } from "../../test/support/folders.js";
 import { Sketch } from "../../test/support/proposed-steps.js";
-import { refusalOf } from "../../test/support/refusals.js";
+import { refusalOf } from "../../test/support/rejections.js";
 import { withRuntime } from "../../test/support/runtimes.js";
 import type { Runtime, RuntimeOptions } from "../runtime/index.js";
 import type { Stage } from "./compile.js";
 import { type Proposed, planAgreed, planOptional } from "./fallback.js";
-import { refusal } from "./verify/refusal.js";
+import { refusal } from "./verify/plan-error.js";
 
 /** A trace and four passes, of which the second has changed nothing. */
 function stages(): readonly Stage[] {

@@ -6,7 +6,7 @@
 import { HoldfastError } from "../errors/index.js";
 import type { Runtime } from "../runtime/index.js";
 import type { PassName, Stage } from "./compile.js";
-import { warnOfRefusal } from "./refusal-report.js";
+import { warnOfRefusal } from "./report/rejection-report.js";
 
 /** What can be left out, in the order in which it is applied. */
 export type Optional = PassName | "handovers";

@@ -1,6 +1,5 @@
 /** compile: a step becomes one launch. Traced, simplified, fused, scheduled, planned, verified; then run or captured. */
 
-export { timeCalls } from "./call-times.js";
 export {
   branchings,
   branchStep,
@@ -11,9 +10,11 @@ export {
   planStep,
   stepInTurn,
 } from "./compile.js";
-export { type ExplainedPlan, type ExplainOptions, explainStep } from "./explain.js";
-export type { LabelBytes, MemoryReport, PeakHolder } from "./memory-report.js";
-export { PlacedStep } from "./placed-step.js";
+export { timeCalls } from "./execute/call-times.js";
+export { PlacedStep } from "./execute/placed-step.js";
+export { hasRoom, requireRoom } from "./memory/memory-check.js";
+export type { LabelBytes, MemoryReport, PeakHolder } from "./memory/memory-report.js";
+export { type ExplainedPlan, type ExplainOptions, explainStep } from "./report/explain.js";
 export {
   type CallReport,
   type PlanMemory,
@@ -21,9 +22,8 @@ export {
   type PlanReport,
   reportPlan,
   type StageReport,
-} from "./plan-report.js";
-export { hasRoom, requireRoom } from "./room.js";
-export type { BadIndex, StepRecord } from "./step-record.js";
+} from "./report/plan-report.js";
+export type { BadIndex, StepRecord } from "./trace/step-record.js";
 export {
   auditStep,
   type ExpectedWork,
@@ -31,4 +31,4 @@ export {
   type Trace,
   type TracedOp,
   traceStep,
-} from "./trace.js";
+} from "./trace/trace.js";

@@ -6,7 +6,7 @@ import { readdirSync, readFileSync, writeFileSync, writeSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
 import { makeFolder } from "../../test/support/folders.js";
-import { refuses } from "../../test/support/refuses.js";
+import { refuses } from "../../test/support/rejects.js";
 import { removeLeftovers, type WriteBytes, writeAtomically } from "./atomic-write.js";
 
 /** A disk that has room for so many bytes. */

@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
 import { openDevice, withDevice } from "../../test/support/devices.js";
-import { refuses } from "../../test/support/refuses.js";
+import { refuses } from "../../test/support/rejects.js";
 import { HoldfastError } from "../errors/index.js";
 import { tensor } from "../tensor/index.js";
 import { TensorDataset } from "./dataset.js";

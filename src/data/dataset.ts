@@ -4,7 +4,7 @@
  */
 
 import { HoldfastError } from "../errors/index.js";
-import { type Dtype, widenBf16, widenF16 } from "../kernels/index.js";
+import { type Dtype, widenBf16, widenF16 } from "../ir/index.js";
 import {
   contiguousStrides,
   type DeviceArray,

@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
 import { openStrictDevice } from "../../test/support/devices.js";
-import { refuses } from "../../test/support/refuses.js";
+import { refuses } from "../../test/support/rejects.js";
 import type { Tensor } from "../tensor/index.js";
 import { TensorDataset } from "./dataset.js";
 import { DataLoader, type DataLoaderOptions } from "./loader.js";

@@ -5,7 +5,8 @@
 
 import { noteWrite, Value } from "../autograd/index.js";
 import { HoldfastError } from "../errors/index.js";
-import { dtypes, permutation, type Seed } from "../kernels/index.js";
+import { dtypes } from "../ir/index.js";
+import { permutation, type Seed } from "../kernels/index.js";
 import { contiguousStrides, copyIndexed, type DeviceArray, sizeOf } from "../ops/index.js";
 import type { Region, Storage } from "../runtime/index.js";
 import { currentSeed, type Device, defaultDevice, type Tensor } from "../tensor/index.js";

@@ -6,10 +6,10 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, test } from "node:test";
 import { openDevice } from "../../test/support/devices.js";
-import { refuses } from "../../test/support/refuses.js";
+import { refuses } from "../../test/support/rejects.js";
 import { fileWith } from "../../test/support/safetensors-file.js";
 import { sameNamedBytes } from "../../test/support/same-bytes.js";
-import type { Dtype } from "../kernels/index.js";
+import type { Dtype } from "../ir/index.js";
 import * as nn from "../nn/index.js";
 import { loadWeights, saveWeights } from "./weights.js";
 

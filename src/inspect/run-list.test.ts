@@ -6,7 +6,7 @@ import { mkdirSync, renameSync, rmSync, symlinkSync, writeFileSync } from "node:
 import { join } from "node:path";
 import { test } from "node:test";
 import { makeFolder } from "../../test/support/folders.js";
-import { refuses } from "../../test/support/refuses.js";
+import { refuses } from "../../test/support/rejects.js";
 import { writeSampleRun } from "../../test/support/sample-run.js";
 import { findRun, findShown, listRuns } from "./run-list.js";
 

@@ -2,7 +2,7 @@
 
 import type { Runtime } from "../runtime/index.js";
 import type { AttentionBackwardProblem, AttentionProblem } from "./attention/problem.js";
-import type { GemmProblem, ProductDtype } from "./gemm/problem.js";
+import type { GemmProblem, ProductDtype } from "./gemm/desc.js";
 import type { ColumnLaunch, RowLaunch } from "./launch.js";
 
 /** What is told is not launched: that is up to the listener. */

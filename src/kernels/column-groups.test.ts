@@ -10,11 +10,10 @@ import {
 } from "../../test/support/kernel-runtime.js";
 import { putAt } from "../../test/support/put-at.js";
 import { sameBytes } from "../../test/support/same-bytes.js";
+import type { ColumnKernel, ReduceOp } from "../ir/index.js";
+import { type Dtype, dtypes, narrowToBf16, narrowToF16, term } from "../ir/index.js";
 import type { Runtime } from "../runtime/index.js";
-import { columnScratchBytes, hasTwoSteps } from "./cuda-printer/column-group.js";
-import { type Dtype, dtypes } from "./dtypes.js";
-import { narrowToBf16, narrowToF16 } from "./half.js";
-import type { ColumnKernel, ReduceOp } from "./ir.js";
+import { columnScratchBytes, hasTwoSteps } from "./codegen/cuda/combo/column-group.js";
 import {
   beginColumns,
   type ColumnLaunch,
@@ -22,7 +21,6 @@ import {
   launchColumns,
   launchColumnsTogether,
 } from "./launch.js";
-import { term } from "./term.js";
 
 const sumOf = (dtype: Dtype, op: ReduceOp = "add"): ColumnKernel => ({
   name: `${op} of ${dtype}`,

@@ -4,13 +4,11 @@ import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { kernelDevices, put } from "../../test/support/kernel-runtime.js";
 import { putAt } from "../../test/support/put-at.js";
-import { refuses } from "../../test/support/refuses.js";
+import { refuses } from "../../test/support/rejects.js";
 import { sameBytes } from "../../test/support/same-bytes.js";
-import { dtypes } from "./dtypes.js";
-import { narrowToBf16 } from "./half.js";
-import type { ColumnKernel } from "./ir.js";
+import type { ColumnKernel } from "../ir/index.js";
+import { dtypes, narrowToBf16, term } from "../ir/index.js";
 import { launchColumns } from "./launch.js";
-import { term } from "./term.js";
 
 const x = term.load(0, "f32");
 

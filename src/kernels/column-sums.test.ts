@@ -11,13 +11,12 @@ import { compileWithNvcc, noCompiler } from "../../test/support/nvcc.js";
 import { putAt } from "../../test/support/put-at.js";
 import { sameBytes } from "../../test/support/same-bytes.js";
 import type { DeviceInfo } from "../driver/index.js";
+import type { ColumnKernel, Output, RowKernel, Stage } from "../ir/index.js";
+import { type Iteration, iterateRows, term } from "../ir/index.js";
 import type { Runtime, Storage } from "../runtime/index.js";
-import { sumBlocks } from "./cuda-printer/column-sums.js";
-import { canSumColumns, cudaRowForm, hasGroupForm } from "./cuda-printer/row-form.js";
-import type { ColumnKernel, Output, RowKernel, Stage } from "./ir.js";
-import { type Iteration, iterateRows } from "./iteration.js";
+import { sumBlocks } from "./codegen/cuda/column-partials.js";
+import { canSumColumns, cudaRowForm, hasGroupForm } from "./codegen/cuda/row-config.js";
 import { launchColumns, launchRows } from "./launch.js";
-import { term } from "./term.js";
 
 const load = (input: number) => term.load(input, "f32");
 const tilt = term.mul(load(0), term.sub(load(1), load(2)));

@@ -4,9 +4,8 @@ import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { kernelDevices, put } from "../../test/support/kernel-runtime.js";
 import { sameBytes } from "../../test/support/same-bytes.js";
-import { type Dtype, dtypeNames, dtypes } from "./dtypes.js";
-import type { ColumnKernel, Compute, Expression, RowKernel } from "./ir.js";
-import { type Iteration, iterateElements, iterateRows } from "./iteration.js";
+import type { ColumnKernel, Compute, Expression, RowKernel } from "../ir/index.js";
+import { type Dtype, dtypeNames, dtypes, type Iteration, iterateElements, iterateRows } from "../ir/index.js";
 import { launchColumns, launchRows } from "./launch.js";
 
 const load = (input: number, type: Compute, at?: Expression): Expression =>

@@ -5,11 +5,9 @@ import { describe, test } from "node:test";
 import { kernelDevices, put } from "../../test/support/kernel-runtime.js";
 import { putAt } from "../../test/support/put-at.js";
 import { sameBytes } from "../../test/support/same-bytes.js";
-import { type Dtype, dtypeNames, dtypes } from "./dtypes.js";
-import type { RowKernel } from "./ir.js";
-import { iterateElements } from "./iteration.js";
+import type { RowKernel } from "../ir/index.js";
+import { type Dtype, dtypeNames, dtypes, iterateElements, term } from "../ir/index.js";
 import { launchRows } from "./launch.js";
-import { term } from "./term.js";
 
 const bytesOf = (array: ArrayBufferView): Uint8Array =>
   new Uint8Array(array.buffer, array.byteOffset, array.byteLength);

@@ -5,10 +5,17 @@ import { describe, test } from "node:test";
 import { checkExtreme, extremeInputs, extremeValues } from "../../test/support/extreme-values.js";
 import { evaluate } from "../../test/support/ir-reference.js";
 import { kernelDevices, put } from "../../test/support/kernel-runtime.js";
-import { type BinaryOp, binaryOps, type Expression, type RowKernel, type UnaryOp, unaryOps } from "./ir.js";
-import { iterateElements } from "./iteration.js";
+import {
+  type BinaryOp,
+  binaryOps,
+  type Expression,
+  iterateElements,
+  type RowKernel,
+  term,
+  type UnaryOp,
+  unaryOps,
+} from "../ir/index.js";
 import { launchRows } from "./launch.js";
-import { term } from "./term.js";
 
 /** Bits are for whole numbers. */
 const isOfFloats = (op: BinaryOp): boolean => op !== "and" && op !== "shr";

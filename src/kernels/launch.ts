@@ -2,9 +2,11 @@
 
 import type { DeviceInfo, KernelSource } from "../driver/index.js";
 import { HoldfastError } from "../errors/index.js";
+import type { ColumnKernel, Iteration, RowKernel } from "../ir/index.js";
+import { factsOf } from "../ir/index.js";
 import type { Runtime, Storage } from "../runtime/index.js";
 import { callListenerOf } from "./call-listener.js";
-import { cudaColumnForm } from "./cuda-printer/column-form.js";
+import { cudaColumnForm } from "./codegen/cuda/column-config.js";
 import {
   areColumnArgumentsFew,
   type BegunColumns,
@@ -12,14 +14,11 @@ import {
   cudaColumnGroupForm,
   cudaColumnStepForm,
   hasTwoSteps,
-} from "./cuda-printer/column-group.js";
-import type { LaunchTogether } from "./cuda-printer/functions-together.js";
-import { cudaRowForm } from "./cuda-printer/row-form.js";
-import type { ColumnKernel, RowKernel } from "./ir.js";
-import type { Iteration } from "./iteration.js";
-import type { Columns, LaunchForm } from "./launch-form.js";
-import { factsOf } from "./row-facts.js";
-import { wasmColumnForm, wasmRowForm } from "./wasm-printer/forms.js";
+} from "./codegen/cuda/combo/column-group.js";
+import type { LaunchTogether } from "./codegen/cuda/combo/combo-kernel.js";
+import { cudaRowForm } from "./codegen/cuda/row-config.js";
+import { wasmColumnForm, wasmRowForm } from "./codegen/wasm/configs.js";
+import type { Columns, LaunchForm } from "./launch-config.js";
 
 type Prints = WeakMap<RowKernel | ColumnKernel, Map<string, KernelSource>>;
 

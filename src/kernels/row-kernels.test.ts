@@ -3,22 +3,21 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import fc from "fast-check";
+import { evaluate } from "../../test/support/ir-reference.js";
+import { kernelDevices, put } from "../../test/support/kernel-runtime.js";
+import { putAt } from "../../test/support/put-at.js";
 import {
   drawnInputs,
   drawnScalar,
   f32Expressions,
   i32Expressions,
   reach,
-} from "../../test/support/drawn-expressions.js";
-import { evaluate } from "../../test/support/ir-reference.js";
-import { kernelDevices, put } from "../../test/support/kernel-runtime.js";
-import { putAt } from "../../test/support/put-at.js";
-import { refuses } from "../../test/support/refuses.js";
+} from "../../test/support/random-expressions.js";
+import { refuses } from "../../test/support/rejects.js";
+import type { Output, RowKernel } from "../ir/index.js";
+import { iterateElements, iterateRows, term } from "../ir/index.js";
 import type { Runtime, Storage } from "../runtime/index.js";
-import type { Output, RowKernel } from "./ir.js";
-import { iterateElements, iterateRows } from "./iteration.js";
 import { launchRows } from "./launch.js";
-import { term } from "./term.js";
 
 /** An operand's buffer with strides into it: contiguous, broadcast, permuted, stretched or padded along the shape. */
 interface Operand {

@@ -7,13 +7,10 @@ import { rounded } from "../../test/support/ir-reference.js";
 import { kernelDevices, put } from "../../test/support/kernel-runtime.js";
 import { putAt } from "../../test/support/put-at.js";
 import { sameBytes } from "../../test/support/same-bytes.js";
+import type { ReduceOp, RowKernel } from "../ir/index.js";
+import { dtypes, iterateRows, narrowToF16, term, widenF16 } from "../ir/index.js";
 import type { Storage } from "../runtime/index.js";
-import { dtypes } from "./dtypes.js";
-import { narrowToF16, widenF16 } from "./half.js";
-import type { ReduceOp, RowKernel } from "./ir.js";
-import { iterateRows } from "./iteration.js";
 import { launchRows } from "./launch.js";
-import { term } from "./term.js";
 
 const x = term.load(0, "f32");
 const squares = term.mul(x, x);

@@ -4,11 +4,10 @@ import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { kernelDevices } from "../../test/support/kernel-runtime.js";
 import { specialValues } from "../../test/support/special-values.js";
+import type { Compute, Expression, RowKernel } from "../ir/index.js";
+import { iterateRows, term } from "../ir/index.js";
 import type { Runtime } from "../runtime/index.js";
-import type { Compute, Expression, RowKernel } from "./ir.js";
-import { iterateRows } from "./iteration.js";
 import { launchRows } from "./launch.js";
-import { term } from "./term.js";
 
 const arrays = { f32: Float32Array, f64: Float64Array, i32: Int32Array } as const;
 const isWhole = (value: number): boolean => (value | 0) === value;

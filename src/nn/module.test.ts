@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { inspect } from "node:util";
 import { openDevice } from "../../test/support/devices.js";
-import { refuses } from "../../test/support/refuses.js";
+import { refuses } from "../../test/support/rejects.js";
 import { sameNamedBytes } from "../../test/support/same-bytes.js";
 import { ones, tensor } from "../tensor/index.js";
 import * as nn from "./index.js";

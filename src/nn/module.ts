@@ -5,7 +5,7 @@
 
 import { type GuardedField, stateChanged, tracing } from "../autograd/index.js";
 import { HoldfastError } from "../errors/index.js";
-import type { Dtype } from "../kernels/index.js";
+import type { Dtype } from "../ir/index.js";
 import type { Device, Tensor } from "../tensor/index.js";
 import { fieldsOf, registerFields } from "./field-guards.js";
 import { itemsIn, type NamedItem, requireOwnNames } from "./module-items.js";

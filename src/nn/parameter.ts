@@ -5,7 +5,7 @@
 
 import { type GuardedField, stateChanged, tracing, Value } from "../autograd/index.js";
 import { HoldfastError } from "../errors/index.js";
-import type { Dtype } from "../kernels/index.js";
+import type { Dtype } from "../ir/index.js";
 import { contiguousStrides, formatShape, type Shape, sizeOf } from "../ops/index.js";
 import type { Storage } from "../runtime/index.js";
 import { type Device, LeafGradient, nextDraw, Tensor, type TensorPlace } from "../tensor/index.js";

@@ -1,6 +1,6 @@
 /** Places a module's parameters on a device: weights in one region, side by side, and their gradients in another. */
 
-import { type Dtype, dtypes } from "../kernels/index.js";
+import { type Dtype, dtypes } from "../ir/index.js";
 import type { Region } from "../runtime/index.js";
 import { type Device, encodeElements } from "../tensor/index.js";
 import type { Parameter } from "./parameter.js";

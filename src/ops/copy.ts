@@ -1,16 +1,7 @@
 /** Copies elements from one array to another of the same shape, whatever their layouts and dtypes. */
 
-import {
-  type Dtype,
-  dtypes,
-  isInWords,
-  iterateElements,
-  launchCopies,
-  launchRows,
-  type PlainCopy,
-  type RowKernel,
-  term,
-} from "../kernels/index.js";
+import { type Dtype, dtypes, iterateElements, type RowKernel, term } from "../ir/index.js";
+import { isInWords, launchCopies, launchRows, type PlainCopy } from "../kernels/index.js";
 import type { Runtime } from "../runtime/index.js";
 import { broadcastStrides, type DeviceArray, isContiguous } from "./device-array.js";
 import { sizeOf } from "./shape.js";

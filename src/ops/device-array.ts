@@ -1,6 +1,6 @@
 /** An array in device memory: a storage, and how the elements lie in it. What eager ops take and give. */
 
-import { type Dtype, dtypes } from "../kernels/index.js";
+import { type Dtype, dtypes } from "../ir/index.js";
 import type { Runtime, Storage } from "../runtime/index.js";
 import { type Shape, sizeOf } from "./shape.js";
 

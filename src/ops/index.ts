@@ -34,8 +34,8 @@ export { type CrossEntropyAttributes, crossEntropy } from "./losses/cross-entrop
 export { nllLoss } from "./losses/nll-loss.js";
 export * as losses from "./losses/paired.js";
 export { crossEntropyOfProbabilities } from "./losses/soft-cross-entropy.js";
-export { linearEach } from "./matmul/linear-each.js";
-export { linearMany } from "./matmul/linear-many.js";
+export { linearEach } from "./matmul/batched-linear.js";
+export { linearMany } from "./matmul/fused-projections.js";
 export { linear, matmul } from "./matmul/matmul.js";
 export { flip } from "./movement/flip.js";
 export { cat, stack } from "./movement/join.js";

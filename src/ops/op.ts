@@ -7,7 +7,7 @@
  */
 
 import { HoldfastError } from "../errors/index.js";
-import type { Dtype } from "../kernels/index.js";
+import type { Dtype } from "../ir/index.js";
 import type { Runtime, Storage } from "../runtime/index.js";
 import type { DeviceArray, Layout } from "./device-array.js";
 import type { Shape } from "./shape.js";

@@ -3,7 +3,8 @@
  * is walked, and what does not lie as rows in memory goes through a copy.
  */
 
-import { type Dtype, iterateRows, launchRows, type RowKernel } from "../kernels/index.js";
+import { type Dtype, iterateRows, type RowKernel } from "../ir/index.js";
+import { launchRows } from "../kernels/index.js";
 import { copyArray } from "./copy.js";
 import { broadcastStrides, contiguousStrides, type DeviceArray, joinAxes } from "./device-array.js";
 import type { Lowering } from "./op.js";

@@ -1,13 +1,13 @@
 /** Runs ops of the table on arrays in memory, now: infer, allocate, lower. Nothing is recorded here. */
 
 import { HoldfastError } from "../errors/index.js";
-import { type Dtype, dtypes } from "../kernels/index.js";
+import { type Dtype, dtypes } from "../ir/index.js";
 import type { Runtime, Storage } from "../runtime/index.js";
 import { copyArray } from "./copy.js";
 import { allocateArray, type DeviceArray, viewArray } from "./device-array.js";
+import { followRecipe, isUsable, type Recipe, RecipeWriter, recipesOf } from "./lowering-cache.js";
 import type { Apply, Attributes, KernelOp, Lowering, Op, ValueType, ViewOp } from "./op.js";
 import { asPartOf } from "./op-listener.js";
-import { followRecipe, isUsable, type Recipe, RecipeWriter, recipesOf } from "./recipe.js";
 import { formatShape, isSameShape } from "./shape.js";
 import { SignatureTable, signCall, signView } from "./signature.js";
 

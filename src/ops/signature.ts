@@ -3,7 +3,7 @@
  * kept under them. They are made for every call of every op, so nothing is allocated for one that is known.
  */
 
-import { type Dtype, dtypeNames } from "../kernels/index.js";
+import { type Dtype, dtypeNames } from "../ir/index.js";
 import type { DeviceArray } from "./device-array.js";
 
 type Operand = DeviceArray | number;

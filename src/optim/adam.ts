@@ -1,7 +1,7 @@
 /** Adam and AdamW: steps scaled by running means of the gradient and of its square. */
 
 import { HoldfastError } from "../errors/index.js";
-import { term } from "../kernels/index.js";
+import { term } from "../ir/index.js";
 import { requireNumber } from "./numbers.js";
 import { Optimizer, type ParameterSource } from "./optimizer.js";
 import type { ElementTerms, UpdateRule } from "./update-rule.js";

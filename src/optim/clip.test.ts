@@ -6,11 +6,11 @@ import fc from "fast-check";
 import { CallLog } from "../../test/support/call-log.js";
 import { openDevice } from "../../test/support/devices.js";
 import { randomFrom } from "../../test/support/op-cases/draw.js";
-import { refuses } from "../../test/support/refuses.js";
+import { refuses } from "../../test/support/rejects.js";
 import { openTestDriver } from "../../test/support/test-device.js";
 import { placeGiven, setGradient } from "../../test/support/trained-module.js";
 import { strict } from "../driver/index.js";
-import type { Dtype } from "../kernels/index.js";
+import type { Dtype } from "../ir/index.js";
 import { type Tensor, tensor } from "../tensor/index.js";
 import * as optim from "./index.js";
 

@@ -4,18 +4,15 @@
  */
 
 import {
-  countParts,
   type Dtype,
   dtypes,
   type Expression,
   iterateRows,
-  launchParts,
-  launchRows,
   type PartsKernel,
-  type PartsLaunch,
   type RowKernel,
   term,
-} from "../kernels/index.js";
+} from "../ir/index.js";
+import { countParts, launchParts, launchRows, type PartsLaunch } from "../kernels/index.js";
 import type { DeviceArray, KernelOp } from "../ops/index.js";
 import { wideOf } from "./update-rule.js";
 

@@ -4,7 +4,7 @@ import { HoldfastError } from "../errors/index.js";
 import { contiguousStrides, type DeviceArray, sizeOf } from "../ops/index.js";
 import type { Runtime } from "../runtime/index.js";
 import { type Device, defaultDevice, type Tensor } from "../tensor/index.js";
-import { joinLanes } from "./runs.js";
+import { joinLanes } from "./spans.js";
 
 export interface Arrived {
   readonly parameter: Tensor;

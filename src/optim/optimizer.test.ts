@@ -5,7 +5,7 @@ import { after, test } from "node:test";
 import fc from "fast-check";
 import { CallLog } from "../../test/support/call-log.js";
 import { openDevice } from "../../test/support/devices.js";
-import { refuses } from "../../test/support/refuses.js";
+import { refuses } from "../../test/support/rejects.js";
 import { sameBytes } from "../../test/support/same-bytes.js";
 import { openTestDriver } from "../../test/support/test-device.js";
 import { GivenParameters, placeGiven, setGradient } from "../../test/support/trained-module.js";

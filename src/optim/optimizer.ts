@@ -7,9 +7,15 @@ import { HoldfastError } from "../errors/index.js";
 import type { LoadableState } from "../nn/index.js";
 import type { Region, Runtime } from "../runtime/index.js";
 import { Tensor } from "../tensor/index.js";
-import { type Joining, placeMoments, placeOrRelease, releaseRegions, requireTrainable } from "./member.js";
 import { requireNumber } from "./numbers.js";
 import { groupPlacements, ParameterGroup } from "./parameter-group.js";
+import {
+  type Joining,
+  placeMoments,
+  placeOrRelease,
+  releaseRegions,
+  requireTrainable,
+} from "./parameter-slot.js";
 import { loadState, stateOf } from "./state.js";
 import type { UpdateRule } from "./update-rule.js";
 

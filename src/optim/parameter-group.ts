@@ -4,15 +4,16 @@
  */
 
 import { noteWrite } from "../autograd/index.js";
-import { iterateElements, launchRows } from "../kernels/index.js";
+import { iterateElements } from "../ir/index.js";
+import { launchRows } from "../kernels/index.js";
 import { asStepPart, type DeviceArray } from "../ops/index.js";
 import type { Runtime, Storage } from "../runtime/index.js";
 import type { Tensor } from "../tensor/index.js";
-import { type Cohort, Cohorts, cohortMemoryBytes } from "./cohorts.js";
 import { gradientOf } from "./gradients.js";
-import { type Member, requireUnmoved } from "./member.js";
 import { requireNumber } from "./numbers.js";
-import { joinLanes, type Lane } from "./runs.js";
+import { type Member, requireUnmoved } from "./parameter-slot.js";
+import { joinLanes, type Lane } from "./spans.js";
+import { type Cohort, Cohorts, cohortMemoryBytes } from "./step-count-groups.js";
 import { stepKernel, type UpdateRule, updateKernel } from "./update-rule.js";
 
 export interface GroupSettings {

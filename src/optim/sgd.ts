@@ -1,7 +1,7 @@
 /** Stochastic gradient descent, with momentum where asked. */
 
 import { HoldfastError } from "../errors/index.js";
-import { type Expression, term } from "../kernels/index.js";
+import { type Expression, term } from "../ir/index.js";
 import { requireNumber } from "./numbers.js";
 import { Optimizer, type ParameterSource } from "./optimizer.js";
 import type { ElementTerms, UpdateRule } from "./update-rule.js";

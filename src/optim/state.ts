@@ -3,8 +3,8 @@
 import { HoldfastError } from "../errors/index.js";
 import type { LoadableState, StateDict } from "../nn/index.js";
 import { type Device, misfitOf, numberOf, type Tensor, writeElements } from "../tensor/index.js";
-import { type Member, withoutPadding } from "./member.js";
 import type { ParameterGroup } from "./parameter-group.js";
+import { type Member, withoutPadding } from "./parameter-slot.js";
 
 const settingNames = ["lr", "weightDecay"] as const;
 

@@ -4,7 +4,7 @@
  * step counts too; and one that passes once over parameters, gradients and moments, and writes them where they stand.
  */
 
-import { type Dtype, type Expression, type RowKernel, term } from "../kernels/index.js";
+import { type Dtype, type Expression, type RowKernel, term } from "../ir/index.js";
 
 /** What a step's numbers follow from; all f64. */
 export interface StepTerms {

@@ -1,7 +1,24 @@
 /** runtime: who may own bytes. Budget, persistent memory, arena, staging, capture, watchdog, recorder, diagnostics. */
 
-export { Arena, alignment, poisonByte } from "./arena.js";
-export type { Holder, StepStorage } from "./arena-blocks.js";
+export type { CaptureState } from "./capture/capture-state.js";
+export type { ScratchMemory } from "./capture/checksum.js";
+export type { Imagination, IndexCheck, WorkPiece } from "./capture/trace-sink.js";
+export type { LaunchRequest, Mark } from "./capture/work.js";
+export { Arena, alignment, poisonByte } from "./memory/arena.js";
+export type { Holder, StepStorage } from "./memory/arena-blocks.js";
+export { Budget, type Charge } from "./memory/budget.js";
+export { type Judgement, judge, type Pressure, type Shortage, type Verdict } from "./memory/diagnose-oom.js";
+export { chooseLimit, type FreeMemory, readFreeMemory } from "./memory/free-memory.js";
+export {
+  PersistentMemory,
+  type PersistentStorage,
+  type Placement,
+  type Region,
+} from "./memory/persistent.js";
+export { SavedSet } from "./memory/saved-set.js";
+export { ownerOf, type Storage } from "./memory/storage.js";
+export type { Diagnostics } from "./observe/diagnostics.js";
+export { type EventKind, eventKinds, type RecordedEvent, Recorder } from "./observe/recorder.js";
 export {
   type ArenaFigure,
   arenaFigures,
@@ -10,16 +27,11 @@ export {
   budgetLabels,
   type PhaseName,
   phaseNames,
-} from "./board.js";
-export { Budget, type Charge } from "./budget.js";
-export type { CaptureState } from "./capture-gate.js";
-export type { Diagnostics } from "./diagnostics.js";
-export { chooseLimit, type FreeMemory, readFreeMemory } from "./free-memory.js";
-export type { Imagination, IndexCheck, WorkPiece } from "./imagined.js";
-export type { Mailbox } from "./mailbox.js";
-export { PersistentMemory, type PersistentStorage, type Placement, type Region } from "./persistent.js";
-export { type Judgement, judge, type Pressure, type Shortage, type Verdict } from "./pressure.js";
-export { type EventKind, eventKinds, type RecordedEvent, Recorder } from "./recorder.js";
+} from "./observe/shared-status.js";
+export { startWatch, type Watch } from "./observe/watch.js";
+export { stallReportName } from "./observe/watchdog/publish.js";
+export type { StallReport } from "./observe/watchdog/report.js";
+export { stallReportText } from "./observe/watchdog/report-text.js";
 export { runAll } from "./run-all.js";
 export {
   openRuntime,
@@ -27,7 +39,6 @@ export {
   Runtime,
   type RuntimeOptions,
 } from "./runtime.js";
-export { SavedSet } from "./saved-set.js";
 export {
   readSettings,
   type Setting,
@@ -36,11 +47,5 @@ export {
   type Settings,
   settingsTable,
 } from "./settings.js";
-export type { ScratchMemory } from "./snapshot.js";
-export { ownerOf, type Storage } from "./storage.js";
-export type { TransferCount, UploadItem } from "./transfer.js";
-export { startWatch, type Watch } from "./watch.js";
-export { stallReportName } from "./watchdog/publish.js";
-export type { StallReport } from "./watchdog/report.js";
-export { stallReportText } from "./watchdog/report-text.js";
-export type { LaunchRequest, Mark } from "./work.js";
+export type { Mailbox } from "./transfer/mailbox.js";
+export type { TransferCount, UploadItem } from "./transfer/transfer.js";

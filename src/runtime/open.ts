@@ -12,24 +12,24 @@ import {
 } from "../driver/index.js";
 import { HoldfastError } from "../errors/index.js";
 import { type Bytes, bytes, type Clock, formatBytes, MiB, systemClock } from "../units/index.js";
-import { Arena, alignment } from "./arena.js";
-import { Board } from "./board.js";
-import { Budget } from "./budget.js";
-import { CaptureGate } from "./capture-gate.js";
-import { chooseLimit, readFreeMemory } from "./free-memory.js";
-import { PersistentMemory } from "./persistent.js";
-import { Phases } from "./phases.js";
-import type { Shortage } from "./pressure.js";
-import type { ProgressLine } from "./progress-line.js";
-import { Recorder } from "./recorder.js";
+import { CaptureGate } from "./capture/capture-state.js";
+import { Work } from "./capture/work.js";
+import { Arena, alignment } from "./memory/arena.js";
+import { Budget } from "./memory/budget.js";
+import type { Shortage } from "./memory/diagnose-oom.js";
+import { chooseLimit, readFreeMemory } from "./memory/free-memory.js";
+import { PersistentMemory } from "./memory/persistent.js";
+import type { Storage } from "./memory/storage.js";
+import { Phases } from "./observe/phases.js";
+import type { ProgressLine } from "./observe/progress-line.js";
+import { Recorder } from "./observe/recorder.js";
+import { Board } from "./observe/shared-status.js";
+import { startWatchdog } from "./observe/watchdog/index.js";
+import { watched } from "./observe/watched-driver.js";
 import { runAll } from "./run-all.js";
 import { readSettings, type SettingOptions, type Settings } from "./settings.js";
-import { StagingRing } from "./staging.js";
-import type { Storage } from "./storage.js";
-import { Transfer } from "./transfer.js";
-import { startWatchdog } from "./watchdog/index.js";
-import { watched } from "./watched-driver.js";
-import { Work } from "./work.js";
+import { StagingRing } from "./transfer/staging.js";
+import { Transfer } from "./transfer/transfer.js";
 
 export interface OpenOptions extends SettingOptions {
   /** "cpu" unless given. */

@@ -15,24 +15,24 @@ import type {
 } from "../driver/index.js";
 import { type ErrorCode, HoldfastError } from "../errors/index.js";
 import { beat, systemClock } from "../units/index.js";
-import type { Arena } from "./arena.js";
-import type { Budget } from "./budget.js";
-import { type CapturedGraph, captureGraph } from "./capture.js";
-import { type Diagnostics, diagnose, diagnosticsText } from "./diagnostics.js";
-import type { Imagination, IndexCheck, WorkPiece } from "./imagined.js";
-import { Mailbox } from "./mailbox.js";
+import { type CapturedGraph, captureGraph } from "./capture/capture.js";
+import type { ScratchMemory } from "./capture/checksum.js";
+import type { Imagination, IndexCheck, WorkPiece } from "./capture/trace-sink.js";
+import type { LaunchRequest, Mark } from "./capture/work.js";
+import type { Arena } from "./memory/arena.js";
+import type { Budget } from "./memory/budget.js";
+import type { Shortage } from "./memory/diagnose-oom.js";
+import type { PersistentMemory } from "./memory/persistent.js";
+import type { Storage } from "./memory/storage.js";
+import { type Diagnostics, diagnose, diagnosticsText } from "./observe/diagnostics.js";
+import type { Phases } from "./observe/phases.js";
+import { ProgressLine } from "./observe/progress-line.js";
+import type { Recorder } from "./observe/recorder.js";
 import { type OpenOptions, openParts, type Parts } from "./open.js";
-import type { PersistentMemory } from "./persistent.js";
-import type { Phases } from "./phases.js";
-import type { Shortage } from "./pressure.js";
-import { ProgressLine } from "./progress-line.js";
-import type { Recorder } from "./recorder.js";
 import { runAll } from "./run-all.js";
 import type { Settings } from "./settings.js";
-import type { ScratchMemory } from "./snapshot.js";
-import type { Storage } from "./storage.js";
-import type { TransferCount, UploadItem } from "./transfer.js";
-import type { LaunchRequest, Mark } from "./work.js";
+import { Mailbox } from "./transfer/mailbox.js";
+import type { TransferCount, UploadItem } from "./transfer/transfer.js";
 
 export interface RuntimeOptions extends OpenOptions {
   /**

@@ -5,7 +5,7 @@ import { test } from "node:test";
 import { openDevice, openStrictDevice } from "../../test/support/devices.js";
 import { holdElements } from "../../test/support/element-reference.js";
 import { convolutionCases } from "../../test/support/op-cases/convolution.js";
-import { refuses } from "../../test/support/refuses.js";
+import { refuses } from "../../test/support/rejects.js";
 import * as ops from "../ops/index.js";
 import { avgPool2d, conv1d, conv2d, maxPool1d, maxPool2d, ones, tensor, zeros } from "./index.js";
 

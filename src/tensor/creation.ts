@@ -1,11 +1,12 @@
 /** Functions that make tensors: from data, of one value, in steps, and at random. */
 
 import { HoldfastError } from "../errors/index.js";
-import { type Dtype, drawWords, normal, permutation, uniform } from "../kernels/index.js";
+import type { Dtype } from "../ir/index.js";
+import { drawWords, normal, permutation, uniform } from "../kernels/index.js";
 import { formatShape, requireDtype, requireShape, type Shape, sizeOf } from "../ops/index.js";
 import type { Device } from "./device.js";
+import { chooseDtype, isBigInts, type NestedArray, readNested, type TypedNumbers } from "./format/nested.js";
 import { dtypeOfArray } from "./host-values.js";
-import { chooseDtype, isBigInts, type NestedArray, readNested, type TypedNumbers } from "./nested.js";
 import { defaultDevice } from "./open-devices.js";
 import { nextDraw } from "./seed.js";
 import type { Tensor } from "./tensor.js";

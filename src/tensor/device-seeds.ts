@@ -3,7 +3,8 @@
  * arena: a step must not be able to end them.
  */
 
-import { type Dtype, dtypes, encodeState } from "../kernels/index.js";
+import { type Dtype, dtypes } from "../ir/index.js";
+import { encodeState } from "../kernels/index.js";
 import type { DeviceArray } from "../ops/index.js";
 import type { Runtime, Storage } from "../runtime/index.js";
 import { encodeElements } from "./host-values.js";

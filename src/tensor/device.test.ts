@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { openStrictDevice, withDevice } from "../../test/support/devices.js";
-import { refuses } from "../../test/support/refuses.js";
+import { refuses } from "../../test/support/rejects.js";
 import { openTestDriver, testDeviceKind } from "../../test/support/test-device.js";
 import { HoldfastError } from "../errors/index.js";
 import { Device, device, full, ones, type Tensor, tensor, zeros } from "./index.js";

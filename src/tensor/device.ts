@@ -2,7 +2,7 @@
 
 import { type Cut, noteWrite, Tape, Value } from "../autograd/index.js";
 import { HoldfastError } from "../errors/index.js";
-import type { Dtype, ElementArray } from "../kernels/index.js";
+import type { Dtype, ElementArray } from "../ir/index.js";
 import {
   type Attributes,
   allocateArray,
@@ -15,14 +15,14 @@ import {
   sizeOf,
 } from "../ops/index.js";
 import { openRuntime, type Runtime, type RuntimeOptions, type Storage } from "../runtime/index.js";
-import { type CompiledStep, type CompileOptions, compileStep } from "./compiled-step.js";
+import { type CompiledStep, type CompileOptions, compileStep } from "./compiled/compiled-step.js";
+import type { StepResult } from "./compiled/step-results.js";
 import { DeviceSeeds } from "./device-seeds.js";
 import { encodeElements } from "./host-values.js";
 import { Lifetimes } from "./lifetimes.js";
 import { refuseNaN } from "./nan-check.js";
 import { noteClosed, noteOpened } from "./open-devices.js";
 import { currentSeed, onNewSeed } from "./seed.js";
-import type { StepResult } from "./step-results.js";
 import { type GradientHolder, readArray, Tensor } from "./tensor.js";
 
 export type DeviceName = "cpu" | "cuda";

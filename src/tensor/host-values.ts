@@ -1,6 +1,6 @@
 /** Elements on the host on their way to a device: numbers become the bytes of a dtype. */
 
-import { type Dtype, narrowToBf16, narrowToF16 } from "../kernels/index.js";
+import { type Dtype, narrowToBf16, narrowToF16 } from "../ir/index.js";
 
 /** Row-major elements in the form in which the device stores them. Constructors, not from(): that goes element by element. */
 export function encodeElements(values: ArrayLike<number>, dtype: Dtype): ArrayBufferView {

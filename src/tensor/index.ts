@@ -1,6 +1,6 @@
 /** tensor: what users touch. Tensors, devices and their steps, and the functions that make tensors. */
 
-export { captureStep } from "./captured-step.js";
+export { captureStep } from "./compiled/captured-step.js";
 export {
   type CompiledStep,
   type CompileOptions,
@@ -8,7 +8,10 @@ export {
   listenToNumbers,
   type ReportOptions,
   type StepPlanReport,
-} from "./compiled-step.js";
+} from "./compiled/compiled-step.js";
+export { type BadIndices, badIndexError } from "./compiled/step-figures.js";
+export type { StepPlan } from "./compiled/step-plan.js";
+export type { StepResult } from "./compiled/step-results.js";
 export {
   avgPool1d,
   avgPool2d,
@@ -37,9 +40,6 @@ export {
   zerosLike,
 } from "./creation.js";
 export { Device, type DeviceName, type DeviceOptions, device } from "./device.js";
-export { cat, oneHot, stack, where } from "./functions.js";
-export { dtypeOfArray, encodeElements } from "./host-values.js";
-export { LeafGradient } from "./leaf-gradient.js";
 export {
   chooseDtype,
   type NestedArray,
@@ -47,7 +47,10 @@ export {
   type NumberArray,
   readNested,
   type TypedNumbers,
-} from "./nested.js";
+} from "./format/nested.js";
+export { cat, oneHot, stack, where } from "./functions.js";
+export { dtypeOfArray, encodeElements } from "./host-values.js";
+export { LeafGradient } from "./leaf-gradient.js";
 export { defaultDevice } from "./open-devices.js";
 export { drawPositionOf, getRngState, type RngState, setRngState } from "./rng-state.js";
 export {
@@ -58,8 +61,5 @@ export {
   nextDraw,
   restoreDrawPosition,
 } from "./seed.js";
-export { type BadIndices, badIndexError } from "./step-figures.js";
-export type { StepPlan } from "./step-plan.js";
-export type { StepResult } from "./step-results.js";
 export { elementsAs, misfitOf, numberOf, type StoredElements, writeElements } from "./stored-elements.js";
 export { type GradientHolder, Tensor, type TensorPlace } from "./tensor.js";

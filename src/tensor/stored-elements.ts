@@ -1,7 +1,7 @@
 /** Elements as files hold them, and how they get into tensors: a module's weights and an optimizer's state are loaded so. */
 
 import { noteWrite } from "../autograd/index.js";
-import { type Dtype, dtypes, viewElements, widenBf16, widenF16 } from "../kernels/index.js";
+import { type Dtype, dtypes, viewElements, widenBf16, widenF16 } from "../ir/index.js";
 import { formatShape, isSameShape, type Shape, sizeOf } from "../ops/index.js";
 import { encodeElements } from "./host-values.js";
 import { Tensor } from "./tensor.js";

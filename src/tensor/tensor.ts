@@ -5,7 +5,7 @@
 
 import { type Cut, type Leaf, Value } from "../autograd/index.js";
 import { HoldfastError } from "../errors/index.js";
-import { type Dtype, type ElementArray, viewElements } from "../kernels/index.js";
+import { type Dtype, type ElementArray, viewElements } from "../ir/index.js";
 import {
   allocateArray,
   copyArray,
@@ -15,8 +15,8 @@ import {
   sizeOf,
 } from "../ops/index.js";
 import type { Device } from "./device.js";
+import { describeTensor } from "./format/print.js";
 import { type Families, families } from "./methods/index.js";
-import { describeTensor } from "./print.js";
 
 /** Where a tensor is: its device, and its place in the graph. */
 export interface TensorPlace {

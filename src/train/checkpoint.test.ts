@@ -6,7 +6,7 @@ import { join } from "node:path";
 import { test } from "node:test";
 import { openDevice } from "../../test/support/devices.js";
 import { makeFolder } from "../../test/support/folders.js";
-import { refuses } from "../../test/support/refuses.js";
+import { refuses } from "../../test/support/rejects.js";
 import { DataLoader, TensorDataset } from "../data/index.js";
 import * as nn from "../nn/index.js";
 import * as optim from "../optim/index.js";

@@ -2,7 +2,7 @@
 
 import { test } from "node:test";
 import { patternedCheckpoint } from "../../test/support/patterned-checkpoint.js";
-import { refuses } from "../../test/support/refuses.js";
+import { refuses } from "../../test/support/rejects.js";
 import { requireCompatible } from "./compatibility.js";
 
 const found = patternedCheckpoint(9, 4);

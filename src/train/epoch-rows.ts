@@ -2,7 +2,8 @@
 
 import { noteWrite, Value } from "../autograd/index.js";
 import type { Batch, ColumnSource, TensorDataset } from "../data/index.js";
-import { dtypes, permutation, type Seed } from "../kernels/index.js";
+import { dtypes } from "../ir/index.js";
+import { permutation, type Seed } from "../kernels/index.js";
 import { type DeviceArray, indexSelect } from "../ops/index.js";
 import type { Region, Storage } from "../runtime/index.js";
 import { type Device, Tensor } from "../tensor/index.js";

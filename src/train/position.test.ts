@@ -1,7 +1,7 @@
 /** Positions that a training can't have are refused, with what is wrong in them. */
 
 import { test } from "node:test";
-import { refuses } from "../../test/support/refuses.js";
+import { refuses } from "../../test/support/rejects.js";
 import { requirePosition, type TrainerPosition } from "./position.js";
 
 const layout = { batches: 5, accumulate: 2 };

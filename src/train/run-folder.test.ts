@@ -16,7 +16,7 @@ import { hostname } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
 import { makeFolder } from "../../test/support/folders.js";
-import { refuses } from "../../test/support/refuses.js";
+import { refuses } from "../../test/support/rejects.js";
 import { lockName } from "./files/run-lock.js";
 import { readRun } from "./read-run.js";
 import { RunFolder, type RunFolderOptions } from "./run-folder.js";

@@ -6,7 +6,7 @@
 import { noGrad } from "../autograd/index.js";
 import type { ColumnSource } from "../data/index.js";
 import { HoldfastError } from "../errors/index.js";
-import { dtypes } from "../kernels/index.js";
+import { dtypes } from "../ir/index.js";
 import { clipGradNorm } from "../optim/index.js";
 import type { Region } from "../runtime/index.js";
 import {

@@ -2,15 +2,8 @@
 
 import assert from "node:assert/strict";
 import type { Runtime, Storage } from "holdfast";
-import {
-  attend,
-  attendBackward,
-  type Dtype,
-  narrowToBf16,
-  narrowToF16,
-  widenBf16,
-  widenF16,
-} from "../../src/kernels/index.js";
+import { type Dtype, narrowToBf16, narrowToF16, widenBf16, widenF16 } from "../../src/ir/index.js";
+import { attend, attendBackward } from "../../src/kernels/index.js";
 import { arrayOf, type Case, prepare, prepareMask, type Values } from "./attention-cases.js";
 import { type Dense, type Lookup, referenceAttention, referenceGradients } from "./attention-reference.js";
 import { put } from "./kernel-runtime.js";

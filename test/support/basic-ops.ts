@@ -1,4 +1,4 @@
-/** The basic kernels as functions over float32 storages: what the museum's rows compute with below the op table. */
+/** The basic kernels as functions over float32 storages: what the regression tests compute with below the op table. */
 
 import { type BudgetLabel, basicKernels, blocksFor, type Runtime, type Storage, type Stream } from "holdfast";
 import { writeF32 } from "./runtimes.js";

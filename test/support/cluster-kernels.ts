@@ -1,8 +1,8 @@
-/** Kernels of clusters on the stand-in: made from their bodies, launched with their memory, and asked what became of them. */
+/** Kernels of clusters on the emulator: made from their bodies, launched with their memory, and asked what became of them. */
 
 import assert from "node:assert/strict";
 import type { BareArgument, BareCuda } from "./bare-cuda.js";
-import type { StandIn } from "./stand-in.js";
+import type { Emulator } from "./emulator.js";
 
 export interface ClusterShape {
   readonly blocks: number;
@@ -14,11 +14,11 @@ export interface ClusterShape {
 
 export class ClusterKernels {
   readonly #bare: BareCuda;
-  readonly #standIn: StandIn;
+  readonly #emulator: Emulator;
 
-  constructor(bare: BareCuda, standIn: StandIn) {
+  constructor(bare: BareCuda, emulator: Emulator) {
     this.#bare = bare;
-    this.#standIn = standIn;
+    this.#emulator = emulator;
   }
 
   /** A kernel `hf`; `memory` is the block's launched memory. */
@@ -45,6 +45,6 @@ export class ClusterKernels {
     const { blocks, threads, bytes = 1024 } = shape;
     const entry = this.load(shape, parameters, body);
     assert.equal(this.#bare.tryLaunch(entry, blocks, threads, given, 0, bytes), 0);
-    return [this.#bare.cuda.driver.status.cuStreamSynchronize(0), this.#standIn.lastFault()];
+    return [this.#bare.cuda.driver.status.cuStreamSynchronize(0), this.#emulator.lastFault()];
   }
 }

@@ -1,4 +1,4 @@
-/** A training step to be compiled, its batches, and all that it goes on from: the museum holds it against eager code. */
+/** A training step to be compiled, its batches, and all that it goes on from: the regression tests hold it against eager code. */
 
 import { type Device, manualSeed, nn, optim, randn, type Tensor, tensor } from "holdfast";
 

@@ -1,5 +1,5 @@
 /**
- * The 50 weights of CrossAsset at their real shapes. What failed with them passed with a 4×4 matrix, so the museum's
+ * The 50 weights of CrossAsset at their real shapes. What failed with them passed with a 4×4 matrix, so the regression suite's
  * uploads and captures work on these.
  */
 

@@ -1,6 +1,6 @@
 /** Numbers as the bytes of a float dtype, and back. */
 
-import { type Dtype, narrowToBf16, narrowToF16, widenBf16, widenF16 } from "../../src/kernels/index.js";
+import { type Dtype, narrowToBf16, narrowToF16, widenBf16, widenF16 } from "../../src/ir/index.js";
 
 export type FloatName = Extract<Dtype, "f32" | "f64" | "f16" | "bf16">;
 

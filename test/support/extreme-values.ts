@@ -1,7 +1,7 @@
 /** What each function says at the ends: zeros with their signs, subnormals, infinities, NaN. C99's Annex F. */
 
 import assert from "node:assert/strict";
-import type { VectorMathName } from "../../src/kernels/wasm-math/index.js";
+import type { VectorMathName } from "../../src/kernels/codegen/wasm/math/index.js";
 import { ulpError } from "./vector-math.js";
 
 const inf = Number.POSITIVE_INFINITY;

@@ -1,7 +1,6 @@
 /** The kinds of faults of `planted-plans.ts`, planted in a step that runs: each kind at many places of the step. */
 
-import { type Lifetime, lifetimesOf } from "../../src/compile/liveness.js";
-import { planMemory } from "../../src/compile/plan.js";
+import { planMemory } from "../../src/compile/memory/plan.js";
 import {
   type Access,
   accessesOf,
@@ -9,8 +8,9 @@ import {
   type Call,
   type Plan,
   type ScheduledCall,
-} from "../../src/compile/program.js";
-import type { PlanRule } from "../../src/compile/verify.js";
+} from "../../src/compile/program/program.js";
+import { type Lifetime, lifetimesOf } from "../../src/compile/schedule/liveness.js";
+import type { PlanRule } from "../../src/compile/verify/verify.js";
 import { alignUp } from "../../src/units/index.js";
 import type { ProposedStep } from "./proposed-steps.js";
 import type { TracedTraining } from "./traced-training.js";

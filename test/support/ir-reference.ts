@@ -1,7 +1,7 @@
 /** Expressions of the loop IR the slow and obvious way, in JavaScript numbers, to hold the printed kernels against. */
 
 import { mathFunctions } from "../../src/driver/index.js";
-import type { BinaryOp, CompareOp, Compute, Expression, UnaryOp } from "../../src/kernels/ir.js";
+import type { BinaryOp, CompareOp, Compute, Expression, UnaryOp } from "../../src/ir/index.js";
 
 const unary: Record<UnaryOp, (a: number) => number> = {
   neg: (a) => -a,

@@ -5,7 +5,7 @@
 
 import { after } from "node:test";
 import { type Driver, openRuntime, type Runtime, type Storage, strict } from "holdfast";
-import { standInMissing } from "./stand-in.js";
+import { emulatorMissing } from "./emulator.js";
 import { openTestCpu, openTestDriver, openTestGpu, testDevice } from "./test-device.js";
 
 /** Of the device under test. */
@@ -19,7 +19,7 @@ export function openCpuKernelRuntime(threads = 2): Runtime {
 }
 
 /** Why there is no GPU, as a test's `skip` takes it. */
-export const cudaMissing: string | false = testDevice === "cuda" ? false : standInMissing;
+export const cudaMissing: string | false = testDevice === "cuda" ? false : emulatorMissing;
 
 /** Call it inside of a test or a `describe` whose skip is `cudaMissing`. */
 export function openCudaKernelRuntime(): Runtime {

@@ -3,7 +3,13 @@
  * came about, so that two runs agree only if every call has found what it should.
  */
 
-import { accessesOf, type Buffer, type Call, membersOf, type Part } from "../../src/compile/program.js";
+import {
+  accessesOf,
+  type Buffer,
+  type Call,
+  membersOf,
+  type Part,
+} from "../../src/compile/program/program.js";
 import type { ProposedStep } from "./proposed-steps.js";
 
 /** Parts and persistent memory begin and end on these. */

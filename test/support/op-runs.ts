@@ -1,7 +1,7 @@
 /** Runs op cases on a device: places the operands in their layouts, calls the op, sends a random gradient back. */
 
 import { Value } from "../../src/autograd/index.js";
-import type { Dtype } from "../../src/kernels/index.js";
+import type { Dtype } from "../../src/ir/index.js";
 import { type Op, type Shape, viewArray } from "../../src/ops/index.js";
 import type { Device, Tensor } from "../../src/tensor/index.js";
 import type { FloatDtype } from "../tolerances.js";

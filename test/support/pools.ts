@@ -1,6 +1,6 @@
 /**
  * Memory that is taken and given back, in two ways behind one face: the runtime's arena, and the old engine's pool, which
- * believed every address that it was given. The museum's rows on frees run on both: the first must hold, the second
+ * believed every address that it was given. The regression tests on frees run on both: the first must hold, the second
  * must be caught.
  */
 

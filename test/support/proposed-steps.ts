@@ -10,12 +10,12 @@ import {
   type Part,
   type Plan,
   type Schedule,
-} from "../../src/compile/program.js";
-import { verifyPlan } from "../../src/compile/verify.js";
+} from "../../src/compile/program/program.js";
+import { verifyPlan } from "../../src/compile/verify/verify.js";
 import type { Kernel, Parameter } from "../../src/driver/index.js";
 import type { HoldfastError } from "../../src/errors/index.js";
 import { alignUp, type Span, span } from "../../src/units/index.js";
-import { refusalOf } from "./refusals.js";
+import { refusalOf } from "./rejections.js";
 
 export interface ProposedStep {
   readonly program: readonly Call[];

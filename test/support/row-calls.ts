@@ -1,6 +1,6 @@
 /** Programs of row calls, written short: buffers by shape, values by expressions over the operands' elements. */
 
-import type { Buffer, Call, Part } from "../../src/compile/program.js";
+import type { Buffer, Call, Part } from "../../src/compile/program/program.js";
 import {
   type Dtype,
   dtypes,
@@ -12,7 +12,7 @@ import {
   type RowKernel,
   type Stage,
   term,
-} from "../../src/kernels/index.js";
+} from "../../src/ir/index.js";
 import type { Storage } from "../../src/runtime/index.js";
 import { span } from "../../src/units/index.js";
 

@@ -1,6 +1,6 @@
 /** Runs a program as it stands, each buffer in memory of its own, and reads what is in some of them at the end. */
 
-import type { BegunCall, Buffer, Call, Part } from "../../src/compile/program.js";
+import type { BegunCall, Buffer, Call, Part } from "../../src/compile/program/program.js";
 import {
   beginColumns,
   launchColumns,

@@ -1,7 +1,7 @@
 /** Strangers: whoever takes the memory that is free, and writes it full, to show who still thought it was theirs. */
 
 import type { Runtime, Storage } from "holdfast";
-import { refusalOf } from "./refusals.js";
+import { refusalOf } from "./rejections.js";
 
 /** Takes all that is free in the arena and fills it with one byte. */
 export function fillTheRest(runtime: Runtime, byte: number): readonly Storage[] {

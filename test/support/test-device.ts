@@ -1,6 +1,6 @@
 /**
  * The device under test, which the variable TEST_DEVICE chooses: the CPU unless it is set, "cuda" for the machine's GPU, or
- * "stand-in" for a GPU that is not there, the CUDA driver over libraries that run on the CPU. What a test says of a device
+ * "emulator" for a GPU that is not there, the CUDA driver over libraries that run on the CPU. What a test says of a device
  * holds on all three, so its name is the same on all three.
  */
 
@@ -14,9 +14,9 @@ import {
   type Stream,
 } from "holdfast";
 import { defaultCacheFolder, type HostMemory } from "../../src/driver/index.js";
-import { buildStandIn } from "./stand-in.js";
+import { buildEmulator } from "./emulator.js";
 
-const names = ["cpu", "stand-in", "cuda"] as const;
+const names = ["cpu", "emulator", "cuda"] as const;
 
 export type TestDevice = (typeof names)[number];
 
@@ -55,19 +55,19 @@ export function openTestCpu(threads = 1): TestDriver {
   });
 }
 
-/** The GPU under test; the stand-in where none is. */
+/** The GPU under test; the emulator where none is. */
 export function openTestGpu(): TestDriver {
   if (testDevice !== "cuda") {
-    const environment = { ...process.env, HOLDFAST_CUDA_PATH: buildStandIn() };
+    const environment = { ...process.env, HOLDFAST_CUDA_PATH: buildEmulator() };
     return withLooks(openCudaDriver({ environment }));
   }
   const { HOLDFAST_CACHE: cacheFolder = defaultCacheFolder(process.env) } = process.env;
   return withLooks(openCudaDriver({ cacheFolder }));
 }
 
-/** How many runs a property gets each of which is a kernel of its own: a GPU's have to be compiled, the stand-in's by g++. */
+/** How many runs a property gets each of which is a kernel of its own: a GPU's have to be compiled, the emulator's by g++. */
 export function runsOfKernels(onCpu: number): number {
-  return Math.ceil(onCpu / { cpu: 1, "stand-in": 15, cuda: 4 }[testDevice]);
+  return Math.ceil(onCpu / { cpu: 1, emulator: 15, cuda: 4 }[testDevice]);
 }
 
 const windowBytes = 64 * 1024;

@@ -6,10 +6,10 @@
 import { type Device, HoldfastError, manualSeed, nn, optim, randn, type Tensor, tensor } from "holdfast";
 import { Guards } from "../../src/autograd/index.js";
 import { planStep, traceStep } from "../../src/compile/index.js";
-import { lifetimesOf } from "../../src/compile/liveness.js";
-import { planMemory } from "../../src/compile/plan.js";
-import type { Schedule, ScheduledCall } from "../../src/compile/program.js";
-import { recordName } from "../../src/compile/step-record.js";
+import { planMemory } from "../../src/compile/memory/plan.js";
+import type { Schedule, ScheduledCall } from "../../src/compile/program/program.js";
+import { lifetimesOf } from "../../src/compile/schedule/liveness.js";
+import { recordName } from "../../src/compile/trace/step-record.js";
 import { ownProducts } from "./compiled-training.js";
 import { type ProposedStep, scheduleOn } from "./proposed-steps.js";
 import { UnverifiedStep } from "./unverified-step.js";

@@ -7,8 +7,8 @@ import {
   type Plan,
   type RowCall,
   type Schedule,
-} from "../../src/compile/program.js";
-import { iterateElements, type RowKernel, term } from "../../src/kernels/index.js";
+} from "../../src/compile/program/program.js";
+import { iterateElements, type RowKernel, term } from "../../src/ir/index.js";
 import { alignUp, span } from "../../src/units/index.js";
 import { type ProposedStep, planFirstFit, Sketch, scheduleOn } from "./proposed-steps.js";
 

@@ -1,8 +1,8 @@
 /** A step in memory as `PlacedStep` has it, but for the verifier: for tests that show what the verifier is for. */
 
 import type { Runtime, Storage } from "holdfast";
-import { emitCalls, type Piece, sendPieces } from "../../src/compile/emit.js";
-import type { Part } from "../../src/compile/program.js";
+import { emitCalls, type Piece, sendPieces } from "../../src/compile/execute/emit.js";
+import type { Part } from "../../src/compile/program/program.js";
 import type { ProposedStep } from "./proposed-steps.js";
 
 export class UnverifiedStep {

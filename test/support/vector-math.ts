@@ -1,7 +1,7 @@
 /** Applies a function of four floats to whole arrays, and measures results in units in the last place. */
 
 import { encodeModule, type Local, type WasmFunction } from "../../src/driver/index.js";
-import { type VectorMathName, vectorMath, withNeeds } from "../../src/kernels/wasm-math/index.js";
+import { type VectorMathName, vectorMath, withNeeds } from "../../src/kernels/codegen/wasm/math/index.js";
 
 const vectorBytes = 16;
 const pageBytes = 65_536;

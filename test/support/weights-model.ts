@@ -4,7 +4,7 @@
  */
 
 import { basicKernels, blocksFor, type Driver, type Runtime, type Storage } from "holdfast";
-import type { CapturePass } from "../../src/runtime/capture-gate.js";
+import type { CapturePass } from "../../src/runtime/capture/capture-state.js";
 import { uploadWeights } from "./crossasset-weights.js";
 import { withRuntime } from "./runtimes.js";
 

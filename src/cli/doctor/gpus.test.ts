@@ -1,18 +1,18 @@
-/** What the doctor tells of GPUs, on the stand-in for a machine that has some. */
+/** What the doctor tells of GPUs, on the emulator for a machine that has some. */
 
 import assert from "node:assert/strict";
 import { beforeEach, describe, test } from "node:test";
-import { openStandIn, type StandIn, standInMissing } from "../../../test/support/stand-in.js";
+import { type Emulator, emulatorMissing, openEmulator } from "../../../test/support/emulator.js";
 import { readHostMemory } from "../../driver/index.js";
 import { readSettings, type Watch } from "../../runtime/index.js";
 import { GiB, MiB } from "../../units/index.js";
 import { type CudaFacts, readCuda } from "./gpus.js";
 
-describe("on the stand-in", { skip: standInMissing }, () => {
-  let standIn: StandIn;
+describe("on the emulator", { skip: emulatorMissing }, () => {
+  let emulator: Emulator;
   beforeEach(() => {
-    standIn = openStandIn();
-    standIn.reset();
+    emulator = openEmulator();
+    emulator.reset();
   });
 
   function look(): { readonly facts: CudaFacts; readonly watched: readonly string[] } {
@@ -24,19 +24,19 @@ describe("on the stand-in", { skip: standInMissing }, () => {
       },
       close: () => undefined,
     };
-    const environment = { HOLDFAST_CUDA_PATH: standIn.folder, HOLDFAST_CACHE: "off" };
+    const environment = { HOLDFAST_CUDA_PATH: emulator.folder, HOLDFAST_CACHE: "off" };
     return { facts: readCuda(readSettings({}, environment), environment, watch), watched };
   }
 
   test("a discrete card is told with its libraries, its free memory and the default budget, each look watched", () => {
-    standIn.set("totalMemory", 8 * GiB);
-    standIn.set("foreignMemory", 3 * GiB);
-    standIn.set("devices", 2);
+    emulator.set("totalMemory", 8 * GiB);
+    emulator.set("foreignMemory", 3 * GiB);
+    emulator.set("devices", 2);
     const { facts, watched } = look();
     assert.equal(facts.problem, null);
     assert.equal(facts.kernelCache, "off");
     for (const library of facts.libraries) {
-      assert.ok("path" in library && library.path.startsWith(standIn.folder), library.library);
+      assert.ok("path" in library && library.path.startsWith(emulator.folder), library.library);
       assert.match(library.version, /^13\.\d+(\.\d+)?$/);
     }
     const [gpu] = facts.gpus;
@@ -50,12 +50,12 @@ describe("on the stand-in", { skip: standInMissing }, () => {
       allocation: "virtual",
     });
     assert.deepEqual(watched, ["CUDA's libraries", "a GPU's memory", "a GPU's memory"]);
-    assert.equal(standIn.get("usedMemory"), 0);
+    assert.equal(emulator.get("usedMemory"), 0);
   });
 
   test("a unified-memory machine without the virtual memory API is told the host's figure, and that memory is allocated whole", () => {
-    standIn.set("integrated", 1);
-    standIn.set("virtualMemory", 0);
+    emulator.set("integrated", 1);
+    emulator.set("virtualMemory", 0);
     const [gpu] = look().facts.gpus;
     assert.equal(gpu?.memory, "unified");
     assert.ok(gpu && "freeBytes" in gpu.opened);
@@ -66,17 +66,17 @@ describe("on the stand-in", { skip: standInMissing }, () => {
   });
 
   test("a card that is too old is shown, with why it can't be used", () => {
-    standIn.set("computeMajor", 7);
+    emulator.set("computeMajor", 7);
     const [gpu] = look().facts.gpus;
     assert.ok(gpu && "problem" in gpu.opened);
     assert.match(gpu.opened.problem, /^NO_CUDA: GPU 0, .* has compute capability 7\.0; Holdfast needs 8\.0/);
   });
 
   test("a driver that shows no GPU, or none that answers, is told as it is", () => {
-    standIn.set("devices", 0);
+    emulator.set("devices", 0);
     assert.match(look().facts.problem ?? "", /CUDA_ERROR_NO_DEVICE .* CUDA_VISIBLE_DEVICES may hide them/);
-    standIn.reset();
-    standIn.fail("cuInit", 999);
+    emulator.reset();
+    emulator.fail("cuInit", 999);
     const { facts } = look();
     assert.deepEqual(facts.gpus, []);
     assert.match(facts.problem ?? "", /cuInit.* failed: CUDA_ERROR_UNKNOWN/);

@@ -3,11 +3,11 @@
  * the step forgets (zeroGrad) is written anyway. The first bad index goes into the step's record.
  */
 
-import { iterateElements, type RowKernel, term } from "../../kernels/index.js";
+import { iterateElements, type RowKernel, term } from "../../ir/index.js";
 import type { IndexCheck } from "../../runtime/index.js";
-import type { Call, Part } from "../program.js";
-import { bufferMaker } from "../uses.js";
-import { type Guard, guardedOutputs, isFiniteTerm } from "./guard.js";
+import type { Call, Part } from "../program/program.js";
+import { bufferMaker } from "../program/uses.js";
+import { type Guard, guardedOutputs, isFiniteTerm } from "./skip-nonfinite.js";
 
 /** A check of indices in a trace: the first bad one, as f64, is Infinity where there is none. */
 export interface TracedCheck extends IndexCheck {

@@ -2,9 +2,9 @@
 
 import { alignment } from "../../runtime/index.js";
 import { alignUp, formatSpan, overlaps } from "../../units/index.js";
-import type { Buffer, Call, Part } from "../program.js";
+import type { Buffer, Call, Part } from "../program/program.js";
+import { nameBuffer, nameCall, namePart, nameRange, refusal } from "./plan-error.js";
 import type { Proposal } from "./proposal.js";
-import { nameBuffer, nameCall, namePart, nameRange, refusal } from "./refusal.js";
 
 export function requireOwnMemory({ plan, block, buffers }: Proposal): void {
   for (const [buffer, offset] of plan.offsets) {

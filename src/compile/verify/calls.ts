@@ -1,7 +1,7 @@
 /** The rule `calls`: nothing of the program is lost, doubled or made up. Calls are told apart by identity. */
 
+import { nameCall, refusal } from "./plan-error.js";
 import type { Proposal } from "./proposal.js";
-import { nameCall, refusal } from "./refusal.js";
 
 export function requireEveryCall({ program, schedule, indices, places }: Proposal): void {
   for (const [index, call] of program.entries()) {

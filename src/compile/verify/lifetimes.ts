@@ -4,11 +4,11 @@
  */
 
 import { beat } from "../../units/index.js";
-import type { Buffer } from "../program.js";
-import { none, type Order } from "./branches.js";
-import { boundsOf, LatestPlaces } from "./latest-places.js";
+import type { Buffer } from "../program/program.js";
+import { boundsOf, LatestPlaces } from "./latest-indices.js";
+import { nameBuffer, nameRange, refusal } from "./plan-error.js";
 import { accessesAt, nameCallAt, type Proposal } from "./proposal.js";
-import { nameBuffer, nameRange, refusal } from "./refusal.js";
+import { none, type Order } from "./streams.js";
 
 /** When a step buffer is in use: its first and its last place on each branch, `none` where it is not touched there. */
 interface Lifetime {

@@ -1,9 +1,9 @@
 /** The rule `members`: of what one launch runs side by side nobody knows which comes first. */
 
-import { type Access, membersOf } from "../program.js";
-import type { Line } from "./line.js";
+import { type Access, membersOf } from "../program/program.js";
+import { nameCall, namePart, refusal } from "./plan-error.js";
 import type { Proposal } from "./proposal.js";
-import { nameCall, namePart, refusal } from "./refusal.js";
+import type { Line } from "./timeline.js";
 
 interface Touch {
   readonly member: number;

@@ -1,12 +1,12 @@
 /** The rule `order`: what each call finds in its memory is what the program's calls before it have left there. */
 
 import { beat } from "../../units/index.js";
-import type { Access } from "../program.js";
-import { none, type Order } from "./branches.js";
-import { LatestPlaces } from "./latest-places.js";
-import type { Line } from "./line.js";
+import type { Access } from "../program/program.js";
+import { LatestPlaces } from "./latest-indices.js";
+import { namePart, refusal } from "./plan-error.js";
 import { accessesAt, nameCallAt, type Proposal } from "./proposal.js";
-import { namePart, refusal } from "./refusal.js";
+import { none, type Order } from "./streams.js";
+import type { Line } from "./timeline.js";
 
 /**
  * Goes through the program and compares each access with the latest ones of every branch before it. Accesses that a

@@ -1,8 +1,15 @@
 /** What lies before the verifier: a program, how it would be run, and what its calls touch, found once for all rules. */
 
 import type { Span } from "../../units/index.js";
-import { type Access, accessesOf, type Buffer, type Call, type Plan, type Schedule } from "../program.js";
-import { nameCall } from "./refusal.js";
+import {
+  type Access,
+  accessesOf,
+  type Buffer,
+  type Call,
+  type Plan,
+  type Schedule,
+} from "../program/program.js";
+import { nameCall } from "./plan-error.js";
 
 export interface Proposal {
   readonly program: readonly Call[];

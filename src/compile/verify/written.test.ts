@@ -4,8 +4,8 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
 import { partOf, planApart, refusalBy, Sketch } from "../../../test/support/proposed-steps.js";
-import { iterateElements, type RowKernel, term } from "../../kernels/index.js";
-import type { Call, Part } from "../program.js";
+import { iterateElements, type RowKernel, term } from "../../ir/index.js";
+import type { Call, Part } from "../program/program.js";
 
 const copy: RowKernel = {
   ...{ name: "copy", inputs: ["f32"], outputs: [{ dtype: "f32", per: "element" }], scalars: [] },

@@ -1,11 +1,11 @@
 /** The rule `written`: what is read of step memory was written by the step, and is not left from another. */
 
 import { beat } from "../../units/index.js";
-import type { Visits } from "../program.js";
-import { indexOf } from "./latest-places.js";
-import type { Line } from "./line.js";
+import type { Visits } from "../program/program.js";
+import { indexOf } from "./latest-indices.js";
+import { nameCall, namePart, refusal } from "./plan-error.js";
 import type { Proposal } from "./proposal.js";
-import { nameCall, namePart, refusal } from "./refusal.js";
+import type { Line } from "./timeline.js";
 
 /**
  * Goes through the program with the bytes that it has written so far. That the calls which wrote them have ended is

@@ -2,7 +2,7 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { refuses } from "../../../test/support/refuses.js";
+import { refuses } from "../../../test/support/rejects.js";
 import { BarColumns, placeColumns } from "./columns.js";
 
 const good = ["2024-01-01", 2, 3, 1, 2, 10];

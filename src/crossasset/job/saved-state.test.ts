@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { describe, test } from "node:test";
 import { bytesIn } from "../../../test/support/folder-bytes.js";
 import { unpackRun } from "../../../test/support/kept-run.js";
-import { refuses } from "../../../test/support/refuses.js";
+import { refuses } from "../../../test/support/rejects.js";
 import { CheckpointStore, type JsonRecord } from "../../train/index.js";
 import { openJobRun } from "./job-run.js";
 import { readSavedState, requireLayout, type SavedState } from "./saved-state.js";

@@ -18,7 +18,7 @@ import { join } from "node:path";
 import { test } from "node:test";
 import fc from "fast-check";
 import { copyBars, randomBars } from "../../../test/support/random-bars.js";
-import { refuses } from "../../../test/support/refuses.js";
+import { refuses } from "../../../test/support/rejects.js";
 import { sameNamedBytes } from "../../../test/support/same-bytes.js";
 import { loadSafetensors, saveSafetensors } from "../../data/index.js";
 import { barColumns } from "../bars/bars.js";

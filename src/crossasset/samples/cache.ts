@@ -15,7 +15,7 @@ import {
 } from "../../data/index.js";
 import { HoldfastError } from "../../errors/index.js";
 import { isOwn } from "../../files/index.js";
-import { type Dtype, viewElements } from "../../kernels/index.js";
+import { type Dtype, viewElements } from "../../ir/index.js";
 import type { Bars } from "../bars/bars.js";
 import { checksumOfBars } from "../bars/checksum.js";
 import { defaultStride, makeSamples, type SampleSettings, type Samples } from "./features.js";

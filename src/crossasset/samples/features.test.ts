@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
 import { barsOfCloses, copyBars, drawsFrom, randomBars } from "../../../test/support/random-bars.js";
-import { refuses } from "../../../test/support/refuses.js";
+import { refuses } from "../../../test/support/rejects.js";
 import { sameBytes } from "../../../test/support/same-bytes.js";
 import { type ReferenceScale, referenceScale } from "../../../test/support/sample-reference.js";
 import { type Bars, barColumns } from "../bars/bars.js";
@@ -97,7 +97,7 @@ test("samples follow every 60 bars unless told otherwise, the last with its futu
   assert.equal(makeSamples(randomBars(fewestBars + 119)).count, 2);
 });
 
-/** One-minute returns of +0.01 and −0.01 in turn, the sample standing behind a fall; σ is 0.01. */
+/** One-minute returns of +0.01 and −0.01 in turn, the sample emulatorg behind a fall; σ is 0.01. */
 function seesaw(future: number): Bars {
   const closes = Array.from({ length: fewestBars }, (_, bar) => (bar % 2 === 0 ? 100 : 100 * Math.exp(0.01)));
   closes[historyBars] = 100 * Math.exp(future);

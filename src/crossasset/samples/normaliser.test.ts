@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { drawsFrom } from "../../../test/support/random-bars.js";
-import { refuses } from "../../../test/support/refuses.js";
+import { refuses } from "../../../test/support/rejects.js";
 import { sameBytes, sameNamedBytes } from "../../../test/support/same-bytes.js";
 import { applyNormaliser, fitNormaliser, normaliserFrom, normaliserRecord } from "./normaliser.js";
 import { sampleWidth } from "./scales.js";

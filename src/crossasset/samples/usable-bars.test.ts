@@ -2,7 +2,7 @@
 
 import { test } from "node:test";
 import { copyBars, randomBars } from "../../../test/support/random-bars.js";
-import { refuses } from "../../../test/support/refuses.js";
+import { refuses } from "../../../test/support/rejects.js";
 import type { BarColumn } from "../bars/bars.js";
 import { requireUsableBars } from "./usable-bars.js";
 

@@ -6,8 +6,8 @@ import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSyn
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
-import { refusalOf } from "../../../test/support/refusals.js";
-import { refuses } from "../../../test/support/refuses.js";
+import { refusalOf } from "../../../test/support/rejections.js";
+import { refuses } from "../../../test/support/rejects.js";
 import { sameBytes } from "../../../test/support/same-bytes.js";
 import { loadSafetensors, saveSafetensors } from "./files.js";
 import type { StoredTensor } from "./format.js";

@@ -2,9 +2,9 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { refuses } from "../../../test/support/refuses.js";
+import { refuses } from "../../../test/support/rejects.js";
 import { fileWith } from "../../../test/support/safetensors-file.js";
-import { viewElements, widenBf16 } from "../../kernels/index.js";
+import { viewElements, widenBf16 } from "../../ir/index.js";
 import { readSafetensors } from "./read.js";
 
 interface Part {

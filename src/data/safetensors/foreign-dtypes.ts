@@ -4,7 +4,7 @@
  */
 
 import type { ErrorNumbers, HoldfastError } from "../../errors/index.js";
-import { type Dtype, narrowToBf16 } from "../../kernels/index.js";
+import { type Dtype, narrowToBf16 } from "../../ir/index.js";
 import type { StoredTensor } from "./format.js";
 import { quote, refuseTensor } from "./refusal.js";
 

@@ -1,6 +1,6 @@
 /** The format's fixed names and figures, and the record of a stored tensor. */
 
-import { type Dtype, dtypes } from "../../kernels/index.js";
+import { type Dtype, dtypes } from "../../ir/index.js";
 
 export interface StoredTensor {
   readonly name: string;

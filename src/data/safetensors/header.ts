@@ -1,6 +1,6 @@
 /** What a header says, checked as far as it can be without the rest of the file. */
 
-import { dtypes } from "../../kernels/index.js";
+import { dtypes } from "../../ir/index.js";
 import { foreignElementBytes } from "./foreign-dtypes.js";
 import { dtypesByFileName, metadataName, sizeOfElements } from "./format.js";
 import { JsonCursor } from "./json-cursor.js";

@@ -3,9 +3,9 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
-import { refuses } from "../../../test/support/refuses.js";
+import { refuses } from "../../../test/support/rejects.js";
 import { sameBytes } from "../../../test/support/same-bytes.js";
-import { dtypeNames, dtypes } from "../../kernels/index.js";
+import { dtypeNames, dtypes } from "../../ir/index.js";
 import { metadataName, type StoredTensor, sizeOf } from "./format.js";
 import { readSafetensors } from "./read.js";
 import { writeSafetensors } from "./write.js";

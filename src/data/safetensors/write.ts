@@ -4,7 +4,7 @@
  */
 
 import { HoldfastError } from "../../errors/index.js";
-import { dtypeNames } from "../../kernels/index.js";
+import { dtypeNames } from "../../ir/index.js";
 import { alignUp } from "../../units/index.js";
 import {
   dimensionLimit,

@@ -9,9 +9,9 @@ import { requireScalar, requireSpan } from "../checks.js";
 import { type Argument, isMemory, type MatrixMap, type Parameter } from "../driver.js";
 import type { Reservations } from "../reservations.js";
 import type { Cuda } from "./calls.js";
-import { MapSlot, mapAlignment, mapBytes } from "./matrix-maps.js";
 import { OutBlock } from "./out-block.js";
 import { requireLive } from "./spans.js";
+import { MapSlot, mapAlignment, mapBytes } from "./tensor-maps.js";
 
 const slotBytes = 8;
 

@@ -2,8 +2,8 @@
 
 import assert from "node:assert/strict";
 import test, { afterEach, describe } from "node:test";
-import { openStandIn, standInMissing } from "../../../test/support/stand-in.js";
-import { heldOnStandIn, openBench, withStandInDriver } from "../../../test/support/stand-in-driver.js";
+import { emulatorMissing, openEmulator } from "../../../test/support/emulator.js";
+import { heldOnEmulator, openBench, withEmulatorDriver } from "../../../test/support/emulator-driver.js";
 import { bytes, span } from "../../units/index.js";
 import { basicKernels } from "../basic-kernels.js";
 import {
@@ -19,11 +19,11 @@ import { openCuda } from "./calls.js";
 import { graphNodeType, instantiateFlag } from "./constants.js";
 import type { CudaDriver } from "./driver.js";
 
-const skip = standInMissing;
-const standIn = skip ? undefined! : openStandIn();
+const skip = emulatorMissing;
+const emulator = skip ? undefined! : openEmulator();
 
 afterEach(() => {
-  if (!skip) standIn.reset();
+  if (!skip) emulator.reset();
 });
 
 function prepare(driver: CudaDriver) {
@@ -58,24 +58,24 @@ function prepare(driver: CudaDriver) {
 
 /** CUDA's own handle of a stream, which only its error messages tell. */
 function handleOf(driver: CudaDriver, stream: Stream): number {
-  standIn.fail("cuStreamSynchronize", 1, { times: 1 });
+  emulator.fail("cuStreamSynchronize", 1, { times: 1 });
   try {
     driver.synchronize(stream);
   } catch (error) {
     return Number(/stream (0x[0-9a-f]+)/.exec(String(error))![1]);
   }
-  throw new Error("the stand-in let a planned failure pass");
+  throw new Error("the emulator let a planned failure pass");
 }
 
 /** How often each function of the driver API was called so far. */
 function callsMade(): Readonly<Record<string, number>> {
-  const made = Object.keys(cudaFunctions).map((name) => [name, standIn.calls(name)] as const);
+  const made = Object.keys(cudaFunctions).map((name) => [name, emulator.calls(name)] as const);
   return Object.fromEntries(made.filter(([, count]) => count > 0));
 }
 
 describe("a capture", { skip }, () => {
   test("records and does not run, and each launch of its graph runs it", () => {
-    withStandInDriver({}, (driver) => {
+    withEmulatorDriver({}, (driver) => {
       const { stream, set, add, at, capture } = prepare(driver);
       set(stream, 0, 1);
       const graph = capture(() => add(stream, 0, 0, 0));
@@ -87,7 +87,7 @@ describe("a capture", { skip }, () => {
   });
 
   test("is in thread-local mode, whoever asks for another", () => {
-    withStandInDriver({}, (driver) => {
+    withEmulatorDriver({}, (driver) => {
       const { stream } = prepare(driver);
       for (const mode of ["thread-local", "global", "relaxed", undefined]) {
         driver.beginCapture(stream, mode as "thread-local");
@@ -95,15 +95,15 @@ describe("a capture", { skip }, () => {
       }
       const modes = ["captures.threadLocal", "captures.global", "captures.relaxed"] as const;
       assert.deepEqual(
-        modes.map((mode) => standIn.get(mode)),
+        modes.map((mode) => emulator.get(mode)),
         [4, 0, 0],
       );
-      assert.equal(standIn.calls("cuThreadExchangeStreamCaptureMode"), 0);
+      assert.equal(emulator.calls("cuThreadExchangeStreamCaptureMode"), 0);
     });
   });
 
   test("reads memory as it is at each launch, and keeps the arguments that it was given", () => {
-    withStandInDriver({}, (driver) => {
+    withEmulatorDriver({}, (driver) => {
       const { stream, kernels, cell, set, at, capture } = prepare(driver);
       const given = [cell(0), cell(1), cell(2), 1];
       const graph = capture(() => {
@@ -124,7 +124,7 @@ describe("a capture", { skip }, () => {
   });
 
   test("takes in a stream that waits for an event from inside, and lets it go at the end", () => {
-    withStandInDriver({}, (driver) => {
+    withEmulatorDriver({}, (driver) => {
       const { stream, set, add, at, capture } = prepare(driver);
       const side = driver.createStream();
       const [fork, join] = [driver.createEvent(), driver.createEvent()];
@@ -150,19 +150,19 @@ describe("a capture", { skip }, () => {
   });
 
   test("that never waited for its side stream is refused with the way out, and both streams are free again", () => {
-    withStandInDriver({}, (driver) => {
+    withEmulatorDriver({}, (driver) => {
       const { stream, set, at } = prepare(driver);
       const [side, fork] = [driver.createStream(), driver.createEvent()];
       driver.beginCapture(stream, "thread-local");
       driver.recordEvent(fork, stream);
       driver.waitEvent(side, fork);
       set(side, 0, 1);
-      const before = heldOnStandIn();
+      const before = heldOnEmulator();
       assert.throws(() => driver.endCapture(stream), {
         code: "CAPTURE_ORDER",
         message: /never waited for.*record an event on that stream/,
       });
-      assert.equal(heldOnStandIn().graphs, before.graphs - 1);
+      assert.equal(heldOnEmulator().graphs, before.graphs - 1);
       for (const one of [side, stream]) {
         set(one, 0, 3);
         driver.synchronize(one);
@@ -172,7 +172,7 @@ describe("a capture", { skip }, () => {
   });
 
   test("begins and ends in order, and a call out of order leaves the open one sound", () => {
-    withStandInDriver({}, (driver) => {
+    withEmulatorDriver({}, (driver) => {
       const { stream, set } = prepare(driver);
       const other = driver.createStream();
       const refused = (message: RegExp) => ({ code: "CAPTURE_ORDER", message });
@@ -184,16 +184,19 @@ describe("a capture", { skip }, () => {
       );
       assert.throws(() => driver.beginCapture(other, "thread-local"), refused(/stream #2 while/));
       assert.throws(() => driver.endCapture(other), refused(/began on stream #1/));
-      assert.deepEqual([standIn.calls("cuStreamBeginCapture"), standIn.calls("cuStreamEndCapture")], [1, 0]);
+      assert.deepEqual(
+        [emulator.calls("cuStreamBeginCapture"), emulator.calls("cuStreamEndCapture")],
+        [1, 0],
+      );
       set(stream, 0, 1);
       assert.equal(driver.endCapture(stream).nodes.kernel, 1);
       assert.throws(() => driver.endCapture(stream), refused(/no capture is open/));
-      assert.equal(standIn.calls("cuStreamEndCapture"), 1);
+      assert.equal(emulator.calls("cuStreamEndCapture"), 1);
     });
   });
 
   test("with an exception inside can be ended like any other, and another begun", () => {
-    withStandInDriver({}, (driver) => {
+    withEmulatorDriver({}, (driver) => {
       const { stream, set, capture } = prepare(driver);
       assert.throws(
         () =>
@@ -209,17 +212,17 @@ describe("a capture", { skip }, () => {
   });
 
   test("that CUDA itself breaks off names the first call that failed, and leaves the streams free", () => {
-    withStandInDriver({}, (driver) => {
+    withEmulatorDriver({}, (driver) => {
       const { stream, set, cell, at } = prepare(driver);
       driver.beginCapture(stream, "thread-local");
-      standIn.fail("cuMemsetD8Async", 900, { times: 1 });
+      emulator.fail("cuMemsetD8Async", 900, { times: 1 });
       assert.throws(() => driver.fill(stream, cell(0), 1), { code: "CAPTURE_REFUSED" });
-      standIn.fail("cuStreamEndCapture", 901, { times: 1 });
+      emulator.fail("cuStreamEndCapture", 901, { times: 1 });
       assert.throws(() => driver.endCapture(stream), {
         code: "CAPTURE_REFUSED",
         message: /^cuStreamEndCapture\(.*\(901\).*cuMemsetD8Async\(.*failed first: .*\(900\)/,
       });
-      standIn.reset();
+      emulator.reset();
       set(stream, 0, 4);
       assert.equal(at(0), 4);
     });
@@ -272,7 +275,7 @@ describe("what is illegal in a capture", { skip }, () => {
 
   for (const [call, act] of Object.entries(illegal)) {
     test(`${call} is refused by name, CUDA is not asked, and the capture is spoilt`, () => {
-      withStandInDriver({}, (driver) => {
+      withEmulatorDriver({}, (driver) => {
         const { stream, host, kernels, memory, set, at } = prepare(driver);
         const other = driver.createStream();
         const [inside, outside] = [driver.createEvent(), driver.createEvent()];
@@ -306,10 +309,10 @@ describe("what is illegal in a capture", { skip }, () => {
   }
 
   test("red proof: CUDA, asked to wait for another stream, breaks the capture off", () => {
-    withStandInDriver({}, (driver) => {
+    withEmulatorDriver({}, (driver) => {
       const { stream, set } = prepare(driver);
       const other = handleOf(driver, driver.createStream());
-      const { status } = openCuda({ environment: { HOLDFAST_CUDA_PATH: standIn.folder } }).driver;
+      const { status } = openCuda({ environment: { HOLDFAST_CUDA_PATH: emulator.folder } }).driver;
       driver.beginCapture(stream, "thread-local");
       assert.equal(status.cuStreamSynchronize(other), 900);
       assert.throws(() => set(stream, 0, 1), /CUDA_ERROR_STREAM_CAPTURE_INVALIDATED \(901\)/);
@@ -318,7 +321,7 @@ describe("what is illegal in a capture", { skip }, () => {
   });
 
   test("other streams' work goes on beside a capture", () => {
-    withStandInDriver({}, (driver) => {
+    withEmulatorDriver({}, (driver) => {
       const { stream, set, at, cell } = prepare(driver);
       const other = driver.createStream();
       driver.beginCapture(stream, "thread-local");
@@ -333,7 +336,7 @@ describe("what is illegal in a capture", { skip }, () => {
   });
 
   test("an event from inside an ended capture marks nothing until it is recorded again", () => {
-    withStandInDriver({}, (driver) => {
+    withEmulatorDriver({}, (driver) => {
       const { stream, capture } = prepare(driver);
       const event = driver.createEvent();
       capture(() => driver.recordEvent(event, stream));
@@ -352,7 +355,7 @@ describe("what is illegal in a capture", { skip }, () => {
 
 describe("a graph", { skip }, () => {
   test("counts its nodes by kind", () => {
-    withStandInDriver({}, (driver) => {
+    withEmulatorDriver({}, (driver) => {
       const { stream, host, cell, set, kernels, capture } = prepare(driver);
       const range = { memory: host, offset: bytes(0), size: bytes(4) };
       const graph = capture(() => {
@@ -379,12 +382,12 @@ describe("a graph", { skip }, () => {
   ];
   for (const [type, expected] of plantings) {
     test(`with a node of type ${type} from elsewhere counts ${JSON.stringify(expected)}`, () => {
-      withStandInDriver({}, (driver) => {
+      withEmulatorDriver({}, (driver) => {
         const { stream, set, capture } = prepare(driver);
         const handle = handleOf(driver, stream);
         const graph = capture(() => {
           set(stream, 0, 1);
-          standIn.plant(handle, graphNodeType[type]);
+          emulator.plant(handle, graphNodeType[type]);
         });
         assert.deepEqual(graph.nodes, { kernel: 1, copy: 0, fill: 0, memory: 0, host: 0, ...expected });
       });
@@ -392,7 +395,7 @@ describe("a graph", { skip }, () => {
   }
 
   test("is launched only between its instantiation and its end", () => {
-    withStandInDriver({}, (driver) => {
+    withEmulatorDriver({}, (driver) => {
       const { stream, set, at, capture } = prepare(driver);
       const graph = capture(() => set(stream, 0, 1));
       const early = { code: "CAPTURE_ORDER", message: /Graph #1 was launched before it was instantiated/ };
@@ -400,15 +403,15 @@ describe("a graph", { skip }, () => {
       driver.instantiate(graph);
       driver.instantiate(graph);
       assert.deepEqual(
-        [standIn.calls("cuGraphInstantiateWithFlags"), standIn.calls("cuGraphUpload")],
+        [emulator.calls("cuGraphInstantiateWithFlags"), emulator.calls("cuGraphUpload")],
         [1, 1],
       );
       // So that kernels keep the priorities of their streams.
-      assert.equal(standIn.get("flags of the latest executable"), instantiateFlag.USE_NODE_PRIORITY);
+      assert.equal(emulator.get("flags of the latest executable"), instantiateFlag.USE_NODE_PRIORITY);
       driver.launchGraph(stream, graph);
       assert.equal(at(0), 1);
       driver.destroyGraph(graph);
-      assert.deepEqual([standIn.get("graphs"), standIn.get("executables")], [0, 0]);
+      assert.deepEqual([emulator.get("graphs"), emulator.get("executables")], [0, 0]);
       for (const use of [
         () => driver.launchGraph(stream, graph),
         () => driver.instantiate(graph),
@@ -419,7 +422,7 @@ describe("a graph", { skip }, () => {
   });
 
   test("inside a capture is refused on the capturing stream, by name", () => {
-    withStandInDriver({}, (driver) => {
+    withEmulatorDriver({}, (driver) => {
       const { stream, set, capture } = prepare(driver);
       const graph = capture(() => set(stream, 0, 1));
       driver.instantiate(graph);
@@ -431,7 +434,7 @@ describe("a graph", { skip }, () => {
       assert.throws(() => driver.endCapture(stream), refused(/launchGraph/));
       assert.throws(() => capture(() => driver.instantiate(graph)), refused(/instantiate/));
       assert.throws(() => driver.endCapture(stream), refused(/instantiate/));
-      assert.equal(standIn.calls("cuGraphLaunch"), 0);
+      assert.equal(emulator.calls("cuGraphLaunch"), 0);
     });
   });
 
@@ -447,7 +450,7 @@ describe("a graph", { skip }, () => {
       ["CLOSED", /host memory #1, which was freed/, (driver, { host }) => driver.freeHost(host)],
     ];
     for (const [code, message, act] of gone) {
-      withStandInDriver({}, (driver) => {
+      withEmulatorDriver({}, (driver) => {
         const given = prepare(driver);
         const { stream, host, set, cell, capture } = given;
         const graph = capture(() => {
@@ -455,7 +458,7 @@ describe("a graph", { skip }, () => {
           driver.copyToDevice(stream, cell(1), { memory: host, offset: bytes(0), size: bytes(4) });
         });
         driver.instantiate(graph);
-        const launches = standIn.calls("cuGraphLaunch");
+        const launches = emulator.calls("cuGraphLaunch");
         driver.launchGraph(stream, graph);
         // Something else that dies does not matter to it.
         driver.release(driver.reserve(bytes(1)));
@@ -463,13 +466,13 @@ describe("a graph", { skip }, () => {
         act(driver, given);
         assert.throws(() => driver.launchGraph(stream, graph), { code, message });
         assert.throws(() => driver.launchGraph(stream, graph), { code, message });
-        assert.deepEqual([standIn.calls("cuGraphLaunch") - launches, standIn.lastFault()], [2, ""]);
+        assert.deepEqual([emulator.calls("cuGraphLaunch") - launches, emulator.lastFault()], [2, ""]);
       });
     }
   });
 
   test("is not touched by memory that takes a released one's place", () => {
-    withStandInDriver({}, (driver) => {
+    withEmulatorDriver({}, (driver) => {
       const { stream, kernels, capture } = prepare(driver);
       const range = driver.reserve(bytes(1));
       driver.commit(range);

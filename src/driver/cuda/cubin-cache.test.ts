@@ -21,15 +21,15 @@ import { join } from "node:path";
 import test, { afterEach, beforeEach, describe } from "node:test";
 import { promisify } from "node:util";
 import fc from "fast-check";
+import { emulatorMissing, openEmulator } from "../../../test/support/emulator.js";
+import { openBench, withEmulatorDriver } from "../../../test/support/emulator-driver.js";
 import { repositoryRoot } from "../../../test/support/repository.js";
-import { openStandIn, standInMissing } from "../../../test/support/stand-in.js";
-import { openBench, withStandInDriver } from "../../../test/support/stand-in-driver.js";
 import { basicKernels } from "../basic-kernels.js";
 import type { KernelSource } from "../driver.js";
 import { defaultCacheFolder, openCubinCache } from "./cubin-cache.js";
 
-const skip = standInMissing;
-const standIn = skip ? undefined! : openStandIn();
+const skip = emulatorMissing;
+const emulator = skip ? undefined! : openEmulator();
 const isRoot = process.getuid?.() === 0;
 
 let root = "";
@@ -40,7 +40,7 @@ beforeEach(() => {
 });
 afterEach(() => {
   rmSync(root, { recursive: true, force: true });
-  if (!skip) standIn.reset();
+  if (!skip) emulator.reset();
 });
 
 const content = Uint8Array.from({ length: 3000 }, (_, index) => index % 253);
@@ -223,7 +223,7 @@ test("two lists of texts that read the same in a row have two keys", () => {
 
 describe("a driver with a cache", { skip }, () => {
   const counts = (sources: readonly KernelSource[] = [basicKernels.fill]) =>
-    withStandInDriver({ cacheFolder: folder }, (driver) => {
+    withEmulatorDriver({ cacheFolder: folder }, (driver) => {
       const { memory, stream, read } = openBench(driver, 4096);
       for (const source of sources) {
         const kernel = driver.loadKernel(source);
@@ -239,7 +239,7 @@ describe("a driver with a cache", { skip }, () => {
     assert.deepEqual(counts(), { compiled: 0, cached: 1 });
     const renamed = { ...basicKernels.fill, name: "another name" };
     assert.deepEqual(counts([basicKernels.fill, basicKernels.add, renamed]), { compiled: 1, cached: 2 });
-    assert.equal(standIn.calls("nvrtcCompileProgram"), 2);
+    assert.equal(emulator.calls("nvrtcCompileProgram"), 2);
   });
 
   test("compiles anew for other code, another driver, another compiler and another architecture", () => {
@@ -249,10 +249,10 @@ describe("a driver with a cache", { skip }, () => {
     assert.deepEqual(counts([other]), { compiled: 1, cached: 0 });
     const changes = { driverVersion: 13_010, computeMinor: 3 } as const;
     for (const [setting, value] of Object.entries(changes)) {
-      standIn.set(setting as keyof typeof changes, value);
+      emulator.set(setting as keyof typeof changes, value);
       assert.deepEqual(counts(), { compiled: 1, cached: 0 }, setting);
       assert.deepEqual(counts(), { compiled: 0, cached: 1 }, setting);
-      standIn.reset();
+      emulator.reset();
     }
     assert.deepEqual(counts(), { compiled: 0, cached: 1 });
     assert.equal(readdirSync(folder).length, 4);
@@ -275,7 +275,7 @@ describe("a driver with a cache", { skip }, () => {
 
   test('and the folder "off" compiles every time', () => {
     for (let turn = 0; turn < 2; turn++) {
-      withStandInDriver({ cacheFolder: "off" }, (driver) => {
+      withEmulatorDriver({ cacheFolder: "off" }, (driver) => {
         driver.loadKernel(basicKernels.fill);
         driver.loadKernel(basicKernels.fill);
         assert.deepEqual(driver.compiled, { compiled: 2, cached: 0 });
@@ -294,7 +294,7 @@ describe("a driver with a cache", { skip }, () => {
         if (compiled + cached !== 5 || (turn > 0 && compiled > 0)) throw new Error(JSON.stringify(driver.compiled));
         driver.close();
       }`;
-    const environment = { ...process.env, HOLDFAST_CUDA_PATH: standIn.folder };
+    const environment = { ...process.env, HOLDFAST_CUDA_PATH: emulator.folder };
     const options = { cwd: repositoryRoot, env: environment };
     const run = () =>
       promisify(execFile)(process.execPath, ["--input-type=module", "--eval", script], options);

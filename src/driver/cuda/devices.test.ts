@@ -2,38 +2,38 @@
 
 import assert from "node:assert/strict";
 import test, { afterEach, describe } from "node:test";
-import { openStandIn, standInMissing } from "../../../test/support/stand-in.js";
+import { emulatorMissing, openEmulator } from "../../../test/support/emulator.js";
 import {
-  heldOnStandIn,
+  heldOnEmulator,
   openBench,
-  openStandInDriver,
-  withStandInDriver,
-} from "../../../test/support/stand-in-driver.js";
+  openEmulatorDriver,
+  withEmulatorDriver,
+} from "../../../test/support/emulator-driver.js";
 import { bytes, GiB, span } from "../../units/index.js";
 import { basicKernels } from "../basic-kernels.js";
 import { listCudaDevices } from "./devices.js";
 
-const skip = standInMissing;
-const standIn = skip ? undefined! : openStandIn();
-const environment = { HOLDFAST_CUDA_PATH: standIn?.folder };
+const skip = emulatorMissing;
+const emulator = skip ? undefined! : openEmulator();
+const environment = { HOLDFAST_CUDA_PATH: emulator?.folder };
 
 afterEach(() => {
-  if (!skip) standIn.reset();
+  if (!skip) emulator.reset();
 });
 
 /** How often contexts were taken and not given back. */
 const heldContexts = (): number =>
-  standIn.calls("cuDevicePrimaryCtxRetain") - standIn.calls("cuDevicePrimaryCtxRelease");
+  emulator.calls("cuDevicePrimaryCtxRetain") - emulator.calls("cuDevicePrimaryCtxRelease");
 
 describe("the list of devices", { skip }, () => {
   test("says of each what it is and can do, usable or not, and opens none", () => {
-    standIn.set("devices", 2);
-    standIn.set("computeMajor", 7);
-    standIn.set("computeMinor", 5);
-    standIn.set("multiprocessors", 40);
-    standIn.set("totalMemory", 16 * GiB);
+    emulator.set("devices", 2);
+    emulator.set("computeMajor", 7);
+    emulator.set("computeMinor", 5);
+    emulator.set("multiprocessors", 40);
+    emulator.set("totalMemory", 16 * GiB);
     const one = {
-      name: "Stand-in GPU",
+      name: "Emulator GPU",
       computeCapability: "7.5",
       isIntegrated: false,
       multiprocessors: 40,
@@ -44,11 +44,11 @@ describe("the list of devices", { skip }, () => {
       { index: 0, ...one },
       { index: 1, ...one },
     ]);
-    assert.equal(standIn.calls("cuDevicePrimaryCtxRetain"), 0);
+    assert.equal(emulator.calls("cuDevicePrimaryCtxRetain"), 0);
   });
 
   test("says which of them share the host's memory", () => {
-    standIn.set("integrated", 1);
+    emulator.set("integrated", 1);
     assert.deepEqual(
       listCudaDevices(environment).map(({ isIntegrated }) => isIntegrated),
       [true],
@@ -58,22 +58,22 @@ describe("the list of devices", { skip }, () => {
 
 describe("a device that can't be had", { skip }, () => {
   test("because its number is none of the machine's is refused with their count", () => {
-    standIn.set("devices", 2);
+    emulator.set("devices", 2);
     for (const index of [2, 7, -1, 0.5, Number.NaN]) {
-      assert.throws(() => openStandInDriver({ index }), {
+      assert.throws(() => openEmulatorDriver({ index }), {
         code: "NO_CUDA",
         message: new RegExp(`GPU ${index} was asked for, and there are 2\\..*CUDA_VISIBLE_DEVICES`),
         numbers: { index, count: 2 },
       });
     }
-    standIn.set("devices", 1);
-    assert.throws(() => openStandInDriver({ index: 1 }), { message: /and there is 1\./ });
-    assert.equal(standIn.calls("cuDevicePrimaryCtxRetain"), 0);
+    emulator.set("devices", 1);
+    assert.throws(() => openEmulatorDriver({ index: 1 }), { message: /and there is 1\./ });
+    assert.equal(emulator.calls("cuDevicePrimaryCtxRetain"), 0);
   });
 
   test("because there is none says why CUDA sees none", () => {
-    standIn.set("devices", 0);
-    assert.throws(() => openStandInDriver(), {
+    emulator.set("devices", 0);
+    assert.throws(() => openEmulatorDriver(), {
       code: "NO_CUDA",
       message: /CUDA_ERROR_NO_DEVICE \(100\).*nvidia-smi/,
     });
@@ -81,54 +81,54 @@ describe("a device that can't be had", { skip }, () => {
   });
 
   test("because it is older than Ampere is refused by its name and what it can do", () => {
-    standIn.set("computeMajor", 7);
-    standIn.set("computeMinor", 5);
-    assert.throws(() => openStandInDriver(), {
+    emulator.set("computeMajor", 7);
+    emulator.set("computeMinor", 5);
+    assert.throws(() => openEmulatorDriver(), {
       code: "NO_CUDA",
-      message: /^GPU 0, Stand-in GPU, has compute capability 7\.5; Holdfast needs 8\.0 or later/,
+      message: /^GPU 0, Emulator GPU, has compute capability 7\.5; Holdfast needs 8\.0 or later/,
       numbers: { index: 0, computeCapability: "7.5" },
     });
-    assert.equal(standIn.calls("cuDevicePrimaryCtxRetain"), 0);
+    assert.equal(emulator.calls("cuDevicePrimaryCtxRetain"), 0);
     for (const [major, minor] of [
       [8, 0],
       [10, 0],
       [12, 1],
     ] as const) {
-      standIn.set("computeMajor", major);
-      standIn.set("computeMinor", minor);
-      withStandInDriver({}, (driver) =>
+      emulator.set("computeMajor", major);
+      emulator.set("computeMinor", minor);
+      withEmulatorDriver({}, (driver) =>
         assert.equal(driver.describe().computeCapability, `${major}.${minor}`),
       );
     }
   });
 
   test("because a call fails on the way holds on to nothing", () => {
-    const before = heldOnStandIn();
+    const before = heldOnEmulator();
     const calls = ["cuInit", "cuDeviceGetCount", "cuDeviceGet", "cuDeviceGetAttribute", "cuDriverGetVersion"];
     const later = ["cuDeviceTotalMem", "cuDeviceGetName", "cuDevicePrimaryCtxRetain", "cuCtxSetCurrent"];
     for (const call of [...calls, ...later]) {
       // Whose context is the present one is known from one opening to the next.
-      withStandInDriver({ index: 0 }, () => undefined);
+      withEmulatorDriver({ index: 0 }, () => undefined);
       const contexts = heldContexts();
-      standIn.fail(call, 1, { times: 1 });
+      emulator.fail(call, 1, { times: 1 });
       assert.throws(
-        () => openStandInDriver(),
+        () => openEmulatorDriver(),
         { code: "DRIVER_FAILED", message: new RegExp(`^${call}`) },
         call,
       );
       const isContext = call === "cuDevicePrimaryCtxRetain" ? 1 : 0;
       assert.equal(heldContexts() - isContext, contexts, call);
-      assert.deepEqual(heldOnStandIn(), before, call);
+      assert.deepEqual(heldOnEmulator(), before, call);
     }
   });
 });
 
 describe("several devices", { skip }, () => {
   test("are used in turn, each in its own context, and closed in any order", () => {
-    standIn.set("devices", 3);
-    const before = heldOnStandIn();
+    emulator.set("devices", 3);
+    const before = heldOnEmulator();
     const contexts = heldContexts();
-    const drivers = [0, 1, 2].map((index) => openStandInDriver({ index }));
+    const drivers = [0, 1, 2].map((index) => openEmulatorDriver({ index }));
     const benches = drivers.map((driver) => ({
       driver,
       ...openBench(driver),
@@ -150,30 +150,30 @@ describe("several devices", { skip }, () => {
     drivers[0]!.close();
     benches[2]!.driver.synchronize(benches[2]!.stream);
     drivers[2]!.close();
-    assert.deepEqual(heldOnStandIn(), before);
+    assert.deepEqual(heldOnEmulator(), before);
     assert.equal(heldContexts(), contexts);
   });
 
   test("change contexts only when another one's turn comes", () => {
-    standIn.set("devices", 2);
-    withStandInDriver({ index: 0 }, (first) => {
+    emulator.set("devices", 2);
+    withEmulatorDriver({ index: 0 }, (first) => {
       const own = openBench(first);
-      withStandInDriver({ index: 1 }, (second) => {
+      withEmulatorDriver({ index: 1 }, (second) => {
         const other = openBench(second);
-        const before = standIn.calls("cuCtxSetCurrent");
+        const before = emulator.calls("cuCtxSetCurrent");
         for (let turn = 0; turn < 5; turn++) second.fill(other.stream, other.memory, turn);
-        assert.equal(standIn.calls("cuCtxSetCurrent"), before);
+        assert.equal(emulator.calls("cuCtxSetCurrent"), before);
         first.fill(own.stream, own.memory, 0);
         second.fill(other.stream, other.memory, 0);
-        assert.equal(standIn.calls("cuCtxSetCurrent"), before + 2);
+        assert.equal(emulator.calls("cuCtxSetCurrent"), before + 2);
       });
     });
   });
 
   test("may be one device opened twice, and closing the one leaves the other at work", () => {
-    withStandInDriver({}, (first) => {
+    withEmulatorDriver({}, (first) => {
       const { stream, memory, read } = openBench(first);
-      withStandInDriver({}, (second) => second.fill(openBench(second).stream, openBench(second).memory, 3));
+      withEmulatorDriver({}, (second) => second.fill(openBench(second).stream, openBench(second).memory, 3));
       first.fill(stream, memory, 7);
       assert.equal(read(span(memory.address, 1))[0], 7);
     });

@@ -2,30 +2,30 @@
 
 import assert from "node:assert/strict";
 import test, { afterEach, describe } from "node:test";
-import { openStandIn, standInMissing } from "../../../test/support/stand-in.js";
+import { emulatorMissing, openEmulator } from "../../../test/support/emulator.js";
 import {
-  heldOnStandIn,
+  heldOnEmulator,
   openBench,
-  openStandInDriver,
-  withStandInDriver,
-} from "../../../test/support/stand-in-driver.js";
+  openEmulatorDriver,
+  withEmulatorDriver,
+} from "../../../test/support/emulator-driver.js";
 import { bytes, GiB, MiB, type Span, span } from "../../units/index.js";
 import { basicKernels } from "../basic-kernels.js";
 import type { Argument, Driver, DriverCall, HostSpan, KernelSource } from "../driver.js";
 
-const skip = standInMissing;
-const standIn = skip ? undefined! : openStandIn();
+const skip = emulatorMissing;
+const emulator = skip ? undefined! : openEmulator();
 
 afterEach(() => {
-  if (!skip) standIn.reset();
+  if (!skip) emulator.reset();
 });
 
 test("the driver describes itself as the device does", { skip }, () => {
-  standIn.set("multiprocessors", 132);
-  withStandInDriver({}, (driver) =>
+  emulator.set("multiprocessors", 132);
+  withEmulatorDriver({}, (driver) =>
     assert.deepEqual(driver.describe(), {
       kind: "cuda",
-      name: "Stand-in GPU",
+      name: "Emulator GPU",
       index: 0,
       memory: "discrete",
       addressSpace: 16 * 1024 * GiB,
@@ -40,9 +40,9 @@ test("the driver describes itself as the device does", { skip }, () => {
 
 test("launches begin early on cards and with drivers that know how", { skip }, () => {
   const knows = (major: number, driverVersion: number): boolean | undefined => {
-    standIn.set("computeMajor", major);
-    standIn.set("driverVersion", driverVersion);
-    return withStandInDriver({}, (driver) => driver.describe().canBeginEarly);
+    emulator.set("computeMajor", major);
+    emulator.set("driverVersion", driverVersion);
+    return withEmulatorDriver({}, (driver) => driver.describe().canBeginEarly);
   };
   assert.deepEqual([knows(9, 12030), knows(9, 12020), knows(8, 13000)], [true, false, false]);
 });
@@ -50,12 +50,12 @@ test("launches begin early on cards and with drivers that know how", { skip }, (
 test("a device that shares the host's memory says so, and one without addresses to spare too", {
   skip,
 }, () => {
-  standIn.set("integrated", 1);
-  standIn.set("virtualMemory", 0);
-  standIn.set("totalMemory", 8 * GiB);
-  standIn.set("computeMajor", 12);
-  standIn.set("computeMinor", 1);
-  withStandInDriver({}, (driver) => {
+  emulator.set("integrated", 1);
+  emulator.set("virtualMemory", 0);
+  emulator.set("totalMemory", 8 * GiB);
+  emulator.set("computeMajor", 12);
+  emulator.set("computeMinor", 1);
+  withEmulatorDriver({}, (driver) => {
     const { memory, addressSpace, computeCapability } = driver.describe();
     assert.deepEqual([memory, addressSpace, computeCapability], ["unified", 8 * GiB, "12.1"]);
   });
@@ -63,7 +63,7 @@ test("a device that shares the host's memory says so, and one without addresses 
 
 describe("bytes", { skip }, () => {
   test("go to the device and come back, by spans at any offset", () => {
-    withStandInDriver({}, (driver) => {
+    withEmulatorDriver({}, (driver) => {
       const { memory, stream, host } = openBench(driver);
       const there: HostSpan = { memory: host, offset: bytes(3), size: bytes(5) };
       const back: HostSpan = { memory: host, offset: bytes(100), size: bytes(7) };
@@ -79,7 +79,7 @@ describe("bytes", { skip }, () => {
   });
 
   test("none at all are copied and filled without a word to CUDA", () => {
-    withStandInDriver({}, (driver) => {
+    withEmulatorDriver({}, (driver) => {
       const { memory, stream, host } = openBench(driver);
       const nothing = span(memory.address, 0);
       const range: HostSpan = { memory: host, offset: bytes(0), size: bytes(0) };
@@ -88,12 +88,12 @@ describe("bytes", { skip }, () => {
       driver.copyOnDevice(stream, nothing, nothing);
       driver.fill(stream, nothing, 1);
       for (const call of ["cuMemcpyHtoDAsync", "cuMemcpyDtoHAsync", "cuMemcpyDtoDAsync", "cuMemsetD8Async"])
-        assert.equal(standIn.calls(call), 0, call);
+        assert.equal(emulator.calls(call), 0, call);
     });
   });
 
   test("that are not there, are of two sizes or are no bytes are refused, and CUDA is not asked", () => {
-    withStandInDriver({}, (driver) => {
+    withEmulatorDriver({}, (driver) => {
       const { memory, stream, host } = openBench(driver);
       const hostSpan = (offset: number, size: number) => ({ memory: host, offset, size }) as HostSpan;
       const eight = span(memory.address, 8);
@@ -122,15 +122,15 @@ describe("bytes", { skip }, () => {
         assert.throws(() => driver.fill(stream, eight, byte), refused(/0 to 255/));
       assert.throws(() => driver.allocateHost(bytes(0)), { code: "BAD_SIZE" });
       for (const call of ["cuMemcpyHtoDAsync", "cuMemcpyDtoHAsync", "cuMemcpyDtoDAsync", "cuMemsetD8Async"])
-        assert.equal(standIn.calls(call), 0, call);
+        assert.equal(emulator.calls(call), 0, call);
     });
   });
 });
 
 describe("order", { skip }, () => {
   test("work runs in its stream's order, and a wait holds one stream back for another", () => {
-    standIn.set("deferred", 1);
-    withStandInDriver({}, (driver) => {
+    emulator.set("deferred", 1);
+    withEmulatorDriver({}, (driver) => {
       const { memory, stream, read } = openBench(driver);
       const other = driver.createStream();
       const mark = driver.createEvent();
@@ -146,10 +146,10 @@ describe("order", { skip }, () => {
   });
 
   test("a stream that goes first has a priority before the others'", () => {
-    withStandInDriver({}, (driver) => {
+    withEmulatorDriver({}, (driver) => {
       const [first, other] = [{ isFirst: true }, {}].map((options) => {
         driver.createStream(options);
-        return standIn.get("priority of the latest stream");
+        return emulator.get("priority of the latest stream");
       });
       // Lower numbers are sooner.
       assert.ok(first! < other!);
@@ -157,8 +157,8 @@ describe("order", { skip }, () => {
   });
 
   test("isReached does not wait, and synchronizeEvent does", () => {
-    standIn.set("deferred", 1);
-    withStandInDriver({}, (driver) => {
+    emulator.set("deferred", 1);
+    withEmulatorDriver({}, (driver) => {
       const { memory, stream } = openBench(driver);
       const [first, second] = [driver.createEvent(), driver.createEvent()];
       assert.equal(driver.isReached(first), true, "one that was never recorded");
@@ -172,8 +172,8 @@ describe("order", { skip }, () => {
   });
 
   test("queued work runs before its kernel, its memory, its host memory or its stream goes", () => {
-    standIn.set("deferred", 1);
-    withStandInDriver({}, (driver) => {
+    emulator.set("deferred", 1);
+    withEmulatorDriver({}, (driver) => {
       const { memory, stream, host, read } = openBench(driver);
       const target = span(memory.address, 16);
       const kernel = driver.loadKernel(basicKernels.fill);
@@ -203,8 +203,8 @@ describe("order", { skip }, () => {
   });
 
   test("arguments are copied during the call, though the work runs later", () => {
-    standIn.set("deferred", 1);
-    withStandInDriver({}, (driver) => {
+    emulator.set("deferred", 1);
+    withEmulatorDriver({}, (driver) => {
       const { memory, stream, read } = openBench(driver);
       const kernel = driver.loadKernel(basicKernels.fill);
       const target = { address: memory.address, size: bytes(4) } as { -readonly [K in keyof Span]: Span[K] };
@@ -226,7 +226,7 @@ describe("order", { skip }, () => {
 });
 
 test("closed handles, and those of another driver, are refused by their number", { skip }, () => {
-  withStandInDriver({}, (driver) => {
+  withEmulatorDriver({}, (driver) => {
     const { memory, stream, host } = openBench(driver);
     const event = driver.createEvent();
     const kernel = driver.loadKernel(basicKernels.fill);
@@ -241,7 +241,7 @@ test("closed handles, and those of another driver, are refused by their number",
     driver.destroyStream(stream);
     assert.throws(() => driver.synchronize(stream), { code: "CLOSED", message: /Stream #1/ });
     driver.createStream();
-    withStandInDriver({}, (other) => {
+    withEmulatorDriver({}, (other) => {
       assert.throws(() => driver.synchronize(other.createStream()), {
         code: "CLOSED",
         message: /another driver/,
@@ -296,20 +296,20 @@ function usesOf(driver: Driver): Record<Exclude<DriverCall, "annotate" | "close"
 }
 
 test("after close every call is refused, and closing again is harmless", { skip }, () => {
-  const before = heldOnStandIn();
-  const driver = openStandInDriver();
+  const before = heldOnEmulator();
+  const driver = openEmulatorDriver();
   const uses = usesOf(driver);
   driver.close();
-  assert.deepEqual(heldOnStandIn(), before);
+  assert.deepEqual(heldOnEmulator(), before);
   for (const [name, use] of Object.entries(uses)) assert.throws(use, { code: "CLOSED" }, name);
   driver.close();
 });
 
 describe("a failed call of CUDA", { skip }, () => {
   test("is told with CUDA's name and number, the call and its arguments", () => {
-    withStandInDriver({}, (driver) => {
+    withEmulatorDriver({}, (driver) => {
       const { memory, stream } = openBench(driver);
-      standIn.fail("cuMemsetD8Async", 1, { times: 1 });
+      emulator.fail("cuMemsetD8Async", 1, { times: 1 });
       const target = span(memory.address + 16, 32);
       assert.throws(() => driver.fill(stream, target, 5), {
         code: "DRIVER_FAILED",
@@ -338,7 +338,7 @@ describe("a failed call of CUDA", { skip }, () => {
   };
 
   test("of a kernel comes with the call behind it, and later calls name the one that told it first", () => {
-    const driver = openStandInDriver();
+    const driver = openEmulatorDriver();
     const { memory, stream } = openBench(driver);
     const kernel = driver.loadKernel(stray);
     const event = driver.createEvent();
@@ -347,7 +347,7 @@ describe("a failed call of CUDA", { skip }, () => {
       code: "DRIVER_FAILED",
       message: /^cuStreamSynchronize\(.*CUDA_ERROR_ILLEGAL_ADDRESS \(700\).*must be started anew/,
     });
-    assert.match(standIn.lastFault(), /hf_stray: an access at/);
+    assert.match(emulator.lastFault(), /hf_stray: an access at/);
     const later = {
       message: /cuStreamSynchronize\(stream 0x[0-9a-f]+\) failed first: CUDA_ERROR_ILLEGAL_ADDRESS \(700\)/,
     };
@@ -374,37 +374,37 @@ describe("a failed call of CUDA", { skip }, () => {
       cuMemAddressFree: ["reservations"],
     };
     for (const [call, expected] of Object.entries(leftBy)) {
-      const before = heldOnStandIn();
-      const driver = openStandInDriver();
+      const before = heldOnEmulator();
+      const driver = openEmulatorDriver();
       usesOf(driver);
-      standIn.fail(call, 999, { times: 1 });
+      emulator.fail(call, 999, { times: 1 });
       const numbers = { call, status: 999, name: "CUDA_ERROR_UNKNOWN" };
       assert.throws(() => driver.close(), { code: "DRIVER_FAILED", numbers }, call);
-      const after = Object.entries(heldOnStandIn());
+      const after = Object.entries(heldOnEmulator());
       const left = after.filter(([figure, count]) => count !== before[figure as keyof typeof before]);
       assert.deepEqual(
         left.map(([figure]) => figure),
         expected,
         call,
       );
-      standIn.reset();
+      emulator.reset();
     }
   });
 
   test("work under way is over before close takes its kernels and its memory", () => {
-    standIn.set("deferred", 1);
-    const driver = openStandInDriver();
+    emulator.set("deferred", 1);
+    const driver = openEmulatorDriver();
     const { memory, stream } = openBench(driver);
     const kernel = driver.loadKernel(basicKernels.fill);
     driver.launch(stream, { kernel, blocks: 1, arguments: [memory, 1, 4] });
     driver.close();
-    assert.deepEqual([standIn.calls("cuStreamSynchronize"), standIn.lastFault()], [1, ""]);
+    assert.deepEqual([emulator.calls("cuStreamSynchronize"), emulator.lastFault()], [1, ""]);
   });
 });
 
 test("a driver that is closed in the middle of a capture gives everything back", { skip }, () => {
   for (const isSpoilt of [false, true]) {
-    withStandInDriver({}, (driver) => {
+    withEmulatorDriver({}, (driver) => {
       const { memory, stream } = openBench(driver);
       driver.beginCapture(stream, "thread-local");
       driver.fill(stream, memory, 1);

@@ -32,13 +32,13 @@ import { CudaCapture } from "./capture.js";
 import { Compiler } from "./compiler.js";
 import { captureMode, cudaStatus, eventFlag, streamFlag, streamPriority } from "./constants.js";
 import { type CubinCache, openCubinCache } from "./cubin-cache.js";
+import { Products } from "./cublaslt.js";
 import { canBeginEarly, type OpenedDevice, openDevice } from "./devices.js";
 import { CudaGraph, countAllNodes, countNodes, type Inventory } from "./graph.js";
 import { type LoadedKernel, loadCode } from "./kernels.js";
 import { type CudaMemory, openMemory } from "./memory.js";
 import { type MemoryChecker, openMemoryChecker } from "./memory-checker.js";
 import { OutBlock } from "./out-block.js";
-import { Products } from "./products.js";
 import { requireLive } from "./spans.js";
 
 /** Addresses cost nothing until memory is behind them. */

@@ -3,17 +3,17 @@
 import assert from "node:assert/strict";
 import test, { afterEach, describe } from "node:test";
 import fc from "fast-check";
-import { openStandIn, standInMissing } from "../../../test/support/stand-in.js";
-import { heldOnStandIn, openBench, withStandInDriver } from "../../../test/support/stand-in-driver.js";
+import { emulatorMissing, openEmulator } from "../../../test/support/emulator.js";
+import { heldOnEmulator, openBench, withEmulatorDriver } from "../../../test/support/emulator-driver.js";
 import { span } from "../../units/index.js";
 import { basicKernels } from "../basic-kernels.js";
 import type { KernelSource, Launch } from "../driver.js";
 
-const skip = standInMissing;
-const standIn = skip ? undefined! : openStandIn();
+const skip = emulatorMissing;
+const emulator = skip ? undefined! : openEmulator();
 
 afterEach(() => {
-  if (!skip) standIn.reset();
+  if (!skip) emulator.reset();
 });
 
 /** Writes down what it was given, in the order of its parameters, and every thread's share of the grid. */
@@ -42,7 +42,7 @@ const witness: KernelSource = {
 
 describe("arguments", { skip }, () => {
   test("of every type arrive, whatever their values", () => {
-    withStandInDriver({}, (driver) => {
+    withEmulatorDriver({}, (driver) => {
       const { memory, stream, read, write } = openBench(driver);
       const kernel = driver.loadKernel(witness);
       assert.deepEqual(
@@ -100,7 +100,7 @@ describe("arguments", { skip }, () => {
   });
 
   test("that don't fit are refused with what would, and CUDA is not asked", () => {
-    withStandInDriver({}, (driver) => {
+    withEmulatorDriver({}, (driver) => {
       const { memory, stream } = openBench(driver);
       const kernel = driver.loadKernel(basicKernels.fill);
       const dead = span(memory.address + memory.size - 4, 8);
@@ -131,18 +131,18 @@ describe("arguments", { skip }, () => {
       for (const [code, message, launch] of wrong) {
         assert.throws(() => driver.launch(stream, { kernel, ...launch }), { code, message });
       }
-      assert.equal(standIn.calls("cuLaunchKernel"), 0);
+      assert.equal(emulator.calls("cuLaunchKernel"), 0);
       driver.launch(stream, { kernel, blocks: 1, arguments: [memory, 1, 1] });
-      assert.equal(standIn.calls("cuLaunchKernel"), 1);
+      assert.equal(emulator.calls("cuLaunchKernel"), 1);
     });
   });
 
   test("of a launch of no blocks are right, and nothing is launched", () => {
-    withStandInDriver({}, (driver) => {
+    withEmulatorDriver({}, (driver) => {
       const { memory, stream } = openBench(driver);
       const kernel = driver.loadKernel(basicKernels.fill);
       driver.launch(stream, { kernel, blocks: 0, arguments: [memory, 1, 100] });
-      assert.equal(standIn.calls("cuLaunchKernel"), 0);
+      assert.equal(emulator.calls("cuLaunchKernel"), 0);
     });
   });
 
@@ -153,11 +153,11 @@ describe("arguments", { skip }, () => {
       parameters: [],
       cuda: { code, entry: "hf_none", threads: 32 },
     };
-    withStandInDriver({}, (driver) => {
+    withEmulatorDriver({}, (driver) => {
       const { stream } = openBench(driver);
       driver.launch(stream, { kernel: driver.loadKernel(none), blocks: 2, arguments: [] });
       driver.synchronize(stream);
-      assert.equal(standIn.calls("cuLaunchKernel"), 1);
+      assert.equal(emulator.calls("cuLaunchKernel"), 1);
     });
   });
 });
@@ -165,8 +165,8 @@ describe("arguments", { skip }, () => {
 test("the basic kernels give the same on CUDA with blocks and threads in any order", { skip }, () => {
   const elements = 5000;
   const results = [0, 1].map((reversed) =>
-    withStandInDriver({}, (driver) => {
-      standIn.set("reversed", reversed);
+    withEmulatorDriver({}, (driver) => {
+      emulator.set("reversed", reversed);
       const { memory, stream, read } = openBench(driver);
       const at = (place: number) => span(memory.address + place * 4 * elements, 4 * elements);
       const [fill, add] = [driver.loadKernel(basicKernels.fill), driver.loadKernel(basicKernels.add)];
@@ -182,15 +182,15 @@ test("the basic kernels give the same on CUDA with blocks and threads in any ord
 
 describe("a kernel that does not load", { skip }, () => {
   const load = (source: KernelSource) =>
-    withStandInDriver({}, (driver) => {
-      const before = heldOnStandIn();
+    withEmulatorDriver({}, (driver) => {
+      const before = heldOnEmulator();
       let error: unknown;
       try {
         driver.loadKernel(source);
       } catch (caught) {
         error = caught;
       }
-      assert.deepEqual(heldOnStandIn(), before);
+      assert.deepEqual(heldOnEmulator(), before);
       return error as { code: string; message: string; numbers: Record<string, unknown> };
     });
 
@@ -199,12 +199,12 @@ describe("a kernel that does not load", { skip }, () => {
     const { code, message } = load({ name, parameters, wasm: wasm! });
     assert.equal(code, "UNSUPPORTED");
     assert.match(message, /Kernel "fill" has no CUDA code.*or the CPU/);
-    assert.equal(standIn.calls("nvrtcCreateProgram"), 0);
+    assert.equal(emulator.calls("nvrtcCreateProgram"), 0);
   });
 
   test("because it does not compile is told by name, with the architecture and the compiler's log", () => {
-    standIn.set("computeMajor", 8);
-    standIn.set("computeMinor", 6);
+    emulator.set("computeMajor", 8);
+    emulator.set("computeMinor", 6);
     const code = `extern "C" __global__ void __launch_bounds__(32) hf_wrong(float* out) {
   out[0] = no_such_thing;
 }
@@ -221,7 +221,7 @@ describe("a kernel that does not load", { skip }, () => {
       /^Kernel "softmax of 3" did not compile for sm_86 \(NVRTC_ERROR_COMPILATION\):\n.*no_such_thing/s,
     );
     assert.equal(error.numbers["kernel"], "softmax of 3");
-    assert.equal(standIn.calls("nvrtcDestroyProgram"), 1);
+    assert.equal(emulator.calls("nvrtcDestroyProgram"), 1);
   });
 
   test("because its code has another entry gives its module back", () => {
@@ -236,15 +236,15 @@ describe("a kernel that does not load", { skip }, () => {
 });
 
 test("what an unloaded kernel held is given back, and its like can be loaded again", { skip }, () => {
-  withStandInDriver({}, (driver) => {
-    const before = heldOnStandIn();
+  withEmulatorDriver({}, (driver) => {
+    const before = heldOnEmulator();
     const kernels = [basicKernels.fill, basicKernels.fill, basicKernels.add].map((one) =>
       driver.loadKernel(one),
     );
     assert.equal(new Set(kernels.map(({ id }) => id)).size, 3);
-    assert.equal(standIn.get("modules"), before.modules + 3);
+    assert.equal(emulator.get("modules"), before.modules + 3);
     for (const kernel of kernels) driver.unloadKernel(kernel);
-    assert.deepEqual(heldOnStandIn(), before);
+    assert.deepEqual(heldOnEmulator(), before);
     const { memory, stream } = openBench(driver, 64);
     const kernel = driver.loadKernel(basicKernels.fill);
     driver.launch(stream, { kernel, blocks: 1, arguments: [memory, 2, 3] });
@@ -253,7 +253,7 @@ test("what an unloaded kernel held is given back, and its like can be loaded aga
 });
 
 test("host memory that moves is not what arguments lie in: collections change nothing", { skip }, () => {
-  withStandInDriver({}, (driver) => {
+  withEmulatorDriver({}, (driver) => {
     const { memory, stream, read } = openBench(driver);
     const kernel = driver.loadKernel(basicKernels.fill);
     const cells = 200;

@@ -10,9 +10,9 @@ import { ArgumentBlock } from "./argument-block.js";
 import type { Cuda } from "./calls.js";
 import type { Compiler } from "./compiler.js";
 import { functionAttribute, launchAttribute } from "./constants.js";
-import { requireMaps } from "./matrix-maps.js";
 import { OutBlock } from "./out-block.js";
 import { structs } from "./structs.js";
+import { requireMaps } from "./tensor-maps.js";
 
 export interface LoadedKernel {
   readonly parameters: readonly Parameter[];

@@ -3,23 +3,23 @@
 import assert from "node:assert/strict";
 import test, { afterEach, describe } from "node:test";
 import fc from "fast-check";
-import { openStandIn, standInMissing } from "../../../test/support/stand-in.js";
+import { emulatorMissing, openEmulator } from "../../../test/support/emulator.js";
 import {
-  heldOnStandIn,
+  heldOnEmulator,
   openBench,
-  openStandInDriver,
-  withStandInDriver,
-} from "../../../test/support/stand-in-driver.js";
+  openEmulatorDriver,
+  withEmulatorDriver,
+} from "../../../test/support/emulator-driver.js";
 import { bytes, endOf, GiB, MiB, overlaps, type Span, span } from "../../units/index.js";
 import { openCpuDriver } from "../cpu/index.js";
 import type { Driver } from "../driver.js";
 
-const skip = standInMissing;
-const standIn = skip ? undefined! : openStandIn();
+const skip = emulatorMissing;
+const emulator = skip ? undefined! : openEmulator();
 const part = 2 * MiB;
 
 afterEach(() => {
-  if (!skip) standIn.reset();
+  if (!skip) emulator.reset();
 });
 
 const partOf = (range: Span, first: number, count = 1): Span =>
@@ -27,7 +27,7 @@ const partOf = (range: Span, first: number, count = 1): Span =>
 
 describe("the virtual memory API", { skip }, () => {
   test("a range is only addresses; memory comes in parts, and all of it goes with the range", () => {
-    withStandInDriver({}, (driver) => {
+    withEmulatorDriver({}, (driver) => {
       assert.deepEqual([driver.describe().granularity, driver.describe().canCommitInParts], [part, true]);
       const { free } = driver.memory();
       const range = driver.reserve(bytes(1024 * GiB));
@@ -35,15 +35,15 @@ describe("the virtual memory API", { skip }, () => {
       driver.commit(partOf(range, 0));
       driver.commit(partOf(range, 3, 2));
       assert.equal(driver.memory().free, free - 3 * part);
-      assert.equal(standIn.get("allocations"), 0);
+      assert.equal(emulator.get("allocations"), 0);
       driver.release(range);
       assert.equal(driver.memory().free, free);
-      assert.equal(standIn.get("reservations"), 0);
+      assert.equal(emulator.get("reservations"), 0);
     });
   });
 
   test("growing leaves addresses and bytes where they are, and a span may lie across parts", () => {
-    withStandInDriver({}, (driver) => {
+    withEmulatorDriver({}, (driver) => {
       const { read, write } = openBench(driver, part);
       const range = driver.reserve(bytes(8 * part));
       driver.commit(partOf(range, 0));
@@ -60,7 +60,7 @@ describe("the virtual memory API", { skip }, () => {
   });
 
   test("sizes are rounded up to the granularity", () => {
-    withStandInDriver({}, (driver) => {
+    withEmulatorDriver({}, (driver) => {
       assert.equal(driver.reserve(bytes(1)).size, part);
       assert.equal(driver.reserve(bytes(part + 1)).size, 2 * part);
     });
@@ -79,8 +79,8 @@ describe("the virtual memory API", { skip }, () => {
     );
     fc.assert(
       fc.property(fc.array(act, { maxLength: 25 }), (acts) =>
-        withStandInDriver({}, (driver) => {
-          const before = standIn.get("usedMemory");
+        withEmulatorDriver({}, (driver) => {
+          const before = emulator.get("usedMemory");
           const ranges: { range: Span; taken: Set<number> }[] = [];
           for (const one of acts) {
             if (one.kind === "reserve") {
@@ -109,8 +109,8 @@ describe("the virtual memory API", { skip }, () => {
             } else assert.throws(commit, /Commit of/);
           }
           const taken = ranges.reduce((sum, { taken: parts }) => sum + parts.size, 0);
-          assert.equal(standIn.get("usedMemory") - before, taken * part);
-          assert.equal(standIn.get("reservations"), ranges.length);
+          assert.equal(emulator.get("usedMemory") - before, taken * part);
+          assert.equal(emulator.get("reservations"), ranges.length);
         }),
       ),
       { numRuns: 40 },
@@ -119,16 +119,16 @@ describe("the virtual memory API", { skip }, () => {
 
   for (const call of ["cuMemCreate", "cuMemMap", "cuMemSetAccess"] as const) {
     test(`where ${call} fails, a commit leaves nothing behind and can be made again`, () => {
-      withStandInDriver({}, (driver) => {
+      withEmulatorDriver({}, (driver) => {
         const range = driver.reserve(bytes(4 * part));
         driver.commit(partOf(range, 0));
-        const before = heldOnStandIn();
-        standIn.fail(call, 2, { times: 1 });
+        const before = heldOnEmulator();
+        emulator.fail(call, 2, { times: 1 });
         assert.throws(() => driver.commit(partOf(range, 1, 2)), {
           code: "OUT_OF_MEMORY",
           message: new RegExp(`${call}\\(.*failed: CUDA_ERROR_OUT_OF_MEMORY \\(2\\)`),
         });
-        assert.deepEqual(heldOnStandIn(), before);
+        assert.deepEqual(heldOnEmulator(), before);
         const stream = driver.createStream();
         assert.throws(() => driver.fill(stream, partOf(range, 1), 0), { code: "DEAD_ADDRESS" });
         driver.commit(partOf(range, 1, 2));
@@ -140,19 +140,19 @@ describe("the virtual memory API", { skip }, () => {
   test("a release that fails halfway can be made again, and then everything is given back", () => {
     for (const call of ["cuMemUnmap", "cuMemRelease", "cuMemAddressFree"]) {
       for (const after of call === "cuMemAddressFree" ? [0] : [0, 1, 2]) {
-        withStandInDriver({}, (driver) => {
+        withEmulatorDriver({}, (driver) => {
           const stream = driver.createStream();
-          const before = heldOnStandIn();
+          const before = heldOnEmulator();
           const range = driver.reserve(bytes(3 * part));
           for (const index of [0, 1, 2]) driver.commit(partOf(range, index));
-          standIn.fail(call, 1, { after, times: 1 });
+          emulator.fail(call, 1, { after, times: 1 });
           assert.throws(() => driver.release(range), { code: "DRIVER_FAILED" }, call);
           const fill = () => driver.fill(stream, partOf(range, 0), 0);
           // The first refusal has changed nothing; behind it nobody may touch what is left.
           if (call === "cuMemUnmap" && after === 0) fill();
           else assert.throws(fill, { code: "DEAD_ADDRESS" });
           driver.release(range);
-          assert.deepEqual(heldOnStandIn(), before, `${call} after ${after}`);
+          assert.deepEqual(heldOnEmulator(), before, `${call} after ${after}`);
         });
       }
     }
@@ -162,50 +162,50 @@ describe("the virtual memory API", { skip }, () => {
 describe("plain allocations", { skip }, () => {
   const reasons: Record<string, () => Driver> = {
     "the device has no virtual memory API": () => {
-      standIn.set("virtualMemory", 0);
-      return openStandInDriver();
+      emulator.set("virtualMemory", 0);
+      return openEmulatorDriver();
     },
     "the device says that it has one and refuses to map": () => {
-      standIn.set("canMap", 0);
-      return openStandInDriver();
+      emulator.set("canMap", 0);
+      return openEmulatorDriver();
     },
     "it can't be made accessible": () => {
-      standIn.fail("cuMemSetAccess", 801);
-      return openStandInDriver();
+      emulator.fail("cuMemSetAccess", 801);
+      return openEmulatorDriver();
     },
-    "the caller asks for them": () => openStandInDriver({ allocation: "plain" }),
+    "the caller asks for them": () => openEmulatorDriver({ allocation: "plain" }),
   };
   for (const [reason, open] of Object.entries(reasons)) {
     test(`are taken whole where ${reason}, and the probe leaves nothing behind`, () => {
-      const before = heldOnStandIn();
+      const before = heldOnEmulator();
       const driver = open();
-      assert.deepEqual(heldOnStandIn(), before);
+      assert.deepEqual(heldOnEmulator(), before);
       assert.equal(driver.describe().canCommitInParts, false);
       const range = driver.reserve(bytes(100_000));
       assert.equal(range.size % driver.describe().granularity, 0);
-      assert.equal(standIn.get("usedMemory") - before.usedMemory, range.size);
-      assert.equal(standIn.get("allocations"), 1);
+      assert.equal(emulator.get("usedMemory") - before.usedMemory, range.size);
+      assert.equal(emulator.get("allocations"), 1);
       const stream = driver.createStream();
       assert.throws(() => driver.fill(stream, range, 1), { code: "DEAD_ADDRESS" });
       driver.commit(range);
       driver.fill(stream, range, 1);
       driver.release(range);
       driver.close();
-      assert.deepEqual(heldOnStandIn(), before);
+      assert.deepEqual(heldOnEmulator(), before);
     });
   }
 
   test("a device with the API is not asked for them", () => {
-    withStandInDriver({}, (driver) => {
+    withEmulatorDriver({}, (driver) => {
       driver.commit(driver.reserve(bytes(part)));
-      assert.equal(standIn.calls("cuMemAlloc"), 0);
+      assert.equal(emulator.calls("cuMemAlloc"), 0);
     });
   });
 
   test("close gives back what nobody released", () => {
-    withStandInDriver({ allocation: "plain" }, (driver) => {
+    withEmulatorDriver({ allocation: "plain" }, (driver) => {
       for (const size of [1, 70_000, 4 * MiB]) driver.commit(driver.reserve(bytes(size)));
-      assert.equal(standIn.get("allocations"), 3);
+      assert.equal(emulator.get("allocations"), 3);
     });
   });
 });
@@ -213,14 +213,14 @@ describe("plain allocations", { skip }, () => {
 describe("what the device does not have", { skip }, () => {
   for (const allocation of ["auto", "plain"] as const) {
     test(`${allocation}: memory that is not there is refused with CUDA's name and the size, and nothing is taken`, () => {
-      standIn.set("totalMemory", 64 * MiB);
-      standIn.set("foreignMemory", 32 * MiB);
-      withStandInDriver({ allocation }, (driver) => {
+      emulator.set("totalMemory", 64 * MiB);
+      emulator.set("foreignMemory", 32 * MiB);
+      withEmulatorDriver({ allocation }, (driver) => {
         const { total, free } = driver.memory();
-        assert.deepEqual([total, free], [64 * MiB, 32 * MiB - standIn.get("usedMemory")]);
+        assert.deepEqual([total, free], [64 * MiB, 32 * MiB - emulator.get("usedMemory")]);
         const take = (size: number) => driver.commit(driver.reserve(bytes(size)));
         take(16 * MiB);
-        const before = heldOnStandIn();
+        const before = heldOnEmulator();
         assert.throws(() => take(17 * part), {
           code: "OUT_OF_MEMORY",
           message: new RegExp(`size ${17 * part}.*CUDA_ERROR_OUT_OF_MEMORY \\(2\\).*HOLDFAST_MEMORY`),
@@ -230,7 +230,7 @@ describe("what the device does not have", { skip }, () => {
             name: "CUDA_ERROR_OUT_OF_MEMORY",
           },
         });
-        assert.equal(heldOnStandIn().usedMemory, before.usedMemory);
+        assert.equal(heldOnEmulator().usedMemory, before.usedMemory);
         take(16 * MiB);
         assert.equal(driver.memory().free, 0);
       });
@@ -279,12 +279,12 @@ test("misuse is refused with the CPU driver's codes, before CUDA is asked", { sk
   cpu.close();
   assert.deepEqual([...new Set(expected)].sort(), ["BAD_ARGUMENT", "BAD_SIZE", "NOT_OWNER"]);
   const asked = ["cuMemAddressReserve", "cuMemCreate", "cuMemMap", "cuMemUnmap", "cuMemAddressFree"];
-  withStandInDriver({}, (driver) => {
-    const before = asked.map((call) => standIn.calls(call));
+  withEmulatorDriver({}, (driver) => {
+    const before = asked.map((call) => emulator.calls(call));
     assert.deepEqual(codesOfMisuse(driver), expected);
     // The one range, its one part, and their end.
     assert.deepEqual(
-      asked.map((call, index) => standIn.calls(call) - before[index]!),
+      asked.map((call, index) => emulator.calls(call) - before[index]!),
       [1, 1, 1, 1, 1],
     );
   });

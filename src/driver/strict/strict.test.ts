@@ -2,7 +2,7 @@
 
 import assert from "node:assert/strict";
 import { afterEach, beforeEach, describe, test } from "node:test";
-import { refuses } from "../../../test/support/refuses.js";
+import { refuses } from "../../../test/support/rejects.js";
 import { type Bytes, bytes, type Span, span } from "../../units/index.js";
 import { basicKernels, type CpuDriver, openCpuDriver } from "../cpu/index.js";
 import type { Driver, HostSpan, Stream } from "../driver.js";

@@ -1,8 +1,8 @@
 /** What was run, with what, where; and what can be taken out of it. */
 
-import { Figure } from "./figure.js";
-import { formatDuration, formatName, formatNumber, formatTime } from "./format.js";
+import { Figure } from "./charts/figure.js";
 import { runPath } from "./server.js";
+import { formatDuration, formatName, formatNumber, formatTime } from "./tables/format.js";
 import type { RunDetail, RunStatus } from "./wire.js";
 
 export interface AboutViewProps {

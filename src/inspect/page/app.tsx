@@ -3,19 +3,19 @@
 import { Component, type ComponentChildren, type TargetedKeyboardEvent } from "preact";
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { AboutView } from "./about-view.js";
-import { formatCount } from "./format.js";
+import { assignLooks } from "./charts/palette.js";
+import { InkContext, useTheme } from "./charts/theme.js";
 import { HelpDialog } from "./help-dialog.js";
-import { LearningView } from "./learning-view.js";
-import { MemoryView } from "./memory-view.js";
-import { assignLooks } from "./palette.js";
+import { MemoryView } from "./plan/memory-view.js";
 import { formatRoute, parseRoute, type Route, type Tab, tabs } from "./route.js";
-import { RunHead } from "./run-head.js";
-import { RunList } from "./run-list.js";
+import { TroubleView } from "./runs/incidents-view.js";
+import { LearningView } from "./runs/learning-view.js";
+import { RunHead } from "./runs/run-head.js";
+import { RunList } from "./runs/run-list.js";
+import { SpeedView } from "./runs/speed-view.js";
 import { runPath, useAnswer, useDetails, useIsLost, useRun, useRuns } from "./server.js";
-import { SpeedView } from "./speed-view.js";
-import { useStepTables } from "./step-tables.js";
-import { InkContext, useTheme } from "./theme.js";
-import { TroubleView } from "./trouble-view.js";
+import { formatCount } from "./tables/format.js";
+import { useStepTables } from "./tables/step-tables.js";
 import type { MemorySample, RunLine } from "./wire.js";
 
 const tabNames: Readonly<Record<Tab, string>> = {

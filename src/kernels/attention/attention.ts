@@ -4,14 +4,12 @@
  */
 
 import type { KernelSource } from "../../driver/index.js";
+import { type Dtype, dtypes } from "../../ir/index.js";
 import type { Runtime, Storage } from "../../runtime/index.js";
 import { callListenerOf } from "../call-listener.js";
-import { type Dtype, dtypes } from "../dtypes.js";
-import { elementOf, type GemmDtype } from "../gemm/element.js";
-import { argumentsInOrder } from "../wasm-function.js";
-import { backwardKernel, backwardParameters } from "./backward.js";
+import { argumentsInOrder } from "../codegen/wasm/wasm-function.js";
+import { elementOf, type GemmDtype } from "../gemm/cpu/element.js";
 import { attendBackwardOnCuda, attendOnCuda } from "./cuda/index.js";
-import { forwardKernel, forwardParameters, stripRows } from "./forward.js";
 import {
   type AttentionBackwardProblem,
   type AttentionOperand,
@@ -21,6 +19,8 @@ import {
   resultDtypeOf,
   SoundnessCheck,
 } from "./problem.js";
+import { backwardKernel, backwardParameters } from "./wasm/backward.js";
+import { forwardKernel, forwardParameters, stripRows } from "./wasm/forward.js";
 
 /**
  * `out = softmax(scale · query · keyᵀ + mask) · value`, for every batch and head; the probabilities stay for

@@ -1,9 +1,9 @@
 /** What attention is asked to be, checked: sizes and strides fit each other, and the storages hold them. */
 
 import { HoldfastError } from "../../errors/index.js";
+import { type Dtype, dtypes } from "../../ir/index.js";
 import type { Storage } from "../../runtime/index.js";
-import { type Dtype, dtypes } from "../dtypes.js";
-import type { GemmDtype } from "../gemm/element.js";
+import type { GemmDtype } from "../gemm/cpu/element.js";
 
 /** A [batch, heads, rows, width] operand whose last dimension lies side by side. Strides count elements. */
 export interface AttentionOperand {

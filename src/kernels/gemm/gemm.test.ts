@@ -14,17 +14,17 @@ import {
   runProduct,
   shapeOf,
   type Values,
-} from "../../../test/support/products.js";
+} from "../../../test/support/gemms.js";
 import { withCpuRuntime, withRuntime } from "../../../test/support/runtimes.js";
 import { sameBytes } from "../../../test/support/same-bytes.js";
 import { openCpuDriver, strict } from "../../driver/index.js";
 import type { Runtime } from "../../runtime/index.js";
-import { elementOf } from "./element.js";
+import { elementOf } from "./cpu/element.js";
+import { blocking } from "./cpu/multiply.js";
+import { planGemm } from "./cpu/plan.js";
+import { tileColumns, tileShape } from "./cpu/tile.js";
+import type { GemmProblem } from "./desc.js";
 import { cpuScratchBytes, gemm, gemmScratchBytes } from "./gemm.js";
-import { blocking } from "./multiply.js";
-import { planGemm } from "./plan.js";
-import type { GemmProblem } from "./problem.js";
-import { tileColumns, tileShape } from "./tile.js";
 
 for (const dtype of ["f32", "f64"] as const) {
   test(`a product of ${dtype} is right for any shape, layout, alpha and beta, and writes nothing beside C`, () => {

@@ -7,21 +7,21 @@ import type { Blas } from "../../driver/index.js";
 import type { Runtime } from "../../runtime/index.js";
 import { type Bytes, bytes, span } from "../../units/index.js";
 import { callListenerOf } from "../call-listener.js";
-import { argumentsInOrder } from "../wasm-function.js";
-import { blasKernel, blasParameters, blasTranspose } from "./blas.js";
-import { type DirectForm, directParameters, directStripRows } from "./direct.js";
-import { elementOf, type GemmDtype } from "./element.js";
-import { finishProduct } from "./epilogue.js";
-import { gemmKernel } from "./kernels.js";
+import { argumentsInOrder } from "../codegen/wasm/wasm-function.js";
+import { blasKernel, blasParameters, blasTranspose } from "./cpu/blas.js";
+import { type DirectForm, directParameters, directStripRows } from "./cpu/direct.js";
+import { elementOf, type GemmDtype } from "./cpu/element.js";
+import { finishProduct } from "./cpu/epilogue.js";
+import { gemmKernel } from "./cpu/kernels.js";
+import { multiplyParameters } from "./cpu/multiply.js";
+import { packParameters } from "./cpu/pack.js";
+import { type PackedPlan, planGemm } from "./cpu/plan.js";
 import {
   launchLibraryProduct,
   libraryActivates,
   libraryChoices,
   libraryWorkspaceBytes,
-} from "./library-product.js";
-import { multiplyParameters } from "./multiply.js";
-import { packParameters } from "./pack.js";
-import { type PackedPlan, planGemm } from "./plan.js";
+} from "./cublaslt/cublaslt.js";
 import {
   accessToC,
   firstOwnChoice,
@@ -34,7 +34,8 @@ import {
   refused,
   requireBiasAsResult,
   requireSound,
-} from "./problem.js";
+} from "./desc.js";
+import { launchWideProducts, wideProductsOf } from "./dmma/index.js";
 import {
   type Finish,
   type FinishOn,
@@ -45,8 +46,7 @@ import {
   warpgroupPlainsOf,
   warpgroupsOf,
   warpgroupsPreferTurned,
-} from "./warpgroup/index.js";
-import { launchWideProducts, wideProductsOf } from "./wide/index.js";
+} from "./sm90/index.js";
 
 /**
  * `C[m, n] = alpha · op(A)[m, k] · op(B)[k, n] + beta · C`, once or for a batch; then the bias and the activation, where

@@ -3,7 +3,17 @@
  * a GPU by its library, or in tiles of our own.
  */
 
-export type { GemmDtype } from "./element.js";
+export type { GemmDtype } from "./cpu/element.js";
+export { libraryProductKey } from "./cublaslt/cublaslt.js";
+export {
+  firstOwnChoice,
+  type GemmOutline,
+  type GemmProblem,
+  type GemmShape,
+  type MatrixLayout,
+  type Operand,
+  type ProductDtype,
+} from "./desc.js";
 export {
   gemm,
   gemmChoices,
@@ -15,14 +25,4 @@ export {
   gemmScratchBytes,
   gemmTogether,
 } from "./gemm.js";
-export { libraryProductKey } from "./library-product.js";
-export {
-  firstOwnChoice,
-  type GemmOutline,
-  type GemmProblem,
-  type GemmShape,
-  type MatrixLayout,
-  type Operand,
-  type ProductDtype,
-} from "./problem.js";
-export { type Finish, summedRows } from "./warpgroup/index.js";
+export { type Finish, summedRows } from "./sm90/index.js";

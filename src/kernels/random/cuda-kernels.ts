@@ -1,7 +1,7 @@
 /** The random kernels in CUDA C++: the words of the WebAssembly ones, from the same blocks. */
 
 import type { CudaCode } from "../../driver/index.js";
-import { cudaKernel } from "../cuda-function.js";
+import { cudaKernel } from "../codegen/cuda/cuda-function.js";
 import { keySteps, multipliers, rounds } from "./philox.js";
 import { stateOffsets } from "./random-state.js";
 

@@ -2,7 +2,7 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { refuses } from "../../../test/support/refuses.js";
+import { refuses } from "../../../test/support/rejects.js";
 import { keepAll, keepMask, thresholdOf, uniform } from "./distributions.js";
 import { drawWords } from "./random-stream.js";
 

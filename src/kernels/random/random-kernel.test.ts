@@ -1,13 +1,13 @@
 /**
  * The random kernels against the plain Philox, word for word: any length, any number of threads, and in graphs, where each
- * replay must draw anew (row C11 of the museum: masks that were frozen into the graph).
+ * replay must draw anew (regression C11: masks that were frozen into the graph).
  */
 
 import assert from "node:assert/strict";
 import { afterEach, describe, test } from "node:test";
 import fc from "fast-check";
 import { cudaMissing } from "../../../test/support/kernel-runtime.js";
-import { refuses } from "../../../test/support/refuses.js";
+import { refuses } from "../../../test/support/rejects.js";
 import { sameBytes } from "../../../test/support/same-bytes.js";
 import { openTestDriver, openTestGpu, testDevice } from "../../../test/support/test-device.js";
 import { type Driver, openCpuDriver, strict } from "../../driver/index.js";
@@ -155,11 +155,11 @@ describe("randomBits", () => {
 
   test("blocks far behind the end touch nothing, however large their numbers", () => {
     bench = new Bench();
-    // The stand-in runs them one by one, and a GPU takes its time for billions.
+    // The emulator runs them one by one, and a GPU takes its time for billions.
     const counts = {
       cpu: [2 ** 20 + 1, 2 ** 31 - 1],
       cuda: [2 ** 20 + 1, 2 ** 26 + 1],
-      "stand-in": [2 ** 12 + 1],
+      emulator: [2 ** 12 + 1],
     }[testDevice];
     for (const blocks of counts) bench.assertDraws(5, { seed, counter: 0n }, blocks);
   });

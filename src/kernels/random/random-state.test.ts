@@ -2,7 +2,7 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { refuses } from "../../../test/support/refuses.js";
+import { refuses } from "../../../test/support/rejects.js";
 import { decodeState, encodeState, stateBytes } from "./random-state.js";
 
 test("a state is the seed, then the counter, low bytes first", () => {

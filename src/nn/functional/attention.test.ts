@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { CallLog } from "../../../test/support/call-log.js";
 import { openDevice } from "../../../test/support/devices.js";
-import { refuses } from "../../../test/support/refuses.js";
+import { refuses } from "../../../test/support/rejects.js";
 import { openTestDriver } from "../../../test/support/test-device.js";
 import type { Tensor } from "../../tensor/index.js";
 import { scaledDotProductAttention as attend } from "./attention.js";

@@ -1,9 +1,9 @@
-/** Dropout: what it keeps, what it scales, and how its state moves. Its bits are the museum's row N7. */
+/** Dropout: what it keeps, what it scales, and how its state moves. Its bits are regression N7. */
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { openDevice } from "../../../test/support/devices.js";
-import { refuses } from "../../../test/support/refuses.js";
+import { refuses } from "../../../test/support/rejects.js";
 import { sameBytes } from "../../../test/support/same-bytes.js";
 import { decodeState } from "../../kernels/index.js";
 import { dropout as dropoutOp } from "../../ops/index.js";

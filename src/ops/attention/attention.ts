@@ -7,7 +7,8 @@
  */
 
 import { HoldfastError } from "../../errors/index.js";
-import { attend, attendBackward, type Dtype, dtypes, promote } from "../../kernels/index.js";
+import { type Dtype, dtypes, promote } from "../../ir/index.js";
+import { attend, attendBackward } from "../../kernels/index.js";
 import { copyArray } from "../copy.js";
 import type { DeviceArray } from "../device-array.js";
 import { fitTo } from "../gradients.js";

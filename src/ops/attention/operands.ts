@@ -1,9 +1,10 @@
 /** Puts arrays into the words of the attention kernels: [batch, heads, rows, width] with strides, copied only where needed. */
 
-import type { AttentionMask, AttentionOperand, Dtype } from "../../kernels/index.js";
+import type { Dtype } from "../../ir/index.js";
+import type { AttentionMask, AttentionOperand } from "../../kernels/index.js";
 import { copyArray } from "../copy.js";
 import { broadcastStrides, contiguousStrides, type DeviceArray } from "../device-array.js";
-import { batchStrideOf } from "../matmul/product.js";
+import { batchStrideOf } from "../matmul/gemm.js";
 import type { Lowering } from "../op.js";
 import type { Shape } from "../shape.js";
 

@@ -3,7 +3,8 @@
  * dropout the fused scaledDotProductAttention does the same in one kernel.
  */
 
-import { type Dtype, dtypes, iterateRows, launchRows, term } from "../../kernels/index.js";
+import { type Dtype, dtypes, iterateRows, term } from "../../ir/index.js";
+import { launchRows } from "../../kernels/index.js";
 import { add, mul } from "../elementwise/arithmetic.js";
 import { where } from "../elementwise/comparisons.js";
 import { matmul } from "../matmul/matmul.js";

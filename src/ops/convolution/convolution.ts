@@ -4,7 +4,7 @@
  */
 
 import { HoldfastError } from "../../errors/index.js";
-import { dtypes, promote } from "../../kernels/index.js";
+import { dtypes, promote } from "../../ir/index.js";
 import { add } from "../elementwise/arithmetic.js";
 import { matmul } from "../matmul/matmul.js";
 import { pad } from "../movement/pad.js";

@@ -8,10 +8,10 @@ import {
   dtypes,
   type Expression,
   iterateElements,
-  launchRows,
   type RowKernel,
   term,
-} from "../../kernels/index.js";
+} from "../../ir/index.js";
+import { launchRows } from "../../kernels/index.js";
 import { copyArray } from "../copy.js";
 import type { DeviceArray, Layout } from "../device-array.js";
 import { type Part, seePart } from "../movement/part.js";

@@ -1,13 +1,7 @@
 /** windows: an array's last axes seen through windows that are moved along them. A view; they may overlap. */
 
-import {
-  type Dtype,
-  dtypes,
-  iterateElements,
-  launchRows,
-  type RowKernel,
-  term,
-} from "../../kernels/index.js";
+import { type Dtype, dtypes, iterateElements, type RowKernel, term } from "../../ir/index.js";
+import { launchRows } from "../../kernels/index.js";
 import { copyArray } from "../copy.js";
 import type { DeviceArray } from "../device-array.js";
 import { type Part, seePart } from "../movement/part.js";

@@ -1,6 +1,6 @@
 /** Activations, each with its derivative in one kernel. All of them stay finite for every finite operand. */
 
-import { type Expression, term } from "../../kernels/index.js";
+import { type Expression, term } from "../../ir/index.js";
 import type { KernelOp } from "../op.js";
 import { unary } from "./unary.js";
 

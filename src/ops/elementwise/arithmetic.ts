@@ -1,6 +1,6 @@
 /** Arithmetic of two operands: add, sub, mul, div, pow, maximum, minimum. They broadcast, and meet by promotion. */
 
-import { type Dtype, dtypes, type Expression, term } from "../../kernels/index.js";
+import { type Dtype, dtypes, type Expression, term } from "../../ir/index.js";
 import { fitTo } from "../gradients.js";
 import type { GradientRule, Gradients, KernelOp, SavedPlaces } from "../op.js";
 import { elementwise } from "./elementwise.js";

@@ -1,7 +1,7 @@
 /** cast: the same values in another dtype. Floats become integers by cutting off; anything but 0 is true. */
 
 import { HoldfastError } from "../../errors/index.js";
-import { type Dtype, dtypes } from "../../kernels/index.js";
+import { type Dtype, dtypes } from "../../ir/index.js";
 import { copyArray } from "../copy.js";
 import { arrayAt, type KernelOp, typeAt } from "../op.js";
 

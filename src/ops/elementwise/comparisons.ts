@@ -1,6 +1,6 @@
 /** Comparisons and logic, which give truth values, and where, which takes one. */
 
-import { type CompareOp, type Expression, term } from "../../kernels/index.js";
+import { type CompareOp, type Expression, term } from "../../ir/index.js";
 import { fitTo } from "../gradients.js";
 import type { KernelOp } from "../op.js";
 import { elementwise } from "./elementwise.js";

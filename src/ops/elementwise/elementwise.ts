@@ -11,12 +11,12 @@ import {
   dtypes,
   type Expression,
   iterateElements,
-  launchRows,
   promote,
   promoteWithScalar,
   type RowKernel,
   term,
-} from "../../kernels/index.js";
+} from "../../ir/index.js";
+import { launchRows } from "../../kernels/index.js";
 import { broadcastStrides, type DeviceArray } from "../device-array.js";
 import {
   type Attributes,

@@ -1,6 +1,6 @@
 /** Elementary functions of one operand, with their derivatives. */
 
-import { type Dtype, dtypes, type Expression, term } from "../../kernels/index.js";
+import { type Dtype, dtypes, type Expression, term } from "../../ir/index.js";
 import { signOf } from "./sign-of.js";
 import { unary } from "./unary.js";
 

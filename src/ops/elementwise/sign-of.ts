@@ -1,6 +1,6 @@
 /** The sign of a value, as an expression: of the op `sign` and of every gradient that has |x| in it. */
 
-import { type Expression, term } from "../../kernels/index.js";
+import { type Expression, term } from "../../ir/index.js";
 
 /** -1, 0 or 1; NaN stays NaN. */
 export function signOf(x: Expression): Expression {

@@ -1,7 +1,7 @@
 /** How an elementwise op of one operand is defined: its value, and its derivative as an expression too. */
 
-import type { Compute, Dtype, Expression } from "../../kernels/index.js";
-import { term } from "../../kernels/index.js";
+import type { Compute, Dtype, Expression } from "../../ir/index.js";
+import { term } from "../../ir/index.js";
 import { fitTo } from "../gradients.js";
 import type { Attributes, KernelOp, NoAttributes } from "../op.js";
 import { elementwise, type ResultKind } from "./elementwise.js";

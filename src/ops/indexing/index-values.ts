@@ -1,7 +1,7 @@
 /** What ops that take indices share: which dtypes an index has, and the refusal of one that points outside its axis. */
 
 import { HoldfastError } from "../../errors/index.js";
-import { dtypes, type Expression, term, viewElements } from "../../kernels/index.js";
+import { dtypes, type Expression, term, viewElements } from "../../ir/index.js";
 import { contiguousStrides, type DeviceArray } from "../device-array.js";
 import { type Lowering, type OperandType, typeAt, type ValueType } from "../op.js";
 import { lowerReduction, type Reduction } from "../reduction/reduce.js";

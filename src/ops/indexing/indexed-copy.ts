@@ -1,13 +1,7 @@
 /** Copies elements from places that an index tells: what indexSelect, gather and embedding are lowered to, and batches drawn by. */
 
-import {
-  type Dtype,
-  dtypes,
-  iterateElements,
-  launchRows,
-  type RowKernel,
-  term,
-} from "../../kernels/index.js";
+import { type Dtype, dtypes, iterateElements, type RowKernel, term } from "../../ir/index.js";
+import { launchRows } from "../../kernels/index.js";
 import type { Runtime } from "../../runtime/index.js";
 import type { DeviceArray, Strides } from "../device-array.js";
 import { fillWith } from "../reduction/reduce.js";

@@ -1,6 +1,7 @@
 /** oneHot: a row for each label, 1 at the label and 0 elsewhere. */
 
-import { type Dtype, iterateRows, launchRows, type RowKernel, term } from "../../kernels/index.js";
+import { type Dtype, iterateRows, type RowKernel, term } from "../../ir/index.js";
+import { launchRows } from "../../kernels/index.js";
 import { arrayAt, type KernelOp } from "../op.js";
 import { requireSize } from "../shape.js";
 import { indexTypeAt, requireInside } from "./index-values.js";

@@ -1,6 +1,7 @@
 /** Adds into an array at places that an index tells, in a fixed order: gradients of selections, and scatterAdd. */
 
-import { dtypes, launchScatterAdd, type WalkDtype } from "../../kernels/index.js";
+import { dtypes } from "../../ir/index.js";
+import { launchScatterAdd, type WalkDtype } from "../../kernels/index.js";
 import type { Storage } from "../../runtime/index.js";
 import { copyArray } from "../copy.js";
 import { type DeviceArray, isContiguous } from "../device-array.js";

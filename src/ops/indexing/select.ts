@@ -1,7 +1,8 @@
 /** indexSelect and embedding: whole slices of an array, chosen by a list of indices. */
 
 import { HoldfastError } from "../../errors/index.js";
-import { type Dtype, iterateElements, launchRows, type RowKernel, term } from "../../kernels/index.js";
+import { type Dtype, iterateElements, type RowKernel, term } from "../../ir/index.js";
+import { launchRows } from "../../kernels/index.js";
 import type { DeviceArray } from "../device-array.js";
 import { reshape } from "../movement/reshape.js";
 import { arrayAt, type KernelOp, type Lowering, typeAt } from "../op.js";

@@ -3,7 +3,8 @@
  * leaves it as a number: the step's changes to persistent memory are skipped, and the host is told at the next read-back.
  */
 
-import { type Dtype, iterateRows, launchRows, type RowKernel, term } from "../../kernels/index.js";
+import { type Dtype, iterateRows, type RowKernel, term } from "../../ir/index.js";
+import { launchRows } from "../../kernels/index.js";
 import { type DeviceArray, isContiguous } from "../device-array.js";
 import type { Lowering } from "../op.js";
 import { sizeOf } from "../shape.js";

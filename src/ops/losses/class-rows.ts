@@ -10,13 +10,13 @@ import {
   dtypes,
   type Expression,
   iterateRows,
-  launchRows,
   type RowKernel,
   type Stage,
   type Strides,
   term,
   viewElements,
-} from "../../kernels/index.js";
+} from "../../ir/index.js";
+import { launchRows } from "../../kernels/index.js";
 import { broadcastStrides, type DeviceArray } from "../device-array.js";
 import { asIndexList } from "../indexing/index-list.js";
 import { areInside, indexTypeAt } from "../indexing/index-values.js";

@@ -11,7 +11,7 @@ import {
   type RowKernel,
   type Stage,
   term,
-} from "../../kernels/index.js";
+} from "../../ir/index.js";
 import { labelTerms } from "./class-rows.js";
 
 /** Which kernel: the rest comes with the launch. */

@@ -3,7 +3,7 @@
  * could be that of 0, and no one-hot matrix.
  */
 
-import { dtypes } from "../../kernels/index.js";
+import { dtypes } from "../../ir/index.js";
 import type { DeviceArray } from "../device-array.js";
 import { arrayAt, type KernelOp, type ValueType } from "../op.js";
 import type { Shape } from "../shape.js";

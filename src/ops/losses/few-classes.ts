@@ -8,10 +8,10 @@ import {
   dtypes,
   type Expression,
   iterateElements,
-  launchRows,
   type RowKernel,
   term,
-} from "../../kernels/index.js";
+} from "../../ir/index.js";
+import { launchRows } from "../../kernels/index.js";
 import { broadcastStrides, type DeviceArray, extentOf } from "../device-array.js";
 import type { Lowering } from "../op.js";
 import { type ClassRows, classStep, labelTerms } from "./class-rows.js";

@@ -1,6 +1,6 @@
 /** nllLoss: the negative log probability of each row's class, from log probabilities. crossEntropy does both at once. */
 
-import { type Dtype, dtypes, type Expression, type RowKernel, term } from "../../kernels/index.js";
+import { type Dtype, dtypes, type Expression, type RowKernel, term } from "../../ir/index.js";
 import type { DeviceArray } from "../device-array.js";
 import { arrayAt, type KernelOp } from "../op.js";
 import {

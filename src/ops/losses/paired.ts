@@ -1,7 +1,7 @@
 /** Losses of two tensors element by element: squared, absolute, Huber, and of yes-or-no targets from logits. */
 
 import { HoldfastError } from "../../errors/index.js";
-import { type Expression, term } from "../../kernels/index.js";
+import { type Expression, term } from "../../ir/index.js";
 import { mul } from "../elementwise/arithmetic.js";
 import { elementwise } from "../elementwise/elementwise.js";
 import { fitTo } from "../gradients.js";

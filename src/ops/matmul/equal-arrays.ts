@@ -1,6 +1,6 @@
 /** Equal arrays, such as the parameters of equal modules, seen as one array with an axis more. */
 
-import { dtypes, promote } from "../../kernels/index.js";
+import { dtypes, promote } from "../../ir/index.js";
 import type { PersistentStorage, Region, Storage } from "../../runtime/index.js";
 import { copyArray } from "../copy.js";
 import { contiguousStrides, type DeviceArray, isContiguous } from "../device-array.js";

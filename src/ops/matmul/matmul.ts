@@ -1,7 +1,7 @@
 /** matmul: vectors, matrices and batches of them, with PyTorch's rules; and linear, a product with a bias. */
 
 import { HoldfastError } from "../../errors/index.js";
-import { type Dtype, dtypes, promote } from "../../kernels/index.js";
+import { type Dtype, dtypes, promote } from "../../ir/index.js";
 import { copyArray } from "../copy.js";
 import { contiguousStrides, type DeviceArray, joinAxes, transposed } from "../device-array.js";
 import { fitTo } from "../gradients.js";
@@ -18,7 +18,7 @@ import {
 import { lowerReduction } from "../reduction/reduce.js";
 import { addUp, sum } from "../reduction/sum.js";
 import { badShape, broadcastShapes, formatShape, isSameShape, type Shape, sizeOf } from "../shape.js";
-import { asMultiplied, lowerProduct } from "./product.js";
+import { asMultiplied, lowerProduct } from "./gemm.js";
 
 /** Operands as matrices: a vector on the left is a row, one on the right a column. */
 function asMatrices(left: Shape, right: Shape): { a: Shape; b: Shape } {

@@ -1,7 +1,7 @@
 /** The dtype in which the operands of products over several matrices meet. */
 
 import { HoldfastError } from "../../errors/index.js";
-import { type Dtype, dtypes, promote } from "../../kernels/index.js";
+import { type Dtype, dtypes, promote } from "../../ir/index.js";
 import { type OperandType, typeAt } from "../op.js";
 
 /** Promoted over all operands; refuses what is no float. */

@@ -1,13 +1,7 @@
 /** flip: the elements along some axes in reverse order, as a copy. */
 
-import {
-  type Dtype,
-  dtypes,
-  iterateElements,
-  launchRows,
-  type RowKernel,
-  term,
-} from "../../kernels/index.js";
+import { type Dtype, dtypes, iterateElements, type RowKernel, term } from "../../ir/index.js";
+import { launchRows } from "../../kernels/index.js";
 import { arrayAt, type KernelOp, typeAt } from "../op.js";
 import { axesOf } from "../shape.js";
 

@@ -1,7 +1,7 @@
 /** cat and stack: several arrays as one. */
 
 import { HoldfastError } from "../../errors/index.js";
-import { promote } from "../../kernels/index.js";
+import { promote } from "../../ir/index.js";
 import { copyArray } from "../copy.js";
 import { fitTo } from "../gradients.js";
 import { arrayAt, type CompositeOp, type KernelOp, type OperandType, typeAt, type ValueType } from "../op.js";

@@ -1,7 +1,7 @@
 /** pad: a border of one value around an array; a negative border crops. */
 
 import { HoldfastError } from "../../errors/index.js";
-import { dtypes } from "../../kernels/index.js";
+import { dtypes } from "../../ir/index.js";
 import { copyArray } from "../copy.js";
 import { arrayAt, type KernelOp, typeAt } from "../op.js";
 import { fillWith } from "../reduction/reduce.js";

@@ -1,6 +1,6 @@
 /** Parts of an array while an op is lowered: some of its elements, seen in their own layout. */
 
-import { dtypes } from "../../kernels/index.js";
+import { dtypes } from "../../ir/index.js";
 import { type DeviceArray, extentOf, type Layout } from "../device-array.js";
 import type { Lowering } from "../op.js";
 

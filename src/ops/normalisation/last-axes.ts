@@ -4,14 +4,8 @@
  */
 
 import { HoldfastError } from "../../errors/index.js";
-import {
-  type ColumnKernel,
-  type Dtype,
-  dtypes,
-  type Expression,
-  launchColumns,
-  type RowKernel,
-} from "../../kernels/index.js";
+import { type ColumnKernel, type Dtype, dtypes, type Expression, type RowKernel } from "../../ir/index.js";
+import { launchColumns } from "../../kernels/index.js";
 import { copyArray } from "../copy.js";
 import { broadcastStrides, contiguousStrides, type DeviceArray, joinAxes } from "../device-array.js";
 import { arrayAt, type KernelOp, type Lowering, type OperandType, typeAt, type ValueType } from "../op.js";

@@ -1,6 +1,6 @@
 /** layerNorm: each row less its mean, over its standard deviation; then a weight and a bias, where they are given. */
 
-import { type Dtype, dtypes, type Expression, type RowKernel, term } from "../../kernels/index.js";
+import { type Dtype, dtypes, type Expression, type RowKernel, term } from "../../ir/index.js";
 import { arrayAt, type KernelOp } from "../op.js";
 import { forDtypes, passRows } from "../row-pass.js";
 import { sizeOf } from "../shape.js";

@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { openStrictDevice } from "../../../test/support/devices.js";
-import { refuses } from "../../../test/support/refuses.js";
+import { refuses } from "../../../test/support/rejects.js";
 import { layerNorm } from "./layer-norm.js";
 import { normalize } from "./normalize.js";
 import { rmsNorm } from "./rms-norm.js";

@@ -1,6 +1,6 @@
 /** normalize: vectors along an axis brought to length 1; one shorter than eps is divided by eps. */
 
-import { dtypes, type RowKernel, term } from "../../kernels/index.js";
+import { dtypes, type RowKernel, term } from "../../ir/index.js";
 import { arrayAt, type KernelOp, typeAt } from "../op.js";
 import { requireFloat } from "../reduction/sum.js";
 import { forDtypes, passRows } from "../row-pass.js";

@@ -1,6 +1,6 @@
 /** rmsNorm: each row over the root of its mean square; then a weight, where it is given. */
 
-import { type Dtype, dtypes, type RowKernel, term } from "../../kernels/index.js";
+import { type Dtype, dtypes, type RowKernel, term } from "../../ir/index.js";
 import { arrayAt, type KernelOp } from "../op.js";
 import { forDtypes, passRows } from "../row-pass.js";
 import { sizeOf } from "../shape.js";

@@ -3,7 +3,7 @@
  * finite row overflows; the logarithm is never taken of a softmax, which has lost what is small.
  */
 
-import { dtypes, type Expression, type RowKernel, term } from "../../kernels/index.js";
+import { dtypes, type Expression, type RowKernel, term } from "../../ir/index.js";
 import { arrayAt, type KernelOp, typeAt } from "../op.js";
 import { requireFloat } from "../reduction/sum.js";
 import { forDtypes, passRows } from "../row-pass.js";

@@ -4,18 +4,8 @@
  */
 
 import { HoldfastError } from "../../errors/index.js";
-import {
-  blocksForWords,
-  type Dtype,
-  dtypes,
-  iterateElements,
-  keepAll,
-  launchRows,
-  type RowKernel,
-  randomKernels,
-  term,
-  thresholdOf,
-} from "../../kernels/index.js";
+import { type Dtype, dtypes, iterateElements, type RowKernel, term } from "../../ir/index.js";
+import { blocksForWords, keepAll, launchRows, randomKernels, thresholdOf } from "../../kernels/index.js";
 import { copyArray } from "../copy.js";
 import { contiguousStrides, type DeviceArray } from "../device-array.js";
 import { elementwise } from "../elementwise/elementwise.js";

@@ -1,6 +1,6 @@
 /** Where the largest or the smallest element stands: along one axis, or in the whole array's order. */
 
-import { dtypes, type RowKernel, term } from "../../kernels/index.js";
+import { dtypes, type RowKernel, term } from "../../ir/index.js";
 import { arrayAt, type KernelOp, typeAt } from "../op.js";
 import { forDtypes, passRows } from "../row-pass.js";
 import { axesOf } from "../shape.js";

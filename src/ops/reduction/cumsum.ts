@@ -1,6 +1,7 @@
 /** cumsum: along an axis, the sum of each element and all before it; or all behind it, which is its gradient. */
 
-import { dtypes, launchScan } from "../../kernels/index.js";
+import { dtypes } from "../../ir/index.js";
+import { launchScan } from "../../kernels/index.js";
 import { copyArray } from "../copy.js";
 import { isContiguous } from "../device-array.js";
 import { arrayAt, type KernelOp, typeAt } from "../op.js";

@@ -1,6 +1,6 @@
 /** logsumexp: log Σ exp(x), with the row's largest element taken out first, so that no finite element overflows. */
 
-import { dtypes, type Expression, type RowKernel, term } from "../../kernels/index.js";
+import { dtypes, type Expression, type RowKernel, term } from "../../ir/index.js";
 import { elementwise } from "../elementwise/elementwise.js";
 import { fitTo } from "../gradients.js";
 import { arrayAt, type KernelOp, typeAt } from "../op.js";

@@ -1,7 +1,7 @@
 /** norm: (Σ |x|^p)^(1/p) over any axes; the largest |x| for p = ∞ and the smallest for -∞. */
 
 import { HoldfastError } from "../../errors/index.js";
-import { dtypes, type Expression, type RowKernel, term } from "../../kernels/index.js";
+import { dtypes, type Expression, type RowKernel, term } from "../../ir/index.js";
 import { elementwise } from "../elementwise/elementwise.js";
 import { signOf } from "../elementwise/sign-of.js";
 import { fitTo } from "../gradients.js";

@@ -1,6 +1,6 @@
 /** The product over any axes. */
 
-import { dtypes, type Expression, type RowKernel, term } from "../../kernels/index.js";
+import { dtypes, type Expression, type RowKernel, term } from "../../ir/index.js";
 import { arrayAt, type KernelOp, typeAt } from "../op.js";
 import { forDtypes, passRows } from "../row-pass.js";
 import { axesOf } from "../shape.js";

@@ -12,12 +12,11 @@ import {
   type Expression,
   iterateElements,
   iterateRows,
-  launchColumns,
-  launchRows,
   type ReduceOp,
   type RowKernel,
   term,
-} from "../../kernels/index.js";
+} from "../../ir/index.js";
+import { launchColumns, launchRows } from "../../kernels/index.js";
 import { copyArray } from "../copy.js";
 import { contiguousStrides, type DeviceArray, isContiguous, joinAxes, type Layout } from "../device-array.js";
 import type { Lowering } from "../op.js";

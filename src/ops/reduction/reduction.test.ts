@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { openStrictDevice } from "../../../test/support/devices.js";
-import { refuses } from "../../../test/support/refuses.js";
+import { refuses } from "../../../test/support/rejects.js";
 
 const cpu = openStrictDevice();
 type Tensor = ReturnType<typeof cpu.fromHost>;

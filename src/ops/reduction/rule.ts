@@ -1,6 +1,6 @@
 /** What the rules of reductions share. */
 
-import type { Dtype } from "../../kernels/index.js";
+import type { Dtype } from "../../ir/index.js";
 import { reshape } from "../movement/reshape.js";
 import { type GradientRule, type OperandType, typeAt, type ValueType } from "../op.js";
 import { axesOf, badShape, formatShape, reducedShape, type Shape, sizeOf } from "../shape.js";

@@ -1,7 +1,7 @@
 /** sum and mean over any axes. */
 
 import { HoldfastError } from "../../errors/index.js";
-import { type Dtype, dtypes } from "../../kernels/index.js";
+import { type Dtype, dtypes } from "../../ir/index.js";
 import { mul } from "../elementwise/arithmetic.js";
 import { cast } from "../elementwise/cast.js";
 import { expand, reshape } from "../movement/reshape.js";

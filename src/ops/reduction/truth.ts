@@ -1,6 +1,6 @@
 /** all and any: whether every element is true, and whether one is. Anything but 0 is true, and so is NaN. */
 
-import { type Expression, term } from "../../kernels/index.js";
+import { type Expression, term } from "../../ir/index.js";
 import { arrayAt, type KernelOp } from "../op.js";
 import { axesOf } from "../shape.js";
 import { lowerReduction, type Reduction } from "./reduce.js";

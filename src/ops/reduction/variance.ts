@@ -9,10 +9,10 @@ import {
   dtypes,
   type Expression,
   iterateElements,
-  launchRows,
   type RowKernel,
   term,
-} from "../../kernels/index.js";
+} from "../../ir/index.js";
+import { launchRows } from "../../kernels/index.js";
 import { broadcastStrides, contiguousStrides, type DeviceArray, isContiguous } from "../device-array.js";
 import { add } from "../elementwise/arithmetic.js";
 import { elementwise } from "../elementwise/elementwise.js";

@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { openDevice } from "../../../test/support/devices.js";
-import { refuses } from "../../../test/support/refuses.js";
+import { refuses } from "../../../test/support/rejects.js";
 import { tensor, zeros } from "../../tensor/index.js";
 import * as optim from "../index.js";
 

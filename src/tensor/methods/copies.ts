@@ -1,6 +1,6 @@
 /** Copies of a tensor: in another dtype, in memory of its own, row by row. */
 
-import type { Dtype } from "../../kernels/index.js";
+import type { Dtype } from "../../ir/index.js";
 import { cast, contiguous } from "../../ops/index.js";
 import type { Tensor } from "../tensor.js";
 

@@ -5,7 +5,7 @@ import { test } from "node:test";
 import { openDevice, openStrictDevice } from "../../../test/support/devices.js";
 import { holdElements, placesIn } from "../../../test/support/element-reference.js";
 import { indexingCases } from "../../../test/support/op-cases/indexing.js";
-import { refuses } from "../../../test/support/refuses.js";
+import { refuses } from "../../../test/support/rejects.js";
 import type { HoldfastError } from "../../errors/index.js";
 import * as ops from "../../ops/index.js";
 import { oneHot, type Tensor, tensor } from "../index.js";

@@ -5,7 +5,7 @@ import { test } from "node:test";
 import { openDevice, openStrictDevice } from "../../../test/support/devices.js";
 import { holdElements } from "../../../test/support/element-reference.js";
 import { movementCases } from "../../../test/support/op-cases/movement.js";
-import { refuses } from "../../../test/support/refuses.js";
+import { refuses } from "../../../test/support/rejects.js";
 import * as ops from "../../ops/index.js";
 import { cat, stack, tensor } from "../index.js";
 

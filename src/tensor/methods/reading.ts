@@ -1,10 +1,10 @@
 /** Reads of a tensor's elements on the host, as methods. */
 
 import { HoldfastError } from "../../errors/index.js";
-import type { ElementArray } from "../../kernels/index.js";
+import type { ElementArray } from "../../ir/index.js";
 import { formatShape } from "../../ops/index.js";
+import { type NestedList, toNested } from "../format/nested.js";
 import { numberAt } from "../host-values.js";
-import { type NestedList, toNested } from "../nested.js";
 import type { Tensor } from "../tensor.js";
 
 export const readingMethods = {

@@ -5,7 +5,7 @@ import { mkdtempSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, test } from "node:test";
-import { refuses } from "../../../test/support/refuses.js";
+import { refuses } from "../../../test/support/rejects.js";
 import { Recorder } from "../../runtime/index.js";
 import { FakeClock } from "../../units/index.js";
 import { oldPathOf, RecorderLog } from "./recorder-log.js";

@@ -8,7 +8,7 @@ import { hostname } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
 import { makeFolder } from "../../../test/support/folders.js";
-import { refuses } from "../../../test/support/refuses.js";
+import { refuses } from "../../../test/support/rejects.js";
 import { identifyProcess, stateOfProcess } from "./process-identity.js";
 import { lockName, RunLock } from "./run-lock.js";
 

@@ -1,7 +1,7 @@
 /** Draws shapes, values and operands for op cases. Shapes shrink; values come of a drawn seed and don't. */
 
 import fc from "fast-check";
-import type { Dtype } from "../../../src/kernels/index.js";
+import type { Dtype } from "../../../src/ir/index.js";
 import type { Attributes, Shape } from "../../../src/ops/index.js";
 import type { CaseCall, CaseOperand, LayoutName, TensorOperand } from "./op-case.js";
 

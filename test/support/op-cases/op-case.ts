@@ -17,7 +17,7 @@
  */
 
 import type fc from "fast-check";
-import type { Dtype } from "../../../src/kernels/index.js";
+import type { Dtype } from "../../../src/ir/index.js";
 import type { Attributes, Op, Shape } from "../../../src/ops/index.js";
 
 /**

@@ -1,6 +1,6 @@
 /** Builds a program by adding instructions that are valid where they stand: it knows every value's shape and dtype. */
 
-import type { Dtype } from "../../../src/kernels/index.js";
+import type { Dtype } from "../../../src/ir/index.js";
 import {
   type Attributes,
   type Op,

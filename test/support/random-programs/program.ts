@@ -3,7 +3,7 @@
  * again. Values have names: x… are arguments of the step, p… parameters, c… other tensors that outlive it, v… what it makes.
  */
 
-import type { Dtype } from "../../../src/kernels/index.js";
+import type { Dtype } from "../../../src/ir/index.js";
 import type { Attributes, Shape } from "../../../src/ops/index.js";
 import type { FloatDtype } from "../../tolerances.js";
 

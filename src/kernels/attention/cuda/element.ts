@@ -1,9 +1,9 @@
 /** The element types of attention as CUDA C++ knows them: one by one, and as vectors of 16 bytes. */
 
-import { elementTypes } from "../../cuda-printer/element-types.js";
-import { preludeOf } from "../../cuda-printer/prelude.js";
-import { type Dtype, dtypes } from "../../dtypes.js";
-import type { GemmDtype } from "../../gemm/element.js";
+import { type Dtype, dtypes } from "../../../ir/index.js";
+import { elementTypes } from "../../codegen/cuda/element-types.js";
+import { preludeOf } from "../../codegen/cuda/prelude.js";
+import type { GemmDtype } from "../../gemm/cpu/element.js";
 import type { HalfInputs } from "../problem.js";
 
 const vectorBytes = 16;

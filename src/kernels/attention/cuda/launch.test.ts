@@ -1,27 +1,27 @@
-/** Attention on CUDA, in both of its forms, against float64: where no GPU is under test the kernels run on the stand-in. */
+/** Attention on CUDA, in both of its forms, against float64: where no GPU is under test the kernels run on the emulator. */
 
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import fc from "fast-check";
 import { type Case, cases, plainCase } from "../../../../test/support/attention-cases.js";
 import { proveCase, runCase } from "../../../../test/support/attention-proof.js";
+import { openEmulator } from "../../../../test/support/emulator.js";
 import { cudaMissing, openCudaKernelRuntime } from "../../../../test/support/kernel-runtime.js";
 import { sameBytes, sameNamedBytes } from "../../../../test/support/same-bytes.js";
-import { openStandIn } from "../../../../test/support/stand-in.js";
 import { testDevice } from "../../../../test/support/test-device.js";
-import { narrowToBf16, narrowToF16 } from "../../half.js";
+import { narrowToBf16, narrowToF16 } from "../../../ir/index.js";
 import { planSmall } from "./small-plan.js";
 
 const isSmall = (one: Case): boolean => planSmall("backward", one.dtype, one) !== undefined;
 const isLong = (one: Case): boolean => planSmall("forward", one.dtype, one) === undefined;
 
-const skipOnGpu = testDevice === "cuda" ? "only the stand-in can be told to run in reverse" : false;
+const skipOnGpu = testDevice === "cuda" ? "only the emulator can be told to run in reverse" : false;
 
 describe("on CUDA", { skip: cudaMissing }, () => {
   const runtime = openCudaKernelRuntime();
 
   for (const dtype of ["f32", "f64"] as const) {
-    // Every shape is a kernel of its own, which takes the stand-in's compiler half a second.
+    // Every shape is a kernel of its own, which takes the emulator's compiler half a second.
     test(`short sequences of ${dtype} are right for any shape, layout and mask, and write nothing beside`, () => {
       fc.assert(
         fc.property(cases(dtype).filter(isSmall), (one) => proveCase(runtime, one)),
@@ -137,7 +137,7 @@ describe("on CUDA", { skip: cudaMissing }, () => {
   });
 
   test("blocks and threads in reverse give the same bits", { skip: skipOnGpu }, () => {
-    const standIn = openStandIn();
+    const emulator = openEmulator();
     const long: Case = {
       ...plainCase,
       rows: 70,
@@ -149,11 +149,11 @@ describe("on CUDA", { skip: cudaMissing }, () => {
     };
     for (const one of [transformer, long]) {
       const forwards = runCase(runtime, one).written;
-      standIn.set("reversed", 1);
+      emulator.set("reversed", 1);
       try {
         sameNamedBytes(runCase(runtime, one).written, forwards, "in reverse");
       } finally {
-        standIn.reset();
+        emulator.reset();
       }
     }
   });

@@ -2,7 +2,7 @@
 
 import type { KernelSource } from "../../../driver/index.js";
 import type { Runtime } from "../../../runtime/index.js";
-import { argumentsInOrder } from "../../wasm-function.js";
+import { argumentsInOrder } from "../../codegen/wasm/wasm-function.js";
 import {
   type AttentionBackwardProblem,
   type AttentionProblem,

@@ -1,8 +1,8 @@
 /** How the CUDA kernels of attention find their operands: strides in elements, or in vectors, times indices in 64 bits. */
 
+import { type Dtype, dtypes } from "../../../ir/index.js";
 import type { Storage } from "../../../runtime/index.js";
-import { type Dtype, dtypes } from "../../dtypes.js";
-import type { GemmDtype } from "../../gemm/element.js";
+import type { GemmDtype } from "../../gemm/cpu/element.js";
 import {
   type AttentionInput,
   type AttentionOperand,

@@ -5,7 +5,7 @@
  * as constants. This file decides whether a problem is small enough, and how its threads share the work.
  */
 
-import type { GemmDtype } from "../../gemm/element.js";
+import type { GemmDtype } from "../../gemm/cpu/element.js";
 import type { AttentionShape } from "../problem.js";
 import { lanesOf } from "./element.js";
 

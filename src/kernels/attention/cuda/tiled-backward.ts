@@ -5,8 +5,8 @@
  */
 
 import type { KernelSource } from "../../../driver/index.js";
-import { cudaKernel } from "../../cuda-function.js";
-import type { GemmDtype } from "../../gemm/element.js";
+import { cudaKernel } from "../../codegen/cuda/cuda-function.js";
+import type { GemmDtype } from "../../gemm/cpu/element.js";
 import { declareElement, declareMemory, type Elements, nameOf, pointersOf, scalarOf } from "./element.js";
 import {
   declareInputs,

@@ -1,8 +1,8 @@
 /** Attention over sequences of any length on CUDA, forward: a block makes the scores of a strip of rows, and then uses them. */
 
 import type { KernelSource } from "../../../driver/index.js";
-import { cudaKernel } from "../../cuda-function.js";
-import type { GemmDtype } from "../../gemm/element.js";
+import { cudaKernel } from "../../codegen/cuda/cuda-function.js";
+import type { GemmDtype } from "../../gemm/cpu/element.js";
 import { declareElement, declareMemory, type Elements, nameOf, pointersOf, scalarOf } from "./element.js";
 import {
   declareInputs,

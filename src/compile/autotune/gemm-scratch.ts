@@ -1,0 +1,20 @@
+/** Scratch memory of products: how much there has to be depends on how their operands lie and on the algorithm. */
+
+import { gemmScratchBytes } from "../../kernels/index.js";
+import type { Runtime } from "../../runtime/index.js";
+import type { Buffer, ProductCall } from "../program/program.js";
+import { outlineOf } from "./gemm-times.js";
+
+/** The same product with as much scratch memory as it needs as it is now. */
+export function withScratch(
+  runtime: Runtime,
+  problem: ProductCall["problem"],
+  makeBuffer: (bytes: number, label: string) => Buffer,
+): ProductCall["problem"] {
+  const { scratch, ...rest } = problem;
+  const size = gemmScratchBytes(runtime, outlineOf(problem));
+  if (size === (scratch?.size ?? 0)) return problem;
+  return size === 0
+    ? rest
+    : { ...rest, scratch: { buffer: makeBuffer(size, "product scratch"), offset: 0, size } };
+}

@@ -1,0 +1,194 @@
+/**
+ * Times a product with each algorithm that its library offers, and with our own kernel: on memory of its own, so that no value of the step is
+ * touched, and as a short graph, because from Node a launch costs more than many products do.
+ */
+
+import { type ErrorCode, HoldfastError } from "../../errors/index.js";
+import { type GemmOutline, gemmChoices, gemmScratchBytes } from "../../kernels/index.js";
+import {
+  alignment,
+  type LaunchRequest,
+  type Replayable,
+  type Runtime,
+  type Storage,
+} from "../../runtime/index.js";
+import { alignUp, type Clock, span } from "../../units/index.js";
+import { emitCalls } from "../execute/emit.js";
+import type { Part, ProductCall } from "../program/program.js";
+
+type Problem = ProductCall["problem"];
+
+/** A graph has at most so many launches, and fewer where they would take longer than this. */
+const mostLaunches = 16;
+const burstMs = 1;
+/** The best of so many counts: what disturbs a measurement only ever makes it longer. */
+const rounds = 5;
+
+/** How an algorithm is refused that the library lists and then can't run, or not in a graph. */
+const refusals: ReadonlySet<ErrorCode> = new Set([
+  "DRIVER_FAILED",
+  "UNSUPPORTED",
+  "CAPTURE_REFUSED",
+  "CAPTURE_NODES",
+]);
+const shortages: ReadonlySet<ErrorCode> = new Set(["ARENA_FULL", "OUT_OF_BUDGET", "OUT_OF_MEMORY"]);
+
+/** As each byte of an operand, a small number in every dtype. */
+const smallNumber = 0x3c;
+
+/** A product as its library sees it, before there is a plan: step memory begins on the alignment that a plan keeps to. */
+export function outlineOf({ a, b, c, bias, scratch: _, ...rest }: Problem): GemmOutline {
+  const placeOf = (part: Part) => ({ span: span(addressOf(part), part.size) });
+  const lying = ({ part, ...layout }: Problem["a"]) => ({ ...layout, storage: placeOf(part) });
+  return { ...rest, a: lying(a), b: lying(b), c: lying(c), ...(bias && { bias: placeOf(bias) }) };
+}
+
+function addressOf({ buffer, offset }: Part): number {
+  return (buffer.storage?.span.address ?? 0) + offset;
+}
+
+export interface TimingOptions {
+  /** No algorithm is begun with behind this; the first is timed in any case. */
+  readonly limitMs: number;
+  readonly clock: Clock;
+}
+
+/**
+ * How long a launch takes on the device with each choice, in microseconds, in the library's order and then our own. Algorithms that can't be
+ * launched, and those that there was no time for, are missing; where there is no memory to try them on, all are.
+ */
+export function timeChoices(
+  runtime: Runtime,
+  problem: Problem,
+  { limitMs, clock }: TimingOptions,
+): ReadonlyMap<number, number> {
+  const outline = outlineOf(problem);
+  const scratchBytes = new Map(
+    gemmChoices(runtime, outline).map((choice) => [
+      choice,
+      gemmScratchBytes(runtime, { ...outline, choice }),
+    ]),
+  );
+  const memory = TrialMemory.take(runtime, problem, Math.max(...scratchBytes.values()));
+  if (!memory) return new Map();
+  const bursts = new Map<number, Replayable>();
+  const bestMs = new Map<number, number>();
+  let launches = 0;
+  try {
+    // Our own kernels are compiled before the time begins to count: that takes longer than all trials.
+    const requests = [...scratchBytes].flatMap(([choice, size]) => {
+      const request = attempt(() => memory.requestOf(choice, size));
+      return request ? [{ choice, request }] : [];
+    });
+    const startMs = clock.nowMs();
+    const elapsedMs = (): number => clock.nowMs() - startMs;
+    for (const { choice, request } of requests) {
+      if (bursts.size > 0 && elapsedMs() > limitMs / 2) break;
+      const burst = attempt(() => {
+        // What the library loads when an algorithm first runs would fall into the measurement.
+        timeMs(runtime, clock, () => runtime.launch(request));
+        launches ||= launchesFor(timeMs(runtime, clock, () => runtime.launch(request)));
+        return runtime.rehearse("product", () => {
+          for (let count = 0; count < launches; count++) runtime.launch(request);
+        });
+      });
+      if (burst) bursts.set(choice, burst);
+    }
+    // In turn, so that a clock that the device is still raising favours nobody.
+    for (let round = 0; round < rounds && (round === 0 || elapsedMs() < limitMs); round++) {
+      for (const [choice, burst] of bursts) {
+        const took = timeMs(runtime, clock, () => burst.replay());
+        bestMs.set(choice, Math.min(took, bestMs.get(choice) ?? Infinity));
+      }
+    }
+  } finally {
+    for (const burst of bursts.values()) burst.close();
+    memory.giveBack();
+  }
+  return new Map([...bestMs].map(([choice, took]) => [choice, (took * 1000) / launches]));
+}
+
+function launchesFor(launchMs: number): number {
+  return Math.max(1, Math.min(mostLaunches, Math.floor(burstMs / launchMs)));
+}
+
+function timeMs(runtime: Runtime, clock: Clock, send: () => void): number {
+  const startMs = clock.nowMs();
+  send();
+  runtime.synchronize();
+  return clock.nowMs() - startMs;
+}
+
+function attempt<T>(prepare: () => T): T | undefined {
+  try {
+    return prepare();
+  } catch (error) {
+    if (error instanceof HoldfastError && refusals.has(error.code)) return undefined;
+    throw error;
+  }
+}
+
+/** Memory that looks to the library like a product's own: as large and as aligned, in one block of the arena. */
+class TrialMemory {
+  readonly #runtime: Runtime;
+  readonly #problem: Problem;
+  readonly #block: Storage;
+  readonly #views = new Map<Part, Storage>();
+  readonly #scratchAt: number;
+
+  /** None where there is no room: a choice is not worth a refusal. */
+  static take(runtime: Runtime, problem: Problem, scratchBytes: number): TrialMemory | undefined {
+    try {
+      return new TrialMemory(runtime, problem, scratchBytes);
+    } catch (error) {
+      if (error instanceof HoldfastError && shortages.has(error.code)) return undefined;
+      throw error;
+    }
+  }
+
+  private constructor(runtime: Runtime, problem: Problem, scratchBytes: number) {
+    this.#runtime = runtime;
+    this.#problem = problem;
+    const { a, b, c, bias } = problem;
+    const places: { readonly part: Part; readonly at: number }[] = [];
+    let end = 0;
+    for (const part of new Set([a.part, b.part, c.part, ...(bias ? [bias] : [])])) {
+      const at = end + (addressOf(part) % alignment);
+      places.push({ part, at });
+      end = alignUp(at + part.size, alignment);
+    }
+    this.#scratchAt = end;
+    this.#block = runtime.arena.allocate(end + scratchBytes, "product trial");
+    runtime.fill(this.#block, smallNumber);
+    for (const { part, at } of places) this.#views.set(part, runtime.view(this.#block, at, part.size));
+  }
+
+  /** The library's launch with an algorithm. What may come behind it is the same for all. */
+  requestOf(choice: number, scratchBytes: number): LaunchRequest {
+    const { scratch: _, ...rest } = this.#problem;
+    const scratch = scratchBytes > 0 ? this.#scratchOf(scratchBytes) : undefined;
+    const problem = { ...rest, choice, ...(scratch && { scratch }) };
+    const call = { op: "product", work: { kind: "product", problem } } as const;
+    const [first] = emitCalls(this.#runtime, [call], (part) => this.#viewOf(part));
+    if (first?.work.kind !== "launch") throw new Error("A product has sent something else than a launch.");
+    return first.work.request;
+  }
+
+  giveBack(): void {
+    const { arena } = this.#runtime;
+    for (const view of this.#views.values()) arena.dropView(view);
+    arena.free(this.#block);
+  }
+
+  #scratchOf(size: number): Part {
+    const part: Part = { buffer: { id: 0, bytes: size, label: "product scratch" }, offset: 0, size };
+    this.#views.set(part, this.#runtime.view(this.#block, this.#scratchAt, size));
+    return part;
+  }
+
+  #viewOf(part: Part): Storage {
+    const view = this.#views.get(part);
+    if (!view) throw new Error(`"${part.buffer.label}" is no part of the product.`);
+    return view;
+  }
+}

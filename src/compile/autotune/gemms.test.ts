@@ -1,0 +1,396 @@
+/** Products chosen by measurement: the fastest is taken with its scratch memory, measured once, on nobody's data. */
+
+import assert from "node:assert/strict";
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterEach, describe, test } from "node:test";
+import { emulatorMissing, openEmulator } from "../../../test/support/emulator.js";
+import { openEmulatorDriver } from "../../../test/support/emulator-driver.js";
+import { sameBytes } from "../../../test/support/same-bytes.js";
+import { testEnvironment } from "../../../test/support/test-device.js";
+import { timed } from "../../../test/support/timed-driver.js";
+import { around, type DeviceInfo, type KernelSource, strict } from "../../driver/index.js";
+import { HoldfastError } from "../../errors/index.js";
+import { gemm } from "../../kernels/index.js";
+import {
+  openRuntime,
+  type Region,
+  type Runtime,
+  type RuntimeOptions,
+  type Storage,
+} from "../../runtime/index.js";
+import type { FakeClock } from "../../units/index.js";
+import { emitCalls, sendPieces } from "../execute/emit.js";
+import type { Buffer, Call, Part, ProductCall } from "../program/program.js";
+import { chooseProducts, fastestOf, type KnownChoices } from "./gemms.js";
+
+const skip = emulatorMissing;
+const emulator = skip ? undefined! : openEmulator();
+
+afterEach(() => {
+  if (!skip) emulator.reset();
+});
+
+interface Bench {
+  readonly runtime: Runtime;
+  readonly clock: FakeClock;
+  readonly known: KnownChoices;
+  /** How often a product was launched with each algorithm; graphs count while they are recorded. */
+  readonly launches: Map<number, number>;
+  choose(calls: readonly Call[]): ReturnType<typeof chooseProducts>;
+}
+
+interface BenchOptions {
+  readonly options?: RuntimeOptions;
+  readonly cacheFolder?: string;
+  /** How long a kernel of our own takes to compile. */
+  readonly compileMs?: number;
+}
+
+/** Runs `use` on a device where a launch takes as many milliseconds as `costMs` says. */
+function onDevice(
+  costMs: (source: KernelSource) => number,
+  use: (bench: Omit<Bench, "launches">) => void,
+  { options = {}, cacheFolder = "off", compileMs = 0 }: BenchOptions,
+): void {
+  const device = openEmulatorDriver({ cacheFolder });
+  const { driver, clock } = timed(device, costMs);
+  const compiling = around(driver, (call, args, proceed) => {
+    if (call === "loadKernel" && !(args[0] as KernelSource).product) clock.advance(compileMs);
+    return proceed();
+  });
+  try {
+    const runtime = openRuntime({
+      ...{
+        driver: strict(compiling),
+        memory: "256MiB",
+        poison: true,
+        stallAfter: "off",
+        environment: testEnvironment,
+      },
+      ...{ print: () => {}, ...options },
+    });
+    try {
+      const known: KnownChoices = new Map();
+      const choose: Bench["choose"] = (calls) => chooseProducts(runtime, calls, { known, clock });
+      use({ runtime, clock, known, choose });
+    } finally {
+      runtime.close();
+    }
+  } finally {
+    device.close();
+  }
+}
+
+/** Runs `use` on a device where a product takes so many milliseconds with each algorithm; NaN: it can't be launched. */
+function withCosts(
+  costs: readonly number[],
+  use: (bench: Bench) => void,
+  options: RuntimeOptions = {},
+  cacheFolder = "off",
+): void {
+  const launches = new Map<number, number>();
+  const costMs = ({ product }: KernelSource): number => {
+    if (!product) return 0;
+    const { choice = 0 } = product;
+    launches.set(choice, (launches.get(choice) ?? 0) + 1);
+    const cost = costs[choice] ?? 1;
+    if (Number.isNaN(cost)) throw new HoldfastError("DRIVER_FAILED", "CUBLAS_STATUS_NOT_SUPPORTED");
+    return cost;
+  };
+  onDevice(costMs, (bench) => use({ ...bench, launches }), { options, cacheFolder });
+}
+
+const [m, n, k] = [6, 5, 40];
+
+/** Weights B [k, n] in persistent memory, 16 bytes behind its start, and A [m, k], C [m, n] in the step's. */
+function productOf(region: Region, id = 0): Call & { readonly work: ProductCall } {
+  const step = (offset: number, floats: number, label: string): Part => {
+    const buffer: Buffer = { id: id + offset, bytes: 4 * floats, label };
+    return { buffer, offset: 0, size: buffer.bytes };
+  };
+  const weights: Buffer = { id: 100, bytes: region.whole.span.size, label: "weights", storage: region.whole };
+  const problem: ProductCall["problem"] = {
+    ...{ dtype: "f32", m, n, k },
+    a: { part: step(0, m * k, "a"), rowStride: k },
+    b: { part: { buffer: weights, offset: 16, size: 4 * k * n }, rowStride: n },
+    c: { part: step(1, m * n, "c"), rowStride: n },
+  };
+  return { op: "matmul", work: { kind: "product", problem } };
+}
+
+function placeWeights(runtime: Runtime): Region {
+  const region = runtime.persistent.place("weights", "model", [{ name: "b", size: 16 + 4 * k * n }]);
+  runtime.upload([{ source: valuesOf(4 + k * n, 3), target: region.storages[0]! }]);
+  return region;
+}
+
+function valuesOf(length: number, seed: number): Float32Array {
+  return Float32Array.from({ length }, (_, index) => Math.sin(seed + index));
+}
+
+const heldBy = ({ budget, arena }: Runtime) => ({ used: budget.used, live: arena.figures.live });
+
+function problemOf(call: Call | undefined): ProductCall["problem"] {
+  assert.ok(call?.work.kind === "product");
+  return call.work.problem;
+}
+
+describe("a product", { skip }, () => {
+  test("has the algorithm that an earlier process has found, where the driver keeps notes; a bad note is none", () => {
+    const folder = mkdtempSync(join(tmpdir(), "holdfast-notes-"));
+    try {
+      const costs = [0.5, 0.3, 0.2];
+      const chooseNew = (change?: (runtime: Runtime) => void) => {
+        let found: { choice: number | undefined; measured: number } | undefined;
+        withCosts(
+          costs,
+          ({ runtime, choose }) => {
+            change?.(runtime);
+            const { calls, report } = choose([productOf(placeWeights(runtime))]);
+            found = { choice: problemOf(calls[0]).choice, measured: report.measured };
+          },
+          {},
+          folder,
+        );
+        return found;
+      };
+      assert.deepEqual(chooseNew(), { choice: 2, measured: 1 });
+      costs.reverse();
+      assert.deepEqual(chooseNew(), { choice: 2, measured: 0 });
+      const spoil = (runtime: Runtime): void => {
+        runtime.recall = () => '{"choice":"2"}';
+      };
+      assert.deepEqual(chooseNew(spoil), { choice: undefined, measured: 1 });
+    } finally {
+      rmSync(folder, { recursive: true });
+    }
+  });
+
+  test("takes its fastest algorithm, with a scratch buffer of the size that this one wants", () => {
+    withCosts([0.5, 0.3, 0.2], ({ runtime, choose }) => {
+      const call = productOf(placeWeights(runtime));
+      const { calls, report } = choose([call, productOf(placeWeights(runtime), 10)]);
+      const [first, second] = calls.map(problemOf);
+      assert.deepEqual([first?.choice, second?.choice], [2, 2]);
+      assert.deepEqual([first?.scratch?.size, first?.scratch?.buffer.bytes], [2048, 2048]);
+      const ids = [first, second].map((one) => one?.scratch?.buffer.id);
+      assert.deepEqual(ids, [101, 102], "numbers of their own, which no other buffer has");
+      const { elapsedMs, beforeUs, afterUs, ...counts } = report;
+      assert.deepEqual(counts, { products: 2, changed: 2, measured: 1 });
+      assert.deepEqual([Math.round(beforeUs), Math.round(afterUs)], [1000, 400]);
+      assert.ok(elapsedMs > 0);
+    });
+  });
+
+  test("keeps the library's first among those that are within two hundredths of the fastest", () => {
+    withCosts([1, 0.5, 0.495], ({ runtime, choose }) => {
+      assert.equal(problemOf(choose([productOf(placeWeights(runtime))]).calls[0]).choice, 1);
+    });
+    withCosts([0.5, 0.495, 0.6], ({ runtime, choose }) => {
+      const call = productOf(placeWeights(runtime));
+      assert.equal(choose([call]).calls[0], call);
+    });
+  });
+
+  test("loses scratch memory that its algorithm does not want", () => {
+    emulator.set("productUnsound", 0);
+    withCosts([1, 0.5], ({ runtime, choose }) => {
+      // As if it had been traced with an algorithm that wants this much: the choice wants 2 KiB.
+      const traced = productOf(placeWeights(runtime));
+      const scratch: Part = { buffer: { id: 50, bytes: 4096, label: "old" }, offset: 0, size: 4096 };
+      const { calls } = choose([
+        { ...traced, work: { kind: "product", problem: { ...traced.work.problem, scratch } } },
+      ]);
+      assert.equal(problemOf(calls[0]).scratch?.size, 2048);
+    });
+  });
+
+  test("runs with what was chosen: its bits are those of that algorithm", () => {
+    emulator.set("productsDiffer", 1);
+    withCosts([1, 1, 0.5], ({ runtime, choose }) => {
+      const region = placeWeights(runtime);
+      const { calls } = choose([productOf(region)]);
+      runtime.step(() => {
+        const a = runtime.arena.allocate(4 * m * k, "a");
+        runtime.upload([{ source: valuesOf(m * k, 1), target: a }]);
+        const run = (choice: number): Uint8Array => {
+          const c = runtime.arena.allocate(4 * m * n, "c");
+          const scratch = runtime.arena.allocate(4096, "scratch");
+          const b = runtime.view(region.whole, 16, 4 * k * n);
+          const lying = (storage: Storage, rowStride: number) => ({ storage, rowStride });
+          gemm(runtime, {
+            ...{ dtype: "f32", m, n, k, a: lying(a, k), b: lying(b, n), c: lying(c, n), scratch, choice },
+          });
+          return runtime.read(c);
+        };
+        const c = runtime.arena.allocate(4 * m * n, "c");
+        const pieces = emitCalls(runtime, calls, ({ buffer, offset, size }) => {
+          if (buffer.label === "a") return a;
+          if (buffer.label === "c") return c;
+          if (buffer.storage) return runtime.view(buffer.storage, offset, size);
+          return runtime.arena.allocate(size, "scratch");
+        });
+        sendPieces(runtime, pieces);
+        const found = runtime.read(c);
+        sameBytes(found, run(2), "the chosen algorithm");
+        assert.notDeepEqual(found, run(0), "the library's first rounds otherwise");
+      });
+    });
+  });
+
+  test("is timed without an algorithm that can't be launched, the library's first included", () => {
+    withCosts([1, Number.NaN, 0.5], ({ runtime, choose, launches }) => {
+      assert.equal(problemOf(choose([productOf(placeWeights(runtime))]).calls[0]).choice, 2);
+      assert.equal(launches.get(1), 1);
+    });
+    withCosts([Number.NaN, 1, 0.5], ({ runtime, choose }) => {
+      assert.equal(problemOf(choose([productOf(placeWeights(runtime))]).calls[0]).choice, 2);
+    });
+  });
+
+  test("of which no algorithm can be launched stays as it was, for the step itself to tell", () => {
+    withCosts([Number.NaN, Number.NaN, Number.NaN], ({ runtime, choose }) => {
+      const before = heldBy(runtime);
+      const call = productOf(placeWeights(runtime));
+      const { calls, report } = choose([call]);
+      assert.equal(calls[0], call);
+      assert.equal(report.measured, 0);
+      assert.equal(heldBy(runtime).live, before.live);
+    });
+  });
+
+  test("is left alone where there is no memory to try it on", () => {
+    withCosts(
+      [1, 0.5, 0.2],
+      ({ runtime, choose }) => {
+        const region = placeWeights(runtime);
+        const full = runtime.arena.allocate(runtime.arena.figures.capacity - 1024, "everything else");
+        const call = productOf(region);
+        assert.equal(choose([call]).calls[0], call);
+        runtime.arena.free(full);
+        assert.equal(problemOf(choose([call]).calls[0]).choice, 2, "a refusal is not kept for a result");
+      },
+      { arena: "8MiB" },
+    );
+  });
+});
+
+describe("measuring", { skip }, () => {
+  test("happens once for products that the library can't tell from each other, and not again", () => {
+    withCosts([0.5, 0.3, 0.2], ({ runtime, choose, launches }) => {
+      const region = placeWeights(runtime);
+      choose([productOf(region), productOf(region, 10), productOf(region, 20)]);
+      const after = [...launches];
+      const { calls, report } = choose([productOf(region, 30)]);
+      assert.deepEqual([...launches], after);
+      assert.equal(report.measured, 0);
+      assert.deepEqual([problemOf(calls[0]).choice, problemOf(calls[0]).scratch?.size], [2, 2048]);
+      // Another alignment is another list of algorithms.
+      const { problem } = productOf(region).work;
+      const moved = { ...problem, b: { ...problem.b, part: { ...problem.b.part, offset: 12 } } };
+      assert.equal(choose([{ op: "matmul", work: { kind: "product", problem: moved } }]).report.measured, 1);
+    });
+  });
+
+  test("leaves no memory taken and no value of the step changed", () => {
+    withCosts([0.5, 0.3, Number.NaN], ({ runtime, choose }) => {
+      const region = placeWeights(runtime);
+      // What the arena has committed once stays with it.
+      runtime.arena.free(runtime.arena.allocate(4096, "first"));
+      const before = { ...heldBy(runtime), weights: runtime.read(region.whole) };
+      const call = productOf(region);
+      const accumulating = { ...call.work.problem, beta: 1 };
+      choose([call, { op: "matmul", work: { kind: "product", problem: accumulating } }]);
+      const { weights, ...held } = before;
+      assert.deepEqual(heldBy(runtime), held);
+      sameBytes(runtime.read(region.whole), weights, "weights");
+    });
+  });
+
+  test("tries each of our own kernels, however long they take to compile", () => {
+    // The terms of its right side lie apart: there are large tiles for it, and small ones, which are the second choice.
+    const size = { m: 400, n: 264, k: 64 };
+    const part = (id: number, floats: number): Part => ({
+      ...{ buffer: { id, bytes: 4 * floats, label: "operand" }, offset: 0, size: 4 * floats },
+    });
+    const problem: ProductCall["problem"] = {
+      ...{ dtype: "f32", ...size },
+      a: { part: part(0, size.m * size.k), rowStride: size.k },
+      b: { part: part(1, size.k * size.n), rowStride: size.n },
+      c: { part: part(2, size.m * size.n), rowStride: size.n },
+    };
+    const costMs = ({ product, cuda }: KernelSource): number => {
+      if (product) return 2;
+      return cuda?.code.includes("tileRows = 64,") ? 1 : 3;
+    };
+    onDevice(
+      costMs,
+      ({ choose }) => {
+        const { calls } = choose([{ op: "matmul", work: { kind: "product", problem } }]);
+        assert.equal(problemOf(calls[0]).choice, -2);
+      },
+      { options: { precision: "tf32" }, compileMs: 1000 },
+    );
+  });
+
+  test("counts our own kernels as shorter where they begin early, and where they don't as they are", () => {
+    const chosenOf = (canBeginEarly: boolean, ...times: readonly [number, number][]): number | undefined =>
+      fastestOf({ device: { canBeginEarly } as DeviceInfo }, new Map(times))?.choice;
+    assert.equal(chosenOf(true, [0, 6], [1, 7], [-1, 6.9]), -1);
+    assert.equal(chosenOf(true, [0, 6], [1, 7], [-1, 7.3]), 0);
+    assert.equal(chosenOf(true, [0, 6], [-1, 0.4], [-2, 0.9]), -1, "no time is less than none");
+    assert.equal(chosenOf(false, [0, 6], [1, 5], [-1, 5.2]), 1);
+    assert.equal(chosenOf(false, [0, 6], [1, 5], [-1, 4.8]), -1);
+    assert.deepEqual(
+      fastestOf(
+        { device: { canBeginEarly: true } as DeviceInfo },
+        new Map([
+          [0, 6],
+          [-1, 6.9],
+        ]),
+      ),
+      {
+        ...{ choice: -1, firstUs: 6, chosenUs: 6.9 },
+      },
+    );
+  });
+
+  test("has an end: slow products are timed with few launches, and not with every algorithm", () => {
+    withCosts([30, 20, 10], ({ runtime, choose, launches, clock }) => {
+      const region = placeWeights(runtime);
+      const { report } = choose([productOf(region)]);
+      assert.equal(report.measured, 1);
+      assert.equal(launches.get(1), undefined, "the first has used up half of the time");
+      assert.ok(clock.nowMs() < 400, `${clock.nowMs()} ms`);
+    });
+  });
+
+  test("of many products shares the time among them, and leaves the rest for later", () => {
+    withCosts([200], ({ runtime, choose, clock }) => {
+      emulator.set("productChoices", 1);
+      const region = placeWeights(runtime);
+      const { problem } = productOf(region).work;
+      const calls = Array.from({ length: 20 }, (_, index): Call => {
+        const work: ProductCall = { kind: "product", problem: { ...problem, alpha: index } };
+        return { op: "matmul", work };
+      });
+      const { report } = choose(calls);
+      assert.ok(report.measured > 0 && report.measured < 20, `${report.measured} measured`);
+      assert.ok(clock.nowMs() < 4500, `${clock.nowMs()} ms`);
+      assert.ok(choose(calls).report.measured > 0);
+    });
+  });
+
+  test("works where nothing may be captured", () => {
+    withCosts(
+      [0.5, 0.3, 0.2],
+      ({ runtime, choose }) => {
+        assert.equal(problemOf(choose([productOf(placeWeights(runtime))]).calls[0]).choice, 2);
+        assert.equal(emulator.get("captures.threadLocal"), 0);
+      },
+      { capture: "off" },
+    );
+  });
+});

@@ -1,0 +1,144 @@
+/** A planned step in memory: verified there, and its work ready to be sent. */
+
+import type { Runtime, ScratchMemory, Storage } from "../../runtime/index.js";
+import { type Span, span } from "../../units/index.js";
+import type { PlannedStep } from "../compile.js";
+import {
+  accessesOf,
+  type Buffer,
+  type Call,
+  type Part,
+  type Plan,
+  type Schedule,
+} from "../program/program.js";
+import { extentOf } from "../program/slices.js";
+import { senderOf } from "../schedule/streams.js";
+import { verifyPlan } from "../verify/verify.js";
+import { emitCalls, type Piece, withBeginning } from "./emit.js";
+
+export class PlacedStep {
+  readonly #runtime: Runtime;
+  readonly #schedule: Schedule;
+  readonly #memory: StepMemory;
+  readonly pieces: readonly Piece[];
+  /** What it writes of persistent memory, by what that belongs to, and to the byte. */
+  readonly written: readonly Storage[];
+  readonly writtenSpans: readonly Span[];
+  /** Sends all of its work, directly. */
+  readonly run: () => void;
+
+  /** Takes a plan's memory. */
+  static place(runtime: Runtime, { schedule, plan }: PlannedStep, label: string): PlacedStep {
+    const calls = schedule.calls.map(({ call }) => call);
+    const memory = new StepMemory(runtime, plan, label);
+    try {
+      verifyPlan(calls, schedule, plan, memory.block?.span);
+      const pieces = emitCalls(runtime, calls, (part) => memory.resolve(part), schedule.calls);
+      return new PlacedStep(runtime, schedule, memory, pieces);
+    } catch (error) {
+      memory.close();
+      throw error;
+    }
+  }
+
+  private constructor(runtime: Runtime, schedule: Schedule, memory: StepMemory, pieces: readonly Piece[]) {
+    this.#runtime = runtime;
+    this.#schedule = schedule;
+    this.#memory = memory;
+    this.pieces = pieces;
+    this.run = senderOf(runtime, schedule, pieces);
+    const parts = partsWritten(this.#calls);
+    this.written = [...new Set(parts.flatMap(({ buffer }) => buffer.storage ?? []))];
+    this.writtenSpans = parts.map((part) => spanOf(part));
+  }
+
+  get #calls(): readonly Call[] {
+    return this.#schedule.calls.map(({ call }) => call);
+  }
+
+  /** The same with each launch behind the end of the one before it, in the same memory: who closes one closes both. */
+  inTurn(): PlacedStep {
+    const pieces = this.pieces.map((piece) => withBeginning(piece, { isEarly: false }));
+    return new PlacedStep(this.#runtime, this.#schedule, this.#memory, pieces);
+  }
+
+  /** Its step memory, for a capture. */
+  get scratch(): ScratchMemory | undefined {
+    const { block } = this.#memory;
+    if (!block) return undefined;
+    return {
+      storage: block,
+      nameAt: (offset) => this.#memory.lastAt(offset, this.#calls)?.label ?? block.label,
+    };
+  }
+
+  close(): void {
+    this.#memory.close();
+  }
+}
+
+/** What a plan takes: one block of the arena, and views of it and of persistent memory. */
+class StepMemory {
+  readonly #runtime: Runtime;
+  readonly #plan: Plan;
+  readonly #views = new Map<string, Storage>();
+  readonly block: Storage | undefined;
+
+  constructor(runtime: Runtime, plan: Plan, label: string) {
+    this.#runtime = runtime;
+    this.#plan = plan;
+    const { arena } = runtime;
+    this.block = plan.bytes > 0 ? arena.allocate(plan.bytes, label) : undefined;
+    if (this.block) arena.pin(this.block, label);
+  }
+
+  /** What of these calls was last written at an offset. */
+  lastAt(place: number, calls: readonly Call[]): Buffer | undefined {
+    for (const call of calls.toReversed()) {
+      for (const { part, writes } of accessesOf(call)) {
+        const start = this.#plan.offsets.get(part.buffer);
+        const first = start === undefined ? Infinity : start + part.offset;
+        if (writes && first <= place && place < first + part.size) return part.buffer;
+      }
+    }
+    return undefined;
+  }
+
+  resolve({ buffer, offset, size }: Part): Storage {
+    const key = `${buffer.id} ${offset} ${size} ${buffer.storage ? buffer.storage.span.address : ""}`;
+    const known = this.#views.get(key);
+    if (known) return known;
+    const home = buffer.storage ?? this.block;
+    const start = buffer.storage ? 0 : this.#plan.offsets.get(buffer);
+    if (!home || start === undefined) throw new Error(`Buffer "${buffer.label}" has no place in the plan.`);
+    const view = this.#runtime.view(home, start + offset, size, buffer.label);
+    // A pinned block outlives a reset, but of its views only the pinned ones do.
+    if (view.kind === "step") this.#runtime.arena.pin(view, home.label);
+    this.#views.set(key, view);
+    return view;
+  }
+
+  /** Harmless when closed again. */
+  close(): void {
+    const { arena } = this.#runtime;
+    for (const view of [...this.#views.values()].reverse()) {
+      if (view.kind !== "step" || !arena.isLive(view)) continue;
+      arena.unpin(view);
+      if (arena.isLive(view)) arena.dropView(view);
+    }
+    this.#views.clear();
+    if (!this.block || !arena.isLive(this.block)) return;
+    arena.unpin(this.block);
+    if (arena.isLive(this.block)) arena.free(this.block);
+  }
+}
+
+function partsWritten(calls: readonly Call[]): Part[] {
+  const accesses = calls.flatMap((call) => accessesOf(call));
+  return accesses.filter(({ part, writes }) => writes && part.buffer.storage).map(({ part }) => part);
+}
+
+function spanOf(part: Part): Span {
+  const { from, to } = extentOf(part);
+  return span(from, to - from);
+}

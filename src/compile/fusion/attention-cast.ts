@@ -1,0 +1,84 @@
+/**
+ * Attention stores its results as they are read: where all that happens to them is a conversion to half floats, for the
+ * product behind, the kernel rounds on its way out, and the conversion is gone with the memory between. Only CUDA's kernels
+ * do; a value is rounded once either way.
+ */
+
+import { dtypes } from "../../ir/index.js";
+import type { Runtime } from "../../runtime/index.js";
+import { type AttentionCall, onParts, resultsOf } from "../program/attention-call.js";
+import { type Buffer, type Call, type Part, partOfAll } from "../program/program.js";
+import { isMadeOnce, type Uses, usesOf } from "../program/uses.js";
+import { type Cast, castOf } from "./coalesce-casts.js";
+
+export function roundInAttention(calls: readonly Call[], runtime: Runtime): readonly Call[] {
+  if (runtime.device.kind !== "cuda") return calls;
+  const uses = usesOf(calls);
+  const changes = new Map<number, Call | undefined>();
+  for (const [place, call] of calls.entries()) {
+    if (call.work.kind !== "attention") continue;
+    const { work } = call;
+    const casts = new Map<Buffer, Cast>();
+    for (const { buffer } of resultsOf(work)) {
+      const cast = soleCastOf(calls, uses, buffer, place);
+      if (cast) casts.set(buffer, cast);
+    }
+    const dtype = commonDtype(work, casts);
+    if (!dtype) continue;
+    const made = [...casts.values()];
+    const joined = [call, ...made.map((cast) => calls[cast.place])];
+    changes.set(place, {
+      op: [...new Set(joined.map((one) => one?.op))].join(" + "),
+      work: onParts(work, (part) => convertedPart(part, casts), dtype),
+      part: partOfAll(joined),
+    });
+    for (const cast of made) changes.set(cast.place, undefined);
+  }
+  return calls.flatMap((call, place) => (changes.has(place) ? (changes.get(place) ?? []) : call));
+}
+
+/** The conversion that is all that reads what a call alone has written, into step memory that nothing else writes. */
+function soleCastOf(
+  calls: readonly Call[],
+  uses: ReadonlyMap<Buffer, Uses>,
+  buffer: Buffer,
+  writer: number,
+): Cast | undefined {
+  const { writers = [], readers = [] } = uses.get(buffer) ?? {};
+  const [reader, ...others] = readers;
+  if (buffer.storage || reader === undefined || others.length > 0) return undefined;
+  if (writers.some((place) => place !== writer)) return undefined;
+  const work = calls[reader]?.work;
+  const cast = work?.kind === "rows" ? castOf(work, reader) : undefined;
+  return cast && isMadeOnce(uses, cast.to.buffer) ? cast : undefined;
+}
+
+/** The dtype that all results are converted to, every byte of them; nothing where the kernel can't store it. */
+function commonDtype(call: AttentionCall, casts: ReadonlyMap<Buffer, Cast>): "f16" | "bf16" | undefined {
+  const { dtype, resultDtype = dtype } = call.shape;
+  const wanted = new Set(
+    resultsOf(call).map((part) => {
+      const cast = casts.get(part.buffer);
+      return cast && covers(cast.from, part) ? cast.call.kernel.outputs[0]?.dtype : undefined;
+    }),
+  );
+  const [one, ...more] = wanted;
+  if (dtype !== "f32" || resultDtype !== dtype || more.length > 0) return undefined;
+  return one === "f16" || one === "bf16" ? one : undefined;
+}
+
+function covers(whole: Part, { offset, size }: Part): boolean {
+  return whole.offset <= offset && offset + size <= whole.offset + whole.size;
+}
+
+/** Where the conversion would have stored a result's elements. */
+function convertedPart(part: Part, casts: ReadonlyMap<Buffer, Cast>): Part {
+  const cast = casts.get(part.buffer);
+  if (!cast) return part;
+  const { from, to, call } = cast;
+  const [read, written] = [call.kernel.inputs[0], call.kernel.outputs[0]?.dtype].map(
+    (dtype) => dtypes[dtype ?? "f32"].bytes,
+  ) as [number, number];
+  const inNew = (bytes: number): number => (bytes / read) * written;
+  return { buffer: to.buffer, offset: to.offset + inNew(part.offset - from.offset), size: inNew(part.size) };
+}

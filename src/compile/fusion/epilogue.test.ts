@@ -1,0 +1,147 @@
+/** Elementwise work goes into the product whose result it reads, where it can, and nowhere else. */
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { iterateElements, type RowKernel } from "../../ir/index.js";
+import type { Runtime } from "../../runtime/index.js";
+import { accessesOf, type Buffer, type Call, type Part, type ProductCall } from "../program/program.js";
+import { finishProducts } from "./epilogue.js";
+
+const on = (computeCapability: string, precision: string): Runtime =>
+  ({
+    device: { kind: "cuda", computeCapability, parallelism: 132 },
+    settings: { precision },
+  }) as unknown as Runtime;
+const hopper = on("9.0", "tf32");
+
+let buffers = 0;
+const bufferOf = (elements: number): Buffer => {
+  buffers++;
+  return { id: buffers, bytes: 4 * elements, label: `b${buffers}` };
+};
+const whole = (buffer: Buffer): Part => ({ buffer, offset: 0, size: buffer.bytes });
+
+const [m, n, k] = [3072, 1024, 256];
+
+function product(more: Partial<ProductCall["problem"]> = {}) {
+  const [left, right, result] = [bufferOf(m * k), bufferOf(k * n), bufferOf(m * n)];
+  const problem: ProductCall["problem"] = {
+    ...{ dtype: "f32", m, n, k },
+    a: { part: whole(left), rowStride: k },
+    b: { part: whole(right), rowStride: n },
+    c: { part: whole(result), rowStride: n },
+    ...more,
+  };
+  const call: Call = { op: "linear", work: { kind: "product", problem } };
+  return { call, result };
+}
+
+const kernel: RowKernel = {
+  ...{ name: "twice", inputs: ["f32"], outputs: [{ dtype: "f32", per: "element" }], scalars: [] },
+  stages: [{ kind: "store", output: 0, value: { kind: "load", input: 0, type: "f32" } }],
+};
+
+function rows(source: Buffer, target = bufferOf(m * n), stride = 1) {
+  const iteration = iterateElements([m * n], [[1], [stride]]);
+  const operands = [whole(source), whole(target)];
+  const call: Call = { op: "twice", work: { kind: "rows", kernel, iteration, operands, scalars: [] } };
+  return { call, target };
+}
+
+const kinds = (calls: readonly Call[]): string[] => calls.map(({ work }) => work.kind);
+
+test("work on a product's result is done with it, and the result itself is gone where nobody else reads it", () => {
+  const { call, result } = product({ scratch: whole(bufferOf(64)), choice: 2 });
+  const work = rows(result);
+  const [made, ...others] = finishProducts(hopper, [call, work.call]);
+  assert.deepEqual(others, []);
+  assert.ok(made?.work.kind === "finished");
+  assert.equal(made.op, "linear + twice");
+  assert.equal(made.work.finish.keepsResult, false);
+  const met = accessesOf(made);
+  assert.deepEqual(
+    met.flatMap(({ part, writes }) => (writes ? [part.buffer] : [])),
+    [work.target],
+  );
+  assert.ok(met.every(({ part }) => part.buffer !== result));
+  assert.equal(met.length, 3);
+});
+
+test("what the work stores and reads back is no operand of its own", () => {
+  const { call, result } = product();
+  const [first, second] = [bufferOf(m * n), bufferOf(m * n)];
+  const load = (input: number) => ({ kind: "load", input, type: "f32" }) as const;
+  const reading: RowKernel = {
+    ...{ name: "twice over", inputs: ["f32", "f32"], scalars: [] },
+    outputs: [kernel.outputs[0]!, kernel.outputs[0]!],
+    stages: [
+      { kind: "store", output: 0, value: load(0) },
+      { kind: "store", output: 1, value: load(1) },
+    ],
+  };
+  const iteration = iterateElements([m * n], [[1], [1], [1], [1]]);
+  const callOf = (operands: readonly Buffer[]): Call => ({
+    op: "twice over",
+    work: { kind: "rows", kernel: reading, iteration, operands: operands.map(whole), scalars: [] },
+  });
+  const [made] = finishProducts(hopper, [call, callOf([result, first, first, second])]);
+  assert.ok(made?.work.kind === "finished");
+  const met = accessesOf(made);
+  assert.deepEqual(
+    met.flatMap(({ part, writes }) => (writes ? [part.buffer] : [])),
+    [first, second],
+  );
+  assert.ok(met.every(({ part, reads }) => !reads || part.buffer !== first));
+  // Here the second output's memory is read before it is stored; there the result is read as two inputs, of which one would be stale.
+  for (const read of [second, result]) {
+    const early = [call, callOf([result, read, first, second])];
+    assert.deepEqual(kinds(finishProducts(hopper, early)), ["product", "rows"]);
+  }
+});
+
+test("work that stores over an operand of the product stays apart: other blocks may still read it", () => {
+  const bias = bufferOf(n);
+  const { call, result } = product({ bias: whole(bias) });
+  assert.ok(call.work.kind === "product");
+  const { a, b } = call.work.problem;
+  for (const target of [a.part.buffer, b.part.buffer, bias]) {
+    const calls = [call, rows(result, target).call];
+    assert.deepEqual(finishProducts(hopper, calls), calls);
+  }
+});
+
+test("a result that others read is stored as well", () => {
+  const { call, result } = product();
+  const [work, later] = [rows(result), rows(result)];
+  const calls = finishProducts(hopper, [call, work.call, later.call]);
+  assert.deepEqual(kinds(calls), ["finished", "rows"]);
+  assert.deepEqual(
+    accessesOf(calls[0]!).flatMap(({ part, writes }) => (writes ? [part.buffer] : [])),
+    [result, work.target],
+  );
+});
+
+test("work that has to wait for something behind the product moves the product there, if that may move", () => {
+  const { call, result } = product();
+  const work = rows(result);
+  const other: Call = { op: "fill", work: { kind: "fill", target: whole(work.target), byte: 0 } };
+  assert.deepEqual(kinds(finishProducts(hopper, [call, other, work.call])), ["fill", "finished"]);
+  const reader = rows(result);
+  const blocked = rows(reader.target, work.target);
+  const calls = finishProducts(hopper, [call, reader.call, blocked.call, work.call]);
+  assert.deepEqual(kinds(calls), ["finished", "rows", "rows"]);
+  assert.ok(calls[0]!.op === "linear + twice" && calls[2] === work.call);
+});
+
+test("what does not lie as the result does, changes an operand in place, or follows another product's kind stays apart", () => {
+  const { call, result } = product();
+  const apart = (...calls: Call[]): void =>
+    assert.deepEqual(finishProducts(hopper, calls), calls, "as they were");
+  apart(call, rows(result, result).call);
+  apart(call, rows(result, bufferOf(2 * m * n), 2).call);
+  apart(call, { ...rows(result).call, isRecomputed: true });
+  const accumulating = product({ beta: 1 });
+  apart(accumulating.call, rows(accumulating.result).call);
+  for (const runtime of [on("8.0", "tf32"), on("9.0", "f32")])
+    assert.deepEqual(kinds(finishProducts(runtime, [call, rows(result).call])), ["product", "rows"]);
+});

@@ -1,0 +1,100 @@
+/** Leaves out of a fused kernel what nothing uses, and numbers the rest anew. */
+
+import type { Compute, Expression, Stage } from "../../../ir/index.js";
+import { partsOf } from "../../../ir/index.js";
+import type { Rewritten } from "./combination.js";
+import type { Operand } from "./fusion-node.js";
+import { Interner } from "./interner.js";
+
+export interface Scalar {
+  readonly value: number;
+  readonly type: Compute;
+}
+
+export interface Compacted {
+  readonly inputs: readonly Operand[];
+  readonly outputs: readonly Operand[];
+  readonly scalars: readonly Scalar[];
+  readonly stages: readonly Stage[];
+  /** The stages as text: the same for the same stages. */
+  readonly structure: string;
+}
+
+/** Things that are numbered in the order in which they are first used. */
+class Numbered<T> {
+  readonly list: T[] = [];
+  readonly #known = new Map<unknown, number>();
+
+  numberOf(key: unknown, thing: () => T): number {
+    const known = this.#known.get(key);
+    if (known !== undefined) return known;
+    this.#known.set(key, this.list.length);
+    return this.list.push(thing()) - 1;
+  }
+}
+
+/** Nothing where nothing is stored. */
+export function compact(
+  stages: readonly Rewritten[],
+  inputs: readonly Operand[],
+  scalars: readonly Scalar[],
+): Compacted | undefined {
+  keepReductions(stages);
+  const interner = new Interner();
+  const [ofInputs, ofScalars] = [new Numbered<Operand>(), new Numbered<Scalar>()];
+  const [ofOutputs, ofReductions] = [new Numbered<Operand>(), new Map<number, number>()];
+  const kept: Stage[] = [];
+  const lines: string[] = [];
+  const leaves = {
+    load(input: number, type: Compute, at: Expression | undefined): Expression {
+      const own = ofInputs.numberOf(input, () => given(inputs[input]));
+      return at ? { kind: "load", input: own, type, at } : { kind: "load", input: own, type };
+    },
+    scalar: (index: number, type: Compute): Expression => ({
+      kind: "scalar",
+      index: ofScalars.numberOf(index, () => given(scalars[index])),
+      type,
+    }),
+    reduced: (stage: number, type: Compute): Expression => ({
+      kind: "reduced",
+      stage: ofReductions.get(stage) ?? -1,
+      type,
+    }),
+  };
+  for (const [place, { stage, value, output, isKept }] of stages.entries()) {
+    if (!isKept) continue;
+    const own = interner.rewrite(value, leaves);
+    if (stage.kind === "reduce") {
+      ofReductions.set(place, kept.length);
+      kept.push({ kind: "reduce", op: stage.op, value: own });
+      lines.push(`reduce ${stage.op} ${interner.numberOf(own)}`);
+    } else if (output) {
+      const number = ofOutputs.numberOf(output.key, () => output);
+      kept.push({ kind: "store", output: number, value: own });
+      lines.push(`store ${number} ${interner.numberOf(own)}`);
+    }
+  }
+  if (ofOutputs.list.length === 0) return undefined;
+  return {
+    inputs: ofInputs.list,
+    outputs: ofOutputs.list,
+    scalars: ofScalars.list,
+    stages: kept,
+    structure: `${interner.text}\n${lines.join("\n")}`,
+  };
+}
+
+/** Reductions are kept for those stages that use them, from the last to the first. */
+function keepReductions(stages: readonly Rewritten[]): void {
+  const used = new Set<number>();
+  for (const [place, one] of [...stages.entries()].toReversed()) {
+    if (one.stage.kind === "reduce") one.isKept = used.has(place);
+    if (!one.isKept) continue;
+    for (const part of partsOf(one.value)) if (part.kind === "reduced") used.add(part.stage);
+  }
+}
+
+function given<T>(found: T | undefined): T {
+  if (found === undefined) throw new Error("A fused kernel uses what none of its parts has.");
+  return found;
+}

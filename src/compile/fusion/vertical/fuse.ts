@@ -1,0 +1,249 @@
+/**
+ * Makes one call of several: elementwise chains, what stands before and behind reductions of rows, values of rows, and
+ * calls that read the same memory. In program order, each call joins those before it that it can be one with. So the head of a
+ * classifier (norm, product, loss, and their gradients) is three kernels, and after a deep model one.
+ */
+
+import type { DeviceInfo } from "../../../driver/index.js";
+import { farthest, type Neighbours, type Node, Order, rootOf } from "../../program/dependency-graph.js";
+import { accessesOf, type Buffer, type Call, type Part, partOfAll } from "../../program/program.js";
+import { isReading, meets, type Uses, usesOf } from "../../program/uses.js";
+import { isForgotten } from "../../trace/dead-on-exit.js";
+import { combine, type Draft, rowsOf } from "./combine.js";
+import { mostMembers } from "./cost.js";
+import { type Member, memberOf, memberOfCopy } from "./fusion-node.js";
+import { joinNames } from "./kernel-memo.js";
+import { countElements } from "./strided-access.js";
+
+/** How many of the latest calls of one row are looked at for a call that shares no memory with them. */
+const latestOfOneRow = 8;
+
+/**
+ * The same program with fewer calls, for a kind of device. `keep` tells which step buffers are read after it; persistent ones
+ * are, but for what is forgotten.
+ */
+export function fuse(
+  program: readonly Call[],
+  keep: (buffer: Buffer) => boolean,
+  device: DeviceInfo["kind"] = "cpu",
+  forgotten: readonly Part[] = [],
+): readonly Call[] {
+  const fusion = new Fusion(program, keep, device, forgotten);
+  for (const call of program) fusion.add(call);
+  return fusion.calls();
+}
+
+/** Calls that are to be one. */
+interface Group {
+  readonly members: readonly Member[];
+  readonly draft: Draft | undefined;
+}
+
+class Fusion {
+  readonly #program: readonly Call[];
+  /** Where each call stands in the program. */
+  readonly #places: ReadonlyMap<Call, number>;
+  readonly #uses: ReadonlyMap<Buffer, Uses>;
+  readonly #keep: (buffer: Buffer) => boolean;
+  readonly #device: DeviceInfo["kind"];
+  readonly #forgotten: readonly Part[];
+  readonly #order = new Order();
+  readonly #groups = new Map<Node, Group>();
+  /** What has one row, in the order in which it was added. */
+  readonly #ofOneRow: Node[] = [];
+
+  constructor(
+    program: readonly Call[],
+    keep: (buffer: Buffer) => boolean,
+    device: DeviceInfo["kind"],
+    forgotten: readonly Part[],
+  ) {
+    this.#program = program;
+    this.#places = new Map(program.map((call, place) => [call, place]));
+    this.#uses = usesOf(program);
+    this.#keep = keep;
+    this.#device = device;
+    this.#forgotten = forgotten;
+  }
+
+  add(call: Call): void {
+    const neighbours = this.#order.add(call);
+    const member = memberOf(call);
+    if (member) this.#groups.set(neighbours.node, { members: [member], draft: undefined });
+    // What is made again waits for others to join it: with what was there before it would be made too soon.
+    if (call.isRecomputed || !(member || call.work.kind === "copy")) return;
+    this.#joinNeighbours(neighbours);
+    if (member && hasOneRow(member)) this.#joinOfOneRow(neighbours.node);
+  }
+
+  calls(): readonly Call[] {
+    return this.#order.nodes.map((node) => {
+      const group = this.#groups.get(node);
+      const draft = group?.draft ?? (group && this.#withoutUnread(group));
+      return group && draft ? callOf(group.members, draft) : node.call;
+    });
+  }
+
+  #joinNeighbours({ node, writers, readers }: Neighbours): void {
+    // With a value of each row, what it belongs to is where most is done at a time.
+    const bySize = writers.toReversed().sort((a, b) => this.#elementsOf(b) - this.#elementsOf(a));
+    for (const writer of bySize) this.#join(rootOf(writer), rootOf(node));
+    for (const reader of readers.toReversed()) {
+      const [one, other] = [rootOf(reader), rootOf(node)];
+      if (this.#readAlike(one, other)) this.#join(one, other);
+    }
+    this.#joinValuesOfRows(rootOf(node));
+  }
+
+  #elementsOf(node: Node): number {
+    const members = this.#groups.get(rootOf(node))?.members ?? [];
+    return members.reduce((most, { elements }) => Math.max(most, elements), 0);
+  }
+
+  /**
+   * What makes values of rows for others is not made once more for each of their elements, unless they have become one with a
+   * reduction: there it is made once for a row.
+   */
+  #joinValuesOfRows(node: Node): void {
+    const own = this.#groups.get(node)?.members ?? [];
+    if (own.length < 2 || !own.some(({ reduces }) => reduces)) return;
+    const elements = this.#elementsOf(node);
+    const earlier = [...new Set([...node.before].map(rootOf))].sort((a, b) => b.position - a.position);
+    for (const one of earlier) {
+      const isOfRows = this.#groups.get(one)?.members.every((member) => member.elements < elements);
+      if (isOfRows) this.#join(rootOf(one), rootOf(node));
+    }
+  }
+
+  /**
+   * A call of one row leaves a GPU idle but for a block, and takes the time of its launch: together with another such it takes
+   * no more, whatever the two are about. So the counts of an optimizer's groups are one call, beside the norm's end.
+   */
+  #joinOfOneRow(node: Node): void {
+    for (const other of this.#ofOneRow.slice(-latestOfOneRow).toReversed()) {
+      const [one, own] = [rootOf(other), rootOf(node)];
+      if (this.#groups.get(one)?.members.every(hasOneRow)) this.#join(one, own);
+    }
+    this.#ofOneRow.push(node);
+  }
+
+  #join(a: Node, b: Node): void {
+    if (a === b) return;
+    const place = this.#order.placeFor(a, b);
+    if (place === undefined) return;
+    if (Math.max(Math.abs(a.position - place), Math.abs(b.position - place)) > farthest) return;
+    const [first, second] = a.position < b.position ? [a, b] : [b, a];
+    const [before, behind] = [this.#membersOf(first, second), this.#membersOf(second, first)];
+    if (!before || !behind || areMadeApart(before) !== areMadeApart(behind)) return;
+    const members = [...before, ...behind];
+    if (members.length > mostMembers) return;
+    const draft = combine(members, this.#neededBeside(members), this.#device);
+    if (!draft) return;
+    this.#order.join(a, b, place);
+    this.#groups.delete(b);
+    this.#groups.set(a, { members, draft });
+  }
+
+  /** A node's calls; a plain copy moves elements of what the other node has in the copy's memory. */
+  #membersOf(node: Node, other: Node): readonly Member[] | undefined {
+    const { work } = node.call;
+    const own = this.#groups.get(node)?.members;
+    if (own || work.kind !== "copy") return own;
+    const ends = [work.source, work.target];
+    const met = this.#groups
+      .get(other)
+      ?.members.flatMap(({ inputs, outputs }) => [...inputs, ...outputs])
+      .find(({ part }) =>
+        ends.some(({ buffer, offset }) => part.buffer === buffer && part.offset === offset),
+      );
+    const member = met && memberOfCopy(node.call, work, met.dtype);
+    return member && [member];
+  }
+
+  /** Do two nodes read most of some memory at the same points, so that reading it once is worth it? */
+  #readAlike(a: Node, b: Node): boolean {
+    const [one, other] = [this.#groups.get(a), this.#groups.get(b)];
+    if (!one || !other) return false;
+    const read = new Set(one.members.flatMap(({ inputs }) => inputs.map(({ key }) => key)));
+    return other.members.some(({ inputs, elements }) =>
+      inputs.some(
+        ({ key, steps, isIndexed }) => !isIndexed && read.has(key) && countElements(steps) * 2 > elements,
+      ),
+    );
+  }
+
+  /** Which memory is read by others than these. */
+  #neededBeside(members: readonly Member[]): (part: Part) => boolean {
+    const own = new Map<Buffer, number>();
+    for (const { call } of members) {
+      const read = accessesOf(call).filter(({ reads }) => reads);
+      for (const buffer of new Set(read.map(({ part }) => part.buffer)))
+        own.set(buffer, (own.get(buffer) ?? 0) + 1);
+    }
+    return (part) => {
+      const { buffer } = part;
+      if (isForgotten(this.#forgotten, part)) return this.#isReadBehind(part, members);
+      if (buffer.storage || this.#keep(buffer)) return true;
+      return (this.#uses.get(buffer)?.readers.length ?? 0) > (own.get(buffer) ?? 0);
+    };
+  }
+
+  /** Does another call read a part behind the first of these, which write it? What reads it before has what was there. */
+  #isReadBehind(part: Part, members: readonly Member[]): boolean {
+    const own = new Set(members.map(({ call }) => call));
+    const first = Math.min(...members.map(({ call }) => this.#places.get(call) ?? 0));
+    return (this.#uses.get(part.buffer)?.readers ?? []).some((place) => {
+      const call = this.#program[place];
+      return call !== undefined && place >= first && !own.has(call) && meets(call, [part], isReading);
+    });
+  }
+
+  /** A lone call less the outputs that nothing reads. */
+  #withoutUnread({ members }: Group): Draft | undefined {
+    const isNeeded = this.#neededBeside(members);
+    const isUnread = members.some(({ outputs }) => outputs.some(({ part }) => !isNeeded(part)));
+    return isUnread ? combine(members, isNeeded, this.#device) : undefined;
+  }
+}
+
+const areMadeApart = (members: readonly Member[]): boolean => members.some(({ call }) => call.isApart);
+
+/** Elements that need no row deserve more threads than a row has, unless there is only one. */
+function hasOneRow({ elements, rowSize }: Member): boolean {
+  return elements === (rowSize ?? 1);
+}
+
+const partsOfCalls = new WeakMap<Call, readonly Call[]>();
+
+function callOf(members: readonly Member[], draft: Draft): Call {
+  const calls = members.map(({ call }) => call);
+  const call: Call = {
+    op: joinNames(calls.map(({ op }) => op)),
+    part: partOfAll(calls),
+    ...(areMadeApart(members) && { isApart: true }),
+    work: rowsOf(draft),
+  };
+  partsOfCalls.set(call, calls);
+  return call;
+}
+
+/** What became of some calls. */
+export interface FusionNote {
+  readonly kernel: string;
+  /** The ops of the calls that are one now. */
+  readonly ops: readonly string[];
+  /** Buffers that this call would have met and does not: what is passed on inside it. */
+  readonly gone: readonly Buffer[];
+}
+
+/** Which calls `fuse` has made of several, in order. */
+export function describeFusions(after: readonly Call[]): readonly FusionNote[] {
+  return after.flatMap((call) => {
+    const calls = partsOfCalls.get(call) ?? [];
+    if (calls.length < 2 || call.work.kind !== "rows") return [];
+    const left = new Set(accessesOf(call).map(({ part }) => part.buffer));
+    const met = new Set(calls.flatMap((one) => accessesOf(one).map(({ part }) => part.buffer)));
+    const gone = [...met].filter((buffer) => !left.has(buffer));
+    return [{ kernel: call.work.kernel.name, ops: calls.map(({ op }) => op), gone }];
+  });
+}

@@ -1,0 +1,151 @@
+/** A call as a part of a fused one: its kernel, and where each operand lies at every point of the call. */
+
+import { type Dtype, dtypes, factsOf, type Output, type RowKernel } from "../../../ir/index.js";
+import { rowLanesOf } from "../../../kernels/index.js";
+import type { Call, CopyCall, Part, RowCall } from "../../program/program.js";
+import { areApart, type Extent, extentOf, placeOf } from "../../program/slices.js";
+import { areDistinct, pitchOf, type Steps, standAlongRows, stepsOf } from "./strided-access.js";
+
+export interface Operand {
+  readonly part: Part;
+  readonly extent: Extent;
+  readonly dtype: Dtype;
+  readonly steps: Steps;
+  /** The same for operands that are the same element at every point. */
+  readonly key: string;
+  /** Is it read at an index, so that any of its elements may be meant? */
+  readonly isIndexed: boolean;
+  readonly per: Output["per"];
+}
+
+export interface Member {
+  readonly call: Call;
+  readonly kernel: RowKernel;
+  readonly scalars: readonly number[];
+  readonly inputs: readonly Operand[];
+  readonly outputs: readonly Operand[];
+  readonly elements: number;
+  /** How long its rows are, where its values follow from how elements are cut into them. */
+  readonly rowSize: number | undefined;
+  readonly reduces: boolean;
+  readonly lanes: number;
+}
+
+/** Nothing where the call is none that could be fused, whatever stands beside it. */
+export function memberOf(call: Call): Member | undefined {
+  return call.work.kind === "rows" ? memberOfRows(call, call.work) : undefined;
+}
+
+function memberOfRows(call: Call, { kernel, iteration, operands, scalars }: RowCall): Member | undefined {
+  if (iteration.elements === 0) return undefined;
+  const { isElementwise, usesPlace, isReadAtIndex, dtypes: ofAll } = factsOf(kernel);
+  const all = operands.map((part, index): Operand => {
+    const per = kernel.outputs[index - kernel.inputs.length]?.per ?? "element";
+    const steps = stepsOf(iteration, index, per);
+    const isIndexed = isReadAtIndex[index] ?? false;
+    return operandOf(part, ofAll[index] ?? "f32", steps, isIndexed, per);
+  });
+  const member: Member = {
+    ...{ call, kernel, scalars },
+    inputs: all.slice(0, kernel.inputs.length),
+    outputs: all.slice(kernel.inputs.length),
+    elements: iteration.elements,
+    rowSize: isElementwise && !usesPlace ? undefined : iteration.row.size,
+    reduces: kernel.stages.some(({ kind }) => kind === "reduce"),
+    lanes: rowLanesOf(kernel, iteration),
+  };
+  return isOrderly(member) ? member : undefined;
+}
+
+/** A plain copy as a call that moves elements of a dtype; nothing where its bits might change, or it has other ends. */
+export function memberOfCopy(call: Call, { source, target }: CopyCall, dtype: Dtype): Member | undefined {
+  const { bytes } = dtypes[dtype];
+  const elements = target.size / bytes;
+  const [from, to] = [extentOf(source), extentOf(target)];
+  // Half floats are widened and narrowed again, which leaves no NaN as it was.
+  if (dtype === "bf16" || dtype === "f16" || source.size !== target.size || !areApart(from, to))
+    return undefined;
+  if (!Number.isInteger(elements) || elements < 1 || from.from % bytes !== 0 || to.from % bytes !== 0)
+    return undefined;
+  const steps: Steps = elements === 1 ? [] : [{ size: elements, stride: 1 }];
+  return {
+    ...{ call, elements, scalars: [], kernel: copyKernel(dtype) },
+    inputs: [operandOf(source, dtype, steps, false, "element")],
+    outputs: [operandOf(target, dtype, steps, false, "element")],
+    ...{ rowSize: undefined, reduces: false, lanes: dtype === "f64" ? 2 : 4 },
+  };
+}
+
+const copyKernels = new Map<Dtype, RowKernel>();
+
+function copyKernel(dtype: Dtype): RowKernel {
+  const kernel: RowKernel = copyKernels.get(dtype) ?? {
+    name: "copy",
+    inputs: [dtype],
+    outputs: [{ dtype, per: "element" }],
+    scalars: [],
+    stages: [{ kind: "store", output: 0, value: { kind: "load", input: 0, type: dtypes[dtype].compute } }],
+  };
+  copyKernels.set(dtype, kernel);
+  return kernel;
+}
+
+function operandOf(part: Part, dtype: Dtype, steps: Steps, isIndexed: boolean, per: Operand["per"]): Operand {
+  const extent = extentOf(part);
+  return { part, extent, dtype, steps, key: keyOf(extent, dtype, steps), isIndexed, per };
+}
+
+function keyOf(extent: Extent, dtype: Dtype, steps: Steps): string {
+  let key = `${placeOf(extent)} ${dtype}`;
+  for (const { size, stride } of steps) key += ` ${size}:${stride}`;
+  return key;
+}
+
+/** The operand of a call that has an element for each row of another: it stands still along that one's rows. */
+export function alongRows(operand: Operand, rowSize: number, per: Operand["per"]): Operand {
+  const steps = standAlongRows(operand.steps, rowSize);
+  return { ...operand, steps, per, key: keyOf(operand.extent, operand.dtype, steps) };
+}
+
+/** Does the call store each element once, and read of what it stores only that very element? */
+function isOrderly({ inputs, outputs, kernel, call }: Member): boolean {
+  const rowSize = call.work.kind === "rows" ? call.work.iteration.row.size : 1;
+  const { readAfterStores } = factsOf(kernel);
+  return outputs.every((output, index) => {
+    const { per } = kernel.outputs[index] ?? {};
+    const isPerRow = per === "row";
+    const own = isPerRow ? withoutRow(output.steps, rowSize) : output.steps;
+    return (
+      (per === "column" || areDistinct(own)) &&
+      inputs.every((input, number) => {
+        if (neverMeet(input, output)) return true;
+        // Whether a row's value is read before or after it is stored follows from how long rows are.
+        return isSameElement(input, output) && !(isPerRow && readAfterStores.includes(number));
+      }) &&
+      outputs.every((other) => other === output || neverMeet(other, output))
+    );
+  });
+}
+
+/** Are two operands the same element at every point, and neither read anywhere else? */
+export function isSameElement(a: Operand, b: Operand): boolean {
+  return a.key === b.key && !a.isIndexed && !b.isIndexed;
+}
+
+/**
+ * Have two operands no element in common? Their memory lies apart, or they take turns in it as the columns of a matrix do:
+ * all their steps are multiples of a pitch, and their places within it differ.
+ */
+export function neverMeet(a: Operand, b: Operand): boolean {
+  if (areApart(a.extent, b.extent)) return true;
+  const { bytes } = dtypes[a.dtype];
+  if (a.isIndexed || b.isIndexed || dtypes[b.dtype].bytes !== bytes) return false;
+  const pitch = bytes * pitchOf([...a.steps, ...b.steps]);
+  const apart = Math.abs(a.extent.from - b.extent.from) % pitch;
+  return apart >= bytes && apart <= pitch - bytes;
+}
+
+/** A row's value is stored once: its steps less the one along the row. */
+function withoutRow(steps: Steps, rowSize: number): Steps {
+  return rowSize > 1 && steps[0]?.size === rowSize ? steps.slice(1) : steps;
+}

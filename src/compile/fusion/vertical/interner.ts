@@ -1,0 +1,134 @@
+/** Makes expressions so that equal ones are one object: printers compute what is one object once. */
+
+import { type Dtype, dtypes, type Expression } from "../../../ir/index.js";
+import { literalKey } from "../../../units/index.js";
+
+/** What the leaves of an expression become, and its loads. */
+export interface Leaves {
+  load(input: number, type: Expression["type"], at: Expression | undefined): Expression;
+  scalar(index: number, type: Expression["type"]): Expression;
+  reduced(stage: number, type: Expression["type"]): Expression;
+}
+
+export class Interner {
+  readonly #known = new Map<string, Expression>();
+  readonly #numbers = new Map<Expression, number>();
+
+  /** Everything made so far as text, each line one expression over the lines before. */
+  get text(): string {
+    return [...this.#known.keys()].join("\n");
+  }
+
+  numberOf(expression: Expression): number {
+    return this.#numbers.get(this.intern(expression)) ?? -1;
+  }
+
+  /** The one expression that equals this one, whose parts are interned already. */
+  intern(expression: Expression): Expression {
+    if (this.#numbers.has(expression)) return expression;
+    const key = this.#keyOf(expression);
+    const known = this.#known.get(key);
+    if (known) return known;
+    this.#known.set(key, expression);
+    this.#numbers.set(expression, this.#numbers.size);
+    return expression;
+  }
+
+  /** An expression with other leaves. */
+  rewrite(root: Expression, leaves: Leaves): Expression {
+    const done = new Map<Expression, Expression>();
+    const visit = (one: Expression): Expression => {
+      const known = done.get(one);
+      if (known) return known;
+      const made = this.intern(rewriteOne(one, visit, leaves));
+      done.set(one, made);
+      return made;
+    };
+    return visit(root);
+  }
+
+  #keyOf(one: Expression): string {
+    const n = (part: Expression): string => `${this.#numbers.get(part)}`;
+    switch (one.kind) {
+      case "load":
+        return `load ${one.type} ${one.input}${one.at ? ` at ${n(one.at)}` : ""}`;
+      case "scalar":
+        return `scalar ${one.type} ${one.index}`;
+      case "constant":
+        return `constant ${one.type} ${literalKey(one.value)}`;
+      case "reduced":
+        return `reduced ${one.type} ${one.stage}`;
+      case "position":
+      case "row":
+        return one.kind;
+      case "unary":
+        return `${one.op} ${one.type} ${n(one.a)}`;
+      case "binary":
+      case "compare":
+        return `${one.op} ${one.type} ${n(one.a)} ${n(one.b)}`;
+      case "select":
+        return `select ${one.type} ${n(one.condition)} ${n(one.a)} ${n(one.b)}`;
+      case "convert":
+        return `convert ${one.type} ${n(one.a)}`;
+    }
+  }
+}
+
+function rewriteOne(one: Expression, visit: (part: Expression) => Expression, leaves: Leaves): Expression {
+  switch (one.kind) {
+    case "load":
+      return leaves.load(one.input, one.type, one.at && visit(one.at));
+    case "scalar":
+      return leaves.scalar(one.index, one.type);
+    case "reduced":
+      return leaves.reduced(one.stage, one.type);
+    case "constant":
+    case "position":
+    case "row":
+      return one;
+    case "unary":
+    case "convert":
+      return { ...one, a: visit(one.a) };
+    case "binary":
+    case "compare":
+      return { ...one, a: visit(one.a), b: visit(one.b) };
+    case "select":
+      return { ...one, a: visit(one.a), b: visit(one.b), condition: visit(one.condition) };
+  }
+}
+
+/**
+ * What a load of a dtype gives after a value was stored in it, as an expression; nothing where storing rounds, which no
+ * expression does.
+ */
+export function valueLoadedBack(
+  interner: Interner,
+  value: Expression,
+  dtype: Dtype,
+  dtypeOfInput: (input: number) => Dtype | undefined,
+): Expression | undefined {
+  if (dtype === "bf16" || dtype === "f16") return undefined;
+  if (dtypes[dtype].bytes > 1 || isByte(value, dtypeOfInput)) return value;
+  const low = interner.intern({ kind: "constant", value: 255, type: "i32" });
+  return interner.intern({ kind: "binary", op: "and", a: value, b: low, type: "i32" });
+}
+
+/** Is the value a whole number from 0 to 255, whatever it is made of? */
+function isByte(value: Expression, dtypeOfInput: (input: number) => Dtype | undefined): boolean {
+  switch (value.kind) {
+    case "compare":
+      return true;
+    case "constant":
+      return Number.isInteger(value.value) && value.value >= 0 && value.value <= 255;
+    case "load": {
+      const dtype = dtypeOfInput(value.input);
+      return dtype === "u8" || dtype === "bool";
+    }
+    case "select":
+      return isByte(value.a, dtypeOfInput) && isByte(value.b, dtypeOfInput);
+    case "binary":
+      return value.op === "and" && (isByte(value.a, dtypeOfInput) || isByte(value.b, dtypeOfInput));
+    default:
+      return false;
+  }
+}

@@ -1,0 +1,72 @@
+/** Puts members over one another: they run over the same points in the same order, or over one's rows. */
+
+import { alongRows, isSameElement, type Member, neverMeet, type Operand } from "./fusion-node.js";
+
+export interface Frame {
+  readonly elements: number;
+  /** How long rows are, where some member's values follow from rows. */
+  readonly rowSize: number | undefined;
+  /** The members' operands as seen from the frame's points. */
+  readonly seen: readonly Seen[];
+}
+
+export interface Seen {
+  readonly member: Member;
+  readonly inputs: readonly Operand[];
+  readonly outputs: readonly Operand[];
+  /** Has it one element for each row of the others? */
+  readonly isOfRows: boolean;
+}
+
+/** Nothing where the members' points don't fit, or one would meet another's memory at another point than its own. */
+export function frameOf(members: readonly Member[]): Frame | undefined {
+  const elements = members.reduce((most, member) => Math.max(most, member.elements), 0);
+  const lengths = new Set<number>();
+  for (const member of members) {
+    const isWhole = member.elements === elements;
+    if (!isWhole && member.rowSize !== undefined) return undefined;
+    const length = isWhole ? member.rowSize : elements / member.elements;
+    if (length !== undefined) lengths.add(length);
+  }
+  const [rowSize] = lengths;
+  if (lengths.size > 1 || (rowSize !== undefined && elements % rowSize !== 0)) return undefined;
+  const seen = members.map((member) => seenFrom(member, elements, rowSize));
+  return haveOwnPoints(seen) ? { elements, rowSize, seen } : undefined;
+}
+
+function seenFrom(member: Member, elements: number, rowSize: number | undefined): Seen {
+  const { inputs, outputs } = member;
+  if (member.elements === elements || rowSize === undefined)
+    return { member, inputs, outputs, isOfRows: false };
+  return {
+    member,
+    inputs: inputs.map((operand) => alongRows(operand, rowSize, "element")),
+    outputs: outputs.map((operand) => alongRows(operand, rowSize, "row")),
+    isOfRows: true,
+  };
+}
+
+/**
+ * Rows run side by side, and in one kernel all members go through a row before the next begins. So memory that one member
+ * stores and another meets must be met at the same point by both.
+ */
+function haveOwnPoints(all: readonly Seen[]): boolean {
+  const spaces = new Map<
+    Operand["extent"]["space"],
+    { operand: Operand; member: number; isStored: boolean }[]
+  >();
+  for (const [member, { inputs, outputs }] of all.entries()) {
+    for (const operand of [...inputs, ...outputs]) {
+      const isStored = outputs.includes(operand);
+      const others = spaces.get(operand.extent.space) ?? [];
+      for (const other of others) {
+        if (other.member === member || !(isStored || other.isStored)) continue;
+        if (neverMeet(operand, other.operand) || isSameElement(operand, other.operand)) continue;
+        return false;
+      }
+      others.push({ operand, member, isStored });
+      spaces.set(operand.extent.space, others);
+    }
+  }
+  return true;
+}

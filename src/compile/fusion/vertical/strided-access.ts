@@ -1,0 +1,116 @@
+/**
+ * How an operand moves while a call counts through its elements. Steps are joined as far as they go, so that two operands
+ * that stand at the same element at every point have the same steps, whatever axes their calls were given.
+ */
+
+import { type Iteration, iterateElements, iterateRows, type Output } from "../../../ir/index.js";
+
+export interface Step {
+  readonly size: number;
+  readonly stride: number;
+}
+
+/** Innermost first; the product of the sizes is the number of points. */
+export type Steps = readonly Step[];
+
+/** An operand's steps; one that has a value for each row stands still along the row. */
+export function stepsOf({ outer, row }: Iteration, operand: number, per: Output["per"]): Steps {
+  const along = (axis: Iteration["row"]): Step => ({ size: axis.size, stride: axis.strides[operand] ?? 0 });
+  const first = per === "row" ? { size: row.size, stride: 0 } : along(row);
+  return joinSteps([first, ...outer.toReversed().map(along)]);
+}
+
+export function joinSteps(steps: Steps): Steps {
+  const joined: { size: number; stride: number }[] = [];
+  for (const { size, stride } of steps) {
+    const last = joined.at(-1);
+    if (size === 1) continue;
+    if (last && stride === last.stride * last.size) last.size *= size;
+    else joined.push({ size, stride });
+  }
+  return joined;
+}
+
+/** The steps of something that has one value for each row, seen from the row's elements. */
+export function standAlongRows(steps: Steps, rowSize: number): Steps {
+  return joinSteps([{ size: rowSize, stride: 0 }, ...steps]);
+}
+
+export function isStillAlongRows([first]: Steps, rowSize: number): boolean {
+  return rowSize === 1 || (first !== undefined && first.stride === 0 && first.size % rowSize === 0);
+}
+
+/** How many different elements the steps lead to, if no two points meet. */
+export function countElements(steps: Steps): number {
+  return steps.reduce((count, { size, stride }) => (stride === 0 ? count : count * size), 1);
+}
+
+/** The largest number of elements of which all steps are multiples; 0 where nothing moves. */
+export function pitchOf(steps: Steps): number {
+  return steps.reduce((pitch, { stride }) => greatestDivisor(pitch, Math.abs(stride)), 0);
+}
+
+function greatestDivisor(a: number, b: number): number {
+  return b === 0 ? a : greatestDivisor(b, a % b);
+}
+
+/** Does each point have an element of its own? Told only of layouts that any tensor has: axes within axes. */
+export function areDistinct(steps: Steps): boolean {
+  const sorted = steps.map(({ size, stride }) => ({ size, stride: Math.abs(stride) }));
+  sorted.sort((a, b) => a.stride - b.stride);
+  let reach = 0;
+  for (const { size, stride } of sorted) {
+    if (stride <= reach) return false;
+    reach += (size - 1) * stride;
+  }
+  return true;
+}
+
+/** An iteration through which all operands make their steps: any cut into rows, or rows of one length. */
+export function iterationOf(
+  all: readonly Steps[],
+  elements: number,
+  rowSize?: number,
+): Iteration | undefined {
+  const bounds = boundsOf(all, elements, rowSize);
+  if (!bounds) return undefined;
+  const strides = all.map((steps) => stridesWithin(steps, bounds).reverse());
+  const shape = bounds.slice(1).map((bound, index) => bound / (bounds[index] ?? 1));
+  shape.reverse();
+  return rowSize === undefined
+    ? iterateElements(shape, strides)
+    : iterateRows(shape, strides, rowSize === 1 ? 0 : 1);
+}
+
+/** The counts of points at which some operand begins anew, ascending from 1 to all; each must divide the next. */
+function boundsOf(all: readonly Steps[], elements: number, rowSize = 1): readonly number[] | undefined {
+  const bounds = new Set([1, rowSize, elements]);
+  for (const steps of all) {
+    let bound = 1;
+    for (const { size } of steps) {
+      bound *= size;
+      bounds.add(bound);
+    }
+  }
+  const sorted = [...bounds].sort((a, b) => a - b);
+  for (const [index, bound] of sorted.entries()) {
+    if (bound % (sorted[index - 1] ?? 1) !== 0) return undefined;
+    // Along a row every operand makes one kind of step.
+    if (bound > 1 && bound < rowSize) return undefined;
+  }
+  return sorted;
+}
+
+function stridesWithin(steps: Steps, bounds: readonly number[]): number[] {
+  const strides: number[] = [];
+  let [which, begin] = [0, 1];
+  for (const bound of bounds.slice(0, -1)) {
+    let step = steps[which];
+    if (step && bound >= begin * step.size) {
+      begin *= step.size;
+      step = steps[++which];
+    }
+    strides.push(((step?.stride ?? 0) * bound) / begin);
+  }
+  return strides;
+}

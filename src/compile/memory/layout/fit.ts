@@ -1,0 +1,90 @@
+/**
+ * Places boxes one after the other in a given order, each at the lowest offset where it meets no box that has its place
+ * already. Tighter than the sweep where boxes of many sizes come and go, but it looks at every two that are live together.
+ */
+
+import { beat } from "../../../units/index.js";
+import type { Box, Layout } from "./boxes.js";
+
+/** The layout, or none and what was spent on it. */
+export type Fit = Layout | { readonly offsets: undefined; readonly steps: number };
+
+/** A layout that takes less than `bytesBelow`, or none: one that doesn't is given up as soon as that is seen. */
+export function fitInOrder(boxes: readonly Box[], order: readonly number[], bytesBelow: number): Fit {
+  const offsets = new Float64Array(boxes.length);
+  const placed = new PlacedBoxes(boxes);
+  let bytes = 0;
+  for (const rank of order) {
+    beat();
+    const box = boxes[rank] as Box;
+    const neighbours = placed.findMeeting(box);
+    neighbours.sort((a, b) => (offsets[a] ?? 0) - (offsets[b] ?? 0));
+    let offset = 0;
+    for (const neighbour of neighbours) {
+      const start = offsets[neighbour] ?? 0;
+      if (start >= offset + box.size) break;
+      offset = Math.max(offset, start + (boxes[neighbour]?.size ?? 0));
+    }
+    offsets[rank] = offset;
+    bytes = Math.max(bytes, offset + box.size);
+    if (bytes >= bytesBelow) return { offsets: undefined, steps: placed.steps };
+    placed.add(rank);
+  }
+  return { offsets, bytes, steps: placed.steps };
+}
+
+/**
+ * The boxes that have their place, found by when they are live. The leaves of a binary tree are all boxes by their first
+ * place; a node keeps the highest last place of those below it that are placed, so that whole subtrees are passed over.
+ */
+class PlacedBoxes {
+  steps = 0;
+  readonly #boxes: readonly Box[];
+  /** The leaves stand behind the inner nodes, whose root is 1; the children of n are 2n and 2n + 1. */
+  readonly #leaves: number;
+  readonly #last: Float64Array;
+
+  constructor(boxes: readonly Box[]) {
+    this.#boxes = boxes;
+    this.#leaves = 2 ** Math.ceil(Math.log2(Math.max(1, boxes.length)));
+    this.#last = new Float64Array(2 * this.#leaves).fill(Number.NEGATIVE_INFINITY);
+  }
+
+  add(rank: number): void {
+    const last = this.#boxes[rank]?.last ?? 0;
+    for (let node = this.#leaves + rank; node >= 1 && (this.#last[node] ?? last) < last; node >>>= 1) {
+      this.#last[node] = last;
+    }
+  }
+
+  /** The ranks of the placed boxes that live when `box` does, at least at one place. */
+  findMeeting({ first, last }: Box): number[] {
+    const found: number[] = [];
+    this.#collect(1, 0, this.#leaves, first, this.#countUntil(last), found);
+    return found;
+  }
+
+  #collect(node: number, start: number, width: number, first: number, end: number, found: number[]): void {
+    if (start >= end || (this.#last[node] ?? first) < first) return;
+    this.steps++;
+    if (width === 1) {
+      found.push(start);
+      return;
+    }
+    const half = width / 2;
+    this.#collect(2 * node, start, half, first, end, found);
+    this.#collect(2 * node + 1, start + half, half, first, end, found);
+  }
+
+  /** How many boxes begin at a place or before it. */
+  #countUntil(place: number): number {
+    let low = 0;
+    let high = this.#boxes.length;
+    while (low < high) {
+      const middle = (low + high) >>> 1;
+      if ((this.#boxes[middle]?.first ?? 0) <= place) low = middle + 1;
+      else high = middle;
+    }
+    return low;
+  }
+}

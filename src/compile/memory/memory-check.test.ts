@@ -1,0 +1,83 @@
+/** A plan that can't have its memory is refused with who needs it and what would fit. */
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { refusalOf } from "../../../test/support/rejections.js";
+import { withRuntime } from "../../../test/support/runtimes.js";
+import { HoldfastError } from "../../errors/index.js";
+import { bytes, KiB, MiB } from "../../units/index.js";
+import { type RoomFor, requireRoom } from "./memory-check.js";
+import type { MemoryReport } from "./memory-report.js";
+
+function reportOf(peak: number): MemoryReport {
+  const holders = ["softmax", "linear", "gelu", "layerNorm", "add", "mul", "dropout"].map((label, index) => ({
+    label,
+    bytes: MiB * (10 - index),
+    count: index + 1,
+  }));
+  return { peak, lowerBound: peak, at: 7, op: "softmaxGradient", holders, persistent: [] };
+}
+
+const wanted: RoomFor = {
+  name: "train",
+  inputs: "f32 [64, 8], i32 [64]",
+  shapes: [[64, 8], [64], []],
+  otherPlans: 0,
+};
+
+/** The refusal of a plan that needs `times` of the room that there is. */
+function refused(times: number, change: Partial<RoomFor> = {}): HoldfastError {
+  return withRuntime({ memory: "256MiB" }, ({ runtime }) => {
+    const peak = bytes(runtime.budget.left * times);
+    const error = refusalOf(() => requireRoom(runtime, reportOf(peak), { ...wanted, ...change }));
+    assert.ok(error instanceof HoldfastError);
+    return error;
+  });
+}
+
+test("a plan that fits the budget's rest and what lies free in the arena is not refused; one more byte is", () => {
+  withRuntime({ memory: "256MiB" }, ({ runtime }) => {
+    const { budget, arena } = runtime;
+    runtime.step(() => void arena.allocate(3 * MiB, "earlier"));
+    const kept = arena.allocate(64 * KiB, "kept");
+    const { committed } = arena.figures;
+    assert.ok(committed > 64 * KiB);
+    const room = budget.left + committed - 64 * KiB;
+    requireRoom(runtime, reportOf(room), wanted);
+    const error = refusalOf(() => requireRoom(runtime, reportOf(room + 1), wanted));
+    assert.equal(error?.code, "OUT_OF_BUDGET");
+    assert.equal(error?.numbers["room"], room);
+    arena.free(kept);
+    requireRoom(runtime, reportOf(room + 64 * KiB), wanted);
+  });
+});
+
+test("the refusal has the peak, the table of the budget, the op at the peak and the largest holders", () => {
+  const { message } = refused(2);
+  assert.match(message, /^Compiled train needs .* for inputs f32 \[64, 8\], i32 \[64\], and .* can be had\./);
+  assert.match(message, /^ {2}limit +256 MiB /m);
+  assert.match(message, /^ {2}free in the arena +\S+ \w+$/m);
+  assert.match(
+    message,
+    /live at call 7, softmaxGradient:\n {2}· softmax 10 MiB in 1\n {2}· linear 9 MiB in 2\n/,
+  );
+  assert.match(message, /^ {2}· 2 others 9 MiB$/m);
+  assert.match(message, /raise HOLDFAST_MEMORY/);
+});
+
+test("the batch that should fit follows from the first axis that all inputs share", () => {
+  const error = refused(2);
+  assert.match(error.message, /a batch of about 32 instead of 64 should fit/);
+  assert.equal(error.numbers["fitting"], 32);
+  for (const shapes of [[], [[]], [[64], [32]]]) {
+    const other = refused(2, { shapes });
+    assert.match(other.message, /use a smaller batch/);
+    assert.equal(other.numbers["batch"], undefined);
+  }
+  assert.match(refused(100).message, /use a smaller batch/);
+});
+
+test("what the step's other plans hold is told where there are any", () => {
+  assert.doesNotMatch(refused(2).message, /other plans/);
+  assert.match(refused(2, { otherPlans: 5 * MiB }).message, /other plans hold 5 MiB/);
+});

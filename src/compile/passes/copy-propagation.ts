@@ -1,0 +1,289 @@
+/**
+ * Leaves out plain copies. A value that is copied and never changed again is read where it came from; and a value that is
+ * made only to be copied to its place is made there: gradients in their persistent memory, results in their slots.
+ */
+
+import { iterateElements, type RowKernel, term } from "../../ir/index.js";
+import {
+  accessesOf,
+  type Buffer,
+  type Call,
+  type CopyCall,
+  mapParts,
+  type Part,
+  type RowCall,
+  type Work,
+} from "../program/program.js";
+import { type Uses, usesOf } from "../program/uses.js";
+
+export function removeCopies(calls: readonly Call[]): readonly Call[] {
+  return gatherCopies(makeInPlace(joinCopies(readAtSource(calls))));
+}
+
+/** What a buffer's bytes are found at instead. */
+type Moves = Map<Buffer, { readonly buffer: Buffer; readonly offset: number }>;
+
+/** Copies of what stays as it is, into memory that nothing else writes: readers look at the source. */
+function readAtSource(calls: readonly Call[]): readonly Call[] {
+  const uses = usesOf(calls);
+  const moves: Moves = new Map();
+  const left = calls.filter(({ work }, place) => {
+    if (work.kind !== "copy") return true;
+    const { target } = work;
+    if (!isWhole(target) || target.buffer.storage || writersOf(uses, target.buffer).length !== 1) return true;
+    const lastRead = uses.get(target.buffer)?.readers.at(-1) ?? place;
+    // Of a copy of a copy, where the first of them reads. That must hold still until the last reader is done.
+    const source = moved(work.source, moves);
+    if (writersOf(uses, source.buffer).some((writer) => writer > place && writer <= lastRead)) return true;
+    moves.set(target.buffer, { buffer: source.buffer, offset: source.offset });
+    return false;
+  });
+  return moveAll(left, moves);
+}
+
+/** Copies of all of a value to a place that is free from the value's making on: it is made there. */
+function makeInPlace(calls: readonly Call[]): readonly Call[] {
+  const uses = usesOf(calls);
+  const moves: Moves = new Map();
+  /** Which places values have been moved to, and from when to when. */
+  const taken = new Map<Buffer, Taken[]>();
+  const left = calls.filter(({ work }, place) => {
+    if (work.kind !== "copy") return true;
+    const { target, source } = work;
+    const stay = stayOf(uses, work, place);
+    if (!stay || moves.has(source.buffer) || moves.has(target.buffer) || taken.has(source.buffer))
+      return true;
+    const others = taken.get(target.buffer) ?? [];
+    const isFree = others.every(
+      ({ part, from, to }) => to < stay.from || stay.to < from || !overlap(part, target),
+    );
+    if (!isFree || isTouched(calls, uses, target, stay, place)) return true;
+    moves.set(source.buffer, { buffer: target.buffer, offset: target.offset });
+    taken.set(target.buffer, [...others, { part: target, ...stay }]);
+    return false;
+  });
+  return moveAll(left, moves);
+}
+
+/** Copies of neighbours to neighbours are one. */
+function joinCopies(calls: readonly Call[]): readonly Call[] {
+  return inRuns(calls, (copies) => {
+    const joined: CopyCall[] = [];
+    for (const copy of copies) {
+      const last = joined.at(-1);
+      if (last && follows(last.source, copy.source) && follows(last.target, copy.target)) {
+        joined[joined.length - 1] = {
+          kind: "copy",
+          source: { ...last.source, size: last.source.size + copy.source.size },
+          target: { ...last.target, size: last.target.size + copy.target.size },
+        };
+      } else joined.push(copy);
+    }
+    return joined;
+  });
+}
+
+function follows(before: Part, { buffer, offset }: Part): boolean {
+  return before.buffer === buffer && before.offset + before.size === offset;
+}
+
+/** Copies of equal size at equal steps, as the gradients of equal layers are, become one call. */
+function gatherCopies(calls: readonly Call[]): readonly Call[] {
+  return inRuns(calls, (copies) => {
+    const gathered: Work[] = [];
+    for (let first = 0; first < copies.length; ) {
+      const count = equallySpaced(copies, first);
+      const copy = copies[first];
+      if (!copy) break;
+      gathered.push(count > 1 ? gatherEqual(copies.slice(first, first + count)) : copy);
+      first += count;
+    }
+    return gathered;
+  });
+}
+
+/** How many copies from this one on are of its size, each as far behind the one before, in whole words. */
+function equallySpaced(copies: readonly CopyCall[], first: number): number {
+  const [one, next] = [copies[first], copies[first + 1]];
+  if (!one || !next || one.source.size % wordBytes !== 0) return 1;
+  const [from, to] = [next.source.offset - one.source.offset, next.target.offset - one.target.offset];
+  const isWhole = [from, to, one.source.offset, one.target.offset].every((bytes) => bytes % wordBytes === 0);
+  if (!isWhole || from < one.source.size || to < one.source.size) return 1;
+  let count = 1;
+  for (let other = copies[first + 1]; other; other = copies[first + ++count]) {
+    const isNext =
+      other.source.buffer === one.source.buffer &&
+      other.target.buffer === one.target.buffer &&
+      other.source.buffer !== other.target.buffer &&
+      other.source.size === one.source.size &&
+      other.source.offset === one.source.offset + count * from &&
+      other.target.offset === one.target.offset + count * to;
+    if (!isNext) break;
+  }
+  return count;
+}
+
+const wordBytes = 4;
+
+/** Words are moved as whole numbers, so that no bit of them changes. */
+const wordCopy: RowKernel = {
+  name: "copies",
+  inputs: ["i32"],
+  outputs: [{ dtype: "i32", per: "element" }],
+  scalars: [],
+  stages: [{ kind: "store", output: 0, value: term.load(0, "i32") }],
+};
+
+/** What a gathered call copies: pieces that lie side by side in the source, and where each goes. Nothing of other calls. */
+export interface SpreadCopy {
+  readonly source: Part;
+  readonly pieces: readonly Part[];
+  /** Are the pieces columns of the source, side by side in each of its rows? Otherwise they lie one behind the other. */
+  readonly areColumns?: boolean;
+}
+
+export function spreadCopyOf(work: Work): SpreadCopy | undefined {
+  if (work.kind !== "rows" || work.kernel !== wordCopy) return undefined;
+  const { row, outer } = work.iteration;
+  const [source, target] = work.operands;
+  const [axis] = outer;
+  if (!source || !target || !axis || outer.length > 1 || axis.strides[0] !== row.size) return undefined;
+  const step = wordBytes * (axis.strides[1] ?? 0);
+  const pieces = Array.from({ length: axis.size }, (_, index) => ({
+    ...{ buffer: target.buffer, offset: target.offset + index * step, size: wordBytes * row.size },
+  }));
+  return { source, pieces };
+}
+
+function gatherEqual(copies: readonly CopyCall[]): RowCall {
+  const [one, next] = copies as [CopyCall, CopyCall];
+  const last = copies.at(-1) ?? one;
+  const step = (part: Part, other: Part): number => (other.offset - part.offset) / wordBytes;
+  const over = (part: Part, end: Part): Part => ({ ...part, size: end.offset + end.size - part.offset });
+  return {
+    kind: "rows",
+    kernel: wordCopy,
+    iteration: iterateElements(
+      [copies.length, one.source.size / wordBytes],
+      [
+        [step(one.source, next.source), 1],
+        [step(one.target, next.target), 1],
+      ],
+    ),
+    operands: [over(one.source, last.source), over(one.target, last.target)],
+    scalars: [],
+  };
+}
+
+/** The same calls, each run of copies that nothing stands between made into other work. */
+function inRuns(
+  calls: readonly Call[],
+  change: (copies: readonly CopyCall[]) => readonly Work[],
+): readonly Call[] {
+  const result: Call[] = [];
+  let run: CopyCall[] = [];
+  let part: Call["part"];
+  const end = (): void => {
+    const sorted = run.toSorted(
+      (a, b) => a.source.buffer.id - b.source.buffer.id || a.source.offset - b.source.offset,
+    );
+    // Where copies depend on each other their order is not to be touched.
+    const works = areApart(run) ? change(sorted) : run;
+    for (const work of works) result.push({ op: "copy", work, part });
+    run = [];
+  };
+  for (const call of calls) {
+    if (call.work.kind === "copy") {
+      run.push(call.work);
+      part = call.part;
+    } else {
+      end();
+      result.push(call);
+    }
+  }
+  end();
+  return result;
+}
+
+/** Does no copy read or write what another one writes? Told by whole buffers where they are different. */
+function areApart(copies: readonly CopyCall[]): boolean {
+  const sources = new Set(copies.map(({ source }) => source.buffer));
+  if (copies.some(({ target }) => sources.has(target.buffer))) return false;
+  const targets = copies
+    .map(({ target }) => target)
+    .toSorted((a, b) => a.buffer.id - b.buffer.id || a.offset - b.offset);
+  return targets.every((part, index) => {
+    const next = targets[index + 1];
+    return next?.buffer !== part.buffer || part.offset + part.size <= next.offset;
+  });
+}
+
+/** From when to when a value is there, in places of calls. */
+interface Stay {
+  readonly from: number;
+  readonly to: number;
+}
+
+interface Taken extends Stay {
+  readonly part: Part;
+}
+
+/** From a value's making to its last reader; nothing where it can't be made elsewhere. */
+function stayOf(
+  uses: ReadonlyMap<Buffer, Uses>,
+  { target, source }: CopyCall,
+  place: number,
+): Stay | undefined {
+  if (source.buffer.storage || source.buffer === target.buffer || !isWhole(source)) return undefined;
+  const { writers = [], readers = [] } = uses.get(source.buffer) ?? {};
+  const [first, last] = [writers[0], writers.at(-1)];
+  if (first === undefined || last === undefined || last > place) return undefined;
+  return { from: first, to: Math.max(place, readers.at(-1) ?? place) };
+}
+
+/** Does a call other than the copy meet the place meanwhile? */
+function isTouched(
+  calls: readonly Call[],
+  uses: ReadonlyMap<Buffer, Uses>,
+  target: Part,
+  { from, to }: Stay,
+  copy: number,
+): boolean {
+  const { writers = [], readers = [] } = uses.get(target.buffer) ?? {};
+  return [...writers, ...readers].some((place) => {
+    const call = calls[place];
+    return (
+      place !== copy &&
+      place >= from &&
+      place <= to &&
+      call !== undefined &&
+      accessesOf(call).some(({ part }) => overlap(part, target))
+    );
+  });
+}
+
+export function overlap(a: Part, b: Part): boolean {
+  return a.buffer === b.buffer && a.offset < b.offset + b.size && b.offset < a.offset + a.size;
+}
+
+export function isWhole({ buffer, offset, size }: Part): boolean {
+  return offset === 0 && size === buffer.bytes;
+}
+
+function writersOf(uses: ReadonlyMap<Buffer, Uses>, buffer: Buffer): readonly number[] {
+  return uses.get(buffer)?.writers ?? [];
+}
+
+function moveAll(calls: readonly Call[], moves: Moves): readonly Call[] {
+  if (moves.size === 0) return calls;
+  return calls.map((call) => ({ ...call, work: mapParts(call.work, (part) => moved(part, moves)) }));
+}
+
+function moved(part: Part, moves: Moves): Part {
+  let { buffer, offset } = part;
+  for (let to = moves.get(buffer); to; to = moves.get(buffer)) {
+    offset += to.offset;
+    buffer = to.buffer;
+  }
+  return buffer === part.buffer ? part : { buffer, offset, size: part.size };
+}

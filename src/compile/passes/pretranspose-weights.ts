@@ -1,0 +1,73 @@
+/**
+ * Turns weights round for products that read them along their terms and would otherwise have to turn them tile by tile: all in one
+ * launch, once a step, where many rows are multiplied by each. Which products gain by it is for their kernels to say.
+ */
+
+import { dtypes } from "../../ir/index.js";
+import { gemmPrefersTurned, mostTurned, type TurnedMatrix, turnLaunchOf } from "../../kernels/index.js";
+import type { Runtime } from "../../runtime/index.js";
+import { literalKey } from "../../units/index.js";
+import { withScratch } from "../autotune/gemm-scratch.js";
+import { outlineOf } from "../autotune/gemm-times.js";
+import type { Call, Part, ProductCall } from "../program/program.js";
+import { bufferMaker, isAsBefore, usesOf } from "../program/uses.js";
+
+type Problem = ProductCall["problem"];
+
+/** So many calls before the first that needs it, weights begin to be turned: time enough to be done beside those. */
+const lead = 3;
+
+export function turnWeights(runtime: Runtime, calls: readonly Call[]): readonly Call[] {
+  const uses = usesOf(calls);
+  const makeBuffer = bufferMaker(calls);
+  const matrices: TurnedMatrix<Part>[] = [];
+  const turned = new Map<string, Part>();
+  const changes = new Map<number, Call>();
+  for (const [place, call] of calls.entries()) {
+    if (call.work.kind !== "product") continue;
+    const { problem } = call.work;
+    const { n, k, b, batch = 1 } = problem;
+    const areShared = b.batchStride === 0;
+    const count = areShared ? 1 : batch;
+    if (!isAsBefore(uses, b.part.buffer, place) || !gemmPrefersTurned(runtime, outlineOf(problem))) continue;
+    const key = literalKey([b.part.buffer.id, b.part.offset, b.rowStride, b.batchStride, n, k, count]);
+    const known = turned.get(key);
+    if (!known && matrices.length + count > mostTurned) continue;
+    const part = known ?? turn(problem, count, makeBuffer, matrices);
+    turned.set(key, part);
+    const strides = { rowStride: k, ...(batch > 1 && { batchStride: areShared ? 0 : n * k }) };
+    const turnedProblem = { ...problem, b: { part, isTransposed: true, ...strides } };
+    const own = withScratch(runtime, turnedProblem, makeBuffer);
+    changes.set(place, { ...call, work: { kind: "product", problem: own } });
+  }
+  const [first] = changes.keys();
+  if (first === undefined) return calls;
+  const { source, blocks, arguments: given } = turnLaunchOf(matrices);
+  const turning: Call = {
+    op: "turned weights",
+    work: { kind: "launch", kernel: runtime.kernel(source), blocks, arguments: given },
+  };
+  const changed = calls.map((call, place) => changes.get(place) ?? call);
+  return changed.toSpliced(Math.max(0, first - lead), 0, turning);
+}
+
+/** Notes what has to be turned for a product's right side, and gives the place where it will lie. */
+function turn(
+  { n, k, b, dtype }: Problem,
+  count: number,
+  makeBuffer: ReturnType<typeof bufferMaker>,
+  matrices: TurnedMatrix<Part>[],
+): Part {
+  const { bytes } = dtypes[dtype];
+  const [ownBytes, size] = [((k - 1) * b.rowStride + n) * bytes, n * k * bytes];
+  const buffer = makeBuffer(count * size, "turned weights");
+  for (let index = 0; index < count; index++) {
+    const offset = b.part.offset + index * (b.batchStride ?? 0) * bytes;
+    matrices.push({
+      from: { buffer: b.part.buffer, offset, size: ownBytes },
+      to: { buffer, offset: index * size, size },
+      ...{ rows: k, columns: n, rowStride: b.rowStride },
+    });
+  }
+  return { buffer, offset: 0, size: count * size };
+}

@@ -1,0 +1,76 @@
+/**
+ * A value that is overwritten after other calls have read it gets a new buffer, so that readers of the old value need not
+ * have ended: a layer's gradient is added to a residual's while the layer's weight gradient still reads the residual's.
+ * This costs memory, and is worth it only where calls run side by side.
+ */
+
+import { dtypes, loadsOf } from "../../ir/index.js";
+import { accessesOf, type Buffer, type Call, mapParts, type Part, type RowCall } from "../program/program.js";
+import { bufferMaker } from "../program/uses.js";
+
+export function writeAfresh(calls: readonly Call[]): readonly Call[] {
+  /** Where a buffer's value is found by now. */
+  const homes = new Map<Buffer, Buffer>();
+  /** Buffers of the program whose present value an earlier call has read. */
+  const read = new Set<Buffer>();
+  const make = bufferMaker(calls);
+  const atHome = (part: Part): Part => {
+    const buffer = homes.get(part.buffer);
+    return buffer ? { ...part, buffer } : part;
+  };
+
+  return calls.map((call) => {
+    const before = mapParts(call.work, atHome);
+    const replaced = new Set(call.work.kind === "rows" ? wholeResults(call.work) : []);
+    for (const buffer of replaced) {
+      if (read.has(buffer)) homes.set(buffer, make(buffer.bytes, buffer.label));
+      else replaced.delete(buffer);
+    }
+    const accesses = accessesOf(call);
+    for (const { part, reads } of accesses) if (reads) read.add(part.buffer);
+    for (const { part, writes } of accesses) if (writes) read.delete(part.buffer);
+    if (before.kind !== "rows" || call.work.kind !== "rows") return { ...call, work: before };
+    const { kernel, operands: given } = call.work;
+    const operands = before.operands.map((part, index) => {
+      const own = given[index];
+      return own && index >= kernel.inputs.length && replaced.has(own.buffer) ? atHome(own) : part;
+    });
+    return { ...call, work: { ...before, operands } };
+  });
+}
+
+/** The step buffers that a call gives a new value, every byte of them, and whose old one it needs no longer when it does. */
+function wholeResults(call: RowCall): Buffer[] {
+  const { kernel, operands } = call;
+  return operands.flatMap(({ buffer }, index) => {
+    const isAlone = operands.every(
+      (part, other) => other === index || part.buffer !== buffer || isInput(call, other),
+    );
+    const isNew = !isInput(call, index) && isAlone && !buffer.storage && isWrittenWhole(call, index);
+    if (!isNew) return [];
+    const stored = kernel.stages.findIndex(
+      (stage) => stage.kind === "store" && stage.output === index - kernel.inputs.length,
+    );
+    const isReadLater = kernel.stages
+      .slice(stored + 1)
+      .some(({ value }) => loadsOf(value).some(({ input }) => operands[input]?.buffer === buffer));
+    return stored < 0 || isReadLater ? [] : [buffer];
+  });
+}
+
+function isInput({ kernel }: RowCall, operand: number): boolean {
+  return operand < kernel.inputs.length;
+}
+
+/** Is an element of the output stored for every element of its buffer? */
+function isWrittenWhole({ kernel, iteration, operands }: RowCall, operand: number): boolean {
+  const output = kernel.outputs[operand - kernel.inputs.length];
+  const part = operands[operand];
+  if (!output || !part || output.per !== "element" || part.offset !== 0) return false;
+  let elements = 1;
+  for (const { size, strides } of [iteration.row, ...iteration.outer.toReversed()]) {
+    if (size > 1 && strides[operand] !== elements) return false;
+    elements *= size;
+  }
+  return elements * dtypes[output.dtype].bytes === part.buffer.bytes;
+}

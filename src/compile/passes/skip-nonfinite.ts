@@ -1,0 +1,104 @@
+/**
+ * Guards what a step leaves behind by a number: from the place where the step names it, persistent memory is changed only
+ * if it is finite. So a step whose gradients have overflowed is skipped on the device, and nobody has to look.
+ */
+
+import { type Expression, type Iteration, type RowKernel, type Stage, term } from "../../ir/index.js";
+import type { Call, Part, RowCall } from "../program/program.js";
+import { type Extent, extentOf } from "../program/slices.js";
+
+/** A number (f64), from which call on it guards, and which one is the first that it no longer does. */
+export interface Guard {
+  readonly from: number;
+  until: number;
+  readonly number: Part;
+  /** Persistent memory that is changed in any case. */
+  readonly spared?: readonly Part[];
+}
+
+/** Only row calls are guarded: updates are. Random states and counters move on all the same. */
+export function guardWrites(calls: readonly Call[], guards: readonly Guard[]): readonly Call[] {
+  if (guards.length === 0) return calls;
+  return calls.map((call, place) => {
+    const { work } = call;
+    if (work.kind !== "rows") return call;
+    let guarded = work;
+    for (const guard of guards) {
+      if (place < guard.from || guard.until <= place) continue;
+      const outputs = guardedOutputs(guarded, guard.spared);
+      if (outputs.length > 0) guarded = guardRows(guarded, guard.number, outputs);
+    }
+    return guarded === work ? call : { ...call, work: guarded };
+  });
+}
+
+/** Which outputs of a call a guard holds: the persistent ones, but those that are spared. */
+export function guardedOutputs({ kernel, operands }: RowCall, spared: readonly Part[] = []): number[] {
+  const { inputs, outputs } = kernel;
+  const isSpared = (part: Part): boolean => spared.some((one) => isWithin(extentOf(part), extentOf(one)));
+  return [...outputs.keys()].filter((output) => {
+    const part = operands[inputs.length + output];
+    return part?.buffer.storage !== undefined && !isSpared(part);
+  });
+}
+
+function isWithin(inner: Extent, outer: Extent): boolean {
+  return inner.space === outer.space && outer.from <= inner.from && inner.to <= outer.to;
+}
+
+/** The same call, of which these outputs stay as they are where the number is not finite. */
+function guardRows(call: RowCall, number: Part, olds: readonly number[]): RowCall {
+  const { kernel, iteration, operands, scalars } = call;
+  const { inputs, outputs } = kernel;
+  // What stands there before, for each guarded output, then the number.
+  const order = [
+    ...inputs.keys(),
+    ...olds.map((output) => inputs.length + output),
+    undefined,
+    ...outputs.map((_, output) => inputs.length + output),
+  ];
+  return {
+    kind: "rows",
+    kernel: guardedKernel(kernel, olds),
+    iteration: withOperands(iteration, order),
+    operands: order.map((index) => (index === undefined ? number : (operands[index] ?? number))),
+    scalars,
+  };
+}
+
+const kernels = new WeakMap<RowKernel, Map<string, RowKernel>>();
+
+function guardedKernel(kernel: RowKernel, olds: readonly number[]): RowKernel {
+  const byOlds = kernels.get(kernel) ?? new Map<string, RowKernel>();
+  kernels.set(kernel, byOlds);
+  const known = byOlds.get(olds.join());
+  if (known) return known;
+  const { inputs, outputs, stages } = kernel;
+  const holds = isFiniteTerm(term.load(inputs.length + olds.length, "f64"));
+  const guarded: RowKernel = {
+    ...kernel,
+    inputs: [...inputs, ...olds.map((output) => outputs[output]?.dtype ?? "f32"), "f64"],
+    stages: stages.map((stage): Stage => {
+      const old = stage.kind === "store" ? olds.indexOf(stage.output) : -1;
+      if (stage.kind !== "store" || old < 0) return stage;
+      const before = term.load(inputs.length + old, stage.value.type);
+      return { ...stage, value: term.select(holds, stage.value, before) };
+    }),
+  };
+  byOlds.set(olds.join(), guarded);
+  return guarded;
+}
+
+/** Neither infinity nor NaN is below infinity. */
+export function isFiniteTerm(number: Expression): Expression {
+  return term.lt(term.abs(number), Infinity);
+}
+
+/** The same iteration over other operands: each moves as the one of its number, or not at all. */
+function withOperands(iteration: Iteration, order: readonly (number | undefined)[]): Iteration {
+  const along = <A extends Iteration["row"]>(axis: A): A => ({
+    ...axis,
+    strides: order.map((index) => (index === undefined ? 0 : (axis.strides[index] ?? 0))),
+  });
+  return { ...iteration, outer: iteration.outer.map(along), row: along(iteration.row) };
+}

@@ -1,0 +1,222 @@
+/**
+ * Makes values at once where their pieces belong, at equal steps: a batch of products gives the weight gradients of equal layers,
+ * which lie in the layers' own memory with a bias between two of them. Only what can write so does: a batch of products, each
+ * of them a piece, and on a GPU sums of columns. Its bits stay what they are. A wide product whose columns are the pieces becomes a
+ * batch where our own kernels make that together with others.
+ */
+
+import { type ColumnKernel, dtypes } from "../../ir/index.js";
+import { gemmIsOwn, gemmScratchBytes, gemmTogether } from "../../kernels/index.js";
+import { alignment, type Runtime } from "../../runtime/index.js";
+import { withScratch } from "../autotune/gemm-scratch.js";
+import { outlineOf } from "../autotune/gemm-times.js";
+import { movedBy } from "../fusion/coalesce-casts.js";
+import {
+  accessesOf,
+  type Call,
+  type ColumnCall,
+  type Part,
+  type ProductCall,
+  type Work,
+} from "../program/program.js";
+import { bufferMaker, type Uses, usesOf } from "../program/uses.js";
+import { isWhole, overlap, type SpreadCopy, spreadCopyOf } from "./copy-propagation.js";
+
+/** Takes the program of `removeCopies`, which gathers copies. `isChosen`: will a library's algorithms be chosen anew? */
+export function makeSpread(runtime: Runtime, calls: readonly Call[], isChosen: boolean): readonly Call[] {
+  const uses = usesOf(calls);
+  const makeBuffer = bufferMaker(calls);
+  /** Calls in another form, by their places; nothing for copies that are gone. */
+  const changed = new Map<number, Call | undefined>();
+  for (const [place, { work }] of calls.entries()) {
+    const copy = spreadCopyOf(work) ?? columnsCopyOf(work);
+    const maker = copy && makerOf(uses, copy, place);
+    const call = maker === undefined ? undefined : calls[maker];
+    if (!copy || maker === undefined || !call || changed.has(maker)) continue;
+    const spread = spreadWork(runtime, call.work, copy, isChosen, makeBuffer);
+    const between = Array.from({ length: place - maker - 1 }, (_, index) => maker + 1 + index);
+    const isTouched = [maker, ...between].some((other) => {
+      const there = changed.has(other) ? changed.get(other) : calls[other];
+      return there !== undefined && meets(there, copy.pieces);
+    });
+    if (!spread || isTouched) continue;
+    changed.set(maker, { ...call, work: spread });
+    changed.set(place, undefined);
+  }
+  return calls.flatMap((call, place) => (changed.has(place) ? (changed.get(place) ?? []) : [call]));
+}
+
+/** What a call copies that takes columns of a matrix apart, so many side by side for each piece, and does nothing else. */
+function columnsCopyOf(work: Work): SpreadCopy | undefined {
+  if (work.kind !== "rows" || movedBy(work)?.kind !== "load") return undefined;
+  if (work.kernel.inputs[0] !== "f32" || work.kernel.outputs[0]?.dtype !== "f32") return undefined;
+  const { outer, row } = work.iteration;
+  const [source, target] = work.operands;
+  const [piece, line, ...others] = outer;
+  if (!source || !target || !piece || !line || others.length > 0) return undefined;
+  const width = row.size;
+  const isApart = [
+    [piece, width, piece.strides[1]],
+    [line, piece.size * width, width],
+    [row, 1, 1],
+  ] as const;
+  if (!isApart.every(([{ strides }, ...own]) => strides[0] === own[0] && strides[1] === own[1]))
+    return undefined;
+  const { bytes } = dtypes.f32;
+  const [step, size] = [(piece.strides[1] ?? 0) * bytes, line.size * width * bytes];
+  const pieces = Array.from({ length: piece.size }, (_, index) => ({
+    ...{ buffer: target.buffer, offset: target.offset + index * step, size },
+  }));
+  return { source, pieces, areColumns: true };
+}
+
+/** The one call that makes a value which nobody but its copy reads. */
+function makerOf(uses: ReadonlyMap<Part["buffer"], Uses>, { source }: SpreadCopy, place: number) {
+  const { writers = [], readers = [] } = uses.get(source.buffer) ?? {};
+  const [maker] = writers;
+  if (!isWhole(source) || source.buffer.storage || writers.length !== 1 || maker === undefined)
+    return undefined;
+  return maker < place && readers.length === 1 && readers[0] === place ? maker : undefined;
+}
+
+/** Does a call meet one of the pieces? Of what it writes with gaps, only what lies between them counts. */
+function meets(call: Call, pieces: readonly Part[]): boolean {
+  const exact = exactPieces(call.work);
+  return accessesOf(call).some(({ part }) =>
+    (exact && part === exact.whole ? exact.pieces : [part]).some((own) =>
+      pieces.some((piece) => overlap(own, piece)),
+    ),
+  );
+}
+
+/** A part that is written with gaps, and what is written of it. */
+function exactPieces(work: Work): { readonly whole: Part; readonly pieces: readonly Part[] } | undefined {
+  const copy = spreadCopyOf(work);
+  if (copy && work.kind === "rows" && work.operands[1])
+    return { whole: work.operands[1], pieces: copy.pieces };
+  if (work.kind === "product") {
+    const { m, n, batch = 1, c, dtype, resultDtype = dtype } = work.problem;
+    const { bytes } = dtypes[resultDtype];
+    if (c.rowStride !== n) return undefined;
+    return piecesOf(c.part, batch, (c.batchStride ?? 0) * bytes, m * n * bytes);
+  }
+  const [whole] = work.kind === "columns" ? work.operands.slice(work.kernel.inputs.length) : [];
+  if (work.kind !== "columns" || !whole || !work.kernel.places?.runs) return undefined;
+  const { length, between } = work.kernel.places.runs;
+  const bytes = dtypes[work.kernel.outputs[0] ?? "f32"].bytes;
+  return piecesOf(whole, work.columns / length, between * bytes, length * bytes);
+}
+
+function piecesOf(whole: Part, count: number, step: number, size: number) {
+  const { buffer, offset } = whole;
+  return {
+    whole,
+    pieces: Array.from({ length: count }, (_, index) => ({ buffer, offset: offset + index * step, size })),
+  };
+}
+
+/** The same work with its result in the pieces' places. */
+function spreadWork(
+  runtime: Runtime,
+  work: Work,
+  { source, pieces, areColumns = false }: SpreadCopy,
+  isChosen: boolean,
+  makeBuffer: ReturnType<typeof bufferMaker>,
+): Work | undefined {
+  const [first, second] = pieces;
+  const last = pieces.at(-1);
+  if (!first || !second || !last) return undefined;
+  const step = second.offset - first.offset;
+  // What step memory keeps to, a library may take for granted of a matrix's place.
+  const isAligned = [step, first.offset + (first.buffer.storage?.span.address ?? 0)].every(
+    (bytes) => bytes % alignment === 0,
+  );
+  if (!isAligned) return undefined;
+  const target: Part = { ...first, size: last.offset + last.size - first.offset };
+  const spread: Spread = { source, target, pieces: pieces.length, pieceBytes: first.size, step };
+  if (areColumns)
+    return work.kind === "product" && isChosen ? productsApart(runtime, work, spread, makeBuffer) : undefined;
+  if (work.kind === "product") {
+    const product = spreadProduct(work, spread);
+    return product && mayMove(runtime, product.problem, isChosen) ? product : undefined;
+  }
+  return work.kind === "columns" && runtime.device.kind === "cuda" ? spreadColumns(work, spread) : undefined;
+}
+
+interface Spread {
+  readonly source: Part;
+  readonly target: Part;
+  readonly pieces: number;
+  readonly pieceBytes: number;
+  readonly step: number;
+}
+
+function spreadProduct(
+  { problem }: ProductCall,
+  { target, pieces, pieceBytes, step }: Spread,
+): ProductCall | undefined {
+  const { m, n, batch = 1, c, beta = 0, dtype, resultDtype = dtype, activation, bias } = problem;
+  const { bytes } = dtypes[resultDtype];
+  const isPlain = isWhole(c.part) && c.rowStride === n && beta === 0 && !activation && !bias;
+  if (!isPlain || batch !== pieces || m * n * bytes !== pieceBytes) return undefined;
+  return {
+    kind: "product",
+    problem: { ...problem, c: { ...c, part: target, batchStride: step / bytes } },
+  };
+}
+
+/** A product for each of the pieces, instead of one for all of their columns. Sums may be rounded otherwise. */
+function productsApart(
+  runtime: Runtime,
+  { problem }: ProductCall,
+  { target, pieces, pieceBytes, step }: Spread,
+  makeBuffer: ReturnType<typeof bufferMaker>,
+): ProductCall | undefined {
+  const { scratch: _, choice: __, ...rest } = problem;
+  const { m, n, a, b, c, batch = 1, beta = 0, dtype, resultDtype = dtype, activation, bias } = problem;
+  const { bytes } = dtypes[resultDtype];
+  const width = n / pieces;
+  const isPlain = isWhole(c.part) && c.rowStride === n && batch === 1 && beta === 0 && !activation && !bias;
+  if (!isPlain || b.isTransposed || m * width * bytes !== pieceBytes) return undefined;
+  const apart: ProductCall["problem"] = {
+    ...{ ...rest, n: width, batch: pieces },
+    a: { ...a, batchStride: 0 },
+    b: { ...b, batchStride: width },
+    c: { part: target, rowStride: width, batchStride: step / bytes },
+  };
+  if (!gemmTogether(runtime, [outlineOf(apart)])) return undefined;
+  // Where it is made alone after all, a library needs other memory for it than for the wide product.
+  return { kind: "product", problem: withScratch(runtime, apart, makeBuffer) };
+}
+
+/** A library may take another algorithm where C lies otherwise: that is for steps whose algorithms are chosen anyway. */
+function mayMove(runtime: Runtime, problem: ProductCall["problem"], isChosen: boolean): boolean {
+  if (runtime.device.kind !== "cuda") return true;
+  const outline = outlineOf(problem);
+  if (gemmIsOwn(runtime, outline)) return true;
+  // It may also want more memory, and what there is was measured for the old place.
+  return isChosen && gemmScratchBytes(runtime, outline) <= (problem.scratch?.size ?? 0);
+}
+
+function spreadColumns(work: ColumnCall, { target, pieceBytes, step }: Spread): ColumnCall | undefined {
+  const { kernel, operands } = work;
+  const [dtype, ...others] = kernel.outputs;
+  const output = operands[kernel.inputs.length];
+  if (!dtype || others.length > 0 || kernel.places || !output || !isWhole(output)) return undefined;
+  const { bytes } = dtypes[dtype];
+  if (pieceBytes % bytes !== 0) return undefined;
+  const moved = withRuns(kernel, pieceBytes / bytes, step / bytes);
+  return { ...work, kernel: moved, operands: [...operands.slice(0, kernel.inputs.length), target] };
+}
+
+const kernels = new WeakMap<ColumnKernel, Map<string, ColumnKernel>>();
+
+/** A kernel's printed code is kept by its identity, so one is made for each. */
+function withRuns(kernel: ColumnKernel, length: number, between: number): ColumnKernel {
+  const byRuns = kernels.get(kernel) ?? new Map<string, ColumnKernel>();
+  kernels.set(kernel, byRuns);
+  const key = `${length} ${between}`;
+  const known = byRuns.get(key) ?? { ...kernel, places: { step: 1, runs: { length, between } } };
+  byRuns.set(key, known);
+  return known;
+}

@@ -1,0 +1,41 @@
+/** From storages to buffers: which bytes of which buffer a storage stands for. */
+
+import { ownerOf, type PersistentStorage, type Runtime, type Storage } from "../../runtime/index.js";
+import type { Buffer, Part } from "./program.js";
+
+export class Buffers {
+  readonly #runtime: Runtime;
+  /** By who owns the bytes: a region of persistent memory, or a storage of the arena. */
+  readonly #known = new Map<object, Buffer>();
+  #next = 0;
+
+  constructor(runtime: Runtime) {
+    this.#runtime = runtime;
+  }
+
+  /** A buffer of step memory that no storage stands for. */
+  make(bytes: number, label: string): Buffer {
+    return { id: this.#next++, bytes, label };
+  }
+
+  partOf(storage: Storage): Part {
+    const owner = wholeOf(storage);
+    const key = owner.kind === "persistent" ? owner.home : owner;
+    const buffer = this.#known.get(key) ?? this.#add(key, owner);
+    return { buffer, offset: storage.span.address - owner.span.address, size: storage.span.size };
+  }
+
+  #add(key: object, owner: Storage): Buffer {
+    const { size } = owner.span;
+    const isImagined = this.#runtime.arena.isImagined(owner);
+    const buffer: Buffer = { ...this.make(size, owner.label), ...(!isImagined && { storage: owner }) };
+    this.#known.set(key, buffer);
+    return buffer;
+  }
+}
+
+/** What owns a storage's bytes. All of a region counts as one, so that no two buffers share memory. */
+function wholeOf(storage: Storage): Storage {
+  if (storage.kind === "persistent") return (storage as PersistentStorage).home.whole;
+  return ownerOf(storage);
+}

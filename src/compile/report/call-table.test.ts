@@ -1,0 +1,91 @@
+/** Each kind of call in the table of calls. */
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { bufferOf, elementwise, type View } from "../../../test/support/row-calls.js";
+import { term } from "../../ir/index.js";
+import type { Call, ProductCall, Schedule } from "../program/program.js";
+import { bytesOf, formatCalls } from "./call-table.js";
+import { reportWidth } from "./text-columns.js";
+
+function scheduled(...calls: readonly Call[]): Schedule {
+  return { calls: calls.map((call) => ({ call, branch: 0, after: [] })) };
+}
+
+function product(problem: Partial<ProductCall["problem"]>, a: View, b: View, c: View): Call {
+  const lying = ({ part, shape }: View) => ({ part, rowStride: shape[1] ?? 1 });
+  const shape = { m: 8, n: 4, k: 16, dtype: "f32" } as const;
+  return {
+    op: "linear",
+    work: { kind: "product", problem: { ...shape, a: lying(a), b: lying(b), c: lying(c), ...problem } },
+  };
+}
+
+const [a, b, c] = [bufferOf([8, 16]), bufferOf([16, 4]), bufferOf([8, 4])];
+
+test("a row of the table has a call's place, op, kernel, kind, shape, and what it reads and writes", () => {
+  const add = elementwise("add", (x, y) => term.add(x!, y!), [c, bufferOf([4])], bufferOf([8, 4]));
+  const calls = [
+    product({}, a, b, c),
+    add,
+    { op: "zeros", work: { kind: "fill", target: c.part, byte: 0 } },
+    { op: "copy", work: { kind: "copy", target: c.part, source: bufferOf([8, 4]).part } },
+  ] as const;
+  assert.deepEqual(formatCalls(scheduled(...calls)), [
+    "call  op      kernel       kind      shape  reads  writes",
+    "   0  linear  gemm NN f32  product  8×4×16  768 B   128 B",
+    "   1  add     add          rows        8×4  144 B   128 B",
+    "   2  zeros   fill 0       fill               0 B   128 B",
+    "   3  copy    copy         copy             128 B   128 B",
+  ]);
+});
+
+test("a product tells how its operands lie, its dtypes, how many there are and what follows it", () => {
+  const bias = bufferOf([4]).part;
+  const transposed = { part: b.part, rowStride: 16, isTransposed: true };
+  const problem = {
+    b: transposed,
+    ...({ batch: 12, bias, activation: "gelu", dtype: "bf16", resultDtype: "f32" } as const),
+  };
+  const [, line = ""] = formatCalls(scheduled(product(problem, a, b, c)));
+  assert.match(line, /gemm NT bf16 → f32 \+ bias…\s+product\s+8×4×16×12\b/);
+});
+
+test("attention tells its direction, what it computes in and stores, and its pairs of rows × columns × width", () => {
+  const shape = {
+    dtype: "f32",
+    batch: 2,
+    heads: 4,
+    rows: 12,
+    columns: 12,
+    width: 8,
+    valueWidth: 8,
+    scale: 1,
+  } as const;
+  const [read, written] = [bufferOf([96, 8]).part, bufferOf([48, 8]).part];
+  const work = { kind: "attention", operands: { query: read, out: written }, layouts: {} } as const;
+  const lines = formatCalls(
+    scheduled(
+      { op: "attention", work: { ...work, direction: "forward", shape: { ...shape, resultDtype: "bf16" } } },
+      { op: "attention", work: { ...work, direction: "backward", shape } },
+    ),
+  );
+  assert.match(lines[1] ?? "", /attention\.f32 → bf16\s+attention\s+12×12×8×8\s+3 KiB\s+1\.5 KiB/);
+  assert.match(lines[2] ?? "", /attention\.backward\.f32 /);
+});
+
+test("a part that a call reads twice is counted once, and what it adds to is read and written", () => {
+  const square = elementwise("mul", (x, y) => term.mul(x!, y!), [c, c], bufferOf([8, 4]));
+  assert.deepEqual(bytesOf(square), { read: 128, written: 128 });
+  assert.deepEqual(bytesOf(product({ beta: 1 }, a, b, c)), { read: 512 + 256 + 128, written: 128 });
+});
+
+test("the widest rows fit the page", () => {
+  const name = "layerNorm + gelu + dropout + ".repeat(4);
+  const wide = bufferOf([3_000_000, 4096]);
+  const call = { ...elementwise(name, (x) => x!, [wide], bufferOf([3_000_000, 4096])), op: name };
+  const many = scheduled(...Array.from({ length: 100_001 }, () => call));
+  const lines = formatCalls(many);
+  const widest = Math.max(lines[0]?.length ?? 0, lines.at(-1)?.length ?? 0);
+  assert.ok(widest > 100 && widest <= reportWidth, String(widest));
+});

@@ -1,0 +1,177 @@
+/** The text of a plan: every stage is in it with its figures, and nothing is wider than the page. */
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { drawTransformer } from "../../../test/support/random-steps.js";
+import { readRepositoryFile } from "../../../test/support/repository.js";
+import { bufferOf, elementwise } from "../../../test/support/row-calls.js";
+import { withRuntime } from "../../../test/support/runtimes.js";
+import { term } from "../../ir/index.js";
+import type { Replayable } from "../../runtime/index.js";
+import { type PassSettings, type PlannedStep, passNames, planStep } from "../compile.js";
+import { memoryOf } from "../memory/memory-report.js";
+import { planMemory } from "../memory/plan.js";
+import type { Call } from "../program/program.js";
+import { lifetimesOf } from "../schedule/liveness.js";
+import { refusal } from "../verify/plan-error.js";
+import { planRules } from "../verify/verify.js";
+import { explainStep } from "./explain.js";
+import { reportWidth } from "./text-columns.js";
+
+/** exp, twice the same; a result that nobody reads; a copy; and what is left, which can be one kernel. */
+function smallStep(passes: PassSettings = {}): PlannedStep {
+  const [x, y] = [bufferOf([6, 100], { label: "x", address: 4096 }), bufferOf([6, 100], { address: 8192 })];
+  const make = (): ReturnType<typeof bufferOf> => bufferOf([6, 100], { label: "made" });
+  const [first, again, unread, copied, sum] = [make(), make(), make(), make(), make()];
+  const calls: Call[] = [
+    elementwise("exp", (value) => term.exp(value!), [x], first!),
+    elementwise("exp", (value) => term.exp(value!), [x], again!),
+    elementwise("neg", (value) => term.neg(value!), [x], unread!),
+    { op: "copy", work: { kind: "copy", target: copied!.part, source: again!.part } },
+    elementwise("add", (a, b) => term.add(a!, b!), [first!, copied!], sum!),
+    elementwise("neg", (value) => term.neg(value!), [sum!], y),
+  ];
+  const trace = {
+    result: undefined,
+    calls,
+    ops: [],
+    constants: [],
+    guards: [],
+    checks: [],
+    forgotten: [],
+    handsOver: false,
+    types: new Map(),
+    holds: () => true,
+  };
+  return withRuntime({}, ({ runtime }) => planStep(runtime, trace, passes));
+}
+
+const graph: Replayable = {
+  mode: "graph",
+  nodes: { kernel: 1, copy: 0, fill: 0, memory: 0, host: 0 },
+  replay: () => undefined,
+  close: () => undefined,
+};
+
+test("a step without a plan says so, and how it gets one", () => {
+  assert.match(explainStep("train", []), /^Compiled train has no plan yet: its first call makes one/);
+});
+
+test("each pass stands with its calls before and after and what it did, then the plan, the rules and the graph", () => {
+  const text = explainStep("train", [{ inputs: "f32 [6, 100]", planned: smallStep(), replayable: graph }]);
+  const lines = text.split("\n");
+  const lineOf = (label: string): string => lines.find((line) => line.startsWith(`${label} `)) ?? "";
+  assert.equal(lines[0], "Compiled train: 1 plan.");
+  assert.match(text, /^plan 1 +for inputs f32 \[6, 100\]$/m);
+  assert.match(lineOf("trace"), / 0 ops, 6 calls$/);
+  assert.match(lineOf("common"), /6 → 5 .*: exp ×1 gone$/);
+  assert.match(lineOf("copies"), /5 → 4 .*: copy ×1 gone$/);
+  assert.match(lineOf("dead"), /4 → 3 .*: neg ×1 gone$/);
+  assert.match(lineOf("fuse"), /3 → 1 .*: 1 call of 3, and 2 buffers of 4.69 KiB less$/);
+  assert.match(text, /^ +×1 {2}exp \+ add \+ neg$/m);
+  assert.match(lineOf("schedule"), /1 call on 1 branch$/);
+  const rules = Object.keys(planRules);
+  const held = `all ${rules.length} rules hold: ${rules.join(", ")}`;
+  assert.ok(text.replaceAll(/\s+/g, " ").includes(`verify ${held} capture`), text);
+  assert.match(lineOf("capture"), /one graph of 1 node: 1 kernels, 0 copies, 0 fills$/);
+  assert.match(text, /^ +0 {2}exp \+ add \+ neg .*rows.* 2\.34 KiB {2}2\.34 KiB$/m);
+});
+
+test("a pass that is left out is named as left out, and the rest is told as ever", () => {
+  const planned = smallStep({ common: false, fuse: false });
+  const text = explainStep("train", [{ inputs: "f32 [6, 100]", planned }], { calls: false });
+  assert.match(text, /^common +left out, as the settings say$/m);
+  assert.match(text, /^fuse +left out, as the settings say$/m);
+  assert.match(text, /^dead +5 → 4 /m);
+  assert.match(text, /^plan +.*the most is live at call \d, \w+:$/m);
+  assert.match(text, /^capture +not yet/m);
+  for (const name of passNames) assert.match(text, new RegExp(`^${name} `, "m"));
+});
+
+test("without the list of calls the text ends with the capture, and says why there is none", () => {
+  const direct: Replayable = { ...graph, mode: "direct", reason: "HOLDFAST_CAPTURE is off" };
+  const plan = { inputs: "", planned: smallStep(), replayable: direct };
+  const text = explainStep("train", [plan], { calls: false });
+  assert.match(text, /for no inputs$/m);
+  assert.match(text, /capture +none, it runs call by call: HOLDFAST_CAPTURE is off$/);
+});
+
+test("the page of compiled steps has every pass and every rule of the verifier as it is", () => {
+  const page = readRepositoryFile("docs/compile.md");
+  for (const name of passNames) assert.match(page, new RegExp(`^${name} `, "m"));
+  for (const [rule, says] of Object.entries(planRules))
+    assert.ok(page.includes(`| ${rule} | ${says} |`), rule);
+});
+
+test("products are told with what their choice has brought, or that there was none", () => {
+  const products = {
+    products: 29,
+    changed: 12,
+    measured: 17,
+    beforeUs: 384.04,
+    afterUs: 301.5,
+    elapsedMs: 850,
+  };
+  const textOf = (planned: PlannedStep): string =>
+    explainStep("train", [{ inputs: "", planned }], { calls: false });
+  const text = textOf({ ...smallStep(), products });
+  assert.match(text, /^products +the fastest .*: 12 of 29 products changed, 384\.0 → 301\.5/m);
+  assert.match(text, /17 kinds\s+measured in\s+850ms$/m);
+  assert.match(textOf({ ...smallStep(), products: undefined }), /^products +as eager code has them/m);
+});
+
+test("several plans stand one behind the other, numbered", () => {
+  const plans = ["f32 [8]", "f32 [5]"].map((inputs) => ({ inputs, planned: smallStep() }));
+  const text = explainStep("train", plans, { calls: false });
+  assert.match(text, /^Compiled train: 2 plans\.$/m);
+  assert.deepEqual(text.match(/^plan \d .*$/gm), [
+    "plan 1      for inputs f32 [8]",
+    "plan 2      for inputs f32 [5]",
+  ]);
+});
+
+test("a pass that the verifier refused is named, with the refusal and its report, and so is what came after it", () => {
+  const planned = smallStep();
+  const leftOut = ["fuse", "beside", "products", "handovers"] as const;
+  const stages = planned.stages.filter(({ name }) => name !== "fuse" && name !== "beside");
+  const refused = refusal("written", "call 3 (exp) reads what nothing has written");
+  const fallback = { leftOut, refusal: refused, report: "/tmp/report.json" };
+  const text = explainStep("train", [{ inputs: "f32 [6, 100]", planned: { ...planned, stages, fallback } }], {
+    calls: false,
+  });
+  for (const name of ["fuse", "beside", "products"])
+    assert.match(text, new RegExp(`^${name} +left out: the verifier refused the plan with it`, "m"));
+  const joined = text.replaceAll(/\s+/g, " ");
+  assert.match(
+    joined,
+    /these passes were left out: handovers, products, beside, fuse\. Reason: The plan breaks the rule "written"/,
+  );
+  assert.match(joined, /Please report it with \/tmp\/report\.json/);
+});
+
+test("of a large step the largest holders are listed and the rest is counted, and no line is wider than the page", () => {
+  const schedule = drawTransformer(12, true);
+  const plan = planMemory(lifetimesOf(schedule));
+  const calls = schedule.calls.map(({ call }) => call);
+  const stages = [{ name: "trace", calls } as const];
+  const memory = memoryOf(schedule, plan);
+  const planned: PlannedStep = {
+    name: "train",
+    isChosen: false,
+    ops: 400,
+    stages,
+    schedule,
+    plan,
+    memory,
+    types: new Map(),
+    forgotten: [],
+    handsOver: false,
+    regions: [],
+    record: undefined,
+  };
+  const inputs = Array.from({ length: 20 }, () => "bf16 [256, 193, 1024]").join(", ");
+  const text = explainStep("train", [{ inputs, planned, replayable: graph }]);
+  assert.match(text, /^ +[\d.]+ [KMG]iB {2}in \d+ others$/m);
+  for (const line of text.split("\n")) assert.ok(line.length <= reportWidth, line);
+  assert.equal(text.match(/^ *\d+ {2}\S+ .* launch /gm)?.length, calls.length);
+});

@@ -1,0 +1,61 @@
+/** Reports a refused plan: a warning of a few lines, and a file with everything that is needed to find the fault. */
+
+import { mkdirSync, writeFileSync } from "node:fs";
+import { join, resolve } from "node:path";
+import type { HoldfastError } from "../../errors/index.js";
+import type { Runtime } from "../../runtime/index.js";
+import type { Call } from "../program/program.js";
+import { formatCalls } from "./call-table.js";
+
+export interface RefusedPlan {
+  /** The compiled step's. */
+  readonly name: string;
+  readonly refusal: HoldfastError;
+  /** The program whose plan was refused. */
+  readonly calls: readonly Call[];
+  /** What the plan is made without now, in the order of the passes. */
+  readonly leftOut: readonly string[];
+  /** The schedule that is left out, where it is one that the step can do without. */
+  readonly schedule?: string;
+}
+
+let written = 0;
+
+/** Writes the report and prints the warning; returns the report's path, or why there is none. */
+export function warnOfRefusal(runtime: Runtime, refused: RefusedPlan): string {
+  const { name, refusal } = refused;
+  const report = writeReport(runtime, refused);
+  runtime.warn(
+    `the verifier refused a plan of compiled ${name}, so the step runs ${describe(refused)}. ` +
+      `This is a fault of Holdfast; please report it with ${report}\n  ${refusal.message}`,
+  );
+  return report;
+}
+
+function describe({ leftOut: [first, ...more], schedule }: RefusedPlan): string {
+  if (schedule !== undefined) return `without ${schedule}, and may be slower`;
+  const passes = more.length === 1 ? "pass" : `${more.length} passes`;
+  const others = more.length === 0 ? "" : ` and the ${passes} after it`;
+  return `without the pass "${first}"${others}, and may be slower`;
+}
+
+function writeReport({ settings, device }: Runtime, refused: RefusedPlan): string {
+  const { name, refusal, calls, leftOut, schedule } = refused;
+  const time = new Date().toISOString();
+  const report = {
+    ...{ time, step: name, code: refusal.code, message: refusal.message, numbers: refusal.numbers },
+    ...{ leftOut, schedule, device, precision: settings.precision },
+    ...{ node: process.version, platform: `${process.platform} ${process.arch}` },
+    calls: formatCalls({ calls: calls.map((call) => ({ call, branch: 0, after: [] })) }),
+  };
+  const file = `holdfast-refused-plan-${process.pid}-${time.replaceAll(/[-:]/g, "")}-${written++}.json`;
+  const folder = resolve(settings.reports);
+  try {
+    mkdirSync(folder, { recursive: true });
+    const path = join(folder, file);
+    writeFileSync(path, `${JSON.stringify(report, null, 2)}\n`, { flag: "wx", mode: 0o600 });
+    return path;
+  } catch (error) {
+    return `this message (its report could not be written: ${error instanceof Error ? error.message : String(error)})`;
+  }
+}

@@ -1,0 +1,209 @@
+/** Lifetimes in schedules with and without side branches. */
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import fc from "fast-check";
+import { StepScript } from "../../../test/support/random-steps.js";
+import type { Storage } from "../../runtime/index.js";
+import { address, bytes } from "../../units/index.js";
+import { accessesOf, type Buffer, type Schedule } from "../program/program.js";
+import { type Lifetime, lifetimesOf, peakOf } from "./liveness.js";
+
+const storage: Storage = {
+  kind: "persistent",
+  span: { address: address(0), size: bytes(256) },
+  generation: 0,
+  label: "weight",
+  home: {},
+  owner: undefined,
+};
+
+function rangesOf(schedule: Schedule): Record<string, readonly [number, number]> {
+  return Object.fromEntries(
+    lifetimesOf(schedule).map(({ buffer, first, last }) => [buffer.label, [first, last]]),
+  );
+}
+
+test("a step buffer lives from the first call that touches it to the last, and persistent memory is left out", () => {
+  const step = new StepScript();
+  const [a, b, weight] = [step.buffer("a", 8), step.buffer("b", 8), step.buffer("weight", 256, storage)];
+  step.touch("make", [weight]);
+  step.touch("make", [weight, b]);
+  step.touch("make", [b, a]);
+  step.touch("update", [weight, b]);
+  assert.deepEqual(rangesOf(step.schedule), { b: [1, 3], a: [2, 2] });
+  assert.deepEqual(lifetimesOf({ calls: [] }), []);
+});
+
+test("what a side call touches lives from behind the main call it waits for to before the one that waits for it; the rest as ever", () => {
+  // Main 0 and 1, side 2 after 0, main 3 and 4, main 5 after 2, main 6.
+  const step = new StepScript();
+  const touched = ["zero", "one", "two", "three", "four", "five", "six"].map((label) =>
+    step.buffer(label, 8),
+  );
+  for (const [place, buffer] of touched.entries()) {
+    if (place === 2) step.touch("side", [buffer], 1, [0]);
+    else step.touch("main", [buffer], 0, place === 5 ? [2] : []);
+  }
+  assert.deepEqual(rangesOf(step.schedule), {
+    zero: [0, 0],
+    one: [1, 1],
+    two: [0.5, 4.5],
+    three: [3, 3],
+    four: [4, 4],
+    five: [5, 5],
+    six: [6, 6],
+  });
+});
+
+test("a side branch that is never waited for runs beside everything to the end", () => {
+  const step = new StepScript();
+  const [a, b, c] = [step.buffer("a", 8), step.buffer("b", 8), step.buffer("c", 8)];
+  const start = step.touch("main", [a]);
+  step.touch("side", [b], 1, [start]);
+  step.touch("main", [c]);
+  step.touch("main", []);
+  assert.deepEqual(rangesOf(step.schedule), { a: [0, 0], b: [0.5, 3.5], c: [2, 2] });
+});
+
+test("a fork and a join may come through another side branch", () => {
+  const step = new StepScript();
+  const [a, b, c] = [step.buffer("a", 8), step.buffer("b", 8), step.buffer("c", 8)];
+  const start = step.touch("main", []);
+  const first = step.touch("side", [a], 1, [start]);
+  const second = step.touch("side", [b], 2, [first]);
+  step.touch("main", [c], 0, [second]);
+  assert.deepEqual(rangesOf(step.schedule), { a: [0.5, 2.5], b: [0.5, 2.5], c: [3, 3] });
+});
+
+test("a side call that doesn't wait for an earlier join runs beside what was joined there", () => {
+  const step = new StepScript();
+  const [a, b, c] = [step.buffer("a", 8), step.buffer("b", 8), step.buffer("c", 8)];
+  const start = step.touch("main", []);
+  const joined = step.touch("side", [a], 1, [start]);
+  step.touch("main", [b], 0, [joined]);
+  step.touch("main", []);
+  const late = step.touch("side", [c], 2, [start]);
+  step.touch("main", [], 0, [late]);
+  assert.deepEqual(rangesOf(step.schedule), { a: [0.5, 1.5], b: [2, 2], c: [0.5, 4.5] });
+});
+
+test("a side call that waits for the call just before a join runs beside what was joined, and one that waits for the join doesn't", () => {
+  for (const [awaited, expected] of [
+    [1, { a: [-0.5, 1.5], b: [1.5, 3.5] }],
+    [2, { a: [-0.5, 1.5], b: [2.5, 3.5] }],
+  ] as const) {
+    const step = new StepScript();
+    const [a, b] = [step.buffer("a", 8), step.buffer("b", 8)];
+    const side = step.touch("side", [a], 1);
+    step.touch("main", []);
+    step.touch("main", [], 0, [side]);
+    step.touch("side", [b], 2, [awaited]);
+    assert.deepEqual(rangesOf(step.schedule), expected);
+  }
+});
+
+/** Calls on three branches that touch a few buffers and wait for some earlier calls of other branches. */
+const someSchedule: fc.Arbitrary<Schedule> = fc
+  .array(
+    fc.record({
+      branch: fc.constantFrom(0, 0, 1, 2),
+      touched: fc.array(fc.nat(5), { maxLength: 2 }),
+      waits: fc.array(fc.nat(), { maxLength: 2 }),
+    }),
+    { minLength: 1, maxLength: 16 },
+  )
+  .map((drawn) => {
+    const step = new StepScript();
+    const buffers = Array.from({ length: 6 }, (_, id) => step.buffer(`${id}`, 8));
+    for (const [place, { branch, touched, waits }] of drawn.entries()) {
+      const after = waits.map((wait) => wait % Math.max(1, place)).filter((at) => at < place);
+      const others = after.filter((at) => drawn[at]!.branch !== branch);
+      const own = touched.map((id) => buffers[id]!);
+      step.touch("call", own, branch, others);
+    }
+    return step.schedule;
+  });
+
+/** For each call the places of all that have ended before it begins. */
+function endedBefore({ calls }: Schedule): readonly ReadonlySet<number>[] {
+  const ended: Set<number>[] = [];
+  for (const [place, { branch, after }] of calls.entries()) {
+    const sameBranch = calls.slice(0, place).flatMap((other, at) => (other.branch === branch ? [at] : []));
+    ended.push(new Set([...sameBranch, ...after].flatMap((at) => [at, ...ended[at]!])));
+  }
+  return ended;
+}
+
+function placesOf({ calls }: Schedule, buffer: Buffer): number[] {
+  return calls.flatMap(({ call }, place) =>
+    accessesOf(call).some(({ part }) => part.buffer === buffer) ? [place] : [],
+  );
+}
+
+const apartMeansOrdered = (find: (schedule: Schedule) => readonly Lifetime[]) =>
+  fc.property(someSchedule, (schedule) => {
+    const lifetimes = find(schedule);
+    const ended = endedBefore(schedule);
+    for (const earlier of lifetimes) {
+      for (const later of lifetimes.filter(({ first }) => first > earlier.last)) {
+        for (const place of placesOf(schedule, later.buffer)) {
+          const isOrdered = placesOf(schedule, earlier.buffer).every((at) => ended[place]!.has(at));
+          assert.ok(isOrdered, `${earlier.buffer.label} may be in use while call ${place} runs`);
+        }
+      }
+    }
+  });
+
+test("of two buffers whose lifetimes don't meet, one is done with before any call touches the other", () => {
+  fc.assert(apartMeansOrdered(lifetimesOf), { numRuns: 10_000 });
+});
+
+test("a lifetime is just what its calls' forks and joins on the main branch say", () => {
+  fc.assert(
+    fc.property(someSchedule, (schedule) => {
+      const ended = endedBefore(schedule);
+      const mains = [...schedule.calls.keys()].filter((place) => schedule.calls[place]!.branch === 0);
+      const rangeOf = (place: number): [number, number] => {
+        if (schedule.calls[place]!.branch === 0) return [place, place];
+        const fork = mains.findLast((main) => ended[place]!.has(main)) ?? -1;
+        const join = mains.find((main) => ended[main]!.has(place)) ?? schedule.calls.length;
+        return [fork + 0.5, join - 0.5];
+      };
+      for (const { buffer, first, last } of lifetimesOf(schedule)) {
+        const ranges = placesOf(schedule, buffer).map(rangeOf);
+        assert.equal(first, Math.min(...ranges.map(([from]) => from)));
+        assert.equal(last, Math.max(...ranges.map(([, to]) => to)));
+      }
+    }),
+    { numRuns: 2000 },
+  );
+});
+
+test("a peak is found between calls as well as at them", () => {
+  const made = (id: number, first: number, last: number): Lifetime => ({
+    buffer: { id, bytes: 256, label: "" },
+    first,
+    last,
+  });
+  assert.deepEqual(peakOf([made(0, 0, 1), made(1, 1.5, 3.5), made(2, 2, 2)]), { place: 2, bytes: 512 });
+  assert.deepEqual(peakOf([made(0, 0, 1.5), made(1, 1.5, 3), made(2, 4, 4)]), { place: 1.5, bytes: 512 });
+});
+
+test("lifetimes that forget the branches are found", () => {
+  const byPlaceAlone = ({ calls }: Schedule): readonly Lifetime[] =>
+    lifetimesOf({ calls: calls.map((call) => ({ ...call, branch: 0 })) });
+  assert.ok(fc.check(apartMeansOrdered(byPlaceAlone), { numRuns: 3000 }).failed);
+});
+
+test("lifetimes that let a side call begin where it stands in the schedule are found", () => {
+  const asPlaced = ({ calls }: Schedule): readonly Lifetime[] =>
+    lifetimesOf({
+      calls: calls.map((scheduled, place) => {
+        const main = calls.slice(0, place).findLastIndex(({ branch }) => branch === 0);
+        const mustWait = scheduled.branch !== 0 && main >= 0;
+        return mustWait ? { ...scheduled, after: [...scheduled.after, main] } : scheduled;
+      }),
+    });
+  assert.ok(fc.check(apartMeansOrdered(asPlaced), { numRuns: 3000 }).failed);
+});

@@ -1,0 +1,93 @@
+/**
+ * Sends a step with branches: each call on its branch's stream, behind marks of just those calls that it waits for. Inside
+ * a capture the streams become branches of the graph.
+ */
+
+import type { Stream } from "../../driver/index.js";
+import type { Mark, Runtime } from "../../runtime/index.js";
+import { type Piece, sendPieces } from "../execute/emit.js";
+import type { Schedule } from "../program/program.js";
+
+/** What one call sends, where, and behind what. */
+interface Sending {
+  readonly stream: Stream;
+  /** It is the first of its branch, and waits for nothing: that branch begins with the step itself. */
+  readonly isBeginning: boolean;
+  readonly pieces: readonly Piece[];
+  readonly after: readonly number[];
+  /** Some call waits for it. */
+  readonly isAwaited: boolean;
+}
+
+/** How a schedule's pieces are sent. The streams are the runtime's and last as long as it does. */
+export function senderOf(runtime: Runtime, schedule: Schedule, pieces: readonly Piece[]): () => void {
+  const sideBranches = schedule.calls.reduce((most, { branch }) => Math.max(most, branch), 0);
+  if (sideBranches === 0) return () => sendPieces(runtime, pieces);
+  const sides = runtime.sideStreams(sideBranches, { isFirst: !schedule.isMainFirst });
+  const sendings = sendingsOf(schedule, pieces, [runtime.stream, ...sides]);
+  return () => sendAll(runtime, sendings);
+}
+
+function sendingsOf(
+  { calls }: Schedule,
+  pieces: readonly Piece[],
+  streams: readonly Stream[],
+): readonly Sending[] {
+  const [main] = streams;
+  if (!main) return [];
+  const ofCall: Piece[][] = calls.map(() => []);
+  for (const piece of pieces) {
+    const stream = streams[calls[piece.call]?.branch ?? 0] ?? main;
+    ofCall[piece.call]?.push(stream === main ? piece : onStream(piece, stream));
+  }
+  const awaited = new Set(calls.flatMap(({ after }) => after));
+  const begun = new Set<number>([0]);
+  return calls.map(({ branch, after }, place) => {
+    const isBeginning = !begun.has(branch) && after.length === 0;
+    begun.add(branch);
+    const stream = streams[branch] ?? main;
+    return { stream, isBeginning, pieces: ofCall[place] ?? [], after, isAwaited: awaited.has(place) };
+  });
+}
+
+function onStream({ work, ...piece }: Piece, stream: Stream): Piece {
+  if (work.kind !== "launch")
+    throw new Error(
+      `"${piece.op}" is on a side branch and sends a ${work.kind}, which goes on the main one only.`,
+    );
+  return { ...piece, work: { kind: "launch", request: { ...work.request, stream } } };
+}
+
+function sendAll(runtime: Runtime, sendings: readonly Sending[]): void {
+  const marks = new Map<number, Mark>();
+  const begun = new Set<Stream>();
+  try {
+    for (const { stream, isBeginning } of sendings)
+      if (isBeginning) runtime.orderStreams(runtime.stream, stream);
+    for (const [place, { stream, pieces, after, isAwaited }] of sendings.entries()) {
+      for (const earlier of after) {
+        const mark = marks.get(earlier);
+        if (mark) runtime.waitFor(mark, stream);
+      }
+      if (stream !== runtime.stream) begun.add(stream);
+      sendPieces(runtime, pieces);
+      if (isAwaited) marks.set(place, runtime.markStream(stream));
+    }
+  } catch (error) {
+    rejoin(runtime, begun);
+    throw error;
+  } finally {
+    for (const mark of marks.values()) runtime.endMark(mark);
+  }
+}
+
+/** Whatever comes behind a step that broke off must not meet what of it is still running. */
+function rejoin(runtime: Runtime, begun: Iterable<Stream>): void {
+  for (const stream of begun) {
+    try {
+      runtime.orderStreams(stream, runtime.stream);
+    } catch {
+      // The error that led here is the one to tell.
+    }
+  }
+}

@@ -1,0 +1,44 @@
+/** Puts a trace's constants into persistent memory, and what follows from constants alone with them. */
+
+import type { Region, Runtime } from "../../runtime/index.js";
+import { type Buffer, type Call, mapParts, type Part } from "../program/program.js";
+import type { Constant } from "./trace.js";
+
+export interface PlacedConstants {
+  readonly calls: readonly Call[];
+  readonly regions: readonly Region[];
+}
+
+/** The same calls, their constants found in a region that the step owns. */
+export function placeConstants(
+  runtime: Runtime,
+  calls: readonly Call[],
+  constants: readonly Constant[],
+): PlacedConstants {
+  if (constants.length === 0) return { calls, regions: [] };
+  const sizes = constants.map(({ buffer, bytes }) => ({ name: buffer.label, size: bytes.length }));
+  const region = runtime.persistent.place("scalars", "constants of a compiled step", sizes);
+  runtime.upload(
+    constants.flatMap(({ bytes }, index) => {
+      const target = region.storages[index];
+      return target ? [{ source: bytes, target }] : [];
+    }),
+  );
+  const whole: Buffer = {
+    id: -1,
+    bytes: region.whole.span.size,
+    label: region.name,
+    storage: region.whole,
+  };
+  const places = new Map(
+    constants.map(({ buffer }, index) => {
+      const address = region.storages[index]?.span.address ?? region.span.address;
+      return [buffer, address - region.span.address];
+    }),
+  );
+  const placed = (part: Part): Part => {
+    const offset = places.get(part.buffer);
+    return offset === undefined ? part : { buffer: whole, offset: offset + part.offset, size: part.size };
+  };
+  return { calls: calls.map((call) => ({ ...call, work: mapParts(call.work, placed) })), regions: [region] };
+}

@@ -1,0 +1,177 @@
+/**
+ * Counters that a compiled step keeps on the device: calls, skipped calls, and calls with a bad index. Also the first bad
+ * index.
+ */
+
+import { type Expression, iterateElements, type RowKernel, type Stage, term } from "../../ir/index.js";
+import type { Region, Runtime, Storage } from "../../runtime/index.js";
+import { decodeBadIndex, joinChecks, type TracedCheck } from "../passes/index-checks.js";
+import { type Guard, guardWrites, isFiniteTerm } from "../passes/skip-nonfinite.js";
+import { accessesOf, type Buffer, type Call, type Part } from "../program/program.js";
+import type { Trace } from "./trace.js";
+
+/** What its memory is called. */
+export const recordName = "record of a step";
+
+/** The record's numbers, in their order; all are f64. */
+const fields = ["calls", "skipped", "badCalls", "firstCode", "firstCall"] as const;
+type Field = (typeof fields)[number];
+
+/** The first bad index that a compiled step was given. */
+export interface BadIndex {
+  readonly index: number;
+  /** The op that was given it, and the user's line, where it is known. */
+  readonly op: string;
+  readonly line?: string;
+  /** Which call of this plan it was, from 1. */
+  readonly call: number;
+  /** How many indices there are: they go from 0 to one below. */
+  readonly size: number;
+  /** What there is: "the table has 4 rows". */
+  readonly range: string;
+}
+
+export interface RecordedCounts {
+  /** Calls whose changes to persistent memory were skipped. */
+  readonly skipped: number;
+  /** Calls that were given a bad index. */
+  readonly badCalls: number;
+  readonly firstBad?: BadIndex;
+}
+
+export class StepRecord {
+  readonly #storage: Storage;
+  readonly #checks: readonly TracedCheck[];
+
+  constructor(storage: Storage, checks: readonly TracedCheck[]) {
+    this.#storage = storage;
+    this.#checks = checks;
+  }
+
+  /** Does the step look at indices? */
+  get hasChecks(): boolean {
+    return this.#checks.length > 0;
+  }
+
+  /** Waits for the device. */
+  read(runtime: Runtime): RecordedCounts {
+    const numbers = new Float64Array(runtime.read(this.#storage).buffer);
+    const at = (field: Field): number => numbers[fields.indexOf(field)] ?? 0;
+    const [skipped, badCalls] = [at("skipped"), at("badCalls")];
+    if (badCalls === 0) return { skipped, badCalls };
+    const { check, index } = decodeBadIndex(at("firstCode"));
+    const { op = "an op", size = 0, range = "", line } = this.#checks[check] ?? {};
+    const firstBad = { index, op, call: at("firstCall"), size, range, ...(line && { line }) };
+    return { skipped, badCalls, firstBad };
+  }
+}
+
+export interface RecordedStep {
+  readonly calls: readonly Call[];
+  readonly regions: readonly Region[];
+  readonly record?: StepRecord;
+}
+
+/** Guards what the step leaves behind, where it asks for that, and has it keep its record. */
+export function recordStep(
+  runtime: Runtime,
+  { calls, guards, checks, forgotten }: Pick<Trace<unknown>, "calls" | "guards" | "checks" | "forgotten">,
+): RecordedStep {
+  const indices = joinChecks(calls, checks, forgotten);
+  if (guards.length === 0 && !indices) return { calls, regions: [] };
+  const size = 8 * fields.length;
+  const region = runtime.persistent.place("scalars", recordName, [{ name: recordName, size }]);
+  runtime.fill(region.whole, 0);
+  const [storage = region.whole] = region.storages;
+  const buffer: Buffer = { id: -2, bytes: region.whole.span.size, label: region.name, storage: region.whole };
+  const looks = new Set(checks.map(({ found }) => found.buffer));
+  // Indices are known early. Fused with later work, the check would delay the updates that wait for it.
+  const early = calls.map((call) =>
+    accessesOf(call).some(({ part, writes }) => writes && looks.has(part.buffer))
+      ? { ...call, isApart: true }
+      : call,
+  );
+  const guarded = guardWrites(early, [...guards, ...(indices?.guards ?? [])]);
+  const joins = indices?.joins ?? [];
+  const withJoins = guarded.flatMap((call, place) => [
+    ...joins.filter((join) => join.place === place).map((join) => join.call),
+    call,
+  ]);
+  const last = joins.filter((join) => join.place === calls.length).map((join) => join.call);
+  const noted = noteCall({ buffer, offset: 0, size }, guards, indices?.found);
+  return {
+    calls: [...withJoins, ...last, noted],
+    regions: [region],
+    record: new StepRecord(storage, indices ? checks : []),
+  };
+}
+
+/** Which numbers a step notes: without checks of indices there is one. */
+const fieldsWith = (hasChecks: boolean): readonly Field[] => (hasChecks ? fields : ["skipped"]);
+
+function noteCall(
+  record: Part,
+  guards: readonly Guard[],
+  found: { readonly number: Part; readonly code: Part } | undefined,
+): Call {
+  const numbers = guards.map(({ number }) => number);
+  const own = fieldsWith(found !== undefined).map((field) => ({
+    ...record,
+    offset: record.offset + 8 * fields.indexOf(field),
+    size: 8,
+  }));
+  const operands = [...own, ...numbers, ...(found ? [found.number, found.code] : []), ...own];
+  const iteration = iterateElements(
+    [1],
+    operands.map(() => [0]),
+  );
+  const kernel = noteKernel(numbers.length, found !== undefined);
+  return {
+    op: kernel.name,
+    part: "update",
+    work: { kind: "rows", kernel, iteration, operands, scalars: [] },
+  };
+}
+
+const noteKernels = new Map<string, RowKernel>();
+
+/** Inputs: the record, the numbers that guard the step, and what the checks of indices have found. Outputs: the record. */
+function noteKernel(guards: number, hasChecks: boolean): RowKernel {
+  const key = `${guards} ${hasChecks}`;
+  const known = noteKernels.get(key);
+  if (known) return known;
+  const own = fieldsWith(hasChecks);
+  const old = (field: Field): Expression => term.load(own.indexOf(field), "f64");
+  const isNotFinite = (input: number): Expression =>
+    term.sub(term.constant(1, "i32"), isFiniteTerm(term.load(input, "f64")));
+  const isBad = hasChecks ? isNotFinite(own.length + guards) : term.constant(0, "i32");
+  let isSkipped = isBad;
+  for (let guard = 0; guard < guards; guard++)
+    isSkipped = term.max(isSkipped, isNotFinite(own.length + guard));
+  const store = (field: Field, value: Expression): Stage => ({
+    ...{ kind: "store", output: own.indexOf(field), value },
+  });
+  const count = (field: Field, condition: Expression): Stage =>
+    store(field, term.add(old(field), term.convert(condition, "f64")));
+  const stages: Stage[] = [count("skipped", isSkipped)];
+  if (hasChecks) {
+    const isFirst = term.min(isBad, term.eq(old("badCalls"), 0));
+    const code = term.load(own.length + guards + 1, "f64");
+    // Later stages see a store, so counters that other fields depend on are stored last.
+    stages.push(
+      store("firstCode", term.select(isFirst, code, old("firstCode"))),
+      store("firstCall", term.select(isFirst, term.add(old("calls"), 1), old("firstCall"))),
+      count("badCalls", isBad),
+      count("calls", term.constant(1, "i32")),
+    );
+  }
+  const kernel: RowKernel = {
+    name: "record of the step",
+    inputs: Array.from({ length: own.length + guards + (hasChecks ? 2 : 0) }, () => "f64" as const),
+    outputs: own.map(() => ({ dtype: "f64", per: "element" })),
+    scalars: [],
+    stages,
+  };
+  noteKernels.set(key, kernel);
+  return kernel;
+}

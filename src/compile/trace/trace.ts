@@ -1,0 +1,345 @@
+/**
+ * Traces a step: runs its function once on imagined memory, and writes down every kernel that it calls. The eager engine
+ * does it all as ever, backward and the optimizer too; so what is traced is what would have been run.
+ */
+
+import { HoldfastError } from "../../errors/index.js";
+import { type CallListener, listenToCalls } from "../../kernels/index.js";
+import {
+  type DeviceArray,
+  formatShape,
+  type LoweredOp,
+  listenToOps,
+  type StepPart,
+} from "../../ops/index.js";
+import {
+  alignment,
+  type Imagination,
+  type IndexCheck,
+  type Runtime,
+  type Storage,
+  type UploadItem,
+  type WorkPiece,
+} from "../../runtime/index.js";
+import { alignUp, beat } from "../../units/index.js";
+import type { TracedCheck } from "../passes/index-checks.js";
+import type { Guard } from "../passes/skip-nonfinite.js";
+import { attentionCall } from "../program/attention-call.js";
+import { Buffers } from "../program/buffers.js";
+import type { Buffer, Call, Part, ProductCall, Work } from "../program/program.js";
+import { Signatures } from "../program/signature.js";
+import { type Forget, forgottenBehind } from "./dead-on-exit.js";
+import { userLine } from "./user-line.js";
+
+/** An op of the table as the step called it, for people. */
+export interface TracedOp {
+  readonly name: string;
+  readonly operands: readonly string[];
+  readonly outputs: readonly string[];
+  /** Its calls in the trace: from this one to before that one. */
+  readonly from: number;
+  readonly to: number;
+}
+
+/** Bytes that the step made on the host; they are the same each time. */
+export interface Constant {
+  readonly buffer: Buffer;
+  readonly bytes: Uint8Array;
+}
+
+export interface Trace<T> {
+  readonly result: T;
+  readonly calls: readonly Call[];
+  readonly ops: readonly TracedOp[];
+  readonly constants: readonly Constant[];
+  /** What decides whether the step counts. */
+  readonly guards: readonly Guard[];
+  /** Where it looks for bad indices. */
+  readonly checks: readonly TracedCheck[];
+  /** Persistent memory of which nobody wants what the step leaves in it. */
+  readonly forgotten: readonly Part[];
+  /** The dtypes and shapes of what the ops have made, by their buffers' numbers, where a buffer holds one array. */
+  readonly types: ReadonlyMap<number, string>;
+  /** Does everything still hold that the function took for granted, besides shapes? */
+  readonly holds: () => boolean;
+}
+
+export function traceStep<T>(runtime: Runtime, body: () => T): Trace<T> {
+  const tracer = new Tracer(runtime);
+  const result = runTraced(runtime, tracer, body);
+  const { calls, ops, constants, assumptions, guards, checks, forgets, types } = tracer;
+  const forgotten = forgottenBehind(calls, forgets);
+  const holds = (): boolean => assumptions.every((one) => one());
+  return { result, calls, ops, constants, guards, checks, forgotten, types, holds };
+}
+
+/** The work of an earlier trace, for an audit. */
+export interface ExpectedWork {
+  /** The signatures of its calls, and of the conditions for its update. */
+  readonly calls: readonly string[];
+  readonly guards: readonly string[];
+  readonly ops: readonly string[];
+  readonly constants: readonly Uint8Array[];
+}
+
+export function expectedWork({ calls, guards, constants }: Trace<unknown>): ExpectedWork {
+  const signatures = new Signatures();
+  return {
+    calls: calls.map((call) => signatures.of(call)),
+    guards: guards.map((guard) => signatureOfGuard(guard, signatures)),
+    ops: calls.map(({ op }) => op),
+    constants: constants.map(({ bytes }) => bytes),
+  };
+}
+
+/** Traces a step again, and refuses the first call that differs from the earlier trace, with the user's line. */
+export function auditStep(runtime: Runtime, expected: ExpectedWork, body: () => void): void {
+  const tracer = new Tracer(runtime, expected);
+  runTraced(runtime, tracer, body);
+  tracer.finishAudit(expected);
+}
+
+function runTraced<T>(runtime: Runtime, tracer: Tracer, body: () => T): T {
+  const listen = (): T => listenToOps(runtime, tracer, () => listenToCalls(runtime, tracer, body));
+  return runtime.imagine(tracer, listen);
+}
+
+function signatureOfGuard({ from, until, number }: Guard, signatures: Signatures): string {
+  return `from ${from} until ${until} by ${signatures.ofPart(number)}`;
+}
+
+const defaultAdvice =
+  "Return the tensor from the step and read it outside; set rates and upload data before the call; compute with tensors " +
+  "what depends on data.";
+
+class Tracer implements Imagination, CallListener {
+  readonly buffers: Buffers;
+  readonly calls: Call[] = [];
+  readonly ops: TracedOp[] = [];
+  readonly constants: Constant[] = [];
+  readonly assumptions: (() => boolean)[] = [];
+  readonly guards: Guard[] = [];
+  readonly checks: TracedCheck[] = [];
+  readonly types = new Map<number, string>();
+  readonly forgets: Forget[] = [];
+  readonly #runtime: Runtime;
+  /** The op that is being lowered; others may be lowered inside it. */
+  #op: string | undefined;
+  #part: StepPart = "forward";
+
+  readonly #expected: ExpectedWork | undefined;
+  readonly #signatures = new Signatures();
+
+  constructor(runtime: Runtime, expected?: ExpectedWork) {
+    this.#runtime = runtime;
+    this.#expected = expected;
+    this.buffers = new Buffers(runtime);
+  }
+
+  /** What an audit can only see at the end: calls that are missing, and other conditions for the update. */
+  finishAudit({ ops, guards: expected }: ExpectedWork): void {
+    const { calls, guards } = this;
+    if (calls.length < ops.length) throw stepChanged(undefined, ops[calls.length], undefined);
+    const found = guards.map((guard) => signatureOfGuard(guard, this.#signatures));
+    if (String(found) !== String(expected))
+      throw changed("its calls of clipGradNorm, or what follows them, are not those of the first trace", {});
+  }
+
+  enter({ name, operands, outputs }: LoweredOp): () => void {
+    const outer = this.#op;
+    this.#op ??= name;
+    const from = this.calls.length;
+    return () => {
+      this.#op = outer;
+      for (const output of outputs) this.#noteType(output);
+      if (outer !== undefined) return;
+      const [given, made] = [operands, outputs].map((list) => list.map(describe));
+      this.ops.push({ name, operands: given ?? [], outputs: made ?? [], from, to: this.calls.length });
+    };
+  }
+
+  enterPart(part: StepPart): () => void {
+    const outer = this.#part;
+    this.#part = part;
+    return () => {
+      this.#part = outer;
+    };
+  }
+
+  rows({ kernel, iteration, operands, scalars = [] }: Parameters<CallListener["rows"]>[0]): void {
+    this.#add(kernel.name, { kind: "rows", kernel, iteration, operands: this.#partsOf(operands), scalars });
+  }
+
+  columns(launch: Parameters<CallListener["columns"]>[0]): void {
+    const { kernel, rows, columns, strides, operands, scalars = [] } = launch;
+    const work = {
+      ...{ kernel, rows, columns, scalars },
+      strides: strides.map(({ row, column }) => ({ row, column })),
+      operands: this.#partsOf(operands),
+    };
+    this.#add(kernel.name, { kind: "columns", ...work });
+  }
+
+  product(problem: Parameters<CallListener["product"]>[0], op: string): void {
+    const { a, b, c, bias, scratch, ...rest } = problem;
+    const lying = ({ storage, rowStride, isTransposed = false, batchStride = 0 }: typeof a) => ({
+      ...{ rowStride, isTransposed, batchStride },
+      part: this.buffers.partOf(storage),
+    });
+    const work: ProductCall = {
+      kind: "product",
+      problem: {
+        ...rest,
+        ...{ a: lying(a), b: lying(b), c: lying(c) },
+        ...(bias && { bias: this.buffers.partOf(bias) }),
+        ...(scratch && { scratch: this.buffers.partOf(scratch) }),
+      },
+    };
+    this.#add(op, work);
+  }
+
+  attention(problem: Parameters<CallListener["attention"]>[0], op: string): void {
+    this.#add(
+      op,
+      attentionCall("forward", problem, (storage) => this.buffers.partOf(storage)),
+    );
+  }
+
+  attentionBackward(problem: Parameters<CallListener["attentionBackward"]>[0], op: string): void {
+    this.#add(
+      op,
+      attentionCall("backward", problem, (storage) => this.buffers.partOf(storage)),
+    );
+  }
+
+  work(piece: WorkPiece): void {
+    const { buffers } = this;
+    switch (piece.kind) {
+      case "launch": {
+        const { op, kernel, blocks, arguments: given, stream } = piece.request;
+        if (stream) this.refuse("a launch on a stream of its own", op);
+        const values = given.map((one) => (typeof one === "number" ? one : buffers.partOf(one)));
+        this.#add(op, { kind: "launch", kernel, blocks, arguments: values });
+        return;
+      }
+      case "fill":
+        this.#add("fill", { kind: "fill", target: buffers.partOf(piece.target), byte: piece.byte });
+        return;
+      case "copy": {
+        const [target, source] = [buffers.partOf(piece.target), buffers.partOf(piece.source)];
+        this.#add("copy", { kind: "copy", target, source });
+        return;
+      }
+    }
+  }
+
+  /** What the host gives to memory of the step is the same each time: a constant, copied where it is wanted. */
+  upload(items: Iterable<UploadItem>): void {
+    for (const { source, target } of items) {
+      if (!this.#runtime.arena.isImagined(target)) this.refuse("upload data", target.label);
+      const bytes = new Uint8Array(source.buffer, source.byteOffset, source.byteLength).slice();
+      const known = this.#expected?.constants[this.constants.length];
+      if (known && !isSameBytes(known, bytes)) throw changedNumbers(target.label, userLine());
+      const buffer = this.buffers.make(bytes.length, target.label);
+      this.constants.push({ buffer, bytes });
+      const whole: Part = { buffer, offset: 0, size: bytes.length };
+      this.#add("constant", { kind: "copy", target: this.buffers.partOf(target), source: whole });
+    }
+  }
+
+  guard(number: Storage | undefined): void {
+    const place = this.calls.length;
+    if (number) this.guards.push({ from: place, until: Infinity, number: this.buffers.partOf(number) });
+    else for (const guard of [...this.guards, ...this.checks]) guard.until = Math.min(guard.until, place);
+  }
+
+  checkIndices(found: Storage, check: IndexCheck): void {
+    const line = userLine();
+    const place = { from: this.calls.length, until: Infinity };
+    this.checks.push({ ...check, ...place, found: this.buffers.partOf(found), ...(line && { line }) });
+  }
+
+  forget(storage: Storage): void {
+    if (this.#runtime.arena.isImagined(storage)) return;
+    const { buffer, offset, size } = this.buffers.partOf(storage);
+    // The padding behind it is nobody's, and passes over several tensors write it too.
+    const padded = storage.owner ? size : Math.min(alignUp(size, alignment), buffer.bytes - offset);
+    this.forgets.push({ part: { buffer, offset, size: padded }, place: this.calls.length });
+  }
+
+  assume(holds: () => boolean): void {
+    this.assumptions.push(holds);
+  }
+
+  refuse(what: string, label: string, advice = defaultAdvice): never {
+    const line = userLine();
+    const inside = this.#op === undefined || this.#op === label ? "" : `, inside ${this.#op}`;
+    throw new HoldfastError(
+      "NOT_TRACEABLE",
+      `A compiled step can't do this: ${what} ("${label}"${inside}${line ? ` at ${line}` : ""}). It is traced once, before there ` +
+        `are values, and then replayed. ${advice}`,
+      { numbers: { what, label, ...(line && { line }) } },
+    );
+  }
+
+  #partsOf(storages: readonly Storage[]): Part[] {
+    return storages.map((storage) => this.buffers.partOf(storage));
+  }
+
+  #add(name: string, work: Work): void {
+    const call = { op: this.#op ?? name, work, part: this.#part };
+    const place = this.calls.length;
+    const expected = this.#expected;
+    if (expected && this.#signatures.of(call) !== expected.calls[place])
+      throw stepChanged(call.op, expected.ops[place], userLine());
+    this.calls.push(call);
+    beat("trace", this.calls.length);
+  }
+
+  #noteType(array: DeviceArray): void {
+    if (!array.storage || !this.#runtime.arena.isImagined(array.storage)) return;
+    const { buffer, size } = this.buffers.partOf(array.storage);
+    if (size === buffer.bytes) this.types.set(buffer.id, describe(array));
+  }
+}
+
+function describe(operand: DeviceArray | number): string {
+  return typeof operand === "number" ? String(operand) : `${operand.dtype} ${formatShape(operand.shape)}`;
+}
+
+function isSameBytes(one: Uint8Array, other: Uint8Array): boolean {
+  return one.length === other.length && one.every((byte, index) => byte === other[index]);
+}
+
+/** Of a step that does other work than its trace: what it does now, what the trace had there, and the user's line. */
+function stepChanged(
+  found: string | undefined,
+  traced: string | undefined,
+  line: string | undefined,
+): HoldfastError {
+  const now = found === undefined ? "it ends" : `it comes to ${found}`;
+  const before =
+    traced === undefined ? "had ended" : traced === found ? `had another ${traced}` : `had ${traced}`;
+  const numbers = { ...(found && { found }), ...(traced && { traced }), ...(line && { line }) };
+  return changed(`${now}${line ? ` at ${line}` : ""}, where the first trace ${before}`, numbers);
+}
+
+/** Of a step that makes a tensor of other host data than when it was traced. */
+function changedNumbers(label: string, line: string | undefined): HoldfastError {
+  return changed(
+    `${line ? `at ${line} ` : ""}it makes tensor "${label}" from other numbers than the first trace did`,
+    { found: label, traced: "constant", ...(line && { line }) },
+  );
+}
+
+function changed(how: string, numbers: Readonly<Record<string, string>>): HoldfastError {
+  return new HoldfastError(
+    "STEP_CHANGED",
+    `The compiled step was traced again to check it, and no longer does the same work: ${how}. Its JavaScript runs when it is ` +
+      "traced and not at every call, so a counter, a flag or a number of your own is frozen in it. Pass what changes at every call " +
+      "as a tensor. For a few cases, make it a public field of a module that to() has moved to the device, and set it outside the " +
+      "step. Or compile a step for each case. If a counter decides when gradients are applied, compile two functions, or use " +
+      "Trainer's option accumulate.",
+    { numbers },
+  );
+}

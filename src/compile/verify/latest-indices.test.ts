@@ -1,0 +1,47 @@
+/** The tree of latest places against the plainest model: one row of places for each byte. */
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import fc from "fast-check";
+import { boundsOf, indexOf, LatestPlaces } from "./latest-indices.js";
+import { none } from "./streams.js";
+
+const branches = 3;
+
+const range = fc
+  .tuple(fc.integer({ min: 0, max: 40 }), fc.integer({ min: 1, max: 40 }))
+  .map(([start, size]) => ({ start, end: start + size }));
+
+const visit = fc.record({
+  range,
+  asked: range,
+  branch: fc.nat({ max: branches - 1 }),
+  place: fc.nat({ max: 99 }),
+});
+
+test("of any bytes it knows the latest place on each branch, whatever was noted in whatever order", () => {
+  fc.assert(
+    fc.property(fc.array(visit, { maxLength: 40 }), (visits) => {
+      const ranges = visits.flatMap((one) => [one.range, one.asked]);
+      const places = new LatestPlaces(boundsOf(ranges.flatMap(({ start, end }) => [start, end])), branches);
+      const model = Array.from({ length: 80 }, () => new Array<number>(branches).fill(none));
+      for (const { range: noted, asked, branch, place } of visits) {
+        places.note(noted.start, noted.end, branch, place);
+        for (const byte of model.slice(noted.start, noted.end)) byte[branch] = Math.max(byte[branch]!, place);
+        const seen = model.slice(asked.start, asked.end);
+        const expected = [0, 1, 2].map((one) => Math.max(...seen.map((byte) => byte[one]!)));
+        assert.deepEqual([...places.latest(asked.start, asked.end)], expected);
+      }
+    }),
+    { numRuns: 500 },
+  );
+});
+
+test("bounds are each there once, rising, and found by their position", () => {
+  const bounds = boundsOf([2 ** 47 + 256, 512, 0, 512, 2 ** 47]);
+  assert.deepEqual([...bounds], [0, 512, 2 ** 47, 2 ** 47 + 256]);
+  assert.deepEqual(
+    [...bounds].map((position) => indexOf(bounds, position)),
+    [0, 1, 2, 3],
+  );
+});

@@ -1,0 +1,253 @@
+/** Maps of matrices: they arrive at kernels, follow their arguments, and are refused with a reason. */
+
+import assert from "node:assert/strict";
+import test, { afterEach, describe } from "node:test";
+import { emulatorMissing, openEmulator } from "../../../test/support/emulator.js";
+import { openBench, withEmulatorDriver } from "../../../test/support/emulator-driver.js";
+import { span } from "../../units/index.js";
+import type { KernelSource, MatrixMap } from "../driver.js";
+import type { CudaDriver } from "./driver.js";
+
+const skip = emulatorMissing;
+const emulator = skip ? undefined! : openEmulator();
+
+afterEach(() => {
+  if (!skip) emulator.reset();
+});
+
+const boxRows = 16;
+const boxBytes = 128 * boxRows;
+
+/** Brings the box at the beginning of a matrix, and writes down what has come and what it was given beside the map. */
+function boxKernel(given: Partial<MatrixMap> = {}): KernelSource {
+  const map: MatrixMap = {
+    ...{ parameter: 1, dtype: "f32", columns: 3, rows: 4, rowStride: 5, matrices: 6, matrixStride: 7 },
+    ...{ box: { columns: 32, rows: boxRows }, ...given },
+  };
+  return {
+    name: "box",
+    parameters: ["out", "in", "i32", "i32", "i32", "i32", "i32", "i32", "f64"],
+    cuda: {
+      entry: "hf_box",
+      threads: 32,
+      onlyFor: "9.0",
+      sharedBytes: boxBytes + 2048,
+      maps: [map],
+      code: `extern "C" __global__ void __launch_bounds__(32) hf_box(unsigned char* out, const __grid_constant__ MatrixMap from,
+    int matrix, int columns, int rows, int rowStride, int matrices, int matrixStride, double last) {
+  launchedMemory(launched, ${boxBytes + 2048});
+  unsigned char* tile = launched + (1024u - (unsigned)(reinterpret_cast<unsigned long long>(launched) % 1024u)) % 1024u;
+  Gate* gate = reinterpret_cast<Gate*>(tile + ${boxBytes});
+  if (threadIdx.x == 0u) {
+    setGate(gate, 1u);
+    expectAt(gate, ${boxBytes}u);
+    bringBox(tile, &from, 0, 0, matrix, gate);
+  }
+  __syncthreads();
+  awaitGate(gate, 0u);
+  for (unsigned index = threadIdx.x; index < ${boxBytes}u; index += 32u) out[index] = tile[index];
+  if (threadIdx.x == 0u) {
+    const int whole[5] = {columns, rows, rowStride, matrices, matrixStride};
+    for (int index = 0; index < 5; ++index) reinterpret_cast<double*>(out + ${boxBytes})[index] = (double)whole[index];
+    reinterpret_cast<double*>(out + ${boxBytes})[5] = last;
+  }
+}
+`,
+    },
+  };
+}
+
+describe("a matrix that a kernel takes as a map", { skip }, () => {
+  const sourceFloats = 4096;
+  /** Loads the kernel on a driver of its own, beside numbered floats. */
+  function withBoxes(
+    use: (bench: ReturnType<typeof openBoxes>) => void,
+    given: Partial<MatrixMap> = {},
+  ): void {
+    withEmulatorDriver({}, (driver) => use(openBoxes(driver, given)));
+  }
+  function openBoxes(driver: CudaDriver, given: Partial<MatrixMap>) {
+    const { memory, stream, read, write } = openBench(driver);
+    const kernel = driver.loadKernel(boxKernel(given));
+    const source = span(memory.address + 32_768, 4 * sourceFloats);
+    write(
+      source,
+      Float32Array.from({ length: sourceFloats }, (_, index) => index + 1),
+    );
+    const out = span(memory.address + 64, boxBytes + 48);
+    /** From so many floats on: columns, rows, row stride, matrices, matrix stride. */
+    function launch(from: number, sizes: readonly number[], { matrix = 0, blocks = 1 } = {}): void {
+      const place = span(source.address + 4 * from, 4 * (sourceFloats - from));
+      driver.launch(stream, { kernel, blocks, arguments: [out, place, matrix, ...sizes, 0.1] });
+    }
+    /** The floats of the box, row after row, out of the order that copies leave them in. */
+    function box(): number[][] {
+      const floats = new Float32Array(read(out).buffer, 0, boxBytes / 4);
+      return Array.from({ length: boxRows }, (_, row) =>
+        Array.from({ length: 32 }, (_, column) => floats[32 * row + (column ^ (4 * (row % 8)))]!),
+      );
+    }
+    const scalars = () => [...new Float64Array(read(out).buffer, boxBytes, 6)];
+    return { driver, stream, kernel, launch, box, scalars };
+  }
+
+  /** What a box at the beginning of a matrix has. */
+  const boxOf = (first: number, columns: number, rows: number, rowStride: number): number[][] =>
+    Array.from({ length: boxRows }, (_, row) =>
+      Array.from({ length: 32 }, (_, column) =>
+        row < rows && column < columns ? first + row * rowStride + column + 1 : 0,
+      ),
+    );
+
+  test("arrives as one, and the arguments beside it as they are", () => {
+    withBoxes(({ launch, box, scalars }) => {
+      launch(8, [20, 10, 24, 3, 512], { matrix: 2 });
+      assert.deepEqual(box(), boxOf(8 + 2 * 512, 20, 10, 24));
+      assert.deepEqual(scalars(), [20, 10, 24, 3, 512, 0.1]);
+    });
+  });
+
+  test("is encoded anew when its place or one of its numbers has changed, and only then", () => {
+    withBoxes(({ launch, box }) => {
+      const launches = [
+        [0, [20, 10, 24, 2, 512], 512, 24],
+        [16, [20, 10, 24, 2, 512], 528, 24],
+        [16, [21, 10, 24, 2, 512], 528, 24],
+        [16, [21, 11, 24, 2, 512], 528, 24],
+        [16, [21, 11, 28, 2, 512], 528, 28],
+        [16, [21, 11, 28, 3, 512], 528, 28],
+        [16, [21, 11, 28, 3, 516], 532, 28],
+        [0, [20, 10, 24, 2, 512], 512, 24],
+      ] as const;
+      for (const [index, [from, sizes, first, rowStride]] of launches.entries()) {
+        for (let time = 0; time < 3; time++) {
+          launch(from, sizes, { matrix: 1 });
+          assert.deepEqual(box(), boxOf(first, sizes[0], sizes[1], rowStride));
+          assert.equal(emulator.calls("cuTensorMapEncodeTiled"), index + 1);
+        }
+      }
+    });
+  });
+
+  test("has one matrix where the step to the next is 0, whatever step one matrix alone is given", () => {
+    withBoxes(({ launch, box }) => {
+      const zeros = boxOf(0, 0, 0, 0);
+      for (const [matrices, matrixStride] of [
+        [3, 0],
+        [1, 0],
+        [1, 7],
+        [1, -1],
+      ] as const) {
+        launch(4, [32, 16, 32, matrices, matrixStride]);
+        assert.deepEqual(box(), boxOf(4, 32, 16, 32));
+        launch(4, [32, 16, 32, matrices, matrixStride], { matrix: 1 });
+        assert.deepEqual(box(), zeros);
+      }
+    });
+  });
+
+  test("is in a captured launch what it was then", () => {
+    withBoxes(({ driver, stream, launch, box }) => {
+      driver.beginCapture(stream, "thread-local");
+      launch(0, [32, 16, 32, 1, 0]);
+      const graph = driver.endCapture(stream);
+      driver.instantiate(graph);
+      launch(64, [5, 2, 8, 1, 0]);
+      assert.deepEqual(box(), boxOf(64, 5, 2, 8));
+      driver.launchGraph(stream, graph);
+      assert.deepEqual(box(), boxOf(0, 32, 16, 32));
+      driver.destroyGraph(graph);
+    });
+  });
+
+  test("is refused with the argument and the reason where CUDA would refuse it, and CUDA is not asked", () => {
+    withBoxes(({ launch }) => {
+      const wrong: readonly (readonly [RegExp, number, readonly number[]])[] = [
+        [/Argument 1 of kernel "box" \(in\) begins at 0x\w+4; .* multiple of 16/, 1, [8, 8, 8, 1, 0]],
+        [/Argument 3 of kernel "box" \(i32\) is 0; the map of argument 1 .* 1 or more/, 0, [0, 8, 8, 1, 0]],
+        [/Argument 4 .* is -1; .* 1 or more/, 0, [8, -1, 8, 1, 0]],
+        [/Argument 5 .* is 9; .* multiple of 4 elements of f32, 16 bytes/, 0, [8, 8, 9, 1, 0]],
+        [/Argument 5 .* is 0; .* multiple of 4/, 0, [8, 8, 0, 1, 0]],
+        [/Argument 5 .* is -4; .* multiple of 4/, 0, [8, 8, -4, 1, 0]],
+        [/Argument 6 .* is 0; .* 1 or more/, 0, [8, 8, 8, 0, 0]],
+        [/Argument 7 .* is 66; .* multiple of 4/, 0, [8, 8, 8, 2, 66]],
+        [/Argument 7 .* is -64; .* multiple of 4/, 0, [8, 8, 8, 2, -64]],
+      ];
+      for (const [message, from, sizes] of wrong) {
+        assert.throws(() => launch(from, sizes), { code: "BAD_ARGUMENT", message });
+      }
+      assert.equal(emulator.calls("cuTensorMapEncodeTiled"), 0);
+      assert.equal(emulator.calls("cuLaunchKernel"), 0);
+    });
+  });
+
+  test("is refused where it would go beyond its memory, by however little, and taken where it ends with it", () => {
+    withBoxes(({ launch, box }) => {
+      const beyond: readonly (readonly [RegExp, number, readonly number[]])[] = [
+        [
+          /Argument 1 of kernel "box" \(in\) has 16384 bytes; .* map of 1 × 129 × 32 elements of f32, .* ends 16512 bytes/,
+          0,
+          [32, 129, 32, 1, 0],
+        ],
+        [/has 16368 bytes; .* ends 16384 bytes/, 4, [32, 128, 32, 3, 0]],
+        [/map of 3 × 8 × 8 elements of f32, .* ends 16640 bytes/, 0, [8, 8, 8, 3, 2048]],
+      ];
+      for (const [message, from, sizes] of beyond) {
+        assert.throws(() => launch(from, sizes), { code: "BAD_ARGUMENT", message });
+      }
+      assert.equal(emulator.calls("cuTensorMapEncodeTiled"), 0);
+      launch(0, [32, 128, 32, 1, 0]);
+      assert.deepEqual(box(), boxOf(0, 32, 16, 32));
+      launch(0, [8, 8, 8, 3, 2016], { matrix: 2 });
+      assert.deepEqual(box(), boxOf(4032, 8, 8, 8));
+    });
+  });
+
+  test("may have nothing in it where no block is launched", () => {
+    withBoxes(({ launch }) => {
+      launch(0, [0, 0, 0, 0, 0], { blocks: 0 });
+      assert.equal(emulator.calls("cuTensorMapEncodeTiled"), 0);
+    });
+  });
+
+  test("is encoded again after CUDA has failed to", () => {
+    withBoxes(({ launch, box }) => {
+      launch(0, [20, 10, 24, 1, 0]);
+      emulator.fail("cuTensorMapEncodeTiled", 1, { times: 1 });
+      assert.throws(
+        () => launch(16, [20, 10, 24, 1, 0]),
+        /cuTensorMapEncodeTiled\(.*CUDA_ERROR_INVALID_VALUE/,
+      );
+      launch(0, [20, 10, 24, 1, 0]);
+      assert.deepEqual(box(), boxOf(0, 20, 10, 24));
+      assert.equal(emulator.calls("cuTensorMapEncodeTiled"), 3);
+    });
+  });
+
+  test("is refused when the kernel is loaded where no launch could have it", () => {
+    const wrong: readonly (readonly [RegExp, Partial<MatrixMap>])[] = [
+      [
+        /^The map of argument 1 of kernel "box" has boxes of 36 columns of f32, 144 bytes; .* 128 at most/,
+        { box: { columns: 36, rows: 16 } },
+      ],
+      [/65 columns of bf16, 130 bytes/, { dtype: "bf16", box: { columns: 65, rows: 16 } }],
+      [/4 columns of f16, 8 bytes; .* multiple of 16/, { dtype: "f16", box: { columns: 4, rows: 16 } }],
+      [/0 columns/, { box: { columns: 0, rows: 16 } }],
+      [/has boxes of 257 rows; a box has 1 to 256/, { box: { columns: 32, rows: 257 } }],
+      [/0 rows/, { box: { columns: 32, rows: 0 } }],
+      [/The map of argument 2 .* is of i32; a map is of a memory parameter/, { parameter: 2 }],
+      [/is of nothing/, { parameter: 9 }],
+      [/takes its rows from argument 0, which is out; it has to be i32/, { rows: 0 }],
+      [/takes its matrixStride from argument 9, which is missing/, { matrixStride: 9 }],
+    ];
+    withEmulatorDriver({}, (driver) => {
+      for (const [message, given] of wrong) {
+        assert.throws(() => driver.loadKernel(boxKernel(given)), { code: "BAD_ARGUMENT", message });
+      }
+      const { cuda, ...rest } = boxKernel();
+      const twice = { ...rest, cuda: { ...cuda!, maps: [...cuda!.maps!, ...cuda!.maps!] } };
+      assert.throws(() => driver.loadKernel(twice), /is one of several; a parameter has one map/);
+      assert.equal(emulator.calls("nvrtcCreateProgram"), 0);
+    });
+  });
+});

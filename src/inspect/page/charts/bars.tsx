@@ -1,0 +1,108 @@
+/** Shares as bars: of a whole, beside one another, with a line for what is to be beaten. */
+
+import { formatBytes, formatPercent } from "../tables/format.js";
+import { lookOf } from "./palette.js";
+
+export interface Bar {
+  readonly label: string;
+  /** From 0 to 1; undefined where it isn't known. */
+  readonly share: number | undefined;
+  /** A thin line across the bar: what it should beat. */
+  readonly baseline?: number | undefined;
+  readonly colour: string;
+}
+
+/** One bar a line, with its value in figures. */
+export function ShareBars({ bars, most = 1 }: { readonly bars: readonly Bar[]; readonly most?: number }) {
+  return (
+    <ul class="bars">
+      {bars.map(({ label, share, baseline, colour }) => (
+        <li key={label}>
+          <span class="name">{label}</span>
+          <span class="track" aria-hidden="true">
+            <span class="fill" style={{ width: `${(100 * (share ?? 0)) / most}%`, background: colour }} />
+            {baseline === undefined ? null : (
+              <span class="baseline" style={{ left: `${(100 * baseline) / most}%` }} />
+            )}
+          </span>
+          <span class="value">
+            {formatPercent(share)}
+            {baseline === undefined ? null : <small> against {formatPercent(baseline)}</small>}
+          </span>
+        </li>
+      ))}
+    </ul>
+  );
+}
+
+export interface Holder {
+  readonly label: string;
+  readonly bytes: number;
+}
+
+/** So many holders are told one by one; smaller ones together. */
+const mostHolders = 11;
+
+export interface BudgetBarProps {
+  readonly holders: readonly Holder[];
+  readonly used: number;
+  readonly limit: number;
+}
+
+/** A thin bar of what is held of the limit, and a thick one of who holds it. */
+export function BudgetBar({ holders, used, limit }: BudgetBarProps) {
+  const sorted = [...holders].sort((a, b) => b.bytes - a.bytes);
+  const told = sorted.length > mostHolders + 1 ? sorted.slice(0, mostHolders) : sorted;
+  const rest = used - told.reduce((sum, { bytes }) => sum + bytes, 0);
+  const untold = sorted.length - told.length;
+  const entries = [
+    ...told.map((holder, place) => ({ ...holder, colour: lookOf(place).colour, isStriped: place >= 6 })),
+    ...(rest > 0
+      ? [
+          {
+            label: untold > 0 ? `${untold} others` : "others",
+            bytes: rest,
+            colour: "#8a93a3",
+            isStriped: false,
+          },
+        ]
+      : []),
+  ];
+  const held = Math.max(used, 1);
+  return (
+    <div class="budget">
+      <div
+        class="progress"
+        role="progressbar"
+        aria-label="Held of the limit"
+        aria-valuemin={0}
+        aria-valuemax={limit}
+        aria-valuenow={used}
+      >
+        <span style={{ width: `${(100 * used) / Math.max(limit, held)}%` }} />
+      </div>
+      <div class="whole" aria-hidden="true">
+        {entries.map(({ label, bytes, colour, isStriped }, place) => (
+          <span
+            key={`${place}-${label}`}
+            class={isStriped ? "striped" : ""}
+            title={`${label}: ${formatBytes(bytes)}`}
+            style={{ width: `${(100 * bytes) / held}%`, backgroundColor: colour }}
+          />
+        ))}
+      </div>
+      <ul class="holders">
+        {entries.map(({ label, bytes, colour, isStriped }, place) => (
+          <li key={`${place}-${label}`}>
+            <span class={isStriped ? "key striped" : "key"} style={{ backgroundColor: colour }} />
+            <span class="name" title={label}>
+              {label}
+            </span>
+            <b>{formatBytes(bytes)}</b>
+            <small>{formatPercent(bytes / held)}</small>
+          </li>
+        ))}
+      </ul>
+    </div>
+  );
+}

@@ -1,0 +1,160 @@
+/** A figure over steps, of one run or of several: fetched as it is zoomed, and taken out as PNG and CSV. */
+
+import type { ComponentChildren } from "preact";
+import { useMemo, useRef } from "preact/hooks";
+import { joinSteps } from "../runs/steps.js";
+import { toCsv } from "../tables/csv.js";
+import { formatCount } from "../tables/format.js";
+import type { StepTables } from "../tables/step-tables.js";
+import type { Column, StepTable } from "../wire.js";
+import { Chart, type ChartHandle, type ChartMark, type ChartSeries } from "./chart.js";
+import { download, Figure, fileName, pictureAction } from "./figure.js";
+import type { SeriesLook } from "./palette.js";
+
+export interface StepChartProps {
+  readonly title: string;
+  readonly caption: string;
+  readonly hint: string;
+  /** The run that the page is about. */
+  readonly run: string;
+  readonly tables: StepTables;
+  readonly looks: ReadonlyMap<string, SeriesLook>;
+  /** The lines of a run, before they are brought onto one axis with those of others. */
+  readonly linesOf: (
+    table: StepTable,
+    look: SeriesLook,
+    run: string,
+    isAlone: boolean,
+  ) => readonly ChartSeries[];
+  readonly format: (value: number | null | undefined) => string;
+  readonly marks?: readonly ChartMark[];
+  readonly isLog?: boolean;
+  readonly startsAtZero?: boolean;
+  readonly cutsTowers?: boolean;
+  readonly controls?: ComponentChildren;
+  readonly isWide?: boolean;
+  /** Draws across what isn't known, of one run too. */
+  readonly spansGaps?: boolean;
+  readonly height?: number;
+  /** What is missing where the run has steps but not these figures. */
+  readonly lacking?: string;
+  readonly onDraw?: () => void;
+}
+
+export function StepChart(props: StepChartProps) {
+  const { title, caption, hint, run, tables, looks, linesOf, format, marks, controls } = props;
+  const {
+    isLog = false,
+    startsAtZero = false,
+    cutsTowers = false,
+    isWide = false,
+    spansGaps = false,
+    height,
+    lacking,
+    onDraw,
+  } = props;
+  const { shown, range, steps: whole, setRange, refusals } = tables;
+  const chart = useRef<ChartHandle>(null);
+
+  const { x, series } = useMemo(() => {
+    const runs = [...shown].filter(([, table]) => table.columns.step.length > 0);
+    const { steps, place } = joinSteps(runs.map(([, table]) => table.columns.step));
+    const lines = runs.flatMap(([name, table], index) => {
+      const look = looks.get(name);
+      const own = look ? linesOf(table, look, name, runs.length === 1) : [];
+      return own.map(({ values, band, ...line }) => ({
+        ...line,
+        values: place(index, values),
+        ...(band && { band: { low: place(index, band.low), high: place(index, band.high) } }),
+      }));
+    });
+    return { x: steps, series: lines };
+  }, [shown, looks, linesOf]);
+
+  const isEmpty = !series.some(({ values }) => hasValue(values));
+  const empty = isEmpty ? whyEmpty(tables, run, lacking) : undefined;
+  const saveCsv = (): void => {
+    const named = series.filter(({ isFaint }) => !isFaint);
+    const columns = named.flatMap(({ label, values, band }): [string, Column][] => [
+      [label, values],
+      ...(band
+        ? ([
+            [`${label} least`, band.low],
+            [`${label} most`, band.high],
+          ] as [string, Column][])
+        : []),
+    ]);
+    const rows = x.map((step, place) => [step, ...columns.map(([, values]) => values[place])]);
+    download(fileName(run, `${title}.csv`), toCsv(["step", ...columns.map(([label]) => label)], rows));
+  };
+  return (
+    <Figure
+      title={title}
+      caption={caption}
+      hint={hint}
+      isWide={isWide}
+      empty={empty}
+      actions={[
+        pictureAction(chart, run, title),
+        { label: "CSV", title: "Save the points that are shown", run: saveCsv },
+      ]}
+      controls={
+        <>
+          {controls}
+          <ZoomState tables={tables} refusal={refusals.get(run)} />
+        </>
+      }
+    >
+      <Chart
+        title={title}
+        x={x}
+        series={series}
+        format={format}
+        isLog={isLog}
+        startsAtZero={startsAtZero}
+        cutsTowers={cutsTowers}
+        whole={whole}
+        range={range}
+        onRange={setRange}
+        marks={marks ?? []}
+        {...(height !== undefined && { height })}
+        spansGaps={spansGaps || shown.size > 1}
+        handle={chart}
+        {...(onDraw && { onDraw })}
+      />
+    </Figure>
+  );
+}
+
+function ZoomState({
+  tables,
+  refusal,
+}: {
+  readonly tables: StepTables;
+  readonly refusal: string | undefined;
+}) {
+  const { range, setRange } = tables;
+  if (refusal !== undefined) return <span class="quiet">{refusal}</span>;
+  if (!range) return null;
+  return (
+    <span class="zoom">
+      steps {formatCount(range.min)} to {formatCount(range.max)}
+      <button type="button" class="small" onClick={() => setRange(undefined)}>
+        Show all
+      </button>
+    </span>
+  );
+}
+
+function hasValue(values: Column): boolean {
+  return values.some((value) => typeof value === "number" && Number.isFinite(value));
+}
+
+function whyEmpty({ whole, refusals }: StepTables, run: string, lacking: string | undefined): string {
+  const refusal = refusals.get(run);
+  if (refusal !== undefined) return `No steps can be shown: ${refusal}`;
+  const table = whole.get(run);
+  if (table === undefined) return "Reading the steps…";
+  if (table.rows === 0) return "No steps yet: the first one is noted when it has been made.";
+  return lacking ?? "The steps of this run have no such figure.";
+}

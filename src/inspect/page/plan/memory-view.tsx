@@ -1,0 +1,187 @@
+/** Where the memory is: the budget by holder, the step's plan as a picture, and the arena over the steps. */
+
+import { useMemo, useRef, useState } from "preact/hooks";
+import { BudgetBar } from "../charts/bars.js";
+import { Chart, type ChartHandle, type ChartSeries } from "../charts/chart.js";
+import { download, Figure, fileName, pictureAction } from "../charts/figure.js";
+import { lookOf } from "../charts/palette.js";
+import { toCsv } from "../tables/csv.js";
+import { formatBytes, formatCount, formatTime } from "../tables/format.js";
+import type { MemorySample, RunDetail } from "../wire.js";
+import { PlanFigures } from "./plan-figures.js";
+import { PlanPicker, usePlan } from "./plan-picker.js";
+
+export interface MemoryViewProps {
+  readonly detail: RunDetail;
+  readonly samples: readonly MemorySample[];
+  readonly planVersion: number;
+}
+
+export function MemoryView({ detail, samples, planVersion }: MemoryViewProps) {
+  const chosen = usePlan(detail, planVersion);
+  const [search, setSearch] = useState("");
+  const last = samples.at(-1);
+  const unsampled =
+    "No memory samples yet: they are taken at every plan, at every epoch's end and once in some seconds, into memory.jsonl.";
+  return (
+    <div class="grid">
+      <Figure
+        title="The budget by holder"
+        caption={
+          last
+            ? `${formatBytes(last.used)} of ${formatBytes(last.limit)} held at step ${formatCount(last.step)}, ${formatTime(last.time)}: the thin bar. The thick bar is who holds it.`
+            : "Who holds how much of the device's memory that this run may take."
+        }
+        hint="Every byte is charged to the budget under a label before the device is asked for it. Shares are of what is held. What the thin bar leaves empty can still be had."
+        isWide
+        empty={last ? undefined : unsampled}
+        actions={[
+          {
+            label: "CSV",
+            title: "Save the holders",
+            run: () =>
+              download(
+                fileName(detail.name, "budget.csv"),
+                toCsv(
+                  ["label", "bytes"],
+                  (last?.holders ?? []).map(({ label, bytes }) => [label, bytes]),
+                ),
+              ),
+          },
+        ]}
+      >
+        {last ? <BudgetBar {...last} /> : null}
+      </Figure>
+      <div class="wide plan-line">
+        <PlanPicker detail={detail} chosen={chosen} />
+        {detail.plans.length > 0 ? (
+          <label class="search">
+            Find tensors
+            <input
+              type="search"
+              value={search}
+              placeholder="name, type or “saved”"
+              data-search
+              onInput={(event) => setSearch(event.currentTarget.value)}
+            />
+          </label>
+        ) : null}
+      </div>
+      {chosen.plan ? (
+        <PlanFigures
+          key={`${detail.name} ${chosen.line?.index}`}
+          run={detail.name}
+          plan={chosen.plan}
+          search={search}
+        />
+      ) : (
+        <Figure
+          title="Step memory"
+          caption="Each tensor of a step as a rectangle: address up, calls along."
+          isWide
+          empty={chosen.missing}
+        />
+      )}
+      <Arena detail={detail} samples={samples} empty={last ? undefined : unsampled} />
+    </div>
+  );
+}
+
+interface ArenaProps extends Omit<MemoryViewProps, "planVersion"> {
+  readonly empty: string | undefined;
+}
+
+function Arena({ detail, samples, empty }: ArenaProps) {
+  const { x, sizes, counts } = useMemo(() => arenaLines(samples), [samples]);
+  return (
+    <>
+      <SampleChart
+        run={detail.name}
+        title="The arena over the steps"
+        caption="Bytes of the block that step memory lies in, whenever they were looked at."
+        hint="Committed is what the device has given; the high-water mark is the most that was ever in use; live is in use now, and pinned what stays when a step ends. Live memory that climbs from step to step is a leak."
+        x={x}
+        series={sizes}
+        format={formatBytes}
+        empty={empty}
+      />
+      <SampleChart
+        run={detail.name}
+        title="Pins and resets"
+        caption="How many tensors are pinned, and how often the arena has been emptied."
+        hint="The arena is emptied at each step's end, so resets go up with the steps. Pins that only go up are tensors that someone keeps and forgets."
+        x={x}
+        series={counts}
+        format={formatCount}
+        empty={empty}
+      />
+    </>
+  );
+}
+
+interface SampleChartProps {
+  readonly run: string;
+  readonly title: string;
+  readonly caption: string;
+  readonly hint: string;
+  readonly x: readonly number[];
+  readonly series: readonly ChartSeries[];
+  readonly format: (value: number | null | undefined) => string;
+  readonly empty: string | undefined;
+}
+
+function SampleChart({ run, title, caption, hint, x, series, format, empty }: SampleChartProps) {
+  const chart = useRef<ChartHandle>(null);
+  const saveCsv = (): void => {
+    const rows = x.map((step, place) => [step, ...series.map(({ values }) => values[place])]);
+    download(fileName(run, `${title}.csv`), toCsv(["step", ...series.map(({ label }) => label)], rows));
+  };
+  return (
+    <Figure
+      title={title}
+      caption={caption}
+      hint={hint}
+      empty={empty}
+      actions={[
+        pictureAction(chart, run, title),
+        { label: "CSV", title: "Save these figures", run: saveCsv },
+      ]}
+    >
+      <Chart
+        title={title}
+        x={x}
+        series={series}
+        format={format}
+        isBytes={format === formatBytes}
+        startsAtZero
+        handle={chart}
+      />
+    </Figure>
+  );
+}
+
+/** Of samples at one step the last counts: an axis has room for one. */
+function arenaLines(samples: readonly MemorySample[]): {
+  x: number[];
+  sizes: ChartSeries[];
+  counts: ChartSeries[];
+} {
+  const byStep = [...new Map(samples.map((sample) => [sample.step, sample])).values()].sort(
+    (a, b) => a.step - b.step,
+  );
+  const line = (label: string, place: number, pick: (sample: MemorySample) => number): ChartSeries => ({
+    label,
+    ...lookOf(place),
+    values: byStep.map(pick),
+  });
+  return {
+    x: byStep.map(({ step }) => step),
+    sizes: [
+      line("committed", 0, ({ arena }) => arena.committed),
+      line("high water", 1, ({ arena }) => arena.highWater),
+      line("live", 2, ({ arena }) => arena.live),
+      line("pinned", 3, ({ arena }) => arena.pinnedBytes),
+    ],
+    counts: [line("pins", 3, ({ arena }) => arena.pins), line("resets", 0, ({ arena }) => arena.resets)],
+  };
+}

@@ -1,0 +1,49 @@
+/** A run's plans: which of them is looked at, and all of the one. */
+
+import { useState } from "preact/hooks";
+import { runPath, useAnswer } from "../server.js";
+import { formatBytes, formatCount } from "../tables/format.js";
+import type { PlanLine, PlanRecord, RunDetail } from "../wire.js";
+
+export interface ChosenPlan {
+  readonly plan: PlanRecord | undefined;
+  readonly line: PlanLine | undefined;
+  /** What is missing and why; undefined where the plan is there. */
+  readonly missing: string | undefined;
+  readonly choose: (index: number) => void;
+}
+
+export function usePlan({ name, plans }: RunDetail, version: number): ChosenPlan {
+  const [chosen, choose] = useState<number | undefined>(undefined);
+  const line = plans.find(({ index }) => index === chosen) ?? largestOf(plans);
+  const path = line && runPath(name, `/plans/${line.index}`);
+  const { answer, refusal } = useAnswer<PlanRecord>(path, version);
+  const missing = line
+    ? (refusal ?? (answer ? undefined : "Reading the plan…"))
+    : "No plan yet: a compiled step's plan is noted when the step is first made. Runs that compile nothing have none.";
+  return { plan: answer, line, missing, choose };
+}
+
+/** The step that trains has most calls; it is what one looks for. */
+function largestOf(plans: readonly PlanLine[]): PlanLine | undefined {
+  return [...plans].sort((a, b) => b.calls - a.calls)[0];
+}
+
+export function PlanPicker({ detail, chosen }: { readonly detail: RunDetail; readonly chosen: ChosenPlan }) {
+  if (detail.plans.length === 0 || !chosen.line) return null;
+  return (
+    <label class="plan-picker">
+      Plan
+      <select
+        value={chosen.line.index}
+        onChange={({ currentTarget: { value } }) => chosen.choose(Number(value))}
+      >
+        {detail.plans.map(({ index, name, inputs, mode, calls, peak }) => (
+          <option key={index} value={index}>
+            {name} · {inputs} · {formatCount(calls)} calls · {formatBytes(peak)} · {mode ?? "not run yet"}
+          </option>
+        ))}
+      </select>
+    </label>
+  );
+}

@@ -1,0 +1,268 @@
+/** How good the answers were: accuracy by epoch and fold and by scale, and what was taken for what. */
+
+import type { ComponentChildren } from "preact";
+import { useMemo, useState } from "preact/hooks";
+import { epochsOf, type FoldAnswers, foldsOf, meanByScale, sumConfusion } from "./answers.js";
+import { type Bar, ShareBars } from "../charts/bars.js";
+import { Chart, type ChartSeries } from "../charts/chart.js";
+import { toCsv } from "../tables/csv.js";
+import { download, Figure, fileName } from "../charts/figure.js";
+import { formatCount, formatPercent } from "../tables/format.js";
+import { lookOf, type SeriesLook } from "../charts/palette.js";
+import type { RunDetail } from "../wire.js";
+
+export interface AnswerFiguresProps {
+  readonly detail: RunDetail;
+  readonly others: ReadonlyMap<string, RunDetail>;
+  readonly looks: ReadonlyMap<string, SeriesLook>;
+}
+
+export function AnswerFigures({ detail, others, looks }: AnswerFiguresProps) {
+  const [chosen, setChosen] = useState<number | undefined>(undefined);
+  const folds = useMemo(() => foldsOf(detail.metrics, detail.results), [detail.metrics, detail.results]);
+  const picked = chosen === undefined ? folds : folds.filter(({ fold }) => fold === chosen);
+  const picker =
+    folds.length > 1 ? (
+      <label>
+        Of
+        <select
+          value={chosen ?? "all"}
+          onChange={({ currentTarget: { value } }) => setChosen(value === "all" ? undefined : Number(value))}
+        >
+          <option value="all">all folds</option>
+          {folds.map(({ fold }) => (
+            <option key={fold} value={fold}>
+              fold {fold + 1}
+            </option>
+          ))}
+        </select>
+      </label>
+    ) : null;
+  return (
+    <>
+      <div class="stack">
+        <AccuracyByFold detail={detail} others={others} looks={looks} />
+        <AccuracyByEpoch detail={detail} />
+        <Confusion detail={detail} folds={picked} picker={picker} />
+      </div>
+      <div class="stack">
+        <AccuracyByScale
+          detail={detail}
+          others={others}
+          looks={looks}
+          folds={picked}
+          picker={picker}
+          fold={chosen}
+        />
+      </div>
+    </>
+  );
+}
+
+function AccuracyByFold({ detail, others, looks }: AnswerFiguresProps) {
+  const runs = [detail, ...others.values()];
+  const bars = runs.flatMap(({ name, metrics, results }): Bar[] =>
+    foldsOf(metrics, results).map(({ fold, accuracy, majority }) => ({
+      label: others.size === 0 ? `fold ${fold + 1}` : `${name}, fold ${fold + 1}`,
+      share: accuracy,
+      baseline: majority,
+      colour: looks.get(name)?.colour ?? lookOf(0).colour,
+    })),
+  );
+  const title = "Accuracy by fold";
+  const saveCsv = (): void =>
+    download(
+      fileName(detail.name, `${title}.csv`),
+      toCsv(
+        ["fold", "accuracy", "majority"],
+        bars.map(({ label, share, baseline }) => [label, share, baseline]),
+      ),
+    );
+  return (
+    <Figure
+      title={title}
+      caption="The share of right answers in each fold's test. The line in the bar is what always answering with the commonest class would get."
+      hint="Only what lies right of the line was learned. Each fold is tested on the time behind its training samples, which the model has not seen."
+      empty={
+        bars.length === 0 ? "No test yet: each fold is tested when its last epoch has ended." : undefined
+      }
+      actions={[{ label: "CSV", title: "Save these figures", run: saveCsv }]}
+    >
+      <ShareBars bars={bars} />
+    </Figure>
+  );
+}
+
+/** Jobs that test at every epoch's end tell a line a fold; where none does, the figure is left out. */
+function AccuracyByEpoch({ detail }: { readonly detail: RunDetail }) {
+  const { x, series } = useMemo(() => accuracyLines(detail), [detail.metrics, detail.results]);
+  if (series.length === 0) return null;
+  return (
+    <Figure
+      title="Accuracy by epoch"
+      caption="The share of right answers at the end of each epoch, by fold; broken lines are the commonest class's share."
+      hint="Where it stops rising while the training loss still falls, further epochs teach nothing that holds for new samples."
+    >
+      <Chart
+        title="Accuracy by epoch"
+        x={x}
+        xLabel="epoch"
+        series={series}
+        format={(value) => formatPercent(value)}
+      />
+    </Figure>
+  );
+}
+
+function accuracyLines({ metrics, results }: RunDetail): { x: number[]; series: ChartSeries[] } {
+  const points = epochsOf(metrics).filter(({ accuracy }) => accuracy !== undefined);
+  const x = [...new Set(points.map(({ epoch }) => epoch + 1))].sort((a, b) => a - b);
+  const tests = foldsOf(metrics, results);
+  const folds = [...new Set(points.map(({ fold }) => fold))].sort((a, b) => a - b);
+  const series = folds.flatMap((fold, place): ChartSeries[] => {
+    const own = new Map(
+      points.filter((one) => one.fold === fold).map(({ epoch, accuracy }) => [epoch + 1, accuracy]),
+    );
+    const look = lookOf(place);
+    const majority = tests.find((one) => one.fold === fold)?.majority;
+    const line = { ...look, label: `fold ${fold + 1}`, values: x.map((epoch) => own.get(epoch) ?? null) };
+    if (majority === undefined) return [line];
+    return [
+      line,
+      {
+        colour: look.colour,
+        dash: [2, 4],
+        label: `fold ${fold + 1}, commonest class`,
+        values: x.map(() => majority),
+      },
+    ];
+  });
+  return { x, series };
+}
+
+interface ByScaleProps extends AnswerFiguresProps {
+  readonly folds: readonly FoldAnswers[];
+  readonly fold: number | undefined;
+  readonly picker: ComponentChildren;
+}
+
+function AccuracyByScale({ detail, others, looks, folds, fold, picker }: ByScaleProps) {
+  const runs = [
+    { name: detail.name, folds },
+    ...[...others.values()].map(({ name, metrics, results }) => ({
+      name,
+      folds: foldsOf(metrics, results).filter((one) => fold === undefined || one.fold === fold),
+    })),
+  ];
+  const rows = runs.flatMap((run) => meanByScale(run.folds).map((scale) => ({ ...scale, run: run.name })));
+  rows.sort((a, b) => a.minutes - b.minutes);
+  const bars = rows.map(({ minutes, accuracy, majority, run }) => ({
+    label: others.size === 0 ? `${minutes} min` : `${minutes} min, ${run}`,
+    share: accuracy,
+    baseline: majority,
+    colour: looks.get(run)?.colour ?? lookOf(0).colour,
+  }));
+  const title = "Accuracy by scale";
+  const saveCsv = (): void =>
+    download(
+      fileName(detail.name, `${title}.csv`),
+      toCsv(
+        ["minutes", "accuracy", "majority", "run"],
+        rows.map((row) => [row.minutes, row.accuracy, row.majority, row.run]),
+      ),
+    );
+  return (
+    <Figure
+      title={title}
+      caption="The share of right answers for each time scale, in minutes; with several folds, their mean."
+      hint="CrossAsset answers for twelve scales at once. The line in the bar is the commonest class's share at that scale."
+      empty={
+        bars.length === 0
+          ? "No accuracy by scale: it is written to results.json when all folds have been tested, by jobs that have scales."
+          : undefined
+      }
+      actions={[{ label: "CSV", title: "Save these figures", run: saveCsv }]}
+      controls={picker}
+    >
+      <ShareBars bars={bars} />
+    </Figure>
+  );
+}
+
+interface ConfusionProps {
+  readonly detail: RunDetail;
+  readonly folds: readonly FoldAnswers[];
+  readonly picker: ComponentChildren;
+}
+
+function Confusion({ detail, folds, picker }: ConfusionProps) {
+  const matrix = sumConfusion(folds);
+  const names = classNames(matrix?.length ?? 0);
+  const title = "What was taken for what";
+  const saveCsv = (): void =>
+    download(
+      fileName(detail.name, `${title}.csv`),
+      toCsv(
+        ["label", ...names],
+        (matrix ?? []).map((row, label) => [names[label] ?? label, ...row]),
+      ),
+    );
+  return (
+    <Figure
+      title={title}
+      caption="Rows are what was right, columns what was answered: the share of the row, and how many."
+      hint="The confusion matrix. On the diagonal are right answers. A column that is dark in every row is an answer that the model gives whatever it sees."
+      empty={
+        matrix === undefined ? "No confusion matrix yet: the test at a fold's end counts it." : undefined
+      }
+      actions={[{ label: "CSV", title: "Save the counts", run: saveCsv }]}
+      controls={picker}
+    >
+      <div class="scroll">
+        <table class="confusion">
+          <thead>
+            <tr>
+              <th scope="col">right ↓ answered →</th>
+              {names.map((name) => (
+                <th scope="col" key={name}>
+                  {name}
+                </th>
+              ))}
+            </tr>
+          </thead>
+          <tbody>
+            {(matrix ?? []).map((row, label) => {
+              const whole = row.reduce((sum, count) => sum + count, 0);
+              return (
+                <tr key={names[label]}>
+                  <th scope="row">{names[label]}</th>
+                  {row.map((count, answer) => {
+                    const share = whole > 0 ? count / whole : 0;
+                    const colour = lookOf(label === answer ? 0 : 1).colour;
+                    const strength = Math.round(share * 60);
+                    return (
+                      <td
+                        key={names[answer]}
+                        class={label === answer ? "right" : ""}
+                        style={{ background: `color-mix(in srgb, ${colour} ${strength}%, transparent)` }}
+                      >
+                        {formatPercent(share)}
+                        <small>{formatCount(count)}</small>
+                      </td>
+                    );
+                  })}
+                </tr>
+              );
+            })}
+          </tbody>
+        </table>
+      </div>
+    </Figure>
+  );
+}
+
+/** CrossAsset has three classes, in this order; others are told by their number. */
+function classNames(count: number): string[] {
+  if (count === 3) return ["long", "short", "flat"];
+  return Array.from({ length: count }, (_, index) => `class ${index}`);
+}

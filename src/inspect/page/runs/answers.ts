@@ -1,0 +1,141 @@
+/**
+ * How good the answers were, as the metrics and the results tell it. Other jobs write other figures: what isn't there is left
+ * out, and nothing is an error.
+ */
+
+import type { JsonRecord } from "../wire.js";
+
+export interface Answers {
+  readonly accuracy: number;
+  /** What always answering with the commonest class would get. */
+  readonly majority: number | undefined;
+  readonly loss: number | undefined;
+  /** By label, then by answer. */
+  readonly confusion: readonly (readonly number[])[] | undefined;
+}
+
+export interface EpochPoint {
+  readonly fold: number;
+  readonly epoch: number;
+  readonly step: number | undefined;
+  readonly loss: number | undefined;
+  readonly accuracy: number | undefined;
+  readonly samplesPerSecond: number | undefined;
+  /** With the making of plans, where it made some. */
+  readonly seconds: number | undefined;
+}
+
+export interface FoldAnswers extends Answers {
+  readonly fold: number;
+  /** For each time scale, in minutes. */
+  readonly scales: readonly (Answers & { readonly minutes: number })[];
+}
+
+/** Every epoch that was told, in order. */
+export function epochsOf(metrics: readonly JsonRecord[]): EpochPoint[] {
+  return metrics.flatMap((record) => {
+    const epoch = numberOf(record["epoch"]);
+    if (epoch === undefined) return [];
+    const figures = recordOf(record["figures"]) ?? {};
+    return [
+      {
+        fold: numberOf(record["fold"]) ?? 0,
+        epoch,
+        step: numberOf(record["step"]),
+        loss: numberOf(record["loss"]),
+        accuracy: numberOf(record["accuracy"]) ?? numberOf(figures["accuracy"]),
+        samplesPerSecond: numberOf(record["samplesPerSecond"]),
+        seconds: numberOf(record["seconds"]),
+      },
+    ];
+  });
+}
+
+/** Every fold's test: from the results where they are there, and from the metrics until then. */
+export function foldsOf(
+  metrics: readonly JsonRecord[],
+  results: JsonRecord | null | undefined,
+): FoldAnswers[] {
+  const found = new Map<number, FoldAnswers>();
+  for (const record of metrics) {
+    const test = answersOf(record["test"]);
+    const fold = numberOf(record["fold"]) ?? 0;
+    if (test) found.set(fold, { ...test, fold, scales: [] });
+  }
+  for (const [place, entry] of listOf(results?.["folds"]).entries()) {
+    const record = recordOf(entry) ?? {};
+    const test = answersOf(record["test"]);
+    const fold = numberOf(record["fold"]) ?? place;
+    const scales = listOf(record["perScale"]).flatMap((scale) => {
+      const minutes = numberOf(recordOf(scale)?.["minutes"]);
+      const answers = answersOf(scale);
+      return answers && minutes !== undefined ? [{ ...answers, minutes }] : [];
+    });
+    if (test) found.set(fold, { ...test, fold, scales });
+  }
+  return [...found.values()].sort((a, b) => a.fold - b.fold);
+}
+
+/** The mean accuracy of each scale over the folds that tell it. */
+export function meanByScale(
+  folds: readonly FoldAnswers[],
+): { minutes: number; accuracy: number; majority: number | undefined }[] {
+  const scales = new Map<number, { accuracy: number[]; majority: number[] }>();
+  for (const { minutes, accuracy, majority } of folds.flatMap((fold) => fold.scales)) {
+    const entry = scales.get(minutes) ?? { accuracy: [], majority: [] };
+    entry.accuracy.push(accuracy);
+    if (majority !== undefined) entry.majority.push(majority);
+    scales.set(minutes, entry);
+  }
+  return [...scales]
+    .map(([minutes, { accuracy, majority }]) => ({
+      minutes,
+      accuracy: mean(accuracy),
+      majority: majority.length > 0 ? mean(majority) : undefined,
+    }))
+    .sort((a, b) => a.minutes - b.minutes);
+}
+
+/** The sum of confusion matrices; undefined where there is none, or where they differ in size. */
+export function sumConfusion(folds: readonly Pick<Answers, "confusion">[]): number[][] | undefined {
+  const matrices = folds.flatMap(({ confusion }) => (confusion ? [confusion] : []));
+  const [first] = matrices;
+  if (!first || matrices.some((matrix) => matrix.length !== first.length)) return undefined;
+  return first.map((row, label) =>
+    row.map((_, answer) => matrices.reduce((sum, matrix) => sum + (matrix[label]?.[answer] ?? 0), 0)),
+  );
+}
+
+function mean(values: readonly number[]): number {
+  return values.reduce((sum, value) => sum + value, 0) / values.length;
+}
+
+function answersOf(value: unknown): Answers | undefined {
+  const record = recordOf(value);
+  const accuracy = numberOf(record?.["accuracy"]);
+  if (!record || accuracy === undefined) return undefined;
+  const confusion = listOf(record["confusion"]).map((row) =>
+    listOf(row).map((count) => numberOf(count) ?? 0),
+  );
+  const isSquare = confusion.length > 0 && confusion.every((row) => row.length === confusion.length);
+  return {
+    accuracy,
+    majority: numberOf(record["majority"]),
+    loss: numberOf(record["loss"]),
+    confusion: isSquare ? confusion : undefined,
+  };
+}
+
+function recordOf(value: unknown): JsonRecord | undefined {
+  return typeof value === "object" && value !== null && !Array.isArray(value)
+    ? (value as JsonRecord)
+    : undefined;
+}
+
+function listOf(value: unknown): readonly unknown[] {
+  return Array.isArray(value) ? value : [];
+}
+
+function numberOf(value: unknown): number | undefined {
+  return typeof value === "number" && Number.isFinite(value) ? value : undefined;
+}

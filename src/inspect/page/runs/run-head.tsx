@@ -1,0 +1,111 @@
+/** The run at a glance: how far it is, how fast, how good, and how much memory it holds. */
+
+import { epochsOf } from "./answers.js";
+import {
+  formatBytes,
+  formatCount,
+  formatDuration,
+  formatNumber,
+  formatPercent,
+  formatTime,
+} from "../tables/format.js";
+import { lastKnown, secondsLeft } from "./steps.js";
+import type { MemorySample, RunDetail, RunStatus, StepTable } from "../wire.js";
+
+export interface RunHeadProps {
+  readonly detail: RunDetail;
+  readonly status: RunStatus | undefined;
+  readonly isLive: boolean;
+  readonly table: StepTable | undefined;
+  readonly memory: MemorySample | undefined;
+}
+
+export function RunHead({ detail, status, isLive, table, memory }: RunHeadProps) {
+  const step = status?.step ?? lastKnown(table?.columns.step);
+  const of = status?.of;
+  const share = of && step !== undefined ? Math.min(1, step / of) : undefined;
+  const isRunning = status?.state === "running";
+  const left = isRunning && table ? secondsLeft(table, of) : undefined;
+  const took =
+    status && detail.run ? (Date.parse(status.updated) - Date.parse(detail.run.started)) / 1000 : undefined;
+  const lastEpoch = epochsOf(detail.metrics).at(-1)?.samplesPerSecond;
+  // As the trainer measures it: the times of single steps say little, because steps are sent ahead of the device.
+  const pace = status?.figures?.samplesPerSecond ?? lastEpoch;
+  const loss = lastKnown(table?.columns.loss);
+  return (
+    <header class="run-head">
+      <div class="title">
+        <h1>{detail.name}</h1>
+        <span class={`state ${isLive ? "live" : (status?.state ?? "unknown")}`}>
+          {isRunning && !isLive ? "silent" : (status?.state ?? "unknown")}
+        </span>
+        <span class="quiet">{detail.run?.device ?? ""}</span>
+      </div>
+      <div
+        class="progress"
+        role="progressbar"
+        aria-label="Steps made"
+        aria-valuemin={0}
+        aria-valuemax={of ?? 1}
+        aria-valuenow={step ?? 0}
+      >
+        <span style={{ width: `${100 * (share ?? 0)}%` }} />
+      </div>
+      <dl class="tiles">
+        <Tile
+          name="Step"
+          value={formatCount(step)}
+          more={of ? `of ${formatCount(of)}, ${formatPercent(share, 0)}` : ""}
+        />
+        <Tile
+          name="Samples per second"
+          value={formatNumber(pace, 4)}
+          more={pace === undefined ? "" : "while training"}
+        />
+        {isRunning ? (
+          <Tile
+            name="Time left"
+            value={formatDuration(left)}
+            more={left === undefined ? "not known yet" : "at this pace"}
+          />
+        ) : (
+          <Tile
+            name="Took"
+            value={formatDuration(took)}
+            more={status ? `until ${formatTime(status.updated).slice(0, 16)}` : ""}
+          />
+        )}
+        <Tile
+          name={isRunning ? "Loss now" : "Last loss"}
+          value={formatNumber(loss)}
+          more={loss === undefined ? "" : "training, of one step"}
+        />
+        <Tile
+          name="Memory used"
+          value={formatBytes(memory?.used)}
+          more={memory ? `of ${formatBytes(memory.limit)}` : "not sampled yet"}
+        />
+      </dl>
+      {status?.reason ? <p class="reason">{status.reason}</p> : null}
+    </header>
+  );
+}
+
+function Tile({
+  name,
+  value,
+  more,
+}: {
+  readonly name: string;
+  readonly value: string;
+  readonly more: string;
+}) {
+  return (
+    <div>
+      <dt>{name}</dt>
+      <dd>
+        <b>{value}</b> <small>{more}</small>
+      </dd>
+    </div>
+  );
+}

@@ -1,0 +1,75 @@
+/** The runs: which one the page is about, and which others are laid over it. */
+
+import { useState } from "preact/hooks";
+import { formatCount, formatPercent } from "../tables/format.js";
+import type { SeriesLook } from "../charts/palette.js";
+import { formatRoute, type Route } from "../route.js";
+import type { RunLine } from "../wire.js";
+
+export interface RunListProps {
+  readonly runs: readonly RunLine[];
+  readonly route: Route;
+  readonly looks: ReadonlyMap<string, SeriesLook>;
+  readonly onCompare: (name: string, isWanted: boolean) => void;
+}
+
+export function RunList({ runs, route, looks, onCompare }: RunListProps) {
+  const [search, setSearch] = useState("");
+  const wanted = search.trim().toLowerCase();
+  const shown = runs.filter(({ name }) => name.toLowerCase().includes(wanted));
+  return (
+    <>
+      {runs.length > 5 ? (
+        <input
+          type="search"
+          class="find-runs"
+          placeholder="Find runs"
+          aria-label="Find runs"
+          value={search}
+          data-search
+          onInput={(event) => setSearch(event.currentTarget.value)}
+        />
+      ) : null}
+      <ul class="runs">
+        {shown.map((run) => (
+          <RunItem key={run.name} run={run} route={route} look={looks.get(run.name)} onCompare={onCompare} />
+        ))}
+      </ul>
+      {shown.length === 0 ? <p class="quiet">No run’s name holds “{search.trim()}”.</p> : null}
+    </>
+  );
+}
+
+interface RunItemProps extends Pick<RunListProps, "route" | "onCompare"> {
+  readonly run: RunLine;
+  readonly look: SeriesLook | undefined;
+}
+
+function RunItem({ run, route, look, onCompare }: RunItemProps) {
+  const { name, state, step, of, isLive, note } = run;
+  const isChosen = name === route.run;
+  const others = route.others.filter((other) => other !== name);
+  const share = typeof step === "number" && of && step < of ? formatPercent(step / of, 0) : undefined;
+  return (
+    <li class={isChosen ? "chosen" : ""}>
+      <input
+        type="checkbox"
+        checked={isChosen || route.others.includes(name)}
+        disabled={isChosen}
+        title={isChosen ? "This run is shown" : "Lay this run over the one that is shown"}
+        aria-label={`Compare ${name}`}
+        style={{ accentColor: look?.colour ?? "auto" }}
+        onChange={(event) => onCompare(name, event.currentTarget.checked)}
+      />
+      <a href={formatRoute({ ...route, run: name, others })} aria-current={isChosen ? "page" : undefined}>
+        <span class="name">{name}</span>
+        <span class="quiet">
+          <span class={`dot ${isLive ? "live" : state}`} /> {isLive ? "live" : state}
+          {typeof step === "number" ? ` · step ${formatCount(step)}` : ""}
+          {share === undefined ? "" : ` · ${share}`}
+        </span>
+        {note ? <span class="note">{note}</span> : null}
+      </a>
+    </li>
+  );
+}

@@ -1,0 +1,176 @@
+/** What follows from the table of steps: which rows a stretch of steps has, how long steps take, when the run will end. */
+
+import type { Range } from "../charts/scales.js";
+import type { Column, StepTable } from "../wire.js";
+
+/** The steps of a table, the first and the last; undefined without any. */
+export function stepsOf(table: StepTable | undefined): Range | undefined {
+  const steps = table?.columns.step ?? [];
+  const [first, last] = [steps[0], steps.at(-1)];
+  if (typeof first !== "number" || typeof last !== "number") return undefined;
+  return { min: first, max: Math.max(last, first + 1) };
+}
+
+/**
+ * The rows behind a stretch of steps, a point more on either side, so that lines reach the chart's edges. Each point of a table
+ * stands for as many rows as every other one.
+ */
+export function rowsOfSteps(table: StepTable, { min, max }: Range): { from: number; to: number } {
+  const steps = table.columns.step;
+  const perPoint = (table.to - table.from) / Math.max(1, steps.length);
+  const first = Math.max(0, firstAtLeast(steps, min) - 1);
+  const behind = Math.min(steps.length, firstAtLeast(steps, max) + 2);
+  return {
+    from: table.from + Math.floor(first * perPoint),
+    to: Math.min(table.to, table.from + Math.ceil(behind * perPoint)),
+  };
+}
+
+/** The first place whose step is this or a later one; steps ascend. */
+function firstAtLeast(steps: Column, step: number): number {
+  let [low, high] = [0, steps.length];
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if ((steps[middle] ?? Infinity) < step) low = middle + 1;
+    else high = middle;
+  }
+  return low;
+}
+
+/** Whether every step of the range lies between the table's first and last, or none is missing beyond them. */
+export function covers(table: StepTable, { min, max }: Range): boolean {
+  const own = stepsOf(table);
+  if (own === undefined) return false;
+  return (own.min <= min || table.from === 0) && (own.max >= max || table.to >= table.rows);
+}
+
+export interface StepTimes {
+  /** The host's milliseconds for a step. */
+  readonly host: (number | null)[];
+  /** From the step before it to this one, in milliseconds: the host's time and the wait for the device. */
+  readonly whole: (number | null)[];
+}
+
+/** Pauses between epochs (tests, checkpoints) are no step: a difference across another epoch or fold is left out. */
+export function stepTimes({ columns }: StepTable): StepTimes {
+  const { step, time, hostMs, epoch, fold } = columns;
+  const whole = step.map((here, place) => {
+    const before = place - 1;
+    const [earlierStep, earlierTime, thisTime] = [step[before], time[before], time[place]];
+    if (here === null || typeof earlierStep !== "number" || typeof earlierTime !== "number") return null;
+    if (typeof thisTime !== "number" || here <= earlierStep) return null;
+    if (epoch[place] !== epoch[before] || fold[place] !== fold[before]) return null;
+    return Math.max((thisTime - earlierTime) / (here - earlierStep), hostMs[place] ?? 0);
+  });
+  return { host: [...hostMs], whole };
+}
+
+/** An epoch, as far as a step's time follows from it. */
+export interface TimedEpoch {
+  readonly fold: number;
+  readonly epoch: number;
+  /** The run's step behind it. */
+  readonly step: number | undefined;
+  readonly samplesPerSecond: number | undefined;
+  readonly seconds: number | undefined;
+}
+
+/**
+ * A step's milliseconds in each epoch that has ended, by the epoch's own figures: steps are sent ahead of a device, so the times at
+ * which they were sent say nothing. An epoch's seconds count the making of plans, its samples a second do not; how many samples
+ * it has is known from the fold's other epochs.
+ */
+export function epochStepMs(
+  epochs: readonly TimedEpoch[],
+): { readonly fold: number; readonly epoch: number; readonly value: number | undefined }[] {
+  const samplesOf = new Map<number, number>();
+  for (const { fold, epoch, seconds, samplesPerSecond } of epochs)
+    if (epoch > 0 && seconds && samplesPerSecond) samplesOf.set(fold, seconds * samplesPerSecond);
+  return epochs.map(({ fold, epoch, step, samplesPerSecond }, place) => {
+    const steps = (step ?? Number.NaN) - (place > 0 ? (epochs[place - 1]?.step ?? Number.NaN) : 0);
+    const ms = (1000 * (samplesOf.get(fold) ?? Number.NaN)) / (samplesPerSecond ?? Number.NaN) / steps;
+    return { fold, epoch, value: Number.isFinite(ms) && steps > 0 ? ms : undefined };
+  });
+}
+
+/** The middle one of the host's times in each epoch, at each of the epoch's points: the first step of a plan is not a usual one. */
+export function hostByEpoch({ columns }: StepTable): (number | null)[] {
+  const keyAt = (place: number): string => `${columns.fold[place]} ${columns.epoch[place]}`;
+  const found = new Map<string, number[]>();
+  for (const [place, ms] of columns.hostMs.entries()) {
+    if (typeof ms !== "number") continue;
+    const list = found.get(keyAt(place)) ?? [];
+    found.set(keyAt(place), list);
+    list.push(ms);
+  }
+  const middle = new Map(
+    [...found].map(([key, list]) => [key, list.sort((a, b) => a - b)[list.length >> 1] ?? null]),
+  );
+  return columns.step.map((_, place) => middle.get(keyAt(place)) ?? null);
+}
+
+/** A figure of each epoch, at each of the epoch's points: where there is none, null. */
+export function byEpoch(
+  { columns }: StepTable,
+  figures: readonly { readonly fold: number; readonly epoch: number; readonly value: number | undefined }[],
+): (number | null)[] {
+  const values = new Map(figures.map(({ fold, epoch, value }) => [`${fold} ${epoch}`, value]));
+  return columns.step.map((_, place) => values.get(`${columns.fold[place]} ${columns.epoch[place]}`) ?? null);
+}
+
+/** The places where another fold begins, with its number from 0. */
+export function foldStarts({ columns }: StepTable): { step: number; fold: number }[] {
+  const starts: { step: number; fold: number }[] = [];
+  for (const [place, fold] of columns.fold.entries()) {
+    const step = columns.step[place];
+    if (typeof fold !== "number" || typeof step !== "number") continue;
+    const isWhole = Number.isInteger(fold);
+    if (isWhole && fold !== (starts.at(-1)?.fold ?? -1)) starts.push({ step, fold });
+  }
+  return starts;
+}
+
+/** The last value that is known. */
+export function lastKnown(values: Column | undefined): number | undefined {
+  for (let place = (values?.length ?? 0) - 1; place >= 0; place--) {
+    const value = values?.[place];
+    if (typeof value === "number" && Number.isFinite(value)) return value;
+  }
+  return undefined;
+}
+
+/**
+ * Seconds until the end, by the pace of the last twentieth of the steps; undefined before there is a pace. It counts the time
+ * that tests and checkpoints took in it.
+ */
+export function secondsLeft(table: StepTable, of: number | undefined): number | undefined {
+  const { step, time } = table.columns;
+  const last = step.length - 1;
+  const first = Math.max(0, last - Math.max(20, Math.floor(step.length / 20)));
+  const [fromStep, toStep, fromTime, toTime] = [step[first], step[last], time[first], time[last]];
+  if (of === undefined || typeof fromStep !== "number" || typeof toStep !== "number") return undefined;
+  if (typeof fromTime !== "number" || typeof toTime !== "number" || toStep <= fromStep) return undefined;
+  return (Math.max(0, of - toStep) * (toTime - fromTime)) / (toStep - fromStep) / 1000;
+}
+
+/** Several runs' points on one axis: all their steps, each once and ascending, and the way of a run's values onto it. */
+export function joinSteps(runs: readonly Column[]): {
+  steps: number[];
+  place: (run: number, values: Column) => Column;
+} {
+  const [only] = runs;
+  if (runs.length === 1 && only) return { steps: only as number[], place: (_, values) => values };
+  const steps = [...new Set(runs.flatMap((run) => run.filter((step) => step !== null)))].sort(
+    (a, b) => a - b,
+  );
+  const placeOf = new Map(steps.map((step, index) => [step, index]));
+  const place = (run: number, values: Column): Column => {
+    const placed = new Array<number | null>(steps.length).fill(null);
+    for (const [index, step] of (runs[run] ?? []).entries()) {
+      const at = step === null ? undefined : placeOf.get(step);
+      if (at !== undefined) placed[at] = values[index] ?? null;
+    }
+    return placed;
+  };
+  return { steps, place };
+}

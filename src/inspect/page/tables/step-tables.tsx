@@ -1,0 +1,140 @@
+/** The steps of one run or of several, as much of them as the charts show: all of them in outline, and a stretch in full. */
+
+import { useEffect, useMemo, useRef, useState } from "preact/hooks";
+import { isSameRange, type Range } from "../charts/scales.js";
+import { covers, rowsOfSteps, stepsOf } from "../runs/steps.js";
+import { ask, retryMs, runPath, ServerRefusal } from "../server.js";
+import type { StepTable } from "../wire.js";
+
+const points = 2000;
+/** A stretch is asked for when the reader has stopped zooming for so long; rows that come in, so often at most. */
+const settleMs = 120;
+const refreshMs = 1000;
+
+export interface StepTables {
+  /** Each run's table: the stretch that is shown, where there is one. */
+  readonly shown: ReadonlyMap<string, StepTable>;
+  readonly whole: ReadonlyMap<string, StepTable>;
+  /** Why a run's steps can't be had. */
+  readonly refusals: ReadonlyMap<string, string>;
+  /** Steps of the longest run. */
+  readonly steps: Range | undefined;
+  /** What is zoomed to; undefined shows everything. */
+  readonly range: Range | undefined;
+  readonly setRange: (range: Range | undefined) => void;
+}
+
+export function useStepTables(names: readonly string[], rows: number): StepTables {
+  const [whole, setWhole] = useState<ReadonlyMap<string, StepTable>>(new Map());
+  const [part, setPart] = useState<ReadonlyMap<string, StepTable>>(new Map());
+  const [refusals, setRefusals] = useState<ReadonlyMap<string, string>>(new Map());
+  const [range, setRange] = useState<Range | undefined>(undefined);
+  const key = names.join("\n");
+  const lastAsked = useRef({ key: "", time: 0 });
+  const runsSignal = useRef<AbortSignal | undefined>(undefined);
+
+  // Another run begins with all of its steps.
+  const first = names[0];
+  const lastFirst = useRef(first);
+  if (lastFirst.current !== first) {
+    lastFirst.current = first;
+    if (range) setRange(undefined);
+  }
+
+  const known = useRef(whole);
+  known.current = whole;
+
+  // Before what asks: what was asked for other runs is no longer wanted.
+  useEffect(() => {
+    const controller = new AbortController();
+    runsSignal.current = controller.signal;
+    return () => controller.abort();
+  }, [key]);
+
+  useEffect(() => {
+    const wanted = key === "" ? [] : key.split("\n");
+    const isOther = lastAsked.current.key !== key;
+    const waitMs = isOther ? 0 : Math.max(0, lastAsked.current.time + refreshMs - performance.now());
+    const timer = setTimeout(() => {
+      // Of runs that are compared only the first is followed.
+      const asked = isOther
+        ? wanted
+        : wanted.slice(0, 1).filter((name) => known.current.get(name)?.rows !== rows);
+      lastAsked.current = { key, time: performance.now() };
+      for (const name of asked) void load(name, runsSignal.current);
+    }, waitMs);
+    return () => clearTimeout(timer);
+  }, [key, rows]);
+
+  async function load(name: string, signal: AbortSignal | undefined): Promise<void> {
+    try {
+      const table = await ask<StepTable>(runPath(name, `/steps?points=${points}`), signal);
+      setWhole((last) => new Map(last).set(name, table));
+      setRefusals((last) => without(last, name));
+    } catch (error) {
+      if (signal?.aborted) return;
+      if (error instanceof ServerRefusal) setRefusals((last) => new Map(last).set(name, error.message));
+      else setTimeout(() => void load(name, signal), retryMs);
+    }
+  }
+
+  useEffect(() => {
+    if (range === undefined) return;
+    const controller = new AbortController();
+    const timer = setTimeout(() => {
+      for (const [name, table] of whole) {
+        if (table.columns.step.length >= table.rows) continue;
+        const { from, to } = rowsOfSteps(table, range);
+        const path = runPath(name, `/steps?from=${from}&to=${to}&points=${points}`);
+        ask<StepTable>(path, controller.signal).then(
+          (stretch) => setPart((last) => new Map(last).set(name, stretch)),
+          // The outline stays, which is the same in less detail.
+          () => {},
+        );
+      }
+    }, settleMs);
+    return () => {
+      clearTimeout(timer);
+      controller.abort();
+    };
+  }, [range?.min, range?.max, key]);
+
+  const kept = useMemo(() => new Map(names.flatMap((name) => entryOf(whole, name))), [whole, key]);
+  const shown = useMemo(() => {
+    const choose = (name: string, table: StepTable): StepTable => {
+      const stretch = part.get(name);
+      return range && stretch && covers(stretch, range) ? stretch : table;
+    };
+    return new Map([...kept].map(([name, table]) => [name, choose(name, table)]));
+  }, [kept, part, range]);
+  const steps = useMemo(() => joinRanges([...kept.values()].map(stepsOf)), [kept]);
+  return {
+    shown,
+    whole: kept,
+    refusals,
+    steps,
+    range: range && steps && isSameRange(range, steps) ? undefined : range,
+    setRange,
+  };
+}
+
+function entryOf<Value>(map: ReadonlyMap<string, Value>, name: string): [string, Value][] {
+  const value = map.get(name);
+  return value === undefined ? [] : [[name, value]];
+}
+
+function without<Value>(map: ReadonlyMap<string, Value>, name: string): ReadonlyMap<string, Value> {
+  if (!map.has(name)) return map;
+  const rest = new Map(map);
+  rest.delete(name);
+  return rest;
+}
+
+function joinRanges(ranges: readonly (Range | undefined)[]): Range | undefined {
+  const known = ranges.filter((range) => range !== undefined);
+  if (known.length === 0) return undefined;
+  return {
+    min: Math.min(...known.map(({ min }) => min)),
+    max: Math.max(...known.map(({ max }) => max)),
+  };
+}

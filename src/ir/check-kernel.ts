@@ -1,0 +1,147 @@
+/**
+ * What a kernel of the loop IR has to be before any printer takes it: whatever it names is there, types meet, and each op
+ * has a meaning for its type. One check for all devices, so that none of them runs what another refuses.
+ */
+
+import { HoldfastError } from "../errors/index.js";
+import { type Dtype, dtypes } from "./dtypes.js";
+import { operandsOf } from "./expression-walk.js";
+import type { BinaryOp, ColumnKernel, Compute, Expression, RowKernel, UnaryOp } from "./kernels.js";
+
+export function checkRowKernel({ name, inputs, outputs, scalars, stages }: RowKernel): void {
+  if (stages.length === 0) throw bad(name, "has no stages");
+  const reductions = new Map<number, Compute>();
+  for (const [index, stage] of stages.entries()) {
+    checkExpression(stage.value, { name, inputs, scalars, reductions });
+    if (stage.kind === "reduce") {
+      reductions.set(index, stage.value.type);
+      continue;
+    }
+    const output = outputs[stage.output];
+    if (!output) throw bad(name, `stores to output ${stage.output}, which it does not have`);
+    requireStorable(name, stage.value, output.dtype);
+  }
+}
+
+/** What a GPU's block has room to join. */
+const mostColumnValues = 4;
+
+export function checkColumnKernel({ name, inputs, outputs, scalars, values }: ColumnKernel): void {
+  if (values.length === 0) throw bad(name, "reduces no value");
+  if (values.length > mostColumnValues) {
+    throw bad(name, `reduces ${values.length} values in one pass, which takes up to ${mostColumnValues}`);
+  }
+  if (values.length !== outputs.length) {
+    throw bad(name, `reduces ${values.length} values into ${outputs.length} outputs`);
+  }
+  for (const [index, value] of values.entries()) {
+    checkExpression(value, { name, inputs, scalars, reductions: undefined });
+    const output = outputs[index];
+    if (output) requireStorable(name, value, output);
+  }
+}
+
+/** What an expression may name; kernels of columns have no stages, and so no earlier reductions. */
+interface Scope {
+  readonly name: string;
+  readonly inputs: readonly Dtype[];
+  readonly scalars: readonly Compute[];
+  readonly reductions: ReadonlyMap<number, Compute> | undefined;
+}
+
+function checkExpression(root: Expression, scope: Scope): void {
+  const checked = new Set<Expression>();
+  const visit = (expression: Expression): void => {
+    if (checked.has(expression)) return;
+    checked.add(expression);
+    for (const operand of operandsOf(expression)) visit(operand);
+    checkOne(expression, scope);
+  };
+  visit(root);
+}
+
+function checkOne(expression: Expression, { name, inputs, scalars, reductions }: Scope): void {
+  const { kind, type } = expression;
+  switch (kind) {
+    case "load": {
+      const { input, at } = expression;
+      if (at && at.type !== "i32") {
+        throw new HoldfastError(
+          "BAD_ARGUMENT",
+          `Kernel "${name}": a load's "at" is ${at.type}, and places are counted in i32. Convert it.`,
+        );
+      }
+      const dtype = inputs[input];
+      requireSame(name, `input ${input}`, dtype && dtypes[dtype].compute, type);
+      return;
+    }
+    case "scalar":
+      requireSame(name, `scalar ${expression.index}`, scalars[expression.index], type);
+      return;
+    case "reduced": {
+      const what = reductions
+        ? `an earlier reduction ${expression.stage}`
+        : `the reduction of a stage ${expression.stage}`;
+      requireSame(name, what, reductions?.get(expression.stage), type);
+      return;
+    }
+    case "unary":
+      requireSame(name, `what ${expression.op} takes`, expression.a.type, type);
+      if (type === "i32" && !unaryOfIntegers.has(expression.op)) throw unsupported(name, expression.op, type);
+      return;
+    case "binary":
+      checkBinary(name, expression);
+      return;
+    case "compare":
+      requireSame(name, `the right side of ${expression.op}`, expression.b.type, expression.a.type);
+      return;
+    case "select":
+      requireSame(name, "a select's condition", expression.condition.type, "i32");
+      requireSame(name, "a select's first branch", expression.a.type, type);
+      requireSame(name, "a select's second branch", expression.b.type, type);
+  }
+}
+
+const unaryOfIntegers: ReadonlySet<UnaryOp> = new Set<UnaryOp>(["neg", "abs"]);
+const binaryOfIntegersOnly: ReadonlySet<BinaryOp> = new Set<BinaryOp>(["and", "shr"]);
+const binaryOfFloatsOnly: ReadonlySet<BinaryOp> = new Set<BinaryOp>(["div", "pow"]);
+
+function checkBinary(name: string, { op, a, b, type }: Extract<Expression, { kind: "binary" }>): void {
+  const lacks = type === "i32" ? binaryOfFloatsOnly : binaryOfIntegersOnly;
+  if (lacks.has(op)) throw unsupported(name, op, type);
+  // Vectors shift all their lanes by one count, which has to be known when the kernel is printed.
+  if (op === "shr" && !(b.kind === "constant" && Number.isInteger(b.value) && b.value >= 0 && b.value < 32)) {
+    const by = b.kind === "constant" ? `${b.value}` : `a ${b.kind}`;
+    throw new HoldfastError(
+      "UNSUPPORTED",
+      `Kernel "${name}" can't shift by ${by}. Shift by a constant, a whole number from 0 to 31.`,
+    );
+  }
+  requireSame(name, `the left side of ${op}`, a.type, type);
+  requireSame(name, `the right side of ${op}`, b.type, type);
+}
+
+function requireStorable(name: string, value: Expression, dtype: Dtype): void {
+  const { compute } = dtypes[dtype];
+  if (value.type === compute) return;
+  throw bad(name, `stores ${value.type} in ${dtype}, which holds what is computed in ${compute}`);
+}
+
+function requireSame(name: string, what: string, found: Compute | undefined, wanted: Compute): void {
+  if (found === wanted) return;
+  throw bad(
+    name,
+    found ? `uses ${what} as ${wanted}, which is ${found}` : `uses ${what}, which it does not have`,
+  );
+}
+
+function bad(name: string, what: string): HoldfastError {
+  return new HoldfastError("BAD_ARGUMENT", `Kernel "${name}" ${what}; it can't be printed.`);
+}
+
+function unsupported(name: string, op: string, type: Compute): HoldfastError {
+  return new HoldfastError(
+    "UNSUPPORTED",
+    `Kernel "${name}" can't do ${op} in ${type}. Convert to a type that can.`,
+  );
+}

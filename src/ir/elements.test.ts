@@ -1,0 +1,40 @@
+/** Raw bytes looked at as elements: the right array, no copy where none is needed. */
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { refuses } from "../../test/support/rejects.js";
+import { sameBytes } from "../../test/support/same-bytes.js";
+import { dtypeNames, dtypes } from "./dtypes.js";
+import { viewElements } from "./elements.js";
+
+test("each dtype has the array whose elements are as wide as its own", () => {
+  for (const dtype of dtypeNames) {
+    assert.equal(dtypes[dtype].array.BYTES_PER_ELEMENT, dtypes[dtype].bytes, dtype);
+  }
+});
+
+test("aligned bytes are viewed in place, others are copied, and both give the same elements", () => {
+  const memory = Uint8Array.from({ length: 64 }, (_, index) => index * 7);
+  for (const dtype of dtypeNames) {
+    for (let offset = 0; offset < 16; offset++) {
+      const bytes = memory.subarray(offset, offset + 32);
+      const elements = viewElements(dtype, bytes);
+      assert.ok(elements instanceof dtypes[dtype].array);
+      assert.equal(elements.length, 32 / dtypes[dtype].bytes);
+      assert.equal(
+        elements.buffer === memory.buffer,
+        offset % dtypes[dtype].bytes === 0,
+        `${dtype} at ${offset}`,
+      );
+      sameBytes(elements, bytes, `${dtype} at ${offset}`);
+    }
+  }
+});
+
+test("no bytes are no elements", () => {
+  for (const dtype of dtypeNames) assert.equal(viewElements(dtype, new Uint8Array(0)).length, 0);
+});
+
+test("bytes that are no whole number of elements are refused", () => {
+  refuses("BAD_ARGUMENT", () => viewElements("f64", new Uint8Array(12)), /12 bytes .* f64 .* multiple of 8/);
+});

@@ -1,0 +1,83 @@
+/** Short names for the loop IR's expressions: `term.mul(x, term.exp(y))`. Types follow from the operands. */
+
+import type { BinaryOp, CompareOp, Compute, Expression, UnaryOp } from "./kernels.js";
+
+/** A bare number takes the type of the expression beside it. */
+type Operand = Expression | number;
+
+function constant(value: number, type: Compute): Expression {
+  return { kind: "constant", value, type };
+}
+
+function pair(a: Operand, b: Operand): readonly [Expression, Expression] {
+  if (typeof a !== "number") return [a, typeof b === "number" ? constant(b, a.type) : b];
+  if (typeof b !== "number") return [constant(a, b.type), b];
+  return [constant(a, "f32"), constant(b, "f32")];
+}
+
+const unary =
+  (op: UnaryOp) =>
+  (a: Expression): Expression => ({ kind: "unary", op, a, type: a.type });
+
+const binary =
+  (op: BinaryOp) =>
+  (left: Operand, right: Operand): Expression => {
+    const [a, b] = pair(left, right);
+    return { kind: "binary", op, a, b, type: a.type };
+  };
+
+const compare =
+  (op: CompareOp) =>
+  (left: Operand, right: Operand): Expression => {
+    const [a, b] = pair(left, right);
+    return { kind: "compare", op, a, b, type: "i32" };
+  };
+
+export const term = {
+  load: (input: number, type: Compute, at?: Expression): Expression =>
+    at ? { kind: "load", input, type, at } : { kind: "load", input, type },
+  scalar: (index: number, type: Compute): Expression => ({ kind: "scalar", index, type }),
+  reduced: (stage: number, type: Compute): Expression => ({ kind: "reduced", stage, type }),
+  constant,
+  position: { kind: "position", type: "i32" } as Expression,
+  row: { kind: "row", type: "i32" } as Expression,
+  convert: (a: Expression, type: Compute): Expression => (a.type === type ? a : { kind: "convert", a, type }),
+  select: (condition: Expression, left: Operand, right: Operand): Expression => {
+    const [a, b] = pair(left, right);
+    return { kind: "select", condition, a, b, type: a.type };
+  },
+
+  neg: unary("neg"),
+  abs: unary("abs"),
+  sqrt: unary("sqrt"),
+  floor: unary("floor"),
+  ceil: unary("ceil"),
+  rsqrt: unary("rsqrt"),
+  exp: unary("exp"),
+  expm1: unary("expm1"),
+  log: unary("log"),
+  log1p: unary("log1p"),
+  sin: unary("sin"),
+  cos: unary("cos"),
+  tanh: unary("tanh"),
+  sigmoid: unary("sigmoid"),
+  erf: unary("erf"),
+  softplus: unary("softplus"),
+
+  add: binary("add"),
+  sub: binary("sub"),
+  mul: binary("mul"),
+  div: binary("div"),
+  min: binary("min"),
+  max: binary("max"),
+  pow: binary("pow"),
+  and: binary("and"),
+  shr: binary("shr"),
+
+  eq: compare("eq"),
+  ne: compare("ne"),
+  lt: compare("lt"),
+  le: compare("le"),
+  gt: compare("gt"),
+  ge: compare("ge"),
+} as const;

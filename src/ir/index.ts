@@ -1,0 +1,46 @@
+/** ir: what a kernel computes, independent of the device. Data types, expressions, kernels as records, and how they iterate. */
+
+export { checkColumnKernel, checkRowKernel } from "./check-kernel.js";
+export { type Dtype, type DtypeKind, dtypeNames, dtypes, type ElementArray } from "./dtypes.js";
+export { viewElements } from "./elements.js";
+export { term } from "./expression-builder.js";
+export {
+  countUses,
+  fixedPartsOf,
+  isUniform,
+  type Load,
+  loadsOf,
+  operandsOf,
+  partsOf,
+  usesF64,
+} from "./expression-walk.js";
+export { narrowToBf16, narrowToF16, widenBf16, widenF16 } from "./half.js";
+export {
+  type Axis,
+  type InnerStride,
+  type Iteration,
+  innerStrideOf,
+  iterateElements,
+  iterateRows,
+  type Strides,
+} from "./iteration.js";
+export {
+  type BinaryOp,
+  binaryOps,
+  type ColumnKernel,
+  type ColumnPlaces,
+  type CompareOp,
+  type Compute,
+  compareOps,
+  type Expression,
+  type Output,
+  type PartsKernel,
+  type ReduceOp,
+  type RowKernel,
+  type Stage,
+  type UnaryOp,
+  unaryOps,
+} from "./kernels.js";
+export { promote, promoteWithScalar } from "./promotion.js";
+export { identityOf } from "./reductions.js";
+export { factsOf, type RowFacts } from "./row-facts.js";

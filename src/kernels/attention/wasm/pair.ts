@@ -1,0 +1,65 @@
+/** What both kernels share: the strides of their operands, where a pair of batch and head begins, and causal limits. */
+
+import type { Code, Local } from "../../../driver/index.js";
+import { forRange, forWholeSteps, limitTo, push, setToElement } from "../../codegen/wasm/loops.js";
+
+/** A kernel's arguments by their names, and the blocks that it is to run. */
+export type Given<Parameters> = Readonly<Record<keyof Parameters | "firstBlock" | "endBlock", Local>>;
+
+type Stride<Name extends string> = `${Name}BatchBytes` | `${Name}HeadBytes` | `${Name}RowBytes`;
+
+/** The kernel parameters for the strides of these operands, in bytes. */
+export function strideParameters<Name extends string>(
+  ...names: readonly Name[]
+): Readonly<Record<Stride<Name>, "u32">> {
+  return Object.fromEntries(
+    names.flatMap((name) =>
+      [`${name}BatchBytes`, `${name}HeadBytes`, `${name}RowBytes`].map((key) => [key, "u32"]),
+    ),
+  ) as Record<Stride<Name>, "u32">;
+}
+
+/** `local = a · b` */
+export function setToProduct(code: Code, local: Local, a: Local, b: Local | number): void {
+  push(code.get(a), b).op("i32.mul").set(local);
+}
+
+/** `address` = where the operand has its elements of one batch and head. */
+export function setToPair<Name extends string>(
+  code: Code,
+  address: Local,
+  given: Readonly<Record<Name | Stride<Name>, Local>>,
+  name: Name,
+  { batch, head }: { readonly batch: Local; readonly head: Local },
+): void {
+  const strides: Readonly<Record<Stride<Name>, Local>> = given;
+  setToElement(code, address, given[name], batch, strides[`${name}BatchBytes`]);
+  setToElement(code, address, address, head, strides[`${name}HeadBytes`]);
+}
+
+/** `limit` = how many columns the rows from `row` on, `count` of them, see between them. */
+export function setLimit(
+  code: Code,
+  limit: Local,
+  row: Local,
+  count: number,
+  { columns, isCausal }: { readonly columns: Local; readonly isCausal: Local },
+): void {
+  code.get(columns).set(limit);
+  code.get(isCausal).if(() => {
+    code.get(row).i32(count).op("i32.add").set(limit);
+    limitTo(code, limit, columns);
+  });
+}
+
+/** Goes from `at` to `end`, `atOnce` at a time while there are so many, and then one by one. */
+export function inGroups(
+  code: Code,
+  at: Local,
+  end: Local,
+  atOnce: number,
+  body: (count: number) => void,
+): void {
+  forWholeSteps(code, at, end, atOnce, () => body(atOnce));
+  forRange(code, at, end, 1, () => body(1));
+}

@@ -1,0 +1,154 @@
+/** How column kernels are spread over a GPU: every thread has rows, the bits are the rows' alone, and loads don't wait. */
+
+import assert from "node:assert/strict";
+import { describe, test } from "node:test";
+import { cudaMissing, openCudaKernelRuntime, put } from "../../../../test/support/kernel-runtime.js";
+import { compileWithNvcc, noCompiler, ptxWithNvcc } from "../../../../test/support/nvcc.js";
+import { sameBytes } from "../../../../test/support/same-bytes.js";
+import type { ColumnKernel, Dtype } from "../../../ir/index.js";
+import { term } from "../../../ir/index.js";
+import type { LaunchForm } from "../../launch-config.js";
+import { cudaColumnForm } from "./column-config.js";
+import { cudaKernel } from "./cuda-function.js";
+
+/** Multiprocessors of an H200. */
+const parallelism = 132;
+
+const x = term.load(0, "f32");
+const sumOf = (dtype: Dtype, type: "f32" | "f64" = "f32"): ColumnKernel => ({
+  name: "sum",
+  inputs: [dtype],
+  outputs: [dtype],
+  scalars: [],
+  op: "add",
+  values: [term.load(0, type)],
+});
+/** What a layerNorm's weight and bias gradients are. */
+const pulls: ColumnKernel = {
+  name: "pulls",
+  inputs: ["f32", "f32", "f32", "f32"],
+  outputs: ["f32", "f32"],
+  scalars: [],
+  op: "add",
+  values: [term.mul(x, term.mul(term.sub(term.load(1, "f32"), term.load(2, "f32")), term.load(3, "f32"))), x],
+};
+
+function formOf(kernel: ColumnKernel, rows: number, columns: number, processors = parallelism): LaunchForm {
+  const strides = kernel.inputs.map((_, input) =>
+    input < 2 ? ({ row: columns, column: "unit" } as const) : ({ row: 1, column: "none" } as const),
+  );
+  return cudaColumnForm(kernel, { rows, columns, strides }, processors);
+}
+
+test("few columns are spread over up to half of the GPU, and of many a block takes what fills a sector", () => {
+  const cases: readonly [
+    kernel: ColumnKernel,
+    rows: number,
+    columns: number,
+    blocks: number,
+    threads: number,
+  ][] = [
+    [sumOf("f32"), 3072, 256, 64, 1024],
+    [sumOf("f32"), 3072, 1024, 128, 1024],
+    [sumOf("f32"), 3072, 3, 3, 1024],
+    [sumOf("f32"), 24_613, 1, 1, 1024],
+    [sumOf("f32"), 100_000, 8, 8, 1024],
+    [sumOf("f32"), 64, 256, 64, 128],
+    [sumOf("f32"), 64, 100_000, 12_500, 256],
+    [sumOf("bf16"), 3072, 4096, 512, 1024],
+    [sumOf("f64", "f64"), 3072, 4096, 1024, 1024],
+    [pulls, 3072, 256, 64, 1024],
+  ];
+  for (const [kernel, rows, columns, blocks, threads] of cases) {
+    const form = formOf(kernel, rows, columns);
+    assert.equal(form.blocks, blocks, `blocks of ${rows} × ${columns}`);
+    assert.equal(form.print().cuda?.threads, threads, `threads of ${rows} × ${columns}`);
+  }
+});
+
+describe("on CUDA", { skip: cudaMissing }, () => {
+  const runtime = openCudaKernelRuntime();
+
+  test("the bits are the same however many multiprocessors the GPU has", () => {
+    for (const [rows, columns] of [
+      [3, 19],
+      [900, 19],
+      [1024, 9],
+      [3072, 9],
+      [9999, 5],
+    ] as const) {
+      const inputs = pulls.inputs.map((_, input) =>
+        Float32Array.from({ length: rows * (input < 2 ? columns : 1) }, (_value, index) =>
+          Math.sin(index * (input + 1)),
+        ),
+      );
+      const run = (processors: number): { form: LaunchForm; found: Uint8Array[] } => {
+        const form = formOf(pulls, rows, columns, processors);
+        const found = runtime.step(() => {
+          const outputs = pulls.outputs.map(() => runtime.arena.allocate(4 * columns, "sums"));
+          const operands = [...inputs.map((values) => put(runtime, values, "input")), ...outputs];
+          runtime.launch({
+            op: pulls.name,
+            kernel: runtime.kernel(form.print()),
+            blocks: form.blocks,
+            arguments: [...operands, ...form.sizes],
+          });
+          return outputs.map((one) => runtime.read(one));
+        });
+        return { form, found };
+      };
+      // On each of them a block takes fewer columns, and a column has more threads.
+      const enough = [8, 4, 2].map((perBlock) => 4 * Math.ceil(columns / perBlock));
+      const [first, ...others] = [1, ...enough].map(run);
+      assert.equal(new Set([first!, ...others].map(({ form }) => form.key)).size, 4);
+      for (const { form, found } of others) {
+        for (const [index, one] of found.entries())
+          sameBytes(one, first!.found[index]!, `${form.key}, value ${index}`);
+      }
+    }
+  });
+});
+
+/** How many loads from memory stand between one branch or label and the next, at most. */
+function mostLoadsTogether(ptx: string): number {
+  let [most, together] = [0, 0];
+  for (const line of ptx.split("\n")) {
+    if (/\bbra\b|^\$L/.test(line)) together = 0;
+    else if (/\bld\.global/.test(line)) most = Math.max(most, ++together);
+  }
+  return most;
+}
+
+describe("under nvcc", { skip: noCompiler() }, () => {
+  test("a thread asks for 16 elements before it waits for the first, whole strides and the last alike", () => {
+    for (const [rows, columns] of [
+      [3072, 256],
+      [24_613, 1],
+      [1000, 256],
+    ] as const) {
+      const ptx = ptxWithNvcc(formOf(sumOf("f32"), rows, columns).print(), "sm_90");
+      assert.equal(mostLoadsTogether(ptx), 16, `${rows} × ${columns}`);
+      assert.equal(ptx.match(/\bld\.global/g)?.length, 32, `${rows} × ${columns}`);
+    }
+  });
+
+  test("several values of several inputs stay in registers", () => {
+    const kernels = [64, 256, 1024].map((columns) => formOf(pulls, 3072, columns).print());
+    for (const { stackBytes, spillBytes } of compileWithNvcc(kernels, "sm_80"))
+      assert.equal(stackBytes + spillBytes, 0);
+  });
+
+  test("red proof: a loop that is unrolled by a pragma alone has a test behind every load", () => {
+    const kernel = cudaKernel({
+      name: "tested loop",
+      parameters: { x: "in", to: "out", rows: "u32" },
+      elements: "float",
+      threads: 128,
+      body: `  float sum = 0.0f;
+  #pragma unroll 8
+  for (unsigned row = threadIdx.x; row < rows; row += 128u) sum += x[row];
+  to[threadIdx.x] = sum;`,
+    });
+    assert.equal(mostLoadsTogether(ptxWithNvcc(kernel, "sm_90")), 1);
+  });
+});

@@ -1,0 +1,165 @@
+/** How column kernels that run together are spread over a GPU: whole loads, all multiprocessors, and several blocks on each. */
+
+import assert from "node:assert/strict";
+import { describe, test } from "node:test";
+import { compileWithNvcc, noCompiler } from "../../../../../test/support/nvcc.js";
+import type { ColumnKernel } from "../../../../ir/index.js";
+import { type Dtype, dtypes, term } from "../../../../ir/index.js";
+import type { Storage } from "../../../../runtime/index.js";
+import {
+  type ColumnGroupMember,
+  columnScratchBytes,
+  cudaColumnGroupForm,
+  cudaColumnStepForm,
+} from "./column-group.js";
+import type { LaunchTogether } from "./combo-kernel.js";
+
+const load = (input: number) => term.load(input, "f32");
+const sumOf = (dtype: Dtype): ColumnKernel => ({
+  name: "sum",
+  inputs: [dtype],
+  outputs: [dtype],
+  scalars: [],
+  op: "add",
+  values: [term.load(0, dtypes[dtype].compute)],
+});
+const sum = sumOf("f32");
+/** A norm's two gradients; and the weight's of a head of three. */
+const pulls: ColumnKernel = {
+  ...{ name: "pulls", inputs: ["f32", "f32", "f32", "f32"], outputs: ["f32", "f32"], scalars: [], op: "add" },
+  values: [term.mul(load(0), term.mul(term.sub(load(1), load(2)), load(3))), load(0)],
+};
+const head: ColumnKernel = {
+  ...{ name: "head", inputs: ["f32", "f32", "f32", "f32"], outputs: ["f32", "f32", "f32"], scalars: [] },
+  ...{ op: "add", values: [1, 2, 3].map((input) => term.mul(load(0), load(input))) },
+};
+
+/** All that a form asks of memory. */
+const storageAt = (address: number): Storage => ({ span: { address, size: 0 } }) as unknown as Storage;
+const scratch = storageAt(0);
+
+function member(kernel: ColumnKernel, rows: number, columns: number, address = 0): ColumnGroupMember {
+  const wide = kernel === head ? 1 : 2;
+  const strides = kernel.inputs.map((_, input) =>
+    input < wide ? ({ row: columns, column: "unit" } as const) : ({ row: 1, column: "none" } as const),
+  );
+  const operands = [...kernel.inputs, ...kernel.outputs].map(() => storageAt(address));
+  return { kernel, rows, columns, strides, operands };
+}
+
+const formOf = (members: readonly ColumnGroupMember[]): readonly LaunchTogether[] =>
+  cudaColumnGroupForm(members, columnScratchBytes(members) > 0 ? scratch : undefined);
+
+/** How many blocks the first launch of a member alone has. */
+const blocksOf = (kernel: ColumnKernel, rows: number, columns: number, address?: number): number =>
+  formOf([member(kernel, rows, columns, address)])[0]!.blocks;
+
+/** What a training step of a small transformer reduces together. */
+const ofStep = [
+  member(head, 3072, 256),
+  member(sum, 3072, 3),
+  member(pulls, 3072, 256),
+  member(sum, 3072, 256),
+  member(sum, 3072, 1024),
+  member(pulls, 3072, 256),
+  member(sum, 256, 3072),
+];
+
+test("of many rows 32 blocks share the columns that a warp reads at once, each having every 32nd row", () => {
+  const sums = (["f32", "bf16", "f64"] as const).map(sumOf);
+  assert.deepEqual(
+    sums.map((kernel) => blocksOf(kernel, 3072, 1024)),
+    // Of 4, 8 and 2 columns a thread.
+    [8, 4, 16].map((runs) => 32 * runs),
+  );
+  assert.deepEqual(
+    [pulls, head].map((kernel) => blocksOf(kernel, 3072, 256)),
+    [64, 128],
+    "of three values a thread has two columns, so that it has registers for their partial results",
+  );
+});
+
+test("of few elements of many rows one block has all, if it has registers for their partial results", () => {
+  assert.deepEqual([blocksOf(sum, 3072, 3), blocksOf(sum, 3072, 4), blocksOf(sum, 1024, 12)], [1, 1, 2]);
+  assert.deepEqual([blocksOf(sum, 3072, 5), blocksOf(sum, 12_289, 1)], [32, 32]);
+  assert.deepEqual([blocksOf(pulls, 3072, 3), blocksOf(sumOf("f64"), 3072, 3)], [32, 32]);
+});
+
+test("of few rows a block has all, of the columns that fill a line of the cache", () => {
+  assert.deepEqual(
+    (["f32", "bf16", "f64"] as const).map((dtype) => blocksOf(sumOf(dtype), 256, 3072)),
+    [96, 48, 192],
+  );
+});
+
+test("a thread reads as many columns at once as lie so in every row", () => {
+  const runs = (columns: number, address = 0): number => blocksOf(sum, 3072, columns, address) / 32;
+  assert.deepEqual([runs(256), runs(254), runs(257)], [2, 4, 9]);
+  assert.deepEqual([runs(256, 16), runs(256, 8), runs(256, 4)], [2, 4, 8], "by the address");
+});
+
+test("a second launch joins what the first leaves of many rows, and there is none where it leaves nothing", () => {
+  const few = [member(sum, 256, 3072), member(pulls, 1023, 8)];
+  assert.equal(formOf(few).length, 1);
+  const [first, second] = formOf([...few, member(pulls, 3072, 100), member(sum, 1024, 13)]);
+  assert.equal(second?.blocks, 2 + 2 + 1);
+  assert.equal(columnScratchBytes([member(pulls, 3072, 100), member(sum, 1024, 13)]), 32 * 4 * 213);
+  for (const { arguments: given, print } of [first!, second!]) {
+    assert.ok(given.includes(scratch));
+    assert.equal(given.length, print().parameters.length);
+  }
+});
+
+test("what was begun elsewhere is joined along with steps, unless those leave something to join themselves", () => {
+  const begun = { members: [member(pulls, 3072, 100)], scratch: storageAt(64) };
+  const shapesOf = (members: readonly ColumnGroupMember[]): number[] =>
+    cudaColumnGroupForm(members, scratch, begun).map(({ blocks }) => blocks);
+  assert.deepEqual(shapesOf([]), [2 + 2]);
+  assert.deepEqual(shapesOf([member(sum, 256, 3072)]), [96 + 2 + 2]);
+  assert.deepEqual(shapesOf([member(sum, 1024, 13)]), [32, 1 + 2 + 2]);
+  const step = cudaColumnStepForm(begun);
+  assert.equal(step.blocks, 32);
+  assert.equal(step.arguments.length, step.print().parameters.length);
+  const [, joined] = cudaColumnGroupForm([member(sum, 1024, 13)], scratch, begun);
+  const places = joined!.arguments.filter((one) => one === scratch || one === begun.scratch);
+  assert.deepEqual(new Set(places), new Set([scratch, begun.scratch]), "each where its own results are");
+});
+
+test("what takes longest comes first, and kernels of one text stand side by side and are printed once", () => {
+  const placed = ofStep.map((one, index) => ({
+    ...one,
+    operands: one.operands.map(() => storageAt(16 * index)),
+  }));
+  const [first, second] = formOf(placed);
+  const members = first!.arguments.flatMap((one) =>
+    typeof one === "object" && one !== scratch ? one.span.address / 16 : [],
+  );
+  assert.deepEqual([...new Set(members)], [2, 5, 1, 3, 4, 6, 0]);
+  const { code = "", threads } = first!.print().cuda ?? {};
+  assert.equal(threads, 256);
+  assert.equal(code.match(/__forceinline__ void work\d/g)?.length, 5);
+  // Of one text, those of more rows.
+  const [rows] = formOf([member(pulls, 3072, 256, 16), member(pulls, 9216, 256, 32)]);
+  assert.deepEqual(
+    rows!.arguments.flatMap((one) => (typeof one === "object" ? one.span.address : [])),
+    [32, 32, 32, 32, 0, 16, 16, 16, 16, 0],
+  );
+  assert.equal(second!.print().cuda?.code.match(/__forceinline__ void work\d/g)?.length, 1);
+});
+
+describe("under nvcc", { skip: noCompiler() }, () => {
+  test("two blocks of a step's reductions have room on a multiprocessor, all that they hold in registers", () => {
+    const groups = [
+      ofStep,
+      [member(sumOf("f64"), 3072, 64), member(sumOf("bf16"), 3072, 64), member(sum, 64, 8)],
+    ];
+    const sources = groups.flatMap((group) => formOf(group).map((one) => one.print()));
+    for (const architecture of ["sm_80", "sm_90"]) {
+      for (const [index, cost] of compileWithNvcc(sources, architecture).entries()) {
+        const { registers, stackBytes } = cost;
+        assert.equal(stackBytes, 0, `${architecture}, group ${index}`);
+        assert.ok(registers * (sources[index]?.cuda?.threads ?? 0) * 2 <= 65_536, `${registers} registers`);
+      }
+    }
+  });
+});

@@ -1,0 +1,243 @@
+/** The kernels that are written in CUDA C++ by hand, under NVIDIA's compiler; their values are proved where they are used. */
+
+import assert from "node:assert/strict";
+import { describe, test } from "node:test";
+import { compileWithNvcc, noCompiler } from "../../../../test/support/nvcc.js";
+import type { KernelSource } from "../../../driver/index.js";
+import type { Elements } from "../../attention/cuda/element.js";
+import { stridesOf } from "../../attention/cuda/parameters.js";
+import { smallBackwardKernel } from "../../attention/cuda/small-backward.js";
+import { smallForwardKernel } from "../../attention/cuda/small-forward.js";
+import { type Direction, planSmall } from "../../attention/cuda/small-plan.js";
+import { tiledColumnsKernel, tiledRowsKernel } from "../../attention/cuda/tiled-backward.js";
+import { tiledForwardKernel } from "../../attention/cuda/tiled-forward.js";
+import { randomKernels } from "../../random/random-kernel.js";
+import { cudaScanKernel } from "../../scan-scatter/cuda-scan.js";
+import { cudaScatterKernel } from "../../scan-scatter/cuda-scatter.js";
+import { cudaKernel } from "./cuda-function.js";
+import { awaiting } from "./kernel-text.js";
+
+type FloatDtype = "f32" | "f64";
+type Sizes = readonly [rows: number, columns: number, width: number, valueWidth: number];
+
+function small(
+  direction: Direction,
+  dtype: FloatDtype,
+  sizes: Sizes,
+  isPlain: boolean,
+  elements = elementsOf(dtype),
+): KernelSource {
+  const [rows, columns, width, valueWidth] = sizes;
+  const shape = { dtype, batch: 1, heads: 1, rows, columns, width, valueWidth };
+  const plan = planSmall(direction, dtype, shape);
+  assert.ok(plan, `${sizes} fit a block`);
+  const facts = { areVectors: isPlain, isCausal: !isPlain };
+  const layout = { storage: undefined as never, dtype, width, strides: { Batch: 1024, Head: 0, Row: 64 } };
+  const [query, key, value] = [layout, layout, layout];
+  if (direction === "forward") {
+    const strides = { ...stridesOf({ query, key, value, mask: layout, out: layout }), maskColumn: 1 };
+    return smallForwardKernel(elements, "out", plan, { ...facts, hasMask: !isPlain }, strides);
+  }
+  const gradients = { queryGradient: query, keyGradient: key, valueGradient: value };
+  const strides = stridesOf({ query, key, value, outGradient: layout, ...gradients });
+  return smallBackwardKernel(elements, "out", plan, facts, strides);
+}
+
+/** In f32, or f64; with half floats stored and, of these inputs, read. */
+function elementsOf(dtype: FloatDtype, halves?: "f16" | "bf16", names: readonly string[] = []): Elements {
+  const read = halves && names.length > 0 ? { dtype: halves, names } : { names: [] };
+  return { dtype, resultDtype: halves ?? dtype, halves: read };
+}
+
+/** The shape that matters most: a small transformer's, 12 rows and columns in heads of 64. */
+const transformer: Sizes = [12, 12, 64, 64];
+
+/** The most that lanes have to hold: of rows, of scores, and where a block has the most of them. */
+const longest = { f32: [16, 12, 128, 128], f64: [16, 12, 64, 64] } as const;
+const mostScores: Sizes = [16, 64, 4, 4];
+const mostThreads = { f32: [1, 64, 48, 48], f64: [1, 64, 12, 12] } as const;
+
+const kernels: readonly KernelSource[] = [
+  ...Object.values(randomKernels),
+  ...(["f32", "f64", "i32"] as const).flatMap((dtype) => [
+    cudaScanKernel(dtype),
+    cudaScatterKernel(dtype, "shared"),
+    cudaScatterKernel(dtype, "each"),
+  ]),
+  small("forward", "f32", [1, 1, 1, 1], true),
+  small("backward", "f32", [1, 1, 1, 1], true),
+  ...(["f32", "f64"] as const).flatMap((dtype) => [
+    ...(["forward", "backward"] as const).flatMap((direction) => [
+      small(direction, dtype, transformer, true),
+      small(direction, dtype, [5, 7, 3, 9], false),
+      small(direction, dtype, longest[dtype], false),
+    ]),
+    small("forward", dtype, mostScores, false),
+    small("backward", dtype, mostThreads[dtype], false),
+    tiledForwardKernel(elementsOf(dtype), "out"),
+    tiledRowsKernel(elementsOf(dtype), "out"),
+    tiledColumnsKernel(elementsOf(dtype), "out"),
+  ]),
+  ...(["f16", "bf16"] as const).flatMap((halves) =>
+    [[], ["query", "key", "value"], ["value", "outGradient"]].flatMap((names) => {
+      const elements = elementsOf("f32", halves, names);
+      return [
+        ...(["forward", "backward"] as const).flatMap((direction) => [
+          small(direction, "f32", transformer, true, elements),
+          small(direction, "f32", [5, 7, 3, 9], false, elements),
+        ]),
+        tiledForwardKernel(elements, "out"),
+        tiledRowsKernel(elements, "out"),
+        tiledColumnsKernel(elements, "out"),
+      ];
+    }),
+  ),
+];
+
+describe("CUDA code under nvcc", { skip: noCompiler() }, () => {
+  const isF32 = ({ name }: KernelSource): boolean => name.endsWith("f32");
+  for (const [architecture, some] of [
+    ["sm_80", kernels],
+    ["sm_121", kernels.filter(isF32)],
+  ] as const) {
+    test(`compiles for ${architecture} without a warning, and no kernel needs local memory`, () => {
+      for (const [index, { stackBytes, spillBytes }] of compileWithNvcc(some, architecture).entries()) {
+        assert.deepEqual({ stackBytes, spillBytes }, { stackBytes: 0, spillBytes: 0 }, some[index]?.name);
+      }
+    });
+  }
+
+  test("attention of a small transformer leaves room for eight blocks on a multiprocessor", () => {
+    const narrow = elementsOf("f32", "bf16", ["query", "key", "value", "outGradient"]);
+    const pair = (["forward", "backward"] as const).flatMap((direction) => [
+      small(direction, "f32", transformer, true),
+      small(direction, "f32", transformer, true, narrow),
+    ]);
+    for (const [index, { registers, sharedBytes }] of compileWithNvcc(pair, "sm_90").entries()) {
+      const threads = pair[index]?.cuda?.threads ?? 0;
+      assert.ok(Math.ceil(registers / 8) * 8 * threads * 8 <= 65_536, `${registers} registers × ${threads}`);
+      assert.ok((sharedBytes + 1024) * 8 <= 228 * 1024, `${sharedBytes} bytes`);
+    }
+  });
+
+  test("a map that is passed by value is where copies can read it", () => {
+    const declarations = "struct __align__(64) MatrixMap { unsigned long long words[16]; };";
+    const sizes = {
+      columns: "i32",
+      rows: "i32",
+      rowStride: "i32",
+      matrices: "i32",
+      matrixStride: "i32",
+    } as const;
+    const map = { columns: "columns", rows: "rows", rowStride: "rowStride" } as const;
+    const batch = { matrices: "matrices", matrixStride: "matrixStride" } as const;
+    const box = { columns: 32, rows: 8 };
+    const source = cudaKernel({
+      ...{ name: "map", elements: "unsigned long long", threads: 32, declarations },
+      parameters: { to: "out", from: "in", ...sizes },
+      maps: { from: { dtype: "f32", ...map, ...batch, box } },
+      body: "  to[0] = (unsigned long long)&from + columns + rows + rowStride + matrices + matrixStride;",
+    });
+    // Of a parameter that isn't constant for the grid, the address would be that of a copy on the stack.
+    assert.equal(compileWithNvcc([source], "sm_90")[0]?.stackBytes, 0);
+  });
+
+  test("a warning is an error, so that none goes unseen", () => {
+    const parameters = { to: "out" } as const;
+    const body = "  unsigned unused;\n  to[0] = 1;";
+    const careless = cudaKernel({ name: "careless", parameters, elements: "float", threads: 32, body });
+    assert.throws(() => compileWithNvcc([careless], "sm_80"), /"unused" was declared but never referenced/);
+  });
+});
+
+test("a kernel's head names its parameters in their order, memory by the type that it points to", () => {
+  const source = cudaKernel({
+    name: "add.rows-2",
+    parameters: {
+      index: "in",
+      from: "in",
+      to: "inout",
+      count: "u32",
+      step: "i32",
+      scale: "f32",
+      shift: "f64",
+    },
+    elements: "float",
+    pointers: { index: "int" },
+    threads: 64,
+    body: "  to[0] = from[index[0]];",
+  });
+  assert.deepEqual(source.parameters, ["in", "in", "inout", "u32", "i32", "f32", "f64"]);
+  assert.deepEqual(source.cuda, {
+    entry: "hf_add_rows_2",
+    threads: 64,
+    waits: true,
+    code: `${awaiting}extern "C" __global__ void __launch_bounds__(64) hf_add_rows_2(const int* index, const float* from, float* to, unsigned count, int step, float scale, double shift) {
+  awaitPrevious();
+  to[0] = from[index[0]];
+}
+`,
+  });
+});
+
+test("a kernel that waits for the launch before it in a line of its own does not wait in its first", () => {
+  const parameters = { to: "out" } as const;
+  const body = "  const unsigned own = threadIdx.x;\n  awaitPrevious();\n  to[own] = 1;";
+  const { code, waits } = cudaKernel({ name: "late", parameters, elements: "float", threads: 64, body }).cuda;
+  assert.equal(waits, true);
+  assert.match(code, /\{\n {2}const unsigned own = threadIdx\.x;\n {2}awaitPrevious\(\);\n {2}to/);
+  assert.equal(code.match(/ awaitPrevious\(\);/g)?.length, 1);
+});
+
+test("a kernel's head says how many blocks make a cluster, and whether each has a multiprocessor to itself", () => {
+  const parameters = { to: "out" } as const;
+  const own = { name: "pair", parameters, elements: "float", threads: 64, body: "  to[0] = 1;" };
+  assert.match(cudaKernel(own).cuda.code, /void __launch_bounds__\(64\) hf_pair/);
+  const { code } = cudaKernel({ ...own, cluster: 2, isAlone: true }).cuda;
+  assert.match(code, /void __cluster_dims__\(2, 1, 1\) __launch_bounds__\(64, 1\) hf_pair/);
+});
+
+test("a parameter with a map is one in the head, and the code says by number what its map is made of, which has a name only where the body reads it", () => {
+  const { cuda, parameters } = cudaKernel({
+    name: "boxes",
+    parameters: {
+      ...({ to: "out", a: "in", columns: "i32", rows: "i32", b: "in", step: "i32" } as const),
+      ...({ matrices: "i32", apart: "i32" } as const),
+    },
+    elements: "float",
+    maps: {
+      b: {
+        ...({
+          dtype: "f32",
+          columns: "rows",
+          rows: "columns",
+          rowStride: "step",
+          matrices: "matrices",
+        } as const),
+        ...{ matrixStride: "apart" as const, box: { columns: 32, rows: 128 } },
+      },
+      a: {
+        ...({
+          dtype: "bf16",
+          columns: "columns",
+          rows: "rows",
+          rowStride: "step",
+          matrices: "matrices",
+        } as const),
+        ...{ matrixStride: "apart" as const, box: { columns: 64, rows: 64 } },
+      },
+    },
+    threads: 64,
+    body: "  to[0] = rows;",
+  });
+  assert.deepEqual(parameters, ["out", "in", "i32", "i32", "in", "i32", "i32", "i32"]);
+  assert.match(
+    cuda.code,
+    /hf_boxes\(float\* to, const __grid_constant__ MatrixMap a, int, int rows, const __grid_constant__ MatrixMap b, int, int, int\)/,
+  );
+  const shared = { rowStride: 5, matrices: 6, matrixStride: 7 };
+  assert.deepEqual(cuda.maps, [
+    { parameter: 1, dtype: "bf16", columns: 2, rows: 3, ...shared, box: { columns: 64, rows: 64 } },
+    { parameter: 4, dtype: "f32", columns: 3, rows: 2, ...shared, box: { columns: 32, rows: 128 } },
+  ]);
+});

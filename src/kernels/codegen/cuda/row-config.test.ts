@@ -1,0 +1,260 @@
+/** How launches become forms of kernels on a GPU: what moves in packs, how threads share rows, what is too large. */
+
+import assert from "node:assert/strict";
+import { describe, test } from "node:test";
+import { refuses } from "../../../../test/support/rejects.js";
+import type { ColumnKernel, Dtype, RowKernel } from "../../../ir/index.js";
+import { iterateElements, iterateRows, term } from "../../../ir/index.js";
+import type { Storage } from "../../../runtime/index.js";
+import { span } from "../../../units/index.js";
+import type { LaunchForm } from "../../launch-config.js";
+import { cudaColumnForm } from "./column-config.js";
+import { cudaRowForm } from "./row-config.js";
+
+/** Memory at an address; forms ask for nothing else of a storage. */
+function at(address: number, size = 1 << 20): Storage {
+  return {
+    kind: "step",
+    span: span(address, size),
+    generation: 1,
+    label: "operand",
+    home: {},
+    owner: undefined,
+  };
+}
+
+const [first, second, third] = [1 << 24, 2 << 24, 3 << 24] as const;
+
+function copyOf(from: Dtype, to: Dtype): RowKernel {
+  const value = term.load(0, from === "f64" ? "f64" : "f32");
+  return {
+    name: "copy",
+    inputs: [from],
+    outputs: [{ dtype: to, per: "element" }],
+    scalars: [],
+    stages: [{ kind: "store", output: 0, value: term.convert(value, to === "f64" ? "f64" : "f32") }],
+  };
+}
+
+const codeOf = (form: LaunchForm): string => form.print().cuda?.code ?? "";
+const movesWhole = (form: LaunchForm): boolean => codeOf(form).includes("load<4>");
+
+describe("packs of four are moved as a whole", () => {
+  const copy = copyOf("f32", "f32");
+
+  test("where lengths, addresses and steps allow it, and one by one where not", () => {
+    const vector = (count: number, from: number, to: number): LaunchForm =>
+      cudaRowForm(copy, iterateElements([count], [[1], [1]]), [at(from), at(to)]);
+    assert.ok(movesWhole(vector(64, first, second)));
+    assert.ok(!movesWhole(vector(64, first + 4, second)));
+    assert.ok(!movesWhole(vector(64, first, second + 8)));
+    assert.ok(!movesWhole(vector(3, first, second)));
+    const rows = (strides: readonly number[]): LaunchForm =>
+      cudaRowForm(copy, iterateElements([5, 8], [strides, [8, 1]]), [at(first), at(second)]);
+    assert.ok(movesWhole(rows([12, 1])));
+    assert.ok(movesWhole(rows([0, 1])));
+    // A row that does not move has nothing to align.
+    assert.ok(codeOf(rows([1, 0])).includes("store("));
+    assert.ok(!movesWhole(rows([9, 1])));
+    assert.ok(!movesWhole(rows([1, 5])));
+  });
+
+  test("and a vector of any length has a tail", () => {
+    const form = cudaRowForm(copy, iterateElements([1027], [[1], [1]]), [at(first), at(second)]);
+    assert.ok(movesWhole(form) && codeOf(form).includes("loadSome"));
+    assert.deepEqual([form.blocks, form.sizes], [2, [1027]]);
+  });
+
+  test("by the size of a dtype's four elements, up to sixteen bytes", () => {
+    for (const [dtype, alignment] of [
+      ["f64", 16],
+      ["f32", 16],
+      ["bf16", 8],
+      ["f16", 8],
+    ] as const) {
+      const form = (address: number): LaunchForm =>
+        cudaRowForm(copyOf(dtype, "f32"), iterateElements([64], [[1], [1]]), [at(address), at(second)]);
+      assert.ok(movesWhole(form(first + alignment)), dtype);
+      assert.ok(!movesWhole(form(first + alignment / 2)), dtype);
+    }
+  });
+
+  test("whatever the place of what is read at an index", () => {
+    const gather: RowKernel = {
+      ...copy,
+      inputs: ["f32", "i32"],
+      stages: [{ kind: "store", output: 0, value: term.load(0, "f32", term.load(1, "i32")) }],
+    };
+    const form = (count: number): LaunchForm =>
+      cudaRowForm(gather, iterateElements([count], [[0], [1], [1]]), [at(first + 4), at(second), at(third)]);
+    assert.ok(movesWhole(form(64)));
+    // Behind a tail stands nothing that could be indexed with.
+    assert.ok(!movesWhole(form(63)));
+  });
+});
+
+describe("reduced rows", () => {
+  const sum: RowKernel = {
+    name: "sum",
+    inputs: ["f32"],
+    outputs: [{ dtype: "f32", per: "row" }],
+    scalars: [],
+    stages: [
+      { kind: "reduce", op: "add", value: term.load(0, "f32") },
+      { kind: "store", output: 0, value: term.reduced(0, "f32") },
+    ],
+  };
+  const form = (rows: number, columns: number, kernel = sum, address: number = first): LaunchForm => {
+    const strides = [[columns, 1], ...kernel.inputs.slice(1).map(() => [columns, 1]), [1, 0]];
+    return cudaRowForm(kernel, iterateRows([rows, columns], strides, 1), [
+      ...kernel.inputs.map((_, index) => at(address + index * (1 << 22))),
+      at(third),
+    ]);
+  };
+
+  test("are shared by as many threads as their length asks for, whatever their number and place", () => {
+    const cases: readonly [columns: number, threads: number, rowsPerBlock: number][] = [
+      [0, 128, 128],
+      [4, 128, 128],
+      [5, 128, 64],
+      [12, 128, 32],
+      [64, 128, 8],
+      [256, 128, 4],
+      [1024, 128, 4],
+      [1025, 256, 1],
+      [8192, 256, 1],
+      [8193, 1024, 1],
+    ];
+    for (const [columns, threads, rowsPerBlock] of cases) {
+      const many = form(1000, columns);
+      assert.equal(many.print().cuda?.threads, threads, `threads for rows of ${columns}`);
+      assert.equal(many.blocks, Math.ceil(1000 / rowsPerBlock), `blocks for rows of ${columns}`);
+      assert.equal(form(2, columns).key, many.key);
+    }
+  });
+
+  test("are held in registers while they fit, and read anew in every stage where not", () => {
+    const wide: RowKernel = {
+      ...sum,
+      inputs: ["f64", "f64"],
+      outputs: [{ dtype: "f64", per: "row" }],
+      stages: [
+        { kind: "reduce", op: "add", value: term.mul(term.load(0, "f64"), term.load(1, "f64")) },
+        { kind: "store", output: 0, value: term.reduced(0, "f64") },
+      ],
+    };
+    const isHeld = (one: LaunchForm): boolean => codeOf(one).includes("[pack]");
+    assert.ok(isHeld(form(3, 256)) && isHeld(form(3, 1024)) && isHeld(form(3, 256, wide)));
+    assert.ok(!isHeld(form(3, 1024, wide)));
+    // The threads of a block have fewer registers each, and those of a large one fewer still.
+    assert.ok(isHeld(form(3, 1025)) && isHeld(form(3, 8192)) && isHeld(form(3, 2048, wide)));
+    assert.ok(!isHeld(form(3, 2049, wide)));
+    assert.ok(isHeld(form(3, 16_384)) && !isHeld(form(3, 16_385)) && !isHeld(form(3, 8193, wide)));
+  });
+});
+
+describe("rows of whole packs", () => {
+  /** Each row's products with some columns of a matrix. */
+  const dots = (columns: number): RowKernel => ({
+    name: "dots",
+    inputs: Array.from({ length: 1 + columns }, () => "f32"),
+    outputs: Array.from({ length: columns }, () => ({ dtype: "f32", per: "row" })),
+    scalars: [],
+    stages: [
+      ...Array.from({ length: columns }, (_, index) => ({
+        ...({ kind: "reduce", op: "add" } as const),
+        value: term.mul(term.load(0, "f32"), term.load(1 + index, "f32")),
+      })),
+      ...Array.from({ length: columns }, (_, index) => ({
+        ...({ kind: "store", output: index } as const),
+        value: term.reduced(index, "f32"),
+      })),
+    ],
+  });
+  const form = (columns: number, step: number, left: number = first, matrix: number = second): LaunchForm => {
+    const each = Array.from({ length: columns }, (_, index) => index);
+    const strides = [[64, 1], ...each.map(() => [0, step]), ...each.map(() => [columns, 0])];
+    return cudaRowForm(dots(columns), iterateRows([5, 64], strides, 1), [
+      at(left),
+      ...each.map((index) => at(matrix + 4 * index)),
+      ...each.map((index) => at(third + 4 * index)),
+    ]);
+  };
+  const uses = (one: LaunchForm, name: string): boolean => codeOf(one).includes(`${name}(`);
+
+  test("are moved so for each operand that lies for it, and step by step for others", () => {
+    const one = form(1, 9);
+    assert.ok(movesWhole(one) && uses(one, "loadEach") && !uses(one, "loadSome"));
+    const askew = form(1, 1, first + 4);
+    assert.ok(movesWhole(askew) && uses(askew, "loadEach"));
+    assert.notEqual(askew.key, form(1, 1).key);
+    assert.ok(!uses(form(1, 1), "loadEach"));
+  });
+
+  test("are read together for columns that take turns in memory, if all of them are there", () => {
+    assert.ok(uses(form(3, 3), "loadWoven") && !uses(form(3, 3), "loadEach"));
+    assert.ok(uses(form(4, 4), "loadWoven") && uses(form(2, 2), "loadWoven"));
+    for (const apart of [form(2, 3), form(3, 3, first, second + 4), form(3, 5)]) {
+      assert.ok(!uses(apart, "loadWoven") && uses(apart, "loadEach"));
+    }
+    assert.notEqual(form(3, 3).key, form(3, 3, first, second + 4).key);
+  });
+});
+
+describe("what a form is kept by tells", () => {
+  /** p ← p − g after m ← m + g, as an optimizer does. */
+  const update: RowKernel = {
+    name: "update",
+    inputs: ["f32", "f32", "f32"],
+    outputs: [
+      { dtype: "f32", per: "element" },
+      { dtype: "f32", per: "element" },
+    ],
+    scalars: [],
+    stages: [
+      { kind: "store", output: 0, value: term.add(term.load(2, "f32"), term.load(1, "f32")) },
+      { kind: "store", output: 1, value: term.sub(term.load(0, "f32"), term.load(2, "f32")) },
+    ],
+  };
+  const iteration = iterateElements([64], [[1], [1], [1], [1], [1]]);
+  const [p, g, m] = [at(first), at(second), at(third)];
+  /** How often memory is read. */
+  const loads = (form: LaunchForm): number => codeOf(form).match(/load<4>/g)?.length ?? 0;
+
+  test("which inputs lie in which outputs: what was just stored is not read again", () => {
+    const inPlace = cudaRowForm(update, iteration, [p, g, m, m, p]);
+    const apart = cudaRowForm(update, iteration, [p, g, m, at(first + (1 << 22)), at(second + (1 << 22))]);
+    const mixed = cudaRowForm(update, iteration, [p, g, m, at(third + 16), p]);
+    assert.equal(new Set([inPlace.key, apart.key, mixed.key]).size, 3);
+    assert.deepEqual([loads(inPlace), loads(apart), loads(mixed)], [3, 3, 4]);
+  });
+
+  test("nothing of it where nothing is read after a store", () => {
+    const copy = copyOf("f32", "f32");
+    const one = iterateElements([64], [[1], [1]]);
+    assert.equal(cudaRowForm(copy, one, [p, p]).key, cudaRowForm(copy, one, [p, g]).key);
+  });
+});
+
+test("more than 31 bits can count is refused: elements, rows, columns and steps", () => {
+  const copy = copyOf("f32", "f32");
+  const huge = 2 ** 31;
+  const launch = (shape: readonly number[], strides: readonly number[]): LaunchForm =>
+    cudaRowForm(copy, iterateElements(shape, [strides, [2, 1]]), [at(first), at(second)]);
+  refuses("BAD_SIZE", () => launch([huge, 2], [2, 1]), /"copy" was launched over 4294967296 elements/);
+  refuses("BAD_SIZE", () => launch([3, 5], [huge, 1]), /a step of 2147483648 elements/);
+  const sum: ColumnKernel = {
+    name: "sum",
+    inputs: ["f32"],
+    outputs: ["f32"],
+    scalars: [],
+    op: "add",
+    values: [term.load(0, "f32")],
+  };
+  const columns = (rows: number, count: number, row: number): LaunchForm =>
+    cudaColumnForm(sum, { rows, columns: count, strides: [{ row, column: "unit" }] }, 132);
+  refuses("BAD_SIZE", () => columns(huge, 8, 8), /2147483648 rows/);
+  refuses("BAD_SIZE", () => columns(8, huge, 8), /2147483648 columns/);
+  refuses("BAD_SIZE", () => columns(8, 8, -huge - 1), /a step of -2147483649/);
+  assert.deepEqual(columns(8, 20, -8).sizes, [8, 20, -8]);
+});

@@ -1,0 +1,180 @@
+/**
+ * Prints a column kernel as a WebAssembly module. A block is a stripe of neighbouring columns; its rows are walked from
+ * top to bottom with one accumulator a column and value, so loads are whole vectors and the order of additions is the
+ * rows' own.
+ */
+
+import {
+  type Code,
+  encodeKernel,
+  type KernelSource,
+  type Local,
+  type Parameter,
+} from "../../../driver/index.js";
+import type { ColumnKernel } from "../../../ir/index.js";
+import { checkColumnKernel, type Dtype, dtypes, identityOf, isUniform, usesF64 } from "../../../ir/index.js";
+import type { ColumnStride } from "../../launch-config.js";
+import { type Lanes, pushElements, pushEverywhere, storeElements } from "./elements.js";
+import {
+  expressionPusher,
+  given,
+  type Leaves,
+  pushBinary,
+  pushConstant,
+  pushLaneNumbers,
+  spreadOf,
+} from "./expressions.js";
+import { calledBy } from "./functions.js";
+import { pushIndexed } from "./indexed-load.js";
+import { advance, forRange, limitTo, setToElement } from "./loops.js";
+
+/** Columns of a block: a cache line of f32s, in four accumulators. */
+export const columnsPerBlock = 16;
+
+interface Input {
+  readonly dtype: Dtype;
+  readonly stride: ColumnStride;
+  readonly rowStride: Local;
+  /** The stripe's first element in the present row. */
+  readonly cursor: Local;
+  readonly address: Local;
+}
+
+/**
+ * The kernel's parameters, in order: the inputs, the outputs, then as u32 rows, columns and each input's row stride (in
+ * elements); then the kernel's own scalars.
+ */
+export function printColumnKernel(kernel: ColumnKernel, strides: readonly ColumnStride[]): KernelSource {
+  checkColumnKernel(kernel);
+  const parameters: Parameter[] = [
+    ...kernel.inputs.map(() => "in" as const),
+    ...kernel.outputs.map(() => "inout" as const),
+    ...Array.from({ length: 2 + kernel.inputs.length }, () => "u32" as const),
+    ...kernel.scalars,
+  ];
+  return encodeKernel({
+    name: kernel.name,
+    parameters,
+    ...calledBy(kernel.values),
+    body: (code) => printBody(code, kernel, strides),
+  });
+}
+
+function printBody(code: Code, kernel: ColumnKernel, strides: readonly ColumnStride[]): void {
+  const isWide = [...kernel.inputs, ...kernel.outputs].includes("f64") || kernel.values.some(usesF64);
+  const lanes: Lanes = isWide ? 2 : 4;
+  let next = 2;
+  const parameter = (): Local => code.parameter(next++);
+  const addresses = kernel.inputs.map(parameter);
+  const targets = kernel.outputs.map(parameter);
+  const [rows, columns] = [parameter(), parameter()];
+  const inputs = kernel.inputs.map(
+    (dtype, index): Input => ({
+      dtype,
+      stride: strides[index] ?? "unit",
+      rowStride: parameter(),
+      cursor: code.local("i32"),
+      address: given(addresses[index], `input ${index}`, kernel.name),
+    }),
+  );
+  const scalars = kernel.scalars.map((type) => spreadOf(code, parameter(), type));
+  const [column, end] = [code.local("i32"), code.local("i32")];
+  code.get(code.parameter(0)).i32(columnsPerBlock).op("i32.mul").set(column);
+  code.get(code.parameter(1)).i32(columnsPerBlock).op("i32.mul").set(end);
+  limitTo(code, end, columns);
+
+  // Stripes of four vectors, then of one, then lone columns.
+  for (const [vectors, width] of [
+    [4, lanes],
+    [1, lanes],
+    [1, 1],
+  ] as const) {
+    code.block((leave) => {
+      code.loop((again) => {
+        code
+          .get(end)
+          .get(column)
+          .op("i32.sub")
+          .i32(vectors * width)
+          .op("i32.lt_s")
+          .branchIf(leave);
+        printStripe(vectors, width);
+        advance(code, column, vectors * width);
+        code.branch(again);
+      });
+    });
+  }
+
+  function printStripe(vectors: number, width: Lanes): void {
+    const reductions = kernel.values.map((value) => {
+      const sums = Array.from({ length: vectors }, () => code.local("v128"));
+      for (const sum of sums) {
+        pushConstant(code, value.type, identityOf(kernel.op, value.type));
+        code.set(sum);
+      }
+      return { value, sums };
+    });
+    for (const { cursor, address, stride, dtype } of inputs) {
+      if (stride === "unit") setToElement(code, cursor, address, column, dtypes[dtype].bytes);
+      else code.get(address).set(cursor);
+    }
+    const [row, rowNumber] = [code.local("i32"), code.local("v128")];
+    code.i32(0).set(row);
+    forRange(code, row, rows, 1, () => {
+      code.get(row).op("i32x4.splat").set(rowNumber);
+      for (let vector = 0; vector < vectors; vector++) {
+        const push = expressionPusher(code, kernel.values, leavesAt(vector, width, rowNumber));
+        for (const { value, sums } of reductions) {
+          const sum = given(sums[vector], `vector ${vector}`, kernel.name);
+          code.get(sum);
+          push(value);
+          pushBinary(code, kernel.op, value.type);
+          code.set(sum);
+        }
+      }
+      for (const { cursor, rowStride, dtype } of inputs) {
+        setToElement(code, cursor, cursor, rowStride, dtypes[dtype].bytes);
+      }
+    });
+    const place = code.local("i32");
+    for (const [index, { sums }] of reductions.entries()) {
+      const dtype = given(kernel.outputs[index], `output ${index}`, kernel.name);
+      const { bytes } = dtypes[dtype];
+      setToElement(code, place, given(targets[index], `output ${index}`, kernel.name), column, bytes);
+      for (const sum of sums) {
+        storeElements(code, dtype, width, place, sum);
+        advance(code, place, width * bytes);
+      }
+    }
+  }
+
+  function leavesAt(vector: number, width: Lanes, rowNumber: Local): Leaves {
+    return {
+      pushLoad: (index, at) => {
+        const { dtype, cursor, stride } = given(inputs[index], `input ${index}`, kernel.name);
+        const isMoving = stride === "unit";
+        const first = isMoving ? vector * width : 0;
+        if (at) {
+          const uniform = isUniform(at, (other) => strides[other] === "none");
+          pushIndexed(code, { dtype, cursor, first, isMoving, lanes: width, isUniform: uniform });
+          return;
+        }
+        code.get(cursor);
+        if (isMoving) pushElements(code, dtype, width, first * dtypes[dtype].bytes);
+        else pushEverywhere(code, dtype);
+      },
+      pushScalar: (index) => code.get(given(scalars[index], `scalar ${index}`, kernel.name)),
+      pushReduced: (stage) => given(undefined, `the reduction of a stage ${stage}`, kernel.name),
+      pushPosition: () => {
+        code
+          .get(column)
+          .i32(vector * width)
+          .op("i32.add")
+          .op("i32x4.splat");
+        pushLaneNumbers(code, width);
+        code.op("i32x4.add");
+      },
+      pushRow: () => code.get(rowNumber),
+    };
+  }
+}

@@ -1,0 +1,79 @@
+/** From iterations to what the WebAssembly printer prints by and its kernels take: layouts, blocks of rows, sizes. */
+
+import { HoldfastError } from "../../../errors/index.js";
+import type { ColumnKernel, RowKernel } from "../../../ir/index.js";
+import { type Axis, type InnerStride, type Iteration, innerStrideOf } from "../../../ir/index.js";
+import type { Columns, LaunchForm } from "../../launch-config.js";
+import { columnsPerBlock, printColumnKernel } from "./column-kernel.js";
+import type { Lanes } from "./elements.js";
+import { elementsPerBlock } from "./loops.js";
+import { lanesOf, printRowKernel } from "./row-kernel.js";
+
+/**
+ * How many elements of a row are computed side by side. Sums are added up by lanes, so that the bits of a row's sum follow
+ * from it: whoever makes one kernel of two keeps it.
+ */
+export function rowLanesOf(kernel: RowKernel, { row }: Iteration): Lanes {
+  return lanesOf(
+    kernel,
+    row.strides.map((_, operand) => innerStrideOf(row, operand)),
+  );
+}
+
+export function wasmRowForm(kernel: RowKernel, { kind, outer, row, elements }: Iteration): LaunchForm {
+  if (kernel.outputs.some(({ per }) => per === "column")) {
+    throw new HoldfastError(
+      "UNSUPPORTED",
+      `Kernel "${kernel.name}" adds up columns beside its rows, which only a GPU's code does. Launch a column kernel.`,
+    );
+  }
+  if (kind === "rows" || outer.length > 0) return formOf(kernel, outer, row, elements);
+  // One long vector is cut into rows, so that threads can share it.
+  const size = Math.min(row.size, elementsPerBlock);
+  const rows = {
+    size: Math.ceil(row.size / Math.max(1, size)),
+    strides: row.strides.map((stride) => stride * size),
+  };
+  return formOf(kernel, [rows], { size, strides: row.strides }, elements);
+}
+
+/** Where a row is cut from a vector, the last one may hold less than the others: `elements` tells. */
+function formOf(kernel: RowKernel, outer: readonly Axis[], row: Axis, elements: number): LaunchForm {
+  const rows = outer.reduce((product, { size }) => product * size, 1);
+  const inner = row.strides.map((_, operand): InnerStride => innerStrideOf(row, operand));
+  const rowsPerBlock = Math.max(1, Math.floor(elementsPerBlock / Math.max(1, row.size)));
+  const perOperand = row.strides.flatMap((stride, operand) => [
+    ...outer.map(({ strides }) => strides[operand] ?? 0),
+    ...(inner[operand] === "any" ? [stride] : []),
+  ]);
+  return {
+    key: `${outer.length} ${inner.join(" ")}`,
+    blocks: Math.ceil(rows / rowsPerBlock),
+    sizes: [
+      rows,
+      row.size,
+      rowsPerBlock,
+      elements,
+      ...outer.map(({ size }) => size),
+      // Negative steps (a flipped view) travel as their 32-bit pattern.
+      ...perOperand.map((stride) => stride >>> 0),
+    ],
+    print: () => printRowKernel(kernel, { outerRank: outer.length, inner }),
+  };
+}
+
+export function wasmColumnForm(kernel: ColumnKernel, { rows, columns, strides }: Columns): LaunchForm {
+  if (kernel.places) {
+    throw new HoldfastError(
+      "UNSUPPORTED",
+      `Kernel "${kernel.name}" puts its results apart from each other, which only a GPU's code does. Copy them there.`,
+    );
+  }
+  const perColumn = strides.map(({ column }) => column);
+  return {
+    key: perColumn.join(" "),
+    blocks: Math.ceil(columns / columnsPerBlock),
+    sizes: [rows, columns, ...strides.map(({ row }) => row >>> 0)],
+    print: () => printColumnKernel(kernel, perColumn),
+  };
+}

@@ -1,0 +1,165 @@
+/**
+ * Elements between memory and vectors: loads that widen a dtype to what it computes in, and stores that narrow it back,
+ * rounding to nearest even. A vector has 4 lanes of f32 or i32 or 2 of f64; a lone element sits in lane 0.
+ */
+
+import type { Code, Local, MemoryOpcode } from "../../../driver/index.js";
+import { type Dtype, dtypes } from "../../../ir/index.js";
+
+export type Lanes = 1 | 2 | 4;
+
+/** Pushes `lanes` neighbouring elements, from the address on the stack plus `offset`, as a vector of the compute type. */
+export function pushElements(code: Code, dtype: Dtype, lanes: Lanes, offset = 0): void {
+  switch (dtype) {
+    case "f32":
+    case "i32":
+      code.memory(lanes === 4 ? "v128.load" : lanes === 2 ? "v128.load64_zero" : "v128.load32_zero", offset);
+      return;
+    case "f64":
+      code.memory(lanes === 1 ? "v128.load64_zero" : "v128.load", offset);
+      return;
+    case "u8":
+    case "bool":
+      if (lanes === 4) widenBytes(code.memory("v128.load32_zero", offset));
+      else if (lanes === 2) widenBytes(code.memory("i32.load16_u", offset).op("i32x4.splat"));
+      else code.memory("i32.load8_u", offset).op("i32x4.splat");
+      return;
+    case "bf16":
+    case "f16":
+      if (lanes === 4) code.memory("v128.load16x4_u", offset);
+      else if (lanes === 2) code.memory("v128.load32_zero", offset).op("i32x4.extend_low_i16x8_u");
+      else code.memory("i32.load16_u", offset).op("i32x4.splat");
+      widenHalves(code, dtype);
+  }
+}
+
+/** Pushes one element, from the address on the stack, in every lane. */
+export function pushEverywhere(code: Code, dtype: Dtype): void {
+  if (dtype === "f32" || dtype === "i32") code.memory("v128.load32_splat");
+  else if (dtype === "f64") code.memory("v128.load64_splat");
+  else {
+    code.memory(bitsLoadOf(dtype)).op("i32x4.splat");
+    widenHalves(code, dtype);
+  }
+}
+
+/** Pushes one element a lane, each from the address that `pushAddress` puts on the stack for it. */
+export function pushGathered(
+  code: Code,
+  dtype: Dtype,
+  lanes: Lanes,
+  pushAddress: (lane: number) => void,
+): void {
+  pushAddress(0);
+  if (dtype === "f64") {
+    code.memory("v128.load64_zero");
+    if (lanes === 1) return;
+    pushAddress(1);
+    code.memory("f64.load").lane("f64x2.replace_lane", 1);
+    return;
+  }
+  code.memory(bitsLoadOf(dtype)).op("i32x4.splat");
+  for (let lane = 1; lane < lanes; lane++) {
+    pushAddress(lane);
+    code.memory(bitsLoadOf(dtype)).lane("i32x4.replace_lane", lane);
+  }
+  widenHalves(code, dtype);
+}
+
+/** Loads an element's bits into the low end of a 32-bit number. */
+function bitsLoadOf(dtype: Exclude<Dtype, "f64">): MemoryOpcode {
+  return ({ 4: "i32.load", 2: "i32.load16_u", 1: "i32.load8_u" } as const)[dtypes[dtype].bytes];
+}
+
+/** Stores the first `lanes` lanes of a vector of the compute type as neighbouring elements. */
+export function storeElements(code: Code, dtype: Dtype, lanes: Lanes, address: Local, value: Local): void {
+  if (dtype === "f64") {
+    if (lanes === 1) code.get(address).get(value).lane("f64x2.extract_lane", 0).memory("f64.store");
+    else code.get(address).get(value).memory("v128.store");
+    return;
+  }
+  if ((dtype === "f32" || dtype === "i32") && lanes === 4) {
+    code.get(address).get(value).memory("v128.store");
+    return;
+  }
+  const narrowed = code.local("v128");
+  code.get(value);
+  if (dtype === "bf16") narrowToBrain(code, value);
+  if (dtype === "f16") narrowToHalf(code, value);
+  code.set(narrowed);
+  const { bytes } = dtypes[dtype];
+  const store = ({ 4: "i32.store", 2: "i32.store16", 1: "i32.store8" } as const)[bytes];
+  for (let lane = 0; lane < lanes; lane++) {
+    code
+      .get(address)
+      .get(narrowed)
+      .lane("i32x4.extract_lane", lane)
+      .memory(store, lane * bytes);
+  }
+}
+
+/** Four bytes in the vector's first lane become four lanes. */
+function widenBytes(code: Code): void {
+  code.op("i16x8.extend_low_i8x16_u").op("i32x4.extend_low_i16x8_u");
+}
+
+/** The bits of half floats, one in the low end of each lane, become floats; all else is wide already. */
+function widenHalves(code: Code, dtype: Dtype): void {
+  if (dtype === "bf16") code.i32(16).op("i32x4.shl");
+  else if (dtype === "f16") widenHalf(code);
+}
+
+/** f16 bits to f32: shifted into place and scaled by 2^112, which is exact, subnormals included. */
+function widenHalf(code: Code): void {
+  const bits = code.local("v128");
+  const magnitude = code.local("v128");
+  code.set(bits);
+  code.get(bits).i32(0x7fff).op("i32x4.splat").op("v128.and").set(magnitude);
+  code
+    .get(magnitude)
+    .i32(13)
+    .op("i32x4.shl")
+    .f32(2 ** 112)
+    .op("f32x4.splat")
+    .op("f32x4.mul");
+  // Infinity and NaN have all exponent bits set, which no scaling brings about.
+  code.i32(0x7f800000).op("i32x4.splat");
+  code.get(magnitude).i32(0x7bff).op("i32x4.splat").op("i32x4.gt_s").op("v128.and").op("v128.or");
+  code.get(bits).i32(0x8000).op("i32x4.splat").op("v128.and").i32(16).op("i32x4.shl").op("v128.or");
+}
+
+/** The bf16 bits of a vector, in the low half of each lane; the vector lies on the stack too, and is consumed. */
+function narrowToBrain(code: Code, value: Local): void {
+  // bits + 0x7fff + the last kept bit carries exactly where rounding to nearest even goes up.
+  code.i32(0x7fff).op("i32x4.splat").op("i32x4.add");
+  code.get(value).i32(16).op("i32x4.shr_u").i32(1).op("i32x4.splat").op("v128.and").op("i32x4.add");
+  code.i32(16).op("i32x4.shr_u");
+  code.i32(0x7fc0).op("i32x4.splat");
+  code.get(value).get(value).op("f32x4.eq").op("v128.bitselect");
+}
+
+/** The f16 bits of a vector, in the low half of each lane; the vector lies on the stack too, and is consumed. */
+function narrowToHalf(code: Code, value: Local): void {
+  const magnitude = code.local("v128");
+  const normal = code.local("v128");
+  code.i32(0x7fffffff).op("i32x4.splat").op("v128.and").set(magnitude);
+  // Normal results: rebias the exponent by -112 and round to nearest even at bit 13.
+  code
+    .get(magnitude)
+    .i32(0xc8000fff | 0)
+    .op("i32x4.splat")
+    .op("i32x4.add");
+  code.get(magnitude).i32(13).op("i32x4.shr_u").i32(1).op("i32x4.splat").op("v128.and").op("i32x4.add");
+  code.i32(13).op("i32x4.shr_u").set(normal);
+  // Below 2^-14 the sum with 0.5 leaves the result's bits at the bottom of the significand, rounded by the adder.
+  code.get(magnitude).f32(0.5).op("f32x4.splat").op("f32x4.add");
+  code.i32(0x3f000000).op("i32x4.splat").op("i32x4.sub");
+  code.get(normal);
+  code.get(magnitude).i32(0x38800000).op("i32x4.splat").op("i32x4.lt_s").op("v128.bitselect").set(normal);
+  // From 2^16 on: infinity, or NaN where it was one.
+  code.i32(0x7e00).op("i32x4.splat").i32(0x7c00).op("i32x4.splat");
+  code.get(magnitude).i32(0x7f800000).op("i32x4.splat").op("i32x4.gt_s").op("v128.bitselect");
+  code.get(normal);
+  code.get(magnitude).i32(0x477fffff).op("i32x4.splat").op("i32x4.gt_s").op("v128.bitselect");
+  code.get(value).i32(16).op("i32x4.shr_u").i32(0x8000).op("i32x4.splat").op("v128.and").op("v128.or");
+}

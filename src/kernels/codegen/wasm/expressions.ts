@@ -1,0 +1,230 @@
+/** Checked expressions of the loop IR as vector code: every value is a v128 whose lanes are computed alike. */
+
+import type { Code, Local, PlainOpcode } from "../../../driver/index.js";
+import { HoldfastError } from "../../../errors/index.js";
+import type { BinaryOp, CompareOp, Compute, Expression, UnaryOp } from "../../../ir/index.js";
+import { countUses, operandsOf } from "../../../ir/index.js";
+import { type VectorMathName, vectorMath } from "./math/index.js";
+
+const shapeOf = { f32: "f32x4", f64: "f64x2", i32: "i32x4" } as const;
+
+/** Unary ops that are one instruction; the others are functions. */
+const unaryInstructions: Partial<Record<UnaryOp, string>> = {
+  neg: "neg",
+  abs: "abs",
+  sqrt: "sqrt",
+  floor: "floor",
+  ceil: "ceil",
+};
+
+/** Where the leaves of an expression come from. */
+export interface Leaves {
+  /** With `at`, the value of that expression lies on the stack and is consumed. */
+  pushLoad(input: number, at: Expression | undefined): void;
+  pushScalar(index: number): void;
+  pushReduced(stage: number): void;
+  pushPosition(): void;
+  pushRow(): void;
+}
+
+/** What an expression refers to, or a refusal where its kernel has no such thing. */
+export function given<T>(found: T | undefined, what: string, kernel: string): T {
+  if (found !== undefined) return found;
+  throw new HoldfastError(
+    "BAD_ARGUMENT",
+    `Kernel "${kernel}" uses ${what}, which it does not have; it can't be printed.`,
+  );
+}
+
+/** Pushes the expression's value; what it uses more than once is computed once, and what is known not at all. */
+export function pushExpression(
+  code: Code,
+  root: Expression,
+  leaves: Leaves,
+  known: ReadonlyMap<Expression, Local> = new Map(),
+): void {
+  expressionPusher(code, [root], leaves, known)(root);
+}
+
+/** Pushes expressions one after the other, with no branch between them: what they have in common is computed once. */
+export function expressionPusher(
+  code: Code,
+  roots: readonly Expression[],
+  leaves: Leaves,
+  known: ReadonlyMap<Expression, Local> = new Map(),
+): (root: Expression) => void {
+  const uses = countUses(...roots);
+  const kept = new Map(known);
+
+  function push(expression: Expression): void {
+    const local = kept.get(expression);
+    if (local) {
+      code.get(local);
+      return;
+    }
+    compute(expression);
+    if ((uses.get(expression) ?? 0) > 1 && expression.kind !== "constant") {
+      const local = code.local("v128");
+      kept.set(expression, local);
+      code.tee(local);
+    }
+  }
+
+  function compute(expression: Expression): void {
+    if (expression.kind === "binary" && expression.op === "shr") {
+      push(expression.a);
+      pushShift(code, expression.b);
+      return;
+    }
+    for (const operand of operandsOf(expression)) push(operand);
+    switch (expression.kind) {
+      case "load":
+        leaves.pushLoad(expression.input, expression.at);
+        break;
+      case "scalar":
+        leaves.pushScalar(expression.index);
+        break;
+      case "reduced":
+        leaves.pushReduced(expression.stage);
+        break;
+      case "position":
+        leaves.pushPosition();
+        break;
+      case "row":
+        leaves.pushRow();
+        break;
+      case "constant":
+        pushConstant(code, expression.type, expression.value);
+        break;
+      case "unary":
+        pushUnary(code, expression.op, expression.type);
+        break;
+      case "binary":
+        pushBinary(code, expression.op, expression.type);
+        break;
+      case "compare":
+        pushCompare(code, expression.op, expression.a.type);
+        break;
+      case "select":
+        pushSelect(code, expression.type);
+        break;
+      case "convert":
+        pushConversion(code, expression.a.type, expression.type);
+        break;
+    }
+  }
+
+  return push;
+}
+
+/** Spreads the scalar on the stack over all lanes. */
+export function spread(code: Code, type: Compute): void {
+  code.op(`${shapeOf[type]}.splat`);
+}
+
+/** A scalar's value in every lane of a vector of its own. */
+export function spreadOf(code: Code, scalar: Local, type: Compute): Local {
+  const vector = code.local("v128");
+  code.get(scalar);
+  spread(code, type);
+  code.set(vector);
+  return vector;
+}
+
+/** Pushes 0, 1, … in the first `lanes` lanes. */
+export function pushLaneNumbers(code: Code, lanes: number): void {
+  code.i32(0).op("i32x4.splat");
+  for (let lane = 1; lane < lanes; lane++) code.i32(lane).lane("i32x4.replace_lane", lane);
+}
+
+export function pushConstant(code: Code, type: Compute, value: number): void {
+  code[type](value);
+  spread(code, type);
+}
+
+function pushUnary(code: Code, op: UnaryOp, type: Compute): void {
+  const instruction = unaryInstructions[op];
+  if (instruction) code.op(instructionOf(type, instruction));
+  else if (type === "f32") applyInPlace(code, op as VectorMathName, 1);
+  else callByLane(code, op, 1);
+}
+
+/** Applies a function of floats to the `operands` vectors on the stack. */
+function applyInPlace(code: Code, name: VectorMathName, operands: 1 | 2): void {
+  const vectors = takeVectors(code, operands);
+  vectorMath[name].inline(code, ...vectors);
+}
+
+/** Moves vectors from the stack into locals, in their order. */
+function takeVectors(code: Code, count: number): Local[] {
+  const vectors = Array.from({ length: count }, () => code.local("v128"));
+  for (const vector of vectors.toReversed()) code.set(vector);
+  return vectors;
+}
+
+/** Calls a function of doubles for each lane of the `operands` vectors on the stack. */
+function callByLane(code: Code, name: string, operands: 1 | 2): void {
+  const vectors = takeVectors(code, operands);
+  const call = (lane: number): void => {
+    for (const vector of vectors) code.get(vector).lane("f64x2.extract_lane", lane);
+    code.call(`math.${name}`);
+  };
+  call(0);
+  code.op("f64x2.splat");
+  call(1);
+  code.lane("f64x2.replace_lane", 1);
+}
+
+export function pushBinary(code: Code, op: BinaryOp, type: Compute): void {
+  if (op === "pow") {
+    if (type === "f32") applyInPlace(code, "pow", 2);
+    else callByLane(code, "pow", 2);
+  } else if (op === "and") {
+    code.op("v128.and");
+  } else {
+    const isIntegerOrder = type === "i32" && (op === "min" || op === "max");
+    code.op(instructionOf(type, isIntegerOrder ? `${op}_s` : op));
+  }
+}
+
+/** Vectors shift all their lanes by one count, which the IR therefore wants as a constant. */
+function pushShift(code: Code, by: Expression): void {
+  code.i32(by.kind === "constant" ? by.value : 0).op("i32x4.shr_u");
+}
+
+/** Leaves 1 where the comparison holds and 0 where not. */
+function pushCompare(code: Code, op: CompareOp, type: Compute): void {
+  const isIntegerOrder = type === "i32" && op !== "eq" && op !== "ne";
+  code.op(instructionOf(type, isIntegerOrder ? `${op}_s` : op));
+  if (type === "f64") {
+    // The mask of a 64-bit lane becomes 1.0 or 0.0, and that a 32-bit number in the lane's place.
+    pushConstant(code, "f64", 1);
+    code.op("v128.and").op("i32x4.trunc_sat_f64x2_s_zero");
+  } else {
+    pushConstant(code, "i32", 1);
+    code.op("v128.and");
+  }
+}
+
+/** Picks between the two vectors below the condition. */
+function pushSelect(code: Code, type: Compute): void {
+  if (type === "f64") code.op("f64x2.convert_low_i32x4_s");
+  pushConstant(code, type === "f64" ? "f64" : "i32", 0);
+  code.op(type === "f64" ? "f64x2.ne" : "i32x4.ne").op("v128.bitselect");
+}
+
+/** Floats become whole numbers by cutting off, as everywhere; NaN becomes 0 and what is too large the largest. */
+function pushConversion(code: Code, from: Compute, to: Compute): void {
+  if (from === to) return;
+  const conversions = {
+    f32: { f64: "f64x2.promote_low_f32x4", i32: "i32x4.trunc_sat_f32x4_s" },
+    f64: { f32: "f32x4.demote_f64x2_zero", i32: "i32x4.trunc_sat_f64x2_s_zero" },
+    i32: { f32: "f32x4.convert_i32x4_s", f64: "f64x2.convert_low_i32x4_s" },
+  } as const;
+  code.op((conversions[from] as Record<Compute, PlainOpcode>)[to]);
+}
+
+/** The instruction of a vector's shape: a checked kernel asks for none that there isn't. */
+function instructionOf(type: Compute, operation: string): PlainOpcode {
+  return `${shapeOf[type]}.${operation}` as PlainOpcode;
+}

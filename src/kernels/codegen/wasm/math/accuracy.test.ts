@@ -1,0 +1,134 @@
+/** The functions of four floats against float64 over the whole range of float: how many ulp they are off at most. */
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { overArrays, ulpError } from "../../../../../test/support/vector-math.js";
+import { mathFunctions } from "../../../../driver/index.js";
+import type { VectorMathName } from "./table.js";
+
+interface Bound {
+  readonly exact: (x: number) => number;
+  readonly ulps: number;
+  /** Where the function does what it is for, sampled as densely as the whole range. */
+  readonly dense: readonly [number, number];
+}
+
+const bounds: Record<Exclude<VectorMathName, "pow">, Bound> = {
+  exp: { exact: Math.exp, ulps: 0.8, dense: [-104, 89] },
+  expm1: { exact: Math.expm1, ulps: 1, dense: [-2, 2] },
+  log: { exact: Math.log, ulps: 0.51, dense: [0.5, 2] },
+  log1p: { exact: Math.log1p, ulps: 0.51, dense: [-1, 1] },
+  tanh: { exact: Math.tanh, ulps: 1.5, dense: [-10, 10] },
+  sigmoid: { exact: sigmoid, ulps: 1.75, dense: [-104, 20] },
+  softplus: {
+    exact: (x) => Math.max(x, 0) + Math.log1p(Math.exp(-Math.abs(x))),
+    ulps: 0.6,
+    dense: [-104, 20],
+  },
+  sin: { exact: Math.sin, ulps: 0.51, dense: [-1e5, 1e5] },
+  cos: { exact: Math.cos, ulps: 0.51, dense: [-1e5, 1e5] },
+  erf: { exact: mathFunctions.erf, ulps: 1, dense: [-4, 4] },
+  rsqrt: { exact: (x) => 1 / Math.sqrt(x), ulps: 1.5, dense: [0, 4] },
+};
+
+function sigmoid(x: number): number {
+  return x < 0 ? Math.exp(x) / (1 + Math.exp(x)) : 1 / (1 + Math.exp(-x));
+}
+
+const samples = 200_000;
+
+/** Spread evenly over the bit patterns of float, NaNs and infinities among them: steps of the golden ratio of 2³². */
+function overAllFloats(count: number, start = 0): Float32Array {
+  const bits = Uint32Array.from({ length: count }, (_, index) => Math.imul(index + start, 0x9e3779b1));
+  return new Float32Array(bits.buffer);
+}
+
+function overInterval(count: number, [low, high]: readonly [number, number]): Float32Array {
+  return Float32Array.from({ length: count }, (_, index) => low + ((high - low) * index) / (count - 1));
+}
+
+/** The largest error and where it is; a NaN for a number, or a number for a NaN, is an infinite one. */
+function worstOf(found: Float32Array, exact: (index: number) => number): { ulps: number; index: number } {
+  let worst = { ulps: 0, index: 0 };
+  for (const [index, value] of found.entries()) {
+    const ulps = ulpError(value, exact(index));
+    if (ulps > worst.ulps) worst = { ulps, index };
+  }
+  return worst;
+}
+
+for (const [name, { exact, ulps, dense }] of Object.entries(bounds)) {
+  test(`${name} is within ${ulps} ulp of float64 over the whole range of float`, (t) => {
+    const apply = overArrays(name as VectorMathName);
+    const worst = [overAllFloats(samples), overInterval(samples, dense)].map((xs) => {
+      const found = apply(xs);
+      const { ulps: error, index } = worstOf(found, (at) => exact(xs[at]!));
+      assert.ok(error <= ulps, `${name}(${xs[index]}) = ${found[index]}, ${error} ulp off`);
+      return error;
+    });
+    t.diagnostic(`${name}: ${Math.max(...worst).toFixed(2)} ulp`);
+  });
+}
+
+test("pow is within 0.6 ulp of float64, whatever the base and the power", (t) => {
+  const apply = overArrays("pow");
+  const exact = mathFunctions.pow;
+  const grids = [
+    { bases: overAllFloats(samples), powers: overAllFloats(samples, 0x5bd1e995) },
+    { bases: overAllFloats(samples), powers: overInterval(samples, [-4, 4]) },
+    { bases: overInterval(samples, [0, 8]), powers: overAllFloats(samples).map((y) => y % 40 || 1) },
+    {
+      bases: overInterval(samples, [-20, 20]),
+      powers: overAllFloats(samples).map((y) => Math.round(y % 30)),
+    },
+    { bases: overInterval(samples, [0.999, 1.001]), powers: overInterval(samples, [-1e5, 1e5]).toReversed() },
+  ];
+  const worst = grids.map(({ bases, powers }) => {
+    const found = apply(bases, powers);
+    const { ulps, index } = worstOf(found, (at) => exact(bases[at]!, powers[at]!));
+    assert.ok(ulps <= 0.6, `${bases[index]} ** ${powers[index]} = ${found[index]}, ${ulps} ulp off`);
+    return ulps;
+  });
+  t.diagnostic(`pow: ${Math.max(...worst).toFixed(2)} ulp`);
+});
+
+test("sin and cos hold where a huge float comes nearest to a multiple of a quarter turn", () => {
+  // Found by trying every float from 2⁹⁰ on; at the first of them cos is 1.6e-9.
+  const xs = new Float32Array([
+    7.729178919452902e28, 1.5458357838905804e29, 4.3865578967101227e33, 8.773115793420245e33,
+    1.2614587862244266e38, 2.5229175724488532e38, 6.246896987650012e34, 1.754623158684049e34,
+  ]);
+  for (const [name, exact] of [["sin", Math.sin] as const, ["cos", Math.cos] as const]) {
+    const { ulps, index } = worstOf(overArrays(name)(xs), (at) => exact(xs[at]!));
+    assert.ok(ulps <= 0.51, `${name}(${xs[index]}) is ${ulps} ulp off`);
+  }
+});
+
+test("a subnormal result is a subnormal number, not zero", () => {
+  const smallest = 2 ** -149;
+  const xs = new Float32Array([-103, -100, -95, -88]);
+  for (const name of ["exp", "sigmoid", "softplus"] as const) {
+    const found = overArrays(name)(xs);
+    for (const [index, x] of xs.entries()) {
+      assert.ok(Math.abs(found[index]! - Math.exp(x)) <= smallest, `${name}(${x}) = ${found[index]}`);
+    }
+  }
+  const tiny = new Float32Array([smallest, -smallest, 3 * smallest, 2 ** -127]);
+  for (const name of ["expm1", "log1p", "tanh", "sin", "erf"] as const) {
+    const slope = name === "erf" ? 2 / Math.sqrt(Math.PI) : 1;
+    assert.deepEqual(
+      overArrays(name)(tiny),
+      tiny.map((x) => x * slope),
+      name,
+    );
+  }
+});
+
+test("an error of one step counts as one ulp, and overflow as 2¹²⁸", () => {
+  assert.equal(ulpError(1 + 2 ** -23, 1), 1);
+  assert.equal(ulpError(2 ** -149, 0), 1);
+  assert.equal(ulpError(Number.POSITIVE_INFINITY, 1e300), 0);
+  assert.equal(ulpError((2 - 2 ** -23) * 2 ** 127, 1e300), 1);
+  assert.equal(ulpError(Number.NaN, 1), Number.POSITIVE_INFINITY);
+  assert.equal(ulpError(1, Number.NaN), Number.POSITIVE_INFINITY);
+});

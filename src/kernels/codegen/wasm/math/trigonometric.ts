@@ -1,0 +1,120 @@
+/**
+ * sin and cos of four floats, right over the whole range of float: up to 2²⁰ the quarter turns are taken off with
+ * π/2 in two parts, above it with as many bits of 2/π as the largest float needs.
+ */
+
+import type { Code, Local, WasmFunction } from "../../../../driver/index.js";
+import {
+  abs,
+  add,
+  and,
+  type Expression,
+  f64,
+  isLess,
+  keep,
+  mul,
+  nearest,
+  or,
+  polynomial,
+  read,
+  select,
+  shiftLeft,
+  sub,
+  xor,
+} from "./expression.js";
+import { inDoubles } from "./halves.js";
+import { type VectorFunction, vectorFunction } from "./vector-function.js";
+import { roundingShift } from "./wide-exp-log.js";
+
+/** (sin r / r − 1) / r² as a polynomial of r² on |r| ≤ π/4: minimax, sin off by at most 2^−37.5 of itself. */
+const sinTail = [-0.16666666640797054, 0.008333329304842553, -0.00019839312269363837, 2.71812162616472e-6];
+
+/** (cos r − 1) / r² as a polynomial of r² on |r| ≤ π/4: minimax, cos off by at most 2^−33.8 of itself. */
+const cosTail = [-0.49999999694475883, 0.04166662035713292, -0.0013886681648198288, 2.4383567339725682e-5];
+
+/** π/2 in two parts: the first has 33 bits, so that its product with up to 2²⁰ quarter turns is exact. */
+const quarterTurnParts = [1.5707963267341256, 6.077100506506192e-11] as const;
+const hugeAbove = 2 ** 20;
+
+/**
+ * 2/π in pieces of 28 bits: a float times a piece is exact in double. 196 bits are what 2¹²⁸ needs to be known to
+ * 2^−68 of a quarter turn; the float nearest to a whole number of them, 7.729…·10²⁸, is 2^−30 of one away.
+ */
+const twoOverPiPieces = [170891318, 240010261, 44024437, 131200308, 232525238, 43358524, 70845471].map(
+  (digits, index) => digits * 2 ** (-28 * (index + 1)),
+);
+
+/**
+ * Takes the quarter turns off two doubles of any size: gives what is left, |r| ≤ π/4, and their number modulo 4 plus
+ * `roundingShift`. Each piece's product loses its multiples of four turns first, which are exact, however large.
+ */
+export const reduceHuge: WasmFunction = {
+  name: "reduceHuge",
+  parameters: ["v128"],
+  results: ["v128", "v128"],
+  body: (code) => {
+    const x = read(code.parameter(0));
+    let left = keep(code, f64(0));
+    let turns = keep(code, f64(roundingShift));
+    for (const piece of twoOverPiPieces) {
+      const product = keep(code, mul(x, f64(piece)));
+      const inCircle = sub(product, mul(nearest(mul(product, f64(0.25))), f64(4)));
+      const sum = keep(code, add(left, inCircle));
+      const whole = keep(code, nearest(sum));
+      left = keep(code, sub(sum, whole));
+      turns = keep(code, add(turns, whole));
+    }
+    mul(left, f64(Math.PI / 2))(code);
+    turns(code);
+  },
+};
+
+/** The rest r of x after its quarter turns, and their number in the low bits of a double. */
+function reduce(code: Code, x: Expression): { r: Expression; turns: Expression } {
+  const [r, turns, hugeR, hugeTurns] = [
+    code.local("v128"),
+    code.local("v128"),
+    code.local("v128"),
+    code.local("v128"),
+  ];
+  add(mul(x, f64(2 / Math.PI)), f64(roundingShift))(code);
+  code.set(turns);
+  const count = keep(code, sub(read(turns), f64(roundingShift)));
+  const [coarse, fine] = quarterTurnParts;
+  sub(sub(x, mul(count, f64(coarse))), mul(count, f64(fine)))(code);
+  code.set(r);
+  const isHuge = keep(code, isLess(f64(hugeAbove), abs(x)));
+  isHuge(code);
+  // The branch saves time and changes no result: a lane takes the one reduction or the other by its own size.
+  code.op("v128.any_true").if(() => {
+    x(code);
+    code.call(reduceHuge.name).set(hugeTurns).set(hugeR);
+    select(isHuge, read(hugeR), read(r))(code);
+    code.set(r);
+    select(isHuge, read(hugeTurns), read(turns))(code);
+    code.set(turns);
+  });
+  return { r: read(r), turns: read(turns) };
+}
+
+/** sin(r + turns · π/2): an odd number of quarter turns swaps sine for cosine, and the second bit is the sign. */
+function sineAfterTurns(code: Code, r: Expression, turns: Expression): Expression {
+  const square = keep(code, mul(r, r));
+  const sine = mul(r, add(mul(square, polynomial(square, sinTail)), f64(1)));
+  const cosine = add(mul(square, polynomial(square, cosTail)), f64(1));
+  const isOdd = isLess(or(shiftLeft(turns, 63), f64(1)), f64(0));
+  const sign = and(shiftLeft(turns, 62), f64(-0));
+  return xor(select(isOdd, cosine, sine), sign);
+}
+
+function sineAhead(name: string, quarterTurns: number): VectorFunction {
+  const formula = (code: Code, input: Local) =>
+    inDoubles(code, [input], (inner, x) => {
+      const { r, turns } = reduce(inner, x);
+      return sineAfterTurns(inner, r, keep(inner, add(turns, f64(quarterTurns))));
+    });
+  return vectorFunction(name, 1, formula, [reduceHuge]);
+}
+
+export const sin = sineAhead("sin", 0);
+export const cos = sineAhead("cos", 1);

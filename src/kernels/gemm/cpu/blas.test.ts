@@ -1,0 +1,118 @@
+/** Products by a BLAS library: right in every layout, in the stream's order, and with its own count of threads. */
+
+import assert from "node:assert/strict";
+import { describe, test } from "node:test";
+import fc from "fast-check";
+import { compileBlas } from "../../../../test/support/blas-library.js";
+import {
+  plainCase,
+  productCases,
+  proveProduct,
+  runProduct,
+  shapeOf,
+} from "../../../../test/support/gemms.js";
+import { withCpuRuntime } from "../../../../test/support/runtimes.js";
+import { sameBytes } from "../../../../test/support/same-bytes.js";
+import { openCpuDriver } from "../../../driver/index.js";
+import { openRuntime, type Runtime } from "../../../runtime/index.js";
+import type { GemmProblem } from "../desc.js";
+import { cpuScratchBytes, gemm } from "../gemm.js";
+import { elementOf } from "./element.js";
+import { blocking } from "./multiply.js";
+import { planGemm } from "./plan.js";
+
+const library = compileBlas();
+const skip = library === undefined && "this machine has no C compiler";
+const blas = library?.path ?? "";
+const countProducts = () => library?.products() ?? 0;
+
+for (const dtype of ["f32", "f64"] as const) {
+  test(`a library's product of ${dtype} is right for any shape, layout, alpha and beta, and writes nothing beside C`, {
+    skip,
+  }, () => {
+    withCpuRuntime({ blas }, ({ runtime }) => {
+      const before = countProducts();
+      let large = 0;
+      fc.assert(
+        fc.property(productCases(dtype, blocking(elementOf(dtype))), (one) => {
+          if (planGemm(shapeOf(one)).way === "packed") large += one.batch;
+          proveProduct(runtime, one);
+        }),
+        { numRuns: 60 },
+      );
+      assert.ok(large > 0);
+      assert.equal(countProducts() - before, large);
+    });
+  });
+}
+
+test("with a library no product needs scratch memory", { skip }, () => {
+  const large = shapeOf({ ...plainCase, m: 3072, n: 256, k: 1024 });
+  withCpuRuntime({ blas }, ({ runtime }) => assert.equal(cpuScratchBytes(runtime, large), 0));
+  withCpuRuntime({}, ({ runtime }) => assert.ok(cpuScratchBytes(runtime, large) > 0));
+});
+
+test("a library runs as many threads as the driver", { skip }, () => {
+  for (const threads of [3, 1]) {
+    const driver = openCpuDriver({ threads });
+    const quiet = { stallAfter: "off", environment: {}, print: () => {} } as const;
+    const runtime = openRuntime({ driver, blas, ...quiet });
+    runProduct(runtime, { ...plainCase, m: 70, n: 70, k: 70 });
+    assert.equal(library?.threads(), threads);
+    runtime.close();
+    driver.close();
+  }
+});
+
+describe("a library's work", { skip }, () => {
+  const size = 70;
+
+  /** C = A · B and D = C · B, where A is 0.5 and B is 2 throughout: C is 70 and D is 9800. */
+  function placeChain(runtime: Runtime) {
+    const entries = ["a", "b", "c", "d"].map((name) => ({ name, size: size * size * 4 }));
+    const [a, b, c, d] = runtime.persistent.place("weights", "weights", entries).storages;
+    runtime.upload([
+      { source: new Float32Array(size * size).fill(0.5), target: a! },
+      { source: new Float32Array(size * size).fill(2), target: b! },
+    ]);
+    const shape = { dtype: "f32", m: size, n: size, k: size } as const;
+    const operand = (storage: typeof a) => ({ storage: storage!, rowStride: size });
+    const first: GemmProblem = { ...shape, a: operand(a), b: operand(b), c: operand(c) };
+    const second: GemmProblem = { ...shape, a: operand(c), b: operand(b), c: operand(d) };
+    const multiply = () => {
+      gemm(runtime, first);
+      gemm(runtime, second);
+    };
+    return { multiply, a: a!, b: b!, d: d! };
+  }
+
+  const expected = (value: number) => new Float32Array(size * size).fill(value);
+
+  test("waits for its stream and keeps the order there", () => {
+    withCpuRuntime({ blas }, ({ runtime }) => {
+      const { multiply, a, b, d } = placeChain(runtime);
+      const before = countProducts();
+      multiply();
+      runtime.fill(a, 0);
+      runtime.fill(b, 0);
+      assert.equal(countProducts(), before);
+      sameBytes(runtime.read(d), expected(9800), "the products before the fills");
+      multiply();
+      sameBytes(runtime.read(d), expected(0), "the products behind the fills");
+      assert.equal(countProducts(), before + 4);
+    });
+  });
+
+  test("can be captured, and every replay runs it", () => {
+    withCpuRuntime({ blas, capture: "on" }, ({ runtime }) => {
+      const { multiply, a, d } = placeChain(runtime);
+      const graph = runtime.capture("products", multiply);
+      assert.equal(graph.mode, "graph");
+      const before = countProducts();
+      runtime.upload([{ source: expected(1), target: a }]);
+      graph.replay();
+      sameBytes(runtime.read(d), expected(19_600), "the replay");
+      assert.equal(countProducts(), before + 2);
+    });
+  });
+});

@@ -1,0 +1,108 @@
+/** Products by a BLAS library: a native kernel around its function, which works on device memory in place. */
+
+import {
+  type Blas,
+  blasPlain,
+  blasRowMajor,
+  blasTransposed,
+  type KernelSource,
+  type Parameter,
+} from "../../../driver/index.js";
+import type { AccessToC, MatrixLayout } from "../desc.js";
+import type { GemmDtype } from "./element.js";
+
+/** The order in which the kernel's function takes them; row strides in elements, as BLAS counts. */
+export function blasParameters(dtype: GemmDtype, access: AccessToC) {
+  return {
+    c: access,
+    a: "in",
+    b: "in",
+    m: "i32",
+    n: "i32",
+    k: "i32",
+    transposeA: "i32",
+    transposeB: "i32",
+    aRowStride: "i32",
+    bRowStride: "i32",
+    cRowStride: "i32",
+    aBatchBytes: "u32",
+    bBatchBytes: "u32",
+    cBatchBytes: "u32",
+    alpha: dtype,
+    beta: dtype,
+    threads: "i32",
+  } as const satisfies Readonly<Record<string, Parameter>>;
+}
+
+export function blasTranspose({ isTransposed }: MatrixLayout): number {
+  return isTransposed ? blasTransposed : blasPlain;
+}
+
+/** A runtime knows a kernel by its source's identity, so one is made for each use of a library and kept. */
+const made = new WeakMap<Blas, Map<string, KernelSource>>();
+
+export function blasKernel(blas: Blas, dtype: GemmDtype, access: AccessToC): KernelSource {
+  const ofLibrary = made.get(blas) ?? new Map<string, KernelSource>();
+  made.set(blas, ofLibrary);
+  const key = `${dtype} ${access}`;
+  const known = ofLibrary.get(key);
+  if (known) return known;
+  const source = make(blas, dtype, access);
+  ofLibrary.set(key, source);
+  return source;
+}
+
+function make(blas: Blas, dtype: GemmDtype, access: AccessToC): KernelSource {
+  const product = blas.products[dtype];
+  const run = (
+    firstBlock: number,
+    endBlock: number,
+    c: number,
+    a: number,
+    b: number,
+    m: number,
+    n: number,
+    k: number,
+    transposeA: number,
+    transposeB: number,
+    aRowStride: number,
+    bRowStride: number,
+    cRowStride: number,
+    aBatchBytes: number,
+    bBatchBytes: number,
+    cBatchBytes: number,
+    alpha: number,
+    beta: number,
+    threads: number,
+  ): void => {
+    // The library counts threads for the whole process, and another runtime may have asked for others since.
+    blas.useThreads(threads);
+    for (let item = firstBlock; item < endBlock; item++) {
+      const matrixA = a + item * aBatchBytes;
+      const matrixB = b + item * bBatchBytes;
+      const matrixC = c + item * cBatchBytes;
+      product(
+        blasRowMajor,
+        transposeA,
+        transposeB,
+        m,
+        n,
+        k,
+        alpha,
+        matrixA,
+        aRowStride,
+        matrixB,
+        bRowStride,
+        beta,
+        matrixC,
+        cRowStride,
+      );
+    }
+  };
+  const parameters = Object.values(blasParameters(dtype, access));
+  return {
+    name: `gemm blas ${dtype} ${access}`,
+    parameters,
+    native: run,
+  };
+}

@@ -1,0 +1,90 @@
+/**
+ * Rows of a product where a row of op(B) lies side by side: vectors run over the columns of C, and every element is
+ * summed in the order of k.
+ */
+
+import type { Code, Local, WasmFunction } from "../../../driver/index.js";
+import { advance, forRange, forWholeSteps, repeat } from "../../codegen/wasm/loops.js";
+import { wasmFunction } from "../../codegen/wasm/wasm-function.js";
+import { accumulate, rowAddresses, rowsParameters, setZero } from "./direct-rows.js";
+import { type Blend, blendIntoC, type Element } from "./element.js";
+
+const vectorBytes = 16;
+
+/** The body of a loop over columns: `rows` × one scalar, or × some vectors, summed over k and put into C. */
+interface ColumnsLoop {
+  readonly element: Element;
+  readonly aRows: readonly Local[];
+  readonly aAlong: Local;
+  readonly b: Local;
+  readonly bStride: Local;
+  readonly k: Local;
+  /** Where each row of C has its next column. */
+  readonly cRows: readonly Local[];
+  readonly blend: Blend;
+}
+
+function sumColumns(code: Code, loop: ColumnsLoop, width: "scalar" | 1 | 2): void {
+  const { element, aRows, aAlong, b, bStride, k, cRows, blend } = loop;
+  const form = width === "scalar" ? "scalar" : "vector";
+  const type = form === "vector" ? "v128" : element.dtype;
+  const [load, loadA] =
+    form === "vector" ? (["v128.load", element.loadSplat] as const) : [element.load, element.load];
+  const fromB = Array.from({ length: width === "scalar" ? 1 : width }, () => code.local(type));
+  const fromA = code.local(type);
+  const bAt = code.local("i32");
+  const left = code.local("i32");
+  const rows = aRows.map((start, row) => ({
+    start,
+    at: code.local("i32"),
+    c: cRows[row] as Local,
+    sums: fromB.map((b) => ({ b, sum: code.local(type) })),
+  }));
+  code.get(b).set(bAt);
+  code.get(k).set(left);
+  for (const { start, at, sums } of rows) {
+    code.get(start).set(at);
+    for (const { sum } of sums) setZero(code, element, sum);
+  }
+  repeat(code, left, () => {
+    for (const [index, vector] of fromB.entries())
+      code
+        .get(bAt)
+        .memory(load, index * vectorBytes)
+        .set(vector);
+    for (const { at, sums } of rows) {
+      code.get(at).memory(loadA).set(fromA);
+      for (const { b, sum } of sums) accumulate(code.get(fromA).get(b), element, sum);
+      advance(code, at, aAlong);
+    }
+    advance(code, bAt, bStride);
+  });
+  const step = width === "scalar" ? element.bytes : width * vectorBytes;
+  for (const { c, sums } of rows) {
+    for (const [index, { sum }] of sums.entries())
+      blendIntoC(code, element, form, { address: c, offset: index * vectorBytes, value: sum }, blend);
+    advance(code, c, step);
+  }
+  advance(code, b, step);
+}
+
+/** A function that makes `rows` rows of C. */
+export function columnsFunction(name: string, element: Element, rows: number): WasmFunction {
+  return wasmFunction(name, rowsParameters(element), (code, { a, b, c, n, k, aAcross, ...given }) => {
+    const { aAlong, bStride, cRowBytes, alpha, beta, readsC } = given;
+    const column = code.local("i32");
+    const loop: ColumnsLoop = {
+      element,
+      aRows: rowAddresses(code, rows, a, aAcross),
+      aAlong,
+      b,
+      bStride,
+      k,
+      cRows: rowAddresses(code, rows, c, cRowBytes),
+      blend: { alpha, beta, readsC },
+    };
+    forWholeSteps(code, column, n, 2 * element.lanes, () => sumColumns(code, loop, 2));
+    forWholeSteps(code, column, n, element.lanes, () => sumColumns(code, loop, 1));
+    forRange(code, column, n, 1, () => sumColumns(code, loop, "scalar"));
+  });
+}

@@ -1,0 +1,90 @@
+/**
+ * Rows of a product where a row of op(A) and a column of op(B) each lie side by side: vectors run over k, and every element
+ * is summed in lanes, which are added up at the end, before the last few steps of k.
+ */
+
+import type { Code, Local, WasmFunction } from "../../../driver/index.js";
+import { advance, forRange, forWholeSteps } from "../../codegen/wasm/loops.js";
+import { localsOf, wasmFunction } from "../../codegen/wasm/wasm-function.js";
+import { accumulate, rowAddresses, rowsParameters, setZero } from "./direct-rows.js";
+import { type Blend, blendIntoC, type Element } from "./element.js";
+
+const vectorBytes = 16;
+
+/** The body of a loop over columns, `width` at a time: each element is summed in lanes, which are then added up. */
+function sumDots(
+  code: Code,
+  element: Element,
+  operands: {
+    readonly aRows: readonly Local[];
+    readonly bColumns: readonly Local[];
+    readonly cRows: readonly Local[];
+    readonly k: Local;
+    readonly blend: Blend;
+  },
+): void {
+  const { aRows, bColumns, cRows, k, blend } = operands;
+  const { at, done } = localsOf(code, "i32", "at", "done");
+  const fromB = code.local("v128");
+  const total = code.local(element.dtype);
+  const rows = aRows.map((start, row) => ({
+    start,
+    c: cRows[row] as Local,
+    fromA: code.local("v128"),
+    sums: bColumns.map(() => code.local("v128")),
+  }));
+  const loadAt = (base: Local, load: typeof element.load): Code =>
+    code.get(base).get(at).op("i32.add").memory(load);
+  for (const { sums } of rows) for (const sum of sums) setZero(code, element, sum);
+  code.i32(0).set(at).i32(0).set(done);
+  forWholeSteps(code, done, k, element.lanes, () => {
+    for (const { start, fromA } of rows) loadAt(start, "v128.load").set(fromA);
+    for (const [index, column] of bColumns.entries()) {
+      loadAt(column, "v128.load").set(fromB);
+      for (const { fromA, sums } of rows)
+        accumulate(code.get(fromA).get(fromB), element, sums[index] as Local);
+    }
+    advance(code, at, vectorBytes);
+  });
+  const { atRest, doneRest } = localsOf(code, "i32", "atRest", "doneRest");
+  code.get(at).set(atRest).get(done).set(doneRest);
+  for (const { start, c, sums } of rows) {
+    for (const [index, sum] of sums.entries()) {
+      const addLanes = (first: number): Code =>
+        code
+          .get(sum)
+          .lane(element.extractLane, first)
+          .get(sum)
+          .lane(element.extractLane, first + 1)
+          .op(element.add);
+      addLanes(0);
+      if (element.lanes === 4) addLanes(2).op(element.add);
+      code.set(total).get(atRest).set(at).get(doneRest).set(done);
+      forRange(code, done, k, 1, () => {
+        loadAt(start, element.load);
+        loadAt(bColumns[index] as Local, element.load);
+        accumulate(code, element, total);
+        advance(code, at, element.bytes);
+      });
+      blendIntoC(code, element, "scalar", { address: c, offset: index * element.bytes, value: total }, blend);
+    }
+  }
+}
+
+/** A function that makes `rows` rows of C. */
+export function dotsFunction(name: string, element: Element, rows: number): WasmFunction {
+  return wasmFunction(name, rowsParameters(element), (code, { a, b, c, n, k, aAcross, ...given }) => {
+    const { bStride, cRowBytes, alpha, beta, readsC } = given;
+    const column = code.local("i32");
+    const aRows = rowAddresses(code, rows, a, aAcross);
+    const cRows = rowAddresses(code, rows, c, cRowBytes);
+    const sumSome = (count: number): void => {
+      const bColumns = rowAddresses(code, count, b, bStride);
+      sumDots(code, element, { aRows, bColumns, cRows, k, blend: { alpha, beta, readsC } });
+      for (const row of cRows) advance(code, row, count * element.bytes);
+      for (let done = 0; done < count; done++) advance(code, b, bStride);
+    };
+    forWholeSteps(code, column, n, 4, () => sumSome(4));
+    forRange(code, column, n, 1, () => sumSome(1));
+  });
+}

@@ -1,0 +1,123 @@
+/** The two element types of a product, each with the instructions that work on it: one by one, and a vector at a time. */
+
+import {
+  type Code,
+  hasRelaxedSimd,
+  type LaneOpcode,
+  type Local,
+  type MemoryOpcode,
+  type PlainOpcode,
+} from "../../../driver/index.js";
+
+export type GemmDtype = "f32" | "f64";
+
+export interface Element {
+  readonly dtype: GemmDtype;
+  readonly bytes: number;
+  /** How many of them a vector holds. */
+  readonly lanes: number;
+  readonly load: MemoryOpcode;
+  readonly store: MemoryOpcode;
+  readonly add: PlainOpcode;
+  readonly multiply: PlainOpcode;
+  readonly loadSplat: MemoryOpcode;
+  readonly splat: PlainOpcode;
+  readonly extractLane: LaneOpcode;
+  readonly addVectors: PlainOpcode;
+  readonly multiplyVectors: PlainOpcode;
+  /** Undefined where the engine has none: then a product is rounded before it is added. */
+  readonly fusedMultiplyAdd: PlainOpcode | undefined;
+}
+
+/** The element types as every engine knows them. */
+export const plainElements: Readonly<Record<GemmDtype, Element>> = {
+  f32: {
+    dtype: "f32",
+    bytes: 4,
+    lanes: 4,
+    load: "f32.load",
+    store: "f32.store",
+    add: "f32.add",
+    multiply: "f32.mul",
+    loadSplat: "v128.load32_splat",
+    splat: "f32x4.splat",
+    extractLane: "f32x4.extract_lane",
+    addVectors: "f32x4.add",
+    multiplyVectors: "f32x4.mul",
+    fusedMultiplyAdd: undefined,
+  },
+  f64: {
+    dtype: "f64",
+    bytes: 8,
+    lanes: 2,
+    load: "f64.load",
+    store: "f64.store",
+    add: "f64.add",
+    multiply: "f64.mul",
+    loadSplat: "v128.load64_splat",
+    splat: "f64x2.splat",
+    extractLane: "f64x2.extract_lane",
+    addVectors: "f64x2.add",
+    multiplyVectors: "f64x2.mul",
+    fusedMultiplyAdd: undefined,
+  },
+};
+
+/** An element type as this engine knows it best. */
+export function elementOf(dtype: GemmDtype): Element {
+  const plain = plainElements[dtype];
+  return hasRelaxedSimd() ? { ...plain, fusedMultiplyAdd: fusedOpcodes[dtype] } : plain;
+}
+
+const fusedOpcodes = { f32: "f32x4.relaxed_madd", f64: "f64x2.relaxed_madd" } as const;
+
+/** `sum += a · b` on vectors, a and b being on the stack; rounded once where the engine can. */
+export function accumulateVector(code: Code, element: Element, sum: Local): void {
+  if (element.fusedMultiplyAdd) code.get(sum).op(element.fusedMultiplyAdd).set(sum);
+  else code.op(element.multiplyVectors).get(sum).op(element.addVectors).set(sum);
+}
+
+/** How a product goes into C: the last arguments of every function that writes there. */
+export interface Blend {
+  /** Left out where the value has it already. */
+  readonly alpha?: Local;
+  readonly beta: Local;
+  /** 0: what C holds does not count and is not read, for it may be anything. */
+  readonly readsC: Local;
+}
+
+/** Where a value goes: one element, or as many side by side as a vector holds. */
+export interface Target {
+  readonly address: Local;
+  readonly offset: number;
+  readonly value: Local;
+}
+
+/** `C = alpha · value (+ beta · C)`; the value's local is overwritten. */
+export function blendIntoC(
+  code: Code,
+  element: Element,
+  form: "scalar" | "vector",
+  { address, offset, value }: Target,
+  { alpha, beta, readsC }: Blend,
+): void {
+  const isVector = form === "vector";
+  const multiplyBy = (factor: Local): void => {
+    code.get(factor);
+    if (isVector) code.op(element.splat).op(element.multiplyVectors);
+    else code.op(element.multiply);
+  };
+  if (alpha) {
+    code.get(value);
+    multiplyBy(alpha);
+    code.set(value);
+  }
+  code.get(readsC).if(() => {
+    code.get(address).memory(isVector ? "v128.load" : element.load, offset);
+    multiplyBy(beta);
+    code.get(value);
+    code.op(isVector ? element.addVectors : element.add).set(value);
+  });
+  code.get(address).get(value);
+  code.memory(isVector ? "v128.store" : element.store, offset);
+}

@@ -1,0 +1,56 @@
+/** Bias and activation behind a product that brings neither with it: one more pass over C, in place. */
+
+import type { Expression, RowKernel } from "../../../ir/index.js";
+import { iterateElements, term } from "../../../ir/index.js";
+import type { Runtime } from "../../../runtime/index.js";
+import { launchRows } from "../../launch.js";
+import type { GemmProblem } from "../desc.js";
+import type { GemmDtype } from "./element.js";
+
+type Activation = NonNullable<GemmProblem["activation"]>;
+
+export function finishProduct(runtime: Runtime, problem: GemmProblem, op: string): void {
+  const { dtype, m, n, batch = 1, c, bias, biasBatchStride = 0, activation } = problem;
+  if (!bias && !activation) return;
+  const strides = [c.batchStride ?? 0, c.rowStride, 1];
+  launchRows(runtime, {
+    kernel: kernelOf(dtype, bias !== undefined, activation, op),
+    iteration: iterateElements([batch, m, n], [strides, ...(bias ? [[biasBatchStride, 0, 1]] : []), strides]),
+    operands: [c.storage, ...(bias ? [bias] : []), c.storage],
+  });
+}
+
+const activations: Readonly<Record<Activation, (x: Expression) => Expression>> = {
+  relu: (x) => term.max(x, 0),
+  gelu: (x) => {
+    const inner = term.mul(
+      term.add(term.mul(term.mul(term.mul(x, x), x), 0.044715), x),
+      Math.sqrt(2 / Math.PI),
+    );
+    return term.mul(term.mul(x, 0.5), term.add(term.tanh(inner), 1));
+  },
+};
+
+const kernels = new Map<string, RowKernel>();
+
+function kernelOf(
+  dtype: GemmDtype,
+  hasBias: boolean,
+  activation: Activation | undefined,
+  op: string,
+): RowKernel {
+  const key = `${dtype} ${hasBias} ${activation} ${op}`;
+  const known = kernels.get(key);
+  if (known) return known;
+  const product = term.load(0, dtype);
+  const sum = hasBias ? term.add(product, term.load(1, dtype)) : product;
+  const kernel: RowKernel = {
+    name: op,
+    inputs: hasBias ? [dtype, dtype] : [dtype],
+    outputs: [{ dtype, per: "element" }],
+    scalars: [],
+    stages: [{ kind: "store", output: 0, value: activation ? activations[activation](sum) : sum }],
+  };
+  kernels.set(key, kernel);
+  return kernel;
+}

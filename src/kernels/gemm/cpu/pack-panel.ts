@@ -1,0 +1,129 @@
+/**
+ * One panel of a packed operand: a few rows of op(A), or columns of op(B), in the order [k][width], with zeros behind the
+ * matrix's edge. Where neighbours lie side by side in either direction they are moved as vectors.
+ */
+
+import type { Code, Local, WasmFunction } from "../../../driver/index.js";
+import { advance, forRange, forWholeSteps, setToElement } from "../../codegen/wasm/loops.js";
+import { localsOf, wasmFunction } from "../../codegen/wasm/wasm-function.js";
+import type { Element } from "./element.js";
+
+const vectorBytes = 16;
+
+/**
+ * Where vectors of `lanes` begin that together cover `width` places. The last one overlaps its neighbour where the
+ * width is no multiple: to write some places twice is cheaper than to write them one by one.
+ */
+function vectorStarts(width: number, lanes: number): number[] {
+  return Array.from({ length: Math.ceil(width / lanes) }, (_, index) =>
+    Math.min(index * lanes, width - lanes),
+  );
+}
+
+/** `pack…`: one panel of which `count` places lie inside the matrix; `along` and `across` are its strides in bytes. */
+export function packFunction(name: string, element: Element, width: number): WasmFunction {
+  const types = { from: "i32", along: "i32", across: "i32", count: "i32", depth: "i32", to: "i32" } as const;
+  const stepBytes = width * element.bytes;
+  return wasmFunction(name, types, (code, { from, along, across, count, depth, to }) => {
+    const { done, source, target, place } = localsOf(code, "i32", "done", "source", "target", "place");
+
+    const copyVectors = (): void => {
+      code.get(from).set(source);
+      code.get(to).set(target);
+      forRange(code, done, depth, 1, () => {
+        for (const start of vectorStarts(width, element.lanes)) {
+          const offset = start * element.bytes;
+          code.get(target).get(source).memory("v128.load", offset).memory("v128.store", offset);
+        }
+        advance(code, source, along);
+        advance(code, target, stepBytes);
+      });
+    };
+    const transposeVectors = (): void => {
+      for (const start of vectorStarts(width, element.lanes)) {
+        const rows = Array.from({ length: element.lanes }, () => code.local("i32"));
+        for (const [index, row] of rows.entries()) {
+          code
+            .get(from)
+            .get(across)
+            .i32(start + index)
+            .op("i32.mul")
+            .op("i32.add")
+            .set(row);
+        }
+        code.get(to).set(target);
+        code.i32(0).set(done);
+        forWholeSteps(code, done, depth, element.lanes, () => {
+          const columns = transposed(code, rows);
+          for (const [index, column] of columns.entries()) {
+            code
+              .get(target)
+              .get(column)
+              .memory("v128.store", index * stepBytes + start * element.bytes);
+          }
+          for (const row of rows) advance(code, row, vectorBytes);
+          advance(code, target, element.lanes * stepBytes);
+        });
+      }
+    };
+    /** What is left from `done` on, and zeros behind the edge. */
+    const copyOneByOne = (): void => {
+      setToElement(code, to, to, done, stepBytes);
+      setToElement(code, from, from, done, along);
+      forRange(code, done, depth, 1, () => {
+        code.get(to).i32(0).i32(stepBytes).op("memory.fill");
+        code.get(from).set(source);
+        code.get(to).set(target);
+        code.i32(0).set(place);
+        forRange(code, place, count, 1, () => {
+          code.get(target).get(source).memory(element.load).memory(element.store);
+          advance(code, source, across);
+          advance(code, target, element.bytes);
+        });
+        advance(code, from, along);
+        advance(code, to, stepBytes);
+      });
+    };
+
+    code
+      .get(count)
+      .i32(width)
+      .op("i32.eq")
+      .if(() => {
+        code
+          .get(across)
+          .i32(element.bytes)
+          .op("i32.eq")
+          .if(copyVectors, () => {
+            code.get(along).i32(element.bytes).op("i32.eq").if(transposeVectors);
+          });
+      });
+    copyOneByOne();
+  });
+}
+
+/** The vectors at the rows' addresses, read as columns. */
+function transposed(code: Code, rows: readonly Local[]): Local[] {
+  const lowHalves = [0, 1, 4, 5] as const;
+  const highHalves = [2, 3, 6, 7] as const;
+  const pick = (first: Local, second: Local, lanes: readonly [number, number, number, number]): Local => {
+    const picked = code.local("v128");
+    code.get(first).get(second).shuffle(lanes).set(picked);
+    return picked;
+  };
+  const loaded = rows.map((row) => {
+    const vector = code.local("v128");
+    code.get(row).memory("v128.load").set(vector);
+    return vector;
+  });
+  const [first, second, third, fourth] = loaded as [Local, Local, Local?, Local?];
+  if (!third || !fourth) return [pick(first, second, lowHalves), pick(first, second, highHalves)];
+  const [low01, high01] = [pick(first, second, [0, 4, 1, 5]), pick(first, second, [2, 6, 3, 7])];
+  const [low23, high23] = [pick(third, fourth, [0, 4, 1, 5]), pick(third, fourth, [2, 6, 3, 7])];
+  return [
+    pick(low01, low23, lowHalves),
+    pick(low01, low23, highHalves),
+    pick(high01, high23, lowHalves),
+    pick(high01, high23, highHalves),
+  ];
+}

@@ -1,0 +1,131 @@
+/**
+ * Packing: op(A) and op(B) are laid out as panels in which the tiles' inner loop finds its operands side by side. A block
+ * of the launch is a few neighbouring panels, those of A first.
+ */
+
+import type { KernelSource, Local } from "../../../driver/index.js";
+import { advance, call, forRange, limitTo, setToElement } from "../../codegen/wasm/loops.js";
+import { localsOf, wasmKernel } from "../../codegen/wasm/wasm-function.js";
+import type { Element } from "./element.js";
+import { packFunction } from "./pack-panel.js";
+import { tileColumns, tileShape } from "./tile.js";
+
+/** Neighbouring panels share the cache lines of their matrix: a block takes so many, and so many steps of k at a time. */
+export const panelsPerBlock = 4;
+const sliceDepth = 16;
+
+/** The arguments of the pack kernel, in order. Strides and offsets are in bytes. */
+export const packParameters = {
+  a: "in",
+  b: "in",
+  scratch: "out",
+  aAlong: "u32",
+  aAcross: "u32",
+  aBatchBytes: "u32",
+  aPackedBatchBytes: "u32",
+  aGroups: "u32",
+  aBlocks: "u32",
+  bAlong: "u32",
+  bAcross: "u32",
+  bBatchBytes: "u32",
+  bPackedBatchBytes: "u32",
+  bGroups: "u32",
+  bOffset: "u32",
+  m: "u32",
+  n: "u32",
+  k: "u32",
+} as const;
+
+/** What the kernel knows of one of its operands; `groups` of panels make one matrix of the batch. */
+interface PackedOperand {
+  readonly pack: string;
+  readonly matrix: Local;
+  readonly along: Local;
+  readonly across: Local;
+  readonly batchBytes: Local;
+  readonly packedBatchBytes: Local;
+  readonly groups: Local;
+  /** Rows of op(A) or columns of op(B), in all and in a panel. */
+  readonly size: Local;
+  readonly width: number;
+}
+
+export function packKernel(element: Element): KernelSource {
+  const widths = { a: tileShape.rows, b: tileColumns(element) };
+  const functions = [packFunction("packA", element, widths.a), packFunction("packB", element, widths.b)];
+  const name = `gemm_pack_${element.dtype}`;
+  return wasmKernel(name, packParameters, functions, (code, given) => {
+    const { firstBlock: block, endBlock, scratch, k } = given;
+    const here = localsOf(
+      code,
+      "i32",
+      ...(["group", "batch", "first", "end", "place", "slice", "depth", "count"] as const),
+      ...(["matrix", "packed", "from", "to"] as const),
+    );
+    const { group, batch, first, end, place, slice, depth, count, matrix, packed, from, to } = here;
+    const a: PackedOperand = {
+      pack: "packA",
+      matrix: given.a,
+      along: given.aAlong,
+      across: given.aAcross,
+      batchBytes: given.aBatchBytes,
+      packedBatchBytes: given.aPackedBatchBytes,
+      groups: given.aGroups,
+      size: given.m,
+      width: widths.a,
+    };
+    const b: PackedOperand = {
+      pack: "packB",
+      matrix: given.b,
+      along: given.bAlong,
+      across: given.bAcross,
+      batchBytes: given.bBatchBytes,
+      packedBatchBytes: given.bPackedBatchBytes,
+      groups: given.bGroups,
+      size: given.n,
+      width: widths.b,
+    };
+
+    /** Packs a slice of the panel that begins at `place`. */
+    const packSlice = ({ pack, along, across, size, width }: PackedOperand): void => {
+      code.get(size).get(place).op("i32.sub").set(count);
+      limitTo(code, count, width);
+      setToElement(code, from, matrix, place, across);
+      setToElement(code, from, from, slice, along);
+      code.get(place).get(k).op("i32.mul").get(slice).i32(width).op("i32.mul").op("i32.add").set(to);
+      setToElement(code, to, packed, to, element.bytes);
+      call(code, pack, from, along, across, count, depth, to);
+    };
+    /** Packs panels number `group` of an operand whose packed panels begin at `packed`. */
+    const packGroup = (operand: PackedOperand): void => {
+      const step = panelsPerBlock * operand.width;
+      code.get(group).get(operand.groups).op("i32.div_u").set(batch);
+      code.get(group).get(operand.groups).op("i32.rem_u").i32(step).op("i32.mul").tee(first);
+      code.i32(step).op("i32.add").set(end);
+      limitTo(code, end, operand.size);
+      setToElement(code, matrix, operand.matrix, batch, operand.batchBytes);
+      setToElement(code, packed, packed, batch, operand.packedBatchBytes);
+      code.i32(0).set(slice);
+      forRange(code, slice, k, sliceDepth, () => {
+        code.get(k).get(slice).op("i32.sub").set(depth);
+        limitTo(code, depth, sliceDepth);
+        code.get(first).set(place);
+        forRange(code, place, end, operand.width, () => packSlice(operand));
+      });
+    };
+
+    forRange(code, block, endBlock, 1, () => {
+      code.get(scratch).set(packed);
+      code.get(block).set(group);
+      code.get(block).get(given.aBlocks).op("i32.lt_u");
+      code.if(
+        () => packGroup(a),
+        () => {
+          advance(code, packed, given.bOffset);
+          code.get(block).get(given.aBlocks).op("i32.sub").set(group);
+          packGroup(b);
+        },
+      );
+    });
+  });
+}

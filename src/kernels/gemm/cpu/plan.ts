@@ -1,0 +1,86 @@
+/** Which way a product takes, and where its packed operands lie in scratch memory. A function of the shape alone. */
+
+import { alignUp, type Bytes } from "../../../units/index.js";
+import type { GemmShape } from "../desc.js";
+import type { DirectForm } from "./direct.js";
+import { elementOf } from "./element.js";
+import { blocking } from "./multiply.js";
+import { panelsPerBlock } from "./pack.js";
+import { tileBytes, tileColumns, tileShape } from "./tile.js";
+
+/** Offsets and strides in bytes. */
+export interface PackedPlan {
+  readonly way: "packed";
+  /** Groups of panels in one matrix of the batch, and in all that are packed. */
+  readonly aGroups: number;
+  readonly aBlocks: number;
+  readonly aBatchBytes: number;
+  readonly bGroups: number;
+  readonly bBlocks: number;
+  readonly bBatchBytes: number;
+  readonly bOffset: number;
+  /** A tile for every block, for those that hang over C's edge. */
+  readonly spareOffset: number;
+  readonly rowStrips: number;
+  readonly columnStrips: number;
+  readonly blocks: number;
+  readonly scratchBytes: Bytes;
+}
+
+export type GemmPlan = { readonly way: DirectForm } | PackedPlan;
+
+/** Below this many multiplications a product does not earn back its packing; measured on cubes. */
+const leastPackedWork: Readonly<Record<DirectForm, number>> = { columns: 64 ** 3, dots: 40 ** 3 };
+
+/** A packed operand is read once for every panel of the other; where those are few, packing costs more than it wins. */
+const leastPackedSide = 24;
+
+export function planGemm(shape: GemmShape): GemmPlan {
+  const form = directForm(shape);
+  if (!form) return planPacked(shape);
+  const { m, n, k } = shape;
+  // Columns are summed in vectors; with fewer columns than lanes a tile's padding is the lesser waste.
+  const hasVectors = form === "dots" || n >= elementOf(shape.dtype).lanes;
+  const isThin = hasVectors && Math.min(m, n, k) < leastPackedSide;
+  return isThin || m * n * k < leastPackedWork[form] ? { way: form } : planPacked(shape);
+}
+
+/** Neither form suits two transposed operands: those are always packed. */
+function directForm({ a, b, k }: GemmShape): DirectForm | undefined {
+  if (!b.isTransposed || k === 0) return "columns";
+  return a.isTransposed ? undefined : "dots";
+}
+
+function planPacked({ dtype, m, n, k, batch = 1, a, b }: GemmShape): PackedPlan {
+  const element = elementOf(dtype);
+  const strip = blocking(element);
+  const aPanels = Math.ceil(m / tileShape.rows);
+  const bPanels = Math.ceil(n / tileColumns(element));
+  const aGroups = Math.ceil(aPanels / panelsPerBlock);
+  const bGroups = Math.ceil(bPanels / panelsPerBlock);
+  // A matrix that all products of the batch share is packed once.
+  const aMatrices = a.batchStride ? batch : 1;
+  const bMatrices = b.batchStride ? batch : 1;
+  const aPanelBytes = tileShape.rows * k * element.bytes;
+  const bPanelBytes = tileColumns(element) * k * element.bytes;
+  const bOffset = alignUp(aMatrices * aPanels * aPanelBytes, 64);
+  const spareOffset = alignUp(bOffset + bMatrices * bPanels * bPanelBytes, 64);
+  const rowStrips = Math.ceil(m / strip.rows);
+  const columnStrips = Math.ceil(n / strip.columns);
+  const blocks = rowStrips * columnStrips * batch;
+  return {
+    way: "packed",
+    aGroups,
+    aBlocks: aGroups * aMatrices,
+    aBatchBytes: a.batchStride ? aPanels * aPanelBytes : 0,
+    bGroups,
+    bBlocks: bGroups * bMatrices,
+    bBatchBytes: b.batchStride ? bPanels * bPanelBytes : 0,
+    bOffset,
+    spareOffset,
+    rowStrips,
+    columnStrips,
+    blocks,
+    scratchBytes: alignUp(spareOffset + blocks * tileBytes, 64),
+  };
+}

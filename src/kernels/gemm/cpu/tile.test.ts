@@ -1,0 +1,39 @@
+/** A tile without fused multiply-add, as an engine without relaxed SIMD makes it, against float64. */
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { encodeModule } from "../../../driver/index.js";
+import { elementOf, plainElements } from "./element.js";
+import { tileColumns, tileFunction, tileShape } from "./tile.js";
+
+const depth = 37;
+const places = { a: 0, b: 16_384, c: 32_768 };
+
+for (const dtype of ["f32", "f64"] as const) {
+  test(`a tile of ${dtype} is right with and without fused multiply-add`, () => {
+    for (const element of [plainElements[dtype], elementOf(dtype)]) {
+      const memory = new WebAssembly.Memory({ initial: 1, maximum: 65_536, shared: true });
+      const module = new WebAssembly.Module(encodeModule([tileFunction(element)]));
+      const { exports } = new WebAssembly.Instance(module, { env: { memory } });
+      const tile = exports["tile"] as (...args: number[]) => void;
+      const columns = tileColumns(element);
+      const values = dtype === "f32" ? new Float32Array(memory.buffer) : new Float64Array(memory.buffer);
+      const at = (place: number, index: number) => place / element.bytes + index;
+      for (let i = 0; i < depth * tileShape.rows; i++) values[at(places.a, i)] = Math.sin(i);
+      for (let i = 0; i < depth * columns; i++) values[at(places.b, i)] = Math.cos(i);
+      tile(places.a, places.b, depth, places.c, columns * element.bytes, 1, 0, 0);
+      for (let row = 0; row < tileShape.rows; row++) {
+        for (let column = 0; column < columns; column++) {
+          let sum = 0;
+          for (let k = 0; k < depth; k++) {
+            sum +=
+              values[at(places.a, k * tileShape.rows + row)]! * values[at(places.b, k * columns + column)]!;
+          }
+          const found = values[at(places.c, row * columns + column)]!;
+          const bound = depth * depth * (dtype === "f32" ? 2 ** -24 : 2 ** -53);
+          assert.ok(Math.abs(found - sum) <= bound, `[${row}, ${column}] is ${found}, and ${sum} in float64`);
+        }
+      }
+    }
+  });
+}

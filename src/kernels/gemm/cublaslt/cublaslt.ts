@@ -1,0 +1,124 @@
+/** Products by the device's own library: on CUDA there is nothing to pack, and bias and activation come with the product. */
+
+import type { KernelSource, Parameter, Product, ProductMatrix } from "../../../driver/index.js";
+import type { Runtime } from "../../../runtime/index.js";
+import { literalKey, type Span } from "../../../units/index.js";
+import type { GemmOutline, GemmProblem, MatrixLayout, ProductDtype } from "../desc.js";
+import { accessToC, refused, requireBiasAsResult } from "../desc.js";
+
+/** How far an address is looked at: more alignment than this is of no use to any kernel. */
+const mostAlignment = 128;
+
+export function launchLibraryProduct(runtime: Runtime, problem: GemmProblem<ProductDtype>, op: string): void {
+  requireBiasAsResult(problem);
+  const { a, b, c, bias, scratch } = problem;
+  const kernel = runtime.kernel(sourceOf(runtime, problem));
+  const { workspaceBytes = 0 } = kernel;
+  const operands = [a.storage, b.storage, c.storage, ...(bias ? [bias] : [])];
+  if (workspaceBytes > 0) {
+    if (!scratch || scratch.span.size < workspaceBytes) {
+      const there = scratch ? `"${scratch.label}" has ${scratch.span.size}` : "none was given";
+      throw refused(
+        `the library needs ${workspaceBytes} bytes of scratch memory, and ${there}. Ask gemmScratchBytes how much to allocate.`,
+      );
+    }
+    operands.push(scratch);
+  }
+  runtime.launch({ op, kernel, blocks: 1, arguments: operands });
+}
+
+export function libraryWorkspaceBytes(runtime: Runtime, problem: GemmOutline): number {
+  return runtime.kernel(sourceOf(runtime, problem)).workspaceBytes ?? 0;
+}
+
+export function libraryChoices(runtime: Runtime, problem: GemmOutline): number {
+  return runtime.kernel(sourceOf(runtime, { ...problem, choice: 0 })).choices ?? 1;
+}
+
+/** Equal for products that the library can't tell from each other, so that what is measured of one holds for all. */
+export function libraryProductKey(runtime: Runtime, problem: GemmOutline): string {
+  return keyOf(productOf(runtime, { ...problem, choice: 0 }));
+}
+
+/**
+ * Does the activation come with the product? The library's are for products that are rounded anyway: its GELU is good to
+ * 1e-5, and its ReLU makes a NaN 0. Behind an IEEE product they are a pass of our own.
+ */
+export function libraryActivates({ settings }: Runtime, { dtype }: Pick<GemmOutline, "dtype">): boolean {
+  return dtype === "f16" || dtype === "bf16" || (dtype === "f32" && settings.precision !== "f32");
+}
+
+/** A runtime knows a kernel by its source's identity, so one is made for each product and kept. */
+const made = new Map<string, KernelSource>();
+
+function sourceOf(runtime: Runtime, problem: GemmOutline): KernelSource {
+  const { dtype, bias } = problem;
+  const product = productOf(runtime, problem);
+  const access = accessToC(problem);
+  const key = `${access} ${keyOf(product)}`;
+  const known = made.get(key);
+  if (known) return known;
+  const parameters: Parameter[] = ["in", "in", access, ...(bias ? (["in"] as const) : [])];
+  const source: KernelSource = { name: `product_${dtype}`, parameters, product };
+  made.set(key, source);
+  return source;
+}
+
+function productOf(runtime: Runtime, problem: GemmOutline): Product {
+  const {
+    dtype,
+    m,
+    n,
+    k,
+    batch = 1,
+    a,
+    b,
+    c,
+    alpha = 1,
+    beta = 0,
+    bias,
+    biasBatchStride = 0,
+    activation = "none",
+    choice = 0,
+  } = problem;
+  const { resultDtype = dtype } = problem;
+  return {
+    dtype,
+    resultDtype,
+    precision: runtime.settings.precision,
+    m,
+    n,
+    k,
+    batch,
+    a: matrixOf(a, a.storage.span),
+    b: matrixOf(b, b.storage.span),
+    c: matrixOf(c, c.storage.span),
+    alpha,
+    beta,
+    hasBias: bias !== undefined,
+    biasBatchStride,
+    activation: libraryActivates(runtime, problem) ? activation : "none",
+    choice,
+  };
+}
+
+function matrixOf(
+  { rowStride, isTransposed = false, batchStride = 0 }: MatrixLayout,
+  { address }: Span,
+): ProductMatrix {
+  return { rowStride, isTransposed, batchStride, alignment: alignmentOf(address) };
+}
+
+/** The largest power of two that divides an address. */
+function alignmentOf(address: number): number {
+  let alignment = mostAlignment;
+  while (address % alignment !== 0) alignment /= 2;
+  return alignment;
+}
+
+function keyOf({ a, b, c, ...rest }: Product): string {
+  const matrix = ({ rowStride, isTransposed, batchStride, alignment }: ProductMatrix): string =>
+    `${rowStride} ${isTransposed ? "T" : "N"} ${batchStride} ${alignment}`;
+  const facts = Object.values(rest).map((one) => (typeof one === "number" ? literalKey(one) : one));
+  return `${facts.join(" ")} | ${matrix(a)} | ${matrix(b)} | ${matrix(c)}`;
+}

@@ -1,0 +1,277 @@
+/** Wide products: right for every layout, tile and group, written nowhere beside C, and the same bits in any form. */
+
+import assert from "node:assert/strict";
+import { describe, test } from "node:test";
+import fc from "fast-check";
+import { cudaMissing, openCudaKernelRuntime, put } from "../../../../test/support/kernel-runtime.js";
+import { compileWithNvcc, noCompiler } from "../../../../test/support/nvcc.js";
+import {
+  biasStepOf,
+  type DrawnMatrix,
+  type DrawnProduct,
+  drawValues,
+  expectedOf,
+  layOutProduct,
+  proveValues,
+} from "../../../../test/support/random-gemms.js";
+import { span } from "../../../units/index.js";
+import type { GemmOutline, GemmProblem } from "../desc.js";
+import { gemm, gemmMany, gemmTogether } from "../gemm.js";
+import { type WideForm, wideFormOf, wideTiles } from "./configs.js";
+import { launchWideProducts } from "./launch.js";
+import { wideSource } from "./mainloop.js";
+
+/** A small GPU, so that small products are worth tiles. */
+const small = { kind: "cuda", computeCapability: "9.0", parallelism: 1 } as const;
+
+const matrix = (mayTurn: boolean): fc.Arbitrary<DrawnMatrix> =>
+  fc.record({
+    isTransposed: mayTurn ? fc.boolean() : fc.constant(false),
+    form: fc.constantFrom("apart", "in turn"),
+    gap: fc.constantFrom(0, 0, 2, 4),
+    offset: fc.constantFrom(0, 0, 2, 4),
+  });
+
+const size = fc.oneof(fc.integer({ min: 1, max: 70 }), fc.constantFrom(48, 64, 65, 96, 128));
+
+const drawProduct: fc.Arbitrary<DrawnProduct> = fc.record({
+  ...{ dtype: fc.constant("f32" as const), resultDtype: fc.constant("f32" as const) },
+  ...{ m: size, n: size, k: fc.integer({ min: 32, max: 70 }), batch: fc.constantFrom(1, 1, 2) },
+  ...{ a: matrix(true), b: matrix(true), c: matrix(false) },
+  ...{ alpha: fc.constantFrom(1, -0.5), beta: fc.constantFrom(0, 0, 1) },
+  bias: fc.constantFrom("none", "none", "one", "batched"),
+  activation: fc.constant("none" as const),
+});
+
+describe("a wide product", { skip: cudaMissing }, () => {
+  const runtime = cudaMissing ? undefined! : openCudaKernelRuntime();
+
+  /** A product in step memory, and what its C should hold afterwards. */
+  function place(drawn: DrawnProduct) {
+    const layouts = layOutProduct(drawn);
+    const values = drawValues(drawn);
+    const { m, n, k, batch, alpha, beta } = drawn;
+    const whole = put(runtime, Float32Array.from(values.c), "c");
+    const lying = (name: "a" | "b" | "c") => {
+      const { offset, extent, rowStride, batchStride } = layouts[name];
+      const storage = name === "c" ? whole : put(runtime, Float32Array.from(values[name]), name);
+      const { isTransposed } = drawn[name];
+      return { storage: runtime.view(storage, 4 * offset, 4 * extent), rowStride, batchStride, isTransposed };
+    };
+    const bias = drawn.bias === "none" ? undefined : put(runtime, Float32Array.from(values.bias), "bias");
+    const problem: GemmProblem = {
+      ...{ dtype: "f32", m, n, k, batch, alpha, beta },
+      ...{ a: lying("a"), b: lying("b"), c: lying("c") },
+      ...(bias && { bias, biasBatchStride: biasStepOf(drawn) }),
+    };
+    const prove = (): void =>
+      proveValues(
+        drawn,
+        Float64Array.from(new Float32Array(runtime.read(whole).slice().buffer)),
+        expectedOf(drawn, values),
+      );
+    return { problem, prove };
+  }
+
+  test("is right for any shape, layout, batch, bias and scale, in each of the tiles, and writes nothing beside C", () => {
+    // Every form is a kernel to compile, so each layout meets each tile a few times, and the rest is drawn.
+    for (const tile of wideTiles) {
+      for (const [isLeftTurned, isRightTurned] of [
+        [false, false],
+        [false, true],
+        [true, false],
+        [true, true],
+      ]) {
+        let met = 0;
+        fc.assert(
+          fc.property(drawProduct, (drawn) =>
+            runtime.step(() => {
+              const a = { ...drawn.a, isTransposed: isLeftTurned! };
+              const b = { ...drawn.b, isTransposed: isRightTurned! };
+              const { problem, prove } = place({ ...drawn, a, b });
+              const form = wideFormOf(small, "f32", [problem]);
+              fc.pre(form !== undefined);
+              met++;
+              launchWideProducts(runtime, [problem], { ...form, tile }, "product");
+              prove();
+            }),
+          ),
+          { numRuns: 4 },
+        );
+        assert.equal(met, 4);
+      }
+    }
+  });
+
+  test("red proof: the check sees a layout, a stride and a bias that are not the product's", () => {
+    const drawn: DrawnProduct = {
+      ...{ dtype: "f32", resultDtype: "f32", m: 40, n: 40, k: 40, batch: 1, alpha: 1, beta: 0 },
+      ...{ bias: "one", activation: "none" },
+      a: { isTransposed: false, form: "apart", gap: 4, offset: 0 },
+      b: { isTransposed: false, form: "apart", gap: 4, offset: 0 },
+      c: { isTransposed: false, form: "apart", gap: 4, offset: 0 },
+    };
+    const faults: Record<string, (problem: GemmProblem, form: WideForm) => [GemmProblem, WideForm]> = {
+      "A's layout": (problem, form) => [problem, { ...form, a: { ...form.a, isAlong: false } }],
+      "B's layout": (problem, form) => [problem, { ...form, b: { ...form.b, isAlong: true } }],
+      "C's stride": (problem, form) => [{ ...problem, c: { ...problem.c, rowStride: 40 } }, form],
+      "the terms": (problem, form) => [{ ...problem, k: 39 }, form],
+      "the bias": ({ bias: _, ...problem }, form) => [problem, { ...form, hasBias: false }],
+    };
+    for (const [what, plant] of Object.entries(faults)) {
+      runtime.step(() => {
+        const { problem, prove } = place(drawn);
+        const form = wideFormOf(small, "f32", [problem])!;
+        launchWideProducts(runtime, [...[plant(problem, form)[0]]], plant(problem, form)[1], "product");
+        assert.throws(prove, /element \d+ of C's memory/, what);
+      });
+    }
+  });
+
+  test("has the same bits in every tile and beside others, each rounded once from an exact sum", () => {
+    const [m, n, k] = [70, 52, 120];
+    const draw = (length: number, seed: number) =>
+      Float32Array.from({ length }, (_, index) => Math.sin(index * seed + seed) * 2 ** ((index % 9) - 4));
+    runtime.step(() => {
+      const [left, right] = [draw(m * k, 1.7), draw(k * n, 0.9)];
+      const [a, b] = [put(runtime, left, "a"), put(runtime, right, "b")];
+      const make = (): GemmProblem => ({
+        ...{ dtype: "f32", m, n, k, a: { storage: a, rowStride: k }, b: { storage: b, rowStride: n } },
+        c: { storage: runtime.arena.allocate(4 * m * n, "c"), rowStride: n },
+      });
+      const read = ({ c }: GemmProblem) => [...new Float32Array(runtime.read(c.storage).slice().buffer)];
+      const exact = Array.from({ length: m * n }, (_, index) => {
+        let sum = 0;
+        for (let term = 0; term < k; term++)
+          sum += left[Math.floor(index / n) * k + term]! * right[term * n + (index % n)]!;
+        return Math.fround(sum);
+      });
+      const alone = wideTiles.map((tile) => {
+        const problem = make();
+        const form = wideFormOf(small, "f32", [problem])!;
+        launchWideProducts(runtime, [problem], { ...form, tile }, "product");
+        return read(problem);
+      });
+      for (const bits of alone) assert.deepEqual(bits, exact);
+      const group = [make(), make(), make()];
+      launchWideProducts(runtime, group, wideFormOf(small, "f32", group)!, "products");
+      for (const problem of group) assert.deepEqual(read(problem), exact);
+    });
+  });
+
+  test("keeps what is not finite, and only where it belongs", () => {
+    const [m, n, k] = [40, 40, 40];
+    runtime.step(() => {
+      const left = new Float32Array(m * k).fill(1);
+      left[3 * k + 5] = Number.NaN;
+      left[7 * k] = Number.POSITIVE_INFINITY;
+      const [a, b] = [put(runtime, left, "a"), put(runtime, new Float32Array(k * n).fill(0.5), "b")];
+      const c = runtime.arena.allocate(4 * m * n, "c");
+      const problem: GemmProblem = {
+        ...{ dtype: "f32", m, n, k, a: { storage: a, rowStride: k }, b: { storage: b, rowStride: n } },
+        c: { storage: c, rowStride: n },
+      };
+      launchWideProducts(runtime, [problem], wideFormOf(small, "f32", [problem])!, "product");
+      const found = new Float32Array(runtime.read(c).slice().buffer);
+      for (const [index, value] of found.entries()) {
+        const row = Math.floor(index / n);
+        assert.ok(Object.is(value, row === 3 ? Number.NaN : row === 7 ? Infinity : k / 2), `row ${row}`);
+      }
+    });
+  });
+
+  test("is what gemm launches where it fills enough of the device, and needs no scratch memory", () => {
+    const side = 16 * runtime.device.parallelism;
+    runtime.step(() => {
+      const [a, b] = [1, 2].map((value) => put(runtime, new Float32Array(64 * side).fill(value), "operand"));
+      const make = (): GemmProblem => ({
+        ...{ dtype: "f32", m: 64, n: side, k: 64 },
+        a: { storage: a!, rowStride: 64 },
+        b: { storage: b!, rowStride: side },
+        c: { storage: runtime.arena.allocate(4 * 64 * side, "c"), rowStride: side },
+      });
+      const problems = [make(), make()];
+      const isOurs = runtime.device.computeCapability === "9.0";
+      assert.equal(gemmTogether(runtime, problems), isOurs);
+      if (isOurs) {
+        gemm(runtime, problems[0]!);
+        gemmMany(runtime, problems.slice(1));
+        for (const { c } of problems)
+          assert.equal(new Float32Array(runtime.read(c.storage).slice().buffer)[5], 128);
+      } else assert.throws(() => gemmMany(runtime, problems), { code: "BAD_ARGUMENT" });
+    });
+  });
+});
+
+describe("the form of wide products", () => {
+  const lying = (rowStride: number) => ({ storage: { span: span(256, 2 ** 30) }, rowStride });
+  const outline = (shape: { m: number; n: number; k: number; batch?: number }, more = {}): GemmOutline => {
+    return { dtype: "f32", ...shape, a: lying(shape.k), b: lying(shape.n), c: lying(shape.n), ...more };
+  };
+  const hopper = { ...small, parallelism: 132 };
+  const tileOf = (...problems: GemmOutline[]) => {
+    const tile = wideFormOf(hopper, "f32", problems)?.tile;
+    return tile && `${tile.rows}×${tile.columns}`;
+  };
+
+  test("is there for f32 on Hopper, and for nothing else", () => {
+    const one = outline({ m: 3072, n: 1024, k: 256 });
+    assert.ok(wideFormOf(hopper, "f32", [one]));
+    assert.equal(wideFormOf(hopper, "tf32", [one]), undefined);
+    assert.equal(wideFormOf({ ...hopper, computeCapability: "8.0" }, "f32", [one]), undefined);
+    assert.equal(wideFormOf({ ...hopper, kind: "cpu" }, "f32", [one]), undefined);
+    for (const dtype of ["f64", "f16", "bf16"] as const)
+      assert.equal(wideFormOf(hopper, "f32", [{ ...one, dtype }]), undefined);
+    assert.equal(wideFormOf(hopper, "f32", [outline({ m: 3072, n: 1024, k: 31 })]), undefined);
+    assert.equal(wideFormOf(hopper, "f32", []), undefined);
+  });
+
+  test("has the tile that keeps the busiest multiprocessor the shortest", () => {
+    assert.equal(tileOf(outline({ m: 3072, n: 1024, k: 256 })), "64×64");
+    assert.equal(tileOf(outline({ m: 3072, n: 768, k: 256 })), "48×64");
+    assert.equal(tileOf(outline({ m: 3072, n: 256, k: 1024 })), "48×64");
+    assert.equal(tileOf(outline({ m: 1024, n: 256, k: 3072 })), "32×64");
+    assert.equal(tileOf(outline({ m: 64, n: 64, k: 3072 })), undefined, "too few blocks");
+  });
+
+  test("copies as many floats at once as strides and addresses allow, and single ones not at all", () => {
+    const at = (address: number, rowStride: number) => ({
+      storage: { span: span(address, 2 ** 30) },
+      rowStride,
+    });
+    const shape = { m: 3072, n: 1024, k: 256 };
+    const chunkOf = (a: GemmOutline["a"]) => wideFormOf(hopper, "f32", [outline(shape, { a })])?.a.chunk;
+    assert.deepEqual([at(256, 256), at(264, 256), at(256, 258), at(260, 256), at(256, 257)].map(chunkOf), [
+      ...[4, 2, 2],
+      ...[undefined, undefined],
+    ]);
+  });
+
+  test("is shared by products that have as many terms, the same layouts, and a bias or none", () => {
+    const one = outline({ m: 1024, n: 256, k: 3072 });
+    assert.equal(tileOf(one, outline({ m: 256, n: 1024, k: 3072 })), "64×64");
+    assert.equal(tileOf(one, outline({ m: 256, n: 1024, k: 3000 })), undefined);
+    assert.equal(tileOf(one, { ...one, a: { ...one.a, isTransposed: true, rowStride: 1024 } }), undefined);
+    assert.equal(tileOf(one, { ...one, bias: { span: span(256, 1024) } }), undefined);
+    assert.equal(tileOf(one, { ...one, beta: 1 }), undefined);
+  });
+});
+
+test("the code of wide products compiles under nvcc without a warning and needs no local memory", {
+  skip: noCompiler(),
+}, () => {
+  const operand = { chunk: 4 } as const;
+  const sources = wideTiles.flatMap((tile) =>
+    [true, false].map((isAlong) =>
+      wideSource(
+        {
+          ...{ tile, storesFours: true, hasBias: isAlong, readsC: false },
+          ...{ a: { ...operand, isAlong }, b: { ...operand, isAlong: false } },
+        },
+        ["out", "part"],
+      ),
+    ),
+  );
+  for (const [index, { stackBytes, spillBytes }] of compileWithNvcc(sources, "sm_90a").entries())
+    assert.deepEqual({ stackBytes, spillBytes }, { stackBytes: 0, spillBytes: 0 }, `source ${index}`);
+});

@@ -1,0 +1,133 @@
+/**
+ * Reduces many vectors, part by part: what a norm of all gradients begins with. On a GPU, where a launch costs more than most
+ * vectors, all of them are one, however many they are and however long each is.
+ */
+
+import type { KernelSource } from "../../driver/index.js";
+import type { PartsKernel, RowKernel } from "../../ir/index.js";
+import { dtypes, iterateRows, term } from "../../ir/index.js";
+import type { Runtime, Storage } from "../../runtime/index.js";
+import { partLength, printPartsKernel } from "../codegen/cuda/chunked-reduce-kernel.js";
+import { launchRows } from "../launch.js";
+
+export interface PartsLaunch {
+  readonly kernel: PartsKernel;
+  /** Each begins where its storage does, and none is empty. */
+  readonly vectors: readonly { readonly storage: Storage; readonly length: number }[];
+  /** One for each part of each vector, in order. */
+  readonly results: Storage;
+  readonly scalars?: readonly number[];
+  /** Gives some bytes of a storage. */
+  view(storage: Storage, offset: number, size: number): Storage;
+}
+
+/** A launch's arguments have a limit of 4 KiB, and a vector takes 16 bytes of it. */
+const mostVectors = 128;
+/** The kernel is printed for 1, 2, 4, 8 and 16 vectors, and for multiples of 16; what is not used is empty. */
+const vectorsPerSize = 16;
+
+/** How many parts a vector of so many elements has: all but the last are equally long. */
+export function countParts(length: number): number {
+  return Math.ceil(length / partLength);
+}
+
+export function launchParts(runtime: Runtime, launch: PartsLaunch): void {
+  const { kernel, vectors, results, view } = launch;
+  const isOnGpu = runtime.device.kind === "cuda";
+  const atOnce = isOnGpu ? mostVectors : 1;
+  const resultBytes = dtypes[kernel.value.type].bytes;
+  let done = 0;
+  for (let first = 0; first < vectors.length; first += atOnce) {
+    const some = vectors.slice(first, first + atOnce);
+    const parts = some.reduce((sum, { length }) => sum + countParts(length), 0);
+    const own = view(results, done * resultBytes, parts * resultBytes);
+    const launchSome = isOnGpu ? launchTogether : launchOnCpu;
+    launchSome(runtime, { ...launch, vectors: some, results: own });
+    done += parts;
+  }
+}
+
+function launchTogether(runtime: Runtime, { kernel, vectors, results, scalars = [] }: PartsLaunch): void {
+  const storages = vectors.map(({ storage }) => storage);
+  const lengths = vectors.map(({ length }) => length);
+  const [any] = storages;
+  if (!any) return;
+  const ends: number[] = [];
+  let parts = 0;
+  for (const length of lengths) {
+    parts += countParts(length);
+    ends.push(parts);
+  }
+  const size = placesFor(vectors.length);
+  const filled = <T>(list: readonly T[], value: T): T[] => [
+    ...list,
+    ...new Array<T>(size - list.length).fill(value),
+  ];
+  runtime.launch({
+    op: kernel.name,
+    kernel: runtime.kernel(sourceOf(kernel, size)),
+    blocks: parts,
+    arguments: [...filled(storages, any), results, ...filled(lengths, 0), ...filled(ends, parts), ...scalars],
+  });
+}
+
+/** The whole parts of a vector first, as rows; then what is left, which is a shorter one. */
+function launchOnCpu(runtime: Runtime, { kernel, vectors, results, scalars = [], view }: PartsLaunch): void {
+  const [vector] = vectors;
+  if (!vector) return;
+  const { storage, length } = vector;
+  const whole = Math.floor(length / partLength);
+  reduceRows(0, whole, partLength);
+  reduceRows(whole, 1, length - whole * partLength);
+
+  function reduceRows(first: number, rows: number, size: number): void {
+    if (rows * size === 0) return;
+    const [from, to] = [dtypes[kernel.dtype].bytes, dtypes[kernel.value.type].bytes];
+    const strides = [
+      [size, 1],
+      [1, 0],
+    ];
+    launchRows(runtime, {
+      kernel: rowKernelOf(kernel),
+      iteration: iterateRows([rows, size], strides, 1),
+      operands: [
+        view(storage, first * partLength * from, rows * size * from),
+        view(results, first * to, rows * to),
+      ],
+      scalars,
+    });
+  }
+}
+
+function placesFor(vectors: number): number {
+  if (vectors > vectorsPerSize) return Math.ceil(vectors / vectorsPerSize) * vectorsPerSize;
+  return 2 ** Math.ceil(Math.log2(vectors));
+}
+
+const printed = new WeakMap<PartsKernel, Map<number, KernelSource>>();
+
+function sourceOf(kernel: PartsKernel, size: number): KernelSource {
+  const bySize = printed.get(kernel) ?? new Map<number, KernelSource>();
+  printed.set(kernel, bySize);
+  const source = bySize.get(size) ?? printPartsKernel(kernel, size);
+  bySize.set(size, source);
+  return source;
+}
+
+const rowKernels = new WeakMap<PartsKernel, RowKernel>();
+
+function rowKernelOf(kernel: PartsKernel): RowKernel {
+  const { name, dtype, scalars, op, value } = kernel;
+  const known = rowKernels.get(kernel) ?? {
+    name,
+    inputs: [dtype],
+    outputs: [{ dtype: value.type, per: "row" }],
+    scalars,
+    stages: [
+      { kind: "reduce", op, value },
+      { kind: "store", output: 0, value: term.reduced(0, value.type) },
+    ],
+  };
+  rowKernels.set(kernel, known);
+  return known;
+}

@@ -1,0 +1,62 @@
+/** Many matrices turned in one launch: every word arrives, and none beside it changes. */
+
+import assert from "node:assert/strict";
+import { describe, test } from "node:test";
+import fc from "fast-check";
+import { cudaMissing, openCudaKernelRuntime, put } from "../../../test/support/kernel-runtime.js";
+import { sameBytes } from "../../../test/support/same-bytes.js";
+import type { Storage } from "../../runtime/index.js";
+import { mostTurned, turnLaunchOf } from "./transpose.js";
+
+const skip = cudaMissing;
+const runtime = skip ? undefined! : openCudaKernelRuntime();
+
+interface Drawn {
+  readonly rows: number;
+  readonly columns: number;
+  /** Words between rows, and behind the result. */
+  readonly gap: number;
+}
+
+const drawn: fc.Arbitrary<Drawn> = fc.record({
+  rows: fc.oneof(fc.integer({ min: 1, max: 70 }), fc.constantFrom(32, 64, 96)),
+  columns: fc.oneof(fc.integer({ min: 1, max: 70 }), fc.constantFrom(32, 64)),
+  gap: fc.nat(3),
+});
+
+function prove(matrices: readonly Drawn[]): void {
+  runtime.step(() => {
+    const placed = matrices.map(({ rows, columns, gap }, index) => {
+      const rowStride = columns + gap;
+      const source = Uint32Array.from({ length: rows * rowStride }, (_, word) => 7919 * (index + 1) + word);
+      const target = new Uint32Array(rows * columns + gap).fill(0xdead_0000 + index);
+      const expected = target.map((word, at) =>
+        at < rows * columns ? source[(at % rows) * rowStride + Math.floor(at / rows)]! : word,
+      );
+      const [from, whole] = [put(runtime, source, "source"), put(runtime, target, "target")];
+      const to = runtime.view(whole, 0, 4 * rows * columns);
+      return { expected, whole, matrix: { from, to, rows, columns, rowStride } };
+    });
+    const { source, ...launch } = turnLaunchOf<Storage>(placed.map(({ matrix }) => matrix));
+    runtime.launch({ op: "turn", kernel: runtime.kernel(source), ...launch });
+    for (const [index, { whole, expected }] of placed.entries())
+      sameBytes(runtime.read(whole), expected, `matrix ${index} of ${matrices.length}`);
+  });
+}
+
+describe("matrices turned on CUDA", { skip }, () => {
+  test("of any number, size and gaps arrive whole, and change nothing beside them", () => {
+    fc.assert(
+      fc.property(fc.array(drawn, { minLength: 1, maxLength: 4 }), (matrices) => prove(matrices)),
+      { numRuns: 40 },
+    );
+  });
+
+  test("are so many at the most that a launch can take them", () => {
+    prove(Array.from({ length: mostTurned }, (_, index) => ({ rows: 1 + index, columns: 3, gap: 0 })));
+    const bytes = turnLaunchOf(
+      Array.from({ length: mostTurned }, () => ({ from: 0, to: 0, rows: 1, columns: 1, rowStride: 1 })),
+    ).arguments.length;
+    assert.ok(bytes * 8 <= 4096);
+  });
+});

@@ -1,0 +1,71 @@
+/** The element types of a walk, each with its instructions: one by one, and as vectors of neighbouring columns. */
+
+import type { Code, Local, MemoryOpcode, PlainOpcode, ValueType } from "../../driver/index.js";
+import { dtypes } from "../../ir/index.js";
+import { forWholeSteps } from "../codegen/wasm/loops.js";
+
+export type WalkDtype = "f32" | "f64" | "i32";
+
+const vectorBytes = 16;
+
+/** Neighbouring columns that are walked together, in `count` values of one type. */
+export interface Group {
+  readonly columns: number;
+  readonly count: number;
+  readonly type: ValueType;
+  /** What a value takes in memory. */
+  readonly bytes: number;
+  readonly load: MemoryOpcode;
+  readonly store: MemoryOpcode;
+  readonly add: PlainOpcode;
+  /** Pushes what changes no value that it is added to: -0 where there is one, for 0 would make 0 of it. */
+  readonly pushNothing: (code: Code) => void;
+}
+
+function scalarGroup(dtype: WalkDtype): Group {
+  return {
+    columns: 1,
+    count: 1,
+    type: dtype,
+    bytes: dtypes[dtype].bytes,
+    load: `${dtype}.load`,
+    store: `${dtype}.store`,
+    add: `${dtype}.add`,
+    pushNothing: (code) => code[dtype](dtype === "i32" ? 0 : -0),
+  };
+}
+
+function vectorGroup(dtype: WalkDtype, count: number): Group {
+  const shape = ({ f32: "f32x4", f64: "f64x2", i32: "i32x4" } as const)[dtype];
+  return {
+    columns: (count * vectorBytes) / dtypes[dtype].bytes,
+    count,
+    type: "v128",
+    bytes: vectorBytes,
+    load: "v128.load",
+    store: "v128.store",
+    add: `${shape}.add`,
+    pushNothing: (code) => {
+      scalarGroup(dtype).pushNothing(code);
+      code.op(`${shape}.splat`);
+    },
+  };
+}
+
+/** Runs the body for the columns up to the end: `vectors` vectors of them at once, then one, then lone columns. */
+export function forColumnGroups(
+  code: Code,
+  dtype: WalkDtype,
+  vectors: number,
+  { column, end }: { readonly column: Local; readonly end: Local },
+  body: (group: Group) => void,
+): void {
+  for (const group of [vectorGroup(dtype, vectors), vectorGroup(dtype, 1), scalarGroup(dtype)]) {
+    forWholeSteps(code, column, end, group.columns, () => body(group));
+  }
+}
+
+/** How many columns `vectors` vectors hold. */
+export function columnsOf(dtype: WalkDtype, vectors: number): number {
+  return vectorGroup(dtype, vectors).columns;
+}

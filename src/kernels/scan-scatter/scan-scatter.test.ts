@@ -1,0 +1,270 @@
+/** Scans and scatters against plain loops, to the bit: every dtype, odd sizes, offset storages, on every device. */
+
+import assert from "node:assert/strict";
+import { describe, test } from "node:test";
+import fc from "fast-check";
+import { rounded } from "../../../test/support/ir-reference.js";
+import {
+  cudaMissing,
+  openCpuKernelRuntime,
+  openCudaKernelRuntime,
+  put,
+} from "../../../test/support/kernel-runtime.js";
+import { refuses } from "../../../test/support/rejects.js";
+import { sameBytes } from "../../../test/support/same-bytes.js";
+import type { Runtime } from "../../runtime/index.js";
+import type { WalkDtype } from "./element.js";
+import { launchScan, type Scan } from "./scan.js";
+import { launchScatterAdd } from "./scatter-add.js";
+
+/** A walk's bits are the same everywhere. Where no GPU is under test CUDA's kernels run on the emulator, which takes its time. */
+const devices = [
+  { device: "one thread", skip: false, open: () => openCpuKernelRuntime(1), runs: 150 },
+  { device: "two threads", skip: false, open: () => openCpuKernelRuntime(2), runs: 150 },
+  { device: "CUDA", skip: cudaMissing, open: openCudaKernelRuntime, runs: 60 },
+] as const;
+
+const arrays = { f32: Float32Array, f64: Float64Array, i32: Int32Array } as const;
+type Values = Float32Array<ArrayBuffer> | Float64Array<ArrayBuffer> | Int32Array<ArrayBuffer>;
+
+/** Numbers whose sums depend on the order in which they are added, zeros of both signs and wraps among them. */
+function valuesOf(dtype: WalkDtype, count: number, seed: number): Values {
+  const values = new arrays[dtype](count);
+  let state = seed | 1;
+  for (const place of values.keys()) {
+    state = (Math.imul(state, 1_664_525) + 1_013_904_223) | 0;
+    const isZero = (state >>> 28) % 8 === 0;
+    values[place] = dtype === "i32" ? state : isZero ? -0 : state / 3e5;
+  }
+  return values;
+}
+
+/** An array in the middle of a buffer: the buffer, the array, and where it starts. */
+function place(runtime: Runtime, values: Values, offset: number, label: string) {
+  const buffer = new Uint8Array(values.byteLength + 64).fill(0xa5);
+  const start = offset * values.BYTES_PER_ELEMENT;
+  buffer.set(new Uint8Array(values.buffer, values.byteOffset, values.byteLength), start);
+  const whole = put(runtime, buffer, label);
+  return { whole, storage: runtime.view(whole, start, values.byteLength), start };
+}
+
+/** Fails unless the buffer holds these values in its middle and what it was filled with everywhere else. */
+function proveWhole(found: Uint8Array, expected: Values, start: number, what: string): void {
+  const bytes = new Uint8Array(found.length).fill(0xa5);
+  bytes.set(new Uint8Array(expected.buffer, expected.byteOffset, expected.byteLength), start);
+  sameBytes(found, bytes, what);
+}
+
+const dtypeOf = fc.constantFrom("f32" as const, "f64" as const, "i32" as const);
+const size = fc.integer({ min: 1, max: 6 });
+const innerSize = fc.oneof(fc.integer({ min: 1, max: 9 }), fc.constantFrom(15, 16, 17, 31, 32, 35, 67));
+const offsets = fc.nat(3);
+
+/** The obvious way; the first element stands for itself. */
+function scanPlainly(scan: Omit<Scan, "input" | "output" | "op">, input: Values): Values {
+  const { dtype, outer, length, inner, isReversed } = scan;
+  const output = new arrays[dtype](input.length);
+  for (let o = 0; o < outer; o++) {
+    for (let i = 0; i < inner; i++) {
+      for (let step = 0; step < length; step++) {
+        const row = isReversed ? length - 1 - step : step;
+        const at = (o * length + row) * inner + i;
+        const before = at + (isReversed ? inner : -inner);
+        output[at] = step === 0 ? input[at]! : rounded(dtype, output[before]! + input[at]!);
+      }
+    }
+  }
+  return output;
+}
+
+const scans = fc.record({
+  dtype: dtypeOf,
+  outer: size,
+  length: fc.oneof(fc.integer({ min: 1, max: 9 }), fc.constantFrom(33, 100)),
+  inner: innerSize,
+  isReversed: fc.boolean(),
+});
+
+interface Scatter {
+  readonly dtype: WalkDtype;
+  readonly outer: number;
+  readonly length: number;
+  readonly inner: number;
+  readonly count: number;
+  readonly isIndexShared: boolean;
+}
+
+function scatterPlainly(one: Scatter, index: Int32Array, source: Values, target: Values): Values {
+  const { dtype, outer, length, inner, count, isIndexShared } = one;
+  const sums = target.slice();
+  for (let o = 0; o < outer; o++) {
+    for (let c = 0; c < count; c++) {
+      for (let i = 0; i < inner; i++) {
+        const from = (o * count + c) * inner + i;
+        const row = index[isIndexShared ? c : from]!;
+        if (row < 0 || row >= length) continue;
+        const to = (o * length + row) * inner + i;
+        sums[to] = rounded(dtype, sums[to]! + source[from]!);
+      }
+    }
+  }
+  return sums;
+}
+
+/** Mostly inside; some just outside, some far. */
+function indicesOf(count: number, length: number, seed: number): Int32Array<ArrayBuffer> {
+  const outside = [-1, length, length + 1, 2 ** 31 - 1, -(2 ** 31), -length];
+  return Int32Array.from({ length: count }, (_, place) => {
+    const mixed = Math.imul(place + seed + 1, 0x9e3779b1) >>> 8;
+    return mixed % 9 === 0 ? outside[mixed % 6]! : mixed % length;
+  });
+}
+
+const scatters = fc.record({
+  dtype: dtypeOf,
+  outer: size,
+  length: size,
+  inner: innerSize,
+  count: fc.oneof(fc.integer({ min: 1, max: 9 }), fc.constantFrom(40, 101)),
+  isIndexShared: fc.boolean(),
+});
+
+/** Scatters between storages at offsets, and holds the target and what lies around it to the plain loops. */
+function proveScatter(
+  runtime: Runtime,
+  one: Scatter,
+  seed: number,
+  offset: readonly [number, number, number],
+): void {
+  const { dtype, outer, length, inner, count, isIndexShared } = one;
+  const index = indicesOf(isIndexShared ? count : outer * count * inner, length, seed);
+  const source = valuesOf(dtype, outer * count * inner, seed);
+  const target = valuesOf(dtype, outer * length * inner, seed + 1);
+  const expected = scatterPlainly(one, index, source, target);
+  runtime.step(() => {
+    const to = place(runtime, target, offset[0], "target");
+    launchScatterAdd(runtime, {
+      ...one,
+      index: place(runtime, index, offset[1], "index").storage,
+      source: place(runtime, source, offset[2], "source").storage,
+      target: to.storage,
+    });
+    proveWhole(runtime.read(to.whole), expected, to.start, "the target");
+  });
+}
+
+for (const { device, skip, open, runs } of devices) {
+  describe(`on ${device}`, { skip }, () => {
+    const runtime = open();
+
+    test("a scan's element is the sum of those up to it in their order, forwards or backwards, and nothing beside is written", () => {
+      fc.assert(
+        fc.property(scans, offsets, offsets, fc.boolean(), (scan, fromOffset, toOffset, isInPlace) => {
+          const count = scan.outer * scan.length * scan.inner;
+          const values = valuesOf(scan.dtype, count, count);
+          const expected = scanPlainly(scan, values);
+          runtime.step(() => {
+            const from = place(runtime, values, fromOffset, "from");
+            const to = isInPlace ? from : place(runtime, new arrays[scan.dtype](count), toOffset, "to");
+            launchScan(runtime, { ...scan, op: "add", input: from.storage, output: to.storage });
+            proveWhole(runtime.read(to.whole), expected, to.start, "the scan");
+          });
+        }),
+        { numRuns: runs },
+      );
+    });
+
+    test("a long scan has the plain loop's bits", () => {
+      const scan = { dtype: "f32", outer: 40, length: 500, inner: 33 } as const;
+      const values = valuesOf("f32", 40 * 500 * 33, 5);
+      runtime.step(() => {
+        const input = put(runtime, values, "x");
+        const output = runtime.arena.allocate(values.byteLength, "sums");
+        launchScan(runtime, { ...scan, op: "add", input, output });
+        sameBytes(runtime.read(output), scanPlainly(scan, values), "the scan");
+      });
+    });
+
+    test("entries are scattered in their order to their indices, and those outside the axis nowhere", () => {
+      fc.assert(
+        fc.property(scatters, fc.nat(999), fc.tuple(offsets, offsets, offsets), (one, seed, offset) =>
+          proveScatter(runtime, one, seed, offset),
+        ),
+        { numRuns: runs },
+      );
+    });
+
+    test("scatters over long axes and wide rows are right, an index a row or an element", () => {
+      for (const isIndexShared of [true, false]) {
+        // A block of CUDA has several rows here, and the last one fewer; columns for two blocks; and a lone column.
+        const wide = { dtype: "f32", outer: 2, length: 1100, inner: 300, count: 700, isIndexShared } as const;
+        proveScatter(runtime, wide, 1, [0, 0, 0]);
+        const narrow = {
+          dtype: "f64",
+          outer: 3,
+          length: 2000,
+          inner: 1,
+          count: 3000,
+          isIndexShared,
+        } as const;
+        proveScatter(runtime, narrow, 2, [1, 2, 3]);
+      }
+    });
+  });
+}
+
+describe("the gradient of an embedding", () => {
+  for (const isIndexShared of [true, false]) {
+    test(`has the same bits on one thread and on two, an index ${isIndexShared ? "a row" : "an element"}`, () => {
+      const one: Scatter = { dtype: "f32", outer: 1, length: 500, inner: 256, count: 3072, isIndexShared };
+      for (const threads of [1, 2]) proveScatter(openCpuKernelRuntime(threads), one, 3, [0, 0, 0]);
+    });
+  }
+});
+
+describe("what does not fit", () => {
+  const runtime = openCpuKernelRuntime(1);
+
+  test("an empty array is left alone, and a storage that is too small is refused by name", () => {
+    runtime.step(() => {
+      const storage = put(runtime, Float32Array.of(7, 7), "small");
+      const scan = { dtype: "f32", inner: 1, op: "add", input: storage, output: storage } as const;
+      launchScan(runtime, { ...scan, outer: 0, length: 5 });
+      launchScan(runtime, { ...scan, outer: 5, length: 0 });
+      assert.deepEqual([...new Float32Array(runtime.read(storage).buffer)], [7, 7]);
+      refuses(
+        "BAD_ARGUMENT",
+        () => launchScan(runtime, { ...scan, outer: 1, length: 3 }),
+        /scan: input takes 12 bytes \(\[1, 3, 1\] of f32\), and "small" has 8/,
+      );
+      refuses("BAD_ARGUMENT", () => launchScan(runtime, { ...scan, outer: 1, length: -1 }), /length is -1/);
+    });
+  });
+
+  test("with nothing to add the target is left alone, and a storage that is too small is refused by name", () => {
+    runtime.step(() => {
+      const target = put(runtime, Float32Array.of(7, 7), "target");
+      const source = put(runtime, Float32Array.of(1, 1), "source");
+      const index = put(runtime, Int32Array.of(0), "index");
+      const one = { dtype: "f32", outer: 1, inner: 2, isIndexShared: true, index, source, target } as const;
+      launchScatterAdd(runtime, { ...one, length: 1, count: 0 });
+      launchScatterAdd(runtime, { ...one, length: 0, count: 1 });
+      assert.deepEqual([...new Float32Array(runtime.read(target).buffer)], [7, 7]);
+      refuses(
+        "BAD_ARGUMENT",
+        () => launchScatterAdd(runtime, { ...one, length: 2, count: 1 }),
+        /target takes 16 bytes/,
+      );
+      refuses(
+        "BAD_ARGUMENT",
+        () => launchScatterAdd(runtime, { ...one, length: 1, count: 2 }),
+        /index takes 8 bytes/,
+      );
+      refuses(
+        "BAD_ARGUMENT",
+        () => launchScatterAdd(runtime, { ...one, length: 1, count: 1, isIndexShared: false }),
+        /index takes 8 bytes \(\[1, 1, 2\] of i32\)/,
+      );
+    });
+  });
+});

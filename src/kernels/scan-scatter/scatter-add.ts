@@ -1,0 +1,70 @@
+/** Adds rows or elements into an array at indices along an axis: what the gradient of a selection or a gather is. */
+
+import type { Runtime, Storage } from "../../runtime/index.js";
+import { argumentsInOrder } from "../codegen/wasm/wasm-function.js";
+import { launchScatterAddOnCuda } from "./cuda-scatter.js";
+import { columnsOf, type WalkDtype } from "./element.js";
+import { scatterKernel, scatterParameters, vectorsPerStripe } from "./scatter-kernels.js";
+import { planStripes, requireRoom } from "./strips.js";
+
+/** Everything is contiguous; the target must not share elements with the index or the source. */
+export interface ScatterAdd {
+  readonly dtype: WalkDtype;
+  readonly outer: number;
+  /** Of the target's axis. */
+  readonly length: number;
+  readonly inner: number;
+  /** How many entries source and index have along the axis. */
+  readonly count: number;
+  /** i32: [count] for all of outer and inner where it is shared, [outer, count, inner] where not. */
+  readonly index: Storage;
+  readonly isIndexShared: boolean;
+  /** [outer, count, inner] */
+  readonly source: Storage;
+  /** [outer, length, inner] */
+  readonly target: Storage;
+}
+
+/**
+ * `target[o, index, i] += source[o, c, i]` for c from 0 up, in this order: any number of threads gives the same bits. An
+ * index outside 0 … length − 1 is passed over, so nothing is ever written beside the target; to report it is for the op.
+ *
+ * ```js
+ * // The gradient of an embedding of 3072 tokens: table [50_000, 256], gradient [3072, 256].
+ * const shape = { outer: 1, length: 50_000, inner: 256, count: 3072 };
+ * launchScatterAdd(runtime, { dtype: "f32", ...shape, index: tokens, isIndexShared: true, source, target });
+ * ```
+ */
+export function launchScatterAdd(runtime: Runtime, scatter: ScatterAdd, op = "scatterAdd"): void {
+  const { dtype, outer, length, inner, count, index, isIndexShared, source, target } = scatter;
+  const sourceShape = [outer, count, inner];
+  const targetShape = [outer, length, inner];
+  requireRoom(
+    op,
+    { outer, length, inner, count },
+    {
+      index: { storage: index, dtype: "i32", shape: isIndexShared ? [count] : sourceShape },
+      source: { storage: source, dtype, shape: sourceShape },
+      target: { storage: target, dtype, shape: targetShape },
+    },
+  );
+  if (sourceShape.includes(0) || length === 0) return;
+  if (runtime.device.kind === "cuda") {
+    launchScatterAddOnCuda(runtime, scatter, op);
+    return;
+  }
+  const plan = planStripes(outer, inner, count, columnsOf(dtype, vectorsPerStripe));
+  runtime.launch({
+    op,
+    kernel: runtime.kernel(scatterKernel(dtype, isIndexShared ? "shared" : "each")),
+    blocks: plan.blocks,
+    arguments: argumentsInOrder(scatterParameters, {
+      ...plan.arguments,
+      index,
+      source,
+      target,
+      length,
+      count,
+    }),
+  });
+}

@@ -1,0 +1,116 @@
+/** The kernels of scatterAdd: one for an index that all columns share, which adds vectors, and one for an index each. */
+
+import type { Code, KernelSource, Local } from "../../driver/index.js";
+import { dtypes } from "../../ir/index.js";
+import { advance, forRange, repeat, setToElement } from "../codegen/wasm/loops.js";
+import { localsOf, wasmKernel } from "../codegen/wasm/wasm-function.js";
+import { columnsOf, forColumnGroups, type WalkDtype } from "./element.js";
+import { forEachPiece, type Piece, setToPlace, stripeParameters } from "./strips.js";
+
+/** Two cache lines of columns: narrow enough that the gradient of one small table is work for every thread. */
+export const vectorsPerStripe = 8;
+
+const indexBytes = dtypes.i32.bytes;
+
+export const scatterParameters = {
+  index: "in",
+  source: "in",
+  target: "inout",
+  length: "u32",
+  count: "u32",
+  ...stripeParameters,
+} as const;
+
+type Given = Readonly<Record<keyof typeof scatterParameters, Local>>;
+
+/** Is there one index for all of a row, or one for each of its elements? */
+export type Indexing = "shared" | "each";
+
+const kernels = new Map<string, KernelSource>();
+
+export function scatterKernel(dtype: WalkDtype, indexing: Indexing): KernelSource {
+  const key = `${dtype} ${indexing}`;
+  const known = kernels.get(key);
+  if (known) return known;
+  const printPiece = indexing === "shared" ? printSharedPiece : printOwnPiece;
+  const source = wasmKernel(`scatterAdd.${indexing}.${dtype}`, scatterParameters, [], (code, given) => {
+    forEachPiece(code, given, columnsOf(dtype, vectorsPerStripe), (piece) =>
+      printPiece(code, dtype, given, piece),
+    );
+  });
+  kernels.set(key, source);
+  return source;
+}
+
+/** Walks down the index once for every group of columns, with a group's values added at once. */
+function printSharedPiece(code: Code, dtype: WalkDtype, given: Given, { outer, column, end }: Piece): void {
+  const { length, count, inner } = given;
+  const { bytes } = dtypes[dtype];
+  const { entry, place, from, to, left, rowBytes } = localsOf(
+    code,
+    "i32",
+    "entry",
+    "place",
+    "from",
+    "to",
+    "left",
+    "rowBytes",
+  );
+  code.get(inner).i32(bytes).op("i32.mul").set(rowBytes);
+  forColumnGroups(code, dtype, vectorsPerStripe, { column, end }, (group) => {
+    const start = { outer, row: 0, inner, column, bytes };
+    setToPlace(code, from, { ...start, base: given.source, length: count });
+    setToPlace(code, to, { ...start, base: given.target, length });
+    code.get(given.index).set(entry);
+    code.get(count).set(left);
+    repeat(code, left, () => {
+      code.get(entry).memory("i32.load").tee(place).get(length).op("i32.lt_u");
+      code.if(() => {
+        setToElement(code, place, to, place, rowBytes);
+        for (let value = 0; value < group.count; value++) {
+          const offset = value * group.bytes;
+          code.get(place).get(place).memory(group.load, offset);
+          code.get(from).memory(group.load, offset).op(group.add).memory(group.store, offset);
+        }
+      });
+      advance(code, entry, indexBytes);
+      advance(code, from, rowBytes);
+    });
+  });
+}
+
+/** Goes through the stripe's elements row by row, as they lie in memory. */
+function printOwnPiece(code: Code, dtype: WalkDtype, given: Given, { outer, column, end }: Piece): void {
+  const { length, count, inner } = given;
+  const { bytes } = dtypes[dtype];
+  const { row, first, entry, from, to, place } = localsOf(
+    code,
+    "i32",
+    "row",
+    "first",
+    "entry",
+    "from",
+    "to",
+    "place",
+  );
+  code.get(column).set(first);
+  code.i32(0).set(row);
+  forRange(code, row, count, 1, () => {
+    code.get(first).set(column);
+    const start = { outer, inner, column };
+    setToPlace(code, entry, { ...start, base: given.index, length: count, row, bytes: indexBytes });
+    setToPlace(code, from, { ...start, base: given.source, length: count, row, bytes });
+    setToPlace(code, to, { ...start, base: given.target, length, row: 0, bytes });
+    forRange(code, column, end, 1, () => {
+      code.get(entry).memory("i32.load").tee(place).get(length).op("i32.lt_u");
+      code.if(() => {
+        code.get(place).get(inner).op("i32.mul").i32(bytes).op("i32.mul").get(to).op("i32.add").tee(place);
+        code.get(place).memory(`${dtype}.load`).get(from).memory(`${dtype}.load`);
+        code.op(`${dtype}.add`).memory(`${dtype}.store`);
+      });
+      advance(code, entry, indexBytes);
+      advance(code, from, bytes);
+      advance(code, to, bytes);
+    });
+  });
+}

@@ -1,0 +1,113 @@
+/** A linear layer of its own for each of several groups, in one product. */
+
+import { fitTo } from "../gradients.js";
+import { stack } from "../movement/join.js";
+import { permute } from "../movement/reshape.js";
+import { select } from "../movement/slice.js";
+import { arrayAt, type KernelOp, type NoAttributes, type OperandType, typeAt } from "../op.js";
+import { sum } from "../reduction/sum.js";
+import { badShape, formatShape, isSameShape } from "../shape.js";
+import { seenAsOne } from "./equal-arrays.js";
+import { lowerProduct } from "./gemm.js";
+import { matmul } from "./matmul.js";
+import { meetingDtype } from "./meeting-dtype.js";
+
+interface Sizes {
+  readonly rows: number;
+  readonly groups: number;
+  readonly width: number;
+  readonly out: number;
+}
+
+/**
+ * Operands: x [rows, groups, in], a weight [in, out] for each group, then a bias [out] for each group.
+ * `result[r, g] = x[r, g] · weight[g] + bias[g]`
+ *
+ * Weights that lie at equal steps in memory, as the parameters of equal modules do, are multiplied where they are.
+ */
+export const linearEach: KernelOp<NoAttributes> = {
+  kind: "kernel",
+  name: "linearEach",
+  looksAtAddresses: true,
+  infer(operands) {
+    const { rows, groups, out } = sizesOf(operands);
+    return [{ shape: [rows, groups, out], dtype: meetingDtype("linearEach", operands) }];
+  },
+  saves(needs) {
+    const groups = (needs.length - 1) / 2;
+    const weights = Array.from({ length: groups }, (_, group) => 1 + group);
+    const isWeightWanted = weights.some((index) => needs[index]);
+    return { operands: [...(isWeightWanted ? [0] : []), ...(needs[0] ? weights : [])] };
+  },
+  gradient(rule) {
+    const { apply } = rule;
+    const groups = rule.typeOf(0).shape[1] ?? 0;
+    const places = Array.from({ length: groups }, (_, group) => group);
+    const byGroup = apply(permute, [rule.upstream], { axes: [1, 0, 2] }); // [groups, rows, out]
+    const isAnyWanted = (first: number): boolean => places.some((group) => rule.needs(first + group));
+    const input = () => {
+      const weights = apply(
+        stack,
+        places.map((group) => rule.operand(1 + group)),
+        { axis: 0 },
+      );
+      const turned = apply(permute, [weights], { axes: [0, 2, 1] }); // [groups, out, in]
+      return fitTo(rule, apply(permute, [apply(matmul, [byGroup, turned])], { axes: [1, 0, 2] }), 0);
+    };
+    const weights = () => {
+      const turned = apply(permute, [rule.operand(0)], { axes: [1, 2, 0] }); // [groups, in, rows]
+      return apply(matmul, [turned, byGroup]);
+    };
+    const biases = () => apply(sum, [rule.upstream], { axes: 0 }); // [groups, out]
+    const parts = (first: number, whole: () => typeof byGroup) => {
+      if (!isAnyWanted(first)) return places.map(() => undefined);
+      const all = whole();
+      return places.map((group) =>
+        rule.needs(first + group)
+          ? fitTo(rule, apply(select, [all], { axis: 0, index: group }), first + group)
+          : undefined,
+      );
+    };
+    return [rule.needs(0) ? input() : undefined, ...parts(1, weights), ...parts(1 + groups, biases)];
+  },
+  lower(lowering, operands, [output]) {
+    if (!output?.storage) return;
+    const { rows, groups, width, out } = sizesOf(operands);
+    const x = arrayAt(operands, 0);
+    const [step = 0, across = 0, along = 0] = x.strides;
+    const weights = operands.slice(1, 1 + groups).map((_, group) => arrayAt(operands, 1 + group));
+    const biases = weights.map((_, group) => arrayAt(operands, 1 + groups + group));
+    const bias = seenAsOne(lowering, biases, [1, out]);
+    lowerProduct(
+      lowering,
+      { ...x, shape: [groups, rows, width], strides: [across, step, along] },
+      seenAsOne(lowering, weights, [width, out]),
+      { ...output, shape: [groups, rows, out], strides: [out, groups * out, 1] },
+      bias,
+    );
+  },
+};
+
+function sizesOf(operands: readonly OperandType[]): Sizes {
+  const x = typeAt("linearEach", operands, 0);
+  const [rows = 0, groups = 0, width = 0] = x.shape;
+  if (x.shape.length !== 3 || operands.length !== 1 + 2 * groups) {
+    throw badShape(
+      "linearEach",
+      `input ${formatShape(x.shape)} and ${operands.length - 1} weights and biases: the input is [rows, groups, in], with a ` +
+        "weight and a bias for each group.",
+    );
+  }
+  const out = groups > 0 ? (typeAt("linearEach", operands, 1).shape[1] ?? 0) : 0;
+  for (let group = 0; group < groups; group++) {
+    const weight = typeAt("linearEach", operands, 1 + group);
+    const bias = typeAt("linearEach", operands, 1 + groups + group);
+    if (isSameShape(weight.shape, [width, out]) && isSameShape(bias.shape, [out])) continue;
+    throw badShape(
+      "linearEach",
+      `group ${group} has weight ${formatShape(weight.shape)} and bias ${formatShape(bias.shape)}: [${width}, ${out}] and ` +
+        `[${out}] fit the input ${formatShape(x.shape)}.`,
+    );
+  }
+  return { rows, groups, width, out };
+}

@@ -1,0 +1,138 @@
+/** Products with a side of a few elements are what wide ones are: right for every layout, with a bias and without. */
+
+import assert from "node:assert/strict";
+import { describe, test } from "node:test";
+import fc from "fast-check";
+import { cudaMissing, openCudaKernelRuntime, put } from "../../../test/support/kernel-runtime.js";
+import type { DeviceArray } from "../device-array.js";
+import type { Lowering } from "../op.js";
+import { runOp } from "../run.js";
+import { linear, productOverRows } from "./matmul.js";
+import { lowerNarrowProduct } from "./skinny-gemm.js";
+
+/** Small whole numbers, so that every order of adding gives the same sum. */
+const valueAt = (index: number): number => ((index * 7) % 5) - 2;
+
+interface Drawn {
+  readonly m: number;
+  readonly n: number;
+  readonly k: number;
+  readonly isLeftTurned: boolean;
+  readonly isRightTurned: boolean;
+  readonly gap: number;
+  readonly hasBias: boolean;
+}
+
+const few = fc.integer({ min: 1, max: 5 });
+const many = fc.integer({ min: 30, max: 70 });
+const drawNarrow: fc.Arbitrary<Drawn> = fc
+  .tuple(
+    fc.oneof(
+      fc.record({ m: many, n: many, k: few }),
+      fc.record({ m: many, n: few, k: many }),
+      fc.record({ m: few, n: many, k: many }),
+    ),
+    fc.record({
+      ...{ isLeftTurned: fc.boolean(), isRightTurned: fc.boolean(), hasBias: fc.boolean() },
+      gap: fc.constantFrom(0, 0, 3),
+    }),
+  )
+  .map(([shape, layout]) => ({ ...shape, ...layout }));
+
+describe("a narrow product", { skip: cudaMissing }, () => {
+  const runtime = cudaMissing ? undefined! : openCudaKernelRuntime();
+
+  /** A matrix whose rows, or columns, lie with gaps between them. */
+  function place(rows: number, columns: number, isTurned: boolean, gap: number): DeviceArray {
+    const [outer, inner] = isTurned ? [columns, rows] : [rows, columns];
+    const step = inner + gap;
+    const values = Float32Array.from({ length: outer * step }, (_, index) => valueAt(index));
+    const storage = put(runtime, values, "operand");
+    return { shape: [rows, columns], strides: isTurned ? [1, step] : [step, 1], dtype: "f32", storage };
+  }
+
+  const elementOf = ({ strides: [down = 0, across = 0] }: DeviceArray, row: number, column: number): number =>
+    valueAt(row * down + column * across);
+
+  function prove(drawn: Drawn): boolean {
+    const { m, n, k, isLeftTurned, isRightTurned, gap, hasBias } = drawn;
+    return runtime.step(() => {
+      const [left, right] = [place(m, k, isLeftTurned, gap), place(k, n, isRightTurned, gap)];
+      const vector = hasBias ? place(1, n, false, 0) : undefined;
+      const bias = vector && { ...vector, shape: [n], strides: [1] };
+      const output = place(m, n, false, 0);
+      const lowering: Lowering = {
+        ...{ runtime, op: "product" },
+        scratch: (bytes) => runtime.arena.allocate(bytes, "scratch"),
+        scratchArray: (shape) => place(shape[0] ?? 1, shape[1] ?? 1, false, 0),
+        view: (storage, offset, size) => runtime.view(storage, offset, size),
+      };
+      if (!lowerNarrowProduct(lowering, left, right, output, bias)) return false;
+      const found = new Float32Array(runtime.read(output.storage!).slice().buffer);
+      for (const [index, value] of found.entries()) {
+        const [row, column] = [Math.floor(index / n), index % n];
+        let sum = hasBias ? valueAt(column) : 0;
+        for (let term = 0; term < k; term++)
+          sum += elementOf(left, row, term) * elementOf(right, term, column);
+        assert.ok(
+          value === sum,
+          `element ${row}, ${column} is ${value}, not ${sum}: ${JSON.stringify(drawn)}`,
+        );
+      }
+      return true;
+    });
+  }
+
+  test("is right for any layout, whichever side is narrow", () => {
+    let done = 0;
+    fc.assert(
+      fc.property(drawNarrow, (drawn) => {
+        if (prove(drawn)) done++;
+      }),
+      { numRuns: 250 },
+    );
+    assert.ok(done > 60, `${done} of 250 were narrow enough`);
+  });
+
+  test("is none where no side has four elements or fewer, or there are too few of the others", () => {
+    const plain = { isLeftTurned: false, isRightTurned: false, gap: 0, hasBias: false };
+    assert.equal(prove({ ...plain, m: 40, n: 3, k: 40 }), true);
+    assert.equal(prove({ ...plain, m: 40, n: 5, k: 40 }), false);
+    assert.equal(prove({ ...plain, m: 20, n: 3, k: 40 }), false);
+  });
+
+  test("is one launch, also where its columns are the narrow side and its rows are added up over", () => {
+    runtime.step(() => {
+      const [x, y] = [place(48, 40, false, 0), place(48, 3, false, 0)];
+      let launches = 0;
+      runtime.onWork = () => launches++;
+      const [gradient] = runOp(runtime, productOverRows, [x, y], {});
+      runtime.onWork = undefined;
+      assert.deepEqual(gradient?.shape, [40, 3]);
+      assert.equal(launches, 1);
+    });
+  });
+
+  test("comes of layers with few outputs and of their gradients", () => {
+    const [rows, width, out] = [48, 40, 3];
+    runtime.step(() => {
+      const x = place(rows, width, false, 0);
+      const weight = place(out, width, false, 0);
+      const [y] = runOp(runtime, linear, [x, weight], {});
+      const [gradient] = runOp(runtime, productOverRows, [y!, x], {});
+      const product = (row: number, column: number): number => {
+        let sum = 0;
+        for (let term = 0; term < width; term++)
+          sum += elementOf(x, row, term) * elementOf(weight, column, term);
+        return sum;
+      };
+      const found = new Float32Array(runtime.read(gradient!.storage!).slice().buffer);
+      for (const [index, value] of found.entries()) {
+        let sum = 0;
+        for (let row = 0; row < rows; row++)
+          sum += product(row, Math.floor(index / width)) * elementOf(x, row, index % width);
+        assert.ok(value === sum, `element ${index} is ${value}, not ${sum}`);
+      }
+    });
+  });
+});

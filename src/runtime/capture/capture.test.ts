@@ -1,0 +1,379 @@
+/** Captures through the runtime: their effect, their refusals, and that a refused one leaves no trace. */
+
+import assert from "node:assert/strict";
+import { afterEach, beforeEach, describe, test } from "node:test";
+import { refuses } from "../../../test/support/rejects.js";
+import { openTestDriver, type TestDriver } from "../../../test/support/test-device.js";
+import {
+  around,
+  basicKernels,
+  blocksFor,
+  type Driver,
+  type Graph,
+  type Stream,
+  strict,
+} from "../../driver/index.js";
+import type { Storage } from "../memory/storage.js";
+import { openRuntime, type Runtime, type RuntimeOptions } from "../runtime.js";
+
+const count = 1000;
+
+let device: TestDriver;
+let runtime: Runtime;
+let printed: string[];
+let state: Storage;
+let factor: Storage;
+
+function open(options: RuntimeOptions = { capture: "on" }, wrap: (driver: Driver) => Driver = strict): void {
+  printed = [];
+  const print = (text: string): void => void printed.push(text);
+  runtime = openRuntime({ driver: wrap(device), stallAfter: "off", environment: {}, print, ...options });
+  const region = runtime.persistent.place("weights", "model", [
+    { name: "state", size: 4 * count },
+    { name: "factor", size: 4 },
+  ]);
+  state = region.storages[0]!;
+  factor = region.storages[1]!;
+  runtime.upload([
+    { source: new Float32Array(count).fill(3), target: state },
+    { source: new Float32Array([2]), target: factor },
+  ]);
+}
+
+beforeEach(() => {
+  device = openTestDriver();
+});
+afterEach(() => {
+  runtime.close();
+  device.close();
+});
+
+/** state ← state · factor */
+function grow(): void {
+  const kernel = runtime.kernel(basicKernels.scale);
+  const values = [state, state, factor, count];
+  runtime.launch({ op: "grow", kernel, blocks: blocksFor(count), arguments: values });
+}
+
+const first = (): number => new Float32Array(runtime.read(state).buffer)[0]!;
+
+describe("a rehearsal", () => {
+  test("replays as a capture does, and neither compares its results nor puts them back", () => {
+    let reads = 0;
+    open({ capture: "on" }, (driver) =>
+      around(strict(driver), (call, _, proceed) => {
+        if (call === "copyToHost") reads++;
+        return proceed();
+      }),
+    );
+    const before = runtime.budget.used;
+    const rehearsed = runtime.rehearse("growth", grow);
+    assert.equal(reads, 0);
+    assert.equal(rehearsed.nodes?.kernel, 1);
+    // Directly, and once as a graph.
+    assert.equal(first(), 12);
+    rehearsed.replay();
+    assert.equal(first(), 24);
+    rehearsed.close();
+    assert.equal(runtime.budget.used, before);
+    refuses("CLOSED", () => rehearsed.replay());
+  });
+
+  test("is held to what a captured function may do, and has no place inside one", () => {
+    open();
+    refuses("CAPTURE_REFUSED", () => runtime.rehearse("look", () => void runtime.read(state)));
+    refuses("CAPTURE_ORDER", () => runtime.capture("outer", () => void runtime.rehearse("inner", grow)));
+    assert.equal(first(), 3);
+  });
+
+  test("runs directly where capture is off", () => {
+    open({ capture: "off" });
+    const rehearsed = runtime.rehearse("growth", grow);
+    assert.deepEqual([rehearsed.mode, first()], ["direct", 3]);
+    rehearsed.replay();
+    assert.equal(first(), 6);
+  });
+});
+
+test("a capture leaves what it writes as it was; each replay does the work once", () => {
+  open();
+  const graph = runtime.capture("grow", grow);
+  assert.equal(graph.mode, "graph");
+  assert.equal(first(), 3);
+  graph.replay();
+  assert.equal(first(), 6);
+  graph.replay();
+  assert.equal(first(), 12);
+});
+
+test("a replay reads the present value of what it was given in memory", () => {
+  open();
+  const graph = runtime.capture("grow", grow);
+  graph.replay();
+  runtime.upload([{ source: new Float32Array([10]), target: factor }]);
+  graph.replay();
+  assert.equal(first(), 60);
+});
+
+test("the graph keeps step memory alive until it is closed, and is charged for", () => {
+  open();
+  const graph = runtime.step(() => {
+    const scratch = runtime.arena.allocate(4 * count, "scratch");
+    return runtime.capture("via scratch", () => {
+      runtime.copy(scratch, state);
+      runtime.copy(state, scratch);
+    });
+  });
+  assert.equal(runtime.arena.figures.pins, 1);
+  assert.equal(runtime.budget.usedBy("graph"), 2048);
+  graph.replay();
+  graph.close();
+  graph.close();
+  assert.deepEqual([runtime.arena.figures.pins, runtime.arena.figures.live], [0, 0]);
+  assert.equal(runtime.budget.usedBy("graph"), 0);
+  refuses("CLOSED", () => graph.replay());
+});
+
+describe("what a captured function may not do", () => {
+  const illegal: Record<string, () => unknown> = {
+    "allocation of 48 KiB by matmul": () => runtime.arena.allocate(48 * 1024, "matmul"),
+    "read-back of 4 B by factor": () => runtime.read(factor),
+    "upload of 1 tensors by factor": () => runtime.upload([{ source: new Float32Array(1), target: factor }]),
+    "synchronise by synchronize\\(\\)": () => runtime.synchronize(),
+    "a step by step\\(\\)": () => runtime.step(() => undefined),
+    "placement of 256 B by late": () => runtime.persistent.place("scalars", "late", [{ name: "x", size: 4 }]),
+    "close by close\\(\\)": () => runtime.close(),
+  };
+  for (const [named, call] of Object.entries(illegal)) {
+    test(`${named} is refused by name, and nothing has changed`, () => {
+      open();
+      const body = (): void => {
+        grow();
+        call();
+      };
+      refuses(
+        "CAPTURE_REFUSED",
+        () => runtime.capture("bad", body),
+        new RegExp(`^${named} inside capture "bad"`),
+      );
+      assert.equal(first(), 3);
+      assert.equal(runtime.arena.figures.pins, 0);
+      assert.equal(runtime.budget.usedBy("graph"), 0);
+      runtime.capture("good", grow).replay();
+      assert.equal(first(), 6);
+    });
+  }
+
+  test("an async function is refused", () => {
+    open();
+    const body = async (): Promise<void> => grow();
+    refuses("CAPTURE_REFUSED", () => runtime.capture("async", body), /is async/);
+  });
+
+  test("other work each time is refused", () => {
+    open();
+    let calls = 0;
+    const body = (): void => {
+      for (let time = 0; time <= calls; time++) grow();
+      calls += 1;
+    };
+    refuses("CAPTURE_REFUSED", () => runtime.capture("restless", body), /1 pieces .* then 2/);
+    assert.equal(first(), 3);
+  });
+
+  test("a capture inside a capture is an error of its own", () => {
+    open({ capture: "auto" });
+    refuses("CAPTURE_ORDER", () => runtime.capture("outer", () => void runtime.capture("inner", grow)));
+  });
+});
+
+test("lazy resources are made before the recording", () => {
+  open();
+  let scratch: Storage | undefined;
+  const graph = runtime.capture("lazy", () => {
+    scratch ??= runtime.arena.allocate(4 * count, "lazy scratch");
+    runtime.copy(scratch, state);
+    grow();
+  });
+  graph.replay();
+  assert.equal(first(), 6);
+});
+
+test("a replay that differs from the direct run is refused, naming the buffer and the byte", () => {
+  open({ capture: "on" }, (driver) =>
+    around(driver, (call, _args, proceed) => {
+      const result = proceed();
+      if (call === "launchGraph") {
+        runtime.synchronize();
+        device.alterBytes(state.span, (found) => {
+          found[17]! ^= 4;
+        });
+      }
+      return result;
+    }),
+  );
+  refuses("CAPTURE_MISMATCH", () => runtime.capture("grow", grow), /first in "state" at byte 17 of 4000/);
+  assert.equal(first(), 3);
+});
+
+test("memory and host nodes, or a missing node, are refused", () => {
+  for (const [planted, message] of [
+    [{ memory: 1 }, /1 memory nodes/],
+    [{ host: 2 }, /2 host nodes/],
+    [{ kernel: 0 }, /0 nodes of work for 1 recorded/],
+  ] as const) {
+    open({ capture: "on" }, (driver) =>
+      around(driver, (call, _args, proceed) => {
+        const result = proceed();
+        if (call !== "endCapture") return result;
+        const graph = result as Graph;
+        return Object.assign(graph, { nodes: { ...graph.nodes, ...planted } });
+      }),
+    );
+    refuses("CAPTURE_NODES", () => runtime.capture("grow", grow), message);
+    assert.equal(first(), 3);
+    runtime.close();
+  }
+});
+
+test("with capture auto a refusal is told once, and the work runs directly, once a replay", () => {
+  open({ capture: "auto" });
+  const body = (): void => {
+    runtime.arena.free(runtime.arena.allocate(64, "scratch"));
+    grow();
+  };
+  const work = [runtime.capture("a", body), runtime.capture("b", body)];
+  assert.deepEqual(
+    work.map(({ mode }) => mode),
+    ["direct", "direct"],
+  );
+  assert.match(work[0]!.reason ?? "", /free by scratch inside capture "a"|allocation of 64 B by scratch/);
+  assert.equal(first(), 3);
+  work[0]!.replay();
+  assert.equal(first(), 6);
+  assert.equal(printed.filter((text) => /a capture was refused/.test(text)).length, 1);
+});
+
+test("with capture off the work runs directly and the driver records nothing", () => {
+  let captures = 0;
+  open({ capture: "off" }, (driver) =>
+    around(driver, (call, _args, proceed) => {
+      if (call === "beginCapture") captures += 1;
+      return proceed();
+    }),
+  );
+  const work = runtime.capture("grow", grow);
+  assert.deepEqual([work.mode, work.reason], ["direct", "HOLDFAST_CAPTURE is off"]);
+  work.replay();
+  assert.equal(first(), 6);
+  assert.equal(captures, 0);
+});
+
+test("a function that makes its views anew each time is captured", () => {
+  open();
+  const graph = runtime.capture("views", () => {
+    const half = runtime.view(state, 0, 2 * count, "half");
+    const kernel = runtime.kernel(basicKernels.scale);
+    runtime.launch({ op: "grow", kernel, blocks: 1, arguments: [half, half, factor, count / 2] });
+  });
+  graph.replay();
+  const values = new Float32Array(runtime.read(state).buffer);
+  assert.deepEqual([values[0], values[count / 2 - 1], values[count / 2]], [6, 6, 3]);
+});
+
+describe("branches", () => {
+  const growOn = (side: Stream): void => {
+    const kernel = runtime.kernel(basicKernels.scale);
+    const values = [state, state, factor, count];
+    runtime.launch({ op: "grow", kernel, blocks: blocksFor(count), arguments: values, stream: side });
+  };
+
+  test("a side stream that is forked from the capture's own and joined again is captured with it", () => {
+    open();
+    const [side, other] = [runtime.createStream(), runtime.createStream()];
+    const graph = runtime.capture("forked", () => {
+      grow();
+      runtime.orderStreams(runtime.stream, side);
+      growOn(side);
+      runtime.orderStreams(side, other);
+      growOn(other);
+      runtime.orderStreams(other, runtime.stream);
+      grow();
+    });
+    assert.equal(first(), 3);
+    graph.replay();
+    assert.equal(first(), 48);
+  });
+
+  test("a mark stands for what its stream was given before it: what comes later has to be joined besides", () => {
+    open();
+    const [side] = runtime.sideStreams(1) as [Stream];
+    const body = (isJoined: boolean) => (): void => {
+      runtime.orderStreams(runtime.stream, side);
+      growOn(side);
+      const early = runtime.markStream(side);
+      growOn(side);
+      const late = isJoined ? runtime.markStream(side) : undefined;
+      runtime.waitFor(early, runtime.stream);
+      if (late) {
+        runtime.waitFor(late, runtime.stream);
+        runtime.endMark(late);
+        grow();
+      }
+      runtime.endMark(early);
+    };
+    refuses("CAPTURE_REFUSED", () => runtime.capture("half joined", body(false)), /does not wait for/);
+    assert.equal(first(), 3);
+    runtime.capture("joined", body(true)).replay();
+    assert.equal(first(), 24);
+  });
+
+  test("a mark from outside a capture is refused inside it", () => {
+    open();
+    const mark = runtime.markStream(runtime.stream);
+    refuses("CAPTURE_REFUSED", () => runtime.capture("foreign", () => runtime.waitFor(mark, runtime.stream)));
+    runtime.endMark(mark);
+  });
+
+  test("side streams are the same ones each time", () => {
+    open();
+    const three = runtime.sideStreams(3);
+    assert.equal(new Set([runtime.stream, ...three]).size, 4);
+    assert.deepEqual(runtime.sideStreams(2), three.slice(0, 2));
+    const first = runtime.sideStreams(2, { isFirst: true });
+    assert.equal(new Set([runtime.stream, ...three, ...first]).size, 6);
+    assert.deepEqual(runtime.sideStreams(1, { isFirst: true }), first.slice(0, 1));
+  });
+
+  for (const wrap of [strict, (driver: Driver) => driver]) {
+    test(`a stream that the capture does not know is refused by name, and nothing of it runs (${wrap.name})`, () => {
+      open({ capture: "on" }, wrap);
+      const side = runtime.createStream();
+      const message = /^launch on stream \d+, which is not ordered behind the capture's own by grow/;
+      refuses("CAPTURE_REFUSED", () => runtime.capture("strange", () => growOn(side)), message);
+      refuses("CAPTURE_REFUSED", () =>
+        runtime.capture("waits", () => runtime.orderStreams(side, runtime.stream)),
+      );
+      runtime.orderStreams(side, runtime.stream);
+      assert.equal(first(), 3);
+    });
+
+    test(`a branch that is not joined before the end is refused, and nothing has changed (${wrap.name})`, () => {
+      open({ capture: "on" }, wrap);
+      const side = runtime.createStream();
+      const body = (): void => {
+        runtime.orderStreams(runtime.stream, side);
+        growOn(side);
+      };
+      refuses("CAPTURE_REFUSED", () => runtime.capture("unjoined", body), /does not wait for/);
+      let isFirst = true;
+      const restless = (): void => {
+        if (!isFirst) body();
+        isFirst = false;
+      };
+      refuses("CAPTURE_REFUSED", () => runtime.capture("restless", restless));
+      runtime.orderStreams(side, runtime.stream);
+      assert.equal(first(), 3);
+    });
+  }
+});

@@ -1,0 +1,186 @@
+/** The arena's rules one by one; random sequences of them are in test/memory-model.test.ts. */
+
+import assert from "node:assert/strict";
+import { afterEach, beforeEach, describe, test } from "node:test";
+import { refuses } from "../../../test/support/rejects.js";
+import { openTestDriver, type TestDriver } from "../../../test/support/test-device.js";
+import { strict } from "../../driver/index.js";
+import { bytes, type Span } from "../../units/index.js";
+import { openRuntime, type Runtime } from "../runtime.js";
+
+const mib = 1024 * 1024;
+
+let device: TestDriver;
+let runtime: Runtime;
+
+beforeEach(() => {
+  device = openTestDriver();
+  runtime = openRuntime({
+    driver: strict(device),
+    memory: "16MiB",
+    arena: "8MiB",
+    staging: "2MiB",
+    // What a GPU commits at least.
+    chunk: bytes(2 * mib),
+    poison: true,
+    stallAfter: "off",
+    environment: {},
+    print: () => {},
+  });
+});
+
+afterEach(() => {
+  runtime.close();
+  device.close();
+});
+
+function bytesAt(span: Span): Uint8Array {
+  runtime.synchronize();
+  return device.deviceBytes(span);
+}
+
+describe("growth", () => {
+  test("memory is committed in chunks, as it is used, and never moves what is there", () => {
+    const { arena } = runtime;
+    assert.equal(arena.figures.committed, 0);
+    const first = arena.allocate(1000, "first");
+    assert.equal(arena.figures.committed, 2 * mib);
+    runtime.fill(first, 7);
+    arena.allocate(5 * mib, "second");
+    assert.equal(arena.figures.committed, 6 * mib);
+    assert.ok(bytesAt(first.span).every((byte) => byte === 7));
+    assert.deepEqual([arena.figures.misses, arena.figures.hits], [2, 0]);
+  });
+
+  test("the last chunk is a short one where the budget has no more", () => {
+    const { arena, persistent } = runtime;
+    persistent.place("weights", "big", [{ name: "w", size: 12 * mib }]);
+    arena.allocate(1000, "small");
+    assert.equal(arena.figures.committed, 2 * mib);
+    refuses("OUT_OF_BUDGET", () => arena.allocate(2 * mib, "matmul"), /matmul asked the arena for 2 MiB/);
+    assert.equal(arena.figures.committed, 2 * mib);
+    arena.allocate(1.5 * mib, "still fits");
+  });
+});
+
+describe("life and death", () => {
+  test("what is made in a step dies at its end, filled with NaN, and its use is refused by name", () => {
+    const gone = runtime.step(() => {
+      const made = runtime.arena.allocate(64, "softmax");
+      runtime.fill(made, 0);
+      return made;
+    });
+    assert.ok(bytesAt(gone.span).every((byte) => byte === 0xff));
+    refuses(
+      "DEAD_STORAGE",
+      () => runtime.read(gone),
+      /read-back of storage "softmax", which is dead.*step 1/,
+    );
+  });
+
+  test("what is made outside a step outlives steps and dies at a reset", () => {
+    const kept = runtime.arena.allocate(64, "kept");
+    runtime.step(() => undefined);
+    assert.ok(runtime.arena.isLive(kept));
+    runtime.arena.reset();
+    assert.ok(!runtime.arena.isLive(kept));
+  });
+
+  test("a pin keeps exactly its bytes; what lies beside it is reused", () => {
+    const { arena } = runtime;
+    const [, middle] = runtime.step(() => {
+      const made = ["a", "b", "c"].map((label) => arena.allocate(256, label));
+      runtime.fill(made[1]!, 5);
+      arena.pin(made[1]!, "backward");
+      return made;
+    });
+    const beside = [arena.allocate(256, "d"), arena.allocate(256, "e")].map((one) => one.span.address);
+    assert.deepEqual(beside.sort(), [middle!.span.address - 256, middle!.span.address + 256]);
+    assert.ok(bytesAt(middle!.span).every((byte) => byte === 5));
+    arena.unpin(middle!);
+    refuses("DEAD_STORAGE", () => runtime.read(middle!));
+  });
+
+  test("a pin taken back inside its own step leaves the storage to the step's end", () => {
+    runtime.step(() => {
+      const made = runtime.arena.allocate(256, "a");
+      runtime.arena.pin(made, "save");
+      runtime.arena.unpin(made);
+      assert.ok(runtime.arena.isLive(made));
+    });
+    assert.equal(runtime.arena.figures.live, 0);
+  });
+
+  test("the same step made again gets the same addresses", () => {
+    const run = (): number[] =>
+      runtime.step(() =>
+        [3000, 17, 40_000, 256].map((size) => runtime.arena.allocate(size, "op").span.address),
+      );
+    assert.deepEqual(run(), run());
+  });
+});
+
+describe("misuse", () => {
+  test("freeing twice, freeing a view, freeing what is pinned or viewed are errors with names", () => {
+    const { arena } = runtime;
+    const a = arena.allocate(512, "a");
+    const view = runtime.view(a, 256, 128, "tail");
+    refuses("VIEW_NOT_OWNER", () => arena.free(view), /"tail" is a view of storage "a"/);
+    refuses("HAS_VIEWS", () => arena.free(a), /1 views/);
+    arena.dropView(view);
+    refuses("DEAD_STORAGE", () => arena.dropView(view));
+    arena.pin(a, "graph 1");
+    refuses("PINNED", () => arena.free(a), /pinned by graph 1/);
+    arena.unpin(a);
+    refuses("NOT_PINNED", () => arena.unpin(a));
+    arena.free(a);
+    refuses("DOUBLE_FREE", () => arena.free(a), /free of storage "a", which is dead/);
+  });
+
+  test("a free after the place was handed out again is refused, and the new owner is unharmed", () => {
+    const { arena } = runtime;
+    const a = arena.allocate(512, "a");
+    arena.reset();
+    const b = arena.allocate(512, "b");
+    assert.equal(a.span.address, b.span.address);
+    runtime.fill(b, 9);
+    refuses("DOUBLE_FREE", () => arena.free(a), /generation 0.*generation 1/);
+    assert.ok(bytesAt(b.span).every((byte) => byte === 9));
+  });
+
+  test("a reset inside a step, and a step inside a step, are refused", () => {
+    runtime.step(() => {
+      refuses("STEP_NESTED", () => runtime.arena.reset());
+      refuses("STEP_NESTED", () => runtime.step(() => undefined), /Step 2 was opened inside step 1/);
+    });
+  });
+
+  test("after the close everything is refused", () => {
+    const a = runtime.arena.allocate(16, "a");
+    runtime.close();
+    refuses("CLOSED", () => runtime.arena.allocate(16, "b"));
+    refuses("CLOSED", () => runtime.arena.free(a));
+    refuses("CLOSED", () => runtime.read(a));
+  });
+});
+
+test("a full arena says so with its figures, its holders by op and a verdict", () => {
+  runtime.step(() => {
+    for (let index = 0; index < 4; index++) runtime.arena.allocate(1.5 * mib, "attention");
+    refuses(
+      "ARENA_FULL",
+      () => runtime.arena.allocate(3 * mib, "matmul"),
+      /^matmul asked the arena for 3 MiB and it has no room\. Verdict: mis-sized: .*\n {2}capacity 8 MiB, committed 6 MiB, offset 6 MiB, pinned 0 B\n {2}this step: 4 allocations, 6 MiB; 0 resets in all .*\n {2}· attention 6 MiB in 4\nRaise HOLDFAST_ARENA/,
+    );
+  });
+});
+
+test("holders are added up by op, largest first", () => {
+  const { arena } = runtime;
+  arena.allocate(256, "small");
+  for (let index = 0; index < 3; index++) arena.allocate(512, "large");
+  assert.deepEqual(arena.holders(), [
+    { label: "large", count: 3, size: 1536 },
+    { label: "small", count: 1, size: 256 },
+  ]);
+});

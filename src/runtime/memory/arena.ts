@@ -1,0 +1,530 @@
+/**
+ * The arena: step memory. One reserved address range; physical memory is committed into it in chunks as it grows, so
+ * growing never moves a tensor and there is no overflow path. What is made inside a step dies at its end, all at once,
+ * except what is pinned: what lies under a pin stays, what lies beside it is reused.
+ *
+ * A call that is refused has changed nothing.
+ */
+
+import type { Driver, Stream } from "../../driver/index.js";
+import { HoldfastError } from "../../errors/index.js";
+import { type Address, alignUp, type Bytes, type Span } from "../../units/index.js";
+import { CaptureGate } from "../capture/capture-state.js";
+import type { Recorder } from "../observe/recorder.js";
+import { type ArenaFigure, Board } from "../observe/shared-status.js";
+import {
+  type Block,
+  endView,
+  type Holder,
+  holdersOf,
+  keptBy,
+  outlive,
+  Pins,
+  type StepStorage,
+} from "./arena-blocks.js";
+import * as refusal from "./arena-errors.js";
+import { ArenaFigures, cell } from "./arena-figures.js";
+import type { Budget } from "./budget.js";
+import { type Judgement, judge, type Shortage } from "./diagnose-oom.js";
+import { ownerOf, partOf, type Storage } from "./storage.js";
+import { FreeSpace } from "./tlsf-allocator.js";
+import { GrowingRange } from "./virtual-range.js";
+
+/** Every storage starts and ends on this many bytes: what GPU loads and our vector kernels like best. */
+export const alignment = 256;
+
+/** All ones is NaN in every float format, and -1 as an index. */
+export const poisonByte = 0xff;
+
+export interface ArenaOptions {
+  readonly driver: Driver;
+  /** Poison is filled on this stream, behind the work that used the memory. */
+  readonly stream: Stream;
+  readonly budget: Budget;
+  readonly board: Board;
+  readonly recorder: Recorder;
+  readonly gate: CaptureGate;
+  readonly capacity: Bytes;
+  /** How much is committed at a time. */
+  readonly chunk: Bytes;
+  /** Memory that is there already, in the place of a range of its own. */
+  readonly memory?: ArenaMemory;
+  readonly poison: boolean;
+  /** Called when a request finds no room. */
+  readonly onPressure: (shortage: Shortage) => void;
+}
+
+/** The address range that an arena works in, and the way in which memory comes to be behind it. */
+export type ArenaMemory = Pick<GrowingRange, "range" | "committed" | "grow" | "release">;
+
+/** One storage whose bytes are handed out in turn, for a function that must find the same addresses each time. */
+interface Enclosure {
+  /** Nothing where the memory is only imagined. */
+  readonly storage: Storage | undefined;
+  readonly arena: Arena;
+  /** Views of real memory that were made in the midst of imagined work: they end with it. */
+  readonly views?: Storage[];
+}
+
+/** Imagined memory lies where no device's does: behind every address that a pointer can have on today's machines. */
+const imaginedAddress = 2 ** 48;
+/** As much as the arena can count in its units. */
+const imaginedBytes = 2 ** 38;
+
+/** Step memory: allocate, free, view, pin; steps and resets end what no pin keeps. */
+export class Arena {
+  readonly #options: ArenaOptions;
+  readonly #memory: ArenaMemory;
+  readonly #space: FreeSpace;
+  readonly #figures: ArenaFigures;
+  readonly #blocks: (Block | undefined)[] = [];
+  /** Slots taken in the open step, in order; a slot given back inside it may stand here twice. */
+  #stepSlots: number[] = [];
+  /** Views made in the open step of what was made before it: they end with the step, and their owners don't. */
+  #stepViews: Storage[] = [];
+  #openStep = 0;
+  #enclosure: Enclosure | undefined;
+  #isClosed = false;
+
+  constructor(options: ArenaOptions) {
+    this.#options = options;
+    this.#figures = new ArenaFigures(options.board);
+    this.#memory = options.memory ?? new GrowingRange(options);
+    this.#space = new FreeSpace(Math.floor(options.capacity / alignment));
+    this.#figures.set(cell.capacity, this.#space.size * alignment);
+    this.#figures.set(cell.committed, this.#memory.committed);
+  }
+
+  get #isEnclosed(): boolean {
+    return this.#options.memory !== undefined;
+  }
+
+  get generation(): number {
+    return this.#figures.get(cell.generation);
+  }
+
+  get figures(): Readonly<Record<ArenaFigure, number>> {
+    return this.#options.board.readArena();
+  }
+
+  /**
+   * Runs a function whose allocations all come out of one storage: no memory is asked for, and the same allocations get
+   * the same addresses each time. What it made dies at its end. So a step can be captured: the graph owns that storage.
+   */
+  inside<T>(storage: Storage, body: () => T): T {
+    this.#find(storage, "enclosing");
+    this.#requireUnenclosed(storage.label);
+    const address = alignUp(storage.span.address, alignment);
+    const size = Math.max(0, storage.span.size - (address - storage.span.address)) as Bytes;
+    const arena = this.#openOver({ address: address as number as Address, size }, storage.label);
+    this.pin(storage, "what it encloses");
+    this.#enclosure = { storage, arena };
+    try {
+      return body();
+    } finally {
+      this.#enclosure = undefined;
+      arena.close();
+      this.unpin(storage);
+    }
+  }
+
+  /**
+   * Runs a function whose allocations all come out of memory that is not there: nobody is asked for any, and nothing may
+   * be sent to a device that reads or writes it. So a step's needs are known before there is memory for them.
+   */
+  imagine<T>(step: number, body: () => T): T {
+    this.#requireOpen();
+    this.#requireUnenclosed("imagined memory");
+    const range = { address: imaginedAddress as Address, size: imaginedBytes as Bytes };
+    const arena = this.#openOver(range, "imagined memory");
+    arena.beginStep(step);
+    const views: Storage[] = [];
+    this.#enclosure = { storage: undefined, arena, views };
+    try {
+      return body();
+    } finally {
+      this.#enclosure = undefined;
+      arena.close();
+      for (const view of views) {
+        const block = this.#lookUp(view);
+        if (block) endView(block, view);
+      }
+    }
+  }
+
+  /** Runs a function on real memory, in the midst of one that is enclosed or imagined. */
+  unenclosed<T>(body: () => T): T {
+    const enclosure = this.#enclosure;
+    this.#enclosure = undefined;
+    try {
+      return body();
+    } finally {
+      this.#enclosure = enclosure;
+    }
+  }
+
+  /** Is it a storage in imagined memory? */
+  isImagined({ home }: Storage): boolean {
+    return this.#enclosure !== undefined && !this.#enclosure.storage && home === this.#enclosure.arena;
+  }
+
+  /** Who keeps a storage's bytes: itself, or the storage that encloses it. */
+  keeperOf(storage: Storage): Storage {
+    const enclosure = this.#enclosure;
+    return enclosure?.storage && storage.home === enclosure.arena ? enclosure.storage : storage;
+  }
+
+  /** Takes memory for the op named. */
+  allocate(size: number, label: string): StepStorage {
+    if (this.#enclosure) return this.#enclosure.arena.allocate(size, label);
+    this.#requireOpen();
+    if (!Number.isSafeInteger(size) || size <= 0) throw refusal.badSize(size, label);
+    const { driver, gate, recorder } = this.#options;
+    gate.refuse("allocation", label, size);
+    const topBefore = this.#space.top;
+    const units = Math.ceil(size / alignment);
+    const slot = units > this.#space.size ? -1 : this.#space.take(units);
+    if (slot < 0) throw this.#noRoom(size, label);
+    const extent = this.#extentOf(slot);
+    const end = this.#space.offsetOf(slot) + units;
+    const isMiss = end * alignment > this.#memory.committed;
+    if (isMiss) this.#growFor(slot, size, label);
+    const span: Span = { address: extent.address, size: size as Bytes };
+    driver.annotate?.(span, "live");
+    const storage: StepStorage = {
+      kind: "step",
+      span,
+      generation: this.generation,
+      label,
+      owner: undefined,
+      step: this.#openStep,
+      home: this,
+      serial: this.#figures.get(cell.allocations),
+      slot,
+    };
+    this.#blocks[slot] = { storage, extent, views: undefined, pins: undefined, isDue: false };
+    if (this.#openStep > 0) this.#stepSlots.push(slot);
+    this.#count(size, extent.size, isMiss ? cell.misses : end <= topBefore ? cell.reuses : cell.hits);
+    recorder.record("allocate", label, extent.address, size);
+    return storage;
+  }
+
+  /** Gives one storage back before its step ends. */
+  free(storage: Storage): void {
+    const inner = this.#innerOf(storage);
+    if (inner) {
+      inner.free(storage);
+      return;
+    }
+    const block = this.#find(storage, "free");
+    this.#options.gate.refuseInside("free", storage.label);
+    if (storage.owner) throw refusal.viewFreed(storage);
+    if (block.pins?.count) throw refusal.pinnedFreed(storage, block.pins.namesOf());
+    if (block.views && block.views.size > 0) throw refusal.viewedFreed(storage, block.views.size);
+    this.#options.recorder.record("free", storage.label, storage.span.address, storage.span.size);
+    this.#end(block);
+  }
+
+  /** A storage over a part of another's bytes. A view of a view is a view of the owner. */
+  view(storage: Storage, offset: number, size: number, label = storage.label): StepStorage {
+    const inner = this.#innerOf(storage);
+    if (inner) return inner.view(storage, offset, size, label);
+    const block = this.#find(storage, "view");
+    const span = partOf(storage, offset, size);
+    if (!span) throw refusal.badView(storage, offset, size);
+    const { generation } = this;
+    const view = { ...block.storage, span, generation, label, owner: block.storage, step: this.#openStep };
+    block.views ??= new Set();
+    block.views.add(view);
+    if (this.#openStep > 0 && block.storage.step !== this.#openStep) this.#stepViews.push(view);
+    this.#enclosure?.views?.push(view);
+    this.#options.recorder.record("view", label, span.address, size);
+    return view;
+  }
+
+  /** Ends a view; its owner lives on. */
+  dropView(view: Storage): void {
+    const inner = this.#innerOf(view);
+    if (inner) {
+      inner.dropView(view);
+      return;
+    }
+    const block = this.#find(view, "drop");
+    if (!view.owner) {
+      throw new HoldfastError(
+        "BAD_ARGUMENT",
+        `${refusal.describe(view)} is no view, so it can't be dropped. Free it instead.`,
+      );
+    }
+    if (block.pins?.has(view)) throw refusal.pinnedFreed(view, block.pins.namesOf(view));
+    block.views?.delete(view);
+  }
+
+  /** Keeps a storage, or a view and with it its owner, alive over steps and resets until unpinned as often. */
+  pin(storage: Storage, by: string): void {
+    const inner = this.#innerOf(storage);
+    if (inner) {
+      inner.pin(storage, by);
+      return;
+    }
+    const block = this.#find(storage, "pin");
+    block.pins ??= new Pins();
+    if (block.pins.count === 0) this.#figures.add(cell.pinned, block.extent.size);
+    block.pins.add(storage, by);
+    this.#figures.add(cell.pins, 1);
+    this.#options.recorder.record("pin", storage.label, storage.span.address, storage.span.size);
+  }
+
+  /** Takes one pin back. A storage or a view whose step has ended meanwhile dies with its last pin. */
+  unpin(storage: Storage): void {
+    const inner = this.#innerOf(storage);
+    if (inner) {
+      inner.unpin(storage);
+      return;
+    }
+    const block = this.#find(storage, "unpin");
+    const { pins } = block;
+    if (!pins?.has(storage)) throw refusal.notPinned(storage);
+    const isLast = pins.count === 1;
+    if (isLast && block.isDue) this.#options.gate.refuseInside("unpin of the last pin", storage.label);
+    pins.remove(storage);
+    this.#figures.add(cell.pins, -1);
+    this.#options.recorder.record("unpin", storage.label, storage.span.address, storage.span.size);
+    if (isLast) this.#figures.add(cell.pinned, -block.extent.size);
+    if (isLast && block.isDue) this.#end(block);
+    else if (storage.owner && this.#isOver(storage as StepStorage)) endView(block, storage);
+  }
+
+  isLive(storage: Storage): boolean {
+    return (this.#innerOf(storage) ?? this).#lookUp(storage) !== undefined;
+  }
+
+  isPinned(storage: Storage): boolean {
+    return ((this.#innerOf(storage) ?? this).#lookUp(storage)?.pins?.count ?? 0) > 0;
+  }
+
+  /** Refuses a use of a storage that has died. */
+  requireLive(storage: Storage, use: string): void {
+    (this.#innerOf(storage) ?? this).#find(storage, use);
+  }
+
+  /** Opens a step; see `endStep`. */
+  beginStep(step: number): void {
+    this.#requireOpen();
+    if (this.#openStep > 0) throw refusal.nestedStep(step, this.#openStep);
+    this.#openStep = step;
+    this.#figures.set(cell.allocationsThisStep, 0);
+    this.#figures.set(cell.bytesThisStep, 0);
+  }
+
+  /** Ends everything made in the open step that no pin keeps. Harmless where none is open. */
+  endStep(): void {
+    const step = this.#openStep;
+    if (step === 0) return;
+    const made = this.#stepSlots.map((slot) => this.#blocks[slot]);
+    const views = this.#stepViews;
+    this.#stepSlots = [];
+    this.#stepViews = [];
+    this.#openStep = 0;
+    for (const view of views) {
+      const block = this.#lookUp(view);
+      if (block) endView(block, view);
+    }
+    this.#expire(
+      made.filter((block) => block?.storage.step === step),
+      "resetsByStep",
+      // Without the number: events carry their step, and each new text would stay in the label table.
+      "step",
+    );
+  }
+
+  /** Ends everything that no pin keeps, made inside a step or not. */
+  reset(): void {
+    this.#requireOpen();
+    this.#options.gate.refuseInside("reset", "arena");
+    if (this.#openStep > 0) throw refusal.resetInStep(this.#openStep);
+    this.#expire([...this.#liveBlocks()], "resetsByCall", "reset()");
+  }
+
+  /** Live bytes by the op that made them, largest first. */
+  holders(count = 10): Holder[] {
+    return holdersOf(this.#liveBlocks(), count);
+  }
+
+  /** Why a request does not fit, or would not. */
+  judge(shortage: Shortage): Judgement {
+    const { capacity, resetsByStep, resetsByCall } = this.figures;
+    const { left: budgetLeft, limit } = this.#options.budget;
+    const kept = keptBy(this.#liveBlocks(), this.#openStep);
+    return judge({ ...shortage, ...kept, capacity, limit, budgetLeft, resets: resetsByStep + resetsByCall });
+  }
+
+  close(): void {
+    if (this.#isClosed) return;
+    this.#isClosed = true;
+    for (const { storage } of this.#liveBlocks()) this.#options.driver.annotate?.(storage.span, "dead");
+    this.#blocks.length = 0;
+    this.#memory.release();
+    this.#figures.clear();
+  }
+
+  #innerOf(storage: Storage): Arena | undefined {
+    const enclosure = this.#enclosure;
+    return enclosure && storage.home === enclosure.arena ? enclosure.arena : undefined;
+  }
+
+  /** An arena over memory that others answer for. It asks the driver for nothing. */
+  #openOver(range: Span, name: string): Arena {
+    const { annotate: _, ...driver } = this.#options.driver;
+    const { size } = range;
+    const memory: ArenaMemory = {
+      range,
+      committed: size,
+      grow(_end, label): never {
+        throw new HoldfastError("OUT_OF_MEMORY", `"${name}" can't grow for ${label}.`);
+      },
+      release: () => undefined,
+    };
+    const board = new Board();
+    const gate = new CaptureGate();
+    return new Arena({ ...this.#options, driver, memory, board, gate, capacity: size, poison: false });
+  }
+
+  #requireUnenclosed(label: string): void {
+    if (!this.#enclosure) return;
+    throw new HoldfastError("BAD_ARGUMENT", `"${label}" can't enclose a function that is enclosed already.`);
+  }
+
+  #isOver({ step }: StepStorage): boolean {
+    return step > 0 && step !== this.#openStep;
+  }
+
+  *#liveBlocks(): Generator<Block> {
+    for (const block of this.#blocks) if (block) yield block;
+  }
+
+  /** A reset: ends these blocks, all of them even where the device fails at one, and begins a new generation. */
+  #expire(
+    blocks: readonly (Block | undefined)[],
+    cause: "resetsByStep" | "resetsByCall",
+    label: string,
+  ): void {
+    const failures: unknown[] = [];
+    for (const block of blocks) {
+      if (!block || this.#blocks[block.storage.slot] !== block) continue;
+      if (block.pins?.count) outlive(block);
+      else {
+        try {
+          this.#end(block);
+        } catch (failure) {
+          failures.push(failure);
+        }
+      }
+    }
+    this.#figures.add(cell.generation, 1);
+    this.#figures.add(cell[cause], 1);
+    this.#options.recorder.record("reset", label);
+    if (failures.length > 0) throw failures[0];
+  }
+
+  #end(block: Block): void {
+    const { driver, stream, poison } = this.#options;
+    const { storage, extent } = block;
+    try {
+      if (poison) driver.fill(stream, extent, poisonByte);
+    } finally {
+      driver.annotate?.(storage.span, "dead");
+      this.#blocks[storage.slot] = undefined;
+      this.#space.give(storage.slot);
+      this.#figures.add(cell.live, -extent.size);
+      this.#figures.set(cell.offset, this.#space.top * alignment);
+    }
+  }
+
+  /** Commits memory up to a block just taken, or gives the block back and says why not. */
+  #growFor(slot: number, size: number, label: string): void {
+    const { driver, stream, poison, recorder } = this.#options;
+    try {
+      const end = (this.#space.offsetOf(slot) + this.#space.sizeOf(slot)) * alignment;
+      const part = this.#memory.grow(end, label);
+      this.#figures.set(cell.committed, this.#memory.committed);
+      recorder.record("commit", label, part.address, part.size);
+      if (!poison) return;
+      driver.annotate?.(part, "live");
+      try {
+        driver.fill(stream, part, poisonByte);
+      } finally {
+        driver.annotate?.(part, "dead");
+      }
+    } catch (error) {
+      this.#space.give(slot);
+      throw isShortage(error) ? this.#noRoom(size, label, error) : error;
+    }
+  }
+
+  #noRoom(size: number, label: string, cause?: HoldfastError): HoldfastError {
+    this.#options.recorder.record("refuse", label, 0, size);
+    const shortage: Shortage = { asked: size, obstacle: cause ? "memory" : "arena" };
+    this.#options.onPressure(shortage);
+    const judgement = this.judge(shortage);
+    const { figures } = this;
+    return refusal.noRoom({
+      size,
+      label,
+      judgement,
+      figures,
+      holders: this.holders(5),
+      ...(cause && { cause }),
+    });
+  }
+
+  #count(size: number, extent: number, how: number): void {
+    const figures = this.#figures;
+    figures.add(how, 1);
+    figures.add(cell.allocationsThisStep, 1);
+    figures.add(cell.bytesThisStep, size);
+    figures.add(cell.allocations, 1);
+    figures.add(cell.bytes, size);
+    figures.add(cell.live, extent);
+    const offset = this.#space.top * alignment;
+    figures.set(cell.offset, offset);
+    if (offset > figures.get(cell.highWater)) figures.set(cell.highWater, offset);
+  }
+
+  #extentOf(slot: number): Span {
+    const { range } = this.#memory;
+    return {
+      address: (range.address + this.#space.offsetOf(slot) * alignment) as Address,
+      size: (this.#space.sizeOf(slot) * alignment) as Bytes,
+    };
+  }
+
+  #lookUp(storage: Storage): Block | undefined {
+    const owner = ownerOf(storage) as StepStorage;
+    const block = this.#blocks[owner.slot];
+    if (block?.storage !== owner) return undefined;
+    return storage.owner === undefined || block.views?.has(storage) ? block : undefined;
+  }
+
+  /** The live block of a storage, or the error that says what became of it. */
+  #find(storage: Storage, use: string): Block {
+    this.#requireOpen();
+    const block = this.#lookUp(storage);
+    if (block) return block;
+    const { home, step } = storage as StepStorage;
+    if (home instanceof Arena && home.#isEnclosed && home.#isClosed) throw refusal.deadInside(storage, use);
+    const { serial, slot } = ownerOf(storage) as StepStorage;
+    const isCopyOfALiveOne = !storage.owner && this.#blocks[slot]?.storage.serial === serial;
+    if (home !== this || isCopyOfALiveOne) throw refusal.notOwner(storage, use);
+    throw refusal.dead(storage, use, step, this.generation);
+  }
+
+  #requireOpen(): void {
+    if (this.#isClosed) throw new HoldfastError("CLOSED", "The arena is closed; open a new runtime.");
+  }
+}
+
+/** Memory was asked for and refused; any other failure of the device is told as it is. */
+function isShortage(error: unknown): error is HoldfastError {
+  return error instanceof HoldfastError && (error.code === "OUT_OF_BUDGET" || error.code === "OUT_OF_MEMORY");
+}

@@ -1,0 +1,95 @@
+/** The budget: charges, refusals and their text, pressure. */
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { HoldfastError } from "../../errors/index.js";
+import { bytes, GiB, MiB } from "../../units/index.js";
+import { Recorder } from "../observe/recorder.js";
+import { Board } from "../observe/shared-status.js";
+import { Budget } from "./budget.js";
+import type { Shortage } from "./diagnose-oom.js";
+
+function open(limit: number, available = () => bytes(Number.MAX_SAFE_INTEGER)) {
+  const board = new Board();
+  const pressed: (number | Shortage)[] = [];
+  const budget: Budget = new Budget({
+    limit: bytes(limit),
+    reason: "HOLDFAST_MEMORY",
+    board,
+    recorder: new Recorder(),
+    available,
+    onPressure: (shortage) => pressed.push(shortage ?? budget.used),
+  });
+  return { budget, board, pressed };
+}
+
+test("charges add up by label, on the board too, and come back", () => {
+  const { budget, board } = open(GiB);
+  const weights = budget.charge("weights", bytes(10 * MiB), "model");
+  budget.charge("moments", bytes(20 * MiB), "AdamW");
+  assert.equal(budget.used, 30 * MiB);
+  assert.equal(board.readBudget().weights, 10 * MiB);
+  budget.release(weights);
+  assert.equal(budget.used, 20 * MiB);
+  assert.equal(budget.left, GiB - 20 * MiB);
+});
+
+test("a refusal says what was asked, what is left, who holds the rest, and what to change", () => {
+  const { budget } = open(100 * MiB);
+  budget.charge("weights", bytes(60 * MiB), "model");
+  budget.charge("step arena", bytes(30 * MiB), "growth for matmul");
+  assert.throws(
+    () => budget.charge("gradients", bytes(20 * MiB), "grads"),
+    (error) => {
+      assert.ok(error instanceof HoldfastError);
+      assert.equal(error.code, "OUT_OF_BUDGET");
+      assert.equal(error.numbers["left"], 10 * MiB);
+      for (const part of [
+        "no room for 20 MiB (gradients: grads)",
+        "10 MiB is left of 100 MiB",
+        "limit                  100 MiB   HOLDFAST_MEMORY",
+        "· weights               60 MiB",
+        "growth for matmul (step arena) 30 MiB",
+        "What to change: raise HOLDFAST_MEMORY",
+      ]) {
+        assert.ok(error.message.includes(part), `${part}\n---\n${error.message}`);
+      }
+      return true;
+    },
+  );
+  assert.equal(budget.used, 90 * MiB);
+});
+
+test("what the machine no longer has is refused even inside the limit", () => {
+  let available = bytes(GiB);
+  const { budget } = open(GiB, () => available);
+  budget.charge("weights", bytes(100 * MiB), "model");
+  available = bytes(50 * MiB);
+  assert.throws(() => budget.charge("weights", bytes(60 * MiB), "more"), /only 50 MiB to give/);
+  assert.equal(budget.used, 100 * MiB);
+});
+
+test("pressure is told from nine tenths on, and at a refusal with what was asked", () => {
+  const { budget, pressed } = open(100 * MiB);
+  budget.charge("weights", bytes(80 * MiB), "a");
+  assert.deepEqual(pressed, []);
+  budget.charge("weights", bytes(15 * MiB), "b");
+  assert.throws(() => budget.charge("weights", bytes(6 * MiB), "c"));
+  assert.throws(() => budget.charge("step arena", bytes(7 * MiB), "d"));
+  assert.deepEqual(pressed, [
+    95 * MiB,
+    { asked: 6 * MiB, obstacle: "budget" },
+    { asked: 7 * MiB, obstacle: "memory" },
+  ]);
+});
+
+test("a charge comes back once", () => {
+  const { budget } = open(GiB);
+  const charge = budget.charge("weights", bytes(MiB), "a");
+  budget.release(charge);
+  assert.throws(
+    () => budget.release(charge),
+    (error) => error instanceof HoldfastError && error.code === "DOUBLE_FREE",
+  );
+  assert.equal(budget.used, 0);
+});

@@ -1,0 +1,296 @@
+/** Functions that are enclosed in one storage: their memory comes out of it, at the same addresses each time, and ends there. */
+
+import assert from "node:assert/strict";
+import { describe, test } from "node:test";
+import fc from "fast-check";
+import { CallLog } from "../../../test/support/call-log.js";
+import { refuses } from "../../../test/support/rejects.js";
+import { withRuntime, writeF32 } from "../../../test/support/runtimes.js";
+import { strict } from "../../driver/index.js";
+import { contains, KiB, overlaps, type Span } from "../../units/index.js";
+import type { Runtime } from "../runtime.js";
+import type { Storage } from "./storage.js";
+
+const kib = (count: number): number => count * KiB;
+
+function withEnclosing<T>(size: number, use: (given: { runtime: Runtime; enclosing: Storage }) => T): T {
+  return withRuntime({ poison: true }, ({ runtime }) =>
+    use({ runtime, enclosing: runtime.arena.allocate(size, "enclosing") }),
+  );
+}
+
+describe("memory inside", () => {
+  test("lies in the storage, aligned and apart, and at the same addresses each time", () => {
+    withEnclosing(kib(64), ({ runtime: { arena }, enclosing }) => {
+      const run = () =>
+        arena.inside(enclosing, () => {
+          const made = [1, 255, 256, 257, 4000].map((size) => arena.allocate(size, "made"));
+          arena.free(made[1]!);
+          made.push(arena.allocate(100, "in the gap"));
+          return made.map(({ span }) => span);
+        });
+      const [first, second] = [run(), run()];
+      assert.deepEqual(first, second);
+      for (const span of first) {
+        assert.ok(contains(enclosing.span, span));
+        assert.equal(span.address % 256, 0);
+      }
+      assert.equal(first[5]!.address, first[1]!.address);
+      for (const [index, one] of first.slice(2).entries())
+        for (const other of first.slice(index + 3)) assert.ok(!overlaps(one, other));
+    });
+  });
+
+  test("costs the device nothing, and everybody else sees one storage in use", () => {
+    const log = new CallLog();
+    withRuntime(
+      {},
+      ({ runtime }) => {
+        const { arena } = runtime;
+        const enclosing = arena.allocate(kib(64), "enclosing");
+        const [calls, live] = [log.calls.length, arena.figures.live];
+        arena.inside(enclosing, () => {
+          arena.free(arena.allocate(kib(1), "short"));
+          arena.allocate(kib(2), "made");
+          assert.equal(arena.figures.live, live);
+        });
+        assert.deepEqual(log.namesFrom(calls), []);
+        assert.equal(arena.figures.live, live);
+        assert.deepEqual(
+          arena.holders().map(({ label }) => label),
+          ["enclosing"],
+        );
+      },
+      (driver) => log.wrap(strict(driver)),
+    );
+  });
+
+  test("is written and read like any other, beside memory from outside", () => {
+    withEnclosing(kib(64), ({ runtime, enclosing }) => {
+      const { arena } = runtime;
+      const outside = arena.allocate(16, "outside");
+      writeF32(runtime, outside, [1, 2, 3, 4]);
+      arena.inside(enclosing, () => {
+        const made = arena.allocate(16, "made");
+        runtime.copy(made, outside);
+        const view = runtime.view(made, 4, 8, "middle");
+        runtime.fill(runtime.view(outside, 0, 4), 0);
+        assert.deepEqual([...new Float32Array(runtime.read(view).buffer)], [2, 3]);
+        arena.dropView(view);
+      });
+      assert.deepEqual([...new Float32Array(runtime.read(outside).buffer)], [0, 2, 3, 4]);
+    });
+  });
+
+  test("of a view that begins anywhere is aligned all the same, and does not pass its end", () => {
+    withEnclosing(4096, ({ runtime: { arena }, enclosing }) => {
+      const part = arena.view(enclosing, 4, 1024);
+      const made: Span[] = [];
+      arena.inside(part, () => {
+        refuses("ARENA_FULL", () => {
+          for (;;) made.push(arena.allocate(1, "made").span);
+        });
+      });
+      assert.equal(made.length, 3);
+      for (const span of made) assert.ok(span.address % 256 === 0 && contains(part.span, span));
+      // Too short for one storage.
+      const shortest = arena.view(enclosing, 300, 100);
+      arena.inside(shortest, () => refuses("ARENA_FULL", () => arena.allocate(1, "made")));
+    });
+  });
+
+  test("ends with the function, pinned or not, and each use of it afterwards is refused by name", () => {
+    withEnclosing(kib(64), ({ runtime, enclosing }) => {
+      const { arena } = runtime;
+      const [made, pinned, view] = arena.inside(enclosing, () => {
+        const one = arena.allocate(64, "attention");
+        const other = arena.allocate(64, "softmax");
+        arena.pin(other, "backward");
+        assert.ok(arena.isLive(one) && arena.isPinned(other) && !arena.isPinned(one));
+        return [one, other, runtime.view(one, 0, 32, "head")];
+      });
+      for (const storage of [made!, pinned!, view!]) assert.equal(arena.isLive(storage), false);
+      const dead = /storage "attention", which is dead: it lay inside another storage/;
+      refuses("DEAD_STORAGE", () => runtime.read(made!), dead);
+      refuses("DEAD_STORAGE", () => runtime.fill(made!, 0), dead);
+      refuses("DEAD_STORAGE", () => runtime.view(made!, 0, 4), dead);
+      refuses("DEAD_STORAGE", () => arena.pin(made!, "late"), dead);
+      refuses("DOUBLE_FREE", () => arena.free(made!), dead);
+      refuses("DEAD_STORAGE", () => arena.unpin(pinned!), /"softmax"/);
+      refuses("DEAD_STORAGE", () => arena.dropView(view!), /"head"/);
+      // Nor does the next one's memory revive it, though it lies at the same address.
+      arena.inside(enclosing, () => {
+        assert.equal(arena.allocate(64, "next").span.address, made!.span.address);
+        refuses("DEAD_STORAGE", () => runtime.read(made!), dead);
+      });
+      assert.ok(arena.isLive(enclosing));
+      arena.free(enclosing);
+    });
+  });
+
+  test("that is freed inside is handed out again, and misuse is refused as ever", () => {
+    withEnclosing(kib(2), ({ runtime: { arena }, enclosing }) =>
+      arena.inside(enclosing, () => {
+        for (let turn = 0; turn < 100; turn++) arena.free(arena.allocate(kib(2), "all of it"));
+        const made = arena.allocate(256, "made");
+        arena.free(made);
+        refuses("DOUBLE_FREE", () => arena.free(made), /"made"/);
+        refuses("BAD_SIZE", () => arena.allocate(0, "nothing"));
+        const kept = arena.allocate(256, "kept");
+        arena.pin(kept, "somebody");
+        refuses("PINNED", () => arena.free(kept), /pinned by somebody/);
+        arena.unpin(kept);
+        const view = arena.view(kept, 0, 4);
+        refuses("HAS_VIEWS", () => arena.free(kept));
+        arena.dropView(view);
+        arena.free(kept);
+      }),
+    );
+  });
+
+  test("that does not suffice is refused with its own figures, and nothing outside is touched", () => {
+    withEnclosing(kib(4), ({ runtime: { arena }, enclosing }) => {
+      const before = arena.figures;
+      arena.inside(enclosing, () => {
+        arena.allocate(kib(3), "attention");
+        refuses(
+          "ARENA_FULL",
+          () => arena.allocate(kib(2), "matmul"),
+          /^matmul asked the arena for 2 KiB and it has no room.*\n {2}capacity 4 KiB, committed 4 KiB, offset 3 KiB.*\n.*\n {2}· attention 3 KiB in 1\n/,
+        );
+        refuses("ARENA_FULL", () => arena.allocate(kib(64), "far too much"), /capacity 4 KiB/);
+        arena.allocate(kib(1), "fits");
+      });
+      assert.deepEqual(arena.figures, before);
+    });
+  });
+});
+
+describe("enclosing", () => {
+  test("can't be nested, and a refused attempt leaves the open one as it was", () => {
+    withEnclosing(kib(8), ({ runtime: { arena }, enclosing }) => {
+      const other = arena.allocate(kib(8), "other");
+      arena.inside(enclosing, () => {
+        const made = arena.allocate(256, "made");
+        for (const storage of [other, enclosing])
+          refuses("BAD_ARGUMENT", () => arena.inside(storage, () => undefined), /enclosed already/);
+        assert.ok(arena.isLive(made) && contains(enclosing.span, arena.allocate(256, "next").span));
+      });
+      arena.inside(other, () => assert.ok(contains(other.span, arena.allocate(256, "made").span)));
+    });
+  });
+
+  test("ends with an exception too, and memory comes from the arena again", () => {
+    withEnclosing(kib(8), ({ runtime: { arena }, enclosing }) => {
+      let escaped: Storage | undefined;
+      const act = () =>
+        arena.inside(enclosing, () => {
+          escaped = arena.allocate(256, "made");
+          throw new Error("of the function");
+        });
+      assert.throws(act, /of the function/);
+      assert.equal(arena.isLive(escaped!), false);
+      assert.ok(!contains(enclosing.span, arena.allocate(256, "outside").span));
+      assert.equal(arena.isPinned(enclosing), false);
+    });
+  });
+
+  test("keeps its storage from being freed under the function", () => {
+    withEnclosing(kib(8), ({ runtime: { arena }, enclosing }) => {
+      arena.inside(enclosing, () => {
+        arena.allocate(256, "made");
+        refuses("PINNED", () => arena.free(enclosing), /pinned by what it encloses/);
+      });
+      arena.free(enclosing);
+      refuses("DEAD_STORAGE", () => arena.inside(enclosing, () => undefined), /enclosing/);
+    });
+  });
+
+  test("needs a storage of this arena", () => {
+    withEnclosing(kib(8), ({ runtime }) => {
+      const [weight] = runtime.persistent.place("weights", "weights", [{ name: "w", size: 4096 }]).storages;
+      refuses("NOT_OWNER", () => runtime.arena.inside(weight!, () => undefined), /"w"/);
+      withEnclosing(kib(8), ({ enclosing: foreign }) => {
+        refuses("NOT_OWNER", () => runtime.arena.inside(foreign, () => undefined));
+      });
+    });
+  });
+
+  test("lets memory from outside be used, pinned, viewed and freed inside", () => {
+    withEnclosing(kib(8), ({ runtime: { arena }, enclosing }) => {
+      const [kept, freed] = [arena.allocate(512, "kept"), arena.allocate(512, "freed")];
+      const view = arena.inside(enclosing, () => {
+        arena.pin(kept, "somebody");
+        arena.free(freed);
+        return arena.view(kept, 256, 128);
+      });
+      assert.ok(arena.isPinned(kept) && arena.isLive(view) && !arena.isLive(freed));
+      arena.unpin(kept);
+      arena.dropView(view);
+      arena.free(kept);
+    });
+  });
+
+  test("tells who keeps a storage's bytes", () => {
+    withEnclosing(kib(8), ({ runtime: { arena }, enclosing }) => {
+      const outside = arena.allocate(256, "outside");
+      const made = arena.inside(enclosing, () => {
+        const inner = arena.allocate(256, "inner");
+        assert.equal(arena.keeperOf(inner), enclosing);
+        assert.equal(arena.keeperOf(arena.view(inner, 0, 4)), enclosing);
+        assert.equal(arena.keeperOf(outside), outside);
+        assert.equal(arena.keeperOf(enclosing), enclosing);
+        return inner;
+      });
+      assert.equal(arena.keeperOf(made), made);
+    });
+  });
+});
+
+type Act =
+  | { readonly kind: "take"; readonly size: number }
+  | { readonly kind: "give"; readonly which: number };
+
+const acts: fc.Arbitrary<readonly Act[]> = fc.array(
+  fc.oneof(
+    fc.record({ kind: fc.constant("take" as const), size: fc.integer({ min: 1, max: 3000 }) }),
+    fc.record({ kind: fc.constant("give" as const), which: fc.nat(20) }),
+  ),
+  { maxLength: 40 },
+);
+
+test("however memory is taken and given inside, it never overlaps, never leaves the storage, and repeats", () => {
+  withEnclosing(kib(16), ({ runtime: { arena }, enclosing }) => {
+    const before = arena.figures.live;
+    const run = (sequence: readonly Act[]): (Span | "refused")[] =>
+      arena.inside(enclosing, () => {
+        const live: Storage[] = [];
+        return sequence.map((act): Span | "refused" => {
+          if (act.kind === "give") {
+            const [freed] = live.splice(act.which, 1);
+            if (freed) arena.free(freed);
+            return freed?.span ?? "refused";
+          }
+          try {
+            const made = arena.allocate(act.size, "made");
+            assert.ok(contains(enclosing.span, made.span));
+            for (const other of live) assert.ok(!overlaps(other.span, made.span));
+            live.push(made);
+            return made.span;
+          } catch (error) {
+            assert.equal((error as { code?: string }).code, "ARENA_FULL", String(error));
+            const taken = live.reduce((sum, { span }) => sum + Math.ceil(span.size / 256) * 256, 0);
+            assert.ok(taken + act.size > kib(16) / 4, "there was room enough, in pieces or not");
+            return "refused";
+          }
+        });
+      });
+    fc.assert(
+      fc.property(acts, (sequence) => {
+        assert.deepEqual(run(sequence), run(sequence));
+        assert.equal(arena.figures.live, before);
+      }),
+      { numRuns: 300 },
+    );
+  });
+});

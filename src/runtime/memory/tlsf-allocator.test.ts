@@ -1,0 +1,72 @@
+/** The free-space finder against a plain model: a list of taken ranges. */
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import fc from "fast-check";
+import { FreeSpace } from "./tlsf-allocator.js";
+
+const size = 4096;
+
+test("taken blocks never overlap, are never lost, and free neighbours always merge", () => {
+  const action = fc.record({ give: fc.boolean(), pick: fc.nat(), units: fc.integer({ min: 1, max: 900 }) });
+  fc.assert(
+    fc.property(fc.array(action, { maxLength: 120 }), (actions) => {
+      const space = new FreeSpace(size);
+      const taken: { slot: number; offset: number; units: number }[] = [];
+      for (const { give, pick, units } of actions) {
+        if (give && taken.length > 0) {
+          const [block] = taken.splice(pick % taken.length, 1);
+          space.give(block!.slot);
+        } else {
+          const slot = space.take(units);
+          const gaps = gapsBetween(taken);
+          if (slot < 0) {
+            assert.ok(Math.max(...gaps) < units, `refused ${units} with gaps ${gaps}`);
+            continue;
+          }
+          const offset = space.offsetOf(slot);
+          assert.equal(space.sizeOf(slot), units);
+          for (const other of taken) {
+            assert.ok(offset + units <= other.offset || other.offset + other.units <= offset);
+          }
+          taken.push({ slot, offset, units });
+        }
+        const top = Math.max(0, ...taken.map((block) => block.offset + block.units));
+        assert.equal(space.top, top);
+        assert.equal(space.largestFree, Math.max(...gapsBetween(taken)));
+      }
+    }),
+    { numRuns: 2000 },
+  );
+});
+
+test("after everything is given back the whole range is one block again", () => {
+  const space = new FreeSpace(size);
+  const slots = Array.from({ length: 50 }, (_, index) => space.take(1 + (index % 7)));
+  for (const slot of slots.filter((_, index) => index % 2 === 0)) space.give(slot);
+  for (const slot of slots.filter((_, index) => index % 2 === 1)) space.give(slot);
+  assert.equal(space.largestFree, size);
+  assert.equal(space.top, 0);
+});
+
+test("the same requests after a full release get the same places", () => {
+  const space = new FreeSpace(size);
+  const run = (): number[] => {
+    const slots = Array.from({ length: 60 }, (_, index) => space.take(1 + ((index * 13) % 40)));
+    const offsets = slots.map((slot) => space.offsetOf(slot));
+    for (const slot of slots) space.give(slot);
+    return offsets;
+  };
+  assert.deepEqual(run(), run());
+});
+
+function gapsBetween(taken: readonly { offset: number; units: number }[]): number[] {
+  const sorted = [...taken].sort((a, b) => a.offset - b.offset);
+  const gaps: number[] = [];
+  let end = 0;
+  for (const block of sorted) {
+    gaps.push(block.offset - end);
+    end = block.offset + block.units;
+  }
+  return [...gaps, size - end];
+}

@@ -1,0 +1,83 @@
+/**
+ * A reserved address range into which memory is committed in chunks, from the start on. Growing never moves what is
+ * there; it happens inside the budget, or it is an error and nothing has changed.
+ */
+
+import type { Driver } from "../../driver/index.js";
+import { type Address, alignUp, type Bytes, type Span } from "../../units/index.js";
+import type { Budget, Charge } from "./budget.js";
+
+export interface GrowingRangeOptions {
+  readonly driver: Driver;
+  readonly budget: Budget;
+  readonly capacity: Bytes;
+  /** How much is committed at a time. */
+  readonly chunk: Bytes;
+}
+
+export class GrowingRange {
+  readonly range: Span;
+  readonly #options: GrowingRangeOptions;
+  readonly #granularity: Bytes;
+  readonly #charges: Charge[] = [];
+  #committed = 0;
+
+  constructor(options: GrowingRangeOptions) {
+    const { driver } = options;
+    const { granularity, canCommitInParts } = driver.describe();
+    this.#options = options;
+    this.#granularity = granularity;
+    const capacity = alignUp(options.capacity, granularity);
+    this.range = canCommitInParts ? driver.reserve(capacity) : this.#takeWhole(capacity);
+  }
+
+  get committed(): Bytes {
+    return this.#committed as Bytes;
+  }
+
+  /** Commits up to `end` at least, and tells the part that is new. */
+  grow(end: number, label: string): Span {
+    const { driver, budget, chunk } = this.#options;
+    const whole = Math.min(alignUp(end, alignUp(chunk, this.#granularity)), this.range.size);
+    // The last chunk may be a short one: growth must not fail for memory that nobody asked for.
+    const target =
+      whole - this.#committed > budget.left ? Math.min(whole, alignUp(end, this.#granularity)) : whole;
+    const part: Span = {
+      address: (this.range.address + this.#committed) as Address,
+      size: (target - this.#committed) as Bytes,
+    };
+    const charge = budget.charge("step arena", part.size, `growth for ${label}`);
+    try {
+      driver.commit(part);
+    } catch (error) {
+      budget.release(charge);
+      throw error;
+    }
+    this.#charges.push(charge);
+    this.#committed = target;
+    return part;
+  }
+
+  /** Where addresses come with their memory, the budget is asked before the device. */
+  #takeWhole(size: Bytes): Span {
+    const { driver, budget } = this.#options;
+    const charge = budget.charge("step arena", size, "the whole arena");
+    let range: Span | undefined;
+    try {
+      range = driver.reserve(size);
+      driver.commit(range);
+    } catch (error) {
+      if (range) driver.release(range);
+      budget.release(charge);
+      throw error;
+    }
+    this.#charges.push(charge);
+    this.#committed = range.size;
+    return range;
+  }
+
+  release(): void {
+    this.#options.driver.release(this.range);
+    for (const charge of this.#charges) this.#options.budget.release(charge);
+  }
+}

@@ -1,0 +1,121 @@
+/**
+ * The memory diagnostics: one record with everything a person asks when memory is short, and its text. Printed at
+ * the first pressure, on demand, and at the start where phases are logged.
+ */
+
+import type { DeviceInfo } from "../../driver/index.js";
+import { formatBytes } from "../../units/index.js";
+import type { Arena } from "../memory/arena.js";
+import type { Holder } from "../memory/arena-blocks.js";
+import type { Budget } from "../memory/budget.js";
+import type { Judgement, Shortage } from "../memory/diagnose-oom.js";
+import type { TransferCount } from "../transfer/transfer.js";
+import type { ArenaFigure, BudgetLabel } from "./shared-status.js";
+
+export interface Diagnostics {
+  readonly device: { readonly kind: string; readonly name: string; readonly memory: string };
+  readonly step: number;
+  readonly budget: {
+    readonly limit: number;
+    readonly reason: string;
+    readonly used: number;
+    readonly left: number;
+    readonly holders: readonly { label: BudgetLabel; holder: string; size: number }[];
+  };
+  readonly arena: Readonly<Record<ArenaFigure, number>> & {
+    readonly resetsDrivenBy: "a step scope" | "a call" | "nothing";
+    readonly holders: readonly Holder[];
+  };
+  readonly transfers: { readonly up: TransferCount; readonly down: TransferCount };
+  /** Why the request that was refused does not fit, or the next one would not. */
+  readonly verdict: Judgement | "no pressure";
+}
+
+/** From this share of the capacity or the limit on there is pressure to judge. */
+const pressureShare = 0.9;
+
+export function diagnose(parts: {
+  readonly device: DeviceInfo;
+  readonly step: number;
+  readonly budget: Budget;
+  readonly arena: Arena;
+  readonly up: TransferCount;
+  readonly down: TransferCount;
+  /** The request that brought the pressure about. */
+  readonly shortage?: Shortage | undefined;
+}): Diagnostics {
+  const { device, step, budget, arena, up, down } = parts;
+  const figures = arena.figures;
+  const shortage = parts.shortage ?? nextShortage(figures, budget);
+  return {
+    device: { kind: device.kind, name: device.name, memory: device.memory },
+    step,
+    budget: {
+      limit: budget.limit,
+      reason: budget.reason,
+      used: budget.used,
+      left: budget.left,
+      holders: budget.holders(8),
+    },
+    arena: {
+      ...figures,
+      resetsDrivenBy:
+        figures.resetsByStep > 0 ? "a step scope" : figures.resetsByCall > 0 ? "a call" : "nothing",
+      holders: arena.holders(8),
+    },
+    transfers: { up: { ...up }, down: { ...down } },
+    verdict: shortage ? arena.judge(shortage) : "no pressure",
+  };
+}
+
+/** The first request that would not fit any more, where that is close. */
+function nextShortage(figures: Record<ArenaFigure, number>, budget: Budget): Shortage | undefined {
+  const { live, capacity } = figures;
+  if (live > pressureShare * capacity) return { asked: capacity - live + 1, obstacle: "arena" };
+  if (budget.used > pressureShare * budget.limit) return { asked: budget.left + 1, obstacle: "budget" };
+  return undefined;
+}
+
+/** The diagnostics as a person reads them. */
+export function diagnosticsText(state: Diagnostics, occasion: string): string {
+  const { device, budget, arena, transfers, verdict } = state;
+  const size = formatBytes;
+  const row = (name: string, text: string): string => `  ${name.padEnd(12)}${text}`;
+  const list = (holders: readonly { name: string; size: number }[]): string =>
+    holders.length === 0 ? "nobody" : holders.map((one) => `${one.name} ${size(one.size)}`).join(", ");
+  return [
+    `holdfast: memory ${occasion}: ${device.name}`,
+    row("budget", `${size(budget.used)} of ${size(budget.limit)} in use (${budget.reason})`),
+    row(
+      "holders",
+      list(budget.holders.map((one) => ({ name: `${one.holder} [${one.label}]`, size: one.size }))),
+    ),
+    row(
+      "arena",
+      `capacity ${size(arena.capacity)}, committed ${size(arena.committed)}, offset ${size(arena.offset)}, ` +
+        `high-water ${size(arena.highWater)}, live ${size(arena.live)}, generation ${arena.generation}`,
+    ),
+    row("pins", `${arena.pins} on ${size(arena.pinned)}`),
+    row(
+      "step",
+      `${state.step}: ${arena.allocationsThisStep} allocations, ${size(arena.bytesThisStep)}; ` +
+        `in all ${arena.allocations} allocations, ${size(arena.bytes)}`,
+    ),
+    row("served", `${arena.hits} hits, ${arena.reuses} reuses, ${arena.misses} misses (the arena grew)`),
+    row(
+      "resets",
+      `${arena.resetsByStep} by steps, ${arena.resetsByCall} by calls: driven by ${arena.resetsDrivenBy}`,
+    ),
+    row("ops", list(arena.holders.map((one) => ({ name: `${one.label} ×${one.count}`, size: one.size })))),
+    row("transfers", `${transferText(transfers.up)} up, ${transferText(transfers.down)} down`),
+    row(
+      "verdict",
+      typeof verdict === "string" ? verdict : `${verdict.verdict}: ${verdict.why}. ${verdict.help}`,
+    ),
+    "",
+  ].join("\n");
+}
+
+function transferText({ copies, bytes, tensors }: TransferCount): string {
+  return `${tensors} tensors, ${formatBytes(bytes)} in ${copies} copies`;
+}

@@ -1,0 +1,113 @@
+/** Phases: on the board while they last, in the log and the recorder with entry and exit. */
+
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import { HoldfastError } from "../../errors/index.js";
+import { FakeClock } from "../../units/index.js";
+import { Phases, phaseTitle } from "./phases.js";
+import { Recorder } from "./recorder.js";
+import { Board } from "./shared-status.js";
+
+function engine() {
+  const clock = new FakeClock();
+  const board = new Board();
+  const recorder = new Recorder({ clock });
+  const lines: string[] = [];
+  const phases = new Phases({ board, recorder, clock, log: (line) => lines.push(line) });
+  return { clock, board, recorder, lines, phases };
+}
+
+describe("phases", () => {
+  it("log their entry and their exit with the time they took", () => {
+    const { clock, lines, phases } = engine();
+    phases.run("step", () => clock.advance(1500), { number: 12 });
+    assert.deepEqual(lines, ["step 12: entered", "step 12: exited after 1.5s, done"]);
+  });
+
+  it("exit by an exception too, and log the code and the message", () => {
+    const { board, lines, phases } = engine();
+    const refusal = new HoldfastError("OUT_OF_BUDGET", "No room for weights.");
+    const fail = () => {
+      throw refusal;
+    };
+    assert.throws(() => phases.run("upload", fail, { label: "weights" }), refusal);
+    assert.deepEqual(board.openPhases(), []);
+    assert.equal(
+      lines.at(-1),
+      "upload (weights): exited after 0ms, failed: OUT_OF_BUDGET No room for weights.",
+    );
+  });
+
+  it("are on the board while they last, nested ones too", () => {
+    const { board, phases } = engine();
+    const titles = () => board.openPhases().map(({ phase, number }) => phaseTitle(phase, number));
+    phases.run(
+      "step",
+      () => {
+        phases.run("read-back", () => assert.deepEqual(titles(), ["step 2", "read-back"]));
+        assert.deepEqual(titles(), ["step 2"]);
+      },
+      { number: 2 },
+    );
+    assert.deepEqual(titles(), []);
+  });
+
+  it("hand on what their function returns", () => {
+    assert.equal(
+      engine().phases.run("plan", () => 42),
+      42,
+    );
+  });
+
+  it("are in the recorder with the step they belong to", () => {
+    const { board, recorder, phases } = engine();
+    phases.run("step", () => {}, { number: 5 });
+    assert.equal(board.step, 5);
+    assert.deepEqual(
+      recorder.recent().map(({ kind, label, step }) => ({ kind, label, step })),
+      [
+        { kind: "phase-enter", label: "step", step: 5 },
+        { kind: "phase-exit", label: "step", step: 5 },
+      ],
+    );
+  });
+
+  it("leave the label table alone, however many steps there are", () => {
+    const { recorder, phases } = engine();
+    phases.run("step", () => {}, { number: 1 });
+    const labels = recorder.labels.count;
+    for (let number = 2; number < 10_000; number++) phases.run("step", () => {}, { number });
+    assert.equal(recorder.labels.count, labels);
+  });
+
+  it("last until an asynchronous function is done, whether it succeeds or fails", async () => {
+    const { board, lines, phases } = engine();
+    const depths: number[] = [];
+    const work = async () => {
+      await Promise.resolve();
+      depths.push(board.openPhases().length);
+      throw new TypeError("not a number");
+    };
+    await assert.rejects(phases.runAsync("init", work), TypeError);
+    assert.deepEqual(depths, [1]);
+    assert.deepEqual(board.openPhases(), []);
+    assert.equal(lines.at(-1), "init: exited after 0ms, failed: TypeError not a number");
+    assert.equal(await phases.runAsync("init", async () => "up"), "up");
+  });
+
+  it("refuse an asynchronous function where a synchronous one is meant", () => {
+    const { board, phases } = engine();
+    assert.throws(() => phases.run("step", async () => {}), { code: "BAD_ARGUMENT", message: /runAsync/ });
+    assert.deepEqual(board.openPhases(), []);
+  });
+
+  it("exit when the log itself fails", () => {
+    const board = new Board();
+    const log = () => {
+      throw new Error("disk full");
+    };
+    const phases = new Phases({ board, recorder: new Recorder(), log });
+    assert.throws(() => phases.run("init", () => {}), /disk full/);
+    assert.deepEqual(board.openPhases(), []);
+  });
+});

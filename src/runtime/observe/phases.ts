@@ -1,0 +1,132 @@
+/**
+ * Runs the engine's phases: each is on the board while it lasts, in the recorder with its start and end, and in the
+ * log with entry, exit, elapsed time and how it ended. A phase always exits, also by an exception.
+ */
+
+import { HoldfastError } from "../../errors/index.js";
+import { type Clock, formatDuration, systemClock } from "../../units/index.js";
+import type { ProgressLine } from "./progress-line.js";
+import type { Recorder } from "./recorder.js";
+import type { Board, PhaseName } from "./shared-status.js";
+
+export interface PhaseDetails {
+  /** The step's number, from 1. A numbered step is the one that later events belong to. */
+  readonly number?: number;
+  /** What it works on, for the log: `weights`. One of few: the label table keeps every text it has seen. */
+  readonly label?: string;
+}
+
+/** Long work of Holdfast itself, which a terminal shows. */
+const shownPhases: ReadonlySet<PhaseName> = new Set(["compile", "plan", "capture"]);
+
+/** How people read a phase: `step 12`, `upload`. */
+export function phaseTitle(phase: PhaseName, number = 0): string {
+  return number === 0 ? phase : `${phase} ${number}`;
+}
+
+export class Phases {
+  readonly #board: Board;
+  readonly #recorder: Recorder;
+  readonly #clock: Clock;
+  readonly #log: ((line: string) => void) | undefined;
+  readonly #progress: ProgressLine | undefined;
+
+  constructor(options: {
+    readonly board: Board;
+    readonly recorder: Recorder;
+    /** Where each entry and exit is told; nowhere unless given. */
+    readonly log?: ((line: string) => void) | undefined;
+    readonly clock?: Clock;
+    /** Where long work is shown; nowhere unless given. */
+    readonly progress?: ProgressLine | undefined;
+  }) {
+    this.#board = options.board;
+    this.#recorder = options.recorder;
+    this.#clock = options.clock ?? systemClock;
+    this.#log = options.log;
+    this.#progress = options.progress;
+  }
+
+  /** Runs a synchronous function as a phase. Phases nest. */
+  run<T>(phase: PhaseName, work: () => T, details: PhaseDetails = {}): T {
+    const open = this.#enter(phase, details);
+    let result: T;
+    try {
+      this.#log?.(`${open.title}: entered`);
+      result = work();
+      if (result instanceof Promise) throw asyncWork(phase);
+    } catch (error) {
+      this.#exit(open, failure(error));
+      throw error;
+    }
+    this.#exit(open, "done");
+    return result;
+  }
+
+  /** Runs an asynchronous function as a phase. Phases are a stack: await this before a phase beside it begins. */
+  async runAsync<T>(phase: PhaseName, work: () => Promise<T>, details: PhaseDetails = {}): Promise<T> {
+    const open = this.#enter(phase, details);
+    let result: T;
+    try {
+      this.#log?.(`${open.title}: entered`);
+      result = await work();
+    } catch (error) {
+      this.#exit(open, failure(error));
+      throw error;
+    }
+    this.#exit(open, "done");
+    return result;
+  }
+
+  #enter(phase: PhaseName, { number = 0, label = "" }: PhaseDetails): OpenPhase {
+    const suffix = label === "" ? "" : ` (${label})`;
+    const open = {
+      title: phaseTitle(phase, number) + suffix,
+      // Without the number: 8,192 steps would fill the label table, and events carry their step anyway.
+      recordedAs: phase + suffix,
+      enteredMs: this.#clock.nowMs(),
+      op: this.#board.op,
+      isShown: shownPhases.has(phase),
+    };
+    if (phase === "step" && number > 0) {
+      this.#board.step = number;
+      this.#recorder.step = number;
+    }
+    this.#board.enterPhase(phase, number, open.enteredMs);
+    this.#recorder.record("phase-enter", open.recordedAs);
+    if (open.isShown) this.#progress?.begin(open.recordedAs);
+    return open;
+  }
+
+  #exit(open: OpenPhase, outcome: string): void {
+    const nowMs = this.#clock.nowMs();
+    if (open.isShown) this.#progress?.end();
+    this.#board.exitPhase(nowMs);
+    this.#board.op = open.op;
+    this.#recorder.record("phase-exit", open.recordedAs);
+    this.#log?.(`${open.title}: exited after ${formatDuration(nowMs - open.enteredMs)}, ${outcome}`);
+  }
+}
+
+interface OpenPhase {
+  readonly title: string;
+  readonly recordedAs: string;
+  readonly enteredMs: number;
+  /** The op of the phase around it, which is at work again when this one ends. */
+  readonly op: number;
+  /** Does it stand on the progress line? */
+  readonly isShown: boolean;
+}
+
+function failure(error: unknown): string {
+  if (error instanceof HoldfastError) return `failed: ${error.code} ${error.message}`;
+  return `failed: ${error instanceof Error ? `${error.name} ${error.message}` : String(error)}`;
+}
+
+function asyncWork(phase: PhaseName): HoldfastError {
+  return new HoldfastError(
+    "BAD_ARGUMENT",
+    `The phase ${phase} was given an async function by run(): it would be over before its work. Use runAsync().`,
+    { numbers: { phase } },
+  );
+}

@@ -1,0 +1,119 @@
+/**
+ * The recorder: a ring of the last events (allocation, free, reset, pin, phase, copy, capture, …) with their op and
+ * step. Always on: an event is a few stores into shared memory, so a watcher can read the ring of a hung engine.
+ */
+
+import { type Clock, systemClock } from "../../units/index.js";
+import { LabelTable } from "./label-table.js";
+
+export const eventKinds = [
+  "allocate",
+  "free",
+  "view",
+  "pin",
+  "unpin",
+  "reset",
+  "commit",
+  "charge",
+  "refuse",
+  "phase-enter",
+  "phase-exit",
+  "copy-up",
+  "copy-down",
+  "capture",
+  "replay",
+] as const;
+
+export type EventKind = (typeof eventKinds)[number];
+
+export interface RecordedEvent {
+  /** Counts from 0 over the whole run; gaps never occur inside the ring. */
+  readonly serial: number;
+  readonly atMs: number;
+  readonly kind: EventKind;
+  /** The op, phase or owner. */
+  readonly label: string;
+  readonly step: number;
+  /** Address, where the event has one. */
+  readonly address: number;
+  /** Bytes, where the event has them. */
+  readonly size: number;
+}
+
+const kindIds: Readonly<Record<EventKind, number>> = Object.fromEntries(
+  eventKinds.map((kind, id) => [kind, id]),
+) as Record<EventKind, number>;
+
+/** f64 fields of an event: time, address, size, kind, label, step. */
+const fields = 6;
+
+export class Recorder {
+  readonly memory: SharedArrayBuffer;
+  readonly labels: LabelTable;
+  readonly capacity: number;
+  /** [events recorded so far]. */
+  readonly #head: Float64Array;
+  readonly #ring: Float64Array;
+  readonly #clock: Clock;
+  /** The step that events belong to; 0 before the first. */
+  step = 0;
+
+  constructor(
+    options: {
+      readonly capacity?: number;
+      readonly clock?: Clock;
+      /** Attach to another thread's recorder, to read it. */
+      readonly memory?: SharedArrayBuffer;
+      readonly labels?: LabelTable;
+    } = {},
+  ) {
+    const capacity = options.capacity ?? 8192;
+    this.memory = options.memory ?? new SharedArrayBuffer(8 * (1 + capacity * fields));
+    this.capacity = (this.memory.byteLength / 8 - 1) / fields;
+    this.labels = options.labels ?? new LabelTable();
+    this.#head = new Float64Array(this.memory, 0, 1);
+    this.#ring = new Float64Array(this.memory, 8);
+    this.#clock = options.clock ?? systemClock;
+  }
+
+  get recorded(): number {
+    return this.#head[0] ?? 0;
+  }
+
+  record(kind: EventKind, label: string, address = 0, size = 0): void {
+    const serial = this.recorded;
+    const at = (serial % this.capacity) * fields;
+    const ring = this.#ring;
+    ring[at] = this.#clock.nowMs();
+    ring[at + 1] = address;
+    ring[at + 2] = size;
+    ring[at + 3] = kindIds[kind];
+    ring[at + 4] = this.labels.idOf(label);
+    ring[at + 5] = this.step;
+    this.#head[0] = serial + 1;
+  }
+
+  /** The last `count` events, oldest first. */
+  recent(count: number = this.capacity): RecordedEvent[] {
+    const end = this.recorded;
+    const start = Math.max(0, end - Math.min(count, this.capacity));
+    const events: RecordedEvent[] = [];
+    for (let serial = start; serial < end; serial++) {
+      const at = (serial % this.capacity) * fields;
+      const [atMs = 0, address = 0, size = 0, kind = 0, label = 0, step = 0] = this.#ring.subarray(
+        at,
+        at + fields,
+      );
+      events.push({
+        serial,
+        atMs,
+        kind: eventKinds[kind] ?? "allocate",
+        label: this.labels.textOf(label),
+        step,
+        address,
+        size,
+      });
+    }
+    return events;
+  }
+}

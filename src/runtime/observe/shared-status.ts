@@ -1,0 +1,218 @@
+/**
+ * The board: shared memory on which the engine keeps what it is doing now (phases, the driver call it is inside, the
+ * op) and its figures (budget by label, arena). The engine writes; a watcher in another thread reads, at any time, and
+ * needs nothing from the engine's thread. The figures live only here, so that what a report shows is what is used.
+ */
+
+import { type DriverCall, driverCalls } from "../../driver/index.js";
+import { fileWorks } from "../../units/index.js";
+
+/** What the engine can be busy with. A step's number stands beside the name. */
+export const phaseNames = [
+  "init",
+  "upload",
+  "compile",
+  "plan",
+  "capture",
+  "step",
+  "read-back",
+  "close",
+  "audit",
+  ...fileWorks,
+] as const;
+export type PhaseName = (typeof phaseNames)[number];
+
+/** Who may hold bytes: every charge to the budget stands under one of these. */
+export const budgetLabels = [
+  "weights",
+  "gradients",
+  "moments",
+  "scalars",
+  "data set",
+  "step arena",
+  "staging",
+  "graph",
+  "library workspace",
+] as const;
+export type BudgetLabel = (typeof budgetLabels)[number];
+
+export const arenaFigures = [
+  "capacity",
+  "committed",
+  "offset",
+  "highWater",
+  "live",
+  "pinned",
+  "pins",
+  "generation",
+  "hits",
+  "misses",
+  "reuses",
+  "allocationsThisStep",
+  "bytesThisStep",
+  "allocations",
+  "bytes",
+  "resetsByStep",
+  "resetsByCall",
+] as const;
+export type ArenaFigure = (typeof arenaFigures)[number];
+
+/** Phases may nest (a read-back inside a step); deeper ones are counted and not kept. */
+const maximumDepth = 8;
+const phaseFields = 3;
+
+/** Asking whether an event is reached is not moving: an engine that asks for ever is a stalled one. */
+const asking = driverCalls.indexOf("isReached");
+
+/** Where each part starts, in f64s. */
+const at = (() => {
+  const step = 0;
+  const op = 1;
+  const call = 2; // index + 1 of the driver call, its entry time, how many calls there were
+  const moved = 5;
+  const depth = 6;
+  const phases = 7; // index, number, entry time, per level
+  const budgetLimit = phases + maximumDepth * phaseFields;
+  const budget = budgetLimit + 1;
+  const arena = budget + budgetLabels.length;
+  return {
+    step,
+    op,
+    call,
+    moved,
+    depth,
+    phases,
+    budgetLimit,
+    budget,
+    arena,
+    end: arena + arenaFigures.length,
+  };
+})();
+
+export interface PhaseReading {
+  readonly phase: PhaseName;
+  /** The step's number, 0 where the phase has none. */
+  readonly number: number;
+  readonly enteredMs: number;
+}
+
+export interface CallReading {
+  readonly call: DriverCall;
+  readonly enteredMs: number;
+}
+
+export class Board {
+  readonly memory: SharedArrayBuffer;
+  readonly #cells: Float64Array;
+  /** The budget's bytes in use, in the order of `budgetLabels`. */
+  readonly budgetUsed: Float64Array;
+  /** The arena's figures, in the order of `arenaFigures`. */
+  readonly arena: Float64Array;
+
+  constructor(memory = new SharedArrayBuffer(8 * at.end)) {
+    this.memory = memory;
+    this.#cells = new Float64Array(memory);
+    this.budgetUsed = this.#cells.subarray(at.budget, at.budget + budgetLabels.length);
+    this.arena = this.#cells.subarray(at.arena, at.end);
+  }
+
+  enterPhase(phase: PhaseName, number: number, nowMs: number): void {
+    const depth = this.#read(at.depth);
+    if (depth < maximumDepth) {
+      const cell = at.phases + depth * phaseFields;
+      this.#cells[cell] = phaseNames.indexOf(phase);
+      this.#cells[cell + 1] = number;
+      this.#cells[cell + 2] = nowMs;
+    }
+    this.#cells[at.moved] = nowMs;
+    this.#cells[at.depth] = depth + 1;
+  }
+
+  exitPhase(nowMs: number): void {
+    this.#cells[at.moved] = nowMs;
+    this.#cells[at.depth] = Math.max(0, this.#read(at.depth) - 1);
+  }
+
+  /** `call` is its index in `driverCalls`. */
+  enterCall(call: number, nowMs: number): void {
+    this.#cells[at.call + 1] = nowMs;
+    this.#cells[at.call + 2] = this.#read(at.call + 2) + 1;
+    if (call !== asking) this.#cells[at.moved] = nowMs;
+    this.#cells[at.call] = call + 1;
+  }
+
+  exitCall(nowMs: number): void {
+    if (this.#read(at.call) !== asking + 1) this.#cells[at.moved] = nowMs;
+    this.#cells[at.call] = 0;
+  }
+
+  /** When a phase or a driver call was last entered or left: a watcher's measure of emulatorg still. */
+  get movedMs(): number {
+    return this.#read(at.moved);
+  }
+
+  /** The phases that have not ended, outermost first. */
+  openPhases(): PhaseReading[] {
+    const depth = Math.min(maximumDepth, this.#read(at.depth));
+    return Array.from({ length: depth }, (_, level) => {
+      const cell = at.phases + level * phaseFields;
+      return {
+        phase: phaseNames[this.#read(cell)] ?? "init",
+        number: this.#read(cell + 1),
+        enteredMs: this.#read(cell + 2),
+      };
+    });
+  }
+
+  /** The driver call that has not returned, if any. */
+  openCall(): CallReading | undefined {
+    const call = driverCalls[this.#read(at.call) - 1];
+    return call && { call, enteredMs: this.#read(at.call + 1) };
+  }
+
+  get driverCallsMade(): number {
+    return this.#read(at.call + 2);
+  }
+
+  get step(): number {
+    return this.#read(at.step);
+  }
+
+  set step(step: number) {
+    this.#cells[at.step] = step;
+  }
+
+  /** The label number of the op at work; a number of the run's `LabelTable`. */
+  get op(): number {
+    return this.#read(at.op);
+  }
+
+  set op(label: number) {
+    this.#cells[at.op] = label;
+  }
+
+  get budgetLimit(): number {
+    return this.#read(at.budgetLimit);
+  }
+
+  set budgetLimit(limit: number) {
+    this.#cells[at.budgetLimit] = limit;
+  }
+
+  readBudget(): Record<BudgetLabel, number> {
+    return Object.fromEntries(
+      budgetLabels.map((label, index) => [label, this.budgetUsed[index] ?? 0]),
+    ) as Record<BudgetLabel, number>;
+  }
+
+  readArena(): Record<ArenaFigure, number> {
+    return Object.fromEntries(arenaFigures.map((name, index) => [name, this.arena[index] ?? 0])) as Record<
+      ArenaFigure,
+      number
+    >;
+  }
+
+  #read(cell: number): number {
+    return this.#cells[cell] ?? 0;
+  }
+}

@@ -1,0 +1,26 @@
+/** A watchdog for work that comes before any runtime, such as asking a machine what it has: a driver can hang there too. */
+
+import { openWatchdog } from "../open.js";
+import { runAll } from "../run-all.js";
+import type { Settings } from "../settings.js";
+import { Phases } from "./phases.js";
+import { Recorder } from "./recorder.js";
+import { Board } from "./shared-status.js";
+
+export interface Watch {
+  /** Runs a synchronous function as a phase of its own; one that stands still is reported, and ended where the settings say so. */
+  run<T>(label: string, work: () => T): T;
+  close(): void;
+}
+
+export function startWatch(settings: Pick<Settings, "stallAfter" | "reports" | "onStall">): Watch {
+  const board = new Board();
+  const recorder = new Recorder();
+  const phases = new Phases({ board, recorder, log: () => undefined });
+  const closing: (() => void)[] = [];
+  openWatchdog(settings, board, recorder, closing);
+  return {
+    run: (label, work) => phases.run("init", work, { label }),
+    close: () => runAll(closing.splice(0)),
+  };
+}

@@ -1,0 +1,348 @@
+/** What counts as a stall, on a fake clock. */
+
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import { driverCalls } from "../../../driver/index.js";
+import {
+  beat,
+  duringFileWork,
+  FakeClock,
+  fileWorkIn,
+  heartbeatMemory,
+  noteTurn,
+  turnsIn,
+  workerBeatIn,
+} from "../../../units/index.js";
+import { Phases } from "../phases.js";
+import { Recorder } from "../recorder.js";
+import { Board } from "../shared-status.js";
+import { isOutside, type Stall, StallDetector, type ThreadSigns } from "./stall.js";
+
+const limitMs = 30_000;
+
+function engine(signs: ThreadSigns = {}) {
+  const clock = new FakeClock();
+  const board = new Board();
+  const recorder = new Recorder({ clock });
+  const phases = new Phases({ board, recorder, clock, log: () => {} });
+  const detector = new StallDetector(board, limitMs, clock, {
+    turns: turnsIn(heartbeatMemory()),
+    fileWork: fileWorkIn(heartbeatMemory()),
+    ...signs,
+  });
+  let found: Stall | undefined;
+  clock.onTick(() => {
+    found ??= detector.examine();
+  });
+  /** Lets time pass, looks at every tick, and gives the first stall that was seen. */
+  const pass = (elapsedMs: number, tickMs?: number): Stall | undefined => {
+    found = undefined;
+    clock.advance(elapsedMs, tickMs);
+    return found;
+  };
+  const enterCall = (call: (typeof driverCalls)[number]) =>
+    board.enterCall(driverCalls.indexOf(call), clock.nowMs());
+  const exitCall = () => board.exitCall(clock.nowMs());
+  detector.examine();
+  return { clock, board, recorder, phases, detector, pass, enterCall, exitCall };
+}
+
+function innermost(stall: Stall | undefined): string | undefined {
+  const phase = stall?.phases.at(-1);
+  return phase && `${phase.phase} ${phase.number}`;
+}
+
+describe("the stall detector", () => {
+  it("names the driver call that has not returned, its phase, op, step and time", () => {
+    const { board, phases, pass, enterCall } = engine();
+    phases.run(
+      "step",
+      () => {
+        board.op = 7;
+        pass(1000);
+        enterCall("synchronize");
+        assert.equal(pass(limitMs - 1), undefined);
+        const stall = pass(1);
+        assert.equal(stall?.call?.call, "synchronize");
+        assert.equal(innermost(stall), "step 12");
+        assert.equal(stall?.op, 7);
+        assert.equal(stall?.step, 12);
+        assert.equal(stall?.stillMs, limitMs);
+        assert.equal(stall?.limitMs, limitMs);
+      },
+      { number: 12 },
+    );
+  });
+
+  it("names a driver call outside any phase", () => {
+    const { pass, enterCall } = engine();
+    enterCall("reserve");
+    const stall = pass(limitMs + 250);
+    assert.equal(stall?.call?.call, "reserve");
+    assert.deepEqual(stall?.phases, []);
+  });
+
+  it("sees a phase that does not move though no driver call is open", () => {
+    const { phases, pass } = engine();
+    phases.run("compile", () => {
+      const stall = pass(limitMs + 250);
+      assert.equal(innermost(stall), "compile 0");
+      assert.equal(stall?.call, undefined);
+    });
+  });
+
+  it("never takes an idle engine for a stalled one", () => {
+    let turns = 0;
+    const { phases, pass, enterCall, exitCall } = engine({ turns: () => turns++ });
+    assert.equal(pass(10 * limitMs), undefined);
+    phases.run("init", () => {
+      enterCall("describe");
+      exitCall();
+    });
+    assert.equal(pass(10 * limitMs), undefined);
+  });
+
+  it("counts anew after every call and phase that is entered or left", () => {
+    const { phases, pass, enterCall, exitCall } = engine();
+    const moves = [
+      () => enterCall("launch"),
+      exitCall,
+      () => phases.run("read-back", () => {}),
+      () => enterCall("synchronize"),
+      exitCall,
+    ];
+    phases.run("step", () => {
+      for (const move of moves) {
+        assert.equal(pass(limitMs - 1), undefined);
+        move();
+      }
+      assert.equal(pass(limitMs)?.stillMs, limitMs);
+    });
+  });
+
+  it("counts anew after every beat of work inside a phase or a call", () => {
+    const { phases, pass, enterCall } = engine();
+    phases.run("step", () => {
+      enterCall("synchronize");
+      for (let times = 0; times < 10; times++) {
+        assert.equal(pass(limitMs - 250), undefined);
+        beat();
+      }
+      assert.equal(pass(limitMs + 250)?.call?.call, "synchronize");
+    });
+  });
+
+  it("counts anew after every beat of a worker thread", () => {
+    const { phases, pass, enterCall } = engine();
+    const beatOfWorker = workerBeatIn(heartbeatMemory());
+    phases.run("step", () => {
+      enterCall("synchronize");
+      for (let times = 0; times < 10; times++) {
+        assert.equal(pass(limitMs - 250), undefined);
+        beatOfWorker();
+      }
+      assert.equal(pass(limitMs + 250)?.call?.call, "synchronize");
+    });
+  });
+
+  it("names the file work that has not ended, inside its phase and outside of all", () => {
+    const { phases, pass } = engine();
+    const stalls = [
+      duringFileWork("disk-write", () => pass(limitMs + 250)),
+      phases.run("step", () => duringFileWork("disk-read", () => pass(limitMs + 250)), { number: 2 }),
+    ];
+    assert.deepEqual(
+      stalls.map((stall) => stall?.phases.map(({ phase }) => phase)),
+      [["disk-write"], ["step", "disk-read"]],
+    );
+    noteTurn();
+    assert.equal(pass(limitMs - 250), undefined);
+  });
+
+  it("sees a program outside of all phases whose event loop does not turn", () => {
+    const { pass } = engine();
+    for (let times = 0; times < 10; times++) {
+      assert.equal(pass(limitMs - 250), undefined);
+      noteTurn();
+    }
+    const stall = pass(limitMs + 250);
+    assert.ok(stall && isOutside(stall));
+  });
+
+  it("does not take the turns of the event loop for moves of a phase", async () => {
+    const { phases, pass } = engine();
+    await phases.runAsync("step", async () => {
+      let stall: Stall | undefined;
+      for (let times = 0; times < 4; times++) {
+        noteTurn();
+        stall ??= pass(limitMs / 2);
+      }
+      assert.equal(innermost(stall), "step 0");
+    });
+  });
+
+  it("does not count the time in which the thread waited for a processor", () => {
+    let isCrowded = true;
+    const { phases, pass } = engine({ waitedMs: () => (isCrowded ? 200 : 0) });
+    phases.run("step", () => {
+      // Of every 250 ms the thread could run for 50.
+      assert.equal(pass(4 * limitMs), undefined);
+      isCrowded = false;
+      assert.equal(pass(limitMs / 5 + 250)?.stillMs, limitMs);
+    });
+  });
+
+  it("finds a loop that never ends on a machine however crowded, at eight times the limit", () => {
+    const { phases, pass } = engine({ waitedMs: () => 240 });
+    phases.run("step", () => {
+      assert.equal(pass(8 * limitMs - 250), undefined);
+      assert.equal(pass(250)?.stillMs, limitMs);
+    });
+  });
+
+  it("S5, red proof: without the beats, work that goes on looks like a stall", () => {
+    const { clock, board, phases } = engine();
+    const deaf = new StallDetector(board, limitMs, clock, { beats: () => 0 });
+    const stalls: Stall[] = [];
+    clock.onTick(() => stalls.push(...[deaf.examine()].filter((stall) => stall !== undefined)));
+    phases.run("compile", () => {
+      for (let times = 0; times < 4; times++) {
+        clock.advance(limitMs / 2);
+        beat();
+      }
+    });
+    assert.equal(stalls.length, 1);
+  });
+
+  it("does not take the time of a long call that has returned for emulatorg still", () => {
+    const { phases, pass, enterCall, exitCall } = engine();
+    phases.run("step", () => {
+      enterCall("synchronize");
+      pass(limitMs - 1);
+      exitCall();
+      assert.equal(pass(limitMs - 1), undefined);
+    });
+  });
+
+  it("sees an engine that asks for ever whether an event is reached, and does not blame the asking", () => {
+    const { phases, pass, enterCall, exitCall } = engine();
+    phases.run("upload", () => {
+      let stall: Stall | undefined;
+      for (let asked = 0; asked < 31; asked++) {
+        enterCall("isReached");
+        stall ??= pass(1000);
+        exitCall();
+      }
+      assert.equal(innermost(stall), "upload 0");
+      assert.equal(stall?.call, undefined);
+    });
+  });
+
+  it("sees a stall that began before the detector did, as soon as two looks confirm it", () => {
+    const { clock, board, phases } = engine();
+    phases.run("capture", () => {
+      clock.advance(limitMs + 5);
+      const late = new StallDetector(board, limitMs, clock);
+      const looks = [0, 250, 250].map((elapsedMs) => {
+        clock.advance(elapsedMs);
+        return late.examine()?.stillMs;
+      });
+      assert.deepEqual(looks, [undefined, undefined, limitMs]);
+    });
+  });
+
+  it("tells a stall once, and the next one again", () => {
+    const { phases, pass, enterCall } = engine();
+    phases.run("step", () => {
+      assert.ok(pass(limitMs));
+      assert.equal(pass(limitMs), undefined);
+      enterCall("launch");
+      assert.equal(pass(limitMs)?.call?.call, "launch");
+    });
+  });
+
+  for (const [what, elapsedMs] of [
+    ["a clock that jumps by an hour", 3_600_000],
+    ["a process that is stopped for a minute", 60_000],
+    ["a machine that sleeps for a night", 8 * 3_600_000],
+  ] as const) {
+    it(`does not count ${what}: nobody watched`, () => {
+      const { phases, pass } = engine();
+      phases.run("step", () => {
+        assert.equal(pass(10_000), undefined);
+        assert.equal(pass(elapsedMs, elapsedMs), undefined);
+        // The jump counts as two looks at the most.
+        assert.equal(pass(limitMs - 10_000 - 501), undefined);
+        assert.equal(pass(1)?.stillMs, limitMs);
+      });
+    });
+  }
+
+  it("counts anew where somebody holds the engine and knows it", () => {
+    const { phases, pass, detector } = engine();
+    phases.run("step", () => {
+      assert.ok(pass(limitMs));
+      detector.restart();
+      assert.equal(pass(limitMs - 1), undefined);
+      assert.equal(pass(1)?.stillMs, limitMs);
+    });
+  });
+
+  it("names the innermost of nested phases and lists all that are open", () => {
+    const { phases, pass } = engine();
+    phases.run(
+      "step",
+      () =>
+        phases.run("read-back", () => {
+          const stall = pass(limitMs);
+          assert.equal(innermost(stall), "read-back 0");
+          assert.deepEqual(
+            stall?.phases.map(({ phase }) => phase),
+            ["step", "read-back"],
+          );
+        }),
+      { number: 2 },
+    );
+  });
+});
+
+describe("H3: a phase that has ended is never named", () => {
+  type Namer = (recorder: Recorder, stall: Stall) => string | undefined;
+
+  /** The old fault: the last thing that was logged is taken for the place of the hang. */
+  const byLastEvent: Namer = (recorder) => recorder.recent(1)[0]?.label;
+  const byDetector: Namer = (_recorder, stall) => stall.phases.at(-1)?.phase;
+
+  /** Hangs in step 3, after an upload inside it has ended. */
+  function nameOfHang(name: Namer): string | undefined {
+    const { recorder, phases, pass } = engine();
+    phases.run("init", () => {});
+    return phases.run(
+      "step",
+      () => {
+        phases.run("upload", () => {});
+        const stall = pass(limitMs);
+        return stall && name(recorder, stall);
+      },
+      { number: 3 },
+    );
+  }
+
+  it("names the phase that has not ended", () => {
+    assert.equal(nameOfHang(byDetector), "step");
+  });
+
+  it("red proof: naming by the last event names the phase that has ended", () => {
+    assert.equal(nameOfHang(byLastEvent), "upload");
+  });
+
+  it("forgets a phase that ended by an exception", () => {
+    const { phases, pass } = engine();
+    assert.throws(() =>
+      phases.run("plan", () => {
+        throw new Error("no plan");
+      }),
+    );
+    assert.deepEqual(pass(2 * limitMs)?.phases, []);
+  });
+});

@@ -1,0 +1,32 @@
+/**
+ * Wraps a driver so that every call stands on the board while it runs: a call that never returns is then named by
+ * the watchdog. This is on the path of every launch, so it does four stores and two looks at the clock, no more.
+ */
+
+import { type Driver, type DriverCall, driverCalls } from "../../driver/index.js";
+import type { Clock } from "../../units/index.js";
+import type { Board } from "./shared-status.js";
+
+const callIndex = Object.fromEntries(driverCalls.map((call, index) => [call, index])) as Readonly<
+  Record<DriverCall, number>
+>;
+
+type Method = (...args: unknown[]) => unknown;
+
+export function watched(driver: Driver, board: Board, clock: Clock): Driver {
+  const wrapper: Partial<Record<DriverCall, Method>> = {};
+  for (const call of driverCalls) {
+    const method = (driver[call] as Method | undefined)?.bind(driver);
+    if (!method) continue;
+    const index = callIndex[call];
+    wrapper[call] = (...args) => {
+      board.enterCall(index, clock.nowMs());
+      try {
+        return method(...args);
+      } finally {
+        board.exitCall(clock.nowMs());
+      }
+    };
+  }
+  return wrapper as unknown as Driver;
+}

@@ -1,0 +1,83 @@
+/**
+ * A mailbox: a few bytes of device memory on their way to the host, behind the work issued so far, while both go on with
+ * theirs. One look at a time; the host asks whether it has arrived.
+ */
+
+import type { Driver, Event, HostMemory, Stream } from "../../driver/index.js";
+import { HoldfastError } from "../../errors/index.js";
+import { bytes } from "../../units/index.js";
+import type { Budget, Charge } from "../memory/budget.js";
+import type { Storage } from "../memory/storage.js";
+import type { TransferCount } from "./transfer.js";
+
+export interface MailboxOptions {
+  readonly driver: Driver;
+  readonly stream: Stream;
+  readonly budget: Budget;
+  readonly requireLive: (storage: Storage, use: string) => void;
+  /** Counts what comes down. */
+  readonly down: TransferCount;
+}
+
+export class Mailbox {
+  readonly #options: MailboxOptions;
+  readonly #charge: Charge;
+  readonly #memory: HostMemory;
+  readonly #event: Event;
+  #sent = 0;
+  #isClosed = false;
+
+  constructor(options: MailboxOptions, size: number, name: string) {
+    const { driver, budget } = options;
+    this.#options = options;
+    this.#charge = budget.charge("staging", bytes(size), name);
+    this.#memory = driver.allocateHost(bytes(size));
+    this.#event = driver.createEvent();
+  }
+
+  /** Is something on its way that was not taken yet? */
+  get isBusy(): boolean {
+    return this.#sent > 0;
+  }
+
+  /** Sends a storage's bytes on their way. */
+  post(storage: Storage): void {
+    const { driver, stream, requireLive, down } = this.#options;
+    requireLive(storage, "read-back");
+    const { size } = storage.span;
+    if (this.isBusy || size > this.#memory.size) {
+      throw new HoldfastError(
+        "BAD_ARGUMENT",
+        `A mailbox of ${this.#memory.size} bytes can't take ${size} bytes of "${storage.label}"${this.isBusy ? " before it is emptied" : ""}.`,
+      );
+    }
+    driver.copyToHost(stream, { memory: this.#memory, offset: bytes(0), size }, storage.span);
+    driver.recordEvent(this.#event, stream);
+    this.#sent = size;
+    down.copies += 1;
+    down.bytes += size;
+    down.tensors += 1;
+  }
+
+  /** What was posted, if it has arrived; with `wait`, once it has. */
+  take(wait = false): Uint8Array<ArrayBuffer> | undefined {
+    const { driver } = this.#options;
+    if (!this.isBusy) return undefined;
+    if (wait) driver.synchronizeEvent(this.#event);
+    else if (!driver.isReached(this.#event)) return undefined;
+    const size = bytes(this.#sent);
+    this.#sent = 0;
+    return Uint8Array.from(driver.hostBytes({ memory: this.#memory, offset: bytes(0), size }));
+  }
+
+  /** Gives its memory back. Harmless when repeated. */
+  close(): void {
+    if (this.#isClosed) return;
+    this.#isClosed = true;
+    const { driver, budget } = this.#options;
+    driver.synchronizeEvent(this.#event);
+    driver.destroyEvent(this.#event);
+    driver.freeHost(this.#memory);
+    budget.release(this.#charge);
+  }
+}

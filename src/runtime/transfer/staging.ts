@@ -1,0 +1,85 @@
+/**
+ * Staging: a ring of page-locked host buffers through which every byte goes up and comes down. Copies start only from
+ * here, never from memory that may move, be collected or be a mapped file.
+ */
+
+import type { Driver, Event, HostMemory, HostSpan, Stream } from "../../driver/index.js";
+import { HoldfastError } from "../../errors/index.js";
+import { type Bytes, bytes, formatBytes } from "../../units/index.js";
+import type { Budget } from "../memory/budget.js";
+import { runAll } from "../run-all.js";
+
+/** Four slots: one being written by the host, up to three on their way. */
+const slotCount = 4;
+const smallestSlot = 4096;
+
+export interface StagingSlot {
+  readonly memory: HostMemory;
+  /** Recorded behind the last copy that used the slot. */
+  readonly event: Event;
+}
+
+export class StagingRing {
+  readonly slotSize: Bytes;
+  readonly #driver: Driver;
+  readonly #slots: StagingSlot[] = [];
+  /** What closing has to do, in the order of opening. */
+  readonly #closing: (() => void)[] = [];
+  #next = 0;
+
+  constructor(driver: Driver, budget: Budget, size: Bytes) {
+    this.slotSize = bytes(Math.floor(size / slotCount / smallestSlot) * smallestSlot);
+    if (this.slotSize === 0) {
+      throw new HoldfastError(
+        "BAD_SETTING",
+        `A staging ring of ${formatBytes(size)} is too small; HOLDFAST_STAGING takes ${formatBytes(slotCount * smallestSlot)} or more.`,
+      );
+    }
+    this.#driver = driver;
+    const charge = budget.charge("staging", bytes(slotCount * this.slotSize), "staging ring");
+    this.#closing.push(() => budget.release(charge));
+    try {
+      for (let slot = 0; slot < slotCount; slot++) {
+        const memory = driver.allocateHost(this.slotSize);
+        this.#closing.push(() => driver.freeHost(memory));
+        const event = driver.createEvent();
+        this.#closing.push(
+          () => driver.destroyEvent(event),
+          () => driver.synchronizeEvent(event),
+        );
+        this.#slots.push({ memory, event });
+      }
+    } catch (error) {
+      this.close();
+      throw error;
+    }
+  }
+
+  /** The next slot, once the copy that used it last is over. */
+  take(): StagingSlot {
+    const slot = this.#slots[this.#next];
+    if (!slot) throw new HoldfastError("CLOSED", "The staging ring is closed; open a new runtime.");
+    this.#driver.synchronizeEvent(slot.event);
+    this.#next = (this.#next + 1) % slotCount;
+    return slot;
+  }
+
+  /** Says that a copy with this slot has been issued on the stream. */
+  issued(slot: StagingSlot, stream: Stream): void {
+    this.#driver.recordEvent(slot.event, stream);
+  }
+
+  /** The host's look at a slot's first bytes; only before its copy is issued, or after it is over. */
+  bytesOf(slot: StagingSlot, size: number): Uint8Array {
+    return this.#driver.hostBytes(spanOf(slot, size));
+  }
+
+  close(): void {
+    this.#slots.length = 0;
+    runAll(this.#closing.splice(0).reverse());
+  }
+}
+
+export function spanOf(slot: StagingSlot, size: number): HostSpan {
+  return { memory: slot.memory, offset: bytes(0), size: bytes(size) };
+}

@@ -1,0 +1,98 @@
+/** Of several ways to run a step the quickest is kept: its first calls try them in turns, and then the others are given up. */
+
+import type { Replayable, Runtime } from "../../runtime/index.js";
+
+/** How often each is tried; the first time of each does not count, because it may load and warm things up. */
+const tries = 4;
+
+/** A way to run a step, in memory that it may share with others. */
+export interface Way {
+  readonly name: string;
+  readonly replayable: Replayable;
+  readonly memory: Closable;
+}
+
+/** Harmless when closed again. */
+export interface Closable {
+  close(): void;
+}
+
+export interface Verdict {
+  /** The name of the way that is kept. */
+  readonly kept: string;
+  /** By name, the best time in ms. */
+  readonly times: Readonly<Record<string, number>>;
+}
+
+export interface Tried<Own extends Way> extends Replayable {
+  /** Once all have been tried. */
+  readonly verdict: Verdict | undefined;
+  /** The first of them until there is a verdict. */
+  readonly kept: Own;
+}
+
+/**
+ * All do the same to the bit, so it does not matter which of them makes a step; of equal ones the first is kept. What is
+ * given up is closed, and so is its memory, unless the one that is kept runs in it. `clock` tells milliseconds.
+ */
+export function keepFastest<Own extends Way>(
+  runtime: Pick<Runtime, "synchronize">,
+  ways: readonly [Own, ...Own[]],
+  clock: () => number = () => performance.now(),
+): Tried<Own> {
+  const times: number[][] = ways.map(() => []);
+  let [kept] = ways;
+  let verdict: Verdict | undefined;
+  let calls = 0;
+
+  function tryNext(): void {
+    const turn = calls++ % ways.length;
+    runtime.synchronize();
+    const startedAt = clock();
+    ways[turn]?.replayable.replay();
+    runtime.synchronize();
+    times[turn]?.push(clock() - startedAt);
+    if (calls === tries * ways.length) judge();
+  }
+
+  function judge(): void {
+    const best = times.map((list) => Math.min(...list.slice(1)));
+    kept = ways[best.indexOf(Math.min(...best))] ?? kept;
+    verdict = {
+      kept: kept.name,
+      times: Object.fromEntries(ways.map(({ name }, index) => [name, best[index] ?? 0])),
+    };
+    // Memory is given up when nobody is left who runs in it.
+    for (const way of ways) if (way !== kept) way.replayable.close();
+    for (const { memory } of ways) if (memory !== kept.memory) memory.close();
+  }
+
+  return {
+    get mode() {
+      return kept.replayable.mode;
+    },
+    get nodes() {
+      return kept.replayable.nodes;
+    },
+    get verdict() {
+      return verdict;
+    },
+    get reason() {
+      if (!verdict || kept.replayable.mode === "graph") return kept.replayable.reason;
+      const others = Object.entries(verdict.times).filter(([name]) => name !== kept.name);
+      const told = others.map(([name, ms]) => `a ${name} ${ms.toFixed(3)}`).join(", ");
+      return `that takes ${(verdict.times[kept.name] ?? 0).toFixed(3)} ms, and ${told}`;
+    },
+    get kept() {
+      return kept;
+    },
+    replay() {
+      if (verdict) kept.replayable.replay();
+      else tryNext();
+    },
+    close() {
+      for (const { replayable } of ways) replayable.close();
+      for (const { memory } of ways) memory.close();
+    },
+  };
+}

@@ -1,0 +1,101 @@
+/** What a compiled step tells of itself: explain(), memory(), and the refusal of a plan that has no room. */
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { openDevice, openStrictDevice, withDevice } from "../../../test/support/devices.js";
+import { refusalOf } from "../../../test/support/rejections.js";
+import { tensor, zeros } from "../creation.js";
+import type { Device } from "../device.js";
+import type { Tensor } from "../tensor.js";
+
+const device = openStrictDevice();
+
+/** Scores of every row with every other: memory that grows with the batch. */
+function attend(x: Tensor): Tensor {
+  return x.matmul(x.t()).softmax(-1).matmul(x);
+}
+
+function usedOf({ runtime }: Device): {
+  readonly live: number;
+  readonly pins: number;
+  readonly used: number;
+} {
+  const { live, pins } = runtime.arena.figures;
+  return { live, pins, used: runtime.budget.used };
+}
+
+test("memory() tells what a call needs before it takes it, and the call follows the plan that it made", () => {
+  const step = device.compile(attend);
+  const x = zeros([64, 16], { device });
+  const before = device.runtime.arena.figures.live;
+  const report = step.memory(x);
+  assert.ok(report.peak >= 64 * 64 * 4);
+  assert.ok(report.holders.some(({ label }) => label === "softmax" || label === "matmul"));
+  assert.deepEqual(
+    report.persistent.map(({ label }) => label),
+    ["step inputs", "step results"],
+  );
+  assert.equal(device.runtime.arena.figures.live, before);
+  assert.match(step.explain(), /^capture +not yet/m);
+  step(x);
+  assert.deepEqual([step.plans, device.runtime.arena.figures.live], [1, before + report.peak]);
+  assert.equal(step.memory(x), report);
+  assert.match(step.explain(), /^capture +one graph of \d+ nodes/m);
+  step.close();
+  assert.equal(device.runtime.arena.figures.live, before);
+});
+
+test("memory() leaves the step's state as it was: gradients have not arrived, and the call after it is the first", () => {
+  const w = tensor([2, 3], { device, requiresGrad: true });
+  const accumulate = device.compile((x: Tensor) => void w.mul(x).sum().backward());
+  const x = tensor([1, 10], { device });
+  const read = () => w.grad?.tolist();
+  accumulate.memory(x);
+  assert.deepEqual(read(), undefined);
+  accumulate(x);
+  assert.deepEqual(read(), [1, 10]);
+  assert.equal(accumulate.plans, 1);
+  accumulate(x);
+  assert.deepEqual([read(), accumulate.plans], [[2, 20], 2]);
+});
+
+test("a step whose memory is only planned gives back what it has on close", () => {
+  const x = zeros([8, 8], { device });
+  const before = usedOf(device);
+  const step = device.compile(attend);
+  step.memory(x);
+  step.close();
+  assert.deepEqual(usedOf(device), before);
+});
+
+test("a plan over the budget is refused before it takes memory, leaves nothing behind, and a smaller batch runs", () => {
+  const small = openDevice({ memory: "64MiB", staging: "1MiB" });
+  const step = small.compile(attend);
+  const [wide, narrow] = [zeros([4096, 4], { device: small }), zeros([64, 4], { device: small })];
+  const before = usedOf(small);
+  const { peak } = step.memory(wide);
+  const error = refusalOf(() => step(wide));
+  assert.equal(error?.code, "OUT_OF_BUDGET");
+  assert.equal(error?.numbers["peak"], peak);
+  assert.match(
+    error?.message ?? "",
+    /Compiled step needs .* f32 \[4096, 4\].* a batch of about \d+ instead of 4096/s,
+  );
+  assert.deepEqual([usedOf(small), step.plans], [before, 0]);
+  assert.equal(step(narrow).sum().item(), 0);
+  refusalOf(() => step(wide));
+  assert.equal(step.plans, 1);
+});
+
+test("explain() has a plan for each shape, and why work runs directly where capture is off", () => {
+  withDevice({ capture: "off" }, (direct) => {
+    const step = direct.compile((x: Tensor) => x.exp().add(1).log(), { name: "softplus" });
+    assert.match(step.explain(), /^Compiled softplus has no plan yet/);
+    for (const size of [3, 5]) step(zeros([size], { device: direct }));
+    const text = step.explain({ calls: false });
+    assert.match(text, /^plan 1 +for inputs f32 \[3\]$[\s\S]*^plan 2 +for inputs f32 \[5\]$/m);
+    assert.match(text, /^fuse +3 → 1 /m);
+    assert.match(text, /^capture +none, it runs call by call: HOLDFAST_CAPTURE is off$/m);
+    assert.ok(step.explain().length > text.length);
+  });
+});

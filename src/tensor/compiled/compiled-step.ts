@@ -1,0 +1,337 @@
+/** A step as one launch, as users have it: called with tensors, it replays what it has traced for such tensors before. */
+
+import {
+  type ExplainedPlan,
+  type ExplainOptions,
+  explainStep,
+  type MemoryReport,
+  type PassSettings,
+  type PlacedStep,
+  type PlanReport,
+  reportPlan,
+  requireRoom,
+  timeCalls,
+} from "../../compile/index.js";
+import { HoldfastError } from "../../errors/index.js";
+import type { Replayable } from "../../runtime/index.js";
+import type { Device } from "../device.js";
+import { Tensor } from "../tensor.js";
+import type { RunningPlan } from "./running-plan.js";
+import type { ScalarRing } from "./scalar-ring.js";
+import { type BadIndices, type PlanFigures, StepCounters } from "./step-figures.js";
+import { keyOf } from "./step-inputs.js";
+import { makeStepPlan, type StepFunction, type StepPlan } from "./step-plan.js";
+import type { StepResult } from "./step-results.js";
+
+export interface CompileOptions {
+  /** For messages and reports; default: "step". */
+  readonly name?: string;
+  /** Passes that are to be left out, by their names. */
+  readonly passes?: PassSettings;
+  /** How many plans are kept, each for other shapes or another state of modules; default: 8. */
+  readonly mostPlans?: number;
+  /**
+   * Trace the function again at calls 2 to 8 of a plan and now and then later, and refuse the step if its work differs. The
+   * function's JavaScript runs once more for each audit; default: true.
+   */
+  readonly audit?: boolean;
+}
+
+export interface ReportOptions {
+  /** Measure what each call takes; default: false. */
+  readonly times?: boolean;
+}
+
+/** A plan of a compiled step as plain data. */
+export interface StepPlanReport extends PlanReport {
+  /** The step's name, and the dtypes and shapes of the plan's inputs. */
+  readonly name: string;
+  readonly inputs: string;
+  /** How it runs, once it does, and why not as a graph where it does not. */
+  readonly mode?: Replayable["mode"] | undefined;
+  readonly reason?: string | undefined;
+  /** Could it not be captured? Otherwise it runs call by call because that is asked for, or no slower. */
+  readonly isRefused: boolean;
+  /** All that `explain()` says of it. */
+  readonly text: string;
+}
+
+export interface CompiledStep<I extends readonly Tensor[], R extends StepResult> {
+  /** Runs the step. Its results are valid until its next call; `keep()` copies one. */
+  (...inputs: I): R;
+  /** How many plans there are. */
+  readonly plans: number;
+  /**
+   * The single numbers that it gave, by their names, oldest first: the last 65,536 that are on the host. They come there now
+   * and then while the device goes on; nothing waits for them.
+   */
+  readonly history: Readonly<Record<string, readonly number[]>>;
+  /** How many calls changed nothing because a gradient's norm was not finite, or an index was bad. Waits for the device. */
+  readonly skipped: number;
+  /**
+   * How many calls were given an index outside its axis, and the first of them. Eager code refuses such an index. A compiled step
+   * skips its updates after the check. At the next read-back it prints one warning, for the first bad index only. Waits for the device.
+   *
+   * @example
+   * ```ts
+   * import { device, nn, tensor } from "holdfast";
+   * const cpu = await device("cpu", { print: () => undefined });
+   * const table = new nn.Embedding(4, 2).to(cpu);
+   * const step = cpu.compile((tokens) => table.forward(tokens).sum());
+   * step(tensor([3], { dtype: "i32" }));
+   * step(tensor([7], { dtype: "i32" }));
+   * const { calls, first } = step.badIndices;
+   * console.log(calls, first?.call, first?.op, first?.index); // → 1 2 embedding 7
+   * cpu.close();
+   * ```
+   */
+  readonly badIndices: BadIndices;
+  /** Asks for the latest numbers and adds those that have arrived to the history: for programs that read it more often. */
+  refresh(): void;
+  /** Waits until the history is complete. */
+  flush(): void;
+  /**
+   * What became of the step, for people: of each plan every stage from the trace to the capture, and the calls one by one.
+   *
+   * @example
+   * ```ts
+   * import { device, tensor } from "holdfast";
+   * const cpu = await device("cpu");
+   * const step = cpu.compile((x) => x.exp().add(1).log());
+   * step(tensor([1, 2, 3]));
+   * const text = step.explain({ calls: false });
+   * console.log(text.match(/^fuse .*:/m)?.[0]); // → fuse        3 → 1  calls that can share a kernel are fused:
+   * cpu.close();
+   * ```
+   */
+  explain(options?: ExplainOptions): string;
+  /**
+   * What a call with such inputs needs of step memory, and which persistent memory it touches. The plan is kept for that
+   * call. Inputs, results and constants get their places; step memory is not taken, and nothing is run.
+   *
+   * @example
+   * ```ts
+   * import { device, zeros } from "holdfast";
+   * const cpu = await device("cpu");
+   * const step = cpu.compile((x) => x.matmul(x.t()).softmax(-1).matmul(x));
+   * const x = zeros([512, 64]);
+   * const { live } = cpu.runtime.arena.figures;
+   * const { peak } = step.memory(x);
+   * console.log(peak > 512 * 512 * 4, cpu.runtime.arena.figures.live === live); // → true true
+   * cpu.close();
+   * ```
+   */
+  memory(...inputs: I): MemoryReport;
+  /**
+   * Its plans as plain data, for those who show or keep them: the passes, the calls, and where each value of step memory lies
+   * and when. With `times`, of plans that run already, what each call takes is measured now, and stays with the plan; that takes
+   * as long as some hundred steps on a GPU and as one on a CPU. What the step leaves behind does not change by it.
+   *
+   * @example
+   * ```ts
+   * import { device, tensor } from "holdfast";
+   * const cpu = await device("cpu");
+   * const step = cpu.compile((x) => x.exp().add(1).log());
+   * step(tensor([1, 2, 3]));
+   * const [plan] = step.report({ times: true });
+   * console.log(plan?.inputs, plan?.calls.map(({ op, us = -1 }) => [op, us >= 0])); // → f32 [3] [ [ 'exp + add + log', true ] ]
+   * cpu.close();
+   * ```
+   */
+  report(options?: ReportOptions): readonly StepPlanReport[];
+  /** Ends its plans and gives their memory back. */
+  close(): void;
+}
+
+export function compileStep<I extends readonly Tensor[], R extends StepResult>(
+  device: Device,
+  body: (...inputs: I) => R,
+  { name = "step", passes = {}, mostPlans = 8, audit = true }: CompileOptions,
+): CompiledStep<I, R> {
+  const { runtime } = device;
+  const rings = new Map<string, ScalarRing>();
+  const listeners = new Map<string, NumbersListener>();
+  const figures = new StepCounters(runtime, name);
+  const figuresOf = new WeakMap<StepPlan, PlanFigures>();
+  const step: StepFunction = {
+    ...{ name, passes, rings, isAudited: audit },
+    onNumbers(result, numbers) {
+      listeners.get(result)?.(numbers);
+      figures.noteNumbers(numbers);
+    },
+    body: body as unknown as StepFunction["body"],
+  };
+  const plans: StepPlan[] = [];
+
+  function call(...inputs: I): R {
+    const plan = planFor(inputs);
+    plan.audit();
+    plan.inputs.load(inputs);
+    if (!plan.running) begin(plan);
+    figures.noteCall(figuresOf.get(plan));
+    return plan.replay(inputs) as R;
+  }
+
+  function planFor(inputs: I): StepPlan {
+    device.requireOpen();
+    for (const input of inputs) device.requireLive(requireInput(name, device, input), `compiled ${name}`);
+    // What a plan took for granted may have changed for good.
+    if (!plans.every(holds)) plans.filter((plan) => !holds(plan)).forEach(drop);
+    for (const plan of plans) if (plan.inputs.isFor(inputs) && plan.guards.areMet) return plan;
+    if (plans.length >= mostPlans) throw tooManyPlans(name, mostPlans, plans, inputs);
+    const made = runtime.phases.run("compile", () => makeStepPlan(device, step, inputs), { label: name });
+    plans.push(made);
+    const own = figures.add(made.planned.record);
+    if (own) figuresOf.set(made, own);
+    return made;
+  }
+
+  /** Takes memory for a plan, or refuses and forgets it. */
+  function begin(plan: StepPlan): void {
+    const begun = plans.filter(({ running }) => running);
+    try {
+      requireRoom(runtime, plan.planned.memory, {
+        name,
+        inputs: plan.key,
+        shapes: plan.inputs.slots.map(({ shape }) => shape),
+        otherPlans: begun.reduce(
+          (sum, { running, planned }) => sum + (running?.planned ?? planned).plan.bytes,
+          0,
+        ),
+      });
+      runtime.phases.run("compile", () => void plan.begin(), { label: name });
+    } catch (error) {
+      drop(plan);
+      throw error;
+    }
+  }
+
+  function drop(plan: StepPlan): void {
+    plans.splice(plans.indexOf(plan), 1);
+    figures.remove(figuresOf.get(plan));
+    plan.close();
+  }
+
+  const explained = ({ key, planned, running }: StepPlan): ExplainedPlan => ({
+    inputs: key,
+    planned: running?.planned ?? planned,
+    replayable: running?.replayable,
+  });
+
+  const explain = (options?: ExplainOptions): string => explainStep(name, plans.map(explained), options);
+
+  /** What was measured, by the memory that it was measured in: a plan may change to another schedule yet. */
+  const measured = new WeakMap<PlacedStep, readonly number[]>();
+
+  function report({ times = false }: ReportOptions = {}): readonly StepPlanReport[] {
+    return plans.map((plan) => {
+      const { running } = plan;
+      if (times && running) measured.set(running.placed, timeCalls(runtime, running.placed));
+      const known = running && measured.get(running.placed);
+      const { inputs, planned, replayable } = explained(plan);
+      const { calls, ...rest } = reportPlan(planned);
+      return {
+        ...{ name, inputs, mode: replayable?.mode, reason: replayable?.reason, ...rest },
+        isRefused: replayable?.mode === "direct" && !running?.verdict && runtime.settings.capture !== "off",
+        calls: known ? calls.map((call, index) => ({ ...call, us: known[index] })) : calls,
+        text: explainStep(name, [explained(plan)]),
+      };
+    });
+  }
+
+  function close(): void {
+    figures.close();
+    for (const plan of plans.splice(0)) plan.close();
+    for (const ring of rings.values()) ring.close();
+    rings.clear();
+  }
+
+  const refresh = (): void => {
+    for (const ring of rings.values()) ring.refresh();
+  };
+  const flush = (): void => {
+    for (const ring of rings.values()) ring.flush();
+  };
+  const historyOf = (): Record<string, readonly number[]> =>
+    Object.fromEntries([...rings].map(([result, { known }]) => [result, known]));
+
+  const compiled = Object.defineProperties(call, {
+    plans: { get: () => plans.length },
+    history: { get: historyOf },
+    skipped: { get: () => figures.skipped },
+    badIndices: { get: () => figures.badIndices },
+    refresh: { value: refresh },
+    flush: { value: flush },
+    explain: { value: explain },
+    report: { value: report },
+    memory: { value: (...inputs: I) => planFor(inputs).planned.memory },
+    close: { value: close },
+  }) as unknown as CompiledStep<I, R>;
+  numberListeners.set(compiled, listeners);
+  latestPlans.set(compiled, () => plans.findLast(({ running }) => running));
+  return compiled;
+}
+
+const holds = (plan: StepPlan): boolean => plan.holds();
+
+type NumbersListener = (numbers: readonly number[]) => void;
+
+const numberListeners = new WeakMap<object, Map<string, NumbersListener>>();
+
+/**
+ * Has a function told the single numbers of a result, all of them and in order, as they come to the host. The step's
+ * history has the latest alone.
+ */
+export function listenToNumbers(step: object, result: string, listener: NumbersListener): void {
+  numberListeners.get(step)?.set(result, listener);
+}
+
+const latestPlans = new WeakMap<object, () => StepPlan | undefined>();
+
+/** The plan that a compiled step has begun last: for benchmarks and tests, which look closer than users do. */
+export function latestPlanOf(step: object): (StepPlan & RunningPlan) | undefined {
+  const plan = latestPlans.get(step)?.();
+  return plan?.running && { ...plan, ...plan.running };
+}
+
+function requireInput(name: string, device: Device, input: unknown): Tensor {
+  if (!(input instanceof Tensor)) {
+    throw new HoldfastError(
+      "BAD_ARGUMENT",
+      `Compiled ${name} takes tensors, and was given ${input === null ? "null" : `a ${typeof input}`}. Make a tensor of what changes from ` +
+        "call to call; what does not change needs no argument.",
+    );
+  }
+  if (input.device === device && !(input.requiresGrad && !input.isLeaf)) return input;
+  if (input.device === device) {
+    throw new HoldfastError(
+      "NO_GRADIENT",
+      `Compiled ${name}: input "${input.name}" was made by ops that record gradients, and no gradient flows out of a compiled step to ` +
+        "them. Pass detach() of it, or compute it inside the step.",
+    );
+  }
+  throw new HoldfastError(
+    "OTHER_DEVICE",
+    `Compiled ${name}: "${input.name}" lives on another device than the step. Make both on one.`,
+  );
+}
+
+function tooManyPlans(
+  name: string,
+  max: number,
+  plans: readonly StepPlan[],
+  inputs: readonly Tensor[],
+): HoldfastError {
+  const key = keyOf(inputs);
+  const alike = plans.filter((plan) => plan.key === key);
+  const changed = [...new Set(alike.flatMap(({ guards }) => guards.broken))];
+  const why =
+    changed.length > 0
+      ? `${alike.length} are for inputs of these shapes, and a new one is needed because these changed: ${changed.slice(0, 4).join(", ")}. ` +
+        "Change them less often, pass them as tensors, or raise mostPlans."
+      : `they are for inputs of ${plans.map((plan) => `(${plan.key})`).join(", ")}, and it was called with (${key}). Bring inputs ` +
+        "to few shapes, with padding for instance, or raise mostPlans.";
+  return new HoldfastError("BAD_ARGUMENT", `Compiled ${name} has the most plans allowed (${max}): ${why}`, {
+    numbers: { mostPlans: max },
+  });
+}

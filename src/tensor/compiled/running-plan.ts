@@ -1,0 +1,132 @@
+/** A plan in memory: captured, and where that is left open, run in whichever of several ways turns out to be the quickest. */
+
+import {
+  branchings,
+  branchStep,
+  hasRoom,
+  type PassSettings,
+  PlacedStep,
+  type PlannedStep,
+  stepInTurn,
+} from "../../compile/index.js";
+import { HoldfastError } from "../../errors/index.js";
+import type { Replayable, Runtime } from "../../runtime/index.js";
+import { keepFastest, type Tried, type Verdict, type Way } from "./autotune-schedule.js";
+
+export interface RunningPlan {
+  /** With the schedule that it runs by: while several are tried, the one without branches. */
+  readonly planned: PlannedStep;
+  readonly placed: PlacedStep;
+  readonly replayable: Replayable;
+  /** How long each way took, once all have been tried; nothing where there was only one. */
+  readonly verdict: Verdict | undefined;
+  close(): void;
+}
+
+/** Who is to run. */
+export interface Runner {
+  readonly name: string;
+  readonly passes: PassSettings;
+}
+
+/** Where nothing is left open and branches are wished for, they are what is planned for. */
+export function chooseSchedule(runtime: Runtime, { passes }: Runner, planned: PlannedStep): PlannedStep {
+  if (passes.branches !== true || runtime.settings.capture === "auto") return planned;
+  return branchStep(runtime, planned) ?? planned;
+}
+
+/** Takes a plan's memory and captures it. */
+export function beginPlan(runtime: Runtime, runner: Runner, planned: PlannedStep): RunningPlan {
+  const plain = placePlan(runtime, runner, planned);
+  const { placed, replayable } = plain;
+  if (runtime.settings.capture !== "auto" || replayable.mode !== "graph") {
+    const close = (): void => closeWay(plain);
+    return { planned, placed, replayable, verdict: undefined, close };
+  }
+  const direct: Replayable = { mode: "direct", replay: placed.run, close: () => undefined };
+  const ways: PlanWay[] = [];
+  try {
+    ways.push(...wayInTurn(runtime, runner, plain));
+    for (const way of branchedWays(runtime, runner, planned)) {
+      ways.push(way);
+      ways.push(...wayInTurn(runtime, runner, way));
+    }
+    ways.push({ ...plain, name: "direct", replayable: direct });
+    return runningWhile(keepFastest(runtime, [plain, ...ways]));
+  } catch (error) {
+    for (const way of [plain, ...ways]) closeWay(way);
+    throw error;
+  }
+}
+
+/** Ways that differ in nothing but how launches follow each other share their memory. */
+interface PlanWay extends Way {
+  readonly planned: PlannedStep;
+  readonly placed: PlacedStep;
+}
+
+function placePlan(runtime: Runtime, { name }: Runner, planned: PlannedStep, schedule = "graph"): PlanWay {
+  const placed = PlacedStep.place(runtime, planned, name);
+  try {
+    const replayable = runtime.capture(name, placed.run, placed.scratch);
+    return { name: schedule, replayable, memory: { close: () => placed.close() }, planned, placed };
+  } catch (error) {
+    placed.close();
+    throw error;
+  }
+}
+
+/** Launches that begin early take room beside others, which may need it more: the same with each behind the end of the one before it. */
+function wayInTurn(runtime: Runtime, { name }: Runner, way: PlanWay): PlanWay[] {
+  const planned = stepInTurn(way.planned);
+  if (!planned) return [];
+  const placed = way.placed.inTurn();
+  const replayable = runtime.capture(name, placed.run, placed.scratch);
+  if (replayable.mode === "graph")
+    return [{ ...way, name: `${way.name} in turn`, replayable, planned, placed }];
+  replayable.close();
+  return [];
+}
+
+/** Branches are tried on GPUs, where small kernels leave room beside them; and only while there is memory for all plans. */
+function* branchedWays(runtime: Runtime, runner: Runner, planned: PlannedStep): Generator<PlanWay> {
+  const { branches = runtime.device.kind === "cuda" } = runner.passes;
+  if (!branches) return;
+  for (const [name, options] of Object.entries(branchings)) {
+    const branched = branchStep(runtime, planned, options);
+    if (!branched) continue;
+    if (!hasRoom(runtime, branched.memory)) return;
+    try {
+      const way = placePlan(runtime, runner, branched, `graph with ${name}`);
+      if (way.replayable.mode === "graph") yield way;
+      else closeWay(way);
+    } catch (error) {
+      // The room that there is may be in pieces; the plan without branches has its memory.
+      if (!(error instanceof HoldfastError && memoryRefusals.has(error.code))) throw error;
+      return;
+    }
+  }
+}
+
+const memoryRefusals: ReadonlySet<string> = new Set(["OUT_OF_BUDGET", "OUT_OF_MEMORY", "ARENA_FULL"]);
+
+function closeWay({ replayable, memory }: Way): void {
+  replayable.close();
+  memory.close();
+}
+
+function runningWhile(tried: Tried<PlanWay>): RunningPlan {
+  return {
+    get planned() {
+      return tried.kept.planned;
+    },
+    get placed() {
+      return tried.kept.placed;
+    },
+    get verdict() {
+      return tried.verdict;
+    },
+    replayable: tried,
+    close: () => tried.close(),
+  };
+}

@@ -1,0 +1,149 @@
+/**
+ * What single numbers a compiled step gives, call after call: on the device each goes to the next place of a ring, and the
+ * ring comes to the host now and then, while both go on with their work.
+ */
+
+import { HoldfastError } from "../../errors/index.js";
+import { type Dtype, dtypes, iterateElements, iterateRows, type RowKernel, term } from "../../ir/index.js";
+import { launchRows } from "../../kernels/index.js";
+import type { DeviceArray } from "../../ops/index.js";
+import type { Mailbox, Region, Runtime, Storage } from "../../runtime/index.js";
+import { bufferSizes } from "../../units/index.js";
+
+/** How many numbers a ring holds; a power of two. */
+const places = bufferSizes.ring;
+/** After so many calls the ring is sent for. */
+const readEvery = Math.ceil(places / 4);
+/** After so many calls it is asked whether it has arrived. */
+const askEvery = Math.ceil(places / 32);
+
+const putKernels = new Map<Dtype, RowKernel>();
+
+/** Inputs: the ring, the count of calls, the number. Output: the ring, with the number at the count's place. */
+function putKernel(dtype: Dtype): RowKernel {
+  const known = putKernels.get(dtype);
+  if (known) return known;
+  const place = term.and(term.load(1, "i32"), places - 1);
+  const value = term.select(
+    term.eq(term.position, place),
+    term.convert(term.load(2, dtypes[dtype].compute), "f64"),
+    term.load(0, "f64"),
+  );
+  const kernel: RowKernel = {
+    name: "ring",
+    inputs: ["f64", "i32", dtype],
+    outputs: [{ dtype: "f64", per: "element" }],
+    scalars: [],
+    stages: [{ kind: "store", output: 0, value }],
+  };
+  putKernels.set(dtype, kernel);
+  return kernel;
+}
+
+const countKernel: RowKernel = {
+  name: "count of calls",
+  inputs: ["i32"],
+  outputs: [{ dtype: "i32", per: "element" }],
+  scalars: [],
+  stages: [{ kind: "store", output: 0, value: term.add(term.load(0, "i32"), 1) }],
+};
+
+export class ScalarRing {
+  readonly #runtime: Runtime;
+  readonly #region: Region;
+  readonly #ring: Storage;
+  readonly #count: Storage;
+  readonly #mailbox: Mailbox;
+  readonly #onNumbers: (numbers: readonly number[]) => void;
+  readonly #kept: number[] = [];
+  /** Calls so far, those whose numbers are on the host, and those whose numbers are on their way. */
+  #calls = 0;
+  #read = 0;
+  #posted = 0;
+
+  /** `onNumbers` is told all numbers, in order, as they come to the host. */
+  constructor(runtime: Runtime, name: string, onNumbers: (numbers: readonly number[]) => void) {
+    this.#runtime = runtime;
+    this.#onNumbers = onNumbers;
+    this.#region = runtime.persistent.place("scalars", `ring of ${name}`, [
+      { name: `ring of ${name}`, size: places * 8 },
+      { name: `count of ${name}`, size: 4 },
+    ]);
+    const [ring, count] = this.#region.storages;
+    if (!ring || !count) throw new HoldfastError("BAD_ARGUMENT", `The ring of ${name} has no place.`);
+    this.#ring = ring;
+    this.#count = count;
+    runtime.fill(this.#region.whole, 0);
+    this.#mailbox = runtime.createMailbox(places * 8, `ring of ${name}`);
+  }
+
+  /** The latest numbers that are on the host, oldest first. */
+  get known(): readonly number[] {
+    return this.#kept;
+  }
+
+  /** Puts a number into the ring: a part of the step. */
+  put({ storage, dtype }: DeviceArray): void {
+    if (!storage) return;
+    const [ring, count] = [this.#ring, this.#count];
+    launchRows(this.#runtime, {
+      kernel: putKernel(dtype),
+      iteration: iterateRows([places], [[1], [0], [0], [1]], 1),
+      operands: [ring, count, storage, ring],
+    });
+    launchRows(this.#runtime, {
+      kernel: countKernel,
+      iteration: iterateElements([1], [[0], [0]]),
+      operands: [count, count],
+    });
+  }
+
+  /** Called behind each call of the step: takes what has arrived, and sends for more when it is time. */
+  noteCall(): void {
+    this.#calls += 1;
+    // What is not fetched in time would be written over.
+    const isFull = this.#calls - this.#read >= places;
+    if (this.#mailbox.isBusy && (isFull || this.#calls % askEvery === 0)) this.#take(isFull);
+    if (!this.#mailbox.isBusy && this.#calls - this.#read >= readEvery) this.#post();
+    if (isFull && this.#mailbox.isBusy) this.#take(true);
+  }
+
+  /** Sends for what is not on the host yet, and takes what has arrived. Waits for nothing. */
+  refresh(): void {
+    if (this.#mailbox.isBusy) this.#take(false);
+    if (this.#mailbox.isBusy || this.#read === this.#calls) return;
+    this.#post();
+    this.#take(false);
+  }
+
+  /** Waits until the numbers of all calls so far are on the host. */
+  flush(): void {
+    this.#take(true);
+    if (this.#read === this.#calls) return;
+    this.#post();
+    this.#take(true);
+  }
+
+  close(): void {
+    this.#mailbox.close();
+    this.#runtime.persistent.release(this.#region);
+  }
+
+  #post(): void {
+    this.#mailbox.post(this.#ring);
+    this.#posted = this.#calls;
+  }
+
+  #take(wait: boolean): void {
+    const bytes = this.#mailbox.take(wait);
+    if (!bytes) return;
+    const ring = new Float64Array(bytes.buffer);
+    const numbers: number[] = [];
+    for (let call = this.#read; call < this.#posted; call++) numbers.push(ring[call % places] ?? Number.NaN);
+    this.#read = this.#posted;
+    this.#kept.push(...numbers);
+    const excess = this.#kept.length - bufferSizes.history;
+    if (excess > 0) this.#kept.splice(0, excess);
+    this.#onNumbers(numbers);
+  }
+}

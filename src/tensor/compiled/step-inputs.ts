@@ -1,0 +1,148 @@
+/**
+ * The inputs of a compiled step's plan. Each call copies them to memory that the plan owns; afterwards what the step did to
+ * an input, a write in place or a gradient, is carried over to the tensor that was passed in.
+ */
+
+import { noteWrite, Value, versionOf } from "../../autograd/index.js";
+import { HoldfastError } from "../../errors/index.js";
+import { type ArrayCopy, copyArrays, type DeviceArray, formatShape, isSameShape } from "../../ops/index.js";
+import { ownerOf, type Region } from "../../runtime/index.js";
+import type { Device } from "../device.js";
+import { LeafGradient } from "../leaf-gradient.js";
+import { Tensor, type TensorPlace } from "../tensor.js";
+import { placeSlots } from "./step-slots.js";
+
+/** An input as the traced function sees it. */
+export class TracedInput extends Tensor {
+  constructor(place: TensorPlace, name: string, gradient: LeafGradient) {
+    super(place, name);
+    this.settleGradient(gradient);
+  }
+}
+
+/** What a call does to one input. */
+interface InputEffects {
+  readonly isWritten: boolean;
+  /** Does it require a gradient after the call? */
+  readonly requiresGrad: boolean;
+  /** The gradient that the call leaves. */
+  readonly gradient: DeviceArray | undefined;
+}
+
+export class StepInputs {
+  readonly #device: Device;
+  readonly #name: string;
+  readonly #onRegion: (region: Region) => void;
+  readonly #names: readonly string[];
+  readonly #requireGrad: readonly boolean[];
+  /** Where the inputs are copied to. */
+  readonly slots: readonly DeviceArray[];
+  /** Where their gradients arrive; placed when one first does. */
+  readonly #gradients: (DeviceArray | undefined)[] = [];
+  #effects: readonly InputEffects[] = [];
+
+  constructor(device: Device, name: string, inputs: readonly Tensor[], onRegion: (region: Region) => void) {
+    this.#device = device;
+    this.#name = name;
+    this.#onRegion = onRegion;
+    this.#names = inputs.map((input) => input.name);
+    this.#requireGrad = inputs.map(({ requiresGrad }) => requiresGrad);
+    const arrays = inputs.map(({ array }) => array);
+    this.slots = placeSlots(device, `${name} inputs`, arrays, onRegion);
+  }
+
+  /** Is the plan for such inputs? Asked at every call, so no text is made of them. */
+  isFor(inputs: readonly Tensor[]): boolean {
+    if (this.slots.length !== inputs.length) return false;
+    for (let index = 0; index < inputs.length; index++) {
+      const [slot, input] = [this.slots[index], inputs[index]];
+      if (!slot || !input || slot.dtype !== input.dtype || !isSameShape(slot.shape, input.shape))
+        return false;
+      if (input.requiresGrad !== this.#requireGrad[index]) return false;
+    }
+    return true;
+  }
+
+  /** Runs a trace with tensors of its own for the inputs, and notes what it does to them. */
+  trace<T>(body: (inputs: readonly Tensor[]) => T): T {
+    const inputs = this.slots.map((slot, index) => this.#wrap(slot, index));
+    const versions = this.slots.map(({ storage }) => versionOf(storage));
+    const result = body(inputs);
+    this.#effects = inputs.map(({ requiresGrad, gradientHolder }, index) => ({
+      isWritten: versionOf(this.slots[index]?.storage) !== versions[index],
+      requiresGrad,
+      gradient: gradientHolder?.gradient,
+    }));
+    return result;
+  }
+
+  /** Copies the inputs of a call to the plan's memory. */
+  load(inputs: readonly Tensor[]): void {
+    const copies: ArrayCopy[] = [];
+    for (let index = 0; index < inputs.length; index++) {
+      const [source, target] = [inputs[index]?.array, this.slots[index]];
+      if (source && target) copies.push({ source, target });
+    }
+    if (this.#effects.some(({ isWritten }) => isWritten)) this.#requireDisjoint(inputs);
+    copyArrays(this.#device.runtime, copies);
+  }
+
+  /**
+   * Carries over to the inputs of a call what it did to them. An input that was a result of this plan is dead by now: its
+   * memory holds the new result.
+   */
+  deliver(inputs: readonly Tensor[]): void {
+    const { persistent } = this.#device.runtime;
+    for (const [index, { isWritten, requiresGrad, gradient }] of this.#effects.entries()) {
+      const [input, slot] = [inputs[index], this.slots[index]];
+      if (!input || !slot) continue;
+      const { storage } = input.array;
+      if (storage?.kind === "persistent" && !persistent.isLive(storage)) continue;
+      if (isWritten) {
+        copyArrays(this.#device.runtime, [{ source: slot, target: input.array }]);
+        noteWrite(storage);
+      }
+      if (input.requiresGrad !== requiresGrad) input.requiresGrad = requiresGrad;
+      if (gradient) input.gradientHolder?.accumulate(gradient);
+    }
+  }
+
+  #wrap(slot: DeviceArray, index: number): TracedInput {
+    const { runtime } = this.#device;
+    const value = new Value(slot);
+    const place = (): DeviceArray => {
+      const [own] = placeSlots(this.#device, `${this.#name} input gradient ${index}`, [slot], this.#onRegion);
+      this.#gradients[index] = own;
+      return own ?? slot;
+    };
+    const gradient = new LeafGradient(runtime, () => this.#gradients[index] ?? place(), undefined, value);
+    if (this.#requireGrad[index]) value.leaf = gradient;
+    return new TracedInput({ device: this.#device, value }, this.#names[index] ?? "", gradient);
+  }
+
+  #requireDisjoint(inputs: readonly Tensor[]): void {
+    for (const [index, { isWritten }] of this.#effects.entries()) {
+      const own = inputs[index]?.array.storage;
+      if (!isWritten || !own) continue;
+      const other = inputs.findIndex(
+        ({ array: { storage } }, at) => at !== index && storage && ownerOf(storage) === ownerOf(own),
+      );
+      if (other < 0) continue;
+      throw new HoldfastError(
+        "BAD_ARGUMENT",
+        `Compiled ${this.#name} writes to input ${index} in place, and input ${other} shares its memory. Pass a copy of one: clone().`,
+        { numbers: { input: index, other } },
+      );
+    }
+  }
+}
+
+/** The dtypes and shapes that a plan is made for. */
+export function keyOf(inputs: readonly Tensor[]): string {
+  return inputs
+    .map(
+      ({ dtype, shape, requiresGrad }) =>
+        `${dtype} ${formatShape(shape)}${requiresGrad ? " requiring a gradient" : ""}`,
+    )
+    .join(", ");
+}

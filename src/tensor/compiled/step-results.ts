@@ -1,0 +1,157 @@
+/**
+ * The results of a compiled step's plan: copied to memory that the plan owns, and handed out anew by every call. The next
+ * call writes over them, so the tensors of the call before are dead from then on.
+ */
+
+import { HoldfastError } from "../../errors/index.js";
+import { copyArray, type DeviceArray, formatShape } from "../../ops/index.js";
+import type { Region } from "../../runtime/index.js";
+import type { Device } from "../device.js";
+import { Tensor } from "../tensor.js";
+import { ScalarRing } from "./scalar-ring.js";
+import { placeSlots } from "./step-slots.js";
+
+/** What a step may give: nothing, a tensor, or several by their places or names. */
+// biome-ignore lint/suspicious/noConfusingVoidType: a function without a return is what most steps are
+export type StepResult = void | Tensor | readonly Tensor[] | Readonly<Record<string, Tensor>>;
+
+/** A compiled step as its results need it. */
+export interface ResultOwner {
+  readonly name: string;
+  /** The rings of single numbers that it gives, by their names; made when they are first met. */
+  readonly rings: Map<string, ScalarRing>;
+  /** Is told single numbers as they come to the host, with the name of the result. */
+  onNumbers(result: string, numbers: readonly number[]): void;
+}
+
+/** Where a result lies; its storage is another one for every call. */
+type Slot = { -readonly [key in keyof DeviceArray]: DeviceArray[key] };
+
+export class StepResults {
+  readonly #device: Device;
+  readonly #owner: ResultOwner;
+  readonly #shape: ResultShape;
+  readonly #slots: readonly Slot[];
+  /** Of the single numbers among them: other plans of the step may give others. */
+  readonly #rings = new Set<ScalarRing>();
+
+  /** Part of a trace: copies what the function gives to memory that outlives the step. */
+  constructor(device: Device, owner: ResultOwner, result: StepResult, onRegion: (region: Region) => void) {
+    this.#device = device;
+    this.#owner = owner;
+    this.#shape = shapeOf(owner.name, result);
+    const arrays = this.#shape.tensors.map(({ array }) => array);
+    this.#slots = placeSlots(device, `${owner.name} results`, arrays, onRegion).map((slot) => ({ ...slot }));
+    this.#store(this.#shape);
+  }
+
+  /** Part of an audit: the same copies to the same memory, of what the function gives now. */
+  storeAgain(result: StepResult): void {
+    const shape = shapeOf(this.#owner.name, result);
+    if (describe(shape) !== describe(this.#shape)) {
+      throw new HoldfastError(
+        "STEP_CHANGED",
+        `Compiled ${this.#owner.name} was traced again to check it, and no longer returns the same: now ${describe(shape)}, in the ` +
+          `first trace ${describe(this.#shape)}. Make it return the same for the same inputs, or compile a step for each case.`,
+      );
+    }
+    this.#store(shape);
+  }
+
+  /** The results of the call that has just run. Those of the call before are dead from here on. */
+  next(): StepResult {
+    const { names, hadGraph, rebuild } = this.#shape;
+    const device = this.#device;
+    const results: Tensor[] = [];
+    for (const [index, slot] of this.#slots.entries()) {
+      if (slot.storage) slot.storage = device.renewResult(slot.storage, this.#owner.name);
+      const result = device.fromStorage(slot.storage, slot.shape, slot.dtype, names[index]);
+      results.push(hadGraph[index] ? result.cutOff("compiled step") : result);
+    }
+    for (const ring of this.#rings) ring.noteCall();
+    return rebuild(results);
+  }
+
+  #store({ keys, tensors }: ResultShape): void {
+    const device = this.#device;
+    for (const [index, tensor] of tensors.entries()) {
+      const slot = this.#slots[index];
+      if (!slot) continue;
+      device.requireLive(tensor, `result of compiled ${this.#owner.name}`);
+      copyArray(device.runtime, tensor.array, slot);
+      if (tensor.numel !== 1) continue;
+      const ring = this.#ringOf(keys[index] ?? "");
+      ring.put(tensor.array);
+      this.#rings.add(ring);
+    }
+  }
+
+  #ringOf(result: string): ScalarRing {
+    const { name, rings, onNumbers } = this.#owner;
+    const known = rings.get(result);
+    if (known) return known;
+    const { runtime } = this.#device;
+    const ring = runtime.actually(
+      () => new ScalarRing(runtime, `${name}.${result}`, (numbers) => onNumbers(result, numbers)),
+    );
+    rings.set(result, ring);
+    return ring;
+  }
+}
+
+interface ResultShape {
+  /** Where each tensor stands in the result, and its own name. */
+  readonly keys: readonly string[];
+  readonly names: readonly string[];
+  readonly tensors: readonly Tensor[];
+  /** Which of them a gradient could have gone back through, inside the step. */
+  readonly hadGraph: readonly boolean[];
+  /** The same structure with other tensors. */
+  rebuild(tensors: readonly Tensor[]): StepResult;
+}
+
+function shapeOf(name: string, result: StepResult): ResultShape {
+  if (result === undefined) return partsOf([], [], () => undefined);
+  if (result instanceof Tensor) return partsOf(["result"], [result], ([tensor]) => tensor);
+  if (result instanceof Promise) {
+    result.catch(() => undefined);
+    throw new HoldfastError(
+      "STEP_ASYNC",
+      `Compiled ${name} is an async function: what it does after its first await would not be traced. Await before the call.`,
+    );
+  }
+  const isRecord = typeof result === "object" && result !== null;
+  const keys = isRecord ? Object.keys(result) : [];
+  const tensors: readonly Tensor[] = isRecord ? Object.values(result) : [result];
+  for (const [index, one] of tensors.entries()) {
+    if (one instanceof Tensor) continue;
+    throw new HoldfastError(
+      "NOT_TRACEABLE",
+      `Compiled ${name} returns ${keys[index] === undefined ? "a" : `"${keys[index]}", a`} ${typeof one}, which would be the same after every call. Return ` +
+        "tensors: one, a list, or an object of them.",
+    );
+  }
+  const isList = Array.isArray(result);
+  return partsOf(keys, tensors, (given) => (isList ? given : named(keys, given)));
+}
+
+function named(keys: readonly string[], given: readonly Tensor[]): Record<string, Tensor> {
+  const record: Record<string, Tensor> = {};
+  for (const [index, tensor] of given.entries()) record[keys[index] ?? ""] = tensor;
+  return record;
+}
+
+function partsOf(
+  keys: readonly string[],
+  tensors: readonly Tensor[],
+  rebuild: ResultShape["rebuild"],
+): ResultShape {
+  const names = tensors.map(({ name }) => name);
+  const hadGraph = tensors.map(({ value }) => value.source !== undefined);
+  return { keys, names, tensors, hadGraph, rebuild };
+}
+
+function describe({ keys, tensors }: ResultShape): string {
+  const each = tensors.map(({ dtype, shape }, index) => `${keys[index]} ${dtype} ${formatShape(shape)}`);
+  return each.join(", ") || "nothing";
+}

@@ -1,0 +1,29 @@
+/** Memory of a compiled step that outlives its calls: where its inputs are copied to, and where its results stay. */
+
+import { dtypes } from "../../ir/index.js";
+import { contiguousStrides, type DeviceArray, sizeOf } from "../../ops/index.js";
+import type { Region, Storage } from "../../runtime/index.js";
+import type { Device } from "../device.js";
+
+/** Persistent memory for arrays of these shapes. Its region is passed on, to be released with the plan. */
+export function placeSlots(
+  { runtime }: Device,
+  name: string,
+  arrays: readonly Pick<DeviceArray, "shape" | "dtype">[],
+  onRegion: (region: Region) => void,
+): DeviceArray[] {
+  const sizes = arrays.map(({ shape, dtype }) => sizeOf(shape) * dtypes[dtype].bytes);
+  const placements = sizes.flatMap((size, index) => (size > 0 ? [{ name: `${name} ${index}`, size }] : []));
+  const storages: Storage[] = [];
+  if (placements.length > 0) {
+    const region = runtime.actually(() => runtime.persistent.place("scalars", name, placements));
+    onRegion(region);
+    storages.push(...region.storages);
+  }
+  return arrays.map(({ shape, dtype }, index) => ({
+    shape,
+    strides: contiguousStrides(shape),
+    dtype,
+    storage: (sizes[index] ?? 0) > 0 ? storages.shift() : undefined,
+  }));
+}

@@ -1,0 +1,63 @@
+/** Decimal digits: as few as tell a float from its neighbours, and rounded to even. */
+
+import assert from "node:assert/strict";
+import { it } from "node:test";
+import fc from "fast-check";
+import { widenBf16, widenF16 } from "../../ir/index.js";
+import { type Decimal, roundedDecimal, roundTo, shortestDecimal, writeOut } from "./decimal.js";
+
+const numberOf = ({ digits, exponent }: Decimal): number =>
+  Number(`${digits}e${exponent - digits.length + 1}`);
+
+/** Every number of fewer digits that could stand for the value: the two around it. */
+function shorter(value: number, { digits }: Decimal): number[] {
+  if (digits.length === 1) return [];
+  const fewer = roundedDecimal(value, digits.length - 1);
+  const step = 10 ** (fewer.exponent - fewer.digits.length + 1);
+  return [numberOf(fewer), numberOf(fewer) - step, numberOf(fewer) + step];
+}
+
+for (const [dtype, widen] of [
+  ["f16", widenF16],
+  ["bf16", widenBf16],
+] as const) {
+  it(`the shortest digits of every ${dtype} are read back as that value, and none shorter are`, () => {
+    const round = roundTo[dtype];
+    for (const value of widen(Uint16Array.from({ length: 0x8000 }, (_, bits) => bits))) {
+      if (!Number.isFinite(value)) continue;
+      const shortest = shortestDecimal(value, dtype);
+      assert.equal(round(numberOf(shortest)), value);
+      for (const other of shorter(value, shortest)) assert.notEqual(round(other), value);
+    }
+  });
+}
+
+it("the shortest digits of an f32 are read back as that value, and none shorter are", () => {
+  fc.assert(
+    fc.property(fc.float({ noNaN: true, noDefaultInfinity: true, min: 0 }), (value) => {
+      const shortest = shortestDecimal(value, "f32");
+      assert.equal(Math.fround(numberOf(shortest)), value);
+      for (const other of shorter(value, shortest)) assert.notEqual(Math.fround(other), value);
+    }),
+    { numRuns: 5000 },
+  );
+});
+
+it("above a power of two the next decimal up is taken where the nearest belongs to the float below", () => {
+  assert.deepEqual(shortestDecimal(2 ** 90, "f32"), { digits: "12379401", exponent: 27 });
+  assert.equal(roundedDecimal(2 ** 90, 8).digits, "12379400");
+});
+
+it("an exact tie is rounded to even, whatever is a little above it up", () => {
+  assert.deepEqual(roundedDecimal(0.125, 2), { digits: "12", exponent: -1 });
+  assert.deepEqual(roundedDecimal(0.375, 2), { digits: "38", exponent: -1 });
+  assert.deepEqual(roundedDecimal(0.125 + 2 ** -50, 2), { digits: "13", exponent: -1 });
+  assert.deepEqual(roundedDecimal(-99.96, 3), { digits: "100", exponent: 2 });
+  assert.deepEqual(roundedDecimal(0, 3), { digits: "000", exponent: 0 });
+});
+
+it("digits are written out before and behind the point", () => {
+  assert.deepEqual(writeOut({ digits: "125", exponent: 0 }), { whole: "1", fraction: "25" });
+  assert.deepEqual(writeOut({ digits: "125", exponent: 4 }), { whole: "12500", fraction: "" });
+  assert.deepEqual(writeOut({ digits: "125", exponent: -2 }), { whole: "0", fraction: "0125" });
+});

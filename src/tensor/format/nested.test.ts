@@ -1,0 +1,253 @@
+/** Nested arrays are read into elements and back, and what is no tensor is refused with its place. */
+
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import fc from "fast-check";
+import { refuses } from "../../../test/support/rejects.js";
+import { sameBytes } from "../../../test/support/same-bytes.js";
+import { chooseDtype, type NestedArray, type NestedList, readNested, toNested } from "./nested.js";
+
+/** Nested arrays of any shape, whose elements are all of one sort. */
+function nestedOf(element: fc.Arbitrary<number | boolean>): fc.Arbitrary<NestedList> {
+  const shapes = fc.array(fc.integer({ min: 0, max: 4 }), { maxLength: 5 });
+  return shapes.chain((shape) =>
+    shape.reduceRight<fc.Arbitrary<NestedList>>(
+      (inner, length) => fc.array(inner, { minLength: length, maxLength: length }),
+      element,
+    ),
+  );
+}
+
+/** A JavaScript caller's data, which no compiler has looked at. */
+const untyped = (data: unknown): NestedArray => data as NestedArray;
+
+it("what is read comes back as it was", () => {
+  for (const element of [fc.double(), fc.boolean()]) {
+    fc.assert(
+      fc.property(nestedOf(element), (data) => {
+        const { shape, values, kind } = readNested(data);
+        assert.deepEqual(toNested(shape, values, kind), data);
+      }),
+    );
+  }
+});
+
+it("elements come back from every shape in which no axis lies behind an empty one", () => {
+  fc.assert(
+    fc.property(
+      fc.array(fc.integer({ min: 1, max: 5 }), { maxLength: 5 }),
+      fc.boolean(),
+      (sizes, isEmpty) => {
+        const shape = isEmpty ? [...sizes, 0] : sizes;
+        const values = Float64Array.from({ length: shape.reduce((a, b) => a * b, 1) }, (_, at) => at / 2);
+        const read = readNested(toNested(shape, values));
+        assert.deepEqual(read.shape, shape);
+        assert.deepEqual([...(read.values as Float64Array)], [...values]);
+      },
+    ),
+  );
+});
+
+describe("a million elements are read and come back, wide, tall and deep", () => {
+  for (const shape of [[1_000_000], [1_000_000, 1], [1, 1_000_000], [100, 100, 100], new Array(20).fill(2)]) {
+    it(`shape [${shape.join(", ")}]`, () => {
+      const length = shape.reduce((a, b) => a * b, 1);
+      const values = Float64Array.from({ length }, (_, at) => at + 0.5);
+      const read = readNested(toNested(shape, values));
+      assert.deepEqual(read.shape, shape);
+      sameBytes(read.values, values, "the elements");
+    });
+  }
+});
+
+it("shapes are told from scalars, empty arrays and typed rows", () => {
+  for (const [data, shape, values] of [
+    [7, [], [7]],
+    [true, [], [1]],
+    [[], [0], []],
+    [[[], []], [2, 0], []],
+    [[[[]], [[]]], [2, 1, 0], []],
+    [
+      [[1, 2, 3], new Float32Array([4, 5, 6])],
+      [2, 3],
+      [1, 2, 3, 4, 5, 6],
+    ],
+    [
+      [Uint8Array.of(1, 2), Int32Array.of(-3, 4)],
+      [2, 2],
+      [1, 2, -3, 4],
+    ],
+  ] as const) {
+    const read = readNested(data);
+    assert.deepEqual(read.shape, shape);
+    assert.deepEqual(Array.from(read.values), values);
+  }
+});
+
+it("data that is one typed array is not copied", () => {
+  const data = Float32Array.of(1, 2);
+  assert.equal(readNested(data).values, data);
+  assert.equal(readNested([data]).values, data);
+});
+
+it("the kind is boolean or integer only where every element is, and booleans count as integers", () => {
+  for (const [data, kind] of [
+    [[true, false], "boolean"],
+    [true, "boolean"],
+    [[true, 2], "integer"],
+    [[[1], [2]], "integer"],
+    [[true, 2.5], "float"],
+    [[1, Number.NaN], "float"],
+    [[], "float"],
+    [Uint8Array.of(1), "integer"],
+    [Float32Array.of(1.5), "float"],
+  ] as const) {
+    assert.equal(readNested(data).kind, kind, String(data));
+  }
+});
+
+it("rows of different lengths are refused with both places and both lengths", () => {
+  const cases: readonly (readonly [NestedArray, string])[] = [
+    [
+      [
+        [1, 2, 3],
+        [4, 5],
+      ],
+      "data[1] has 2 elements where data[0] has 3; every row needs the same length.",
+    ],
+    [[[], [1]], "data[1] has 1 element where data[0] has 0; every row needs the same length."],
+    [
+      [
+        [[1], [2]],
+        [[3], []],
+      ],
+      "data[1][1] has 0 elements where data[0][0] has 1; every row needs the same length.",
+    ],
+    [[[1], 2], "data[1] is the number 2 where data[0] is an array of 1; every row needs the same length."],
+    [[1, [2]], "data[1] is an array of 1 where data[0] is one element; every row needs the same length."],
+    [
+      [[[1, 2]], Float32Array.of(5)],
+      "data[1][0] is the number 5 where data[0][0] is an array of 2; every row needs the same length.",
+    ],
+  ];
+  for (const [data, message] of cases) {
+    assert.throws(() => readNested(data), { code: "BAD_SHAPE", message });
+  }
+});
+
+it("a row that is broken off anywhere is found there", () => {
+  const sizes = fc.tuple(
+    fc.integer({ min: 2, max: 5 }),
+    fc.integer({ min: 1, max: 5 }),
+    fc.integer({ min: 1, max: 5 }),
+  );
+  fc.assert(
+    fc.property(sizes, fc.nat(), ([depth, height, width], pick) => {
+      const data = Array.from({ length: depth }, () =>
+        Array.from({ length: height }, () => new Array(width).fill(1)),
+      );
+      // Never the first row: the others are measured by it.
+      const broken = 1 + (pick % (depth * height - 1));
+      const [outer, inner] = [Math.floor(broken / height), broken % height];
+      data[outer]![inner]!.pop();
+      const place = `data[${outer}][${inner}] has ${width - 1} element`;
+      assert.throws(
+        () => readNested(data),
+        (error) => (error as Error).message.startsWith(place),
+      );
+    }),
+  );
+});
+
+it("what is no number is refused with its place and what it is", () => {
+  const hole = "is undefined, or a hole in its array";
+  for (const [data, message] of [
+    [[1, "3"], 'data[1] is the string "3"'],
+    [
+      [
+        [1, 2],
+        [3, null],
+      ],
+      "data[1][1] is null",
+    ],
+    [[1, undefined], `data[1] ${hole}`],
+    // biome-ignore lint/suspicious/noSparseArray: the hole is what is tested.
+    [[1, , 3], `data[1] ${hole}`],
+    // biome-ignore lint/suspicious/noSparseArray: the hole is what is tested.
+    [[[1], , [3]], `data[1] ${hole}`],
+    [[1n], "data[0] is the bigint 1n"],
+    [[[1], { length: 1 }], "data[1] is an object of class Object"],
+    [new BigInt64Array(2), "data is an object of class BigInt64Array"],
+    [new DataView(new ArrayBuffer(8)), "data is an object of class DataView"],
+    [[() => 1], "data[0] is a function"],
+    [Object.create(null), "data is an object of class null"],
+    ["text", 'data is the string "text"'],
+  ] as const) {
+    assert.throws(
+      () => readNested(untyped(data)),
+      (error) => (error as Error).message.startsWith(`${message}, but a tensor holds numbers and booleans. `),
+      message,
+    );
+    refuses("BAD_ARGUMENT", () => readNested(untyped(data)));
+  }
+});
+
+it("an array that contains itself is refused", () => {
+  const data: unknown[] = [];
+  data.push(data);
+  refuses("BAD_SHAPE", () => readNested(untyped(data)), /more than 64 arrays/);
+});
+
+it("rows that differ are refused before memory for the shape is asked", () => {
+  // By its first row this would be 80 GB.
+  const data = [new Array(100_000).fill(0), ...new Array(99_999).fill([])];
+  refuses("BAD_SHAPE", () => readNested(data), /data\[1\] has 0 elements where data\[0\] has 100000/);
+});
+
+it("numbers become f32 and booleans bool, unless a dtype is asked for", () => {
+  assert.equal(chooseDtype(readNested([1, 2, 3])), "f32");
+  assert.equal(chooseDtype(readNested([0.5])), "f32");
+  assert.equal(chooseDtype(readNested([])), "f32");
+  assert.equal(chooseDtype(readNested([true, false])), "bool");
+  assert.equal(chooseDtype(readNested([true, 2])), "f32");
+  assert.equal(chooseDtype(readNested([1.5, Number.NaN]), "bf16"), "bf16");
+  assert.equal(chooseDtype(readNested([-(2 ** 31), 2 ** 31 - 1]), "i32"), "i32");
+  assert.equal(chooseDtype(readNested([0, 255]), "u8"), "u8");
+  assert.equal(chooseDtype(readNested([0, 1, true]), "bool"), "bool");
+});
+
+it("an element that the dtype can't hold is refused with its place, its value and the range", () => {
+  const i32 = "i32 holds whole numbers from -2147483648 to 2147483647";
+  const u8 = "u8 holds whole numbers from 0 to 255";
+  for (const [data, dtype, message] of [
+    [
+      [
+        [1, 2],
+        [3, 1.5],
+      ],
+      "i32",
+      `data[1][1] is 1.5, but ${i32}`,
+    ],
+    [[2 ** 31], "i32", `data[0] is 2147483648, but ${i32}`],
+    [Number.NaN, "i32", `data is NaN, but ${i32}`],
+    [[0, 256], "u8", `data[1] is 256, but ${u8}`],
+    [[-1], "u8", `data[0] is -1, but ${u8}`],
+    [[[2]], "bool", "data[0][0] is 2, but bool holds whole numbers from 0 to 1"],
+  ] as const) {
+    const way = "Correct the data, or ask for another dtype.";
+    assert.throws(() => chooseDtype(readNested(data), dtype), {
+      code: "BAD_DTYPE",
+      message: `${message}. ${way}`,
+    });
+  }
+});
+
+it("values become nested arrays only in a shape of as many elements", () => {
+  assert.deepEqual(toNested([0, 3], []), []);
+  assert.deepEqual(toNested([2, 1], Uint8Array.of(1, 0), "boolean"), [[true], [false]]);
+  refuses(
+    "BAD_ARGUMENT",
+    () => toNested([2, 2], [1, 2, 3]),
+    /3 values were given for shape \[2, 2\], which has 4/,
+  );
+});

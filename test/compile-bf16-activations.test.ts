@@ -1,0 +1,153 @@
+/**
+ * Steps whose products leave each other bf16: their gradients are those of f32 as far as bf16 goes, weights' gradients are not
+ * rounded, and a replay has the bits of the planned calls.
+ */
+
+import assert from "node:assert/strict";
+import { afterEach, describe, test } from "node:test";
+import fc from "fast-check";
+import { crossasset, type Device, manualSeed, nn, optim, randn, type Tensor } from "holdfast";
+import type { PassSettings } from "../src/compile/index.js";
+import type { Call } from "../src/compile/program/program.js";
+import { latestPlanOf } from "../src/tensor/compiled/compiled-step.js";
+import { emulatorMissing, openEmulator } from "./support/emulator.js";
+import { openEmulatorGpu } from "./support/emulator-gpu.js";
+import { sameBits } from "./support/random-programs/compare.js";
+import { anyProgram } from "./support/random-programs/draw.js";
+import { runProgram } from "./support/random-programs/run.js";
+import { sameBytes } from "./support/same-bytes.js";
+import { isNear, tolerances } from "./tolerances.js";
+
+const skip = emulatorMissing;
+
+afterEach(() => {
+  if (!skip) openEmulator().reset();
+});
+
+/** The gradients of a small CrossAsset, by the parameters' names; compiled where passes are given. */
+function gradientsOf(device: Device, passes?: PassSettings) {
+  manualSeed(11);
+  const sizes = { sources: 3, features: 16, width: 32, heads: 2, layers: 2, hidden: 64 };
+  const model = new crossasset.CrossAsset(sizes).to(device);
+  const step = (x: Tensor): Tensor => {
+    const loss = model.forward(x).square().mean();
+    loss.backward();
+    return loss;
+  };
+  const compiled = passes && device.compile(step, { passes });
+  const x = randn([16, 3, 16], { device });
+  if (compiled) compiled(x);
+  else device.step(() => step(x).item());
+  const gradients = new Map(
+    [...model.namedParameters()].map(([name, { grad }]) => [name, grad!.dataSync() as Float32Array]),
+  );
+  const calls = (compiled && latestPlanOf(compiled)?.planned.schedule.calls) ?? [];
+  return { gradients, calls: calls.map(({ call }) => call) };
+}
+
+const resultsOf = (calls: readonly Call[], isGradient: boolean): (string | undefined)[] =>
+  calls.flatMap(({ work }) => {
+    const problems = work.kind === "product" ? [work.problem] : work.kind === "products" ? work.problems : [];
+    return problems.flatMap(({ a, resultDtype }) => (a.isTransposed === isGradient ? [resultDtype] : []));
+  });
+
+describe("a compiled step in bf16", { skip }, () => {
+  test("has the gradients of f32 as nearly as bf16 has them, and those of weights are stored as f32", () => {
+    const { gradients: expected } = gradientsOf(openEmulatorGpu());
+    const device = openEmulatorGpu({ precision: "bf16" });
+    const { gradients, calls } = gradientsOf(device, {});
+    const attention = calls.flatMap(({ work }) => (work.kind === "attention" ? [work] : []));
+    assert.equal(attention.length, 4);
+    for (const { layouts } of attention) {
+      const read = ["query", "key", "value"].map((name) => layouts[name]?.dtype);
+      assert.deepEqual(read, ["bf16", "bf16", "bf16"]);
+    }
+    assert.ok(resultsOf(calls, false).filter((dtype) => dtype === "bf16").length >= 8);
+    assert.deepEqual([...new Set(resultsOf(calls, true))], ["f32"]);
+    for (const [name, values] of expected) {
+      const found = gradients.get(name)!;
+      const scale = values.reduce((most, value) => Math.max(most, Math.abs(value)), 0);
+      for (const [index, value] of values.entries())
+        assert.ok(
+          isNear(found[index]!, value, tolerances["oracle gradient"].bf16, scale),
+          `${name}[${index}] is ${found[index]}, in f32 ${value}, of ${scale}`,
+        );
+    }
+  });
+
+  test("stores nothing of a product as bf16 where the pass is left out, or eager code's products are wanted", () => {
+    const device = openEmulatorGpu({ precision: "bf16" });
+    for (const passes of [{ narrow: false }, { products: false }]) {
+      const { calls } = gradientsOf(device, passes);
+      assert.deepEqual([...new Set([...resultsOf(calls, false), ...resultsOf(calls, true)])], ["f32"]);
+    }
+  });
+
+  test("replays random programs to the bits of their planned calls", () => {
+    const [direct, replaying] = (["off", "on"] as const).map((capture) =>
+      openEmulatorGpu({ precision: "bf16", capture }),
+    );
+    fc.assert(
+      fc.property(anyProgram, (program) => {
+        const planned = runProgram(direct!, program, { isCompiled: true });
+        sameBits(runProgram(replaying!, program, { isCompiled: true }), planned, "replayed and planned");
+      }),
+      { numRuns: 8, seed: 20_250_301 },
+    );
+  });
+
+  test("replays random feed-forward stacks, which leave bf16, to the bits of their planned calls", () => {
+    const devices = (["off", "on"] as const).map((capture) =>
+      openEmulatorGpu({ precision: "bf16", capture }),
+    );
+    const width = fc.constantFrom(8, 16, 24);
+    const stacks = fc.record({
+      rows: fc.constantFrom(8, 40),
+      widths: fc.array(fc.record({ width, bias: fc.boolean(), isResidual: fc.boolean() }), {
+        minLength: 2,
+        maxLength: 4,
+      }),
+    });
+    let narrow = 0;
+    fc.assert(
+      fc.property(stacks, ({ rows, widths }) => {
+        const [planned, replayed] = devices.map((device) => {
+          manualSeed(3);
+          let [before, parameters] = [16, [] as Tensor[]];
+          const layers = widths.map(({ width: after, bias }) => {
+            const layer = new nn.Linear(before, after, { bias }).to(device);
+            before = after;
+            parameters = [...parameters, ...layer.parameters()];
+            return layer;
+          });
+          const optimizer = new optim.AdamW(parameters as nn.Parameter[], { lr: 0.01 });
+          const step = device.compile((x: Tensor) => {
+            let value = x;
+            for (const [index, layer] of layers.entries()) {
+              const made = layer.forward(value).gelu("tanh");
+              const isSame = String(made.shape) === String(value.shape);
+              value = widths[index]!.isResidual && isSame ? made.add(value) : made;
+            }
+            const loss = value.square().mean();
+            loss.backward();
+            optimizer.step();
+            optimizer.zeroGrad();
+            return loss;
+          });
+          const x = randn([rows, 16], { device });
+          const losses = [0, 1].map(() => step(x).item());
+          const calls = latestPlanOf(step)?.planned.schedule.calls.map(({ call }) => call) ?? [];
+          narrow += resultsOf(calls, false).filter((dtype) => dtype === "bf16").length;
+          const left = parameters.map((parameter) => parameter.dataSync() as Float32Array);
+          step.close();
+          return { losses, left };
+        });
+        assert.deepEqual(replayed!.losses, planned!.losses);
+        for (const [index, weights] of planned!.left.entries())
+          sameBytes(replayed!.left[index]!, weights, `weights ${index}`);
+      }),
+      { numRuns: 4, seed: 7 },
+    );
+    assert.ok(narrow > 0, "no product has left bf16");
+  });
+});

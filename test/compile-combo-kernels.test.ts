@@ -1,0 +1,94 @@
+/**
+ * A training step on a GPU whose small kernels run beside others: it has the eager step's bits, and so has every replay, on
+ * one branch and on several.
+ */
+
+import assert from "node:assert/strict";
+import { describe, test } from "node:test";
+import { type Device, manualSeed, nn, optim, randn, type Tensor, tensor } from "holdfast";
+import { branchStep, type PassSettings } from "../src/compile/compile.js";
+import { PlacedStep } from "../src/compile/execute/placed-step.js";
+import { latestPlanOf } from "../src/tensor/compiled/compiled-step.js";
+import { emulatorMissing } from "./support/emulator.js";
+import { openEmulatorGpu } from "./support/emulator-gpu.js";
+import { sameBytes } from "./support/same-bytes.js";
+
+type Step = (x: Tensor, y: Tensor) => { readonly loss: Tensor };
+
+/** Three steps of a classifier; what its weights are behind them. */
+function train(device: Device, prepare: (step: Step) => Step): Float32Array[] {
+  manualSeed(3);
+  const layers = [new nn.Linear(20, 24), new nn.GELU(), new nn.Linear(24, 4)];
+  const model = new nn.Sequential(...layers).to(device);
+  const optimizer = new optim.AdamW(model.parameters(), { lr: 0.01 });
+  const step = prepare((x, y) => {
+    const loss = nn.functional.crossEntropy(model.forward(x), y);
+    loss.backward();
+    optim.clipGradNorm(model.parameters(), 1, { errorIfNonfinite: false });
+    optimizer.step();
+    optimizer.zeroGrad();
+    return { loss };
+  });
+  const x = randn([40, 20], { device });
+  const y = tensor(
+    Int32Array.from({ length: 40 }, (_, row) => row % 4),
+    { device },
+  );
+  for (let turn = 0; turn < 3; turn++) step(x, y);
+  return [...model.parameters()].map((one) => one.dataSync() as Float32Array);
+}
+
+describe("a compiled step on a GPU", { skip: emulatorMissing }, () => {
+  const device = emulatorMissing ? undefined! : openEmulatorGpu({ capture: "auto" });
+
+  const compile = (passes: PassSettings) => {
+    const made: { step?: object; text?: string } = {};
+    const weights = train(device, (step) => {
+      const compiled = device.compile(step, { passes });
+      made.step = compiled;
+      return (x, y) => {
+        const result = compiled(x, y);
+        made.text = compiled.explain();
+        return result;
+      };
+    });
+    const { planned } = latestPlanOf(made.step!)!;
+    return { weights, planned, calls: planned.schedule.calls.map(({ call }) => call), text: made.text ?? "" };
+  };
+
+  test("runs the record of its loss beside other kernels, says so, and has the eager weights to the bit", () => {
+    const eager = train(device, (step) => step);
+    const runs = [compile({ branches: false }), compile({ beside: false }), compile({ branches: true })];
+    for (const { weights } of runs) {
+      for (const [index, values] of eager.entries()) sameBytes(weights[index]!, values, `parameter ${index}`);
+    }
+    const [beside, apart] = runs as [(typeof runs)[0], (typeof runs)[0]];
+    const groups = beside.calls.flatMap(({ work }) => (work.kind === "beside" ? [work.rows] : []));
+    const names = groups.map((rows) => rows.map(({ kernel }) => kernel.name));
+    assert.ok(
+      names.some((own) => own.some((name) => name.startsWith("ring + count of calls"))),
+      `the loss is recorded in a launch of ${names}`,
+    );
+    assert.ok(apart.calls.every(({ work }) => work.kind !== "beside"));
+    const saved = groups.reduce((sum, rows) => sum + rows.length - 1, 0);
+    assert.equal(apart.calls.length, beside.calls.length + saved);
+    assert.match(beside.text, /^beside +\d+ → +\d+ +on a GPU, small row kernels share a launch with others/m);
+    assert.match(apart.text, /^beside +left out, as the settings say/m);
+  });
+
+  test("sends one piece of work for each such call, on one branch and on several, where the late passes run once more", () => {
+    const { planned } = compile({ branches: false, afresh: false });
+    const branched = branchStep(device.runtime, planned, { branches: 2, lag: 1 });
+    assert.ok(branched, "gradients of weights go aside");
+    for (const one of [planned, branched]) {
+      const places = one.schedule.calls.flatMap(({ call }, place) =>
+        call.work.kind === "beside" ? [place] : [],
+      );
+      assert.ok(places.length > 0);
+      const placed = PlacedStep.place(device.runtime, one, "again");
+      const sent = placed.pieces.map(({ call }) => call).filter((call) => places.includes(call));
+      assert.deepEqual(sent, places);
+      placed.close();
+    }
+  });
+});

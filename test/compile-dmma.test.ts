@@ -1,0 +1,80 @@
+/**
+ * A training step whose products are our own kernels: compiled, with the weight gradients of several layers in one launch, it
+ * has the eager step's bits, and so has every replay.
+ */
+
+import assert from "node:assert/strict";
+import { afterEach, describe, test } from "node:test";
+import { type Device, manualSeed, nn, optim, randn, type Tensor } from "holdfast";
+import { latestPlanOf } from "../src/tensor/compiled/compiled-step.js";
+import { emulatorMissing, openEmulator } from "./support/emulator.js";
+import { openEmulatorGpu } from "./support/emulator-gpu.js";
+
+const skip = emulatorMissing;
+
+const openGpu = (): Device => openEmulatorGpu({ multiprocessors: 1 });
+
+afterEach(() => {
+  if (!skip) openEmulator().reset();
+});
+
+/** Three steps of a model with a residual and a narrow head, each with a weight gradient of its own; its losses. */
+function train(device: Device, prepare: (step: (x: Tensor) => Tensor) => (x: Tensor) => Tensor): number[] {
+  manualSeed(3);
+  const [up, down, head] = [new nn.Linear(32, 64), new nn.Linear(64, 32), new nn.Linear(32, 3)].map((layer) =>
+    layer.to(device),
+  );
+  const optimizer = new optim.AdamW(
+    [up!, down!, head!].flatMap((layer) => [...layer.parameters()]),
+    { lr: 0.01 },
+  );
+  const step = prepare((x) => {
+    const hidden = down!.forward(up!.forward(x).gelu()).add(x);
+    const loss = head!.forward(hidden).square().mean();
+    loss.backward();
+    optimizer.step();
+    optimizer.zeroGrad();
+    return loss;
+  });
+  const x = randn([48, 32], { device });
+  return [0, 1, 2].map(() => step(x).item());
+}
+
+describe("a compiled step of wide products", { skip }, () => {
+  const device = skip ? undefined! : openGpu();
+
+  const compile = (passes: { readonly together?: boolean; readonly afresh?: boolean } = {}) => {
+    let made: object | undefined;
+    const losses = train(device, (step) => {
+      const compiled = device.compile(step, { passes });
+      made = compiled;
+      return compiled;
+    });
+    return { losses, calls: latestPlanOf(made!)!.planned.schedule.calls.map(({ call }) => call) };
+  };
+
+  test("has the eager losses to the bit, with and without products made together", () => {
+    const eager = train(device, (step) => step);
+    const { losses, calls } = compile();
+    assert.deepEqual(losses, eager);
+    const groups = calls.flatMap(({ work }) => (work.kind === "products" ? [work.problems.length] : []));
+    assert.deepEqual(groups, [2], "the weight gradients of both wide layers");
+    const apart = compile({ together: false, afresh: false });
+    assert.deepEqual(apart.losses, eager);
+    assert.ok(apart.calls.every(({ work }) => work.kind !== "products"));
+  });
+
+  test("tells of the launch in its explanation", () => {
+    let text = "";
+    train(device, (step) => {
+      const compiled = device.compile(step);
+      return (x) => {
+        const loss = compiled(x);
+        text = compiled.explain();
+        return loss;
+      };
+    });
+    assert.match(text, /^together +\d+ → +\d+ +on a GPU, small products are grouped into one launch/m);
+    assert.match(text, /2 × gemm TN f32/);
+  });
+});

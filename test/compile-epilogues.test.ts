@@ -1,0 +1,158 @@
+/**
+ * A training step whose activations are computed in the kernels of products, and whose weight gradients are one launch: what it
+ * comes to is what the eager step comes to, as far as half floats and TF32 go; and with eager code's products, its bits.
+ */
+
+import assert from "node:assert/strict";
+import { afterEach, describe, test } from "node:test";
+import { type Device, manualSeed, nn, optim, randn } from "holdfast";
+import { branchStep, type PlannedStep } from "../src/compile/index.js";
+import { latestPlanOf } from "../src/tensor/compiled/compiled-step.js";
+import { emulatorMissing, openEmulator } from "./support/emulator.js";
+import { openEmulatorGpu } from "./support/emulator-gpu.js";
+
+const skip = emulatorMissing;
+
+afterEach(() => {
+  if (!skip) openEmulator().reset();
+});
+
+/** Rows and widths with which a result is large enough to be finished, and a gradient long enough for a group. */
+const [rows, width, hidden] = [1024, 64, 1024] as const;
+
+/** How a step is compiled; nothing for an eager one. */
+const ways = {
+  eager: undefined,
+  compiled: { products: true },
+  "compiled with eager products": { products: false },
+  // Without values made anew, a schedule with branches runs the late passes once more.
+  // Small kernels stay alone, or none of them would be left to go aside.
+  "compiled in place": { products: true, afresh: false, beside: false },
+} as const;
+
+/** Two steps of a feed-forward block; the losses, the kinds of the compiled one's calls, and how many products go together. */
+function train(device: Device, way: keyof typeof ways) {
+  manualSeed(3);
+  const [up, down] = [new nn.Linear(width, hidden), new nn.Linear(hidden, width)].map((layer) =>
+    layer.to(device),
+  );
+  // What comes of this waits for nothing of the block, so that it can go aside.
+  const factor = randn([width], { device, requiresGrad: true });
+  const parameters = [up!, down!].flatMap((layer) => [...layer.parameters()]);
+  const optimizer = new optim.AdamW([...parameters, factor], { lr: 0.001 });
+  const x = randn([rows, width], { device });
+  const run = () => {
+    const block = down!.forward(up!.forward(x).gelu("tanh")).square().mean();
+    const loss = block.add(factor.mul(x).square().mean());
+    loss.backward();
+    optimizer.step();
+    optimizer.zeroGrad();
+    return { loss };
+  };
+  const passes = ways[way];
+  const step = passes && device.compile(run, { passes });
+  const losses = Array.from({ length: 2 }, () =>
+    step ? step().loss.item() : device.step(() => run().loss.item()),
+  );
+  const planned = step && latestPlanOf(step)?.planned;
+  const work = planned?.schedule.calls.map(({ call }) => call.work) ?? [];
+  const together = work.flatMap((one) => (one.kind === "products" ? [one.problems.length] : []));
+  const finished = work.flatMap((one) => (one.kind === "finished" ? [one.finish.keepsResult] : []));
+  const summed = work.flatMap((one) =>
+    one.kind === "finished" ? one.finish.kernel.outputs.filter(({ per }) => per === "column") : [],
+  ).length;
+  const turned = work.flatMap((one) => (one.kind === "launch" ? [one.kernel.name] : []));
+  step?.close();
+  return { losses, together, finished, summed, turned, planned };
+}
+
+/**
+ * The gradients of layers, two of which have a way around them: what arrives at the first is the sum of a product and of what
+ * came around. Of a compiled step, also the calls that make sums of that size.
+ */
+function residual(device: Device, way: "eager" | "compiled") {
+  manualSeed(5);
+  const layers = [new nn.Linear(64, 256), new nn.Linear(256, 64), new nn.Linear(64, 256)];
+  const [before, down, up] = layers.map((layer) => layer.to(device));
+  const norm = new nn.LayerNorm([256]).to(device);
+  const [x, y] = [64, 256].map((columns) => randn([2048, columns], { device }));
+  const run = () => {
+    const h = before!.forward(x!);
+    const loss = norm
+      .forward(h.add(up!.forward(down!.forward(h))))
+      .mul(y!)
+      .mean();
+    loss.backward();
+    return { loss };
+  };
+  const step = way === "compiled" ? device.compile(run, { passes: { products: true } }) : undefined;
+  if (step) step();
+  else device.step(() => run().loss.item());
+  const gradients = [...layers, norm].flatMap((layer) =>
+    [...layer.parameters()].map(({ grad }) => Float32Array.from(grad!.dataSync())),
+  );
+  const calls = (step && latestPlanOf(step)?.planned.schedule.calls) ?? [];
+  const sums = calls.flatMap(({ call: { op, work } }) => (/\badd\b/.test(op) ? [work] : []));
+  const finished = calls.filter(({ call }) => call.work.kind === "finished").length;
+  step?.close();
+  return { gradients, sums, finished };
+}
+
+describe("a compiled step with a way around a layer", { skip }, () => {
+  for (const precision of ["bf16", "tf32"] as const) {
+    test(`adds what came around to the product's result in its kernel, in ${precision}, and stores that sum alone`, () => {
+      const device = openEmulatorGpu({ precision, multiprocessors: 132, capture: "off", isEarlySeen: false });
+      const [eager, compiled] = (["eager", "compiled"] as const).map((way) => residual(device, way));
+      // The way there ends in a norm, which needs whole rows.
+      const [there, back, ...others] = compiled!.sums;
+      assert.deepEqual([there?.kind, others], ["rows", []]);
+      assert.ok(back?.kind === "finished");
+      const { m, n, k, dtype } = back.problem;
+      assert.deepEqual([m, n, k, dtype], [2048, 256, 64, precision === "bf16" ? "bf16" : "f32"]);
+      assert.equal(back.finish.keepsResult, false);
+      // A conversion alone is no work of its own: where it can, the product leaves bf16 by itself.
+      assert.equal(compiled!.finished, 1);
+      for (const [index, values] of eager!.gradients.entries()) {
+        const scale = values.reduce((most, value) => Math.max(most, Math.abs(value)), 0);
+        assert.ok(scale > 0);
+        for (const [place, value] of values.entries()) {
+          const apart = Math.abs(compiled!.gradients[index]![place]! - value);
+          assert.ok(apart <= 8e-3 * scale, `gradient ${index}, element ${place}: ${apart} of ${scale}`);
+        }
+      }
+    });
+  }
+});
+
+describe("a compiled step of a feed-forward block", { skip }, () => {
+  for (const precision of ["bf16", "tf32"] as const) {
+    test(`finishes its products and makes gradients together in ${precision}, and loses as the eager one does`, () => {
+      // As few multiprocessors as large tiles keep busy.
+      const device = openEmulatorGpu({ precision, multiprocessors: 90, isEarlySeen: false });
+      const [eager, compiled, plain] = (["eager", "compiled", "compiled with eager products"] as const).map(
+        (way) => train(device, way),
+      );
+      // What GELU reads is kept for its gradient; what the gradient reads is not.
+      assert.deepEqual(compiled!.finished, [true, false]);
+      assert.equal(compiled!.summed, 1, "the bias's gradient begins where GELU's is made");
+      assert.deepEqual(compiled!.together, [2]);
+      assert.deepEqual(compiled!.turned, precision === "tf32" ? ["turn"] : []);
+      for (const [index, loss] of eager!.losses.entries())
+        assert.ok(Math.abs(compiled!.losses[index]! - loss) <= 2e-3 * loss, `step ${index}`);
+      const { planned: _, ...rest } = plain!;
+      assert.deepEqual(rest, { losses: eager!.losses, together: [], finished: [], summed: 0, turned: [] });
+    });
+
+    test(`has the same products on side branches in ${precision}, where the late passes run once more for them`, () => {
+      const device = openEmulatorGpu({ precision, multiprocessors: 132, capture: "off", isEarlySeen: false });
+      const { planned } = train(device, "compiled in place");
+      const branched = branchStep(device.runtime, planned!, { branches: 2, lag: 1 });
+      assert.ok(branched && planned);
+      assert.ok(branched.schedule.calls.some(({ branch }) => branch > 0));
+      const kindsOf = ({ schedule }: PlannedStep): string[] =>
+        schedule.calls.map(({ call }) => call.work.kind).filter((kind) => /product|finished/.test(kind));
+      assert.deepEqual(kindsOf(branched).sort(), kindsOf(planned).sort());
+      assert.equal(kindsOf(branched).filter((kind) => kind === "finished").length, 2);
+    });
+  }
+});

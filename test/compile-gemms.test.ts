@@ -1,0 +1,92 @@
+/** Products of compiled steps on a GPU: chosen by measurement, the same captured and direct, close to eager ones. */
+
+import assert from "node:assert/strict";
+import { after, describe, test } from "node:test";
+import { Device, manualSeed, nn, optim, randn, strict, type Tensor } from "holdfast";
+import { latestPlanOf } from "../src/tensor/compiled/compiled-step.js";
+import { openEmulator } from "./support/emulator.js";
+import { cudaMissing } from "./support/kernel-runtime.js";
+import { openTestGpu, testDevice, testEnvironment } from "./support/test-device.js";
+
+const skip = cudaMissing;
+
+function openGpu(capture: "on" | "off"): Device {
+  const driver = openTestGpu();
+  const device = new Device("cuda", {
+    ...{
+      driver: strict(driver),
+      memory: "2GiB",
+      poison: true,
+      stallAfter: "off",
+      environment: testEnvironment,
+      capture,
+    },
+    // In float32 nothing is chosen unless it is asked for.
+    precision: "tf32",
+    print: () => {},
+  });
+  after(() => {
+    device.close();
+    driver.close();
+  });
+  return device;
+}
+
+/** Three steps of a small model; its losses. */
+function train(device: Device, prepare: (step: (x: Tensor) => Tensor) => (x: Tensor) => Tensor): number[] {
+  manualSeed(3);
+  const model = new nn.Sequential(new nn.Linear(24, 40), new nn.GELU(), new nn.Linear(40, 24)).to(device);
+  const optimizer = new optim.AdamW(model.parameters(), { lr: 0.01 });
+  const step = prepare((x) => {
+    const loss = model.forward(x).sub(x).square().mean();
+    loss.backward();
+    optimizer.step();
+    optimizer.zeroGrad();
+    return loss;
+  });
+  const x = randn([16, 24], { device });
+  return [0, 1, 2].map(() => step(x).item());
+}
+
+describe("a compiled step's products", { skip }, () => {
+  // Every algorithm rounds in its own way then, as a real library's do.
+  if (!skip && testDevice !== "cuda") openEmulator().set("productsDiffer", 1);
+  const device = skip ? undefined! : openGpu("on");
+
+  const compileOn = (on: Device, passes: { readonly products?: boolean } = {}) => {
+    const compiled: { step?: object } = {};
+    const losses = train(on, (step) => {
+      const made = on.compile(step, { passes });
+      compiled.step = made;
+      return made;
+    });
+    return { losses, planned: latestPlanOf(compiled.step!)!.planned };
+  };
+
+  test("are chosen before its memory is planned, once a process, and its losses are the eager ones", () => {
+    const eager = train(device, (step) => step);
+    const { losses, planned } = compileOn(device);
+    for (const [index, loss] of losses.entries()) assert.ok(Math.abs(loss - eager[index]!) < 1e-4 * loss);
+    const { products, measured, beforeUs, afterUs } = planned.products!;
+    // Two forward; two of weights and one of what is between them backward.
+    assert.equal(products, 5);
+    assert.ok(measured > 0 && measured <= products);
+    assert.ok(afterUs > 0 && afterUs <= beforeUs * 1.02);
+    assert.equal(planned.stages.at(-1)?.name, "products");
+    assert.equal(compileOn(device).planned.products?.measured, 0);
+  });
+
+  test("are the same where the step runs directly: bit for bit", () => {
+    const direct = openGpu("off");
+    assert.deepEqual(compileOn(direct).losses, compileOn(device).losses);
+  });
+
+  test("stay the eager ones where the pass is left out: bit for bit", () => {
+    const { losses, planned } = compileOn(device, { products: false });
+    assert.equal(planned.products, undefined);
+    assert.deepEqual(
+      losses,
+      train(device, (step) => step),
+    );
+  });
+});

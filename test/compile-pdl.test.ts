@@ -1,0 +1,93 @@
+/**
+ * Launches that begin while the one before them ends, on an emulated GPU that shows them memory as it was before that one until they
+ * wait: a step has the eager step's bits all the same, and marks that the verifier refuses, used all the same, give other ones.
+ */
+
+import assert from "node:assert/strict";
+import { describe, test } from "node:test";
+import { type Device, manualSeed, nn, optim, randn, type Tensor } from "holdfast";
+import type { Verdict } from "../src/tensor/compiled/autotune-schedule.js";
+import { latestPlanOf } from "../src/tensor/compiled/compiled-step.js";
+import { emulatorMissing, openEmulator } from "./support/emulator.js";
+import { openEmulatorGpu } from "./support/emulator-gpu.js";
+import { beginEarlyAt } from "./support/injected-plans.js";
+import { refusalBy } from "./support/proposed-steps.js";
+import { sameBytes } from "./support/same-bytes.js";
+import { type RunOutcome, type TracedTraining, traceTraining } from "./support/traced-training.js";
+
+const earlyLaunches = (): number => openEmulator().calls("cuLaunchKernelEx");
+
+/** So many steps of a regression, each followed by `look`; what its weights are behind them. */
+function train(
+  device: Device,
+  steps: number,
+  isCompiled: boolean,
+  look: (step: object) => void,
+): Float32Array[] {
+  manualSeed(5);
+  const model = new nn.Sequential(new nn.Linear(12, 24), new nn.GELU(), new nn.Linear(24, 6)).to(device);
+  const optimizer = new optim.AdamW(model.parameters(), { lr: 0.01 });
+  const body = (x: Tensor): void => {
+    model.forward(x).square().mean().backward();
+    optimizer.step();
+    optimizer.zeroGrad();
+  };
+  const step = isCompiled ? device.compile(body) : body;
+  const x = randn([40, 12], { device });
+  device.keep(x);
+  for (let turn = 0; turn < steps; turn++) {
+    step(x);
+    look(step);
+  }
+  return model.parameters().map((one) => one.dataSync() as Float32Array);
+}
+
+describe("a step whose launches begin early", { skip: emulatorMissing }, () => {
+  const device = emulatorMissing ? undefined! : openEmulatorGpu({ capture: "auto" });
+  const training: TracedTraining = emulatorMissing ? undefined! : traceTraining(device);
+  const { straight } = training ?? {};
+
+  const isRight = (outcome: RunOutcome): boolean =>
+    !("refusal" in outcome) &&
+    outcome.gradients.every((bytes, index) => Buffer.compare(bytes, training.eager[index]!) === 0);
+
+  test("has the eager gradients to the bit, and nearly all of its launches may begin early", () => {
+    const { calls } = straight.schedule;
+    const marked = calls.filter(({ early }) => early).length;
+    assert.ok(marked > 0.8 * calls.length, `${marked} of ${calls.length}`);
+    assert.ok(calls.some(({ early = [] }) => early.length > 0));
+    assert.equal(refusalBy(straight), undefined);
+    const before = earlyLaunches();
+    for (const outcome of training.run(straight)) assert.ok(isRight(outcome));
+    assert.ok(earlyLaunches() - before >= marked / 2, `${earlyLaunches() - before} of ${marked}`);
+  });
+
+  test("is tried with launches in turn as well, on each schedule, and has the eager weights whichever is kept", () => {
+    let verdict: Verdict | undefined;
+    const weights = train(device, 40, true, (step) => {
+      verdict = latestPlanOf(step)?.running?.verdict;
+    });
+    assert.deepEqual(Object.keys(verdict?.times ?? {}), [
+      ...["graph", "graph in turn", "graph with branches", "graph with branches in turn"],
+      ...["graph with yielding branches", "graph with yielding branches in turn", "direct"],
+    ]);
+    const eager = train(device, 40, false, () => undefined);
+    for (const [index, values] of eager.entries()) sameBytes(weights[index]!, values, `parameter ${index}`);
+  });
+
+  test("red proof: fetches that the verifier refuses give other gradients, and those that it lets pass don't", () => {
+    const counts = { passed: 0, refused: 0, wrong: 0 };
+    for (const place of straight.schedule.calls.keys()) {
+      if (!straight.schedule.calls[place]!.early) continue;
+      const step = beginEarlyAt(straight, place, () => true);
+      const refusal = refusalBy(step);
+      const isHarmless = training.run(step).every(isRight);
+      counts[refusal ? "refused" : "passed"]++;
+      if (!isHarmless) counts.wrong++;
+      if (refusal) assert.equal(refusal.numbers["rule"], "handovers", refusal.message);
+      else assert.ok(isHarmless, `call ${place} passed, and gives other gradients`);
+    }
+    // A kernel that fetches nothing early does no harm, whatever is said of it.
+    assert.ok(Math.min(counts.passed, counts.refused) > 3 && counts.wrong > 0, JSON.stringify(counts));
+  });
+});

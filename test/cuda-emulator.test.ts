@@ -1,0 +1,125 @@
+/**
+ * A part of the device suites on CUDA, where no GPU is: the emulator runs the CUDA driver and every kernel on the CPU. All
+ * of them run so with TEST_DEVICE=emulator, and on a GPU with TEST_DEVICE=cuda; these few run with every `npm test`.
+ */
+
+import assert from "node:assert/strict";
+import { spawn } from "node:child_process";
+import { join } from "node:path";
+import { after, describe, test } from "node:test";
+import fc from "fast-check";
+import { Device, type Driver, manualSeed, nn, strict } from "holdfast";
+import { contiguous, mul, type Op, opTable } from "../src/ops/index.js";
+import { emulatorMissing } from "./support/emulator.js";
+import { cudaMissing } from "./support/kernel-runtime.js";
+import { opCases } from "./support/op-cases/index.js";
+import type { CaseCall, OpCase } from "./support/op-cases/op-case.js";
+import { describeCall, runCase } from "./support/op-runs.js";
+import { repositoryRoot } from "./support/repository.js";
+import { sameBytes } from "./support/same-bytes.js";
+import { openTestCpu, openTestGpu, testDevice, testEnvironment } from "./support/test-device.js";
+import { isNear, tolerances } from "./tolerances.js";
+
+const seed = 20_240_611;
+
+/** A draw of middle size, of which every operand has elements. */
+function drawCall({ draw }: OpCase): CaseCall {
+  const calls = fc.sample(fc.noBias(draw(40)), { seed, numRuns: 16 });
+  const isFull = ({ operands }: CaseCall): boolean =>
+    operands.every((operand) => typeof operand !== "object" || operand.values.length > 0);
+  return calls.find(isFull) ?? calls[0]!;
+}
+
+function open(kind: "cpu" | "cuda", driver: Driver): Device {
+  const quiet = { stallAfter: "off", environment: testEnvironment, print: () => {} } as const;
+  const device = new Device(kind, { driver: strict(driver), memory: "256MiB", poison: true, ...quiet });
+  after(() => {
+    device.close();
+    driver.close();
+  });
+  return device;
+}
+
+describe("on CUDA", { skip: cudaMissing }, () => {
+  const [cpu, gpu] = [open("cpu", openTestCpu()), open("cuda", openTestGpu())];
+
+  for (const [name, op] of Object.entries(opTable)) {
+    test(`${name} is in f32 what it is on the CPU, forward and backward`, () => {
+      for (const one of opCases.filter((candidate) => candidate.op === op)) compare(one, drawCall(one));
+    });
+  }
+
+  function compare({ op, gradients }: OpCase, call: CaseCall): void {
+    const options = { float: "f32", wanted: gradients === "none" ? [] : gradients } as const;
+    const [expected, found] = [cpu, gpu].map((device) =>
+      device.step(() => {
+        const { outputs, outputTypes, gradients: arrived } = runCase(device, op, call, options);
+        return { types: outputTypes, arrays: [...outputs, ...arrived] };
+      }),
+    );
+    const told = describeCall(op, call);
+    assert.deepEqual(found!.types, expected!.types, told);
+    for (const [index, wanted] of expected!.arrays.entries()) {
+      const own = found!.arrays[index];
+      assert.equal(own?.length, wanted?.length, `${told}: the length of array ${index}`);
+      const scale = Math.max(1, ...Array.from(wanted ?? [], Math.abs).filter(Number.isFinite));
+      for (const [at, value] of (wanted ?? []).entries()) {
+        if (isNear(own![at]!, value, tolerances["against f64"].f32, scale)) continue;
+        assert.fail(`${told}: array ${index} at element ${at} is ${own![at]}; the CPU has ${value}`);
+      }
+    }
+  }
+
+  test("red proof: a result that is a ten-thousandth off on one of the devices is found", () => {
+    let calls = 0;
+    const wrong: Op = {
+      kind: "composite",
+      name: "wrong at the second call",
+      infer: (operands, attributes) => contiguous.infer(operands, attributes),
+      compose: ({ apply }, [x = 0]) => [apply(mul, [x, calls++ === 0 ? 1 : 1.0001])],
+    };
+    const [one] = opCases.filter(({ op }) => op === contiguous);
+    assert.throws(() => compare({ ...one!, op: wrong }, drawCall(one!)), assert.AssertionError);
+  });
+
+  test("one seed drops the same elements as on the CPU, draw for draw", () => {
+    const drawOn = (device: Device): Uint8Array[] =>
+      device.step(() => {
+        manualSeed(99);
+        const x = device.fromHost(new Float32Array(4999).fill(1), [4999], "f32");
+        return Array.from({ length: 3 }, () =>
+          Uint8Array.from(nn.functional.dropout(x, 0.3).ne(0).dataSync()),
+        );
+      });
+    const expected = drawOn(cpu);
+    for (const [index, mask] of drawOn(gpu).entries()) sameBytes(mask, expected[index]!, `draw ${index}`);
+  });
+});
+
+/** Files of the device suites, each as a process of its own. */
+const suites: Readonly<Record<string, string>> = {
+  "CrossAsset's trajectories against PyTorch": "test/oracle-crossasset",
+  "captures, their replays and their refusals": "src/runtime/capture/capture",
+  "a reset before every backward, row C1": "test/regressions/corruption-gradients",
+  "a captured training step, row C11": "test/regressions/corruption-frozen-step",
+};
+
+const skip = testDevice === "cpu" ? emulatorMissing : "these files run by themselves here";
+
+for (const [what, file] of Object.entries(suites)) {
+  test(`${what}: ${file}.test.ts holds on the emulator too`, { skip }, async () => {
+    const child = spawn(process.execPath, [join(repositoryRoot, "dist", `${file}.test.js`)], {
+      env: { ...process.env, TEST_DEVICE: "emulator", EMULATOR_GPU: "early=1" },
+      stdio: ["ignore", "pipe", "pipe"],
+    });
+    let printed = "";
+    for (const stream of [child.stdout, child.stderr]) {
+      stream.setEncoding("utf8").on("data", (chunk: string) => {
+        printed += chunk;
+      });
+    }
+    const exitCode = await new Promise((resolve) => child.on("close", resolve));
+    assert.equal(exitCode, 0, printed);
+    assert.match(printed, /pass [1-9]/, "tests have run");
+  });
+}

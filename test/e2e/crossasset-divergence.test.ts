@@ -1,0 +1,68 @@
+/** A CrossAsset training that diverges ends as that: with its own exit code, status and health, and its model gives no answers. */
+
+import assert from "node:assert/strict";
+import { spawnSync } from "node:child_process";
+import { join } from "node:path";
+import { test } from "node:test";
+import { crossasset } from "holdfast";
+import { exitCodes } from "../../src/errors/index.js";
+import { healthOf, readInspection, readRun } from "../../src/train/index.js";
+import { holdfastProgram } from "../support/crossasset-runs.js";
+import { openDevice } from "../support/devices.js";
+import { makeFolder } from "../support/folders.js";
+import { refuses } from "../support/rejects.js";
+import { testDevice, testEnvironment } from "../support/test-device.js";
+
+const folder = makeFolder();
+
+function holdfast(...args: readonly string[]) {
+  const { PATH = "" } = process.env;
+  const env = { PATH, ...testEnvironment };
+  return spawnSync(process.execPath, [holdfastProgram, ...args], { encoding: "utf8", cwd: folder, env });
+}
+
+test("a learning rate of 1e30 is an outcome of its own", {
+  skip: testDevice !== "cpu" && "the job runs on the CPU",
+}, () => {
+  const job = ["train", "crossasset", "--device", "cpu", "--generate", "12000", "--folds", "1"];
+  const args = [...job, "--batch", "64", "--epochs", "4", "--lr", "1e30", "--quiet", "--out", "run"];
+  const { status: code, stderr } = holdfast(...args);
+  assert.equal(code, exitCodes.diverged.code, stderr);
+  assert.match(
+    stderr,
+    /^holdfast: DIVERGED: Fold 1, epoch 2: 1 of 1 steps were skipped[^\n]* smaller one[^\n]*\n$/,
+  );
+
+  const run = join(folder, "run");
+  const { status, checkpoints, metrics } = readRun(run);
+  assert.deepEqual([status?.state, status?.exitCode, status?.step], ["diverged", exitCodes.diverged.code, 2]);
+  assert.deepEqual(
+    checkpoints.map(({ step }) => step),
+    [1],
+    "the epoch that shows it is not saved",
+  );
+  assert.equal(metrics.length, 2);
+  assert.ok(
+    readInspection(run).trouble.some(({ message }) => message.startsWith("DIVERGED: Fold 1, epoch 2")),
+  );
+  assert.equal(crossasset.stateOfRun(run), "diverged");
+
+  const { state, reason, exitCode } = healthOf(run);
+  assert.deepEqual([state, exitCode], ["diverged", 1]);
+  assert.match(reason, /^It diverged at step 2: Fold 1, epoch 2: /);
+
+  const again = holdfast(...args);
+  assert.equal(again.status, exitCodes.diverged.code, "it is not trained again");
+  assert.match(
+    again.stderr,
+    /^holdfast: DIVERGED: The run in run diverged, and resuming it would not help\./,
+  );
+
+  const device = openDevice();
+  const model = crossasset.openTrainedModel(device, run);
+  const bars = crossasset.generateBars({ bars: 9000, seed: 7 });
+  const told = /The model of step 1 in .*run gives answers that are not finite/;
+  refuses("NOT_FINITE", () => model.predict(bars, () => assert.fail("an answer"), { stride: 600 }), told);
+  refuses("NOT_FINITE", () => model.evaluate(bars, { stride: 600 }), told);
+  device.close();
+});

@@ -1,0 +1,448 @@
+/**
+ * Everything that can go wrong with `holdfast train crossasset` from outside: each fault, what is said of it on stderr, and the
+ * exit code. Nothing is lost by any of them: a run that was there before is gone on with afterwards, to the same bits.
+ */
+
+import assert from "node:assert/strict";
+import { spawn, spawnSync } from "node:child_process";
+import { createHash } from "node:crypto";
+import { once } from "node:events";
+import {
+  cpSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  writeFileSync,
+} from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { text } from "node:stream/consumers";
+import { after, before, describe, test } from "node:test";
+import { crossasset } from "holdfast";
+import { loadSafetensors, saveSafetensors } from "../../src/data/index.js";
+import { exitCodes } from "../../src/errors/index.js";
+import { holdfastProgram, measuredIn, recordsIn, tensorsIn } from "../support/crossasset-runs.js";
+import { bytesIn } from "../support/folder-bytes.js";
+import { testEnvironment } from "../support/test-device.js";
+
+const folder = mkdtempSync(join(tmpdir(), "holdfast-faults-"));
+after(() => rmSync(folder, { recursive: true, force: true }));
+
+const at = (...names: readonly string[]): string => join(folder, ...names);
+const command = [holdfastProgram, "train", "crossasset", "--device", "cpu"];
+/** Six steps in three epochs, each with its checkpoint; about two seconds. */
+const small = ["--bars", "market.csv", "--folds", "1", "--epochs", "3", "--batch", "32"];
+
+const environment = { PATH: process.env["PATH"] ?? "", ...testEnvironment };
+
+interface Ended {
+  readonly status: number | null;
+  readonly stdout: string;
+  readonly stderr: string;
+}
+
+/** Runs the command, under a limit of the shell's where one is given: "ulimit -f 0". */
+async function train(args: readonly string[], limit?: string, cwd = folder): Promise<Ended> {
+  const program = [process.execPath, ...command, ...args];
+  const shell = ["bash", "--norc", "-c", `${limit}; exec "$@"`, "bash"];
+  const [name = "", ...rest] = limit ? [...shell, ...program] : program;
+  // What hangs is killed: then there is no exit code, and the test fails.
+  const child = spawn(name, rest, { cwd, env: environment, timeout: 60_000, killSignal: "SIGKILL" });
+  const [stdout, stderr, [status]] = await Promise.all([
+    text(child.stdout),
+    text(child.stderr),
+    once(child, "exit") as Promise<[number | null]>,
+  ]);
+  return { status, stdout, stderr };
+}
+
+before(() => crossasset.writeBars(at("market.csv"), crossasset.generateBars({ bars: 12_000, seed: 42 })));
+
+/** A file in the folder; its name. */
+function file(name: string, content: string | Uint8Array): string {
+  writeFileSync(at(name), content);
+  return name;
+}
+
+const header = "time,open,high,low,close,volume\n";
+const good = (minute: number): string => `${60 * minute},1,1,1,1,5`;
+/** Twenty bars, of which the eighth is another. */
+const bars = (eighth = good(7)): string =>
+  `${header}${Array.from({ length: 20 }, (_, minute) => (minute === 7 ? eighth : good(minute))).join("\n")}\n`;
+
+interface Fault {
+  readonly what: string;
+  readonly args: () => readonly string[];
+  readonly says: RegExp;
+  /** A limit of the shell's that it runs under. */
+  readonly limit?: string;
+  /** Its exit code, where that is not the one of its list. */
+  readonly exit?: number;
+  /** Why it can't be tried here. */
+  readonly skip?: string | false;
+}
+
+/** Exit code 2: the command line is wrong. What commander says, then where to read on. */
+const ofCommandLine: readonly Fault[] = [
+  { what: "no folds", args: () => ["--folds", "0"], says: /--folds.*whole number from 1/ },
+  { what: "a batch of nothing", args: () => ["--batch", "0"], says: /--batch.*whole number from 1/ },
+  { what: "half a sample in a batch", args: () => ["--batch", "0.5"], says: /--batch.*whole number from 1/ },
+  { what: "no epochs", args: () => ["--epochs", "0"], says: /--epochs.*whole number from 1/ },
+  { what: "a stride of 0", args: () => ["--stride", "0"], says: /--stride.*whole number from 1/ },
+  { what: "no bars to generate", args: () => ["--generate", "0"], says: /--generate.*whole number from 1/ },
+  { what: "a seed below 0", args: () => ["--seed=-1"], says: /--seed.*whole number from 0/ },
+  { what: "a rate that is none", args: () => ["--lr", "nothing"], says: /--lr.*a number above 0/ },
+  { what: "all values dropped", args: () => ["--dropout", "1"], says: /--dropout.*from 0 to below 1/ },
+  { what: "a budget that is no size", args: () => ["--memory", "lots"], says: /--memory.*lots/ },
+  { what: "an unknown device", args: () => ["--device", "tpu"], says: /--device.*auto, cpu, cuda/ },
+  { what: "an unknown precision", args: () => ["--precision", "f8"], says: /--precision.*f32, tf32, bf16/ },
+  { what: "an unknown option", args: () => ["--trees", "3"], says: /unknown option '--trees'/ },
+  { what: "an option without its value", args: () => ["--bars"], says: /--bars <file>.*argument missing/ },
+];
+
+const isLinux = process.platform === "linux";
+
+/** Exit code 4: the same command would be refused again. One line, with the code that `holdfast explain` knows. */
+const ofWhatIsGiven: readonly Fault[] = [
+  {
+    what: "a budget that holds nothing",
+    args: () => ["--memory", "1MiB"],
+    exit: 1,
+    says: /^OUT_OF_BUDGET: The budget has no room for .*1 MiB/,
+  },
+  {
+    what: "a time that is none",
+    args: () => ["--stall-after", "soon"],
+    says: /^BAD_SETTING: .*stallAfter.*soon/,
+  },
+  {
+    what: "bars that have vanished",
+    args: () => ["--bars", "vanished.csv"],
+    says: /^BAD_FILE: vanished\.csv: there is no such file/,
+  },
+  {
+    what: "bars in a folder",
+    args: () => ["--bars", "folder.csv"],
+    says: /^BAD_FILE: folder\.csv: it is a folder/,
+  },
+  {
+    what: "bars in a file of another kind",
+    args: () => ["--bars", file("bars.txt", bars())],
+    says: /^BAD_FILE: bars\.txt: its name ends neither in \.csv nor in \.parquet/,
+  },
+  {
+    what: "an empty file",
+    args: () => ["--bars", file("empty.csv", "")],
+    says: /^BAD_FILE: empty\.csv: it is empty/,
+  },
+  {
+    what: "a file with a header and no bars",
+    args: () => ["--bars", file("bare.csv", header)],
+    says: /^BAD_FILE: bare\.csv: .*no /,
+  },
+  {
+    what: "a column of another name",
+    args: () => ["--bars", file("column.csv", bars().replace("close", "shut"))],
+    says: /^BAD_FILE: column\.csv: .*close/,
+  },
+  {
+    what: "a NaN",
+    args: () => ["--bars", file("nan.csv", bars("420,1,NaN,1,1,5"))],
+    says: /^BAD_FILE: nan\.csv: .*row 8.*NaN/,
+  },
+  {
+    what: "a price of 0",
+    args: () => ["--bars", file("price.csv", bars("420,1,1,0,1,5"))],
+    says: /^BAD_FILE: price\.csv: .*row 8/,
+  },
+  {
+    what: "a high below its low",
+    args: () => ["--bars", file("high.csv", bars("420,1,1,2,1,5"))],
+    says: /^BAD_FILE: high\.csv: .*row 8/,
+  },
+  {
+    what: "a time that goes back",
+    args: () => ["--bars", file("time.csv", bars("60,1,1,1,1,5"))],
+    says: /^BAD_FILE: time\.csv: .*row 8/,
+  },
+  {
+    what: "a Parquet file that is none",
+    args: () => ["--bars", file("garbage.parquet", bars())],
+    says: /^BAD_FILE: garbage\.parquet: /,
+  },
+  {
+    what: "too few bars for a sample",
+    args: () => ["--bars", file("short.csv", bars())],
+    says: /^BAD_ARGUMENT: .*bars/,
+  },
+  {
+    what: "more folds than samples",
+    args: () => ["--folds", "1000"],
+    says: /^BAD_ARGUMENT: .*(folds|samples)/,
+  },
+  {
+    what: "a GPU where there is none",
+    args: () => ["--device", "cuda"],
+    says: /^NO_CUDA: /,
+    skip: spawnSync("nvidia-smi").status === 0 && "there is a GPU here",
+  },
+  {
+    what: "a run that is to be resumed and is not there",
+    args: () => ["--resume", "--out", "nowhere"],
+    says: /^BAD_ARGUMENT: nowhere holds no run/,
+  },
+  {
+    what: "a file where the run's folder should be",
+    args: () => ["--out", file("file", "")],
+    says: /^BAD_FILE: file can't be made: EEXIST/,
+  },
+  {
+    what: "a file where a folder above it should be",
+    args: () => ["--out", join(file("file", ""), "run")],
+    says: /^BAD_FILE: file\/run can't be made: ENOTDIR.*A part of the path is a file/,
+  },
+  {
+    what: "a folder that nobody may write to, not even root",
+    args: () => ["--out", "/proc/holdfast"],
+    says: /^BAD_FILE: \/proc\/holdfast can't be made/,
+    skip: !isLinux && "there is no /proc here",
+  },
+  {
+    what: "a cache that can't be made",
+    args: () => ["--cache", join(file("file", ""), "cache")],
+    says: /^BAD_FILE: file\/cache can't be made: ENOTDIR/,
+  },
+  {
+    what: "no room for any file",
+    args: () => [],
+    limit: "ulimit -f 0",
+    says: /^BAD_FILE: refused\/no-room.* can't be .*: EFBIG.*ulimit -f/,
+  },
+];
+
+describe("what is wrong is said in a line, with the right exit code, and no step is made:", {
+  concurrency: 2,
+}, () => {
+  before(() => mkdirSync(at("folder.csv")));
+  for (const { what, args, says, limit, skip = false } of ofCommandLine) {
+    test(`${what}: 2`, { skip }, async () => {
+      const out = join("refused", what.replaceAll(" ", "-"));
+      const { status, stdout, stderr } = await train([...small, "--out", out, ...args()], limit);
+      const [first = "", second, ...more] = stderr.split("\n");
+      assert.match(first, /^error: /);
+      assert.match(first, says);
+      assert.deepEqual([second, ...more], ["Run holdfast train crossasset --help to see its options.", ""]);
+      assert.deepEqual([status, stdout, existsSync(at(out))], [2, "", false]);
+    });
+  }
+  for (const { what, args, says, limit, exit = exitCodes.refused.code, skip = false } of ofWhatIsGiven) {
+    test(`${what}: ${exit}`, { skip }, async () => {
+      const out = join("refused", what.replaceAll(" ", "-"));
+      const { status, stdout, stderr } = await train([...small, "--out", out, ...args()], limit);
+      const [first = "", ...more] = stderr.split("\n");
+      assert.equal(status, exit, stderr);
+      assert.match(first, /^holdfast: /);
+      assert.match(first.slice("holdfast: ".length), says);
+      // The table of who holds memory is the one message of more lines than one.
+      if (!first.includes("OUT_OF_BUDGET")) assert.deepEqual(more, [""], stderr);
+      assert.doesNotMatch(stdout, /epoch/);
+    });
+  }
+});
+
+/** How a try that fails is run, and its exit code. */
+interface FailedTry {
+  readonly limit?: string;
+  readonly cwd?: string;
+  readonly exit?: number;
+  /** Whether it trains before it fails. */
+  readonly isBegun?: boolean;
+}
+
+/** Can this user mount a small disk, in a name space of its own? */
+const canMount =
+  isLinux &&
+  spawnSync("unshare", ["-rm", "mount", "-t", "tmpfs", "-o", "size=1m", "none", folder]).status === 0;
+const noMount = !canMount && "this user can't mount a disk";
+
+describe("a run that was stopped goes on to the same bits after", { concurrency: 2 }, () => {
+  before(async () => {
+    const whole = await train([...small, "--quiet", "--out", "whole", "--cache", "cache"]);
+    assert.equal(whole.status, 0, whole.stderr);
+    const args = [...command, ...small, "--json", "--out", "stopped"];
+    const child = spawn(process.execPath, args, { cwd: folder, env: environment });
+    const ended = once(child, "exit");
+    // Once: a second signal would end it without a checkpoint.
+    let hasSaved = false;
+    child.stdout.on("data", (lines: Buffer) => {
+      if (!hasSaved && lines.includes('"checkpoint"')) hasSaved = child.kill("SIGTERM");
+    });
+    assert.deepEqual(await ended, [3, null]);
+  });
+
+  /** A copy of the stopped run, to be spoilt. */
+  function copy(run: string): string {
+    cpSync(at("stopped"), at(run), { recursive: true });
+    return run;
+  }
+
+  async function fails(
+    run: string,
+    says: RegExp,
+    { limit, cwd = folder, exit = exitCodes.refused.code as number, isBegun = false }: FailedTry = {},
+  ): Promise<void> {
+    const before = bytesIn(join(cwd, run));
+    const { status, stderr } = await train([...small, "--quiet", "--out", run], limit, cwd);
+    if (!isBegun) assert.deepEqual(bytesIn(join(cwd, run)), before, "a refusal writes nothing");
+    assert.equal(status, exit, stderr);
+    assert.match(stderr, /^holdfast: [^\n]*\n$/);
+    assert.match(stderr.slice("holdfast: ".length), says);
+  }
+
+  async function goesOn(run: string, more: readonly string[] = [], cwd = folder): Promise<void> {
+    const { status, stdout, stderr } = await train([...small, "--out", run, ...more], undefined, cwd);
+    assert.equal(status, 0, stderr);
+    assert.match(stdout, /resumed at step [2-9]/);
+    assertWhole(join(cwd, run));
+  }
+
+  function assertWhole(run: string): void {
+    assert.equal(measuredIn(run), measuredIn(at("whole")));
+    assert.equal(tensorsIn(run), tensorsIn(at("whole")));
+    assert.deepEqual(recordsIn(run), recordsIn(at("whole")));
+  }
+
+  const statusOf = (run: string) => JSON.parse(readFileSync(at(run, "status.json"), "utf8"));
+
+  test("a checkpoint that was too large for the disk", async () => {
+    const run = copy("large");
+    const checkpoints = readdirSync(at(run, "checkpoints"));
+    await fails(run, /^BAD_FILE: large\/checkpoints\/step-.* can't be written: EFBIG/, {
+      ...{ limit: "ulimit -f 10240", isBegun: true },
+    });
+    const { state, exitCode, reason } = statusOf(run);
+    assert.deepEqual([state, exitCode], ["failed", exitCodes.refused.code]);
+    assert.match(reason, /EFBIG/);
+    assert.deepEqual(readdirSync(at(run, "checkpoints")), checkpoints, "none is lost, and no piece is left");
+    await goesOn(run);
+  });
+
+  test("bars that had vanished, or were others", async () => {
+    // In a folder of its own: the others need their bars.
+    const cwd = at("own");
+    cpSync(at("stopped"), join(cwd, "run"), { recursive: true });
+    await fails("run", /^BAD_FILE: market\.csv: there is no such file/, { cwd });
+    const others = crossasset.generateBars({ bars: 12_000, seed: 43 });
+    await crossasset.writeBars(join(cwd, "market.csv"), others);
+    const changed =
+      /^BAD_SETTING: The run in run was made with other settings: checksum was "[0-9a-f]{16}" and is/;
+    await fails("run", changed, { cwd });
+    cpSync(at("market.csv"), join(cwd, "market.csv"));
+    await goesOn("run", [], cwd);
+  });
+
+  test("a damaged run.json, once it is put right", async () => {
+    const run = copy("record");
+    const record = readFileSync(at(run, "run.json"));
+    writeFileSync(at(run, "run.json"), record.subarray(0, 40));
+    await fails(run, /^BAD_FILE: .*run\.json is no JSON/);
+    writeFileSync(at(run, "run.json"), record);
+    await goesOn(run);
+  });
+
+  test("a second process that wanted to go on with it at the same time", async () => {
+    const run = copy("twice");
+    const args = [...command, ...small, "--json", "--out", run];
+    const first = spawn(process.execPath, args, { cwd: folder, env: environment });
+    const ended = once(first, "exit");
+    await once(first.stdout, "data");
+    first.kill("SIGSTOP");
+    await fails(run, /^RUN_LOCKED: .*twice.*is held by process \d+\. Wait for it or stop it/, {
+      exit: exitCodes.failed.code,
+    });
+    first.kill("SIGCONT");
+    assert.deepEqual(await ended, [0, null]);
+    assertWhole(at(run));
+  });
+
+  test("features in the cache that were altered: they are made anew, or refused by the label that is none", async () => {
+    const run = copy("cached");
+    const [name = ""] = readdirSync(at("cache"));
+    const path = at("cache", name);
+    const bytes = readFileSync(path);
+    writeFileSync(path, withLabel(path, 3));
+    const refused = await train([...small, "--quiet", "--out", "labels", "--cache", "cache"]);
+    assert.equal(refused.status, exitCodes.refused.code);
+    assert.match(
+      refused.stderr,
+      /^holdfast: BAD_INDEX: Row 5 of column 1 has the label 3, and there are 3 classes, 0 to 2\. [^\n]*\n$/,
+    );
+    bytes[bytes.length - 5]! ^= 64;
+    writeFileSync(path, bytes);
+    const { stdout } = await train([...small, "--out", "anew", "--epochs", "1", "--cache", "cache"]);
+    assert.match(stdout, /samples, features in /);
+    await goesOn(run, ["--cache", "cache"]);
+  });
+
+  test("a disk that was full, and made larger", { skip: noMount }, async () => {
+    const { faulty, later } = await onDisk(
+      "full",
+      `size=$(($(du -sk stopped | cut -f1) + 8000))k`,
+      "size=500m",
+    );
+    assert.match(
+      faulty,
+      /^1: holdfast: BAD_FILE: disk-full\/run\/checkpoints\/step-.* can't be written: ENOSPC.* The disk is full: make room/,
+    );
+    assert.equal(later, "0: ");
+    assertWhole(at("full"));
+  });
+
+  test("a disk that was read-only, and writable again", { skip: noMount }, async () => {
+    const { faulty, later } = await onDisk("read-only", "ro,size=500m", "rw,size=500m");
+    assert.match(
+      faulty,
+      /^1: holdfast: BAD_FILE: disk-read-only\/run\/.*EROFS.* The disk is read-only: choose a folder on another/,
+    );
+    assert.equal(later, "0: ");
+    assertWhole(at("read-only"));
+  });
+
+  /** Copies the stopped run to a disk, and runs it there twice: with the first options of the mount, and with the others. */
+  async function onDisk(name: string, options: string, others: string) {
+    const disk = `disk-${name}`;
+    mkdirSync(at(disk));
+    const script = `set -e
+      mount -t tmpfs -o size=500m none ${disk}
+      cp -r stopped ${disk}/run
+      attempt() { mount -o "remount,$1" none ${disk}; code=0; message=$("\${@:2}" 2>&1 >/dev/null) || code=$?; echo "$code: $message"; }
+      attempt "${options}" "$@"
+      attempt "${others}" "$@"
+      cp -r ${disk}/run ${name}`;
+    const program = [process.execPath, ...command, ...small, "--quiet", "--out", `${disk}/run`];
+    const args = ["-rm", "bash", "--norc", "-c", script, "bash", ...program];
+    const child = spawn("unshare", args, { cwd: folder, env: environment });
+    const [stdout, stderr] = await Promise.all([text(child.stdout), text(child.stderr)]);
+    const [faulty = "", later = "", ...more] = stdout.split("\n");
+    assert.deepEqual(more, [""], stdout + stderr);
+    return { faulty, later };
+  }
+});
+
+/** A file of samples with another label in its sixth row, and the checksum that fits it. */
+function withLabel(path: string, label: number): Uint8Array {
+  const { tensors, metadata } = loadSafetensors(path);
+  const labels = tensors.get("labels")?.bytes ?? assert.fail("no labels");
+  new DataView(labels.buffer, labels.byteOffset).setInt32(4 * 12 * 5, label, true);
+  const sum = createHash("sha256");
+  const all = ["bar", "labels", "time", "x"].map((name) => tensors.get(name) ?? assert.fail(name));
+  for (const { name, shape, bytes } of all) sum.update(`${name} [${shape.join(", ")}] `).update(bytes);
+  const forged = `${path}.forged`;
+  saveSafetensors(forged, all, new Map([...metadata, ["checksum", sum.digest("hex")]]));
+  const bytes = readFileSync(forged);
+  rmSync(forged);
+  return bytes;
+}

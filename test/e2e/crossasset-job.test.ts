@@ -1,0 +1,159 @@
+/**
+ * The CrossAsset job as a person runs it: it goes on after any end to the same bits. What it learns stands in
+ * crossasset-learning.test.ts, and what can go wrong in crossasset-faults.test.ts.
+ */
+
+import assert from "node:assert/strict";
+import { type ChildProcess, spawn, spawnSync } from "node:child_process";
+import { once } from "node:events";
+import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { after, describe, test } from "node:test";
+import { setTimeout } from "node:timers/promises";
+import { crossasset } from "holdfast";
+import { holdfastProgram, measuredIn, recordsIn, tensorsIn } from "../support/crossasset-runs.js";
+import { testDevice, testEnvironment } from "../support/test-device.js";
+
+const folder = mkdtempSync(join(tmpdir(), "holdfast-job-"));
+after(() => rmSync(folder, { recursive: true, force: true }));
+
+const command = [holdfastProgram, "train", "crossasset", "--device", testDevice === "cuda" ? "cuda" : "cpu"];
+
+function holdfast(...args: readonly string[]) {
+  const { PATH = "", TEST_HOLDFAST_SIZES = "" } = process.env;
+  const env = { PATH, TEST_HOLDFAST_SIZES, ...testEnvironment };
+  return spawnSync(process.execPath, [...command, ...args], { encoding: "utf8", cwd: folder, env });
+}
+
+/** A small job: a few seconds, three dozen steps, dropout. */
+const small = ["--generate", "40000", "--batch", "32", "--epochs", "2", "--dropout", "0.1", "--quiet"];
+
+const isTried = testDevice !== "emulator";
+/** More with TEST_KILLS=30. */
+const kills = Number(process.env["TEST_KILLS"] ?? 4);
+
+describe("a job that is ended", { skip: !isTried && "minutes of training on an emulator" }, () => {
+  const start = (run: string): ChildProcess =>
+    spawn(process.execPath, [...command, ...small, "--out", run], { cwd: folder, stdio: "ignore" });
+
+  test("goes on with the same command to the same bits as one that was not, whatever ended it and when", async (t) => {
+    const startedAt = performance.now();
+    assert.equal(holdfast(...small, "--out", "whole").status, 0);
+    const wholeMs = performance.now() - startedAt;
+    const codes: (number | null)[] = [];
+    for (let count = 0; count < kills || !existsSync(join(folder, "cut", "results.json")); count++) {
+      if (existsSync(join(folder, "cut", "results.json"))) rmSync(join(folder, "cut"), { recursive: true });
+      const child = start("cut");
+      const ended = once(child, "exit");
+      const signal = (["SIGTERM", "SIGKILL", "SIGINT", "SIGKILL"] as const)[count % 4]!;
+      // At any moment of a whole run, on a machine of any speed; each goes further, so that the last ones come to the end.
+      await Promise.race([setTimeout(wholeMs * (0.3 + 0.2 * (count % 3) + 0.08 * count)), ended]);
+      child.kill(signal);
+      const [code] = (await ended) as [number | null];
+      codes.push(code);
+    }
+    t.diagnostic(`exit codes: ${codes.join(" ")}`);
+    assert.ok(codes.every((code) => code === 0 || code === 3 || code === null));
+    assert.equal(measuredIn(join(folder, "cut")), measuredIn(join(folder, "whole")));
+    assert.equal(tensorsIn(join(folder, "cut")), tensorsIn(join(folder, "whole")));
+    assert.deepEqual(recordsIn(join(folder, "cut")), recordsIn(join(folder, "whole")));
+  });
+
+  test("says how it ended, and a run that has ended is not run again", () => {
+    const status = JSON.parse(readFileSync(join(folder, "whole", "status.json"), "utf8"));
+    assert.deepEqual([status.state, status.exitCode, status.step, status.of], ["finished", 0, 36, 36]);
+    const loud = small.filter((option) => option !== "--quiet");
+    for (const more of [[], ["--resume"]]) {
+      const { status: code, stdout, stderr } = holdfast(...loud, "--out", "whole", ...more);
+      assert.deepEqual([code, stderr], [0, ""]);
+      assert.equal(
+        stdout,
+        "The run in whole had already finished; its results are in whole/results.json. Give another --out to train again.\n",
+      );
+    }
+    assert.equal(holdfast(...small, "--out", "whole").stdout, "");
+    assert.deepEqual(JSON.parse(holdfast(...loud, "--json", "--out", "whole").stdout), {
+      ...{ kind: "finished before", run: "whole" },
+    });
+    const other = holdfast(...small, "--lr", "0.002", "--out", "whole");
+    assert.equal(other.status, 4, "another job's results are not these");
+    const { PATH = "" } = process.env;
+    const rounded = spawnSync(process.execPath, [...command, ...small, "--out", "whole"], {
+      ...{ encoding: "utf8", cwd: folder, env: { PATH, HOLDFAST_PRECISION: "bf16" } },
+    });
+    assert.equal(rounded.status, 4, "a variable is a setting too");
+    assert.match(rounded.stderr, /precision was "f32" and is "bf16" here/);
+    assert.match(other.stderr, /^holdfast: BAD_SETTING: .*lr was 0\.001 and is 0\.002 here.*\n$/);
+  });
+
+  test("leaves a model that can be asked about other bars, up to the last of them", async () => {
+    const bars = crossasset.generateBars({ bars: 9000, seed: 7 });
+    await crossasset.writeBars(join(folder, "other.csv"), bars);
+    const ask = (name: string, ...args: readonly string[]) =>
+      spawnSync(
+        process.execPath,
+        [holdfastProgram, name, "crossasset", "whole", "--bars", "other.csv", ...args],
+        {
+          ...{ encoding: "utf8", cwd: folder },
+        },
+      ).stdout;
+    const { samples, overall, perScale } = JSON.parse(ask("eval", "--json"));
+    assert.deepEqual([samples, perScale.length], [18, 12]);
+    assert.ok(overall.accuracy > 0 && overall.loss > 0);
+    const [head, ...lines] = ask("predict").trimEnd().split("\n");
+    assert.equal(head, "time,minutes,answer,long,short,flat");
+    // Every 60th bar from the first with its history on, twelve scales each, labels or not.
+    assert.equal(lines.length, 12 * 22);
+    const right = lines.filter((line) => {
+      const [time, minutes, answer] = line.split(",");
+      const at = bars.time.indexOf(Date.parse(time!));
+      const [now, then] = [bars.close[at]!, bars.close[at + Number(minutes)]];
+      return then !== undefined && answer === (then > now ? "long" : "short");
+    });
+    assert.ok(right.length > 0, "some answers are right about the direction");
+    assert.match(ask("predict", "--json").split("\n")[0] ?? "", /^\{"time":".*Z","minutes":1,"answer":"/);
+  });
+
+  test("that is not there is named before anything is printed, with the runs that are there", () => {
+    for (const name of ["predict", "eval"]) {
+      const args = [holdfastProgram, name, "crossasset", "missing", "--bars", "other.csv"];
+      const { status, stdout, stderr } = spawnSync(process.execPath, args, { encoding: "utf8", cwd: folder });
+      assert.deepEqual([status, stdout], [4, ""]);
+      assert.match(
+        stderr,
+        /^holdfast: BAD_FILE: missing holds no run: there is no such folder\. Runs found in \.\/: .*\bwhole\b.*\.\n$/,
+      );
+    }
+    const args = [holdfastProgram, "predict", "crossasset", "whole", "--bars", "missing.csv"];
+    const { status, stdout, stderr } = spawnSync(process.execPath, args, { encoding: "utf8", cwd: folder });
+    assert.deepEqual([status, stdout], [4, ""]);
+    assert.match(stderr, /^holdfast: BAD_FILE: missing\.csv: there is no such file/);
+  });
+
+  test("goes on from an earlier checkpoint where the latest is damaged, if it is told to", () => {
+    assert.equal(holdfast(...small, "--out", "damaged").status, 0);
+    const checkpoints = join(folder, "damaged", "checkpoints");
+    const last = join(checkpoints, readdirSync(checkpoints).sort().at(-1)!);
+    const bytes = readFileSync(last);
+    bytes[bytes.length - 9]! ^= 1;
+    writeFileSync(last, bytes);
+    const statusFile = join(folder, "damaged", "status.json");
+    writeFileSync(statusFile, readFileSync(statusFile, "utf8").replace('"finished"', '"stopped"'));
+    const refused = holdfast(...small, "--out", "damaged");
+    assert.equal(refused.status, 4);
+    assert.match(refused.stderr, /^holdfast: BAD_FILE: .*step-000000036.*\n$/);
+    const older = holdfast(...small, "--out", "damaged", "--older-checkpoint");
+    assert.equal(older.status, 0, older.stderr);
+    assert.match(older.stderr, /passed over step-000000036\.safetensors/);
+    assert.equal(measuredIn(join(folder, "damaged")), measuredIn(join(folder, "whole")));
+  });
+
+  test("is refused where it was started with other settings", () => {
+    const statusFile = join(folder, "whole", "status.json");
+    writeFileSync(statusFile, readFileSync(statusFile, "utf8").replace('"finished"', '"stopped"'));
+    const { status, stderr } = holdfast(...small, "--lr", "0.002", "--out", "whole");
+    assert.equal(status, 4);
+    assert.match(stderr, /^holdfast: BAD_SETTING: .*lr was 0\.001 and is 0\.002 here.*\n$/);
+  });
+});

@@ -1,0 +1,36 @@
+/** The CrossAsset job learns where there is something to learn, and not where there is nothing. */
+
+import assert from "node:assert/strict";
+import { describe, test } from "node:test";
+import { crossasset } from "holdfast";
+import { openDevice } from "../support/devices.js";
+import { testDevice } from "../support/test-device.js";
+
+describe("a job", { skip: testDevice === "emulator" && "minutes of training on an emulator" }, () => {
+  const learn = (more: Partial<crossasset.JobSettings>) =>
+    crossasset.runJob({
+      device: openDevice({ memory: "2GiB" }),
+      settings: { ...crossasset.defaultSettings, batch: 64, ...more },
+      bars: crossasset.generateBars({ bars: 90_000, seed: 42 }),
+      ...{ source: "the generator", cacheFolder: "off", listen: () => undefined },
+    });
+
+  test("is clearly above the commonest class on every fold", async () => {
+    const results = await learn({ epochs: 3 });
+    assert.equal(results?.folds.length, 2);
+    for (const { fold, test: figures, perScale, epochs } of results?.folds ?? []) {
+      const { accuracy, majority } = figures;
+      assert.ok(accuracy > majority + 0.08, `fold ${fold}: ${accuracy} against ${majority}`);
+      assert.equal(perScale.length, 12);
+      assert.ok((epochs.at(-1)?.loss ?? 9) < (epochs[0]?.loss ?? 0) / 2, "the loss has halved");
+    }
+  });
+
+  test("red proof: with the labels of other samples it is not", async () => {
+    const results = await learn({ epochs: 2, shuffledLabels: true });
+    for (const { fold, test: figures } of results?.folds ?? []) {
+      const { accuracy, majority } = figures;
+      assert.ok(accuracy < majority + 0.03, `fold ${fold}: ${accuracy} against ${majority}`);
+    }
+  });
+});

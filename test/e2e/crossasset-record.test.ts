@@ -1,0 +1,137 @@
+/** What a CrossAsset run leaves for those who look at it, and the page and the curves that it offers while it goes on. */
+
+import assert from "node:assert/strict";
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { readdirSync, readFileSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { describe, test } from "node:test";
+import { viewAsText } from "../../src/inspect/index.js";
+import { readInspection, readRun, readSteps } from "../../src/train/index.js";
+import { readMetricsPage } from "../../src/train/metrics-page.js";
+import { holdfastProgram, measuredIn, tensorsIn } from "../support/crossasset-runs.js";
+import { readEventFile } from "../support/event-file.js";
+import { makeFolder } from "../support/folders.js";
+import { testDevice } from "../support/test-device.js";
+
+const skip = testDevice === "emulator" && "minutes of training on an emulator";
+/** Two folds of 4 and 8 batches, two epochs each. */
+const job = ["train", "crossasset", "--generate", "32000", "--batch", "32", "--epochs", "2"];
+
+describe("a run's record", { skip }, () => {
+  test("is served while the run goes on, and at its end agrees with its metrics, its plans and its curves", async () => {
+    const folder = makeFolder();
+    const [out, boards] = [join(folder, "first"), join(folder, "boards")];
+    const child = spawn(process.execPath, [
+      ...[
+        holdfastProgram,
+        ...job,
+        "--out",
+        out,
+        "--profile",
+        "--test-epochs",
+        "--ui",
+        "--tensorboard",
+        boards,
+      ],
+    ]);
+    let printed = "";
+    let seen: { readonly name: string; readonly isLive: boolean } | undefined;
+    child.stdout.setEncoding("utf8").on("data", async (text: string) => {
+      const isFirst = !/inspect {2}http/.test(printed);
+      printed += text;
+      const url = /inspect {2}(http\S+)/.exec(printed)?.[1];
+      if (!url || !isFirst) return;
+      const answer = await fetch(new URL("/api/runs", url));
+      [seen] = (await answer.json()) as { readonly name: string; readonly isLive: boolean }[];
+    });
+    const [code] = (await once(child, "close")) as [number];
+    assert.equal(code, 0, printed);
+    assert.deepEqual([seen?.name, seen?.isLive], ["first", true]);
+
+    const { metrics } = readRun(out);
+    const { step, loss, fold, epoch, samples } = readSteps(join(out, "steps.bin"));
+    assert.deepEqual(
+      [...step],
+      Array.from({ length: step.length }, (_, index) => index + 1),
+    );
+    for (const record of metrics.filter((one) => one["epoch"] !== undefined)) {
+      let [sum, rows] = [0, 0];
+      for (const [index, count] of samples.entries()) {
+        if (fold[index] !== record["fold"] || epoch[index] !== record["epoch"]) continue;
+        sum += (loss[index] ?? 0) * count;
+        rows += count;
+      }
+      assert.equal(sum / rows, record["loss"], "an epoch's loss is the mean over its rows");
+    }
+    for (const tested of metrics.filter((one) => one["test"] !== undefined)) {
+      const last = metrics.findLast((one) => one["fold"] === tested["fold"] && one["epoch"] !== undefined);
+      const { accuracy, loss } = tested["test"] as Readonly<Record<string, number>>;
+      assert.deepEqual(last?.["figures"], { accuracy, loss }, "the last epoch's test is the fold's");
+    }
+    const { status } = readRun(out);
+    const pace = metrics.findLast((one) => one["epoch"] !== undefined)?.["samplesPerSecond"];
+    assert.equal(status?.figures?.samplesPerSecond, pace, "the status ends with the last epoch's speed");
+    assert.ok(readMetricsPage(out)?.includes(`holdfast_samples_per_second ${pace}\n`));
+    assert.ok(
+      viewAsText(out)
+        .print()
+        .includes(`speed     ${Math.round(Number(pace)).toLocaleString("en")} samples/s`),
+    );
+    const plain = join(folder, "plain");
+    const other = spawn(process.execPath, [holdfastProgram, ...job, "--out", plain, "--quiet"]);
+    assert.deepEqual(await once(other, "close"), [0, null]);
+    assert.equal(measuredIn(plain), measuredIn(out), "looking on changes nothing");
+    assert.equal(tensorsIn(plain), tensorsIn(out), "nor any weight");
+
+    const { plans, memory, trouble, messages } = readInspection(out);
+    assert.deepEqual([trouble, messages], [[], []]);
+    assert.ok(plans.length > 0 && memory.length > 0);
+    assert.ok(plans.every(({ calls }) => calls.some(({ us }) => us !== undefined && us > 0)));
+
+    const [events] = readdirSync(join(boards, "first"));
+    const points = readEventFile(readFileSync(join(boards, "first", events ?? "none")));
+    const epochLosses = points.filter(({ tag }) => tag?.startsWith("epoch/loss/")).map(({ value }) => value);
+    const wanted = metrics.flatMap((one) =>
+      one["epoch"] === undefined ? [] : [Math.fround(Number(one["loss"]))],
+    );
+    assert.deepEqual(epochLosses, wanted);
+    assert.ok(points.some(({ tag }) => tag === "test/accuracy"));
+  });
+
+  test("tells of a run that was refused for its memory, with the table of who has it", async () => {
+    const out = join(makeFolder(), "short");
+    const child = spawn(process.execPath, [holdfastProgram, ...job, "--out", out, "--memory", "60MiB"]);
+    const [code] = (await once(child, "close")) as [number];
+    assert.equal(code, 1);
+    const { trouble } = readInspection(out);
+    assert.equal(trouble.length, 1);
+    assert.equal(trouble[0]?.kind, "over budget");
+    assert.match(trouble[0]?.message ?? "", /^OUT_OF_BUDGET/);
+    assert.match(trouble[0]?.details ?? "", /weights/);
+  });
+
+  test("has stall reports in it, as trouble, and a damaged one as a message", () => {
+    const folder = makeFolder();
+    const report = {
+      ...{ format: "holdfast stall report 1", time: "2026-01-02T03:04:05.000Z", pid: 9, noticedBy: "thread" },
+      what: {
+        ...{ kind: "stall", phase: "step", number: 7, call: "launch", op: "matmul", step: 7 },
+        phases: [{ title: "step 7", openMs: 31_000 }],
+        ...{ elapsedMs: 31_000, limitMs: 30_000 },
+      },
+      ...{ ending: "exit", notes: [], budget: null, arena: null, events: [], process: { threads: [] } },
+      versions: { node: "v20", platform: "linux", arch: "x64" },
+    };
+    writeFileSync(join(folder, "holdfast-stall-9-20260102T030405.000Z.json"), JSON.stringify(report));
+    writeFileSync(join(folder, "holdfast-stall-9-20260102T030406.000Z.json"), '{"format":');
+    const { trouble, messages } = readInspection(folder);
+    assert.deepEqual(
+      trouble.map(({ kind, step, time, phases }) => [kind, step, new Date(time).toISOString(), phases]),
+      [["stall", 7, "2026-01-02T03:04:05.000Z", ["step 7 goes on, for 31s"]]],
+    );
+    assert.match(trouble[0]?.message ?? "", /driver call launch \(last op matmul\) has not returned for 31s/);
+    assert.equal(messages.length, 1);
+    assert.match(messages[0] ?? "", /holdfast-stall-9-20260102T030406\.000Z\.json can't be read/);
+  });
+});

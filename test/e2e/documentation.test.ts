@@ -1,0 +1,229 @@
+/** The documentation is true: its examples compile and print what they say, its links lead somewhere. */
+
+import assert from "node:assert/strict";
+import { existsSync, readdirSync } from "node:fs";
+import { dirname, join } from "node:path";
+import test, { after, describe, it } from "node:test";
+import { generatedPages, settingsPage } from "../../scripts/generated-docs.js";
+import { compiledFile, compileExamples, typeProblems } from "../support/compile-examples.js";
+import { type Example, markdownExamples, promisedLines, sourceExamples } from "../support/examples.js";
+import { undocumentedExports } from "../support/exported-docs.js";
+import { relativeLinks } from "../support/markdown.js";
+import { filesBelow, readRepositoryFile, repositoryRoot } from "../support/repository.js";
+import { type ExampleRun, runExamples } from "../support/run-examples.js";
+
+const pages = [
+  ...readdirSync(repositoryRoot).filter((name) => name.endsWith(".md")),
+  ...filesBelow("docs", ".md"),
+  ...filesBelow("examples", ".md"),
+];
+
+// What the log of changes shows was true of its own version.
+const pagesWithExamples = pages.filter((page) => page !== "CHANGELOG.md");
+
+const examples = [
+  ...pagesWithExamples.flatMap((file) => markdownExamples(file, readRepositoryFile(file))),
+  ...filesBelow("src", ".ts").flatMap((file) => sourceExamples(file, readRepositoryFile(file))),
+];
+
+const drawing =
+  'import { nn } from "holdfast";\nconsole.log(new nn.Parameter([1], nn.init.normal()).initialValues());';
+
+/** Examples with a known fault each, compiled along with the true ones: what the checks must find. */
+const planted = {
+  wrongPrint: plant('console.log("three"); // → 3'),
+  missingPrint: plant('console.log("one"); // → one\n// → two'),
+  crash: plant('throw new Error("planted");'),
+  lateCrash: plant('void Promise.reject(new Error("planted late"));'),
+  exit: plant('console.log("before the end");\nprocess.exit(0);'),
+  endlessWait: plant("await new Promise(() => {});"),
+  endlessLoop: plant("for (;;) {}"),
+  openDevice: plant('import { device } from "holdfast";\nawait device("cpu", { print: () => {} });'),
+  drawn: plant(drawing),
+  drawnAgain: plant(drawing),
+  fine: plant('console.log("fine"); // → fine'),
+  wrongType: plant('const count: number = "three";\nconsole.log(count);'),
+  wrongName: plant('import { noSuchExport } from "holdfast";\nconsole.log(noSuchExport);'),
+  bareExports: plant(
+    [
+      "export function bare() {}",
+      "/** Says what it is. */",
+      "export class Described {",
+      "  get size() { return 0; }",
+      "  /** Says what it does. */",
+      "  move() {}",
+      "  /** Computes. */",
+      "  forward() {}",
+      "  /** @internal */",
+      "  settle() {}",
+      "  protected hidden() {}",
+      "  readonly field = 1;",
+      "}",
+      "/** Has both.\n * @example\n * bare();\n */",
+      "export const shown = () => {};",
+      "export namespace inner {",
+      "  export function lost() {}",
+      "}",
+    ].join("\n"),
+  ),
+} satisfies Record<string, Example>;
+
+function plant(code: string): Example {
+  return { name: "planted", code, notRun: undefined };
+}
+
+const allExamples = [...examples, ...Object.values(planted)];
+const compiled = compileExamples(allExamples);
+after(() => compiled.remove());
+
+function fileOf(example: Example): string {
+  return compiled.files[allExamples.indexOf(example)] ?? assert.fail(`${example.name} was not compiled.`);
+}
+
+function start(run: readonly Example[], timeLimitMs?: number): ReadonlyMap<Example, Promise<ExampleRun>> {
+  const files = run.map((example) => compiledFile(fileOf(example)));
+  const runs = runExamples(files, timeLimitMs === undefined ? {} : { timeLimitMs });
+  return new Map(run.map((example, index) => [example, runs[index] ?? assert.fail(example.name)]));
+}
+
+/** Fails unless the example runs to its end and prints what it says. */
+async function proveRun(example: Example, runs: ReadonlyMap<Example, Promise<ExampleRun>>): Promise<void> {
+  const { lines, trouble } = (await runs.get(example)) ?? assert.fail(`${example.name} was not started.`);
+  assert.equal(trouble, "");
+  const promised = promisedLines(example.code);
+  if (promised.length > 0) assert.deepEqual(lines, promised);
+}
+
+describe("an example compiles and prints what it says", () => {
+  const runs = start(examples.filter(({ notRun }) => notRun === undefined));
+  for (const example of examples) {
+    it(example.name, async (t) => {
+      assert.deepEqual(typeProblems(compiled.program, fileOf(example)), []);
+      if (example.notRun === undefined) await proveRun(example, runs);
+      else t.skip(example.notRun);
+    });
+  }
+});
+
+test("there are examples in the pages and in the sources", () => {
+  assert.ok(examples.some(({ name }) => name.startsWith("README.md")));
+  assert.ok(examples.some(({ name }) => name.startsWith("src/")));
+});
+
+test("an example that prints something else, too little, or crashes is found", async () => {
+  const { wrongPrint, missingPrint, crash, fine } = planted;
+  const runs = start([wrongPrint, missingPrint, crash, fine]);
+  await assert.rejects(proveRun(wrongPrint, runs), /\+ {3}'three'\n- {3}'3'/);
+  await assert.rejects(proveRun(missingPrint, runs), /- {3}'two'/);
+  await assert.rejects(proveRun(crash, runs), /Error: planted/);
+  await proveRun(fine, runs);
+});
+
+test("an example that ends the process, or never ends, is named, and those behind it run", async () => {
+  const { exit, lateCrash, endlessWait, endlessLoop, fine } = planted;
+  const runs = start([exit, lateCrash, endlessWait, fine]);
+  await assert.rejects(proveRun(exit, runs), /ended its process, with code 0/);
+  await assert.rejects(proveRun(lateCrash, runs), /with code 1[\s\S]*planted late/);
+  await assert.rejects(proveRun(endlessWait, runs), /with code 13/);
+  await proveRun(fine, runs);
+  const limited = start([endlessLoop, fine], 1000);
+  await assert.rejects(proveRun(endlessLoop, limited), /longer than 1 s/);
+  await proveRun(fine, limited);
+});
+
+test("an example that leaves its device open is named, and each starts from what a fresh process has", async () => {
+  const { drawn, openDevice, drawnAgain } = planted;
+  const runs = start([drawn, openDevice, drawnAgain]);
+  await assert.rejects(proveRun(openDevice, runs), /left 1 device/);
+  const first = await runs.get(drawn);
+  assert.match(first?.lines.join() ?? "", /Float32Array/);
+  assert.deepEqual(await runs.get(drawnAgain), first);
+});
+
+test("an example with a type error, or with an import that doesn't exist, is found", () => {
+  assert.match(typeProblems(compiled.program, fileOf(planted.wrongType)).join(), /line 1: Type 'string'/);
+  assert.match(typeProblems(compiled.program, fileOf(planted.wrongName)).join(), /no exported member/);
+});
+
+test("examples are read from Markdown with their headings and from TSDoc with their symbols", () => {
+  const code = 'console.log("```"); // → ```';
+  const markdown = `# Top\n\n## Steps\n<!-- not run: needs two GPUs -->\n\n\`\`\`ts\n${code}\n\`\`\`\n\`\`\`sh\nls\n\`\`\`\n`;
+  assert.deepEqual(markdownExamples("a.md", markdown), [
+    { name: "a.md:7 Steps", code, notRun: "needs two GPUs" },
+  ]);
+  const source = `/** The file. */\n\nexport class Arena {\n  /**\n   * Resets.\n   *\n   * @example\n   * \`\`\`ts\n   * ${code}\n   *   indented();\n   * \`\`\`\n   */\n  reset() {}\n}\n`;
+  assert.deepEqual(sourceExamples("a.ts", source), [
+    { name: "a.ts:9 Arena.reset", code: `${code}\n  indented();`, notRun: undefined },
+  ]);
+  assert.deepEqual(promisedLines(`${code}\nplain();\n// → more`), ["```", "more"]);
+});
+
+test("every exported function, class, method and getter says what it is and has an example", () => {
+  const types = join(repositoryRoot, "dist/src/index.d.ts");
+  // The layers below tensors, for programs that build on them.
+  assert.deepEqual(undocumentedExports(compiled.program, types, ["Runtime", "SavedSet"]), []);
+});
+
+test("a function, class, method or getter without a summary or an example is found", () => {
+  const file = fileOf(planted.bareExports);
+  assert.deepEqual(undocumentedExports(compiled.program, file), [
+    "bare has no summary.",
+    "bare has no @example.",
+    "Described has no @example.",
+    "Described.size has no summary.",
+    "Described.size has no @example.",
+    "Described.move has no @example.",
+    "Described.settle has no summary.",
+    "inner.lost has no summary.",
+    "inner.lost has no @example.",
+  ]);
+  const shown = undocumentedExports(compiled.program, file, ["Described"]);
+  assert.ok(shown.includes("Described.size has no summary."));
+  assert.ok(!shown.includes("Described.move has no @example."));
+});
+
+test("the published types need nothing that a user's program lacks", () => {
+  const folder = join(repositoryRoot, "dist/src/");
+  const files = compiled.program.getSourceFiles().map(({ fileName }) => fileName);
+  const published = files.filter((file) => file.startsWith(folder));
+  assert.ok(published.length > 0);
+  const problems = published.map((file) => [file.slice(folder.length), typeProblems(compiled.program, file)]);
+  assert.deepEqual(
+    problems.filter(([, found]) => found?.length),
+    [],
+  );
+});
+
+test("relative links in the pages lead to files", () => {
+  const broken = pages.flatMap((page) =>
+    relativeLinks(readRepositoryFile(page))
+      .filter((target) => !existsSync(join(repositoryRoot, dirname(page), target)))
+      .map((target) => `${page} → ${target}`),
+  );
+  assert.deepEqual(broken, []);
+});
+
+test("relative links are told from addresses, anchors and code", () => {
+  const markdown =
+    "[a](docs/a.md#top) ![b](<b.png>) [c](https://example.com) [d](#here) `[e](e.md)`\n[f]: ../f.md\n";
+  assert.deepEqual(relativeLinks(markdown), ["docs/a.md", "b.png", "../f.md"]);
+});
+
+describe("a generated page is what its table says; where it isn't, run npm run docs", () => {
+  for (const [path, text] of Object.entries(generatedPages())) {
+    it(path, () => assert.equal(readRepositoryFile(path), text));
+  }
+});
+
+test("the page of settings tells each one's variable, option, default and example", () => {
+  const memory = {
+    variable: "HOLDFAST_MEMORY",
+    kind: "size | auto",
+    defaultText: "auto",
+    meaning: "The budget.",
+    example: "64GiB",
+  };
+  const text = settingsPage({ memory });
+  assert.match(text, /^## HOLDFAST_MEMORY\n\nThe budget\.\n\n- \*\*Option:\*\* `memory`$/m);
+  assert.match(text, /^- \*\*Default:\*\* auto\n- \*\*Example:\*\* `HOLDFAST_MEMORY=64GiB`$/m);
+});

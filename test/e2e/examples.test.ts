@@ -1,0 +1,36 @@
+/** The examples learn: each is run as a reader would run it, and held to what it says of rows that it has not seen. */
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import * as characters from "../../examples/characters.js";
+import * as digits from "../../examples/digits.js";
+import * as linearRegression from "../../examples/linear-regression.js";
+import * as spirals from "../../examples/spirals.js";
+
+test("linear regression finds the plane that the points were drawn from", async () => {
+  const { weights, heldOutError } = await linearRegression.main(() => {});
+  for (const [index, truth] of [2, -3, 0.5].entries()) {
+    assert.ok(
+      Math.abs((weights[index] ?? Number.NaN) - truth) < 0.05,
+      `weight ${index} is ${weights[index]}`,
+    );
+  }
+  // The noise has a variance of 0.01; nothing can foretell that.
+  assert.ok(heldOutError < 0.015, `held-out error ${heldOutError}`);
+});
+
+test("the network tells two spirals apart at points between those it was trained on", async () => {
+  const { heldOutAccuracy } = await spirals.main(() => {});
+  assert.ok(heldOutAccuracy >= 0.95, `accuracy ${heldOutAccuracy}`);
+});
+
+test("the convolutional network reads digits that it has not seen", async () => {
+  const { heldOutAccuracy } = await digits.main(() => {});
+  assert.ok(heldOutAccuracy >= 0.9, `accuracy ${heldOutAccuracy}`);
+});
+
+test("the transformer foretells the next letter of sentences that it has not seen", async () => {
+  const { heldOutAccuracy, baseline, sample } = await characters.main(() => {});
+  assert.ok(heldOutAccuracy >= 0.7, `accuracy ${heldOutAccuracy}, commonest letter ${baseline}`);
+  assert.match(sample, /^[a-z. ]+$/);
+});

@@ -1,0 +1,25 @@
+/** Runs the blocks of a launch. */
+#pragma once
+
+#include <string>
+
+#include "../kernel-table.h"
+
+namespace emulator {
+
+struct Fault {
+  int status = 0;
+  std::string text;
+};
+
+/** How a kernel is launched. */
+struct Grid {
+  unsigned blocks, threads, sharedBytes;
+  /** May it begin before the kernel before it has ended? */
+  bool isEarly;
+};
+
+/** Runs all blocks of a grid, one cluster after the other. A fault ends the launch. */
+Fault runGrid(const EmulatorModule& module, const EmulatorKernel& kernel, const Grid& grid, void** arguments);
+
+}  // namespace emulator

@@ -1,0 +1,195 @@
+/**
+ * Settings, planned failures and counts: `emulator_set`, `emulator_fail`, `emulator_calls`, `emulator_get`,
+ * `emulator_reset`. Settings can also come with the process, as EMULATOR_GPU="key=value,key=value".
+ */
+#include "control.h"
+
+#include <cstdlib>
+#include <cstring>
+#include <map>
+
+#include "memory.h"
+#include "module.h"
+#include "stream.h"
+
+namespace emulator {
+
+namespace {
+
+const std::map<std::string, long long> defaults = {
+    {"devices", 1},
+    {"computeMajor", 9},
+    {"computeMinor", 0},
+    {"multiprocessors", 16},
+    {"integrated", 0},
+    {"driverVersion", 13000},
+    // 0: the device says that it has no virtual memory API, and refuses it.
+    {"virtualMemory", 1},
+    // 0: the device says that it has one, and refuses to map.
+    {"canMap", 1},
+    {"totalMemory", 4LL << 30},
+    // What somebody else holds of it.
+    {"foreignMemory", 0},
+    // 1: work waits in its stream until somebody synchronises, asks, or waits for it.
+    {"deferred", 0},
+    // 1: a launch that fails says so itself, instead of the call behind it.
+    {"blocking", 0},
+    // 1: blocks and threads run from the last to the first.
+    {"reversed", 0},
+    // 1: what a launch that may begin early reads before it waits is as it was before the kernel before it.
+    {"early", 0},
+    // Not 0: everything that needs a context answers with this, as after a fault.
+    {"stickyError", 0},
+    // cuBLASLt: 1 answers that there is no algorithm; the workspace that an algorithm wants; the nodes of a product; how many
+    // algorithms there are, each of which wants 1 KiB more than the one before; 1 lets each add up in parts of its own; the
+    // one that is listed and can't be used.
+    {"productsRefused", 0},
+    {"productWorkspace", 0},
+    {"productNodes", 1},
+    {"productChoices", 3},
+    {"productsDiffer", 0},
+    {"productUnsound", -1},
+};
+
+struct Plan {
+  int status;
+  long after;
+  /** Below 0: for ever. */
+  long times;
+};
+
+struct Control {
+  std::map<std::string, long long> settings = defaults;
+  std::map<std::string, long long> figures;
+  std::unordered_map<std::string, long> calls;
+  std::unordered_map<std::string, Plan> plans;
+  std::string faultText;
+
+  Control() {
+    const char* given = std::getenv("EMULATOR_GPU");
+    std::string text = given ? given : "";
+    for (size_t at = 0; at < text.size();) {
+      const size_t end = std::min(text.find(',', at), text.size());
+      const std::string pair = text.substr(at, end - at);
+      const size_t equals = pair.find('=');
+      if (equals != std::string::npos && settings.count(pair.substr(0, equals))) {
+        settings[pair.substr(0, equals)] = std::atoll(pair.c_str() + equals + 1);
+      }
+      at = end + 1;
+    }
+  }
+};
+
+Control& control() {
+  static Control instance;
+  return instance;
+}
+
+/** "cuMemAlloc_v2" and "cuMemAlloc" are the same function to a test. */
+std::string plainName(const char* function) {
+  std::string name = function;
+  const size_t mark = name.rfind("_v");
+  if (mark != std::string::npos && mark + 3 == name.size()) name.resize(mark);
+  return name;
+}
+
+}  // namespace
+
+std::recursive_mutex& lock() {
+  static std::recursive_mutex instance;
+  return instance;
+}
+
+long long setting(const char* key) { return control().settings.at(key); }
+
+void count(const char* key, long long by) { control().figures[key] += by; }
+
+void note(const char* key, long long value) { control().figures[key] = value; }
+
+int stickyError() { return static_cast<int>(setting("stickyError")); }
+
+void setStickyError(int status, const std::string& text) {
+  if (stickyError() != success) return;
+  control().settings["stickyError"] = status;
+  control().faultText = text;
+}
+
+int Call::begin(const char* function, Needs needs) {
+  if (const int planned = emulator_note(function)) return planned;
+  if (needs == Needs::nothing) return success;
+  if (!isInitialized()) return notInitialized;
+  if (needs == Needs::init) return success;
+  if (const int sticky = stickyError()) return sticky;
+  return currentDevice() < 0 ? invalidContext : success;
+}
+
+}  // namespace emulator
+
+using namespace emulator;
+
+int emulator_note(const char* function) {
+  std::lock_guard<std::recursive_mutex> hold(lock());
+  const std::string name = plainName(function);
+  control().calls[name] += 1;
+  const auto found = control().plans.find(name);
+  if (found == control().plans.end()) return success;
+  Plan& plan = found->second;
+  if (plan.after > 0) {
+    plan.after -= 1;
+    return success;
+  }
+  const int status = plan.status;
+  if (plan.times > 0 && --plan.times == 0) control().plans.erase(found);
+  return status;
+}
+
+long long emulator_get(const char* key) {
+  std::lock_guard<std::recursive_mutex> hold(lock());
+  const std::string name = key;
+  if (name == "usedMemory") return static_cast<long long>(usedMemory());
+  if (name == "reservations") return static_cast<long long>(reservationCount());
+  if (name == "allocations") return static_cast<long long>(allocationCount());
+  if (name == "hostAllocations") return static_cast<long long>(hostAllocationCount());
+  if (name == "streams") return static_cast<long long>(streamCount());
+  if (name == "events") return static_cast<long long>(eventCount());
+  if (name == "graphs") return static_cast<long long>(graphCount());
+  if (name == "executables") return static_cast<long long>(executableCount());
+  if (name == "modules") return static_cast<long long>(moduleCount());
+  const auto found = control().settings.find(name);
+  if (found != control().settings.end()) return found->second;
+  const auto figure = control().figures.find(name);
+  if (figure != control().figures.end()) return figure->second;
+  return name.rfind("captures.", 0) == 0 ? 0 : -1;
+}
+
+/** 0, or 1 where there is no such setting. */
+EMULATOR_EXPORT int emulator_set(const char* key, long long value) {
+  std::lock_guard<std::recursive_mutex> hold(lock());
+  const auto found = control().settings.find(key);
+  if (found == control().settings.end()) return 1;
+  found->second = value;
+  return 0;
+}
+
+/** From the call after the next `after` on, `times` calls of the function answer with `status`; below 0 all of them. */
+EMULATOR_EXPORT void emulator_fail(const char* function, int status, int after, int times) {
+  std::lock_guard<std::recursive_mutex> hold(lock());
+  if (times == 0) control().plans.erase(plainName(function));
+  else control().plans[plainName(function)] = {status, after, times};
+}
+
+EMULATOR_EXPORT long long emulator_calls(const char* function) {
+  std::lock_guard<std::recursive_mutex> hold(lock());
+  const auto found = control().calls.find(plainName(function));
+  return found == control().calls.end() ? 0 : found->second;
+}
+
+/** What the last fault of a kernel was, in words; empty before the first. */
+EMULATOR_EXPORT const char* emulator_fault() { return control().faultText.c_str(); }
+
+/** Everything as it was at the start, but for what is still held: settings, plans, counts, faults and captures. */
+EMULATOR_EXPORT void emulator_reset() {
+  std::lock_guard<std::recursive_mutex> hold(lock());
+  dropCaptures();
+  control() = Control();
+}

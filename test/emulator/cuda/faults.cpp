@@ -1,0 +1,99 @@
+/** The faults of a kernel: they end its launch, and so does whatever the processor refuses, instead of this process. */
+#include <signal.h>
+#include <ucontext.h>
+
+#include <cstdio>
+
+#include "cluster-memory.h"
+#include "launch.h"
+#include "past.h"
+#include "status.h"
+
+namespace emulator {
+
+__thread Launch* launch = nullptr;
+__thread volatile bool isInKernel = false;
+
+[[noreturn]] void fail(int status, const std::string& what) {
+  isInKernel = false;
+  const EmulatorPlace& place = *launch->module->place;
+  launch->fault.status = status;
+  launch->fault.text = std::string(launch->kernel->name) + ": " + what + ", block " + std::to_string(place.block.x) +
+                       ", thread " + std::to_string(place.thread.x);
+  void* forgotten;
+  emulator_switch(&forgotten, launch->scheduler);
+  __builtin_unreachable();
+}
+
+[[noreturn]] void failInLine(int status, const std::string& what, int line) {
+  fail(status, what + " in line " + std::to_string(line));
+}
+
+namespace {
+
+struct sigaction earlierActions[64];
+
+bool isOfEndedBlock(const void* address) {
+  const int rank = launch->hasOwnMemory ? clusterRankOf(address) : -1;
+  return rank >= 0 && rank < static_cast<int>(launch->blocks.size()) && launch->blocks[rank].left == 0;
+}
+
+/** Where a kernel's code goes on after a signal. */
+[[noreturn]] void failBySignal() {
+  const int number = launch->signal;
+  if (number == SIGILL) fail(illegalInstruction, "an illegal instruction");
+  if (number == SIGFPE) fail(launchFailed, "a division by zero");
+  if (isOfEndedBlock(launch->signalAddress)) {
+    fail(illegalAddress, "an access to the launched memory of a block that has ended");
+  }
+  char address[32];
+  std::snprintf(address, sizeof address, "%p", launch->signalAddress);
+  fail(illegalAddress, std::string("an access at ") + address);
+}
+
+/** Lets the interrupted code go on in `failBySignal`, as if it had called it. */
+void divert(ucontext_t& context) {
+  const auto target = reinterpret_cast<uint64_t>(&failBySignal);
+#if defined(__x86_64__)
+  auto& registers = context.uc_mcontext.gregs;
+  // Behind what a function may use below its stack pointer, and aligned as a call leaves it.
+  const uint64_t stack = ((static_cast<uint64_t>(registers[REG_RSP]) - 256) & ~15ull) - 8;
+  registers[REG_RSP] = static_cast<greg_t>(stack);
+  registers[REG_RIP] = static_cast<greg_t>(target);
+#else
+  context.uc_mcontext.sp = (context.uc_mcontext.sp - 256) & ~15ull;
+  context.uc_mcontext.pc = target;
+#endif
+}
+
+/** Returns, whoever's the signal is: what the system changed for the handler, it has to change back. */
+void onSignal(int number, siginfo_t* info, void* context) {
+  if (number == SIGSEGV && openPage(info->si_addr)) return;
+  if (isInKernel) {
+    isInKernel = false;
+    launch->signal = number;
+    launch->signalAddress = info->si_addr;
+    return divert(*static_cast<ucontext_t*>(context));
+  }
+  const struct sigaction& earlier = earlierActions[number];
+  if (earlier.sa_flags & SA_SIGINFO) return earlier.sa_sigaction(number, info, context);
+  if (earlier.sa_handler != SIG_DFL && earlier.sa_handler != SIG_IGN) return earlier.sa_handler(number);
+  // Nobody's: let the system do what it does.
+  sigaction(number, &earlier, nullptr);
+}
+
+}  // namespace
+
+void catchSignals() {
+  static bool isDone = false;
+  if (isDone) return;
+  isDone = true;
+  for (const int number : {SIGSEGV, SIGBUS, SIGFPE, SIGILL}) {
+    struct sigaction action = {};
+    action.sa_sigaction = onSignal;
+    action.sa_flags = SA_SIGINFO | SA_ONSTACK;
+    sigaction(number, &action, &earlierActions[number]);
+  }
+}
+
+}  // namespace emulator

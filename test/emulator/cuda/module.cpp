@@ -1,0 +1,241 @@
+/** Modules, their functions and the launch of one: what NVRTC's emulator compiled is a shared object, opened here. */
+#include "module.h"
+
+#include <dlfcn.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "../kernel-folder.h"
+#include "block.h"
+#include "control.h"
+#include "memory.h"
+#include "stream.h"
+
+namespace emulator {
+
+namespace {
+
+struct Module {
+  void* object;
+  const EmulatorModule* table;
+};
+
+struct Function {
+  uint64_t module;
+  const EmulatorKernel* kernel;
+  /** How much shared memory a launch may bring. */
+  unsigned mostShared = emulatorSharedLimit;
+};
+
+Registry<Module> modules(0xb0);
+Registry<Function> functions(0xc0);
+
+bool isForThisDevice(unsigned architecture) {
+  return architecture / 10 == setting("computeMajor") && architecture % 10 <= setting("computeMinor");
+}
+
+/** The object's file, written where it is missing: a kernel may come out of somebody's cache. */
+std::string pathOf(const EmulatorImage& image) {
+  const std::string folder = kernelFolder();
+  const std::string path = folder + "/" + image.name + ".so";
+  struct stat found;
+  if (stat(path.c_str(), &found) == 0) return path;
+  mkdir(folder.c_str(), 0700);
+  const std::string unfinished = path + "." + std::to_string(getpid()) + ".part";
+  std::FILE* file = std::fopen(unfinished.c_str(), "wb");
+  if (file == nullptr) return "";
+  std::fwrite(&image + 1, 1, image.size, file);
+  std::fclose(file);
+  std::rename(unfinished.c_str(), path.c_str());
+  return path;
+}
+
+/** A launch's arguments, copied: the caller may change them right after. Each begins where a map of a matrix may. */
+struct Arguments {
+  struct alignas(64) Line {
+    char bytes[64];
+  };
+  std::vector<Line> lines;
+  std::vector<void*> places;
+
+  Arguments(const EmulatorKernel& kernel, void** given) {
+    const auto linesOf = [&](unsigned index) { return (kernel.sizes[index] + sizeof(Line) - 1) / sizeof(Line); };
+    size_t count = 0;
+    for (unsigned index = 0; index < kernel.parameterCount; ++index) count += linesOf(index);
+    lines.resize(count);
+    count = 0;
+    for (unsigned index = 0; index < kernel.parameterCount; ++index) {
+      std::memcpy(&lines[count], given[index], kernel.sizes[index]);
+      places.push_back(&lines[count]);
+      count += linesOf(index);
+    }
+  }
+
+  /** The number of a pointer that points nowhere, or -1. */
+  int findStray(const EmulatorKernel& kernel) const {
+    for (unsigned index = 0; index < kernel.parameterCount; ++index) {
+      if (!kernel.isPointer[index]) continue;
+      const uint64_t address = *static_cast<const uint64_t*>(places[index]);
+      if (address != 0 && !mayPointTo(address)) return static_cast<int>(index);
+    }
+    return -1;
+  }
+};
+
+int runFunction(uint64_t handle, const Grid& grid, Arguments& arguments) {
+  const Function* function = functions.find(handle);
+  Module* module = function ? modules.find(function->module) : nullptr;
+  if (module == nullptr) {
+    setStickyError(illegalAddress, "a launch of a kernel whose module was unloaded");
+    return illegalAddress;
+  }
+  const EmulatorKernel& kernel = *function->kernel;
+  const int stray = arguments.findStray(kernel);
+  if (stray >= 0) {
+    const std::string which = ": parameter " + std::to_string(stray) + " points nowhere";
+    setStickyError(illegalAddress, kernel.name + which);
+    return illegalAddress;
+  }
+  const Fault fault = runGrid(*module->table, kernel, grid, arguments.places.data());
+  if (fault.status != success) setStickyError(fault.status, fault.text);
+  return fault.status;
+}
+
+}  // namespace
+
+size_t moduleCount() { return modules.size(); }
+
+}  // namespace emulator
+
+using namespace emulator;
+
+EMULATOR_EXPORT int cuModuleLoadData(uint64_t* module, const EmulatorImage* image) {
+  ENTER_OUTSIDE_CAPTURE(context);
+  if (module == nullptr || image == nullptr) return invalidValue;
+  if (std::memcmp(image->magic, EMULATOR_IMAGE_MAGIC, sizeof image->magic) != 0) return invalidImage;
+  if (!isForThisDevice(image->architecture)) return noBinaryForGpu;
+  void* object = dlopen(pathOf(*image).c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (object == nullptr) return invalidImage;
+  const auto* table = static_cast<const EmulatorModule*>(dlsym(object, "emulator_module"));
+  if (table == nullptr) return invalidImage;
+  *module = modules.add({object, table});
+  return success;
+}
+
+EMULATOR_EXPORT int cuModuleUnload(uint64_t handle) {
+  ENTER_OUTSIDE_CAPTURE(context);
+  Module* module = modules.find(handle);
+  if (module == nullptr) return invalidHandle;
+  if (const int status = finishAllWork()) return status;
+  for (auto each = functions.begin(); each != functions.end();) {
+    const uint64_t function = each->first;
+    const bool isItsOwn = each->second.module == handle;
+    ++each;
+    if (isItsOwn) functions.remove(function);
+  }
+  dlclose(module->object);
+  modules.remove(handle);
+  return success;
+}
+
+EMULATOR_EXPORT int cuModuleGetFunction(uint64_t* function, uint64_t handle, const char* name) {
+  ENTER(context);
+  const Module* module = modules.find(handle);
+  if (module == nullptr) return invalidHandle;
+  if (function == nullptr || name == nullptr) return invalidValue;
+  for (unsigned index = 0; index < module->table->kernelCount; ++index) {
+    if (std::strcmp(module->table->kernels[index].name, name) != 0) continue;
+    *function = functions.add({handle, &module->table->kernels[index]});
+    return success;
+  }
+  return notFound;
+}
+
+EMULATOR_EXPORT int cuFuncGetAttribute(int* value, int attribute, uint64_t handle) {
+  ENTER(context);
+  const Function* function = functions.find(handle);
+  if (function == nullptr) return invalidHandle;
+  const EmulatorModule& table = *modules.find(function->module)->table;
+  switch (attribute) {
+    case 0: *value = static_cast<int>(function->kernel->maxThreads); return success;
+    case 1: *value = static_cast<int>(table.sharedEnd - table.sharedStart); return success;
+    case 2: case 3: *value = 0; return success;
+    case 4: *value = 32; return success;
+    case 5: case 6: *value = static_cast<int>(10 * setting("computeMajor") + setting("computeMinor")); return success;
+    case 8: *value = emulatorSharedLimit; return success;
+    default: return invalidValue;
+  }
+}
+
+/** What comes with a launch lies in the module already, or in memory for clusters, so that only its size is looked at. */
+EMULATOR_EXPORT int cuFuncSetAttribute(uint64_t handle, int attribute, int value) {
+  ENTER(context);
+  Function* function = functions.find(handle);
+  if (function == nullptr) return invalidHandle;
+  if (attribute != 8) return success;
+  if (value < 0 || value > emulatorLaunchedSharedLimit) return invalidValue;
+  function->mostShared = static_cast<unsigned>(value);
+  return success;
+}
+
+static int sendLaunch(uint64_t handle, unsigned gridX, unsigned gridY, unsigned gridZ, unsigned blockX, unsigned blockY,
+                      unsigned blockZ, unsigned sharedBytes, uint64_t stream, void** arguments, void** extra,
+                      bool isEarly) {
+  const Function* function = functions.find(handle);
+  if (function == nullptr) return invalidHandle;
+  const EmulatorKernel& kernel = *function->kernel;
+  if (gridX == 0 || gridX > 0x7fffffff || blockX == 0 || extra != nullptr) return invalidValue;
+  if (blockX > 1024 || blockX > kernel.maxThreads || sharedBytes > function->mostShared) return invalidValue;
+  // Holdfast's kernels have grids and blocks of one dimension.
+  if (gridY != 1 || gridZ != 1 || blockY != 1 || blockZ != 1) return notSupported;
+  if (gridX % kernel.clusterSize != 0) return invalidClusterSize;
+  if (arguments == nullptr && kernel.parameterCount > 0) return invalidValue;
+  auto copied = std::make_shared<Arguments>(kernel, arguments);
+  const Grid grid = {gridX, blockX, sharedBytes, isEarly};
+  return submit(stream, kernelNode, [=] { return runFunction(handle, grid, *copied); });
+}
+
+EMULATOR_EXPORT int cuLaunchKernel(uint64_t handle, unsigned gridX, unsigned gridY, unsigned gridZ, unsigned blockX,
+                                  unsigned blockY, unsigned blockZ, unsigned sharedBytes, uint64_t stream,
+                                  void** arguments, void** extra) {
+  ENTER(context);
+  return sendLaunch(handle, gridX, gridY, gridZ, blockX, blockY, blockZ, sharedBytes, stream, arguments, extra, false);
+}
+
+namespace {
+
+/** As cuda.h has them: an attribute's value is a union, of which the first number says yes or no. */
+struct LaunchAttribute {
+  int id;
+  int padding;
+  int value[16];
+};
+struct LaunchConfig {
+  unsigned gridX, gridY, gridZ, blockX, blockY, blockZ, sharedBytes;
+  uint64_t stream;
+  const LaunchAttribute* attributes;
+  unsigned count;
+};
+
+constexpr int programmaticSerialization = 6;
+
+}  // namespace
+
+/** What may begin early runs in its turn here; with the setting `early` it sees what it would if it did begin early. */
+EMULATOR_EXPORT int cuLaunchKernelEx(const LaunchConfig* config, uint64_t handle, void** arguments, void** extra) {
+  ENTER(context);
+  if (config == nullptr || (config->count > 0 && config->attributes == nullptr)) return invalidValue;
+  bool isEarly = false;
+  for (unsigned index = 0; index < config->count; ++index) {
+    if (config->attributes[index].id != programmaticSerialization) return notSupported;
+    isEarly = config->attributes[index].value[0] != 0;
+  }
+  return sendLaunch(handle, config->gridX, config->gridY, config->gridZ, config->blockX, config->blockY, config->blockZ,
+                    config->sharedBytes, config->stream, arguments, extra, isEarly);
+}

@@ -1,0 +1,171 @@
+/**
+ * While a kernel runs, device memory can only be read: the first write to a page stops the kernel, and the page is kept as it was.
+ * What the kernel before has changed can't even be read in the past: old and new bytes change places when somebody tries to, so
+ * that blocks which look at nothing before they wait cost no copies.
+ */
+#include "past.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <map>
+
+#include "control.h"
+#include "launch.h"
+#include "memory.h"
+
+namespace emulator {
+
+/** A page that a kernel has changed, before it and behind it. */
+struct Page {
+  std::vector<char> before, after;
+  /** What lay there when the past was shown; others may have changed it since. */
+  std::vector<char> present;
+
+  bool isChanged(size_t at) const { return before[at] != after[at]; }
+};
+
+struct Past {
+  /** By address. */
+  std::map<uint64_t, Page> pages;
+};
+
+namespace {
+
+/** A past is hidden until somebody looks at it. */
+enum class View { present, hiddenPast, shownPast };
+
+/** A kernel that runs, and where its writes are kept for the one behind it. */
+struct Watch {
+  Pasts before;
+  std::shared_ptr<Past> own = std::make_shared<Past>();
+  /** Device memory, address → size. */
+  std::map<uint64_t, uint64_t> memory;
+  View view = View::present;
+};
+
+// Of its thread alone: a signal on another one is none of its business.
+__thread Watch* watch = nullptr;
+
+char* bytesAt(uint64_t address) { return reinterpret_cast<char*>(address); }
+
+uint64_t sizeOf(uint64_t size) { return size; }
+uint64_t sizeOf(const Page&) { return pageBytes; }
+
+/** Stretches that follow each other take one call. */
+template <class Thing>
+void protect(const std::map<uint64_t, Thing>& things, int access) {
+  for (auto each = things.begin(); each != things.end();) {
+    const uint64_t start = each->first;
+    uint64_t end = start;
+    for (; each != things.end() && each->first == end; ++each) end += sizeOf(each->second);
+    mprotect(bytesAt(start), end - start, access);
+  }
+}
+
+/** As it is before the kernel's first write to it. */
+void keepPage(uint64_t address) {
+  std::vector<char>& before = watch->own->pages[address].before;
+  if (before.empty()) before.assign(bytesAt(address), bytesAt(address + pageBytes));
+}
+
+void showPast() {
+  watch->view = View::shownPast;
+  for (const auto& past : watch->before) {
+    protect(past->pages, PROT_READ | PROT_WRITE);
+    for (const auto& each : past->pages) keepPage(each.first);
+  }
+  for (const auto& past : watch->before) {
+    for (auto& [address, page] : past->pages) {
+      char* bytes = bytesAt(address);
+      page.present.assign(bytes, bytes + pageBytes);
+      for (size_t at = 0; at < pageBytes; ++at) {
+        if (page.isChanged(at)) bytes[at] = page.before[at];
+      }
+    }
+  }
+}
+
+/** False where the past is not as it was shown. */
+bool takeBack(Past& past) {
+  bool isSame = true;
+  for (auto& [address, page] : past.pages) {
+    char* bytes = bytesAt(address);
+    for (size_t at = 0; at < pageBytes; ++at) {
+      if (!page.isChanged(at)) continue;
+      isSame = isSame && bytes[at] == page.before[at];
+      bytes[at] = page.present[at];
+    }
+  }
+  return isSame;
+}
+
+/** Of the pages that the kernel has written, those are its past which it has changed. */
+void endOwnPast() {
+  auto& pages = watch->own->pages;
+  for (auto each = pages.begin(); each != pages.end();) {
+    auto& [address, page] = *each;
+    page.after.assign(bytesAt(address), bytesAt(address + pageBytes));
+    each = page.before == page.after ? pages.erase(each) : std::next(each);
+  }
+}
+
+}  // namespace
+
+int runBehind(Pasts& pasts, int nodeType, const Work& work) {
+  if (nodeType != kernelNode || setting("early") == 0) {
+    pasts.clear();
+    return work();
+  }
+  catchSignals();
+  Watch own;
+  own.before.swap(pasts);
+  forEachDeviceMemory([&](uint64_t address, uint64_t size) { own.memory[address] = size; });
+  watch = &own;
+  protect(own.memory, PROT_READ);
+  const int status = work();
+  protect(own.memory, PROT_READ | PROT_WRITE);
+  endOwnPast();
+  watch = nullptr;
+  if (!own.own->pages.empty()) pasts.push_back(own.own);
+  return status;
+}
+
+bool hasPast() { return watch != nullptr && !watch->before.empty(); }
+
+void enterPast() {
+  watch->view = View::hiddenPast;
+  for (const auto& past : watch->before) protect(past->pages, PROT_NONE);
+}
+
+bool leavePast() {
+  bool isSame = true;
+  const bool wasShown = watch->view == View::shownPast;
+  watch->view = View::present;
+  // The last that was shown first: two of them may have changed the same.
+  for (auto past = watch->before.rbegin(); past != watch->before.rend(); ++past) {
+    if (wasShown) isSame = takeBack(**past) && isSame;
+    else protect((*past)->pages, PROT_READ);
+  }
+  return isSame;
+}
+
+bool openPage(const void* given) {
+  if (watch == nullptr) return false;
+  const auto address = reinterpret_cast<uint64_t>(given);
+  auto next = watch->memory.upper_bound(address);
+  if (next == watch->memory.begin()) return false;
+  const auto& [start, size] = *--next;
+  if (address - start >= size) return false;
+  const uint64_t page = start + (address - start) / pageBytes * pageBytes;
+  const auto isPast = [&](const std::shared_ptr<Past>& past) { return past->pages.count(page) > 0; };
+  if (watch->view == View::hiddenPast && std::any_of(watch->before.begin(), watch->before.end(), isPast)) {
+    showPast();
+    return true;
+  }
+  keepPage(page);
+  mprotect(bytesAt(page), pageBytes, PROT_READ | PROT_WRITE);
+  return true;
+}
+
+}  // namespace emulator

@@ -1,0 +1,15 @@
+/** How threads of a block, of a warp and of a cluster wait for each other: what a kernel asks for. */
+#pragma once
+
+#include "../kernel-table.h"
+
+namespace emulator {
+
+void hookBarrier(int line);
+void hookAwaitPrevious();
+unsigned long long hookExchange(EmulatorExchange kind, unsigned mask, unsigned long long value, unsigned source);
+void hookMeet(unsigned barrier, unsigned threads, int line);
+void hookArriveInCluster(int line);
+void hookAwaitCluster(int line);
+
+}  // namespace emulator

@@ -1,0 +1,337 @@
+/**
+ * A launch that may begin early sees, on the emulator with the setting `early`, what it would see at worst on a card: before it
+ * waits, memory as it was before the kernel before it; behind that, everything.
+ */
+
+import assert from "node:assert/strict";
+import test, { afterEach, beforeEach } from "node:test";
+import { BareCuda } from "../support/bare-cuda.js";
+import { ClusterKernels } from "../support/cluster-kernels.js";
+import { emulatorMissing, openEmulator } from "../support/emulator.js";
+
+const skip = emulatorMissing;
+const emulator = skip ? undefined! : openEmulator();
+const bare = skip ? undefined! : new BareCuda(emulator.folder);
+const driver = skip ? undefined! : bare.cuda.driver;
+const clusters = new ClusterKernels(bare, emulator);
+
+beforeEach(() => {
+  if (!skip) emulator.set("early", 1);
+});
+afterEach(() => {
+  if (!skip) emulator.reset();
+});
+
+const launchFailed = 719;
+const threads = 64;
+const count = 3 * threads;
+
+const declare = (name: string, parameters: string): string =>
+  `extern "C" __global__ void __launch_bounds__(${threads}) ${name}(${parameters})`;
+const id = "const unsigned id = blockIdx.x * blockDim.x + threadIdx.x;";
+
+/** Adds to every element. */
+const addCode = `${declare("hf_add", "unsigned* values, unsigned term")} {
+  ${id}
+  awaitPrevious();
+  values[id] += term;
+}`;
+const add = skip ? 0 : bare.load(addCode, "hf_add");
+
+/** Takes what its elements are before the wait, and behind it. `beforeWait` is what makes its threads wait for each other. */
+const lookCode = (beforeWait = ""): string => `
+${declare("hf_look", "const unsigned* values, unsigned* atFirst, unsigned* atLast")} {
+  ${id}
+  const unsigned seen = values[id];
+  ${beforeWait}
+  awaitPrevious();
+  atFirst[id] = seen;
+  atLast[id] = values[id];
+}`;
+const looks = {
+  "whose threads wait for nobody": skip ? 0 : bare.load(lookCode(), "hf_look"),
+  "with barriers": skip ? 0 : bare.load(lookCode("__syncthreads();"), "hf_look"),
+};
+const look = looks["whose threads wait for nobody"];
+
+interface Memory {
+  readonly values: number;
+  readonly atFirst: number;
+  readonly atLast: number;
+}
+
+/** Every value is 5. */
+function makeMemory(): Memory {
+  const values = bare.put(new Uint32Array(count).fill(5));
+  return { values, atFirst: bare.allocate(4 * count), atLast: bare.allocate(4 * count) };
+}
+
+const launchAdd = ({ values }: Memory, term: number, stream = 0): void =>
+  bare.launch(add, 3, threads, [values, { u32: term }], stream);
+
+function launchLook(
+  { values, atFirst, atLast }: Memory,
+  { entry = look, stream = 0, isEarly = 1 } = {},
+): void {
+  bare.launchEarly(entry, 3, threads, [values, atFirst, atLast], { stream, isEarly });
+}
+
+/** The one number that all threads saw before they waited, and the one behind. */
+function seenIn({ atFirst, atLast }: Memory): number[] {
+  assert.deepEqual([driver.status.cuStreamSynchronize(0), emulator.lastFault()], [0, ""]);
+  return [atFirst, atLast].map((address) => {
+    const [first, ...others] = new Set(bare.read(address, new Uint32Array(count)));
+    assert.equal(others.length, 0);
+    return first!;
+  });
+}
+
+/** Runs what is sent to a stream of its own, and tells what was seen. */
+function seenAfter(send: (memory: Memory, stream: number) => void): number[] {
+  const memory = makeMemory();
+  const stream = bare.stream();
+  send(memory, stream);
+  driver.cuStreamSynchronize(stream);
+  driver.cuStreamDestroy_v2(stream);
+  return seenIn(memory);
+}
+
+for (const [name, entry] of Object.entries(looks)) {
+  for (const order of ["forward", "reversed"] as const) {
+    test(`a kernel ${name} sees the past before it waits, and the present behind that, ${order}`, {
+      skip,
+    }, () => {
+      emulator.set("reversed", order === "reversed" ? 1 : 0);
+      const seen = seenAfter((memory, stream) => {
+        launchAdd(memory, 2, stream);
+        launchLook(memory, { entry, stream });
+      });
+      assert.deepEqual(seen, [5, 7]);
+    });
+  }
+
+  test(`a kernel ${name} sees the present where it may not begin early, or the setting is off`, {
+    skip,
+  }, () => {
+    const inTurn = seenAfter((memory, stream) => {
+      launchAdd(memory, 2, stream);
+      launchLook(memory, { entry, stream, isEarly: 0 });
+    });
+    emulator.set("early", 0);
+    const without = seenAfter((memory, stream) => {
+      launchAdd(memory, 2, stream);
+      launchLook(memory, { entry, stream });
+    });
+    assert.deepEqual(
+      [inTurn, without],
+      [
+        [7, 7],
+        [7, 7],
+      ],
+    );
+  });
+}
+
+test("only what the kernel right before has changed is past, also where that began early itself", {
+  skip,
+}, () => {
+  const seen = seenAfter((memory, stream) => {
+    launchAdd(memory, 2, stream);
+    bare.launchEarly(add, 3, threads, [memory.values, { u32: 30 }], { stream });
+    launchLook(memory, { stream });
+  });
+  assert.deepEqual(seen, [7, 37]);
+  const other = makeMemory();
+  const elsewhere = seenAfter((memory, stream) => {
+    launchAdd(memory, 2, stream);
+    launchAdd(other, 30, stream);
+    launchLook(memory, { stream });
+  });
+  assert.deepEqual(elsewhere, [7, 7]);
+});
+
+test("a launch begins in its turn behind a fill, a copy, a graph, a wait of the host, and another stream's kernel", {
+  skip,
+}, () => {
+  const between: Record<string, (memory: Memory, stream: number) => void> = {
+    fill: ({ atLast }, stream) => driver.cuMemsetD8Async(atLast, 0, 4, stream),
+    copy: ({ atFirst, atLast }, stream) => driver.cuMemcpyDtoDAsync_v2(atLast, atFirst, 4, stream),
+    wait: (_, stream) => driver.cuStreamSynchronize(stream),
+  };
+  for (const [name, send] of Object.entries(between)) {
+    const seen = seenAfter((memory, stream) => {
+      launchAdd(memory, 2, stream);
+      send(memory, stream);
+      launchLook(memory, { stream });
+    });
+    assert.deepEqual(seen, [7, 7], name);
+  }
+  const behindGraph = seenAfter((memory, stream) => {
+    replay(
+      record(stream, () => launchAdd(memory, 2, stream)),
+      stream,
+    );
+    launchLook(memory, { stream });
+  });
+  assert.deepEqual(behindGraph, [7, 7]);
+  const behindAnother = seenAfter((memory, stream) => {
+    launchAdd(memory, 2);
+    launchLook(memory, { stream });
+  });
+  assert.deepEqual(behindAnother, [7, 7]);
+});
+
+test("work that waits in its stream has the same pasts as work that runs at once", { skip }, () => {
+  emulator.set("deferred", 1);
+  const seen = seenAfter((memory, stream) => {
+    launchAdd(memory, 2, stream);
+    launchLook(memory, { stream });
+  });
+  assert.deepEqual(seen, [5, 7]);
+});
+
+function record(stream: number, send: () => void): number {
+  driver.cuStreamBeginCapture_v2(stream, 1);
+  send();
+  const graph = bare.make((to) => driver.cuStreamEndCapture(stream, to));
+  const executable = bare.make((to) => driver.cuGraphInstantiateWithFlags(to, graph, 0));
+  driver.cuGraphDestroy(graph);
+  return executable;
+}
+
+function replay(executable: number, stream: number): void {
+  driver.cuGraphLaunch(executable, stream);
+  driver.cuStreamSynchronize(stream);
+}
+
+test("every replay of a graph has pasts of its own, by its branches", { skip }, () => {
+  const [stream, side] = [bare.stream(), bare.stream()];
+  const [fork, join] = [bare.event(), bare.event()];
+  const [first, main, branch] = [makeMemory(), makeMemory(), makeMemory()];
+  const executable = record(stream, () => {
+    // Has no node before it, whatever runs on the stream before the graph.
+    launchLook(first, { stream });
+    driver.cuEventRecord(fork, stream);
+    driver.cuStreamWaitEvent(side, fork, 0);
+    // Recorded by turns, so that the node right before is not the one that was recorded before.
+    launchAdd(main, 2, stream);
+    launchAdd(branch, 30, side);
+    launchLook(main, { stream });
+    launchLook(branch, { stream: side });
+    driver.cuEventRecord(join, side);
+    driver.cuStreamWaitEvent(stream, join, 0);
+  });
+  for (const seen of [
+    { first: [105, 105], main: [5, 7], branch: [5, 35] },
+    { first: [205, 205], main: [7, 9], branch: [35, 65] },
+  ]) {
+    launchAdd(first, 100, stream);
+    replay(executable, stream);
+    assert.deepEqual({ first: seenIn(first), main: seenIn(main), branch: seenIn(branch) }, seen);
+  }
+  driver.cuGraphExecDestroy(executable);
+});
+
+const copyShape = { blocks: 2, threads, cluster: 2, bytes: 1024 };
+const copyBody = `
+  Gate* gate = reinterpret_cast<Gate*>(memory);
+  unsigned* seen = reinterpret_cast<unsigned*>(memory + 256);
+  const unsigned* from = values + blockIdx.x * ${threads};
+  if (threadIdx.x == 0) {
+    setGate(gate, 2);
+    expectAt(gate, ${8 * threads});
+    bringTo(seen, from, ${4 * threads}, gate);
+  }
+  awaitPrevious();
+  if (threadIdx.x == 0) {
+    bringTo(seen + ${threads}, from, ${4 * threads}, gate);
+    passGate(gate);
+  }
+  __syncthreads();
+  awaitGate(gate, 0);
+  atFirst[blockIdx.x * ${threads} + threadIdx.x] = seen[threadIdx.x];
+  atLast[blockIdx.x * ${threads} + threadIdx.x] = seen[${threads} + threadIdx.x];`;
+const copyParameters = "const unsigned* values, unsigned* atFirst, unsigned* atLast";
+
+for (const order of ["forward", "reversed"] as const) {
+  test(`a copy that was begun before the wait brings the past, however late it comes, ${order}`, {
+    skip,
+  }, () => {
+    emulator.set("reversed", order === "reversed" ? 1 : 0);
+    const copying = clusters.load(copyShape, copyParameters, copyBody);
+    const memory = makeMemory();
+    // Of the third block, to which the copies don't go.
+    bare.write(memory.atFirst, new Uint32Array(count).fill(5));
+    bare.write(memory.atLast, new Uint32Array(count).fill(7));
+    launchAdd(memory, 2);
+    const given = [memory.values, memory.atFirst, memory.atLast];
+    bare.launchEarly(copying, 2, threads, given, { sharedBytes: copyShape.bytes });
+    assert.deepEqual(seenIn(memory), [5, 7]);
+  });
+}
+
+/** What the device says to a kernel of this body behind one that adds 2 to the values. */
+function runBody(body: string): [number, string, number[]] {
+  const code = `${declare("hf_body", "unsigned* values, unsigned* out")} { ${id} ${body} }`;
+  const entry = bare.load(code, "hf_body");
+  const { values, atLast } = makeMemory();
+  launchAdd({ values, atFirst: 0, atLast }, 2);
+  bare.launchEarly(entry, 3, threads, [values, atLast]);
+  const status = driver.status.cuStreamSynchronize(0);
+  const found = status === 0 ? [...new Set(bare.read(atLast, new Uint32Array(count)))] : [];
+  return [status, emulator.lastFault(), found];
+}
+
+test("a kernel that writes before the wait what the previous kernel has written is a fault", { skip }, () => {
+  const fault = "hf_body: writes before it has waited for the launch before it";
+  const early = "values[id] = 9; awaitPrevious(); out[id] = values[id];";
+  assert.deepEqual(runBody(early), [launchFailed, fault, []]);
+  emulator.reset();
+  emulator.set("early", 1);
+  assert.deepEqual(runBody("values[id] = 9; out[id] = 9;"), [launchFailed, fault, []]);
+  emulator.reset();
+  emulator.set("early", 1);
+  assert.deepEqual(runBody("awaitPrevious(); values[id] = 9; out[id] = values[id];"), [0, "", [9]]);
+});
+
+test("a thread may end without having waited, and nobody waits for it", { skip }, () => {
+  const body =
+    "if (id % 2 == 0) { out[id] = 8; return; } const unsigned seen = values[id]; awaitPrevious(); out[id] = seen + 10 * values[id];";
+  assert.deepEqual(runBody(body), [0, "", [8, 75]]);
+});
+
+test("a block sees the past where blocks before it have written since, and behind the wait what they wrote", {
+  skip,
+}, () => {
+  const body = `const unsigned seen = values[threadIdx.x];
+    awaitPrevious();
+    values[id] = 9;
+    out[id] = 10 * values[threadIdx.x] + seen;`;
+  assert.deepEqual(runBody(body), [0, "", [95]]);
+});
+
+test("threads that wait at a barrier for one which waits for the launch before are no stall", {
+  skip,
+}, () => {
+  const body = `__shared__ unsigned brought;
+    const unsigned seen = values[id];
+    if (threadIdx.x == 0) { awaitPrevious(); brought = values[id]; }
+    __syncthreads();
+    out[id] = 10 * brought + seen;`;
+  assert.deepEqual(runBody(body), [0, "", [75]]);
+});
+
+test("a fault before the wait leaves the present behind", { skip }, () => {
+  const code = `${declare("hf_stray", "const unsigned* values")} {
+    const unsigned seen = values[threadIdx.x];
+    if (seen == 5) *reinterpret_cast<volatile unsigned*>(16) = seen;
+    awaitPrevious();
+  }`;
+  const entry = bare.load(code, "hf_stray");
+  const memory = makeMemory();
+  launchAdd(memory, 2);
+  bare.launchEarly(entry, 1, threads, [memory.values]);
+  assert.match(emulator.lastFault(), /^hf_stray: an access at 0x10/);
+  emulator.reset();
+  assert.deepEqual([...new Set(bare.read(memory.values, new Uint32Array(count)))], [7]);
+});

@@ -1,0 +1,181 @@
+/**
+ * Compiles a kernel with g++ into a shared object, in a folder that all states of the emulator share. The object's name
+ * is the hash of all that it follows from, so a kernel is compiled once on a machine.
+ */
+#include "compile.h"
+
+#include <dlfcn.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdio>
+#include <cstring>
+
+#include "../kernel-table.h"
+#include "../kernel-folder.h"
+#include "source.h"
+
+namespace emulator {
+
+namespace {
+
+constexpr int compilationFailed = 6, toolFailed = 7;
+
+/**
+ * -O1 compiles fastest for kernels that run for a moment. A kernel includes nothing. Vector loads read memory under
+ * another type than it was written with. Without -frounding-math GCC takes 0 - x for -x where x was a whole number. The
+ * sanitizers' checks end in the handlers of the emulation, which is why no library of theirs is linked.
+ */
+const char* const flags =
+    "-x c++ -std=c++17 -pipe -O1 -fPIC -shared -nostdlib -nostdinc -nostdinc++ -fvisibility=hidden -fno-exceptions "
+    "-fno-rtti -fno-asynchronous-unwind-tables -fno-stack-protector -fno-math-errno -frounding-math "
+    "-fno-strict-aliasing -fsanitize=alignment,bounds -Wall -Wextra -Werror -Wno-unknown-pragmas -Wno-unused-function "
+    "-Wno-maybe-uninitialized -Wno-tautological-compare -s -fno-ident -fno-use-linker-plugin "
+    "-Wl,-z,noseparate-code,--build-id=none";
+
+std::string readFile(const std::string& path) {
+  std::string text;
+  std::FILE* file = std::fopen(path.c_str(), "rb");
+  if (file == nullptr) return text;
+  char part[1 << 16];
+  for (size_t size; (size = std::fread(part, 1, sizeof part, file)) > 0;) text.append(part, size);
+  std::fclose(file);
+  return text;
+}
+
+bool writeFile(const std::string& path, const std::string& text) {
+  std::FILE* file = std::fopen(path.c_str(), "wb");
+  if (file == nullptr) return false;
+  const bool isWhole = std::fwrite(text.data(), 1, text.size(), file) == text.size();
+  return std::fclose(file) == 0 && isWhole;
+}
+
+/** FNV-1a, 64 bits. */
+uint64_t hashOf(const std::string& text, uint64_t hash) {
+  for (const char letter : text) hash = (hash ^ static_cast<unsigned char>(letter)) * 0x100000001b3ull;
+  return hash;
+}
+
+std::string nameOf(const std::string& text) {
+  char name[40];
+  std::snprintf(name, sizeof name, "%016llx%016llx",
+                static_cast<unsigned long long>(hashOf(text, 0xcbf29ce484222325ull)),
+                static_cast<unsigned long long>(hashOf(text, 0x84222325cbf29ce4ull)));
+  return name;
+}
+
+const std::string& emulation() {
+  static const std::string folder = libraryFolder();
+  static const std::string text = readFile(folder + "/emulation.h") + readFile(folder + "/kernel-table.h");
+  return text;
+}
+
+std::string quote(const std::string& text) {
+  std::string quoted = "'";
+  for (const char letter : text) quoted += letter == '\'' ? std::string("'\\''") : std::string(1, letter);
+  return quoted + "'";
+}
+
+struct Ended {
+  int status;
+  std::string output;
+};
+
+Ended run(const std::string& command) {
+  std::FILE* pipe = popen((command + " 2>&1").c_str(), "r");
+  if (pipe == nullptr) return {-1, "no process could be started"};
+  std::string output;
+  char part[4096];
+  for (size_t size; (size = std::fread(part, 1, sizeof part, pipe)) > 0;) output.append(part, size);
+  const int status = pclose(pipe);
+  return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, output};
+}
+
+std::string flagsFor(const CompileOptions& options) {
+  std::string all = flags;
+  all += options.fusesProducts ? " -ffp-contract=fast" : " -ffp-contract=off";
+#if defined(__x86_64__)
+  // A fused product is one instruction then, and not a call.
+  if (__builtin_cpu_supports("fma")) all += " -mfma";
+#endif
+  return all;
+}
+
+bool hasClusters(const std::string& source) {
+  for (const Entry& entry : findEntries(withoutComments(source))) {
+    if (entry.cluster != "1") return true;
+  }
+  return false;
+}
+
+/** The text for g++: the source, and behind it the table of its kernels. */
+std::string withTable(const std::string& source, const std::string& name) {
+  const std::string bare = withoutComments(source);
+  const std::string isCooperative = hasWaitingThreads(bare) ? "true" : "false";
+  std::string table;
+  const auto entries = findEntries(bare);
+  for (const Entry& entry : entries) {
+    table += "EMULATOR_KERNEL(" + entry.name + ", " + entry.maxThreads + ", " + isCooperative + ", " + entry.cluster + "), ";
+  }
+  std::string file = name;
+  for (char& letter : file) {
+    if (letter == '"' || letter == '\\' || letter == '\n') letter = '_';
+  }
+  return "#line 1 \"" + file + "\"\n" + source + "\n#line 1 \"the emulator's table\"\nEMULATOR_MODULE(" +
+         std::to_string(entries.size()) + ", " + table + ")\n";
+}
+
+/** What ptxas would refuse; empty where it would not. */
+std::string findExcess(const std::string& path) {
+  void* object = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (object == nullptr) return dlerror();
+  const auto* table = static_cast<const EmulatorModule*>(dlsym(object, "emulator_module"));
+  const long shared = table ? table->sharedEnd - table->sharedStart : 0;
+  dlclose(object);
+  if (shared <= emulatorSharedLimit) return "";
+  return "ptxas error   : Entry function uses too much shared data (" + std::to_string(shared) + " bytes, " +
+         std::to_string(emulatorSharedLimit) + " max)";
+}
+
+}  // namespace
+
+int emulationNumber() { return static_cast<int>(hashOf(emulation() + flags, 0xcbf29ce484222325ull) % 100000); }
+
+Compiled compile(const std::string& source, const std::string& name, const CompileOptions& options) {
+  const bool withClusters = hasClusters(source);
+  if (withClusters && options.architecture != 0 && options.architecture < 90)
+    return {compilationFailed, "error: __cluster_dims__ is not supported for this GPU architecture", ""};
+  const std::string text = withTable(source, name);
+  const std::string allFlags = flagsFor(options) + (withClusters ? " -DEMULATOR_CLUSTERS" : "");
+  const std::string hash = nameOf(allFlags + emulation() + text);
+  const std::string folder = kernelFolder();
+  const std::string path = folder + "/" + hash + ".so";
+  if (access(path.c_str(), R_OK) != 0) {
+    static std::atomic<int> serial{0};
+    mkdir(folder.c_str(), 0700);
+    const std::string part = folder + "/" + std::to_string(getpid()) + "-" + std::to_string(++serial);
+    if (!writeFile(part + ".cu", text)) return {toolFailed, "no file could be written to " + folder, ""};
+    const std::string command = "g++ " + allFlags + " -I" + quote(libraryFolder()) + " -include emulation.h " +
+                                quote(part + ".cu") + " -o " + quote(part + ".so") + " -lm";
+    const Ended ended = run(command);
+    unlink((part + ".cu").c_str());
+    const std::string excess = ended.status == 0 ? findExcess(part + ".so") : "";
+    if (ended.status != 0 || !excess.empty()) {
+      unlink((part + ".so").c_str());
+      return {compilationFailed, ended.output + excess, ""};
+    }
+    std::rename((part + ".so").c_str(), path.c_str());
+  }
+  if (options.architecture == 0) return {0, "", ""};
+  const std::string object = readFile(path);
+  EmulatorImage image = {};
+  std::memcpy(image.magic, EMULATOR_IMAGE_MAGIC, sizeof image.magic);
+  image.size = object.size();
+  std::memcpy(image.name, hash.c_str(), hash.size());
+  image.architecture = options.architecture;
+  return {0, "", std::string(reinterpret_cast<const char*>(&image), sizeof image) + object};
+}
+
+}  // namespace emulator

@@ -1,0 +1,425 @@
+/**
+ * CUDA C++ for g++: the words that Holdfast's kernels may use, and no others, so that a kernel which uses more is found
+ * out here. Math functions are declared by hand: headers would take longer to compile than the kernel.
+ */
+#pragma once
+
+#include "kernel-table.h"
+
+typedef decltype(sizeof(0)) size_t;
+typedef EmulatorPoint uint3;
+typedef EmulatorPoint dim3;
+
+#define __global__
+#define __device__
+#define __forceinline__ inline __attribute__((always_inline))
+#define __launch_bounds__(...)
+#define __grid_constant__
+#define __cluster_dims__(...)
+#define __align__(n) __attribute__((aligned(n)))
+#ifdef EMULATOR_CLUSTERS
+#define __shared__ _Pragma("GCC error \"the blocks of a cluster run side by side: use launchedMemory, of which each has its own\"")
+#else
+// Of one section, so that libcuda can fill it with garbage before each block. Blocks run one after the other.
+#define __shared__ static __attribute__((section("emulator_shared")))
+#endif
+
+static EmulatorPlace emulatorPlace;
+static EmulatorHooks emulatorHooks;
+
+#define threadIdx emulatorPlace.thread
+#define blockIdx emulatorPlace.block
+#define blockDim emulatorPlace.blockSize
+#define gridDim emulatorPlace.gridSize
+
+// Waiting for other threads.
+
+#define __syncthreads() emulatorHooks.barrier(__LINE__)
+
+static inline void __syncwarp(unsigned mask = 0xffffffffu) { emulatorHooks.exchange(emulatorWait, mask, 0, 0); }
+
+static inline unsigned __ballot_sync(unsigned mask, int predicate) {
+  return static_cast<unsigned>(emulatorHooks.exchange(emulatorBallot, mask, predicate != 0, 0));
+}
+
+static inline unsigned emulatorLane() { return threadIdx.x & 31u; }
+
+template <class T>
+static inline T emulatorShuffleFrom(unsigned mask, T value, unsigned source) {
+  static_assert(sizeof(T) == 4 || sizeof(T) == 8, "a shuffle carries four or eight bytes");
+  unsigned long long bits = 0;
+  __builtin_memcpy(&bits, &value, sizeof value);
+  bits = emulatorHooks.exchange(emulatorShuffle, mask, bits, source);
+  __builtin_memcpy(&value, &bits, sizeof value);
+  return value;
+}
+
+template <class T>
+static inline T __shfl_sync(unsigned mask, T value, int source, int width = 32) {
+  const unsigned segment = emulatorLane() & ~static_cast<unsigned>(width - 1);
+  return emulatorShuffleFrom(mask, value, segment | (static_cast<unsigned>(source) & static_cast<unsigned>(width - 1)));
+}
+
+template <class T>
+static inline T __shfl_xor_sync(unsigned mask, T value, int other, int width = 32) {
+  const unsigned lane = emulatorLane(), source = lane ^ static_cast<unsigned>(other);
+  const unsigned segmentEnd = (lane & ~static_cast<unsigned>(width - 1)) + static_cast<unsigned>(width);
+  return emulatorShuffleFrom(mask, value, source < segmentEnd ? source : lane);
+}
+
+template <class T>
+static inline T __shfl_down_sync(unsigned mask, T value, unsigned delta, int width = 32) {
+  const unsigned lane = emulatorLane(), inSegment = lane & static_cast<unsigned>(width - 1);
+  return emulatorShuffleFrom(mask, value, inSegment + delta < static_cast<unsigned>(width) ? lane + delta : lane);
+}
+
+// What kernels know of the tensor cores and of copies that go on by themselves: these names instead of the instructions.
+
+#define HOLDFAST_INSTRUCTIONS
+
+/** Launches run one after the other here; what one that may begin early sees before this is libcuda's to say. */
+static inline void awaitPrevious() { emulatorHooks.awaitPrevious(); }
+
+/** The warps of all blocks that run side by side. */
+enum { emulatorWarps = 32 * emulatorClusterLimit };
+static inline unsigned emulatorWarp() { return 32 * emulatorPlace.rank + threadIdx.x / 32; }
+
+static double emulatorLeft[emulatorWarps][32][4], emulatorRight[emulatorWarps][32][2];
+
+/**
+ * sums[16, 8] += left[16, 8] · right[8, 8]. A lane of group g and member t has of the left rows g and g + 8 at term t, then at
+ * term t + 4; of the right column g at both; and of the sums columns 2t and 2t + 1 of row g, then of row g + 8.
+ */
+static inline void multiplyAdd(double (&sums)[4], const double (&left)[4], const double (&right)[2]) {
+  const unsigned warp = emulatorWarp(), lane = emulatorLane(), group = lane / 4, member = lane % 4;
+  for (unsigned index = 0; index < 4; ++index) emulatorLeft[warp][lane][index] = left[index];
+  for (unsigned index = 0; index < 2; ++index) emulatorRight[warp][lane][index] = right[index];
+  __syncwarp();
+  for (unsigned term = 0; term < 8; ++term) {
+    for (unsigned index = 0; index < 4; ++index) {
+      const unsigned row = index / 2, column = 2 * member + index % 2;
+      sums[index] += emulatorLeft[warp][group * 4 + term % 4][term / 4 * 2 + row] *
+                     emulatorRight[warp][column * 4 + term % 4][term / 4];
+    }
+  }
+  __syncwarp();
+}
+
+/** The same in floats, with the bits that TF32 has of each. */
+static inline void multiplyAdd(float (&sums)[4], const float (&left)[4], const float (&right)[2]) {
+  double wide[4], wideLeft[4], wideRight[2];
+  const auto cut = [](float value) {
+    unsigned bits;
+    __builtin_memcpy(&bits, &value, 4);
+    bits &= 0xffffe000u;
+    __builtin_memcpy(&value, &bits, 4);
+    return value;
+  };
+  for (unsigned index = 0; index < 4; ++index) wide[index] = sums[index], wideLeft[index] = cut(left[index]);
+  for (unsigned index = 0; index < 2; ++index) wideRight[index] = cut(right[index]);
+  multiplyAdd(wide, wideLeft, wideRight);
+  for (unsigned index = 0; index < 4; ++index) sums[index] = static_cast<float>(wide[index]);
+}
+
+// Shared memory that comes with a launch, which may be more than a block declares. Each block of a cluster has its own.
+#ifdef EMULATOR_CLUSTERS
+#define launchedMemory(name, bytes) \
+  unsigned char(&name)[bytes] = *reinterpret_cast<unsigned char(*)[bytes]>(emulatorLaunchedMemory(bytes, __LINE__))
+#else
+#define launchedMemory(name, bytes) static __attribute__((section("emulator_launched"), aligned(16))) unsigned char name[bytes]
+#endif
+static inline unsigned long long emulatorLaunchedMemory(unsigned long long bytes, int line) {
+  if (emulatorPlace.launchedBytes < bytes) emulatorHooks.fault(700, "more shared memory than came with the launch", line);
+  return emulatorPlace.launched;
+}
+
+/** What the tensor cores make of an element's bits. */
+template <class Element> static inline float emulatorWiden(const unsigned char* at);
+struct Bf16 { static constexpr unsigned bytes = 2; };
+struct F16 { static constexpr unsigned bytes = 2; };
+struct Tf32 { static constexpr unsigned bytes = 4; };
+template <> inline float emulatorWiden<Bf16>(const unsigned char* at) {
+  unsigned bits = static_cast<unsigned>(at[0] | at[1] << 8) << 16;
+  float value;
+  __builtin_memcpy(&value, &bits, 4);
+  return value;
+}
+template <> inline float emulatorWiden<F16>(const unsigned char* at) {
+  // By hand: not every C++ compiler has a type for it.
+  const unsigned half = static_cast<unsigned>(at[0] | at[1] << 8), exponent = half >> 10 & 31, fraction = half & 1023;
+  const float size = exponent == 0 ? static_cast<float>(fraction) * 0x1p-24f : 0;
+  unsigned bits;
+  __builtin_memcpy(&bits, &size, 4);
+  if (exponent > 0) bits = (exponent == 31 ? 255 : exponent + 112) << 23 | fraction << 13;
+  bits |= (half >> 15) << 31;
+  float value;
+  __builtin_memcpy(&value, &bits, 4);
+  return value;
+}
+template <> inline float emulatorWiden<Tf32>(const unsigned char* at) {
+  unsigned bits;
+  __builtin_memcpy(&bits, at, 4);
+  bits &= 0xffffe000u;
+  float value;
+  __builtin_memcpy(&value, &bits, 4);
+  return value;
+}
+
+/** Where an element of a swizzled tile lies: bits 4 to 6 of its address are crossed with bits 7 to 9. */
+template <class Element, bool isAlong>
+static inline float emulatorTileElement(const unsigned char* tile, unsigned row, unsigned term) {
+  constexpr unsigned bytes = Element::bytes, across = 128 / bytes;
+  const unsigned long long place =
+      reinterpret_cast<unsigned long long>(tile) +
+      (isAlong ? row * 128 + term * bytes : row / across * (across * 128) + term * 128 + row % across * bytes);
+  return emulatorWiden<Element>(reinterpret_cast<const unsigned char*>(place ^ (place >> 7 & 7) << 4));
+}
+
+/**
+ * sums[64, columns] += left[64, 32 bytes] · right[32 bytes, columns], spread over four warps: a lane of group g and member t has of
+ * every eight columns the two from 2t on, of row g and of row g + 8 of its warp's 16.
+ */
+template <class Element, unsigned columns, bool isLeftAlong, bool isRightAlong>
+static inline void multiplyTiles(float (&sums)[columns / 2], const unsigned char* left, const unsigned char* right) {
+  const unsigned lane = emulatorLane(), first = threadIdx.x % 128 / 32 * 16 + lane / 4;
+  for (unsigned index = 0; index < columns / 2; ++index) {
+    const unsigned row = first + index / 2 % 2 * 8, column = index / 4 * 8 + lane % 4 * 2 + index % 2;
+    for (unsigned term = 0; term < 32 / Element::bytes; ++term) {
+      sums[index] += emulatorTileElement<Element, isLeftAlong>(left, row, term) *
+                     emulatorTileElement<Element, isRightAlong>(right, column, term);
+    }
+  }
+}
+
+/**
+ * sums[64, columns] += left[64, 8] · right[8, columns] of floats, the left side in registers: a lane of group g and member t has rows g
+ * and g + 8 of its warp's 16 at term t, then at term t + 4.
+ */
+template <unsigned columns>
+static inline void multiplyHeld(float (&sums)[columns / 2], const float (&left)[4], const unsigned char* right) {
+  const unsigned warp = emulatorWarp(), lane = emulatorLane(), group = lane / 4, member = lane % 4;
+  for (unsigned index = 0; index < 4; ++index)
+    emulatorLeft[warp][lane][index] = emulatorWiden<Tf32>(reinterpret_cast<const unsigned char*>(left + index));
+  __syncwarp();
+  for (unsigned index = 0; index < columns / 2; ++index) {
+    const unsigned row = index / 2 % 2, column = index / 4 * 8 + member * 2 + index % 2;
+    for (unsigned term = 0; term < 8; ++term) {
+      sums[index] += static_cast<float>(emulatorLeft[warp][group * 4 + term % 4][term / 4 * 2 + row]) *
+                     emulatorTileElement<Tf32, true>(right, column, term);
+    }
+  }
+  __syncwarp();
+}
+template <unsigned count> static inline void giveRegisters() {}
+template <unsigned count> static inline void takeRegisters() {}
+static inline void settle(float&) {}
+static inline void beginProducts() {}
+static inline void endProducts() {}
+template <unsigned left> static inline void awaitProducts() {}
+static inline void publishStores() {}
+static inline float roundToTf32(float value) {
+  unsigned bits;
+  __builtin_memcpy(&bits, &value, 4);
+  if ((bits & 0x7f800000u) != 0x7f800000u) bits = (bits + 0x1000u) & 0xffffe000u;
+  __builtin_memcpy(&value, &bits, 4);
+  return value;
+}
+
+static const float* emulatorRows[emulatorWarps][32];
+
+static inline void loadPieces(float (&floats)[4], const float* row) {
+  const unsigned warp = emulatorWarp(), lane = emulatorLane();
+  if (reinterpret_cast<unsigned long long>(row) % 16 != 0) emulatorHooks.fault(716, "a row at a misaligned address", __LINE__);
+  emulatorRows[warp][lane] = row;
+  __syncwarp();
+  for (unsigned piece = 0; piece < 4; ++piece) floats[piece] = emulatorRows[warp][8 * piece + lane / 4][lane % 4];
+  __syncwarp();
+}
+
+/** At once, where the machine takes its time: who reads too early is not found out here. */
+template <unsigned size>
+static inline void beginCopy(void* to, const void* from, unsigned bytes) {
+  static_assert(size == 4 || size == 8 || size == 16, "a copy has four, eight or sixteen bytes");
+  const unsigned long long places = reinterpret_cast<unsigned long long>(to) | reinterpret_cast<unsigned long long>(from);
+  if (places % size != 0) emulatorHooks.fault(716, "a copy at a misaligned address", __LINE__);
+  if (bytes > size) emulatorHooks.fault(700, "a copy of more bytes than it has", __LINE__);
+  __builtin_memset(to, 0, size);
+  __builtin_memcpy(to, from, bytes);
+}
+static inline void endCopies() {}
+template <unsigned left> static inline void awaitCopies() {}
+
+// Clusters, barriers of some of a block's threads, and gates: libcuda knows who waits for whom.
+
+static inline unsigned placeInCluster() { return emulatorPlace.rank; }
+
+template <class T>
+static inline T* ofPeer(T* own, unsigned rank, int line = __builtin_LINE()) {
+  const unsigned long long address = reinterpret_cast<unsigned long long>(own);
+  if (address - emulatorPlace.launched >= emulatorPlace.launchedBytes)
+    emulatorHooks.fault(717, "a peer asked for what is not in the block's launched memory", line);
+  if (rank >= emulatorPlace.clusterSize) emulatorHooks.fault(700, "a peer that the cluster does not have", line);
+  return reinterpret_cast<T*>(address + emulatorClusterStride * static_cast<unsigned long long>(rank) -
+                              emulatorClusterStride * static_cast<unsigned long long>(emulatorPlace.rank));
+}
+
+static inline void arriveInCluster(int line = __builtin_LINE()) { emulatorHooks.arriveInCluster(line); }
+static inline void awaitCluster(int line = __builtin_LINE()) { emulatorHooks.awaitCluster(line); }
+static inline void meetThreads(unsigned barrier, unsigned threads, int line = __builtin_LINE()) {
+  emulatorHooks.meet(barrier, threads, line);
+}
+
+typedef unsigned long long Gate;
+static inline void setGate(Gate* gate, unsigned arrivals, int line = __builtin_LINE()) {
+  emulatorHooks.gate(emulatorSetGate, gate, arrivals, line);
+}
+static inline void publishGates() {}
+static inline void passGate(Gate* gate, int line = __builtin_LINE()) {
+  emulatorHooks.gate(emulatorPassGate, gate, 0, line);
+}
+static inline void expectAt(Gate* gate, unsigned bytes, int line = __builtin_LINE()) {
+  emulatorHooks.gate(emulatorExpectAtGate, gate, bytes, line);
+}
+static inline void awaitGate(Gate* gate, unsigned parity, int line = __builtin_LINE()) {
+  emulatorHooks.gate(emulatorAwaitGate, gate, parity, line);
+}
+static inline void bringTo(void* to, const void* from, unsigned bytes, Gate* gate, int line = __builtin_LINE()) {
+  emulatorHooks.bring(to, from, bytes, gate, line);
+}
+
+/** A matrix, or several at equal steps, out of which boxes are copied; cuTensorMapEncodeTiled knows what is in it. */
+struct __attribute__((aligned(64))) MatrixMap { unsigned long long words[16]; };
+static inline void bringBox(void* to, const MatrixMap* map, int column, int row, int matrix, Gate* gate,
+                            int line = __builtin_LINE()) {
+  emulatorHooks.bringBox(to, map, column, row, matrix, gate, line);
+}
+
+// Bits.
+
+static inline int __popc(unsigned value) { return __builtin_popcount(value); }
+static inline int __ffs(int value) { return __builtin_ffs(value); }
+static inline unsigned __umulhi(unsigned a, unsigned b) {
+  return static_cast<unsigned>(static_cast<unsigned long long>(a) * b >> 32);
+}
+
+template <class To, class From>
+static inline To emulatorBits(From value) {
+  static_assert(sizeof(To) == sizeof(From), "the same bits under another type");
+  To result;
+  __builtin_memcpy(&result, &value, sizeof result);
+  return result;
+}
+static inline unsigned __float_as_uint(float value) { return emulatorBits<unsigned>(value); }
+static inline float __uint_as_float(unsigned value) { return emulatorBits<float>(value); }
+static inline int __float_as_int(float value) { return emulatorBits<int>(value); }
+static inline float __int_as_float(int value) { return emulatorBits<float>(value); }
+static inline long long __double_as_longlong(double value) { return emulatorBits<long long>(value); }
+static inline double __longlong_as_double(long long value) { return emulatorBits<double>(value); }
+
+// Vectors.
+
+#define EMULATOR_VECTORS(T, name, alignment2, alignment4)                                                     \
+  struct __attribute__((aligned(alignment2))) name##2 { T x, y; };                                           \
+  struct __attribute__((aligned(alignment4))) name##4 { T x, y, z, w; };                                     \
+  static inline name##2 make_##name##2(T x, T y) { return {x, y}; }                                          \
+  static inline name##4 make_##name##4(T x, T y, T z, T w) { return {x, y, z, w}; }
+EMULATOR_VECTORS(float, float, 8, 16)
+EMULATOR_VECTORS(unsigned, uint, 8, 16)
+EMULATOR_VECTORS(int, int, 8, 16)
+EMULATOR_VECTORS(unsigned short, ushort, 4, 8)
+EMULATOR_VECTORS(unsigned char, uchar, 2, 4)
+EMULATOR_VECTORS(signed char, char, 2, 4)
+struct __attribute__((aligned(16))) double2 { double x, y; };
+struct __attribute__((aligned(16))) longlong2 { long long x, y; };
+struct __attribute__((aligned(16))) ulonglong2 { unsigned long long x, y; };
+static inline double2 make_double2(double x, double y) { return {x, y}; }
+
+// Mathematics, of the system's library.
+
+#define EMULATOR_UNARY(name) extern "C" double name(double) noexcept; extern "C" float name##f(float) noexcept;
+#define EMULATOR_BINARY(name) \
+  extern "C" double name(double, double) noexcept; extern "C" float name##f(float, float) noexcept;
+EMULATOR_UNARY(exp) EMULATOR_UNARY(exp2) EMULATOR_UNARY(expm1) EMULATOR_UNARY(log) EMULATOR_UNARY(log2)
+EMULATOR_UNARY(log10) EMULATOR_UNARY(log1p) EMULATOR_UNARY(sin) EMULATOR_UNARY(cos) EMULATOR_UNARY(tan)
+EMULATOR_UNARY(asin) EMULATOR_UNARY(acos) EMULATOR_UNARY(atan) EMULATOR_UNARY(sinh) EMULATOR_UNARY(cosh)
+EMULATOR_UNARY(tanh) EMULATOR_UNARY(erf) EMULATOR_UNARY(erfc) EMULATOR_UNARY(sqrt) EMULATOR_UNARY(cbrt)
+EMULATOR_UNARY(fabs) EMULATOR_UNARY(floor) EMULATOR_UNARY(ceil) EMULATOR_UNARY(trunc) EMULATOR_UNARY(round)
+EMULATOR_UNARY(rint) EMULATOR_UNARY(nearbyint)
+EMULATOR_BINARY(pow) EMULATOR_BINARY(fmod) EMULATOR_BINARY(fmin) EMULATOR_BINARY(fmax) EMULATOR_BINARY(atan2)
+EMULATOR_BINARY(copysign)
+extern "C" double fma(double, double, double) noexcept;
+extern "C" float fmaf(float, float, float) noexcept;
+static inline float __expf(float x) { return expf(x); }
+static inline float __fdividef(float a, float b) { return a / b; }
+static inline double rsqrt(double x) { return 1.0 / sqrt(x); }
+static inline float rsqrtf(float x) { return 1.0f / sqrtf(x); }
+template <class T> static inline bool isnan(T x) { return __builtin_isnan(x); }
+template <class T> static inline bool isinf(T x) { return __builtin_isinf(x); }
+template <class T> static inline bool isfinite(T x) { return __builtin_isfinite(x); }
+
+// Faults that g++ checks for at every access: a vector at an odd address, an index outside its array.
+
+struct EmulatorLocation { const char* file; unsigned line, column; };
+struct EmulatorMismatch { EmulatorLocation at; const void* type; unsigned char alignmentLog2, kind; };
+
+extern "C" __attribute__((cold)) void __ubsan_handle_type_mismatch_v1(void* data, void*) {
+  const EmulatorMismatch* found = static_cast<const EmulatorMismatch*>(data);
+  emulatorHooks.fault(716, "an access at a misaligned address", static_cast<int>(found->at.line));
+}
+extern "C" __attribute__((cold)) void __ubsan_handle_out_of_bounds(void* data, void*) {
+  const EmulatorLocation* at = static_cast<const EmulatorLocation*>(data);
+  emulatorHooks.fault(700, "an index outside its array", static_cast<int>(at->line));
+}
+
+// The module's table. NVRTC's emulator writes it behind the source, each kernel with a comma.
+
+extern "C" __attribute__((weak, visibility("hidden"))) char __start_emulator_shared[];
+extern "C" __attribute__((weak, visibility("hidden"))) char __stop_emulator_shared[];
+extern "C" __attribute__((weak, visibility("hidden"))) char __start_emulator_launched[];
+extern "C" __attribute__((weak, visibility("hidden"))) char __stop_emulator_launched[];
+
+template <class T> struct EmulatorIsPointer { static constexpr bool value = false; };
+template <class T> struct EmulatorIsPointer<T*> { static constexpr bool value = true; };
+
+template <class... Parameters>
+struct EmulatorEntry {
+  static constexpr unsigned count = sizeof...(Parameters);
+  // One more than there are, since an array can't be empty.
+  static constexpr unsigned sizes[] = {sizeof(Parameters)..., 0};
+  static constexpr bool isPointer[] = {EmulatorIsPointer<Parameters>::value..., false};
+
+  template <void (*kernel)(Parameters...), int... index>
+  static void call([[maybe_unused]] void** arguments, unsigned first, unsigned end) {
+    for (unsigned thread = first; thread < end; ++thread) {
+      threadIdx.x = thread;
+      kernel(*static_cast<Parameters*>(arguments[index])...);
+    }
+  }
+  template <void (*kernel)(Parameters...)>
+  static void run(void** arguments, unsigned first, unsigned end) {
+    call<kernel, __integer_pack(count)...>(arguments, first, end);
+  }
+};
+template <class... Parameters>
+EmulatorEntry<Parameters...> emulatorEntryOf(void (*)(Parameters...));
+
+/** What __cluster_dims__ says. */
+template <unsigned x, unsigned y = 1, unsigned z = 1>
+struct EmulatorCluster {
+  static_assert(y == 1 && z == 1, "the emulator's clusters have one dimension, as grids do");
+  static_assert(x >= 1 && x <= emulatorClusterLimit, "a cluster has one to eight blocks");
+  static constexpr unsigned size = x;
+};
+
+#define EMULATOR_KERNEL(name, maxThreads, isCooperative, ...)                                                    \
+  {#name, &decltype(emulatorEntryOf(name))::run<name>, decltype(emulatorEntryOf(name))::count,                    \
+   decltype(emulatorEntryOf(name))::sizes, decltype(emulatorEntryOf(name))::isPointer, maxThreads, isCooperative, \
+   EmulatorCluster<__VA_ARGS__>::size}
+
+#define EMULATOR_MODULE(count, ...)                                                           \
+  static const EmulatorKernel emulatorKernels[] = {__VA_ARGS__{0, 0, 0, 0, 0, 0, false, 0}};   \
+  extern "C" {                                                                               \
+  __attribute__((visibility("default"))) EmulatorModule emulator_module = {                    \
+      &emulatorPlace, &emulatorHooks, __start_emulator_shared, __stop_emulator_shared,           \
+      __start_emulator_launched, __stop_emulator_launched, emulatorKernels, count};             \
+  }

@@ -1,0 +1,94 @@
+/**
+ * Reads signatures, `extern "C" __global__ void __cluster_dims__(C, 1, 1) __launch_bounds__(T) name(…)`, out of a text without
+ * comments.
+ */
+#include "source.h"
+
+#include <cctype>
+
+namespace emulator {
+
+namespace {
+
+bool isWordPart(char letter) { return std::isalnum(static_cast<unsigned char>(letter)) || letter == '_'; }
+
+size_t skipSpace(const std::string& text, size_t at) {
+  while (at < text.size() && std::isspace(static_cast<unsigned char>(text[at]))) ++at;
+  return at;
+}
+
+/** Behind the parenthesis that closes the one at this place. */
+size_t skipParentheses(const std::string& text, size_t at) {
+  int depth = 0;
+  do {
+    if (text[at] == '(') ++depth;
+    if (text[at] == ')') --depth;
+    ++at;
+  } while (at < text.size() && depth > 0);
+  return at;
+}
+
+/** Up to the first comma that is not inside parentheses. */
+std::string firstArgument(const std::string& list) {
+  int depth = 0;
+  for (size_t at = 0; at < list.size(); ++at) {
+    if (list[at] == '(') ++depth;
+    if (list[at] == ')') --depth;
+    if (list[at] == ',' && depth == 0) return list.substr(0, at);
+  }
+  return list;
+}
+
+}  // namespace
+
+std::string withoutComments(const std::string& text) {
+  std::string result = text;
+  for (size_t at = 0; at + 1 < result.size(); ++at) {
+    if (result[at] != '/' || (result[at + 1] != '/' && result[at + 1] != '*')) continue;
+    const bool isLine = result[at + 1] == '/';
+    const size_t found = result.find(isLine ? "\n" : "*/", at + 2);
+    const size_t end = found == std::string::npos ? result.size() : found + (isLine ? 0 : 2);
+    for (; at < end; ++at) {
+      if (result[at] != '\n') result[at] = ' ';
+    }
+    --at;
+  }
+  return result;
+}
+
+std::vector<Entry> findEntries(const std::string& text) {
+  static const std::string mark = "__global__", bounds = "__launch_bounds__", dimensions = "__cluster_dims__";
+  std::vector<Entry> entries;
+  for (size_t at = text.find(mark); at != std::string::npos; at = text.find(mark, at)) {
+    at += mark.size();
+    std::string maxThreads = "1024", cluster = "1";
+    for (;;) {
+      at = skipSpace(text, at);
+      const size_t start = at;
+      while (at < text.size() && isWordPart(text[at])) ++at;
+      if (at == start) break;  // not a signature that the conventions allow: g++ will say what is wrong
+      const std::string word = text.substr(start, at - start);
+      at = skipSpace(text, at);
+      if (at >= text.size() || text[at] != '(') continue;
+      if (word != bounds && word != dimensions) {
+        entries.push_back({word, maxThreads, cluster});
+        break;
+      }
+      const size_t end = skipParentheses(text, at);
+      const std::string given = text.substr(at + 1, end - at - 2);
+      if (word == bounds) maxThreads = firstArgument(given);
+      else cluster = given;
+      at = end;
+    }
+  }
+  return entries;
+}
+
+bool hasWaitingThreads(const std::string& text) {
+  for (const char* word : {"__syncthreads", "__syncwarp", "__shfl", "__ballot", "meetThreads", "setGate", "awaitCluster"}) {
+    if (text.find(word) != std::string::npos) return true;
+  }
+  return false;
+}
+
+}  // namespace emulator

@@ -1,0 +1,160 @@
+/** H4 and H5 for compiled steps: the whole step of CrossAsset, with all its 50 weights, is recorded, and nothing but work is. */
+
+import assert from "node:assert/strict";
+import {
+  basicKernels,
+  crossasset,
+  type Device,
+  type DriverCall,
+  manualSeed,
+  nn,
+  optim,
+  randn,
+  strict,
+  type Tensor,
+  tensor,
+} from "holdfast";
+import { CaptureGate } from "../../src/runtime/capture/capture-state.js";
+import { Runtime } from "../../src/runtime/index.js";
+import { latestPlanOf } from "../../src/tensor/index.js";
+import { CallLog } from "../support/call-log.js";
+import { ownProducts } from "../support/compiled-training.js";
+import { withDevice } from "../support/devices.js";
+import { regressionRow } from "../support/regressions.js";
+import { withMethods } from "../support/replaced-methods.js";
+import { sameBytes } from "../support/same-bytes.js";
+
+/** Narrow, but with the 12 scales and two layers of the real one: as many tensors, and as many ops. */
+const sizes = { features: 5, width: 8, heads: 2, hidden: 16 } as const;
+const [rows, sources, classes] = [3, 12, 3] as const;
+
+interface Training {
+  readonly parameters: readonly nn.Parameter[];
+  readonly step: (x: Tensor, y: Tensor) => void;
+  readonly batch: readonly [Tensor, Tensor];
+}
+
+function prepare(device: Device): Training {
+  manualSeed(8);
+  const model = new crossasset.CrossAsset(sizes).to(device);
+  const parameters = model.parameters();
+  assert.equal(parameters.length, 50);
+  const optimizer = new optim.AdamW(parameters, { lr: 0.01 });
+  const labels = Int32Array.from({ length: rows * sources }, (_, row) => row % classes);
+  const batch = [randn([rows, sources, sizes.features], { device }), tensor(labels, { device })] as const; // [B, S, F], [B·S]
+  const step = (x: Tensor, y: Tensor): void => {
+    optimizer.zeroGrad();
+    nn.functional.crossEntropy(model.forward(x).reshape([rows * sources, classes]), y).backward();
+    optim.clipGradNorm(parameters, 1, { errorIfNonfinite: false });
+    optimizer.step();
+  };
+  return { parameters, step, batch };
+}
+
+const weightsOf = (device: Device, { parameters }: Training): Uint8Array[] =>
+  parameters.map(({ array }) => device.runtime.read(array.storage!));
+
+/** What a capture may let through to the driver while it records. */
+const legalInCapture: ReadonlySet<DriverCall> = new Set(["launch", "fill", "copyOnDevice"]);
+
+/** What is done beside the step's own work whenever a capture runs it. */
+type Beside = (runtime: Runtime) => unknown;
+
+interface Recording {
+  /** What the runtime has made of its own while the work was run to be captured. */
+  made: number;
+}
+
+/** Captures do something more than their work; the gate, which would refuse it, is open. */
+function withBeside(beside: Beside | undefined, recording: Recording, run: () => void): void {
+  const { capture } = Runtime.prototype;
+  const countOf = ({ arena, persistent }: Runtime): number =>
+    arena.figures.allocations + persistent.regions.length;
+  const capturing: Pick<Runtime, "capture"> = {
+    capture(this: Runtime, name, body) {
+      return capture.call(this, name, () => {
+        const before = countOf(this);
+        body();
+        beside?.(this);
+        recording.made += countOf(this) - before;
+      });
+    },
+  };
+  const open = { refuse: () => undefined, refuseInside: () => undefined };
+  withMethods(Runtime.prototype, capturing, () =>
+    beside ? withMethods(CaptureGate.prototype, open, run) : run(),
+  );
+}
+
+const illegal: Readonly<Record<string, Beside>> = {
+  "a synchronisation": (runtime) => runtime.synchronize(),
+  "a read-back": (runtime) => runtime.read(runtime.persistent.regions[0]!.storages[0]!),
+  "an upload": (runtime) => {
+    const target = runtime.persistent.regions[0]!.storages[0]!;
+    runtime.upload([{ source: new Uint8Array(target.span.size), target }]);
+  },
+};
+
+const lazy: Readonly<Record<string, Beside>> = {
+  "scratch memory": (runtime) => runtime.arena.allocate(8 * 1024 * 1024, "library workspace"),
+  "a placement": (runtime) => runtime.persistent.place("moments", "late", [{ name: "m", size: 4096 }]),
+  "a kernel's load": (runtime) => runtime.kernel({ ...basicKernels.sum }),
+};
+
+function checkCapture(beside: Beside | undefined): void {
+  const log = new CallLog();
+  const recording: Recording = { made: 0 };
+  withDevice(
+    { capture: "on" },
+    (device) => {
+      const training = prepare(device);
+      const compiled = device.compile(training.step, ownProducts);
+      withBeside(beside, recording, () => {
+        try {
+          compiled(...training.batch);
+        } finally {
+          const strangers = log.namesInCapture().filter((call) => !legalInCapture.has(call));
+          assert.deepEqual(strangers, [], "driver calls inside the recording");
+          assert.equal(recording.made, 0, "memory made for the captured work while it ran");
+        }
+      });
+      const { placed, replayable } = latestPlanOf(compiled)!;
+      assert.equal(replayable.mode, "graph");
+      assert.equal(log.namesInCapture().length, placed.pieces.length, "each piece is recorded once");
+      const start = log.calls.length;
+      compiled(...training.batch);
+      const sent = log.namesFrom(start);
+      assert.equal(sent.filter((call) => call === "launchGraph").length, 1, "a call is one launch");
+      const others = sent.filter((call) => call !== "launchGraph" && !legalInCapture.has(call));
+      assert.deepEqual(others, [], "beside the copies of its inputs");
+      assert.ok(sent.length <= 1 + training.batch.length, "one copy an input");
+
+      const eager = prepare(device);
+      for (let i = 0; i < 2; i++) device.step(() => eager.step(...eager.batch));
+      const expected = weightsOf(device, eager);
+      for (const [index, found] of weightsOf(device, training).entries())
+        sameBytes(found, expected[index]!, `weight ${index}`);
+    },
+    (driver) => log.wrap(strict(driver)),
+  );
+}
+
+regressionRow<Beside | undefined>({
+  row: "H4",
+  rule: "a compiled step with 50 weights is recorded without a synchronisation or a host copy, and a call of it is one launch",
+  sound: undefined,
+  faults: Object.fromEntries(
+    Object.entries(illegal).map(([name, act]) => [`${name} beside the work, with the gate open`, act]),
+  ),
+  check: checkCapture,
+});
+
+regressionRow<Beside | undefined>({
+  row: "H5",
+  rule: "all that a compiled step with 50 weights needs is there before it is captured: nothing is allocated, placed or loaded then",
+  sound: undefined,
+  faults: Object.fromEntries(
+    Object.entries(lazy).map(([name, act]) => [`${name} made beside the work, with the gate open`, act]),
+  ),
+  check: checkCapture,
+});

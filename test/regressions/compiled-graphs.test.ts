@@ -1,0 +1,206 @@
+/** C8 and C9 for compiled steps: their graph keeps its own arguments, and owns the block that the plan lies in. */
+
+import assert from "node:assert/strict";
+import { type Driver, type Span, strict } from "holdfast";
+import type { PlacedStep } from "../../src/compile/index.js";
+import {
+  Arena,
+  PersistentMemory,
+  poisonByte,
+  type Storage,
+  type WorkPiece,
+} from "../../src/runtime/index.js";
+import { latestPlanOf } from "../../src/tensor/index.js";
+import { keepBatch, ownProducts, prepareTraining } from "../support/compiled-training.js";
+import { withDevice } from "../support/devices.js";
+import { collectGarbage } from "../support/gc.js";
+import { keepingReferences } from "../support/injected-captures.js";
+import { regressionRow } from "../support/regressions.js";
+import { refusalOf } from "../support/rejections.js";
+import { withMethods } from "../support/replaced-methods.js";
+import { sameNamedBytes } from "../support/same-bytes.js";
+import { fillTheRest } from "../support/strangers.js";
+import type { TestDriver } from "../support/test-device.js";
+
+const memory = { memory: "64MiB", arena: "2MiB", capture: "on", poison: true } as const;
+const batchCount = 3;
+
+type State = Record<string, Uint8Array>;
+
+const trained = new Map<number, State>();
+
+/** The state after so many eager steps. */
+function trainEagerly(steps: number): State {
+  const known = trained.get(steps);
+  if (known) return known;
+  const state = withDevice(memory, (device) => {
+    const { step, read } = prepareTraining(device);
+    const batches = Array.from({ length: batchCount }, (_, seed) => keepBatch(device, seed));
+    for (let i = 0; i < steps; i++) device.step(() => void step(...batches[i % batchCount]!));
+    return read();
+  });
+  trained.set(steps, state);
+  return state;
+}
+
+/** The storages that a piece was given. */
+function storagesOf(work: WorkPiece): Storage[] {
+  if (work.kind === "fill") return [work.target];
+  if (work.kind === "copy") return [work.target, work.source];
+  return work.request.arguments.filter((one) => typeof one !== "number");
+}
+
+/**
+ * Sends what was passed elsewhere, whatever the types say; the answer puts it back. Labels stay where they are: kernels go
+ * where they point, and elsewhere they would point out of memory.
+ */
+function moveArguments({ pieces }: PlacedStep, decoy: Storage): () => void {
+  const spansOf = (chosen: typeof pieces): Set<Span> =>
+    new Set(chosen.flatMap(({ work }) => storagesOf(work)).map(({ span }) => span));
+  const spans = spansOf(pieces);
+  for (const span of spansOf(pieces.filter(({ op }) => op.includes("crossEntropy")))) spans.delete(span);
+  const before = [...spans].map((span) => [span, { ...span }] as const);
+  for (const span of spans) Object.assign(span, { address: decoy.span.address } satisfies Partial<Span>);
+  return () => {
+    for (const [span, old] of before) Object.assign(span, old);
+  };
+}
+
+const replays = 600;
+
+/** Larger than anything that a piece is given. */
+const decoyBytes = 64 * 1024;
+
+function replayUnderCollection(wrap: (driver: TestDriver) => Driver): State {
+  return withDevice(
+    memory,
+    (device) => {
+      const { step, read } = prepareTraining(device);
+      const batches = Array.from({ length: batchCount }, (_, seed) => keepBatch(device, seed));
+      const [decoy] = device.runtime.persistent.place("scalars", "decoy", [
+        { name: "decoy", size: decoyBytes },
+      ]).storages;
+      const compiled = device.compile(step, ownProducts);
+      compiled(...batches[0]!);
+      const { placed, replayable } = latestPlanOf(compiled)!;
+      assert.equal(replayable.mode, "graph");
+      for (const { work } of placed.pieces)
+        assert.ok(storagesOf(work).every(({ span }) => span.size <= decoyBytes));
+      const putBack = moveArguments(placed, decoy!);
+      for (let i = 1; i < replays; i++) {
+        // Garbage of the arguments' kind, so that what was let go of is really gone and overwritten.
+        const garbage = Array.from({ length: 200 }, () => [{ ...decoy! }, { ...decoy!.span }, i]);
+        assert.equal(garbage.length, 200);
+        if (i % 30 === 0) collectGarbage();
+        compiled(...batches[i % batchCount]!);
+      }
+      putBack();
+      return read();
+    },
+    wrap,
+  );
+}
+
+regressionRow<(driver: TestDriver) => Driver>({
+  row: "C8",
+  rule: "600 calls of a compiled step under collections, after all that its capture was given has changed, equal 600 eager steps",
+  sound: strict,
+  faults: { "a graph keeps the arguments by reference": keepingReferences },
+  check(wrap) {
+    sameNamedBytes(
+      replayUnderCollection(wrap),
+      trainEagerly(replays),
+      "the replays ran with other arguments",
+    );
+  },
+});
+
+/** Pins that have no effect: nothing then owns the memory of a plan. */
+const noPins = { pin: () => undefined, unpin: () => undefined };
+
+/** The same of those in the arena, but for the batches, which the test keeps for itself. */
+function withoutPins(run: () => void): void {
+  const { pin, unpin } = Arena.prototype;
+  const pinned = new Set<Storage>();
+  const ownedByNobody: Pick<Arena, "pin" | "unpin"> = {
+    pin(this: Arena, storage, by) {
+      if (by === "step" || by.startsWith("graph")) return;
+      pinned.add(storage);
+      pin.call(this, storage, by);
+    },
+    unpin(this: Arena, storage) {
+      if (pinned.has(storage)) unpin.call(this, storage);
+    },
+  };
+  withMethods(Arena.prototype, ownedByNobody, run);
+}
+
+const among = 5;
+
+function replayAmongStrangers(): void {
+  withDevice(
+    memory,
+    (device) => {
+      const { runtime } = device;
+      const { step, read } = prepareTraining(device);
+      const inputs = Array.from({ length: batchCount }, (_, seed) => keepBatch(device, seed));
+      const compiled = device.compile(step, ownProducts);
+      for (let i = 0; i < 2; i++) compiled(...inputs[i % batchCount]!);
+      runtime.arena.reset();
+      const strangers = fillTheRest(runtime, poisonByte);
+      for (let i = 2; i < among; i++) compiled(...inputs[i % batchCount]!);
+      sameNamedBytes(read(), trainEagerly(among), "the replays read strangers' bytes");
+      for (const stranger of strangers) {
+        const found = runtime.read(stranger);
+        assert.ok(
+          found.every((byte) => byte === poisonByte),
+          "the replays wrote a stranger",
+        );
+      }
+    },
+    (driver) => driver,
+  );
+}
+
+regressionRow<() => void>({
+  row: "C9",
+  rule: "compiled, the arena reset and all the rest of it filled with NaN: the next calls equal eager steps and write nobody else",
+  sound: replayAmongStrangers,
+  faults: {
+    "nothing pins the plan's memory": () => withoutPins(replayAmongStrangers),
+  },
+  check: (run) => run(),
+});
+
+function releaseUnderStep(): void {
+  withDevice(memory, (device) => {
+    const { persistent } = device.runtime;
+    const { step } = prepareTraining(device);
+    const batch = keepBatch(device, 0);
+    device.step(() => void step(...batch));
+    const before = persistent.regions;
+    const compiled = device.compile(step, ownProducts);
+    compiled(...batch);
+    const own = persistent.regions.filter((region) => !before.includes(region));
+    assert.ok(own.length >= 2, "inputs and results have memory of their own");
+    for (const region of [...before, ...own]) {
+      const isTouched = latestPlanOf(compiled)!.planned.memory.persistent.some(
+        ({ label }) => label === region.name,
+      );
+      if (isTouched) assert.equal(refusalOf(() => persistent.release(region))?.code, "PINNED", region.name);
+    }
+    compiled.close();
+    assert.deepEqual(persistent.regions, before, "a closed step lets go");
+  });
+}
+
+regressionRow<() => void>({
+  row: "C9",
+  rule: "the weights, inputs, results and constants of a compiled step are not released under it, and its own are once it is closed",
+  sound: releaseUnderStep,
+  faults: {
+    "a graph does not pin persistent memory": () =>
+      withMethods(PersistentMemory.prototype, noPins, releaseUnderStep),
+  },
+  check: (run) => run(),
+});

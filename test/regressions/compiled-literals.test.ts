@@ -1,0 +1,36 @@
+/** S1: calls that differ in a literal alone are not shared, whatever the literal. */
+
+import assert from "node:assert/strict";
+import { type Dtype, dtypes, type Tensor, tensor } from "holdfast";
+import { traceStep } from "../../src/compile/index.js";
+import { shareCommonCalls } from "../../src/compile/passes/cse.js";
+import { literalKey } from "../../src/units/index.js";
+import { openDevice } from "../support/devices.js";
+import { regressionRow } from "../support/regressions.js";
+import { specialValues } from "../support/special-values.js";
+
+const device = openDevice();
+const floats = (Object.keys(dtypes) as Dtype[]).filter((dtype) => dtypes[dtype].kind === "float");
+
+regressionRow<(value: unknown) => string>({
+  row: "S1",
+  rule: "x.mul(a) and x.mul(b) share one call only if a and b are the same number: every special value in every float dtype",
+  sound: literalKey,
+  faults: {
+    "JSON, in which ±Infinity and NaN are null and -0 is 0": (value) => JSON.stringify(value),
+    "text, in which -0 is 0": (value) =>
+      JSON.stringify(value, (_, one: unknown) => (typeof one === "number" ? String(one) : one)),
+  },
+  check(keyOfLiterals) {
+    for (const dtype of floats) {
+      const x = tensor([1, 2, 3], { device, dtype });
+      const { calls } = traceStep(device.runtime, () =>
+        device.inImaginedStep((): Tensor[] =>
+          [...specialValues, ...specialValues].map((value) => x.mul(value)),
+        ),
+      );
+      assert.equal(calls.length, 2 * specialValues.length);
+      assert.equal(shareCommonCalls(calls, keyOfLiterals).length, specialValues.length, dtype);
+    }
+  },
+});

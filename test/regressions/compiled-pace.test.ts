@@ -1,0 +1,68 @@
+/** P4: a captured graph was slower than running directly, and was kept. A compiled step tries both, and keeps what wins. */
+
+import assert from "node:assert/strict";
+import { type DeviceOptions, type Driver, strict } from "holdfast";
+import { around } from "../../src/driver/index.js";
+import { latestPlanOf } from "../../src/tensor/index.js";
+import { keepBatch, ownProducts, prepareTraining } from "../support/compiled-training.js";
+import { withDevice } from "../support/devices.js";
+import { regressionRow } from "../support/regressions.js";
+import { withMethods } from "../support/replaced-methods.js";
+import { sameNamedBytes } from "../support/same-bytes.js";
+
+/** What a call of the driver takes, on a clock that nothing else moves. */
+interface Pace {
+  readonly graphMs: number;
+  readonly pieceMs: number;
+}
+
+class PacedClock {
+  #nowMs = 0;
+  readonly #pace: Pace;
+
+  constructor(pace: Pace) {
+    this.#pace = pace;
+  }
+
+  readonly now = (): number => this.#nowMs;
+
+  readonly wrap = (driver: Driver): Driver =>
+    around(strict(driver), (call, _, proceed) => {
+      if (call === "launchGraph") this.#nowMs += this.#pace.graphMs;
+      if (call === "launch" || call === "fill" || call === "copyOnDevice") this.#nowMs += this.#pace.pieceMs;
+      return proceed();
+    });
+}
+
+/** More than it takes to try every way that there is: as a graph, with branches of two kinds, each with launches in turn too, and directly. */
+const calls = 32;
+
+/** So many steps at a pace; which way the step runs at the end, and its state. */
+function train(capture: DeviceOptions["capture"], pace: Pace) {
+  const clock = new PacedClock(pace);
+  return withDevice(
+    { capture: capture ?? "auto", poison: true },
+    (device) =>
+      withMethods(performance, { now: clock.now }, () => {
+        const { step, read } = prepareTraining(device);
+        const batch = keepBatch(device, 1);
+        const compiled = device.compile(step, ownProducts);
+        for (let call = 0; call < calls; call++) compiled(...batch);
+        return { mode: latestPlanOf(compiled)?.replayable.mode, state: read() };
+      }),
+    clock.wrap,
+  );
+}
+
+regressionRow<DeviceOptions["capture"]>({
+  row: "P4",
+  rule: "a compiled step's graph is kept only if it is quicker than running directly, and the numbers are the same",
+  sound: "auto",
+  faults: { "a graph is kept whatever it costs": "on", "a graph is never tried": "off" },
+  check(capture) {
+    const slowGraph = train(capture, { graphMs: 100, pieceMs: 1 });
+    const quickGraph = train(capture, { graphMs: 1, pieceMs: 1 });
+    assert.deepEqual([slowGraph.mode, quickGraph.mode], ["direct", "graph"]);
+    sameNamedBytes(slowGraph.state, quickGraph.state, "run directly and as a graph");
+  },
+});

@@ -1,0 +1,195 @@
+/**
+ * C12 for compiled steps: a refused capture leaves everything as it was. Where captures are a must, that is an error, and the
+ * next call tries again; where they are not, the plan, which is verified, runs without a graph, and that is said once.
+ */
+
+import assert from "node:assert/strict";
+import { type Device, type Driver, type ErrorCode, faulty, strict } from "holdfast";
+import { type Replayable, Runtime } from "../../src/runtime/index.js";
+import { latestPlanOf } from "../../src/tensor/index.js";
+import {
+  type Batch,
+  keepBatch,
+  ownProducts,
+  prepareTraining,
+  type Training,
+} from "../support/compiled-training.js";
+import { withDevice } from "../support/devices.js";
+import { addingNodes, corruptingFirstReplay, losingUploads } from "../support/injected-captures.js";
+import { regressionRow } from "../support/regressions.js";
+import { refusalOf } from "../support/rejections.js";
+import { withMethods } from "../support/replaced-methods.js";
+import { sameNamedBytes } from "../support/same-bytes.js";
+
+type Wrap = (driver: Driver) => Driver;
+
+const failing =
+  (sentence: string): Wrap =>
+  (driver) =>
+    faulty(strict(driver), [sentence]);
+
+interface Prepared extends Training {
+  readonly batch: Batch;
+}
+
+/** After one eager step, so that what is made once is there: gradients, kernels. */
+function prepare(device: Device): Prepared {
+  const batch = keepBatch(device, 1);
+  const training = prepareTraining(device);
+  device.step(() => void training.step(...batch));
+  return { ...training, batch };
+}
+
+/** The state after so many steps behind the first. */
+function stateAfter(steps: number): Record<string, Uint8Array> {
+  return withDevice({ poison: true }, (device) => {
+    const { step, read, batch } = prepare(device);
+    for (let i = 0; i < steps; i++) device.step(() => void step(...batch));
+    return read();
+  });
+}
+
+/** What a refusal must leave as it was, besides the state. */
+function lookAtArena({ runtime }: Device) {
+  const { live, pins, pinned } = runtime.arena.figures;
+  return { live, pins, pinned };
+}
+
+function lookAtBudget({ runtime: { budget, persistent } }: Device) {
+  return { used: budget.used, regions: persistent.regions.length };
+}
+
+/** What happens with a capture's work when the capture is refused. */
+type OnRefusal = (run: () => void) => void;
+
+const nothing: OnRefusal = (run) => run();
+
+/** The old way: what could not be captured is run at once, on top of what the attempt has done. */
+const runAgain: OnRefusal = (run) => {
+  const { capture } = Runtime.prototype;
+  const capturing: Pick<Runtime, "capture"> = {
+    capture(this: Runtime, name, body): Replayable {
+      try {
+        const replayable = capture.call(this, name, body);
+        if (replayable.mode === "direct") body();
+        return replayable;
+      } catch (error) {
+        body();
+        throw error;
+      }
+    },
+  };
+  withMethods(Runtime.prototype, capturing, run);
+};
+
+interface Refusal {
+  readonly because: string;
+  readonly code: ErrorCode;
+  readonly wrap: Wrap;
+}
+
+const refusals: readonly Refusal[] = [
+  {
+    because: "the capture does not begin",
+    code: "DRIVER_FAILED",
+    wrap: failing("the 1st beginCapture fails with driver-failed"),
+  },
+  {
+    because: "the driver refuses it",
+    code: "CAPTURE_REFUSED",
+    wrap: failing("the 1st beginCapture fails with capture-refused"),
+  },
+  {
+    because: "the capture does not end",
+    code: "DRIVER_FAILED",
+    wrap: failing("the 1st endCapture fails with driver-failed"),
+  },
+  {
+    because: "the graph is not instantiated",
+    code: "DRIVER_FAILED",
+    wrap: failing("the 1st instantiate fails with driver-failed"),
+  },
+  {
+    because: "the trial replay fails",
+    code: "DRIVER_FAILED",
+    wrap: failing("the 1st launchGraph fails with driver-failed"),
+  },
+  { because: "the graph has a memory node", code: "CAPTURE_NODES", wrap: addingNodes({ memory: 1 }) },
+  {
+    because: "the trial replay differs in a byte",
+    code: "CAPTURE_MISMATCH",
+    wrap: corruptingFirstReplay,
+  },
+];
+
+for (const { because, code, wrap } of refusals) {
+  regressionRow<OnRefusal>({
+    row: "C12",
+    rule: `compiled, its capture refused because ${because}: nothing has changed, and the next call is as good as the first`,
+    sound: nothing,
+    faults: { [`refused because ${because}, the work is run again at once`]: runAgain },
+    check(onRefusal) {
+      withDevice(
+        { poison: true, capture: "on" },
+        (device) => {
+          const { step, read, batch } = prepare(device);
+          const [before, arena, budget] = [read(), lookAtArena(device), lookAtBudget(device)];
+          const compiled = device.compile(step, ownProducts);
+          let refusal: ReturnType<typeof refusalOf>;
+          onRefusal(() => {
+            refusal = refusalOf(() => compiled(...batch));
+          });
+          sameNamedBytes(read(), before, "the state has changed");
+          assert.deepEqual(lookAtArena(device), arena);
+          assert.equal(refusal?.code, code);
+          assert.equal(compiled.plans, 0);
+          compiled(...batch);
+          assert.equal(latestPlanOf(compiled)?.replayable.mode, "graph");
+          sameNamedBytes(read(), stateAfter(1), "after the next call");
+          compiled.close();
+          assert.deepEqual(lookAtBudget(device), budget, "closed, the step has left something behind");
+        },
+        wrap,
+      );
+    },
+  });
+}
+
+interface AutoRun {
+  readonly onRefusal: OnRefusal;
+  readonly inner: Wrap;
+}
+
+regressionRow<AutoRun>({
+  row: "C12",
+  rule: 'compiled, in mode "auto": a refused step runs its verified plan without the graph, once a call, and that is told once',
+  sound: { onRefusal: nothing, inner: strict },
+  faults: {
+    "the work is run again at once": { onRefusal: runAgain, inner: strict },
+    "what the direct run wrote is not put back": { onRefusal: nothing, inner: losingUploads },
+  },
+  check({ onRefusal, inner }) {
+    const told: string[] = [];
+    withDevice(
+      { poison: true, capture: "auto", print: (text) => told.push(text) },
+      (device) => {
+        const { step, read, batch } = prepare(device);
+        onRefusal(() => {
+          for (const compiled of [device.compile(step, ownProducts), device.compile(step, ownProducts)]) {
+            for (let i = 0; i < 3; i++) {
+              device.runtime.arena.reset();
+              compiled(...batch);
+            }
+            assert.equal(latestPlanOf(compiled)?.replayable.mode, "direct");
+            assert.equal(compiled.plans, 1);
+          }
+        });
+        sameNamedBytes(read(), stateAfter(6), "after six calls");
+        const refusalsTold = told.filter((text) => text.includes("a capture was refused"));
+        assert.equal(refusalsTold.length, 1);
+        assert.match(refusalsTold[0]!, /its work runs directly: beginCapture failed/);
+      },
+      (driver) => faulty(inner(driver), ["every beginCapture fails with capture-refused"]),
+    );
+  },
+});

@@ -1,0 +1,102 @@
+/** S4: a model of any width can be trained, and a plan that the verifier refuses is made without passes, out loud. */
+
+import assert from "node:assert/strict";
+import { readdirSync } from "node:fs";
+import { type DeviceOptions, nn, optim, type Tensor } from "holdfast";
+import { Order } from "../../src/compile/program/dependency-graph.js";
+import { accessesOf, type Call } from "../../src/compile/program/program.js";
+import { verifyPlan } from "../../src/compile/verify/verify.js";
+import { keepBatch } from "../support/compiled-training.js";
+import { withDevice } from "../support/devices.js";
+import { makeFolder } from "../support/folders.js";
+import { planEveryWay, withImaginedGpu } from "../support/null-gpu.js";
+import { regressionRow } from "../support/regressions.js";
+import { withMethods } from "../support/replaced-methods.js";
+import { widthWorkloads } from "../support/width-workloads.js";
+
+regressionRow<(call: Call) => Call>({
+  row: "S4",
+  rule: "CrossAsset of width 100 has a plan on a GPU, in which layers lie at aligned steps with padding that nothing reads",
+  sound: (call) => call,
+  faults: {
+    "rows at steps count as read from the first byte to the last": (call) => {
+      const { op, work } = call;
+      if (work.kind !== "rows" && work.kind !== "beside") return call;
+      const parts = accessesOf(call);
+      const parameters = parts.map(({ writes }) => (writes ? ("out" as const) : ("in" as const)));
+      const kernel = { type: "kernel", id: 0, name: op, parameters } as const;
+      return { op, work: { kind: "launch", kernel, blocks: 1, arguments: parts.map(({ part }) => part) } };
+    },
+  },
+  check(seen) {
+    withImaginedGpu("f32", (device) => {
+      const { step } = widthWorkloads.crossAsset(device, { width: 100, batch: 8 });
+      for (const { schedule, stages, plan } of planEveryWay(device, step)) {
+        const calls = new Map(stages.at(-1)!.calls.map((call) => [call, seen(call)]));
+        const scheduled = schedule.calls.map((one) => ({ ...one, call: calls.get(one.call)! }));
+        verifyPlan([...calls.values()], { ...schedule, calls: scheduled }, plan);
+      }
+    });
+  },
+});
+
+/** Fused kernels stand where their first member stood, also where that is before what another member reads. */
+const placedTooEarly: Partial<Order> = { placeFor: (a, b) => Math.min(a.position, b.position) };
+
+regressionRow<DeviceOptions>({
+  row: "S4",
+  rule: "a compiled step whose plan is refused runs without the pass at fault and those after it: eager bits, one warning, a report, and explain() says so",
+  sound: { onRefusedPlan: "fallback" },
+  faults: { "a refusal ends the user's training": { onRefusedPlan: "error" } },
+  check(options) {
+    const [reports, printed]: [string, string[]] = [makeFolder(), []];
+    const print = (text: string): void => void printed.push(text);
+    withDevice({ ...options, reports, print }, (device) => {
+      const train = (run: (body: (x: Tensor, y: Tensor) => Tensor) => (x: Tensor, y: Tensor) => number) => {
+        const model = new nn.Sequential(
+          new nn.Linear(6, 16),
+          new nn.LayerNorm(16),
+          new nn.GELU(),
+          new nn.Linear(16, 3),
+        );
+        for (const one of model.parameters())
+          one.initialize((shape) =>
+            Float32Array.from({ length: shape.reduce((a, b) => a * b, 1) }, (_, at) => Math.sin(at)),
+          );
+        model.to(device);
+        const optimizer = new optim.AdamW(model.parameters(), { lr: 0.02 });
+        const [x, y] = keepBatch(device, 1);
+        const step = run((given, wanted) => {
+          optimizer.zeroGrad();
+          const loss = nn.functional.crossEntropy(model.forward(given), wanted);
+          loss.backward();
+          optimizer.step();
+          return loss;
+        });
+        return Array.from({ length: 3 }, () => step(x, y));
+      };
+      const eager = train((body) => (x, y) => device.step(() => body(x, y).item()));
+      printed.splice(0);
+      let explained = "";
+      const compiled = train((body) => {
+        const step = device.compile(body, { name: "training" });
+        return (x, y) => {
+          const loss = withMethods(Order.prototype, placedTooEarly, () => step(x, y).item());
+          explained = step.explain({ calls: false });
+          return loss;
+        };
+      });
+      assert.deepEqual(compiled, eager);
+      const warnings = printed.filter((text) => text.includes("the verifier refused"));
+      assert.equal(warnings.length, 1, printed.join(""));
+      const [report = "no report", ...others] = readdirSync(reports);
+      assert.deepEqual(others, []);
+      assert.match(
+        warnings[0]!,
+        /^holdfast: the verifier refused a plan of compiled training, .* without the pass "fuse"/,
+      );
+      assert.ok(warnings[0]!.includes(report), warnings[0]);
+      assert.match(explained, /^fuse +left out: the verifier refused the plan with it/m);
+    });
+  },
+});

@@ -1,0 +1,262 @@
+/** Rows C5 and C16: a span is freed once, whole, by its owner; whatever else is asked is an error with a name. */
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import {
+  type Driver,
+  type ErrorCode,
+  type Region,
+  type Runtime,
+  type Span,
+  type Storage,
+  strict,
+} from "holdfast";
+import { around } from "../../src/driver/index.js";
+import { arenaPool, type OpenPool, oldPool, type Pool, requireApart } from "../support/pools.js";
+import { regressionRow } from "../support/regressions.js";
+import { refusalOf } from "../support/rejections.js";
+import { withCpuRuntime, withRuntime } from "../support/runtimes.js";
+import type { TestDriver } from "../support/test-device.js";
+
+const memory = { memory: "64MiB", arena: "1MiB" } as const;
+const blockBytes = 512;
+
+/** A pool in use: a live block of it, and one that a pool of the same kind handed out on another device. */
+interface Scene {
+  readonly runtime: Runtime;
+  readonly pool: Pool;
+  readonly kept: Storage;
+  readonly foreign: Storage;
+}
+
+interface Misuse {
+  readonly row: "C5" | "C16";
+  readonly what: string;
+  readonly code: ErrorCode;
+  /** How the old pool took it. */
+  readonly fault: string;
+  /** The size of the two allocations that come next: one that would fall into what was wrongly freed. */
+  readonly nextBytes: number;
+  /** Sets the scene and gives the call that must be refused. */
+  readonly prepare: (scene: Scene) => () => unknown;
+}
+
+function changed(storage: Storage, by: { readonly address?: number; readonly size?: number }): Storage {
+  const { address, size } = storage.span;
+  return { ...storage, span: { address: address + (by.address ?? 0), size: size + (by.size ?? 0) } as Span };
+}
+
+const misuses: readonly Misuse[] = [
+  {
+    row: "C5",
+    what: "a double free",
+    code: "DOUBLE_FREE",
+    fault: "a block freed twice is handed out twice",
+    nextBytes: 256,
+    prepare: ({ pool }) => {
+      const once = pool.allocate(256);
+      pool.free(once);
+      return () => pool.free(once);
+    },
+  },
+  {
+    row: "C5",
+    what: "a zero-byte allocation",
+    code: "BAD_SIZE",
+    fault: "a request for nothing rewinds the pool",
+    nextBytes: 256,
+    prepare: ({ pool }) => {
+      return () => pool.allocate(0);
+    },
+  },
+  {
+    row: "C5",
+    what: "a negative allocation",
+    code: "BAD_SIZE",
+    fault: "a negative request moves the pool's pointer back",
+    nextBytes: 256,
+    prepare: ({ pool }) => {
+      return () => pool.allocate(-blockBytes);
+    },
+  },
+  {
+    row: "C5",
+    what: "freeing a view",
+    code: "VIEW_NOT_OWNER",
+    fault: "a freed view's bytes are handed out under its owner",
+    nextBytes: 256,
+    prepare: ({ runtime, pool, kept }) => {
+      const view = runtime.view(kept, 256, 256, "a block's end");
+      return () => pool.free(view);
+    },
+  },
+  {
+    row: "C16",
+    what: "a free with a larger size",
+    code: "NOT_OWNER",
+    fault: "a free with a larger size takes the neighbour along",
+    nextBytes: blockBytes + 256,
+    prepare: ({ pool, kept }) => {
+      return () => pool.free(changed(kept, { size: 256 }));
+    },
+  },
+  {
+    row: "C16",
+    what: "a free with a smaller size",
+    code: "NOT_OWNER",
+    fault: "a free with a smaller size frees half a block",
+    nextBytes: 256,
+    prepare: ({ pool, kept }) => {
+      return () => pool.free(changed(kept, { size: -256 }));
+    },
+  },
+  {
+    row: "C16",
+    what: "a free at an interior pointer",
+    code: "NOT_OWNER",
+    fault: "a free at an interior pointer hands out the block's inside",
+    nextBytes: 256,
+    prepare: ({ pool, kept }) => {
+      return () => pool.free(changed(kept, { address: 256, size: -256 }));
+    },
+  },
+  {
+    row: "C16",
+    what: "a free of another arena's block",
+    code: "NOT_OWNER",
+    fault: "another pool's address frees what lies there in this one",
+    nextBytes: blockBytes,
+    prepare: ({ pool, foreign }) => {
+      return () => pool.free(foreign);
+    },
+  },
+];
+
+for (const { row, what, code, fault, nextBytes, prepare } of misuses) {
+  regressionRow<OpenPool>({
+    row,
+    rule: `${what} is refused by name, changes no figure, and makes no two blocks share memory`,
+    sound: arenaPool,
+    faults: { [fault]: oldPool },
+    check(open) {
+      withRuntime(memory, ({ runtime: other }) => {
+        withRuntime(memory, ({ runtime }) => {
+          const foreign = open(other).allocate(blockBytes);
+          const pool = open(runtime);
+          const kept = pool.allocate(blockBytes);
+          const neighbour = pool.allocate(blockBytes);
+          const call = prepare({ runtime, pool, kept, foreign });
+          const before = pool.figures();
+          const refusal = refusalOf(call);
+          const after = pool.figures();
+          const next = { first: pool.allocate(nextBytes), second: pool.allocate(nextBytes) };
+          requireApart(runtime, { "the kept block": kept, "its neighbour": neighbour, ...next });
+          assert.deepEqual(after, before, "the figures have changed");
+          assert.equal(refusal?.code, code);
+          assert.match(refusal.message, /block/, "the message names the storage");
+        });
+      });
+    },
+  });
+}
+
+/**
+ * A page of the CPU driver: a region of this size fills its reservation, so an address and a size are all one needs. A GPU
+ * need not place the next region where the last one lay.
+ */
+const regionBytes = 64 * 1024;
+
+function placeRegion(runtime: Runtime, name: string): Region {
+  return runtime.persistent.place("weights", name, [{ name, size: regionBytes }]);
+}
+
+interface Release {
+  readonly release: (runtime: Runtime, region: Region, device: TestDriver) => void;
+  readonly wrap: (device: TestDriver) => Driver;
+}
+
+const ownersRelease: Release = {
+  release: (runtime, region) => runtime.persistent.release(region),
+  wrap: strict,
+};
+
+/** The old way: whoever has the address may give it back, and giving back what is not there goes unnoticed. */
+const releaseByAddress: Release = {
+  release: (_, region, device) => device.release(region.span),
+  wrap: (device) =>
+    around(device, (call, _, proceed) => {
+      if (call !== "release") return proceed();
+      refusalOf(proceed);
+      return undefined;
+    }),
+};
+
+regressionRow<Release>({
+  row: "C16",
+  rule: "a region released twice is refused by name, and who was placed there meanwhile keeps its memory",
+  sound: ownersRelease,
+  faults: { "a release by address takes the next owner's memory": releaseByAddress },
+  check({ release, wrap }) {
+    withCpuRuntime(
+      memory,
+      ({ runtime, device }) => {
+        const first = placeRegion(runtime, "first");
+        runtime.persistent.release(first);
+        const second = placeRegion(runtime, "second");
+        assert.equal(second.span.address, first.span.address, "the second lies where the first lay");
+        const used = runtime.budget.used;
+        const refusal = refusalOf(() => release(runtime, first, device));
+        assert.equal(runtime.budget.used, used);
+        const [next] = placeRegion(runtime, "next").storages;
+        requireApart(runtime, { "the second region": second.storages[0]!, "the next one": next! });
+        assert.equal(refusal?.code, "DOUBLE_FREE");
+        assert.match(refusal.message, /Region "first"/);
+      },
+      wrap,
+    );
+  },
+});
+
+regressionRow<Release>({
+  row: "C16",
+  rule: "a region is released by the runtime that placed it and by no other",
+  sound: ownersRelease,
+  faults: { "a release by address takes what this runtime has there": releaseByAddress },
+  check({ release, wrap }) {
+    withCpuRuntime(memory, ({ runtime: other }) => {
+      const theirs = placeRegion(other, "theirs");
+      withCpuRuntime(
+        memory,
+        ({ runtime, device }) => {
+          const ours = placeRegion(runtime, "ours");
+          assert.deepEqual(ours.span, theirs.span, "the two devices place alike");
+          const refusal = refusalOf(() => release(runtime, theirs, device));
+          const [next] = placeRegion(runtime, "next").storages;
+          requireApart(runtime, { "our region": ours.storages[0]!, "the next one": next! });
+          assert.equal(refusal?.code, "DOUBLE_FREE");
+          assert.match(refusal.message, /Region "theirs" .* another runtime placed it/);
+        },
+        wrap,
+      );
+    });
+  },
+});
+
+test("C16: the arena frees nothing that persistent memory placed", () => {
+  withRuntime(memory, ({ runtime }) => {
+    const [storage] = placeRegion(runtime, "weights").storages;
+    assert.equal(refusalOf(() => runtime.arena.free(storage!))?.code, "NOT_OWNER");
+    runtime.fill(storage!, 7);
+    assert.equal(runtime.read(storage!)[0], 7);
+  });
+});
+
+test("C16: a block that its owner frees whole is free once, and its room serves again", () => {
+  withRuntime(memory, ({ runtime }) => {
+    const block = runtime.arena.allocate(blockBytes, "block");
+    runtime.arena.free(block);
+    assert.equal(runtime.arena.figures.live, 0);
+    assert.equal(runtime.arena.allocate(blockBytes, "next").span.address, block.span.address);
+    assert.equal(refusalOf(() => runtime.arena.free(block))?.code, "DOUBLE_FREE");
+  });
+});

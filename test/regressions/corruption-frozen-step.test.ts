@@ -1,0 +1,132 @@
+/**
+ * Row C11: learning rate, bias correction and dropout masks were frozen into the graph. A whole training step is captured as
+ * it is, and compiled, and twenty replays are held against twenty eager steps, with a schedule and with dropout.
+ */
+
+import assert from "node:assert/strict";
+import { type Device, manualSeed, nn, optim, randn, type Storage, type Tensor } from "holdfast";
+import { captureStep } from "../../src/tensor/index.js";
+import { MiB } from "../../src/units/index.js";
+import { ownProducts } from "../support/compiled-training.js";
+import { withDevice } from "../support/devices.js";
+import { regressionRow } from "../support/regressions.js";
+import { sameNamedBytes } from "../support/same-bytes.js";
+
+const steps = 20;
+
+interface Training {
+  readonly step: () => void;
+  readonly schedule: optim.Schedule;
+  /** Everything that a step goes on from, by its name. */
+  readonly state: Readonly<Record<string, Storage>>;
+}
+
+/** A network with dropout, whose step looks at no value. */
+class Net extends nn.Module {
+  readonly layers = new nn.Sequential(
+    new nn.Linear(5, 16),
+    new nn.LayerNorm(16),
+    new nn.GELU(),
+    new nn.Dropout(0.3),
+    new nn.Linear(16, 3),
+  );
+
+  forward(x: Tensor): Tensor {
+    return this.layers.forward(x).square().mean();
+  }
+}
+
+function prepare(device: Device): Training {
+  manualSeed(21);
+  const model = new Net().to(device);
+  const optimizer = new optim.AdamW(model.parameters(), { lr: 0.02 });
+  const schedule = new optim.CosineSchedule(optimizer, { tMax: steps, etaMin: 1e-4 });
+  const x = randn([6, 5], { device });
+  const named = {
+    ...Object.fromEntries(model.namedParameters()),
+    ...optimizer.stateDict(),
+    "random state": device.randomState,
+  };
+  const state = Object.fromEntries(
+    Object.entries(named).flatMap(([name, { array }]) => (array.storage ? [[name, array.storage]] : [])),
+  );
+  const step = (): void => {
+    optimizer.zeroGrad();
+    model.forward(x).backward();
+    optim.clipGradNorm(model.parameters(), 1, { errorIfNonfinite: false }).release();
+    optimizer.step();
+  };
+  return { step, schedule, state };
+}
+
+type State = Record<string, Uint8Array<ArrayBuffer>>;
+
+function read(device: Device, { state }: Training): State {
+  return Object.fromEntries(
+    Object.entries(state).map(([name, storage]) => [name, device.runtime.read(storage)]),
+  );
+}
+
+/** What a replay may find changed: state that its graph took for constants. */
+type Freeze = (device: Device, training: Training, start: State) => void;
+
+/** The old ways: what the graph should have read from memory is what it was at the capture. */
+const freezing =
+  (pattern: RegExp): Freeze =>
+  (device, { state }, start) => {
+    const frozen = Object.keys(state).filter((name) => pattern.test(name));
+    assert.ok(frozen.length > 0, `nothing is called ${pattern}`);
+    device.runtime.upload(frozen.map((name) => ({ source: start[name]!, target: state[name]! })));
+  };
+
+/** A step as something that is run again and again. */
+type Repeat = (device: Device, step: () => void) => { run(): void; close(): void };
+
+const repeats = {
+  replayed: (device, step) => {
+    const graph = captureStep(device, "step", 16 * MiB, step);
+    return { run: () => graph.replay(), close: () => graph.close() };
+  },
+  compiled: (device, step) => {
+    const compiled = device.compile(step, ownProducts);
+    return { run: () => compiled(), close: () => compiled.close() };
+  },
+  eager: (device, step) => ({ run: () => device.step(step), close: () => undefined }),
+} satisfies Readonly<Record<string, Repeat>>;
+
+/** Twenty steps of a kind; the state after each. */
+function train(way: keyof typeof repeats, freeze: Freeze): State[] {
+  return withDevice({ capture: "on", poison: true }, (device) => {
+    const training = prepare(device);
+    const { step, schedule } = training;
+    const start = read(device, training);
+    const repeat = repeats[way](device, step);
+    const states = Array.from({ length: steps }, () => {
+      freeze(device, training, start);
+      repeat.run();
+      schedule.step();
+      return read(device, training);
+    });
+    repeat.close();
+    return states;
+  });
+}
+
+for (const way of ["replayed", "compiled"] as const) {
+  regressionRow<Freeze>({
+    row: "C11",
+    rule: `twenty steps, ${way}, equal twenty eager ones bit for bit, with a schedule and with dropout`,
+    sound: () => {},
+    faults: {
+      [`${way}, the learning rate is the capture's`]: freezing(/\blr$/),
+      [`${way}, the bias correction is the capture's`]: freezing(/step$/),
+      [`${way}, the dropout masks are the capture's`]: freezing(/^random state$/),
+    },
+    check(freeze) {
+      const eager = train("eager", () => {});
+      for (const [index, state] of train(way, freeze).entries())
+        sameNamedBytes(state, eager[index]!, `after step ${index + 1}`);
+      assert.notDeepEqual(eager[0], eager[1], "the steps change something");
+    },
+  });
+}

@@ -1,0 +1,94 @@
+/** Row C10: the loss seed, the step's scalars and its counters are persistent, so no step's end can change them. */
+
+import assert from "node:assert/strict";
+import { type Driver, type Runtime, type Storage, strict } from "holdfast";
+import { add, f32Bytes, placeValues } from "../support/basic-ops.js";
+import { regressionRow } from "../support/regressions.js";
+import { readF32, withRuntime, writeF32 } from "../support/runtimes.js";
+import {
+  accumulate,
+  allocateTensor,
+  placeTinyModel,
+  sample,
+  type TinyModel,
+  update,
+} from "../support/tiny-training.js";
+
+const steps = 50;
+const memory = { memory: "64MiB", arena: "8MiB" } as const;
+
+/** Puts the model's seed somewhere else, with its value. */
+type PlaceSeed = (runtime: Runtime, model: TinyModel) => Storage;
+
+interface Home {
+  readonly placeSeed: PlaceSeed;
+  readonly wrap: (device: Driver) => Driver;
+}
+
+const inArena: PlaceSeed = (runtime) => {
+  const seed = runtime.arena.allocate(f32Bytes, "seed");
+  writeF32(runtime, seed, [2]);
+  return seed;
+};
+
+/** The old way: the seed lies in the arena, and nobody asks whether it is alive when its address is used. */
+const inArenaUnchecked: PlaceSeed = (runtime, model) => ({
+  ...model.seed,
+  span: inArena(runtime, model).span,
+  owner: model.seed,
+});
+
+interface Result {
+  readonly p: Float32Array;
+  readonly seed: readonly number[];
+  readonly counter: readonly number[];
+}
+
+/** Trains for 50 steps; with a reset and a poisoned arena between the steps, or with neither. */
+function train({ placeSeed, wrap }: Home, isReset: boolean): Result {
+  return withRuntime(
+    { ...memory, poison: isReset },
+    ({ runtime }) => {
+      const placed = placeTinyModel(runtime);
+      const model = { ...placed, seed: placeSeed(runtime, placed) };
+      const { counter, one } = placeValues(runtime, "scalars", { counter: [0], one: [1] });
+      const work = (step: number): void => {
+        const x = allocateTensor(runtime, "x");
+        writeF32(runtime, x, sample(step));
+        accumulate(runtime, model, x);
+        update(runtime, model);
+        add(runtime, counter, one, counter);
+      };
+      for (let step = 0; step < steps; step++) {
+        if (!isReset) work(step);
+        else {
+          runtime.arena.reset();
+          runtime.step(() => work(step));
+        }
+      }
+      const [p, seed, count] = [model.p, model.seed, counter].map((one) => readF32(runtime, one));
+      return { p: p!, seed: [...seed!], counter: [...count!] };
+    },
+    wrap,
+  );
+}
+
+regressionRow<Home>({
+  row: "C10",
+  rule: "seed, learning rate and counter survive 50 steps with resets and poison, and so does every bit they lead to",
+  sound: { placeSeed: (_, model) => model.seed, wrap: strict },
+  faults: {
+    "the loss seed lies in the arena": { placeSeed: inArena, wrap: strict },
+    "the loss seed lies in the arena, unchecked": {
+      placeSeed: inArenaUnchecked,
+      wrap: (device) => device,
+    },
+  },
+  check(home) {
+    const withResets = train(home, true);
+    const without = train(home, false);
+    assert.deepEqual(withResets.seed, [2], "the seed has changed");
+    assert.deepEqual(withResets, without);
+    assert.deepEqual(without.counter, [steps]);
+  },
+});

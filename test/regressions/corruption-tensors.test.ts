@@ -1,0 +1,124 @@
+/**
+ * The rules of memory once more, for tensors. C3: filling, reshaping, gathering "into" a tensor re-homed it. C6: a view was
+ * saved and not pinned, and its source was handed out again.
+ */
+
+import assert from "node:assert/strict";
+import { type Device, nn, noGrad, SavedSet, type Storage, Tensor, tensor } from "holdfast";
+import { openStrictDevice } from "../support/devices.js";
+import { regressionRow } from "../support/regressions.js";
+import { withMethods } from "../support/replaced-methods.js";
+
+/** Every op that has an in-place form, with what it makes of [1, 4, 9]. */
+const inPlaceForms: Readonly<
+  Record<string, readonly [run: (x: Tensor) => Tensor, expected: readonly number[]]>
+> = {
+  add_: [(x) => x.add_(1), [2, 5, 10]],
+  sub_: [(x) => x.sub_(1), [0, 3, 8]],
+  mul_: [(x) => x.mul_(2), [2, 8, 18]],
+  div_: [(x) => x.div_(2), [0.5, 2, 4.5]],
+  pow_: [(x) => x.pow_(2), [1, 16, 81]],
+  neg_: [(x) => x.neg_(), [-1, -4, -9]],
+  abs_: [(x) => x.abs_(), [1, 4, 9]],
+  exp_: [(x) => x.zero_().exp_(), [1, 1, 1]],
+  sqrt_: [(x) => x.sqrt_(), [1, 2, 3]],
+  sign_: [(x) => x.sub_(4).sign_(), [-1, 0, 1]],
+  floor_: [(x) => x.div_(4).floor_(), [0, 1, 2]],
+  ceil_: [(x) => x.div_(4).ceil_(), [1, 1, 3]],
+  expm1_: [(x) => x.zero_().expm1_(), [0, 0, 0]],
+  log_: [(x) => x.fill_(1).log_(), [0, 0, 0]],
+  log1p_: [(x) => x.zero_().log1p_(), [0, 0, 0]],
+  rsqrt_: [(x) => x.fill_(4).rsqrt_(), [0.5, 0.5, 0.5]],
+  square_: [(x) => x.square_(), [1, 16, 81]],
+  reciprocal_: [(x) => x.fill_(4).reciprocal_(), [0.25, 0.25, 0.25]],
+  sin_: [(x) => x.zero_().sin_(), [0, 0, 0]],
+  cos_: [(x) => x.zero_().cos_(), [1, 1, 1]],
+  erf_: [(x) => x.zero_().erf_(), [0, 0, 0]],
+  leakyRelu_: [(x) => x.sub_(4).leakyRelu_(0.5), [-1.5, 0, 5]],
+  silu_: [(x) => x.zero_().silu_(), [0, 0, 0]],
+  clamp_: [(x) => x.clamp_(2, 5), [2, 4, 5]],
+  relu_: [(x) => x.sub_(4).relu_(), [0, 0, 5]],
+  tanh_: [(x) => x.mul_(1e4).tanh_(), [1, 1, 1]],
+  sigmoid_: [(x) => x.mul_(1e4).sigmoid_(), [1, 1, 1]],
+  copy_: [(x) => x.copy_(tensor([7], { device: x.device })), [7, 7, 7]],
+  scatterAdd_: [
+    (x) =>
+      x.scatterAdd_(
+        0,
+        tensor([2, 2], { device: x.device, dtype: "i32" }),
+        tensor([1, 2], { device: x.device }),
+      ),
+    [1, 4, 12],
+  ],
+  maskedFill_: [(x) => x.maskedFill_(x.gt(2), 7), [1, 7, 7]],
+  requiresGrad_: [(x) => x.requiresGrad_(false), [1, 4, 9]],
+  fill_: [(x) => x.fill_(3), [3, 3, 3]],
+  zero_: [(x) => x.fill_(Number.NaN).zero_(), [0, 0, 0]],
+};
+
+class Held extends nn.Module {
+  readonly x = new nn.Parameter([3], () => [1, 4, 9]);
+}
+
+const addressOf = ({ array }: Tensor): number | undefined => array.storage?.span.address;
+
+regressionRow<{ readonly apply: (x: Tensor, run: (x: Tensor) => Tensor) => Tensor }>({
+  row: "C3",
+  rule: "every in-place method writes where the tensor stands, in persistent and in step memory, and gives it back",
+  sound: { apply: (x, run) => run(x) },
+  faults: { "the result is a new tensor": { apply: (x, run) => run(x.clone()) } },
+  check: ({ apply }) => {
+    const device = openStrictDevice();
+    const methods = Object.getOwnPropertyNames(Tensor.prototype).filter((name) => name.endsWith("_"));
+    assert.deepEqual(methods.sort(), Object.keys(inPlaceForms).sort(), "a method has no row in this test");
+    for (const [name, [run, expected]] of Object.entries(inPlaceForms)) {
+      device.step(() => {
+        const parameter = new Held().to(device).x;
+        for (const x of [parameter, tensor([1, 4, 9], { device })]) {
+          const before = addressOf(x);
+          const result = noGrad(() => apply(x, run));
+          assert.deepEqual(x.tolist(), expected, name);
+          assert.equal(addressOf(result), before, `${name} moved the tensor`);
+        }
+      });
+    }
+  },
+});
+
+regressionRow<{ readonly save: SavedSet["save"] }>({
+  row: "C6",
+  rule: "a saved view keeps its owner: after a reset and reuse, backward through it is what it was",
+  sound: { save: SavedSet.prototype.save },
+  faults: {
+    "the view is not pinned": {
+      save(this: SavedSet, storage: Storage): void {
+        if (!storage.owner) sound.call(this, storage);
+      },
+    },
+  },
+  check: ({ save }) => {
+    const gradient = (between: (device: Device) => void): unknown => {
+      const device = openStrictDevice();
+      const weight = tensor([1, 2, 3, 4], { device, requiresGrad: true });
+      device.keep(weight);
+      const base = tensor([[9, 8, 7, 6, 5, 4, 3, 2]], { device });
+      // Half of the tensor's memory, seen from its fifth element on.
+      const view = base.reshape([2, 4]).expand([2, 4]).slice(1);
+      const loss = weight.mul(view).sum();
+      device.keep(loss);
+      between(device);
+      loss.backward();
+      return weight.grad?.tolist();
+    };
+    const expected = gradient(() => {});
+    const found = withMethods(SavedSet.prototype, { save }, () =>
+      gradient((device) => {
+        device.runtime.arena.reset();
+        for (let index = 0; index < 8; index++) device.fromHost(new Float32Array(8), [8], "f32");
+      }),
+    );
+    assert.deepEqual(found, expected);
+  },
+});
+
+const sound = SavedSet.prototype.save;

@@ -1,0 +1,93 @@
+/** C14: gradients were scaled by the loss for ten months. Every op was right; what no test looked at was the whole step. */
+
+import assert from "node:assert/strict";
+import { type Device, nn, noGrad, optim, type Tensor } from "holdfast";
+import { openStrictDevice } from "../support/devices.js";
+import { regressionRow } from "../support/regressions.js";
+
+const [batch, features, width, classes] = [5, 4, 6, 3] as const;
+const lr = 0.125;
+
+/** One of everything that a model is made of, small enough to try each weight. */
+function makeModel(device: Device): nn.Sequential {
+  return new nn.Sequential(
+    new nn.Linear(features, width),
+    new nn.LayerNorm(width),
+    new nn.GELU(),
+    new nn.Linear(width, classes),
+  ).to(device, "f64");
+}
+
+/** How a training step goes from the loss to the weights. */
+interface Trainer {
+  readonly train: (loss: Tensor, model: nn.Module, optimizer: optim.SGD) => void;
+}
+
+const sound: Trainer = {
+  train(loss, _, optimizer) {
+    loss.backward();
+    optimizer.step();
+  },
+};
+
+regressionRow<Trainer>({
+  row: "C14",
+  rule: "what a whole training step changes a weight by is the rate times the slope of the loss, by central differences",
+  sound,
+  faults: {
+    "gradients are scaled by the loss": {
+      train(loss, _, optimizer) {
+        loss.backward(loss.detach());
+        optimizer.step();
+      },
+    },
+    "gradients of the step before are still there": {
+      train(loss, model, optimizer) {
+        loss.backward(undefined, { retainGraph: true });
+        sound.train(loss, model, optimizer);
+      },
+    },
+    "the mean is taken twice": {
+      train: (loss, model, optimizer) => sound.train(loss.div(batch), model, optimizer),
+    },
+  },
+  check: ({ train }) => {
+    const device = openStrictDevice();
+    const model = makeModel(device);
+    const optimizer = new optim.SGD(model.parameters(), { lr });
+    const wave = (size: number, pace: number) =>
+      Float64Array.from({ length: size }, (_, i) => Math.sin(i * pace + 1));
+    const lossOf = (): Tensor => {
+      const x = device.fromHost(wave(batch * features, 1.7), [batch, features], "f64"); // [B, F]
+      const y = device.fromHost([0, 2, 1, 1, 0], [batch], "i32"); // [B]
+      return nn.functional.crossEntropy(model.forward(x), y);
+    };
+    const lossNow = (): number => device.step(() => noGrad(() => lossOf().item()));
+    const slopes = model.parameters().map((parameter) => {
+      const values = Float64Array.from(parameter.dataSync());
+      const lossWith = (index: number, change: number): number => {
+        device.write(
+          parameter,
+          values.map((value, at) => (at === index ? value + change : value)),
+        );
+        return lossNow();
+      };
+      const slope = values.map((_, index) => (lossWith(index, 1e-5) - lossWith(index, -1e-5)) / 2e-5);
+      device.write(parameter, values);
+      return { parameter, values, slope };
+    });
+    device.step(() => {
+      train(lossOf(), model, optimizer);
+    });
+    for (const { parameter, values, slope } of slopes) {
+      for (const [index, value] of parameter.dataSync().entries()) {
+        const change = ((values[index] ?? 0) - value) / lr;
+        const error = Math.abs(change - (slope[index] ?? Number.NaN));
+        assert.ok(
+          error < 1e-8,
+          `${parameter.name}[${index}] moved by ${change} times the rate, the slope is ${slope[index]}`,
+        );
+      }
+    }
+  },
+});

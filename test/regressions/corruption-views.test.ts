@@ -1,0 +1,104 @@
+/** Row C6: a view keeps its owner, over the end of its step, over a reset and against a free. */
+
+import assert from "node:assert/strict";
+import { type Runtime, SavedSet, type Span, type Storage } from "holdfast";
+import { arenaPool, type OpenPool, oldPool, requireApart } from "../support/pools.js";
+import { regressionRow } from "../support/regressions.js";
+import { refusalOf } from "../support/rejections.js";
+import { withRuntime } from "../support/runtimes.js";
+import { fillTheRest } from "../support/strangers.js";
+
+const memory = { memory: "64MiB", arena: "1MiB", poison: true } as const;
+
+/** Saves a view for a backward pass to come, and gives what lets it go. */
+type Save = (runtime: Runtime, view: Storage) => () => void;
+
+const saveWithOwner: Save = (runtime, view) => {
+  const saved = new SavedSet(runtime.arena, "backward");
+  saved.save(view);
+  return () => saved.release();
+};
+
+regressionRow<Save>({
+  row: "C6",
+  rule: "a saved view keeps its owner's bytes over the step's end and a reset, until the backward pass lets go",
+  sound: saveWithOwner,
+  faults: { "only the view's address is saved": () => () => undefined },
+  check(save) {
+    withRuntime(memory, ({ runtime, device }) => {
+      const { source, view, release } = runtime.step(() => {
+        const made = runtime.arena.allocate(4096, "source");
+        runtime.fill(made, 7);
+        const part = runtime.view(runtime.view(made, 1024, 2048, "reshaped"), 256, 1028, "transposed");
+        return { source: made, view: part, release: save(runtime, part) };
+      });
+      runtime.arena.reset();
+      fillTheRest(runtime, 0x5a);
+      runtime.synchronize();
+      const isIntact = (span: Span): boolean => device.deviceBytes(span).every((byte) => byte === 7);
+      assert.ok(isIntact(view.span), "the view's bytes are another's now");
+      assert.ok(isIntact(source.span), "the owner's bytes are another's now");
+      assert.ok(runtime.read(view).every((byte) => byte === 7));
+      release();
+      assert.equal(refusalOf(() => runtime.read(view))?.code, "DEAD_STORAGE", "let go, it is dead by name");
+    });
+  },
+});
+
+regressionRow<OpenPool>({
+  row: "C6",
+  rule: "a source is not freed while a view of it lives, and is once the view is dropped",
+  sound: arenaPool,
+  faults: { "a reshape's source is freed under the view": oldPool },
+  check(open) {
+    withRuntime(memory, ({ runtime }) => {
+      const pool = open(runtime);
+      const source = pool.allocate(1024);
+      const view = runtime.view(source, 256, 512, "reshaped");
+      const refusal = refusalOf(() => pool.free(source));
+      requireApart(runtime, { "the view": view, "the next block": pool.allocate(1024) });
+      assert.equal(refusal?.code, "HAS_VIEWS");
+      assert.match(refusal.message, /"block" can't be freed: 1 views of it/);
+      runtime.arena.dropView(view);
+      pool.free(source);
+      assert.equal(refusalOf(() => runtime.read(view))?.code, "DEAD_STORAGE");
+    });
+  },
+});
+
+/** Makes a view, of an owner or of a view. */
+type View = (runtime: Runtime, storage: Storage, offset: number, size: number) => Storage;
+
+const naiveView: View = (_, storage, offset, size) => ({
+  ...storage,
+  span: { address: storage.span.address + offset, size } as Span,
+  owner: storage,
+});
+
+regressionRow<View>({
+  row: "C6",
+  rule: "a view of a view has the root as its owner, and outlives the view between them",
+  sound: (runtime, storage, offset, size) => runtime.view(storage, offset, size),
+  faults: {
+    "a view is owned by what it was taken from": (runtime, storage, offset, size) =>
+      storage.owner ? naiveView(runtime, storage, offset, size) : runtime.view(storage, offset, size),
+    "a view has no owner at all": (runtime, storage, offset, size) => {
+      const { owner: _, ...rest } = naiveView(runtime, storage, offset, size);
+      return { ...rest, owner: undefined };
+    },
+  },
+  check(viewOf) {
+    withRuntime(memory, ({ runtime }) => {
+      const root = runtime.arena.allocate(4096, "root");
+      const middle = viewOf(runtime, root, 1024, 2048);
+      const leaf = viewOf(runtime, middle, 512, 256);
+      assert.equal(middle.owner, root, "the view does not keep the root");
+      assert.equal(leaf.owner, root, "the view of a view does not keep the root");
+      assert.deepEqual(leaf.span, { address: root.span.address + 1536, size: 256 });
+      runtime.arena.dropView(middle);
+      runtime.fill(leaf, 7);
+      assert.ok(runtime.read(leaf).every((byte) => byte === 7));
+      assert.equal(refusalOf(() => runtime.arena.free(root))?.code, "HAS_VIEWS", "the leaf keeps the root");
+    });
+  },
+});

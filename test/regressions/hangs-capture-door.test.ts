@@ -1,0 +1,200 @@
+/** Regressions, hangs at the door of a capture: how it is entered (H6, H7) and how it ends (H8). */
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { type Driver, HoldfastError, strict } from "holdfast";
+import { around, type Stream } from "../../src/driver/index.js";
+import { CaptureGate } from "../../src/runtime/capture/capture-state.js";
+import { CallLog } from "../support/call-log.js";
+import { regressionRow } from "../support/regressions.js";
+import { withMethods } from "../support/replaced-methods.js";
+import { filesBelow, readRepositoryFile } from "../support/repository.js";
+import { openTestDriver } from "../support/test-device.js";
+import { doubleWeights, type Model, passes, withModel } from "../support/weights-model.js";
+
+interface Source {
+  readonly file: string;
+  readonly text: string;
+}
+
+interface Doors {
+  readonly sources: readonly Source[];
+  /** What a user of the runtime holds. */
+  readonly surface: (model: Model) => object;
+}
+
+const ourDoors: Doors = {
+  sources: filesBelow("src", ".ts")
+    .filter((file) => !file.endsWith(".test.ts"))
+    .map((file) => ({ file, text: readRepositoryFile(file) })),
+  surface: ({ runtime }) => runtime,
+};
+
+/** Everything that can be reached from an object through properties, itself included. */
+function reachableFrom(start: object): Set<object> {
+  const found = new Set<object>([start]);
+  for (const one of found) {
+    if (ArrayBuffer.isView(one)) continue;
+    for (const value of Object.values(one)) if (typeof value === "object" && value !== null) found.add(value);
+  }
+  return found;
+}
+
+regressionRow<Doors>({
+  row: "H6",
+  rule: "there is one door into a capture: only runtime/capture.ts begins one, and the runtime hands out no driver",
+  sound: ourDoors,
+  faults: {
+    "a second file that begins a capture": {
+      ...ourDoors,
+      sources: [
+        ...ourDoors.sources,
+        { file: "src/train/fast-path.ts", text: 'driver.beginCapture(stream, "thread-local");' },
+      ],
+    },
+    "a runtime that hands out its driver": {
+      ...ourDoors,
+      surface: ({ runtime, driver }) => Object.assign(Object.create(runtime), { backend: { driver } }),
+    },
+  },
+  check: ({ sources, surface }) => {
+    const doors = sources.filter(
+      ({ file, text }) => !file.startsWith("src/driver/") && /beginCapture/.test(text),
+    );
+    assert.deepEqual(
+      doors.map(({ file }) => file),
+      ["src/runtime/capture/capture.ts"],
+    );
+    withModel(strict, (model) => {
+      const leaks = [...reachableFrom(surface(model))].filter((one) => "beginCapture" in one);
+      assert.equal(leaks.length, 0, "a driver can be reached from the runtime");
+    });
+  },
+});
+
+/** Changes the mode in which captures are begun. */
+const relaxing = (inner: Driver): Driver =>
+  around(inner, (call, args, proceed) => {
+    if (call !== "beginCapture") return proceed();
+    return inner.beginCapture(args[0] as Stream, "relaxed" as never);
+  });
+
+regressionRow<(driver: Driver) => Driver>({
+  row: "H7",
+  rule: "every capture reaches the driver in thread-local mode",
+  sound: (driver) => driver,
+  faults: {
+    "a capture in relaxed mode": relaxing,
+    "a capture in relaxed mode, under strict": (driver) => relaxing(strict(driver)),
+  },
+  check: (wrap) => {
+    const log = new CallLog();
+    withModel(
+      (device) => wrap(log.wrap(device)),
+      (model) => {
+        model.runtime.capture("train step", () => doubleWeights(model)).close();
+        const modes = log.calls.filter(({ call }) => call === "beginCapture").map(({ args }) => args[1]);
+        assert.deepEqual(modes, ["thread-local"]);
+      },
+    );
+  },
+});
+
+test("H7: strict refuses the relaxed mode, and nothing has begun", () => {
+  const device = openTestDriver();
+  const driver = strict(device);
+  const stream = driver.createStream();
+  assert.throws(() => driver.beginCapture(stream, "relaxed" as never), {
+    code: "CAPTURE_REFUSED",
+    message: /"relaxed" was asked for/,
+  });
+  assert.throws(() => driver.endCapture(stream), { code: "CAPTURE_ORDER" });
+  device.close();
+});
+
+/** Runs the check on an engine, and plants what is to be planted in it. */
+interface Ending {
+  readonly plant: (run: () => void) => void;
+  readonly wrap: (driver: Driver) => Driver;
+}
+
+/** The old gate: every end takes one from a counter, also the end that comes second. */
+function withCountingGate(run: () => void): void {
+  const { enter, leave } = CaptureGate.prototype;
+  const depths = new WeakMap<CaptureGate, number>();
+  const depthOf = (gate: CaptureGate): number => depths.get(gate) ?? 0;
+  const counting: Pick<CaptureGate, "enter" | "leave"> = {
+    enter(this: CaptureGate, name) {
+      if (depthOf(this) !== 0) throw new HoldfastError("CAPTURE_ORDER", `The depth is ${depthOf(this)}.`);
+      depths.set(this, 1);
+      enter.call(this, name);
+    },
+    leave(this: CaptureGate) {
+      depths.set(this, depthOf(this) - 1);
+      return leave.call(this);
+    },
+  };
+  withMethods(CaptureGate.prototype, counting, run);
+}
+
+/** The old watchdog: it ends a capture that the normal path ends too. */
+const endingTwice = (inner: Driver): Driver =>
+  around(inner, (call, args, proceed) => {
+    if (call === "endCapture") inner.destroyGraph(inner.endCapture(args[0] as Stream));
+    return proceed();
+  });
+
+regressionRow<Ending>({
+  row: "H8",
+  rule: "a capture that is ended twice, or by an exception in any pass, leaves the next one as good as ever",
+  sound: { plant: (run) => run(), wrap: (driver) => driver },
+  faults: {
+    "a gate that counts": { plant: withCountingGate, wrap: (driver) => driver },
+    "a second end on the driver": { plant: (run) => run(), wrap: endingTwice },
+  },
+  check: ({ plant, wrap }) => {
+    const log = new CallLog();
+    plant(() =>
+      withModel(
+        (device) => wrap(strict(log.wrap(device))),
+        (model) => {
+          const { runtime } = model;
+          for (const pass of passes) {
+            let passesBegun = 0;
+            const failing = (): void => {
+              doubleWeights(model);
+              if (passes[passesBegun++] === pass) throw new RangeError(`no luck while ${pass}`);
+            };
+            assert.throws(() => runtime.capture("failing", failing), new RangeError(`no luck while ${pass}`));
+            const captured = runtime.capture("good", () => doubleWeights(model));
+            captured.replay();
+            captured.close();
+            captured.close();
+          }
+          const ends = log.calls.map(({ call }) => call).filter((call) => /^(begin|end)Capture$/.test(call));
+          // One capture that fails while recording, and a good one after each of the three that fail.
+          assert.deepEqual(ends, Array.from({ length: 4 }, () => ["beginCapture", "endCapture"]).flat());
+        },
+      ),
+    );
+  },
+});
+
+regressionRow<(run: () => void) => void>({
+  row: "H8",
+  rule: "the gate is idle after any number of ends, also after one that comes while the function is at work",
+  sound: (run) => run(),
+  faults: { "a gate that counts, ended twice": withCountingGate },
+  check: (plant) =>
+    plant(() => {
+      const gate = new CaptureGate();
+      gate.enter("first");
+      assert.deepEqual([gate.leave(), gate.leave()], [true, false]);
+      gate.enter("second");
+      gate.during("recording", () => void gate.leave());
+      gate.leave();
+      assert.equal(gate.state, "idle");
+      gate.enter("third");
+      assert.equal(gate.state, "preparing");
+    }),
+});

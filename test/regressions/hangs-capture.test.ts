@@ -1,0 +1,197 @@
+/** Regressions, hangs inside a capture: H4 and H5, with the 50 weights of CrossAsset on the device. */
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { basicKernels, type DriverCall, HoldfastError, type Storage, strict } from "holdfast";
+import type { Graph } from "../../src/driver/index.js";
+import { CaptureGate, type CapturePass } from "../../src/runtime/capture/capture-state.js";
+import { CallLog } from "../support/call-log.js";
+import { regressionRow } from "../support/regressions.js";
+import { withMethods } from "../support/replaced-methods.js";
+import { readF32 } from "../support/runtimes.js";
+import { doubleWeights, type Model, passes, withModel } from "../support/weights-model.js";
+
+/** Something that is illegal inside a capture, and what the refusal must say of it. */
+interface IllegalAct {
+  readonly act: (model: Model) => unknown;
+  readonly says: RegExp;
+  /** What is lazy may be made in the first pass, which sends no work to the driver. */
+  readonly refusedIn: readonly CapturePass[];
+}
+
+/** The recording comes first: a red proof ends at the first pass that lets the act through. */
+const afterTheFirst: readonly CapturePass[] = ["recording", "running"];
+
+const illegalActs: Readonly<Record<string, IllegalAct>> = {
+  "an allocation": {
+    act: ({ runtime }) => runtime.arena.allocate(8 * 1024 * 1024, "attention scores"),
+    says: /^allocation of 8 MiB by attention scores inside capture "train step"/,
+    refusedIn: afterTheFirst,
+  },
+  "a placement": {
+    act: ({ runtime }) => runtime.persistent.place("moments", "late moments", [{ name: "m", size: 4096 }]),
+    says: /^placement of 4 KiB by late moments inside capture "train step"/,
+    refusedIn: afterTheFirst,
+  },
+  "a kernel's load": {
+    act: ({ runtime }) => runtime.kernel(basicKernels.sum),
+    says: /^load of a kernel by sum inside capture "train step"/,
+    refusedIn: afterTheFirst,
+  },
+  "a synchronisation": {
+    act: ({ runtime }) => runtime.synchronize(),
+    says: /^synchronise by synchronize\(\) inside capture "train step"/,
+    refusedIn: passes,
+  },
+  "a read-back": {
+    act: ({ runtime, weights }) => runtime.read(weights[0]!),
+    says: /^read-back of 193 KiB by Win\[0\] inside capture "train step"/,
+    refusedIn: passes,
+  },
+  "an upload": {
+    act: ({ runtime, weights }) => runtime.upload([{ source: new Float32Array(3), target: weights[49]! }]),
+    says: /^upload of 1 tensors by bout inside capture "train step"/,
+    refusedIn: passes,
+  },
+};
+
+/** What a capture may let through to the driver while it records. */
+const legalInCapture: ReadonlySet<DriverCall> = new Set(["launch", "fill", "copyOnDevice"]);
+
+/** Commits the act in one pass of a capture and holds the refusal to its name and the driver to its peace. */
+function checkAct({ act, says }: IllegalAct, pass: CapturePass, log: CallLog, model: Model): void {
+  let asked: DriverCall[] = [];
+  let passesBegun = 0;
+  const body = (): void => {
+    doubleWeights(model);
+    if (passes[passesBegun++] !== pass) return;
+    const before = log.calls.length;
+    try {
+      act(model);
+    } finally {
+      asked = log.namesFrom(before);
+    }
+  };
+  let refusal: unknown;
+  try {
+    model.runtime.capture("train step", body);
+  } catch (error) {
+    refusal = error;
+  }
+  assert.deepEqual(asked, [], `the driver was asked while ${pass}`);
+  assert.ok(refusal instanceof HoldfastError, `nothing was refused while ${pass}`);
+  assert.equal(refusal.code, "CAPTURE_REFUSED");
+  assert.match(refusal.message, says);
+}
+
+type Gate = (run: () => void) => void;
+
+const noGate: Gate = (run) =>
+  withMethods(CaptureGate.prototype, { refuse: () => undefined, refuseInside: () => undefined }, run);
+
+for (const [name, illegal] of Object.entries(illegalActs)) {
+  regressionRow<Gate>({
+    row: "H4",
+    rule: `${name} inside a capture is refused by name before the driver is asked`,
+    sound: (run) => run(),
+    faults: { [`${name} with the gate switched off`]: noGate },
+    check: (gate) => {
+      const log = new CallLog();
+      withModel(log.wrap, (model) =>
+        gate(() => {
+          for (const pass of illegal.refusedIn) checkAct(illegal, pass, log, model);
+          assert.deepEqual(
+            log.namesInCapture().filter((call) => !legalInCapture.has(call)),
+            [],
+          );
+        }),
+      );
+    },
+  });
+}
+
+test("H4: a capture with the 50 weights replays as one launch of 50 nodes, and nothing else reaches the recording", () => {
+  const log = new CallLog();
+  withModel(
+    (device) => strict(log.wrap(device)),
+    (model) => {
+      const { runtime, weights } = model;
+      const before = weights.map((weight) => readF32(runtime, weight));
+      const step = runtime.capture("train step", () => doubleWeights(model));
+      const launches = log.count("launchGraph");
+      step.replay();
+      assert.equal(step.mode, "graph");
+      assert.equal(log.count("launchGraph"), launches + 1);
+      assert.deepEqual(
+        log.namesInCapture(),
+        weights.map(() => "launch"),
+      );
+      for (const [index, weight] of weights.entries()) {
+        assert.deepEqual(
+          readF32(runtime, weight),
+          before[index]?.map((value) => 2 * value),
+          weight.label,
+        );
+      }
+    },
+  );
+});
+
+/** A way to turn a function's work into something that is replayed. */
+type CaptureWay = (model: Model, body: () => void) => () => void;
+
+const ourDoor: CaptureWay = ({ runtime }, body) => {
+  const captured = runtime.capture("lazy", body);
+  return () => captured.replay();
+};
+
+/** The old way: the first call of the function is the recorded one. */
+const withoutWarmUp: CaptureWay = ({ runtime: { stream }, driver }, body) => {
+  let graph: Graph;
+  driver.beginCapture(stream, "thread-local");
+  try {
+    body();
+  } finally {
+    graph = driver.endCapture(stream);
+  }
+  driver.instantiate(graph);
+  return () => driver.launchGraph(stream, graph);
+};
+
+regressionRow<CaptureWay>({
+  row: "H5",
+  rule: "the warm-up makes every lazy resource: no allocation and no load is counted inside the recording",
+  sound: ourDoor,
+  faults: { "a capture with no warm-up": withoutWarmUp },
+  check: (capture) => {
+    const log = new CallLog();
+    withModel(log.wrap, (model) => {
+      const { runtime, weights } = model;
+      const bias = weights[49]!; // [3]
+      const before = readF32(runtime, bias);
+      let scratch: Storage | undefined;
+      let madeInRecording = 0;
+      const body = (): void => {
+        const { allocations } = runtime.arena.figures;
+        // Larger than what is committed so far, as a library's first workspace is.
+        scratch ??= runtime.arena.allocate(16 * 1024 * 1024, "library workspace");
+        if (log.isCapturing) madeInRecording += runtime.arena.figures.allocations - allocations;
+        const kernel = runtime.kernel(basicKernels.add);
+        const given = [bias, bias, bias, 3];
+        runtime.launch({ op: "double", kernel, blocks: 1, arguments: given });
+        runtime.fill(scratch, 0);
+      };
+      try {
+        capture(model, body)();
+      } finally {
+        const strangers = log.namesInCapture().filter((call) => !legalInCapture.has(call));
+        assert.deepEqual(strangers, [], "driver calls inside the recording");
+        assert.equal(madeInRecording, 0, "allocations of the arena inside the recording");
+      }
+      assert.deepEqual(
+        readF32(runtime, bias),
+        before.map((value) => 2 * value),
+      );
+    });
+  },
+});

@@ -1,0 +1,358 @@
+/** Regressions, hangs for want of memory: H9 to H12. */
+
+import assert from "node:assert/strict";
+import {
+  type Driver,
+  type ErrorCode,
+  faulty,
+  HoldfastError,
+  type Runtime,
+  type RuntimeOptions,
+  type Span,
+  type Storage,
+} from "holdfast";
+import { around, type DeviceInfo, type HostMemory, type MemoryInfo } from "../../src/driver/index.js";
+import { Arena, type Judgement, type Verdict } from "../../src/runtime/index.js";
+import { bytes, GiB, KiB, MiB } from "../../src/units/index.js";
+import { CallLog } from "../support/call-log.js";
+import { fakeHost } from "../support/fake-host.js";
+import { regressionRow } from "../support/regressions.js";
+import { withMethods } from "../support/replaced-methods.js";
+import { withCpuRuntime, withRuntime } from "../support/runtimes.js";
+
+/** The refusal that a call ends with. */
+function refusalOf(call: () => unknown): HoldfastError {
+  try {
+    call();
+  } catch (error) {
+    if (error instanceof HoldfastError) return error;
+    throw error;
+  }
+  return assert.fail("nothing was refused");
+}
+
+/** Calls until it is refused, two hundred times at most, and tells the refusal. */
+function refusalAfterSome(call: () => unknown): HoldfastError {
+  return refusalOf(() => {
+    for (let times = 0; times < 200; times++) call();
+  });
+}
+
+/** A way to come under pressure, what the verdict on it must be, and what the message must show. */
+interface Pressed {
+  readonly options: RuntimeOptions;
+  readonly press: (runtime: Runtime) => HoldfastError;
+  readonly verdict: Verdict;
+  readonly shows: readonly RegExp[];
+}
+
+const pressures: Readonly<Record<string, Pressed>> = {
+  "a 48 KB output overflows a small arena on the first sample": {
+    options: { memory: "64MiB", arena: "64KiB" },
+    press: (runtime) =>
+      runtime.step(() => {
+        runtime.arena.allocate(20 * KiB, "input");
+        runtime.arena.allocate(1 * KiB, "labels");
+        return refusalOf(() => runtime.arena.allocate(48 * KiB, "output"));
+      }),
+    verdict: "mis-sized",
+    shows: [
+      /^output asked the arena for 48 KiB and it has no room/,
+      /capacity 64 KiB, committed 64 KiB, offset 21 KiB/,
+      /this step: 2 allocations, 21 KiB; 0 resets in all/,
+      /· input 20 KiB in 1\n {2}· labels 1 KiB in 1\n/,
+      /Raise HOLDFAST_ARENA/,
+    ],
+  },
+  "128 batches that nothing resets": {
+    options: { memory: "64MiB", arena: "4MiB" },
+    press: (runtime) =>
+      refusalAfterSome(() => {
+        runtime.arena.allocate(24 * KiB, "hidden");
+        runtime.arena.allocate(8 * KiB, "logits");
+      }),
+    verdict: "never reset",
+    shows: [
+      /capacity 4 MiB, committed 4 MiB, offset 4 MiB/,
+      /this step: 256 allocations, 4 MiB; 0 resets in all/,
+      /· hidden 3 MiB in 128\n {2}· logits 1 MiB in 128\n/,
+      /Run each batch inside step\(\)/,
+    ],
+  },
+  "a step that needs more than there is": {
+    options: { memory: "4MiB", arena: "4MiB", staging: "64KiB" },
+    press: (runtime) => {
+      runtime.step(() => runtime.arena.allocate(4 * KiB, "input"));
+      return runtime.step(() => {
+        runtime.arena.allocate(256 * KiB, "input");
+        return refusalAfterSome(() => runtime.arena.allocate(1 * MiB, "activations"));
+      });
+    },
+    verdict: "truly full",
+    shows: [
+      /capacity 4 MiB, committed \S+ MiB, offset 3.25 MiB/,
+      /this step: 4 allocations, 3.25 MiB; 1 resets in all \(1 by steps, 0 by calls\)/,
+      /· activations 3 MiB in 3\n {2}· input 256 KiB in 1\n/,
+      /Use a smaller batch. Raise HOLDFAST_MEMORY/,
+    ],
+  },
+};
+
+type Plant = (run: () => void) => void;
+
+/** A judge who has one answer for everything. */
+function withVerdict(verdict: Verdict, run: () => void): void {
+  const judgement: Judgement = { verdict, why: "it is what it is", help: "Buy more memory." };
+  withMethods(Arena.prototype, { judge: () => judgement }, run);
+}
+
+for (const [situation, { options, press, verdict, shows }] of Object.entries(pressures)) {
+  const usualAnswer = verdict === "truly full" ? "mis-sized" : "truly full";
+  regressionRow<Plant>({
+    row: "H9",
+    rule: `${situation}: "${verdict}", with the figures and the top holders, said once before it is thrown`,
+    sound: (run) => run(),
+    faults: {
+      [`${situation}, "${usualAnswer}" being the only answer`]: (run) => withVerdict(usualAnswer, run),
+    },
+    check: (plant) =>
+      plant(() => {
+        const printed: string[] = [];
+        // A GPU commits 2 MiB at least, more than there is in these.
+        withCpuRuntime({ ...options, print: (text) => printed.push(text) }, ({ runtime }) => {
+          const refusal = press(runtime);
+          assert.equal(refusal.numbers["verdict"], verdict);
+          for (const part of shows) assert.match(refusal.message, part);
+          assert.deepEqual(press(runtime).code, refusal.code, "the second refusal");
+        });
+        assert.equal(printed.filter((text) => text.includes("memory at first pressure")).length, 1);
+      }),
+  });
+}
+
+/** How the arena is asked for memory. */
+type Allocate = (runtime: Runtime, driver: Driver, size: number, label: string) => Storage;
+
+const insideTheBudget: Allocate = (runtime, _driver, size, label) => runtime.arena.allocate(size, label);
+
+/** The old way: what the arena refuses is taken from the driver, past every account. */
+const byOverflow: Allocate = (runtime, driver, size, label) => {
+  try {
+    return runtime.arena.allocate(size, label);
+  } catch {
+    const span = driver.reserve(bytes(size));
+    driver.commit(span);
+    return { kind: "step", span, generation: 0, label, home: driver, owner: undefined };
+  }
+};
+
+/** Every byte that the driver was ever made to give, on the device and pinned on the host. */
+function everTaken(log: CallLog): number {
+  const sizes = log.calls.map(({ call, args, hasReturned }): number => {
+    if (!hasReturned) return 0;
+    if (call === "commit") return (args[0] as Span).size;
+    return call === "allocateHost" ? (args[0] as HostMemory["size"]) : 0;
+  });
+  return sizes.reduce((sum, size) => sum + size, 0);
+}
+
+/** A refusal asks the driver for its free memory and, at most, once for more. */
+const mostCallsOfARefusal = 4;
+
+interface Shortage {
+  readonly code: ErrorCode;
+  readonly script: readonly string[];
+  /** Is there memory to grow into after the refusal? */
+  readonly isPassing: boolean;
+}
+
+function checkRefusalWithoutTrace(allocate: Allocate, { code, script, isPassing }: Shortage): void {
+  const log = new CallLog();
+  let driver: Driver | undefined;
+  const wrap = (device: Driver): Driver => {
+    driver = faulty(log.wrap(device), script);
+    return driver;
+  };
+  withRuntime(
+    { memory: "16MiB", arena: "16MiB", staging: "1MiB" },
+    ({ runtime }) => {
+      const take = (): Storage => allocate(runtime, driver!, 1 * MiB, "activations");
+      const state = () => ({ ...runtime.arena.figures, used: runtime.budget.used });
+      runtime.step(() => {
+        let last = take();
+        let before = state();
+        let callsBefore = 0;
+        const refusal = refusalAfterSome(() => {
+          before = state();
+          callsBefore = log.calls.length;
+          last = take();
+        });
+        assert.equal(refusal.code, code);
+        assert.deepEqual(state(), before, "a refusal leaves no trace");
+        assert.ok(log.calls.length - callsBefore <= mostCallsOfARefusal, "a refusal takes a bounded time");
+
+        runtime.arena.free(last);
+        assert.equal(take().span.address, last.span.address, "what was freed is given again");
+        if (isPassing) take();
+      });
+      assert.ok(everTaken(log) <= runtime.budget.limit, `${everTaken(log)} bytes were taken`);
+      assert.equal(runtime.budget.used, everTaken(log));
+    },
+    wrap,
+  );
+}
+
+regressionRow<Allocate>({
+  row: "H10",
+  rule: "an exhausted budget is an error without a trace, and nothing is ever taken beside it",
+  sound: insideTheBudget,
+  faults: { "an overflow path past the budget": byOverflow },
+  check: (allocate) =>
+    checkRefusalWithoutTrace(allocate, { code: "OUT_OF_BUDGET", script: [], isPassing: false }),
+});
+
+regressionRow<Allocate>({
+  row: "H10",
+  rule: "a device that refuses to let the arena grow is an error without a trace",
+  sound: insideTheBudget,
+  faults: { "an overflow path past the refusal": byOverflow },
+  check: (allocate) =>
+    checkRefusalWithoutTrace(allocate, {
+      code: "OUT_OF_MEMORY",
+      script: ["the 3rd commit fails with out-of-memory"],
+      isPassing: true,
+    }),
+});
+
+const steps = 10_000;
+const allocationsAStep = 500;
+
+regressionRow<(runtime: Runtime, body: () => void) => void>({
+  row: "H11",
+  rule: "over 10,000 steps of 500 allocations, committed memory is flat from the second on: the step scope resets",
+  sound: (runtime, body) => runtime.step(body),
+  faults: { "a loop without a step scope": (_runtime, body) => body() },
+  check: (runBatch) =>
+    withRuntime(
+      { memory: "256MiB", arena: "128MiB", staging: "1MiB" },
+      ({ runtime }) => {
+        const { arena } = runtime;
+        let committed = 0;
+        for (let step = 1; step <= steps; step++) {
+          runBatch(runtime, () => {
+            for (let index = 0; index < allocationsAStep; index++) {
+              // The same sizes in every step, and each step begins with another one.
+              arena.allocate(1 + 97 * ((step + index) % allocationsAStep), "activation");
+            }
+          });
+          if (step === 2) committed = arena.figures.committed;
+          if (step > 2) assert.equal(arena.figures.committed, committed, `committed after step ${step}`);
+        }
+        const { resetsByStep, resetsDrivenBy, allocations, live } = runtime.diagnostics().arena;
+        assert.deepEqual(
+          { resetsByStep, resetsDrivenBy, allocations, live },
+          {
+            resetsByStep: steps,
+            resetsDrivenBy: "a step scope",
+            allocations: steps * allocationsAStep,
+            live: 0,
+          },
+        );
+      },
+      (device) => device,
+    ),
+});
+
+/** A machine: what its kernel says of memory, and what its driver does. */
+interface Machine {
+  readonly totalGiB: number;
+  readonly availableGiB: number;
+  readonly driverFreeGiB: number;
+}
+
+/** What the runtime takes the machine for: the old fault believed the driver, as on a card of its own. */
+type MemoryKind = DeviceInfo["memory"];
+
+interface OnMachine {
+  readonly open: (options: RuntimeOptions, look: (runtime: Runtime) => void) => void;
+  /** Changes what the machine's kernel calls available. */
+  readonly tell: (availableBytes: number) => void;
+  readonly log: CallLog;
+}
+
+/** Lets `use` open runtimes on such a machine. */
+function withMachine(machine: Machine, kind: MemoryKind, use: (on: OnMachine) => void): void {
+  const total = machine.totalGiB * GiB;
+  const host = fakeHost(total, machine.availableGiB * GiB);
+  const told: MemoryInfo = { total: bytes(total), free: bytes(machine.driverFreeGiB * GiB) };
+  const log = new CallLog();
+  const wrap = (device: Driver): Driver =>
+    around(log.wrap(device), (call, _args, proceed) => {
+      if (call === "memory") return told;
+      return call === "describe" ? { ...(proceed() as DeviceInfo), memory: kind } : proceed();
+    });
+  const open: OnMachine["open"] = (options, look) =>
+    withRuntime({ hostRoot: host.root, ...options }, ({ runtime }) => look(runtime), wrap);
+  try {
+    use({ open, tell: (availableBytes) => host.set(total, availableBytes), log });
+  } finally {
+    host.remove();
+  }
+}
+
+regressionRow<MemoryKind>({
+  row: "H12",
+  rule: "on unified memory the budget is MemAvailable less max(8 GiB, 10 %), however little the driver calls free",
+  sound: "unified",
+  faults: { "the driver's figure is believed": "discrete" },
+  check: (kind) => {
+    const large = { totalGiB: 120, availableGiB: 100, driverFreeGiB: 20 };
+    withMachine(large, kind, ({ open }) => {
+      open({}, (runtime) => assert.equal(runtime.budget.limit, (100 - 12) * GiB));
+      open({ memory: "88GiB" }, (runtime) => assert.equal(runtime.budget.limit, 88 * GiB));
+    });
+    const small = { totalGiB: 16, availableGiB: 12, driverFreeGiB: 3 };
+    withMachine(small, kind, ({ open }) =>
+      open({}, (runtime) => assert.equal(runtime.budget.limit, (12 - 8) * GiB)),
+    );
+  },
+});
+
+regressionRow<MemoryKind>({
+  row: "H12",
+  rule: "on unified memory a budget that would take the host's share is refused at the start",
+  sound: "unified",
+  faults: { "the driver calls the host's share free, and is believed": "discrete" },
+  check: (kind) =>
+    withMachine({ totalGiB: 120, availableGiB: 100, driverFreeGiB: 110 }, kind, ({ open, log }) => {
+      const refusal = refusalOf(() => open({ memory: "90GiB" }, () => undefined));
+      assert.equal(refusal.code, "OUT_OF_BUDGET");
+      assert.match(refusal.message, /asks for 90 GiB, and at most 88 GiB are available/);
+      assert.equal(log.count("reserve") + log.count("allocateHost"), 0);
+    }),
+});
+
+regressionRow<MemoryKind>({
+  row: "H12",
+  rule: "on unified memory growth is refused before the driver is asked once the host itself runs short",
+  sound: "unified",
+  faults: { "the driver still calls it free, and is believed": "discrete" },
+  check: (kind) =>
+    withMachine({ totalGiB: 16, availableGiB: 12, driverFreeGiB: 12 }, kind, ({ open, tell, log }) =>
+      open({ memory: "1GiB", staging: "1MiB" }, (runtime) =>
+        runtime.step(() => {
+          const first = runtime.arena.allocate(1 * MiB, "activations");
+          const commits = log.count("commit");
+          tell(8 * GiB + 1 * MiB);
+          const refusal = refusalOf(() => runtime.arena.allocate(32 * MiB, "attention scores"));
+          assert.equal(refusal.code, "OUT_OF_BUDGET");
+          assert.match(refusal.message, /the machine has only 1 MiB to give/);
+          assert.equal(log.count("commit"), commits);
+          assert.ok(runtime.arena.isLive(first));
+
+          tell(12 * GiB);
+          runtime.arena.allocate(32 * MiB, "attention scores");
+        }),
+      ),
+    ),
+});

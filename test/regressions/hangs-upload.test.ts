@@ -1,0 +1,228 @@
+/** Regressions, hangs on the way up to the device: H1 and H2 at their real size, and H14. */
+
+import assert from "node:assert/strict";
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { test } from "node:test";
+import { bytes, type Driver, type Runtime, type Storage, strict, type UploadItem } from "holdfast";
+import { around, type HostMemory, type HostSpan, type Stream } from "../../src/driver/index.js";
+import { alignment } from "../../src/runtime/index.js";
+import {
+  crossAssetWeights,
+  distinctValues,
+  elementsOf,
+  uploadWeights,
+} from "../support/crossasset-weights.js";
+import { regressionRow } from "../support/regressions.js";
+import { withRuntime } from "../support/runtimes.js";
+import { sameBytes } from "../support/same-bytes.js";
+
+const weightCount = 2_174_211;
+const rowsThatFailed = 213_304;
+const features = 193;
+const mostCalls = 60;
+
+test("the 50 weights of CrossAsset have 2,174,211 parameters", () => {
+  assert.equal(crossAssetWeights.length, 50);
+  assert.equal(
+    crossAssetWeights.reduce((sum, weight) => sum + elementsOf(weight), 0),
+    weightCount,
+  );
+});
+
+/** One way of bringing the data set to the device. */
+interface WayUp {
+  readonly rows: number;
+  readonly place: (runtime: Runtime, sizes: readonly number[]) => readonly Storage[];
+  readonly upload: (runtime: Runtime, items: readonly UploadItem[]) => void;
+}
+
+const ourWay: WayUp = {
+  rows: rowsThatFailed,
+  place: (runtime, sizes) =>
+    runtime.persistent.place(
+      "data set",
+      "rows",
+      sizes.map((size) => ({ name: "row", size })),
+    ).storages,
+  upload: (runtime, items) => void runtime.upload(items),
+};
+
+/** Stops a way up at the first call too many: two hundred thousand of them would take the old way's time. */
+function atMost(limit: number, inner: Driver): Driver {
+  const counts = new Map<string, number>();
+  return around(inner, (call, _args, proceed) => {
+    const count = (counts.get(call) ?? 0) + 1;
+    counts.set(call, count);
+    const isCounted = call === "reserve" || call === "commit" || call === "copyToDevice";
+    if (isCounted) assert.ok(count <= limit, `${call} was called more than ${limit} times`);
+    return proceed();
+  });
+}
+
+function requireSameBytes({ source, target }: UploadItem, found: Uint8Array): void {
+  sameBytes(found, source, `the bytes of ${target.label}`);
+}
+
+/** Brings the data set and the weights up, and lets `look` see what has arrived. */
+function bringUp(
+  { rows, place, upload }: WayUp,
+  look: (runtime: Runtime, items: readonly UploadItem[]) => void,
+): void {
+  const values = distinctValues(rows * features, weightCount); // [rows, 193]
+  const sources = Array.from({ length: rows }, (_, row) =>
+    values.subarray(row * features, (row + 1) * features),
+  );
+  withRuntime(
+    { memory: "512MiB", arena: "64MiB" },
+    ({ runtime }) => {
+      const targets = place(
+        runtime,
+        sources.map((source) => source.byteLength),
+      );
+      const data = targets.map((target, row) => ({ source: sources[row]!, target }));
+      upload(runtime, data);
+      look(runtime, [...data, ...uploadWeights(runtime).items]);
+    },
+    (device) => strict(atMost(mostCalls, device)),
+  );
+}
+
+function requireFailingSize(runtime: Runtime): void {
+  const { tensors } = runtime.diagnostics().transfers.up;
+  assert.equal(tensors, rowsThatFailed + 50, "only the size that failed proves anything");
+}
+
+regressionRow<WayUp>({
+  row: "H1",
+  rule: "213,304 rows and the 50 weights go up whole and aligned, in at most 60 copies and as few allocations",
+  sound: ourWay,
+  faults: {
+    "a copy for each tensor": {
+      ...ourWay,
+      upload: (runtime, items) => {
+        for (const item of items) runtime.upload([item]);
+      },
+    },
+    "an allocation for each tensor": {
+      ...ourWay,
+      place: (runtime, sizes) => sizes.flatMap((size) => ourWay.place(runtime, [size])),
+    },
+  },
+  check: (way) =>
+    bringUp(way, (runtime, items) => {
+      requireFailingSize(runtime);
+      const { up } = runtime.diagnostics().transfers;
+      assert.ok(up.copies <= mostCalls, `${up.copies} copies`);
+      for (const item of items) {
+        assert.equal(item.target.span.address % alignment, 0, `the address of ${item.target.label}`);
+        requireSameBytes(item, runtime.read(item.target));
+      }
+    }),
+});
+
+regressionRow<WayUp>({
+  row: "H2",
+  rule: "the proof of H1 runs at the size that failed",
+  sound: ourWay,
+  faults: { "256 tensors, called done": { ...ourWay, rows: 256 } },
+  check: (way) => bringUp(way, requireFailingSize),
+});
+
+/** Host bytes of every origin that a caller may have. */
+function sourcesOfEveryOrigin(folder: string): Record<string, Uint8Array> {
+  const path = join(folder, "rows.bin");
+  writeFileSync(path, distinctBytes(5000));
+  const shared = new Uint8Array(new SharedArrayBuffer(5000));
+  shared.set(distinctBytes(5000));
+  return {
+    // Small buffers share a pool: this one begins somewhere inside it.
+    "a buffer of Node's pool": Buffer.from(distinctBytes(1000)),
+    "a view that begins at an odd byte": distinctBytes(5000).subarray(3, 4003),
+    "shared memory": shared.subarray(100, 4100),
+    "a file's bytes": readFileSync(path),
+  };
+}
+
+function distinctBytes(count: number): Uint8Array<ArrayBuffer> {
+  return Uint8Array.from({ length: count }, (_, at) => (at * 151) % 251);
+}
+
+function withSources(use: (sources: Record<string, Uint8Array>) => void): void {
+  const folder = mkdtempSync(join(tmpdir(), "holdfast-regression-"));
+  try {
+    use(sourcesOfEveryOrigin(folder));
+  } finally {
+    rmSync(folder, { recursive: true });
+  }
+}
+
+/** Refuses copies from anything but memory that this very driver has pinned. */
+function onlyFromPinned(inner: Driver): Driver {
+  const pinned = new Set<unknown>();
+  return around(inner, (call, args, proceed) => {
+    if (call === "copyToDevice") {
+      const { memory } = args[2] as HostSpan;
+      assert.ok(pinned.has(memory), `a copy from host memory ${memory.id}, which is not pinned`);
+    }
+    const result = proceed();
+    if (call === "allocateHost") pinned.add(result);
+    return result;
+  });
+}
+
+/** The old way: the driver is told that the caller's bytes are as good as pinned ones. */
+function copyStraight(driver: Driver, stream: Stream, { source, target }: UploadItem): void {
+  const size = target.span.size;
+  assert.equal(source.byteLength, size);
+  const pretended: HostMemory = { type: "host", id: 4711, size };
+  driver.copyToDevice(stream, target.span, { memory: pretended, offset: bytes(0), size });
+}
+
+type Copy = (runtime: Runtime, driver: Driver, item: UploadItem) => void;
+
+function checkCopies(copy: Copy, wrap: (device: Driver) => Driver): void {
+  withSources((sources) => {
+    let driver: Driver | undefined;
+    const wrapAndKeep = (device: Driver): Driver => {
+      driver = wrap(device);
+      return driver;
+    };
+    withRuntime(
+      { memory: "64MiB" },
+      ({ runtime }) => {
+        for (const [origin, source] of Object.entries(sources)) {
+          const [target] = runtime.persistent.place("data set", origin, [
+            { name: origin, size: source.length },
+          ]).storages;
+          const sent = Uint8Array.from(source);
+          copy(runtime, driver!, { source, target: target! });
+          // The caller's bytes are the caller's again: the copy may not have started yet.
+          source.fill(0);
+          sameBytes(runtime.read(target!), sent, origin);
+        }
+      },
+      wrapAndKeep,
+    );
+  });
+}
+
+regressionRow<Copy>({
+  row: "H14",
+  rule: "every byte goes up from our own pinned staging, wherever it came from",
+  sound: (runtime, _driver, item) => void runtime.upload([item]),
+  faults: {
+    "a copy straight from the caller's memory": (runtime, driver, item) =>
+      copyStraight(driver, runtime.stream, item),
+  },
+  check: (copy) => checkCopies(copy, onlyFromPinned),
+});
+
+test("H14: the strict driver takes uploads, and refuses a copy from memory that is not ours by name", () => {
+  checkCopies((runtime, _driver, item) => void runtime.upload([item]), strict);
+  assert.throws(
+    () => checkCopies((runtime, driver, item) => copyStraight(driver, runtime.stream, item), strict),
+    { code: "FOREIGN_MEMORY", message: /Host memory 4711 is not open pinned memory/ },
+  );
+});

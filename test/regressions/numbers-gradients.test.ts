@@ -1,0 +1,158 @@
+/**
+ * N6: gradients lacked a transpose, a 1/N or a factor 2, or took axis −1 for all axes, and square matrices and gradients of
+ * ones hid it. The check that every entry of the op table passes must find each of these.
+ */
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import fc from "fast-check";
+import {
+  type Attributes,
+  add,
+  contiguous,
+  functions,
+  type GradientRule,
+  type Gradients,
+  type KernelOp,
+  matmul,
+  mean,
+  mul,
+  type Op,
+  permute,
+  type ReductionAttributes,
+  sum,
+} from "../../src/ops/index.js";
+import { checkGradients } from "../support/central-differences.js";
+import { openDevice } from "../support/devices.js";
+import { opCases } from "../support/op-cases/index.js";
+import { nameOf } from "../support/op-cases/op-case.js";
+import { regressionRow } from "../support/regressions.js";
+
+const cpu = openDevice({ threads: 1 });
+
+type Rule<A extends Attributes> = <V>(rule: GradientRule<V, A>) => Gradients<V>;
+
+/** The op with another gradient, and everything that could be read saved for it. */
+function planted<A extends Attributes>(op: Op<A>, gradient: Rule<A>): Op {
+  const kernel = op as KernelOp<A>;
+  return { ...kernel, saves: () => ({ operands: [0, 1], outputs: [0] }), gradient } as unknown as Op;
+}
+
+/** Runs the check of test/op-gradients.test.ts: the op's own cases, with whatever op is given in its place. */
+function row<A extends Attributes>(
+  name: string,
+  sound: Op<A>,
+  faults: Record<string, Op>,
+  only?: string,
+): void {
+  const cases = opCases.filter(
+    (one) => one.op === (sound as unknown as Op) && (!only || nameOf(one) === only),
+  );
+  regressionRow<Op>({
+    row: "N6",
+    rule: `the gradient of ${name} is what central differences give, under a random upstream`,
+    sound: sound as unknown as Op,
+    faults,
+    check(op) {
+      for (const { draw, gradients } of cases) {
+        if (gradients === "none") continue;
+        for (const call of fc.sample(draw(24), { seed: 6, numRuns: 25 }))
+          checkGradients(cpu, op, call, gradients);
+      }
+    },
+  });
+}
+
+row("mul", mul, {
+  "each operand is multiplied by itself and not by the other": planted(
+    mul,
+    (rule) => mul.gradient?.({ ...rule, operand: (index) => rule.operand(1 - index) }) ?? [],
+  ),
+});
+
+row("a stretched operand", add, {
+  "what was stretched is averaged and not summed": planted(add, (rule) => {
+    const apply: typeof rule.apply = (op, operands, attributes) =>
+      rule.apply((op as unknown) === sum ? (mean as unknown as typeof op) : op, operands, attributes);
+    return add.gradient?.({ ...rule, apply }) ?? [];
+  }),
+});
+
+row("square", functions.square, {
+  "without its factor 2": planted(functions.square, ({ apply, upstream, operand }) => [
+    apply(mul, [upstream, operand(0)]),
+  ]),
+});
+
+/** The gradient of a mean, with a count of one's own. */
+function meanWith(count: (shape: readonly number[], axes: ReductionAttributes["axes"]) => number): Op {
+  return planted<ReductionAttributes>(mean, (rule) => {
+    const { shape } = rule.typeOf(0);
+    const scaled = rule.apply(mul, [rule.upstream, 1 / count(shape, rule.attributes.axes)]);
+    return sum.gradient?.({ ...rule, upstream: scaled }) ?? [];
+  });
+}
+
+row("mean", mean, {
+  "without 1/N": meanWith(() => 1),
+  "axis −1 taken for all of them": meanWith((shape) => shape.reduce((product, size) => product * size, 1)),
+});
+
+const transpose = <V>({ apply }: GradientRule<V, Attributes>, matrix: V | number): V =>
+  apply(permute, [matrix], { axes: [1, 0] });
+
+row(
+  "matmul of square matrices",
+  matmul,
+  {
+    "the right matrix is not transposed": planted(matmul, (rule) => [
+      rule.apply(matmul, [rule.upstream, rule.operand(1)]),
+      rule.apply(matmul, [transpose(rule, rule.operand(0)), rule.upstream]),
+    ]),
+    "the product of the left one's gradient is transposed as a whole": planted(matmul, (rule) => [
+      rule.apply(matmul, [rule.upstream, transpose(rule, rule.operand(1))]),
+      rule.apply(matmul, [transpose(rule, rule.upstream), rule.operand(0)]),
+    ]),
+  },
+  "matmul, square",
+);
+
+/** Passes its operand on, and adds a hundredth to the gradient on the way back. */
+const hundredthOff = planted(contiguous, ({ apply, upstream }) => [apply(add, [upstream, 0.01])]);
+
+/** The op, with a gradient that is a hundredth off at one operand. */
+function slightlyWrong(op: Op, index: number): Op {
+  return {
+    kind: "composite",
+    name: `${op.name}, a hundredth off`,
+    infer: (operands, attributes) => op.infer(operands, attributes),
+    compose: ({ apply }, operands, attributes) => [
+      apply(
+        op,
+        operands.map((one, place) => (place === index ? apply(hundredthOff, [one]) : one)),
+        attributes,
+      ),
+    ],
+  };
+}
+
+test("N6, red proof: for every case of the op table, a gradient that is a hundredth off at any operand is found", () => {
+  const unseen: string[] = [];
+  for (const one of opCases) {
+    if (one.gradients === "none") continue;
+    const calls = fc.sample(one.draw(24), { seed: 6, numRuns: 20 });
+    for (const index of one.gradients) {
+      const isSeen = calls.some((call) => {
+        try {
+          checkGradients(cpu, slightlyWrong(one.op, index), call, [index]);
+          return false;
+        } catch (error) {
+          assert.ok(error instanceof assert.AssertionError, String(error));
+          return true;
+        }
+      });
+      if (!isSeen) unseen.push(`${nameOf(one)}, operand ${index}`);
+    }
+  }
+  assert.deepEqual(unseen, []);
+});

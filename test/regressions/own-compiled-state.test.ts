@@ -1,0 +1,114 @@
+/**
+ * Rows S2 and S3: a compiled step does what its function would do now, or is refused; a result is its own call's or an
+ * error.
+ */
+
+import assert from "node:assert/strict";
+import { type Device, nn, optim, type Tensor, tensor, zeros } from "holdfast";
+import { Guards } from "../../src/autograd/index.js";
+import { PersistentMemory } from "../../src/runtime/index.js";
+import { AuditTimes } from "../../src/tensor/compiled/audit-times.js";
+import { withDevice } from "../support/devices.js";
+import { regressionRow } from "../support/regressions.js";
+import { refusalOf } from "../support/rejections.js";
+import { withMethods } from "../support/replaced-methods.js";
+
+type Way = (check: () => void) => void;
+
+const asItIs: Way = (check) => check();
+
+/** The old compiler: what a trace read says nothing about later calls. */
+const unguarded: Way = (check) => withMethods(Guards.prototype, { noteRead: () => undefined }, check);
+
+const unaudited: Way = (check) => withMethods(AuditTimes.prototype, { isDue: () => false }, check);
+
+/** Weights, bytes for bytes, after six calls of a step with changes between them; compiled or eager. */
+function train(device: Device, isCompiled: boolean): unknown {
+  const layers = [new nn.Linear(3, 4), new nn.Linear(4, 2)] as const;
+  const dropout = new nn.Dropout(0.5);
+  const model = new nn.Sequential(layers[0], dropout, layers[1]).to(device);
+  for (const [index, parameter] of model.parameters().entries()) {
+    parameter.initialize((shape) =>
+      Array.from({ length: shape.reduce((a, b) => a * b, 1) }, (_, at) => (at % 3) - index / 4),
+    );
+  }
+  const optimizer = new optim.AdamW(model.parameters(), { lr: 0.1 });
+  const body = (x: Tensor): void => {
+    model.forward(x).square().mean().backward();
+    optimizer.step();
+    optimizer.zeroGrad();
+  };
+  const step = isCompiled ? device.compile(body) : (x: Tensor) => device.step(() => body(x));
+  const x = tensor([[1, 2, 3]], { device });
+  device.reseed(3n);
+  for (const change of [
+    () => undefined,
+    () => void model.eval(),
+    () => void layers[0].requiresGrad_(false),
+    () => void model.train(),
+    () => void layers[0].requiresGrad_(true),
+    () => undefined,
+  ]) {
+    change();
+    step(x);
+  }
+  return model.parameters().map((parameter) => parameter.tolist());
+}
+
+regressionRow<Way>({
+  row: "S2",
+  rule: "eval(), train() and freezing between the calls of a compiled step change it as they change eager code",
+  sound: asItIs,
+  faults: { "what the trace read is not guarded": unguarded },
+  check: (way) =>
+    withDevice({}, (device) => {
+      const eager = train(device, false);
+      way(() => assert.deepEqual(train(device, true), eager));
+    }),
+});
+
+regressionRow<Way>({
+  row: "S2",
+  rule: "a counter in a compiled step that lets the optimizer step at every fourth call is refused, with the line",
+  sound: asItIs,
+  faults: { "the step is never traced again": unaudited },
+  check: (way) =>
+    withDevice({}, (device) => {
+      const w = tensor([1], { device, requiresGrad: true });
+      const sgd = new optim.SGD([w], { lr: 0.5 });
+      let calls = 0;
+      const step = device.compile((x: Tensor) => {
+        w.mul(x).sum().backward();
+        if (++calls % 4 === 0) {
+          sgd.step();
+          sgd.zeroGrad();
+        }
+      });
+      way(() => {
+        const error = refusalOf(() => {
+          for (let call = 0; call < 40; call++) step(zeros([1], { device }).add(1));
+        });
+        assert.equal(error?.code, "STEP_CHANGED");
+        assert.match(String(error?.numbers["line"]), /own-compiled-state\.test\.[jt]s:\d+$/);
+      });
+    }),
+});
+
+regressionRow<Way>({
+  row: "S3",
+  rule: "a compiled step's result is its own call's, or an error with a name once the next call has written over it",
+  sound: asItIs,
+  faults: {
+    "all calls give the same tensors": (check) =>
+      withMethods(PersistentMemory.prototype, { renew: (storage) => storage as never }, check),
+  },
+  check: (way) =>
+    withDevice({}, (device) => {
+      const step = device.compile((x: Tensor) => x.mul(10));
+      way(() => {
+        const [first, second] = [1, 2].map((value) => step(tensor([value], { device })));
+        assert.equal(refusalOf(() => first?.tolist())?.code, "DEAD_TENSOR");
+        assert.deepEqual(second?.tolist(), [20]);
+      });
+    }),
+});

@@ -1,0 +1,104 @@
+/** Row P2: an optimizer's step is one fused pass over contiguous memory, without a copy, however many parameters. */
+
+import assert from "node:assert/strict";
+import { type Device, optim, type Tensor } from "holdfast";
+import { CallLog } from "../support/call-log.js";
+import { withDevice } from "../support/devices.js";
+import { regressionRow } from "../support/regressions.js";
+import { placeGiven, setGradient } from "../support/trained-module.js";
+
+interface Trainer {
+  step(): void;
+}
+
+type Options = optim.AdamOptions & optim.SGDOptions;
+type MakeTrainer = (
+  name: "SGD" | "Adam" | "AdamW",
+  parameters: readonly Tensor[],
+  options: Options,
+) => Trainer;
+
+const fused: MakeTrainer = (name, parameters, options) => new optim[name](parameters, options);
+
+/** The old ways: an update for each parameter; and one that works on copies and copies them back. */
+const oneByOne: MakeTrainer = (name, parameters, options) => {
+  const optimizers = parameters.map((parameter) => new optim[name]([parameter], options));
+  return {
+    step() {
+      for (const optimizer of optimizers) optimizer.step();
+    },
+  };
+};
+const onCopies: MakeTrainer = (name, parameters, options) => {
+  const optimizer = new optim[name](parameters, options);
+  return {
+    step() {
+      optimizer.step();
+      const { device: home, array } = parameters[0]!;
+      const copy = home.runtime.arena.allocate(array.storage!.span.size, "copy");
+      home.runtime.copy(copy, array.storage!);
+      home.runtime.copy(array.storage!, copy);
+      home.runtime.arena.free(copy);
+    },
+  };
+};
+
+/** How a step is run once more, after two of its kind. */
+const ways = {
+  eager: (_device: Device, step: () => void): (() => void) => step,
+  /** As its own code once it is compiled, without a graph: what a graph would hold passes by. */
+  compiled: (device: Device, step: () => void): (() => void) => device.compile(step),
+};
+
+/** The driver's work in the third step of so many parameters of odd sizes. */
+function workOf(
+  make: MakeTrainer,
+  name: "SGD" | "Adam" | "AdamW",
+  count: number,
+  way: keyof typeof ways,
+): string[] {
+  const log = new CallLog();
+  const work = (cpu: Device): string[] => {
+    const sizes = Array.from({ length: count }, (_, index) => 1 + ((index * 37) % 101));
+    const parameters = placeGiven(
+      cpu,
+      "f32",
+      sizes.map((size) => [size]),
+      sizes.map((size) => new Float32Array(size).fill(1)),
+    );
+    const trainer = make(name, parameters, { lr: 0.1, ...(name === "SGD" && { momentum: 0.9 }) });
+    for (const parameter of parameters)
+      setGradient(cpu, parameter, new Float32Array(parameter.numel).fill(1));
+    const step = ways[way](cpu, () => trainer.step());
+    step();
+    step();
+    const start = log.calls.length;
+    step();
+    return log
+      .namesFrom(start)
+      .filter((call) => call === "launch" || call === "fill" || call.startsWith("copy"));
+  };
+  return withDevice({ memory: "64MiB", capture: "off" }, work, log.wrap);
+}
+
+for (const way of ["eager", "compiled"] as const) {
+  regressionRow<MakeTrainer>({
+    row: "P2",
+    rule: `a step of SGD, Adam or AdamW, ${way}, is two launches at most and no copy, for 1 parameter as for 60`,
+    sound: fused,
+    faults: {
+      [`${way}, an update for each parameter`]: oneByOne,
+      [`${way}, updates go through copies`]: onCopies,
+    },
+    check(make) {
+      for (const name of ["SGD", "Adam", "AdamW"] as const) {
+        for (const count of [1, 60]) {
+          const work = workOf(make, name, count, way);
+          // Compiled, what counts the steps may be one kernel with what updates, or be left out where nobody reads it.
+          const expected = way === "eager" ? 2 : Math.min(work.length, 2);
+          assert.deepEqual(work, Array(expected).fill("launch"), `${name}, ${count} parameters`);
+        }
+      }
+    },
+  });
+}

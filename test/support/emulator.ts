@@ -1,0 +1,217 @@
+/**
+ * Emulators for libcuda, NVRTC, cuBLASLt and NVTX, built from test/emulator where they are first needed: the CUDA driver runs on
+ * them, kernels and all, on a machine that has no GPU. They are for tests: a kernel runs on one core.
+ */
+
+import { execFileSync } from "node:child_process";
+import { createHash } from "node:crypto";
+import {
+  copyFileSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  statSync,
+} from "node:fs";
+import { tmpdir } from "node:os";
+import { basename, join } from "node:path";
+import { loadKoffi } from "../../src/driver/foreign-functions.js";
+import { filesBelow, repositoryRoot } from "./repository.js";
+
+/** What a test can change; src of the defaults: test/emulator/cuda/control.cpp. */
+export type EmulatorSetting =
+  | "devices"
+  | "computeMajor"
+  | "computeMinor"
+  | "multiprocessors"
+  | "integrated"
+  | "driverVersion"
+  /** 0: the device says that it has no virtual memory API. */
+  | "virtualMemory"
+  /** 0: the device says that it has one, and refuses to map. */
+  | "canMap"
+  | "totalMemory"
+  /** What somebody else holds of the memory. */
+  | "foreignMemory"
+  /** 1: work waits in its stream until somebody synchronises, asks or waits for it. */
+  | "deferred"
+  /** 1: a launch that fails says so itself, instead of the call behind it. */
+  | "blocking"
+  /** 1: blocks and threads run from the last to the first, and copies come to gates as late as they can. */
+  | "reversed"
+  /** 1: what a launch that may begin early reads before it waits is as it was before the kernel before it. */
+  | "early"
+  /** Not 0: everything that needs a context answers with this, as after a fault. */
+  | "stickyError"
+  /** 1: cuBLASLt has no algorithm. */
+  | "productsRefused"
+  /** Bytes that an algorithm of cuBLASLt wants; as many as the caller allows at most. */
+  | "productWorkspace"
+  /** How many nodes a product becomes in a graph. */
+  | "productNodes"
+  /** How many algorithms of cuBLASLt there are; each wants 1 KiB of workspace more than the one before. */
+  | "productChoices"
+  /** 1: the n-th algorithm adds up in n parts, so that its bits are its own. */
+  | "productsDiffer"
+  /** The algorithm that is listed with a status that says not to use it; -1: none. */
+  | "productUnsound";
+
+/** What the emulator tells: what is held at present, and how many captures began in each mode. */
+export type EmulatorFigure =
+  | "usedMemory"
+  | "reservations"
+  | "allocations"
+  | "hostAllocations"
+  | "streams"
+  | "events"
+  | "graphs"
+  | "executables"
+  | "modules"
+  | "captures.threadLocal"
+  | "captures.global"
+  | "captures.relaxed"
+  | "priority of the latest stream"
+  | "flags of the latest executable";
+
+export interface Emulator {
+  /** For HOLDFAST_CUDA_PATH. */
+  readonly folder: string;
+  set(key: EmulatorSetting, value: number): void;
+  get(key: EmulatorSetting | EmulatorFigure): number;
+  /** How often a function was called since the last reset; `cuMemAlloc` means `cuMemAlloc_v2` too. */
+  calls(name: string): number;
+  /** Lets a function answer with a status: after so many good calls, so many times. */
+  fail(name: string, status: number, when?: { readonly after?: number; readonly times?: number }): void;
+  /** Adds a node of a kind to what a stream captures. */
+  plant(stream: number, nodeType: number): void;
+  /** What the last fault of a kernel was, in words. */
+  lastFault(): string;
+  /** Settings, planned failures, counts, faults and captures as at the start; what is held stays. */
+  reset(): void;
+}
+
+const sourceFolder = "test/emulator";
+const flags = [
+  ...["-std=c++17", "-shared", "-fPIC", "-fvisibility=hidden", "-ffp-contract=off"],
+  ...["-Wall", "-Wextra", "-Werror"],
+];
+
+interface LibraryPlan {
+  readonly name: string;
+  readonly sources: string;
+  /** Most of it is as fast as it needs to be when it is compiled fast. */
+  readonly optimization: "-O1" | "-O3";
+  readonly links: readonly string[];
+}
+
+/** The others ask libcuda for what a test has planned, and give it work. */
+const besideLibcuda = ["-l:libcuda.so.1", "-Wl,-rpath,$ORIGIN"];
+const libraries: readonly LibraryPlan[] = [
+  { name: "libcuda.so.1", sources: "cuda", optimization: "-O1", links: ["-ldl"] },
+  { name: "libnvrtc.so.13", sources: "nvrtc", optimization: "-O1", links: [...besideLibcuda, "-ldl"] },
+  { name: "libcublasLt.so.13", sources: "cublaslt", optimization: "-O3", links: [...besideLibcuda, "-lm"] },
+  { name: "libnvtx3interop.so.1", sources: "nvtx", optimization: "-O1", links: besideLibcuda },
+];
+/** Compiled kernels, of all states of the emulator: test/emulator/kernel-folder.h knows it by this name. */
+const kernelFolder = "holdfast-emulator-kernels";
+/** What the compiler of kernels reads. */
+const headers = ["nvrtc/emulation.h", "kernel-table.h"];
+
+/** Why the emulator can't be had here, as a test's `skip` takes it. */
+export const emulatorMissing: string | false = hasCompiler()
+  ? false
+  : "there is no g++ to build the emulator with";
+
+let folder: string | undefined;
+
+/** The folder with the libraries. They are built once for each state of their sources. */
+export function buildEmulator(): string {
+  folder ??= build();
+  return folder;
+}
+
+let opened: Emulator | undefined;
+
+/** The emulator's own functions, of the library that this process has loaded or will load. */
+export function openEmulator(): Emulator {
+  opened ??= open(buildEmulator());
+  return opened;
+}
+
+function hasCompiler(): boolean {
+  try {
+    execFileSync("g++", ["-dumpversion"], { stdio: "ignore" });
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+function build(): string {
+  const sources = [...filesBelow(sourceFolder, ".cpp"), ...filesBelow(sourceFolder, ".h")];
+  const hash = createHash("sha256").update([process.arch, ...flags, JSON.stringify(libraries)].join(" "));
+  for (const path of sources) hash.update(path).update(readFileSync(join(repositoryRoot, path)));
+  const target = join(tmpdir(), `holdfast-emulator-${hash.digest("hex").slice(0, 16)}`);
+  makeOwnFolder(target);
+  makeOwnFolder(join(tmpdir(), kernelFolder));
+  const files = [...libraries.map(({ name }) => name), ...headers.map((path) => basename(path))];
+  if (files.every((name) => existsSync(join(target, name)))) return target;
+
+  const part = mkdtempSync(`${target}/part-`);
+  try {
+    for (const library of libraries) buildLibrary(library, part);
+    for (const path of headers)
+      copyFileSync(join(repositoryRoot, sourceFolder, path), join(part, basename(path)));
+    // Whoever builds at the same time builds the same: each file is there whole or not at all.
+    for (const name of files) renameSync(join(part, name), join(target, name));
+  } finally {
+    rmSync(part, { recursive: true, force: true });
+  }
+  return target;
+}
+
+/** What lies in these folders is run, so nobody else may write there. */
+function makeOwnFolder(path: string): void {
+  mkdirSync(path, { recursive: true, mode: 0o700 });
+  if (statSync(path).uid !== process.getuid?.())
+    throw new Error(`${path} belongs to somebody else: remove it.`);
+}
+
+/** All files of a library at once: most of the time goes into the system's headers. */
+function buildLibrary({ name, sources, optimization, links }: LibraryPlan, target: string): void {
+  const paths = filesBelow(`${sourceFolder}/${sources}`, ".cpp").map((path) => join(repositoryRoot, path));
+  const input = paths.map((path) => `#include "${path}"\n`).join("");
+  const soname = ["-Wl,-soname", name].join(",");
+  const output = ["-o", join(target, name), soname, "-Wl,--no-undefined", `-L${target}`, ...links];
+  execFileSync("g++", [...flags, optimization, "-x", "c++", "-", ...output], {
+    input,
+    stdio: ["pipe", "inherit", "inherit"],
+  });
+}
+
+function open(path: string): Emulator {
+  const library = loadKoffi().load(join(path, "libcuda.so.1"));
+  const set = library.func("int emulator_set(const char *key, int64_t value)");
+  const get = library.func("int64_t emulator_get(const char *key)");
+  const calls = library.func("int64_t emulator_calls(const char *function)");
+  const fail = library.func("void emulator_fail(const char *function, int status, int after, int times)");
+  const plant = library.func("int emulator_plant(uint64_t stream, int nodeType)");
+  const fault = library.func("const char *emulator_fault()");
+  const reset = library.func("void emulator_reset()");
+  return {
+    folder: path,
+    set(key, value) {
+      if (set(key, value) !== 0) throw new Error(`The emulator has no setting "${key}".`);
+    },
+    get: (key) => Number(get(key)),
+    calls: (name) => Number(calls(name)),
+    fail: (name, status, { after = 0, times = -1 } = {}) => fail(name, status, after, times),
+    plant(stream, nodeType) {
+      if (plant(stream, nodeType) !== 0) throw new Error(`Stream ${stream} is not in a capture.`);
+    },
+    lastFault: () => String(fault()),
+    reset: () => reset(),
+  };
+}

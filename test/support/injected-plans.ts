@@ -1,0 +1,489 @@
+/** Faults planted in the schedule or the plan of a sound step, each with the rule that it breaks. */
+
+import { accessesOf, type Call, type Part } from "../../src/compile/program/program.js";
+import type { PlanRule } from "../../src/compile/verify/verify.js";
+import { span } from "../../src/units/index.js";
+import { type ProposedStep, planApart } from "./proposed-steps.js";
+import {
+  besideEachOther,
+  branchedStep,
+  bufferOf,
+  changeWaits,
+  moveBuffers,
+  moveCall,
+  offsetOf,
+  placeOf,
+  rewrite,
+  straightStep,
+} from "./training-step.js";
+
+/** A step that was sound before something was changed in it. */
+export interface PlanFault {
+  readonly rule: PlanRule;
+  readonly says: RegExp;
+  /** Whether the step would compute something else; of the rest it is only unknown what it would do. */
+  readonly harms?: true;
+  readonly planted: () => ProposedStep;
+}
+
+export const planFaults: Readonly<Record<string, PlanFault>> = {
+  "a call left out": {
+    rule: "calls",
+    says: /call 4 \(bias\) is missing/,
+    planted: () => {
+      const step = straightStep();
+      return { ...step, schedule: { calls: step.schedule.calls.filter(({ call }) => call.op !== "bias") } };
+    },
+  },
+  "a call that stands twice": {
+    rule: "calls",
+    says: /call 4 \(bias\) stands twice in the schedule, at places 4 and 20/,
+    harms: true,
+    planted: () => {
+      const step = straightStep();
+      const bias = step.schedule.calls[placeOf(step, "bias")]!;
+      return { ...step, schedule: { calls: [...step.schedule.calls, bias] } };
+    },
+  },
+  "a call in another's place": {
+    rule: "calls",
+    says: /call 18 \(update1\) is missing/,
+    planted: () => {
+      const step = straightStep();
+      const calls = [...step.schedule.calls];
+      calls[placeOf(step, "update1")] = calls[placeOf(step, "bias")]!;
+      return { ...step, schedule: { calls } };
+    },
+  },
+  "a call that is no call of the program": {
+    rule: "calls",
+    says: /place 20 of the schedule \(stranger\) is not in the program/,
+    planted: () => {
+      const step = straightStep();
+      const stranger = { ...step.program[0]!, op: "stranger" };
+      return {
+        ...step,
+        schedule: { calls: [...step.schedule.calls, { call: stranger, branch: 0, after: [] }] },
+      };
+    },
+  },
+  "a program that holds one call twice": {
+    rule: "calls",
+    says: /the program holds call 0 \(clearGradients\) again as call 20/,
+    planted: () => {
+      const step = straightStep();
+      return { ...step, program: [...step.program, step.program[0]!] };
+    },
+  },
+
+  "a wait for a later call": {
+    rule: "branches",
+    says: /call 10 \(errorBackward\).* waits for place 11, which is not an earlier one/,
+    planted: () => changeWaits(branchedStep(), "errorBackward", (_, place) => [place + 1]),
+  },
+  "a wait of a call for itself": {
+    rule: "branches",
+    says: /call 11 \(weightGradient2\).* waits for place 11/,
+    planted: () => changeWaits(branchedStep(), "weightGradient2", (after, place) => [...after, place]),
+  },
+  "a wait for a place that is not there": {
+    rule: "branches",
+    says: /waits for place -1/,
+    planted: () => changeWaits(branchedStep(), "weightGradient2", () => [-1]),
+  },
+  "a wait on the call's own branch": {
+    rule: "branches",
+    says: /call 2 \(gelu\).* waits for place 1, which is on the same branch/,
+    planted: () => changeWaits(branchedStep(), "gelu", () => [1]),
+  },
+  "a branch that is no whole number": {
+    rule: "branches",
+    says: /call 4 \(bias\).* is on branch 0.5/,
+    planted: () => onBranch(branchedStep(), "bias", 0.5),
+  },
+  "a branch before the main one": {
+    rule: "branches",
+    says: /call 4 \(bias\).* is on branch -1/,
+    planted: () => onBranch(branchedStep(), "bias", -1),
+  },
+  "more branches than a device runs": {
+    rule: "branches",
+    says: /there may be 64/,
+    planted: () => {
+      const { program, ...step } = straightStep();
+      const copies = Array.from({ length: 80 }, () => ({ ...program[0]! }));
+      const schedule = { calls: copies.map((call, branch) => ({ call, branch, after: [] })) };
+      return { ...step, program: copies, schedule };
+    },
+  },
+  "a branch that the main one never waits for": {
+    rule: "branches",
+    says: /no call of the main branch waits for call 9 \(keepErrors\).* the last of branch 2/,
+    planted: () => changeWaits(branchedStep(), "update2", () => []),
+  },
+  "a step that ends on a side branch": {
+    rule: "branches",
+    says: /the last of branch 3/,
+    planted: () => onBranch(straightStep(), "update2", 3),
+  },
+  "a step without a main branch": {
+    rule: "branches",
+    says: /the last of branch 1/,
+    planted: () => {
+      const step = straightStep();
+      return { ...step, schedule: { calls: step.schedule.calls.map((one) => ({ ...one, branch: 1 })) } };
+    },
+  },
+
+  "a persistent buffer with a place in the plan": {
+    rule: "persistent",
+    says: /gives buffer 2 \(w1\) the place 0/,
+    planted: () => {
+      const step = straightStep();
+      const w1 = step.program
+        .flatMap(({ work }) => (work.kind === "launch" ? work.arguments : []))
+        .flatMap((one) => (typeof one === "number" ? [] : [one.buffer]))
+        .find(({ label }) => label === "w1")!;
+      return { ...step, plan: { ...step.plan, offsets: new Map([...step.plan.offsets, [w1, 0]]) } };
+    },
+  },
+  "a block over persistent memory": {
+    rule: "persistent",
+    says: /overlaps buffer \d+ \(gradients\) at/,
+    planted: () => ({ ...straightStep(), block: span(0x30500, 0x4000) }),
+  },
+
+  "a buffer without a place": {
+    rule: "places",
+    says: /buffer \d+ \(norm\) has no place/,
+    planted: () => {
+      const step = straightStep();
+      const offsets = new Map(step.plan.offsets);
+      offsets.delete(bufferOf(step.plan, "norm"));
+      return { ...step, plan: { ...step.plan, offsets } };
+    },
+  },
+  "a misaligned place": {
+    rule: "places",
+    says: /buffer \d+ \(loss\) begins at \d+, which is no multiple of 256/,
+    planted: () => {
+      const step = straightStep();
+      return moveBuffers(step, { loss: offsetOf(step, "loss") + 64 });
+    },
+  },
+  "a place before the block": {
+    rule: "places",
+    says: /buffer \d+ \(h\) begins at -256/,
+    planted: () => moveBuffers(straightStep(), { h: -256 }),
+  },
+  "a place that is no number": {
+    rule: "places",
+    says: /buffer \d+ \(h\) begins at NaN/,
+    planted: () => moveBuffers(straightStep(), { h: Number.NaN }),
+  },
+  "a buffer beyond the peak": {
+    rule: "places",
+    says: /takes bytes \[\d+, \d+\) of a plan of \d+/,
+    planted: () => {
+      const step = straightStep();
+      return { ...step, plan: { ...step.plan, bytes: step.plan.bytes - 256 } };
+    },
+  },
+  "a plan larger than its block": {
+    rule: "places",
+    says: /takes \d+ bytes and was given 1024/,
+    planted: () => ({ ...straightStep(), block: span(0x80000, 1024) }),
+  },
+  "a misaligned block": {
+    rule: "places",
+    says: /no multiple of 256/,
+    planted: () => ({ ...straightStep(), block: span(0x80040, 0x10000) }),
+  },
+  "a part that ends behind its buffer": {
+    rule: "places",
+    says: /call 15 \(clearNorm\) touches bytes \[0, 128\) of buffer \d+ \(norm\), which has 64/,
+    planted: () => withNormFilled(0, 128),
+  },
+  "a part that begins before its buffer": {
+    rule: "places",
+    says: /call 15 \(clearNorm\) touches bytes \[-64, 0\)/,
+    planted: () => withNormFilled(-64, 64),
+  },
+  "a part of no bytes": {
+    rule: "places",
+    says: /call 15 \(clearNorm\) touches bytes \[0, 0\)/,
+    planted: () => withNormFilled(0, 0),
+  },
+  "a persistent buffer larger than its memory": {
+    rule: "places",
+    says: /buffer \d+ \(kept loss\) has 128 bytes/,
+    planted: () =>
+      rewrite(straightStep(), (call) => {
+        if (call.work.kind !== "copy" || call.op !== "keepLoss") return call;
+        const { target } = call.work;
+        return {
+          ...call,
+          work: { ...call.work, target: { ...target, buffer: { ...target.buffer, bytes: 128 } } },
+        };
+      }),
+  },
+  "two records of one buffer": {
+    rule: "places",
+    says: /buffer (\d+) \(loss\) and buffer \1 \(loss\) are two records/,
+    planted: () => {
+      const step = rewrite(straightStep(), (call) => {
+        if (call.work.kind !== "copy" || call.op !== "keepLoss") return call;
+        const { source } = call.work;
+        return { ...call, work: { ...call.work, source: { ...source, buffer: { ...source.buffer } } } };
+      });
+      return { ...step, plan: planApart(step.schedule) };
+    },
+  },
+
+  "a peak told too high": {
+    rule: "peak",
+    says: /it says (\d+) bytes, and its buffers take/,
+    planted: () => {
+      const step = straightStep();
+      return { ...step, plan: { ...step.plan, bytes: step.plan.bytes + 256 } };
+    },
+  },
+  "a peak told too low, inside the last unit": {
+    rule: "peak",
+    says: /it says \d+ bytes, and its buffers take/,
+    planted: () => {
+      const step = straightStep();
+      // The 64 bytes of the loss lie highest: the end of them is not the end of their unit.
+      const moved = moveBuffers(step, { loss: step.plan.bytes });
+      return { ...moved, plan: { ...moved.plan, bytes: step.plan.bytes + 64 } };
+    },
+  },
+
+  "a read before its write": {
+    rule: "order",
+    says: /call 2 \(gelu\), at place 1 .* reads .*\(h\); before it in the program call 1 \(matmul1\), at place 2 .* writes/,
+    harms: true,
+    planted: () => moveCall(straightStep(), "gelu", "matmul1"),
+  },
+  "an in-place write before a read of what was there": {
+    rule: "order",
+    says: /call 8 \(clampErrors\).* reads and writes .*\(e\); before it in the program call 6 \(mean\).* reads/,
+    harms: true,
+    planted: () => moveCall(straightStep(), "clampErrors", "mean"),
+  },
+  "two writes exchanged": {
+    rule: "order",
+    says: /call 11 \(weightGradient2\).*before it in the program call 0 \(clearGradients\).* writes/,
+    harms: true,
+    planted: () => moveCall(straightStep(), "clearGradients", "clearNorm"),
+  },
+  "a write and a read exchanged that know the same persistent bytes by two buffers": {
+    rule: "order",
+    says: /call 18 \(update1\).* reads .*\(g1\); before it in the program call 17 \(clip\).*\(gradients\)/,
+    harms: true,
+    planted: () => moveCall(straightStep(), "clip", "update2"),
+  },
+  "a forgotten wait for step memory": {
+    rule: "order",
+    says: /call 6 \(mean\).* reads .*\(e\); before it in the program call 5 \(squaredError\)/,
+    harms: true,
+    planted: () => changeWaits(branchedStep(), "mean", () => []),
+  },
+  "a forgotten wait for persistent memory that has another name there": {
+    rule: "order",
+    says: /call 16 \(sumSquares\).*\(gradients\); before it in the program call 11 \(weightGradient2\).*\(g2\)/,
+    harms: true,
+    planted: () => {
+      const step = branchedStep();
+      const wrong = changeWaits(step, "sumSquares", () => []);
+      return { ...changeWaits(wrong, "clip", () => []), plan: planApart(step.schedule) };
+    },
+  },
+  "a wait for the call before the right one": {
+    rule: "order",
+    says: /call 11 \(weightGradient2\).* reads .*\(dy\)/,
+    harms: true,
+    planted: () => {
+      const step = branchedStep();
+      return changeWaits(step, "weightGradient2", () => [placeOf(step, "squaredError")]);
+    },
+  },
+  "a call on another branch than its waits were made for": {
+    rule: "order",
+    says: /need not have ended by then/,
+    harms: true,
+    planted: () => onBranch(branchedStep(), "geluBackward", 1),
+  },
+
+  "a launch whose second kernel reads what its first one writes": {
+    rule: "members",
+    says: /matmul1 \+ gelu.* runs 2 kernels side by side, of which number 0 meets .*\(h\) and number 1 .*\(h\), and one of them writes/,
+    harms: true,
+    planted: () => besideEachOther(straightStep(), "matmul1", "gelu"),
+  },
+  "a launch whose kernels write the same memory under two names": {
+    rule: "members",
+    says: /clip \+ update1.* runs 2 kernels side by side, .*\(gradients\).*\(g1\)/,
+    harms: true,
+    planted: () => besideEachOther(straightStep(), "clip", "update1"),
+  },
+
+  "a fetch of what the call before still writes": {
+    rule: "handovers",
+    says: /call 2 \(gelu\).* fetches .*\(h\).* while call 1 \(matmul1\).* writes/,
+    harms: true,
+    planted: () => beginEarly(straightStep(), "gelu", (part) => part.buffer.label === "h"),
+  },
+  "a fetch of what has another name in the call before": {
+    rule: "handovers",
+    says: /call 18 \(update1\).* fetches .*\(g1\).* while call 17 \(clip\).* writes .*\(gradients\)/,
+    harms: true,
+    planted: () => beginEarly(straightStep(), "update1", (part) => part.buffer.label === "g1"),
+  },
+  "an early begin in spite of a wait for another branch": {
+    rule: "handovers",
+    says: /call 16 \(sumSquares\).* begins early, and waits for calls of other branches/,
+    harms: true,
+    planted: () => beginEarly(branchedStep(), "sumSquares", () => true),
+  },
+  "an early begin of a branch's first call": {
+    rule: "handovers",
+    says: /call 0 \(clearGradients\).* begins before another has ended, and there is none/,
+    planted: () => beginEarly(straightStep(), "clearGradients", () => false),
+  },
+  "a fetch of what the call does not read": {
+    rule: "handovers",
+    says: /call 2 \(gelu\).* fetches .*\(a\).*, which it does not read/,
+    planted: () => {
+      const step = straightStep();
+      const [wrong] = accessesOf(step.program[2]!).flatMap(({ part, writes }) => (writes ? [part] : []));
+      return withEarly(step, placeOf(step, "gelu"), [wrong!]);
+    },
+  },
+
+  "the places of two buffers exchanged": {
+    rule: "lifetimes",
+    says: /buffer \d+ \(\w+\) in bytes .* is in use from call .* on, and buffer \d+ \(\w+\) in bytes .* is until call/,
+    harms: true,
+    planted: () => {
+      const step = straightStep();
+      return moveBuffers(step, { e: offsetOf(step, "a"), a: offsetOf(step, "e") });
+    },
+  },
+  "a place 256 bytes too low": {
+    rule: "lifetimes",
+    says: /\(a\) in bytes .* and buffer \d+ \(h\)/,
+    harms: true,
+    planted: () => {
+      const step = straightStep();
+      return moveBuffers(step, { a: offsetOf(step, "a") - 256 });
+    },
+  },
+  "a place 256 bytes too high": {
+    rule: "lifetimes",
+    says: /\(h\) in bytes/,
+    harms: true,
+    planted: () => {
+      const step = straightStep();
+      return moveBuffers(step, { h: offsetOf(step, "h") + 256 });
+    },
+  },
+  "a lifetime one call short": {
+    rule: "lifetimes",
+    says: /\(da\) in bytes .* from call 12 \(matmulBackward\).*\(dy\) in bytes .* until call 12 \(matmulBackward\)/,
+    planted: () => {
+      const step = straightStep();
+      return moveBuffers(step, { da: offsetOf(step, "dy") });
+    },
+  },
+  "a place given away in the middle of a lifetime": {
+    rule: "lifetimes",
+    says: /\(loss\) in bytes .* from call 6 \(mean\).*\(e\) in bytes .* until call 9 \(keepErrors\)/,
+    harms: true,
+    planted: () => {
+      const step = straightStep();
+      return moveBuffers(step, { loss: offsetOf(step, "e") });
+    },
+  },
+  "a saved tensor let go before backward has read it": {
+    rule: "lifetimes",
+    says: /\(dy\) in bytes .* from call 10 \(errorBackward\).*\(h\) in bytes .* until call 13 \(geluBackward\)/,
+    harms: true,
+    planted: () => {
+      const step = straightStep();
+      return moveBuffers(step, { dy: offsetOf(step, "h") });
+    },
+  },
+  "a place reused while another branch still works there": {
+    rule: "lifetimes",
+    says: /\(dy\) in bytes .*\(e\) in bytes .* until call 9 \(keepErrors\)/,
+    harms: true,
+    planted: () => {
+      const step = branchedStep();
+      return moveBuffers(step, { dy: offsetOf(step, "e") });
+    },
+  },
+  "a forgotten wait that only a shared place needs": {
+    rule: "lifetimes",
+    says: /\(dh\) in bytes .*\(e\) in bytes/,
+    harms: true,
+    planted: () => {
+      const step = planWithWait();
+      const last = placeOf(step, "keepErrors");
+      return changeWaits(step, "geluBackward", (after) => after.filter((waited) => waited !== last));
+    },
+  },
+
+  "a read of memory that nothing has written": {
+    rule: "written",
+    says: /call 15 \(sumSquares\) reads bytes \[0, 64\) of buffer \d+ \(norm\), and nothing has written byte 0/,
+    planted: () => rewrite(straightStep(), (call) => (call.op === "clearNorm" ? undefined : call)),
+  },
+  "a read of memory of which a part is written": {
+    rule: "written",
+    says: /call 16 \(sumSquares\) reads .* nothing has written byte 32 of it/,
+    planted: () => withNormFilled(0, 32),
+  },
+};
+
+function onBranch(step: ProposedStep, op: string, branch: number): ProposedStep {
+  const calls = step.schedule.calls.map((one) => (one.call.op === op ? { ...one, branch } : one));
+  return { ...step, schedule: { calls } };
+}
+
+function withNormFilled(offset: number, size: number): ProposedStep {
+  return rewrite(straightStep(), (call): Call => {
+    if (call.op !== "clearNorm" || call.work.kind !== "fill") return call;
+    return { ...call, work: { ...call.work, target: { ...call.work.target, offset, size } } };
+  });
+}
+
+/** The place of `e`, which side branch 2 works on, is given to `dh` behind a wait for the last of that branch. */
+export function planWithWait(): ProposedStep {
+  const step = branchedStep();
+  const waiting = changeWaits(step, "geluBackward", (after) => [...after, placeOf(step, "keepErrors")]);
+  const apart = planApart(waiting.schedule);
+  return moveBuffers({ ...waiting, plan: apart }, { e: apart.bytes, dh: apart.bytes });
+}
+
+/** The step with a call that begins before the one before it has ended, and fetches some of what it reads by then. */
+export function beginEarly(step: ProposedStep, op: string, isFetched: (part: Part) => boolean): ProposedStep {
+  return beginEarlyAt(step, placeOf(step, op), isFetched);
+}
+
+/** The same for the call at a place. */
+export function beginEarlyAt(
+  step: ProposedStep,
+  place: number,
+  isFetched: (part: Part) => boolean,
+): ProposedStep {
+  const read = accessesOf(step.schedule.calls[place]!.call).flatMap(({ part, reads }) =>
+    reads ? [part] : [],
+  );
+  return withEarly(step, place, read.filter(isFetched));
+}
+
+function withEarly(step: ProposedStep, place: number, early: readonly Part[]): ProposedStep {
+  const calls = step.schedule.calls.map((one, at) => (at === place ? { ...one, early } : one));
+  return { ...step, schedule: { calls } };
+}

@@ -1,0 +1,65 @@
+/** Random expressions of the loop IR, of exactly rounded ops only, so that every device has to give the same bits. */
+
+import fc from "fast-check";
+import type { Compute, Expression } from "../../src/ir/index.js";
+import { term } from "../../src/ir/index.js";
+
+/** What the expressions read: two f32 inputs and an i32 one in their places, and an f32 one at indices. */
+export const drawnInputs = ["f32", "f32", "i32", "f32"] as const;
+/** The expressions' one scalar, an f32. */
+export const drawnScalar = 2.5;
+/** How far an index may lead away from the place of the input that is read at indices. */
+export const reach = 9;
+
+const ops = <Op extends string>(...names: readonly Op[]): fc.Arbitrary<Op> => fc.constantFrom(...names);
+
+function binaryOf<Op extends "add" | "sub" | "mul" | "div" | "min" | "max" | "and">(
+  operand: fc.Arbitrary<Expression>,
+  type: Compute,
+  ...names: readonly Op[]
+): fc.Arbitrary<Expression> {
+  return fc.record({
+    kind: fc.constant("binary" as const),
+    op: ops(...names),
+    a: operand,
+    b: operand,
+    type: fc.constant(type),
+  });
+}
+
+const drawn = fc.letrec<{ f32: Expression; i32: Expression }>((tie) => ({
+  f32: fc.oneof(
+    { depthSize: "small", withCrossShrink: true },
+    fc.constantFrom(term.load(0, "f32"), term.load(1, "f32"), term.scalar(0, "f32")),
+    fc.float({ noNaN: true, noDefaultInfinity: true }).map((value) => term.constant(value, "f32")),
+    fc.record({
+      kind: fc.constant("unary" as const),
+      op: ops("neg", "abs", "floor", "ceil", "sqrt"),
+      a: tie("f32"),
+      type: fc.constant("f32" as const),
+    }),
+    binaryOf(tie("f32"), "f32", "add", "sub", "mul", "div", "min", "max"),
+    fc.tuple(tie("i32"), tie("f32"), tie("f32")).map(([condition, a, b]) => term.select(condition, a, b)),
+    tie("i32").map((a) => term.convert(a, "f32")),
+    // An index made of any whole number, brought into the reach.
+    tie("i32").map((a) => term.load(3, "f32", term.max(term.min(a, reach), 0))),
+  ),
+  i32: fc.oneof(
+    { depthSize: "small", withCrossShrink: true },
+    fc.constant(term.load(2, "i32")),
+    fc.integer({ min: -9, max: 9 }).map((value) => term.constant(value, "i32")),
+    fc.record({
+      kind: fc.constant("compare" as const),
+      op: ops("eq", "ne", "lt", "le", "gt", "ge"),
+      a: tie("f32"),
+      b: tie("f32"),
+      type: fc.constant("i32" as const),
+    }),
+    binaryOf(tie("i32"), "i32", "add", "sub", "mul", "min", "max", "and"),
+    fc.tuple(tie("i32"), fc.nat(31)).map(([a, by]) => term.shr(a, by)),
+    tie("f32").map((a) => term.convert(a, "i32")),
+  ),
+}));
+
+export const f32Expressions: fc.Arbitrary<Expression> = drawn.f32;
+export const i32Expressions: fc.Arbitrary<Expression> = drawn.i32;

@@ -1,0 +1,50 @@
+/** Lifetimes of all kinds for the planner's tests, and the one question that matters: do two that meet share bytes? */
+
+import fc from "fast-check";
+import type { Plan } from "../../src/compile/program/program.js";
+import type { Lifetime } from "../../src/compile/schedule/liveness.js";
+import { randomFrom } from "./op-cases/draw.js";
+
+/** Lifetimes in few places and of few sizes, so that they meet, nest, equal each other and are empty. */
+export const someLifetimes: fc.Arbitrary<readonly Lifetime[]> = fc
+  .array(
+    fc.record({
+      first: fc.nat(24),
+      length: fc.oneof(fc.nat(3), fc.nat(24)),
+      bytes: fc.oneof(fc.constantFrom(0, 1, 256, 257, 4096), fc.nat(10_000)),
+    }),
+    { maxLength: 40 },
+  )
+  .map((drawn) => drawn.map(({ first, length, bytes }, id) => lifetime(id, first, first + length, bytes)));
+
+export function lifetime(id: number, first: number, last: number, bytes: number): Lifetime {
+  return { buffer: { id, bytes, label: `buffer ${id}` }, first, last };
+}
+
+/** `count` lifetimes of random sizes; half of them end within `typicalLength` places. */
+export function drawLifetimes(count: number, typicalLength: number, seed: number): Lifetime[] {
+  const random = randomFrom(seed);
+  return Array.from({ length: count }, (_, id) => {
+    const first = Math.floor(count * random());
+    const length = Math.floor(-typicalLength * Math.log2(1 - random()));
+    return lifetime(id, first, first + length, Math.ceil(1e7 ** random()));
+  });
+}
+
+/** Two buffers that are live together and share bytes, as a sentence, or a place that a buffer must not have. */
+export function findClash(lifetimes: readonly Lifetime[], { bytes, offsets }: Plan): string | undefined {
+  for (const [index, one] of lifetimes.entries()) {
+    const start = offsets.get(one.buffer);
+    if (start === undefined) return `${one.buffer.label} has no place`;
+    if (start % 256 !== 0) return `${one.buffer.label} lies at ${start}, which is not aligned`;
+    if (start < 0 || start + one.buffer.bytes > bytes) return `${one.buffer.label} lies outside the plan`;
+    for (const other of lifetimes.slice(index + 1)) {
+      const otherStart = offsets.get(other.buffer) ?? 0;
+      const meet = one.first <= other.last && other.first <= one.last;
+      const share = start < otherStart + other.buffer.bytes && otherStart < start + one.buffer.bytes;
+      const bothHaveBytes = one.buffer.bytes > 0 && other.buffer.bytes > 0;
+      if (meet && share && bothHaveBytes) return `${one.buffer.label} and ${other.buffer.label} share bytes`;
+    }
+  }
+  return undefined;
+}
