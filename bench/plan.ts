@@ -22,8 +22,8 @@ import { Guards } from "../src/autograd/index.js";
 import { fuse } from "../src/compile/fusion/vertical/fuse.js";
 import { traceStep } from "../src/compile/index.js";
 import { planMemory } from "../src/compile/memory/plan.js";
-import { removeCopies } from "../src/compile/passes/copy-propagation.js";
-import { shareCommonCalls } from "../src/compile/passes/cse.js";
+import { propagateCopies } from "../src/compile/passes/copy-propagation.js";
+import { eliminateCommonCalls } from "../src/compile/passes/cse.js";
 import { lifetimesOf, lowerBound } from "../src/compile/schedule/liveness.js";
 import { placeConstants } from "../src/compile/trace/constants.js";
 import { verifyPlan } from "../src/compile/verify/verify.js";
@@ -142,13 +142,13 @@ function planOf({ step }: Workload) {
   const times: Record<string, number> = {};
   const guards = new Guards();
   const trace = timed(times, "trace", () =>
-    traceStep(cpu.runtime, () => cpu.inImaginedStep(() => guards.watch(cpu, () => void step()))),
+    traceStep(cpu.runtime, () => cpu.inTracedStep(() => guards.watch(cpu, () => void step()))),
   );
   guards.undo();
   const { calls } = placeConstants(cpu.runtime, trace.calls, trace.constants);
-  const simple = timed(times, "simplify", () => removeCopies(shareCommonCalls(calls)));
+  const simple = timed(times, "simplify", () => propagateCopies(eliminateCommonCalls(calls)));
   const fused = timed(times, "fuse", () => fuse(simple, () => false));
-  const schedule = { calls: fused.map((call) => ({ call, branch: 0, after: [] })) };
+  const schedule = { calls: fused.map((call) => ({ call, stream: 0, after: [] })) };
   const lifetimes = lifetimesOf(schedule);
   const plan = timed(times, "plan", () => planMemory(lifetimes));
   timed(times, "verify", () => verifyPlan(fused, schedule, plan));

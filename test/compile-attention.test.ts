@@ -70,10 +70,10 @@ for (const precision of ["f32", "tf32", "bf16"] as const) {
       const stored = precision === "bf16" ? "bf16" : "f32";
       assert.ok(attention.every(({ shape }) => shape.resultDtype === stored));
       const moves = (op: string) =>
-        calls.filter((call) => call.work.kind === "rows" && call.op.startsWith(op)).length;
-      assert.equal(moves("sideBySide"), 1);
+        calls.filter((call) => call.work.kind === "row" && call.op.startsWith(op)).length;
+      assert.equal(moves("concatWeights"), 1);
       // Our own kernels make the weights' gradients where they belong; a library makes one wide matrix of them.
-      assert.equal(moves("productsOverRows"), precision === "f32" ? 0 : 1);
+      assert.equal(moves("lowerWeightGradients"), precision === "f32" ? 0 : 1);
     });
   });
 }
@@ -86,7 +86,7 @@ test("the gradients of weights that share an input are right, in a batch and fro
     const weights = [0, 1, 2].map(() => randn([32, 32], { device, requiresGrad: true }));
     const [x, factor] = [randn([48, 32], { device }), randn([48, 3, 32], { device })];
     return device.step(() => {
-      nn.functional.linearMany(x, weights).mul(factor).sum().backward();
+      nn.functional.fusedProjections(x, weights).mul(factor).sum().backward();
       return weights.flatMap((weight) => weight.grad!.flatten().tolist() as number[]);
     });
   };

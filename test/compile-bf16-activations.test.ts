@@ -47,7 +47,8 @@ function gradientsOf(device: Device, passes?: PassSettings) {
 
 const resultsOf = (calls: readonly Call[], isGradient: boolean): (string | undefined)[] =>
   calls.flatMap(({ work }) => {
-    const problems = work.kind === "product" ? [work.problem] : work.kind === "products" ? work.problems : [];
+    const problems =
+      work.kind === "gemm" ? [work.problem] : work.kind === "grouped-gemm" ? work.problems : [];
     return problems.flatMap(({ a, resultDtype }) => (a.isTransposed === isGradient ? [resultDtype] : []));
   });
 

@@ -6,7 +6,7 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { type Device, manualSeed, nn, optim, randn, type Tensor, tensor } from "holdfast";
-import { branchStep, type PassSettings } from "../src/compile/compile.js";
+import { assignStreams, type PassSettings } from "../src/compile/compile.js";
 import { PlacedStep } from "../src/compile/execute/placed-step.js";
 import { latestPlanOf } from "../src/tensor/compiled/compiled-step.js";
 import { emulatorMissing } from "./support/emulator.js";
@@ -58,18 +58,18 @@ describe("a compiled step on a GPU", { skip: emulatorMissing }, () => {
 
   test("runs the record of its loss beside other kernels, says so, and has the eager weights to the bit", () => {
     const eager = train(device, (step) => step);
-    const runs = [compile({ branches: false }), compile({ beside: false }), compile({ branches: true })];
+    const runs = [compile({ streams: false }), compile({ beside: false }), compile({ streams: true })];
     for (const { weights } of runs) {
       for (const [index, values] of eager.entries()) sameBytes(weights[index]!, values, `parameter ${index}`);
     }
     const [beside, apart] = runs as [(typeof runs)[0], (typeof runs)[0]];
-    const groups = beside.calls.flatMap(({ work }) => (work.kind === "beside" ? [work.rows] : []));
+    const groups = beside.calls.flatMap(({ work }) => (work.kind === "combo" ? [work.rows] : []));
     const names = groups.map((rows) => rows.map(({ kernel }) => kernel.name));
     assert.ok(
       names.some((own) => own.some((name) => name.startsWith("ring + count of calls"))),
       `the loss is recorded in a launch of ${names}`,
     );
-    assert.ok(apart.calls.every(({ work }) => work.kind !== "beside"));
+    assert.ok(apart.calls.every(({ work }) => work.kind !== "combo"));
     const saved = groups.reduce((sum, rows) => sum + rows.length - 1, 0);
     assert.equal(apart.calls.length, beside.calls.length + saved);
     assert.match(beside.text, /^beside +\d+ → +\d+ +on a GPU, small row kernels share a launch with others/m);
@@ -77,12 +77,12 @@ describe("a compiled step on a GPU", { skip: emulatorMissing }, () => {
   });
 
   test("sends one piece of work for each such call, on one branch and on several, where the late passes run once more", () => {
-    const { planned } = compile({ branches: false, afresh: false });
-    const branched = branchStep(device.runtime, planned, { branches: 2, lag: 1 });
-    assert.ok(branched, "gradients of weights go aside");
-    for (const one of [planned, branched]) {
+    const { planned } = compile({ streams: false, afresh: false });
+    const streamed = assignStreams(device.runtime, planned, { streams: 2, lag: 1 });
+    assert.ok(streamed, "gradients of weights go aside");
+    for (const one of [planned, streamed]) {
       const places = one.schedule.calls.flatMap(({ call }, place) =>
-        call.work.kind === "beside" ? [place] : [],
+        call.work.kind === "combo" ? [place] : [],
       );
       assert.ok(places.length > 0);
       const placed = PlacedStep.place(device.runtime, one, "again");

@@ -6,7 +6,7 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { type Device, manualSeed, nn, optim, randn, type Tensor } from "holdfast";
-import { accessesOf, type Part } from "../src/compile/program/program.js";
+import { accessesOf, type BufferSlice } from "../src/compile/program/program.js";
 import type { Region } from "../src/runtime/index.js";
 import { latestPlanOf } from "../src/tensor/compiled/compiled-step.js";
 import { openStrictDevice } from "./support/devices.js";
@@ -78,12 +78,12 @@ function train(on: Device, way: "eager" | "compiled", forgets: Forgetting, facto
 function writersOf(compiled: object): readonly string[] {
   const calls = latestPlanOf(compiled)!.planned.schedule.calls.map(({ call }) => call);
   const norm = calls.findIndex(({ op }) => op.includes("gradientNorm"));
-  const isGradient = ({ buffer }: Part): boolean =>
+  const isGradient = ({ buffer }: BufferSlice): boolean =>
     (buffer.storage?.home as Partial<Region> | undefined)?.label === "gradients";
   assert.ok(norm >= 0);
   return calls
     .slice(norm)
-    .filter((call) => accessesOf(call).some(({ part, writes }) => writes && isGradient(part)))
+    .filter((call) => accessesOf(call).some(({ slice, writes }) => writes && isGradient(slice)))
     .map(({ op }) => op);
 }
 
@@ -144,7 +144,7 @@ describe("of gradients that a compiled step clips,", () => {
       const { calls } = latestPlanOf(step)!.planned.schedule;
       weight.zeroGrad();
       step.close();
-      return calls.filter(({ call }) => call.part === "backward").length;
+      return calls.filter(({ call }) => call.phase === "backward").length;
     });
     assert.equal(writers[0], 0);
     assert.ok(writers[1]! > 0);

@@ -57,11 +57,11 @@ describe("a compiled step of wide products", { skip }, () => {
     const eager = train(device, (step) => step);
     const { losses, calls } = compile();
     assert.deepEqual(losses, eager);
-    const groups = calls.flatMap(({ work }) => (work.kind === "products" ? [work.problems.length] : []));
+    const groups = calls.flatMap(({ work }) => (work.kind === "grouped-gemm" ? [work.problems.length] : []));
     assert.deepEqual(groups, [2], "the weight gradients of both wide layers");
     const apart = compile({ together: false, afresh: false });
     assert.deepEqual(apart.losses, eager);
-    assert.ok(apart.calls.every(({ work }) => work.kind !== "products"));
+    assert.ok(apart.calls.every(({ work }) => work.kind !== "grouped-gemm"));
   });
 
   test("tells of the launch in its explanation", () => {

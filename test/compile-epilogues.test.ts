@@ -6,7 +6,7 @@
 import assert from "node:assert/strict";
 import { afterEach, describe, test } from "node:test";
 import { type Device, manualSeed, nn, optim, randn } from "holdfast";
-import { branchStep, type PlannedStep } from "../src/compile/index.js";
+import { assignStreams, type PlannedStep } from "../src/compile/index.js";
 import { latestPlanOf } from "../src/tensor/compiled/compiled-step.js";
 import { emulatorMissing, openEmulator } from "./support/emulator.js";
 import { openEmulatorGpu } from "./support/emulator-gpu.js";
@@ -56,10 +56,10 @@ function train(device: Device, way: keyof typeof ways) {
   );
   const planned = step && latestPlanOf(step)?.planned;
   const work = planned?.schedule.calls.map(({ call }) => call.work) ?? [];
-  const together = work.flatMap((one) => (one.kind === "products" ? [one.problems.length] : []));
-  const finished = work.flatMap((one) => (one.kind === "finished" ? [one.finish.keepsResult] : []));
+  const together = work.flatMap((one) => (one.kind === "grouped-gemm" ? [one.problems.length] : []));
+  const finished = work.flatMap((one) => (one.kind === "gemm-epilogue" ? [one.finish.storesC] : []));
   const summed = work.flatMap((one) =>
-    one.kind === "finished" ? one.finish.kernel.outputs.filter(({ per }) => per === "column") : [],
+    one.kind === "gemm-epilogue" ? one.finish.kernel.outputs.filter(({ per }) => per === "column") : [],
   ).length;
   const turned = work.flatMap((one) => (one.kind === "launch" ? [one.kernel.name] : []));
   step?.close();
@@ -93,7 +93,7 @@ function residual(device: Device, way: "eager" | "compiled") {
   );
   const calls = (step && latestPlanOf(step)?.planned.schedule.calls) ?? [];
   const sums = calls.flatMap(({ call: { op, work } }) => (/\badd\b/.test(op) ? [work] : []));
-  const finished = calls.filter(({ call }) => call.work.kind === "finished").length;
+  const finished = calls.filter(({ call }) => call.work.kind === "gemm-epilogue").length;
   step?.close();
   return { gradients, sums, finished };
 }
@@ -105,11 +105,11 @@ describe("a compiled step with a way around a layer", { skip }, () => {
       const [eager, compiled] = (["eager", "compiled"] as const).map((way) => residual(device, way));
       // The way there ends in a norm, which needs whole rows.
       const [there, back, ...others] = compiled!.sums;
-      assert.deepEqual([there?.kind, others], ["rows", []]);
-      assert.ok(back?.kind === "finished");
+      assert.deepEqual([there?.kind, others], ["row", []]);
+      assert.ok(back?.kind === "gemm-epilogue");
       const { m, n, k, dtype } = back.problem;
       assert.deepEqual([m, n, k, dtype], [2048, 256, 64, precision === "bf16" ? "bf16" : "f32"]);
-      assert.equal(back.finish.keepsResult, false);
+      assert.equal(back.finish.storesC, false);
       // A conversion alone is no work of its own: where it can, the product leaves bf16 by itself.
       assert.equal(compiled!.finished, 1);
       for (const [index, values] of eager!.gradients.entries()) {
@@ -146,13 +146,13 @@ describe("a compiled step of a feed-forward block", { skip }, () => {
     test(`has the same products on side branches in ${precision}, where the late passes run once more for them`, () => {
       const device = openEmulatorGpu({ precision, multiprocessors: 132, capture: "off", isEarlySeen: false });
       const { planned } = train(device, "compiled in place");
-      const branched = branchStep(device.runtime, planned!, { branches: 2, lag: 1 });
-      assert.ok(branched && planned);
-      assert.ok(branched.schedule.calls.some(({ branch }) => branch > 0));
+      const streamed = assignStreams(device.runtime, planned!, { streams: 2, lag: 1 });
+      assert.ok(streamed && planned);
+      assert.ok(streamed.schedule.calls.some(({ stream }) => stream > 0));
       const kindsOf = ({ schedule }: PlannedStep): string[] =>
         schedule.calls.map(({ call }) => call.work.kind).filter((kind) => /product|finished/.test(kind));
-      assert.deepEqual(kindsOf(branched).sort(), kindsOf(planned).sort());
-      assert.equal(kindsOf(branched).filter((kind) => kind === "finished").length, 2);
+      assert.deepEqual(kindsOf(streamed).sort(), kindsOf(planned).sort());
+      assert.equal(kindsOf(streamed).filter((kind) => kind === "gemm-epilogue").length, 2);
     });
   }
 });

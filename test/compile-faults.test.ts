@@ -7,11 +7,11 @@ import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { planRules, verifyPlan } from "../src/compile/verify/verify.js";
 import { span } from "../src/units/index.js";
-import { beginEarly, planFaults, planWithWait } from "./support/injected-plans.js";
+import { planFaults, planWithWait, splitReductions } from "./support/injected-plans.js";
 import { agree, runPlanned, runProgram } from "./support/modelled-run.js";
 import { type ProposedStep, planApart, scheduleOn } from "./support/proposed-steps.js";
 import { refusalOf } from "./support/rejections.js";
-import { besideEachOther, branchedStep, straightStep } from "./support/training-step.js";
+import { sideBySideCalls, straightStep, streamedStep } from "./support/training-step.js";
 
 function verify({ program, schedule, plan, block }: ProposedStep): void {
   verifyPlan(program, schedule, plan, block);
@@ -31,14 +31,14 @@ function changesResults(step: ProposedStep): boolean {
 describe("sound steps pass", () => {
   for (const [name, step] of Object.entries({
     "one after the other": straightStep(),
-    "on three branches": branchedStep(),
+    "on three branches": streamedStep(),
     "with a place shared behind a wait": planWithWait(),
-    "with a call that fetches weights while the one before it ends": beginEarly(
+    "with a call that fetches weights while the one before it ends": splitReductions(
       straightStep(),
       "matmul2",
-      (part) => part.buffer.label === "w2",
+      (slice) => slice.buffer.label === "w2",
     ),
-    "with two kernels side by side that read the same": besideEachOther(
+    "with two kernels side by side that read the same": sideBySideCalls(
       straightStep(),
       "weightGradient2",
       "matmulBackward",
@@ -57,15 +57,15 @@ describe("sound steps pass", () => {
   });
 
   test("the shared places are shared: a plan that keeps buffers apart is larger", () => {
-    const { schedule, plan } = branchedStep();
+    const { schedule, plan } = streamedStep();
     assert.ok(plan.bytes < planApart(schedule).bytes);
   });
 });
 
 describe("planted faults are refused", () => {
-  for (const [name, { rule, says, harms, planted }] of Object.entries(planFaults)) {
+  for (const [name, { rule, says, harms, injected }] of Object.entries(planFaults)) {
     test(`${name}, by the rule "${rule}"`, () => {
-      const step = planted();
+      const step = injected();
       const error = refusalOf(() => verify(step));
       assert.ok(error, "the fault was not found");
       assert.equal(error.code, "PLAN_REFUSED");

@@ -50,7 +50,7 @@ function train(device: Device, prepare: (step: (x: Tensor) => Tensor) => (x: Ten
 
 describe("a compiled step's products", { skip }, () => {
   // Every algorithm rounds in its own way then, as a real library's do.
-  if (!skip && testDevice !== "cuda") openEmulator().set("productsDiffer", 1);
+  if (!skip && testDevice !== "cuda") openEmulator().set("gemmsDiffer", 1);
   const device = skip ? undefined! : openGpu("on");
 
   const compileOn = (on: Device, passes: { readonly products?: boolean } = {}) => {

@@ -10,12 +10,12 @@ import type { Verdict } from "../src/tensor/compiled/autotune-schedule.js";
 import { latestPlanOf } from "../src/tensor/compiled/compiled-step.js";
 import { emulatorMissing, openEmulator } from "./support/emulator.js";
 import { openEmulatorGpu } from "./support/emulator-gpu.js";
-import { beginEarlyAt } from "./support/injected-plans.js";
+import { splitAt } from "./support/injected-plans.js";
 import { refusalBy } from "./support/proposed-steps.js";
 import { sameBytes } from "./support/same-bytes.js";
 import { type RunOutcome, type TracedTraining, traceTraining } from "./support/traced-training.js";
 
-const earlyLaunches = (): number => openEmulator().calls("cuLaunchKernelEx");
+const pdlLaunches = (): number => openEmulator().calls("cuLaunchKernelEx");
 
 /** So many steps of a regression, each followed by `look`; what its weights are behind them. */
 function train(
@@ -53,13 +53,13 @@ describe("a step whose launches begin early", { skip: emulatorMissing }, () => {
 
   test("has the eager gradients to the bit, and nearly all of its launches may begin early", () => {
     const { calls } = straight.schedule;
-    const marked = calls.filter(({ early }) => early).length;
+    const marked = calls.filter(({ prefetches: early }) => early).length;
     assert.ok(marked > 0.8 * calls.length, `${marked} of ${calls.length}`);
-    assert.ok(calls.some(({ early = [] }) => early.length > 0));
+    assert.ok(calls.some(({ prefetches: early = [] }) => early.length > 0));
     assert.equal(refusalBy(straight), undefined);
-    const before = earlyLaunches();
+    const before = pdlLaunches();
     for (const outcome of training.run(straight)) assert.ok(isRight(outcome));
-    assert.ok(earlyLaunches() - before >= marked / 2, `${earlyLaunches() - before} of ${marked}`);
+    assert.ok(pdlLaunches() - before >= marked / 2, `${pdlLaunches() - before} of ${marked}`);
   });
 
   test("is tried with launches in turn as well, on each schedule, and has the eager weights whichever is kept", () => {
@@ -78,13 +78,13 @@ describe("a step whose launches begin early", { skip: emulatorMissing }, () => {
   test("red proof: fetches that the verifier refuses give other gradients, and those that it lets pass don't", () => {
     const counts = { passed: 0, refused: 0, wrong: 0 };
     for (const place of straight.schedule.calls.keys()) {
-      if (!straight.schedule.calls[place]!.early) continue;
-      const step = beginEarlyAt(straight, place, () => true);
+      if (!straight.schedule.calls[place]!.prefetches) continue;
+      const step = splitAt(straight, place, () => true);
       const refusal = refusalBy(step);
       const isHarmless = training.run(step).every(isRight);
       counts[refusal ? "refused" : "passed"]++;
       if (!isHarmless) counts.wrong++;
-      if (refusal) assert.equal(refusal.numbers["rule"], "handovers", refusal.message);
+      if (refusal) assert.equal(refusal.numbers["rule"], "pdl", refusal.message);
       else assert.ok(isHarmless, `call ${place} passed, and gives other gradients`);
     }
     // A kernel that fetches nothing early does no harm, whatever is said of it.

@@ -66,7 +66,7 @@ describe("a compiled step on a GPU", { skip: emulatorMissing }, () => {
     for (const { weights } of [together, apart]) {
       for (const [index, values] of eager.entries()) sameBytes(weights[index]!, values, `parameter ${index}`);
     }
-    const [begun] = together.calls.flatMap(({ work }) => (work.kind === "begun" ? [work] : []));
+    const [begun] = together.calls.flatMap(({ work }) => (work.kind === "partial-reduce" ? [work] : []));
     // What 32 blocks leave: of the biases' gradients, and of the norms' two.
     assert.equal(begun!.scratch.size, 32 * 4 * (40 + 24 + 2 * 40 + 2 * 24));
     const namesOf = (columns: readonly ColumnCall[]) => columns.map(({ kernel }) => kernel.name).sort();
@@ -77,9 +77,11 @@ describe("a compiled step on a GPU", { skip: emulatorMissing }, () => {
       "sum",
     ]);
     // Each is there before the calls that wait for none of them, and joined behind those, where one block has all of the last one's rows.
-    const [joining] = together.calls.flatMap(({ work }) => (work.kind === "reductions" ? [work] : []));
+    const [joining] = together.calls.flatMap(({ work }) => (work.kind === "grouped-reduce" ? [work] : []));
     assert.deepEqual([namesOf(joining!.columns), joining!.begun], [["sum"], begun]);
-    assert.ok(apart.calls.every(({ work }) => work.kind !== "reductions" && work.kind !== "begun"));
+    assert.ok(
+      apart.calls.every(({ work }) => work.kind !== "grouped-reduce" && work.kind !== "partial-reduce"),
+    );
     assert.equal(apart.calls.length, together.calls.length + 3);
     assert.match(together.text, /^early +\d+ → +\d+ +on a GPU, grouped reductions start before/m);
     assert.match(
@@ -98,7 +100,7 @@ describe("a compiled step on a GPU", { skip: emulatorMissing }, () => {
     }
     const sumsOf = ({ calls }: typeof within): number[] =>
       calls.flatMap(({ work }) => {
-        const outputs = work.kind === "rows" ? work.kernel.outputs : [];
+        const outputs = work.kind === "row" ? work.kernel.outputs : [];
         const sums = outputs.filter(({ per }) => per === "column").length;
         return sums > 0 ? [sums] : [];
       });
@@ -109,7 +111,9 @@ describe("a compiled step on a GPU", { skip: emulatorMissing }, () => {
       /^sums +\d+ → +\d+ +on a GPU, column sums start in kernels that already hold the rows/m,
     );
     const readBy = ({ calls }: typeof within): number =>
-      calls.filter(({ work }) => work.kind === "begun").reduce((sum, call) => sum + bytesOf(call).read, 0);
+      calls
+        .filter(({ work }) => work.kind === "partial-reduce")
+        .reduce((sum, call) => sum + bytesOf(call).read, 0);
     assert.ok(readBy(within) < readBy(apart) / 2);
   });
 });

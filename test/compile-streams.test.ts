@@ -18,7 +18,7 @@ import {
   type Tensor,
   tensor,
 } from "holdfast";
-import { branchStep } from "../src/compile/index.js";
+import { assignStreams } from "../src/compile/index.js";
 import { around } from "../src/driver/index.js";
 import { latestPlanOf } from "../src/tensor/index.js";
 import { withDevice } from "./support/devices.js";
@@ -74,12 +74,12 @@ interface Trained {
 /** A few steps, and what a look at the plan behind them finds. */
 function train(
   device: Device,
-  branches: boolean,
+  streams: boolean,
   look: (plan: NonNullable<ReturnType<typeof latestPlanOf>>) => void = () => {},
   calls = 4,
 ): Trained {
   const { step, read, inputs } = prepare(device);
-  const compiled = device.compile(step, { passes: { branches } });
+  const compiled = device.compile(step, { passes: { streams } });
   const losses = Array.from({ length: calls }, () => compiled(...inputs).loss.item());
   look(latestPlanOf(compiled)!);
   const states = read();
@@ -103,7 +103,7 @@ for (const capture of ["off", "on"] as const) {
       (device) =>
         train(device, true, ({ planned, replayable }) => {
           assert.equal(replayable.mode, capture === "on" ? "graph" : "direct");
-          assert.ok(planned.schedule.calls.filter(({ branch }) => branch > 0).length >= 10);
+          assert.ok(planned.schedule.calls.filter(({ stream }) => stream > 0).length >= 10);
         }),
       strict,
     );
@@ -123,17 +123,17 @@ function recordingLaunches(driver: Driver, streams: Stream[]): Driver {
 }
 
 test("the graph has branches, and the same nodes as the one without them", () => {
-  const nodes = [true, false].map((branches) => {
+  const nodes = [true, false].map((hasStreams) => {
     const streams: Stream[] = [];
     return withDevice(
       { capture: "on" },
       (device) => {
         let found: unknown;
-        train(device, branches, ({ replayable }) => {
+        train(device, hasStreams, ({ replayable }) => {
           found = replayable.nodes;
         });
         const aside = streams.filter((stream) => stream !== device.runtime.stream);
-        assert.equal(new Set(aside).size, branches ? 3 : 0);
+        assert.equal(new Set(aside).size, hasStreams ? 3 : 0);
         return found;
       },
       (driver) => strict(recordingLaunches(driver, streams)),
@@ -185,7 +185,7 @@ const callsToTryAll = 28;
 
 /** Where launches can begin early, each graph is tried without that as well. */
 function waysOf({ runtime }: Device, graphs: readonly string[]): readonly string[] {
-  return graphs.flatMap((name) => (runtime.device.canBeginEarly ? [name, `${name} in turn`] : [name]));
+  return graphs.flatMap((name) => (runtime.device.supportsPdl ? [name, `${name} in turn`] : [name]));
 }
 
 test("with capture auto the ways are tried in turns, one is kept, and the others' memory is given back", () => {
@@ -199,8 +199,8 @@ test("with capture auto the ways are tried in turns, one is kept, and the others
           const graphs = ["graph", "graph with branches", "graph with yielding branches"];
           assert.deepEqual(Object.keys(verdict!.times).sort(), [...waysOf(device, graphs), "direct"].sort());
           assert.equal(replayable.mode, verdict!.kept === "direct" ? "direct" : "graph");
-          const hasBranches = planned.schedule.calls.some(({ branch }) => branch > 0);
-          assert.equal(hasBranches, verdict!.kept.includes("branches"));
+          const hasSideStreams = planned.schedule.calls.some(({ stream }) => stream > 0);
+          assert.equal(hasSideStreams, verdict!.kept.includes("streams"));
           assert.ok(placed.pieces.length > 0);
           const { live } = device.runtime.arena.figures;
           assert.ok(
@@ -224,7 +224,7 @@ test("where memory is short only the plan without branches is tried", () => {
   withDevice({ capture: "auto" }, (device) => {
     const { budget, arena } = device.runtime;
     const { step, inputs } = prepare(device, 8192);
-    const compiled = device.compile(step, { passes: { branches: true } });
+    const compiled = device.compile(step, { passes: { streams: true } });
     const { peak } = compiled.memory(...inputs);
     const room = budget.left + arena.figures.committed - arena.figures.live;
     const spare = 6 * 1024 * 1024;
@@ -240,9 +240,9 @@ test("where memory is short only the plan without branches is tried", () => {
 test("a branched plan takes little more memory than the plain one, and there is none where all wait for each other", () => {
   withDevice({ capture: "off" }, (device) => {
     train(device, false, ({ planned }) => {
-      const branched = branchStep(device.runtime, planned)!;
-      assert.ok(branched.plan.bytes <= 2 * planned.plan.bytes);
-      assert.equal(branchStep(device.runtime, planned, { branches: 3, lag: 10_000 }), undefined);
+      const streamed = assignStreams(device.runtime, planned)!;
+      assert.ok(streamed.plan.bytes <= 2 * planned.plan.bytes);
+      assert.equal(assignStreams(device.runtime, planned, { streams: 3, lag: 10_000 }), undefined);
     });
   });
 });

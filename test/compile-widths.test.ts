@@ -9,7 +9,7 @@ import { setImmediate as nextTurn } from "node:timers/promises";
 import { type Device, HoldfastError, manualSeed, type nn } from "holdfast";
 import { emulatorMissing } from "./support/emulator.js";
 import { openEmulatorGpu } from "./support/emulator-gpu.js";
-import { type Precision, planEveryWay, withImaginedGpu } from "./support/null-gpu.js";
+import { type Precision, planEveryWay, withNullGpu } from "./support/null-gpu.js";
 import { type TrainedWorkload, type WorkloadName, widthWorkloads } from "./support/width-workloads.js";
 
 const isWhole = process.env["TEST_WIDTHS"] === "all";
@@ -47,7 +47,7 @@ function casesOf(workload: WorkloadName): readonly Case[] {
 function refusalOf({ workload, width, precision }: Case): readonly string[] {
   const batch = batches[(width / 2) % batches.length] ?? 8;
   try {
-    withImaginedGpu(precision, (device) => {
+    withNullGpu(precision, (device) => {
       const { step } = widthWorkloads[workload](device, { width, batch, isPlannedOnly: true });
       const plans = planEveryWay(device, step);
       assert.ok(plans.length > 1, "nothing went on a branch");

@@ -100,9 +100,9 @@ describe("a machine without a GPU that can be used", { skip }, () => {
       /CUDA_ERROR_STUB_LIBRARY.*NVIDIA driver/,
     ],
   };
-  for (const [why, [plant, message]] of Object.entries(reasons)) {
+  for (const [why, [inject, message]] of Object.entries(reasons)) {
     test(`because ${why}: "auto" is the CPU, and "cuda" an error that says so`, async () => {
-      plant();
+      inject();
       const opened = await device("auto", options);
       assert.equal(opened.name, "cpu");
       assert.equal(sumOn(opened), 6.5);

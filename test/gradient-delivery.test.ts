@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import test, { describe } from "node:test";
 import { Device, type DeviceOptions, strict, type Tensor, tensor } from "holdfast";
-import { type KernelOp, linearEach, type NoAttributes } from "../src/ops/index.js";
+import { batchedLinear, type KernelOp, type NoAttributes } from "../src/ops/index.js";
 import { emulatorMissing } from "./support/emulator.js";
 import {
   openTestCpu,
@@ -144,7 +144,7 @@ for (const { machine, kind, skip, open } of machines) {
           tensor([[group + 1], [group + 2]], { device, requiresGrad: true }),
         );
         const biases = [7, 8, 9].map((value) => leaf(device, [value]));
-        const result = device.apply(linearEach, [x, ...weights, ...biases]);
+        const result = device.apply(batchedLinear, [x, ...weights, ...biases]);
         launches();
         result
           .mul(tensor([[[1], [10], [100]]], { device }))
@@ -175,7 +175,7 @@ for (const { machine, kind, skip, open } of machines) {
         const shared = tensor([[1], [1]], { device, requiresGrad: true });
         const alone = tensor([[2], [2]], { device, requiresGrad: true });
         const bias = leaf(device, [0]);
-        const result = device.apply(linearEach, [x, shared, alone, shared, bias, bias, bias]);
+        const result = device.apply(batchedLinear, [x, shared, alone, shared, bias, bias, bias]);
         result
           .mul(tensor([[[1], [10], [100]]], { device }))
           .sum()

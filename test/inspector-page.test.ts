@@ -492,7 +492,7 @@ test(
 
 test("twenty thousand tensors are drawn, and zoomed without stutter", needsBrowser, async (t) => {
   const folder = large.wide;
-  writeSampleRun(folder, "wide", { steps: 10, plans: [widePlan(20_000)] }).close();
+  writeSampleRun(folder, "wide", { steps: 10, plans: [dmmaPlan(20_000)] }).close();
   const { url } = await serve(t, folder);
   const page = await openPage(t, `${url}#/wide/memory`);
   await page.locator('.plan-picture[data-boxes="20000"]').scrollIntoViewIfNeeded();
@@ -531,7 +531,7 @@ async function pointerOver(page: Page, { memory, calls }: PlanRecord) {
 }
 
 /** As many tensors, in rows of a hundred, each alive for a few calls. */
-function widePlan(count: number): PlanRecord {
+function dmmaPlan(count: number): PlanRecord {
   const tensors = Array.from({ length: count }, (_, index) => ({
     label: `op ${index}`,
     type: "f32 [64]",

@@ -14,7 +14,7 @@ import {
 } from "holdfast";
 import { around } from "../src/driver/index.js";
 import { Arena, Budget, poisonByte } from "../src/runtime/index.js";
-import { FreeSpace } from "../src/runtime/memory/tlsf-allocator.js";
+import { TlsfAllocator } from "../src/runtime/memory/tlsf-allocator.js";
 import { type Bytes, GiB, MiB } from "../src/units/index.js";
 import { fakeHost } from "./support/fake-host.js";
 import { capacity, granularity, MemoryModel, type ModelBlock, roundUp } from "./support/memory-model.js";
@@ -322,7 +322,7 @@ test(`${sequences} random sequences keep to the model: no overlap, no changed by
 
 interface Fault {
   /** Runs with the fault in a class, or in the driver. */
-  readonly plant?: (run: () => void) => void;
+  readonly inject?: (run: () => void) => void;
   readonly wrap?: (driver: Driver) => Driver;
   /** What the model says of it. */
   readonly seenAs: RegExp;
@@ -331,12 +331,12 @@ interface Fault {
 /** Old faults, planted one at a time; on the plain driver, so that the model is what must see them. */
 const faults: Readonly<Record<string, Fault>> = {
   "blocks are handed out one unit early": {
-    plant: (run) => {
-      const { offsetOf } = FreeSpace.prototype;
-      const early = function (this: FreeSpace, slot: number): number {
+    inject: (run) => {
+      const { offsetOf } = TlsfAllocator.prototype;
+      const early = function (this: TlsfAllocator, slot: number): number {
         return Math.max(0, offsetOf.call(this, slot) - 1);
       };
-      withMethods(FreeSpace.prototype, { offsetOf: early }, run);
+      withMethods(TlsfAllocator.prototype, { offsetOf: early }, run);
     },
     seenAs: /overlaps/,
   },
@@ -351,11 +351,11 @@ const faults: Readonly<Record<string, Fault>> = {
     seenAs: /bytes of op/,
   },
   "a returned charge stays in the books": {
-    plant: (run) => withMethods(Budget.prototype, { release: () => undefined }, run),
+    inject: (run) => withMethods(Budget.prototype, { release: () => undefined }, run),
     seenAs: /budget/,
   },
   "a pinned block is not kept over a reset": {
-    plant: (run) => {
+    inject: (run) => {
       const { reset, unpin } = Arena.prototype;
       const careless = function (this: Arena): void {
         // Only behind a reset that is legal: a refused one is not what is planted here.
@@ -374,12 +374,12 @@ const faults: Readonly<Record<string, Fault>> = {
   },
 };
 
-for (const [fault, { plant, wrap, seenAs }] of Object.entries(faults)) {
+for (const [fault, { inject, wrap, seenAs }] of Object.entries(faults)) {
   // One seed for the proofs: which symptom of a fault is met first would else be left to chance.
   const run = (): void => void play(2000, wrap ?? ((driver) => driver), 42);
   test(`red proof: the model sees that ${fault}`, () => {
     assert.throws(
-      () => (plant ? plant(run) : run()),
+      () => (inject ? inject(run) : run()),
       ({ cause }: Error) => cause instanceof assert.AssertionError && seenAs.test(cause.message),
     );
   });

@@ -102,7 +102,7 @@ const faults: Readonly<Record<string, (driver: Driver) => Driver>> = {
   "some launches are lost": losingLaunches,
 };
 
-for (const [what, plant] of Object.entries(faults)) {
+for (const [what, inject] of Object.entries(faults)) {
   test(`random models find out that ${what}`, () => {
     const failed = withDevice(
       options,
@@ -113,7 +113,7 @@ for (const [what, plant] of Object.entries(faults)) {
         );
         return fc.check(property, { seed, numRuns: 20, endOnFailure: true }).failed;
       },
-      plant,
+      inject,
     );
     assert.ok(failed, "20 models have found nothing");
   });

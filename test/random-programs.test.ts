@@ -82,7 +82,7 @@ const faults: Readonly<Record<string, (driver: Driver) => Driver>> = {
   "two launches change places in a recorded graph": swappingRecorded,
 };
 
-for (const [what, plant] of Object.entries(faults)) {
+for (const [what, inject] of Object.entries(faults)) {
   test(`random programs find out that ${what}`, () => {
     const failed = withDevice(direct, (sound) =>
       withDevice(
@@ -92,7 +92,7 @@ for (const [what, plant] of Object.entries(faults)) {
           const property = fc.property(anyProgram, (program) => checkProgram(spoilt, program, noCounts()));
           return fc.check(property, { seed, numRuns: 60, endOnFailure: true }).failed;
         },
-        plant,
+        inject,
       ),
     );
     assert.ok(failed, "60 programs have found nothing");

@@ -5,7 +5,7 @@ import { once } from "node:events";
 import { test } from "node:test";
 import { Device, ones, openCpuDriver, stopOnSignals } from "holdfast";
 import { Recorder } from "../src/runtime/observe/recorder.js";
-import { Board } from "../src/runtime/observe/shared-status.js";
+import { SharedStatus } from "../src/runtime/observe/shared-status.js";
 import { startWatchdog } from "../src/runtime/observe/watchdog/index.js";
 import { withoutThreads } from "./support/refused-threads.js";
 
@@ -55,7 +55,7 @@ test("a run goes on without the watchdog's thread, and says so on stderr", async
   const recorder = new Recorder();
   const { result: watchdog } = await withoutThreads(() =>
     startWatchdog({
-      ...{ board: new Board(), recorder, labels: recorder.labels },
+      ...{ sharedStatus: new SharedStatus(), recorder, labels: recorder.labels },
       ...{ stallAfterMs: 1000, reportDir: "/nowhere", onStall: "end" },
     }),
   );

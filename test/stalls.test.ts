@@ -12,10 +12,10 @@ import { type DriverCall, driverCalls, faulty, openCpuDriver, strict } from "hol
 import { exitCodes } from "../src/errors/index.js";
 import { Phases } from "../src/runtime/observe/phases.js";
 import { Recorder } from "../src/runtime/observe/recorder.js";
-import { Board } from "../src/runtime/observe/shared-status.js";
+import { SharedStatus } from "../src/runtime/observe/shared-status.js";
 import { type Stall, StallDetector, type StallReport } from "../src/runtime/observe/watchdog/index.js";
 import { watched } from "../src/runtime/observe/watched-driver.js";
-import { openParts } from "../src/runtime/open.js";
+import { openComponents } from "../src/runtime/open.js";
 import { FakeClock } from "../src/units/index.js";
 import { everyCall } from "./support/every-call.js";
 
@@ -24,16 +24,16 @@ const limitMs = 30_000;
 /** Runs one scripted call of 40 s inside step 7, and tells the stalls that a detector saw meanwhile. */
 function stallsOf(call: DriverCall): Stall[] {
   const clock = new FakeClock();
-  const board = new Board();
-  const phases = new Phases({ board, recorder: new Recorder({ clock }), log: () => {}, clock });
-  const detector = new StallDetector(board, limitMs, clock);
+  const sharedStatus = new SharedStatus();
+  const phases = new Phases({ sharedStatus, recorder: new Recorder({ clock }), log: () => {}, clock });
+  const detector = new StallDetector(sharedStatus, limitMs, clock);
   const stalls: Stall[] = [];
   clock.onTick(() => stalls.push(...[detector.examine()].filter((stall) => stall !== undefined)));
   const machine = openCpuDriver({ threads: 1, maximumBytes: 1 << 20 });
   const device = strict(machine);
   const calls = everyCall(device);
   const script = `the 1st ${call} takes 40s of fake time`;
-  const driver = watched(faulty(device, [script], { clock }), board, clock);
+  const driver = watched(faulty(device, [script], { clock }), sharedStatus, clock);
   phases.run("step", () => calls[call](driver), { number: 7 });
   machine.close();
   return stalls;
@@ -58,8 +58,8 @@ describe("on the fake clock", () => {
     const clock = new FakeClock();
     const machine = openCpuDriver({ threads: 1 });
     const driver = faulty(strict(machine), ["the 1st copyToDevice takes 40s of fake time"], { clock });
-    const parts = openParts({ driver, clock, environment: {} }, { log: () => {}, onPressure: () => {} });
-    const detector = new StallDetector(parts.board, limitMs, clock);
+    const parts = openComponents({ driver, clock, environment: {} }, { log: () => {}, onPressure: () => {} });
+    const detector = new StallDetector(parts.sharedStatus, limitMs, clock);
     const stalls: Stall[] = [];
     clock.onTick(() => stalls.push(...[detector.examine()].filter((stall) => stall !== undefined)));
     const target = parts.arena.allocate(16, "input");

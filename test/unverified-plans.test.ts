@@ -30,7 +30,7 @@ function someOf<T>(items: readonly T[], most: number): T[] {
   return items.filter((_, index) => index % Math.ceil(items.length / most) === 0);
 }
 
-for (const name of ["straight", "branched"] as const) {
+for (const name of ["straight", "streamed"] as const) {
   test(`a sound step, ${name}, passes, and its gradients are those of eager code`, () => {
     assert.equal(refusalBy(training[name]), undefined);
     for (const outcome of training.run(training[name])) {
@@ -50,12 +50,12 @@ const harmless: ReadonlySet<string> = new Set([
 ]);
 
 describe("faults that are run unverified harm the gradients", () => {
-  const found: { planted: number; refused: number; otherGradients: number; cameToNothing: number }[] = [];
+  const found: { injected: number; refused: number; otherGradients: number; cameToNothing: number }[] = [];
 
-  for (const [name, { rules, planted }] of Object.entries(trainingFaults)) {
+  for (const [name, { rules, injected }] of Object.entries(trainingFaults)) {
     test(`${name}: refused by the verifier, and where it is not the gradients are right`, () => {
-      const steps = someOf(planted(training), 16);
-      const counts = { planted: steps.length, refused: 0, otherGradients: 0, cameToNothing: 0 };
+      const steps = someOf(injected(training), 16);
+      const counts = { injected: steps.length, refused: 0, otherGradients: 0, cameToNothing: 0 };
       found.push(counts);
       for (const [index, step] of steps.entries()) {
         const refusal = refusalBy(step);
@@ -83,7 +83,7 @@ describe("faults that are run unverified harm the gradients", () => {
     const sum = (key: keyof (typeof found)[number]): number =>
       found.reduce((total, counts) => total + counts[key], 0);
     context.diagnostic(
-      `${found.length} kinds, ${sum("planted")} planted, ${sum("refused")} refused; of these run unverified ` +
+      `${found.length} kinds, ${sum("injected")} injected, ${sum("refused")} refused; of these run unverified ` +
         `${sum("otherGradients")} gave other gradients and ${sum("cameToNothing")} came to nothing`,
     );
     assert.ok(harmful >= 15, `${harmful} do`);

@@ -4,7 +4,7 @@ import { crossasset, Device, nn, optim, type Tensor } from "holdfast";
 import { type GemmProblem, gemm, gemmScratchBytes } from "../../src/kernels/index.js";
 import { readRepositoryFile } from "../../test/support/repository.js";
 import { report } from "./report.js";
-import { B, batch, batchCount, C, D, F, productSize, S, threads, values, weights } from "./workload.js";
+import { B, batch, batchCount, C, D, F, gemmSize, S, threads, values, weights } from "./workload.js";
 
 const cpu = new Device("cpu", { threads, stallAfter: "off", print: () => {} });
 const { runtime } = cpu;
@@ -66,8 +66,8 @@ function prepareStep(): (batchIndex: number) => number {
   return (batchIndex) => cpu.step(() => train(...batches[batchIndex]!).loss.item());
 }
 
-function prepareProduct(): () => void {
-  const { m, n, k } = productSize;
+function prepareGemm(): () => void {
+  const { m, n, k } = gemmSize;
   const entries = Object.entries({ a: m * k, b: k * n, c: m * n });
   const placements = entries.map(([name, elements]) => ({ name, size: elements * 4 }));
   const [a, b, c] = runtime.persistent.place("data set", "product", placements).storages;
@@ -98,6 +98,6 @@ await report({
   version: (JSON.parse(readRepositoryFile("package.json")) as { version: string }).version,
   step: prepareStep(),
   stepBytes: () => runtime.arena.figures.highWater - keptBytes,
-  prepareProduct,
+  prepareGemm,
 });
 cpu.close();

@@ -3,15 +3,15 @@
 import { loadKoffi } from "../../src/driver/foreign-functions.js";
 import { blasPlain, blasRowMajor, openBlas } from "../../src/driver/index.js";
 import { report } from "./report.js";
-import { productSize, threads, values } from "./workload.js";
+import { gemmSize, threads, values } from "./workload.js";
 
 const blas = openBlas(process.argv[2] ?? "libopenblas.so.0");
 blas.useThreads(threads);
 const koffi = loadKoffi();
 const core = koffi.load(blas.library).func("const char *openblas_get_corename()")() as string;
 
-function prepareProduct(): () => void {
-  const { m, n, k } = productSize;
+function prepareGemm(): () => void {
+  const { m, n, k } = gemmSize;
   const matrices = { a: values(1, [m, k]), b: values(2, [k, n]), c: new Float32Array(m * n) };
   const address = (matrix: Float32Array) => Number(koffi.address(matrix));
   return () => {
@@ -20,4 +20,4 @@ function prepareProduct(): () => void {
   };
 }
 
-await report({ peer: "OpenBLAS", version: `kernels for ${core}`, prepareProduct });
+await report({ peer: "OpenBLAS", version: `kernels for ${core}`, prepareGemm });

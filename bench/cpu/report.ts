@@ -1,14 +1,14 @@
 /** Times a contender's step and product in its own process, and prints the one line of JSON that the runner reads. */
 
-import { batchCount, productSize } from "./workload.js";
+import { batchCount, gemmSize } from "./workload.js";
 
 /** What a contender's process prints. Those without a step take part with the product alone. */
 export interface Report {
   readonly peer: string;
   readonly version: string;
   readonly step?: StepReport;
-  readonly productMs: number;
-  readonly bestProductMs: number;
+  readonly gemmMs: number;
+  readonly bestGemmMs: number;
   readonly gflops: number;
 }
 
@@ -33,24 +33,24 @@ export interface Contender {
   /** What the steps' own tensors took at once. */
   readonly stepBytes?: () => number;
   /** Makes the operands and gives what multiplies them. */
-  readonly prepareProduct: () => () => unknown;
+  readonly prepareGemm: () => () => unknown;
   /** How many steps are timed, and how many run before them; 20 and 3 unless given. */
   readonly steps?: number;
   readonly warmUp?: number;
 }
 
 export async function report(contender: Contender): Promise<void> {
-  const { peer, version, step, prepareProduct, steps = 20, warmUp = 3 } = contender;
+  const { peer, version, step, prepareGemm, steps = 20, warmUp = 3 } = contender;
   const timed = step && (await reportSteps(step, steps, warmUp));
   const stepReport = timed && { ...timed, ...(contender.stepBytes && { stepBytes: contender.stepBytes() }) };
-  const { median, best } = await time(prepareProduct(), 20, 3);
-  const { m, n, k } = productSize;
+  const { median, best } = await time(prepareGemm(), 20, 3);
+  const { m, n, k } = gemmSize;
   const line: Report = {
     peer,
     version,
     ...(stepReport && { step: stepReport }),
-    productMs: median,
-    bestProductMs: best,
+    gemmMs: median,
+    bestGemmMs: best,
     gflops: (2 * m * n * k) / median / 1e6,
   };
   console.log(JSON.stringify(line));

@@ -37,7 +37,7 @@ function chosenEntries(): readonly Entry[] {
 /** Of two runs of one contender, the faster: other work on the machine only ever slows one down. */
 function better(known: Outcome | undefined, next: Outcome): Outcome {
   if (!known || "absence" in known || "absence" in next) return next;
-  const timeOf = ({ report: { step, productMs } }: typeof known): number => step?.stepMs ?? productMs;
+  const timeOf = ({ report: { step, gemmMs } }: typeof known): number => step?.stepMs ?? gemmMs;
   return timeOf(known) <= timeOf(next) ? known : next;
 }
 

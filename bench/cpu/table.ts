@@ -36,7 +36,7 @@ export function tableOf(outcomes: readonly Outcome[]): string {
   return [columns, ...rows].map(line).join("\n");
 }
 
-function cellsOf({ peer, version, step, productMs, gflops }: Report, ours: number | undefined): string[] {
+function cellsOf({ peer, version, step, gemmMs, gflops }: Report, ours: number | undefined): string[] {
   const stepCells = step
     ? [
         step.stepMs.toFixed(0),
@@ -46,7 +46,7 @@ function cellsOf({ peer, version, step, productMs, gflops }: Report, ours: numbe
       ]
     : ["–", "–", "–", "–"];
   const losses = step?.losses.slice(0, 3).map((loss) => loss.toFixed(4)) ?? [];
-  return [peer, version, ...stepCells, productMs.toFixed(1), gflops.toFixed(1), losses.join(" ")];
+  return [peer, version, ...stepCells, gemmMs.toFixed(1), gflops.toFixed(1), losses.join(" ")];
 }
 
 /** What must hold, with the figures; bars whose contenders did not take part are left out. */

@@ -8,7 +8,7 @@
 export const [B, S, F, D, H, L, hidden, C] = [256, 12, 193, 256, 4, 2, 1024, 3] as const;
 export const batchCount = 4;
 export const threads = 2;
-export const productSize = { m: 3072, n: 256, k: 1024 } as const;
+export const gemmSize = { m: 3072, n: 256, k: 1024 } as const;
 
 export interface Weight {
   readonly name: string;

@@ -11,7 +11,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { parseArgs } from "node:util";
 import { crossasset, formatBytes, fromTyped, manualSeed, nn, optim, type Tensor } from "holdfast";
-import type { ProductPrecision } from "../../src/driver/index.js";
+import type { GemmPrecision } from "../../src/driver/index.js";
 import { latestPlanOf, type StepPlanReport } from "../../src/tensor/index.js";
 import { type CommonOptions, commonOptions, count, type Gpu, openGpu } from "./options.js";
 import { type PeerRun, runPeer } from "./peers.js";
@@ -127,7 +127,7 @@ function compareCurves(results: Results, common: CommonOptions, rows: Rows): voi
   results.aim(differing === 0, `curves: ${differing} of ${steps} losses differ between two compiled runs`);
 }
 
-function measure(common: CommonOptions, rows: Rows, precision: ProductPrecision): Measured {
+function measure(common: CommonOptions, rows: Rows, precision: GemmPrecision): Measured {
   // Nothing stands between: what counts calls would be timed with them.
   const gpu = openGpu(common, { device: { precision } });
   try {
@@ -275,7 +275,7 @@ function measureAlone(precision: string): Measured {
 }
 
 async function main(common: CommonOptions): Promise<void> {
-  const precisions = options.precisions.split(",") as ProductPrecision[];
+  const precisions = options.precisions.split(",") as GemmPrecision[];
   if (options.figures !== "") {
     const [precision = "f32"] = precisions;
     writeFileSync(options.figures, JSON.stringify(measure(common, makeRows(rowCount, "drawn"), precision)));

@@ -22,7 +22,7 @@ export interface Counts {
   waitMs: number;
   launchMs: number;
   loadMs: number;
-  choiceMs: number;
+  algorithmMs: number;
   copyMs: number;
   /** Everything else that the driver was asked. */
   otherMs: number;
@@ -44,7 +44,7 @@ export function noCounts(): Counts {
     waitMs: 0,
     launchMs: 0,
     loadMs: 0,
-    choiceMs: 0,
+    algorithmMs: 0,
     copyMs: 0,
     otherMs: 0,
   };
@@ -82,7 +82,7 @@ export function countCalls(inner: Driver): CountedDriver {
       if ((args[0] as KernelSource).product) {
         products.add(result as Kernel);
         counts.choices++;
-        counts.choiceMs += ms;
+        counts.algorithmMs += ms;
       } else {
         counts.loads++;
         counts.loadMs += ms;

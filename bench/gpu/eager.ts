@@ -9,7 +9,7 @@ import { once } from "node:events";
 import { setTimeout as pause } from "node:timers/promises";
 import { parseArgs } from "node:util";
 import { formatBytes } from "holdfast";
-import type { ProductPrecision } from "../../src/driver/index.js";
+import type { GemmPrecision } from "../../src/driver/index.js";
 import { type Counts, countCalls, noCounts } from "./counted-driver.js";
 import { type CommonOptions, commonOptions, count, type Gpu, openGpu } from "./options.js";
 import { type PeerRun, runPeer } from "./peers.js";
@@ -90,7 +90,7 @@ interface Split extends Counts {
   readonly stepMs: number;
 }
 
-function countOneStep(precision: ProductPrecision): Split {
+function countOneStep(precision: GemmPrecision): Split {
   const counted: { calls?: ReturnType<typeof countCalls> } = {};
   const gpu = openGpu(options, {
     device: { precision },
@@ -158,13 +158,15 @@ function tellCounts(results: Results, splits: ReadonlyMap<string, Split>): void 
     rowOf("step ms", (one) => number(one.stepMs, 3)),
     rowOf("  waiting for the device", (one) => number(one.waitMs, 3)),
     rowOf("  launching", (one) => number(one.launchMs, 3)),
-    rowOf("  other driver calls", (one) => number(one.copyMs + one.loadMs + one.choiceMs + one.otherMs, 3)),
+    rowOf("  other driver calls", (one) =>
+      number(one.copyMs + one.loadMs + one.algorithmMs + one.otherMs, 3),
+    ),
     rowOf("  JavaScript", (one) => number(ownMsOf(one), 3)),
   ]);
 }
 
-function ownMsOf({ stepMs, waitMs, launchMs, copyMs, loadMs, choiceMs, otherMs }: Split): number {
-  return stepMs - waitMs - launchMs - copyMs - loadMs - choiceMs - otherMs;
+function ownMsOf({ stepMs, waitMs, launchMs, copyMs, loadMs, algorithmMs, otherMs }: Split): number {
+  return stepMs - waitMs - launchMs - copyMs - loadMs - algorithmMs - otherMs;
 }
 
 async function main(common: CommonOptions): Promise<void> {
@@ -172,7 +174,7 @@ async function main(common: CommonOptions): Promise<void> {
   const timings = new Map<string, Timing>();
   const splits = new Map<string, Split>();
   const rows = makeRows(rowCount, "drawn");
-  for (const precision of options.precisions.split(",") as ProductPrecision[]) {
+  for (const precision of options.precisions.split(",") as GemmPrecision[]) {
     await results.attempt(`timing in ${precision}`, async () => {
       const gpu = openGpu(common, { device: { precision } });
       try {

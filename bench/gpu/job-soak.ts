@@ -22,7 +22,7 @@ import {
   TensorDataset,
   Trainer,
 } from "holdfast";
-import type { ProductPrecision } from "../../src/driver/index.js";
+import type { GemmPrecision } from "../../src/driver/index.js";
 import { MiB } from "../../src/units/index.js";
 import { heapAfterCollection } from "../../test/support/gc.js";
 import { type AskedDevice, deviceOption, makeFolds, openAsked, rowsOf } from "./job-data.js";
@@ -196,7 +196,7 @@ function meanOf(values: readonly number[]): number {
   return values.reduce((sum, value) => sum + value, 0) / values.length;
 }
 
-function judge(results: Results, found: Soak, stalls: readonly string[]): void {
+function diagnoseOom(results: Results, found: Soak, stalls: readonly string[]): void {
   const { samples, losses, trained, evaluated, isOverdue } = found;
   results.aim(!isOverdue && losses.length === steps, `${losses.length} of ${steps} compiled steps were made`);
   for (const [figure, name] of flat) {
@@ -242,7 +242,7 @@ async function main(): Promise<void> {
       const fold = folds.at(-1)!;
       const [train, test] = [rowsOf(samples, fold, fold.train), rowsOf(samples, fold, fold.test)];
       const asked = openAsked(options, options.device, {
-        ...{ precision: options.precision as ProductPrecision, poison: true },
+        ...{ precision: options.precision as GemmPrecision, poison: true },
         ...{ stallAfter: options["stall-after"], onStall: "report", reports },
       });
       try {
@@ -261,7 +261,7 @@ async function main(): Promise<void> {
         results.line(
           `${trained.length} eager training steps, their loss at last ${trained.at(-1)?.toFixed(4)}; ${evaluated.length} eager evaluations of the test part; the arena was reset by ${resets.bySteps} steps and ${resets.byCall} calls`,
         );
-        judge(results, found, stalls());
+        diagnoseOom(results, found, stalls());
       } finally {
         asked.close();
       }

@@ -240,7 +240,7 @@ function tellSeeds(results: Results, seeds: ReadonlyMap<string, readonly Measure
   }
 }
 
-function judge(results: Results, all: readonly Measured[]): void {
+function diagnoseOom(results: Results, all: readonly Measured[]): void {
   for (const one of all) {
     const { precision } = one;
     const slowest = Math.min(...figuresOf(one).ofFolds);
@@ -358,7 +358,7 @@ async function main(): Promise<void> {
     if (measured.length > 0) {
       await results.attempt("the table of times", () => tellSpeed(results, measured));
       await results.attempt("the table of accuracies", () => tellLearning(results, measured, oracle));
-      judge(results, measured);
+      diagnoseOom(results, measured);
     }
     const seeds = new Map<string, readonly Measured[]>([[String(crossasset.defaultSettings.seed), measured]]);
     for (const seed of options.seeds === "none" ? [] : options.seeds.split(",")) {

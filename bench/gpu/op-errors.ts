@@ -120,14 +120,14 @@ const [plain, rounded] = [openBench("f32"), openBench("tf32")];
 for (let draw = 0; draw < draws; draw++) {
   for (const { one, calls } of cases) {
     if (performance.now() > deadline) break;
-    let hasProduct = false;
+    let hasGemm = false;
     for (const column of errorColumns) {
       // Only products know TF32.
-      if (column === "tf32" && !hasProduct) continue;
+      if (column === "tf32" && !hasGemm) continue;
       const before = plain.calls.counts.products;
       const bench = column === "tf32" ? rounded : plain;
       const { share, error, what } = tryCheck(bench, one, calls[draw]!, column);
-      hasProduct ||= plain.calls.counts.products > before;
+      hasGemm ||= plain.calls.counts.products > before;
       const line: OpErrorLine = { name: nameOf(one), column, share: String(share), error, what };
       console.log(JSON.stringify(line));
     }

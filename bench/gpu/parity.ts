@@ -44,13 +44,13 @@ const allowed = 1e-4;
 /** In float64 a CPU takes twice as long, and as many batches show it. */
 const mostDouble = 33;
 
-type Way = "eager" | "planned" | "replayed";
+type Candidate = "eager" | "planned" | "replayed";
 
 interface Column {
   readonly name: string;
   /** What the others are held against, or on the device that is measured. */
   readonly side: "reference" | "measured";
-  readonly way: Way;
+  readonly way: Candidate;
   readonly losses: readonly number[];
   readonly norms: readonly number[];
   /** The mean, without the first step. */
@@ -66,7 +66,7 @@ const captureOf = { eager: "auto", planned: "off", replayed: "on" } as const;
 
 interface Asked {
   readonly side: Column["side"];
-  readonly way: Way;
+  readonly way: Candidate;
   readonly rows: Rows;
   readonly batches: number;
   readonly dtype?: "f32" | "f64";
@@ -252,7 +252,7 @@ async function main(): Promise<void> {
     }
     results.line();
     tell(results, columns);
-    judge(results, columns);
+    diagnoseOom(results, columns);
     await results.attempt("the CPU's weights", () => tellFromOneState(results, rows, columns[0], weights));
     await results.attempt("float64", () => tellDouble(results, rows, columns[0]?.losses.length ?? 0));
     const replayed = columns.find(isOf("replayed"));
@@ -286,7 +286,7 @@ function judgeDistances(results: Results, columns: readonly Column[], how: strin
   }
 }
 
-function judge(results: Results, columns: readonly Column[]): void {
+function diagnoseOom(results: Results, columns: readonly Column[]): void {
   judgeDistances(results, columns, "");
   const [eager, planned] = [columns.find(isOf("eager")), columns.find(isOf("planned"))];
   const replayed = columns.find(isOf("replayed"));
@@ -333,7 +333,7 @@ function tellDouble(results: Results, rows: Rows, most: number): void {
 }
 
 /** The column of the measured device that ran so. */
-function isOf(wanted: Way): (column: Column) => boolean {
+function isOf(wanted: Candidate): (column: Column) => boolean {
   return ({ side, way }) => side === "measured" && way === wanted;
 }
 

@@ -1,12 +1,12 @@
 /** The same step in PyTorch or JAX, by a script of the peers' own, in a process beside ours. */
 
 import { spawnSync } from "node:child_process";
-import type { ProductPrecision } from "../../src/driver/index.js";
+import type { GemmPrecision } from "../../src/driver/index.js";
 
 export interface PeerRun {
   /** "torch eager" */
   readonly name: string;
-  readonly precision: ProductPrecision;
+  readonly precision: GemmPrecision;
   readonly stepMs: number;
 }
 
@@ -17,7 +17,7 @@ export interface PeerOutcome {
   readonly failure?: string;
 }
 
-const precisions: Readonly<Record<string, ProductPrecision>> = { fp32: "f32", tf32: "tf32", bf16: "bf16" };
+const precisions: Readonly<Record<string, GemmPrecision>> = { fp32: "f32", tf32: "tf32", bf16: "bf16" };
 
 /** Runs the script in its modes ("eager", "graph", "compile", "compilegraph"); it prints a line for each and precision. */
 export function runPeer(script: string, modes: readonly string[], limitMs: number): PeerOutcome {

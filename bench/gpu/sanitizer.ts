@@ -73,10 +73,10 @@ function runUnder(tool: string, args: readonly string[], limitSeconds: number, c
   const log = `${stdout ?? ""}${stderr ?? ""}\n(${ending})`.trim();
   // Versions of the tool have called that option by several names.
   if (canFilter && /unrecogni[sz]ed option/i.test(log)) return runUnder(tool, args, limitSeconds, false);
-  return { count: countFindings(log), log, seconds };
+  return { count: countChecksums(log), log, seconds };
 }
 
-function countFindings(log: string): number | undefined {
+function countChecksums(log: string): number | undefined {
   const races = log.match(/RACECHECK SUMMARY: \d+ hazards? displayed \((\d+) errors?, (\d+) warnings?\)/);
   if (races) return Number(races[1]) + Number(races[2]);
   const errors = log.match(/ERROR SUMMARY: (\d+) errors?/);
@@ -105,10 +105,10 @@ function checkTool(results: Results, tool: string): void {
   // What the tool can take for a pool of memory is its own affair: plain allocations are what its manual speaks of.
   const tries = options.allocations.split(",") as Allocation[];
   const allocation = tries.find((one) => proveRed(results, tool, one));
-  const planted = strayRuns[tool]?.kernels.join(", ");
+  const injected = strayRuns[tool]?.kernels.join(", ");
   results.require(
     allocation !== undefined,
-    `${tool} red proof: ${allocation === undefined ? "NOT seen" : `seen on ${allocation} memory`}: ${planted}`,
+    `${tool} red proof: ${allocation === undefined ? "NOT seen" : `seen on ${allocation} memory`}: ${injected}`,
   );
   const { draws, elements, seconds } = options;
   const args = ["--draws", draws, "--elements", elements, "--seconds", seconds];

@@ -46,7 +46,7 @@ interface Phases {
   readonly cached: number;
   readonly loadMs: number;
   readonly products: number;
-  readonly productMs: number;
+  readonly gemmMs: number;
   readonly copyMs: number;
   readonly bytesUp: number;
 }
@@ -72,7 +72,7 @@ function startOnce(): Phases {
   const placedAt = now();
   training.steps(1);
   const endedAt = now();
-  const { loadMs = 0, choices = 0, choiceMs = 0, copyMs = 0, bytesUp = 0 } = counted.calls?.counts ?? {};
+  const { loadMs = 0, choices = 0, algorithmMs = 0, copyMs = 0, bytesUp = 0 } = counted.calls?.counts ?? {};
   const phases: Phases = {
     endedAt: endedAt - making,
     node: performance.timeOrigin,
@@ -83,7 +83,7 @@ function startOnce(): Phases {
     ...gpu.driver.compiled,
     loadMs,
     products: choices,
-    productMs: choiceMs,
+    gemmMs: algorithmMs,
     copyMs,
     bytesUp,
   };
@@ -127,7 +127,7 @@ const columns: readonly (readonly [string, (start: Start) => string])[] = [
   ["cached", ({ cached }) => String(cached)],
   ["ms", ({ loadMs }) => loadMs.toFixed(0)],
   ["products", ({ products }) => String(products)],
-  ["ms", ({ productMs }) => productMs.toFixed(0)],
+  ["ms", ({ gemmMs }) => gemmMs.toFixed(0)],
   ["MB up", ({ bytesUp }) => (bytesUp / 1e6).toFixed(1)],
 ];
 

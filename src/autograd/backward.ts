@@ -12,7 +12,7 @@ import {
 } from "../ops/index.js";
 import type { Runtime } from "../runtime/index.js";
 import type { Node } from "./node.js";
-import { LentArrays } from "./temporary-gradients.js";
+import { TemporaryGradients } from "./temporary-gradients.js";
 import type { Leaf, Value } from "./value.js";
 
 export interface BackwardOptions {
@@ -33,7 +33,7 @@ export function runBackward(
   const nodes = reachedFrom(root.source.node);
   // Before anything is delivered: half a pass would leave half of the gradients.
   for (const node of nodes) node.requireStep();
-  const lent = new LentArrays(runtime, onResult);
+  const lent = new TemporaryGradients(runtime, onResult);
   /** Gradients under way: what has arrived so far at each recorded op. */
   const arrived = new Map<Node, DeviceArray>();
   arrived.set(root.source.node, seed);
@@ -108,7 +108,7 @@ export function runBackward(
 const numberType: ValueType = { shape: [], dtype: "f32" };
 
 function gradientsOf(
-  lent: LentArrays,
+  lent: TemporaryGradients,
   node: Node,
   upstream: DeviceArray,
 ): readonly (DeviceArray | undefined)[] {

@@ -6,11 +6,11 @@
 import { HoldfastError } from "../errors/index.js";
 import {
   type Attributes,
-  asStepPart,
   copyArray,
   type DeviceArray,
   firstOf,
   formatShape,
+  inStepPhase,
   isFloat,
   type Op,
   requireFits,
@@ -128,7 +128,7 @@ export class Tape {
   backward(root: Value, seed: DeviceArray, options: BackwardOptions = {}): void {
     requireCurrent("backward", [root]);
     const { runtime } = this.#options;
-    asStepPart(runtime, "backward", () =>
+    inStepPhase(runtime, "backward", () =>
       runBackward(runtime, root, seed, { onResult: this.#onBackwardResult, ...options }),
     );
     if (!options.retainGraph) this.#forgetReleased();

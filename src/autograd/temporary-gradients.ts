@@ -22,7 +22,7 @@ interface Lent {
   views: Set<Storage> | undefined;
 }
 
-export class LentArrays {
+export class TemporaryGradients {
   readonly #runtime: Runtime;
   readonly #lent = new Map<Storage, Lent>();
   /** Made since the last `sweep`. */

@@ -30,8 +30,8 @@ function stages(): readonly Stage[] {
   ];
 }
 
-const nameOf = ({ stages: given, handsOver }: Proposed): string =>
-  `${given.at(-1)?.name}${handsOver ? " with handovers" : ""}`;
+const nameOf = ({ stages: given, usesPdl }: Proposed): string =>
+  `${given.at(-1)?.name}${usesPdl ? " with handovers" : ""}`;
 
 /** A verifier that agrees to what one of its names says, and what was asked of it. */
 function verifierOf(agreesTo: readonly string[]) {
@@ -57,7 +57,7 @@ function withWarnings<T>(
   });
 }
 
-const whole = (): Proposed => ({ stages: stages(), handsOver: true });
+const whole = (): Proposed => ({ stages: stages(), usesPdl: true });
 
 test("where the verifier agrees, nothing is left out and nothing is said", () => {
   withWarnings({}, (runtime, printed, folder) => {
@@ -79,8 +79,8 @@ test("handovers go first, then passes from the last one back; a pass that change
       agreed.stages.map(({ name }) => name),
       ["trace", "common"],
     );
-    assert.equal(agreed.handsOver, false);
-    assert.deepEqual(agreed.fallback?.leftOut, ["fuse", "alike", "beside", "handovers"]);
+    assert.equal(agreed.usesPdl, false);
+    assert.deepEqual(agreed.fallback?.leftOut, ["fuse", "alike", "beside", "pdl"]);
     assert.match(agreed.fallback?.refusal.message ?? "", /beside with handovers is refused/);
   });
 });
@@ -99,7 +99,7 @@ test("one warning names the step, the first pass left out, the rule and a file t
     assert.match(printed[0]!, /breaks the rule "written"/);
     assert.ok(printed[0]!.includes(fallback?.report ?? "none"));
     const report = JSON.parse(readFileSync(join(folder, file), "utf8")) as Record<string, unknown>;
-    assert.deepEqual(report["leftOut"], ["beside", "handovers"]);
+    assert.deepEqual(report["leftOut"], ["beside", "pdl"]);
     assert.deepEqual(report["numbers"], { rule: "written", call: 3 });
     assert.deepEqual([report["step"], report["code"]], ["train", "PLAN_REFUSED"]);
     assert.equal((report["device"] as { kind?: string }).kind, runtime.device.kind);
@@ -136,23 +136,23 @@ test("with onRefusedPlan: error, the first refusal is thrown at once, of a plan 
     const refused = (): never => {
       throw refusal("order", "refused");
     };
-    const branches = { name: "train", schedule: "side branches", calls: [] };
-    assert.equal(refusalOf(() => planOptional(runtime, branches, refused))?.code, "PLAN_REFUSED");
+    const streams = { name: "train", schedule: "side branches", calls: [] };
+    assert.equal(refusalOf(() => planOptional(runtime, streams, refused))?.code, "PLAN_REFUSED");
     assert.deepEqual(printed, []);
   });
 });
 
 test("a refused schedule that is optional is left out with a warning, and other errors pass", () => {
   withWarnings({}, (runtime, printed, folder) => {
-    const branches = { name: "train", schedule: "side branches", calls: stages().at(-1)!.calls };
+    const streams = { name: "train", schedule: "side branches", calls: stages().at(-1)!.calls };
     const refused = (): never => {
       throw refusal("order", "refused");
     };
     assert.equal(
-      planOptional(runtime, branches, () => 7),
+      planOptional(runtime, streams, () => 7),
       7,
     );
-    assert.equal(planOptional(runtime, branches, refused), undefined);
+    assert.equal(planOptional(runtime, streams, refused), undefined);
     assert.match(
       printed.join(""),
       /compiled train, so the step runs without side branches, and may be slower\./,
@@ -161,7 +161,7 @@ test("a refused schedule that is optional is left out with a warning, and other 
     const broken = (): never => {
       throw new TypeError("broken");
     };
-    assert.throws(() => planOptional(runtime, branches, broken), TypeError);
+    assert.throws(() => planOptional(runtime, streams, broken), TypeError);
     assert.throws(() => planAgreed(runtime, "train", whole(), broken), TypeError);
   });
 });

@@ -9,14 +9,14 @@ import type { PassName, Stage } from "./compile.js";
 import { warnOfRefusal } from "./report/rejection-report.js";
 
 /** What can be left out, in the order in which it is applied. */
-export type Optional = PassName | "handovers";
+export type Optional = PassName | "pdl";
 
 /** What a step is planned from. */
 export interface Proposed {
   /** The trace, then what each pass has made of it. */
   readonly stages: readonly Stage[];
   /** May launches begin while the ones before them end? */
-  readonly handsOver: boolean;
+  readonly usesPdl: boolean;
 }
 
 export interface Fallback {
@@ -83,19 +83,19 @@ function tryPlan<P, T>(
 /** The same with less and less: first without handovers, then without the last pass, the last two, and so on. */
 function* shorterOf({
   stages,
-  handsOver,
+  usesPdl,
 }: Proposed): Generator<Proposed & { readonly leftOut: readonly Optional[] }> {
   let leftOut: readonly Optional[] = [];
-  if (handsOver) {
-    leftOut = ["handovers"];
-    yield { stages, handsOver: false, leftOut };
+  if (usesPdl) {
+    leftOut = ["pdl"];
+    yield { stages, usesPdl: false, leftOut };
   }
   for (let count = stages.length - 1; count > 0; count--) {
     const [before, last] = stages.slice(count - 1);
     if (!before || !last || last.name === "trace") continue;
     leftOut = [last.name, ...leftOut];
     // A pass that changed nothing can't be the cause.
-    if (last.calls !== before.calls) yield { stages: stages.slice(0, count), handsOver: false, leftOut };
+    if (last.calls !== before.calls) yield { stages: stages.slice(0, count), usesPdl: false, leftOut };
   }
 }
 

@@ -1,18 +1,18 @@
 /** compile: a step becomes one launch. Traced, simplified, fused, scheduled, planned, verified; then run or captured. */
 
 export {
-  branchings,
-  branchStep,
+  assignStreams,
   type PassName,
   type PassSettings,
   type PlannedStep,
   passNames,
   planStep,
-  stepInTurn,
+  serializedStep,
+  streamOptions,
 } from "./compile.js";
 export { timeCalls } from "./execute/call-times.js";
 export { PlacedStep } from "./execute/placed-step.js";
-export { hasRoom, requireRoom } from "./memory/memory-check.js";
+export { fitsMemory, requireAvailable } from "./memory/memory-check.js";
 export type { LabelBytes, MemoryReport, PeakHolder } from "./memory/memory-report.js";
 export { type ExplainedPlan, type ExplainOptions, explainStep } from "./report/explain.js";
 export {

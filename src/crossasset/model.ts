@@ -101,7 +101,7 @@ class Layer extends Module {
     const each = width / heads;
     if (!qkNorm) {
       const packed = functional
-        .linearMany(h, [this.q, this.k, this.v])
+        .fusedProjections(h, [this.q, this.k, this.v])
         .reshape([batch, sources, 3, heads, each]);
       return functional.packedAttention(packed).reshape([batch, sources, width]).matmul(this.o);
     }
@@ -154,7 +154,7 @@ export class CrossAsset extends Module {
   /** Features [B, S, F] to logits [B, S, C]. */
   forward(x: Tensor): Tensor {
     const inputs = [...this.input];
-    let h = functional.linearEach(
+    let h = functional.batchedLinear(
       x,
       inputs.map(({ weight }) => weight),
       inputs.map(({ bias }) => bias),

@@ -30,7 +30,7 @@ export interface DeviceInfo {
   /** What a CUDA device can do, as its maker counts it: "9.0". */
   readonly computeCapability?: string;
   /** Can a launch begin while the one before it on its stream ends? */
-  readonly canBeginEarly?: boolean;
+  readonly supportsPdl?: boolean;
 }
 
 /** What the driver itself says of memory; on a unified machine the runtime corrects `free` by the host's figure. */
@@ -66,12 +66,12 @@ export interface HostSpan {
  * How a kernel takes one argument. Memory says whether it is read, written whole, written in part, or both read and
  * written; scalars go by value.
  */
-export type Parameter = "in" | "out" | "part" | "inout" | "i32" | "u32" | "f32" | "f64";
+export type Parameter = "in" | "out" | "partial-out" | "inout" | "i32" | "u32" | "f32" | "f64";
 
-export type MemoryParameter = Extract<Parameter, "in" | "out" | "part" | "inout">;
+export type MemoryParameter = Extract<Parameter, "in" | "out" | "partial-out" | "inout">;
 
 export function isMemory(parameter: Parameter): parameter is MemoryParameter {
-  return parameter === "in" || parameter === "out" || parameter === "part" || parameter === "inout";
+  return parameter === "in" || parameter === "out" || parameter === "partial-out" || parameter === "inout";
 }
 
 /**
@@ -79,7 +79,7 @@ export function isMemory(parameter: Parameter): parameter is MemoryParameter {
  * which it has boxes copied to shared memory: Hopper's way to bring tiles. A launch gives a span for it as for any other, and
  * the driver makes the map. What a box has outside its matrix is 0.
  */
-export interface MatrixMap {
+export interface TensorMap {
   /** Which of the kernel's parameters it is. */
   readonly parameter: number;
   readonly dtype: "bf16" | "f16" | "f32";
@@ -111,7 +111,7 @@ export interface CudaCode {
   /** Shared memory that comes with the launch: for kernels that need more than the 48 KiB which their code may declare. */
   readonly sharedBytes?: number;
   /** The memory parameters that it takes as maps: `const __grid_constant__`, 128 bytes that begin on 64. */
-  readonly maps?: readonly MatrixMap[];
+  readonly maps?: readonly TensorMap[];
   /**
    * Does it wait by itself for the launch before it on its stream, before it looks at anything that this one writes, and before it
    * writes anything? Then launches of it may begin early.
@@ -120,7 +120,7 @@ export interface CudaCode {
 }
 
 /** How a matrix of a `Product` lies: row by row. Strides count elements. */
-export interface ProductMatrix {
+export interface GemmMatrix {
   readonly rowStride: number;
   /** The product takes the transpose of what is stored. */
   readonly isTransposed: boolean;
@@ -134,7 +134,7 @@ export interface ProductMatrix {
 export const biasAlignment = 16;
 
 /** What f32 operands of a product may be rounded to on their way into it; sums are f32 always. */
-export type ProductPrecision = "f32" | "tf32" | "bf16";
+export type GemmPrecision = "f32" | "tf32" | "bf16";
 
 /**
  * `C[m, n] = activation(alpha · op(A)[m, k] · op(B)[k, n] + beta · C + bias[n])`, once or for a batch: for the library
@@ -145,14 +145,14 @@ export interface Product {
   readonly dtype: "f32" | "f64" | "f16" | "bf16";
   /** Of C and the bias: the operands', or f32 for half floats whose sums are kept as they come. */
   readonly resultDtype: "f32" | "f64" | "f16" | "bf16";
-  readonly precision: ProductPrecision;
+  readonly precision: GemmPrecision;
   readonly m: number;
   readonly n: number;
   readonly k: number;
   readonly batch: number;
-  readonly a: ProductMatrix;
-  readonly b: ProductMatrix;
-  readonly c: ProductMatrix;
+  readonly a: GemmMatrix;
+  readonly b: GemmMatrix;
+  readonly c: GemmMatrix;
   readonly alpha: number;
   readonly beta: number;
   /** It begins on `biasAlignment` bytes. */
@@ -203,8 +203,8 @@ export interface Launch {
   /** How many independent blocks of work there are; any of them may run at the same time as any other. */
   readonly blocks: number;
   readonly arguments: readonly Argument[];
-  /** Where the device `canBeginEarly`: may it begin while the launch before it on its stream ends, if its kernel waits by itself? */
-  readonly isEarly?: boolean;
+  /** Where the device `supportsPdl`: may it begin while the launch before it on its stream ends, if its kernel waits by itself? */
+  readonly isPdl?: boolean;
 }
 
 /**

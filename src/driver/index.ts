@@ -4,7 +4,7 @@ export { type Around, around } from "./around.js";
 export { basicKernels } from "./basic-kernels.js";
 export {
   type Blas,
-  type BlasProduct,
+  type BlasGemm,
   blasPlain,
   blasRowMajor,
   blasTransposed,
@@ -51,6 +51,8 @@ export {
   type DriverCall,
   driverCalls,
   type Event,
+  type GemmMatrix,
+  type GemmPrecision,
   type Graph,
   type HostMemory,
   type HostSpan,
@@ -58,16 +60,14 @@ export {
   type Kernel,
   type KernelSource,
   type Launch,
-  type MatrixMap,
   type MemoryInfo,
   type MemoryParameter,
   type NodeCount,
   type Parameter,
   type Product,
-  type ProductMatrix,
-  type ProductPrecision,
   type Stream,
   type StreamOptions,
+  type TensorMap,
 } from "./driver.js";
 export { type FaultyOptions, faulty } from "./faulty/index.js";
 export { loadKoffi } from "./foreign-functions.js";

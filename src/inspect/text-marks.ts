@@ -23,7 +23,7 @@ export function progressBar(share: number, width: number): string {
 const shades = ["█", "▓", "▒", "░"] as const;
 
 /** Parts of a whole, one behind the other, each in another shade than its neighbours; the rest is free. */
-export function partsBar(parts: readonly number[], whole: number, width: number): string {
+export function phasesBar(parts: readonly number[], whole: number, width: number): string {
   let [bar, sum] = ["", 0];
   for (const [index, part] of parts.entries()) {
     sum += part;

@@ -7,7 +7,7 @@ import { test } from "node:test";
 import fc from "fast-check";
 import { makeFolder } from "../../test/support/folders.js";
 import { sampleTrouble, writeSampleRun } from "../../test/support/sample-run.js";
-import { partsBar, sparkline } from "./text-marks.js";
+import { phasesBar, sparkline } from "./text-marks.js";
 import { viewAsText } from "./view-as-text.js";
 
 function proveFits(text: string, columns: number): void {
@@ -112,7 +112,7 @@ test("a curve goes from its least to its greatest value, with a dot for what is 
 });
 
 test("a bar of parts is as wide as asked, and what is free is left free", () => {
-  assert.equal(partsBar([50, 25], 100, 8), "████▓▓··");
-  assert.equal(partsBar([300], 100, 4), "████");
-  assert.equal(partsBar([], 0, 3), "···");
+  assert.equal(phasesBar([50, 25], 100, 8), "████▓▓··");
+  assert.equal(phasesBar([300], 100, 4), "████");
+  assert.equal(phasesBar([], 0, 3), "···");
 });

@@ -4,7 +4,7 @@ import type { MemorySample, PlanRecord } from "../train/index.js";
 import { formatBytes, formatDuration } from "../units/index.js";
 import type { RunDetail, RunLine, RunView } from "./run-view.js";
 import type { StepPoints } from "./step-table.js";
-import { fitLine, partsBar, progressBar, shadeOf, sparkline, tableLines } from "./text-marks.js";
+import { fitLine, phasesBar, progressBar, shadeOf, sparkline, tableLines } from "./text-marks.js";
 
 export interface TextOptions {
   /** Columns of the terminal; 80 unless given. */
@@ -169,7 +169,7 @@ function memoryLines(sample: MemorySample | undefined, width: number): string[] 
     .map(({ label, bytes }, index) => `${shadeOf(index)} ${label} ${formatBytes(bytes)}`);
   return [
     `${formatBytes(used)} of ${formatBytes(limit)}, ${percent(used / Math.max(limit, 1))}, at step ${count(step)}; of these:`,
-    partsBar(
+    phasesBar(
       holders.map(({ bytes }) => bytes),
       used,
       Math.min(60, width),

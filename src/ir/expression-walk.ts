@@ -35,18 +35,18 @@ export function countUses(...roots: readonly Expression[]): ReadonlyMap<Expressi
 }
 
 /** An expression and all its parts, each once. */
-export function partsOf(root: Expression): readonly Expression[] {
+export function subexpressionsOf(root: Expression): readonly Expression[] {
   return [...countUses(root).keys()];
 }
 
 export function loadsOf(root: Expression): readonly Load[] {
-  return partsOf(root).filter((part) => part.kind === "load");
+  return subexpressionsOf(root).filter((part) => part.kind === "load");
 }
 
-/** Has the expression one value for the whole row? `isFixed` tells whether a load of an input has. */
-export function isUniform(root: Expression, isFixed: (input: number) => boolean): boolean {
-  return partsOf(root).every(
-    (part) => part.kind !== "position" && (part.kind !== "load" || isFixed(part.input)),
+/** Has the expression one value for the whole row? `isInvariant` tells whether a load of an input has. */
+export function isUniform(root: Expression, isInvariant: (input: number) => boolean): boolean {
+  return subexpressionsOf(root).every(
+    (part) => part.kind !== "position" && (part.kind !== "load" || isInvariant(part.input)),
   );
 }
 
@@ -54,12 +54,15 @@ export function isUniform(root: Expression, isFixed: (input: number) => boolean)
  * The largest parts of a value that don't change along the row, loads at an index aside: what can be computed once,
  * before the row's elements. Leaves are left out.
  */
-export function fixedPartsOf(root: Expression, isFixed: (input: number) => boolean): readonly Expression[] {
+export function invariantNodesOf(
+  root: Expression,
+  isInvariant: (input: number) => boolean,
+): readonly Expression[] {
   const found = new Set<Expression>();
   const visit = (part: Expression): void => {
     if (found.has(part) || operandsOf(part).length === 0) return;
-    const isFixedPart = isUniform(part, isFixed) && loadsOf(part).every(({ at }) => !at);
-    if (isFixedPart) found.add(part);
+    const isInvariantNode = isUniform(part, isInvariant) && loadsOf(part).every(({ at }) => !at);
+    if (isInvariantNode) found.add(part);
     else for (const operand of operandsOf(part)) visit(operand);
   };
   visit(root);
@@ -68,5 +71,5 @@ export function fixedPartsOf(root: Expression, isFixed: (input: number) => boole
 
 /** Is anything in it computed in 64 bits? */
 export function usesF64(root: Expression): boolean {
-  return partsOf(root).some(({ type }) => type === "f64");
+  return subexpressionsOf(root).some(({ type }) => type === "f64");
 }

@@ -6,12 +6,12 @@ export { viewElements } from "./elements.js";
 export { term } from "./expression-builder.js";
 export {
   countUses,
-  fixedPartsOf,
+  invariantNodesOf,
   isUniform,
   type Load,
   loadsOf,
   operandsOf,
-  partsOf,
+  subexpressionsOf,
   usesF64,
 } from "./expression-walk.js";
 export { narrowToBf16, narrowToF16, widenBf16, widenF16 } from "./half.js";
@@ -27,6 +27,7 @@ export {
 export {
   type BinaryOp,
   binaryOps,
+  type ChunkedReduceKernel,
   type ColumnKernel,
   type ColumnPlaces,
   type CompareOp,
@@ -34,7 +35,6 @@ export {
   compareOps,
   type Expression,
   type Output,
-  type PartsKernel,
   type ReduceOp,
   type RowKernel,
   type Stage,

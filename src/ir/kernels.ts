@@ -90,7 +90,7 @@ export type Stage =
 
 /**
  * An output has a value for each element, for each row or, on a GPU, for each column: what is stored there is added up over the rows.
- * That takes many rows; of each column `sumBlocks` partial sums are left, as rows for a column kernel that adds them up.
+ * That takes many rows; of each column `columnPartialCount` partial sums are left, as rows for a column kernel that adds them up.
  */
 export interface Output {
   readonly dtype: Dtype;
@@ -127,7 +127,7 @@ export interface RowKernel {
 }
 
 /** A kernel that reduces vectors to a value for each of their parts; the values are of the expression's type. */
-export interface PartsKernel {
+export interface ChunkedReduceKernel {
   readonly name: string;
   /** Of the vectors. */
   readonly dtype: Dtype;

@@ -1,7 +1,7 @@
 /** What a launch has to know of a row kernel, found once for each. */
 
 import { type Dtype, dtypes } from "./dtypes.js";
-import { loadsOf, partsOf } from "./expression-walk.js";
+import { loadsOf, subexpressionsOf } from "./expression-walk.js";
 import type { RowKernel } from "./kernels.js";
 
 export interface RowFacts {
@@ -44,7 +44,7 @@ function findFacts({ inputs, outputs, stages }: RowKernel): RowFacts {
       (stage) => stage.kind === "store" && outputs[stage.output]?.per === "element",
     ),
     usesPlace: stages.some(({ value }) =>
-      partsOf(value).some(({ kind }) => kind === "position" || kind === "row"),
+      subexpressionsOf(value).some(({ kind }) => kind === "position" || kind === "row"),
     ),
     isReadPlainly: numbers.map((input) => isRead(input, false)),
     isReadAtIndex: numbers.map((input) => isRead(input, true)),

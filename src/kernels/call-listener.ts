@@ -2,14 +2,14 @@
 
 import type { Runtime } from "../runtime/index.js";
 import type { AttentionBackwardProblem, AttentionProblem } from "./attention/problem.js";
-import type { GemmProblem, ProductDtype } from "./gemm/desc.js";
+import type { GemmInputDtype, GemmProblem } from "./gemm/desc.js";
 import type { ColumnLaunch, RowLaunch } from "./launch.js";
 
 /** What is told is not launched: that is up to the listener. */
 export interface CallListener {
   rows(launch: RowLaunch): void;
   columns(launch: ColumnLaunch): void;
-  product(problem: GemmProblem<ProductDtype>, op: string): void;
+  product(problem: GemmProblem<GemmInputDtype>, op: string): void;
   attention(problem: AttentionProblem, op: string): void;
   attentionBackward(problem: AttentionBackwardProblem, op: string): void;
 }

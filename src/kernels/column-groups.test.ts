@@ -13,13 +13,13 @@ import { sameBytes } from "../../test/support/same-bytes.js";
 import type { ColumnKernel, ReduceOp } from "../ir/index.js";
 import { type Dtype, dtypes, narrowToBf16, narrowToF16, term } from "../ir/index.js";
 import type { Runtime } from "../runtime/index.js";
-import { columnScratchBytes, hasTwoSteps } from "./codegen/cuda/combo/column-group.js";
+import { columnScratchBytes, isSplitReduction } from "./codegen/cuda/combo/column-group.js";
 import {
-  beginColumns,
   type ColumnLaunch,
-  columnsTogether,
+  canGroupColumns,
+  launchColumnGroup,
   launchColumns,
-  launchColumnsTogether,
+  launchPartials,
 } from "./launch.js";
 
 const sumOf = (dtype: Dtype, op: ReduceOp = "add"): ColumnKernel => ({
@@ -158,26 +158,26 @@ function launchOf(runtime: Runtime, { kernel, rows, columns, gap, offset, scalar
 const resultsOf = (runtime: Runtime, { kernel, operands }: ColumnLaunch): Uint8Array[] =>
   operands.slice(kernel.inputs.length).map((one) => runtime.read(one));
 
-function launchTogether(runtime: Runtime, launches: readonly ColumnLaunch[]): void {
+function launchCombo(runtime: Runtime, launches: readonly ColumnLaunch[]): void {
   const bytes = columnScratchBytes(launches);
   // What memory held before must not matter.
   const scratch = bytes > 0 ? putAt(runtime, new Uint8Array(bytes).fill(0xff), 0) : undefined;
-  launchColumnsTogether(runtime, launches, { scratch });
+  launchColumnGroup(runtime, launches, { scratch });
 }
 
 /** Those of many rows are begun first, and joined with the others. */
-function launchEarly(runtime: Runtime, launches: readonly ColumnLaunch[]): void {
-  const early = launches.filter((one) => one.columns > 0 && hasTwoSteps(one));
+function launchPdl(runtime: Runtime, launches: readonly ColumnLaunch[]): void {
+  const early = launches.filter((one) => one.columns > 0 && isSplitReduction(one));
   if (early.length === 0) {
-    launchTogether(runtime, launches);
+    launchCombo(runtime, launches);
     return;
   }
   const filled = (bytes: number) => putAt(runtime, new Uint8Array(bytes).fill(0xff), 0);
   const begun = { members: early, scratch: filled(columnScratchBytes(early)) };
-  beginColumns(runtime, begun);
+  launchPartials(runtime, begun);
   // Another launch may be in between.
   filled(64);
-  launchColumnsTogether(
+  launchColumnGroup(
     runtime,
     launches.filter((one) => !early.includes(one)),
     { begun },
@@ -194,8 +194,8 @@ function compare(runtime: Runtime, group: readonly Problem[]): void {
   const alone = run((launches) => {
     for (const one of launches) launchColumns(runtime, one);
   });
-  const together = run((launches) => launchTogether(runtime, launches));
-  const early = run((launches) => launchEarly(runtime, launches));
+  const together = run((launches) => launchCombo(runtime, launches));
+  const early = run((launches) => launchPdl(runtime, launches));
   for (const [index, { kernel, rows, columns }] of group.entries()) {
     for (const [place, bytes] of alone[index]!.entries()) {
       const what = `${kernel.name} of ${rows} × ${columns}, value ${place}`;
@@ -268,17 +268,17 @@ describe("on CUDA", { skip: cudaMissing }, () => {
       assert.equal(needed, 32 * 8 * 4 * 2, "of the second, two values");
       for (const scratch of [undefined, runtime.arena.allocate(needed - 1, "less")]) {
         assert.throws(
-          () => launchColumnsTogether(runtime, launches, { scratch }),
+          () => launchColumnGroup(runtime, launches, { scratch }),
           /partial results of 2048 bytes/,
         );
       }
       const [few, many] = launches;
       const less = runtime.arena.allocate(needed - 1, "less");
-      assert.throws(() => beginColumns(runtime, { members: [many!], scratch: less }), /of 2048 bytes/);
+      assert.throws(() => launchPartials(runtime, { members: [many!], scratch: less }), /of 2048 bytes/);
       const scratch = runtime.arena.allocate(needed, "enough");
-      assert.throws(() => beginColumns(runtime, { members: [few!], scratch }), /64 rows.*in one step/);
+      assert.throws(() => launchPartials(runtime, { members: [few!], scratch }), /64 rows.*in one step/);
       assert.equal(columnScratchBytes(launches.slice(0, 1)), 0);
-      launchColumnsTogether(runtime, launches.slice(0, 1));
+      launchColumnGroup(runtime, launches.slice(0, 1));
     });
   });
 
@@ -288,7 +288,7 @@ describe("on CUDA", { skip: cudaMissing }, () => {
     const launch = plain(kernels[0]!, 3072, 1);
     const [found] = runtime.step(() => {
       const own = launchOf(runtime, launch);
-      launchTogether(runtime, [own]);
+      launchCombo(runtime, [own]);
       return resultsOf(runtime, own);
     });
     const [together] = new Float32Array(found!.slice().buffer);
@@ -298,20 +298,20 @@ describe("on CUDA", { skip: cudaMissing }, () => {
 
   test("more than a launch has arguments for are refused before anything is sent", () => {
     const many = Array.from({ length: 60 }, () => pulls);
-    assert.equal(columnsTogether(runtime, many), false);
-    assert.equal(columnsTogether(runtime, many.slice(0, 12)), true);
+    assert.equal(canGroupColumns(runtime, many), false);
+    assert.equal(canGroupColumns(runtime, many.slice(0, 12)), true);
     const four = { ...sumOf("f32"), outputs: Array<Dtype>(4).fill("f32") };
     const ofFour = Array.from({ length: 40 }, () => four);
-    assert.equal(columnsTogether(runtime, ofFour), false, "in the second launch");
-    assert.equal(columnsTogether(runtime, ofFour.slice(0, 25)), true);
+    assert.equal(canGroupColumns(runtime, ofFour), false, "in the second launch");
+    assert.equal(canGroupColumns(runtime, ofFour.slice(0, 25)), true);
     runtime.step(() => {
       const own = launchOf(runtime, plain(pulls, 3, 4));
       const launches = many.map(() => own);
-      assert.throws(() => launchColumnsTogether(runtime, launches), { code: "BAD_ARGUMENT" });
+      assert.throws(() => launchColumnGroup(runtime, launches), { code: "BAD_ARGUMENT" });
     });
   });
 });
 
 test("the CPU has one launch for each", () => {
-  assert.equal(columnsTogether(openCpuKernelRuntime(), [pulls]), false);
+  assert.equal(canGroupColumns(openCpuKernelRuntime(), [pulls]), false);
 });

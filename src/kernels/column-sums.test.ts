@@ -14,8 +14,8 @@ import type { DeviceInfo } from "../driver/index.js";
 import type { ColumnKernel, Output, RowKernel, Stage } from "../ir/index.js";
 import { type Iteration, iterateRows, term } from "../ir/index.js";
 import type { Runtime, Storage } from "../runtime/index.js";
-import { sumBlocks } from "./codegen/cuda/column-partials.js";
-import { canSumColumns, cudaRowForm, hasGroupForm } from "./codegen/cuda/row-config.js";
+import { columnPartialCount } from "./codegen/cuda/column-partials.js";
+import { canSumColumns, cudaRowConfig, hasGroupConfig } from "./codegen/cuda/row-config.js";
 import { launchColumns, launchRows } from "./launch.js";
 
 const load = (input: number) => term.load(input, "f32");
@@ -23,16 +23,16 @@ const tilt = term.mul(load(0), term.sub(load(1), load(2)));
 const results = ["f32", "bf16"].map((dtype) => ({ dtype, per: "element" }) as Output);
 
 /** Of [g, x, a row's mean, gain, what was stored as half floats]: two results, and where they are wanted three sums. */
-const gradient = (isSummed: boolean): RowKernel => ({
+const gradient = (isColsum: boolean): RowKernel => ({
   name: "gradient",
   inputs: ["f32", "f32", "f32", "f32", "bf16"],
-  outputs: [...results, ...(isSummed ? [1, 2, 3] : []).map((): Output => ({ dtype: "f32", per: "column" }))],
+  outputs: [...results, ...(isColsum ? [1, 2, 3] : []).map((): Output => ({ dtype: "f32", per: "column" }))],
   scalars: [],
   stages: [
     { kind: "reduce", op: "add", value: term.mul(load(0), load(3)) },
     { kind: "store", output: 0, value: term.sub(load(0), term.reduced(0, "f32")) },
     { kind: "store", output: 1, value: term.mul(load(0), load(3)) },
-    ...(isSummed ? [tilt, load(0), load(4)] : []).map(
+    ...(isColsum ? [tilt, load(0), load(4)] : []).map(
       (value, place): Stage => ({ kind: "store", output: 2 + place, value }),
     ),
   ],
@@ -88,9 +88,9 @@ describe("on CUDA", { skip: cudaMissing }, () => {
         launchRows(runtime, { kernel, iteration: iterationOf(kernel, rows, columns), operands });
         return [own, halves];
       };
-      const left = [1, 2, 3].map(() => room(4 * sumBlocks * columns));
+      const left = [1, 2, 3].map(() => room(4 * columnPartialCount * columns));
       const found = run(summing, left);
-      const added = left.flatMap((one) => columnsOf(sumOf("f32"), sumBlocks, columns, [one]));
+      const added = left.flatMap((one) => columnsOf(sumOf("f32"), columnPartialCount, columns, [one]));
       const expected = run(plain, []);
       const alone = [
         ...columnsOf(tilts, rows, columns, [g, x, mean]),
@@ -126,7 +126,7 @@ describe("on CUDA", { skip: cudaMissing }, () => {
     let differing = 0;
     for (const [column, sum] of floatsOf(expected[2]!).entries()) {
       let downwards = 0;
-      for (let row = 0; row < sumBlocks; row++)
+      for (let row = 0; row < columnPartialCount; row++)
         downwards = Math.fround(downwards + parts[row * columns + column]!);
       assert.ok(Math.abs(downwards - sum) < 1e-2, `column ${column}`);
       if (downwards !== sum) differing++;
@@ -183,7 +183,7 @@ test("and where it has memory for what warps pass on to each other", () => {
 
 test("it has a launch to itself", () => {
   assert.deepEqual(
-    [plain, summing].map((kernel) => hasGroupForm(kernel, iterationOf(kernel, 1024, 256))),
+    [plain, summing].map((kernel) => hasGroupConfig(kernel, iterationOf(kernel, 1024, 256))),
     [true, false],
   );
 });
@@ -210,7 +210,7 @@ describe("under nvcc", { skip: noCompiler() }, () => {
   test("a block has registers for all of its threads, and what was stored is read back from them", () => {
     const sources = [1024, 3072, 4096].map((rows) => {
       const early = summing.inputs.map((_, input) => input === 1);
-      return cudaRowForm(summing, iterationOf(summing, rows, 256), operands, early).print();
+      return cudaRowConfig(summing, iterationOf(summing, rows, 256), operands, early).print();
     });
     for (const architecture of ["sm_80", "sm_90"]) {
       for (const [index, { registers, stackBytes }] of compileWithNvcc(sources, architecture).entries()) {

@@ -11,45 +11,45 @@ export {
   attendBackward,
 } from "./attention/index.js";
 export { type CallListener, listenToCalls } from "./call-listener.js";
-export { sumBlocks } from "./codegen/cuda/column-partials.js";
-export { columnScratchBytes, hasTwoSteps } from "./codegen/cuda/combo/column-group.js";
+export { columnPartialCount } from "./codegen/cuda/column-partials.js";
+export { columnScratchBytes, isSplitReduction } from "./codegen/cuda/combo/column-group.js";
 export { canSumColumns } from "./codegen/cuda/row-config.js";
 export { rowLanesOf } from "./codegen/wasm/configs.js";
 export {
-  type Finish,
-  firstOwnChoice,
+  canFuseEpilogue,
+  canGroupGemms,
+  colsumRows,
+  cublasLtKey,
+  type Epilogue,
+  firstNativeAlgorithm,
+  type GemmDesc,
   type GemmDtype,
-  type GemmOutline,
+  type GemmInputDtype,
   type GemmProblem,
   type GemmShape,
   gemm,
-  gemmChoices,
-  gemmFinished,
-  gemmFinishes,
-  gemmIsOwn,
-  gemmMany,
-  gemmPrefersTurned,
+  gemmCandidates,
   gemmScratchBytes,
-  gemmTogether,
-  libraryProductKey,
+  gemmWithEpilogue,
+  groupedGemm,
+  hasNativeGemm,
   type MatrixLayout,
   type Operand,
-  type ProductDtype,
-  summedRows,
+  prefersTransposedB,
 } from "./gemm/index.js";
 export {
-  beginColumns,
   type ColumnLaunch,
-  columnsTogether,
+  canGroupColumns,
+  launchColumnGroup,
   launchColumns,
-  launchColumnsTogether,
+  launchPartials,
   launchRows,
   type RowLaunch,
 } from "./launch.js";
-export { launchRowsBeside, rowsBeside } from "./launch-combo.js";
+export { canComboRows, launchRowCombo } from "./launch-combo.js";
 export { isInWords, launchCopies, type PlainCopy } from "./multi-tensor/copy.js";
-export { countParts, launchParts, type PartsLaunch } from "./multi-tensor/reduce.js";
-export { mostTurned, type TurnedMatrix, turnLaunchOf } from "./multi-tensor/transpose.js";
+export { type ChunkedReduceLaunch, chunkCount, launchChunkedReduce } from "./multi-tensor/reduce.js";
+export { maxTransposes, type TransposedMatrix, transposeLaunchOf } from "./multi-tensor/transpose.js";
 export {
   blocksForWords,
   decodeState,

@@ -12,9 +12,9 @@ import { putAt } from "../../test/support/put-at.js";
 import { sameBytes } from "../../test/support/same-bytes.js";
 import type { Dtype, Output, RowKernel, Stage } from "../ir/index.js";
 import { iterateElements, iterateRows, narrowToBf16, narrowToF16, term } from "../ir/index.js";
-import type { Runtime, Storage, WorkPiece } from "../runtime/index.js";
+import type { Runtime, Storage, WorkCommand } from "../runtime/index.js";
 import { launchRows, type RowLaunch } from "./launch.js";
-import { launchRowsBeside, rowsBeside } from "./launch-combo.js";
+import { canComboRows, launchRowCombo } from "./launch-combo.js";
 
 const load = (input: number) => term.load(input, "f32");
 const elements = (...all: readonly Dtype[]): Output[] => all.map((dtype) => ({ dtype, per: "element" }));
@@ -121,7 +121,7 @@ function launchOf(runtime: Runtime, problem: Problem): RowLaunch {
   // What has no place in a row may be cut anyhow.
   const isOfElements = [cast, words, picked, update].includes(kernel);
   const width = step * columns + gap;
-  const stepsOf = (index: number): readonly number[] => {
+  const stridedAccess = (index: number): readonly number[] => {
     if (index < kernel.inputs.length) return [(broadcast >> index) % 2 === 1 ? 0 : width, step];
     return kernel.outputs[index - kernel.inputs.length]?.per === "row" ? [1, 0] : [width, step];
   };
@@ -130,7 +130,7 @@ function launchOf(runtime: Runtime, problem: Problem): RowLaunch {
     // Picked ones may lie one further, and those across one before.
     putAt(runtime, valuesFor(dtype, Math.max(1, rows) * width + 2, index), offset),
   );
-  const strides = all.map((_, index) => stepsOf(index));
+  const strides = all.map((_, index) => stridedAccess(index));
   const shape = [rows, columns];
   return {
     ...{ kernel, operands, scalars: kernel.scalars.map(() => Math.fround(scalar)) },
@@ -157,7 +157,7 @@ function compare(runtime: Runtime, group: readonly Problem[], prepare = (one: Ro
   const alone = run((launches) => {
     for (const one of launches) launchRows(runtime, one);
   });
-  const beside = run((launches) => launchRowsBeside(runtime, launches));
+  const beside = run((launches) => launchRowCombo(runtime, launches));
   for (const [index, { kernel, rows, columns }] of group.entries()) {
     for (const [place, bytes] of alone[index]!.entries())
       sameBytes(beside[index]![place]!, bytes, `${kernel.name} of ${rows} × ${columns}, operand ${place}`);
@@ -165,8 +165,8 @@ function compare(runtime: Runtime, group: readonly Problem[], prepare = (one: Ro
 }
 
 /** What a launch sends. */
-function piecesOf(runtime: Runtime, launches: readonly RowLaunch[]): WorkPiece[] {
-  const pieces: WorkPiece[] = [];
+function piecesOf(runtime: Runtime, launches: readonly RowLaunch[]): WorkCommand[] {
+  const pieces: WorkCommand[] = [];
   const refuse = (what: string): never => {
     throw new Error(`it asks for ${what}`);
   };
@@ -178,8 +178,8 @@ function piecesOf(runtime: Runtime, launches: readonly RowLaunch[]): WorkPiece[]
     forget: () => undefined,
     refuse,
   };
-  runtime.overhear({ ...listener, work: (work) => void pieces.push(work) }, () =>
-    launchRowsBeside(runtime, launches, { op: "several" }),
+  runtime.interceptWork({ ...listener, work: (work) => void pieces.push(work) }, () =>
+    launchRowCombo(runtime, launches, { op: "several" }),
   );
   return pieces;
 }
@@ -240,12 +240,12 @@ describe("on CUDA", { skip: cudaMissing }, () => {
   test("rows that take larger blocks, and more than a launch has arguments for, are refused before anything is sent", () => {
     runtime.step(() => {
       const [long, fit] = [8193, 8192].map((columns) => launchOf(runtime, plain(total, 1, columns)));
-      assert.deepEqual([rowsBeside(runtime, [long!]), rowsBeside(runtime, [fit!])], [false, true]);
-      assert.ok(rowsBeside(runtime, [launchOf(runtime, plain(update, 2, 9000))]), "of elements alone");
+      assert.deepEqual([canComboRows(runtime, [long!]), canComboRows(runtime, [fit!])], [false, true]);
+      assert.ok(canComboRows(runtime, [launchOf(runtime, plain(update, 2, 9000))]), "of elements alone");
       const many = Array.from({ length: 50 }, () => launchOf(runtime, plain(update, 2, 3)));
-      assert.deepEqual([rowsBeside(runtime, many), rowsBeside(runtime, many.slice(0, 8))], [false, true]);
+      assert.deepEqual([canComboRows(runtime, many), canComboRows(runtime, many.slice(0, 8))], [false, true]);
       for (const group of [[fit!, long!], many])
-        assert.throws(() => launchRowsBeside(runtime, group), { code: "BAD_ARGUMENT" });
+        assert.throws(() => launchRowCombo(runtime, group), { code: "BAD_ARGUMENT" });
     });
   });
 
@@ -254,7 +254,7 @@ describe("on CUDA", { skip: cudaMissing }, () => {
     const downwards = values.reduce((sum, one) => sum + one * 0.5, 0);
     const found = runtime.step(() => {
       const launch = launchOf(runtime, plain(total, 1, 3072));
-      launchRowsBeside(runtime, [launch, launchOf(runtime, plain(cast, 3, 5))]);
+      launchRowCombo(runtime, [launch, launchOf(runtime, plain(cast, 3, 5))]);
       return new Float64Array(runtime.read(launch.operands[1]!).slice().buffer)[0]!;
     });
     assert.ok(Math.abs(found - downwards) < 1e-9);
@@ -265,10 +265,10 @@ describe("on CUDA", { skip: cudaMissing }, () => {
 test("a kernel that needs rows is refused over elements, as alone", () => {
   const iteration = iterateElements([4], [[1], [1]]);
   const launch = { kernel: { ...placed, inputs: ["i32"] as const }, iteration, operands: [] };
-  assert.throws(() => launchRowsBeside(openCpuKernelRuntime(), [launch]), /"placed" asks for places in rows/);
+  assert.throws(() => launchRowCombo(openCpuKernelRuntime(), [launch]), /"placed" asks for places in rows/);
 });
 
 test("the CPU has one launch for each", () => {
   const launch = { kernel: cast, iteration: iterateElements([4], [[1], [1]]) };
-  assert.equal(rowsBeside(openCpuKernelRuntime(), [launch]), false);
+  assert.equal(canComboRows(openCpuKernelRuntime(), [launch]), false);
 });

@@ -2,19 +2,19 @@
 
 import { HoldfastError } from "../errors/index.js";
 import type { Runtime } from "../runtime/index.js";
-import { canRunRowsTogether, cudaRowGroupForm } from "./codegen/cuda/combo/row-group.js";
+import { canGroupRows, rowGroupConfig } from "./codegen/cuda/combo/row-group.js";
 import { hasRows, type RowLaunch, sourceOf } from "./launch.js";
 
 /** Can these row kernels be run beside each other? On a GPU that is worth it where one of them is little more than a launch. */
-export function rowsBeside({ device }: Runtime, launches: readonly Omit<RowLaunch, "operands">[]): boolean {
-  return device.kind === "cuda" && canRunRowsTogether(launches);
+export function canComboRows({ device }: Runtime, launches: readonly Omit<RowLaunch, "operands">[]): boolean {
+  return device.kind === "cuda" && canGroupRows(launches);
 }
 
 /**
- * Row kernels none of which reads or writes what another one writes, in one launch. `rowsBeside` says beforehand whether that
+ * Row kernels none of which reads or writes what another one writes, in one launch. `canComboRows` says beforehand whether that
  * is possible. Their bits are those of `launchRows`.
  */
-export function launchRowsBeside(
+export function launchRowCombo(
   runtime: Runtime,
   launches: readonly RowLaunch[],
   { op = "rows" }: { readonly op?: string } = {},
@@ -22,8 +22,8 @@ export function launchRowsBeside(
   const full = launches.filter(hasRows);
   const [first] = full;
   if (!first) return;
-  if (!rowsBeside(runtime, full)) throw cannotGoBeside(full.length);
-  const form = cudaRowGroupForm(full);
+  if (!canComboRows(runtime, full)) throw cannotCombine(full.length);
+  const form = rowGroupConfig(full);
   runtime.launch({
     op,
     kernel: runtime.kernel(sourceOf("cuda", first.kernel, { ...form, key: `beside ${form.key}` })),
@@ -32,11 +32,11 @@ export function launchRowsBeside(
   });
 }
 
-function cannotGoBeside(kernels: number): HoldfastError {
+function cannotCombine(kernels: number): HoldfastError {
   return new HoldfastError(
     "BAD_ARGUMENT",
     `${kernels} row kernels can't be run beside each other here: only a GPU does, a launch has 4 KiB of arguments, and a row ` +
-      "that is reduced has no more than 8192 elements. Ask rowsBeside first.",
+      "that is reduced has no more than 8192 elements. Ask canComboRows first.",
     { numbers: { kernels } },
   );
 }

@@ -2,7 +2,7 @@
 
 import type { KernelSource } from "../driver/index.js";
 
-export interface LaunchForm {
+export interface LaunchConfig {
   /** What the printed code follows from, besides the kernel: prints are kept by it. */
   readonly key: string;
   readonly blocks: number;

@@ -6,19 +6,19 @@ import type { ColumnKernel, Iteration, RowKernel } from "../ir/index.js";
 import { factsOf } from "../ir/index.js";
 import type { Runtime, Storage } from "../runtime/index.js";
 import { callListenerOf } from "./call-listener.js";
-import { cudaColumnForm } from "./codegen/cuda/column-config.js";
+import { cudaColumnConfig } from "./codegen/cuda/column-config.js";
 import {
   areColumnArgumentsFew,
-  type BegunColumns,
+  columnGroupConfig,
   columnScratchBytes,
-  cudaColumnGroupForm,
-  cudaColumnStepForm,
-  hasTwoSteps,
+  isSplitReduction,
+  type PartialColumns,
+  splitColumnConfig,
 } from "./codegen/cuda/combo/column-group.js";
-import type { LaunchTogether } from "./codegen/cuda/combo/combo-kernel.js";
-import { cudaRowForm } from "./codegen/cuda/row-config.js";
-import { wasmColumnForm, wasmRowForm } from "./codegen/wasm/configs.js";
-import type { Columns, LaunchForm } from "./launch-config.js";
+import type { ComboLaunch } from "./codegen/cuda/combo/combo-kernel.js";
+import { cudaRowConfig } from "./codegen/cuda/row-config.js";
+import { wasmColumnConfig, wasmRowConfig } from "./codegen/wasm/configs.js";
+import type { Columns, LaunchConfig } from "./launch-config.js";
 
 type Prints = WeakMap<RowKernel | ColumnKernel, Map<string, KernelSource>>;
 
@@ -28,7 +28,7 @@ const printed: Readonly<Record<DeviceInfo["kind"], Prints>> = { cpu: new WeakMap
 export function sourceOf(
   device: DeviceInfo["kind"],
   kernel: RowKernel | ColumnKernel,
-  form: Pick<LaunchForm, "key" | "print">,
+  form: Pick<LaunchConfig, "key" | "print">,
 ): KernelSource {
   const byKey = printed[device].get(kernel) ?? new Map<string, KernelSource>();
   const known = byKey.get(form.key);
@@ -73,8 +73,8 @@ export function launchRows(runtime: Runtime, rowLaunch: RowLaunch): void {
   }
   const form =
     runtime.device.kind === "cuda"
-      ? cudaRowForm(kernel, iteration, operands, early)
-      : wasmRowForm(kernel, iteration);
+      ? cudaRowConfig(kernel, iteration, operands, early)
+      : wasmRowConfig(kernel, iteration);
   launch(runtime, kernel, form, operands, scalars);
 }
 
@@ -94,62 +94,62 @@ export function launchColumns(runtime: Runtime, columnLaunch: ColumnLaunch): voi
   const { kind, parallelism } = runtime.device;
   const form =
     kind === "cuda"
-      ? cudaColumnForm(kernel, columnLaunch, parallelism)
-      : wasmColumnForm(kernel, columnLaunch);
+      ? cudaColumnConfig(kernel, columnLaunch, parallelism)
+      : wasmColumnConfig(kernel, columnLaunch);
   launch(runtime, kernel, form, operands, scalars);
 }
 
 /** Can these column kernels be run together? On a GPU that is worth it where one of them leaves most of it idle. */
-export function columnsTogether({ device }: Runtime, kernels: readonly ColumnKernel[]): boolean {
+export function canGroupColumns({ device }: Runtime, kernels: readonly ColumnKernel[]): boolean {
   return device.kind === "cuda" && areColumnArgumentsFew(kernels);
 }
 
-export interface ColumnsTogetherOptions {
+export interface ColumnGroupOptions {
   readonly scratch?: Storage | undefined;
   /** What an earlier launch has begun: it is joined here. */
-  readonly begun?: BegunColumns | undefined;
+  readonly begun?: PartialColumns | undefined;
   readonly op?: string;
 }
 
 /**
  * Column kernels that don't wait for each other, in one launch, and one more where columns have many rows: `scratch` is memory
- * in between, of `columnScratchBytes`. `columnsTogether` says beforehand whether that is possible. Their bits are those of
+ * in between, of `columnScratchBytes`. `canGroupColumns` says beforehand whether that is possible. Their bits are those of
  * `launchColumns`.
  */
-export function launchColumnsTogether(
+export function launchColumnGroup(
   runtime: Runtime,
   launches: readonly ColumnLaunch[],
-  { scratch, begun, op = "columns" }: ColumnsTogetherOptions = {},
+  { scratch, begun, op = "columns" }: ColumnGroupOptions = {},
 ): void {
   const full = launches.filter(({ columns }) => columns > 0);
   const all = [...full, ...(begun?.members ?? [])];
   const [first] = all;
   if (!first) return;
   const kernels = all.map(({ kernel }) => kernel);
-  if (!columnsTogether(runtime, kernels)) throw cannotGoTogether(kernels);
+  if (!canGroupColumns(runtime, kernels)) throw cannotGroup(kernels);
   requireScratch(columnScratchBytes(full), scratch);
   if (begun) requireScratch(columnScratchBytes(begun.members), begun.scratch);
-  const forms = cudaColumnGroupForm(full, scratch, begun);
-  for (const [step, form] of forms.entries()) launchTogether(runtime, first.kernel, form, `step ${step}`, op);
+  const forms = columnGroupConfig(full, scratch, begun);
+  for (const [step, form] of forms.entries()) launchCombo(runtime, first.kernel, form, `step ${step}`, op);
 }
 
-/** The first step of column kernels with many rows. `launchColumnsTogether` makes the second, wherever that is wanted. */
-export function beginColumns(runtime: Runtime, begun: BegunColumns, op = "columns"): void {
+/** The first step of column kernels with many rows. `launchColumnGroup` makes the second, wherever that is wanted. */
+export function launchPartials(runtime: Runtime, begun: PartialColumns, op = "columns"): void {
   const kernels = begun.members.map(({ kernel }) => kernel);
   const [first] = kernels;
   if (!first) return;
-  if (!columnsTogether(runtime, kernels)) throw cannotGoTogether(kernels);
-  const brief = begun.members.find((one) => !hasTwoSteps(one));
+  if (!canGroupColumns(runtime, kernels)) throw cannotGroup(kernels);
+  const brief = begun.members.find((one) => !isSplitReduction(one));
   if (brief) throw hasOneStep(brief);
   requireScratch(columnScratchBytes(begun.members), begun.scratch);
-  launchTogether(runtime, first, cudaColumnStepForm(begun), "begun", op);
+  launchCombo(runtime, first, splitColumnConfig(begun), "begun", op);
 }
 
 /** `first`: with whom the printed code is kept; `what`: which of its launches it is. */
-function launchTogether(
+function launchCombo(
   runtime: Runtime,
   first: ColumnKernel,
-  form: LaunchTogether,
+  form: ComboLaunch,
   what: string,
   op: string,
 ): void {
@@ -172,11 +172,11 @@ function requireScratch(needed: number, scratch: Storage | undefined): void {
   );
 }
 
-function cannotGoTogether(kernels: readonly ColumnKernel[]): HoldfastError {
+function cannotGroup(kernels: readonly ColumnKernel[]): HoldfastError {
   return new HoldfastError(
     "BAD_ARGUMENT",
     `${kernels.length} column kernels can't be run together here: only a GPU does, and a launch has 4 KiB of ` +
-      "arguments. Ask columnsTogether first.",
+      "arguments. Ask canGroupColumns first.",
     { numbers: { kernels: kernels.length } },
   );
 }
@@ -184,7 +184,7 @@ function cannotGoTogether(kernels: readonly ColumnKernel[]): HoldfastError {
 function hasOneStep({ kernel, rows }: Pick<ColumnLaunch, "kernel" | "rows">): HoldfastError {
   return new HoldfastError(
     "BAD_ARGUMENT",
-    `Kernel "${kernel.name}" reduces ${rows} rows in one step, so that there is nothing to begin. Ask hasTwoSteps first.`,
+    `Kernel "${kernel.name}" reduces ${rows} rows in one step, so that there is nothing to begin. Ask isSplitReduction first.`,
     { numbers: { rows } },
   );
 }
@@ -192,7 +192,7 @@ function hasOneStep({ kernel, rows }: Pick<ColumnLaunch, "kernel" | "rows">): Ho
 function launch(
   runtime: Runtime,
   kernel: RowKernel | ColumnKernel,
-  form: LaunchForm,
+  form: LaunchConfig,
   operands: readonly Storage[],
   scalars: readonly number[],
 ): void {

@@ -21,7 +21,17 @@ function near(found: Tensor, expected: readonly number[], what: string): void {
 
 test("every function that users look for by PyTorch's name is there", () => {
   const names = [
-    ...["linear", "linearEach", "linearMany", "embedding", "oneHot", "dropout", "pad", "conv1d", "conv2d"],
+    ...[
+      "linear",
+      "batchedLinear",
+      "fusedProjections",
+      "embedding",
+      "oneHot",
+      "dropout",
+      "pad",
+      "conv1d",
+      "conv2d",
+    ],
     ...["maxPool1d", "maxPool2d", "avgPool1d", "avgPool2d"],
     ...["relu", "leakyRelu", "gelu", "silu", "sigmoid", "tanh", "softplus", "softmax", "logSoftmax"],
     ...["layerNorm", "rmsNorm", "normalize", "scaledDotProductAttention", "packedAttention"],

@@ -48,7 +48,7 @@ export interface ArrayCopy {
 /** Several copies, in no order; a GPU is asked once for all that are plain. No target overlaps another, or a source. */
 export function copyArrays(runtime: Runtime, copies: readonly ArrayCopy[]): void {
   // A copy that is only imagined may yet turn out to be none.
-  const isGathered = runtime.device.kind === "cuda" && !runtime.isImagining;
+  const isGathered = runtime.device.kind === "cuda" && !runtime.isTracing;
   const together: PlainCopy[] = [];
   for (const { source, target } of copies) {
     const plain = isGathered ? plainCopy(source, target) : undefined;

@@ -34,8 +34,8 @@ export { type CrossEntropyAttributes, crossEntropy } from "./losses/cross-entrop
 export { nllLoss } from "./losses/nll-loss.js";
 export * as losses from "./losses/paired.js";
 export { crossEntropyOfProbabilities } from "./losses/soft-cross-entropy.js";
-export { linearEach } from "./matmul/batched-linear.js";
-export { linearMany } from "./matmul/fused-projections.js";
+export { batchedLinear } from "./matmul/batched-linear.js";
+export { fusedProjections } from "./matmul/fused-projections.js";
 export { linear, matmul } from "./matmul/matmul.js";
 export { flip } from "./movement/flip.js";
 export { cat, stack } from "./movement/join.js";
@@ -65,12 +65,12 @@ export type {
   ViewOp,
 } from "./op.js";
 export {
-  asStepPart,
+  inStepPhase,
   type LoweredOp,
   listenToOps,
   type OpListener,
-  type StepPart,
-  stepParts,
+  type StepPhase,
+  stepPhases,
 } from "./op-listener.js";
 export { type DropoutAttributes, dropout } from "./random/dropout.js";
 export { argmax, argmin, type PlaceAttributes } from "./reduction/arg-extremes.js";

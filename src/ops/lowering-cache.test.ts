@@ -168,7 +168,7 @@ describe("a call like one before", () => {
     const failing = (driver: Driver): Driver =>
       strict(
         around(driver, (call, _args, proceed) => {
-          if (isFailing && call === "launch") throw new HoldfastError("DRIVER_FAILED", "planted");
+          if (isFailing && call === "launch") throw new HoldfastError("DRIVER_FAILED", "injected");
           return proceed();
         }),
       );
@@ -180,7 +180,7 @@ describe("a call like one before", () => {
           runOp(runtime, winding, [a], {});
           const before = runtime.arena.figures.live;
           isFailing = true;
-          assert.throws(() => runOp(runtime, winding, [a], {}), /planted/);
+          assert.throws(() => runOp(runtime, winding, [a], {}), /injected/);
           isFailing = false;
           assert.equal(runtime.arena.figures.live, before);
           assert.deepEqual(read(runtime, runOp(runtime, winding, [a], {})[0]), [4, 6, 8]);

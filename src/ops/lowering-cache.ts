@@ -8,7 +8,7 @@
  */
 
 import type { Kernel } from "../driver/index.js";
-import type { Runtime, Storage, WorkPiece } from "../runtime/index.js";
+import type { Runtime, Storage, WorkCommand } from "../runtime/index.js";
 import type { DeviceArray } from "./device-array.js";
 import type { ValueType } from "./op.js";
 import { SignatureTable } from "./signature.js";
@@ -33,31 +33,31 @@ type Extra =
   | { readonly kind: "view"; readonly base: number; readonly offset: number; readonly size: number }
   | { readonly kind: "fixed"; readonly storage: Storage };
 
-export interface Recipe {
+export interface CachedLowering {
   readonly types: readonly ValueType[];
   readonly extras: readonly Extra[];
   readonly pieces: readonly Piece[];
 }
 
-const books = new WeakMap<Runtime, Map<object, SignatureTable<Recipe>>>();
+const books = new WeakMap<Runtime, Map<object, SignatureTable<CachedLowering>>>();
 
 /** The recipes of an op on a device. */
-export function recipesOf(runtime: Runtime, op: object): SignatureTable<Recipe> {
+export function loweringsOf(runtime: Runtime, op: object): SignatureTable<CachedLowering> {
   let book = books.get(runtime);
   if (!book) {
     book = new Map();
     books.set(runtime, book);
   }
-  let recipes = book.get(op);
-  if (!recipes) {
-    recipes = new SignatureTable();
-    book.set(op, recipes);
+  let cachedLowerings = book.get(op);
+  if (!cachedLowerings) {
+    cachedLowerings = new SignatureTable();
+    book.set(op, cachedLowerings);
   }
-  return recipes;
+  return cachedLowerings;
 }
 
 /** Writes a recipe down while a lowering is at work. */
-export class RecipeWriter {
+export class LoweringWriter {
   readonly #slots = new Map<Storage, number>();
   readonly #extras: Extra[] = [];
   readonly #pieces: Piece[] = [];
@@ -89,7 +89,7 @@ export class RecipeWriter {
     else this.#add(view, { kind: "view", base: from, offset, size: view.span.size });
   }
 
-  noteWork(piece: WorkPiece): void {
+  noteWork(piece: WorkCommand): void {
     if (piece.kind === "launch") {
       const { op, kernel, blocks, arguments: given, stream } = piece.request;
       if (stream) this.#isWhole = false;
@@ -104,7 +104,7 @@ export class RecipeWriter {
   }
 
   /** The recipe; nothing where the lowering used a storage that a later call could not know. */
-  finish(types: readonly ValueType[]): Recipe | undefined {
+  finish(types: readonly ValueType[]): CachedLowering | undefined {
     return this.#isWhole ? { types, extras: this.#extras, pieces: this.#pieces } : undefined;
   }
 
@@ -121,16 +121,16 @@ export class RecipeWriter {
 }
 
 /** Is everything that a recipe holds on to still there? */
-export function isUsable({ persistent }: Runtime, { extras }: Recipe): boolean {
+export function isUsable({ persistent }: Runtime, { extras }: CachedLowering): boolean {
   for (const extra of extras) if (extra.kind === "fixed" && !persistent.isLive(extra.storage)) return false;
   return true;
 }
 
 /** Does again what a recipe says, on other storages. Scratch memory and views end with it. */
-export function followRecipe(
+export function replayLowering(
   runtime: Runtime,
   op: string,
-  { extras, pieces }: Recipe,
+  { extras, pieces }: CachedLowering,
   storages: (Storage | undefined)[],
 ): void {
   const before = storages.length;

@@ -10,15 +10,15 @@ export interface LoweredOp {
 }
 
 /** The parts of a training step, in their order. What is not said to be another is "forward". */
-export const stepParts = ["forward", "backward", "update"] as const;
+export const stepPhases = ["forward", "backward", "update"] as const;
 
-export type StepPart = (typeof stepParts)[number];
+export type StepPhase = (typeof stepPhases)[number];
 
 export interface OpListener {
   /** Called before an op is lowered; what it returns is called behind it. */
   enter(op: LoweredOp): () => void;
   /** Called before a part of a step begins; what it returns is called behind it. */
-  enterPart?(part: StepPart): () => void;
+  enterStepPhase?(phase: StepPhase): () => void;
 }
 
 const listeners = new WeakMap<Runtime, OpListener>();
@@ -44,8 +44,8 @@ export function asPartOf(runtime: Runtime, op: LoweredOp, lower: () => void): vo
 }
 
 /** Tells the listener, if there is one, which part of a training step a function is. */
-export function asStepPart<T>(runtime: Runtime, part: StepPart, body: () => T): T {
-  const leave = listeners.get(runtime)?.enterPart?.(part);
+export function inStepPhase<T>(runtime: Runtime, phase: StepPhase, body: () => T): T {
+  const leave = listeners.get(runtime)?.enterStepPhase?.(phase);
   try {
     return body();
   } finally {

@@ -5,7 +5,13 @@ import { type Dtype, dtypes } from "../ir/index.js";
 import type { Runtime, Storage } from "../runtime/index.js";
 import { copyArray } from "./copy.js";
 import { allocateArray, type DeviceArray, viewArray } from "./device-array.js";
-import { followRecipe, isUsable, type Recipe, RecipeWriter, recipesOf } from "./lowering-cache.js";
+import {
+  type CachedLowering,
+  isUsable,
+  LoweringWriter,
+  loweringsOf,
+  replayLowering,
+} from "./lowering-cache.js";
 import type { Apply, Attributes, KernelOp, Lowering, Op, ValueType, ViewOp } from "./op.js";
 import { asPartOf } from "./op-listener.js";
 import { formatShape, isSameShape } from "./shape.js";
@@ -43,13 +49,13 @@ function runKernel<A extends Attributes>(
   operands: readonly Operand[],
   attributes: A,
 ): readonly DeviceArray[] {
-  const { recipe, keep } = lookUp(runtime, op, operands, attributes);
-  const types = recipe?.types ?? lastingTypes(op.infer(operands, attributes));
+  const { cachedLowering, keep } = lookUp(runtime, op, operands, attributes);
+  const types = cachedLowering?.types ?? lastingTypes(op.infer(operands, attributes));
   const outputs: DeviceArray[] = [];
   try {
     if (op.check) withLowering(runtime, op, (lowering) => op.check?.(lowering, operands, attributes));
     for (const { shape, dtype } of types) outputs.push(allocateArray(runtime, shape, dtype, op.name));
-    if (recipe) followRecipe(runtime, op.name, recipe, storagesOf(operands, outputs));
+    if (cachedLowering) replayLowering(runtime, op.name, cachedLowering, storagesOf(operands, outputs));
     else {
       const written = lowerAndWrite(runtime, op, operands, outputs, attributes)?.finish(types);
       if (written) keep?.(written);
@@ -68,13 +74,15 @@ function lookUp<A extends Attributes>(
   operands: readonly Operand[],
   attributes: A,
   target?: DeviceArray,
-): { readonly recipe?: Recipe; readonly keep?: (recipe: Recipe) => void } {
+): { readonly cachedLowering?: CachedLowering; readonly keep?: (cachedLowering: CachedLowering) => void } {
   // What is only imagined is lowered each time: a recipe knows its launches, and not the kernels they came of.
-  if (runtime.isImagining) return {};
-  const recipes = recipesOf(runtime, op);
+  if (runtime.isTracing) return {};
+  const cachedLowerings = loweringsOf(runtime, op);
   signCall(operands, attributes, { ...(target && { target }), withAddresses: op.looksAtAddresses ?? false });
-  const recipe = recipes.find();
-  return recipe && isUsable(runtime, recipe) ? { recipe } : { keep: recipes.reserve() };
+  const cachedLowering = cachedLowerings.find();
+  return cachedLowering && isUsable(runtime, cachedLowering)
+    ? { cachedLowering }
+    : { keep: cachedLowerings.reserve() };
 }
 
 /** A caller's own list may change; these stay. */
@@ -96,10 +104,10 @@ function lowerAndWrite<A extends Attributes>(
   operands: readonly Operand[],
   outputs: readonly DeviceArray[],
   attributes: A,
-): RecipeWriter | undefined {
-  const lower = (writer?: RecipeWriter): void =>
+): LoweringWriter | undefined {
+  const lower = (writer?: LoweringWriter): void =>
     withLowering(runtime, op, (lowering) => op.lower(lowering, operands, outputs, attributes), writer);
-  if (runtime.isImagining) {
+  if (runtime.isTracing) {
     asPartOf(runtime, { name: op.name, operands, outputs }, lower);
     return undefined;
   }
@@ -107,7 +115,7 @@ function lowerAndWrite<A extends Attributes>(
     lower();
     return undefined;
   }
-  const writer = new RecipeWriter(operands, outputs, op.looksAtAddresses ?? false);
+  const writer = new LoweringWriter(operands, outputs, op.looksAtAddresses ?? false);
   runtime.onWork = (piece) => writer.noteWork(piece);
   try {
     lower(writer);
@@ -144,11 +152,11 @@ function runInPlace<A extends Attributes>(
   operands: readonly Operand[],
   attributes: A,
 ): void {
-  const { recipe, keep } = lookUp(runtime, op, operands, attributes, target);
-  const types = recipe?.types ?? lastingTypes(op.infer(operands, attributes));
-  if (!recipe) requireFits(op.name, types[0], target);
+  const { cachedLowering, keep } = lookUp(runtime, op, operands, attributes, target);
+  const types = cachedLowering?.types ?? lastingTypes(op.infer(operands, attributes));
+  if (!cachedLowering) requireFits(op.name, types[0], target);
   if (op.check) withLowering(runtime, op, (lowering) => op.check?.(lowering, operands, attributes));
-  if (recipe) followRecipe(runtime, op.name, recipe, storagesOf(operands, [target]));
+  if (cachedLowering) replayLowering(runtime, op.name, cachedLowering, storagesOf(operands, [target]));
   else {
     const written = lowerAndWrite(runtime, op, operands, [target], attributes)?.finish(types);
     if (written) keep?.(written);
@@ -217,7 +225,7 @@ function withLowering<A extends Attributes, T>(
   runtime: Runtime,
   op: KernelOp<A>,
   body: (lowering: Lowering) => T,
-  writer?: RecipeWriter,
+  writer?: LoweringWriter,
 ): T {
   const taken: Storage[] = [];
   const scratch = (bytes: number): Storage => {

@@ -21,8 +21,8 @@ import { crossEntropy } from "./losses/cross-entropy.js";
 import { nllLoss } from "./losses/nll-loss.js";
 import * as paired from "./losses/paired.js";
 import { crossEntropyOfProbabilities } from "./losses/soft-cross-entropy.js";
-import { linearEach } from "./matmul/batched-linear.js";
-import { linearMany } from "./matmul/fused-projections.js";
+import { batchedLinear } from "./matmul/batched-linear.js";
+import { fusedProjections } from "./matmul/fused-projections.js";
 import { linear, matmul } from "./matmul/matmul.js";
 import { flip } from "./movement/flip.js";
 import { cat, stack } from "./movement/join.js";
@@ -54,7 +54,7 @@ export const opTable: Readonly<Record<string, Op>> = {
   ...{ sum, mean, amax, amin, prod, variance, std, norm, logsumexp, cumsum },
   ...{ argmax, argmin, all, any },
   ...{ softmax, logSoftmax, layerNorm, rmsNorm, normalize },
-  ...{ matmul, linear, linearEach, linearMany },
+  ...{ matmul, linear, batchedLinear, fusedProjections },
   ...{ crossEntropy, crossEntropyOfProbabilities, nllLoss },
   ...paired,
   ...{ attention, packedAttention, scaledDotProductAttention, attentionWithDropout, causalMask, dropout },

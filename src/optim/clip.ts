@@ -2,10 +2,10 @@
 
 import { noteWrite } from "../autograd/index.js";
 import { HoldfastError } from "../errors/index.js";
-import { asStepPart, type DeviceArray, functions, mul, runInto, runOp } from "../ops/index.js";
+import { type DeviceArray, functions, inStepPhase, mul, runInto, runOp } from "../ops/index.js";
 import type { Device, Tensor } from "../tensor/index.js";
 import { gradientNorm } from "./gradient-norm.js";
-import { type Arrived, arrivedGradients, gradientRuns } from "./gradients.js";
+import { type Arrived, arrivedGradients, gradientSpans } from "./gradients.js";
 import { requireNumber } from "./numbers.js";
 
 export interface ClipNormOptions {
@@ -43,11 +43,11 @@ export function clipGradNorm(
   requireNumber("clipGradNorm", "maxNorm", maxNorm, { from: 0 });
   const { device, arrived } = arrivedGradients("clipGradNorm", parameters);
   const { runtime } = device;
-  const runs = gradientRuns(runtime, arrived);
-  return asStepPart(runtime, "update", () => {
+  const runs = gradientSpans(runtime, arrived);
+  return inStepPhase(runtime, "update", () => {
     const [norm, factor64, factor32] = runOp(runtime, gradientNorm, runs, { normType, maxNorm });
     try {
-      if (errorIfNonfinite && !runtime.isImagining) requireFinite(device, norm, arrived);
+      if (errorIfNonfinite && !runtime.isTracing) requireFinite(device, norm, arrived);
       else if (errorIfNonfinite && norm?.storage) runtime.guard(norm.storage);
       for (const run of runs) {
         const factor = run.dtype === "f64" ? factor64 : factor32;
@@ -79,8 +79,8 @@ export function clipGradValue(parameters: Iterable<Tensor>, limit: number): void
   requireNumber("clipGradValue", "limit", limit, { from: 0 });
   const { device, arrived } = arrivedGradients("clipGradValue", parameters);
   const { runtime } = device;
-  asStepPart(runtime, "update", () => {
-    for (const run of gradientRuns(runtime, arrived))
+  inStepPhase(runtime, "update", () => {
+    for (const run of gradientSpans(runtime, arrived))
       runInto(runtime, functions.clamp, run, [run], { min: -limit, max: limit });
   });
   for (const { gradient } of arrived) noteWrite(gradient.storage);

@@ -4,15 +4,15 @@
  */
 
 import {
+  type ChunkedReduceKernel,
   type Dtype,
   dtypes,
   type Expression,
   iterateRows,
-  type PartsKernel,
   type RowKernel,
   term,
 } from "../ir/index.js";
-import { countParts, launchParts, launchRows, type PartsLaunch } from "../kernels/index.js";
+import { type ChunkedReduceLaunch, chunkCount, launchChunkedReduce, launchRows } from "../kernels/index.js";
 import type { DeviceArray, KernelOp } from "../ops/index.js";
 import { wideOf } from "./update-rule.js";
 
@@ -41,7 +41,7 @@ export const gradientNorm: KernelOp<GradientNormAttributes> = {
   lower(lowering, operands, outputs, { normType, maxNorm }) {
     const vectors = operands.flatMap(vectorOf);
     const countAll = (some: readonly Vector[]): number =>
-      some.reduce((sum, { length }) => sum + countParts(length), 0);
+      some.reduce((sum, { length }) => sum + chunkCount(length), 0);
     const parts = countAll(vectors);
     const partials = lowering.scratch(Math.max(1, parts) * dtypes.f64.bytes); // f64 [parts]
     if (parts === 0) lowering.runtime.fill(partials, 0);
@@ -49,8 +49,8 @@ export const gradientNorm: KernelOp<GradientNormAttributes> = {
     for (const dtype of new Set(vectors.map((vector) => vector.dtype))) {
       const some = vectors.filter((vector) => vector.dtype === dtype);
       const own = countAll(some);
-      launchParts(lowering.runtime, {
-        kernel: partKernel(kindOf(normType), dtype),
+      launchChunkedReduce(lowering.runtime, {
+        kernel: chunkedReduceKernel(kindOf(normType), dtype),
         vectors: some,
         results: lowering.view(partials, at * dtypes.f64.bytes, own * dtypes.f64.bytes),
         scalars: [normType],
@@ -60,7 +60,7 @@ export const gradientNorm: KernelOp<GradientNormAttributes> = {
     }
     const targets = outputs.flatMap(({ storage }) => storage ?? []);
     launchRows(lowering.runtime, {
-      kernel: finishKernel(kindOf(normType)),
+      kernel: epilogueKernel(kindOf(normType)),
       iteration: iterateRows([Math.max(1, parts)], [[1], ...targets.map(() => [0])], 1),
       operands: [partials, ...targets],
       scalars: [1 / normType, maxNorm],
@@ -68,7 +68,7 @@ export const gradientNorm: KernelOp<GradientNormAttributes> = {
   },
 };
 
-type Vector = PartsLaunch["vectors"][number] & { readonly dtype: Dtype };
+type Vector = ChunkedReduceLaunch["vectors"][number] & { readonly dtype: Dtype };
 
 function vectorOf(operand: DeviceArray | number): Vector[] {
   if (typeof operand === "number" || !operand.storage) return [];
@@ -95,26 +95,26 @@ type Formula = (x: Expression) => Expression;
 
 const reduceOpOf = (kind: NormKind): "max" | "add" => (kind === "largest" ? "max" : "add");
 
-const partKernels = new Map<string, PartsKernel>();
-const finishKernels = new Map<NormKind, RowKernel>();
+const chunkedReduceKernels = new Map<string, ChunkedReduceKernel>();
+const epilogueKernels = new Map<NormKind, RowKernel>();
 
-function partKernel(kind: NormKind, dtype: Dtype): PartsKernel {
+function chunkedReduceKernel(kind: NormKind, dtype: Dtype): ChunkedReduceKernel {
   const key = `${kind} ${dtype}`;
   const [formula] = formulas[kind];
-  const kernel: PartsKernel = partKernels.get(key) ?? {
+  const kernel: ChunkedReduceKernel = chunkedReduceKernels.get(key) ?? {
     name: "gradientNorm of parts",
     dtype,
     scalars: ["f64"],
     op: reduceOpOf(kind),
     value: formula(term.abs(term.convert(term.load(0, wideOf(dtype)), "f64"))),
   };
-  partKernels.set(key, kernel);
+  chunkedReduceKernels.set(key, kernel);
   return kernel;
 }
 
 /** Scalars: 1 / normType, maxNorm. */
-function finishKernel(kind: NormKind): RowKernel {
-  const known = finishKernels.get(kind);
+function epilogueKernel(kind: NormKind): RowKernel {
+  const known = epilogueKernels.get(kind);
   if (known) return known;
   const [, finish] = formulas[kind];
   const norm = finish(term.reduced(0, "f64"));
@@ -137,6 +137,6 @@ function finishKernel(kind: NormKind): RowKernel {
       { kind: "store", output: 2, value: term.convert(factor, "f32") },
     ],
   };
-  finishKernels.set(kind, kernel);
+  epilogueKernels.set(kind, kernel);
   return kernel;
 }

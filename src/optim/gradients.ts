@@ -4,7 +4,7 @@ import { HoldfastError } from "../errors/index.js";
 import { contiguousStrides, type DeviceArray, sizeOf } from "../ops/index.js";
 import type { Runtime } from "../runtime/index.js";
 import { type Device, defaultDevice, type Tensor } from "../tensor/index.js";
-import { joinLanes } from "./spans.js";
+import { flattenSpans } from "./spans.js";
 
 export interface Arrived {
   readonly parameter: Tensor;
@@ -44,7 +44,7 @@ interface KnownRuns {
 const knownRuns = new WeakMap<DeviceArray, KnownRuns>();
 
 /** The gradients as vectors, neighbours in memory as one. */
-export function gradientRuns(runtime: Runtime, arrived: readonly Arrived[]): readonly DeviceArray[] {
+export function gradientSpans(runtime: Runtime, arrived: readonly Arrived[]): readonly DeviceArray[] {
   const [first] = arrived;
   if (!first) return [];
   const known = knownRuns.get(first.gradient);
@@ -65,5 +65,5 @@ function findRuns(runtime: Runtime, arrived: readonly Arrived[]): DeviceArray[] 
     const shape = [sizeOf(gradient.shape)];
     return [{ ...gradient, shape, strides: contiguousStrides(shape) }];
   });
-  return joinLanes(runtime, vectors).flat();
+  return flattenSpans(runtime, vectors).flat();
 }

@@ -78,11 +78,14 @@ export abstract class Optimizer<Options extends CommonOptions = CommonOptions> {
     this.#runtime = runtime;
     this.#regions = [...regions, scalars];
     this.groups = given.map(({ first, rule }, place) => {
-      const [settings, cohorts] = [scalars.storages[2 * place], scalars.storages[2 * place + 1]];
+      const [settings, stepCountGroups] = [scalars.storages[2 * place], scalars.storages[2 * place + 1]];
       const joined = (joining[place] ?? []).flatMap(({ tensor }) => members.get(tensor) ?? []);
-      if (!settings || !cohorts)
+      if (!settings || !stepCountGroups)
         throw new HoldfastError("BAD_ARGUMENT", `${name}: group ${place} has no place.`);
-      return new ParameterGroup({ owner: name, runtime, rule, members: joined, settings, cohorts }, first);
+      return new ParameterGroup(
+        { owner: name, runtime, rule, members: joined, settings, stepCountGroups },
+        first,
+      );
     });
   }
 

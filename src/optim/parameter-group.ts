@@ -6,14 +6,14 @@
 import { noteWrite } from "../autograd/index.js";
 import { iterateElements } from "../ir/index.js";
 import { launchRows } from "../kernels/index.js";
-import { asStepPart, type DeviceArray } from "../ops/index.js";
+import { type DeviceArray, inStepPhase } from "../ops/index.js";
 import type { Runtime, Storage } from "../runtime/index.js";
 import type { Tensor } from "../tensor/index.js";
 import { gradientOf } from "./gradients.js";
 import { requireNumber } from "./numbers.js";
 import { type Member, requireUnmoved } from "./parameter-slot.js";
-import { joinLanes, type Lane } from "./spans.js";
-import { type Cohort, Cohorts, cohortMemoryBytes } from "./step-count-groups.js";
+import { flattenSpans, type Lane } from "./spans.js";
+import { type StepCountGroup, StepCountGroups, stepCountMemoryBytes } from "./step-count-groups.js";
 import { stepKernel, type UpdateRule, updateKernel } from "./update-rule.js";
 
 export interface GroupSettings {
@@ -29,7 +29,7 @@ export interface GroupParts {
   readonly rule: UpdateRule;
   readonly members: readonly Member[];
   readonly settings: Storage; // f64 [lr, weightDecay]
-  readonly cohorts: Storage;
+  readonly stepCountGroups: Storage;
 }
 
 const settingBytes = 8;
@@ -37,13 +37,13 @@ const settingBytes = 8;
 export function groupPlacements(parameters: number): readonly { name: string; size: number }[] {
   return [
     { name: "lr, weight decay", size: 2 * settingBytes },
-    { name: "steps", size: cohortMemoryBytes(parameters) },
+    { name: "steps", size: stepCountMemoryBytes(parameters) },
   ];
 }
 
 /** One cohort's step: its runs of parameters with their gradients and moments. */
-interface CohortPlan {
-  readonly cohort: Cohort;
+interface StepCountGroupPlan {
+  readonly stepCountGroup: StepCountGroup;
   readonly runs: readonly Lane[];
 }
 
@@ -70,15 +70,18 @@ export class ParameterGroup {
   readonly #owner: string;
   readonly #runtime: Runtime;
   readonly #cells: Readonly<Record<keyof GroupSettings, Storage>>;
-  readonly #cohorts: Cohorts;
+  readonly #stepCountGroups: StepCountGroups;
   /** By which members have a gradient. */
-  readonly #plans = new Map<string, readonly CohortPlan[]>();
+  readonly #plans = new Map<string, readonly StepCountGroupPlan[]>();
   readonly #settings = { lr: 0, weightDecay: 0 };
   /** Sets the rate that a new schedule begins with; due before the rate is next used. */
   #beginSchedule: (() => void) | undefined;
 
   /** Both settings are 0 in fresh memory, and written where they are something else. */
-  constructor({ owner, runtime, rule, members, settings, cohorts }: GroupParts, first: GroupSettings) {
+  constructor(
+    { owner, runtime, rule, members, settings, stepCountGroups }: GroupParts,
+    first: GroupSettings,
+  ) {
     this.#owner = owner;
     this.#runtime = runtime;
     this.rule = rule;
@@ -86,7 +89,7 @@ export class ParameterGroup {
     const cell = (name: string, place: number): Storage =>
       runtime.view(settings, place * settingBytes, settingBytes, name);
     this.#cells = { lr: cell("lr", 0), weightDecay: cell("weight decay", 1) };
-    this.#cohorts = new Cohorts(runtime, cohorts, members);
+    this.#stepCountGroups = new StepCountGroups(runtime, stepCountGroups, members);
     this.lr = first.lr;
     this.weightDecay = first.weightDecay;
   }
@@ -180,7 +183,7 @@ export class ParameterGroup {
    * @internal
    */
   countOf(member: Member): Storage | undefined {
-    return this.#cohorts.countOf(member);
+    return this.#stepCountGroups.countOf(member);
   }
 
   /**
@@ -189,7 +192,7 @@ export class ParameterGroup {
    * @internal
    */
   restoreCounts(counts: ReadonlyMap<Member, number>): void {
-    this.#cohorts.restore(counts);
+    this.#stepCountGroups.restore(counts);
     this.#plans.clear();
   }
 
@@ -209,43 +212,43 @@ export class ParameterGroup {
    */
   step(): void {
     this.#settleLr();
-    const { divisions } = this.#cohorts;
+    const { regroupings } = this.#stepCountGroups;
     this.#runtime.assume(() => {
       // A replay does not come by here, and a schedule may have been made since.
       this.#settleLr();
-      return this.#cohorts.divisions === divisions;
+      return this.#stepCountGroups.regroupings === regroupings;
     });
     const gradients = new Map<Member, DeviceArray>();
     for (const member of this.members) {
       const gradient = gradientOf(member.tensor);
       if (gradient?.storage) gradients.set(member, gradient);
     }
-    asStepPart(this.#runtime, "update", () => {
+    inStepPhase(this.#runtime, "update", () => {
       for (const plan of this.#planFor(gradients)) this.#run(plan);
     });
     for (const { values } of gradients.keys()) noteWrite(values.storage);
   }
 
-  #planFor(gradients: ReadonlyMap<Member, DeviceArray>): readonly CohortPlan[] {
+  #planFor(gradients: ReadonlyMap<Member, DeviceArray>): readonly StepCountGroupPlan[] {
     const pattern = this.members.map((member) => (gradients.has(member) ? "1" : "0")).join("");
     const known = this.#plans.get(pattern);
     if (known) return known;
-    const { cohorts, hasDivided } = this.#cohorts.select(new Set(gradients.keys()));
+    const { stepCountGroups, hasDivided } = this.#stepCountGroups.select(new Set(gradients.keys()));
     // A plan over a cohort that is no longer one would count for all of it.
     if (hasDivided || this.#plans.size >= plansKept) this.#plans.clear();
-    const plan = cohorts.map((cohort) => {
-      const lanes = cohort.members.flatMap((member): Lane[] => {
+    const plan = stepCountGroups.map((stepCountGroup) => {
+      const lanes = stepCountGroup.members.flatMap((member): Lane[] => {
         const gradient = gradients.get(member);
         return gradient ? [[member.values, gradient, ...member.moments]] : [];
       });
-      return { cohort, runs: joinLanes(this.#runtime, lanes) };
+      return { stepCountGroup, runs: flattenSpans(this.#runtime, lanes) };
     });
     this.#plans.set(pattern, plan);
     return plan;
   }
 
-  #run({ cohort, runs }: CohortPlan): void {
-    const { wide, t, numbers } = cohort;
+  #run({ stepCountGroup, runs }: StepCountGroupPlan): void {
+    const { wide, t, numbers } = stepCountGroup;
     const { lr, weightDecay } = this.#cells;
     const cells = [lr, weightDecay, t, ...numbers, t];
     launchRows(this.#runtime, {
@@ -289,7 +292,7 @@ export class ParameterGroup {
     if (!begin) return;
     this.#beginSchedule = undefined;
     // Not a part of a step that is being traced: it is due once.
-    this.#runtime.actually(begin);
+    this.#runtime.outsideTrace(begin);
   }
 
   #set(name: keyof GroupSettings, value: number): void {

@@ -14,7 +14,7 @@ export type Lane = readonly DeviceArray[];
  * Sees lanes as few as possible: neighbours in every kind, of the same dtypes, become one. Runs come in the order of their
  * first lanes, not of their addresses: what is added up over them has the same bits wherever they were placed.
  */
-export function joinLanes(runtime: Runtime, lanes: readonly Lane[]): Lane[] {
+export function flattenSpans(runtime: Runtime, lanes: readonly Lane[]): Lane[] {
   const sorted = lanes.toSorted((a, b) => addressOf(a[0]) - addressOf(b[0]));
   const places = new Map(lanes.map((lane, place) => [lane, place]));
   const placeOf = (run: readonly Lane[]): number => Math.min(...run.map((lane) => places.get(lane) ?? 0));
@@ -25,7 +25,7 @@ export function joinLanes(runtime: Runtime, lanes: readonly Lane[]): Lane[] {
     if (run && before && areNeighbours(before, lane)) run.push(lane);
     else runs.push([lane]);
   }
-  return runs.toSorted((a, b) => placeOf(a) - placeOf(b)).map((run) => seenAsOne(runtime, run));
+  return runs.toSorted((a, b) => placeOf(a) - placeOf(b)).map((run) => stackStrided(runtime, run));
 }
 
 function addressOf(array: DeviceArray | undefined): number {
@@ -54,7 +54,7 @@ function placedWhole(array: DeviceArray): PersistentStorage | undefined {
 }
 
 /** From the first one's start to the last one's end, in each kind. */
-function seenAsOne(runtime: Runtime, run: readonly Lane[]): Lane {
+function stackStrided(runtime: Runtime, run: readonly Lane[]): Lane {
   const [first, last] = [run[0] ?? [], run.at(-1) ?? []];
   if (run.length === 1) return first;
   const [values, final] = [first[0], last[0]];

@@ -13,14 +13,14 @@ import { numbersPerStep, type Wide, wideOf } from "./update-rule.js";
 const cellBytes = 8;
 
 /** The memory of one cohort: t, then the step's numbers. */
-const cohortBytes = cellBytes * (1 + numbersPerStep);
+const stepCountBytes = cellBytes * (1 + numbersPerStep);
 
 /** What a group needs for its cohorts: at worst every parameter is one. */
-export function cohortMemoryBytes(parameters: number): number {
-  return Math.max(1, parameters) * cohortBytes;
+export function stepCountMemoryBytes(parameters: number): number {
+  return Math.max(1, parameters) * stepCountBytes;
 }
 
-export interface Cohort {
+export interface StepCountGroup {
   readonly members: readonly Member[];
   readonly wide: Wide;
   /** How many steps it has made; f64. */
@@ -28,59 +28,60 @@ export interface Cohort {
   readonly numbers: readonly Storage[];
 }
 
-export class Cohorts {
+export class StepCountGroups {
   readonly #runtime: Runtime;
   readonly #memory: Storage;
-  #cohorts: Cohort[] = [];
-  #divisions = 0;
+  #stepCountGroups: StepCountGroup[] = [];
+  #regroupings = 0;
 
   /** The memory is zero, and so is every count. */
   constructor(runtime: Runtime, memory: Storage, members: readonly Member[]) {
     this.#runtime = runtime;
     this.#memory = memory;
-    for (const cohort of groupBy(members, ({ tensor }) => wideOf(tensor.dtype)).values()) this.#add(cohort);
+    for (const stepCountGroup of groupBy(members, ({ tensor }) => wideOf(tensor.dtype)).values())
+      this.#add(stepCountGroup);
   }
 
   /** How often cohorts were divided or made anew: what was worked out for the old ones is no good from then on. */
-  get divisions(): number {
-    return this.#divisions;
+  get regroupings(): number {
+    return this.#regroupings;
   }
 
   /** The cohorts of members that make a step now, divided from those that don't; tells whether any had to be. */
   select(stepping: ReadonlySet<Member>): {
-    readonly cohorts: readonly Cohort[];
+    readonly stepCountGroups: readonly StepCountGroup[];
     readonly hasDivided: boolean;
   } {
-    const selected: Cohort[] = [];
+    const selected: StepCountGroup[] = [];
     let hasDivided = false;
-    for (const [place, cohort] of [...this.#cohorts.entries()]) {
-      const going = cohort.members.filter((member) => stepping.has(member));
+    for (const [place, stepCountGroup] of [...this.#stepCountGroups.entries()]) {
+      const going = stepCountGroup.members.filter((member) => stepping.has(member));
       if (going.length === 0) continue;
-      if (going.length === cohort.members.length) {
-        selected.push(cohort);
+      if (going.length === stepCountGroup.members.length) {
+        selected.push(stepCountGroup);
         continue;
       }
-      const staying = cohort.members.filter((member) => !stepping.has(member));
-      this.#cohorts[place] = { ...cohort, members: staying };
+      const staying = stepCountGroup.members.filter((member) => !stepping.has(member));
+      this.#stepCountGroups[place] = { ...stepCountGroup, members: staying };
       const divided = this.#add(going);
       // Once and at once, also where the step that found it out is only imagined: it is imagined again, with the new ones.
-      this.#runtime.actually(() => this.#runtime.copy(divided.t, cohort.t));
+      this.#runtime.outsideTrace(() => this.#runtime.copy(divided.t, stepCountGroup.t));
       selected.push(divided);
       hasDivided = true;
-      this.#divisions += 1;
+      this.#regroupings += 1;
     }
-    return { cohorts: selected, hasDivided };
+    return { stepCountGroups: selected, hasDivided };
   }
 
   /** Where a member's steps are counted. */
   countOf(member: Member): Storage | undefined {
-    return this.#cohorts.find(({ members }) => members.includes(member))?.t;
+    return this.#stepCountGroups.find(({ members }) => members.includes(member))?.t;
   }
 
   /** Takes over counts; members with equal ones become a cohort. */
   restore(counts: ReadonlyMap<Member, number>): void {
-    this.#cohorts = [];
-    this.#divisions += 1;
+    this.#stepCountGroups = [];
+    this.#regroupings += 1;
     const uploads = [
       ...groupBy(
         [...counts.keys()],
@@ -93,19 +94,19 @@ export class Cohorts {
     this.#runtime.upload(uploads);
   }
 
-  #add(members: readonly Member[]): Cohort {
+  #add(members: readonly Member[]): StepCountGroup {
     const wide = wideOf(members[0]?.tensor.dtype ?? "f32");
-    const start = this.#cohorts.length * cohortBytes;
+    const start = this.#stepCountGroups.length * stepCountBytes;
     const cell = (index: number, size: number): Storage =>
       this.#runtime.view(this.#memory, start + index * cellBytes, size, index === 0 ? "t" : "step number");
-    const cohort: Cohort = {
+    const stepCountGroup: StepCountGroup = {
       members,
       wide,
       t: cell(0, cellBytes),
       numbers: Array.from({ length: numbersPerStep }, (_, index) => cell(1 + index, dtypes[wide].bytes)),
     };
-    this.#cohorts.push(cohort);
-    return cohort;
+    this.#stepCountGroups.push(stepCountGroup);
+    return stepCountGroup;
   }
 }
 

@@ -2,12 +2,18 @@
 
 export type { CaptureState } from "./capture/capture-state.js";
 export type { ScratchMemory } from "./capture/checksum.js";
-export type { Imagination, IndexCheck, WorkPiece } from "./capture/trace-sink.js";
+export type { IndexCheck, TraceSink, WorkCommand } from "./capture/trace-sink.js";
 export type { LaunchRequest, Mark } from "./capture/work.js";
 export { Arena, alignment, poisonByte } from "./memory/arena.js";
 export type { Holder, StepStorage } from "./memory/arena-blocks.js";
 export { Budget, type Charge } from "./memory/budget.js";
-export { type Judgement, judge, type Pressure, type Shortage, type Verdict } from "./memory/diagnose-oom.js";
+export {
+  diagnoseOom,
+  type OomDiagnosis,
+  type OutOfMemory,
+  type Pressure,
+  type Verdict,
+} from "./memory/diagnose-oom.js";
 export { chooseLimit, type FreeMemory, readFreeMemory } from "./memory/free-memory.js";
 export {
   PersistentMemory,
@@ -22,11 +28,11 @@ export { type EventKind, eventKinds, type RecordedEvent, Recorder } from "./obse
 export {
   type ArenaFigure,
   arenaFigures,
-  Board,
   type BudgetLabel,
   budgetLabels,
   type PhaseName,
   phaseNames,
+  SharedStatus,
 } from "./observe/shared-status.js";
 export { startWatch, type Watch } from "./observe/watch.js";
 export { stallReportName } from "./observe/watchdog/publish.js";

@@ -12,18 +12,18 @@ import {
 } from "../driver/index.js";
 import { HoldfastError } from "../errors/index.js";
 import { type Bytes, bytes, type Clock, formatBytes, MiB, systemClock } from "../units/index.js";
-import { CaptureGate } from "./capture/capture-state.js";
+import { CaptureStateMachine } from "./capture/capture-state.js";
 import { Work } from "./capture/work.js";
 import { Arena, alignment } from "./memory/arena.js";
 import { Budget } from "./memory/budget.js";
-import type { Shortage } from "./memory/diagnose-oom.js";
+import type { OutOfMemory } from "./memory/diagnose-oom.js";
 import { chooseLimit, readFreeMemory } from "./memory/free-memory.js";
 import { PersistentMemory } from "./memory/persistent.js";
 import type { Storage } from "./memory/storage.js";
 import { Phases } from "./observe/phases.js";
 import type { ProgressLine } from "./observe/progress-line.js";
 import { Recorder } from "./observe/recorder.js";
-import { Board } from "./observe/shared-status.js";
+import { SharedStatus } from "./observe/shared-status.js";
 import { startWatchdog } from "./observe/watchdog/index.js";
 import { watched } from "./observe/watched-driver.js";
 import { runAll } from "./run-all.js";
@@ -48,10 +48,10 @@ export interface OpenOptions extends SettingOptions {
 
 export interface Parts {
   readonly settings: Settings;
-  readonly board: Board;
+  readonly sharedStatus: SharedStatus;
   readonly recorder: Recorder;
   readonly phases: Phases;
-  readonly gate: CaptureGate;
+  readonly gate: CaptureStateMachine;
   readonly driver: Driver;
   readonly device: DeviceInfo;
   readonly blas: Blas | undefined;
@@ -69,12 +69,12 @@ export interface Parts {
 
 export interface Listeners {
   readonly log: (line: string) => void;
-  readonly onPressure: (shortage?: Shortage) => void;
+  readonly onPressure: (shortage?: OutOfMemory) => void;
   /** Where long work is shown; nowhere unless given. */
   readonly progress?: ProgressLine | undefined;
 }
 
-export function openParts(options: OpenOptions, { log, onPressure, progress }: Listeners): Parts {
+export function openComponents(options: OpenOptions, { log, onPressure, progress }: Listeners): Parts {
   const {
     device: kind = "cpu",
     index = 0,
@@ -86,11 +86,11 @@ export function openParts(options: OpenOptions, { log, onPressure, progress }: L
     ...texts
   } = options;
   const settings = readSettings(texts, environment);
-  const board = new Board();
+  const sharedStatus = new SharedStatus();
   const recorder = new Recorder({ clock });
-  const gate = new CaptureGate();
+  const gate = new CaptureStateMachine();
   const phases = new Phases({
-    board,
+    sharedStatus,
     recorder,
     clock,
     log: settings.log === "phases" ? log : undefined,
@@ -100,18 +100,18 @@ export function openParts(options: OpenOptions, { log, onPressure, progress }: L
 
   function openAll(): Parts {
     // The watchdog's thread knows the system's time only; on another clock everything would look like a stall.
-    if (clock === systemClock) openWatchdog(settings, board, recorder, closing);
+    if (clock === systemClock) openWatchdog(settings, sharedStatus, recorder, closing);
     const open = (): Driver =>
       kind === "cuda" ? openGpu(settings, index, environment) : openCpu(settings, hostRoot);
     const opened = given ?? open();
     if (!given) closing.push(() => opened.close());
-    const driver = watched(opened, board, clock);
+    const driver = watched(opened, sharedStatus, clock);
     const device = driver.describe();
     const blas = device.kind === "cpu" && settings.blas !== "off" ? openBlas(settings.blas) : undefined;
     const free = () => readFreeMemory(device, driver, () => readHostMemory(hostRoot));
     const limit = chooseLimit(settings.memory, free());
     const available = () => free().available;
-    const budget = new Budget({ ...limit, board, recorder, available, onPressure });
+    const budget = new Budget({ ...limit, sharedStatus, recorder, available, onPressure });
 
     const stream = driver.createStream({ isFirst: true });
     closing.push(() => driver.destroyStream(stream));
@@ -121,18 +121,36 @@ export function openParts(options: OpenOptions, { log, onPressure, progress }: L
     closing.push(() => persistent.close());
     const shape = { chunk: chunkSize(chunk, device), capacity: arenaCapacity(settings, device, budget) };
     const { poison } = settings;
-    const arena = new Arena({ driver, stream, budget, board, recorder, gate, ...shape, poison, onPressure });
+    const arena = new Arena({
+      driver,
+      stream,
+      budget,
+      sharedStatus,
+      recorder,
+      gate,
+      ...shape,
+      poison,
+      onPressure,
+    });
     closing.push(() => arena.close());
 
     const requireLive = (storage: Storage, use: string): void =>
       storage.kind === "step" ? arena.requireLive(storage, use) : persistent.requireLive(storage, use);
     const verify = settings.verifyUploads;
     const transfer = new Transfer({ driver, stream, staging, recorder, gate, requireLive, verify });
-    const keeperOf = (storage: Storage): Storage => arena.keeperOf(storage);
-    const work = new Work({ driver, stream, board, labels: recorder.labels, gate, requireLive, keeperOf });
+    const arenaOwnerOf = (storage: Storage): Storage => arena.arenaOwnerOf(storage);
+    const work = new Work({
+      driver,
+      stream,
+      sharedStatus,
+      labels: recorder.labels,
+      gate,
+      requireLive,
+      arenaOwnerOf,
+    });
     return {
       settings,
-      board,
+      sharedStatus,
       recorder,
       phases,
       gate,
@@ -161,7 +179,7 @@ export function openParts(options: OpenOptions, { log, onPressure, progress }: L
 /** Starts the watchdog that the settings ask for, and adds its end to what closing has to do. */
 export function openWatchdog(
   settings: Pick<Settings, "stallAfter" | "reports" | "onStall">,
-  board: Board,
+  sharedStatus: SharedStatus,
   recorder: Recorder,
   closing: (() => void)[],
 ): void {
@@ -169,7 +187,7 @@ export function openWatchdog(
   if (stallAfter === "off") return;
   const { labels } = recorder;
   const watchdog = startWatchdog({
-    board,
+    sharedStatus,
     labels,
     recorder,
     stallAfterMs: stallAfter,

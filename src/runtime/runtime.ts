@@ -17,18 +17,18 @@ import { type ErrorCode, HoldfastError } from "../errors/index.js";
 import { beat, systemClock } from "../units/index.js";
 import { type CapturedGraph, captureGraph } from "./capture/capture.js";
 import type { ScratchMemory } from "./capture/checksum.js";
-import type { Imagination, IndexCheck, WorkPiece } from "./capture/trace-sink.js";
+import type { IndexCheck, TraceSink, WorkCommand } from "./capture/trace-sink.js";
 import type { LaunchRequest, Mark } from "./capture/work.js";
 import type { Arena } from "./memory/arena.js";
 import type { Budget } from "./memory/budget.js";
-import type { Shortage } from "./memory/diagnose-oom.js";
+import type { OutOfMemory } from "./memory/diagnose-oom.js";
 import type { PersistentMemory } from "./memory/persistent.js";
 import type { Storage } from "./memory/storage.js";
 import { type Diagnostics, diagnose, diagnosticsText } from "./observe/diagnostics.js";
 import type { Phases } from "./observe/phases.js";
 import { ProgressLine } from "./observe/progress-line.js";
 import type { Recorder } from "./observe/recorder.js";
-import { type OpenOptions, openParts, type Parts } from "./open.js";
+import { type OpenOptions, openComponents, type Parts } from "./open.js";
 import { runAll } from "./run-all.js";
 import type { Settings } from "./settings.js";
 import { Mailbox } from "./transfer/mailbox.js";
@@ -101,7 +101,7 @@ export class Runtime {
   readonly arena: Arena;
   readonly persistent: PersistentMemory;
   /** Hears of every piece of work behind its issue. */
-  onWork: ((piece: WorkPiece) => void) | undefined;
+  onWork: ((piece: WorkCommand) => void) | undefined;
   readonly #parts: Parts;
   readonly #print: (text: string) => void;
   readonly #kernels = new Map<KernelSource, Kernel>();
@@ -109,7 +109,7 @@ export class Runtime {
   readonly #readBackListeners = new Set<() => void>();
   #isTellingReadBack = false;
   readonly #sideStreams: Readonly<Record<"first" | "yielding", Stream[]>> = { first: [], yielding: [] };
-  #imagination: Imagination | undefined;
+  #traceSink: TraceSink | undefined;
   #steps = 0;
   #hasToldPressure = false;
   #hasToldRefusal = false;
@@ -125,8 +125,8 @@ export class Runtime {
       });
     this.#print = print;
     const log = (line: string): void => print(`${line}\n`);
-    const onPressure = (shortage?: Shortage): void => this.#tellPressure(shortage);
-    this.#parts = openParts(options, { log, onPressure, progress });
+    const onPressure = (shortage?: OutOfMemory): void => this.#tellPressure(shortage);
+    this.#parts = openComponents(options, { log, onPressure, progress });
     const { settings, device, blas, stream, recorder, phases, budget, arena, persistent } = this.#parts;
     this.settings = settings;
     this.device = device;
@@ -149,7 +149,7 @@ export class Runtime {
     this.#requireOpen();
     const { arena, gate, phases } = this.#parts;
     gate.refuseInside("a step", "step()");
-    this.#imagination?.refuse("open a step", "step()");
+    this.#traceSink?.refuse("open a step", "step()");
     const number = this.#steps + 1;
     arena.beginStep(number);
     this.#steps = number;
@@ -166,8 +166,8 @@ export class Runtime {
   /** Copies host arrays to the device; each as long as its storage. */
   upload(items: Iterable<UploadItem>): TransferCount {
     this.#requireOpen();
-    if (this.#imagination) {
-      this.#imagination.upload(items);
+    if (this.#traceSink) {
+      this.#traceSink.upload(items);
       return { copies: 0, bytes: 0, tensors: 0 };
     }
     return this.phases.run("upload", () => this.#parts.transfer.upload(items));
@@ -176,7 +176,7 @@ export class Runtime {
   /** A storage's bytes, behind all work issued so far. */
   read(storage: Storage): Uint8Array<ArrayBuffer> {
     this.#requireOpen();
-    this.#imagination?.refuse("read the values of a tensor", storage.label);
+    this.#traceSink?.refuse("read the values of a tensor", storage.label);
     const bytes = this.phases.run("read-back", () => this.#parts.transfer.read(storage));
     this.#tellReadBack();
     return bytes;
@@ -216,9 +216,9 @@ export class Runtime {
   /** Issues a kernel: a storage for each of its memory parameters, a number for each scalar. */
   launch(request: LaunchRequest): void {
     this.#requireOpen();
-    if (this.#imagination) {
+    if (this.#traceSink) {
       beat();
-      this.#imagination.work({ kind: "launch", request });
+      this.#traceSink.work({ kind: "launch", request });
       return;
     }
     this.#parts.work.launch(request);
@@ -228,9 +228,9 @@ export class Runtime {
   /** Sets every byte of a storage. */
   fill(target: Storage, byte: number): void {
     this.#requireOpen();
-    if (this.#imagination) {
+    if (this.#traceSink) {
       beat();
-      this.#imagination.work({ kind: "fill", target, byte });
+      this.#traceSink.work({ kind: "fill", target, byte });
       return;
     }
     this.#parts.work.fill(target, byte);
@@ -240,9 +240,9 @@ export class Runtime {
   /** Copies a storage's bytes to another of its size, on the device. */
   copy(target: Storage, source: Storage): void {
     this.#requireOpen();
-    if (this.#imagination) {
+    if (this.#traceSink) {
       beat();
-      this.#imagination.work({ kind: "copy", target, source });
+      this.#traceSink.work({ kind: "copy", target, source });
       return;
     }
     this.#parts.work.copy(target, source);
@@ -311,9 +311,9 @@ export class Runtime {
   }
 
   /** Marks what a stream was given so far, for others to wait for, whatever it is given later. The mark is to be ended. */
-  markStream(stream: Stream): Mark {
+  recordEvent(stream: Stream): Mark {
     this.#requireOpen();
-    return this.#parts.work.markStream(stream);
+    return this.#parts.work.recordEvent(stream);
   }
 
   /** Holds back what `later` is given from now on until the marked work is done. */
@@ -323,15 +323,15 @@ export class Runtime {
   }
 
   /** Ends a mark; what waits for it waits on. */
-  endMark(mark: Mark): void {
-    this.#parts.work.endMark(mark);
+  destroyEvent(mark: Mark): void {
+    this.#parts.work.destroyEvent(mark);
   }
 
   /** Waits until everything issued on the runtime's stream is done. */
   synchronize(): void {
     this.#requireOpen();
     this.#parts.gate.refuseInside("synchronise", "synchronize()");
-    this.#imagination?.refuse("wait for the device", "synchronize()");
+    this.#traceSink?.refuse("wait for the device", "synchronize()");
     this.#parts.driver.synchronize(this.stream);
   }
 
@@ -341,7 +341,7 @@ export class Runtime {
    */
   capture(name: string, body: () => void, scratch?: ScratchMemory): Replayable {
     this.#requireOpen();
-    this.#imagination?.refuse("capture", name);
+    this.#traceSink?.refuse("capture", name);
     if (this.settings.capture === "off") return direct(body, captureIsOff);
     try {
       const capture = (): CapturedGraph => captureGraph(this.#parts, name, body, scratch);
@@ -360,9 +360,9 @@ export class Runtime {
    * Makes a function's work repeatable to time it. It may write only memory whose contents count for nothing: unlike a
    * capture's, its results are neither compared nor put back.
    */
-  rehearse(name: string, body: () => void): Replayable {
+  captureForTiming(name: string, body: () => void): Replayable {
     this.#requireOpen();
-    this.#imagination?.refuse("rehearse", name);
+    this.#traceSink?.refuse("rehearse", name);
     if (this.settings.capture === "off") return direct(body, captureIsOff);
     return this.#keep(captureGraph(this.#parts, name, body, "rehearsal"));
   }
@@ -380,7 +380,7 @@ export class Runtime {
 
   /** Is a captured function at work, or an imagined one? Then nothing may be read back, not even to check it. */
   get isCapturing(): boolean {
-    return this.#parts.gate.isInside || this.#imagination !== undefined;
+    return this.#parts.gate.isInside || this.#traceSink !== undefined;
   }
 
   /** The number that the next step will have. */
@@ -389,70 +389,70 @@ export class Runtime {
   }
 
   /** Is a function's work only imagined now? */
-  get isImagining(): boolean {
-    return this.#imagination !== undefined;
+  get isTracing(): boolean {
+    return this.#traceSink !== undefined;
   }
 
   /**
    * Runs a function without a device: what it makes lies in imagined memory, and what it would send is told to a listener.
    * Persistent memory is real, and so is what `actually` does.
    */
-  imagine<T>(imagination: Imagination, body: () => T): T {
+  traceWith<T>(traceSink: TraceSink, body: () => T): T {
     this.#requireOpen();
     this.#parts.gate.refuseInside("imagining", "imagine()");
-    return this.arena.imagine(this.nextStep, () => this.#listening(imagination, body));
+    return this.arena.traceWith(this.nextStep, () => this.#listening(traceSink, body));
   }
 
   /** Tells a listener what a function would send, on the memory that is there. */
-  overhear<T>(imagination: Imagination, body: () => T): T {
+  interceptWork<T>(traceSink: TraceSink, body: () => T): T {
     this.#requireOpen();
-    return this.#listening(imagination, body);
+    return this.#listening(traceSink, body);
   }
 
   /** Refuses something that imagined work can't do, with the way out; does nothing where work is real. */
   refuse(what: string, label: string, advice?: string): void {
-    this.#imagination?.refuse(what, label, advice);
+    this.#traceSink?.refuse(what, label, advice);
   }
 
   /** Tells who imagines this work on what else it depends, so that it is not taken for granted when that has changed. */
   assume(holds: () => boolean): void {
-    this.#imagination?.assume(holds);
+    this.#traceSink?.assume(holds);
   }
 
   /** Lets imagined work change persistent memory, from here on, only if a number (f64) is finite; without one, in any case. */
   guard(number: Storage | undefined): void {
-    this.#imagination?.guard(number);
+    this.#traceSink?.guard(number);
   }
 
   /** From here on, imagined work changes persistent memory only if `found` (f64) is Infinity: no index is bad. */
   checkIndices(found: Storage, check: IndexCheck): void {
-    this.#imagination?.checkIndices(found, check);
+    this.#traceSink?.checkIndices(found, check);
   }
 
   /** Lets imagined work leave anything in memory whose values nobody wants behind it, unless they are written again. */
   forget(storage: Storage): void {
-    this.#imagination?.forget(storage);
+    this.#traceSink?.forget(storage);
   }
 
   /** Does something for good in the midst of what is only imagined: what happens once, and not in every step. */
-  actually<T>(body: () => T): T {
-    const imagination = this.#imagination;
-    this.#imagination = undefined;
+  outsideTrace<T>(body: () => T): T {
+    const traceSink = this.#traceSink;
+    this.#traceSink = undefined;
     try {
-      return this.arena.unenclosed(body);
+      return this.arena.withoutSubArena(body);
     } finally {
-      this.#imagination = imagination;
+      this.#traceSink = traceSink;
     }
   }
 
-  #listening<T>(imagination: Imagination, body: () => T): T {
-    if (this.#imagination)
+  #listening<T>(traceSink: TraceSink, body: () => T): T {
+    if (this.#traceSink)
       throw new HoldfastError("BAD_ARGUMENT", "A function that is imagined can't imagine another.");
-    this.#imagination = imagination;
+    this.#traceSink = traceSink;
     try {
       return body();
     } finally {
-      this.#imagination = undefined;
+      this.#traceSink = undefined;
     }
   }
 
@@ -477,13 +477,13 @@ export class Runtime {
     phases.run("close", () => runAll([finish, ...graphs, ...closing.reverse()]));
   }
 
-  #diagnose(shortage?: Shortage): Diagnostics {
+  #diagnose(shortage?: OutOfMemory): Diagnostics {
     const { device, budget, arena, transfer } = this.#parts;
     const { up, down } = transfer;
     return diagnose({ device, step: this.#steps, budget, arena, up, down, shortage });
   }
 
-  #tellPressure(shortage?: Shortage): void {
+  #tellPressure(shortage?: OutOfMemory): void {
     // While the runtime is being opened there is nothing to show yet; the refusal itself then says it all.
     if (this.#hasToldPressure || !this.#isOpen) return;
     this.#hasToldPressure = true;

@@ -160,7 +160,7 @@ export class Device {
    *
    * @internal
    */
-  inImaginedStep<T>(body: () => T): T {
+  inTracedStep<T>(body: () => T): T {
     const mark = this.tape.mark();
     const outer = this.#step;
     this.#step = this.runtime.nextStep;

@@ -75,7 +75,7 @@ export class Lifetimes {
     const allocate = (): DeviceArray => allocateArray(this.#runtime, shape, dtype, `${tensor.name}.grad`);
     const place = (): DeviceArray => {
       if (diesWithStep) return allocate();
-      return this.#runtime.actually(() => {
+      return this.#runtime.outsideTrace(() => {
         const array = allocate();
         if (array.storage) arena.pin(array.storage, `gradient of ${tensor.name}`);
         return array;

@@ -18,7 +18,7 @@ import { drawPosition, drawPositionOf, restoreDrawPosition, Tensor, writeElement
 import { type Checkpoint, decodeCheckpoint, encodeCheckpoint, tensorPrefixes } from "./checkpoint-file.js";
 import { requireSameTensors } from "./compatibility.js";
 import { isRecord, type JsonRecord } from "./files/json.js";
-import { kindOf, PartList, randomKind, type Stateful, type TrainingParts } from "./training-parts.js";
+import { kindOf, randomKind, SliceList, type Stateful, type TrainingParts } from "./training-parts.js";
 
 /** What a checkpoint holds. */
 export interface CheckpointContents extends TrainingParts {
@@ -127,7 +127,7 @@ export function loadCheckpoint(path: string, parts: TrainingParts): RestoredChec
  * ```
  */
 export function captureCheckpoint(contents: CheckpointContents): Checkpoint {
-  const parts = new PartList(contents);
+  const parts = new SliceList(contents);
   const { step = 0, extra = {}, tensors = {} } = contents;
   if (!isRecord(extra)) throw new HoldfastError("BAD_ARGUMENT", "extra must be a plain object.");
   const stored = [
@@ -161,8 +161,8 @@ export function captureCheckpoint(contents: CheckpointContents): Checkpoint {
  * ```
  */
 export function restoreCheckpoint(checkpoint: Checkpoint, given: TrainingParts): RestoredCheckpoint {
-  const parts = new PartList(given);
-  const found = partsOf(checkpoint, parts);
+  const parts = new SliceList(given);
+  const found = subexpressionsOf(checkpoint, parts);
   const model = parts.models.map(([, module]) => module.constructor.name).join(", ") || "training";
   const subject = `The checkpoint of step ${checkpoint.step}`;
   const position = parts.hasRandom
@@ -189,7 +189,7 @@ function storeAny(name: string, one: Tensor | StoredElements): StoredTensor {
 }
 
 /** The tensors of the kinds that are asked for. */
-function partsOf(checkpoint: Checkpoint, { kinds, hasRandom }: PartList): Checkpoint {
+function subexpressionsOf(checkpoint: Checkpoint, { kinds, hasRandom }: SliceList): Checkpoint {
   const isAsked = (kind: string): boolean => kinds.has(kind) || (hasRandom && kind === randomKind);
   const tensors = [...checkpoint.tensors].filter(([name]) => isAsked(kindOf(name)));
   return { ...checkpoint, tensors: new Map(tensors) };
@@ -217,7 +217,7 @@ interface Loading {
 function matchStates(
   subject: string,
   { state }: Checkpoint,
-  { stateful, kinds }: PartList,
+  { stateful, kinds }: SliceList,
 ): readonly Loading[] {
   const saved = isRecord(state["parts"]) ? state["parts"] : {};
   const names = new Set(stateful.map(([name]) => name));

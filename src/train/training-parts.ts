@@ -33,10 +33,10 @@ export interface TrainingParts {
 export type Named<Part> = readonly (readonly [name: string, part: Part])[];
 
 const statefulKinds = ["schedule", "loader", "earlyStopping"] as const;
-const partNames = ["model", "optimizer", ...statefulKinds, "random", "step", "extra", "tensors"];
+const stepPhaseNames = ["model", "optimizer", ...statefulKinds, "random", "step", "extra", "tensors"];
 
 /** The parts by name, checked. */
-export class PartList {
+export class SliceList {
   readonly models: Named<Module>;
   readonly optimizers: Named<Optimizer>;
   readonly stateful: Named<Stateful>;
@@ -48,11 +48,11 @@ export class PartList {
     if (typeof parts !== "object" || parts === null) {
       throw new HoldfastError("BAD_ARGUMENT", "Give the parts of a training: { model, optimizer, … }.");
     }
-    const unknown = Object.keys(parts).find((name) => !partNames.includes(name));
+    const unknown = Object.keys(parts).find((name) => !stepPhaseNames.includes(name));
     if (unknown !== undefined) {
       throw new HoldfastError(
         "BAD_ARGUMENT",
-        `A checkpoint has no part "${unknown}". Give ${partNames.join(", ")}; data of your own goes into extra.`,
+        `A checkpoint has no part "${unknown}". Give ${stepPhaseNames.join(", ")}; data of your own goes into extra.`,
       );
     }
     const isModule = (value: unknown): value is Module => value instanceof Module;

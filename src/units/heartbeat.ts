@@ -70,7 +70,7 @@ export function heartbeatIn(shared: SharedArrayBuffer = memory): () => number {
 }
 
 /** How often the event loop of the thread with this memory has turned. */
-export function turnsIn(shared: SharedArrayBuffer): () => number {
+export function transposesIn(shared: SharedArrayBuffer): () => number {
   const own = new Float64Array(shared);
   return () => own[at.turns] ?? 0;
 }

@@ -32,7 +32,7 @@ export {
   heartbeatMemory,
   listenToBeats,
   noteTurn,
-  turnsIn,
+  transposesIn,
   type WorkStage,
   workerBeatIn,
 } from "./heartbeat.js";

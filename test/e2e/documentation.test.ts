@@ -30,21 +30,21 @@ const drawing =
   'import { nn } from "holdfast";\nconsole.log(new nn.Parameter([1], nn.init.normal()).initialValues());';
 
 /** Examples with a known fault each, compiled along with the true ones: what the checks must find. */
-const planted = {
-  wrongPrint: plant('console.log("three"); // → 3'),
-  missingPrint: plant('console.log("one"); // → one\n// → two'),
-  crash: plant('throw new Error("planted");'),
-  lateCrash: plant('void Promise.reject(new Error("planted late"));'),
-  exit: plant('console.log("before the end");\nprocess.exit(0);'),
-  endlessWait: plant("await new Promise(() => {});"),
-  endlessLoop: plant("for (;;) {}"),
-  openDevice: plant('import { device } from "holdfast";\nawait device("cpu", { print: () => {} });'),
-  drawn: plant(drawing),
-  drawnAgain: plant(drawing),
-  fine: plant('console.log("fine"); // → fine'),
-  wrongType: plant('const count: number = "three";\nconsole.log(count);'),
-  wrongName: plant('import { noSuchExport } from "holdfast";\nconsole.log(noSuchExport);'),
-  bareExports: plant(
+const injected = {
+  wrongPrint: inject('console.log("three"); // → 3'),
+  missingPrint: inject('console.log("one"); // → one\n// → two'),
+  crash: inject('throw new Error("planted");'),
+  lateCrash: inject('void Promise.reject(new Error("planted late"));'),
+  exit: inject('console.log("before the end");\nprocess.exit(0);'),
+  endlessWait: inject("await new Promise(() => {});"),
+  endlessLoop: inject("for (;;) {}"),
+  openDevice: inject('import { device } from "holdfast";\nawait device("cpu", { print: () => {} });'),
+  drawn: inject(drawing),
+  drawnAgain: inject(drawing),
+  fine: inject('console.log("fine"); // → fine'),
+  wrongType: inject('const count: number = "three";\nconsole.log(count);'),
+  wrongName: inject('import { noSuchExport } from "holdfast";\nconsole.log(noSuchExport);'),
+  bareExports: inject(
     [
       "export function bare() {}",
       "/** Says what it is. */",
@@ -68,11 +68,11 @@ const planted = {
   ),
 } satisfies Record<string, Example>;
 
-function plant(code: string): Example {
+function inject(code: string): Example {
   return { name: "planted", code, notRun: undefined };
 }
 
-const allExamples = [...examples, ...Object.values(planted)];
+const allExamples = [...examples, ...Object.values(injected)];
 const compiled = compileExamples(allExamples);
 after(() => compiled.remove());
 
@@ -111,7 +111,7 @@ test("there are examples in the pages and in the sources", () => {
 });
 
 test("an example that prints something else, too little, or crashes is found", async () => {
-  const { wrongPrint, missingPrint, crash, fine } = planted;
+  const { wrongPrint, missingPrint, crash, fine } = injected;
   const runs = start([wrongPrint, missingPrint, crash, fine]);
   await assert.rejects(proveRun(wrongPrint, runs), /\+ {3}'three'\n- {3}'3'/);
   await assert.rejects(proveRun(missingPrint, runs), /- {3}'two'/);
@@ -120,7 +120,7 @@ test("an example that prints something else, too little, or crashes is found", a
 });
 
 test("an example that ends the process, or never ends, is named, and those behind it run", async () => {
-  const { exit, lateCrash, endlessWait, endlessLoop, fine } = planted;
+  const { exit, lateCrash, endlessWait, endlessLoop, fine } = injected;
   const runs = start([exit, lateCrash, endlessWait, fine]);
   await assert.rejects(proveRun(exit, runs), /ended its process, with code 0/);
   await assert.rejects(proveRun(lateCrash, runs), /with code 1[\s\S]*planted late/);
@@ -132,7 +132,7 @@ test("an example that ends the process, or never ends, is named, and those behin
 });
 
 test("an example that leaves its device open is named, and each starts from what a fresh process has", async () => {
-  const { drawn, openDevice, drawnAgain } = planted;
+  const { drawn, openDevice, drawnAgain } = injected;
   const runs = start([drawn, openDevice, drawnAgain]);
   await assert.rejects(proveRun(openDevice, runs), /left 1 device/);
   const first = await runs.get(drawn);
@@ -141,8 +141,8 @@ test("an example that leaves its device open is named, and each starts from what
 });
 
 test("an example with a type error, or with an import that doesn't exist, is found", () => {
-  assert.match(typeProblems(compiled.program, fileOf(planted.wrongType)).join(), /line 1: Type 'string'/);
-  assert.match(typeProblems(compiled.program, fileOf(planted.wrongName)).join(), /no exported member/);
+  assert.match(typeProblems(compiled.program, fileOf(injected.wrongType)).join(), /line 1: Type 'string'/);
+  assert.match(typeProblems(compiled.program, fileOf(injected.wrongName)).join(), /no exported member/);
 });
 
 test("examples are read from Markdown with their headings and from TSDoc with their symbols", () => {
@@ -165,7 +165,7 @@ test("every exported function, class, method and getter says what it is and has 
 });
 
 test("a function, class, method or getter without a summary or an example is found", () => {
-  const file = fileOf(planted.bareExports);
+  const file = fileOf(injected.bareExports);
   assert.deepEqual(undocumentedExports(compiled.program, file), [
     "bare has no summary.",
     "bare has no @example.",

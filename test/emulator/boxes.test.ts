@@ -54,18 +54,18 @@ function encode(given: Description): number {
 
 /** Brings one box to `tile` of launched memory, `shift` bytes behind a multiple of 1024, and copies it out. */
 function code(boxBytes: number, shift = 0): string {
-  return `extern "C" __global__ void __launch_bounds__(64) hf(const __grid_constant__ MatrixMap map, unsigned char* out,
+  return `extern "C" __global__ void __launch_bounds__(64) hf(const __grid_constant__ TensorMap map, unsigned char* out,
                                                      int column, int row, int matrix) {
-    launchedMemory(memory, ${boxBytes + 2048});
+    dynamicSharedMemory(memory, ${boxBytes + 2048});
     unsigned char* tile = memory + (1024 - reinterpret_cast<unsigned long long>(memory) % 1024) % 1024 + ${shift};
     Gate* gate = reinterpret_cast<Gate*>(tile + ${boxBytes});
     if (threadIdx.x == 0) {
-      setGate(gate, 1);
-      expectAt(gate, ${boxBytes});
-      bringBox(tile, &map, column, row, matrix, gate);
+      mbarrierInit(gate, 1);
+      mbarrierArriveExpectTx(gate, ${boxBytes});
+      tmaLoad(tile, &map, column, row, matrix, gate);
     }
     __syncthreads();
-    awaitGate(gate, 0);
+    mbarrierWait(gate, 0);
     for (unsigned index = threadIdx.x; index < ${boxBytes}; index += blockDim.x) out[index] = tile[index];
   }`;
 }
@@ -229,7 +229,10 @@ test("a gate hears of all bytes of a box, also of those outside the matrix", { s
   ] as const) {
     emulator.reset();
     assert.equal(encode({ memory, ...plain }), 0);
-    const entry = bare.load(code(1024).replace("expectAt(gate, 1024)", `expectAt(gate, ${expected})`), "hf");
+    const entry = bare.load(
+      code(1024).replace("mbarrierArriveExpectTx(gate, 1024)", `mbarrierArriveExpectTx(gate, ${expected})`),
+      "hf",
+    );
     const [status, text] = bring(entry, out, [48, 28, 0]);
     if (left === undefined) assert.deepEqual([status, text], [0, ""]);
     else assert.match(text, new RegExp(`lacks 0 of 1 arrivals and ${left} bytes`));

@@ -128,14 +128,14 @@ test("events take other streams into a capture, and they have to come back", { s
   const [stream, other] = [bare.stream(), bare.stream()];
   const [fork, join] = [bare.event(), bare.event()];
   const memory = bare.put(new Uint32Array(1));
-  const record = (isJoined: boolean) => {
+  const record = (isCombined: boolean) => {
     begin(stream);
     bare.launch(note, 1, 32, [memory, { u32: 1 }], stream);
     driver.cuEventRecord(fork, stream);
     driver.cuStreamWaitEvent(other, fork, 0);
     bare.launch(note, 1, 32, [memory, { u32: 2 }], other);
     driver.cuEventRecord(join, other);
-    if (isJoined) driver.cuStreamWaitEvent(stream, join, 0);
+    if (isCombined) driver.cuStreamWaitEvent(stream, join, 0);
     bare.launch(note, 1, 32, [memory, { u32: 3 }], stream);
     return end(stream);
   };
@@ -204,8 +204,8 @@ test("in the relaxed mode an allocation is let through, and it is noted that som
 test("nodes can be planted, and a graph that allocates is launched once", { skip: skipOnGpu }, () => {
   const stream = bare.stream();
   begin(stream);
-  emulator!.plant(stream, 3);
-  emulator!.plant(stream, 10);
+  emulator!.inject(stream, 3);
+  emulator!.inject(stream, 10);
   const { graph } = end(stream);
   assert.deepEqual(nodeTypes(graph), [3, 10]);
   const executable = bare.make((to) => driver.cuGraphInstantiateWithFlags(to, graph, 0));

@@ -33,7 +33,7 @@ for (const order of orders) {
       row[0] = placeInCluster();
       row[1] = blockIdx.x;
       arriveInCluster();
-      awaitCluster();
+      clusterSync();
       row[2] = placeInCluster() * 1000 + threadIdx.x;
       row[3] = blockIdx.x;
       memory[threadIdx.x] = 1;`;
@@ -56,13 +56,13 @@ const exchange = (barrier: string, last: string): string => `
   const unsigned rank = placeInCluster(), next = (rank + 1) % 4;
   own[threadIdx.x] = blockIdx.x * 1000 + threadIdx.x;
   ${barrier}
-  const unsigned found = ofPeer(own, next)[threadIdx.x];
-  *ofPeer(own + 64 + threadIdx.x, next) = 7 * blockIdx.x + threadIdx.x;
+  const unsigned found = mapaShared(own, next)[threadIdx.x];
+  *mapaShared(own + 64 + threadIdx.x, next) = 7 * blockIdx.x + threadIdx.x;
   ${last}
   unsigned* row = out + 2 * (blockIdx.x * blockDim.x + threadIdx.x);
   row[0] = found;
   row[1] = own[64 + threadIdx.x];`;
-const meeting = "arriveInCluster(); awaitCluster();";
+const meeting = "arriveInCluster(); clusterSync();";
 
 /** What a thread finds in the next block, and what the one before has left in its own. */
 const exchanged = Array.from({ length: 8 * 64 }, (_, index) => {
@@ -111,9 +111,9 @@ test("memory before, behind and beyond a cluster's is a fault", { skip }, () => 
   emulator.reset();
   const peer = (expression: string) =>
     kernels.run(shape, "unsigned at", `*${expression} = (unsigned char)at;`, [{ u32: 2 }]);
-  assert.match(peer("ofPeer(memory + 1, at)")[1], /^hf: a peer that the cluster does not have in line 3/);
+  assert.match(peer("mapaShared(memory + 1, at)")[1], /^hf: a peer that the cluster does not have in line 3/);
   emulator.reset();
-  assert.equal(peer("ofPeer(at > 9 ? memory : (unsigned char*)0 + at, 0)")[0], 717);
+  assert.equal(peer("mapaShared(at > 9 ? memory : (unsigned char*)0 + at, 0)")[0], 717);
 });
 
 test("launched memory begins as NaN in every block, and has the launch's size", { skip }, () => {
@@ -140,9 +140,9 @@ test("pieces of rows are of the own block's warp, whoever runs in between", { sk
     for (unsigned index = 0; index < 4; index++) rows[threadIdx.x * 4 + index] = (float)(blockIdx.x * 1000 + threadIdx.x * 4 + index);
     float floats[4];
     arriveInCluster();
-    if (threadIdx.x == 31) awaitCluster();
+    if (threadIdx.x == 31) clusterSync();
     loadPieces(floats, rows + threadIdx.x * 4);
-    if (threadIdx.x != 31) awaitCluster();
+    if (threadIdx.x != 31) clusterSync();
     out[blockIdx.x * 32 + threadIdx.x] = floats[1];`;
   const out = bare.allocate(2 * 32 * 4);
   assert.deepEqual(kernels.run({ blocks: 2, threads: 32, cluster: 2 }, "float* out", body, [out]), [0, ""]);
@@ -175,7 +175,7 @@ test("a cluster's text with shared memory of its own, of too many blocks or for 
   assert.equal(refused.status, 6);
   assert.match(
     refused.log,
-    /kernel\.cu:3:\d+: error: the blocks of a cluster run side by side: use launchedMemory/,
+    /kernel\.cu:3:\d+: error: the blocks of a cluster run side by side: use dynamicSharedMemory/,
   );
   const plain = "memory[threadIdx.x] = 1;";
   assert.match(
@@ -196,10 +196,10 @@ test("clusters of the largest blocks that we have run side by side", { skip }, (
     for (unsigned round = 0; round < 4; round++) {
       own[threadIdx.x] = blockIdx.x + round;
       arriveInCluster();
-      awaitCluster();
-      for (unsigned rank = 0; rank < 4; rank++) sum += ofPeer(own, rank)[543 - threadIdx.x];
+      clusterSync();
+      for (unsigned rank = 0; rank < 4; rank++) sum += mapaShared(own, rank)[543 - threadIdx.x];
       arriveInCluster();
-      awaitCluster();
+      clusterSync();
     }
     out[blockIdx.x * 544 + threadIdx.x] = sum;`;
   const out = bare.allocate(32 * 544 * 4);

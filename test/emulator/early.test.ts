@@ -33,7 +33,7 @@ const id = "const unsigned id = blockIdx.x * blockDim.x + threadIdx.x;";
 /** Adds to every element. */
 const addCode = `${declare("hf_add", "unsigned* values, unsigned term")} {
   ${id}
-  awaitPrevious();
+  gridDependencyWait();
   values[id] += term;
 }`;
 const add = skip ? 0 : bare.load(addCode, "hf_add");
@@ -44,7 +44,7 @@ ${declare("hf_look", "const unsigned* values, unsigned* atFirst, unsigned* atLas
   ${id}
   const unsigned seen = values[id];
   ${beforeWait}
-  awaitPrevious();
+  gridDependencyWait();
   atFirst[id] = seen;
   atLast[id] = values[id];
 }`;
@@ -69,11 +69,8 @@ function makeMemory(): Memory {
 const launchAdd = ({ values }: Memory, term: number, stream = 0): void =>
   bare.launch(add, 3, threads, [values, { u32: term }], stream);
 
-function launchLook(
-  { values, atFirst, atLast }: Memory,
-  { entry = look, stream = 0, isEarly = 1 } = {},
-): void {
-  bare.launchEarly(entry, 3, threads, [values, atFirst, atLast], { stream, isEarly });
+function launchLook({ values, atFirst, atLast }: Memory, { entry = look, stream = 0, isPdl = 1 } = {}): void {
+  bare.launchPdl(entry, 3, threads, [values, atFirst, atLast], { stream, isPdl });
 }
 
 /** The one number that all threads saw before they waited, and the one behind. */
@@ -113,9 +110,9 @@ for (const [name, entry] of Object.entries(looks)) {
   test(`a kernel ${name} sees the present where it may not begin early, or the setting is off`, {
     skip,
   }, () => {
-    const inTurn = seenAfter((memory, stream) => {
+    const serialized = seenAfter((memory, stream) => {
       launchAdd(memory, 2, stream);
-      launchLook(memory, { entry, stream, isEarly: 0 });
+      launchLook(memory, { entry, stream, isPdl: 0 });
     });
     emulator.set("early", 0);
     const without = seenAfter((memory, stream) => {
@@ -123,7 +120,7 @@ for (const [name, entry] of Object.entries(looks)) {
       launchLook(memory, { entry, stream });
     });
     assert.deepEqual(
-      [inTurn, without],
+      [serialized, without],
       [
         [7, 7],
         [7, 7],
@@ -137,7 +134,7 @@ test("only what the kernel right before has changed is past, also where that beg
 }, () => {
   const seen = seenAfter((memory, stream) => {
     launchAdd(memory, 2, stream);
-    bare.launchEarly(add, 3, threads, [memory.values, { u32: 30 }], { stream });
+    bare.launchPdl(add, 3, threads, [memory.values, { u32: 30 }], { stream });
     launchLook(memory, { stream });
   });
   assert.deepEqual(seen, [7, 37]);
@@ -238,17 +235,17 @@ const copyBody = `
   unsigned* seen = reinterpret_cast<unsigned*>(memory + 256);
   const unsigned* from = values + blockIdx.x * ${threads};
   if (threadIdx.x == 0) {
-    setGate(gate, 2);
-    expectAt(gate, ${8 * threads});
+    mbarrierInit(gate, 2);
+    mbarrierArriveExpectTx(gate, ${8 * threads});
     bringTo(seen, from, ${4 * threads}, gate);
   }
-  awaitPrevious();
+  gridDependencyWait();
   if (threadIdx.x == 0) {
     bringTo(seen + ${threads}, from, ${4 * threads}, gate);
-    passGate(gate);
+    mbarrierArrive(gate);
   }
   __syncthreads();
-  awaitGate(gate, 0);
+  mbarrierWait(gate, 0);
   atFirst[blockIdx.x * ${threads} + threadIdx.x] = seen[threadIdx.x];
   atLast[blockIdx.x * ${threads} + threadIdx.x] = seen[${threads} + threadIdx.x];`;
 const copyParameters = "const unsigned* values, unsigned* atFirst, unsigned* atLast";
@@ -265,7 +262,7 @@ for (const order of ["forward", "reversed"] as const) {
     bare.write(memory.atLast, new Uint32Array(count).fill(7));
     launchAdd(memory, 2);
     const given = [memory.values, memory.atFirst, memory.atLast];
-    bare.launchEarly(copying, 2, threads, given, { sharedBytes: copyShape.bytes });
+    bare.launchPdl(copying, 2, threads, given, { sharedBytes: copyShape.bytes });
     assert.deepEqual(seenIn(memory), [5, 7]);
   });
 }
@@ -276,7 +273,7 @@ function runBody(body: string): [number, string, number[]] {
   const entry = bare.load(code, "hf_body");
   const { values, atLast } = makeMemory();
   launchAdd({ values, atFirst: 0, atLast }, 2);
-  bare.launchEarly(entry, 3, threads, [values, atLast]);
+  bare.launchPdl(entry, 3, threads, [values, atLast]);
   const status = driver.status.cuStreamSynchronize(0);
   const found = status === 0 ? [...new Set(bare.read(atLast, new Uint32Array(count)))] : [];
   return [status, emulator.lastFault(), found];
@@ -284,19 +281,19 @@ function runBody(body: string): [number, string, number[]] {
 
 test("a kernel that writes before the wait what the previous kernel has written is a fault", { skip }, () => {
   const fault = "hf_body: writes before it has waited for the launch before it";
-  const early = "values[id] = 9; awaitPrevious(); out[id] = values[id];";
+  const early = "values[id] = 9; gridDependencyWait(); out[id] = values[id];";
   assert.deepEqual(runBody(early), [launchFailed, fault, []]);
   emulator.reset();
   emulator.set("early", 1);
   assert.deepEqual(runBody("values[id] = 9; out[id] = 9;"), [launchFailed, fault, []]);
   emulator.reset();
   emulator.set("early", 1);
-  assert.deepEqual(runBody("awaitPrevious(); values[id] = 9; out[id] = values[id];"), [0, "", [9]]);
+  assert.deepEqual(runBody("gridDependencyWait(); values[id] = 9; out[id] = values[id];"), [0, "", [9]]);
 });
 
 test("a thread may end without having waited, and nobody waits for it", { skip }, () => {
   const body =
-    "if (id % 2 == 0) { out[id] = 8; return; } const unsigned seen = values[id]; awaitPrevious(); out[id] = seen + 10 * values[id];";
+    "if (id % 2 == 0) { out[id] = 8; return; } const unsigned seen = values[id]; gridDependencyWait(); out[id] = seen + 10 * values[id];";
   assert.deepEqual(runBody(body), [0, "", [8, 75]]);
 });
 
@@ -304,7 +301,7 @@ test("a block sees the past where blocks before it have written since, and behin
   skip,
 }, () => {
   const body = `const unsigned seen = values[threadIdx.x];
-    awaitPrevious();
+    gridDependencyWait();
     values[id] = 9;
     out[id] = 10 * values[threadIdx.x] + seen;`;
   assert.deepEqual(runBody(body), [0, "", [95]]);
@@ -315,7 +312,7 @@ test("threads that wait at a barrier for one which waits for the launch before a
 }, () => {
   const body = `__shared__ unsigned brought;
     const unsigned seen = values[id];
-    if (threadIdx.x == 0) { awaitPrevious(); brought = values[id]; }
+    if (threadIdx.x == 0) { gridDependencyWait(); brought = values[id]; }
     __syncthreads();
     out[id] = 10 * brought + seen;`;
   assert.deepEqual(runBody(body), [0, "", [75]]);
@@ -325,12 +322,12 @@ test("a fault before the wait leaves the present behind", { skip }, () => {
   const code = `${declare("hf_stray", "const unsigned* values")} {
     const unsigned seen = values[threadIdx.x];
     if (seen == 5) *reinterpret_cast<volatile unsigned*>(16) = seen;
-    awaitPrevious();
+    gridDependencyWait();
   }`;
   const entry = bare.load(code, "hf_stray");
   const memory = makeMemory();
   launchAdd(memory, 2);
-  bare.launchEarly(entry, 1, threads, [memory.values]);
+  bare.launchPdl(entry, 1, threads, [memory.values]);
   assert.match(emulator.lastFault(), /^hf_stray: an access at 0x10/);
   emulator.reset();
   assert.deepEqual([...new Set(bare.read(memory.values, new Uint32Array(count)))], [7]);

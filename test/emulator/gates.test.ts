@@ -45,19 +45,19 @@ const ring = (take: string, awaitEmpty: string): string => `
   float* tiles = reinterpret_cast<float*>(memory + 1024);
   if (threadIdx.x == 0) {
     for (unsigned stage = 0; stage < 3; stage++) {
-      setGate(full + stage, 1);
-      setGate(empty + stage, 8);
+      mbarrierInit(full + stage, 1);
+      mbarrierInit(empty + stage, 8);
     }
-    publishGates();
+    fenceMbarrierInit();
   }
   arriveInCluster();
-  awaitCluster();
+  clusterSync();
   if (threadIdx.x / 32 == 4) {
     if (threadIdx.x % 32 == 0) {
       for (unsigned round = 0; round < ${rounds}; round++) {
         const unsigned stage = round % 3, parity = round / 3 % 2;
         ${awaitEmpty}
-        expectAt(full + stage, 512);
+        mbarrierArriveExpectTx(full + stage, 512);
         const float* from = given + (blockIdx.x * ${rounds} + round) * 128;
         bringTo(tiles + stage * 128, from, 256, full + stage);
         bringTo(tiles + stage * 128 + 64, from + 64, 256, full + stage);
@@ -70,16 +70,16 @@ const ring = (take: string, awaitEmpty: string): string => `
       const unsigned stage = round % 3, parity = round / 3 % 2;
       ${take}
       __syncwarp();
-      if (threadIdx.x % 32 < 2) passGate(ofPeer(empty + stage, threadIdx.x % 32));
+      if (threadIdx.x % 32 < 2) mbarrierArrive(mapaShared(empty + stage, threadIdx.x % 32));
       if (parity > 1) return;
     }
     out[blockIdx.x * 128 + threadIdx.x] = sum;
   }
   arriveInCluster();
-  awaitCluster();`;
-const awaitFull = "awaitGate(full + stage, parity);";
+  clusterSync();`;
+const awaitFull = "mbarrierWait(full + stage, parity);";
 const add = "sum = 2.0f * sum + tiles[stage * 128 + (threadIdx.x + 32) % 128];";
-const awaitEmpty = "awaitGate(empty + stage, parity ^ 1);";
+const awaitEmpty = "mbarrierWait(empty + stage, parity ^ 1);";
 
 function runRing(body: string): [number, string, number[]] {
   const [given, out] = [bare.put(tiles), bare.put(new Float32Array(4 * 128))];
@@ -119,9 +119,9 @@ for (const order of orders) {
       if (group < 2) {
         for (unsigned round = 0; round < 2 + 3 * group; round++) {
           values[id] = value;
-          meetThreads(1 + group, 64);
+          namedBarrierSync(1 + group, 64);
           value = values[(id + 33) % 64] + 1;
-          meetThreads(1 + group, 64);
+          namedBarrierSync(1 + group, 64);
         }
       }
       out[blockIdx.x * 192 + threadIdx.x] = value;`;
@@ -145,10 +145,10 @@ test("a numbered barrier lets nobody go on who waits at another", { skip }, () =
   const body = `
     unsigned* stored = reinterpret_cast<unsigned*>(memory);
     const unsigned warp = threadIdx.x / 32;
-    if (warp == 1 || warp == 2) for (unsigned round = 0; round < 5; round++) meetThreads(1, 64);
-    if (warp >= 2) meetThreads(3, 64);
+    if (warp == 1 || warp == 2) for (unsigned round = 0; round < 5; round++) namedBarrierSync(1, 64);
+    if (warp >= 2) namedBarrierSync(3, 64);
     if (warp == 3) stored[threadIdx.x % 32] = 5;
-    if (warp % 3 == 0) meetThreads(2, 64);
+    if (warp % 3 == 0) namedBarrierSync(2, 64);
     if (warp == 0) out[threadIdx.x] = stored[threadIdx.x];`;
   const out = bare.allocate(128);
   assert.deepEqual(kernels.run({ blocks: 1, threads: 128, cluster: 1 }, "unsigned* out", body, [out]), [
@@ -165,9 +165,9 @@ const stalls = [
   {
     name: "a gate that nobody passes",
     body: `Gate* gate = reinterpret_cast<Gate*>(memory);
-      if (threadIdx.x == 0) setGate(gate, 2);
+      if (threadIdx.x == 0) mbarrierInit(gate, 2);
       __syncthreads();
-      if (blockIdx.x == 1 && threadIdx.x < 32) { if (threadIdx.x == 5) expectAt(gate, 64); awaitGate(gate, 0); }`,
+      if (blockIdx.x == 1 && threadIdx.x < 32) { if (threadIdx.x == 5) mbarrierArriveExpectTx(gate, 64); mbarrierWait(gate, 0); }`,
     told: "32 of 64 threads of block 1 wait at a gate that lacks 1 of 2 arrivals and 64 bytes in line 6",
   },
   {
@@ -179,7 +179,7 @@ const stalls = [
   },
   {
     name: "a numbered barrier with too few",
-    body: "if (blockIdx.x == 0 && threadIdx.x < 32) meetThreads(3, 64); memory[0] = 1;",
+    body: "if (blockIdx.x == 0 && threadIdx.x < 32) namedBarrierSync(3, 64); memory[0] = 1;",
     told: "32 of 64 threads of block 0 wait at barrier 3, to which 32 of 64 have come, in line 3",
   },
   {
@@ -190,10 +190,10 @@ const stalls = [
   {
     name: "a gate that was late",
     body: `Gate* gate = reinterpret_cast<Gate*>(memory);
-      if (threadIdx.x == 0) setGate(gate, 1);
+      if (threadIdx.x == 0) mbarrierInit(gate, 1);
       __syncthreads();
-      if (blockIdx.x == 0 && threadIdx.x == 0) awaitGate(gate, 0);
-      if (blockIdx.x == 0 && threadIdx.x == 1) { passGate(gate); passGate(gate); }`,
+      if (blockIdx.x == 0 && threadIdx.x == 0) mbarrierWait(gate, 0);
+      if (blockIdx.x == 0 && threadIdx.x == 1) { mbarrierArrive(gate); mbarrierArrive(gate); }`,
     told: "1 of 64 threads of block 0 wait at a gate that lacks 1 of 1 arrivals and 0 bytes in line 6",
   },
 ];
@@ -209,37 +209,37 @@ for (const { name, body, told } of stalls) {
 const misuses: readonly { name: string; body: string; status: number; told: RegExp }[] = [
   {
     name: "an unset gate",
-    body: "passGate(gate);",
+    body: "mbarrierArrive(gate);",
     status: launchFailed,
     told: /a gate that was not set in line 4/,
   },
   {
     name: "an odd gate",
-    body: "setGate((Gate*)(memory + 4), 1);",
+    body: "mbarrierInit((Gate*)(memory + 4), 1);",
     status: misaligned,
     told: /a gate at a misaligned/,
   },
   {
     name: "a gate in device memory",
-    body: "setGate((Gate*)given, 1);",
+    body: "mbarrierInit((Gate*)given, 1);",
     status: illegalAddress,
     told: /a gate outside launched memory/,
   },
   {
     name: "a wait at a peer's gate",
-    body: "setGate(gate, 1); awaitGate(ofPeer(gate, 1), 0);",
+    body: "mbarrierInit(gate, 1); mbarrierWait(mapaShared(gate, 1), 0);",
     status: illegalAddress,
     told: /a gate of a peer/,
   },
   {
     name: "an arrival too many",
-    body: "setGate(gate, 1); expectAt(gate, 16); passGate(gate);",
+    body: "mbarrierInit(gate, 1); mbarrierArriveExpectTx(gate, 16); mbarrierArrive(gate);",
     status: launchFailed,
     told: /more arrivals at a gate than its phase takes/,
   },
   {
     name: "a cluster's barrier without arrival",
-    body: "awaitCluster();",
+    body: "clusterSync();",
     status: launchFailed,
     told: /waits for its cluster and did not arrive/,
   },
@@ -249,17 +249,17 @@ const misuses: readonly { name: string; body: string; status: number; told: RegE
     status: launchFailed,
     told: /arrives in its cluster twice/,
   },
-  { name: "barrier 0", body: "meetThreads(0, 32);", status: launchFailed, told: /not one of 1 to 15/ },
+  { name: "barrier 0", body: "namedBarrierSync(0, 32);", status: launchFailed, told: /not one of 1 to 15/ },
   {
     name: "a barrier for 40",
-    body: "meetThreads(1, 40);",
+    body: "namedBarrierSync(1, 40);",
     status: launchFailed,
     told: /a barrier for 40 threads/,
   },
 ];
 for (const { name, body, status, told } of misuses) {
   test(`a fault is told with its line: ${name}`, { skip }, () => {
-    const whole = `Gate* gate = reinterpret_cast<Gate*>(memory);\n${body}\nif (given == 0) passGate(gate);`;
+    const whole = `Gate* gate = reinterpret_cast<Gate*>(memory);\n${body}\nif (given == 0) mbarrierArrive(gate);`;
     const shape = { blocks: 2, threads: 32, cluster: 2 };
     const [found, text] = kernels.run(shape, "const float* given", whole, [bare.allocate(256)]);
     assert.equal(found, status);
@@ -274,12 +274,12 @@ test("a copy has whole sixteen bytes at places of sixteen, from device memory to
   const shape = { blocks: 2, threads: 1, cluster: 2 };
   const bring = (to: string, from: string, bytes: number): [number, string] => {
     const body = `Gate* gate = reinterpret_cast<Gate*>(memory);
-      setGate(gate, 1);
-      expectAt(gate, ${bytes});
+      mbarrierInit(gate, 1);
+      mbarrierArriveExpectTx(gate, ${bytes});
       bringTo(${to}, ${from}, ${bytes}, gate);
-      awaitGate(gate, 0);
+      mbarrierWait(gate, 0);
       arriveInCluster();
-      awaitCluster();`;
+      clusterSync();`;
     emulator.reset();
     return kernels.run(shape, "const float* given", body, [bare.put(new Float32Array(64))]);
   };
@@ -290,15 +290,15 @@ test("a copy has whole sixteen bytes at places of sixteen, from device memory to
   assert.deepEqual(bring("memory + 16", "given", 24), [misaligned, odd]);
   const stray = "hf: a copy that does not go to the block's launched memory in line 6, block 0, thread 0";
   assert.deepEqual(bring("memory + 1008", "given", 32), [illegalAddress, stray]);
-  assert.deepEqual(bring("ofPeer(memory + 16, 1)", "given", 32), [illegalAddress, stray]);
+  assert.deepEqual(bring("mapaShared(memory + 16, 1)", "given", 32), [illegalAddress, stray]);
   assert.equal(bring("memory + 16", "given ? (const float*)(memory + 64) : given", 32)[0], illegalAddress);
 });
 
 test("a block that ends before its copies have come is found out, where they come late", { skip }, () => {
   setOrder("reversed");
   const body = `Gate* gate = reinterpret_cast<Gate*>(memory);
-    setGate(gate, 1);
-    expectAt(gate, 32);
+    mbarrierInit(gate, 1);
+    mbarrierArriveExpectTx(gate, 32);
     bringTo(memory + 16, given, 32, gate);`;
   const given = [bare.put(new Float32Array(64))];
   const [status, text] = kernels.run(
@@ -314,18 +314,18 @@ test("a block that ends before its copies have come is found out, where they com
 test("gates and numbered barriers work in a kernel without clusters", { skip }, () => {
   const entry = bare.load(
     `extern "C" __global__ void __launch_bounds__(96) hf(const float* given, float* out) {
-       launchedMemory(memory, 1024);
+       dynamicSharedMemory(memory, 1024);
        Gate* gate = reinterpret_cast<Gate*>(memory);
        float* tile = reinterpret_cast<float*>(memory + 16);
-       if (threadIdx.x == 0) setGate(gate, 1);
+       if (threadIdx.x == 0) mbarrierInit(gate, 1);
        __syncthreads();
        if (threadIdx.x == 95) {
-         expectAt(gate, 256);
+         mbarrierArriveExpectTx(gate, 256);
          bringTo(tile, given + 64 * blockIdx.x, 256, gate);
        }
        if (threadIdx.x < 64) {
-         awaitGate(gate, 0);
-         meetThreads(4, 64);
+         mbarrierWait(gate, 0);
+         namedBarrierSync(4, 64);
          out[64 * blockIdx.x + threadIdx.x] = tile[63 - threadIdx.x];
        }
      }`,

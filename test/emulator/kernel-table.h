@@ -32,15 +32,15 @@ struct EmulatorHooks {
   void (*meet)(unsigned barrier, unsigned threads, int line);
   /** Says that the thread has come to the cluster's barrier; waits until all threads of the cluster have. */
   void (*arriveInCluster)(int line);
-  void (*awaitCluster)(int line);
+  void (*clusterSync)(int line);
   /** `number`: the arrivals that a gate takes, the bytes to expect, the parity of the phase to wait for. */
   void (*gate)(EmulatorGateAct act, unsigned long long* gate, unsigned number, int line);
   /** Copies from device memory to the block's own launched memory, and tells the gate how many bytes have come. */
   void (*bring)(void* to, const void* from, unsigned bytes, unsigned long long* gate, int line);
   /** The same with the box of a map that begins there. */
-  void (*bringBox)(void* to, const void* map, int column, int row, int matrix, unsigned long long* gate, int line);
+  void (*tmaLoad)(void* to, const void* map, int column, int row, int matrix, unsigned long long* gate, int line);
   /** Waits for the launch before this one. */
-  void (*awaitPrevious)();
+  void (*gridDependencyWait)();
 };
 
 struct EmulatorKernel {

@@ -43,7 +43,7 @@ interface Asked {
 }
 
 /** Makes what a product needs, chooses an algorithm, and runs it. */
-class BareProduct {
+class BareGemm {
   readonly #asked: Asked;
   readonly #block = new OutBlock(256);
   readonly #description: number;
@@ -159,7 +159,7 @@ test("products of any layout are those of the reference", { skip }, () => {
           elements(Array.from({ length: leading * columns * batch }, (_, index) => ((index * by) % 11) - 5));
         const [left, right, before] = [fill(a, 3), fill(b, 7), fill(d, 5)];
         const bias = elements(Array.from({ length: m }, (_, index) => index - 1));
-        const product = new BareProduct({
+        const product = new BareGemm({
           ...{ type: isWide ? "f64" : "f32", compute: isWide ? compute.f64 : compute.f32 },
           ...{ transposes: [transA, transB], a, b, d, batch, alignment: 4, ...rest },
         });
@@ -200,7 +200,7 @@ test("rounding of operands shows: tf32 keeps ten bits, bf16 seven", { skip }, ()
   const one = { a: matrix(1, 1), b: matrix(1, 1), d: matrix(1, 1) };
   const roundTrip = (type: number, value: number): number => {
     const target = bare.allocate(4);
-    const product = new BareProduct(plain({ ...one, compute: type }));
+    const product = new BareGemm(plain({ ...one, compute: type }));
     product.run(bare.put(new Float32Array([value])), bare.put(new Float32Array([1])), target);
     return bare.read(target, new Float32Array(1))[0]!;
   };
@@ -217,13 +217,13 @@ test("half-width types are widened exactly and rounded to nearest even", { skip 
     ["bf16", 0x3f80, [0x3f80, 0x7f7f, 0x0080, 0xbf81, 0x7f80, 0x4049, 0x0000, 0xff80]],
   ] as const) {
     const layouts = { a: matrix(1, 1), b: matrix(1, 8), d: matrix(1, 8) };
-    const product = new BareProduct(plain({ type, ...layouts }));
+    const product = new BareGemm(plain({ type, ...layouts }));
     const target = bare.allocate(16);
     assert.equal(product.run(bare.put(new Uint16Array([one])), bare.put(new Uint16Array(bits)), target), 0);
     assert.deepEqual([...bare.read(target, new Uint16Array(8))], bits, type);
   }
   // 1 + 2⁻⁸ lies between two numbers of bf16: to the even one, 1. And 1 + 3·2⁻⁸ to the even one above.
-  const sum = new BareProduct(plain({ type: "bf16", a: matrix(1, 2), b: matrix(2, 2), d: matrix(1, 2) }));
+  const sum = new BareGemm(plain({ type: "bf16", a: matrix(1, 2), b: matrix(2, 2), d: matrix(1, 2) }));
   const target = bare.allocate(4);
   sum.run(
     bare.put(new Uint16Array([0x3f80, 0x3b80])),
@@ -237,7 +237,7 @@ test("gelu is the one with tanh, relu makes NaN zero, and C is not read where be
   const layouts = { a: matrix(1, 1), b: matrix(1, 3), d: matrix(1, 3) };
   const run = (epilogue: number, values: number[]): number[] => {
     const target = bare.put(new Float32Array(3).fill(Number.NaN));
-    const product = new BareProduct(plain({ ...layouts, epilogue }));
+    const product = new BareGemm(plain({ ...layouts, epilogue }));
     product.run(bare.put(new Float32Array([1])), bare.put(new Float32Array(values)), target);
     return [...bare.read(target, new Float32Array(3))];
   };
@@ -251,29 +251,29 @@ test("gelu is the one with tanh, relu makes NaN zero, and C is not read where be
 
 test("an algorithm holds its caller to the alignment that was promised", { skip }, () => {
   const [a, b, d] = [bare.allocate(64), bare.allocate(64), bare.allocate(64)];
-  assert.equal(new BareProduct(plain({ alignment: 16 })).run(a, b, d), 0);
-  assert.equal(new BareProduct(plain({ alignment: 16 })).run(a + 8, b, d), 15);
-  assert.equal(new BareProduct(plain({ alignment: 8 })).run(a + 8, b, d + 8), 0);
+  assert.equal(new BareGemm(plain({ alignment: 16 })).run(a, b, d), 0);
+  assert.equal(new BareGemm(plain({ alignment: 16 })).run(a + 8, b, d), 15);
+  assert.equal(new BareGemm(plain({ alignment: 8 })).run(a + 8, b, d + 8), 0);
 });
 
 test("an algorithm that wants a workspace gets it or fails, and writes all over it", { skip }, () => {
-  emulator.set("productWorkspace", 4096);
-  const product = new BareProduct(plain());
+  emulator.set("gemmWorkspace", 4096);
+  const product = new BareGemm(plain());
   assert.equal(product.workspace, 4096);
   const [a, b, d] = [bare.allocate(64), bare.allocate(64), bare.allocate(64)];
   assert.equal(product.run(a, b, d), 7);
   const workspace = bare.put(new Uint8Array(4096));
   assert.equal(product.run(a, b, d, { workspace, bytes: 4096 }), 0);
   assert.ok(bare.read(workspace, new Uint8Array(4096)).every((byte) => byte === 0xa5));
-  emulator.set("productWorkspace", 2 << 20);
-  assert.equal(new BareProduct(plain()).workspace, 0);
+  emulator.set("gemmWorkspace", 2 << 20);
+  assert.equal(new BareGemm(plain()).workspace, 0);
 });
 
 test("a product in a capture is as many kernel nodes as the library makes of it", { skip }, () => {
-  emulator.set("productNodes", 3);
+  emulator.set("gemmNodes", 3);
   const { driver } = bare.cuda;
   const stream = bare.stream();
-  const product = new BareProduct(plain());
+  const product = new BareGemm(plain());
   const [a, b, d] = [
     bare.put(new Float32Array([1, 2, 3, 4, 5, 6])),
     bare.put(new Float32Array([1, 1, 1, 2, 0, 0])),
@@ -291,17 +291,17 @@ test("a product in a capture is as many kernel nodes as the library makes of it"
 });
 
 test("what the library can't do is refused, and what makes no product is invalid", { skip }, () => {
-  assert.equal(new BareProduct(plain({ compute: compute.f64 })).status, 15);
-  assert.equal(new BareProduct(plain({ epilogue: 34 })).status, 15);
-  assert.equal(new BareProduct(plain({ b: matrix(4, 2) })).status, 7);
-  assert.equal(new BareProduct(plain({ a: { ...matrix(2, 3), leading: 1 } })).status, 7);
+  assert.equal(new BareGemm(plain({ compute: compute.f64 })).status, 15);
+  assert.equal(new BareGemm(plain({ epilogue: 34 })).status, 15);
+  assert.equal(new BareGemm(plain({ b: matrix(4, 2) })).status, 7);
+  assert.equal(new BareGemm(plain({ a: { ...matrix(2, 3), leading: 1 } })).status, 7);
   emulator.set("productsRefused", 1);
-  assert.equal(new BareProduct(plain()).status, 15);
+  assert.equal(new BareGemm(plain()).status, 15);
 });
 
 test("operands that are nobody's memory are an illegal address", { skip }, () => {
   const memory = bare.allocate(8);
-  const product = new BareProduct(plain({ alignment: 4 }));
+  const product = new BareGemm(plain({ alignment: 4 }));
   assert.equal(product.run(memory, memory, memory), 0);
   assert.equal(bare.cuda.driver.status.cuStreamSynchronize(0), 700);
 });

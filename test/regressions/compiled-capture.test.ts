@@ -14,11 +14,11 @@ import {
   type Tensor,
   tensor,
 } from "holdfast";
-import { CaptureGate } from "../../src/runtime/capture/capture-state.js";
+import { CaptureStateMachine } from "../../src/runtime/capture/capture-state.js";
 import { Runtime } from "../../src/runtime/index.js";
 import { latestPlanOf } from "../../src/tensor/index.js";
 import { CallLog } from "../support/call-log.js";
-import { ownProducts } from "../support/compiled-training.js";
+import { nativeGemms } from "../support/compiled-training.js";
 import { withDevice } from "../support/devices.js";
 import { regressionRow } from "../support/regressions.js";
 import { withMethods } from "../support/replaced-methods.js";
@@ -82,7 +82,7 @@ function withBeside(beside: Beside | undefined, recording: Recording, run: () =>
   };
   const open = { refuse: () => undefined, refuseInside: () => undefined };
   withMethods(Runtime.prototype, capturing, () =>
-    beside ? withMethods(CaptureGate.prototype, open, run) : run(),
+    beside ? withMethods(CaptureStateMachine.prototype, open, run) : run(),
   );
 }
 
@@ -108,7 +108,7 @@ function checkCapture(beside: Beside | undefined): void {
     { capture: "on" },
     (device) => {
       const training = prepare(device);
-      const compiled = device.compile(training.step, ownProducts);
+      const compiled = device.compile(training.step, nativeGemms);
       withBeside(beside, recording, () => {
         try {
           compiled(...training.batch);

@@ -13,7 +13,7 @@ import {
   type Batch,
   gradientsOf,
   keepBatch,
-  ownProducts,
+  nativeGemms,
   prepareTraining,
   type StepBody,
 } from "../support/compiled-training.js";
@@ -24,13 +24,13 @@ import { openTestCpu, testEnvironment } from "../support/test-device.js";
 import { UnverifiedStep } from "../support/unverified-step.js";
 
 /** How a step is run on each of four batches; what is returned runs it on one. */
-type Way = (device: Device, step: StepBody, first: Batch) => (batch: Batch) => number;
+type Candidate = (device: Device, step: StepBody, first: Batch) => (batch: Batch) => number;
 
-const eagerly: Way = (device, step) => (batch) => device.step(() => step(...batch).loss.item());
+const eagerly: Candidate = (device, step) => (batch) => device.step(() => step(...batch).loss.item());
 
 /** Before each batch the arena is reset, and strangers take what has become free. */
-const compiled: Way = (device, step) => {
-  const run = device.compile(step, ownProducts);
+const compiled: Candidate = (device, step) => {
+  const run = device.compile(step, nativeGemms);
   return (batch) => {
     resetAndReuse(device);
     return run(...batch).loss.item();
@@ -38,14 +38,14 @@ const compiled: Way = (device, step) => {
 };
 
 /** The old fault, as a plan would have it: nothing of the forward pass is held for backward, and no verifier looks. */
-const withoutSaving: Way = (device, step, first) => {
+const withoutSaving: Candidate = (device, step, first) => {
   const { runtime } = device;
   const guards = new Guards();
   const trace = traceStep(runtime, () =>
-    device.inImaginedStep(() => guards.watch(device, () => void step(...first))),
+    device.inTracedStep(() => guards.watch(device, () => void step(...first))),
   );
   guards.undo();
-  const { schedule } = planStep(runtime, trace, ownProducts.passes);
+  const { schedule } = planStep(runtime, trace, nativeGemms.passes);
   const backward = schedule.calls.findIndex(({ call }) => /Gradient/.test(call.op));
   const lifetimes = lifetimesOf(schedule).map((one) =>
     one.first < backward && one.last > backward ? { ...one, last: backward } : one,
@@ -75,7 +75,7 @@ interface Run {
 }
 
 /** The gradients of four batches, and their losses. */
-function train(device: Device, way: Way): Run {
+function train(device: Device, way: Candidate): Run {
   const { model, backward } = prepareTraining(device);
   const [first, ...batches] = [0, 1, 2, 3, 4].map((seed) => keepBatch(device, seed));
   manualSeed(9);
@@ -100,7 +100,7 @@ function trainOnCpu(): Run {
 }
 
 /** Holds what a way gives on a device against eager code there, and on the CPU. */
-function checkOn(device: Device, way: Way): void {
+function checkOn(device: Device, way: Candidate): void {
   const { gradients, losses } = train(device, way);
   const eager = train(openStrictDevice(), eagerly);
   sameNamedBytes(gradients, eager.gradients, "the gradients");
@@ -114,7 +114,7 @@ function checkOn(device: Device, way: Way): void {
   }
 }
 
-regressionRow<Way>({
+regressionRow<Candidate>({
   row: "C1",
   rule: "four batches of a compiled step with a reset before each, poison on, captured or not: every gradient is eager code's, bit for bit, and the CPU's to 1e-5",
   sound: compiled,

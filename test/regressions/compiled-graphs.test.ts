@@ -8,10 +8,10 @@ import {
   PersistentMemory,
   poisonByte,
   type Storage,
-  type WorkPiece,
+  type WorkCommand,
 } from "../../src/runtime/index.js";
 import { latestPlanOf } from "../../src/tensor/index.js";
-import { keepBatch, ownProducts, prepareTraining } from "../support/compiled-training.js";
+import { keepBatch, nativeGemms, prepareTraining } from "../support/compiled-training.js";
 import { withDevice } from "../support/devices.js";
 import { collectGarbage } from "../support/gc.js";
 import { keepingReferences } from "../support/injected-captures.js";
@@ -44,7 +44,7 @@ function trainEagerly(steps: number): State {
 }
 
 /** The storages that a piece was given. */
-function storagesOf(work: WorkPiece): Storage[] {
+function storagesOf(work: WorkCommand): Storage[] {
   if (work.kind === "fill") return [work.target];
   if (work.kind === "copy") return [work.target, work.source];
   return work.request.arguments.filter((one) => typeof one !== "number");
@@ -80,7 +80,7 @@ function replayUnderCollection(wrap: (driver: TestDriver) => Driver): State {
       const [decoy] = device.runtime.persistent.place("scalars", "decoy", [
         { name: "decoy", size: decoyBytes },
       ]).storages;
-      const compiled = device.compile(step, ownProducts);
+      const compiled = device.compile(step, nativeGemms);
       compiled(...batches[0]!);
       const { placed, replayable } = latestPlanOf(compiled)!;
       assert.equal(replayable.mode, "graph");
@@ -144,7 +144,7 @@ function replayAmongStrangers(): void {
       const { runtime } = device;
       const { step, read } = prepareTraining(device);
       const inputs = Array.from({ length: batchCount }, (_, seed) => keepBatch(device, seed));
-      const compiled = device.compile(step, ownProducts);
+      const compiled = device.compile(step, nativeGemms);
       for (let i = 0; i < 2; i++) compiled(...inputs[i % batchCount]!);
       runtime.arena.reset();
       const strangers = fillTheRest(runtime, poisonByte);
@@ -179,15 +179,15 @@ function releaseUnderStep(): void {
     const batch = keepBatch(device, 0);
     device.step(() => void step(...batch));
     const before = persistent.regions;
-    const compiled = device.compile(step, ownProducts);
+    const compiled = device.compile(step, nativeGemms);
     compiled(...batch);
     const own = persistent.regions.filter((region) => !before.includes(region));
     assert.ok(own.length >= 2, "inputs and results have memory of their own");
     for (const region of [...before, ...own]) {
-      const isTouched = latestPlanOf(compiled)!.planned.memory.persistent.some(
+      const isAccessed = latestPlanOf(compiled)!.planned.memory.persistent.some(
         ({ label }) => label === region.name,
       );
-      if (isTouched) assert.equal(refusalOf(() => persistent.release(region))?.code, "PINNED", region.name);
+      if (isAccessed) assert.equal(refusalOf(() => persistent.release(region))?.code, "PINNED", region.name);
     }
     compiled.close();
     assert.deepEqual(persistent.regions, before, "a closed step lets go");

@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { type Dtype, dtypes, type Tensor, tensor } from "holdfast";
 import { traceStep } from "../../src/compile/index.js";
-import { shareCommonCalls } from "../../src/compile/passes/cse.js";
+import { eliminateCommonCalls } from "../../src/compile/passes/cse.js";
 import { literalKey } from "../../src/units/index.js";
 import { openDevice } from "../support/devices.js";
 import { regressionRow } from "../support/regressions.js";
@@ -25,12 +25,12 @@ regressionRow<(value: unknown) => string>({
     for (const dtype of floats) {
       const x = tensor([1, 2, 3], { device, dtype });
       const { calls } = traceStep(device.runtime, () =>
-        device.inImaginedStep((): Tensor[] =>
+        device.inTracedStep((): Tensor[] =>
           [...specialValues, ...specialValues].map((value) => x.mul(value)),
         ),
       );
       assert.equal(calls.length, 2 * specialValues.length);
-      assert.equal(shareCommonCalls(calls, keyOfLiterals).length, specialValues.length, dtype);
+      assert.equal(eliminateCommonCalls(calls, keyOfLiterals).length, specialValues.length, dtype);
     }
   },
 });

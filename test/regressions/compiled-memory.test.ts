@@ -62,7 +62,7 @@ for (const [name, { options, heldBytes, code, says, faults }] of Object.entries(
     rule: `a plan too large for ${name} is refused before any memory is taken for it, with its size and a way out, and leaves nothing behind`,
     sound: nothing,
     faults,
-    check(plant) {
+    check(inject) {
       const log = new CallLog();
       const driver = openTestCpu();
       const device = new Device("cpu", {
@@ -96,7 +96,7 @@ for (const [name, { options, heldBytes, code, says, faults }] of Object.entries(
         const before = look();
         const launches = log.countKernels();
         let refusal: HoldfastError | undefined;
-        plant(() => {
+        inject(() => {
           refusal = refusalOf(() => step(x));
         });
         assert.equal(refusal?.code, code, refusal?.message);

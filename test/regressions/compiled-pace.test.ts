@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { type DeviceOptions, type Driver, strict } from "holdfast";
 import { around } from "../../src/driver/index.js";
 import { latestPlanOf } from "../../src/tensor/index.js";
-import { keepBatch, ownProducts, prepareTraining } from "../support/compiled-training.js";
+import { keepBatch, nativeGemms, prepareTraining } from "../support/compiled-training.js";
 import { withDevice } from "../support/devices.js";
 import { regressionRow } from "../support/regressions.js";
 import { withMethods } from "../support/replaced-methods.js";
@@ -46,7 +46,7 @@ function train(capture: DeviceOptions["capture"], pace: Pace) {
       withMethods(performance, { now: clock.now }, () => {
         const { step, read } = prepareTraining(device);
         const batch = keepBatch(device, 1);
-        const compiled = device.compile(step, ownProducts);
+        const compiled = device.compile(step, nativeGemms);
         for (let call = 0; call < calls; call++) compiled(...batch);
         return { mode: latestPlanOf(compiled)?.replayable.mode, state: read() };
       }),

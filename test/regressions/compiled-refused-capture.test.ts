@@ -10,7 +10,7 @@ import { latestPlanOf } from "../../src/tensor/index.js";
 import {
   type Batch,
   keepBatch,
-  ownProducts,
+  nativeGemms,
   prepareTraining,
   type Training,
 } from "../support/compiled-training.js";
@@ -134,7 +134,7 @@ for (const { because, code, wrap } of refusals) {
         (device) => {
           const { step, read, batch } = prepare(device);
           const [before, arena, budget] = [read(), lookAtArena(device), lookAtBudget(device)];
-          const compiled = device.compile(step, ownProducts);
+          const compiled = device.compile(step, nativeGemms);
           let refusal: ReturnType<typeof refusalOf>;
           onRefusal(() => {
             refusal = refusalOf(() => compiled(...batch));
@@ -175,7 +175,7 @@ regressionRow<AutoRun>({
       (device) => {
         const { step, read, batch } = prepare(device);
         onRefusal(() => {
-          for (const compiled of [device.compile(step, ownProducts), device.compile(step, ownProducts)]) {
+          for (const compiled of [device.compile(step, nativeGemms), device.compile(step, nativeGemms)]) {
             for (let i = 0; i < 3; i++) {
               device.runtime.arena.reset();
               compiled(...batch);

@@ -9,7 +9,7 @@ import { verifyPlan } from "../../src/compile/verify/verify.js";
 import { keepBatch } from "../support/compiled-training.js";
 import { withDevice } from "../support/devices.js";
 import { makeFolder } from "../support/folders.js";
-import { planEveryWay, withImaginedGpu } from "../support/null-gpu.js";
+import { planEveryWay, withNullGpu } from "../support/null-gpu.js";
 import { regressionRow } from "../support/regressions.js";
 import { withMethods } from "../support/replaced-methods.js";
 import { widthWorkloads } from "../support/width-workloads.js";
@@ -21,15 +21,18 @@ regressionRow<(call: Call) => Call>({
   faults: {
     "rows at steps count as read from the first byte to the last": (call) => {
       const { op, work } = call;
-      if (work.kind !== "rows" && work.kind !== "beside") return call;
+      if (work.kind !== "row" && work.kind !== "combo") return call;
       const parts = accessesOf(call);
       const parameters = parts.map(({ writes }) => (writes ? ("out" as const) : ("in" as const)));
       const kernel = { type: "kernel", id: 0, name: op, parameters } as const;
-      return { op, work: { kind: "launch", kernel, blocks: 1, arguments: parts.map(({ part }) => part) } };
+      return {
+        op,
+        work: { kind: "launch", kernel, blocks: 1, arguments: parts.map(({ slice: part }) => part) },
+      };
     },
   },
   check(seen) {
-    withImaginedGpu("f32", (device) => {
+    withNullGpu("f32", (device) => {
       const { step } = widthWorkloads.crossAsset(device, { width: 100, batch: 8 });
       for (const { schedule, stages, plan } of planEveryWay(device, step)) {
         const calls = new Map(stages.at(-1)!.calls.map((call) => [call, seen(call)]));
@@ -41,7 +44,7 @@ regressionRow<(call: Call) => Call>({
 });
 
 /** Fused kernels stand where their first member stood, also where that is before what another member reads. */
-const placedTooEarly: Partial<Order> = { placeFor: (a, b) => Math.min(a.position, b.position) };
+const placedTooEarly: Partial<Order> = { fusionPosition: (a, b) => Math.min(a.position, b.position) };
 
 regressionRow<DeviceOptions>({
   row: "S4",

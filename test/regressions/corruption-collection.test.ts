@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { Runtime, Storage } from "holdfast";
 import { collectGarbage } from "../support/gc.js";
-import { arenaPool, type OpenPool, oldPool, type Pool, requireApart } from "../support/pools.js";
+import { arenaPool, type OpenPool, oldPool, type Pool, requireDisjointMembers } from "../support/pools.js";
 import { regressionRow } from "../support/regressions.js";
 import { refusalOf } from "../support/rejections.js";
 import { filesBelow, readRepositoryFile } from "../support/repository.js";
@@ -59,7 +59,7 @@ regressionRow<OpenPool>({
       const b = pool.allocate(1024);
       assert.equal(b.span.address, a.span.address, "B lies where A lay");
       const refusal = refusalOf(() => pool.free(a));
-      requireApart(runtime, { B: b, "the next block": pool.allocate(1024) });
+      requireDisjointMembers(runtime, { B: b, "the next block": pool.allocate(1024) });
       assert.equal(refusal?.code, "DOUBLE_FREE");
       assert.match(refusal.message, /free of storage "block", which is dead/);
     });

@@ -12,7 +12,7 @@ import {
   strict,
 } from "holdfast";
 import { around } from "../../src/driver/index.js";
-import { arenaPool, type OpenPool, oldPool, type Pool, requireApart } from "../support/pools.js";
+import { arenaPool, type OpenPool, oldPool, type Pool, requireDisjointMembers } from "../support/pools.js";
 import { regressionRow } from "../support/regressions.js";
 import { refusalOf } from "../support/rejections.js";
 import { withCpuRuntime, withRuntime } from "../support/runtimes.js";
@@ -150,7 +150,7 @@ for (const { row, what, code, fault, nextBytes, prepare } of misuses) {
           const refusal = refusalOf(call);
           const after = pool.figures();
           const next = { first: pool.allocate(nextBytes), second: pool.allocate(nextBytes) };
-          requireApart(runtime, { "the kept block": kept, "its neighbour": neighbour, ...next });
+          requireDisjointMembers(runtime, { "the kept block": kept, "its neighbour": neighbour, ...next });
           assert.deepEqual(after, before, "the figures have changed");
           assert.equal(refusal?.code, code);
           assert.match(refusal.message, /block/, "the message names the storage");
@@ -208,7 +208,7 @@ regressionRow<Release>({
         const refusal = refusalOf(() => release(runtime, first, device));
         assert.equal(runtime.budget.used, used);
         const [next] = placeRegion(runtime, "next").storages;
-        requireApart(runtime, { "the second region": second.storages[0]!, "the next one": next! });
+        requireDisjointMembers(runtime, { "the second region": second.storages[0]!, "the next one": next! });
         assert.equal(refusal?.code, "DOUBLE_FREE");
         assert.match(refusal.message, /Region "first"/);
       },
@@ -232,7 +232,7 @@ regressionRow<Release>({
           assert.deepEqual(ours.span, theirs.span, "the two devices place alike");
           const refusal = refusalOf(() => release(runtime, theirs, device));
           const [next] = placeRegion(runtime, "next").storages;
-          requireApart(runtime, { "our region": ours.storages[0]!, "the next one": next! });
+          requireDisjointMembers(runtime, { "our region": ours.storages[0]!, "the next one": next! });
           assert.equal(refusal?.code, "DOUBLE_FREE");
           assert.match(refusal.message, /Region "theirs" .* another runtime placed it/);
         },

@@ -7,7 +7,7 @@ import assert from "node:assert/strict";
 import { type Device, manualSeed, nn, optim, randn, type Storage, type Tensor } from "holdfast";
 import { captureStep } from "../../src/tensor/index.js";
 import { MiB } from "../../src/units/index.js";
-import { ownProducts } from "../support/compiled-training.js";
+import { nativeGemms } from "../support/compiled-training.js";
 import { withDevice } from "../support/devices.js";
 import { regressionRow } from "../support/regressions.js";
 import { sameNamedBytes } from "../support/same-bytes.js";
@@ -88,7 +88,7 @@ const repeats = {
     return { run: () => graph.replay(), close: () => graph.close() };
   },
   compiled: (device, step) => {
-    const compiled = device.compile(step, ownProducts);
+    const compiled = device.compile(step, nativeGemms);
     return { run: () => compiled(), close: () => compiled.close() };
   },
   eager: (device, step) => ({ run: () => device.step(step), close: () => undefined }),

@@ -197,7 +197,7 @@ test("C9: a graph that touches only a view owns the whole storage", () => {
     const { p, two } = placeValues(runtime, "weights", { p: [1, 2, 3], two: [2] });
     const graph = runtime.step(() => {
       const whole = runtime.arena.allocate(4096, "whole");
-      const part = runtime.view(whole, 1024, 12, "part");
+      const part = runtime.view(whole, 1024, 12, "partial-out");
       writeF32(runtime, part, [10, 20, 30]);
       return runtime.capture("double and add", () => {
         scale(runtime, part, two, part);

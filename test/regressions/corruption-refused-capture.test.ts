@@ -34,7 +34,7 @@ function makeState(runtime: Runtime): State {
   runtime.arena.pin(kept, "test");
   const whole = runtime.arena.allocate(1024, "whole");
   runtime.fill(whole, 0);
-  return { p, one, kept, part: runtime.view(whole, 256, 8, "part"), twoOnes: runtime.view(one, 0, 8) };
+  return { p, one, kept, part: runtime.view(whole, 256, 8, "partial-out"), twoOnes: runtime.view(one, 0, 8) };
 }
 
 /** Three launches; each adds one. */

@@ -2,7 +2,7 @@
 
 import assert from "node:assert/strict";
 import { type Runtime, SavedSet, type Span, type Storage } from "holdfast";
-import { arenaPool, type OpenPool, oldPool, requireApart } from "../support/pools.js";
+import { arenaPool, type OpenPool, oldPool, requireDisjointMembers } from "../support/pools.js";
 import { regressionRow } from "../support/regressions.js";
 import { refusalOf } from "../support/rejections.js";
 import { withRuntime } from "../support/runtimes.js";
@@ -56,7 +56,7 @@ regressionRow<OpenPool>({
       const source = pool.allocate(1024);
       const view = runtime.view(source, 256, 512, "reshaped");
       const refusal = refusalOf(() => pool.free(source));
-      requireApart(runtime, { "the view": view, "the next block": pool.allocate(1024) });
+      requireDisjointMembers(runtime, { "the view": view, "the next block": pool.allocate(1024) });
       assert.equal(refusal?.code, "HAS_VIEWS");
       assert.match(refusal.message, /"block" can't be freed: 1 views of it/);
       runtime.arena.dropView(view);

@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { type Driver, HoldfastError, strict } from "holdfast";
 import { around, type Stream } from "../../src/driver/index.js";
-import { CaptureGate } from "../../src/runtime/capture/capture-state.js";
+import { CaptureStateMachine } from "../../src/runtime/capture/capture-state.js";
 import { CallLog } from "../support/call-log.js";
 import { regressionRow } from "../support/regressions.js";
 import { withMethods } from "../support/replaced-methods.js";
@@ -114,27 +114,27 @@ test("H7: strict refuses the relaxed mode, and nothing has begun", () => {
 
 /** Runs the check on an engine, and plants what is to be planted in it. */
 interface Ending {
-  readonly plant: (run: () => void) => void;
+  readonly inject: (run: () => void) => void;
   readonly wrap: (driver: Driver) => Driver;
 }
 
 /** The old gate: every end takes one from a counter, also the end that comes second. */
 function withCountingGate(run: () => void): void {
-  const { enter, leave } = CaptureGate.prototype;
-  const depths = new WeakMap<CaptureGate, number>();
-  const depthOf = (gate: CaptureGate): number => depths.get(gate) ?? 0;
-  const counting: Pick<CaptureGate, "enter" | "leave"> = {
-    enter(this: CaptureGate, name) {
+  const { enter, leave } = CaptureStateMachine.prototype;
+  const depths = new WeakMap<CaptureStateMachine, number>();
+  const depthOf = (gate: CaptureStateMachine): number => depths.get(gate) ?? 0;
+  const counting: Pick<CaptureStateMachine, "enter" | "leave"> = {
+    enter(this: CaptureStateMachine, name) {
       if (depthOf(this) !== 0) throw new HoldfastError("CAPTURE_ORDER", `The depth is ${depthOf(this)}.`);
       depths.set(this, 1);
       enter.call(this, name);
     },
-    leave(this: CaptureGate) {
+    leave(this: CaptureStateMachine) {
       depths.set(this, depthOf(this) - 1);
       return leave.call(this);
     },
   };
-  withMethods(CaptureGate.prototype, counting, run);
+  withMethods(CaptureStateMachine.prototype, counting, run);
 }
 
 /** The old watchdog: it ends a capture that the normal path ends too. */
@@ -147,14 +147,14 @@ const endingTwice = (inner: Driver): Driver =>
 regressionRow<Ending>({
   row: "H8",
   rule: "a capture that is ended twice, or by an exception in any pass, leaves the next one as good as ever",
-  sound: { plant: (run) => run(), wrap: (driver) => driver },
+  sound: { inject: (run) => run(), wrap: (driver) => driver },
   faults: {
-    "a gate that counts": { plant: withCountingGate, wrap: (driver) => driver },
-    "a second end on the driver": { plant: (run) => run(), wrap: endingTwice },
+    "a gate that counts": { inject: withCountingGate, wrap: (driver) => driver },
+    "a second end on the driver": { inject: (run) => run(), wrap: endingTwice },
   },
-  check: ({ plant, wrap }) => {
+  check: ({ inject, wrap }) => {
     const log = new CallLog();
-    plant(() =>
+    inject(() =>
       withModel(
         (device) => wrap(strict(log.wrap(device))),
         (model) => {
@@ -185,9 +185,9 @@ regressionRow<(run: () => void) => void>({
   rule: "the gate is idle after any number of ends, also after one that comes while the function is at work",
   sound: (run) => run(),
   faults: { "a gate that counts, ended twice": withCountingGate },
-  check: (plant) =>
-    plant(() => {
-      const gate = new CaptureGate();
+  check: (inject) =>
+    inject(() => {
+      const gate = new CaptureStateMachine();
       gate.enter("first");
       assert.deepEqual([gate.leave(), gate.leave()], [true, false]);
       gate.enter("second");

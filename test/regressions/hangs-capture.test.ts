@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { basicKernels, type DriverCall, HoldfastError, type Storage, strict } from "holdfast";
 import type { Graph } from "../../src/driver/index.js";
-import { CaptureGate, type CapturePass } from "../../src/runtime/capture/capture-state.js";
+import { type CapturePass, CaptureStateMachine } from "../../src/runtime/capture/capture-state.js";
 import { CallLog } from "../support/call-log.js";
 import { regressionRow } from "../support/regressions.js";
 import { withMethods } from "../support/replaced-methods.js";
@@ -87,7 +87,7 @@ function checkAct({ act, says }: IllegalAct, pass: CapturePass, log: CallLog, mo
 type Gate = (run: () => void) => void;
 
 const noGate: Gate = (run) =>
-  withMethods(CaptureGate.prototype, { refuse: () => undefined, refuseInside: () => undefined }, run);
+  withMethods(CaptureStateMachine.prototype, { refuse: () => undefined, refuseInside: () => undefined }, run);
 
 for (const [name, illegal] of Object.entries(illegalActs)) {
   regressionRow<Gate>({

@@ -12,7 +12,7 @@ import {
   type Storage,
 } from "holdfast";
 import { around, type DeviceInfo, type HostMemory, type MemoryInfo } from "../../src/driver/index.js";
-import { Arena, type Judgement, type Verdict } from "../../src/runtime/index.js";
+import { Arena, type OomDiagnosis, type Verdict } from "../../src/runtime/index.js";
 import { bytes, GiB, KiB, MiB } from "../../src/units/index.js";
 import { CallLog } from "../support/call-log.js";
 import { fakeHost } from "../support/fake-host.js";
@@ -102,8 +102,8 @@ type Plant = (run: () => void) => void;
 
 /** A judge who has one answer for everything. */
 function withVerdict(verdict: Verdict, run: () => void): void {
-  const judgement: Judgement = { verdict, why: "it is what it is", help: "Buy more memory." };
-  withMethods(Arena.prototype, { judge: () => judgement }, run);
+  const diagnosis: OomDiagnosis = { verdict, why: "it is what it is", help: "Buy more memory." };
+  withMethods(Arena.prototype, { diagnoseOom: () => diagnosis }, run);
 }
 
 for (const [situation, { options, press, verdict, shows }] of Object.entries(pressures)) {
@@ -115,8 +115,8 @@ for (const [situation, { options, press, verdict, shows }] of Object.entries(pre
     faults: {
       [`${situation}, "${usualAnswer}" being the only answer`]: (run) => withVerdict(usualAnswer, run),
     },
-    check: (plant) =>
-      plant(() => {
+    check: (inject) =>
+      inject(() => {
         const printed: string[] = [];
         // A GPU commits 2 MiB at least, more than there is in these.
         withCpuRuntime({ ...options, print: (text) => printed.push(text) }, ({ runtime }) => {
@@ -159,14 +159,14 @@ function everTaken(log: CallLog): number {
 /** A refusal asks the driver for its free memory and, at most, once for more. */
 const mostCallsOfARefusal = 4;
 
-interface Shortage {
+interface OutOfMemory {
   readonly code: ErrorCode;
   readonly script: readonly string[];
   /** Is there memory to grow into after the refusal? */
   readonly isPassing: boolean;
 }
 
-function checkRefusalWithoutTrace(allocate: Allocate, { code, script, isPassing }: Shortage): void {
+function checkRefusalWithoutTrace(allocate: Allocate, { code, script, isPassing }: OutOfMemory): void {
   const log = new CallLog();
   let driver: Driver | undefined;
   const wrap = (device: Driver): Driver => {

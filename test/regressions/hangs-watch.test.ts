@@ -18,7 +18,7 @@ import { exitCodes } from "../../src/errors/index.js";
 import type { RecordedEvent, Setting } from "../../src/runtime/index.js";
 import { Phases, phaseTitle } from "../../src/runtime/observe/phases.js";
 import { type Stall, StallDetector, type StallReport } from "../../src/runtime/observe/watchdog/index.js";
-import { openParts } from "../../src/runtime/open.js";
+import { openComponents } from "../../src/runtime/open.js";
 import { StagingRing } from "../../src/runtime/transfer/staging.js";
 import { FakeClock } from "../../src/units/index.js";
 import { CallLog } from "../support/call-log.js";
@@ -65,7 +65,7 @@ regressionRow<PhaseLog>({
     "a log that tells of a phase when it is over": endsOnly,
     "a log that loses the exit of what failed": endsOfSuccessOnly,
   },
-  check: (plant) => {
+  check: (inject) => {
     const lines: string[] = [];
     const print = (text: string): void => {
       if (!text.startsWith("holdfast: memory")) lines.push(text);
@@ -80,7 +80,7 @@ regressionRow<PhaseLog>({
       });
     withMethods(
       Phases.prototype,
-      plant((line) => print(`${line}\n`)),
+      inject((line) => print(`${line}\n`)),
       run,
     );
     assert.deepEqual(openAtTheEnd(lines), [], "phases that were entered and never left");
@@ -103,9 +103,9 @@ function hangInStep3(): Evidence {
   const driver = faulty(device, ["the 2nd synchronize takes 40s of fake time"], { clock });
   const lines: string[] = [];
   const options = { driver, clock, memory: "64MiB", log: "phases", environment: {} } as const;
-  const parts = openParts(options, { log: (line) => lines.push(line), onPressure: () => undefined });
-  const { board, recorder, phases, persistent, transfer, stream, closing } = parts;
-  const detector = new StallDetector(board, 30_000, clock);
+  const parts = openComponents(options, { log: (line) => lines.push(line), onPressure: () => undefined });
+  const { sharedStatus, recorder, phases, persistent, transfer, stream, closing } = parts;
+  const detector = new StallDetector(sharedStatus, 30_000, clock);
   const found: Evidence[] = [];
   clock.onTick(() => {
     const stall = detector.examine();
@@ -262,11 +262,11 @@ function requireRefusal({ options = {}, environment = {} }: BadSetting): void {
 /** The old reader: what it can't read, it takes for the default. */
 function withLenientReader(run: () => void): void {
   const rows: readonly Setting<unknown>[] = Object.values(settingsTable);
-  const planted = rows.reduce(
+  const injected = rows.reduce(
     (inner, row) => () => withMethods(row, { parse: (text) => Number(text) || row.fallback() }, inner),
     run,
   );
-  planted();
+  injected();
 }
 
 regressionRow<(run: () => void) => void>({
@@ -278,5 +278,5 @@ regressionRow<(run: () => void) => void>({
     "an opening that forgets what it has opened": (run) =>
       withMethods(StagingRing.prototype, { close: () => undefined }, run),
   },
-  check: (plant) => plant(() => badSettings.forEach(requireRefusal)),
+  check: (inject) => inject(() => badSettings.forEach(requireRefusal)),
 });

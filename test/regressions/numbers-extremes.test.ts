@@ -143,11 +143,11 @@ test("N1: the slopes of the activations have saturated too: 0 or 1 at ±1e4 and 
 });
 
 /** A function of tensors, made of others or an op itself. */
-type Way = (x: Tensor) => Tensor;
+type Candidate = (x: Tensor) => Tensor;
 
-function saturates(name: string, sound: Way, faults: Readonly<Record<string, Way>>): void {
+function saturates(name: string, sound: Candidate, faults: Readonly<Record<string, Candidate>>): void {
   const expected = inFloat64[name]!;
-  regressionRow<Way>({
+  regressionRow<Candidate>({
     row: "N1",
     rule: `${name} saturates: what it is at ±1e4 and at all extremes is what float64 says`,
     sound,
@@ -179,7 +179,7 @@ test("N1: tanh(±1e4) = ±1, exactly, in every float dtype", () => {
 });
 
 /** All extremes at once, and one by one. */
-function checkEach(name: string, way: Way, expected: (x: number) => number): void {
+function checkEach(name: string, way: Candidate, expected: (x: number) => number): void {
   cpu.step(() => {
     const together = way(cpu.fromHost(inF32, [inF32.length], "f32")).dataSync();
     for (const [at, x] of inF32.entries()) {

@@ -33,7 +33,7 @@ const cpu = openDevice({ threads: 1 });
 type Rule<A extends Attributes> = <V>(rule: GradientRule<V, A>) => Gradients<V>;
 
 /** The op with another gradient, and everything that could be read saved for it. */
-function planted<A extends Attributes>(op: Op<A>, gradient: Rule<A>): Op {
+function injected<A extends Attributes>(op: Op<A>, gradient: Rule<A>): Op {
   const kernel = op as KernelOp<A>;
   return { ...kernel, saves: () => ({ operands: [0, 1], outputs: [0] }), gradient } as unknown as Op;
 }
@@ -64,14 +64,14 @@ function row<A extends Attributes>(
 }
 
 row("mul", mul, {
-  "each operand is multiplied by itself and not by the other": planted(
+  "each operand is multiplied by itself and not by the other": injected(
     mul,
     (rule) => mul.gradient?.({ ...rule, operand: (index) => rule.operand(1 - index) }) ?? [],
   ),
 });
 
 row("a stretched operand", add, {
-  "what was stretched is averaged and not summed": planted(add, (rule) => {
+  "what was stretched is averaged and not summed": injected(add, (rule) => {
     const apply: typeof rule.apply = (op, operands, attributes) =>
       rule.apply((op as unknown) === sum ? (mean as unknown as typeof op) : op, operands, attributes);
     return add.gradient?.({ ...rule, apply }) ?? [];
@@ -79,14 +79,14 @@ row("a stretched operand", add, {
 });
 
 row("square", functions.square, {
-  "without its factor 2": planted(functions.square, ({ apply, upstream, operand }) => [
+  "without its factor 2": injected(functions.square, ({ apply, upstream, operand }) => [
     apply(mul, [upstream, operand(0)]),
   ]),
 });
 
 /** The gradient of a mean, with a count of one's own. */
 function meanWith(count: (shape: readonly number[], axes: ReductionAttributes["axes"]) => number): Op {
-  return planted<ReductionAttributes>(mean, (rule) => {
+  return injected<ReductionAttributes>(mean, (rule) => {
     const { shape } = rule.typeOf(0);
     const scaled = rule.apply(mul, [rule.upstream, 1 / count(shape, rule.attributes.axes)]);
     return sum.gradient?.({ ...rule, upstream: scaled }) ?? [];
@@ -105,11 +105,11 @@ row(
   "matmul of square matrices",
   matmul,
   {
-    "the right matrix is not transposed": planted(matmul, (rule) => [
+    "the right matrix is not transposed": injected(matmul, (rule) => [
       rule.apply(matmul, [rule.upstream, rule.operand(1)]),
       rule.apply(matmul, [transpose(rule, rule.operand(0)), rule.upstream]),
     ]),
-    "the product of the left one's gradient is transposed as a whole": planted(matmul, (rule) => [
+    "the product of the left one's gradient is transposed as a whole": injected(matmul, (rule) => [
       rule.apply(matmul, [rule.upstream, transpose(rule, rule.operand(1))]),
       rule.apply(matmul, [transpose(rule, rule.upstream), rule.operand(0)]),
     ]),
@@ -118,7 +118,7 @@ row(
 );
 
 /** Passes its operand on, and adds a hundredth to the gradient on the way back. */
-const hundredthOff = planted(contiguous, ({ apply, upstream }) => [apply(add, [upstream, 0.01])]);
+const hundredthOff = injected(contiguous, ({ apply, upstream }) => [apply(add, [upstream, 0.01])]);
 
 /** The op, with a gradient that is a hundredth off at one operand. */
 function slightlyWrong(op: Op, index: number): Op {

@@ -13,14 +13,14 @@ import { regressionRow } from "../support/regressions.js";
 import { refusalOf } from "../support/rejections.js";
 import { withMethods } from "../support/replaced-methods.js";
 
-type Way = (check: () => void) => void;
+type Candidate = (check: () => void) => void;
 
-const asItIs: Way = (check) => check();
+const asItIs: Candidate = (check) => check();
 
 /** The old compiler: what a trace read says nothing about later calls. */
-const unguarded: Way = (check) => withMethods(Guards.prototype, { noteRead: () => undefined }, check);
+const unguarded: Candidate = (check) => withMethods(Guards.prototype, { noteRead: () => undefined }, check);
 
-const unaudited: Way = (check) => withMethods(AuditTimes.prototype, { isDue: () => false }, check);
+const unaudited: Candidate = (check) => withMethods(AuditTimes.prototype, { isDue: () => false }, check);
 
 /** Weights, bytes for bytes, after six calls of a step with changes between them; compiled or eager. */
 function train(device: Device, isCompiled: boolean): unknown {
@@ -55,7 +55,7 @@ function train(device: Device, isCompiled: boolean): unknown {
   return model.parameters().map((parameter) => parameter.tolist());
 }
 
-regressionRow<Way>({
+regressionRow<Candidate>({
   row: "S2",
   rule: "eval(), train() and freezing between the calls of a compiled step change it as they change eager code",
   sound: asItIs,
@@ -67,7 +67,7 @@ regressionRow<Way>({
     }),
 });
 
-regressionRow<Way>({
+regressionRow<Candidate>({
   row: "S2",
   rule: "a counter in a compiled step that lets the optimizer step at every fourth call is refused, with the line",
   sound: asItIs,
@@ -94,7 +94,7 @@ regressionRow<Way>({
     }),
 });
 
-regressionRow<Way>({
+regressionRow<Candidate>({
   row: "S3",
   rule: "a compiled step's result is its own call's, or an error with a name once the next call has written over it",
   sound: asItIs,

@@ -9,7 +9,7 @@ import { text } from "node:stream/consumers";
 import { Device, nn, optim, randn } from "holdfast";
 import { Phases } from "../../src/runtime/observe/phases.js";
 import { Recorder } from "../../src/runtime/observe/recorder.js";
-import { Board } from "../../src/runtime/observe/shared-status.js";
+import { SharedStatus } from "../../src/runtime/observe/shared-status.js";
 import { type Stall, StallDetector } from "../../src/runtime/observe/watchdog/index.js";
 import { FakeClock, heartbeatIn, listenToBeats } from "../../src/units/index.js";
 import { makeFolder } from "../support/folders.js";
@@ -24,9 +24,9 @@ const limitMs = 30_000;
  */
 function stallsOfSlowStep(beats: () => number): Stall[] {
   const clock = new FakeClock();
-  const board = new Board();
-  const phases = new Phases({ board, recorder: new Recorder({ clock }), clock });
-  const detector = new StallDetector(board, limitMs, clock, { beats });
+  const sharedStatus = new SharedStatus();
+  const phases = new Phases({ sharedStatus, recorder: new Recorder({ clock }), clock });
+  const detector = new StallDetector(sharedStatus, limitMs, clock, { beats });
   const stalls: Stall[] = [];
   clock.onTick(() => stalls.push(...[detector.examine()].filter((stall) => stall !== undefined)));
   const cpu = new Device("cpu", { memory: "64MiB", threads: 1, stallAfter: "off" });

@@ -139,13 +139,13 @@ export class BareCuda {
     return status.cuLaunchKernel(entry, blocks, 1, 1, threads, 1, 1, sharedBytes, stream, table, 0);
   }
 
-  /** Launches what may begin before the launch before it has ended; with 0 for `isEarly`, what may not. */
-  launchEarly(
+  /** Launches what may begin before the launch before it has ended; with 0 for `isPdl`, what may not. */
+  launchPdl(
     entry: number,
     blocks: number,
     threads: number,
     given: readonly BareArgument[],
-    { stream = 0, sharedBytes = 0, isEarly = 1 } = {},
+    { stream = 0, sharedBytes = 0, isPdl = 1 } = {},
   ): void {
     const { launchConfig, launchAttribute: attribute } = structs;
     const block = new OutBlock(launchConfig.size + attribute.size);
@@ -156,7 +156,7 @@ export class BareCuda {
     });
     const id = launchAttribute.PROGRAMMATIC_STREAM_SERIALIZATION;
     attribute.write(block.view, { id }, launchConfig.size);
-    block.view.setInt32(launchConfig.size + attribute.offsets.value, isEarly, true);
+    block.view.setInt32(launchConfig.size + attribute.offsets.value, isPdl, true);
     this.cuda.driver.cuLaunchKernelEx(block.address, entry, this.#writeArguments(given), 0);
     block.free();
   }

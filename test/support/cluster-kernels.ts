@@ -24,7 +24,7 @@ export class ClusterKernels {
   /** A kernel `hf`; `memory` is the block's launched memory. */
   code({ threads, cluster = 4, bytes = 1024 }: ClusterShape, parameters: string, body: string): string {
     return `extern "C" __global__ void __cluster_dims__(${cluster}, 1, 1) __launch_bounds__(${threads}, 1) hf(${parameters}) {
-    launchedMemory(memory, ${bytes});
+    dynamicSharedMemory(memory, ${bytes});
     ${body}
   }`;
   }

@@ -44,7 +44,7 @@ interface Command {
 }
 
 /** Of calls that are made hundreds of times alike, so many are failed. */
-const mostAlike = 40;
+const maxBatchedCopies = 40;
 
 export class DisturbedRuns {
   readonly #folder: string;
@@ -97,7 +97,7 @@ export class DisturbedRuns {
     return [...counts].flatMap(([kind, count]) => {
       if (kinds && !kinds.includes(kind)) return [];
       const places = Array.from({ length: count }, (_, index) => index + 1);
-      const step = kind === "machine" ? Math.ceil(count / mostAlike) : 1;
+      const step = kind === "machine" ? Math.ceil(count / maxBatchedCopies) : 1;
       return places
         .filter((nth) => nth % step === 0 || nth === 1)
         .flatMap((nth) => faultForms[kind].map((form) => ({ command, fault: { kind, nth, ...form } })));

@@ -48,13 +48,13 @@ export type EmulatorSetting =
   /** 1: cuBLASLt has no algorithm. */
   | "productsRefused"
   /** Bytes that an algorithm of cuBLASLt wants; as many as the caller allows at most. */
-  | "productWorkspace"
+  | "gemmWorkspace"
   /** How many nodes a product becomes in a graph. */
-  | "productNodes"
+  | "gemmNodes"
   /** How many algorithms of cuBLASLt there are; each wants 1 KiB of workspace more than the one before. */
-  | "productChoices"
+  | "gemmAlgorithms"
   /** 1: the n-th algorithm adds up in n parts, so that its bits are its own. */
-  | "productsDiffer"
+  | "gemmsDiffer"
   /** The algorithm that is listed with a status that says not to use it; -1: none. */
   | "productUnsound";
 
@@ -85,7 +85,7 @@ export interface Emulator {
   /** Lets a function answer with a status: after so many good calls, so many times. */
   fail(name: string, status: number, when?: { readonly after?: number; readonly times?: number }): void;
   /** Adds a node of a kind to what a stream captures. */
-  plant(stream: number, nodeType: number): void;
+  inject(stream: number, nodeType: number): void;
   /** What the last fault of a kernel was, in words. */
   lastFault(): string;
   /** Settings, planned failures, counts, faults and captures as at the start; what is held stays. */
@@ -197,7 +197,7 @@ function open(path: string): Emulator {
   const get = library.func("int64_t emulator_get(const char *key)");
   const calls = library.func("int64_t emulator_calls(const char *function)");
   const fail = library.func("void emulator_fail(const char *function, int status, int after, int times)");
-  const plant = library.func("int emulator_plant(uint64_t stream, int nodeType)");
+  const inject = library.func("int emulator_inject(uint64_t stream, int nodeType)");
   const fault = library.func("const char *emulator_fault()");
   const reset = library.func("void emulator_reset()");
   return {
@@ -208,8 +208,8 @@ function open(path: string): Emulator {
     get: (key) => Number(get(key)),
     calls: (name) => Number(calls(name)),
     fail: (name, status, { after = 0, times = -1 } = {}) => fail(name, status, after, times),
-    plant(stream, nodeType) {
-      if (plant(stream, nodeType) !== 0) throw new Error(`Stream ${stream} is not in a capture.`);
+    inject(stream, nodeType) {
+      if (inject(stream, nodeType) !== 0) throw new Error(`Stream ${stream} is not in a capture.`);
     },
     lastFault: () => String(fault()),
     reset: () => reset(),

@@ -19,50 +19,50 @@ export interface FaultKind {
   /** The rules that such a fault may break first. */
   readonly rules: readonly PlanRule[];
   /** Some of these may be as sound as the step that they were made of. */
-  readonly planted: (training: TracedTraining) => readonly ProposedStep[];
+  readonly injected: (training: TracedTraining) => readonly ProposedStep[];
 }
 
 /** By their names in `planFaults`. */
 export const trainingFaults: Readonly<Record<string, FaultKind>> = {
   "a call left out": {
     rules: ["calls"],
-    planted: ({ straight }) =>
+    injected: ({ straight }) =>
       atEachCall(straight, (calls, place) => calls.filter((_, other) => other !== place)),
   },
   "a call that stands twice": {
     rules: ["calls"],
-    planted: ({ straight }) => atEachCall(straight, (calls, place) => [...calls, calls[place]!]),
+    injected: ({ straight }) => atEachCall(straight, (calls, place) => [...calls, calls[place]!]),
   },
   "a call in another's place": {
     rules: ["calls"],
-    planted: ({ straight }) =>
+    injected: ({ straight }) =>
       atEachCall(straight, (calls, place) => calls.with(place, calls[(place + 1) % calls.length]!)),
   },
   "a call that is no call of the program": {
     rules: ["calls"],
-    planted: ({ straight }) =>
+    injected: ({ straight }) =>
       atEachCall(straight, (calls, place) => {
         const { call } = calls[place]!;
-        return [...calls, { call: { ...call, op: "stranger" }, branch: 0, after: [] }];
+        return [...calls, { call: { ...call, op: "stranger" }, stream: 0, after: [] }];
       }),
   },
 
   "a read before its write": {
     rules: ["order"],
-    planted: ({ straight }) => movedBefore(straight, (earlier, later) => earlier.writes && later.reads),
+    injected: ({ straight }) => movedBefore(straight, (earlier, later) => earlier.writes && later.reads),
   },
   "an in-place write before a read of what was there": {
     rules: ["order"],
-    planted: ({ straight }) => movedBefore(straight, (earlier, later) => earlier.reads && later.writes),
+    injected: ({ straight }) => movedBefore(straight, (earlier, later) => earlier.reads && later.writes),
   },
   "two writes exchanged": {
     rules: ["order"],
-    planted: ({ straight }) => movedBefore(straight, (earlier, later) => earlier.writes && later.writes),
+    injected: ({ straight }) => movedBefore(straight, (earlier, later) => earlier.writes && later.writes),
   },
 
   "the places of two buffers exchanged": {
     rules: ["lifetimes"],
-    planted: ({ straight }) =>
+    injected: ({ straight }) =>
       pairsOf([...straight.plan.offsets]).map(([[one, offset], [other, otherOffset]]) =>
         withOffsets(straight, [
           [one, otherOffset],
@@ -72,32 +72,32 @@ export const trainingFaults: Readonly<Record<string, FaultKind>> = {
   },
   "a place 256 bytes too low": {
     rules: ["lifetimes"],
-    planted: ({ straight }) =>
+    injected: ({ straight }) =>
       atEachBuffer(straight, (offset) => offset - 256).filter(({ plan }) =>
         [...plan.offsets.values()].every((offset) => offset >= 0),
       ),
   },
   "a place 256 bytes too high": {
     rules: ["lifetimes"],
-    planted: ({ straight }) => atEachBuffer(straight, (offset) => offset + 256),
+    injected: ({ straight }) => atEachBuffer(straight, (offset) => offset + 256),
   },
   "a lifetime one call short": {
     rules: ["lifetimes"],
-    planted: ({ straight }) => putOver(straight, (old, young) => old.last === young.first),
+    injected: ({ straight }) => putOver(straight, (old, young) => old.last === young.first),
   },
   "a place given away in the middle of a lifetime": {
     rules: ["lifetimes"],
-    planted: ({ straight }) =>
+    injected: ({ straight }) =>
       putOver(straight, (old, young) => old.first < young.first && young.first < old.last),
   },
   "a saved tensor let go before backward has read it": {
     rules: ["lifetimes"],
-    planted: ({ straight }) => {
+    injected: ({ straight }) => {
       const lifetimes = lifetimesOf(straight.schedule);
       const backward = straight.program.findIndex(({ op }) => /Gradient/.test(op));
       const saved = lifetimes.filter(({ first, last }) => first < backward && last >= backward);
-      return saved.map((forgotten) => {
-        const shortened = lifetimes.map((one) => (one === forgotten ? { ...one, last: backward - 1 } : one));
+      return saved.map((deadOnExit) => {
+        const shortened = lifetimes.map((one) => (one === deadOnExit ? { ...one, last: backward - 1 } : one));
         return { ...straight, plan: planMemory(shortened) };
       });
     },
@@ -105,7 +105,7 @@ export const trainingFaults: Readonly<Record<string, FaultKind>> = {
 
   "a buffer without a place": {
     rules: ["places"],
-    planted: ({ straight }) =>
+    injected: ({ straight }) =>
       [...straight.plan.offsets.keys()].map((buffer) => {
         const offsets = new Map(straight.plan.offsets);
         offsets.delete(buffer);
@@ -115,19 +115,19 @@ export const trainingFaults: Readonly<Record<string, FaultKind>> = {
   "a misaligned place": {
     rules: ["places"],
     // Of buffers that then reach into the next place: others do no harm.
-    planted: ({ straight }) => atEachBuffer(straight, (offset) => offset + 64, reachesOut),
+    injected: ({ straight }) => atEachBuffer(straight, (offset) => offset + 64, reachesOut),
   },
   "a place before the block": {
     rules: ["places"],
-    planted: ({ straight }) => atEachBuffer(straight, () => -256),
+    injected: ({ straight }) => atEachBuffer(straight, () => -256),
   },
   "a place that is no number": {
     rules: ["places"],
-    planted: ({ straight }) => atEachBuffer(straight, () => Number.NaN),
+    injected: ({ straight }) => atEachBuffer(straight, () => Number.NaN),
   },
   "a buffer beyond the peak": {
     rules: ["places"],
-    planted: ({ straight }) =>
+    injected: ({ straight }) =>
       [1, 2, 4, 8].map((units) => ({
         ...straight,
         plan: { ...straight.plan, bytes: straight.plan.bytes - 256 * units },
@@ -136,8 +136,8 @@ export const trainingFaults: Readonly<Record<string, FaultKind>> = {
 
   "a read of memory that nothing has written": {
     // Without the first call, the second one has none to begin before the end of.
-    rules: ["written", "handovers"],
-    planted: ({ straight }) =>
+    rules: ["written", "pdl"],
+    injected: ({ straight }) =>
       straight.program.flatMap((left) => {
         const program = straight.program.filter((call) => call !== left);
         const isMissed = writesOfStep(left).some((buffer) => isRead(program, buffer));
@@ -147,59 +147,59 @@ export const trainingFaults: Readonly<Record<string, FaultKind>> = {
   },
 
   "a forgotten wait for step memory": {
-    rules: ["order", "lifetimes", "branches"],
-    planted: ({ branched }) => atEachWait(branched, () => []),
+    rules: ["order", "lifetimes", "streams"],
+    injected: ({ streamed }) => atEachWait(streamed, () => []),
   },
   "a wait for the call before the right one": {
-    rules: ["order", "lifetimes", "branches"],
-    planted: ({ branched }) =>
-      atEachWait(branched, ({ after }, calls) =>
+    rules: ["order", "lifetimes", "streams"],
+    injected: ({ streamed }) =>
+      atEachWait(streamed, ({ after }, calls) =>
         after.flatMap((waited) => {
-          const { branch } = calls[waited]!;
-          const before = calls.findLastIndex((one, place) => place < waited && one.branch === branch);
+          const { stream } = calls[waited]!;
+          const before = calls.findLastIndex((one, place) => place < waited && one.stream === stream);
           return before < 0 ? [] : [before];
         }),
       ),
   },
   "a call on another branch than its waits were made for": {
-    rules: ["order", "lifetimes", "branches"],
-    planted: ({ branched }) =>
-      atEachCall(branched, (calls, place) => {
+    rules: ["order", "lifetimes", "streams"],
+    injected: ({ streamed }) =>
+      atEachCall(streamed, (calls, place) => {
         const one = calls[place]!;
-        const branch = (one.branch + 1) % 3;
-        const after = one.after.filter((waited) => calls[waited]!.branch !== branch);
-        return calls.with(place, { ...one, branch, after });
+        const stream = (one.stream + 1) % 3;
+        const after = one.after.filter((waited) => calls[waited]!.stream !== stream);
+        return calls.with(place, { ...one, stream, after });
       }),
   },
   "a branch that the main one never waits for": {
-    rules: ["branches", "order", "lifetimes"],
-    planted: ({ branched }) =>
+    rules: ["streams", "order", "lifetimes"],
+    injected: ({ streamed }) =>
       [1, 2].map((left) => {
-        const { calls } = branched.schedule;
-        const forget = ({ branch, after }: ScheduledCall): readonly number[] =>
-          branch === 0 ? after.filter((waited) => calls[waited]!.branch !== left) : after;
-        return { ...branched, schedule: { calls: calls.map((one) => ({ ...one, after: forget(one) })) } };
+        const { calls } = streamed.schedule;
+        const forget = ({ stream, after }: ScheduledCall): readonly number[] =>
+          stream === 0 ? after.filter((waited) => calls[waited]!.stream !== left) : after;
+        return { ...streamed, schedule: { calls: calls.map((one) => ({ ...one, after: forget(one) })) } };
       }),
   },
   "a place reused while another branch still works there": {
     rules: ["lifetimes"],
-    planted: ({ straight, branched }) => [
-      { ...branched, plan: straight.plan },
-      ...putOver(branched, (old, young) => old.first < young.first),
+    injected: ({ straight, streamed }) => [
+      { ...streamed, plan: straight.plan },
+      ...putOver(streamed, (old, young) => old.first < young.first),
     ],
   },
   "a forgotten wait that only a shared place needs": {
     rules: ["lifetimes"],
-    planted: ({ branched }) => {
+    injected: ({ streamed }) => {
       // Each call waits for all before it, so that places are shared as on one branch; then one of them only for what it meets.
-      const { calls } = branched.schedule;
+      const { calls } = streamed.schedule;
       const waiting = calls.map((one, place): ScheduledCall => {
         const after = [...calls.keys()].filter(
-          (other) => other < place && calls[other]!.branch !== one.branch,
+          (other) => other < place && calls[other]!.stream !== one.stream,
         );
         return { ...one, after };
       });
-      const step = { ...branched, plan: planMemory(lifetimesOf({ calls: waiting })) };
+      const step = { ...streamed, plan: planMemory(lifetimesOf({ calls: waiting })) };
       return calls.map((one, place) => ({ ...step, schedule: { calls: waiting.with(place, one) } }));
     },
   },
@@ -230,9 +230,9 @@ function atEachWait(
 function atEachBuffer(
   step: ProposedStep,
   change: (offset: number) => number,
-  isChosen: (buffer: Buffer) => boolean = () => true,
+  isTuned: (buffer: Buffer) => boolean = () => true,
 ): ProposedStep[] {
-  const chosen = [...step.plan.offsets].filter(([buffer]) => isChosen(buffer));
+  const chosen = [...step.plan.offsets].filter(([buffer]) => isTuned(buffer));
   return chosen.map(([buffer, offset]) => withOffsets(step, [[buffer, change(offset)]]));
 }
 
@@ -248,12 +248,12 @@ function withOffsets(step: ProposedStep, moved: readonly (readonly [Buffer, numb
 /** The step with a buffer in the place of one that is older, for all pairs of them that are chosen. */
 function putOver(
   step: ProposedStep,
-  isChosen: (old: Lifetime, young: Lifetime) => boolean,
+  isTuned: (old: Lifetime, young: Lifetime) => boolean,
 ): readonly ProposedStep[] {
   const lifetimes = lifetimesOf(step.schedule);
   return lifetimes.flatMap((old) =>
     lifetimes
-      .filter((young) => young !== old && isChosen(old, young))
+      .filter((young) => young !== old && isTuned(old, young))
       .map((young) => withOffsets(step, [[young.buffer, step.plan.offsets.get(old.buffer)!]])),
   );
 }
@@ -278,26 +278,28 @@ function doMeet(earlier: Call, later: Call, meetSo: (earlier: Access, later: Acc
   return accessesOf(earlier).some((one) =>
     accessesOf(later).some(
       (other) =>
-        one.part.buffer === other.part.buffer &&
-        one.part.offset < other.part.offset + other.part.size &&
-        other.part.offset < one.part.offset + one.part.size &&
+        one.slice.buffer === other.slice.buffer &&
+        one.slice.offset < other.slice.offset + other.slice.size &&
+        other.slice.offset < one.slice.offset + one.slice.size &&
         meetSo(one, other),
     ),
   );
 }
 
 function writesOfStep(call: Call): Buffer[] {
-  return accessesOf(call).flatMap(({ part, writes }) =>
+  return accessesOf(call).flatMap(({ slice: part, writes }) =>
     writes && part.buffer.storage === undefined ? [part.buffer] : [],
   );
 }
 
 function writesPersistent(call: Call): boolean {
-  return accessesOf(call).some(({ part, writes }) => writes && part.buffer.storage !== undefined);
+  return accessesOf(call).some(({ slice: part, writes }) => writes && part.buffer.storage !== undefined);
 }
 
 function isRead(program: readonly Call[], buffer: Buffer): boolean {
-  return program.some((call) => accessesOf(call).some(({ part, reads }) => reads && part.buffer === buffer));
+  return program.some((call) =>
+    accessesOf(call).some(({ slice: part, reads }) => reads && part.buffer === buffer),
+  );
 }
 
 function pairsOf<T>(items: readonly T[]): (readonly [T, T])[] {

@@ -13,7 +13,7 @@ import {
 import { sameBytes } from "./same-bytes.js";
 
 /** A product: what it multiplies, and how that lies in memory. */
-export interface ProductCase {
+export interface GemmCase {
   readonly dtype: GemmDtype;
   readonly m: number;
   readonly n: number;
@@ -30,7 +30,7 @@ export interface ProductCase {
   readonly beta: number;
 }
 
-export const plainCase: ProductCase = {
+export const plainCase: GemmCase = {
   dtype: "f32",
   m: 1,
   n: 1,
@@ -48,10 +48,10 @@ export const plainCase: ProductCase = {
 const three = (most: number) => fc.tuple(fc.nat(most), fc.nat(most), fc.nat(most));
 
 /** Small and large ones, with sizes on both sides of a tile, of a strip and of a slice of k. */
-export function productCases(
+export function gemmCases(
   dtype: GemmDtype,
   strip: { rows: number; columns: number; depth: number },
-): fc.Arbitrary<ProductCase> {
+): fc.Arbitrary<GemmCase> {
   const small = fc.oneof(fc.integer({ min: 1, max: 9 }), fc.constantFrom(12, 13, 31, 47, 64, 67));
   const sizes = fc.oneof(
     fc.record({ m: small, n: small, k: small }),
@@ -115,7 +115,7 @@ export function layOutAll({
   isBShared,
   padding,
   offset,
-}: ProductCase) {
+}: GemmCase) {
   const [aRows, aColumns] = isATransposed ? [k, m] : [m, k];
   const [bRows, bColumns] = isBTransposed ? [n, k] : [k, n];
   return {
@@ -126,7 +126,7 @@ export function layOutAll({
 }
 
 /** Runs a product on the runtime and gives the whole buffer of C, before and after. */
-export function runProduct(runtime: Runtime, one: ProductCase) {
+export function runGemm(runtime: Runtime, one: GemmCase) {
   const { dtype, m, n, k, batch, isATransposed, isBTransposed, alpha, beta } = one;
   const bytes = arrayOf[dtype].BYTES_PER_ELEMENT;
   const layouts = layOutAll(one);
@@ -169,9 +169,9 @@ export function runProduct(runtime: Runtime, one: ProductCase) {
 }
 
 /** Fails unless every element is within the bound of a sum of k products, and everything beside C is as it was. */
-export function proveProduct(runtime: Runtime, one: ProductCase): void {
+export function proveGemm(runtime: Runtime, one: GemmCase): void {
   const { dtype, m, n, k, batch, isATransposed, isBTransposed, isBShared, alpha, beta } = one;
-  const { values, layouts, after } = runProduct(runtime, one);
+  const { values, layouts, after } = runGemm(runtime, one);
   const epsilon = dtype === "f32" ? 2 ** -24 : 2 ** -53;
   const untouched = values.c.slice();
   for (let item = 0; item < batch; item++) {
@@ -203,7 +203,7 @@ export function proveProduct(runtime: Runtime, one: ProductCase): void {
   sameBytes(after, untouched, "what lies beside C");
 }
 
-export function shapeOf(one: ProductCase): GemmShape {
+export function shapeOf(one: GemmCase): GemmShape {
   const { dtype, m, n, k, batch, isATransposed, isBTransposed } = one;
   const { a, b } = layOutAll(one);
   return {

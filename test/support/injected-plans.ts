@@ -1,12 +1,10 @@
 /** Faults planted in the schedule or the plan of a sound step, each with the rule that it breaks. */
 
-import { accessesOf, type Call, type Part } from "../../src/compile/program/program.js";
+import { accessesOf, type BufferSlice, type Call } from "../../src/compile/program/program.js";
 import type { PlanRule } from "../../src/compile/verify/verify.js";
 import { span } from "../../src/units/index.js";
 import { type ProposedStep, planApart } from "./proposed-steps.js";
 import {
-  besideEachOther,
-  branchedStep,
   bufferOf,
   changeWaits,
   moveBuffers,
@@ -14,7 +12,9 @@ import {
   offsetOf,
   placeOf,
   rewrite,
+  sideBySideCalls,
   straightStep,
+  streamedStep,
 } from "./training-step.js";
 
 /** A step that was sound before something was changed in it. */
@@ -23,14 +23,14 @@ export interface PlanFault {
   readonly says: RegExp;
   /** Whether the step would compute something else; of the rest it is only unknown what it would do. */
   readonly harms?: true;
-  readonly planted: () => ProposedStep;
+  readonly injected: () => ProposedStep;
 }
 
 export const planFaults: Readonly<Record<string, PlanFault>> = {
   "a call left out": {
     rule: "calls",
     says: /call 4 \(bias\) is missing/,
-    planted: () => {
+    injected: () => {
       const step = straightStep();
       return { ...step, schedule: { calls: step.schedule.calls.filter(({ call }) => call.op !== "bias") } };
     },
@@ -39,7 +39,7 @@ export const planFaults: Readonly<Record<string, PlanFault>> = {
     rule: "calls",
     says: /call 4 \(bias\) stands twice in the schedule, at places 4 and 20/,
     harms: true,
-    planted: () => {
+    injected: () => {
       const step = straightStep();
       const bias = step.schedule.calls[placeOf(step, "bias")]!;
       return { ...step, schedule: { calls: [...step.schedule.calls, bias] } };
@@ -48,7 +48,7 @@ export const planFaults: Readonly<Record<string, PlanFault>> = {
   "a call in another's place": {
     rule: "calls",
     says: /call 18 \(update1\) is missing/,
-    planted: () => {
+    injected: () => {
       const step = straightStep();
       const calls = [...step.schedule.calls];
       calls[placeOf(step, "update1")] = calls[placeOf(step, "bias")]!;
@@ -58,87 +58,87 @@ export const planFaults: Readonly<Record<string, PlanFault>> = {
   "a call that is no call of the program": {
     rule: "calls",
     says: /place 20 of the schedule \(stranger\) is not in the program/,
-    planted: () => {
+    injected: () => {
       const step = straightStep();
       const stranger = { ...step.program[0]!, op: "stranger" };
       return {
         ...step,
-        schedule: { calls: [...step.schedule.calls, { call: stranger, branch: 0, after: [] }] },
+        schedule: { calls: [...step.schedule.calls, { call: stranger, stream: 0, after: [] }] },
       };
     },
   },
   "a program that holds one call twice": {
     rule: "calls",
     says: /the program holds call 0 \(clearGradients\) again as call 20/,
-    planted: () => {
+    injected: () => {
       const step = straightStep();
       return { ...step, program: [...step.program, step.program[0]!] };
     },
   },
 
   "a wait for a later call": {
-    rule: "branches",
+    rule: "streams",
     says: /call 10 \(errorBackward\).* waits for place 11, which is not an earlier one/,
-    planted: () => changeWaits(branchedStep(), "errorBackward", (_, place) => [place + 1]),
+    injected: () => changeWaits(streamedStep(), "errorBackward", (_, place) => [place + 1]),
   },
   "a wait of a call for itself": {
-    rule: "branches",
+    rule: "streams",
     says: /call 11 \(weightGradient2\).* waits for place 11/,
-    planted: () => changeWaits(branchedStep(), "weightGradient2", (after, place) => [...after, place]),
+    injected: () => changeWaits(streamedStep(), "weightGradient2", (after, place) => [...after, place]),
   },
   "a wait for a place that is not there": {
-    rule: "branches",
+    rule: "streams",
     says: /waits for place -1/,
-    planted: () => changeWaits(branchedStep(), "weightGradient2", () => [-1]),
+    injected: () => changeWaits(streamedStep(), "weightGradient2", () => [-1]),
   },
   "a wait on the call's own branch": {
-    rule: "branches",
+    rule: "streams",
     says: /call 2 \(gelu\).* waits for place 1, which is on the same branch/,
-    planted: () => changeWaits(branchedStep(), "gelu", () => [1]),
+    injected: () => changeWaits(streamedStep(), "gelu", () => [1]),
   },
   "a branch that is no whole number": {
-    rule: "branches",
+    rule: "streams",
     says: /call 4 \(bias\).* is on branch 0.5/,
-    planted: () => onBranch(branchedStep(), "bias", 0.5),
+    injected: () => onSideStream(streamedStep(), "bias", 0.5),
   },
   "a branch before the main one": {
-    rule: "branches",
+    rule: "streams",
     says: /call 4 \(bias\).* is on branch -1/,
-    planted: () => onBranch(branchedStep(), "bias", -1),
+    injected: () => onSideStream(streamedStep(), "bias", -1),
   },
   "more branches than a device runs": {
-    rule: "branches",
+    rule: "streams",
     says: /there may be 64/,
-    planted: () => {
+    injected: () => {
       const { program, ...step } = straightStep();
       const copies = Array.from({ length: 80 }, () => ({ ...program[0]! }));
-      const schedule = { calls: copies.map((call, branch) => ({ call, branch, after: [] })) };
+      const schedule = { calls: copies.map((call, stream) => ({ call, stream, after: [] })) };
       return { ...step, program: copies, schedule };
     },
   },
   "a branch that the main one never waits for": {
-    rule: "branches",
+    rule: "streams",
     says: /no call of the main branch waits for call 9 \(keepErrors\).* the last of branch 2/,
-    planted: () => changeWaits(branchedStep(), "update2", () => []),
+    injected: () => changeWaits(streamedStep(), "update2", () => []),
   },
   "a step that ends on a side branch": {
-    rule: "branches",
+    rule: "streams",
     says: /the last of branch 3/,
-    planted: () => onBranch(straightStep(), "update2", 3),
+    injected: () => onSideStream(straightStep(), "update2", 3),
   },
   "a step without a main branch": {
-    rule: "branches",
+    rule: "streams",
     says: /the last of branch 1/,
-    planted: () => {
+    injected: () => {
       const step = straightStep();
-      return { ...step, schedule: { calls: step.schedule.calls.map((one) => ({ ...one, branch: 1 })) } };
+      return { ...step, schedule: { calls: step.schedule.calls.map((one) => ({ ...one, stream: 1 })) } };
     },
   },
 
   "a persistent buffer with a place in the plan": {
     rule: "persistent",
     says: /gives buffer 2 \(w1\) the place 0/,
-    planted: () => {
+    injected: () => {
       const step = straightStep();
       const w1 = step.program
         .flatMap(({ work }) => (work.kind === "launch" ? work.arguments : []))
@@ -150,13 +150,13 @@ export const planFaults: Readonly<Record<string, PlanFault>> = {
   "a block over persistent memory": {
     rule: "persistent",
     says: /overlaps buffer \d+ \(gradients\) at/,
-    planted: () => ({ ...straightStep(), block: span(0x30500, 0x4000) }),
+    injected: () => ({ ...straightStep(), block: span(0x30500, 0x4000) }),
   },
 
   "a buffer without a place": {
     rule: "places",
     says: /buffer \d+ \(norm\) has no place/,
-    planted: () => {
+    injected: () => {
       const step = straightStep();
       const offsets = new Map(step.plan.offsets);
       offsets.delete(bufferOf(step.plan, "norm"));
@@ -166,7 +166,7 @@ export const planFaults: Readonly<Record<string, PlanFault>> = {
   "a misaligned place": {
     rule: "places",
     says: /buffer \d+ \(loss\) begins at \d+, which is no multiple of 256/,
-    planted: () => {
+    injected: () => {
       const step = straightStep();
       return moveBuffers(step, { loss: offsetOf(step, "loss") + 64 });
     },
@@ -174,17 +174,17 @@ export const planFaults: Readonly<Record<string, PlanFault>> = {
   "a place before the block": {
     rule: "places",
     says: /buffer \d+ \(h\) begins at -256/,
-    planted: () => moveBuffers(straightStep(), { h: -256 }),
+    injected: () => moveBuffers(straightStep(), { h: -256 }),
   },
   "a place that is no number": {
     rule: "places",
     says: /buffer \d+ \(h\) begins at NaN/,
-    planted: () => moveBuffers(straightStep(), { h: Number.NaN }),
+    injected: () => moveBuffers(straightStep(), { h: Number.NaN }),
   },
   "a buffer beyond the peak": {
     rule: "places",
     says: /takes bytes \[\d+, \d+\) of a plan of \d+/,
-    planted: () => {
+    injected: () => {
       const step = straightStep();
       return { ...step, plan: { ...step.plan, bytes: step.plan.bytes - 256 } };
     },
@@ -192,32 +192,32 @@ export const planFaults: Readonly<Record<string, PlanFault>> = {
   "a plan larger than its block": {
     rule: "places",
     says: /takes \d+ bytes and was given 1024/,
-    planted: () => ({ ...straightStep(), block: span(0x80000, 1024) }),
+    injected: () => ({ ...straightStep(), block: span(0x80000, 1024) }),
   },
   "a misaligned block": {
     rule: "places",
     says: /no multiple of 256/,
-    planted: () => ({ ...straightStep(), block: span(0x80040, 0x10000) }),
+    injected: () => ({ ...straightStep(), block: span(0x80040, 0x10000) }),
   },
   "a part that ends behind its buffer": {
     rule: "places",
     says: /call 15 \(clearNorm\) touches bytes \[0, 128\) of buffer \d+ \(norm\), which has 64/,
-    planted: () => withNormFilled(0, 128),
+    injected: () => withNormFilled(0, 128),
   },
   "a part that begins before its buffer": {
     rule: "places",
     says: /call 15 \(clearNorm\) touches bytes \[-64, 0\)/,
-    planted: () => withNormFilled(-64, 64),
+    injected: () => withNormFilled(-64, 64),
   },
   "a part of no bytes": {
     rule: "places",
     says: /call 15 \(clearNorm\) touches bytes \[0, 0\)/,
-    planted: () => withNormFilled(0, 0),
+    injected: () => withNormFilled(0, 0),
   },
   "a persistent buffer larger than its memory": {
     rule: "places",
     says: /buffer \d+ \(kept loss\) has 128 bytes/,
-    planted: () =>
+    injected: () =>
       rewrite(straightStep(), (call) => {
         if (call.work.kind !== "copy" || call.op !== "keepLoss") return call;
         const { target } = call.work;
@@ -230,7 +230,7 @@ export const planFaults: Readonly<Record<string, PlanFault>> = {
   "two records of one buffer": {
     rule: "places",
     says: /buffer (\d+) \(loss\) and buffer \1 \(loss\) are two records/,
-    planted: () => {
+    injected: () => {
       const step = rewrite(straightStep(), (call) => {
         if (call.work.kind !== "copy" || call.op !== "keepLoss") return call;
         const { source } = call.work;
@@ -243,7 +243,7 @@ export const planFaults: Readonly<Record<string, PlanFault>> = {
   "a peak told too high": {
     rule: "peak",
     says: /it says (\d+) bytes, and its buffers take/,
-    planted: () => {
+    injected: () => {
       const step = straightStep();
       return { ...step, plan: { ...step.plan, bytes: step.plan.bytes + 256 } };
     },
@@ -251,7 +251,7 @@ export const planFaults: Readonly<Record<string, PlanFault>> = {
   "a peak told too low, inside the last unit": {
     rule: "peak",
     says: /it says \d+ bytes, and its buffers take/,
-    planted: () => {
+    injected: () => {
       const step = straightStep();
       // The 64 bytes of the loss lie highest: the end of them is not the end of their unit.
       const moved = moveBuffers(step, { loss: step.plan.bytes });
@@ -263,38 +263,38 @@ export const planFaults: Readonly<Record<string, PlanFault>> = {
     rule: "order",
     says: /call 2 \(gelu\), at place 1 .* reads .*\(h\); before it in the program call 1 \(matmul1\), at place 2 .* writes/,
     harms: true,
-    planted: () => moveCall(straightStep(), "gelu", "matmul1"),
+    injected: () => moveCall(straightStep(), "gelu", "matmul1"),
   },
   "an in-place write before a read of what was there": {
     rule: "order",
     says: /call 8 \(clampErrors\).* reads and writes .*\(e\); before it in the program call 6 \(mean\).* reads/,
     harms: true,
-    planted: () => moveCall(straightStep(), "clampErrors", "mean"),
+    injected: () => moveCall(straightStep(), "clampErrors", "mean"),
   },
   "two writes exchanged": {
     rule: "order",
     says: /call 11 \(weightGradient2\).*before it in the program call 0 \(clearGradients\).* writes/,
     harms: true,
-    planted: () => moveCall(straightStep(), "clearGradients", "clearNorm"),
+    injected: () => moveCall(straightStep(), "clearGradients", "clearNorm"),
   },
   "a write and a read exchanged that know the same persistent bytes by two buffers": {
     rule: "order",
     says: /call 18 \(update1\).* reads .*\(g1\); before it in the program call 17 \(clip\).*\(gradients\)/,
     harms: true,
-    planted: () => moveCall(straightStep(), "clip", "update2"),
+    injected: () => moveCall(straightStep(), "clip", "update2"),
   },
   "a forgotten wait for step memory": {
     rule: "order",
     says: /call 6 \(mean\).* reads .*\(e\); before it in the program call 5 \(squaredError\)/,
     harms: true,
-    planted: () => changeWaits(branchedStep(), "mean", () => []),
+    injected: () => changeWaits(streamedStep(), "mean", () => []),
   },
   "a forgotten wait for persistent memory that has another name there": {
     rule: "order",
     says: /call 16 \(sumSquares\).*\(gradients\); before it in the program call 11 \(weightGradient2\).*\(g2\)/,
     harms: true,
-    planted: () => {
-      const step = branchedStep();
+    injected: () => {
+      const step = streamedStep();
       const wrong = changeWaits(step, "sumSquares", () => []);
       return { ...changeWaits(wrong, "clip", () => []), plan: planApart(step.schedule) };
     },
@@ -303,8 +303,8 @@ export const planFaults: Readonly<Record<string, PlanFault>> = {
     rule: "order",
     says: /call 11 \(weightGradient2\).* reads .*\(dy\)/,
     harms: true,
-    planted: () => {
-      const step = branchedStep();
+    injected: () => {
+      const step = streamedStep();
       return changeWaits(step, "weightGradient2", () => [placeOf(step, "squaredError")]);
     },
   },
@@ -312,52 +312,52 @@ export const planFaults: Readonly<Record<string, PlanFault>> = {
     rule: "order",
     says: /need not have ended by then/,
     harms: true,
-    planted: () => onBranch(branchedStep(), "geluBackward", 1),
+    injected: () => onSideStream(streamedStep(), "geluBackward", 1),
   },
 
   "a launch whose second kernel reads what its first one writes": {
     rule: "members",
     says: /matmul1 \+ gelu.* runs 2 kernels side by side, of which number 0 meets .*\(h\) and number 1 .*\(h\), and one of them writes/,
     harms: true,
-    planted: () => besideEachOther(straightStep(), "matmul1", "gelu"),
+    injected: () => sideBySideCalls(straightStep(), "matmul1", "gelu"),
   },
   "a launch whose kernels write the same memory under two names": {
     rule: "members",
     says: /clip \+ update1.* runs 2 kernels side by side, .*\(gradients\).*\(g1\)/,
     harms: true,
-    planted: () => besideEachOther(straightStep(), "clip", "update1"),
+    injected: () => sideBySideCalls(straightStep(), "clip", "update1"),
   },
 
   "a fetch of what the call before still writes": {
-    rule: "handovers",
+    rule: "pdl",
     says: /call 2 \(gelu\).* fetches .*\(h\).* while call 1 \(matmul1\).* writes/,
     harms: true,
-    planted: () => beginEarly(straightStep(), "gelu", (part) => part.buffer.label === "h"),
+    injected: () => splitReductions(straightStep(), "gelu", (slice) => slice.buffer.label === "h"),
   },
   "a fetch of what has another name in the call before": {
-    rule: "handovers",
+    rule: "pdl",
     says: /call 18 \(update1\).* fetches .*\(g1\).* while call 17 \(clip\).* writes .*\(gradients\)/,
     harms: true,
-    planted: () => beginEarly(straightStep(), "update1", (part) => part.buffer.label === "g1"),
+    injected: () => splitReductions(straightStep(), "update1", (slice) => slice.buffer.label === "g1"),
   },
   "an early begin in spite of a wait for another branch": {
-    rule: "handovers",
+    rule: "pdl",
     says: /call 16 \(sumSquares\).* begins early, and waits for calls of other branches/,
     harms: true,
-    planted: () => beginEarly(branchedStep(), "sumSquares", () => true),
+    injected: () => splitReductions(streamedStep(), "sumSquares", () => true),
   },
   "an early begin of a branch's first call": {
-    rule: "handovers",
+    rule: "pdl",
     says: /call 0 \(clearGradients\).* begins before another has ended, and there is none/,
-    planted: () => beginEarly(straightStep(), "clearGradients", () => false),
+    injected: () => splitReductions(straightStep(), "clearGradients", () => false),
   },
   "a fetch of what the call does not read": {
-    rule: "handovers",
+    rule: "pdl",
     says: /call 2 \(gelu\).* fetches .*\(a\).*, which it does not read/,
-    planted: () => {
+    injected: () => {
       const step = straightStep();
-      const [wrong] = accessesOf(step.program[2]!).flatMap(({ part, writes }) => (writes ? [part] : []));
-      return withEarly(step, placeOf(step, "gelu"), [wrong!]);
+      const [wrong] = accessesOf(step.program[2]!).flatMap(({ slice, writes }) => (writes ? [slice] : []));
+      return withPdl(step, placeOf(step, "gelu"), [wrong!]);
     },
   },
 
@@ -365,7 +365,7 @@ export const planFaults: Readonly<Record<string, PlanFault>> = {
     rule: "lifetimes",
     says: /buffer \d+ \(\w+\) in bytes .* is in use from call .* on, and buffer \d+ \(\w+\) in bytes .* is until call/,
     harms: true,
-    planted: () => {
+    injected: () => {
       const step = straightStep();
       return moveBuffers(step, { e: offsetOf(step, "a"), a: offsetOf(step, "e") });
     },
@@ -374,7 +374,7 @@ export const planFaults: Readonly<Record<string, PlanFault>> = {
     rule: "lifetimes",
     says: /\(a\) in bytes .* and buffer \d+ \(h\)/,
     harms: true,
-    planted: () => {
+    injected: () => {
       const step = straightStep();
       return moveBuffers(step, { a: offsetOf(step, "a") - 256 });
     },
@@ -383,7 +383,7 @@ export const planFaults: Readonly<Record<string, PlanFault>> = {
     rule: "lifetimes",
     says: /\(h\) in bytes/,
     harms: true,
-    planted: () => {
+    injected: () => {
       const step = straightStep();
       return moveBuffers(step, { h: offsetOf(step, "h") + 256 });
     },
@@ -391,7 +391,7 @@ export const planFaults: Readonly<Record<string, PlanFault>> = {
   "a lifetime one call short": {
     rule: "lifetimes",
     says: /\(da\) in bytes .* from call 12 \(matmulBackward\).*\(dy\) in bytes .* until call 12 \(matmulBackward\)/,
-    planted: () => {
+    injected: () => {
       const step = straightStep();
       return moveBuffers(step, { da: offsetOf(step, "dy") });
     },
@@ -400,7 +400,7 @@ export const planFaults: Readonly<Record<string, PlanFault>> = {
     rule: "lifetimes",
     says: /\(loss\) in bytes .* from call 6 \(mean\).*\(e\) in bytes .* until call 9 \(keepErrors\)/,
     harms: true,
-    planted: () => {
+    injected: () => {
       const step = straightStep();
       return moveBuffers(step, { loss: offsetOf(step, "e") });
     },
@@ -409,7 +409,7 @@ export const planFaults: Readonly<Record<string, PlanFault>> = {
     rule: "lifetimes",
     says: /\(dy\) in bytes .* from call 10 \(errorBackward\).*\(h\) in bytes .* until call 13 \(geluBackward\)/,
     harms: true,
-    planted: () => {
+    injected: () => {
       const step = straightStep();
       return moveBuffers(step, { dy: offsetOf(step, "h") });
     },
@@ -418,8 +418,8 @@ export const planFaults: Readonly<Record<string, PlanFault>> = {
     rule: "lifetimes",
     says: /\(dy\) in bytes .*\(e\) in bytes .* until call 9 \(keepErrors\)/,
     harms: true,
-    planted: () => {
-      const step = branchedStep();
+    injected: () => {
+      const step = streamedStep();
       return moveBuffers(step, { dy: offsetOf(step, "e") });
     },
   },
@@ -427,7 +427,7 @@ export const planFaults: Readonly<Record<string, PlanFault>> = {
     rule: "lifetimes",
     says: /\(dh\) in bytes .*\(e\) in bytes/,
     harms: true,
-    planted: () => {
+    injected: () => {
       const step = planWithWait();
       const last = placeOf(step, "keepErrors");
       return changeWaits(step, "geluBackward", (after) => after.filter((waited) => waited !== last));
@@ -437,17 +437,17 @@ export const planFaults: Readonly<Record<string, PlanFault>> = {
   "a read of memory that nothing has written": {
     rule: "written",
     says: /call 15 \(sumSquares\) reads bytes \[0, 64\) of buffer \d+ \(norm\), and nothing has written byte 0/,
-    planted: () => rewrite(straightStep(), (call) => (call.op === "clearNorm" ? undefined : call)),
+    injected: () => rewrite(straightStep(), (call) => (call.op === "clearNorm" ? undefined : call)),
   },
   "a read of memory of which a part is written": {
     rule: "written",
     says: /call 16 \(sumSquares\) reads .* nothing has written byte 32 of it/,
-    planted: () => withNormFilled(0, 32),
+    injected: () => withNormFilled(0, 32),
   },
 };
 
-function onBranch(step: ProposedStep, op: string, branch: number): ProposedStep {
-  const calls = step.schedule.calls.map((one) => (one.call.op === op ? { ...one, branch } : one));
+function onSideStream(step: ProposedStep, op: string, stream: number): ProposedStep {
+  const calls = step.schedule.calls.map((one) => (one.call.op === op ? { ...one, stream } : one));
   return { ...step, schedule: { calls } };
 }
 
@@ -460,30 +460,34 @@ function withNormFilled(offset: number, size: number): ProposedStep {
 
 /** The place of `e`, which side branch 2 works on, is given to `dh` behind a wait for the last of that branch. */
 export function planWithWait(): ProposedStep {
-  const step = branchedStep();
+  const step = streamedStep();
   const waiting = changeWaits(step, "geluBackward", (after) => [...after, placeOf(step, "keepErrors")]);
   const apart = planApart(waiting.schedule);
   return moveBuffers({ ...waiting, plan: apart }, { e: apart.bytes, dh: apart.bytes });
 }
 
 /** The step with a call that begins before the one before it has ended, and fetches some of what it reads by then. */
-export function beginEarly(step: ProposedStep, op: string, isFetched: (part: Part) => boolean): ProposedStep {
-  return beginEarlyAt(step, placeOf(step, op), isFetched);
+export function splitReductions(
+  step: ProposedStep,
+  op: string,
+  isFetched: (slice: BufferSlice) => boolean,
+): ProposedStep {
+  return splitAt(step, placeOf(step, op), isFetched);
 }
 
 /** The same for the call at a place. */
-export function beginEarlyAt(
+export function splitAt(
   step: ProposedStep,
   place: number,
-  isFetched: (part: Part) => boolean,
+  isFetched: (slice: BufferSlice) => boolean,
 ): ProposedStep {
-  const read = accessesOf(step.schedule.calls[place]!.call).flatMap(({ part, reads }) =>
-    reads ? [part] : [],
+  const read = accessesOf(step.schedule.calls[place]!.call).flatMap(({ slice, reads }) =>
+    reads ? [slice] : [],
   );
-  return withEarly(step, place, read.filter(isFetched));
+  return withPdl(step, place, read.filter(isFetched));
 }
 
-function withEarly(step: ProposedStep, place: number, early: readonly Part[]): ProposedStep {
-  const calls = step.schedule.calls.map((one, at) => (at === place ? { ...one, early } : one));
+function withPdl(step: ProposedStep, place: number, early: readonly BufferSlice[]): ProposedStep {
+  const calls = step.schedule.calls.map((one, at) => (at === place ? { ...one, prefetches: early } : one));
   return { ...step, schedule: { calls } };
 }

@@ -6,9 +6,9 @@
 import {
   accessesOf,
   type Buffer,
+  type BufferSlice,
   type Call,
   membersOf,
-  type Part,
 } from "../../src/compile/program/program.js";
 import type { ProposedStep } from "./proposed-steps.js";
 
@@ -21,7 +21,7 @@ export type Outcome = ReadonlyMap<Call | number, string>;
 /** What happens at a time: a call runs, or one that begins early fetches what it fetches before it waits. */
 interface Turn {
   readonly call: Call;
-  readonly fetched?: readonly Part[];
+  readonly fetched?: readonly BufferSlice[];
 }
 
 /** The truth: the program's order, and each step buffer apart from all others. */
@@ -41,21 +41,23 @@ export function runPlanned(
   const [ended, fetched] = [new Set<number>(), new Set<number>()];
   const turns: Turn[] = [];
   const isReady = (place: number): boolean => {
-    const { branch, after } = calls[place]!;
-    const isNext = calls.every((other, at) => at >= place || other.branch !== branch || ended.has(at));
+    const { stream, after } = calls[place]!;
+    const isNext = calls.every((other, at) => at >= place || other.stream !== stream || ended.has(at));
     return isNext && after.every((waited) => ended.has(waited));
   };
-  const isBegun = (place: number): boolean => {
-    const before = calls.findLastIndex(({ branch }, at) => at < place && branch === calls[place]!.branch);
+  const isPartial = (place: number): boolean => {
+    const before = calls.findLastIndex(({ stream }, at) => at < place && stream === calls[place]!.stream);
     return before < 0 || isReady(before);
   };
   while (ended.size < calls.length) {
     const waiting = [...calls.keys()].filter((place) => !ended.has(place));
     const ready = waiting.filter(isReady);
-    const early = waiting.filter((place) => calls[place]!.early && !fetched.has(place) && isBegun(place));
+    const early = waiting.filter(
+      (place) => calls[place]!.prefetches && !fetched.has(place) && isPartial(place),
+    );
     const chosen = choose(ready.length + early.length);
     const place = [...ready, ...early][chosen]!;
-    const { call, early: parts = [] } = calls[place]!;
+    const { call, prefetches: parts = [] } = calls[place]!;
     if (chosen >= ready.length) {
       fetched.add(place);
       turns.push({ call, fetched: parts });
@@ -78,7 +80,7 @@ function runTurns(
   choose: (count: number) => number = () => 0,
 ): Outcome {
   const memory = new Map<string, string>();
-  const piecesOf = (part: Part): string[] =>
+  const piecesOf = (part: BufferSlice): string[] =>
     Array.from({ length: part.size / pieceBytes }, (_, index) => {
       const piece = part.offset / pieceBytes + index;
       const { storage } = part.buffer;
@@ -87,8 +89,8 @@ function runTurns(
         : `persistent, piece ${storage.span.address / pieceBytes + piece}`;
     });
   const outcome = new Map<Call | number, string>();
-  const foundIn = (part: Part): string[] => piecesOf(part).map((piece) => memory.get(piece) ?? "old");
-  const early = new Map<Call, ReadonlyMap<Part, string[]>>();
+  const foundIn = (part: BufferSlice): string[] => piecesOf(part).map((piece) => memory.get(piece) ?? "old");
+  const early = new Map<Call, ReadonlyMap<BufferSlice, string[]>>();
   for (const { call, fetched } of turns) {
     if (fetched) {
       early.set(call, new Map(fetched.map((part) => [part, foundIn(part)])));
@@ -99,11 +101,11 @@ function runTurns(
     const texts: string[] = [];
     while (left.length > 0) {
       const [[number, accesses]] = left.splice(choose(left.length), 1) as [(typeof left)[number]];
-      const read = accesses.flatMap(({ part, reads }) => (reads ? [part] : []));
+      const read = accesses.flatMap(({ slice: part, reads }) => (reads ? [part] : []));
       const found = read.flatMap((part) => early.get(call)?.get(part) ?? foundIn(part));
       texts[number] = found.join();
       const made = `${call.op} ${number} of ${wordFor(found.join())}`;
-      for (const { part, writes } of accesses)
+      for (const { slice: part, writes } of accesses)
         for (const piece of writes ? piecesOf(part) : []) memory.set(piece, made);
     }
     outcome.set(call, texts.join(" beside "));

@@ -2,7 +2,13 @@
 
 import { Device } from "holdfast";
 import { Guards } from "../../src/autograd/index.js";
-import { branchings, branchStep, type PlannedStep, planStep, traceStep } from "../../src/compile/index.js";
+import {
+  assignStreams,
+  type PlannedStep,
+  planStep,
+  streamOptions,
+  traceStep,
+} from "../../src/compile/index.js";
 import { openPrintingDriver } from "./printing-driver.js";
 import { testEnvironment } from "./test-device.js";
 
@@ -11,8 +17,8 @@ export type Precision = "f32" | "tf32" | "bf16";
 const multiprocessors = 132;
 
 /** Runs `use` on a GPU of its own, which is closed whatever happens. A plan that is refused there is an error. */
-export function withImaginedGpu<T>(precision: Precision, use: (device: Device) => T): T {
-  const { driver } = openPrintingDriver({ parallelism: multiprocessors, canBeginEarly: true });
+export function withNullGpu<T>(precision: Precision, use: (device: Device) => T): T {
+  const { driver } = openPrintingDriver({ parallelism: multiprocessors, supportsPdl: true });
   try {
     const device = new Device("cuda", {
       ...{ driver, precision, memory: "1GiB", staging: "4MiB", stallAfter: "off" },
@@ -32,13 +38,11 @@ export function withImaginedGpu<T>(precision: Precision, use: (device: Device) =
 export function planEveryWay(device: Device, step: () => unknown): readonly PlannedStep[] {
   const { runtime } = device;
   const guards = new Guards();
-  const trace = traceStep(runtime, () =>
-    device.inImaginedStep(() => guards.watch(device, () => void step())),
-  );
+  const trace = traceStep(runtime, () => device.inTracedStep(() => guards.watch(device, () => void step())));
   guards.undo();
   const planned = planStep(runtime, trace);
-  const branched = Object.values(branchings).flatMap(
-    (options) => branchStep(runtime, planned, options) ?? [],
+  const streamed = Object.values(streamOptions).flatMap(
+    (options) => assignStreams(runtime, planned, options) ?? [],
   );
-  return [planned, ...branched];
+  return [planned, ...streamed];
 }

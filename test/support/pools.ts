@@ -68,7 +68,7 @@ export const oldPool: OpenPool = (runtime) => {
 };
 
 /** Writes each block full of its own byte, then looks whether one has written into another. */
-export function requireApart(runtime: Runtime, blocks: Readonly<Record<string, Storage>>): void {
+export function requireDisjointMembers(runtime: Runtime, blocks: Readonly<Record<string, Storage>>): void {
   const entries = Object.entries(blocks);
   for (const [index, [, block]] of entries.entries()) runtime.fill(block, index + 1);
   for (const [index, [name, block]] of entries.entries()) {

@@ -6,8 +6,8 @@
 import {
   accessesOf,
   type Buffer,
+  type BufferSlice,
   type Call,
-  type Part,
   type Plan,
   type Schedule,
 } from "../../src/compile/program/program.js";
@@ -26,9 +26,9 @@ export interface ProposedStep {
 
 /** What a call touches, by how it does. */
 export interface Operands {
-  readonly reads?: readonly (Part | Buffer)[];
-  readonly writes?: readonly (Part | Buffer)[];
-  readonly updates?: readonly (Part | Buffer)[];
+  readonly reads?: readonly (BufferSlice | Buffer)[];
+  readonly writes?: readonly (BufferSlice | Buffer)[];
+  readonly updates?: readonly (BufferSlice | Buffer)[];
 }
 
 /** Writes a program down, call by call. */
@@ -66,11 +66,11 @@ export class Sketch {
     return this.#add({ op, work: { kind: "launch", kernel, blocks: 1, arguments: [...operands, 1] } });
   }
 
-  fill(op: string, target: Part | Buffer): Call {
+  fill(op: string, target: BufferSlice | Buffer): Call {
     return this.#add({ op, work: { kind: "fill", target: wholeOf(target), byte: 0 } });
   }
 
-  copy(op: string, source: Part | Buffer, target: Part | Buffer): Call {
+  copy(op: string, source: BufferSlice | Buffer, target: BufferSlice | Buffer): Call {
     return this.#add({ op, work: { kind: "copy", source: wholeOf(source), target: wholeOf(target) } });
   }
 
@@ -80,26 +80,26 @@ export class Sketch {
   }
 }
 
-export function partOf(buffer: Buffer, offset: number, size: number): Part {
+export function sliceOf(buffer: Buffer, offset: number, size: number): BufferSlice {
   return { buffer, offset, size };
 }
 
-function wholeOf(operand: Part | Buffer): Part {
+function wholeOf(operand: BufferSlice | Buffer): BufferSlice {
   return "buffer" in operand ? operand : { buffer: operand, offset: 0, size: operand.bytes };
 }
 
 /** Whether two calls touch the same bytes and one of them writes there. */
 export function meet(a: Call, b: Call): boolean {
   return accessesOf(a).some((one) =>
-    accessesOf(b).some((other) => (one.writes || other.writes) && share(one.part, other.part)),
+    accessesOf(b).some((other) => (one.writes || other.writes) && share(one.slice, other.slice)),
   );
 }
 
 /** Whether two parts have bytes in common, wherever step memory is planned to lie. */
-export function share(a: Part, b: Part): boolean {
+export function share(a: BufferSlice, b: BufferSlice): boolean {
   if (a.buffer !== b.buffer && (a.buffer.storage === undefined || b.buffer.storage === undefined))
     return false;
-  const start = (part: Part): number => (part.buffer.storage?.span.address ?? 0) + part.offset;
+  const start = (slice: BufferSlice): number => (slice.buffer.storage?.span.address ?? 0) + slice.offset;
   return start(a) < start(b) + b.size && start(b) < start(a) + a.size;
 }
 
@@ -107,18 +107,18 @@ export function share(a: Part, b: Part): boolean {
  * The calls in their order on the branches that are given for them, each waiting for every earlier one that it meets;
  * a last call of the main branch waits for all.
  */
-export function scheduleOn(program: readonly Call[], branches: readonly number[]): Schedule {
-  const branchOf = (index: number): number => (index === program.length - 1 ? 0 : (branches[index] ?? 0));
+export function scheduleOn(program: readonly Call[], streams: readonly number[]): Schedule {
+  const streamOf = (index: number): number => (index === program.length - 1 ? 0 : (streams[index] ?? 0));
   return {
     calls: program.map((call, index) => {
       const isEnd = index === program.length - 1;
       const after = [...program.keys()].filter(
         (earlier) =>
           earlier < index &&
-          branchOf(earlier) !== branchOf(index) &&
+          streamOf(earlier) !== streamOf(index) &&
           (isEnd || meet(program[earlier]!, call)),
       );
-      return { call, branch: branchOf(index), after };
+      return { call, stream: streamOf(index), after };
     }),
   };
 }
@@ -139,7 +139,8 @@ export function planFirstFit(schedule: Schedule): Plan {
   const isBefore = reachability(schedule);
   const uses = new Map<Buffer, number[]>();
   for (const [place, { call }] of schedule.calls.entries()) {
-    for (const { part } of accessesOf(call)) uses.set(part.buffer, [...(uses.get(part.buffer) ?? []), place]);
+    for (const { slice } of accessesOf(call))
+      uses.set(slice.buffer, [...(uses.get(slice.buffer) ?? []), place]);
   }
   const isOver = (a: Buffer, b: Buffer): boolean =>
     uses.get(a)!.every((one) => uses.get(b)!.every((other) => isBefore(one, other)));
@@ -163,15 +164,15 @@ export function planFirstFit(schedule: Schedule): Plan {
 }
 
 function stepBuffers({ calls }: Schedule): Set<Buffer> {
-  const touched = calls.flatMap(({ call }) => accessesOf(call).map(({ part }) => part.buffer));
+  const touched = calls.flatMap(({ call }) => accessesOf(call).map(({ slice }) => slice.buffer));
   return new Set(touched.filter(({ storage }) => storage === undefined));
 }
 
 /** Which place has ended before which other begins, found the long way: by walking from each along its waits. */
 export function reachability({ calls }: Schedule): (earlier: number, later: number) => boolean {
   const before = calls.map(() => new Set<number>());
-  for (const [place, { branch, after }] of calls.entries()) {
-    const previous = calls.findLastIndex((other, index) => index < place && other.branch === branch);
+  for (const [place, { stream, after }] of calls.entries()) {
+    const previous = calls.findLastIndex((other, index) => index < place && other.stream === stream);
     for (const ended of previous < 0 ? after : [previous, ...after]) {
       before[place]!.add(ended);
       for (const further of before[ended]!) before[place]!.add(further);

@@ -7,34 +7,34 @@ import fc from "fast-check";
 import { type FloatName, floatBytes } from "./encoded-values.js";
 
 /** How the matrices of a batch lie: one behind the other, a row of each in turn, or one for all. */
-const batchForms = ["apart", "in turn", "shared"] as const;
-type BatchForm = (typeof batchForms)[number];
+const batchConfigs = ["apart", "in turn", "shared"] as const;
+type BatchConfig = (typeof batchConfigs)[number];
 
-export interface DrawnMatrix {
+export interface RandomMatrix {
   readonly isTransposed: boolean;
-  readonly form: BatchForm;
+  readonly form: BatchConfig;
   /** Elements between the rows, and before the first. */
   readonly gap: number;
   readonly offset: number;
 }
 
-export interface DrawnProduct {
+export interface RandomGemm {
   readonly dtype: FloatName;
   readonly resultDtype: FloatName;
   readonly m: number;
   readonly n: number;
   readonly k: number;
   readonly batch: number;
-  readonly a: DrawnMatrix;
-  readonly b: DrawnMatrix;
-  readonly c: DrawnMatrix;
+  readonly a: RandomMatrix;
+  readonly b: RandomMatrix;
+  readonly c: RandomMatrix;
   readonly alpha: number;
   readonly beta: number;
   readonly bias: "none" | "one" | "batched";
   readonly activation: "none" | "relu" | "gelu";
 }
 
-const matrix = (forms: readonly BatchForm[], mayTurn: boolean): fc.Arbitrary<DrawnMatrix> =>
+const matrix = (forms: readonly BatchConfig[], mayTurn: boolean): fc.Arbitrary<RandomMatrix> =>
   fc.record({
     isTransposed: mayTurn ? fc.boolean() : fc.constant(false),
     form: fc.constantFrom(...forms),
@@ -42,7 +42,7 @@ const matrix = (forms: readonly BatchForm[], mayTurn: boolean): fc.Arbitrary<Dra
     offset: fc.nat(5),
   });
 
-export function drawProducts(dtypes: readonly FloatName[]): fc.Arbitrary<DrawnProduct> {
+export function drawGemms(dtypes: readonly FloatName[]): fc.Arbitrary<RandomGemm> {
   const size = fc.oneof(fc.integer({ min: 1, max: 5 }), fc.constantFrom(8, 9));
   const types = fc.constantFrom(...dtypes).chain((dtype) =>
     fc.record({
@@ -52,12 +52,16 @@ export function drawProducts(dtypes: readonly FloatName[]): fc.Arbitrary<DrawnPr
   );
   const rest = fc.record({
     ...{ m: size, n: size, k: size, batch: fc.constantFrom(1, 1, 2, 3) },
-    ...{ a: matrix(batchForms, true), b: matrix(batchForms, true), c: matrix(["apart", "in turn"], false) },
+    ...{
+      a: matrix(batchConfigs, true),
+      b: matrix(batchConfigs, true),
+      c: matrix(["apart", "in turn"], false),
+    },
     ...{ alpha: fc.constantFrom(1, -0.5, 2), beta: fc.constantFrom(0, 1, -2) },
     bias: fc.constantFrom("none", "one", "batched"),
     activation: fc.constantFrom("none", "relu", "gelu"),
   });
-  return fc.tuple(types, rest).map(([one, other]) => ({ ...one, ...other }) as DrawnProduct);
+  return fc.tuple(types, rest).map(([one, other]) => ({ ...one, ...other }) as RandomGemm);
 }
 
 export interface LaidOut {
@@ -73,7 +77,7 @@ export interface LaidOut {
 
 /** Where the elements of a matrix lie that is stored as rows × columns. */
 export function layOut(
-  { form, gap, offset }: DrawnMatrix,
+  { form, gap, offset }: RandomMatrix,
   batch: number,
   rows: number,
   columns: number,
@@ -87,7 +91,7 @@ export function layOut(
   return { rowStride, batchStride, offset, extent, length: offset + extent + 3, at };
 }
 
-export function layOutProduct({ m, n, k, batch, a, b, c }: DrawnProduct) {
+export function layOutGemm({ m, n, k, batch, a, b, c }: RandomGemm) {
   return {
     a: a.isTransposed ? layOut(a, batch, k, m) : layOut(a, batch, m, k),
     b: b.isTransposed ? layOut(b, batch, n, k) : layOut(b, batch, k, n),
@@ -104,7 +108,7 @@ export function smallValues(length: number, seed: number): Float64Array {
   });
 }
 
-export interface ProductValues {
+export interface GemmValues {
   readonly a: Float64Array;
   readonly b: Float64Array;
   readonly c: Float64Array;
@@ -113,13 +117,13 @@ export interface ProductValues {
 }
 
 /** From the bias of one product to the next one's: libraries want each on 16 bytes. */
-export function biasStepOf({ n, batch, bias, resultDtype }: DrawnProduct): number {
+export function biasStepOf({ n, batch, bias, resultDtype }: RandomGemm): number {
   const step = 16 / floatBytes[resultDtype];
   return bias === "batched" && batch > 1 ? Math.ceil(n / step) * step : 0;
 }
 
-export function drawValues(drawn: DrawnProduct): ProductValues {
-  const { a, b, c } = layOutProduct(drawn);
+export function drawValues(drawn: RandomGemm): GemmValues {
+  const { a, b, c } = layOutGemm(drawn);
   const values = {
     a: smallValues(a.length, 1),
     b: smallValues(b.length, 2),
@@ -132,9 +136,9 @@ export function drawValues(drawn: DrawnProduct): ProductValues {
 }
 
 /** What the memory of C holds afterwards: the product in its places, and everything else as it was. */
-export function expectedOf(drawn: DrawnProduct, { a, b, c, bias }: ProductValues): Float64Array {
+export function expectedOf(drawn: RandomGemm, { a, b, c, bias }: GemmValues): Float64Array {
   const { m, n, k, batch, alpha, beta, activation } = drawn;
-  const layouts = layOutProduct(drawn);
+  const layouts = layOutGemm(drawn);
   const expected = Float64Array.from(c);
   for (let item = 0; item < batch; item++) {
     for (let row = 0; row < m; row++) {
@@ -157,7 +161,7 @@ export function expectedOf(drawn: DrawnProduct, { a, b, c, bias }: ProductValues
   return expected;
 }
 
-function activate(x: number, activation: DrawnProduct["activation"]): number {
+function activate(x: number, activation: RandomGemm["activation"]): number {
   if (activation === "relu") return Math.max(x, 0);
   if (activation === "none") return x;
   return 0.5 * x * (1 + Math.tanh(Math.sqrt(2 / Math.PI) * (x + 0.044715 * x ** 3)));
@@ -175,7 +179,7 @@ const geluError: Readonly<Record<FloatName, number>> = {
 const libraryGeluError = 1e-4;
 
 /** Fails with the first element that is not what it should be. */
-export function proveValues(drawn: DrawnProduct, found: Float64Array, expected: Float64Array): void {
+export function proveValues(drawn: RandomGemm, found: Float64Array, expected: Float64Array): void {
   const { dtype, resultDtype, activation } = drawn;
   const isByLibrary = dtype === "f16" || dtype === "bf16";
   const gelu = Math.max(geluError[resultDtype], isByLibrary ? libraryGeluError : 0);

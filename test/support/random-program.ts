@@ -4,7 +4,7 @@
  */
 
 import fc from "fast-check";
-import type { Buffer, Call, Part, RowCall } from "../../src/compile/program/program.js";
+import type { Buffer, BufferSlice, Call, RowCall } from "../../src/compile/program/program.js";
 import {
   type Compute,
   type Dtype,
@@ -22,35 +22,35 @@ import {
 /** The axes that a buffer's elements lie along. */
 export type Form = "abd" | "ab" | "a" | "bd" | "d" | "";
 
-export interface DrawnBuffer {
+export interface RandomBuffer {
   readonly form: Form;
   readonly dtype: Dtype;
   readonly stays: "step" | "kept" | "persistent";
 }
 
-export interface DrawnCall {
-  readonly kind: "elements" | "rows" | "place" | "indexed" | "copy" | "fill";
+export interface RandomCall {
+  readonly kind: "elements" | "row" | "place" | "indexed" | "copy" | "fill";
   /** Numbers that everything else of the call is picked by. */
   readonly picks: readonly number[];
 }
 
-export interface DrawnProgram {
+export interface RandomProgram {
   readonly sizes: { readonly a: number; readonly b: number; readonly d: number };
-  readonly buffers: readonly DrawnBuffer[];
-  readonly calls: readonly DrawnCall[];
+  readonly buffers: readonly RandomBuffer[];
+  readonly calls: readonly RandomCall[];
 }
 
 const size = fc.constantFrom(1, 2, 3, 4, 5, 8);
 const picks = fc.array(fc.nat(47), { minLength: 12, maxLength: 12 });
-const often = (kind: DrawnCall["kind"], weight: number) => ({ arbitrary: fc.constant(kind), weight });
+const often = (kind: RandomCall["kind"], weight: number) => ({ arbitrary: fc.constant(kind), weight });
 
-export const drawnPrograms: fc.Arbitrary<DrawnProgram> = fc.record({
+export const randomPrograms: fc.Arbitrary<RandomProgram> = fc.record({
   sizes: fc.record({ a: size, b: size, d: fc.constantFrom(1, 2, 4, 5, 8, 13) }),
   buffers: fc.array(
     fc.record({
       form: fc.constantFrom<Form>("abd", "abd", "abd", "ab", "ab", "a", "bd", "d", ""),
       dtype: fc.constantFrom<Dtype>("f32", "f32", "f32", "f32", "bf16", "f16", "i32", "bool", "u8", "f64"),
-      stays: fc.constantFrom<DrawnBuffer["stays"]>("step", "step", "step", "kept", "persistent"),
+      stays: fc.constantFrom<RandomBuffer["stays"]>("step", "step", "step", "kept", "persistent"),
     }),
     { minLength: 3, maxLength: 9 },
   ),
@@ -58,7 +58,7 @@ export const drawnPrograms: fc.Arbitrary<DrawnProgram> = fc.record({
     fc.record({
       kind: fc.oneof(
         often("elements", 10),
-        often("rows", 5),
+        often("row", 5),
         often("place", 1),
         often("indexed", 1),
         often("copy", 1),
@@ -71,18 +71,18 @@ export const drawnPrograms: fc.Arbitrary<DrawnProgram> = fc.record({
 });
 
 type Axis = "a" | "b" | "d";
-type Sizes = DrawnProgram["sizes"];
+type Sizes = RandomProgram["sizes"];
 
 const countOf = (form: string, sizes: Sizes): number =>
   [...form].reduce((count, axis) => count * sizes[axis as Axis], 1);
 
 /** At least two elements, so that an index has something to choose from. */
-export function bytesOf({ form, dtype }: DrawnBuffer, sizes: Sizes): number {
+export function bytesOf({ form, dtype }: RandomBuffer, sizes: Sizes): number {
   return Math.max(2, countOf(form, sizes)) * dtypes[dtype].bytes;
 }
 
 /** Small numbers of every dtype, as bytes. */
-export function valuesOf(buffer: DrawnBuffer, sizes: Sizes, seed: number): Uint8Array {
+export function valuesOf(buffer: RandomBuffer, sizes: Sizes, seed: number): Uint8Array {
   const { dtype } = buffer;
   const count = bytesOf(buffer, sizes) / dtypes[dtype].bytes;
   // No multiples of a power of two: the order in which they are added up shows.
@@ -122,7 +122,7 @@ function stridesOf(order: string, shape: string, sizes: Sizes): number[] {
 
 interface Operand {
   readonly buffer: Buffer;
-  readonly drawn: DrawnBuffer;
+  readonly drawn: RandomBuffer;
   readonly order: string;
 }
 
@@ -167,14 +167,14 @@ function storable(value: Expression, dtype: Dtype): Expression {
 }
 
 /** The calls over given buffers; drawn ones that no buffers fit are left out. */
-export function callsOf({ sizes, buffers: drawn, calls }: DrawnProgram, buffers: readonly Buffer[]): Call[] {
+export function callsOf({ sizes, buffers: drawn, calls }: RandomProgram, buffers: readonly Buffer[]): Call[] {
   const all = drawn.map((one, index) => ({ drawn: one, buffer: buffers[index]! }));
-  const ofForms = (...forms: readonly Form[]) => all.filter(({ drawn }) => forms.includes(drawn.form));
-  const wholeOf = (buffer: Buffer): Part => ({ buffer, offset: 0, size: buffer.bytes });
+  const ofConfigs = (...forms: readonly Form[]) => all.filter(({ drawn }) => forms.includes(drawn.form));
+  const wholeOf = (buffer: Buffer): BufferSlice => ({ buffer, offset: 0, size: buffer.bytes });
 
   /** A buffer in one of its orders; where it is stored to by the same call, in that order. */
   const operandOf = (
-    from: readonly { drawn: DrawnBuffer; buffer: Buffer }[],
+    from: readonly { drawn: RandomBuffer; buffer: Buffer }[],
     pick: number,
     stored: readonly Operand[] = [],
   ): Operand | undefined => {
@@ -197,7 +197,7 @@ export function callsOf({ sizes, buffers: drawn, calls }: DrawnProgram, buffers:
     const iteration =
       reduced > 0 ? iterateRows(extents, strides, reduced) : iterateElements(extents, strides);
     return {
-      kind: "rows",
+      kind: "row",
       kernel,
       iteration,
       operands: operands.map(({ buffer }) => wholeOf(buffer)),
@@ -224,10 +224,10 @@ export function callsOf({ sizes, buffers: drawn, calls }: DrawnProgram, buffers:
     }
     const ofRows = kind === "elements" && p5 % 4 === 0;
     const shape: Form = ofRows ? "ab" : "abd";
-    const output = operandOf(ofForms(shape), p0);
+    const output = operandOf(ofConfigs(shape), p0);
     if (!output) return undefined;
     const dtypesOf = (operands: readonly Operand[]): Dtype[] => operands.map(({ drawn }) => drawn.dtype);
-    const fitting = ofRows ? ofForms("ab", "a", "") : all;
+    const fitting = ofRows ? ofConfigs("ab", "a", "") : all;
     const apart = (operand: Operand | undefined): operand is Operand =>
       operand !== undefined && operand.buffer !== output.buffer;
 
@@ -266,7 +266,7 @@ export function callsOf({ sizes, buffers: drawn, calls }: DrawnProgram, buffers:
     const second =
       p6 % 5 === 0
         ? operandOf(
-            ofForms(shape).filter(({ buffer }) => buffer !== output.buffer),
+            ofConfigs(shape).filter(({ buffer }) => buffer !== output.buffer),
             p6,
           )
         : undefined;
@@ -293,7 +293,7 @@ export function callsOf({ sizes, buffers: drawn, calls }: DrawnProgram, buffers:
 
     // Rows of the last axis: a sum, what is left when it is taken off, and the sum itself.
     const rowValue = operandOf(
-      ofForms("ab").filter(({ buffer }) => !inputs.some((one) => one.buffer === buffer)),
+      ofConfigs("ab").filter(({ buffer }) => !inputs.some((one) => one.buffer === buffer)),
       p6,
     );
     const element = p5 % 3 === 0 ? undefined : output;

@@ -3,7 +3,7 @@
  * the reverse order, temporaries of all sizes, residual sums. What the calls compute is nobody's concern here.
  */
 
-import type { Buffer, Part, Schedule, ScheduledCall } from "../../src/compile/program/program.js";
+import type { Buffer, BufferSlice, Schedule, ScheduledCall } from "../../src/compile/program/program.js";
 import type { Kernel } from "../../src/driver/index.js";
 import type { Storage } from "../../src/runtime/index.js";
 import { randomFrom } from "./op-cases/draw.js";
@@ -25,10 +25,10 @@ export class StepScript {
   }
 
   /** A call that touches the buffers, and its place. */
-  touch(op: string, buffers: readonly Buffer[], branch = 0, after: readonly number[] = []): number {
-    const parts = buffers.map((buffer): Part => ({ buffer, offset: 0, size: buffer.bytes }));
-    const work = { kind: "launch", kernel, blocks: 1, arguments: parts } as const;
-    return this.#calls.push({ call: { op, work }, branch, after }) - 1;
+  touch(op: string, buffers: readonly Buffer[], stream = 0, after: readonly number[] = []): number {
+    const slices = buffers.map((buffer): BufferSlice => ({ buffer, offset: 0, size: buffer.bytes }));
+    const work = { kind: "launch", kernel, blocks: 1, arguments: slices } as const;
+    return this.#calls.push({ call: { op, work }, stream, after }) - 1;
   }
 
   /** A call of the main branch that reads buffers and makes others, and the first of those. */

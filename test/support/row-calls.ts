@@ -1,6 +1,6 @@
 /** Programs of row calls, written short: buffers by shape, values by expressions over the operands' elements. */
 
-import type { Buffer, Call, Part } from "../../src/compile/program/program.js";
+import type { Buffer, BufferSlice, Call } from "../../src/compile/program/program.js";
 import {
   type Dtype,
   dtypes,
@@ -18,7 +18,7 @@ import { span } from "../../src/units/index.js";
 
 /** A buffer that is seen as a tensor. */
 export interface View {
-  readonly part: Part;
+  readonly slice: BufferSlice;
   readonly dtype: Dtype;
   readonly shape: readonly number[];
   readonly strides: readonly number[];
@@ -52,7 +52,7 @@ export function bufferOf(shape: readonly number[], options: BufferOptions = {}):
           owner: undefined,
         };
   const buffer: Buffer = { id: next++, bytes, label, ...(storage && { storage }) };
-  return { part: { buffer, offset: 0, size: bytes }, dtype, shape, strides: contiguous(shape) };
+  return { slice: { buffer, offset: 0, size: bytes }, dtype, shape, strides: contiguous(shape) };
 }
 
 export const transposed = (view: View): View => ({
@@ -106,10 +106,10 @@ export function storing(
     stages: values.map((value, output) => ({ kind: "store", output, value: value(...inputs.map(load)) })),
   });
   const strides = [...inputs, ...outputs].map((view) => stretched(view, shape));
-  const operands = [...inputs, ...outputs].map(({ part }) => part);
+  const operands = [...inputs, ...outputs].map(({ slice }) => slice);
   return {
     op,
-    work: { kind: "rows", kernel, iteration: iterateElements(shape, strides), operands, scalars: [] },
+    work: { kind: "row", kernel, iteration: iterateElements(shape, strides), operands, scalars: [] },
   };
 }
 
@@ -142,10 +142,10 @@ export function reducing(
   return {
     op,
     work: {
-      kind: "rows",
+      kind: "row",
       kernel,
       iteration,
-      operands: [...inputs, ...outputs].map(({ part }) => part),
+      operands: [...inputs, ...outputs].map(({ slice }) => slice),
       scalars: [],
     },
   };

@@ -1,12 +1,12 @@
 /** Runs a program as it stands, each buffer in memory of its own, and reads what is in some of them at the end. */
 
-import type { BegunCall, Buffer, Call, Part } from "../../src/compile/program/program.js";
+import type { Buffer, BufferSlice, Call, PartialReduceCall } from "../../src/compile/program/program.js";
 import {
-  beginColumns,
+  launchColumnGroup,
   launchColumns,
-  launchColumnsTogether,
+  launchPartials,
+  launchRowCombo,
   launchRows,
-  launchRowsBeside,
 } from "../../src/kernels/index.js";
 import type { Runtime, Storage } from "../../src/runtime/index.js";
 
@@ -18,35 +18,35 @@ export function runProgram(
 ): void {
   // What passes have made is read by nobody else, so a test need not give it.
   const own = new Map<Buffer, Storage>();
-  const resolve = ({ buffer, offset, size }: Part): Storage => {
+  const resolve = ({ buffer, offset, size }: BufferSlice): Storage => {
     const storage =
       storages.get(buffer) ?? own.get(buffer) ?? runtime.arena.allocate(buffer.bytes, buffer.label);
     if (!storages.has(buffer)) own.set(buffer, storage);
     return offset === 0 && size === storage.span.size ? storage : runtime.view(storage, offset, size);
   };
-  const begunOn = ({ columns, scratch }: BegunCall) => ({
+  const begunOn = ({ columns, scratch }: PartialReduceCall) => ({
     members: columns.map((one) => ({ ...one, operands: one.operands.map(resolve) })),
     scratch: resolve(scratch),
   });
   for (const { work } of program) {
     switch (work.kind) {
-      case "rows":
+      case "row":
         launchRows(runtime, { ...work, operands: work.operands.map(resolve) });
         break;
-      case "beside":
-        launchRowsBeside(
+      case "combo":
+        launchRowCombo(
           runtime,
           work.rows.map((one) => ({ ...one, operands: one.operands.map(resolve) })),
         );
         break;
-      case "columns":
+      case "column":
         launchColumns(runtime, { ...work, operands: work.operands.map(resolve) });
         break;
-      case "begun":
-        beginColumns(runtime, begunOn(work));
+      case "partial-reduce":
+        launchPartials(runtime, begunOn(work));
         break;
-      case "reductions":
-        launchColumnsTogether(
+      case "grouped-reduce":
+        launchColumnGroup(
           runtime,
           work.columns.map((one) => ({ ...one, operands: one.operands.map(resolve) })),
           {

@@ -63,7 +63,7 @@ export function samplePlan(options: SamplePlanOptions = {}): PlanRecord {
 function callsOf(layers: number, batch: number): CallRecord[] {
   const bytes = 4 * batch * width;
   const call = (op: string, part: CallRecord["part"], index: number): CallRecord => ({
-    ...{ op, kernel: `${op}_f32`, kind: op === "adamw" ? "elementwise" : "product", part },
+    ...{ op, kernel: `${op}_f32`, kind: op === "adamw" ? "elementwise" : "gemm", part },
     ...{ shape: `f32 [${batch}, ${width}]`, branch: part === "backward" && index % 2 === 1 ? 1 : 0 },
     ...{ readBytes: bytes + weightBytes, writtenBytes: bytes, us: 10 + index },
   });

@@ -12,7 +12,7 @@ import { testEnvironment } from "./test-device.js";
 export function failsIn(
   phase: DoctorPhase,
   reason: RegExp,
-  plant: (driver: Driver) => Driver = (driver) => driver,
+  inject: (driver: Driver) => Driver = (driver) => driver,
 ): void {
   const machine = openCpuDriver({ threads: 2 });
   let text = "";
@@ -21,7 +21,7 @@ export function failsIn(
   };
   try {
     const code = runDoctor(
-      { device: "cpu", rows: 300, batch: 2, steps: 3, environment: testEnvironment, driver: plant(machine) },
+      { device: "cpu", rows: 300, batch: 2, steps: 3, environment: testEnvironment, driver: inject(machine) },
       { version: "1.2.3", columns: 112, json: true, write },
     );
     const { passed, phases }: DoctorReport = JSON.parse(text);

@@ -10,7 +10,7 @@ import { planMemory } from "../../src/compile/memory/plan.js";
 import type { Schedule, ScheduledCall } from "../../src/compile/program/program.js";
 import { lifetimesOf } from "../../src/compile/schedule/liveness.js";
 import { recordName } from "../../src/compile/trace/step-record.js";
-import { ownProducts } from "./compiled-training.js";
+import { nativeGemms } from "./compiled-training.js";
 import { type ProposedStep, scheduleOn } from "./proposed-steps.js";
 import { UnverifiedStep } from "./unverified-step.js";
 
@@ -23,7 +23,7 @@ export interface TracedTraining {
   /** As the engine has it: all calls on the main branch. */
   readonly straight: ProposedStep;
   /** The same calls on three branches, planned for them. */
-  readonly branched: ProposedStep;
+  readonly streamed: ProposedStep;
   /** The gradients of the same step, run eagerly from the same state. */
   readonly eager: readonly Uint8Array[];
   /** Runs a step as it is proposed, from the same state each time: once for each order that `ordersOf` gives. */
@@ -75,15 +75,15 @@ export function traceTraining(device: Device): TracedTraining {
   putBack();
 
   const guards = new Guards();
-  const trace = traceStep(runtime, () => device.inImaginedStep(() => guards.watch(device, body)));
-  const planned = planStep(runtime, trace, ownProducts.passes);
+  const trace = traceStep(runtime, () => device.inTracedStep(() => guards.watch(device, body)));
+  const planned = planStep(runtime, trace, nativeGemms.passes);
   const program = planned.schedule.calls.map(({ call }) => call);
-  const branches = program.map((_, index) => (index % 5 === 2 ? 1 : index % 7 === 3 ? 2 : 0));
-  const schedule = scheduleOn(program, branches);
+  const streams = program.map((_, index) => (index % 5 === 2 ? 1 : index % 7 === 3 ? 2 : 0));
+  const schedule = scheduleOn(program, streams);
 
   return {
     straight: { program, schedule: planned.schedule, plan: planned.plan },
-    branched: { program, schedule, plan: planMemory(lifetimesOf(schedule)) },
+    streamed: { program, schedule, plan: planMemory(lifetimesOf(schedule)) },
     eager,
     run: (step) =>
       ordersOf(step.schedule).map((calls) => {
@@ -107,22 +107,19 @@ export function traceTraining(device: Device): TracedTraining {
  * The step is over when its main branch is, whatever the others have left to do.
  */
 function ordersOf({ calls }: Schedule): readonly (readonly ScheduledCall[])[] {
-  const branches = [...new Set(calls.map(({ branch }) => branch))];
-  return permutationsOf(branches).map((preferred) => {
+  const streams = [...new Set(calls.map(({ stream }) => stream))];
+  return permutationsOf(streams).map((preferred) => {
     const waiting = new Map(
-      branches.map((branch) => [
-        branch,
-        [...calls.keys()].filter((place) => calls[place]!.branch === branch),
-      ]),
+      streams.map((stream) => [stream, [...calls.keys()].filter((place) => calls[place]!.stream === stream)]),
     );
     const ended = new Set<number>();
     const order: ScheduledCall[] = [];
     while (waiting.get(0)!.length > 0) {
       const next = preferred
-        .flatMap((branch) => waiting.get(branch)!.slice(0, 1))
+        .flatMap((stream) => waiting.get(stream)!.slice(0, 1))
         .find((place) => calls[place]!.after.every((waited) => ended.has(waited)));
       if (next === undefined) throw new Error("Every branch waits for another.");
-      waiting.get(calls[next]!.branch)!.shift();
+      waiting.get(calls[next]!.stream)!.shift();
       ended.add(next);
       order.push(calls[next]!);
     }

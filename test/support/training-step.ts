@@ -57,7 +57,7 @@ function writeProgram(): readonly Call[] {
   return sketch.program;
 }
 
-const branchOfOp: Readonly<Record<string, number>> = {
+const streamOfOp: Readonly<Record<string, number>> = {
   mean: 2,
   keepLoss: 2,
   clampErrors: 2,
@@ -67,11 +67,11 @@ const branchOfOp: Readonly<Record<string, number>> = {
 };
 
 /** The losses on one branch, a weight's gradient on another, everything else on the main one. */
-export function branchedStep(): ProposedStep {
+export function streamedStep(): ProposedStep {
   const program = writeProgram();
   const schedule = scheduleOn(
     program,
-    program.map(({ op }) => branchOfOp[op] ?? 0),
+    program.map(({ op }) => streamOfOp[op] ?? 0),
   );
   return { program, schedule, plan: planFirstFit(schedule), block: span(0x80000, 0x10000) };
 }
@@ -132,20 +132,20 @@ export function changeWaits(
 export function rewrite(step: ProposedStep, change: (call: Call) => Call | undefined): ProposedStep {
   const changed = new Map(step.program.map((call) => [call, change(call)]));
   const program = [...changed.values()].filter((call) => call !== undefined);
-  const branches = new Map(step.schedule.calls.map(({ call, branch }) => [changed.get(call), branch]));
+  const streams = new Map(step.schedule.calls.map(({ call, stream }) => [changed.get(call), stream]));
   const schedule: Schedule = scheduleOn(
     program,
-    program.map((call) => branches.get(call) ?? 0),
+    program.map((call) => streams.get(call) ?? 0),
   );
   return { ...step, program, schedule };
 }
 
 /** The same with two calls as row kernels of one launch, where the first of them stood. */
-export function besideEachOther(step: ProposedStep, first: string, second: string): ProposedStep {
+export function sideBySideCalls(step: ProposedStep, first: string, second: string): ProposedStep {
   const rows = [first, second].map((op) => rowsOf(step.program.find((call) => call.op === op)!));
   const changed = rewrite(step, (call) => {
     if (call.op === second) return undefined;
-    return call.op === first ? { op: `${first} + ${second}`, work: { kind: "beside", rows } } : call;
+    return call.op === first ? { op: `${first} + ${second}`, work: { kind: "combo", rows } } : call;
   });
   return { ...changed, plan: planFirstFit(changed.schedule) };
 }
@@ -154,8 +154,8 @@ export function besideEachOther(step: ProposedStep, first: string, second: strin
 function rowsOf(call: Call): RowCall {
   const accesses = accessesOf(call);
   const [read, written] = [
-    accesses.filter(({ reads }) => reads).map(({ part }) => part),
-    accesses.filter(({ writes }) => writes).map(({ part }) => part),
+    accesses.filter(({ reads }) => reads).map(({ slice: part }) => part),
+    accesses.filter(({ writes }) => writes).map(({ slice: part }) => part),
   ];
   const kernel: RowKernel = {
     ...{ name: call.op, inputs: read.map(() => "f32" as const), scalars: [] },
@@ -167,5 +167,5 @@ function rowsOf(call: Call): RowCall {
     [16],
     operands.map(() => [1]),
   );
-  return { kind: "rows", kernel, iteration, operands, scalars: [] };
+  return { kind: "row", kernel, iteration, operands, scalars: [] };
 }

@@ -1,8 +1,8 @@
 /** A step in memory as `PlacedStep` has it, but for the verifier: for tests that show what the verifier is for. */
 
 import type { Runtime, Storage } from "holdfast";
-import { emitCalls, type Piece, sendPieces } from "../../src/compile/execute/emit.js";
-import type { Part } from "../../src/compile/program/program.js";
+import { emitCalls, type Piece, submitCommands } from "../../src/compile/execute/emit.js";
+import type { BufferSlice } from "../../src/compile/program/program.js";
 import type { ProposedStep } from "./proposed-steps.js";
 
 export class UnverifiedStep {
@@ -16,7 +16,7 @@ export class UnverifiedStep {
     this.#runtime = runtime;
     this.#block = runtime.arena.allocate(plan.bytes, "unverified step");
     runtime.arena.pin(this.#block, "unverified step");
-    const resolve = ({ buffer, offset, size }: Part): Storage => {
+    const resolve = ({ buffer, offset, size }: BufferSlice): Storage => {
       // A buffer without a place is put at the beginning, as by a planner that has forgotten it.
       const start = buffer.storage ? 0 : (plan.offsets.get(buffer) ?? 0);
       const view = runtime.view(buffer.storage ?? this.#block, start + offset, size, buffer.label);
@@ -32,7 +32,7 @@ export class UnverifiedStep {
     }
   }
 
-  readonly run = (): void => sendPieces(this.#runtime, this.#pieces);
+  readonly run = (): void => submitCommands(this.#runtime, this.#pieces);
 
   close(): void {
     const { arena } = this.#runtime;

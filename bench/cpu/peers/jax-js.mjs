@@ -13,9 +13,9 @@ import {
   C,
   D,
   F,
+  gemmSize,
   H,
   L,
-  productSize,
   S,
   values,
   weights,
@@ -104,8 +104,8 @@ async function train(index) {
   return (await loss.data())[0];
 }
 
-function prepareProduct() {
-  const { m, n, k } = productSize;
+function prepareGemm() {
+  const { m, n, k } = gemmSize;
   const [a, b] = [array(values(1, [m, k]), [m, k]), array(values(2, [k, n]), [k, n])];
   const multiply = jit((left, right) => np.matmul(left, right));
   return async () => {
@@ -119,7 +119,7 @@ await report({
   peer: "jax-js",
   version: manifest.devDependencies["@jax-js/jax"],
   step: train,
-  prepareProduct,
+  prepareGemm,
   steps: 8,
   warmUp: 2,
 });

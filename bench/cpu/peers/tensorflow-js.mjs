@@ -11,9 +11,9 @@ import {
   C,
   D,
   F,
+  gemmSize,
   H,
   L,
-  productSize,
   S,
   values,
   weights,
@@ -102,8 +102,8 @@ function train(index) {
   });
 }
 
-function prepareProduct() {
-  const { m, n, k } = productSize;
+function prepareGemm() {
+  const { m, n, k } = gemmSize;
   const [a, b] = [tf.tensor(values(1, [m, k]), [m, k]), tf.tensor(values(2, [k, n]), [k, n])];
   return () => tf.matMul(a, b).dispose();
 }
@@ -112,7 +112,7 @@ await report({
   peer: "TensorFlow.js",
   version: manifest.devDependencies["@tensorflow/tfjs"],
   step: train,
-  prepareProduct,
+  prepareGemm,
   steps: 3,
   warmUp: 1,
 });

@@ -1,6 +1,6 @@
 /** A course of steps: the same batches from the same start, run eagerly or replayed, and what it has left behind. */
 
-import type { Rehearsal, SavedPoint } from "./rehearsal.js";
+import type { SavedPoint, TimingCapture } from "./rehearsal.js";
 
 /** Bytes between host and device. */
 export interface Transferred {
@@ -17,17 +17,22 @@ export interface Course {
 }
 
 /** Runs steps on their batches, each from where the one before it ended. */
-export function runCourse(rehearsal: Rehearsal, start: SavedPoint, steps: number, run: () => void): Course {
-  const { runtime } = rehearsal.device;
-  rehearsal.restore(start);
+export function runCourse(
+  timingCapture: TimingCapture,
+  start: SavedPoint,
+  steps: number,
+  run: () => void,
+): Course {
+  const { runtime } = timingCapture.device;
+  timingCapture.restore(start);
   const before = runtime.diagnostics().transfers;
   const [losses, times]: [number[], number[]] = [[], []];
   for (let step = 0; step < steps; step++) {
-    rehearsal.prepare(step);
+    timingCapture.prepare(step);
     runtime.synchronize();
     const startedMs = performance.now();
     run();
-    losses.push(rehearsal.readLoss());
+    losses.push(timingCapture.readLoss());
     times.push(performance.now() - startedMs);
   }
   const after = runtime.diagnostics().transfers;
@@ -35,7 +40,7 @@ export function runCourse(rehearsal: Rehearsal, start: SavedPoint, steps: number
     up: (after.up.bytes - before.up.bytes) / steps,
     down: (after.down.bytes - before.down.bytes) / steps,
   };
-  return { losses, end: rehearsal.save(), medianMs: medianOf(times), bytes };
+  return { losses, end: timingCapture.save(), medianMs: medianOf(times), bytes };
 }
 
 function medianOf(values: readonly number[]): number {

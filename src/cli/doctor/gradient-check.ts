@@ -5,7 +5,7 @@
 
 import { noGrad } from "../../autograd/index.js";
 import { check } from "./phase-log.js";
-import type { Rehearsal } from "./rehearsal.js";
+import type { TimingCapture } from "./rehearsal.js";
 
 /** How much of the loss a small way along the gradients should change. */
 const shareOfLoss = 0.01;
@@ -19,8 +19,12 @@ export interface GradientFigures {
 }
 
 /** Refuses gradients that are missing, not finite, all zero, or not those of the loss to within the tolerance. */
-export function checkGradients(rehearsal: Rehearsal, loss: number, tolerance: number): GradientFigures {
-  const parameters = rehearsal.model.parameters();
+export function checkGradients(
+  timingCapture: TimingCapture,
+  loss: number,
+  tolerance: number,
+): GradientFigures {
+  const parameters = timingCapture.model.parameters();
   const squares = parameters.reduce((sum, parameter) => {
     const { name, grad } = parameter;
     const elements = grad?.dataSync();
@@ -30,7 +34,7 @@ export function checkGradients(rehearsal: Rehearsal, loss: number, tolerance: nu
     check(own > 0, () => `Every element of the gradient of "${name}" is 0, and the loss is ${loss}.`);
     return sum + own;
   }, 0);
-  const slope = measureSlope(rehearsal, loss, squares);
+  const slope = measureSlope(timingCapture, loss, squares);
   check(Math.abs(slope - 1) <= tolerance, () => {
     const told = Math.sqrt(squares);
     return (
@@ -48,9 +52,9 @@ function sumOfSquares(elements: ArrayLike<number>): number {
 }
 
 /** Central differences: what the loss does on the way from one side of the weights to the other. */
-function measureSlope(rehearsal: Rehearsal, loss: number, squares: number): number {
-  const { device, model } = rehearsal;
-  const before = rehearsal.save();
+function measureSlope(timingCapture: TimingCapture, loss: number, squares: number): number {
+  const { device, model } = timingCapture;
+  const before = timingCapture.save();
   const reach = (shareOfLoss * loss) / squares;
   const lossAt = (distance: number): number =>
     device.step(() =>
@@ -58,12 +62,12 @@ function measureSlope(rehearsal: Rehearsal, loss: number, squares: number): numb
         for (const parameter of model.parameters()) {
           if (parameter.grad) parameter.add_(parameter.grad.mul(distance));
         }
-        return rehearsal.forward().item();
+        return timingCapture.forward().item();
       }),
     );
   const above = lossAt(reach);
-  rehearsal.restore(before);
+  timingCapture.restore(before);
   const below = lossAt(-reach);
-  rehearsal.restore(before);
+  timingCapture.restore(before);
   return (above - below) / (2 * reach * squares);
 }

@@ -28,7 +28,7 @@ export interface SavedPoint {
   readonly lr: number;
 }
 
-export class Rehearsal {
+export class TimingCapture {
   readonly device: Device;
   readonly model: CrossAsset;
   readonly #data: DeviceRows;

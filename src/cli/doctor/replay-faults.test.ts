@@ -7,18 +7,18 @@ import { around, type Driver, type Stream } from "../../driver/index.js";
 import { clipGradNorm } from "../../optim/index.js";
 import { Arena, Runtime, type Storage } from "../../runtime/index.js";
 import type { Span } from "../../units/index.js";
-import { Rehearsal } from "./rehearsal.js";
+import { TimingCapture } from "./rehearsal.js";
 
 test("a step that looks at a value is refused by the capture, by name", () => {
-  const { update } = Rehearsal.prototype;
-  const looking: Partial<Rehearsal> = {
-    update(this: Rehearsal) {
+  const { update } = TimingCapture.prototype;
+  const looking: Partial<TimingCapture> = {
+    update(this: TimingCapture) {
       // Unless it is told otherwise it reads the norm back, to refuse one that is not finite.
       clipGradNorm(this.model.parameters(), 1);
       update.call(this);
     },
   };
-  withMethods(Rehearsal.prototype, looking, () =>
+  withMethods(TimingCapture.prototype, looking, () =>
     failsIn(
       "capture",
       /^CAPTURE_REFUSED: read-back of 8 B by gradientNorm inside capture "the doctor's step"/,
@@ -81,15 +81,15 @@ test("a graph whose memory was handed out again is found by what it does to the 
 });
 
 test("a graph that was given its batch once and for all is found", () => {
-  const { chooseBatch } = Rehearsal.prototype;
+  const { chooseBatch } = TimingCapture.prototype;
   let batches = 0;
-  const freezing: Partial<Rehearsal> = {
-    chooseBatch(this: Rehearsal, step) {
+  const freezing: Partial<TimingCapture> = {
+    chooseBatch(this: TimingCapture, step) {
       // One for the first phases and three for the eager steps.
       if (++batches <= 4) chooseBatch.call(this, step);
     },
   };
-  withMethods(Rehearsal.prototype, freezing, () =>
+  withMethods(TimingCapture.prototype, freezing, () =>
     failsIn("replay", /^Replay 1 of 3 has the loss [\d.]+, and the same step run eagerly [\d.]+\.$/),
   );
 });

@@ -11,7 +11,7 @@ import { type Course, runCourse, type Transferred } from "./course.js";
 import { classes, drawRows, requireArrived, rowsThatFit, uploadRows } from "./data-set.js";
 import { checkGradients } from "./gradient-check.js";
 import { check, type Finding, type PhaseLog } from "./phase-log.js";
-import { Rehearsal, type SavedPoint } from "./rehearsal.js";
+import { type SavedPoint, TimingCapture } from "./rehearsal.js";
 import { requireSameState } from "./training-state.js";
 
 export interface SmokeSizes {
@@ -46,13 +46,13 @@ const slopeTolerance = { f32: 0.05, tf32: 0.15, bf16: 0.3 } as const;
 
 /** Runs the phases between opening the device and closing it. A phase that fails throws. */
 export function runSmokeTest(device: Device, sizes: SmokeSizes, log: PhaseLog): StepFigures {
-  const rehearsal = log.run("upload", () => upload(device, sizes));
-  const loss = log.run("forward", () => runForward(rehearsal));
-  log.run("backward", () => runBackward(rehearsal, loss));
-  const start = log.run("update", () => runUpdate(rehearsal));
-  const eager = log.run("eager", () => runEagerly(rehearsal, start, sizes.steps));
-  const graph = log.run("capture", () => capture(rehearsal, start));
-  const replayed = log.run("replay", () => replay(rehearsal, graph, start, eager));
+  const timingCapture = log.run("upload", () => upload(device, sizes));
+  const loss = log.run("forward", () => runForward(timingCapture));
+  log.run("backward", () => runBackward(timingCapture, loss));
+  const start = log.run("update", () => runUpdate(timingCapture));
+  const eager = log.run("eager", () => runEagerly(timingCapture, start, sizes.steps));
+  const graph = log.run("capture", () => capture(timingCapture, start));
+  const replayed = log.run("replay", () => replay(timingCapture, graph, start, eager));
   return {
     batch: sizes.batch,
     eagerMs: eager.medianMs,
@@ -63,7 +63,7 @@ export function runSmokeTest(device: Device, sizes: SmokeSizes, log: PhaseLog): 
   };
 }
 
-function upload(device: Device, { rows: wanted, batch }: SmokeSizes): Finding<Rehearsal> {
+function upload(device: Device, { rows: wanted, batch }: SmokeSizes): Finding<TimingCapture> {
   const { runtime } = device;
   manualSeed(seed);
   const model = drawModel();
@@ -83,7 +83,7 @@ function upload(device: Device, { rows: wanted, batch }: SmokeSizes): Finding<Re
   requireArrived(device, host, data, model.parameters());
   const fewer = rows < wanted ? `; the budget has no room for ${count(wanted - rows)} more rows` : "";
   return {
-    value: new Rehearsal(device, model, data, batch),
+    value: new TimingCapture(device, model, data, batch),
     detail: `${count(tensors)} tensors, ${formatBytes(bytes)}, in ${copies} copies; read back, equal${fewer}`,
     figures: { rows, tensors, bytes, copies },
   };
@@ -100,10 +100,10 @@ function drawModel(): CrossAsset {
 }
 
 /** Without dropout, so that the loss is a function of the weights and its slope can be measured. */
-function runForward(rehearsal: Rehearsal): Finding<number> {
-  rehearsal.model.eval();
-  rehearsal.chooseBatch(0);
-  const loss = rehearsal.device.step(() => rehearsal.forward().item());
+function runForward(timingCapture: TimingCapture): Finding<number> {
+  timingCapture.model.eval();
+  timingCapture.chooseBatch(0);
+  const loss = timingCapture.device.step(() => timingCapture.forward().item());
   const chance = Math.log(classes);
   check(loss > chance / 3 && loss < chance * 3, () => `The loss is ${loss}; that of guessing is ${chance}.`);
   return {
@@ -114,12 +114,12 @@ function runForward(rehearsal: Rehearsal): Finding<number> {
 }
 
 /** Leaves its gradients where the update finds them. */
-function runBackward(rehearsal: Rehearsal, loss: number): Finding<void> {
-  const { device } = rehearsal;
-  device.step(() => rehearsal.backward(rehearsal.forward()));
+function runBackward(timingCapture: TimingCapture, loss: number): Finding<void> {
+  const { device } = timingCapture;
+  device.step(() => timingCapture.backward(timingCapture.forward()));
   const { precision } = device.runtime.settings;
   const tolerance = slopeTolerance[device.name === "cpu" ? "f32" : precision];
-  const figures = checkGradients(rehearsal, loss, tolerance);
+  const figures = checkGradients(timingCapture, loss, tolerance);
   const { gradients, norm, slope } = figures;
   return {
     value: undefined,
@@ -129,13 +129,13 @@ function runBackward(rehearsal: Rehearsal, loss: number): Finding<void> {
 }
 
 /** Takes everything back again: where the update began is where both courses of steps begin. */
-function runUpdate(rehearsal: Rehearsal): Finding<SavedPoint> {
-  const { device, model } = rehearsal;
-  const start = rehearsal.save();
+function runUpdate(timingCapture: TimingCapture): Finding<SavedPoint> {
+  const { device, model } = timingCapture;
+  const start = timingCapture.save();
   const read = (): readonly Float32Array[] =>
     model.parameters().map((parameter) => Float32Array.from(parameter.dataSync()));
   const before = read();
-  device.step(() => rehearsal.update());
+  device.step(() => timingCapture.update());
   let changed = 0;
   for (const [index, weights] of read().entries()) {
     const name = model.parameters()[index]?.name;
@@ -148,7 +148,7 @@ function runUpdate(rehearsal: Rehearsal): Finding<SavedPoint> {
     );
     changed += own;
   }
-  rehearsal.restore(start);
+  timingCapture.restore(start);
   const { parameterCount } = model;
   return {
     value: start,
@@ -157,10 +157,10 @@ function runUpdate(rehearsal: Rehearsal): Finding<SavedPoint> {
   };
 }
 
-function runEagerly(rehearsal: Rehearsal, start: SavedPoint, steps: number): Finding<Course> {
-  const { device, model } = rehearsal;
+function runEagerly(timingCapture: TimingCapture, start: SavedPoint, steps: number): Finding<Course> {
+  const { device, model } = timingCapture;
   model.train();
-  const course = runCourse(rehearsal, start, steps, () => device.step(() => rehearsal.step()));
+  const course = runCourse(timingCapture, start, steps, () => device.step(() => timingCapture.step()));
   for (const [step, loss] of course.losses.entries()) {
     check(Number.isFinite(loss), () => `The loss of step ${step + 1} is ${loss}.`);
   }
@@ -172,15 +172,19 @@ function runEagerly(rehearsal: Rehearsal, start: SavedPoint, steps: number): Fin
   };
 }
 
-function capture(rehearsal: Rehearsal, start: SavedPoint): Finding<Replayable> {
-  const { device } = rehearsal;
+function capture(timingCapture: TimingCapture, start: SavedPoint): Finding<Replayable> {
+  const { device } = timingCapture;
   const { highWater } = device.runtime.arena.figures;
   // Blocks may come to lie less closely in a smaller space.
   const memoryBytes = Math.ceil(highWater * 1.125) + MiB;
-  rehearsal.restore(start);
-  const graph = captureStep(device, "the doctor's step", memoryBytes, () => rehearsal.step());
+  timingCapture.restore(start);
+  const graph = captureStep(device, "the doctor's step", memoryBytes, () => timingCapture.step());
   check(graph.mode === "graph", () => "The step was not captured, and would run directly.");
-  requireSameState("The capture has changed what it must leave alone", start.state, rehearsal.save().state);
+  requireSameState(
+    "The capture has changed what it must leave alone",
+    start.state,
+    timingCapture.save().state,
+  );
   const nodes = nodesOf(graph);
   return {
     value: graph,
@@ -206,14 +210,19 @@ export function nodesText({ launches, copies, fills }: Nodes): string {
     .join(", ");
 }
 
-function replay(rehearsal: Rehearsal, graph: Replayable, start: SavedPoint, eager: Course): Finding<Course> {
-  const { runtime } = rehearsal.device;
+function replay(
+  timingCapture: TimingCapture,
+  graph: Replayable,
+  start: SavedPoint,
+  eager: Course,
+): Finding<Course> {
+  const { runtime } = timingCapture.device;
   const { arena } = runtime;
   const steps = eager.losses.length;
   // As much as a step takes now belongs to somebody else: a graph that reads there reads NaN, and must not write there.
   const others = arena.allocate(arena.figures.highWater, "others");
   runtime.fill(others, othersByte);
-  const course = runCourse(rehearsal, start, steps, () => graph.replay());
+  const course = runCourse(timingCapture, start, steps, () => graph.replay());
   const changed = firstOtherThan(othersByte, runtime.read(others));
   check(
     changed < 0,
@@ -232,7 +241,7 @@ function replay(rehearsal: Rehearsal, graph: Replayable, start: SavedPoint, eage
     eager.end.state,
     course.end.state,
   );
-  const { up, down } = rehearsal.declaredBytes;
+  const { up, down } = timingCapture.declaredBytes;
   const { bytes } = course;
   check(
     bytes.up === up && bytes.down === down,

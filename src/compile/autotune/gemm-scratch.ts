@@ -2,17 +2,17 @@
 
 import { gemmScratchBytes } from "../../kernels/index.js";
 import type { Runtime } from "../../runtime/index.js";
-import type { Buffer, ProductCall } from "../program/program.js";
-import { outlineOf } from "./gemm-times.js";
+import type { Buffer, GemmCall } from "../program/program.js";
+import { describeGemm } from "./gemm-times.js";
 
 /** The same product with as much scratch memory as it needs as it is now. */
 export function withScratch(
   runtime: Runtime,
-  problem: ProductCall["problem"],
+  problem: GemmCall["problem"],
   makeBuffer: (bytes: number, label: string) => Buffer,
-): ProductCall["problem"] {
+): GemmCall["problem"] {
   const { scratch, ...rest } = problem;
-  const size = gemmScratchBytes(runtime, outlineOf(problem));
+  const size = gemmScratchBytes(runtime, describeGemm(problem));
   if (size === (scratch?.size ?? 0)) return problem;
   return size === 0
     ? rest

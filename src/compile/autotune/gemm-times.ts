@@ -4,7 +4,7 @@
  */
 
 import { type ErrorCode, HoldfastError } from "../../errors/index.js";
-import { type GemmOutline, gemmChoices, gemmScratchBytes } from "../../kernels/index.js";
+import { type GemmDesc, gemmCandidates, gemmScratchBytes } from "../../kernels/index.js";
 import {
   alignment,
   type LaunchRequest,
@@ -14,9 +14,9 @@ import {
 } from "../../runtime/index.js";
 import { alignUp, type Clock, span } from "../../units/index.js";
 import { emitCalls } from "../execute/emit.js";
-import type { Part, ProductCall } from "../program/program.js";
+import type { BufferSlice, GemmCall } from "../program/program.js";
 
-type Problem = ProductCall["problem"];
+type Problem = GemmCall["problem"];
 
 /** A graph has at most so many launches, and fewer where they would take longer than this. */
 const mostLaunches = 16;
@@ -37,13 +37,13 @@ const shortages: ReadonlySet<ErrorCode> = new Set(["ARENA_FULL", "OUT_OF_BUDGET"
 const smallNumber = 0x3c;
 
 /** A product as its library sees it, before there is a plan: step memory begins on the alignment that a plan keeps to. */
-export function outlineOf({ a, b, c, bias, scratch: _, ...rest }: Problem): GemmOutline {
-  const placeOf = (part: Part) => ({ span: span(addressOf(part), part.size) });
-  const lying = ({ part, ...layout }: Problem["a"]) => ({ ...layout, storage: placeOf(part) });
+export function describeGemm({ a, b, c, bias, scratch: _, ...rest }: Problem): GemmDesc {
+  const placeOf = (slice: BufferSlice) => ({ span: span(addressOf(slice), slice.size) });
+  const lying = ({ slice, ...layout }: Problem["a"]) => ({ ...layout, storage: placeOf(slice) });
   return { ...rest, a: lying(a), b: lying(b), c: lying(c), ...(bias && { bias: placeOf(bias) }) };
 }
 
-function addressOf({ buffer, offset }: Part): number {
+function addressOf({ buffer, offset }: BufferSlice): number {
   return (buffer.storage?.span.address ?? 0) + offset;
 }
 
@@ -57,14 +57,14 @@ export interface TimingOptions {
  * How long a launch takes on the device with each choice, in microseconds, in the library's order and then our own. Algorithms that can't be
  * launched, and those that there was no time for, are missing; where there is no memory to try them on, all are.
  */
-export function timeChoices(
+export function timeCandidates(
   runtime: Runtime,
   problem: Problem,
   { limitMs, clock }: TimingOptions,
 ): ReadonlyMap<number, number> {
-  const outline = outlineOf(problem);
+  const outline = describeGemm(problem);
   const scratchBytes = new Map(
-    gemmChoices(runtime, outline).map((choice) => [
+    gemmCandidates(runtime, outline).map((choice) => [
       choice,
       gemmScratchBytes(runtime, { ...outline, choice }),
     ]),
@@ -88,7 +88,7 @@ export function timeChoices(
         // What the library loads when an algorithm first runs would fall into the measurement.
         timeMs(runtime, clock, () => runtime.launch(request));
         launches ||= launchesFor(timeMs(runtime, clock, () => runtime.launch(request)));
-        return runtime.rehearse("product", () => {
+        return runtime.captureForTiming("product", () => {
           for (let count = 0; count < launches; count++) runtime.launch(request);
         });
       });
@@ -133,7 +133,7 @@ class TrialMemory {
   readonly #runtime: Runtime;
   readonly #problem: Problem;
   readonly #block: Storage;
-  readonly #views = new Map<Part, Storage>();
+  readonly #views = new Map<BufferSlice, Storage>();
   readonly #scratchAt: number;
 
   /** None where there is no room: a choice is not worth a refusal. */
@@ -150,17 +150,17 @@ class TrialMemory {
     this.#runtime = runtime;
     this.#problem = problem;
     const { a, b, c, bias } = problem;
-    const places: { readonly part: Part; readonly at: number }[] = [];
+    const places: { readonly slice: BufferSlice; readonly at: number }[] = [];
     let end = 0;
-    for (const part of new Set([a.part, b.part, c.part, ...(bias ? [bias] : [])])) {
-      const at = end + (addressOf(part) % alignment);
-      places.push({ part, at });
-      end = alignUp(at + part.size, alignment);
+    for (const slice of new Set([a.slice, b.slice, c.slice, ...(bias ? [bias] : [])])) {
+      const at = end + (addressOf(slice) % alignment);
+      places.push({ slice, at });
+      end = alignUp(at + slice.size, alignment);
     }
     this.#scratchAt = end;
     this.#block = runtime.arena.allocate(end + scratchBytes, "product trial");
     runtime.fill(this.#block, smallNumber);
-    for (const { part, at } of places) this.#views.set(part, runtime.view(this.#block, at, part.size));
+    for (const { slice, at } of places) this.#views.set(slice, runtime.view(this.#block, at, slice.size));
   }
 
   /** The library's launch with an algorithm. What may come behind it is the same for all. */
@@ -168,8 +168,8 @@ class TrialMemory {
     const { scratch: _, ...rest } = this.#problem;
     const scratch = scratchBytes > 0 ? this.#scratchOf(scratchBytes) : undefined;
     const problem = { ...rest, choice, ...(scratch && { scratch }) };
-    const call = { op: "product", work: { kind: "product", problem } } as const;
-    const [first] = emitCalls(this.#runtime, [call], (part) => this.#viewOf(part));
+    const call = { op: "gemm", work: { kind: "gemm", problem } } as const;
+    const [first] = emitCalls(this.#runtime, [call], (slice) => this.#viewOf(slice));
     if (first?.work.kind !== "launch") throw new Error("A product has sent something else than a launch.");
     return first.work.request;
   }
@@ -180,15 +180,15 @@ class TrialMemory {
     arena.free(this.#block);
   }
 
-  #scratchOf(size: number): Part {
-    const part: Part = { buffer: { id: 0, bytes: size, label: "product scratch" }, offset: 0, size };
-    this.#views.set(part, this.#runtime.view(this.#block, this.#scratchAt, size));
-    return part;
+  #scratchOf(size: number): BufferSlice {
+    const slice: BufferSlice = { buffer: { id: 0, bytes: size, label: "product scratch" }, offset: 0, size };
+    this.#views.set(slice, this.#runtime.view(this.#block, this.#scratchAt, size));
+    return slice;
   }
 
-  #viewOf(part: Part): Storage {
-    const view = this.#views.get(part);
-    if (!view) throw new Error(`"${part.buffer.label}" is no part of the product.`);
+  #viewOf(slice: BufferSlice): Storage {
+    const view = this.#views.get(slice);
+    if (!view) throw new Error(`"${slice.buffer.label}" is no part of the product.`);
     return view;
   }
 }

@@ -21,9 +21,9 @@ import {
   type Storage,
 } from "../../runtime/index.js";
 import type { FakeClock } from "../../units/index.js";
-import { emitCalls, sendPieces } from "../execute/emit.js";
-import type { Buffer, Call, Part, ProductCall } from "../program/program.js";
-import { chooseProducts, fastestOf, type KnownChoices } from "./gemms.js";
+import { emitCalls, submitCommands } from "../execute/emit.js";
+import type { Buffer, BufferSlice, Call, GemmCall } from "../program/program.js";
+import { autotuneGemms, fastestOf, type KnownAlgorithms } from "./gemms.js";
 
 const skip = emulatorMissing;
 const emulator = skip ? undefined! : openEmulator();
@@ -35,10 +35,10 @@ afterEach(() => {
 interface Bench {
   readonly runtime: Runtime;
   readonly clock: FakeClock;
-  readonly known: KnownChoices;
+  readonly known: KnownAlgorithms;
   /** How often a product was launched with each algorithm; graphs count while they are recorded. */
   readonly launches: Map<number, number>;
-  choose(calls: readonly Call[]): ReturnType<typeof chooseProducts>;
+  choose(calls: readonly Call[]): ReturnType<typeof autotuneGemms>;
 }
 
 interface BenchOptions {
@@ -72,8 +72,8 @@ function onDevice(
       ...{ print: () => {}, ...options },
     });
     try {
-      const known: KnownChoices = new Map();
-      const choose: Bench["choose"] = (calls) => chooseProducts(runtime, calls, { known, clock });
+      const known: KnownAlgorithms = new Map();
+      const choose: Bench["choose"] = (calls) => autotuneGemms(runtime, calls, { known, clock });
       use({ runtime, clock, known, choose });
     } finally {
       runtime.close();
@@ -105,19 +105,19 @@ function withCosts(
 const [m, n, k] = [6, 5, 40];
 
 /** Weights B [k, n] in persistent memory, 16 bytes behind its start, and A [m, k], C [m, n] in the step's. */
-function productOf(region: Region, id = 0): Call & { readonly work: ProductCall } {
-  const step = (offset: number, floats: number, label: string): Part => {
+function gemmOf(region: Region, id = 0): Call & { readonly work: GemmCall } {
+  const step = (offset: number, floats: number, label: string): BufferSlice => {
     const buffer: Buffer = { id: id + offset, bytes: 4 * floats, label };
     return { buffer, offset: 0, size: buffer.bytes };
   };
   const weights: Buffer = { id: 100, bytes: region.whole.span.size, label: "weights", storage: region.whole };
-  const problem: ProductCall["problem"] = {
+  const problem: GemmCall["problem"] = {
     ...{ dtype: "f32", m, n, k },
-    a: { part: step(0, m * k, "a"), rowStride: k },
-    b: { part: { buffer: weights, offset: 16, size: 4 * k * n }, rowStride: n },
-    c: { part: step(1, m * n, "c"), rowStride: n },
+    a: { slice: step(0, m * k, "a"), rowStride: k },
+    b: { slice: { buffer: weights, offset: 16, size: 4 * k * n }, rowStride: n },
+    c: { slice: step(1, m * n, "c"), rowStride: n },
   };
-  return { op: "matmul", work: { kind: "product", problem } };
+  return { op: "matmul", work: { kind: "gemm", problem } };
 }
 
 function placeWeights(runtime: Runtime): Region {
@@ -132,8 +132,8 @@ function valuesOf(length: number, seed: number): Float32Array {
 
 const heldBy = ({ budget, arena }: Runtime) => ({ used: budget.used, live: arena.figures.live });
 
-function problemOf(call: Call | undefined): ProductCall["problem"] {
-  assert.ok(call?.work.kind === "product");
+function problemOf(call: Call | undefined): GemmCall["problem"] {
+  assert.ok(call?.work.kind === "gemm");
   return call.work.problem;
 }
 
@@ -148,7 +148,7 @@ describe("a product", { skip }, () => {
           costs,
           ({ runtime, choose }) => {
             change?.(runtime);
-            const { calls, report } = choose([productOf(placeWeights(runtime))]);
+            const { calls, report } = choose([gemmOf(placeWeights(runtime))]);
             found = { choice: problemOf(calls[0]).choice, measured: report.measured };
           },
           {},
@@ -170,8 +170,8 @@ describe("a product", { skip }, () => {
 
   test("takes its fastest algorithm, with a scratch buffer of the size that this one wants", () => {
     withCosts([0.5, 0.3, 0.2], ({ runtime, choose }) => {
-      const call = productOf(placeWeights(runtime));
-      const { calls, report } = choose([call, productOf(placeWeights(runtime), 10)]);
+      const call = gemmOf(placeWeights(runtime));
+      const { calls, report } = choose([call, gemmOf(placeWeights(runtime), 10)]);
       const [first, second] = calls.map(problemOf);
       assert.deepEqual([first?.choice, second?.choice], [2, 2]);
       assert.deepEqual([first?.scratch?.size, first?.scratch?.buffer.bytes], [2048, 2048]);
@@ -186,10 +186,10 @@ describe("a product", { skip }, () => {
 
   test("keeps the library's first among those that are within two hundredths of the fastest", () => {
     withCosts([1, 0.5, 0.495], ({ runtime, choose }) => {
-      assert.equal(problemOf(choose([productOf(placeWeights(runtime))]).calls[0]).choice, 1);
+      assert.equal(problemOf(choose([gemmOf(placeWeights(runtime))]).calls[0]).choice, 1);
     });
     withCosts([0.5, 0.495, 0.6], ({ runtime, choose }) => {
-      const call = productOf(placeWeights(runtime));
+      const call = gemmOf(placeWeights(runtime));
       assert.equal(choose([call]).calls[0], call);
     });
   });
@@ -198,20 +198,20 @@ describe("a product", { skip }, () => {
     emulator.set("productUnsound", 0);
     withCosts([1, 0.5], ({ runtime, choose }) => {
       // As if it had been traced with an algorithm that wants this much: the choice wants 2 KiB.
-      const traced = productOf(placeWeights(runtime));
-      const scratch: Part = { buffer: { id: 50, bytes: 4096, label: "old" }, offset: 0, size: 4096 };
+      const traced = gemmOf(placeWeights(runtime));
+      const scratch: BufferSlice = { buffer: { id: 50, bytes: 4096, label: "old" }, offset: 0, size: 4096 };
       const { calls } = choose([
-        { ...traced, work: { kind: "product", problem: { ...traced.work.problem, scratch } } },
+        { ...traced, work: { kind: "gemm", problem: { ...traced.work.problem, scratch } } },
       ]);
       assert.equal(problemOf(calls[0]).scratch?.size, 2048);
     });
   });
 
   test("runs with what was chosen: its bits are those of that algorithm", () => {
-    emulator.set("productsDiffer", 1);
+    emulator.set("gemmsDiffer", 1);
     withCosts([1, 1, 0.5], ({ runtime, choose }) => {
       const region = placeWeights(runtime);
-      const { calls } = choose([productOf(region)]);
+      const { calls } = choose([gemmOf(region)]);
       runtime.step(() => {
         const a = runtime.arena.allocate(4 * m * k, "a");
         runtime.upload([{ source: valuesOf(m * k, 1), target: a }]);
@@ -232,7 +232,7 @@ describe("a product", { skip }, () => {
           if (buffer.storage) return runtime.view(buffer.storage, offset, size);
           return runtime.arena.allocate(size, "scratch");
         });
-        sendPieces(runtime, pieces);
+        submitCommands(runtime, pieces);
         const found = runtime.read(c);
         sameBytes(found, run(2), "the chosen algorithm");
         assert.notDeepEqual(found, run(0), "the library's first rounds otherwise");
@@ -242,18 +242,18 @@ describe("a product", { skip }, () => {
 
   test("is timed without an algorithm that can't be launched, the library's first included", () => {
     withCosts([1, Number.NaN, 0.5], ({ runtime, choose, launches }) => {
-      assert.equal(problemOf(choose([productOf(placeWeights(runtime))]).calls[0]).choice, 2);
+      assert.equal(problemOf(choose([gemmOf(placeWeights(runtime))]).calls[0]).choice, 2);
       assert.equal(launches.get(1), 1);
     });
     withCosts([Number.NaN, 1, 0.5], ({ runtime, choose }) => {
-      assert.equal(problemOf(choose([productOf(placeWeights(runtime))]).calls[0]).choice, 2);
+      assert.equal(problemOf(choose([gemmOf(placeWeights(runtime))]).calls[0]).choice, 2);
     });
   });
 
   test("of which no algorithm can be launched stays as it was, for the step itself to tell", () => {
     withCosts([Number.NaN, Number.NaN, Number.NaN], ({ runtime, choose }) => {
       const before = heldBy(runtime);
-      const call = productOf(placeWeights(runtime));
+      const call = gemmOf(placeWeights(runtime));
       const { calls, report } = choose([call]);
       assert.equal(calls[0], call);
       assert.equal(report.measured, 0);
@@ -267,7 +267,7 @@ describe("a product", { skip }, () => {
       ({ runtime, choose }) => {
         const region = placeWeights(runtime);
         const full = runtime.arena.allocate(runtime.arena.figures.capacity - 1024, "everything else");
-        const call = productOf(region);
+        const call = gemmOf(region);
         assert.equal(choose([call]).calls[0], call);
         runtime.arena.free(full);
         assert.equal(problemOf(choose([call]).calls[0]).choice, 2, "a refusal is not kept for a result");
@@ -281,16 +281,16 @@ describe("measuring", { skip }, () => {
   test("happens once for products that the library can't tell from each other, and not again", () => {
     withCosts([0.5, 0.3, 0.2], ({ runtime, choose, launches }) => {
       const region = placeWeights(runtime);
-      choose([productOf(region), productOf(region, 10), productOf(region, 20)]);
+      choose([gemmOf(region), gemmOf(region, 10), gemmOf(region, 20)]);
       const after = [...launches];
-      const { calls, report } = choose([productOf(region, 30)]);
+      const { calls, report } = choose([gemmOf(region, 30)]);
       assert.deepEqual([...launches], after);
       assert.equal(report.measured, 0);
       assert.deepEqual([problemOf(calls[0]).choice, problemOf(calls[0]).scratch?.size], [2, 2048]);
       // Another alignment is another list of algorithms.
-      const { problem } = productOf(region).work;
-      const moved = { ...problem, b: { ...problem.b, part: { ...problem.b.part, offset: 12 } } };
-      assert.equal(choose([{ op: "matmul", work: { kind: "product", problem: moved } }]).report.measured, 1);
+      const { problem } = gemmOf(region).work;
+      const moved = { ...problem, b: { ...problem.b, slice: { ...problem.b.slice, offset: 12 } } };
+      assert.equal(choose([{ op: "matmul", work: { kind: "gemm", problem: moved } }]).report.measured, 1);
     });
   });
 
@@ -300,9 +300,9 @@ describe("measuring", { skip }, () => {
       // What the arena has committed once stays with it.
       runtime.arena.free(runtime.arena.allocate(4096, "first"));
       const before = { ...heldBy(runtime), weights: runtime.read(region.whole) };
-      const call = productOf(region);
+      const call = gemmOf(region);
       const accumulating = { ...call.work.problem, beta: 1 };
-      choose([call, { op: "matmul", work: { kind: "product", problem: accumulating } }]);
+      choose([call, { op: "matmul", work: { kind: "gemm", problem: accumulating } }]);
       const { weights, ...held } = before;
       assert.deepEqual(heldBy(runtime), held);
       sameBytes(runtime.read(region.whole), weights, "weights");
@@ -312,14 +312,14 @@ describe("measuring", { skip }, () => {
   test("tries each of our own kernels, however long they take to compile", () => {
     // The terms of its right side lie apart: there are large tiles for it, and small ones, which are the second choice.
     const size = { m: 400, n: 264, k: 64 };
-    const part = (id: number, floats: number): Part => ({
+    const slice = (id: number, floats: number): BufferSlice => ({
       ...{ buffer: { id, bytes: 4 * floats, label: "operand" }, offset: 0, size: 4 * floats },
     });
-    const problem: ProductCall["problem"] = {
+    const problem: GemmCall["problem"] = {
       ...{ dtype: "f32", ...size },
-      a: { part: part(0, size.m * size.k), rowStride: size.k },
-      b: { part: part(1, size.k * size.n), rowStride: size.n },
-      c: { part: part(2, size.m * size.n), rowStride: size.n },
+      a: { slice: slice(0, size.m * size.k), rowStride: size.k },
+      b: { slice: slice(1, size.k * size.n), rowStride: size.n },
+      c: { slice: slice(2, size.m * size.n), rowStride: size.n },
     };
     const costMs = ({ product, cuda }: KernelSource): number => {
       if (product) return 2;
@@ -328,7 +328,7 @@ describe("measuring", { skip }, () => {
     onDevice(
       costMs,
       ({ choose }) => {
-        const { calls } = choose([{ op: "matmul", work: { kind: "product", problem } }]);
+        const { calls } = choose([{ op: "matmul", work: { kind: "gemm", problem } }]);
         assert.equal(problemOf(calls[0]).choice, -2);
       },
       { options: { precision: "tf32" }, compileMs: 1000 },
@@ -336,8 +336,8 @@ describe("measuring", { skip }, () => {
   });
 
   test("counts our own kernels as shorter where they begin early, and where they don't as they are", () => {
-    const chosenOf = (canBeginEarly: boolean, ...times: readonly [number, number][]): number | undefined =>
-      fastestOf({ device: { canBeginEarly } as DeviceInfo }, new Map(times))?.choice;
+    const chosenOf = (supportsPdl: boolean, ...times: readonly [number, number][]): number | undefined =>
+      fastestOf({ device: { supportsPdl } as DeviceInfo }, new Map(times))?.choice;
     assert.equal(chosenOf(true, [0, 6], [1, 7], [-1, 6.9]), -1);
     assert.equal(chosenOf(true, [0, 6], [1, 7], [-1, 7.3]), 0);
     assert.equal(chosenOf(true, [0, 6], [-1, 0.4], [-2, 0.9]), -1, "no time is less than none");
@@ -345,14 +345,14 @@ describe("measuring", { skip }, () => {
     assert.equal(chosenOf(false, [0, 6], [1, 5], [-1, 4.8]), -1);
     assert.deepEqual(
       fastestOf(
-        { device: { canBeginEarly: true } as DeviceInfo },
+        { device: { supportsPdl: true } as DeviceInfo },
         new Map([
           [0, 6],
           [-1, 6.9],
         ]),
       ),
       {
-        ...{ choice: -1, firstUs: 6, chosenUs: 6.9 },
+        ...{ choice: -1, firstUs: 6, tunedUs: 6.9 },
       },
     );
   });
@@ -360,7 +360,7 @@ describe("measuring", { skip }, () => {
   test("has an end: slow products are timed with few launches, and not with every algorithm", () => {
     withCosts([30, 20, 10], ({ runtime, choose, launches, clock }) => {
       const region = placeWeights(runtime);
-      const { report } = choose([productOf(region)]);
+      const { report } = choose([gemmOf(region)]);
       assert.equal(report.measured, 1);
       assert.equal(launches.get(1), undefined, "the first has used up half of the time");
       assert.ok(clock.nowMs() < 400, `${clock.nowMs()} ms`);
@@ -369,11 +369,11 @@ describe("measuring", { skip }, () => {
 
   test("of many products shares the time among them, and leaves the rest for later", () => {
     withCosts([200], ({ runtime, choose, clock }) => {
-      emulator.set("productChoices", 1);
+      emulator.set("gemmAlgorithms", 1);
       const region = placeWeights(runtime);
-      const { problem } = productOf(region).work;
+      const { problem } = gemmOf(region).work;
       const calls = Array.from({ length: 20 }, (_, index): Call => {
-        const work: ProductCall = { kind: "product", problem: { ...problem, alpha: index } };
+        const work: GemmCall = { kind: "gemm", problem: { ...problem, alpha: index } };
         return { op: "matmul", work };
       });
       const { report } = choose(calls);
@@ -387,7 +387,7 @@ describe("measuring", { skip }, () => {
     withCosts(
       [0.5, 0.3, 0.2],
       ({ runtime, choose }) => {
-        assert.equal(problemOf(choose([productOf(placeWeights(runtime))]).calls[0]).choice, 2);
+        assert.equal(problemOf(choose([gemmOf(placeWeights(runtime))]).calls[0]).choice, 2);
         assert.equal(emulator.get("captures.threadLocal"), 0);
       },
       { capture: "off" },

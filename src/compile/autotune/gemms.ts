@@ -4,16 +4,16 @@
  * there is one.
  */
 
-import { firstOwnChoice, libraryProductKey } from "../../kernels/index.js";
+import { cublasLtKey, firstNativeAlgorithm } from "../../kernels/index.js";
 import type { Runtime } from "../../runtime/index.js";
 import { beat, type Clock, systemClock } from "../../units/index.js";
-import type { Call, ProductCall } from "../program/program.js";
+import type { Call, GemmCall } from "../program/program.js";
 import { bufferMaker } from "../program/uses.js";
 import { withScratch } from "./gemm-scratch.js";
-import { outlineOf, timeChoices } from "./gemm-times.js";
+import { describeGemm, timeCandidates } from "./gemm-times.js";
 
 /** What the choice of products has brought, for explain(). */
-export interface ProductReport {
+export interface GemmReport {
   /** The step's products, and how many of them don't run the library's first algorithm. */
   readonly products: number;
   readonly changed: number;
@@ -30,38 +30,38 @@ export interface ProductReport {
 interface Choice {
   readonly choice: number;
   readonly firstUs: number;
-  readonly chosenUs: number;
+  readonly tunedUs: number;
 }
 
-export type KnownChoices = Map<string, Choice>;
+export type KnownAlgorithms = Map<string, Choice>;
 
 /** Of this process: by the device's name and all that the library is told of a product. */
-const knownChoices: KnownChoices = new Map();
+const knownAlgorithms: KnownAlgorithms = new Map();
 
 export interface ChoosingOptions {
-  readonly known?: KnownChoices;
+  readonly known?: KnownAlgorithms;
   readonly clock?: Clock;
 }
 
-const limitOfProductMs = 100;
+const maxGemmMs = 100;
 const limitOfAllMs = 4000;
 
 /**
  * What a kernel of our own saves a step beside what a trial of it alone shows: it begins while the launch before it ends, and lets
  * the next one begin so, which the library's don't. By steps in bf16 with the one and with the other.
  */
-const savedByHandoversUs = 1.2;
+const savedByPdlUs = 1.2;
 
 /** Times this close are one and the same to a measurement; then the library's preference decides. */
 const closeEnough = 1.02;
 
-export function chooseProducts(
+export function autotuneGemms(
   runtime: Runtime,
   calls: readonly Call[],
-  { known = knownChoices, clock = systemClock }: ChoosingOptions = {},
-): { readonly calls: readonly Call[]; readonly report: ProductReport } {
+  { known = knownAlgorithms, clock = systemClock }: ChoosingOptions = {},
+): { readonly calls: readonly Call[]; readonly report: GemmReport } {
   const startMs = clock.nowMs();
-  const work = calls.flatMap(({ work }) => (work.kind === "product" ? [work] : []));
+  const work = calls.flatMap(({ work }) => (work.kind === "gemm" ? [work] : []));
   const kinds = new Map(work.map((product) => [keyOf(runtime, product), product]));
   const unknown = [...kinds].filter(([key, { problem }]) => !known.has(key) && problem.k > 0);
   const measured = runtime.phases.run("compile", () => measure(runtime, unknown, known, clock), {
@@ -71,14 +71,14 @@ export function chooseProducts(
   const makeBuffer = bufferMaker(calls);
   let [changed, beforeUs, afterUs] = [0, 0, 0];
   const chosen = calls.map((call): Call => {
-    if (call.work.kind !== "product") return call;
+    if (call.work.kind !== "gemm") return call;
     const found = known.get(keyOf(runtime, call.work));
     beforeUs += found?.firstUs ?? 0;
-    afterUs += found?.chosenUs ?? 0;
+    afterUs += found?.tunedUs ?? 0;
     if (!found || found.choice === 0) return call;
     changed++;
     const problem = withScratch(runtime, { ...call.work.problem, choice: found.choice }, makeBuffer);
-    return { ...call, work: { kind: "product", problem } };
+    return { ...call, work: { kind: "gemm", problem } };
   });
   const elapsedMs = clock.nowMs() - startMs;
   return {
@@ -88,32 +88,32 @@ export function chooseProducts(
 }
 
 /** What was chosen for the products of a program: for another one with the same products, which is to do the same to the bit. */
-export function choicesIn(runtime: Runtime, calls: readonly Call[]): KnownChoices {
+export function algorithmsIn(runtime: Runtime, calls: readonly Call[]): KnownAlgorithms {
   return new Map(
     calls.flatMap(({ work }) =>
-      work.kind === "product"
-        ? [[keyOf(runtime, work), { choice: work.problem.choice ?? 0, firstUs: 0, chosenUs: 0 }]]
+      work.kind === "gemm"
+        ? [[keyOf(runtime, work), { choice: work.problem.choice ?? 0, firstUs: 0, tunedUs: 0 }]]
         : [],
     ),
   );
 }
 
-function keyOf(runtime: Runtime, { problem }: ProductCall): string {
-  return `${runtime.device.name}: ${libraryProductKey(runtime, outlineOf(problem))}`;
+function keyOf(runtime: Runtime, { problem }: GemmCall): string {
+  return `${runtime.device.name}: ${cublasLtKey(runtime, describeGemm(problem))}`;
 }
 
 /** Times what is not known yet, as far as the time allows; tells how many that were. */
 function measure(
   runtime: Runtime,
-  unknown: readonly (readonly [key: string, product: ProductCall])[],
-  known: KnownChoices,
+  unknown: readonly (readonly [key: string, product: GemmCall])[],
+  known: KnownAlgorithms,
   clock: Clock,
 ): number {
   const endMs = clock.nowMs() + limitOfAllMs;
   let measured = 0;
   for (const [index, [key, { problem }]] of unknown.entries()) {
     beat("products", index, unknown.length);
-    const noted = recallChoice(runtime, key);
+    const noted = recallAlgorithm(runtime, key);
     if (noted) {
       known.set(key, noted);
       continue;
@@ -121,8 +121,8 @@ function measure(
     // Everyone gets a share of what is left, so that the last are not left out.
     const shareMs = (endMs - clock.nowMs()) / (unknown.length - index);
     if (shareMs <= 0) break;
-    const limitMs = Math.min(limitOfProductMs, shareMs);
-    const choice = fastestOf(runtime, timeChoices(runtime, problem, { limitMs, clock }));
+    const limitMs = Math.min(maxGemmMs, shareMs);
+    const choice = fastestOf(runtime, timeCandidates(runtime, problem, { limitMs, clock }));
     if (!choice) continue;
     known.set(key, choice);
     runtime.remember(noteOf(key), JSON.stringify(choice));
@@ -135,14 +135,14 @@ function measure(
 const noteOf = (key: string): string => `choice with handovers for ${key}`;
 
 /** What an earlier process has found out: so that its bits are ours. */
-function recallChoice(runtime: Runtime, key: string): Choice | undefined {
+function recallAlgorithm(runtime: Runtime, key: string): Choice | undefined {
   const note = runtime.recall(noteOf(key));
   if (note === undefined) return undefined;
   try {
-    const { choice, firstUs, chosenUs } = JSON.parse(note) as Partial<Choice>;
+    const { choice, firstUs, tunedUs } = JSON.parse(note) as Partial<Choice>;
     const isSound =
-      Number.isSafeInteger(choice) && typeof firstUs === "number" && typeof chosenUs === "number";
-    return isSound ? ({ choice, firstUs, chosenUs } as Choice) : undefined;
+      Number.isSafeInteger(choice) && typeof firstUs === "number" && typeof tunedUs === "number";
+    return isSound ? ({ choice, firstUs, tunedUs } as Choice) : undefined;
   } catch {
     return undefined;
   }
@@ -154,11 +154,11 @@ export function fastestOf(
   times: ReadonlyMap<number, number>,
 ): Choice | undefined {
   const costOf = (choice: number, ownUs: number): number =>
-    device.canBeginEarly && choice <= firstOwnChoice ? Math.max(0, ownUs - savedByHandoversUs) : ownUs;
+    device.supportsPdl && choice <= firstNativeAlgorithm ? Math.max(0, ownUs - savedByPdlUs) : ownUs;
   const leastUs = Math.min(...Array.from(times, ([choice, ownUs]) => costOf(choice, ownUs)));
-  for (const [choice, chosenUs] of times) {
-    if (costOf(choice, chosenUs) <= leastUs * closeEnough)
-      return { choice, firstUs: times.get(0) ?? chosenUs, chosenUs };
+  for (const [choice, tunedUs] of times) {
+    if (costOf(choice, tunedUs) <= leastUs * closeEnough)
+      return { choice, firstUs: times.get(0) ?? tunedUs, tunedUs };
   }
   return undefined;
 }

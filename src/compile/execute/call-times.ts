@@ -7,7 +7,7 @@
 
 import type { Runtime } from "../../runtime/index.js";
 import { type Clock, systemClock } from "../../units/index.js";
-import { type Piece, sendPieces } from "./emit.js";
+import { type Piece, submitCommands } from "./emit.js";
 import type { PlacedStep } from "./placed-step.js";
 
 /** The best of so many groups counts, each of so many launches in a row. */
@@ -24,7 +24,7 @@ export function timeCalls(
     const ofPieces =
       runtime.device.kind === "cuda"
         ? timeGrowing(runtime, placed.pieces, clock)
-        : placed.pieces.map((piece) => timeUs(runtime, clock, () => sendPieces(runtime, [piece])));
+        : placed.pieces.map((piece) => timeUs(runtime, clock, () => submitCommands(runtime, [piece])));
     const times: number[] = [];
     for (const [index, { call }] of placed.pieces.entries())
       times[call] = (times[call] ?? 0) + (ofPieces[index] ?? 0);
@@ -38,7 +38,7 @@ export function timeCalls(
 function timeGrowing(runtime: Runtime, pieces: readonly Piece[], clock: Clock): readonly number[] {
   let before = 0;
   return pieces.map((_, index) => {
-    const upTo = runtime.rehearse("times", () => sendPieces(runtime, pieces.slice(0, index + 1)));
+    const upTo = runtime.captureForTiming("times", () => submitCommands(runtime, pieces.slice(0, index + 1)));
     try {
       const spent = Array.from({ length: groups }, () =>
         timeUs(runtime, clock, () => {

@@ -1,28 +1,28 @@
 /** From calls to launches: kernels are printed and loaded, parts become storages, and what is sent is written down once. */
 
 import {
-  beginColumns,
   type ColumnLaunch,
+  type GemmInputDtype,
   type GemmProblem,
   gemm,
-  gemmFinished,
-  gemmMany,
+  gemmWithEpilogue,
+  groupedGemm,
+  launchColumnGroup,
   launchColumns,
-  launchColumnsTogether,
+  launchPartials,
+  launchRowCombo,
   launchRows,
-  launchRowsBeside,
-  type ProductDtype,
   type RowLaunch,
 } from "../../kernels/index.js";
-import type { Runtime, Storage, WorkPiece } from "../../runtime/index.js";
+import type { Runtime, Storage, WorkCommand } from "../../runtime/index.js";
 import { beat } from "../../units/index.js";
 import { runAttention } from "../program/attention-call.js";
 import type {
-  BegunCall,
+  BufferSlice,
   Call,
   ColumnCall,
-  Part,
-  ProductCall,
+  GemmCall,
+  PartialReduceCall,
   RowCall,
   ScheduledCall,
 } from "../program/program.js";
@@ -32,7 +32,7 @@ export interface Piece {
   /** Which call it comes of. */
   readonly call: number;
   readonly op: string;
-  readonly work: WorkPiece;
+  readonly work: WorkCommand;
 }
 
 /**
@@ -42,8 +42,8 @@ export interface Piece {
 export function emitCalls(
   runtime: Runtime,
   calls: readonly Call[],
-  resolve: (part: Part) => Storage,
-  schedule: readonly Pick<ScheduledCall, "branch" | "early">[] = [],
+  resolve: (slice: BufferSlice) => Storage,
+  schedule: readonly Pick<ScheduledCall, "stream" | "prefetches">[] = [],
 ): readonly Piece[] {
   const pieces: Piece[] = [];
   /** By branch: what its latest call has sent last. */
@@ -51,8 +51,8 @@ export function emitCalls(
   for (const [index, call] of calls.entries()) {
     beat("kernels", index, calls.length);
     const first = pieces.length;
-    const imagination = {
-      work: (work: WorkPiece) => void pieces.push({ call: index, op: call.op, work }),
+    const traceSink = {
+      work: (work: WorkCommand) => void pieces.push({ call: index, op: call.op, work }),
       upload: () => undefined,
       assume: () => undefined,
       guard: () => undefined,
@@ -62,78 +62,81 @@ export function emitCalls(
         throw new Error(`A call of "${call.op}" asks for ${what} of "${label}", which no call does.`);
       },
     };
-    const { branch = 0, early } = schedule[index] ?? {};
-    const mayBegin = latest.get(branch)?.work.kind === "launch" ? early : undefined;
-    runtime.overhear(imagination, () => emitCall(runtime, call, resolve, mayBegin));
+    const { stream = 0, prefetches: early } = schedule[index] ?? {};
+    const mayBegin = latest.get(stream)?.work.kind === "launch" ? early : undefined;
+    runtime.interceptWork(traceSink, () => emitCall(runtime, call, resolve, mayBegin));
     const own = pieces[first];
-    if (own && mayBegin) pieces[first] = withBeginning(own, { isEarly: true });
-    latest.set(branch, own && pieces.at(-1));
+    if (own && mayBegin) pieces[first] = withPrefetch(own, { isPdl: true });
+    latest.set(stream, own && pieces.at(-1));
   }
   return pieces;
 }
 
 /** The same, which begins early or not if it is a launch. */
-export function withBeginning(piece: Piece, { isEarly }: { readonly isEarly: boolean }): Piece {
+export function withPrefetch(piece: Piece, { isPdl }: { readonly isPdl: boolean }): Piece {
   const { work } = piece;
   if (work.kind !== "launch") return piece;
-  return { ...piece, work: { ...work, request: { ...work.request, isEarly } } };
+  return { ...piece, work: { ...work, request: { ...work.request, isPdl } } };
 }
 
 function emitCall(
   runtime: Runtime,
   { op, work }: Call,
-  resolve: (part: Part) => Storage,
-  early: readonly Part[] | undefined,
+  resolve: (slice: BufferSlice) => Storage,
+  early: readonly BufferSlice[] | undefined,
 ): void {
-  const isEarly = (part: Part): boolean => early?.includes(part) === true;
-  const earlyOf = (parts: readonly Part[]): readonly boolean[] | undefined => early && parts.map(isEarly);
+  const isPdl = (slice: BufferSlice): boolean => early?.includes(slice) === true;
+  const prefetchesOf = (slices: readonly BufferSlice[]): readonly boolean[] | undefined =>
+    early && slices.map(isPdl);
   switch (work.kind) {
-    case "rows":
-      launchRows(runtime, { ...rowsOn(work, resolve), early: earlyOf(work.operands) });
+    case "row":
+      launchRows(runtime, { ...rowsOn(work, resolve), early: prefetchesOf(work.operands) });
       return;
-    case "beside": {
+    case "combo": {
       const launches = work.rows.map((one) => ({
         ...rowsOn(one, resolve),
-        early: earlyOf(one.operands),
+        early: prefetchesOf(one.operands),
       }));
-      launchRowsBeside(runtime, launches, { op });
+      launchRowCombo(runtime, launches, { op });
       return;
     }
-    case "columns":
+    case "column":
       launchColumns(runtime, columnsOn(work, resolve));
       return;
-    case "reductions": {
+    case "grouped-reduce": {
       const launches = work.columns.map((one) => columnsOn(one, resolve));
       const scratch = work.scratch && resolve(work.scratch);
-      launchColumnsTogether(runtime, launches, {
+      launchColumnGroup(runtime, launches, {
         scratch,
         begun: work.begun && begunOn(work.begun, resolve),
         op,
       });
       return;
     }
-    case "begun":
-      beginColumns(runtime, begunOn(work, resolve), op);
+    case "partial-reduce":
+      launchPartials(runtime, begunOn(work, resolve), op);
       return;
-    case "product":
-      gemm(runtime, { ...problemOn(work.problem, resolve), isEarlyB: isEarly(work.problem.b.part) }, op);
+    case "gemm":
+      gemm(runtime, { ...problemOn(work.problem, resolve), prefetchesB: isPdl(work.problem.b.slice) }, op);
       return;
-    case "products": {
+    case "grouped-gemm": {
       const problems = work.problems.map((problem) => problemOn(problem, resolve));
-      gemmMany(runtime, problems, op);
+      groupedGemm(runtime, problems, op);
       return;
     }
-    case "finished": {
+    case "gemm-epilogue": {
       const { problem, finish, operands, scalars } = work;
       const { c, ...rest } = problem;
       const on = {
         ...operandsOn(rest, resolve),
-        ...(finish.keepsResult && { c: lyingOn(c, resolve) }),
-        isEarlyB: isEarly(problem.b.part),
+        ...(finish.storesC && { c: lyingOn(c, resolve) }),
+        prefetchesB: isPdl(problem.b.slice),
       };
       // Of a result that is not kept there is no memory to resolve.
-      const storages = operands.map((part, index) => (index === finish.product ? undefined : resolve(part)));
-      gemmFinished(runtime, on, { ...finish, operands: storages, scalars }, op);
+      const storages = operands.map((slice, index) =>
+        index === finish.product ? undefined : resolve(slice),
+      );
+      gemmWithEpilogue(runtime, on, { ...finish, operands: storages, scalars }, op);
       return;
     }
     case "attention":
@@ -155,32 +158,32 @@ function emitCall(
 
 function rowsOn(
   { kernel, iteration, operands, scalars }: RowCall,
-  resolve: (part: Part) => Storage,
+  resolve: (slice: BufferSlice) => Storage,
 ): RowLaunch {
   return { kernel, iteration, operands: operands.map(resolve), scalars };
 }
 
 function columnsOn(
   { kernel, rows, columns, strides, operands, scalars }: ColumnCall,
-  resolve: (part: Part) => Storage,
+  resolve: (slice: BufferSlice) => Storage,
 ): ColumnLaunch {
   return { kernel, rows, columns, strides, operands: operands.map(resolve), scalars };
 }
 
-function begunOn({ columns, scratch }: BegunCall, resolve: (part: Part) => Storage) {
+function begunOn({ columns, scratch }: PartialReduceCall, resolve: (slice: BufferSlice) => Storage) {
   return { members: columns.map((one) => columnsOn(one, resolve)), scratch: resolve(scratch) };
 }
 
 function problemOn(
-  { c, ...rest }: ProductCall["problem"],
-  resolve: (part: Part) => Storage,
-): GemmProblem<ProductDtype> {
+  { c, ...rest }: GemmCall["problem"],
+  resolve: (slice: BufferSlice) => Storage,
+): GemmProblem<GemmInputDtype> {
   return { ...operandsOn(rest, resolve), c: lyingOn(c, resolve) };
 }
 
 function operandsOn(
-  { a, b, bias, scratch, ...rest }: Omit<ProductCall["problem"], "c">,
-  resolve: (part: Part) => Storage,
+  { a, b, bias, scratch, ...rest }: Omit<GemmCall["problem"], "c">,
+  resolve: (slice: BufferSlice) => Storage,
 ) {
   return {
     ...rest,
@@ -190,15 +193,15 @@ function operandsOn(
   };
 }
 
-function lyingOn<L extends { readonly part: Part }>(
-  { part, ...layout }: L,
-  resolve: (part: Part) => Storage,
+function lyingOn<L extends { readonly slice: BufferSlice }>(
+  { slice, ...layout }: L,
+  resolve: (slice: BufferSlice) => Storage,
 ) {
-  return { ...layout, storage: resolve(part) };
+  return { ...layout, storage: resolve(slice) };
 }
 
 /** Sends pieces as they were written down. */
-export function sendPieces(runtime: Runtime, pieces: readonly Piece[]): void {
+export function submitCommands(runtime: Runtime, pieces: readonly Piece[]): void {
   for (const { work } of pieces) {
     if (work.kind === "launch") runtime.launch(work.request);
     else if (work.kind === "fill") runtime.fill(work.target, work.byte);

@@ -6,15 +6,15 @@ import type { PlannedStep } from "../compile.js";
 import {
   accessesOf,
   type Buffer,
+  type BufferSlice,
   type Call,
-  type Part,
   type Plan,
   type Schedule,
 } from "../program/program.js";
 import { extentOf } from "../program/slices.js";
-import { senderOf } from "../schedule/streams.js";
+import { submitterOf } from "../schedule/streams.js";
 import { verifyPlan } from "../verify/verify.js";
-import { emitCalls, type Piece, withBeginning } from "./emit.js";
+import { emitCalls, type Piece, withPrefetch } from "./emit.js";
 
 export class PlacedStep {
   readonly #runtime: Runtime;
@@ -33,7 +33,7 @@ export class PlacedStep {
     const memory = new StepMemory(runtime, plan, label);
     try {
       verifyPlan(calls, schedule, plan, memory.block?.span);
-      const pieces = emitCalls(runtime, calls, (part) => memory.resolve(part), schedule.calls);
+      const pieces = emitCalls(runtime, calls, (slice) => memory.resolve(slice), schedule.calls);
       return new PlacedStep(runtime, schedule, memory, pieces);
     } catch (error) {
       memory.close();
@@ -46,10 +46,10 @@ export class PlacedStep {
     this.#schedule = schedule;
     this.#memory = memory;
     this.pieces = pieces;
-    this.run = senderOf(runtime, schedule, pieces);
-    const parts = partsWritten(this.#calls);
-    this.written = [...new Set(parts.flatMap(({ buffer }) => buffer.storage ?? []))];
-    this.writtenSpans = parts.map((part) => spanOf(part));
+    this.run = submitterOf(runtime, schedule, pieces);
+    const slices = partsWritten(this.#calls);
+    this.written = [...new Set(slices.flatMap(({ buffer }) => buffer.storage ?? []))];
+    this.writtenSpans = slices.map((slice) => spanOf(slice));
   }
 
   get #calls(): readonly Call[] {
@@ -57,8 +57,8 @@ export class PlacedStep {
   }
 
   /** The same with each launch behind the end of the one before it, in the same memory: who closes one closes both. */
-  inTurn(): PlacedStep {
-    const pieces = this.pieces.map((piece) => withBeginning(piece, { isEarly: false }));
+  serialized(): PlacedStep {
+    const pieces = this.pieces.map((piece) => withPrefetch(piece, { isPdl: false }));
     return new PlacedStep(this.#runtime, this.#schedule, this.#memory, pieces);
   }
 
@@ -95,16 +95,16 @@ class StepMemory {
   /** What of these calls was last written at an offset. */
   lastAt(place: number, calls: readonly Call[]): Buffer | undefined {
     for (const call of calls.toReversed()) {
-      for (const { part, writes } of accessesOf(call)) {
-        const start = this.#plan.offsets.get(part.buffer);
-        const first = start === undefined ? Infinity : start + part.offset;
-        if (writes && first <= place && place < first + part.size) return part.buffer;
+      for (const { slice, writes } of accessesOf(call)) {
+        const start = this.#plan.offsets.get(slice.buffer);
+        const first = start === undefined ? Infinity : start + slice.offset;
+        if (writes && first <= place && place < first + slice.size) return slice.buffer;
       }
     }
     return undefined;
   }
 
-  resolve({ buffer, offset, size }: Part): Storage {
+  resolve({ buffer, offset, size }: BufferSlice): Storage {
     const key = `${buffer.id} ${offset} ${size} ${buffer.storage ? buffer.storage.span.address : ""}`;
     const known = this.#views.get(key);
     if (known) return known;
@@ -133,12 +133,12 @@ class StepMemory {
   }
 }
 
-function partsWritten(calls: readonly Call[]): Part[] {
+function partsWritten(calls: readonly Call[]): BufferSlice[] {
   const accesses = calls.flatMap((call) => accessesOf(call));
-  return accesses.filter(({ part, writes }) => writes && part.buffer.storage).map(({ part }) => part);
+  return accesses.filter(({ slice, writes }) => writes && slice.buffer.storage).map(({ slice }) => slice);
 }
 
-function spanOf(part: Part): Span {
-  const { from, to } = extentOf(part);
+function spanOf(slice: BufferSlice): Span {
+  const { from, to } = extentOf(slice);
   return span(from, to - from);
 }

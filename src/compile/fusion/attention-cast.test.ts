@@ -5,14 +5,14 @@ import { test } from "node:test";
 import { type Dtype, dtypes, iterateElements, type RowKernel, term } from "../../ir/index.js";
 import type { Runtime } from "../../runtime/index.js";
 import type { AttentionCall } from "../program/attention-call.js";
-import { accessesOf, type Buffer, type Call, type Part, type RowCall } from "../program/program.js";
-import { roundInAttention } from "./attention-cast.js";
+import { accessesOf, type Buffer, type BufferSlice, type Call, type RowCall } from "../program/program.js";
+import { fuseAttentionCasts } from "./attention-cast.js";
 
 const on = (kind: "cuda" | "cpu"): Runtime => ({ device: { kind } }) as unknown as Runtime;
 
 let buffers = 0;
 const bufferOf = (bytes: number): Buffer => ({ id: buffers++, bytes, label: `b${buffers}` });
-const whole = (buffer: Buffer): Part => ({ buffer, offset: 0, size: buffer.bytes });
+const whole = (buffer: Buffer): BufferSlice => ({ buffer, offset: 0, size: buffer.bytes });
 
 /** 2 × 4 pairs of 12 rows in heads of 8. */
 const shape = {
@@ -44,15 +44,19 @@ function forward(out: Buffer): Call {
 /** Its gradients lie in one buffer, row by row. */
 function backward(packed: Buffer): Call {
   const input = whole(bufferOf(12 * elements));
-  const part = (index: number): Part => ({ buffer: packed, offset: 128 * index, size: packed.bytes - 256 });
+  const slice = (index: number): BufferSlice => ({
+    buffer: packed,
+    offset: 128 * index,
+    size: packed.bytes - 256,
+  });
   return attentionOver("backward", {
     ...{ query: input, key: input, value: input, probabilities: input, outGradient: input },
-    ...{ queryGradient: part(0), keyGradient: part(1), valueGradient: part(2) },
+    ...{ queryGradient: slice(0), keyGradient: slice(1), valueGradient: slice(2) },
     scoreGradient: whole(bufferOf(4 * 8 * 12 * 12)),
   });
 }
 
-function castOf(from: Part, to: Dtype): Call & { readonly work: RowCall; readonly made: Buffer } {
+function castOf(from: BufferSlice, to: Dtype): Call & { readonly work: RowCall; readonly made: Buffer } {
   const count = from.size / 4;
   const made = bufferOf(count * dtypes[to].bytes);
   const kernel: RowKernel = {
@@ -60,11 +64,11 @@ function castOf(from: Part, to: Dtype): Call & { readonly work: RowCall; readonl
     stages: [{ kind: "store", output: 0, value: term.load(0, "f32") }],
   };
   const iteration = iterateElements([count], [[1], [1]]);
-  const work = { kind: "rows", kernel, iteration, operands: [from, whole(made)], scalars: [] } as const;
+  const work = { kind: "row", kernel, iteration, operands: [from, whole(made)], scalars: [] } as const;
   return { op: "matmul", work, made };
 }
 
-const copyOf = (source: Part): Call => ({
+const copyOf = (source: BufferSlice): Call => ({
   op: "copy",
   work: { kind: "copy", source, target: whole(bufferOf(source.size)) },
 });
@@ -73,7 +77,7 @@ test("what is only converted is stored converted, and the conversion is gone", (
   for (const dtype of ["f16", "bf16"] as const) {
     const out = bufferOf(4 * elements);
     const cast = castOf(whole(out), dtype);
-    const [call, reader, ...rest] = roundInAttention(
+    const [call, reader, ...rest] = fuseAttentionCasts(
       [forward(out), cast, copyOf(whole(cast.made))],
       on("cuda"),
     );
@@ -83,14 +87,14 @@ test("what is only converted is stored converted, and the conversion is gone", (
     assert.equal(call.work.shape.resultDtype, dtype);
     assert.deepEqual(call.work.operands["out"], whole(cast.made));
     const written = accessesOf(call).filter(({ writes }) => writes);
-    assert.deepEqual(written.map(({ part }) => part.size).sort(), [4608, 2 * elements].sort());
+    assert.deepEqual(written.map(({ slice }) => slice.size).sort(), [4608, 2 * elements].sort());
   }
 });
 
 test("gradients that lie in one buffer each have their place in the converted one", () => {
   const packed = bufferOf(12 * elements);
   const cast = castOf(whole(packed), "bf16");
-  const [call] = roundInAttention([backward(packed), cast], on("cuda"));
+  const [call] = fuseAttentionCasts([backward(packed), cast], on("cuda"));
   assert.ok(call?.work.kind === "attention");
   const { operands } = call.work;
   for (const [index, name] of ["queryGradient", "keyGradient", "valueGradient"].entries()) {
@@ -114,6 +118,6 @@ test("results stay as they are on a CPU, where they are read otherwise too, or i
     ["not read", [forward(second)], "cuda"],
   ];
   for (const [what, calls, device] of programs) {
-    assert.deepEqual(roundInAttention(calls, on(device)), calls, what);
+    assert.deepEqual(fuseAttentionCasts(calls, on(device)), calls, what);
   }
 });

@@ -6,12 +6,12 @@
 
 import { dtypes } from "../../ir/index.js";
 import type { Runtime } from "../../runtime/index.js";
-import { type AttentionCall, onParts, resultsOf } from "../program/attention-call.js";
-import { type Buffer, type Call, type Part, partOfAll } from "../program/program.js";
+import { type AttentionCall, mapAttentionSlices, resultsOf } from "../program/attention-call.js";
+import { type Buffer, type BufferSlice, type Call, latestPhase } from "../program/program.js";
 import { isMadeOnce, type Uses, usesOf } from "../program/uses.js";
 import { type Cast, castOf } from "./coalesce-casts.js";
 
-export function roundInAttention(calls: readonly Call[], runtime: Runtime): readonly Call[] {
+export function fuseAttentionCasts(calls: readonly Call[], runtime: Runtime): readonly Call[] {
   if (runtime.device.kind !== "cuda") return calls;
   const uses = usesOf(calls);
   const changes = new Map<number, Call | undefined>();
@@ -29,8 +29,8 @@ export function roundInAttention(calls: readonly Call[], runtime: Runtime): read
     const joined = [call, ...made.map((cast) => calls[cast.place])];
     changes.set(place, {
       op: [...new Set(joined.map((one) => one?.op))].join(" + "),
-      work: onParts(work, (part) => convertedPart(part, casts), dtype),
-      part: partOfAll(joined),
+      work: mapAttentionSlices(work, (slice) => convertedSlice(slice, casts), dtype),
+      phase: latestPhase(joined),
     });
     for (const cast of made) changes.set(cast.place, undefined);
   }
@@ -49,7 +49,7 @@ function soleCastOf(
   if (buffer.storage || reader === undefined || others.length > 0) return undefined;
   if (writers.some((place) => place !== writer)) return undefined;
   const work = calls[reader]?.work;
-  const cast = work?.kind === "rows" ? castOf(work, reader) : undefined;
+  const cast = work?.kind === "row" ? castOf(work, reader) : undefined;
   return cast && isMadeOnce(uses, cast.to.buffer) ? cast : undefined;
 }
 
@@ -57,9 +57,9 @@ function soleCastOf(
 function commonDtype(call: AttentionCall, casts: ReadonlyMap<Buffer, Cast>): "f16" | "bf16" | undefined {
   const { dtype, resultDtype = dtype } = call.shape;
   const wanted = new Set(
-    resultsOf(call).map((part) => {
-      const cast = casts.get(part.buffer);
-      return cast && covers(cast.from, part) ? cast.call.kernel.outputs[0]?.dtype : undefined;
+    resultsOf(call).map((slice) => {
+      const cast = casts.get(slice.buffer);
+      return cast && covers(cast.from, slice) ? cast.call.kernel.outputs[0]?.dtype : undefined;
     }),
   );
   const [one, ...more] = wanted;
@@ -67,18 +67,22 @@ function commonDtype(call: AttentionCall, casts: ReadonlyMap<Buffer, Cast>): "f1
   return one === "f16" || one === "bf16" ? one : undefined;
 }
 
-function covers(whole: Part, { offset, size }: Part): boolean {
+function covers(whole: BufferSlice, { offset, size }: BufferSlice): boolean {
   return whole.offset <= offset && offset + size <= whole.offset + whole.size;
 }
 
 /** Where the conversion would have stored a result's elements. */
-function convertedPart(part: Part, casts: ReadonlyMap<Buffer, Cast>): Part {
-  const cast = casts.get(part.buffer);
-  if (!cast) return part;
+function convertedSlice(slice: BufferSlice, casts: ReadonlyMap<Buffer, Cast>): BufferSlice {
+  const cast = casts.get(slice.buffer);
+  if (!cast) return slice;
   const { from, to, call } = cast;
   const [read, written] = [call.kernel.inputs[0], call.kernel.outputs[0]?.dtype].map(
     (dtype) => dtypes[dtype ?? "f32"].bytes,
   ) as [number, number];
   const inNew = (bytes: number): number => (bytes / read) * written;
-  return { buffer: to.buffer, offset: to.offset + inNew(part.offset - from.offset), size: inNew(part.size) };
+  return {
+    buffer: to.buffer,
+    offset: to.offset + inNew(slice.offset - from.offset),
+    size: inNew(slice.size),
+  };
 }

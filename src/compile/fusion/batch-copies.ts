@@ -7,8 +7,15 @@
 import { dtypes, factsOf, iterateElements } from "../../ir/index.js";
 import { alignment, type Runtime } from "../../runtime/index.js";
 import { alignUp, literalKey } from "../../units/index.js";
-import { farthest, isDirectlyBehind, type Node, Order } from "../program/dependency-graph.js";
-import { type Buffer, type Call, mapParts, type Part, partOfAll, type RowCall } from "../program/program.js";
+import { dependsDirectly, maxFusionDistance, type Node, Order } from "../program/dependency-graph.js";
+import {
+  type Buffer,
+  type BufferSlice,
+  type Call,
+  latestPhase,
+  mapSlices,
+  type RowCall,
+} from "../program/program.js";
 import { bufferMaker } from "../program/uses.js";
 
 /** Above this a copy keeps a GPU busy by itself, and waiting for others only holds memory. */
@@ -22,11 +29,11 @@ interface Member {
 
 /** Where a group's members have an operand: the first one's place, and how far behind it the next one has its own. */
 interface Row {
-  readonly part: Part;
+  readonly slice: BufferSlice;
   readonly stepBytes: number;
 }
 
-export function copyAlike(calls: readonly Call[], runtime: Runtime): readonly Call[] {
+export function batchCopies(calls: readonly Call[], runtime: Runtime): readonly Call[] {
   if (runtime.device.kind !== "cuda") return calls;
   const order = new Order();
   const groups = new Map<string, Member[][]>();
@@ -35,7 +42,7 @@ export function copyAlike(calls: readonly Call[], runtime: Runtime): readonly Ca
   const claims = new Map<Buffer, Member[]>();
   for (const call of calls) {
     const { node } = order.add(call);
-    if (call.work.kind !== "rows" || !isMove(call.work)) continue;
+    if (call.work.kind !== "row" || !isMove(call.work)) continue;
     const { work } = call;
     kernels.set(work.kernel, kernels.get(work.kernel) ?? kernels.size);
     const key = literalKey([
@@ -60,11 +67,13 @@ export function copyAlike(calls: readonly Call[], runtime: Runtime): readonly Ca
     if (first && members.length > 1) made.set(first.node, callOf(members, makeBuffer, moves));
   }
   if (made.size === 0) return calls;
-  const moved = (part: Part): Part => {
-    const move = moves.get(part.buffer);
-    return move ? { ...part, buffer: move.buffer, offset: part.offset + move.offset } : part;
+  const moved = (slice: BufferSlice): BufferSlice => {
+    const move = moves.get(slice.buffer);
+    return move ? { ...slice, buffer: move.buffer, offset: slice.offset + move.offset } : slice;
   };
-  return order.nodes.map((node) => made.get(node) ?? { ...node.call, work: mapParts(node.call.work, moved) });
+  return order.nodes.map(
+    (node) => made.get(node) ?? { ...node.call, work: mapSlices(node.call.work, moved) },
+  );
 }
 
 /** Elements from one place to another, each by itself. */
@@ -104,10 +113,10 @@ function areFree(
 /** Makes a call the next member of a group, where both can run at one place and their memory allows it. */
 function join(order: Order, group: Member[], member: Member): boolean {
   const [first] = group;
-  if (!first || Math.abs(member.node.position - first.node.position) > farthest) return false;
+  if (!first || Math.abs(member.node.position - first.node.position) > maxFusionDistance) return false;
   const joined = [...group, member].sort(byPersistentPlace);
-  if (isDirectlyBehind(member.node, first.node) || !rowsOf(joined)) return false;
-  const place = order.placeFor(first.node, member.node);
+  if (dependsDirectly(member.node, first.node) || !rowsOf(joined)) return false;
+  const place = order.fusionPosition(first.node, member.node);
   if (place === undefined) return false;
   order.join(first.node, member.node, place);
   group.push(member);
@@ -121,17 +130,17 @@ function byPersistentPlace(a: Member, b: Member): number {
 
 /** How the members' operands lie, the members in order; nothing where that is not at equal steps, each behind the one before. */
 function rowsOf(members: readonly Member[]): readonly Row[] | undefined {
-  const rows = members[0]?.work.operands.map((part, index): Row | undefined => {
-    const parts = members.flatMap(({ work }) => work.operands[index] ?? []);
-    if (!part.buffer.storage) {
+  const rows = members[0]?.work.operands.map((slice, index): Row | undefined => {
+    const slices = members.flatMap(({ work }) => work.operands[index] ?? []);
+    if (!slice.buffer.storage) {
       // Each has a buffer of its own, which becomes a piece of a common one.
-      const areOwn = new Set(parts.map(({ buffer }) => buffer)).size === parts.length;
-      return areOwn ? { part, stepBytes: alignUp(part.size, alignment) } : undefined;
+      const areOwn = new Set(slices.map(({ buffer }) => buffer)).size === slices.length;
+      return areOwn ? { slice, stepBytes: alignUp(slice.size, alignment) } : undefined;
     }
-    const stepBytes = (parts[1]?.offset ?? 0) - part.offset;
-    const areEqual = parts.every(({ offset }, member) => offset === part.offset + member * stepBytes);
+    const stepBytes = (slices[1]?.offset ?? 0) - slice.offset;
+    const areEqual = slices.every(({ offset }, member) => offset === slice.offset + member * stepBytes);
     const bytes = elementBytes(members[0]?.work, index);
-    return areEqual && stepBytes >= part.size && stepBytes % bytes === 0 ? { part, stepBytes } : undefined;
+    return areEqual && stepBytes >= slice.size && stepBytes % bytes === 0 ? { slice, stepBytes } : undefined;
   });
   const known = rows?.flatMap((row) => row ?? []);
   return known?.length === rows?.length ? known : undefined;
@@ -153,10 +162,10 @@ function callOf(
   const members = [...unsorted].sort(byPersistentPlace);
   const rows = rowsOf(members) ?? [];
   const [{ work }] = members as [Member];
-  const operands = rows.map(({ part, stepBytes }, index): Part => {
-    const size = (members.length - 1) * stepBytes + part.size;
-    if (part.buffer.storage) return { ...part, size };
-    const buffer = makeBuffer(size, part.buffer.label);
+  const operands = rows.map(({ slice, stepBytes }, index): BufferSlice => {
+    const size = (members.length - 1) * stepBytes + slice.size;
+    if (slice.buffer.storage) return { ...slice, size };
+    const buffer = makeBuffer(size, slice.buffer.label);
     for (const [member, one] of members.entries()) {
       const own = one.work.operands[index]?.buffer;
       if (own) moves.set(own, { buffer, offset: member * stepBytes });
@@ -168,7 +177,7 @@ function callOf(
   const axes = [{ size: members.length, strides: steps }, ...outer, row];
   return {
     op: `${members[0]?.call.op ?? "copy"} of ${members.length}`,
-    part: partOfAll(members.map(({ call }) => call)),
+    phase: latestPhase(members.map(({ call }) => call)),
     work: {
       ...work,
       operands,

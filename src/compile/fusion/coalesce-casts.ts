@@ -4,7 +4,14 @@
  */
 
 import { dtypes, type Expression, iterateElements } from "../../ir/index.js";
-import { type Buffer, type Call, mapParts, type Part, partOfAll, type RowCall } from "../program/program.js";
+import {
+  type Buffer,
+  type BufferSlice,
+  type Call,
+  latestPhase,
+  mapSlices,
+  type RowCall,
+} from "../program/program.js";
 import { isAsBefore, isMadeOnce, usesOf } from "../program/uses.js";
 
 /** How much of the memory passed over must be wanted, or more is read for nothing than launches are saved. */
@@ -14,15 +21,15 @@ const leastShare = 0.6;
 export interface Cast {
   readonly place: number;
   readonly call: RowCall;
-  readonly from: Part;
-  readonly to: Part;
+  readonly from: BufferSlice;
+  readonly to: BufferSlice;
 }
 
-export function castTogether(calls: readonly Call[]): readonly Call[] {
+export function coalesceCasts(calls: readonly Call[]): readonly Call[] {
   const uses = usesOf(calls);
   const groups = new Map<object, Map<Buffer, Cast[]>>();
   for (const [place, { work }] of calls.entries()) {
-    const cast = work.kind === "rows" ? castOf(work, place) : undefined;
+    const cast = work.kind === "row" ? castOf(work, place) : undefined;
     if (!cast) continue;
     const { buffer } = cast.from;
     if (!isAsBefore(uses, buffer, place) || !isMadeOnce(uses, cast.to.buffer)) continue;
@@ -33,15 +40,15 @@ export function castTogether(calls: readonly Call[]): readonly Call[] {
   const changes = new Map<number, Call | undefined>();
   const moves = new Map<Buffer, { readonly buffer: Buffer; readonly offset: number }>();
   for (const casts of [...groups.values()].flatMap((byBuffer) => [...byBuffer.values()])) {
-    joinCasts(calls, casts, changes, moves);
+    mergeCasts(calls, casts, changes, moves);
   }
   if (changes.size === 0) return calls;
-  const moved = (part: Part): Part => {
-    const move = moves.get(part.buffer);
-    return move ? { ...part, buffer: move.buffer, offset: part.offset + move.offset } : part;
+  const moved = (slice: BufferSlice): BufferSlice => {
+    const move = moves.get(slice.buffer);
+    return move ? { ...slice, buffer: move.buffer, offset: slice.offset + move.offset } : slice;
   };
   return calls.flatMap((call, place) => {
-    const changed = changes.has(place) ? changes.get(place) : { ...call, work: mapParts(call.work, moved) };
+    const changed = changes.has(place) ? changes.get(place) : { ...call, work: mapSlices(call.work, moved) };
     return changed ? [changed] : [];
   });
 }
@@ -71,7 +78,7 @@ export function movedBy({ kernel, scalars }: RowCall): Expression | undefined {
   return loaded.kind === "load" && !loaded.at ? value : undefined;
 }
 
-function joinCasts(
+function mergeCasts(
   calls: readonly Call[],
   casts: readonly Cast[],
   changes: Map<number, Call | undefined>,
@@ -95,7 +102,7 @@ function joinCasts(
     moves.set(to.buffer, { buffer, offset: ((from.offset - start) / read) * written });
   }
   const work: RowCall = {
-    kind: "rows",
+    kind: "row",
     kernel,
     iteration: iterateElements([length], [[1], [1]]),
     operands: [
@@ -106,5 +113,5 @@ function joinCasts(
   };
   const converted = casts.map(({ place }) => calls[place]);
   const op = `${converted[0]?.op ?? "cast"} of ${casts.length}`;
-  changes.set(first.place, { op, part: partOfAll(converted.slice(0, 1)), work });
+  changes.set(first.place, { op, phase: latestPhase(converted.slice(0, 1)), work });
 }

@@ -8,9 +8,9 @@ import { runProgram } from "../../../test/support/run-program.js";
 import { sameBytes } from "../../../test/support/same-bytes.js";
 import { type ColumnKernel, iterateElements, iterateRows, type RowKernel, term } from "../../ir/index.js";
 import type { Runtime } from "../../runtime/index.js";
-import { accessesOf, type Buffer, type Call, type ColumnCall, type Part } from "../program/program.js";
-import { sumWithRows } from "./column-reductions.js";
-import { finishProducts } from "./epilogue.js";
+import { accessesOf, type Buffer, type BufferSlice, type Call, type ColumnCall } from "../program/program.js";
+import { fuseColumnReductions } from "./column-reductions.js";
+import { fuseEpilogues } from "./epilogue.js";
 
 const on = (kind: "cuda" | "cpu", precision = "tf32"): Runtime =>
   ({
@@ -24,7 +24,7 @@ const bufferOf = (elements: number, bytes = 4): Buffer => {
   buffers++;
   return { id: buffers, bytes: bytes * elements, label: `b${buffers}` };
 };
-const whole = (buffer: Buffer): Part => ({ buffer, offset: 0, size: buffer.bytes });
+const whole = (buffer: Buffer): BufferSlice => ({ buffer, offset: 0, size: buffer.bytes });
 
 const [rows, columns] = [1024, 128];
 const load = (input: number) => term.load(input, "f32");
@@ -55,7 +55,7 @@ function centre({ x = bufferOf(rows * columns), y = bufferOf(rows * columns) }: 
   const operands = [x, y, sum, rounded].map(whole);
   const call: Call = {
     op: "centre",
-    work: { kind: "rows", kernel: centred, iteration, operands, scalars: [] },
+    work: { kind: "row", kernel: centred, iteration, operands, scalars: [] },
   };
   return { call, x, y, sum, rounded };
 }
@@ -73,22 +73,22 @@ function reduce(kernel: ColumnKernel, inputs: readonly Buffer[], count = rows) {
   const results = kernel.outputs.map(() => bufferOf(columns));
   const strides = inputs.map(() => ({ row: columns, column: "unit" }) as const);
   const operands = [...inputs, ...results].map(whole);
-  const work: ColumnCall = { kind: "columns", kernel, rows: count, columns, strides, operands, scalars: [] };
+  const work: ColumnCall = { kind: "column", kernel, rows: count, columns, strides, operands, scalars: [] };
   return { call: { op: kernel.name, work } satisfies Call, results };
 }
 
 const written = (call: Call): Buffer[] =>
-  accessesOf(call).flatMap(({ part, writes }) => (writes ? [part.buffer] : []));
+  accessesOf(call).flatMap(({ slice, writes }) => (writes ? [slice.buffer] : []));
 const read = (call: Call): Buffer[] =>
-  accessesOf(call).flatMap(({ part, reads }) => (reads ? [part.buffer] : []));
+  accessesOf(call).flatMap(({ slice, reads }) => (reads ? [slice.buffer] : []));
 
 test("a sum is begun where its rows are made, and ends where it stood; what only it reads is not stored", () => {
   const { call, x, y, sum, rounded } = centre();
   const { call: reduction, results } = reduce(products, [sum, x]);
   const reader: Call = { op: "copy", work: { kind: "copy", source: whole(rounded), target: whole(rounded) } };
-  const [begun, between, ended, ...others] = sumWithRows(hopper, [call, reader, reduction]);
+  const [begun, between, ended, ...others] = fuseColumnReductions(hopper, [call, reader, reduction]);
   assert.deepEqual([others, between], [[], reader]);
-  assert.ok(begun?.work.kind === "rows" && ended?.work.kind === "columns");
+  assert.ok(begun?.work.kind === "row" && ended?.work.kind === "column");
   assert.equal(begun.op, "centre + products");
   const left = written(begun).filter(({ label }) => label === "products sums");
   assert.deepEqual(written(begun), [rounded, ...left]);
@@ -108,7 +108,7 @@ test("several sums begin in one call, half floats as they are stored; what other
     op: "copy",
     work: { kind: "copy", source: whole(sum), target: whole(bufferOf(rows * columns)) },
   };
-  const [begun] = sumWithRows(hopper, [call, ...reductions.map((one) => one.call), reader]);
+  const [begun] = fuseColumnReductions(hopper, [call, ...reductions.map((one) => one.call), reader]);
   assert.equal(begun?.op, "centre + products + sum");
   assert.deepEqual(
     written(begun).map(({ label }) => label),
@@ -124,7 +124,7 @@ test("a sum begins as well in a call that reads its rows before it or behind it,
     [call, reader, reduction],
     [reduction, call, reader],
   ]) {
-    const made = sumWithRows(hopper, calls);
+    const made = fuseColumnReductions(hopper, calls);
     assert.deepEqual(
       made.map(({ op }) => op),
       calls[0] === call
@@ -134,7 +134,7 @@ test("a sum begins as well in a call that reads its rows before it or behind it,
   }
   const [wanted] = results;
   const early: Call = { op: "fill", work: { kind: "fill", target: whole(wanted!), byte: 0 } };
-  const [stays] = sumWithRows(hopper, [reduction, early, call]);
+  const [stays] = fuseColumnReductions(hopper, [reduction, early, call]);
   assert.equal(stays, reduction, "its result is wanted before that");
 });
 
@@ -142,14 +142,14 @@ test("nothing begins where the rows are not whole yet, or others' memory would h
   const { call, x, sum } = centre();
   const fill: Call = { op: "fill", work: { kind: "fill", target: whole(x), byte: 0 } };
   const stay = (calls: readonly Call[], runtime = hopper): void =>
-    assert.deepEqual(sumWithRows(runtime, calls), calls);
+    assert.deepEqual(fuseColumnReductions(runtime, calls), calls);
   const reduction = reduce(products, [sum, x]).call;
   stay([call, fill, reduction]);
   stay([call, reduce(products, [sum, bufferOf(rows * columns)]).call]);
   stay([call, reduce(sumOf("f32", "max"), [sum]).call]);
   stay([call, reduce(sumOf("f32"), [sum], rows / 2).call]);
-  stay([{ ...call, isRecomputed: true }, reduction]);
-  stay([{ ...call, isApart: true }, reduction]);
+  stay([{ ...call, isRematerialized: true }, reduction]);
+  stay([{ ...call, isHoisted: true }, reduction]);
   stay([reduction]);
   stay([call, reduction], on("cpu"));
 });
@@ -164,22 +164,22 @@ describe("sums of what a product's kernel finishes", () => {
     const [left, right, result, target] = [m * k, k * n, m * n, m * n].map((size) => bufferOf(size));
     const problem = {
       ...({ dtype: "f32", m, n, k } as const),
-      a: { part: whole(left!), rowStride: k },
-      b: { part: whole(right!), rowStride: n },
-      c: { part: whole(result!), rowStride: n },
+      a: { slice: whole(left!), rowStride: k },
+      b: { slice: whole(right!), rowStride: n },
+      c: { slice: whole(result!), rowStride: n },
     };
     const iteration = iterateElements([m * n], [[1], [1]]);
     const operands = [result!, target!].map(whole);
-    const calls = finishProducts(hopper, [
-      { op: "linear", work: { kind: "product", problem } },
-      { op: "twice", work: { kind: "rows", kernel: twice, iteration, operands, scalars: [] } },
+    const calls = fuseEpilogues(hopper, [
+      { op: "linear", work: { kind: "gemm", problem } },
+      { op: "twice", work: { kind: "row", kernel: twice, iteration, operands, scalars: [] } },
     ]);
     return { calls, target: target! };
   }
   const columnsOf = (source: Buffer, strides: ColumnCall["strides"], count = m): Call => ({
     op: "sum",
     work: {
-      ...{ kind: "columns", kernel: sumOf("f32"), rows: count, columns: n, strides, scalars: [] },
+      ...{ kind: "column", kernel: sumOf("f32"), rows: count, columns: n, strides, scalars: [] },
       operands: [source, bufferOf(n)].map(whole),
     },
   });
@@ -187,13 +187,13 @@ describe("sums of what a product's kernel finishes", () => {
 
   test("begin in that kernel, sixteen rows at a time", () => {
     const { calls, target } = finished();
-    const [begun, ended] = sumWithRows(hopper, [...calls, columnsOf(target, dense)]);
-    assert.ok(begun?.work.kind === "finished" && ended?.work.kind === "columns");
+    const [begun, ended] = fuseColumnReductions(hopper, [...calls, columnsOf(target, dense)]);
+    assert.ok(begun?.work.kind === "gemm-epilogue" && ended?.work.kind === "column");
     const [left] = written(begun).filter(({ label }) => label === "sum sums");
     assert.deepEqual(written(begun), [target, left]);
     assert.ok(!read(begun).includes(target), "what it reads back it has at hand");
     assert.deepEqual([left?.bytes, ended.work.rows, read(ended)], [(m / 16) * n * 4, m / 16, [left]]);
-    assert.deepEqual(begun.work.finish.readBack, [undefined, 0]);
+    assert.deepEqual(begun.work.finish.forwarded, [undefined, 0]);
   });
 
   test("stay where they are if they are of other rows than those", () => {
@@ -203,7 +203,7 @@ describe("sums of what a product's kernel finishes", () => {
       columnsOf(target, [{ row: n, column: "none" }]),
       columnsOf(target, dense, m / 2),
     ]) {
-      assert.deepEqual(sumWithRows(hopper, [...calls, other]), [...calls, other]);
+      assert.deepEqual(fuseColumnReductions(hopper, [...calls, other]), [...calls, other]);
     }
   });
 });
@@ -213,7 +213,7 @@ describe("on CUDA", { skip: cudaMissing }, () => {
 
   test("programs of rows, sums and copies leave the same bytes, whoever waits for whom", () => {
     const step = fc.record({
-      kind: fc.constantFrom("centre", "products", "sum", "halves", "copy"),
+      kind: fc.constantFrom("centre", "grouped-gemm", "sum", "halves", "copy"),
       from: fc.nat(),
       beside: fc.nat(),
       to: fc.nat(),
@@ -233,18 +233,18 @@ describe("on CUDA", { skip: cudaMissing }, () => {
               : [{ op: kind, work: { kind, source: whole(source!), target: whole(target!) } }];
           if (kind === "centre") {
             const { call } = centre({ x: source!, y: other! });
-            if (call.work.kind !== "rows") return [];
+            if (call.work.kind !== "row") return [];
             const operands = [source!, other!, target!, at(halves, to)].map(whole);
             return [{ ...call, work: { ...call.work, operands } }];
           }
-          const kernel = kind === "products" ? products : sumOf(kind === "halves" ? "bf16" : "f32");
+          const kernel = kind === "grouped-gemm" ? products : sumOf(kind === "halves" ? "bf16" : "f32");
           const inputs =
-            kind === "products" ? [source!, other!] : [kind === "halves" ? at(halves, from) : source!];
+            kind === "grouped-gemm" ? [source!, other!] : [kind === "halves" ? at(halves, from) : source!];
           const { call } = reduce(kernel, inputs);
           const results = kernel.outputs.map((_, place) => at(sums, to + place));
           return [{ ...call, work: { ...call.work, operands: [...inputs, ...results].map(whole) } }];
         });
-        const made = sumWithRows(runtime, program);
+        const made = fuseColumnReductions(runtime, program);
         begun += made.filter(({ op }) => op.startsWith("centre +")).length;
         const all = [...floats, ...halves, ...sums];
         const [before, after] = [program, made].map((calls) =>

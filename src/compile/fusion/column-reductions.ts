@@ -13,29 +13,29 @@ import {
   type RowKernel,
   term,
 } from "../../ir/index.js";
-import { canSumColumns, gemmFinishes, sumBlocks, summedRows } from "../../kernels/index.js";
+import { canFuseEpilogue, canSumColumns, colsumRows, columnPartialCount } from "../../kernels/index.js";
 import type { Runtime } from "../../runtime/index.js";
 import { beat } from "../../units/index.js";
-import { outlineOf } from "../autotune/gemm-times.js";
-import { farthest } from "../program/dependency-graph.js";
+import { describeGemm } from "../autotune/gemm-times.js";
+import { maxFusionDistance } from "../program/dependency-graph.js";
 import {
   accessesOf,
   type Buffer,
+  type BufferSlice,
   type Call,
   type ColumnCall,
-  type FinishedCall,
-  isSamePart,
-  type Part,
-  partOfAll,
+  type GemmEpilogueCall,
+  isSameSlice,
+  latestPhase,
 } from "../program/program.js";
 import { bufferMaker, isWriting, meets } from "../program/uses.js";
 import { combine, rowsOf } from "./vertical/combine.js";
-import { mostPartsWithSums } from "./vertical/cost.js";
+import { maxNodesWithAccumulators } from "./vertical/cost.js";
 import { type Member, memberOf } from "./vertical/fusion-node.js";
 import { Interner } from "./vertical/interner.js";
 import { joinNames } from "./vertical/kernel-memo.js";
 
-export function sumWithRows(runtime: Runtime, calls: readonly Call[]): readonly Call[] {
+export function fuseColumnReductions(runtime: Runtime, calls: readonly Call[]): readonly Call[] {
   if (runtime.device.kind !== "cuda") return calls;
   const makeBuffer = bufferMaker(calls);
   const readers = new Readers(calls);
@@ -46,7 +46,7 @@ export function sumWithRows(runtime: Runtime, calls: readonly Call[]): readonly 
     const place = made.indexOf(sum);
     for (const { at, host } of hostsOf(sum.work, place, made)) {
       const isReadByOthers = (buffer: Buffer): boolean => readers.readBeside(buffer, [host, sum]);
-      const begun = beginIn(runtime, host, sum, makeBuffer, isReadByOthers);
+      const begun = launchPartialsIn(runtime, host, sum, makeBuffer, isReadByOthers);
       if (!begun) continue;
       readers.replace([host, sum], [begun.host, begun.left]);
       made[at] = begun.host;
@@ -85,14 +85,14 @@ class Readers {
 }
 
 const readBy = (call: Call): readonly Buffer[] =>
-  accessesOf(call).flatMap(({ part, reads }) => (reads ? [part.buffer] : []));
+  accessesOf(call).flatMap(({ slice, reads }) => (reads ? [slice.buffer] : []));
 
 type SumCall = Call & { readonly work: ColumnCall };
 
 /** Sums of floats: those of other kinds are not made in kernels of rows. */
 function isSum(call: Call): call is SumCall {
   const { work } = call;
-  if (work.kind !== "columns" || work.rows * work.columns === 0) return false;
+  if (work.kind !== "column" || work.rows * work.columns === 0) return false;
   const { op, values, inputs } = work.kernel;
   return op === "add" && inputs.length > 0 && values.every(({ type }) => type === "f32");
 }
@@ -106,12 +106,12 @@ interface Host {
 function hostsOf({ kernel, operands }: ColumnCall, place: number, calls: readonly Call[]): readonly Host[] {
   const [inputs, outputs] = [operands.slice(0, kernel.inputs.length), operands.slice(kernel.inputs.length)];
   const hosts: Host[] = [];
-  const from = Math.max(0, place - farthest);
+  const from = Math.max(0, place - maxFusionDistance);
   for (const [index, host] of [...calls.slice(from, place).entries()].reverse()) {
     if (meets(host, inputs)) hosts.push({ at: from + index, host });
     if (meets(host, inputs, isWriting)) break;
   }
-  for (const [index, host] of calls.slice(place + 1, place + 1 + farthest).entries()) {
+  for (const [index, host] of calls.slice(place + 1, place + 1 + maxFusionDistance).entries()) {
     if (meets(host, inputs, isWriting) || meets(host, outputs)) break;
     if (meets(host, inputs)) hosts.push({ at: place + 1 + index, host });
   }
@@ -119,7 +119,7 @@ function hostsOf({ kernel, operands }: ColumnCall, place: number, calls: readonl
 }
 
 /** The call that a sum begins in, and what is left of the sum; nothing where it can't begin there. */
-function beginIn(
+function launchPartialsIn(
   runtime: Runtime,
   host: Call,
   sum: SumCall,
@@ -127,18 +127,18 @@ function beginIn(
   isReadByOthers: (buffer: Buffer) => boolean,
 ): { readonly host: Call; readonly left: Call } | undefined {
   const { work } = sum;
-  const count = host.work.kind === "finished" ? Math.ceil(work.rows / summedRows) : sumBlocks;
-  const partials = work.kernel.values.map((): Part => {
+  const count = host.work.kind === "gemm-epilogue" ? Math.ceil(work.rows / colsumRows) : columnPartialCount;
+  const partials = work.kernel.values.map((): BufferSlice => {
     const size = count * work.columns * dtypes.f32.bytes;
     return { buffer: makeBuffer(size, `${sum.op} sums`), offset: 0, size };
   });
   const joined =
-    host.work.kind === "finished"
+    host.work.kind === "gemm-epilogue"
       ? finishedWith(runtime, host, host.work, work, partials)
-      : joinedOf(runtime, host, { ...sum, work: begunOf(work, partials) }, isReadByOthers);
+      : joinedOf(runtime, host, { ...sum, work: partialsIn(work, partials) }, isReadByOthers);
   if (!joined) return undefined;
   return {
-    host: { ...joined, op: joinNames([host.op, sum.op]), part: partOfAll([host, sum]) },
+    host: { ...joined, op: joinNames([host.op, sum.op]), phase: latestPhase([host, sum]) },
     left: { ...sum, work: leftOf(work, partials, count) },
   };
 }
@@ -150,14 +150,14 @@ function joinedOf(
   begun: Call,
   isReadByOthers: (buffer: Buffer) => boolean,
 ): Call | undefined {
-  if (rows.work.kind !== "rows" || rows.isRecomputed || rows.isApart) return undefined;
+  if (rows.work.kind !== "row" || rows.isRematerialized || rows.isHoisted) return undefined;
   const [host, sum] = [memberOf(rows), memberOf(begun)];
   if (!host?.reduces || !sum || !hasAtHand(host, sum)) return undefined;
-  const isNeeded = ({ buffer }: Part): boolean =>
+  const isNeeded = ({ buffer }: BufferSlice): boolean =>
     buffer.storage !== undefined ||
-    sum.outputs.some(({ part }) => part.buffer === buffer) ||
+    sum.outputs.some(({ slice }) => slice.buffer === buffer) ||
     isReadByOthers(buffer);
-  const draft = combine([host, sum], isNeeded, "cuda", mostPartsWithSums);
+  const draft = combine([host, sum], isNeeded, "cuda", maxNodesWithAccumulators);
   if (!draft || !canSumColumns(runtime.device, draft.kernel, draft.iteration)) return undefined;
   return { ...rows, work: rowsOf(draft) };
 }
@@ -172,9 +172,9 @@ const begunKernels = new WeakMap<ColumnKernel, RowKernel>();
 const leftKernels = new WeakMap<ColumnKernel, ColumnKernel>();
 
 /** The sum over all rows but the last joins, as a kernel of rows. */
-function begunOf(
+function partialsIn(
   { kernel, rows, columns, strides, operands, scalars }: ColumnCall,
-  partials: readonly Part[],
+  partials: readonly BufferSlice[],
 ) {
   const begun: RowKernel = begunKernels.get(kernel) ?? {
     name: kernel.name,
@@ -186,7 +186,7 @@ function begunOf(
   begunKernels.set(kernel, begun);
   const ofInputs = strides.map(({ row, column }) => [row, column === "unit" ? 1 : 0]);
   return {
-    kind: "rows" as const,
+    kind: "row" as const,
     kernel: begun,
     iteration: iterateRows([rows, columns], [...ofInputs, ...partials.map(() => [0, 1])], 1),
     operands: [...operands.slice(0, kernel.inputs.length), ...partials],
@@ -198,9 +198,9 @@ function begunOf(
 function finishedWith(
   runtime: Runtime,
   call: Call,
-  { problem, finish, operands, scalars }: FinishedCall,
+  { problem, finish, operands, scalars }: GemmEpilogueCall,
   sum: ColumnCall,
-  partials: readonly Part[],
+  partials: readonly BufferSlice[],
 ): Call | undefined {
   const { inputs, outputs, stages } = finish.kernel;
   const [own, made] = [operands.slice(0, inputs.length), operands.slice(inputs.length)];
@@ -208,7 +208,7 @@ function finishedWith(
   if (!isPlain || sum.rows !== problem.m || sum.columns !== problem.n || sum.scalars.length > 0)
     return undefined;
   const summed = sum.operands.slice(0, sum.kernel.inputs.length);
-  const read = summed.map((part) => made.findIndex((output) => isSamePart(output, part)));
+  const read = summed.map((slice) => made.findIndex((output) => isSameSlice(output, slice)));
   if (read.some((output, input) => outputs[output]?.dtype !== sum.kernel.inputs[input])) return undefined;
   const kernel: RowKernel = {
     ...finish.kernel,
@@ -223,12 +223,12 @@ function finishedWith(
       })),
     ],
   };
-  const readBack = [...inputs.map((_, input) => finish.readBack?.[input]), ...read];
-  const work: FinishedCall = {
-    ...{ kind: "finished", problem, finish: { ...finish, kernel, readBack }, scalars },
+  const forwarded = [...inputs.map((_, input) => finish.forwarded?.[input]), ...read];
+  const work: GemmEpilogueCall = {
+    ...{ kind: "gemm-epilogue", problem, finish: { ...finish, kernel, forwarded }, scalars },
     operands: [...own, ...summed, ...made, ...partials],
   };
-  return gemmFinishes(runtime, outlineOf(problem), work.finish) ? { ...call, work } : undefined;
+  return canFuseEpilogue(runtime, describeGemm(problem), work.finish) ? { ...call, work } : undefined;
 }
 
 /** The same value of inputs that stand behind others. */
@@ -243,7 +243,7 @@ function withInputsFrom(value: Expression, first: number): Expression {
 /** What is left to do: the partial sums are the rows. */
 function leftOf(
   { kernel, columns, operands }: ColumnCall,
-  partials: readonly Part[],
+  partials: readonly BufferSlice[],
   rows: number,
 ): ColumnCall {
   const left: ColumnKernel = leftKernels.get(kernel) ?? {
@@ -254,7 +254,7 @@ function leftOf(
   };
   leftKernels.set(kernel, left);
   return {
-    kind: "columns",
+    kind: "column",
     kernel: left,
     ...{ rows, columns, strides: partials.map(() => ({ row: columns, column: "unit" })) },
     operands: [...partials, ...operands.slice(kernel.inputs.length)],

@@ -5,12 +5,12 @@
  */
 
 import { factsOf } from "../../ir/index.js";
-import { rowsBeside } from "../../kernels/index.js";
+import { canComboRows } from "../../kernels/index.js";
 import type { Runtime } from "../../runtime/index.js";
 import { beat } from "../../units/index.js";
-import { Chains } from "../program/critical-path.js";
-import { farthest, isDirectlyBehind, type Node, Order } from "../program/dependency-graph.js";
-import { accessesOf, type Call, partOfAll, type RowCall } from "../program/program.js";
+import { CriticalPath } from "../program/critical-path.js";
+import { dependsDirectly, maxFusionDistance, type Node, Order } from "../program/dependency-graph.js";
+import { accessesOf, type Call, latestPhase, type RowCall } from "../program/program.js";
 import { bytesOf } from "../report/call-table.js";
 
 /** How many kernels a launch runs. */
@@ -42,11 +42,11 @@ interface Group {
   readonly holdsRows: boolean;
 }
 
-export function runBeside(runtime: Runtime, calls: readonly Call[]): readonly Call[] {
+export function fuseHorizontally(runtime: Runtime, calls: readonly Call[]): readonly Call[] {
   if (runtime.device.kind !== "cuda") return calls;
   const order = new Order();
   const nodes = calls.map((call) => order.add(call).node);
-  const chains = new Chains(nodes);
+  const chains = new CriticalPath(nodes);
   const groups = new Map<Node, Group>();
   /** Those that later ones can still reach. */
   let open: Node[] = [];
@@ -56,25 +56,25 @@ export function runBeside(runtime: Runtime, calls: readonly Call[]): readonly Ca
    * first, if they are not large together: one that is alone may have a place to go to itself, which with this one it would not.
    */
   const join = (node: Node, own: Group): boolean => {
-    open = open.filter(({ position }) => node.position - position <= farthest);
+    open = open.filter(({ position }) => node.position - position <= maxFusionDistance);
     const near = open.flatMap((other) => {
       const group = groups.get(other);
       return group ? [{ other, group }] : [];
     });
-    const isSmallTogether = ({ group: { calls, bytes } }: (typeof near)[number]): number =>
+    const isSmallCombo = ({ group: { calls, bytes } }: (typeof near)[number]): number =>
       Number(calls.length > 1 && bytes + own.bytes <= largeBytes * runtime.device.parallelism);
     near.sort(
       (a, b) =>
-        isSmallTogether(b) - isSmallTogether(a) ||
+        isSmallCombo(b) - isSmallCombo(a) ||
         a.group.bytes - b.group.bytes ||
         b.other.position - a.other.position,
     );
     for (const { other, group } of near) {
       const rows = [...group.rows, ...own.rows];
-      if (rows.length > mostKernels || !areFit(group, own) || !rowsBeside(runtime, rows)) continue;
+      if (rows.length > mostKernels || !areFit(group, own) || !canComboRows(runtime, rows)) continue;
       // Two nodes may stand as one though the second waits for the first; kernels of one launch may not.
-      if (isDirectlyBehind(node, other) || chains.wouldGrow(other, node)) continue;
-      const place = order.placeFor(other, node);
+      if (dependsDirectly(node, other) || chains.wouldExtend(other, node)) continue;
+      const place = order.fusionPosition(other, node);
       if (place === undefined || heldBytes([other, group], [node, own], place) > mostHeldBytes) continue;
       order.join(other, node, place);
       chains.join(other, node);
@@ -102,8 +102,8 @@ export function runBeside(runtime: Runtime, calls: readonly Call[]): readonly Ca
 
 /** A kernel that may be launched with others. */
 function groupOf(call: Call, parallelism: number): Group | undefined {
-  const { work, isRecomputed } = call;
-  if (work.kind !== "rows" || isRecomputed) return undefined;
+  const { work, isRematerialized: isRecomputed } = call;
+  if (work.kind !== "row" || isRecomputed) return undefined;
   const { isElementwise } = factsOf(work.kernel);
   const { elements, row } = work.iteration;
   if (!isElementwise && elements > fewElements * parallelism) return undefined;
@@ -125,14 +125,14 @@ function areFit(one: Group, other: Group): boolean {
 function heldBytes(earlier: [Node, Group], later: [Node, Group], place: number): number {
   const bytesAt = ([node, { calls }]: [Node, Group]): number => {
     if (place === node.position) return 0;
-    const accesses = calls.flatMap(accessesOf).filter(({ part }) => !part.buffer.storage);
+    const accesses = calls.flatMap(accessesOf).filter(({ slice }) => !slice.buffer.storage);
     const held = accesses.filter((access) => (place < node.position ? access.writes : access.reads));
-    return [...new Set(held.map(({ part }) => part.buffer))].reduce((sum, { bytes }) => sum + bytes, 0);
+    return [...new Set(held.map(({ slice }) => slice.buffer))].reduce((sum, { bytes }) => sum + bytes, 0);
   };
   return bytesAt(earlier) + bytesAt(later);
 }
 
 function callOf({ rows, calls }: Group): Call {
   const op = [...new Set(calls.map((call) => call.op))].join(" + ");
-  return { op, part: partOfAll(calls), work: { kind: "beside", rows } };
+  return { op, phase: latestPhase(calls), work: { kind: "combo", rows } };
 }

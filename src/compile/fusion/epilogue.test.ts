@@ -4,8 +4,8 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { iterateElements, type RowKernel } from "../../ir/index.js";
 import type { Runtime } from "../../runtime/index.js";
-import { accessesOf, type Buffer, type Call, type Part, type ProductCall } from "../program/program.js";
-import { finishProducts } from "./epilogue.js";
+import { accessesOf, type Buffer, type BufferSlice, type Call, type GemmCall } from "../program/program.js";
+import { fuseEpilogues } from "./epilogue.js";
 
 const on = (computeCapability: string, precision: string): Runtime =>
   ({
@@ -19,20 +19,20 @@ const bufferOf = (elements: number): Buffer => {
   buffers++;
   return { id: buffers, bytes: 4 * elements, label: `b${buffers}` };
 };
-const whole = (buffer: Buffer): Part => ({ buffer, offset: 0, size: buffer.bytes });
+const whole = (buffer: Buffer): BufferSlice => ({ buffer, offset: 0, size: buffer.bytes });
 
 const [m, n, k] = [3072, 1024, 256];
 
-function product(more: Partial<ProductCall["problem"]> = {}) {
+function product(more: Partial<GemmCall["problem"]> = {}) {
   const [left, right, result] = [bufferOf(m * k), bufferOf(k * n), bufferOf(m * n)];
-  const problem: ProductCall["problem"] = {
+  const problem: GemmCall["problem"] = {
     ...{ dtype: "f32", m, n, k },
-    a: { part: whole(left), rowStride: k },
-    b: { part: whole(right), rowStride: n },
-    c: { part: whole(result), rowStride: n },
+    a: { slice: whole(left), rowStride: k },
+    b: { slice: whole(right), rowStride: n },
+    c: { slice: whole(result), rowStride: n },
     ...more,
   };
-  const call: Call = { op: "linear", work: { kind: "product", problem } };
+  const call: Call = { op: "linear", work: { kind: "gemm", problem } };
   return { call, result };
 }
 
@@ -44,7 +44,7 @@ const kernel: RowKernel = {
 function rows(source: Buffer, target = bufferOf(m * n), stride = 1) {
   const iteration = iterateElements([m * n], [[1], [stride]]);
   const operands = [whole(source), whole(target)];
-  const call: Call = { op: "twice", work: { kind: "rows", kernel, iteration, operands, scalars: [] } };
+  const call: Call = { op: "twice", work: { kind: "row", kernel, iteration, operands, scalars: [] } };
   return { call, target };
 }
 
@@ -53,17 +53,17 @@ const kinds = (calls: readonly Call[]): string[] => calls.map(({ work }) => work
 test("work on a product's result is done with it, and the result itself is gone where nobody else reads it", () => {
   const { call, result } = product({ scratch: whole(bufferOf(64)), choice: 2 });
   const work = rows(result);
-  const [made, ...others] = finishProducts(hopper, [call, work.call]);
+  const [made, ...others] = fuseEpilogues(hopper, [call, work.call]);
   assert.deepEqual(others, []);
-  assert.ok(made?.work.kind === "finished");
+  assert.ok(made?.work.kind === "gemm-epilogue");
   assert.equal(made.op, "linear + twice");
-  assert.equal(made.work.finish.keepsResult, false);
+  assert.equal(made.work.finish.storesC, false);
   const met = accessesOf(made);
   assert.deepEqual(
-    met.flatMap(({ part, writes }) => (writes ? [part.buffer] : [])),
+    met.flatMap(({ slice, writes }) => (writes ? [slice.buffer] : [])),
     [work.target],
   );
-  assert.ok(met.every(({ part }) => part.buffer !== result));
+  assert.ok(met.every(({ slice }) => slice.buffer !== result));
   assert.equal(met.length, 3);
 });
 
@@ -82,41 +82,41 @@ test("what the work stores and reads back is no operand of its own", () => {
   const iteration = iterateElements([m * n], [[1], [1], [1], [1]]);
   const callOf = (operands: readonly Buffer[]): Call => ({
     op: "twice over",
-    work: { kind: "rows", kernel: reading, iteration, operands: operands.map(whole), scalars: [] },
+    work: { kind: "row", kernel: reading, iteration, operands: operands.map(whole), scalars: [] },
   });
-  const [made] = finishProducts(hopper, [call, callOf([result, first, first, second])]);
-  assert.ok(made?.work.kind === "finished");
+  const [made] = fuseEpilogues(hopper, [call, callOf([result, first, first, second])]);
+  assert.ok(made?.work.kind === "gemm-epilogue");
   const met = accessesOf(made);
   assert.deepEqual(
-    met.flatMap(({ part, writes }) => (writes ? [part.buffer] : [])),
+    met.flatMap(({ slice, writes }) => (writes ? [slice.buffer] : [])),
     [first, second],
   );
-  assert.ok(met.every(({ part, reads }) => !reads || part.buffer !== first));
+  assert.ok(met.every(({ slice, reads }) => !reads || slice.buffer !== first));
   // Here the second output's memory is read before it is stored; there the result is read as two inputs, of which one would be stale.
   for (const read of [second, result]) {
     const early = [call, callOf([result, read, first, second])];
-    assert.deepEqual(kinds(finishProducts(hopper, early)), ["product", "rows"]);
+    assert.deepEqual(kinds(fuseEpilogues(hopper, early)), ["gemm", "row"]);
   }
 });
 
 test("work that stores over an operand of the product stays apart: other blocks may still read it", () => {
   const bias = bufferOf(n);
   const { call, result } = product({ bias: whole(bias) });
-  assert.ok(call.work.kind === "product");
+  assert.ok(call.work.kind === "gemm");
   const { a, b } = call.work.problem;
-  for (const target of [a.part.buffer, b.part.buffer, bias]) {
+  for (const target of [a.slice.buffer, b.slice.buffer, bias]) {
     const calls = [call, rows(result, target).call];
-    assert.deepEqual(finishProducts(hopper, calls), calls);
+    assert.deepEqual(fuseEpilogues(hopper, calls), calls);
   }
 });
 
 test("a result that others read is stored as well", () => {
   const { call, result } = product();
   const [work, later] = [rows(result), rows(result)];
-  const calls = finishProducts(hopper, [call, work.call, later.call]);
-  assert.deepEqual(kinds(calls), ["finished", "rows"]);
+  const calls = fuseEpilogues(hopper, [call, work.call, later.call]);
+  assert.deepEqual(kinds(calls), ["gemm-epilogue", "row"]);
   assert.deepEqual(
-    accessesOf(calls[0]!).flatMap(({ part, writes }) => (writes ? [part.buffer] : [])),
+    accessesOf(calls[0]!).flatMap(({ slice, writes }) => (writes ? [slice.buffer] : [])),
     [result, work.target],
   );
 });
@@ -125,23 +125,23 @@ test("work that has to wait for something behind the product moves the product t
   const { call, result } = product();
   const work = rows(result);
   const other: Call = { op: "fill", work: { kind: "fill", target: whole(work.target), byte: 0 } };
-  assert.deepEqual(kinds(finishProducts(hopper, [call, other, work.call])), ["fill", "finished"]);
+  assert.deepEqual(kinds(fuseEpilogues(hopper, [call, other, work.call])), ["fill", "gemm-epilogue"]);
   const reader = rows(result);
   const blocked = rows(reader.target, work.target);
-  const calls = finishProducts(hopper, [call, reader.call, blocked.call, work.call]);
-  assert.deepEqual(kinds(calls), ["finished", "rows", "rows"]);
+  const calls = fuseEpilogues(hopper, [call, reader.call, blocked.call, work.call]);
+  assert.deepEqual(kinds(calls), ["gemm-epilogue", "row", "row"]);
   assert.ok(calls[0]!.op === "linear + twice" && calls[2] === work.call);
 });
 
 test("what does not lie as the result does, changes an operand in place, or follows another product's kind stays apart", () => {
   const { call, result } = product();
   const apart = (...calls: Call[]): void =>
-    assert.deepEqual(finishProducts(hopper, calls), calls, "as they were");
+    assert.deepEqual(fuseEpilogues(hopper, calls), calls, "as they were");
   apart(call, rows(result, result).call);
   apart(call, rows(result, bufferOf(2 * m * n), 2).call);
-  apart(call, { ...rows(result).call, isRecomputed: true });
+  apart(call, { ...rows(result).call, isRematerialized: true });
   const accumulating = product({ beta: 1 });
   apart(accumulating.call, rows(accumulating.result).call);
   for (const runtime of [on("8.0", "tf32"), on("9.0", "f32")])
-    assert.deepEqual(kinds(finishProducts(runtime, [call, rows(result).call])), ["product", "rows"]);
+    assert.deepEqual(kinds(fuseEpilogues(runtime, [call, rows(result).call])), ["gemm", "row"]);
 });

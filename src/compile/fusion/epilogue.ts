@@ -4,25 +4,25 @@
  * products can do that.
  */
 
-import { type Finish, gemmFinishes } from "../../kernels/index.js";
+import { canFuseEpilogue, type Epilogue } from "../../kernels/index.js";
 import type { Runtime } from "../../runtime/index.js";
-import { outlineOf } from "../autotune/gemm-times.js";
+import { describeGemm } from "../autotune/gemm-times.js";
 import { type Node, Order } from "../program/dependency-graph.js";
 import {
   type Buffer,
+  type BufferSlice,
   type Call,
-  type FinishedCall,
-  isSamePart,
-  outputReadBack,
-  type Part,
-  type ProductCall,
-  partOfAll,
+  forwardedOutput,
+  type GemmCall,
+  type GemmEpilogueCall,
+  isSameSlice,
+  latestPhase,
   type RowCall,
 } from "../program/program.js";
-import { areApart, extentOf } from "../program/slices.js";
+import { areDisjoint, extentOf } from "../program/slices.js";
 import { usesOf } from "../program/uses.js";
 
-export function finishProducts(runtime: Runtime, calls: readonly Call[]): readonly Call[] {
+export function fuseEpilogues(runtime: Runtime, calls: readonly Call[]): readonly Call[] {
   const uses = usesOf(calls);
   const order = new Order();
   const made = new Map<Node, Call>();
@@ -33,7 +33,7 @@ export function finishProducts(runtime: Runtime, calls: readonly Call[]): readon
       const isReadByOthers = (buffer: Buffer): boolean =>
         buffer.storage !== undefined || (uses.get(buffer)?.readers.length ?? 0) > 1;
       const finished = finishedOf(runtime, writer.call, call, isReadByOthers);
-      const place = finished && order.placeFor(writer, node);
+      const place = finished && order.fusionPosition(writer, node);
       if (!finished || place === undefined) continue;
       order.join(writer, node, place);
       made.set(writer, finished);
@@ -50,44 +50,45 @@ function finishedOf(
   second: Call,
   isReadByOthers: (buffer: Buffer) => boolean,
 ): Call | undefined {
-  if (first.work.kind !== "product" || second.work.kind !== "rows" || second.isRecomputed) return undefined;
+  if (first.work.kind !== "gemm" || second.work.kind !== "row" || second.isRematerialized) return undefined;
   const { problem } = first.work;
   const { operands, scalars } = second.work;
-  const found = finishIn(problem, second.work);
+  const found = epilogueIn(problem, second.work);
   if (!found) return undefined;
-  const finish: Finish = { ...found, keepsResult: isReadByOthers(problem.c.part.buffer) };
-  if (!gemmFinishes(runtime, outlineOf(problem), finish)) return undefined;
+  const finish: Epilogue = { ...found, storesC: isReadByOthers(problem.c.slice.buffer) };
+  if (!canFuseEpilogue(runtime, describeGemm(problem), finish)) return undefined;
   const { scratch: _, choice: __, ...plain } = problem;
-  const work: FinishedCall = { kind: "finished", problem: plain, finish, operands, scalars };
-  return { op: `${first.op} + ${second.op}`, part: partOfAll([first, second]), work };
+  const work: GemmEpilogueCall = { kind: "gemm-epilogue", problem: plain, finish, operands, scalars };
+  return { op: `${first.op} + ${second.op}`, phase: latestPhase([first, second]), work };
 }
 
 /** Which input is the product's result, where every operand lies as that does and none is stored over before it is read. */
-function finishIn(
-  { m, n, a, b, c, bias }: ProductCall["problem"],
+function epilogueIn(
+  { m, n, a, b, c, bias }: GemmCall["problem"],
   call: RowCall,
-): Omit<Finish, "keepsResult"> | undefined {
+): Omit<Epilogue, "storesC"> | undefined {
   const { kernel, operands } = call;
   const { outer, row } = call.iteration;
   if (outer.length > 0 || row.size !== m * n || row.strides.some((stride) => stride !== 1)) return undefined;
   const [inputs, outputs] = [operands.slice(0, kernel.inputs.length), operands.slice(kernel.inputs.length)];
-  const readBack = inputs.map((_, input) => outputReadBack(call, input));
+  const forwarded = inputs.map((_, input) => forwardedOutput(call, input));
   const product = inputs.findIndex(
-    (part, index) => readBack[index] === undefined && isSamePart(part, c.part),
+    (slice, index) => forwarded[index] === undefined && isSameSlice(slice, c.slice),
   );
   if (product < 0 || !operands.every(startsWhole)) return undefined;
-  const others = inputs.filter((_, index) => index !== product && readBack[index] === undefined);
+  const others = inputs.filter((_, index) => index !== product && forwarded[index] === undefined);
   // Blocks finish theirs while others still read.
-  const read = [...others, a.part, b.part, c.part, ...(bias ? [bias] : [])];
+  const read = [...others, a.slice, b.slice, c.slice, ...(bias ? [bias] : [])];
   const areFresh = read.every((one) => outputs.every((output) => isApart(one, output)));
-  return areFresh && others.every((other) => isApart(other, c.part))
-    ? { kernel, product, readBack }
+  return areFresh && others.every((other) => isApart(other, c.slice))
+    ? { kernel, product, forwarded }
     : undefined;
 }
 
-const isApart = (one: Part, other: Part): boolean => areApart(extentOf(one), extentOf(other));
+const isApart = (one: BufferSlice, other: BufferSlice): boolean =>
+  areDisjoint(extentOf(one), extentOf(other));
 
 /** Kernels move 16 bytes at a time; buffers of a step begin on more. */
-function startsWhole({ buffer, offset }: Part): boolean {
+function startsWhole({ buffer, offset }: BufferSlice): boolean {
   return ((buffer.storage?.span.address ?? 0) + offset) % 16 === 0;
 }

@@ -3,8 +3,8 @@
  * step's end, so that they can wait for each other.
  */
 
-import { farthest, isDirectlyBehind, type Node, Order } from "../program/dependency-graph.js";
-import { type Call, partOfAll, type Work } from "../program/program.js";
+import { dependsDirectly, maxFusionDistance, type Node, Order } from "../program/dependency-graph.js";
+import { type Call, latestPhase, type Work } from "../program/program.js";
 
 /** Which calls become one. */
 export interface Grouping<Problem> {
@@ -32,8 +32,9 @@ export function groupCalls<Problem>(calls: readonly Call[], grouping: Grouping<P
       const problems = [...group.problems, ...own.problems];
       if (grouping.isEnough(group.problems) || !grouping.isPossible(problems)) continue;
       // Two nodes may stand as one though the second waits for the first; problems of one launch may not.
-      if (isDirectlyBehind(node, other)) continue;
-      const place = node.position - other.position > farthest ? undefined : order.placeFor(other, node);
+      if (dependsDirectly(node, other)) continue;
+      const place =
+        node.position - other.position > maxFusionDistance ? undefined : order.fusionPosition(other, node);
       if (place === undefined) continue;
       order.join(other, node, place);
       groups.set(other, { problems, calls: [...group.calls, ...own.calls] });
@@ -53,7 +54,7 @@ export function groupCalls<Problem>(calls: readonly Call[], grouping: Grouping<P
     const group = groups.get(node);
     if (!group || group.calls.length < 2) return node.call;
     const op = [...new Set(group.calls.map((call) => call.op))].join(" + ");
-    return { op, part: partOfAll(group.calls), work: grouping.workOf(group.problems) };
+    return { op, phase: latestPhase(group.calls), work: grouping.workOf(group.problems) };
   });
 }
 

@@ -3,8 +3,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { Runtime } from "../../runtime/index.js";
-import { accessesOf, type Buffer, type Call, type Part, type ProductCall } from "../program/program.js";
-import { makeProductsTogether } from "./group-gemms.js";
+import { accessesOf, type Buffer, type BufferSlice, type Call, type GemmCall } from "../program/program.js";
+import { groupGemms } from "./group-gemms.js";
 
 /** All that the pass asks of a runtime. */
 const on = (parallelism: number, computeCapability = "9.0", precision = "f32"): Runtime =>
@@ -17,7 +17,7 @@ const hopper = on(132);
 
 let buffers = 0;
 const bufferOf = (floats: number): Buffer => ({ id: buffers++, bytes: 4 * floats, label: `b${buffers}` });
-const whole = (buffer: Buffer): Part => ({ buffer, offset: 0, size: buffer.bytes });
+const whole = (buffer: Buffer): BufferSlice => ({ buffer, offset: 0, size: buffer.bytes });
 
 /** leftᵀ · right over all rows: a weight gradient. */
 function overRows(
@@ -28,13 +28,13 @@ function overRows(
   k = 3072,
 ): Call & { readonly result: Buffer } {
   const result = bufferOf(m * n);
-  const problem: ProductCall["problem"] = {
+  const problem: GemmCall["problem"] = {
     ...{ dtype: "f32", m, n, k },
-    a: { part: whole(left), rowStride: m, isTransposed: true },
-    b: { part: whole(right), rowStride: n },
-    c: { part: whole(result), rowStride: n },
+    a: { slice: whole(left), rowStride: m, isTransposed: true },
+    b: { slice: whole(right), rowStride: n },
+    c: { slice: whole(result), rowStride: n },
   };
-  return { op: "productOverRows", work: { kind: "product", problem }, result };
+  return { op: "lowerWeightGradient", work: { kind: "gemm", problem }, result };
 }
 
 const copyOf = (source: Buffer): Call & { readonly result: Buffer } => {
@@ -43,7 +43,7 @@ const copyOf = (source: Buffer): Call & { readonly result: Buffer } => {
 };
 
 const sizesOf = (calls: readonly Call[]): number[] =>
-  calls.map(({ work }) => (work.kind === "products" ? work.problems.length : 1));
+  calls.map(({ work }) => (work.kind === "grouped-gemm" ? work.problems.length : 1));
 
 const [wide, narrow] = [bufferOf(3072 * 1024), bufferOf(3072 * 256)];
 
@@ -55,11 +55,11 @@ test("weight gradients of two layers are one launch, behind all that they wait f
     overRows(wide, made.result, 1024, 256),
     overRows(made.result, wide, 256, 1024),
   ];
-  const calls = makeProductsTogether(hopper, [...products.slice(0, 2), made, ...products.slice(2)]);
+  const calls = groupGemms(hopper, [...products.slice(0, 2), made, ...products.slice(2)]);
   assert.deepEqual(sizesOf(calls), [1, 4]);
   assert.equal(calls[0], made);
   assert.deepEqual(
-    accessesOf(calls[1]!).flatMap(({ part, writes }) => (writes ? [part.buffer] : [])),
+    accessesOf(calls[1]!).flatMap(({ slice, writes }) => (writes ? [slice.buffer] : [])),
     products.map(({ result }) => result),
   );
 });
@@ -67,14 +67,14 @@ test("weight gradients of two layers are one launch, behind all that they wait f
 test("a product that reads another's result stays behind it, and one whose operand is written in between before that", () => {
   const first = overRows(wide, narrow, 1024, 256);
   const needing = overRows(narrow, first.result, 256, 256, 1024);
-  assert.deepEqual(sizesOf(makeProductsTogether(hopper, [first, needing])), [1, 1]);
+  assert.deepEqual(sizesOf(groupGemms(hopper, [first, needing])), [1, 1]);
   // A square one: of the same form as the first, so that one launch could make both.
   const square = overRows(bufferOf(256 * 256), bufferOf(256 * 256), 256, 256, 256);
   const chained = overRows(square.result, square.result, 256, 256, 256);
-  assert.deepEqual(sizesOf(makeProductsTogether(hopper, [square, chained])), [1, 1]);
+  assert.deepEqual(sizesOf(groupGemms(hopper, [square, chained])), [1, 1]);
   const overwriting: Call = { op: "fill", work: { kind: "fill", target: whole(narrow), byte: 0 } };
   const second = overRows(wide, narrow, 1024, 256);
-  assert.deepEqual(sizesOf(makeProductsTogether(hopper, [first, overwriting, second])), [1, 1, 1]);
+  assert.deepEqual(sizesOf(groupGemms(hopper, [first, overwriting, second])), [1, 1, 1]);
 });
 
 test("what follows on a product waits with it until it is needed", () => {
@@ -82,35 +82,35 @@ test("what follows on a product waits with it until it is needed", () => {
   const [following, between] = [copyOf(first.result), copyOf(narrow)];
   const third = overRows(between.result, wide, 256, 1024);
   const last = copyOf(following.result);
-  const calls = makeProductsTogether(hopper, [first, following, second, between, third, last]);
+  const calls = groupGemms(hopper, [first, following, second, between, third, last]);
   assert.deepEqual(sizesOf(calls), [1, 3, 1, 1]);
   assert.deepEqual([calls[0], ...calls.slice(2)], [between, following, last]);
 });
 
 test("products that fill the device need no company, and those that can't go together get none", () => {
   const large = () => overRows(bufferOf(64 * 8192), bufferOf(64 * 8192), 8192, 8192, 64);
-  assert.deepEqual(sizesOf(makeProductsTogether(hopper, [large(), large()])), [1, 1]);
+  assert.deepEqual(sizesOf(groupGemms(hopper, [large(), large()])), [1, 1]);
   const [first, shorter] = [overRows(wide, narrow, 1024, 256), overRows(wide, narrow, 1024, 256, 2048)];
-  assert.deepEqual(sizesOf(makeProductsTogether(hopper, [first, shorter])), [1, 1]);
+  assert.deepEqual(sizesOf(groupGemms(hopper, [first, shorter])), [1, 1]);
 });
 
 test("no more than eight become one, and a group that has enough to do takes no more", () => {
   const small = () => overRows(narrow, narrow, 256, 256);
-  assert.deepEqual(sizesOf(makeProductsTogether(hopper, Array.from({ length: 11 }, small))), [8, 3]);
+  assert.deepEqual(sizesOf(groupGemms(hopper, Array.from({ length: 11 }, small))), [8, 3]);
   const middle = () => overRows(wide, wide, 1024, 1024);
-  assert.deepEqual(sizesOf(makeProductsTogether(hopper, [middle(), middle(), middle()])), [2, 1]);
+  assert.deepEqual(sizesOf(groupGemms(hopper, [middle(), middle(), middle()])), [2, 1]);
 });
 
 test("where products are a library's, nothing changes", () => {
   const calls = [overRows(wide, narrow, 1024, 256, 512), overRows(wide, narrow, 1024, 256, 512)];
   for (const runtime of [on(132, "8.0"), on(132, "9.0", "tf32")])
-    assert.deepEqual(makeProductsTogether(runtime, calls), calls);
+    assert.deepEqual(groupGemms(runtime, calls), calls);
 });
 
 test("weight gradients of TF32 and of half floats go together too, without the library's scratch memory and algorithm", () => {
   const group = [1, 2].map(() => {
     const call = overRows(wide, narrow, 1024, 256);
-    assert.ok(call.work.kind === "product");
+    assert.ok(call.work.kind === "gemm");
     const scratch = whole(bufferOf(1024));
     return { ...call, work: { ...call.work, problem: { ...call.work.problem, scratch, choice: 3 } } };
   });
@@ -122,10 +122,10 @@ test("weight gradients of TF32 and of half floats go together too, without the l
     [on(132, "9.0", "tf32"), group],
     [on(132, "9.0", "bf16"), halves],
   ] as const) {
-    assert.deepEqual(makeProductsTogether(runtime, calls, false), calls, "eager code's bits are asked for");
-    const [made, ...others] = makeProductsTogether(runtime, calls);
+    assert.deepEqual(groupGemms(runtime, calls, false), calls, "eager code's bits are asked for");
+    const [made, ...others] = groupGemms(runtime, calls);
     assert.deepEqual(others, []);
-    assert.ok(made?.work.kind === "products");
+    assert.ok(made?.work.kind === "grouped-gemm");
     for (const problem of made.work.problems) {
       assert.equal(problem.scratch, undefined);
       assert.equal(problem.choice, undefined);

@@ -8,9 +8,9 @@ import { runProgram } from "../../../test/support/run-program.js";
 import { sameBytes } from "../../../test/support/same-bytes.js";
 import { type ColumnKernel, term } from "../../ir/index.js";
 import type { Runtime } from "../../runtime/index.js";
-import { accessesOf, type Buffer, type Call, mapParts, type Part } from "../program/program.js";
-import { reduceTogether } from "./group-reductions.js";
-import { beginEarly } from "./split-reductions.js";
+import { accessesOf, type Buffer, type BufferSlice, type Call, mapSlices } from "../program/program.js";
+import { groupReductions } from "./group-reductions.js";
+import { splitReductions } from "./split-reductions.js";
 
 /** All that the pass asks of a runtime. */
 const on = (kind: "cuda" | "cpu", parallelism = 132): Runtime =>
@@ -20,7 +20,7 @@ const hopper = on("cuda");
 
 let buffers = 0;
 const bufferOf = (floats: number): Buffer => ({ id: buffers++, bytes: 4 * floats, label: `b${buffers}` });
-const whole = (buffer: Buffer): Part => ({ buffer, offset: 0, size: buffer.bytes });
+const whole = (buffer: Buffer): BufferSlice => ({ buffer, offset: 0, size: buffer.bytes });
 
 const kernelOf = (name: string): ColumnKernel => ({
   ...{ name, inputs: ["f32"], outputs: ["f32"], scalars: [], op: "add" },
@@ -36,7 +36,7 @@ function reduce(source: Buffer, rows: number, columns: number, kernel = sum): Ma
   const operands = [whole(source), whole(result)];
   return {
     op: kernel.name,
-    work: { kind: "columns", kernel, rows, columns, strides, operands, scalars: [] },
+    work: { kind: "column", kernel, rows, columns, strides, operands, scalars: [] },
     result,
   };
 }
@@ -47,7 +47,7 @@ const copyOf = (source: Buffer): Made => {
 };
 
 const sizesOf = (calls: readonly Call[]): number[] =>
-  calls.map(({ work }) => (work.kind === "reductions" ? work.columns.length : 1));
+  calls.map(({ work }) => (work.kind === "grouped-reduce" ? work.columns.length : 1));
 
 const [wide, narrow] = [bufferOf(3072 * 1024), bufferOf(3072 * 256)];
 
@@ -58,14 +58,14 @@ test("reductions by different kernels are one call, behind all that they wait fo
     reduce(wide, 3072, 1024),
     reduce(made.result, 3072, 256, other),
   ];
-  const calls = reduceTogether(hopper, [...reductions.slice(0, 2), made, reductions[2]!]);
+  const calls = groupReductions(hopper, [...reductions.slice(0, 2), made, reductions[2]!]);
   assert.deepEqual(sizesOf(calls), [1, 3]);
   assert.equal(calls[0], made);
   assert.equal(calls[1]?.op, "sum + other");
   assert.deepEqual(
     accessesOf(calls[1]!)
       .slice(0, -1)
-      .map(({ part, reads, writes }) => [part.buffer, reads, writes]),
+      .map(({ slice, reads, writes }) => [slice.buffer, reads, writes]),
     [narrow, wide, made.result].flatMap((source, index) => [
       [source, true, false],
       [reductions[index]!.result, false, true],
@@ -74,68 +74,71 @@ test("reductions by different kernels are one call, behind all that they wait fo
 });
 
 test("those of many rows have scratch memory of their own, which the call writes; those of few have none", () => {
-  const buffersOf = (call: Call): Buffer[] => accessesOf(call).map(({ part }) => part.buffer);
+  const buffersOf = (call: Call): Buffer[] => accessesOf(call).map(({ slice }) => slice.buffer);
   const many = [reduce(narrow, 3072, 256), reduce(wide, 3072, 1024)];
-  const groups = reduceTogether(on("cuda", 14), [...many, ...many.map(({ work, op }) => ({ work, op }))]);
+  const groups = groupReductions(on("cuda", 14), [...many, ...many.map(({ work, op }) => ({ work, op }))]);
   assert.deepEqual(sizesOf(groups), [2, 2]);
   const scratch = groups.map((call) => accessesOf(call).at(-1)!);
-  for (const { part, reads, writes } of scratch) {
-    assert.deepEqual([part.buffer.label, part.offset, part.size], ["reductions scratch", 0, 32 * 1280 * 4]);
-    assert.deepEqual([part.buffer.bytes, reads, writes], [part.size, false, true]);
-    assert.equal(part.buffer.storage, undefined);
+  for (const { slice, reads, writes } of scratch) {
+    assert.deepEqual(
+      [slice.buffer.label, slice.offset, slice.size],
+      ["reductions scratch", 0, 32 * 1280 * 4],
+    );
+    assert.deepEqual([slice.buffer.bytes, reads, writes], [slice.size, false, true]);
+    assert.equal(slice.buffer.storage, undefined);
   }
-  const ids = scratch.map(({ part }) => part.buffer.id);
+  const ids = scratch.map(({ slice }) => slice.buffer.id);
   const others = many.flatMap(buffersOf).map(({ id }) => id);
   assert.equal(new Set([...ids, ...others]).size, 2 + new Set(others).size, "numbers of their own");
-  const [few] = reduceTogether(hopper, [reduce(narrow, 64, 256), reduce(wide, 64, 256)]);
-  assert.equal(few!.work.kind === "reductions" && few!.work.scratch, undefined);
+  const [few] = groupReductions(hopper, [reduce(narrow, 64, 256), reduce(wide, 64, 256)]);
+  assert.equal(few!.work.kind === "grouped-reduce" && few!.work.scratch, undefined);
   assert.equal(accessesOf(few!).length, 4);
 });
 
 test("its parts are found and replaced, each in its place", () => {
-  const [call] = reduceTogether(hopper, [reduce(narrow, 3072, 256), reduce(wide, 3072, 1024)]);
+  const [call] = groupReductions(hopper, [reduce(narrow, 3072, 256), reduce(wide, 3072, 1024)]);
   const moved = bufferOf(3072 * 256);
-  const work = mapParts(call!.work, (part) => (part.buffer === narrow ? whole(moved) : part));
+  const work = mapSlices(call!.work, (slice) => (slice.buffer === narrow ? whole(moved) : slice));
   const read = accessesOf({ ...call!, work }).filter(({ reads }) => reads);
   assert.deepEqual(
-    read.map(({ part }) => part.buffer),
+    read.map(({ slice }) => slice.buffer),
     [moved, wide],
   );
   const elsewhere = bufferOf(32 * 1280);
-  const again = mapParts(call!.work, (part) =>
-    part.buffer.label === "reductions scratch" ? whole(elsewhere) : part,
+  const again = mapSlices(call!.work, (slice) =>
+    slice.buffer.label === "reductions scratch" ? whole(elsewhere) : slice,
   );
-  assert.equal(accessesOf({ ...call!, work: again }).at(-1)?.part.buffer, elsewhere);
+  assert.equal(accessesOf({ ...call!, work: again }).at(-1)?.slice.buffer, elsewhere);
 });
 
 test("one that reads another's result stays behind it, and one whose operand is written in between before that", () => {
   const first = reduce(wide, 3072, 1024);
   const needing = reduce(first.result, 4, 256);
-  assert.deepEqual(reduceTogether(hopper, [first, needing]), [first, needing]);
+  assert.deepEqual(groupReductions(hopper, [first, needing]), [first, needing]);
   const overwriting: Call = { op: "fill", work: { kind: "fill", target: whole(narrow), byte: 0 } };
   const apart = [reduce(narrow, 3072, 256), overwriting, reduce(narrow, 3072, 256)];
-  assert.deepEqual(reduceTogether(hopper, apart), apart);
+  assert.deepEqual(groupReductions(hopper, apart), apart);
 });
 
 test("what follows on a reduction waits with it until it is needed", () => {
   const [first, second] = [reduce(narrow, 3072, 256), reduce(wide, 3072, 1024)];
   const following = copyOf(first.result);
   const last = copyOf(following.result);
-  assert.deepEqual(sizesOf(reduceTogether(hopper, [first, following, second, last])), [2, 1, 1]);
+  assert.deepEqual(sizesOf(groupReductions(hopper, [first, following, second, last])), [2, 1, 1]);
 });
 
 test("no more than twelve become one, and a group that has enough to read takes no more", () => {
   const few = Array.from({ length: 15 }, () => reduce(bufferOf(64 * 8), 64, 8));
-  assert.deepEqual(sizesOf(reduceTogether(hopper, few)), [12, 3]);
+  assert.deepEqual(sizesOf(groupReductions(hopper, few)), [12, 3]);
   // 12 MiB each, and 33 MiB are enough.
   const many = Array.from({ length: 5 }, () => reduce(wide, 3072, 1024));
-  assert.deepEqual(sizesOf(reduceTogether(on("cuda", 33), many)), [3, 2]);
-  assert.deepEqual(sizesOf(reduceTogether(on("cuda", 8), many)), [1, 1, 1, 1, 1], "enough alone");
+  assert.deepEqual(sizesOf(groupReductions(on("cuda", 33), many)), [3, 2]);
+  assert.deepEqual(sizesOf(groupReductions(on("cuda", 8), many)), [1, 1, 1, 1, 1], "enough alone");
 });
 
 test("on the CPU nothing changes", () => {
   const calls = [reduce(narrow, 3072, 256), reduce(wide, 3072, 1024)];
-  assert.equal(reduceTogether(on("cpu"), calls), calls);
+  assert.equal(groupReductions(on("cpu"), calls), calls);
 });
 
 describe("on CUDA", { skip: cudaMissing }, () => {
@@ -160,12 +163,12 @@ describe("on CUDA", { skip: cudaMissing }, () => {
           if (kind === "copy")
             return [{ op: kind, work: { kind, source: whole(at(from)), target: whole(at(to)) } }];
           const { work, ...rest } = reduce(at(from), rows, columns, kind === "sum" ? sum : other);
-          if (work.kind !== "columns") return [];
+          if (work.kind !== "column") return [];
           const target = { buffer: at(to), offset: kind === "again" ? 4 * columns : 0, size: 4 * columns };
           return [{ ...rest, work: { ...work, operands: [whole(at(from)), target] } }];
         });
-        const made = reduceTogether(runtime, program);
-        const early = beginEarly(runtime, made);
+        const made = groupReductions(runtime, program);
+        const early = splitReductions(runtime, made);
         joined += program.length - made.length;
         begun += early.length - made.length;
         const [before, ...after] = [program, made, early].map((calls) =>

@@ -4,9 +4,9 @@
  */
 
 import { dtypes } from "../../ir/index.js";
-import { columnScratchBytes, columnsTogether } from "../../kernels/index.js";
+import { canGroupColumns, columnScratchBytes } from "../../kernels/index.js";
 import type { Runtime } from "../../runtime/index.js";
-import type { Call, ColumnCall, Part } from "../program/program.js";
+import type { BufferSlice, Call, ColumnCall } from "../program/program.js";
 import { bufferMaker } from "../program/uses.js";
 import { type Grouping, groupCalls } from "./group-calls.js";
 
@@ -19,14 +19,14 @@ const enoughBytes = 1024 * 1024;
 /** How many reductions are made together. */
 const mostReductions = 12;
 
-export function reduceTogether(runtime: Runtime, calls: readonly Call[]): readonly Call[] {
+export function groupReductions(runtime: Runtime, calls: readonly Call[]): readonly Call[] {
   if (runtime.device.kind !== "cuda") return calls;
   const scratchFor = scratchMaker(calls);
   const grouping: Grouping<ColumnCall> = {
-    problemOf: ({ work }) => (work.kind === "columns" && !grouping.isEnough([work]) ? work : undefined),
+    problemOf: ({ work }) => (work.kind === "column" && !grouping.isEnough([work]) ? work : undefined),
     isPossible: (problems) =>
       problems.length <= mostReductions &&
-      columnsTogether(
+      canGroupColumns(
         runtime,
         problems.map(({ kernel }) => kernel),
       ),
@@ -34,14 +34,16 @@ export function reduceTogether(runtime: Runtime, calls: readonly Call[]): readon
       problems.reduce((sum, one) => sum + bytesRead(one), 0) >= enoughBytes * runtime.device.parallelism,
     workOf(columns) {
       const scratch = scratchFor(columns);
-      return { kind: "reductions", columns, ...(scratch && { scratch }) };
+      return { kind: "grouped-reduce", columns, ...(scratch && { scratch }) };
     },
   };
   return groupCalls(calls, grouping);
 }
 
 /** Makes what is between the two steps of reductions; nothing where there is only one. */
-export function scratchMaker(calls: readonly Call[]): (columns: readonly ColumnCall[]) => Part | undefined {
+export function scratchMaker(
+  calls: readonly Call[],
+): (columns: readonly ColumnCall[]) => BufferSlice | undefined {
   const makeBuffer = bufferMaker(calls);
   return (columns) => {
     const size = columnScratchBytes(columns);

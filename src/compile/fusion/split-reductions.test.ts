@@ -4,16 +4,16 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { type ColumnKernel, term } from "../../ir/index.js";
 import type { Runtime } from "../../runtime/index.js";
-import { accessesOf, type Buffer, type Call, mapParts, type Part } from "../program/program.js";
-import { reduceTogether } from "./group-reductions.js";
-import { beginEarly } from "./split-reductions.js";
+import { accessesOf, type Buffer, type BufferSlice, type Call, mapSlices } from "../program/program.js";
+import { groupReductions } from "./group-reductions.js";
+import { splitReductions } from "./split-reductions.js";
 
 /** All that the passes ask of a runtime. */
 const on = (kind: "cuda" | "cpu"): Runtime => ({ device: { kind, parallelism: 132 } }) as unknown as Runtime;
 
 let buffers = 0;
 const bufferOf = (floats: number): Buffer => ({ id: buffers++, bytes: 4 * floats, label: `b${buffers}` });
-const whole = (buffer: Buffer): Part => ({ buffer, offset: 0, size: buffer.bytes });
+const whole = (buffer: Buffer): BufferSlice => ({ buffer, offset: 0, size: buffer.bytes });
 
 const kernel: ColumnKernel = {
   ...{ name: "sum", inputs: ["f32"], outputs: ["f32"], scalars: [], op: "add" },
@@ -28,7 +28,7 @@ function reduce(source: Buffer, rows: number, columns: number): Made {
   const operands = [whole(source), whole(result)];
   return {
     op: "sum",
-    work: { kind: "columns", kernel, rows, columns, strides, operands, scalars: [] },
+    work: { kind: "column", kernel, rows, columns, strides, operands, scalars: [] },
     result,
   };
 }
@@ -39,7 +39,7 @@ const copyOf = (source: Buffer, op = "copy"): Made => {
 };
 
 /** Weight gradients, of which nothing but their kind counts here. */
-const products: Call = { op: "products", work: { kind: "products", problems: [] } };
+const products: Call = { op: "grouped-gemm", work: { kind: "grouped-gemm", problems: [] } };
 
 const [rows, columns] = [3072, 256];
 const source = bufferOf(rows * columns);
@@ -48,7 +48,7 @@ const source = bufferOf(rows * columns);
 function program(...others: readonly Call[]): { readonly calls: readonly Call[]; readonly late: Made } {
   const late = copyOf(source, "late");
   const reductions = [reduce(source, rows, columns), reduce(late.result, rows, columns)];
-  return { calls: reduceTogether(on("cuda"), [reductions[0]!, ...others, late, reductions[1]!]), late };
+  return { calls: groupReductions(on("cuda"), [reductions[0]!, ...others, late, reductions[1]!]), late };
 }
 
 const kindsOf = (calls: readonly Call[]): string[] =>
@@ -56,11 +56,11 @@ const kindsOf = (calls: readonly Call[]): string[] =>
 
 test("what is there early is begun at once, and joined where the last of its group is made", () => {
   const { calls } = program(copyOf(source));
-  assert.deepEqual(kindsOf(calls), ["copy", "late", "reductions"]);
-  const early = beginEarly(on("cuda"), calls);
-  assert.deepEqual(kindsOf(early), ["begun", "copy", "late", "reductions"]);
+  assert.deepEqual(kindsOf(calls), ["copy", "late", "grouped-reduce"]);
+  const early = splitReductions(on("cuda"), calls);
+  assert.deepEqual(kindsOf(early), ["partial-reduce", "copy", "late", "grouped-reduce"]);
   const [begun, , , rest] = early.map(({ work }) => work);
-  assert.ok(begun?.kind === "begun" && rest?.kind === "reductions");
+  assert.ok(begun?.kind === "partial-reduce" && rest?.kind === "grouped-reduce");
   assert.deepEqual([begun.columns.length, rest.columns.length], [1, 1]);
   assert.equal(rest.begun, begun);
   assert.notEqual(rest.scratch?.buffer, begun.scratch.buffer);
@@ -69,21 +69,28 @@ test("what is there early is begun at once, and joined where the last of its gro
 
 test("products that nobody waits for come before it", () => {
   const { calls } = program(copyOf(source), products, copyOf(source));
-  const early = beginEarly(on("cuda"), calls);
-  assert.deepEqual(kindsOf(early), ["copy", "products", "begun", "copy", "late", "reductions"]);
+  const early = splitReductions(on("cuda"), calls);
+  assert.deepEqual(kindsOf(early), [
+    "copy",
+    "grouped-gemm",
+    "partial-reduce",
+    "copy",
+    "late",
+    "grouped-reduce",
+  ]);
 });
 
 test("what is begun reads its operands and leaves scratch memory, which the rest reads and makes results of", () => {
   const { calls, late } = program();
-  const early = beginEarly(on("cuda"), calls);
+  const early = splitReductions(on("cuda"), calls);
   const [begun, , rest] = early;
   const shapeOf = (call: Call) =>
-    accessesOf(call).map(({ part, reads, writes }) => [part.buffer.label, reads, writes]);
+    accessesOf(call).map(({ slice, reads, writes }) => [slice.buffer.label, reads, writes]);
   const [results, scratch] = [
-    accessesOf(calls.at(-1)!).filter(({ part, writes }) => writes && part.size === 4 * columns),
+    accessesOf(calls.at(-1)!).filter(({ slice, writes }) => writes && slice.size === 4 * columns),
     "reductions scratch",
   ];
-  const [first, second] = results.map(({ part }) => part.buffer.label);
+  const [first, second] = results.map(({ slice }) => slice.buffer.label);
   assert.deepEqual(shapeOf(begun!), [
     [source.label, true, false],
     [scratch, false, true],
@@ -100,30 +107,30 @@ test("what is begun reads its operands and leaves scratch memory, which the rest
     [begun!, source],
     [rest!, late.result],
   ] as const) {
-    const work = mapParts(call.work, (part) => (part.buffer === buffer ? whole(moved) : part));
+    const work = mapSlices(call.work, (slice) => (slice.buffer === buffer ? whole(moved) : slice));
     const read = accessesOf({ ...call, work }).filter(({ reads }) => reads);
-    assert.ok(read.some(({ part }) => part.buffer === moved));
-    assert.ok(read.every(({ part }) => part.buffer !== buffer));
+    assert.ok(read.some(({ slice }) => slice.buffer === moved));
+    assert.ok(read.every(({ slice }) => slice.buffer !== buffer));
   }
 });
 
 test("nothing is begun that has one step, is there no earlier than the others, or runs on the CPU", () => {
   const few = [copyOf(source), copyOf(source)];
-  const brief = reduceTogether(on("cuda"), [
+  const brief = groupReductions(on("cuda"), [
     reduce(source, 64, columns),
     ...few,
     reduce(few[1]!.result, 64, columns),
   ]);
-  assert.deepEqual(beginEarly(on("cuda"), brief), brief);
+  assert.deepEqual(splitReductions(on("cuda"), brief), brief);
   const late = copyOf(source);
-  const together = reduceTogether(on("cuda"), [
+  const together = groupReductions(on("cuda"), [
     late,
     reduce(late.result, rows, columns),
     reduce(late.result, rows, columns),
   ]);
-  assert.deepEqual(beginEarly(on("cuda"), together), together);
+  assert.deepEqual(splitReductions(on("cuda"), together), together);
   const { calls } = program(copyOf(source));
-  assert.equal(beginEarly(on("cpu"), calls), calls);
+  assert.equal(splitReductions(on("cpu"), calls), calls);
 });
 
 test("an operand that is written in between is read behind that", () => {
@@ -133,6 +140,11 @@ test("an operand that is written in between is read behind that", () => {
   };
   const own = reduce(source, rows, columns);
   const late = copyOf(bufferOf(rows * columns), "late");
-  const calls = reduceTogether(on("cuda"), [again, own, late, reduce(late.result, rows, columns)]);
-  assert.deepEqual(kindsOf(beginEarly(on("cuda"), calls)), ["again", "begun", "late", "reductions"]);
+  const calls = groupReductions(on("cuda"), [again, own, late, reduce(late.result, rows, columns)]);
+  assert.deepEqual(kindsOf(splitReductions(on("cuda"), calls)), [
+    "again",
+    "partial-reduce",
+    "late",
+    "grouped-reduce",
+  ]);
 });

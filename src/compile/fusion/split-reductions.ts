@@ -4,20 +4,20 @@
  * bits that it has alone.
  */
 
-import { hasTwoSteps } from "../../kernels/index.js";
+import { isSplitReduction } from "../../kernels/index.js";
 import type { Runtime } from "../../runtime/index.js";
-import type { BegunCall, Call, ColumnCall, ReductionsCall } from "../program/program.js";
+import type { Call, ColumnCall, GroupedReduceCall, PartialReduceCall } from "../program/program.js";
 import { isWriting, meets } from "../program/uses.js";
 import { scratchMaker } from "./group-reductions.js";
 
-export function beginEarly(runtime: Runtime, calls: readonly Call[]): readonly Call[] {
+export function splitReductions(runtime: Runtime, calls: readonly Call[]): readonly Call[] {
   if (runtime.device.kind !== "cuda") return calls;
   const scratchFor = scratchMaker(calls);
   const made: Call[] = [];
   for (const call of calls) {
     const { work } = call;
-    const begun = work.kind === "reductions" ? begunOf(work, made, scratchFor) : undefined;
-    if (work.kind !== "reductions" || !begun) {
+    const begun = work.kind === "grouped-reduce" ? partialsIn(work, made, scratchFor) : undefined;
+    if (work.kind !== "grouped-reduce" || !begun) {
       made.push(call);
       continue;
     }
@@ -25,27 +25,30 @@ export function beginEarly(runtime: Runtime, calls: readonly Call[]): readonly C
     const columns = work.columns.filter((one) => !early.columns.includes(one));
     const scratch = scratchFor(columns);
     made.splice(place, 0, { ...call, work: early });
-    made.push({ ...call, work: { kind: "reductions", columns, begun: early, ...(scratch && { scratch }) } });
+    made.push({
+      ...call,
+      work: { kind: "grouped-reduce", columns, begun: early, ...(scratch && { scratch }) },
+    });
   }
   return made;
 }
 
 /** What of a group can be begun before the last of these calls, and where: behind products that nobody waits for either, or at once. */
-function begunOf(
-  { columns }: ReductionsCall,
+function partialsIn(
+  { columns }: GroupedReduceCall,
   calls: readonly Call[],
   scratchFor: ReturnType<typeof scratchMaker>,
-): (BegunCall & { readonly place: number }) | undefined {
+): (PartialReduceCall & { readonly place: number }) | undefined {
   const early = columns
-    .filter(hasTwoSteps)
+    .filter(isSplitReduction)
     .map((column) => ({ column, readyAt: 1 + calls.findLastIndex((call) => isWrittenBy(column, call)) }))
     .filter(({ readyAt }) => readyAt < calls.length);
   const begun = early.map(({ column }) => column);
   const scratch = scratchFor(begun);
   if (!scratch) return undefined;
-  const beside = calls.findLastIndex(({ work }) => work.kind === "products");
+  const beside = calls.findLastIndex(({ work }) => work.kind === "grouped-gemm");
   const place = Math.max(beside + 1, ...early.map(({ readyAt }) => readyAt));
-  return { kind: "begun", columns: begun, scratch, place };
+  return { kind: "partial-reduce", columns: begun, scratch, place };
 }
 
 /** Does a call write what a reduction reads? */

@@ -6,7 +6,7 @@ import { refusalOf } from "../../../test/support/rejections.js";
 import { withRuntime } from "../../../test/support/runtimes.js";
 import { HoldfastError } from "../../errors/index.js";
 import { bytes, KiB, MiB } from "../../units/index.js";
-import { type RoomFor, requireRoom } from "./memory-check.js";
+import { type AvailableBytes, requireAvailable } from "./memory-check.js";
 import type { MemoryReport } from "./memory-report.js";
 
 function reportOf(peak: number): MemoryReport {
@@ -18,7 +18,7 @@ function reportOf(peak: number): MemoryReport {
   return { peak, lowerBound: peak, at: 7, op: "softmaxGradient", holders, persistent: [] };
 }
 
-const wanted: RoomFor = {
+const wanted: AvailableBytes = {
   name: "train",
   inputs: "f32 [64, 8], i32 [64]",
   shapes: [[64, 8], [64], []],
@@ -26,10 +26,10 @@ const wanted: RoomFor = {
 };
 
 /** The refusal of a plan that needs `times` of the room that there is. */
-function refused(times: number, change: Partial<RoomFor> = {}): HoldfastError {
+function refused(times: number, change: Partial<AvailableBytes> = {}): HoldfastError {
   return withRuntime({ memory: "256MiB" }, ({ runtime }) => {
     const peak = bytes(runtime.budget.left * times);
-    const error = refusalOf(() => requireRoom(runtime, reportOf(peak), { ...wanted, ...change }));
+    const error = refusalOf(() => requireAvailable(runtime, reportOf(peak), { ...wanted, ...change }));
     assert.ok(error instanceof HoldfastError);
     return error;
   });
@@ -43,12 +43,12 @@ test("a plan that fits the budget's rest and what lies free in the arena is not 
     const { committed } = arena.figures;
     assert.ok(committed > 64 * KiB);
     const room = budget.left + committed - 64 * KiB;
-    requireRoom(runtime, reportOf(room), wanted);
-    const error = refusalOf(() => requireRoom(runtime, reportOf(room + 1), wanted));
+    requireAvailable(runtime, reportOf(room), wanted);
+    const error = refusalOf(() => requireAvailable(runtime, reportOf(room + 1), wanted));
     assert.equal(error?.code, "OUT_OF_BUDGET");
     assert.equal(error?.numbers["room"], room);
     arena.free(kept);
-    requireRoom(runtime, reportOf(room + 64 * KiB), wanted);
+    requireAvailable(runtime, reportOf(room + 64 * KiB), wanted);
   });
 });
 

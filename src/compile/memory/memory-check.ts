@@ -6,7 +6,7 @@ import { formatBytes } from "../../units/index.js";
 import type { MemoryReport } from "./memory-report.js";
 
 /** Who is to get the memory, for the refusal. */
-export interface RoomFor {
+export interface AvailableBytes {
   readonly name: string;
   /** The dtypes and shapes that the plan is for, as one text. */
   readonly inputs: string;
@@ -18,14 +18,18 @@ export interface RoomFor {
 const mostHolders = 5;
 
 /** Can a plan have its memory? */
-export function hasRoom(runtime: Runtime, { peak }: MemoryReport): boolean {
-  return peak <= roomIn(runtime).room;
+export function fitsMemory(runtime: Runtime, { peak }: MemoryReport): boolean {
+  return peak <= availableMemory(runtime).room;
 }
 
 /** Returns if the budget and what lies free in the arena can give a plan its memory, and throws OUT_OF_BUDGET otherwise. */
-export function requireRoom({ budget, arena }: Runtime, memory: MemoryReport, wanted: RoomFor): void {
+export function requireAvailable(
+  { budget, arena }: Runtime,
+  memory: MemoryReport,
+  wanted: AvailableBytes,
+): void {
   const { peak } = memory;
-  const { free, room, isArenaFull } = roomIn({ budget, arena });
+  const { free, room, isArenaFull } = availableMemory({ budget, arena });
   if (peak <= room) return;
   const { name, inputs, otherPlans } = wanted;
   const batch = batchOf(wanted.shapes);
@@ -51,7 +55,7 @@ export function requireRoom({ budget, arena }: Runtime, memory: MemoryReport, wa
 }
 
 /** What can be had for step memory: what lies free in the arena and what the budget has left, up to the arena's own limit. */
-export function roomIn({ budget, arena }: Pick<Runtime, "budget" | "arena">): {
+export function availableMemory({ budget, arena }: Pick<Runtime, "budget" | "arena">): {
   readonly free: number;
   readonly room: number;
   /** Is it the arena's limit that stands in the way of more? */

@@ -50,7 +50,7 @@ export function memoryOf(schedule: Schedule, plan: Plan): MemoryReport {
 function persistentBuffers({ calls }: Schedule): Iterable<Buffer> {
   const found = new Set<Buffer>();
   for (const { call } of calls) {
-    for (const { part } of accessesOf(call)) if (part.buffer.storage !== undefined) found.add(part.buffer);
+    for (const { slice } of accessesOf(call)) if (slice.buffer.storage !== undefined) found.add(slice.buffer);
   }
   return found;
 }

@@ -57,8 +57,8 @@ test("equal buffers that live together are stacked, and one after the other take
   const { bytes, offsets } = planMemory(together);
   assert.equal(bytes, 5 * 1024);
   assert.deepEqual(new Set(offsets.values()), new Set([0, 1024, 2048, 3072, 4096]));
-  const inTurn = Array.from({ length: 5 }, (_, id) => lifetime(id, id, id, 1024));
-  assert.equal(planMemory(inTurn).bytes, 1024);
+  const serialized = Array.from({ length: 5 }, (_, id) => lifetime(id, id, id, 1024));
+  assert.equal(planMemory(serialized).bytes, 1024);
 });
 
 test("nested lifetimes take just the lower bound", () => {

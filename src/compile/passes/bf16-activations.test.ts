@@ -6,8 +6,8 @@ import { type Dtype, iterateElements, type RowKernel, term } from "../../ir/inde
 import type { Runtime, Storage } from "../../runtime/index.js";
 import { span } from "../../units/index.js";
 import type { AttentionCall } from "../program/attention-call.js";
-import type { Buffer, Call, FinishedCall, Part, ProductCall, RowCall } from "../program/program.js";
-import { narrowedIn, narrowResults } from "./bf16-activations.js";
+import type { Buffer, BufferSlice, Call, GemmCall, GemmEpilogueCall, RowCall } from "../program/program.js";
+import { bf16ActivationsIn, storeActivationsAsBf16 } from "./bf16-activations.js";
 
 /** A card with no kernels of our own, unless it is Hopper; its library wants as much workspace as is said. */
 function on({ precision = "bf16", capability = "8.0", kind = "cuda", workspaceBytes = 0 } = {}): Runtime {
@@ -26,7 +26,7 @@ const bufferOf = (bytes: number, storage?: Storage): Buffer => {
 };
 const kept = (bytes: number): Buffer =>
   bufferOf(bytes, { span: span(4096 * (1 + buffers), bytes) } as unknown as Storage);
-const whole = (buffer: Buffer): Part => ({ buffer, offset: 0, size: buffer.bytes });
+const whole = (buffer: Buffer): BufferSlice => ({ buffer, offset: 0, size: buffer.bytes });
 
 const [m, n, k] = [3072, 1024, 256];
 
@@ -35,15 +35,15 @@ interface Made<W> extends Call {
   readonly made: Buffer;
 }
 
-function product(more: Partial<ProductCall["problem"]> = {}, made = bufferOf(4 * m * n)): Made<ProductCall> {
-  const problem: ProductCall["problem"] = {
+function product(more: Partial<GemmCall["problem"]> = {}, made = bufferOf(4 * m * n)): Made<GemmCall> {
+  const problem: GemmCall["problem"] = {
     ...{ dtype: "bf16", resultDtype: "f32", m, n, k },
-    a: { part: whole(bufferOf(2 * m * k)), rowStride: k },
-    b: { part: whole(bufferOf(2 * k * n)), rowStride: n },
-    c: { part: whole(made), rowStride: n },
+    a: { slice: whole(bufferOf(2 * m * k)), rowStride: k },
+    b: { slice: whole(bufferOf(2 * k * n)), rowStride: n },
+    c: { slice: whole(made), rowStride: n },
     ...more,
   };
-  return { op: "linear", work: { kind: "product", problem }, made };
+  return { op: "linear", work: { kind: "gemm", problem }, made };
 }
 
 function rows(
@@ -56,7 +56,7 @@ function rows(
   };
   const iteration = iterateElements([m * n], [[1], [1]]);
   const operands = [whole(from), whole(to)];
-  return { op: "exp", work: { kind: "rows", kernel, iteration, operands, scalars: [] }, made: to };
+  return { op: "exp", work: { kind: "row", kernel, iteration, operands, scalars: [] }, made: to };
 }
 
 /** The mean of a row beside its elements: no elementwise work. */
@@ -73,7 +73,7 @@ function normed(from: Buffer, to = bufferOf(4 * m * n)): Made<RowCall> {
   return { ...rest, work: { ...work, kernel: norming } };
 }
 
-function attention(read: Readonly<Record<string, Part>>): Call & { readonly work: AttentionCall } {
+function attention(read: Readonly<Record<string, BufferSlice>>): Call & { readonly work: AttentionCall } {
   const sizes = { batch: 256, heads: 4, rows: 12, columns: 12, width: 64, valueWidth: 64, scale: 1 };
   const strides = { batchStride: 12 * 256, headStride: 64, rowStride: 256 };
   const input = whole(bufferOf(4 * m * 256));
@@ -85,21 +85,21 @@ function attention(read: Readonly<Record<string, Part>>): Call & { readonly work
 }
 
 const narrowed = (runtime: Runtime, calls: readonly Call[]): readonly number[] => [
-  ...narrowedIn(calls, narrowResults(runtime, calls)),
+  ...bf16ActivationsIn(calls, storeActivationsAsBf16(runtime, calls)),
 ];
 
 test("a product's result that kernels load is stored as bf16, and loaded as such", () => {
   const first = product();
   const [one, other] = [rows(first.made), normed(first.made)];
-  const [made, read, last] = narrowResults(plain, [first, one, other]);
-  assert.ok(made?.work.kind === "product" && read?.work.kind === "rows" && last?.work.kind === "rows");
+  const [made, read, last] = storeActivationsAsBf16(plain, [first, one, other]);
+  assert.ok(made?.work.kind === "gemm" && read?.work.kind === "row" && last?.work.kind === "row");
   assert.equal(made.work.problem.resultDtype, "bf16");
-  const { part } = made.work.problem.c;
-  assert.deepEqual([part.size, part.buffer.bytes], [2 * m * n, 2 * m * n]);
+  const { slice } = made.work.problem.c;
+  assert.deepEqual([slice.size, slice.buffer.bytes], [2 * m * n, 2 * m * n]);
   for (const { work } of [read, last] as const) {
-    assert.ok(work.kind === "rows");
+    assert.ok(work.kind === "row");
     assert.deepEqual(work.kernel.inputs, ["bf16"]);
-    assert.deepEqual(work.operands[0], part);
+    assert.deepEqual(work.operands[0], slice);
     assert.equal(work.kernel.outputs[0]?.dtype, "f32");
   }
 });
@@ -108,8 +108,8 @@ test("kernels that load the same inputs as bf16 are one kernel", () => {
   const [first, second] = [product(), product()];
   const [one, other] = [rows(first.made), rows(second.made)];
   const same = { ...other, work: { ...other.work, kernel: one.work.kernel } };
-  const kernels = narrowResults(plain, [first, one, second, same]).flatMap(({ work }) =>
-    work.kind === "rows" ? [work.kernel] : [],
+  const kernels = storeActivationsAsBf16(plain, [first, one, second, same]).flatMap(({ work }) =>
+    work.kind === "row" ? [work.kernel] : [],
   );
   assert.equal(kernels.length, 2);
   assert.equal(kernels[0], kernels[1]);
@@ -119,7 +119,7 @@ test("only products in bf16 on a GPU that was told to leave bf16", () => {
   const first = product();
   const calls = [first, rows(first.made)];
   for (const runtime of [on({ precision: "tf32" }), on({ precision: "f32" }), on({ kind: "cpu" })])
-    assert.equal(narrowResults(runtime, calls), calls);
+    assert.equal(storeActivationsAsBf16(runtime, calls), calls);
   const floats = product({ dtype: "f32" });
   assert.deepEqual(narrowed(plain, [floats, rows(floats.made)]), []);
 });
@@ -130,7 +130,7 @@ test("what is summed up, kept, read by a reduction of columns or not read at all
   const columns = (from: Buffer): Call => ({
     op: "sum",
     work: {
-      ...{ kind: "columns", rows: m, columns: n, scalars: [] },
+      ...{ kind: "column", rows: m, columns: n, scalars: [] },
       strides: [],
       kernel: { inputs: ["f32"] } as never,
       operands: [whole(from), whole(bufferOf(4 * n))],
@@ -163,16 +163,16 @@ test("results of the step and gradients of weights stay f32, also behind other e
   // A norm's result is another value, made of many.
   const norm = normed(one.made);
   assert.deepEqual(narrowed(plain, [one, norm, rows(norm.made, { to: kept(4 * m * n) })]), [one.made.id]);
-  const gradient = product({ a: { part: whole(bufferOf(2 * m * k)), rowStride: m, isTransposed: true } });
+  const gradient = product({ a: { slice: whole(bufferOf(2 * m * k)), rowStride: m, isTransposed: true } });
   assert.deepEqual(narrowed(plain, [gradient, normed(gradient.made)]), []);
 });
 
 test("rows that would begin on fewer than 16 bytes stay f32, and so does a part of a buffer", () => {
   const odd = bufferOf(4 * m * 1020);
-  const narrow = product({ n: 1020, c: { part: whole(odd), rowStride: 1020 } }, odd);
+  const narrow = product({ n: 1020, c: { slice: whole(odd), rowStride: 1020 } }, odd);
   assert.deepEqual(narrowed(plain, [narrow, normed(odd)]), []);
   const wide = bufferOf(8 * m * n);
-  const half = product({ c: { part: { ...whole(wide), size: 4 * m * n }, rowStride: n } }, wide);
+  const half = product({ c: { slice: { ...whole(wide), size: 4 * m * n }, rowStride: n } }, wide);
   assert.deepEqual(narrowed(plain, [half, normed(wide)]), []);
 });
 
@@ -186,14 +186,14 @@ test("a library's product with a bias stays f32, and our own keeps the bias as i
   const each = product(
     {
       ...{ m: size, n: size, k: 193, batch, bias },
-      a: { part: whole(bufferOf(2 * size * 2400)), rowStride: 2400, batchStride: 200 },
-      b: { part: whole(bufferOf(2 * 193 * size * batch)), rowStride: size, batchStride: 193 * size },
-      c: { part: whole(made), rowStride: size * batch, batchStride: size },
+      a: { slice: whole(bufferOf(2 * size * 2400)), rowStride: 2400, batchStride: 200 },
+      b: { slice: whole(bufferOf(2 * 193 * size * batch)), rowStride: size, batchStride: 193 * size },
+      c: { slice: whole(made), rowStride: size * batch, batchStride: size },
     },
     made,
   );
-  const [found] = narrowResults(hopper, [each, normed(made)]);
-  assert.ok(found?.work.kind === "product");
+  const [found] = storeActivationsAsBf16(hopper, [each, normed(made)]);
+  assert.ok(found?.work.kind === "gemm");
   const { resultDtype, biasDtype, bias: given } = found.work.problem;
   assert.deepEqual([resultDtype, biasDtype, given], ["bf16", "f32", bias]);
 });
@@ -201,29 +201,29 @@ test("a library's product with a bias stays f32, and our own keeps the bias as i
 test("a finished product's result is kept as bf16, and its finish has it before it is rounded", () => {
   const { work, made } = product({ bias: whole(kept(4 * n)) });
   const [after, gradient] = [rows(made, { as: "bf16", to: bufferOf(2 * m * n) }), product()];
-  const finish = { kernel: after.work.kernel, product: 0, keepsResult: true };
-  const finished: FinishedCall = {
-    ...{ kind: "finished", problem: work.problem, finish },
+  const finish = { kernel: after.work.kernel, product: 0, storesC: true };
+  const finished: GemmEpilogueCall = {
+    ...{ kind: "gemm-epilogue", problem: work.problem, finish },
     ...{ operands: after.work.operands, scalars: [] },
   };
   const both: RowKernel = {
     ...{ name: "both", inputs: ["f32", "f32"], outputs: [{ dtype: "bf16", per: "element" }], scalars: [] },
     stages: [{ kind: "store", output: 0, value: term.mul(term.load(0, "f32"), term.load(1, "f32")) }],
   };
-  const later: FinishedCall = {
-    ...{ kind: "finished", problem: gradient.work.problem },
-    finish: { kernel: both, product: 1, keepsResult: false },
+  const later: GemmEpilogueCall = {
+    ...{ kind: "gemm-epilogue", problem: gradient.work.problem },
+    finish: { kernel: both, product: 1, storesC: false },
     ...{ operands: [whole(made), whole(gradient.made), whole(bufferOf(2 * m * n))], scalars: [] },
   };
-  const [first, second] = narrowResults(hopper, [
+  const [first, second] = storeActivationsAsBf16(hopper, [
     { op: "linear", work: finished },
     { op: "linear", work: later },
   ]);
-  assert.ok(first?.work.kind === "finished" && second?.work.kind === "finished");
+  assert.ok(first?.work.kind === "gemm-epilogue" && second?.work.kind === "gemm-epilogue");
   assert.equal(first.work.problem.resultDtype, "bf16");
   assert.deepEqual(first.work.finish.kernel.inputs, ["f32"]);
   assert.deepEqual(second.work.finish.kernel.inputs, ["bf16", "f32"]);
-  assert.equal(second.work.operands[0]?.buffer, first.work.problem.c.part.buffer);
+  assert.equal(second.work.operands[0]?.buffer, first.work.problem.c.slice.buffer);
   assert.equal(second.work.problem.resultDtype, "f32");
 });
 
@@ -234,15 +234,15 @@ test("attention reads queries, keys and values as bf16, and nothing else", () =>
       ...{
         n: 256,
         batch: 3,
-        b: { part: whole(bufferOf(6 * 256 * 256)), rowStride: 256, batchStride: 65536 },
+        b: { slice: whole(bufferOf(6 * 256 * 256)), rowStride: 256, batchStride: 65536 },
       },
-      c: { part: whole(made), rowStride: 256, batchStride: m * 256 },
+      c: { slice: whole(made), rowStride: 256, batchStride: m * 256 },
     },
     made,
   );
-  const part = (index: number): Part => ({ buffer: made, offset: index * size, size });
-  const reader = attention({ query: part(0), key: part(1), value: part(2) });
-  const [, read] = narrowResults(plain, [packed, reader]);
+  const slice = (index: number): BufferSlice => ({ buffer: made, offset: index * size, size });
+  const reader = attention({ query: slice(0), key: slice(1), value: slice(2) });
+  const [, read] = storeActivationsAsBf16(plain, [packed, reader]);
   assert.ok(read?.work.kind === "attention");
   const { layouts, operands } = read.work;
   assert.deepEqual(
@@ -250,31 +250,31 @@ test("attention reads queries, keys and values as bf16, and nothing else", () =>
     ["bf16", "bf16", "bf16", undefined],
   );
   assert.deepEqual([operands["value"]?.offset, operands["value"]?.size], [size, size / 2]);
-  assert.deepEqual(narrowed(plain, [packed, attention({ probabilities: part(0) })]), []);
-  assert.deepEqual(narrowed(plain, [packed, attention({ mask: part(0) })]), []);
+  assert.deepEqual(narrowed(plain, [packed, attention({ probabilities: slice(0) })]), []);
+  assert.deepEqual(narrowed(plain, [packed, attention({ mask: slice(0) })]), []);
 });
 
 test("a conversion to bf16 of what is bf16 is gone, and its readers read that", () => {
   const first = product();
   const cast = rows(first.made, { to: bufferOf(2 * m * n), as: "bf16", value: term.load(0, "f32") });
-  const last = product({ a: { part: whole(cast.made), rowStride: n }, k: n });
-  const calls = narrowResults(plain, [first, cast, normed(first.made), last]);
+  const last = product({ a: { slice: whole(cast.made), rowStride: n }, k: n });
+  const calls = storeActivationsAsBf16(plain, [first, cast, normed(first.made), last]);
   assert.deepEqual(
     calls.map(({ work }) => work.kind),
     ["product", "rows", "product"],
   );
   const [made, , read] = calls;
-  assert.ok(made?.work.kind === "product" && read?.work.kind === "product");
-  assert.deepEqual(read.work.problem.a.part, made.work.problem.c.part);
+  assert.ok(made?.work.kind === "gemm" && read?.work.kind === "gemm");
+  assert.deepEqual(read.work.problem.a.slice, made.work.problem.c.slice);
   const toKept = rows(first.made, { to: kept(2 * m * n), as: "bf16", value: term.load(0, "f32") });
-  assert.equal(narrowResults(plain, [first, toKept]).length, 2);
+  assert.equal(storeActivationsAsBf16(plain, [first, toKept]).length, 2);
 });
 
 test("a library's product gets the workspace that it wants with the other result", () => {
   const first = product({ scratch: whole(bufferOf(64)) });
   const scratchWith = (workspaceBytes: number): number | undefined => {
-    const [made] = narrowResults(on({ workspaceBytes }), [first, normed(first.made)]);
-    return made?.work.kind === "product" ? made.work.problem.scratch?.size : undefined;
+    const [made] = storeActivationsAsBf16(on({ workspaceBytes }), [first, normed(first.made)]);
+    return made?.work.kind === "gemm" ? made.work.problem.scratch?.size : undefined;
   };
   assert.deepEqual([0, 64, 512].map(scratchWith), [undefined, 64, 512]);
 });
@@ -282,6 +282,6 @@ test("a library's product gets the workspace that it wants with the other result
 test("where it is told which results to round, it rounds no others", () => {
   const [first, second] = [product(), product()];
   const calls = [first, normed(first.made), second, normed(second.made)];
-  const some = narrowResults(plain, calls, new Set([second.made.id]));
-  assert.deepEqual([...narrowedIn(calls, some)], [second.made.id]);
+  const some = storeActivationsAsBf16(plain, calls, new Set([second.made.id]));
+  assert.deepEqual([...bf16ActivationsIn(calls, some)], [second.made.id]);
 });

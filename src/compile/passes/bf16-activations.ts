@@ -5,20 +5,20 @@
  */
 
 import { type Dtype, factsOf, type RowKernel } from "../../ir/index.js";
-import { gemmFinishes, gemmIsOwn } from "../../kernels/index.js";
+import { canFuseEpilogue, hasNativeGemm } from "../../kernels/index.js";
 import type { Runtime } from "../../runtime/index.js";
 import { withScratch } from "../autotune/gemm-scratch.js";
-import { outlineOf } from "../autotune/gemm-times.js";
+import { describeGemm } from "../autotune/gemm-times.js";
 import { castOf } from "../fusion/coalesce-casts.js";
 import { readAsHalves } from "../program/attention-call.js";
 import {
   accessesOf,
   type Buffer,
+  type BufferSlice,
   type Call,
-  isSamePart,
-  mapParts,
-  type Part,
-  type ProductCall,
+  type GemmCall,
+  isSameSlice,
+  mapSlices,
   type Work,
 } from "../program/program.js";
 import { bufferMaker, isMadeOnce, type Uses, usesOf } from "../program/uses.js";
@@ -26,7 +26,7 @@ import { bufferMaker, isMadeOnce, type Uses, usesOf } from "../program/uses.js";
 const narrow = "bf16";
 
 /** `only`: the numbers of the buffers that may become bf16, where they are known already. */
-export function narrowResults(
+export function storeActivationsAsBf16(
   runtime: Runtime,
   calls: readonly Call[],
   only?: ReadonlySet<number>,
@@ -45,27 +45,27 @@ export function narrowResults(
   }
   if (halves.size === 0) return calls;
   const { places, sources } = needlessCasts(calls, uses, halves);
-  const isNarrow = ({ buffer }: Part): boolean => halves.has(buffer);
-  const moved = (part: Part): Part => {
-    const buffer = halves.get(part.buffer);
-    if (buffer) return { buffer, offset: part.offset / 2, size: part.size / 2 };
-    return { ...part, buffer: sources.get(part.buffer) ?? part.buffer };
+  const isNarrow = ({ buffer }: BufferSlice): boolean => halves.has(buffer);
+  const moved = (slice: BufferSlice): BufferSlice => {
+    const buffer = halves.get(slice.buffer);
+    if (buffer) return { buffer, offset: slice.offset / 2, size: slice.size / 2 };
+    return { ...slice, buffer: sources.get(slice.buffer) ?? slice.buffer };
   };
   return calls.flatMap((call, place) => {
     if (places.has(place)) return [];
-    const met = accessesOf(call).map(({ part }) => part);
-    if (!met.some((part) => isNarrow(part) || sources.has(part.buffer))) return [call];
+    const met = accessesOf(call).map(({ slice }) => slice);
+    if (!met.some((slice) => isNarrow(slice) || sources.has(slice.buffer))) return [call];
     const work = met.some(isNarrow) ? narrowWork(runtime, call.work, isNarrow, makeBuffer) : call.work;
-    return [{ ...call, work: mapParts(work, moved) }];
+    return [{ ...call, work: mapSlices(work, moved) }];
   });
 }
 
 /** The numbers of the buffers that have become bf16 between two programs. */
-export function narrowedIn(before: readonly Call[], after: readonly Call[]): ReadonlySet<number> {
+export function bf16ActivationsIn(before: readonly Call[], after: readonly Call[]): ReadonlySet<number> {
   const resultsIn = (calls: readonly Call[]): number[] =>
     calls.flatMap(({ work }) =>
-      work.kind === "product" || (work.kind === "finished" && work.finish.keepsResult)
-        ? [work.problem.c.part.buffer.id]
+      work.kind === "gemm" || (work.kind === "gemm-epilogue" && work.finish.storesC)
+        ? [work.problem.c.slice.buffer.id]
         : [],
     );
   const left = new Set(resultsIn(after));
@@ -74,23 +74,23 @@ export function narrowedIn(before: readonly Call[], after: readonly Call[]): Rea
 
 /** The memory that a call fills with the result of a product, if that can be rounded as it is stored. */
 function resultOf(runtime: Runtime, { work }: Call): Buffer | undefined {
-  if (work.kind !== "product" && !(work.kind === "finished" && work.finish.keepsResult)) return undefined;
+  if (work.kind !== "gemm" && !(work.kind === "gemm-epilogue" && work.finish.storesC)) return undefined;
   const { dtype, resultDtype = dtype, m, n, batch = 1, a, c, bias, beta = 0, activation } = work.problem;
-  const { buffer } = c.part;
+  const { buffer } = c.slice;
   const fillsAll =
-    isSamePart(c.part, { buffer, offset: 0, size: buffer.bytes }) && buffer.bytes === 4 * batch * m * n;
+    isSameSlice(c.slice, { buffer, offset: 0, size: buffer.bytes }) && buffer.bytes === 4 * batch * m * n;
   if (dtype !== narrow || resultDtype !== "f32" || beta !== 0 || activation || buffer.storage || !fillsAll)
     return undefined;
   // With terms from all rows of a batch it is the gradient of a weight, whoever reads it.
   if (a.isTransposed) return undefined;
   // In rows that begin on fewer bytes than 16 products are slow.
   if ([n, c.rowStride, c.batchStride ?? 0].some((count) => count % 8 !== 0)) return undefined;
-  const outline = outlineOf(narrowProblem(work.problem));
+  const outline = describeGemm(narrowProblem(work.problem));
   // A library would want the bias as bf16, too.
   const isPossible =
-    work.kind === "finished"
-      ? gemmFinishes(runtime, outline, work.finish)
-      : !bias || gemmIsOwn(runtime, outline);
+    work.kind === "gemm-epilogue"
+      ? canFuseEpilogue(runtime, outline, work.finish)
+      : !bias || hasNativeGemm(runtime, outline);
   return isPossible ? buffer : undefined;
 }
 
@@ -100,10 +100,10 @@ function isKept(calls: readonly Call[], uses: ReadonlyMap<Buffer, Uses>, from: B
   for (const buffer of met) {
     for (const place of uses.get(buffer)?.readers ?? []) {
       const call = calls[place];
-      if (!call || !["rows", "finished", "copy", "launch"].includes(call.work.kind)) continue;
-      for (const { part, writes } of accessesOf(call)) {
-        if (writes && part.buffer.storage) return true;
-        if (writes && isElementwise(call.work, buffer)) met.add(part.buffer);
+      if (!call || !["row", "gemm-epilogue", "copy", "launch"].includes(call.work.kind)) continue;
+      for (const { slice, writes } of accessesOf(call)) {
+        if (writes && slice.buffer.storage) return true;
+        if (writes && isElementwise(call.work, buffer)) met.add(slice.buffer);
       }
     }
   }
@@ -112,24 +112,24 @@ function isKept(calls: readonly Call[], uses: ReadonlyMap<Buffer, Uses>, from: B
 
 /** Is what a call stores made of a buffer element by element? A finish's is; what its product multiplies is not. */
 function isElementwise(work: Work, of: Buffer): boolean {
-  if (work.kind === "finished") return work.operands.some(({ buffer }) => buffer === of);
-  return work.kind === "rows" && factsOf(work.kernel).isElementwise;
+  if (work.kind === "gemm-epilogue") return work.operands.some(({ buffer }) => buffer === of);
+  return work.kind === "row" && factsOf(work.kernel).isElementwise;
 }
 
 /** Can a call widen a buffer's elements as it loads them, wherever it reads them? */
 function canRead(runtime: Runtime, call: Call | undefined, buffer: Buffer): boolean {
-  const isNarrow = (part: Part): boolean => part.buffer === buffer;
+  const isNarrow = (slice: BufferSlice): boolean => slice.buffer === buffer;
   const work = call?.work;
   switch (work?.kind) {
-    case "rows":
+    case "row":
       return isLoaded(work.kernel, work.operands, isNarrow);
-    case "finished": {
+    case "gemm-epilogue": {
       const { problem, finish } = work;
       const { a, b, bias } = problem;
-      if ([a.part, b.part, ...(bias ? [bias] : [])].some(isNarrow)) return false;
+      if ([a.slice, b.slice, ...(bias ? [bias] : [])].some(isNarrow)) return false;
       if (!isLoaded(finish.kernel, work.operands, isNarrow)) return false;
       const kernel = narrowKernel(finish.kernel, work.operands, isNarrow);
-      return gemmFinishes(runtime, outlineOf(problem), { ...finish, kernel });
+      return canFuseEpilogue(runtime, describeGemm(problem), { ...finish, kernel });
     }
     case "attention":
       return readAsHalves(work, narrow, isNarrow) !== undefined;
@@ -139,10 +139,14 @@ function canRead(runtime: Runtime, call: Call | undefined, buffer: Buffer): bool
 }
 
 /** Is it an input as f32 wherever it is an operand, and loaded from where it lies, by no index? */
-function isLoaded(kernel: RowKernel, operands: readonly Part[], isNarrow: (part: Part) => boolean): boolean {
+function isLoaded(
+  kernel: RowKernel,
+  operands: readonly BufferSlice[],
+  isNarrow: (slice: BufferSlice) => boolean,
+): boolean {
   const { isReadAtIndex } = factsOf(kernel);
   return operands.every(
-    (part, index) => !isNarrow(part) || (kernel.inputs[index] === "f32" && !isReadAtIndex[index]),
+    (slice, index) => !isNarrow(slice) || (kernel.inputs[index] === "f32" && !isReadAtIndex[index]),
   );
 }
 
@@ -150,24 +154,24 @@ function isLoaded(kernel: RowKernel, operands: readonly Part[], isNarrow: (part:
 function narrowWork(
   runtime: Runtime,
   work: Work,
-  isNarrow: (part: Part) => boolean,
+  isNarrow: (slice: BufferSlice) => boolean,
   makeBuffer: (bytes: number, label: string) => Buffer,
 ): Work {
   switch (work.kind) {
-    case "product":
-      return { kind: "product", problem: withScratch(runtime, narrowProblem(work.problem), makeBuffer) };
-    case "finished": {
+    case "gemm":
+      return { kind: "gemm", problem: withScratch(runtime, narrowProblem(work.problem), makeBuffer) };
+    case "gemm-epilogue": {
       const { finish, operands, problem } = work;
-      const isResult = finish.keepsResult && isNarrow(problem.c.part);
+      const isResult = finish.storesC && isNarrow(problem.c.slice);
       // What the finish does to the result it does to the sums, before they are rounded.
-      const others = (part: Part): boolean => isNarrow(part) && !isSamePart(part, problem.c.part);
+      const others = (slice: BufferSlice): boolean => isNarrow(slice) && !isSameSlice(slice, problem.c.slice);
       return {
         ...work,
         problem: isResult ? narrowProblem(problem) : problem,
         finish: { ...finish, kernel: narrowKernel(finish.kernel, operands, others) },
       };
     }
-    case "rows":
+    case "row":
       return { ...work, kernel: narrowKernel(work.kernel, work.operands, isNarrow) };
     case "attention":
       return readAsHalves(work, narrow, isNarrow) ?? work;
@@ -177,7 +181,7 @@ function narrowWork(
 }
 
 /** Biases stay as they are. */
-function narrowProblem(problem: ProductCall["problem"]): ProductCall["problem"] {
+function narrowProblem(problem: GemmCall["problem"]): GemmCall["problem"] {
   return { ...problem, resultDtype: narrow, ...(problem.bias && { biasDtype: "f32" }) };
 }
 
@@ -186,12 +190,12 @@ const known = new WeakMap<RowKernel, Map<string, RowKernel>>();
 /** A kernel that loads some of its inputs as bf16: the same one for the same inputs, which printed code is kept by. */
 function narrowKernel(
   kernel: RowKernel,
-  operands: readonly Part[],
-  isNarrow: (part: Part) => boolean,
+  operands: readonly BufferSlice[],
+  isNarrow: (slice: BufferSlice) => boolean,
 ): RowKernel {
   const inputs = kernel.inputs.map((dtype, index): Dtype => {
-    const part = operands[index];
-    return part && isNarrow(part) ? narrow : dtype;
+    const slice = operands[index];
+    return slice && isNarrow(slice) ? narrow : dtype;
   });
   const variants = known.get(kernel) ?? new Map<string, RowKernel>();
   known.set(kernel, variants);
@@ -209,7 +213,7 @@ function needlessCasts(
 ): { readonly places: ReadonlySet<number>; readonly sources: ReadonlyMap<Buffer, Buffer> } {
   const [places, sources] = [new Set<number>(), new Map<Buffer, Buffer>()];
   for (const [place, { work }] of calls.entries()) {
-    const cast = work.kind === "rows" ? castOf(work, place) : undefined;
+    const cast = work.kind === "row" ? castOf(work, place) : undefined;
     const source = cast && halves.get(cast.from.buffer);
     if (!source || cast.from.size !== cast.from.buffer.bytes) continue;
     const { buffer } = cast.to;

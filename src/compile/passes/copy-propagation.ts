@@ -7,24 +7,24 @@ import { iterateElements, type RowKernel, term } from "../../ir/index.js";
 import {
   accessesOf,
   type Buffer,
+  type BufferSlice,
   type Call,
   type CopyCall,
-  mapParts,
-  type Part,
+  mapSlices,
   type RowCall,
   type Work,
 } from "../program/program.js";
 import { type Uses, usesOf } from "../program/uses.js";
 
-export function removeCopies(calls: readonly Call[]): readonly Call[] {
-  return gatherCopies(makeInPlace(joinCopies(readAtSource(calls))));
+export function propagateCopies(calls: readonly Call[]): readonly Call[] {
+  return coalesceCopies(forwardDestination(mergeCopies(forwardSource(calls))));
 }
 
 /** What a buffer's bytes are found at instead. */
 type Moves = Map<Buffer, { readonly buffer: Buffer; readonly offset: number }>;
 
 /** Copies of what stays as it is, into memory that nothing else writes: readers look at the source. */
-function readAtSource(calls: readonly Call[]): readonly Call[] {
+function forwardSource(calls: readonly Call[]): readonly Call[] {
   const uses = usesOf(calls);
   const moves: Moves = new Map();
   const left = calls.filter(({ work }, place) => {
@@ -42,7 +42,7 @@ function readAtSource(calls: readonly Call[]): readonly Call[] {
 }
 
 /** Copies of all of a value to a place that is free from the value's making on: it is made there. */
-function makeInPlace(calls: readonly Call[]): readonly Call[] {
+function forwardDestination(calls: readonly Call[]): readonly Call[] {
   const uses = usesOf(calls);
   const moves: Moves = new Map();
   /** Which places values have been moved to, and from when to when. */
@@ -55,18 +55,18 @@ function makeInPlace(calls: readonly Call[]): readonly Call[] {
       return true;
     const others = taken.get(target.buffer) ?? [];
     const isFree = others.every(
-      ({ part, from, to }) => to < stay.from || stay.to < from || !overlap(part, target),
+      ({ slice, from, to }) => to < stay.from || stay.to < from || !overlap(slice, target),
     );
-    if (!isFree || isTouched(calls, uses, target, stay, place)) return true;
+    if (!isFree || isAccessed(calls, uses, target, stay, place)) return true;
     moves.set(source.buffer, { buffer: target.buffer, offset: target.offset });
-    taken.set(target.buffer, [...others, { part: target, ...stay }]);
+    taken.set(target.buffer, [...others, { slice: target, ...stay }]);
     return false;
   });
   return moveAll(left, moves);
 }
 
 /** Copies of neighbours to neighbours are one. */
-function joinCopies(calls: readonly Call[]): readonly Call[] {
+function mergeCopies(calls: readonly Call[]): readonly Call[] {
   return inRuns(calls, (copies) => {
     const joined: CopyCall[] = [];
     for (const copy of copies) {
@@ -83,12 +83,12 @@ function joinCopies(calls: readonly Call[]): readonly Call[] {
   });
 }
 
-function follows(before: Part, { buffer, offset }: Part): boolean {
+function follows(before: BufferSlice, { buffer, offset }: BufferSlice): boolean {
   return before.buffer === buffer && before.offset + before.size === offset;
 }
 
 /** Copies of equal size at equal steps, as the gradients of equal layers are, become one call. */
-function gatherCopies(calls: readonly Call[]): readonly Call[] {
+function coalesceCopies(calls: readonly Call[]): readonly Call[] {
   return inRuns(calls, (copies) => {
     const gathered: Work[] = [];
     for (let first = 0; first < copies.length; ) {
@@ -135,15 +135,15 @@ const wordCopy: RowKernel = {
 };
 
 /** What a gathered call copies: pieces that lie side by side in the source, and where each goes. Nothing of other calls. */
-export interface SpreadCopy {
-  readonly source: Part;
-  readonly pieces: readonly Part[];
+export interface StridedCopy {
+  readonly source: BufferSlice;
+  readonly pieces: readonly BufferSlice[];
   /** Are the pieces columns of the source, side by side in each of its rows? Otherwise they lie one behind the other. */
   readonly areColumns?: boolean;
 }
 
-export function spreadCopyOf(work: Work): SpreadCopy | undefined {
-  if (work.kind !== "rows" || work.kernel !== wordCopy) return undefined;
+export function stridedCopyOf(work: Work): StridedCopy | undefined {
+  if (work.kind !== "row" || work.kernel !== wordCopy) return undefined;
   const { row, outer } = work.iteration;
   const [source, target] = work.operands;
   const [axis] = outer;
@@ -158,10 +158,13 @@ export function spreadCopyOf(work: Work): SpreadCopy | undefined {
 function gatherEqual(copies: readonly CopyCall[]): RowCall {
   const [one, next] = copies as [CopyCall, CopyCall];
   const last = copies.at(-1) ?? one;
-  const step = (part: Part, other: Part): number => (other.offset - part.offset) / wordBytes;
-  const over = (part: Part, end: Part): Part => ({ ...part, size: end.offset + end.size - part.offset });
+  const step = (slice: BufferSlice, other: BufferSlice): number => (other.offset - slice.offset) / wordBytes;
+  const over = (slice: BufferSlice, end: BufferSlice): BufferSlice => ({
+    ...slice,
+    size: end.offset + end.size - slice.offset,
+  });
   return {
-    kind: "rows",
+    kind: "row",
     kernel: wordCopy,
     iteration: iterateElements(
       [copies.length, one.source.size / wordBytes],
@@ -182,20 +185,20 @@ function inRuns(
 ): readonly Call[] {
   const result: Call[] = [];
   let run: CopyCall[] = [];
-  let part: Call["part"];
+  let phase: Call["phase"];
   const end = (): void => {
     const sorted = run.toSorted(
       (a, b) => a.source.buffer.id - b.source.buffer.id || a.source.offset - b.source.offset,
     );
     // Where copies depend on each other their order is not to be touched.
-    const works = areApart(run) ? change(sorted) : run;
-    for (const work of works) result.push({ op: "copy", work, part });
+    const works = areDisjoint(run) ? change(sorted) : run;
+    for (const work of works) result.push({ op: "copy", work, phase });
     run = [];
   };
   for (const call of calls) {
     if (call.work.kind === "copy") {
       run.push(call.work);
-      part = call.part;
+      phase = call.phase;
     } else {
       end();
       result.push(call);
@@ -206,15 +209,15 @@ function inRuns(
 }
 
 /** Does no copy read or write what another one writes? Told by whole buffers where they are different. */
-function areApart(copies: readonly CopyCall[]): boolean {
+function areDisjoint(copies: readonly CopyCall[]): boolean {
   const sources = new Set(copies.map(({ source }) => source.buffer));
   if (copies.some(({ target }) => sources.has(target.buffer))) return false;
   const targets = copies
     .map(({ target }) => target)
     .toSorted((a, b) => a.buffer.id - b.buffer.id || a.offset - b.offset);
-  return targets.every((part, index) => {
+  return targets.every((slice, index) => {
     const next = targets[index + 1];
-    return next?.buffer !== part.buffer || part.offset + part.size <= next.offset;
+    return next?.buffer !== slice.buffer || slice.offset + slice.size <= next.offset;
   });
 }
 
@@ -225,7 +228,7 @@ interface Stay {
 }
 
 interface Taken extends Stay {
-  readonly part: Part;
+  readonly slice: BufferSlice;
 }
 
 /** From a value's making to its last reader; nothing where it can't be made elsewhere. */
@@ -242,10 +245,10 @@ function stayOf(
 }
 
 /** Does a call other than the copy meet the place meanwhile? */
-function isTouched(
+function isAccessed(
   calls: readonly Call[],
   uses: ReadonlyMap<Buffer, Uses>,
-  target: Part,
+  target: BufferSlice,
   { from, to }: Stay,
   copy: number,
 ): boolean {
@@ -257,16 +260,16 @@ function isTouched(
       place >= from &&
       place <= to &&
       call !== undefined &&
-      accessesOf(call).some(({ part }) => overlap(part, target))
+      accessesOf(call).some(({ slice }) => overlap(slice, target))
     );
   });
 }
 
-export function overlap(a: Part, b: Part): boolean {
+export function overlap(a: BufferSlice, b: BufferSlice): boolean {
   return a.buffer === b.buffer && a.offset < b.offset + b.size && b.offset < a.offset + a.size;
 }
 
-export function isWhole({ buffer, offset, size }: Part): boolean {
+export function isWhole({ buffer, offset, size }: BufferSlice): boolean {
   return offset === 0 && size === buffer.bytes;
 }
 
@@ -276,14 +279,14 @@ function writersOf(uses: ReadonlyMap<Buffer, Uses>, buffer: Buffer): readonly nu
 
 function moveAll(calls: readonly Call[], moves: Moves): readonly Call[] {
   if (moves.size === 0) return calls;
-  return calls.map((call) => ({ ...call, work: mapParts(call.work, (part) => moved(part, moves)) }));
+  return calls.map((call) => ({ ...call, work: mapSlices(call.work, (slice) => moved(slice, moves)) }));
 }
 
-function moved(part: Part, moves: Moves): Part {
-  let { buffer, offset } = part;
+function moved(slice: BufferSlice, moves: Moves): BufferSlice {
+  let { buffer, offset } = slice;
   for (let to = moves.get(buffer); to; to = moves.get(buffer)) {
     offset += to.offset;
     buffer = to.buffer;
   }
-  return buffer === part.buffer ? part : { buffer, offset, size: part.size };
+  return buffer === slice.buffer ? slice : { buffer, offset, size: slice.size };
 }

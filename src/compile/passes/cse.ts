@@ -2,11 +2,18 @@
 
 import { literalKey } from "../../units/index.js";
 import { isWritten } from "../program/attention-call.js";
-import { accessesOf, type Buffer, type Call, mapParts, type Part, type Work } from "../program/program.js";
+import {
+  accessesOf,
+  type Buffer,
+  type BufferSlice,
+  type Call,
+  mapSlices,
+  type Work,
+} from "../program/program.js";
 import { usesOf } from "../program/uses.js";
 
 /** `keyOfLiterals`: how numbers and layouts become part of a key; a test gives another one to show what it is for. */
-export function shareCommonCalls(
+export function eliminateCommonCalls(
   calls: readonly Call[],
   keyOfLiterals: (value: unknown) => string = literalKey,
 ): readonly Call[] {
@@ -19,39 +26,39 @@ export function shareCommonCalls(
   const same = new Map<Buffer, Buffer>();
   const left: Call[] = [];
   for (const call of calls) {
-    const moved = { ...call, work: mapParts(call.work, (part) => seenAt(part, same)) };
+    const moved = { ...call, work: mapSlices(call.work, (slice) => seenAt(slice, same)) };
     const accesses = accessesOf(moved);
     const outputs = accesses.filter(({ writes }) => writes);
     // Its results must be its own and stay as they are: whole buffers of step memory, written here and nowhere else.
     const isPure =
       outputs.length > 0 &&
       outputs.every(
-        ({ part, reads }) =>
+        ({ slice, reads }) =>
           !reads &&
-          !part.buffer.storage &&
-          part.size === part.buffer.bytes &&
-          uses.get(part.buffer)?.writers.length === 1,
+          !slice.buffer.storage &&
+          slice.size === slice.buffer.bytes &&
+          uses.get(slice.buffer)?.writers.length === 1,
       );
     const key = isPure ? keyOf(moved.work, identities, versionOf, keyOfLiterals) : undefined;
     const first = key === undefined ? undefined : known.get(key);
     if (first) {
       const made = accessesOf(first).filter(({ writes }) => writes);
-      for (const [index, { part }] of outputs.entries()) {
-        const other = made[index]?.part.buffer;
-        if (other) same.set(part.buffer, other);
+      for (const [index, { slice }] of outputs.entries()) {
+        const other = made[index]?.slice.buffer;
+        if (other) same.set(slice.buffer, other);
       }
       continue;
     }
     if (key !== undefined) known.set(key, moved);
-    for (const { part } of outputs) versions.set(part.buffer, versionOf(part.buffer) + 1);
+    for (const { slice } of outputs) versions.set(slice.buffer, versionOf(slice.buffer) + 1);
     left.push(moved);
   }
   return left;
 }
 
-function seenAt(part: Part, same: ReadonlyMap<Buffer, Buffer>): Part {
-  const buffer = same.get(part.buffer);
-  return buffer ? { ...part, buffer } : part;
+function seenAt(slice: BufferSlice, same: ReadonlyMap<Buffer, Buffer>): BufferSlice {
+  const buffer = same.get(slice.buffer);
+  return buffer ? { ...slice, buffer } : slice;
 }
 
 /** What the results follow from: the kernel, how it runs, and the values that it reads. */
@@ -61,51 +68,57 @@ function keyOf(
   versionOf: (buffer: Buffer) => number,
   keyOfLiterals: (value: unknown) => string,
 ): string {
-  const read = (part: Part): string =>
-    `${part.buffer.id}.${versionOf(part.buffer)}+${part.offset}:${part.size}`;
-  const written = (part: Part): string => `>${part.size}`;
+  const read = (slice: BufferSlice): string =>
+    `${slice.buffer.id}.${versionOf(slice.buffer)}+${slice.offset}:${slice.size}`;
+  const written = (slice: BufferSlice): string => `>${slice.size}`;
   switch (work.kind) {
-    case "rows":
-    case "columns":
-    case "reductions": {
-      const keys = (work.kind === "reductions" ? work.columns : [work]).map(
+    case "row":
+    case "column":
+    case "grouped-reduce": {
+      const keys = (work.kind === "grouped-reduce" ? work.columns : [work]).map(
         ({ kernel, operands, ...rest }) => {
-          const parts = operands.map((part, index) =>
-            index < kernel.inputs.length ? read(part) : written(part),
+          const slices = operands.map((slice, index) =>
+            index < kernel.inputs.length ? read(slice) : written(slice),
           );
-          return `${identities.of(kernel)} ${parts.join(" ")} ${keyOfLiterals(rest)}`;
+          return `${identities.of(kernel)} ${slices.join(" ")} ${keyOfLiterals(rest)}`;
         },
       );
       return keys.join(" | ");
     }
-    case "product":
-    case "products": {
-      const keys = (work.kind === "product" ? [work.problem] : work.problems).map(
+    case "gemm":
+    case "grouped-gemm": {
+      const keys = (work.kind === "gemm" ? [work.problem] : work.problems).map(
         ({ a, b, c, bias, scratch, ...rest }) => {
-          const parts = [read(a.part), read(b.part), written(c.part), bias ? read(bias) : "", scratch?.size];
-          const layouts = [a, b, c].map(({ part: _, ...layout }) => layout);
-          return `${parts.join(" ")} ${keyOfLiterals([rest, layouts])}`;
+          const slices = [
+            read(a.slice),
+            read(b.slice),
+            written(c.slice),
+            bias ? read(bias) : "",
+            scratch?.size,
+          ];
+          const layouts = [a, b, c].map(({ slice: _, ...layout }) => layout);
+          return `${slices.join(" ")} ${keyOfLiterals([rest, layouts])}`;
         },
       );
       return `product ${keys.join(" | ")}`;
     }
     // Passes make these of calls that differ already.
-    case "beside":
-    case "begun":
-    case "finished":
+    case "combo":
+    case "partial-reduce":
+    case "gemm-epilogue":
       return `${work.kind} ${identities.of(work)}`;
     case "attention": {
       const { operands, ...rest } = work;
-      const parts = Object.entries(operands).map(([name, part]) =>
-        isWritten(work, name) ? written(part) : read(part),
+      const slices = Object.entries(operands).map(([name, slice]) =>
+        isWritten(work, name) ? written(slice) : read(slice),
       );
-      return `attention ${parts.join(" ")} ${keyOfLiterals(rest)}`;
+      return `attention ${slices.join(" ")} ${keyOfLiterals(rest)}`;
     }
     case "launch": {
       const { kernel, blocks } = work;
       const given = work.arguments.map((one, index) => {
         if (typeof one === "number") return keyOfLiterals(one);
-        return kernel.parameters[index] === "out" || kernel.parameters[index] === "part"
+        return kernel.parameters[index] === "out" || kernel.parameters[index] === "partial-out"
           ? written(one)
           : read(one);
       });

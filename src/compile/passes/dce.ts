@@ -3,21 +3,24 @@
  * else is written to persistent memory stays.
  */
 
-import { accessesOf, type Buffer, type Call, type Part } from "../program/program.js";
-import { isForgotten } from "../trace/dead-on-exit.js";
+import { accessesOf, type Buffer, type BufferSlice, type Call } from "../program/program.js";
+import { isDeadOnExit } from "../trace/dead-on-exit.js";
 
-export function removeDeadCode(calls: readonly Call[], forgotten: readonly Part[] = []): readonly Call[] {
+export function eliminateDeadCalls(
+  calls: readonly Call[],
+  deadOnExit: readonly BufferSlice[] = [],
+): readonly Call[] {
   const wanted = new Set<Buffer>();
-  const outlives = (part: Part): boolean =>
-    part.buffer.storage !== undefined && !isForgotten(forgotten, part);
+  const outlives = (slice: BufferSlice): boolean =>
+    slice.buffer.storage !== undefined && !isDeadOnExit(deadOnExit, slice);
   const kept: Call[] = [];
   for (const call of calls.toReversed()) {
     const accesses = accessesOf(call);
     const isWanted = accesses.some(
-      ({ part, writes }) => writes && (wanted.has(part.buffer) || outlives(part)),
+      ({ slice, writes }) => writes && (wanted.has(slice.buffer) || outlives(slice)),
     );
     if (!isWanted) continue;
-    for (const { part, reads } of accesses) if (reads) wanted.add(part.buffer);
+    for (const { slice, reads } of accesses) if (reads) wanted.add(slice.buffer);
     kept.push(call);
   }
   return kept.reverse();

@@ -5,15 +5,15 @@ import { test } from "node:test";
 import { type Expression, iterateElements, type RowKernel, term } from "../../ir/index.js";
 import type { Runtime, Storage } from "../../runtime/index.js";
 import { fuse } from "../fusion/vertical/fuse.js";
-import { accessesOf, type Buffer, type Call, type Part } from "../program/program.js";
-import { makeApart } from "./hoist-outputs.js";
+import { accessesOf, type Buffer, type BufferSlice, type Call } from "../program/program.js";
+import { hoistOutputs } from "./hoist-outputs.js";
 
 /** All that the pass asks of a runtime. */
 const on = (kind: "cuda" | "cpu"): Runtime => ({ device: { kind, parallelism: 132 } }) as unknown as Runtime;
 
 let buffers = 0;
 const bufferOf = (label: string, floats: number): Buffer => ({ id: buffers++, bytes: 4 * floats, label });
-const whole = (buffer: Buffer): Part => ({ buffer, offset: 0, size: buffer.bytes });
+const whole = (buffer: Buffer): BufferSlice => ({ buffer, offset: 0, size: buffer.bytes });
 
 const persistent = { span: { address: 4096, size: 4 * 3072 } } as unknown as Storage;
 
@@ -32,7 +32,7 @@ function each(op: string, inputs: readonly Buffer[], outputs: readonly [Buffer, 
     [length],
     operands.map(() => [1]),
   );
-  return { op, work: { kind: "rows", kernel, iteration, operands: operands.map(whole), scalars: [] } };
+  return { op, work: { kind: "row", kernel, iteration, operands: operands.map(whole), scalars: [] } };
 }
 
 interface Options {
@@ -77,20 +77,20 @@ function step({ layers = 6, rows = 3072, keepsCounts = false }: Options = {}): r
 
 const opsOf = (calls: readonly Call[]): string[] => calls.map(({ op }) => op);
 const writtenBy = (call: Call | undefined): string[] =>
-  call ? accessesOf(call).flatMap(({ part, writes }) => (writes ? part.buffer.label : [])) : [];
+  call ? accessesOf(call).flatMap(({ slice, writes }) => (writes ? slice.buffer.label : [])) : [];
 
 test("a result that waits for little is made before the rest, with what leads to it", () => {
-  const calls = makeApart(on("cuda"), step());
+  const calls = hoistOutputs(on("cuda"), step());
   assert.deepEqual(opsOf(calls), ["pick", "loss", ...Array(6).fill("layer"), "loss", "scale"]);
   assert.deepEqual(writtenBy(calls[1]), ["counts"]);
   assert.deepEqual(writtenBy(calls[8]), ["losses"]);
   assert.deepEqual(
-    calls.map(({ isApart = false }) => isApart),
+    calls.map(({ isHoisted: isApart = false }) => isApart),
     [true, true, ...Array(8).fill(false)],
   );
   const [, early] = calls;
   assert.deepEqual(
-    early && accessesOf(early).flatMap(({ part, reads }) => (reads ? part.buffer.label : [])),
+    early && accessesOf(early).flatMap(({ slice, reads }) => (reads ? slice.buffer.label : [])),
     ["labels"],
   );
 });
@@ -99,14 +99,14 @@ test("fusion leaves it apart: only what leads to it joins it", () => {
   const isRead = ({ label }: Buffer): boolean => ["losses", "counts", "labels", "scaled"].includes(label);
   const plain = fuse(step(), isRead, "cuda");
   assert.ok(plain.every((call) => writtenBy(call).includes("counts") === writtenBy(call).includes("losses")));
-  const calls = fuse(makeApart(on("cuda"), step()), isRead, "cuda");
+  const calls = fuse(hoistOutputs(on("cuda"), step()), isRead, "cuda");
   const made = calls.find((call) => writtenBy(call).includes("counts"));
   assert.deepEqual(writtenBy(made).sort(), ["counts", "labels"]);
-  assert.equal(made?.isApart, true);
+  assert.equal(made?.isHoisted, true);
 });
 
 test("it stays where nobody would wait less, or where it is much", () => {
-  const isAsBefore = (calls: readonly Call[]): boolean => makeApart(on("cuda"), calls) === calls;
+  const isAsBefore = (calls: readonly Call[]): boolean => hoistOutputs(on("cuda"), calls) === calls;
   assert.ok(!isAsBefore(step({ layers: 5 })));
   assert.ok(isAsBefore(step({ layers: 4 })));
   assert.ok(!isAsBefore(step({ rows: 65_536 })));
@@ -115,13 +115,13 @@ test("it stays where nobody would wait less, or where it is much", () => {
 
 test("a result that others keep, or that is made again, is not touched", () => {
   const calls = step();
-  const recomputed = calls.map((call) => (call.op === "loss" ? { ...call, isRecomputed: true } : call));
-  assert.equal(makeApart(on("cuda"), recomputed), recomputed);
+  const recomputed = calls.map((call) => (call.op === "loss" ? { ...call, isRematerialized: true } : call));
+  assert.equal(hoistOutputs(on("cuda"), recomputed), recomputed);
   const keeping = step({ keepsCounts: true });
-  assert.equal(makeApart(on("cuda"), keeping), keeping);
+  assert.equal(hoistOutputs(on("cuda"), keeping), keeping);
 });
 
 test("a CPU has nothing that could run meanwhile", () => {
   const calls = step();
-  assert.equal(makeApart(on("cpu"), calls), calls);
+  assert.equal(hoistOutputs(on("cpu"), calls), calls);
 });

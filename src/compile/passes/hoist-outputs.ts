@@ -9,7 +9,7 @@ import { beat } from "../../units/index.js";
 import { combine, rowsOf } from "../fusion/vertical/combine.js";
 import { memberOf } from "../fusion/vertical/fusion-node.js";
 import { Order } from "../program/dependency-graph.js";
-import { accessesOf, type Buffer, type Call, isSamePart, type Part } from "../program/program.js";
+import { accessesOf, type Buffer, type BufferSlice, type Call, isSameSlice } from "../program/program.js";
 import { bytesOf } from "../report/call-table.js";
 
 /** What it moves, and what each call on the way to it makes: no more than takes as long as a launch. */
@@ -18,7 +18,7 @@ const mostBytes = 256 * 1024;
 /** The chain of calls to the other results is longer by so many; with fewer nobody would wait much less. */
 const leastCalls = 4;
 
-export function makeApart({ device }: Runtime, calls: readonly Call[]): readonly Call[] {
+export function hoistOutputs({ device }: Runtime, calls: readonly Call[]): readonly Call[] {
   if (device.kind !== "cuda") return calls;
   const writers = new Writers();
   const early = new Set<Call>();
@@ -35,9 +35,9 @@ function moveUp(calls: readonly Call[], early: ReadonlySet<Call>): readonly Call
   const order = new Order();
   // So little that all of them find room before the next call.
   const step = 1 / (calls.length + 1);
-  const nodes = calls.map((call) => order.add(early.has(call) ? { ...call, isApart: true } : call).node);
+  const nodes = calls.map((call) => order.add(early.has(call) ? { ...call, isHoisted: true } : call).node);
   for (const node of nodes) {
-    if (!node.call.isApart) continue;
+    if (!node.call.isHoisted) continue;
     node.position = Math.max(-1, ...[...node.before].map(({ position }) => position)) + step;
   }
   return order.nodes.map(({ call }) => call);
@@ -52,12 +52,12 @@ class Writers {
     beat();
     this.calls.push(call);
     const accesses = accessesOf(call);
-    const depth = 1 + this.depthOf(accesses.map(({ part }) => part));
-    for (const { part, writes } of accesses) if (writes) this.#last.set(part.buffer, { call, depth });
+    const depth = 1 + this.depthOf(accesses.map(({ slice }) => slice));
+    for (const { slice, writes } of accesses) if (writes) this.#last.set(slice.buffer, { call, depth });
   }
 
-  depthOf(parts: readonly Part[]): number {
-    return parts.reduce((most, { buffer }) => Math.max(most, this.#last.get(buffer)?.depth ?? 0), 0);
+  depthOf(slices: readonly BufferSlice[]): number {
+    return slices.reduce((most, { buffer }) => Math.max(most, this.#last.get(buffer)?.depth ?? 0), 0);
   }
 
   /** All calls that a call waits for, and itself; nothing where that is much. */
@@ -65,7 +65,7 @@ class Writers {
     const way = new Set([last]);
     if (bytesOf(last).read > mostBytes) return undefined;
     for (const call of way) {
-      if (call.work.kind !== "rows" || bytesOf(call).written > mostBytes) return undefined;
+      if (call.work.kind !== "row" || bytesOf(call).written > mostBytes) return undefined;
       for (const { buffer } of readBy(call)) {
         const writer = this.#last.get(buffer)?.call;
         if (writer) way.add(writer);
@@ -84,23 +84,23 @@ interface Cut {
 }
 
 function cutOf(call: Call, writers: Writers): Cut | undefined {
-  const member = call.isRecomputed ? undefined : memberOf(call);
+  const member = call.isRematerialized ? undefined : memberOf(call);
   if (!member || member.outputs.length < 2) return undefined;
-  const depth = writers.depthOf(member.inputs.map(({ part }) => part));
+  const depth = writers.depthOf(member.inputs.map(({ slice }) => slice));
   if (depth < leastCalls) return undefined;
-  const makingOnly = (isWanted: (part: Part) => boolean): Call | undefined => {
+  const makingOnly = (isWanted: (slice: BufferSlice) => boolean): Call | undefined => {
     const draft = combine([member], isWanted, "cuda");
     return draft && { ...call, work: rowsOf(draft) };
   };
-  for (const { part: own } of member.outputs) {
-    const early = own.buffer.storage ? undefined : makingOnly((part) => isSamePart(part, own));
+  for (const { slice: own } of member.outputs) {
+    const early = own.buffer.storage ? undefined : makingOnly((slice) => isSameSlice(slice, own));
     if (!early || depth - writers.depthOf(readBy(early)) < leastCalls) continue;
     const way = writers.wayTo(early);
-    const rest = way && makingOnly((part) => !isSamePart(part, own));
+    const rest = way && makingOnly((slice) => !isSameSlice(slice, own));
     if (rest) return { early, rest, way };
   }
   return undefined;
 }
 
-const readBy = (call: Call): readonly Part[] =>
-  accessesOf(call).flatMap(({ part, reads }) => (reads ? part : []));
+const readBy = (call: Call): readonly BufferSlice[] =>
+  accessesOf(call).flatMap(({ slice, reads }) => (reads ? slice : []));

@@ -5,7 +5,7 @@
 
 import { iterateElements, type RowKernel, term } from "../../ir/index.js";
 import type { IndexCheck } from "../../runtime/index.js";
-import type { Call, Part } from "../program/program.js";
+import type { BufferSlice, Call } from "../program/program.js";
 import { bufferMaker } from "../program/uses.js";
 import { type Guard, guardedOutputs, isFiniteTerm } from "./skip-nonfinite.js";
 
@@ -13,7 +13,7 @@ import { type Guard, guardedOutputs, isFiniteTerm } from "./skip-nonfinite.js";
 export interface TracedCheck extends IndexCheck {
   readonly from: number;
   until: number;
-  readonly found: Part;
+  readonly found: BufferSlice;
   /** The user's line. */
   readonly line?: string;
 }
@@ -30,9 +30,9 @@ export function decodeBadIndex(code: number): { readonly check: number; readonly
 /** What several checks have found together. */
 interface Joined {
   /** f64: 0 where no index is bad, NaN where one is. */
-  readonly number: Part;
+  readonly number: BufferSlice;
   /** f64: the first bad index with the number of its check. */
-  readonly code: Part;
+  readonly code: BufferSlice;
 }
 
 export interface IndexGuards {
@@ -47,11 +47,11 @@ export interface IndexGuards {
 export function joinChecks(
   calls: readonly Call[],
   checks: readonly TracedCheck[],
-  spared: readonly Part[],
+  spared: readonly BufferSlice[],
 ): IndexGuards | undefined {
   if (checks.length === 0) return undefined;
   const makeBuffer = bufferMaker(calls);
-  const makeNumber = (label: string): Part => ({ buffer: makeBuffer(8, label), offset: 0, size: 8 });
+  const makeNumber = (label: string): BufferSlice => ({ buffer: makeBuffer(8, label), offset: 0, size: 8 });
   const guards: Guard[] = [];
   const joins: { place: number; call: Call }[] = [];
   let joined: Joined | undefined;
@@ -60,13 +60,13 @@ export function joinChecks(
     while (done < end) {
       const some = checks.slice(done, Math.min(end, done + maxChecksPerCall));
       const next = { number: makeNumber("bad index?"), code: makeNumber("bad index") };
-      joins.push({ place, call: joinCall(some, done, joined, next) });
+      joins.push({ place, call: mergeCall(some, done, joined, next) });
       [joined, done] = [next, done + some.length];
     }
   };
   for (const [place, call] of calls.entries()) {
     const end = checks.findLastIndex(({ from }) => from <= place) + 1;
-    if (end === 0 || call.work.kind !== "rows") continue;
+    if (end === 0 || call.work.kind !== "row") continue;
     const { until } = checks[end - 1] ?? { until: 0 };
     if (place >= until || guardedOutputs(call.work, spared).length === 0) continue;
     join(place, end);
@@ -83,7 +83,7 @@ export function joinChecks(
 /** How many checks one call joins. */
 const maxChecksPerCall = 8;
 
-function joinCall(
+function mergeCall(
   checks: readonly TracedCheck[],
   firstCheck: number,
   before: Joined | undefined,
@@ -98,21 +98,21 @@ function joinCall(
     [1],
     operands.map(() => [0]),
   );
-  const kernel = joinKernel(checks.length, before !== undefined);
+  const kernel = combineKernel(checks.length, before !== undefined);
   return {
     op: kernel.name,
-    part: "forward",
-    isApart: true,
-    work: { kind: "rows", kernel, iteration, operands, scalars: [firstCheck] },
+    phase: "forward",
+    isHoisted: true,
+    work: { kind: "row", kernel, iteration, operands, scalars: [firstCheck] },
   };
 }
 
-const joinKernels = new Map<string, RowKernel>();
+const combineKernels = new Map<string, RowKernel>();
 
 /** Selects the first bad index of the earlier ones and these checks. */
-function joinKernel(checks: number, isLater: boolean): RowKernel {
+function combineKernel(checks: number, isLater: boolean): RowKernel {
   const key = `${checks} ${isLater}`;
-  const known = joinKernels.get(key);
+  const known = combineKernels.get(key);
   if (known) return known;
   let number = term.constant(0, "f64");
   let code = term.constant(0, "f64");
@@ -144,6 +144,6 @@ function joinKernel(checks: number, isLater: boolean): RowKernel {
       { kind: "store", output: 1, value: code },
     ],
   };
-  joinKernels.set(key, kernel);
+  combineKernels.set(key, kernel);
   return kernel;
 }

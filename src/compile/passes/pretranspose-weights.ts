@@ -4,45 +4,51 @@
  */
 
 import { dtypes } from "../../ir/index.js";
-import { gemmPrefersTurned, mostTurned, type TurnedMatrix, turnLaunchOf } from "../../kernels/index.js";
+import {
+  maxTransposes,
+  prefersTransposedB,
+  type TransposedMatrix,
+  transposeLaunchOf,
+} from "../../kernels/index.js";
 import type { Runtime } from "../../runtime/index.js";
 import { literalKey } from "../../units/index.js";
 import { withScratch } from "../autotune/gemm-scratch.js";
-import { outlineOf } from "../autotune/gemm-times.js";
-import type { Call, Part, ProductCall } from "../program/program.js";
+import { describeGemm } from "../autotune/gemm-times.js";
+import type { BufferSlice, Call, GemmCall } from "../program/program.js";
 import { bufferMaker, isAsBefore, usesOf } from "../program/uses.js";
 
-type Problem = ProductCall["problem"];
+type Problem = GemmCall["problem"];
 
 /** So many calls before the first that needs it, weights begin to be turned: time enough to be done beside those. */
 const lead = 3;
 
-export function turnWeights(runtime: Runtime, calls: readonly Call[]): readonly Call[] {
+export function pretransposeWeights(runtime: Runtime, calls: readonly Call[]): readonly Call[] {
   const uses = usesOf(calls);
   const makeBuffer = bufferMaker(calls);
-  const matrices: TurnedMatrix<Part>[] = [];
-  const turned = new Map<string, Part>();
+  const matrices: TransposedMatrix<BufferSlice>[] = [];
+  const turned = new Map<string, BufferSlice>();
   const changes = new Map<number, Call>();
   for (const [place, call] of calls.entries()) {
-    if (call.work.kind !== "product") continue;
+    if (call.work.kind !== "gemm") continue;
     const { problem } = call.work;
     const { n, k, b, batch = 1 } = problem;
     const areShared = b.batchStride === 0;
     const count = areShared ? 1 : batch;
-    if (!isAsBefore(uses, b.part.buffer, place) || !gemmPrefersTurned(runtime, outlineOf(problem))) continue;
-    const key = literalKey([b.part.buffer.id, b.part.offset, b.rowStride, b.batchStride, n, k, count]);
+    if (!isAsBefore(uses, b.slice.buffer, place) || !prefersTransposedB(runtime, describeGemm(problem)))
+      continue;
+    const key = literalKey([b.slice.buffer.id, b.slice.offset, b.rowStride, b.batchStride, n, k, count]);
     const known = turned.get(key);
-    if (!known && matrices.length + count > mostTurned) continue;
-    const part = known ?? turn(problem, count, makeBuffer, matrices);
-    turned.set(key, part);
+    if (!known && matrices.length + count > maxTransposes) continue;
+    const slice = known ?? turn(problem, count, makeBuffer, matrices);
+    turned.set(key, slice);
     const strides = { rowStride: k, ...(batch > 1 && { batchStride: areShared ? 0 : n * k }) };
-    const turnedProblem = { ...problem, b: { part, isTransposed: true, ...strides } };
-    const own = withScratch(runtime, turnedProblem, makeBuffer);
-    changes.set(place, { ...call, work: { kind: "product", problem: own } });
+    const transposedProblem = { ...problem, b: { slice, isTransposed: true, ...strides } };
+    const own = withScratch(runtime, transposedProblem, makeBuffer);
+    changes.set(place, { ...call, work: { kind: "gemm", problem: own } });
   }
   const [first] = changes.keys();
   if (first === undefined) return calls;
-  const { source, blocks, arguments: given } = turnLaunchOf(matrices);
+  const { source, blocks, arguments: given } = transposeLaunchOf(matrices);
   const turning: Call = {
     op: "turned weights",
     work: { kind: "launch", kernel: runtime.kernel(source), blocks, arguments: given },
@@ -56,15 +62,15 @@ function turn(
   { n, k, b, dtype }: Problem,
   count: number,
   makeBuffer: ReturnType<typeof bufferMaker>,
-  matrices: TurnedMatrix<Part>[],
-): Part {
+  matrices: TransposedMatrix<BufferSlice>[],
+): BufferSlice {
   const { bytes } = dtypes[dtype];
   const [ownBytes, size] = [((k - 1) * b.rowStride + n) * bytes, n * k * bytes];
   const buffer = makeBuffer(count * size, "turned weights");
   for (let index = 0; index < count; index++) {
-    const offset = b.part.offset + index * (b.batchStride ?? 0) * bytes;
+    const offset = b.slice.offset + index * (b.batchStride ?? 0) * bytes;
     matrices.push({
-      from: { buffer: b.part.buffer, offset, size: ownBytes },
+      from: { buffer: b.slice.buffer, offset, size: ownBytes },
       to: { buffer, offset: index * size, size },
       ...{ rows: k, columns: n, rowStride: b.rowStride },
     });

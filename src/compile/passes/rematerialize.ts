@@ -4,7 +4,7 @@
  * by the way.
  */
 
-import { accessesOf, type Buffer, type Call, mapParts, type Part } from "../program/program.js";
+import { accessesOf, type Buffer, type BufferSlice, type Call, mapSlices } from "../program/program.js";
 import { bufferMaker, type Uses, usesOf } from "../program/uses.js";
 import { lifetimesOf, peakOf, plannedBytes } from "../schedule/liveness.js";
 
@@ -14,10 +14,10 @@ const leastShare = 0.01;
 const leastGap = 12;
 const mostRounds = 4;
 
-export function recompute(calls: readonly Call[]): readonly Call[] {
+export function rematerialize(calls: readonly Call[]): readonly Call[] {
   let [best, bestBytes] = [calls, peakBytesOf(calls)];
   for (let round = 0; round < mostRounds; round++) {
-    const next = recomputeAtPeak(best);
+    const next = rematerializeAtPeak(best);
     const bytes = peakBytesOf(next);
     if (bytes >= bestBytes) return best;
     [best, bestBytes] = [next, bytes];
@@ -30,11 +30,11 @@ function peakBytesOf(calls: readonly Call[]): number {
 }
 
 function inOrder(calls: readonly Call[]) {
-  return { calls: calls.map((call) => ({ call, branch: 0, after: [] })) };
+  return { calls: calls.map((call) => ({ call, stream: 0, after: [] })) };
 }
 
 /** The same program, with what is live at its peak made again behind it where that can be. */
-function recomputeAtPeak(calls: readonly Call[]): readonly Call[] {
+function rematerializeAtPeak(calls: readonly Call[]): readonly Call[] {
   const lifetimes = lifetimesOf(inOrder(calls));
   const { place: peak, bytes } = peakOf(lifetimes);
   const uses = usesOf(calls);
@@ -55,8 +55,8 @@ function recomputeAtPeak(calls: readonly Call[]): readonly Call[] {
     const copies = new Map<Buffer, Buffer>();
     const call: Call = {
       ...maker.call,
-      isRecomputed: true,
-      work: mapParts(maker.call.work, (part) => copyOf(part, maker.made, copies, make)),
+      isRematerialized: true,
+      work: mapSlices(maker.call.work, (slice) => copyOf(slice, maker.made, copies, make)),
     };
     again.set(place, [...(again.get(place) ?? []), call]);
     const copy = copies.get(buffer);
@@ -64,11 +64,11 @@ function recomputeAtPeak(calls: readonly Call[]): readonly Call[] {
   }
   if (again.size === 0) return calls;
   return calls.flatMap((call, place) => {
-    const seen = (part: Part): Part => {
-      const other = seenFrom.get(part.buffer);
-      return other && place >= other.place ? { ...part, buffer: other.buffer } : part;
+    const seen = (slice: BufferSlice): BufferSlice => {
+      const other = seenFrom.get(slice.buffer);
+      return other && place >= other.place ? { ...slice, buffer: other.buffer } : slice;
     };
-    return [...(again.get(place) ?? []), { ...call, work: mapParts(call.work, seen) }];
+    return [...(again.get(place) ?? []), { ...call, work: mapSlices(call.work, seen) }];
   });
 }
 
@@ -83,11 +83,11 @@ interface Maker {
 function makerOf(calls: readonly Call[], uses: Uses | undefined, buffer: Buffer): Maker | undefined {
   const [place, ...others] = uses?.writers ?? [];
   const call = place === undefined ? undefined : calls[place];
-  if (!call || place === undefined || others.length > 0 || call.work.kind !== "rows" || call.isRecomputed)
+  if (!call || place === undefined || others.length > 0 || call.work.kind !== "row" || call.isRematerialized)
     return undefined;
   const written = accessesOf(call).filter(({ writes }) => writes);
-  const made = new Set(written.map(({ part }) => part.buffer));
-  const isOwn = written.every(({ part, reads }) => !reads && !part.buffer.storage) && made.has(buffer);
+  const made = new Set(written.map(({ slice }) => slice.buffer));
+  const isOwn = written.every(({ slice, reads }) => !reads && !slice.buffer.storage) && made.has(buffer);
   return isOwn ? { place, call, made } : undefined;
 }
 
@@ -101,7 +101,7 @@ function areThere(
 ): boolean {
   return accessesOf(call)
     .filter(({ reads }) => reads)
-    .every(({ part: { buffer } }) => {
+    .every(({ slice: { buffer } }) => {
       const isChanged = uses.get(buffer)?.writers.some((writer) => writer > made && writer < place);
       const isHeld = buffer.storage !== undefined || (lastUse.get(buffer) ?? 0) >= place;
       return !isChanged && isHeld;
@@ -109,14 +109,14 @@ function areThere(
 }
 
 function copyOf(
-  part: Part,
+  slice: BufferSlice,
   made: ReadonlySet<Buffer>,
   copies: Map<Buffer, Buffer>,
   make: ReturnType<typeof bufferMaker>,
-): Part {
-  if (!made.has(part.buffer)) return part;
-  const { bytes, label } = part.buffer;
-  const copy = copies.get(part.buffer) ?? make(bytes, `${label} again`);
-  copies.set(part.buffer, copy);
-  return { ...part, buffer: copy };
+): BufferSlice {
+  if (!made.has(slice.buffer)) return slice;
+  const { bytes, label } = slice.buffer;
+  const copy = copies.get(slice.buffer) ?? make(bytes, `${label} again`);
+  copies.set(slice.buffer, copy);
+  return { ...slice, buffer: copy };
 }

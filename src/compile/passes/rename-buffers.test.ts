@@ -10,7 +10,7 @@ import { sameBytes } from "../../../test/support/same-bytes.js";
 import { term } from "../../ir/index.js";
 import type { Runtime, Storage } from "../../runtime/index.js";
 import { accessesOf, type Buffer, type Call } from "../program/program.js";
-import { writeAfresh } from "./rename-buffers.js";
+import { renameBuffers } from "./rename-buffers.js";
 
 const add = (a: View, b: View, to: View): Call => elementwise("add", (x, y) => term.add(x!, y!), [a, b], to);
 const double = (a: View, to: View): Call => elementwise("double", (x) => term.add(x!, x!), [a], to);
@@ -19,13 +19,13 @@ const twice = (a: View, to: View, next: View): Call =>
   storing("twice", [(x) => term.add(x!, 1), (x) => term.add(x!, 10)], [a], [to, next]);
 
 const writtenBy = (call: Call): Buffer[] =>
-  accessesOf(call).flatMap(({ part, writes }) => (writes ? [part.buffer] : []));
+  accessesOf(call).flatMap(({ slice, writes }) => (writes ? [slice.buffer] : []));
 const readBy = (call: Call): Buffer[] =>
-  accessesOf(call).flatMap(({ part, reads }) => (reads ? [part.buffer] : []));
+  accessesOf(call).flatMap(({ slice, reads }) => (reads ? [slice.buffer] : []));
 
 /** The first elements of a view. */
-function startOf({ part, ...view }: View, elements: number): View {
-  return { ...view, part: { ...part, size: 4 * elements }, shape: [elements] };
+function startOf({ slice, ...view }: View, elements: number): View {
+  return { ...view, slice: { ...slice, size: 4 * elements }, shape: [elements] };
 }
 
 test("a sum in place over a value that was read is made elsewhere, and later readers find it there", () => {
@@ -33,11 +33,11 @@ test("a sum in place over a value that was read is made elsewhere, and later rea
     bufferOf([8], address === undefined ? {} : { address }),
   ) as [View, View, View, View];
   const program = [double(x, g), double(g, read), add(g, x, g), double(g, last)];
-  const fresh = writeAfresh(program);
+  const fresh = renameBuffers(program);
   const [made] = writtenBy(fresh[2]!);
-  assert.ok(made !== g.part.buffer && made?.bytes === g.part.buffer.bytes);
-  assert.ok(program.every((call) => accessesOf(call).every(({ part }) => part.buffer.id !== made.id)));
-  assert.deepEqual(readBy(fresh[2]!), [g.part.buffer, x.part.buffer]);
+  assert.ok(made !== g.slice.buffer && made?.bytes === g.slice.buffer.bytes);
+  assert.ok(program.every((call) => accessesOf(call).every(({ slice }) => slice.buffer.id !== made.id)));
+  assert.deepEqual(readBy(fresh[2]!), [g.slice.buffer, x.slice.buffer]);
   assert.deepEqual(readBy(fresh[3]!), [made]);
 });
 
@@ -50,7 +50,7 @@ test("what nobody has read, what is persistent, what is changed in part or read 
     [double(x, a), double(a, b), double(startOf(a, 4), startOf(a, 4))],
     [double(x, a), double(a, b), twice(a, a, b)],
   ])
-    assert.deepEqual(writeAfresh(program), program);
+    assert.deepEqual(renameBuffers(program), program);
 });
 
 const drawn = fc.array(
@@ -81,9 +81,9 @@ test("any program leaves what it left before", () => {
           }),
           ...views.map((view, index) => double(view, kept[index]!)),
         ];
-        const fresh = writeAfresh(program);
+        const fresh = renameBuffers(program);
         made += new Set(fresh.flatMap(writtenBy)).size - new Set(program.flatMap(writtenBy)).size;
-        const results = [program, fresh].map((one) => run(runtime, one, x.part.buffer, kept));
+        const results = [program, fresh].map((one) => run(runtime, one, x.slice.buffer, kept));
         for (const [index, result] of results[1]!.entries())
           sameBytes(result, results[0]![index]!, `buffer ${index}`);
       }),
@@ -100,13 +100,13 @@ function run(
   kept: readonly View[],
 ): readonly Uint8Array[] {
   return runtime.step(() => {
-    const buffers = new Set(program.flatMap((call) => accessesOf(call).map(({ part }) => part.buffer)));
+    const buffers = new Set(program.flatMap((call) => accessesOf(call).map(({ slice }) => slice.buffer)));
     const storages = new Map<Buffer, Storage>();
     for (const buffer of [...buffers, x]) {
       if (!storages.has(buffer)) storages.set(buffer, runtime.arena.allocate(buffer.bytes, buffer.label));
     }
     writeF32(runtime, storages.get(x)!, [1, -2, 3, 5, 8, 13, 21, 34]);
     runProgram(runtime, program, storages);
-    return kept.map(({ part }) => runtime.read(storages.get(part.buffer)!));
+    return kept.map(({ slice }) => runtime.read(storages.get(slice.buffer)!));
   });
 }

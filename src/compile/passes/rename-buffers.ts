@@ -5,35 +5,42 @@
  */
 
 import { dtypes, loadsOf } from "../../ir/index.js";
-import { accessesOf, type Buffer, type Call, mapParts, type Part, type RowCall } from "../program/program.js";
+import {
+  accessesOf,
+  type Buffer,
+  type BufferSlice,
+  type Call,
+  mapSlices,
+  type RowCall,
+} from "../program/program.js";
 import { bufferMaker } from "../program/uses.js";
 
-export function writeAfresh(calls: readonly Call[]): readonly Call[] {
+export function renameBuffers(calls: readonly Call[]): readonly Call[] {
   /** Where a buffer's value is found by now. */
   const homes = new Map<Buffer, Buffer>();
   /** Buffers of the program whose present value an earlier call has read. */
   const read = new Set<Buffer>();
   const make = bufferMaker(calls);
-  const atHome = (part: Part): Part => {
-    const buffer = homes.get(part.buffer);
-    return buffer ? { ...part, buffer } : part;
+  const atHome = (slice: BufferSlice): BufferSlice => {
+    const buffer = homes.get(slice.buffer);
+    return buffer ? { ...slice, buffer } : slice;
   };
 
   return calls.map((call) => {
-    const before = mapParts(call.work, atHome);
-    const replaced = new Set(call.work.kind === "rows" ? wholeResults(call.work) : []);
+    const before = mapSlices(call.work, atHome);
+    const replaced = new Set(call.work.kind === "row" ? wholeResults(call.work) : []);
     for (const buffer of replaced) {
       if (read.has(buffer)) homes.set(buffer, make(buffer.bytes, buffer.label));
       else replaced.delete(buffer);
     }
     const accesses = accessesOf(call);
-    for (const { part, reads } of accesses) if (reads) read.add(part.buffer);
-    for (const { part, writes } of accesses) if (writes) read.delete(part.buffer);
-    if (before.kind !== "rows" || call.work.kind !== "rows") return { ...call, work: before };
+    for (const { slice, reads } of accesses) if (reads) read.add(slice.buffer);
+    for (const { slice, writes } of accesses) if (writes) read.delete(slice.buffer);
+    if (before.kind !== "row" || call.work.kind !== "row") return { ...call, work: before };
     const { kernel, operands: given } = call.work;
-    const operands = before.operands.map((part, index) => {
+    const operands = before.operands.map((slice, index) => {
       const own = given[index];
-      return own && index >= kernel.inputs.length && replaced.has(own.buffer) ? atHome(own) : part;
+      return own && index >= kernel.inputs.length && replaced.has(own.buffer) ? atHome(own) : slice;
     });
     return { ...call, work: { ...before, operands } };
   });
@@ -44,7 +51,7 @@ function wholeResults(call: RowCall): Buffer[] {
   const { kernel, operands } = call;
   return operands.flatMap(({ buffer }, index) => {
     const isAlone = operands.every(
-      (part, other) => other === index || part.buffer !== buffer || isInput(call, other),
+      (slice, other) => other === index || slice.buffer !== buffer || isInput(call, other),
     );
     const isNew = !isInput(call, index) && isAlone && !buffer.storage && isWrittenWhole(call, index);
     if (!isNew) return [];
@@ -65,12 +72,12 @@ function isInput({ kernel }: RowCall, operand: number): boolean {
 /** Is an element of the output stored for every element of its buffer? */
 function isWrittenWhole({ kernel, iteration, operands }: RowCall, operand: number): boolean {
   const output = kernel.outputs[operand - kernel.inputs.length];
-  const part = operands[operand];
-  if (!output || !part || output.per !== "element" || part.offset !== 0) return false;
+  const slice = operands[operand];
+  if (!output || !slice || output.per !== "element" || slice.offset !== 0) return false;
   let elements = 1;
   for (const { size, strides } of [iteration.row, ...iteration.outer.toReversed()]) {
     if (size > 1 && strides[operand] !== elements) return false;
     elements *= size;
   }
-  return elements * dtypes[output.dtype].bytes === part.buffer.bytes;
+  return elements * dtypes[output.dtype].bytes === slice.buffer.bytes;
 }

@@ -4,24 +4,24 @@
  */
 
 import { type Expression, type Iteration, type RowKernel, type Stage, term } from "../../ir/index.js";
-import type { Call, Part, RowCall } from "../program/program.js";
+import type { BufferSlice, Call, RowCall } from "../program/program.js";
 import { type Extent, extentOf } from "../program/slices.js";
 
 /** A number (f64), from which call on it guards, and which one is the first that it no longer does. */
 export interface Guard {
   readonly from: number;
   until: number;
-  readonly number: Part;
+  readonly number: BufferSlice;
   /** Persistent memory that is changed in any case. */
-  readonly spared?: readonly Part[];
+  readonly spared?: readonly BufferSlice[];
 }
 
 /** Only row calls are guarded: updates are. Random states and counters move on all the same. */
-export function guardWrites(calls: readonly Call[], guards: readonly Guard[]): readonly Call[] {
+export function predicateWrites(calls: readonly Call[], guards: readonly Guard[]): readonly Call[] {
   if (guards.length === 0) return calls;
   return calls.map((call, place) => {
     const { work } = call;
-    if (work.kind !== "rows") return call;
+    if (work.kind !== "row") return call;
     let guarded = work;
     for (const guard of guards) {
       if (place < guard.from || guard.until <= place) continue;
@@ -33,12 +33,13 @@ export function guardWrites(calls: readonly Call[], guards: readonly Guard[]): r
 }
 
 /** Which outputs of a call a guard holds: the persistent ones, but those that are spared. */
-export function guardedOutputs({ kernel, operands }: RowCall, spared: readonly Part[] = []): number[] {
+export function guardedOutputs({ kernel, operands }: RowCall, spared: readonly BufferSlice[] = []): number[] {
   const { inputs, outputs } = kernel;
-  const isSpared = (part: Part): boolean => spared.some((one) => isWithin(extentOf(part), extentOf(one)));
+  const isSpared = (slice: BufferSlice): boolean =>
+    spared.some((one) => isWithin(extentOf(slice), extentOf(one)));
   return [...outputs.keys()].filter((output) => {
-    const part = operands[inputs.length + output];
-    return part?.buffer.storage !== undefined && !isSpared(part);
+    const slice = operands[inputs.length + output];
+    return slice?.buffer.storage !== undefined && !isSpared(slice);
   });
 }
 
@@ -47,7 +48,7 @@ function isWithin(inner: Extent, outer: Extent): boolean {
 }
 
 /** The same call, of which these outputs stay as they are where the number is not finite. */
-function guardRows(call: RowCall, number: Part, olds: readonly number[]): RowCall {
+function guardRows(call: RowCall, number: BufferSlice, olds: readonly number[]): RowCall {
   const { kernel, iteration, operands, scalars } = call;
   const { inputs, outputs } = kernel;
   // What stands there before, for each guarded output, then the number.
@@ -58,7 +59,7 @@ function guardRows(call: RowCall, number: Part, olds: readonly number[]): RowCal
     ...outputs.map((_, output) => inputs.length + output),
   ];
   return {
-    kind: "rows",
+    kind: "row",
     kernel: guardedKernel(kernel, olds),
     iteration: withOperands(iteration, order),
     operands: order.map((index) => (index === undefined ? number : (operands[index] ?? number))),

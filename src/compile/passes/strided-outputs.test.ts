@@ -5,9 +5,9 @@ import { describe, test } from "node:test";
 import { type ColumnKernel, iterateElements, type RowKernel, term } from "../../ir/index.js";
 import type { Runtime, Storage } from "../../runtime/index.js";
 import { span } from "../../units/index.js";
-import type { Buffer, Call, ColumnCall, Part, ProductCall, Work } from "../program/program.js";
-import { removeCopies } from "./copy-propagation.js";
-import { makeSpread } from "./strided-outputs.js";
+import type { Buffer, BufferSlice, Call, ColumnCall, GemmCall, Work } from "../program/program.js";
+import { propagateCopies } from "./copy-propagation.js";
+import { writeStridedOutputs } from "./strided-outputs.js";
 
 interface Settings {
   readonly kind?: "cpu" | "cuda";
@@ -30,13 +30,13 @@ function on(settings: Settings = {}): Runtime {
 const [layers, m, n, k] = [3, 32, 64, 48];
 let buffers = 0;
 const bufferOf = (floats: number, label = "b"): Buffer => ({ id: buffers++, bytes: 4 * floats, label });
-const whole = (buffer: Buffer): Part => ({ buffer, offset: 0, size: buffer.bytes });
+const whole = (buffer: Buffer): BufferSlice => ({ buffer, offset: 0, size: buffer.bytes });
 
 /** [weight 0, bias 0, weight 1, bias 1, …] in persistent memory. */
 function gradients(step = m * n + n): {
   readonly region: Buffer;
-  weight(i: number): Part;
-  bias(i: number): Part;
+  weight(i: number): BufferSlice;
+  bias(i: number): BufferSlice;
 } {
   const bytes = 4 * (layers * step + m * n);
   const storage: Storage = {
@@ -56,12 +56,12 @@ const result = bufferOf(layers * m * n, "products");
 const sums = bufferOf(layers * n, "sums");
 
 const product = call("matmul", {
-  kind: "product",
+  kind: "gemm",
   problem: {
     ...{ dtype: "f32", m, n, k, batch: layers },
-    a: { part: whole(bufferOf(layers * m * k)), rowStride: m, isTransposed: true, batchStride: m * k },
-    b: { part: whole(bufferOf(layers * k * n)), rowStride: n, batchStride: k * n },
-    c: { part: whole(result), rowStride: n, batchStride: m * n },
+    a: { slice: whole(bufferOf(layers * m * k)), rowStride: m, isTransposed: true, batchStride: m * k },
+    b: { slice: whole(bufferOf(layers * k * n)), rowStride: n, batchStride: k * n },
+    c: { slice: whole(result), rowStride: n, batchStride: m * n },
   },
 });
 
@@ -70,7 +70,7 @@ const sumKernel: ColumnKernel = {
   values: [term.load(0, "f32")],
 };
 const sum = call("sum", {
-  ...{ kind: "columns", kernel: sumKernel, rows: k, columns: layers * n, scalars: [] },
+  ...{ kind: "column", kernel: sumKernel, rows: k, columns: layers * n, scalars: [] },
   strides: [{ row: layers * n, column: "unit" }],
   operands: [whole(bufferOf(k * layers * n)), whole(sums)],
 });
@@ -78,7 +78,7 @@ const sum = call("sum", {
 const numbers = Array.from({ length: layers }, (_, layer) => layer);
 
 /** Copies of the pieces of a buffer to places, as they come of gradients on their way. */
-function deliver(source: Buffer, placeOf: (layer: number) => Part): Call[] {
+function deliver(source: Buffer, placeOf: (layer: number) => BufferSlice): Call[] {
   return numbers.map((layer) => {
     const target = placeOf(layer);
     return call("copy", {
@@ -90,9 +90,9 @@ function deliver(source: Buffer, placeOf: (layer: number) => Part): Call[] {
 }
 
 const spread = (runtime: Runtime, calls: readonly Call[]): readonly Call[] =>
-  makeSpread(runtime, removeCopies(calls), runtime.settings.precision !== "f32");
+  writeStridedOutputs(runtime, propagateCopies(calls), runtime.settings.precision !== "f32");
 const opsOf = (calls: readonly Call[]): string[] => calls.map(({ op }) => op);
-const problemOf = (one: Call | undefined): ProductCall["problem"] => (one!.work as ProductCall).problem;
+const problemOf = (one: Call | undefined): GemmCall["problem"] => (one!.work as GemmCall).problem;
 const columnsOf = (one: Call | undefined): ColumnCall => one!.work as ColumnCall;
 
 for (const order of ["product first", "sums first"] as const) {
@@ -104,7 +104,7 @@ for (const order of ["product first", "sums first"] as const) {
     const step = m * n + n;
     const { c } = problemOf(calls.find(({ op }) => op === "matmul"));
     assert.deepEqual(c, {
-      part: { buffer: region, offset: 0, size: 4 * ((layers - 1) * step + m * n) },
+      slice: { buffer: region, offset: 0, size: 4 * ((layers - 1) * step + m * n) },
       ...{ rowStride: n, batchStride: step },
     });
     const { kernel, operands } = columnsOf(calls.find(({ op }) => op === "sum"));
@@ -118,12 +118,12 @@ describe("a wide product whose columns are taken apart", () => {
   const all = bufferOf(layers * m * n, "wide");
   const [left, right] = [whole(bufferOf(terms * m)), whole(bufferOf(terms * layers * n))];
   const wide = call("products", {
-    kind: "product",
+    kind: "gemm",
     problem: {
       ...{ dtype: "f32", m, n: layers * n, k: terms, choice: 2 },
-      a: { part: left, rowStride: m, isTransposed: true },
-      b: { part: right, rowStride: layers * n },
-      c: { part: whole(all), rowStride: layers * n },
+      a: { slice: left, rowStride: m, isTransposed: true },
+      b: { slice: right, rowStride: layers * n },
+      c: { slice: whole(all), rowStride: layers * n },
     },
   });
   const copyKernel: RowKernel = {
@@ -140,8 +140,8 @@ describe("a wide product whose columns are taken apart", () => {
         [step, n, 1],
       ],
     );
-    const target: Part = { buffer: region, offset: 0, size: 4 * ((layers - 1) * step + m * n) };
-    return call("copy", { kind: "rows", kernel, iteration, operands: [whole(all), target], scalars: [] });
+    const target: BufferSlice = { buffer: region, offset: 0, size: 4 * ((layers - 1) * step + m * n) };
+    return call("copy", { kind: "row", kernel, iteration, operands: [whole(all), target], scalars: [] });
   };
 
   test("is a batch of products in the pieces' places, where our own kernels make those", () => {
@@ -150,10 +150,10 @@ describe("a wide product whose columns are taken apart", () => {
     const step = m * n + n;
     assert.deepEqual(problemOf(calls[0]), {
       ...{ dtype: "f32", m, n, k: terms, batch: layers },
-      a: { part: left, rowStride: m, isTransposed: true, batchStride: 0 },
-      b: { part: right, rowStride: layers * n, batchStride: n },
+      a: { slice: left, rowStride: m, isTransposed: true, batchStride: 0 },
+      b: { slice: right, rowStride: layers * n, batchStride: n },
       c: {
-        part: { buffer: region, offset: 0, size: 4 * ((layers - 1) * step + m * n) },
+        slice: { buffer: region, offset: 0, size: 4 * ((layers - 1) * step + m * n) },
         ...{ rowStride: n, batchStride: step },
       },
     });
@@ -168,7 +168,7 @@ describe("a wide product whose columns are taken apart", () => {
   test("stays one where they don't, where eager code's bits are asked for, and where more than copying is done", () => {
     const ops = ["products", "copy"];
     assert.deepEqual(opsOf(spread(on({ computeCapability: "8.0" }), [wide, apart()])), ops);
-    assert.deepEqual(opsOf(makeSpread(on(), [wide, apart()], false)), ops);
+    assert.deepEqual(opsOf(writeStridedOutputs(on(), [wide, apart()], false)), ops);
     const negated = term.neg(term.load(0, "f32"));
     const other: RowKernel = { ...copyKernel, stages: [{ kind: "store", output: 0, value: negated }] };
     assert.deepEqual(opsOf(spread(on(), [wide, apart(other)])), ops);
@@ -201,11 +201,11 @@ describe("values stay where they are made, and are copied,", () => {
   const staysApart = (runtime: Runtime, calls: readonly Call[]): void => {
     const found = spread(runtime, calls);
     assert.ok(opsOf(found).includes("copy"));
-    assert.equal(problemOf(found.find(({ op }) => op === "matmul")).c.part.buffer, result);
+    assert.equal(problemOf(found.find(({ op }) => op === "matmul")).c.slice.buffer, result);
   };
-  const reading = (source: Part): Call =>
+  const reading = (source: BufferSlice): Call =>
     call("other", { kind: "copy", source, target: { ...gradients().weight(0), size: source.size } });
-  const clearing = (part: Part): Call => call("clear", { kind: "fill", target: part, byte: 0 });
+  const clearing = (slice: BufferSlice): Call => call("clear", { kind: "fill", target: slice, byte: 0 });
 
   test("where somebody else reads them", () => {
     staysApart(on(), [product, reading({ ...whole(result), size: 256 }), clearing(whole(sums)), ...copies]);
@@ -213,7 +213,7 @@ describe("values stay where they are made, and are copied,", () => {
 
   test("where their places are met in between, but not where only a gap is", () => {
     staysApart(on(), [product, clearing(weight(1)), ...copies]);
-    const gap: Part = { buffer: region, offset: 4 * m * n, size: 4 * n };
+    const gap: BufferSlice = { buffer: region, offset: 4 * m * n, size: 4 * n };
     assert.deepEqual(opsOf(spread(on(), [product, clearing(gap), ...copies])), ["matmul", "clear"]);
   });
 
@@ -224,11 +224,11 @@ describe("values stay where they are made, and are copied,", () => {
   test("where a library makes them and its own choice is kept: it may be another one for another layout", () => {
     const calls = [product, ...copies];
     staysApart(on({ precision: "f32", computeCapability: "8.0" }), calls);
-    assert.ok(opsOf(makeSpread(on(), removeCopies(calls), false)).includes("copy"));
+    assert.ok(opsOf(writeStridedOutputs(on(), propagateCopies(calls), false)).includes("copy"));
     // With many terms it would be ours among others, and is the library's alone.
-    assert.ok(product.work.kind === "product");
+    assert.ok(product.work.kind === "gemm");
     const long = { ...product, work: { ...product.work, problem: { ...product.work.problem, k: 2048 } } };
-    assert.ok(opsOf(makeSpread(on(), removeCopies([long, ...copies]), false)).includes("copy"));
+    assert.ok(opsOf(writeStridedOutputs(on(), propagateCopies([long, ...copies]), false)).includes("copy"));
     assert.deepEqual(opsOf(spread(on({ precision: "f32" }), calls)), ["matmul"]);
   });
 

@@ -6,40 +6,44 @@
  */
 
 import { type ColumnKernel, dtypes } from "../../ir/index.js";
-import { gemmIsOwn, gemmScratchBytes, gemmTogether } from "../../kernels/index.js";
+import { canGroupGemms, gemmScratchBytes, hasNativeGemm } from "../../kernels/index.js";
 import { alignment, type Runtime } from "../../runtime/index.js";
 import { withScratch } from "../autotune/gemm-scratch.js";
-import { outlineOf } from "../autotune/gemm-times.js";
+import { describeGemm } from "../autotune/gemm-times.js";
 import { movedBy } from "../fusion/coalesce-casts.js";
 import {
   accessesOf,
+  type BufferSlice,
   type Call,
   type ColumnCall,
-  type Part,
-  type ProductCall,
+  type GemmCall,
   type Work,
 } from "../program/program.js";
 import { bufferMaker, type Uses, usesOf } from "../program/uses.js";
-import { isWhole, overlap, type SpreadCopy, spreadCopyOf } from "./copy-propagation.js";
+import { isWhole, overlap, type StridedCopy, stridedCopyOf } from "./copy-propagation.js";
 
-/** Takes the program of `removeCopies`, which gathers copies. `isChosen`: will a library's algorithms be chosen anew? */
-export function makeSpread(runtime: Runtime, calls: readonly Call[], isChosen: boolean): readonly Call[] {
+/** Takes the program of `propagateCopies`, which gathers copies. `isTuned`: will a library's algorithms be chosen anew? */
+export function writeStridedOutputs(
+  runtime: Runtime,
+  calls: readonly Call[],
+  isTuned: boolean,
+): readonly Call[] {
   const uses = usesOf(calls);
   const makeBuffer = bufferMaker(calls);
   /** Calls in another form, by their places; nothing for copies that are gone. */
   const changed = new Map<number, Call | undefined>();
   for (const [place, { work }] of calls.entries()) {
-    const copy = spreadCopyOf(work) ?? columnsCopyOf(work);
+    const copy = stridedCopyOf(work) ?? columnsCopyOf(work);
     const maker = copy && makerOf(uses, copy, place);
     const call = maker === undefined ? undefined : calls[maker];
     if (!copy || maker === undefined || !call || changed.has(maker)) continue;
-    const spread = spreadWork(runtime, call.work, copy, isChosen, makeBuffer);
+    const spread = stridedWork(runtime, call.work, copy, isTuned, makeBuffer);
     const between = Array.from({ length: place - maker - 1 }, (_, index) => maker + 1 + index);
-    const isTouched = [maker, ...between].some((other) => {
+    const isAccessed = [maker, ...between].some((other) => {
       const there = changed.has(other) ? changed.get(other) : calls[other];
       return there !== undefined && meets(there, copy.pieces);
     });
-    if (!spread || isTouched) continue;
+    if (!spread || isAccessed) continue;
     changed.set(maker, { ...call, work: spread });
     changed.set(place, undefined);
   }
@@ -47,8 +51,8 @@ export function makeSpread(runtime: Runtime, calls: readonly Call[], isChosen: b
 }
 
 /** What a call copies that takes columns of a matrix apart, so many side by side for each piece, and does nothing else. */
-function columnsCopyOf(work: Work): SpreadCopy | undefined {
-  if (work.kind !== "rows" || movedBy(work)?.kind !== "load") return undefined;
+function columnsCopyOf(work: Work): StridedCopy | undefined {
+  if (work.kind !== "row" || movedBy(work)?.kind !== "load") return undefined;
   if (work.kernel.inputs[0] !== "f32" || work.kernel.outputs[0]?.dtype !== "f32") return undefined;
   const { outer, row } = work.iteration;
   const [source, target] = work.operands;
@@ -71,7 +75,7 @@ function columnsCopyOf(work: Work): SpreadCopy | undefined {
 }
 
 /** The one call that makes a value which nobody but its copy reads. */
-function makerOf(uses: ReadonlyMap<Part["buffer"], Uses>, { source }: SpreadCopy, place: number) {
+function makerOf(uses: ReadonlyMap<BufferSlice["buffer"], Uses>, { source }: StridedCopy, place: number) {
   const { writers = [], readers = [] } = uses.get(source.buffer) ?? {};
   const [maker] = writers;
   if (!isWhole(source) || source.buffer.storage || writers.length !== 1 || maker === undefined)
@@ -80,34 +84,36 @@ function makerOf(uses: ReadonlyMap<Part["buffer"], Uses>, { source }: SpreadCopy
 }
 
 /** Does a call meet one of the pieces? Of what it writes with gaps, only what lies between them counts. */
-function meets(call: Call, pieces: readonly Part[]): boolean {
+function meets(call: Call, pieces: readonly BufferSlice[]): boolean {
   const exact = exactPieces(call.work);
-  return accessesOf(call).some(({ part }) =>
-    (exact && part === exact.whole ? exact.pieces : [part]).some((own) =>
+  return accessesOf(call).some(({ slice }) =>
+    (exact && slice === exact.whole ? exact.pieces : [slice]).some((own) =>
       pieces.some((piece) => overlap(own, piece)),
     ),
   );
 }
 
 /** A part that is written with gaps, and what is written of it. */
-function exactPieces(work: Work): { readonly whole: Part; readonly pieces: readonly Part[] } | undefined {
-  const copy = spreadCopyOf(work);
-  if (copy && work.kind === "rows" && work.operands[1])
+function exactPieces(
+  work: Work,
+): { readonly whole: BufferSlice; readonly pieces: readonly BufferSlice[] } | undefined {
+  const copy = stridedCopyOf(work);
+  if (copy && work.kind === "row" && work.operands[1])
     return { whole: work.operands[1], pieces: copy.pieces };
-  if (work.kind === "product") {
+  if (work.kind === "gemm") {
     const { m, n, batch = 1, c, dtype, resultDtype = dtype } = work.problem;
     const { bytes } = dtypes[resultDtype];
     if (c.rowStride !== n) return undefined;
-    return piecesOf(c.part, batch, (c.batchStride ?? 0) * bytes, m * n * bytes);
+    return piecesOf(c.slice, batch, (c.batchStride ?? 0) * bytes, m * n * bytes);
   }
-  const [whole] = work.kind === "columns" ? work.operands.slice(work.kernel.inputs.length) : [];
-  if (work.kind !== "columns" || !whole || !work.kernel.places?.runs) return undefined;
+  const [whole] = work.kind === "column" ? work.operands.slice(work.kernel.inputs.length) : [];
+  if (work.kind !== "column" || !whole || !work.kernel.places?.runs) return undefined;
   const { length, between } = work.kernel.places.runs;
   const bytes = dtypes[work.kernel.outputs[0] ?? "f32"].bytes;
   return piecesOf(whole, work.columns / length, between * bytes, length * bytes);
 }
 
-function piecesOf(whole: Part, count: number, step: number, size: number) {
+function piecesOf(whole: BufferSlice, count: number, step: number, size: number) {
   const { buffer, offset } = whole;
   return {
     whole,
@@ -116,11 +122,11 @@ function piecesOf(whole: Part, count: number, step: number, size: number) {
 }
 
 /** The same work with its result in the pieces' places. */
-function spreadWork(
+function stridedWork(
   runtime: Runtime,
   work: Work,
-  { source, pieces, areColumns = false }: SpreadCopy,
-  isChosen: boolean,
+  { source, pieces, areColumns = false }: StridedCopy,
+  isTuned: boolean,
   makeBuffer: ReturnType<typeof bufferMaker>,
 ): Work | undefined {
   const [first, second] = pieces;
@@ -132,73 +138,73 @@ function spreadWork(
     (bytes) => bytes % alignment === 0,
   );
   if (!isAligned) return undefined;
-  const target: Part = { ...first, size: last.offset + last.size - first.offset };
+  const target: BufferSlice = { ...first, size: last.offset + last.size - first.offset };
   const spread: Spread = { source, target, pieces: pieces.length, pieceBytes: first.size, step };
   if (areColumns)
-    return work.kind === "product" && isChosen ? productsApart(runtime, work, spread, makeBuffer) : undefined;
-  if (work.kind === "product") {
-    const product = spreadProduct(work, spread);
-    return product && mayMove(runtime, product.problem, isChosen) ? product : undefined;
+    return work.kind === "gemm" && isTuned ? gemmsApart(runtime, work, spread, makeBuffer) : undefined;
+  if (work.kind === "gemm") {
+    const product = stridedGemm(work, spread);
+    return product && mayMove(runtime, product.problem, isTuned) ? product : undefined;
   }
-  return work.kind === "columns" && runtime.device.kind === "cuda" ? spreadColumns(work, spread) : undefined;
+  return work.kind === "column" && runtime.device.kind === "cuda" ? stridedColumns(work, spread) : undefined;
 }
 
 interface Spread {
-  readonly source: Part;
-  readonly target: Part;
+  readonly source: BufferSlice;
+  readonly target: BufferSlice;
   readonly pieces: number;
   readonly pieceBytes: number;
   readonly step: number;
 }
 
-function spreadProduct(
-  { problem }: ProductCall,
+function stridedGemm(
+  { problem }: GemmCall,
   { target, pieces, pieceBytes, step }: Spread,
-): ProductCall | undefined {
+): GemmCall | undefined {
   const { m, n, batch = 1, c, beta = 0, dtype, resultDtype = dtype, activation, bias } = problem;
   const { bytes } = dtypes[resultDtype];
-  const isPlain = isWhole(c.part) && c.rowStride === n && beta === 0 && !activation && !bias;
+  const isPlain = isWhole(c.slice) && c.rowStride === n && beta === 0 && !activation && !bias;
   if (!isPlain || batch !== pieces || m * n * bytes !== pieceBytes) return undefined;
   return {
-    kind: "product",
-    problem: { ...problem, c: { ...c, part: target, batchStride: step / bytes } },
+    kind: "gemm",
+    problem: { ...problem, c: { ...c, slice: target, batchStride: step / bytes } },
   };
 }
 
 /** A product for each of the pieces, instead of one for all of their columns. Sums may be rounded otherwise. */
-function productsApart(
+function gemmsApart(
   runtime: Runtime,
-  { problem }: ProductCall,
+  { problem }: GemmCall,
   { target, pieces, pieceBytes, step }: Spread,
   makeBuffer: ReturnType<typeof bufferMaker>,
-): ProductCall | undefined {
+): GemmCall | undefined {
   const { scratch: _, choice: __, ...rest } = problem;
   const { m, n, a, b, c, batch = 1, beta = 0, dtype, resultDtype = dtype, activation, bias } = problem;
   const { bytes } = dtypes[resultDtype];
   const width = n / pieces;
-  const isPlain = isWhole(c.part) && c.rowStride === n && batch === 1 && beta === 0 && !activation && !bias;
+  const isPlain = isWhole(c.slice) && c.rowStride === n && batch === 1 && beta === 0 && !activation && !bias;
   if (!isPlain || b.isTransposed || m * width * bytes !== pieceBytes) return undefined;
-  const apart: ProductCall["problem"] = {
+  const apart: GemmCall["problem"] = {
     ...{ ...rest, n: width, batch: pieces },
     a: { ...a, batchStride: 0 },
     b: { ...b, batchStride: width },
-    c: { part: target, rowStride: width, batchStride: step / bytes },
+    c: { slice: target, rowStride: width, batchStride: step / bytes },
   };
-  if (!gemmTogether(runtime, [outlineOf(apart)])) return undefined;
+  if (!canGroupGemms(runtime, [describeGemm(apart)])) return undefined;
   // Where it is made alone after all, a library needs other memory for it than for the wide product.
-  return { kind: "product", problem: withScratch(runtime, apart, makeBuffer) };
+  return { kind: "gemm", problem: withScratch(runtime, apart, makeBuffer) };
 }
 
 /** A library may take another algorithm where C lies otherwise: that is for steps whose algorithms are chosen anyway. */
-function mayMove(runtime: Runtime, problem: ProductCall["problem"], isChosen: boolean): boolean {
+function mayMove(runtime: Runtime, problem: GemmCall["problem"], isTuned: boolean): boolean {
   if (runtime.device.kind !== "cuda") return true;
-  const outline = outlineOf(problem);
-  if (gemmIsOwn(runtime, outline)) return true;
+  const outline = describeGemm(problem);
+  if (hasNativeGemm(runtime, outline)) return true;
   // It may also want more memory, and what there is was measured for the old place.
-  return isChosen && gemmScratchBytes(runtime, outline) <= (problem.scratch?.size ?? 0);
+  return isTuned && gemmScratchBytes(runtime, outline) <= (problem.scratch?.size ?? 0);
 }
 
-function spreadColumns(work: ColumnCall, { target, pieceBytes, step }: Spread): ColumnCall | undefined {
+function stridedColumns(work: ColumnCall, { target, pieceBytes, step }: Spread): ColumnCall | undefined {
   const { kernel, operands } = work;
   const [dtype, ...others] = kernel.outputs;
   const output = operands[kernel.inputs.length];

@@ -14,7 +14,7 @@ import {
   attendBackward,
 } from "../../kernels/index.js";
 import type { Runtime, Storage } from "../../runtime/index.js";
-import type { Part } from "./program.js";
+import type { BufferSlice } from "./program.js";
 
 type Problem = AttentionProblem | AttentionBackwardProblem;
 type Operand = Storage | AttentionOperand | AttentionMask;
@@ -25,7 +25,7 @@ export interface AttentionCall {
   /** The sizes, the dtypes and the numbers. */
   readonly shape: AttentionShape & Pick<Problem, "scale" | "isCausal">;
   /** What it works on, by the names that the problem has for it. */
-  readonly operands: Readonly<Record<string, Part>>;
+  readonly operands: Readonly<Record<string, BufferSlice>>;
   /** How that lies, where it is not contiguous: strides in elements, and the dtype of inputs that are half floats. */
   readonly layouts: Readonly<Record<string, Omit<AttentionInput, "storage">>>;
 }
@@ -41,7 +41,7 @@ const scores = { forward: "probabilities", backward: "scoreGradient" } as const;
 export function attentionCall(
   direction: AttentionCall["direction"],
   problem: Problem,
-  partOf: (storage: Storage) => Part,
+  sliceOf: (storage: Storage) => BufferSlice,
 ): AttentionCall {
   const given = Object.entries<Operand | AttentionShape[keyof AttentionShape] | boolean>({ ...problem });
   const numbers = given.filter(([, value]) => typeof value !== "object");
@@ -51,7 +51,7 @@ export function attentionCall(
   return {
     ...{ kind: "attention", direction },
     shape: Object.fromEntries(numbers) as unknown as AttentionCall["shape"],
-    operands: Object.fromEntries(memory.map(([name, { storage }]) => [name, partOf(storage)])),
+    operands: Object.fromEntries(memory.map(([name, { storage }]) => [name, sliceOf(storage)])),
     layouts: Object.fromEntries(
       memory.flatMap(([name, { storage: _, ...layout }]) =>
         "rowStride" in layout ? [[name, layout] as const] : [],
@@ -64,11 +64,11 @@ export function attentionCall(
 export function runAttention(
   runtime: Runtime,
   { direction, shape, operands, layouts }: AttentionCall,
-  resolve: (part: Part) => Storage,
+  resolve: (slice: BufferSlice) => Storage,
   op: string,
 ): void {
-  const memory = Object.entries(operands).map(([name, part]) => {
-    const storage = resolve(part);
+  const memory = Object.entries(operands).map(([name, slice]) => {
+    const storage = resolve(slice);
     const layout = layouts[name];
     return [name, layout ? { ...layout, storage } : storage] as const;
   });
@@ -84,18 +84,21 @@ export function isWritten({ direction }: AttentionCall, name: string): boolean {
 }
 
 /** What it stores in the result's dtype: all that it writes but the scores. */
-export function resultsOf({ direction, operands }: AttentionCall): readonly Part[] {
+export function resultsOf({ direction, operands }: AttentionCall): readonly BufferSlice[] {
   return results[direction].flatMap((name) => operands[name] ?? []);
 }
 
 /** The same work on other parts; with a dtype, on other parts for its results alone, which it then stores in that. */
-export function onParts(
+export function mapAttentionSlices(
   call: AttentionCall,
-  to: (part: Part) => Part,
+  to: (slice: BufferSlice) => BufferSlice,
   resultDtype?: AttentionShape["resultDtype"],
 ): AttentionCall {
   const isMoved = (name: string): boolean => !resultDtype || results[call.direction].includes(name);
-  const moved = Object.entries(call.operands).map(([name, part]) => [name, isMoved(name) ? to(part) : part]);
+  const moved = Object.entries(call.operands).map(([name, slice]) => [
+    name,
+    isMoved(name) ? to(slice) : slice,
+  ]);
   return {
     ...call,
     shape: resultDtype ? { ...call.shape, resultDtype } : call.shape,
@@ -109,7 +112,7 @@ const inputs: readonly string[] = ["query", "key", "value", "outGradient"];
 export function readAsHalves(
   call: AttentionCall,
   dtype: "f16" | "bf16",
-  isHalves: (part: Part) => boolean,
+  isHalves: (slice: BufferSlice) => boolean,
 ): AttentionCall | undefined {
   const { operands, layouts, shape } = call;
   const names = Object.keys(operands).filter((name) => operands[name] && isHalves(operands[name]));

@@ -1,7 +1,7 @@
 /** From storages to buffers: which bytes of which buffer a storage stands for. */
 
 import { ownerOf, type PersistentStorage, type Runtime, type Storage } from "../../runtime/index.js";
-import type { Buffer, Part } from "./program.js";
+import type { Buffer, BufferSlice } from "./program.js";
 
 export class Buffers {
   readonly #runtime: Runtime;
@@ -18,7 +18,7 @@ export class Buffers {
     return { id: this.#next++, bytes, label };
   }
 
-  partOf(storage: Storage): Part {
+  sliceOf(storage: Storage): BufferSlice {
     const owner = wholeOf(storage);
     const key = owner.kind === "persistent" ? owner.home : owner;
     const buffer = this.#known.get(key) ?? this.#add(key, owner);
@@ -27,8 +27,8 @@ export class Buffers {
 
   #add(key: object, owner: Storage): Buffer {
     const { size } = owner.span;
-    const isImagined = this.#runtime.arena.isImagined(owner);
-    const buffer: Buffer = { ...this.make(size, owner.label), ...(!isImagined && { storage: owner }) };
+    const isTraced = this.#runtime.arena.isTraced(owner);
+    const buffer: Buffer = { ...this.make(size, owner.label), ...(!isTraced && { storage: owner }) };
     this.#known.set(key, buffer);
     return buffer;
   }

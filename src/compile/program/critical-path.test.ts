@@ -5,8 +5,8 @@ import { test } from "node:test";
 import fc from "fast-check";
 import { bufferOf, elementwise, type View } from "../../../test/support/row-calls.js";
 import { term } from "../../ir/index.js";
-import { Chains } from "./critical-path.js";
-import { isDirectlyBehind, type Node, Order } from "./dependency-graph.js";
+import { CriticalPath } from "./critical-path.js";
+import { dependsDirectly, type Node, Order } from "./dependency-graph.js";
 
 const order = new Order();
 const follow = (from: View): { readonly node: Node; readonly made: View } => {
@@ -24,11 +24,11 @@ const e = follow(other);
 const f = follow(e.made);
 
 test("calls of two chains can be one as long as what follows on both fits behind it", () => {
-  const chains = new Chains(order.nodes);
-  const canBeOne = [a, b, c, d].map(({ node }) => !chains.wouldGrow(node, e.node));
+  const chains = new CriticalPath(order.nodes);
+  const canBeOne = [a, b, c, d].map(({ node }) => !chains.wouldExtend(node, e.node));
   assert.deepEqual(canBeOne, [true, true, true, false], "behind the last there is no place for another");
-  assert.ok(!chains.wouldGrow(d.node, f.node));
-  assert.ok(chains.wouldGrow(a.node, f.node), "which waits for one that would stand before all");
+  assert.ok(!chains.wouldExtend(d.node, f.node));
+  assert.ok(chains.wouldExtend(a.node, f.node), "which waits for one that would stand before all");
 });
 
 test("with two as one, chains go through both", () => {
@@ -36,9 +36,9 @@ test("with two as one, chains go through both", () => {
   const nodes = order.nodes.map(({ call }) => joined.add(call).node);
   const [, , third, fourth, fifth, sixth] = nodes as [Node, Node, Node, Node, Node, Node];
   joined.join(third, fifth, third.position);
-  const chains = new Chains(joined.nodes);
-  assert.ok(!chains.wouldGrow(fourth, sixth));
-  assert.ok(chains.wouldGrow(third, sixth), "the sixth stands behind the third now");
+  const chains = new CriticalPath(joined.nodes);
+  assert.ok(!chains.wouldExtend(fourth, sixth));
+  assert.ok(chains.wouldExtend(third, sixth), "the sixth stands behind the third now");
 });
 
 test("what is noted of two that become one is what looking at all of them anew would find", () => {
@@ -55,21 +55,21 @@ test("what is noted of two that become one is what looking at all of them anew w
           program.add(elementwise("add", (x, y) => term.add(x!, y!), sources, target));
           made.push(target);
         }
-        const chains = new Chains(program.nodes);
+        const chains = new CriticalPath(program.nodes);
         for (const pick of picks) {
           const { nodes } = program;
           const [first, second] = [nodes[pick % nodes.length]!, nodes[(pick >> 4) % nodes.length]!];
-          const place = first === second ? undefined : program.placeFor(first, second);
+          const place = first === second ? undefined : program.fusionPosition(first, second);
           // Two of which one waits for the other don't run as one.
-          const isChain = isDirectlyBehind(first, second) || isDirectlyBehind(second, first);
-          if (place === undefined || isChain || chains.wouldGrow(first, second)) continue;
+          const isChain = dependsDirectly(first, second) || dependsDirectly(second, first);
+          if (place === undefined || isChain || chains.wouldExtend(first, second)) continue;
           program.join(first, second, place);
           chains.join(first, second);
         }
-        const afresh = new Chains(program.nodes);
+        const afresh = new CriticalPath(program.nodes);
         for (const one of program.nodes)
           for (const other of program.nodes)
-            assert.equal(chains.wouldGrow(one, other), afresh.wouldGrow(one, other));
+            assert.equal(chains.wouldExtend(one, other), afresh.wouldExtend(one, other));
       },
     ),
     { numRuns: 200 },

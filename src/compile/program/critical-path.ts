@@ -2,7 +2,7 @@
 
 import { type Node, rootOf } from "./dependency-graph.js";
 
-export class Chains {
+export class CriticalPath {
   /** Of the longest chain that ends with a node, and of the longest that begins with it: the node is one of both. */
   readonly #ending: Map<Node, number>;
   readonly #beginning: Map<Node, number>;
@@ -16,7 +16,7 @@ export class Chains {
   }
 
   /** Would a chain be longer than the longest of all, with two nodes as one? */
-  wouldGrow(a: Node, b: Node): boolean {
+  wouldExtend(a: Node, b: Node): boolean {
     const most = (lengths: ReadonlyMap<Node, number>): number =>
       Math.max(lengths.get(a) ?? 1, lengths.get(b) ?? 1);
     return most(this.#ending) + most(this.#beginning) - 1 > this.#longest;

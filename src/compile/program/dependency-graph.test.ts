@@ -5,21 +5,21 @@ import { test } from "node:test";
 import fc from "fast-check";
 import { type Node, Order, rootOf } from "./dependency-graph.js";
 import { accessesOf, type Buffer, type Call } from "./program.js";
-import { areApart, extentOf } from "./slices.js";
+import { areDisjoint, extentOf } from "./slices.js";
 
 const buffers = [0, 1, 2].map((id): Buffer => ({ id, bytes: 64, label: `buffer ${id}` }));
-const parts = fc
+const slices = fc
   .record({ which: fc.nat(2), offset: fc.nat(7), size: fc.integer({ min: 1, max: 4 }) })
   .map(({ which, offset, size }) => ({ buffer: buffers[which]!, offset: offset * 8, size: size * 8 }));
 const calls = fc
-  .record({ source: parts, target: parts })
+  .record({ source: slices, target: slices })
   .map((ends): Call => ({ op: "copy", work: { kind: "copy", ...ends } }));
 
 /** Do two calls meet some byte that one of them writes? */
 function conflict(a: Call, b: Call): boolean {
   return accessesOf(a).some((one) =>
     accessesOf(b).some(
-      (other) => (one.writes || other.writes) && !areApart(extentOf(one.part), extentOf(other.part)),
+      (other) => (one.writes || other.writes) && !areDisjoint(extentOf(one.slice), extentOf(other.slice)),
     ),
   );
 }
@@ -36,7 +36,7 @@ test("calls that meet the same bytes keep their order, whichever nodes became on
         for (const [one, other] of pairs) {
           const [a, b] = [nodes[one], nodes[other]].map((node) => node && rootOf(node)) as [Node?, Node?];
           if (!a || !b || a === b) continue;
-          const place = order.placeFor(a, b);
+          const place = order.fusionPosition(a, b);
           if (place === undefined) continue;
           order.join(a, b, place);
           joined++;
@@ -64,7 +64,7 @@ test("nodes with a third one between them that needs the first and is needed by 
   const first = copy(a, b);
   copy(b, c);
   const last = copy(c, a);
-  assert.equal(order.placeFor(first, last), undefined);
+  assert.equal(order.fusionPosition(first, last), undefined);
 });
 
-type Part = ReturnType<typeof accessesOf>[number]["part"];
+type Part = ReturnType<typeof accessesOf>[number]["slice"];

@@ -8,7 +8,7 @@ import { accessesOf, type Buffer, type Call } from "./program.js";
 import { type device, extentOf } from "./slices.js";
 
 /** How far in the program a call may move to join another: memory that it reads or writes lives longer for it. */
-export const farthest = 128;
+export const maxFusionDistance = 128;
 
 export class Node {
   readonly call: Call;
@@ -38,7 +38,7 @@ export function rootOf(node: Node): Node {
 }
 
 /** Does a node wait for another one itself? Both can stand at one place all the same; side by side they can't run there. */
-export function isDirectlyBehind(node: Node, other: Node): boolean {
+export function dependsDirectly(node: Node, other: Node): boolean {
   return [...node.before].some((earlier) => rootOf(earlier) === other);
 }
 
@@ -75,16 +75,16 @@ export class Order {
     this.#nodes.push(node);
     const [writers, readers] = [new Set<Node>(), new Set<Node>()];
     const accesses = accessesOf(call);
-    for (const { part } of accesses.filter(({ reads }) => reads)) {
-      for (const segment of this.#segmentsOf(extentOf(part))) {
+    for (const { slice } of accesses.filter(({ reads }) => reads)) {
+      for (const segment of this.#segmentsOf(extentOf(slice))) {
         if (segment.writer) writers.add(rootOf(segment.writer));
         for (const reader of segment.readers.slice(-lateReaders)) readers.add(rootOf(reader));
         follow(node, segment.writer);
         segment.readers.push(node);
       }
     }
-    for (const { part } of accesses.filter(({ writes }) => writes)) {
-      for (const segment of this.#segmentsOf(extentOf(part))) {
+    for (const { slice } of accesses.filter(({ writes }) => writes)) {
+      for (const segment of this.#segmentsOf(extentOf(slice))) {
         follow(node, segment.writer);
         for (const reader of segment.readers) follow(node, reader);
         segment.writer = node;
@@ -97,7 +97,7 @@ export class Order {
   }
 
   /** Where two nodes could stand as one; nothing where something has to run between them. */
-  placeFor(a: Node, b: Node): number | undefined {
+  fusionPosition(a: Node, b: Node): number | undefined {
     let [lower, upper] = [Number.NEGATIVE_INFINITY, Number.POSITIVE_INFINITY];
     for (const own of [a, b]) {
       for (const node of rootsOf(own.before)) {
@@ -112,7 +112,7 @@ export class Order {
     return places.find((place) => lower < place && place < upper);
   }
 
-  /** Makes `b` a part of `a`, at a position that `placeFor` gave. */
+  /** Makes `b` a part of `a`, at a position that `fusionPosition` gave. */
   join(a: Node, b: Node, place: number): void {
     b.joined = a;
     a.position = place;

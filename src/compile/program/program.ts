@@ -12,10 +12,10 @@ import {
   loadsOf,
   type RowKernel,
 } from "../../ir/index.js";
-import type { ColumnLaunch, Finish, GemmProblem, ProductDtype } from "../../kernels/index.js";
-import { type StepPart, stepParts } from "../../ops/index.js";
+import type { ColumnLaunch, Epilogue, GemmInputDtype, GemmProblem } from "../../kernels/index.js";
+import { type StepPhase, stepPhases } from "../../ops/index.js";
 import type { Storage } from "../../runtime/index.js";
-import { type AttentionCall, isWritten, onParts } from "./attention-call.js";
+import { type AttentionCall, isWritten, mapAttentionSlices } from "./attention-call.js";
 
 /** Bytes that belong together: what one op has made, its scratch memory, or something persistent. */
 export interface Buffer {
@@ -28,7 +28,7 @@ export interface Buffer {
 }
 
 /** Some of a buffer's bytes. */
-export interface Part {
+export interface BufferSlice {
   readonly buffer: Buffer;
   readonly offset: number;
   readonly size: number;
@@ -36,41 +36,41 @@ export interface Part {
 
 /** A row kernel over parts: its inputs, then its outputs. */
 export interface RowCall {
-  readonly kind: "rows";
+  readonly kind: "row";
   readonly kernel: RowKernel;
   readonly iteration: Iteration;
-  readonly operands: readonly Part[];
+  readonly operands: readonly BufferSlice[];
   readonly scalars: readonly number[];
 }
 
 /** Row kernels in one launch: none of them meets what another one writes. */
-export interface BesideCall {
-  readonly kind: "beside";
+export interface ComboCall {
+  readonly kind: "combo";
   readonly rows: readonly RowCall[];
 }
 
 /** A column kernel over parts: its inputs, then its outputs. */
 export interface ColumnCall extends Pick<ColumnLaunch, "rows" | "columns" | "strides"> {
-  readonly kind: "columns";
+  readonly kind: "column";
   readonly kernel: ColumnKernel;
-  readonly operands: readonly Part[];
+  readonly operands: readonly BufferSlice[];
   readonly scalars: readonly number[];
 }
 
 /** Column kernels that run together; in two launches where there is memory for what the first leaves to the second. */
-export interface ReductionsCall {
-  readonly kind: "reductions";
+export interface GroupedReduceCall {
+  readonly kind: "grouped-reduce";
   readonly columns: readonly ColumnCall[];
-  readonly scratch?: Part;
+  readonly scratch?: BufferSlice;
   /** Those that an earlier call has begun: they are only joined here. */
-  readonly begun?: BegunCall;
+  readonly begun?: PartialReduceCall;
 }
 
 /** The first step of column kernels, and where it leaves what a later call joins. */
-export interface BegunCall {
-  readonly kind: "begun";
+export interface PartialReduceCall {
+  readonly kind: "partial-reduce";
   readonly columns: readonly ColumnCall[];
-  readonly scratch: Part;
+  readonly scratch: BufferSlice;
 }
 
 /** A kernel of which only its parameters are known: a scan, a scatter. */
@@ -78,59 +78,59 @@ export interface LaunchCall {
   readonly kind: "launch";
   readonly kernel: Kernel;
   readonly blocks: number;
-  readonly arguments: readonly (Part | number)[];
+  readonly arguments: readonly (BufferSlice | number)[];
 }
 
-type Lying<T> = Omit<T, "storage"> & { readonly part: Part };
+type Lying<T> = Omit<T, "storage"> & { readonly slice: BufferSlice };
 
 /** A product of matrices, as `gemm` takes it, over parts. */
-export interface ProductCall {
-  readonly kind: "product";
-  readonly problem: Omit<GemmProblem<ProductDtype>, "a" | "b" | "c" | "bias" | "scratch"> & {
+export interface GemmCall {
+  readonly kind: "gemm";
+  readonly problem: Omit<GemmProblem<GemmInputDtype>, "a" | "b" | "c" | "bias" | "scratch"> & {
     readonly a: Lying<GemmProblem["a"]>;
     readonly b: Lying<GemmProblem["b"]>;
     readonly c: Lying<GemmProblem["c"]>;
-    readonly bias?: Part;
-    readonly scratch?: Part;
+    readonly bias?: BufferSlice;
+    readonly scratch?: BufferSlice;
   };
 }
 
 /** Products that one launch makes. */
-export interface ProductsCall {
-  readonly kind: "products";
-  readonly problems: readonly ProductCall["problem"][];
+export interface GroupedGemmCall {
+  readonly kind: "grouped-gemm";
+  readonly problems: readonly GemmCall["problem"][];
 }
 
 /** A product with elementwise work on its result: the operands are the finish's, C among them as the product's result. */
-export interface FinishedCall {
-  readonly kind: "finished";
-  readonly problem: ProductCall["problem"];
-  readonly finish: Finish;
-  readonly operands: readonly Part[];
+export interface GemmEpilogueCall {
+  readonly kind: "gemm-epilogue";
+  readonly problem: GemmCall["problem"];
+  readonly finish: Epilogue;
+  readonly operands: readonly BufferSlice[];
   readonly scalars: readonly number[];
 }
 
 export interface FillCall {
   readonly kind: "fill";
-  readonly target: Part;
+  readonly target: BufferSlice;
   readonly byte: number;
 }
 
 export interface CopyCall {
   readonly kind: "copy";
-  readonly target: Part;
-  readonly source: Part;
+  readonly target: BufferSlice;
+  readonly source: BufferSlice;
 }
 
 export type Work =
   | RowCall
-  | BesideCall
+  | ComboCall
   | ColumnCall
-  | ReductionsCall
-  | BegunCall
-  | ProductCall
-  | ProductsCall
-  | FinishedCall
+  | GroupedReduceCall
+  | PartialReduceCall
+  | GemmCall
+  | GroupedGemmCall
+  | GemmEpilogueCall
   | AttentionCall
   | LaunchCall
   | FillCall
@@ -141,17 +141,17 @@ export interface Call {
   readonly op: string;
   readonly work: Work;
   /** The part of the step that it belongs to; "forward" unless it is said. Only for people: nothing depends on it. */
-  readonly part?: StepPart | undefined;
+  readonly phase?: StepPhase | undefined;
   /** Does it make again what an earlier call has made, so that nobody has to hold it? Then it stays behind that one. */
-  readonly isRecomputed?: boolean;
+  readonly isRematerialized?: boolean;
   /** Does it run before others that it could be fused with, so that its readers need not wait? Only calls of this kind join it. */
-  readonly isApart?: boolean;
+  readonly isHoisted?: boolean;
 }
 
 /** The part that a call belongs to which does the work of several: the latest of theirs. */
-export function partOfAll(calls: readonly (Call | undefined)[]): StepPart {
-  const latest = calls.map((call) => stepParts.indexOf(call?.part ?? "forward"));
-  return stepParts[Math.max(0, ...latest)] ?? "forward";
+export function latestPhase(calls: readonly (Call | undefined)[]): StepPhase {
+  const latest = calls.map((call) => stepPhases.indexOf(call?.phase ?? "forward"));
+  return stepPhases[Math.max(0, ...latest)] ?? "forward";
 }
 
 /**
@@ -159,7 +159,7 @@ export function partOfAll(calls: readonly (Call | undefined)[]): StepPart {
  * stay as they were.
  */
 export interface Access {
-  readonly part: Part;
+  readonly slice: BufferSlice;
   readonly reads: boolean;
   readonly writes: boolean;
   /** Which bytes of the part are read, where it is known that some may not be; otherwise all may be. */
@@ -177,22 +177,22 @@ export interface Visits {
 export function accessesOf(call: Call): readonly Access[] {
   const { work } = call;
   switch (work.kind) {
-    case "rows":
-      return accessesOfRows(work);
-    case "columns":
-      return accessesOfColumns(work);
-    case "beside":
-    case "reductions":
-    case "begun":
-    case "products":
+    case "row":
+      return rowAccesses(work);
+    case "column":
+      return columnAccesses(work);
+    case "combo":
+    case "grouped-reduce":
+    case "partial-reduce":
+    case "grouped-gemm":
       return membersOf(call).flat();
-    case "product":
-      return accessesOfProduct(work.problem);
-    case "finished":
-      return accessesOfFinished(work);
+    case "gemm":
+      return gemmAccesses(work.problem);
+    case "gemm-epilogue":
+      return gemmEpilogueAccesses(work);
     case "attention":
-      return Object.entries(work.operands).map(([name, part]) =>
-        accessOf(part, isWritten(work, name) ? "out" : "in"),
+      return Object.entries(work.operands).map(([name, slice]) =>
+        accessOf(slice, isWritten(work, name) ? "out" : "in"),
       );
     case "launch":
       return work.arguments.flatMap((one, index) =>
@@ -211,21 +211,20 @@ export function accessesOf(call: Call): readonly Access[] {
  */
 export function membersOf({ work }: Call): readonly (readonly Access[])[] {
   switch (work.kind) {
-    case "beside":
-      return work.rows.map(accessesOfRows);
-    case "products":
-      return work.problems.map(accessesOfProduct);
-    case "begun": {
-      const read = work.columns.map((one) => accessesOfColumns(one).filter(({ writes }) => !writes));
+    case "combo":
+      return work.rows.map(rowAccesses);
+    case "grouped-gemm":
+      return work.problems.map(gemmAccesses);
+    case "partial-reduce": {
+      const read = work.columns.map((one) => columnAccesses(one).filter(({ writes }) => !writes));
       return [...read, [accessOf(work.scratch, "out")]];
     }
-    case "reductions": {
+    case "grouped-reduce": {
       const { columns, scratch, begun } = work;
-      const results =
-        begun?.columns.map((one) => accessesOfColumns(one).filter(({ writes }) => writes)) ?? [];
+      const results = begun?.columns.map((one) => columnAccesses(one).filter(({ writes }) => writes)) ?? [];
       return [
         ...(begun ? [[accessOf(begun.scratch, "in")], ...results] : []),
-        ...columns.map(accessesOfColumns),
+        ...columns.map(columnAccesses),
         ...(scratch ? [[accessOf(scratch, "out")]] : []),
       ];
     }
@@ -234,17 +233,17 @@ export function membersOf({ work }: Call): readonly (readonly Access[])[] {
   }
 }
 
-function accessesOfRows(work: RowCall): Access[] {
+function rowAccesses(work: RowCall): Access[] {
   const { kernel, iteration } = work;
   const { inputs } = kernel;
   const { readsAtIndex } = factsOf(kernel);
-  return work.operands.flatMap((part, index): Access | [] => {
+  return work.operands.flatMap((slice, index): Access | [] => {
     const dtype = inputs[index];
-    if (dtype === undefined) return accessOf(part, "out");
-    if (outputReadBack(work, index) !== undefined) return [];
-    if (readsAtIndex || isDense(iteration, index)) return accessOf(part, "in");
+    if (dtype === undefined) return accessOf(slice, "out");
+    if (forwardedOutput(work, index) !== undefined) return [];
+    if (readsAtIndex || isDense(iteration, index)) return accessOf(slice, "in");
     const visits = { iteration, operand: index, elementBytes: dtypes[dtype].bytes };
-    return { part, reads: true, writes: false, visits };
+    return { slice, reads: true, writes: false, visits };
   });
 }
 
@@ -253,43 +252,43 @@ function isDense({ outer, row }: Iteration, operand: number): boolean {
   return outer.length === 0 && (row.strides[operand] ?? 0) <= 1;
 }
 
-function accessesOfColumns({ kernel: { inputs }, operands }: ColumnCall): Access[] {
-  return operands.map((part, index) => accessOf(part, index < inputs.length ? "in" : "out"));
+function columnAccesses({ kernel: { inputs }, operands }: ColumnCall): Access[] {
+  return operands.map((slice, index) => accessOf(slice, index < inputs.length ? "in" : "out"));
 }
 
-function accessesOfProduct({ a, b, c, bias, scratch, beta = 0 }: ProductCall["problem"]): Access[] {
+function gemmAccesses({ a, b, c, bias, scratch, beta = 0 }: GemmCall["problem"]): Access[] {
   return [
-    ...[a.part, b.part, ...(bias ? [bias] : [])].map((part) => accessOf(part, "in")),
+    ...[a.slice, b.slice, ...(bias ? [bias] : [])].map((slice) => accessOf(slice, "in")),
     ...(scratch ? [accessOf(scratch, "out")] : []),
-    accessOf(c.part, beta === 0 ? "out" : "inout"),
+    accessOf(c.slice, beta === 0 ? "out" : "inout"),
   ];
 }
 
 /** C is written where it is kept, and read by nobody: the finish has it, and what it reads back, before that is stored. */
-function accessesOfFinished({ problem, finish, operands }: FinishedCall): Access[] {
-  const { kernel, product, keepsResult, readBack = [] } = finish;
-  const ofProduct = accessesOfProduct(problem).filter(({ writes }) => !writes || keepsResult);
-  const own = operands.map((part, index) => accessOf(part, index < kernel.inputs.length ? "in" : "out"));
-  const isMet = (_: Access, index: number): boolean => index !== product && readBack[index] === undefined;
+function gemmEpilogueAccesses({ problem, finish, operands }: GemmEpilogueCall): Access[] {
+  const { kernel, product, storesC, forwarded = [] } = finish;
+  const ofProduct = gemmAccesses(problem).filter(({ writes }) => !writes || storesC);
+  const own = operands.map((slice, index) => accessOf(slice, index < kernel.inputs.length ? "in" : "out"));
+  const isMet = (_: Access, index: number): boolean => index !== product && forwarded[index] === undefined;
   return [...ofProduct, ...own.filter(isMet)].sort((one, other) => Number(one.writes) - Number(other.writes));
 }
 
-function accessOf(part: Part, parameter: Parameter): Access {
-  return { part, reads: parameter === "in" || parameter === "inout", writes: parameter !== "in" };
+function accessOf(slice: BufferSlice, parameter: Parameter): Access {
+  return { slice, reads: parameter === "in" || parameter === "inout", writes: parameter !== "in" };
 }
 
 /** The output in which an input lies and that an earlier stage of the same kernel has stored: nothing from before the call is read. */
-export function outputReadBack({ kernel, operands }: RowCall, input: number): number | undefined {
+export function forwardedOutput({ kernel, operands }: RowCall, input: number): number | undefined {
   const own = operands[input];
   const place = operands.findIndex(
-    (part, index) => index >= kernel.inputs.length && own !== undefined && isSamePart(part, own),
+    (slice, index) => index >= kernel.inputs.length && own !== undefined && isSameSlice(slice, own),
   );
   const output = place - kernel.inputs.length;
   const { loads, stores } = stagesOf(kernel);
   return place >= 0 && (stores[output] ?? Infinity) < (loads[input] ?? Infinity) ? output : undefined;
 }
 
-export function isSamePart(a: Part, b: Part): boolean {
+export function isSameSlice(a: BufferSlice, b: BufferSlice): boolean {
   return a.buffer === b.buffer && a.offset === b.offset && a.size === b.size;
 }
 
@@ -314,30 +313,30 @@ function stagesOf(kernel: RowKernel): KernelStages {
 }
 
 /** The same work on other parts. */
-export function mapParts(work: Work, to: (part: Part) => Part): Work {
+export function mapSlices(work: Work, to: (slice: BufferSlice) => BufferSlice): Work {
   switch (work.kind) {
-    case "rows":
-    case "columns":
+    case "row":
+    case "column":
       return { ...work, operands: work.operands.map(to) };
-    case "beside":
-      return { kind: "beside", rows: work.rows.map((one) => ({ ...one, operands: one.operands.map(to) })) };
-    case "reductions":
+    case "combo":
+      return { kind: "combo", rows: work.rows.map((one) => ({ ...one, operands: one.operands.map(to) })) };
+    case "grouped-reduce":
       return {
-        kind: "reductions",
-        columns: mapColumns(work.columns, to),
+        kind: "grouped-reduce",
+        columns: mapColumnSlices(work.columns, to),
         ...(work.scratch && { scratch: to(work.scratch) }),
-        ...(work.begun && { begun: mapBegun(work.begun, to) }),
+        ...(work.begun && { begun: mapPartialReduce(work.begun, to) }),
       };
-    case "begun":
-      return mapBegun(work, to);
-    case "product":
-      return { kind: "product", problem: mapProblem(work.problem, to) };
-    case "products":
-      return { kind: "products", problems: work.problems.map((problem) => mapProblem(problem, to)) };
-    case "finished":
-      return { ...work, problem: mapProblem(work.problem, to), operands: work.operands.map(to) };
+    case "partial-reduce":
+      return mapPartialReduce(work, to);
+    case "gemm":
+      return { kind: "gemm", problem: mapGemmSlices(work.problem, to) };
+    case "grouped-gemm":
+      return { kind: "grouped-gemm", problems: work.problems.map((problem) => mapGemmSlices(problem, to)) };
+    case "gemm-epilogue":
+      return { ...work, problem: mapGemmSlices(work.problem, to), operands: work.operands.map(to) };
     case "attention":
-      return onParts(work, to);
+      return mapAttentionSlices(work, to);
     case "launch":
       return {
         ...work,
@@ -350,21 +349,27 @@ export function mapParts(work: Work, to: (part: Part) => Part): Work {
   }
 }
 
-function mapColumns(columns: readonly ColumnCall[], to: (part: Part) => Part): readonly ColumnCall[] {
+function mapColumnSlices(
+  columns: readonly ColumnCall[],
+  to: (slice: BufferSlice) => BufferSlice,
+): readonly ColumnCall[] {
   return columns.map((one) => ({ ...one, operands: one.operands.map(to) }));
 }
 
-function mapBegun({ columns, scratch }: BegunCall, to: (part: Part) => Part): BegunCall {
-  return { kind: "begun", columns: mapColumns(columns, to), scratch: to(scratch) };
+function mapPartialReduce(
+  { columns, scratch }: PartialReduceCall,
+  to: (slice: BufferSlice) => BufferSlice,
+): PartialReduceCall {
+  return { kind: "partial-reduce", columns: mapColumnSlices(columns, to), scratch: to(scratch) };
 }
 
-function mapProblem(
-  { a, b, c, bias, scratch, ...rest }: ProductCall["problem"],
-  to: (part: Part) => Part,
-): ProductCall["problem"] {
+function mapGemmSlices(
+  { a, b, c, bias, scratch, ...rest }: GemmCall["problem"],
+  to: (slice: BufferSlice) => BufferSlice,
+): GemmCall["problem"] {
   return {
     ...rest,
-    ...{ a: { ...a, part: to(a.part) }, b: { ...b, part: to(b.part) }, c: { ...c, part: to(c.part) } },
+    ...{ a: { ...a, slice: to(a.slice) }, b: { ...b, slice: to(b.slice) }, c: { ...c, slice: to(c.slice) } },
     ...(bias && { bias: to(bias) }),
     ...(scratch && { scratch: to(scratch) }),
   };
@@ -385,14 +390,14 @@ export interface Schedule {
 export interface ScheduledCall {
   readonly call: Call;
   /** Calls of one branch run in their order; 0 is the main one, where every other begins and ends. */
-  readonly branch: number;
+  readonly stream: number;
   /** The places in the schedule of earlier calls on other branches that it waits for. */
   readonly after: readonly number[];
   /**
    * Where it may begin before the call before it on its branch has ended: what it fetches then, before it waits. Nothing is written
    * before that, and nothing else read.
    */
-  readonly early?: readonly Part[];
+  readonly prefetches?: readonly BufferSlice[];
 }
 
 /** Where step memory lies: each buffer's first byte, from the start of one block of memory. */

@@ -4,7 +4,7 @@
  */
 
 import { literalKey } from "../../units/index.js";
-import type { Buffer, Call, Part } from "./program.js";
+import type { Buffer, BufferSlice, Call } from "./program.js";
 
 /** The signatures of one trace, call after call. */
 export class Signatures {
@@ -16,7 +16,7 @@ export class Signatures {
   }
 
   /** Persistent memory counts by where it lies. */
-  ofPart({ buffer, offset, size }: Part): string {
+  ofSlice({ buffer, offset, size }: BufferSlice): string {
     const { storage, bytes } = buffer;
     return `${storage ? `${storage.span.address}, ${bytes} B` : this.#numberOf(buffer)}+${offset}:${size}`;
   }
@@ -30,7 +30,7 @@ export class Signatures {
   #keyOf(value: unknown): string {
     if (typeof value !== "object" || value === null) return literalKey(value);
     if (Array.isArray(value)) return `[${value.map((one) => this.#keyOf(one)).join()}]`;
-    if (isPart(value)) return this.ofPart(value);
+    if (isSlice(value)) return this.ofSlice(value);
     const members = Object.entries(value).map(([name, member]) => {
       const isKernel = name === "kernel" && isObject(member);
       return `${name}:${isKernel ? idOf(member) : this.#keyOf(member)}`;
@@ -39,7 +39,7 @@ export class Signatures {
   }
 }
 
-function isPart(value: object): value is Part {
+function isSlice(value: object): value is BufferSlice {
   return "buffer" in value && "offset" in value && "size" in value;
 }
 

@@ -1,8 +1,8 @@
 /** Which calls of a program read and write each buffer. */
 
 import { beat } from "../../units/index.js";
-import { type Access, accessesOf, type Buffer, type Call, type Part } from "./program.js";
-import { areApart, extentOf } from "./slices.js";
+import { type Access, accessesOf, type Buffer, type BufferSlice, type Call } from "./program.js";
+import { areDisjoint, extentOf } from "./slices.js";
 
 export interface Uses {
   /** Places of calls, ascending. */
@@ -14,11 +14,11 @@ export function usesOf(calls: readonly Call[]): ReadonlyMap<Buffer, Uses> {
   const uses = new Map<Buffer, { writers: number[]; readers: number[] }>();
   for (const [place, call] of calls.entries()) {
     beat();
-    for (const { part, reads, writes } of accessesOf(call)) {
-      let own = uses.get(part.buffer);
+    for (const { slice, reads, writes } of accessesOf(call)) {
+      let own = uses.get(slice.buffer);
       if (!own) {
         own = { writers: [], readers: [] };
-        uses.set(part.buffer, own);
+        uses.set(slice.buffer, own);
       }
       if (reads && own.readers.at(-1) !== place) own.readers.push(place);
       if (writes && own.writers.at(-1) !== place) own.writers.push(place);
@@ -30,12 +30,12 @@ export function usesOf(calls: readonly Call[]): ReadonlyMap<Buffer, Uses> {
 /** Does a call touch some of these parts, in a way that is meant? */
 export function meets(
   call: Call,
-  parts: readonly Part[],
+  slices: readonly BufferSlice[],
   isMeant: (access: Access) => boolean = () => true,
 ): boolean {
-  const extents = parts.map(extentOf);
+  const extents = slices.map(extentOf);
   return accessesOf(call).some(
-    (access) => isMeant(access) && extents.some((extent) => !areApart(extent, extentOf(access.part))),
+    (access) => isMeant(access) && extents.some((extent) => !areDisjoint(extent, extentOf(access.slice))),
   );
 }
 
@@ -57,7 +57,7 @@ export function bufferMaker(calls: readonly Call[]): (bytes: number, label: stri
   let last = 0;
   for (const call of calls) {
     beat();
-    for (const { part } of accessesOf(call)) last = Math.max(last, part.buffer.id);
+    for (const { slice } of accessesOf(call)) last = Math.max(last, slice.buffer.id);
   }
   return (bytes, label) => {
     last++;

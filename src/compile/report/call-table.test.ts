@@ -4,20 +4,20 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { bufferOf, elementwise, type View } from "../../../test/support/row-calls.js";
 import { term } from "../../ir/index.js";
-import type { Call, ProductCall, Schedule } from "../program/program.js";
+import type { Call, GemmCall, Schedule } from "../program/program.js";
 import { bytesOf, formatCalls } from "./call-table.js";
 import { reportWidth } from "./text-columns.js";
 
 function scheduled(...calls: readonly Call[]): Schedule {
-  return { calls: calls.map((call) => ({ call, branch: 0, after: [] })) };
+  return { calls: calls.map((call) => ({ call, stream: 0, after: [] })) };
 }
 
-function product(problem: Partial<ProductCall["problem"]>, a: View, b: View, c: View): Call {
-  const lying = ({ part, shape }: View) => ({ part, rowStride: shape[1] ?? 1 });
+function product(problem: Partial<GemmCall["problem"]>, a: View, b: View, c: View): Call {
+  const lying = ({ slice, shape }: View) => ({ slice, rowStride: shape[1] ?? 1 });
   const shape = { m: 8, n: 4, k: 16, dtype: "f32" } as const;
   return {
     op: "linear",
-    work: { kind: "product", problem: { ...shape, a: lying(a), b: lying(b), c: lying(c), ...problem } },
+    work: { kind: "gemm", problem: { ...shape, a: lying(a), b: lying(b), c: lying(c), ...problem } },
   };
 }
 
@@ -28,8 +28,8 @@ test("a row of the table has a call's place, op, kernel, kind, shape, and what i
   const calls = [
     product({}, a, b, c),
     add,
-    { op: "zeros", work: { kind: "fill", target: c.part, byte: 0 } },
-    { op: "copy", work: { kind: "copy", target: c.part, source: bufferOf([8, 4]).part } },
+    { op: "zeros", work: { kind: "fill", target: c.slice, byte: 0 } },
+    { op: "copy", work: { kind: "copy", target: c.slice, source: bufferOf([8, 4]).slice } },
   ] as const;
   assert.deepEqual(formatCalls(scheduled(...calls)), [
     "call  op      kernel       kind      shape  reads  writes",
@@ -41,8 +41,8 @@ test("a row of the table has a call's place, op, kernel, kind, shape, and what i
 });
 
 test("a product tells how its operands lie, its dtypes, how many there are and what follows it", () => {
-  const bias = bufferOf([4]).part;
-  const transposed = { part: b.part, rowStride: 16, isTransposed: true };
+  const bias = bufferOf([4]).slice;
+  const transposed = { slice: b.slice, rowStride: 16, isTransposed: true };
   const problem = {
     b: transposed,
     ...({ batch: 12, bias, activation: "gelu", dtype: "bf16", resultDtype: "f32" } as const),
@@ -62,7 +62,7 @@ test("attention tells its direction, what it computes in and stores, and its pai
     valueWidth: 8,
     scale: 1,
   } as const;
-  const [read, written] = [bufferOf([96, 8]).part, bufferOf([48, 8]).part];
+  const [read, written] = [bufferOf([96, 8]).slice, bufferOf([48, 8]).slice];
   const work = { kind: "attention", operands: { query: read, out: written }, layouts: {} } as const;
   const lines = formatCalls(
     scheduled(

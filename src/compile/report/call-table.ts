@@ -4,10 +4,10 @@ import { formatBytes } from "../../units/index.js";
 import { describeAttention } from "../program/attention-call.js";
 import {
   accessesOf,
+  type BufferSlice,
   type Call,
-  type Part,
-  type ProductCall,
-  type ReductionsCall,
+  type GemmCall,
+  type GroupedReduceCall,
   type Schedule,
   type Work,
 } from "../program/program.js";
@@ -41,11 +41,11 @@ export function formatCalls({ calls }: Schedule): string[] {
  */
 export function bytesOf(call: Call): { readonly read: number; readonly written: number } {
   const [reads, writes]: [Map<string, number>, Map<string, number>] = [new Map(), new Map()];
-  const note = (into: Map<string, number>, { buffer, offset, size }: Part): void =>
+  const note = (into: Map<string, number>, { buffer, offset, size }: BufferSlice): void =>
     void into.set(`${buffer.id} ${offset} ${size}`, size);
   for (const access of accessesOf(call)) {
-    if (access.reads) note(reads, access.part);
-    if (access.writes) note(writes, access.part);
+    if (access.reads) note(reads, access.slice);
+    if (access.writes) note(writes, access.slice);
   }
   return { read: sum(reads.values()), written: sum(writes.values()) };
 }
@@ -59,22 +59,22 @@ function sum(sizes: Iterable<number>): number {
 /** What a call launches, for people. */
 export function kernelOf(work: Work): string {
   switch (work.kind) {
-    case "rows":
-    case "columns":
+    case "row":
+    case "column":
     case "launch":
       return work.kernel.name;
-    case "beside":
+    case "combo":
       return namesOf(work.rows).join(" + ");
-    case "reductions":
-      return [...namesOf(work.columns), ...joinsOf(work)].join(" + ");
-    case "begun":
+    case "grouped-reduce":
+      return [...namesOf(work.columns), ...combinesOf(work)].join(" + ");
+    case "partial-reduce":
       return namesOf(work.columns).join(" + ");
-    case "product":
-      return productOf(work.problem);
-    case "products":
-      return work.problems[0] ? `${work.problems.length} × ${productOf(work.problems[0])}` : "";
-    case "finished":
-      return `${productOf(work.problem)} + ${work.finish.kernel.name}`;
+    case "gemm":
+      return gemmOf(work.problem);
+    case "grouped-gemm":
+      return work.problems[0] ? `${work.problems.length} × ${gemmOf(work.problems[0])}` : "";
+    case "gemm-epilogue":
+      return `${gemmOf(work.problem)} + ${work.finish.kernel.name}`;
     case "attention":
       return describeAttention(work);
     case "fill":
@@ -91,17 +91,21 @@ function namesOf(members: readonly { readonly kernel: { readonly name: string } 
   return [...counts].map(([name, count]) => (count === 1 ? name : `${count} × ${name}`));
 }
 
-function joinsOf({ begun }: ReductionsCall): string[] {
+function combinesOf({ begun }: GroupedReduceCall): string[] {
   return begun ? [`joins of ${begun.columns.length}`] : [];
 }
 
 /** As BLAS writes it: N for an operand as it lies, T for one that is transposed. */
-function productOf(problem: ProductCall["problem"]): string {
+function gemmOf(problem: GemmCall["problem"]): string {
   const { dtype, resultDtype = dtype, a, b, bias, activation } = problem;
   const letters = [a, b].map(({ isTransposed }) => (isTransposed ? "T" : "N")).join("");
   const dtypes = resultDtype === dtype ? dtype : `${dtype} → ${resultDtype}`;
-  const parts = [`gemm ${letters} ${dtypes}`, ...(bias ? ["bias"] : []), ...(activation ? [activation] : [])];
-  return parts.join(" + ");
+  const slices = [
+    `gemm ${letters} ${dtypes}`,
+    ...(bias ? ["bias"] : []),
+    ...(activation ? [activation] : []),
+  ];
+  return slices.join(" + ");
 }
 
 /**
@@ -110,20 +114,20 @@ function productOf(problem: ProductCall["problem"]): string {
  */
 export function shapeOf(work: Work): string {
   switch (work.kind) {
-    case "rows":
+    case "row":
       return `${work.iteration.rows}×${work.iteration.row.size}`;
-    case "columns":
+    case "column":
       return `${work.rows}×${work.columns}`;
-    case "beside":
+    case "combo":
       return work.rows.map(shapeOf).join(", ");
-    case "reductions":
+    case "grouped-reduce":
       return [...work.columns, ...(work.begun?.columns ?? [])].map(shapeOf).join(", ");
-    case "begun":
+    case "partial-reduce":
       return work.columns.map(shapeOf).join(", ");
-    case "product":
-    case "finished":
+    case "gemm":
+    case "gemm-epilogue":
       return sizesOf(work.problem);
-    case "products":
+    case "grouped-gemm":
       return work.problems.map(sizesOf).join(", ");
     case "attention": {
       const { batch, heads, rows, columns, width } = work.shape;
@@ -137,6 +141,6 @@ export function shapeOf(work: Work): string {
   }
 }
 
-function sizesOf({ m, n, k, batch = 1 }: ProductCall["problem"]): string {
+function sizesOf({ m, n, k, batch = 1 }: GemmCall["problem"]): string {
   return [m, n, k, ...(batch === 1 ? [] : [batch])].join("×");
 }

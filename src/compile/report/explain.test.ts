@@ -27,7 +27,7 @@ function smallStep(passes: PassSettings = {}): PlannedStep {
     elementwise("exp", (value) => term.exp(value!), [x], first!),
     elementwise("exp", (value) => term.exp(value!), [x], again!),
     elementwise("neg", (value) => term.neg(value!), [x], unread!),
-    { op: "copy", work: { kind: "copy", target: copied!.part, source: again!.part } },
+    { op: "copy", work: { kind: "copy", target: copied!.slice, source: again!.slice } },
     elementwise("add", (a, b) => term.add(a!, b!), [first!, copied!], sum!),
     elementwise("neg", (value) => term.neg(value!), [sum!], y),
   ];
@@ -38,8 +38,8 @@ function smallStep(passes: PassSettings = {}): PlannedStep {
     constants: [],
     guards: [],
     checks: [],
-    forgotten: [],
-    handsOver: false,
+    deadOnExit: [],
+    usesPdl: false,
     types: new Map(),
     holds: () => true,
   };
@@ -132,7 +132,7 @@ test("several plans stand one behind the other, numbered", () => {
 
 test("a pass that the verifier refused is named, with the refusal and its report, and so is what came after it", () => {
   const planned = smallStep();
-  const leftOut = ["fuse", "beside", "products", "handovers"] as const;
+  const leftOut = ["fuse", "beside", "products", "pdl"] as const;
   const stages = planned.stages.filter(({ name }) => name !== "fuse" && name !== "beside");
   const refused = refusal("written", "call 3 (exp) reads what nothing has written");
   const fallback = { leftOut, refusal: refused, report: "/tmp/report.json" };
@@ -157,15 +157,15 @@ test("of a large step the largest holders are listed and the rest is counted, an
   const memory = memoryOf(schedule, plan);
   const planned: PlannedStep = {
     name: "train",
-    isChosen: false,
+    isTuned: false,
     ops: 400,
     stages,
     schedule,
     plan,
     memory,
     types: new Map(),
-    forgotten: [],
-    handsOver: false,
+    deadOnExit: [],
+    usesPdl: false,
     regions: [],
     record: undefined,
   };

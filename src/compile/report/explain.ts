@@ -30,7 +30,7 @@ export const purposes: Readonly<Record<Exclude<PassName, "products">, string>> =
   dead: "results that nobody reads are not computed",
   casts: "weights that lie together are converted in one call",
   attention: "on a GPU, attention stores half floats if every reader wants half floats",
-  recompute: "cheap values are recomputed after the memory peak instead of being kept",
+  rematerialize: "cheap values are recomputed after the memory peak instead of being kept",
   afresh: "on a GPU, a value that is overwritten after it was read gets a new buffer",
   apart: "on a GPU, small outputs with fewer dependencies are split off and run earlier",
   fuse: "calls that can share a kernel are fused",
@@ -69,7 +69,7 @@ function explainPlan(plan: ExplainedPlan, number: number, { calls = true }: Expl
     ...section(`plan ${number}`, [`for ${inputs === "" ? "no inputs" : `inputs ${inputs}`}`]),
     ...section("trace", [explainTrace(planned)]),
     ...explainPasses(planned),
-    ...section("products", [explainProducts(planned)]),
+    ...section("products", [explainGemms(planned)]),
     ...section("schedule", [explainSchedule(planned)]),
     ...section("plan", explainMemory(planned)),
     ...section("persistent", explainPersistent(planned)),
@@ -115,7 +115,7 @@ function explainPasses({ stages, fallback }: PlannedStep): string[] {
   });
 }
 
-function explainProducts({ products: report, fallback }: PlannedStep): string {
+function explainGemms({ products: report, fallback }: PlannedStep): string {
   if (fallback?.leftOut.includes("products")) return refusedWithIt;
   if (!report) return "as eager code has them: there is no library to choose for, or the settings say so";
   const { products, changed, measured, beforeUs, afterUs, elapsedMs } = report;
@@ -168,7 +168,7 @@ export function effectOf(before: readonly Call[], after: readonly Call[]): strin
 /** How many products more store half floats, and what that saves. */
 function explainRounding(before: readonly Call[], after: readonly Call[]): string {
   const isRounded = ({ work }: Call): boolean =>
-    (work.kind === "product" || work.kind === "finished") && work.problem.resultDtype === "bf16";
+    (work.kind === "gemm" || work.kind === "gemm-epilogue") && work.problem.resultDtype === "bf16";
   const more = after.filter(isRounded).length - before.filter(isRounded).length;
   const saved = stepBytesOf(before) - stepBytesOf(after);
   return more > 0 ? `${count(more, "product")}, and ${formatBytes(saved)} of buffers less` : "";
@@ -176,15 +176,15 @@ function explainRounding(before: readonly Call[], after: readonly Call[]): strin
 
 /** What all buffers of the step take, each by itself. */
 function stepBytesOf(calls: readonly Call[]): number {
-  const met = new Set(calls.flatMap((call) => accessesOf(call).map(({ part }) => part.buffer)));
+  const met = new Set(calls.flatMap((call) => accessesOf(call).map(({ slice }) => slice.buffer)));
   return [...met].reduce((sum, { bytes, storage }) => sum + (storage ? 0 : bytes), 0);
 }
 
 function explainSchedule({ schedule: { calls } }: PlannedStep): string {
-  const branches = new Set(calls.map(({ branch }) => branch)).size;
-  const early = calls.filter((one) => one.early).length;
-  const handovers = early > 0 ? `; ${early} may begin while the one before them ends` : "";
-  return `${count(calls.length, "call")} on ${count(Math.max(1, branches), "branch", "branches")}${handovers}`;
+  const streams = new Set(calls.map(({ stream }) => stream)).size;
+  const early = calls.filter((one) => one.prefetches).length;
+  const pdl = early > 0 ? `; ${early} may begin while the one before them ends` : "";
+  return `${count(calls.length, "call")} on ${count(Math.max(1, streams), "stream", "streams")}${pdl}`;
 }
 
 function explainMemory({ memory }: PlannedStep): string[] {

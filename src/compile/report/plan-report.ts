@@ -1,6 +1,6 @@
 /** A plan as plain data, for those who show it: its passes, its calls and where its memory lies. */
 
-import type { StepPart } from "../../ops/index.js";
+import type { StepPhase } from "../../ops/index.js";
 import type { PlannedStep, Stage } from "../compile.js";
 import type { LabelBytes } from "../memory/memory-report.js";
 import { accessesOf, type Buffer, type Schedule } from "../program/program.js";
@@ -31,7 +31,7 @@ export interface CallReport {
   readonly kernel: string;
   readonly kind: string;
   readonly shape: string;
-  readonly part: StepPart;
+  readonly part: StepPhase;
   /** 0 is the main branch. */
   readonly branch: number;
   readonly readBytes: number;
@@ -72,11 +72,11 @@ export function reportPlan({ stages, schedule, plan, memory, types }: PlannedSte
   const saved = savedIn(schedule);
   return {
     stages: stages.map((stage, index) => reportStage(stage, stages[index - 1])),
-    calls: schedule.calls.map(({ call, branch }) => {
-      const { op, work, part = "forward" } = call;
+    calls: schedule.calls.map(({ call, stream }) => {
+      const { op, work, phase = "forward" } = call;
       const { read, written } = bytesOf(call);
       return {
-        ...{ op, kernel: kernelOf(work), kind: work.kind, shape: shapeOf(work), part, branch },
+        ...{ op, kernel: kernelOf(work), kind: work.kind, shape: shapeOf(work), part: phase, branch: stream },
         ...{ readBytes: read, writtenBytes: written },
       };
     }),
@@ -113,11 +113,11 @@ function reportStage({ name, calls }: Stage, before: Stage | undefined): StageRe
 function savedIn({ calls }: Schedule): ReadonlySet<Buffer> {
   const [made, saved] = [new Set<Buffer>(), new Set<Buffer>()];
   for (const { call } of calls) {
-    for (const { part, reads, writes } of accessesOf(call)) {
-      const { buffer } = part;
+    for (const { slice, reads, writes } of accessesOf(call)) {
+      const { buffer } = slice;
       if (buffer.storage) continue;
-      if ((call.part ?? "forward") === "forward" && writes) made.add(buffer);
-      if (call.part === "backward" && reads && made.has(buffer)) saved.add(buffer);
+      if ((call.phase ?? "forward") === "forward" && writes) made.add(buffer);
+      if (call.phase === "backward" && reads && made.has(buffer)) saved.add(buffer);
     }
   }
   return saved;

@@ -46,7 +46,7 @@ function writeReport({ settings, device }: Runtime, refused: RefusedPlan): strin
     ...{ time, step: name, code: refusal.code, message: refusal.message, numbers: refusal.numbers },
     ...{ leftOut, schedule, device, precision: settings.precision },
     ...{ node: process.version, platform: `${process.platform} ${process.arch}` },
-    calls: formatCalls({ calls: calls.map((call) => ({ call, branch: 0, after: [] })) }),
+    calls: formatCalls({ calls: calls.map((call) => ({ call, stream: 0, after: [] })) }),
   };
   const file = `holdfast-refused-plan-${process.pid}-${time.replaceAll(/[-:]/g, "")}-${written++}.json`;
   const folder = resolve(settings.reports);

@@ -107,7 +107,7 @@ test("a side call that waits for the call just before a join runs beside what wa
 const someSchedule: fc.Arbitrary<Schedule> = fc
   .array(
     fc.record({
-      branch: fc.constantFrom(0, 0, 1, 2),
+      stream: fc.constantFrom(0, 0, 1, 2),
       touched: fc.array(fc.nat(5), { maxLength: 2 }),
       waits: fc.array(fc.nat(), { maxLength: 2 }),
     }),
@@ -116,11 +116,11 @@ const someSchedule: fc.Arbitrary<Schedule> = fc
   .map((drawn) => {
     const step = new StepScript();
     const buffers = Array.from({ length: 6 }, (_, id) => step.buffer(`${id}`, 8));
-    for (const [place, { branch, touched, waits }] of drawn.entries()) {
+    for (const [place, { stream, touched, waits }] of drawn.entries()) {
       const after = waits.map((wait) => wait % Math.max(1, place)).filter((at) => at < place);
-      const others = after.filter((at) => drawn[at]!.branch !== branch);
+      const others = after.filter((at) => drawn[at]!.stream !== stream);
       const own = touched.map((id) => buffers[id]!);
-      step.touch("call", own, branch, others);
+      step.touch("call", own, stream, others);
     }
     return step.schedule;
   });
@@ -128,16 +128,16 @@ const someSchedule: fc.Arbitrary<Schedule> = fc
 /** For each call the places of all that have ended before it begins. */
 function endedBefore({ calls }: Schedule): readonly ReadonlySet<number>[] {
   const ended: Set<number>[] = [];
-  for (const [place, { branch, after }] of calls.entries()) {
-    const sameBranch = calls.slice(0, place).flatMap((other, at) => (other.branch === branch ? [at] : []));
-    ended.push(new Set([...sameBranch, ...after].flatMap((at) => [at, ...ended[at]!])));
+  for (const [place, { stream, after }] of calls.entries()) {
+    const sameStream = calls.slice(0, place).flatMap((other, at) => (other.stream === stream ? [at] : []));
+    ended.push(new Set([...sameStream, ...after].flatMap((at) => [at, ...ended[at]!])));
   }
   return ended;
 }
 
 function placesOf({ calls }: Schedule, buffer: Buffer): number[] {
   return calls.flatMap(({ call }, place) =>
-    accessesOf(call).some(({ part }) => part.buffer === buffer) ? [place] : [],
+    accessesOf(call).some(({ slice }) => slice.buffer === buffer) ? [place] : [],
   );
 }
 
@@ -163,9 +163,9 @@ test("a lifetime is just what its calls' forks and joins on the main branch say"
   fc.assert(
     fc.property(someSchedule, (schedule) => {
       const ended = endedBefore(schedule);
-      const mains = [...schedule.calls.keys()].filter((place) => schedule.calls[place]!.branch === 0);
+      const mains = [...schedule.calls.keys()].filter((place) => schedule.calls[place]!.stream === 0);
       const rangeOf = (place: number): [number, number] => {
-        if (schedule.calls[place]!.branch === 0) return [place, place];
+        if (schedule.calls[place]!.stream === 0) return [place, place];
         const fork = mains.findLast((main) => ended[place]!.has(main)) ?? -1;
         const join = mains.find((main) => ended[main]!.has(place)) ?? schedule.calls.length;
         return [fork + 0.5, join - 0.5];
@@ -192,7 +192,7 @@ test("a peak is found between calls as well as at them", () => {
 
 test("lifetimes that forget the branches are found", () => {
   const byPlaceAlone = ({ calls }: Schedule): readonly Lifetime[] =>
-    lifetimesOf({ calls: calls.map((call) => ({ ...call, branch: 0 })) });
+    lifetimesOf({ calls: calls.map((call) => ({ ...call, stream: 0 })) });
   assert.ok(fc.check(apartMeansOrdered(byPlaceAlone), { numRuns: 3000 }).failed);
 });
 
@@ -200,8 +200,8 @@ test("lifetimes that let a side call begin where it stands in the schedule are f
   const asPlaced = ({ calls }: Schedule): readonly Lifetime[] =>
     lifetimesOf({
       calls: calls.map((scheduled, place) => {
-        const main = calls.slice(0, place).findLastIndex(({ branch }) => branch === 0);
-        const mustWait = scheduled.branch !== 0 && main >= 0;
+        const main = calls.slice(0, place).findLastIndex(({ stream }) => stream === 0);
+        const mustWait = scheduled.stream !== 0 && main >= 0;
         return mustWait ? { ...scheduled, after: [...scheduled.after, main] } : scheduled;
       }),
     });

@@ -38,8 +38,8 @@ export function lifetimesOf(schedule: Schedule): readonly Lifetime[] {
   schedule.calls.forEach(({ call }, place) => {
     beat();
     const { first, last } = ranges[place] ?? { first: place, last: place };
-    for (const { part } of accessesOf(call)) {
-      const { buffer } = part;
+    for (const { slice } of accessesOf(call)) {
+      const { buffer } = slice;
       if (buffer.storage !== undefined) continue;
       const known = lifetimes.get(buffer);
       if (known === undefined) lifetimes.set(buffer, { first, last });
@@ -89,7 +89,7 @@ interface Range {
  */
 function rangesOf({ calls }: Schedule): readonly Range[] {
   const behind = callsBehind(calls);
-  const isMain = (place: number): boolean => calls[place]?.branch === 0;
+  const isMain = (place: number): boolean => calls[place]?.stream === 0;
   const mainBefore = new Int32Array(calls.length).fill(-1);
   const mainBehind = new Int32Array(calls.length).fill(calls.length);
   for (const [place, earlier] of behind.entries()) {
@@ -112,9 +112,9 @@ function rangesOf({ calls }: Schedule): readonly Range[] {
 /** By call, the places of those that it follows: the one before it on its branch, and what it waits for. */
 function callsBehind(calls: readonly ScheduledCall[]): readonly (readonly number[])[] {
   const latest = new Map<number, number>();
-  return calls.map(({ branch, after }, place) => {
-    const previous = latest.get(branch);
-    latest.set(branch, place);
+  return calls.map(({ stream, after }, place) => {
+    const previous = latest.get(stream);
+    latest.set(stream, place);
     return previous === undefined ? after : [previous, ...after];
   });
 }

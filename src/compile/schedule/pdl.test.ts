@@ -5,41 +5,43 @@ import { describe, test } from "node:test";
 import { emulatorMissing } from "../../../test/support/emulator.js";
 import { openEmulatorGpu } from "../../../test/support/emulator-gpu.js";
 import type { ProposedStep } from "../../../test/support/proposed-steps.js";
-import { besideEachOther, branchedStep, straightStep } from "../../../test/support/training-step.js";
+import { sideBySideCalls, straightStep, streamedStep } from "../../../test/support/training-step.js";
 import { iterateElements, type RowKernel, term } from "../../ir/index.js";
 import type { Runtime } from "../../runtime/index.js";
 import { emitCalls } from "../execute/emit.js";
 import type { Buffer, Call, ScheduledCall } from "../program/program.js";
-import { handOver } from "./pdl.js";
+import { markPdl } from "./pdl.js";
 
-const deviceThat = (canBeginEarly: boolean): Runtime => ({ device: { canBeginEarly } }) as Runtime;
+const deviceThat = (supportsPdl: boolean): Runtime => ({ device: { supportsPdl } }) as Runtime;
 
-function marksOf({ schedule }: ProposedStep, canBeginEarly = true): Record<string, readonly string[]> {
-  const { calls } = handOver(deviceThat(canBeginEarly), schedule);
+function marksOf({ schedule }: ProposedStep, supportsPdl = true): Record<string, readonly string[]> {
+  const { calls } = markPdl(deviceThat(supportsPdl), schedule);
   return Object.fromEntries(
-    calls.flatMap(({ call, early }) => (early ? [[call.op, early.map(({ buffer }) => buffer.label)]] : [])),
+    calls.flatMap(({ call, prefetches: early }) =>
+      early ? [[call.op, early.map(({ buffer }) => buffer.label)]] : [],
+    ),
   );
 }
 
 test("a launch behind another may begin early; what is first, waits for another branch, or has a fill or a copy on one side may not", () => {
-  const inTurn = (step: ProposedStep): string[] => {
+  const serialized = (step: ProposedStep): string[] => {
     const marks = marksOf(step);
     return step.program.map(({ op }) => op).filter((op) => !(op in marks));
   };
-  assert.deepEqual(inTurn(straightStep()), [
+  assert.deepEqual(serialized(straightStep()), [
     ...["clearGradients", "matmul1", "keepLoss", "clampErrors", "keepErrors", "errorBackward"],
     ...["clearNorm", "sumSquares"],
   ]);
-  const { schedule } = branchedStep();
+  const { schedule } = streamedStep();
   const isApart = ({ after }: ScheduledCall): boolean => after.length > 0;
   const waiting = schedule.calls.filter(isApart).map(({ call }) => call.op);
   assert.ok(waiting.includes("weightGradient2"));
-  for (const op of waiting) assert.ok(inTurn(branchedStep()).includes(op), op);
+  for (const op of waiting) assert.ok(serialized(streamedStep()).includes(op), op);
   assert.deepEqual(marksOf(straightStep(), false), {});
 });
 
 test("kernels of rows fetch what the call before doesn't write", () => {
-  const marks = marksOf(besideEachOther(straightStep(), "weightGradient2", "matmulBackward"));
+  const marks = marksOf(sideBySideCalls(straightStep(), "weightGradient2", "matmulBackward"));
   assert.deepEqual(marks["weightGradient2 + matmulBackward"], ["a", "w2"]);
   assert.deepEqual(marks["gelu"], [], "other kernels fetch nothing");
 });
@@ -58,25 +60,25 @@ describe("emitted launches", { skip: emulatorMissing }, () => {
   const rows = (count: number): Call => ({
     op: "copy",
     work: {
-      ...{ kind: "rows", kernel, iteration: iterateElements([count], [[1], [1]]), scalars: [] },
+      ...{ kind: "row", kernel, iteration: iterateElements([count], [[1], [1]]), scalars: [] },
       operands: [whole(from), whole(to)],
     },
   });
   const clear: Call = { op: "fill", work: { kind: "fill", target: whole(to), byte: 0 } };
 
   /** Of what these calls send: does it begin early, if all of them may? */
-  const sentEarly = (calls: readonly Call[], branches: readonly number[] = []): (boolean | undefined)[] =>
+  const sentAsPdl = (calls: readonly Call[], streams: readonly number[] = []): (boolean | undefined)[] =>
     runtime.step(() => {
       const memory = new Map([from, to].map((one) => [one, runtime.arena.allocate(64, one.label)]));
-      const schedule = calls.map((_, index) => ({ branch: branches[index] ?? 0, early: [] }));
+      const schedule = calls.map((_, index) => ({ stream: streams[index] ?? 0, early: [] }));
       const pieces = emitCalls(runtime, calls, ({ buffer }) => memory.get(buffer)!, schedule);
-      return pieces.map(({ work }) => (work.kind === "launch" ? work.request.isEarly : false));
+      return pieces.map(({ work }) => (work.kind === "launch" ? work.request.isPdl : false));
     });
 
   test("begin early where the call before on their branch has sent a launch, and nothing else behind it", () => {
-    assert.deepEqual(sentEarly([rows(4), rows(4), rows(4)]), [undefined, true, true]);
-    assert.deepEqual(sentEarly([rows(4), rows(0), rows(4)]), [undefined, undefined], "one sends nothing");
-    assert.deepEqual(sentEarly([rows(4), clear, rows(4)]), [undefined, false, undefined]);
-    assert.deepEqual(sentEarly([rows(4), rows(4), rows(4)], [0, 1, 0]), [undefined, undefined, true]);
+    assert.deepEqual(sentAsPdl([rows(4), rows(4), rows(4)]), [undefined, true, true]);
+    assert.deepEqual(sentAsPdl([rows(4), rows(0), rows(4)]), [undefined, undefined], "one sends nothing");
+    assert.deepEqual(sentAsPdl([rows(4), clear, rows(4)]), [undefined, false, undefined]);
+    assert.deepEqual(sentAsPdl([rows(4), rows(4), rows(4)], [0, 1, 0]), [undefined, undefined, true]);
   });
 });

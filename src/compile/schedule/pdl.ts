@@ -7,58 +7,58 @@
 import type { Runtime } from "../../runtime/index.js";
 import {
   accessesOf,
+  type BufferSlice,
   type Call,
   isLaunched,
-  type Part,
   type RowCall,
   type Schedule,
 } from "../program/program.js";
-import { areApart, extentOf } from "../program/slices.js";
+import { areDisjoint, extentOf } from "../program/slices.js";
 
-export function handOver({ device }: Runtime, schedule: Schedule): Schedule {
-  if (!device.canBeginEarly) return schedule;
+export function markPdl({ device }: Runtime, schedule: Schedule): Schedule {
+  if (!device.supportsPdl) return schedule;
   const latest = new Map<number, Call>();
   const calls = schedule.calls.map((scheduled) => {
-    const { call, branch, after } = scheduled;
-    const previous = latest.get(branch);
-    latest.set(branch, call);
+    const { call, stream, after } = scheduled;
+    const previous = latest.get(stream);
+    latest.set(stream, call);
     const isBehind = previous && isLaunched(previous) && after.length === 0;
-    return isBehind && gainsByBeginning(call)
-      ? { ...scheduled, early: goodBefore(call, previous) }
+    return isBehind && gainsByPrefetch(call)
+      ? { ...scheduled, prefetches: goodBefore(call, previous) }
       : scheduled;
   });
   return { ...schedule, calls };
 }
 
 /** Attention reads its rows again and again, and has less of a cache for them beside a product that ends: that takes twice as long. */
-function gainsByBeginning(call: Call): boolean {
+function gainsByPrefetch(call: Call): boolean {
   return isLaunched(call) && call.work.kind !== "attention";
 }
 
 /** What a call can fetch before the one before it has ended: what that one doesn't write, and it doesn't write itself before it reads it. */
-function goodBefore(call: Call, previous: Call): readonly Part[] {
-  const read = new Set(accessesOf(call).flatMap(({ part, reads }) => (reads ? [part] : [])));
-  const written = accessesOf(previous).flatMap(({ part, writes }) => (writes ? [extentOf(part)] : []));
+function goodBefore(call: Call, previous: Call): readonly BufferSlice[] {
+  const read = new Set(accessesOf(call).flatMap(({ slice, reads }) => (reads ? [slice] : [])));
+  const written = accessesOf(previous).flatMap(({ slice, writes }) => (writes ? [extentOf(slice)] : []));
   return fetchedFirst(call).filter(
-    (part) => read.has(part) && written.every((other) => areApart(extentOf(part), other)),
+    (slice) => read.has(slice) && written.every((other) => areDisjoint(extentOf(slice), other)),
   );
 }
 
 /** What the kernels of a call can fetch before all else. */
-function fetchedFirst({ work }: Call): readonly Part[] {
+function fetchedFirst({ work }: Call): readonly BufferSlice[] {
   switch (work.kind) {
-    case "rows":
+    case "row":
       return inputsOf(work);
-    case "beside":
+    case "combo":
       return work.rows.flatMap(inputsOf);
-    case "product":
-    case "finished":
-      return [work.problem.b.part];
+    case "gemm":
+    case "gemm-epilogue":
+      return [work.problem.b.slice];
     default:
       return [];
   }
 }
 
-function inputsOf({ operands, kernel }: RowCall): readonly Part[] {
+function inputsOf({ operands, kernel }: RowCall): readonly BufferSlice[] {
   return operands.slice(0, kernel.inputs.length);
 }

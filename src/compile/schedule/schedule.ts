@@ -9,7 +9,7 @@ import { type Call, isLaunched, type Schedule, type ScheduledCall } from "../pro
 
 export interface ScheduleOptions {
   /** How many side branches there may be; with none, calls run one after the other. */
-  readonly branches: number;
+  readonly streams: number;
   /** What is aside runs beside so many calls of the main branch before and behind it at the most: what it touches is held that long. */
   readonly lag: number;
   /** A call goes aside if it can wait for so many calls: as many as it may run beside, unless given. */
@@ -19,11 +19,11 @@ export interface ScheduleOptions {
 }
 
 export function scheduleCalls(calls: readonly Call[], options: ScheduleOptions): Schedule {
-  const { branches, lag, slack = lag, isMainFirst = false } = options;
-  if (branches === 0) return { calls: calls.map((call) => ({ call, branch: 0, after: [] })) };
+  const { streams, lag, slack = lag, isMainFirst = false } = options;
+  if (streams === 0) return { calls: calls.map((call) => ({ call, stream: 0, after: [] })) };
   const links = linksBetween(calls);
-  const isAside = chooseAside(calls, links, slack);
-  const waits = new Waits(branches);
+  const isOnSideStream = chooseSideStream(calls, links, slack);
+  const waits = new Waits(streams);
   const mains: number[] = [];
   /** What has gone aside and may have to be waited for, and how many calls of the main branch stood before it. */
   const aside: { readonly place: number; readonly before: number }[] = [];
@@ -31,11 +31,11 @@ export function scheduleCalls(calls: readonly Call[], options: ScheduleOptions):
 
   const scheduled = calls.map((call, place): ScheduledCall => {
     const needed = links[place]?.before ?? [];
-    if (isAside[place]) {
+    if (isOnSideStream[place]) {
       aside.push({ place, before: mains.length });
       const earliest = mains[mains.length - 1 - lag];
       const awaits = earliest === undefined ? needed : [...needed, earliest];
-      return { call, ...waits.goAside(place, awaits) };
+      return { call, ...waits.moveToSideStream(place, awaits) };
     }
     const due: number[] = [];
     for (let next = aside[awaited]; next !== undefined; next = aside[++awaited]) {
@@ -43,7 +43,7 @@ export function scheduleCalls(calls: readonly Call[], options: ScheduleOptions):
       due.push(next.place);
     }
     mains.push(place);
-    return { call, branch: 0, after: waits.follow(place, 0, [...needed, ...due]) };
+    return { call, stream: 0, after: waits.follow(place, 0, [...needed, ...due]) };
   });
   return { calls: scheduled, isMainFirst };
 }
@@ -70,9 +70,13 @@ function linksBetween(calls: readonly Call[]): readonly Links[] {
  * stand behind it can do without it; so nobody stops for it at once. Calls of any cost count alike: what gains from
  * running beside others is small.
  */
-function chooseAside(calls: readonly Call[], links: readonly Links[], slack: number): readonly boolean[] {
+function chooseSideStream(
+  calls: readonly Call[],
+  links: readonly Links[],
+  slack: number,
+): readonly boolean[] {
   const spare = spareOf(links);
-  const isAside: boolean[] = calls.map(() => false);
+  const isOnSideStream: boolean[] = calls.map(() => false);
   // The main call, counted from the end, that first needs a call or what is made of it aside; the call itself if it is one.
   const neededAt = new Int32Array(calls.length);
   let mains = 0;
@@ -81,10 +85,10 @@ function chooseAside(calls: readonly Call[], links: readonly Links[], slack: num
     // The last call stays: it is where the main branch has waited for everything.
     // Fills and copies are sent on the runtime's own stream only.
     const canGo = place < calls.length - 1 && isLaunched(call) && (spare[place] ?? 0) >= Math.max(1, slack);
-    isAside[place] = canGo && mains - soonest >= slack;
-    neededAt[place] = isAside[place] ? soonest : ++mains;
+    isOnSideStream[place] = canGo && mains - soonest >= slack;
+    neededAt[place] = isOnSideStream[place] ? soonest : ++mains;
   }
-  return isAside;
+  return isOnSideStream;
 }
 
 /** By how many calls the longest chain through each call is shorter than the longest of all. */
@@ -109,39 +113,39 @@ const none = -1;
 class Waits {
   /** By call: the latest place of each branch that has ended when the call has, itself included. */
   readonly #clocks: Int32Array[] = [];
-  readonly #branchOf: number[] = [];
+  readonly #streamOf: number[] = [];
   readonly #latest: Int32Array;
 
-  constructor(sideBranches: number) {
-    this.#latest = new Int32Array(sideBranches + 1).fill(none);
+  constructor(sideStreams: number) {
+    this.#latest = new Int32Array(sideStreams + 1).fill(none);
   }
 
   /** Behind something that it needs and that stands last on its branch, or else on the branch that has waited longest for work. */
-  goAside(place: number, needed: readonly number[]): Pick<ScheduledCall, "branch" | "after"> {
+  moveToSideStream(place: number, needed: readonly number[]): Pick<ScheduledCall, "stream" | "after"> {
     const followed = needed
-      .map((earlier) => this.#branchOf[earlier] ?? 0)
-      .find((branch, index) => branch !== 0 && this.#latest[branch] === needed[index]);
+      .map((earlier) => this.#streamOf[earlier] ?? 0)
+      .find((stream, index) => stream !== 0 && this.#latest[stream] === needed[index]);
     const sides = Array.from(this.#latest.subarray(1));
-    const branch = followed ?? 1 + sides.indexOf(Math.min(...sides));
-    return { branch, after: this.follow(place, branch, needed) };
+    const stream = followed ?? 1 + sides.indexOf(Math.min(...sides));
+    return { stream, after: this.follow(place, stream, needed) };
   }
 
-  follow(place: number, branch: number, needed: readonly number[]): readonly number[] {
-    const previous = this.#clocks[this.#latest[branch] ?? none];
+  follow(place: number, stream: number, needed: readonly number[]): readonly number[] {
+    const previous = this.#clocks[this.#latest[stream] ?? none];
     const clock = previous?.slice() ?? new Int32Array(this.#latest.length).fill(none);
     const after: number[] = [];
     // From the latest on: whatever has ended with another call stands before that one.
     for (const earlier of [...needed].sort((a, b) => b - a)) {
-      if (earlier <= (clock[this.#branchOf[earlier] ?? 0] ?? none)) continue;
+      if (earlier <= (clock[this.#streamOf[earlier] ?? 0] ?? none)) continue;
       after.push(earlier);
       this.#clocks[earlier]?.forEach((ended, other) => {
         clock[other] = Math.max(clock[other] ?? none, ended);
       });
     }
-    clock[branch] = place;
+    clock[stream] = place;
     this.#clocks.push(clock);
-    this.#branchOf.push(branch);
-    this.#latest[branch] = place;
+    this.#streamOf.push(stream);
+    this.#latest[stream] = place;
     return after.reverse();
   }
 }

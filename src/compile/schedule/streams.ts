@@ -5,11 +5,11 @@
 
 import type { Stream } from "../../driver/index.js";
 import type { Mark, Runtime } from "../../runtime/index.js";
-import { type Piece, sendPieces } from "../execute/emit.js";
+import { type Piece, submitCommands } from "../execute/emit.js";
 import type { Schedule } from "../program/program.js";
 
 /** What one call sends, where, and behind what. */
-interface Sending {
+interface Submission {
   readonly stream: Stream;
   /** It is the first of its branch, and waits for nothing: that branch begins with the step itself. */
   readonly isBeginning: boolean;
@@ -20,10 +20,10 @@ interface Sending {
 }
 
 /** How a schedule's pieces are sent. The streams are the runtime's and last as long as it does. */
-export function senderOf(runtime: Runtime, schedule: Schedule, pieces: readonly Piece[]): () => void {
-  const sideBranches = schedule.calls.reduce((most, { branch }) => Math.max(most, branch), 0);
-  if (sideBranches === 0) return () => sendPieces(runtime, pieces);
-  const sides = runtime.sideStreams(sideBranches, { isFirst: !schedule.isMainFirst });
+export function submitterOf(runtime: Runtime, schedule: Schedule, pieces: readonly Piece[]): () => void {
+  const sideStreams = schedule.calls.reduce((most, { stream }) => Math.max(most, stream), 0);
+  if (sideStreams === 0) return () => submitCommands(runtime, pieces);
+  const sides = runtime.sideStreams(sideStreams, { isFirst: !schedule.isMainFirst });
   const sendings = sendingsOf(schedule, pieces, [runtime.stream, ...sides]);
   return () => sendAll(runtime, sendings);
 }
@@ -32,20 +32,20 @@ function sendingsOf(
   { calls }: Schedule,
   pieces: readonly Piece[],
   streams: readonly Stream[],
-): readonly Sending[] {
+): readonly Submission[] {
   const [main] = streams;
   if (!main) return [];
   const ofCall: Piece[][] = calls.map(() => []);
   for (const piece of pieces) {
-    const stream = streams[calls[piece.call]?.branch ?? 0] ?? main;
+    const stream = streams[calls[piece.call]?.stream ?? 0] ?? main;
     ofCall[piece.call]?.push(stream === main ? piece : onStream(piece, stream));
   }
   const awaited = new Set(calls.flatMap(({ after }) => after));
   const begun = new Set<number>([0]);
-  return calls.map(({ branch, after }, place) => {
-    const isBeginning = !begun.has(branch) && after.length === 0;
-    begun.add(branch);
-    const stream = streams[branch] ?? main;
+  return calls.map(({ stream: index, after }, place) => {
+    const isBeginning = !begun.has(index) && after.length === 0;
+    begun.add(index);
+    const stream = streams[index] ?? main;
     return { stream, isBeginning, pieces: ofCall[place] ?? [], after, isAwaited: awaited.has(place) };
   });
 }
@@ -58,7 +58,7 @@ function onStream({ work, ...piece }: Piece, stream: Stream): Piece {
   return { ...piece, work: { kind: "launch", request: { ...work.request, stream } } };
 }
 
-function sendAll(runtime: Runtime, sendings: readonly Sending[]): void {
+function sendAll(runtime: Runtime, sendings: readonly Submission[]): void {
   const marks = new Map<number, Mark>();
   const begun = new Set<Stream>();
   try {
@@ -70,14 +70,14 @@ function sendAll(runtime: Runtime, sendings: readonly Sending[]): void {
         if (mark) runtime.waitFor(mark, stream);
       }
       if (stream !== runtime.stream) begun.add(stream);
-      sendPieces(runtime, pieces);
-      if (isAwaited) marks.set(place, runtime.markStream(stream));
+      submitCommands(runtime, pieces);
+      if (isAwaited) marks.set(place, runtime.recordEvent(stream));
     }
   } catch (error) {
     rejoin(runtime, begun);
     throw error;
   } finally {
-    for (const mark of marks.values()) runtime.endMark(mark);
+    for (const mark of marks.values()) runtime.destroyEvent(mark);
   }
 }
 

@@ -1,7 +1,7 @@
 /** Puts a trace's constants into persistent memory, and what follows from constants alone with them. */
 
 import type { Region, Runtime } from "../../runtime/index.js";
-import { type Buffer, type Call, mapParts, type Part } from "../program/program.js";
+import { type Buffer, type BufferSlice, type Call, mapSlices } from "../program/program.js";
 import type { Constant } from "./trace.js";
 
 export interface PlacedConstants {
@@ -36,9 +36,9 @@ export function placeConstants(
       return [buffer, address - region.span.address];
     }),
   );
-  const placed = (part: Part): Part => {
-    const offset = places.get(part.buffer);
-    return offset === undefined ? part : { buffer: whole, offset: offset + part.offset, size: part.size };
+  const placed = (slice: BufferSlice): BufferSlice => {
+    const offset = places.get(slice.buffer);
+    return offset === undefined ? slice : { buffer: whole, offset: offset + slice.offset, size: slice.size };
   };
-  return { calls: calls.map((call) => ({ ...call, work: mapParts(call.work, placed) })), regions: [region] };
+  return { calls: calls.map((call) => ({ ...call, work: mapSlices(call.work, placed) })), regions: [region] };
 }

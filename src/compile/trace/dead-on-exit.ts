@@ -3,31 +3,31 @@
  * there, so that a store which the step itself does not read is none that has to be made.
  */
 
-import { accessesOf, type Call, type Part } from "../program/program.js";
-import { areApart, extentOf } from "../program/slices.js";
+import { accessesOf, type BufferSlice, type Call } from "../program/program.js";
+import { areDisjoint, extentOf } from "../program/slices.js";
 
 /** A part of which nobody wants what is there, from the call at this place on, unless it is written again. */
 export interface Forget {
-  readonly part: Part;
+  readonly slice: BufferSlice;
   readonly place: number;
 }
 
 /** What is still forgotten when all calls are done; neighbours are one part. */
-export function forgottenBehind(calls: readonly Call[], forgets: readonly Forget[]): readonly Part[] {
+export function deadAfter(calls: readonly Call[], forgets: readonly Forget[]): readonly BufferSlice[] {
   const first = forgets.reduce((least, { place }) => Math.min(least, place), calls.length);
   // Of many calls few write gradients: only those are held against each of them.
-  const { from, to } = rangeOf(forgets.map(({ part }) => extentOf(part)));
+  const { from, to } = rangeOf(forgets.map(({ slice }) => extentOf(slice)));
   const writes = calls.slice(first).flatMap((call, index) =>
     accessesOf(call)
-      .filter((access) => access.writes && access.part.buffer.storage)
-      .map(({ part }) => ({ extent: extentOf(part), place: first + index }))
+      .filter((access) => access.writes && access.slice.buffer.storage)
+      .map(({ slice }) => ({ extent: extentOf(slice), place: first + index }))
       .filter(({ extent }) => extent.from < to && from < extent.to),
   );
-  const left = forgets.filter(({ part, place }) => {
-    const own = extentOf(part);
-    return writes.every((write) => write.place < place || areApart(write.extent, own));
+  const left = forgets.filter(({ slice, place }) => {
+    const own = extentOf(slice);
+    return writes.every((write) => write.place < place || areDisjoint(write.extent, own));
   });
-  return joinNeighbours(left.map(({ part }) => part));
+  return combineNeighbours(left.map(({ slice }) => slice));
 }
 
 function rangeOf(extents: readonly { readonly from: number; readonly to: number }[]) {
@@ -37,14 +37,14 @@ function rangeOf(extents: readonly { readonly from: number; readonly to: number 
   };
 }
 
-function joinNeighbours(parts: readonly Part[]): readonly Part[] {
-  const joined: Part[] = [];
-  const sorted = parts.toSorted((a, b) => a.buffer.id - b.buffer.id || a.offset - b.offset);
-  for (const part of sorted) {
+function combineNeighbours(slices: readonly BufferSlice[]): readonly BufferSlice[] {
+  const joined: BufferSlice[] = [];
+  const sorted = slices.toSorted((a, b) => a.buffer.id - b.buffer.id || a.offset - b.offset);
+  for (const slice of sorted) {
     const last = joined.at(-1);
-    if (last?.buffer !== part.buffer || last.offset + last.size < part.offset) joined.push(part);
+    if (last?.buffer !== slice.buffer || last.offset + last.size < slice.offset) joined.push(slice);
     else {
-      const end = Math.max(last.offset + last.size, part.offset + part.size);
+      const end = Math.max(last.offset + last.size, slice.offset + slice.size);
       joined[joined.length - 1] = { ...last, size: end - last.offset };
     }
   }
@@ -52,8 +52,11 @@ function joinNeighbours(parts: readonly Part[]): readonly Part[] {
 }
 
 /** Is all of a part among what is forgotten? */
-export function isForgotten(forgotten: readonly Part[], { buffer, offset, size }: Part): boolean {
-  return forgotten.some(
+export function isDeadOnExit(
+  deadOnExit: readonly BufferSlice[],
+  { buffer, offset, size }: BufferSlice,
+): boolean {
+  return deadOnExit.some(
     (one) => one.buffer === buffer && one.offset <= offset && offset + size <= one.offset + one.size,
   );
 }

@@ -6,8 +6,8 @@
 import { type Expression, iterateElements, type RowKernel, type Stage, term } from "../../ir/index.js";
 import type { Region, Runtime, Storage } from "../../runtime/index.js";
 import { decodeBadIndex, joinChecks, type TracedCheck } from "../passes/index-checks.js";
-import { type Guard, guardWrites, isFiniteTerm } from "../passes/skip-nonfinite.js";
-import { accessesOf, type Buffer, type Call, type Part } from "../program/program.js";
+import { type Guard, isFiniteTerm, predicateWrites } from "../passes/skip-nonfinite.js";
+import { accessesOf, type Buffer, type BufferSlice, type Call } from "../program/program.js";
 import type { Trace } from "./trace.js";
 
 /** What its memory is called. */
@@ -75,9 +75,9 @@ export interface RecordedStep {
 /** Guards what the step leaves behind, where it asks for that, and has it keep its record. */
 export function recordStep(
   runtime: Runtime,
-  { calls, guards, checks, forgotten }: Pick<Trace<unknown>, "calls" | "guards" | "checks" | "forgotten">,
+  { calls, guards, checks, deadOnExit }: Pick<Trace<unknown>, "calls" | "guards" | "checks" | "deadOnExit">,
 ): RecordedStep {
-  const indices = joinChecks(calls, checks, forgotten);
+  const indices = joinChecks(calls, checks, deadOnExit);
   if (guards.length === 0 && !indices) return { calls, regions: [] };
   const size = 8 * fields.length;
   const region = runtime.persistent.place("scalars", recordName, [{ name: recordName, size }]);
@@ -87,11 +87,11 @@ export function recordStep(
   const looks = new Set(checks.map(({ found }) => found.buffer));
   // Indices are known early. Fused with later work, the check would delay the updates that wait for it.
   const early = calls.map((call) =>
-    accessesOf(call).some(({ part, writes }) => writes && looks.has(part.buffer))
-      ? { ...call, isApart: true }
+    accessesOf(call).some(({ slice, writes }) => writes && looks.has(slice.buffer))
+      ? { ...call, isHoisted: true }
       : call,
   );
-  const guarded = guardWrites(early, [...guards, ...(indices?.guards ?? [])]);
+  const guarded = predicateWrites(early, [...guards, ...(indices?.guards ?? [])]);
   const joins = indices?.joins ?? [];
   const withJoins = guarded.flatMap((call, place) => [
     ...joins.filter((join) => join.place === place).map((join) => join.call),
@@ -110,9 +110,9 @@ export function recordStep(
 const fieldsWith = (hasChecks: boolean): readonly Field[] => (hasChecks ? fields : ["skipped"]);
 
 function noteCall(
-  record: Part,
+  record: BufferSlice,
   guards: readonly Guard[],
-  found: { readonly number: Part; readonly code: Part } | undefined,
+  found: { readonly number: BufferSlice; readonly code: BufferSlice } | undefined,
 ): Call {
   const numbers = guards.map(({ number }) => number);
   const own = fieldsWith(found !== undefined).map((field) => ({
@@ -128,8 +128,8 @@ function noteCall(
   const kernel = noteKernel(numbers.length, found !== undefined);
   return {
     op: kernel.name,
-    part: "update",
-    work: { kind: "rows", kernel, iteration, operands, scalars: [] },
+    phase: "update",
+    work: { kind: "row", kernel, iteration, operands, scalars: [] },
   };
 }
 

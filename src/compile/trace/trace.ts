@@ -10,25 +10,25 @@ import {
   formatShape,
   type LoweredOp,
   listenToOps,
-  type StepPart,
+  type StepPhase,
 } from "../../ops/index.js";
 import {
   alignment,
-  type Imagination,
   type IndexCheck,
   type Runtime,
   type Storage,
+  type TraceSink,
   type UploadItem,
-  type WorkPiece,
+  type WorkCommand,
 } from "../../runtime/index.js";
 import { alignUp, beat } from "../../units/index.js";
 import type { TracedCheck } from "../passes/index-checks.js";
 import type { Guard } from "../passes/skip-nonfinite.js";
 import { attentionCall } from "../program/attention-call.js";
 import { Buffers } from "../program/buffers.js";
-import type { Buffer, Call, Part, ProductCall, Work } from "../program/program.js";
+import type { Buffer, BufferSlice, Call, GemmCall, Work } from "../program/program.js";
 import { Signatures } from "../program/signature.js";
-import { type Forget, forgottenBehind } from "./dead-on-exit.js";
+import { deadAfter, type Forget } from "./dead-on-exit.js";
 import { userLine } from "./user-line.js";
 
 /** An op of the table as the step called it, for people. */
@@ -57,7 +57,7 @@ export interface Trace<T> {
   /** Where it looks for bad indices. */
   readonly checks: readonly TracedCheck[];
   /** Persistent memory of which nobody wants what the step leaves in it. */
-  readonly forgotten: readonly Part[];
+  readonly deadOnExit: readonly BufferSlice[];
   /** The dtypes and shapes of what the ops have made, by their buffers' numbers, where a buffer holds one array. */
   readonly types: ReadonlyMap<number, string>;
   /** Does everything still hold that the function took for granted, besides shapes? */
@@ -67,10 +67,10 @@ export interface Trace<T> {
 export function traceStep<T>(runtime: Runtime, body: () => T): Trace<T> {
   const tracer = new Tracer(runtime);
   const result = runTraced(runtime, tracer, body);
-  const { calls, ops, constants, assumptions, guards, checks, forgets, types } = tracer;
-  const forgotten = forgottenBehind(calls, forgets);
-  const holds = (): boolean => assumptions.every((one) => one());
-  return { result, calls, ops, constants, guards, checks, forgotten, types, holds };
+  const { calls, ops, constants, traceGuards, guards, checks, forgets, types } = tracer;
+  const deadOnExit = deadAfter(calls, forgets);
+  const holds = (): boolean => traceGuards.every((one) => one());
+  return { result, calls, ops, constants, guards, checks, deadOnExit, types, holds };
 }
 
 /** The work of an earlier trace, for an audit. */
@@ -86,7 +86,7 @@ export function expectedWork({ calls, guards, constants }: Trace<unknown>): Expe
   const signatures = new Signatures();
   return {
     calls: calls.map((call) => signatures.of(call)),
-    guards: guards.map((guard) => signatureOfGuard(guard, signatures)),
+    guards: guards.map((guard) => guardSignature(guard, signatures)),
     ops: calls.map(({ op }) => op),
     constants: constants.map(({ bytes }) => bytes),
   };
@@ -101,23 +101,23 @@ export function auditStep(runtime: Runtime, expected: ExpectedWork, body: () => 
 
 function runTraced<T>(runtime: Runtime, tracer: Tracer, body: () => T): T {
   const listen = (): T => listenToOps(runtime, tracer, () => listenToCalls(runtime, tracer, body));
-  return runtime.imagine(tracer, listen);
+  return runtime.traceWith(tracer, listen);
 }
 
-function signatureOfGuard({ from, until, number }: Guard, signatures: Signatures): string {
-  return `from ${from} until ${until} by ${signatures.ofPart(number)}`;
+function guardSignature({ from, until, number }: Guard, signatures: Signatures): string {
+  return `from ${from} until ${until} by ${signatures.ofSlice(number)}`;
 }
 
 const defaultAdvice =
   "Return the tensor from the step and read it outside; set rates and upload data before the call; compute with tensors " +
   "what depends on data.";
 
-class Tracer implements Imagination, CallListener {
+class Tracer implements TraceSink, CallListener {
   readonly buffers: Buffers;
   readonly calls: Call[] = [];
   readonly ops: TracedOp[] = [];
   readonly constants: Constant[] = [];
-  readonly assumptions: (() => boolean)[] = [];
+  readonly traceGuards: (() => boolean)[] = [];
   readonly guards: Guard[] = [];
   readonly checks: TracedCheck[] = [];
   readonly types = new Map<number, string>();
@@ -125,7 +125,7 @@ class Tracer implements Imagination, CallListener {
   readonly #runtime: Runtime;
   /** The op that is being lowered; others may be lowered inside it. */
   #op: string | undefined;
-  #part: StepPart = "forward";
+  #phase: StepPhase = "forward";
 
   readonly #expected: ExpectedWork | undefined;
   readonly #signatures = new Signatures();
@@ -140,7 +140,7 @@ class Tracer implements Imagination, CallListener {
   finishAudit({ ops, guards: expected }: ExpectedWork): void {
     const { calls, guards } = this;
     if (calls.length < ops.length) throw stepChanged(undefined, ops[calls.length], undefined);
-    const found = guards.map((guard) => signatureOfGuard(guard, this.#signatures));
+    const found = guards.map((guard) => guardSignature(guard, this.#signatures));
     if (String(found) !== String(expected))
       throw changed("its calls of clipGradNorm, or what follows them, are not those of the first trace", {});
   }
@@ -158,16 +158,22 @@ class Tracer implements Imagination, CallListener {
     };
   }
 
-  enterPart(part: StepPart): () => void {
-    const outer = this.#part;
-    this.#part = part;
+  enterStepPhase(phase: StepPhase): () => void {
+    const outer = this.#phase;
+    this.#phase = phase;
     return () => {
-      this.#part = outer;
+      this.#phase = outer;
     };
   }
 
   rows({ kernel, iteration, operands, scalars = [] }: Parameters<CallListener["rows"]>[0]): void {
-    this.#add(kernel.name, { kind: "rows", kernel, iteration, operands: this.#partsOf(operands), scalars });
+    this.#add(kernel.name, {
+      kind: "row",
+      kernel,
+      iteration,
+      operands: this.#subexpressionsOf(operands),
+      scalars,
+    });
   }
 
   columns(launch: Parameters<CallListener["columns"]>[0]): void {
@@ -175,24 +181,24 @@ class Tracer implements Imagination, CallListener {
     const work = {
       ...{ kernel, rows, columns, scalars },
       strides: strides.map(({ row, column }) => ({ row, column })),
-      operands: this.#partsOf(operands),
+      operands: this.#subexpressionsOf(operands),
     };
-    this.#add(kernel.name, { kind: "columns", ...work });
+    this.#add(kernel.name, { kind: "column", ...work });
   }
 
   product(problem: Parameters<CallListener["product"]>[0], op: string): void {
     const { a, b, c, bias, scratch, ...rest } = problem;
     const lying = ({ storage, rowStride, isTransposed = false, batchStride = 0 }: typeof a) => ({
       ...{ rowStride, isTransposed, batchStride },
-      part: this.buffers.partOf(storage),
+      slice: this.buffers.sliceOf(storage),
     });
-    const work: ProductCall = {
-      kind: "product",
+    const work: GemmCall = {
+      kind: "gemm",
       problem: {
         ...rest,
         ...{ a: lying(a), b: lying(b), c: lying(c) },
-        ...(bias && { bias: this.buffers.partOf(bias) }),
-        ...(scratch && { scratch: this.buffers.partOf(scratch) }),
+        ...(bias && { bias: this.buffers.sliceOf(bias) }),
+        ...(scratch && { scratch: this.buffers.sliceOf(scratch) }),
       },
     };
     this.#add(op, work);
@@ -201,32 +207,32 @@ class Tracer implements Imagination, CallListener {
   attention(problem: Parameters<CallListener["attention"]>[0], op: string): void {
     this.#add(
       op,
-      attentionCall("forward", problem, (storage) => this.buffers.partOf(storage)),
+      attentionCall("forward", problem, (storage) => this.buffers.sliceOf(storage)),
     );
   }
 
   attentionBackward(problem: Parameters<CallListener["attentionBackward"]>[0], op: string): void {
     this.#add(
       op,
-      attentionCall("backward", problem, (storage) => this.buffers.partOf(storage)),
+      attentionCall("backward", problem, (storage) => this.buffers.sliceOf(storage)),
     );
   }
 
-  work(piece: WorkPiece): void {
+  work(piece: WorkCommand): void {
     const { buffers } = this;
     switch (piece.kind) {
       case "launch": {
         const { op, kernel, blocks, arguments: given, stream } = piece.request;
         if (stream) this.refuse("a launch on a stream of its own", op);
-        const values = given.map((one) => (typeof one === "number" ? one : buffers.partOf(one)));
+        const values = given.map((one) => (typeof one === "number" ? one : buffers.sliceOf(one)));
         this.#add(op, { kind: "launch", kernel, blocks, arguments: values });
         return;
       }
       case "fill":
-        this.#add("fill", { kind: "fill", target: buffers.partOf(piece.target), byte: piece.byte });
+        this.#add("fill", { kind: "fill", target: buffers.sliceOf(piece.target), byte: piece.byte });
         return;
       case "copy": {
-        const [target, source] = [buffers.partOf(piece.target), buffers.partOf(piece.source)];
+        const [target, source] = [buffers.sliceOf(piece.target), buffers.sliceOf(piece.source)];
         this.#add("copy", { kind: "copy", target, source });
         return;
       }
@@ -236,39 +242,39 @@ class Tracer implements Imagination, CallListener {
   /** What the host gives to memory of the step is the same each time: a constant, copied where it is wanted. */
   upload(items: Iterable<UploadItem>): void {
     for (const { source, target } of items) {
-      if (!this.#runtime.arena.isImagined(target)) this.refuse("upload data", target.label);
+      if (!this.#runtime.arena.isTraced(target)) this.refuse("upload data", target.label);
       const bytes = new Uint8Array(source.buffer, source.byteOffset, source.byteLength).slice();
       const known = this.#expected?.constants[this.constants.length];
       if (known && !isSameBytes(known, bytes)) throw changedNumbers(target.label, userLine());
       const buffer = this.buffers.make(bytes.length, target.label);
       this.constants.push({ buffer, bytes });
-      const whole: Part = { buffer, offset: 0, size: bytes.length };
-      this.#add("constant", { kind: "copy", target: this.buffers.partOf(target), source: whole });
+      const whole: BufferSlice = { buffer, offset: 0, size: bytes.length };
+      this.#add("constant", { kind: "copy", target: this.buffers.sliceOf(target), source: whole });
     }
   }
 
   guard(number: Storage | undefined): void {
     const place = this.calls.length;
-    if (number) this.guards.push({ from: place, until: Infinity, number: this.buffers.partOf(number) });
+    if (number) this.guards.push({ from: place, until: Infinity, number: this.buffers.sliceOf(number) });
     else for (const guard of [...this.guards, ...this.checks]) guard.until = Math.min(guard.until, place);
   }
 
   checkIndices(found: Storage, check: IndexCheck): void {
     const line = userLine();
     const place = { from: this.calls.length, until: Infinity };
-    this.checks.push({ ...check, ...place, found: this.buffers.partOf(found), ...(line && { line }) });
+    this.checks.push({ ...check, ...place, found: this.buffers.sliceOf(found), ...(line && { line }) });
   }
 
   forget(storage: Storage): void {
-    if (this.#runtime.arena.isImagined(storage)) return;
-    const { buffer, offset, size } = this.buffers.partOf(storage);
+    if (this.#runtime.arena.isTraced(storage)) return;
+    const { buffer, offset, size } = this.buffers.sliceOf(storage);
     // The padding behind it is nobody's, and passes over several tensors write it too.
     const padded = storage.owner ? size : Math.min(alignUp(size, alignment), buffer.bytes - offset);
-    this.forgets.push({ part: { buffer, offset, size: padded }, place: this.calls.length });
+    this.forgets.push({ slice: { buffer, offset, size: padded }, place: this.calls.length });
   }
 
   assume(holds: () => boolean): void {
-    this.assumptions.push(holds);
+    this.traceGuards.push(holds);
   }
 
   refuse(what: string, label: string, advice = defaultAdvice): never {
@@ -282,12 +288,12 @@ class Tracer implements Imagination, CallListener {
     );
   }
 
-  #partsOf(storages: readonly Storage[]): Part[] {
-    return storages.map((storage) => this.buffers.partOf(storage));
+  #subexpressionsOf(storages: readonly Storage[]): BufferSlice[] {
+    return storages.map((storage) => this.buffers.sliceOf(storage));
   }
 
   #add(name: string, work: Work): void {
-    const call = { op: this.#op ?? name, work, part: this.#part };
+    const call = { op: this.#op ?? name, work, phase: this.#phase };
     const place = this.calls.length;
     const expected = this.#expected;
     if (expected && this.#signatures.of(call) !== expected.calls[place])
@@ -297,8 +303,8 @@ class Tracer implements Imagination, CallListener {
   }
 
   #noteType(array: DeviceArray): void {
-    if (!array.storage || !this.#runtime.arena.isImagined(array.storage)) return;
-    const { buffer, size } = this.buffers.partOf(array.storage);
+    if (!array.storage || !this.#runtime.arena.isTraced(array.storage)) return;
+    const { buffer, size } = this.buffers.sliceOf(array.storage);
     if (size === buffer.bytes) this.types.set(buffer.id, describe(array));
   }
 }

@@ -2,8 +2,8 @@
 
 import { alignment } from "../../runtime/index.js";
 import { alignUp, formatSpan, overlaps } from "../../units/index.js";
-import type { Buffer, Call, Part } from "../program/program.js";
-import { nameBuffer, nameCall, namePart, nameRange, refusal } from "./plan-error.js";
+import type { Buffer, BufferSlice, Call } from "../program/program.js";
+import { nameBuffer, nameCall, nameRange, nameSlice, refusal } from "./plan-error.js";
 import type { Proposal } from "./proposal.js";
 
 export function requireOwnMemory({ plan, block, buffers }: Proposal): void {
@@ -28,7 +28,7 @@ export function requirePlaces(proposal: Proposal): void {
   for (const [buffer, offset] of proposal.plan.offsets) requirePlace(proposal, buffer, offset);
   for (const buffer of proposal.buffers) requireHome(proposal, buffer);
   for (const [index, call] of proposal.program.entries()) {
-    for (const { part } of proposal.accesses[index] ?? []) requireInside(part, call, index);
+    for (const { slice } of proposal.accesses[index] ?? []) requireInside(slice, call, index);
   }
 }
 
@@ -85,10 +85,10 @@ function requireHome({ plan }: Proposal, buffer: Buffer): void {
   }
 }
 
-function requireInside(part: Part, call: Call, index: number): void {
-  const { buffer, offset, size } = part;
+function requireInside(slice: BufferSlice, call: Call, index: number): void {
+  const { buffer, offset, size } = slice;
   if (isCount(offset) && isCount(size) && size > 0 && offset + size <= buffer.bytes) return;
-  const finding = `${nameCall(call, index)} touches ${namePart(part)}, which has ${buffer.bytes}`;
+  const finding = `${nameCall(call, index)} touches ${nameSlice(slice)}, which has ${buffer.bytes}`;
   throw refusal("places", finding, { call: index, buffer: buffer.id, offset, size, bytes: buffer.bytes });
 }
 

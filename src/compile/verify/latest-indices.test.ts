@@ -6,7 +6,7 @@ import fc from "fast-check";
 import { boundsOf, indexOf, LatestPlaces } from "./latest-indices.js";
 import { none } from "./streams.js";
 
-const branches = 3;
+const streams = 3;
 
 const range = fc
   .tuple(fc.integer({ min: 0, max: 40 }), fc.integer({ min: 1, max: 40 }))
@@ -15,7 +15,7 @@ const range = fc
 const visit = fc.record({
   range,
   asked: range,
-  branch: fc.nat({ max: branches - 1 }),
+  stream: fc.nat({ max: streams - 1 }),
   place: fc.nat({ max: 99 }),
 });
 
@@ -23,11 +23,11 @@ test("of any bytes it knows the latest place on each branch, whatever was noted 
   fc.assert(
     fc.property(fc.array(visit, { maxLength: 40 }), (visits) => {
       const ranges = visits.flatMap((one) => [one.range, one.asked]);
-      const places = new LatestPlaces(boundsOf(ranges.flatMap(({ start, end }) => [start, end])), branches);
-      const model = Array.from({ length: 80 }, () => new Array<number>(branches).fill(none));
-      for (const { range: noted, asked, branch, place } of visits) {
-        places.note(noted.start, noted.end, branch, place);
-        for (const byte of model.slice(noted.start, noted.end)) byte[branch] = Math.max(byte[branch]!, place);
+      const places = new LatestPlaces(boundsOf(ranges.flatMap(({ start, end }) => [start, end])), streams);
+      const model = Array.from({ length: 80 }, () => new Array<number>(streams).fill(none));
+      for (const { range: noted, asked, stream, place } of visits) {
+        places.note(noted.start, noted.end, stream, place);
+        for (const byte of model.slice(noted.start, noted.end)) byte[stream] = Math.max(byte[stream]!, place);
         const seen = model.slice(asked.start, asked.end);
         const expected = [0, 1, 2].map((one) => Math.max(...seen.map((byte) => byte[one]!)));
         assert.deepEqual([...places.latest(asked.start, asked.end)], expected);

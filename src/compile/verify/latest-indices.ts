@@ -27,7 +27,7 @@ export function indexOf(bounds: Bounds, position: number): number {
 
 export class LatestPlaces {
   readonly #bounds: Bounds;
-  readonly #branches: number;
+  readonly #streams: number;
   /** A power of two: node n stands over 2n and 2n + 1, and the leaves begin here. */
   readonly #leaves: number;
   /** By node and branch: the latest that was noted for exactly all bytes of the node. */
@@ -36,31 +36,31 @@ export class LatestPlaces {
   readonly #any: Int32Array;
 
   /** Ranges begin and end at the given bounds only. */
-  constructor(bounds: Bounds, branches: number) {
+  constructor(bounds: Bounds, streams: number) {
     this.#bounds = bounds;
-    this.#branches = branches;
+    this.#streams = streams;
     this.#leaves = 2 ** Math.ceil(Math.log2(Math.max(bounds.length, 1)));
-    this.#whole = new Int32Array(2 * this.#leaves * branches).fill(none);
-    this.#any = new Int32Array(2 * this.#leaves * branches).fill(none);
+    this.#whole = new Int32Array(2 * this.#leaves * streams).fill(none);
+    this.#any = new Int32Array(2 * this.#leaves * streams).fill(none);
   }
 
   /** Notes that the call at a place was at these bytes, unless a later one of its branch is known to have been. */
-  note(start: number, end: number, branch: number, place: number): void {
+  note(start: number, end: number, stream: number, place: number): void {
     const [first, last] = this.#leavesOf(start, end);
     this.#eachNode(first, last, (node) => {
-      raise(this.#whole, node * this.#branches + branch, place);
-      raise(this.#any, node * this.#branches + branch, place);
+      raise(this.#whole, node * this.#streams + stream, place);
+      raise(this.#any, node * this.#streams + stream, place);
     });
-    this.#eachAbove(first, last, (node) => raise(this.#any, node * this.#branches + branch, place));
+    this.#eachAbove(first, last, (node) => raise(this.#any, node * this.#streams + stream, place));
   }
 
   /** The latest place by branch that was noted for any of these bytes, `none` where there is none. */
   latest(start: number, end: number): Int32Array {
     const [first, last] = this.#leavesOf(start, end);
-    const found = new Int32Array(this.#branches).fill(none);
+    const found = new Int32Array(this.#streams).fill(none);
     const take = (places: Int32Array, node: number): void => {
-      for (let branch = 0; branch < this.#branches; branch++) {
-        raise(found, branch, places[node * this.#branches + branch] ?? none);
+      for (let stream = 0; stream < this.#streams; stream++) {
+        raise(found, stream, places[node * this.#streams + stream] ?? none);
       }
     };
     this.#eachNode(first, last, (node) => take(this.#any, node));

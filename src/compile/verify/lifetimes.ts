@@ -26,7 +26,7 @@ interface Lifetime {
 export function requireLifetimes(proposal: Proposal, order: Order): void {
   const lifetimes = lifetimesOf(proposal, order);
   const bounds = boundsOf(lifetimes.flatMap(({ start, end }) => [start, end]));
-  const taken = new LatestPlaces(bounds, order.branches);
+  const taken = new LatestPlaces(bounds, order.streams);
   for (const lifetime of lifetimes) {
     beat();
     const { start, end, firsts, lasts } = lifetime;
@@ -37,7 +37,7 @@ export function requireLifetimes(proposal: Proposal, order: Order): void {
         throw clash(proposal, lifetimes, { lifetime, first, last });
       }
     }
-    for (const [branch, last] of lasts.entries()) if (last !== none) taken.note(start, end, branch, last);
+    for (const [stream, last] of lasts.entries()) if (last !== none) taken.note(start, end, stream, last);
   }
 }
 
@@ -46,19 +46,19 @@ function lifetimesOf(proposal: Proposal, order: Order): Lifetime[] {
   const { schedule, plan } = proposal;
   const lifetimes = new Map<Buffer, Lifetime>();
   for (const place of schedule.calls.keys()) {
-    const branch = order.branchAt(place);
-    for (const { part } of accessesAt(proposal, place)) {
-      const { buffer } = part;
+    const stream = order.streamAt(place);
+    for (const { slice } of accessesAt(proposal, place)) {
+      const { buffer } = slice;
       if (buffer.storage !== undefined) continue;
       let lifetime = lifetimes.get(buffer);
       if (lifetime === undefined) {
         const start = plan.offsets.get(buffer) ?? 0;
-        const firsts = new Int32Array(order.branches).fill(none);
+        const firsts = new Int32Array(order.streams).fill(none);
         lifetime = { buffer, start, end: start + buffer.bytes, firsts, lasts: firsts.slice() };
         lifetimes.set(buffer, lifetime);
       }
-      if (lifetime.firsts[branch] === none) lifetime.firsts[branch] = place;
-      lifetime.lasts[branch] = place;
+      if (lifetime.firsts[stream] === none) lifetime.firsts[stream] = place;
+      lifetime.lasts[stream] = place;
     }
   }
   return [...lifetimes.values()];

@@ -1,7 +1,7 @@
 /** The rule `members`: of what one launch runs side by side nobody knows which comes first. */
 
 import { type Access, membersOf } from "../program/program.js";
-import { nameCall, namePart, refusal } from "./plan-error.js";
+import { nameCall, nameSlice, refusal } from "./plan-error.js";
 import type { Proposal } from "./proposal.js";
 import type { Line } from "./timeline.js";
 
@@ -12,7 +12,7 @@ interface Touch {
   readonly end: number;
 }
 
-export function requireMembersApart({ program }: Proposal, line: Line): void {
+export function requireDisjointGroup({ program }: Proposal, line: Line): void {
   for (const [index, call] of program.entries()) {
     const members = membersOf(call);
     const met = meetingIn(touchesOf(members, line));
@@ -20,7 +20,7 @@ export function requireMembersApart({ program }: Proposal, line: Line): void {
     const [one, other] = met;
     const finding =
       `${nameCall(call, index)} runs ${members.length} kernels side by side, of which number ${one.member} meets ` +
-      `${namePart(one.access.part)} and number ${other.member} ${namePart(other.access.part)}, and one of them writes there`;
+      `${nameSlice(one.access.slice)} and number ${other.member} ${nameSlice(other.access.slice)}, and one of them writes there`;
     throw refusal("members", finding, { call: index, first: one.member, second: other.member });
   }
 }
@@ -28,7 +28,7 @@ export function requireMembersApart({ program }: Proposal, line: Line): void {
 /** In the order of their first bytes. */
 function touchesOf(members: readonly (readonly Access[])[], line: Line): readonly Touch[] {
   const touches = members.flatMap((accesses, member) =>
-    accesses.map((access) => ({ member, access, ...line.rangeOf(access.part) })),
+    accesses.map((access) => ({ member, access, ...line.rangeOf(access.slice) })),
   );
   return touches.sort((a, b) => a.start - b.start);
 }

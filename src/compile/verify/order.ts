@@ -3,7 +3,7 @@
 import { beat } from "../../units/index.js";
 import type { Access } from "../program/program.js";
 import { LatestPlaces } from "./latest-indices.js";
-import { namePart, refusal } from "./plan-error.js";
+import { nameSlice, refusal } from "./plan-error.js";
 import { accessesAt, nameCallAt, type Proposal } from "./proposal.js";
 import { none, type Order } from "./streams.js";
 import type { Line } from "./timeline.js";
@@ -13,15 +13,15 @@ import type { Line } from "./timeline.js";
  * write has come between need not be forgotten: they are before that write, and it is compared with as well.
  */
 export function requireOrder(proposal: Proposal, order: Order, line: Line): void {
-  const writes = new LatestPlaces(line.bounds, order.branches);
-  const reads = new LatestPlaces(line.bounds, order.branches);
+  const writes = new LatestPlaces(line.bounds, order.streams);
+  const reads = new LatestPlaces(line.bounds, order.streams);
 
   for (const [index, call] of proposal.program.entries()) {
     beat();
     const accesses = proposal.accesses[index] ?? [];
     const place = proposal.places.get(call) ?? none;
     for (const access of accesses) {
-      const { start, end } = line.rangeOf(access.part);
+      const { start, end } = line.rangeOf(access.slice);
       for (const earlier of access.writes ? [writes, reads] : [writes]) {
         for (const other of earlier.latest(start, end)) {
           if (other === none || order.isBefore(other, place)) continue;
@@ -30,10 +30,10 @@ export function requireOrder(proposal: Proposal, order: Order, line: Line): void
       }
     }
     // Only now: a call does not wait for itself.
-    for (const { part, reads: isRead, writes: isWritten } of accesses) {
-      const { start, end } = line.rangeOf(part);
-      if (isWritten) writes.note(start, end, order.branchAt(place), place);
-      if (isRead) reads.note(start, end, order.branchAt(place), place);
+    for (const { slice, reads: isRead, writes: isWritten } of accesses) {
+      const { start, end } = line.rangeOf(slice);
+      if (isWritten) writes.note(start, end, order.streamAt(place), place);
+      if (isRead) reads.note(start, end, order.streamAt(place), place);
     }
   }
 }
@@ -46,14 +46,14 @@ interface Meeting {
 }
 
 function disorder(proposal: Proposal, line: Line, { access, place, other }: Meeting): Error {
-  const { start, end } = line.rangeOf(access.part);
-  const met = accessesAt(proposal, other).find(({ part, writes }) => {
-    const range = line.rangeOf(part);
+  const { start, end } = line.rangeOf(access.slice);
+  const met = accessesAt(proposal, other).find(({ slice, writes }) => {
+    const range = line.rangeOf(slice);
     return (writes || access.writes) && range.start < end && start < range.end;
   });
   const finding =
-    `${nameCallAt(proposal, place)}, ${verbOf(access)} ${namePart(access.part)}; before it in the program ` +
-    `${nameCallAt(proposal, other)}, ${met === undefined ? "meets it there" : `${verbOf(met)} ${namePart(met.part)}`}` +
+    `${nameCallAt(proposal, place)}, ${verbOf(access)} ${nameSlice(access.slice)}; before it in the program ` +
+    `${nameCallAt(proposal, other)}, ${met === undefined ? "meets it there" : `${verbOf(met)} ${nameSlice(met.slice)}`}` +
     " and need not have ended by then";
   return refusal("order", finding, { firstPlace: other, secondPlace: place });
 }

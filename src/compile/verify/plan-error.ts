@@ -1,18 +1,18 @@
 /** The rules that a plan is held to, and the words in which one is refused. */
 
 import { type ErrorNumbers, HoldfastError } from "../../errors/index.js";
-import type { Buffer, Call, Part } from "../program/program.js";
+import type { Buffer, BufferSlice, Call } from "../program/program.js";
 
 /** What each rule says, by the name under which a refusal gives it. */
 export const planRules = {
   calls: "the schedule holds every call of the program once, and no other",
-  branches: "a call waits only for earlier ones on other branches, and the main branch waits for all",
+  streams: "a call waits only for earlier ones on other branches, and the main branch waits for all",
   persistent: "memory that is persistent is not given to a step",
   places: "every buffer has an aligned place inside the plan, and every part lies inside its buffer",
   peak: "the plan is as large as its highest buffer, and no larger",
   order: "calls that meet in memory, one of them writing, run in the program's order",
   members: "kernels that one launch runs side by side don't meet in memory that one of them writes",
-  handovers: "what a call fetches while the one before it still runs is nothing that this one writes",
+  pdl: "what a call fetches while the one before it still runs is nothing that this one writes",
   lifetimes: "one buffer's place becomes another's only when all work on the first has ended",
   written: "step memory is read only where an earlier call has written it",
 } as const;
@@ -36,7 +36,7 @@ export function nameBuffer({ id, label }: Buffer): string {
   return `buffer ${id} (${label})`;
 }
 
-export function namePart({ buffer, offset, size }: Part): string {
+export function nameSlice({ buffer, offset, size }: BufferSlice): string {
   return `${nameRange(offset, size)} of ${nameBuffer(buffer)}`;
 }
 

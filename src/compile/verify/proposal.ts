@@ -39,7 +39,7 @@ export function proposalOf(
     plan,
     block,
     accesses,
-    buffers: new Set(accesses.flatMap((touched) => touched.map(({ part }) => part.buffer))),
+    buffers: new Set(accesses.flatMap((touched) => touched.map(({ slice }) => slice.buffer))),
     indices: new Map(program.map((call, index) => [call, index])),
     places: new Map(schedule.calls.map(({ call }, place) => [call, place])),
   };

@@ -4,7 +4,7 @@
  */
 
 import { endOf } from "../../units/index.js";
-import type { Buffer, Part } from "../program/program.js";
+import type { Buffer, BufferSlice } from "../program/program.js";
 import { type Bounds, boundsOf } from "./latest-indices.js";
 import type { Proposal } from "./proposal.js";
 
@@ -14,7 +14,7 @@ interface Range {
 }
 
 export interface Line {
-  rangeOf(part: Part): Range;
+  rangeOf(slice: BufferSlice): Range;
   /** Where any part that is touched begins or ends. */
   readonly bounds: Bounds;
 }
@@ -32,10 +32,10 @@ export function lineOf({ buffers, accesses }: Proposal): Line {
     starts.set(buffer, end);
     end += buffer.bytes;
   }
-  const rangeOf = ({ buffer, offset, size }: Part): Range => {
+  const rangeOf = ({ buffer, offset, size }: BufferSlice): Range => {
     const start = (starts.get(buffer) ?? 0) + offset;
     return { start, end: start + size };
   };
-  const ranges = accesses.flat().map(({ part }) => rangeOf(part));
+  const ranges = accesses.flat().map(({ slice }) => rangeOf(slice));
   return { rangeOf, bounds: boundsOf(ranges.flatMap(({ start, end: behind }) => [start, behind])) };
 }

@@ -10,7 +10,6 @@ import { agree, pieceBytes, runPlanned, runProgram } from "../../../test/support
 import {
   meet,
   type ProposedStep,
-  partOf,
   planApart,
   planFirstFit,
   reachability,
@@ -18,16 +17,17 @@ import {
   Sketch,
   scheduleOn,
   share,
+  sliceOf,
 } from "../../../test/support/proposed-steps.js";
 import { refusalOf } from "../../../test/support/rejections.js";
 import { alignUp } from "../../units/index.js";
-import { accessesOf, type Buffer, type Call, type Part } from "../program/program.js";
+import { accessesOf, type Buffer, type BufferSlice, type Call } from "../program/program.js";
 import { verifyPlan } from "./verify.js";
 
 const stepBuffers = 6;
 const pieces = 8;
 
-interface DrawnAccess {
+interface RandomAccess {
   readonly how: "reads" | "writes" | "updates";
   /** The step's buffers, then three persistent ones that overlap each other. */
   readonly buffer: number;
@@ -35,18 +35,18 @@ interface DrawnAccess {
   readonly count: number;
 }
 
-const drawnAccess: fc.Arbitrary<DrawnAccess> = fc.record({
+const randomAccess: fc.Arbitrary<RandomAccess> = fc.record({
   how: fc.constantFrom("reads", "reads", "writes", "updates"),
   buffer: fc.nat({ max: stepBuffers + 2 }),
   first: fc.nat({ max: pieces - 1 }),
   count: fc.integer({ min: 1, max: pieces }),
 });
 
-const drawnCalls = fc.array(fc.array(drawnAccess, { minLength: 1, maxLength: 3 }), { maxLength: 14 });
-const drawnBranches = fc.array(fc.nat({ max: 3 }), { minLength: 14, maxLength: 14 });
+const randomCalls = fc.array(fc.array(randomAccess, { minLength: 1, maxLength: 3 }), { maxLength: 14 });
+const randomStreams = fc.array(fc.nat({ max: 3 }), { minLength: 14, maxLength: 14 });
 
 /** With care, a step buffer is first met by a write of all of it. */
-function programOf(drawn: readonly (readonly DrawnAccess[])[], isCareful: boolean): readonly Call[] {
+function programOf(drawn: readonly (readonly RandomAccess[])[], isCareful: boolean): readonly Call[] {
   const sketch = new Sketch();
   const buffers: readonly Buffer[] = [
     ...Array.from({ length: stepBuffers }, (_, index) => sketch.step(`step ${index}`, pieceBytes * pieces)),
@@ -54,15 +54,15 @@ function programOf(drawn: readonly (readonly DrawnAccess[])[], isCareful: boolea
   ];
   const met = new Set(buffers.filter(({ storage }) => storage !== undefined));
   for (const [index, accesses] of drawn.entries()) {
-    const operands: Record<DrawnAccess["how"], Part[]> = { reads: [], writes: [], updates: [] };
+    const operands: Record<RandomAccess["how"], BufferSlice[]> = { reads: [], writes: [], updates: [] };
     for (const { how, buffer: number, first, count } of accesses) {
       const buffer = buffers[number]!;
       const size = Math.min(count, pieces - first) * pieceBytes;
-      if (!isCareful || met.has(buffer)) operands[how].push(partOf(buffer, first * pieceBytes, size));
-      else operands.writes.push(partOf(buffer, 0, buffer.bytes));
+      if (!isCareful || met.has(buffer)) operands[how].push(sliceOf(buffer, first * pieceBytes, size));
+      else operands.writes.push(sliceOf(buffer, 0, buffer.bytes));
     }
     const call = sketch.launch(`op ${index}`, operands);
-    for (const { part } of accessesOf(call)) met.add(part.buffer);
+    for (const { slice } of accessesOf(call)) met.add(slice.buffer);
   }
   return sketch.program;
 }
@@ -74,9 +74,9 @@ function ruleBrokenBy(step: ProposedStep): unknown {
 
 test("a schedule with a wait for every meeting passes, with every buffer apart or in shared places", () => {
   fc.assert(
-    fc.property(drawnCalls, drawnBranches, (calls, branches) => {
+    fc.property(randomCalls, randomStreams, (calls, streams) => {
       const program = programOf(calls, true);
-      const schedule = scheduleOn(program, branches);
+      const schedule = scheduleOn(program, streams);
       verifyPlan(program, schedule, planApart(schedule));
       verifyPlan(program, schedule, planFirstFit(schedule));
     }),
@@ -87,7 +87,7 @@ test("a schedule with a wait for every meeting passes, with every buffer apart o
 const drawnFaults = fc.record({
   isCareful: fc.boolean(),
   exchanged: fc.array(fc.tuple(fc.nat(), fc.nat()), { maxLength: 1 }),
-  forgotten: fc.array(fc.nat(), { maxLength: 2 }),
+  deadOnExit: fc.array(fc.nat(), { maxLength: 2 }),
   moved: fc.array(fc.tuple(fc.nat(), fc.nat({ max: 5 })), { maxLength: 1 }),
   /** Of each call: does it begin early, and fetch what it reads where nothing before it writes that, or all of it? */
   early: fc.array(fc.constantFrom("none", "none", "good", "good", "good", "all"), {
@@ -97,19 +97,19 @@ const drawnFaults = fc.record({
 });
 
 /** A step in which calls may have changed places, waits may be missing and buffers may lie elsewhere. */
-const drawnStep: fc.Arbitrary<ProposedStep> = fc
-  .tuple(drawnCalls, drawnBranches, drawnFaults)
-  .map(([calls, branches, { isCareful, exchanged, forgotten, moved, early }]) => {
+const randomStep: fc.Arbitrary<ProposedStep> = fc
+  .tuple(randomCalls, randomStreams, drawnFaults)
+  .map(([calls, streams, { isCareful, exchanged, deadOnExit, moved, early }]) => {
     const program = programOf(calls, isCareful);
     const reordered = [...program];
     for (const [a, b] of program.length === 0 ? [] : exchanged) {
       const [first, second] = [a % program.length, b % program.length];
       [reordered[first], reordered[second]] = [reordered[second]!, reordered[first]!];
     }
-    const whole = scheduleOn(reordered, branches);
+    const whole = scheduleOn(reordered, streams);
     const plan = planFirstFit(whole);
     const waits = whole.calls.flatMap(({ after }, place) => after.map((waited) => ({ place, waited })));
-    const lost = forgotten.map((one) => waits[one % Math.max(waits.length, 1)]);
+    const lost = deadOnExit.map((one) => waits[one % Math.max(waits.length, 1)]);
     const scheduled = whole.calls.map((one, place) => ({
       ...one,
       after: one.after.filter(
@@ -130,20 +130,20 @@ const drawnStep: fc.Arbitrary<ProposedStep> = fc
       const how = early[place]!;
       const before = callBefore(step, place);
       if (how === "none" || (how === "good" && (!before || one.after.length > 0))) return one;
-      const read = accessesOf(one.call).flatMap(({ part, reads }) => (reads ? [part] : []));
-      return { ...one, early: read.filter((part) => how === "all" || !isWrittenBy(before!, part)) };
+      const read = accessesOf(one.call).flatMap(({ slice, reads }) => (reads ? [slice] : []));
+      return { ...one, prefetches: read.filter((slice) => how === "all" || !isWrittenBy(before!, slice)) };
     });
     return { ...step, schedule: { calls: begun } };
   });
 
 /** The call before one on its branch. */
 function callBefore({ schedule: { calls } }: ProposedStep, place: number): Call | undefined {
-  return calls.findLast(({ branch }, at) => at < place && branch === calls[place]!.branch)?.call;
+  return calls.findLast(({ stream }, at) => at < place && stream === calls[place]!.stream)?.call;
 }
 
 /** Does a call write some of a part? Whose buffers have places apart is for the rule of lifetimes to say. */
-function isWrittenBy(call: Call, part: Part): boolean {
-  return accessesOf(call).some(({ part: other, writes }) => writes && share(part, other));
+function isWrittenBy(call: Call, slice: BufferSlice): boolean {
+  return accessesOf(call).some(({ slice: other, writes }) => writes && share(slice, other));
 }
 
 /** The rules that speak of more than one call, applied to every pair of calls and of buffers. */
@@ -152,14 +152,14 @@ function findBrokenRule({ program, schedule, plan }: ProposedStep): string {
   const placeOf = (call: Call): number => schedule.calls.findIndex((one) => one.call === call);
   const usesOf = (buffer: Buffer): number[] =>
     [...schedule.calls.keys()].filter((place) =>
-      accessesOf(schedule.calls[place]!.call).some(({ part }) => part.buffer === buffer),
+      accessesOf(schedule.calls[place]!.call).some(({ slice }) => slice.buffer === buffer),
     );
   const isOver = (a: Buffer, b: Buffer): boolean =>
     usesOf(a).every((one) => usesOf(b).every((other) => isBefore(one, other)));
 
-  const end = schedule.calls.findLastIndex(({ branch }) => branch === 0);
-  const isJoined = schedule.calls.every(({ branch }, place) => branch === 0 || isBefore(place, end));
-  if (!isJoined) return "branches";
+  const end = schedule.calls.findLastIndex(({ stream }) => stream === 0);
+  const isCombined = schedule.calls.every(({ stream }, place) => stream === 0 || isBefore(place, end));
+  if (!isCombined) return "streams";
 
   const isOrdered = program.every((later, index) =>
     program
@@ -168,12 +168,12 @@ function findBrokenRule({ program, schedule, plan }: ProposedStep): string {
   );
   if (!isOrdered) return "order";
 
-  const isHandedOver = schedule.calls.every(({ after, early }, place) => {
+  const isHandedOver = schedule.calls.every(({ after, prefetches: early }, place) => {
     const before = callBefore({ program, schedule, plan }, place);
     if (!early) return true;
-    return before && after.length === 0 && early.every((part) => !isWrittenBy(before, part));
+    return before && after.length === 0 && early.every((slice) => !isWrittenBy(before, slice));
   });
-  if (!isHandedOver) return "handovers";
+  if (!isHandedOver) return "pdl";
 
   const places = [...plan.offsets];
   const isApart = places.every(([a, start], index) =>
@@ -186,13 +186,13 @@ function findBrokenRule({ program, schedule, plan }: ProposedStep): string {
 
   const written = new Set<string>();
   for (const call of program) {
-    const accesses = accessesOf(call).filter(({ part }) => part.buffer.storage === undefined);
-    const bytesOf = ({ buffer, offset, size }: Part): string[] =>
+    const accesses = accessesOf(call).filter(({ slice }) => slice.buffer.storage === undefined);
+    const bytesOf = ({ buffer, offset, size }: BufferSlice): string[] =>
       Array.from({ length: size / pieceBytes }, (_, index) => `${buffer.id}:${offset + index * pieceBytes}`);
-    const read = accesses.filter(({ reads }) => reads).flatMap(({ part }) => bytesOf(part));
+    const read = accesses.filter(({ reads }) => reads).flatMap(({ slice }) => bytesOf(slice));
     if (read.some((byte) => !written.has(byte))) return "written";
-    for (const { part, writes } of accesses)
-      for (const byte of writes ? bytesOf(part) : []) written.add(byte);
+    for (const { slice, writes } of accesses)
+      for (const byte of writes ? bytesOf(slice) : []) written.add(byte);
   }
   return "none";
 }
@@ -200,20 +200,20 @@ function findBrokenRule({ program, schedule, plan }: ProposedStep): string {
 test("it says of any step what the rules say of every two calls, every two buffers and every byte", () => {
   const seen = new Set<string>();
   fc.assert(
-    fc.property(drawnStep, (step) => {
+    fc.property(randomStep, (step) => {
       const rule = findBrokenRule(step);
       seen.add(rule);
       assert.equal(ruleBrokenBy(step), rule);
     }),
     { numRuns: 1000 },
   );
-  assert.deepEqual([...seen].sort(), ["branches", "handovers", "lifetimes", "none", "order", "written"]);
+  assert.deepEqual([...seen].sort(), ["streams", "pdl", "lifetimes", "none", "order", "written"]);
 });
 
 test("what passes computes what the program says, in whatever order its branches happen to run", () => {
   const count = { passed: 0, refused: 0, wrong: 0 };
   fc.assert(
-    fc.property(drawnStep, fc.array(fc.nat(), { minLength: 28, maxLength: 28 }), (step, choices) => {
+    fc.property(randomStep, fc.array(fc.nat(), { minLength: 28, maxLength: 28 }), (step, choices) => {
       let made = 0;
       const choose = (ready: number): number => choices[made++]! % ready;
       const isRight = agree(runPlanned(step, choose), runProgram(step));
@@ -231,7 +231,7 @@ test("what passes computes what the program says, in whatever order its branches
 test("among twenty thousand calls on eight branches one forgotten wait is found", () => {
   const sketch = new Sketch();
   const total = 20_000;
-  const branches = 8;
+  const streams = 8;
   const weights = sketch.persistent("weights", 0x10000, 256);
   let previous = sketch.step("first", 256);
   sketch.fill("fill", previous);
@@ -245,7 +245,7 @@ test("among twenty thousand calls on eight branches one forgotten wait is found"
   // A chain that changes its branch with every call: each waits for the one before it, and the last is on the main one.
   const calls = sketch.program.map((call, place) => ({
     call,
-    branch: (total - 1 - place) % branches,
+    stream: (total - 1 - place) % streams,
     after: place === 0 ? [] : [place - 1],
   }));
   const plan = { bytes: 768, offsets };

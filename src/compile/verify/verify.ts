@@ -8,9 +8,9 @@ import type { Call, Plan, Schedule } from "../program/program.js";
 import { requireOwnMemory, requirePeak, requirePlaces } from "./bounds.js";
 import { requireEveryCall } from "./calls.js";
 import { requireLifetimes } from "./lifetimes.js";
-import { requireMembersApart } from "./members.js";
+import { requireDisjointGroup } from "./members.js";
 import { requireOrder } from "./order.js";
-import { requireHandovers } from "./pdl.js";
+import { requirePdl } from "./pdl.js";
 import { proposalOf } from "./proposal.js";
 import { orderOf, requireJoins, requireWaits } from "./streams.js";
 import { lineOf } from "./timeline.js";
@@ -38,8 +38,8 @@ export function verifyPlan(program: readonly Call[], schedule: Schedule, plan: P
   requirePeak(proposal);
   const line = lineOf(proposal);
   requireOrder(proposal, order, line);
-  requireMembersApart(proposal, line);
-  requireHandovers(proposal, line);
+  requireDisjointGroup(proposal, line);
+  requirePdl(proposal, line);
   requireLifetimes(proposal, order);
   requireWritten(proposal, line);
 }

@@ -3,9 +3,9 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
-import { partOf, planApart, refusalBy, Sketch } from "../../../test/support/proposed-steps.js";
+import { planApart, refusalBy, Sketch, sliceOf } from "../../../test/support/proposed-steps.js";
 import { iterateElements, type RowKernel, term } from "../../ir/index.js";
-import type { Call, Part } from "../program/program.js";
+import type { BufferSlice, Call } from "../program/program.js";
 
 const copy: RowKernel = {
   ...{ name: "copy", inputs: ["f32"], outputs: [{ dtype: "f32", per: "element" }], scalars: [] },
@@ -37,16 +37,16 @@ function stepOf({ shape, strides, written }: Reading) {
   const target = sketch.persistent("target", 0x10000, 4 * elements);
   for (const [from, to] of written) {
     const end = Math.min(to, bytes);
-    if (from < end) sketch.launch("write", { writes: [partOf(source, from, end - from)] });
+    if (from < end) sketch.launch("write", { writes: [sliceOf(source, from, end - from)] });
   }
   const contiguous = shape.map((_, axis) =>
     shape.slice(axis + 1).reduce((product, size) => product * size, 1),
   );
-  const operands: Part[] = [partOf(source, 0, bytes), partOf(target, 0, 4 * elements)];
+  const operands: BufferSlice[] = [sliceOf(source, 0, bytes), sliceOf(target, 0, 4 * elements)];
   const iteration = iterateElements(shape, [strides, contiguous]);
-  const read: Call = { op: "read", work: { kind: "rows", kernel: copy, iteration, operands, scalars: [] } };
+  const read: Call = { op: "read", work: { kind: "row", kernel: copy, iteration, operands, scalars: [] } };
   const program = [...sketch.program, read];
-  const schedule = { calls: program.map((call) => ({ call, branch: 0, after: [] })) };
+  const schedule = { calls: program.map((call) => ({ call, stream: 0, after: [] })) };
   return { program, schedule, plan: planApart(schedule) };
 }
 
@@ -119,12 +119,12 @@ test("where elements are read at indices, all of the part has to be written", ()
   const sketch = new Sketch();
   const [index, source] = [sketch.persistent("index", 0x10000, 4), sketch.step("source", 64)];
   const target = sketch.persistent("target", 0x20000, 4);
-  sketch.launch("write", { writes: [partOf(source, 0, 60)] });
-  const operands = [partOf(index, 0, 4), partOf(source, 0, 64), partOf(target, 0, 4)];
+  sketch.launch("write", { writes: [sliceOf(source, 0, 60)] });
+  const operands = [sliceOf(index, 0, 4), sliceOf(source, 0, 64), sliceOf(target, 0, 4)];
   const iteration = iterateElements([1], [[1], [1], [1]]);
-  const read: Call = { op: "read", work: { kind: "rows", kernel: select, iteration, operands, scalars: [] } };
+  const read: Call = { op: "read", work: { kind: "row", kernel: select, iteration, operands, scalars: [] } };
   const program = [...sketch.program, read];
-  const schedule = { calls: program.map((call) => ({ call, branch: 0, after: [] })) };
+  const schedule = { calls: program.map((call) => ({ call, stream: 0, after: [] })) };
   const refusal = refusalBy({ program, schedule, plan: planApart(schedule) });
   assert.match(refusal?.message ?? "", /nothing has written byte 60 of it/);
 });

@@ -3,7 +3,7 @@
 import { beat } from "../../units/index.js";
 import type { Visits } from "../program/program.js";
 import { indexOf } from "./latest-indices.js";
-import { nameCall, namePart, refusal } from "./plan-error.js";
+import { nameCall, nameSlice, refusal } from "./plan-error.js";
 import type { Proposal } from "./proposal.js";
 import type { Line } from "./timeline.js";
 
@@ -29,9 +29,9 @@ export function requireWritten(proposal: Proposal, line: Line): void {
   for (const [index, call] of proposal.program.entries()) {
     beat();
     const accesses = proposal.accesses[index] ?? [];
-    for (const { part, reads, visits } of accesses) {
-      if (!reads || part.buffer.storage !== undefined) continue;
-      const { start, end } = line.rangeOf(part);
+    for (const { slice, reads, visits } of accesses) {
+      if (!reads || slice.buffer.storage !== undefined) continue;
+      const { start, end } = line.rangeOf(slice);
       const behind = indexOf(line.bounds, end);
       const isPassedOver = (piece: number): boolean => {
         const [from = start, to = end] = line.bounds.subarray(piece, piece + 2);
@@ -40,13 +40,13 @@ export function requireWritten(proposal: Proposal, line: Line): void {
       let piece = firstUnwritten(indexOf(line.bounds, start));
       while (piece < behind && isPassedOver(piece)) piece = firstUnwritten(piece + 1);
       if (piece >= behind) continue;
-      const byte = part.offset + (line.bounds[piece] ?? start) - start;
-      const finding = `${nameCall(call, index)} reads ${namePart(part)}, and nothing has written byte ${byte} of it before`;
-      throw refusal("written", finding, { call: index, buffer: part.buffer.id, byte });
+      const byte = slice.offset + (line.bounds[piece] ?? start) - start;
+      const finding = `${nameCall(call, index)} reads ${nameSlice(slice)}, and nothing has written byte ${byte} of it before`;
+      throw refusal("written", finding, { call: index, buffer: slice.buffer.id, byte });
     }
-    for (const { part, writes } of accesses) {
+    for (const { slice, writes } of accesses) {
       if (!writes) continue;
-      const { start, end } = line.rangeOf(part);
+      const { start, end } = line.rangeOf(slice);
       const behind = indexOf(line.bounds, end);
       let piece = firstUnwritten(indexOf(line.bounds, start));
       while (piece < behind) {
@@ -57,14 +57,14 @@ export function requireWritten(proposal: Proposal, line: Line): void {
   }
 }
 
-interface Steps {
+interface StridedAccess {
   readonly size: number;
   readonly stepBytes: number;
 }
 
 /** Does an iteration come to any byte from one of its operand to before another? */
 function comesTo({ iteration, operand, elementBytes }: Visits, from: number, to: number): boolean {
-  const axes = [...iteration.outer, iteration.row].map(({ size, strides }): Steps => {
+  const axes = [...iteration.outer, iteration.row].map(({ size, strides }): StridedAccess => {
     return { size, stepBytes: (strides[operand] ?? 0) * elementBytes };
   });
   // The beginning of the part is the least place only where no step leads back.
@@ -75,7 +75,7 @@ function comesTo({ iteration, operand, elementBytes }: Visits, from: number, to:
 }
 
 function anyElementIn(
-  [first, ...inner]: readonly Steps[],
+  [first, ...inner]: readonly StridedAccess[],
   elementBytes: number,
   from: number,
   to: number,

@@ -133,7 +133,7 @@ export class JobRun {
   #budgetBytes: number | undefined;
   /** Steps skipped in folds that have ended. */
   #skippedBefore = 0;
-  #isBegun = false;
+  #isPartial = false;
   #log: RecorderLog | undefined;
   #recorder: RunRecorder | undefined;
 
@@ -262,7 +262,7 @@ export class JobRun {
 
   /** Says that an error has ended the run. A run that was resumed and had not begun yet stays as it was. */
   fail(error: unknown, exitCode: number): void {
-    if (!this.#isNew && !this.#isBegun) {
+    if (!this.#isNew && !this.#isPartial) {
       this.#folder.close();
       return;
     }
@@ -305,8 +305,8 @@ export class JobRun {
 
   /** Before the first event: drops what the files tell of steps after the checkpoint, which the job makes again. */
   #begin(): void {
-    if (this.#isBegun) return;
-    this.#isBegun = true;
+    if (this.#isPartial) return;
+    this.#isPartial = true;
     const { step: from = 0, fold = 0, logs: sizes, results = [], epochs = [] } = this.resumed ?? {};
     if (!this.#isNew) {
       this.#store.continueFrom(from);

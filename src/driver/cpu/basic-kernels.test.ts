@@ -57,10 +57,10 @@ function assertOnlyWrote(
   untouched: readonly (readonly [number, number])[],
 ): void {
   sameBytes(floats.slice(start, start + expected.length), Float32Array.from(expected), "what was written");
-  const isTouched = (i: number) =>
+  const isAccessed = (i: number) =>
     (i >= start && i < start + expected.length) ||
     untouched.some(([from, length]) => i >= from && i < from + length);
-  const stray = floats.findIndex((value, i) => !isTouched(i) && value !== guard);
+  const stray = floats.findIndex((value, i) => !isAccessed(i) && value !== guard);
   assert.equal(stray, -1, `element ${stray} was overwritten`);
 }
 

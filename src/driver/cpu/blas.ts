@@ -11,7 +11,7 @@ import { loadKoffi } from "../foreign-functions.js";
  * `C = alpha · op(A) · op(B) + beta · C`, row by row: `cblas_sgemm` or `cblas_dgemm` with its arguments in its own order.
  * Matrices are native addresses.
  */
-export type BlasProduct = (
+export type BlasGemm = (
   order: typeof blasRowMajor,
   transposeA: number,
   transposeB: number,
@@ -35,12 +35,12 @@ export const blasTransposed = 112;
 
 export interface Blas {
   readonly library: string;
-  readonly products: Readonly<Record<"f32" | "f64", BlasProduct>>;
+  readonly products: Readonly<Record<"f32" | "f64", BlasGemm>>;
   /** Takes effect for the whole process; does nothing where the library has no such call. */
   useThreads(threads: number): void;
 }
 
-const productOf = {
+const gemmOf = {
   f32: { symbol: "cblas_sgemm", real: "float" },
   f64: { symbol: "cblas_dgemm", real: "double" },
 } as const;
@@ -58,8 +58,8 @@ export function openBlas(name: string): Blas {
   if (config && String(config()).includes("USE64BITINT")) {
     throw unusable(name, "counts in 64-bit integers, and products are asked with 32-bit ones");
   }
-  const product = (dtype: "f32" | "f64"): BlasProduct => {
-    const { symbol, real } = productOf[dtype];
+  const product = (dtype: "f32" | "f64"): BlasGemm => {
+    const { symbol, real } = gemmOf[dtype];
     // Addresses as numbers: koffi passes those twice as fast as its pointers.
     const found = find(
       library,

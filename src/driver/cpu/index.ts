@@ -3,7 +3,7 @@
 export { basicKernels, blocksFor, elementsPerBlock } from "./basic-kernels.js";
 export {
   type Blas,
-  type BlasProduct,
+  type BlasGemm,
   blasPlain,
   blasRowMajor,
   blasTransposed,

@@ -8,7 +8,7 @@ import type { ValueType } from "./wasm-opcodes.js";
 const valueTypeOf = {
   in: "i32",
   out: "i32",
-  part: "i32",
+  "partial-out": "i32",
   inout: "i32",
   i32: "i32",
   u32: "i32",

@@ -269,14 +269,14 @@ test("float arithmetic under its name gives what JavaScript gives", () => {
 test("a branch to a block that has ended, a missing parameter and an unknown function are named", () => {
   const encode = (body: WasmFunction["body"]) => () =>
     encodeModule([{ name: "wrong", parameters: ["i32"], results: [], body }]);
-  const branchOut = encode((code) => {
+  const forkStreams = encode((code) => {
     code.block((gone) => {
       code.block(() => code);
       code.block((inner) => code.branch(inner));
       code.branch(gone);
     });
   });
-  assert.ok(WebAssembly.validate(branchOut()));
+  assert.ok(WebAssembly.validate(forkStreams()));
   const branchAfter = encode((code) => {
     let kept = { depth: 0 };
     code.block((label) => {

@@ -6,12 +6,12 @@
 
 import { alignUp, type Span } from "../../units/index.js";
 import { requireScalar, requireSpan } from "../checks.js";
-import { type Argument, isMemory, type MatrixMap, type Parameter } from "../driver.js";
+import { type Argument, isMemory, type Parameter, type TensorMap } from "../driver.js";
 import type { Reservations } from "../reservations.js";
 import type { Cuda } from "./calls.js";
 import { OutBlock } from "./out-block.js";
 import { requireLive } from "./spans.js";
-import { MapSlot, mapAlignment, mapBytes } from "./tensor-maps.js";
+import { mapAlignment, mapBytes, TensorMapSlot } from "./tensor-maps.js";
 
 const slotBytes = 8;
 
@@ -21,12 +21,12 @@ export class ArgumentBlock {
   readonly #block: OutBlock;
   readonly #view: DataView;
   /** Those of the parameters that are taken as maps. */
-  readonly #maps: readonly MapSlot[];
+  readonly #maps: readonly TensorMapSlot[];
   /** Where the table of addresses begins. */
   readonly table: number;
 
-  /** `maps` have passed `requireMaps`. */
-  constructor(cuda: Cuda, kernel: string, parameters: readonly Parameter[], maps: readonly MatrixMap[] = []) {
+  /** `maps` have passed `requireTensorMaps`. */
+  constructor(cuda: Cuda, kernel: string, parameters: readonly Parameter[], maps: readonly TensorMap[] = []) {
     this.#kernel = kernel;
     this.#parameters = parameters;
     const plainBytes = Math.max(1, 2 * parameters.length) * slotBytes;
@@ -38,7 +38,7 @@ export class ArgumentBlock {
     const firstMap = alignUp(this.#block.address + plainBytes, mapAlignment);
     this.#maps = maps.map(
       (map, index) =>
-        new MapSlot(cuda, map, firstMap + index * mapBytes, (parameter) => this.#nameOf(parameter)),
+        new TensorMapSlot(cuda, map, firstMap + index * mapBytes, (parameter) => this.#nameOf(parameter)),
     );
     for (const index of parameters.keys()) {
       const map = this.#maps.find(({ parameter }) => parameter === index);

@@ -79,7 +79,7 @@ for (const [header, functions] of Object.entries<Signatures>(tables)) {
   });
 }
 
-const planted = {
+const injected = {
   "a parameter too few": { cuMemUnmap: ["address range"] },
   "a parameter too many": { cuMemUnmap: ["address range", "u64 size", "u64 flags"] },
   "a size with 32 bits": { cuMemUnmap: ["address range", "u32 size"] },
@@ -93,7 +93,7 @@ const planted = {
   "a function that does not exist": { cuMemUnmapAll: [] },
 } as const satisfies Readonly<Record<string, Signatures>>;
 
-for (const [fault, functions] of Object.entries<Signatures>(planted)) {
+for (const [fault, functions] of Object.entries<Signatures>(injected)) {
   test(`red proof: the check sees ${fault}`, { skip: whyNoHeader("cuda.h") ?? false }, () => {
     const problems = findFalseClaims({ header: "cuda.h", prelude, claims: claimsOf(functions) });
     assert.match(problems.join("\n"), new RegExp(Object.keys(functions)[0] as string));

@@ -387,7 +387,7 @@ describe("a graph", { skip }, () => {
         const handle = handleOf(driver, stream);
         const graph = capture(() => {
           set(stream, 0, 1);
-          emulator.plant(handle, graphNodeType[type]);
+          emulator.inject(handle, graphNodeType[type]);
         });
         assert.deepEqual(graph.nodes, { kernel: 1, copy: 0, fill: 0, memory: 0, host: 0, ...expected });
       });

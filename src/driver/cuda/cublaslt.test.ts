@@ -8,12 +8,12 @@ import { heldOnEmulator, openBench, withEmulatorDriver } from "../../../test/sup
 import { decodeFloats, encodeFloats, floatBytes } from "../../../test/support/encoded-values.js";
 import {
   biasStepOf,
-  type DrawnProduct,
-  drawProducts,
+  drawGemms,
   drawValues,
   expectedOf,
-  layOutProduct,
+  layOutGemm,
   proveValues,
+  type RandomGemm,
 } from "../../../test/support/random-gemms.js";
 import { type Address, type Span, span } from "../../units/index.js";
 import type { KernelSource, Parameter, Product } from "../driver.js";
@@ -26,7 +26,7 @@ afterEach(() => {
   if (!skip) emulator.reset();
 });
 
-const plain: DrawnProduct = {
+const plain: RandomGemm = {
   ...{ dtype: "f32", resultDtype: "f32", m: 2, n: 3, k: 4, batch: 1, alpha: 1, beta: 0 },
   ...{ bias: "none", activation: "none" },
   a: { isTransposed: false, form: "apart", gap: 0, offset: 0 },
@@ -41,8 +41,8 @@ const alignmentOf = (address: number): number => {
 };
 
 /** The source of a product whose matrices begin at these addresses. */
-function sourceOf(drawn: DrawnProduct, addresses: Readonly<Record<"a" | "b" | "c", number>>): KernelSource {
-  const layouts = layOutProduct(drawn);
+function sourceOf(drawn: RandomGemm, addresses: Readonly<Record<"a" | "b" | "c", number>>): KernelSource {
+  const layouts = layOutGemm(drawn);
   const matrix = (name: "a" | "b" | "c") => ({
     rowStride: layouts[name].rowStride,
     batchStride: layouts[name].batchStride,
@@ -63,12 +63,12 @@ function sourceOf(drawn: DrawnProduct, addresses: Readonly<Record<"a" | "b" | "c
 type Bench = ReturnType<typeof openBench>;
 
 /** Puts the values of a product into memory, each matrix on a boundary of its own. */
-function place(drawn: DrawnProduct, { memory, write }: Bench) {
-  const layouts = layOutProduct(drawn);
+function place(drawn: RandomGemm, { memory, write }: Bench) {
+  const layouts = layOutGemm(drawn);
   const values = drawValues(drawn);
   const { dtype, resultDtype } = drawn;
   let next = memory.address as number;
-  const put = (name: "a" | "b" | "c" | "bias", type: DrawnProduct["dtype"]): Span => {
+  const put = (name: "a" | "b" | "c" | "bias", type: RandomGemm["dtype"]): Span => {
     const encoded = encodeFloats(values[name], type);
     const whole = span(next, encoded.byteLength);
     next += Math.ceil(encoded.byteLength / 256) * 256;
@@ -76,7 +76,7 @@ function place(drawn: DrawnProduct, { memory, write }: Bench) {
     return whole;
   };
   const wholes = { a: put("a", dtype), b: put("b", dtype), c: put("c", resultDtype) };
-  const partOf = (name: "a" | "b" | "c", type: DrawnProduct["dtype"]): Span => {
+  const partOf = (name: "a" | "b" | "c", type: RandomGemm["dtype"]): Span => {
     const { offset, extent } = layouts[name];
     return span(wholes[name].address + offset * floatBytes[type], extent * floatBytes[type]);
   };
@@ -88,7 +88,7 @@ function place(drawn: DrawnProduct, { memory, write }: Bench) {
 }
 
 /** Runs a product and holds all of C's memory to what it should be. */
-function prove(driver: CudaDriver, bench: Bench, drawn: DrawnProduct): void {
+function prove(driver: CudaDriver, bench: Bench, drawn: RandomGemm): void {
   const { values, whole, operands, addresses, workspace } = place(drawn, bench);
   const kernel = driver.loadKernel(sourceOf(drawn, addresses));
   const { workspaceBytes = 0 } = kernel;
@@ -105,7 +105,7 @@ describe("a product", { skip }, () => {
       withEmulatorDriver({}, (driver) => {
         const bench = openBench(driver);
         fc.assert(
-          fc.property(drawProducts([dtype]), (drawn) => prove(driver, bench, drawn)),
+          fc.property(drawGemms([dtype]), (drawn) => prove(driver, bench, drawn)),
           {
             numRuns: 150,
             examples: [
@@ -148,7 +148,7 @@ describe("a product", { skip }, () => {
       beta: () => ({ beta: 0 }),
       "the activation": () => ({ activation: "none" }),
     };
-    const drawn: DrawnProduct = {
+    const drawn: RandomGemm = {
       ...plain,
       ...{ m: 3, n: 3, k: 3, batch: 2, beta: 1, bias: "one", activation: "relu" },
       ...{ a: { ...plain.a, gap: 2 }, b: { ...plain.b, gap: 2 }, c: { ...plain.c, gap: 2 } },
@@ -157,7 +157,7 @@ describe("a product", { skip }, () => {
       const bench = openBench(driver);
       prove(driver, bench, drawn);
       for (const [fault, change] of Object.entries(wrong)) {
-        const planted: CudaDriver = Object.create(driver, {
+        const injected: CudaDriver = Object.create(driver, {
           loadKernel: {
             value: (source: KernelSource) =>
               driver.loadKernel({ ...source, product: { ...source.product!, ...change(source.product!) } }),
@@ -165,7 +165,7 @@ describe("a product", { skip }, () => {
           launch: { value: driver.launch.bind(driver) },
           unloadKernel: { value: driver.unloadKernel.bind(driver) },
         });
-        assert.throws(() => prove(planted, bench, drawn), /element \d+ of C's memory/, fault);
+        assert.throws(() => prove(injected, bench, drawn), /element \d+ of C's memory/, fault);
       }
     });
   });
@@ -192,7 +192,7 @@ describe("a product", { skip }, () => {
       const { memory, stream, read, write } = openBench(driver);
       const at = (index: number, size: number) => span(memory.address + 256 * index, size);
       for (const dtype of ["f16", "bf16"] as const) {
-        const drawn: DrawnProduct = { ...plain, dtype, resultDtype: "f32", m: 1, n: 1, k: 2 };
+        const drawn: RandomGemm = { ...plain, dtype, resultDtype: "f32", m: 1, n: 1, k: 2 };
         write(at(0, 4), encodeFloats([1, 2 ** -12], dtype));
         write(at(1, 4), encodeFloats([1, 1], dtype));
         const kernel = driver.loadKernel(sourceOf(drawn, { a: 256, b: 256, c: 256 }));
@@ -227,7 +227,7 @@ describe("the library", { skip }, () => {
   });
 
   test("gets the workspace that its algorithm wants, behind the other arguments", () => {
-    emulator.set("productWorkspace", 8192);
+    emulator.set("gemmWorkspace", 8192);
     withEmulatorDriver({}, (driver) => {
       const bench = openBench(driver);
       for (const bias of ["none", "one"] as const) {
@@ -278,8 +278,8 @@ describe("the library", { skip }, () => {
   });
 
   test("has several algorithms, each with its workspace; the first is taken unless another is named", () => {
-    emulator.set("productsDiffer", 1);
-    emulator.set("productWorkspace", 512);
+    emulator.set("gemmsDiffer", 1);
+    emulator.set("gemmWorkspace", 512);
     withEmulatorDriver({}, (driver) => {
       const { memory, stream, read, write } = openBench(driver);
       const source = sourceOf({ ...plain, m: 1, n: 1, k: 400 }, { a: 256, b: 256, c: 256 });
@@ -322,7 +322,7 @@ describe("the library", { skip }, () => {
       const source = sourceOf(plain, { a: 256, b: 256, c: 256 });
       const { choices, workspaceBytes } = driver.loadKernel(source);
       assert.deepEqual([choices, workspaceBytes], [2, 1024]);
-      emulator.set("productChoices", 1);
+      emulator.set("gemmAlgorithms", 1);
       assert.throws(() => driver.loadKernel(source), {
         code: "UNSUPPORTED",
         message: /CUBLAS_STATUS_NOT_SUPPORTED/,
@@ -381,10 +381,10 @@ describe("the arguments of a product", { skip }, () => {
   });
 
   test("are refused where a bias or a workspace is not aligned as algorithms want it, and the library is not asked", () => {
-    emulator.set("productWorkspace", 1024);
+    emulator.set("gemmWorkspace", 1024);
     withEmulatorDriver({}, (driver) => {
       const bench = openBench(driver);
-      const drawn: DrawnProduct = { ...plain, bias: "one" };
+      const drawn: RandomGemm = { ...plain, bias: "one" };
       const { operands, addresses, workspace } = place(drawn, bench);
       const source = sourceOf(drawn, addresses);
       const kernel = driver.loadKernel(source);
@@ -408,10 +408,10 @@ describe("the arguments of a product", { skip }, () => {
 
   test("are kept by a capture, which counts the product as one kernel however many nodes it is", () => {
     for (const nodes of [1, 3]) {
-      emulator.set("productNodes", nodes);
+      emulator.set("gemmNodes", nodes);
       withEmulatorDriver({}, (driver) => {
         const bench = openBench(driver);
-        const drawn: DrawnProduct = { ...plain, bias: "one" };
+        const drawn: RandomGemm = { ...plain, bias: "one" };
         const { values, whole, operands, addresses } = place(drawn, bench);
         const kernel = driver.loadKernel(sourceOf(drawn, addresses));
         const { stream } = bench;

@@ -10,7 +10,7 @@
 import { HoldfastError } from "../../errors/index.js";
 import { MiB, type Span } from "../../units/index.js";
 import { requireLaunch, requireSpan } from "../checks.js";
-import { biasAlignment, type KernelSource, type Product, type ProductMatrix } from "../driver.js";
+import { biasAlignment, type GemmMatrix, type KernelSource, type Product } from "../driver.js";
 import type { Cuda } from "./calls.js";
 import {
   blasOperation,
@@ -31,7 +31,7 @@ import { structs } from "./structs.js";
 const largestWorkspace = 32 * MiB;
 
 /** How long the list of algorithms may be; the heuristic has the likely ones first. */
-const mostChoices = 16;
+const maxCandidates = 16;
 
 const elementTypes = {
   f32: dataType.R_32F,
@@ -62,7 +62,7 @@ export class Products {
   }
 
   load(source: KernelSource, product: Product): LoadedKernel {
-    return new LoadedProduct(this.#cuda, this.#open(), source, product);
+    return new LoadedGemm(this.#cuda, this.#open(), source, product);
   }
 
   close(): void {
@@ -83,7 +83,7 @@ export class Products {
 /** Where each thing lies in a product's block of native memory. */
 const places = { alpha: 0, beta: 8, value: 16, count: 24, result: 32 } as const;
 
-class LoadedProduct implements LoadedKernel {
+class LoadedGemm implements LoadedKernel {
   readonly parameters: KernelSource["parameters"];
   readonly workspaceBytes: number;
   readonly choices: number;
@@ -206,7 +206,7 @@ class LoadedProduct implements LoadedKernel {
 
   /** Of a matrix that is stored as rows × columns. */
   #layOut(
-    { rowStride, batchStride }: ProductMatrix,
+    { rowStride, batchStride }: GemmMatrix,
     dtype: Product["dtype"],
     [rows, columns]: readonly [number, number],
   ): number {
@@ -230,7 +230,7 @@ class LoadedProduct implements LoadedKernel {
   /** Chooses the algorithm, which stays in the block, and tells how many there were and the workspace that it wants. */
   #choose(): { readonly choices: number; readonly workspaceBytes: number } {
     const { size } = structs.heuristicResult;
-    const list = new OutBlock(mostChoices * size);
+    const list = new OutBlock(maxCandidates * size);
     try {
       const found = this.#askHeuristic(list).map((at) => ({
         at,
@@ -240,7 +240,7 @@ class LoadedProduct implements LoadedKernel {
       if (sound.length === 0) throw this.#noAlgorithm(found[0]?.state ?? 0);
       const { choice = 0 } = this.#product;
       const chosen = sound[choice];
-      if (!chosen) throw this.#noChoice(choice, sound.length);
+      if (!chosen) throw this.#unknownAlgorithm(choice, sound.length);
       this.#block.bytes.set(list.bytes.subarray(chosen.at, chosen.at + size), places.result);
       return { choices: sound.length, workspaceBytes: chosen.workspaceSize };
     } finally {
@@ -284,7 +284,7 @@ class LoadedProduct implements LoadedKernel {
         cLayout,
         cLayout,
         preference,
-        mostChoices,
+        maxCandidates,
         list.address,
         block.address + places.count,
       );
@@ -335,7 +335,7 @@ class LoadedProduct implements LoadedKernel {
     );
   }
 
-  #noChoice(choice: number, choices: number): HoldfastError {
+  #unknownAlgorithm(choice: number, choices: number): HoldfastError {
     return new HoldfastError(
       "BAD_ARGUMENT",
       `cuBLASLt has ${choices} algorithms for ${this.#inWords()}, counted from 0, and number ${choice} was asked for. Ask a ` +

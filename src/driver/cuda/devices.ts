@@ -23,7 +23,7 @@ export interface CudaDeviceInfo {
 }
 
 /** Graphs keep it since CUDA 12.3, and cards have it since Hopper. */
-export function canBeginEarly({ computeCapability, driverVersion }: CudaDeviceInfo): boolean {
+export function supportsPdl({ computeCapability, driverVersion }: CudaDeviceInfo): boolean {
   return Number.parseInt(computeCapability, 10) >= 9 && driverVersion >= 12030;
 }
 

@@ -33,7 +33,7 @@ test("the driver describes itself as the device does", { skip }, () => {
       canCommitInParts: true,
       parallelism: 132,
       computeCapability: "9.0",
-      canBeginEarly: true,
+      supportsPdl: true,
     }),
   );
 });
@@ -42,7 +42,7 @@ test("launches begin early on cards and with drivers that know how", { skip }, (
   const knows = (major: number, driverVersion: number): boolean | undefined => {
     emulator.set("computeMajor", major);
     emulator.set("driverVersion", driverVersion);
-    return withEmulatorDriver({}, (driver) => driver.describe().canBeginEarly);
+    return withEmulatorDriver({}, (driver) => driver.describe().supportsPdl);
   };
   assert.deepEqual([knows(9, 12030), knows(9, 12020), knows(8, 13000)], [true, false, false]);
 });

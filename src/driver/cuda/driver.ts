@@ -33,7 +33,7 @@ import { Compiler } from "./compiler.js";
 import { captureMode, cudaStatus, eventFlag, streamFlag, streamPriority } from "./constants.js";
 import { type CubinCache, openCubinCache } from "./cubin-cache.js";
 import { Products } from "./cublaslt.js";
-import { canBeginEarly, type OpenedDevice, openDevice } from "./devices.js";
+import { type OpenedDevice, openDevice, supportsPdl } from "./devices.js";
 import { CudaGraph, countAllNodes, countNodes, type Inventory } from "./graph.js";
 import { type LoadedKernel, loadCode } from "./kernels.js";
 import { type CudaMemory, openMemory } from "./memory.js";
@@ -151,7 +151,7 @@ class CudaDevice implements CudaDriver {
       canCommitInParts,
       parallelism: info.multiprocessors,
       computeCapability: info.computeCapability,
-      canBeginEarly: canBeginEarly(info),
+      supportsPdl: supportsPdl(info),
     };
   }
 

@@ -12,7 +12,7 @@ import type { Compiler } from "./compiler.js";
 import { functionAttribute, launchAttribute } from "./constants.js";
 import { OutBlock } from "./out-block.js";
 import { structs } from "./structs.js";
-import { requireMaps } from "./tensor-maps.js";
+import { requireTensorMaps } from "./tensor-maps.js";
 
 export interface LoadedKernel {
   readonly parameters: readonly Parameter[];
@@ -36,7 +36,7 @@ export function loadCode(cuda: Cuda, compiler: Compiler, source: KernelSource): 
     );
   }
   const { maps = [] } = code;
-  requireMaps(name, parameters, maps);
+  requireTensorMaps(name, parameters, maps);
   const cubin = compiler.compile(name, code);
   const out = new OutBlock();
   const { driver } = cuda;
@@ -59,19 +59,19 @@ export function loadCode(cuda: Cuda, compiler: Compiler, source: KernelSource): 
   }
   const block = new ArgumentBlock(cuda, name, parameters, maps);
   /** Made when it is first needed: most kernels are never launched so. */
-  let early: EarlyLaunch | undefined;
+  let early: PdlLaunch | undefined;
   return {
     parameters,
     workspaceBytes: 0,
     choices: 1,
     isLibrary: false,
-    launch(stream, { blocks, arguments: given, isEarly }, book, touched) {
+    launch(stream, { blocks, arguments: given, isPdl }, book, touched) {
       requireLaunch(name, parameters, blocks, given.length);
       block.write(given, book, touched);
       if (blocks === 0) return;
       block.encodeMaps(given);
-      if (isEarly && code.waits) {
-        early ??= new EarlyLaunch(threads, sharedBytes);
+      if (isPdl && code.waits) {
+        early ??= new PdlLaunch(threads, sharedBytes);
         driver.cuLaunchKernelEx(early.on(stream, blocks), entry, block.table, 0);
       } else driver.cuLaunchKernel(entry, blocks, 1, 1, threads, 1, 1, sharedBytes, stream, block.table, 0);
     },
@@ -84,7 +84,7 @@ export function loadCode(cuda: Cuda, compiler: Compiler, source: KernelSource): 
 }
 
 /** The description of launches that may begin while the one before them on their stream ends. */
-class EarlyLaunch {
+class PdlLaunch {
   readonly #block = new OutBlock(structs.launchConfig.size + structs.launchAttribute.size);
 
   constructor(threads: number, sharedBytes: number) {

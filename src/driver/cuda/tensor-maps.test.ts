@@ -5,7 +5,7 @@ import test, { afterEach, describe } from "node:test";
 import { emulatorMissing, openEmulator } from "../../../test/support/emulator.js";
 import { openBench, withEmulatorDriver } from "../../../test/support/emulator-driver.js";
 import { span } from "../../units/index.js";
-import type { KernelSource, MatrixMap } from "../driver.js";
+import type { KernelSource, TensorMap } from "../driver.js";
 import type { CudaDriver } from "./driver.js";
 
 const skip = emulatorMissing;
@@ -19,8 +19,8 @@ const boxRows = 16;
 const boxBytes = 128 * boxRows;
 
 /** Brings the box at the beginning of a matrix, and writes down what has come and what it was given beside the map. */
-function boxKernel(given: Partial<MatrixMap> = {}): KernelSource {
-  const map: MatrixMap = {
+function boxKernel(given: Partial<TensorMap> = {}): KernelSource {
+  const map: TensorMap = {
     ...{ parameter: 1, dtype: "f32", columns: 3, rows: 4, rowStride: 5, matrices: 6, matrixStride: 7 },
     ...{ box: { columns: 32, rows: boxRows }, ...given },
   };
@@ -33,18 +33,18 @@ function boxKernel(given: Partial<MatrixMap> = {}): KernelSource {
       onlyFor: "9.0",
       sharedBytes: boxBytes + 2048,
       maps: [map],
-      code: `extern "C" __global__ void __launch_bounds__(32) hf_box(unsigned char* out, const __grid_constant__ MatrixMap from,
+      code: `extern "C" __global__ void __launch_bounds__(32) hf_box(unsigned char* out, const __grid_constant__ TensorMap from,
     int matrix, int columns, int rows, int rowStride, int matrices, int matrixStride, double last) {
-  launchedMemory(launched, ${boxBytes + 2048});
+  dynamicSharedMemory(launched, ${boxBytes + 2048});
   unsigned char* tile = launched + (1024u - (unsigned)(reinterpret_cast<unsigned long long>(launched) % 1024u)) % 1024u;
   Gate* gate = reinterpret_cast<Gate*>(tile + ${boxBytes});
   if (threadIdx.x == 0u) {
-    setGate(gate, 1u);
-    expectAt(gate, ${boxBytes}u);
-    bringBox(tile, &from, 0, 0, matrix, gate);
+    mbarrierInit(gate, 1u);
+    mbarrierArriveExpectTx(gate, ${boxBytes}u);
+    tmaLoad(tile, &from, 0, 0, matrix, gate);
   }
   __syncthreads();
-  awaitGate(gate, 0u);
+  mbarrierWait(gate, 0u);
   for (unsigned index = threadIdx.x; index < ${boxBytes}u; index += 32u) out[index] = tile[index];
   if (threadIdx.x == 0u) {
     const int whole[5] = {columns, rows, rowStride, matrices, matrixStride};
@@ -60,13 +60,10 @@ function boxKernel(given: Partial<MatrixMap> = {}): KernelSource {
 describe("a matrix that a kernel takes as a map", { skip }, () => {
   const sourceFloats = 4096;
   /** Loads the kernel on a driver of its own, beside numbered floats. */
-  function withBoxes(
-    use: (bench: ReturnType<typeof openBoxes>) => void,
-    given: Partial<MatrixMap> = {},
-  ): void {
+  function withTma(use: (bench: ReturnType<typeof openBoxes>) => void, given: Partial<TensorMap> = {}): void {
     withEmulatorDriver({}, (driver) => use(openBoxes(driver, given)));
   }
-  function openBoxes(driver: CudaDriver, given: Partial<MatrixMap>) {
+  function openBoxes(driver: CudaDriver, given: Partial<TensorMap>) {
     const { memory, stream, read, write } = openBench(driver);
     const kernel = driver.loadKernel(boxKernel(given));
     const source = span(memory.address + 32_768, 4 * sourceFloats);
@@ -100,7 +97,7 @@ describe("a matrix that a kernel takes as a map", { skip }, () => {
     );
 
   test("arrives as one, and the arguments beside it as they are", () => {
-    withBoxes(({ launch, box, scalars }) => {
+    withTma(({ launch, box, scalars }) => {
       launch(8, [20, 10, 24, 3, 512], { matrix: 2 });
       assert.deepEqual(box(), boxOf(8 + 2 * 512, 20, 10, 24));
       assert.deepEqual(scalars(), [20, 10, 24, 3, 512, 0.1]);
@@ -108,7 +105,7 @@ describe("a matrix that a kernel takes as a map", { skip }, () => {
   });
 
   test("is encoded anew when its place or one of its numbers has changed, and only then", () => {
-    withBoxes(({ launch, box }) => {
+    withTma(({ launch, box }) => {
       const launches = [
         [0, [20, 10, 24, 2, 512], 512, 24],
         [16, [20, 10, 24, 2, 512], 528, 24],
@@ -130,7 +127,7 @@ describe("a matrix that a kernel takes as a map", { skip }, () => {
   });
 
   test("has one matrix where the step to the next is 0, whatever step one matrix alone is given", () => {
-    withBoxes(({ launch, box }) => {
+    withTma(({ launch, box }) => {
       const zeros = boxOf(0, 0, 0, 0);
       for (const [matrices, matrixStride] of [
         [3, 0],
@@ -147,7 +144,7 @@ describe("a matrix that a kernel takes as a map", { skip }, () => {
   });
 
   test("is in a captured launch what it was then", () => {
-    withBoxes(({ driver, stream, launch, box }) => {
+    withTma(({ driver, stream, launch, box }) => {
       driver.beginCapture(stream, "thread-local");
       launch(0, [32, 16, 32, 1, 0]);
       const graph = driver.endCapture(stream);
@@ -161,7 +158,7 @@ describe("a matrix that a kernel takes as a map", { skip }, () => {
   });
 
   test("is refused with the argument and the reason where CUDA would refuse it, and CUDA is not asked", () => {
-    withBoxes(({ launch }) => {
+    withTma(({ launch }) => {
       const wrong: readonly (readonly [RegExp, number, readonly number[]])[] = [
         [/Argument 1 of kernel "box" \(in\) begins at 0x\w+4; .* multiple of 16/, 1, [8, 8, 8, 1, 0]],
         [/Argument 3 of kernel "box" \(i32\) is 0; the map of argument 1 .* 1 or more/, 0, [0, 8, 8, 1, 0]],
@@ -182,7 +179,7 @@ describe("a matrix that a kernel takes as a map", { skip }, () => {
   });
 
   test("is refused where it would go beyond its memory, by however little, and taken where it ends with it", () => {
-    withBoxes(({ launch, box }) => {
+    withTma(({ launch, box }) => {
       const beyond: readonly (readonly [RegExp, number, readonly number[]])[] = [
         [
           /Argument 1 of kernel "box" \(in\) has 16384 bytes; .* map of 1 × 129 × 32 elements of f32, .* ends 16512 bytes/,
@@ -204,14 +201,14 @@ describe("a matrix that a kernel takes as a map", { skip }, () => {
   });
 
   test("may have nothing in it where no block is launched", () => {
-    withBoxes(({ launch }) => {
+    withTma(({ launch }) => {
       launch(0, [0, 0, 0, 0, 0], { blocks: 0 });
       assert.equal(emulator.calls("cuTensorMapEncodeTiled"), 0);
     });
   });
 
   test("is encoded again after CUDA has failed to", () => {
-    withBoxes(({ launch, box }) => {
+    withTma(({ launch, box }) => {
       launch(0, [20, 10, 24, 1, 0]);
       emulator.fail("cuTensorMapEncodeTiled", 1, { times: 1 });
       assert.throws(
@@ -225,7 +222,7 @@ describe("a matrix that a kernel takes as a map", { skip }, () => {
   });
 
   test("is refused when the kernel is loaded where no launch could have it", () => {
-    const wrong: readonly (readonly [RegExp, Partial<MatrixMap>])[] = [
+    const wrong: readonly (readonly [RegExp, Partial<TensorMap>])[] = [
       [
         /^The map of argument 1 of kernel "box" has boxes of 36 columns of f32, 144 bytes; .* 128 at most/,
         { box: { columns: 36, rows: 16 } },

@@ -8,7 +8,7 @@
 
 import { HoldfastError } from "../../errors/index.js";
 import type { Span } from "../../units/index.js";
-import { type Argument, isMemory, type MatrixMap, type Parameter } from "../driver.js";
+import { type Argument, isMemory, type Parameter, type TensorMap } from "../driver.js";
 import type { Cuda } from "./calls.js";
 import { mapDataType, mapFill, mapInterleave, mapPromotion, mapSwizzle } from "./constants.js";
 import { OutBlock } from "./out-block.js";
@@ -20,8 +20,8 @@ export const mapAlignment = 64;
 /** Memory, and the beginnings of rows and matrices in it, lie on multiples of so many bytes; so does a box's end. */
 const unitBytes = 16;
 /** As far as swizzled copies go. */
-const mostBoxBytes = 128;
-const mostBoxRows = 256;
+const maxTmaBytes = 128;
+const maxTmaRows = 256;
 
 const elements = {
   bf16: { bytes: 2, type: mapDataType.BFLOAT16 },
@@ -35,10 +35,10 @@ const rank = 3;
 const places = { sizes: 0, strides: 24, box: 40, elementStrides: 52, end: 64 } as const;
 
 /** Refuses maps that no launch of the kernel could have. */
-export function requireMaps(
+export function requireTensorMaps(
   kernel: string,
   parameters: readonly Parameter[],
-  maps: readonly MatrixMap[],
+  maps: readonly TensorMap[],
 ): void {
   for (const { parameter, dtype, box, ...map } of maps) {
     const what = `The map of argument ${parameter} of kernel "${kernel}"`;
@@ -58,24 +58,24 @@ export function requireMaps(
       }
     }
     const boxBytes = box.columns * elements[dtype].bytes;
-    if (!(boxBytes > 0 && boxBytes <= mostBoxBytes && boxBytes % unitBytes === 0)) {
+    if (!(boxBytes > 0 && boxBytes <= maxTmaBytes && boxBytes % unitBytes === 0)) {
       throw badArgument(
-        `${what} has boxes of ${box.columns} columns of ${dtype}, ${boxBytes} bytes; a box has a multiple of ${unitBytes} bytes, ${mostBoxBytes} at most.`,
+        `${what} has boxes of ${box.columns} columns of ${dtype}, ${boxBytes} bytes; a box has a multiple of ${unitBytes} bytes, ${maxTmaBytes} at most.`,
       );
     }
-    if (!(Number.isInteger(box.rows) && box.rows > 0 && box.rows <= mostBoxRows)) {
-      throw badArgument(`${what} has boxes of ${box.rows} rows; a box has 1 to ${mostBoxRows}.`);
+    if (!(Number.isInteger(box.rows) && box.rows > 0 && box.rows <= maxTmaRows)) {
+      throw badArgument(`${what} has boxes of ${box.rows} rows; a box has 1 to ${maxTmaRows}.`);
     }
   }
 }
 
 /** One parameter's map, in its place. */
-export class MapSlot {
+export class TensorMapSlot {
   /** Which of the kernel's parameters it is. */
   readonly parameter: number;
   readonly address: number;
   readonly #cuda: Cuda;
-  readonly #map: MatrixMap;
+  readonly #map: TensorMap;
   readonly #nameOf: (parameter: number) => string;
   readonly #block = new OutBlock(places.end);
   // Of what is encoded at present; no memory lies at -1.
@@ -87,7 +87,7 @@ export class MapSlot {
   #matrices = 0;
   #matrixStride = 0;
 
-  constructor(cuda: Cuda, map: MatrixMap, address: number, nameOf: (parameter: number) => string) {
+  constructor(cuda: Cuda, map: TensorMap, address: number, nameOf: (parameter: number) => string) {
     this.parameter = map.parameter;
     this.address = address;
     this.#cuda = cuda;

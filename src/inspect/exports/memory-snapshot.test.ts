@@ -37,7 +37,7 @@ interface Snapshot {
 const read = (plan: PlanRecord): Snapshot => readPickle(memorySnapshot(plan)) as Snapshot;
 
 /** Lives that meet, nest and follow each other, at calls and between them, one above the other. */
-const drawnPlan: fc.Arbitrary<PlanRecord> = fc
+const randomPlan: fc.Arbitrary<PlanRecord> = fc
   .array(
     fc.record({
       birth: fc.nat(20).map((halves) => halves / 2),
@@ -94,7 +94,7 @@ function lowestPlace(tensor: Omit<PlannedTensor, "offset">, placed: readonly Pla
 
 test("allocations and frees balance, none overlaps what is live, and the most that is live is the plan's", () => {
   fc.assert(
-    fc.property(drawnPlan, (plan) => {
+    fc.property(randomPlan, (plan) => {
       const { segments, device_traces: traces } = read(plan);
       const begin = segments.at(-1)?.address ?? 0;
       const live = new Map<number, number>();
@@ -156,7 +156,7 @@ function check(context: TestContext, snapshots: readonly Uint8Array[]): readonly
 }
 
 test("a strict reader of PyTorch's format takes snapshots of all kinds of plans, and finds their peaks", (context) => {
-  const plans = [samplePlan(), ...fc.sample(drawnPlan, { numRuns: 60, seed: 7 })];
+  const plans = [samplePlan(), ...fc.sample(randomPlan, { numRuns: 60, seed: 7 })];
   const told = check(context, plans.map(memorySnapshot));
   for (const [index, checked] of (told ?? []).entries()) {
     const { peak, lowerBound, tensors, persistent } = plans[index]!.memory;

@@ -8,13 +8,13 @@ import { makeFolder } from "../../../test/support/folders.js";
 import { StepLog } from "../../train/index.js";
 import { bucketSteps } from "./step-buckets.js";
 
-interface DrawnRow {
+interface RandomRow {
   readonly loss: number;
   readonly samples: number;
   readonly waitMs: number;
 }
 
-function writeRows(rows: readonly DrawnRow[], path = join(makeFolder(), "steps.bin")): string {
+function writeRows(rows: readonly RandomRow[], path = join(makeFolder(), "steps.bin")): string {
   const log = new StepLog(path);
   let time = 1_700_000_000_000;
   for (const [index, { loss, samples, waitMs }] of rows.entries()) {

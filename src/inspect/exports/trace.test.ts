@@ -178,7 +178,7 @@ const drawnLine = fc.oneof(
   ),
 );
 
-const drawnStep = fc.record({
+const randomStep = fc.record({
   time: fc.oneof(fc.double({ min: -50, max: 400, noNaN: true }), fc.nat(400), fc.constant(Number.NaN)),
   loss: fc.oneof(fc.double(), fc.constant(1)),
   lr: fc.double(),
@@ -191,7 +191,7 @@ test("whatever lines and rows a run holds, the trace is valid: clocks that go ba
   fc.assert(
     fc.property(
       fc.array(drawnLine, { maxLength: 40 }),
-      fc.array(drawnStep, { maxLength: 30 }),
+      fc.array(randomStep, { maxLength: 30 }),
       fc.array(fc.double({ min: 0, max: 1e6, noNaN: true }), { maxLength: 9 }),
       fc.nat(20),
       (lines, steps, times, limit) => {

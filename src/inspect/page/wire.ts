@@ -116,14 +116,14 @@ export interface StageCall {
   readonly kernel: string;
 }
 
-export type StepPart = "forward" | "backward" | "update";
+export type StepPhase = "forward" | "backward" | "update";
 
 export interface CallRecord {
   readonly op: string;
   readonly kernel: string;
   readonly kind: string;
   readonly shape: string;
-  readonly part: StepPart;
+  readonly part: StepPhase;
   readonly branch: number;
   readonly readBytes: number;
   readonly writtenBytes: number;

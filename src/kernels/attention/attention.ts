@@ -175,7 +175,7 @@ export function attendBackward(
   });
 }
 
-type Access = "out" | "part";
+type Access = "out" | "partial-out";
 
 /** `out` promises that every byte of the storages is written, so that nothing of what they held is left. */
 function accessTo(
@@ -185,7 +185,7 @@ function accessTo(
   const isAllWritten = outputs.every(
     ([{ span }, elements, dtype]) => span.size === batch * heads * elements * dtypes[dtype].bytes,
   );
-  return isAllWritten ? "out" : "part";
+  return isAllWritten ? "out" : "partial-out";
 }
 
 /** An operand's strides as arguments. Where a dimension has one place, its stride is not used and may be anything. */

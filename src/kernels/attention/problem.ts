@@ -174,7 +174,7 @@ export class SoundnessCheck {
   requireScores(name: string, storage: Storage): void {
     const { dtype, batch, heads, rows, columns } = this.#shape;
     const elements = batch * heads * rows * columns;
-    this.#requireRoom(name, `${batch}×${heads}×${rows}×${columns}`, elements, storage, dtype);
+    this.#requireAvailable(name, `${batch}×${heads}×${rows}×${columns}`, elements, storage, dtype);
   }
 
   #requireHalves(name: string, read: Dtype): void {
@@ -197,7 +197,7 @@ export class SoundnessCheck {
     for (const { what, stride } of dimensions) this.#requireCount(`${name}'s ${what} stride`, stride, 0);
     const all = [...dimensions, last];
     const extent = all.reduce((sum, { size, stride }) => sum + (size - 1) * stride, 1);
-    this.#requireRoom(name, all.map(({ size }) => size).join("×"), extent, operand.storage, dtype);
+    this.#requireAvailable(name, all.map(({ size }) => size).join("×"), extent, operand.storage, dtype);
   }
 
   #dimensionsOf({ batchStride, headStride, rowStride }: AttentionOperand, rows: number) {
@@ -209,7 +209,7 @@ export class SoundnessCheck {
     ] as const;
   }
 
-  #requireRoom(name: string, shape: string, elements: number, storage: Storage, dtype: Dtype): void {
+  #requireAvailable(name: string, shape: string, elements: number, storage: Storage, dtype: Dtype): void {
     const { batch, heads } = this.#shape;
     const neededBytes = elements * dtypes[dtype].bytes;
     if (batch * heads > 0 && neededBytes > storage.span.size) {

@@ -6,7 +6,7 @@ import type { Storage } from "../../runtime/index.js";
 import type { GemmDtype } from "./cpu/element.js";
 
 /** What a device's own library multiplies too; sums of half floats are f32 inside. */
-export type ProductDtype = GemmDtype | "f16" | "bf16";
+export type GemmInputDtype = GemmDtype | "f16" | "bf16";
 
 /** How a matrix lies in memory: row by row. Strides count elements. */
 export interface MatrixLayout {
@@ -24,7 +24,7 @@ export interface Operand extends MatrixLayout {
 }
 
 /** The shape of a product, which is all that the memory it needs depends on. */
-export interface GemmShape<D extends ProductDtype = GemmDtype> {
+export interface GemmShape<D extends GemmInputDtype = GemmDtype> {
   readonly dtype: D;
   readonly m: number;
   readonly n: number;
@@ -41,11 +41,11 @@ export interface GemmShape<D extends ProductDtype = GemmDtype> {
  * `C = activation(alpha · op(A) · op(B) + beta · C + bias)`. C must not share elements with A, B, the bias or the scratch
  * memory.
  */
-export interface GemmProblem<D extends ProductDtype = GemmDtype> extends GemmShape<D> {
+export interface GemmProblem<D extends GemmInputDtype = GemmDtype> extends GemmShape<D> {
   /** Of C; the operands' dtype unless given. A library keeps the sums of half floats in f32. */
   readonly resultDtype?: D;
   /** Of the bias; C's unless given. Only our own kernels for a GPU take another. */
-  readonly biasDtype?: ProductDtype;
+  readonly biasDtype?: GemmInputDtype;
   /** With k = 0 neither operand is read. */
   readonly a: Operand;
   readonly b: Operand;
@@ -63,27 +63,27 @@ export interface GemmProblem<D extends ProductDtype = GemmDtype> extends GemmSha
   readonly activation?: "relu" | "gelu";
   /** As many bytes as `gemmScratchBytes` says, or more; none where it says 0. */
   readonly scratch?: Storage;
-  /** One of `gemmChoices`: which of its algorithms a library takes, its own first unless given, or our own kernel in its place. */
+  /** One of `gemmCandidates`: which of its algorithms a library takes, its own first unless given, or our own kernel in its place. */
   readonly choice?: number;
   /**
    * Is B good before the launch before this one on its stream has ended, and does it lie apart from what that one writes? Our own kernels
    * for a GPU fetch it before they wait.
    */
-  readonly isEarlyB?: boolean;
+  readonly prefetchesB?: boolean;
 }
 
 /** The first choice of our own kernels where a library has the product otherwise; the next ones are below it. */
-export const firstOwnChoice = -1;
+export const firstNativeAlgorithm = -1;
 
 /** A product whose result may stay in registers, so that there is no memory for it. */
-export interface ProductToFinish extends Omit<GemmProblem<ProductDtype>, "c"> {
+export interface EpilogueTarget extends Omit<GemmProblem<GemmInputDtype>, "c"> {
   readonly c?: GemmProblem["c"] | undefined;
 }
 
 type Place = Pick<Storage, "span">;
 
 /** A product as its questions are asked: whose memory it works on does not matter, only where that lies. */
-export interface GemmOutline extends Omit<GemmProblem<ProductDtype>, "a" | "b" | "c" | "bias" | "scratch"> {
+export interface GemmDesc extends Omit<GemmProblem<GemmInputDtype>, "a" | "b" | "c" | "bias" | "scratch"> {
   readonly a: MatrixLayout & { readonly storage: Place };
   readonly b: MatrixLayout & { readonly storage: Place };
   readonly c: MatrixLayout & { readonly storage: Place };
@@ -94,7 +94,7 @@ export interface GemmOutline extends Omit<GemmProblem<ProductDtype>, "a" | "b" |
 const fewestGroupedTerms = 1024;
 
 /** Is it a weight gradient: are its terms the many rows of a batch, which lie apart from each other in both operands? */
-export function isGradient({ k, a, b }: GemmOutline): boolean {
+export function isGradient({ k, a, b }: GemmDesc): boolean {
   return k >= fewestGroupedTerms && a.isTransposed === true && !b.isTransposed;
 }
 
@@ -105,29 +105,21 @@ const largestOfBatch = 1 << 17;
  * Is it a batch of small products whose rows have an odd length, such as a layer of its own for each of several groups of 193
  * features? For those a library has slow kernels only, however far apart the rows lie.
  */
-export function isOddBatch({ m, n, k, batch = 1, a, b }: GemmOutline): boolean {
+export function isUnalignedBatch({ m, n, k, batch = 1, a, b }: GemmDesc): boolean {
   const lengths = [a.isTransposed ? m : k, b.isTransposed ? k : n];
   return batch > 1 && m * n <= largestOfBatch && lengths.some((length) => length % 8 !== 0);
 }
 
 /** How a product meets C: all of its storage is written and none of it read, some of it is written, or it is read as well. */
-export type AccessToC = "out" | "part" | "inout";
+export type AccessToC = "out" | "partial-out" | "inout";
 
 /** Rows with gaps between them, or a storage with room behind its matrix, are written in part only. */
-export function accessToC({
-  dtype,
-  resultDtype = dtype,
-  m,
-  n,
-  batch = 1,
-  c,
-  beta = 0,
-}: GemmOutline): AccessToC {
+export function accessToC({ dtype, resultDtype = dtype, m, n, batch = 1, c, beta = 0 }: GemmDesc): AccessToC {
   if (beta !== 0) return "inout";
-  return c.storage.span.size === batch * m * n * dtypes[resultDtype].bytes ? "out" : "part";
+  return c.storage.span.size === batch * m * n * dtypes[resultDtype].bytes ? "out" : "partial-out";
 }
 
-export function requireSound(problem: ProductToFinish): void {
+export function requireSound(problem: EpilogueTarget): void {
   const { m, n, k, batch = 1, a, b, c, bias, dtype, resultDtype = dtype, biasDtype = resultDtype } = problem;
   const [elementBytes, resultBytes] = [dtypes[dtype].bytes, dtypes[resultDtype].bytes];
   for (const [name, size] of Object.entries({ m, n, k, batch })) requireCount(name, size);
@@ -146,8 +138,8 @@ export function requireSound(problem: ProductToFinish): void {
     }
     const matrixExtent = rows === 0 || columns === 0 ? 0 : (rows - 1) * rowStride + columns;
     // Matrices may also lie in each other's gaps, a row of each in turn.
-    const isInTurn = batchStride >= columns && (batch - 1) * batchStride + columns <= rowStride;
-    if (name === "C" && batch > 1 && batchStride < matrixExtent && !isInTurn) {
+    const isSerializedPlan = batchStride >= columns && (batch - 1) * batchStride + columns <= rowStride;
+    if (name === "C" && batch > 1 && batchStride < matrixExtent && !isSerializedPlan) {
       throw refused(
         `C's batch stride of ${batchStride} makes its ${batch} matrices of ${matrixExtent} elements overlap.`,
       );
@@ -179,7 +171,7 @@ export function requireBiasAsResult({
   resultDtype = dtype,
   bias,
   biasDtype = resultDtype,
-}: GemmOutline): void {
+}: GemmDesc): void {
   if (!bias || biasDtype === resultDtype) return;
   throw refused(
     `a library adds a bias of its result's dtype, ${resultDtype}, not one of ${biasDtype}. Convert it first, or leave the result in ${biasDtype}.`,

@@ -5,13 +5,13 @@ import { describe, test } from "node:test";
 import fc from "fast-check";
 import {
   arrayOf,
+  type GemmCase,
+  gemmCases,
   layOutAll,
-  type ProductCase,
   plainCase,
-  productCases,
-  proveProduct,
+  proveGemm,
   randomValues,
-  runProduct,
+  runGemm,
   shapeOf,
   type Values,
 } from "../../../test/support/gemms.js";
@@ -31,9 +31,9 @@ for (const dtype of ["f32", "f64"] as const) {
     const taken = new Set<string>();
     withRuntime({}, ({ runtime }) => {
       fc.assert(
-        fc.property(productCases(dtype, blocking(elementOf(dtype))), (one) => {
+        fc.property(gemmCases(dtype, blocking(elementOf(dtype))), (one) => {
           taken.add(planGemm(shapeOf(one)).way);
-          proveProduct(runtime, one);
+          proveGemm(runtime, one);
         }),
         { numRuns: 120 },
       );
@@ -51,7 +51,7 @@ test("sizes that fill tiles, strips and slices just so are right, and those one 
       assert.equal(planGemm(shapeOf({ ...plainCase, ...tile })).way, "packed");
       for (const isTransposed of [false, true]) {
         const layout = { isATransposed: isTransposed, isBTransposed: isTransposed };
-        proveProduct(runtime, { ...plainCase, ...tile, ...layout });
+        proveGemm(runtime, { ...plainCase, ...tile, ...layout });
       }
     }
   });
@@ -73,7 +73,7 @@ test("with k = 0 C is multiplied by beta, and set to zero where beta is 0", () =
 });
 
 /** A product with no k has operands with no elements, and storages have at least one: these are only named. */
-function runEmpty(runtime: Runtime, one: ProductCase) {
+function runEmpty(runtime: Runtime, one: GemmCase) {
   const layouts = layOutAll(one);
   const c = randomValues(one.dtype, layouts.c.size, 3);
   if (one.beta === 0) c.fill(Number.NaN);
@@ -95,12 +95,12 @@ describe("the bits of a product", () => {
     { ...plainCase, dtype: "f64" as const, m: 131, n: 131, k: 300 },
   ];
 
-  function bitsWith(threads: number, one: ProductCase): Values[] {
+  function bitsWith(threads: number, one: GemmCase): Values[] {
     const driver = openCpuDriver({ threads });
     try {
       // Workers boot when they boot: the later of these runs surely have their help.
       return withRuntime({ driver: strict(driver) }, ({ runtime }) =>
-        Array.from({ length: threads === 1 ? 1 : 12 }, () => runProduct(runtime, one).after),
+        Array.from({ length: threads === 1 ? 1 : 12 }, () => runGemm(runtime, one).after),
       );
     } finally {
       driver.close();

@@ -9,43 +9,43 @@ import { type Bytes, bytes, span } from "../../units/index.js";
 import { callListenerOf } from "../call-listener.js";
 import { argumentsInOrder } from "../codegen/wasm/wasm-function.js";
 import { blasKernel, blasParameters, blasTranspose } from "./cpu/blas.js";
-import { type DirectForm, directParameters, directStripRows } from "./cpu/direct.js";
+import { type DirectConfig, directParameters, directStripRows } from "./cpu/direct.js";
 import { elementOf, type GemmDtype } from "./cpu/element.js";
-import { finishProduct } from "./cpu/epilogue.js";
+import { fuseEpilogue } from "./cpu/epilogue.js";
 import { gemmKernel } from "./cpu/kernels.js";
 import { multiplyParameters } from "./cpu/multiply.js";
 import { packParameters } from "./cpu/pack.js";
 import { type PackedPlan, planGemm } from "./cpu/plan.js";
 import {
-  launchLibraryProduct,
+  launchCublasLt,
   libraryActivates,
-  libraryChoices,
+  libraryAlgorithms,
   libraryWorkspaceBytes,
 } from "./cublaslt/cublaslt.js";
 import {
   accessToC,
-  firstOwnChoice,
-  type GemmOutline,
+  type EpilogueTarget,
+  firstNativeAlgorithm,
+  type GemmDesc,
+  type GemmInputDtype,
   type GemmProblem,
   type GemmShape,
   type MatrixLayout,
-  type ProductDtype,
-  type ProductToFinish,
   refused,
   requireBiasAsResult,
   requireSound,
 } from "./desc.js";
-import { launchWideProducts, wideProductsOf } from "./dmma/index.js";
+import { dmmaGemmsOf, launchDmmaGemms } from "./dmma/index.js";
 import {
-  type Finish,
-  type FinishOn,
+  type Epilogue,
+  type EpilogueOn,
   launchWarpgroups,
-  type WarpgroupForm,
+  type Sm90Config,
+  sm90EpilogueOf,
+  sm90PrefersTransposedB,
   warpgroupBatchOf,
-  warpgroupFinishOf,
   warpgroupPlainsOf,
   warpgroupsOf,
-  warpgroupsPreferTurned,
 } from "./sm90/index.js";
 
 /**
@@ -65,7 +65,7 @@ import {
  * gemm(runtime, { ...problem, scratch });
  * ```
  */
-export function gemm(runtime: Runtime, problem: GemmProblem<ProductDtype>, op = "gemm"): void {
+export function gemm(runtime: Runtime, problem: GemmProblem<GemmInputDtype>, op = "gemm"): void {
   requireSound(problem);
   const { m, n, batch = 1 } = problem;
   if (m === 0 || n === 0 || batch === 0) return;
@@ -75,12 +75,12 @@ export function gemm(runtime: Runtime, problem: GemmProblem<ProductDtype>, op = 
     return;
   }
   if (runtime.device.kind === "cuda") {
-    const wide = wideProductsOf(runtime, [problem]);
-    const warpgroups = warpgroupBatchOf(runtime, problem) ?? chosenFormOf(runtime, problem);
-    if (wide) launchWideProducts(runtime, [problem], wide, op);
+    const wide = dmmaGemmsOf(runtime, [problem]);
+    const warpgroups = warpgroupBatchOf(runtime, problem) ?? selectConfig(runtime, problem);
+    if (wide) launchDmmaGemms(runtime, [problem], wide, op);
     else if (warpgroups) launchWarpgroups(runtime, [problem], warpgroups, op);
-    else launchLibraryProduct(runtime, problem, op);
-    if (problem.activation && !libraryActivates(runtime, problem)) finishOnGpu(runtime, problem, op);
+    else launchCublasLt(runtime, problem, op);
+    if (problem.activation && !libraryActivates(runtime, problem)) epilogueOnGpu(runtime, problem, op);
     return;
   }
   requireOwn(problem);
@@ -89,67 +89,67 @@ export function gemm(runtime: Runtime, problem: GemmProblem<ProductDtype>, op = 
   if (plan.way !== "packed") launchDirect(runtime, problem, plan.way, op);
   else if (runtime.blas) launchBlas(runtime, runtime.blas, problem, op);
   else launchPacked(runtime, problem, plan, op);
-  finishProduct(runtime, problem, op);
+  fuseEpilogue(runtime, problem, op);
 }
 
 /**
- * Products that don't wait for each other, in one launch; `gemmTogether` says beforehand whether that is possible. In f32 their
+ * Products that don't wait for each other, in one launch; `canGroupGemms` says beforehand whether that is possible. In f32 their
  * bits are those of `gemm`; in TF32 and of half floats they may be rounded otherwise than a library's.
  */
-export function gemmMany(
+export function groupedGemm(
   runtime: Runtime,
-  problems: readonly GemmProblem<ProductDtype>[],
+  problems: readonly GemmProblem<GemmInputDtype>[],
   op = "gemm",
 ): void {
   for (const problem of problems) requireSound(problem);
-  const wide = wideProductsOf(runtime, problems);
+  const wide = dmmaGemmsOf(runtime, problems);
   const warpgroups = warpgroupsOf(runtime, problems);
-  if (wide) launchWideProducts(runtime, problems, wide, op);
+  if (wide) launchDmmaGemms(runtime, problems, wide, op);
   else if (warpgroups) launchWarpgroups(runtime, problems, warpgroups, op);
-  else throw refused("these can't be made in one launch. Ask gemmTogether first.");
+  else throw refused("these can't be made in one launch. Ask canGroupGemms first.");
 }
 
 /** Can one launch make these products? */
-export function gemmTogether(runtime: Runtime, problems: readonly GemmOutline[]): boolean {
+export function canGroupGemms(runtime: Runtime, problems: readonly GemmDesc[]): boolean {
   if (problems.some(({ activation }) => activation)) return false;
-  return (wideProductsOf(runtime, problems) ?? warpgroupsOf(runtime, problems)) !== undefined;
+  return (dmmaGemmsOf(runtime, problems) ?? warpgroupsOf(runtime, problems)) !== undefined;
 }
 
 /**
- * A product with elementwise work on its result, in one launch; `gemmFinishes` says beforehand whether that is possible. C is
+ * A product with elementwise work on its result, in one launch; `canFuseEpilogue` says beforehand whether that is possible. C is
  * needed only where the finish keeps it.
  */
-export function gemmFinished(
+export function gemmWithEpilogue(
   runtime: Runtime,
-  problem: ProductToFinish,
-  finish: FinishOn,
+  problem: EpilogueTarget,
+  finish: EpilogueOn,
   op = "gemm",
 ): void {
   requireSound(problem);
   const c = problem.c ?? { storage: { span: span(0, 0) }, rowStride: problem.n };
-  const form = warpgroupFinishOf(runtime, { ...problem, c }, finish);
-  if (!form || (finish.keepsResult && !problem.c))
-    throw refused("this can't be finished in one launch. Ask gemmFinishes first.");
+  const form = sm90EpilogueOf(runtime, { ...problem, c }, finish);
+  if (!form || (finish.storesC && !problem.c))
+    throw refused("this can't be finished in one launch. Ask canFuseEpilogue first.");
   launchWarpgroups(runtime, [problem], form, op, finish);
 }
 
 /** Can one launch make this product and finish it, and is that worth it? */
-export function gemmFinishes(runtime: Runtime, problem: GemmOutline, finish: Finish): boolean {
-  return warpgroupFinishOf(runtime, problem, finish) !== undefined;
+export function canFuseEpilogue(runtime: Runtime, problem: GemmDesc, finish: Epilogue): boolean {
+  return sm90EpilogueOf(runtime, problem, finish) !== undefined;
 }
 
 /** Is a product so much quicker with its right side turned round, `isTransposed`, that a pass over it pays? */
-export function gemmPrefersTurned(runtime: Runtime, problem: GemmOutline): boolean {
-  return warpgroupsPreferTurned(runtime, problem);
+export function prefersTransposedB(runtime: Runtime, problem: GemmDesc): boolean {
+  return sm90PrefersTransposedB(runtime, problem);
 }
 
 /**
  * How much scratch memory a product needs: 0 where it works straight from its operands. It may be used for something
  * else as soon as the product's launches are behind in the stream.
  */
-export function gemmScratchBytes(runtime: Runtime, problem: GemmOutline): Bytes {
+export function gemmScratchBytes(runtime: Runtime, problem: GemmDesc): Bytes {
   if (runtime.device.kind === "cuda") {
-    const isOwn = gemmIsOwn(runtime, problem) || chosenFormOf(runtime, problem) !== undefined;
+    const isOwn = hasNativeGemm(runtime, problem) || selectConfig(runtime, problem) !== undefined;
     return bytes(isOwn ? 0 : libraryWorkspaceBytes(runtime, problem));
   }
   requireOwn(problem);
@@ -157,21 +157,26 @@ export function gemmScratchBytes(runtime: Runtime, problem: GemmOutline): Bytes 
 }
 
 /** What a product can be given as its `choice`, the usual one first; nothing else where it is our own kernels' work anyway. */
-export function gemmChoices(runtime: Runtime, problem: GemmOutline): readonly number[] {
-  if (runtime.device.kind !== "cuda" || gemmIsOwn(runtime, problem)) return [0];
-  const ofLibrary = Array.from({ length: libraryChoices(runtime, problem) }, (_, choice) => choice);
-  return [...ofLibrary, ...warpgroupPlainsOf(runtime, problem).map((_, index) => firstOwnChoice - index)];
+export function gemmCandidates(runtime: Runtime, problem: GemmDesc): readonly number[] {
+  if (runtime.device.kind !== "cuda" || hasNativeGemm(runtime, problem)) return [0];
+  const ofLibrary = Array.from({ length: libraryAlgorithms(runtime, problem) }, (_, choice) => choice);
+  return [
+    ...ofLibrary,
+    ...warpgroupPlainsOf(runtime, problem).map((_, index) => firstNativeAlgorithm - index),
+  ];
 }
 
 /** Our own kernel for a product, where that was chosen. */
-function chosenFormOf(runtime: Runtime, problem: GemmOutline): WarpgroupForm | undefined {
+function selectConfig(runtime: Runtime, problem: GemmDesc): Sm90Config | undefined {
   const { choice = 0 } = problem;
-  return choice <= firstOwnChoice ? warpgroupPlainsOf(runtime, problem)[firstOwnChoice - choice] : undefined;
+  return choice <= firstNativeAlgorithm
+    ? warpgroupPlainsOf(runtime, problem)[firstNativeAlgorithm - choice]
+    : undefined;
 }
 
 /** Are a GPU's kernels for a product our own, also where it is made alone? */
-export function gemmIsOwn(runtime: Runtime, problem: GemmOutline): boolean {
-  return (wideProductsOf(runtime, [problem]) ?? warpgroupBatchOf(runtime, problem)) !== undefined;
+export function hasNativeGemm(runtime: Runtime, problem: GemmDesc): boolean {
+  return (dmmaGemmsOf(runtime, [problem]) ?? warpgroupBatchOf(runtime, problem)) !== undefined;
 }
 
 /** What the CPU's own kernels need: room for the packed panels of a large product. */
@@ -181,14 +186,14 @@ export function cpuScratchBytes({ blas }: Pick<Runtime, "blas">, shape: GemmShap
 }
 
 /** The activation alone: the bias came with the product. */
-function finishOnGpu(runtime: Runtime, problem: GemmProblem<ProductDtype>, op: string): void {
+function epilogueOnGpu(runtime: Runtime, problem: GemmProblem<GemmInputDtype>, op: string): void {
   requireOwn(problem);
   const { bias: _, biasBatchStride: __, ...unbiased } = problem;
-  finishProduct(runtime, unbiased, op);
+  fuseEpilogue(runtime, unbiased, op);
 }
 
 /** Our own kernels multiply f32 and f64; half floats are widened before. */
-function requireOwn<P extends Pick<GemmOutline, "dtype" | "resultDtype">>(
+function requireOwn<P extends Pick<GemmDesc, "dtype" | "resultDtype">>(
   problem: P,
 ): asserts problem is P & { readonly dtype: GemmDtype; readonly resultDtype?: GemmDtype } {
   const { dtype, resultDtype = dtype } = problem;
@@ -217,13 +222,13 @@ function launchPacked(runtime: Runtime, problem: GemmProblem, plan: PackedPlan, 
       a: a.storage,
       b: b.storage,
       scratch,
-      aAlong: fromA.along,
+      aKMajor: fromA.along,
       aAcross: fromA.across,
       aBatchBytes: fromA.batch,
       aPackedBatchBytes: plan.aBatchBytes,
       aGroups: plan.aGroups,
       aBlocks: plan.aBlocks,
-      bAlong: fromB.along,
+      bKMajor: fromB.along,
       bAcross: fromB.across,
       bBatchBytes: fromB.batch,
       bPackedBatchBytes: plan.bBatchBytes,
@@ -249,7 +254,7 @@ function launchPacked(runtime: Runtime, problem: GemmProblem, plan: PackedPlan, 
   });
 }
 
-function launchDirect(runtime: Runtime, problem: GemmProblem, form: DirectForm, op: string): void {
+function launchDirect(runtime: Runtime, problem: GemmProblem, form: DirectConfig, op: string): void {
   const { dtype, m, n, k, batch = 1, a, b } = problem;
   const element = elementOf(dtype);
   const access = accessToC(problem);
@@ -269,7 +274,7 @@ function launchDirect(runtime: Runtime, problem: GemmProblem, form: DirectForm, 
       k,
       rowStrips,
       aAcross: fromA.across,
-      aAlong: fromA.along,
+      aKMajor: fromA.along,
       aBatchBytes: fromA.batch,
       bStride: b.rowStride * element.bytes,
       bBatchBytes: fromB.batch,

@@ -1,7 +1,7 @@
 /** How a block finds its product, where one launch makes several. */
 
 /** A local of the kernel's text: what the block's product has under that name. */
-export interface ProductLocal {
+export interface GemmLocal {
   readonly type: string;
   readonly name: string;
   /** Is it the parameter's address, where that is too large to be copied? */
@@ -12,8 +12,8 @@ export interface ProductLocal {
  * Lines that set the locals to what the block's product has, and `block` to its number among that product's. Each parameter is
  * called as its local is, with the product's number behind it; `first` tells of all but the first product where its blocks begin.
  */
-export function chooseProduct(locals: readonly ProductLocal[], products: number): string {
-  const givenAs = ({ name, isAddress }: ProductLocal, index: number): string =>
+export function selectGemm(locals: readonly GemmLocal[], products: number): string {
+  const givenAs = ({ name, isAddress }: GemmLocal, index: number): string =>
     `${isAddress ? "&" : ""}${name}${index}`;
   const lines = locals.map((local) => `${local.type} ${local.name} = ${givenAs(local, 0)};`);
   lines.push("unsigned block = blockIdx.x;");
@@ -26,6 +26,6 @@ export function chooseProduct(locals: readonly ProductLocal[], products: number)
 }
 
 /** Locals of one type. */
-export function localsOf(type: string, names: readonly string[]): readonly ProductLocal[] {
+export function localsOf(type: string, names: readonly string[]): readonly GemmLocal[] {
   return names.map((name) => ({ type, name }));
 }

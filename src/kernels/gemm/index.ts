@@ -4,25 +4,25 @@
  */
 
 export type { GemmDtype } from "./cpu/element.js";
-export { libraryProductKey } from "./cublaslt/cublaslt.js";
+export { cublasLtKey } from "./cublaslt/cublaslt.js";
 export {
-  firstOwnChoice,
-  type GemmOutline,
+  firstNativeAlgorithm,
+  type GemmDesc,
+  type GemmInputDtype,
   type GemmProblem,
   type GemmShape,
   type MatrixLayout,
   type Operand,
-  type ProductDtype,
 } from "./desc.js";
 export {
+  canFuseEpilogue,
+  canGroupGemms,
   gemm,
-  gemmChoices,
-  gemmFinished,
-  gemmFinishes,
-  gemmIsOwn,
-  gemmMany,
-  gemmPrefersTurned,
+  gemmCandidates,
   gemmScratchBytes,
-  gemmTogether,
+  gemmWithEpilogue,
+  groupedGemm,
+  hasNativeGemm,
+  prefersTransposedB,
 } from "./gemm.js";
-export { type Finish, summedRows } from "./sm90/index.js";
+export { colsumRows, type Epilogue } from "./sm90/index.js";

@@ -5,13 +5,13 @@ import { describe, test } from "node:test";
 import fc from "fast-check";
 import { cudaMissing, openCudaKernelRuntime, put } from "../../../test/support/kernel-runtime.js";
 import { sameBytes } from "../../../test/support/same-bytes.js";
-import type { WorkPiece } from "../../runtime/index.js";
+import type { WorkCommand } from "../../runtime/index.js";
 import { isInWords, launchCopies } from "./copy.js";
 
 const skip = cudaMissing;
 const runtime = skip ? undefined! : openCudaKernelRuntime();
 
-interface DrawnCopy {
+interface RandomCopy {
   readonly words: number;
   /** Words before the source's first, and the target's: 4 of them are 16 bytes. */
   readonly from: number;
@@ -19,7 +19,7 @@ interface DrawnCopy {
 }
 
 /** Copies all of them at once; how many launches it took. */
-function prove(copies: readonly DrawnCopy[]): number {
+function prove(copies: readonly RandomCopy[]): number {
   return runtime.step(() => {
     const placed = copies.map(({ words, from, to }, index) => {
       const source = Uint32Array.from({ length: from + words + 3 }, (_, word) => 7919 * (index + 1) + word);
@@ -36,7 +36,7 @@ function prove(copies: readonly DrawnCopy[]): number {
         },
       };
     });
-    const work: WorkPiece[] = [];
+    const work: WorkCommand[] = [];
     runtime.onWork = (piece) => work.push(piece);
     launchCopies(
       runtime,

@@ -91,8 +91,8 @@ function kernelOf(size: number): KernelSource {
   const entry = `hf_copy_many_${size}`;
   const source: KernelSource = {
     name: `copy of ${size}`,
-    // "part": where fewer are copied than there are places, a target stands there twice.
-    parameters: [...each("in"), ...each("part"), ...each("u32"), ...each("u32")],
+    // "partial-out": where fewer are copied than there are places, a target stands there twice.
+    parameters: [...each("in"), ...each("partial-out"), ...each("u32"), ...each("u32")],
     cuda: { code: printCopies(entry, size), entry, threads, waits: true },
   };
   kernels.set(size, source);

@@ -10,12 +10,12 @@ import {
   put,
 } from "../../../test/support/kernel-runtime.js";
 import { sameBytes } from "../../../test/support/same-bytes.js";
-import type { PartsKernel } from "../../ir/index.js";
+import type { ChunkedReduceKernel } from "../../ir/index.js";
 import { narrowToBf16, term, widenBf16 } from "../../ir/index.js";
-import type { Runtime, WorkPiece } from "../../runtime/index.js";
-import { countParts, launchParts } from "./reduce.js";
+import type { Runtime, WorkCommand } from "../../runtime/index.js";
+import { chunkCount, launchChunkedReduce } from "./reduce.js";
 
-const squares: PartsKernel = {
+const squares: ChunkedReduceKernel = {
   name: "squares",
   dtype: "f32",
   scalars: ["f64"],
@@ -25,12 +25,12 @@ const squares: PartsKernel = {
     term.mul(term.convert(term.load(0, "f32"), "f64"), term.convert(term.load(0, "f32"), "f64")),
   ),
 };
-const largest: PartsKernel = {
+const largest: ChunkedReduceKernel = {
   ...{ name: "largest", dtype: "bf16", scalars: [], op: "max" },
   value: term.abs(term.load(0, "f32")),
 };
 
-const partLength = 4096;
+const chunkLength = 4096;
 
 interface Drawn {
   readonly length: number;
@@ -49,11 +49,11 @@ function reduce(runtime: Runtime, drawn: readonly Drawn[]): { results: Float64Ar
       for (let index = 0; index < length; index++) values[before + index] = elementOf(vector, index);
       return { storage: runtime.view(put(runtime, values, "vector"), 4 * before, 4 * length), length };
     });
-    const parts = drawn.reduce((sum, { length }) => sum + countParts(length), 0);
+    const parts = drawn.reduce((sum, { length }) => sum + chunkCount(length), 0);
     const results = runtime.arena.allocate(8 * parts, "results");
-    const work: WorkPiece[] = [];
+    const work: WorkCommand[] = [];
     runtime.onWork = (piece) => work.push(piece);
-    launchParts(runtime, {
+    launchChunkedReduce(runtime, {
       ...{ kernel: squares, vectors, results, scalars: [0.5] },
       view: (storage, offset, size) => runtime.view(storage, offset, size),
     });
@@ -65,10 +65,10 @@ function reduce(runtime: Runtime, drawn: readonly Drawn[]): { results: Float64Ar
 function expected(drawn: readonly Drawn[]): Float64Array {
   return Float64Array.from(
     drawn.flatMap(({ length }, vector) =>
-      Array.from({ length: countParts(length) }, (_, part) => {
+      Array.from({ length: chunkCount(length) }, (_, part) => {
         let sum = 0;
-        const end = Math.min(length, (part + 1) * partLength);
-        for (let index = part * partLength; index < end; index++) sum += elementOf(vector, index) ** 2 / 2;
+        const end = Math.min(length, (part + 1) * chunkLength);
+        for (let index = part * chunkLength; index < end; index++) sum += elementOf(vector, index) ** 2 / 2;
         return sum;
       }),
     ),
@@ -99,7 +99,7 @@ for (const { device, skip, open } of kernelDevices) {
         const narrow = narrowToBf16(values);
         const reduceBf16 = (): Float32Array => {
           const results = runtime.arena.allocate(8, "results");
-          launchParts(runtime, {
+          launchChunkedReduce(runtime, {
             ...{ kernel: largest, vectors: [{ storage: put(runtime, narrow, "v"), length: 5000 }], results },
             view: (storage, offset, size) => runtime.view(storage, offset, size),
           });

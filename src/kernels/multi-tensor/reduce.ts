@@ -4,14 +4,14 @@
  */
 
 import type { KernelSource } from "../../driver/index.js";
-import type { PartsKernel, RowKernel } from "../../ir/index.js";
+import type { ChunkedReduceKernel, RowKernel } from "../../ir/index.js";
 import { dtypes, iterateRows, term } from "../../ir/index.js";
 import type { Runtime, Storage } from "../../runtime/index.js";
-import { partLength, printPartsKernel } from "../codegen/cuda/chunked-reduce-kernel.js";
+import { chunkLength, printChunkedReduceKernel } from "../codegen/cuda/chunked-reduce-kernel.js";
 import { launchRows } from "../launch.js";
 
-export interface PartsLaunch {
-  readonly kernel: PartsKernel;
+export interface ChunkedReduceLaunch {
+  readonly kernel: ChunkedReduceKernel;
   /** Each begins where its storage does, and none is empty. */
   readonly vectors: readonly { readonly storage: Storage; readonly length: number }[];
   /** One for each part of each vector, in order. */
@@ -27,11 +27,11 @@ const mostVectors = 128;
 const vectorsPerSize = 16;
 
 /** How many parts a vector of so many elements has: all but the last are equally long. */
-export function countParts(length: number): number {
-  return Math.ceil(length / partLength);
+export function chunkCount(length: number): number {
+  return Math.ceil(length / chunkLength);
 }
 
-export function launchParts(runtime: Runtime, launch: PartsLaunch): void {
+export function launchChunkedReduce(runtime: Runtime, launch: ChunkedReduceLaunch): void {
   const { kernel, vectors, results, view } = launch;
   const isOnGpu = runtime.device.kind === "cuda";
   const atOnce = isOnGpu ? mostVectors : 1;
@@ -39,15 +39,18 @@ export function launchParts(runtime: Runtime, launch: PartsLaunch): void {
   let done = 0;
   for (let first = 0; first < vectors.length; first += atOnce) {
     const some = vectors.slice(first, first + atOnce);
-    const parts = some.reduce((sum, { length }) => sum + countParts(length), 0);
+    const parts = some.reduce((sum, { length }) => sum + chunkCount(length), 0);
     const own = view(results, done * resultBytes, parts * resultBytes);
-    const launchSome = isOnGpu ? launchTogether : launchOnCpu;
+    const launchSome = isOnGpu ? launchCombo : launchOnCpu;
     launchSome(runtime, { ...launch, vectors: some, results: own });
     done += parts;
   }
 }
 
-function launchTogether(runtime: Runtime, { kernel, vectors, results, scalars = [] }: PartsLaunch): void {
+function launchCombo(
+  runtime: Runtime,
+  { kernel, vectors, results, scalars = [] }: ChunkedReduceLaunch,
+): void {
   const storages = vectors.map(({ storage }) => storage);
   const lengths = vectors.map(({ length }) => length);
   const [any] = storages;
@@ -55,7 +58,7 @@ function launchTogether(runtime: Runtime, { kernel, vectors, results, scalars = 
   const ends: number[] = [];
   let parts = 0;
   for (const length of lengths) {
-    parts += countParts(length);
+    parts += chunkCount(length);
     ends.push(parts);
   }
   const size = placesFor(vectors.length);
@@ -72,13 +75,16 @@ function launchTogether(runtime: Runtime, { kernel, vectors, results, scalars = 
 }
 
 /** The whole parts of a vector first, as rows; then what is left, which is a shorter one. */
-function launchOnCpu(runtime: Runtime, { kernel, vectors, results, scalars = [], view }: PartsLaunch): void {
+function launchOnCpu(
+  runtime: Runtime,
+  { kernel, vectors, results, scalars = [], view }: ChunkedReduceLaunch,
+): void {
   const [vector] = vectors;
   if (!vector) return;
   const { storage, length } = vector;
-  const whole = Math.floor(length / partLength);
-  reduceRows(0, whole, partLength);
-  reduceRows(whole, 1, length - whole * partLength);
+  const whole = Math.floor(length / chunkLength);
+  reduceRows(0, whole, chunkLength);
+  reduceRows(whole, 1, length - whole * chunkLength);
 
   function reduceRows(first: number, rows: number, size: number): void {
     if (rows * size === 0) return;
@@ -91,7 +97,7 @@ function launchOnCpu(runtime: Runtime, { kernel, vectors, results, scalars = [],
       kernel: rowKernelOf(kernel),
       iteration: iterateRows([rows, size], strides, 1),
       operands: [
-        view(storage, first * partLength * from, rows * size * from),
+        view(storage, first * chunkLength * from, rows * size * from),
         view(results, first * to, rows * to),
       ],
       scalars,
@@ -104,19 +110,19 @@ function placesFor(vectors: number): number {
   return 2 ** Math.ceil(Math.log2(vectors));
 }
 
-const printed = new WeakMap<PartsKernel, Map<number, KernelSource>>();
+const printed = new WeakMap<ChunkedReduceKernel, Map<number, KernelSource>>();
 
-function sourceOf(kernel: PartsKernel, size: number): KernelSource {
+function sourceOf(kernel: ChunkedReduceKernel, size: number): KernelSource {
   const bySize = printed.get(kernel) ?? new Map<number, KernelSource>();
   printed.set(kernel, bySize);
-  const source = bySize.get(size) ?? printPartsKernel(kernel, size);
+  const source = bySize.get(size) ?? printChunkedReduceKernel(kernel, size);
   bySize.set(size, source);
   return source;
 }
 
-const rowKernels = new WeakMap<PartsKernel, RowKernel>();
+const rowKernels = new WeakMap<ChunkedReduceKernel, RowKernel>();
 
-function rowKernelOf(kernel: PartsKernel): RowKernel {
+function rowKernelOf(kernel: ChunkedReduceKernel): RowKernel {
   const { name, dtype, scalars, op, value } = kernel;
   const known = rowKernels.get(kernel) ?? {
     name,

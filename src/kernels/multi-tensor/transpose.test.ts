@@ -6,7 +6,7 @@ import fc from "fast-check";
 import { cudaMissing, openCudaKernelRuntime, put } from "../../../test/support/kernel-runtime.js";
 import { sameBytes } from "../../../test/support/same-bytes.js";
 import type { Storage } from "../../runtime/index.js";
-import { mostTurned, turnLaunchOf } from "./transpose.js";
+import { maxTransposes, transposeLaunchOf } from "./transpose.js";
 
 const skip = cudaMissing;
 const runtime = skip ? undefined! : openCudaKernelRuntime();
@@ -37,7 +37,7 @@ function prove(matrices: readonly Drawn[]): void {
       const to = runtime.view(whole, 0, 4 * rows * columns);
       return { expected, whole, matrix: { from, to, rows, columns, rowStride } };
     });
-    const { source, ...launch } = turnLaunchOf<Storage>(placed.map(({ matrix }) => matrix));
+    const { source, ...launch } = transposeLaunchOf<Storage>(placed.map(({ matrix }) => matrix));
     runtime.launch({ op: "turn", kernel: runtime.kernel(source), ...launch });
     for (const [index, { whole, expected }] of placed.entries())
       sameBytes(runtime.read(whole), expected, `matrix ${index} of ${matrices.length}`);
@@ -53,9 +53,9 @@ describe("matrices turned on CUDA", { skip }, () => {
   });
 
   test("are so many at the most that a launch can take them", () => {
-    prove(Array.from({ length: mostTurned }, (_, index) => ({ rows: 1 + index, columns: 3, gap: 0 })));
-    const bytes = turnLaunchOf(
-      Array.from({ length: mostTurned }, () => ({ from: 0, to: 0, rows: 1, columns: 1, rowStride: 1 })),
+    prove(Array.from({ length: maxTransposes }, (_, index) => ({ rows: 1 + index, columns: 3, gap: 0 })));
+    const bytes = transposeLaunchOf(
+      Array.from({ length: maxTransposes }, () => ({ from: 0, to: 0, rows: 1, columns: 1, rowStride: 1 })),
     ).arguments.length;
     assert.ok(bytes * 8 <= 4096);
   });

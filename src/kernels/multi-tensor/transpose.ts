@@ -4,7 +4,7 @@ import type { KernelSource, Parameter } from "../../driver/index.js";
 import { awaiting, awaitingFirst } from "../codegen/cuda/kernel-text.js";
 
 /** `to[column][row] = from[row][column]`; `T` is how whoever launches it tells memory. */
-export interface TurnedMatrix<T> {
+export interface TransposedMatrix<T> {
   readonly from: T;
   /** Without gaps. */
   readonly to: T;
@@ -14,14 +14,14 @@ export interface TurnedMatrix<T> {
   readonly rowStride: number;
 }
 
-export interface TurnLaunch<T> {
+export interface TransposeLaunch<T> {
   readonly source: KernelSource;
   readonly blocks: number;
   readonly arguments: readonly (T | number)[];
 }
 
 /** A kernel's arguments have a limit of 4 KiB. */
-export const mostTurned = 64;
+export const maxTransposes = 64;
 
 /** A block turns a square of words through shared memory, so that it reads rows and stores rows. */
 const side = 32;
@@ -29,8 +29,8 @@ const threads = 256;
 
 const kernels = new Map<number, KernelSource>();
 
-/** One launch that turns matrices of words of four bytes, `mostTurned` at most. No target overlaps another, or what is turned. */
-export function turnLaunchOf<T>(matrices: readonly TurnedMatrix<T>[]): TurnLaunch<T> {
+/** One launch that turns matrices of words of four bytes, `maxTransposes` at most. No target overlaps another, or what is turned. */
+export function transposeLaunchOf<T>(matrices: readonly TransposedMatrix<T>[]): TransposeLaunch<T> {
   const given: (T | number)[] = [];
   let blocks = 0;
   for (const { from, to, rows, columns, rowStride } of matrices) {

@@ -17,7 +17,7 @@ function variance(values: readonly number[]): number {
 }
 
 /** The mean product of neighbours, about 0 where they don't depend on each other and the mean is 0. */
-function neighbourProduct(values: readonly number[]): number {
+function neighbourGemm(values: readonly number[]): number {
   return mean(values.slice(1).map((value, index) => value * values[index]!));
 }
 
@@ -49,7 +49,7 @@ test("uniform numbers have the mean 1/2, the variance 1/12, and fill 64 buckets 
   const numbers = Array.from(words, uniform);
   assertNear(mean(numbers), 1 / 2, 0.0026);
   assertNear(variance(numbers), 1 / 12, 0.0007);
-  assertNear(neighbourProduct(numbers.map((number) => number - 1 / 2)), 0, 0.0008);
+  assertNear(neighbourGemm(numbers.map((number) => number - 1 / 2)), 0, 0.0008);
   assertEven(
     numbers.map((number) => Math.floor(number * 64)),
     64,
@@ -84,7 +84,7 @@ test("normal values have the mean 0, the variance 1, the fourth moment 3, and fi
   assertNear(mean(values), 0, 0.009);
   assertNear(variance(values), 1, 0.0127);
   assertNear(mean(values.map((value) => value ** 4)), 3, 0.088);
-  assertNear(neighbourProduct(values), 0, 0.009);
+  assertNear(neighbourGemm(values), 0, 0.009);
   const octiles = [-1.15034938, -0.67448975, -0.31863936, 0, 0.31863936, 0.67448975, 1.15034938];
   assertEven(
     values.map((value) => octiles.filter((octile) => value >= octile).length),

@@ -7,10 +7,10 @@ import { advance, repeat } from "../codegen/wasm/loops.js";
 import { argumentsInOrder, localsOf, wasmKernel } from "../codegen/wasm/wasm-function.js";
 import { launchScanOnCuda } from "./cuda-scan.js";
 import { columnsOf, forColumnGroups, type Group, type WalkDtype } from "./element.js";
-import { forEachPiece, planStripes, requireRoom, setToPlace, stripeParameters } from "./strips.js";
+import { forEachPiece, planStrips, requireAvailable, setToPlace, stripParameters } from "./strips.js";
 
 /** A cache line of columns at a time. */
-const vectorsPerStripe = 4;
+const vectorsPerStrip = 4;
 
 export interface Scan {
   readonly dtype: WalkDtype;
@@ -33,7 +33,7 @@ const scanParameters = {
   /** Where along the axis the walk begins, and the bytes to the next element, as their 32-bit pattern. */
   first: "u32",
   step: "u32",
-  ...stripeParameters,
+  ...stripParameters,
 } as const;
 
 /**
@@ -46,7 +46,7 @@ const scanParameters = {
 export function launchScan(runtime: Runtime, scan: Scan, op = "scan"): void {
   const { dtype, outer, length, inner, input, output, isReversed = false } = scan;
   const shape = [outer, length, inner];
-  requireRoom(
+  requireAvailable(
     op,
     { outer, length, inner },
     { input: { storage: input, dtype, shape }, output: { storage: output, dtype, shape } },
@@ -56,7 +56,7 @@ export function launchScan(runtime: Runtime, scan: Scan, op = "scan"): void {
     launchScanOnCuda(runtime, scan, op);
     return;
   }
-  const plan = planStripes(outer, inner, length, columnsOf(dtype, vectorsPerStripe));
+  const plan = planStrips(outer, inner, length, columnsOf(dtype, vectorsPerStrip));
   const rowBytes = inner * dtypes[dtype].bytes;
   runtime.launch({
     op,
@@ -103,8 +103,8 @@ function printScan(dtype: WalkDtype): KernelSource {
       });
     };
 
-    forEachPiece(code, given, columnsOf(dtype, vectorsPerStripe), ({ outer, column, end }) => {
-      forColumnGroups(code, dtype, vectorsPerStripe, { column, end }, (group) => {
+    forEachPiece(code, given, columnsOf(dtype, vectorsPerStrip), ({ outer, column, end }) => {
+      forColumnGroups(code, dtype, vectorsPerStrip, { column, end }, (group) => {
         const place = { outer, length: given.length, row: given.first, inner: given.inner, column, bytes };
         setToPlace(code, from, { ...place, base: given.input });
         setToPlace(code, to, { ...place, base: given.output });

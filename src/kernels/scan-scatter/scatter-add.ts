@@ -4,8 +4,8 @@ import type { Runtime, Storage } from "../../runtime/index.js";
 import { argumentsInOrder } from "../codegen/wasm/wasm-function.js";
 import { launchScatterAddOnCuda } from "./cuda-scatter.js";
 import { columnsOf, type WalkDtype } from "./element.js";
-import { scatterKernel, scatterParameters, vectorsPerStripe } from "./scatter-kernels.js";
-import { planStripes, requireRoom } from "./strips.js";
+import { scatterKernel, scatterParameters, vectorsPerStrip } from "./scatter-kernels.js";
+import { planStrips, requireAvailable } from "./strips.js";
 
 /** Everything is contiguous; the target must not share elements with the index or the source. */
 export interface ScatterAdd {
@@ -39,7 +39,7 @@ export function launchScatterAdd(runtime: Runtime, scatter: ScatterAdd, op = "sc
   const { dtype, outer, length, inner, count, index, isIndexShared, source, target } = scatter;
   const sourceShape = [outer, count, inner];
   const targetShape = [outer, length, inner];
-  requireRoom(
+  requireAvailable(
     op,
     { outer, length, inner, count },
     {
@@ -53,7 +53,7 @@ export function launchScatterAdd(runtime: Runtime, scatter: ScatterAdd, op = "sc
     launchScatterAddOnCuda(runtime, scatter, op);
     return;
   }
-  const plan = planStripes(outer, inner, count, columnsOf(dtype, vectorsPerStripe));
+  const plan = planStrips(outer, inner, count, columnsOf(dtype, vectorsPerStrip));
   runtime.launch({
     op,
     kernel: runtime.kernel(scatterKernel(dtype, isIndexShared ? "shared" : "each")),

@@ -5,10 +5,10 @@ import { dtypes } from "../../ir/index.js";
 import { advance, forRange, repeat, setToElement } from "../codegen/wasm/loops.js";
 import { localsOf, wasmKernel } from "../codegen/wasm/wasm-function.js";
 import { columnsOf, forColumnGroups, type WalkDtype } from "./element.js";
-import { forEachPiece, type Piece, setToPlace, stripeParameters } from "./strips.js";
+import { forEachPiece, type Piece, setToPlace, stripParameters } from "./strips.js";
 
 /** Two cache lines of columns: narrow enough that the gradient of one small table is work for every thread. */
-export const vectorsPerStripe = 8;
+export const vectorsPerStrip = 8;
 
 const indexBytes = dtypes.i32.bytes;
 
@@ -18,7 +18,7 @@ export const scatterParameters = {
   target: "inout",
   length: "u32",
   count: "u32",
-  ...stripeParameters,
+  ...stripParameters,
 } as const;
 
 type Given = Readonly<Record<keyof typeof scatterParameters, Local>>;
@@ -34,7 +34,7 @@ export function scatterKernel(dtype: WalkDtype, indexing: Indexing): KernelSourc
   if (known) return known;
   const printPiece = indexing === "shared" ? printSharedPiece : printOwnPiece;
   const source = wasmKernel(`scatterAdd.${indexing}.${dtype}`, scatterParameters, [], (code, given) => {
-    forEachPiece(code, given, columnsOf(dtype, vectorsPerStripe), (piece) =>
+    forEachPiece(code, given, columnsOf(dtype, vectorsPerStrip), (piece) =>
       printPiece(code, dtype, given, piece),
     );
   });
@@ -57,7 +57,7 @@ function printSharedPiece(code: Code, dtype: WalkDtype, given: Given, { outer, c
     "rowBytes",
   );
   code.get(inner).i32(bytes).op("i32.mul").set(rowBytes);
-  forColumnGroups(code, dtype, vectorsPerStripe, { column, end }, (group) => {
+  forColumnGroups(code, dtype, vectorsPerStrip, { column, end }, (group) => {
     const start = { outer, row: 0, inner, column, bytes };
     setToPlace(code, from, { ...start, base: given.source, length: count });
     setToPlace(code, to, { ...start, base: given.target, length });

@@ -12,32 +12,32 @@ import { localsOf } from "../codegen/wasm/wasm-function.js";
 import type { WalkDtype } from "./element.js";
 
 /** The parameters of a kernel that walks in stripes, with the array's columns. */
-export const stripeParameters = {
+export const stripParameters = {
   inner: "u32",
-  stripes: "u32",
+  strips: "u32",
   pieces: "u32",
   piecesPerBlock: "u32",
 } as const satisfies Record<string, Parameter>;
 
-export interface StripePlan {
+export interface StripPlan {
   readonly blocks: number;
-  /** The arguments for `stripeParameters`. */
-  readonly arguments: Readonly<Record<keyof typeof stripeParameters, number>>;
+  /** The arguments for `stripParameters`. */
+  readonly arguments: Readonly<Record<keyof typeof stripParameters, number>>;
 }
 
 /** Cuts `outer` × `inner` columns, each `steps` long, into stripes of `width`. */
-export function planStripes(outer: number, inner: number, steps: number, width: number): StripePlan {
-  const stripes = Math.ceil(inner / width);
-  const pieces = outer * stripes;
+export function planStrips(outer: number, inner: number, steps: number, width: number): StripPlan {
+  const strips = Math.ceil(inner / width);
+  const pieces = outer * strips;
   const elementsPerPiece = Math.max(1, steps * Math.min(inner, width));
   const piecesPerBlock = Math.max(1, Math.floor(elementsPerBlock / elementsPerPiece));
   return {
     blocks: Math.ceil(pieces / piecesPerBlock),
-    arguments: { inner, stripes, pieces, piecesPerBlock },
+    arguments: { inner, strips, pieces, piecesPerBlock },
   };
 }
 
-type StripeLocals = Readonly<Record<keyof typeof stripeParameters | "firstBlock" | "endBlock", Local>>;
+type StripLocals = Readonly<Record<keyof typeof stripParameters | "firstBlock" | "endBlock", Local>>;
 
 /** A piece of the work: one index of the outer axes, and the columns from `column` up to `end`. */
 export interface Piece {
@@ -49,7 +49,7 @@ export interface Piece {
 /** Runs the body for each piece of the kernel's blocks; it may move `column`. */
 export function forEachPiece(
   code: Code,
-  { firstBlock, endBlock, inner, stripes, pieces, piecesPerBlock }: StripeLocals,
+  { firstBlock, endBlock, inner, strips, pieces, piecesPerBlock }: StripLocals,
   width: number,
   body: (piece: Piece) => void,
 ): void {
@@ -58,8 +58,8 @@ export function forEachPiece(
   code.get(endBlock).get(piecesPerBlock).op("i32.mul").set(endPiece);
   limitTo(code, endPiece, pieces);
   forRange(code, piece, endPiece, 1, () => {
-    code.get(piece).get(stripes).op("i32.div_u").set(own.outer);
-    code.get(piece).get(stripes).op("i32.rem_u").i32(width).op("i32.mul").tee(own.column);
+    code.get(piece).get(strips).op("i32.div_u").set(own.outer);
+    code.get(piece).get(strips).op("i32.rem_u").i32(width).op("i32.mul").tee(own.column);
     code.i32(width).op("i32.add").set(own.end);
     limitTo(code, own.end, inner);
     body(own);
@@ -86,7 +86,7 @@ export function setToPlace(code: Code, local: Local, place: Place): void {
 }
 
 /** Refuses sizes that are no counts, and storages that are too small for what they are said to hold. */
-export function requireRoom(
+export function requireAvailable(
   op: string,
   sizes: Readonly<Record<string, number>>,
   arrays: Readonly<Record<string, { storage: Storage; dtype: WalkDtype; shape: readonly number[] }>>,

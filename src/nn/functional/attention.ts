@@ -56,7 +56,7 @@ export function scaledDotProductAttention(
 }
 
 /**
- * Attention of a query, key and value that lie in one tensor, [batch…, rows, 3, heads, width], as linearMany makes them; the
+ * Attention of a query, key and value that lie in one tensor, [batch…, rows, 3, heads, width], as fusedProjections makes them; the
  * result is [batch…, rows, heads, width]. What they gain lies in one tensor too: a layer costs two products less than
  * with three tensors each way.
  *

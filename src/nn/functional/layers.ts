@@ -1,10 +1,10 @@
 /** What linear, convolutional, embedding and dropout layers compute, as functions. */
 
 import {
+  batchedLinear as batchedLinearOp,
   dropout as dropoutOp,
   embedding as embeddingOp,
-  linearEach as linearEachOp,
-  linearMany as linearManyOp,
+  fusedProjections as fusedProjectionsOp,
   linear as linearOp,
 } from "../../ops/index.js";
 import type { Tensor } from "../../tensor/index.js";
@@ -55,13 +55,13 @@ export function linear(
  * const cpu = await device("cpu");
  * const [double, negate] = [tensor([[2]]), tensor([[-1]])];
  * const zero = tensor([0]);
- * console.log(nn.functional.linearEach(tensor([[[3], [4]]]), [double, negate], [zero, zero]).tolist());
+ * console.log(nn.functional.batchedLinear(tensor([[[3], [4]]]), [double, negate], [zero, zero]).tolist());
  * // → [ [ [ 6 ], [ -4 ] ] ]
  * cpu.close();
  * ```
  */
-export function linearEach(x: Tensor, weights: readonly Tensor[], biases: readonly Tensor[]): Tensor {
-  return x.device.apply(linearEachOp, [x, ...weights, ...biases]);
+export function batchedLinear(x: Tensor, weights: readonly Tensor[], biases: readonly Tensor[]): Tensor {
+  return x.device.apply(batchedLinearOp, [x, ...weights, ...biases]);
 }
 
 /**
@@ -73,13 +73,13 @@ export function linearEach(x: Tensor, weights: readonly Tensor[], biases: readon
  * import { device, nn, tensor } from "holdfast";
  * const cpu = await device("cpu");
  * const [double, negate] = [tensor([[2]]), tensor([[-1]])];
- * console.log(nn.functional.linearMany(tensor([[3], [4]]), [double, negate]).tolist());
+ * console.log(nn.functional.fusedProjections(tensor([[3], [4]]), [double, negate]).tolist());
  * // → [ [ [ 6 ], [ -3 ] ], [ [ 8 ], [ -4 ] ] ]
  * cpu.close();
  * ```
  */
-export function linearMany(x: Tensor, weights: readonly Tensor[]): Tensor {
-  return x.device.apply(linearManyOp, [x, ...weights]);
+export function fusedProjections(x: Tensor, weights: readonly Tensor[]): Tensor {
+  return x.device.apply(fusedProjectionsOp, [x, ...weights]);
 }
 
 /**

@@ -4,7 +4,7 @@
  */
 
 import type { DeviceArray } from "../device-array.js";
-import { seePart } from "../movement/part.js";
+import { viewStrided } from "../movement/part.js";
 import { arrayAt, type KernelOp, type Lowering, type OperandType, typeAt, type ValueType } from "../op.js";
 import { badShape, formatShape } from "../shape.js";
 import {
@@ -30,7 +30,7 @@ export const packedAttention: KernelOp<AttentionAttributes> = {
     return [apply(packedAttentionGradient, [upstream, rule.operand(0), rule.output(1)], attributes)];
   },
   lower(lowering, operands, outputs, attributes) {
-    lowerAttention(lowering, partsOf(lowering, arrayAt(operands, 0)), outputs, attributes);
+    lowerAttention(lowering, subexpressionsOf(lowering, arrayAt(operands, 0)), outputs, attributes);
   },
 };
 
@@ -46,8 +46,8 @@ const packedAttentionGradient: KernelOp<AttentionAttributes> = {
   lower(lowering, operands, [output], attributes) {
     if (!output) return;
     const [upstream, probabilities] = [arrayAt(operands, 0), arrayAt(operands, 2)];
-    const { query, key, value } = partsOf(lowering, output);
-    const given = { ...partsOf(lowering, arrayAt(operands, 1)), upstream, probabilities };
+    const { query, key, value } = subexpressionsOf(lowering, output);
+    const given = { ...subexpressionsOf(lowering, arrayAt(operands, 1)), upstream, probabilities };
     lowerAttentionGradient(lowering, given, [query, key, value], attributes);
   },
 };
@@ -71,11 +71,11 @@ function typesOf(op: string, operands: readonly OperandType[]): readonly ValueTy
 }
 
 /** Query, key and value, each [batch…, rows, heads, width], where they lie. */
-function partsOf(lowering: Lowering, packed: DeviceArray): AttentionArrays {
+function subexpressionsOf(lowering: Lowering, packed: DeviceArray): AttentionArrays {
   const axis = packed.shape.length - 3;
   const shape = packed.shape.filter((_, at) => at !== axis);
   const strides = packed.strides.filter((_, at) => at !== axis);
   const part = (index: number) =>
-    seePart(lowering, packed, { shape, strides, offset: index * (packed.strides[axis] ?? 0) });
+    viewStrided(lowering, packed, { shape, strides, offset: index * (packed.strides[axis] ?? 0) });
   return { query: part(0), key: part(1), value: part(2) };
 }

@@ -14,8 +14,8 @@ import {
 import { launchRows } from "../../kernels/index.js";
 import { copyArray } from "../copy.js";
 import type { DeviceArray, Layout } from "../device-array.js";
-import { type Part, seePart } from "../movement/part.js";
-import { type Range, slicedPart } from "../movement/slice.js";
+import { type Part, viewStrided } from "../movement/part.js";
+import { type Range, slicedView } from "../movement/slice.js";
 import { arrayAt, type KernelOp, type Lowering, typeAt, type ValueType } from "../op.js";
 import { fillWith } from "../reduction/reduce.js";
 import { requireFloat } from "../reduction/sum.js";
@@ -64,9 +64,9 @@ function maxPool(name: string, rank: number): KernelOp<PoolAttributes> {
       for (const [number, place] of placesIn(over.kernel).entries()) {
         const { inside, reached } = atPlace(x, output, over, place);
         const [from, best, at] = [
-          seePart(lowering, x, inside),
-          seePart(lowering, output, slicedPart(output, reached)),
-          seePart(lowering, chosen, slicedPart(chosen, reached)),
+          viewStrided(lowering, x, inside),
+          viewStrided(lowering, output, slicedView(output, reached)),
+          viewStrided(lowering, chosen, slicedView(chosen, reached)),
         ];
         if (!from.storage || !best.storage || !at.storage) continue;
         launchRows(lowering.runtime, {
@@ -99,9 +99,9 @@ const maxPoolGradient: KernelOp<{ readonly shape: Shape; readonly over: Windows 
     for (const [number, place] of placesIn(over.kernel).entries()) {
       const { inside, reached } = atPlace(sum, chosen, over, place);
       addWhereChosen(lowering, number, {
-        upstream: seePart(lowering, upstream, slicedPart(upstream, reached)),
-        chosen: seePart(lowering, chosen, slicedPart(chosen, reached)),
-        sum: seePart(lowering, sum, inside),
+        upstream: viewStrided(lowering, upstream, slicedView(upstream, reached)),
+        chosen: viewStrided(lowering, chosen, slicedView(chosen, reached)),
+        sum: viewStrided(lowering, sum, inside),
       });
     }
     if (sum !== output) copyArray(lowering.runtime, sum, output);

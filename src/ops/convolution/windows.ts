@@ -4,7 +4,7 @@ import { type Dtype, dtypes, iterateElements, type RowKernel, term } from "../..
 import { launchRows } from "../../kernels/index.js";
 import { copyArray } from "../copy.js";
 import type { DeviceArray } from "../device-array.js";
-import { type Part, seePart } from "../movement/part.js";
+import { type Part, viewStrided } from "../movement/part.js";
 import { arrayAt, type KernelOp, type Lowering, typeAt, type ViewOp } from "../op.js";
 import { badShape, formatShape, type Shape } from "../shape.js";
 import { placesIn, type WindowOptions, windowsOver } from "./geometry.js";
@@ -67,7 +67,7 @@ const fold: KernelOp<WindowAttributes & { readonly shape: Shape }> = {
         strides: [...sum.strides.slice(0, rest), ...steps.map((step, axis) => step * (stride[axis] ?? 1))],
         offset: steps.reduce((at, step, axis) => at + step * (dilation[axis] ?? 1) * (place[axis] ?? 0), 0),
       };
-      addInto(lowering, seePart(lowering, source, part), seePart(lowering, sum, target));
+      addInto(lowering, viewStrided(lowering, source, part), viewStrided(lowering, sum, target));
     }
     if (sum !== output) copyArray(lowering.runtime, sum, output);
   },

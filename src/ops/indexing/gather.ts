@@ -3,8 +3,8 @@
 import { HoldfastError } from "../../errors/index.js";
 import { copyArray } from "../copy.js";
 import type { DeviceArray } from "../device-array.js";
-import { seePart } from "../movement/part.js";
-import { type Range, slicedPart, sliceGradient } from "../movement/slice.js";
+import { viewStrided } from "../movement/part.js";
+import { type Range, slicedView, sliceGradient } from "../movement/slice.js";
 import { arrayAt, type KernelOp, type Lowering, typeAt } from "../op.js";
 import { axisOf, badShape, formatShape, isSameShape, type Shape } from "../shape.js";
 import { indexTypeAt, requireInside } from "./index-values.js";
@@ -103,7 +103,7 @@ export const scatterAdd: KernelOp<AxisAttribute> = {
     if (!output?.storage) return;
     const isInPlace = x.storage?.span.address === output.storage.span.address;
     if (!isInPlace) copyArray(lowering.runtime, x, output);
-    const used = seePart(lowering, source, { shape: index.shape, strides: source.strides });
+    const used = viewStrided(lowering, source, { shape: index.shape, strides: source.strides });
     scatterInto(lowering, output, axisOf("scatterAdd", axis, x.shape.length), index, used);
   },
 };
@@ -117,7 +117,7 @@ function scatterInto(
   source: DeviceArray,
 ): void {
   const ranges = index.shape.map((size, one): Range => (one === axis ? null : [0, size]));
-  const part = seePart(lowering, target, slicedPart(target, ranges));
+  const part = viewStrided(lowering, target, slicedView(target, ranges));
   lowerScatter(lowering, { target: part, axis, index, isIndexShared: false, source });
 }
 

@@ -50,7 +50,7 @@ export interface IndexRange {
  */
 export function areInside(lowering: Lowering, index: DeviceArray, range: IndexRange): boolean {
   const { runtime } = lowering;
-  if (runtime.isImagining) checkInStep(lowering, index, range);
+  if (runtime.isTracing) checkInStep(lowering, index, range);
   return runtime.isCapturing || highestIndex(lowering, index, range.ignored) < range.size;
 }
 

@@ -192,7 +192,7 @@ export interface RowLosses {
 const finishers = new Map<string, RowKernel>();
 
 /** The sum of the rows' losses, over the sum of their weights where those are there; both are added up in f64. */
-function finishKernel(from: Dtype, to: Dtype, isMean: boolean): RowKernel {
+function epilogueKernel(from: Dtype, to: Dtype, isMean: boolean): RowKernel {
   const key = `${from} ${to} ${isMean}`;
   const known = finishers.get(key);
   if (known) return known;
@@ -251,7 +251,7 @@ export function lowerTotal(
   const size = sizeOf(losses.shape);
   const [inputs, outputs] = [counts ? [losses, counts] : [losses], divisor ? [output, divisor] : [output]];
   launchRows(lowering.runtime, {
-    kernel: finishKernel(losses.dtype, output.dtype, divisor !== undefined),
+    kernel: epilogueKernel(losses.dtype, output.dtype, divisor !== undefined),
     iteration: iterateRows([size], [...inputs.map(() => [1]), ...outputs.map(() => [0])], 1),
     operands: [...inputs, ...outputs].flatMap(({ storage }) => storage ?? []),
   });

@@ -116,7 +116,7 @@ function rowTerms({ input, weight }: Variant, classes: number, weightInput: numb
 const numbersTo = (count: number): readonly number[] => Array.from({ length: count }, (_, index) => index);
 
 /** Neighbours first, as a row's elements are joined: (0 ∘ 1) ∘ (2 ∘ 3). */
-function joinInPairs(
+function combineInPairs(
   values: readonly Expression[],
   join: (a: Expression, b: Expression) => Expression,
 ): Expression {
@@ -124,7 +124,7 @@ function joinInPairs(
   if (!first) throw new Error("There is nothing to join.");
   if (!second) return first;
   const pair = join(first, second);
-  return rest.length === 0 ? pair : join(pair, joinInPairs(rest, join));
+  return rest.length === 0 ? pair : join(pair, combineInPairs(rest, join));
 }
 
 function forwardKernel(variant: Variant, classes: number, loss: Dtype): RowKernel {
@@ -133,9 +133,9 @@ function forwardKernel(variant: Variant, classes: number, loss: Dtype): RowKerne
     const { compute } = dtypes[input];
     const row = rowTerms(variant, classes, classes + 1);
     const logits = numbersTo(classes).map((index) => term.load(index, compute));
-    const largest = joinInPairs(logits, term.max);
+    const largest = combineInPairs(logits, term.max);
     const exps = logits.map((logit) => term.exp(term.sub(logit, largest)));
-    const logSum = term.log(joinInPairs(exps, term.add));
+    const logSum = term.log(combineInPairs(exps, term.add));
     const picked = logits.reduce((before, logit, index) =>
       term.select(term.eq(row.place, index), logit, before),
     );

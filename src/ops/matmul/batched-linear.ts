@@ -7,8 +7,8 @@ import { select } from "../movement/slice.js";
 import { arrayAt, type KernelOp, type NoAttributes, type OperandType, typeAt } from "../op.js";
 import { sum } from "../reduction/sum.js";
 import { badShape, formatShape, isSameShape } from "../shape.js";
-import { seenAsOne } from "./equal-arrays.js";
-import { lowerProduct } from "./gemm.js";
+import { stackStrided } from "./equal-arrays.js";
+import { lowerGemm } from "./gemm.js";
 import { matmul } from "./matmul.js";
 import { meetingDtype } from "./meeting-dtype.js";
 
@@ -25,13 +25,13 @@ interface Sizes {
  *
  * Weights that lie at equal steps in memory, as the parameters of equal modules do, are multiplied where they are.
  */
-export const linearEach: KernelOp<NoAttributes> = {
+export const batchedLinear: KernelOp<NoAttributes> = {
   kind: "kernel",
-  name: "linearEach",
+  name: "batchedLinear",
   looksAtAddresses: true,
   infer(operands) {
     const { rows, groups, out } = sizesOf(operands);
-    return [{ shape: [rows, groups, out], dtype: meetingDtype("linearEach", operands) }];
+    return [{ shape: [rows, groups, out], dtype: meetingDtype("batchedLinear", operands) }];
   },
   saves(needs) {
     const groups = (needs.length - 1) / 2;
@@ -77,11 +77,11 @@ export const linearEach: KernelOp<NoAttributes> = {
     const [step = 0, across = 0, along = 0] = x.strides;
     const weights = operands.slice(1, 1 + groups).map((_, group) => arrayAt(operands, 1 + group));
     const biases = weights.map((_, group) => arrayAt(operands, 1 + groups + group));
-    const bias = seenAsOne(lowering, biases, [1, out]);
-    lowerProduct(
+    const bias = stackStrided(lowering, biases, [1, out]);
+    lowerGemm(
       lowering,
       { ...x, shape: [groups, rows, width], strides: [across, step, along] },
-      seenAsOne(lowering, weights, [width, out]),
+      stackStrided(lowering, weights, [width, out]),
       { ...output, shape: [groups, rows, out], strides: [out, groups * out, 1] },
       bias,
     );
@@ -89,22 +89,22 @@ export const linearEach: KernelOp<NoAttributes> = {
 };
 
 function sizesOf(operands: readonly OperandType[]): Sizes {
-  const x = typeAt("linearEach", operands, 0);
+  const x = typeAt("batchedLinear", operands, 0);
   const [rows = 0, groups = 0, width = 0] = x.shape;
   if (x.shape.length !== 3 || operands.length !== 1 + 2 * groups) {
     throw badShape(
-      "linearEach",
+      "batchedLinear",
       `input ${formatShape(x.shape)} and ${operands.length - 1} weights and biases: the input is [rows, groups, in], with a ` +
         "weight and a bias for each group.",
     );
   }
-  const out = groups > 0 ? (typeAt("linearEach", operands, 1).shape[1] ?? 0) : 0;
+  const out = groups > 0 ? (typeAt("batchedLinear", operands, 1).shape[1] ?? 0) : 0;
   for (let group = 0; group < groups; group++) {
-    const weight = typeAt("linearEach", operands, 1 + group);
-    const bias = typeAt("linearEach", operands, 1 + groups + group);
+    const weight = typeAt("batchedLinear", operands, 1 + group);
+    const bias = typeAt("batchedLinear", operands, 1 + groups + group);
     if (isSameShape(weight.shape, [width, out]) && isSameShape(bias.shape, [out])) continue;
     throw badShape(
-      "linearEach",
+      "batchedLinear",
       `group ${group} has weight ${formatShape(weight.shape)} and bias ${formatShape(bias.shape)}: [${width}, ${out}] and ` +
         `[${out}] fit the input ${formatShape(x.shape)}.`,
     );

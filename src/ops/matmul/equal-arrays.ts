@@ -4,11 +4,11 @@ import { dtypes, promote } from "../../ir/index.js";
 import type { PersistentStorage, Region, Storage } from "../../runtime/index.js";
 import { copyArray } from "../copy.js";
 import { contiguousStrides, type DeviceArray, isContiguous } from "../device-array.js";
-import { seePart } from "../movement/part.js";
+import { viewStrided } from "../movement/part.js";
 import type { Lowering } from "../op.js";
 
 /** Equal arrays as one array with an axis more in front, each of `shape`: in place where they allow it, or copied. */
-export function seenAsOne(
+export function stackStrided(
   lowering: Lowering,
   arrays: readonly DeviceArray[],
   shape: readonly number[],
@@ -31,7 +31,7 @@ export function seenAsOne(
   const copy = lowering.scratchArray(whole, dtype);
   const strides = contiguousStrides(whole);
   for (const [index, array] of arrays.entries()) {
-    const part = seePart(lowering, copy, {
+    const part = viewStrided(lowering, copy, {
       shape: array.shape,
       strides: contiguousStrides(array.shape),
       offset: index * (strides[0] ?? 0),

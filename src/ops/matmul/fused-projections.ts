@@ -1,6 +1,6 @@
 /** Several linear layers of one input, such as the query, key and value of attention, in one product. */
 
-import { gemmIsOwn } from "../../kernels/index.js";
+import { hasNativeGemm } from "../../kernels/index.js";
 import { copyArray } from "../copy.js";
 import { contiguousStrides, type DeviceArray } from "../device-array.js";
 import { fitTo } from "../gradients.js";
@@ -8,8 +8,8 @@ import { reshape } from "../movement/reshape.js";
 import { select } from "../movement/slice.js";
 import { arrayAt, type KernelOp, type Lowering, type NoAttributes, type OperandType, typeAt } from "../op.js";
 import { badShape, formatShape, isSameShape, type Shape, sizeOf } from "../shape.js";
-import { seenAsOne } from "./equal-arrays.js";
-import { lowerProduct } from "./gemm.js";
+import { stackStrided } from "./equal-arrays.js";
+import { lowerGemm } from "./gemm.js";
 import { asRows, linear } from "./matmul.js";
 import { meetingDtype } from "./meeting-dtype.js";
 
@@ -26,13 +26,13 @@ interface Sizes {
  *
  * Weights that lie at equal steps in memory, as the parameters of one module do, are multiplied where they are.
  */
-export const linearMany: KernelOp<NoAttributes> = {
+export const fusedProjections: KernelOp<NoAttributes> = {
   kind: "kernel",
-  name: "linearMany",
+  name: "fusedProjections",
   looksAtAddresses: true,
   infer(operands) {
     const { outer, layers, out } = sizesOf(operands);
-    return [{ shape: [...outer, layers, out], dtype: meetingDtype("linearMany", operands) }];
+    return [{ shape: [...outer, layers, out], dtype: meetingDtype("fusedProjections", operands) }];
   },
   saves([ofX = false, ...ofWeights]) {
     const weights = ofWeights.map((_, layer) => 1 + layer);
@@ -46,14 +46,14 @@ export const linearMany: KernelOp<NoAttributes> = {
     const input = () => {
       // All layers' outputs are one long row, and so are all of their weights to one input.
       const side = apply(
-        sideBySide,
+        concatWeights,
         places.map((place) => rule.operand(place)),
       ); // [in, layers · out]
       return apply(linear, [apply(reshape, [upstream], { shape: [...outer, layers * out] }), side], {});
     };
     const weights = () => {
       const flat = apply(reshape, [upstream], { shape: [...outer, layers * out] });
-      return apply(productsOverRows, [rule.operand(0), flat], { layers }); // [layers, in, out]
+      return apply(lowerWeightGradients, [rule.operand(0), flat], { layers }); // [layers, in, out]
     };
     const all = places.some((place) => rule.needs(place)) ? weights() : undefined;
     return [
@@ -70,24 +70,24 @@ export const linearMany: KernelOp<NoAttributes> = {
     const { rows, width, layers, out } = sizesOf(operands);
     const x = asRows(lowering, arrayAt(operands, 0));
     const weights = operands.slice(1).map((_, layer) => arrayAt(operands, 1 + layer));
-    lowerProduct(
+    lowerGemm(
       lowering,
       { ...x, shape: [layers, rows, width], strides: [0, ...x.strides] },
-      seenAsOne(lowering, weights, [width, out]),
+      stackStrided(lowering, weights, [width, out]),
       { ...output, shape: [layers, rows, out], strides: [out, layers * out, 1] },
     );
   },
 };
 
 /** Operands: x [rows…, in] and the gradient of all layers' outputs [rows…, layers · out]. `result[l] = xᵀ · gradient[l]` */
-const productsOverRows: KernelOp<{ readonly layers: number }> = {
+const lowerWeightGradients: KernelOp<{ readonly layers: number }> = {
   kind: "kernel",
-  name: "productsOverRows",
+  name: "lowerWeightGradients",
   noGradient: "it is a gradient itself",
   infer(operands, { layers }) {
-    const [x, gradient] = [0, 1].map((index) => typeAt("productsOverRows", operands, index).shape);
+    const [x, gradient] = [0, 1].map((index) => typeAt("lowerWeightGradients", operands, index).shape);
     const shape = [layers, x?.at(-1) ?? 0, (gradient?.at(-1) ?? 0) / layers];
-    return [{ shape, dtype: meetingDtype("productsOverRows", operands) }];
+    return [{ shape, dtype: meetingDtype("lowerWeightGradients", operands) }];
   },
   lower(lowering, operands, [output]) {
     if (!output?.storage) return;
@@ -99,12 +99,12 @@ const productsOverRows: KernelOp<{ readonly layers: number }> = {
     const right = { ...gradient, shape: [layers, rows, out], strides: [out * across, along, across] };
     if (isOneLaunch(lowering, left, right, output)) {
       const shared = { ...left, shape: [layers, width, rows], strides: [0, ...left.strides] };
-      lowerProduct(lowering, shared, right, output);
+      lowerGemm(lowering, shared, right, output);
       return;
     }
     // One wide product, and its columns taken apart: a library leaves most of a GPU idle over a batch of narrow ones.
     const wide = lowering.scratchArray([width, layers * out], output.dtype);
-    lowerProduct(lowering, left, gradient, wide);
+    lowerGemm(lowering, left, gradient, wide);
     const byLayer = { ...wide, shape: output.shape, strides: [out, layers * out, 1] };
     copyArray(lowering.runtime, byLayer, output);
   },
@@ -123,7 +123,7 @@ function isOneLaunch(
   const [leftStep = 0, leftStride = 0] = left.strides;
   const [rightBatch = 0, rightStride = 0, rightStep = 0] = right.strides;
   if (leftStep !== 1 || rightStep !== 1) return false;
-  return gemmIsOwn(runtime, {
+  return hasNativeGemm(runtime, {
     ...{ dtype, m, n, k: left.shape[1] ?? 0, batch },
     a: { storage: left.storage, rowStride: leftStride, isTransposed: true },
     b: { storage: right.storage, rowStride: rightStride, batchStride: rightBatch },
@@ -132,20 +132,20 @@ function isOneLaunch(
 }
 
 /** Weights [in, out] as one matrix [in, layers · out]. */
-const sideBySide: KernelOp<NoAttributes> = {
+const concatWeights: KernelOp<NoAttributes> = {
   kind: "kernel",
-  name: "sideBySide",
+  name: "concatWeights",
   looksAtAddresses: true,
   noGradient: "it is a part of one",
   infer(operands) {
-    const [width = 0, out = 0] = typeAt("sideBySide", operands, 0).shape;
-    return [{ shape: [width, operands.length * out], dtype: meetingDtype("sideBySide", operands) }];
+    const [width = 0, out = 0] = typeAt("concatWeights", operands, 0).shape;
+    return [{ shape: [width, operands.length * out], dtype: meetingDtype("concatWeights", operands) }];
   },
   lower(lowering, operands, [output]) {
     if (!output) return;
     const weights = operands.map((_, layer) => arrayAt(operands, layer));
     const [width = 0, out = 0] = weights[0]?.shape ?? [];
-    const seen = seenAsOne(lowering, weights, [width, out]);
+    const seen = stackStrided(lowering, weights, [width, out]);
     const [step = 0, across = 0, along = 0] = seen.strides;
     const shape = [width, weights.length, out];
     copyArray(
@@ -157,21 +157,21 @@ const sideBySide: KernelOp<NoAttributes> = {
 };
 
 function sizesOf(operands: readonly OperandType[]): Sizes {
-  const { shape } = typeAt("linearMany", operands, 0);
+  const { shape } = typeAt("fusedProjections", operands, 0);
   const layers = operands.length - 1;
   if (shape.length === 0 || layers === 0) {
     throw badShape(
-      "linearMany",
+      "fusedProjections",
       `input ${formatShape(shape)} and ${layers} weights: the input is [rows…, in], and there is at least one weight.`,
     );
   }
   const width = shape.at(-1) ?? 0;
-  const out = typeAt("linearMany", operands, 1).shape[1] ?? 0;
+  const out = typeAt("fusedProjections", operands, 1).shape[1] ?? 0;
   for (let layer = 0; layer < layers; layer++) {
-    const weight = typeAt("linearMany", operands, 1 + layer);
+    const weight = typeAt("fusedProjections", operands, 1 + layer);
     if (isSameShape(weight.shape, [width, out])) continue;
     throw badShape(
-      "linearMany",
+      "fusedProjections",
       `weight ${layer} is ${formatShape(weight.shape)}: all of them are [in, out], and [${width}, ${out}] fits the input ` +
         `${formatShape(shape)}${layer === 0 ? "" : " and the first weight"}.`,
     );

@@ -7,7 +7,7 @@ import { kernelDevices, put } from "../../../test/support/kernel-runtime.js";
 import type { Runtime } from "../../runtime/index.js";
 import { contiguousStrides, type DeviceArray, viewArray } from "../device-array.js";
 import { runOp } from "../run.js";
-import { linearEach } from "./batched-linear.js";
+import { batchedLinear } from "./batched-linear.js";
 import { linear } from "./matmul.js";
 
 /** Small whole numbers, so that every dtype holds every sum. */
@@ -63,7 +63,7 @@ for (const { device, skip, open } of kernelDevices) {
             const each = <T>(make: () => T): T[] => Array.from({ length: groups }, make);
             const weights = each(() => place(runtime, [width, out], "f32"));
             const biases = each(() => place(runtime, [out], "f32", offset));
-            return read(runtime, runOp(runtime, linearEach, [x, ...weights, ...biases], {}));
+            return read(runtime, runOp(runtime, batchedLinear, [x, ...weights, ...biases], {}));
           });
           const expected = found.map((_, index) => {
             const [row, group, column] = [

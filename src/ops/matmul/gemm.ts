@@ -3,11 +3,11 @@
 import { biasAlignment } from "../../driver/index.js";
 import { type Dtype, dtypes } from "../../ir/index.js";
 import {
+  type GemmInputDtype,
   type GemmProblem,
   gemm,
   gemmScratchBytes,
   type MatrixLayout,
-  type ProductDtype,
 } from "../../kernels/index.js";
 import { copyArray } from "../copy.js";
 import {
@@ -20,7 +20,7 @@ import {
 import type { Lowering } from "../op.js";
 import { fillWith } from "../reduction/reduce.js";
 import { isSameShape, type Shape, sizeOf } from "../shape.js";
-import { lowerNarrowProduct, mostNarrow } from "./skinny-gemm.js";
+import { lowerSkinnyGemm, maxSkinny } from "./skinny-gemm.js";
 
 /** A matrix, or a batch of them, as gemm takes it. */
 interface Matrices extends MatrixLayout {
@@ -31,7 +31,7 @@ interface Matrices extends MatrixLayout {
  * `output[batch…, m, n] = left[batch…, m, k] · right[batch…, k, n] + bias`; the output's last axis lies side by side, and
  * its batch at equal steps. Batches of the operands stretch to the output's; so does the bias, which is [n] or [batch, 1, n].
  */
-export function lowerProduct(
+export function lowerGemm(
   lowering: Lowering,
   left: DeviceArray,
   right: DeviceArray,
@@ -42,7 +42,7 @@ export function lowerProduct(
   const [m = 1, n = 1] = output.shape.slice(-2);
   const k = left.shape.at(-1) ?? 1;
   const { runtime } = lowering;
-  const dtype = productDtype(runtime.device.kind, output.dtype);
+  const dtype = gemmDtype(runtime.device.kind, output.dtype);
   const operandDtype = roundsTo(lowering, dtype) ?? dtype;
   if (!output.storage) return;
   if (k === 0 || !left.storage || !right.storage) {
@@ -58,8 +58,8 @@ export function lowerProduct(
   const folded = isShared ? foldBatch(left, batch, m, k) : undefined;
   if (folded) {
     const rows = { ...output, shape: [size * m, n], strides: [n, 1] };
-    if (lowerNarrowProduct(lowering, folded, asMatrix(right), rows, bias)) return;
-  } else if (batch.length === 0 && lowerNarrowProduct(lowering, left, right, output, bias)) return;
+    if (lowerSkinnyGemm(lowering, folded, asMatrix(right), rows, bias)) return;
+  } else if (batch.length === 0 && lowerSkinnyGemm(lowering, left, right, output, bias)) return;
   // A library adds the bias at the end; our own kernels find it in the output, and add to it.
   const added = bias && runtime.device.kind === "cuda" ? vectorOf(lowering, bias, dtype) : undefined;
   const beta = bias && !added ? 1 : 0;
@@ -69,7 +69,7 @@ export function lowerProduct(
   const b = matricesOf(lowering, right, operandDtype, folded ? [] : batch, isLarge);
   if (!a.array.storage || !b.array.storage) return;
   const rows = folded ? size * m : m;
-  const problem: GemmProblem<ProductDtype> = {
+  const problem: GemmProblem<GemmInputDtype> = {
     dtype: operandDtype,
     resultDtype: dtype,
     m: rows,
@@ -91,7 +91,7 @@ export function lowerProduct(
 }
 
 /** What operands are rounded to on their way in, where that is allowed; what comes of them stays f32. */
-function roundsTo({ runtime }: Lowering, dtype: ProductDtype): "bf16" | undefined {
+function roundsTo({ runtime }: Lowering, dtype: GemmInputDtype): "bf16" | undefined {
   const { device, settings } = runtime;
   return device.kind === "cuda" && settings.precision === "bf16" && dtype === "f32" ? "bf16" : undefined;
 }
@@ -99,25 +99,25 @@ function roundsTo({ runtime }: Lowering, dtype: ProductDtype): "bf16" | undefine
 /**
  * [rows…, width] as products take it, [rows, width] rounded; nothing where they take it as it is, or are too narrow to round it.
  */
-export function asMultiplied(lowering: Lowering, array: DeviceArray): DeviceArray | undefined {
+export function castForGemm(lowering: Lowering, array: DeviceArray): DeviceArray | undefined {
   const { shape, strides, dtype } = array;
   const to = dtype === "f32" ? roundsTo(lowering, dtype) : undefined;
   const rows = joinAxes({ shape: shape.slice(0, -1), strides: strides.slice(0, -1) });
   const [width = 1] = shape.slice(-1);
-  if (!to || !rows || !array.storage || width <= mostNarrow || rows.size <= mostNarrow) return undefined;
+  if (!to || !rows || !array.storage || width <= maxSkinny || rows.size <= maxSkinny) return undefined;
   const flat = { ...array, shape: [rows.size, width], strides: [rows.stride, strides.at(-1) ?? 1] };
   const { array: rounded, rowStride, isTransposed } = matricesOf(lowering, flat, to, [], false);
   return { ...rounded, shape: flat.shape, strides: isTransposed ? [1, rowStride] : [rowStride, 1] };
 }
 
 /** Half floats are multiplied as they are where a library does it, and in f32 by our own kernels. */
-function productDtype(device: "cpu" | "cuda", dtype: Dtype): ProductDtype {
+function gemmDtype(device: "cpu" | "cuda", dtype: Dtype): GemmInputDtype {
   if (dtype === "f64") return "f64";
   return device === "cuda" && (dtype === "f16" || dtype === "bf16") ? dtype : "f32";
 }
 
 /** A bias as a library takes it: of the product's dtype, its elements side by side, each of a batch aligned. */
-function vectorOf(lowering: Lowering, bias: DeviceArray, dtype: ProductDtype): DeviceArray {
+function vectorOf(lowering: Lowering, bias: DeviceArray, dtype: GemmInputDtype): DeviceArray {
   const { shape, strides, storage } = bias;
   const step = biasAlignment / dtypes[dtype].bytes;
   const isSideBySide = bias.dtype === dtype && (strides.at(-1) === 1 || shape.at(-1) === 1);
@@ -162,7 +162,7 @@ const mostBytesForOrder = 16 << 20;
 function matricesOf(
   lowering: Lowering,
   array: DeviceArray,
-  dtype: ProductDtype,
+  dtype: GemmInputDtype,
   batch: Shape,
   isLarge: boolean,
 ): Matrices {
@@ -200,7 +200,7 @@ function matricesOf(
 function convertedAsItLies(
   lowering: Lowering,
   array: DeviceArray,
-  dtype: ProductDtype,
+  dtype: GemmInputDtype,
   layout: MatrixLayout & { readonly batchStride: number },
 ): Matrices {
   const { shape, strides } = array;
@@ -223,20 +223,20 @@ function convertedAsItLies(
 const rowAlignment = 16;
 
 /** Do all rows begin where a library wants them, if the first one does? */
-function lieWell(dtype: ProductDtype, { rowStride }: MatrixLayout, batchStride: number): boolean {
+function lieWell(dtype: GemmInputDtype, { rowStride }: MatrixLayout, batchStride: number): boolean {
   const { bytes } = dtypes[dtype];
   return [rowStride, batchStride].every((stride) => (stride * bytes) % rowAlignment === 0);
 }
 
 /** How many elements apart rows are to lie, so that each begins where a library wants it; the last of several sizes is a row's. */
-function roomFor(sizes: Shape, dtype: ProductDtype): number {
+function roomFor(sizes: Shape, dtype: GemmInputDtype): number {
   const [length = 1] = sizes.slice(-1);
   const step = rowAlignment / dtypes[dtype].bytes;
   return sizes.length > 1 && !isShort(length, dtype) ? Math.ceil(length / step) * step : length;
 }
 
 /** Such rows would be mostly gaps. */
-function isShort(length: number, dtype: ProductDtype): boolean {
+function isShort(length: number, dtype: GemmInputDtype): boolean {
   return length * dtypes[dtype].bytes < 4 * rowAlignment;
 }
 

@@ -18,7 +18,7 @@ import {
 import { lowerReduction } from "../reduction/reduce.js";
 import { addUp, sum } from "../reduction/sum.js";
 import { badShape, broadcastShapes, formatShape, isSameShape, type Shape, sizeOf } from "../shape.js";
-import { asMultiplied, lowerProduct } from "./gemm.js";
+import { castForGemm, lowerGemm } from "./gemm.js";
 
 /** Operands as matrices: a vector on the left is a row, one on the right a column. */
 function asMatrices(left: Shape, right: Shape): { a: Shape; b: Shape } {
@@ -30,7 +30,7 @@ export const matmul: KernelOp = {
   name: "matmul",
   infer(operands) {
     const [left, right] = [typeAt("matmul", operands, 0), typeAt("matmul", operands, 1)];
-    const dtype = productDtype("matmul", left, right);
+    const dtype = gemmDtype("matmul", left, right);
     if (left.shape.length === 0 || right.shape.length === 0) {
       throw badShape(
         "matmul",
@@ -59,7 +59,7 @@ export const matmul: KernelOp = {
       const { upstream } = rule;
       return [
         rule.needs(0) ? fitTo(rule, apply(linear, [upstream, rule.operand(1)], {}), 0) : undefined,
-        rule.needs(1) ? fitTo(rule, apply(productOverRows, [rule.operand(0), upstream]), 1) : undefined,
+        rule.needs(1) ? fitTo(rule, apply(lowerWeightGradient, [rule.operand(0), upstream]), 1) : undefined,
       ];
     }
     const { a, b } = asMatrices(left, right);
@@ -91,7 +91,7 @@ export const matmul: KernelOp = {
     if (!output) return;
     const batch = broadcastShapes("matmul", [a.slice(0, -2), b.slice(0, -2)]);
     const shape = [...batch, a.at(-2) ?? 1, b.at(-1) ?? 1];
-    lowerProduct(lowering, seen(left, a), seen(right, b), seenContiguous(output, shape));
+    lowerGemm(lowering, seen(left, a), seen(right, b), seenContiguous(output, shape));
   },
 };
 
@@ -127,19 +127,22 @@ function fitMatrix<V, A>(rule: GradientRule<V, A>, value: V, matrix: Shape, inde
  * What a weight gains: leftᵀ · right, added up over all rows. Operands: left [rows…, k] and right [rows…, n]; the result is
  * [k, n].
  */
-export const productOverRows: KernelOp = {
+export const lowerWeightGradient: KernelOp = {
   kind: "kernel",
-  name: "productOverRows",
+  name: "lowerWeightGradient",
   noGradient: "it is a gradient itself",
   infer(operands) {
-    const [left, right] = [typeAt("productOverRows", operands, 0), typeAt("productOverRows", operands, 1)];
+    const [left, right] = [
+      typeAt("lowerWeightGradient", operands, 0),
+      typeAt("lowerWeightGradient", operands, 1),
+    ];
     const shape = [left.shape.at(-1) ?? 1, right.shape.at(-1) ?? 1];
-    return [{ shape, dtype: productDtype("productOverRows", left, right) }];
+    return [{ shape, dtype: gemmDtype("lowerWeightGradient", left, right) }];
   },
   lower(lowering, operands, [output]) {
     if (!output) return;
     const [left, right] = [arrayAt(operands, 0), arrayAt(operands, 1)];
-    lowerProduct(lowering, transposed(asRows(lowering, left)), asRows(lowering, right), output);
+    lowerGemm(lowering, transposed(asRows(lowering, left)), asRows(lowering, right), output);
   },
 };
 
@@ -147,19 +150,19 @@ export const productOverRows: KernelOp = {
  * The gradient of a bias that every row got: the sum of the rows of what comes from above. Where products round what they take, so
  * does this: then nobody has to keep it as it was.
  */
-const sumOverRows: KernelOp = {
+const lowerBiasGradient: KernelOp = {
   kind: "kernel",
-  name: "sumOverRows",
+  name: "lowerBiasGradient",
   noGradient: "it is a gradient itself",
   infer(operands) {
-    const { shape, dtype } = typeAt("sumOverRows", operands, 0);
+    const { shape, dtype } = typeAt("lowerBiasGradient", operands, 0);
     return [{ shape: shape.slice(-1), dtype }];
   },
   lower(lowering, operands, [output]) {
     if (!output) return;
     const upstream = arrayAt(operands, 0);
     const leading = upstream.shape.slice(0, -1).map((_, axis) => axis);
-    const rounded = asMultiplied(lowering, upstream);
+    const rounded = castForGemm(lowering, upstream);
     if (rounded) lowerReduction(lowering, addUp, rounded, [0], output);
     else lowerReduction(lowering, addUp, upstream, leading, output);
   },
@@ -186,7 +189,7 @@ export const linear: KernelOp<LinearAttributes> = {
   name: "linear",
   infer(operands, attributes) {
     const [x, weight] = [typeAt("linear", operands, 0), typeAt("linear", operands, 1)];
-    const dtype = productDtype("linear", x, weight);
+    const dtype = gemmDtype("linear", x, weight);
     const { width, out } = sizesOf(weight.shape, attributes);
     if (weight.shape.length !== 2 || x.shape.length === 0 || x.shape.at(-1) !== width) {
       const layout = attributes.layout === "inOut" ? "[in, out]" : "[out, in]";
@@ -211,12 +214,12 @@ export const linear: KernelOp<LinearAttributes> = {
       .shape.slice(0, -1)
       .map((_, axis) => axis);
     const weight = () => (isInOut ? [rule.operand(0), upstream] : [upstream, rule.operand(0)]);
-    const bias = () => (leading.length > 0 ? apply(sumOverRows, [upstream]) : upstream);
+    const bias = () => (leading.length > 0 ? apply(lowerBiasGradient, [upstream]) : upstream);
     return [
       rule.needs(0)
         ? fitTo(rule, apply(linear, [upstream, rule.operand(1)], { layout: isInOut ? "outIn" : "inOut" }), 0)
         : undefined,
-      rule.needs(1) ? fitTo(rule, apply(productOverRows, weight()), 1) : undefined,
+      rule.needs(1) ? fitTo(rule, apply(lowerWeightGradient, weight()), 1) : undefined,
       rule.needs(2) ? fitTo(rule, bias(), 2) : undefined,
     ];
   },
@@ -226,7 +229,7 @@ export const linear: KernelOp<LinearAttributes> = {
     const { width, out } = sizesOf(weight.shape, attributes);
     const rows = x.shape.length === 1 ? seen(x, [1, width]) : x;
     const target = x.shape.length === 1 ? seenContiguous(output, [1, out]) : output;
-    lowerProduct(
+    lowerGemm(
       lowering,
       rows,
       attributes.layout === "inOut" ? weight : transposed(weight),
@@ -241,7 +244,7 @@ function sizesOf(weight: Shape, { layout = "outIn" }: LinearAttributes): { width
   return layout === "outIn" ? { out: first, width: second } : { width: first, out: second };
 }
 
-function productDtype(op: string, left: ValueType, right: ValueType): Dtype {
+function gemmDtype(op: string, left: ValueType, right: ValueType): Dtype {
   const dtype = promote(left.dtype, right.dtype);
   if (dtypes[dtype].kind === "float") return dtype;
   throw new HoldfastError(

@@ -7,8 +7,8 @@ import { cudaMissing, openCudaKernelRuntime, put } from "../../../test/support/k
 import type { DeviceArray } from "../device-array.js";
 import type { Lowering } from "../op.js";
 import { runOp } from "../run.js";
-import { linear, productOverRows } from "./matmul.js";
-import { lowerNarrowProduct } from "./skinny-gemm.js";
+import { linear, lowerWeightGradient } from "./matmul.js";
+import { lowerSkinnyGemm } from "./skinny-gemm.js";
 
 /** Small whole numbers, so that every order of adding gives the same sum. */
 const valueAt = (index: number): number => ((index * 7) % 5) - 2;
@@ -17,8 +17,8 @@ interface Drawn {
   readonly m: number;
   readonly n: number;
   readonly k: number;
-  readonly isLeftTurned: boolean;
-  readonly isRightTurned: boolean;
+  readonly isATransposed: boolean;
+  readonly isBTransposed: boolean;
   readonly gap: number;
   readonly hasBias: boolean;
 }
@@ -33,7 +33,7 @@ const drawNarrow: fc.Arbitrary<Drawn> = fc
       fc.record({ m: few, n: many, k: many }),
     ),
     fc.record({
-      ...{ isLeftTurned: fc.boolean(), isRightTurned: fc.boolean(), hasBias: fc.boolean() },
+      ...{ isATransposed: fc.boolean(), isBTransposed: fc.boolean(), hasBias: fc.boolean() },
       gap: fc.constantFrom(0, 0, 3),
     }),
   )
@@ -43,21 +43,21 @@ describe("a narrow product", { skip: cudaMissing }, () => {
   const runtime = cudaMissing ? undefined! : openCudaKernelRuntime();
 
   /** A matrix whose rows, or columns, lie with gaps between them. */
-  function place(rows: number, columns: number, isTurned: boolean, gap: number): DeviceArray {
-    const [outer, inner] = isTurned ? [columns, rows] : [rows, columns];
+  function place(rows: number, columns: number, isTransposed: boolean, gap: number): DeviceArray {
+    const [outer, inner] = isTransposed ? [columns, rows] : [rows, columns];
     const step = inner + gap;
     const values = Float32Array.from({ length: outer * step }, (_, index) => valueAt(index));
     const storage = put(runtime, values, "operand");
-    return { shape: [rows, columns], strides: isTurned ? [1, step] : [step, 1], dtype: "f32", storage };
+    return { shape: [rows, columns], strides: isTransposed ? [1, step] : [step, 1], dtype: "f32", storage };
   }
 
   const elementOf = ({ strides: [down = 0, across = 0] }: DeviceArray, row: number, column: number): number =>
     valueAt(row * down + column * across);
 
   function prove(drawn: Drawn): boolean {
-    const { m, n, k, isLeftTurned, isRightTurned, gap, hasBias } = drawn;
+    const { m, n, k, isATransposed, isBTransposed, gap, hasBias } = drawn;
     return runtime.step(() => {
-      const [left, right] = [place(m, k, isLeftTurned, gap), place(k, n, isRightTurned, gap)];
+      const [left, right] = [place(m, k, isATransposed, gap), place(k, n, isBTransposed, gap)];
       const vector = hasBias ? place(1, n, false, 0) : undefined;
       const bias = vector && { ...vector, shape: [n], strides: [1] };
       const output = place(m, n, false, 0);
@@ -67,7 +67,7 @@ describe("a narrow product", { skip: cudaMissing }, () => {
         scratchArray: (shape) => place(shape[0] ?? 1, shape[1] ?? 1, false, 0),
         view: (storage, offset, size) => runtime.view(storage, offset, size),
       };
-      if (!lowerNarrowProduct(lowering, left, right, output, bias)) return false;
+      if (!lowerSkinnyGemm(lowering, left, right, output, bias)) return false;
       const found = new Float32Array(runtime.read(output.storage!).slice().buffer);
       for (const [index, value] of found.entries()) {
         const [row, column] = [Math.floor(index / n), index % n];
@@ -95,7 +95,7 @@ describe("a narrow product", { skip: cudaMissing }, () => {
   });
 
   test("is none where no side has four elements or fewer, or there are too few of the others", () => {
-    const plain = { isLeftTurned: false, isRightTurned: false, gap: 0, hasBias: false };
+    const plain = { isATransposed: false, isBTransposed: false, gap: 0, hasBias: false };
     assert.equal(prove({ ...plain, m: 40, n: 3, k: 40 }), true);
     assert.equal(prove({ ...plain, m: 40, n: 5, k: 40 }), false);
     assert.equal(prove({ ...plain, m: 20, n: 3, k: 40 }), false);
@@ -106,7 +106,7 @@ describe("a narrow product", { skip: cudaMissing }, () => {
       const [x, y] = [place(48, 40, false, 0), place(48, 3, false, 0)];
       let launches = 0;
       runtime.onWork = () => launches++;
-      const [gradient] = runOp(runtime, productOverRows, [x, y], {});
+      const [gradient] = runOp(runtime, lowerWeightGradient, [x, y], {});
       runtime.onWork = undefined;
       assert.deepEqual(gradient?.shape, [40, 3]);
       assert.equal(launches, 1);
@@ -119,7 +119,7 @@ describe("a narrow product", { skip: cudaMissing }, () => {
       const x = place(rows, width, false, 0);
       const weight = place(out, width, false, 0);
       const [y] = runOp(runtime, linear, [x, weight], {});
-      const [gradient] = runOp(runtime, productOverRows, [y!, x], {});
+      const [gradient] = runOp(runtime, lowerWeightGradient, [y!, x], {});
       const product = (row: number, column: number): number => {
         let sum = 0;
         for (let term = 0; term < width; term++)

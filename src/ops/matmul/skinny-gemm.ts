@@ -17,13 +17,13 @@ import { type DeviceArray, extentOf, type Layout, transposed } from "../device-a
 import type { Lowering } from "../op.js";
 
 /** As many values as a column kernel adds up at once. */
-export const mostNarrow = 4;
+export const maxSkinny = 4;
 
 /** Rows, or columns, below which there is too little to do side by side. */
-const leastWide = 32;
+const minDmma = 32;
 
 /** `output[m, n] = left[m, k] · right[k, n] + bias[n]`, of f32; says whether it was narrow, and so is done. */
-export function lowerNarrowProduct(
+export function lowerSkinnyGemm(
   lowering: Lowering,
   left: DeviceArray,
   right: DeviceArray,
@@ -35,12 +35,12 @@ export function lowerNarrowProduct(
   if (all.some(({ dtype, storage }) => dtype !== "f32" || !storage)) return false;
   const [m = 1, n = 1] = output.shape;
   const k = left.shape[1] ?? 1;
-  if (k <= mostNarrow && n >= leastWide) sumTerms(lowering, left, right, output, bias);
-  else if (n <= mostNarrow && m >= leastWide && k >= leastWide && left.strides[1] === 1)
+  if (k <= maxSkinny && n >= minDmma) sumTerms(lowering, left, right, output, bias);
+  else if (n <= maxSkinny && m >= minDmma && k >= minDmma && left.strides[1] === 1)
     sumRows(lowering, left, right, output, bias);
-  else if (m <= mostNarrow && n >= leastWide && right.strides[1] === 1 && !bias)
+  else if (m <= maxSkinny && n >= minDmma && right.strides[1] === 1 && !bias)
     sumColumns(lowering, left, right, output);
-  else if (n <= mostNarrow && m >= leastWide && left.strides[0] === 1 && !bias)
+  else if (n <= maxSkinny && m >= minDmma && left.strides[0] === 1 && !bias)
     sumColumns(lowering, transposed(right), transposed(left), transposed(output));
   else return false;
   return true;

@@ -6,9 +6,9 @@ import { copyArray } from "../copy.js";
 import { fitTo } from "../gradients.js";
 import { arrayAt, type CompositeOp, type KernelOp, type OperandType, typeAt, type ValueType } from "../op.js";
 import { axisOf, badShape, formatShape, isSameShape, type Shape } from "../shape.js";
-import { seePart } from "./part.js";
+import { viewStrided } from "./part.js";
 import { reshape } from "./reshape.js";
-import { type Range, slice, slicedPart } from "./slice.js";
+import { type Range, slice, slicedView } from "./slice.js";
 
 type AxisAttribute = { readonly axis: number };
 
@@ -47,7 +47,7 @@ export const cat: KernelOp<AxisAttribute> = {
     for (const index of operands.keys()) {
       const array = arrayAt(operands, index);
       const end = start + (array.shape[place] ?? 0);
-      const part = seePart(lowering, output, slicedPart(output, rangeOn(place, start, end)));
+      const part = viewStrided(lowering, output, slicedView(output, rangeOn(place, start, end)));
       copyArray(lowering.runtime, array, part);
       start = end;
     }

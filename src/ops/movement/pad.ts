@@ -6,8 +6,8 @@ import { copyArray } from "../copy.js";
 import { arrayAt, type KernelOp, typeAt } from "../op.js";
 import { fillWith } from "../reduction/reduce.js";
 import { badShape, formatShape, type Shape } from "../shape.js";
-import { seePart } from "./part.js";
-import { type Range, slicedPart } from "./slice.js";
+import { viewStrided } from "./part.js";
+import { type Range, slicedView } from "./slice.js";
 
 /** `pads`: before and after each axis, from the last axis on, as in PyTorch. */
 export type PadAttributes = { readonly pads: readonly number[]; readonly value?: number };
@@ -37,9 +37,9 @@ export const pad: KernelOp<PadAttributes> = {
     if (pads.some((size) => size > 0)) {
       fillWith(lowering, output, output.dtype === "bool" ? Number(value !== 0) : value);
     }
-    const from = slicedPart(input, keptRanges(input.shape, pads, -1));
-    const to = slicedPart(output, keptRanges(output.shape, pads, 1));
-    copyArray(lowering.runtime, seePart(lowering, input, from), seePart(lowering, output, to));
+    const from = slicedView(input, keptRanges(input.shape, pads, -1));
+    const to = slicedView(output, keptRanges(output.shape, pads, 1));
+    copyArray(lowering.runtime, viewStrided(lowering, input, from), viewStrided(lowering, output, to));
   },
 };
 

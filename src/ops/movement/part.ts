@@ -8,7 +8,7 @@ import type { Lowering } from "../op.js";
 export type Part = Layout & { readonly offset?: number };
 
 /** The part as an array. It ends with the op. */
-export function seePart(lowering: Lowering, array: DeviceArray, part: Part): DeviceArray {
+export function viewStrided(lowering: Lowering, array: DeviceArray, part: Part): DeviceArray {
   const { shape, strides, offset = 0 } = part;
   const extent = extentOf(part);
   const { dtype, storage } = array;

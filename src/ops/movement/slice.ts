@@ -5,7 +5,7 @@ import { copyArray } from "../copy.js";
 import type { Layout } from "../device-array.js";
 import { arrayAt, type KernelOp, typeAt, type ViewOp } from "../op.js";
 import { axisOf, badShape, formatShape, type Shape } from "../shape.js";
-import { type Part, seePart } from "./part.js";
+import { type Part, viewStrided } from "./part.js";
 import { reshape } from "./reshape.js";
 
 /**
@@ -25,7 +25,7 @@ export const slice: ViewOp<SliceAttributes> = {
     const { shape, dtype } = typeAt("slice", operands, 0);
     return [{ shape: resolveRanges(shape, ranges).map(({ count }) => count), dtype }];
   },
-  view: (layout, { ranges }) => slicedPart(layout, ranges),
+  view: (layout, { ranges }) => slicedView(layout, ranges),
   gradient: (rule) => [
     rule.apply(sliceGradient, [rule.upstream], {
       shape: rule.typeOf(0).shape,
@@ -43,7 +43,7 @@ export const sliceGradient: KernelOp<SliceAttributes & { readonly shape: Shape }
   lower(lowering, operands, [output], { ranges }) {
     if (!output?.storage) return;
     lowering.runtime.fill(output.storage, 0);
-    const place = seePart(lowering, output, slicedPart(output, ranges));
+    const place = viewStrided(lowering, output, slicedView(output, ranges));
     copyArray(lowering.runtime, arrayAt(operands, 0), place);
   },
 };
@@ -107,7 +107,7 @@ function insideOf(size: number, place: number): number {
 }
 
 /** The elements that ranges take of a layout. */
-export function slicedPart({ shape, strides }: Layout, ranges: readonly Range[]): Part & { offset: number } {
+export function slicedView({ shape, strides }: Layout, ranges: readonly Range[]): Part & { offset: number } {
   const resolved = resolveRanges(shape, ranges);
   return {
     shape: resolved.map(({ count }) => count),

@@ -89,7 +89,7 @@ export type RowSumAttributes = { readonly normalizedShape: Shape; readonly dtype
  * Adds up `count` values over all rows, in one pass: an output each. The operands stretch to the first's shape, and the
  * values are made of their elements' loads, each in what its dtype computes in.
  */
-export function sumOverRows(
+export function lowerBiasGradient(
   name: string,
   count: number,
   values: (dtypes: readonly Dtype[]) => readonly Expression[],

@@ -8,10 +8,10 @@ import {
   inferOverLast,
   type LastAxesAttributes,
   lastAxes,
+  lowerBiasGradient,
   normalizedShapeOf,
   type RowSumAttributes,
   rowGradient,
-  sumOverRows,
 } from "./last-axes.js";
 
 const name = "layerNorm";
@@ -87,13 +87,13 @@ function pullsOf([upstream = "f32", x = "f32"]: readonly Dtype[]): readonly [Exp
   return [term.mul(pull, term.mul(centred, term.load(3, compute))), pull];
 }
 
-const weightGradient = sumOverRows("layerNormWeightGradient", 1, (own) => pullsOf(own).slice(0, 1));
+const weightGradient = lowerBiasGradient("layerNormWeightGradient", 1, (own) => pullsOf(own).slice(0, 1));
 
 /** Of [upstream]. */
-const biasGradient = sumOverRows("layerNormBiasGradient", 1, (own) => pullsOf(own).slice(1));
+const biasGradient = lowerBiasGradient("layerNormBiasGradient", 1, (own) => pullsOf(own).slice(1));
 
 /** Both of them: what they read is read once. */
-const affineGradient = sumOverRows("layerNormAffineGradient", 2, pullsOf);
+const affineGradient = lowerBiasGradient("layerNormAffineGradient", 2, pullsOf);
 
 /**
  * Operands: x, then weight and bias, each of which may be left off from the end. Further outputs: each row's mean and
@@ -126,16 +126,16 @@ export const layerNorm: KernelOp<LastAxesAttributes> = {
       rule.output(1),
       rule.output(2),
     ];
-    const sumsFor = (...places: readonly number[]): RowSumAttributes => ({
+    const accumulatorsFor = (...places: readonly number[]): RowSumAttributes => ({
       normalizedShape,
       dtypes: places.map((place) => rule.typeOf(place).dtype),
     });
     const affine =
       rule.needs(1) && rule.needs(2)
-        ? rule.applyAll(affineGradient, spread(), sumsFor(1, 2))
+        ? rule.applyAll(affineGradient, spread(), accumulatorsFor(1, 2))
         : [
-            rule.needs(1) ? apply(weightGradient, spread(), sumsFor(1)) : undefined,
-            rule.needs(2) ? apply(biasGradient, [upstream], sumsFor(2)) : undefined,
+            rule.needs(1) ? apply(weightGradient, spread(), accumulatorsFor(1)) : undefined,
+            rule.needs(2) ? apply(biasGradient, [upstream], accumulatorsFor(2)) : undefined,
           ];
     return [
       rule.needs(0)

@@ -8,9 +8,9 @@ import {
   inferOverLast,
   type LastAxesAttributes,
   lastAxes,
+  lowerBiasGradient,
   normalizedShapeOf,
   rowGradient,
-  sumOverRows,
 } from "./last-axes.js";
 
 const name = "rmsNorm";
@@ -67,7 +67,7 @@ const gradientKernel = forDtypes((dtype = "f32", ...weights): RowKernel => {
 const rmsNormGradient = rowGradient("rmsNormGradient", 1, gradientKernel);
 
 /** Of [upstream, x, 1 / root]. */
-const weightGradient = sumOverRows("rmsNormWeightGradient", 1, ([upstream = "f32", x = "f32"]) => {
+const weightGradient = lowerBiasGradient("rmsNormWeightGradient", 1, ([upstream = "f32", x = "f32"]) => {
   const { compute } = dtypes[x];
   const normalized = term.mul(term.load(1, compute), term.load(2, compute));
   return [term.mul(term.load(0, dtypes[upstream].compute), normalized)];

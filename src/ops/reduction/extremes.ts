@@ -22,9 +22,9 @@ export function shareAmongEqual(definition: SharedGradient): KernelOp<{ readonly
   const kernelFor = forDtypes((dtype = "f32"): RowKernel => {
     const { compute } = dtypes[dtype];
     const [upstream, x, result] = [term.load(0, compute), term.load(1, compute), term.load(2, compute)];
-    const isChosen = term.eq(compared(x), result);
+    const isTuned = term.eq(compared(x), result);
     const share = term.div(
-      term.mul(upstream, term.convert(isChosen, compute)),
+      term.mul(upstream, term.convert(isTuned, compute)),
       term.convert(term.reduced(0, "i32"), compute),
     );
     return {
@@ -33,7 +33,7 @@ export function shareAmongEqual(definition: SharedGradient): KernelOp<{ readonly
       outputs: [{ dtype, per: "element" }],
       scalars: [],
       stages: [
-        { kind: "reduce", op: "add", value: isChosen },
+        { kind: "reduce", op: "add", value: isTuned },
         { kind: "store", output: 0, value: slope ? term.mul(share, slope(x)) : share },
       ],
     };

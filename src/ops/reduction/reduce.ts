@@ -36,7 +36,7 @@ export interface Reduction {
 
 /** Rows longer than this are cut. */
 export const longestRow = 1 << 15;
-const partLength = 1 << 12;
+const chunkLength = 1 << 12;
 
 /**
  * Reduces `axes` of an array into `output`, whose elements are the kept axes in order; what comes of it is multiplied by
@@ -64,8 +64,8 @@ export function lowerReduction(
   const rows = rowsOf(lowering, input, axes);
   const length = sizeOf(rows.shape.slice(-1));
   const count = sizeOf(rows.shape.slice(0, -1));
-  if (length > longestRow && count * 2 < length / partLength && isContiguous(rows)) {
-    reduceInParts(lowering, reduction, rows, output, factor);
+  if (length > longestRow && count * 2 < length / chunkLength && isContiguous(rows)) {
+    reduceInChunks(lowering, reduction, rows, output, factor);
     return;
   }
   reduceRows(lowering, reduction, rows, output, factor);
@@ -227,7 +227,7 @@ function reduceColumns(
   if (!isDone) finishTotals(lowering, reduction, totals, output, factor);
 }
 
-const finishKernels = new Map<string, RowKernel>();
+const epilogueKernels = new Map<string, RowKernel>();
 
 function finishTotals(
   { runtime }: Lowering,
@@ -239,7 +239,7 @@ function finishTotals(
   if (!totals.storage || !output.storage) return;
   const { compute } = dtypes[output.dtype];
   const key = `${reduction.name} ${totals.dtype} ${output.dtype}`;
-  const kernel: RowKernel = finishKernels.get(key) ?? {
+  const kernel: RowKernel = epilogueKernels.get(key) ?? {
     name: reduction.name,
     inputs: [totals.dtype],
     outputs: [{ dtype: output.dtype, per: "element" }],
@@ -252,7 +252,7 @@ function finishTotals(
       },
     ],
   };
-  finishKernels.set(key, kernel);
+  epilogueKernels.set(key, kernel);
   launchRows(runtime, {
     kernel,
     iteration: iterateElements(output.shape, [totals.strides, output.strides]),
@@ -262,7 +262,7 @@ function finishTotals(
 }
 
 /** Cuts every row into parts of one length and a shorter last one, and reduces the parts' results. */
-function reduceInParts(
+function reduceInChunks(
   lowering: Lowering,
   reduction: Reduction,
   rows: DeviceArray,
@@ -272,8 +272,8 @@ function reduceInParts(
   if (!rows.storage) return;
   const length = rows.shape.at(-1) ?? 1;
   const count = sizeOf(rows.shape.slice(0, -1));
-  const whole = Math.floor(length / partLength);
-  const rest = length - whole * partLength;
+  const whole = Math.floor(length / chunkLength);
+  const rest = length - whole * chunkLength;
   const parts = whole + (rest > 0 ? 1 : 0);
   const { dtype } = rows;
   const wide: Dtype = sumType(reduction, dtype);
@@ -283,10 +283,10 @@ function reduceInParts(
   const ofPart: Reduction = { ...unfinished, name: `${reduction.name} of a part` };
   for (let row = 0; row < count; row++) {
     const at = row * length * bytes;
-    const main = lowering.view(rows.storage, at, whole * partLength * bytes);
-    reduceRows(lowering, ofPart, contiguous(main, [whole, partLength], dtype), part(row, 0, whole), 1);
+    const main = lowering.view(rows.storage, at, whole * chunkLength * bytes);
+    reduceRows(lowering, ofPart, contiguous(main, [whole, chunkLength], dtype), part(row, 0, whole), 1);
     if (rest === 0) continue;
-    const tail = lowering.view(rows.storage, at + whole * partLength * bytes, rest * bytes);
+    const tail = lowering.view(rows.storage, at + whole * chunkLength * bytes, rest * bytes);
     reduceRows(lowering, ofPart, contiguous(tail, [1, rest], dtype), part(row, whole, 1), 1);
   }
   const again: Reduction = { ...reduction, name: `${reduction.name} of parts`, value: (x) => x };

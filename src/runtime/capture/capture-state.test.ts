@@ -3,20 +3,20 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { type ErrorCode, HoldfastError } from "../../errors/index.js";
-import { CaptureGate } from "./capture-state.js";
+import { CaptureStateMachine } from "./capture-state.js";
 
 const hasCode = (code: ErrorCode) => (error: unknown) =>
   error instanceof HoldfastError && error.code === code;
 
 test("outside a capture nothing is refused", () => {
-  const gate = new CaptureGate();
+  const gate = new CaptureStateMachine();
   gate.refuse("allocation", "matmul", 48);
   gate.refuseInside("read-back", "loss");
   assert.equal(gate.isInside, false);
 });
 
 test("while observing, lazy resources may be made but values not looked at", () => {
-  const gate = new CaptureGate();
+  const gate = new CaptureStateMachine();
   gate.enter("step");
   gate.during("observing", () => {
     gate.refuse("allocation", "scratch", 48);
@@ -25,7 +25,7 @@ test("while observing, lazy resources may be made but values not looked at", () 
 });
 
 test("while running and recording, an allocation is refused with its size, its op and the capture's name", () => {
-  const gate = new CaptureGate();
+  const gate = new CaptureStateMachine();
   gate.enter("train step");
   for (const pass of ["running", "recording"] as const) {
     gate.during(pass, () => {
@@ -38,7 +38,7 @@ test("while running and recording, an allocation is refused with its size, its o
 });
 
 test("between the passes the engine itself may read and write", () => {
-  const gate = new CaptureGate();
+  const gate = new CaptureStateMachine();
   gate.enter("step");
   gate.during("observing", () => undefined);
   gate.refuseInside("read-back", "loss");
@@ -46,7 +46,7 @@ test("between the passes the engine itself may read and write", () => {
 });
 
 test("captures and passes don't nest, and a refused call changes nothing", () => {
-  const gate = new CaptureGate();
+  const gate = new CaptureStateMachine();
   assert.throws(() => gate.during("recording", () => undefined), hasCode("CAPTURE_ORDER"));
   gate.enter("outer");
   assert.throws(() => gate.enter("inner"), /"inner" was begun inside capture "outer"/);
@@ -58,7 +58,7 @@ test("captures and passes don't nest, and a refused call changes nothing", () =>
 });
 
 test("leaving is harmless when repeated, and possible inside a pass", () => {
-  const gate = new CaptureGate();
+  const gate = new CaptureStateMachine();
   assert.equal(gate.leave(), false);
   gate.enter("step");
   gate.during("recording", () => assert.equal(gate.leave(), true));
@@ -68,7 +68,7 @@ test("leaving is harmless when repeated, and possible inside a pass", () => {
 });
 
 test("an exception in a pass ends the pass", () => {
-  const gate = new CaptureGate();
+  const gate = new CaptureStateMachine();
   gate.enter("step");
   assert.throws(() =>
     gate.during("recording", () => {

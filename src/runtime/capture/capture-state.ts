@@ -21,7 +21,7 @@ export type CapturePass = "observing" | "running" | "recording";
 /** Between the passes, and while the graph is checked, a capture is `preparing`: the function is not at work. */
 export type CaptureState = "idle" | "preparing" | CapturePass;
 
-export class CaptureGate {
+export class CaptureStateMachine {
   #state: CaptureState = "idle";
   #name = "";
 

@@ -67,30 +67,32 @@ describe("a rehearsal", () => {
       }),
     );
     const before = runtime.budget.used;
-    const rehearsed = runtime.rehearse("growth", grow);
+    const capturedForTiming = runtime.captureForTiming("growth", grow);
     assert.equal(reads, 0);
-    assert.equal(rehearsed.nodes?.kernel, 1);
+    assert.equal(capturedForTiming.nodes?.kernel, 1);
     // Directly, and once as a graph.
     assert.equal(first(), 12);
-    rehearsed.replay();
+    capturedForTiming.replay();
     assert.equal(first(), 24);
-    rehearsed.close();
+    capturedForTiming.close();
     assert.equal(runtime.budget.used, before);
-    refuses("CLOSED", () => rehearsed.replay());
+    refuses("CLOSED", () => capturedForTiming.replay());
   });
 
   test("is held to what a captured function may do, and has no place inside one", () => {
     open();
-    refuses("CAPTURE_REFUSED", () => runtime.rehearse("look", () => void runtime.read(state)));
-    refuses("CAPTURE_ORDER", () => runtime.capture("outer", () => void runtime.rehearse("inner", grow)));
+    refuses("CAPTURE_REFUSED", () => runtime.captureForTiming("look", () => void runtime.read(state)));
+    refuses("CAPTURE_ORDER", () =>
+      runtime.capture("outer", () => void runtime.captureForTiming("inner", grow)),
+    );
     assert.equal(first(), 3);
   });
 
   test("runs directly where capture is off", () => {
     open({ capture: "off" });
-    const rehearsed = runtime.rehearse("growth", grow);
-    assert.deepEqual([rehearsed.mode, first()], ["direct", 3]);
-    rehearsed.replay();
+    const capturedForTiming = runtime.captureForTiming("growth", grow);
+    assert.deepEqual([capturedForTiming.mode, first()], ["direct", 3]);
+    capturedForTiming.replay();
     assert.equal(first(), 6);
   });
 });
@@ -217,7 +219,7 @@ test("a replay that differs from the direct run is refused, naming the buffer an
 });
 
 test("memory and host nodes, or a missing node, are refused", () => {
-  for (const [planted, message] of [
+  for (const [injected, message] of [
     [{ memory: 1 }, /1 memory nodes/],
     [{ host: 2 }, /2 host nodes/],
     [{ kernel: 0 }, /0 nodes of work for 1 recorded/],
@@ -227,7 +229,7 @@ test("memory and host nodes, or a missing node, are refused", () => {
         const result = proceed();
         if (call !== "endCapture") return result;
         const graph = result as Graph;
-        return Object.assign(graph, { nodes: { ...graph.nodes, ...planted } });
+        return Object.assign(graph, { nodes: { ...graph.nodes, ...injected } });
       }),
     );
     refuses("CAPTURE_NODES", () => runtime.capture("grow", grow), message);
@@ -308,19 +310,19 @@ describe("branches", () => {
   test("a mark stands for what its stream was given before it: what comes later has to be joined besides", () => {
     open();
     const [side] = runtime.sideStreams(1) as [Stream];
-    const body = (isJoined: boolean) => (): void => {
+    const body = (isCombined: boolean) => (): void => {
       runtime.orderStreams(runtime.stream, side);
       growOn(side);
-      const early = runtime.markStream(side);
+      const early = runtime.recordEvent(side);
       growOn(side);
-      const late = isJoined ? runtime.markStream(side) : undefined;
+      const late = isCombined ? runtime.recordEvent(side) : undefined;
       runtime.waitFor(early, runtime.stream);
       if (late) {
         runtime.waitFor(late, runtime.stream);
-        runtime.endMark(late);
+        runtime.destroyEvent(late);
         grow();
       }
-      runtime.endMark(early);
+      runtime.destroyEvent(early);
     };
     refuses("CAPTURE_REFUSED", () => runtime.capture("half joined", body(false)), /does not wait for/);
     assert.equal(first(), 3);
@@ -330,9 +332,9 @@ describe("branches", () => {
 
   test("a mark from outside a capture is refused inside it", () => {
     open();
-    const mark = runtime.markStream(runtime.stream);
+    const mark = runtime.recordEvent(runtime.stream);
     refuses("CAPTURE_REFUSED", () => runtime.capture("foreign", () => runtime.waitFor(mark, runtime.stream)));
-    runtime.endMark(mark);
+    runtime.destroyEvent(mark);
   });
 
   test("side streams are the same ones each time", () => {

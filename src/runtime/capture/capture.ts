@@ -21,16 +21,16 @@ import { ownerOf } from "../memory/storage.js";
 import type { Recorder } from "../observe/recorder.js";
 import { runAll } from "../run-all.js";
 import type { Transfer } from "../transfer/transfer.js";
-import type { CaptureGate, CapturePass } from "./capture-state.js";
+import type { CapturePass, CaptureStateMachine } from "./capture-state.js";
 import {
-  requireSameFindings,
+  requireSameChecksums,
   restoreSnapshot,
   type ScratchMemory,
-  takeFindings,
+  takeChecksums,
   takeSnapshot,
   uncovered,
 } from "./checksum.js";
-import { nothingTouched, placesOf, type Touched, type Work } from "./work.js";
+import { type AccessSet, noAccess, placesOf, type Work } from "./work.js";
 
 export interface CaptureOptions {
   readonly driver: Driver;
@@ -38,7 +38,7 @@ export interface CaptureOptions {
   readonly arena: Arena;
   readonly persistent: PersistentMemory;
   readonly budget: Budget;
-  readonly gate: CaptureGate;
+  readonly gate: CaptureStateMachine;
   readonly work: Work;
   readonly transfer: Transfer;
   readonly recorder: Recorder;
@@ -126,7 +126,7 @@ export function captureGraph(
     };
     poisonScratch();
     requireSameWork(name, touched, runPass(options, name, "running", body, touched));
-    const expected = takeFindings(transfer, compared);
+    const expected = takeChecksums(transfer, compared);
     putBack();
 
     const graph = record(driver, stream, () =>
@@ -137,7 +137,7 @@ export function captureGraph(
     driver.instantiate(graph);
     poisonScratch();
     driver.launchGraph(stream, graph);
-    requireSameFindings(name, expected, takeFindings(transfer, compared), scratch);
+    requireSameChecksums(name, expected, takeChecksums(transfer, compared), scratch);
     putBack();
 
     recorder.record("capture", name, 0, touched.pieces);
@@ -168,9 +168,9 @@ function runPass(
   name: string,
   pass: CapturePass,
   body: () => unknown,
-  observed?: Touched,
-): Touched {
-  const touched = nothingTouched(observed);
+  observed?: AccessSet,
+): AccessSet {
+  const touched = noAccess(observed);
   work.touched = touched;
   try {
     const result = gate.during(pass, body);
@@ -186,7 +186,7 @@ function runPass(
     return touched;
   } catch (error) {
     // Work on a branch that nobody waits for must be over before what it writes is put back.
-    for (const branch of pass === "running" ? touched.branches.keys() : []) driver.synchronize(branch);
+    for (const stream of pass === "running" ? touched.streams.keys() : []) driver.synchronize(stream);
     throw error;
   } finally {
     work.touched = undefined;
@@ -209,8 +209,8 @@ function record(driver: Driver, stream: Stream, body: () => void): Graph {
   }
 }
 
-function requireJoined(name: string, { branches }: Touched): void {
-  const [owing] = [...branches].find(([, { given, joined }]) => joined < given) ?? [];
+function requireJoined(name: string, { streams }: AccessSet): void {
+  const [owing] = [...streams].find(([, { given, joined }]) => joined < given) ?? [];
   if (!owing) return;
   throw new HoldfastError(
     "CAPTURE_REFUSED",
@@ -221,7 +221,7 @@ function requireJoined(name: string, { branches }: Touched): void {
 }
 
 /** A graph is good for later only if the function does the same work on the same memory each time. */
-function requireSameWork(name: string, observed: Touched, now: Touched): void {
+function requireSameWork(name: string, observed: AccessSet, now: AccessSet): void {
   const known = placesOf(observed.all);
   const stranger = [...now.all].find(({ span }) => !known.has(formatSpan(span)));
   if (!stranger && now.pieces === observed.pieces && placesOf(now.all).size === known.size) return;

@@ -53,7 +53,7 @@ export interface ScratchMemory {
 }
 
 /** What a run has left: small storages byte for byte, large ones as checksums of their parts. */
-export interface Findings {
+export interface Checksums {
   readonly bytes: Snapshot;
   readonly prints: ReadonlyMap<Storage, Print>;
 }
@@ -62,7 +62,7 @@ type Print = readonly { readonly offset: number; readonly checksum: string }[];
 
 const printedBytes = 64 * 1024;
 
-export function takeFindings(transfer: Transfer, storages: readonly Storage[]): Findings {
+export function takeChecksums(transfer: Transfer, storages: readonly Storage[]): Checksums {
   const isLarge = ({ span }: Storage): boolean => span.size > printedBytes;
   return {
     bytes: takeSnapshot(
@@ -87,10 +87,10 @@ function takePrint(transfer: Transfer, storage: Storage): Print {
 }
 
 /** Refuses a replay that has left something else than the direct run; names what it is. */
-export function requireSameFindings(
+export function requireSameChecksums(
   name: string,
-  direct: Findings,
-  replayed: Findings,
+  direct: Checksums,
+  replayed: Checksums,
   scratch: ScratchMemory | undefined,
 ): void {
   requireEqual(name, direct.bytes, replayed.bytes);

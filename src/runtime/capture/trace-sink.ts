@@ -5,7 +5,7 @@ import type { UploadItem } from "../transfer/transfer.js";
 import type { LaunchRequest } from "./work.js";
 
 /** A launch, a fill or a copy, as it was asked for. */
-export type WorkPiece =
+export type WorkCommand =
   | { readonly kind: "launch"; readonly request: LaunchRequest }
   | { readonly kind: "fill"; readonly target: Storage; readonly byte: number }
   | { readonly kind: "copy"; readonly target: Storage; readonly source: Storage };
@@ -19,8 +19,8 @@ export interface IndexCheck {
 }
 
 /** Who hears what would be done, and answers for what can't be imagined. */
-export interface Imagination {
-  work(piece: WorkPiece): void;
+export interface TraceSink {
+  work(piece: WorkCommand): void;
   upload(items: Iterable<UploadItem>): void;
   /** Hears of something that what is imagined follows from, and that may change: it is asked whether it still holds. */
   assume(holds: () => boolean): void;

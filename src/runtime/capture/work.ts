@@ -8,11 +8,11 @@ import { HoldfastError } from "../../errors/index.js";
 import { formatSpan } from "../../units/index.js";
 import type { Storage } from "../memory/storage.js";
 import type { LabelTable } from "../observe/label-table.js";
-import type { Board } from "../observe/shared-status.js";
-import type { CaptureGate } from "./capture-state.js";
+import type { SharedStatus } from "../observe/shared-status.js";
+import type { CaptureStateMachine } from "./capture-state.js";
 
 /** What a captured function has touched so far. */
-export interface Touched {
+export interface AccessSet {
   readonly all: Set<Storage>;
   readonly written: Set<Storage>;
   /** The places that may be written, once they are known: what was not saved before could not be put back. */
@@ -20,7 +20,7 @@ export interface Touched {
   /** Pieces of work, each of which must become one node of the graph. */
   pieces: number;
   /** The side streams that were ordered behind the capture's own. */
-  readonly branches: Map<Stream, Branch>;
+  readonly streams: Map<Stream, Branch>;
 }
 
 /** A side stream of a capture: how much it was given, what it waits for included, and how much of that others wait for. */
@@ -36,13 +36,13 @@ export interface Mark {
   readonly event: Event | undefined;
   /** How much the stream had been given, where it is a side stream of a capture; and which pass of it that was. */
   readonly given: number;
-  readonly touched: Touched | undefined;
+  readonly touched: AccessSet | undefined;
 }
 
 /** For the start of a pass; `observed` is what the first pass has shown. */
-export function nothingTouched(observed?: Touched): Touched {
+export function noAccess(observed?: AccessSet): AccessSet {
   const writable = observed && placesOf(observed.written);
-  return { all: new Set(), written: new Set(), writable, pieces: 0, branches: new Map() };
+  return { all: new Set(), written: new Set(), writable, pieces: 0, streams: new Map() };
 }
 
 /** Views are made anew in each pass; what counts is which bytes they show. */
@@ -53,12 +53,12 @@ export function placesOf(storages: Iterable<Storage>): Set<string> {
 export interface WorkOptions {
   readonly driver: Driver;
   readonly stream: Stream;
-  readonly board: Board;
+  readonly sharedStatus: SharedStatus;
   readonly labels: LabelTable;
-  readonly gate: CaptureGate;
+  readonly gate: CaptureStateMachine;
   readonly requireLive: (storage: Storage, use: string) => void;
   /** Who keeps a storage's bytes, so that a graph owns the one that lasts. */
-  readonly keeperOf: (storage: Storage) => Storage;
+  readonly arenaOwnerOf: (storage: Storage) => Storage;
 }
 
 export interface LaunchRequest {
@@ -71,47 +71,47 @@ export interface LaunchRequest {
   /** The runtime's own stream unless given; order others with `orderStreams`. */
   readonly stream?: Stream;
   /** May it begin while the launch before it on its stream ends, if its kernel waits by itself? */
-  readonly isEarly?: boolean;
+  readonly isPdl?: boolean;
 }
 
 export class Work {
   readonly #options: WorkOptions;
   /** Set by the capture while its function runs. */
-  touched: Touched | undefined;
+  touched: AccessSet | undefined;
 
   constructor(options: WorkOptions) {
     this.#options = options;
   }
 
   launch(request: LaunchRequest): void {
-    const { op, kernel, blocks, arguments: given, stream = this.#options.stream, isEarly = false } = request;
+    const { op, kernel, blocks, arguments: given, stream = this.#options.stream, isPdl = false } = request;
     this.#requireMember(stream, `launch on stream ${stream.id}`, op);
     const values = given.map((value, index) => {
       if (typeof value === "number") return value;
       this.#note(op, value, kernel.parameters[index]);
       return value.span;
     });
-    this.#send(op, () => this.#options.driver.launch(stream, { kernel, blocks, arguments: values, isEarly }));
-    const branch = this.touched?.branches.get(stream);
-    if (branch) branch.given += 1;
+    this.#send(op, () => this.#options.driver.launch(stream, { kernel, blocks, arguments: values, isPdl }));
+    const captured = this.touched?.streams.get(stream);
+    if (captured) captured.given += 1;
   }
 
   /** Holds back what `later` is given from now on until `earlier` has done what it was given so far. */
   orderStreams(earlier: Stream, later: Stream): void {
-    const mark = this.markStream(earlier);
+    const mark = this.recordEvent(earlier);
     try {
       this.waitFor(mark, later);
     } finally {
-      this.endMark(mark);
+      this.destroyEvent(mark);
     }
   }
 
   /** Marks what a stream was given so far. The mark is to be ended. */
-  markStream(stream: Stream): Mark {
+  recordEvent(stream: Stream): Mark {
     const { driver, gate } = this.#options;
     this.#requireMember(stream, `wait for stream ${stream.id}`, "orderStreams");
     const { touched } = this;
-    const given = touched?.branches.get(stream)?.given ?? 0;
+    const given = touched?.streams.get(stream)?.given ?? 0;
     if (gate.state === "observing") return { stream, event: undefined, given, touched };
     const event = driver.createEvent();
     try {
@@ -131,13 +131,13 @@ export class Work {
       gate.refuseInside(`wait for a mark of stream ${earlier.id} from outside`, "waitFor");
     if (this.touched) {
       // Whoever waits for a branch answers for its work from here on.
-      const { branches } = this.touched;
-      const branch = branches.get(earlier);
-      const isOwed = branch !== undefined && branch.joined < given;
-      if (branch) branch.joined = Math.max(branch.joined, given);
+      const { streams } = this.touched;
+      const stream = streams.get(earlier);
+      const isOwed = stream !== undefined && stream.joined < given;
+      if (stream) stream.joined = Math.max(stream.joined, given);
       if (later !== own) {
-        const waiting = branches.get(later) ?? { given: 0, joined: 0 };
-        branches.set(later, waiting);
+        const waiting = streams.get(later) ?? { given: 0, joined: 0 };
+        streams.set(later, waiting);
         if (isOwed) waiting.given += 1;
       }
     }
@@ -145,7 +145,7 @@ export class Work {
   }
 
   /** What waits for it waits on. */
-  endMark({ event }: Mark): void {
+  destroyEvent({ event }: Mark): void {
     if (event) this.#options.driver.destroyEvent(event);
   }
 
@@ -171,7 +171,7 @@ export class Work {
 
   /** A captured function's work on a stream that the capture does not know would run instead of being recorded. */
   #requireMember(stream: Stream, what: string, label: string): void {
-    const isMember = stream === this.#options.stream || this.touched?.branches.has(stream);
+    const isMember = stream === this.#options.stream || this.touched?.streams.has(stream);
     if (!isMember)
       this.#options.gate.refuseInside(`${what}, which is not ordered behind the capture's own`, label);
   }
@@ -179,7 +179,7 @@ export class Work {
   #note(op: string, used: Storage, parameter: Parameter | undefined): void {
     this.#options.requireLive(used, op);
     if (!this.touched) return;
-    const storage = this.#options.keeperOf(used);
+    const storage = this.#options.arenaOwnerOf(used);
     const { all, written, writable } = this.touched;
     if (parameter !== "in" && writable && !writable.has(formatSpan(storage.span)))
       throw newTarget(op, storage);
@@ -188,8 +188,8 @@ export class Work {
   }
 
   #send(op: string, send: () => void): void {
-    const { board, labels, gate } = this.#options;
-    board.op = labels.idOf(op);
+    const { sharedStatus, labels, gate } = this.#options;
+    sharedStatus.op = labels.idOf(op);
     if (this.touched) this.touched.pieces += 1;
     if (gate.state !== "observing") send();
   }

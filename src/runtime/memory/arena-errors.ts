@@ -4,7 +4,7 @@ import { HoldfastError } from "../../errors/index.js";
 import { formatBytes } from "../../units/index.js";
 import type { ArenaFigure } from "../observe/shared-status.js";
 import type { Holder } from "./arena-blocks.js";
-import type { Judgement } from "./diagnose-oom.js";
+import type { OomDiagnosis } from "./diagnose-oom.js";
 import { ownerOf, type Storage } from "./storage.js";
 
 export function describe(storage: Storage): string {
@@ -15,26 +15,26 @@ export function describe(storage: Storage): string {
 export function noRoom(request: {
   readonly size: number;
   readonly label: string;
-  readonly judgement: Judgement;
+  readonly diagnosis: OomDiagnosis;
   readonly figures: Readonly<Record<ArenaFigure, number>>;
   readonly holders: readonly Holder[];
   readonly cause?: HoldfastError;
 }): HoldfastError {
-  const { size, label, judgement, figures: now, holders, cause } = request;
+  const { size, label, diagnosis, figures: now, holders, cause } = request;
   const resets = now.resetsByStep + now.resetsByCall;
   const lines = [
     `${label} asked the arena for ${formatBytes(size)} and ${cause ? "it can't grow" : "it has no room"}. ` +
-      `Verdict: ${judgement.verdict}: ${judgement.why}.`,
+      `Verdict: ${diagnosis.verdict}: ${diagnosis.why}.`,
     `  capacity ${formatBytes(now.capacity)}, committed ${formatBytes(now.committed)}, offset ${formatBytes(now.offset)}, ` +
       `pinned ${formatBytes(now.pinned)}`,
     `  this step: ${now.allocationsThisStep} allocations, ${formatBytes(now.bytesThisStep)}; ` +
       `${resets} resets in all (${now.resetsByStep} by steps, ${now.resetsByCall} by calls)`,
     ...holders.map((one) => `  · ${one.label} ${formatBytes(one.size)} in ${one.count}`),
-    judgement.help,
+    diagnosis.help,
     ...(cause ? [cause.message] : []),
   ];
   return new HoldfastError(cause?.code ?? "ARENA_FULL", lines.join("\n"), {
-    numbers: { ...cause?.numbers, ...now, asked: size, verdict: judgement.verdict },
+    numbers: { ...cause?.numbers, ...now, asked: size, verdict: diagnosis.verdict },
     ...(cause && { cause }),
   });
 }

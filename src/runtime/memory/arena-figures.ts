@@ -1,6 +1,6 @@
 /** The arena's figures, read and written by cell. They live on the board, where a watcher can see them. */
 
-import { type ArenaFigure, arenaFigures, type Board } from "../observe/shared-status.js";
+import { type ArenaFigure, arenaFigures, type SharedStatus } from "../observe/shared-status.js";
 
 /** The cell of each figure: a number, because looking names up would cost an allocation a third of its time. */
 export const cell = Object.fromEntries(arenaFigures.map((name, index) => [name, index])) as Readonly<
@@ -10,8 +10,8 @@ export const cell = Object.fromEntries(arenaFigures.map((name, index) => [name, 
 export class ArenaFigures {
   readonly #cells: Float64Array;
 
-  constructor(board: Board) {
-    this.#cells = board.arena;
+  constructor(sharedStatus: SharedStatus) {
+    this.#cells = sharedStatus.arena;
   }
 
   get(figure: number): number {

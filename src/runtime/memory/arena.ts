@@ -9,9 +9,9 @@
 import type { Driver, Stream } from "../../driver/index.js";
 import { HoldfastError } from "../../errors/index.js";
 import { type Address, alignUp, type Bytes, type Span } from "../../units/index.js";
-import { CaptureGate } from "../capture/capture-state.js";
+import { CaptureStateMachine } from "../capture/capture-state.js";
 import type { Recorder } from "../observe/recorder.js";
-import { type ArenaFigure, Board } from "../observe/shared-status.js";
+import { type ArenaFigure, SharedStatus } from "../observe/shared-status.js";
 import {
   type Block,
   endView,
@@ -25,10 +25,10 @@ import {
 import * as refusal from "./arena-errors.js";
 import { ArenaFigures, cell } from "./arena-figures.js";
 import type { Budget } from "./budget.js";
-import { type Judgement, judge, type Shortage } from "./diagnose-oom.js";
+import { diagnoseOom, type OomDiagnosis, type OutOfMemory } from "./diagnose-oom.js";
 import { ownerOf, partOf, type Storage } from "./storage.js";
-import { FreeSpace } from "./tlsf-allocator.js";
-import { GrowingRange } from "./virtual-range.js";
+import { TlsfAllocator } from "./tlsf-allocator.js";
+import { VirtualRange } from "./virtual-range.js";
 
 /** Every storage starts and ends on this many bytes: what GPU loads and our vector kernels like best. */
 export const alignment = 256;
@@ -41,9 +41,9 @@ export interface ArenaOptions {
   /** Poison is filled on this stream, behind the work that used the memory. */
   readonly stream: Stream;
   readonly budget: Budget;
-  readonly board: Board;
+  readonly sharedStatus: SharedStatus;
   readonly recorder: Recorder;
-  readonly gate: CaptureGate;
+  readonly gate: CaptureStateMachine;
   readonly capacity: Bytes;
   /** How much is committed at a time. */
   readonly chunk: Bytes;
@@ -51,14 +51,14 @@ export interface ArenaOptions {
   readonly memory?: ArenaMemory;
   readonly poison: boolean;
   /** Called when a request finds no room. */
-  readonly onPressure: (shortage: Shortage) => void;
+  readonly onPressure: (shortage: OutOfMemory) => void;
 }
 
 /** The address range that an arena works in, and the way in which memory comes to be behind it. */
-export type ArenaMemory = Pick<GrowingRange, "range" | "committed" | "grow" | "release">;
+export type ArenaMemory = Pick<VirtualRange, "range" | "committed" | "grow" | "release">;
 
 /** One storage whose bytes are handed out in turn, for a function that must find the same addresses each time. */
-interface Enclosure {
+interface SubArena {
   /** Nothing where the memory is only imagined. */
   readonly storage: Storage | undefined;
   readonly arena: Arena;
@@ -67,15 +67,15 @@ interface Enclosure {
 }
 
 /** Imagined memory lies where no device's does: behind every address that a pointer can have on today's machines. */
-const imaginedAddress = 2 ** 48;
+const fakeAddress = 2 ** 48;
 /** As much as the arena can count in its units. */
-const imaginedBytes = 2 ** 38;
+const fakeBytes = 2 ** 38;
 
 /** Step memory: allocate, free, view, pin; steps and resets end what no pin keeps. */
 export class Arena {
   readonly #options: ArenaOptions;
   readonly #memory: ArenaMemory;
-  readonly #space: FreeSpace;
+  readonly #space: TlsfAllocator;
   readonly #figures: ArenaFigures;
   readonly #blocks: (Block | undefined)[] = [];
   /** Slots taken in the open step, in order; a slot given back inside it may stand here twice. */
@@ -83,19 +83,19 @@ export class Arena {
   /** Views made in the open step of what was made before it: they end with the step, and their owners don't. */
   #stepViews: Storage[] = [];
   #openStep = 0;
-  #enclosure: Enclosure | undefined;
+  #subArena: SubArena | undefined;
   #isClosed = false;
 
   constructor(options: ArenaOptions) {
     this.#options = options;
-    this.#figures = new ArenaFigures(options.board);
-    this.#memory = options.memory ?? new GrowingRange(options);
-    this.#space = new FreeSpace(Math.floor(options.capacity / alignment));
+    this.#figures = new ArenaFigures(options.sharedStatus);
+    this.#memory = options.memory ?? new VirtualRange(options);
+    this.#space = new TlsfAllocator(Math.floor(options.capacity / alignment));
     this.#figures.set(cell.capacity, this.#space.size * alignment);
     this.#figures.set(cell.committed, this.#memory.committed);
   }
 
-  get #isEnclosed(): boolean {
+  get #isInSubArena(): boolean {
     return this.#options.memory !== undefined;
   }
 
@@ -104,7 +104,7 @@ export class Arena {
   }
 
   get figures(): Readonly<Record<ArenaFigure, number>> {
-    return this.#options.board.readArena();
+    return this.#options.sharedStatus.readArena();
   }
 
   /**
@@ -113,16 +113,16 @@ export class Arena {
    */
   inside<T>(storage: Storage, body: () => T): T {
     this.#find(storage, "enclosing");
-    this.#requireUnenclosed(storage.label);
+    this.#requireNoSubArena(storage.label);
     const address = alignUp(storage.span.address, alignment);
     const size = Math.max(0, storage.span.size - (address - storage.span.address)) as Bytes;
     const arena = this.#openOver({ address: address as number as Address, size }, storage.label);
     this.pin(storage, "what it encloses");
-    this.#enclosure = { storage, arena };
+    this.#subArena = { storage, arena };
     try {
       return body();
     } finally {
-      this.#enclosure = undefined;
+      this.#subArena = undefined;
       arena.close();
       this.unpin(storage);
     }
@@ -132,18 +132,18 @@ export class Arena {
    * Runs a function whose allocations all come out of memory that is not there: nobody is asked for any, and nothing may
    * be sent to a device that reads or writes it. So a step's needs are known before there is memory for them.
    */
-  imagine<T>(step: number, body: () => T): T {
+  traceWith<T>(step: number, body: () => T): T {
     this.#requireOpen();
-    this.#requireUnenclosed("imagined memory");
-    const range = { address: imaginedAddress as Address, size: imaginedBytes as Bytes };
+    this.#requireNoSubArena("imagined memory");
+    const range = { address: fakeAddress as Address, size: fakeBytes as Bytes };
     const arena = this.#openOver(range, "imagined memory");
     arena.beginStep(step);
     const views: Storage[] = [];
-    this.#enclosure = { storage: undefined, arena, views };
+    this.#subArena = { storage: undefined, arena, views };
     try {
       return body();
     } finally {
-      this.#enclosure = undefined;
+      this.#subArena = undefined;
       arena.close();
       for (const view of views) {
         const block = this.#lookUp(view);
@@ -153,30 +153,30 @@ export class Arena {
   }
 
   /** Runs a function on real memory, in the midst of one that is enclosed or imagined. */
-  unenclosed<T>(body: () => T): T {
-    const enclosure = this.#enclosure;
-    this.#enclosure = undefined;
+  withoutSubArena<T>(body: () => T): T {
+    const subArena = this.#subArena;
+    this.#subArena = undefined;
     try {
       return body();
     } finally {
-      this.#enclosure = enclosure;
+      this.#subArena = subArena;
     }
   }
 
   /** Is it a storage in imagined memory? */
-  isImagined({ home }: Storage): boolean {
-    return this.#enclosure !== undefined && !this.#enclosure.storage && home === this.#enclosure.arena;
+  isTraced({ home }: Storage): boolean {
+    return this.#subArena !== undefined && !this.#subArena.storage && home === this.#subArena.arena;
   }
 
   /** Who keeps a storage's bytes: itself, or the storage that encloses it. */
-  keeperOf(storage: Storage): Storage {
-    const enclosure = this.#enclosure;
-    return enclosure?.storage && storage.home === enclosure.arena ? enclosure.storage : storage;
+  arenaOwnerOf(storage: Storage): Storage {
+    const subArena = this.#subArena;
+    return subArena?.storage && storage.home === subArena.arena ? subArena.storage : storage;
   }
 
   /** Takes memory for the op named. */
   allocate(size: number, label: string): StepStorage {
-    if (this.#enclosure) return this.#enclosure.arena.allocate(size, label);
+    if (this.#subArena) return this.#subArena.arena.allocate(size, label);
     this.#requireOpen();
     if (!Number.isSafeInteger(size) || size <= 0) throw refusal.badSize(size, label);
     const { driver, gate, recorder } = this.#options;
@@ -237,7 +237,7 @@ export class Arena {
     block.views ??= new Set();
     block.views.add(view);
     if (this.#openStep > 0 && block.storage.step !== this.#openStep) this.#stepViews.push(view);
-    this.#enclosure?.views?.push(view);
+    this.#subArena?.views?.push(view);
     this.#options.recorder.record("view", label, span.address, size);
     return view;
   }
@@ -352,11 +352,18 @@ export class Arena {
   }
 
   /** Why a request does not fit, or would not. */
-  judge(shortage: Shortage): Judgement {
+  diagnoseOom(shortage: OutOfMemory): OomDiagnosis {
     const { capacity, resetsByStep, resetsByCall } = this.figures;
     const { left: budgetLeft, limit } = this.#options.budget;
     const kept = keptBy(this.#liveBlocks(), this.#openStep);
-    return judge({ ...shortage, ...kept, capacity, limit, budgetLeft, resets: resetsByStep + resetsByCall });
+    return diagnoseOom({
+      ...shortage,
+      ...kept,
+      capacity,
+      limit,
+      budgetLeft,
+      resets: resetsByStep + resetsByCall,
+    });
   }
 
   close(): void {
@@ -369,8 +376,8 @@ export class Arena {
   }
 
   #innerOf(storage: Storage): Arena | undefined {
-    const enclosure = this.#enclosure;
-    return enclosure && storage.home === enclosure.arena ? enclosure.arena : undefined;
+    const subArena = this.#subArena;
+    return subArena && storage.home === subArena.arena ? subArena.arena : undefined;
   }
 
   /** An arena over memory that others answer for. It asks the driver for nothing. */
@@ -385,13 +392,13 @@ export class Arena {
       },
       release: () => undefined,
     };
-    const board = new Board();
-    const gate = new CaptureGate();
-    return new Arena({ ...this.#options, driver, memory, board, gate, capacity: size, poison: false });
+    const sharedStatus = new SharedStatus();
+    const gate = new CaptureStateMachine();
+    return new Arena({ ...this.#options, driver, memory, sharedStatus, gate, capacity: size, poison: false });
   }
 
-  #requireUnenclosed(label: string): void {
-    if (!this.#enclosure) return;
+  #requireNoSubArena(label: string): void {
+    if (!this.#subArena) return;
     throw new HoldfastError("BAD_ARGUMENT", `"${label}" can't enclose a function that is enclosed already.`);
   }
 
@@ -458,20 +465,20 @@ export class Arena {
       }
     } catch (error) {
       this.#space.give(slot);
-      throw isShortage(error) ? this.#noRoom(size, label, error) : error;
+      throw isOutOfMemory(error) ? this.#noRoom(size, label, error) : error;
     }
   }
 
   #noRoom(size: number, label: string, cause?: HoldfastError): HoldfastError {
     this.#options.recorder.record("refuse", label, 0, size);
-    const shortage: Shortage = { asked: size, obstacle: cause ? "memory" : "arena" };
+    const shortage: OutOfMemory = { asked: size, obstacle: cause ? "memory" : "arena" };
     this.#options.onPressure(shortage);
-    const judgement = this.judge(shortage);
+    const diagnosis = this.diagnoseOom(shortage);
     const { figures } = this;
     return refusal.noRoom({
       size,
       label,
-      judgement,
+      diagnosis,
       figures,
       holders: this.holders(5),
       ...(cause && { cause }),
@@ -512,7 +519,7 @@ export class Arena {
     const block = this.#lookUp(storage);
     if (block) return block;
     const { home, step } = storage as StepStorage;
-    if (home instanceof Arena && home.#isEnclosed && home.#isClosed) throw refusal.deadInside(storage, use);
+    if (home instanceof Arena && home.#isInSubArena && home.#isClosed) throw refusal.deadInside(storage, use);
     const { serial, slot } = ownerOf(storage) as StepStorage;
     const isCopyOfALiveOne = !storage.owner && this.#blocks[slot]?.storage.serial === serial;
     if (home !== this || isCopyOfALiveOne) throw refusal.notOwner(storage, use);
@@ -525,6 +532,6 @@ export class Arena {
 }
 
 /** Memory was asked for and refused; any other failure of the device is told as it is. */
-function isShortage(error: unknown): error is HoldfastError {
+function isOutOfMemory(error: unknown): error is HoldfastError {
   return error instanceof HoldfastError && (error.code === "OUT_OF_BUDGET" || error.code === "OUT_OF_MEMORY");
 }

@@ -5,30 +5,30 @@ import { test } from "node:test";
 import { HoldfastError } from "../../errors/index.js";
 import { bytes, GiB, MiB } from "../../units/index.js";
 import { Recorder } from "../observe/recorder.js";
-import { Board } from "../observe/shared-status.js";
+import { SharedStatus } from "../observe/shared-status.js";
 import { Budget } from "./budget.js";
-import type { Shortage } from "./diagnose-oom.js";
+import type { OutOfMemory } from "./diagnose-oom.js";
 
 function open(limit: number, available = () => bytes(Number.MAX_SAFE_INTEGER)) {
-  const board = new Board();
-  const pressed: (number | Shortage)[] = [];
+  const sharedStatus = new SharedStatus();
+  const pressed: (number | OutOfMemory)[] = [];
   const budget: Budget = new Budget({
     limit: bytes(limit),
     reason: "HOLDFAST_MEMORY",
-    board,
+    sharedStatus,
     recorder: new Recorder(),
     available,
     onPressure: (shortage) => pressed.push(shortage ?? budget.used),
   });
-  return { budget, board, pressed };
+  return { budget, sharedStatus, pressed };
 }
 
 test("charges add up by label, on the board too, and come back", () => {
-  const { budget, board } = open(GiB);
+  const { budget, sharedStatus } = open(GiB);
   const weights = budget.charge("weights", bytes(10 * MiB), "model");
   budget.charge("moments", bytes(20 * MiB), "AdamW");
   assert.equal(budget.used, 30 * MiB);
-  assert.equal(board.readBudget().weights, 10 * MiB);
+  assert.equal(sharedStatus.readBudget().weights, 10 * MiB);
   budget.release(weights);
   assert.equal(budget.used, 20 * MiB);
   assert.equal(budget.left, GiB - 20 * MiB);

@@ -6,8 +6,8 @@
 import { HoldfastError } from "../../errors/index.js";
 import { type Bytes, bytes, formatBytes } from "../../units/index.js";
 import type { Recorder } from "../observe/recorder.js";
-import { type Board, type BudgetLabel, budgetLabels } from "../observe/shared-status.js";
-import type { Shortage } from "./diagnose-oom.js";
+import { type BudgetLabel, budgetLabels, type SharedStatus } from "../observe/shared-status.js";
+import type { OutOfMemory } from "./diagnose-oom.js";
 
 /** A refusable, returnable hold on bytes. */
 export interface Charge {
@@ -24,12 +24,12 @@ export interface BudgetOptions {
   readonly limit: Bytes;
   /** Where the limit comes from, for the refusal: `HOLDFAST_MEMORY` or a default's reason. */
   readonly reason: string;
-  readonly board: Board;
+  readonly sharedStatus: SharedStatus;
   readonly recorder: Recorder;
   /** The bytes that may be taken right now, whatever the limit says; asked at every charge. */
   readonly available: () => Bytes;
   /** Called when the budget comes under pressure, and when it refuses: then with what was asked. */
-  readonly onPressure: (shortage?: Shortage) => void;
+  readonly onPressure: (shortage?: OutOfMemory) => void;
 }
 
 /** The bytes that may be held, and who holds them. */
@@ -44,8 +44,8 @@ export class Budget {
     this.limit = options.limit;
     this.reason = options.reason;
     this.#options = options;
-    this.#used = options.board.budgetUsed;
-    options.board.budgetLimit = options.limit;
+    this.#used = options.sharedStatus.budgetUsed;
+    options.sharedStatus.budgetLimit = options.limit;
   }
 
   get used(): Bytes {

@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { GiB, MiB } from "../../units/index.js";
-import { judge, type Pressure } from "./diagnose-oom.js";
+import { diagnoseOom, type Pressure } from "./diagnose-oom.js";
 
 const calm: Pressure = {
   asked: MiB,
@@ -18,46 +18,51 @@ const calm: Pressure = {
 };
 
 test("a request larger than the whole arena is mis-sized, whatever else holds memory", () => {
-  assert.equal(judge({ ...calm, asked: 2 * GiB, leftOver: GiB }).verdict, "mis-sized");
+  assert.equal(diagnoseOom({ ...calm, asked: 2 * GiB, leftOver: GiB }).verdict, "mis-sized");
 });
 
 test("memory made outside any step and never ended is called never reset", () => {
-  const { verdict, why } = judge({ ...calm, leftOver: GiB, resets: 0 });
+  const { verdict, why } = diagnoseOom({ ...calm, leftOver: GiB, resets: 0 });
   assert.equal(verdict, "never reset");
   assert.match(why, /the arena was never reset/);
 });
 
 test("a step that outgrows the arena while the budget has room is mis-sized", () => {
-  assert.equal(judge({ ...calm, madeThisStep: GiB, budgetLeft: GiB }).verdict, "mis-sized");
+  assert.equal(diagnoseOom({ ...calm, madeThisStep: GiB, budgetLeft: GiB }).verdict, "mis-sized");
 });
 
 test("a placement larger than the whole budget is mis-sized, and the budget is what to raise", () => {
-  const { verdict, why, help } = judge({ ...calm, asked: 3 * GiB, obstacle: "budget" });
+  const { verdict, why, help } = diagnoseOom({ ...calm, asked: 3 * GiB, obstacle: "budget" });
   assert.equal(verdict, "mis-sized");
   assert.match(why, /larger than the whole budget: 3 GiB of 2 GiB/);
   assert.match(help, /HOLDFAST_MEMORY/);
 });
 
 test("a budget that persistent memory fills is truly full, and the holders are what to look at", () => {
-  const { verdict, why, help } = judge({ ...calm, obstacle: "budget", madeThisStep: MiB });
+  const { verdict, why, help } = diagnoseOom({ ...calm, obstacle: "budget", madeThisStep: MiB });
   assert.equal(verdict, "truly full");
   assert.match(why, /what is held outside the step takes 2 GiB/);
   assert.match(help, /See the holders/);
 });
 
 test("a step that outgrows the budget is truly full", () => {
-  assert.equal(judge({ ...calm, madeThisStep: GiB }).verdict, "truly full");
+  assert.equal(diagnoseOom({ ...calm, madeThisStep: GiB }).verdict, "truly full");
 });
 
 test("a device that refuses what the budget allows is truly full, and the budget is not to blame", () => {
-  const { verdict, why, help } = judge({ ...calm, madeThisStep: GiB, budgetLeft: GiB, obstacle: "memory" });
+  const { verdict, why, help } = diagnoseOom({
+    ...calm,
+    madeThisStep: GiB,
+    budgetLeft: GiB,
+    obstacle: "memory",
+  });
   assert.equal(verdict, "truly full");
   assert.match(why, /the device has no more to give, although the budget still has 1 GiB/);
   assert.match(help, /lower HOLDFAST_MEMORY/);
 });
 
 test("where pins hold the memory, the verdict says so", () => {
-  const { verdict, why, help } = judge({ ...calm, pinned: GiB });
+  const { verdict, why, help } = diagnoseOom({ ...calm, pinned: GiB });
   assert.equal(verdict, "truly full");
   assert.match(why, /pins hold 1 GiB/);
   assert.match(help, /Unpin/);

@@ -5,12 +5,12 @@ import { formatBytes } from "../../units/index.js";
 export type Verdict = "mis-sized" | "never reset" | "truly full";
 
 /** A request, and what stands in its way: the arena's capacity, the budget's limit, or memory to grow into. */
-export interface Shortage {
+export interface OutOfMemory {
   readonly asked: number;
   readonly obstacle: "arena" | "budget" | "memory";
 }
 
-export interface Pressure extends Shortage {
+export interface Pressure extends OutOfMemory {
   readonly capacity: number;
   readonly limit: number;
   /** The arena's live bytes by what keeps them: a pin, the open step, or nothing but the missing reset. */
@@ -22,7 +22,7 @@ export interface Pressure extends Shortage {
   readonly budgetLeft: number;
 }
 
-export interface Judgement {
+export interface OomDiagnosis {
   readonly verdict: Verdict;
   readonly why: string;
   readonly help: string;
@@ -31,7 +31,7 @@ export interface Judgement {
 const raiseArena = "Raise HOLDFAST_ARENA (its memory is taken only as it is used).";
 const raiseBudget = "Raise HOLDFAST_MEMORY if the machine has more.";
 
-export function judge(pressure: Pressure): Judgement {
+export function diagnoseOom(pressure: Pressure): OomDiagnosis {
   const { asked, obstacle, capacity, limit, pinned, madeThisStep, leftOver, resets, budgetLeft } = pressure;
   const [whole, raise] = obstacle === "budget" ? [limit, raiseBudget] : [capacity, raiseArena];
   if (asked > whole) {
@@ -61,7 +61,13 @@ export function judge(pressure: Pressure): Judgement {
   return { verdict: "truly full", ...whatFills(pressure) };
 }
 
-function whatFills({ asked, limit, pinned, madeThisStep, budgetLeft }: Pressure): Omit<Judgement, "verdict"> {
+function whatFills({
+  asked,
+  limit,
+  pinned,
+  madeThisStep,
+  budgetLeft,
+}: Pressure): Omit<OomDiagnosis, "verdict"> {
   if (budgetLeft >= asked) {
     return {
       why: `the device has no more to give, although the budget still has ${formatBytes(budgetLeft)}`,

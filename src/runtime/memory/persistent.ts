@@ -6,7 +6,7 @@
 import type { Driver } from "../../driver/index.js";
 import { HoldfastError } from "../../errors/index.js";
 import { type Address, alignUp, type Bytes, type Span } from "../../units/index.js";
-import type { CaptureGate } from "../capture/capture-state.js";
+import type { CaptureStateMachine } from "../capture/capture-state.js";
 import type { Recorder } from "../observe/recorder.js";
 import type { BudgetLabel } from "../observe/shared-status.js";
 import { runAll } from "../run-all.js";
@@ -50,7 +50,7 @@ export interface PersistentOptions {
   readonly driver: Driver;
   readonly budget: Budget;
   readonly recorder: Recorder;
-  readonly gate: CaptureGate;
+  readonly gate: CaptureStateMachine;
 }
 
 /** The place of a region's whole among its storages. */

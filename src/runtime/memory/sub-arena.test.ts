@@ -236,13 +236,13 @@ describe("enclosing", () => {
       const outside = arena.allocate(256, "outside");
       const made = arena.inside(enclosing, () => {
         const inner = arena.allocate(256, "inner");
-        assert.equal(arena.keeperOf(inner), enclosing);
-        assert.equal(arena.keeperOf(arena.view(inner, 0, 4)), enclosing);
-        assert.equal(arena.keeperOf(outside), outside);
-        assert.equal(arena.keeperOf(enclosing), enclosing);
+        assert.equal(arena.arenaOwnerOf(inner), enclosing);
+        assert.equal(arena.arenaOwnerOf(arena.view(inner, 0, 4)), enclosing);
+        assert.equal(arena.arenaOwnerOf(outside), outside);
+        assert.equal(arena.arenaOwnerOf(enclosing), enclosing);
         return inner;
       });
-      assert.equal(arena.keeperOf(made), made);
+      assert.equal(arena.arenaOwnerOf(made), made);
     });
   });
 });

@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
-import { FreeSpace } from "./tlsf-allocator.js";
+import { TlsfAllocator } from "./tlsf-allocator.js";
 
 const size = 4096;
 
@@ -11,7 +11,7 @@ test("taken blocks never overlap, are never lost, and free neighbours always mer
   const action = fc.record({ give: fc.boolean(), pick: fc.nat(), units: fc.integer({ min: 1, max: 900 }) });
   fc.assert(
     fc.property(fc.array(action, { maxLength: 120 }), (actions) => {
-      const space = new FreeSpace(size);
+      const space = new TlsfAllocator(size);
       const taken: { slot: number; offset: number; units: number }[] = [];
       for (const { give, pick, units } of actions) {
         if (give && taken.length > 0) {
@@ -41,7 +41,7 @@ test("taken blocks never overlap, are never lost, and free neighbours always mer
 });
 
 test("after everything is given back the whole range is one block again", () => {
-  const space = new FreeSpace(size);
+  const space = new TlsfAllocator(size);
   const slots = Array.from({ length: 50 }, (_, index) => space.take(1 + (index % 7)));
   for (const slot of slots.filter((_, index) => index % 2 === 0)) space.give(slot);
   for (const slot of slots.filter((_, index) => index % 2 === 1)) space.give(slot);
@@ -50,7 +50,7 @@ test("after everything is given back the whole range is one block again", () => 
 });
 
 test("the same requests after a full release get the same places", () => {
-  const space = new FreeSpace(size);
+  const space = new TlsfAllocator(size);
   const run = (): number[] => {
     const slots = Array.from({ length: 60 }, (_, index) => space.take(1 + ((index * 13) % 40)));
     const offsets = slots.map((slot) => space.offsetOf(slot));

@@ -26,7 +26,7 @@ interface Block {
   next: number;
 }
 
-export class FreeSpace {
+export class TlsfAllocator {
   readonly size: number;
   readonly #blocks: Block[] = [];
   readonly #unusedSlots: number[] = [];

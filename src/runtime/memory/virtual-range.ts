@@ -7,7 +7,7 @@ import type { Driver } from "../../driver/index.js";
 import { type Address, alignUp, type Bytes, type Span } from "../../units/index.js";
 import type { Budget, Charge } from "./budget.js";
 
-export interface GrowingRangeOptions {
+export interface VirtualRangeOptions {
   readonly driver: Driver;
   readonly budget: Budget;
   readonly capacity: Bytes;
@@ -15,14 +15,14 @@ export interface GrowingRangeOptions {
   readonly chunk: Bytes;
 }
 
-export class GrowingRange {
+export class VirtualRange {
   readonly range: Span;
-  readonly #options: GrowingRangeOptions;
+  readonly #options: VirtualRangeOptions;
   readonly #granularity: Bytes;
   readonly #charges: Charge[] = [];
   #committed = 0;
 
-  constructor(options: GrowingRangeOptions) {
+  constructor(options: VirtualRangeOptions) {
     const { driver } = options;
     const { granularity, canCommitInParts } = driver.describe();
     this.#options = options;

@@ -8,7 +8,7 @@ import { formatBytes } from "../../units/index.js";
 import type { Arena } from "../memory/arena.js";
 import type { Holder } from "../memory/arena-blocks.js";
 import type { Budget } from "../memory/budget.js";
-import type { Judgement, Shortage } from "../memory/diagnose-oom.js";
+import type { OomDiagnosis, OutOfMemory } from "../memory/diagnose-oom.js";
 import type { TransferCount } from "../transfer/transfer.js";
 import type { ArenaFigure, BudgetLabel } from "./shared-status.js";
 
@@ -28,7 +28,7 @@ export interface Diagnostics {
   };
   readonly transfers: { readonly up: TransferCount; readonly down: TransferCount };
   /** Why the request that was refused does not fit, or the next one would not. */
-  readonly verdict: Judgement | "no pressure";
+  readonly verdict: OomDiagnosis | "no pressure";
 }
 
 /** From this share of the capacity or the limit on there is pressure to judge. */
@@ -42,11 +42,11 @@ export function diagnose(parts: {
   readonly up: TransferCount;
   readonly down: TransferCount;
   /** The request that brought the pressure about. */
-  readonly shortage?: Shortage | undefined;
+  readonly shortage?: OutOfMemory | undefined;
 }): Diagnostics {
   const { device, step, budget, arena, up, down } = parts;
   const figures = arena.figures;
-  const shortage = parts.shortage ?? nextShortage(figures, budget);
+  const shortage = parts.shortage ?? nextOutOfMemory(figures, budget);
   return {
     device: { kind: device.kind, name: device.name, memory: device.memory },
     step,
@@ -64,12 +64,12 @@ export function diagnose(parts: {
       holders: arena.holders(8),
     },
     transfers: { up: { ...up }, down: { ...down } },
-    verdict: shortage ? arena.judge(shortage) : "no pressure",
+    verdict: shortage ? arena.diagnoseOom(shortage) : "no pressure",
   };
 }
 
 /** The first request that would not fit any more, where that is close. */
-function nextShortage(figures: Record<ArenaFigure, number>, budget: Budget): Shortage | undefined {
+function nextOutOfMemory(figures: Record<ArenaFigure, number>, budget: Budget): OutOfMemory | undefined {
   const { live, capacity } = figures;
   if (live > pressureShare * capacity) return { asked: capacity - live + 1, obstacle: "arena" };
   if (budget.used > pressureShare * budget.limit) return { asked: budget.left + 1, obstacle: "budget" };

@@ -6,15 +6,15 @@ import { HoldfastError } from "../../errors/index.js";
 import { FakeClock } from "../../units/index.js";
 import { Phases, phaseTitle } from "./phases.js";
 import { Recorder } from "./recorder.js";
-import { Board } from "./shared-status.js";
+import { SharedStatus } from "./shared-status.js";
 
 function engine() {
   const clock = new FakeClock();
-  const board = new Board();
+  const sharedStatus = new SharedStatus();
   const recorder = new Recorder({ clock });
   const lines: string[] = [];
-  const phases = new Phases({ board, recorder, clock, log: (line) => lines.push(line) });
-  return { clock, board, recorder, lines, phases };
+  const phases = new Phases({ sharedStatus, recorder, clock, log: (line) => lines.push(line) });
+  return { clock, sharedStatus, recorder, lines, phases };
 }
 
 describe("phases", () => {
@@ -25,13 +25,13 @@ describe("phases", () => {
   });
 
   it("exit by an exception too, and log the code and the message", () => {
-    const { board, lines, phases } = engine();
+    const { sharedStatus, lines, phases } = engine();
     const refusal = new HoldfastError("OUT_OF_BUDGET", "No room for weights.");
     const fail = () => {
       throw refusal;
     };
     assert.throws(() => phases.run("upload", fail, { label: "weights" }), refusal);
-    assert.deepEqual(board.openPhases(), []);
+    assert.deepEqual(sharedStatus.openPhases(), []);
     assert.equal(
       lines.at(-1),
       "upload (weights): exited after 0ms, failed: OUT_OF_BUDGET No room for weights.",
@@ -39,8 +39,8 @@ describe("phases", () => {
   });
 
   it("are on the board while they last, nested ones too", () => {
-    const { board, phases } = engine();
-    const titles = () => board.openPhases().map(({ phase, number }) => phaseTitle(phase, number));
+    const { sharedStatus, phases } = engine();
+    const titles = () => sharedStatus.openPhases().map(({ phase, number }) => phaseTitle(phase, number));
     phases.run(
       "step",
       () => {
@@ -60,9 +60,9 @@ describe("phases", () => {
   });
 
   it("are in the recorder with the step they belong to", () => {
-    const { board, recorder, phases } = engine();
+    const { sharedStatus, recorder, phases } = engine();
     phases.run("step", () => {}, { number: 5 });
-    assert.equal(board.step, 5);
+    assert.equal(sharedStatus.step, 5);
     assert.deepEqual(
       recorder.recent().map(({ kind, label, step }) => ({ kind, label, step })),
       [
@@ -81,33 +81,33 @@ describe("phases", () => {
   });
 
   it("last until an asynchronous function is done, whether it succeeds or fails", async () => {
-    const { board, lines, phases } = engine();
+    const { sharedStatus, lines, phases } = engine();
     const depths: number[] = [];
     const work = async () => {
       await Promise.resolve();
-      depths.push(board.openPhases().length);
+      depths.push(sharedStatus.openPhases().length);
       throw new TypeError("not a number");
     };
     await assert.rejects(phases.runAsync("init", work), TypeError);
     assert.deepEqual(depths, [1]);
-    assert.deepEqual(board.openPhases(), []);
+    assert.deepEqual(sharedStatus.openPhases(), []);
     assert.equal(lines.at(-1), "init: exited after 0ms, failed: TypeError not a number");
     assert.equal(await phases.runAsync("init", async () => "up"), "up");
   });
 
   it("refuse an asynchronous function where a synchronous one is meant", () => {
-    const { board, phases } = engine();
+    const { sharedStatus, phases } = engine();
     assert.throws(() => phases.run("step", async () => {}), { code: "BAD_ARGUMENT", message: /runAsync/ });
-    assert.deepEqual(board.openPhases(), []);
+    assert.deepEqual(sharedStatus.openPhases(), []);
   });
 
   it("exit when the log itself fails", () => {
-    const board = new Board();
+    const sharedStatus = new SharedStatus();
     const log = () => {
       throw new Error("disk full");
     };
-    const phases = new Phases({ board, recorder: new Recorder(), log });
+    const phases = new Phases({ sharedStatus, recorder: new Recorder(), log });
     assert.throws(() => phases.run("init", () => {}), /disk full/);
-    assert.deepEqual(board.openPhases(), []);
+    assert.deepEqual(sharedStatus.openPhases(), []);
   });
 });

@@ -7,7 +7,7 @@ import { HoldfastError } from "../../errors/index.js";
 import { type Clock, formatDuration, systemClock } from "../../units/index.js";
 import type { ProgressLine } from "./progress-line.js";
 import type { Recorder } from "./recorder.js";
-import type { Board, PhaseName } from "./shared-status.js";
+import type { PhaseName, SharedStatus } from "./shared-status.js";
 
 export interface PhaseDetails {
   /** The step's number, from 1. A numbered step is the one that later events belong to. */
@@ -25,14 +25,14 @@ export function phaseTitle(phase: PhaseName, number = 0): string {
 }
 
 export class Phases {
-  readonly #board: Board;
+  readonly #sharedStatus: SharedStatus;
   readonly #recorder: Recorder;
   readonly #clock: Clock;
   readonly #log: ((line: string) => void) | undefined;
   readonly #progress: ProgressLine | undefined;
 
   constructor(options: {
-    readonly board: Board;
+    readonly sharedStatus: SharedStatus;
     readonly recorder: Recorder;
     /** Where each entry and exit is told; nowhere unless given. */
     readonly log?: ((line: string) => void) | undefined;
@@ -40,7 +40,7 @@ export class Phases {
     /** Where long work is shown; nowhere unless given. */
     readonly progress?: ProgressLine | undefined;
   }) {
-    this.#board = options.board;
+    this.#sharedStatus = options.sharedStatus;
     this.#recorder = options.recorder;
     this.#clock = options.clock ?? systemClock;
     this.#log = options.log;
@@ -85,14 +85,14 @@ export class Phases {
       // Without the number: 8,192 steps would fill the label table, and events carry their step anyway.
       recordedAs: phase + suffix,
       enteredMs: this.#clock.nowMs(),
-      op: this.#board.op,
+      op: this.#sharedStatus.op,
       isShown: shownPhases.has(phase),
     };
     if (phase === "step" && number > 0) {
-      this.#board.step = number;
+      this.#sharedStatus.step = number;
       this.#recorder.step = number;
     }
-    this.#board.enterPhase(phase, number, open.enteredMs);
+    this.#sharedStatus.enterPhase(phase, number, open.enteredMs);
     this.#recorder.record("phase-enter", open.recordedAs);
     if (open.isShown) this.#progress?.begin(open.recordedAs);
     return open;
@@ -101,8 +101,8 @@ export class Phases {
   #exit(open: OpenPhase, outcome: string): void {
     const nowMs = this.#clock.nowMs();
     if (open.isShown) this.#progress?.end();
-    this.#board.exitPhase(nowMs);
-    this.#board.op = open.op;
+    this.#sharedStatus.exitPhase(nowMs);
+    this.#sharedStatus.op = open.op;
     this.#recorder.record("phase-exit", open.recordedAs);
     this.#log?.(`${open.title}: exited after ${formatDuration(nowMs - open.enteredMs)}, ${outcome}`);
   }

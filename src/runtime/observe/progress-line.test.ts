@@ -6,14 +6,19 @@ import { beat, FakeClock } from "../../units/index.js";
 import { Phases } from "./phases.js";
 import { ProgressLine } from "./progress-line.js";
 import { Recorder } from "./recorder.js";
-import { Board } from "./shared-status.js";
+import { SharedStatus } from "./shared-status.js";
 
 function terminal(columns = 80) {
   const clock = new FakeClock();
   const written: string[] = [];
   const write = (text: string): void => void written.push(text);
   const progress = new ProgressLine({ write, clock, columns: () => columns });
-  const phases = new Phases({ board: new Board(), recorder: new Recorder({ clock }), clock, progress });
+  const phases = new Phases({
+    sharedStatus: new SharedStatus(),
+    recorder: new Recorder({ clock }),
+    clock,
+    progress,
+  });
   return { clock, written, phases };
 }
 

@@ -101,7 +101,7 @@ export interface CallReading {
   readonly enteredMs: number;
 }
 
-export class Board {
+export class SharedStatus {
   readonly memory: SharedArrayBuffer;
   readonly #cells: Float64Array;
   /** The budget's bytes in use, in the order of `budgetLabels`. */

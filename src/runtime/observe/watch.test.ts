@@ -18,9 +18,9 @@ test("work passes through, with its result or its failure, and closing twice is 
   assert.throws(
     () =>
       watch.run("a failure", () => {
-        throw new Error("planted");
+        throw new Error("injected");
       }),
-    /planted/,
+    /injected/,
   );
   watch.close();
   watch.close();

@@ -5,7 +5,7 @@ import { runAll } from "../run-all.js";
 import type { Settings } from "../settings.js";
 import { Phases } from "./phases.js";
 import { Recorder } from "./recorder.js";
-import { Board } from "./shared-status.js";
+import { SharedStatus } from "./shared-status.js";
 
 export interface Watch {
   /** Runs a synchronous function as a phase of its own; one that stands still is reported, and ended where the settings say so. */
@@ -14,11 +14,11 @@ export interface Watch {
 }
 
 export function startWatch(settings: Pick<Settings, "stallAfter" | "reports" | "onStall">): Watch {
-  const board = new Board();
+  const sharedStatus = new SharedStatus();
   const recorder = new Recorder();
-  const phases = new Phases({ board, recorder, log: () => undefined });
+  const phases = new Phases({ sharedStatus, recorder, log: () => undefined });
   const closing: (() => void)[] = [];
-  openWatchdog(settings, board, recorder, closing);
+  openWatchdog(settings, sharedStatus, recorder, closing);
   return {
     run: (label, work) => phases.run("init", work, { label }),
     close: () => runAll(closing.splice(0)),

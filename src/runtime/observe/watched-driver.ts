@@ -5,7 +5,7 @@
 
 import { type Driver, type DriverCall, driverCalls } from "../../driver/index.js";
 import type { Clock } from "../../units/index.js";
-import type { Board } from "./shared-status.js";
+import type { SharedStatus } from "./shared-status.js";
 
 const callIndex = Object.fromEntries(driverCalls.map((call, index) => [call, index])) as Readonly<
   Record<DriverCall, number>
@@ -13,18 +13,18 @@ const callIndex = Object.fromEntries(driverCalls.map((call, index) => [call, ind
 
 type Method = (...args: unknown[]) => unknown;
 
-export function watched(driver: Driver, board: Board, clock: Clock): Driver {
+export function watched(driver: Driver, sharedStatus: SharedStatus, clock: Clock): Driver {
   const wrapper: Partial<Record<DriverCall, Method>> = {};
   for (const call of driverCalls) {
     const method = (driver[call] as Method | undefined)?.bind(driver);
     if (!method) continue;
     const index = callIndex[call];
     wrapper[call] = (...args) => {
-      board.enterCall(index, clock.nowMs());
+      sharedStatus.enterCall(index, clock.nowMs());
       try {
         return method(...args);
       } finally {
-        board.exitCall(clock.nowMs());
+        sharedStatus.exitCall(clock.nowMs());
       }
     };
   }

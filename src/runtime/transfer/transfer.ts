@@ -7,7 +7,7 @@ import { crc32 } from "node:zlib";
 import type { Driver, Stream } from "../../driver/index.js";
 import { HoldfastError } from "../../errors/index.js";
 import { type Address, alignUp, type Bytes, formatBytes, type Span } from "../../units/index.js";
-import type { CaptureGate } from "../capture/capture-state.js";
+import type { CaptureStateMachine } from "../capture/capture-state.js";
 import { alignment } from "../memory/arena.js";
 import type { Storage } from "../memory/storage.js";
 import type { Recorder } from "../observe/recorder.js";
@@ -32,7 +32,7 @@ export interface TransferOptions {
   readonly stream: Stream;
   readonly staging: StagingRing;
   readonly recorder: Recorder;
-  readonly gate: CaptureGate;
+  readonly gate: CaptureStateMachine;
   readonly requireLive: (storage: Storage, use: string) => void;
   /** Read every upload back and compare checksums. */
   readonly verify: boolean;

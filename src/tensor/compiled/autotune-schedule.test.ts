@@ -2,7 +2,7 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { keepFastest, type Way } from "./autotune-schedule.js";
+import { autotuneSchedule, type Candidate } from "./autotune-schedule.js";
 
 class Memory {
   closed = 0;
@@ -18,7 +18,7 @@ class Memory {
   }
 }
 
-interface CountedWay extends Way {
+interface CountedWay extends Candidate {
   readonly memory: Memory;
   runs: number;
   closed: number;
@@ -48,7 +48,7 @@ function waysOf(...durations: readonly [number, ...number[]]) {
     way.memory.users.push(way);
     return way;
   }) as [CountedWay, ...CountedWay[]];
-  return { ways, tried: keepFastest({ synchronize: () => undefined }, ways, () => now) };
+  return { ways, tried: autotuneSchedule({ synchronize: () => undefined }, ways, () => now) };
 }
 
 const runsOf = (ways: readonly CountedWay[]): number[] => ways.map(({ runs }) => runs);

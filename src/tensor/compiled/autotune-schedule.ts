@@ -6,7 +6,7 @@ import type { Replayable, Runtime } from "../../runtime/index.js";
 const tries = 4;
 
 /** A way to run a step, in memory that it may share with others. */
-export interface Way {
+export interface Candidate {
   readonly name: string;
   readonly replayable: Replayable;
   readonly memory: Closable;
@@ -24,7 +24,7 @@ export interface Verdict {
   readonly times: Readonly<Record<string, number>>;
 }
 
-export interface Tried<Own extends Way> extends Replayable {
+export interface Tuned<Own extends Candidate> extends Replayable {
   /** Once all have been tried. */
   readonly verdict: Verdict | undefined;
   /** The first of them until there is a verdict. */
@@ -35,11 +35,11 @@ export interface Tried<Own extends Way> extends Replayable {
  * All do the same to the bit, so it does not matter which of them makes a step; of equal ones the first is kept. What is
  * given up is closed, and so is its memory, unless the one that is kept runs in it. `clock` tells milliseconds.
  */
-export function keepFastest<Own extends Way>(
+export function autotuneSchedule<Own extends Candidate>(
   runtime: Pick<Runtime, "synchronize">,
   ways: readonly [Own, ...Own[]],
   clock: () => number = () => performance.now(),
-): Tried<Own> {
+): Tuned<Own> {
   const times: number[][] = ways.map(() => []);
   let [kept] = ways;
   let verdict: Verdict | undefined;
@@ -52,10 +52,10 @@ export function keepFastest<Own extends Way>(
     ways[turn]?.replayable.replay();
     runtime.synchronize();
     times[turn]?.push(clock() - startedAt);
-    if (calls === tries * ways.length) judge();
+    if (calls === tries * ways.length) diagnoseOom();
   }
 
-  function judge(): void {
+  function diagnoseOom(): void {
     const best = times.map((list) => Math.min(...list.slice(1)));
     kept = ways[best.indexOf(Math.min(...best))] ?? kept;
     verdict = {

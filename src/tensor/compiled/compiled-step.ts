@@ -9,7 +9,7 @@ import {
   type PlacedStep,
   type PlanReport,
   reportPlan,
-  requireRoom,
+  requireAvailable,
   timeCalls,
 } from "../../compile/index.js";
 import { HoldfastError } from "../../errors/index.js";
@@ -190,7 +190,7 @@ export function compileStep<I extends readonly Tensor[], R extends StepResult>(
   function begin(plan: StepPlan): void {
     const begun = plans.filter(({ running }) => running);
     try {
-      requireRoom(runtime, plan.planned.memory, {
+      requireAvailable(runtime, plan.planned.memory, {
         name,
         inputs: plan.key,
         shapes: plan.inputs.slots.map(({ shape }) => shape),

@@ -1,17 +1,17 @@
 /** A plan in memory: captured, and where that is left open, run in whichever of several ways turns out to be the quickest. */
 
 import {
-  branchings,
-  branchStep,
-  hasRoom,
+  assignStreams,
+  fitsMemory,
   type PassSettings,
   PlacedStep,
   type PlannedStep,
-  stepInTurn,
+  serializedStep,
+  streamOptions,
 } from "../../compile/index.js";
 import { HoldfastError } from "../../errors/index.js";
 import type { Replayable, Runtime } from "../../runtime/index.js";
-import { keepFastest, type Tried, type Verdict, type Way } from "./autotune-schedule.js";
+import { autotuneSchedule, type Candidate, type Tuned, type Verdict } from "./autotune-schedule.js";
 
 export interface RunningPlan {
   /** With the schedule that it runs by: while several are tried, the one without branches. */
@@ -31,8 +31,8 @@ export interface Runner {
 
 /** Where nothing is left open and branches are wished for, they are what is planned for. */
 export function chooseSchedule(runtime: Runtime, { passes }: Runner, planned: PlannedStep): PlannedStep {
-  if (passes.branches !== true || runtime.settings.capture === "auto") return planned;
-  return branchStep(runtime, planned) ?? planned;
+  if (passes.streams !== true || runtime.settings.capture === "auto") return planned;
+  return assignStreams(runtime, planned) ?? planned;
 }
 
 /** Takes a plan's memory and captures it. */
@@ -46,13 +46,13 @@ export function beginPlan(runtime: Runtime, runner: Runner, planned: PlannedStep
   const direct: Replayable = { mode: "direct", replay: placed.run, close: () => undefined };
   const ways: PlanWay[] = [];
   try {
-    ways.push(...wayInTurn(runtime, runner, plain));
-    for (const way of branchedWays(runtime, runner, planned)) {
+    ways.push(...serializedCandidate(runtime, runner, plain));
+    for (const way of streamedCandidates(runtime, runner, planned)) {
       ways.push(way);
-      ways.push(...wayInTurn(runtime, runner, way));
+      ways.push(...serializedCandidate(runtime, runner, way));
     }
     ways.push({ ...plain, name: "direct", replayable: direct });
-    return runningWhile(keepFastest(runtime, [plain, ...ways]));
+    return runningWhile(autotuneSchedule(runtime, [plain, ...ways]));
   } catch (error) {
     for (const way of [plain, ...ways]) closeWay(way);
     throw error;
@@ -60,7 +60,7 @@ export function beginPlan(runtime: Runtime, runner: Runner, planned: PlannedStep
 }
 
 /** Ways that differ in nothing but how launches follow each other share their memory. */
-interface PlanWay extends Way {
+interface PlanWay extends Candidate {
   readonly planned: PlannedStep;
   readonly placed: PlacedStep;
 }
@@ -77,10 +77,10 @@ function placePlan(runtime: Runtime, { name }: Runner, planned: PlannedStep, sch
 }
 
 /** Launches that begin early take room beside others, which may need it more: the same with each behind the end of the one before it. */
-function wayInTurn(runtime: Runtime, { name }: Runner, way: PlanWay): PlanWay[] {
-  const planned = stepInTurn(way.planned);
+function serializedCandidate(runtime: Runtime, { name }: Runner, way: PlanWay): PlanWay[] {
+  const planned = serializedStep(way.planned);
   if (!planned) return [];
-  const placed = way.placed.inTurn();
+  const placed = way.placed.serialized();
   const replayable = runtime.capture(name, placed.run, placed.scratch);
   if (replayable.mode === "graph")
     return [{ ...way, name: `${way.name} in turn`, replayable, planned, placed }];
@@ -89,15 +89,15 @@ function wayInTurn(runtime: Runtime, { name }: Runner, way: PlanWay): PlanWay[] 
 }
 
 /** Branches are tried on GPUs, where small kernels leave room beside them; and only while there is memory for all plans. */
-function* branchedWays(runtime: Runtime, runner: Runner, planned: PlannedStep): Generator<PlanWay> {
-  const { branches = runtime.device.kind === "cuda" } = runner.passes;
-  if (!branches) return;
-  for (const [name, options] of Object.entries(branchings)) {
-    const branched = branchStep(runtime, planned, options);
-    if (!branched) continue;
-    if (!hasRoom(runtime, branched.memory)) return;
+function* streamedCandidates(runtime: Runtime, runner: Runner, planned: PlannedStep): Generator<PlanWay> {
+  const { streams = runtime.device.kind === "cuda" } = runner.passes;
+  if (!streams) return;
+  for (const [name, options] of Object.entries(streamOptions)) {
+    const streamed = assignStreams(runtime, planned, options);
+    if (!streamed) continue;
+    if (!fitsMemory(runtime, streamed.memory)) return;
     try {
-      const way = placePlan(runtime, runner, branched, `graph with ${name}`);
+      const way = placePlan(runtime, runner, streamed, `graph with ${name}`);
       if (way.replayable.mode === "graph") yield way;
       else closeWay(way);
     } catch (error) {
@@ -110,12 +110,12 @@ function* branchedWays(runtime: Runtime, runner: Runner, planned: PlannedStep): 
 
 const memoryRefusals: ReadonlySet<string> = new Set(["OUT_OF_BUDGET", "OUT_OF_MEMORY", "ARENA_FULL"]);
 
-function closeWay({ replayable, memory }: Way): void {
+function closeWay({ replayable, memory }: Candidate): void {
   replayable.close();
   memory.close();
 }
 
-function runningWhile(tried: Tried<PlanWay>): RunningPlan {
+function runningWhile(tried: Tuned<PlanWay>): RunningPlan {
   return {
     get planned() {
       return tried.kept.planned;

@@ -91,7 +91,7 @@ export class StepResults {
     const known = rings.get(result);
     if (known) return known;
     const { runtime } = this.#device;
-    const ring = runtime.actually(
+    const ring = runtime.outsideTrace(
       () => new ScalarRing(runtime, `${name}.${result}`, (numbers) => onNumbers(result, numbers)),
     );
     rings.set(result, ring);
@@ -111,8 +111,8 @@ interface ResultShape {
 }
 
 function shapeOf(name: string, result: StepResult): ResultShape {
-  if (result === undefined) return partsOf([], [], () => undefined);
-  if (result instanceof Tensor) return partsOf(["result"], [result], ([tensor]) => tensor);
+  if (result === undefined) return subexpressionsOf([], [], () => undefined);
+  if (result instanceof Tensor) return subexpressionsOf(["result"], [result], ([tensor]) => tensor);
   if (result instanceof Promise) {
     result.catch(() => undefined);
     throw new HoldfastError(
@@ -132,7 +132,7 @@ function shapeOf(name: string, result: StepResult): ResultShape {
     );
   }
   const isList = Array.isArray(result);
-  return partsOf(keys, tensors, (given) => (isList ? given : named(keys, given)));
+  return subexpressionsOf(keys, tensors, (given) => (isList ? given : named(keys, given)));
 }
 
 function named(keys: readonly string[], given: readonly Tensor[]): Record<string, Tensor> {
@@ -141,7 +141,7 @@ function named(keys: readonly string[], given: readonly Tensor[]): Record<string
   return record;
 }
 
-function partsOf(
+function subexpressionsOf(
   keys: readonly string[],
   tensors: readonly Tensor[],
   rebuild: ResultShape["rebuild"],

@@ -16,7 +16,7 @@ export function placeSlots(
   const placements = sizes.flatMap((size, index) => (size > 0 ? [{ name: `${name} ${index}`, size }] : []));
   const storages: Storage[] = [];
   if (placements.length > 0) {
-    const region = runtime.actually(() => runtime.persistent.place("scalars", name, placements));
+    const region = runtime.outsideTrace(() => runtime.persistent.place("scalars", name, placements));
     onRegion(region);
     storages.push(...region.storages);
   }

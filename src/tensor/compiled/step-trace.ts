@@ -82,7 +82,7 @@ function run<T>(
       if (result !== undefined) device.runtime.guard(undefined);
       return finish(result);
     });
-  return device.inImaginedStep(() =>
+  return device.inTracedStep(() =>
     refusingDraws(
       () => refuseDraw(name),
       () => guards.watch(device, traced),

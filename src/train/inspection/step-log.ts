@@ -209,7 +209,7 @@ export function countSteps(path: string): number {
 export function requireStepLog(path: string): void {
   try {
     reading(path, (file) => {
-      if (isBegun(file)) requireHeader(path, file);
+      if (isPartial(file)) requireHeader(path, file);
     });
   } catch (error) {
     if (!(error instanceof HoldfastError && codeOf(error.cause) === "ENOENT")) throw error;
@@ -218,7 +218,7 @@ export function requireStepLog(path: string): void {
 
 /** Begins a log, or finds its rows; a row that was not written to its end is cut off. How many rows there are. */
 function beginLog(path: string, file: number): number {
-  if (!isBegun(file)) {
+  if (!isPartial(file)) {
     if (fstatSync(file).size > 0) ftruncateSync(file, 0);
     writeAt(file, Buffer.from(header), 0);
     return 0;
@@ -230,7 +230,7 @@ function beginLog(path: string, file: number): number {
 }
 
 /** Has a file a header? A shorter one was cut off while it was begun. A power cut can leave zeros in its place. */
-function isBegun(file: number): boolean {
+function isPartial(file: number): boolean {
   const found = Buffer.alloc(headerBytes);
   return readAt(file, found, 0) === headerBytes && found.some((byte) => byte !== 0);
 }

@@ -113,18 +113,18 @@ EMULATOR_EXPORT int cublasLtMatmulAlgoGetHeuristic(uint64_t handle, uint64_t des
   for (int index = 0; index < 4; ++index) {
     result.algorithm.alignments[index] = std::min(preference->alignments[index], 16u);
   }
-  result.algorithm.splits = emulator_get("productNodes") > 1 ? 2 : 1;
+  result.algorithm.splits = emulator_get("gemmNodes") > 1 ? 2 : 1;
   result.algorithm.reduction = result.algorithm.splits > 1 ? 2 : 0;
   if ((result.algorithm.reduction & ~preference->reductionMask) != 0) return cublasNotSupported;
   result.algorithm.numericalFlags = numericalFlagsOf(*description, a->type);
   result.waves = 1;
-  const int choices = std::min(requested, static_cast<int>(emulator_get("productChoices")));
+  const int choices = std::min(requested, static_cast<int>(emulator_get("gemmAlgorithms")));
   for (int choice = 0; choice < choices; ++choice) {
-    const auto wanted = static_cast<uint64_t>(emulator_get("productWorkspace") + 1024 * choice);
+    const auto wanted = static_cast<uint64_t>(emulator_get("gemmWorkspace") + 1024 * choice);
     // The first one can do without.
     if (choice > 0 && wanted > preference->maxWorkspace) break;
     result.workspace = result.algorithm.workspace = wanted <= preference->maxWorkspace ? wanted : 0;
-    result.algorithm.parts = emulator_get("productsDiffer") != 0 ? static_cast<uint64_t>(choice + 1) : 0;
+    result.algorithm.parts = emulator_get("gemmsDiffer") != 0 ? static_cast<uint64_t>(choice + 1) : 0;
     result.state = choice == emulator_get("productUnsound") ? cublasNotSupported : cublasSuccess;
     results[(*count)++] = result;
   }

@@ -118,7 +118,7 @@ void multiply(const ProductCall& call) {
   }
 }
 
-int runProduct(const void* data) {
+int runGemm(const void* data) {
   const auto& call = *static_cast<const ProductCall*>(data);
   const Description& description = call.description;
   if (!isHeld(call.a, call.aLayout) || !isHeld(call.b, call.bLayout) || !isHeld(call.d, call.dLayout)) {
@@ -182,8 +182,8 @@ EMULATOR_EXPORT int cublasLtMatmul(uint64_t handle, uint64_t descriptionHandle, 
   const ProductCall call = {*description, *aLayout, *bLayout, *cLayout, *dLayout, a, b, c, d,
                             readScale(alpha, description->scaleType), readScale(beta, description->scaleType),
                             workspace, needed, parts};
-  int status = emulator_submit(stream, kernelNodeType, runProduct, &call, sizeof call);
-  for (long long node = 1; node < emulator_get("productNodes") && status == 0; ++node) {
+  int status = emulator_submit(stream, kernelNodeType, runGemm, &call, sizeof call);
+  for (long long node = 1; node < emulator_get("gemmNodes") && status == 0; ++node) {
     status = emulator_submit(stream, kernelNodeType, runNothing, nullptr, 0);
   }
   return status == 0 ? cublasSuccess : cublasExecutionFailed;

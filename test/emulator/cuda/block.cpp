@@ -252,7 +252,7 @@ void runCluster(Launch& own, unsigned first) {
       own.threads[index].stackPointer = prepareFiber(stacks.top(index), startThread);
     }
   }
-  own.isInPast = own.isEarly;
+  own.isInPast = own.isPdl;
   if (own.isInPast) enterPast();
   const unsigned warps = own.threadsApart / warpSize;
   do {
@@ -276,7 +276,7 @@ void placeLaunchedMemory(Launch& own, unsigned bytes) {
 }  // namespace
 
 Fault runGrid(const EmulatorModule& module, const EmulatorKernel& kernel, const Grid& grid, void** arguments) {
-  const auto [blocks, threads, sharedBytes, isEarly] = grid;
+  const auto [blocks, threads, sharedBytes, isPdl] = grid;
   catchSignals();
   *module.hooks = {hookBarrier,         hookExchange,     hookFault, hookMeet,
                    hookArriveInCluster, hookAwaitCluster, hookGate,  hookBring,
@@ -289,14 +289,14 @@ Fault runGrid(const EmulatorModule& module, const EmulatorKernel& kernel, const 
   own.threadCount = threads;
   own.threadsApart = (threads + warpSize - 1) / warpSize * warpSize;
   own.isReversed = setting("reversed") != 0;
-  own.isEarly = isEarly && hasPast();
+  own.isPdl = isPdl && hasPast();
   own.blocks.resize(kernel.clusterSize);
   placeLaunchedMemory(own, sharedBytes);
   *module.place = {{0, 0, 0}, {0, 0, 0},          {threads, 1, 1}, {blocks, 1, 1},
                    0,         kernel.clusterSize, own.launched,    own.launchedBytes};
   launch = &own;
   // The threads of an early launch all wait for the one before it.
-  if (kernel.isCooperative || kernel.clusterSize > 1 || own.isEarly) {
+  if (kernel.isCooperative || kernel.clusterSize > 1 || own.isPdl) {
     own.threads.resize(kernel.clusterSize * own.threadsApart);
     for (unsigned block = 0; block < blocks && own.fault.status == success; block += kernel.clusterSize) {
       runCluster(own, block);

@@ -16,7 +16,7 @@ struct Fault {
 struct Grid {
   unsigned blocks, threads, sharedBytes;
   /** May it begin before the kernel before it has ended? */
-  bool isEarly;
+  bool isPdl;
 };
 
 /** Runs all blocks of a grid, one cluster after the other. A fault ends the launch. */

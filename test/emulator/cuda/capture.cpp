@@ -126,9 +126,9 @@ EMULATOR_EXPORT int cuStreamEndCapture(uint64_t handle, uint64_t* graph) {
   const std::shared_ptr<Capture> capture = stream->capture;
   if (capture->origin != handle) return spoil(*capture, captureUnmatched);
   if (capture->mode != relaxedMode && capture->thread != std::this_thread::get_id()) return captureWrongThread;
-  const bool isJoined = reachesAll(*capture->graph, stream->frontier);
+  const bool isCombined = reachesAll(*capture->graph, stream->frontier);
   close(capture);
-  if (capture->isSpoilt || !isJoined) {
+  if (capture->isSpoilt || !isCombined) {
     removeGraph(capture->graphHandle);
     return capture->isSpoilt ? captureInvalidated : captureUnjoined;
   }
@@ -173,7 +173,7 @@ EMULATOR_EXPORT int cuThreadExchangeStreamCaptureMode(int* mode) {
 }
 
 /** Adds a node of some kind to what a stream captures, for tests of graphs that should not be. */
-EMULATOR_EXPORT int emulator_plant(uint64_t handle, int nodeType) {
+EMULATOR_EXPORT int emulator_inject(uint64_t handle, int nodeType) {
   std::lock_guard<std::recursive_mutex> hold(lock());
   Stream* stream = findStream(handle);
   if (stream == nullptr || !stream->capture) return illegalState;

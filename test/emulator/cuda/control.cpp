@@ -44,10 +44,10 @@ const std::map<std::string, long long> defaults = {
     // algorithms there are, each of which wants 1 KiB more than the one before; 1 lets each add up in parts of its own; the
     // one that is listed and can't be used.
     {"productsRefused", 0},
-    {"productWorkspace", 0},
-    {"productNodes", 1},
-    {"productChoices", 3},
-    {"productsDiffer", 0},
+    {"gemmWorkspace", 0},
+    {"gemmNodes", 1},
+    {"gemmAlgorithms", 3},
+    {"gemmsDiffer", 0},
     {"productUnsound", -1},
 };
 

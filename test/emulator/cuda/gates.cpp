@@ -87,7 +87,7 @@ void begin(const Copy& copy, int line) {
   if (wrong) failInLine(launchFailed, wrong, line);
 }
 
-void setGate(uint64_t* gate, unsigned arrivals, int line) {
+void mbarrierInit(uint64_t* gate, unsigned arrivals, int line) {
   if (arrivals == 0 || arrivals > mostArrivals) {
     failInLine(launchFailed, "a gate for " + std::to_string(arrivals) + " arrivals", line);
   }
@@ -95,7 +95,7 @@ void setGate(uint64_t* gate, unsigned arrivals, int line) {
   std::memcpy(gate, &state, sizeof state);
 }
 
-void awaitGate(uint64_t* gate, unsigned parity, int line) {
+void mbarrierWait(uint64_t* gate, unsigned parity, int line) {
   if (parity > 1) failInLine(launchFailed, "a parity that is neither 0 nor 1", line);
   Thread& thread = launch->threads[launch->running];
   for (;;) {
@@ -121,8 +121,8 @@ void hookGate(EmulatorGateAct act, unsigned long long* given, unsigned number, i
   if (!isOwn && (act == emulatorSetGate || act == emulatorAwaitGate)) {
     failInLine(illegalAddress, "a gate of a peer, which can be passed only", line);
   }
-  if (act == emulatorSetGate) return setGate(gate, number, line);
-  if (act == emulatorAwaitGate) return awaitGate(gate, number, line);
+  if (act == emulatorSetGate) return mbarrierInit(gate, number, line);
+  if (act == emulatorAwaitGate) return mbarrierWait(gate, number, line);
   const char* wrong = change(*launch, gate, true, number);
   if (wrong) failInLine(launchFailed, wrong, line);
 }

@@ -73,7 +73,7 @@ struct Launch {
   unsigned threadCount;
   bool isReversed;
   /** May it see the past of the launch before it until it has waited? Do the blocks that run do so? */
-  bool isEarly;
+  bool isPdl;
   bool isInPast = false;
   /** The blocks that run side by side: one, or those of a cluster. */
   std::vector<Block> blocks;

@@ -186,7 +186,7 @@ EMULATOR_EXPORT int cuFuncSetAttribute(uint64_t handle, int attribute, int value
 
 static int sendLaunch(uint64_t handle, unsigned gridX, unsigned gridY, unsigned gridZ, unsigned blockX, unsigned blockY,
                       unsigned blockZ, unsigned sharedBytes, uint64_t stream, void** arguments, void** extra,
-                      bool isEarly) {
+                      bool isPdl) {
   const Function* function = functions.find(handle);
   if (function == nullptr) return invalidHandle;
   const EmulatorKernel& kernel = *function->kernel;
@@ -197,7 +197,7 @@ static int sendLaunch(uint64_t handle, unsigned gridX, unsigned gridY, unsigned 
   if (gridX % kernel.clusterSize != 0) return invalidClusterSize;
   if (arguments == nullptr && kernel.parameterCount > 0) return invalidValue;
   auto copied = std::make_shared<Arguments>(kernel, arguments);
-  const Grid grid = {gridX, blockX, sharedBytes, isEarly};
+  const Grid grid = {gridX, blockX, sharedBytes, isPdl};
   return submit(stream, kernelNode, [=] { return runFunction(handle, grid, *copied); });
 }
 
@@ -231,11 +231,11 @@ constexpr int programmaticSerialization = 6;
 EMULATOR_EXPORT int cuLaunchKernelEx(const LaunchConfig* config, uint64_t handle, void** arguments, void** extra) {
   ENTER(context);
   if (config == nullptr || (config->count > 0 && config->attributes == nullptr)) return invalidValue;
-  bool isEarly = false;
+  bool isPdl = false;
   for (unsigned index = 0; index < config->count; ++index) {
     if (config->attributes[index].id != programmaticSerialization) return notSupported;
-    isEarly = config->attributes[index].value[0] != 0;
+    isPdl = config->attributes[index].value[0] != 0;
   }
   return sendLaunch(handle, config->gridX, config->gridY, config->gridZ, config->blockX, config->blockY, config->blockZ,
-                    config->sharedBytes, config->stream, arguments, extra, isEarly);
+                    config->sharedBytes, config->stream, arguments, extra, isPdl);
 }

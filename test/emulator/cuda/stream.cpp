@@ -57,12 +57,12 @@ int submit(uint64_t handle, int nodeType, Work work) {
   if (stream == nullptr) return invalidHandle;
   if (const int refused = checkCapture(handle)) return refused;
   if (stream->capture) return record(*stream, nodeType, std::move(work));
-  Work inTurn = [=] { return runBehind(stream->pasts, nodeType, work); };
+  Work serialized = [=] { return runBehind(stream->pasts, nodeType, work); };
   if (setting("deferred")) {
-    stream->queue.push_back(std::move(inTurn));
+    stream->queue.push_back(std::move(serialized));
     return success;
   }
-  return runNow(inTurn);
+  return runNow(serialized);
 }
 
 namespace {

@@ -18,7 +18,7 @@ typedef EmulatorPoint dim3;
 #define __cluster_dims__(...)
 #define __align__(n) __attribute__((aligned(n)))
 #ifdef EMULATOR_CLUSTERS
-#define __shared__ _Pragma("GCC error \"the blocks of a cluster run side by side: use launchedMemory, of which each has its own\"")
+#define __shared__ _Pragma("GCC error \"the blocks of a cluster run side by side: use dynamicSharedMemory, of which each has its own\"")
 #else
 // Of one section, so that libcuda can fill it with garbage before each block. Blocks run one after the other.
 #define __shared__ static __attribute__((section("emulator_shared")))
@@ -78,7 +78,7 @@ static inline T __shfl_down_sync(unsigned mask, T value, unsigned delta, int wid
 #define HOLDFAST_INSTRUCTIONS
 
 /** Launches run one after the other here; what one that may begin early sees before this is libcuda's to say. */
-static inline void awaitPrevious() { emulatorHooks.awaitPrevious(); }
+static inline void gridDependencyWait() { emulatorHooks.gridDependencyWait(); }
 
 /** The warps of all blocks that run side by side. */
 enum { emulatorWarps = 32 * emulatorClusterLimit };
@@ -123,10 +123,10 @@ static inline void multiplyAdd(float (&sums)[4], const float (&left)[4], const f
 
 // Shared memory that comes with a launch, which may be more than a block declares. Each block of a cluster has its own.
 #ifdef EMULATOR_CLUSTERS
-#define launchedMemory(name, bytes) \
+#define dynamicSharedMemory(name, bytes) \
   unsigned char(&name)[bytes] = *reinterpret_cast<unsigned char(*)[bytes]>(emulatorLaunchedMemory(bytes, __LINE__))
 #else
-#define launchedMemory(name, bytes) static __attribute__((section("emulator_launched"), aligned(16))) unsigned char name[bytes]
+#define dynamicSharedMemory(name, bytes) static __attribute__((section("emulator_launched"), aligned(16))) unsigned char name[bytes]
 #endif
 static inline unsigned long long emulatorLaunchedMemory(unsigned long long bytes, int line) {
   if (emulatorPlace.launchedBytes < bytes) emulatorHooks.fault(700, "more shared memory than came with the launch", line);
@@ -166,12 +166,12 @@ template <> inline float emulatorWiden<Tf32>(const unsigned char* at) {
 }
 
 /** Where an element of a swizzled tile lies: bits 4 to 6 of its address are crossed with bits 7 to 9. */
-template <class Element, bool isAlong>
+template <class Element, bool isKMajor>
 static inline float emulatorTileElement(const unsigned char* tile, unsigned row, unsigned term) {
   constexpr unsigned bytes = Element::bytes, across = 128 / bytes;
   const unsigned long long place =
       reinterpret_cast<unsigned long long>(tile) +
-      (isAlong ? row * 128 + term * bytes : row / across * (across * 128) + term * 128 + row % across * bytes);
+      (isKMajor ? row * 128 + term * bytes : row / across * (across * 128) + term * 128 + row % across * bytes);
   return emulatorWiden<Element>(reinterpret_cast<const unsigned char*>(place ^ (place >> 7 & 7) << 4));
 }
 
@@ -179,14 +179,14 @@ static inline float emulatorTileElement(const unsigned char* tile, unsigned row,
  * sums[64, columns] += left[64, 32 bytes] · right[32 bytes, columns], spread over four warps: a lane of group g and member t has of
  * every eight columns the two from 2t on, of row g and of row g + 8 of its warp's 16.
  */
-template <class Element, unsigned columns, bool isLeftAlong, bool isRightAlong>
+template <class Element, unsigned columns, bool isAKMajor, bool isBKMajor>
 static inline void multiplyTiles(float (&sums)[columns / 2], const unsigned char* left, const unsigned char* right) {
   const unsigned lane = emulatorLane(), first = threadIdx.x % 128 / 32 * 16 + lane / 4;
   for (unsigned index = 0; index < columns / 2; ++index) {
     const unsigned row = first + index / 2 % 2 * 8, column = index / 4 * 8 + lane % 4 * 2 + index % 2;
     for (unsigned term = 0; term < 32 / Element::bytes; ++term) {
-      sums[index] += emulatorTileElement<Element, isLeftAlong>(left, row, term) *
-                     emulatorTileElement<Element, isRightAlong>(right, column, term);
+      sums[index] += emulatorTileElement<Element, isAKMajor>(left, row, term) *
+                     emulatorTileElement<Element, isBKMajor>(right, column, term);
     }
   }
 }
@@ -196,7 +196,7 @@ static inline void multiplyTiles(float (&sums)[columns / 2], const unsigned char
  * and g + 8 of its warp's 16 at term t, then at term t + 4.
  */
 template <unsigned columns>
-static inline void multiplyHeld(float (&sums)[columns / 2], const float (&left)[4], const unsigned char* right) {
+static inline void multiplyRs(float (&sums)[columns / 2], const float (&left)[4], const unsigned char* right) {
   const unsigned warp = emulatorWarp(), lane = emulatorLane(), group = lane / 4, member = lane % 4;
   for (unsigned index = 0; index < 4; ++index)
     emulatorLeft[warp][lane][index] = emulatorWiden<Tf32>(reinterpret_cast<const unsigned char*>(left + index));
@@ -210,13 +210,13 @@ static inline void multiplyHeld(float (&sums)[columns / 2], const float (&left)[
   }
   __syncwarp();
 }
-template <unsigned count> static inline void giveRegisters() {}
-template <unsigned count> static inline void takeRegisters() {}
+template <unsigned count> static inline void setmaxnregDec() {}
+template <unsigned count> static inline void setmaxnregInc() {}
 static inline void settle(float&) {}
-static inline void beginProducts() {}
-static inline void endProducts() {}
-template <unsigned left> static inline void awaitProducts() {}
-static inline void publishStores() {}
+static inline void wgmmaFence() {}
+static inline void wgmmaCommit() {}
+template <unsigned left> static inline void wgmmaWait() {}
+static inline void fenceProxyAsync() {}
 static inline float roundToTf32(float value) {
   unsigned bits;
   __builtin_memcpy(&bits, &value, 4);
@@ -238,7 +238,7 @@ static inline void loadPieces(float (&floats)[4], const float* row) {
 
 /** At once, where the machine takes its time: who reads too early is not found out here. */
 template <unsigned size>
-static inline void beginCopy(void* to, const void* from, unsigned bytes) {
+static inline void cpAsync(void* to, const void* from, unsigned bytes) {
   static_assert(size == 4 || size == 8 || size == 16, "a copy has four, eight or sixteen bytes");
   const unsigned long long places = reinterpret_cast<unsigned long long>(to) | reinterpret_cast<unsigned long long>(from);
   if (places % size != 0) emulatorHooks.fault(716, "a copy at a misaligned address", __LINE__);
@@ -246,15 +246,15 @@ static inline void beginCopy(void* to, const void* from, unsigned bytes) {
   __builtin_memset(to, 0, size);
   __builtin_memcpy(to, from, bytes);
 }
-static inline void endCopies() {}
-template <unsigned left> static inline void awaitCopies() {}
+static inline void cpAsyncCommit() {}
+template <unsigned left> static inline void cpAsyncWait() {}
 
 // Clusters, barriers of some of a block's threads, and gates: libcuda knows who waits for whom.
 
 static inline unsigned placeInCluster() { return emulatorPlace.rank; }
 
 template <class T>
-static inline T* ofPeer(T* own, unsigned rank, int line = __builtin_LINE()) {
+static inline T* mapaShared(T* own, unsigned rank, int line = __builtin_LINE()) {
   const unsigned long long address = reinterpret_cast<unsigned long long>(own);
   if (address - emulatorPlace.launched >= emulatorPlace.launchedBytes)
     emulatorHooks.fault(717, "a peer asked for what is not in the block's launched memory", line);
@@ -264,23 +264,23 @@ static inline T* ofPeer(T* own, unsigned rank, int line = __builtin_LINE()) {
 }
 
 static inline void arriveInCluster(int line = __builtin_LINE()) { emulatorHooks.arriveInCluster(line); }
-static inline void awaitCluster(int line = __builtin_LINE()) { emulatorHooks.awaitCluster(line); }
-static inline void meetThreads(unsigned barrier, unsigned threads, int line = __builtin_LINE()) {
+static inline void clusterSync(int line = __builtin_LINE()) { emulatorHooks.clusterSync(line); }
+static inline void namedBarrierSync(unsigned barrier, unsigned threads, int line = __builtin_LINE()) {
   emulatorHooks.meet(barrier, threads, line);
 }
 
 typedef unsigned long long Gate;
-static inline void setGate(Gate* gate, unsigned arrivals, int line = __builtin_LINE()) {
+static inline void mbarrierInit(Gate* gate, unsigned arrivals, int line = __builtin_LINE()) {
   emulatorHooks.gate(emulatorSetGate, gate, arrivals, line);
 }
-static inline void publishGates() {}
-static inline void passGate(Gate* gate, int line = __builtin_LINE()) {
+static inline void fenceMbarrierInit() {}
+static inline void mbarrierArrive(Gate* gate, int line = __builtin_LINE()) {
   emulatorHooks.gate(emulatorPassGate, gate, 0, line);
 }
-static inline void expectAt(Gate* gate, unsigned bytes, int line = __builtin_LINE()) {
+static inline void mbarrierArriveExpectTx(Gate* gate, unsigned bytes, int line = __builtin_LINE()) {
   emulatorHooks.gate(emulatorExpectAtGate, gate, bytes, line);
 }
-static inline void awaitGate(Gate* gate, unsigned parity, int line = __builtin_LINE()) {
+static inline void mbarrierWait(Gate* gate, unsigned parity, int line = __builtin_LINE()) {
   emulatorHooks.gate(emulatorAwaitGate, gate, parity, line);
 }
 static inline void bringTo(void* to, const void* from, unsigned bytes, Gate* gate, int line = __builtin_LINE()) {
@@ -288,10 +288,10 @@ static inline void bringTo(void* to, const void* from, unsigned bytes, Gate* gat
 }
 
 /** A matrix, or several at equal steps, out of which boxes are copied; cuTensorMapEncodeTiled knows what is in it. */
-struct __attribute__((aligned(64))) MatrixMap { unsigned long long words[16]; };
-static inline void bringBox(void* to, const MatrixMap* map, int column, int row, int matrix, Gate* gate,
+struct __attribute__((aligned(64))) TensorMap { unsigned long long words[16]; };
+static inline void tmaLoad(void* to, const TensorMap* map, int column, int row, int matrix, Gate* gate,
                             int line = __builtin_LINE()) {
-  emulatorHooks.bringBox(to, map, column, row, matrix, gate, line);
+  emulatorHooks.tmaLoad(to, map, column, row, matrix, gate, line);
 }
 
 // Bits.

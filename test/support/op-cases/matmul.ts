@@ -1,7 +1,7 @@
 /** Cases of products: vectors, matrices, batches and broadcast batches, with sides of 0 and 1 among them. */
 
 import fc from "fast-check";
-import { linear, linearEach, linearMany, matmul, type Shape } from "../../../src/ops/index.js";
+import { batchedLinear, fusedProjections, linear, matmul, type Shape } from "../../../src/ops/index.js";
 import { anyShape, broadcastShapesOf, call, operand } from "./draw.js";
 import { type OpCase, opCase } from "./op-case.js";
 
@@ -66,7 +66,7 @@ export const matmulCases: readonly OpCase[] = [
     ),
   ),
   opCase({
-    op: linearEach,
+    op: batchedLinear,
     gradients: [0, 1, 2, 3, 4],
     draw: (elements) => {
       const most = Math.max(2, Math.floor(Math.cbrt(elements)));
@@ -77,7 +77,7 @@ export const matmulCases: readonly OpCase[] = [
     },
   }),
   opCase({
-    op: linearMany,
+    op: fusedProjections,
     gradients: [0, 1, 2, 3],
     draw: (elements) => {
       const most = Math.max(2, Math.floor(Math.cbrt(elements)));

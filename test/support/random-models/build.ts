@@ -14,7 +14,7 @@ abstract class Drawn extends nn.Module {
 
 type Constructor = new (...given: readonly unknown[]) => nn.Module;
 
-class DrawnLayer extends Drawn {
+class RandomLayer extends Drawn {
   readonly layer: nn.Module;
   readonly #step: LayerStep;
 
@@ -39,7 +39,7 @@ class DrawnLayer extends Drawn {
 }
 
 /** Equal layers. Where no other input is looked at, each is a Sequential of nn's own layers. */
-class DrawnRepeat extends Drawn {
+class RandomRepeat extends Drawn {
   readonly list: nn.ModuleList;
   readonly #isResidual: boolean;
 
@@ -50,9 +50,9 @@ class DrawnRepeat extends Drawn {
     );
     this.list = new nn.ModuleList(
       Array.from({ length: count }, () => {
-        if (!isPlain) return new DrawnModel(steps);
+        if (!isPlain) return new RandomModel(steps);
         return new nn.Sequential(
-          ...steps.map((step) => new DrawnLayer(step as LayerStep).layer as unknown as nn.Layer),
+          ...steps.map((step) => new RandomLayer(step as LayerStep).layer as unknown as nn.Layer),
         );
       }),
     );
@@ -65,20 +65,20 @@ class DrawnRepeat extends Drawn {
       const made =
         layer instanceof nn.Sequential
           ? layer.forward(value)
-          : (layer as DrawnModel).forward(value, inputs, note);
+          : (layer as RandomModel).forward(value, inputs, note);
       value = this.#isResidual ? value.add(made) : made;
     }
     return value;
   }
 }
 
-class DrawnJoin extends Drawn {
-  readonly through: DrawnModel;
+class RandomJoin extends Drawn {
+  readonly through: RandomModel;
   readonly #step: Extract<ModelStep, { kind: "join" }>;
 
   constructor(step: Extract<ModelStep, { kind: "join" }>) {
     super();
-    this.through = new DrawnModel(step.steps);
+    this.through = new RandomModel(step.steps);
     this.#step = step;
   }
 
@@ -91,7 +91,7 @@ class DrawnJoin extends Drawn {
   }
 }
 
-class DrawnOp extends Drawn {
+class RandomOp extends Drawn {
   readonly #step: Extract<ModelStep, { kind: "reshape" | "mean" | "number" }>;
 
   constructor(step: Extract<ModelStep, { kind: "reshape" | "mean" | "number" }>) {
@@ -108,12 +108,12 @@ class DrawnOp extends Drawn {
 }
 
 function build(step: ModelStep): Drawn {
-  if (step.kind === "layer") return new DrawnLayer(step);
-  if (step.kind === "repeat") return new DrawnRepeat(step);
-  return step.kind === "join" ? new DrawnJoin(step) : new DrawnOp(step);
+  if (step.kind === "layer") return new RandomLayer(step);
+  if (step.kind === "repeat") return new RandomRepeat(step);
+  return step.kind === "join" ? new RandomJoin(step) : new RandomOp(step);
 }
 
-export class DrawnModel extends Drawn {
+export class RandomModel extends Drawn {
   readonly steps: readonly Drawn[];
 
   constructor(steps: readonly ModelStep[]) {

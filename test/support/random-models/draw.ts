@@ -9,7 +9,7 @@ import type { ModelDtype, ModelProgram, ModelStep } from "./program.js";
 import { divisorsOf, drawDivisor, drawSize, elementsOf, maxElements, type Sizes } from "./sizes.js";
 import { drawCalls, drawClip, drawOptimizer, drawSchedule, lossDrawers } from "./training.js";
 
-const anyChoices = (length: number) => fc.array(fc.nat(4095), { minLength: length, maxLength: length });
+const anyAlgorithms = (length: number) => fc.array(fc.nat(4095), { minLength: length, maxLength: length });
 
 export interface ModelOptions {
   /** May there be events between calls? Default: true. */
@@ -51,10 +51,10 @@ export function anyModelProgram({
         { weight: 3, arbitrary: fc.constant([]) },
         { weight: 1, arbitrary: fc.subarray([...passNames]) },
       ),
-      start: anyChoices(16),
-      body: fc.array(anyChoices(16), { minLength: 1, maxLength: 5, size: "max" }),
-      training: anyChoices(24),
-      calls: fc.array(anyChoices(14), { minLength: 1, maxLength: 5, size: "max" }),
+      start: anyAlgorithms(16),
+      body: fc.array(anyAlgorithms(16), { minLength: 1, maxLength: 5, size: "max" }),
+      training: anyAlgorithms(24),
+      calls: fc.array(anyAlgorithms(14), { minLength: 1, maxLength: 5, size: "max" }),
     })
     .map(({ dtype, seed, without, start, body, training, calls }) => {
       const first = new Choices(start);
@@ -71,7 +71,7 @@ export function anyModelProgram({
         trunk.sizes,
       );
       trunk.steps.push(...before);
-      const feedable = joinsOf(trunk.steps, sketch);
+      const feedable = combinesOf(trunk.steps, sketch);
       const results = (["output", "joined", "norm"] as const).filter(() => choices.isOneIn(2));
       const named = ["loss", ...(results.includes("output") ? ["output"] : [])];
       if (results.includes("joined")) named.push(...feedable.map((input) => `at ${input}`));
@@ -214,7 +214,7 @@ function drawNumber(choices: Choices, sizes: Sizes, hasSpecials: boolean) {
 }
 
 /** Inputs of joins outside of equal layers whose sizes are those of the value that they join. */
-function joinsOf(steps: readonly ModelStep[], { inputs }: Sketch): string[] {
+function combinesOf(steps: readonly ModelStep[], { inputs }: Sketch): string[] {
   return steps.flatMap((step) => {
     if (step.kind !== "join" || step.steps.length > 0 || step.how === "cat") return [];
     return inputs.find(({ name }) => name === step.input)?.dtype === "float" ? [step.input] : [];

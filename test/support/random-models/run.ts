@@ -13,7 +13,7 @@ import {
 } from "holdfast";
 import { randomFrom } from "../op-cases/draw.js";
 import type { Elements, ProgramRun, StepRecord } from "../random-programs/run.js";
-import { DrawnModel } from "./build.js";
+import { RandomModel } from "./build.js";
 import type { ModelCall, ModelDtype, ModelEvent, ModelInput, ModelProgram } from "./program.js";
 import { elementsOf } from "./sizes.js";
 
@@ -51,7 +51,7 @@ export function runModel(device: Device, program: ModelProgram, options: ModelRu
 }
 
 export class ModelRun {
-  readonly model: DrawnModel;
+  readonly model: RandomModel;
   readonly #device: Device;
   readonly #program: ModelProgram;
   readonly #options: ModelRunOptions;
@@ -73,7 +73,7 @@ export class ModelRun {
     this.#dtype = options.dtype ?? program.dtype;
     manualSeed(program.seed);
     device.reseed(BigInt(program.seed));
-    this.model = new DrawnModel(program.steps).to(device, this.#dtype);
+    this.model = new RandomModel(program.steps).to(device, this.#dtype);
     this.#parameters = this.model.parameters();
     this.#optimizer = this.#parameters.length > 0 ? makeOptimizer(program, this.#parameters) : undefined;
     this.#schedule = this.#optimizer && makeSchedule(program, this.#optimizer);

@@ -2,7 +2,7 @@
 
 import { manualSeed, type nn } from "holdfast";
 import type { StepRecord } from "../random-programs/run.js";
-import { DrawnModel } from "./build.js";
+import { RandomModel } from "./build.js";
 import type { ModelEvent, ModelInput, ModelProgram, ModelStep } from "./program.js";
 import { type ModelRunRecord, shapeOf, valuesOf } from "./run.js";
 
@@ -32,7 +32,7 @@ function withoutDropoutIn(step: ModelStep): ModelStep {
 /** `rates` has the learning rate and the weight decay of each group, for each call. */
 export function torchLine(program: ModelProgram, rates: ModelRunRecord["rates"]) {
   manualSeed(program.seed);
-  const model = new DrawnModel(program.steps);
+  const model = new RandomModel(program.steps);
   const parameters = [...model.namedParameters()].map(([name, parameter]) => ({
     ...{ name, shape: parameter.shape, dtype: "float" },
     data: encode(parameter.initialValues()),

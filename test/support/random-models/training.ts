@@ -13,13 +13,13 @@ import type {
 } from "./program.js";
 import { elementsOf, type Sizes } from "./sizes.js";
 
-export interface DrawnLoss {
+export interface RandomLoss {
   readonly loss: ModelLoss;
   /** Stands before the loss: an NLLLoss takes log probabilities. */
   readonly before: readonly ModelStep[];
 }
 
-type LossDrawer = (sketch: Sketch, choices: Choices, sizes: Sizes) => DrawnLoss;
+type LossDrawer = (sketch: Sketch, choices: Choices, sizes: Sizes) => RandomLoss;
 
 function reduction(choices: Choices): { reduction?: string } {
   return choices.of([{}, { reduction: "sum" }, { reduction: "mean" }, { reduction: "none" }]);

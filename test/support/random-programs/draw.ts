@@ -15,8 +15,8 @@ const optimizers: readonly OptimizerChoice[] = [
   { name: "AdamW", lr: 0.01 },
 ];
 
-const anyChoices = fc.array(fc.nat(4095), { minLength: 16, maxLength: 16 });
-const anyInstruction = fc.tuple(fc.nat(makers.length - 1), anyChoices);
+const anyAlgorithms = fc.array(fc.nat(4095), { minLength: 16, maxLength: 16 });
+const anyInstruction = fc.tuple(fc.nat(makers.length - 1), anyAlgorithms);
 
 const mostInstructions = 12;
 
@@ -38,7 +38,7 @@ export const anyProgram: fc.Arbitrary<Program> = fc
     body: fc.array(anyInstruction, { minLength: 1, maxLength: mostInstructions, size: "max" }),
     /** Does the step end as a training step does? */
     trains: fc.boolean(),
-    ending: anyChoices,
+    ending: anyAlgorithms,
   })
   .map(({ dtype, body, trains, ending, ...rest }) => {
     const builder = new Builder(dtype);

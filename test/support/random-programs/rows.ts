@@ -125,18 +125,18 @@ export const rowMakers: Readonly<Record<string, Maker>> = {
     const bias = choices.isOneIn(2) ? [builder.same(choices, [out])] : [];
     builder.op("linear", [x, weight, ...bias], { layout }, { size: size * builder.known(weight).size });
   },
-  linearMany(builder, choices) {
+  fusedProjections(builder, choices) {
     const { x, width, out, size } = sides(builder, choices);
     const weights = Array.from({ length: choices.of([3, 2]) }, () => parameter(builder, [width, out]));
-    builder.op("linearMany", [x, ...weights], {}, { size });
+    builder.op("fusedProjections", [x, ...weights], {}, { size });
   },
-  linearEach(builder, choices) {
+  batchedLinear(builder, choices) {
     const { x, rows, width, out, size } = sides(builder, choices);
     const groups = rows % 2 === 0 ? 2 : 1;
     const seen = builder.op("reshape", [x], { shape: [rows / groups, groups, width] });
     const weights = Array.from({ length: groups }, () => parameter(builder, [width, out]));
     const biases = Array.from({ length: groups }, () => parameter(builder, [out]));
-    builder.op("linearEach", [seen, ...weights, ...biases], {}, { size });
+    builder.op("batchedLinear", [seen, ...weights, ...biases], {}, { size });
   },
   attention(builder, choices) {
     const { x, rows, width } = sides(builder, choices);
@@ -149,7 +149,7 @@ export const rowMakers: Readonly<Record<string, Maker>> = {
   packedAttention(builder, choices) {
     const { x, width } = sides(builder, choices);
     const weights = [0, 1, 2].map(() => parameter(builder, [width, 2]));
-    const packed = builder.op("linearMany", [x, ...weights], {}, { size: 2 }); // [rows, 3, 2]
+    const packed = builder.op("fusedProjections", [x, ...weights], {}, { size: 2 }); // [rows, 3, 2]
     const [rows = 1] = builder.shapeOf(packed);
     if (builder.shapeOf(packed).length !== 3) return;
     const seen = builder.op("reshape", [packed], { shape: [rows, 3, choices.isOneIn(2) ? 2 : 1, -1] });

@@ -3,14 +3,14 @@
  * value itself, or is loaded back from the very place where the same thread has just stored it.
  */
 
-import { dtypes, type Expression, loadsOf, partsOf, type Stage } from "../../../ir/index.js";
-import type { Part } from "../../program/program.js";
+import { dtypes, type Expression, loadsOf, type Stage, subexpressionsOf } from "../../../ir/index.js";
+import type { BufferSlice } from "../../program/program.js";
 import { type Compacted, compact } from "./compact.js";
 import { isCheap } from "./cost.js";
 import type { Operand } from "./fusion-node.js";
-import { Interner, valueLoadedBack } from "./interner.js";
+import { forwardedValue, Interner } from "./interner.js";
 import type { Frame } from "./iteration-space.js";
-import { isStillAlongRows } from "./strided-access.js";
+import { isInvariantAlongRows } from "./strided-access.js";
 
 /** One stage of one member, in the order of the fused kernel. */
 export interface Flat {
@@ -28,7 +28,7 @@ export interface Rewritten extends Flat {
 
 export class Combination {
   readonly #frame: Frame;
-  readonly #isNeeded: (part: Part) => boolean;
+  readonly #isNeeded: (slice: BufferSlice) => boolean;
   readonly #interner = new Interner();
   readonly #stages: readonly Flat[];
   readonly #done: Rewritten[] = [];
@@ -44,7 +44,7 @@ export class Combination {
   readonly #uses = new Map<number, Set<number>>();
   readonly #loaded = new Map<number, Expression>();
 
-  constructor(frame: Frame, isNeeded: (part: Part) => boolean) {
+  constructor(frame: Frame, isNeeded: (slice: BufferSlice) => boolean) {
     this.#frame = frame;
     this.#isNeeded = isNeeded;
     this.#firstStage = firsts(frame, ({ member }) => member.kernel.stages.length);
@@ -109,7 +109,7 @@ export class Combination {
     }
     const own = this.#inputs[known];
     // The same elements seen with other ends: the longer part holds both.
-    if (own && own.part.size < operand.part.size) this.#inputs[known] = operand;
+    if (own && own.slice.size < operand.slice.size) this.#inputs[known] = operand;
     return known;
   }
 
@@ -133,10 +133,10 @@ export class Combination {
   #settle(place: number, done: Rewritten, output: Operand): boolean {
     const uses = [...(this.#uses.get(place) ?? [])];
     const isOverwritten = (this.#stores.get(output.key)?.at(-1) ?? place) > place;
-    const isNeeded = this.#isNeeded(output.part) && !isOverwritten;
+    const isNeeded = this.#isNeeded(output.slice) && !isOverwritten;
     done.isKept = isNeeded;
     if (uses.length === 0) return true;
-    const value = valueLoadedBack(
+    const value = forwardedValue(
       this.#interner,
       done.value,
       output.dtype,
@@ -145,7 +145,7 @@ export class Combination {
     const isGood = value !== undefined && uses.every((use) => this.#holdsAt(value, place, use, isNeeded));
     if (output.per === "row") return this.#settleRow(place, value, isGood, uses);
     const isLight =
-      value !== undefined && isCheap(value, this.#reduces ? (part) => this.#isOnceForRow(part) : undefined);
+      value !== undefined && isCheap(value, this.#reduces ? (slice) => this.#isOnceForRow(slice) : undefined);
     // In a kernel of elements a thread has what it has just stored at hand; where rows are reduced it goes and reads it.
     const isBetter = isNeeded ? isLight && this.#reduces : isLight || uses.length === 1;
     if (value !== undefined && isGood && isBetter) this.#loaded.set(place, value);
@@ -164,7 +164,7 @@ export class Combination {
   ): boolean {
     if (value === undefined || !isGood) return false;
     const isOfElements = uses.some((use) => this.#stages[use]?.output?.per !== "row");
-    if (isOfElements && !this.#isStill(value)) return false;
+    if (isOfElements && !this.#isRowInvariant(value)) return false;
     // With no reduction every element is computed for itself, and the row's value for each of them.
     if (isOfElements && !this.#reduces && !isCheap(value)) return false;
     this.#loaded.set(place, value);
@@ -192,16 +192,16 @@ export class Combination {
   }
 
   /** Is a part of a value computed before a row's elements are gone through, for all of them? */
-  #isOnceForRow(part: Expression): boolean {
-    return this.#isStill(part) && loadsOf(part).every(({ at }) => !at);
+  #isOnceForRow(slice: Expression): boolean {
+    return this.#isRowInvariant(slice) && loadsOf(slice).every(({ at }) => !at);
   }
 
   /** Has the value the same number for all of a row? */
-  #isStill(value: Expression): boolean {
+  #isRowInvariant(value: Expression): boolean {
     const rowSize = this.#frame.rowSize ?? 1;
-    return partsOf(value).every((part) => {
-      if (part.kind === "position") return false;
-      return part.kind !== "load" || isStillAlongRows(this.#inputs[part.input]?.steps ?? [], rowSize);
+    return subexpressionsOf(value).every((slice) => {
+      if (slice.kind === "position") return false;
+      return slice.kind !== "load" || isInvariantAlongRows(this.#inputs[slice.input]?.steps ?? [], rowSize);
     });
   }
 }

@@ -4,12 +4,12 @@
  */
 
 import type { DeviceInfo } from "../../../driver/index.js";
-import { factsOf, type Iteration, partsOf, type RowKernel } from "../../../ir/index.js";
+import { factsOf, type Iteration, type RowKernel, subexpressionsOf } from "../../../ir/index.js";
 import { rowLanesOf } from "../../../kernels/index.js";
-import type { Part, RowCall } from "../../program/program.js";
+import type { BufferSlice, RowCall } from "../../program/program.js";
 import { Combination } from "./combination.js";
 import type { Compacted } from "./compact.js";
-import { isCheap, mostMoving, mostOperands, mostParts } from "./cost.js";
+import { isCheap, maxExpressionNodes, mostMoving, mostOperands } from "./cost.js";
 import type { Member, Operand } from "./fusion-node.js";
 import { type Frame, frameOf } from "./iteration-space.js";
 import { joinNames, theKernel } from "./kernel-memo.js";
@@ -21,23 +21,23 @@ export interface Draft {
   /** What the kernel follows from, as text. */
   readonly structure: string;
   readonly iteration: Iteration;
-  readonly operands: readonly Part[];
+  readonly operands: readonly BufferSlice[];
   readonly scalars: readonly number[];
 }
 
 /** Nothing where the calls can't be one, or had better not. `isNeeded` tells which memory others read; `most`, how many parts there may be. */
 export function combine(
   members: readonly Member[],
-  isNeeded: (part: Part) => boolean,
+  isNeeded: (slice: BufferSlice) => boolean,
   device: DeviceInfo["kind"],
-  most = mostParts,
+  most = maxExpressionNodes,
 ): Draft | undefined {
   const frame = frameOf(members);
   if (!frame) return undefined;
   const compacted = new Combination(frame, isNeeded).rewrite();
   if (!compacted || isCrowded([...compacted.inputs, ...compacted.outputs])) return undefined;
-  const parts = compacted.stages.reduce((sum, { value }) => sum + partsOf(value).length, 0);
-  if (parts > most) return undefined;
+  const slices = compacted.stages.reduce((sum, { value }) => sum + subexpressionsOf(value).length, 0);
+  if (slices > most) return undefined;
   return draftOf(members, frame, compacted, device);
 }
 
@@ -72,7 +72,7 @@ function draftOf(
     kernel,
     structure: compacted.structure,
     iteration,
-    operands: operands.map(({ part }) => part),
+    operands: operands.map(({ slice }) => slice),
     scalars: scalars.map(({ value }) => value),
   };
 }
@@ -115,5 +115,5 @@ function deservesThreads({ elements, rowSize, kernel }: Member, rows: number): b
 
 /** The draft as work: its kernel is the one of its kind now. */
 export function rowsOf({ kernel, structure, ...rest }: Draft): RowCall {
-  return { kind: "rows", kernel: theKernel(kernel, structure), ...rest };
+  return { kind: "row", kernel: theKernel(kernel, structure), ...rest };
 }

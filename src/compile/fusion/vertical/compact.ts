@@ -1,7 +1,7 @@
 /** Leaves out of a fused kernel what nothing uses, and numbers the rest anew. */
 
 import type { Compute, Expression, Stage } from "../../../ir/index.js";
-import { partsOf } from "../../../ir/index.js";
+import { subexpressionsOf } from "../../../ir/index.js";
 import type { Rewritten } from "./combination.js";
 import type { Operand } from "./fusion-node.js";
 import { Interner } from "./interner.js";
@@ -90,7 +90,7 @@ function keepReductions(stages: readonly Rewritten[]): void {
   for (const [place, one] of [...stages.entries()].toReversed()) {
     if (one.stage.kind === "reduce") one.isKept = used.has(place);
     if (!one.isKept) continue;
-    for (const part of partsOf(one.value)) if (part.kind === "reduced") used.add(part.stage);
+    for (const slice of subexpressionsOf(one.value)) if (slice.kind === "reduced") used.add(slice.stage);
   }
 }
 

@@ -7,8 +7,8 @@ import { kernelDevices, put } from "../../../../test/support/kernel-runtime.js";
 import {
   bytesOf,
   callsOf,
-  type DrawnProgram,
-  drawnPrograms,
+  type RandomProgram,
+  randomPrograms,
   valuesOf,
 } from "../../../../test/support/random-program.js";
 import { withMethods } from "../../../../test/support/replaced-methods.js";
@@ -20,7 +20,7 @@ import type { Buffer } from "../../program/program.js";
 import { fuse } from "./fuse.js";
 
 /** Runs a program as it is and fused, and compares what is to be read of it; returns how many calls there were and are. */
-function requireSameBits(runtime: Runtime, program: DrawnProgram): { before: number; after: number } {
+function requireSameBits(runtime: Runtime, program: RandomProgram): { before: number; after: number } {
   return runtime.step(() => {
     const values = program.buffers.map((one, index) => valuesOf(one, program.sizes, index));
     const storages = values.map((own, index) => put(runtime, own, `buffer ${index}`));
@@ -53,14 +53,16 @@ for (const { device, skip, open } of kernelDevices) {
 
     test("fused programs leave the very bits of the unfused ones, whatever they are made of", () => {
       let [before, after] = [0, 0];
-      const compare = (program: DrawnProgram): void => {
+      const compare = (program: RandomProgram): void => {
         const counts = requireSameBits(runtime, program);
         before += counts.before;
         after += counts.after;
       };
       // Some that are the same every time, and can be fused: a few random ones may have nothing to fuse.
-      const examples = fc.sample(drawnPrograms, { seed: 3, numRuns: 4 }).map((one): [DrawnProgram] => [one]);
-      fc.assert(fc.property(drawnPrograms, compare), { numRuns: numRuns + examples.length, examples });
+      const examples = fc
+        .sample(randomPrograms, { seed: 3, numRuns: 4 })
+        .map((one): [RandomProgram] => [one]);
+      fc.assert(fc.property(randomPrograms, compare), { numRuns: numRuns + examples.length, examples });
       assert.ok(after < before, `${before} calls became ${after}`);
     });
   });
@@ -71,13 +73,13 @@ describe("that comparison", () => {
 
   /** Does some program give other bits while methods are exchanged? */
   function isCaught<Instance extends object>(prototype: Instance, methods: Partial<Instance>): boolean {
-    const property = fc.property(drawnPrograms, (program) => void requireSameBits(runtime, program));
+    const property = fc.property(randomPrograms, (program) => void requireSameBits(runtime, program));
     return withMethods(prototype, methods, () => fc.check(property, { numRuns: 300, endOnFailure: true }))
       .failed;
   }
 
   test("catches a fusion that lets calls pass each other unasked", () => {
-    const placeFor: Order["placeFor"] = (a, b) => Math.min(a.position, b.position);
-    assert.ok(isCaught(Order.prototype, { placeFor }));
+    const fusionPosition: Order["fusionPosition"] = (a, b) => Math.min(a.position, b.position);
+    assert.ok(isCaught(Order.prototype, { fusionPosition }));
   });
 });

@@ -21,12 +21,12 @@ const [N, D] = [256, 64] as const;
 
 /** Fuses calls of which some buffers are read afterwards. */
 function fuseKeeping(kept: readonly View[], ...calls: readonly Call[]): readonly Call[] {
-  const buffers = new Set<Buffer>(kept.map(({ part }) => part.buffer));
+  const buffers = new Set<Buffer>(kept.map(({ slice }) => slice.buffer));
   return fuse(calls, (buffer) => buffers.has(buffer));
 }
 
 function rowsOf(call: Call | undefined): RowCall {
-  assert.equal(call?.work.kind, "rows");
+  assert.equal(call?.work.kind, "row");
   return call!.work as RowCall;
 }
 
@@ -84,7 +84,7 @@ describe("becomes one call:", () => {
         [up, x],
         [gradient],
       ),
-      { op: "other", work: { kind: "fill", target: other.part, byte: 0 } },
+      { op: "other", work: { kind: "fill", target: other.slice, byte: 0 } },
       elementwise("add", term.add, [gradient, other], sum),
     );
     assert.deepEqual(
@@ -161,7 +161,7 @@ describe("becomes one call:", () => {
       ];
       return fuseKeeping([y], elementwise("neg", term.neg, [x], y), {
         op: "copy",
-        work: { kind: "copy", target: persistent.part, source: y.part },
+        work: { kind: "copy", target: persistent.slice, source: y.slice },
       });
     };
     assert.deepEqual(copyOf("f32").map(endsOf), [{ reads: ["x", "y"], writes: ["y", "copy"] }]);
@@ -188,15 +188,15 @@ describe("becomes one call:", () => {
   });
 
   test("calls of one row, whatever they are about: a norm's end, and the counts of an optimizer's groups", () => {
-    const [parts, norm] = [bufferOf([1, 531], { label: "parts" }), bufferOf([1], { label: "norm" })];
+    const [slices, norm] = [bufferOf([1, 531], { label: "slices" }), bufferOf([1], { label: "norm" })];
     const counts = ["t", "u"].map((label, index) => bufferOf([1], { label, address: 4096 + 256 * index }));
     const [t, u] = counts as [View, View];
     const count = (view: View): Call => elementwise("count", (x) => term.add(x, 1), [view], view);
-    const finish = reducing("norm", [["add", (x) => x]], [() => term.reduced(0, "f32")], [parts], [norm]);
+    const finish = reducing("norm", [["add", (x) => x]], [() => term.reduced(0, "f32")], [slices], [norm]);
     const fused = fuseKeeping([norm], finish, count(t), count(u));
-    assert.deepEqual(fused.map(endsOf), [{ reads: ["parts", "t", "u"], writes: ["norm", "t", "u"] }]);
+    assert.deepEqual(fused.map(endsOf), [{ reads: ["slices", "t", "u"], writes: ["norm", "t", "u"] }]);
     assert.deepEqual(fuseKeeping([norm], count(t), finish, count(u)).map(endsOf), [
-      { reads: ["t", "parts", "u"], writes: ["t", "norm", "u"] },
+      { reads: ["t", "slices", "u"], writes: ["t", "norm", "u"] },
     ]);
   });
 
@@ -234,7 +234,7 @@ function columnsOf(rows: number, count: number): View[] {
   return Array.from({ length: count }, (_, column) => ({
     ...matrix,
     ...{ shape: [rows], strides: [count] },
-    part: { ...matrix.part, offset: 4 * column, size: 4 * (count * (rows - 1) + 1) },
+    slice: { ...matrix.slice, offset: 4 * column, size: 4 * (count * (rows - 1) + 1) },
   }));
 }
 
@@ -271,7 +271,7 @@ describe("values of a few classes", () => {
   test("are not one call with others where their columns meet", () => {
     const [x, weights] = [whole("x"), columnsOf(D, 2)];
     const [first, second] = columnsOf(N, 3) as [View, View];
-    const meeting: View = { ...first, part: { ...first.part, offset: 12 } };
+    const meeting: View = { ...first, slice: { ...first.slice, offset: 12 } };
     const loss = perRow("loss");
     for (const [other, count] of [
       [second, 1],
@@ -332,7 +332,7 @@ describe("stay apart:", () => {
     staysApart(
       [a, y],
       elementwise("exp", term.exp, [x], a),
-      { op: "clear", work: { kind: "fill", target: x.part, byte: 0 } },
+      { op: "clear", work: { kind: "fill", target: x.slice, byte: 0 } },
       elementwise("add", term.add, [a, x], y),
     );
   });
@@ -343,7 +343,7 @@ describe("stay apart:", () => {
       staysApart(
         [y],
         elementwise("exp", term.exp, [x], persistent),
-        { op: "clear", work: { kind: "fill", target: between.part, byte: 0 } },
+        { op: "clear", work: { kind: "fill", target: between.slice, byte: 0 } },
         elementwise("neg", term.neg, [persistent], y),
       );
     }
@@ -424,7 +424,7 @@ describe("stay apart:", () => {
     staysApart(
       [first, last],
       elementwise("count", (x) => term.add(x, 1), [t], first),
-      { op: "clear", work: { kind: "fill", target: t.part, byte: 0 } },
+      { op: "clear", work: { kind: "fill", target: t.slice, byte: 0 } },
       elementwise("neg", term.neg, [t], last),
     );
     const sumOf = (x: View, to: View): Call =>
@@ -439,10 +439,10 @@ describe("stay apart:", () => {
   });
 
   test("more operands than a kernel may have", () => {
-    const parts = Array.from({ length: 40 }, () => whole("part"));
-    const calls = parts
+    const slices = Array.from({ length: 40 }, () => whole("partial-out"));
+    const calls = slices
       .slice(1)
-      .map((part, index) => elementwise("add", term.add, [a, part], index < 38 ? a : y));
+      .map((slice, index) => elementwise("add", term.add, [a, slice], index < 38 ? a : y));
     const fused = fuseKeeping([y], ...calls);
     assert.ok(fused.length > 1 && fused.length < 5, `${fused.length} calls`);
     for (const call of fused) assert.ok(rowsOf(call).operands.length <= 16);
@@ -491,7 +491,7 @@ test("what became one is told, with the memory that is needed no more", () => {
   const [x, a, y] = [whole("x"), whole("a"), whole("y")];
   const calls = [elementwise("exp", term.exp, [x], a), elementwise("neg", term.neg, [a], y)];
   assert.deepEqual(describeFusions(fuseKeeping([y], ...calls)), [
-    { kernel: "exp + neg", ops: ["exp", "neg"], gone: [a.part.buffer] },
+    { kernel: "exp + neg", ops: ["exp", "neg"], gone: [a.slice.buffer] },
   ]);
 });
 
@@ -503,7 +503,7 @@ test("a program of many calls is fused part by part, and no value is lost", () =
   for (let layer = 0; layer < layers; layer++) {
     const [made, sum, y] = [whole("made"), whole("sum"), whole("y")];
     calls.push(
-      { op: "product", work: { kind: "launch", kernel: product, blocks: 1, arguments: [x.part, made.part] } },
+      { op: "gemm", work: { kind: "launch", kernel: product, blocks: 1, arguments: [x.slice, made.slice] } },
       elementwise("add", term.add, [x, made], sum),
       layerNorm(sum, y, perRow("mean"), perRow("spread")),
       elementwise("tanh", term.tanh, [y], y),

@@ -5,10 +5,16 @@
  */
 
 import type { DeviceInfo } from "../../../driver/index.js";
-import { farthest, type Neighbours, type Node, Order, rootOf } from "../../program/dependency-graph.js";
-import { accessesOf, type Buffer, type Call, type Part, partOfAll } from "../../program/program.js";
+import {
+  maxFusionDistance,
+  type Neighbours,
+  type Node,
+  Order,
+  rootOf,
+} from "../../program/dependency-graph.js";
+import { accessesOf, type Buffer, type BufferSlice, type Call, latestPhase } from "../../program/program.js";
 import { isReading, meets, type Uses, usesOf } from "../../program/uses.js";
-import { isForgotten } from "../../trace/dead-on-exit.js";
+import { isDeadOnExit } from "../../trace/dead-on-exit.js";
 import { combine, type Draft, rowsOf } from "./combine.js";
 import { mostMembers } from "./cost.js";
 import { type Member, memberOf, memberOfCopy } from "./fusion-node.js";
@@ -26,9 +32,9 @@ export function fuse(
   program: readonly Call[],
   keep: (buffer: Buffer) => boolean,
   device: DeviceInfo["kind"] = "cpu",
-  forgotten: readonly Part[] = [],
+  deadOnExit: readonly BufferSlice[] = [],
 ): readonly Call[] {
-  const fusion = new Fusion(program, keep, device, forgotten);
+  const fusion = new Fusion(program, keep, device, deadOnExit);
   for (const call of program) fusion.add(call);
   return fusion.calls();
 }
@@ -46,7 +52,7 @@ class Fusion {
   readonly #uses: ReadonlyMap<Buffer, Uses>;
   readonly #keep: (buffer: Buffer) => boolean;
   readonly #device: DeviceInfo["kind"];
-  readonly #forgotten: readonly Part[];
+  readonly #deadOnExit: readonly BufferSlice[];
   readonly #order = new Order();
   readonly #groups = new Map<Node, Group>();
   /** What has one row, in the order in which it was added. */
@@ -56,14 +62,14 @@ class Fusion {
     program: readonly Call[],
     keep: (buffer: Buffer) => boolean,
     device: DeviceInfo["kind"],
-    forgotten: readonly Part[],
+    deadOnExit: readonly BufferSlice[],
   ) {
     this.#program = program;
     this.#places = new Map(program.map((call, place) => [call, place]));
     this.#uses = usesOf(program);
     this.#keep = keep;
     this.#device = device;
-    this.#forgotten = forgotten;
+    this.#deadOnExit = deadOnExit;
   }
 
   add(call: Call): void {
@@ -71,9 +77,9 @@ class Fusion {
     const member = memberOf(call);
     if (member) this.#groups.set(neighbours.node, { members: [member], draft: undefined });
     // What is made again waits for others to join it: with what was there before it would be made too soon.
-    if (call.isRecomputed || !(member || call.work.kind === "copy")) return;
-    this.#joinNeighbours(neighbours);
-    if (member && hasOneRow(member)) this.#joinOfOneRow(neighbours.node);
+    if (call.isRematerialized || !(member || call.work.kind === "copy")) return;
+    this.#combineNeighbours(neighbours);
+    if (member && hasOneRow(member)) this.#combineOfOneRow(neighbours.node);
   }
 
   calls(): readonly Call[] {
@@ -84,7 +90,7 @@ class Fusion {
     });
   }
 
-  #joinNeighbours({ node, writers, readers }: Neighbours): void {
+  #combineNeighbours({ node, writers, readers }: Neighbours): void {
     // With a value of each row, what it belongs to is where most is done at a time.
     const bySize = writers.toReversed().sort((a, b) => this.#elementsOf(b) - this.#elementsOf(a));
     for (const writer of bySize) this.#join(rootOf(writer), rootOf(node));
@@ -119,7 +125,7 @@ class Fusion {
    * A call of one row leaves a GPU idle but for a block, and takes the time of its launch: together with another such it takes
    * no more, whatever the two are about. So the counts of an optimizer's groups are one call, beside the norm's end.
    */
-  #joinOfOneRow(node: Node): void {
+  #combineOfOneRow(node: Node): void {
     for (const other of this.#ofOneRow.slice(-latestOfOneRow).toReversed()) {
       const [one, own] = [rootOf(other), rootOf(node)];
       if (this.#groups.get(one)?.members.every(hasOneRow)) this.#join(one, own);
@@ -129,12 +135,12 @@ class Fusion {
 
   #join(a: Node, b: Node): void {
     if (a === b) return;
-    const place = this.#order.placeFor(a, b);
+    const place = this.#order.fusionPosition(a, b);
     if (place === undefined) return;
-    if (Math.max(Math.abs(a.position - place), Math.abs(b.position - place)) > farthest) return;
+    if (Math.max(Math.abs(a.position - place), Math.abs(b.position - place)) > maxFusionDistance) return;
     const [first, second] = a.position < b.position ? [a, b] : [b, a];
     const [before, behind] = [this.#membersOf(first, second), this.#membersOf(second, first)];
-    if (!before || !behind || areMadeApart(before) !== areMadeApart(behind)) return;
+    if (!before || !behind || areHoisted(before) !== areHoisted(behind)) return;
     const members = [...before, ...behind];
     if (members.length > mostMembers) return;
     const draft = combine(members, this.#neededBeside(members), this.#device);
@@ -153,8 +159,8 @@ class Fusion {
     const met = this.#groups
       .get(other)
       ?.members.flatMap(({ inputs, outputs }) => [...inputs, ...outputs])
-      .find(({ part }) =>
-        ends.some(({ buffer, offset }) => part.buffer === buffer && part.offset === offset),
+      .find(({ slice }) =>
+        ends.some(({ buffer, offset }) => slice.buffer === buffer && slice.offset === offset),
       );
     const member = met && memberOfCopy(node.call, work, met.dtype);
     return member && [member];
@@ -173,57 +179,57 @@ class Fusion {
   }
 
   /** Which memory is read by others than these. */
-  #neededBeside(members: readonly Member[]): (part: Part) => boolean {
+  #neededBeside(members: readonly Member[]): (slice: BufferSlice) => boolean {
     const own = new Map<Buffer, number>();
     for (const { call } of members) {
       const read = accessesOf(call).filter(({ reads }) => reads);
-      for (const buffer of new Set(read.map(({ part }) => part.buffer)))
+      for (const buffer of new Set(read.map(({ slice }) => slice.buffer)))
         own.set(buffer, (own.get(buffer) ?? 0) + 1);
     }
-    return (part) => {
-      const { buffer } = part;
-      if (isForgotten(this.#forgotten, part)) return this.#isReadBehind(part, members);
+    return (slice) => {
+      const { buffer } = slice;
+      if (isDeadOnExit(this.#deadOnExit, slice)) return this.#isReadBehind(slice, members);
       if (buffer.storage || this.#keep(buffer)) return true;
       return (this.#uses.get(buffer)?.readers.length ?? 0) > (own.get(buffer) ?? 0);
     };
   }
 
   /** Does another call read a part behind the first of these, which write it? What reads it before has what was there. */
-  #isReadBehind(part: Part, members: readonly Member[]): boolean {
+  #isReadBehind(slice: BufferSlice, members: readonly Member[]): boolean {
     const own = new Set(members.map(({ call }) => call));
     const first = Math.min(...members.map(({ call }) => this.#places.get(call) ?? 0));
-    return (this.#uses.get(part.buffer)?.readers ?? []).some((place) => {
+    return (this.#uses.get(slice.buffer)?.readers ?? []).some((place) => {
       const call = this.#program[place];
-      return call !== undefined && place >= first && !own.has(call) && meets(call, [part], isReading);
+      return call !== undefined && place >= first && !own.has(call) && meets(call, [slice], isReading);
     });
   }
 
   /** A lone call less the outputs that nothing reads. */
   #withoutUnread({ members }: Group): Draft | undefined {
     const isNeeded = this.#neededBeside(members);
-    const isUnread = members.some(({ outputs }) => outputs.some(({ part }) => !isNeeded(part)));
+    const isUnread = members.some(({ outputs }) => outputs.some(({ slice }) => !isNeeded(slice)));
     return isUnread ? combine(members, isNeeded, this.#device) : undefined;
   }
 }
 
-const areMadeApart = (members: readonly Member[]): boolean => members.some(({ call }) => call.isApart);
+const areHoisted = (members: readonly Member[]): boolean => members.some(({ call }) => call.isHoisted);
 
 /** Elements that need no row deserve more threads than a row has, unless there is only one. */
 function hasOneRow({ elements, rowSize }: Member): boolean {
   return elements === (rowSize ?? 1);
 }
 
-const partsOfCalls = new WeakMap<Call, readonly Call[]>();
+const slicesOfCalls = new WeakMap<Call, readonly Call[]>();
 
 function callOf(members: readonly Member[], draft: Draft): Call {
   const calls = members.map(({ call }) => call);
   const call: Call = {
     op: joinNames(calls.map(({ op }) => op)),
-    part: partOfAll(calls),
-    ...(areMadeApart(members) && { isApart: true }),
+    phase: latestPhase(calls),
+    ...(areHoisted(members) && { isHoisted: true }),
     work: rowsOf(draft),
   };
-  partsOfCalls.set(call, calls);
+  slicesOfCalls.set(call, calls);
   return call;
 }
 
@@ -239,10 +245,10 @@ export interface FusionNote {
 /** Which calls `fuse` has made of several, in order. */
 export function describeFusions(after: readonly Call[]): readonly FusionNote[] {
   return after.flatMap((call) => {
-    const calls = partsOfCalls.get(call) ?? [];
-    if (calls.length < 2 || call.work.kind !== "rows") return [];
-    const left = new Set(accessesOf(call).map(({ part }) => part.buffer));
-    const met = new Set(calls.flatMap((one) => accessesOf(one).map(({ part }) => part.buffer)));
+    const calls = slicesOfCalls.get(call) ?? [];
+    if (calls.length < 2 || call.work.kind !== "row") return [];
+    const left = new Set(accessesOf(call).map(({ slice }) => slice.buffer));
+    const met = new Set(calls.flatMap((one) => accessesOf(one).map(({ slice }) => slice.buffer)));
     const gone = [...met].filter((buffer) => !left.has(buffer));
     return [{ kernel: call.work.kernel.name, ops: calls.map(({ op }) => op), gone }];
   });

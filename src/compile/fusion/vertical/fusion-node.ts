@@ -2,15 +2,21 @@
 
 import { type Dtype, dtypes, factsOf, type Output, type RowKernel } from "../../../ir/index.js";
 import { rowLanesOf } from "../../../kernels/index.js";
-import type { Call, CopyCall, Part, RowCall } from "../../program/program.js";
-import { areApart, type Extent, extentOf, placeOf } from "../../program/slices.js";
-import { areDistinct, pitchOf, type Steps, standAlongRows, stepsOf } from "./strided-access.js";
+import type { BufferSlice, Call, CopyCall, RowCall } from "../../program/program.js";
+import { areDisjoint, type Extent, extentOf, placeOf } from "../../program/slices.js";
+import {
+  areDistinct,
+  areRowInvariant,
+  type StridedAccess,
+  stridedAccess,
+  strideGcd,
+} from "./strided-access.js";
 
 export interface Operand {
-  readonly part: Part;
+  readonly slice: BufferSlice;
   readonly extent: Extent;
   readonly dtype: Dtype;
-  readonly steps: Steps;
+  readonly steps: StridedAccess;
   /** The same for operands that are the same element at every point. */
   readonly key: string;
   /** Is it read at an index, so that any of its elements may be meant? */
@@ -33,17 +39,17 @@ export interface Member {
 
 /** Nothing where the call is none that could be fused, whatever stands beside it. */
 export function memberOf(call: Call): Member | undefined {
-  return call.work.kind === "rows" ? memberOfRows(call, call.work) : undefined;
+  return call.work.kind === "row" ? memberOfRows(call, call.work) : undefined;
 }
 
 function memberOfRows(call: Call, { kernel, iteration, operands, scalars }: RowCall): Member | undefined {
   if (iteration.elements === 0) return undefined;
   const { isElementwise, usesPlace, isReadAtIndex, dtypes: ofAll } = factsOf(kernel);
-  const all = operands.map((part, index): Operand => {
+  const all = operands.map((slice, index): Operand => {
     const per = kernel.outputs[index - kernel.inputs.length]?.per ?? "element";
-    const steps = stepsOf(iteration, index, per);
+    const steps = stridedAccess(iteration, index, per);
     const isIndexed = isReadAtIndex[index] ?? false;
-    return operandOf(part, ofAll[index] ?? "f32", steps, isIndexed, per);
+    return operandOf(slice, ofAll[index] ?? "f32", steps, isIndexed, per);
   });
   const member: Member = {
     ...{ call, kernel, scalars },
@@ -63,11 +69,11 @@ export function memberOfCopy(call: Call, { source, target }: CopyCall, dtype: Dt
   const elements = target.size / bytes;
   const [from, to] = [extentOf(source), extentOf(target)];
   // Half floats are widened and narrowed again, which leaves no NaN as it was.
-  if (dtype === "bf16" || dtype === "f16" || source.size !== target.size || !areApart(from, to))
+  if (dtype === "bf16" || dtype === "f16" || source.size !== target.size || !areDisjoint(from, to))
     return undefined;
   if (!Number.isInteger(elements) || elements < 1 || from.from % bytes !== 0 || to.from % bytes !== 0)
     return undefined;
-  const steps: Steps = elements === 1 ? [] : [{ size: elements, stride: 1 }];
+  const steps: StridedAccess = elements === 1 ? [] : [{ size: elements, stride: 1 }];
   return {
     ...{ call, elements, scalars: [], kernel: copyKernel(dtype) },
     inputs: [operandOf(source, dtype, steps, false, "element")],
@@ -90,12 +96,18 @@ function copyKernel(dtype: Dtype): RowKernel {
   return kernel;
 }
 
-function operandOf(part: Part, dtype: Dtype, steps: Steps, isIndexed: boolean, per: Operand["per"]): Operand {
-  const extent = extentOf(part);
-  return { part, extent, dtype, steps, key: keyOf(extent, dtype, steps), isIndexed, per };
+function operandOf(
+  slice: BufferSlice,
+  dtype: Dtype,
+  steps: StridedAccess,
+  isIndexed: boolean,
+  per: Operand["per"],
+): Operand {
+  const extent = extentOf(slice);
+  return { slice, extent, dtype, steps, key: keyOf(extent, dtype, steps), isIndexed, per };
 }
 
-function keyOf(extent: Extent, dtype: Dtype, steps: Steps): string {
+function keyOf(extent: Extent, dtype: Dtype, steps: StridedAccess): string {
   let key = `${placeOf(extent)} ${dtype}`;
   for (const { size, stride } of steps) key += ` ${size}:${stride}`;
   return key;
@@ -103,13 +115,13 @@ function keyOf(extent: Extent, dtype: Dtype, steps: Steps): string {
 
 /** The operand of a call that has an element for each row of another: it stands still along that one's rows. */
 export function alongRows(operand: Operand, rowSize: number, per: Operand["per"]): Operand {
-  const steps = standAlongRows(operand.steps, rowSize);
+  const steps = areRowInvariant(operand.steps, rowSize);
   return { ...operand, steps, per, key: keyOf(operand.extent, operand.dtype, steps) };
 }
 
 /** Does the call store each element once, and read of what it stores only that very element? */
 function isOrderly({ inputs, outputs, kernel, call }: Member): boolean {
-  const rowSize = call.work.kind === "rows" ? call.work.iteration.row.size : 1;
+  const rowSize = call.work.kind === "row" ? call.work.iteration.row.size : 1;
   const { readAfterStores } = factsOf(kernel);
   return outputs.every((output, index) => {
     const { per } = kernel.outputs[index] ?? {};
@@ -137,15 +149,15 @@ export function isSameElement(a: Operand, b: Operand): boolean {
  * all their steps are multiples of a pitch, and their places within it differ.
  */
 export function neverMeet(a: Operand, b: Operand): boolean {
-  if (areApart(a.extent, b.extent)) return true;
+  if (areDisjoint(a.extent, b.extent)) return true;
   const { bytes } = dtypes[a.dtype];
   if (a.isIndexed || b.isIndexed || dtypes[b.dtype].bytes !== bytes) return false;
-  const pitch = bytes * pitchOf([...a.steps, ...b.steps]);
+  const pitch = bytes * strideGcd([...a.steps, ...b.steps]);
   const apart = Math.abs(a.extent.from - b.extent.from) % pitch;
   return apart >= bytes && apart <= pitch - bytes;
 }
 
 /** A row's value is stored once: its steps less the one along the row. */
-function withoutRow(steps: Steps, rowSize: number): Steps {
+function withoutRow(steps: StridedAccess, rowSize: number): StridedAccess {
   return rowSize > 1 && steps[0]?.size === rowSize ? steps.slice(1) : steps;
 }

@@ -48,7 +48,7 @@ export class Interner {
   }
 
   #keyOf(one: Expression): string {
-    const n = (part: Expression): string => `${this.#numbers.get(part)}`;
+    const n = (slice: Expression): string => `${this.#numbers.get(slice)}`;
     switch (one.kind) {
       case "load":
         return `load ${one.type} ${one.input}${one.at ? ` at ${n(one.at)}` : ""}`;
@@ -74,7 +74,7 @@ export class Interner {
   }
 }
 
-function rewriteOne(one: Expression, visit: (part: Expression) => Expression, leaves: Leaves): Expression {
+function rewriteOne(one: Expression, visit: (slice: Expression) => Expression, leaves: Leaves): Expression {
   switch (one.kind) {
     case "load":
       return leaves.load(one.input, one.type, one.at && visit(one.at));
@@ -101,7 +101,7 @@ function rewriteOne(one: Expression, visit: (part: Expression) => Expression, le
  * What a load of a dtype gives after a value was stored in it, as an expression; nothing where storing rounds, which no
  * expression does.
  */
-export function valueLoadedBack(
+export function forwardedValue(
   interner: Interner,
   value: Expression,
   dtype: Dtype,

@@ -19,8 +19,8 @@ const longestName = 60;
 
 /** Names of what became one: each once where it stands several times in a row, cut where there are too many. */
 export function joinNames(names: readonly string[]): string {
-  const parts = names.flatMap((name) => name.split(" + "));
-  const different = parts.filter((name, index) => name !== parts[index - 1]);
+  const slices = names.flatMap((name) => name.split(" + "));
+  const different = slices.filter((name, index) => name !== slices[index - 1]);
   const whole = different.join(" + ");
   if (whole.length <= longestName) return whole;
   const cut = whole.slice(0, longestName - 1);

@@ -6,12 +6,12 @@ import fc from "fast-check";
 import { type Iteration, iterateElements, iterateRows } from "../../../ir/index.js";
 import {
   areDistinct,
+  areRowInvariant,
+  combineSplits,
   iterationOf,
-  joinSteps,
-  pitchOf,
-  type Steps,
-  standAlongRows,
-  stepsOf,
+  type StridedAccess,
+  stridedAccess,
+  strideGcd,
 } from "./strided-access.js";
 
 /** Where an operand stands at each point, counted the long way. */
@@ -34,7 +34,7 @@ test("steps lead through the elements of the iteration that they were made of, a
   fc.assert(
     fc.property(shapes, fc.array(strides, { minLength: 1, maxLength: 3 }), (shape, operands) => {
       const given = iterateElements(shape, operands);
-      const all = operands.map((_, operand) => stepsOf(given, operand, "element"));
+      const all = operands.map((_, operand) => stridedAccess(given, operand, "element"));
       const made = iterationOf(all, given.elements);
       assert.ok(made);
       for (const operand of operands.keys()) {
@@ -48,7 +48,7 @@ test("operands that stand at the same elements have the same steps, whatever axe
   fc.assert(
     fc.property(shapes, strides, shapes, strides, (shape, own, other, others) => {
       const [a, b] = [iterateElements(shape, [own]), iterateElements(other, [others])];
-      const [ofA, ofB] = [stepsOf(a, 0, "element"), stepsOf(b, 0, "element")];
+      const [ofA, ofB] = [stridedAccess(a, 0, "element"), stridedAccess(b, 0, "element")];
       const isSame = JSON.stringify(placesOf(a, 0)) === JSON.stringify(placesOf(b, 0));
       assert.equal(JSON.stringify(ofA) === JSON.stringify(ofB), isSame);
     }),
@@ -59,22 +59,22 @@ test("operands that stand at the same elements have the same steps, whatever axe
 test("a value for each row stands still along rows", () => {
   const rows = iterateRows([3, 4], [[1, 7]], 1);
   assert.deepEqual(
-    placesOf(iterationOf([stepsOf(rows, 0, "row")], 12)!, 0),
+    placesOf(iterationOf([stridedAccess(rows, 0, "row")], 12)!, 0),
     [0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2],
   );
-  assert.deepEqual(standAlongRows([{ size: 3, stride: 1 }], 4), stepsOf(rows, 0, "row"));
+  assert.deepEqual(areRowInvariant([{ size: 3, stride: 1 }], 4), stridedAccess(rows, 0, "row"));
 });
 
 test("axes whose ends don't divide each other have no iteration, and rows none that turns inside of them", () => {
-  const byThree: Steps = joinSteps([
+  const byThree: StridedAccess = combineSplits([
     { size: 3, stride: 1 },
     { size: 4, stride: 5 },
   ]);
-  const byFour: Steps = joinSteps([
+  const byFour: StridedAccess = combineSplits([
     { size: 4, stride: 1 },
     { size: 3, stride: 5 },
   ]);
-  const plain: Steps = [{ size: 12, stride: 1 }];
+  const plain: StridedAccess = [{ size: 12, stride: 1 }];
   assert.equal(iterationOf([byThree, byFour], 12), undefined);
   assert.ok(iterationOf([byThree, plain], 12));
   assert.equal(iterationOf([byThree, plain], 12, 6), undefined);
@@ -86,12 +86,12 @@ test("elements are distinct where no two points meet", () => {
     fc.property(shapes, strides, (shape, own) => {
       const given = iterateElements(shape, [own]);
       const places = placesOf(given, 0);
-      if (areDistinct(stepsOf(given, 0, "element"))) assert.equal(new Set(places).size, places.length);
+      if (areDistinct(stridedAccess(given, 0, "element"))) assert.equal(new Set(places).size, places.length);
     }),
   );
   assert.ok(
     areDistinct(
-      joinSteps([
+      combineSplits([
         { size: 3, stride: 4 },
         { size: 4, stride: 1 },
       ]),
@@ -104,14 +104,14 @@ test("a pitch divides every place that steps lead to, and is the largest that do
   fc.assert(
     fc.property(shapes, strides, (shape, own) => {
       const iteration = iterateElements(shape, [own]);
-      const pitch = pitchOf(stepsOf(iteration, 0, "element"));
+      const pitch = strideGcd(stridedAccess(iteration, 0, "element"));
       const places = placesOf(iteration, 0).filter((place) => place !== 0);
       if (pitch === 0) assert.equal(places.length, 0);
       else assert.ok(places.every((place) => place % pitch === 0));
     }),
   );
   assert.equal(
-    pitchOf([
+    strideGcd([
       { size: 4, stride: 12 },
       { size: 2, stride: -18 },
       { size: 3, stride: 0 },

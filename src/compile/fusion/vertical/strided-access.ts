@@ -11,16 +11,16 @@ export interface Step {
 }
 
 /** Innermost first; the product of the sizes is the number of points. */
-export type Steps = readonly Step[];
+export type StridedAccess = readonly Step[];
 
 /** An operand's steps; one that has a value for each row stands still along the row. */
-export function stepsOf({ outer, row }: Iteration, operand: number, per: Output["per"]): Steps {
+export function stridedAccess({ outer, row }: Iteration, operand: number, per: Output["per"]): StridedAccess {
   const along = (axis: Iteration["row"]): Step => ({ size: axis.size, stride: axis.strides[operand] ?? 0 });
   const first = per === "row" ? { size: row.size, stride: 0 } : along(row);
-  return joinSteps([first, ...outer.toReversed().map(along)]);
+  return combineSplits([first, ...outer.toReversed().map(along)]);
 }
 
-export function joinSteps(steps: Steps): Steps {
+export function combineSplits(steps: StridedAccess): StridedAccess {
   const joined: { size: number; stride: number }[] = [];
   for (const { size, stride } of steps) {
     const last = joined.at(-1);
@@ -32,21 +32,21 @@ export function joinSteps(steps: Steps): Steps {
 }
 
 /** The steps of something that has one value for each row, seen from the row's elements. */
-export function standAlongRows(steps: Steps, rowSize: number): Steps {
-  return joinSteps([{ size: rowSize, stride: 0 }, ...steps]);
+export function areRowInvariant(steps: StridedAccess, rowSize: number): StridedAccess {
+  return combineSplits([{ size: rowSize, stride: 0 }, ...steps]);
 }
 
-export function isStillAlongRows([first]: Steps, rowSize: number): boolean {
+export function isInvariantAlongRows([first]: StridedAccess, rowSize: number): boolean {
   return rowSize === 1 || (first !== undefined && first.stride === 0 && first.size % rowSize === 0);
 }
 
 /** How many different elements the steps lead to, if no two points meet. */
-export function countElements(steps: Steps): number {
+export function countElements(steps: StridedAccess): number {
   return steps.reduce((count, { size, stride }) => (stride === 0 ? count : count * size), 1);
 }
 
 /** The largest number of elements of which all steps are multiples; 0 where nothing moves. */
-export function pitchOf(steps: Steps): number {
+export function strideGcd(steps: StridedAccess): number {
   return steps.reduce((pitch, { stride }) => greatestDivisor(pitch, Math.abs(stride)), 0);
 }
 
@@ -55,7 +55,7 @@ function greatestDivisor(a: number, b: number): number {
 }
 
 /** Does each point have an element of its own? Told only of layouts that any tensor has: axes within axes. */
-export function areDistinct(steps: Steps): boolean {
+export function areDistinct(steps: StridedAccess): boolean {
   const sorted = steps.map(({ size, stride }) => ({ size, stride: Math.abs(stride) }));
   sorted.sort((a, b) => a.stride - b.stride);
   let reach = 0;
@@ -68,7 +68,7 @@ export function areDistinct(steps: Steps): boolean {
 
 /** An iteration through which all operands make their steps: any cut into rows, or rows of one length. */
 export function iterationOf(
-  all: readonly Steps[],
+  all: readonly StridedAccess[],
   elements: number,
   rowSize?: number,
 ): Iteration | undefined {
@@ -83,7 +83,11 @@ export function iterationOf(
 }
 
 /** The counts of points at which some operand begins anew, ascending from 1 to all; each must divide the next. */
-function boundsOf(all: readonly Steps[], elements: number, rowSize = 1): readonly number[] | undefined {
+function boundsOf(
+  all: readonly StridedAccess[],
+  elements: number,
+  rowSize = 1,
+): readonly number[] | undefined {
   const bounds = new Set([1, rowSize, elements]);
   for (const steps of all) {
     let bound = 1;
@@ -101,7 +105,7 @@ function boundsOf(all: readonly Steps[], elements: number, rowSize = 1): readonl
   return sorted;
 }
 
-function stridesWithin(steps: Steps, bounds: readonly number[]): number[] {
+function stridesWithin(steps: StridedAccess, bounds: readonly number[]): number[] {
   const strides: number[] = [];
   let [which, begin] = [0, 1];
   for (const bound of bounds.slice(0, -1)) {

@@ -36,7 +36,7 @@ export function assignLooks(names: readonly string[]): ReadonlyMap<string, Serie
 }
 
 /** What each part of a step is drawn in. */
-export const partColours = {
+export const phaseColours = {
   forward: seriesColours[0],
   backward: seriesColours[1],
   update: seriesColours[2],

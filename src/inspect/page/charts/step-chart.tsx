@@ -2,7 +2,7 @@
 
 import type { ComponentChildren } from "preact";
 import { useMemo, useRef } from "preact/hooks";
-import { joinSteps } from "../runs/steps.js";
+import { combineSplits } from "../runs/steps.js";
 import { toCsv } from "../tables/csv.js";
 import { formatCount } from "../tables/format.js";
 import type { StepTables } from "../tables/step-tables.js";
@@ -58,7 +58,7 @@ export function StepChart(props: StepChartProps) {
 
   const { x, series } = useMemo(() => {
     const runs = [...shown].filter(([, table]) => table.columns.step.length > 0);
-    const { steps, place } = joinSteps(runs.map(([, table]) => table.columns.step));
+    const { steps, place } = combineSplits(runs.map(([, table]) => table.columns.step));
     const lines = runs.flatMap(([name, table], index) => {
       const look = looks.get(name);
       const own = look ? linesOf(table, look, name, runs.length === 1) : [];

@@ -18,7 +18,7 @@ export function useInk(): Ink {
 }
 
 export function useTheme(): { choice: ThemeChoice; ink: Ink; next: () => void } {
-  const [choice, setChoice] = useState<ThemeChoice>(storedChoice);
+  const [choice, setChoice] = useState<ThemeChoice>(storedAlgorithm);
   const [isSystemDark, setSystemDark] = useState(() => darkQuery().matches);
   useEffect(() => {
     const query = darkQuery();
@@ -44,7 +44,7 @@ function darkQuery(): MediaQueryList {
   return matchMedia("(prefers-color-scheme: dark)");
 }
 
-function storedChoice(): ThemeChoice {
+function storedAlgorithm(): ThemeChoice {
   try {
     const stored = localStorage.getItem(key);
     return choices.find((known) => known === stored) ?? "system";

@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 import type { CallRecord } from "../wire.js";
-import { kernelRows, timeOfParts } from "./kernels.js";
+import { kernelRows, timeOfPhases } from "./kernels.js";
 
 const call = (kernel: string, us: number | undefined, bytes: number): CallRecord => ({
   op: kernel,
@@ -40,7 +40,7 @@ test("without measured times the rows come by the bytes that they move", () => {
 });
 
 test("what calls take together is told with the part of it that moves bytes, once something was measured", () => {
-  assert.equal(timeOfParts([call("add", undefined, 4)]), undefined);
+  assert.equal(timeOfPhases([call("add", undefined, 4)]), undefined);
   const calls = [call("add", 10, 4), call("copy", 3, 4), call("indexed copy", 2, 4), call("copyist", 5, 4)];
-  assert.deepEqual(timeOfParts(calls), { us: 20, copiesUs: 5 });
+  assert.deepEqual(timeOfPhases(calls), { us: 20, copiesUs: 5 });
 });

@@ -34,7 +34,7 @@ export function kernelRows(calls: readonly CallRecord[]): KernelRow[] {
 }
 
 /** What a step's calls take together, and what of it only moves bytes; undefined where nothing was measured. */
-export function timeOfParts(
+export function timeOfPhases(
   calls: readonly CallRecord[],
 ): { readonly us: number; readonly copiesUs: number } | undefined {
   if (!calls.some(({ us }) => us !== undefined)) return undefined;

@@ -84,10 +84,10 @@ export function PlanCanvas({ plan, picture, search, pinned, onPin }: PlanCanvasP
     return () => element?.removeEventListener("wheel", listen);
   }, []);
 
-  function zoom(call: number, byte: number, factor: number, isAlongOnly = false): void {
+  function zoom(call: number, byte: number, factor: number, isKMajorOnly = false): void {
     setView((last) => ({
       calls: zoomRange(last.calls, call, factor, picture.calls, 2),
-      bytes: isAlongOnly ? last.bytes : zoomRange(last.bytes, byte, factor, picture.bytes, 1024),
+      bytes: isKMajorOnly ? last.bytes : zoomRange(last.bytes, byte, factor, picture.bytes, 1024),
     }));
   }
   const reset = (): void => setView({ calls: picture.calls, bytes: picture.bytes });

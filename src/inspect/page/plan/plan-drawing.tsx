@@ -1,6 +1,6 @@
 /** The strokes of the picture of step memory: axes, rectangles, the peak's line, and what is held. */
 
-import { type Ink, partColours } from "../charts/palette.js";
+import { type Ink, phaseColours } from "../charts/palette.js";
 import { byteTicks, type Range, roundTicks } from "../charts/scales.js";
 import { formatBytes, formatCount } from "../tables/format.js";
 import type { PlanPicture } from "./plan-picture.js";
@@ -25,7 +25,7 @@ export function plotArea(width: number, height: number): PlotArea {
 }
 
 export interface BoxLook {
-  readonly part: keyof typeof partColours;
+  readonly part: keyof typeof phaseColours;
   readonly isSaved: boolean;
 }
 
@@ -48,8 +48,8 @@ export function drawBoxes(pen: Pen, drawing: BoxDrawing): void {
   const place = placer(view, area);
   pen.save();
   clipTo(pen, area);
-  const stripes = stripesOf(pen, ink);
-  for (const part of Object.keys(partColours) as (keyof typeof partColours)[]) {
+  const strips = stripsOf(pen, ink);
+  for (const part of Object.keys(phaseColours) as (keyof typeof phaseColours)[]) {
     for (const isDimmed of [true, false]) {
       pen.globalAlpha = isDimmed ? 0.12 : 0.85;
       for (const [index, box] of picture.boxes.entries()) {
@@ -58,10 +58,10 @@ export function drawBoxes(pen: Pen, drawing: BoxDrawing): void {
         const { left, top, width, height } = place(box);
         if (left > area.left + area.width || left + width < area.left) continue;
         if (top > area.top + area.height || top + height < area.top) continue;
-        pen.fillStyle = partColours[part];
+        pen.fillStyle = phaseColours[part];
         pen.fillRect(left, top, width, height);
-        if (look.isSaved && stripes) {
-          pen.fillStyle = stripes;
+        if (look.isSaved && strips) {
+          pen.fillStyle = strips;
           pen.fillRect(left, top, width, height);
         }
         if (width > 3 && height > 3) {
@@ -176,7 +176,7 @@ function line(pen: Pen, fromX: number, fromY: number, toX: number, toY: number):
 }
 
 /** What is saved for backward is striped: seen without telling colours apart. */
-function stripesOf(pen: Pen, ink: Ink): CanvasPattern | undefined {
+function stripsOf(pen: Pen, ink: Ink): CanvasPattern | undefined {
   const tile = document.createElement("canvas");
   tile.width = 8;
   tile.height = 8;

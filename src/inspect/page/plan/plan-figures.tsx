@@ -2,7 +2,7 @@
 
 import { useMemo, useState } from "preact/hooks";
 import { download, Figure, fileName } from "../charts/figure.js";
-import { partColours } from "../charts/palette.js";
+import { phaseColours } from "../charts/palette.js";
 import { toCsv } from "../tables/csv.js";
 import { formatBytes, formatCount, formatPercent } from "../tables/format.js";
 import { SortTable, type TableColumn } from "../tables/sort-table.js";
@@ -27,7 +27,7 @@ export function PlanFigures({ run, plan, search }: PlanFiguresProps) {
   }, [memory, search]);
   const columns = useMemo(() => tensorColumns(plan), [plan]);
   const choose = (tensor: PlannedTensor): void => setPinned(memory.tensors.indexOf(tensor));
-  const isChosen = (tensor: PlannedTensor): boolean => pinned >= 0 && memory.tensors[pinned] === tensor;
+  const isTuned = (tensor: PlannedTensor): boolean => pinned >= 0 && memory.tensors[pinned] === tensor;
   const over = memory.lowerBound > 0 ? memory.peak / memory.lowerBound - 1 : 0;
   const hasNone = memory.tensors.length === 0 ? "This step needs no memory of its own." : undefined;
   return (
@@ -66,7 +66,7 @@ export function PlanFigures({ run, plan, search }: PlanFiguresProps) {
           rows={alive}
           columns={columns}
           pageSize={10}
-          isChosen={isChosen}
+          isTuned={isTuned}
           onChoose={choose}
           footer={
             <tr>
@@ -95,7 +95,7 @@ export function PlanFigures({ run, plan, search }: PlanFiguresProps) {
           rows={shown}
           columns={columns}
           pageSize={15}
-          isChosen={isChosen}
+          isTuned={isTuned}
           onChoose={choose}
         />
       </Figure>
@@ -120,14 +120,14 @@ function Legend({ search, found }: { readonly search: string; readonly found: nu
   return (
     <>
       <ul class="keys">
-        {Object.entries(partColours).map(([part, colour]) => (
+        {Object.entries(phaseColours).map(([part, colour]) => (
           <li key={part}>
             <span class="key" style={{ backgroundColor: colour }} />
             {part}
           </li>
         ))}
         <li>
-          <span class="key striped" style={{ backgroundColor: partColours.forward }} />
+          <span class="key striped" style={{ backgroundColor: phaseColours.forward }} />
           saved for backward
         </li>
       </ul>

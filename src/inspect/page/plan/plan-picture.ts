@@ -4,7 +4,7 @@
  */
 
 import type { Range } from "../charts/scales.js";
-import type { PlanMemoryRecord, PlannedTensor, PlanRecord, StepPart } from "../wire.js";
+import type { PlanMemoryRecord, PlannedTensor, PlanRecord, StepPhase } from "../wire.js";
 
 export interface Box {
   readonly left: number;
@@ -67,7 +67,7 @@ export function aliveAtPeak(memory: PlanMemoryRecord): PlannedTensor[] {
 }
 
 /** The part of the step whose call makes a tensor; scratch memory has no type, and belongs to none. */
-export function partOf({ type, birth }: PlannedTensor, calls: PlanRecord["calls"]): StepPart | "scratch" {
+export function partOf({ type, birth }: PlannedTensor, calls: PlanRecord["calls"]): StepPhase | "scratch" {
   if (type === undefined) return "scratch";
   return calls[Math.min(calls.length - 1, Math.ceil(birth))]?.part ?? "forward";
 }
@@ -137,7 +137,7 @@ export type Direction = "left" | "right" | "up" | "down";
 export function neighbour(boxes: readonly Box[], from: number, direction: Direction): number {
   const start = boxes[from];
   if (start === undefined) return boxes.length > 0 ? 0 : -1;
-  const isAlong = direction === "left" || direction === "right";
+  const isKMajor = direction === "left" || direction === "right";
   const sign = direction === "right" || direction === "up" ? 1 : -1;
   const [byteSpan, callSpan] = [
     boxes.reduce((most, { top }) => Math.max(most, top), 1),
@@ -145,9 +145,9 @@ export function neighbour(boxes: readonly Box[], from: number, direction: Direct
   ];
   let [best, least] = [from, Infinity];
   for (const [index, box] of boxes.entries()) {
-    const ahead = isAlong ? (box.left - start.left) / callSpan : (box.bottom - start.bottom) / byteSpan;
+    const ahead = isKMajor ? (box.left - start.left) / callSpan : (box.bottom - start.bottom) / byteSpan;
     if (index === from || ahead * sign <= 0) continue;
-    const aside = isAlong ? (box.bottom - start.bottom) / byteSpan : (box.left - start.left) / callSpan;
+    const aside = isKMajor ? (box.bottom - start.bottom) / byteSpan : (box.left - start.left) / callSpan;
     const distance = ahead * sign + 3 * Math.abs(aside);
     if (distance < least) [best, least] = [index, distance];
   }

@@ -47,21 +47,21 @@ interface RunItemProps extends Pick<RunListProps, "route" | "onCompare"> {
 
 function RunItem({ run, route, look, onCompare }: RunItemProps) {
   const { name, state, step, of, isLive, note } = run;
-  const isChosen = name === route.run;
+  const isTuned = name === route.run;
   const others = route.others.filter((other) => other !== name);
   const share = typeof step === "number" && of && step < of ? formatPercent(step / of, 0) : undefined;
   return (
-    <li class={isChosen ? "chosen" : ""}>
+    <li class={isTuned ? "chosen" : ""}>
       <input
         type="checkbox"
-        checked={isChosen || route.others.includes(name)}
-        disabled={isChosen}
-        title={isChosen ? "This run is shown" : "Lay this run over the one that is shown"}
+        checked={isTuned || route.others.includes(name)}
+        disabled={isTuned}
+        title={isTuned ? "This run is shown" : "Lay this run over the one that is shown"}
         aria-label={`Compare ${name}`}
         style={{ accentColor: look?.colour ?? "auto" }}
         onChange={(event) => onCompare(name, event.currentTarget.checked)}
       />
-      <a href={formatRoute({ ...route, run: name, others })} aria-current={isChosen ? "page" : undefined}>
+      <a href={formatRoute({ ...route, run: name, others })} aria-current={isTuned ? "page" : undefined}>
         <span class="name">{name}</span>
         <span class="quiet">
           <span class={`dot ${isLive ? "live" : state}`} /> {isLive ? "live" : state}

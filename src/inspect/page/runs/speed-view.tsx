@@ -13,7 +13,7 @@ import {
   formatNumber,
   formatPercent,
 } from "../tables/format.js";
-import { type KernelRow, kernelRows, timeOfParts } from "../plan/kernels.js";
+import { type KernelRow, kernelRows, timeOfPhases } from "../plan/kernels.js";
 import { lookOf, type SeriesLook } from "../charts/palette.js";
 import { PassStepper } from "../plan/pass-stepper.js";
 import { PlanPicker, usePlan } from "../plan/plan-picker.js";
@@ -37,7 +37,7 @@ const untimed =
 export function SpeedView({ detail, others, tables, looks, planVersion }: SpeedViewProps) {
   const chosen = usePlan(detail, planVersion);
   const calls = chosen.plan?.calls ?? [];
-  const parts = useMemo(() => timeOfParts(calls), [calls]);
+  const parts = useMemo(() => timeOfPhases(calls), [calls]);
   const kernels = useMemo(() => kernelRows(calls), [calls]);
   const numbered = useMemo(() => calls.map((call, place) => ({ ...call, place })), [calls]);
   const paceLines = useCallback(

@@ -9,11 +9,11 @@ import {
   epochStepMs,
   foldStarts,
   hostByEpoch,
-  joinSteps,
+  combineSplits,
   lastKnown,
   rowsOfSteps,
   secondsLeft,
-  stepsOf,
+  stridedAccess,
   stepTimes,
 } from "./steps.js";
 import type { StepTable } from "../wire.js";
@@ -65,7 +65,7 @@ test("a table covers what lies inside of it, and the run's ends", () => {
   assert.ok(covers(part, { min: -5, max: 8 }));
   assert.ok(!covers(part, { min: 1, max: 60 }));
   assert.ok(!covers(empty, { min: 1, max: 2 }));
-  assert.equal(stepsOf(empty), undefined);
+  assert.equal(stridedAccess(empty), undefined);
 });
 
 test("a step's time is the way from the one before it; across folds it isn't known", () => {
@@ -111,7 +111,7 @@ test("the last known value passes over holes", () => {
 });
 
 test("runs with different steps share an axis, and each keeps its values at its own", () => {
-  const { steps, place } = joinSteps([
+  const { steps, place } = combineSplits([
     [1, 3, 5],
     [1, 4],
   ]);

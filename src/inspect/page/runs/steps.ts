@@ -4,7 +4,7 @@ import type { Range } from "../charts/scales.js";
 import type { Column, StepTable } from "../wire.js";
 
 /** The steps of a table, the first and the last; undefined without any. */
-export function stepsOf(table: StepTable | undefined): Range | undefined {
+export function stridedAccess(table: StepTable | undefined): Range | undefined {
   const steps = table?.columns.step ?? [];
   const [first, last] = [steps[0], steps.at(-1)];
   if (typeof first !== "number" || typeof last !== "number") return undefined;
@@ -39,7 +39,7 @@ function firstAtLeast(steps: Column, step: number): number {
 
 /** Whether every step of the range lies between the table's first and last, or none is missing beyond them. */
 export function covers(table: StepTable, { min, max }: Range): boolean {
-  const own = stepsOf(table);
+  const own = stridedAccess(table);
   if (own === undefined) return false;
   return (own.min <= min || table.from === 0) && (own.max >= max || table.to >= table.rows);
 }
@@ -154,7 +154,7 @@ export function secondsLeft(table: StepTable, of: number | undefined): number | 
 }
 
 /** Several runs' points on one axis: all their steps, each once and ascending, and the way of a run's values onto it. */
-export function joinSteps(runs: readonly Column[]): {
+export function combineSplits(runs: readonly Column[]): {
   steps: number[];
   place: (run: number, values: Column) => Column;
 } {

@@ -21,13 +21,13 @@ export interface SortTableProps<Row> {
   /** The column that it starts by, and from its greatest value down; the rows' own order unless given. */
   readonly sortBy?: string;
   readonly pageSize?: number;
-  readonly isChosen?: (row: Row) => boolean;
+  readonly isTuned?: (row: Row) => boolean;
   readonly onChoose?: (row: Row) => void;
   readonly footer?: ComponentChildren;
 }
 
 export function SortTable<Row>(props: SortTableProps<Row>) {
-  const { label, rows, columns, sortBy, pageSize = 25, isChosen, onChoose, footer } = props;
+  const { label, rows, columns, sortBy, pageSize = 25, isTuned, onChoose, footer } = props;
   const [sort, setSort] = useState<{ label: string | undefined; isDown: boolean }>({
     label: sortBy,
     isDown: true,
@@ -107,8 +107,8 @@ export function SortTable<Row>(props: SortTableProps<Row>) {
               <tr
                 key={`${current}-${place}`}
                 id={`${id}-${place}`}
-                class={`${place === active ? "active" : ""} ${isChosen?.(row) ? "chosen" : ""}`}
-                aria-selected={isChosen?.(row) ?? false}
+                class={`${place === active ? "active" : ""} ${isTuned?.(row) ? "chosen" : ""}`}
+                aria-selected={isTuned?.(row) ?? false}
                 onClick={() => {
                   setActive(place);
                   onChoose?.(row);

@@ -23,7 +23,7 @@ import {
 import { stripLength } from "./tiled-code.js";
 import { tiledForwardKernel, tiledForwardParameters } from "./tiled-forward.js";
 
-type Access = "out" | "part";
+type Access = "out" | "partial-out";
 
 /** Made when first needed and kept: a runtime knows a kernel by its source's identity. */
 const made = new Map<string, KernelSource>();

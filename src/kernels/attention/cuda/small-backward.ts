@@ -19,7 +19,7 @@ const inputs = ["query", "key", "value", "outGradient"] as const;
 const results = ["queryGradient", "keyGradient", "valueGradient"] as const;
 
 /** The arguments, in order. */
-export function smallBackwardParameters(dtype: GemmDtype, access: "out" | "part") {
+export function smallBackwardParameters(dtype: GemmDtype, access: "out" | "partial-out") {
   return {
     query: "in",
     key: "in",
@@ -42,7 +42,7 @@ export interface BackwardFacts extends Record<string, boolean> {
 
 export function smallBackwardKernel(
   elements: Elements,
-  access: "out" | "part",
+  access: "out" | "partial-out",
   plan: SmallPlan,
   facts: BackwardFacts,
   strides: Strides<(typeof inputs)[number] | (typeof results)[number]>,
@@ -116,7 +116,7 @@ ${declarePairs("Result", ...results)}
     gained[r][own] = isSeen && scoring.has(r, rows) ? ownGain[placeOf(r, own, stride)] : 0;
     mean[r] = fused(shares[r][own], gained[r][own], mean[r]);
   });
-  joinTeam(mean, [](Scalar a, Scalar b) { return a + b; });
+  reduceTeam(mean, [](Scalar a, Scalar b) { return a + b; });
   forScores(scoring, [&](unsigned r, unsigned own, bool isSeen) {
     const Scalar gradient = isSeen ? shares[r][own] * (gained[r][own] - mean[r]) : 0;
     if (scoring.has(r, rows)) {

@@ -107,7 +107,7 @@ static __device__ __forceinline__ auto stage(const Memory* from, unsigned rowStr
  * `Team`: what a thread's team owns where each of THREADS threads' teams owns ROWS rows, from `first` on; and which of the
  * team's lanes the thread is.
  *
- * `meet` waits for all threads of the block. `joinTeam` joins a number for each of the team's rows over its lanes.
+ * `meet` waits for all threads of the block. `reduceTeam` joins a number for each of the team's rows over its lanes.
  */
 export const declareTeam = `
 template <unsigned ROWS, unsigned THREADS>
@@ -135,7 +135,7 @@ static __device__ __forceinline__ Scalar exchange(Scalar value, unsigned bit) {
 }
 
 template <unsigned ROWS, class Join>
-static __device__ __forceinline__ void joinTeam(Scalar (&values)[ROWS], Join join) {
+static __device__ __forceinline__ void reduceTeam(Scalar (&values)[ROWS], Join join) {
   for (unsigned bit = teamLanes / 2; bit > 0; bit /= 2) {
     for (unsigned r = 0; r < ROWS; r++) values[r] = join(values[r], exchange(values[r], bit));
   }
@@ -178,14 +178,14 @@ static __device__ __forceinline__ auto loadOwn(
 
 /** Of sums[COLUMNS, ROWS], from a column and a row on: LANES lanes have a part of each. */
 template <unsigned COLUMNS, unsigned ROWS, unsigned LANES, class Store>
-static __device__ __forceinline__ void joinSums(Scalar* sums, unsigned r, unsigned column, unsigned lane, Store store) {
+static __device__ __forceinline__ void combineAccumulators(Scalar* sums, unsigned r, unsigned column, unsigned lane, Store store) {
   constexpr unsigned count = COLUMNS * ROWS, half = count / 2;
   if constexpr (LANES == 1) {
     #pragma unroll
     for (unsigned i = 0; i < count; i++) store(r + i % ROWS, column + i / ROWS, sums[i]);
   } else if constexpr (count % 2 == 1) {
     for (unsigned i = 0; i < count; i++) sums[i] += exchange(sums[i], LANES / 2);
-    joinSums<COLUMNS, ROWS, LANES / 2>(sums, r, column, lane, store);
+    combineAccumulators<COLUMNS, ROWS, LANES / 2>(sums, r, column, lane, store);
   } else {
     const bool isUpper = (lane & (LANES / 2)) != 0;
     for (unsigned i = 0; i < half; i++) {
@@ -194,9 +194,9 @@ static __device__ __forceinline__ void joinSums(Scalar* sums, unsigned r, unsign
       sums[i] = kept + exchange(given, LANES / 2);
     }
     if constexpr (COLUMNS > 1) {
-      joinSums<COLUMNS / 2, ROWS, LANES / 2>(sums, r, column + (isUpper ? COLUMNS / 2 : 0), lane, store);
+      combineAccumulators<COLUMNS / 2, ROWS, LANES / 2>(sums, r, column + (isUpper ? COLUMNS / 2 : 0), lane, store);
     } else {
-      joinSums<1, ROWS / 2, LANES / 2>(sums, r + (isUpper ? ROWS / 2 : 0), column, lane, store);
+      combineAccumulators<1, ROWS / 2, LANES / 2>(sums, r + (isUpper ? ROWS / 2 : 0), column, lane, store);
     }
   }
 }
@@ -228,7 +228,7 @@ static __device__ __forceinline__ void multiplyRows(
         }
       }
     }
-    joinSums<columnsAtOnce, teamRows, teamLanes>(
+    combineAccumulators<columnsAtOnce, teamRows, teamLanes>(
         sums, 0, firstColumn, lane, [&](unsigned r, unsigned column, Scalar sum) {
           if (isEven || column < columns) store(r, column, sum);
         });

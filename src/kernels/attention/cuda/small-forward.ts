@@ -18,7 +18,7 @@ import type { SmallPlan } from "./small-plan.js";
 const inputs = ["query", "key", "value"] as const;
 
 /** The arguments, in order. */
-export function smallForwardParameters(dtype: GemmDtype, access: "out" | "part") {
+export function smallForwardParameters(dtype: GemmDtype, access: "out" | "partial-out") {
   return {
     query: "in",
     key: "in",
@@ -40,7 +40,7 @@ export interface ForwardFacts extends Record<string, boolean> {
 
 export function smallForwardKernel(
   elements: Elements,
-  access: "out" | "part",
+  access: "out" | "partial-out",
   plan: SmallPlan,
   facts: ForwardFacts,
   strides: Strides<(typeof inputs)[number] | "mask" | "out"> & { readonly maskColumn: number },
@@ -100,12 +100,12 @@ ${declarePairs("Scalar", "mask")}
     shares[r][own] = isSeen ? ownScores[placeOf(r, own, stride)] : lowest();
     largest[r] = larger(largest[r], shares[r][own]);
   });
-  joinTeam(largest, [](Scalar a, Scalar b) { return larger(a, b); });
+  reduceTeam(largest, [](Scalar a, Scalar b) { return larger(a, b); });
   forScores(team, [&](unsigned r, unsigned own, bool isSeen) {
     shares[r][own] = isSeen ? power(shares[r][own] - largest[r]) : 0;
     total[r] += shares[r][own];
   });
-  joinTeam(total, [](Scalar a, Scalar b) { return a + b; });
+  reduceTeam(total, [](Scalar a, Scalar b) { return a + b; });
   for (unsigned r = 0; r < teamRows; r++) total[r] = 1 / total[r];
   forScores(team, [&](unsigned r, unsigned own, bool) {
     const Scalar probability = shares[r][own] * total[r];

@@ -28,7 +28,7 @@ const sizes = {
 } as const;
 
 /** The arguments of the kernel over rows, in order. */
-export function tiledRowsParameters(dtype: GemmDtype, access: "out" | "part") {
+export function tiledRowsParameters(dtype: GemmDtype, access: "out" | "partial-out") {
   return {
     key: "in",
     value: "in",
@@ -44,7 +44,7 @@ export function tiledRowsParameters(dtype: GemmDtype, access: "out" | "part") {
 }
 
 /** The arguments of the kernel over columns, in order. */
-export function tiledColumnsParameters(dtype: GemmDtype, access: "out" | "part") {
+export function tiledColumnsParameters(dtype: GemmDtype, access: "out" | "partial-out") {
   return {
     query: "in",
     probabilities: "in",
@@ -59,7 +59,7 @@ export function tiledColumnsParameters(dtype: GemmDtype, access: "out" | "part")
   } as const;
 }
 
-export function tiledRowsKernel(elements: Elements, access: "out" | "part"): KernelSource {
+export function tiledRowsKernel(elements: Elements, access: "out" | "partial-out"): KernelSource {
   const { dtype } = elements;
   return cudaKernel({
     name: nameOf("attention.backward.rows", elements),
@@ -77,7 +77,7 @@ export function tiledRowsKernel(elements: Elements, access: "out" | "part"): Ker
   });
 }
 
-export function tiledColumnsKernel(elements: Elements, access: "out" | "part"): KernelSource {
+export function tiledColumnsKernel(elements: Elements, access: "out" | "partial-out"): KernelSource {
   const { dtype } = elements;
   return cudaKernel({
     name: nameOf("attention.backward.columns", elements),

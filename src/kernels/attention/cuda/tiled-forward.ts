@@ -17,7 +17,7 @@ import { forStripRows, multiplyTiles, tiledThreads } from "./tiled-code.js";
 const inputs = ["query", "key", "value"] as const;
 
 /** The arguments, in order. */
-export function tiledForwardParameters(dtype: GemmDtype, access: "out" | "part") {
+export function tiledForwardParameters(dtype: GemmDtype, access: "out" | "partial-out") {
   return {
     query: "in",
     key: "in",
@@ -40,7 +40,7 @@ export function tiledForwardParameters(dtype: GemmDtype, access: "out" | "part")
   } as const;
 }
 
-export function tiledForwardKernel(elements: Elements, access: "out" | "part"): KernelSource {
+export function tiledForwardKernel(elements: Elements, access: "out" | "partial-out"): KernelSource {
   const { dtype } = elements;
   return cudaKernel({
     name: nameOf("attention.tiled", elements),

@@ -7,7 +7,7 @@ import type { KernelSource, Local } from "../../../driver/index.js";
 import { call, forRange, limitTo, setToElement } from "../../codegen/wasm/loops.js";
 import { localsOf, wasmKernel } from "../../codegen/wasm/wasm-function.js";
 import type { Element } from "../../gemm/cpu/element.js";
-import { inGroups, setLimit, setToPair, setToProduct, strideParameters } from "./pair.js";
+import { inGroups, setLimit, setToGemm, setToPair, strideParameters } from "./pair.js";
 import { scoresFunction } from "./score-dots.js";
 import { softmaxGradientFunction } from "./softmax.js";
 import { weightedSumsFunction } from "./weighted-sums.js";
@@ -23,7 +23,7 @@ const operands = [
 ] as const;
 
 /** The arguments of the backward kernel, in order. */
-export function backwardParameters({ dtype }: Element, access: "out" | "part") {
+export function backwardParameters({ dtype }: Element, access: "out" | "partial-out") {
   return {
     query: "in",
     key: "in",
@@ -48,7 +48,7 @@ export function backwardParameters({ dtype }: Element, access: "out" | "part") {
 /** How many rows, or columns, a turn takes in each kind of product. */
 const atOnce = { scores: 2, sums: 4 } as const;
 
-export function backwardKernel(element: Element, access: "out" | "part"): KernelSource {
+export function backwardKernel(element: Element, access: "out" | "partial-out"): KernelSource {
   const functions = [
     scoresFunction(`scores${atOnce.scores}`, element, atOnce.scores),
     scoresFunction("scores1", element, 1),
@@ -89,7 +89,7 @@ export function backwardKernel(element: Element, access: "out" | "part"): Kernel
       });
     };
     /** `to[column] = factor · Σ scores[row, column] · from[row]`, for some columns, over the rows that see any of them. */
-    const sumOverRows = (
+    const lowerBiasGradient = (
       count: number,
       sum: {
         readonly scores: Local;
@@ -115,13 +115,13 @@ export function backwardKernel(element: Element, access: "out" | "part"): Kernel
     };
 
     code[element.dtype](1).set(one);
-    setToProduct(code, scoreRowBytes, columns, element.bytes);
-    setToProduct(code, here.seenStep, given.isCausal, element.bytes);
+    setToGemm(code, scoreRowBytes, columns, element.bytes);
+    setToGemm(code, here.seenStep, given.isCausal, element.bytes);
     forRange(code, block, endBlock, 1, () => {
       code.get(block).get(given.heads).op("i32.div_u").set(here.batch);
       code.get(block).get(given.heads).op("i32.rem_u").set(here.head);
       for (const name of operands) setToPair(code, here[name], given, name, here);
-      setToProduct(code, row, block, rows);
+      setToGemm(code, row, block, rows);
       setToElement(code, here.probabilities, given.probabilities, row, scoreRowBytes);
       setToElement(code, here.scoreGradient, given.scoreGradient, row, scoreRowBytes);
 
@@ -133,7 +133,7 @@ export function backwardKernel(element: Element, access: "out" | "part"): Kernel
       });
       code.i32(0).set(row);
       setLimit(code, limit, row, 1, given);
-      setToProduct(code, limit, limit, element.bytes);
+      setToGemm(code, limit, limit, element.bytes);
       setToElement(code, end, here.scoreGradient, rows, scoreRowBytes);
       const strip = [here.scoreGradient, end, scoreRowBytes, limit, here.seenStep] as const;
       call(code, "softmaxGradientRows", here.probabilities, ...strip);
@@ -145,7 +145,7 @@ export function backwardKernel(element: Element, access: "out" | "part"): Kernel
       });
       code.i32(0).set(column);
       inGroups(code, column, columns, atOnce.sums, (count) => {
-        sumOverRows(count, {
+        lowerBiasGradient(count, {
           scores: here.scoreGradient,
           from: here.query,
           fromRowBytes: given.queryRowBytes,
@@ -154,7 +154,7 @@ export function backwardKernel(element: Element, access: "out" | "part"): Kernel
           length: width,
           factor: scale,
         });
-        sumOverRows(count, {
+        lowerBiasGradient(count, {
           scores: here.probabilities,
           from: here.outGradient,
           fromRowBytes: given.outGradientRowBytes,

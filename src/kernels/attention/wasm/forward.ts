@@ -7,7 +7,7 @@ import type { Code, KernelSource } from "../../../driver/index.js";
 import { call, forRange, limitTo, setToElement } from "../../codegen/wasm/loops.js";
 import { localsOf, wasmKernel } from "../../codegen/wasm/wasm-function.js";
 import type { Element } from "../../gemm/cpu/element.js";
-import { type Given, inGroups, setLimit, setToPair, setToProduct, strideParameters } from "./pair.js";
+import { type Given, inGroups, setLimit, setToGemm, setToPair, strideParameters } from "./pair.js";
 import { scoresFunction } from "./score-dots.js";
 import { addMaskFunction, importsOf, softmaxFunction } from "./softmax.js";
 import { weightedSumsFunction } from "./weighted-sums.js";
@@ -16,7 +16,7 @@ import { weightedSumsFunction } from "./weighted-sums.js";
 export const stripRows = 32;
 
 /** The arguments of the forward kernel, in order. */
-export function forwardParameters({ dtype }: Element, access: "out" | "part") {
+export function forwardParameters({ dtype }: Element, access: "out" | "partial-out") {
   return {
     query: "in",
     key: "in",
@@ -42,7 +42,7 @@ export function forwardParameters({ dtype }: Element, access: "out" | "part") {
 /** How many rows a turn takes in each of the two products. */
 const atOnce = { scores: 2, out: 4 } as const;
 
-export function forwardKernel(element: Element, access: "out" | "part"): KernelSource {
+export function forwardKernel(element: Element, access: "out" | "partial-out"): KernelSource {
   const functions = [
     scoresFunction(`scores${atOnce.scores}`, element, atOnce.scores),
     scoresFunction("scores1", element, 1),
@@ -73,8 +73,8 @@ export function forwardKernel(element: Element, access: "out" | "part"): KernelS
     };
 
     code[element.dtype](1).set(one);
-    setToProduct(code, scoreRowBytes, columns, element.bytes);
-    setToProduct(code, here.seenStep, given.isCausal, element.bytes);
+    setToGemm(code, scoreRowBytes, columns, element.bytes);
+    setToGemm(code, here.seenStep, given.isCausal, element.bytes);
     forRange(code, block, endBlock, 1, () => {
       code.get(block).get(given.rowStrips).op("i32.div_u").set(pair);
       code.get(block).get(given.rowStrips).op("i32.rem_u").i32(stripRows).op("i32.mul").tee(firstRow);
@@ -84,7 +84,7 @@ export function forwardKernel(element: Element, access: "out" | "part"): KernelS
       code.get(pair).get(given.heads).op("i32.rem_u").set(here.head);
       for (const name of ["query", "key", "value", "mask", "out"] as const)
         setToPair(code, here[name], given, name, here);
-      setToProduct(code, row, pair, rows);
+      setToGemm(code, row, pair, rows);
       setToElement(code, here.scores, given.probabilities, row, scoreRowBytes);
 
       overRows(atOnce.scores, (count) => {
@@ -102,7 +102,7 @@ export function forwardKernel(element: Element, access: "out" | "part"): KernelS
       setToElement(code, at, here.scores, firstRow, scoreRowBytes);
       setToElement(code, end, here.scores, endRow, scoreRowBytes);
       setLimit(code, limit, firstRow, 1, given);
-      setToProduct(code, limit, limit, element.bytes);
+      setToGemm(code, limit, limit, element.bytes);
       call(code, "softmaxRows", at, end, scoreRowBytes, limit, here.seenStep);
       overRows(atOnce.out, (count) => {
         setToElement(code, to, here.out, row, given.outRowBytes);

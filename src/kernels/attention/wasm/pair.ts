@@ -20,7 +20,7 @@ export function strideParameters<Name extends string>(
 }
 
 /** `local = a · b` */
-export function setToProduct(code: Code, local: Local, a: Local, b: Local | number): void {
+export function setToGemm(code: Code, local: Local, a: Local, b: Local | number): void {
   push(code.get(a), b).op("i32.mul").set(local);
 }
 

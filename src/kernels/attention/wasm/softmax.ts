@@ -73,7 +73,7 @@ function storeElements(code: Code, element: Element, form: Form, address: Local,
 }
 
 /** Joins the vector's lanes, and has what comes out in each of them. */
-function joinLanes(code: Code, { lanes }: Element, vector: Local, join: () => void): void {
+function flattenSpans(code: Code, { lanes }: Element, vector: Local, join: () => void): void {
   code.get(vector).get(vector).get(vector).shuffle([2, 3, 0, 1]);
   join();
   code.set(vector);
@@ -147,7 +147,7 @@ export function softmaxFunction(element: Element): WasmFunction {
         code.get(largest);
         pushElements(code, element, form, at).op(larger).set(largest);
       });
-      joinLanes(code, element, largest, () => code.op(larger));
+      flattenSpans(code, element, largest, () => code.op(larger));
       setZero(code, element, sums);
       code.get(row).set(at);
       const takePowers = (form: Form): void => {
@@ -158,7 +158,7 @@ export function softmaxFunction(element: Element): WasmFunction {
         code.get(sums).get(value).op(element.addVectors).set(sums);
       };
       pass(code, element, { at, end }, takePowers, () =>
-        joinLanes(code, element, sums, () => code.op(element.addVectors)),
+        flattenSpans(code, element, sums, () => code.op(element.addVectors)),
       );
       code.get(row).set(at);
       pass(code, element, { at, end }, (form) => {
@@ -200,7 +200,7 @@ export function softmaxGradientFunction(element: Element): WasmFunction {
         step(form);
       };
       pass(code, element, { at, end }, addUp, () =>
-        joinLanes(code, element, sums, () => code.op(element.addVectors)),
+        flattenSpans(code, element, sums, () => code.op(element.addVectors)),
       );
       begin();
       pass(code, element, { at, end }, (form) => {

@@ -78,7 +78,7 @@ export function weightedSumsFunction(
       setToElement(code, toAt, to, place, bytes);
       for (const sumsOfTarget of sums) {
         for (const [index, { sum }] of sumsOfTarget.entries())
-          storeProduct(code, element, toAt, index, sum, isVector ? factorOfAll : given.factor);
+          storeGemm(code, element, toAt, index, sum, isVector ? factorOfAll : given.factor);
         advance(code, toAt, given.toRowBytes);
       }
     };
@@ -101,14 +101,7 @@ export function weightedSumsFunction(
 }
 
 /** Stores factor · sum, scalars or vectors, the one numbered `index` from the address. */
-function storeProduct(
-  code: Code,
-  element: Element,
-  to: Local,
-  index: number,
-  sum: Local,
-  factor: Local,
-): void {
+function storeGemm(code: Code, element: Element, to: Local, index: number, sum: Local, factor: Local): void {
   const isVector = sum.type === "v128";
   code.get(to).get(sum).get(factor);
   code.op(isVector ? element.multiplyVectors : element.multiply);

@@ -5,7 +5,7 @@
  */
 
 import type { KernelSource } from "../../../driver/index.js";
-import type { PartsKernel } from "../../../ir/index.js";
+import type { ChunkedReduceKernel } from "../../../ir/index.js";
 import { checkColumnKernel, identityOf } from "../../../ir/index.js";
 import { computeTypes, elementTypes } from "./element-types.js";
 import { binary, type Leaves, literal, printExpression } from "./expressions.js";
@@ -14,17 +14,17 @@ import { widened } from "./row-operands.js";
 
 const warp = 32;
 const threads = 256;
-const [packWidth, packsPerThread] = [4, 4];
+const [vectorWidth, vectorsPerThread] = [4, 4];
 /** The alignment that moves the largest packs as a whole. */
-const packAlignment = 16;
+const vectorAlignment = 16;
 
-export const partLength = threads * packWidth * packsPerThread;
+export const chunkLength = threads * vectorWidth * vectorsPerThread;
 
 /**
  * The parameters: the vectors, where the results go, then as u32 the vectors' lengths and the parts of each and those
  * before it; then the kernel's scalars.
  */
-export function printPartsKernel(kernel: PartsKernel, vectors: number): KernelSource {
+export function printChunkedReduceKernel(kernel: ChunkedReduceKernel, vectors: number): KernelSource {
   const { name, dtype, op, value, scalars } = kernel;
   checkColumnKernel({ name, inputs: [dtype], outputs: [value.type], scalars, op, values: [value] });
   const text = new KernelText();
@@ -42,7 +42,7 @@ export function printPartsKernel(kernel: PartsKernel, vectors: number): KernelSo
   text.line("unsigned left, before;");
   const choices = numbers.slice(0, -1).map((index) => `if (blockIdx.x < end${index}) ${chosen(index)} else `);
   text.line(`${choices.join("")}${chosen(vectors - 1)}`);
-  text.define("const unsigned", "start", `(blockIdx.x - before) * ${partLength}u`);
+  text.define("const unsigned", "start", `(blockIdx.x - before) * ${chunkLength}u`);
   text.line("from += start;");
   text.line("left -= start;");
   text.line(
@@ -51,41 +51,41 @@ export function printPartsKernel(kernel: PartsKernel, vectors: number): KernelSo
       .join(", ")}};`,
   );
 
-  const forPacks = (body: () => void): void =>
-    text.unrolled("pack", packsPerThread, () => {
-      text.line(`const unsigned position = (pack * ${threads}u + threadIdx.x) * ${packWidth}u;`);
+  const forEachVector = (body: () => void): void =>
+    text.unrolled("pack", vectorsPerThread, () => {
+      text.line(`const unsigned position = (pack * ${threads}u + threadIdx.x) * ${vectorWidth}u;`);
       body();
     });
   const addUp = (element: string): void => {
     const computed = printExpression(text, value, leavesOf(widened(text, dtype, element)));
     text.line(`sums[k] = ${join("sums[k]", computed)};`);
   };
-  text.block(`if (left >= ${partLength}u && (size_t)from % ${packAlignment}u == 0u)`, () => {
+  text.block(`if (left >= ${chunkLength}u && (size_t)from % ${vectorAlignment}u == 0u)`, () => {
     // All of them on their way at once: each comes from far.
-    text.line(`${text.use("Pack")}<${type}, ${packWidth}> packs[${packsPerThread}];`);
-    forPacks(() => text.line(`packs[pack] = ${text.use("load")}<${packWidth}>(from + position);`));
-    text.unrolled("pack", packsPerThread, () => {
-      text.unrolled("k", packWidth, () => addUp("packs[pack].lane[k]"));
+    text.line(`${text.use("Vec")}<${type}, ${vectorWidth}> packs[${vectorsPerThread}];`);
+    forEachVector(() => text.line(`packs[pack] = ${text.use("load")}<${vectorWidth}>(from + position);`));
+    text.unrolled("pack", vectorsPerThread, () => {
+      text.unrolled("k", vectorWidth, () => addUp("packs[pack].lane[k]"));
     });
   });
   text.block("else", () => {
-    forPacks(() => {
-      text.unrolled("k", packWidth, () => {
+    forEachVector(() => {
+      text.unrolled("k", vectorWidth, () => {
         text.block("if (position + k < left)", () => addUp("from[position + k]"));
       });
     });
   });
   text.line(`${real} total = ${join(join("sums[0]", "sums[1]"), join("sums[2]", "sums[3]"))};`);
-  joinLanes(warp);
+  flattenSpans(warp);
   text.line(`__shared__ ${real} shared[${threads / warp}];`);
   text.line(`if (threadIdx.x % ${warp}u == 0u) shared[threadIdx.x / ${warp}u] = total;`);
   text.line("__syncthreads();");
   text.line(`total = shared[threadIdx.x % ${threads / warp}u];`);
-  joinLanes(threads / warp);
+  flattenSpans(threads / warp);
   text.line("if (threadIdx.x == 0u) results[blockIdx.x] = total;");
   return text.finish(name, threads);
 
-  function joinLanes(lanes: number): void {
+  function flattenSpans(lanes: number): void {
     for (let distance = lanes / 2; distance >= 1; distance /= 2)
       text.line(`total = ${join("total", `__shfl_xor_sync(0xffffffffu, total, ${distance})`)};`);
   }

@@ -7,8 +7,8 @@ import { compileWithNvcc, noCompiler, ptxWithNvcc } from "../../../../test/suppo
 import { sameBytes } from "../../../../test/support/same-bytes.js";
 import type { ColumnKernel, Dtype } from "../../../ir/index.js";
 import { term } from "../../../ir/index.js";
-import type { LaunchForm } from "../../launch-config.js";
-import { cudaColumnForm } from "./column-config.js";
+import type { LaunchConfig } from "../../launch-config.js";
+import { cudaColumnConfig } from "./column-config.js";
 import { cudaKernel } from "./cuda-function.js";
 
 /** Multiprocessors of an H200. */
@@ -33,11 +33,11 @@ const pulls: ColumnKernel = {
   values: [term.mul(x, term.mul(term.sub(term.load(1, "f32"), term.load(2, "f32")), term.load(3, "f32"))), x],
 };
 
-function formOf(kernel: ColumnKernel, rows: number, columns: number, processors = parallelism): LaunchForm {
+function formOf(kernel: ColumnKernel, rows: number, columns: number, processors = parallelism): LaunchConfig {
   const strides = kernel.inputs.map((_, input) =>
     input < 2 ? ({ row: columns, column: "unit" } as const) : ({ row: 1, column: "none" } as const),
   );
-  return cudaColumnForm(kernel, { rows, columns, strides }, processors);
+  return cudaColumnConfig(kernel, { rows, columns, strides }, processors);
 }
 
 test("few columns are spread over up to half of the GPU, and of many a block takes what fills a sector", () => {
@@ -82,7 +82,7 @@ describe("on CUDA", { skip: cudaMissing }, () => {
           Math.sin(index * (input + 1)),
         ),
       );
-      const run = (processors: number): { form: LaunchForm; found: Uint8Array[] } => {
+      const run = (processors: number): { form: LaunchConfig; found: Uint8Array[] } => {
         const form = formOf(pulls, rows, columns, processors);
         const found = runtime.step(() => {
           const outputs = pulls.outputs.map(() => runtime.arena.allocate(4 * columns, "sums"));
@@ -110,7 +110,7 @@ describe("on CUDA", { skip: cudaMissing }, () => {
 });
 
 /** How many loads from memory stand between one branch or label and the next, at most. */
-function mostLoadsTogether(ptx: string): number {
+function maxLoadsInCombo(ptx: string): number {
   let [most, together] = [0, 0];
   for (const line of ptx.split("\n")) {
     if (/\bbra\b|^\$L/.test(line)) together = 0;
@@ -127,7 +127,7 @@ describe("under nvcc", { skip: noCompiler() }, () => {
       [1000, 256],
     ] as const) {
       const ptx = ptxWithNvcc(formOf(sumOf("f32"), rows, columns).print(), "sm_90");
-      assert.equal(mostLoadsTogether(ptx), 16, `${rows} × ${columns}`);
+      assert.equal(maxLoadsInCombo(ptx), 16, `${rows} × ${columns}`);
       assert.equal(ptx.match(/\bld\.global/g)?.length, 32, `${rows} × ${columns}`);
     }
   });
@@ -149,6 +149,6 @@ describe("under nvcc", { skip: noCompiler() }, () => {
   for (unsigned row = threadIdx.x; row < rows; row += 128u) sum += x[row];
   to[threadIdx.x] = sum;`,
     });
-    assert.equal(mostLoadsTogether(ptxWithNvcc(kernel, "sm_90")), 1);
+    assert.equal(maxLoadsInCombo(ptxWithNvcc(kernel, "sm_90")), 1);
   });
 });

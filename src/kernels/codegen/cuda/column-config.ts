@@ -2,14 +2,14 @@
 
 import type { ColumnKernel } from "../../../ir/index.js";
 import { dtypes } from "../../../ir/index.js";
-import type { Columns, LaunchForm } from "../../launch-config.js";
+import type { Columns, LaunchConfig } from "../../launch-config.js";
 import { type ColumnLayout, printColumnKernel } from "./column-kernel.js";
 import { requireCountable, requireStep } from "./limits.js";
 
 /** How many partial results a column has: of few rows, of as many rows as this or more, and of as many as this. */
-const partsOfFew = 32;
-export const partsOfSome = 128;
-export const partsOfMany = 1024;
+const partialsOfFew = 32;
+export const partialsOfSome = 128;
+export const partialsOfMany = 1024;
 const mostThreads = 1024;
 /** What memory brings at a time: of rows that lie apart, a block's columns should fill it. */
 const sectorBytes = 32;
@@ -18,7 +18,7 @@ const mostColumns = 8;
 const loadsUnderWay = 16;
 
 /** `parallelism`: how many blocks run side by side at least. It moves no bits: those follow from the rows alone. */
-export function cudaColumnForm(kernel: ColumnKernel, launch: Columns, parallelism: number): LaunchForm {
+export function cudaColumnConfig(kernel: ColumnKernel, launch: Columns, parallelism: number): LaunchConfig {
   const { columns, strides } = launch;
   const sizes = columnSizes(kernel, launch);
   const layout = layoutOf(kernel, launch, parallelism);
@@ -40,9 +40,9 @@ export function columnSizes(kernel: ColumnKernel, { rows, columns, strides }: Co
 }
 
 /** How many partial results a column has: what its bits follow from. */
-export function columnParts(rows: number): number {
-  if (rows < partsOfSome) return partsOfFew;
-  return rows < partsOfMany ? partsOfSome : partsOfMany;
+export function columnPartials(rows: number): number {
+  if (rows < partialsOfSome) return partialsOfFew;
+  return rows < partialsOfMany ? partialsOfSome : partialsOfMany;
 }
 
 /** How many neighbouring columns fill a sector in an input; of half floats it takes two blocks. */
@@ -54,7 +54,7 @@ function sectorColumns({ inputs }: ColumnKernel, { strides }: Columns): number {
 
 function layoutOf(kernel: ColumnKernel, launch: Columns, parallelism: number): ColumnLayout {
   const { rows, strides } = launch;
-  const parts = columnParts(rows);
+  const parts = columnPartials(rows);
   const columns = columnsPerBlock(kernel, launch, parallelism);
   const lanes = Math.min(parts, mostThreads / columns);
   const loadsPerTurn = (parts / lanes) * Math.max(1, kernel.inputs.length);

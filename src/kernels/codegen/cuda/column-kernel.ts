@@ -92,8 +92,8 @@ class Printer {
       text.line(`${real} ${sums}[${this.#held}] = {${Array(this.#held).fill(identity).join(", ")}};`);
     }
     printStrides(this.#text, this.#stride, (beginRow) => this.#printStride(beginRow));
-    for (const reduction of this.#reductions) this.#joinHalves(reduction, reduction.sums, this.#held);
-    this.#printJoins();
+    for (const reduction of this.#reductions) this.#combineHalves(reduction, reduction.sums, this.#held);
+    this.#printCombines();
     // With few registers a thread would wait for some rows before it asks for the next.
     return text.finish(this.#kernel.name, columns * lanes, 1);
   }
@@ -138,7 +138,7 @@ class Printer {
   }
 
   /** Joins the threads' results through shared memory: a warp has a column. */
-  #printJoins(): void {
+  #printCombines(): void {
     const text = this.#text;
     const { columns, lanes } = this.#layout;
     // Between columns as far that the threads of a warp store to different banks.
@@ -161,7 +161,7 @@ class Printer {
       text.unrolled("part", each, () => {
         text.line(`${joined}[part] = ${shared}[own * ${stride}u + part * ${warp}u + place];`);
       });
-      this.#joinHalves(reduction, joined, each);
+      this.#combineHalves(reduction, joined, each);
       const total = `${joined}[0]`;
       for (let distance = warp / 2; distance >= 1; distance /= 2) {
         const other = `__shfl_xor_sync(0xffffffffu, ${total}, ${distance})`;
@@ -172,8 +172,8 @@ class Printer {
     }
   }
 
-  #joinHalves({ value }: Reduction, values: string, count: number): void {
-    joinHalves(this.#text, this.#kernel.op, value.type, values, count);
+  #combineHalves({ value }: Reduction, values: string, count: number): void {
+    combineHalves(this.#text, this.#kernel.op, value.type, values, count);
   }
 }
 
@@ -187,7 +187,7 @@ export function targetOf(places: ColumnPlaces | undefined, column: string): stri
 }
 
 /** Prints what leaves the first of an array's values joined with all others. */
-export function joinHalves(
+export function combineHalves(
   text: KernelText,
   op: ReduceOp,
   type: Compute,

@@ -8,15 +8,15 @@
 import type { DeviceInfo } from "../../../driver/index.js";
 import type { Iteration, RowKernel } from "../../../ir/index.js";
 import { dtypes } from "../../../ir/index.js";
-import { partsOfMany, partsOfSome } from "./column-config.js";
-import { joinHalves } from "./column-kernel.js";
+import { partialsOfMany, partialsOfSome } from "./column-config.js";
+import { combineHalves } from "./column-kernel.js";
 import { binary } from "./expressions.js";
 import type { KernelText } from "./kernel-text.js";
 
 /** Blocks, each of which leaves a partial sum of every column. */
-export const sumBlocks = partsOfSome;
+export const columnPartialCount = partialsOfSome;
 /** How many of a column's partial sums are a block's. */
-const parts = partsOfMany / sumBlocks;
+const parts = partialsOfMany / columnPartialCount;
 const warp = 32;
 const mostThreads = 1024;
 /** What the warps of a block can pass on; and by the compute capability, where that is more. */
@@ -28,12 +28,12 @@ const mostSharedBytesOf: ReadonlyMap<string, number> = new Map([
 ]);
 
 /** The outputs of a kernel that are sums of columns. */
-export function summedOutputs({ outputs }: RowKernel): readonly number[] {
+export function colsumOutputs({ outputs }: RowKernel): readonly number[] {
   return outputs.flatMap(({ per }, output) => (per === "column" ? [output] : []));
 }
 
-export function sumsColumns(kernel: RowKernel): boolean {
-  return summedOutputs(kernel).length > 0;
+export function storesColsums(kernel: RowKernel): boolean {
+  return colsumOutputs(kernel).length > 0;
 }
 
 /** What a thread may hold of its row: the more threads a block has, the fewer registers are left for each. */
@@ -42,32 +42,32 @@ function mostHeldBytes(threads: number): number {
 }
 
 /** How columns are added up where a thread has so many packs of a row and holds so many bytes of it; nothing where that can't be. */
-export function columnSumsOf(
+export function columnPartialsOf(
   kernel: RowKernel,
   { rows }: Iteration,
   { packs, heldBytes }: { readonly packs: number; readonly heldBytes: number },
-): ColumnSumsLayout | undefined {
+): ColumnPartialsLayout | undefined {
   // With fewer rows than partial sums there are other joins.
-  const turns = rows < partsOfMany ? 0 : Math.ceil(rows / partsOfMany);
+  const turns = rows < partialsOfMany ? 0 : Math.ceil(rows / partialsOfMany);
   const threads = turns * parts * warp;
   const width = packs * 4 * warp;
-  const summed = summedOutputs(kernel).map((output) => kernel.outputs[output]?.dtype);
+  const summed = colsumOutputs(kernel).map((output) => kernel.outputs[output]?.dtype);
   const sharedBytes = summed.length * turns * parts * width * dtypes.f32.bytes;
-  const hasRoom = threads > 0 && threads <= mostThreads && heldBytes <= mostHeldBytes(threads);
-  return hasRoom && summed.every((dtype) => dtype === "f32")
+  const fitsMemory = threads > 0 && threads <= mostThreads && heldBytes <= mostHeldBytes(threads);
+  return fitsMemory && summed.every((dtype) => dtype === "f32")
     ? { turns, threads, width, sharedBytes }
     : undefined;
 }
 
 /** Has a device so much memory for a block? */
-export function hasRoomFor(
+export function fitsIn(
   { computeCapability = "" }: Pick<DeviceInfo, "computeCapability">,
-  { sharedBytes }: ColumnSumsLayout,
+  { sharedBytes }: ColumnPartialsLayout,
 ): boolean {
   return sharedBytes <= (mostSharedBytesOf.get(computeCapability) ?? mostSharedBytes);
 }
 
-export interface ColumnSumsLayout {
+export interface ColumnPartialsLayout {
   /** How many rows a partial sum has at most; so many warps have one each. */
   readonly turns: number;
   readonly threads: number;
@@ -78,21 +78,28 @@ export interface ColumnSumsLayout {
 }
 
 /** Which row a thread's warp has. */
-export const summedRow = `blockIdx.x + ${sumBlocks}u * (threadIdx.x / ${warp}u)`;
+export const colsumRow = `blockIdx.x + ${columnPartialCount}u * (threadIdx.x / ${warp}u)`;
 
 /** Prints where warps leave what is to be added up. */
-export function declareSums(text: KernelText, { turns, width, sharedBytes }: ColumnSumsLayout): void {
-  text.line(`${text.call("launchedMemory", "launched", `${sharedBytes}`)};`);
+export function declareAccumulators(
+  text: KernelText,
+  { turns, width, sharedBytes }: ColumnPartialsLayout,
+): void {
+  text.line(`${text.call("dynamicSharedMemory", "launched", `${sharedBytes}`)};`);
   text.line(`auto* const shared = reinterpret_cast<float(*)[${turns * parts}][${width}]>(launched);`);
 }
 
 /** A pointer to where a warp leaves its pack of an output, by that one's place among those that are added up. */
-export function placeInSums(place: number): string {
+export function indexInAccumulators(place: number): string {
   return `&shared[${place}][threadIdx.x / ${warp}u][position]`;
 }
 
 /** Prints the sums of what all warps have left. */
-export function addUpColumns(text: KernelText, layout: ColumnSumsLayout, outputs: readonly number[]): void {
+export function addUpColumns(
+  text: KernelText,
+  layout: ColumnPartialsLayout,
+  outputs: readonly number[],
+): void {
   const { turns, threads, width } = layout;
   text.line("__syncthreads();");
   text.block(`for (unsigned at = threadIdx.x; at < ${outputs.length * width}u; at += ${threads}u)`, () => {
@@ -104,11 +111,11 @@ export function addUpColumns(text: KernelText, layout: ColumnSumsLayout, outputs
       text.unrolled("turn", turns, () => {
         const value = `shared[at / ${width}u][turn * ${parts}u + own][column]`;
         const sum = binary(text, "add", "f32", "sums[own]", value);
-        const row = `blockIdx.x + ${sumBlocks}u * (turn * ${parts}u + own)`;
+        const row = `blockIdx.x + ${columnPartialCount}u * (turn * ${parts}u + own)`;
         text.line(`if (${row} < rows) sums[own] = ${sum};`);
       });
     });
-    joinHalves(text, "add", "f32", "sums", parts);
+    combineHalves(text, "add", "f32", "sums", parts);
     for (const [place, output] of outputs.entries()) {
       const isOwn = place < outputs.length - 1 ? `if (at < ${(place + 1) * width}u) ` : "";
       const to = `out${output}[blockIdx.x * columns + column]`;

@@ -121,7 +121,7 @@ describe("CUDA code under nvcc", { skip: noCompiler() }, () => {
   });
 
   test("a map that is passed by value is where copies can read it", () => {
-    const declarations = "struct __align__(64) MatrixMap { unsigned long long words[16]; };";
+    const declarations = "struct __align__(64) TensorMap { unsigned long long words[16]; };";
     const sizes = {
       columns: "i32",
       rows: "i32",
@@ -173,7 +173,7 @@ test("a kernel's head names its parameters in their order, memory by the type th
     threads: 64,
     waits: true,
     code: `${awaiting}extern "C" __global__ void __launch_bounds__(64) hf_add_rows_2(const int* index, const float* from, float* to, unsigned count, int step, float scale, double shift) {
-  awaitPrevious();
+  gridDependencyWait();
   to[0] = from[index[0]];
 }
 `,
@@ -182,11 +182,11 @@ test("a kernel's head names its parameters in their order, memory by the type th
 
 test("a kernel that waits for the launch before it in a line of its own does not wait in its first", () => {
   const parameters = { to: "out" } as const;
-  const body = "  const unsigned own = threadIdx.x;\n  awaitPrevious();\n  to[own] = 1;";
+  const body = "  const unsigned own = threadIdx.x;\n  gridDependencyWait();\n  to[own] = 1;";
   const { code, waits } = cudaKernel({ name: "late", parameters, elements: "float", threads: 64, body }).cuda;
   assert.equal(waits, true);
-  assert.match(code, /\{\n {2}const unsigned own = threadIdx\.x;\n {2}awaitPrevious\(\);\n {2}to/);
-  assert.equal(code.match(/ awaitPrevious\(\);/g)?.length, 1);
+  assert.match(code, /\{\n {2}const unsigned own = threadIdx\.x;\n {2}gridDependencyWait\(\);\n {2}to/);
+  assert.equal(code.match(/ gridDependencyWait\(\);/g)?.length, 1);
 });
 
 test("a kernel's head says how many blocks make a cluster, and whether each has a multiprocessor to itself", () => {
@@ -233,7 +233,7 @@ test("a parameter with a map is one in the head, and the code says by number wha
   assert.deepEqual(parameters, ["out", "in", "i32", "i32", "in", "i32", "i32", "i32"]);
   assert.match(
     cuda.code,
-    /hf_boxes\(float\* to, const __grid_constant__ MatrixMap a, int, int rows, const __grid_constant__ MatrixMap b, int, int, int\)/,
+    /hf_boxes\(float\* to, const __grid_constant__ TensorMap a, int, int rows, const __grid_constant__ TensorMap b, int, int, int\)/,
   );
   const shared = { rowStride: 5, matrices: 6, matrixStride: 7 };
   assert.deepEqual(cuda.maps, [

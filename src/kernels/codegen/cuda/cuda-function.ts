@@ -4,16 +4,16 @@ import {
   type CudaCode,
   isMemory,
   type KernelSource,
-  type MatrixMap,
   type Parameter,
+  type TensorMap,
 } from "../../../driver/index.js";
 import { awaiting, awaitingFirst, boundsOf } from "./kernel-text.js";
 
 /** The C++ types that memory parameters point to, by name; the rest point to `elements`. */
 type Pointers<Name extends string> = Readonly<Partial<Record<Name, string>>>;
 
-/** A `MatrixMap` whose parameters go by their names; it is of the parameter under whose name it stands. */
-export interface NamedMap<Name extends string> extends Pick<MatrixMap, "dtype" | "box"> {
+/** A `TensorMap` whose parameters go by their names; it is of the parameter under whose name it stands. */
+export interface NamedTensorMap<Name extends string> extends Pick<TensorMap, "dtype" | "box"> {
   readonly columns: Name;
   readonly rows: Name;
   readonly rowStride: Name;
@@ -21,7 +21,7 @@ export interface NamedMap<Name extends string> extends Pick<MatrixMap, "dtype" |
   readonly matrixStride: Name;
 }
 
-type NamedMaps<Name extends string> = Readonly<Partial<Record<Name, NamedMap<Name>>>>;
+type NamedTensorMaps<Name extends string> = Readonly<Partial<Record<Name, NamedTensorMap<Name>>>>;
 
 export interface CudaKernel<Name extends string> {
   readonly name: string;
@@ -35,8 +35,8 @@ export interface CudaKernel<Name extends string> {
   readonly cluster?: number;
   /** Is a multiprocessor its block's alone? Compilers know then how many registers a thread has at first, which a kernel may change. */
   readonly isAlone?: boolean;
-  /** Memory parameters that are no pointers but maps, of the type `MatrixMap`, which the declarations have. */
-  readonly maps?: NamedMaps<NoInfer<Name>>;
+  /** Memory parameters that are no pointers but maps, of the type `TensorMap`, which the declarations have. */
+  readonly maps?: NamedTensorMaps<NoInfer<Name>>;
   /** What stands before the kernel: constants and functions, all of internal linkage. */
   readonly declarations?: string;
   readonly body: string;
@@ -55,14 +55,16 @@ export function cudaKernel<Name extends string>(
   const { onlyFor, sharedBytes, cluster, isAlone } = kernel;
   const names = Object.keys(parameters) as Name[];
   const maps = kernel.maps && numberMaps(names, kernel.maps);
-  const ofMaps = new Set(Object.values<NamedMap<Name> | undefined>(kernel.maps ?? {}).flatMap(figuresOf));
+  const ofMaps = new Set(
+    Object.values<NamedTensorMap<Name> | undefined>(kernel.maps ?? {}).flatMap(figuresOf),
+  );
   const mentioned = new Set<string>(body.match(/\w+/g));
   const entry = `hf_${name.replaceAll(/[^A-Za-z0-9]+/g, "_")}`;
   const signature = names.map((parameter, number) => {
     const kind: Parameter = parameters[parameter];
     const pointed = (pointers as Pointers<Name>)[parameter] ?? elements;
     if (maps?.some((map) => map.parameter === number))
-      return `const __grid_constant__ MatrixMap ${parameter}`;
+      return `const __grid_constant__ TensorMap ${parameter}`;
     if (kind === "in") return `const ${pointed}* ${parameter}`;
     if (isMemory(kind)) return `${pointed}* ${parameter}`;
     // What only a map is made of has no name, or compilers would point at it.
@@ -72,7 +74,7 @@ export function cudaKernel<Name extends string>(
   const clusters = cluster === undefined ? "" : `__cluster_dims__(${cluster}, 1, 1) `;
   const bounds = boundsOf(threads, isAlone ? 1 : undefined);
   const head = `extern "C" __global__ void ${clusters}${bounds} ${entry}(${signature.join(", ")})`;
-  const waiting = mentioned.has("awaitPrevious") ? "" : awaitingFirst;
+  const waiting = mentioned.has("gridDependencyWait") ? "" : awaitingFirst;
   return {
     name,
     parameters: names.map((parameter) => parameters[parameter]),
@@ -88,15 +90,15 @@ export function cudaKernel<Name extends string>(
   };
 }
 
-function figuresOf<Name extends string>(map: NamedMap<Name> | undefined): readonly Name[] {
+function figuresOf<Name extends string>(map: NamedTensorMap<Name> | undefined): readonly Name[] {
   return map ? [map.columns, map.rows, map.rowStride, map.matrices, map.matrixStride] : [];
 }
 
 /** Maps with the numbers of their parameters instead of names, in the parameters' order. */
 function numberMaps<Name extends string>(
   names: readonly Name[],
-  maps: NamedMaps<Name>,
-): readonly MatrixMap[] {
+  maps: NamedTensorMaps<Name>,
+): readonly TensorMap[] {
   return names.flatMap((name, parameter) => {
     const map = maps[name];
     if (!map) return [];

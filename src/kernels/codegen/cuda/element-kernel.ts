@@ -10,19 +10,19 @@ import type { BlockFunction } from "./combo/combo-kernel.js";
 import { KernelText } from "./kernel-text.js";
 import { type RowLayout, RowOperands } from "./row-operands.js";
 import {
-  fixedPrinter,
-  keepFixedParts,
-  loadedPack,
-  type PackShape,
-  packsReadBy,
-  packType,
+  invariantPrinter,
+  keepInvariants,
+  loadedVector,
   type Surroundings,
   storeValues,
+  type VectorShape,
+  vectorsReadBy,
+  vectorType,
 } from "./vectors.js";
 
 export const elementThreads = 256;
 
-export interface ElementLayout extends RowLayout, PackShape {}
+export interface ElementLayout extends RowLayout, VectorShape {}
 
 /** The counts are: all elements and, where there are outer axes, those of a row. */
 export function printElementKernel(kernel: RowKernel, layout: ElementLayout): KernelSource {
@@ -32,7 +32,7 @@ export function printElementKernel(kernel: RowKernel, layout: ElementLayout): Ke
 /** The same as a function of blocks with as many threads. */
 export function printElementFunction(kernel: RowKernel, layout: ElementLayout, name: string): BlockFunction {
   const text = printBody(kernel, layout, "block");
-  return { ...text.finishFunction(name, ["const unsigned block"]), before: ["block"], sharedDoubles: 0 };
+  return { ...text.epilogueFunction(name, ["const unsigned block"]), before: ["block"], sharedDoubles: 0 };
 }
 
 /** `block`: the block's number, as text. */
@@ -62,25 +62,25 @@ function printStages(around: Surroundings, kernel: RowKernel, layout: RowLayout)
   /** The packs of inputs that are good: read, and not stored over since. */
   const held = new Map<number, string>();
   // What nothing stores over unseen is read at once, so that all of it is on its way together.
-  const read = new Map(kernel.stages.flatMap(({ value }) => packsReadBy(around, value)));
+  const read = new Map(kernel.stages.flatMap(({ value }) => vectorsReadBy(around, value)));
   const atFirst = [...read].filter(([input]) => aliases.get(input) !== "mixed");
   const hold = (some: typeof atFirst): void => {
-    for (const [input, operand] of some) if (!held.has(input)) held.set(input, keepPack(around, operand));
+    for (const [input, operand] of some) if (!held.has(input)) held.set(input, keepVector(around, operand));
   };
   if (early) {
     hold(atFirst.filter(([input]) => early[input]));
-    around.text.line(`${around.text.call("awaitPrevious")};`);
+    around.text.line(`${around.text.call("gridDependencyWait")};`);
   }
-  around.operands.loadFixed();
+  around.operands.loadInvariant();
   hold(atFirst);
-  const printFixed = fixedPrinter(around, kernel.stages);
+  const printInvariant = invariantPrinter(around, kernel.stages);
   for (const stage of kernel.stages) {
     const output = stage.kind === "store" ? around.operands.outputs[stage.output] : undefined;
     if (stage.kind !== "store" || !output) continue;
-    for (const [input, operand] of packsReadBy(around, stage.value)) {
-      if (!held.has(input)) held.set(input, keepPack(around, operand));
+    for (const [input, operand] of vectorsReadBy(around, stage.value)) {
+      if (!held.has(input)) held.set(input, keepVector(around, operand));
     }
-    const known = keepFixedParts(around, stage.value, printFixed);
+    const known = keepInvariants(around, stage.value, printInvariant);
     const stored = storeValues(around, output, stage.value, held, known);
     for (const input of [...held.keys()]) {
       const alias = aliases.get(input);
@@ -90,6 +90,6 @@ function printStages(around: Surroundings, kernel: RowKernel, layout: RowLayout)
   }
 }
 
-function keepPack(around: Surroundings, operand: Surroundings["operands"]["inputs"][number]): string {
-  return around.text.keep(packType(around, operand), loadedPack(around, operand));
+function keepVector(around: Surroundings, operand: Surroundings["operands"]["inputs"][number]): string {
+  return around.text.keep(vectorType(around, operand), loadedVector(around, operand));
 }

@@ -43,7 +43,7 @@ export class KernelText {
   }
 
   /** Declares the next parameter that points to elements of a type. */
-  pointer(kind: "in" | "out" | "inout" | "part", type: string, name: string): string {
+  pointer(kind: "in" | "out" | "inout" | "partial-out", type: string, name: string): string {
     this.#parameters.push({ kind, type: kind === "in" ? `const ${type}*` : `${type}*`, name });
     return name;
   }
@@ -113,9 +113,9 @@ export class KernelText {
     const cuda: CudaCode = {
       ...{ entry, threads, waits: true },
       ...(sharedBytes !== undefined && { sharedBytes }),
-      code: `${preludeOf(new Set([...called, "awaitPrevious"]))}extern "C" __global__ void ${boundsOf(threads, blocksAtOnce)} ${entry}(
+      code: `${preludeOf(new Set([...called, "gridDependencyWait"]))}extern "C" __global__ void ${boundsOf(threads, blocksAtOnce)} ${entry}(
     ${signature.join(",\n    ")}) {
-${called.has("awaitPrevious") ? "" : awaitingFirst}${body}
+${called.has("gridDependencyWait") ? "" : awaitingFirst}${body}
 }
 `,
     };
@@ -123,7 +123,7 @@ ${called.has("awaitPrevious") ? "" : awaitingFirst}${body}
   }
 
   /** `before`: what it takes besides, ahead of its own parameters. */
-  finishFunction(name: string, before: readonly string[]): PrintedFunction {
+  epilogueFunction(name: string, before: readonly string[]): PrintedFunction {
     const { signature, body, called, isRead } = this.#print();
     const given = before.map((one) => {
       const cut = one.lastIndexOf(" ");
@@ -157,10 +157,10 @@ ${body}
 }
 
 /** C++: what a kernel that waits has to declare. */
-export const awaiting = preludeOf(new Set(["awaitPrevious"]));
+export const awaiting = preludeOf(new Set(["gridDependencyWait"]));
 
 /** C++: the first line of a kernel that fetches nothing before it has waited for the launch before it. */
-export const awaitingFirst = "  awaitPrevious();\n";
+export const awaitingFirst = "  gridDependencyWait();\n";
 
 /** C++: `blocksAtOnce` is how many blocks a multiprocessor is to have registers for; the compiler decides where it is not said. */
 export function boundsOf(threads: number, blocksAtOnce?: number): string {

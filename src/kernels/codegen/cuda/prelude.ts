@@ -46,9 +46,9 @@ function truncate(type: "f32" | "f64"): PreludeEntry {
 
 const entries = {
   /** Neighbouring elements that one thread takes, moved as a whole where memory is aligned for it. */
-  Pack: {
+  Vec: {
     code: `template <class T, int N>
-struct alignas(sizeof(T) * N < 16 ? sizeof(T) * N : 16) Pack {
+struct alignas(sizeof(T) * N < 16 ? sizeof(T) * N : 16) Vec {
   T lane[N];
 };`,
   },
@@ -56,9 +56,9 @@ struct alignas(sizeof(T) * N < 16 ? sizeof(T) * N : 16) Pack {
    * Waits until the launch before this one on its stream has ended, where this one has begun before that; then lets the one behind it
    * begin. By then everything that came before the one before has ended, which the one behind may count on.
    */
-  awaitPrevious: {
+  gridDependencyWait: {
     code: `#ifndef HOLDFAST_INSTRUCTIONS
-${device} void awaitPrevious() {
+${device} void gridDependencyWait() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.wait;\\ngriddepcontrol.launch_dependents;" ::: "memory");
 #endif
@@ -66,50 +66,50 @@ ${device} void awaitPrevious() {
 #endif`,
   },
   /** Declares shared memory that comes with the launch, which may be more than a kernel can have otherwise. */
-  launchedMemory: {
+  dynamicSharedMemory: {
     code: `#ifndef HOLDFAST_INSTRUCTIONS
-#define launchedMemory(name, bytes) extern __shared__ __align__(16) unsigned char name[]
+#define dynamicSharedMemory(name, bytes) extern __shared__ __align__(16) unsigned char name[]
 #endif`,
   },
   load: {
-    needs: ["Pack"],
+    needs: ["Vec"],
     code: `template <int N, class T>
-${device} Pack<T, N> load(const T* from) {
-  return *reinterpret_cast<const Pack<T, N>*>(from);
+${device} Vec<T, N> load(const T* from) {
+  return *reinterpret_cast<const Vec<T, N>*>(from);
 }`,
   },
   store: {
-    needs: ["Pack"],
+    needs: ["Vec"],
     code: `template <class T, int N>
-${device} void store(T* to, const Pack<T, N>& values) {
-  *reinterpret_cast<Pack<T, N>*>(to) = values;
+${device} void store(T* to, const Vec<T, N>& values) {
+  *reinterpret_cast<Vec<T, N>*>(to) = values;
 }`,
   },
   /** Four elements, `stride` apart. */
   loadEach: {
-    needs: ["Pack"],
+    needs: ["Vec"],
     code: `template <class T>
-${device} Pack<T, 4> loadEach(const T* from, int stride) {
-  Pack<T, 4> values;
+${device} Vec<T, 4> loadEach(const T* from, int stride) {
+  Vec<T, 4> values;
   #pragma unroll
   for (unsigned k = 0u; k < 4u; k++) values.lane[k] = from[(long long)(int)k * stride];
   return values;
 }`,
   },
   storeEach: {
-    needs: ["Pack"],
+    needs: ["Vec"],
     code: `template <class T>
-${device} void storeEach(T* to, int stride, const Pack<T, 4>& values) {
+${device} void storeEach(T* to, int stride, const Vec<T, 4>& values) {
   #pragma unroll
   for (unsigned k = 0u; k < 4u; k++) to[(long long)(int)k * stride] = values.lane[k];
 }`,
   },
   /** Four elements of each of N neighbours that take turns in memory, read as whole packs. */
-  loadWoven: {
-    needs: ["Pack", "load"],
+  loadInterleaved: {
+    needs: ["Vec", "load"],
     code: `template <int N, class T>
-${device} void loadWoven(const T* from, Pack<T, 4> (&values)[N]) {
-  Pack<T, 4> read[N];
+${device} void loadInterleaved(const T* from, Vec<T, 4> (&values)[N]) {
+  Vec<T, 4> read[N];
   #pragma unroll
   for (int n = 0; n < N; n++) read[n] = load<4>(from + 4 * n);
   #pragma unroll
@@ -121,19 +121,19 @@ ${device} void loadWoven(const T* from, Pack<T, 4> (&values)[N]) {
   },
   /** The first `left` of four elements, `stride` apart; zeros for the others. */
   loadSome: {
-    needs: ["Pack"],
+    needs: ["Vec"],
     code: `template <class T>
-${device} Pack<T, 4> loadSome(const T* from, int stride, unsigned left) {
-  Pack<T, 4> values;
+${device} Vec<T, 4> loadSome(const T* from, int stride, unsigned left) {
+  Vec<T, 4> values;
   #pragma unroll
   for (unsigned k = 0u; k < 4u; k++) values.lane[k] = k < left ? from[(long long)(int)k * stride] : T(0);
   return values;
 }`,
   },
   storeSome: {
-    needs: ["Pack"],
+    needs: ["Vec"],
     code: `template <class T>
-${device} void storeSome(T* to, int stride, unsigned left, const Pack<T, 4>& values) {
+${device} void storeSome(T* to, int stride, unsigned left, const Vec<T, 4>& values) {
   #pragma unroll
   for (unsigned k = 0u; k < 4u; k++) {
     if (k < left) to[(long long)(int)k * stride] = values.lane[k];

@@ -16,7 +16,7 @@ import {
   term,
   unaryOps,
 } from "../../../ir/index.js";
-import { printPartsKernel } from "./chunked-reduce-kernel.js";
+import { printChunkedReduceKernel } from "./chunked-reduce-kernel.js";
 import { printColumnKernel } from "./column-kernel.js";
 import { type ElementLayout, printElementKernel } from "./element-kernel.js";
 import { literal } from "./expressions.js";
@@ -49,12 +49,12 @@ test("a kernel's code holds what it calls, and no more", () => {
   assert.equal(
     cuda?.code,
     `template <class T, int N>
-struct alignas(sizeof(T) * N < 16 ? sizeof(T) * N : 16) Pack {
+struct alignas(sizeof(T) * N < 16 ? sizeof(T) * N : 16) Vec {
   T lane[N];
 };
 
 #ifndef HOLDFAST_INSTRUCTIONS
-static __device__ __forceinline__ void awaitPrevious() {
+static __device__ __forceinline__ void gridDependencyWait() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.wait;\\ngriddepcontrol.launch_dependents;" ::: "memory");
 #endif
@@ -62,13 +62,13 @@ static __device__ __forceinline__ void awaitPrevious() {
 #endif
 
 template <int N, class T>
-static __device__ __forceinline__ Pack<T, N> load(const T* from) {
-  return *reinterpret_cast<const Pack<T, N>*>(from);
+static __device__ __forceinline__ Vec<T, N> load(const T* from) {
+  return *reinterpret_cast<const Vec<T, N>*>(from);
 }
 
 template <class T, int N>
-static __device__ __forceinline__ void store(T* to, const Pack<T, N>& values) {
-  *reinterpret_cast<Pack<T, N>*>(to) = values;
+static __device__ __forceinline__ void store(T* to, const Vec<T, N>& values) {
+  *reinterpret_cast<Vec<T, N>*>(to) = values;
 }
 
 extern "C" __global__ void __launch_bounds__(256) hf_elements_of_it(
@@ -76,11 +76,11 @@ extern "C" __global__ void __launch_bounds__(256) hf_elements_of_it(
     const float*,
     float* out0,
     unsigned elements) {
-  awaitPrevious();
+  gridDependencyWait();
   const unsigned position = (blockIdx.x * 256u + threadIdx.x) * 4u;
   if (position >= elements) return;
-  const Pack<float, 4> v0 = load<4>(in0 + position);
-  Pack<float, 4> v1;
+  const Vec<float, 4> v0 = load<4>(in0 + position);
+  Vec<float, 4> v1;
   #pragma unroll
   for (unsigned k = 0u; k < 4u; k++) {
     v1.lane[k] = (v0.lane[k] + 1.0f);
@@ -206,7 +206,7 @@ const kernels: readonly KernelSource[] = [
       },
       { strides: ["unit", "none"], parts: 1024, lanes: 128, columns: 8, turns: dtype === "f32" ? 2 : 1 },
     ),
-    printPartsKernel(
+    printChunkedReduceKernel(
       {
         ...{ name: `parts of ${dtype}`, dtype, scalars: ["f64"], op: "add" },
         value: term.mul(term.convert(term.load(0, dtypes[dtype].compute), "f64"), term.scalar(0, "f64")),

@@ -7,9 +7,9 @@ import type { ColumnKernel, Dtype, RowKernel } from "../../../ir/index.js";
 import { iterateElements, iterateRows, term } from "../../../ir/index.js";
 import type { Storage } from "../../../runtime/index.js";
 import { span } from "../../../units/index.js";
-import type { LaunchForm } from "../../launch-config.js";
-import { cudaColumnForm } from "./column-config.js";
-import { cudaRowForm } from "./row-config.js";
+import type { LaunchConfig } from "../../launch-config.js";
+import { cudaColumnConfig } from "./column-config.js";
+import { cudaRowConfig } from "./row-config.js";
 
 /** Memory at an address; forms ask for nothing else of a storage. */
 function at(address: number, size = 1 << 20): Storage {
@@ -36,21 +36,21 @@ function copyOf(from: Dtype, to: Dtype): RowKernel {
   };
 }
 
-const codeOf = (form: LaunchForm): string => form.print().cuda?.code ?? "";
-const movesWhole = (form: LaunchForm): boolean => codeOf(form).includes("load<4>");
+const codeOf = (form: LaunchConfig): string => form.print().cuda?.code ?? "";
+const movesWhole = (form: LaunchConfig): boolean => codeOf(form).includes("load<4>");
 
 describe("packs of four are moved as a whole", () => {
   const copy = copyOf("f32", "f32");
 
   test("where lengths, addresses and steps allow it, and one by one where not", () => {
-    const vector = (count: number, from: number, to: number): LaunchForm =>
-      cudaRowForm(copy, iterateElements([count], [[1], [1]]), [at(from), at(to)]);
+    const vector = (count: number, from: number, to: number): LaunchConfig =>
+      cudaRowConfig(copy, iterateElements([count], [[1], [1]]), [at(from), at(to)]);
     assert.ok(movesWhole(vector(64, first, second)));
     assert.ok(!movesWhole(vector(64, first + 4, second)));
     assert.ok(!movesWhole(vector(64, first, second + 8)));
     assert.ok(!movesWhole(vector(3, first, second)));
-    const rows = (strides: readonly number[]): LaunchForm =>
-      cudaRowForm(copy, iterateElements([5, 8], [strides, [8, 1]]), [at(first), at(second)]);
+    const rows = (strides: readonly number[]): LaunchConfig =>
+      cudaRowConfig(copy, iterateElements([5, 8], [strides, [8, 1]]), [at(first), at(second)]);
     assert.ok(movesWhole(rows([12, 1])));
     assert.ok(movesWhole(rows([0, 1])));
     // A row that does not move has nothing to align.
@@ -60,7 +60,7 @@ describe("packs of four are moved as a whole", () => {
   });
 
   test("and a vector of any length has a tail", () => {
-    const form = cudaRowForm(copy, iterateElements([1027], [[1], [1]]), [at(first), at(second)]);
+    const form = cudaRowConfig(copy, iterateElements([1027], [[1], [1]]), [at(first), at(second)]);
     assert.ok(movesWhole(form) && codeOf(form).includes("loadSome"));
     assert.deepEqual([form.blocks, form.sizes], [2, [1027]]);
   });
@@ -72,8 +72,8 @@ describe("packs of four are moved as a whole", () => {
       ["bf16", 8],
       ["f16", 8],
     ] as const) {
-      const form = (address: number): LaunchForm =>
-        cudaRowForm(copyOf(dtype, "f32"), iterateElements([64], [[1], [1]]), [at(address), at(second)]);
+      const form = (address: number): LaunchConfig =>
+        cudaRowConfig(copyOf(dtype, "f32"), iterateElements([64], [[1], [1]]), [at(address), at(second)]);
       assert.ok(movesWhole(form(first + alignment)), dtype);
       assert.ok(!movesWhole(form(first + alignment / 2)), dtype);
     }
@@ -85,8 +85,12 @@ describe("packs of four are moved as a whole", () => {
       inputs: ["f32", "i32"],
       stages: [{ kind: "store", output: 0, value: term.load(0, "f32", term.load(1, "i32")) }],
     };
-    const form = (count: number): LaunchForm =>
-      cudaRowForm(gather, iterateElements([count], [[0], [1], [1]]), [at(first + 4), at(second), at(third)]);
+    const form = (count: number): LaunchConfig =>
+      cudaRowConfig(gather, iterateElements([count], [[0], [1], [1]]), [
+        at(first + 4),
+        at(second),
+        at(third),
+      ]);
     assert.ok(movesWhole(form(64)));
     // Behind a tail stands nothing that could be indexed with.
     assert.ok(!movesWhole(form(63)));
@@ -104,9 +108,9 @@ describe("reduced rows", () => {
       { kind: "store", output: 0, value: term.reduced(0, "f32") },
     ],
   };
-  const form = (rows: number, columns: number, kernel = sum, address: number = first): LaunchForm => {
+  const form = (rows: number, columns: number, kernel = sum, address: number = first): LaunchConfig => {
     const strides = [[columns, 1], ...kernel.inputs.slice(1).map(() => [columns, 1]), [1, 0]];
-    return cudaRowForm(kernel, iterateRows([rows, columns], strides, 1), [
+    return cudaRowConfig(kernel, iterateRows([rows, columns], strides, 1), [
       ...kernel.inputs.map((_, index) => at(address + index * (1 << 22))),
       at(third),
     ]);
@@ -143,7 +147,7 @@ describe("reduced rows", () => {
         { kind: "store", output: 0, value: term.reduced(0, "f64") },
       ],
     };
-    const isHeld = (one: LaunchForm): boolean => codeOf(one).includes("[pack]");
+    const isHeld = (one: LaunchConfig): boolean => codeOf(one).includes("[pack]");
     assert.ok(isHeld(form(3, 256)) && isHeld(form(3, 1024)) && isHeld(form(3, 256, wide)));
     assert.ok(!isHeld(form(3, 1024, wide)));
     // The threads of a block have fewer registers each, and those of a large one fewer still.
@@ -171,16 +175,21 @@ describe("rows of whole packs", () => {
       })),
     ],
   });
-  const form = (columns: number, step: number, left: number = first, matrix: number = second): LaunchForm => {
+  const form = (
+    columns: number,
+    step: number,
+    left: number = first,
+    matrix: number = second,
+  ): LaunchConfig => {
     const each = Array.from({ length: columns }, (_, index) => index);
     const strides = [[64, 1], ...each.map(() => [0, step]), ...each.map(() => [columns, 0])];
-    return cudaRowForm(dots(columns), iterateRows([5, 64], strides, 1), [
+    return cudaRowConfig(dots(columns), iterateRows([5, 64], strides, 1), [
       at(left),
       ...each.map((index) => at(matrix + 4 * index)),
       ...each.map((index) => at(third + 4 * index)),
     ]);
   };
-  const uses = (one: LaunchForm, name: string): boolean => codeOf(one).includes(`${name}(`);
+  const uses = (one: LaunchConfig, name: string): boolean => codeOf(one).includes(`${name}(`);
 
   test("are moved so for each operand that lies for it, and step by step for others", () => {
     const one = form(1, 9);
@@ -192,10 +201,10 @@ describe("rows of whole packs", () => {
   });
 
   test("are read together for columns that take turns in memory, if all of them are there", () => {
-    assert.ok(uses(form(3, 3), "loadWoven") && !uses(form(3, 3), "loadEach"));
-    assert.ok(uses(form(4, 4), "loadWoven") && uses(form(2, 2), "loadWoven"));
+    assert.ok(uses(form(3, 3), "loadInterleaved") && !uses(form(3, 3), "loadEach"));
+    assert.ok(uses(form(4, 4), "loadInterleaved") && uses(form(2, 2), "loadInterleaved"));
     for (const apart of [form(2, 3), form(3, 3, first, second + 4), form(3, 5)]) {
-      assert.ok(!uses(apart, "loadWoven") && uses(apart, "loadEach"));
+      assert.ok(!uses(apart, "loadInterleaved") && uses(apart, "loadEach"));
     }
     assert.notEqual(form(3, 3).key, form(3, 3, first, second + 4).key);
   });
@@ -219,12 +228,12 @@ describe("what a form is kept by tells", () => {
   const iteration = iterateElements([64], [[1], [1], [1], [1], [1]]);
   const [p, g, m] = [at(first), at(second), at(third)];
   /** How often memory is read. */
-  const loads = (form: LaunchForm): number => codeOf(form).match(/load<4>/g)?.length ?? 0;
+  const loads = (form: LaunchConfig): number => codeOf(form).match(/load<4>/g)?.length ?? 0;
 
   test("which inputs lie in which outputs: what was just stored is not read again", () => {
-    const inPlace = cudaRowForm(update, iteration, [p, g, m, m, p]);
-    const apart = cudaRowForm(update, iteration, [p, g, m, at(first + (1 << 22)), at(second + (1 << 22))]);
-    const mixed = cudaRowForm(update, iteration, [p, g, m, at(third + 16), p]);
+    const inPlace = cudaRowConfig(update, iteration, [p, g, m, m, p]);
+    const apart = cudaRowConfig(update, iteration, [p, g, m, at(first + (1 << 22)), at(second + (1 << 22))]);
+    const mixed = cudaRowConfig(update, iteration, [p, g, m, at(third + 16), p]);
     assert.equal(new Set([inPlace.key, apart.key, mixed.key]).size, 3);
     assert.deepEqual([loads(inPlace), loads(apart), loads(mixed)], [3, 3, 4]);
   });
@@ -232,15 +241,15 @@ describe("what a form is kept by tells", () => {
   test("nothing of it where nothing is read after a store", () => {
     const copy = copyOf("f32", "f32");
     const one = iterateElements([64], [[1], [1]]);
-    assert.equal(cudaRowForm(copy, one, [p, p]).key, cudaRowForm(copy, one, [p, g]).key);
+    assert.equal(cudaRowConfig(copy, one, [p, p]).key, cudaRowConfig(copy, one, [p, g]).key);
   });
 });
 
 test("more than 31 bits can count is refused: elements, rows, columns and steps", () => {
   const copy = copyOf("f32", "f32");
   const huge = 2 ** 31;
-  const launch = (shape: readonly number[], strides: readonly number[]): LaunchForm =>
-    cudaRowForm(copy, iterateElements(shape, [strides, [2, 1]]), [at(first), at(second)]);
+  const launch = (shape: readonly number[], strides: readonly number[]): LaunchConfig =>
+    cudaRowConfig(copy, iterateElements(shape, [strides, [2, 1]]), [at(first), at(second)]);
   refuses("BAD_SIZE", () => launch([huge, 2], [2, 1]), /"copy" was launched over 4294967296 elements/);
   refuses("BAD_SIZE", () => launch([3, 5], [huge, 1]), /a step of 2147483648 elements/);
   const sum: ColumnKernel = {
@@ -251,8 +260,8 @@ test("more than 31 bits can count is refused: elements, rows, columns and steps"
     op: "add",
     values: [term.load(0, "f32")],
   };
-  const columns = (rows: number, count: number, row: number): LaunchForm =>
-    cudaColumnForm(sum, { rows, columns: count, strides: [{ row, column: "unit" }] }, 132);
+  const columns = (rows: number, count: number, row: number): LaunchConfig =>
+    cudaColumnConfig(sum, { rows, columns: count, strides: [{ row, column: "unit" }] }, 132);
   refuses("BAD_SIZE", () => columns(huge, 8, 8), /2147483648 rows/);
   refuses("BAD_SIZE", () => columns(8, huge, 8), /2147483648 columns/);
   refuses("BAD_SIZE", () => columns(8, 8, -huge - 1), /a step of -2147483649/);

@@ -15,13 +15,13 @@ import {
 } from "../../../ir/index.js";
 import type { Storage } from "../../../runtime/index.js";
 import { overlaps } from "../../../units/index.js";
-import type { LaunchForm } from "../../launch-config.js";
+import type { LaunchConfig } from "../../launch-config.js";
 import {
-  type ColumnSumsLayout,
-  columnSumsOf,
-  hasRoomFor,
-  sumBlocks,
-  sumsColumns,
+  type ColumnPartialsLayout,
+  columnPartialCount,
+  columnPartialsOf,
+  fitsIn,
+  storesColsums,
 } from "./column-partials.js";
 import type { BlockFunction } from "./combo/combo-kernel.js";
 import { elementThreads, printElementFunction, printElementKernel } from "./element-kernel.js";
@@ -30,11 +30,11 @@ import { isReducedBy, printReducingFunction, printReducingKernel, rowsPerBlock }
 import type { Alias, RowLayout } from "./row-operands.js";
 
 /** Elements of a pack, and the alignment that moves the largest of them as a whole. */
-const packWidth = 4;
-const packAlignment = 16;
+const vectorWidth = 4;
+const vectorAlignment = 16;
 
 /** A form, and the same as a function of blocks with so many threads, of which a launch may run several. */
-export interface RowForm extends LaunchForm {
+export interface RowConfig extends LaunchConfig {
   /** Nothing where blocks have to have more threads. */
   readonly inGroup?: { readonly blocks: number; print(name: string): BlockFunction };
 }
@@ -42,14 +42,14 @@ export interface RowForm extends LaunchForm {
 /** Threads of a block that runs one of several kernels. */
 export const groupThreads = elementThreads;
 
-export function cudaRowForm(
+export function cudaRowConfig(
   kernel: RowKernel,
   iteration: Iteration,
   operands: readonly Storage[],
   early?: readonly boolean[],
-): RowForm {
+): RowConfig {
   const facts = factsOf(kernel);
-  const make = isApart(facts, iteration) ? elementForm : reducingForm;
+  const make = isApart(facts, iteration) ? elementConfig : reducingConfig;
   return make(kernel, facts, iteration, operands, early);
 }
 
@@ -59,25 +59,25 @@ function isApart(facts: RowFacts, { kind }: Iteration): boolean {
 }
 
 /** Does a form have a function for groups? */
-export function hasGroupForm(kernel: RowKernel, iteration: Iteration): boolean {
-  if (sumsColumns(kernel)) return false;
+export function hasGroupConfig(kernel: RowKernel, iteration: Iteration): boolean {
+  if (storesColsums(kernel)) return false;
   return isApart(factsOf(kernel), iteration) || isReducedBy(groupThreads, lanesOf(iteration.row.size));
 }
 
-function elementForm(
+function elementConfig(
   kernel: RowKernel,
   facts: RowFacts,
   iteration: Iteration,
   operands: readonly Storage[],
   early: readonly boolean[] | undefined,
-): RowForm {
+): RowConfig {
   const { outer, row, elements } = iteration;
   requireCountable(kernel, elements, "elements");
-  const isEven = row.size % packWidth === 0;
+  const isEven = row.size % vectorWidth === 0;
   // What stands behind the end must not be indexed with.
-  const mayHaveTail = outer.length === 0 && row.size > packWidth && !facts.readsAtIndex;
+  const mayHaveTail = outer.length === 0 && row.size > vectorWidth && !facts.readsAtIndex;
   const isPacked = (isEven || mayHaveTail) && arePacked(facts, iteration, operands);
-  const width = isPacked ? packWidth : 1;
+  const width = isPacked ? vectorWidth : 1;
   const moves = isPacked && !isEven ? "tailed" : "whole";
   const layout = { ...layoutOf(facts, iteration, operands), early };
   const sizes = outer.length > 0 ? [elements, row.size] : [elements];
@@ -100,32 +100,32 @@ function mostHeldBytes(lanes: number): number {
   return lanes <= 256 ? 128 : 64;
 }
 
-function reducingForm(
+function reducingConfig(
   kernel: RowKernel,
   facts: RowFacts,
   iteration: Iteration,
   operands: readonly Storage[],
   early: readonly boolean[] | undefined,
-): RowForm {
+): RowConfig {
   const { row, rows } = iteration;
   requireCountable(kernel, rows, "rows");
   requireCountable(kernel, row.size, "elements in a row");
-  const moves = row.size % packWidth === 0 ? "whole" : "single";
+  const moves = row.size % vectorWidth === 0 ? "whole" : "single";
   const plain = { ...layoutOf(facts, iteration, operands), early };
   const layout = moves === "whole" ? packedLayout(plain, facts, iteration, operands) : plain;
   const lanes = lanesOf(row.size);
-  const all = Math.max(1, Math.ceil(row.size / (packWidth * lanes)));
+  const all = Math.max(1, Math.ceil(row.size / (vectorWidth * lanes)));
   const bytes = heldBytes(facts, layout, all);
   const packs = bytes <= mostHeldBytes(lanes) ? all : 0;
   const held = { lanes, packs, heldBytes: packs === 0 ? 0 : bytes };
   const sizes = [rows, row.size];
   addSteps(kernel, iteration, layout.inner, sizes);
-  if (sumsColumns(kernel)) {
+  if (storesColsums(kernel)) {
     const sums = sumsIn(kernel, iteration);
     if (!sums) throw cannotSum(kernel, iteration);
     return {
       key: `${packs}${moves}${keyOf(layout)} sums ${sums.turns}`,
-      ...{ sizes, blocks: sumBlocks },
+      ...{ sizes, blocks: columnPartialCount },
       print: () => printReducingKernel(kernel, { ...layout, moves, ...held, sums }),
     };
   }
@@ -146,16 +146,16 @@ function reducingForm(
 /** Can a GPU add up columns in a kernel of rows? A row takes a warp, and no others' elements. */
 export function canSumColumns(device: DeviceInfo, kernel: RowKernel, iteration: Iteration): boolean {
   const sums = device.kind === "cuda" ? sumsIn(kernel, iteration) : undefined;
-  return sums !== undefined && hasRoomFor(device, sums);
+  return sums !== undefined && fitsIn(device, sums);
 }
 
-function sumsIn(kernel: RowKernel, iteration: Iteration): ColumnSumsLayout | undefined {
+function sumsIn(kernel: RowKernel, iteration: Iteration): ColumnPartialsLayout | undefined {
   const { kind, row } = iteration;
   const facts = factsOf(kernel);
   if (kind !== "rows" || lanesOf(row.size) !== 32 || facts.readsAtIndex) return undefined;
-  const packs = Math.ceil(row.size / (packWidth * 32));
+  const packs = Math.ceil(row.size / (vectorWidth * 32));
   const inner = row.strides.map((_, operand) => innerStrideOf(row, operand));
-  return columnSumsOf(kernel, iteration, { packs, heldBytes: heldBytes(facts, { inner }, packs) });
+  return columnPartialsOf(kernel, iteration, { packs, heldBytes: heldBytes(facts, { inner }, packs) });
 }
 
 function cannotSum({ name }: RowKernel, { rows, row }: Iteration): HoldfastError {
@@ -171,7 +171,7 @@ function lanesOf(length: number): number {
   if (length > longestSmallBlockRow) return 1024;
   if (length > longestWarpRow) return 256;
   let lanes = 1;
-  while (lanes * packWidth < length && lanes < 32) lanes *= 2;
+  while (lanes * vectorWidth < length && lanes < 32) lanes *= 2;
   return lanes;
 }
 
@@ -179,7 +179,7 @@ function lanesOf(length: number): number {
 function heldBytes(facts: RowFacts, { inner }: Pick<RowLayout, "inner">, packs: number): number {
   let bytes = 0;
   for (const [input, isRead] of facts.isReadPlainly.entries()) {
-    if (isRead && inner[input] !== "none") bytes += packs * packWidth * (facts.bytes[input] ?? 0);
+    if (isRead && inner[input] !== "none") bytes += packs * vectorWidth * (facts.bytes[input] ?? 0);
   }
   return bytes;
 }
@@ -201,10 +201,10 @@ function isAligned(
   { outer }: Iteration,
   operands: readonly Storage[],
 ): boolean {
-  const alignment = Math.min(packAlignment, packWidth * (facts.bytes[operand] ?? 1));
+  const alignment = Math.min(vectorAlignment, vectorWidth * (facts.bytes[operand] ?? 1));
   const address = operands[operand]?.span.address ?? 1;
   if (address % alignment !== 0) return false;
-  for (const { strides } of outer) if ((strides[operand] ?? 0) % packWidth !== 0) return false;
+  for (const { strides } of outer) if ((strides[operand] ?? 0) % vectorWidth !== 0) return false;
   return true;
 }
 
@@ -218,21 +218,21 @@ function packedLayout(
   const inner = layout.inner.map((own, operand) =>
     own === "unit" && !isAligned(operand, facts, iteration, operands) ? "any" : own,
   );
-  return { ...layout, inner, woven: wovenIn(inner, facts, iteration, operands) };
+  return { ...layout, inner, interleaved: interleavedIn(inner, facts, iteration, operands) };
 }
 
 /** Inputs that take turns in memory: each stands one element behind the one before, and steps over all of them. */
-function wovenIn(
+function interleavedIn(
   inner: readonly InnerStride[],
   facts: RowFacts,
   iteration: Iteration,
   operands: readonly Storage[],
 ): readonly (readonly number[])[] {
   const { isReadPlainly } = facts;
-  const woven: number[][] = [];
+  const interleaved: number[][] = [];
   for (const [first, isRead] of isReadPlainly.entries()) {
     const step = iteration.row.strides[first] ?? 0;
-    if (!isRead || inner[first] !== "any" || step < 2 || step > packWidth) continue;
+    if (!isRead || inner[first] !== "any" || step < 2 || step > vectorWidth) continue;
     if (!isAligned(first, facts, iteration, operands)) continue;
     const inputs = [first];
     for (let place = 1; place < step; place++) {
@@ -241,9 +241,9 @@ function wovenIn(
       );
       if (next >= 0) inputs.push(next);
     }
-    if (inputs.length === step) woven.push(inputs);
+    if (inputs.length === step) interleaved.push(inputs);
   }
-  return woven;
+  return interleaved;
 }
 
 /** Does an input step as another one does, so many elements behind it? */
@@ -273,11 +273,11 @@ function layoutOf(facts: RowFacts, iteration: Iteration, operands: readonly Stor
 
 const letters: Readonly<Record<InnerStride, string>> = { unit: "u", none: "n", any: "a" };
 
-function keyOf({ outerRank, inner, aliases, woven = [], early }: RowLayout): string {
+function keyOf({ outerRank, inner, aliases, interleaved = [], early }: RowLayout): string {
   let key = `${outerRank}`;
   for (const one of inner) key += letters[one];
   for (const alias of aliases.values()) key += ` ${alias}`;
-  for (const inputs of woven) key += ` ${inputs}`;
+  for (const inputs of interleaved) key += ` ${inputs}`;
   return early ? `${key} early ${early.map(Number).join("")}` : key;
 }
 

@@ -10,14 +10,14 @@
 
 import type { KernelSource } from "../../../driver/index.js";
 import type { Expression, RowKernel, Stage } from "../../../ir/index.js";
-import { checkRowKernel, factsOf, identityOf, loadsOf, partsOf } from "../../../ir/index.js";
+import { checkRowKernel, factsOf, identityOf, loadsOf, subexpressionsOf } from "../../../ir/index.js";
 import {
   addUpColumns,
-  type ColumnSumsLayout,
-  declareSums,
-  placeInSums,
-  summedOutputs,
-  summedRow,
+  type ColumnPartialsLayout,
+  colsumOutputs,
+  colsumRow,
+  declareAccumulators,
+  indexInAccumulators,
 } from "./column-partials.js";
 import type { BlockFunction } from "./combo/combo-kernel.js";
 import { computeTypes } from "./element-types.js";
@@ -25,17 +25,17 @@ import { binary, literal, printExpression } from "./expressions.js";
 import { KernelText } from "./kernel-text.js";
 import { narrowed, type Operand, type RowLayout, RowOperands } from "./row-operands.js";
 import {
-  type FixedPrinter,
-  fixedPrinter,
   forEachLane,
-  keepFixedParts,
+  type InvariantPrinter,
+  invariantPrinter,
+  keepInvariants,
   leavesAtStart,
-  loadedPack,
-  packsReadBy,
-  packType,
+  loadedVector,
   placeOf,
   type Surroundings,
   storeValues,
+  vectorsReadBy,
+  vectorType,
 } from "./vectors.js";
 
 /** Threads of a block whose rows take a warp or less each. */
@@ -58,7 +58,7 @@ export interface ReducingLayout extends RowLayout {
   /** What it holds of the row's inputs. */
   readonly heldBytes: number;
   /** How columns are added up, where they are. */
-  readonly sums?: ColumnSumsLayout;
+  readonly sums?: ColumnPartialsLayout;
 }
 
 /** `threads`: how many a block has whose rows take a warp or less each. */
@@ -98,7 +98,7 @@ export function printReducingFunction(
   name: string,
 ): BlockFunction {
   const text = new Printer(kernel, layout, threads, "block").print();
-  return { ...text.finishFunction(name, ["const unsigned block"]), before: ["block"], sharedDoubles: 0 };
+  return { ...text.epilogueFunction(name, ["const unsigned block"]), before: ["block"], sharedDoubles: 0 };
 }
 
 /** A stage that reduces, and the names of what it has in the printed code. */
@@ -128,7 +128,7 @@ class Printer {
   readonly #around: Surroundings;
   readonly #reduced = new Map<number, string>();
   /** Prints what is computed once for a row, of all stages. */
-  readonly #printFixed: FixedPrinter;
+  readonly #printInvariant: InvariantPrinter;
   /** The held packs of inputs, as text: good until something is stored. */
   readonly #held = new Map<number, string>();
 
@@ -146,22 +146,22 @@ class Printer {
       row: "(int)row",
       reduced: this.#reduced,
     };
-    this.#printFixed = fixedPrinter(this.#around, kernel.stages);
+    this.#printInvariant = invariantPrinter(this.#around, kernel.stages);
   }
 
   print(): KernelText {
     const { stages } = this.#kernel;
     const { sums } = this.#layout;
-    const summed = summedOutputs(this.#kernel);
-    if (sums) declareSums(this.#text, sums);
+    const summed = colsumOutputs(this.#kernel);
+    if (sums) declareAccumulators(this.#text, sums);
     this.#printPlace();
     const atFirst = this.#layout.packs > 0 ? this.#readAtFirst() : [];
     const { early } = this.#layout;
     if (early) {
       this.#hold(atFirst.filter(([input]) => early[input]));
-      this.#text.line(`${this.#text.call("awaitPrevious")};`);
+      this.#text.line(`${this.#text.call("gridDependencyWait")};`);
     }
-    this.#operands.loadFixed();
+    this.#operands.loadInvariant();
     this.#hold(atFirst);
     for (const [index, stage] of stages.entries()) {
       if (stage.kind === "reduce") {
@@ -183,7 +183,7 @@ class Printer {
   #readAtFirst(): [number, Operand][] {
     const read = this.#kernel.stages
       .filter((stage) => !this.#isPerRow(stage))
-      .flatMap(({ value }) => packsReadBy(this.#around, value));
+      .flatMap(({ value }) => vectorsReadBy(this.#around, value));
     const { aliases } = this.#layout;
     return [...new Map(read)].filter(([input]) => (aliases.get(input) ?? "apart") === "apart");
   }
@@ -201,13 +201,13 @@ class Printer {
   /** Warps leave what they have of their rows where others add it up. */
   #passOn(place: number, value: Expression): void {
     const text = this.#text;
-    this.#forPacks([value], (packs, known) => {
+    this.#forEachVector([value], (packs, known) => {
       const pack = text.freshName();
-      text.line(`Pack<float, 4> ${pack};`);
+      text.line(`Vec<float, 4> ${pack};`);
       forEachLane(this.#around, value, packs, known, (computed, lane) => {
         text.line(`${pack}.lane[${lane}] = ${computed};`);
       });
-      text.line(`${text.call("store", placeInSums(place), pack)};`);
+      text.line(`${text.call("store", indexInAccumulators(place), pack)};`);
     });
   }
 
@@ -230,7 +230,7 @@ class Printer {
     if (this.#isWarp) {
       text.define("const unsigned", "lane", `threadIdx.x % ${lanes}u`);
       const first = `${this.#block} * ${rowsPerBlock(lanes, this.#threads)}u`;
-      text.define("const unsigned", "own", sums ? summedRow : `${first} + threadIdx.x / ${lanes}u`);
+      text.define("const unsigned", "own", sums ? colsumRow : `${first} + threadIdx.x / ${lanes}u`);
       // Threads with no row stay to the end, since the others join their results with all of the warp.
       text.define("const bool", "isInside", "own < rows");
       text.define("const unsigned", "row", "isInside ? own : rows - 1u");
@@ -248,7 +248,7 @@ class Printer {
     const output = this.#operands.outputs[outputIndex];
     if (!output) return;
     if (this.#kernel.outputs[outputIndex]?.per === "row") {
-      const known = keepFixedParts(this.#around, value, this.#printFixed);
+      const known = keepInvariants(this.#around, value, this.#printInvariant);
       text.block(this.#isWarp ? "if (isInside && lane == 0u)" : "if (lane == 0u)", () => {
         const computed = printExpression(text, value, leavesAtStart(this.#around), known);
         this.#operands.placeOutput(outputIndex);
@@ -260,8 +260,8 @@ class Printer {
     const lyingHere = [...aliases].filter(([, alias]) => alias === outputIndex).map(([input]) => input);
     const isKept = held > 0 && lyingHere.length > 0;
     const stored = isKept ? text.freshName() : "";
-    if (isKept) text.line(`${packType(this.#around, output)} ${stored}[${held}];`);
-    this.#forPacks([value], (packs, known) => {
+    if (isKept) text.line(`${vectorType(this.#around, output)} ${stored}[${held}];`);
+    this.#forEachVector([value], (packs, known) => {
       const pack = storeValues(this.#around, output, value, packs, known);
       if (isKept) text.line(`${stored}[pack] = ${pack};`);
     });
@@ -279,7 +279,7 @@ class Printer {
       if (index < first) continue;
       const isApart =
         stage.kind === "reduce" &&
-        partsOf(stage.value).every((part) => part.kind !== "reduced" || part.stage < first);
+        subexpressionsOf(stage.value).every((part) => part.kind !== "reduced" || part.stage < first);
       if (!isApart) break;
       const { type } = stage.value;
       const join: Reduction["join"] = (a, b) => binary(this.#text, stage.op, type, a, b);
@@ -295,7 +295,7 @@ class Printer {
       const identity = literal(value.type, identityOf(op, value.type));
       text.line(`${real} ${sums}[4] = {${Array(4).fill(identity).join(", ")}};`);
     }
-    this.#forPacks(
+    this.#forEachVector(
       reductions.map(({ value }) => value),
       (packs, known) => {
         for (const { value, sums, join } of reductions) {
@@ -309,13 +309,13 @@ class Printer {
       const [first, second] = [join(`${sums}[0]`, `${sums}[1]`), join(`${sums}[2]`, `${sums}[3]`)];
       text.line(`${real} ${total} = ${join(first, second)};`);
     }
-    this.#joinLanes(Math.min(warp, this.#layout.lanes), reductions);
-    if (!this.#isWarp) this.#joinWarps(reductions);
+    this.#flattenSpans(Math.min(warp, this.#layout.lanes), reductions);
+    if (!this.#isWarp) this.#reduceWarps(reductions);
     for (const { place, total } of reductions) this.#reduced.set(place, total);
   }
 
   /** Joins values over neighbouring lanes, so that all of them have the results. */
-  #joinLanes(lanes: number, reductions: readonly Reduction[]): void {
+  #flattenSpans(lanes: number, reductions: readonly Reduction[]): void {
     for (let distance = lanes / 2; distance >= 1; distance /= 2) {
       for (const { total, join } of reductions) {
         const other = `__shfl_xor_sync(0xffffffffu, ${total}, ${distance})`;
@@ -324,7 +324,7 @@ class Printer {
     }
   }
 
-  #joinWarps(reductions: readonly Reduction[]): void {
+  #reduceWarps(reductions: readonly Reduction[]): void {
     const text = this.#text;
     const warps = this.#layout.lanes / warp;
     for (const { real, shared, total } of reductions) {
@@ -333,20 +333,20 @@ class Printer {
     }
     text.line("__syncthreads();");
     for (const { shared, total } of reductions) text.line(`${total} = ${shared}[lane % ${warps}u];`);
-    this.#joinLanes(warps, reductions);
+    this.#flattenSpans(warps, reductions);
   }
 
   /** Runs the body over a thread's packs of the row, with those of the inputs that the values read. */
-  #forPacks(
+  #forEachVector(
     values: readonly Expression[],
     body: (packs: ReadonlyMap<number, string>, known: ReadonlyMap<Expression, string>) => void,
   ): void {
-    const read = [...new Map(values.flatMap((value) => packsReadBy(this.#around, value)))];
+    const read = [...new Map(values.flatMap((value) => vectorsReadBy(this.#around, value)))];
     if (this.#layout.packs > 0) this.#hold(read);
     const known = new Map(
-      values.flatMap((value) => [...keepFixedParts(this.#around, value, this.#printFixed)]),
+      values.flatMap((value) => [...keepInvariants(this.#around, value, this.#printInvariant)]),
     );
-    this.#loopOverPacks(() => {
+    this.#loopOverVectors(() => {
       if (this.#layout.packs > 0) body(this.#held, known);
       else {
         const packs = new Map<number, string>();
@@ -364,16 +364,16 @@ class Printer {
       threads,
       this.#declare(threads, `[${this.#layout.packs}]`, this.#held),
     ]);
-    this.#loopOverPacks(() => {
+    this.#loopOverVectors(() => {
       for (const [threads, name] of arrays) this.#load(threads, `${name}[pack]`);
     });
   }
 
   /** Inputs as they are read: those that are woven together at once, if all of them are wanted. */
   #threadsOf(read: readonly [number, Operand][]): readonly Threads[] {
-    const { woven = [] } = this.#layout;
+    const { interleaved = [] } = this.#layout;
     const isRead = (input: number): boolean => read.some(([one]) => one === input);
-    const together = woven.filter((inputs) => inputs.every(isRead));
+    const together = interleaved.filter((inputs) => inputs.every(isRead));
     return read.flatMap(([input, operand]): Threads[] => {
       const inputs = together.find((one) => one.includes(input)) ?? [input];
       return inputs[0] === input ? [{ inputs, operand }] : [];
@@ -384,21 +384,23 @@ class Printer {
   #declare({ inputs, operand }: Threads, length: string, packs: Map<number, string>): string {
     const text = this.#text;
     const name = text.freshName();
-    const isWoven = inputs.length > 1;
-    text.line(`${packType(this.#around, operand)} ${name}${length}${isWoven ? `[${inputs.length}]` : ""};`);
+    const isInterleaved = inputs.length > 1;
+    text.line(
+      `${vectorType(this.#around, operand)} ${name}${length}${isInterleaved ? `[${inputs.length}]` : ""};`,
+    );
     for (const [index, input] of inputs.entries()) {
-      packs.set(input, `${name}${length && "[pack]"}${isWoven ? `[${index}]` : ""}`);
+      packs.set(input, `${name}${length && "[pack]"}${isInterleaved ? `[${index}]` : ""}`);
     }
     return name;
   }
 
   #load({ inputs, operand }: Threads, into: string): void {
     const text = this.#text;
-    if (inputs.length > 1) text.line(`${text.call("loadWoven", placeOf(operand), into)};`);
-    else text.line(`${into} = ${loadedPack(this.#around, operand)};`);
+    if (inputs.length > 1) text.line(`${text.call("loadInterleaved", placeOf(operand), into)};`);
+    else text.line(`${into} = ${loadedVector(this.#around, operand)};`);
   }
 
-  #loopOverPacks(body: () => void): void {
+  #loopOverVectors(body: () => void): void {
     const text = this.#text;
     const { lanes, packs, moves } = this.#layout;
     const inside = (): void => {

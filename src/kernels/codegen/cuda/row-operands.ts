@@ -20,7 +20,7 @@ export interface RowLayout {
   /** By the input's number; missing for inputs that are only read before anything is stored. */
   readonly aliases: ReadonlyMap<number, Alias>;
   /** Inputs that take turns in memory, in that order: a few columns of a matrix. They are read together. */
-  readonly woven?: readonly (readonly number[])[];
+  readonly interleaved?: readonly (readonly number[])[];
   /** By input, where the kernel begins early: is it good before the launch before has ended? */
   readonly early?: readonly boolean[] | undefined;
 }
@@ -85,7 +85,7 @@ export class RowOperands {
   }
 
   /** Reads what doesn't move along the row. */
-  loadFixed(): void {
+  loadInvariant(): void {
     for (const [index, name] of this.fixed) {
       const operand = this.inputs[index];
       if (!operand) continue;

@@ -11,7 +11,7 @@
 import type { ColumnKernel, ColumnPlaces, Compute, ReduceOp } from "../../../ir/index.js";
 import { checkColumnKernel, type Dtype, dtypes, identityOf } from "../../../ir/index.js";
 import type { ColumnStride } from "../../launch-config.js";
-import { type BeginRow, joinHalves, printStrides, type Reduction, targetOf } from "./column-kernel.js";
+import { type BeginRow, combineHalves, printStrides, type Reduction, targetOf } from "./column-kernel.js";
 import type { BlockFunction } from "./combo/combo-kernel.js";
 import { computeTypes, elementTypes } from "./element-types.js";
 import { binary, expressionPrinter, type Leaves, literal } from "./expressions.js";
@@ -21,8 +21,8 @@ import { narrowed, widened } from "./row-operands.js";
 /** Threads of a block, in either step. */
 export const stepThreads = 256;
 /** How many of them share a column in the second step, neighbours; and so how many columns a block joins. */
-const joinLanes = 4;
-export const joinColumns = stepThreads / joinLanes;
+const flattenSpans = 4;
+export const combineColumns = stepThreads / flattenSpans;
 /** How many blocks share a column of many rows; and what they leave of it, as floats: in such units memory is given to them. */
 export const sharedBy = 32;
 export const unitBytes = sharedBy * dtypes.f32.bytes;
@@ -42,7 +42,7 @@ export interface StepLayout {
 }
 
 /** How many of them a thread makes of each of its columns. */
-export function heldParts({ parts, lanes }: Pick<StepLayout, "parts" | "lanes">): number {
+export function cachedPartials({ parts, lanes }: Pick<StepLayout, "parts" | "lanes">): number {
   return (parts * lanes) / stepThreads;
 }
 
@@ -70,12 +70,12 @@ class Printer {
     this.#kernel = kernel;
     this.#layout = layout;
     this.#groups = stepThreads / layout.lanes;
-    this.#held = heldParts(layout);
+    this.#held = cachedPartials(layout);
     this.#columns = layout.lanes * layout.width;
     const text = this.#text;
     const { inputs, outputs, scalars, values } = kernel;
     for (const [index, dtype] of inputs.entries()) text.pointer("in", elementTypes[dtype].type, `in${index}`);
-    if (this.#isShared) text.pointer("part", "unsigned char", "scratch");
+    if (this.#isShared) text.pointer("partial-out", "unsigned char", "scratch");
     this.#reductions = values.map((value, index) => {
       const dtype = outputs[index] ?? "f32";
       const output = `out${index}`;
@@ -111,17 +111,17 @@ class Printer {
     text.define("const unsigned", "position", `near < columns ? near : columns - ${width}u`);
     text.line(`const unsigned whole = rows - rows % ${this.#stride}u;`);
     for (const { value, real, sums } of this.#reductions) {
-      text.line(`${text.use("Pack")}<${real}, ${width}> ${sums}[${this.#held}];`);
+      text.line(`${text.use("Vec")}<${real}, ${width}> ${sums}[${this.#held}];`);
       this.#unrollLanes("part", this.#held, () => {
         const identity = literal(value.type, identityOf(this.#kernel.op, value.type));
         text.line(`${sums}[part].lane[k] = ${identity};`);
       });
     }
     printStrides(text, this.#stride, (beginRow) => this.#printStride(beginRow));
-    const doubles = this.#printJoins();
+    const doubles = this.#printCombines();
     const before = ["const unsigned block", "double* const memory"];
     return {
-      ...text.finishFunction(name, before),
+      ...text.epilogueFunction(name, before),
       sharedDoubles: doubles,
       before: ["block", "memory"],
     };
@@ -181,10 +181,14 @@ class Printer {
     return {
       load: ({ input }, at) => {
         const dtype = this.#kernel.inputs[input] ?? "f32";
-        const isFixed = strides[input] === "none";
+        const isInvariant = strides[input] === "none";
         if (at !== undefined)
-          return widened(text, dtype, `in${input}[${this.#startOf(input)}${isFixed ? "" : " + k"} + ${at}]`);
-        return isFixed ? `fixed${input}` : widened(text, dtype, `pack${input}.lane[k]`);
+          return widened(
+            text,
+            dtype,
+            `in${input}[${this.#startOf(input)}${isInvariant ? "" : " + k"} + ${at}]`,
+          );
+        return isInvariant ? `fixed${input}` : widened(text, dtype, `pack${input}.lane[k]`);
       },
       scalar: (index) => `scalar${index}`,
       reduced: () => "",
@@ -194,7 +198,7 @@ class Printer {
   }
 
   /** Joins a thread's results, then those of threads that share columns, through shared memory; tells how much of it. */
-  #printJoins(): number {
+  #printCombines(): number {
     const text = this.#text;
     const { width } = this.#layout;
     let doubles = 0;
@@ -220,7 +224,7 @@ class Printer {
       text.unrolled("part", this.#groups, () => {
         text.line(`${joined}[part] = ${reduction.shared}[part * ${this.#columns}u + threadIdx.x];`);
       });
-      joinHalves(text, this.#kernel.op, reduction.value.type, joined, this.#groups);
+      combineHalves(text, this.#kernel.op, reduction.value.type, joined, this.#groups);
       this.#printStore(reduction, index, `${joined}[0]`);
     }
     return doubles;
@@ -242,7 +246,7 @@ function atUnit(real: string, unit: string): string {
 }
 
 /** What the second step does with one value of a kernel. */
-export interface ColumnJoin {
+export interface ColumnCombine {
   readonly op: ReduceOp;
   readonly type: Compute;
   readonly dtype: Dtype;
@@ -251,30 +255,30 @@ export interface ColumnJoin {
 
 /**
  * Its own parameters: the output, the scratch memory, where in it the value's partial results are, in units, and the columns as u32.
- * Joins of partial results whose numbers have the same remainder by `joinLanes` come first: each thread makes those of one.
+ * Joins of partial results whose numbers have the same remainder by `flattenSpans` come first: each thread makes those of one.
  */
-export function printColumnJoin({ op, type, dtype, places }: ColumnJoin, name: string): BlockFunction {
+export function printColumnCombine({ op, type, dtype, places }: ColumnCombine, name: string): BlockFunction {
   const text = new KernelText();
   text.pointer("inout", elementTypes[dtype].type, "out");
   text.pointer("in", "unsigned char", "scratch");
   text.scalar("u32", "unit");
   text.scalar("u32", "columns");
   const real = computeTypes[type];
-  text.line(`const unsigned near = block * ${joinColumns}u + threadIdx.x / ${joinLanes}u;`);
+  text.line(`const unsigned near = block * ${combineColumns}u + threadIdx.x / ${flattenSpans}u;`);
   // Threads with no column go along with the last one, since neighbours join their results.
   text.line("const unsigned column = near < columns ? near : columns - 1u;");
   text.line(`const ${real}* const left = ${atUnit(`const ${real}`, "unit")};`);
-  text.line(`${real} parts[${sharedBy / joinLanes}];`);
-  text.unrolled("part", sharedBy / joinLanes, () => {
-    const number = `part * ${joinLanes}u + threadIdx.x % ${joinLanes}u`;
+  text.line(`${real} parts[${sharedBy / flattenSpans}];`);
+  text.unrolled("part", sharedBy / flattenSpans, () => {
+    const number = `part * ${flattenSpans}u + threadIdx.x % ${flattenSpans}u`;
     text.line(`parts[part] = left[(long long)(${number}) * columns + column];`);
   });
-  joinHalves(text, op, type, "parts", sharedBy / joinLanes);
-  for (let distance = joinLanes / 2; distance >= 1; distance /= 2) {
+  combineHalves(text, op, type, "parts", sharedBy / flattenSpans);
+  for (let distance = flattenSpans / 2; distance >= 1; distance /= 2) {
     const other = `__shfl_xor_sync(0xffffffffu, parts[0], ${distance})`;
     text.line(`parts[0] = ${binary(text, op, type, "parts[0]", other)};`);
   }
-  text.line(`if (near >= columns || threadIdx.x % ${joinLanes}u != 0u) return;`);
+  text.line(`if (near >= columns || threadIdx.x % ${flattenSpans}u != 0u) return;`);
   text.line(`out[${targetOf(places, "column")}] = ${narrowed(text, dtype, "parts[0]")};`);
-  return { ...text.finishFunction(name, ["const unsigned block"]), sharedDoubles: 0, before: ["block"] };
+  return { ...text.epilogueFunction(name, ["const unsigned block"]), sharedDoubles: 0, before: ["block"] };
 }

@@ -9,7 +9,7 @@
 
 import { HoldfastError } from "../../../errors/index.js";
 import type { Expression, Stage } from "../../../ir/index.js";
-import { fixedPartsOf, loadsOf } from "../../../ir/index.js";
+import { invariantNodesOf, loadsOf } from "../../../ir/index.js";
 import { computeTypes, elementTypes } from "./element-types.js";
 import { expressionPrinter, type Leaves, printExpression } from "./expressions.js";
 import type { KernelText } from "./kernel-text.js";
@@ -19,19 +19,19 @@ import { narrowed, type Operand, type RowOperands, widened } from "./row-operand
  * How packs are moved: as a whole; as a whole but for the last one, behind whose end there is nothing; or element by
  * element.
  */
-export type PackMoves = "whole" | "tailed" | "single";
+export type VectorMoves = "whole" | "tailed" | "single";
 
 /** A pack of one element is always whole. */
-export interface PackShape {
+export interface VectorShape {
   readonly width: 1 | 4;
-  readonly moves: PackMoves;
+  readonly moves: VectorMoves;
 }
 
 /** What stands around the stages of a kernel. */
 export interface Surroundings {
   readonly text: KernelText;
   readonly operands: RowOperands;
-  readonly shape: PackShape;
+  readonly shape: VectorShape;
   /** The row's number. */
   readonly row: string;
   /** What earlier stages have reduced the row to. */
@@ -41,19 +41,19 @@ export interface Surroundings {
 /** Values that are computed already. */
 export type Known = ReadonlyMap<Expression, string>;
 
-export function packType({ shape }: Surroundings, { dtype }: Operand): string {
-  return `Pack<${elementTypes[dtype].type}, ${shape.width}>`;
+export function vectorType({ shape }: Surroundings, { dtype }: Operand): string {
+  return `Vec<${elementTypes[dtype].type}, ${shape.width}>`;
 }
 
 /** The moving inputs whose element at the present place a value reads. */
-export function packsReadBy({ operands }: Surroundings, value: Expression): [input: number, Operand][] {
+export function vectorsReadBy({ operands }: Surroundings, value: Expression): [input: number, Operand][] {
   const inputs = new Set(loadsOf(value).flatMap(({ input, at }) => (at ? [] : [input])));
   return [...inputs]
     .map((input): [number, Operand] => [input, inputAt(operands, input)])
     .filter(([, { inner }]) => inner !== "none");
 }
 
-export function loadedPack({ text, shape }: Surroundings, operand: Operand): string {
+export function loadedVector({ text, shape }: Surroundings, operand: Operand): string {
   const place = placeOf(operand);
   const whole = (): string => `${text.use("load")}<${shape.width}>(${place})`;
   const single = (): string => text.call("loadSome", place, operand.step, "left");
@@ -63,7 +63,7 @@ export function loadedPack({ text, shape }: Surroundings, operand: Operand): str
 }
 
 /** Does an operand have packs of which each element has to be moved for itself, though the row has no tail? */
-function isStepping({ width, moves }: PackShape, { inner }: Operand): boolean {
+function isStepping({ width, moves }: VectorShape, { inner }: Operand): boolean {
   return width > 1 && moves === "whole" && inner === "any";
 }
 
@@ -78,7 +78,7 @@ export function forEachLane(
   const { text, shape } = around;
   const lane = shape.width === 1 ? "0" : "k";
   const print = (): void =>
-    body(printExpression(text, value, leavesInPack(around, lane, packs), known), lane);
+    body(printExpression(text, value, leavesInVector(around, lane, packs), known), lane);
   if (shape.width === 1) print();
   else {
     text.unrolled("k", shape.width, () => {
@@ -100,7 +100,7 @@ export function storeValues(
   const { text, shape } = around;
   const pack = text.freshName();
   // Behind the row's end nothing is set, and nothing stored; a compiler does not see that.
-  text.line(`${packType(around, output)} ${pack}${shape.moves === "single" ? " = {}" : ""};`);
+  text.line(`${vectorType(around, output)} ${pack}${shape.moves === "single" ? " = {}" : ""};`);
   forEachLane(around, value, packs, known, (computed, lane) => {
     text.line(`${pack}.lane[${lane}] = ${narrowed(text, output.dtype, computed)};`);
   });
@@ -118,21 +118,21 @@ export function storeValues(
 }
 
 /** Prints parts of a kernel's stages, outside of all braces: what several of them have in common is there from the first one on. */
-export type FixedPrinter = (part: Expression) => string;
+export type InvariantPrinter = (part: Expression) => string;
 
-export function fixedPrinter(around: Surroundings, stages: readonly Stage[]): FixedPrinter {
+export function invariantPrinter(around: Surroundings, stages: readonly Stage[]): InvariantPrinter {
   const values = stages.map(({ value }) => value);
   return expressionPrinter(around.text, values, leavesAtStart(around));
 }
 
 /** Computes the parts of a value that don't change along the row, once. */
-export function keepFixedParts(
+export function keepInvariants(
   { text, operands }: Surroundings,
   value: Expression,
-  print: FixedPrinter,
+  print: InvariantPrinter,
 ): Known {
   const known = new Map<Expression, string>();
-  for (const part of fixedPartsOf(value, (input) => operands.inputs[input]?.inner === "none")) {
+  for (const part of invariantNodesOf(value, (input) => operands.inputs[input]?.inner === "none")) {
     const computed = print(part);
     known.set(part, /^\w+$/.test(computed) ? computed : text.keep(computeTypes[part.type], computed));
   }
@@ -140,7 +140,7 @@ export function keepFixedParts(
 }
 
 /** The leaves of a value for one element of a pack; `packs` has the packs of the inputs that move. */
-function leavesInPack(around: Surroundings, lane: string, packs: ReadonlyMap<number, string>): Leaves {
+function leavesInVector(around: Surroundings, lane: string, packs: ReadonlyMap<number, string>): Leaves {
   const { text, operands, shape } = around;
   const position = shape.width === 1 ? "position" : `(position + ${lane})`;
   return {

@@ -14,7 +14,7 @@ import {
 import type { ColumnKernel } from "../../../ir/index.js";
 import { checkColumnKernel, type Dtype, dtypes, identityOf, isUniform, usesF64 } from "../../../ir/index.js";
 import type { ColumnStride } from "../../launch-config.js";
-import { type Lanes, pushElements, pushEverywhere, storeElements } from "./elements.js";
+import { type Lanes, pushElements, pushSplat, storeElements } from "./elements.js";
 import {
   expressionPusher,
   given,
@@ -98,14 +98,14 @@ function printBody(code: Code, kernel: ColumnKernel, strides: readonly ColumnStr
           .i32(vectors * width)
           .op("i32.lt_s")
           .branchIf(leave);
-        printStripe(vectors, width);
+        printStrip(vectors, width);
         advance(code, column, vectors * width);
         code.branch(again);
       });
     });
   }
 
-  function printStripe(vectors: number, width: Lanes): void {
+  function printStrip(vectors: number, width: Lanes): void {
     const reductions = kernel.values.map((value) => {
       const sums = Array.from({ length: vectors }, () => code.local("v128"));
       for (const sum of sums) {
@@ -161,7 +161,7 @@ function printBody(code: Code, kernel: ColumnKernel, strides: readonly ColumnStr
         }
         code.get(cursor);
         if (isMoving) pushElements(code, dtype, width, first * dtypes[dtype].bytes);
-        else pushEverywhere(code, dtype);
+        else pushSplat(code, dtype);
       },
       pushScalar: (index) => code.get(given(scalars[index], `scalar ${index}`, kernel.name)),
       pushReduced: (stage) => given(undefined, `the reduction of a stage ${stage}`, kernel.name),

@@ -3,7 +3,7 @@
 import { HoldfastError } from "../../../errors/index.js";
 import type { ColumnKernel, RowKernel } from "../../../ir/index.js";
 import { type Axis, type InnerStride, type Iteration, innerStrideOf } from "../../../ir/index.js";
-import type { Columns, LaunchForm } from "../../launch-config.js";
+import type { Columns, LaunchConfig } from "../../launch-config.js";
 import { columnsPerBlock, printColumnKernel } from "./column-kernel.js";
 import type { Lanes } from "./elements.js";
 import { elementsPerBlock } from "./loops.js";
@@ -20,7 +20,7 @@ export function rowLanesOf(kernel: RowKernel, { row }: Iteration): Lanes {
   );
 }
 
-export function wasmRowForm(kernel: RowKernel, { kind, outer, row, elements }: Iteration): LaunchForm {
+export function wasmRowConfig(kernel: RowKernel, { kind, outer, row, elements }: Iteration): LaunchConfig {
   if (kernel.outputs.some(({ per }) => per === "column")) {
     throw new HoldfastError(
       "UNSUPPORTED",
@@ -38,7 +38,7 @@ export function wasmRowForm(kernel: RowKernel, { kind, outer, row, elements }: I
 }
 
 /** Where a row is cut from a vector, the last one may hold less than the others: `elements` tells. */
-function formOf(kernel: RowKernel, outer: readonly Axis[], row: Axis, elements: number): LaunchForm {
+function formOf(kernel: RowKernel, outer: readonly Axis[], row: Axis, elements: number): LaunchConfig {
   const rows = outer.reduce((product, { size }) => product * size, 1);
   const inner = row.strides.map((_, operand): InnerStride => innerStrideOf(row, operand));
   const rowsPerBlock = Math.max(1, Math.floor(elementsPerBlock / Math.max(1, row.size)));
@@ -62,7 +62,7 @@ function formOf(kernel: RowKernel, outer: readonly Axis[], row: Axis, elements: 
   };
 }
 
-export function wasmColumnForm(kernel: ColumnKernel, { rows, columns, strides }: Columns): LaunchForm {
+export function wasmColumnConfig(kernel: ColumnKernel, { rows, columns, strides }: Columns): LaunchConfig {
   if (kernel.places) {
     throw new HoldfastError(
       "UNSUPPORTED",

@@ -34,7 +34,7 @@ export function pushElements(code: Code, dtype: Dtype, lanes: Lanes, offset = 0)
 }
 
 /** Pushes one element, from the address on the stack, in every lane. */
-export function pushEverywhere(code: Code, dtype: Dtype): void {
+export function pushSplat(code: Code, dtype: Dtype): void {
   if (dtype === "f32" || dtype === "i32") code.memory("v128.load32_splat");
   else if (dtype === "f64") code.memory("v128.load64_splat");
   else {

@@ -7,7 +7,7 @@ import {
   type WasmImport,
 } from "../../../driver/index.js";
 import type { Expression } from "../../../ir/index.js";
-import { partsOf } from "../../../ir/index.js";
+import { subexpressionsOf } from "../../../ir/index.js";
 import { type VectorMathName, vectorMath } from "./math/index.js";
 
 /** What a module must hold and import for these values. Functions of vectors are written in place: only what they call counts. */
@@ -24,7 +24,7 @@ export function calledBy(values: readonly Expression[]): {
     }
     if (one.type === "f64" && Object.hasOwn(mathFunctions, op)) imports.add(op as MathFunction);
   };
-  for (const value of values) partsOf(value).forEach(visit);
+  for (const value of values) subexpressionsOf(value).forEach(visit);
   return { functions: [...functions], imports: [...imports].map(importOf) };
 }
 

@@ -2,7 +2,7 @@
 
 import type { Code, Local } from "../../../driver/index.js";
 import { type Dtype, dtypes } from "../../../ir/index.js";
-import { type Lanes, pushElements, pushEverywhere, pushGathered } from "./elements.js";
+import { type Lanes, pushElements, pushGathered, pushSplat } from "./elements.js";
 
 export interface IndexedLoad {
   readonly dtype: Dtype;
@@ -38,5 +38,5 @@ export function pushIndexed(
   }
   pushAddress(0);
   if (isMoving) pushElements(code, dtype, lanes);
-  else pushEverywhere(code, dtype);
+  else pushSplat(code, dtype);
 }

@@ -17,13 +17,13 @@ import {
   checkRowKernel,
   type Dtype,
   dtypes,
-  fixedPartsOf,
   identityOf,
+  invariantNodesOf,
   isUniform,
   loadsOf,
   usesF64,
 } from "../../../ir/index.js";
-import { type Lanes, pushElements, pushEverywhere, storeElements } from "./elements.js";
+import { type Lanes, pushElements, pushSplat, storeElements } from "./elements.js";
 import {
   given,
   type Leaves,
@@ -151,7 +151,7 @@ class Printer {
       // An operand that is only read at an index may stand outside its memory where there is none, as a flipped one does.
       if (input.inner !== "none" || !this.#plainlyRead.has(index)) continue;
       code.get(input.start);
-      pushEverywhere(code, input.dtype);
+      pushSplat(code, input.dtype);
       code.set(input.everywhere);
     }
     for (const [index, stage] of this.#kernel.stages.entries()) this.#printStage(stage, index, count);
@@ -203,7 +203,7 @@ class Printer {
       storeElements(code, output.dtype, 1, output.start, value);
       return;
     }
-    const fixed = this.#computeFixed(stage.value);
+    const fixed = this.#computeInvariant(stage.value);
     this.#printElements(count, [...this.#readBy(stage.value), output], (lanes) => {
       pushExpression(code, stage.value, this.#leaves(lanes), fixed);
       code.set(value);
@@ -227,7 +227,7 @@ class Printer {
     for (let lane = type === "f64" ? 2 : 1; lane < 4; lane++) {
       code.get(firstLane).i32(0).lane("i32x4.replace_lane", lane).set(firstLane);
     }
-    const fixed = this.#computeFixed(value);
+    const fixed = this.#computeInvariant(value);
     const addVector = (lanes: Lanes, vector: number): void => {
       const sum = given(sums[vector], `vector ${vector}`, this.#kernel.name);
       code.get(sum);
@@ -244,15 +244,15 @@ class Printer {
       if (index > 0) pushBinary(code, op, type);
     }
     code.set(total);
-    this.#joinLanes(op, type, total);
+    this.#flattenSpans(op, type, total);
     code.set(total);
   }
 
   /** Computes the parts of a value that don't change along the row, once, before its elements. */
-  #computeFixed(value: Expression): ReadonlyMap<Expression, Local> {
+  #computeInvariant(value: Expression): ReadonlyMap<Expression, Local> {
     const code = this.#code;
     const fixed = new Map<Expression, Local>();
-    for (const part of fixedPartsOf(value, (input) => this.#inputs[input]?.inner === "none")) {
+    for (const part of invariantNodesOf(value, (input) => this.#inputs[input]?.inner === "none")) {
       const local = code.local("v128");
       pushExpression(code, part, this.#leaves(this.#lanes));
       code.set(local);
@@ -262,7 +262,7 @@ class Printer {
   }
 
   /** Pushes (0 ∘ 1) ∘ (2 ∘ 3) of the lanes that hold elements, in every lane. */
-  #joinLanes(op: ReduceOp, type: Compute, vector: Local): void {
+  #flattenSpans(op: ReduceOp, type: Compute, vector: Local): void {
     const code = this.#code;
     const pushLane = (lane: number): void => {
       const extract = (
@@ -342,8 +342,8 @@ class Printer {
         const input = given(this.#inputs[index], `input ${index}`, this.#kernel.name);
         const { dtype, cursor, inner } = input;
         if (at) {
-          const isFixed = (other: number): boolean => this.#inputs[other]?.inner === "none";
-          const uniform = isUniform(at, isFixed);
+          const isInvariant = (other: number): boolean => this.#inputs[other]?.inner === "none";
+          const uniform = isUniform(at, isInvariant);
           const isMoving = inner !== "none";
           pushIndexed(code, {
             dtype,

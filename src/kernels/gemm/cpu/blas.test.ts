@@ -4,13 +4,7 @@ import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import fc from "fast-check";
 import { compileBlas } from "../../../../test/support/blas-library.js";
-import {
-  plainCase,
-  productCases,
-  proveProduct,
-  runProduct,
-  shapeOf,
-} from "../../../../test/support/gemms.js";
+import { gemmCases, plainCase, proveGemm, runGemm, shapeOf } from "../../../../test/support/gemms.js";
 import { withCpuRuntime } from "../../../../test/support/runtimes.js";
 import { sameBytes } from "../../../../test/support/same-bytes.js";
 import { openCpuDriver } from "../../../driver/index.js";
@@ -24,24 +18,24 @@ import { planGemm } from "./plan.js";
 const library = compileBlas();
 const skip = library === undefined && "this machine has no C compiler";
 const blas = library?.path ?? "";
-const countProducts = () => library?.products() ?? 0;
+const countGemms = () => library?.products() ?? 0;
 
 for (const dtype of ["f32", "f64"] as const) {
   test(`a library's product of ${dtype} is right for any shape, layout, alpha and beta, and writes nothing beside C`, {
     skip,
   }, () => {
     withCpuRuntime({ blas }, ({ runtime }) => {
-      const before = countProducts();
+      const before = countGemms();
       let large = 0;
       fc.assert(
-        fc.property(productCases(dtype, blocking(elementOf(dtype))), (one) => {
+        fc.property(gemmCases(dtype, blocking(elementOf(dtype))), (one) => {
           if (planGemm(shapeOf(one)).way === "packed") large += one.batch;
-          proveProduct(runtime, one);
+          proveGemm(runtime, one);
         }),
         { numRuns: 60 },
       );
       assert.ok(large > 0);
-      assert.equal(countProducts() - before, large);
+      assert.equal(countGemms() - before, large);
     });
   });
 }
@@ -57,7 +51,7 @@ test("a library runs as many threads as the driver", { skip }, () => {
     const driver = openCpuDriver({ threads });
     const quiet = { stallAfter: "off", environment: {}, print: () => {} } as const;
     const runtime = openRuntime({ driver, blas, ...quiet });
-    runProduct(runtime, { ...plainCase, m: 70, n: 70, k: 70 });
+    runGemm(runtime, { ...plainCase, m: 70, n: 70, k: 70 });
     assert.equal(library?.threads(), threads);
     runtime.close();
     driver.close();
@@ -91,15 +85,15 @@ describe("a library's work", { skip }, () => {
   test("waits for its stream and keeps the order there", () => {
     withCpuRuntime({ blas }, ({ runtime }) => {
       const { multiply, a, b, d } = placeChain(runtime);
-      const before = countProducts();
+      const before = countGemms();
       multiply();
       runtime.fill(a, 0);
       runtime.fill(b, 0);
-      assert.equal(countProducts(), before);
+      assert.equal(countGemms(), before);
       sameBytes(runtime.read(d), expected(9800), "the products before the fills");
       multiply();
       sameBytes(runtime.read(d), expected(0), "the products behind the fills");
-      assert.equal(countProducts(), before + 4);
+      assert.equal(countGemms(), before + 4);
     });
   });
 
@@ -108,11 +102,11 @@ describe("a library's work", { skip }, () => {
       const { multiply, a, d } = placeChain(runtime);
       const graph = runtime.capture("products", multiply);
       assert.equal(graph.mode, "graph");
-      const before = countProducts();
+      const before = countGemms();
       runtime.upload([{ source: expected(1), target: a }]);
       graph.replay();
       sameBytes(runtime.read(d), expected(19_600), "the replay");
-      assert.equal(countProducts(), before + 2);
+      assert.equal(countGemms(), before + 2);
     });
   });
 });

@@ -15,7 +15,7 @@ const vectorBytes = 16;
 interface ColumnsLoop {
   readonly element: Element;
   readonly aRows: readonly Local[];
-  readonly aAlong: Local;
+  readonly aKMajor: Local;
   readonly b: Local;
   readonly bStride: Local;
   readonly k: Local;
@@ -25,7 +25,7 @@ interface ColumnsLoop {
 }
 
 function sumColumns(code: Code, loop: ColumnsLoop, width: "scalar" | 1 | 2): void {
-  const { element, aRows, aAlong, b, bStride, k, cRows, blend } = loop;
+  const { element, aRows, aKMajor, b, bStride, k, cRows, blend } = loop;
   const form = width === "scalar" ? "scalar" : "vector";
   const type = form === "vector" ? "v128" : element.dtype;
   const [load, loadA] =
@@ -55,7 +55,7 @@ function sumColumns(code: Code, loop: ColumnsLoop, width: "scalar" | 1 | 2): voi
     for (const { at, sums } of rows) {
       code.get(at).memory(loadA).set(fromA);
       for (const { b, sum } of sums) accumulate(code.get(fromA).get(b), element, sum);
-      advance(code, at, aAlong);
+      advance(code, at, aKMajor);
     }
     advance(code, bAt, bStride);
   });
@@ -71,12 +71,12 @@ function sumColumns(code: Code, loop: ColumnsLoop, width: "scalar" | 1 | 2): voi
 /** A function that makes `rows` rows of C. */
 export function columnsFunction(name: string, element: Element, rows: number): WasmFunction {
   return wasmFunction(name, rowsParameters(element), (code, { a, b, c, n, k, aAcross, ...given }) => {
-    const { aAlong, bStride, cRowBytes, alpha, beta, readsC } = given;
+    const { aKMajor, bStride, cRowBytes, alpha, beta, readsC } = given;
     const column = code.local("i32");
     const loop: ColumnsLoop = {
       element,
       aRows: rowAddresses(code, rows, a, aAcross),
-      aAlong,
+      aKMajor,
       b,
       bStride,
       k,

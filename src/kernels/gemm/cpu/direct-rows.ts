@@ -12,7 +12,7 @@ export function rowsParameters({ dtype }: Element) {
     n: "i32",
     k: "i32",
     aAcross: "i32",
-    aAlong: "i32",
+    aKMajor: "i32",
     bStride: "i32",
     cRowBytes: "i32",
     alpha: dtype,

@@ -12,7 +12,7 @@ import { columnsFunction } from "./direct-columns.js";
 import { dotsFunction } from "./direct-dots.js";
 import type { Element } from "./element.js";
 
-export type DirectForm = "columns" | "dots";
+export type DirectConfig = "columns" | "dots";
 
 /** Rows of C in one block: enough work for a claim, few enough that a thin product still has blocks for all. */
 export const directStripRows = 32;
@@ -28,7 +28,7 @@ export function directParameters({ dtype }: Element, access: AccessToC) {
     k: "u32",
     rowStrips: "u32",
     aAcross: "u32",
-    aAlong: "u32",
+    aKMajor: "u32",
     aBatchBytes: "u32",
     bStride: "u32",
     bBatchBytes: "u32",
@@ -41,22 +41,22 @@ export function directParameters({ dtype }: Element, access: AccessToC) {
 }
 
 /** How many rows a turn takes, for each form, while there are so many; then one by one. */
-const rowsAtOnce: Readonly<Record<DirectForm, number>> = { columns: 4, dots: 2 };
+const rowsAtOnce: Readonly<Record<DirectConfig, number>> = { columns: 4, dots: 2 };
 
-export function directKernel(element: Element, form: DirectForm, access: AccessToC): KernelSource {
+export function directKernel(element: Element, form: DirectConfig, access: AccessToC): KernelSource {
   const make = form === "columns" ? columnsFunction : dotsFunction;
   const atOnce = rowsAtOnce[form];
   const functions = [make("someRows", element, atOnce), make("oneRow", element, 1)];
   const name = `gemm_${form}_${element.dtype}`;
   return wasmKernel(name, directParameters(element, access), functions, (code, given) => {
-    const { firstBlock: block, endBlock, m, n, k, rowStrips, aAcross, aAlong, bStride, cRowBytes } = given;
+    const { firstBlock: block, endBlock, m, n, k, rowStrips, aAcross, aKMajor, bStride, cRowBytes } = given;
     const here = localsOf(code, "i32", "batch", "row", "endRow", "aBase", "a", "b", "cBase", "c");
     const { batch, row, endRow, aBase, a, b, cBase, c } = here;
     const multiplyRows = (callee: string): void => {
       setToElement(code, a, aBase, row, aAcross);
       setToElement(code, c, cBase, row, cRowBytes);
       const blend = [given.alpha, given.beta, given.readsC] as const;
-      call(code, callee, a, b, c, n, k, aAcross, aAlong, bStride, cRowBytes, ...blend);
+      call(code, callee, a, b, c, n, k, aAcross, aKMajor, bStride, cRowBytes, ...blend);
     };
     forRange(code, block, endBlock, 1, () => {
       code.get(block).get(rowStrips).op("i32.div_u").set(batch);

@@ -12,23 +12,23 @@ import {
 import { kernelDevices, put } from "../../../../test/support/kernel-runtime.js";
 import {
   biasStepOf,
-  type DrawnProduct,
-  drawProducts,
+  drawGemms,
   drawValues,
   expectedOf,
-  layOutProduct,
+  layOutGemm,
   proveValues,
+  type RandomGemm,
 } from "../../../../test/support/random-gemms.js";
 import type { Runtime, Storage } from "../../../runtime/index.js";
-import type { GemmProblem, ProductDtype } from "../desc.js";
+import type { GemmInputDtype, GemmProblem } from "../desc.js";
 import { gemm, gemmScratchBytes } from "../gemm.js";
 
 /** Asks gemm for a drawn product, and gives what C's memory holds then. */
 function run(
   runtime: Runtime,
-  drawn: DrawnProduct,
+  drawn: RandomGemm,
 ): { readonly found: Float64Array; readonly expected: Float64Array } {
-  const layouts = layOutProduct(drawn);
+  const layouts = layOutGemm(drawn);
   const values = drawValues(drawn);
   return runtime.step(() => {
     const place = (name: "a" | "b" | "c", dtype: FloatName) => {
@@ -40,7 +40,7 @@ function run(
     };
     const { dtype, resultDtype, m, n, k, batch, alpha, beta, bias, activation } = drawn;
     const [a, b, c] = [place("a", dtype), place("b", dtype), place("c", resultDtype)];
-    const problem: GemmProblem<ProductDtype> = {
+    const problem: GemmProblem<GemmInputDtype> = {
       ...{ dtype, resultDtype, m, n, k, batch, alpha, beta },
       ...{ a: a.operand, b: b.operand, c: c.operand },
       ...(bias !== "none" && { bias: put(runtime, encodeFloats(values.bias, resultDtype), "bias") }),
@@ -63,7 +63,7 @@ for (const { device, skip, open } of kernelDevices) {
 
     test("a product with bias and activation is right for any shape, layout and batch, and writes nothing beside C", () => {
       fc.assert(
-        fc.property(drawProducts(dtypes), (drawn) => {
+        fc.property(drawGemms(dtypes), (drawn) => {
           // Our own kernels give the operands' dtype only, and so do ops that ask for no other.
           const one = device === "CUDA" ? drawn : { ...drawn, resultDtype: drawn.dtype };
           const { found, expected } = run(runtime, one);
@@ -111,7 +111,7 @@ for (const { device, skip, open } of kernelDevices) {
       for (let turn = 0; turn < 2; turn++) {
         assert.deepEqual(
           [accessOf({}), accessOf({ room: 1 }), accessOf({ beta: 1 }), accessOf({})],
-          ["out", "part", "inout", "out"],
+          ["out", "partial-out", "inout", "out"],
         );
       }
     });

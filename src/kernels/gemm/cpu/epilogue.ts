@@ -9,7 +9,7 @@ import type { GemmDtype } from "./element.js";
 
 type Activation = NonNullable<GemmProblem["activation"]>;
 
-export function finishProduct(runtime: Runtime, problem: GemmProblem, op: string): void {
+export function fuseEpilogue(runtime: Runtime, problem: GemmProblem, op: string): void {
   const { dtype, m, n, batch = 1, c, bias, biasBatchStride = 0, activation } = problem;
   if (!bias && !activation) return;
   const strides = [c.batchStride ?? 0, c.rowStride, 1];

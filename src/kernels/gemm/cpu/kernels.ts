@@ -2,12 +2,12 @@
 
 import type { KernelSource } from "../../../driver/index.js";
 import type { AccessToC } from "../desc.js";
-import { type DirectForm, directKernel } from "./direct.js";
+import { type DirectConfig, directKernel } from "./direct.js";
 import { elementOf, type GemmDtype } from "./element.js";
 import { multiplyKernel } from "./multiply.js";
 import { packKernel } from "./pack.js";
 
-export type GemmKernel = "pack" | "multiply" | DirectForm;
+export type GemmKernel = "pack" | "multiply" | DirectConfig;
 const made = new Map<string, KernelSource>();
 
 export function gemmKernel(kind: GemmKernel, dtype: GemmDtype, access: AccessToC): KernelSource {

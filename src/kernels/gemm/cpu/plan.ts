@@ -2,7 +2,7 @@
 
 import { alignUp, type Bytes } from "../../../units/index.js";
 import type { GemmShape } from "../desc.js";
-import type { DirectForm } from "./direct.js";
+import type { DirectConfig } from "./direct.js";
 import { elementOf } from "./element.js";
 import { blocking } from "./multiply.js";
 import { panelsPerBlock } from "./pack.js";
@@ -27,16 +27,16 @@ export interface PackedPlan {
   readonly scratchBytes: Bytes;
 }
 
-export type GemmPlan = { readonly way: DirectForm } | PackedPlan;
+export type GemmPlan = { readonly way: DirectConfig } | PackedPlan;
 
 /** Below this many multiplications a product does not earn back its packing; measured on cubes. */
-const leastPackedWork: Readonly<Record<DirectForm, number>> = { columns: 64 ** 3, dots: 40 ** 3 };
+const leastPackedWork: Readonly<Record<DirectConfig, number>> = { columns: 64 ** 3, dots: 40 ** 3 };
 
 /** A packed operand is read once for every panel of the other; where those are few, packing costs more than it wins. */
 const leastPackedSide = 24;
 
 export function planGemm(shape: GemmShape): GemmPlan {
-  const form = directForm(shape);
+  const form = directConfig(shape);
   if (!form) return planPacked(shape);
   const { m, n, k } = shape;
   // Columns are summed in vectors; with fewer columns than lanes a tile's padding is the lesser waste.
@@ -46,7 +46,7 @@ export function planGemm(shape: GemmShape): GemmPlan {
 }
 
 /** Neither form suits two transposed operands: those are always packed. */
-function directForm({ a, b, k }: GemmShape): DirectForm | undefined {
+function directConfig({ a, b, k }: GemmShape): DirectConfig | undefined {
   if (!b.isTransposed || k === 0) return "columns";
   return a.isTransposed ? undefined : "dots";
 }

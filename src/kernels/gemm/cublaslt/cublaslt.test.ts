@@ -9,14 +9,14 @@ import {
   put,
 } from "../../../../test/support/kernel-runtime.js";
 import { span } from "../../../units/index.js";
-import type { GemmOutline } from "../desc.js";
-import { gemm, gemmChoices, gemmScratchBytes } from "../gemm.js";
-import { libraryProductKey } from "./cublaslt.js";
+import type { GemmDesc } from "../desc.js";
+import { gemm, gemmCandidates, gemmScratchBytes } from "../gemm.js";
+import { cublasLtKey } from "./cublaslt.js";
 
 const [m, n, k] = [7, 9, 33];
 
 /** Nobody's memory: what is asked about a product needs none. */
-function outline(at = { a: 0, b: 4096, c: 8192 }): GemmOutline {
+function outline(at = { a: 0, b: 4096, c: 8192 }): GemmDesc {
   const lying = (address: number, rows: number, rowStride: number) => ({
     storage: { span: span(address, 4 * rows * rowStride) },
     rowStride,
@@ -29,7 +29,7 @@ for (const { device, skip, open } of kernelDevices) {
     skip,
   }, () => {
     const runtime = open();
-    const choices = gemmChoices(runtime, outline());
+    const choices = gemmCandidates(runtime, outline());
     if (device === "the CPU") assert.deepEqual(choices, [0]);
     else assert.ok(choices.length > 1);
     runtime.step(() => {
@@ -59,7 +59,7 @@ for (const { device, skip, open } of kernelDevices) {
 
 describe("the key of a product", { skip: cudaMissing }, () => {
   const runtime = cudaMissing ? undefined! : openCudaKernelRuntime();
-  const key = (problem: GemmOutline): string => libraryProductKey(runtime, problem);
+  const key = (problem: GemmDesc): string => cublasLtKey(runtime, problem);
 
   test("is that of its neighbours at other places, whichever choice they have, and not of one less aligned", () => {
     assert.equal(key(outline({ a: 256, b: 512, c: 0 })), key({ ...outline(), choice: 2 }));
@@ -68,7 +68,7 @@ describe("the key of a product", { skip: cudaMissing }, () => {
 
   test("changes with what the library does of it: not with an activation that is ours", () => {
     assert.equal(key({ ...outline(), activation: "relu" }), key(outline()));
-    const half: GemmOutline = { ...outline(), dtype: "bf16" };
+    const half: GemmDesc = { ...outline(), dtype: "bf16" };
     assert.notEqual(key({ ...half, activation: "relu" }), key(half));
     assert.notEqual(key({ ...outline(), beta: 1 }), key(outline()));
   });

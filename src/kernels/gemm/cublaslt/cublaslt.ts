@@ -1,15 +1,15 @@
 /** Products by the device's own library: on CUDA there is nothing to pack, and bias and activation come with the product. */
 
-import type { KernelSource, Parameter, Product, ProductMatrix } from "../../../driver/index.js";
+import type { GemmMatrix, KernelSource, Parameter, Product } from "../../../driver/index.js";
 import type { Runtime } from "../../../runtime/index.js";
 import { literalKey, type Span } from "../../../units/index.js";
-import type { GemmOutline, GemmProblem, MatrixLayout, ProductDtype } from "../desc.js";
+import type { GemmDesc, GemmInputDtype, GemmProblem, MatrixLayout } from "../desc.js";
 import { accessToC, refused, requireBiasAsResult } from "../desc.js";
 
 /** How far an address is looked at: more alignment than this is of no use to any kernel. */
 const mostAlignment = 128;
 
-export function launchLibraryProduct(runtime: Runtime, problem: GemmProblem<ProductDtype>, op: string): void {
+export function launchCublasLt(runtime: Runtime, problem: GemmProblem<GemmInputDtype>, op: string): void {
   requireBiasAsResult(problem);
   const { a, b, c, bias, scratch } = problem;
   const kernel = runtime.kernel(sourceOf(runtime, problem));
@@ -27,33 +27,33 @@ export function launchLibraryProduct(runtime: Runtime, problem: GemmProblem<Prod
   runtime.launch({ op, kernel, blocks: 1, arguments: operands });
 }
 
-export function libraryWorkspaceBytes(runtime: Runtime, problem: GemmOutline): number {
+export function libraryWorkspaceBytes(runtime: Runtime, problem: GemmDesc): number {
   return runtime.kernel(sourceOf(runtime, problem)).workspaceBytes ?? 0;
 }
 
-export function libraryChoices(runtime: Runtime, problem: GemmOutline): number {
+export function libraryAlgorithms(runtime: Runtime, problem: GemmDesc): number {
   return runtime.kernel(sourceOf(runtime, { ...problem, choice: 0 })).choices ?? 1;
 }
 
 /** Equal for products that the library can't tell from each other, so that what is measured of one holds for all. */
-export function libraryProductKey(runtime: Runtime, problem: GemmOutline): string {
-  return keyOf(productOf(runtime, { ...problem, choice: 0 }));
+export function cublasLtKey(runtime: Runtime, problem: GemmDesc): string {
+  return keyOf(gemmOf(runtime, { ...problem, choice: 0 }));
 }
 
 /**
  * Does the activation come with the product? The library's are for products that are rounded anyway: its GELU is good to
  * 1e-5, and its ReLU makes a NaN 0. Behind an IEEE product they are a pass of our own.
  */
-export function libraryActivates({ settings }: Runtime, { dtype }: Pick<GemmOutline, "dtype">): boolean {
+export function libraryActivates({ settings }: Runtime, { dtype }: Pick<GemmDesc, "dtype">): boolean {
   return dtype === "f16" || dtype === "bf16" || (dtype === "f32" && settings.precision !== "f32");
 }
 
 /** A runtime knows a kernel by its source's identity, so one is made for each product and kept. */
 const made = new Map<string, KernelSource>();
 
-function sourceOf(runtime: Runtime, problem: GemmOutline): KernelSource {
+function sourceOf(runtime: Runtime, problem: GemmDesc): KernelSource {
   const { dtype, bias } = problem;
-  const product = productOf(runtime, problem);
+  const product = gemmOf(runtime, problem);
   const access = accessToC(problem);
   const key = `${access} ${keyOf(product)}`;
   const known = made.get(key);
@@ -64,7 +64,7 @@ function sourceOf(runtime: Runtime, problem: GemmOutline): KernelSource {
   return source;
 }
 
-function productOf(runtime: Runtime, problem: GemmOutline): Product {
+function gemmOf(runtime: Runtime, problem: GemmDesc): Product {
   const {
     dtype,
     m,
@@ -105,7 +105,7 @@ function productOf(runtime: Runtime, problem: GemmOutline): Product {
 function matrixOf(
   { rowStride, isTransposed = false, batchStride = 0 }: MatrixLayout,
   { address }: Span,
-): ProductMatrix {
+): GemmMatrix {
   return { rowStride, isTransposed, batchStride, alignment: alignmentOf(address) };
 }
 
@@ -117,7 +117,7 @@ function alignmentOf(address: number): number {
 }
 
 function keyOf({ a, b, c, ...rest }: Product): string {
-  const matrix = ({ rowStride, isTransposed, batchStride, alignment }: ProductMatrix): string =>
+  const matrix = ({ rowStride, isTransposed, batchStride, alignment }: GemmMatrix): string =>
     `${rowStride} ${isTransposed ? "T" : "N"} ${batchStride} ${alignment}`;
   const facts = Object.values(rest).map((one) => (typeof one === "number" ? literalKey(one) : one));
   return `${facts.join(" ")} | ${matrix(a)} | ${matrix(b)} | ${matrix(c)}`;

@@ -7,24 +7,24 @@ import { cudaMissing, openCudaKernelRuntime, put } from "../../../../test/suppor
 import { compileWithNvcc, noCompiler } from "../../../../test/support/nvcc.js";
 import {
   biasStepOf,
-  type DrawnMatrix,
-  type DrawnProduct,
   drawValues,
   expectedOf,
-  layOutProduct,
+  layOutGemm,
   proveValues,
+  type RandomGemm,
+  type RandomMatrix,
 } from "../../../../test/support/random-gemms.js";
 import { span } from "../../../units/index.js";
-import type { GemmOutline, GemmProblem } from "../desc.js";
-import { gemm, gemmMany, gemmTogether } from "../gemm.js";
-import { type WideForm, wideFormOf, wideTiles } from "./configs.js";
-import { launchWideProducts } from "./launch.js";
+import type { GemmDesc, GemmProblem } from "../desc.js";
+import { canGroupGemms, gemm, groupedGemm } from "../gemm.js";
+import { type DmmaConfig, dmmaConfigOf, dmmaTiles } from "./configs.js";
+import { launchDmmaGemms } from "./launch.js";
 import { wideSource } from "./mainloop.js";
 
 /** A small GPU, so that small products are worth tiles. */
 const small = { kind: "cuda", computeCapability: "9.0", parallelism: 1 } as const;
 
-const matrix = (mayTurn: boolean): fc.Arbitrary<DrawnMatrix> =>
+const matrix = (mayTurn: boolean): fc.Arbitrary<RandomMatrix> =>
   fc.record({
     isTransposed: mayTurn ? fc.boolean() : fc.constant(false),
     form: fc.constantFrom("apart", "in turn"),
@@ -34,7 +34,7 @@ const matrix = (mayTurn: boolean): fc.Arbitrary<DrawnMatrix> =>
 
 const size = fc.oneof(fc.integer({ min: 1, max: 70 }), fc.constantFrom(48, 64, 65, 96, 128));
 
-const drawProduct: fc.Arbitrary<DrawnProduct> = fc.record({
+const drawGemm: fc.Arbitrary<RandomGemm> = fc.record({
   ...{ dtype: fc.constant("f32" as const), resultDtype: fc.constant("f32" as const) },
   ...{ m: size, n: size, k: fc.integer({ min: 32, max: 70 }), batch: fc.constantFrom(1, 1, 2) },
   ...{ a: matrix(true), b: matrix(true), c: matrix(false) },
@@ -47,8 +47,8 @@ describe("a wide product", { skip: cudaMissing }, () => {
   const runtime = cudaMissing ? undefined! : openCudaKernelRuntime();
 
   /** A product in step memory, and what its C should hold afterwards. */
-  function place(drawn: DrawnProduct) {
-    const layouts = layOutProduct(drawn);
+  function place(drawn: RandomGemm) {
+    const layouts = layOutGemm(drawn);
     const values = drawValues(drawn);
     const { m, n, k, batch, alpha, beta } = drawn;
     const whole = put(runtime, Float32Array.from(values.c), "c");
@@ -75,8 +75,8 @@ describe("a wide product", { skip: cudaMissing }, () => {
 
   test("is right for any shape, layout, batch, bias and scale, in each of the tiles, and writes nothing beside C", () => {
     // Every form is a kernel to compile, so each layout meets each tile a few times, and the rest is drawn.
-    for (const tile of wideTiles) {
-      for (const [isLeftTurned, isRightTurned] of [
+    for (const tile of dmmaTiles) {
+      for (const [isATransposed, isBTransposed] of [
         [false, false],
         [false, true],
         [true, false],
@@ -84,15 +84,15 @@ describe("a wide product", { skip: cudaMissing }, () => {
       ]) {
         let met = 0;
         fc.assert(
-          fc.property(drawProduct, (drawn) =>
+          fc.property(drawGemm, (drawn) =>
             runtime.step(() => {
-              const a = { ...drawn.a, isTransposed: isLeftTurned! };
-              const b = { ...drawn.b, isTransposed: isRightTurned! };
+              const a = { ...drawn.a, isTransposed: isATransposed! };
+              const b = { ...drawn.b, isTransposed: isBTransposed! };
               const { problem, prove } = place({ ...drawn, a, b });
-              const form = wideFormOf(small, "f32", [problem]);
+              const form = dmmaConfigOf(small, "f32", [problem]);
               fc.pre(form !== undefined);
               met++;
-              launchWideProducts(runtime, [problem], { ...form, tile }, "product");
+              launchDmmaGemms(runtime, [problem], { ...form, tile }, "product");
               prove();
             }),
           ),
@@ -104,25 +104,25 @@ describe("a wide product", { skip: cudaMissing }, () => {
   });
 
   test("red proof: the check sees a layout, a stride and a bias that are not the product's", () => {
-    const drawn: DrawnProduct = {
+    const drawn: RandomGemm = {
       ...{ dtype: "f32", resultDtype: "f32", m: 40, n: 40, k: 40, batch: 1, alpha: 1, beta: 0 },
       ...{ bias: "one", activation: "none" },
       a: { isTransposed: false, form: "apart", gap: 4, offset: 0 },
       b: { isTransposed: false, form: "apart", gap: 4, offset: 0 },
       c: { isTransposed: false, form: "apart", gap: 4, offset: 0 },
     };
-    const faults: Record<string, (problem: GemmProblem, form: WideForm) => [GemmProblem, WideForm]> = {
-      "A's layout": (problem, form) => [problem, { ...form, a: { ...form.a, isAlong: false } }],
-      "B's layout": (problem, form) => [problem, { ...form, b: { ...form.b, isAlong: true } }],
+    const faults: Record<string, (problem: GemmProblem, form: DmmaConfig) => [GemmProblem, DmmaConfig]> = {
+      "A's layout": (problem, form) => [problem, { ...form, a: { ...form.a, isKMajor: false } }],
+      "B's layout": (problem, form) => [problem, { ...form, b: { ...form.b, isKMajor: true } }],
       "C's stride": (problem, form) => [{ ...problem, c: { ...problem.c, rowStride: 40 } }, form],
       "the terms": (problem, form) => [{ ...problem, k: 39 }, form],
       "the bias": ({ bias: _, ...problem }, form) => [problem, { ...form, hasBias: false }],
     };
-    for (const [what, plant] of Object.entries(faults)) {
+    for (const [what, inject] of Object.entries(faults)) {
       runtime.step(() => {
         const { problem, prove } = place(drawn);
-        const form = wideFormOf(small, "f32", [problem])!;
-        launchWideProducts(runtime, [...[plant(problem, form)[0]]], plant(problem, form)[1], "product");
+        const form = dmmaConfigOf(small, "f32", [problem])!;
+        launchDmmaGemms(runtime, [...[inject(problem, form)[0]]], inject(problem, form)[1], "product");
         assert.throws(prove, /element \d+ of C's memory/, what);
       });
     }
@@ -146,15 +146,15 @@ describe("a wide product", { skip: cudaMissing }, () => {
           sum += left[Math.floor(index / n) * k + term]! * right[term * n + (index % n)]!;
         return Math.fround(sum);
       });
-      const alone = wideTiles.map((tile) => {
+      const alone = dmmaTiles.map((tile) => {
         const problem = make();
-        const form = wideFormOf(small, "f32", [problem])!;
-        launchWideProducts(runtime, [problem], { ...form, tile }, "product");
+        const form = dmmaConfigOf(small, "f32", [problem])!;
+        launchDmmaGemms(runtime, [problem], { ...form, tile }, "product");
         return read(problem);
       });
       for (const bits of alone) assert.deepEqual(bits, exact);
       const group = [make(), make(), make()];
-      launchWideProducts(runtime, group, wideFormOf(small, "f32", group)!, "products");
+      launchDmmaGemms(runtime, group, dmmaConfigOf(small, "f32", group)!, "products");
       for (const problem of group) assert.deepEqual(read(problem), exact);
     });
   });
@@ -171,7 +171,7 @@ describe("a wide product", { skip: cudaMissing }, () => {
         ...{ dtype: "f32", m, n, k, a: { storage: a, rowStride: k }, b: { storage: b, rowStride: n } },
         c: { storage: c, rowStride: n },
       };
-      launchWideProducts(runtime, [problem], wideFormOf(small, "f32", [problem])!, "product");
+      launchDmmaGemms(runtime, [problem], dmmaConfigOf(small, "f32", [problem])!, "product");
       const found = new Float32Array(runtime.read(c).slice().buffer);
       for (const [index, value] of found.entries()) {
         const row = Math.floor(index / n);
@@ -191,39 +191,39 @@ describe("a wide product", { skip: cudaMissing }, () => {
         c: { storage: runtime.arena.allocate(4 * 64 * side, "c"), rowStride: side },
       });
       const problems = [make(), make()];
-      const isOurs = runtime.device.computeCapability === "9.0";
-      assert.equal(gemmTogether(runtime, problems), isOurs);
-      if (isOurs) {
+      const canImplement = runtime.device.computeCapability === "9.0";
+      assert.equal(canGroupGemms(runtime, problems), canImplement);
+      if (canImplement) {
         gemm(runtime, problems[0]!);
-        gemmMany(runtime, problems.slice(1));
+        groupedGemm(runtime, problems.slice(1));
         for (const { c } of problems)
           assert.equal(new Float32Array(runtime.read(c.storage).slice().buffer)[5], 128);
-      } else assert.throws(() => gemmMany(runtime, problems), { code: "BAD_ARGUMENT" });
+      } else assert.throws(() => groupedGemm(runtime, problems), { code: "BAD_ARGUMENT" });
     });
   });
 });
 
 describe("the form of wide products", () => {
   const lying = (rowStride: number) => ({ storage: { span: span(256, 2 ** 30) }, rowStride });
-  const outline = (shape: { m: number; n: number; k: number; batch?: number }, more = {}): GemmOutline => {
+  const outline = (shape: { m: number; n: number; k: number; batch?: number }, more = {}): GemmDesc => {
     return { dtype: "f32", ...shape, a: lying(shape.k), b: lying(shape.n), c: lying(shape.n), ...more };
   };
   const hopper = { ...small, parallelism: 132 };
-  const tileOf = (...problems: GemmOutline[]) => {
-    const tile = wideFormOf(hopper, "f32", problems)?.tile;
+  const tileOf = (...problems: GemmDesc[]) => {
+    const tile = dmmaConfigOf(hopper, "f32", problems)?.tile;
     return tile && `${tile.rows}×${tile.columns}`;
   };
 
   test("is there for f32 on Hopper, and for nothing else", () => {
     const one = outline({ m: 3072, n: 1024, k: 256 });
-    assert.ok(wideFormOf(hopper, "f32", [one]));
-    assert.equal(wideFormOf(hopper, "tf32", [one]), undefined);
-    assert.equal(wideFormOf({ ...hopper, computeCapability: "8.0" }, "f32", [one]), undefined);
-    assert.equal(wideFormOf({ ...hopper, kind: "cpu" }, "f32", [one]), undefined);
+    assert.ok(dmmaConfigOf(hopper, "f32", [one]));
+    assert.equal(dmmaConfigOf(hopper, "tf32", [one]), undefined);
+    assert.equal(dmmaConfigOf({ ...hopper, computeCapability: "8.0" }, "f32", [one]), undefined);
+    assert.equal(dmmaConfigOf({ ...hopper, kind: "cpu" }, "f32", [one]), undefined);
     for (const dtype of ["f64", "f16", "bf16"] as const)
-      assert.equal(wideFormOf(hopper, "f32", [{ ...one, dtype }]), undefined);
-    assert.equal(wideFormOf(hopper, "f32", [outline({ m: 3072, n: 1024, k: 31 })]), undefined);
-    assert.equal(wideFormOf(hopper, "f32", []), undefined);
+      assert.equal(dmmaConfigOf(hopper, "f32", [{ ...one, dtype }]), undefined);
+    assert.equal(dmmaConfigOf(hopper, "f32", [outline({ m: 3072, n: 1024, k: 31 })]), undefined);
+    assert.equal(dmmaConfigOf(hopper, "f32", []), undefined);
   });
 
   test("has the tile that keeps the busiest multiprocessor the shortest", () => {
@@ -240,7 +240,7 @@ describe("the form of wide products", () => {
       rowStride,
     });
     const shape = { m: 3072, n: 1024, k: 256 };
-    const chunkOf = (a: GemmOutline["a"]) => wideFormOf(hopper, "f32", [outline(shape, { a })])?.a.chunk;
+    const chunkOf = (a: GemmDesc["a"]) => dmmaConfigOf(hopper, "f32", [outline(shape, { a })])?.a.chunk;
     assert.deepEqual([at(256, 256), at(264, 256), at(256, 258), at(260, 256), at(256, 257)].map(chunkOf), [
       ...[4, 2, 2],
       ...[undefined, undefined],
@@ -261,14 +261,14 @@ test("the code of wide products compiles under nvcc without a warning and needs 
   skip: noCompiler(),
 }, () => {
   const operand = { chunk: 4 } as const;
-  const sources = wideTiles.flatMap((tile) =>
-    [true, false].map((isAlong) =>
+  const sources = dmmaTiles.flatMap((tile) =>
+    [true, false].map((isKMajor) =>
       wideSource(
         {
-          ...{ tile, storesFours: true, hasBias: isAlong, readsC: false },
-          ...{ a: { ...operand, isAlong }, b: { ...operand, isAlong: false } },
+          ...{ tile, storesFours: true, hasBias: isKMajor, readsC: false },
+          ...{ a: { ...operand, isKMajor }, b: { ...operand, isKMajor: false } },
         },
-        ["out", "part"],
+        ["out", "partial-out"],
       ),
     ),
   );

@@ -4,23 +4,23 @@ import type { KernelSource } from "../../../driver/index.js";
 import type { Runtime, Storage } from "../../../runtime/index.js";
 import { literalKey } from "../../../units/index.js";
 import { argumentsInOrder } from "../../codegen/wasm/wasm-function.js";
-import { type AccessToC, accessToC, type GemmOutline, type GemmProblem, type ProductDtype } from "../desc.js";
-import { type WideForm, wideBlocks, wideFormOf } from "./configs.js";
-import { wideParameters, wideSource } from "./mainloop.js";
+import { type AccessToC, accessToC, type GemmDesc, type GemmInputDtype, type GemmProblem } from "../desc.js";
+import { type DmmaConfig, dmmaBlocks, dmmaConfigOf } from "./configs.js";
+import { dmmaParameters, wideSource } from "./mainloop.js";
 
 /** How one launch makes products on the runtime's device, where they are ours to make. */
-export function wideProductsOf(
+export function dmmaGemmsOf(
   { device, settings }: Runtime,
-  problems: readonly GemmOutline[],
-): WideForm | undefined {
-  return wideFormOf(device, settings.precision, problems);
+  problems: readonly GemmDesc[],
+): DmmaConfig | undefined {
+  return dmmaConfigOf(device, settings.precision, problems);
 }
 
 /** One launch for products of one form that don't wait for each other. */
-export function launchWideProducts(
+export function launchDmmaGemms(
   runtime: Runtime,
-  problems: readonly GemmProblem<ProductDtype>[],
-  form: WideForm,
+  problems: readonly GemmProblem<GemmInputDtype>[],
+  form: DmmaConfig,
   op: string,
 ): void {
   const accesses = problems.map(accessToC);
@@ -35,19 +35,19 @@ export function launchWideProducts(
       ...{ biasBatch: biasBatchStride, alpha, beta, first: blocks },
     };
     for (const [name, value] of Object.entries(own)) given[`${name}${index}`] = value;
-    blocks += wideBlocks(problem, form.tile);
+    blocks += dmmaBlocks(problem, form.tile);
   }
   const kernel = runtime.kernel(sourceOf(form, accesses));
   runtime.launch({
     ...{ op, kernel, blocks },
-    arguments: argumentsInOrder(wideParameters(form, accesses), given),
+    arguments: argumentsInOrder(dmmaParameters(form, accesses), given),
   });
 }
 
 /** A runtime knows a kernel by its source's identity, so one is made for each form and kept. */
 const made = new Map<string, KernelSource>();
 
-function sourceOf(form: WideForm, accesses: readonly AccessToC[]): KernelSource {
+function sourceOf(form: DmmaConfig, accesses: readonly AccessToC[]): KernelSource {
   const key = `${accesses.join(" ")} ${literalKey(form)}`;
   const known = made.get(key);
   if (known) return known;

@@ -4,8 +4,8 @@ import type { KernelSource, Parameter } from "../../../driver/index.js";
 import { cudaKernel } from "../../codegen/cuda/cuda-function.js";
 import { copyInstructions } from "../../codegen/cuda/intrinsics/cp-async.js";
 import type { AccessToC } from "../desc.js";
-import { chooseProduct, localsOf, type ProductLocal } from "../grouped-gemm.js";
-import { type WideForm, type WideOperand, wideCapability } from "./configs.js";
+import { type GemmLocal, localsOf, selectGemm } from "../grouped-gemm.js";
+import { type DmmaConfig, type DmmaOperand, dmmaCapability } from "./configs.js";
 
 /** What a kernel knows of each of its products besides its operands. */
 const figures = ["m", "n", "k", "aStride", "bStride", "cStride", "aBatch", "bBatch", "cBatch"] as const;
@@ -14,8 +14,8 @@ const figures = ["m", "n", "k", "aStride", "bStride", "cStride", "aBatch", "bBat
  * The parameters of a kernel, in their order: all that there is of the first product, then of the second, each with the
  * product's number behind its name. `first` is the first of the blocks that work on a product.
  */
-export function wideParameters(
-  { hasBias, readsC }: WideForm,
+export function dmmaParameters(
+  { hasBias, readsC }: DmmaConfig,
   accesses: readonly AccessToC[],
 ): Readonly<Record<string, Parameter>> {
   const parameters: Record<string, Parameter> = {};
@@ -52,17 +52,17 @@ ${copyInstructions}
 
 /** `Side`: one operand's tile in shared memory, as it lies in its matrix, with room against conflicts of banks. */
 const sides = `
-template <unsigned width, bool isAlong, unsigned chunk>
+template <unsigned width, bool isKMajor, unsigned chunk>
 struct Side {
-  static constexpr unsigned rows = isAlong ? width : depth, columns = isAlong ? depth : width;
-  static constexpr unsigned stride = columns + (isAlong ? 4 : 8), size = rows * stride;
+  static constexpr unsigned rows = isKMajor ? width : depth, columns = isKMajor ? depth : width;
+  static constexpr unsigned stride = columns + (isKMajor ? 4 : 8), size = rows * stride;
 
   // Terms from \`term\` on, of the rows or columns of C from \`first\` on; what is not there becomes 0.
   static __device__ __forceinline__ void bring(
       float* to, const float* matrix, int rowStride, int first, int term, int end, int terms) {
     constexpr unsigned across = columns / chunk, all = rows * across;
-    const float* corner = matrix + (long long)(isAlong ? first : term) * rowStride + (isAlong ? term : first);
-    const int rowsLeft = isAlong ? end - first : terms - term, columnsLeft = isAlong ? terms - term : end - first;
+    const float* corner = matrix + (long long)(isKMajor ? first : term) * rowStride + (isKMajor ? term : first);
+    const int rowsLeft = isKMajor ? end - first : terms - term, columnsLeft = isKMajor ? terms - term : end - first;
     const float* from = corner + (long long)(threadIdx.x / across) * rowStride + threadIdx.x % across * chunk;
 #pragma unroll
     for (unsigned done = 0; done < all; done += threads) {
@@ -73,7 +73,7 @@ struct Side {
       const unsigned bytes = left <= 0 ? 0 : left < (int)chunk ? 4 * left : 4 * chunk;
       // Most tiles have rows that fit: then a thread goes straight down.
       if (threads % across != 0) from = corner + (long long)row * rowStride + column;
-      beginCopy<4 * chunk>(to + row * stride + column, bytes > 0 ? from : matrix, bytes);
+      cpAsync<4 * chunk>(to + row * stride + column, bytes > 0 ? from : matrix, bytes);
       from += (long long)(threads / across) * rowStride;
     }
   }
@@ -82,7 +82,7 @@ struct Side {
   // \`which\`: its member's term of both, then the fourth term behind that.
   static __device__ __forceinline__ void load(float (&floats)[4], const float* tile, unsigned first, unsigned term) {
     const unsigned lane = threadIdx.x % 32;
-    if constexpr (isAlong) {
+    if constexpr (isKMajor) {
       loadPieces(floats, tile + (first + lane % 16) * stride + term + lane / 16 * 4);
     } else {
       const float* at = tile + (term + lane % 4) * stride + first + placeOf(lane / 4, 0);
@@ -97,7 +97,7 @@ struct Side {
 
   // Where in the 16 that one lies: whatever is loaded fastest.
   static __device__ __forceinline__ unsigned placeOf(unsigned group, unsigned which) {
-    return isAlong ? group + 8 * which : 2 * group + which;
+    return isKMajor ? group + 8 * which : 2 * group + which;
   }
 };`;
 
@@ -119,7 +119,7 @@ const multiplication = `
       Left::bring(tile, a, aStride, firstRow, step * depth, m, k);
       Right::bring(tile + Left::size, b, bStride, firstColumn, step * depth, n, k);
     }
-    endCopies();
+    cpAsyncCommit();
   };
 
   double sums[down][across][2][4];
@@ -161,7 +161,7 @@ const multiplication = `
 
 #pragma unroll
   for (unsigned step = 0; step + 1 < stages; step++) bring(step);
-  awaitCopies<stages - 2>();
+  cpAsyncWait<stages - 2>();
   __syncthreads();
   fetch(0, tiles[0], 0);
   for (unsigned step = 0; step < steps; step++) {
@@ -171,7 +171,7 @@ const multiplication = `
       if (term + 8 < depth) {
         fetch(1 - now, tiles[step % stages], term + 8);
       } else {
-        awaitCopies<stages - 2>();
+        cpAsyncWait<stages - 2>();
         __syncthreads();
         if (step + 1 < steps) fetch(1 - now, tiles[(step + 1) % stages], 0);
       }
@@ -180,11 +180,11 @@ const multiplication = `
     }
   }`;
 
-const sideOf = (width: string, { isAlong, chunk }: WideOperand): string =>
-  `Side<${width}, ${isAlong}, ${chunk}>`;
+const sideOf = (width: string, { isKMajor, chunk }: DmmaOperand): string =>
+  `Side<${width}, ${isKMajor}, ${chunk}>`;
 
 /** One kernel for products of one form, with what each does to its C. */
-export function wideSource(form: WideForm, accesses: readonly AccessToC[]): KernelSource {
+export function wideSource(form: DmmaConfig, accesses: readonly AccessToC[]): KernelSource {
   const { tile, a, b } = form;
   const { rows, columns, depth, stages, warpsDown, warpsAcross } = tile;
   const threads = 32 * warpsDown * warpsAcross;
@@ -198,15 +198,15 @@ ${sides}
 typedef ${sideOf("tileRows", a)} Left;
 typedef ${sideOf("tileColumns", b)} Right;`;
   return cudaKernel({
-    ...{ name: "product_f32_wide", elements: "float", threads, onlyFor: wideCapability },
-    parameters: wideParameters(form, accesses),
+    ...{ name: "gemm_f32_dmma", elements: "float", threads, onlyFor: dmmaCapability },
+    parameters: dmmaParameters(form, accesses),
     declarations,
-    body: `${chooseProduct(localsFor(form), accesses.length)}${multiplication}\n${storing(form)}`,
+    body: `${selectGemm(localsFor(form), accesses.length)}${multiplication}\n${storing(form)}`,
   });
 }
 
 /** What a block knows of its product. */
-function localsFor({ hasBias, readsC }: WideForm): readonly ProductLocal[] {
+function localsFor({ hasBias, readsC }: DmmaConfig): readonly GemmLocal[] {
   return [
     ...localsOf("const float*", ["a", "b", ...(hasBias ? ["bias"] : [])]),
     ...localsOf("float*", ["c"]),
@@ -216,9 +216,9 @@ function localsFor({ hasBias, readsC }: WideForm): readonly ProductLocal[] {
 }
 
 /** The sums, rounded once. Those of a lane lie side by side in fours, or in pairs where B's terms lie so. */
-function storing({ b, hasBias, readsC, storesFours }: WideForm): string {
-  const sum = b.isAlong ? "sums[i][j][begin / 2][2 * e + next]" : "sums[i][j][next % 2][2 * e + next / 2]";
-  const whole = b.isAlong
+function storing({ b, hasBias, readsC, storesFours }: DmmaConfig): string {
+  const sum = b.isKMajor ? "sums[i][j][begin / 2][2 * e + next]" : "sums[i][j][next % 2][2 * e + next / 2]";
+  const whole = b.isKMajor
     ? "*reinterpret_cast<float2*>(at) = make_float2(values[0], values[1]);"
     : "*reinterpret_cast<float4*>(at) = make_float4(values[0], values[1], values[2], values[3]);";
   const each =
@@ -229,7 +229,7 @@ function storing({ b, hasBias, readsC, storesFours }: WideForm): string {
         biases[next] = column + (int)next < n ? bias[product * biasBatch + column + next] : 0;
       }`;
   return `
-  constexpr unsigned run = ${b.isAlong ? 2 : 4};
+  constexpr unsigned run = ${b.isKMajor ? 2 : 4};
 #pragma unroll
   for (unsigned j = 0; j < across; j++) {
 #pragma unroll

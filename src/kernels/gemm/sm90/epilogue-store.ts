@@ -1,22 +1,22 @@
 /** How sums become rows of C, finished or as they are; mostly through shared memory, so that a thread has neighbours of a row to store. */
 
 import { elementTypes } from "../../codegen/cuda/element-types.js";
-import type { Finish, WarpgroupForm, WarpgroupTile } from "./configs.js";
-import type { PrintedFinish } from "./epilogue.js";
+import type { Epilogue, Sm90Config, WarpgroupTile } from "./configs.js";
+import type { PrintedEpilogue } from "./epilogue.js";
 
-export const storesResult = (finish: Pick<Finish, "keepsResult"> | undefined): boolean =>
-  !finish || finish.keepsResult;
+export const storesResult = (finish: Pick<Epilogue, "storesC"> | undefined): boolean =>
+  !finish || finish.storesC;
 
 /** From one row of a flipped tile to the next: lanes that store to four rows at a time store to different banks. */
-export const flippedStride = ({ columns }: Pick<WarpgroupTile, "columns">): number => columns + 4;
+export const swappedStride = ({ columns }: Pick<WarpgroupTile, "columns">): number => columns + 4;
 
-export function storingFor(form: WarpgroupForm, finish: PrintedFinish | undefined): string {
-  if (!form.tile.isFlipped) return storingByWarp(form, finish);
-  return finish || form.resultDtype ? storingFlipped(form, finish) : storingColumns(form);
+export function epilogueStoreFor(form: Sm90Config, finish: PrintedEpilogue | undefined): string {
+  if (!form.tile.swapsAB) return storeByWarp(form, finish);
+  return finish || form.resultDtype ? storeSwapped(form, finish) : storeColumns(form);
 }
 
 /** Eight lanes have eight floats of a row, which is all of the 32 bytes that memory takes at a time: they need not be turned. */
-function storingColumns({ hasBias }: WarpgroupForm): string {
+function storeColumns({ hasBias }: Sm90Config): string {
   const bias = hasBias ? "bias[product * biasBatch + column]" : "0.0f";
   return `
   const unsigned lane = threadIdx.x % 32, warp = threadIdx.x / 32;
@@ -35,7 +35,7 @@ function storingColumns({ hasBias }: WarpgroupForm): string {
 }
 
 /** Each warp turns its own 16 rows at a time. */
-function storingByWarp(form: WarpgroupForm, finish: PrintedFinish | undefined): string {
+function storeByWarp(form: Sm90Config, finish: PrintedEpilogue | undefined): string {
   return `
   const unsigned lane = threadIdx.x % 32, warp = threadIdx.x / 32;
   constexpr unsigned pack = 4, stride = width + 8, perRow = width / pack, lines = 16, apart = 32 / perRow, rowsAtOnce = 4;
@@ -53,17 +53,17 @@ function storingByWarp(form: WarpgroupForm, finish: PrintedFinish | undefined): 
     }
     __syncwarp();
     const int firstLine = firstRow + top + 64 * i + warp % 4 * lines + ownLine;
-    if (column >= n) continue;${storingOfLines(form, finish)}
+    if (column >= n) continue;${storeLines(form, finish)}
   }`;
 }
 
 /** All of a block's threads turn its tile at once. */
-function storingFlipped(form: WarpgroupForm, finish: PrintedFinish | undefined): string {
+function storeSwapped(form: Sm90Config, finish: PrintedEpilogue | undefined): string {
   // There are eight rows at a time, as a warpgroup has 64 columns and a thread four of them.
   const rowsAtOnce = [4, 3, 2].find((count) => (form.tile.rows / 8) % count === 0) ?? 1;
   return `
   const unsigned lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-  constexpr unsigned pack = 4, stride = ${flippedStride(form.tile)}, perRow = tileColumns / pack, lines = tileRows;
+  constexpr unsigned pack = 4, stride = ${swappedStride(form.tile)}, perRow = tileColumns / pack, lines = tileRows;
   constexpr unsigned apart = consumers / perRow, rowsAtOnce = ${rowsAtOnce};
   float* const staged = reinterpret_cast<float*>(tiles);
   const unsigned ownLine = threadIdx.x / perRow, along = threadIdx.x % perRow * pack;
@@ -72,11 +72,11 @@ function storingFlipped(form: WarpgroupForm, finish: PrintedFinish | undefined):
 #pragma unroll
   for (unsigned e = 0; e < width / 2; e++)
     staged[(e / 4 * 8 + lane % 4 * 2 + e % 2) * stride + warp * 16 + lane / 4 + e / 2 % 2 * 8] = sums[0][e];
-  meetThreads(1, consumers);
-  if (column >= n) return;${storingOfLines(form, finish)}`;
+  namedBarrierSync(1, consumers);
+  if (column >= n) return;${storeLines(form, finish)}`;
 }
 
-const biasesOf = ({ hasBias }: WarpgroupForm): string => {
+const biasesOf = ({ hasBias }: Sm90Config): string => {
   const biases = "*reinterpret_cast<const float4*>(bias + product * biasBatch + column)";
   return `const float4 biases = ${hasBias ? `column < n ? ${biases} : ` : ""}make_float4(0, 0, 0, 0);`;
 };
@@ -85,7 +85,7 @@ const biasesOf = ({ hasBias }: WarpgroupForm): string => {
  * A thread stores the same columns of each of its rows, of which `staged` has so many `lines`. What a finish reads of some rows is on its way
  * before the first of them is stored; the compiler doesn't know that the two are apart.
  */
-function storingOfLines({ resultDtype = "f32" }: WarpgroupForm, finish: PrintedFinish | undefined): string {
+function storeLines({ resultDtype = "f32" }: Sm90Config, finish: PrintedEpilogue | undefined): string {
   const { type, narrow } = elementTypes[resultDtype];
   const four = [0, 1, 2, 3].map((e) => (narrow ? `${narrow}(values[${e}])` : `values[${e}]`));
   const [vector, make] = resultDtype === "f32" ? ["float4", "make_float4"] : ["ushort4", "make_ushort4"];
@@ -115,17 +115,17 @@ function storingOfLines({ resultDtype = "f32" }: WarpgroupForm, finish: PrintedF
         const float4 four = *reinterpret_cast<const float4*>(staged + (ownLine + line) * stride + along);
         const float values[pack] = {four.x + biases.x, four.y + biases.y, four.z + biases.z, four.w + biases.w};
         ${finish ? "const long long place = firstPlace + (long long)line * n;" : ""}
-${finish ? `${finish.keepsResult ? plain : ""}\n${finish.lines}` : plain}
+${finish ? `${finish.storesC ? plain : ""}\n${finish.lines}` : plain}
       }
-    }${finish?.storesSums ? storingSums(finish.storesSums) : ""}`;
+    }${finish?.storesAccumulators ? storeAccumulators(finish.storesAccumulators) : ""}`;
 }
 
 /** How many rows each sum of a column is over: a warp's. */
-export const summedRows = 16;
+export const colsumRows = 16;
 
 /** A lane has all of its warp's rows of some columns, where the warp stores a row at a time. */
-const storingSums = (lines: string): string => `
+const storeAccumulators = (lines: string): string => `
     if (last >= 0) {
-      const long long sumPlace = (long long)(firstLine / ${summedRows}) * n + column;
+      const long long sumPlace = (long long)(firstLine / ${colsumRows}) * n + column;
 ${lines}
     }`;

@@ -7,10 +7,10 @@ import { expressionPrinter } from "../../codegen/cuda/expressions.js";
 import { KernelText } from "../../codegen/cuda/kernel-text.js";
 import { type PreludeName, preludeOf } from "../../codegen/cuda/prelude.js";
 import { narrowed, widened } from "../../codegen/cuda/row-operands.js";
-import type { Finish } from "./configs.js";
+import type { Epilogue } from "./configs.js";
 
-export interface PrintedFinish {
-  readonly keepsResult: boolean;
+export interface PrintedEpilogue {
+  readonly storesC: boolean;
   readonly parameters: Readonly<Record<string, Parameter>>;
   /** The C++ types that its memory parameters point to. */
   readonly pointers: Readonly<Record<string, string>>;
@@ -24,29 +24,29 @@ export interface PrintedFinish {
   readonly lines: string;
   /** Declares the sums of columns over a thread's rows, before the first of them; and stores them behind the last, from `sumPlace` on. */
   readonly sums: string;
-  readonly storesSums: string;
+  readonly storesAccumulators: string;
 }
 
 /** The operands lie as the result does, without gaps. `others`: what else has to be declared. */
-export function printFinish(
-  { kernel, product, keepsResult, readBack = [] }: Finish,
+export function printEpilogue(
+  { kernel, product, storesC, forwarded = [] }: Epilogue,
   others: readonly PreludeName[] = [],
-): PrintedFinish {
+): PrintedEpilogue {
   const { inputs, outputs, scalars, stages } = kernel;
   const parameters: Record<string, Parameter> = {};
   const pointers: Record<string, string> = {};
   // Products of half floats and TF32 have fewer bits than the quick functions leave.
   const text = new KernelText({ depth: 3, isQuick: true });
   const [held, fetching] = [new KernelText(), new KernelText()];
-  const [sums, storingSums] = [new KernelText(), new KernelText()];
+  const [sums, storeAccumulators] = [new KernelText(), new KernelText()];
   const read = new Set(stages.flatMap(({ value }) => loadsOf(value).map(({ input }) => input)));
   for (const [index, dtype] of inputs.entries()) {
-    if (index === product || readBack[index] !== undefined) continue;
+    if (index === product || forwarded[index] !== undefined) continue;
     parameters[`in${index}`] = "in";
     const { type } = elementTypes[dtype];
     pointers[`in${index}`] = type;
     if (!read.has(index)) continue;
-    held.line(`Pack<${type}, pack> pack${index}[rowsAtOnce];`);
+    held.line(`Vec<${type}, pack> pack${index}[rowsAtOnce];`);
     fetching.line(`pack${index}[next] = ${fetching.use("load")}<pack>(in${index} + place);`);
   }
   for (const [index, { dtype, per }] of outputs.entries()) {
@@ -54,12 +54,12 @@ export function printFinish(
     const { type } = elementTypes[dtype];
     pointers[`out${index}`] = type;
     if (per === "column") {
-      sums.line(`Pack<${type}, pack> sum${index} = {};`);
-      storingSums.line(`${storingSums.call("store", `out${index} + sumPlace`, `sum${index}`)};`);
+      sums.line(`Vec<${type}, pack> sum${index} = {};`);
+      storeAccumulators.line(`${storeAccumulators.call("store", `out${index} + sumPlace`, `sum${index}`)};`);
       continue;
     }
     text.use("store");
-    text.line(`Pack<${type}, pack> result${index};`);
+    text.line(`Vec<${type}, pack> result${index};`);
   }
   for (const [index, type] of scalars.entries()) parameters[`scalar${index}`] = type;
   text.line("#pragma unroll");
@@ -70,7 +70,7 @@ export function printFinish(
       {
         load({ input }) {
           if (input === product) return "values[e]";
-          const stored = readBack[input];
+          const stored = forwarded[input];
           const pack = stored === undefined ? `pack${input}[next]` : `result${stored}`;
           return widened(text, inputs[input] ?? "f32", `${pack}.lane[e]`);
         },
@@ -87,15 +87,15 @@ export function printFinish(
   });
   for (const [index, { per }] of outputs.entries())
     if (per !== "column") text.line(`${text.call("store", `out${index} + place`, `result${index}`)};`);
-  const [fetches, work, stored] = [fetching.fragment(), text.fragment(), storingSums.fragment()];
+  const [fetches, work, stored] = [fetching.fragment(), text.fragment(), storeAccumulators.fragment()];
   return {
     ...{
-      keepsResult,
+      storesC,
       parameters,
       pointers,
       declarations: preludeOf(new Set([...fetches.called, ...work.called, ...stored.called, ...others])),
     },
     ...{ held: held.fragment().lines, fetches: fetches.lines, lines: work.lines },
-    ...{ sums: sums.fragment().lines, storesSums: stored.lines },
+    ...{ sums: sums.fragment().lines, storesAccumulators: stored.lines },
   };
 }

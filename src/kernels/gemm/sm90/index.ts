@@ -1,13 +1,13 @@
 /** warpgroup: products of our own on Hopper's tensor cores: many in one launch, or one with elementwise work behind it. */
 
-export type { Finish, WarpgroupForm } from "./configs.js";
-export { summedRows } from "./epilogue-store.js";
+export type { Epilogue, Sm90Config } from "./configs.js";
+export { colsumRows } from "./epilogue-store.js";
 export {
-  type FinishOn,
+  type EpilogueOn,
   launchWarpgroups,
+  sm90EpilogueOf,
+  sm90PrefersTransposedB,
   warpgroupBatchOf,
-  warpgroupFinishOf,
   warpgroupPlainsOf,
   warpgroupsOf,
-  warpgroupsPreferTurned,
 } from "./launch.js";

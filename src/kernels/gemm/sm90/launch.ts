@@ -4,21 +4,21 @@ import type { KernelSource } from "../../../driver/index.js";
 import type { Runtime, Storage } from "../../../runtime/index.js";
 import { literalKey } from "../../../units/index.js";
 import { argumentsInOrder } from "../../codegen/wasm/wasm-function.js";
-import { type AccessToC, accessToC, type GemmOutline, type ProductToFinish } from "../desc.js";
+import { type AccessToC, accessToC, type EpilogueTarget, type GemmDesc } from "../desc.js";
 import {
-  batchFormOf,
-  type Finish,
-  finishFormOf,
-  groupFormOf,
-  plainFormsOf,
-  prefersTurned,
-  type WarpgroupForm,
+  batchConfigOf,
+  type Epilogue,
+  epilogueConfigOf,
+  groupConfigOf,
+  plainConfigsOf,
+  prefersTransposed,
+  type Sm90Config,
   warpgroupBlocks,
 } from "./configs.js";
 import { warpgroupParameters, warpgroupSource } from "./mainloop-ss.js";
 
 /** A finish on its operands: the inputs, then the outputs. The result's own place among them is not looked at. */
-export interface FinishOn extends Finish {
+export interface EpilogueOn extends Epilogue {
   readonly operands: readonly (Storage | undefined)[];
   readonly scalars: readonly number[];
 }
@@ -26,48 +26,42 @@ export interface FinishOn extends Finish {
 /** How one launch makes products of the runtime's device, where they are ours to make together. */
 export function warpgroupsOf(
   { device, settings }: Runtime,
-  problems: readonly GemmOutline[],
-): WarpgroupForm | undefined {
-  return groupFormOf(device, settings.precision, problems);
+  problems: readonly GemmDesc[],
+): Sm90Config | undefined {
+  return groupConfigOf(device, settings.precision, problems);
 }
 
 /** How one launch makes a batch of products, where that is ours to make. */
-export function warpgroupBatchOf(
-  { device, settings }: Runtime,
-  problem: GemmOutline,
-): WarpgroupForm | undefined {
-  return batchFormOf(device, settings.precision, problem);
+export function warpgroupBatchOf({ device, settings }: Runtime, problem: GemmDesc): Sm90Config | undefined {
+  return batchConfigOf(device, settings.precision, problem);
 }
 
 /** How our own kernels make a product that a library might make as well. */
-export function warpgroupPlainsOf(
-  { device, settings }: Runtime,
-  problem: GemmOutline,
-): readonly WarpgroupForm[] {
-  return plainFormsOf(device, settings.precision, problem);
+export function warpgroupPlainsOf({ device, settings }: Runtime, problem: GemmDesc): readonly Sm90Config[] {
+  return plainConfigsOf(device, settings.precision, problem);
 }
 
 /** Had a product better have its right side turned round? */
-export function warpgroupsPreferTurned({ device, settings }: Runtime, problem: GemmOutline): boolean {
-  return prefersTurned(device, settings.precision, problem);
+export function sm90PrefersTransposedB({ device, settings }: Runtime, problem: GemmDesc): boolean {
+  return prefersTransposed(device, settings.precision, problem);
 }
 
 /** How a product's kernel finishes its result, where it had better. */
-export function warpgroupFinishOf(
+export function sm90EpilogueOf(
   { device, settings }: Runtime,
-  problem: GemmOutline,
-  finish: Finish,
-): WarpgroupForm | undefined {
-  return finishFormOf(device, settings.precision, problem, finish);
+  problem: GemmDesc,
+  finish: Epilogue,
+): Sm90Config | undefined {
+  return epilogueConfigOf(device, settings.precision, problem, finish);
 }
 
 /** One launch for products of one form that don't wait for each other, or for one with a finish. */
 export function launchWarpgroups(
   runtime: Runtime,
-  problems: readonly ProductToFinish[],
-  form: WarpgroupForm,
+  problems: readonly EpilogueTarget[],
+  form: Sm90Config,
   op: string,
-  finish?: FinishOn,
+  finish?: EpilogueOn,
 ): void {
   const accesses = problems.map(({ c, ...rest }) => (c ? accessToC({ ...rest, c }) : "out"));
   let blocks = 0;
@@ -99,8 +93,8 @@ export function launchWarpgroups(
 /** A runtime knows a kernel by its source's identity, so one is made for each form and kept. */
 const made = new Map<string, KernelSource>();
 
-function sourceOf(form: WarpgroupForm, accesses: readonly AccessToC[], finish?: Finish): KernelSource {
-  const traits = finish && [finish.kernel, finish.product, finish.keepsResult, finish.readBack];
+function sourceOf(form: Sm90Config, accesses: readonly AccessToC[], finish?: Epilogue): KernelSource {
+  const traits = finish && [finish.kernel, finish.product, finish.storesC, finish.forwarded];
   const key = literalKey([accesses, form, traits]);
   const known = made.get(key);
   if (known) return known;

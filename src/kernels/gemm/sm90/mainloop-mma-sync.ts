@@ -16,7 +16,7 @@ static __device__ __forceinline__ void multiplyAdd(float (&sums)[4], const float
 }`;
 
 /** Pieces of 32 × 32, of which a lane has four rows from 4 · group on, and eight columns from 8 · member on. */
-export const multiplicationByWarps = `
+export const mmaSyncMainloop = `
   const unsigned lane = threadIdx.x % 32, group = lane / 4, member = lane % 4;
   constexpr unsigned down = tileRows / ${warpsDown} / 32, across = tileColumns / ${warpsAcross} / 32;
   const unsigned top = threadIdx.x / 32 / ${warpsAcross} * (32 * down), side = threadIdx.x / 32 % ${warpsAcross} * (32 * across);
@@ -25,7 +25,7 @@ export const multiplicationByWarps = `
   for (unsigned i = 0; i < down * across * 32; i++) (&sums[0][0][0][0][0])[i] = 0;
   for (unsigned step = 0; step < steps; step++) {
     const unsigned stage = step % stages;
-    awaitGate(full + stage, step / stages % 2);
+    mbarrierWait(full + stage, step / stages % 2);
     const unsigned char* const left = tiles + stage * (Left::bytes + Right::bytes) + top / 32 * Left::boxBytes;
     const unsigned char* const right = tiles + stage * (Left::bytes + Right::bytes) + Left::bytes + side / 32 * Right::boxBytes;
 #pragma unroll
@@ -56,7 +56,7 @@ export const multiplicationByWarps = `
       }
     }
     __syncwarp();
-    if (lane == 0) passGate(free + stage);
+    if (lane == 0) mbarrierArrive(free + stage);
   }`;
 
 export const loadingFours = `
@@ -68,7 +68,7 @@ static __device__ __forceinline__ void loadFour(float (&floats)[4], const unsign
   floats[3] = four.w;
 }`;
 
-export const storingByWarps = `
+export const storeMmaSync = `
 #pragma unroll
   for (unsigned i = 0; i < down; i++) {
 #pragma unroll

@@ -10,13 +10,13 @@ import type { WarpgroupTile } from "./configs.js";
 /** Threads that multiply, and threads that bring and turn: a warp for each 32 columns of B. */
 const [consumers, turners] = [256, 128];
 
-export const threadsByRegisters = consumers + turners;
+export const rsThreads = consumers + turners;
 
 /** How many tiles of B that have been turned round there are. */
 const readyStages = 2;
 
 /** Tiles and gates, and room to begin on 1024 bytes. */
-export function bytesByRegisters({ rows, columns, stages }: WarpgroupTile): number {
+export function rsBytes({ rows, columns, stages }: WarpgroupTile): number {
   const gates = stages + 2 * readyStages + (turners / 32) * stages;
   return 1024 + stages * (rows + columns) * 128 + readyStages * columns * 128 + 8 * gates;
 }
@@ -33,28 +33,28 @@ export function registerInstructions(columns: number): string {
   const right = sums.length + 4;
   return `// sums[64, columns] += left[64, 8] · right[8, columns], the left side in registers of four warps; begins it and goes on.
 template <unsigned columns>
-static __device__ __forceinline__ void multiplyHeld(float (&sums)[columns / 2], const float (&left)[4], const unsigned char* right) {
+static __device__ __forceinline__ void multiplyRs(float (&sums)[columns / 2], const float (&left)[4], const unsigned char* right) {
   asm volatile(
       "{\\n.reg .pred adds;\\nsetp.eq.u32 adds, 0, 0;\\n"
       "wgmma.mma_async.sync.aligned.m64n${columns}k8.f32.tf32.tf32 {${places}}, {${left}}, %${right}, adds, 1, 1;\\n}"
       : ${operands}
       : "r"(__float_as_uint(left[0])), "r"(__float_as_uint(left[1])), "r"(__float_as_uint(left[2])),
-        "r"(__float_as_uint(left[3])), "l"(describeTile(right, 16)));
+        "r"(__float_as_uint(left[3])), "l"(smemDescriptor(right, 16)));
 }
 // From here on the threads of a warpgroup have so many registers: fewer than before, or more, once others have given some.
 template <unsigned count>
-static __device__ __forceinline__ void giveRegisters() { asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(count)); }
+static __device__ __forceinline__ void setmaxnregDec() { asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(count)); }
 template <unsigned count>
-static __device__ __forceinline__ void takeRegisters() { asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(count)); }
+static __device__ __forceinline__ void setmaxnregInc() { asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(count)); }
 // Where a peer in the cluster has in its shared memory what lies at this place in one's own.
 template <class T>
-static __device__ __forceinline__ T* ofPeer(T* own, unsigned rank) {
+static __device__ __forceinline__ T* mapaShared(T* own, unsigned rank) {
   unsigned long long place;
   asm volatile("mapa.u64 %0, %1, %2;" : "=l"(place) : "l"(own), "r"(rank));
   return reinterpret_cast<T*>(place);
 }
 static __device__ __forceinline__ void arriveInCluster() { asm volatile("barrier.cluster.arrive.release;" ::: "memory"); }
-static __device__ __forceinline__ void awaitCluster() { asm volatile("barrier.cluster.wait.acquire;" ::: "memory"); }`;
+static __device__ __forceinline__ void clusterSync() { asm volatile("barrier.cluster.wait.acquire;" ::: "memory"); }`;
 }
 
 /** Before a block knows which tile is its own: which half of the terms. */
@@ -66,49 +66,49 @@ export const sharingOfTerms = `
 const turning = `
   unsigned char* const raw = tiles + stages * Left::bytes;
   unsigned char* const ready = raw + stages * Right::bytes;
-  Gate* const heldFull = reinterpret_cast<Gate*>(ready + ${readyStages} * Right::bytes);
-  Gate* const readyFull = heldFull + stages;
+  Gate* const fullA = reinterpret_cast<Gate*>(ready + ${readyStages} * Right::bytes);
+  Gate* const readyFull = fullA + stages;
   Gate* const readyFree = readyFull + ${readyStages};
   // A turning warp waits for its own boxes only.
   Gate* const rawFull = readyFree + ${readyStages} + threadIdx.x % ${turners} / 32 * stages;
   const unsigned allSteps = (k + depth - 1) / depth, firstStep = half * ((allSteps + 1) / 2);
   const unsigned steps = half == 0 ? (allSteps + 1) / 2 : allSteps - firstStep;
   if (threadIdx.x == 0) {
-    for (unsigned stage = 0; stage < stages; stage++) setGate(heldFull + stage, ${turners / 32});
+    for (unsigned stage = 0; stage < stages; stage++) mbarrierInit(fullA + stage, ${turners / 32});
     for (unsigned stage = 0; stage < ${readyStages}; stage++) {
-      setGate(readyFull + stage, ${turners / 32});
-      setGate(readyFree + stage, consumers / 32);
+      mbarrierInit(readyFull + stage, ${turners / 32});
+      mbarrierInit(readyFree + stage, consumers / 32);
     }
-    for (unsigned gate = 0; gate < ${turners / 32} * stages; gate++) setGate(rawFull + gate, 1);
+    for (unsigned gate = 0; gate < ${turners / 32} * stages; gate++) mbarrierInit(rawFull + gate, 1);
   }
-  publishGates();
+  fenceMbarrierInit();
   __syncthreads();
-  awaitPrevious();
+  gridDependencyWait();
   const unsigned lane = threadIdx.x % 32, warp = threadIdx.x % 128 / 32;
   if (threadIdx.x >= consumers) {
-    giveRegisters<${registersToTurn}>();
-    auto bringHeld = [&](unsigned step) {
+    setmaxnregDec<${registersToTurn}>();
+    auto loadA = [&](unsigned step) {
       if (step >= steps) return;
-      Gate* const gate = heldFull + step % stages;
-      expectAt(gate, Left::bytes / ${turners / 32});
+      Gate* const gate = fullA + step % stages;
+      mbarrierArriveExpectTx(gate, Left::bytes / ${turners / 32});
 #pragma unroll
       for (unsigned box = warp; box < tileRows / 32; box += ${turners / 32}) {
-        bringBox(tiles + step % stages * Left::bytes + box * Left::boxBytes, a, firstRow + box * 32, (firstStep + step) * depth,
+        tmaLoad(tiles + step % stages * Left::bytes + box * Left::boxBytes, a, firstRow + box * 32, (firstStep + step) * depth,
                  aBatch == 0 ? 0 : product, gate);
       }
     };
     auto bringRaw = [&](unsigned step) {
       if (step >= steps) return;
       Gate* const gate = rawFull + step % stages;
-      expectAt(gate, Right::boxBytes);
-      bringBox(raw + step % stages * Right::bytes + warp * Right::boxBytes, b, firstColumn + warp * 32, (firstStep + step) * depth,
+      mbarrierArriveExpectTx(gate, Right::boxBytes);
+      tmaLoad(raw + step % stages * Right::bytes + warp * Right::boxBytes, b, firstColumn + warp * 32, (firstStep + step) * depth,
                bBatch == 0 ? 0 : product, gate);
     };
     if (lane == 0) {
 #pragma unroll 1
       for (unsigned step = 0; step < stages; step++) {
         bringRaw(step);
-        bringHeld(step);
+        loadA(step);
       }
     }
     __syncwarp();
@@ -118,7 +118,7 @@ const turning = `
 #pragma unroll 1
     for (unsigned step = 0; step < steps; step++) {
       float4 terms[2][4];
-      awaitGate(rawFull + step % stages, step / stages % 2);
+      mbarrierWait(rawFull + step % stages, step / stages % 2);
       const unsigned char* const from = raw + step % stages * Right::bytes + warp * Right::boxBytes;
 #pragma unroll
       for (unsigned i = 0; i < 8; i++)
@@ -132,7 +132,7 @@ const turning = `
       }
       __syncwarp();
       if (lane == 0) bringRaw(step + stages);
-      if (step >= ${readyStages}) awaitGate(readyFree + step % ${readyStages}, (step / ${readyStages} - 1) % 2);
+      if (step >= ${readyStages}) mbarrierWait(readyFree + step % ${readyStages}, (step / ${readyStages} - 1) % 2);
       unsigned char* const to = ready + step % ${readyStages} * Right::bytes + warp * Right::boxBytes;
 #pragma unroll
       for (unsigned i = 0; i < 2; i++) {
@@ -144,19 +144,19 @@ const turning = `
         store(2, terms[i][0].z, terms[i][1].z, terms[i][2].z, terms[i][3].z);
         store(3, terms[i][0].w, terms[i][1].w, terms[i][2].w, terms[i][3].w);
       }
-      publishStores();
+      fenceProxyAsync();
       __syncwarp();
       if (lane == 0) {
-        passGate(readyFull + step % ${readyStages});
+        mbarrierArrive(readyFull + step % ${readyStages});
         // Who has multiplied by a tile of B had that step's rows of A in registers: both places are free.
-        if (step >= ${readyStages}) bringHeld(step + stages - ${readyStages});
+        if (step >= ${readyStages}) loadA(step + stages - ${readyStages});
       }
     }
     // The cluster's barriers, at which the others exchange their sums, are for all threads.
     __syncwarp();
     for (unsigned barrier = 0; barrier < 2; barrier++) {
       arriveInCluster();
-      awaitCluster();
+      clusterSync();
     }
     return;
   }`;
@@ -167,7 +167,7 @@ const turning = `
  * half of a step's terms are made, the second half is loaded, and the other way round.
  */
 const multiplying = `
-  takeRegisters<${registersToMultiply}>();
+  setmaxnregInc<${registersToMultiply}>();
   const unsigned group = lane / 4, member = lane % 4, chunk = warp % 2 * 2 + group / 4 + group / 2 % 2 * 4;
   const unsigned top = threadIdx.x / 128 * 128 + warp / 2 * 32;
   const unsigned char* const own = tiles + top / 32 * Left::boxBytes + group % 2 * 8;
@@ -189,29 +189,29 @@ const multiplying = `
     }
   };
   auto multiply = [&](const float (&rows)[2][2][4], unsigned step, unsigned part) {
-    beginProducts();
+    wgmmaFence();
 #pragma unroll
     for (unsigned i = 0; i < 4; i++) {
-      multiplyHeld<tileColumns>(
+      multiplyRs<tileColumns>(
           sums[i % 2], rows[i % 2][i / 2], Right::at(ready + step % ${readyStages} * Right::bytes, 0, part + i / 2));
     }
-    endProducts();
+    wgmmaCommit();
   };
 #pragma unroll 1
   for (unsigned step = 0; step < steps; step++) {
-    awaitGate(heldFull + step % stages, step / stages % 2);
+    mbarrierWait(fullA + step % stages, step / stages % 2);
     load(first, step, 0);
-    awaitGate(readyFull + step % ${readyStages}, step / ${readyStages} % 2);
+    mbarrierWait(readyFull + step % ${readyStages}, step / ${readyStages} % 2);
     multiply(first, step, 0);
     // With the last step's products made, its tile is free.
-    awaitProducts<1>();
+    wgmmaWait<1>();
     __syncwarp();
-    if (step > 0 && lane == 0) passGate(readyFree + (step - 1) % ${readyStages});
+    if (step > 0 && lane == 0) mbarrierArrive(readyFree + (step - 1) % ${readyStages});
     load(second, step, 2);
     multiply(second, step, 2);
-    awaitProducts<1>();
+    wgmmaWait<1>();
   }
-  awaitProducts<0>();
+  wgmmaWait<0>();
 #pragma unroll
   for (unsigned i = 0; i < tileColumns; i++) settle(sums[i / (tileColumns / 2)][i % (tileColumns / 2)]);`;
 
@@ -223,14 +223,14 @@ const storing = `
   auto kept = [&](unsigned e) { return half == 0 ? sums[0][e] : sums[1][e]; };
   auto passed = [&](unsigned e) { return half == 0 ? sums[1][e] : sums[0][e]; };
   arriveInCluster();
-  awaitCluster();
+  clusterSync();
   float4* const given = reinterpret_cast<float4*>(tiles) + threadIdx.x;
-  float4* const sent = ofPeer(given, half ^ 1);
+  float4* const sent = mapaShared(given, half ^ 1);
 #pragma unroll
   for (unsigned e = 0; e < tileColumns / 2; e += 4)
     sent[e / 4 * consumers] = make_float4(passed(e), passed(e + 1), passed(e + 2), passed(e + 3));
   arriveInCluster();
-  awaitCluster();
+  clusterSync();
   const int row = firstRow + (int)(top + 64 * half + 4 * chunk + group % 2 * 2);
   float* const to = c + product * cBatch + (long long)row * cStride + firstColumn + 2 * member;
 #pragma unroll
@@ -242,4 +242,4 @@ const storing = `
       *reinterpret_cast<float2*>(to + cStride + 2 * e) = make_float2(kept(e + 2) + other.z, kept(e + 3) + other.w);
   }`;
 
-export const bodyByRegisters = `${turning}\n${multiplying}\n${storing}`;
+export const rsBody = `${turning}\n${multiplying}\n${storing}`;

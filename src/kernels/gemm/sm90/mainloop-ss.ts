@@ -6,25 +6,25 @@ import { elementTypes } from "../../codegen/cuda/element-types.js";
 import { elements, instructionsFor } from "../../codegen/cuda/intrinsics/wgmma.js";
 import { preludeOf } from "../../codegen/cuda/prelude.js";
 import type { AccessToC } from "../desc.js";
-import { chooseProduct, localsOf, type ProductLocal } from "../grouped-gemm.js";
+import { type GemmLocal, localsOf, selectGemm } from "../grouped-gemm.js";
 import {
-  type Finish,
-  isByRegisters,
-  isByWarps,
-  turnsRight,
-  type WarpgroupForm,
+  type Epilogue,
+  isMmaSyncMainloop,
+  isRsMainloop,
+  type Sm90Config,
+  transposesB,
   type WarpgroupTile,
   warpgroupCapability,
   widthOf,
 } from "./configs.js";
-import { type PrintedFinish, printFinish } from "./epilogue.js";
-import { flippedStride, storesResult, storingFor } from "./epilogue-store.js";
-import { loadingFours, multiplicationByWarps, storingByWarps } from "./mainloop-mma-sync.js";
-import { bodyByRegisters, bytesByRegisters, sharingOfTerms, threadsByRegisters } from "./mainloop-rs.js";
-import { beginningFor, mostTileBytes, placingFor, sides, turnedTiles } from "./smem-tiles.js";
+import { type PrintedEpilogue, printEpilogue } from "./epilogue.js";
+import { epilogueStoreFor, storesResult, swappedStride } from "./epilogue-store.js";
+import { loadingFours, mmaSyncMainloop, storeMmaSync } from "./mainloop-mma-sync.js";
+import { rsBody, rsBytes, rsThreads, sharingOfTerms } from "./mainloop-rs.js";
+import { mostTileBytes, prologueFor, sides, tileScheduler, transposedTiles } from "./smem-tiles.js";
 
 /** What a kernel knows of each of its products besides its operands; nothing of a C that it does not store. */
-function figuresFor(finish: Finish | undefined): readonly string[] {
+function figuresFor(finish: Epilogue | undefined): readonly string[] {
   return ["m", "n", "k", "aBatch", "bBatch", ...(storesResult(finish) ? ["cStride", "cBatch"] : [])];
 }
 
@@ -36,9 +36,9 @@ const mapFigures = ["aStride", "bStride", "batch"] as const;
  * product's number behind its name; then what its finish takes. `first` is the first of the blocks that work on a product.
  */
 export function warpgroupParameters(
-  { hasBias }: WarpgroupForm,
+  { hasBias }: Sm90Config,
   accesses: readonly AccessToC[],
-  finish?: Finish,
+  finish?: Epilogue,
 ): Readonly<Record<string, Parameter>> {
   const parameters: Record<string, Parameter> = {};
   for (const [index, access] of accesses.entries()) {
@@ -49,12 +49,12 @@ export function warpgroupParameters(
     if (hasBias) parameters[`biasBatch${index}`] = "i32";
     if (index > 0) parameters[`first${index}`] = "u32";
   }
-  return { ...parameters, ...(finish && printFinish(finish).parameters) };
+  return { ...parameters, ...(finish && printEpilogue(finish).parameters) };
 }
 
 /** The sums of a warpgroup: some pieces of 64 lines of the left side, and so many of the right one. */
 const multiplicationFor = (tile: WarpgroupTile): string => `
-  constexpr unsigned groupsAcross = ${tile.isFlipped ? 1 : tile.across}, down = ${tile.isFlipped ? 1 : tile.rows / 64 / tile.down};
+  constexpr unsigned groupsAcross = ${tile.swapsAB ? 1 : tile.across}, down = ${tile.swapsAB ? 1 : tile.rows / 64 / tile.down};
   constexpr unsigned width = ${widthOf(tile)};
   const unsigned group = threadIdx.x / 128, top = group / groupsAcross * (64 * down), side = group % groupsAcross * width;
   float sums[down][width / 2];
@@ -68,116 +68,116 @@ const multiplicationFor = (tile: WarpgroupTile): string => `
   }
   for (unsigned step = 0; step < steps; step++) {
     const unsigned stage = step % stages;
-    awaitGate(full + stage, step / stages % 2);
+    mbarrierWait(full + stage, step / stages % 2);
     const unsigned char *left = tiles + stage * (Left::bytes + Right::bytes), *right = left + Left::bytes;
-    if constexpr (Right::isTurned) {
-      unsigned char* const to = turned + step % ${turnedTiles} * Right::bytes;
+    if constexpr (Right::isTransposed) {
+      unsigned char* const to = turned + step % ${transposedTiles} * Right::bytes;
       Right::turn(to, right);
       right = to;
-      publishStores();
-      meetThreads(1, consumers);
+      fenceProxyAsync();
+      namedBarrierSync(1, consumers);
     }
-    beginProducts();
+    wgmmaFence();
 #pragma unroll
     for (unsigned part = 0; part < 4; part++) {
 #pragma unroll
       for (unsigned i = 0; i < down; i++) {
-        multiplyTiles<Element, width, Left::liesAlong, Right::liesAlong>(
+        multiplyTiles<Element, width, Left::liesKMajor, Right::liesKMajor>(
             sums[i], Left::at(left, top + 64 * i, part), Right::at(right, side, part));
       }
     }
-    endProducts();
+    wgmmaCommit();
     // With the last step's products made, its tile is free.
-    awaitProducts<1>();
-    if (step > 0 && threadIdx.x % 32 == 0) passGate(free + (step - 1) % stages);
+    wgmmaWait<1>();
+    if (step > 0 && threadIdx.x % 32 == 0) mbarrierArrive(free + (step - 1) % stages);
   }
-  awaitProducts<0>();
-  meetThreads(1, consumers);`;
+  wgmmaWait<0>();
+  namedBarrierSync(1, consumers);`;
 
 /** One kernel for products of one form, with what each does to its C; or for one product and its finish. */
 export function warpgroupSource(
-  form: WarpgroupForm,
+  form: Sm90Config,
   accesses: readonly AccessToC[],
-  finish?: Finish,
+  finish?: Epilogue,
 ): KernelSource {
-  const { element, tile, isAlong, resultDtype = "f32" } = form;
+  const { element, tile, isKMajor, resultDtype = "f32" } = form;
   const { rows, columns, down, across } = tile;
   const narrow = elementTypes[resultDtype].narrow;
-  const printed = finish && printFinish(finish, storesResult(finish) && narrow ? [narrow] : []);
+  const printed = finish && printEpilogue(finish, storesResult(finish) && narrow ? [narrow] : []);
   const rounding = !finish && narrow ? preludeOf(new Set([narrow])) : "";
-  const [byWarps, byRegisters] = [isByWarps(form), isByRegisters(form)];
+  const [byWarps, byRegisters] = [isMmaSyncMainloop(form), isRsMainloop(form)];
   const consumers = 128 * down * across;
   const { stages, sharedBytes } = memoryFor(form);
-  const sidesOfC = [`${isAlong.a}, tileRows`, `${isAlong.b}, tileColumns`];
-  const [left, right] = tile.isFlipped ? sidesOfC.reverse() : sidesOfC;
+  const sidesOfC = [`${isKMajor.a}, tileRows`, `${isKMajor.b}, tileColumns`];
+  const [left, right] = tile.swapsAB ? sidesOfC.reverse() : sidesOfC;
   const declarations = `
 ${printed?.declarations ?? rounding}${instructionsFor(form)}
 typedef ${elements[element].name} Element;
 static constexpr unsigned tileRows = ${rows}, tileColumns = ${columns}, stages = ${stages}, consumers = ${consumers};
-static constexpr bool turnsFloats = ${turnsFloats(form)};
+static constexpr bool transposesFloats = ${transposesFloats(form)};
 ${sides}
 typedef Side<${left}> Left;
 typedef Side<${right}> Right;${byWarps ? loadingFours : ""}`;
   return cudaKernel({
     ...{ name: `product_${element}_warpgroup`, elements: "float", onlyFor: warpgroupCapability },
-    ...{ threads: byRegisters ? threadsByRegisters : consumers + 32, sharedBytes, declarations },
+    ...{ threads: byRegisters ? rsThreads : consumers + 32, sharedBytes, declarations },
     ...(byRegisters && { cluster: 2, isAlone: true }),
-    ...(form.isPaired && { cluster: 2 }),
+    ...(form.isClustered && { cluster: 2 }),
     parameters: warpgroupParameters(form, accesses, finish),
     pointers: { ...printed?.pointers, ...pointersToResults(form, accesses.length) },
     maps: mapsOf(form, accesses.length),
     body: [
-      chooseProduct(localsFor(form, finish), accesses.length),
+      selectGemm(localsFor(form, finish), accesses.length),
       ...(form.columns === undefined ? [] : [`  constexpr int n = ${form.columns};\n`]),
-      `  launchedMemory(launched, ${sharedBytes});`,
+      `  dynamicSharedMemory(launched, ${sharedBytes});`,
       ...workOf(form, printed),
     ].join(""),
   });
 }
 
 /** What a block does with its product. */
-function workOf(form: WarpgroupForm, finish: PrintedFinish | undefined): readonly string[] {
+function workOf(form: Sm90Config, finish: PrintedEpilogue | undefined): readonly string[] {
   const { tile } = form;
-  if (isByRegisters(form)) return [sharingOfTerms, placingFor(form), bodyByRegisters];
-  const begun = [placingFor(form), beginningFor(form)];
-  if (isByWarps(form)) return [...begun, multiplicationByWarps, storingByWarps];
-  return [...begun, multiplicationFor(tile), storingFor(form, finish)];
+  if (isRsMainloop(form)) return [sharingOfTerms, tileScheduler(form), rsBody];
+  const begun = [tileScheduler(form), prologueFor(form)];
+  if (isMmaSyncMainloop(form)) return [...begun, mmaSyncMainloop, storeMmaSync];
+  return [...begun, multiplicationFor(tile), epilogueStoreFor(form, finish)];
 }
 
 /** Are floats turned round in shared memory that don't lie along their terms? */
-const turnsFloats = (form: WarpgroupForm): boolean => form.element === "tf32" && !isByWarps(form);
+const transposesFloats = (form: Sm90Config): boolean => form.element === "tf32" && !isMmaSyncMainloop(form);
 
 /** How many tiles of each side are there at a time, and how much memory a block has for them and for turning C. */
-function memoryFor(form: WarpgroupForm): { stages: number; sharedBytes: number } {
+function memoryFor(form: Sm90Config): { stages: number; sharedBytes: number } {
   const { tile } = form;
-  if (isByRegisters(form)) return { stages: tile.stages, sharedBytes: bytesByRegisters(tile) };
+  if (isRsMainloop(form)) return { stages: tile.stages, sharedBytes: rsBytes(tile) };
   const { rows, columns, down, across } = tile;
-  const turnedBytes = turnsRight(form) && !isByWarps(form) ? turnedTiles * columns * 128 : 0;
+  const transposedBytes = transposesB(form) && !isMmaSyncMainloop(form) ? transposedTiles * columns * 128 : 0;
   const stageBytes = (rows + columns) * 128;
-  const stages = Math.min(tile.stages, Math.floor((mostTileBytes - turnedBytes) / stageBytes));
-  const tileBytes = stages * stageBytes + turnedBytes + 2 * stages * 8;
-  const turningBytes = tile.isFlipped
-    ? rows * flippedStride(tile) * 4
+  const stages = Math.min(tile.stages, Math.floor((mostTileBytes - transposedBytes) / stageBytes));
+  const tileBytes = stages * stageBytes + transposedBytes + 2 * stages * 8;
+  const turningBytes = tile.swapsAB
+    ? rows * swappedStride(tile) * 4
     : 4 * down * across * 16 * (columns / across + 8) * 4;
   return { stages, sharedBytes: 1024 + Math.max(tileBytes, turningBytes) };
 }
 
 /** What C's parameters point to. */
-function pointersToResults({ resultDtype = "f32" }: WarpgroupForm, products: number): Record<string, string> {
+function pointersToResults({ resultDtype = "f32" }: Sm90Config, products: number): Record<string, string> {
   const { type } = elementTypes[resultDtype];
   return Object.fromEntries(Array.from({ length: products }, (_, index) => [`c${index}`, type]));
 }
 
 /** Operands are maps, of which boxes of 128 bytes across are brought. */
-function mapsOf({ element, tile, isAlong }: WarpgroupForm, products: number) {
+function mapsOf({ element, tile, isKMajor }: Sm90Config, products: number) {
   const across = 128 / (element === "tf32" ? 4 : 2);
   const mapOf = (side: "a" | "b", size: string, rows: number, index: number) => {
-    const [columns, lines] = isAlong[side] ? ["k", size] : [size, "k"];
+    const [columns, lines] = isKMajor[side] ? ["k", size] : [size, "k"];
     return {
       dtype: element === "tf32" ? ("f32" as const) : element,
       ...{ columns: `${columns}${index}`, rows: `${lines}${index}`, rowStride: `${side}Stride${index}` },
       ...{ matrices: `batch${index}`, matrixStride: `${side}Batch${index}` },
-      box: { columns: across, rows: isAlong[side] ? rows : across },
+      box: { columns: across, rows: isKMajor[side] ? rows : across },
     };
   };
   const maps: Record<string, ReturnType<typeof mapOf>> = {};
@@ -190,12 +190,12 @@ function mapsOf({ element, tile, isAlong }: WarpgroupForm, products: number) {
 
 /** What a block knows of its product. */
 function localsFor(
-  { hasBias, resultDtype = "f32", columns }: WarpgroupForm,
-  finish?: Finish,
-): readonly ProductLocal[] {
+  { hasBias, resultDtype = "f32", columns }: Sm90Config,
+  finish?: Epilogue,
+): readonly GemmLocal[] {
   const figures = figuresFor(finish).filter((figure) => figure !== "n" || columns === undefined);
   return [
-    ...localsOf("const MatrixMap*", ["a", "b"]).map((local) => ({ ...local, isAddress: true })),
+    ...localsOf("const TensorMap*", ["a", "b"]).map((local) => ({ ...local, isAddress: true })),
     ...localsOf("const float*", hasBias ? ["bias"] : []),
     ...localsOf(`${elementTypes[resultDtype].type}*`, storesResult(finish) ? ["c"] : []),
     ...localsOf("int", [...figures, ...(hasBias ? ["biasBatch"] : [])]),

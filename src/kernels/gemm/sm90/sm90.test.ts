@@ -8,46 +8,46 @@ import { cudaMissing, openCudaKernelRuntime, put } from "../../../../test/suppor
 import { compileWithNvcc, noCompiler } from "../../../../test/support/nvcc.js";
 import {
   biasStepOf,
-  type DrawnMatrix,
-  type DrawnProduct,
   drawValues,
   expectedOf,
-  layOutProduct,
+  layOutGemm,
   proveValues,
+  type RandomGemm,
+  type RandomMatrix,
   smallValues,
 } from "../../../../test/support/random-gemms.js";
 import type { RowKernel } from "../../../ir/index.js";
 import { term, widenBf16 } from "../../../ir/index.js";
 import { span } from "../../../units/index.js";
-import { firstOwnChoice, type GemmOutline, type GemmProblem, type ProductDtype } from "../desc.js";
+import { firstNativeAlgorithm, type GemmDesc, type GemmInputDtype, type GemmProblem } from "../desc.js";
 import {
+  canFuseEpilogue,
+  canGroupGemms,
   gemm,
-  gemmChoices,
-  gemmFinished,
-  gemmFinishes,
-  gemmIsOwn,
-  gemmMany,
+  gemmCandidates,
   gemmScratchBytes,
-  gemmTogether,
+  gemmWithEpilogue,
+  groupedGemm,
+  hasNativeGemm,
 } from "../gemm.js";
 import {
-  batchFormOf,
-  type Finish,
-  finishFormOf,
-  groupFormOf,
-  isByRegisters,
-  isByWarps,
-  plainFormsOf,
-  prefersTurned,
-  splitTile,
+  batchConfigOf,
+  type Epilogue,
+  epilogueConfigOf,
+  groupConfigOf,
+  isMmaSyncMainloop,
+  isRsMainloop,
+  plainConfigsOf,
+  prefersTransposed,
+  type Sm90Config,
+  splitKTile,
   type WarpgroupElement,
-  type WarpgroupForm,
   type WarpgroupTile,
   warpgroupBlocks,
   warpgroupTiles,
   waveTileOf,
 } from "./configs.js";
-import { summedRows } from "./epilogue-store.js";
+import { colsumRows } from "./epilogue-store.js";
 import { launchWarpgroups } from "./launch.js";
 import { warpgroupSource } from "./mainloop-ss.js";
 
@@ -67,7 +67,7 @@ const elements: readonly WarpgroupElement[] = ["bf16", "f16", "tf32"];
 const dtypeOf = (element: WarpgroupElement) => (element === "tf32" ? "f32" : element);
 
 /** Rows begin on 16 bytes of either dtype: see `aligned`. */
-const matrix: fc.Arbitrary<DrawnMatrix> = fc.record({
+const matrix: fc.Arbitrary<RandomMatrix> = fc.record({
   ...{ isTransposed: fc.constant(false), form: fc.constant("apart" as const) },
   ...{ gap: fc.constantFrom(0, 0, 8), offset: fc.constantFrom(0, 8) },
 });
@@ -76,7 +76,7 @@ const size = fc.constantFrom(8, 72, 136, 200);
 /** Rows of operands may end anywhere, if those of C don't. */
 const oddSize = fc.constantFrom(8, 61, 72, 193);
 
-const drawProduct: fc.Arbitrary<DrawnProduct> = fc.record({
+const drawGemm: fc.Arbitrary<RandomGemm> = fc.record({
   ...{ dtype: fc.constant("f32" as const), resultDtype: fc.constant("f32" as const) },
   ...{ m: oddSize, n: size, k: fc.constantFrom(64, 72, 193), batch: fc.constantFrom(1, 1, 3) },
   ...{ a: matrix, b: matrix, c: matrix },
@@ -86,9 +86,9 @@ const drawProduct: fc.Arbitrary<DrawnProduct> = fc.record({
 });
 
 /** A weight gradient: the terms of both operands lie apart. A batch may lie in any way, and an operand may be one for all. */
-const drawGradient: fc.Arbitrary<DrawnProduct> = fc
+const drawGradient: fc.Arbitrary<RandomGemm> = fc
   .record({
-    ...{ one: drawProduct, m: fc.constantFrom(8, 61, 193, 264), k: fc.constantFrom(20, 64, 72, 193, 577) },
+    ...{ one: drawGemm, m: fc.constantFrom(8, 61, 193, 264), k: fc.constantFrom(20, 64, 72, 193, 577) },
     ...{
       left: fc.constantFrom("apart", "in turn", "shared"),
       right: fc.constantFrom("apart", "in turn", "shared"),
@@ -131,9 +131,9 @@ const summing: RowKernel = {
 };
 
 /** The same with as much room between rows as lets each begin on 16 bytes. */
-function aligned(drawn: DrawnProduct): DrawnProduct {
+function aligned(drawn: RandomGemm): RandomGemm {
   const { m, n, k } = drawn;
-  const roomy = (one: DrawnMatrix, length: number): DrawnMatrix => ({
+  const roomy = (one: RandomMatrix, length: number): RandomMatrix => ({
     ...one,
     gap: one.gap + ((8 - (length % 8)) % 8),
   });
@@ -148,8 +148,8 @@ describe("a product by warpgroups", { skip: cudaMissing }, () => {
     Float64Array.from(new Float32Array(runtime.read(storage).slice().buffer));
 
   /** A product in step memory, its form in a tile, and the proof of what its C should hold. */
-  function place(drawn: DrawnProduct, element: WarpgroupElement, tile = warpgroupTiles[0]!) {
-    const layouts = layOutProduct(drawn);
+  function place(drawn: RandomGemm, element: WarpgroupElement, tile = warpgroupTiles[0]!) {
+    const layouts = layOutGemm(drawn);
     const values = drawValues(drawn);
     const { m, n, k } = drawn;
     const whole = put(runtime, Float32Array.from(values.c), "c");
@@ -161,13 +161,13 @@ describe("a product by warpgroups", { skip: cudaMissing }, () => {
       return { storage: view, rowStride, batchStride, isTransposed: drawn[name].isTransposed };
     };
     const bias = drawn.bias === "none" ? undefined : put(runtime, Float32Array.from(values.bias), "bias");
-    const problem: GemmProblem<ProductDtype> = {
+    const problem: GemmProblem<GemmInputDtype> = {
       ...{ dtype: dtypeOf(element), resultDtype: "f32", m, n, k, batch: drawn.batch },
       ...{ a: lying("a"), b: lying("b"), c: lying("c") },
       ...(bias && { bias, biasBatchStride: biasStepOf(drawn) }),
     };
-    const isAlong = { a: !drawn.a.isTransposed, b: drawn.b.isTransposed };
-    const form: WarpgroupForm = { element, tile, isAlong, hasBias: bias !== undefined };
+    const isKMajor = { a: !drawn.a.isTransposed, b: drawn.b.isTransposed };
+    const form: Sm90Config = { element, tile, isKMajor, hasBias: bias !== undefined };
     const expected = expectedOf(drawn, values);
     return { problem, form, expected, prove: () => proveValues(drawn, floatsIn(whole), expected) };
   }
@@ -179,21 +179,21 @@ describe("a product by warpgroups", { skip: cudaMissing }, () => {
     [true, false],
     [true, true],
   ] as const;
-  const layoutsOf = (element: WarpgroupElement, { isFlipped = false }: WarpgroupTile) =>
-    layouts.filter(([isLeftTurned, isRightTurned]) => {
-      if (element !== "tf32") return !isFlipped || !isLeftTurned;
-      return !isLeftTurned && (!isFlipped || isRightTurned);
+  const layoutsOf = (element: WarpgroupElement, { swapsAB = false }: WarpgroupTile) =>
+    layouts.filter(([isATransposed, isBTransposed]) => {
+      if (element !== "tf32") return !swapsAB || !isATransposed;
+      return !isATransposed && (!swapsAB || isBTransposed);
     });
 
   test("is right for any shape, layout and bias, in each of the tiles, and writes nothing beside C", () => {
     for (const element of elements) {
       for (const tile of [...warpgroupTiles, ...flipped]) {
-        for (const [isLeftTurned, isRightTurned] of layoutsOf(element, tile)) {
+        for (const [isATransposed, isBTransposed] of layoutsOf(element, tile)) {
           fc.assert(
-            fc.property(drawProduct, fc.boolean(), (drawn, isKnown) =>
+            fc.property(drawGemm, fc.boolean(), (drawn, isKnown) =>
               runtime.step(() => {
-                const a = { ...drawn.a, isTransposed: isLeftTurned };
-                const b = { ...drawn.b, isTransposed: isRightTurned };
+                const a = { ...drawn.a, isTransposed: isATransposed };
+                const b = { ...drawn.b, isTransposed: isBTransposed };
                 const { problem, form, prove } = place(aligned({ ...drawn, a, b }), element, tile);
                 const known = { columns: drawn.n, isSingle: drawn.batch === 1 };
                 launchWarpgroups(runtime, [problem], { ...form, ...(isKnown && known) }, "product");
@@ -209,11 +209,11 @@ describe("a product by warpgroups", { skip: cudaMissing }, () => {
 
   test("of floats whose terms lie apart is right for any shape, each warp by itself", () => {
     fc.assert(
-      fc.property(drawProduct, (drawn) =>
+      fc.property(drawGemm, (drawn) =>
         runtime.step(() => {
           const turned = aligned({ ...drawn, a: { ...drawn.a, isTransposed: true }, bias: "none" });
           const { problem, form, prove } = place(turned, "tf32", quarters);
-          assert.ok(isByWarps(form));
+          assert.ok(isMmaSyncMainloop(form));
           launchWarpgroups(runtime, [problem], form, "product");
           prove();
         }),
@@ -226,9 +226,9 @@ describe("a product by warpgroups", { skip: cudaMissing }, () => {
     fc.assert(
       fc.property(fc.array(drawGradient, { minLength: 1, maxLength: 3 }), (group) =>
         runtime.step(() => {
-          const placed = group.map((drawn) => place(aligned(drawn), "tf32", splitTile));
+          const placed = group.map((drawn) => place(aligned(drawn), "tf32", splitKTile));
           const { form } = placed[0]!;
-          assert.ok(isByRegisters(form) && !isByWarps(form));
+          assert.ok(isRsMainloop(form) && !isMmaSyncMainloop(form));
           launchWarpgroups(
             runtime,
             placed.map(({ problem }) => problem),
@@ -246,14 +246,14 @@ describe("a product by warpgroups", { skip: cudaMissing }, () => {
     for (const element of ["bf16", "f16"] as const) {
       for (const tile of [...warpgroupTiles, ...flipped]) {
         fc.assert(
-          fc.property(drawProduct, fc.boolean(), (drawn, isTransposed) =>
+          fc.property(drawGemm, fc.boolean(), (drawn, isTransposed) =>
             runtime.step(() => {
               const { problem, form, expected } = place(
                 aligned({ ...drawn, b: { ...drawn.b, isTransposed } }),
                 element,
                 tile,
               );
-              const { length, ...layout } = layOutProduct(drawn).c;
+              const { length, ...layout } = layOutGemm(drawn).c;
               const whole = put(runtime, new Uint16Array(length).fill(7), "c");
               const storage = runtime.view(whole, 2 * layout.offset, 2 * layout.extent);
               const narrow = { ...problem, resultDtype: element, biasDtype: "f32" } as const;
@@ -284,17 +284,17 @@ describe("a product by warpgroups", { skip: cudaMissing }, () => {
         const c = runtime.arena.allocate(4 * batch * m * n, "c");
         const left = put16(isLeftShared ? one(m * k) : many(m * k), "a");
         const right = put16(isLeftShared ? many(k * n) : one(k * n), "b");
-        const problem: GemmProblem<ProductDtype> = {
+        const problem: GemmProblem<GemmInputDtype> = {
           ...{ dtype: "bf16", resultDtype: "f32", m, n, k, batch },
           a: { storage: left, rowStride: k, batchStride: isLeftShared ? 0 : m * k },
           b: { storage: right, rowStride: n, batchStride: isLeftShared ? k * n : 0 },
           c: { storage: c, rowStride: n, batchStride: m * n },
         };
-        const isAlong = { a: true, b: false };
+        const isKMajor = { a: true, b: false };
         launchWarpgroups(
           runtime,
           [problem],
-          { element: "bf16", tile: square, isAlong, hasBias: false },
+          { element: "bf16", tile: square, isKMajor, hasBias: false },
           "one",
         );
         for (const [index, sum] of floatsIn(c).entries())
@@ -310,13 +310,13 @@ describe("a product by warpgroups", { skip: cudaMissing }, () => {
       const fill = (count: number, of: number, name: string) =>
         put(runtime, new Float32Array(count).fill(of), name);
       const c = runtime.arena.allocate(4 * m * n, "c");
-      const problem: GemmProblem<ProductDtype> = {
+      const problem: GemmProblem<GemmInputDtype> = {
         ...{ dtype: "f32", m, n, k, c: { storage: c, rowStride: n } },
         a: { storage: fill(m * k, left, "a"), rowStride: m, isTransposed: true },
         b: { storage: fill(k * n, right, "b"), rowStride: n },
       };
-      const isAlong = { a: false, b: false };
-      launchWarpgroups(runtime, [problem], { element: "tf32", tile, isAlong, hasBias: false }, "product");
+      const isKMajor = { a: false, b: false };
+      launchWarpgroups(runtime, [problem], { element: "tf32", tile, isKMajor, hasBias: false }, "product");
       return Float32Array.from(floatsIn(c));
     });
   }
@@ -331,13 +331,13 @@ describe("a product by warpgroups", { skip: cudaMissing }, () => {
 
   test("of floats through registers has what TF32 has of A's bits, and B rounded to them", () => {
     for (const isLeft of [true, false]) {
-      const sums = isLeft ? sumsOf(longer, 1, splitTile) : sumsOf(1, longer, splitTile);
+      const sums = isLeft ? sumsOf(longer, 1, splitKTile) : sumsOf(1, longer, splitKTile);
       for (const [index, sum] of sums.entries())
         assert.equal(sum, 128 * (1 + (isLeft ? 2 ** -10 : 2 ** -9)), `element ${index}`);
     }
   });
 
-  const plain: DrawnProduct = {
+  const plain: RandomGemm = {
     ...{ dtype: "f32", resultDtype: "f32", m: 72, n: 136, k: 72, batch: 1, alpha: 1, beta: 0 },
     ...{ bias: "one", activation: "none" },
     a: { isTransposed: false, form: "apart", gap: 8, offset: 0 },
@@ -350,7 +350,7 @@ describe("a product by warpgroups", { skip: cudaMissing }, () => {
     const faults: Record<string, (placed: Placed) => Placed> = {
       "B's layout": ({ problem, form }) => ({
         problem,
-        form: { ...form, isAlong: { ...form.isAlong, b: true } },
+        form: { ...form, isKMajor: { ...form.isKMajor, b: true } },
       }),
       "A's stride": ({ problem, form }) => ({
         problem: { ...problem, a: { ...problem.a, rowStride: 72 } },
@@ -364,10 +364,10 @@ describe("a product by warpgroups", { skip: cudaMissing }, () => {
     };
     // As many columns as terms, so that B the other way round lies in its memory, too: what goes beyond that is refused.
     const even = { ...plain, n: plain.k };
-    for (const [what, plant] of Object.entries(faults)) {
+    for (const [what, inject] of Object.entries(faults)) {
       runtime.step(() => {
         const placed = place(even, "bf16");
-        const { problem, form } = plant(placed);
+        const { problem, form } = inject(placed);
         launchWarpgroups(runtime, [problem], form, "product");
         assert.throws(placed.prove, /element \d+ of C's memory/, what);
       });
@@ -377,7 +377,7 @@ describe("a product by warpgroups", { skip: cudaMissing }, () => {
   test("is refused with a layout in which an operand would go beyond its memory", () => {
     runtime.step(() => {
       const { problem, form } = place(plain, "bf16");
-      const turned = { ...form, isAlong: { ...form.isAlong, b: true } };
+      const turned = { ...form, isKMajor: { ...form.isKMajor, b: true } };
       const launch = (): void => launchWarpgroups(runtime, [problem], turned, "product");
       assert.throws(launch, {
         code: "BAD_ARGUMENT",
@@ -400,17 +400,17 @@ describe("a product by warpgroups", { skip: cudaMissing }, () => {
       "a row of C": (problem) => ({ ...problem, m: 71 }),
       "columns of C": (problem) => ({ ...problem, n: 128 }),
     };
-    for (const [what, plant] of Object.entries(faults)) {
+    for (const [what, inject] of Object.entries(faults)) {
       runtime.step(() => {
-        const { problem, form, prove } = place(drawn, "tf32", splitTile);
-        launchWarpgroups(runtime, [plant(problem)], form, "product");
+        const { problem, form, prove } = place(drawn, "tf32", splitKTile);
+        launchWarpgroups(runtime, [inject(problem)], form, "product");
         assert.throws(prove, /element \d+ of C's memory/, what);
       });
     }
   });
 
   test("is made beside others as it is alone", () => {
-    const tilesOf = { bf16: [square], f16: [square], tf32: [quarters, splitTile] };
+    const tilesOf = { bf16: [square], f16: [square], tf32: [quarters, splitKTile] };
     for (const [element, tile] of elements.flatMap((one) => tilesOf[one].map((of) => [one, of] as const))) {
       runtime.step(() => {
         const turned = { ...plain, a: { ...plain.a, isTransposed: true }, bias: "none" } as const;
@@ -430,21 +430,21 @@ describe("a product by warpgroups", { skip: cudaMissing }, () => {
   test("is finished before it is stored, and stored itself only where it is kept, in tiles of every kind", () => {
     const tiles = [large, small, ...flipped];
     for (const [element, tile] of elements.flatMap((one) => tiles.map((of) => [one, of] as const))) {
-      for (const [keepsResult, isTransposed] of [
-        [true, tile.isFlipped === true && element === "tf32"],
+      for (const [storesC, isTransposed] of [
+        [true, tile.swapsAB === true && element === "tf32"],
         [false, true],
       ] as const) {
         runtime.step(() => {
-          const drawn: DrawnProduct = { ...plain, b: { ...plain.b, isTransposed } };
+          const drawn: RandomGemm = { ...plain, b: { ...plain.b, isTransposed } };
           const { problem, form, expected, prove } = place(drawn, element, tile);
           const { m, n } = plain;
           const other = smallValues(m * n, 9);
           const input = put(runtime, Float32Array.from(other), "y");
           const outputs = [4, 2].map((bytes) => runtime.arena.allocate(bytes * m * n, "out"));
-          const finish = { kernel: threefold, product: 1, keepsResult, scalars: [3] };
+          const finish = { kernel: threefold, product: 1, storesC, scalars: [3] };
           const operands = [input, problem.c.storage, ...outputs];
           launchWarpgroups(runtime, [problem], form, "product", { ...finish, operands });
-          if (keepsResult) prove();
+          if (storesC) prove();
           else assert.ok(floatsIn(problem.c.storage).every(Number.isNaN), "C is as it was");
           const found = floatsIn(outputs[0]!);
           const halves = new Uint16Array(runtime.read(outputs[1]!).slice().buffer);
@@ -461,7 +461,7 @@ describe("a product by warpgroups", { skip: cudaMissing }, () => {
 
   test("keeps its result as half floats beside a finish that has it before it is rounded, and loads half floats", () => {
     runtime.step(() => {
-      const unbiased: DrawnProduct = { ...plain, bias: "none" };
+      const unbiased: RandomGemm = { ...plain, bias: "none" };
       const { problem, form } = place(plain, "bf16");
       const { m, n } = plain;
       // Too little for bf16 beside a sum.
@@ -470,7 +470,7 @@ describe("a product by warpgroups", { skip: cudaMissing }, () => {
       const input = put(runtime, encodeFloats(other, "bf16"), "y");
       const [c, ...outputs] = [2, 4, 2].map((bytes) => runtime.arena.allocate(bytes * m * n, "out"));
       const kernel: RowKernel = { ...threefold, inputs: ["bf16", "f32"] };
-      const finish = { kernel, product: 1, keepsResult: true, scalars: [3] };
+      const finish = { kernel, product: 1, storesC: true, scalars: [3] };
       const narrow = { ...problem, bias, resultDtype: "bf16", biasDtype: "f32" } as const;
       const on = { ...narrow, c: { storage: c!, rowStride: n } };
       const operands = [input, undefined, ...outputs];
@@ -503,7 +503,7 @@ describe("a product by warpgroups", { skip: cudaMissing }, () => {
       const { c: _, ...unplaced } = problem;
       const { m, n } = plain;
       const [halves, doubled] = [2, 4].map((bytes) => runtime.arena.allocate(bytes * m * n, "out"));
-      const finish = { kernel: twice, product: 0, readBack: [undefined, 0], keepsResult: false, scalars: [] };
+      const finish = { kernel: twice, product: 0, forwarded: [undefined, 0], storesC: false, scalars: [] };
       const operands = [undefined, halves, halves, doubled];
       launchWarpgroups(runtime, [unplaced], form, "product", { ...finish, operands });
       const found = floatsIn(doubled!);
@@ -527,13 +527,13 @@ describe("a product by warpgroups", { skip: cudaMissing }, () => {
           const { c: _, ...unplaced } = problem;
           const input = put(runtime, Float32Array.from(smallValues(m * n, 9)), "y");
           const stored = [4, 2].map((bytes) => runtime.arena.allocate(bytes * m * n, "out"));
-          const groups = Math.ceil(m / summedRows);
+          const groups = Math.ceil(m / colsumRows);
           const beside = 8;
           const sums = [1, 2].map(() =>
             put(runtime, new Float32Array((groups + 1) * n + beside).fill(Number.NaN), "sums"),
           );
-          const readBack = [undefined, undefined, 0, 1];
-          const finish = { kernel: summing, product: 1, readBack, keepsResult: false, scalars: [3] };
+          const forwarded = [undefined, undefined, 0, 1];
+          const finish = { kernel: summing, product: 1, forwarded, storesC: false, scalars: [3] };
           const operands = [input, undefined, ...stored, ...stored, ...sums];
           launchWarpgroups(runtime, [unplaced], form, "product", { ...finish, operands });
           const widened = [
@@ -544,7 +544,7 @@ describe("a product by warpgroups", { skip: cudaMissing }, () => {
             const found = floatsIn(sums[index]!);
             const expected = new Float64Array(groups * n);
             for (const [place, value] of values.entries())
-              expected[Math.floor(place / n / summedRows) * n + (place % n)]! += value;
+              expected[Math.floor(place / n / colsumRows) * n + (place % n)]! += value;
             assert.deepEqual(found.subarray(0, groups * n), expected, `${element}, sum ${index}`);
             assert.ok(found.subarray(groups * n).every(Number.isNaN), "nothing beside them");
           }
@@ -572,7 +572,7 @@ describe("a product by warpgroups", { skip: cudaMissing }, () => {
         const { c: _, ...unplaced } = problem;
         const { m, n } = plain;
         const outputs = [1, 2].map(() => runtime.arena.allocate(4 * m * n, "out"));
-        const finish = { kernel: quick, product: 0, keepsResult: false, scalars: [scale] };
+        const finish = { kernel: quick, product: 0, storesC: false, scalars: [scale] };
         launchWarpgroups(runtime, [unplaced], form, "product", {
           ...finish,
           operands: [undefined, ...outputs],
@@ -595,9 +595,9 @@ describe("a product by warpgroups", { skip: cudaMissing }, () => {
     runtime.step(() => {
       const drawn = aligned({ ...plain, n: 136, k: 193, batch: 3, bias: "batched" });
       const { problem, prove } = place(drawn, "bf16");
-      assert.equal(gemmIsOwn(runtime, problem), isHopper);
+      assert.equal(hasNativeGemm(runtime, problem), isHopper);
       const bytes = gemmScratchBytes(runtime, problem);
-      if (isHopper) assert.deepEqual([bytes, gemmChoices(runtime, problem)], [0, [0]]);
+      if (isHopper) assert.deepEqual([bytes, gemmCandidates(runtime, problem)], [0, [0]]);
       gemm(runtime, bytes > 0 ? { ...problem, scratch: runtime.arena.allocate(bytes, "gemm") } : problem);
       prove();
     });
@@ -610,11 +610,11 @@ describe("a product by warpgroups", { skip: cudaMissing }, () => {
     for (const drawn of [wide, { ...wide, n: 264, batch: 3 }]) {
       runtime.step(() => {
         const { problem, prove } = place(drawn, "bf16");
-        const choices = gemmChoices(runtime, problem);
-        assert.equal(choices.includes(firstOwnChoice), isHopper);
+        const choices = gemmCandidates(runtime, problem);
+        assert.equal(choices.includes(firstNativeAlgorithm), isHopper);
         assert.equal(choices[0], 0);
         if (!isHopper) return;
-        for (const choice of choices.filter((one) => one <= firstOwnChoice)) {
+        for (const choice of choices.filter((one) => one <= firstNativeAlgorithm)) {
           assert.equal(gemmScratchBytes(runtime, { ...problem, choice }), 0);
           const launched: string[] = [];
           runtime.onWork = (work) => {
@@ -622,14 +622,14 @@ describe("a product by warpgroups", { skip: cudaMissing }, () => {
           };
           gemm(runtime, { ...problem, choice });
           runtime.onWork = undefined;
-          assert.deepEqual(launched, ["product_bf16_warpgroup"]);
+          assert.deepEqual(launched, ["gemm_bf16_sm90"]);
           prove();
         }
       });
     }
   });
 
-  test("is what gemmMany and gemmFinished launch on Hopper, and refused elsewhere", () => {
+  test("is what groupedGemm and gemmWithEpilogue launch on Hopper, and refused elsewhere", () => {
     const isHopper = runtime.device.computeCapability === "9.0";
     runtime.step(() => {
       const drawn = { ...plain, m: 64, n: 64, k: 1024, bias: "none" } as const;
@@ -637,15 +637,15 @@ describe("a product by warpgroups", { skip: cudaMissing }, () => {
         place({ ...drawn, a: { ...drawn.a, isTransposed: true } }, "bf16", square),
       );
       const problems = group.map(({ problem }) => problem);
-      assert.equal(gemmTogether(runtime, problems), isHopper);
+      assert.equal(canGroupGemms(runtime, problems), isHopper);
       if (isHopper) {
-        gemmMany(runtime, problems);
+        groupedGemm(runtime, problems);
         for (const { prove } of group) prove();
-      } else assert.throws(() => gemmMany(runtime, problems), { code: "BAD_ARGUMENT" });
+      } else assert.throws(() => groupedGemm(runtime, problems), { code: "BAD_ARGUMENT" });
       const { problem } = place(plain, "bf16");
-      const finish: Finish = { kernel: threefold, product: 1, keepsResult: true };
-      assert.equal(gemmFinishes(runtime, problem, finish), false, "too small to be worth it");
-      assert.throws(() => gemmFinished(runtime, problem, { ...finish, operands: [], scalars: [] }), {
+      const finish: Epilogue = { kernel: threefold, product: 1, storesC: true };
+      assert.equal(canFuseEpilogue(runtime, problem, finish), false, "too small to be worth it");
+      assert.throws(() => gemmWithEpilogue(runtime, problem, { ...finish, operands: [], scalars: [] }), {
         code: "BAD_ARGUMENT",
       });
     });
@@ -657,25 +657,25 @@ describe("the form of products by warpgroups", () => {
     storage: { span: span(address, 2 ** 30) },
     rowStride,
   });
-  const outline = (shape: { m: number; n: number; k: number }, more = {}): GemmOutline => ({
+  const outline = (shape: { m: number; n: number; k: number }, more = {}): GemmDesc => ({
     ...{ dtype: "bf16", resultDtype: "f32", ...shape },
     ...{ a: lying(shape.k), b: lying(shape.n), c: lying(shape.n) },
     ...more,
   });
-  const gradient = (m: number, n: number, more = {}): GemmOutline =>
+  const gradient = (m: number, n: number, more = {}): GemmDesc =>
     outline({ m, n, k: 3072 }, { a: { ...lying(m), isTransposed: true }, ...more });
 
   test("is there for groups of weight gradients, on Hopper alone", () => {
     const pair = [gradient(256, 1024), gradient(1024, 256)];
-    assert.equal(groupFormOf(hopper, "bf16", pair)?.element, "bf16");
+    assert.equal(groupConfigOf(hopper, "bf16", pair)?.element, "bf16");
     const batch = {
       batch: 3,
       b: { ...lying(768), batchStride: 256 },
       c: { ...lying(256), batchStride: 65536 },
     };
-    assert.equal(groupFormOf(hopper, "bf16", [...pair, gradient(256, 256, batch)])?.element, "bf16");
-    assert.equal(groupFormOf({ ...hopper, computeCapability: "8.0" }, "bf16", pair), undefined);
-    assert.equal(groupFormOf({ ...hopper, kind: "cpu" }, "bf16", pair), undefined);
+    assert.equal(groupConfigOf(hopper, "bf16", [...pair, gradient(256, 256, batch)])?.element, "bf16");
+    assert.equal(groupConfigOf({ ...hopper, computeCapability: "8.0" }, "bf16", pair), undefined);
+    assert.equal(groupConfigOf({ ...hopper, kind: "cpu" }, "bf16", pair), undefined);
     for (const other of [
       outline({ m: 3072, n: 1024, k: 1024 }),
       gradient(256, 1024, { beta: 1 }),
@@ -685,43 +685,43 @@ describe("the form of products by warpgroups", () => {
       gradient(256, 1024, { b: lying(1024, 264) }),
       gradient(256, 1024, { dtype: "f16" }),
     ])
-      assert.equal(groupFormOf(hopper, "bf16", [...pair, other]), undefined);
+      assert.equal(groupConfigOf(hopper, "bf16", [...pair, other]), undefined);
     const floats = [gradient(256, 1024, { dtype: "f32" }), gradient(1024, 256, { dtype: "f32" })];
-    assert.equal(groupFormOf(hopper, "tf32", floats)?.element, "tf32");
-    assert.equal(groupFormOf(hopper, "tf32", floats)?.tile, splitTile);
-    assert.equal(groupFormOf(hopper, "bf16", pair)?.tile, square);
+    assert.equal(groupConfigOf(hopper, "tf32", floats)?.element, "tf32");
+    assert.equal(groupConfigOf(hopper, "tf32", floats)?.tile, splitKTile);
+    assert.equal(groupConfigOf(hopper, "bf16", pair)?.tile, square);
     assert.deepEqual(
-      floats.map((one) => warpgroupBlocks(one, splitTile)),
+      floats.map((one) => warpgroupBlocks(one, splitKTile)),
       [16, 16],
       "two for each of eight tiles",
     );
-    assert.equal(groupFormOf(hopper, "f32", floats), undefined);
-    assert.equal(groupFormOf(hopper, "bf16", []), undefined);
+    assert.equal(groupConfigOf(hopper, "f32", floats), undefined);
+    assert.equal(groupConfigOf(hopper, "bf16", []), undefined);
   });
 
   test("has blocks with tiles of the same rows beside each other, where there is an even number of those in a row", () => {
-    const clusterOf = (form: WarpgroupForm | undefined): string | undefined =>
+    const clusterOf = (form: Sm90Config | undefined): string | undefined =>
       warpgroupSource(form!, ["out"]).cuda?.code.match(/__cluster_dims__\((\d)/)?.[1];
-    const plain = (n: number): WarpgroupForm | undefined =>
-      plainFormsOf(hopper, "bf16", outline({ m: 3072, n, k: 256 }))[0];
+    const plain = (n: number): Sm90Config | undefined =>
+      plainConfigsOf(hopper, "bf16", outline({ m: 3072, n, k: 256 }))[0];
     assert.deepEqual(
       [256, 768, 64, 320].map((n) => clusterOf(plain(n))),
       ["2", "2", undefined, undefined],
     );
     const pair = [gradient(256, 1024), gradient(1024, 256)];
-    assert.equal(groupFormOf(hopper, "bf16", pair)?.isPaired, true);
-    assert.equal(groupFormOf(hopper, "bf16", [...pair, gradient(256, 128)])?.isPaired, undefined);
+    assert.equal(groupConfigOf(hopper, "bf16", pair)?.isClustered, true);
+    assert.equal(groupConfigOf(hopper, "bf16", [...pair, gradient(256, 128)])?.isClustered, undefined);
     const floats = pair.map((one) => ({ ...one, dtype: "f32" as const }));
-    assert.equal(groupFormOf(hopper, "tf32", floats)?.isPaired, undefined, "pairs share terms");
+    assert.equal(groupConfigOf(hopper, "tf32", floats)?.isClustered, undefined, "pairs share terms");
   });
 
   test("is there for batches of small products whose rows have an odd length", () => {
-    const each = (more = {}): GemmOutline => ({
+    const each = (more = {}): GemmDesc => ({
       ...outline({ m: 256, n: 256, k: 193 }),
       ...{ batch: 12, a: { ...lying(2400), batchStride: 200 }, b: { ...lying(256), batchStride: 49408 } },
       ...{ c: { ...lying(3072), batchStride: 256 }, ...more },
     });
-    assert.equal(batchFormOf(hopper, "bf16", each())?.element, "bf16");
+    assert.equal(batchConfigOf(hopper, "bf16", each())?.element, "bf16");
     for (const other of [
       each({ batch: 1 }),
       each({ k: 192 }),
@@ -729,22 +729,22 @@ describe("the form of products by warpgroups", () => {
       each({ a: { ...lying(2316), batchStride: 193 } }),
       each({ c: { ...lying(3072), batchStride: 257 } }),
     ])
-      assert.equal(batchFormOf(hopper, "tf32", other), undefined);
+      assert.equal(batchConfigOf(hopper, "tf32", other), undefined);
     const floats = each({ dtype: "f32" });
-    assert.equal(batchFormOf(hopper, "tf32", floats)?.element, "tf32");
-    assert.equal(batchFormOf(hopper, "f32", floats), undefined);
+    assert.equal(batchConfigOf(hopper, "tf32", floats)?.element, "tf32");
+    assert.equal(batchConfigOf(hopper, "f32", floats), undefined);
     const apart = { ...floats, a: { ...floats.a, isTransposed: true }, m: 193, k: 256 };
     const bias = { span: span(256, 2 ** 20) };
-    assert.equal(batchFormOf(hopper, "tf32", apart)?.tile, quarters);
-    assert.equal(batchFormOf(hopper, "tf32", { ...apart, bias }), undefined, "warps add no bias");
+    assert.equal(batchConfigOf(hopper, "tf32", apart)?.tile, quarters);
+    assert.equal(batchConfigOf(hopper, "tf32", { ...apart, bias }), undefined, "warps add no bias");
     const turned = { ...apart, b: { ...lying(256), batchStride: 65536, isTransposed: true } };
-    assert.equal(batchFormOf(hopper, "tf32", turned), undefined, "one along and one apart");
+    assert.equal(batchConfigOf(hopper, "tf32", turned), undefined, "one along and one apart");
   });
 
   test("is there by itself, to be measured, in tiles of which there are enough", () => {
     const one = outline({ m: 3072, n: 768, k: 256 });
-    const formsOf = (problem: GemmOutline) => plainFormsOf(hopper, "tf32", problem);
-    const tilesOf = (problem: GemmOutline) => formsOf(problem).map(({ tile }) => [tile.rows, tile.columns]);
+    const formsOf = (problem: GemmDesc) => plainConfigsOf(hopper, "tf32", problem);
+    const tilesOf = (problem: GemmDesc) => formsOf(problem).map(({ tile }) => [tile.rows, tile.columns]);
     assert.equal(formsOf(one)[0]?.element, "bf16");
     assert.equal(formsOf({ ...one, dtype: "f32" })[0]?.element, "tf32");
     const [ofLarge, ofSmall] = [large, small].map(({ rows, columns }) => [rows, columns]);
@@ -762,14 +762,14 @@ describe("the form of products by warpgroups", () => {
     const [single] = formsOf(one);
     assert.deepEqual([single?.columns, single?.isSingle], [768, true], "the code is for so many columns");
     assert.deepEqual(formsOf({ ...one, a: { ...one.a, isTransposed: true } }), []);
-    assert.deepEqual(plainFormsOf(hopper, "f32", { ...one, dtype: "f32" }), []);
+    assert.deepEqual(plainConfigsOf(hopper, "f32", { ...one, dtype: "f32" }), []);
   });
 
   test("would have floats of the right side turned where many rows are multiplied by them", () => {
-    const one: GemmOutline = { ...outline({ m: 3072, n: 256, k: 256 }), dtype: "f32" };
-    const isWanted = (problem: GemmOutline) => prefersTurned(hopper, "tf32", problem);
+    const one: GemmDesc = { ...outline({ m: 3072, n: 256, k: 256 }), dtype: "f32" };
+    const isWanted = (problem: GemmDesc) => prefersTransposed(hopper, "tf32", problem);
     assert.ok(isWanted(one));
-    assert.ok(!prefersTurned(hopper, "f32", one));
+    assert.ok(!prefersTransposed(hopper, "f32", one));
     assert.ok(!isWanted({ ...one, dtype: "bf16" }), "half floats are read either way");
     assert.ok(!isWanted({ ...one, m: 512 }), "few rows");
     assert.ok(!isWanted({ ...one, b: { ...one.b, isTransposed: true } }), "along already");
@@ -778,32 +778,32 @@ describe("the form of products by warpgroups", () => {
   });
 
   test("stores half floats of half floats, with a bias of f32, but for weight gradients", () => {
-    const finish: Finish = { kernel: threefold, product: 1, keepsResult: true };
+    const finish: Epilogue = { kernel: threefold, product: 1, storesC: true };
     const halves = { resultDtype: "bf16", biasDtype: "f32", bias: { span: span(256, 2 ** 20) } } as const;
     const one = outline({ m: 3072, n: 1024, k: 256 }, halves);
-    const plainFormOf = (problem: GemmOutline) => plainFormsOf(hopper, "bf16", problem)[0];
-    assert.equal(finishFormOf(hopper, "bf16", one, finish)?.resultDtype, "bf16");
-    assert.equal(plainFormOf(one)?.resultDtype, "bf16");
-    assert.equal(plainFormOf({ ...one, resultDtype: "f32" })?.resultDtype, undefined);
-    assert.equal(plainFormOf({ ...one, biasDtype: "bf16" }), undefined, "a bias of bf16");
-    assert.equal(plainFormOf({ ...one, resultDtype: "f16" }), undefined, "another half");
-    assert.equal(plainFormsOf(hopper, "tf32", { ...one, dtype: "f32" })[0], undefined, "of floats");
-    assert.equal(plainFormOf({ ...one, c: lying(1028) }), undefined, "rows on 8 bytes");
+    const plainConfigOf = (problem: GemmDesc) => plainConfigsOf(hopper, "bf16", problem)[0];
+    assert.equal(epilogueConfigOf(hopper, "bf16", one, finish)?.resultDtype, "bf16");
+    assert.equal(plainConfigOf(one)?.resultDtype, "bf16");
+    assert.equal(plainConfigOf({ ...one, resultDtype: "f32" })?.resultDtype, undefined);
+    assert.equal(plainConfigOf({ ...one, biasDtype: "bf16" }), undefined, "a bias of bf16");
+    assert.equal(plainConfigOf({ ...one, resultDtype: "f16" }), undefined, "another half");
+    assert.equal(plainConfigsOf(hopper, "tf32", { ...one, dtype: "f32" })[0], undefined, "of floats");
+    assert.equal(plainConfigOf({ ...one, c: lying(1028) }), undefined, "rows on 8 bytes");
     const { bias: _, ...unbiased } = one;
     const turned = { ...unbiased, k: 3072, a: { ...lying(3072), isTransposed: true } };
-    assert.equal(groupFormOf(hopper, "bf16", [turned]), undefined);
-    assert.ok(groupFormOf(hopper, "bf16", [{ ...turned, resultDtype: "f32" }]));
+    assert.equal(groupConfigOf(hopper, "bf16", [turned]), undefined);
+    assert.ok(groupConfigOf(hopper, "bf16", [{ ...turned, resultDtype: "f32" }]));
   });
 
   test("is there for a finish where the result is large and the terms are few", () => {
-    const finish: Finish = { kernel: threefold, product: 1, keepsResult: true };
+    const finish: Epilogue = { kernel: threefold, product: 1, storesC: true };
     const one = outline({ m: 3072, n: 1024, k: 256 });
-    const formOf = (problem: GemmOutline, of = finish) => finishFormOf(hopper, "tf32", problem, of);
+    const formOf = (problem: GemmDesc, of = finish) => epilogueConfigOf(hopper, "tf32", problem, of);
     assert.equal(formOf(one)?.tile, large);
     assert.equal(formOf(outline({ m: 3072, n: 1024, k: 768 })), undefined, "more than large tiles are for");
     assert.equal(formOf(one)?.element, "bf16");
     assert.equal(formOf({ ...one, dtype: "f32" })?.element, "tf32");
-    assert.equal(finishFormOf(hopper, "f32", { ...one, dtype: "f32" }, finish), undefined);
+    assert.equal(epilogueConfigOf(hopper, "f32", { ...one, dtype: "f32" }, finish), undefined);
     assert.equal(formOf(outline({ m: 3072, n: 256, k: 1024 })), undefined, "many terms");
     assert.equal(formOf(outline({ m: 300, n: 256, k: 256 })), undefined, "a small result");
     assert.equal(formOf({ ...one, c: lying(1032) }), undefined, "a result with gaps");
@@ -821,24 +821,27 @@ describe("the form of products by warpgroups", () => {
   });
 
   test("is there for sums of columns where a warp stores a whole row of its tile at a time", () => {
-    const finish: Finish = {
+    const finish: Epilogue = {
       kernel: summing,
       product: 1,
-      readBack: [undefined, undefined, 0, 1],
-      keepsResult: false,
+      forwarded: [undefined, undefined, 0, 1],
+      storesC: false,
     };
-    assert.equal(finishFormOf(hopper, "bf16", outline({ m: 3072, n: 1024, k: 256 }), finish)?.tile, large);
+    assert.equal(
+      epilogueConfigOf(hopper, "bf16", outline({ m: 3072, n: 1024, k: 256 }), finish)?.tile,
+      large,
+    );
     const narrow = outline({ m: 3072, n: 256, k: 256 });
-    assert.ok(finishFormOf(hopper, "bf16", narrow, { ...finish, kernel: threefold })?.tile.isFlipped);
-    assert.equal(finishFormOf(hopper, "bf16", narrow, finish), undefined, "a tile that is turned round");
+    assert.ok(epilogueConfigOf(hopper, "bf16", narrow, { ...finish, kernel: threefold })?.tile.swapsAB);
+    assert.equal(epilogueConfigOf(hopper, "bf16", narrow, finish), undefined, "a tile that is turned round");
   });
 
   test("is there for a finish in small tiles where large ones would leave most of the GPU idle", () => {
-    const finish: Finish = { kernel: threefold, product: 1, keepsResult: false };
-    const along = (shape: { m: number; n: number; k: number }, more = {}): GemmOutline =>
+    const finish: Epilogue = { kernel: threefold, product: 1, storesC: false };
+    const along = (shape: { m: number; n: number; k: number }, more = {}): GemmDesc =>
       outline(shape, { b: { ...lying(shape.k), isTransposed: true }, ...more });
-    const tileOf = (problem: GemmOutline, parallelism = 132) =>
-      finishFormOf({ ...hopper, parallelism }, "tf32", problem, finish)?.tile;
+    const tileOf = (problem: GemmDesc, parallelism = 132) =>
+      epilogueConfigOf({ ...hopper, parallelism }, "tf32", problem, finish)?.tile;
     const narrow = { m: 3072, n: 256, k: 768 };
     const wave = waveTileOf(narrow, 132);
     assert.deepEqual([wave?.rows, wave?.columns], [96, 64]);
@@ -864,11 +867,11 @@ describe("the form of products by warpgroups", () => {
       ...{ name: "f32 to bf16", inputs: ["f32"], outputs: [{ dtype: "bf16", per: "element" }], scalars: [] },
       stages: [{ kind: "store", output: 0, value: term.load(0, "f32") }],
     };
-    const converting = { kernel: moving, product: 0, keepsResult: true };
+    const converting = { kernel: moving, product: 0, storesC: true };
     const few = { ...narrow, k: 256 };
     assert.deepEqual(tileOf(along(few)), wave);
-    assert.equal(finishFormOf(hopper, "bf16", along(few), converting), undefined, "no work of its own");
-    assert.equal(finishFormOf(hopper, "bf16", along(wide), converting)?.tile, large);
+    assert.equal(epilogueConfigOf(hopper, "bf16", along(few), converting), undefined, "no work of its own");
+    assert.equal(epilogueConfigOf(hopper, "bf16", along(wide), converting)?.tile, large);
   });
 });
 
@@ -909,39 +912,39 @@ describe("a flipped tile", () => {
 });
 
 describe("the code of products by warpgroups under nvcc", { skip: noCompiler() }, () => {
-  const finish: Finish = { kernel: threefold, product: 1, keepsResult: true };
-  const formOf = (element: WarpgroupElement, tile: WarpgroupTile, a: boolean, b: boolean): WarpgroupForm => ({
-    ...{ element, tile, isAlong: { a, b }, hasBias: a },
+  const finish: Epilogue = { kernel: threefold, product: 1, storesC: true };
+  const formOf = (element: WarpgroupElement, tile: WarpgroupTile, a: boolean, b: boolean): Sm90Config => ({
+    ...{ element, tile, isKMajor: { a, b }, hasBias: a },
   });
-  const byRegisters = warpgroupSource(formOf("tf32", splitTile, false, false), Array(8).fill("out"));
+  const byRegisters = warpgroupSource(formOf("tf32", splitKTile, false, false), Array(8).fill("out"));
   const sources = [
-    warpgroupSource(formOf("bf16", square, false, false), ["out", "part", "out"]),
+    warpgroupSource(formOf("bf16", square, false, false), ["out", "partial-out", "out"]),
     warpgroupSource(formOf("f16", square, false, false), ["out"]),
     ...elements.flatMap((element) =>
-      [true, false].flatMap((isAlong) =>
+      [true, false].flatMap((isKMajor) =>
         [large, small].map((tile) =>
-          warpgroupSource(formOf(element, tile, true, isAlong), ["out"], {
+          warpgroupSource(formOf(element, tile, true, isKMajor), ["out"], {
             ...finish,
-            keepsResult: isAlong === (tile === large),
+            storesC: isKMajor === (tile === large),
           }),
         ),
       ),
     ),
     ...[true, false].flatMap((a) =>
-      [true, false].map((b) => warpgroupSource(formOf("bf16", small, a, b), ["part"])),
+      [true, false].map((b) => warpgroupSource(formOf("bf16", small, a, b), ["partial-out"])),
     ),
     ...elements.map((element) =>
       warpgroupSource(formOf(element, large, true, true), ["out"], {
-        ...{ kernel: summing, product: 1, readBack: [undefined, undefined, 0, 1], keepsResult: false },
+        ...{ kernel: summing, product: 1, forwarded: [undefined, undefined, 0, 1], storesC: false },
       }),
     ),
     ...[finish, undefined].map((kept) =>
       warpgroupSource({ ...formOf("bf16", large, true, false), resultDtype: "bf16" }, ["out"], kept),
     ),
-    warpgroupSource({ ...formOf("f16", small, true, true), resultDtype: "f16" }, ["part"]),
-    warpgroupSource(formOf("tf32", quarters, false, false), ["out", "part"]),
+    warpgroupSource({ ...formOf("f16", small, true, true), resultDtype: "f16" }, ["partial-out"]),
+    warpgroupSource(formOf("tf32", quarters, false, false), ["out", "partial-out"]),
     byRegisters,
-    warpgroupSource(formOf("tf32", small, true, false), ["part"]),
+    warpgroupSource(formOf("tf32", small, true, false), ["partial-out"]),
     ...[waveTileOf({ m: 3072, n: 256 }, 132)!, waveTileOf({ m: 3072, n: 1024 }, 132)!, flipped[1]!].flatMap(
       (tile) => [
         warpgroupSource({ ...formOf("bf16", tile, true, false), resultDtype: "bf16" }, ["out"]),
@@ -963,13 +966,13 @@ describe("the code of products by warpgroups under nvcc", { skip: noCompiler() }
   test("red proof: sums that are set between products are seen to make them wait", () => {
     const faults = [
       [sources[0]!, "for (unsigned part = 0; part < 4; part++) {"],
-      [byRegisters, "for (unsigned i = 0; i < 4; i++) {\n      multiplyHeld"],
+      [byRegisters, "for (unsigned i = 0; i < 4; i++) {\n      multiplyRs"],
     ] as const;
-    const planted = faults.map(([source, before]) => {
+    const injected = faults.map(([source, before]) => {
       const code = source.cuda!.code.replace(before, before.replace("{", "{\n      sums[0][0] += 1;"));
       assert.notEqual(code, source.cuda!.code);
       return { ...source, cuda: { ...source.cuda!, code } };
     });
-    for (const { isSerialized } of compileWithNvcc(planted, "sm_90a")) assert.equal(isSerialized, true);
+    for (const { isSerialized } of compileWithNvcc(injected, "sm_90a")) assert.equal(isSerialized, true);
   });
 });

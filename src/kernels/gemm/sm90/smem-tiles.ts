@@ -1,6 +1,6 @@
 /** Tiles of operands in shared memory: how they lie there, how they come, and who waits for them. */
 
-import type { WarpgroupForm } from "./configs.js";
+import type { Sm90Config } from "./configs.js";
 
 /**
  * `Side`: one operand's tile in shared memory, 128 bytes of terms of each of its rows or columns of C. Terms that lie side by side
@@ -9,21 +9,21 @@ import type { WarpgroupForm } from "./configs.js";
 export const sides = `
 static constexpr unsigned depth = 128 / Element::bytes;
 
-template <bool isAlong, unsigned size>
+template <bool isKMajor, unsigned size>
 struct Side {
-  static constexpr bool isTurned = turnsFloats && !isAlong, liesAlong = isAlong || isTurned;
+  static constexpr bool isTransposed = transposesFloats && !isKMajor, liesKMajor = isKMajor || isTransposed;
   // Along: one box with a row for each row or column of C. Else a box has a row for each term, and so many of C's.
   static constexpr unsigned bytes = size * 128, across = 128 / Element::bytes, boxBytes = depth * 128;
 
   // Terms from \`term\` on, of the rows or columns of C from \`first\` on; what is not there becomes 0.
   static __device__ __forceinline__ void bring(
-      unsigned char* to, const MatrixMap* map, int first, int term, int matrix, Gate* gate) {
-    if constexpr (isAlong) {
-      bringBox(to, map, term, first, matrix, gate);
+      unsigned char* to, const TensorMap* map, int first, int term, int matrix, Gate* gate) {
+    if constexpr (isKMajor) {
+      tmaLoad(to, map, term, first, matrix, gate);
     } else {
 #pragma unroll
       for (unsigned box = 0; box < size / across; box++)
-        bringBox(to + box * boxBytes, map, first + box * across, term, matrix, gate);
+        tmaLoad(to + box * boxBytes, map, first + box * across, term, matrix, gate);
     }
   }
 
@@ -56,7 +56,7 @@ struct Side {
 
   // The tile from a row on, and from the so many-th 32 bytes of terms on.
   static __device__ __forceinline__ const unsigned char* at(const unsigned char* tile, unsigned row, unsigned part) {
-    return liesAlong ? tile + row * 128 + part * 32 : tile + row / across * boxBytes + part * (32 / Element::bytes * 128);
+    return liesKMajor ? tile + row * 128 + part * 32 : tile + row / across * boxBytes + part * (32 / Element::bytes * 128);
   }
 };`;
 
@@ -64,10 +64,10 @@ struct Side {
 export const mostTileBytes = 225 * 1024;
 
 /** How many tiles that have been turned round there are: one is being made while two may still be multiplied. */
-export const turnedTiles = 3;
+export const transposedTiles = 3;
 
 /** Where a block's tiles are, and which part of C it makes. */
-export function placingFor({ isSingle }: WarpgroupForm): string {
+export function tileScheduler({ isSingle }: Sm90Config): string {
   return `
   // A swizzle goes by addresses, so that tiles begin on 1024 bytes.
   unsigned char* const tiles = launched + (1024 - reinterpret_cast<unsigned long long>(launched) % 1024) % 1024;
@@ -78,21 +78,21 @@ export function placingFor({ isSingle }: WarpgroupForm): string {
 }
 
 /** Up to where the first tiles are on their way: the last warp brings them, the others multiply them. */
-export function beginningFor({ tile, isEarlyB = false }: WarpgroupForm): string {
+export function prologueFor({ tile, prefetchesB = false }: Sm90Config): string {
   const bring = (of: "a" | "b"): string => {
     const [from, batch] = of === "a" ? ["a, firstRow", "aBatch"] : ["b, firstColumn", "bBatch"];
-    const isLeft = (of === "b") === (tile.isFlipped === true);
+    const isLeft = (of === "b") === (tile.swapsAB === true);
     const to = isLeft ? "Left::bring(tile" : "Right::bring(tile + Left::bytes";
     return `${to}, ${from}, step * depth, ${batch} == 0 ? 0 : product, full + stage);`;
   };
   const fetching = `
     for (unsigned step = 0; step < steps && step < stages; step++) {
       const unsigned stage = step;
-      expectAt(full + stage, Left::bytes + Right::bytes);
+      mbarrierArriveExpectTx(full + stage, Left::bytes + Right::bytes);
       unsigned char* const tile = tiles + stage * (Left::bytes + Right::bytes);
       ${bring("b")}
     }
-    awaitPrevious();
+    gridDependencyWait();
     for (unsigned step = 0; step < steps && step < stages; step++) {
       const unsigned stage = step;
       unsigned char* const tile = tiles + stage * (Left::bytes + Right::bytes);
@@ -100,25 +100,25 @@ export function beginningFor({ tile, isEarlyB = false }: WarpgroupForm): string 
     }`;
   return `
   unsigned char* const turned = tiles + stages * (Left::bytes + Right::bytes);
-  Gate* const full = reinterpret_cast<Gate*>(turned + (Right::isTurned ? ${turnedTiles} * Right::bytes : 0));
+  Gate* const full = reinterpret_cast<Gate*>(turned + (Right::isTransposed ? ${transposedTiles} * Right::bytes : 0));
   Gate* const free = full + stages;
   const unsigned steps = (k + depth - 1) / depth;
   if (threadIdx.x < stages) {
-    setGate(full + threadIdx.x, 1);
-    setGate(free + threadIdx.x, consumers / 32);
+    mbarrierInit(full + threadIdx.x, 1);
+    mbarrierInit(free + threadIdx.x, consumers / 32);
   }
-  publishGates();
-  __syncthreads();${isEarlyB ? "" : "\n  awaitPrevious();"}
+  fenceMbarrierInit();
+  __syncthreads();${prefetchesB ? "" : "\n  gridDependencyWait();"}
   if (threadIdx.x >= consumers) {
-    if (threadIdx.x > consumers) return;${isEarlyB ? fetching : ""}
-    for (unsigned step = ${isEarlyB ? "stages" : "0"}; step < steps; step++) {
+    if (threadIdx.x > consumers) return;${prefetchesB ? fetching : ""}
+    for (unsigned step = ${prefetchesB ? "stages" : "0"}; step < steps; step++) {
       const unsigned stage = step % stages;
-      if (step >= stages) awaitGate(free + stage, (step / stages - 1) % 2);
-      expectAt(full + stage, Left::bytes + Right::bytes);
+      if (step >= stages) mbarrierWait(free + stage, (step / stages - 1) % 2);
+      mbarrierArriveExpectTx(full + stage, Left::bytes + Right::bytes);
       unsigned char* const tile = tiles + stage * (Left::bytes + Right::bytes);
       ${bring("a")}
       ${bring("b")}
     }
     return;
-  }${isEarlyB ? "\n  awaitPrevious();" : ""}`;
+  }${prefetchesB ? "\n  gridDependencyWait();" : ""}`;
 }

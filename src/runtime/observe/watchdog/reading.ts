@@ -7,7 +7,7 @@ import type { DriverCall } from "../../../driver/index.js";
 import type { LabelTable } from "../label-table.js";
 import { phaseTitle } from "../phases.js";
 import type { RecordedEvent, Recorder } from "../recorder.js";
-import type { ArenaFigure, Board, BudgetLabel, PhaseName } from "../shared-status.js";
+import type { ArenaFigure, BudgetLabel, PhaseName, SharedStatus } from "../shared-status.js";
 import type { Activity } from "./stall.js";
 
 const eventsKept = 32;
@@ -42,12 +42,12 @@ export interface Reading {
 
 /** What the engine shares with its watchers. */
 export interface Shared {
-  readonly board: Board;
+  readonly sharedStatus: SharedStatus;
   readonly labels: LabelTable;
   readonly recorder: Recorder;
 }
 
-export function takeReading({ board, labels, recorder }: Shared, activity: Activity): Reading {
+export function takeReading({ sharedStatus, labels, recorder }: Shared, activity: Activity): Reading {
   const { call, phases, op, step, stillMs, lookedMs } = activity;
   return {
     step,
@@ -60,8 +60,8 @@ export function takeReading({ board, labels, recorder }: Shared, activity: Activ
     })),
     call: call ? { call: call.call, openMs: lookedMs - call.enteredMs } : null,
     stillMs,
-    budget: { limit: board.budgetLimit, used: board.readBudget() },
-    arena: board.readArena(),
+    budget: { limit: sharedStatus.budgetLimit, used: sharedStatus.readBudget() },
+    arena: sharedStatus.readArena(),
     events: recorder.recent(eventsKept),
   };
 }

@@ -6,7 +6,7 @@ import { driverCalls } from "../../../driver/index.js";
 import { FakeClock, GiB, MiB } from "../../../units/index.js";
 import { Phases } from "../phases.js";
 import { Recorder } from "../recorder.js";
-import { arenaFigures, Board, budgetLabels } from "../shared-status.js";
+import { arenaFigures, budgetLabels, SharedStatus } from "../shared-status.js";
 import { takeReading } from "./reading.js";
 import { type StallReport, stallReport } from "./report.js";
 import { stallReportText } from "./report-text.js";
@@ -17,22 +17,22 @@ type Found = Parameters<typeof stallReport>[0];
 /** A report of an engine in step 12, inside a synchronise of a matmul when `call` says so. */
 function report(call: "in a call" | "in no call", found: Partial<Found> = {}): StallReport {
   const clock = new FakeClock();
-  const board = new Board();
+  const sharedStatus = new SharedStatus();
   const recorder = new Recorder({ clock });
   const { labels } = recorder;
-  const phases = new Phases({ board, recorder, clock, log: () => {} });
-  board.budgetLimit = 64 * GiB;
-  board.budgetUsed[budgetLabels.indexOf("weights")] = GiB;
-  board.budgetUsed[budgetLabels.indexOf("moments")] = 2 * GiB;
-  board.arena[arenaFigures.indexOf("capacity")] = 512 * MiB;
+  const phases = new Phases({ sharedStatus, recorder, clock, log: () => {} });
+  sharedStatus.budgetLimit = 64 * GiB;
+  sharedStatus.budgetUsed[budgetLabels.indexOf("weights")] = GiB;
+  sharedStatus.budgetUsed[budgetLabels.indexOf("moments")] = 2 * GiB;
+  sharedStatus.arena[arenaFigures.indexOf("capacity")] = 512 * MiB;
   return phases.run(
     "step",
     () => {
       for (let count = 0; count < 40; count++) recorder.record("allocate", "matmul", 0, 256);
-      board.op = labels.idOf("matmul");
-      if (call === "in a call") board.enterCall(driverCalls.indexOf("synchronize"), clock.nowMs());
+      sharedStatus.op = labels.idOf("matmul");
+      if (call === "in a call") sharedStatus.enterCall(driverCalls.indexOf("synchronize"), clock.nowMs());
       clock.advance(30_200);
-      const detector = new StallDetector(board, 60_000, clock);
+      const detector = new StallDetector(sharedStatus, 60_000, clock);
       detector.examine();
       return stallReport({
         kind: "stall",
@@ -40,7 +40,7 @@ function report(call: "in a call" | "in no call", found: Partial<Found> = {}): S
         noticedBy: "thread",
         elapsedMs: 30_200,
         limitMs: 30_000,
-        reading: takeReading({ board, labels, recorder }, detector.activity!),
+        reading: takeReading({ sharedStatus, labels, recorder }, detector.activity!),
         process: { threads: [] },
         ending: "exit",
         notes: [],

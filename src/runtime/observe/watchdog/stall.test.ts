@@ -10,23 +10,23 @@ import {
   fileWorkIn,
   heartbeatMemory,
   noteTurn,
-  turnsIn,
+  transposesIn,
   workerBeatIn,
 } from "../../../units/index.js";
 import { Phases } from "../phases.js";
 import { Recorder } from "../recorder.js";
-import { Board } from "../shared-status.js";
+import { SharedStatus } from "../shared-status.js";
 import { isOutside, type Stall, StallDetector, type ThreadSigns } from "./stall.js";
 
 const limitMs = 30_000;
 
 function engine(signs: ThreadSigns = {}) {
   const clock = new FakeClock();
-  const board = new Board();
+  const sharedStatus = new SharedStatus();
   const recorder = new Recorder({ clock });
-  const phases = new Phases({ board, recorder, clock, log: () => {} });
-  const detector = new StallDetector(board, limitMs, clock, {
-    turns: turnsIn(heartbeatMemory()),
+  const phases = new Phases({ sharedStatus, recorder, clock, log: () => {} });
+  const detector = new StallDetector(sharedStatus, limitMs, clock, {
+    turns: transposesIn(heartbeatMemory()),
     fileWork: fileWorkIn(heartbeatMemory()),
     ...signs,
   });
@@ -41,10 +41,10 @@ function engine(signs: ThreadSigns = {}) {
     return found;
   };
   const enterCall = (call: (typeof driverCalls)[number]) =>
-    board.enterCall(driverCalls.indexOf(call), clock.nowMs());
-  const exitCall = () => board.exitCall(clock.nowMs());
+    sharedStatus.enterCall(driverCalls.indexOf(call), clock.nowMs());
+  const exitCall = () => sharedStatus.exitCall(clock.nowMs());
   detector.examine();
-  return { clock, board, recorder, phases, detector, pass, enterCall, exitCall };
+  return { clock, sharedStatus, recorder, phases, detector, pass, enterCall, exitCall };
 }
 
 function innermost(stall: Stall | undefined): string | undefined {
@@ -54,11 +54,11 @@ function innermost(stall: Stall | undefined): string | undefined {
 
 describe("the stall detector", () => {
   it("names the driver call that has not returned, its phase, op, step and time", () => {
-    const { board, phases, pass, enterCall } = engine();
+    const { sharedStatus, phases, pass, enterCall } = engine();
     phases.run(
       "step",
       () => {
-        board.op = 7;
+        sharedStatus.op = 7;
         pass(1000);
         enterCall("synchronize");
         assert.equal(pass(limitMs - 1), undefined);
@@ -201,8 +201,8 @@ describe("the stall detector", () => {
   });
 
   it("S5, red proof: without the beats, work that goes on looks like a stall", () => {
-    const { clock, board, phases } = engine();
-    const deaf = new StallDetector(board, limitMs, clock, { beats: () => 0 });
+    const { clock, sharedStatus, phases } = engine();
+    const deaf = new StallDetector(sharedStatus, limitMs, clock, { beats: () => 0 });
     const stalls: Stall[] = [];
     clock.onTick(() => stalls.push(...[deaf.examine()].filter((stall) => stall !== undefined)));
     phases.run("compile", () => {
@@ -239,10 +239,10 @@ describe("the stall detector", () => {
   });
 
   it("sees a stall that began before the detector did, as soon as two looks confirm it", () => {
-    const { clock, board, phases } = engine();
+    const { clock, sharedStatus, phases } = engine();
     phases.run("capture", () => {
       clock.advance(limitMs + 5);
-      const late = new StallDetector(board, limitMs, clock);
+      const late = new StallDetector(sharedStatus, limitMs, clock);
       const looks = [0, 250, 250].map((elapsedMs) => {
         clock.advance(elapsedMs);
         return late.examine()?.stillMs;

@@ -6,7 +6,7 @@
  */
 
 import { type Clock, type FileWork, heartbeatIn } from "../../../units/index.js";
-import type { Board, CallReading, PhaseReading } from "../shared-status.js";
+import type { CallReading, PhaseReading, SharedStatus } from "../shared-status.js";
 import { lookEveryMs } from "./messages.js";
 import { WatchedTime } from "./watched-time.js";
 
@@ -56,7 +56,7 @@ export function isOutside({ phases, call }: Open): boolean {
 }
 
 export class StallDetector {
-  readonly #board: Board;
+  readonly #sharedStatus: SharedStatus;
   readonly #limitMs: number;
   readonly #clock: Clock;
   readonly #signs: Required<Omit<ThreadSigns, "turns">> & Pick<ThreadSigns, "turns">;
@@ -69,8 +69,8 @@ export class StallDetector {
   #isTold = false;
   #activity: Activity | undefined;
 
-  constructor(board: Board, limitMs: number, clock: Clock, signs: ThreadSigns = {}) {
-    this.#board = board;
+  constructor(sharedStatus: SharedStatus, limitMs: number, clock: Clock, signs: ThreadSigns = {}) {
+    this.#sharedStatus = sharedStatus;
     this.#limitMs = limitMs;
     this.#clock = clock;
     this.#signs = { beats: heartbeatIn(), fileWork: () => undefined, waitedMs: () => 0, ...signs };
@@ -83,7 +83,7 @@ export class StallDetector {
     this.#activity = activity;
     const { stillMs, phases, call, lookedMs } = activity;
     const isIdle = isOutside({ phases, call }) && this.#signs.turns === undefined;
-    if (stillMs < this.#limitMs || this.#isTold || isIdle || !this.isStill) return undefined;
+    if (stillMs < this.#limitMs || this.#isTold || isIdle || !this.isRowInvariant) return undefined;
     this.#isTold = true;
     return { ...activity, call: this.#stuck(call, lookedMs), limitMs: this.#limitMs };
   }
@@ -94,7 +94,7 @@ export class StallDetector {
   }
 
   /** Has nothing moved since the last look? */
-  get isStill(): boolean {
+  get isRowInvariant(): boolean {
     return this.#isSame(this.#readSigns(), this.#activity);
   }
 
@@ -104,8 +104,8 @@ export class StallDetector {
     const tickMs = this.#time.tick();
     const waitedMs = this.#signs.waitedMs();
     const signs = this.#readSigns();
-    const { op, step } = this.#board;
-    const open = { phases: this.#openPhases(), call: this.#board.openCall() };
+    const { op, step } = this.#sharedStatus;
+    const open = { phases: this.#openPhases(), call: this.#sharedStatus.openCall() };
     if (this.#activity && this.#isSame(signs, open))
       this.#still = {
         watchedMs: this.#still.watchedMs + tickMs,
@@ -133,20 +133,20 @@ export class StallDetector {
 
   /** The phases on the board, and inside them the file that is waited for. */
   #openPhases(): readonly PhaseReading[] {
-    const phases = this.#board.openPhases();
+    const phases = this.#sharedStatus.openPhases();
     const file = this.#signs.fileWork();
     return file ? [...phases, { phase: file.work, number: 0, enteredMs: file.enteredMs }] : phases;
   }
 
   #readSigns(): Signs {
     const { beats, turns } = this.#signs;
-    return { movedMs: this.#board.movedMs, beats: beats(), turns: turns?.() ?? 0 };
+    return { movedMs: this.#sharedStatus.movedMs, beats: beats(), turns: turns?.() ?? 0 };
   }
 
   /** Has nothing moved? Inside a phase a turn of the event loop is no move: the phase may wait for what never comes. */
   #isSame({ movedMs, beats, turns }: Signs, open: Open | undefined): boolean {
-    const isTurned = turns !== this.#seen.turns && open !== undefined && isOutside(open);
-    return movedMs === this.#seen.movedMs && beats === this.#seen.beats && !isTurned;
+    const isTransposed = turns !== this.#seen.turns && open !== undefined && isOutside(open);
+    return movedMs === this.#seen.movedMs && beats === this.#seen.beats && !isTransposed;
   }
 
   /** Counts anew from here: someone holds the engine, and knows it. */

@@ -13,11 +13,11 @@ import {
   heartbeatIn,
   systemClock,
   threadAdvice,
-  turnsIn,
+  transposesIn,
 } from "../../../units/index.js";
 import { LabelTable } from "../label-table.js";
 import { Recorder } from "../recorder.js";
-import { Board } from "../shared-status.js";
+import { SharedStatus } from "../shared-status.js";
 import { isPausedByDebugger } from "./debugger-pause.js";
 import { loadExit } from "./exit-process.js";
 import { lookEveryMs, type WatchdogSettings } from "./messages.js";
@@ -31,7 +31,7 @@ import { ReportPace } from "./report-pace.js";
 import { isOutside, type Stall, StallDetector } from "./stall.js";
 
 export interface ThreadData extends WatchdogSettings {
-  readonly board: SharedArrayBuffer;
+  readonly sharedStatus: SharedArrayBuffer;
   readonly labels: SharedArrayBuffer;
   readonly recorder: SharedArrayBuffer;
   /** The main thread's heartbeat. */
@@ -52,9 +52,9 @@ const { pid, stallAfterMs, reportDir, onStall } = settings;
 const lookMs = lookEveryMs(stallAfterMs);
 const shared = attach(settings);
 const wait = new ProcessorWait(pid, settings.mainThreadId);
-const detector = new StallDetector(shared.board, stallAfterMs, systemClock, {
+const detector = new StallDetector(shared.sharedStatus, stallAfterMs, systemClock, {
   beats: heartbeatIn(settings.heartbeat),
-  turns: turnsIn(settings.heartbeat),
+  turns: transposesIn(settings.heartbeat),
   fileWork: fileWorkIn(settings.heartbeat),
   waitedMs: () => wait.tick(),
 });
@@ -87,7 +87,7 @@ function withoutExit(reason: string): {
 function attach(data: ThreadData): Shared {
   const labels = new LabelTable(data.labels);
   return {
-    board: new Board(data.board),
+    sharedStatus: new SharedStatus(data.sharedStatus),
     labels,
     recorder: new Recorder({ memory: data.recorder, labels }),
   };
@@ -97,13 +97,14 @@ function look(): void {
   const stall = detector.examine();
   const { activity } = detector;
   if (activity) outside.beat(takeReading(shared, activity));
-  if (stall) void judge(stall);
+  if (stall) void diagnoseOom(stall);
 }
 
 /** A process held by a debugger or a signal is not stalled. Nor is a run that has moved while that was checked. */
-async function judge(stall: Stall): Promise<void> {
+async function diagnoseOom(stall: Stall): Promise<void> {
   if (isStopped(pid) || (await isPausedByDebugger())) detector.restart();
-  else if (detector.isStill && (endingOf(stall) !== "none" || pace.allows(systemClock.nowMs()))) tell(stall);
+  else if (detector.isRowInvariant && (endingOf(stall) !== "none" || pace.allows(systemClock.nowMs())))
+    tell(stall);
 }
 
 /** Outside of the engine's own work, a long computation of the program looks like a hang: it is reported and goes on. */

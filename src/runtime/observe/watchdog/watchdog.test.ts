@@ -13,7 +13,7 @@ import { fileURLToPath } from "node:url";
 import { exitCodes } from "../../../errors/index.js";
 import { systemClock } from "../../../units/index.js";
 import { Recorder } from "../recorder.js";
-import { Board } from "../shared-status.js";
+import { SharedStatus } from "../shared-status.js";
 import type { StallReport } from "./report.js";
 import { startWatchdog } from "./watchdog.js";
 
@@ -188,7 +188,7 @@ describe("the watchdog", () => {
   it("refuses a limit that is no time", () => {
     const recorder = new Recorder();
     const options = {
-      ...{ board: new Board(), labels: recorder.labels, recorder, reportDir },
+      ...{ sharedStatus: new SharedStatus(), labels: recorder.labels, recorder, reportDir },
       onStall: "report" as const,
     };
     for (const stallAfterMs of [0, -1, Number.NaN, Number.POSITIVE_INFINITY]) {

@@ -38,11 +38,11 @@ const hearWithinMs = 1000;
 const maxTurnMs = 1000;
 
 export function startWatchdog(options: WatchdogOptions): Watchdog {
-  const { board, labels, recorder, stallAfterMs, reportDir, onStall } = options;
+  const { sharedStatus, labels, recorder, stallAfterMs, reportDir, onStall } = options;
   if (!(stallAfterMs > 0 && Number.isFinite(stallAfterMs))) throw badLimit(stallAfterMs);
   const startingOutside = new Int32Array(new SharedArrayBuffer(4));
   const workerData: ThreadData = {
-    board: board.memory,
+    sharedStatus: sharedStatus.memory,
     labels: labels.memory,
     recorder: recorder.memory,
     heartbeat: heartbeatMemory(),

@@ -8,11 +8,11 @@ import { type Dtype, dtypes, term } from "../../../../ir/index.js";
 import type { Storage } from "../../../../runtime/index.js";
 import {
   type ColumnGroupMember,
+  columnGroupConfig,
   columnScratchBytes,
-  cudaColumnGroupForm,
-  cudaColumnStepForm,
+  splitColumnConfig,
 } from "./column-group.js";
-import type { LaunchTogether } from "./combo-kernel.js";
+import type { ComboLaunch } from "./combo-kernel.js";
 
 const load = (input: number) => term.load(input, "f32");
 const sumOf = (dtype: Dtype): ColumnKernel => ({
@@ -47,8 +47,8 @@ function member(kernel: ColumnKernel, rows: number, columns: number, address = 0
   return { kernel, rows, columns, strides, operands };
 }
 
-const formOf = (members: readonly ColumnGroupMember[]): readonly LaunchTogether[] =>
-  cudaColumnGroupForm(members, columnScratchBytes(members) > 0 ? scratch : undefined);
+const formOf = (members: readonly ColumnGroupMember[]): readonly ComboLaunch[] =>
+  columnGroupConfig(members, columnScratchBytes(members) > 0 ? scratch : undefined);
 
 /** How many blocks the first launch of a member alone has. */
 const blocksOf = (kernel: ColumnKernel, rows: number, columns: number, address?: number): number =>
@@ -113,14 +113,14 @@ test("a second launch joins what the first leaves of many rows, and there is non
 test("what was begun elsewhere is joined along with steps, unless those leave something to join themselves", () => {
   const begun = { members: [member(pulls, 3072, 100)], scratch: storageAt(64) };
   const shapesOf = (members: readonly ColumnGroupMember[]): number[] =>
-    cudaColumnGroupForm(members, scratch, begun).map(({ blocks }) => blocks);
+    columnGroupConfig(members, scratch, begun).map(({ blocks }) => blocks);
   assert.deepEqual(shapesOf([]), [2 + 2]);
   assert.deepEqual(shapesOf([member(sum, 256, 3072)]), [96 + 2 + 2]);
   assert.deepEqual(shapesOf([member(sum, 1024, 13)]), [32, 1 + 2 + 2]);
-  const step = cudaColumnStepForm(begun);
+  const step = splitColumnConfig(begun);
   assert.equal(step.blocks, 32);
   assert.equal(step.arguments.length, step.print().parameters.length);
-  const [, joined] = cudaColumnGroupForm([member(sum, 1024, 13)], scratch, begun);
+  const [, joined] = columnGroupConfig([member(sum, 1024, 13)], scratch, begun);
   const places = joined!.arguments.filter((one) => one === scratch || one === begun.scratch);
   assert.deepEqual(new Set(places), new Set([scratch, begun.scratch]), "each where its own results are");
 });

@@ -9,20 +9,20 @@ import { dtypes } from "../../../../ir/index.js";
 import type { Storage } from "../../../../runtime/index.js";
 import { literalKey } from "../../../../units/index.js";
 import type { Columns } from "../../../launch-config.js";
-import { columnParts, columnSizes, partsOfMany } from "../column-config.js";
+import { columnPartials, columnSizes, partialsOfMany } from "../column-config.js";
 import {
-  heldParts,
-  joinColumns,
-  printColumnJoin,
+  cachedPartials,
+  combineColumns,
+  printColumnCombine,
   printColumnStep,
   type StepLayout,
   sharedBy,
   stepThreads,
   unitBytes,
 } from "../split-column-kernel.js";
-import { identityOf, type LaunchTogether, mostArguments, runTogether, type Task } from "./combo-kernel.js";
+import { type ComboLaunch, identityOf, mostArguments, runCombo, type Task } from "./combo-kernel.js";
 
-export interface ColumnGroupMember extends ColumnOutline {
+export interface ColumnGroupMember extends ColumnDesc {
   /** The inputs, then the outputs. */
   readonly operands: readonly Storage[];
   readonly scalars?: readonly number[];
@@ -42,39 +42,39 @@ const shortElements = 12 * 1024;
 const [keptBytes, loadedBytes] = [128, 192];
 
 /** A column kernel and what it reduces: where that lies is not known yet. */
-interface ColumnOutline extends Columns {
+interface ColumnDesc extends Columns {
   readonly kernel: ColumnKernel;
 }
 
 /** Can a launch take so many arguments, whichever of the kernels' two steps it makes? */
 export function areColumnArgumentsFew(kernels: readonly ColumnKernel[]): boolean {
-  return sumOf(kernels, (one) => Math.max(argumentsOf(one), argumentsOfJoins(one))) <= mostArguments;
+  return sumOf(kernels, (one) => Math.max(argumentsOf(one), combineArguments(one))) <= mostArguments;
 }
 
 function argumentsOf({ inputs, outputs, scalars }: ColumnKernel): number {
   return 2 * inputs.length + outputs.length + 3 + scalars.length + 1;
 }
 
-function argumentsOfJoins({ outputs }: ColumnKernel): number {
+function combineArguments({ outputs }: ColumnKernel): number {
   return 5 * outputs.length;
 }
 
 /** The memory that blocks leave partial results in, in bytes. */
-export function columnScratchBytes(members: readonly ColumnOutline[]): number {
+export function columnScratchBytes(members: readonly ColumnDesc[]): number {
   return unitBytes * sumOf(members, (member) => sumOf(unitsOf(member), (units) => units));
 }
 
 /** What each value of a kernel takes of that memory, in units. */
-function unitsOf(member: ColumnOutline): readonly number[] {
+function unitsOf(member: ColumnDesc): readonly number[] {
   const { kernel, columns } = member;
   if (setsOf(member) === 1) return kernel.values.map(() => 0);
   return kernel.values.map(({ type }) => (columns * dtypes[type].bytes) / dtypes.f32.bytes);
 }
 
 /** How many blocks share a column: of many rows several, unless one has soon read all of them, and registers for what it makes of them. */
-function setsOf({ kernel, rows, columns }: ColumnOutline): number {
+function setsOf({ kernel, rows, columns }: ColumnDesc): number {
   const isShort = rows * columns <= shortElements && bytesOfValues(kernel) <= dtypes.f32.bytes;
-  return columnParts(rows) === partsOfMany && !isShort ? sharedBy : 1;
+  return columnPartials(rows) === partialsOfMany && !isShort ? sharedBy : 1;
 }
 
 function bytesOfValues({ values }: ColumnKernel): number {
@@ -92,7 +92,7 @@ interface Placed extends ColumnGroupMember {
 }
 
 /** Column kernels whose first step an earlier launch makes, and where it leaves what is to be joined. */
-export interface BegunColumns {
+export interface PartialColumns {
   readonly members: readonly ColumnGroupMember[];
   readonly scratch: Storage;
 }
@@ -101,34 +101,34 @@ export interface BegunColumns {
  * The launches, one behind the other. `scratch`: as much as `columnScratchBytes` says; none where that is nothing. `begun`: what else
  * is to be joined.
  */
-export function cudaColumnGroupForm(
+export function columnGroupConfig(
   members: readonly ColumnGroupMember[],
   scratch: Storage | undefined,
-  begun?: BegunColumns,
-): readonly LaunchTogether[] {
+  begun?: PartialColumns,
+): readonly ComboLaunch[] {
   const placed = inOrder(place(members));
   const steps = placed.map((one) => stepOf(one, scratch));
-  const own = placed.flatMap((one) => joinsOf(one, scratch));
-  const joins = begun ? place(begun.members).flatMap((one) => joinsOf(one, begun.scratch)) : [];
+  const own = placed.flatMap((one) => combinesOf(one, scratch));
+  const joins = begun ? place(begun.members).flatMap((one) => combinesOf(one, begun.scratch)) : [];
   joins.push(...own);
   joins.sort((a, b) => a.text.localeCompare(b.text));
   const all = own.length === 0 ? [[...steps, ...joins]] : [steps, joins];
   return all.map((tasks) => {
-    const entry = tasks === joins ? "hf_columns_joined" : "hf_columns_together";
-    return runTogether(tasks, { ...options, entry });
+    const entry = tasks === joins ? "hf_columns_combined" : "hf_columns_combo";
+    return runCombo(tasks, { ...options, entry });
   });
 }
 
 /** The first step alone. */
-export function cudaColumnStepForm({ members, scratch }: BegunColumns): LaunchTogether {
-  return runTogether(
+export function splitColumnConfig({ members, scratch }: PartialColumns): ComboLaunch {
+  return runCombo(
     inOrder(place(members)).map((one) => stepOf(one, scratch)),
-    { ...options, entry: "hf_columns_begun" },
+    { ...options, entry: "hf_columns_partials" },
   );
 }
 
 /** Do blocks leave something of a column of so many rows to a second step? */
-export function hasTwoSteps(member: ColumnOutline): boolean {
+export function isSplitReduction(member: ColumnDesc): boolean {
   return setsOf(member) > 1;
 }
 
@@ -144,7 +144,10 @@ function stepOf(member: Placed, scratch: Storage | undefined): Task {
 }
 
 /** What is left to do of a kernel's values. */
-function joinsOf({ kernel, columns, layout, units, operands }: Placed, scratch: Storage | undefined): Task[] {
+function combinesOf(
+  { kernel, columns, layout, units, operands }: Placed,
+  scratch: Storage | undefined,
+): Task[] {
   if (layout.sets === 1) return [];
   const { op, places, inputs, outputs } = kernel;
   return kernel.values.flatMap(({ type }, index) => {
@@ -154,9 +157,9 @@ function joinsOf({ kernel, columns, layout, units, operands }: Placed, scratch: 
     return {
       name: `${kernel.name} joined`,
       text: Object.values({ ...join, places: literalKey(places ?? {}) }).join(),
-      blocks: Math.ceil(columns / joinColumns),
+      blocks: Math.ceil(columns / combineColumns),
       arguments: [output, needed(scratch), units[index] ?? 0, columns],
-      print: (name: string) => printColumnJoin(join, name),
+      print: (name: string) => printColumnCombine(join, name),
     };
   });
 }
@@ -192,19 +195,22 @@ function place(members: readonly ColumnGroupMember[]): readonly Placed[] {
 function layoutOf(member: ColumnGroupMember): StepLayout {
   const { kernel, rows, columns, strides } = member;
   const sets = setsOf(member);
-  const parts = columnParts(rows) / sets;
+  const parts = columnPartials(rows) / sets;
   const valueBytes = bytesOfValues(kernel);
   let width = widthOf(member);
   let lanes = lanesOf(columns / width, sets);
   // With fewer columns a thread has fewer partial results.
-  while (width > 1 && heldParts({ parts, lanes }) * width * valueBytes > keptBytes) {
+  while (width > 1 && cachedPartials({ parts, lanes }) * width * valueBytes > keptBytes) {
     width /= 2;
     lanes = lanesOf(columns / width, sets);
   }
   const loaded = sumOf([...kernel.inputs.entries()], ([input, dtype]) =>
     strides[input]?.column === "unit" ? width * dtypes[dtype].bytes : dtypes[dtypes[dtype].compute].bytes,
   );
-  const most = Math.max(1, Math.floor(loadedBytes / (heldParts({ parts, lanes }) * Math.max(1, loaded))));
+  const most = Math.max(
+    1,
+    Math.floor(loadedBytes / (cachedPartials({ parts, lanes }) * Math.max(1, loaded))),
+  );
   const strideRows = Math.ceil(rows / (parts * sets));
   const turns = Math.ceil(strideRows / Math.ceil(strideRows / most)) || 1;
   return { strides: strides.map(({ column }) => column), sets, parts, lanes, width, turns };

@@ -39,7 +39,7 @@ export function identityOf(kernel: object): number {
 }
 
 /** A launch that runs tasks which don't wait for each other. */
-export interface LaunchTogether {
+export interface ComboLaunch {
   /** What the printed code follows from, but for its entry and threads. */
   readonly key: string;
   readonly blocks: number;
@@ -48,7 +48,7 @@ export interface LaunchTogether {
   print(): KernelSource;
 }
 
-interface TogetherOptions {
+interface ComboOptions {
   readonly entry: string;
   readonly threads: number;
   /** How many blocks a multiprocessor is to have room for; the compiler decides where it is not said. */
@@ -56,7 +56,7 @@ interface TogetherOptions {
 }
 
 /** Tasks of one text are expected one behind the other; the block finds its text first, then whose operands it works on. */
-export function runTogether(tasks: readonly Task[], options: TogetherOptions): LaunchTogether {
+export function runCombo(tasks: readonly Task[], options: ComboOptions): ComboLaunch {
   const ends: number[] = [];
   let blocks = 0;
   for (const task of tasks) {
@@ -67,11 +67,11 @@ export function runTogether(tasks: readonly Task[], options: TogetherOptions): L
     key: tasks.map(({ text }) => text).join(" "),
     blocks,
     arguments: [...tasks.flatMap((task) => task.arguments), ...ends.slice(0, -1)],
-    print: () => printTogether(tasks, options),
+    print: () => printCombo(tasks, options),
   };
 }
 
-function printTogether(tasks: readonly Task[], options: TogetherOptions): KernelSource {
+function printCombo(tasks: readonly Task[], options: ComboOptions): KernelSource {
   const { entry, threads, blocksAtOnce } = options;
   const parameters: Parameter[] = [];
   const signature: string[] = [];
@@ -90,7 +90,7 @@ function printTogether(tasks: readonly Task[], options: TogetherOptions): Kernel
       }
     }
     const head = end < tasks.length ? `if (block < end${end - 1}) {` : "{";
-    lines.push(`  ${place === 0 ? "" : "else "}${head}`, ...printChoice(printed, name, place, end), "  }");
+    lines.push(`  ${place === 0 ? "" : "else "}${head}`, ...printAlgorithm(printed, name, place, end), "  }");
     functions.push(printed);
   }
   for (let end = 0; end < tasks.length - 1; end++) {
@@ -100,8 +100,8 @@ function printTogether(tasks: readonly Task[], options: TogetherOptions): Kernel
   const called = new Set<PreludeName>(functions.flatMap((one) => [...one.called]));
   const doubles = Math.max(...functions.map(({ sharedDoubles }) => sharedDoubles));
   const memory = doubles > 0 ? `  __shared__ __align__(16) double memory[${doubles}];\n` : "";
-  const waiting = functions.every((one) => one.called.has("awaitPrevious")) ? "" : awaitingFirst;
-  const code = `${preludeOf(called.add("awaitPrevious"))}${functions.map((one) => one.code).join("\n")}
+  const waiting = functions.every((one) => one.called.has("gridDependencyWait")) ? "" : awaitingFirst;
+  const code = `${preludeOf(called.add("gridDependencyWait"))}${functions.map((one) => one.code).join("\n")}
 extern "C" __global__ void ${boundsOf(threads, blocksAtOnce)} ${entry}(
     ${signature.join(",\n    ")}) {
 ${memory}${waiting}  const unsigned block = blockIdx.x;
@@ -113,7 +113,7 @@ ${lines.join("\n")}
 }
 
 /** Whose operands the block works on, of the tasks from one place up to another; then the work. */
-function printChoice(
+function printAlgorithm(
   { before, parameters }: BlockFunction,
   name: string,
   from: number,

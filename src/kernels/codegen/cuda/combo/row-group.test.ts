@@ -6,8 +6,8 @@ import { compileWithNvcc, noCompiler } from "../../../../../test/support/nvcc.js
 import type { RowKernel } from "../../../../ir/index.js";
 import { iterateElements, iterateRows, term } from "../../../../ir/index.js";
 import type { Storage } from "../../../../runtime/index.js";
-import { cudaRowForm } from "../row-config.js";
-import { cudaRowGroupForm, type RowGroupMember } from "./row-group.js";
+import { cudaRowConfig } from "../row-config.js";
+import { type RowGroupMember, rowGroupConfig } from "./row-group.js";
 
 const load = (input: number) => term.load(input, "f32");
 
@@ -52,7 +52,7 @@ function ofRows(kernel: RowKernel, rows: number, columns: number): RowGroupMembe
 }
 
 const codeOf = (members: readonly RowGroupMember[]): string =>
-  cudaRowGroupForm(members).print().cuda?.code ?? "";
+  rowGroupConfig(members).print().cuda?.code ?? "";
 
 test("a kernel moves whole packs where its own operands lie so, whatever the others' do", () => {
   const [aligned, odd] = [ofElements(cast, 4096), ofElements(update, 4096, 4)];
@@ -70,7 +70,7 @@ test("a kernel moves whole packs where its own operands lie so, whatever the oth
 test("what has few blocks comes first, and kernels of one text are printed once", () => {
   const large = ofElements(update, 2 ** 20);
   const casts = [2 ** 14, 2 ** 12].map((elements) => ofElements(cast, elements));
-  const form = cudaRowGroupForm([large, casts[0]!, ofRows(mean, 1, 3072), casts[1]!]);
+  const form = rowGroupConfig([large, casts[0]!, ofRows(mean, 1, 3072), casts[1]!]);
   const { name, cuda } = form.print();
   assert.equal(name, "mean + cast + update");
   assert.equal(cuda?.code.match(/static __device__ __forceinline__ void work/g)?.length, 3);
@@ -80,7 +80,7 @@ test("what has few blocks comes first, and kernels of one text are printed once"
 });
 
 test("launches of the same forms have one text, and others have others", () => {
-  const keyOf = (...members: readonly RowGroupMember[]): string => cudaRowGroupForm(members).key;
+  const keyOf = (...members: readonly RowGroupMember[]): string => rowGroupConfig(members).key;
   const [one, two] = [ofElements(cast, 4096), ofElements(update, 8192)];
   assert.equal(keyOf(one, two), keyOf(ofElements(cast, 512, 64), ofElements(update, 2048, 64)));
   const keys = [keyOf(one, two), keyOf(one), keyOf(one, one), keyOf(ofElements(cast, 4096, 4), two)];
@@ -91,9 +91,9 @@ describe("under nvcc", { skip: noCompiler() }, () => {
   test("a kernel beside others needs hardly more registers than the one of them that needs most, and no other memory", () => {
     const members = [ofElements(update, 2 ** 21), ofElements(cast, 2 ** 19), ofRows(mean, 1, 3072)];
     const alone = members.map(({ kernel, iteration, operands }) =>
-      cudaRowForm(kernel, iteration, operands).print(),
+      cudaRowConfig(kernel, iteration, operands).print(),
     );
-    const [beside, ...others] = compileWithNvcc([cudaRowGroupForm(members).print(), ...alone], "sm_90");
+    const [beside, ...others] = compileWithNvcc([rowGroupConfig(members).print(), ...alone], "sm_90");
     const most = Math.max(...others.map(({ registers }) => registers));
     assert.ok(beside!.registers <= most + 8, `${beside!.registers} registers, and ${most} alone`);
     assert.deepEqual([beside!.stackBytes, beside!.spillBytes], [0, 0]);

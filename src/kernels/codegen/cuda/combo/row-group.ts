@@ -5,8 +5,8 @@
 
 import type { Iteration, RowKernel } from "../../../../ir/index.js";
 import type { Storage } from "../../../../runtime/index.js";
-import { cudaRowForm, groupThreads, hasGroupForm } from "../row-config.js";
-import { identityOf, type LaunchTogether, mostArguments, runTogether, type Task } from "./combo-kernel.js";
+import { cudaRowConfig, groupThreads, hasGroupConfig } from "../row-config.js";
+import { type ComboLaunch, identityOf, mostArguments, runCombo, type Task } from "./combo-kernel.js";
 
 export interface RowGroupMember {
   readonly kernel: RowKernel;
@@ -19,9 +19,9 @@ export interface RowGroupMember {
 }
 
 /** Can one launch run these? Not where a row takes more threads than blocks have here, or a launch too few arguments. */
-export function canRunRowsTogether(members: readonly Omit<RowGroupMember, "operands">[]): boolean {
+export function canGroupRows(members: readonly Omit<RowGroupMember, "operands">[]): boolean {
   const given = members.reduce((sum, one) => sum + argumentsOf(one), 0);
-  return given <= mostArguments && members.every((one) => hasGroupForm(one.kernel, one.iteration));
+  return given <= mostArguments && members.every((one) => hasGroupConfig(one.kernel, one.iteration));
 }
 
 /** At the most: the operands with a step along each axis, the sizes, the scalars, and where its blocks end. */
@@ -30,16 +30,16 @@ function argumentsOf({ kernel, iteration: { outer } }: Omit<RowGroupMember, "ope
   return operands * (2 + outer.length) + 2 + outer.length + kernel.scalars.length + 1;
 }
 
-/** Of members that `canRunRowsTogether` allows. */
-export function cudaRowGroupForm(members: readonly RowGroupMember[]): LaunchTogether {
-  return runTogether(inOrder(members.flatMap(taskOf)), {
-    entry: "hf_rows_together",
+/** Of members that `canGroupRows` allows. */
+export function rowGroupConfig(members: readonly RowGroupMember[]): ComboLaunch {
+  return runCombo(inOrder(members.flatMap(taskOf)), {
+    entry: "hf_rows_combo",
     threads: groupThreads,
   });
 }
 
 function taskOf({ kernel, iteration, operands, scalars = [], early }: RowGroupMember): Task[] {
-  const { key, sizes, inGroup } = cudaRowForm(kernel, iteration, operands, early);
+  const { key, sizes, inGroup } = cudaRowConfig(kernel, iteration, operands, early);
   if (!inGroup) return [];
   return [
     {

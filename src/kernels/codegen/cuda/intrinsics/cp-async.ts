@@ -2,7 +2,7 @@
 
 export const copyInstructions = `// Begins to copy some bytes to shared memory, of which the last ones become 0.
 template <unsigned size>
-static __device__ __forceinline__ void beginCopy(void* to, const void* from, unsigned bytes) {
+static __device__ __forceinline__ void cpAsync(void* to, const void* from, unsigned bytes) {
   const unsigned place = (unsigned)__cvta_generic_to_shared(to);
   if constexpr (size == 16) {
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(place), "l"(from), "r"(bytes));
@@ -11,9 +11,9 @@ static __device__ __forceinline__ void beginCopy(void* to, const void* from, uns
                  ::"r"(place), "l"(from), "n"(size), "r"(bytes));
   }
 }
-static __device__ __forceinline__ void endCopies() { asm volatile("cp.async.commit_group;"); }
+static __device__ __forceinline__ void cpAsyncCommit() { asm volatile("cp.async.commit_group;"); }
 // Waits until no more than so many groups of copies are on their way.
 template <unsigned left>
-static __device__ __forceinline__ void awaitCopies() {
+static __device__ __forceinline__ void cpAsyncWait() {
   asm volatile("cp.async.wait_group %0;" ::"n"(left) : "memory");
 }`;
