@@ -5,7 +5,7 @@
  *   --out FOLDER/first --profile                  the run that is shown
  *   --out FOLDER/lower-rate --profile --lr 3e-4   two to lay over it
  *   --out FOLDER/bf16 --profile --precision bf16
- *   --out FOLDER/short --memory 440MiB            one that is refused for its memory
+ *   --out FOLDER/short --memory 440MiB            one that is rejected for its memory
  */
 
 import { existsSync, mkdirSync } from "node:fs";

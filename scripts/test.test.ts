@@ -207,9 +207,9 @@ test("files named *.long.test.ts run with --suites long alone, with the buffers 
   assert.match(long.printed, /^ok {3}soak\.long\.test\.ts/);
   assert.match(long.printed, /skipped: 1 × needs a GPU/);
   assert.equal(long.lastLine, "1 passed, 0 failed, 1 skipped");
-  const refused = await runSamples(t, samples, ["--suites", "longer"]);
-  assert.equal(refused.exitCode, 1);
-  assert.match(refused.printed, /--suites takes all, device or long; this is "longer"\./);
+  const rejected = await runSamples(t, samples, ["--suites", "longer"]);
+  assert.equal(rejected.exitCode, 1);
+  assert.match(rejected.printed, /--suites takes all, device or long; this is "longer"\./);
 });
 
 test("a compiled test whose source is gone is not run", async (t) => {

@@ -148,7 +148,7 @@ export {
   type OneOrNamed,
   Predictor,
   type PredictorOptions,
-  type RefusedCheckpoint,
+  type RejectedCheckpoint,
   type RestoredCheckpoint,
   restoreCheckpoint,
   type Stateful,

@@ -1,10 +1,10 @@
-/** The tape: what is pinned and until when, what is refused, and that backward gives its memory back as it goes. */
+/** The tape: what is pinned and until when, what is rejected, and that backward gives its memory back as it goes. */
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { noGrad, type Tensor, tensor } from "holdfast";
 import { openStrictDevice } from "./support/devices.js";
-import { refuses } from "./support/rejects.js";
+import { rejects } from "./support/rejects.js";
 
 const cpu = openStrictDevice();
 
@@ -84,13 +84,13 @@ test("backward holds a few gradients at a time, not one for every op", () => {
   assert.equal(growth(40), growth(4));
 });
 
-test("a graph that backward has let go is refused a second time, unless it was retained", () => {
+test("a graph that backward has let go is rejected a second time, unless it was retained", () => {
   cpu.step(() => {
     const x = leaf(1, 2);
     const y = x.exp().sum();
     y.backward(undefined, { retainGraph: true });
     y.backward();
-    refuses("BACKWARD_TWICE", () => y.backward(), /exp a second time/);
+    rejects("BACKWARD_TWICE", () => y.backward(), /exp a second time/);
   });
 });
 
@@ -100,7 +100,7 @@ test("a saved tensor that was written to in place is found out", () => {
     const y = x.exp();
     const z = y.sum();
     y.mul_(2);
-    refuses("SAVED_CHANGED", () => z.backward(), /exp saved its output 0/);
+    rejects("SAVED_CHANGED", () => z.backward(), /exp saved its output 0/);
   });
 });
 
@@ -119,14 +119,14 @@ test("an op in place that would need what it overwrites is found out at backward
     const [x, factor] = [leaf(1, 2), leaf(3, 4)];
     const y = x.mul(1);
     y.mul_(factor);
-    refuses("SAVED_CHANGED", () => y.sum().backward(), /mul saved its operand 0/);
+    rejects("SAVED_CHANGED", () => y.sum().backward(), /mul saved its operand 0/);
   });
 });
 
 test("a leaf, or a view, is not written to in place while gradients are recorded", () => {
   cpu.step(() => {
     const x = leaf(1, 2, 3, 4);
-    refuses("NO_GRADIENT", () => x.add_(1), /requires a gradient itself/);
+    rejects("NO_GRADIENT", () => x.add_(1), /requires a gradient itself/);
     noGrad(() => x.add_(1));
     assert.deepEqual(x.tolist(), [2, 3, 4, 5]);
   });
@@ -135,19 +135,19 @@ test("a leaf, or a view, is not written to in place while gradients are recorded
 test("a view of the whole of a leaf is not written to in place either", () => {
   cpu.step(() => {
     const x = leaf(1, 2);
-    refuses("NO_GRADIENT", () => x.reshape([2, 1]).mul_(3), /requires a gradient itself/);
+    rejects("NO_GRADIENT", () => x.reshape([2, 1]).mul_(3), /requires a gradient itself/);
     assert.deepEqual(x.tolist(), [1, 2]);
   });
 });
 
-test("a view that was there before a recorded write to its base is refused, and one made after it is not", () => {
+test("a view that was there before a recorded write to its base is rejected, and one made after it is not", () => {
   cpu.step(() => {
     const x = leaf(1, 2);
     const y = x.mul(2);
     const view = y.reshape([2, 1]);
     y.mul_(3);
-    refuses("SAVED_CHANGED", () => view.sum(), /sum: operand 0 \(f32 \[2, 1\]\) shares its memory/);
-    refuses("SAVED_CHANGED", () => view.backward(tensor([[1], [1]])), /backward: operand 0/);
+    rejects("SAVED_CHANGED", () => view.sum(), /sum: operand 0 \(f32 \[2, 1\]\) shares its memory/);
+    rejects("SAVED_CHANGED", () => view.backward(tensor([[1], [1]])), /backward: operand 0/);
     assert.deepEqual(
       noGrad(() => view.sum().item()),
       18,
@@ -157,12 +157,12 @@ test("a view that was there before a recorded write to its base is refused, and 
   });
 });
 
-test("a tensor without a gradient is refused once a view of it was given one by a write", () => {
+test("a tensor without a gradient is rejected once a view of it was given one by a write", () => {
   cpu.step(() => {
     const [base, x] = [tensor([1, 2]), leaf(3, 4)];
     const view = base.reshape([2, 1]);
     view.add_(x.reshape([2, 1]));
-    refuses("SAVED_CHANGED", () => base.mul(2), /mul: operand 0/);
+    rejects("SAVED_CHANGED", () => base.mul(2), /mul: operand 0/);
     view.sum().backward();
     assert.deepEqual(listOf(x.grad), [1, 1]);
   });
@@ -193,19 +193,19 @@ test("copy_ of what has no gradient cuts the tensor off from what it was made of
   });
 });
 
-test("an op in place that is refused leaves nothing recorded and nothing pinned", () => {
+test("an op in place that is rejected leaves nothing recorded and nothing pinned", () => {
   cpu.step(() => {
     const [x, wide] = [leaf(1, 2), tensor([[1, 2]], { device: cpu }).expand([2, 2])];
     const y = x.mul(1);
     const before = [cpu.tape.openNodes, cpu.runtime.diagnostics().arena.pins];
-    refuses("BAD_SHAPE", () => y.mul_(wide), /\[2, 2\] and the tensor is f32 \[2\]/);
+    rejects("BAD_SHAPE", () => y.mul_(wide), /\[2, 2\] and the tensor is f32 \[2\]/);
     assert.deepEqual([cpu.tape.openNodes, cpu.runtime.diagnostics().arena.pins], before);
     y.sum().backward();
     assert.deepEqual(listOf(x.grad), [1, 1]);
   });
 });
 
-test("noGrad records nothing, ends with its function, and refuses an async one", () => {
+test("noGrad records nothing, ends with its function, and rejects an async one", () => {
   cpu.step(() => {
     const x = leaf(1);
     assert.equal(noGrad(() => x.exp()).requiresGrad, false);
@@ -216,17 +216,17 @@ test("noGrad records nothing, ends with its function, and refuses an async one",
     );
     assert.equal(x.exp().requiresGrad, true);
   });
-  refuses("BAD_ARGUMENT", () => noGrad(async () => 1), /async/);
+  rejects("BAD_ARGUMENT", () => noGrad(async () => 1), /async/);
 });
 
 test("backward starts from one number, or from a gradient of the tensor's own shape", () => {
   cpu.step(() => {
     const x = leaf(1, 2);
-    refuses("BAD_SHAPE", () => x.mul(2).backward(), /single number/);
-    refuses("BAD_SHAPE", () => x.mul(2).backward(tensor([1, 2, 3], { device: cpu })), /f32 \[3\]/);
+    rejects("BAD_SHAPE", () => x.mul(2).backward(), /single number/);
+    rejects("BAD_SHAPE", () => x.mul(2).backward(tensor([1, 2, 3], { device: cpu })), /f32 \[3\]/);
     x.mul(2).backward(tensor([1, 10], { device: cpu }));
     assert.deepEqual(listOf(x.grad), [2, 20]);
-    refuses("NO_GRADIENT", () => tensor([1], { device: cpu }).backward(), /requires a gradient/);
+    rejects("NO_GRADIENT", () => tensor([1], { device: cpu }).backward(), /requires a gradient/);
   });
 });
 
@@ -235,7 +235,7 @@ test("integers and truth values are no part of the graph", () => {
     const x = leaf(1, -2);
     assert.equal(x.gt(0).requiresGrad, false);
     assert.equal(x.to("i32").requiresGrad, false);
-    refuses(
+    rejects(
       "NO_GRADIENT",
       () => tensor([1], { dtype: "i32", requiresGrad: true, device: cpu }),
       /only floats/,
@@ -258,7 +258,7 @@ test("a graph recorded outside every step outlives the steps in between", () => 
 test("backward() of a kept loss says that its graph ended with its step", () => {
   const w = leaf(1, 2);
   const kept = cpu.step(() => w.square().sum().keep());
-  refuses(
+  rejects(
     "NO_GRADIENT",
     () => kept.backward(),
     /keep\(\) has cut it off .* inside the step, before keep\(\)/,
@@ -266,13 +266,13 @@ test("backward() of a kept loss says that its graph ended with its step", () => 
   const step = cpu.compile(() => ({ loss: w.square().sum() }));
   for (let times = 0; times < 2; times++) {
     const { loss } = step();
-    refuses("NO_GRADIENT", () => loss.backward(), /result of a compiled step.*inside the compiled function/);
+    rejects("NO_GRADIENT", () => loss.backward(), /result of a compiled step.*inside the compiled function/);
   }
-  refuses("NO_GRADIENT", () => w.sum().detach().backward(), /that detach\(\) was called on/);
+  rejects("NO_GRADIENT", () => w.sum().detach().backward(), /that detach\(\) was called on/);
   // What never had a graph was cut off by nothing.
   const plain = cpu.step(() => w.detach().sum().keep());
-  refuses("NO_GRADIENT", () => plain.backward(), /nothing that it was made of requires a gradient/);
-  refuses("NO_GRADIENT", () => noGrad(() => w.sum()).backward(), /requires a gradient/);
+  rejects("NO_GRADIENT", () => plain.backward(), /nothing that it was made of requires a gradient/);
+  rejects("NO_GRADIENT", () => noGrad(() => w.sum()).backward(), /requires a gradient/);
   assert.equal(w.grad, null);
 });
 
@@ -283,7 +283,7 @@ test("a graph ends with its step also where its ops have saved nothing", () => {
     sum.keep();
     return sum;
   });
-  refuses("NO_GRADIENT", () => loss.backward(), /sum, whose graph ended with its step/);
-  cpu.step(() => refuses("NO_GRADIENT", () => loss.add(w.sum()).backward(), /ended with its step/));
+  rejects("NO_GRADIENT", () => loss.backward(), /sum, whose graph ended with its step/);
+  cpu.step(() => rejects("NO_GRADIENT", () => loss.add(w.sum()).backward(), /ended with its step/));
   assert.equal(w.grad, null);
 });

@@ -6,7 +6,7 @@ import { type Device, manualSeed, nn, optim, randn, type Storage, type Tensor } 
 import { captureStep } from "../src/tensor/index.js";
 import { KiB, MiB } from "../src/units/index.js";
 import { openStrictDevice } from "./support/devices.js";
-import { refuses } from "./support/rejects.js";
+import { rejects } from "./support/rejects.js";
 import { sameBytes } from "./support/same-bytes.js";
 
 const device = openStrictDevice();
@@ -68,7 +68,7 @@ test("a captured step holds its memory until it is closed, and closing twice is 
   assert.equal(device.runtime.arena.figures.live, before);
 });
 
-test("a capture that is refused leaves no memory behind and lets the step run eagerly", () => {
+test("a capture that is rejected leaves no memory behind and lets the step run eagerly", () => {
   const strictly = openStrictDevice({ capture: "on" });
   const { step } = prepareStep(strictly);
   const before = strictly.runtime.arena.figures.live;
@@ -76,14 +76,14 @@ test("a capture that is refused leaves no memory behind and lets the step run ea
     step();
     strictly.randomState.dataSync();
   };
-  refuses("CAPTURE_REFUSED", () => captureStep(strictly, "step", memoryBytes, looking), /read-back/);
+  rejects("CAPTURE_REJECTED", () => captureStep(strictly, "step", memoryBytes, looking), /read-back/);
   assert.equal(strictly.runtime.arena.figures.live, before);
   strictly.step(step);
 });
 
-test("a step that needs more memory than it is given is refused, with the figures", () => {
+test("a step that needs more memory than it is given is rejected, with the figures", () => {
   const { step } = prepareStep(device);
   const before = device.runtime.arena.figures.live;
-  refuses("ARENA_FULL", () => captureStep(device, "step", KiB, step), /1 KiB/);
+  rejects("ARENA_FULL", () => captureStep(device, "step", KiB, step), /1 KiB/);
   assert.equal(device.runtime.arena.figures.live, before);
 });

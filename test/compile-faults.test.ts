@@ -1,5 +1,5 @@
 /**
- * Compiled steps with planted faults: the verifier refuses each, by the rule that it breaks. Where the fault can change
+ * Compiled steps with planted faults: the verifier rejects each, by the rule that it breaks. Where the fault can change
  * what a step computes, a run of the same plan on modelled memory shows that it does.
  */
 
@@ -10,7 +10,7 @@ import { span } from "../src/units/index.js";
 import { planFaults, planWithWait, splitReductions } from "./support/injected-plans.js";
 import { agree, runPlanned, runProgram } from "./support/modelled-run.js";
 import { type ProposedStep, planApart, scheduleOn } from "./support/proposed-steps.js";
-import { refusalOf } from "./support/rejections.js";
+import { rejectionOf } from "./support/rejections.js";
 import { sideBySideCalls, straightStep, streamedStep } from "./support/training-step.js";
 
 function verify({ program, schedule, plan, block }: ProposedStep): void {
@@ -62,13 +62,13 @@ describe("sound steps pass", () => {
   });
 });
 
-describe("planted faults are refused", () => {
+describe("planted faults are rejected", () => {
   for (const [name, { rule, says, harms, injected }] of Object.entries(planFaults)) {
     test(`${name}, by the rule "${rule}"`, () => {
       const step = injected();
-      const error = refusalOf(() => verify(step));
+      const error = rejectionOf(() => verify(step));
       assert.ok(error, "the fault was not found");
-      assert.equal(error.code, "PLAN_REFUSED");
+      assert.equal(error.code, "PLAN_REJECTED");
       assert.equal(error.numbers["rule"], rule, error.message);
       assert.match(error.message, says);
       assert.match(error.message, /was not run/);

@@ -1,4 +1,4 @@
-/** Guards of compiled steps: host state that a trace read makes another plan when it changes; other changes are refused. */
+/** Guards of compiled steps: host state that a trace read makes another plan when it changes; other changes are rejected. */
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -6,7 +6,7 @@ import { setImmediate } from "node:timers/promises";
 import { type Device, nn, noGrad, optim, type Tensor, tensor, zeros } from "holdfast";
 import { openStrictDevice } from "./support/devices.js";
 import { collectGarbage } from "./support/gc.js";
-import { refusalOf } from "./support/rejections.js";
+import { rejectionOf } from "./support/rejections.js";
 
 const device = openStrictDevice();
 
@@ -116,7 +116,7 @@ test("a walk over the model inside the step guards its layers and parameters, an
   assert.equal(step.plans, 1);
 });
 
-test("a counter in the step that decides whether the optimizer steps is refused with the op and the line", () => {
+test("a counter in the step that decides whether the optimizer steps is rejected with the op and the line", () => {
   const model = smallModel();
   const optimizer = new optim.SGD(model.parameters(), { lr: 0.1 });
   let count = 0;
@@ -129,28 +129,28 @@ test("a counter in the step that decides whether the optimizer steps is refused 
   });
   const x = ones([2, 4]);
   for (let call = 0; call < 3; call++) step(x);
-  const error = refusalOf(() => step(x));
+  const error = rejectionOf(() => step(x));
   assert.equal(error?.code, "STEP_CHANGED");
   assert.match(
     error?.message ?? "",
     /comes to SGD step at .*compile-guards\.test\.[jt]s:\d+, where the first trace had ended/,
   );
-  assert.equal(refusalOf(() => step(x))?.code, "STEP_CHANGED", "the plan stays refused");
+  assert.equal(rejectionOf(() => step(x))?.code, "STEP_CHANGED", "the plan stays rejected");
 });
 
-test("a flag that switches an op, a constant that changes and a result that goes are refused", () => {
+test("a flag that switches an op, a constant that changes and a result that goes are rejected", () => {
   let isScaled = false;
   const flagged = device.compile((x: Tensor) => (isScaled ? x.exp().mul(2) : x.exp().add(2)));
   flagged(ones([2]));
   isScaled = true;
-  const error = refusalOf(() => flagged(ones([2])));
+  const error = rejectionOf(() => flagged(ones([2])));
   assert.match(error?.message ?? "", /comes to mul at .*where the first trace had add/);
 
   let value = 0;
   const constant = device.compile((x: Tensor) => x.add(tensor([value++], { device })));
   constant(ones([2]));
   assert.match(
-    refusalOf(() => constant(ones([2])))?.message ?? "",
+    rejectionOf(() => constant(ones([2])))?.message ?? "",
     /at \S+ it makes tensor "tensor" from other numbers than the first trace did/,
   );
 
@@ -160,10 +160,10 @@ test("a flag that switches an op, a constant that changes and a result that goes
   );
   logged(ones([2]));
   isLogged = false;
-  assert.equal(refusalOf(() => logged(ones([2])))?.code, "STEP_CHANGED");
+  assert.equal(rejectionOf(() => logged(ones([2])))?.code, "STEP_CHANGED");
 });
 
-test("a step that ends earlier than its trace is refused, and audit: false lets it be", () => {
+test("a step that ends earlier than its trace is rejected, and audit: false lets it be", () => {
   const total = zeros([2], { device });
   let isShort = false;
   const body = (x: Tensor): void => {
@@ -174,7 +174,10 @@ test("a step that ends earlier than its trace is refused, and audit: false lets 
   checked(ones([2]));
   unchecked(ones([2]));
   isShort = true;
-  assert.match(refusalOf(() => checked(ones([2])))?.message ?? "", /it ends, where the first trace had mul/);
+  assert.match(
+    rejectionOf(() => checked(ones([2])))?.message ?? "",
+    /it ends, where the first trace had mul/,
+  );
   unchecked(ones([2]));
   assert.deepEqual(total.tolist(), [14, 14]);
 });
@@ -234,7 +237,7 @@ test("a write in place to an input is carried over to the tensor that was passed
     [7, 8],
   ]);
   const both = device.compile((x: Tensor, y: Tensor) => void x.add_(y));
-  assert.equal(refusalOf(() => both(whole, whole))?.code, "BAD_ARGUMENT");
+  assert.equal(rejectionOf(() => both(whole, whole))?.code, "BAD_ARGUMENT");
 });
 
 test("an input that requires a gradient gets it, call after call, with one plan", () => {
@@ -243,9 +246,9 @@ test("an input that requires a gradient gets it, call after call, with one plan"
   for (let call = 0; call < 3; call++) step(x);
   assert.deepEqual([x.grad?.tolist(), step.plans], [[6, 12], 1]);
   const plain = tensor([1, 2], { device });
-  assert.equal(refusalOf(() => step(plain))?.code, "NO_GRADIENT");
+  assert.equal(rejectionOf(() => step(plain))?.code, "NO_GRADIENT");
   const made = x.mul(2);
-  assert.match(refusalOf(() => step(made))?.message ?? "", /Pass detach\(\) of it/);
+  assert.match(rejectionOf(() => step(made))?.message ?? "", /Pass detach\(\) of it/);
 });
 
 test("an input or a tensor of the step that is asked for a gradient inside it needs no plan for each call", () => {
@@ -326,7 +329,7 @@ test("a model that nobody holds is collected, although steps were traced on its 
   assert.ok(left <= 1, `${left} of ${models.length} are left`);
 });
 
-test("too many plans are refused with the name of what changes", () => {
+test("too many plans are rejected with the name of what changes", () => {
   class Scaled extends nn.Module {
     factor = 0;
     forward(x: Tensor): Tensor {
@@ -339,7 +342,7 @@ test("too many plans are refused with the name of what changes", () => {
     for (; model.factor < 20; model.factor++) step(ones([2]));
   };
   assert.match(
-    refusalOf(run)?.message ?? "",
+    rejectionOf(run)?.message ?? "",
     /most plans allowed \(8\).*because these changed: Scaled\.factor/s,
   );
 });
@@ -361,14 +364,14 @@ test("a result used after the step's next call is DEAD_TENSOR and says so, views
   const [kept, keptView] = [first.doubled.keep(), view.keep()];
   const second = step(tensor([3, 4], { device }));
   for (const stale of [first.doubled, first.total, view]) {
-    const error = refusalOf(() => stale.tolist());
+    const error = rejectionOf(() => stale.tolist());
     assert.equal(error?.code, "DEAD_TENSOR");
     assert.match(
       error?.message ?? "",
       /is a result of compiled step, which has been called again.*keep\(\)/s,
     );
   }
-  assert.equal(refusalOf(() => first.doubled.add(1))?.code, "DEAD_TENSOR");
+  assert.equal(rejectionOf(() => first.doubled.add(1))?.code, "DEAD_TENSOR");
   assert.deepEqual([kept.tolist(), keptView.tolist()], [[2, 4], 4]);
   assert.deepEqual([second.doubled.tolist(), second.total.item()], [[6, 8], 7]);
   const before = device.runtime.arena.figures.live;
@@ -376,7 +379,7 @@ test("a result used after the step's next call is DEAD_TENSOR and says so, views
   keptView.release();
   assert.ok(device.runtime.arena.figures.live < before);
   step.close();
-  assert.equal(refusalOf(() => second.total.item())?.code, "DEAD_TENSOR");
+  assert.equal(rejectionOf(() => second.total.item())?.code, "DEAD_TENSOR");
 });
 
 test("two requests that share a compiled step: the slower one is told, and has its own answer where it keeps it", async () => {
@@ -400,31 +403,31 @@ test("a result may be the next call's input", () => {
   assert.deepEqual(x.tolist(), [32]);
 });
 
-test("console.log of a tensor in a compiled step is refused with the line that wrote it, and not one of Node's", () => {
+test("console.log of a tensor in a compiled step is rejected with the line that wrote it, and not one of Node's", () => {
   const step = device.compile((x: Tensor) => {
     console.log(x);
     return x;
   });
   assert.match(
-    refusalOf(() => step(ones([2])))?.message ?? "",
+    rejectionOf(() => step(ones([2])))?.message ?? "",
     /read the values of a tensor.* at \/.*compile-guards\.test\.[jt]s:\d+\)\./s,
   );
 });
 
-test("data() in a compiled step is refused at the call, as item() is, and rejects nothing later", async () => {
+test("data() in a compiled step is rejected at the call, as item() is, and rejects nothing later", async () => {
   const rejections: unknown[] = [];
   const note = (reason: unknown): void => void rejections.push(reason);
   process.on("unhandledRejection", note);
   try {
-    const refusals = [(x: Tensor) => void x.data(), (x: Tensor) => void x.item()].map((read) => {
+    const rejections = [(x: Tensor) => void x.data(), (x: Tensor) => void x.item()].map((read) => {
       const step = device.compile((x: Tensor) => {
         read(x);
         return x.mul(2);
       });
-      return refusalOf(() => step(ones([1])));
+      return rejectionOf(() => step(ones([1])));
     });
-    assert.match(refusals[0]?.message ?? "", /read the values of a tensor/);
-    assert.equal(refusals[0]?.code, refusals[1]?.code);
+    assert.match(rejections[0]?.message ?? "", /read the values of a tensor/);
+    assert.equal(rejections[0]?.code, rejections[1]?.code);
     await setImmediate();
     assert.deepEqual(rejections, []);
   } finally {
@@ -448,9 +451,9 @@ test("an audit is a phase of its own, so that a function that hangs while it is 
   assert.deepEqual(phases, ["audit (watched)"]);
 });
 
-test("keep() inside a compiled step is refused, and the way out is to return the tensor", () => {
+test("keep() inside a compiled step is rejected, and the way out is to return the tensor", () => {
   const step = device.compile((x: Tensor) => x.mul(2).keep());
-  const error = refusalOf(() => step(ones([2])));
+  const error = rejectionOf(() => step(ones([2])));
   assert.equal(error?.code, "NOT_TRACEABLE");
   assert.match(error?.message ?? "", /call keep\(\).*Return the tensor, and call keep\(\)/s);
 });
@@ -467,7 +470,7 @@ test("schedule.step() inside a compiled step is told to go outside, also where t
       sgd.zeroGrad();
       advance();
     });
-    const error = refusalOf(() => step(ones([1])));
+    const error = rejectionOf(() => step(ones([1])));
     assert.equal(error?.code, "NOT_TRACEABLE");
     assert.match(error?.message ?? "", /move schedule\.step\(\) out of the step/);
   }

@@ -25,7 +25,7 @@ function inputOf(dtype: Dtype): Tensor {
   return tensor(values, { device, dtype });
 }
 
-/** What a function gives, or the code by which it is refused. */
+/** What a function gives, or the code by which it is rejected. */
 function tried(run: () => Tensor): string {
   try {
     return bitsOf(run());
@@ -35,7 +35,7 @@ function tried(run: () => Tensor): string {
 }
 
 /** Whole numbers can't be computed with all of them. */
-const leastTaken = { float: specialValues.length, integer: 1, boolean: 0 } as const;
+const minTaken = { float: specialValues.length, integer: 1, boolean: 0 } as const;
 
 for (const dtype of Object.keys(dtypes) as Dtype[]) {
   for (const [name, use] of Object.entries(uses)) {
@@ -49,7 +49,7 @@ for (const dtype of Object.keys(dtypes) as Dtype[]) {
       const expected = eager.filter((one) => !/^[A-Z]/.test(one));
       for (const [index, bits] of compiled.entries())
         assert.equal(bits, expected[index], `${name}(${taken[index]}) of ${dtype}`);
-      assert.ok(taken.length >= leastTaken[dtypes[dtype].kind], `${taken.length} values were taken`);
+      assert.ok(taken.length >= minTaken[dtypes[dtype].kind], `${taken.length} values were taken`);
       step.close();
       x.release();
     });

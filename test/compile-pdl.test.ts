@@ -1,6 +1,6 @@
 /**
  * Launches that begin while the one before them ends, on an emulated GPU that shows them memory as it was before that one until they
- * wait: a step has the eager step's bits all the same, and marks that the verifier refuses, used all the same, give other ones.
+ * wait: a step has the eager step's bits all the same, and marks that the verifier rejects, used all the same, give other ones.
  */
 
 import assert from "node:assert/strict";
@@ -11,7 +11,7 @@ import { latestPlanOf } from "../src/tensor/compiled/compiled-step.js";
 import { emulatorMissing, openEmulator } from "./support/emulator.js";
 import { openEmulatorGpu } from "./support/emulator-gpu.js";
 import { splitAt } from "./support/injected-plans.js";
-import { refusalBy } from "./support/proposed-steps.js";
+import { rejectionBy } from "./support/proposed-steps.js";
 import { sameBytes } from "./support/same-bytes.js";
 import { type RunOutcome, type TracedTraining, traceTraining } from "./support/traced-training.js";
 
@@ -48,7 +48,7 @@ describe("a step whose launches begin early", { skip: emulatorMissing }, () => {
   const { straight } = training ?? {};
 
   const isRight = (outcome: RunOutcome): boolean =>
-    !("refusal" in outcome) &&
+    !("rejection" in outcome) &&
     outcome.gradients.every((bytes, index) => Buffer.compare(bytes, training.eager[index]!) === 0);
 
   test("has the eager gradients to the bit, and nearly all of its launches may begin early", () => {
@@ -56,7 +56,7 @@ describe("a step whose launches begin early", { skip: emulatorMissing }, () => {
     const marked = calls.filter(({ prefetches: early }) => early).length;
     assert.ok(marked > 0.8 * calls.length, `${marked} of ${calls.length}`);
     assert.ok(calls.some(({ prefetches: early = [] }) => early.length > 0));
-    assert.equal(refusalBy(straight), undefined);
+    assert.equal(rejectionBy(straight), undefined);
     const before = pdlLaunches();
     for (const outcome of training.run(straight)) assert.ok(isRight(outcome));
     assert.ok(pdlLaunches() - before >= marked / 2, `${pdlLaunches() - before} of ${marked}`);
@@ -75,19 +75,19 @@ describe("a step whose launches begin early", { skip: emulatorMissing }, () => {
     for (const [index, values] of eager.entries()) sameBytes(weights[index]!, values, `parameter ${index}`);
   });
 
-  test("red proof: fetches that the verifier refuses give other gradients, and those that it lets pass don't", () => {
-    const counts = { passed: 0, refused: 0, wrong: 0 };
+  test("red proof: fetches that the verifier rejects give other gradients, and those that it lets pass don't", () => {
+    const counts = { passed: 0, rejected: 0, wrong: 0 };
     for (const place of straight.schedule.calls.keys()) {
       if (!straight.schedule.calls[place]!.prefetches) continue;
       const step = splitAt(straight, place, () => true);
-      const refusal = refusalBy(step);
+      const rejection = rejectionBy(step);
       const isHarmless = training.run(step).every(isRight);
-      counts[refusal ? "refused" : "passed"]++;
+      counts[rejection ? "rejected" : "passed"]++;
       if (!isHarmless) counts.wrong++;
-      if (refusal) assert.equal(refusal.numbers["rule"], "pdl", refusal.message);
+      if (rejection) assert.equal(rejection.numbers["rule"], "pdl", rejection.message);
       else assert.ok(isHarmless, `call ${place} passed, and gives other gradients`);
     }
     // A kernel that fetches nothing early does no harm, whatever is said of it.
-    assert.ok(Math.min(counts.passed, counts.refused) > 3 && counts.wrong > 0, JSON.stringify(counts));
+    assert.ok(Math.min(counts.passed, counts.rejected) > 3 && counts.wrong > 0, JSON.stringify(counts));
   });
 });

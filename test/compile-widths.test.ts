@@ -44,7 +44,7 @@ function casesOf(workload: WorkloadName): readonly Case[] {
 }
 
 /** Why a case has no plan: nothing where it has all. */
-function refusalOf({ workload, width, precision }: Case): readonly string[] {
+function rejectionOf({ workload, width, precision }: Case): readonly string[] {
   const batch = batches[(width / 2) % batches.length] ?? 8;
   try {
     withNullGpu(precision, (device) => {
@@ -64,16 +64,16 @@ describe("plans on a GPU", () => {
   for (const workload of workloads) {
     const cases = casesOf(workload);
     test(`${workload}: ${cases.length} plans of width 8 to 320 are what the verifier agrees to`, async (context) => {
-      const refusals: string[] = [];
+      const rejections: string[] = [];
       for (const one of cases) {
-        refusals.push(...refusalOf(one));
+        rejections.push(...rejectionOf(one));
         // Closed devices' memory is collected between turns of the event loop, and there are hundreds of them.
         await nextTurn();
       }
       context.diagnostic(
-        `${cases.length} steps planned without and with branches, ${refusals.length} refused`,
+        `${cases.length} steps planned without and with branches, ${rejections.length} rejected`,
       );
-      assert.deepEqual(refusals, []);
+      assert.deepEqual(rejections, []);
     });
   }
 });

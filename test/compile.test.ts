@@ -1,4 +1,4 @@
-/** compile(): the same code as eager, the same numbers, one launch; and what can't be traced is refused with its line. */
+/** compile(): the same code as eager, the same numbers, one launch; and what can't be traced is rejected with its line. */
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -16,7 +16,7 @@ import {
 } from "holdfast";
 import { bufferSizes } from "../src/units/index.js";
 import { openStrictDevice } from "./support/devices.js";
-import { refuses } from "./support/rejects.js";
+import { rejects } from "./support/rejects.js";
 import { sameBytes } from "./support/same-bytes.js";
 
 const device = openStrictDevice();
@@ -85,7 +85,7 @@ test("20 compiled steps with a schedule and dropout equal 20 eager ones bit for 
   compiled.close();
 });
 
-test("a look at a value inside a compiled step is refused, with the line and the way out", () => {
+test("a look at a value inside a compiled step is rejected, with the line and the way out", () => {
   const { step } = prepare(device);
   const [x, y] = batchOf(4, 1);
   const looking = device.compile((a: Tensor, b: Tensor) => {
@@ -93,22 +93,22 @@ test("a look at a value inside a compiled step is refused, with the line and the
     if (loss.item() > 1) loss.square();
     return { loss };
   });
-  refuses("NOT_TRACEABLE", () => looking(x, y), /compile\.test\.[jt]s:\d+.*Return the tensor/s);
+  rejects("NOT_TRACEABLE", () => looking(x, y), /compile\.test\.[jt]s:\d+.*Return the tensor/s);
   assert.equal(looking.plans, 0);
 });
 
-test("random numbers of the host, numbers as inputs and results that are none are refused", () => {
+test("random numbers of the host, numbers as inputs and results that are none are rejected", () => {
   const [x] = batchOf(4, 1);
-  refuses("NOT_TRACEABLE", () => device.compile((a: Tensor) => a.add(randn([4, 6], { device })))(x), /randn/);
-  refuses(
+  rejects("NOT_TRACEABLE", () => device.compile((a: Tensor) => a.add(randn([4, 6], { device })))(x), /randn/);
+  rejects(
     "NOT_TRACEABLE",
     () => device.compile((a: Tensor) => ({ a, rows: 4 as unknown as Tensor }))(x),
     /"rows", a number/,
   );
-  refuses("BAD_ARGUMENT", () => device.compile((a: Tensor) => a)(4 as unknown as Tensor), /takes tensors/);
+  rejects("BAD_ARGUMENT", () => device.compile((a: Tensor) => a)(4 as unknown as Tensor), /takes tensors/);
 });
 
-test("a refused trace leaves no memory and changes nothing: the step runs eagerly as if it had not been", () => {
+test("a rejected trace leaves no memory and changes nothing: the step runs eagerly as if it had not been", () => {
   const training = prepare(device);
   const [x, y] = batchOf(4, 1);
   const before = {
@@ -121,7 +121,7 @@ test("a refused trace leaves no memory and changes nothing: the step runs eagerl
     result.loss.item();
     return result;
   });
-  refuses("NOT_TRACEABLE", () => compiled(x, y));
+  rejects("NOT_TRACEABLE", () => compiled(x, y));
   const { live, pins } = device.runtime.arena.figures;
   assert.deepEqual(
     { live, pins, used: device.runtime.budget.used },
@@ -165,11 +165,11 @@ test("constants of the host, writes in place and views of results are as in eage
   assert.deepEqual(state.tolist(), [36, 66, 96]);
 });
 
-test("more plans than allowed are refused with the shapes that there are", () => {
-  const double = device.compile((x: Tensor) => x.mul(2), { mostPlans: 2 });
+test("more plans than allowed are rejected with the shapes that there are", () => {
+  const double = device.compile((x: Tensor) => x.mul(2), { maxPlans: 2 });
   double(zeros([1], { device }));
   double(zeros([2], { device }));
-  refuses("BAD_ARGUMENT", () => double(zeros([3], { device })), /f32 \[1\].*f32 \[2\]/);
+  rejects("BAD_ARGUMENT", () => double(zeros([3], { device })), /f32 \[1\].*f32 \[2\]/);
 });
 
 test("closing a compiled step gives its memory back", () => {

@@ -99,7 +99,7 @@ describe("on CUDA", { skip: cudaMissing }, () => {
 /** Files of the device suites, each as a process of its own. */
 const suites: Readonly<Record<string, string>> = {
   "CrossAsset's trajectories against PyTorch": "test/oracle-crossasset",
-  "captures, their replays and their refusals": "src/runtime/capture/capture",
+  "captures, their replays and their rejections": "src/runtime/capture/capture",
   "a reset before every backward, row C1": "test/regressions/corruption-gradients",
   "a captured training step, row C11": "test/regressions/corruption-frozen-step",
 };

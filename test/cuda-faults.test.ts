@@ -140,7 +140,7 @@ function openOn(driver: Driver): Device {
 }
 
 /** The device keeps what it would not take back; what each of these calls leaves with it. */
-const refusals: Readonly<Record<string, readonly string[]>> = {
+const rejections: Readonly<Record<string, readonly string[]>> = {
   cuMemFreeHost: ["hostAllocations"],
   cuMemUnmap: ["usedMemory", "reservations"],
   cuMemRelease: ["usedMemory"],
@@ -186,8 +186,8 @@ describe("one failing call of CUDA", { skip }, () => {
       if (strange) troubles.push(`${name}: ${strange instanceof Error ? strange.stack : strange}`);
       if (errors.length === 0 && !(probe.has(fault.call) && fault.after === 0))
         troubles.push(`${name}: no error`);
-      const refused = Object.entries(refusals).find(([call]) => sameCall(call, fault.call))?.[1] ?? [];
-      const more = Object.entries(left).filter(([figure]) => !refused.includes(figure));
+      const rejected = Object.entries(rejections).find(([call]) => sameCall(call, fault.call))?.[1] ?? [];
+      const more = Object.entries(left).filter(([figure]) => !rejected.includes(figure));
       if (more.length > 0) troubles.push(`${name}: left ${JSON.stringify(more)} (${errors[0]})`);
     }
     assert.deepEqual(troubles, []);

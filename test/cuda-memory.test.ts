@@ -23,7 +23,7 @@ import { GiB, MiB } from "../src/units/index.js";
 import { emulatorMissing, openEmulator } from "./support/emulator.js";
 import { heldOnEmulator, openEmulatorDriver, withEmulatorDriver } from "./support/emulator-driver.js";
 import { fakeHost } from "./support/fake-host.js";
-import { refuses } from "./support/rejects.js";
+import { rejects } from "./support/rejects.js";
 import { sameBytes } from "./support/same-bytes.js";
 import { testEnvironment } from "./support/test-device.js";
 
@@ -96,7 +96,7 @@ describe("free memory", { skip }, () => {
         const result = proceed();
         return call === "describe" ? { ...(result as DeviceInfo), memory: "discrete" } : result;
       });
-      refuses("OUT_OF_BUDGET", () => withRuntime(lying, { hostRoot: host.root }, () => undefined));
+      rejects("OUT_OF_BUDGET", () => withRuntime(lying, { hostRoot: host.root }, () => undefined));
     });
   });
 
@@ -108,18 +108,18 @@ describe("free memory", { skip }, () => {
         host.set(120 * GiB, 12 * GiB + 4 * MiB);
         const { free } = driver.memory();
         const place = (size: number) => runtime.persistent.place("weights", "model", [{ name: "w", size }]);
-        refuses("OUT_OF_BUDGET", () => place(8 * MiB), /the machine has only 4 MiB to give/);
+        rejects("OUT_OF_BUDGET", () => place(8 * MiB), /the machine has only 4 MiB to give/);
         assert.equal(driver.memory().free, free);
         place(2 * MiB);
       });
     });
   });
 
-  test("that was asked for and is not there is refused at the start, and nothing is held", () => {
+  test("that was asked for and is not there is rejected at the start, and nothing is held", () => {
     emulator.set("totalMemory", 2 * GiB);
     withEmulatorDriver({}, (driver) => {
       const before = heldOnEmulator();
-      refuses(
+      rejects(
         "OUT_OF_BUDGET",
         () => withRuntime(driver, { memory: "3GiB" }, () => undefined),
         /at most 2 GiB are available/,
@@ -135,7 +135,7 @@ const wholes: Record<string, () => Driver> = {
     emulator.set("virtualMemory", 0);
     return openEmulatorDriver();
   },
-  "the virtual memory API refuses to map": () => {
+  "the virtual memory API rejects to map": () => {
     emulator.set("canMap", 0);
     return openEmulatorDriver();
   },
@@ -153,7 +153,7 @@ describe("where memory comes only whole", { skip }, () => {
         assert.equal(heldOnEmulator().usedMemory - before.usedMemory, 16 * MiB);
         const made = [1, 5 * MiB, 8 * MiB].map((size) => arena.allocate(size, "made"));
         assert.equal(heldOnEmulator().usedMemory - before.usedMemory, 16 * MiB);
-        refuses("ARENA_FULL", () => arena.allocate(8 * MiB, "more"), /capacity 16 MiB/);
+        rejects("ARENA_FULL", () => arena.allocate(8 * MiB, "more"), /capacity 16 MiB/);
         for (const one of made) arena.free(one);
       });
       driver.close();
@@ -179,7 +179,7 @@ describe("where memory comes only whole", { skip }, () => {
     });
   });
 
-  test("an arena that the device can't give is refused, and nothing is held", () => {
+  test("an arena that the device can't give is rejected, and nothing is held", () => {
     emulator.set("virtualMemory", 0);
     emulator.set("totalMemory", GiB);
     withEmulatorDriver({}, (driver) => {
@@ -187,7 +187,7 @@ describe("where memory comes only whole", { skip }, () => {
       const before = heldOnEmulator();
       const open = () =>
         withRuntime(driver, { memory: "64MiB", arena: "32MiB", staging: "1MiB" }, () => undefined);
-      refuses("OUT_OF_MEMORY", open, /CUDA_ERROR_OUT_OF_MEMORY/);
+      rejects("OUT_OF_MEMORY", open, /CUDA_ERROR_OUT_OF_MEMORY/);
       assert.deepEqual(heldOnEmulator(), before);
       open();
     });

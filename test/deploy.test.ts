@@ -199,7 +199,7 @@ test("red proof: an option that the command lacks is found", () => {
   ]);
 });
 
-test("YAML is read as it is meant, and what is easily misread is refused", () => {
+test("YAML is read as it is meant, and what is easily misread is rejected", () => {
   assert.deepEqual(readYaml('a:\n  - b: 1\n    c: [x, "2"]\n  - d\ne/f: true\n---\ng: 10.0.0.1\n'), [
     { a: [{ b: 1, c: ["x", "2"] }, "d"], "e/f": true },
     { g: "10.0.0.1" },

@@ -137,14 +137,14 @@ describe("one failing driver call", () => {
       assert.ok(struck);
       seen.add(struck);
       // What the device would not take back may stay with it; nothing else may.
-      const refused = opposites[struck];
-      const others = Object.entries(left).filter(([taken]) => taken !== refused);
+      const rejected = opposites[struck];
+      const others = Object.entries(left).filter(([taken]) => taken !== rejected);
       assert.deepEqual(
         others.filter(([, count]) => count !== 0),
         [],
         `call ${n} (${struck}): ${error.message}`,
       );
-      assert.ok(!refused || (left[refused] ?? 0) <= 1, `call ${n} (${struck})`);
+      assert.ok(!rejected || (left[rejected] ?? 0) <= 1, `call ${n} (${struck})`);
     }
     assert.ok(seen.size > 20, [...seen].join(", "));
   });

@@ -1,4 +1,4 @@
-/** Inputs that once did harm, and the seeds of the fuzzers: each is read or refused by name, within limits of memory and time. */
+/** Inputs that once did harm, and the seeds of the fuzzers: each is read or rejected by name, within limits of memory and time. */
 
 import assert from "node:assert/strict";
 import test from "node:test";
@@ -10,7 +10,7 @@ test("no input of the corpus does harm", async (t) => {
   assert.equal(failure, undefined);
   const kept = fuzzTargetNames.reduce((sum, target) => sum + corpusOf(target).length, 0);
   assert.ok((report?.inputs ?? 0) >= kept + 40, `${report?.inputs} inputs`);
-  t.diagnostic(`${report?.inputs} inputs, ${report?.refused} refused`);
+  t.diagnostic(`${report?.inputs} inputs, ${report?.rejected} rejected`);
 });
 
 test("the fuzzers notice raw errors, lost rejections, crashes, hangs and too much memory", async () => {

@@ -14,9 +14,9 @@ const seed = Number(process.env["TEST_FUZZ_SEED"] ?? Date.now() % 2 ** 31);
 const shares = { parquet: 0.35, runs: 0.25, http: 0.15, safetensors: 0.15, csv: 0.1 } as const;
 
 for (const target of fuzzTargetNames) {
-  test(`mutants are read or refused by name: ${target}`, async (t) => {
+  test(`mutants are read or rejected by name: ${target}`, async (t) => {
     const { report, failure } = await fuzz([target], { seed, durationMs: 1000 * seconds * shares[target] });
-    t.diagnostic(`seed ${seed}: ${report?.inputs} inputs, ${report?.refused} refused`);
+    t.diagnostic(`seed ${seed}: ${report?.inputs} inputs, ${report?.rejected} rejected`);
     assert.equal(failure, undefined);
   });
 }

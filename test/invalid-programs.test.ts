@@ -1,5 +1,5 @@
 /**
- * Eager against compiled on programs at and over the edge of what is valid: both refuse with the same code, or both give the
+ * Eager against compiled on programs at and over the edge of what is valid: both reject with the same code, or both give the
  * same bits. Where they differ on purpose the program says how.
  */
 
@@ -220,7 +220,7 @@ const programs: Readonly<Record<string, Program>> = {
 };
 
 /** A parameter as an input: eager code sees the update in it, a compiled step would see a copy of it as it was. */
-test("a parameter that the step updates is refused as its input", () => {
+test("a parameter that the step updates is rejected as its input", () => {
   const model = new nn.Linear(2, 1).to(device);
   const optimizer = new optim.SGD(model.parameters(), { lr: 0.1 });
   const step = device.compile((weight: Tensor) => {
@@ -252,7 +252,7 @@ for (const [name, { inputs, prepare, compiled }] of Object.entries(programs)) {
   });
 }
 
-/** What a program gives, and leaves in its inputs, as text; or the code of its refusal. */
+/** What a program gives, and leaves in its inputs, as text; or the code of its rejection. */
 function run(
   inputs: Program["inputs"],
   prepare: Program["prepare"],

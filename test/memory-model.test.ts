@@ -35,7 +35,7 @@ interface Command {
   readonly size: number;
 }
 
-function refused(model: MemoryModel, codes: readonly ErrorCode[], call: () => unknown): void {
+function rejected(model: MemoryModel, codes: readonly ErrorCode[], call: () => unknown): void {
   assert.throws(
     call,
     (error) => error instanceof HoldfastError && codes.includes(error.code),
@@ -67,12 +67,12 @@ function allocate(model: MemoryModel, size: number, pattern: number): ModelBlock
   } catch (error) {
     assert.ok(error instanceof HoldfastError);
     if (error.code === "ARENA_FULL")
-      assert.ok(model.largestGap() < extent, "refused although a gap is large enough");
+      assert.ok(model.largestGap() < extent, "rejected although a gap is large enough");
     else {
       assert.equal(error.code, "OUT_OF_BUDGET");
       assert.ok(
         model.left < capacity - model.committed,
-        "refused although the budget could let the arena grow whole",
+        "rejected although the budget could let the arena grow whole",
       );
     }
     model.checkFigures();
@@ -88,23 +88,23 @@ const commands = {
   allocateMuch: (model, { pick, size }) => void allocate(model, 1 + (size % (capacity + 4096)), pick % 251),
   allocateNonsense: (model, { pick }) => {
     const size = any([0, -1, -4096, 0.5, Number.NaN, Number.POSITIVE_INFINITY], pick) ?? 0;
-    refused(model, ["BAD_SIZE"], () => model.runtime.arena.allocate(size, "nonsense"));
+    rejected(model, ["BAD_SIZE"], () => model.runtime.arena.allocate(size, "nonsense"));
   },
   free: (model, { pick }) => {
     const block = any(model.blocks, pick);
     if (!block) return;
     const call = (): void => model.runtime.arena.free(block.storage);
-    if (block.pins.length > 0) return refused(model, ["PINNED"], call);
-    if (block.views.length > 0) return refused(model, ["HAS_VIEWS"], call);
+    if (block.pins.length > 0) return rejected(model, ["PINNED"], call);
+    if (block.views.length > 0) return rejected(model, ["HAS_VIEWS"], call);
     call();
     model.died(block);
   },
   freeDead: (model, { pick }) => {
     const storage = any(model.dead, pick);
     if (!storage) return;
-    refused(model, ["DOUBLE_FREE"], () => model.runtime.arena.free(storage));
-    refused(model, ["DEAD_STORAGE"], () => model.runtime.fill(storage, 0));
-    refused(model, ["DEAD_STORAGE"], () => model.runtime.arena.pin(storage, "late"));
+    rejected(model, ["DOUBLE_FREE"], () => model.runtime.arena.free(storage));
+    rejected(model, ["DEAD_STORAGE"], () => model.runtime.fill(storage, 0));
+    rejected(model, ["DEAD_STORAGE"], () => model.runtime.arena.pin(storage, "late"));
   },
   freeImpostor: (model, { pick }) => {
     const block = any(model.blocks, pick);
@@ -116,7 +116,7 @@ const commands = {
       { ...storage, span: { address: (address + 4) as never, size } },
       { ...storage, span: { address, size: (size + 256) as never } },
     ];
-    refused(model, ["NOT_OWNER"], () => model.runtime.arena.free(impostors[pick % 3]!));
+    rejected(model, ["NOT_OWNER"], () => model.runtime.arena.free(impostors[pick % 3]!));
   },
   view: (model, { pick, size }) => {
     const found = anyStorage(model, pick);
@@ -131,18 +131,18 @@ const commands = {
     const found = anyStorage(model, pick);
     if (!found) return;
     const { storage } = found;
-    refused(model, ["BAD_ARGUMENT"], () =>
+    rejected(model, ["BAD_ARGUMENT"], () =>
       model.runtime.view(storage, size % 9, storage.span.size + 1, "view"),
     );
-    refused(model, ["BAD_ARGUMENT"], () => model.runtime.view(storage, -1, 1, "view"));
-    refused(model, ["BAD_ARGUMENT"], () => model.runtime.view(storage, 0, 0, "view"));
+    rejected(model, ["BAD_ARGUMENT"], () => model.runtime.view(storage, -1, 1, "view"));
+    rejected(model, ["BAD_ARGUMENT"], () => model.runtime.view(storage, 0, 0, "view"));
   },
   freeView: (model, { pick }) => {
     const view = any(
       model.blocks.flatMap((block) => block.views),
       pick,
     );
-    if (view) refused(model, ["VIEW_NOT_OWNER"], () => model.runtime.arena.free(view.storage));
+    if (view) rejected(model, ["VIEW_NOT_OWNER"], () => model.runtime.arena.free(view.storage));
   },
   dropView: (model, { pick }) => {
     const block = any(
@@ -152,7 +152,7 @@ const commands = {
     const view = any(block?.views ?? [], pick >> 4);
     if (!block || !view) return;
     const call = (): void => model.runtime.arena.dropView(view.storage);
-    if (block.pins.includes(view.storage)) return refused(model, ["PINNED"], call);
+    if (block.pins.includes(view.storage)) return rejected(model, ["PINNED"], call);
     call();
     block.views.splice(block.views.indexOf(view), 1);
   },
@@ -168,7 +168,7 @@ const commands = {
     const { block, storage } = found;
     const own = block.pins.filter((one) => one === storage).length;
     const byGraphs = model.graphs.filter((graph) => graph.pinned === storage).length;
-    if (own === 0) return refused(model, ["NOT_PINNED"], () => model.runtime.arena.unpin(storage));
+    if (own === 0) return rejected(model, ["NOT_PINNED"], () => model.runtime.arena.unpin(storage));
     // A graph's pins are its own to take back.
     if (own === byGraphs) return;
     model.runtime.arena.unpin(storage);
@@ -189,7 +189,7 @@ const commands = {
   },
   beginStep: (model) => {
     const call = (): void => model.runtime.arena.beginStep(model.steps + 1);
-    if (model.openStep > 0) return refused(model, ["STEP_NESTED"], call);
+    if (model.openStep > 0) return rejected(model, ["STEP_NESTED"], call);
     call();
     model.steps += 1;
     model.openStep = model.steps;
@@ -200,7 +200,7 @@ const commands = {
   },
   reset: (model) => {
     const call = (): void => model.runtime.arena.reset();
-    if (model.openStep > 0) return refused(model, ["STEP_NESTED"], call);
+    if (model.openStep > 0) return rejected(model, ["STEP_NESTED"], call);
     call();
     model.reset();
   },
@@ -208,21 +208,21 @@ const commands = {
     const asked = 1 + (size % (3 * granularity));
     const whole = roundUp(asked, granularity);
     const call = () => model.runtime.persistent.place("weights", "region", [{ name: "w", size: asked }]);
-    if (whole > model.left) return refused(model, ["OUT_OF_BUDGET"], call);
+    if (whole > model.left) return rejected(model, ["OUT_OF_BUDGET"], call);
     const region = call();
     model.regionBytes += whole;
     model.checkFigures();
     if (pick % 4 === 0) return;
     model.runtime.persistent.release(region);
     model.regionBytes -= whole;
-    refused(model, ["DOUBLE_FREE"], () => model.runtime.persistent.release(region));
+    rejected(model, ["DOUBLE_FREE"], () => model.runtime.persistent.release(region));
   },
   capture: (model, { pick, size }) => {
     const block = any(model.blocks, pick);
     if (!block) return;
     const pattern = size % 251;
     const call = () => model.runtime.capture("graph", () => model.runtime.fill(block.storage, pattern));
-    if (model.left < 1024) return refused(model, ["OUT_OF_BUDGET"], call);
+    if (model.left < 1024) return rejected(model, ["OUT_OF_BUDGET"], call);
     const replayable = call();
     block.pins.push(block.storage);
     model.graphs.push({ replayable, block, pinned: block.storage, pattern });
@@ -244,7 +244,7 @@ const commands = {
       runtime.fill(block.storage, 99);
       illegal();
     };
-    refused(model, ["CAPTURE_REFUSED", "OUT_OF_BUDGET"], () => runtime.capture("illegal", body));
+    rejected(model, ["CAPTURE_REJECTED", "OUT_OF_BUDGET"], () => runtime.capture("illegal", body));
   },
   replay: (model, { pick }) => {
     const graph = any(model.graphs, pick);
@@ -259,7 +259,7 @@ const commands = {
     graph.replayable.close();
     model.graphs.splice(model.graphs.indexOf(graph), 1);
     model.unpinned(graph.block, graph.pinned);
-    refused(model, ["CLOSED"], () => graph.replayable.replay());
+    rejected(model, ["CLOSED"], () => graph.replayable.replay());
   },
 } satisfies Record<string, (model: MemoryModel, command: { pick: number; size: number }) => void>;
 
@@ -315,7 +315,7 @@ function play(count: number, wrap: (driver: Driver) => Driver, seed?: number): S
   return seen;
 }
 
-test(`${sequences} random sequences keep to the model: no overlap, no changed byte, equal accounting, refusals without trace`, () => {
+test(`${sequences} random sequences keep to the model: no overlap, no changed byte, equal accounting, rejections without trace`, () => {
   const seen = play(sequences, strict);
   assert.deepEqual([...seen].sort(), [...names].sort(), "every command was tried");
 });
@@ -358,7 +358,7 @@ const faults: Readonly<Record<string, Fault>> = {
     inject: (run) => {
       const { reset, unpin } = Arena.prototype;
       const careless = function (this: Arena): void {
-        // Only behind a reset that is legal: a refused one is not what is planted here.
+        // Only behind a reset that is legal: a rejected one is not what is planted here.
         reset.call(this);
         for (const storage of pinned.splice(0)) if (this.isLive(storage)) unpin.call(this, storage);
       };

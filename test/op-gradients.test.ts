@@ -57,7 +57,7 @@ for (const [name, op] of Object.entries(opTable)) {
   }
 
   for (const one of cases.filter(({ gradients }) => gradients === "none")) {
-    test(`${nameOf(one)}: there is no gradient, and asking for one is refused or leaves the result without`, () => {
+    test(`${nameOf(one)}: there is no gradient, and asking for one is rejected or leaves the result without`, () => {
       fc.assert(
         fc.property(one.draw(elements), (call) => {
           const floats = call.operands.flatMap((operand, index) =>
@@ -72,7 +72,7 @@ for (const [name, op] of Object.entries(opTable)) {
               );
             } catch (error) {
               if (!(error instanceof HoldfastError) || error.code !== "NO_GRADIENT") throw error;
-              assert.match(error.message, /has no gradient: \w/, "the refusal says why");
+              assert.match(error.message, /has no gradient: \w/, "the rejection says why");
             }
           });
         }),

@@ -82,7 +82,7 @@ for (const [fault, lower] of Object.entries(careless)) {
   });
 }
 
-test("the arena has no byte to spare: with 256 bytes less, the op that needs the most is refused", () => {
+test("the arena has no byte to spare: with 256 bytes less, the op that needs the most is rejected", () => {
   const work = workOf(opTable["matmul"]!);
   const { arenaBytes } = runPlain(work);
   withDevice(strict, { arena: bytes(arenaBytes - 256) }, (tight) => {

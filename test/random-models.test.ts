@@ -30,8 +30,8 @@ const device = openDevice(options);
 const models: ModelDevice = { device, cpu: device, precision: "f32" };
 
 const seed = 20_260_117;
-const leastPrograms = { cpu: 40, emulator: 8, cuda: 40 }[testDevice];
-const programCount = Number(process.env["TEST_RANDOM_MODELS"] ?? leastPrograms);
+const minPrograms = { cpu: 40, emulator: 8, cuda: 40 }[testDevice];
+const programCount = Number(process.env["TEST_RANDOM_MODELS"] ?? minPrograms);
 
 for (const { note, model } of readKept()) {
   if (model)
@@ -48,11 +48,11 @@ test("eager and compiled agree to the bit on random models, with events between 
     checkModel(models, asKept(program), counts);
   });
   const details = await fc.check(property, { seed, numRuns: programCount });
-  const { programs, calls, events, refusals } = counts;
-  context.diagnostic(`${programs} programs; ${calls} calls; ${events} events; ${refusals} refused`);
+  const { programs, calls, events, rejections } = counts;
+  context.diagnostic(`${programs} programs; ${calls} calls; ${events} events; ${rejections} rejected`);
   if (details.failed) failWith(details);
-  assert.ok(programs >= leastPrograms, `${programs} programs were run`);
-  assert.ok(refusals < 0.2 * programs, `${refusals} of ${programs} programs were refused`);
+  assert.ok(programs >= minPrograms, `${programs} programs were run`);
+  assert.ok(rejections < 0.2 * programs, `${rejections} of ${programs} programs were rejected`);
 });
 
 /** Classes of a namespace, by name, that extend a base. */

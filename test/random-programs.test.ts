@@ -31,8 +31,8 @@ const devices: ProgramDevices = { direct: openDevice(direct), replaying: openDev
 
 const seed = 20_250_301;
 // Where kernels take long to compile, most of a program is that.
-const leastPrograms = { cpu: 200, emulator: 40, cuda: 100 }[testDevice];
-const programCount = Number(process.env["TEST_RANDOM_PROGRAMS"] ?? leastPrograms);
+const minPrograms = { cpu: 200, emulator: 40, cuda: 100 }[testDevice];
+const programCount = Number(process.env["TEST_RANDOM_PROGRAMS"] ?? minPrograms);
 
 const kept = readKept().flatMap(({ note, program }) => (program ? [{ note, program }] : []));
 
@@ -48,15 +48,15 @@ test("f64, eager, planned and replayed agree on random programs", (context) => {
     fc.property(anyProgram, (program) => checkProgram(devices, asKept(program), counts)),
     { seed, numRuns: programCount },
   );
-  const { programs, illConditioned, special, refusals, instructions } = counts;
+  const { programs, illConditioned, special, rejections, instructions } = counts;
   context.diagnostic(
     `${programs} programs; ${illConditioned} not compared with f64; ${special} with literals that f32 can't hold; ` +
-      `${refusals} of ${instructions} instructions refused`,
+      `${rejections} of ${instructions} instructions rejected`,
   );
   if (details.failed) failWith(details);
-  assert.ok(programs >= leastPrograms, `${programs} programs were run`);
+  assert.ok(programs >= minPrograms, `${programs} programs were run`);
   assert.ok(illConditioned < 0.02 * programs, `${illConditioned} of ${programs} were not compared with f64`);
-  assert.ok(refusals < 0.05 * instructions, `${refusals} of ${instructions} instructions were refused`);
+  assert.ok(rejections < 0.05 * instructions, `${rejections} of ${instructions} instructions were rejected`);
 });
 
 test("every op of the table and every special literal is drawn", () => {

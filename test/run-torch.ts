@@ -108,7 +108,7 @@ async function compare(program: ModelProgram): Promise<string | undefined> {
   counts.programs += 1;
   counts.calls += steps.length;
   // Beside a number such as 2³², two orders of a sum differ in what is left of the others.
-  const far = differenceOf(own, { steps, refusals: [] }, hasSpecialLiteral(program.steps) ? "f32" : "f64");
+  const far = differenceOf(own, { steps, rejections: [] }, hasSpecialLiteral(program.steps) ? "f32" : "f64");
   if (far !== undefined && isLimit(program, own, steps)) {
     counts.limits += 1;
     return undefined;
@@ -123,7 +123,7 @@ async function compare(program: ModelProgram): Promise<string | undefined> {
   counts.f32 += 1;
   const farSingle = differenceOf(
     { ...single, steps: single.steps.slice(0, 1) },
-    { steps: steps.slice(0, 1), refusals: [] },
+    { steps: steps.slice(0, 1), rejections: [] },
     "f32",
   );
   if (farSingle === undefined) return undefined;
@@ -157,7 +157,7 @@ function differenceOf(own: ProgramRun, expected: ProgramRun, dtype: "f64" | "f32
       [...step.keys()].filter((name) => isCompared(name) && !expected.steps[index]!.has(name)),
     );
   if (missing.length > 0) return `PyTorch has no ${missing[0]}`;
-  return firstFar({ steps: ownSteps, refusals: [] }, expected, tolerances.trajectory[dtype]);
+  return firstFar({ steps: ownSteps, rejections: [] }, expected, tolerances.trajectory[dtype]);
 }
 
 /** Moments and random states have no name there. */

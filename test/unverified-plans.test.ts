@@ -1,5 +1,5 @@
 /**
- * What the verifier is for, on a training step that runs: faults of the kinds that it refuses, run all the same, give other
+ * What the verifier is for, on a training step that runs: faults of the kinds that it rejects, run all the same, give other
  * gradients or come to nothing; and whatever it lets pass gives the same, bit for bit.
  */
 
@@ -8,7 +8,7 @@ import { describe, test } from "node:test";
 import { openStrictDevice } from "./support/devices.js";
 import { trainingFaults } from "./support/faulted-training.js";
 import { planFaults } from "./support/injected-plans.js";
-import { refusalBy } from "./support/proposed-steps.js";
+import { rejectionBy } from "./support/proposed-steps.js";
 import { testDevice, testDeviceKind } from "./support/test-device.js";
 import { type RunOutcome, traceTraining } from "./support/traced-training.js";
 
@@ -16,12 +16,12 @@ const training = traceTraining(openStrictDevice());
 
 /** What the sound step leaves behind. */
 const sound = training.run(training.straight)[0]!;
-assert.ok(!("refusal" in sound));
+assert.ok(!("rejection" in sound));
 
 type Kept = "gradients" | "persistent";
 
 function isSame(outcome: RunOutcome, what: Kept): boolean {
-  if ("refusal" in outcome || "refusal" in sound) return false;
+  if ("rejection" in outcome || "rejection" in sound) return false;
   return outcome[what].every((bytes, index) => Buffer.compare(bytes, sound[what][index]!) === 0);
 }
 
@@ -32,10 +32,10 @@ function someOf<T>(items: readonly T[], most: number): T[] {
 
 for (const name of ["straight", "streamed"] as const) {
   test(`a sound step, ${name}, passes, and its gradients are those of eager code`, () => {
-    assert.equal(refusalBy(training[name]), undefined);
+    assert.equal(rejectionBy(training[name]), undefined);
     for (const outcome of training.run(training[name])) {
       assert.ok(isSame(outcome, "persistent"), `${name}: another state`);
-      assert.ok(!("refusal" in outcome));
+      assert.ok(!("rejection" in outcome));
       for (const [index, bytes] of outcome.gradients.entries())
         assert.equal(Buffer.compare(bytes, training.eager[index]!), 0, `gradient ${index}`);
     }
@@ -50,21 +50,21 @@ const harmless: ReadonlySet<string> = new Set([
 ]);
 
 describe("faults that are run unverified harm the gradients", () => {
-  const found: { injected: number; refused: number; otherGradients: number; cameToNothing: number }[] = [];
+  const found: { injected: number; rejected: number; otherGradients: number; cameToNothing: number }[] = [];
 
   for (const [name, { rules, injected }] of Object.entries(trainingFaults)) {
-    test(`${name}: refused by the verifier, and where it is not the gradients are right`, () => {
+    test(`${name}: rejected by the verifier, and where it is not the gradients are right`, () => {
       const steps = someOf(injected(training), 16);
-      const counts = { injected: steps.length, refused: 0, otherGradients: 0, cameToNothing: 0 };
+      const counts = { injected: steps.length, rejected: 0, otherGradients: 0, cameToNothing: 0 };
       found.push(counts);
       for (const [index, step] of steps.entries()) {
-        const refusal = refusalBy(step);
+        const rejection = rejectionBy(step);
         const outcomes = training.run(step);
-        if (refusal) {
-          counts.refused++;
-          assert.equal(refusal.code, "PLAN_REFUSED");
-          assert.ok(rules.includes(refusal.numbers["rule"] as never), refusal.message);
-          if (outcomes.some((one) => "refusal" in one)) counts.cameToNothing++;
+        if (rejection) {
+          counts.rejected++;
+          assert.equal(rejection.code, "PLAN_REJECTED");
+          assert.ok(rules.includes(rejection.numbers["rule"] as never), rejection.message);
+          if (outcomes.some((one) => "rejection" in one)) counts.cameToNothing++;
           else if (!outcomes.every((one) => isSame(one, "gradients"))) counts.otherGradients++;
         } else {
           assert.ok(
@@ -83,7 +83,7 @@ describe("faults that are run unverified harm the gradients", () => {
     const sum = (key: keyof (typeof found)[number]): number =>
       found.reduce((total, counts) => total + counts[key], 0);
     context.diagnostic(
-      `${found.length} kinds, ${sum("injected")} injected, ${sum("refused")} refused; of these run unverified ` +
+      `${found.length} kinds, ${sum("injected")} injected, ${sum("rejected")} rejected; of these run unverified ` +
         `${sum("otherGradients")} gave other gradients and ${sum("cameToNothing")} came to nothing`,
     );
     assert.ok(harmful >= 15, `${harmful} do`);

@@ -42,7 +42,7 @@ const batch = count("batch", options.batch);
 const { seed, lr } = crossasset.defaultSettings;
 const allowed = 1e-4;
 /** In float64 a CPU takes twice as long, and as many batches show it. */
-const mostDouble = 33;
+const maxDouble = 33;
 
 type Candidate = "eager" | "planned" | "replayed";
 
@@ -321,7 +321,7 @@ function tellFromOneState(
 
 /** The whole epoch in float64, in which rounding has less to say: what is left would be the engine's. */
 function tellDouble(results: Results, rows: Rows, most: number): void {
-  const batches = Math.min(most, mostDouble);
+  const batches = Math.min(most, maxDouble);
   results.line(`the first ${batches} batches in float64`);
   const [reference, ...columns] = [
     train({ side: "reference", way: "eager", rows, batches, dtype: "f64" }),

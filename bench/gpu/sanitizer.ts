@@ -31,7 +31,7 @@ const { values: options } = parseArgs({
 
 /** Beyond its own time a run is given this much for its start and its end. */
 const graceSeconds = 45;
-const mostLines = 60;
+const maxLines = 60;
 
 const checker =
   [options.checker, "/usr/local/cuda/bin/compute-sanitizer"].find(
@@ -86,9 +86,9 @@ function countChecksums(log: string): number | undefined {
 function tellLog(results: Results, title: string, log: string): void {
   const lines = log.split("\n");
   results.line(`--- ${title}`);
-  for (const line of lines.slice(0, mostLines)) results.line(line);
-  if (lines.length > mostLines) results.line(`… and ${lines.length - mostLines} lines more; the last are`);
-  for (const line of lines.slice(Math.max(mostLines, lines.length - 4))) results.line(line);
+  for (const line of lines.slice(0, maxLines)) results.line(line);
+  if (lines.length > maxLines) results.line(`… and ${lines.length - maxLines} lines more; the last are`);
+  for (const line of lines.slice(Math.max(maxLines, lines.length - 4))) results.line(line);
   results.line();
 }
 

@@ -69,11 +69,11 @@ function runProcess(file, log, timeoutMs) {
     ];
     const child = spawn(process.execPath, [...flags, file.compiled], {
       cwd: file.root,
-      // A refused plan fails its test; a user's step would be slower, and a test might not see that.
+      // A rejected plan fails its test; a user's step would be slower, and a test might not see that.
       // Buffers that a long run fills again and again are small, so that short runs fill them too; a long test has the real ones.
       env: {
         ...process.env,
-        HOLDFAST_ON_REFUSED_PLAN: "error",
+        HOLDFAST_ON_REJECTED_PLAN: "error",
         TEST_HOLDFAST_SIZES: file.isLong ? undefined : "8",
       },
       // A group of its own, so that ending it ends whatever it started too.

@@ -88,7 +88,7 @@ export class Node {
     );
   }
 
-  /** Refuses a backward pass through an op whose step has ended, whether it had saved anything or not. */
+  /** Rejects a backward pass through an op whose step has ended, whether it had saved anything or not. */
   requireStep(): void {
     if (!this.#hasStepEnded) return;
     const { name } = this.op;

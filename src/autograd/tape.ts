@@ -205,7 +205,7 @@ function replaceValue(target: Value, source: Value["source"]): void {
   target.replaceSource(source);
 }
 
-/** Refuses values whose memory holds what a recorded op wrote through another: their own source would be a false one. */
+/** Rejects values whose memory holds what a recorded op wrote through another: their own source would be a false one. */
 function requireCurrent(op: string, operands: readonly (Value | number)[]): void {
   if (!isRecording()) return;
   const index = operands.findIndex((one) => typeof one === "object" && one.isOverwritten);

@@ -21,7 +21,7 @@ function holdfast(args: readonly string[], environment: Record<string, string> =
 }
 
 describe("holdfast tour", () => {
-  test("shows the runtime at work, its refusals and its diagnostics, and ends well", () => {
+  test("shows the runtime at work, its rejections and its diagnostics, and ends well", () => {
     const { status, stdout, stderr } = holdfast(["tour"]);
     assert.equal(status, 0, stderr);
     for (const part of [
@@ -30,7 +30,7 @@ describe("holdfast tour", () => {
       /DEAD_STORAGE: read-back of storage "attention output", which is dead/,
       /OUT_OF_BUDGET: The budget has no room for 1 GiB/,
       /Captured as a graph; after three replays .* is 0\.125\./,
-      /CAPTURE_REFUSED: allocation of 48 KiB by matmul inside capture "bad step"/,
+      /CAPTURE_REJECTED: allocation of 48 KiB by matmul inside capture "bad step"/,
       /holdfast: memory on demand/,
     ]) {
       assert.match(stdout, part);
@@ -53,7 +53,7 @@ test("holdfast settings names every variable with its default", () => {
   }
 });
 
-test("holdfast explain says what a code means, in either case, and refuses what is none", () => {
+test("holdfast explain says what a code means, in either case, and rejects what is none", () => {
   const { meaning, help } = errorCodes.OUT_OF_BUDGET;
   for (const code of ["OUT_OF_BUDGET", "out_of_budget"]) {
     assert.equal(
@@ -63,7 +63,7 @@ test("holdfast explain says what a code means, in either case, and refuses what 
   }
   assert.equal(
     holdfast(["explain", "4"]).stdout,
-    `4: ${exitCodes.refused.meaning}\n  The same command again: fails again.\n`,
+    `4: ${exitCodes.rejected.meaning}\n  The same command again: fails again.\n`,
   );
   const { status, stderr } = holdfast(["explain", "nonsense"]);
   assert.equal(status, 2);

@@ -1,6 +1,6 @@
 /**
  * `holdfast tour`: the memory runtime at work on this machine, in a few seconds. Every line it prints comes from the
- * engine; the refusals are real ones.
+ * engine; the rejections are real ones.
  */
 
 import { basicKernels, blocksFor } from "../driver/index.js";
@@ -65,14 +65,14 @@ function runSteps(runtime: Runtime): void {
 }
 
 function misuse(runtime: Runtime): void {
-  heading("4. Use a storage after its step: refused, by name.");
+  heading("4. Use a storage after its step: rejected, by name.");
   const gone = runtime.step(() => runtime.arena.allocate(48 * 1024, "attention output"));
-  refusal(() => runtime.read(gone));
+  rejection(() => runtime.read(gone));
 }
 
 function overspend(runtime: Runtime): void {
-  heading("5. Ask for more than the budget has: refused before the device is asked, with the holders.");
-  refusal(() => runtime.persistent.place("moments", "AdamW", [{ name: "m", size: 1024 * MiB }]));
+  heading("5. Ask for more than the budget has: rejected before the device is asked, with the holders.");
+  rejection(() => runtime.persistent.place("moments", "AdamW", [{ name: "m", size: 1024 * MiB }]));
 }
 
 function captureAStep(runtime: Runtime, weight: Storage): void {
@@ -92,12 +92,12 @@ function captureAStep(runtime: Runtime, weight: Storage): void {
   for (let replay = 0; replay < 3; replay++) update.replay();
   const [first] = new Float32Array(runtime.read(weight).buffer);
   say(`Captured as a ${update.mode}; after three replays of w ← w · 0.5 the weight is ${first}.`);
-  say("And a capture that allocates is refused before the device is asked:");
-  refusal(() => runtime.capture("bad step", () => void runtime.arena.allocate(48 * 1024, "matmul")));
+  say("And a capture that allocates is rejected before the device is asked:");
+  rejection(() => runtime.capture("bad step", () => void runtime.arena.allocate(48 * 1024, "matmul")));
 }
 
-/** Shows what the engine says when it refuses; a tour in which it doesn't is broken. */
-function refusal(call: () => unknown): void {
+/** Shows what the engine says when it rejects; a tour in which it doesn't is broken. */
+function rejection(call: () => unknown): void {
   try {
     call();
   } catch (error) {
@@ -105,7 +105,7 @@ function refusal(call: () => unknown): void {
     say(`${error.code}: ${error.message}`);
     return;
   }
-  throw new Error("the engine allowed what it must refuse");
+  throw new Error("the engine allowed what it must reject");
 }
 
 function only<T>(list: readonly T[]): T {

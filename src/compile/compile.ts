@@ -122,7 +122,7 @@ export interface PlannedStep {
   /** The dtypes and shapes of its buffers, by their numbers, where they are known. */
   readonly types: ReadonlyMap<number, string>;
   readonly stages: readonly Stage[];
-  /** What was left out because the verifier refused the plan with it; nothing where it agreed at once. */
+  /** What was left out because the verifier rejected the plan with it; nothing where it agreed at once. */
   readonly fallback?: Fallback | undefined;
   /** Persistent memory of which nobody wants what the step leaves in it. */
   readonly deadOnExit: readonly BufferSlice[];
@@ -232,7 +232,7 @@ export const streamOptions = {
 
 /**
  * The same step, to the bit, with what nobody needs soon on side branches. Nothing where there is no such call, or where the verifier
- * refuses the plan for it.
+ * rejects the plan for it.
  */
 export function assignStreams(
   runtime: Runtime,

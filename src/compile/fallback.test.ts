@@ -1,4 +1,4 @@
-/** A refused plan: what is left out, in which order, what is said and what is written. */
+/** A rejected plan: what is left out, in which order, what is said and what is written. */
 
 import assert from "node:assert/strict";
 import { readdirSync, readFileSync, writeFileSync } from "node:fs";
@@ -6,12 +6,12 @@ import { join } from "node:path";
 import { test } from "node:test";
 import { makeFolder } from "../../test/support/folders.js";
 import { Sketch } from "../../test/support/proposed-steps.js";
-import { refusalOf } from "../../test/support/rejections.js";
+import { rejectionOf } from "../../test/support/rejections.js";
 import { withRuntime } from "../../test/support/runtimes.js";
 import type { Runtime, RuntimeOptions } from "../runtime/index.js";
 import type { Stage } from "./compile.js";
 import { type Proposed, planAgreed, planOptional } from "./fallback.js";
-import { refusal } from "./verify/plan-error.js";
+import { rejection } from "./verify/plan-error.js";
 
 /** A trace and four passes, of which the second has changed nothing. */
 function stages(): readonly Stage[] {
@@ -39,7 +39,7 @@ function verifierOf(agreesTo: readonly string[]) {
   const plan = (proposed: Proposed): string => {
     const name = nameOf(proposed);
     asked.push(name);
-    if (!agreesTo.includes(name)) throw refusal("written", `${name} is refused`, { call: 3 });
+    if (!agreesTo.includes(name)) throw rejection("written", `${name} is rejected`, { call: 3 });
     return `plan of ${name}`;
   };
   return { asked, plan };
@@ -51,7 +51,7 @@ function withWarnings<T>(
 ): T {
   const [printed, reports]: [string[], string] = [[], makeFolder()];
   const heard = { print: (text: string) => void printed.push(text) };
-  return withRuntime({ onRefusedPlan: "fallback", reports, ...options, ...heard }, ({ runtime }) => {
+  return withRuntime({ onRejectedPlan: "fallback", reports, ...options, ...heard }, ({ runtime }) => {
     printed.splice(0);
     return use(runtime, printed, reports);
   });
@@ -81,7 +81,7 @@ test("handovers go first, then passes from the last one back; a pass that change
     );
     assert.equal(agreed.usesPdl, false);
     assert.deepEqual(agreed.fallback?.leftOut, ["fuse", "alike", "beside", "pdl"]);
-    assert.match(agreed.fallback?.refusal.message ?? "", /beside with handovers is refused/);
+    assert.match(agreed.fallback?.rejection.message ?? "", /beside with handovers is rejected/);
   });
 });
 
@@ -91,7 +91,7 @@ test("one warning names the step, the first pass left out, the rule and a file t
     const [file = ""] = readdirSync(folder);
     assert.equal(fallback?.report, join(folder, file));
     assert.equal(printed.length, 1);
-    assert.match(printed[0]!, /^holdfast: the verifier refused a plan of compiled train/);
+    assert.match(printed[0]!, /^holdfast: the verifier rejected a plan of compiled train/);
     assert.match(
       printed[0]!,
       /runs without the pass "beside" and the pass after it, and may be slower\. This is a fault of Holdfast/,
@@ -101,7 +101,7 @@ test("one warning names the step, the first pass left out, the rule and a file t
     const report = JSON.parse(readFileSync(join(folder, file), "utf8")) as Record<string, unknown>;
     assert.deepEqual(report["leftOut"], ["beside", "pdl"]);
     assert.deepEqual(report["numbers"], { rule: "written", call: 3 });
-    assert.deepEqual([report["step"], report["code"]], ["train", "PLAN_REFUSED"]);
+    assert.deepEqual([report["step"], report["code"]], ["train", "PLAN_REJECTED"]);
     assert.equal((report["device"] as { kind?: string }).kind, runtime.device.kind);
     assert.match((report["calls"] as string[]).join("\n"), /0 {2}beside .*launch/);
   });
@@ -117,42 +117,42 @@ test("where the report can't be written the warning says so, and the step is pla
   });
 });
 
-test("where even the traced calls are refused, the first refusal is thrown and nothing is written", () => {
+test("where even the traced calls are rejected, the first rejection is thrown and nothing is written", () => {
   withWarnings({}, (runtime, printed, folder) => {
     const { asked, plan } = verifierOf([]);
-    const error = refusalOf(() => planAgreed(runtime, "train", whole(), plan));
-    assert.match(error?.message ?? "", /beside with handovers is refused/);
-    assert.equal(error?.code, "PLAN_REFUSED");
+    const error = rejectionOf(() => planAgreed(runtime, "train", whole(), plan));
+    assert.match(error?.message ?? "", /beside with handovers is rejected/);
+    assert.equal(error?.code, "PLAN_REJECTED");
     assert.equal(asked.at(-1), "trace");
     assert.deepEqual([printed, readdirSync(folder)], [[], []]);
   });
 });
 
-test("with onRefusedPlan: error, the first refusal is thrown at once, of a plan and of an optional schedule", () => {
-  withWarnings({ onRefusedPlan: "error" }, (runtime, printed) => {
+test("with onRejectedPlan: error, the first rejection is thrown at once, of a plan and of an optional schedule", () => {
+  withWarnings({ onRejectedPlan: "error" }, (runtime, printed) => {
     const { asked, plan } = verifierOf(["beside"]);
-    assert.equal(refusalOf(() => planAgreed(runtime, "train", whole(), plan))?.code, "PLAN_REFUSED");
+    assert.equal(rejectionOf(() => planAgreed(runtime, "train", whole(), plan))?.code, "PLAN_REJECTED");
     assert.equal(asked.length, 1);
-    const refused = (): never => {
-      throw refusal("order", "refused");
+    const rejected = (): never => {
+      throw rejection("order", "rejected");
     };
     const streams = { name: "train", schedule: "side branches", calls: [] };
-    assert.equal(refusalOf(() => planOptional(runtime, streams, refused))?.code, "PLAN_REFUSED");
+    assert.equal(rejectionOf(() => planOptional(runtime, streams, rejected))?.code, "PLAN_REJECTED");
     assert.deepEqual(printed, []);
   });
 });
 
-test("a refused schedule that is optional is left out with a warning, and other errors pass", () => {
+test("a rejected schedule that is optional is left out with a warning, and other errors pass", () => {
   withWarnings({}, (runtime, printed, folder) => {
     const streams = { name: "train", schedule: "side branches", calls: stages().at(-1)!.calls };
-    const refused = (): never => {
-      throw refusal("order", "refused");
+    const rejected = (): never => {
+      throw rejection("order", "rejected");
     };
     assert.equal(
       planOptional(runtime, streams, () => 7),
       7,
     );
-    assert.equal(planOptional(runtime, streams, refused), undefined);
+    assert.equal(planOptional(runtime, streams, rejected), undefined);
     assert.match(
       printed.join(""),
       /compiled train, so the step runs without side branches, and may be slower\./,

@@ -1,12 +1,12 @@
 /**
- * What becomes of a plan that the verifier refuses. A refusal is a fault of Holdfast and must not stop the user's program.
+ * What becomes of a plan that the verifier rejects. A rejection is a fault of Holdfast and must not stop the user's program.
  * Passes are left out, from the last one back, until the verifier agrees. The user is warned, and a report is written.
  */
 
 import { HoldfastError } from "../errors/index.js";
 import type { Runtime } from "../runtime/index.js";
 import type { PassName, Stage } from "./compile.js";
-import { warnOfRefusal } from "./report/rejection-report.js";
+import { warnOfRejection } from "./report/rejection-report.js";
 
 /** What can be left out, in the order in which it is applied. */
 export type Optional = PassName | "pdl";
@@ -22,8 +22,8 @@ export interface Proposed {
 export interface Fallback {
   /** In their order: without the first one the verifier agreed, so that one is the likely cause. */
   readonly leftOut: readonly Optional[];
-  /** Why the verifier refused the plan with all of them. */
-  readonly refusal: HoldfastError;
+  /** Why the verifier rejected the plan with all of them. */
+  readonly rejection: HoldfastError;
   /** Where the report lies, or why there is none. */
   readonly report: string;
 }
@@ -34,7 +34,7 @@ interface Agreed<T> extends Proposed {
   readonly fallback: Fallback | undefined;
 }
 
-/** Plans with as many passes as the verifier agrees to. Where it refuses even the traced calls, its first refusal is thrown. */
+/** Plans with as many passes as the verifier agrees to. Where it rejects even the traced calls, its first rejection is thrown. */
 export function planAgreed<T>(
   runtime: Runtime,
   name: string,
@@ -42,40 +42,40 @@ export function planAgreed<T>(
   plan: (proposed: Proposed) => T,
 ): Agreed<T> {
   const first = tryPlan(proposed, plan);
-  if (!("refusal" in first)) return { ...proposed, ...first, fallback: undefined };
-  const { refusal } = first;
-  if (runtime.settings.onRefusedPlan === "error") throw refusal;
+  if (!("rejection" in first)) return { ...proposed, ...first, fallback: undefined };
+  const { rejection } = first;
+  if (runtime.settings.onRejectedPlan === "error") throw rejection;
   for (const { leftOut, ...shorter } of shorterOf(proposed)) {
     const next = tryPlan(shorter, plan);
-    if ("refusal" in next) continue;
-    const report = warnOfRefusal(runtime, { name, refusal, calls: callsOf(proposed), leftOut });
-    return { ...shorter, ...next, fallback: { leftOut, refusal, report } };
+    if ("rejection" in next) continue;
+    const report = warnOfRejection(runtime, { name, rejection, calls: callsOf(proposed), leftOut });
+    return { ...shorter, ...next, fallback: { leftOut, rejection, report } };
   }
-  throw refusal;
+  throw rejection;
 }
 
-/** Plans a schedule that a step can do without: nothing where the verifier refuses it, and a warning. */
+/** Plans a schedule that a step can do without: nothing where the verifier rejects it, and a warning. */
 export function planOptional<T>(
   runtime: Runtime,
   { name, schedule, calls }: { name: string; schedule: string; calls: Stage["calls"] },
   plan: () => T,
 ): T | undefined {
   const tried = tryPlan(undefined, plan);
-  if (!("refusal" in tried)) return tried.planned;
-  const { refusal } = tried;
-  if (runtime.settings.onRefusedPlan === "error") throw refusal;
-  warnOfRefusal(runtime, { name, refusal, calls, schedule, leftOut: [] });
+  if (!("rejection" in tried)) return tried.planned;
+  const { rejection } = tried;
+  if (runtime.settings.onRejectedPlan === "error") throw rejection;
+  warnOfRejection(runtime, { name, rejection, calls, schedule, leftOut: [] });
   return undefined;
 }
 
 function tryPlan<P, T>(
   proposed: P,
   plan: (proposed: P) => T,
-): { readonly planned: T } | { readonly refusal: HoldfastError } {
+): { readonly planned: T } | { readonly rejection: HoldfastError } {
   try {
     return { planned: plan(proposed) };
   } catch (error) {
-    if (error instanceof HoldfastError && error.code === "PLAN_REFUSED") return { refusal: error };
+    if (error instanceof HoldfastError && error.code === "PLAN_REJECTED") return { rejection: error };
     throw error;
   }
 }

@@ -6,7 +6,7 @@ import { readdirSync, readFileSync, writeFileSync, writeSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
 import { makeFolder } from "../../test/support/folders.js";
-import { refuses } from "../../test/support/rejects.js";
+import { rejects } from "../../test/support/rejects.js";
 import { removeLeftovers, type WriteBytes, writeAtomically } from "./atomic-write.js";
 
 /** A disk that has room for so many bytes. */
@@ -44,7 +44,7 @@ test("a full disk is an error that says so, and leaves the old file and nothing 
   writeAtomically(path, "old");
   for (const room of [0, 1, 7]) {
     const save = () => writeAtomically(path, "new words", { write: fullAfter(room) });
-    refuses("BAD_FILE", save, /^.*model can't be written: ENOSPC.*The disk is full: make room/);
+    rejects("BAD_FILE", save, /^.*model can't be written: ENOSPC.*The disk is full: make room/);
     assert.equal(readFileSync(path, "utf8"), "old");
     assert.deepEqual(readdirSync(folder), ["model"]);
   }
@@ -55,17 +55,17 @@ test("each reason of the system has its way out, on one line", () => {
   writeFileSync(join(folder, "file"), "");
   const onDisk = (code: string) => () =>
     writeAtomically(join(folder, "x"), "words", { write: fullAfter(0, code) });
-  refuses("BAD_FILE", onDisk("EROFS"), /The disk is read-only/);
-  refuses("BAD_FILE", onDisk("EACCES"), /change the permissions/);
-  refuses("BAD_FILE", onDisk("EIO"), /The disk has failed/);
-  refuses("BAD_FILE", onDisk("ESTRANGE"), /Check the path, the permissions and the room/);
-  refuses(
+  rejects("BAD_FILE", onDisk("EROFS"), /The disk is read-only/);
+  rejects("BAD_FILE", onDisk("EACCES"), /change the permissions/);
+  rejects("BAD_FILE", onDisk("EIO"), /The disk has failed/);
+  rejects("BAD_FILE", onDisk("ESTRANGE"), /Check the path, the permissions and the room/);
+  rejects(
     "BAD_FILE",
     () => writeAtomically(join(folder, "none", "x"), ""),
     /^[^\n]*ENOENT[^\n]*Check the path: /,
   );
-  refuses("BAD_FILE", () => writeAtomically(join(folder, "file", "x"), ""), /^[^\n]*ENOTDIR[^\n]*is a file/);
-  refuses("BAD_FILE", () => removeLeftovers(join(folder, "none")), /can't be tidied: ENOENT/);
+  rejects("BAD_FILE", () => writeAtomically(join(folder, "file", "x"), ""), /^[^\n]*ENOTDIR[^\n]*is a file/);
+  rejects("BAD_FILE", () => removeLeftovers(join(folder, "none")), /can't be tidied: ENOENT/);
 });
 
 test("leftovers of dead processes are removed; those of living ones, and other files, stay", () => {

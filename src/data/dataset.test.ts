@@ -1,10 +1,10 @@
-/** Data sets: what they take, what they refuse and with which row, and that they are uploaded once. */
+/** Data sets: what they take, what they reject and with which row, and that they are uploaded once. */
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
 import { openDevice, withDevice } from "../../test/support/devices.js";
-import { refuses } from "../../test/support/rejects.js";
+import { rejects } from "../../test/support/rejects.js";
 import { HoldfastError } from "../errors/index.js";
 import { tensor } from "../tensor/index.js";
 import { TensorDataset } from "./dataset.js";
@@ -63,12 +63,12 @@ test("a NaN or an infinity anywhere is found with its row, column and element", 
 });
 
 test("a number that its dtype can't hold is found too", () => {
-  refuses(
+  rejects(
     "NOT_FINITE",
     () => new TensorDataset([[1], [1e300]]),
     /Row 1 of column 0 has 1e\+300 .* more than f32 holds/,
   );
-  refuses("BAD_DTYPE", () => new TensorDataset({ values: [0.5], shape: [1], dtype: "i32" }), /0\.5/);
+  rejects("BAD_DTYPE", () => new TensorDataset({ values: [0.5], shape: [1], dtype: "i32" }), /0\.5/);
 });
 
 test("labels are checked where their classes are told, when the data set is made", () => {
@@ -81,29 +81,29 @@ test("labels are checked where their classes are told, when the data set is made
     });
   assert.equal(make([0, 1, 2, -100])().rows, 2);
   assert.equal(make([0, 1, 2, -1], -1)().rows, 2);
-  refuses(
+  rejects(
     "BAD_INDEX",
     make([0, 1, 2, 3]),
     /^Row 1 of column 0 has the label 3, and there are 3 classes, 0 to 2\./,
   );
-  refuses("BAD_INDEX", make([-1, 1]), /^Row 0 of column 0 has the label -1,.* mark it with -100/);
-  refuses("BAD_INDEX", make([-100, 1], -1), /label -100,.* mark it with -1 /);
+  rejects("BAD_INDEX", make([-1, 1]), /^Row 0 of column 0 has the label -1,.* mark it with -100/);
+  rejects("BAD_INDEX", make([-100, 1], -1), /label -100,.* mark it with -1 /);
 });
 
-test("columns of different length, of no rows, and with a shape that lies are refused", () => {
-  refuses(
+test("columns of different length, of no rows, and with a shape that lies are rejected", () => {
+  rejects(
     "BAD_SHAPE",
     () => new TensorDataset([1, 2], [1, 2, 3]),
     /Column 1 has shape \[3\] and column 0 has 2 rows/,
   );
-  refuses("BAD_SHAPE", () => new TensorDataset([]), /Column 0 has 0 elements/);
-  refuses("BAD_SHAPE", () => new TensorDataset(3), /Column 0 has 1 elements and shape \[\]/);
-  refuses(
+  rejects("BAD_SHAPE", () => new TensorDataset([]), /Column 0 has 0 elements/);
+  rejects("BAD_SHAPE", () => new TensorDataset(3), /Column 0 has 1 elements and shape \[\]/);
+  rejects(
     "BAD_SHAPE",
     () => new TensorDataset({ values: [1, 2, 3], shape: [2, 2] }),
     /3 elements and shape \[2, 2\]/,
   );
-  refuses("BAD_ARGUMENT", () => new TensorDataset(), /at least one column/);
+  rejects("BAD_ARGUMENT", () => new TensorDataset(), /at least one column/);
 });
 
 test("a data set is uploaded once a device, stands in the budget under its label, and can be released", () => {
@@ -125,9 +125,9 @@ test("a data set is uploaded once a device, stands in the budget under its label
   assert.equal(runtime.budget.usedBy("data set"), 0);
 });
 
-test("a data set that the device can't hold is refused with the table of holders", () => {
+test("a data set that the device can't hold is rejected with the table of holders", () => {
   const data = new TensorDataset({ values: new Float32Array(8 * 2 ** 20), shape: [8, 2 ** 20] });
   withDevice({ memory: "48MiB", arena: "1MiB" }, (small) =>
-    refuses("OUT_OF_BUDGET", () => data.placeOn(small), /data set/),
+    rejects("OUT_OF_BUDGET", () => data.placeOn(small), /data set/),
   );
 });

@@ -35,7 +35,7 @@ export interface FlatColumn {
   readonly shape: Shape;
   /** That of the typed array unless given; f32 for plain arrays. */
   readonly dtype?: Dtype;
-  /** Where the elements are labels, of how many classes; a label that is none of them is refused, with its row. */
+  /** Where the elements are labels, of how many classes; a label that is none of them is rejected, with its row. */
   readonly labels?: LabelRange;
 }
 
@@ -55,7 +55,7 @@ export interface Column {
 }
 
 /**
- * Rows of one or more columns, such as inputs and labels. A NaN or an infinity is refused here, with its row. Labels are
+ * Rows of one or more columns, such as inputs and labels. A NaN or an infinity is rejected here, with its row. Labels are
  * best given as an Int32Array, which stays i32.
  *
  * @example

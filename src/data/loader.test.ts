@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
 import { openStrictDevice } from "../../test/support/devices.js";
-import { refuses } from "../../test/support/rejects.js";
+import { rejects } from "../../test/support/rejects.js";
 import type { Tensor } from "../tensor/index.js";
 import { TensorDataset } from "./dataset.js";
 import { DataLoader, type DataLoaderOptions } from "./loader.js";
@@ -93,15 +93,15 @@ test("an epoch's order follows from the seed and its number: it differs from the
   assert.notDeepEqual(labelsOf(make(2)), first);
 });
 
-test("a batch stays at one address, and its tensors are refused by name once the next one is drawn", () => {
+test("a batch stays at one address, and its tensors are rejected by name once the next one is drawn", () => {
   const loader = new DataLoader(numberedRows(5), { batchSize: 2 });
   const addresses = new Set<number>();
   const seen: Tensor[] = [];
   for (const [x] of loader) {
     addresses.add(x.array.storage!.span.address);
     for (const old of seen) {
-      refuses("DEAD_TENSOR", () => old.sum(), /column 0 of batch \d in epoch 0.* clone\(\)/);
-      refuses("DEAD_TENSOR", () => old.tolist());
+      rejects("DEAD_TENSOR", () => old.sum(), /column 0 of batch \d in epoch 0.* clone\(\)/);
+      rejects("DEAD_TENSOR", () => old.tolist());
     }
     seen.push(x);
   }
@@ -119,7 +119,7 @@ test("a clone outlives its batch, and backward notices when the next batch was d
     weight.requiresGrad = true;
     const loss = weight.mul(x).sum();
     pass.next();
-    refuses("SAVED_CHANGED", () => loss.backward());
+    rejects("SAVED_CHANGED", () => loss.backward());
     weight.release();
   });
   assert.deepEqual(kept.tolist(), [
@@ -129,7 +129,7 @@ test("a clone outlives its batch, and backward notices when the next batch was d
   kept.release();
 });
 
-test("two passes of one loader at a time are refused; two loaders share the data set", () => {
+test("two passes of one loader at a time are rejected; two loaders share the data set", () => {
   const data = numberedRows(6);
   const [loader, other] = [new DataLoader(data, { batchSize: 2 }), new DataLoader(data, { batchSize: 3 })];
   const first = loader[Symbol.iterator]();
@@ -140,7 +140,7 @@ test("two passes of one loader at a time are refused; two loaders share the data
     [0, 1, 2],
     [3, 4, 5],
   ]);
-  refuses("BAD_ARGUMENT", () => first.next(), /Epoch 0 was being gone through when epoch 1 began/);
+  rejects("BAD_ARGUMENT", () => first.next(), /Epoch 0 was being gone through when epoch 1 began/);
   assert.deepEqual(second.next().value?.[1].tolist(), [2, 3]);
 });
 
@@ -163,13 +163,13 @@ test("a closed loader gives its buffers back, and what it has drawn is over", ()
   loader.close();
   data.release(cpu);
   assert.equal(cpu.runtime.budget.used, before);
-  refuses("DEAD_TENSOR", () => x.sum());
+  rejects("DEAD_TENSOR", () => x.sum());
 });
 
-test("epochs that are none are refused", () => {
+test("epochs that are none are rejected", () => {
   const loader = new DataLoader(numberedRows(4), { batchSize: 2 });
   for (const epoch of [-1, 0.5, Number.NaN])
-    refuses("BAD_ARGUMENT", () => loader.epoch(epoch).next(), /no epoch/);
+    rejects("BAD_ARGUMENT", () => loader.epoch(epoch).next(), /no epoch/);
 });
 
 test("a loader goes on from its state with the rest of the epoch, and then with the next ones", () => {
@@ -214,16 +214,16 @@ test("a loop over the last batch is still in its epoch until it has ended", () =
   assert.equal([...loader].length, 2);
 });
 
-test("a state of other data, other batches or no place at all is refused", () => {
+test("a state of other data, other batches or no place at all is rejected", () => {
   const make = (options: { batchSize: number; shuffle?: boolean }, rows = 4) =>
     new DataLoader(new TensorDataset(new Float32Array(rows)), { ...options, device: cpu });
   const loader = make({ batchSize: 2 });
   const state = loader.stateDict();
-  refuses("BAD_STATE", () => make({ batchSize: 4 }).loadStateDict(state), /batchSize was 2 and is 4 here/);
-  refuses("BAD_STATE", () => make({ batchSize: 2 }, 6).loadStateDict(state), /rows was 4 and is 6 here/);
-  refuses("BAD_STATE", () => make({ batchSize: 2, shuffle: true }).loadStateDict(state), /shuffled/);
+  rejects("BAD_STATE", () => make({ batchSize: 4 }).loadStateDict(state), /batchSize was 2 and is 4 here/);
+  rejects("BAD_STATE", () => make({ batchSize: 2 }, 6).loadStateDict(state), /rows was 4 and is 6 here/);
+  rejects("BAD_STATE", () => make({ batchSize: 2, shuffle: true }).loadStateDict(state), /shuffled/);
   for (const change of [{ batch: 3 }, { batch: -1 }, { epoch: 0.5 }, { seed: "x" }]) {
-    refuses("BAD_STATE", () => loader.loadStateDict({ ...state, ...change }), /stateDict\(\) returned/);
+    rejects("BAD_STATE", () => loader.loadStateDict({ ...state, ...change }), /stateDict\(\) returned/);
   }
   assert.deepEqual(loader.stateDict(), state);
 });

@@ -331,7 +331,7 @@ export class DataLoader<Sources extends readonly ColumnSource[]> implements Iter
 
 const indexBytes = dtypes.i32.bytes;
 
-/** How many batches an epoch has; refuses sizes that would make none, or one without end. */
+/** How many batches an epoch has; rejects sizes that would make none, or one without end. */
 function countBatches(rows: number, batchSize: number, dropLast: boolean): number {
   if (!Number.isSafeInteger(batchSize) || batchSize < 1) {
     throw new HoldfastError(
@@ -349,7 +349,7 @@ function countBatches(rows: number, batchSize: number, dropLast: boolean): numbe
   );
 }
 
-/** Refuses a state of other data or other batches: its position would mean other rows. */
+/** Rejects a state of other data or other batches: its position would mean other rows. */
 function requireSameLoader(own: LoaderState, state: LoaderState): void {
   const { epoch, batch } = state;
   const isPlace = [epoch, batch].every((count) => Number.isSafeInteger(count) && count >= 0);

@@ -6,7 +6,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, test } from "node:test";
 import { openDevice } from "../../test/support/devices.js";
-import { refuses } from "../../test/support/rejects.js";
+import { rejects } from "../../test/support/rejects.js";
 import { fileWith } from "../../test/support/safetensors-file.js";
 import { sameNamedBytes } from "../../test/support/same-bytes.js";
 import type { Dtype } from "../ir/index.js";
@@ -43,25 +43,25 @@ test("a file of another dtype is converted", () => {
   assert.deepEqual(loaded.parameters()[0]?.tolist(), saved.parameters()[0]?.tolist());
 });
 
-test("a file of another width is refused with its path, and nothing is written", () => {
+test("a file of another width is rejected with its path, and nothing is written", () => {
   saveWeights(path, makeModel("f32", 8));
   const model = makeModel();
   const before = bytesOf(model);
-  refuses("BAD_STATE", () => loadWeights(path, model), /model\.safetensors: The state does not fit/);
-  refuses("BAD_STATE", () => loadWeights(path, model, { strict: false }));
+  rejects("BAD_STATE", () => loadWeights(path, model), /model\.safetensors: The state does not fit/);
+  rejects("BAD_STATE", () => loadWeights(path, model, { strict: false }));
   sameNamedBytes(bytesOf(model), before, "the module");
 });
 
 test("strict loading wants every name; loose loading says what was left out", () => {
   saveWeights(path, new nn.Sequential(new nn.Linear(2, 2)).to(cpu));
   const larger = new nn.Sequential(new nn.Linear(2, 2), new nn.Linear(2, 2)).to(cpu);
-  refuses("BAD_STATE", () => loadWeights(path, larger), /missing in the state: 1.weight, 1.bias/);
+  rejects("BAD_STATE", () => loadWeights(path, larger), /missing in the state: 1.weight, 1.bias/);
   assert.deepEqual(loadWeights(path, larger, { strict: false }).missing, ["1.weight", "1.bias"]);
 });
 
 test("a module on no device has no weights to save, and no file is made", () => {
-  refuses("NO_DEVICE", () => saveWeights(join(folder, "none.safetensors"), new nn.Linear(1, 1)));
-  refuses("BAD_FILE", () => loadWeights(join(folder, "none.safetensors"), makeModel()));
+  rejects("NO_DEVICE", () => saveWeights(join(folder, "none.safetensors"), new nn.Linear(1, 1)));
+  rejects("BAD_FILE", () => loadWeights(join(folder, "none.safetensors"), makeModel()));
 });
 
 test("tensors of other dtypes load where they fit, or are skipped by name", () => {
@@ -81,7 +81,7 @@ test("tensors of other dtypes load where they fit, or are skipped by name", () =
   data.setUint8(17, 0xb9);
   data.setBigInt64(18, 2n ** 50n, true);
   writeFileSync(path, file);
-  refuses("BAD_STATE", () => loadWeights(path, layer), /not in the module: steps/);
+  rejects("BAD_STATE", () => loadWeights(path, layer), /not in the module: steps/);
   loadWeights(path, layer, { skip: ["steps"] });
   assert.deepEqual(
     [layer.weight.tolist(), layer.bias?.tolist()],
@@ -97,16 +97,16 @@ test("tensors of other dtypes load where they fit, or are skipped by name", () =
   writeFileSync(path, file);
   const message =
     /model\.safetensors: Tensor "weight" has the dtype "I64", and its element 1 is 1099511627776/;
-  refuses("BAD_DTYPE", () => loadWeights(path, layer, { strict: false }), message);
+  rejects("BAD_DTYPE", () => loadWeights(path, layer, { strict: false }), message);
   assert.deepEqual(layer.bias?.tolist(), [1, -1.125]);
 });
 
-test("arguments that are no path and no module are refused", () => {
+test("arguments that are no path and no module are rejected", () => {
   const model = makeModel();
   for (const wrong of [undefined, 7, {}]) {
-    refuses("BAD_FILE", () => saveWeights(wrong as never, model));
-    refuses("BAD_FILE", () => loadWeights(wrong as never, model));
-    refuses("BAD_ARGUMENT", () => saveWeights(path, wrong as never), /saveWeights takes a path and a module/);
-    refuses("BAD_ARGUMENT", () => loadWeights(path, wrong as never), /loadWeights takes a path and a module/);
+    rejects("BAD_FILE", () => saveWeights(wrong as never, model));
+    rejects("BAD_FILE", () => loadWeights(wrong as never, model));
+    rejects("BAD_ARGUMENT", () => saveWeights(path, wrong as never), /saveWeights takes a path and a module/);
+    rejects("BAD_ARGUMENT", () => loadWeights(path, wrong as never), /loadWeights takes a path and a module/);
   }
 });

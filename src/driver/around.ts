@@ -2,7 +2,7 @@
 
 import { type Driver, type DriverCall, driverCalls } from "./driver.js";
 
-/** Runs around a call. Returning without calling `proceed` swallows it; throwing refuses it. */
+/** Runs around a call. Returning without calling `proceed` swallows it; throwing rejects it. */
 export type Around = (call: DriverCall, args: readonly unknown[], proceed: () => unknown) => unknown;
 
 export function around(inner: Driver, intercept: Around): Driver {

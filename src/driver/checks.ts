@@ -4,7 +4,7 @@ import { HoldfastError } from "../errors/index.js";
 import { formatBytes, type Span } from "../units/index.js";
 import type { Argument, HostSpan, Parameter } from "./driver.js";
 
-const mostBlocks = 2 ** 31 - 1;
+const maxBlocks = 2 ** 31 - 1;
 
 const scalarRanges = {
   i32: { least: -(2 ** 31), most: 2 ** 31 - 1, isWhole: true },
@@ -19,9 +19,9 @@ export function requireLaunch(
   blocks: number,
   given: number,
 ): void {
-  if (!Number.isInteger(blocks) || blocks < 0 || blocks > mostBlocks) {
+  if (!Number.isInteger(blocks) || blocks < 0 || blocks > maxBlocks) {
     throw badArgument(
-      `Launch of "${kernel}" with ${blocks} blocks; give a whole number from 0 to ${mostBlocks}.`,
+      `Launch of "${kernel}" with ${blocks} blocks; give a whole number from 0 to ${maxBlocks}.`,
     );
   }
   if (given !== parameters.length) {

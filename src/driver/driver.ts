@@ -49,7 +49,7 @@ export interface Event {
   readonly id: number;
 }
 
-/** Page-locked host memory. Its bytes are reached through `Driver.hostBytes` only, so that a look can be refused. */
+/** Page-locked host memory. Its bytes are reached through `Driver.hostBytes` only, so that a look can be rejected. */
 export interface HostMemory {
   readonly type: "host";
   readonly id: number;
@@ -209,7 +209,7 @@ export interface Launch {
 
 /**
  * What a recorded graph holds, by kind; a product counts as one kernel, however many its library makes of it. Memory and
- * host nodes are what the runtime refuses.
+ * host nodes are what the runtime rejects.
  */
 export interface NodeCount {
   readonly kernel: number;

@@ -61,7 +61,7 @@ function headroomOf({ limit, used }: Group): number {
 interface GroupFiles {
   readonly limit: string;
   readonly used: string;
-  /** The row of memory.stat that counts cache which the kernel drops before it refuses memory. */
+  /** The row of memory.stat that counts cache which the kernel drops before it rejects memory. */
   readonly reclaimable: string;
 }
 

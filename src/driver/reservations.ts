@@ -1,5 +1,5 @@
 /**
- * The book of reserved address ranges: which there are, which parts of them have memory, and the refusals that every
+ * The book of reserved address ranges: which there are, which parts of them have memory, and the rejections that every
  * driver gives in the same words.
  */
 
@@ -36,7 +36,7 @@ export class Reservations {
     this.#list.splice(behind < 0 ? this.#list.length : behind, 0, { range, committed: new RangeSet() });
   }
 
-  /** Refuses a part that can't be committed: outside every reservation, off the granularity, or committed before. */
+  /** Rejects a part that can't be committed: outside every reservation, off the granularity, or committed before. */
   requireCommittable(part: Span): void {
     const owner = this.#ownerOf(part);
     const numbers = { address: part.address, size: part.size };
@@ -64,7 +64,7 @@ export class Reservations {
     if (owner) owner.committed = new RangeSet();
   }
 
-  /** Refuses a span that is no whole reservation. */
+  /** Rejects a span that is no whole reservation. */
   requireReserved(reservation: Span): void {
     this.#indexOf(reservation);
   }
@@ -93,7 +93,7 @@ export class Reservations {
   }
 }
 
-/** Refuses a reservation of no bytes. */
+/** Rejects a reservation of no bytes. */
 export function requireReservable(size: Bytes): void {
   if (Number.isSafeInteger(size) && size > 0) return;
   const message = `A reservation of ${size} bytes was asked; ask for a whole number of bytes, 1 or more.`;

@@ -6,8 +6,8 @@
 export interface ErrorRow {
   readonly meaning: string;
   readonly help: string;
-  /** `refused` or `diverged` where the same command would fail again; default: `failed`. `exit-codes.ts` has their numbers. */
-  readonly exit?: "refused" | "diverged";
+  /** `rejected` or `diverged` where the same command would fail again; default: `failed`. `exit-codes.ts` has their numbers. */
+  readonly exit?: "rejected" | "diverged";
 }
 
 export const errorCodes = {
@@ -15,18 +15,18 @@ export const errorCodes = {
   BAD_SETTING: {
     meaning: "An option or a HOLDFAST_… variable is unknown, malformed or out of range.",
     help: "Correct or remove the setting; `holdfast settings` lists them all.",
-    exit: "refused",
+    exit: "rejected",
   },
   BAD_SIZE: {
     meaning: "A byte count is zero, negative, fractional, or not written as 512MiB, 1.5GiB or 64GiB.",
     help: "Give a positive size; a number of bytes is written as 4096B.",
-    exit: "refused",
+    exit: "rejected",
   },
   BAD_ARGUMENT: {
     meaning:
       "A call was given something it can't work with: a span outside its owner, two lengths that differ.",
     help: "The message names the argument, what it was and what would fit.",
-    exit: "refused",
+    exit: "rejected",
   },
   CLOSED: {
     meaning: "The runtime, driver, stream, event, kernel or graph was closed before this call.",
@@ -35,24 +35,24 @@ export const errorCodes = {
   UNSUPPORTED: {
     meaning: "This device or this Node.js can't do what was asked.",
     help: "The message says what is missing and what brings it.",
-    exit: "refused",
+    exit: "rejected",
   },
 
   // Tensors and their ops
   BAD_SHAPE: {
     meaning: "An op was given shapes, axes or sizes that don't fit each other.",
     help: "The message has the op, the shapes and what would fit.",
-    exit: "refused",
+    exit: "rejected",
   },
   BAD_DTYPE: {
     meaning: "An op was given a dtype that it has no meaning for, or a value that its dtype can't hold.",
     help: "Convert first, with tensor.to(dtype); the message says which dtypes fit.",
-    exit: "refused",
+    exit: "rejected",
   },
   BAD_INDEX: {
     meaning: "An index points outside the axis that it selects from, or a label outside the classes.",
     help: "The message has the first wrong index and the range that is there; correct the data.",
-    exit: "refused",
+    exit: "rejected",
   },
   DEAD_TENSOR: {
     meaning:
@@ -62,26 +62,26 @@ export const errorCodes = {
   NO_DEVICE: {
     meaning: "A tensor was asked for, or a module used, before it had a device to live on.",
     help: 'Open one with `await device("cpu")`; move a module there with to().',
-    exit: "refused",
+    exit: "rejected",
   },
   OTHER_DEVICE: {
     meaning: "Two tensors of one op live on different devices, or on a device that was closed.",
     help: "Make both on one device.",
-    exit: "refused",
+    exit: "rejected",
   },
   NO_GRADIENT: {
     meaning:
       "A gradient can't flow: nothing requires one, an op has none, the graph ended with its step, or the input of a compiled " +
       "step has a graph.",
     help: "The message says which. Set requiresGrad, call backward() inside the step, or pass detach() of an input.",
-    exit: "refused",
+    exit: "rejected",
   },
   NOT_TRACEABLE: {
     meaning:
       "A compiled step did something that a trace can't hold: it looked at a value, waited, uploaded data, drew on the host, " +
       "called keep() or schedule.step(), or returned something other than tensors.",
     help: "Return the tensor and read it outside the step; set rates and upload data before the call.",
-    exit: "refused",
+    exit: "rejected",
   },
   STEP_CHANGED: {
     meaning:
@@ -91,17 +91,17 @@ export const errorCodes = {
   SAVED_CHANGED: {
     meaning: "A tensor that backward still needs was written to in place.",
     help: "Use the form that makes a new tensor, or write after backward().",
-    exit: "refused",
+    exit: "rejected",
   },
   BACKWARD_TWICE: {
     meaning: "backward() went through a graph whose saved tensors an earlier backward() had let go.",
     help: "Add the losses and call backward() once, or run the forward pass again.",
-    exit: "refused",
+    exit: "rejected",
   },
   NOT_FINITE: {
     meaning: "A NaN or an infinity was found where training would go on with it.",
     help: "The message says where it first appeared: a row of the data, an op, or the gradients' norm.",
-    exit: "refused",
+    exit: "rejected",
   },
   DIVERGED: {
     meaning:
@@ -115,7 +115,7 @@ export const errorCodes = {
     help:
       "The message lists the differences. Make the parts as they were when it was saved; loadWeights and loadStateDict of a " +
       "module also take strict: false.",
-    exit: "refused",
+    exit: "rejected",
   },
 
   // Files
@@ -123,7 +123,7 @@ export const errorCodes = {
     meaning:
       "A file is not what it should be: truncated, altered, or of another format; or it can't be read or written at all.",
     help: "The message has the file and what is wrong with it; make or fetch the file again.",
-    exit: "refused",
+    exit: "rejected",
   },
   RUN_LOCKED: {
     meaning: "Another process is writing to this run's folder.",
@@ -142,7 +142,7 @@ export const errorCodes = {
   },
   OUT_OF_MEMORY: {
     meaning:
-      "The device refused memory that the budget had allowed, or the host had no memory for an upload.",
+      "The device rejected memory that the budget had allowed, or the host had no memory for an upload.",
     help: "Something else on this machine uses it; lower HOLDFAST_MEMORY or free the device. For an upload, create smaller tensors.",
   },
   ARENA_FULL: {
@@ -201,7 +201,7 @@ export const errorCodes = {
     meaning: "A copy was asked from or to host memory that is not ours: it may move or be collected.",
     help: "Copy through the staging ring; upload() and read() do.",
   },
-  CAPTURE_REFUSED: {
+  CAPTURE_REJECTED: {
     meaning: "Something that is illegal inside a capture was called there.",
     help: "Do it before the capture; the message names the call and the op.",
   },
@@ -220,11 +220,11 @@ export const errorCodes = {
   },
 
   // Compiled steps
-  PLAN_REFUSED: {
+  PLAN_REJECTED: {
     meaning:
       "The verifier found a fault in how a compiled step would run or where its memory would lie; nothing of it was run.",
     help:
-      "Holdfast first tries the plan with fewer passes. You see this if that did not help, or if onRefusedPlan is error. " +
+      "Holdfast first tries the plan with fewer passes. You see this if that did not help, or if onRejectedPlan is error. " +
       "Report it with the whole message. The same function runs without compile().",
   },
 
@@ -233,7 +233,7 @@ export const errorCodes = {
     meaning:
       "There is no GPU to work with: the NVIDIA driver, one of CUDA's libraries or the device itself is missing.",
     help: "The message says what is missing and which package brings it; `holdfast doctor` looks at the whole machine.",
-    exit: "refused",
+    exit: "rejected",
   },
   DRIVER_FAILED: {
     meaning: "A driver call failed; its name and its own error stand in the message.",

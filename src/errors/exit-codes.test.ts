@@ -21,7 +21,7 @@ it("an error that no retry can mend has an exit code of its own", () => {
     "NOT_FINITE",
     "NO_CUDA",
   ] as const)
-    assert.equal(exitCodeOf(new HoldfastError(code, "x")), exitCodes.refused.code, code);
+    assert.equal(exitCodeOf(new HoldfastError(code, "x")), exitCodes.rejected.code, code);
   assert.equal(exitCodeOf(new HoldfastError("DIVERGED", "x")), exitCodes.diverged.code);
   assert.equal(exitCodes.diverged.retry, "fails again");
   for (const code of ["OUT_OF_MEMORY", "OUT_OF_BUDGET", "DRIVER_FAILED", "RUN_LOCKED", "RUN_LOST"] as const)
@@ -33,10 +33,10 @@ it("a file error is worth another try only where the system's reason can pass, h
   const failing = (reason: string): HoldfastError => {
     const cause = Object.assign(new Error(reason), { code: reason });
     const inner = new HoldfastError("BAD_FILE", "can't be written", { cause });
-    return new HoldfastError("BAD_FILE", "is refused", { cause: inner });
+    return new HoldfastError("BAD_FILE", "is rejected", { cause: inner });
   };
   for (const reason of ["ENOSPC", "EIO", "EROFS", "EMFILE"])
     assert.equal(exitCodeOf(failing(reason)), exitCodes.failed.code, reason);
   for (const reason of ["ENOENT", "ENOTDIR", "EACCES"])
-    assert.equal(exitCodeOf(failing(reason)), exitCodes.refused.code, reason);
+    assert.equal(exitCodeOf(failing(reason)), exitCodes.rejected.code, reason);
 });

@@ -31,9 +31,9 @@ export const exitCodes = {
     meaning: "A signal stopped the run; it can be resumed.",
     retry: "resumes",
   },
-  refused: {
+  rejected: {
     code: 4,
-    meaning: "Refused: change the settings, the data, the run or the machine first.",
+    meaning: "Rejected: change the settings, the data, the run or the machine first.",
     retry: "fails again",
   },
   diverged: {
@@ -58,7 +58,7 @@ const passingReasons: ReadonlySet<unknown> = new Set([
   "ERR_WORKER_INIT_FAILED",
 ]);
 
-/** The exit code of a process that an error ends: `refused` where the same command would fail again, else `failed`. */
+/** The exit code of a process that an error ends: `rejected` where the same command would fail again, else `failed`. */
 export function exitCodeOf(error: unknown): number {
   if (!(error instanceof HoldfastError) || hasPassingReason(error)) return exitCodes.failed.code;
   return exitCodes[exitOf(error.code)].code;

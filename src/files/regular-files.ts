@@ -14,7 +14,7 @@ export interface OpenedFile {
 }
 
 /**
- * Opens a regular file for reading. A folder, a pipe or a device is refused with BAD_FILE. Errors of the system stay as they
+ * Opens a regular file for reading. A folder, a pipe or a device is rejected with BAD_FILE. Errors of the system stay as they
  * are, so that a caller can tell a missing file from others.
  */
 export function openRegularFile(path: string): OpenedFile {
@@ -36,7 +36,7 @@ export function openRegularFile(path: string): OpenedFile {
   }
 }
 
-/** Reads a whole regular file of at most `maxBytes`; a larger one is refused with BAD_FILE. */
+/** Reads a whole regular file of at most `maxBytes`; a larger one is rejected with BAD_FILE. */
 export function readRegularFile(path: string, maxBytes: number): Buffer {
   const { file, stats } = openRegularFile(path);
   try {

@@ -3,7 +3,7 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { Readable } from "node:stream";
 import { pipeline } from "node:stream/promises";
-import type { Refusal } from "./gate.js";
+import type { Rejection } from "./gate.js";
 
 /** A body: whole, or made piece by piece as fast as it is read. */
 export interface Body {
@@ -51,7 +51,7 @@ export function json(value: unknown): Body {
 }
 
 /** The connection ends where the rest of the request is not to be read. */
-export function sendRefusal(response: ServerResponse, { status, error }: Refusal): void {
+export function sendRejection(response: ServerResponse, { status, error }: Rejection): void {
   const content = JSON.stringify({ error });
   response.writeHead(status, {
     ...safeHeaders,
@@ -64,8 +64,8 @@ export function sendRefusal(response: ServerResponse, { status, error }: Refusal
   response.end(response.req.method === "HEAD" ? undefined : content);
 }
 
-/** A refusal where there is no request yet to answer. */
-export function rawRefusal({ status, error }: Refusal, reason: string): string {
+/** A rejection where there is no request yet to answer. */
+export function rawRejection({ status, error }: Rejection, reason: string): string {
   const content = JSON.stringify({ error });
   const head = [
     `HTTP/1.1 ${status} ${reason}`,

@@ -8,10 +8,10 @@ import { createHash, randomBytes, timingSafeEqual } from "node:crypto";
 import type { IncomingMessage } from "node:http";
 import { hostsIn, hostsOf } from "../train/index.js";
 
-export const mostUrlLength = 4096;
+export const maxUrlLength = 4096;
 
-/** Why a request is refused, as HTTP tells it and in one line. */
-export interface Refusal {
+/** Why a request is rejected, as HTTP tells it and in one line. */
+export interface Rejection {
   readonly status: 400 | 401 | 403 | 404 | 405 | 413 | 414 | 431 | 503;
   readonly error: string;
 }
@@ -34,7 +34,7 @@ export function makeToken(): string {
 }
 
 /** What is wrong with a request; undefined where it may be answered. The token is looked at by `hasToken`. */
-export function refuse(gate: Gate, request: IncomingMessage): Refusal | undefined {
+export function reject(gate: Gate, request: IncomingMessage): Rejection | undefined {
   const { method = "", url = "", headers } = request;
   const [host = "", ...others] = hostsIn(request);
   if (others.length > 0) return { status: 400, error: "The request has several Host headers. Send one." };
@@ -44,14 +44,14 @@ export function refuse(gate: Gate, request: IncomingMessage): Refusal | undefine
   }
   const { origin } = headers;
   if (origin !== undefined && origin.toLowerCase() !== `http://${host}`)
-    return { status: 403, error: "Requests of other sites are refused." };
+    return { status: 403, error: "Requests of other sites are rejected." };
   const isForeign = ["cross-site", "same-site"].includes(String(headers["sec-fetch-site"]));
   if (isForeign && headers["sec-fetch-mode"] !== "navigate")
-    return { status: 403, error: "Requests of other sites are refused." };
+    return { status: 403, error: "Requests of other sites are rejected." };
   if (method !== "GET" && method !== "HEAD")
     return { status: 405, error: "This server is read-only: it answers GET and HEAD." };
-  if (url.length > mostUrlLength)
-    return { status: 414, error: `The address is longer than ${mostUrlLength} characters.` };
+  if (url.length > maxUrlLength)
+    return { status: 414, error: `The address is longer than ${maxUrlLength} characters.` };
   if (headers["transfer-encoding"] !== undefined || Number(headers["content-length"] ?? 0) !== 0)
     return { status: 413, error: "This server takes no bodies." };
   if (!url.startsWith("/")) return { status: 400, error: "The address does not begin with a slash." };

@@ -14,7 +14,7 @@ export interface LiveOptions {
   /** From look to look, in milliseconds; 500 unless given. */
   readonly pollMs?: number | undefined;
   /** How many may listen at once; 64 unless given. */
-  readonly mostListeners?: number | undefined;
+  readonly maxListeners?: number | undefined;
 }
 
 /** What is told only by its name, so that who shows it asks for it. */
@@ -29,17 +29,17 @@ const told = {
 /** A word now and then keeps what lies between from closing the connection. */
 const commentMs = 15_000;
 /** Who has not read so much of what was sent does not listen. */
-const mostUnread = MiB;
+const maxUnread = MiB;
 
 /** All who listen, to all runs. */
 export class LiveRuns {
   readonly #runs = new Map<string, LiveRun>();
   readonly #pollMs: number;
-  readonly #mostListeners: number;
+  readonly #maxListeners: number;
 
-  constructor({ pollMs = 500, mostListeners = 64 }: LiveOptions = {}) {
+  constructor({ pollMs = 500, maxListeners = 64 }: LiveOptions = {}) {
     this.#pollMs = pollMs;
-    this.#mostListeners = mostListeners;
+    this.#maxListeners = maxListeners;
   }
 
   get listeners(): number {
@@ -50,7 +50,7 @@ export class LiveRuns {
 
   /** False where too many listen already. */
   listen(path: string, response: ServerResponse): boolean {
-    if (this.listeners >= this.#mostListeners) return false;
+    if (this.listeners >= this.#maxListeners) return false;
     response.writeHead(200, { ...safeHeaders, "Content-Type": "text/event-stream; charset=utf-8" });
     if (response.req.method === "HEAD") {
       response.end();
@@ -141,7 +141,7 @@ class LiveRun {
     if (text === "" && !isDue) return;
     this.#saidMs = nowMs;
     for (const response of this.listeners) {
-      if (response.writableLength > mostUnread) response.destroy();
+      if (response.writableLength > maxUnread) response.destroy();
       else response.write(text === "" ? ": still here\n\n" : text);
     }
   }

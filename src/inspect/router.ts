@@ -3,12 +3,12 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { type Body, json, safeHeaders } from "./answers.js";
 import { type Page, policyFor, readPage } from "./assets.js";
-import type { Refusal } from "./gate.js";
+import type { Rejection } from "./gate.js";
 import { type LiveOptions, LiveRuns } from "./live.js";
 import { plainPage } from "./plain-page.js";
 import { runExports } from "./run-exports.js";
 import { findRun, type ListedRun, type ShownFolder } from "./run-list.js";
-import { listLines, RunView, refusedDetail } from "./run-view.js";
+import { listLines, RunView, rejectedDetail } from "./run-view.js";
 
 export interface RouterOptions extends LiveOptions {
   /** Where the page's files are; where the build puts them unless given. */
@@ -16,9 +16,9 @@ export interface RouterOptions extends LiveOptions {
 }
 
 const defaultPoints = 2000;
-const mostPoints = 50_000;
+const maxPoints = 50_000;
 /** So many rows of all runs together are held; the runs that were looked at last keep theirs. */
-const mostRowsHeld = 2 ** 23;
+const maxRowsHeld = 2 ** 23;
 
 export class Router {
   readonly #shown: ShownFolder;
@@ -43,7 +43,7 @@ export class Router {
     query: URLSearchParams,
     request: IncomingMessage,
     response: ServerResponse,
-  ): Promise<Body | Refusal | "answered"> {
+  ): Promise<Body | Rejection | "answered"> {
     if (path === "/") return this.#index(request, response);
     if (path.startsWith("/assets/")) return this.#asset(path, request, response);
     if (path === "/api/runs") return json(listLines(this.#shown));
@@ -60,11 +60,11 @@ export class Router {
     [what, which, ...more]: readonly string[],
     query: URLSearchParams,
     response: ServerResponse,
-  ): Promise<Body | Refusal | "answered"> {
-    if (run.refusal !== undefined)
+  ): Promise<Body | Rejection | "answered"> {
+    if (run.rejection !== undefined)
       return what === undefined
-        ? json(refusedDetail(run.name, run.refusal))
-        : { status: 404, error: run.refusal };
+        ? json(rejectedDetail(run.name, run.rejection))
+        : { status: 404, error: run.rejection };
     if (more.length > 0) return notFound;
     const view = this.#viewOf(run);
     if (what === undefined || ["plans", "memory", "export"].includes(what)) await view.catchUp();
@@ -96,7 +96,7 @@ export class Router {
     let held = 0;
     for (const one of this.#views.values()) held += one.steps.rows;
     for (const [path, { steps }] of this.#views) {
-      if ((held <= mostRowsHeld && this.#views.size <= 64) || path === run.path) break;
+      if ((held <= maxRowsHeld && this.#views.size <= 64) || path === run.path) break;
       held -= steps.rows;
       this.#views.delete(path);
     }
@@ -112,13 +112,13 @@ export class Router {
     return fileAnswer(index, policy, request, response);
   }
 
-  #asset(path: string, request: IncomingMessage, response: ServerResponse): Body | Refusal | "answered" {
+  #asset(path: string, request: IncomingMessage, response: ServerResponse): Body | Rejection | "answered" {
     const asset = this.#page.assets.get(path);
     return asset ? fileAnswer(asset, this.#page.policy, request, response) : notFound;
   }
 }
 
-const notFound: Refusal = { status: 404, error: "There is nothing at this address." };
+const notFound: Rejection = { status: 404, error: "There is nothing at this address." };
 
 const policyHeader = (policy: string) => ({ "Content-Security-Policy": policy });
 
@@ -135,14 +135,14 @@ function fileAnswer(
   return "answered";
 }
 
-function stepsAnswer({ steps }: RunView, query: URLSearchParams): Body | Refusal {
+function stepsAnswer({ steps }: RunView, query: URLSearchParams): Body | Rejection {
   const wanted = { from: query.get("from"), to: query.get("to"), points: query.get("points") };
   for (const [name, text] of Object.entries(wanted)) {
     if (text !== null && !/^\d{1,15}$/.test(text))
       return { status: 400, error: `${name} takes a whole number from 0.` };
   }
   const numberOf = (text: string | null): number | undefined => (text === null ? undefined : Number(text));
-  const points = Math.min(numberOf(wanted.points) ?? defaultPoints, mostPoints);
+  const points = Math.min(numberOf(wanted.points) ?? defaultPoints, maxPoints);
   if (points === 0) return { status: 400, error: "points takes a whole number from 1." };
   steps.refresh();
   const { columns, ...rest } = steps.points({ from: numberOf(wanted.from), to: numberOf(wanted.to), points });
@@ -150,12 +150,12 @@ function stepsAnswer({ steps }: RunView, query: URLSearchParams): Body | Refusal
   return json({ ...rest, columns: lists });
 }
 
-function planAnswer(view: RunView, which: string): Body | Refusal {
+function planAnswer(view: RunView, which: string): Body | Rejection {
   const plan = /^\d{1,6}$/.test(which) ? view.inspection().plans[Number(which)] : undefined;
   return plan ? json(plan) : { status: 404, error: "The run has no plan of that index." };
 }
 
-function exportAnswer(view: RunView, which: string): Body | Refusal {
+function exportAnswer(view: RunView, which: string): Body | Rejection {
   for (const { name, make } of runExports) {
     const match = name.exec(which);
     const body = match && make(view, Number(match[1] ?? 0));

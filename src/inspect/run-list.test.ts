@@ -6,7 +6,7 @@ import { mkdirSync, renameSync, rmSync, symlinkSync, writeFileSync } from "node:
 import { join } from "node:path";
 import { test } from "node:test";
 import { makeFolder } from "../../test/support/folders.js";
-import { refuses } from "../../test/support/rejects.js";
+import { rejects } from "../../test/support/rejects.js";
 import { writeSampleRun } from "../../test/support/sample-run.js";
 import { findRun, findShown, listRuns } from "./run-list.js";
 
@@ -25,8 +25,8 @@ test("a run's folder is told from a folder of runs, and neither from what is no 
   const { path } = writeSampleRun(root, "one", { steps: 1 });
   assert.deepEqual(findShown(root), { root });
   assert.deepEqual(findShown(path), { root, run: "one" });
-  refuses("BAD_FILE", () => findShown(join(path, "run.json")), /is no folder/);
-  refuses("BAD_FILE", () => findShown(join(root, "none")), /is no folder/);
+  rejects("BAD_FILE", () => findShown(join(path, "run.json")), /is no folder/);
+  rejects("BAD_FILE", () => findShown(join(root, "none")), /is no folder/);
 });
 
 test("only a name in the list finds a run: no path does", () => {
@@ -55,19 +55,19 @@ test("a file that is a link to outside, a folder or a pipe keeps its run from be
   const outer = makeFolder();
   const root = join(outer, "runs");
   const { path } = writeSampleRun(root, "one", { steps: 1 });
-  assert.equal(findRun({ root }, "one")?.refusal, undefined);
+  assert.equal(findRun({ root }, "one")?.rejection, undefined);
   const metrics = join(path, "metrics.jsonl");
   renameSync(metrics, join(path, "kept.jsonl"));
   symlinkSync(join(path, "kept.jsonl"), metrics);
-  assert.equal(findRun({ root }, "one")?.refusal, undefined);
+  assert.equal(findRun({ root }, "one")?.rejection, undefined);
   rmSync(metrics);
   writeFileSync(join(outer, "secret.jsonl"), '{"secret":1}\n');
   symlinkSync(join(outer, "secret.jsonl"), metrics);
-  assert.match(findRun({ root }, "one")?.refusal ?? "", /metrics\.jsonl is a link out of the folder/);
+  assert.match(findRun({ root }, "one")?.rejection ?? "", /metrics\.jsonl is a link out of the folder/);
   rmSync(metrics);
   mkdirSync(metrics);
-  assert.match(findRun({ root }, "one")?.refusal ?? "", /metrics\.jsonl is no file/);
+  assert.match(findRun({ root }, "one")?.rejection ?? "", /metrics\.jsonl is no file/);
   rmSync(metrics, { recursive: true });
   if (spawnSync("mkfifo", [metrics]).status !== 0) return t.diagnostic("no pipes can be made here");
-  assert.match(findRun({ root }, "one")?.refusal ?? "", /metrics\.jsonl is no file/);
+  assert.match(findRun({ root }, "one")?.rejection ?? "", /metrics\.jsonl is no file/);
 });

@@ -23,7 +23,7 @@ export interface ListedRun {
   readonly name: string;
   readonly path: string;
   /** Why nothing in it is read; undefined where it may be. */
-  readonly refusal?: string | undefined;
+  readonly rejection?: string | undefined;
 }
 
 /** What was asked to be shown: a folder of runs, and one of them where it was named. */
@@ -60,7 +60,7 @@ function runsIn({ root, run }: ShownFolder): ListedRun[] {
     const path = join(root, entry.name);
     const isFolder = entry.isDirectory() || (entry.isSymbolicLink() && isFolderInside(path, real));
     if (!isFolder || !(entry.name === run || looksLikeRun(path))) return [];
-    return [{ name: entry.name, path, refusal: refusalOf(path, real) }];
+    return [{ name: entry.name, path, rejection: rejectionOf(path, real) }];
   });
 }
 
@@ -81,7 +81,7 @@ function isFolderInside(path: string, realRoot: string): boolean {
 }
 
 /** A link that leads away, or what would never end when it is read, such as a pipe. */
-function refusalOf(path: string, realRoot: string): string | undefined {
+function rejectionOf(path: string, realRoot: string): string | undefined {
   for (const name of readFiles) {
     const file = join(path, name);
     const link = lstatSync(file, { throwIfNoEntry: false });

@@ -67,9 +67,9 @@ function compare(one: string, other: string): number {
   return one < other ? -1 : one > other ? 1 : 0;
 }
 
-function lineOf({ name, path, refusal }: ListedRun): RunLine {
+function lineOf({ name, path, rejection }: ListedRun): RunLine {
   const nothing = { step: null, of: null, device: null, started: null, updated: null, isLive: false };
-  if (refusal !== undefined) return { name, state: "broken", ...nothing, note: refusal };
+  if (rejection !== undefined) return { name, state: "broken", ...nothing, note: rejection };
   const { run, status, messages } = readRun(path, { metrics: false });
   const note = messages[0] ?? null;
   const known = {
@@ -88,9 +88,9 @@ function textOf(value: unknown): string | null {
 }
 
 /** At most so many samples of memory are told, and the last. */
-const mostSamples = 2000;
+const maxSamples = 2000;
 /** At most so many phase lines are told. */
-const mostPhases = 2000;
+const maxPhases = 2000;
 
 export class RunView {
   readonly name: string;
@@ -129,7 +129,7 @@ export class RunView {
   /** Where memory stood: of samples that lie close together the one with the most in use, and the last of all. */
   memory(): readonly MemorySample[] {
     const { memory } = this.inspection();
-    const perBucket = Math.ceil(memory.length / mostSamples);
+    const perBucket = Math.ceil(memory.length / maxSamples);
     if (perBucket <= 1) return memory;
     const kept: MemorySample[] = [];
     for (let first = 0; first < memory.length; first += perBucket) {
@@ -143,7 +143,7 @@ export class RunView {
   /** What the recorder wrote, newest last. */
   phases(): string[] {
     const lines = phaseFiles.flatMap((name) => lastLines(join(this.path, name)));
-    return lines.slice(-mostPhases);
+    return lines.slice(-maxPhases);
   }
 
   #stepMessages(): string[] {
@@ -157,20 +157,20 @@ export class RunView {
 }
 
 /** All that is told of a folder in which nothing may be read. */
-export function refusedDetail(name: string, refusal: string): RunDetail {
+export function rejectedDetail(name: string, rejection: string): RunDetail {
   return {
     ...{ name, run: null, status: null, results: null, metrics: [], plans: [], trouble: [] },
-    messages: [refusal],
+    messages: [rejection],
   };
 }
 
 /** So much of a log's end is looked at. */
-const mostTail = MiB;
+const maxTail = MiB;
 
 /** Whole lines at a file's end; none where there is no such file. */
 function lastLines(path: string): string[] {
   try {
-    const { bytes, before } = readTail(path, mostTail);
+    const { bytes, before } = readTail(path, maxTail);
     // The first may have lost its beginning, the last is not at its end yet.
     return bytes
       .toString("utf8")

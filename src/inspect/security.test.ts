@@ -104,7 +104,7 @@ test("no address that anybody makes up is answered with a file, or with anything
   );
 });
 
-test("a request under another name than the server's own is refused: a rebound name reaches nothing", async () => {
+test("a request under another name than the server's own is rejected: a rebound name reaches nothing", async () => {
   for (const host of [
     "evil.example",
     `evil.example:${port}`,
@@ -132,7 +132,7 @@ test("a request under another name than the server's own is refused: a rebound n
   }
 });
 
-test("a request that another site's page makes is refused, and nothing allows its reading", async () => {
+test("a request that another site's page makes is rejected, and nothing allows its reading", async () => {
   for (const origin of [
     "http://evil.example",
     "null",
@@ -167,7 +167,7 @@ test("only reading is answered, and no request may have a body", async () => {
   assert.match(await exchange(port, both), /^HTTP\/1\.1 4\d\d /);
 });
 
-test("long addresses, large heads and what is no HTTP are refused in one line of JSON", async () => {
+test("long addresses, large heads and what is no HTTP are rejected in one line of JSON", async () => {
   const long = await ask(`/api/runs?${"x".repeat(5000)}`);
   assert.equal(long.status, 414);
   const requestWith = (line: string, header: string): string =>
@@ -254,7 +254,7 @@ test("a client that takes too long over its request is closed", async () => {
 });
 
 test("so many may listen and no more; when one leaves, another may", async () => {
-  const { port: busy } = await openTestInspector({ root, mostListeners: 3, pollMs: 5 });
+  const { port: busy } = await openTestInspector({ root, maxListeners: 3, pollMs: 5 });
   const path = "/api/runs/one/live";
   const listeners = await Promise.all([1, 2, 3].map(() => listenTo(busy, path)));
   assert.deepEqual(

@@ -293,7 +293,7 @@ test("a damaged line is a message of the run, and its state is still told", asyn
     assert.match(messages.join("\n"), part);
 });
 
-test("a port that is taken, a token that is none and an address that is none are refused in one line", async () => {
+test("a port that is taken, a token that is none and an address that is none are rejected in one line", async () => {
   const other = createServer().listen(0, "127.0.0.1");
   after(() => other.close());
   await new Promise((resolve) => other.once("listening", resolve));

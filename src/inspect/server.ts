@@ -11,7 +11,7 @@ import {
   limitConnections,
   urlHost,
 } from "../train/index.js";
-import { rawRefusal, send, sendRefusal } from "./answers.js";
+import { rawRejection, send, sendRejection } from "./answers.js";
 import {
   checkToken,
   cookieOf,
@@ -19,8 +19,8 @@ import {
   isToken,
   makeGate,
   makeToken,
-  type Refusal,
-  refuse,
+  type Rejection,
+  reject,
 } from "./gate.js";
 import { Router, type RouterOptions } from "./router.js";
 import { findShown } from "./run-list.js";
@@ -44,8 +44,8 @@ export interface Inspector {
   close(): Promise<void>;
 }
 
-/** More than this of headers is refused. */
-const mostHeaderBytes = 8192;
+/** More than this of headers is rejected. */
+const maxHeaderBytes = 8192;
 
 /** Serves runs until it is closed. */
 export async function openInspector(options: InspectorOptions): Promise<Inspector> {
@@ -63,12 +63,12 @@ export async function openInspector(options: InspectorOptions): Promise<Inspecto
   const router = new Router({ root: shown.root, run }, options);
   let gate: Gate | undefined;
   const connectionsCheckingInterval = checkingIntervalOf(options);
-  const server = createServer({ maxHeaderSize: mostHeaderBytes, connectionsCheckingInterval });
+  const server = createServer({ maxHeaderSize: maxHeaderBytes, connectionsCheckingInterval });
   limitConnections(server, options);
   server.on("request", (request, response) => {
     if (gate) void answer(gate, router, request, response);
   });
-  server.on("clientError", refuseBroken);
+  server.on("clientError", rejectBroken);
   await new Promise<void>((resolve, reject) => {
     server.once("error", (cause: NodeJS.ErrnoException) => reject(cannotListen(host, port, cause)));
     server.listen({ host, port }, resolve);
@@ -96,13 +96,13 @@ async function answer(
   response: ServerResponse,
 ): Promise<void> {
   try {
-    const refusal = refuse(gate, request);
-    if (refusal) return sendRefusal(response, refusal);
+    const rejection = reject(gate, request);
+    if (rejection) return sendRejection(response, rejection);
     const { path, query } = splitUrl(request.url ?? "/");
     const { isGood, isFromUrl } = checkToken(gate, request, query);
     if (!isGood) {
       const error = "This needs the token: open the address that the inspector printed.";
-      return sendRefusal(response, { status: 401, error });
+      return sendRejection(response, { status: 401, error });
     }
     if (isFromUrl) response.setHeader("Set-Cookie", cookieOf(gate));
     if (isFromUrl && path === "/") {
@@ -112,7 +112,7 @@ async function answer(
     }
     const body = await router.route(path, query, request, response);
     if (body === "answered") return;
-    if ("status" in body) sendRefusal(response, body);
+    if ("status" in body) sendRejection(response, body);
     else await send(request, response, body);
   } catch (error) {
     fail(response, error);
@@ -126,7 +126,7 @@ function fail(response: ServerResponse, error: unknown): void {
     return;
   }
   const message = error instanceof Error ? (error.message.split("\n")[0] ?? "") : String(error);
-  sendRefusal(response, { status: 503, error: message });
+  sendRejection(response, { status: 503, error: message });
 }
 
 function splitUrl(url: string): { readonly path: string; readonly query: URLSearchParams } {
@@ -136,13 +136,13 @@ function splitUrl(url: string): { readonly path: string; readonly query: URLSear
 }
 
 /** What is no request of HTTP, or too large for one. */
-function refuseBroken({ code }: NodeJS.ErrnoException, socket: Socket): void {
-  const refusal: Refusal =
+function rejectBroken({ code }: NodeJS.ErrnoException, socket: Socket): void {
+  const rejection: Rejection =
     code === "HPE_HEADER_OVERFLOW"
-      ? { status: 431, error: `The head of the request is larger than ${mostHeaderBytes} bytes.` }
+      ? { status: 431, error: `The head of the request is larger than ${maxHeaderBytes} bytes.` }
       : { status: 400, error: "This is no request that could be answered." };
-  const reason = refusal.status === 431 ? "Request Header Fields Too Large" : "Bad Request";
-  if (socket.writable && code !== "ECONNRESET") socket.end(rawRefusal(refusal, reason));
+  const reason = rejection.status === 431 ? "Request Header Fields Too Large" : "Bad Request";
+  if (socket.writable && code !== "ECONNRESET") socket.end(rawRejection(rejection, reason));
   // Not before what was written is out, and whether or not the other side goes on sending.
   socket.destroySoon();
 }

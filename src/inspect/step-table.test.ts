@@ -118,7 +118,7 @@ test("a log that a resume has cut is read anew, also where it is longer again by
   assert.deepEqual([before.loss.length, before.loss[60]], [100, 1]);
 });
 
-test("a log that is not there has no rows, and a file that is none is refused with its name", () => {
+test("a log that is not there has no rows, and a file that is none is rejected with its name", () => {
   const table = new StepTable(makeFolder());
   table.refresh();
   assert.equal(table.points({ points: 5 }).columns.step.length, 0);

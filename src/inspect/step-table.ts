@@ -16,7 +16,7 @@ import {
 } from "../train/index.js";
 
 /** More than this is no longer held: 1 GiB. */
-const mostRows = 2 ** 24;
+const maxRows = 2 ** 24;
 
 /** Rates over less than this say more of the clock than of the run, in milliseconds. */
 const shortestSpanMs = 100;
@@ -71,10 +71,10 @@ export class StepTable {
   /** How many rows the log has; none where it is not there, and an error where it is no such log or too long. */
   count(): number {
     const count = countOf(this.#path);
-    if (count > mostRows) {
+    if (count > maxRows) {
       throw new HoldfastError(
         "UNSUPPORTED",
-        `${this.#path} has ${count.toLocaleString("en")} rows; the inspector holds ${mostRows.toLocaleString("en")} at most.`,
+        `${this.#path} has ${count.toLocaleString("en")} rows; the inspector holds ${maxRows.toLocaleString("en")} at most.`,
       );
     }
     return count;

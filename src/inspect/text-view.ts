@@ -15,10 +15,10 @@ export interface TextOptions {
 
 /** The words at the left, and the room they take. */
 const margin = 10;
-const mostEpochs = 8;
-const mostHolders = 6;
-const mostTrouble = 4;
-const mostNotes = 4;
+const maxEpochs = 8;
+const maxHolders = 6;
+const maxTrouble = 4;
+const maxNotes = 4;
 
 /** The list of runs, a line each. */
 export function describeRuns(lines: readonly RunLine[], { columns = 80 }: TextOptions = {}): string {
@@ -61,7 +61,7 @@ export function describeRun(
     ["memory", memoryLines(memory.at(-1), width)],
     ["plans", largestOf(plans).flatMap(planLines)],
     ["trouble", troubleLines(detail)],
-    ["notes", notes.slice(0, mostNotes)],
+    ["notes", notes.slice(0, maxNotes)],
   ];
   const lines = parts.flatMap(([word, texts]) =>
     texts.map((text, index) => (index === 0 ? word : "").padEnd(margin) + text),
@@ -135,7 +135,7 @@ function epochLines({ metrics }: RunDetail): string[] {
   const epochs = metrics.filter((record) => typeof record["epoch"] === "number");
   if (epochs.length === 0) return [];
   const rows = epochs
-    .slice(-mostEpochs)
+    .slice(-maxEpochs)
     .map(({ fold, epoch, loss, lr, samplesPerSecond, seconds }) => [
       ...[fold, epoch].map((index) => (typeof index === "number" ? String(index + 1) : "")),
       ...[figure(loss), figure(lr)],
@@ -165,7 +165,7 @@ function memoryLines(sample: MemorySample | undefined, width: number): string[] 
   const { used, limit, arena, step } = sample;
   const holders = [...sample.holders].sort((one, other) => other.bytes - one.bytes);
   const named = holders
-    .slice(0, mostHolders)
+    .slice(0, maxHolders)
     .map(({ label, bytes }, index) => `${shadeOf(index)} ${label} ${formatBytes(bytes)}`);
   return [
     `${formatBytes(used)} of ${formatBytes(limit)}, ${percent(used / Math.max(limit, 1))}, at step ${count(step)}; of these:`,
@@ -196,12 +196,12 @@ function planLines({ name, inputs, mode, calls, memory }: PlanRecord): string[] 
 
 function troubleLines({ trouble }: RunDetail): string[] {
   const told = trouble
-    .slice(-mostTrouble)
+    .slice(-maxTrouble)
     .flatMap(({ kind, step, message, phases }) => [
       `${kind} at step ${count(step)}: ${message}`,
       ...(phases.length > 0 ? [`  after ${phases.slice(-3).join(", ")}`] : []),
     ]);
-  const left = trouble.length - mostTrouble;
+  const left = trouble.length - maxTrouble;
   return left > 0 ? [`${count(left)} before these`, ...told] : told;
 }
 

@@ -28,7 +28,7 @@ export function viewAsText(path: string): TextView {
       const [line] = lines;
       const run = line && lines.length === 1 ? findRun(shown, line.name) : undefined;
       if (!line || !run) return describeRuns(lines, options);
-      if (run.refusal !== undefined) throw new HoldfastError("BAD_FILE", `${run.path}: ${run.refusal}`);
+      if (run.rejection !== undefined) throw new HoldfastError("BAD_FILE", `${run.path}: ${run.rejection}`);
       const view = views.get(run.path) ?? new RunView(run);
       views.set(run.path, view);
       return describeRun(line, view, options);

@@ -1,6 +1,6 @@
 /**
  * What a kernel of the loop IR has to be before any printer takes it: whatever it names is there, types meet, and each op
- * has a meaning for its type. One check for all devices, so that none of them runs what another refuses.
+ * has a meaning for its type. One check for all devices, so that none of them runs what another rejects.
  */
 
 import { HoldfastError } from "../errors/index.js";
@@ -24,12 +24,12 @@ export function checkRowKernel({ name, inputs, outputs, scalars, stages }: RowKe
 }
 
 /** What a GPU's block has room to join. */
-const mostColumnValues = 4;
+const maxColumnValues = 4;
 
 export function checkColumnKernel({ name, inputs, outputs, scalars, values }: ColumnKernel): void {
   if (values.length === 0) throw bad(name, "reduces no value");
-  if (values.length > mostColumnValues) {
-    throw bad(name, `reduces ${values.length} values in one pass, which takes up to ${mostColumnValues}`);
+  if (values.length > maxColumnValues) {
+    throw bad(name, `reduces ${values.length} values in one pass, which takes up to ${maxColumnValues}`);
   }
   if (values.length !== outputs.length) {
     throw bad(name, `reduces ${values.length} values into ${outputs.length} outputs`);

@@ -1,8 +1,8 @@
-/** From shapes and strides to rows: what merges, what stays apart, what is refused. */
+/** From shapes and strides to rows: what merges, what stays apart, what is rejected. */
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { refuses } from "../../test/support/rejects.js";
+import { rejects } from "../../test/support/rejects.js";
 import { innerStrideOf, iterateElements, iterateRows } from "./iteration.js";
 
 test("axes that lie behind each other in every operand become one vector", () => {
@@ -87,7 +87,7 @@ test("a transposed or stretched operand is stepped through, and a flipped one ba
   );
 });
 
-test("rows are the last axes, as one where they lie behind each other, and refused where they don't", () => {
+test("rows are the last axes, as one where they lie behind each other, and rejected where they don't", () => {
   const strides = [
     [12, 4, 1],
     [1, 0, 0],
@@ -99,5 +99,5 @@ test("rows are the last axes, as one where they lie behind each other, and refus
     rows: 8,
     elements: 96,
   });
-  refuses("UNSUPPORTED", () => iterateRows([8, 3, 4], [[12, 1, 3]], 2), /last 2 axes of \[8, 3, 4\]/);
+  rejects("UNSUPPORTED", () => iterateRows([8, 3, 4], [[12, 1, 3]], 2), /last 2 axes of \[8, 3, 4\]/);
 });

@@ -296,7 +296,7 @@ describe("on CUDA", { skip: cudaMissing }, () => {
     assert.notEqual(together, downwards);
   });
 
-  test("more than a launch has arguments for are refused before anything is sent", () => {
+  test("more than a launch has arguments for are rejected before anything is sent", () => {
     const many = Array.from({ length: 60 }, () => pulls);
     assert.equal(canGroupColumns(runtime, many), false);
     assert.equal(canGroupColumns(runtime, many.slice(0, 12)), true);

@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { kernelDevices, put } from "../../test/support/kernel-runtime.js";
 import { putAt } from "../../test/support/put-at.js";
-import { refuses } from "../../test/support/rejects.js";
+import { rejects } from "../../test/support/rejects.js";
 import { sameBytes } from "../../test/support/same-bytes.js";
 import type { ColumnKernel } from "../ir/index.js";
 import { dtypes, narrowToBf16, term } from "../ir/index.js";
@@ -169,7 +169,7 @@ for (const { device, skip, open } of kernelDevices) {
       }
     });
 
-    test("results stand apart where a kernel says so, between what is not touched; a CPU refuses that", () => {
+    test("results stand apart where a kernel says so, between what is not touched; a CPU rejects that", () => {
       const [rows, columns] = [70, 12];
       const values = Float32Array.from({ length: rows * columns }, (_, index) => Math.sin(index));
       const run = (places: ColumnKernel["places"], length: number): Float32Array =>
@@ -183,7 +183,7 @@ for (const { device, skip, open } of kernelDevices) {
         });
       const layouts = [{ step: 3 }, { step: 1, runs: { length: 4, between: 9 } }] as const;
       if (device === "the CPU") {
-        for (const places of layouts) refuses("UNSUPPORTED", () => run(places, 40), /only a GPU/);
+        for (const places of layouts) rejects("UNSUPPORTED", () => run(places, 40), /only a GPU/);
         return;
       }
       const plain = run(undefined, columns);

@@ -134,7 +134,7 @@ describe("on CUDA", { skip: cudaMissing }, () => {
     assert.ok(differing > columns / 4);
   });
 
-  test("rows that can't be added up so are refused", () => {
+  test("rows that can't be added up so are rejected", () => {
     runtime.step(() => {
       const operands = [...summing.inputs, ...summing.outputs].map(() => room(4 * 1023 * 128));
       const iteration = iterationOf(summing, 1023, 128);

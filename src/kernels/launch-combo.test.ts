@@ -167,7 +167,7 @@ function compare(runtime: Runtime, group: readonly Problem[], prepare = (one: Ro
 /** What a launch sends. */
 function piecesOf(runtime: Runtime, launches: readonly RowLaunch[]): WorkCommand[] {
   const pieces: WorkCommand[] = [];
-  const refuse = (what: string): never => {
+  const reject = (what: string): never => {
     throw new Error(`it asks for ${what}`);
   };
   const listener = {
@@ -176,7 +176,7 @@ function piecesOf(runtime: Runtime, launches: readonly RowLaunch[]): WorkCommand
     guard: () => undefined,
     checkIndices: () => undefined,
     forget: () => undefined,
-    refuse,
+    reject,
   };
   runtime.interceptWork({ ...listener, work: (work) => void pieces.push(work) }, () =>
     launchRowCombo(runtime, launches, { op: "several" }),
@@ -237,7 +237,7 @@ describe("on CUDA", { skip: cudaMissing }, () => {
     });
   });
 
-  test("rows that take larger blocks, and more than a launch has arguments for, are refused before anything is sent", () => {
+  test("rows that take larger blocks, and more than a launch has arguments for, are rejected before anything is sent", () => {
     runtime.step(() => {
       const [long, fit] = [8193, 8192].map((columns) => launchOf(runtime, plain(total, 1, columns)));
       assert.deepEqual([canComboRows(runtime, [long!]), canComboRows(runtime, [fit!])], [false, true]);
@@ -262,7 +262,7 @@ describe("on CUDA", { skip: cudaMissing }, () => {
   });
 });
 
-test("a kernel that needs rows is refused over elements, as alone", () => {
+test("a kernel that needs rows is rejected over elements, as alone", () => {
   const iteration = iterateElements([4], [[1], [1]]);
   const launch = { kernel: { ...placed, inputs: ["i32"] as const }, iteration, operands: [] };
   assert.throws(() => launchRowCombo(openCpuKernelRuntime(), [launch]), /"placed" asks for places in rows/);

@@ -55,7 +55,7 @@ export interface RowLaunch extends Operands {
   readonly early?: readonly boolean[] | undefined;
 }
 
-/** Is there anything to launch? What can't run over its iteration is refused. */
+/** Is there anything to launch? What can't run over its iteration is rejected. */
 export function hasRows({ kernel, iteration }: Omit<RowLaunch, "operands">): boolean {
   const { isElementwise, usesPlace } = factsOf(kernel);
   if (iteration.kind === "elements" && (!isElementwise || usesPlace)) throw needsRows(kernel, isElementwise);

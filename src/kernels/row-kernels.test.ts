@@ -13,7 +13,7 @@ import {
   i32Expressions,
   reach,
 } from "../../test/support/random-expressions.js";
-import { refuses } from "../../test/support/rejects.js";
+import { rejects } from "../../test/support/rejects.js";
 import type { Output, RowKernel } from "../ir/index.js";
 import { iterateElements, iterateRows, term } from "../ir/index.js";
 import type { Runtime, Storage } from "../runtime/index.js";
@@ -317,7 +317,7 @@ for (const { device, skip, open } of kernelDevices) {
           { kind: "store", output: 0, value: term.reduced(0, "i32") },
         ],
       ] as const satisfies RowKernel["stages"][]) {
-        refuses(
+        rejects(
           "BAD_ARGUMENT",
           () => launchRows(runtime, { kernel: kernel(stages), iteration, operands: [] }),
           /Kernel "placed" .* Iterate over rows/,

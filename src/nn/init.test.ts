@@ -2,7 +2,7 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { refuses } from "../../test/support/rejects.js";
+import { rejects } from "../../test/support/rejects.js";
 import { manualSeed } from "../tensor/index.js";
 import * as nn from "./index.js";
 
@@ -65,10 +65,10 @@ test("the seed and the draw's number decide, and nothing else", () => {
   assert.notDeepEqual(make(), first);
 });
 
-test("shapes without fans and senseless bounds are refused", () => {
-  refuses("BAD_SHAPE", () => drawn([3], init.xavierUniform()), /\[3\] has no fan-in/);
-  refuses("BAD_ARGUMENT", () => init.uniform(1, 0), /uniform\(1, 0\)/);
-  refuses("BAD_ARGUMENT", () => init.uniform(0, Number.NaN));
-  refuses("BAD_ARGUMENT", () => init.normal(0, -1), /not negative/);
-  refuses("BAD_ARGUMENT", () => drawn([2, 2], init.xavierNormal({ gain: Number.NaN })), /gain is NaN/);
+test("shapes without fans and senseless bounds are rejected", () => {
+  rejects("BAD_SHAPE", () => drawn([3], init.xavierUniform()), /\[3\] has no fan-in/);
+  rejects("BAD_ARGUMENT", () => init.uniform(1, 0), /uniform\(1, 0\)/);
+  rejects("BAD_ARGUMENT", () => init.uniform(0, Number.NaN));
+  rejects("BAD_ARGUMENT", () => init.normal(0, -1), /not negative/);
+  rejects("BAD_ARGUMENT", () => drawn([2, 2], init.xavierNormal({ gain: Number.NaN })), /gain is NaN/);
 });

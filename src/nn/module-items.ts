@@ -57,7 +57,7 @@ function isPlainObject(value: object): boolean {
   return prototype === Object.prototype || prototype === null;
 }
 
-/** Refuses two items of one name: a state would have room for one of them. */
+/** Rejects two items of one name: a state would have room for one of them. */
 export function requireOwnNames(owner: string, items: readonly NamedItem<object>[]): void {
   const known = new Map<string, object>();
   for (const [name, item] of items) {

@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { inspect } from "node:util";
 import { openDevice } from "../../test/support/devices.js";
-import { refuses } from "../../test/support/rejects.js";
+import { rejects } from "../../test/support/rejects.js";
 import { sameNamedBytes } from "../../test/support/same-bytes.js";
 import { ones, tensor } from "../tensor/index.js";
 import * as nn from "./index.js";
@@ -48,10 +48,10 @@ test("stored elements are taken as they are, and converted where their dtype is 
   assert.deepEqual(half.weight.tolist(), [[1.5, -2]]);
 });
 
-test("strict loading refuses names that only one side has; loose loading gives them back", () => {
+test("strict loading rejects names that only one side has; loose loading gives them back", () => {
   const model = makeModel();
   const state = { "0.weight": ones([4, 3]), extra: ones([1]) };
-  refuses(
+  rejects(
     "BAD_STATE",
     () => model.loadStateDict(state),
     /missing in the state: 0.bias, 2.weight, 2.bias; not in the module: extra\. Pass strict: false/,
@@ -61,23 +61,23 @@ test("strict loading refuses names that only one side has; loose loading gives t
   assert.deepEqual(model.stateDict()["0.weight"]?.tolist(), ones([4, 3]).tolist());
 });
 
-test("a wrong shape, or bytes that are too few, is refused either way, and nothing is written", () => {
+test("a wrong shape, or bytes that are too few, is rejected either way, and nothing is written", () => {
   const model = makeModel();
   const before = valuesOf(model);
   const good = { "0.weight": ones([4, 3]), "0.bias": ones([4]), "2.weight": ones([2, 4]) };
   for (const strict of [true, false]) {
     const misshapen = { ...good, "2.bias": ones([3]) };
     const message = /2.bias is \[3\] in the state and \[2\] in the module/;
-    refuses("BAD_STATE", () => model.loadStateDict(misshapen, { strict }), message);
+    rejects("BAD_STATE", () => model.loadStateDict(misshapen, { strict }), message);
     const short = { ...good, "2.bias": { dtype: "f32", shape: [2], bytes: new Uint8Array(4) } } as const;
-    refuses("BAD_STATE", () => model.loadStateDict(short, { strict }), /2.bias has 4 bytes .* takes 8/);
+    rejects("BAD_STATE", () => model.loadStateDict(short, { strict }), /2.bias has 4 bytes .* takes 8/);
   }
   sameNamedBytes(valuesOf(model), before, "the module");
 });
 
-test("a state for a module on no device is refused", () => {
+test("a state for a module on no device is rejected", () => {
   const state = { weight: tensor([[1]]), bias: tensor([1]) };
-  refuses("NO_DEVICE", () => new nn.Linear(1, 1).loadStateDict(state), /model\.to\(cpu\)/);
+  rejects("NO_DEVICE", () => new nn.Linear(1, 1).loadStateDict(state), /model\.to\(cpu\)/);
 });
 
 test("loading after a forward pass is seen by backward: what it saved has changed", () => {
@@ -87,7 +87,7 @@ test("loading after a forward pass is seen by backward: what it saved has change
     x.requiresGrad = true;
     const loss = layer.forward(x).sum();
     layer.loadStateDict({ weight: ones([2, 2]), bias: ones([2]) });
-    refuses("SAVED_CHANGED", () => loss.backward());
+    rejects("SAVED_CHANGED", () => loss.backward());
   });
 });
 
@@ -149,7 +149,7 @@ class Hiding extends nn.Module {
 
 test("a layer in a #private field is missed, the message says how that comes and what to do, and that helps", () => {
   const missed = new Hiding(false).to(cpu);
-  refuses("NO_DEVICE", () => missed.forward(), /can't see #private fields.*registerModule\(name, layer\)/);
+  rejects("NO_DEVICE", () => missed.forward(), /can't see #private fields.*registerModule\(name, layer\)/);
   const found = new Hiding(true).to(cpu);
   assert.deepEqual(namesOf(found), ["layer.weight", "layer.bias"]);
   assert.match(String(found), /\(layer\): Linear/);
@@ -164,22 +164,22 @@ test("registered parts come behind the fields, each under a name of its own", ()
   assert.equal(module.registerParameter("one", one), one);
   module.registerParameter("one", one);
   assert.deepEqual(namesOf(module), ["one"]);
-  refuses("BAD_ARGUMENT", () => module.registerParameter("one", other), /the name is taken/);
-  refuses("BAD_ARGUMENT", () => module.registerParameter("a.b", other), /without dots/);
-  refuses("BAD_ARGUMENT", () => module.registerParameter("", other), /without dots/);
-  refuses(
+  rejects("BAD_ARGUMENT", () => module.registerParameter("one", other), /the name is taken/);
+  rejects("BAD_ARGUMENT", () => module.registerParameter("a.b", other), /without dots/);
+  rejects("BAD_ARGUMENT", () => module.registerParameter("", other), /without dots/);
+  rejects(
     "BAD_ARGUMENT",
     () => module.registerModule("x", one as never),
     /takes a module as its second argument/,
   );
-  refuses(
+  rejects(
     "BAD_ARGUMENT",
     () => module.registerParameter("x", module as never),
     /takes a parameter as its second argument/,
   );
   const clash = new Deep();
   clash.byKey.set("7", { inner: [scale()] });
-  refuses("BAD_ARGUMENT", () => clash.parameters(), /Deep has two parts with the name "byKey\.7\.inner\.0"/);
+  rejects("BAD_ARGUMENT", () => clash.parameters(), /Deep has two parts with the name "byKey\.7\.inner\.0"/);
 });
 
 test("a container's subclass has its own fields and registered modules behind its list", () => {
@@ -229,7 +229,7 @@ test("a module that finds no room leaves none taken", () => {
   large.scales.push(new nn.Parameter([2048, 2048], nn.init.zeros()));
   const before = small.runtime.budget.used;
   // Room for the weights, and none for their gradients.
-  refuses("OUT_OF_BUDGET", () => large.to(small), /gradients/);
+  rejects("OUT_OF_BUDGET", () => large.to(small), /gradients/);
   assert.equal(small.runtime.budget.used, before);
 });
 
@@ -241,7 +241,7 @@ test("losses as modules keep their options", () => {
 });
 
 test("labels given as floats are told to be converted", () => {
-  refuses(
+  rejects(
     "BAD_SHAPE",
     () => nn.functional.crossEntropy(ones([2, 4], { device: cpu }), tensor([0, 3], { device: cpu })),
     /target of f32 \[2\].*Labels are whole numbers: convert them with to\("i32"\)/,

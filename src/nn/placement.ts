@@ -39,9 +39,9 @@ export function placeParameters(
   let gradients: Region;
   try {
     gradients = persistent.place("gradients", `${name} gradients`, sizes);
-  } catch (refusal) {
+  } catch (rejection) {
     persistent.release(weights);
-    throw refusal;
+    throw rejection;
   }
   const home: Home = { device, regions: [weights, gradients], parameters: sized.length };
   // Padding takes part in passes over a whole region, so it must be numbers that stay what they are: zeros.

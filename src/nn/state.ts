@@ -21,7 +21,7 @@ export interface LoadResult {
   readonly unexpected: readonly string[];
 }
 
-/** Holds a state against the parameters it is for; refuses it whole where it does not fit. */
+/** Holds a state against the parameters it is for; rejects it whole where it does not fit. */
 export function matchState(
   module: string,
   own: ReadonlyMap<string, Parameter>,

@@ -45,7 +45,7 @@ export interface GradientRule<V, A> {
   readonly attributes: A;
   /** The gradient of the first output. */
   readonly upstream: V;
-  /** An operand that the entry saves, or a literal one. Refuses what was not declared. */
+  /** An operand that the entry saves, or a literal one. Rejects what was not declared. */
   operand(index: number): V | number;
   /** An output that the entry saves. */
   output(index: number): V;
@@ -69,11 +69,11 @@ export type Gradients<V> = readonly (V | undefined)[];
 
 interface Entry<A extends Attributes> {
   readonly name: string;
-  /** The shape and dtype rule: the outputs' types, or a refusal that says what would fit. */
+  /** The shape and dtype rule: the outputs' types, or a rejection that says what would fit. */
   infer(operands: readonly OperandType[], attributes: A): readonly ValueType[];
   /** Why there is no gradient, for entries that have none. */
   readonly noGradient?: string;
-  /** Refuses values that would make the op read or write a wrong place; runs before the lowering. */
+  /** Rejects values that would make the op read or write a wrong place; runs before the lowering. */
   check?(lowering: Lowering, operands: readonly (DeviceArray | number)[], attributes: A): void;
 }
 

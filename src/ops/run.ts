@@ -257,7 +257,7 @@ function withLowering<A extends Attributes, T>(
   }
 }
 
-/** Refuses a result that can't stand where the target stands. */
+/** Rejects a result that can't stand where the target stands. */
 export function requireFits(op: string, type: ValueType | undefined, target: DeviceArray): void {
   if (target.storage && target.shape.some((size, axis) => size > 1 && target.strides[axis] === 0)) {
     throw new HoldfastError(

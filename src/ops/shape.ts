@@ -1,4 +1,4 @@
-/** Shapes and axes, with refusals that name the op, what it was given and what would fit. */
+/** Shapes and axes, with rejections that name the op, what it was given and what would fit. */
 
 import { HoldfastError } from "../errors/index.js";
 
@@ -77,7 +77,7 @@ export function requireSize(op: string, size: number, what: string): void {
   throw badShape(op, `${what} is ${size}; a size is a whole number of 0 or more.`);
 }
 
-/** Refuses what is no shape; JavaScript callers may give sizes one by one. */
+/** Rejects what is no shape; JavaScript callers may give sizes one by one. */
 export function requireShape(op: string, shape: Shape): void {
   if (!Array.isArray(shape))
     throw badShape(op, `the shape is ${String(shape)}; give all sizes in an array, as [2, 3].`);

@@ -134,7 +134,7 @@ interface Entry<T> {
 }
 
 /** What varies more than this is worked out anew, rather than kept. */
-const mostEntries = 512;
+const maxEntries = 512;
 
 /** Things kept by signature. */
 export class SignatureTable<T> {
@@ -153,7 +153,7 @@ export class SignatureTable<T> {
     const signature = made.slice(0, length);
     const hash = hashOfMade();
     return (value) => {
-      if (this.#size >= mostEntries) {
+      if (this.#size >= maxEntries) {
         this.#entries.clear();
         this.#size = 0;
       }

@@ -6,7 +6,7 @@ import fc from "fast-check";
 import { CallLog } from "../../test/support/call-log.js";
 import { openDevice } from "../../test/support/devices.js";
 import { randomFrom } from "../../test/support/op-cases/draw.js";
-import { refuses } from "../../test/support/rejects.js";
+import { rejects } from "../../test/support/rejects.js";
 import { openTestDriver } from "../../test/support/test-device.js";
 import { placeGiven, setGradient } from "../../test/support/trained-module.js";
 import { strict } from "../driver/index.js";
@@ -153,10 +153,10 @@ test("gradients of several dtypes have one norm", () => {
   assert.equal(optim.clipGradNorm(parameters, 1e6).item(), 85);
 });
 
-test("a norm that is not finite is refused with the first parameter to blame, and nothing is changed", () => {
+test("a norm that is not finite is rejected with the first parameter to blame, and nothing is changed", () => {
   for (const bad of [Number.NaN, Infinity, -Infinity]) {
     const parameters = place([[1, 2], [3, bad, 5], [bad]]);
-    refuses(
+    rejects(
       "NOT_FINITE",
       () => optim.clipGradNorm(parameters, 1, { normType: 1 }),
       /3 gradients is .*"list.1" is the first/,
@@ -164,10 +164,10 @@ test("a norm that is not finite is refused with the first parameter to blame, an
     assert.deepEqual(Array.from(parameters[0]!.grad!.dataSync()), [1, 2]);
   }
   const huge = place([[1e200], [2]], "f64");
-  refuses("NOT_FINITE", () => optim.clipGradNorm(huge, 1), /more than f64 can hold/);
+  rejects("NOT_FINITE", () => optim.clipGradNorm(huge, 1), /more than f64 can hold/);
 });
 
-test("where it is not to refuse, gradients with a norm that is not finite stay as they are", () => {
+test("where it is not to reject, gradients with a norm that is not finite stay as they are", () => {
   const parameters = place([[1, 2], [Infinity]]);
   assert.equal(optim.clipGradNorm(parameters, 1, { errorIfNonfinite: false }).item(), Infinity);
   assert.deepEqual(Array.from(parameters[0]!.grad!.dataSync()), [1, 2]);
@@ -197,9 +197,9 @@ test("clipGradValue brings each element inside the limit", () => {
   );
 });
 
-test("limits that make no sense are refused", () => {
+test("limits that make no sense are rejected", () => {
   const w = tensor([1], { requiresGrad: true, device: cpu });
-  refuses("BAD_ARGUMENT", () => optim.clipGradNorm([w], -1), /maxNorm is -1/);
-  refuses("BAD_ARGUMENT", () => optim.clipGradNorm([w], 1, { normType: 0 }), /above 0/);
-  refuses("BAD_ARGUMENT", () => optim.clipGradValue([w], Number.NaN), /limit is NaN/);
+  rejects("BAD_ARGUMENT", () => optim.clipGradNorm([w], -1), /maxNorm is -1/);
+  rejects("BAD_ARGUMENT", () => optim.clipGradNorm([w], 1, { normType: 0 }), /above 0/);
+  rejects("BAD_ARGUMENT", () => optim.clipGradValue([w], Number.NaN), /limit is NaN/);
 });

@@ -12,7 +12,7 @@ export interface ClipNormOptions {
   /** 2, the Euclidean norm, unless given; Infinity is the largest magnitude. */
   readonly normType?: number;
   /**
-   * Refuse an infinite norm and a NaN, with the gradients untouched; true unless given. This reads the norm back. Where
+   * Reject an infinite norm and a NaN, with the gradients untouched; true unless given. This reads the norm back. Where
    * it is false such gradients are left as they are too, and the returned norm tells. In a compiled step, which can't
    * look, what follows is skipped on the device instead: weights and moments stay as they are, and `step.skipped` counts.
    */

@@ -1,4 +1,4 @@
-/** Refuses settings that are no numbers or lie outside their range, by name. */
+/** Rejects settings that are no numbers or lie outside their range, by name. */
 
 import { HoldfastError } from "../errors/index.js";
 

@@ -1,11 +1,11 @@
-/** Optimizers: frozen and absent gradients, settings in memory, replays, and what they refuse. */
+/** Optimizers: frozen and absent gradients, settings in memory, replays, and what they reject. */
 
 import assert from "node:assert/strict";
 import { after, test } from "node:test";
 import fc from "fast-check";
 import { CallLog } from "../../test/support/call-log.js";
 import { openDevice } from "../../test/support/devices.js";
-import { refuses } from "../../test/support/rejects.js";
+import { rejects } from "../../test/support/rejects.js";
 import { sameBytes } from "../../test/support/same-bytes.js";
 import { openTestDriver } from "../../test/support/test-device.js";
 import { GivenParameters, placeGiven, setGradient } from "../../test/support/trained-module.js";
@@ -71,7 +71,7 @@ test("a step is a write that backward knows of", () => {
   setGradient(cpu, w, [1, 1]);
   const loss = w.mul(w).sum();
   new optim.SGD([w], { lr: 0.1 }).step();
-  refuses("SAVED_CHANGED", () => loss.backward());
+  rejects("SAVED_CHANGED", () => loss.backward());
 });
 
 test("setting a learning rate writes eight bytes, and only where it has changed", () => {
@@ -85,20 +85,20 @@ test("setting a learning rate writes eight bytes, and only where it has changed"
   assert.equal((copies[0]!.args[1] as { size: number }).size, 8);
 });
 
-test("a state that does not fit is refused, and nothing is written", () => {
+test("a state that does not fit is rejected, and nothing is written", () => {
   const parameters = placeGiven(cpu, "f32", shapes, firstValues);
   const optimizer = new optim.AdamW(parameters, { lr: 0.1 });
   const { "0.step": step, ...rest } = new optim.AdamW(placeGiven(cpu, "f32", shapes, firstValues), {
     lr: 9,
   }).stateDict();
-  refuses("BAD_STATE", () => optimizer.loadStateDict(rest), /missing in the state: 0\.step/);
-  refuses(
+  rejects("BAD_STATE", () => optimizer.loadStateDict(rest), /missing in the state: 0\.step/);
+  rejects(
     "BAD_STATE",
     () => optimizer.loadStateDict({ ...rest, "0.step": step!, x: step! }),
     /not in the optimizer: x/,
   );
   const misshapen = { ...rest, "0.step": rest["1.firstMoment"]! };
-  refuses(
+  rejects(
     "BAD_STATE",
     () => optimizer.loadStateDict(misshapen),
     /0\.step is \[7\] in the state and \[\] here/,
@@ -106,24 +106,24 @@ test("a state that does not fit is refused, and nothing is written", () => {
   assert.equal(optimizer.lr, 0.1);
 });
 
-test("what can't be trained is refused by name", () => {
+test("what can't be trained is rejected by name", () => {
   const w = tensor([1], { requiresGrad: true, device: cpu });
   const whole = tensor([1], { dtype: "i32", device: cpu });
-  refuses("BAD_ARGUMENT", () => new optim.SGD([], { lr: 1 }), /no parameters/);
-  refuses("BAD_ARGUMENT", () => new optim.SGD([w, w], { lr: 1 }), /given twice/);
-  refuses("BAD_ARGUMENT", () => new optim.SGD([w.mul(2)], { lr: 1 }), /made by an op/);
-  refuses("BAD_DTYPE", () => new optim.SGD([whole], { lr: 1 }), /only floats/);
-  refuses("BAD_ARGUMENT", () => new optim.SGD([w], { lr: -1 }), /lr is -1/);
-  refuses("BAD_ARGUMENT", () => new optim.SGD([w], { lr: 1, nesterov: true }), /nesterov needs a momentum/);
-  refuses("BAD_ARGUMENT", () => new optim.Adam([w], { betas: [0.9, 1] }), /beta is 1/);
-  refuses("BAD_ARGUMENT", () => new optim.Adam([w], { eps: 0 }), /eps is 0/);
+  rejects("BAD_ARGUMENT", () => new optim.SGD([], { lr: 1 }), /no parameters/);
+  rejects("BAD_ARGUMENT", () => new optim.SGD([w, w], { lr: 1 }), /given twice/);
+  rejects("BAD_ARGUMENT", () => new optim.SGD([w.mul(2)], { lr: 1 }), /made by an op/);
+  rejects("BAD_DTYPE", () => new optim.SGD([whole], { lr: 1 }), /only floats/);
+  rejects("BAD_ARGUMENT", () => new optim.SGD([w], { lr: -1 }), /lr is -1/);
+  rejects("BAD_ARGUMENT", () => new optim.SGD([w], { lr: 1, nesterov: true }), /nesterov needs a momentum/);
+  rejects("BAD_ARGUMENT", () => new optim.Adam([w], { betas: [0.9, 1] }), /beta is 1/);
+  rejects("BAD_ARGUMENT", () => new optim.Adam([w], { eps: 0 }), /eps is 0/);
 });
 
-test("a parameter that was moved after the optimizer was made is refused, and none is changed", () => {
+test("a parameter that was moved after the optimizer was made is rejected, and none is changed", () => {
   const model = new GivenParameters(shapes, firstValues).to(cpu, "f32");
   const optimizer = new optim.SGD(model.list, { lr: 1 });
   model.to(cpu, "f64");
-  refuses("BAD_STATE", () => optimizer.step(), /"list.0" has been moved since/);
+  rejects("BAD_STATE", () => optimizer.step(), /"list.0" has been moved since/);
 });
 
 test("inside noGrad a step is a step", () => {
@@ -201,14 +201,14 @@ test("a released optimizer gives its memory back and makes no more steps", () =>
   optimizer.step();
   optimizer.release();
   assert.equal(cpu.runtime.budget.used, before);
-  refuses("DEAD_STORAGE", () => optimizer.step());
+  rejects("DEAD_STORAGE", () => optimizer.step());
 });
 
-test("an optimizer that is refused leaves no memory behind, and release may be repeated", () => {
+test("an optimizer that is rejected leaves no memory behind, and release may be repeated", () => {
   const parameters = placeGiven(cpu, "f32", shapes, firstValues);
   const before = cpu.runtime.budget.used;
-  refuses("BAD_ARGUMENT", () => new optim.Adam(parameters, { lr: -1 }), /lr is -1/);
-  refuses("BAD_ARGUMENT", () => new optim.SGD(parameters, {} as optim.SGDOptions), /SGD: lr is NaN/);
+  rejects("BAD_ARGUMENT", () => new optim.Adam(parameters, { lr: -1 }), /lr is -1/);
+  rejects("BAD_ARGUMENT", () => new optim.SGD(parameters, {} as optim.SGDOptions), /SGD: lr is NaN/);
   assert.equal(cpu.runtime.budget.used, before);
   const adam = new optim.Adam(parameters);
   adam.release();

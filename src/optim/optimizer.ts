@@ -218,12 +218,12 @@ export abstract class Optimizer<Options extends CommonOptions = CommonOptions> {
   }
 
   /**
-   * Refuses what changes learning rates inside a compiled step, where it would happen once, when the step is traced.
+   * Rejects what changes learning rates inside a compiled step, where it would happen once, when the step is traced.
    *
    * @internal
    */
-  refuseInTrace(call: string): void {
-    this.#runtime.refuse(
+  rejectInTrace(call: string): void {
+    this.#runtime.reject(
       `call ${call}`,
       this.constructor.name,
       `Rates lie in memory that the step reads at every call: move ${call} out of the step, after its call.`,

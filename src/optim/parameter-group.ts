@@ -197,7 +197,7 @@ export class ParameterGroup {
   }
 
   /**
-   * Refuses parameters that have moved since the optimizer was made.
+   * Rejects parameters that have moved since the optimizer was made.
    *
    * @internal
    */

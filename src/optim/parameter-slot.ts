@@ -70,9 +70,9 @@ export function placeOrRelease(
 ): Region {
   try {
     return runtime.persistent.place(label, name, sizes);
-  } catch (refusal) {
+  } catch (rejection) {
     releaseRegions(runtime, before);
-    throw refusal;
+    throw rejection;
   }
 }
 
@@ -88,7 +88,7 @@ function momentBytes({ numel, dtype }: Tensor): number {
   return own === wide ? numel * own : (alignUp(numel * own, alignment) / own) * wide;
 }
 
-/** Refuses what can't be trained: other devices, whole numbers, results of ops, and the same tensor twice. */
+/** Rejects what can't be trained: other devices, whole numbers, results of ops, and the same tensor twice. */
 export function requireTrainable(owner: string, tensors: readonly Tensor[]): void {
   const [first] = tensors;
   if (!first) throw new HoldfastError("BAD_ARGUMENT", `${owner} was given no parameters.`);
@@ -101,18 +101,18 @@ export function requireTrainable(owner: string, tensors: readonly Tensor[]): voi
         `${owner}: "${name}" lives on another device than "${first.name}". Make an optimizer for each device.`,
       );
     }
-    if (!isFloat(dtype)) throw refusal("BAD_DTYPE", `is ${dtype}, and only floats can be trained`);
-    if (!tensor.isLeaf) throw refusal("BAD_ARGUMENT", "was made by an op; train what it was made of");
-    if (seen.has(tensor)) throw refusal("BAD_ARGUMENT", "is given twice; give every parameter once");
+    if (!isFloat(dtype)) throw rejection("BAD_DTYPE", `is ${dtype}, and only floats can be trained`);
+    if (!tensor.isLeaf) throw rejection("BAD_ARGUMENT", "was made by an op; train what it was made of");
+    if (seen.has(tensor)) throw rejection("BAD_ARGUMENT", "is given twice; give every parameter once");
     seen.add(tensor);
 
-    function refusal(code: "BAD_DTYPE" | "BAD_ARGUMENT", why: string): HoldfastError {
+    function rejection(code: "BAD_DTYPE" | "BAD_ARGUMENT", why: string): HoldfastError {
       return new HoldfastError(code, `${owner}: "${name}" ${why}.`, { numbers: { parameter: name } });
     }
   }
 }
 
-/** Refuses a parameter whose memory is not where it was when its moments were placed beside it. */
+/** Rejects a parameter whose memory is not where it was when its moments were placed beside it. */
 export function requireUnmoved(owner: string, { tensor, values }: Member): void {
   if (tensor.array.storage === values.storage) return;
   throw new HoldfastError(

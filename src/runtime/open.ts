@@ -61,7 +61,7 @@ export interface Parts {
   readonly arena: Arena;
   readonly transfer: Transfer;
   readonly work: Work;
-  /** Refuses a use of a storage that has died, whatever its kind. */
+  /** Rejects a use of a storage that has died, whatever its kind. */
   readonly requireLive: (storage: Storage, use: string) => void;
   /** What closing has to do, in the order of opening. */
   readonly closing: (() => void)[];

@@ -93,7 +93,7 @@ test("a step returns what its function returns, and ends also by an exception", 
   runtime.close();
 });
 
-test("an async step is refused, and its memory is gone", () => {
+test("an async step is rejected, and its memory is gone", () => {
   const runtime = open();
   const body = async (): Promise<void> => {
     runtime.arena.allocate(64, "async");

@@ -41,7 +41,7 @@ export interface RuntimeOptions extends OpenOptions {
   readonly print?: (text: string) => void;
 }
 
-/** Something that runs the same work again: as a verified graph, or directly where capture is off or refused. */
+/** Something that runs the same work again: as a verified graph, or directly where capture is off or rejected. */
 export interface Replayable {
   readonly mode: "graph" | "direct";
   /** What the graph holds; nothing is known of work that runs directly. */
@@ -112,7 +112,7 @@ export class Runtime {
   #traceSink: TraceSink | undefined;
   #steps = 0;
   #hasToldPressure = false;
-  #hasToldRefusal = false;
+  #hasToldRejection = false;
   #isOpen = false;
 
   constructor({ print: given, ...options }: RuntimeOptions) {
@@ -148,8 +148,8 @@ export class Runtime {
   step<T>(body: (step: number) => T): T {
     this.#requireOpen();
     const { arena, gate, phases } = this.#parts;
-    gate.refuseInside("a step", "step()");
-    this.#traceSink?.refuse("open a step", "step()");
+    gate.rejectInside("a step", "step()");
+    this.#traceSink?.reject("open a step", "step()");
     const number = this.#steps + 1;
     arena.beginStep(number);
     this.#steps = number;
@@ -176,7 +176,7 @@ export class Runtime {
   /** A storage's bytes, behind all work issued so far. */
   read(storage: Storage): Uint8Array<ArrayBuffer> {
     this.#requireOpen();
-    this.#traceSink?.refuse("read the values of a tensor", storage.label);
+    this.#traceSink?.reject("read the values of a tensor", storage.label);
     const bytes = this.phases.run("read-back", () => this.#parts.transfer.read(storage));
     this.#tellReadBack();
     return bytes;
@@ -203,7 +203,7 @@ export class Runtime {
   createMailbox(size: number, name: string): Mailbox {
     this.#requireOpen();
     const { driver, budget, gate, transfer, closing, requireLive } = this.#parts;
-    gate.refuse("creation of a mailbox", name, size);
+    gate.reject("creation of a mailbox", name, size);
     const mailbox = new Mailbox(
       { driver, stream: this.stream, budget, requireLive, down: transfer.down },
       size,
@@ -269,7 +269,7 @@ export class Runtime {
     this.#requireOpen();
     const known = this.#kernels.get(source);
     if (known) return known;
-    this.#parts.gate.refuse("load of a kernel", source.name);
+    this.#parts.gate.reject("load of a kernel", source.name);
     const { driver, closing } = this.#parts;
     const kernel = driver.loadKernel(source);
     this.#kernels.set(source, kernel);
@@ -288,7 +288,7 @@ export class Runtime {
   createStream(options: StreamOptions = {}): Stream {
     this.#requireOpen();
     const { driver, closing, gate } = this.#parts;
-    gate.refuse("creation of a stream", "createStream()");
+    gate.reject("creation of a stream", "createStream()");
     const stream = driver.createStream(options);
     closing.push(() => driver.destroyStream(stream));
     return stream;
@@ -330,8 +330,8 @@ export class Runtime {
   /** Waits until everything issued on the runtime's stream is done. */
   synchronize(): void {
     this.#requireOpen();
-    this.#parts.gate.refuseInside("synchronise", "synchronize()");
-    this.#traceSink?.refuse("wait for the device", "synchronize()");
+    this.#parts.gate.rejectInside("synchronise", "synchronize()");
+    this.#traceSink?.reject("wait for the device", "synchronize()");
     this.#parts.driver.synchronize(this.stream);
   }
 
@@ -341,16 +341,16 @@ export class Runtime {
    */
   capture(name: string, body: () => void, scratch?: ScratchMemory): Replayable {
     this.#requireOpen();
-    this.#traceSink?.refuse("capture", name);
+    this.#traceSink?.reject("capture", name);
     if (this.settings.capture === "off") return direct(body, captureIsOff);
     try {
       const capture = (): CapturedGraph => captureGraph(this.#parts, name, body, scratch);
       return this.#keep(this.phases.run("capture", capture, { label: name }));
     } catch (error) {
-      if (this.settings.capture === "on" || !isCaptureRefusal(error)) throw error;
-      if (!this.#hasToldRefusal) {
-        this.#hasToldRefusal = true;
-        this.warn(`a capture was refused, and its work runs directly: ${error.message}`);
+      if (this.settings.capture === "on" || !isCaptureRejection(error)) throw error;
+      if (!this.#hasToldRejection) {
+        this.#hasToldRejection = true;
+        this.warn(`a capture was rejected, and its work runs directly: ${error.message}`);
       }
       return direct(body, error.message);
     }
@@ -362,7 +362,7 @@ export class Runtime {
    */
   captureForTiming(name: string, body: () => void): Replayable {
     this.#requireOpen();
-    this.#traceSink?.refuse("rehearse", name);
+    this.#traceSink?.reject("rehearse", name);
     if (this.settings.capture === "off") return direct(body, captureIsOff);
     return this.#keep(captureGraph(this.#parts, name, body, "rehearsal"));
   }
@@ -399,7 +399,7 @@ export class Runtime {
    */
   traceWith<T>(traceSink: TraceSink, body: () => T): T {
     this.#requireOpen();
-    this.#parts.gate.refuseInside("imagining", "imagine()");
+    this.#parts.gate.rejectInside("imagining", "imagine()");
     return this.arena.traceWith(this.nextStep, () => this.#listening(traceSink, body));
   }
 
@@ -409,9 +409,9 @@ export class Runtime {
     return this.#listening(traceSink, body);
   }
 
-  /** Refuses something that imagined work can't do, with the way out; does nothing where work is real. */
-  refuse(what: string, label: string, advice?: string): void {
-    this.#traceSink?.refuse(what, label, advice);
+  /** Rejects something that imagined work can't do, with the way out; does nothing where work is real. */
+  reject(what: string, label: string, advice?: string): void {
+    this.#traceSink?.reject(what, label, advice);
   }
 
   /** Tells who imagines this work on what else it depends, so that it is not taken for granted when that has changed. */
@@ -470,7 +470,7 @@ export class Runtime {
   close(): void {
     if (!this.#isOpen) return;
     const { driver, gate, phases, closing } = this.#parts;
-    gate.refuseInside("close", "close()");
+    gate.rejectInside("close", "close()");
     this.#isOpen = false;
     const graphs = [...this.#graphs].map((one) => () => one.close());
     const finish = (): void => driver.synchronize(this.stream);
@@ -484,7 +484,7 @@ export class Runtime {
   }
 
   #tellPressure(shortage?: OutOfMemory): void {
-    // While the runtime is being opened there is nothing to show yet; the refusal itself then says it all.
+    // While the runtime is being opened there is nothing to show yet; the rejection itself then says it all.
     if (this.#hasToldPressure || !this.#isOpen) return;
     this.#hasToldPressure = true;
     this.#print(diagnosticsText(this.#diagnose(shortage), "at first pressure"));
@@ -522,8 +522,8 @@ function requireSync<T>(result: T, step: number): T {
 }
 
 /** What a capture says of its function; a capture inside a capture, or a failing device, is another matter. */
-const refusals: ReadonlySet<ErrorCode> = new Set(["CAPTURE_REFUSED", "CAPTURE_NODES", "CAPTURE_MISMATCH"]);
+const rejections: ReadonlySet<ErrorCode> = new Set(["CAPTURE_REJECTED", "CAPTURE_NODES", "CAPTURE_MISMATCH"]);
 
-function isCaptureRefusal(error: unknown): error is HoldfastError {
-  return error instanceof HoldfastError && refusals.has(error.code);
+function isCaptureRejection(error: unknown): error is HoldfastError {
+  return error instanceof HoldfastError && rejections.has(error.code);
 }

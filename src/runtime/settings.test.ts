@@ -1,4 +1,4 @@
-/** The settings: their order of precedence, and that nonsense is refused by name. */
+/** The settings: their order of precedence, and that nonsense is rejected by name. */
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -6,7 +6,7 @@ import { HoldfastError } from "../errors/index.js";
 import { GiB, MiB } from "../units/index.js";
 import { readSettings, type SettingOptions, settingsTable } from "./settings.js";
 
-const refuses = (options: SettingOptions, environment: Record<string, string>, message: RegExp): void => {
+const rejects = (options: SettingOptions, environment: Record<string, string>, message: RegExp): void => {
   assert.throws(
     () => readSettings(options, environment),
     (error) => error instanceof HoldfastError && error.code === "BAD_SETTING" && message.test(error.message),
@@ -45,9 +45,9 @@ test("every example in the table is read by its own parser", () => {
     assert.doesNotThrow(() => row.parse(row.example), row.variable);
 });
 
-test("an unknown option or variable is refused, with the nearest known name", () => {
-  refuses({}, { HOLDFAST_MEMROY: "1GiB" }, /no variable HOLDFAST_MEMROY. Did you mean HOLDFAST_MEMORY\?/);
-  refuses({ memori: "1GiB" } as SettingOptions, {}, /no option memori. Did you mean memory\?/);
+test("an unknown option or variable is rejected, with the nearest known name", () => {
+  rejects({}, { HOLDFAST_MEMROY: "1GiB" }, /no variable HOLDFAST_MEMROY. Did you mean HOLDFAST_MEMORY\?/);
+  rejects({ memori: "1GiB" } as SettingOptions, {}, /no option memori. Did you mean memory\?/);
 });
 
 for (const [variable, text] of [
@@ -68,17 +68,17 @@ for (const [variable, text] of [
   ["HOLDFAST_THREADS", "1.5"],
   ["HOLDFAST_REPORTS", ""],
 ] as const) {
-  test(`${variable}="${text}" is refused, naming the variable and an example`, () => {
-    refuses({}, { [variable]: text }, new RegExp(`^${variable}: .* Example: `));
+  test(`${variable}="${text}" is rejected, naming the variable and an example`, () => {
+    rejects({}, { [variable]: text }, new RegExp(`^${variable}: .* Example: `));
   });
 }
 
-test("a malformed variable is refused also where an option wins", () => {
-  refuses({ memory: "1GiB" }, { HOLDFAST_MEMORY: "lots" }, /^HOLDFAST_MEMORY: "lots" is not a size/);
+test("a malformed variable is rejected also where an option wins", () => {
+  rejects({ memory: "1GiB" }, { HOLDFAST_MEMORY: "lots" }, /^HOLDFAST_MEMORY: "lots" is not a size/);
 });
 
-test("a value of the wrong type or range is refused", () => {
-  refuses({ memory: Number.NaN as never }, {}, /Option memory can't be NaN/);
-  refuses({ threads: -1 }, {}, /Option threads/);
-  refuses({ poison: 1 as never }, {}, /Option poison/);
+test("a value of the wrong type or range is rejected", () => {
+  rejects({ memory: Number.NaN as never }, {}, /Option memory can't be NaN/);
+  rejects({ threads: -1 }, {}, /Option threads/);
+  rejects({ poison: 1 as never }, {}, /Option poison/);
 });

@@ -1,5 +1,5 @@
 /**
- * The settings: one table, from which options and environment are read, refused and documented. An option given in
+ * The settings: one table, from which options and environment are read, rejected and documented. An option given in
  * code comes first, then the environment, then the default. What is unknown or malformed is an error at the start.
  */
 
@@ -90,18 +90,18 @@ export const settingsTable = {
     variable: "HOLDFAST_CAPTURE",
     ...choice("auto", "on", "off"),
     meaning:
-      "auto: capture, and run directly (said once) where a capture is refused. on: a refused capture is an error. " +
+      "auto: capture, and run directly (said once) where a capture is rejected. on: a rejected capture is an error. " +
       "off: always run directly.",
     defaultText: "auto",
     example: "off",
     fallback: () => "auto" as const,
   },
-  onRefusedPlan: {
-    variable: "HOLDFAST_ON_REFUSED_PLAN",
+  onRejectedPlan: {
+    variable: "HOLDFAST_ON_REJECTED_PLAN",
     ...choice("fallback", "error"),
     meaning:
-      "What to do if the verifier refuses a compiled step's plan, which is a fault of Holdfast. fallback: leave out passes until " +
-      "it agrees, print a warning and write a report. error: throw PLAN_REFUSED.",
+      "What to do if the verifier rejects a compiled step's plan, which is a fault of Holdfast. fallback: leave out passes until " +
+      "it agrees, print a warning and write a report. error: throw PLAN_REJECTED.",
     defaultText: "fallback",
     example: "error",
     fallback: () => "fallback" as const,
@@ -143,7 +143,7 @@ export const settingsTable = {
     variable: "HOLDFAST_REPORTS",
     kind: "folder",
     parse: nonEmpty,
-    meaning: "Where reports are written: of stalls, and of plans that the verifier refused.",
+    meaning: "Where reports are written: of stalls, and of plans that the verifier rejected.",
     defaultText: "the system's folder for temporary files",
     example: "runs/reports",
     fallback: tmpdir,
@@ -237,9 +237,9 @@ export function readSettings(
   options: SettingOptions = {},
   environment: Readonly<Record<string, string | undefined>> = process.env,
 ): Settings {
-  refuseUnknown(Object.keys(options), names, "option");
+  rejectUnknown(Object.keys(options), names, "option");
   const variables = names.map((name) => settingsTable[name].variable);
-  refuseUnknown(
+  rejectUnknown(
     Object.keys(environment).filter((key) => key.startsWith("HOLDFAST_")),
     variables,
     "variable",
@@ -292,7 +292,7 @@ function isReadable({ parse, unit }: Setting<unknown>, value: number): boolean {
   }
 }
 
-function refuseUnknown(given: readonly string[], known: readonly string[], what: string): void {
+function rejectUnknown(given: readonly string[], known: readonly string[], what: string): void {
   for (const name of given) {
     if (known.includes(name)) continue;
     throw new HoldfastError(

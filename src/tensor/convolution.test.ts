@@ -1,11 +1,11 @@
-/** Windows and pools: every element in its place, first maxima, NaN, sums in f32, refusals. */
+/** Windows and pools: every element in its place, first maxima, NaN, sums in f32, rejections. */
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { openDevice, openStrictDevice } from "../../test/support/devices.js";
 import { holdElements } from "../../test/support/element-reference.js";
 import { convolutionCases } from "../../test/support/op-cases/convolution.js";
-import { refuses } from "../../test/support/rejects.js";
+import { rejects } from "../../test/support/rejects.js";
 import * as ops from "../ops/index.js";
 import { avgPool2d, conv1d, conv2d, maxPool1d, maxPool2d, ones, tensor, zeros } from "./index.js";
 
@@ -91,26 +91,26 @@ test("an element under many windows gets the sum of its shares in f32, whatever 
   }
 });
 
-test("what does not fit is refused with what would", () => {
+test("what does not fit is rejected with what would", () => {
   const [x, weight] = [zeros([2, 4, 5, 5]), zeros([6, 4, 3, 3])];
-  refuses(
+  rejects(
     "BAD_SHAPE",
     () => conv2d(zeros([2, 3, 5, 5]), weight),
     /3 channels must be groups times the weight's 4/,
   );
-  refuses("BAD_SHAPE", () => conv2d(x, weight, null, { groups: 2 }), /with 2 groups/);
-  refuses("BAD_SHAPE", () => conv2d(x, zeros([6, 4, 3])), /the weight \[out, C \/ groups, kH, kW\]/);
-  refuses("BAD_SHAPE", () => conv1d(x, zeros([6, 4, 3])), /\[N, C, L\] or \[C, L\]/);
-  refuses("BAD_SHAPE", () => conv2d(x, weight, zeros([5])), /bias \[5\]: it must be \[6\]/);
-  refuses(
+  rejects("BAD_SHAPE", () => conv2d(x, weight, null, { groups: 2 }), /with 2 groups/);
+  rejects("BAD_SHAPE", () => conv2d(x, zeros([6, 4, 3])), /the weight \[out, C \/ groups, kH, kW\]/);
+  rejects("BAD_SHAPE", () => conv1d(x, zeros([6, 4, 3])), /\[N, C, L\] or \[C, L\]/);
+  rejects("BAD_SHAPE", () => conv2d(x, weight, zeros([5])), /bias \[5\]: it must be \[6\]/);
+  rejects(
     "BAD_SHAPE",
     () => conv2d(x, zeros([6, 4, 7, 1]), null),
     /a window of 7 over axis -2 of \[2, 4, 5, 5\]/,
   );
-  refuses("BAD_SHAPE", () => conv2d(x, weight, null, { stride: 0 }), /stride is 0/);
-  refuses("BAD_SHAPE", () => conv2d(x, weight, null, { padding: [1, 1, 1] }), /each of 2 axes/);
-  refuses("BAD_DTYPE", () => conv2d(x.to("i32"), weight.to("i32")), /products need floats/);
-  refuses("BAD_DTYPE", () => maxPool2d(x.to("i32"), 2), /maxPool2d of i32/);
-  refuses("BAD_SHAPE", () => maxPool2d(x, 2, { padding: 2 }), /at most half of the kernel/);
-  refuses("BAD_SHAPE", () => avgPool2d(zeros([5, 5]), 2), /\[N, C, H, W\] or \[C, H, W\]/);
+  rejects("BAD_SHAPE", () => conv2d(x, weight, null, { stride: 0 }), /stride is 0/);
+  rejects("BAD_SHAPE", () => conv2d(x, weight, null, { padding: [1, 1, 1] }), /each of 2 axes/);
+  rejects("BAD_DTYPE", () => conv2d(x.to("i32"), weight.to("i32")), /products need floats/);
+  rejects("BAD_DTYPE", () => maxPool2d(x.to("i32"), 2), /maxPool2d of i32/);
+  rejects("BAD_SHAPE", () => maxPool2d(x, 2, { padding: 2 }), /at most half of the kernel/);
+  rejects("BAD_SHAPE", () => avgPool2d(zeros([5, 5]), 2), /\[N, C, H, W\] or \[C, H, W\]/);
 });

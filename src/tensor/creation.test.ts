@@ -1,9 +1,9 @@
-/** Functions that make tensors: what is drawn follows from the seed, and what can't be made is refused. */
+/** Functions that make tensors: what is drawn follows from the seed, and what can't be made is rejected. */
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { openStrictDevice } from "../../test/support/devices.js";
-import { refuses } from "../../test/support/rejects.js";
+import { rejects } from "../../test/support/rejects.js";
 import {
   arange,
   eye,
@@ -51,12 +51,12 @@ const tooLarge: Readonly<Record<string, () => Tensor>> = {
 };
 
 for (const [call, make] of Object.entries(tooLarge)) {
-  test(`${call} is refused by the device before any value is made`, () => {
+  test(`${call} is rejected by the device before any value is made`, () => {
     const { live } = device.runtime.arena.figures;
     manualSeed(4);
-    refuses("ARENA_FULL", make);
+    rejects("ARENA_FULL", make);
     assert.equal(device.runtime.arena.figures.live, live);
-    // Nothing was drawn for what was refused.
+    // Nothing was drawn for what was rejected.
     const next = device.step(() => rand([3], { device }).tolist());
     manualSeed(4);
     assert.deepEqual(
@@ -66,12 +66,12 @@ for (const [call, make] of Object.entries(tooLarge)) {
   });
 }
 
-test("values that the host can't hold are refused, and their memory is given back", () => {
+test("values that the host can't hold are rejected, and their memory is given back", () => {
   const { live } = device.runtime.arena.figures;
   const none = (): never => {
     throw new RangeError("Array buffer allocation failed");
   };
-  refuses(
+  rejects(
     "OUT_OF_MEMORY",
     () => device.make(none, [3, 4], "f32"),
     /\[3, 4\] has 12 elements of f32.*Array buffer/,
@@ -79,10 +79,10 @@ test("values that the host can't hold are refused, and their memory is given bac
   assert.equal(device.runtime.arena.figures.live, live);
 });
 
-test("sizes that are none, or too many to count, are refused", () => {
-  refuses("BAD_SHAPE", () => zeros([2 ** 27, 2 ** 27], { device }), /more elements than can be counted/);
-  refuses("BAD_SHAPE", () => eye(-1, 2, { device }));
-  refuses("BAD_SHAPE", () => linspace(0, 1, 1.5, { device }));
+test("sizes that are none, or too many to count, are rejected", () => {
+  rejects("BAD_SHAPE", () => zeros([2 ** 27, 2 ** 27], { device }), /more elements than can be counted/);
+  rejects("BAD_SHAPE", () => eye(-1, 2, { device }));
+  rejects("BAD_SHAPE", () => linspace(0, 1, 1.5, { device }));
 });
 
 test("randint has every whole number of its range about equally often, and none beside", () => {
@@ -97,8 +97,8 @@ test("randint has every whole number of its range about equally often, and none 
   // A thousand each; six standard deviations are 173.
   for (const [value, count] of counts)
     assert.ok(Math.abs(count - 1000) < 173, `${value} came ${count} times`);
-  refuses("BAD_ARGUMENT", () => randint(4, 4, [1], { device }), /from 4 to 4/);
-  refuses("BAD_ARGUMENT", () => randint(0, 1.5, [1], { device }), /whole numbers/);
+  rejects("BAD_ARGUMENT", () => randint(4, 4, [1], { device }), /from 4 to 4/);
+  rejects("BAD_ARGUMENT", () => randint(0, 1.5, [1], { device }), /whole numbers/);
 });
 
 test("randperm has each number once", () => {
@@ -136,7 +136,7 @@ test("equal and allclose tell shapes, infinities and NaN apart", () => {
   });
 });
 
-test("fromTyped takes bigints where they fit, and refuses others with their place", () => {
+test("fromTyped takes bigints where they fit, and rejects others with their place", () => {
   const typed = (values: Parameters<typeof fromTyped>[0], options = {}): unknown =>
     device.step(() => {
       const made = fromTyped(values, [values.length], { device, ...options });
@@ -145,12 +145,12 @@ test("fromTyped takes bigints where they fit, and refuses others with their plac
   assert.deepEqual(typed(new BigInt64Array([5n, -(2n ** 31n)])), ["i32", [5, -(2 ** 31)]]);
   assert.deepEqual(typed(new BigUint64Array([7n]), { dtype: "f64" }), ["f64", [7]]);
   assert.deepEqual(typed(new BigInt64Array([2n ** 40n]), { dtype: "f64" }), ["f64", [2 ** 40]]);
-  refuses(
+  rejects(
     "BAD_DTYPE",
     () => typed(new BigInt64Array([1n, 2n ** 31n])),
     /data\[1\] is 2147483648, but i32 holds/,
   );
-  refuses(
+  rejects(
     "BAD_DTYPE",
     () => typed(new BigInt64Array([-1n]), { dtype: "u8" }),
     /data\[0\] is -1, but u8 holds/,
@@ -162,19 +162,19 @@ test("fromTyped never lets a number wrap around", () => {
     device.step(() => fromTyped(values, [values.length], { device, ...options }).tolist());
   const high = new Uint32Array([7, 2 ** 31]);
   assert.deepEqual(typed(new Uint32Array([2 ** 31 - 1])), [2 ** 31 - 1]);
-  refuses("BAD_DTYPE", () => typed(high), /data\[1\] is 2147483648, but i32 holds .*another dtype/);
+  rejects("BAD_DTYPE", () => typed(high), /data\[1\] is 2147483648, but i32 holds .*another dtype/);
   assert.deepEqual(typed(high, { dtype: "f64" }), [7, 2 ** 31]);
-  refuses("BAD_DTYPE", () => typed(new Int32Array([256]), { dtype: "u8" }), /256, but u8 holds/);
-  refuses("BAD_DTYPE", () => typed(new Float32Array([1e10]), { dtype: "i32" }), /10000000000, but i32 holds/);
+  rejects("BAD_DTYPE", () => typed(new Int32Array([256]), { dtype: "u8" }), /256, but u8 holds/);
+  rejects("BAD_DTYPE", () => typed(new Float32Array([1e10]), { dtype: "i32" }), /10000000000, but i32 holds/);
   assert.deepEqual(typed(new Uint16Array([65_535])), [65_535]);
   assert.deepEqual(typed(new Uint8Array([2, 0]), { dtype: "bool" }), [true, false]);
 });
 
-test("fromTyped refuses what is no typed array, as JavaScript callers may give it", () => {
+test("fromTyped rejects what is no typed array, as JavaScript callers may give it", () => {
   for (const [values, named] of [
     [[0.5], "a plain array"],
     [new DataView(new ArrayBuffer(8)), "a value of type object"],
     [undefined, "a value of type undefined"],
   ] as const)
-    refuses("BAD_ARGUMENT", () => fromTyped(values as never, [1], { device }), new RegExp(named));
+    rejects("BAD_ARGUMENT", () => fromTyped(values as never, [1], { device }), new RegExp(named));
 });

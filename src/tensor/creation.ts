@@ -41,7 +41,7 @@ export function tensor(data: NestedArray, options: TensorOptions = {}): Tensor {
 /**
  * A tensor of a typed array's elements, in row-major order: the quick way in for data that is flat already. Float arrays, Int32Array
  * and Uint8Array keep their dtype. Other whole numbers, those of BigInt64Array and BigUint64Array too, become i32 unless a dtype
- * is given. A number that the dtype can't hold is refused with its place.
+ * is given. A number that the dtype can't hold is rejected with its place.
  *
  * @example
  * ```ts

@@ -53,8 +53,8 @@ function placeSeeds(runtime: Runtime): readonly Storage[] {
       ...lossDtypes.map((dtype) => ({ name: `loss seed ${dtype}`, size: dtypes[dtype].bytes })),
     ]);
     return storages;
-  } catch (refusal) {
+  } catch (rejection) {
     runtime.close();
-    throw refusal;
+    throw rejection;
   }
 }

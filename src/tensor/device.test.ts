@@ -3,14 +3,14 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { openStrictDevice, withDevice } from "../../test/support/devices.js";
-import { refuses } from "../../test/support/rejects.js";
+import { rejects } from "../../test/support/rejects.js";
 import { openTestDriver, testDeviceKind } from "../../test/support/test-device.js";
 import { HoldfastError } from "../errors/index.js";
 import { Device, device, full, ones, type Tensor, tensor, zeros } from "./index.js";
 
 const cpu = openStrictDevice();
 
-test("a tensor used after its step is refused by its name, its op and the step in which it died", () => {
+test("a tensor used after its step is rejected by its name, its op and the step in which it died", () => {
   const escaped = cpu.step(() => tensor([1, 2], { device: cpu }).mul(3));
   const step = cpu.runtime.diagnostics().step;
   const uses: (() => unknown)[] = [
@@ -24,7 +24,7 @@ test("a tensor used after its step is refused by its name, its op and the step i
     () => ones([2], { device: cpu }).add(escaped),
   ];
   for (const use of uses.toSpliced(3, 1)) {
-    refuses(
+    rejects(
       "DEAD_TENSOR",
       use,
       new RegExp(`"mul", f32 \\[2\\], made by mul in step ${step}, died at the end of step ${step}`),
@@ -41,7 +41,7 @@ test("a kept tensor outlives its step, without its graph, until it is released",
   assert.deepEqual(kept.tolist(), [10, 10, 10]);
   assert.equal(kept.requiresGrad, false);
   kept.release();
-  refuses("DEAD_TENSOR", () => kept.tolist(), /"mul"/);
+  rejects("DEAD_TENSOR", () => kept.tolist(), /"mul"/);
 });
 
 test("a kept view keeps its owner", () => {
@@ -72,11 +72,11 @@ test("what is made outside every step lives until it is released", () => {
   cpu.step(() => x.mul(2));
   assert.deepEqual(x.tolist(), [1, 2]);
   x.release();
-  refuses("DEAD_TENSOR", () => x.tolist(), /was released/);
+  rejects("DEAD_TENSOR", () => x.tolist(), /was released/);
 });
 
-test("an async step is refused with an explanation, and async work between steps is fine", async () => {
-  refuses("STEP_ASYNC", () => cpu.step(async () => 1), /Await before or after the step/);
+test("an async step is rejected with an explanation, and async work between steps is fine", async () => {
+  rejects("STEP_ASYNC", () => cpu.step(async () => 1), /Await before or after the step/);
   let read: Promise<ArrayLike<number>> | undefined;
   cpu.step(() => {
     // The elements are read here; only the promise is awaited outside.
@@ -94,20 +94,20 @@ test("a failing step ends its tensors all the same", () => {
     }),
   );
   assert.equal(cpu.tape.openNodes, 0);
-  refuses("DEAD_TENSOR", () => inside?.sum(), /"exp"/);
+  rejects("DEAD_TENSOR", () => inside?.sum(), /"exp"/);
 });
 
 test("tensors of two devices don't meet, and a closed device says so", () => {
   const theirs = withDevice({ memory: "64MiB" }, (other) => {
     const made = ones([2], { device: other });
-    refuses("OTHER_DEVICE", () => ones([2], { device: cpu }).add(made), /another device/);
+    rejects("OTHER_DEVICE", () => ones([2], { device: cpu }).add(made), /another device/);
     other.close();
     return made;
   });
-  refuses("CLOSED", () => theirs.sum(), /closed/);
+  rejects("CLOSED", () => theirs.sum(), /closed/);
 });
 
-test("an unknown device is refused, and the default one has to be open", async () => {
+test("an unknown device is rejected, and the default one has to be open", async () => {
   await assert.rejects(
     // @ts-expect-error: the type knows the names; JavaScript callers don't.
     device("tpu"),
@@ -115,18 +115,18 @@ test("an unknown device is refused, and the default one has to be open", async (
   );
 });
 
-test("a NaN is refused with the first op that made it, forward and backward, when asked", () => {
+test("a NaN is rejected with the first op that made it, forward and backward, when asked", () => {
   withDevice({ memory: "64MiB", detectNaN: true }, (careful) =>
     careful.step(() => {
       const x = tensor([-1, 4], { device: careful });
-      refuses(
+      rejects(
         "NOT_FINITE",
         () => x.add(1).sub(2).sqrt().mul(2),
         /sqrt is the first op with a NaN in its result: 1 of/,
       );
       const zero = tensor([0, 4], { device: careful, requiresGrad: true });
       const root = zero.sqrt();
-      refuses("NOT_FINITE", () => root.mul(0).sum().backward(), /backward, in sqrtGradient/);
+      rejects("NOT_FINITE", () => root.mul(0).sum().backward(), /backward, in sqrtGradient/);
     }),
   );
 });
@@ -134,23 +134,23 @@ test("a NaN is refused with the first op that made it, forward and backward, whe
 test("what backward still needs can't be released, and is intact", () => {
   const [w, x] = [full([2], 3, { requiresGrad: true, device: cpu }), tensor([4, 5], { device: cpu })];
   const loss = w.mul(x).sum();
-  refuses("PINNED", () => x.release(), /pinned by backward of mul/);
+  rejects("PINNED", () => x.release(), /pinned by backward of mul/);
   loss.backward();
   assert.deepEqual(w.grad?.tolist(), [4, 5]);
   x.release();
-  refuses("DEAD_TENSOR", () => x.tolist());
+  rejects("DEAD_TENSOR", () => x.tolist());
 });
 
 test("a tensor kept outside every step ends with its release, and one kept twice with the second", () => {
   const [once, twice] = [tensor([1], { device: cpu }), tensor([2], { device: cpu })];
   once.keep().release();
-  refuses("DEAD_TENSOR", () => once.item(), /"tensor"/);
+  rejects("DEAD_TENSOR", () => once.item(), /"tensor"/);
   twice.keep();
   twice.keep();
   twice.release();
   assert.equal(twice.item(), 2);
   twice.release();
-  refuses("DEAD_TENSOR", () => twice.tolist());
+  rejects("DEAD_TENSOR", () => twice.tolist());
 });
 
 test("a leaf's gradient ends with the leaf, wherever it arrived", () => {
@@ -166,7 +166,7 @@ test("a view made in a step ends with it, and its owner can be released", () => 
   const owner = full([8, 2], 7, { device: cpu });
   const view = cpu.step(() => owner.slice([2, 4]));
   const step = cpu.runtime.diagnostics().step;
-  refuses("DEAD_TENSOR", () => view.tolist(), new RegExp(`made by slice in step ${step}, died at the end`));
+  rejects("DEAD_TENSOR", () => view.tolist(), new RegExp(`made by slice in step ${step}, died at the end`));
   const kept = cpu.step(() => owner.slice([2, 4]).keep());
   assert.deepEqual(kept.tolist(), [
     [7, 7],
@@ -180,31 +180,31 @@ test("an op that fails outside every step leaves no memory behind", () => {
   const table = full([4, 2], 1, { device: cpu });
   const index = tensor([9], { dtype: "i32", device: cpu });
   const before = cpu.runtime.arena.figures.live;
-  refuses("BAD_INDEX", () => table.indexSelect(0, index));
+  rejects("BAD_INDEX", () => table.indexSelect(0, index));
   assert.equal(cpu.runtime.arena.figures.live, before);
 });
 
 test("a stretched tensor is not written to in place: several of its elements are one", () => {
   const x = tensor([[1], [2]], { device: cpu });
-  refuses("BAD_SHAPE", () => x.expand([2, 3]).add_(1), /is stretched/);
+  rejects("BAD_SHAPE", () => x.expand([2, 3]).add_(1), /is stretched/);
   assert.deepEqual(x.tolist(), [[1], [2]]);
 });
 
-test("what is no tensor, no shape and no dtype is refused by name", () => {
+test("what is no tensor, no shape and no dtype is rejected by name", () => {
   const x = tensor([1, 2], { device: cpu });
-  refuses(
+  rejects(
     "BAD_ARGUMENT",
     () => x.add([1, 2] as unknown as Tensor),
     /add takes tensors and numbers, and was given an array/,
   );
-  refuses(
+  rejects(
     "BAD_SHAPE",
     () => zeros(2 as unknown as number[], { device: cpu }),
     /zeros: the shape is 2; give all sizes/,
   );
-  refuses("BAD_SHAPE", () => ones([2, -1], { device: cpu }), /axis 1 of \[2, -1\] is -1/);
-  refuses("BAD_DTYPE", () => x.to("int" as "i32"), /no dtype "int"\. There are f32/);
-  refuses("BAD_DTYPE", () => zeros([1], { dtype: "float" as "f32", device: cpu }), /no dtype "float"/);
+  rejects("BAD_SHAPE", () => ones([2, -1], { device: cpu }), /axis 1 of \[2, -1\] is -1/);
+  rejects("BAD_DTYPE", () => x.to("int" as "i32"), /no dtype "int"\. There are f32/);
+  rejects("BAD_DTYPE", () => zeros([1], { dtype: "float" as "f32", device: cpu }), /no dtype "float"/);
 });
 
 test("the check for NaN takes no memory beyond its op", () => {
@@ -217,10 +217,10 @@ test("the check for NaN takes no memory beyond its op", () => {
 
 test("a device that has no room for its seeds is not opened, and its threads end", () => {
   const driver = openTestDriver();
-  const refusal = { memory: "32MiB", stallAfter: "off", environment: {}, print: () => {}, driver } as const;
-  refuses("OUT_OF_BUDGET", () => new Device(testDeviceKind, refusal), /scalars: seeds/);
+  const rejection = { memory: "32MiB", stallAfter: "off", environment: {}, print: () => {}, driver } as const;
+  rejects("OUT_OF_BUDGET", () => new Device(testDeviceKind, rejection), /scalars: seeds/);
   // The runtime has given the driver back whole: it can be used, and closed, without it.
-  const again = new Device(testDeviceKind, { ...refusal, memory: "64MiB" });
+  const again = new Device(testDeviceKind, { ...rejection, memory: "64MiB" });
   assert.equal(ones([2], { device: again }).sum().item(), 2);
   again.close();
   driver.close();

@@ -20,7 +20,7 @@ import type { StepResult } from "./compiled/step-results.js";
 import { DeviceSeeds } from "./device-seeds.js";
 import { encodeElements } from "./host-values.js";
 import { Lifetimes } from "./lifetimes.js";
-import { refuseNaN } from "./nan-check.js";
+import { rejectNaN } from "./nan-check.js";
 import { noteClosed, noteOpened } from "./open-devices.js";
 import { currentSeed, onNewSeed } from "./seed.js";
 import { type GradientHolder, readArray, Tensor } from "./tensor.js";
@@ -28,7 +28,7 @@ import { type GradientHolder, readArray, Tensor } from "./tensor.js";
 export type DeviceName = "cpu" | "cuda";
 
 export interface DeviceOptions extends Omit<RuntimeOptions, "device"> {
-  /** Refuse the first op, forward or backward, whose result has a NaN. Reads every result back: for finding faults. */
+  /** Reject the first op, forward or backward, whose result has a NaN. Reads every result back: for finding faults. */
   readonly detectNaN?: boolean;
 }
 
@@ -60,7 +60,7 @@ export class Device {
     this.name = name;
     this.runtime = openRuntime({ ...options, device: name });
     try {
-      const onResult = detectNaN ? refuseNaN(this.runtime) : undefined;
+      const onResult = detectNaN ? rejectNaN(this.runtime) : undefined;
       this.tape = new Tape({ runtime: this.runtime, ...(onResult && { onResult }) });
       this.#seeds = new DeviceSeeds(this.runtime);
       this.#lifetimes = new Lifetimes(this.runtime);
@@ -127,7 +127,7 @@ export class Device {
    *
    * Calls with other shapes get plans of their own, and so does another state of modules and parameters: train or eval mode,
    * `requiresGrad`, fields that the function read. Rates of optimizers and random numbers are read from memory each time.
-   * Anything else that the function reads is frozen; a step that changes by it is refused with STEP_CHANGED.
+   * Anything else that the function reads is frozen; a step that changes by it is rejected with STEP_CHANGED.
    *
    * @example
    * ```ts
@@ -381,7 +381,7 @@ export class Device {
   }
 
   /**
-   * Refuses a tensor whose memory is gone, by its name, the op that made it and the step in which it died.
+   * Rejects a tensor whose memory is gone, by its name, the op that made it and the step in which it died.
    *
    * @internal
    */
@@ -391,7 +391,7 @@ export class Device {
   }
 
   /**
-   * Refuses work on a closed device.
+   * Rejects work on a closed device.
    *
    * @internal
    */

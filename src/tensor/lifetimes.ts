@@ -24,7 +24,7 @@ export class Lifetimes {
   /** The same memory, kept beyond the step. A compiled step's result is copied: its own memory belongs to the step. */
   keep(tensor: Tensor): Tensor {
     const { storage } = tensor.array;
-    this.#runtime.refuse("call keep()", tensor.name, keepOutside);
+    this.#runtime.reject("call keep()", tensor.name, keepOutside);
     const { source, cutBy } = tensor.value;
     const hadGraph = source !== undefined || cutBy === "compiled step";
     if (storage && this.#results.has(ownerOf(storage)))
@@ -89,7 +89,7 @@ export class Lifetimes {
     return new LeafGradient(this.#runtime, place, end, tensor.value);
   }
 
-  /** Refuses a tensor whose memory is gone, by its name, the op that made it and the step in which it died. */
+  /** Rejects a tensor whose memory is gone, by its name, the op that made it and the step in which it died. */
   requireLive(tensor: Tensor, use: string): void {
     const { storage, shape, dtype } = tensor.array;
     if (!storage || this.#isLive(storage)) return;

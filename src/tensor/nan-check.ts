@@ -4,7 +4,7 @@ import { HoldfastError } from "../errors/index.js";
 import { applyTo, cast, comparisons, type DeviceArray, formatShape, isFloat, sum } from "../ops/index.js";
 import type { Runtime } from "../runtime/index.js";
 
-export function refuseNaN(runtime: Runtime): (op: string, array: DeviceArray) => void {
+export function rejectNaN(runtime: Runtime): (op: string, array: DeviceArray) => void {
   return (op, array) => {
     if (!isFloat(array.dtype) || !array.storage) return;
     const nans = countNaN(runtime, array);

@@ -39,21 +39,21 @@ export function currentSeed(): bigint {
   return seed;
 }
 
-let refusal: (() => never) | undefined;
+let rejection: (() => never) | undefined;
 
 /** Runs a function that may not draw on the host: what it drew would be the same each time. */
-export function refusingDraws<T>(refuse: () => never, body: () => T): T {
-  refusal = refuse;
+export function rejectingDraws<T>(reject: () => never, body: () => T): T {
+  rejection = reject;
   try {
     return body();
   } finally {
-    refusal = undefined;
+    rejection = undefined;
   }
 }
 
 /** The seed, and a number that no draw before had. */
 export function nextDraw(): { readonly seed: bigint; readonly id: number } {
-  refusal?.();
+  rejection?.();
   draws += 1;
   return { seed, id: draws };
 }

@@ -48,31 +48,31 @@ export function encodeCheckpoint({ step, tensors, state }: Checkpoint): readonly
   return withSum(sum.digest("hex"));
 }
 
-/** Reads a checkpoint; what is truncated, altered, something else or of another version is refused with the reason. */
+/** Reads a checkpoint; what is truncated, altered, something else or of another version is rejected with the reason. */
 export function decodeCheckpoint(bytes: Uint8Array): Checkpoint {
   const { tensors, metadata } = readSafetensors(bytes);
   const format = metadata.get("format");
   if (format !== checkpointFormat) {
     const what =
       format === undefined ? "It is a safetensors file" : `Its format is ${JSON.stringify(format)}`;
-    throw refusal(`${what}, but no checkpoint.`);
+    throw rejection(`${what}, but no checkpoint.`);
   }
   const version = metadata.get("version") ?? "none";
   if (version !== String(checkpointVersion)) {
-    throw refusal(
+    throw rejection(
       `It has version ${version} of the format, and this Holdfast reads version ${checkpointVersion}: use the Holdfast that wrote it.`,
     );
   }
   const [told, found] = [metadata.get("sha256") ?? "", sumOf(bytes, metadata.get("sha256"))];
   if (told !== found) {
-    throw refusal(
+    throw rejection(
       `It was altered: its checksum is ${told.slice(0, 8)}…, and that of its bytes ${found.slice(0, 8)}….`,
     );
   }
   const state = fromJson("Its state", metadata.get("state") ?? "");
   const step = metadata.get("step") ?? "none";
   if (!/^\d+$/.test(step) || !Number.isSafeInteger(Number(step)))
-    throw refusal(
+    throw rejection(
       `Its step is ${JSON.stringify(step.slice(0, 40))}, and it must be a whole number from 0 on.`,
     );
   return { step: Number(step), tensors, state };
@@ -92,6 +92,6 @@ function sumOf(bytes: Uint8Array, told: string | undefined): string {
     .digest("hex");
 }
 
-function refusal(message: string): HoldfastError {
+function rejection(message: string): HoldfastError {
   return new HoldfastError("BAD_FILE", message);
 }

@@ -6,7 +6,7 @@ import { join } from "node:path";
 import { test } from "node:test";
 import { openDevice } from "../../test/support/devices.js";
 import { makeFolder } from "../../test/support/folders.js";
-import { refuses } from "../../test/support/rejects.js";
+import { rejects } from "../../test/support/rejects.js";
 import { DataLoader, TensorDataset } from "../data/index.js";
 import * as nn from "../nn/index.js";
 import * as optim from "../optim/index.js";
@@ -107,7 +107,7 @@ test("what does not fit is named, and nothing is changed", () => {
     [{ model, schedule: { a: schedule } }, /schedule is in the checkpoint and not here/],
     [{ model, optimizer, schedule, loader, earlyStopping: failing }, /earlyStopping: no/],
   ] as const) {
-    refuses("BAD_STATE", () => loadCheckpoint(path, parts), message);
+    rejects("BAD_STATE", () => loadCheckpoint(path, parts), message);
     assert.equal(imageOf(target), before, String(message));
   }
 });
@@ -145,12 +145,12 @@ test("several models and optimizers have names of their own", () => {
   assert.equal(bytesOf(), before);
 });
 
-test("a damaged file, another file and wrong arguments are refused", () => {
+test("a damaged file, another file and wrong arguments are rejected", () => {
   const { parts } = makeTraining();
   const { model } = parts;
   writeFileSync(path, "no checkpoint");
-  refuses("BAD_FILE", () => loadCheckpoint(path, parts), /latest\.safetensors can't be read/);
-  refuses("BAD_FILE", () => loadCheckpoint(join(path, "none"), parts));
+  rejects("BAD_FILE", () => loadCheckpoint(path, parts), /latest\.safetensors can't be read/);
+  rejects("BAD_FILE", () => loadCheckpoint(join(path, "none"), parts));
   for (const wrong of [
     undefined,
     7,
@@ -159,18 +159,18 @@ test("a damaged file, another file and wrong arguments are refused", () => {
     { model: { "a.b": model } },
     { modle: model },
   ]) {
-    refuses("BAD_ARGUMENT", () => saveCheckpoint(path, wrong as never));
+    rejects("BAD_ARGUMENT", () => saveCheckpoint(path, wrong as never));
   }
-  refuses("BAD_ARGUMENT", () => saveCheckpoint(undefined as never, parts), /takes a path/);
-  refuses(
+  rejects("BAD_ARGUMENT", () => saveCheckpoint(undefined as never, parts), /takes a path/);
+  rejects(
     "BAD_ARGUMENT",
     () => saveCheckpoint(path, { model, extra: { f: () => 1 } }),
     /would not come back/,
   );
-  refuses("BAD_ARGUMENT", () => saveCheckpoint(path, { model, schedule: {} as never }), /stateDict\(\)/);
+  rejects("BAD_ARGUMENT", () => saveCheckpoint(path, { model, schedule: {} as never }), /stateDict\(\)/);
 });
 
-test("a random state goes back and forth, and one that is none is refused", () => {
+test("a random state goes back and forth, and one that is none is rejected", () => {
   manualSeed(8);
   const draw = (): string =>
     String([
@@ -190,6 +190,6 @@ test("a random state goes back and forth, and one that is none is refused", () =
     { device: [1, 2] },
     { device: undefined },
   ]) {
-    refuses("BAD_STATE", () => setRngState({ ...state, ...change }, cpu));
+    rejects("BAD_STATE", () => setRngState({ ...state, ...change }, cpu));
   }
 });

@@ -78,7 +78,7 @@ export function saveCheckpoint(path: string, contents: CheckpointContents): void
 
 /**
  * Puts the parts of a training back to where they were saved. Give them as they were made then: other names, shapes, dtypes
- * or data sets are refused by name, and nothing is changed. Kinds that are not given are left alone, so that a model can be
+ * or data sets are rejected by name, and nothing is changed. Kinds that are not given are left alone, so that a model can be
  * loaded without its optimizer.
  *
  * @example
@@ -169,7 +169,7 @@ export function restoreCheckpoint(checkpoint: Checkpoint, given: TrainingParts):
     ? drawPositionOf(subject, checkpoint.state[randomKind], "Load it with random: false.")
     : undefined;
   requireSameTensors(found, model, parts.tensors());
-  // These are on the host and can be put back, so they come first: any of them may refuse its state.
+  // These are on the host and can be put back, so they come first: any of them may reject its state.
   loadOrUndo(matchStates(subject, checkpoint, parts));
   for (const [name, module] of parts.models) module.loadStateDict(below(found, name));
   for (const [name, optimizer] of parts.optimizers) optimizer.loadStateDict(below(found, name));
@@ -213,7 +213,7 @@ interface Loading {
   readonly state: unknown;
 }
 
-/** Which state is for which part; refuses where one is on one side only. */
+/** Which state is for which part; rejects where one is on one side only. */
 function matchStates(
   subject: string,
   { state }: Checkpoint,
@@ -237,7 +237,7 @@ function matchStates(
   );
 }
 
-/** Loads all states; where one is refused, those before it are put back. */
+/** Loads all states; where one is rejected, those before it are put back. */
 function loadOrUndo(loadings: readonly Loading[]): void {
   const undo: (() => void)[] = [];
   for (const { name, part, state } of loadings) {

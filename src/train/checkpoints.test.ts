@@ -1,4 +1,4 @@
-/** Checkpoints: each comes back as it was or is refused with the reason, and what was complete is never lost. */
+/** Checkpoints: each comes back as it was or is rejected with the reason, and what was complete is never lost. */
 
 import assert from "node:assert/strict";
 import { mkdirSync, readdirSync, readFileSync, renameSync, writeFileSync, writeSync } from "node:fs";
@@ -7,8 +7,8 @@ import { test } from "node:test";
 import fc from "fast-check";
 import { makeFolder } from "../../test/support/folders.js";
 import { patternedCheckpoint } from "../../test/support/patterned-checkpoint.js";
-import { refusalOf } from "../../test/support/rejections.js";
-import { refuses } from "../../test/support/rejects.js";
+import { rejectionOf } from "../../test/support/rejections.js";
+import { rejects } from "../../test/support/rejects.js";
 import { sameBytes } from "../../test/support/same-bytes.js";
 import { writeSafetensors } from "../data/index.js";
 import { type Checkpoint, decodeCheckpoint, encodeCheckpoint } from "./checkpoint-file.js";
@@ -52,13 +52,13 @@ test("numbers that JSON has no word for come back in the state", () => {
   assert.deepEqual(decodeCheckpoint(bytes).state, written);
 });
 
-test("what would not come back from the state is refused when it is saved", () => {
+test("what would not come back from the state is rejected when it is saved", () => {
   for (const value of [1n, new Float32Array(2), new Map(), () => 1]) {
     const save = () => encodeCheckpoint({ step: 0, tensors: new Map(), state: { deep: [{ value }] } });
-    refuses("BAD_ARGUMENT", save, /^state\.deep\[0\]\.value is a .* would not come back/);
+    rejects("BAD_ARGUMENT", save, /^state\.deep\[0\]\.value is a .* would not come back/);
   }
   const at = (step: number) => () => encodeCheckpoint({ step, tensors: new Map(), state: {} });
-  for (const step of [-1, 0.5, Number.NaN]) refuses("BAD_ARGUMENT", at(step), /step is/);
+  for (const step of [-1, 0.5, Number.NaN]) rejects("BAD_ARGUMENT", at(step), /step is/);
 });
 
 test("the last k are kept, and one of the same step is replaced", () => {
@@ -73,7 +73,7 @@ test("the last k are kept, and one of the same step is replaced", () => {
 test("a folder that is not there has no checkpoint, and other files in one are left alone", () => {
   const folder = makeFolder();
   assert.deepEqual(new CheckpointStore(join(folder, "none")).list(), []);
-  refuses("BAD_FILE", () => new CheckpointStore(join(folder, "none")).load("latest"), /no checkpoint.*none/);
+  rejects("BAD_FILE", () => new CheckpointStore(join(folder, "none")).load("latest"), /no checkpoint.*none/);
   const others = [
     "notes.txt",
     "step-1.safetensors",
@@ -84,40 +84,44 @@ test("a folder that is not there has no checkpoint, and other files in one are l
   const store = new CheckpointStore(folder, { keep: 1 });
   for (const step of [4, 5]) store.save(patternedCheckpoint(step, 4));
   assert.deepEqual(readdirSync(folder).sort(), [...others, nameOf(5)].sort());
-  refuses("BAD_FILE", () => store.load(nameOf(4)), /no checkpoint "step-000000004.*There are step-000000005/);
+  rejects("BAD_FILE", () => store.load(nameOf(4)), /no checkpoint "step-000000004.*There are step-000000005/);
 });
 
-test("a file truncated anywhere is refused with the reason, and the one before it is sound", () => {
+test("a file truncated anywhere is rejected with the reason, and the one before it is sound", () => {
   const store = storeOf([1, 2]);
   const path = join(store.folder, nameOf(2));
   const whole = readFileSync(path);
   const lengths = Array.from({ length: 20 }, (_, part) => Math.floor((whole.length * part) / 20));
   for (const length of [...lengths, 1, 7, 8, 9, whole.length - 1]) {
     writeFileSync(path, whole.subarray(0, length));
-    refuses("BAD_FILE", () => store.load("latest"), /^[^\n]*step-000000002\.safetensors is refused: [^\n]+$/);
-    const { checkpoint, refused } = store.loadLatestSound();
+    rejects(
+      "BAD_FILE",
+      () => store.load("latest"),
+      /^[^\n]*step-000000002\.safetensors is rejected: [^\n]+$/,
+    );
+    const { checkpoint, rejected } = store.loadLatestSound();
     sameCheckpoint(checkpoint!, patternedCheckpoint(1, 64));
     assert.deepEqual(
-      refused.map(({ name }) => name),
+      rejected.map(({ name }) => name),
       [nameOf(2)],
     );
-    assert.match(refused[0]!.reason, /is refused: /);
+    assert.match(rejected[0]!.reason, /is rejected: /);
   }
   writeFileSync(path, whole);
   sameCheckpoint(store.load("latest"), patternedCheckpoint(2, 64));
 });
 
-test("every single byte of a file is watched: altered, the file is refused with the reason", () => {
+test("every single byte of a file is watched: altered, the file is rejected with the reason", () => {
   const whole = Buffer.concat(encodeCheckpoint(patternedCheckpoint(3, 16)));
   for (let at = 0; at < whole.length; at++) {
     const altered = Buffer.from(whole);
     altered[at] = whole[at]! ^ (1 << (at % 8));
-    const reason = refusalOf(() => decodeCheckpoint(altered))?.message;
+    const reason = rejectionOf(() => decodeCheckpoint(altered))?.message;
     assert.match(reason ?? "", /\S/, `byte ${at} of ${whole.length}`);
   }
 });
 
-test("any bytes put in the place of others are refused, in a large file too", () => {
+test("any bytes put in the place of others are rejected, in a large file too", () => {
   const whole = Buffer.concat(encodeCheckpoint(patternedCheckpoint(3)));
   const place = fc.integer({ min: 0, max: whole.length - 1 });
   const put = fc.uint8Array({ minLength: 1, maxLength: 40 });
@@ -126,7 +130,7 @@ test("any bytes put in the place of others are refused, in a large file too", ()
       const altered = Buffer.from(whole);
       altered.set(bytes.subarray(0, whole.length - at), at);
       fc.pre(Buffer.compare(altered, whole) !== 0);
-      refuses("BAD_FILE", () => decodeCheckpoint(altered));
+      rejects("BAD_FILE", () => decodeCheckpoint(altered));
     }),
     { numRuns: 100 },
   );
@@ -137,30 +141,30 @@ test("white space in the header counts too", () => {
   const padded = text.lastIndexOf(" ");
   assert.ok(padded > 0, "no padding to alter");
   text[padded] = 0x0a;
-  refuses("BAD_FILE", () => decodeCheckpoint(text), /It was altered: its checksum is/);
+  rejects("BAD_FILE", () => decodeCheckpoint(text), /It was altered: its checksum is/);
 });
 
-test("weights, another version and a renamed file are refused by what they are", () => {
+test("weights, another version and a renamed file are rejected by what they are", () => {
   const store = storeOf([7]);
   const path = join(store.folder, nameOf(7));
   const tensors = patternedCheckpoint(7, 4).tensors.values();
   const rewrite = (metadata: Record<string, string>) =>
     writeFileSync(path, writeSafetensors(tensors, new Map(Object.entries(metadata))));
   rewrite({});
-  refuses("BAD_FILE", () => store.load("latest"), /It is a safetensors file, but no checkpoint/);
+  rejects("BAD_FILE", () => store.load("latest"), /It is a safetensors file, but no checkpoint/);
   rewrite({ format: "pt" });
-  refuses("BAD_FILE", () => store.load("latest"), /Its format is "pt", but no checkpoint/);
+  rejects("BAD_FILE", () => store.load("latest"), /Its format is "pt", but no checkpoint/);
   rewrite({ format: "holdfast checkpoint", version: "2" });
-  refuses(
+  rejects(
     "BAD_FILE",
     () => store.load("latest"),
     /has version 2 of the format.* reads version 1: use the Holdfast/,
   );
   rewrite({ format: "holdfast checkpoint", version: "1" });
-  refuses("BAD_FILE", () => store.load("latest"), /It was altered/);
+  rejects("BAD_FILE", () => store.load("latest"), /It was altered/);
   store.save(patternedCheckpoint(7, 4));
   renameSync(path, join(store.folder, nameOf(8)));
-  refuses("BAD_FILE", () => store.load("latest"), /It is of step 7: the file was renamed/);
+  rejects("BAD_FILE", () => store.load("latest"), /It is of step 7: the file was renamed/);
 });
 
 test("a state that holds what looks like a checksum does not mislead", () => {
@@ -181,7 +185,7 @@ test("a full disk leaves every earlier checkpoint, also where the new one would 
       return writeSync(file, bytes, offset, Math.min(length, 512));
     },
   });
-  refuses(
+  rejects(
     "BAD_FILE",
     () => full.save(patternedCheckpoint(3)),
     /step-000000003.* can't be written: ENOSPC.*disk is full/,
@@ -194,8 +198,8 @@ test("a folder that can't be written is an error with the way out", () => {
   const folder = makeFolder();
   writeFileSync(join(folder, "file"), "");
   const store = new CheckpointStore(join(folder, "file"));
-  refuses("BAD_FILE", () => store.save(patternedCheckpoint(1, 4)), /can't be made: EEXIST/);
-  refuses("BAD_FILE", () => store.list(), /can't be listed: ENOTDIR.*A part of the path is a file/);
+  rejects("BAD_FILE", () => store.save(patternedCheckpoint(1, 4)), /can't be made: EEXIST/);
+  rejects("BAD_FILE", () => store.list(), /can't be listed: ENOTDIR.*A part of the path is a file/);
 });
 
 test("a read-only folder is an error that says who may not", (t) => {
@@ -203,12 +207,12 @@ test("a read-only folder is an error that says who may not", (t) => {
     return t.skip("this user may write everywhere");
   const folder = join(makeFolder(), "read-only");
   mkdirSync(folder, { mode: 0o500 });
-  refuses("BAD_FILE", () => new CheckpointStore(folder).save(patternedCheckpoint(1, 4)), /This user may not/);
+  rejects("BAD_FILE", () => new CheckpointStore(folder).save(patternedCheckpoint(1, 4)), /This user may not/);
 });
 
 test("a run that goes on from an earlier checkpoint sets the later ones aside, and removes none", () => {
   const store = storeOf([1, 2, 3]);
-  refuses("BAD_STATE", () => store.save(patternedCheckpoint(2, 64)), /has step-000000003.*later than step 2/);
+  rejects("BAD_STATE", () => store.save(patternedCheckpoint(2, 64)), /has step-000000003.*later than step 2/);
   assert.deepEqual(
     store.continueFrom(1),
     [2, 3].map((step) => `${nameOf(step)}.superseded`),
@@ -218,7 +222,7 @@ test("a run that goes on from an earlier checkpoint sets the later ones aside, a
   assert.equal(store.load("latest").step, 2);
 });
 
-test("a number to keep that is none is refused", () => {
+test("a number to keep that is none is rejected", () => {
   for (const keep of [0, -1, 1.5, Number.NaN])
-    refuses("BAD_ARGUMENT", () => new CheckpointStore("anywhere", { keep }), /keep is/);
+    rejects("BAD_ARGUMENT", () => new CheckpointStore("anywhere", { keep }), /keep is/);
 });

@@ -1,6 +1,6 @@
 /**
  * A folder of checkpoints, the last few of a run. At every moment, through a kill at any other, the ones that were complete
- * are there; one that is damaged is refused with the reason and never half read.
+ * are there; one that is damaged is rejected with the reason and never half read.
  */
 
 import { readdirSync, renameSync, rmSync } from "node:fs";
@@ -37,7 +37,7 @@ export interface LoadedCheckpoint extends Checkpoint {
   readonly name: string;
 }
 
-export interface RefusedCheckpoint {
+export interface RejectedCheckpoint {
   readonly name: string;
   /** One line. */
   readonly reason: string;
@@ -103,7 +103,7 @@ export class CheckpointStore {
 
   /**
    * Saves a checkpoint, and removes those that are one too many only when it is in place. One of the same step is replaced;
-   * where there is a later one it is refused, because what is saved would not be the latest: `continueFrom` first.
+   * where there is a later one it is rejected, because what is saved would not be the latest: `continueFrom` first.
    * With `isBest` it is saved a second time, as the one that `load("best")` gives whatever comes later.
    *
    * @example
@@ -199,7 +199,7 @@ export class CheckpointStore {
 
   /**
    * Reads the latest checkpoint that is sound; undefined where none is. What it had to pass over on the way stands in
-   * `refused`, the latest first: tell the user. One that `check` throws a HoldfastError for is passed over too.
+   * `rejected`, the latest first: tell the user. One that `check` throws a HoldfastError for is passed over too.
    *
    * @example
    * ```ts
@@ -211,26 +211,26 @@ export class CheckpointStore {
    * for (const step of [1, 2, 3]) store.save({ step, tensors: new Map(), state: {} });
    * const [, last] = store.list();
    * if (last) writeFileSync(last.path, "cut off");
-   * const { checkpoint, refused } = store.loadLatestSound();
-   * console.log(checkpoint?.step, refused.length); // → 2 1
+   * const { checkpoint, rejected } = store.loadLatestSound();
+   * console.log(checkpoint?.step, rejected.length); // → 2 1
    * ```
    */
   loadLatestSound(check: (checkpoint: LoadedCheckpoint) => void = () => undefined): {
     readonly checkpoint: LoadedCheckpoint | undefined;
-    readonly refused: readonly RefusedCheckpoint[];
+    readonly rejected: readonly RejectedCheckpoint[];
   } {
-    const refused: RefusedCheckpoint[] = [];
+    const rejected: RejectedCheckpoint[] = [];
     for (const listed of this.list().toReversed()) {
       try {
         const checkpoint = this.#read(listed);
         check(checkpoint);
-        return { checkpoint, refused };
+        return { checkpoint, rejected };
       } catch (error) {
         if (!(error instanceof HoldfastError)) throw error;
-        refused.push({ name: listed.name, reason: error.message });
+        rejected.push({ name: listed.name, reason: error.message });
       }
     }
-    return { checkpoint: undefined, refused };
+    return { checkpoint: undefined, rejected };
   }
 
   /**
@@ -261,7 +261,7 @@ export class CheckpointStore {
       if (step === undefined || checkpoint.step === step) return { ...checkpoint, name };
       throw new HoldfastError("BAD_FILE", `It is of step ${checkpoint.step}: the file was renamed.`);
     } catch (error) {
-      throw fileError(`${path} is refused`, path, error);
+      throw fileError(`${path} is rejected`, path, error);
     }
   }
 

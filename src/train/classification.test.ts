@@ -36,7 +36,7 @@ test("figures of parts join to those of the whole", () => {
   assert.deepEqual([first!.confusion, first!.loss], [whole!.confusion, whole!.loss]);
 });
 
-test("a label that is no class, and logits that don't fit, are refused", () => {
+test("a label that is no class, and logits that don't fit, are rejected", () => {
   const figures = new ClassificationFigures(3);
   assert.throws(() => figures.add([0, 0, 0], [3]), { code: "BAD_INDEX", message: /no class 3/ });
   assert.throws(() => figures.add([0, 0], [0]), { code: "BAD_SHAPE" });

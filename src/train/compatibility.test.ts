@@ -2,7 +2,7 @@
 
 import { test } from "node:test";
 import { patternedCheckpoint } from "../../test/support/patterned-checkpoint.js";
-import { refuses } from "../../test/support/rejects.js";
+import { rejects } from "../../test/support/rejects.js";
 import { requireCompatible } from "./compatibility.js";
 
 const found = patternedCheckpoint(9, 4);
@@ -15,22 +15,22 @@ test("the same model with the same settings is taken, whatever else the checkpoi
   requireCompatible(found, { model: "Patterned", tensors: new Map(own), settings: { lr: 0.001 } });
 });
 
-test("another model is refused by both names", () => {
-  refuses(
+test("another model is rejected by both names", () => {
+  rejects(
     "BAD_STATE",
     () => requireCompatible(found, { model: "CrossAsset" }),
     /"Patterned".*trains "CrossAsset"/,
   );
   const nameless = { ...found, state: {} };
-  refuses("BAD_STATE", () => requireCompatible(nameless, { model: "CrossAsset" }), /model null/);
+  rejects("BAD_STATE", () => requireCompatible(nameless, { model: "CrossAsset" }), /model null/);
 });
 
-test("other names, shapes and dtypes of tensors are refused, each by name, on one line", () => {
+test("other names, shapes and dtypes of tensors are rejected, each by name, on one line", () => {
   const fit = (tensors: Map<string, { dtype: string; shape: readonly number[] }>) => () =>
     requireCompatible(found, { model: "Patterned", tensors });
   const [weight] = own;
-  refuses("BAD_STATE", fit(new Map([weight!])), /optimizer\.0\.step is in the checkpoint and not here/);
-  refuses(
+  rejects("BAD_STATE", fit(new Map([weight!])), /optimizer\.0\.step is in the checkpoint and not here/);
+  rejects(
     "BAD_STATE",
     fit(new Map([...own, ["model.bias", { dtype: "f32", shape: [2] }]])),
     /^[^\n]*model\.bias is here and not in the checkpoint[^\n]*$/,
@@ -40,7 +40,7 @@ test("other names, shapes and dtypes of tensors are refused, each by name, on on
     ["bf16", [4]],
   ] as const) {
     const changed = new Map([...own, ["model.weight", { dtype, shape }] as const]);
-    refuses(
+    rejects(
       "BAD_STATE",
       fit(changed),
       /model\.weight is f32 \[4\] in the checkpoint and (f32 \[5\]|bf16 \[4\]) here/,
@@ -54,16 +54,16 @@ test("many misfits are counted, not all listed", () => {
     (_, index) => [`model.${index}`, { dtype: "f32", shape: [] }] as const,
   );
   const fit = () => requireCompatible(found, { model: "Patterned", tensors: new Map([...own, ...many]) });
-  refuses("BAD_STATE", fit, /model\.3 is here and not in the checkpoint; and 46 more/);
+  rejects("BAD_STATE", fit, /model\.3 is here and not in the checkpoint; and 46 more/);
 });
 
-test("other settings are refused with what they were and are", () => {
+test("other settings are rejected with what they were and are", () => {
   const fit = (settings: Record<string, unknown>) => () =>
     requireCompatible(found, { model: "Patterned", settings });
-  refuses(
+  rejects(
     "BAD_SETTING",
     fit({ lr: 0.01, batch: 256 }),
     /made with other settings: lr was 0\.001 and is 0\.01 here\. /,
   );
-  refuses("BAD_SETTING", fit({ precision: "tf32" }), /precision was not set and is "tf32" here/);
+  rejects("BAD_SETTING", fit({ precision: "tf32" }), /precision was not set and is "tf32" here/);
 });

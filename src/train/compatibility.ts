@@ -21,7 +21,7 @@ export interface ExpectedCheckpoint {
 /** Differences that a message lists before it only counts them. */
 const listedDifferences = 4;
 
-/** Refuses a checkpoint of another model, or made with other settings, with the reason on one line. */
+/** Rejects a checkpoint of another model, or made with other settings, with the reason on one line. */
 export function requireCompatible(found: Checkpoint, expected: ExpectedCheckpoint): void {
   const { model, tensors, settings = {} } = expected;
   const subject = `The checkpoint of step ${found.step}`;
@@ -35,7 +35,7 @@ export function requireCompatible(found: Checkpoint, expected: ExpectedCheckpoin
   requireSameSettings(subject, found.state["settings"], settings);
 }
 
-/** Refuses settings that are not those that something was made with; those that are expected of it, or `names`, are looked at. */
+/** Rejects settings that are not those that something was made with; those that are expected of it, or `names`, are looked at. */
 export function requireSameSettings(
   subject: string,
   found: unknown,
@@ -55,7 +55,7 @@ export function requireSameSettings(
   );
 }
 
-/** Refuses a checkpoint whose tensors are not those of the model and the optimizer; what a run has added is its own affair. */
+/** Rejects a checkpoint whose tensors are not those of the model and the optimizer; what a run has added is its own affair. */
 export function requireSameTensors(found: Checkpoint, model: string, expected: TensorShapes): void {
   const own = [...found.tensors].filter(([name]) => !name.startsWith(tensorPrefixes.extra));
   const misfits = own.flatMap(([name, tensor]) => {

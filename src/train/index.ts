@@ -14,7 +14,7 @@ export {
   type CheckpointStoreOptions,
   type ListedCheckpoint,
   type LoadedCheckpoint,
-  type RefusedCheckpoint,
+  type RejectedCheckpoint,
 } from "./checkpoints.js";
 export { ClassificationFigures } from "./classification.js";
 export {

@@ -85,7 +85,7 @@ test("a run that was not begun has no page", () => {
   assert.equal(readMetricsPage(makeFolder()), undefined);
 });
 
-test("red proof: the reader of the tests refuses what is not the format", () => {
+test("red proof: the reader of the tests rejects what is not the format", () => {
   const good = '# HELP a_total Some.\n# TYPE a_total counter\na_total{b="c\\"d"} 1\n';
   assert.equal(readExposition(good).get("a_total")?.labels["b"], 'c"d');
   const wrong = [

@@ -1,7 +1,7 @@
-/** Positions that a training can't have are refused, with what is wrong in them. */
+/** Positions that a training can't have are rejected, with what is wrong in them. */
 
 import { test } from "node:test";
-import { refuses } from "../../test/support/rejects.js";
+import { rejects } from "../../test/support/rejects.js";
 import { requirePosition, type TrainerPosition } from "./position.js";
 
 const layout = { batches: 5, accumulate: 2 };
@@ -15,7 +15,7 @@ test("positions between two steps are taken, up to the last batch", () => {
   requirePosition({ epoch: 7, batch: 0, step: 99, losses: [] }, layout);
 });
 
-test("all others are refused", () => {
+test("all others are rejected", () => {
   const wrong: readonly (readonly [Partial<Record<keyof TrainerPosition, unknown>>, RegExp])[] = [
     [{ epoch: -1 }, /epoch is -1/],
     [{ epoch: undefined }, /epoch is undefined/],
@@ -30,7 +30,7 @@ test("all others are refused", () => {
     [{ skipped: 1, skippedInEpoch: 2 }, /2 skipped steps/],
   ];
   for (const [change, message] of wrong)
-    refuses(
+    rejects(
       "BAD_STATE",
       () => requirePosition({ ...position, ...change } as TrainerPosition, layout),
       message,

@@ -1,4 +1,4 @@
-/** Where a training stands: what another trainer goes on from, and what it refuses to go on from. */
+/** Where a training stands: what another trainer goes on from, and what it rejects to go on from. */
 
 import { HoldfastError } from "../errors/index.js";
 import type { EarlyStoppingState } from "./early-stopping.js";
@@ -27,37 +27,41 @@ export interface EpochLayout {
   readonly accumulate: number;
 }
 
-/** Refuses a position that this training can't have: it comes from other data or settings, or was altered. */
+/** Rejects a position that this training can't have: it comes from other data or settings, or was altered. */
 export function requirePosition(position: TrainerPosition, { batches, accumulate }: EpochLayout): void {
   const { epoch, batch, step, losses, skipped = 0, skippedInEpoch = 0 } = position;
   for (const [name, value] of Object.entries({ epoch, batch, step, skipped, skippedInEpoch })) {
     if (Number.isSafeInteger(value) && value >= 0) continue;
-    throw refusal(`${name} is ${String(value)}, and it must be a whole number from 0 on`, { [name]: value });
+    throw rejection(`${name} is ${String(value)}, and it must be a whole number from 0 on`, {
+      [name]: value,
+    });
   }
   if (batch > batches)
-    throw refusal(`it is at batch ${batch}, and an epoch has ${batches} batches here`, { batch, batches });
+    throw rejection(`it is at batch ${batch}, and an epoch has ${batches} batches here`, { batch, batches });
   // The gradients of a step's first batches are gone.
   if (batch % accumulate !== 0 && batch !== batches) {
-    throw refusal(
+    throw rejection(
       `it is at batch ${batch} with accumulate ${accumulate}, and steps begin at multiples of ${accumulate}`,
       { batch, accumulate },
     );
   }
   const steps = Math.ceil(batch / accumulate);
   if (!Array.isArray(losses) || losses.some((loss) => typeof loss !== "number"))
-    throw refusal("its losses are no list of numbers", {});
+    throw rejection("its losses are no list of numbers", {});
   if (losses.length !== steps) {
-    throw refusal(`it has ${losses.length} losses for ${steps} steps of its epoch`, {
+    throw rejection(`it has ${losses.length} losses for ${steps} steps of its epoch`, {
       losses: losses.length,
       steps,
     });
   }
-  if (step < steps) throw refusal(`it is at step ${step}, and its epoch has had ${steps}`, { step, steps });
+  if (step < steps) throw rejection(`it is at step ${step}, and its epoch has had ${steps}`, { step, steps });
   if (skippedInEpoch > skipped || skippedInEpoch > steps)
-    throw refusal(`it counts ${skippedInEpoch} skipped steps for ${steps} of its epoch`, { skippedInEpoch });
+    throw rejection(`it counts ${skippedInEpoch} skipped steps for ${steps} of its epoch`, {
+      skippedInEpoch,
+    });
 }
 
-function refusal(why: string, numbers: Readonly<Record<string, number>>): HoldfastError {
+function rejection(why: string, numbers: Readonly<Record<string, number>>): HoldfastError {
   return new HoldfastError(
     "BAD_STATE",
     `Training can't resume from this position: ${why}. Use the data, batch size and accumulate value of the saved run.`,

@@ -16,7 +16,7 @@ import { hostname } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
 import { makeFolder } from "../../test/support/folders.js";
-import { refuses } from "../../test/support/rejects.js";
+import { rejects } from "../../test/support/rejects.js";
 import { lockName } from "./files/run-lock.js";
 import { readRun } from "./read-run.js";
 import { RunFolder, type RunFolderOptions } from "./run-folder.js";
@@ -49,18 +49,18 @@ test("a new run says what it is, with what and where", () => {
 test("a folder that holds a run is not begun again, and one that holds none is not gone on with", () => {
   const folder = create();
   folder.close();
-  refuses(
+  rejects(
     "BAD_ARGUMENT",
     () => RunFolder.create(folder.path, { settings, device: "x" }),
     /Resume it with --resume/,
   );
-  refuses("BAD_FILE", () => RunFolder.open(makeFolder()), /holds no run: it has no run\.json/);
+  rejects("BAD_FILE", () => RunFolder.open(makeFolder()), /holds no run: it has no run\.json/);
   RunFolder.open(folder.path).close();
 });
 
 test("two processes can't write one run, and a killed one's place is taken", () => {
   const folder = create();
-  refuses("RUN_LOCKED", () => RunFolder.open(folder.path), /is held by process/);
+  rejects("RUN_LOCKED", () => RunFolder.open(folder.path), /is held by process/);
   abandon(folder);
   const resumed = RunFolder.open(folder.path);
   assert.deepEqual(resumed.run.settings, settings);
@@ -115,7 +115,7 @@ test("the place of a run on another machine is taken when it has been silent for
     folder.close();
     writeFileSync(folder.pathOf(lockName), JSON.stringify({ pid: 1, host: "elsewhere.example" }));
     const heardMs = statSync(folder.pathOf("status.json")).mtimeMs;
-    refuses(
+    rejects(
       "RUN_LOCKED",
       () => RunFolder.open(folder.path, { now: () => heardMs + limitMs - 1 }),
       /is held by process 1 on elsewhere\.example/,
@@ -136,7 +136,7 @@ test("the end is told with its state, reason and exit code, and gives the folder
   );
   assert.deepEqual(results, { wf_mean: 0.7, worst: Number.NaN });
   assert.ok(!readdirSync(folder.path).includes(lockName));
-  refuses("CLOSED", () => folder.noteProgress({ step: 5 }), /has ended/);
+  rejects("CLOSED", () => folder.noteProgress({ step: 5 }), /has ended/);
   const resumed = RunFolder.open(folder.path);
   assert.equal(readRun(folder.path).status?.state, "stopped", "nothing is written before the first note");
   resumed.beat();
@@ -217,21 +217,21 @@ test("an empty, a missing and a damaged folder are read as far as they go, each 
       damaged.messages.some((message) => message.includes(name)),
       name,
     );
-  refuses("BAD_FILE", () => RunFolder.open(folder.path), /run\.json is no JSON/);
+  rejects("BAD_FILE", () => RunFolder.open(folder.path), /run\.json is no JSON/);
   assert.ok(!readdirSync(folder.path).includes(lockName), "the lock was kept");
 });
 
 test("a file where the folder should be is an error with the way out", () => {
   const path = join(makeFolder(), "file");
   writeFileSync(path, "");
-  refuses(
+  rejects(
     "BAD_FILE",
     () => RunFolder.create(join(path, "run"), { settings, device: "x" }),
     /can't be made: ENOTDIR/,
   );
 });
 
-test("a run whose folder was removed is refused by its name, and nothing is made in its place", () => {
+test("a run whose folder was removed is rejected by its name, and nothing is made in its place", () => {
   const writes: readonly ((folder: RunFolder) => void)[] = [
     (folder) => folder.noteProgress({ step: 1 }),
     (folder) => folder.writeResults({}),
@@ -240,13 +240,13 @@ test("a run whose folder was removed is refused by its name, and nothing is made
   for (const write of writes) {
     const folder = create({ heartbeatMs: 0 });
     rmSync(folder.path, { recursive: true });
-    refuses("RUN_LOST", () => write(folder), /first has no run\.json any more: .*removed or moved/);
+    rejects("RUN_LOST", () => write(folder), /first has no run\.json any more: .*removed or moved/);
     assert.equal(existsSync(folder.path), false);
     folder.close();
   }
 });
 
-test("folders where the run's files should be are refused with their names", () => {
+test("folders where the run's files should be are rejected with their names", () => {
   for (const name of ["run.json", "status.json", "metrics.jsonl"]) {
     const folder = create();
     folder.close();
@@ -254,7 +254,7 @@ test("folders where the run's files should be are refused with their names", () 
     mkdirSync(folder.pathOf(name));
     const open = (): void => RunFolder.open(folder.path).noteProgress({ step: 1 });
     const escaped = name.replace(".", "\\.");
-    refuses("BAD_FILE", open, new RegExp(`${escaped} (can't be .*: E|is a folder)`));
+    rejects("BAD_FILE", open, new RegExp(`${escaped} (can't be .*: E|is a folder)`));
     assert.ok(readRun(folder.path).messages.some((message) => message.includes(name)));
   }
 });

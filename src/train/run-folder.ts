@@ -111,7 +111,7 @@ export class RunFolder {
   }
 
   /**
-   * Resumes a run that is there. A run that is refused keeps every byte: until the first note, only the lock is written. The
+   * Resumes a run that is there. A run that is rejected keeps every byte: until the first note, only the lock is written. The
    * first note also removes what a kill has left half written.
    */
   static open(path: string, { check, ...options }: OpenedRun = {}): RunFolder {
@@ -126,7 +126,7 @@ export class RunFolder {
     });
   }
 
-  /** Refuses to go on where the folder was removed: to make it again would hide that all before is gone. */
+  /** Rejects to go on where the folder was removed: to make it again would hide that all before is gone. */
   requireThere(): void {
     if (isThere(this.pathOf(runFiles.run))) return;
     throw new HoldfastError(

@@ -1,4 +1,4 @@
-/** The server beside a run: what it answers, what it refuses, and that it holds nobody up. */
+/** The server beside a run: what it answers, what it rejects, and that it holds nobody up. */
 
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
@@ -96,7 +96,7 @@ test("other paths are not found, and other methods are not allowed", async () =>
   }
 });
 
-test("a request that is too large is refused, and a body is not waited for", async () => {
+test("a request that is too large is rejected, and a body is not waited for", async () => {
   const { server } = await serve();
   const large = `GET /metrics HTTP/1.1\r\nHost: x\r\nX-Large: ${"x".repeat(20_000)}\r\n\r\n`;
   assert.match(await exchange(server, large), /^HTTP\/1\.1 431 /);
@@ -142,7 +142,7 @@ test("a port that is taken, and an address that is not ours, are bad settings, t
   holder.close();
 });
 
-test("a host that is no address is refused: an empty one would listen everywhere", async () => {
+test("a host that is no address is rejected: an empty one would listen everywhere", async () => {
   for (const host of ["", " ", "*", "-x", "127.0.0.1 ", "a/b"]) {
     await assert.rejects(RunServer.listen({ port: 0, host }), {
       code: "BAD_SETTING",

@@ -31,7 +31,7 @@ interface Answer {
   readonly type?: string;
 }
 
-/** A request is a line and a few headers; what is larger is refused before it is read. */
+/** A request is a line and a few headers; what is larger is rejected before it is read. */
 const requestBytes = 8192;
 
 export class RunServer {

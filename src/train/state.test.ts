@@ -5,7 +5,7 @@ import { test } from "node:test";
 import { prepareTraining, type StepBody } from "../../test/support/compiled-training.js";
 import { openStrictDevice, withDevice } from "../../test/support/devices.js";
 import { makeFolder } from "../../test/support/folders.js";
-import { refuses } from "../../test/support/rejects.js";
+import { rejects } from "../../test/support/rejects.js";
 import { sameNamedBytes } from "../../test/support/same-bytes.js";
 import type { Dtype } from "../ir/index.js";
 import * as nn from "../nn/index.js";
@@ -94,7 +94,7 @@ function bytesOf({ model, optimizer }: ReturnType<typeof makeSmall>): Record<str
   return Object.fromEntries([...tensors].map(([name, { bytes }]) => [name, bytes]));
 }
 
-test("a checkpoint of other shapes, of another dtype or with less is refused, and nothing is changed", () => {
+test("a checkpoint of other shapes, of another dtype or with less is rejected, and nothing is changed", () => {
   const target = makeSmall();
   const before = bytesOf(target);
   const capture = ({ model, optimizer }: ReturnType<typeof makeSmall>) =>
@@ -112,8 +112,8 @@ test("a checkpoint of other shapes, of another dtype or with less is refused, an
     [{ ...whole, state: { random: { seed: "many", draws: 3 } } }, /where the random numbers stood/],
     [{ ...whole, state: {} }, /where the random numbers stood/],
   ] as const) {
-    refuses("BAD_STATE", () => restoreState(checkpoint, target.model, target.optimizer), reason);
-    sameNamedBytes(bytesOf(target), before, "the model that refused");
+    rejects("BAD_STATE", () => restoreState(checkpoint, target.model, target.optimizer), reason);
+    sameNamedBytes(bytesOf(target), before, "the model that rejected");
   }
 });
 
@@ -153,7 +153,7 @@ test("what is captured is described by the same names, dtypes and shapes", () =>
 
 test("a model of no parameters has nothing to capture", () => {
   const { optimizer } = makeSmall();
-  refuses(
+  rejects(
     "BAD_ARGUMENT",
     () => captureState(new nn.ReLU(), optimizer, { step: 0 }),
     /ReLU has no parameters/,

@@ -304,7 +304,7 @@ describe("a training", () => {
     trainer.close();
   });
 
-  test("refuses a label that is no class, compiled and eager, by batch and row", async () => {
+  test("rejects a label that is no class, compiled and eager, by batch and row", async () => {
     const bad = Int32Array.from({ length: rows }, (_, row) => (row === 17 ? 3 : row % 3));
     const wrong = new TensorDataset(
       Array.from({ length: rows }, (_, row) => [row, 1]),
@@ -333,7 +333,7 @@ describe("a training", () => {
     trainer.close();
   });
 
-  test("refuses no rows and no epochs", () => {
+  test("rejects no rows and no epochs", () => {
     for (const wrong of [{ batchSize: 0 }, { epochs: 0 }, { batchSize: 1.5 }]) {
       assert.throws(() => make(device, wrong), { code: "BAD_ARGUMENT", message: /whole number/ });
     }
@@ -441,7 +441,7 @@ describe("accumulated gradients", () => {
     }
   });
 
-  test("name the batch of a wrong label, and are refused from the midst of a step", async () => {
+  test("name the batch of a wrong label, and are rejected from the midst of a step", async () => {
     const bad = Int32Array.from({ length: rows }, (_, row) => (row === 17 ? 3 : row % 3));
     const wrong = new TensorDataset(
       Array.from({ length: rows }, (_, row) => [row, 1]),

@@ -406,7 +406,7 @@ export class Trainer<Sources extends readonly ColumnSource[] = readonly ColumnSo
     const samplesPerSecond = this.#throughput.endEpoch(endedMs);
     this.#takeLosses();
     model.eval();
-    this.#refuseBadIndices();
+    this.#rejectBadIndices();
     const { lr } = optimizer;
     const [loss, losses, skipped] = [this.#meanLoss(), this.#losses, this.#skipped];
     const skippedInEpoch = skipped - this.#skippedBeforeEpoch;
@@ -445,11 +445,11 @@ export class Trainer<Sources extends readonly ColumnSource[] = readonly ColumnSo
   }
 
   /** Those of a loss that is NaN are named with their batch. */
-  #refuseBadIndices(): void {
+  #rejectBadIndices(): void {
     if (!this.compiled) return;
     const step = this.#losses.findIndex((loss) => Number.isNaN(loss));
-    if (step >= 0) this.#steps.refuseBadLabels(this.#epoch, this.#steps.groupOf(step));
-    this.#steps.refuseBadIndices();
+    if (step >= 0) this.#steps.rejectBadLabels(this.#epoch, this.#steps.groupOf(step));
+    this.#steps.rejectBadIndices();
   }
 
   /** Takes losses that have come to the host, and tells the watcher. */

@@ -125,7 +125,7 @@ export class TrainingSteps<Sources extends readonly ColumnSource[]> {
    * A bad index or label makes a compiled step's loss NaN. The batches of such a step are computed again, eagerly, which names
    * the index. A NaN from elsewhere is the model's affair.
    */
-  refuseBadLabels(epoch: number, { first, end }: BatchGroup): void {
+  rejectBadLabels(epoch: number, { first, end }: BatchGroup): void {
     const { device, loss: lossOf } = this.#options;
     for (let batch = first; batch < end; batch++) {
       const rows = this.#rows.rowsOf(epoch, batch);
@@ -141,8 +141,8 @@ export class TrainingSteps<Sources extends readonly ColumnSource[]> {
     }
   }
 
-  /** Refuses indices that a compiled step was given and could only pass over. */
-  refuseBadIndices(): void {
+  /** Rejects indices that a compiled step was given and could only pass over. */
+  rejectBadIndices(): void {
     for (const [name, step] of [
       ["accumulate", this.accumulate],
       ["train", this.update],
@@ -173,7 +173,7 @@ export class TrainingSteps<Sources extends readonly ColumnSource[]> {
   #addAndUpdate(rows: Tensor): { readonly loss: Tensor } {
     const { model, optimizer, clipNorm } = this.#options;
     const { loss } = this.#addGradients(rows);
-    // With a norm that is not finite a compiled step changes nothing and is counted as skipped; an eager one is refused.
+    // With a norm that is not finite a compiled step changes nothing and is counted as skipped; an eager one is rejected.
     if (clipNorm !== undefined) clipGradNorm(model.parameters(), clipNorm);
     optimizer.step();
     optimizer.zeroGrad();

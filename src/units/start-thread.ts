@@ -1,5 +1,5 @@
 /**
- * Starts worker threads, and lets them load native code. A system may refuse threads (`pids.max`, `ulimit -u`). The caller then
+ * Starts worker threads, and lets them load native code. A system may reject threads (`pids.max`, `ulimit -u`). The caller then
  * continues without the thread.
  */
 
@@ -20,7 +20,7 @@ export function startThread(script: URL, workerData: unknown): Worker | Error {
   }
 }
 
-/** What helps where threads are refused. */
+/** What helps where threads are rejected. */
 export const threadAdvice = "Allow the process more threads (ulimit -u, or pids.max of its container)";
 
 /** Of two cells that all threads of a process share: how many load native code now, and whether the process is about to end. */

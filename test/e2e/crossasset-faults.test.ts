@@ -105,7 +105,7 @@ const ofCommandLine: readonly Fault[] = [
 
 const isLinux = process.platform === "linux";
 
-/** Exit code 4: the same command would be refused again. One line, with the code that `holdfast explain` knows. */
+/** Exit code 4: the same command would be rejected again. One line, with the code that `holdfast explain` knows. */
 const ofWhatIsGiven: readonly Fault[] = [
   {
     what: "a budget that holds nothing",
@@ -219,7 +219,7 @@ const ofWhatIsGiven: readonly Fault[] = [
     what: "no room for any file",
     args: () => [],
     limit: "ulimit -f 0",
-    says: /^BAD_FILE: refused\/no-room.* can't be .*: EFBIG.*ulimit -f/,
+    says: /^BAD_FILE: rejected\/no-room.* can't be .*: EFBIG.*ulimit -f/,
   },
 ];
 
@@ -229,7 +229,7 @@ describe("what is wrong is said in a line, with the right exit code, and no step
   before(() => mkdirSync(at("folder.csv")));
   for (const { what, args, says, limit, skip = false } of ofCommandLine) {
     test(`${what}: 2`, { skip }, async () => {
-      const out = join("refused", what.replaceAll(" ", "-"));
+      const out = join("rejected", what.replaceAll(" ", "-"));
       const { status, stdout, stderr } = await train([...small, "--out", out, ...args()], limit);
       const [first = "", second, ...more] = stderr.split("\n");
       assert.match(first, /^error: /);
@@ -238,9 +238,9 @@ describe("what is wrong is said in a line, with the right exit code, and no step
       assert.deepEqual([status, stdout, existsSync(at(out))], [2, "", false]);
     });
   }
-  for (const { what, args, says, limit, exit = exitCodes.refused.code, skip = false } of ofWhatIsGiven) {
+  for (const { what, args, says, limit, exit = exitCodes.rejected.code, skip = false } of ofWhatIsGiven) {
     test(`${what}: ${exit}`, { skip }, async () => {
-      const out = join("refused", what.replaceAll(" ", "-"));
+      const out = join("rejected", what.replaceAll(" ", "-"));
       const { status, stdout, stderr } = await train([...small, "--out", out, ...args()], limit);
       const [first = "", ...more] = stderr.split("\n");
       assert.equal(status, exit, stderr);
@@ -292,11 +292,11 @@ describe("a run that was stopped goes on to the same bits after", { concurrency:
   async function fails(
     run: string,
     says: RegExp,
-    { limit, cwd = folder, exit = exitCodes.refused.code as number, isPartial = false }: FailedTry = {},
+    { limit, cwd = folder, exit = exitCodes.rejected.code as number, isPartial = false }: FailedTry = {},
   ): Promise<void> {
     const before = bytesIn(join(cwd, run));
     const { status, stderr } = await train([...small, "--quiet", "--out", run], limit, cwd);
-    if (!isPartial) assert.deepEqual(bytesIn(join(cwd, run)), before, "a refusal writes nothing");
+    if (!isPartial) assert.deepEqual(bytesIn(join(cwd, run)), before, "a rejection writes nothing");
     assert.equal(status, exit, stderr);
     assert.match(stderr, /^holdfast: [^\n]*\n$/);
     assert.match(stderr.slice("holdfast: ".length), says);
@@ -324,7 +324,7 @@ describe("a run that was stopped goes on to the same bits after", { concurrency:
       ...{ limit: "ulimit -f 10240", isPartial: true },
     });
     const { state, exitCode, reason } = statusOf(run);
-    assert.deepEqual([state, exitCode], ["failed", exitCodes.refused.code]);
+    assert.deepEqual([state, exitCode], ["failed", exitCodes.rejected.code]);
     assert.match(reason, /EFBIG/);
     assert.deepEqual(readdirSync(at(run, "checkpoints")), checkpoints, "none is lost, and no piece is left");
     await goesOn(run);
@@ -368,16 +368,16 @@ describe("a run that was stopped goes on to the same bits after", { concurrency:
     assertWhole(at(run));
   });
 
-  test("features in the cache that were altered: they are made anew, or refused by the label that is none", async () => {
+  test("features in the cache that were altered: they are made anew, or rejected by the label that is none", async () => {
     const run = copy("cached");
     const [name = ""] = readdirSync(at("cache"));
     const path = at("cache", name);
     const bytes = readFileSync(path);
     writeFileSync(path, withLabel(path, 3));
-    const refused = await train([...small, "--quiet", "--out", "labels", "--cache", "cache"]);
-    assert.equal(refused.status, exitCodes.refused.code);
+    const rejected = await train([...small, "--quiet", "--out", "labels", "--cache", "cache"]);
+    assert.equal(rejected.status, exitCodes.rejected.code);
     assert.match(
-      refused.stderr,
+      rejected.stderr,
       /^holdfast: BAD_INDEX: Row 5 of column 1 has the label 3, and there are 3 classes, 0 to 2\. [^\n]*\n$/,
     );
     bytes[bytes.length - 5]! ^= 64;

@@ -140,16 +140,16 @@ describe("a job that is ended", { skip: !isTried && "minutes of training on an e
     writeFileSync(last, bytes);
     const statusFile = join(folder, "damaged", "status.json");
     writeFileSync(statusFile, readFileSync(statusFile, "utf8").replace('"finished"', '"stopped"'));
-    const refused = holdfast(...small, "--out", "damaged");
-    assert.equal(refused.status, 4);
-    assert.match(refused.stderr, /^holdfast: BAD_FILE: .*step-000000036.*\n$/);
+    const rejected = holdfast(...small, "--out", "damaged");
+    assert.equal(rejected.status, 4);
+    assert.match(rejected.stderr, /^holdfast: BAD_FILE: .*step-000000036.*\n$/);
     const older = holdfast(...small, "--out", "damaged", "--older-checkpoint");
     assert.equal(older.status, 0, older.stderr);
     assert.match(older.stderr, /passed over step-000000036\.safetensors/);
     assert.equal(measuredIn(join(folder, "damaged")), measuredIn(join(folder, "whole")));
   });
 
-  test("is refused where it was started with other settings", () => {
+  test("is rejected where it was started with other settings", () => {
     const statusFile = join(folder, "whole", "status.json");
     writeFileSync(statusFile, readFileSync(statusFile, "utf8").replace('"finished"', '"stopped"'));
     const { status, stderr } = holdfast(...small, "--lr", "0.002", "--out", "whole");

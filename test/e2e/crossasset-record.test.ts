@@ -99,7 +99,7 @@ describe("a run's record", { skip }, () => {
     assert.ok(points.some(({ tag }) => tag === "test/accuracy"));
   });
 
-  test("tells of a run that was refused for its memory, with the table of who has it", async () => {
+  test("tells of a run that was rejected for its memory, with the table of who has it", async () => {
     const out = join(makeFolder(), "short");
     const child = spawn(process.execPath, [holdfastProgram, ...job, "--out", out, "--memory", "60MiB"]);
     const [code] = (await once(child, "close")) as [number];

@@ -13,7 +13,7 @@ import { measuredIn, recordsIn, tensorsIn } from "../support/crossasset-runs.js"
 import { openDevice } from "../support/devices.js";
 import { makeFolder } from "../support/folders.js";
 import { unpackRun } from "../support/kept-run.js";
-import { refusesLater } from "../support/rejects.js";
+import { rejectsLater } from "../support/rejects.js";
 import { testDevice } from "../support/test-device.js";
 
 const onDevice = { skip: testDevice === "emulator" && "minutes of training on an emulator" };
@@ -105,7 +105,7 @@ describe("a run that is killed", onDevice, () => {
         if (event.kind === "phase" && event.phase === "compiling") rmSync(removed, { recursive: true });
       },
     });
-    await refusesLater("RUN_LOST", losing, /removed has no run\.json any more/);
+    await rejectsLater("RUN_LOST", losing, /removed has no run\.json any more/);
     assert.equal(existsSync(removed), false, "nothing is made in its place");
   });
 });

@@ -133,7 +133,7 @@ test("a run that is asked to serves its metrics while it trains, and says where"
   try {
     const [first] = (await once(child.stdout.setEncoding("utf8"), "data")) as [string];
     assert.match(first, new RegExp(`^metrics {2}http://127\\.0\\.0\\.1:${port}/metrics\n`));
-    // Until the first losses are known; a run that never comes so far ends, and then the connection is refused.
+    // Until the first losses are known; a run that never comes so far ends, and then the connection is rejected.
     for (;;) {
       const page = await fetch(`http://127.0.0.1:${port}/metrics`);
       const text = await page.text();
@@ -171,15 +171,15 @@ test("a port that is taken ends the command with a line before anything is begun
   assert.equal(existsSync(join(folder, "run")), false);
 });
 
-test("a port that is none, and a host without a port, are refused", () => {
-  const refusal = (...args: readonly string[]) =>
+test("a port that is none, and a host without a port, are rejected", () => {
+  const rejection = (...args: readonly string[]) =>
     spawnSync(process.execPath, [main, "train", "crossasset", ...args], { encoding: "utf8" });
   for (const port of ["0", "65536"]) {
-    const { status, stderr } = refusal("--metrics-port", port);
+    const { status, stderr } = rejection("--metrics-port", port);
     assert.equal(status, 2);
     assert.match(stderr, /--metrics-port.*whole number from 1 to 65535/);
   }
-  const { status, stderr } = refusal("--metrics-host", "0.0.0.0");
+  const { status, stderr } = rejection("--metrics-host", "0.0.0.0");
   assert.equal(status, 4);
   assert.match(stderr, /^holdfast: BAD_ARGUMENT: --metrics-host 0\.0\.0\.0 has no port/);
 });

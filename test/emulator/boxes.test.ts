@@ -1,4 +1,4 @@
-/** The emulator copies boxes of matrices: swizzled, with zeros around the matrix, and refuses what the machine would. */
+/** The emulator copies boxes of matrices: swizzled, with zeros around the matrix, and rejects what the machine would. */
 
 import assert from "node:assert/strict";
 import test, { afterEach } from "node:test";

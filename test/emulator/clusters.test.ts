@@ -153,7 +153,7 @@ test("pieces of rows are of the own block's warp, whoever runs in between", { sk
   assert.deepEqual([...bare.read(out, new Float32Array(64))], wanted);
 });
 
-test("a grid that is not whole clusters is refused", { skip }, () => {
+test("a grid that is not whole clusters is rejected", { skip }, () => {
   const entry = kernels.load({ blocks: 4, threads: 32 }, "", "memory[threadIdx.x] = 1;");
   for (const blocks of [1, 3, 6]) {
     assert.equal(bare.tryLaunch(entry, blocks, 32, [], 0, 1024), invalidClusterSize);
@@ -162,7 +162,7 @@ test("a grid that is not whole clusters is refused", { skip }, () => {
   assert.equal(bare.cuda.driver.status.cuStreamSynchronize(0), 0);
 });
 
-test("a cluster's text with shared memory of its own, of too many blocks or for an older device is refused", {
+test("a cluster's text with shared memory of its own, of too many blocks or for an older device is rejected", {
   skip,
 }, () => {
   const shape = { blocks: 4, threads: 32 };
@@ -171,10 +171,10 @@ test("a cluster's text with shared memory of its own, of too many blocks or for 
     "float* out",
     "__shared__ float kept[32];\nkept[threadIdx.x] = 1.0f;\nout[0] = kept[0] + memory[0];",
   );
-  const refused = bare.compile(shared);
-  assert.equal(refused.status, 6);
+  const rejected = bare.compile(shared);
+  assert.equal(rejected.status, 6);
   assert.match(
-    refused.log,
+    rejected.log,
     /kernel\.cu:3:\d+: error: the blocks of a cluster run side by side: use dynamicSharedMemory/,
   );
   const plain = "memory[threadIdx.x] = 1;";

@@ -1,4 +1,4 @@
-/** The emulator of NVRTC: what it compiles, what it refuses and with which log, and where its results may be loaded. */
+/** The emulator of NVRTC: what it compiles, what it rejects and with which log, and where its results may be loaded. */
 
 import assert from "node:assert/strict";
 import test, { afterEach } from "node:test";
@@ -23,7 +23,7 @@ test("a mistake is told with its file and line", { skip }, () => {
   assert.match(log, /kernel\.cu:3:\d+: error: ‘nothing’ was not declared/);
 });
 
-test("what would be a warning is refused", { skip }, () => {
+test("what would be a warning is rejected", { skip }, () => {
   assert.match(bare.compile(kernel("int unused = 1;\nout[0] = 1.0f;")).log, /unused variable/);
   assert.match(
     bare.compile(kernel("int i = -1;\nif (i < blockDim.x) out[0] = 1.0f;")).log,
@@ -42,7 +42,7 @@ ${kernel("out[0] = 1.0f;")}`).status,
   );
 });
 
-test("options that NVRTC does not have, or that loosen arithmetic, are refused", { skip }, () => {
+test("options that NVRTC does not have, or that loosen arithmetic, are rejected", { skip }, () => {
   const code = kernel("out[0] = 1.0f;");
   for (const option of ["--use_fast_math", "--ftz=true", "--no-such-option", "--gpu-architecture=sm_20"]) {
     assert.equal(bare.compile(code, [option]).status, 5, option);
@@ -54,7 +54,7 @@ test("a virtual architecture gives no machine code", { skip }, () => {
   assert.deepEqual([status, cubin.length], [0, 0]);
 });
 
-test("more shared memory than a block has is refused", { skip }, () => {
+test("more shared memory than a block has is rejected", { skip }, () => {
   const code = (floats: number) =>
     kernel(`__shared__ float many[${floats}];\nmany[threadIdx.x] = 1.0f;\nout[0] = many[0];`);
   assert.equal(bare.compile(code(12 * 1024)).status, 0);

@@ -1,7 +1,7 @@
 /**
  * What the emulator libraries share. They take the place of libcuda, NVRTC, cuBLASLt and NVTX where there is no GPU: a
  * device pointer is a pointer of this process, a stream runs its work at once, a kernel is compiled by g++. What they
- * answer, and when they refuse, follows NVIDIA's documentation and what was measured on a real device.
+ * answer, and when they reject, follows NVIDIA's documentation and what was measured on a real device.
  *
  * The functions named `emulator_…` are for tests, and for the libraries among themselves; libcuda has them all.
  */

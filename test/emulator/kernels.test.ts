@@ -299,7 +299,7 @@ test("an index outside a shared array is told with its line", { skip }, () => {
   assert.match(text, /^hf_outside: an index outside its array in line 3/);
 });
 
-test("a launch is refused that has no blocks, too many threads, or a dead function", { skip }, () => {
+test("a launch is rejected that has no blocks, too many threads, or a dead function", { skip }, () => {
   const entry = bare.load(`extern "C" __global__ void __launch_bounds__(64) hf_none() {}`, "hf_none");
   assert.equal(bare.tryLaunch(entry, 0, 64, []), 1);
   assert.equal(bare.tryLaunch(entry, 1, 65, []), 1);

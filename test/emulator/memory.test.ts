@@ -102,7 +102,7 @@ test("a device without the virtual memory API says so, and one that only claims 
   assert.equal(driver.status.cuMemAddressReserve(bare.out.address, 2 * MiB, 0, 0, 0), notSupported);
 });
 
-test("copies and fills of memory that is not the device's are refused", { skip }, () => {
+test("copies and fills of memory that is not the device's are rejected", { skip }, () => {
   const memory = bare.allocate(64);
   const host = bare.make((to) => driver.cuMemHostAlloc(to, 64, 0));
   const { status } = driver;

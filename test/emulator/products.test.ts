@@ -1,4 +1,4 @@
-/** The emulator of cuBLASLt: products of every layout that Holdfast asks for, against sums in float64, and its refusals. */
+/** The emulator of cuBLASLt: products of every layout that Holdfast asks for, against sums in float64, and its rejections. */
 
 import assert from "node:assert/strict";
 import test, { afterEach } from "node:test";
@@ -290,12 +290,12 @@ test("a product in a capture is as many kernel nodes as the library makes of it"
   assert.deepEqual([...bare.read(d, new Float32Array(4))], [9, 12, 2, 4]);
 });
 
-test("what the library can't do is refused, and what makes no product is invalid", { skip }, () => {
+test("what the library can't do is rejected, and what makes no product is invalid", { skip }, () => {
   assert.equal(new BareGemm(plain({ compute: compute.f64 })).status, 15);
   assert.equal(new BareGemm(plain({ epilogue: 34 })).status, 15);
   assert.equal(new BareGemm(plain({ b: matrix(4, 2) })).status, 7);
   assert.equal(new BareGemm(plain({ a: { ...matrix(2, 3), leading: 1 } })).status, 7);
-  emulator.set("productsRefused", 1);
+  emulator.set("productsRejected", 1);
   assert.equal(new BareGemm(plain()).status, 15);
 });
 

@@ -65,7 +65,7 @@ interface Recording {
   made: number;
 }
 
-/** Captures do something more than their work; the gate, which would refuse it, is open. */
+/** Captures do something more than their work; the gate, which would reject it, is open. */
 function withBeside(beside: Beside | undefined, recording: Recording, run: () => void): void {
   const { capture } = Runtime.prototype;
   const countOf = ({ arena, persistent }: Runtime): number =>
@@ -80,7 +80,7 @@ function withBeside(beside: Beside | undefined, recording: Recording, run: () =>
       });
     },
   };
-  const open = { refuse: () => undefined, refuseInside: () => undefined };
+  const open = { reject: () => undefined, rejectInside: () => undefined };
   withMethods(Runtime.prototype, capturing, () =>
     beside ? withMethods(CaptureStateMachine.prototype, open, run) : run(),
   );

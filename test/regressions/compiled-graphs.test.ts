@@ -16,7 +16,7 @@ import { withDevice } from "../support/devices.js";
 import { collectGarbage } from "../support/gc.js";
 import { keepingReferences } from "../support/injected-captures.js";
 import { regressionRow } from "../support/regressions.js";
-import { refusalOf } from "../support/rejections.js";
+import { rejectionOf } from "../support/rejections.js";
 import { withMethods } from "../support/replaced-methods.js";
 import { sameNamedBytes } from "../support/same-bytes.js";
 import { fillTheRest } from "../support/strangers.js";
@@ -187,7 +187,8 @@ function releaseUnderStep(): void {
       const isAccessed = latestPlanOf(compiled)!.planned.memory.persistent.some(
         ({ label }) => label === region.name,
       );
-      if (isAccessed) assert.equal(refusalOf(() => persistent.release(region))?.code, "PINNED", region.name);
+      if (isAccessed)
+        assert.equal(rejectionOf(() => persistent.release(region))?.code, "PINNED", region.name);
     }
     compiled.close();
     assert.deepEqual(persistent.regions, before, "a closed step lets go");

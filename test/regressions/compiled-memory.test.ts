@@ -1,4 +1,4 @@
-/** H9 for compiled steps: a plan that does not fit is refused with its size and the figures, and nothing of it stays. */
+/** H9 for compiled steps: a plan that does not fit is rejected with its size and the figures, and nothing of it stays. */
 
 import assert from "node:assert/strict";
 import { Device, type DeviceOptions, type HoldfastError, nn, type Tensor, zeros } from "holdfast";
@@ -6,7 +6,7 @@ import { PersistentMemory } from "../../src/runtime/index.js";
 import { MiB } from "../../src/units/index.js";
 import { CallLog } from "../support/call-log.js";
 import { regressionRow } from "../support/regressions.js";
-import { refusalOf } from "../support/rejections.js";
+import { rejectionOf } from "../support/rejections.js";
 import { withMethods } from "../support/replaced-methods.js";
 import { openTestCpu, testEnvironment } from "../support/test-device.js";
 
@@ -20,7 +20,7 @@ const nothing: Plant = (run) => run();
 const leavingInputs: Plant = (run) =>
   withMethods(PersistentMemory.prototype, { release: () => undefined }, run);
 
-/** What stands in the way of the plan, and what the refusal must say. */
+/** What stands in the way of the plan, and what the rejection must say. */
 interface Obstacle {
   readonly options: DeviceOptions;
   /** By a data set on the device. */
@@ -59,7 +59,7 @@ const obstacles: Readonly<Record<string, Obstacle>> = {
 for (const [name, { options, heldBytes, code, says, faults }] of Object.entries(obstacles)) {
   regressionRow<Plant>({
     row: "H9",
-    rule: `a plan too large for ${name} is refused before any memory is taken for it, with its size and a way out, and leaves nothing behind`,
+    rule: `a plan too large for ${name} is rejected before any memory is taken for it, with its size and a way out, and leaves nothing behind`,
     sound: nothing,
     faults,
     check(inject) {
@@ -95,12 +95,12 @@ for (const [name, { options, heldBytes, code, says, faults }] of Object.entries(
         });
         const before = look();
         const launches = log.countKernels();
-        let refusal: HoldfastError | undefined;
+        let rejection: HoldfastError | undefined;
         inject(() => {
-          refusal = refusalOf(() => step(x));
+          rejection = rejectionOf(() => step(x));
         });
-        assert.equal(refusal?.code, code, refusal?.message);
-        for (const part of says) assert.match(refusal.message, part);
+        assert.equal(rejection?.code, code, rejection?.message);
+        for (const part of says) assert.match(rejection.message, part);
         assert.deepEqual(look(), before, "something of it stays");
         assert.ok(log.countKernels() - launches <= 1, "the copy of its input, and no work");
         assert.equal(step.plans, 1);

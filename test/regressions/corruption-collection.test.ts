@@ -6,7 +6,7 @@ import type { Runtime, Storage } from "holdfast";
 import { collectGarbage } from "../support/gc.js";
 import { arenaPool, type OpenPool, oldPool, type Pool, requireDisjointMembers } from "../support/pools.js";
 import { regressionRow } from "../support/regressions.js";
-import { refusalOf } from "../support/rejections.js";
+import { rejectionOf } from "../support/rejections.js";
 import { filesBelow, readRepositoryFile } from "../support/repository.js";
 import { withRuntime, writeF32 } from "../support/runtimes.js";
 import { sameBytes, sameNamedBytes } from "../support/same-bytes.js";
@@ -48,7 +48,7 @@ regressionRow<typeof sources>({
 
 regressionRow<OpenPool>({
   row: "C4",
-  rule: "alloc A, reset, alloc B in its place, free A: refused by name, and B's bytes are B's alone",
+  rule: "alloc A, reset, alloc B in its place, free A: rejected by name, and B's bytes are B's alone",
   sound: arenaPool,
   faults: { "a late free by address hands B's memory out again": oldPool },
   check(open) {
@@ -58,10 +58,10 @@ regressionRow<OpenPool>({
       pool.reset();
       const b = pool.allocate(1024);
       assert.equal(b.span.address, a.span.address, "B lies where A lay");
-      const refusal = refusalOf(() => pool.free(a));
+      const rejection = rejectionOf(() => pool.free(a));
       requireDisjointMembers(runtime, { B: b, "the next block": pool.allocate(1024) });
-      assert.equal(refusal?.code, "DOUBLE_FREE");
-      assert.match(refusal.message, /free of storage "block", which is dead/);
+      assert.equal(rejection?.code, "DOUBLE_FREE");
+      assert.match(rejection.message, /free of storage "block", which is dead/);
     });
   },
 });

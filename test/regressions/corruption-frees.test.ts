@@ -14,7 +14,7 @@ import {
 import { around } from "../../src/driver/index.js";
 import { arenaPool, type OpenPool, oldPool, type Pool, requireDisjointMembers } from "../support/pools.js";
 import { regressionRow } from "../support/regressions.js";
-import { refusalOf } from "../support/rejections.js";
+import { rejectionOf } from "../support/rejections.js";
 import { withCpuRuntime, withRuntime } from "../support/runtimes.js";
 import type { TestDriver } from "../support/test-device.js";
 
@@ -37,7 +37,7 @@ interface Misuse {
   readonly fault: string;
   /** The size of the two allocations that come next: one that would fall into what was wrongly freed. */
   readonly nextBytes: number;
-  /** Sets the scene and gives the call that must be refused. */
+  /** Sets the scene and gives the call that must be rejected. */
   readonly prepare: (scene: Scene) => () => unknown;
 }
 
@@ -135,7 +135,7 @@ const misuses: readonly Misuse[] = [
 for (const { row, what, code, fault, nextBytes, prepare } of misuses) {
   regressionRow<OpenPool>({
     row,
-    rule: `${what} is refused by name, changes no figure, and makes no two blocks share memory`,
+    rule: `${what} is rejected by name, changes no figure, and makes no two blocks share memory`,
     sound: arenaPool,
     faults: { [fault]: oldPool },
     check(open) {
@@ -147,13 +147,13 @@ for (const { row, what, code, fault, nextBytes, prepare } of misuses) {
           const neighbour = pool.allocate(blockBytes);
           const call = prepare({ runtime, pool, kept, foreign });
           const before = pool.figures();
-          const refusal = refusalOf(call);
+          const rejection = rejectionOf(call);
           const after = pool.figures();
           const next = { first: pool.allocate(nextBytes), second: pool.allocate(nextBytes) };
           requireDisjointMembers(runtime, { "the kept block": kept, "its neighbour": neighbour, ...next });
           assert.deepEqual(after, before, "the figures have changed");
-          assert.equal(refusal?.code, code);
-          assert.match(refusal.message, /block/, "the message names the storage");
+          assert.equal(rejection?.code, code);
+          assert.match(rejection.message, /block/, "the message names the storage");
         });
       });
     },
@@ -186,14 +186,14 @@ const releaseByAddress: Release = {
   wrap: (device) =>
     around(device, (call, _, proceed) => {
       if (call !== "release") return proceed();
-      refusalOf(proceed);
+      rejectionOf(proceed);
       return undefined;
     }),
 };
 
 regressionRow<Release>({
   row: "C16",
-  rule: "a region released twice is refused by name, and who was placed there meanwhile keeps its memory",
+  rule: "a region released twice is rejected by name, and who was placed there meanwhile keeps its memory",
   sound: ownersRelease,
   faults: { "a release by address takes the next owner's memory": releaseByAddress },
   check({ release, wrap }) {
@@ -205,12 +205,12 @@ regressionRow<Release>({
         const second = placeRegion(runtime, "second");
         assert.equal(second.span.address, first.span.address, "the second lies where the first lay");
         const used = runtime.budget.used;
-        const refusal = refusalOf(() => release(runtime, first, device));
+        const rejection = rejectionOf(() => release(runtime, first, device));
         assert.equal(runtime.budget.used, used);
         const [next] = placeRegion(runtime, "next").storages;
         requireDisjointMembers(runtime, { "the second region": second.storages[0]!, "the next one": next! });
-        assert.equal(refusal?.code, "DOUBLE_FREE");
-        assert.match(refusal.message, /Region "first"/);
+        assert.equal(rejection?.code, "DOUBLE_FREE");
+        assert.match(rejection.message, /Region "first"/);
       },
       wrap,
     );
@@ -230,11 +230,11 @@ regressionRow<Release>({
         ({ runtime, device }) => {
           const ours = placeRegion(runtime, "ours");
           assert.deepEqual(ours.span, theirs.span, "the two devices place alike");
-          const refusal = refusalOf(() => release(runtime, theirs, device));
+          const rejection = rejectionOf(() => release(runtime, theirs, device));
           const [next] = placeRegion(runtime, "next").storages;
           requireDisjointMembers(runtime, { "our region": ours.storages[0]!, "the next one": next! });
-          assert.equal(refusal?.code, "DOUBLE_FREE");
-          assert.match(refusal.message, /Region "theirs" .* another runtime placed it/);
+          assert.equal(rejection?.code, "DOUBLE_FREE");
+          assert.match(rejection.message, /Region "theirs" .* another runtime placed it/);
         },
         wrap,
       );
@@ -245,7 +245,7 @@ regressionRow<Release>({
 test("C16: the arena frees nothing that persistent memory placed", () => {
   withRuntime(memory, ({ runtime }) => {
     const [storage] = placeRegion(runtime, "weights").storages;
-    assert.equal(refusalOf(() => runtime.arena.free(storage!))?.code, "NOT_OWNER");
+    assert.equal(rejectionOf(() => runtime.arena.free(storage!))?.code, "NOT_OWNER");
     runtime.fill(storage!, 7);
     assert.equal(runtime.read(storage!)[0], 7);
   });
@@ -257,6 +257,6 @@ test("C16: a block that its owner frees whole is free once, and its room serves 
     runtime.arena.free(block);
     assert.equal(runtime.arena.figures.live, 0);
     assert.equal(runtime.arena.allocate(blockBytes, "next").span.address, block.span.address);
-    assert.equal(refusalOf(() => runtime.arena.free(block))?.code, "DOUBLE_FREE");
+    assert.equal(rejectionOf(() => runtime.arena.free(block))?.code, "DOUBLE_FREE");
   });
 });

@@ -16,7 +16,7 @@ import { add, elementsOf, placeValues, scale } from "../support/basic-ops.js";
 import { collectGarbage } from "../support/gc.js";
 import { keepingReferences } from "../support/injected-captures.js";
 import { regressionRow } from "../support/regressions.js";
-import { refusalOf } from "../support/rejections.js";
+import { rejectionOf } from "../support/rejections.js";
 import { withMethods } from "../support/replaced-methods.js";
 import { readF32, withRuntime, writeF32 } from "../support/runtimes.js";
 import { sameBytes, sameNamedBytes } from "../support/same-bytes.js";
@@ -166,7 +166,7 @@ function releaseUnderGraph(): void {
     const place = (name: string) => runtime.persistent.place("weights", name, [{ name, size: 4096 }]);
     const region = place("captured");
     const graph = runtime.capture("fill", () => runtime.fill(region.storages[0]!, 7));
-    const refusal = refusalOf(() => runtime.persistent.release(region));
+    const rejection = rejectionOf(() => runtime.persistent.release(region));
     const next = place("next").storages[0]!;
     runtime.fill(next, 1);
     graph.replay();
@@ -174,8 +174,8 @@ function releaseUnderGraph(): void {
       runtime.read(next).every((byte) => byte === 1),
       "the replay wrote what was placed there meanwhile",
     );
-    assert.equal(refusal?.code, "PINNED");
-    assert.match(refusal.message, /Region "captured" is pinned by graph "fill"/);
+    assert.equal(rejection?.code, "PINNED");
+    assert.match(rejection.message, /Region "captured" is pinned by graph "fill"/);
     graph.close();
     runtime.persistent.release(region);
   });

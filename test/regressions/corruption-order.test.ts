@@ -14,7 +14,7 @@ import {
 import { around } from "../../src/driver/index.js";
 import { add, placeValues, scale, setAll } from "../support/basic-ops.js";
 import { regressionRow } from "../support/regressions.js";
-import { refusalOf } from "../support/rejections.js";
+import { rejectionOf } from "../support/rejections.js";
 import { readF32, withRuntime } from "../support/runtimes.js";
 
 /** A small staging ring: four slots of 16 KiB. */
@@ -57,14 +57,14 @@ regressionRow<Wrap>({
   },
 });
 
-test("C7: strict refuses a look that nothing orders behind the copy, by name", () => {
-  const refusal = withRuntime(
+test("C7: strict rejects a look that nothing orders behind the copy, by name", () => {
+  const rejection = withRuntime(
     memory,
-    ({ runtime }) => refusalOf(() => sumOfTwenty(runtime)),
+    ({ runtime }) => rejectionOf(() => sumOfTwenty(runtime)),
     (device) => neverWaiting(strict(device)),
   );
-  assert.equal(refusal?.code, "UNORDERED_ACCESS");
-  assert.match(refusal.message, /^the host's look touches .*, which copyToHost on stream 1 touches too/);
+  assert.equal(rejection?.code, "UNORDERED_ACCESS");
+  assert.match(rejection.message, /^the host's look touches .*, which copyToHost on stream 1 touches too/);
 });
 
 regressionRow<Wrap>({
@@ -204,11 +204,11 @@ test("C13: kernels that take long before any one launch, or before all, change n
   }
 });
 
-test("C13: strict refuses two streams on the same bytes wherever one of the three events is missing", () => {
+test("C13: strict rejects two streams on the same bytes wherever one of the three events is missing", () => {
   for (const skipped of [1, 2, 3]) {
-    const refusal = withRuntime(memory, ({ runtime }) =>
-      refusalOf(() => shareTwoStreams(runtime, skipping(skipped)())),
+    const rejection = withRuntime(memory, ({ runtime }) =>
+      rejectionOf(() => shareTwoStreams(runtime, skipping(skipped)())),
     );
-    assert.equal(refusal?.code, "UNORDERED_ACCESS", `without event ${skipped}`);
+    assert.equal(rejection?.code, "UNORDERED_ACCESS", `without event ${skipped}`);
   }
 });

@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { type Runtime, SavedSet, type Span, type Storage } from "holdfast";
 import { arenaPool, type OpenPool, oldPool, requireDisjointMembers } from "../support/pools.js";
 import { regressionRow } from "../support/regressions.js";
-import { refusalOf } from "../support/rejections.js";
+import { rejectionOf } from "../support/rejections.js";
 import { withRuntime } from "../support/runtimes.js";
 import { fillTheRest } from "../support/strangers.js";
 
@@ -40,7 +40,7 @@ regressionRow<Save>({
       assert.ok(isIntact(source.span), "the owner's bytes are another's now");
       assert.ok(runtime.read(view).every((byte) => byte === 7));
       release();
-      assert.equal(refusalOf(() => runtime.read(view))?.code, "DEAD_STORAGE", "let go, it is dead by name");
+      assert.equal(rejectionOf(() => runtime.read(view))?.code, "DEAD_STORAGE", "let go, it is dead by name");
     });
   },
 });
@@ -55,13 +55,13 @@ regressionRow<OpenPool>({
       const pool = open(runtime);
       const source = pool.allocate(1024);
       const view = runtime.view(source, 256, 512, "reshaped");
-      const refusal = refusalOf(() => pool.free(source));
+      const rejection = rejectionOf(() => pool.free(source));
       requireDisjointMembers(runtime, { "the view": view, "the next block": pool.allocate(1024) });
-      assert.equal(refusal?.code, "HAS_VIEWS");
-      assert.match(refusal.message, /"block" can't be freed: 1 views of it/);
+      assert.equal(rejection?.code, "HAS_VIEWS");
+      assert.match(rejection.message, /"block" can't be freed: 1 views of it/);
       runtime.arena.dropView(view);
       pool.free(source);
-      assert.equal(refusalOf(() => runtime.read(view))?.code, "DEAD_STORAGE");
+      assert.equal(rejectionOf(() => runtime.read(view))?.code, "DEAD_STORAGE");
     });
   },
 });
@@ -98,7 +98,7 @@ regressionRow<View>({
       runtime.arena.dropView(middle);
       runtime.fill(leaf, 7);
       assert.ok(runtime.read(leaf).every((byte) => byte === 7));
-      assert.equal(refusalOf(() => runtime.arena.free(root))?.code, "HAS_VIEWS", "the leaf keeps the root");
+      assert.equal(rejectionOf(() => runtime.arena.free(root))?.code, "HAS_VIEWS", "the leaf keeps the root");
     });
   },
 });

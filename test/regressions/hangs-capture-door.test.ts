@@ -100,12 +100,12 @@ regressionRow<(driver: Driver) => Driver>({
   },
 });
 
-test("H7: strict refuses the relaxed mode, and nothing has begun", () => {
+test("H7: strict rejects the relaxed mode, and nothing has begun", () => {
   const device = openTestDriver();
   const driver = strict(device);
   const stream = driver.createStream();
   assert.throws(() => driver.beginCapture(stream, "relaxed" as never), {
-    code: "CAPTURE_REFUSED",
+    code: "CAPTURE_REJECTED",
     message: /"relaxed" was asked for/,
   });
   assert.throws(() => driver.endCapture(stream), { code: "CAPTURE_ORDER" });

@@ -11,12 +11,12 @@ import { withMethods } from "../support/replaced-methods.js";
 import { readF32 } from "../support/runtimes.js";
 import { doubleWeights, type Model, passes, withModel } from "../support/weights-model.js";
 
-/** Something that is illegal inside a capture, and what the refusal must say of it. */
+/** Something that is illegal inside a capture, and what the rejection must say of it. */
 interface IllegalAct {
   readonly act: (model: Model) => unknown;
   readonly says: RegExp;
   /** What is lazy may be made in the first pass, which sends no work to the driver. */
-  readonly refusedIn: readonly CapturePass[];
+  readonly rejectedIn: readonly CapturePass[];
 }
 
 /** The recording comes first: a red proof ends at the first pass that lets the act through. */
@@ -26,39 +26,39 @@ const illegalActs: Readonly<Record<string, IllegalAct>> = {
   "an allocation": {
     act: ({ runtime }) => runtime.arena.allocate(8 * 1024 * 1024, "attention scores"),
     says: /^allocation of 8 MiB by attention scores inside capture "train step"/,
-    refusedIn: afterTheFirst,
+    rejectedIn: afterTheFirst,
   },
   "a placement": {
     act: ({ runtime }) => runtime.persistent.place("moments", "late moments", [{ name: "m", size: 4096 }]),
     says: /^placement of 4 KiB by late moments inside capture "train step"/,
-    refusedIn: afterTheFirst,
+    rejectedIn: afterTheFirst,
   },
   "a kernel's load": {
     act: ({ runtime }) => runtime.kernel(basicKernels.sum),
     says: /^load of a kernel by sum inside capture "train step"/,
-    refusedIn: afterTheFirst,
+    rejectedIn: afterTheFirst,
   },
   "a synchronisation": {
     act: ({ runtime }) => runtime.synchronize(),
     says: /^synchronise by synchronize\(\) inside capture "train step"/,
-    refusedIn: passes,
+    rejectedIn: passes,
   },
   "a read-back": {
     act: ({ runtime, weights }) => runtime.read(weights[0]!),
     says: /^read-back of 193 KiB by Win\[0\] inside capture "train step"/,
-    refusedIn: passes,
+    rejectedIn: passes,
   },
   "an upload": {
     act: ({ runtime, weights }) => runtime.upload([{ source: new Float32Array(3), target: weights[49]! }]),
     says: /^upload of 1 tensors by bout inside capture "train step"/,
-    refusedIn: passes,
+    rejectedIn: passes,
   },
 };
 
 /** What a capture may let through to the driver while it records. */
 const legalInCapture: ReadonlySet<DriverCall> = new Set(["launch", "fill", "copyOnDevice"]);
 
-/** Commits the act in one pass of a capture and holds the refusal to its name and the driver to its peace. */
+/** Commits the act in one pass of a capture and holds the rejection to its name and the driver to its peace. */
 function checkAct({ act, says }: IllegalAct, pass: CapturePass, log: CallLog, model: Model): void {
   let asked: DriverCall[] = [];
   let passesBegun = 0;
@@ -72,34 +72,34 @@ function checkAct({ act, says }: IllegalAct, pass: CapturePass, log: CallLog, mo
       asked = log.namesFrom(before);
     }
   };
-  let refusal: unknown;
+  let rejection: unknown;
   try {
     model.runtime.capture("train step", body);
   } catch (error) {
-    refusal = error;
+    rejection = error;
   }
   assert.deepEqual(asked, [], `the driver was asked while ${pass}`);
-  assert.ok(refusal instanceof HoldfastError, `nothing was refused while ${pass}`);
-  assert.equal(refusal.code, "CAPTURE_REFUSED");
-  assert.match(refusal.message, says);
+  assert.ok(rejection instanceof HoldfastError, `nothing was rejected while ${pass}`);
+  assert.equal(rejection.code, "CAPTURE_REJECTED");
+  assert.match(rejection.message, says);
 }
 
 type Gate = (run: () => void) => void;
 
 const noGate: Gate = (run) =>
-  withMethods(CaptureStateMachine.prototype, { refuse: () => undefined, refuseInside: () => undefined }, run);
+  withMethods(CaptureStateMachine.prototype, { reject: () => undefined, rejectInside: () => undefined }, run);
 
 for (const [name, illegal] of Object.entries(illegalActs)) {
   regressionRow<Gate>({
     row: "H4",
-    rule: `${name} inside a capture is refused by name before the driver is asked`,
+    rule: `${name} inside a capture is rejected by name before the driver is asked`,
     sound: (run) => run(),
     faults: { [`${name} with the gate switched off`]: noGate },
     check: (gate) => {
       const log = new CallLog();
       withModel(log.wrap, (model) =>
         gate(() => {
-          for (const pass of illegal.refusedIn) checkAct(illegal, pass, log, model);
+          for (const pass of illegal.rejectedIn) checkAct(illegal, pass, log, model);
           assert.deepEqual(
             log.namesInCapture().filter((call) => !legalInCapture.has(call)),
             [],

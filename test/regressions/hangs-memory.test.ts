@@ -20,20 +20,20 @@ import { regressionRow } from "../support/regressions.js";
 import { withMethods } from "../support/replaced-methods.js";
 import { withCpuRuntime, withRuntime } from "../support/runtimes.js";
 
-/** The refusal that a call ends with. */
-function refusalOf(call: () => unknown): HoldfastError {
+/** The rejection that a call ends with. */
+function rejectionOf(call: () => unknown): HoldfastError {
   try {
     call();
   } catch (error) {
     if (error instanceof HoldfastError) return error;
     throw error;
   }
-  return assert.fail("nothing was refused");
+  return assert.fail("nothing was rejected");
 }
 
-/** Calls until it is refused, two hundred times at most, and tells the refusal. */
-function refusalAfterSome(call: () => unknown): HoldfastError {
-  return refusalOf(() => {
+/** Calls until it is rejected, two hundred times at most, and tells the rejection. */
+function rejectionAfterSome(call: () => unknown): HoldfastError {
+  return rejectionOf(() => {
     for (let times = 0; times < 200; times++) call();
   });
 }
@@ -53,7 +53,7 @@ const pressures: Readonly<Record<string, Pressed>> = {
       runtime.step(() => {
         runtime.arena.allocate(20 * KiB, "input");
         runtime.arena.allocate(1 * KiB, "labels");
-        return refusalOf(() => runtime.arena.allocate(48 * KiB, "output"));
+        return rejectionOf(() => runtime.arena.allocate(48 * KiB, "output"));
       }),
     verdict: "mis-sized",
     shows: [
@@ -67,7 +67,7 @@ const pressures: Readonly<Record<string, Pressed>> = {
   "128 batches that nothing resets": {
     options: { memory: "64MiB", arena: "4MiB" },
     press: (runtime) =>
-      refusalAfterSome(() => {
+      rejectionAfterSome(() => {
         runtime.arena.allocate(24 * KiB, "hidden");
         runtime.arena.allocate(8 * KiB, "logits");
       }),
@@ -85,7 +85,7 @@ const pressures: Readonly<Record<string, Pressed>> = {
       runtime.step(() => runtime.arena.allocate(4 * KiB, "input"));
       return runtime.step(() => {
         runtime.arena.allocate(256 * KiB, "input");
-        return refusalAfterSome(() => runtime.arena.allocate(1 * MiB, "activations"));
+        return rejectionAfterSome(() => runtime.arena.allocate(1 * MiB, "activations"));
       });
     },
     verdict: "truly full",
@@ -120,10 +120,10 @@ for (const [situation, { options, press, verdict, shows }] of Object.entries(pre
         const printed: string[] = [];
         // A GPU commits 2 MiB at least, more than there is in these.
         withCpuRuntime({ ...options, print: (text) => printed.push(text) }, ({ runtime }) => {
-          const refusal = press(runtime);
-          assert.equal(refusal.numbers["verdict"], verdict);
-          for (const part of shows) assert.match(refusal.message, part);
-          assert.deepEqual(press(runtime).code, refusal.code, "the second refusal");
+          const rejection = press(runtime);
+          assert.equal(rejection.numbers["verdict"], verdict);
+          for (const part of shows) assert.match(rejection.message, part);
+          assert.deepEqual(press(runtime).code, rejection.code, "the second rejection");
         });
         assert.equal(printed.filter((text) => text.includes("memory at first pressure")).length, 1);
       }),
@@ -135,7 +135,7 @@ type Allocate = (runtime: Runtime, driver: Driver, size: number, label: string) 
 
 const insideTheBudget: Allocate = (runtime, _driver, size, label) => runtime.arena.allocate(size, label);
 
-/** The old way: what the arena refuses is taken from the driver, past every account. */
+/** The old way: what the arena rejects is taken from the driver, past every account. */
 const byOverflow: Allocate = (runtime, driver, size, label) => {
   try {
     return runtime.arena.allocate(size, label);
@@ -156,17 +156,17 @@ function everTaken(log: CallLog): number {
   return sizes.reduce((sum, size) => sum + size, 0);
 }
 
-/** A refusal asks the driver for its free memory and, at most, once for more. */
-const mostCallsOfARefusal = 4;
+/** A rejection asks the driver for its free memory and, at most, once for more. */
+const maxCallsOfARejection = 4;
 
 interface OutOfMemory {
   readonly code: ErrorCode;
   readonly script: readonly string[];
-  /** Is there memory to grow into after the refusal? */
+  /** Is there memory to grow into after the rejection? */
   readonly isPassing: boolean;
 }
 
-function checkRefusalWithoutTrace(allocate: Allocate, { code, script, isPassing }: OutOfMemory): void {
+function checkRejectionWithoutTrace(allocate: Allocate, { code, script, isPassing }: OutOfMemory): void {
   const log = new CallLog();
   let driver: Driver | undefined;
   const wrap = (device: Driver): Driver => {
@@ -182,14 +182,14 @@ function checkRefusalWithoutTrace(allocate: Allocate, { code, script, isPassing 
         let last = take();
         let before = state();
         let callsBefore = 0;
-        const refusal = refusalAfterSome(() => {
+        const rejection = rejectionAfterSome(() => {
           before = state();
           callsBefore = log.calls.length;
           last = take();
         });
-        assert.equal(refusal.code, code);
-        assert.deepEqual(state(), before, "a refusal leaves no trace");
-        assert.ok(log.calls.length - callsBefore <= mostCallsOfARefusal, "a refusal takes a bounded time");
+        assert.equal(rejection.code, code);
+        assert.deepEqual(state(), before, "a rejection leaves no trace");
+        assert.ok(log.calls.length - callsBefore <= maxCallsOfARejection, "a rejection takes a bounded time");
 
         runtime.arena.free(last);
         assert.equal(take().span.address, last.span.address, "what was freed is given again");
@@ -208,16 +208,16 @@ regressionRow<Allocate>({
   sound: insideTheBudget,
   faults: { "an overflow path past the budget": byOverflow },
   check: (allocate) =>
-    checkRefusalWithoutTrace(allocate, { code: "OUT_OF_BUDGET", script: [], isPassing: false }),
+    checkRejectionWithoutTrace(allocate, { code: "OUT_OF_BUDGET", script: [], isPassing: false }),
 });
 
 regressionRow<Allocate>({
   row: "H10",
-  rule: "a device that refuses to let the arena grow is an error without a trace",
+  rule: "a device that rejects to let the arena grow is an error without a trace",
   sound: insideTheBudget,
-  faults: { "an overflow path past the refusal": byOverflow },
+  faults: { "an overflow path past the rejection": byOverflow },
   check: (allocate) =>
-    checkRefusalWithoutTrace(allocate, {
+    checkRejectionWithoutTrace(allocate, {
       code: "OUT_OF_MEMORY",
       script: ["the 3rd commit fails with out-of-memory"],
       isPassing: true,
@@ -320,21 +320,21 @@ regressionRow<MemoryKind>({
 
 regressionRow<MemoryKind>({
   row: "H12",
-  rule: "on unified memory a budget that would take the host's share is refused at the start",
+  rule: "on unified memory a budget that would take the host's share is rejected at the start",
   sound: "unified",
   faults: { "the driver calls the host's share free, and is believed": "discrete" },
   check: (kind) =>
     withMachine({ totalGiB: 120, availableGiB: 100, driverFreeGiB: 110 }, kind, ({ open, log }) => {
-      const refusal = refusalOf(() => open({ memory: "90GiB" }, () => undefined));
-      assert.equal(refusal.code, "OUT_OF_BUDGET");
-      assert.match(refusal.message, /asks for 90 GiB, and at most 88 GiB are available/);
+      const rejection = rejectionOf(() => open({ memory: "90GiB" }, () => undefined));
+      assert.equal(rejection.code, "OUT_OF_BUDGET");
+      assert.match(rejection.message, /asks for 90 GiB, and at most 88 GiB are available/);
       assert.equal(log.count("reserve") + log.count("allocateHost"), 0);
     }),
 });
 
 regressionRow<MemoryKind>({
   row: "H12",
-  rule: "on unified memory growth is refused before the driver is asked once the host itself runs short",
+  rule: "on unified memory growth is rejected before the driver is asked once the host itself runs short",
   sound: "unified",
   faults: { "the driver still calls it free, and is believed": "discrete" },
   check: (kind) =>
@@ -344,9 +344,9 @@ regressionRow<MemoryKind>({
           const first = runtime.arena.allocate(1 * MiB, "activations");
           const commits = log.count("commit");
           tell(8 * GiB + 1 * MiB);
-          const refusal = refusalOf(() => runtime.arena.allocate(32 * MiB, "attention scores"));
-          assert.equal(refusal.code, "OUT_OF_BUDGET");
-          assert.match(refusal.message, /the machine has only 1 MiB to give/);
+          const rejection = rejectionOf(() => runtime.arena.allocate(32 * MiB, "attention scores"));
+          assert.equal(rejection.code, "OUT_OF_BUDGET");
+          assert.match(rejection.message, /the machine has only 1 MiB to give/);
           assert.equal(log.count("commit"), commits);
           assert.ok(runtime.arena.isLive(first));
 

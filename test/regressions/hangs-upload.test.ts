@@ -21,7 +21,7 @@ import { sameBytes } from "../support/same-bytes.js";
 const weightCount = 2_174_211;
 const rowsThatFailed = 213_304;
 const features = 193;
-const mostCalls = 60;
+const maxCalls = 60;
 
 test("the 50 weights of CrossAsset have 2,174,211 parameters", () => {
   assert.equal(crossAssetWeights.length, 50);
@@ -85,7 +85,7 @@ function bringUp(
       upload(runtime, data);
       look(runtime, [...data, ...uploadWeights(runtime).items]);
     },
-    (device) => strict(atMost(mostCalls, device)),
+    (device) => strict(atMost(maxCalls, device)),
   );
 }
 
@@ -114,7 +114,7 @@ regressionRow<WayUp>({
     bringUp(way, (runtime, items) => {
       requireFailingSize(runtime);
       const { up } = runtime.diagnostics().transfers;
-      assert.ok(up.copies <= mostCalls, `${up.copies} copies`);
+      assert.ok(up.copies <= maxCalls, `${up.copies} copies`);
       for (const item of items) {
         assert.equal(item.target.span.address % alignment, 0, `the address of ${item.target.label}`);
         requireSameBytes(item, runtime.read(item.target));
@@ -158,7 +158,7 @@ function withSources(use: (sources: Record<string, Uint8Array>) => void): void {
   }
 }
 
-/** Refuses copies from anything but memory that this very driver has pinned. */
+/** Rejects copies from anything but memory that this very driver has pinned. */
 function onlyFromPinned(inner: Driver): Driver {
   const pinned = new Set<unknown>();
   return around(inner, (call, args, proceed) => {
@@ -219,7 +219,7 @@ regressionRow<Copy>({
   check: (copy) => checkCopies(copy, onlyFromPinned),
 });
 
-test("H14: the strict driver takes uploads, and refuses a copy from memory that is not ours by name", () => {
+test("H14: the strict driver takes uploads, and rejects a copy from memory that is not ours by name", () => {
   checkCopies((runtime, _driver, item) => void runtime.upload([item]), strict);
   assert.throws(
     () => checkCopies((runtime, driver, item) => copyStraight(driver, runtime.stream, item), strict),

@@ -239,7 +239,7 @@ const pairs: readonly (readonly [DriverCall, DriverCall])[] = [
   ["createEvent", "destroyEvent"],
 ];
 
-function requireRefusal({ options = {}, environment = {} }: BadSetting): void {
+function requireRejection({ options = {}, environment = {} }: BadSetting): void {
   const name = Object.entries({ ...options, ...environment }).join(" and ");
   const device = openCpuDriver({ threads: 1 });
   const log = new CallLog();
@@ -278,5 +278,5 @@ regressionRow<(run: () => void) => void>({
     "an opening that forgets what it has opened": (run) =>
       withMethods(StagingRing.prototype, { close: () => undefined }, run),
   },
-  check: (inject) => inject(() => badSettings.forEach(requireRefusal)),
+  check: (inject) => inject(() => badSettings.forEach(requireRejection)),
 });

@@ -7,7 +7,7 @@ import assert from "node:assert/strict";
 import { DataLoader, type Device, nn, type Tensor, TensorDataset, tensor } from "holdfast";
 import { openDevice } from "../support/devices.js";
 import { regressionRow } from "../support/regressions.js";
-import { refusalOf } from "../support/rejections.js";
+import { rejectionOf } from "../support/rejections.js";
 
 const cpu = openDevice();
 const watched = openDevice({ detectNaN: true });
@@ -35,10 +35,10 @@ regressionRow<Load>({
     "a loader that looks at nothing": (given) => cpu.fromHost(given, [rows, width], "f32"),
   },
   check(load) {
-    const refusal = refusalOf(() => load(values));
-    assert.equal(refusal?.code, "NOT_FINITE");
-    assert.match(refusal.message, /Row 1234 of column 0 has NaN as element 3/);
-    assert.deepEqual(refusal.numbers, { row: badRow, column: 0, element: 3 });
+    const rejection = rejectionOf(() => load(values));
+    assert.equal(rejection?.code, "NOT_FINITE");
+    assert.match(rejection.message, /Row 1234 of column 0 has NaN as element 3/);
+    assert.deepEqual(rejection.numbers, { row: badRow, column: 0, element: 3 });
   },
 });
 
@@ -48,16 +48,16 @@ regressionRow<Device>({
   sound: watched,
   faults: { "a device that does not look": cpu },
   check(device) {
-    const refusal = refusalOf(() =>
+    const rejection = rejectionOf(() =>
       device.step(() => {
         const layer = new nn.Linear(2, 2).to(device);
         const x = tensor([[-1, 4]], { device });
         return layer.forward(x.sqrt().mul(2)).sum().item();
       }),
     );
-    assert.equal(refusal?.code, "NOT_FINITE");
+    assert.equal(rejection?.code, "NOT_FINITE");
     assert.match(
-      refusal.message,
+      rejection.message,
       /^sqrt is the first op with a NaN in its result: 1 of the elements of f32 \[1, 2\]/,
     );
   },
@@ -69,7 +69,7 @@ regressionRow<Device>({
   sound: watched,
   faults: { "a device that does not look": cpu },
   check(device) {
-    const refusal = refusalOf(() =>
+    const rejection = rejectionOf(() =>
       device.step(() => {
         // √x has an infinite slope at 0: times the 0 that comes from above, it is the first NaN.
         const x = tensor([0, 4], { device, requiresGrad: true });
@@ -79,7 +79,7 @@ regressionRow<Device>({
           .backward();
       }),
     );
-    assert.equal(refusal?.code, "NOT_FINITE");
-    assert.match(refusal.message, /^backward, in sqrt/);
+    assert.equal(rejection?.code, "NOT_FINITE");
+    assert.match(rejection.message, /^backward, in sqrt/);
   },
 });

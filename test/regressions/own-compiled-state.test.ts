@@ -1,5 +1,5 @@
 /**
- * Rows S2 and S3: a compiled step does what its function would do now, or is refused; a result is its own call's or an
+ * Rows S2 and S3: a compiled step does what its function would do now, or is rejected; a result is its own call's or an
  * error.
  */
 
@@ -10,7 +10,7 @@ import { PersistentMemory } from "../../src/runtime/index.js";
 import { AuditTimes } from "../../src/tensor/compiled/audit-times.js";
 import { withDevice } from "../support/devices.js";
 import { regressionRow } from "../support/regressions.js";
-import { refusalOf } from "../support/rejections.js";
+import { rejectionOf } from "../support/rejections.js";
 import { withMethods } from "../support/replaced-methods.js";
 
 type Candidate = (check: () => void) => void;
@@ -69,7 +69,7 @@ regressionRow<Candidate>({
 
 regressionRow<Candidate>({
   row: "S2",
-  rule: "a counter in a compiled step that lets the optimizer step at every fourth call is refused, with the line",
+  rule: "a counter in a compiled step that lets the optimizer step at every fourth call is rejected, with the line",
   sound: asItIs,
   faults: { "the step is never traced again": unaudited },
   check: (way) =>
@@ -85,7 +85,7 @@ regressionRow<Candidate>({
         }
       });
       way(() => {
-        const error = refusalOf(() => {
+        const error = rejectionOf(() => {
           for (let call = 0; call < 40; call++) step(zeros([1], { device }).add(1));
         });
         assert.equal(error?.code, "STEP_CHANGED");
@@ -107,7 +107,7 @@ regressionRow<Candidate>({
       const step = device.compile((x: Tensor) => x.mul(10));
       way(() => {
         const [first, second] = [1, 2].map((value) => step(tensor([value], { device })));
-        assert.equal(refusalOf(() => first?.tolist())?.code, "DEAD_TENSOR");
+        assert.equal(rejectionOf(() => first?.tolist())?.code, "DEAD_TENSOR");
         assert.deepEqual(second?.tolist(), [20]);
       });
     }),

@@ -1,4 +1,4 @@
-/** Files of bars for tests: a folder that goes away, and files that must be refused. */
+/** Files of bars for tests: a folder that goes away, and files that must be rejected. */
 
 import assert from "node:assert/strict";
 import { mkdtemp, rm, writeFile } from "node:fs/promises";
@@ -28,8 +28,8 @@ export function withFile<Result>(
   });
 }
 
-/** Holds a promise to being refused: by a HoldfastError with this code, whose message says this. */
-export async function refusesLater(code: ErrorCode, call: Promise<unknown>, message: RegExp): Promise<void> {
+/** Holds a promise to being rejected: by a HoldfastError with this code, whose message says this. */
+export async function rejectsLater(code: ErrorCode, call: Promise<unknown>, message: RegExp): Promise<void> {
   await assert.rejects(call, (error) => {
     assert.ok(error instanceof HoldfastError, String(error));
     assert.equal(error.code, code, error.message);

@@ -48,7 +48,7 @@ export class CallLog {
     return names.filter((name) => !/^copy of \d+$/.test(name)).length;
   }
 
-  /** The calls that came behind the first `count`, those that the driver refused among them. */
+  /** The calls that came behind the first `count`, those that the driver rejected among them. */
   namesFrom(count: number): DriverCall[] {
     return this.calls.slice(count).map(({ call }) => call);
   }

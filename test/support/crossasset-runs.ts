@@ -49,7 +49,7 @@ export function recordsIn(run: string): Readonly<Record<string, unknown>> {
 /** How a plan runs is chosen by timing, and told again when it changes. */
 const timings: ReadonlySet<string> = new Set([
   ...["seconds", "samplesPerSecond", "time", "hostMs", "at", "phases", "us"],
-  ...["mode", "reason", "isRefused", "text"],
+  ...["mode", "reason", "isRejected", "text"],
 ]);
 
 /** The first of equal records, whatever their step. */

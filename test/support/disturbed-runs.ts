@@ -176,8 +176,8 @@ function requireToldWell({ exitCode, error }: Ended, expected: number, { how }: 
   }
   const told = error instanceof Error ? error.stack : String(error);
   assert.ok(error instanceof HoldfastError, `${what}: a raw error ended it: ${told}`);
-  const isRefused = how === "EACCES" || how === "EPERM";
-  const codes: number[] = [(isRefused ? exitCodes.refused : exitCodes.failed).code];
+  const isRejected = how === "EACCES" || how === "EPERM";
+  const codes: number[] = [(isRejected ? exitCodes.rejected : exitCodes.failed).code];
   assert.ok(codes.includes(exitCode), `${what}: exit code ${exitCode} for ${told}`);
 }
 

@@ -30,7 +30,7 @@ export type EmulatorSetting =
   | "driverVersion"
   /** 0: the device says that it has no virtual memory API. */
   | "virtualMemory"
-  /** 0: the device says that it has one, and refuses to map. */
+  /** 0: the device says that it has one, and rejects to map. */
   | "canMap"
   | "totalMemory"
   /** What somebody else holds of the memory. */
@@ -46,7 +46,7 @@ export type EmulatorSetting =
   /** Not 0: everything that needs a context answers with this, as after a fault. */
   | "stickyError"
   /** 1: cuBLASLt has no algorithm. */
-  | "productsRefused"
+  | "productsRejected"
   /** Bytes that an algorithm of cuBLASLt wants; as many as the caller allows at most. */
   | "gemmWorkspace"
   /** How many nodes a product becomes in a graph. */

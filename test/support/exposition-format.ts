@@ -1,6 +1,6 @@
 /**
  * A strict reader of Prometheus's text exposition format 0.0.4: what Prometheus would take or guess at, and what it would not,
- * is refused alike.
+ * is rejected alike.
  */
 
 export interface ReadMetric {

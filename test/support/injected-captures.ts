@@ -1,4 +1,4 @@
-/** Drivers whose captures go wrong in ways that the CPU's can't: what the runtime must refuse without a trace. */
+/** Drivers whose captures go wrong in ways that the CPU's can't: what the runtime must reject without a trace. */
 
 import type { Driver, Launch, Span, Stream } from "holdfast";
 import { around, type Graph, type NodeCount } from "../../src/driver/index.js";

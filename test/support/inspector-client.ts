@@ -56,7 +56,7 @@ export async function exchange(port: number, bytes: string): Promise<string> {
   socket.setEncoding("latin1").on("data", (piece: string) => {
     text += piece;
   });
-  // Who is refused may still be sending.
+  // Who is rejected may still be sending.
   socket.on("error", () => undefined);
   socket.write(bytes, "latin1");
   await once(socket, "close");

@@ -16,7 +16,7 @@ export type Precision = "f32" | "tf32" | "bf16";
 
 const multiprocessors = 132;
 
-/** Runs `use` on a GPU of its own, which is closed whatever happens. A plan that is refused there is an error. */
+/** Runs `use` on a GPU of its own, which is closed whatever happens. A plan that is rejected there is an error. */
 export function withNullGpu<T>(precision: Precision, use: (device: Device) => T): T {
   const { driver } = openPrintingDriver({ parallelism: multiprocessors, supportsPdl: true });
   try {

@@ -10,7 +10,7 @@ import { join } from "node:path";
 import type { KernelSource } from "holdfast";
 
 /** What the code is written for at least; every later architecture takes its PTX. */
-const leastArchitecture = "80";
+const minArchitecture = "80";
 
 /**
  * Compiles the kernels for all architectures that they are for, in two processes at a time. Throws what the compiler says, where
@@ -28,7 +28,7 @@ export async function compileBatch(
     // Both have to end before their folder is removed, also where one fails.
     const outcomes = await Promise.allSettled(
       halves.map((some, half) =>
-        compileFile(folder, `kernels-${half}`, some, leastArchitecture, architectures),
+        compileFile(folder, `kernels-${half}`, some, minArchitecture, architectures),
       ),
     );
     for (const outcome of outcomes) if (outcome.status === "rejected") throw outcome.reason;

@@ -1,7 +1,7 @@
 /**
  * A strict reader of the plain part of YAML that the deployment files keep to: mappings, sequences, texts, numbers, booleans and
  * one-line lists, indented by two. What YAML would take and people misread (tabs, anchors, texts over several lines, bare yes and
- * no, keys twice) is refused.
+ * no, keys twice) is rejected.
  */
 
 export type Yaml = string | number | boolean | readonly Yaml[] | { readonly [key: string]: Yaml };

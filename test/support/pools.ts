@@ -12,7 +12,7 @@ export interface Pool {
   free(storage: Storage): void;
   /** Ends everything. */
   reset(): void;
-  /** What a refused call must not change. */
+  /** What a rejected call must not change. */
   figures(): Readonly<Record<string, number>>;
 }
 

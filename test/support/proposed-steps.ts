@@ -15,7 +15,7 @@ import { verifyPlan } from "../../src/compile/verify/verify.js";
 import type { Kernel, Parameter } from "../../src/driver/index.js";
 import type { HoldfastError } from "../../src/errors/index.js";
 import { alignUp, type Span, span } from "../../src/units/index.js";
-import { refusalOf } from "./rejections.js";
+import { rejectionOf } from "./rejections.js";
 
 export interface ProposedStep {
   readonly program: readonly Call[];
@@ -181,7 +181,7 @@ export function reachability({ calls }: Schedule): (earlier: number, later: numb
   return (earlier, later) => before[later]!.has(earlier);
 }
 
-/** How the verifier refuses a step before its block is known; nothing where it lets it pass. */
-export function refusalBy({ program, schedule, plan }: ProposedStep): HoldfastError | undefined {
-  return refusalOf(() => verifyPlan(program, schedule, plan));
+/** How the verifier rejects a step before its block is known; nothing where it lets it pass. */
+export function rejectionBy({ program, schedule, plan }: ProposedStep): HoldfastError | undefined {
+  return rejectionOf(() => verifyPlan(program, schedule, plan));
 }

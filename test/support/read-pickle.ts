@@ -5,7 +5,7 @@
 
 import assert from "node:assert/strict";
 
-const mostInBatch = 1000;
+const maxInBatch = 1000;
 
 export function readPickle(bytes: Uint8Array): unknown {
   const data = Buffer.from(bytes);
@@ -43,7 +43,7 @@ export function readPickle(bytes: Uint8Array): unknown {
     else if (opcode === "t") stack.push({ tuple: sinceMark() });
     else if (opcode === "e") {
       const items = sinceMark();
-      assert.ok(items.length <= mostInBatch, "a batch is too long for the viewer");
+      assert.ok(items.length <= maxInBatch, "a batch is too long for the viewer");
       const list = stack.at(-1);
       assert.ok(Array.isArray(list), "appended to no list");
       list.push(...items);

@@ -16,7 +16,7 @@ export interface RegressionRow<Subject> {
   readonly sound: Subject;
   /** Variants, each with an old fault planted; the key says which. */
   readonly faults: Readonly<Record<string, Subject>>;
-  /** Fails, by an assertion or by Holdfast's own refusal, if the rule does not hold. */
+  /** Fails, by an assertion or by Holdfast's own rejection, if the rule does not hold. */
   readonly check: (subject: Subject) => void | Promise<void>;
 }
 

@@ -1,9 +1,9 @@
-/** Looks at refusals: which error a call ends with, where the state after it matters as much as the error. */
+/** Looks at rejections: which error a call ends with, where the state after it matters as much as the error. */
 
 import { HoldfastError } from "holdfast";
 
-/** Makes the call and tells the error that it was refused with, if it was; other errors are no refusals and pass. */
-export function refusalOf(call: () => unknown): HoldfastError | undefined {
+/** Makes the call and tells the error that it was rejected with, if it was; other errors are no rejections and pass. */
+export function rejectionOf(call: () => unknown): HoldfastError | undefined {
   try {
     call();
     return undefined;

@@ -1,18 +1,18 @@
-/** Holds a call to being refused: by a HoldfastError with this code, whose message says this. */
+/** Holds a call to being rejected: by a HoldfastError with this code, whose message says this. */
 
 import assert from "node:assert/strict";
 import { type ErrorCode, HoldfastError } from "holdfast";
 
-export function refuses(code: ErrorCode, call: () => unknown, message = /./): void {
-  assert.throws(call, isRefusal(code, message));
+export function rejects(code: ErrorCode, call: () => unknown, message = /./): void {
+  assert.throws(call, isRejection(code, message));
 }
 
 /** The same of a promise. */
-export async function refusesLater(code: ErrorCode, promise: Promise<unknown>, message = /./): Promise<void> {
-  await assert.rejects(promise, isRefusal(code, message));
+export async function rejectsLater(code: ErrorCode, promise: Promise<unknown>, message = /./): Promise<void> {
+  await assert.rejects(promise, isRejection(code, message));
 }
 
-function isRefusal(code: ErrorCode, message: RegExp): (error: unknown) => true {
+function isRejection(code: ErrorCode, message: RegExp): (error: unknown) => true {
   return (error) => {
     assert.ok(error instanceof HoldfastError, String(error));
     assert.equal(error.code, code, error.message);

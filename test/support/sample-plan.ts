@@ -31,7 +31,7 @@ export function samplePlan(options: SamplePlanOptions = {}): PlanRecord {
   const opsOf = (kept: readonly CallRecord[]): StageRecord["calls"] =>
     kept.map(({ op, kernel }) => ({ op, kernel }));
   return {
-    ...{ name, inputs, at: new Date(time).toISOString(), step, mode: "graph", isRefused: false },
+    ...{ name, inputs, at: new Date(time).toISOString(), step, mode: "graph", isRejected: false },
     text: `compiled step "${name}" for ${inputs}: ${calls.length} calls`,
     stages: [
       {

@@ -1,13 +1,13 @@
 /** Strangers: whoever takes the memory that is free, and writes it full, to show who still thought it was theirs. */
 
 import type { Runtime, Storage } from "holdfast";
-import { refusalOf } from "./rejections.js";
+import { rejectionOf } from "./rejections.js";
 
 /** Takes all that is free in the arena and fills it with one byte. */
 export function fillTheRest(runtime: Runtime, byte: number): readonly Storage[] {
   const strangers: Storage[] = [];
   for (let size = 1024 * 1024; size >= 256; size /= 2) {
-    while (refusalOf(() => strangers.push(runtime.arena.allocate(size, "stranger"))) === undefined);
+    while (rejectionOf(() => strangers.push(runtime.arena.allocate(size, "stranger"))) === undefined);
   }
   for (const stranger of strangers) runtime.fill(stranger, byte);
   return strangers;

@@ -26,8 +26,8 @@ export const testDevice: TestDevice = readName(process.env["TEST_DEVICE"] ?? "cp
 /** What the device under test calls itself. */
 export const testDeviceKind: "cpu" | "cuda" = testDevice === "cpu" ? "cpu" : "cuda";
 
-/** What test devices read in the place of the process's variables: a refused plan fails the test, where a user's step would only be slower. */
-export const testEnvironment = { HOLDFAST_ON_REFUSED_PLAN: "error" } as const;
+/** What test devices read in the place of the process's variables: a rejected plan fails the test, where a user's step would only be slower. */
+export const testEnvironment = { HOLDFAST_ON_REJECTED_PLAN: "error" } as const;
 
 /** A driver that lets tests look at its memory, past every wrapper and every check. */
 export interface TestDriver extends Driver {

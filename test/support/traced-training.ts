@@ -17,7 +17,7 @@ import { UnverifiedStep } from "./unverified-step.js";
 /** What a run has left behind, or why it came to nothing. */
 export type RunOutcome =
   | { readonly gradients: readonly Uint8Array[]; readonly persistent: readonly Uint8Array[] }
-  | { readonly refusal: HoldfastError };
+  | { readonly rejection: HoldfastError };
 
 export interface TracedTraining {
   /** As the engine has it: all calls on the main branch. */
@@ -95,7 +95,7 @@ export function traceTraining(device: Device): TracedTraining {
           placed.close();
           return outcome;
         } catch (error) {
-          if (error instanceof HoldfastError) return { refusal: error };
+          if (error instanceof HoldfastError) return { rejection: error };
           throw error;
         }
       }),

@@ -18,7 +18,7 @@ export interface Model {
   readonly weights: readonly Storage[];
 }
 
-/** Runs `use` on a runtime that holds the 50 weights; a refused capture is an error. */
+/** Runs `use` on a runtime that holds the 50 weights; a rejected capture is an error. */
 export function withModel<T>(wrap: (device: Driver) => Driver, use: (model: Model) => T): T {
   let driver: Driver | undefined;
   const wrapAndKeep = (device: Driver): Driver => {

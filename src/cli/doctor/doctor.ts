@@ -161,7 +161,7 @@ function open(options: DoctorOptions, settings: Settings): Finding<Opened> {
     const deviceOptions: DeviceOptions = {
       stallAfter,
       onStall,
-      // A capture that is refused must be told, and not be run directly.
+      // A capture that is rejected must be told, and not be run directly.
       capture: "on",
       // What the runtime says of itself at the start stands in the report.
       print: (text) => void (isOpen && process.stderr.write(text)),

@@ -18,7 +18,7 @@ export interface GradientFigures {
   readonly slope: number;
 }
 
-/** Refuses gradients that are missing, not finite, all zero, or not those of the loss to within the tolerance. */
+/** Rejects gradients that are missing, not finite, all zero, or not those of the loss to within the tolerance. */
 export function checkGradients(
   timingCapture: TimingCapture,
   loss: number,

@@ -9,11 +9,11 @@ import { Arena, Runtime, type Storage } from "../../runtime/index.js";
 import type { Span } from "../../units/index.js";
 import { TimingCapture } from "./rehearsal.js";
 
-test("a step that looks at a value is refused by the capture, by name", () => {
+test("a step that looks at a value is rejected by the capture, by name", () => {
   const { update } = TimingCapture.prototype;
   const looking: Partial<TimingCapture> = {
     update(this: TimingCapture) {
-      // Unless it is told otherwise it reads the norm back, to refuse one that is not finite.
+      // Unless it is told otherwise it reads the norm back, to reject one that is not finite.
       clipGradNorm(this.model.parameters(), 1);
       update.call(this);
     },
@@ -21,7 +21,7 @@ test("a step that looks at a value is refused by the capture, by name", () => {
   withMethods(TimingCapture.prototype, looking, () =>
     failsIn(
       "capture",
-      /^CAPTURE_REFUSED: read-back of 8 B by gradientNorm inside capture "the doctor's step"/,
+      /^CAPTURE_REJECTED: read-back of 8 B by gradientNorm inside capture "the doctor's step"/,
     ),
   );
 });

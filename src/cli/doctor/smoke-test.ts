@@ -34,7 +34,7 @@ export interface StepFigures extends Nodes {
 type Nodes = Readonly<Record<"launches" | "copies" | "fills", number>>;
 
 /** The number of driver copies that are enough for everything that goes up. */
-const mostCopies = 60;
+const maxCopies = 60;
 const seed = 42;
 /** All ones is NaN in every float format. */
 const othersByte = 0xff;
@@ -77,8 +77,8 @@ function upload(device: Device, { rows: wanted, batch }: SmokeSizes): Finding<Ti
     (name) => after[name] - before[name],
   ) as [number, number, number];
   check(
-    copies <= mostCopies,
-    () => `${tensors} tensors went up in ${copies} copies; ${mostCopies} are enough.`,
+    copies <= maxCopies,
+    () => `${tensors} tensors went up in ${copies} copies; ${maxCopies} are enough.`,
   );
   requireArrived(device, host, data, model.parameters());
   const fewer = rows < wanted ? `; the budget has no room for ${count(wanted - rows)} more rows` : "";

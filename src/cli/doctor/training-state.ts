@@ -16,7 +16,7 @@ export function restoreState(runtime: Runtime, state: TrainingState): void {
   runtime.upload([...state].map(([{ whole }, source]) => ({ source, target: whole })));
 }
 
-/** Refuses two states that differ in any bit; names the first tensor that does. */
+/** Rejects two states that differ in any bit; names the first tensor that does. */
 export function requireSameState(what: string, expected: TrainingState, found: TrainingState): void {
   for (const [region, bytes] of expected) {
     const own = found.get(region);

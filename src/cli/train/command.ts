@@ -231,7 +231,7 @@ async function trainCrossAsset(given: GivenOptions): Promise<number> {
       curves?.listen(event);
       reporter.listen(event);
     };
-    for (const { name: passed, reason } of run.resumed?.refused ?? [])
+    for (const { name: passed, reason } of run.resumed?.rejected ?? [])
       console.error(`holdfast: passed over ${passed}: ${reason}`);
     const results = await runJob({
       ...{ device, settings, bars, source: file ?? `the generator, seed ${seed}`, run },

@@ -68,12 +68,12 @@ export function makeReporter(name: ReporterName, options: ReporterOptions): Repo
 /** Is it time to tell of a step? Of an epoch's last one always. */
 function pacer(
   clock: Clock,
-  leastMs: number,
+  minMs: number,
 ): (event: { readonly batch: number; readonly batches: number }) => boolean {
   let lastMs = Number.NEGATIVE_INFINITY;
   return ({ batch, batches }) => {
     const nowMs = clock.nowMs();
-    if (nowMs - lastMs < leastMs && batch < batches) return false;
+    if (nowMs - lastMs < minMs && batch < batches) return false;
     lastMs = nowMs;
     return true;
   };

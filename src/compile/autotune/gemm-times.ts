@@ -19,16 +19,16 @@ import type { BufferSlice, GemmCall } from "../program/program.js";
 type Problem = GemmCall["problem"];
 
 /** A graph has at most so many launches, and fewer where they would take longer than this. */
-const mostLaunches = 16;
+const maxLaunches = 16;
 const burstMs = 1;
 /** The best of so many counts: what disturbs a measurement only ever makes it longer. */
 const rounds = 5;
 
-/** How an algorithm is refused that the library lists and then can't run, or not in a graph. */
-const refusals: ReadonlySet<ErrorCode> = new Set([
+/** How an algorithm is rejected that the library lists and then can't run, or not in a graph. */
+const rejections: ReadonlySet<ErrorCode> = new Set([
   "DRIVER_FAILED",
   "UNSUPPORTED",
-  "CAPTURE_REFUSED",
+  "CAPTURE_REJECTED",
   "CAPTURE_NODES",
 ]);
 const shortages: ReadonlySet<ErrorCode> = new Set(["ARENA_FULL", "OUT_OF_BUDGET", "OUT_OF_MEMORY"]);
@@ -109,7 +109,7 @@ export function timeCandidates(
 }
 
 function launchesFor(launchMs: number): number {
-  return Math.max(1, Math.min(mostLaunches, Math.floor(burstMs / launchMs)));
+  return Math.max(1, Math.min(maxLaunches, Math.floor(burstMs / launchMs)));
 }
 
 function timeMs(runtime: Runtime, clock: Clock, send: () => void): number {
@@ -123,7 +123,7 @@ function attempt<T>(prepare: () => T): T | undefined {
   try {
     return prepare();
   } catch (error) {
-    if (error instanceof HoldfastError && refusals.has(error.code)) return undefined;
+    if (error instanceof HoldfastError && rejections.has(error.code)) return undefined;
     throw error;
   }
 }
@@ -136,7 +136,7 @@ class TrialMemory {
   readonly #views = new Map<BufferSlice, Storage>();
   readonly #scratchAt: number;
 
-  /** None where there is no room: a choice is not worth a refusal. */
+  /** None where there is no room: a choice is not worth a rejection. */
   static take(runtime: Runtime, problem: Problem, scratchBytes: number): TrialMemory | undefined {
     try {
       return new TrialMemory(runtime, problem, scratchBytes);

@@ -270,7 +270,7 @@ describe("a product", { skip }, () => {
         const call = gemmOf(region);
         assert.equal(choose([call]).calls[0], call);
         runtime.arena.free(full);
-        assert.equal(problemOf(choose([call]).calls[0]).choice, 2, "a refusal is not kept for a result");
+        assert.equal(problemOf(choose([call]).calls[0]).choice, 2, "a rejection is not kept for a result");
       },
       { arena: "8MiB" },
     );

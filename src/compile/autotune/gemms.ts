@@ -155,9 +155,9 @@ export function fastestOf(
 ): Choice | undefined {
   const costOf = (choice: number, ownUs: number): number =>
     device.supportsPdl && choice <= firstNativeAlgorithm ? Math.max(0, ownUs - savedByPdlUs) : ownUs;
-  const leastUs = Math.min(...Array.from(times, ([choice, ownUs]) => costOf(choice, ownUs)));
+  const minUs = Math.min(...Array.from(times, ([choice, ownUs]) => costOf(choice, ownUs)));
   for (const [choice, tunedUs] of times) {
-    if (costOf(choice, tunedUs) <= leastUs * closeEnough)
+    if (costOf(choice, tunedUs) <= minUs * closeEnough)
       return { choice, firstUs: times.get(0) ?? tunedUs, tunedUs };
   }
   return undefined;

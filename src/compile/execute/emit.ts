@@ -58,7 +58,7 @@ export function emitCalls(
       guard: () => undefined,
       checkIndices: () => undefined,
       forget: () => undefined,
-      refuse(what: string, label: string): never {
+      reject(what: string, label: string): never {
         throw new Error(`A call of "${call.op}" asks for ${what} of "${label}", which no call does.`);
       },
     };

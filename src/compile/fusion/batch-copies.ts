@@ -19,7 +19,7 @@ import {
 import { bufferMaker } from "../program/uses.js";
 
 /** Above this a copy keeps a GPU busy by itself, and waiting for others only holds memory. */
-const mostBytes = 4 * 2 ** 20;
+const maxBytes = 4 * 2 ** 20;
 
 interface Member {
   readonly node: Node;
@@ -90,7 +90,7 @@ function isMove({ kernel, iteration, operands, scalars }: RowCall): boolean {
     operands.length === 2 &&
     from?.buffer !== to?.buffer &&
     operands.every(({ buffer, offset, size }) =>
-      buffer.storage ? size <= mostBytes : offset === 0 && size === buffer.bytes && size <= mostBytes,
+      buffer.storage ? size <= maxBytes : offset === 0 && size === buffer.bytes && size <= maxBytes,
     )
   );
 }

@@ -15,7 +15,7 @@ import {
 import { isAsBefore, isMadeOnce, usesOf } from "../program/uses.js";
 
 /** How much of the memory passed over must be wanted, or more is read for nothing than launches are saved. */
-const leastShare = 0.6;
+const minShare = 0.6;
 
 /** A call that converts one stretch of memory into another and does nothing else. */
 export interface Cast {
@@ -95,7 +95,7 @@ function mergeCasts(
   const end = Math.max(...casts.map(({ from }) => from.offset + from.size));
   const wanted = casts.reduce((sum, { from }) => sum + from.size, 0);
   const length = (end - start) / read;
-  if (wanted < leastShare * (end - start) || !Number.isInteger(length)) return;
+  if (wanted < minShare * (end - start) || !Number.isInteger(length)) return;
   const buffer: Buffer = { id: first.to.buffer.id, bytes: length * written, label: first.to.buffer.label };
   for (const { place, from, to } of casts) {
     changes.set(place, undefined);

@@ -14,7 +14,7 @@ import { accessesOf, type Call, latestPhase, type RowCall } from "../program/pro
 import { bytesOf } from "../report/call-table.js";
 
 /** How many kernels a launch runs. */
-const mostKernels = 8;
+const maxKernels = 8;
 
 /**
  * So many bytes for each multiprocessor take several times as long to move as a launch takes to begin. Two kernels that move as
@@ -29,7 +29,7 @@ const fewElements = 256;
 const shortRow = 256;
 
 /** What a move in the program may hold longer than without it. */
-const mostHeldBytes = 4 * 2 ** 20;
+const maxHeldBytes = 4 * 2 ** 20;
 
 interface Group {
   readonly rows: readonly RowCall[];
@@ -71,11 +71,11 @@ export function fuseHorizontally(runtime: Runtime, calls: readonly Call[]): read
     );
     for (const { other, group } of near) {
       const rows = [...group.rows, ...own.rows];
-      if (rows.length > mostKernels || !areFit(group, own) || !canComboRows(runtime, rows)) continue;
+      if (rows.length > maxKernels || !areFit(group, own) || !canComboRows(runtime, rows)) continue;
       // Two nodes may stand as one though the second waits for the first; kernels of one launch may not.
       if (dependsDirectly(node, other) || chains.wouldExtend(other, node)) continue;
       const place = order.fusionPosition(other, node);
-      if (place === undefined || heldBytes([other, group], [node, own], place) > mostHeldBytes) continue;
+      if (place === undefined || heldBytes([other, group], [node, own], place) > maxHeldBytes) continue;
       order.join(other, node, place);
       chains.join(other, node);
       groups.set(other, {

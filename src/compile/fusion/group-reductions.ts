@@ -17,7 +17,7 @@ import { type Grouping, groupCalls } from "./group-calls.js";
 const enoughBytes = 1024 * 1024;
 
 /** How many reductions are made together. */
-const mostReductions = 12;
+const maxReductions = 12;
 
 export function groupReductions(runtime: Runtime, calls: readonly Call[]): readonly Call[] {
   if (runtime.device.kind !== "cuda") return calls;
@@ -25,7 +25,7 @@ export function groupReductions(runtime: Runtime, calls: readonly Call[]): reado
   const grouping: Grouping<ColumnCall> = {
     problemOf: ({ work }) => (work.kind === "column" && !grouping.isEnough([work]) ? work : undefined),
     isPossible: (problems) =>
-      problems.length <= mostReductions &&
+      problems.length <= maxReductions &&
       canGroupColumns(
         runtime,
         problems.map(({ kernel }) => kernel),

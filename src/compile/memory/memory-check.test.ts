@@ -1,8 +1,8 @@
-/** A plan that can't have its memory is refused with who needs it and what would fit. */
+/** A plan that can't have its memory is rejected with who needs it and what would fit. */
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { refusalOf } from "../../../test/support/rejections.js";
+import { rejectionOf } from "../../../test/support/rejections.js";
 import { withRuntime } from "../../../test/support/runtimes.js";
 import { HoldfastError } from "../../errors/index.js";
 import { bytes, KiB, MiB } from "../../units/index.js";
@@ -25,17 +25,17 @@ const wanted: AvailableBytes = {
   otherPlans: 0,
 };
 
-/** The refusal of a plan that needs `times` of the room that there is. */
-function refused(times: number, change: Partial<AvailableBytes> = {}): HoldfastError {
+/** The rejection of a plan that needs `times` of the room that there is. */
+function rejected(times: number, change: Partial<AvailableBytes> = {}): HoldfastError {
   return withRuntime({ memory: "256MiB" }, ({ runtime }) => {
     const peak = bytes(runtime.budget.left * times);
-    const error = refusalOf(() => requireAvailable(runtime, reportOf(peak), { ...wanted, ...change }));
+    const error = rejectionOf(() => requireAvailable(runtime, reportOf(peak), { ...wanted, ...change }));
     assert.ok(error instanceof HoldfastError);
     return error;
   });
 }
 
-test("a plan that fits the budget's rest and what lies free in the arena is not refused; one more byte is", () => {
+test("a plan that fits the budget's rest and what lies free in the arena is not rejected; one more byte is", () => {
   withRuntime({ memory: "256MiB" }, ({ runtime }) => {
     const { budget, arena } = runtime;
     runtime.step(() => void arena.allocate(3 * MiB, "earlier"));
@@ -44,7 +44,7 @@ test("a plan that fits the budget's rest and what lies free in the arena is not 
     assert.ok(committed > 64 * KiB);
     const room = budget.left + committed - 64 * KiB;
     requireAvailable(runtime, reportOf(room), wanted);
-    const error = refusalOf(() => requireAvailable(runtime, reportOf(room + 1), wanted));
+    const error = rejectionOf(() => requireAvailable(runtime, reportOf(room + 1), wanted));
     assert.equal(error?.code, "OUT_OF_BUDGET");
     assert.equal(error?.numbers["room"], room);
     arena.free(kept);
@@ -52,8 +52,8 @@ test("a plan that fits the budget's rest and what lies free in the arena is not 
   });
 });
 
-test("the refusal has the peak, the table of the budget, the op at the peak and the largest holders", () => {
-  const { message } = refused(2);
+test("the rejection has the peak, the table of the budget, the op at the peak and the largest holders", () => {
+  const { message } = rejected(2);
   assert.match(message, /^Compiled train needs .* for inputs f32 \[64, 8\], i32 \[64\], and .* can be had\./);
   assert.match(message, /^ {2}limit +256 MiB /m);
   assert.match(message, /^ {2}free in the arena +\S+ \w+$/m);
@@ -66,18 +66,18 @@ test("the refusal has the peak, the table of the budget, the op at the peak and 
 });
 
 test("the batch that should fit follows from the first axis that all inputs share", () => {
-  const error = refused(2);
+  const error = rejected(2);
   assert.match(error.message, /a batch of about 32 instead of 64 should fit/);
   assert.equal(error.numbers["fitting"], 32);
   for (const shapes of [[], [[]], [[64], [32]]]) {
-    const other = refused(2, { shapes });
+    const other = rejected(2, { shapes });
     assert.match(other.message, /use a smaller batch/);
     assert.equal(other.numbers["batch"], undefined);
   }
-  assert.match(refused(100).message, /use a smaller batch/);
+  assert.match(rejected(100).message, /use a smaller batch/);
 });
 
 test("what the step's other plans hold is told where there are any", () => {
-  assert.doesNotMatch(refused(2).message, /other plans/);
-  assert.match(refused(2, { otherPlans: 5 * MiB }).message, /other plans hold 5 MiB/);
+  assert.doesNotMatch(rejected(2).message, /other plans/);
+  assert.match(rejected(2, { otherPlans: 5 * MiB }).message, /other plans hold 5 MiB/);
 });

@@ -1,11 +1,11 @@
-/** Refuses a planned step that can't have its memory, before any is asked for: who needs it, and what would fit. */
+/** Rejects a planned step that can't have its memory, before any is asked for: who needs it, and what would fit. */
 
 import { HoldfastError } from "../../errors/index.js";
 import type { Runtime } from "../../runtime/index.js";
 import { formatBytes } from "../../units/index.js";
 import type { MemoryReport } from "./memory-report.js";
 
-/** Who is to get the memory, for the refusal. */
+/** Who is to get the memory, for the rejection. */
 export interface AvailableBytes {
   readonly name: string;
   /** The dtypes and shapes that the plan is for, as one text. */
@@ -15,7 +15,7 @@ export interface AvailableBytes {
   readonly otherPlans: number;
 }
 
-const mostHolders = 5;
+const maxHolders = 5;
 
 /** Can a plan have its memory? */
 export function fitsMemory(runtime: Runtime, { peak }: MemoryReport): boolean {
@@ -68,11 +68,11 @@ export function availableMemory({ budget, arena }: Pick<Runtime, "budget" | "are
 }
 
 function holdersOf({ holders }: MemoryReport): string[] {
-  const rest = holders.slice(mostHolders);
+  const rest = holders.slice(maxHolders);
   const restBytes = rest.reduce((sum, { bytes }) => sum + bytes, 0);
   return [
     ...holders
-      .slice(0, mostHolders)
+      .slice(0, maxHolders)
       .map(({ label, bytes, count }) => `  · ${label} ${formatBytes(bytes)} in ${count}`),
     ...(rest.length > 0 ? [`  · ${rest.length} others ${formatBytes(restBytes)}`] : []),
   ];

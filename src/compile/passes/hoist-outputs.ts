@@ -13,10 +13,10 @@ import { accessesOf, type Buffer, type BufferSlice, type Call, isSameSlice } fro
 import { bytesOf } from "../report/call-table.js";
 
 /** What it moves, and what each call on the way to it makes: no more than takes as long as a launch. */
-const mostBytes = 256 * 1024;
+const maxBytes = 256 * 1024;
 
 /** The chain of calls to the other results is longer by so many; with fewer nobody would wait much less. */
-const leastCalls = 4;
+const minCalls = 4;
 
 export function hoistOutputs({ device }: Runtime, calls: readonly Call[]): readonly Call[] {
   if (device.kind !== "cuda") return calls;
@@ -63,9 +63,9 @@ class Writers {
   /** All calls that a call waits for, and itself; nothing where that is much. */
   wayTo(last: Call): readonly Call[] | undefined {
     const way = new Set([last]);
-    if (bytesOf(last).read > mostBytes) return undefined;
+    if (bytesOf(last).read > maxBytes) return undefined;
     for (const call of way) {
-      if (call.work.kind !== "row" || bytesOf(call).written > mostBytes) return undefined;
+      if (call.work.kind !== "row" || bytesOf(call).written > maxBytes) return undefined;
       for (const { buffer } of readBy(call)) {
         const writer = this.#last.get(buffer)?.call;
         if (writer) way.add(writer);
@@ -87,14 +87,14 @@ function cutOf(call: Call, writers: Writers): Cut | undefined {
   const member = call.isRematerialized ? undefined : memberOf(call);
   if (!member || member.outputs.length < 2) return undefined;
   const depth = writers.depthOf(member.inputs.map(({ slice }) => slice));
-  if (depth < leastCalls) return undefined;
+  if (depth < minCalls) return undefined;
   const makingOnly = (isWanted: (slice: BufferSlice) => boolean): Call | undefined => {
     const draft = combine([member], isWanted, "cuda");
     return draft && { ...call, work: rowsOf(draft) };
   };
   for (const { slice: own } of member.outputs) {
     const early = own.buffer.storage ? undefined : makingOnly((slice) => isSameSlice(slice, own));
-    if (!early || depth - writers.depthOf(readBy(early)) < leastCalls) continue;
+    if (!early || depth - writers.depthOf(readBy(early)) < minCalls) continue;
     const way = writers.wayTo(early);
     const rest = way && makingOnly((slice) => !isSameSlice(slice, own));
     if (rest) return { early, rest, way };

@@ -13,7 +13,7 @@ import { memoryOf } from "../memory/memory-report.js";
 import { planMemory } from "../memory/plan.js";
 import type { Call } from "../program/program.js";
 import { lifetimesOf } from "../schedule/liveness.js";
-import { refusal } from "../verify/plan-error.js";
+import { rejection } from "../verify/plan-error.js";
 import { planRules } from "../verify/verify.js";
 import { explainStep } from "./explain.js";
 import { reportWidth } from "./text-columns.js";
@@ -130,17 +130,17 @@ test("several plans stand one behind the other, numbered", () => {
   ]);
 });
 
-test("a pass that the verifier refused is named, with the refusal and its report, and so is what came after it", () => {
+test("a pass that the verifier rejected is named, with the rejection and its report, and so is what came after it", () => {
   const planned = smallStep();
   const leftOut = ["fuse", "beside", "products", "pdl"] as const;
   const stages = planned.stages.filter(({ name }) => name !== "fuse" && name !== "beside");
-  const refused = refusal("written", "call 3 (exp) reads what nothing has written");
-  const fallback = { leftOut, refusal: refused, report: "/tmp/report.json" };
+  const rejected = rejection("written", "call 3 (exp) reads what nothing has written");
+  const fallback = { leftOut, rejection: rejected, report: "/tmp/report.json" };
   const text = explainStep("train", [{ inputs: "f32 [6, 100]", planned: { ...planned, stages, fallback } }], {
     calls: false,
   });
   for (const name of ["fuse", "beside", "products"])
-    assert.match(text, new RegExp(`^${name} +left out: the verifier refused the plan with it`, "m"));
+    assert.match(text, new RegExp(`^${name} +left out: the verifier rejected the plan with it`, "m"));
   const joined = text.replaceAll(/\s+/g, " ");
   assert.match(
     joined,

@@ -46,7 +46,7 @@ export const purposes: Readonly<Record<Exclude<PassName, "products">, string>> =
 };
 
 /** So many rows of a list are shown; the rest is counted. */
-const [mostFusions, mostHolders] = [12, 5];
+const [maxFusions, maxHolders] = [12, 5];
 const labelWidth = 12;
 const textWidth = reportWidth - labelWidth;
 
@@ -103,8 +103,8 @@ function explainPasses({ stages, fallback }: PlannedStep): string[] {
     if (name === "products") return [];
     const found = after.get(name);
     if (!found?.before) {
-      const isRefused = fallback?.leftOut.includes(name);
-      return section(name, [isRefused ? refusedWithIt : "left out, as the settings say"]);
+      const isRejected = fallback?.leftOut.includes(name);
+      return section(name, [isRejected ? rejectedWithIt : "left out, as the settings say"]);
     }
     const [before, left] = [found.before.calls, found.stage.calls];
     const numbers = [before, left].map(({ length }) => String(length).padStart(width)).join(" → ");
@@ -116,7 +116,7 @@ function explainPasses({ stages, fallback }: PlannedStep): string[] {
 }
 
 function explainGemms({ products: report, fallback }: PlannedStep): string {
-  if (fallback?.leftOut.includes("products")) return refusedWithIt;
+  if (fallback?.leftOut.includes("products")) return rejectedWithIt;
   if (!report) return "as eager code has them: there is no library to choose for, or the settings say so";
   const { products, changed, measured, beforeUs, afterUs, elapsedMs } = report;
   const gain = changed > 0 ? `, ${beforeUs.toFixed(1)} → ${afterUs.toFixed(1)} µs` : "";
@@ -126,16 +126,16 @@ function explainGemms({ products: report, fallback }: PlannedStep): string {
   );
 }
 
-const refusedWithIt = "left out: the verifier refused the plan with it, or with a pass before it";
+const rejectedWithIt = "left out: the verifier rejected the plan with it, or with a pass before it";
 
 function explainVerification({ fallback }: PlannedStep): string[] {
   const held = `all ${ruleNames.length} rules hold: ${ruleNames.join(", ")}`;
   if (!fallback) return [held];
-  const { leftOut, refusal, report } = fallback;
+  const { leftOut, rejection, report } = fallback;
   return [
     held,
-    `the verifier refused the first plan, so these passes were left out: ${leftOut.toReversed().join(", ")}. ` +
-      `Reason: ${refusal.message} Please report it with ${report}`,
+    `the verifier rejected the first plan, so these passes were left out: ${leftOut.toReversed().join(", ")}. ` +
+      `Reason: ${rejection.message} Please report it with ${report}`,
   ];
 }
 
@@ -149,7 +149,7 @@ export function effectOf(before: readonly Call[], after: readonly Call[]): strin
     const bytes = [...gone].reduce((sum, buffer) => sum + buffer.bytes, 0);
     const saved = gone.size > 0 ? `, and ${count(gone.size, "buffer")} of ${formatBytes(bytes)} less` : "";
     const names = tally(fusions.map(({ kernel }) => kernel));
-    const rows = most(names, mostFusions, ([name, times]) => `${`×${times}`.padStart(4)}  ${name}`);
+    const rows = most(names, maxFusions, ([name, times]) => `${`×${times}`.padStart(4)}  ${name}`);
     return [`${count(fusions.length, "call")} of ${members}${saved}`, ...rows];
   }
   const counts = new Map(tally(before.map(({ op }) => op)));
@@ -157,7 +157,7 @@ export function effectOf(before: readonly Call[], after: readonly Call[]): strin
   const list = (sign: 1 | -1): string =>
     most(
       [...counts].filter(([, times]) => times * sign > 0),
-      mostFusions,
+      maxFusions,
       ([op, times]) => `${op} ×${times * sign}`,
     ).join(", ");
   const [gone, added] = [list(1), list(-1)];
@@ -207,11 +207,9 @@ function explainPersistent({ memory: { persistent } }: PlannedStep): string[] {
 
 /** Labels with their bytes, largest first, and a last line for the rest of them. */
 function listHolders(holders: readonly (readonly [label: string, bytes: number, note: string])[]): string[] {
-  const rest = holders.slice(mostHolders);
+  const rest = holders.slice(maxHolders);
   const restBytes = rest.reduce((sum, [, bytes]) => sum + bytes, 0);
-  const shown = holders
-    .slice(0, mostHolders)
-    .map(([label, bytes, note]) => [formatBytes(bytes), label, note]);
+  const shown = holders.slice(0, maxHolders).map(([label, bytes, note]) => [formatBytes(bytes), label, note]);
   const rows = rest.length > 0 ? [...shown, [formatBytes(restBytes), `in ${rest.length} others`, ""]] : shown;
   const columns = [
     { title: "", align: "right" },

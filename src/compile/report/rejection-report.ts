@@ -1,4 +1,4 @@
-/** Reports a refused plan: a warning of a few lines, and a file with everything that is needed to find the fault. */
+/** Reports a rejected plan: a warning of a few lines, and a file with everything that is needed to find the fault. */
 
 import { mkdirSync, writeFileSync } from "node:fs";
 import { join, resolve } from "node:path";
@@ -7,11 +7,11 @@ import type { Runtime } from "../../runtime/index.js";
 import type { Call } from "../program/program.js";
 import { formatCalls } from "./call-table.js";
 
-export interface RefusedPlan {
+export interface RejectedPlan {
   /** The compiled step's. */
   readonly name: string;
-  readonly refusal: HoldfastError;
-  /** The program whose plan was refused. */
+  readonly rejection: HoldfastError;
+  /** The program whose plan was rejected. */
   readonly calls: readonly Call[];
   /** What the plan is made without now, in the order of the passes. */
   readonly leftOut: readonly string[];
@@ -22,33 +22,33 @@ export interface RefusedPlan {
 let written = 0;
 
 /** Writes the report and prints the warning; returns the report's path, or why there is none. */
-export function warnOfRefusal(runtime: Runtime, refused: RefusedPlan): string {
-  const { name, refusal } = refused;
-  const report = writeReport(runtime, refused);
+export function warnOfRejection(runtime: Runtime, rejected: RejectedPlan): string {
+  const { name, rejection } = rejected;
+  const report = writeReport(runtime, rejected);
   runtime.warn(
-    `the verifier refused a plan of compiled ${name}, so the step runs ${describe(refused)}. ` +
-      `This is a fault of Holdfast; please report it with ${report}\n  ${refusal.message}`,
+    `the verifier rejected a plan of compiled ${name}, so the step runs ${describe(rejected)}. ` +
+      `This is a fault of Holdfast; please report it with ${report}\n  ${rejection.message}`,
   );
   return report;
 }
 
-function describe({ leftOut: [first, ...more], schedule }: RefusedPlan): string {
+function describe({ leftOut: [first, ...more], schedule }: RejectedPlan): string {
   if (schedule !== undefined) return `without ${schedule}, and may be slower`;
   const passes = more.length === 1 ? "pass" : `${more.length} passes`;
   const others = more.length === 0 ? "" : ` and the ${passes} after it`;
   return `without the pass "${first}"${others}, and may be slower`;
 }
 
-function writeReport({ settings, device }: Runtime, refused: RefusedPlan): string {
-  const { name, refusal, calls, leftOut, schedule } = refused;
+function writeReport({ settings, device }: Runtime, rejected: RejectedPlan): string {
+  const { name, rejection, calls, leftOut, schedule } = rejected;
   const time = new Date().toISOString();
   const report = {
-    ...{ time, step: name, code: refusal.code, message: refusal.message, numbers: refusal.numbers },
+    ...{ time, step: name, code: rejection.code, message: rejection.message, numbers: rejection.numbers },
     ...{ leftOut, schedule, device, precision: settings.precision },
     ...{ node: process.version, platform: `${process.platform} ${process.arch}` },
     calls: formatCalls({ calls: calls.map((call) => ({ call, stream: 0, after: [] })) }),
   };
-  const file = `holdfast-refused-plan-${process.pid}-${time.replaceAll(/[-:]/g, "")}-${written++}.json`;
+  const file = `holdfast-rejected-plan-${process.pid}-${time.replaceAll(/[-:]/g, "")}-${written++}.json`;
   const folder = resolve(settings.reports);
   try {
     mkdirSync(folder, { recursive: true });

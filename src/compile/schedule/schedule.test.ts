@@ -5,7 +5,7 @@ import { test } from "node:test";
 import fc from "fast-check";
 import { agree, pieceBytes, runPlanned, runProgram } from "../../../test/support/modelled-run.js";
 import { reachability, Sketch, sliceOf } from "../../../test/support/proposed-steps.js";
-import { refusalOf } from "../../../test/support/rejections.js";
+import { rejectionOf } from "../../../test/support/rejections.js";
 import { planMemory } from "../memory/plan.js";
 import type { Buffer, Call, Schedule } from "../program/program.js";
 import { verifyPlan } from "../verify/verify.js";
@@ -187,7 +187,7 @@ test("a side call runs beside so many calls of the main branch: before it and be
   );
 });
 
-test("a schedule of twenty thousand calls whose waits are one too few is refused, and as it was made it passes", () => {
+test("a schedule of twenty thousand calls whose waits are one too few is rejected, and as it was made it passes", () => {
   const program = backwardPass(6666);
   const schedule = scheduleCalls(program, { streams: 3, lag: 8 });
   const plan = planMemory(lifetimesOf(schedule));
@@ -196,5 +196,5 @@ test("a schedule of twenty thousand calls whose waits are one too few is refused
     ({ stream, after }, at) => stream !== 0 && after.length > 0 && at > 10_000,
   );
   const calls = schedule.calls.map((one, at) => (at === place ? { ...one, after: [] } : one));
-  assert.equal(refusalOf(() => verifyPlan(program, { calls }, plan))?.code, "PLAN_REFUSED");
+  assert.equal(rejectionOf(() => verifyPlan(program, { calls }, plan))?.code, "PLAN_REJECTED");
 });

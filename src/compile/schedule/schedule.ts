@@ -81,7 +81,7 @@ function chooseSideStream(
   const neededAt = new Int32Array(calls.length);
   let mains = 0;
   for (const [place, call] of [...calls.entries()].reverse()) {
-    const soonest = mostOf(links[place]?.behind ?? [], (later) => neededAt[later] ?? 0);
+    const soonest = maxOf(links[place]?.behind ?? [], (later) => neededAt[later] ?? 0);
     // The last call stays: it is where the main branch has waited for everything.
     // Fills and copies are sent on the runtime's own stream only.
     const canGo = place < calls.length - 1 && isLaunched(call) && (spare[place] ?? 0) >= Math.max(1, slack);
@@ -95,15 +95,15 @@ function chooseSideStream(
 function spareOf(links: readonly Links[]): readonly number[] {
   const [before, behind] = [new Int32Array(links.length), new Int32Array(links.length)];
   for (const [place, link] of links.entries())
-    before[place] = mostOf(link.before, (one) => 1 + (before[one] ?? 0));
+    before[place] = maxOf(link.before, (one) => 1 + (before[one] ?? 0));
   for (const [place, link] of [...links.entries()].reverse())
-    behind[place] = mostOf(link.behind, (one) => 1 + (behind[one] ?? 0));
+    behind[place] = maxOf(link.behind, (one) => 1 + (behind[one] ?? 0));
   const lengths = links.map((_, place) => (before[place] ?? 0) + (behind[place] ?? 0));
-  const longest = mostOf(lengths, (length) => length);
+  const longest = maxOf(lengths, (length) => length);
   return lengths.map((length) => longest - length);
 }
 
-function mostOf(places: readonly number[], measure: (place: number) => number): number {
+function maxOf(places: readonly number[], measure: (place: number) => number): number {
   return places.reduce((most, place) => Math.max(most, measure(place)), 0);
 }
 

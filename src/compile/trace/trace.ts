@@ -92,7 +92,7 @@ export function expectedWork({ calls, guards, constants }: Trace<unknown>): Expe
   };
 }
 
-/** Traces a step again, and refuses the first call that differs from the earlier trace, with the user's line. */
+/** Traces a step again, and rejects the first call that differs from the earlier trace, with the user's line. */
 export function auditStep(runtime: Runtime, expected: ExpectedWork, body: () => void): void {
   const tracer = new Tracer(runtime, expected);
   runTraced(runtime, tracer, body);
@@ -223,7 +223,7 @@ class Tracer implements TraceSink, CallListener {
     switch (piece.kind) {
       case "launch": {
         const { op, kernel, blocks, arguments: given, stream } = piece.request;
-        if (stream) this.refuse("a launch on a stream of its own", op);
+        if (stream) this.reject("a launch on a stream of its own", op);
         const values = given.map((one) => (typeof one === "number" ? one : buffers.sliceOf(one)));
         this.#add(op, { kind: "launch", kernel, blocks, arguments: values });
         return;
@@ -242,7 +242,7 @@ class Tracer implements TraceSink, CallListener {
   /** What the host gives to memory of the step is the same each time: a constant, copied where it is wanted. */
   upload(items: Iterable<UploadItem>): void {
     for (const { source, target } of items) {
-      if (!this.#runtime.arena.isTraced(target)) this.refuse("upload data", target.label);
+      if (!this.#runtime.arena.isTraced(target)) this.reject("upload data", target.label);
       const bytes = new Uint8Array(source.buffer, source.byteOffset, source.byteLength).slice();
       const known = this.#expected?.constants[this.constants.length];
       if (known && !isSameBytes(known, bytes)) throw changedNumbers(target.label, userLine());
@@ -277,7 +277,7 @@ class Tracer implements TraceSink, CallListener {
     this.traceGuards.push(holds);
   }
 
-  refuse(what: string, label: string, advice = defaultAdvice): never {
+  reject(what: string, label: string, advice = defaultAdvice): never {
     const line = userLine();
     const inside = this.#op === undefined || this.#op === label ? "" : `, inside ${this.#op}`;
     throw new HoldfastError(

@@ -3,7 +3,7 @@
 import { alignment } from "../../runtime/index.js";
 import { alignUp, formatSpan, overlaps } from "../../units/index.js";
 import type { Buffer, BufferSlice, Call } from "../program/program.js";
-import { nameBuffer, nameCall, nameRange, nameSlice, refusal } from "./plan-error.js";
+import { nameBuffer, nameCall, nameRange, nameSlice, rejection } from "./plan-error.js";
 import type { Proposal } from "./proposal.js";
 
 export function requireOwnMemory({ plan, block, buffers }: Proposal): void {
@@ -11,14 +11,14 @@ export function requireOwnMemory({ plan, block, buffers }: Proposal): void {
     if (buffer.storage === undefined) continue;
     const { span } = buffer.storage;
     const finding = `the plan gives ${nameBuffer(buffer)} the place ${offset}, but it lies at ${formatSpan(span)} for good`;
-    throw refusal("persistent", finding, { buffer: buffer.id, offset });
+    throw rejection("persistent", finding, { buffer: buffer.id, offset });
   }
   if (block === undefined) return;
   for (const buffer of buffers) {
     if (buffer.storage === undefined || !overlaps(block, buffer.storage.span)) continue;
     const { span } = buffer.storage;
     const finding = `the plan's memory at ${formatSpan(block)} overlaps ${nameBuffer(buffer)} at ${formatSpan(span)}`;
-    throw refusal("persistent", finding, { buffer: buffer.id, address: span.address });
+    throw rejection("persistent", finding, { buffer: buffer.id, address: span.address });
   }
 }
 
@@ -36,11 +36,11 @@ function requireBlock({ plan, block }: Proposal): void {
   if (block === undefined) return;
   if (block.size < plan.bytes) {
     const finding = `the plan takes ${plan.bytes} bytes and was given ${block.size}`;
-    throw refusal("places", finding, { asked: plan.bytes, given: block.size });
+    throw rejection("places", finding, { asked: plan.bytes, given: block.size });
   }
   if (block.address % alignment !== 0) {
     const finding = `the plan's memory begins at ${formatSpan(block)}, which is no multiple of ${alignment}`;
-    throw refusal("places", finding, { address: block.address });
+    throw rejection("places", finding, { address: block.address });
   }
 }
 
@@ -52,7 +52,7 @@ function requireIdentity({ plan, buffers }: Proposal): void {
     const other = known.get(buffer.id) ?? buffer;
     if (other !== buffer) {
       const finding = `${nameBuffer(other)} and ${nameBuffer(buffer)} are two records with one id`;
-      throw refusal("places", finding, { buffer: buffer.id });
+      throw rejection("places", finding, { buffer: buffer.id });
     }
     known.set(buffer.id, buffer);
   }
@@ -61,15 +61,15 @@ function requireIdentity({ plan, buffers }: Proposal): void {
 function requirePlace({ plan }: Proposal, buffer: Buffer, offset: number): void {
   const { id, bytes } = buffer;
   if (!isCount(bytes)) {
-    throw refusal("places", `${nameBuffer(buffer)} has ${bytes} bytes`, { buffer: id, bytes });
+    throw rejection("places", `${nameBuffer(buffer)} has ${bytes} bytes`, { buffer: id, bytes });
   }
   if (!isCount(offset) || offset % alignment !== 0) {
     const finding = `${nameBuffer(buffer)} begins at ${offset}, which is no multiple of ${alignment}`;
-    throw refusal("places", finding, { buffer: id, offset });
+    throw rejection("places", finding, { buffer: id, offset });
   }
   if (!(offset + bytes <= plan.bytes)) {
     const finding = `${nameBuffer(buffer)} takes ${nameRange(offset, bytes)} of a plan of ${plan.bytes}`;
-    throw refusal("places", finding, { buffer: id, offset, bytes, planBytes: plan.bytes });
+    throw rejection("places", finding, { buffer: id, offset, bytes, planBytes: plan.bytes });
   }
 }
 
@@ -77,11 +77,11 @@ function requireHome({ plan }: Proposal, buffer: Buffer): void {
   const { id, bytes, storage } = buffer;
   if (storage === undefined) {
     if (plan.offsets.has(buffer)) return;
-    throw refusal("places", `${nameBuffer(buffer)} has no place`, { buffer: id });
+    throw rejection("places", `${nameBuffer(buffer)} has no place`, { buffer: id });
   }
   if (bytes > storage.span.size) {
     const finding = `${nameBuffer(buffer)} has ${bytes} bytes, and its memory is ${formatSpan(storage.span)}`;
-    throw refusal("places", finding, { buffer: id, bytes, size: storage.span.size });
+    throw rejection("places", finding, { buffer: id, bytes, size: storage.span.size });
   }
 }
 
@@ -89,7 +89,7 @@ function requireInside(slice: BufferSlice, call: Call, index: number): void {
   const { buffer, offset, size } = slice;
   if (isCount(offset) && isCount(size) && size > 0 && offset + size <= buffer.bytes) return;
   const finding = `${nameCall(call, index)} touches ${nameSlice(slice)}, which has ${buffer.bytes}`;
-  throw refusal("places", finding, { call: index, buffer: buffer.id, offset, size, bytes: buffer.bytes });
+  throw rejection("places", finding, { call: index, buffer: buffer.id, offset, size, bytes: buffer.bytes });
 }
 
 export function requirePeak({ plan }: Proposal): void {
@@ -97,7 +97,7 @@ export function requirePeak({ plan }: Proposal): void {
   for (const [{ bytes }, offset] of plan.offsets) highest = Math.max(highest, offset + bytes);
   const peak = alignUp(highest, alignment);
   if (plan.bytes === peak) return;
-  throw refusal("peak", `it says ${plan.bytes} bytes, and its buffers take ${peak}`, {
+  throw rejection("peak", `it says ${plan.bytes} bytes, and its buffers take ${peak}`, {
     told: plan.bytes,
     taken: peak,
   });

@@ -6,7 +6,7 @@
 import { beat } from "../../units/index.js";
 import type { Buffer } from "../program/program.js";
 import { boundsOf, LatestPlaces } from "./latest-indices.js";
-import { nameBuffer, nameRange, refusal } from "./plan-error.js";
+import { nameBuffer, nameRange, rejection } from "./plan-error.js";
 import { accessesAt, nameCallAt, type Proposal } from "./proposal.js";
 import { none, type Order } from "./streams.js";
 
@@ -79,7 +79,7 @@ function clash(proposal: Proposal, lifetimes: readonly Lifetime[], { lifetime, f
     `${describe(lifetime)} is in use from ${nameCallAt(proposal, first)} on, and ` +
     `${other === undefined ? "another buffer there" : describe(other)} is until ` +
     `${nameCallAt(proposal, last)}, which need not have ended by then`;
-  return refusal("lifetimes", finding, {
+  return rejection("lifetimes", finding, {
     first: other?.buffer.id ?? none,
     second: lifetime.buffer.id,
     firstPlace: last,

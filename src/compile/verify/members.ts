@@ -1,7 +1,7 @@
 /** The rule `members`: of what one launch runs side by side nobody knows which comes first. */
 
 import { type Access, membersOf } from "../program/program.js";
-import { nameCall, nameSlice, refusal } from "./plan-error.js";
+import { nameCall, nameSlice, rejection } from "./plan-error.js";
 import type { Proposal } from "./proposal.js";
 import type { Line } from "./timeline.js";
 
@@ -21,7 +21,7 @@ export function requireDisjointGroup({ program }: Proposal, line: Line): void {
     const finding =
       `${nameCall(call, index)} runs ${members.length} kernels side by side, of which number ${one.member} meets ` +
       `${nameSlice(one.access.slice)} and number ${other.member} ${nameSlice(other.access.slice)}, and one of them writes there`;
-    throw refusal("members", finding, { call: index, first: one.member, second: other.member });
+    throw rejection("members", finding, { call: index, first: one.member, second: other.member });
   }
 }
 

@@ -3,7 +3,7 @@
 import { beat } from "../../units/index.js";
 import type { Access } from "../program/program.js";
 import { LatestPlaces } from "./latest-indices.js";
-import { nameSlice, refusal } from "./plan-error.js";
+import { nameSlice, rejection } from "./plan-error.js";
 import { accessesAt, nameCallAt, type Proposal } from "./proposal.js";
 import { none, type Order } from "./streams.js";
 import type { Line } from "./timeline.js";
@@ -55,7 +55,7 @@ function disorder(proposal: Proposal, line: Line, { access, place, other }: Meet
     `${nameCallAt(proposal, place)}, ${verbOf(access)} ${nameSlice(access.slice)}; before it in the program ` +
     `${nameCallAt(proposal, other)}, ${met === undefined ? "meets it there" : `${verbOf(met)} ${nameSlice(met.slice)}`}` +
     " and need not have ended by then";
-  return refusal("order", finding, { firstPlace: other, secondPlace: place });
+  return rejection("order", finding, { firstPlace: other, secondPlace: place });
 }
 
 function verbOf({ reads, writes }: Access): string {

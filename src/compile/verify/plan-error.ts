@@ -1,9 +1,9 @@
-/** The rules that a plan is held to, and the words in which one is refused. */
+/** The rules that a plan is held to, and the words in which one is rejected. */
 
 import { type ErrorNumbers, HoldfastError } from "../../errors/index.js";
 import type { Buffer, BufferSlice, Call } from "../program/program.js";
 
-/** What each rule says, by the name under which a refusal gives it. */
+/** What each rule says, by the name under which a rejection gives it. */
 export const planRules = {
   calls: "the schedule holds every call of the program once, and no other",
   streams: "a call waits only for earlier ones on other branches, and the main branch waits for all",
@@ -19,9 +19,9 @@ export const planRules = {
 
 export type PlanRule = keyof typeof planRules;
 
-export function refusal(rule: PlanRule, finding: string, numbers: ErrorNumbers = {}): HoldfastError {
+export function rejection(rule: PlanRule, finding: string, numbers: ErrorNumbers = {}): HoldfastError {
   return new HoldfastError(
-    "PLAN_REFUSED",
+    "PLAN_REJECTED",
     `The plan breaks the rule "${rule}" (${planRules[rule]}) and was not run: ${finding}.`,
     { numbers: { rule, ...numbers } },
   );

@@ -4,7 +4,7 @@
  */
 
 import type { Schedule } from "../program/program.js";
-import { refusal } from "./plan-error.js";
+import { rejection } from "./plan-error.js";
 import { nameCallAt, type Proposal } from "./proposal.js";
 
 /** Devices run few branches side by side, and every rule asks about each of them. */
@@ -28,11 +28,11 @@ export function requireWaits(proposal: Proposal): void {
   for (const [place, { stream, after }] of calls.entries()) {
     if (!Number.isSafeInteger(stream) || stream < 0) {
       const finding = `${nameCallAt(proposal, place)}, is on branch ${stream}; they are counted 0, 1, 2, …`;
-      throw refusal("streams", finding, { place, stream });
+      throw rejection("streams", finding, { place, stream });
     }
     if (seen.add(stream).size > maxStreams) {
       const finding = `${nameCallAt(proposal, place)}, begins branch ${stream}, and there may be ${maxStreams}`;
-      throw refusal("streams", finding, { place, stream, most: maxStreams });
+      throw rejection("streams", finding, { place, stream, most: maxStreams });
     }
     for (const waited of after) {
       const earlier = waited < place ? calls[waited] : undefined;
@@ -40,7 +40,7 @@ export function requireWaits(proposal: Proposal): void {
       const finding =
         `${nameCallAt(proposal, place)}, on branch ${stream} waits for place ${waited}, which is ` +
         `${earlier === undefined ? "not an earlier one" : "on the same branch"}`;
-      throw refusal("streams", finding, { place, stream, waited });
+      throw rejection("streams", finding, { place, stream, waited });
     }
   }
 }
@@ -54,7 +54,7 @@ export function requireJoins(proposal: Proposal, order: Order): void {
   for (const [stream, place] of lasts) {
     if (end !== none && order.isBefore(place, end)) continue;
     const finding = `no call of the main branch waits for ${nameCallAt(proposal, place)}, the last of branch ${stream}`;
-    throw refusal("streams", finding, { place, stream });
+    throw rejection("streams", finding, { place, stream });
   }
 }
 

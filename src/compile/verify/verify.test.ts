@@ -13,13 +13,13 @@ import {
   planApart,
   planFirstFit,
   reachability,
-  refusalBy,
+  rejectionBy,
   Sketch,
   scheduleOn,
   share,
   sliceOf,
 } from "../../../test/support/proposed-steps.js";
-import { refusalOf } from "../../../test/support/rejections.js";
+import { rejectionOf } from "../../../test/support/rejections.js";
 import { alignUp } from "../../units/index.js";
 import { accessesOf, type Buffer, type BufferSlice, type Call } from "../program/program.js";
 import { verifyPlan } from "./verify.js";
@@ -68,7 +68,7 @@ function programOf(drawn: readonly (readonly RandomAccess[])[], isCareful: boole
 }
 
 function ruleBrokenBy(step: ProposedStep): unknown {
-  const error = refusalBy(step);
+  const error = rejectionBy(step);
   return error === undefined ? "none" : error.numbers["rule"];
 }
 
@@ -211,21 +211,21 @@ test("it says of any step what the rules say of every two calls, every two buffe
 });
 
 test("what passes computes what the program says, in whatever order its branches happen to run", () => {
-  const count = { passed: 0, refused: 0, wrong: 0 };
+  const count = { passed: 0, rejected: 0, wrong: 0 };
   fc.assert(
     fc.property(randomStep, fc.array(fc.nat(), { minLength: 28, maxLength: 28 }), (step, choices) => {
       let made = 0;
       const choose = (ready: number): number => choices[made++]! % ready;
       const isRight = agree(runPlanned(step, choose), runProgram(step));
       const isPassed = ruleBrokenBy(step) === "none";
-      count[isPassed ? "passed" : "refused"]++;
+      count[isPassed ? "passed" : "rejected"]++;
       if (!isRight) count.wrong++;
       assert.ok(isRight || !isPassed, "it passed, and computes something else");
     }),
     { numRuns: 1000 },
   );
   // The property says nothing unless both kinds were drawn, and some that do harm.
-  assert.ok(Math.min(count.passed, count.refused, count.wrong) > 50, JSON.stringify(count));
+  assert.ok(Math.min(count.passed, count.rejected, count.wrong) > 50, JSON.stringify(count));
 });
 
 test("among twenty thousand calls on eight branches one forgotten wait is found", () => {
@@ -251,6 +251,6 @@ test("among twenty thousand calls on eight branches one forgotten wait is found"
   const plan = { bytes: 768, offsets };
   verifyPlan(sketch.program, { calls }, plan);
   calls[13_000] = { ...calls[13_000]!, after: [] };
-  const error = refusalOf(() => verifyPlan(sketch.program, { calls }, plan));
+  const error = rejectionOf(() => verifyPlan(sketch.program, { calls }, plan));
   assert.deepEqual(error?.numbers, { rule: "order", firstPlace: 12_999, secondPlace: 13_000 });
 });

@@ -19,7 +19,7 @@ import { requireWritten } from "./written.js";
 export { type PlanRule, planRules } from "./plan-error.js";
 
 /**
- * Returns if the schedule and the plan run the program as it is written, and throws PLAN_REFUSED otherwise; the error's
+ * Returns if the schedule and the plan run the program as it is written, and throws PLAN_REJECTED otherwise; the error's
  * `numbers.rule` is the name of the first rule in `planRules` that is broken. The rules are looked at in the order in
  * which one relies on another.
  *

@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
-import { planApart, refusalBy, Sketch, sliceOf } from "../../../test/support/proposed-steps.js";
+import { planApart, rejectionBy, Sketch, sliceOf } from "../../../test/support/proposed-steps.js";
 import { iterateElements, type RowKernel, term } from "../../ir/index.js";
 import type { BufferSlice, Call } from "../program/program.js";
 
@@ -72,29 +72,29 @@ const readings: fc.Arbitrary<Reading> = fc
     written: pieces.map(([start, count]) => [4 * start, 4 * (start + count)] as const),
   }));
 
-test("a read of elements at steps is refused exactly where one of them was not written", () => {
-  let [refused, passed] = [0, 0];
+test("a read of elements at steps is rejected exactly where one of them was not written", () => {
+  let [rejected, passed] = [0, 0];
   fc.assert(
     fc.property(readings, (reading) => {
-      const refusal = refusalBy(stepOf(reading));
+      const rejection = rejectionBy(stepOf(reading));
       assert.equal(
-        refusal?.numbers["rule"],
+        rejection?.numbers["rule"],
         readsUnwritten(reading) ? "written" : undefined,
-        refusal?.message,
+        rejection?.message,
       );
-      if (refusal) refused++;
+      if (rejection) rejected++;
       else passed++;
     }),
     { numRuns: 500 },
   );
-  assert.ok(refused > 50 && passed > 20, `${refused} were refused and ${passed} passed`);
+  assert.ok(rejected > 50 && passed > 20, `${rejected} were rejected and ${passed} passed`);
 });
 
 test("rows that lie at aligned steps are read over the padding between them", () => {
   // Two layers of 300 elements, each at a multiple of 256 bytes, as copies of one form have them.
   const layers = { shape: [2, 300], strides: [320, 1] };
   assert.equal(
-    refusalBy(
+    rejectionBy(
       stepOf({
         ...layers,
         written: [
@@ -112,7 +112,7 @@ test("rows that lie at aligned steps are read over the padding between them", ()
       [1280, 2476],
     ],
   });
-  assert.match(refusalBy(short)?.message ?? "", /nothing has written byte 2476 of it/);
+  assert.match(rejectionBy(short)?.message ?? "", /nothing has written byte 2476 of it/);
 });
 
 test("where elements are read at indices, all of the part has to be written", () => {
@@ -125,6 +125,6 @@ test("where elements are read at indices, all of the part has to be written", ()
   const read: Call = { op: "read", work: { kind: "row", kernel: select, iteration, operands, scalars: [] } };
   const program = [...sketch.program, read];
   const schedule = { calls: program.map((call) => ({ call, stream: 0, after: [] })) };
-  const refusal = refusalBy({ program, schedule, plan: planApart(schedule) });
-  assert.match(refusal?.message ?? "", /nothing has written byte 60 of it/);
+  const rejection = rejectionBy({ program, schedule, plan: planApart(schedule) });
+  assert.match(rejection?.message ?? "", /nothing has written byte 60 of it/);
 });

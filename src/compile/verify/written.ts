@@ -3,7 +3,7 @@
 import { beat } from "../../units/index.js";
 import type { Visits } from "../program/program.js";
 import { indexOf } from "./latest-indices.js";
-import { nameCall, nameSlice, refusal } from "./plan-error.js";
+import { nameCall, nameSlice, rejection } from "./plan-error.js";
 import type { Proposal } from "./proposal.js";
 import type { Line } from "./timeline.js";
 
@@ -42,7 +42,7 @@ export function requireWritten(proposal: Proposal, line: Line): void {
       if (piece >= behind) continue;
       const byte = slice.offset + (line.bounds[piece] ?? start) - start;
       const finding = `${nameCall(call, index)} reads ${nameSlice(slice)}, and nothing has written byte ${byte} of it before`;
-      throw refusal("written", finding, { call: index, buffer: slice.buffer.id, byte });
+      throw rejection("written", finding, { call: index, buffer: slice.buffer.id, byte });
     }
     for (const { slice, writes } of accesses) {
       if (!writes) continue;

@@ -91,7 +91,7 @@ test("eight digits that are a calendar day are that day, and no second of 1970",
   assert.equal(parseTime("19000101"), Date.UTC(1900, 0, 1));
   assert.equal(parseTime("20240229"), Date.UTC(2024, 1, 29));
   assert.equal(parseTime("21991231"), Date.UTC(2199, 11, 31));
-  // What looks like a day and is none is refused: seconds would be read in its place.
+  // What looks like a day and is none is rejected: seconds would be read in its place.
   for (const cell of ["20200001", "20201301", "20230229", "20200100", "20200132", 20200431])
     assert.ok(Number.isNaN(parseTime(cell)), String(cell));
   assert.equal(parseTime("19000100"), 19000100_000);

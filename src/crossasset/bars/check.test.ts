@@ -2,7 +2,7 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { refuses } from "../../../test/support/rejects.js";
+import { rejects } from "../../../test/support/rejects.js";
 import type { Bars } from "./bars.js";
 import { checkBars } from "./check.js";
 import { generateBars } from "./generate.js";
@@ -50,12 +50,12 @@ test("samples are counted where 7,689 bars of history and 233 of future suffice,
   assert.equal(samples(7922 + 60, 10), 7);
 });
 
-test("no bars at all are refused", () => {
-  refuses("BAD_ARGUMENT", () => checkBars(barsAt()), /0 bars to check/);
+test("no bars at all are rejected", () => {
+  rejects("BAD_ARGUMENT", () => checkBars(barsAt()), /0 bars to check/);
 });
 
-test("a stride that is no whole number from 1 on is refused", () => {
+test("a stride that is no whole number from 1 on is rejected", () => {
   for (const stride of [0, -60, 1.5, Number.NaN]) {
-    refuses("BAD_ARGUMENT", () => checkBars(barsAt(1), stride), /The stride is /);
+    rejects("BAD_ARGUMENT", () => checkBars(barsAt(1), stride), /The stride is /);
   }
 });

@@ -1,8 +1,8 @@
-/** The columns that readers fill: they grow, and refuse each kind of wrong row by its number. */
+/** The columns that readers fill: they grow, and reject each kind of wrong row by its number. */
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { refuses } from "../../../test/support/rejects.js";
+import { rejects } from "../../../test/support/rejects.js";
 import { BarColumns, placeColumns } from "./columns.js";
 
 const good = ["2024-01-01", 2, 3, 1, 2, 10];
@@ -22,38 +22,38 @@ test("columns grow past any capacity and keep every row", () => {
   assert.deepEqual([bars.time[4999], bars.open[4999], bars.high[0], bars.volume[6]], [5_000_000, 5000, 2, 0]);
 });
 
-test("a row that is no bar is refused with the file, its number and what is wrong", () => {
+test("a row that is no bar is rejected with the file, its number and what is wrong", () => {
   const day = "2024-01-02";
-  refuses(
+  rejects(
     "BAD_FILE",
     addAfterGood(day, "x", 3, 1, 2, 10),
     /^some\.csv: row 2 has the open "x", which is not a number/,
   );
-  refuses(
+  rejects(
     "BAD_FILE",
     addAfterGood(day, 2, 3, 1, Number.NaN, 10),
     /row 2 has the close NaN, which is not a number/,
   );
-  refuses(
+  rejects(
     "BAD_FILE",
     addAfterGood(day, 2, 3, 0, 2, 10),
     /row 2 has the low 0, which is not a number above 0/,
   );
-  refuses("BAD_FILE", addAfterGood(day, 2, 3, 1, -2, 10), /close -2, which is not a number above 0/);
-  refuses("BAD_FILE", addAfterGood(day, 2, 3, 1, 2, -1), /volume -1, which is not a number of 0 or more/);
-  refuses("BAD_FILE", addAfterGood(day, 2, 1, 3, 2, 10), /row 2 has a high of 1 below its low of 3/);
-  refuses("BAD_FILE", addAfterGood(day, 2, 3, 1, null, 10), /row 2 has no close/);
-  refuses("BAD_FILE", addAfterGood(day, 2, 3, 1, 2), /row 2 has no volume/);
-  refuses("BAD_FILE", addAfterGood("soon", 2, 3, 1, 2, 10), /row 2 has the time "soon"/);
+  rejects("BAD_FILE", addAfterGood(day, 2, 3, 1, -2, 10), /close -2, which is not a number above 0/);
+  rejects("BAD_FILE", addAfterGood(day, 2, 3, 1, 2, -1), /volume -1, which is not a number of 0 or more/);
+  rejects("BAD_FILE", addAfterGood(day, 2, 1, 3, 2, 10), /row 2 has a high of 1 below its low of 3/);
+  rejects("BAD_FILE", addAfterGood(day, 2, 3, 1, null, 10), /row 2 has no close/);
+  rejects("BAD_FILE", addAfterGood(day, 2, 3, 1, 2), /row 2 has no volume/);
+  rejects("BAD_FILE", addAfterGood("soon", 2, 3, 1, 2, 10), /row 2 has the time "soon"/);
 });
 
-test("a time that stands still or goes back is refused with both times", () => {
-  refuses(
+test("a time that stands still or goes back is rejected with both times", () => {
+  rejects(
     "BAD_FILE",
     addAfterGood(...good),
     /row 2 is at 2024-01-01T00:00:00.000Z, not after the row before it/,
   );
-  refuses(
+  rejects(
     "BAD_FILE",
     addAfterGood("2023-12-31", 2, 3, 1, 2, 10),
     /row 2 is at 2023-12-31T.*, at 2024-01-01T/,
@@ -64,15 +64,15 @@ test("an open or a close outside of low and high passes: feeds have such bars", 
   assert.doesNotThrow(addAfterGood("2024-01-02", 5, 3, 1, 0.5, 10));
 });
 
-test("a refused row does not count: the next one takes its place", () => {
+test("a rejected row does not count: the next one takes its place", () => {
   const columns = new BarColumns("some.csv");
-  refuses("BAD_FILE", () => columns.add(["2024-01-01", 0, 3, 1, 2, 10]), /row 1 /);
+  rejects("BAD_FILE", () => columns.add(["2024-01-01", 0, 3, 1, 2, 10]), /row 1 /);
   columns.add(good);
   assert.equal(columns.finish().time.length, 1);
 });
 
-test("no row at all is refused", () => {
-  refuses("BAD_FILE", () => new BarColumns("some.csv").finish(), /some\.csv: there is no row in it/);
+test("no row at all is rejected", () => {
+  rejects("BAD_FILE", () => new BarColumns("some.csv").finish(), /some\.csv: there is no row in it/);
 });
 
 test("a volume of minus zero becomes zero", () => {
@@ -89,12 +89,12 @@ test("columns are found in any order, in capitals, among others, and time under 
   }
 });
 
-test("a column that is missing or there twice is refused by its name", () => {
+test("a column that is missing or there twice is rejected by its name", () => {
   const header = ["time", "open", "high", "low", "closing", "volume"];
-  refuses(
+  rejects(
     "BAD_FILE",
     () => placeColumns("some.csv", header),
     /no column "close" among "time, open, high, low, closing/,
   );
-  refuses("BAD_FILE", () => placeColumns("some.csv", ["date", ...header]), /2 columns name the time/);
+  rejects("BAD_FILE", () => placeColumns("some.csv", ["date", ...header]), /2 columns name the time/);
 });

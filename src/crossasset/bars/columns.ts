@@ -1,9 +1,9 @@
-/** The columns of bars while they are read: they grow row by row, and a row that is no bar is refused with its number. */
+/** The columns of bars while they are read: they grow row by row, and a row that is no bar is rejected with its number. */
 
 import type { ErrorNumbers, HoldfastError } from "../../errors/index.js";
 import { type BarColumn, type Bars, barColumns } from "./bars.js";
 import { isTime, parseNumber, parseTime } from "./cells.js";
-import { badBars, quote } from "./refusal.js";
+import { badBars, quote } from "./rejection.js";
 
 const firstCapacity = 1024;
 const prices = ["open", "high", "low", "close"] as const;
@@ -54,12 +54,12 @@ export class BarColumns {
     // Adding 0 makes −0 a 0: text doesn't tell them apart.
     volume[at] = parseNumber(cells[5]) + 0;
     const fault = findFault(this.#arrays, at);
-    if (fault !== undefined) throw this.#refuse(fault, cells);
+    if (fault !== undefined) throw this.#reject(fault, cells);
     this.#count = at + 1;
   }
 
   /** The error for the row that comes next. */
-  refuseRow(found: string, numbers: ErrorNumbers = {}): HoldfastError {
+  rejectRow(found: string, numbers: ErrorNumbers = {}): HoldfastError {
     const row = this.#count + 1;
     return badBars(this.#file, `row ${row} ${found}.`, "Correct or remove the row.", { row, ...numbers });
   }
@@ -70,10 +70,10 @@ export class BarColumns {
     return copyColumns(this.#arrays, this.#count, this.#count);
   }
 
-  #refuse({ column, what }: RowFault, cells: readonly unknown[]): HoldfastError {
+  #reject({ column, what }: RowFault, cells: readonly unknown[]): HoldfastError {
     const cell = cells[barColumns.indexOf(column)];
     const isMissing = cell === undefined || cell === null || cell === "";
-    return this.refuseRow(isMissing ? `has no ${column}` : what(quote(cell)), { column });
+    return this.rejectRow(isMissing ? `has no ${column}` : what(quote(cell)), { column });
   }
 }
 

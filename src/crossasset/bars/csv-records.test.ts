@@ -37,13 +37,13 @@ test("quoted fields may hold commas, line ends and doubled quotes", () => {
   ]);
 });
 
-test("a field beside its quotes and a quote that is not closed are refused", () => {
+test("a field beside its quotes and a quote that is not closed are rejected", () => {
   for (const text of ['a,"b"c\n', 'a,b"c"\n', 'a,"b', 'a,5"\n1,2\n']) {
     assert.throws(() => split(text), /a quote that is not closed, or text beside/, text);
   }
 });
 
-test("a record without an end is refused before it fills the memory", () => {
+test("a record without an end is rejected before it fills the memory", () => {
   const endless = "x".repeat(40_000);
   assert.throws(() => split(endless, endless), /longer than 65536/);
   assert.throws(() => split(`"${endless}\n`, `${endless}\n`, "a,b\n"), /longer than 65536/);

@@ -9,14 +9,14 @@ const byteOrderMark = "\uFEFF";
 
 export class CsvRecords {
   readonly #take: (fields: string[]) => void;
-  readonly #refuse: (found: string) => Error;
+  readonly #reject: (found: string) => Error;
   #rest = "";
   #hasBegun = false;
 
-  /** `take` gets each record's fields, a blank line as one empty field; `refuse` makes the error for the next record. */
-  constructor(take: (fields: string[]) => void, refuse: (found: string) => Error) {
+  /** `take` gets each record's fields, a blank line as one empty field; `reject` makes the error for the next record. */
+  constructor(take: (fields: string[]) => void, reject: (found: string) => Error) {
     this.#take = take;
-    this.#refuse = refuse;
+    this.#reject = reject;
   }
 
   push(piece: string): void {
@@ -28,7 +28,7 @@ export class CsvRecords {
     for (;;) {
       const end = hasQuotes ? findEnd(text, start) : text.indexOf("\n", start);
       if ((end < 0 ? text.length : end) - start > longestRecord)
-        throw this.#refuse(
+        throw this.#reject(
           `is longer than ${longestRecord} characters: the file is no CSV, or a quote is not closed`,
         );
       if (end < 0) break;
@@ -47,7 +47,7 @@ export class CsvRecords {
     const record = line.endsWith("\r") ? line.slice(0, -1) : line;
     const fields = record.includes('"') ? splitQuoted(record) : record.split(",");
     if (fields === undefined)
-      throw this.#refuse("has a quote that is not closed, or text beside a quoted field");
+      throw this.#reject("has a quote that is not closed, or text beside a quoted field");
     this.#take(fields);
   }
 }

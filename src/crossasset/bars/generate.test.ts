@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { createHash } from "node:crypto";
 import { test } from "node:test";
-import { refuses } from "../../../test/support/rejects.js";
+import { rejects } from "../../../test/support/rejects.js";
 import { sameBytes } from "../../../test/support/same-bytes.js";
 import { barColumns } from "./bars.js";
 import { checkBars } from "./check.js";
@@ -79,11 +79,11 @@ test("more is traded while there is a trend", () => {
   assert.ok(mean(true) > 1.5 * mean(false));
 });
 
-test("a count of bars that is none is refused, and so is a wrong seed", () => {
+test("a count of bars that is none is rejected, and so is a wrong seed", () => {
   for (const bars of [0, -1, 1.5, Number.NaN]) {
-    refuses("BAD_ARGUMENT", () => generateBars({ bars, seed: 1 }), /bars can't be made/);
+    rejects("BAD_ARGUMENT", () => generateBars({ bars, seed: 1 }), /bars can't be made/);
   }
-  refuses("BAD_ARGUMENT", () => generateBars({ bars: 1, seed: -1 }), /seed is -1/);
+  rejects("BAD_ARGUMENT", () => generateBars({ bars: 1, seed: -1 }), /seed is -1/);
 });
 
 function correlationAt(values: Float64Array, lag: number): number {
@@ -94,9 +94,9 @@ function correlationAt(values: Float64Array, lag: number): number {
   return together / alone;
 }
 
-test("more bars than there is time and memory for are refused with the limit", () => {
+test("more bars than there is time and memory for are rejected with the limit", () => {
   for (const bars of [0, 1.5, 100_000_001, 100_000_000_000])
-    refuses(
+    rejects(
       "BAD_ARGUMENT",
       () => generateBars({ bars, seed: 1 }),
       /give a whole number from 1 to 100,000,000/,

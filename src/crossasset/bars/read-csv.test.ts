@@ -1,9 +1,9 @@
-/** Bars from CSV: what is written is read to the bit, and what is no file of bars is refused. */
+/** Bars from CSV: what is written is read to the bit, and what is no file of bars is rejected. */
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
-import { refusesLater, withFile } from "../../../test/support/bar-files.js";
+import { rejectsLater, withFile } from "../../../test/support/bar-files.js";
 import { type Bars, barColumns } from "./bars.js";
 import { readBars } from "./read.js";
 
@@ -14,8 +14,8 @@ function readText(text: string | Uint8Array): Promise<Bars> {
   return withFile("some.csv", text, readBars);
 }
 
-async function isRefused(text: string | Uint8Array, message: RegExp): Promise<void> {
-  await refusesLater("BAD_FILE", readText(text), message);
+async function isRejected(text: string | Uint8Array, message: RegExp): Promise<void> {
+  await rejectsLater("BAD_FILE", readText(text), message);
 }
 
 test("a plain file is read", async () => {
@@ -38,40 +38,40 @@ test("a byte order mark, CRLF, quotes, further columns and blank lines at the en
   for (const column of barColumns) assert.deepEqual([...bars[column]], [...plain[column]], column);
 });
 
-test("an empty file, one of blank lines and a header alone are refused", async () => {
-  await isRefused("", /some\.csv: it is empty/);
-  await isRefused("\n\n", /it is empty/);
-  await isRefused("\uFEFF", /it is empty/);
-  await isRefused(`${header}\n`, /there is no row in it/);
+test("an empty file, one of blank lines and a header alone are rejected", async () => {
+  await isRejected("", /some\.csv: it is empty/);
+  await isRejected("\n\n", /it is empty/);
+  await isRejected("\uFEFF", /it is empty/);
+  await isRejected(`${header}\n`, /there is no row in it/);
 });
 
-test("a missing column is refused with what the header has", async () => {
-  await isRefused(
+test("a missing column is rejected with what the header has", async () => {
+  await isRejected(
     "time,open,high,low,volume\n1,2,3,1,4\n",
     /no column "close" among "time, open, high, low, volume"/,
   );
-  await isRefused(rows.join("\n"), /no column "time" among "2024-01-01T00:00:00Z/);
+  await isRejected(rows.join("\n"), /no column "time" among "2024-01-01T00:00:00Z/);
 });
 
-test("a wrong row is refused with its number, the header not counted", async () => {
+test("a wrong row is rejected with its number, the header not counted", async () => {
   const next = (row: string): string => `${header}\n${rows.join("\n")}\n${row}\n`;
-  await isRefused(next("2024-01-01 00:02,NaN,4,2,3,1"), /row 3 has the open "NaN", which is not a number/);
-  await isRefused(next("2024-01-01 00:02,3,4,2,,1"), /row 3 has no close/);
-  await isRefused(
+  await isRejected(next("2024-01-01 00:02,NaN,4,2,3,1"), /row 3 has the open "NaN", which is not a number/);
+  await isRejected(next("2024-01-01 00:02,3,4,2,,1"), /row 3 has no close/);
+  await isRejected(
     next("2024-01-01 00:02,3,4,2,0,1"),
     /row 3 has the close "0", which is not a number above 0/,
   );
-  await isRefused(next("2024-01-01 00:01,3,4,2,3,1"), /row 3 is at .*, not after the row before it/);
-  await isRefused(next("2024-01-01 00:02,3,4,2,3"), /row 3 has 5 fields, the header has 6/);
-  await isRefused(next("2024-01-01 00:02,3,4,2,3,1,5"), /row 3 has 7 fields, the header has 6/);
-  await isRefused(next("\n2024-01-01 00:02,3,4,2,3,1"), /row 3 is blank/);
-  await isRefused(next('2024-01-01 00:02,3,4,2,3,"1'), /row 3 has a quote that is not closed/);
+  await isRejected(next("2024-01-01 00:01,3,4,2,3,1"), /row 3 is at .*, not after the row before it/);
+  await isRejected(next("2024-01-01 00:02,3,4,2,3"), /row 3 has 5 fields, the header has 6/);
+  await isRejected(next("2024-01-01 00:02,3,4,2,3,1,5"), /row 3 has 7 fields, the header has 6/);
+  await isRejected(next("\n2024-01-01 00:02,3,4,2,3,1"), /row 3 is blank/);
+  await isRejected(next('2024-01-01 00:02,3,4,2,3,"1'), /row 3 has a quote that is not closed/);
 });
 
-test("binary garbage is refused, with lines in it or without", async () => {
+test("binary garbage is rejected, with lines in it or without", async () => {
   const garbage = Uint8Array.from({ length: 300_000 }, (_, index) => (index * index * 31 + index * 7) % 251);
-  await isRefused(garbage, /some\.csv: (there is no column|the header)/);
-  await isRefused(
+  await isRejected(garbage, /some\.csv: (there is no column|the header)/);
+  await isRejected(
     garbage.map((byte) => (byte === 10 || byte === 34 ? 11 : byte)),
     /the header is longer than 65536/,
   );
@@ -79,7 +79,7 @@ test("binary garbage is refused, with lines in it or without", async () => {
 
 test("a message shows no more than a piece of a long cell, and no control characters", async () => {
   const cell = `\u0007${"9".repeat(1000)}x`;
-  await isRefused(`${header}\n2024-01-01,${cell},4,2,3,1\n`, /row 1 has the open "\\u00079{59}…"/);
+  await isRejected(`${header}\n2024-01-01,${cell},4,2,3,1\n`, /row 1 has the open "\\u00079{59}…"/);
 });
 
 const price = fc.double({ min: 1e-300, max: 1e300, noNaN: true });

@@ -4,7 +4,7 @@ import { createReadStream } from "node:fs";
 import { type Bars, barColumns } from "./bars.js";
 import { BarColumns, placeColumns } from "./columns.js";
 import { CsvRecords } from "./csv-records.js";
-import { badBars, wrapFault } from "./refusal.js";
+import { badBars, wrapFault } from "./rejection.js";
 
 const pieceBytes = 256 * 1024;
 
@@ -12,7 +12,7 @@ export async function readCsv(path: string): Promise<Bars> {
   const rows = new CsvRows(path);
   const records = new CsvRecords(
     (fields) => rows.take(fields),
-    (found) => rows.refuse(found),
+    (found) => rows.reject(found),
   );
   try {
     for await (const piece of createReadStream(path, { encoding: "utf8", highWaterMark: pieceBytes })) {
@@ -52,17 +52,17 @@ class CsvRows {
       return;
     }
     // Blank lines end a file; before a row they are a row that got lost.
-    if (this.#isBehindBlank) throw this.#columns.refuseRow("is blank");
+    if (this.#isBehindBlank) throw this.#columns.rejectRow("is blank");
     if (fields.length !== this.#headerLength)
-      throw this.#columns.refuseRow(`has ${fields.length} fields, the header has ${this.#headerLength}`);
+      throw this.#columns.rejectRow(`has ${fields.length} fields, the header has ${this.#headerLength}`);
     for (let column = 0; column < this.#cells.length; column++) {
       this.#cells[column] = fields[this.#places[column] ?? -1];
     }
     this.#columns.add(this.#cells);
   }
 
-  refuse(found: string): Error {
-    if (this.#places !== undefined) return this.#columns.refuseRow(found);
+  reject(found: string): Error {
+    if (this.#places !== undefined) return this.#columns.rejectRow(found);
     return badBars(this.#path, `the header ${found}.`, "Give a CSV file with a header.");
   }
 

@@ -5,7 +5,7 @@ import { readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { test } from "node:test";
 import { type ColumnSource, parquetWriteBuffer } from "hyparquet-writer";
-import { inFolder, refusesLater, withFile } from "../../../test/support/bar-files.js";
+import { inFolder, rejectsLater, withFile } from "../../../test/support/bar-files.js";
 import type { Bars } from "./bars.js";
 import { generateBars } from "./generate.js";
 import { decodeParquet } from "./parquet/decode.js";
@@ -56,7 +56,7 @@ test("a timestamp before 1973 is not taken for seconds", async () => {
   assert.deepEqual([...bars.time], [0, 60_000]);
 });
 
-test("a wrong row is refused with its number across row groups", async () => {
+test("a wrong row is rejected with its number across row groups", async () => {
   const time: Partial<ColumnSource> = { data: times, type: "DOUBLE" };
   const without = (name: string): ColumnSource[] => numbers.filter((column) => column.name !== name);
   const wrong: readonly (readonly [Partial<ColumnSource>, readonly ColumnSource[], RegExp])[] = [
@@ -72,27 +72,27 @@ test("a wrong row is refused with its number across row groups", async () => {
     [time, without("Close"), /no column "close" among "Volume, note, OPEN, high, low, time"/],
   ];
   for (const [times, columns, message] of wrong) {
-    await refusesLater("BAD_FILE", read(fileWith(times, columns)), message);
+    await rejectsLater("BAD_FILE", read(fileWith(times, columns)), message);
   }
 });
 
-test("a file without rows is refused", async () => {
+test("a file without rows is rejected", async () => {
   const none = numbers.map((column) => ({ ...column, data: [] }));
-  await refusesLater("BAD_FILE", read(fileWith({ data: [], type: "DOUBLE" }, none)), /there is no row in it/);
+  await rejectsLater("BAD_FILE", read(fileWith({ data: [], type: "DOUBLE" }, none)), /there is no row in it/);
 });
 
-test("an empty file, garbage and a CSV under the wrong name are refused", async () => {
+test("an empty file, garbage and a CSV under the wrong name are rejected", async () => {
   const garbage = Uint8Array.from({ length: 5000 }, (_, index) => (index * index * 31) % 251);
-  await refusesLater("BAD_FILE", read(new Uint8Array(0)), /it is empty/);
-  await refusesLater("BAD_FILE", read(garbage), /can't be read as Parquet.*Write or download it again/);
-  await refusesLater(
+  await rejectsLater("BAD_FILE", read(new Uint8Array(0)), /it is empty/);
+  await rejectsLater("BAD_FILE", read(garbage), /can't be read as Parquet.*Write or download it again/);
+  await rejectsLater(
     "BAD_FILE",
     read(new TextEncoder().encode("time,open\n1,2\n")),
     /can't be read as Parquet/,
   );
 });
 
-test("a file that is cut anywhere is refused", async () => {
+test("a file that is cut anywhere is rejected", async () => {
   await inFolder(async (folder) => {
     const path = join(folder, "whole.parquet");
     await writeBars(path, generateBars({ bars: 500, seed: 1 }));
@@ -100,17 +100,17 @@ test("a file that is cut anywhere is refused", async () => {
     for (const part of [0.05, 0.5, 0.9, 0.999]) {
       const cut = join(folder, "cut.parquet");
       await writeFile(cut, whole.subarray(0, Math.floor(whole.length * part)));
-      await refusesLater("BAD_FILE", readBars(cut), /cut\.parquet: it can't be read as Parquet/);
+      await rejectsLater("BAD_FILE", readBars(cut), /cut\.parquet: it can't be read as Parquet/);
     }
   });
 });
 
-test("a file whose bytes are altered is read or refused, and never ends in another error", async () => {
+test("a file whose bytes are altered is read or rejected, and never ends in another error", async () => {
   await inFolder(async (folder) => {
     const path = join(folder, "altered.parquet");
     await writeBars(path, generateBars({ bars: 40, seed: 1 }));
     const whole = await readFile(path);
-    let refused = 0;
+    let rejected = 0;
     for (let at = 0; at < whole.length; at += 7) {
       const altered = Uint8Array.from(whole);
       altered[at] = (altered[at]! + 101) % 256;
@@ -119,9 +119,9 @@ test("a file whose bytes are altered is read or refused, and never ends in anoth
         decodeParquet(path);
       } catch (error) {
         assert.match(String(error), /BAD_FILE/, `byte ${at}`);
-        refused++;
+        rejected++;
       }
     }
-    assert.ok(refused > 10, `${refused} files were refused`);
+    assert.ok(rejected > 10, `${rejected} files were rejected`);
   });
 });

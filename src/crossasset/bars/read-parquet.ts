@@ -3,7 +3,7 @@
 import { stat } from "node:fs/promises";
 import type { Bars } from "./bars.js";
 import { type DecodeLimits, decodeAside } from "./parquet/decode-aside.js";
-import { wrapFault } from "./refusal.js";
+import { wrapFault } from "./rejection.js";
 
 export async function readParquet(path: string, limits?: DecodeLimits): Promise<Bars> {
   const { size } = await stat(path).catch((error: unknown) => {

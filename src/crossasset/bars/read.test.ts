@@ -4,25 +4,25 @@ import assert from "node:assert/strict";
 import { mkdir } from "node:fs/promises";
 import { join } from "node:path";
 import { test } from "node:test";
-import { inFolder, refusesLater, withFile } from "../../../test/support/bar-files.js";
+import { inFolder, rejectsLater, withFile } from "../../../test/support/bar-files.js";
 import { readBars } from "./read.js";
 
-test("a name that ends otherwise is refused before the file is looked for", async () => {
+test("a name that ends otherwise is rejected before the file is looked for", async () => {
   for (const path of ["bars.json", "bars", "bars.csv.gz", "csv"]) {
-    await refusesLater("BAD_FILE", readBars(path), /ends neither in \.csv nor in \.parquet/);
+    await rejectsLater("BAD_FILE", readBars(path), /ends neither in \.csv nor in \.parquet/);
   }
 });
 
-test("a missing file and a folder are refused by their paths", async () => {
+test("a missing file and a folder are rejected by their paths", async () => {
   await inFolder(async (folder) => {
-    await refusesLater("BAD_FILE", readBars(join(folder, "none.csv")), /none\.csv: there is no such file/);
-    await refusesLater(
+    await rejectsLater("BAD_FILE", readBars(join(folder, "none.csv")), /none\.csv: there is no such file/);
+    await rejectsLater(
       "BAD_FILE",
       readBars(join(folder, "none.parquet")),
       /none\.parquet: there is no such file/,
     );
     await mkdir(join(folder, "folder.csv"));
-    await refusesLater(
+    await rejectsLater(
       "BAD_FILE",
       readBars(join(folder, "folder.csv")),
       /it is a folder, a pipe or a device/,

@@ -4,14 +4,14 @@ import { stat } from "node:fs/promises";
 import type { Bars } from "./bars.js";
 import { readCsv } from "./read-csv.js";
 import { readParquet } from "./read-parquet.js";
-import { badBars, wrapFault } from "./refusal.js";
+import { badBars, wrapFault } from "./rejection.js";
 
 export type BarsFormat = "csv" | "parquet";
 
 /**
  * Reads bars from a CSV or a Parquet file. Columns may stand in any order, with capitals or without; further ones are
  * ignored. Times are ISO 8601 (UTC where no zone is given), or numbers: seconds below 1e11, else milliseconds. Whole numbers from
- * 19000101 to 21991231 are days, as in 20200131. The first row that is no bar is refused with its number, the header not counted.
+ * 19000101 to 21991231 are days, as in 20200131. The first row that is no bar is rejected with its number, the header not counted.
  * Parquet is decoded in a thread of its own, within limits of memory and time.
  *
  * @example

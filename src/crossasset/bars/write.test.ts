@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { mkdir, readdir, readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { test } from "node:test";
-import { inFolder, refusesLater } from "../../../test/support/bar-files.js";
+import { inFolder, rejectsLater } from "../../../test/support/bar-files.js";
 import { sameNamedBytes } from "../../../test/support/same-bytes.js";
 import type { Bars } from "./bars.js";
 import { generateBars } from "./generate.js";
@@ -63,21 +63,21 @@ test("a write replaces the file that was there and leaves nothing beside it", as
   });
 });
 
-test("a path that can't be written is refused, and nothing is left beside it", async () => {
+test("a path that can't be written is rejected, and nothing is left beside it", async () => {
   const bars = generateBars({ bars: 10, seed: 1 });
   await inFolder(async (folder) => {
     await mkdir(join(folder, "folder.csv"));
-    await refusesLater(
+    await rejectsLater(
       "BAD_FILE",
       writeBars(join(folder, "folder.csv"), bars),
       /folder\.csv: it can't be written/,
     );
-    await refusesLater(
+    await rejectsLater(
       "BAD_FILE",
       writeBars(join(folder, "none", "x.csv"), bars),
       /x\.csv: it can't be written/,
     );
-    await refusesLater("BAD_FILE", writeBars(join(folder, "x.txt"), bars), /ends neither/);
+    await rejectsLater("BAD_FILE", writeBars(join(folder, "x.txt"), bars), /ends neither/);
     assert.deepEqual(await readdir(folder), ["folder.csv"]);
   });
 });
@@ -94,7 +94,7 @@ test("bars that could not be read again are not written", async () => {
   ];
   await inFolder(async (folder) => {
     for (const [bars, message] of wrong) {
-      await refusesLater("BAD_ARGUMENT", writeBars(join(folder, "x.csv"), bars), message);
+      await rejectsLater("BAD_ARGUMENT", writeBars(join(folder, "x.csv"), bars), message);
     }
     assert.deepEqual(await readdir(folder), []);
   });

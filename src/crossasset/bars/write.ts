@@ -8,7 +8,7 @@ import { HoldfastError } from "../../errors/index.js";
 import { type Bars, barColumns } from "./bars.js";
 import { findFault } from "./columns.js";
 import { formatOf } from "./read.js";
-import { wrapFault } from "./refusal.js";
+import { wrapFault } from "./rejection.js";
 
 const rowsPerPiece = 8192;
 const rowsPerGroup = 65_536;

@@ -12,7 +12,7 @@ import {
   type JsonRecord,
   type LoadedCheckpoint,
   RecorderLog,
-  type RefusedCheckpoint,
+  type RejectedCheckpoint,
   type Reporting,
   RunFolder,
   type RunProgress,
@@ -54,7 +54,7 @@ export interface ResumedJob extends SavedState {
   readonly file: string;
   readonly normaliser: Normaliser;
   /** Checkpoints that were passed over, with the reasons. */
-  readonly refused: readonly RefusedCheckpoint[];
+  readonly rejected: readonly RejectedCheckpoint[];
   /** Brings weights, moments and random numbers back. */
   restore(model: CrossAsset, training: FoldTraining): void;
 }
@@ -75,7 +75,7 @@ export function stateOfRun(path: string): "none" | "unfinished" | "finished" | "
 }
 
 /**
- * Refuses settings that are not those of the run in a folder, and writes nothing. Only the settings that are given are compared.
+ * Rejects settings that are not those of the run in a folder, and writes nothing. Only the settings that are given are compared.
  *
  * @example
  * ```ts
@@ -330,22 +330,22 @@ function findCheckpoint(
   allowOlder: boolean,
 ): ResumedJob | undefined {
   if (store.list().length === 0) return undefined;
-  const { checkpoint, refused } = allowOlder
+  const { checkpoint, rejected } = allowOlder
     ? store.loadLatestSound((found) => void stateIn(found, settings))
-    : { checkpoint: store.load("latest"), refused: [] };
+    : { checkpoint: store.load("latest"), rejected: [] };
   if (!checkpoint) {
-    const reasons = refused.map(({ name, reason }) => `${name}: ${reason}`).join(" ");
+    const reasons = rejected.map(({ name, reason }) => `${name}: ${reason}`).join(" ");
     throw new HoldfastError("BAD_FILE", `No checkpoint in ${store.folder} is sound. ${reasons}`);
   }
   requireCompatible(checkpoint, { model: modelName, settings });
   try {
-    return { ...stateIn(checkpoint, settings), refused };
+    return { ...stateIn(checkpoint, settings), rejected };
   } catch (error) {
     throw inCheckpoint(store, checkpoint, error);
   }
 }
 
-/** Refusals of memory, whose messages hold the table of who has it. */
+/** Rejections of memory, whose messages hold the table of who has it. */
 const shortages: ReadonlySet<string> = new Set(["OUT_OF_BUDGET", "OUT_OF_MEMORY", "ARENA_FULL"]);
 
 function endOf(error: unknown): "failed" | "diverged" {
@@ -361,7 +361,7 @@ function troubleOf(error: unknown): Parameters<RunRecorder["noteTrouble"]> {
 }
 
 /** What a checkpoint says of the job. */
-function stateIn(checkpoint: LoadedCheckpoint, settings: JsonRecord): Omit<ResumedJob, "refused"> {
+function stateIn(checkpoint: LoadedCheckpoint, settings: JsonRecord): Omit<ResumedJob, "rejected"> {
   return {
     ...readSavedState(checkpoint.state, settings),
     ...{ step: checkpoint.step, file: checkpoint.name },
@@ -370,7 +370,7 @@ function stateIn(checkpoint: LoadedCheckpoint, settings: JsonRecord): Omit<Resum
   };
 }
 
-/** Names the file in a refusal. */
+/** Names the file in a rejection. */
 function inCheckpoint({ folder }: CheckpointStore, { name }: LoadedCheckpoint, error: unknown): unknown {
   if (!(error instanceof HoldfastError)) return error;
   const { code, message, numbers } = error;

@@ -1,11 +1,11 @@
-/** The state in a checkpoint is held to the job that it is of; one that was altered is refused, and the run keeps every byte. */
+/** The state in a checkpoint is held to the job that it is of; one that was altered is rejected, and the run keeps every byte. */
 
 import assert from "node:assert/strict";
 import { join } from "node:path";
 import { describe, test } from "node:test";
 import { bytesIn } from "../../../test/support/folder-bytes.js";
 import { unpackRun } from "../../../test/support/kept-run.js";
-import { refuses } from "../../../test/support/rejects.js";
+import { rejects } from "../../../test/support/rejects.js";
 import { CheckpointStore, type JsonRecord } from "../../train/index.js";
 import { openJobRun } from "./job-run.js";
 import { readSavedState, requireLayout, type SavedState } from "./saved-state.js";
@@ -24,7 +24,7 @@ describe("a checkpoint's state", () => {
     requireLayout({ ...saved, step: 8 }, { stepsPerEpoch: [2, 3], epochs: 2 });
   });
 
-  test("is refused where any part of it is of another kind, or contradicts another", () => {
+  test("is rejected where any part of it is of another kind, or contradicts another", () => {
     const { position, epochs, results } = saved;
     const wrong: readonly (readonly [JsonRecord, RegExp])[] = [
       [{ fold: 7 }, /fold is 7, and the job has 2 folds/],
@@ -44,10 +44,10 @@ describe("a checkpoint's state", () => {
       [{ logs: { "metrics.jsonl": -1 } }, /logs is no record of sizes/],
     ];
     for (const [change, message] of wrong)
-      refuses("BAD_STATE", () => readSavedState({ ...saved, ...change }, settings), message);
+      rejects("BAD_STATE", () => readSavedState({ ...saved, ...change }, settings), message);
   });
 
-  test("is refused where its counts are not those of the data", () => {
+  test("is rejected where its counts are not those of the data", () => {
     const layout = { stepsPerEpoch: [2, 3], epochs: 2 };
     const place = { ...saved, step: 8 };
     for (const [change, message] of [
@@ -56,26 +56,26 @@ describe("a checkpoint's state", () => {
       [{ position: { ...saved.position, step: 5 } }, /its epoch and batch belong to step 4/],
       [{ step: 9 }, /its step is 9, but its fold, epoch and batch belong to step 8/],
     ] as const)
-      refuses("BAD_STATE", () => requireLayout({ ...place, ...change }, layout), message);
+      rejects("BAD_STATE", () => requireLayout({ ...place, ...change }, layout), message);
   });
 
   test("that does not fit is passed over where an older checkpoint will do", () => {
     const path = unpackRun("0.1.0", "stopped");
     const own = new CheckpointStore(join(path, "checkpoints"));
     own.save({ ...checkpoint, step: 9, state: { ...saved, fold: 7 } });
-    refuses("BAD_STATE", () => openJobRun({ path, settings, device: "x" }), /--older-checkpoint/);
+    rejects("BAD_STATE", () => openJobRun({ path, settings, device: "x" }), /--older-checkpoint/);
     const { resumed } = openJobRun({ path, settings, device: "x", allowOlder: true });
     assert.equal(resumed?.step, 8);
     assert.match(
-      resumed.refused.map(({ name, reason }) => `${name}: ${reason}`).join(),
+      resumed.rejected.map(({ name, reason }) => `${name}: ${reason}`).join(),
       /^step-000000009.*fold is 7/,
     );
   });
 
-  test("that was altered is refused with its file, before anything is written", () => {
+  test("that was altered is rejected with its file, before anything is written", () => {
     store.save({ ...checkpoint, state: { ...saved, fold: 7 } });
     const before = bytesIn(run);
-    refuses(
+    rejects(
       "BAD_STATE",
       () => openJobRun({ path: run, settings, device: "x" }),
       /step-000000008\.safetensors: .*fold is 7, and the job has 2 folds/,
@@ -87,7 +87,7 @@ describe("a checkpoint's state", () => {
     ]);
     assert.deepEqual(bytesIn(run), before);
     store.save({ ...checkpoint, tensors });
-    refuses(
+    rejects(
       "BAD_STATE",
       () => openJobRun({ path: run, settings, device: "x" }),
       /step-000000008\.safetensors: .*mean has 0 numbers/,

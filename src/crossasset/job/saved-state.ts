@@ -54,11 +54,11 @@ const shape = recordOf({
   logs: optional(sizes),
 });
 
-/** Takes a checkpoint's state for a job's, or refuses it with the first thing in it that is wrong. */
+/** Takes a checkpoint's state for a job's, or rejects it with the first thing in it that is wrong. */
 export function readSavedState(state: JsonRecord, settings: JsonRecord): SavedState {
   const problem = shape(state, "it") ?? contradictionIn(state as unknown as SavedState, settings);
   if (problem === undefined) return state as unknown as SavedState;
-  throw refusal(problem);
+  throw rejection(problem);
 }
 
 /** How many steps the folds have, as the data and the settings give it. */
@@ -68,23 +68,24 @@ export interface JobLayout {
   readonly epochs: number;
 }
 
-/** Refuses a state whose counts are not those of the job: `step` is the checkpoint's own. */
+/** Rejects a state whose counts are not those of the job: `step` is the checkpoint's own. */
 export function requireLayout(
   { step, fold, position }: Pick<SavedState, "fold" | "position"> & { readonly step: number },
   { stepsPerEpoch, epochs }: JobLayout,
 ): void {
   const perEpoch = stepsPerEpoch[fold];
-  if (perEpoch === undefined) throw refusal(`fold is ${fold}, and the job has ${stepsPerEpoch.length} folds`);
+  if (perEpoch === undefined)
+    throw rejection(`fold is ${fold}, and the job has ${stepsPerEpoch.length} folds`);
   if (position.batch > perEpoch)
-    throw refusal(
+    throw rejection(
       `position.batch is ${position.batch}, and an epoch of fold ${fold} has ${perEpoch} batches`,
     );
   const inFold = position.epoch * perEpoch + position.batch;
   if (position.step !== inFold)
-    throw refusal(`position.step is ${position.step}, but its epoch and batch belong to step ${inFold}`);
+    throw rejection(`position.step is ${position.step}, but its epoch and batch belong to step ${inFold}`);
   const before = stepsPerEpoch.slice(0, fold).reduce((sum, steps) => sum + epochs * steps, 0);
   if (step !== before + inFold)
-    throw refusal(`its step is ${step}, but its fold, epoch and batch belong to step ${before + inFold}`);
+    throw rejection(`its step is ${step}, but its fold, epoch and batch belong to step ${before + inFold}`);
 }
 
 function contradictionIn({ fold, position, epochs, results }: SavedState, settings: JsonRecord) {
@@ -99,7 +100,7 @@ function contradictionIn({ fold, position, epochs, results }: SavedState, settin
   return undefined;
 }
 
-function refusal(problem: string): HoldfastError {
+function rejection(problem: string): HoldfastError {
   return new HoldfastError(
     "BAD_STATE",
     `The checkpoint's state does not fit this job: ${problem}. Resume from an earlier one with --older-checkpoint, or start a new run in another folder.`,

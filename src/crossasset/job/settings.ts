@@ -29,7 +29,7 @@ export const defaultSettings: JobSettings = {
   shuffledLabels: false,
 };
 
-/** Refuses what no job can be made of. */
+/** Rejects what no job can be made of. */
 export function requireSettings(settings: JobSettings): void {
   for (const name of ["folds", "epochs", "batch", "stride"] as const) {
     const value = settings[name];

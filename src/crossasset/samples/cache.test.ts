@@ -18,7 +18,7 @@ import { join } from "node:path";
 import { test } from "node:test";
 import fc from "fast-check";
 import { copyBars, randomBars } from "../../../test/support/random-bars.js";
-import { refuses } from "../../../test/support/rejects.js";
+import { rejects } from "../../../test/support/rejects.js";
 import { sameNamedBytes } from "../../../test/support/same-bytes.js";
 import { loadSafetensors, saveSafetensors } from "../../data/index.js";
 import { barColumns } from "../bars/bars.js";
@@ -217,7 +217,7 @@ test("a folder that can't be made is an error that says so", () => {
   inFolder((folder) => {
     writeFileSync(join(folder, "taken"), "");
     const inFile = () => cachedSamples(bars, settings, join(folder, "taken", "samples"));
-    refuses("BAD_FILE", inFile, /can't be made: ENOTDIR/);
+    rejects("BAD_FILE", inFile, /can't be made: ENOTDIR/);
   });
 });
 

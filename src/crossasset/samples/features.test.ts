@@ -4,14 +4,14 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
 import { barsOfCloses, copyBars, drawsFrom, randomBars } from "../../../test/support/random-bars.js";
-import { refuses } from "../../../test/support/rejects.js";
+import { rejects } from "../../../test/support/rejects.js";
 import { sameBytes } from "../../../test/support/same-bytes.js";
 import { type ReferenceScale, referenceScale } from "../../../test/support/sample-reference.js";
 import { type Bars, barColumns } from "../bars/bars.js";
 import { makeSamples, type Samples } from "./features.js";
 import { classes, featureCount, historyBars, longestHorizon, sampleWidth, scales } from "./scales.js";
 
-const fewestBars = historyBars + longestHorizon;
+const minBars = historyBars + longestHorizon;
 
 /** Float32 rounds to 6e-8 of a number; where σ is at its floor, float64's own rounding shows as about 1e-6. */
 const tolerance = 1e-5;
@@ -52,7 +52,7 @@ function compareAll(bars: Bars, stride: number): Record<"still" | "flat" | "untr
 }
 
 test("samples are what a plain reference makes of the same bars, with gaps, halts and untraded minutes", () => {
-  const met = compareAll(randomBars(fewestBars + 1600), 31);
+  const met = compareAll(randomBars(minBars + 1600), 31);
   assert.ok(met.still > 0, "no sample saw a market that stood still");
   assert.ok(met.flat > 0, "no group was flat");
   assert.ok(met.untraded > 0, "no group was untraded");
@@ -62,7 +62,7 @@ test("samples are what the reference makes for any seed, stride and number of ba
   const draws = [fc.integer({ min: 1, max: 1e9 }), fc.integer({ min: 1, max: 90 }), fc.nat(200)] as const;
   fc.assert(
     fc.property(...draws, (seed, stride, more) => {
-      const bars = randomBars(fewestBars + more, { seed });
+      const bars = randomBars(minBars + more, { seed });
       const { count } = makeSamples(bars, { stride });
       assert.equal(count, Math.floor(more / stride) + 1);
       compareAll(bars, Math.max(stride, 50));
@@ -72,7 +72,7 @@ test("samples are what the reference makes for any seed, stride and number of ba
 });
 
 test("the reference tells a changed bar: a comparison with other bars fails", () => {
-  const bars = randomBars(fewestBars);
+  const bars = randomBars(minBars);
   const changed = copyBars(bars);
   changed.high[historyBars - 30]! *= 1.01;
   const samples = makeSamples(changed);
@@ -81,25 +81,25 @@ test("the reference tells a changed bar: a comparison with other bars fails", ()
 });
 
 test("the fewest bars give one sample, which stands where its history just suffices", () => {
-  const bars = randomBars(fewestBars);
+  const bars = randomBars(minBars);
   const { count, bar, time, x, labels } = makeSamples(bars);
   assert.deepEqual([count, bar[0], time[0]], [1, 7688, bars.time[7688]]);
   assert.deepEqual([x.length, labels.length], [2316, 12]);
 });
 
 test("samples follow every 60 bars unless told otherwise, the last with its future just sufficing", () => {
-  const { bar, time } = makeSamples(randomBars(fewestBars + 120, { isRough: false }));
+  const { bar, time } = makeSamples(randomBars(minBars + 120, { isRough: false }));
   assert.deepEqual([...bar], [7688, 7748, 7808]);
   assert.deepEqual(
     [...time],
     [7689, 7749, 7809].map((minutes) => minutes * 60_000),
   );
-  assert.equal(makeSamples(randomBars(fewestBars + 119)).count, 2);
+  assert.equal(makeSamples(randomBars(minBars + 119)).count, 2);
 });
 
 /** One-minute returns of +0.01 and −0.01 in turn, the sample emulatorg behind a fall; σ is 0.01. */
 function seesaw(future: number): Bars {
-  const closes = Array.from({ length: fewestBars }, (_, bar) => (bar % 2 === 0 ? 100 : 100 * Math.exp(0.01)));
+  const closes = Array.from({ length: minBars }, (_, bar) => (bar % 2 === 0 ? 100 : 100 * Math.exp(0.01)));
   closes[historyBars] = 100 * Math.exp(future);
   return barsOfCloses(closes);
 }
@@ -115,7 +115,7 @@ test("the label is long above 0.43 σ, short below −0.43 σ, and flat between"
 
 test("the label of a scale comes from the close as many bars ahead as the scale has", () => {
   for (const [index, scale] of scales.entries()) {
-    const closes: number[] = new Array(fewestBars).fill(100);
+    const closes: number[] = new Array(minBars).fill(100);
     closes[historyBars - 1 + scale] = 101;
     const { labels } = makeSamples(barsOfCloses(closes));
     const expected = scales.map((_, other) => (other === index ? classes.long : classes.flat));
@@ -135,7 +135,7 @@ test("features of a seesaw by hand: returns of one σ, nothing within a bar, ln 
 });
 
 test("the features of a market that never moves and never trades are finite", () => {
-  const { x, labels } = makeSamples(barsOfCloses(new Array(fewestBars).fill(0.1), 0));
+  const { x, labels } = makeSamples(barsOfCloses(new Array(minBars).fill(0.1), 0));
   assert.ok(x.every(Number.isFinite));
   assert.ok(labels.every((label) => label === classes.flat));
 });
@@ -160,7 +160,7 @@ function changeBars(bars: Bars, start: number, end: number): Bars {
 }
 
 test("no sample looks ahead: other bars behind a sample's own move no feature of it or of those before it", () => {
-  const bars = randomBars(fewestBars + 400, { seed: 5 });
+  const bars = randomBars(minBars + 400, { seed: 5 });
   const before = makeSamples(bars, { stride: 50 });
   for (const [sample, bar] of before.bar.entries()) {
     const after = makeSamples(changeBars(bars, bar + 1, bars.close.length), { stride: 50 });
@@ -171,7 +171,7 @@ test("no sample looks ahead: other bars behind a sample's own move no feature of
 });
 
 test("a look ahead would be seen: another bar at a sample's own place moves it", () => {
-  const bars = randomBars(fewestBars + 400, { seed: 5 });
+  const bars = randomBars(minBars + 400, { seed: 5 });
   const before = makeSamples(bars, { stride: 50 });
   const bar = before.bar[3]!;
   assert.deepEqual(
@@ -181,27 +181,27 @@ test("a look ahead would be seen: another bar at a sample's own place moves it",
 });
 
 test("a sample depends on nothing before its history: the same bits come from a series that begins later", () => {
-  const bars = randomBars(fewestBars + 500, { seed: 6 });
+  const bars = randomBars(minBars + 500, { seed: 6 });
   const whole = makeSamples(bars, { stride: 50 });
   const later = makeSamples(copyBars(bars, 200), { stride: 50 });
   sameBytes(later.x, whole.x.subarray(4 * sampleWidth), "the features");
   sameBytes(later.labels, whole.labels.subarray(4 * scales.length), "the labels");
 });
 
-test("too few bars, and a stride that is none, are refused", () => {
-  refuses("BAD_ARGUMENT", () => makeSamples(randomBars(7921)), /^7921 bars are too few .* needs 7922/);
+test("too few bars, and a stride that is none, are rejected", () => {
+  rejects("BAD_ARGUMENT", () => makeSamples(randomBars(7921)), /^7921 bars are too few .* needs 7922/);
   for (const stride of [0, -1, 1.5, Number.NaN]) {
-    refuses("BAD_ARGUMENT", () => makeSamples(randomBars(10), { stride }), /^The stride is/);
+    rejects("BAD_ARGUMENT", () => makeSamples(randomBars(10), { stride }), /^The stride is/);
   }
 });
 
 test("samples that need no labels go up to the last bar, with the same features and labels where there are any", () => {
-  const bars = randomBars(fewestBars + 100, { seed: 3 });
+  const bars = randomBars(minBars + 100, { seed: 3 });
   const [labelled, all] = [
     makeSamples(bars, { stride: 20 }),
     makeSamples(bars, { stride: 20, labelled: false }),
   ];
-  assert.equal(all.count, Math.floor((fewestBars + 100 - historyBars) / 20) + 1);
+  assert.equal(all.count, Math.floor((minBars + 100 - historyBars) / 20) + 1);
   assert.ok(all.count > labelled.count);
   sameBytes(all.x.subarray(0, labelled.x.length), labelled.x, "features");
   sameBytes(all.labels.subarray(0, labelled.labels.length), labelled.labels, "labels");

@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
-import { refuses } from "../../../test/support/rejects.js";
+import { rejects } from "../../../test/support/rejects.js";
 import { type Fold, walkForward } from "./folds.js";
 import { historyBars, longestHorizon } from "./scales.js";
 
@@ -72,13 +72,13 @@ test("the gap goes by bars, not by samples, where these lie unevenly", () => {
   assert.deepEqual(walkForward(samples, 1)[0]?.test, { start: 4, end: 6 });
 });
 
-test("folds that are none, a gap that is none and too few samples are refused", () => {
+test("folds that are none, a gap that is none and too few samples are rejected", () => {
   const samples = everyBars(60, 100);
   for (const folds of [0, -1, 1.5, Number.NaN]) {
-    refuses("BAD_ARGUMENT", () => walkForward(samples, folds), /^The number of folds is/);
+    rejects("BAD_ARGUMENT", () => walkForward(samples, folds), /^The number of folds is/);
   }
-  refuses("BAD_ARGUMENT", () => walkForward(samples, 1, { gap: -1 }), /^The gap is -1/);
-  refuses("BAD_ARGUMENT", () => walkForward(everyBars(60, 2), 2), /^2 samples are too few for 2 folds/);
-  refuses("BAD_ARGUMENT", () => walkForward(everyBars(60, 9), 2), /a test block would be empty/);
+  rejects("BAD_ARGUMENT", () => walkForward(samples, 1, { gap: -1 }), /^The gap is -1/);
+  rejects("BAD_ARGUMENT", () => walkForward(everyBars(60, 2), 2), /^2 samples are too few for 2 folds/);
+  rejects("BAD_ARGUMENT", () => walkForward(everyBars(60, 9), 2), /a test block would be empty/);
   assert.equal(walkForward(everyBars(60, 12), 2).length, 2);
 });

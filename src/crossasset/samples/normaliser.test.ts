@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { drawsFrom } from "../../../test/support/random-bars.js";
-import { refuses } from "../../../test/support/rejects.js";
+import { rejects } from "../../../test/support/rejects.js";
 import { sameBytes, sameNamedBytes } from "../../../test/support/same-bytes.js";
 import { applyNormaliser, fitNormaliser, normaliserFrom, normaliserRecord } from "./normaliser.js";
 import { sampleWidth } from "./scales.js";
@@ -103,22 +103,22 @@ test("a normaliser from a checkpoint's record gives the same bits, and shares no
   sameBytes(b!, a!, "the loaded one's output");
 });
 
-test("a record that is no normaliser is refused", () => {
+test("a record that is no normaliser is rejected", () => {
   const good = normaliserRecord(fitNormaliser(randomRows(), train));
-  refuses("BAD_STATE", () => normaliserFrom({ mean: good.mean }), /deviation has no numbers/);
-  refuses("BAD_STATE", () => normaliserFrom({ ...good, mean: good.mean.slice(1) }), /mean has 2315 numbers/);
+  rejects("BAD_STATE", () => normaliserFrom({ mean: good.mean }), /deviation has no numbers/);
+  rejects("BAD_STATE", () => normaliserFrom({ ...good, mean: good.mean.slice(1) }), /mean has 2315 numbers/);
   const holed = good.deviation.slice();
   holed[9] = 0;
-  refuses("NOT_FINITE", () => normaliserFrom({ ...good, deviation: holed }), /deviation of feature 9 is 0/);
+  rejects("NOT_FINITE", () => normaliserFrom({ ...good, deviation: holed }), /deviation of feature 9 is 0/);
 });
 
-test("a NaN among the training rows is refused with its feature", () => {
+test("a NaN among the training rows is rejected with its feature", () => {
   const x = randomRows();
   x[3 * sampleWidth + 17] = Number.NaN;
-  refuses("NOT_FINITE", () => fitNormaliser(x, train), /mean of feature 17 is NaN/);
+  rejects("NOT_FINITE", () => fitNormaliser(x, train), /mean of feature 17 is NaN/);
 });
 
-test("rows that are not there, parts of rows and a target of another length are refused", () => {
+test("rows that are not there, parts of rows and a target of another length are rejected", () => {
   const x = randomRows();
   const normaliser = fitNormaliser(x, train);
   for (const [start, end] of [
@@ -128,9 +128,9 @@ test("rows that are not there, parts of rows and a target of another length are 
     [0, rows + 1],
     [0, 1.5],
   ] as const) {
-    refuses("BAD_ARGUMENT", () => fitNormaliser(x, { start, end }), /can't be fitted to/);
+    rejects("BAD_ARGUMENT", () => fitNormaliser(x, { start, end }), /can't be fitted to/);
   }
-  refuses("BAD_ARGUMENT", () => fitNormaliser(x.subarray(1), train), /no whole number of samples/);
-  refuses("BAD_ARGUMENT", () => applyNormaliser(normaliser, x.subarray(1)), /no whole number of samples/);
-  refuses("BAD_ARGUMENT", () => applyNormaliser(normaliser, x, x.subarray(1)), /^The target has/);
+  rejects("BAD_ARGUMENT", () => fitNormaliser(x.subarray(1), train), /no whole number of samples/);
+  rejects("BAD_ARGUMENT", () => applyNormaliser(normaliser, x.subarray(1)), /no whole number of samples/);
+  rejects("BAD_ARGUMENT", () => applyNormaliser(normaliser, x, x.subarray(1)), /^The target has/);
 });

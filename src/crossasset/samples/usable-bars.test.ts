@@ -2,16 +2,16 @@
 
 import { test } from "node:test";
 import { copyBars, randomBars } from "../../../test/support/random-bars.js";
-import { refuses } from "../../../test/support/rejects.js";
+import { rejects } from "../../../test/support/rejects.js";
 import type { BarColumn } from "../bars/bars.js";
 import { requireUsableBars } from "./usable-bars.js";
 
 const bars = randomBars(50);
 
-function refusesValue(column: BarColumn, value: number, message: RegExp): void {
+function rejectsValue(column: BarColumn, value: number, message: RegExp): void {
   const changed = copyBars(bars);
   changed[column][7] = value;
-  refuses("BAD_ARGUMENT", () => requireUsableBars(changed), message);
+  rejects("BAD_ARGUMENT", () => requireUsableBars(changed), message);
 }
 
 test("good bars pass, also where nothing moves and nothing is traded", () => {
@@ -22,25 +22,25 @@ test("good bars pass, also where nothing moves and nothing is traded", () => {
   requireUsableBars(still);
 });
 
-test("a price that is no positive number is refused with its bar and its column", () => {
+test("a price that is no positive number is rejected with its bar and its column", () => {
   for (const column of ["open", "high", "low", "close"] as const) {
     for (const value of [Number.NaN, Number.POSITIVE_INFINITY, 0, -1]) {
-      refusesValue(column, value, new RegExp(`^Bar 7 has ${column} ${value}; it must be a positive number`));
+      rejectsValue(column, value, new RegExp(`^Bar 7 has ${column} ${value}; it must be a positive number`));
     }
   }
 });
 
-test("a volume that is no number, or below zero, is refused", () => {
+test("a volume that is no number, or below zero, is rejected", () => {
   for (const value of [Number.NaN, Number.POSITIVE_INFINITY, -1]) {
-    refusesValue("volume", value, new RegExp(`^Bar 7 has volume ${value}; it must be zero or a positive`));
+    rejectsValue("volume", value, new RegExp(`^Bar 7 has volume ${value}; it must be zero or a positive`));
   }
 });
 
-test("a high below its bar's low is refused", () => {
-  refusesValue("high", 1, /^Bar 7 has high 1; it must be the bar's low or more/);
+test("a high below its bar's low is rejected", () => {
+  rejectsValue("high", 1, /^Bar 7 has high 1; it must be the bar's low or more/);
 });
 
-test("columns of different lengths are refused", () => {
+test("columns of different lengths are rejected", () => {
   const cut = { ...bars, volume: bars.volume.slice(1) };
-  refuses("BAD_ARGUMENT", () => requireUsableBars(cut), /49 values of volume and 50 of close/);
+  rejects("BAD_ARGUMENT", () => requireUsableBars(cut), /49 values of volume and 50 of close/);
 });

@@ -1,4 +1,4 @@
-/** Refuses bars that samples can't be made of. Readers check their files; bars that a program made come here unchecked. */
+/** Rejects bars that samples can't be made of. Readers check their files; bars that a program made come here unchecked. */
 
 import { HoldfastError } from "../../errors/index.js";
 import { type Bars, barColumns } from "../bars/bars.js";

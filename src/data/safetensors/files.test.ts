@@ -6,8 +6,8 @@ import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSyn
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
-import { refusalOf } from "../../../test/support/rejections.js";
-import { refuses } from "../../../test/support/rejects.js";
+import { rejectionOf } from "../../../test/support/rejections.js";
+import { rejects } from "../../../test/support/rejects.js";
 import { sameBytes } from "../../../test/support/same-bytes.js";
 import { loadSafetensors, saveSafetensors } from "./files.js";
 import type { StoredTensor } from "./format.js";
@@ -54,7 +54,7 @@ test("tensors that can't be written leave the old file as it was", () => {
     const path = join(folder, "model.safetensors");
     saveSafetensors(path, tensors);
     const before = readFileSync(path);
-    refuses("BAD_ARGUMENT", () => saveSafetensors(path, [...tensors, ...tensors]), /comes twice/);
+    rejects("BAD_ARGUMENT", () => saveSafetensors(path, [...tensors, ...tensors]), /comes twice/);
     sameBytes(readFileSync(path), before, "the old file");
     assert.deepEqual(readdirSync(folder), ["model.safetensors"]);
   });
@@ -64,7 +64,7 @@ test("a save that fails at its last act leaves nothing beside", () => {
   inFolder((folder) => {
     const path = join(folder, "taken");
     mkdirSync(path);
-    refuses("BAD_FILE", () => saveSafetensors(path, tensors), /taken can't be written: EISDIR/);
+    rejects("BAD_FILE", () => saveSafetensors(path, tensors), /taken can't be written: EISDIR/);
     assert.deepEqual(readdirSync(folder), ["taken"]);
   });
 });
@@ -73,7 +73,7 @@ test("a path that can't be written is an error with the path and the cause", () 
   inFolder((folder) => {
     writeFileSync(join(folder, "file"), "");
     for (const path of [join(folder, "none", "model"), join(folder, "file", "model"), "nul\0byte"]) {
-      const error = refusalOf(() => saveSafetensors(path, tensors));
+      const error = rejectionOf(() => saveSafetensors(path, tensors));
       assert.equal(error?.code, "BAD_FILE");
       assert.equal(error?.numbers["path"], path);
       assert.ok(error?.cause instanceof Error);
@@ -82,7 +82,7 @@ test("a path that can't be written is an error with the path and the cause", () 
 });
 
 test("a missing file is an error with the path and the cause", () => {
-  const error = refusalOf(() => loadSafetensors("/no/such/model.safetensors"));
+  const error = rejectionOf(() => loadSafetensors("/no/such/model.safetensors"));
   assert.equal(error?.code, "BAD_FILE");
   assert.match(
     error?.message ?? "",
@@ -91,21 +91,21 @@ test("a missing file is an error with the path and the cause", () => {
   assert.match(String(error?.cause), /ENOENT/);
 });
 
-test("what is no file is refused, and a pipe that nobody writes to is not waited for", (t) => {
+test("what is no file is rejected, and a pipe that nobody writes to is not waited for", (t) => {
   inFolder((folder) => {
-    refuses("BAD_FILE", () => loadSafetensors(folder), /a folder, a pipe or a device/);
+    rejects("BAD_FILE", () => loadSafetensors(folder), /a folder, a pipe or a device/);
     if (process.platform === "win32") return t.skip("Windows has no named pipes in folders");
     const pipe = join(folder, "pipe");
     execFileSync("mkfifo", [pipe]);
-    refuses("BAD_FILE", () => loadSafetensors(pipe), /a folder, a pipe or a device/);
+    rejects("BAD_FILE", () => loadSafetensors(pipe), /a folder, a pipe or a device/);
   });
 });
 
-test("a damaged file is refused with its path and what is wrong", () => {
+test("a damaged file is rejected with its path and what is wrong", () => {
   inFolder((folder) => {
     const path = join(folder, "cut.safetensors");
     writeFileSync(path, writeSafetensors(tensors).subarray(0, -1));
-    const error = refusalOf(() => loadSafetensors(path));
+    const error = rejectionOf(() => loadSafetensors(path));
     assert.match(error?.message ?? "", /cut\.safetensors can't be read: Tensor "b" lies at \[8, 9\)/);
     assert.deepEqual([error?.numbers["path"], error?.numbers["dataBytes"]], [path, 8]);
   });

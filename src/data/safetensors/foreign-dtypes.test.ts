@@ -1,8 +1,8 @@
-/** Tensors of dtypes that we have none of: converted where nothing is lost, and refused one by one where they can't be. */
+/** Tensors of dtypes that we have none of: converted where nothing is lost, and rejected one by one where they can't be. */
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { refuses } from "../../../test/support/rejects.js";
+import { rejects } from "../../../test/support/rejects.js";
 import { fileWith } from "../../../test/support/safetensors-file.js";
 import { viewElements, widenBf16 } from "../../ir/index.js";
 import { readSafetensors } from "./read.js";
@@ -56,7 +56,7 @@ test("integers of every width become i32, to the ends of its range", () => {
   assert.deepEqual(integersOf({ dtype: "I64", shape: [0], bytes: new BigInt64Array(0) }), []);
 });
 
-test("an integer that i32 can't hold is refused with its tensor, its index and its value", () => {
+test("an integer that i32 can't hold is rejected with its tensor, its index and its value", () => {
   for (const [dtype, bytes, value] of [
     ["I64", BigInt64Array.of(7n, BigInt(high) + 1n), "2147483648"],
     ["I64", BigInt64Array.of(7n, BigInt(low) - 1n), "-2147483649"],
@@ -65,7 +65,7 @@ test("an integer that i32 can't hold is refused with its tensor, its index and i
   ] as const) {
     const ids = read({ ids: { dtype, shape: [2], bytes } }, "ids");
     const message = new RegExp(`"ids" has the dtype "${dtype}", and its element 1 is ${value}.*skip`);
-    refuses("BAD_DTYPE", () => ids.bytes, message);
+    rejects("BAD_DTYPE", () => ids.bytes, message);
   }
 });
 
@@ -110,9 +110,9 @@ test("a tensor that can't be read leaves the others readable, and is named when 
   assert.equal(viewElements("f32", tensors.get("good")!.bytes)[0], 3);
   const packed = tensors.get("packed")!;
   assert.deepEqual([packed.shape, packed.stored], [[6], { dtype: "F4", bytes: new Uint8Array(3) }]);
-  refuses("BAD_DTYPE", () => packed.bytes, /"packed" has the dtype "F4", which is not read here/);
-  refuses("BAD_DTYPE", () => packed.dtype, /"packed"/);
-  refuses("BAD_DTYPE", () => tensors.get("proto")!.bytes, /"__proto__"/);
+  rejects("BAD_DTYPE", () => packed.bytes, /"packed" has the dtype "F4", which is not read here/);
+  rejects("BAD_DTYPE", () => packed.dtype, /"packed"/);
+  rejects("BAD_DTYPE", () => tensors.get("proto")!.bytes, /"__proto__"/);
 });
 
 test("tensors are skipped by name or by a function", () => {
@@ -126,11 +126,11 @@ test("tensors are skipped by name or by a function", () => {
     namesOf((name) => name.endsWith(".ids")),
     ["a", "b"],
   );
-  refuses("BAD_ARGUMENT", () => namesOf("a" as never), /skip takes a list/);
+  rejects("BAD_ARGUMENT", () => namesOf("a" as never), /skip takes a list/);
 });
 
-test("what is no file's bytes is refused", () => {
+test("what is no file's bytes is rejected", () => {
   for (const bytes of [undefined, "model.safetensors", new ArrayBuffer(8), [1, 2]]) {
-    refuses("BAD_ARGUMENT", () => readSafetensors(bytes as never), /as a Uint8Array/);
+    rejects("BAD_ARGUMENT", () => readSafetensors(bytes as never), /as a Uint8Array/);
   }
 });

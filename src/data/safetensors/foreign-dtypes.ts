@@ -6,17 +6,17 @@
 import type { ErrorNumbers, HoldfastError } from "../../errors/index.js";
 import { type Dtype, narrowToBf16 } from "../../ir/index.js";
 import type { StoredTensor } from "./format.js";
-import { quote, refuseTensor } from "./refusal.js";
+import { quote, rejectTensor } from "./rejection.js";
 
-type Refuse = (what: string, numbers?: ErrorNumbers) => HoldfastError;
+type Reject = (what: string, numbers?: ErrorNumbers) => HoldfastError;
 
 /** How elements of a file become elements of ours. */
 interface ForeignDtype {
   /** Of an element in the file. */
   readonly bytes: number;
   readonly dtype: Dtype;
-  /** The elements in our dtype; `refuse` names the tensor. */
-  readonly decode: (view: DataView, refuse: Refuse) => Uint8Array;
+  /** The elements in our dtype; `reject` names the tensor. */
+  readonly decode: (view: DataView, reject: Reject) => Uint8Array;
 }
 
 const foreignDtypes: ReadonlyMap<string, ForeignDtype> = new Map([
@@ -41,7 +41,7 @@ export function foreignElementBytes(fileDtype: string): number | undefined {
   return foreignDtypes.get(fileDtype)?.bytes;
 }
 
-/** A tensor of a dtype that is none of ours. One that can't be converted is refused, by name, when it is asked for. */
+/** A tensor of a dtype that is none of ours. One that can't be converted is rejected, by name, when it is asked for. */
 export function foreignTensor(
   name: string,
   shape: readonly number[],
@@ -49,19 +49,19 @@ export function foreignTensor(
   fileBytes: Uint8Array,
 ): StoredTensor {
   const foreign = foreignDtypes.get(fileDtype);
-  const refuse: Refuse = (what, numbers) =>
-    refuseTensor(name, `Tensor ${quote(name)} has the dtype ${quote(fileDtype)}, ${what}`, numbers);
+  const reject: Reject = (what, numbers) =>
+    rejectTensor(name, `Tensor ${quote(name)} has the dtype ${quote(fileDtype)}, ${what}`, numbers);
   let decoded: Uint8Array | undefined;
   // Own properties, so that a spread has them too.
   return {
     ...{ name, shape, stored: { dtype: fileDtype, bytes: fileBytes } },
     get dtype() {
-      if (!foreign) throw refuse(unknown);
+      if (!foreign) throw reject(unknown);
       return foreign.dtype;
     },
     get bytes() {
-      if (!foreign) throw refuse(unknown);
-      decoded ??= foreign.decode(viewOf(fileBytes), refuse);
+      if (!foreign) throw reject(unknown);
+      decoded ??= foreign.decode(viewOf(fileBytes), reject);
       return decoded;
     },
   };
@@ -70,13 +70,13 @@ export function foreignTensor(
 const [smallestInt, largestInt] = [-(2 ** 31), 2 ** 31 - 1];
 
 function integers(bytes: number, read: (view: DataView, at: number) => number | bigint): ForeignDtype {
-  const decode = (view: DataView, refuse: Refuse): Uint8Array => {
+  const decode = (view: DataView, reject: Reject): Uint8Array => {
     const values = new Int32Array(view.byteLength / bytes);
     for (let index = 0; index < values.length; index++) {
       const value = read(view, index * bytes);
       if (value < smallestInt || value > largestInt) {
         const numbers = { index, value: String(value) };
-        throw refuse(`and its element ${index} is ${value}, which an i32 can't hold.`, numbers);
+        throw reject(`and its element ${index} is ${value}, which an i32 can't hold.`, numbers);
       }
       values[index] = Number(value);
     }

@@ -1,4 +1,4 @@
-/** Altered files: whatever is done to a good one, it is read inside its bounds or refused as a bad file. */
+/** Altered files: whatever is done to a good one, it is read inside its bounds or rejected as a bad file. */
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -101,12 +101,12 @@ const altered = fc
   )
   .map(([first, rest]) => rest.reduce((file, change) => change(file), first(good)));
 
-/** A refusal without the names and figures of its case. */
+/** A rejection without the names and figures of its case. */
 function kindOf(message: string): string {
   return message.replaceAll(/found .*?, expected|\d+|"(?:[^"\\]|\\.)*"/gs, "…");
 }
 
-/** Reads the file; throws unless all is in order. Returns "read", or the kind of refusal. */
+/** Reads the file; throws unless all is in order. Returns "read", or the kind of rejection. */
 function check(read: (bytes: Uint8Array) => SafetensorsFile, file: Uint8Array): string {
   let found: SafetensorsFile;
   try {
@@ -130,7 +130,7 @@ function check(read: (bytes: Uint8Array) => SafetensorsFile, file: Uint8Array): 
   return "read";
 }
 
-test("an altered file is read inside its bounds or refused as a bad file, and nothing else happens", (t) => {
+test("an altered file is read inside its bounds or rejected as a bad file, and nothing else happens", (t) => {
   const outcomes = new Map<string, number>();
   fc.assert(
     fc.property(altered, (file) => {
@@ -139,7 +139,7 @@ test("an altered file is read inside its bounds or refused as a bad file, and no
     }),
     { numRuns: 20_000 },
   );
-  // A run that met few kinds of refusal, or read nothing, would prove little.
+  // A run that met few kinds of rejection, or read nothing, would prove little.
   const kinds = [...outcomes.keys()].join("\n");
   t.diagnostic(`${outcomes.size} kinds of outcome; ${outcomes.get("read")} of 20000 files were read`);
   assert.ok(outcomes.size > 25, kinds);
@@ -148,7 +148,7 @@ test("an altered file is read inside its bounds or refused as a bad file, and no
   }
 });
 
-test("random bytes and random headers are refused", () => {
+test("random bytes and random headers are rejected", () => {
   const bytes = fc.uint8Array({ maxLength: 300 });
   const headers = fc.json({ maxDepth: 4 }).map((json) => fileWith(json, 8));
   fc.assert(

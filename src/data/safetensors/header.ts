@@ -4,7 +4,7 @@ import { dtypes } from "../../ir/index.js";
 import { foreignElementBytes } from "./foreign-dtypes.js";
 import { dtypesByFileName, metadataName, sizeOfElements } from "./format.js";
 import { JsonCursor } from "./json-cursor.js";
-import { badFile, quote } from "./refusal.js";
+import { badFile, quote } from "./rejection.js";
 
 /** A tensor's entry: its bytes are [begin, end) of the data behind the header, and as many as its shape needs. */
 export interface Entry {
@@ -46,16 +46,16 @@ function readEntry(cursor: JsonCursor, name: string): Entry {
     if (field === "dtype") fields.dtype = cursor.string();
     else if (field === "shape") fields.shape = cursor.array(() => cursor.count());
     else if (field === "data_offsets") fields.offsets = cursor.array(() => cursor.count());
-    else throw cursor.refusal(`the field ${quote(field)}`, "dtype, shape or data_offsets");
+    else throw cursor.rejection(`the field ${quote(field)}`, "dtype, shape or data_offsets");
   });
   const { dtype, shape, offsets } = fields;
   if (dtype === undefined || shape === undefined || offsets === undefined) {
     const there = Object.keys(fields).join(", ") || "no field";
-    throw cursor.refusal(`an entry with ${there}`, "one with dtype, shape and data_offsets");
+    throw cursor.rejection(`an entry with ${there}`, "one with dtype, shape and data_offsets");
   }
   const [begin, end] = offsets;
   if (begin === undefined || end === undefined || offsets.length !== 2) {
-    throw cursor.refusal(`${offsets.length} data_offsets`, "two, the begin and the end");
+    throw cursor.rejection(`${offsets.length} data_offsets`, "two, the begin and the end");
   }
   checkSize(name, dtype, shape, begin, end);
   return { name, fileDtype: dtype, shape, begin, end };

@@ -1,11 +1,11 @@
 /**
  * Reads JSON front to back, each value as the kind that its place must have. `JSON.parse` would keep the last of two
  * like names in silence, build whatever a hostile header nests or repeats before anything is looked at, and read 1e3 as
- * a whole number. Here the first thing that doesn't belong is refused, and nothing was built for it.
+ * a whole number. Here the first thing that doesn't belong is rejected, and nothing was built for it.
  */
 
 import { dimensionLimit, isUtf8Text, nameLimit } from "./format.js";
-import { badFile, quote } from "./refusal.js";
+import { badFile, quote } from "./rejection.js";
 
 const whitespace: ReadonlySet<string> = new Set([" ", "\t", "\n", "\r"]);
 
@@ -16,7 +16,7 @@ const wholeNumber = /^(?:0|[1-9][0-9]*)$/;
 export class JsonCursor {
   readonly #text: string;
   #at = 0;
-  /** What is being read, for the refusal. */
+  /** What is being read, for the rejection. */
   subject: string;
 
   constructor(text: string, subject: string) {
@@ -24,15 +24,15 @@ export class JsonCursor {
     this.subject = subject;
   }
 
-  /** Reads an object; `readMember` is told each key and reads its value. A key that comes twice is refused. */
+  /** Reads an object; `readMember` is told each key and reads its value. A key that comes twice is rejected. */
   object(readMember: (key: string) => void): void {
     this.#take("{");
     if (this.#skip("}")) return;
     const keys = new Set<string>();
     do {
       const key = this.string();
-      if (keys.has(key)) throw this.refusal(`a second ${quote(key)}`, "a name that has not come before");
-      if (keys.size === nameLimit) throw this.refusal("one name more", `at most ${nameLimit}`);
+      if (keys.has(key)) throw this.rejection(`a second ${quote(key)}`, "a name that has not come before");
+      if (keys.size === nameLimit) throw this.rejection("one name more", `at most ${nameLimit}`);
       keys.add(key);
       this.#take(":");
       readMember(key);
@@ -45,7 +45,8 @@ export class JsonCursor {
     const items: Item[] = [];
     if (this.#skip("]")) return items;
     do {
-      if (items.length === dimensionLimit) throw this.refusal("one number more", `at most ${dimensionLimit}`);
+      if (items.length === dimensionLimit)
+        throw this.rejection("one number more", `at most ${dimensionLimit}`);
       items.push(readItem());
     } while (this.#skip(","));
     this.#take("]");
@@ -53,19 +54,19 @@ export class JsonCursor {
   }
 
   string(): string {
-    if (this.#peek() !== '"') throw this.refusal(this.#found(), "a text in quotes");
+    if (this.#peek() !== '"') throw this.rejection(this.#found(), "a text in quotes");
     const token = this.#text.slice(this.#at, this.#closingQuote() + 1);
     let text: string;
     try {
       text = JSON.parse(token) as string;
     } catch (cause) {
-      throw this.refusal(
+      throw this.rejection(
         `the text ${quote(token)}`,
         "a text without control characters or unknown escapes",
         cause,
       );
     }
-    if (!isUtf8Text(text)) throw this.refusal(`the text ${quote(token)}`, "whole characters");
+    if (!isUtf8Text(text)) throw this.rejection(`the text ${quote(token)}`, "whole characters");
     this.#at += token.length;
     return text;
   }
@@ -75,21 +76,21 @@ export class JsonCursor {
     this.#peek();
     numberLike.lastIndex = this.#at;
     const token = numberLike.exec(this.#text)?.[0];
-    if (token === undefined) throw this.refusal(this.#found(), "a whole number");
+    if (token === undefined) throw this.rejection(this.#found(), "a whole number");
     const value = Number(token);
     if (!wholeNumber.test(token) || !Number.isSafeInteger(value)) {
-      throw this.refusal(token, `a whole number from 0 to ${Number.MAX_SAFE_INTEGER}`);
+      throw this.rejection(token, `a whole number from 0 to ${Number.MAX_SAFE_INTEGER}`);
     }
     this.#at += token.length;
     return value;
   }
 
-  /** Refuses anything but spaces behind what was read. */
+  /** Rejects anything but spaces behind what was read. */
   end(): void {
-    if (this.#peek() !== undefined) throw this.refusal(this.#found(), "nothing more");
+    if (this.#peek() !== undefined) throw this.rejection(this.#found(), "nothing more");
   }
 
-  refusal(found: string, expected: string, cause?: unknown): Error {
+  rejection(found: string, expected: string, cause?: unknown): Error {
     const message = `In the header, character ${this.#at}, in ${this.subject}: found ${found}, expected ${expected}.`;
     return badFile(message, { character: this.#at }, cause);
   }
@@ -107,7 +108,7 @@ export class JsonCursor {
   }
 
   #take(character: string): void {
-    if (!this.#skip(character)) throw this.refusal(this.#found(), `"${character}"`);
+    if (!this.#skip(character)) throw this.rejection(this.#found(), `"${character}"`);
   }
 
   #found(): string {
@@ -120,7 +121,7 @@ export class JsonCursor {
     let end = this.#at;
     do {
       end = this.#text.indexOf('"', end + 1);
-      if (end < 0) throw this.refusal(this.#found(), "a closing quote");
+      if (end < 0) throw this.rejection(this.#found(), "a closing quote");
     } while (this.#isEscaped(end));
     return end;
   }

@@ -1,10 +1,10 @@
-/** Reading safetensors: what other programs wrote is read, and every kind of wrong file is refused by name. */
+/** Reading safetensors: what other programs wrote is read, and every kind of wrong file is rejected by name. */
 
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, it, test } from "node:test";
-import { refuses } from "../../../test/support/rejects.js";
+import { rejects } from "../../../test/support/rejects.js";
 import { readRepositoryFile, repositoryRoot } from "../../../test/support/repository.js";
 import { entry, fileWith } from "../../../test/support/safetensors-file.js";
 import { sameBytes } from "../../../test/support/same-bytes.js";
@@ -97,7 +97,7 @@ describe("what a file may be", () => {
   });
 });
 
-/** [what is wrong, the file, what the refusal says] */
+/** [what is wrong, the file, what the rejection says] */
 const wrongFiles: readonly (readonly [string, Uint8Array, RegExp])[] = [
   ["no bytes", new Uint8Array(0), /has 0 bytes; .* begins with 8/],
   ["fewer bytes than the length takes", new Uint8Array(7), /has 7 bytes/],
@@ -206,16 +206,16 @@ const wrongFiles: readonly (readonly [string, Uint8Array, RegExp])[] = [
   ["a shape in a shape", fileWith(`{"a":{"shape":${"[".repeat(1_000_000)}`), /expected a whole number/],
 ];
 
-describe("a file is refused that has", () => {
+describe("a file is rejected that has", () => {
   for (const [what, file, message] of wrongFiles) {
-    it(what, () => refuses("BAD_FILE", () => readSafetensors(file), message));
+    it(what, () => rejects("BAD_FILE", () => readSafetensors(file), message));
   }
 });
 
-test("a header longer than the format allows is refused before it is looked at", () => {
+test("a header longer than the format allows is rejected before it is looked at", () => {
   const file = new Uint8Array(8 + 100_000_001);
   new DataView(file.buffer).setBigUint64(0, 100_000_001n, true);
-  refuses("BAD_FILE", () => readSafetensors(file), /100000001 bytes long, but the format allows 100000000/);
+  rejects("BAD_FILE", () => readSafetensors(file), /100000001 bytes long, but the format allows 100000000/);
 });
 
 test("a name of megabytes is read, and cut where a message tells it", () => {
@@ -223,11 +223,11 @@ test("a name of megabytes is read, and cut where a message tells it", () => {
   const { tensors } = readSafetensors(fileWith(`{"${name}":${one}}`, 1));
   assert.equal([...tensors.keys()][0]?.length, 2_000_000);
   const message = /^.{0,400}$/;
-  refuses("BAD_FILE", () => readSafetensors(fileWith(`{"${name}":7}`)), message);
-  refuses("BAD_FILE", () => readSafetensors(fileWith(`{"${name}":${one}}`, 2)), message);
+  rejects("BAD_FILE", () => readSafetensors(fileWith(`{"${name}":7}`)), message);
+  rejects("BAD_FILE", () => readSafetensors(fileWith(`{"${name}":${one}}`, 2)), message);
 });
 
-test("more names than any real file has are refused before they fill the memory", () => {
+test("more names than any real file has are rejected before they fill the memory", () => {
   const keys = Array.from({ length: 250_001 }, (_, index) => `"${index}":""`);
-  refuses("BAD_FILE", () => readSafetensors(fileWith(`{"__metadata__":{${keys}}}`)), /at most 250000/);
+  rejects("BAD_FILE", () => readSafetensors(fileWith(`{"__metadata__":{${keys}}}`)), /at most 250000/);
 });

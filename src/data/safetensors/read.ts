@@ -10,7 +10,7 @@ import {
   type StoredTensor,
 } from "./format.js";
 import { checkPlacement, parseHeader } from "./header.js";
-import { badFile } from "./refusal.js";
+import { badFile } from "./rejection.js";
 
 export interface ReadOptions {
   /** Tensors to leave out: their names, or a function that says so of a name. */
@@ -22,8 +22,8 @@ const openingBrace = 0x7b;
 /**
  * Reads the tensors of a safetensors file. A tensor of one of our dtypes is not copied: its `bytes` is a view of `bytes`.
  * I64, U64, U32, I16, U16 and I8 become i32 where every value fits; F8_E4M3 and F8_E5M2 become bf16, exactly. These are
- * converted when their `bytes` are first asked for, and a tensor that can't be is refused then, by name.
- * A file that is not what the format says is refused with the code BAD_FILE.
+ * converted when their `bytes` are first asked for, and a tensor that can't be is rejected then, by name.
+ * A file that is not what the format says is rejected with the code BAD_FILE.
  *
  * @example
  * ```ts

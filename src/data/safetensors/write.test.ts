@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
-import { refuses } from "../../../test/support/rejects.js";
+import { rejects } from "../../../test/support/rejects.js";
 import { sameBytes } from "../../../test/support/same-bytes.js";
 import { dtypeNames, dtypes } from "../../ir/index.js";
 import { metadataName, type StoredTensor, sizeOf } from "./format.js";
@@ -79,51 +79,51 @@ test("a file without tensors is read back without tensors", () => {
 
 const good: StoredTensor = { name: "a", dtype: "f32", shape: [2], bytes: new Uint8Array(8) };
 
-test("a name that comes twice is refused", () => {
-  refuses(
+test("a name that comes twice is rejected", () => {
+  rejects(
     "BAD_ARGUMENT",
     () => writeSafetensors([good, { ...good, dtype: "i32" }]),
     /Tensor "a" .* comes twice/,
   );
 });
 
-test("bytes that are not as many as the shape needs are refused", () => {
-  refuses(
+test("bytes that are not as many as the shape needs are rejected", () => {
+  rejects(
     "BAD_ARGUMENT",
     () => writeSafetensors([{ ...good, shape: [3] }]),
     /8 bytes, but f32 \[3\] needs 12/,
   );
 });
 
-test("a shape that is none is refused", () => {
+test("a shape that is none is rejected", () => {
   for (const shape of [[-2], [0.5], [Number.NaN], [2 ** 53], [2 ** 40, 2 ** 40]]) {
-    refuses("BAD_ARGUMENT", () => writeSafetensors([{ ...good, shape }]), /is not a valid shape/);
+    rejects("BAD_ARGUMENT", () => writeSafetensors([{ ...good, shape }]), /is not a valid shape/);
   }
 });
 
-test("the metadata's name, and texts that UTF-8 can't hold, are refused", () => {
-  refuses(
+test("the metadata's name, and texts that UTF-8 can't hold, are rejected", () => {
+  rejects(
     "BAD_ARGUMENT",
     () => writeSafetensors([{ ...good, name: metadataName }]),
     /keeps for its metadata/,
   );
-  refuses(
+  rejects(
     "BAD_ARGUMENT",
     () => writeSafetensors([{ ...good, name: "\ud800" }]),
     /name .* half a surrogate pair/,
   );
-  refuses("BAD_ARGUMENT", () => writeSafetensors([], new Map([["\udc00", ""]])), /key of the metadata/);
-  refuses("BAD_ARGUMENT", () => writeSafetensors([], new Map([["k", "\ud800"]])), /value of "k"/);
+  rejects("BAD_ARGUMENT", () => writeSafetensors([], new Map([["\udc00", ""]])), /key of the metadata/);
+  rejects("BAD_ARGUMENT", () => writeSafetensors([], new Map([["k", "\ud800"]])), /value of "k"/);
 });
 
-test("a header longer than the format allows is refused", () => {
+test("a header longer than the format allows is rejected", () => {
   const metadata = new Map([["long", "x".repeat(100_000_000)]]);
-  refuses("BAD_ARGUMENT", () => writeSafetensors([], metadata), /format allows 100000000/);
+  rejects("BAD_ARGUMENT", () => writeSafetensors([], metadata), /format allows 100000000/);
 });
 
-test("what would not be read back is refused: too many names, too many dimensions", () => {
+test("what would not be read back is rejected: too many names, too many dimensions", () => {
   const metadata = new Map(Array.from({ length: 250_001 }, (_, index) => [String(index), ""]));
-  refuses("BAD_ARGUMENT", () => writeSafetensors([], metadata), /250001 texts of metadata .* 250000/);
+  rejects("BAD_ARGUMENT", () => writeSafetensors([], metadata), /250001 texts of metadata .* 250000/);
   const none = new Uint8Array(0);
   const many = Array.from({ length: 250_001 }, (_, index) => ({
     ...good,
@@ -131,9 +131,9 @@ test("what would not be read back is refused: too many names, too many dimension
     shape: [0],
     bytes: none,
   }));
-  refuses("BAD_ARGUMENT", () => writeSafetensors(many), /250001 tensors .* 250000/);
+  rejects("BAD_ARGUMENT", () => writeSafetensors(many), /250001 tensors .* 250000/);
   const shape = Array(65).fill(1);
-  refuses("BAD_ARGUMENT", () => writeSafetensors([{ ...good, shape }]), /65 dimensions; at most 64/);
+  rejects("BAD_ARGUMENT", () => writeSafetensors([{ ...good, shape }]), /65 dimensions; at most 64/);
 });
 
 test("tensors and texts may come in an object by name; an empty one is an empty file", () => {
@@ -143,9 +143,9 @@ test("tensors and texts may come in an object by name; an empty one is an empty 
   sameBytes(writeSafetensors({}), writeSafetensors([]), "the empty file");
 });
 
-test("arguments of another kind are refused", () => {
+test("arguments of another kind are rejected", () => {
   for (const tensors of [undefined, null, 7, "text", [undefined], [7], { a: null }, [{}]]) {
-    refuses("BAD_ARGUMENT", () => writeSafetensors(tensors as never));
+    rejects("BAD_ARGUMENT", () => writeSafetensors(tensors as never));
   }
   for (const change of [
     { name: 7 },
@@ -156,9 +156,9 @@ test("arguments of another kind are refused", () => {
     { bytes: undefined },
     { bytes: new Float32Array(2) },
   ]) {
-    refuses("BAD_ARGUMENT", () => writeSafetensors([{ ...good, ...change } as never]));
+    rejects("BAD_ARGUMENT", () => writeSafetensors([{ ...good, ...change } as never]));
   }
   for (const metadata of [null, 7, "text", [["a", "b"]], { a: 7 }, new Map([["a", 7]])]) {
-    refuses("BAD_ARGUMENT", () => writeSafetensors([good], metadata as never));
+    rejects("BAD_ARGUMENT", () => writeSafetensors([good], metadata as never));
   }
 });

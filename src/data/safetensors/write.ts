@@ -17,7 +17,7 @@ import {
   type StoredTensor,
   sizeOf,
 } from "./format.js";
-import { quote } from "./refusal.js";
+import { quote } from "./rejection.js";
 
 const alignment = 8;
 

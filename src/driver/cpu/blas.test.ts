@@ -1,4 +1,4 @@
-/** A BLAS library that can't be used is refused when the runtime opens, by the setting's name and with what helps. */
+/** A BLAS library that can't be used is rejected when the runtime opens, by the setting's name and with what helps. */
 
 import assert from "node:assert/strict";
 import test from "node:test";
@@ -7,7 +7,7 @@ import { withCpuRuntime } from "../../../test/support/runtimes.js";
 
 const noCompiler = "this machine has no C compiler";
 
-function refuses(blas: string, why: RegExp): void {
+function rejects(blas: string, why: RegExp): void {
   const message = new RegExp(
     `^HOLDFAST_BLAS is ".*", which ${why.source}.*Debian's package libopenblas0 .* turn the setting off`,
   );
@@ -15,19 +15,19 @@ function refuses(blas: string, why: RegExp): void {
 }
 
 test("a library that is not there", () => {
-  refuses("libnosuchblas.so.0", /does not load: .*No such file/);
+  rejects("libnosuchblas.so.0", /does not load: .*No such file/);
 });
 
 test("a library that lacks a product", (t) => {
   const library = compileBlas("WITHOUT_DOUBLES");
   if (!library) return t.skip(noCompiler);
-  refuses(library.path, /has no function cblas_dgemm/);
+  rejects(library.path, /has no function cblas_dgemm/);
 });
 
 test("a library that counts in 64-bit integers", (t) => {
   const library = compileBlas("WIDE_INTEGERS");
   if (!library) return t.skip(noCompiler);
-  refuses(library.path, /counts in 64-bit integers/);
+  rejects(library.path, /counts in 64-bit integers/);
 });
 
 test("without the setting no library is looked for", () => {

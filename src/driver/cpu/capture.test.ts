@@ -148,17 +148,17 @@ const illegal: Record<string, (given: InCapture) => void> = {
 };
 
 for (const [call, act] of Object.entries(illegal)) {
-  test(`${call} inside a capture is refused, spoils it, and is the one named at its end`, () => {
+  test(`${call} inside a capture is rejected, spoils it, and is the one named at its end`, () => {
     const { driver, stream, host, kernels, memory, set, at } = open();
     const inside = driver.createEvent();
     driver.beginCapture(stream, "thread-local");
     set(stream, 0, 1);
     driver.recordEvent(inside, stream);
-    const refused = { code: "CAPTURE_REFUSED", message: new RegExp(`\\b${call}\\b`) };
-    assert.throws(() => act({ driver, stream, inside, host, kernel: kernels.add, memory }), refused);
-    assert.throws(() => driver.allocateHost(bytes(7)), { code: "CAPTURE_REFUSED" });
-    assert.throws(() => set(stream, 0, 2), refused);
-    assert.throws(() => driver.endCapture(stream), refused);
+    const rejected = { code: "CAPTURE_REJECTED", message: new RegExp(`\\b${call}\\b`) };
+    assert.throws(() => act({ driver, stream, inside, host, kernel: kernels.add, memory }), rejected);
+    assert.throws(() => driver.allocateHost(bytes(7)), { code: "CAPTURE_REJECTED" });
+    assert.throws(() => set(stream, 0, 2), rejected);
+    assert.throws(() => driver.endCapture(stream), rejected);
     set(stream, 0, 3);
     driver.synchronize(stream);
     assert.equal(at(0), 3);
@@ -177,10 +177,10 @@ test("a capture can't wait for work outside it, and other streams go on as ever"
   assert.equal(at(0), 4);
   assert.equal(driver.isReached(outside), true);
   assert.throws(() => driver.waitEvent(stream, outside), {
-    code: "CAPTURE_REFUSED",
+    code: "CAPTURE_REJECTED",
     message: /event #1.*outside/,
   });
-  assert.throws(() => driver.endCapture(stream), { code: "CAPTURE_REFUSED" });
+  assert.throws(() => driver.endCapture(stream), { code: "CAPTURE_REJECTED" });
   driver.close();
 });
 
@@ -190,10 +190,10 @@ test("an event from inside an ended capture marks nothing until it is recorded a
   driver.beginCapture(stream, "thread-local");
   driver.recordEvent(event, stream);
   driver.endCapture(stream);
-  const refused = { code: "CAPTURE_REFUSED", message: /Record it again/ };
-  assert.throws(() => driver.waitEvent(stream, event), refused);
-  assert.throws(() => driver.isReached(event), refused);
-  assert.throws(() => driver.synchronizeEvent(event), refused);
+  const rejected = { code: "CAPTURE_REJECTED", message: /Record it again/ };
+  assert.throws(() => driver.waitEvent(stream, event), rejected);
+  assert.throws(() => driver.isReached(event), rejected);
+  assert.throws(() => driver.synchronizeEvent(event), rejected);
   driver.recordEvent(event, stream);
   assert.equal(driver.isReached(event), true);
   driver.close();
@@ -249,7 +249,7 @@ test("a graph is launched only between its instantiation and its end", () => {
   driver.close();
 });
 
-test("a graph whose memory, kernel or host memory is gone is refused by the node", () => {
+test("a graph whose memory, kernel or host memory is gone is rejected by the node", () => {
   const gone = {
     DEAD_ADDRESS: (given: ReturnType<typeof open>) => given.driver.release(given.memory),
     CLOSED: (given: ReturnType<typeof open>) => given.driver.unloadKernel(given.kernels.fill),

@@ -52,11 +52,11 @@ export class Capture {
     for (const [other, count] of mark.clock) clock.set(other, Math.max(count, clock.get(other) ?? 0));
   }
 
-  /** Refuses a call that is illegal in a capture, and spoils the capture. */
-  refuse(call: string, wayOut: string): never {
+  /** Rejects a call that is illegal in a capture, and spoils the capture. */
+  reject(call: string, wayOut: string): never {
     this.#firstIllegalCall ??= call;
     const message = `${call} is illegal inside the capture on stream #${this.origin.id}; ${wayOut} The capture is spoilt: end it and begin anew.`;
-    throw new HoldfastError("CAPTURE_REFUSED", message, { numbers: { call, stream: this.origin.id } });
+    throw new HoldfastError("CAPTURE_REJECTED", message, { numbers: { call, stream: this.origin.id } });
   }
 
   /** Gives what was recorded, or says why it can't be a graph. */
@@ -82,7 +82,7 @@ export class Capture {
   #requireUnspoiled(): void {
     if (this.#firstIllegalCall === undefined) return;
     const message = `The capture on stream #${this.origin.id} was spoilt by ${this.#firstIllegalCall}, which is illegal inside a capture. Do that before beginCapture or after endCapture.`;
-    throw new HoldfastError("CAPTURE_REFUSED", message, {
+    throw new HoldfastError("CAPTURE_REJECTED", message, {
       numbers: { call: this.#firstIllegalCall, stream: this.origin.id },
     });
   }

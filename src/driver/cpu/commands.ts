@@ -127,7 +127,7 @@ export function countNodes(commands: readonly Command[]): NodeCount {
     kernel: count("launch"),
     copy: count("copyToDevice", "copyToHost", "copyOnDevice"),
     fill: count("fill"),
-    // The CPU driver has no such nodes: it refuses the calls that would make them.
+    // The CPU driver has no such nodes: it rejects the calls that would make them.
     memory: 0,
     host: 0,
   };

@@ -98,10 +98,10 @@ test("a launch of no blocks is legal and does nothing", () => {
   driver.close();
 });
 
-test("wrong launches are refused with what would fit", () => {
+test("wrong launches are rejected with what would fit", () => {
   const { driver, memory, stream } = open();
   const kernel = driver.loadKernel(basicKernels.fill);
-  const refused: readonly (readonly [RegExp, Omit<Launch, "kernel">])[] = [
+  const rejected: readonly (readonly [RegExp, Omit<Launch, "kernel">])[] = [
     [/-1 blocks/, { blocks: -1, arguments: [memory, 1, 1] }],
     [/1.5 blocks/, { blocks: 1.5, arguments: [memory, 1, 1] }],
     [/2147483648 blocks/, { blocks: 2 ** 31, arguments: [memory, 1, 1] }],
@@ -117,45 +117,45 @@ test("wrong launches are refused with what would fit", () => {
     ],
     [/is 0.5; pass a whole number/, { blocks: 1, arguments: [memory, 1, 0.5] }],
   ];
-  for (const [message, launch] of refused) {
+  for (const [message, launch] of rejected) {
     assert.throws(() => driver.launch(stream, { kernel, ...launch }), { code: "BAD_ARGUMENT", message });
   }
   driver.close();
 });
 
-test("addresses with no committed memory behind them are refused, the null address first", () => {
+test("addresses with no committed memory behind them are rejected, the null address first", () => {
   const { driver, memory, stream, host } = open();
   const kernel = driver.loadKernel(basicKernels.fill);
   const source: HostSpan = { memory: host, offset: bytes(0), size: bytes(8) };
   for (const range of [span(0, 8), span(memory.address - 4, 8), span(memory.address + 65_532, 8)]) {
-    const refused = { code: "DEAD_ADDRESS" };
-    assert.throws(() => driver.launch(stream, { kernel, blocks: 1, arguments: [range, 1, 1] }), refused);
-    assert.throws(() => driver.fill(stream, range, 0), refused);
-    assert.throws(() => driver.copyToDevice(stream, range, source), refused);
-    assert.throws(() => driver.copyToHost(stream, source, range), refused);
-    assert.throws(() => driver.copyOnDevice(stream, span(memory.address, 8), range), refused);
-    assert.throws(() => driver.copyOnDevice(stream, range, span(memory.address, 8)), refused);
-    assert.throws(() => driver.deviceBytes(range), refused);
+    const rejected = { code: "DEAD_ADDRESS" };
+    assert.throws(() => driver.launch(stream, { kernel, blocks: 1, arguments: [range, 1, 1] }), rejected);
+    assert.throws(() => driver.fill(stream, range, 0), rejected);
+    assert.throws(() => driver.copyToDevice(stream, range, source), rejected);
+    assert.throws(() => driver.copyToHost(stream, source, range), rejected);
+    assert.throws(() => driver.copyOnDevice(stream, span(memory.address, 8), range), rejected);
+    assert.throws(() => driver.copyOnDevice(stream, range, span(memory.address, 8)), rejected);
+    assert.throws(() => driver.deviceBytes(range), rejected);
   }
   driver.close();
 });
 
-test("copies of two sizes, spans outside host memory and bytes that are none are refused", () => {
+test("copies of two sizes, spans outside host memory and bytes that are none are rejected", () => {
   const { driver, memory, stream, host } = open();
   const hostSpan = (offset: number, size: number) => ({ memory: host, offset, size }) as HostSpan;
   const eight = span(memory.address, 8);
-  const refused = (message: RegExp) => ({ code: "BAD_ARGUMENT", message });
-  assert.throws(() => driver.copyToDevice(stream, eight, hostSpan(0, 4)), refused(/4 and 8 bytes/));
-  assert.throws(() => driver.copyToHost(stream, hostSpan(0, 4), eight), refused(/8 and 4 bytes/));
-  assert.throws(() => driver.copyOnDevice(stream, eight, span(memory.address, 4)), refused(/4 and 8 bytes/));
+  const rejected = (message: RegExp) => ({ code: "BAD_ARGUMENT", message });
+  assert.throws(() => driver.copyToDevice(stream, eight, hostSpan(0, 4)), rejected(/4 and 8 bytes/));
+  assert.throws(() => driver.copyToHost(stream, hostSpan(0, 4), eight), rejected(/8 and 4 bytes/));
+  assert.throws(() => driver.copyOnDevice(stream, eight, span(memory.address, 4)), rejected(/4 and 8 bytes/));
   assert.throws(
     () => driver.copyToDevice(stream, eight, hostSpan(1020, 8)),
-    refused(/offset 1020 .* 1024 bytes/),
+    rejected(/offset 1020 .* 1024 bytes/),
   );
-  assert.throws(() => driver.hostBytes(hostSpan(-1, 4)), refused(/offset -1/));
-  assert.throws(() => driver.hostBytes(hostSpan(0.5, 4)), refused(/offset 0.5/));
+  assert.throws(() => driver.hostBytes(hostSpan(-1, 4)), rejected(/offset -1/));
+  assert.throws(() => driver.hostBytes(hostSpan(0.5, 4)), rejected(/offset 0.5/));
   for (const byte of [-1, 256, 1.5, Number.NaN]) {
-    assert.throws(() => driver.fill(stream, eight, byte), refused(/whole number from 0 to 255/));
+    assert.throws(() => driver.fill(stream, eight, byte), rejected(/whole number from 0 to 255/));
   }
   driver.close();
 });
@@ -213,7 +213,7 @@ test("host memory may be freed while copies from it are queued", () => {
   driver.close();
 });
 
-test("closed handles, and those of another driver, are refused by their number", () => {
+test("closed handles, and those of another driver, are rejected by their number", () => {
   const { driver, memory, stream, host } = open();
   const event = driver.createEvent();
   const kernel = driver.loadKernel(basicKernels.fill);
@@ -259,7 +259,7 @@ test("a stream with lost work tells so before it can be destroyed", () => {
   driver.close();
 });
 
-test("after close every call is refused, and closing again is harmless", () => {
+test("after close every call is rejected, and closing again is harmless", () => {
   const { driver, memory, stream, host } = open();
   const event = driver.createEvent();
   const kernel = driver.loadKernel(basicKernels.fill);
@@ -308,7 +308,7 @@ test("after close every call is refused, and closing again is harmless", () => {
   driver.close();
 });
 
-test("options that make no sense are refused", () => {
+test("options that make no sense are rejected", () => {
   for (const threads of [0, -1, 1.5, Number.NaN]) {
     assert.throws(() => openCpuDriver({ threads }), {
       code: "BAD_SETTING",
@@ -318,7 +318,7 @@ test("options that make no sense are refused", () => {
   assert.throws(() => openCpuDriver({ maximumBytes: 100 }), { code: "BAD_SETTING" });
 });
 
-test("host memory of no bytes, or of more than the host has, is refused", () => {
+test("host memory of no bytes, or of more than the host has, is rejected", () => {
   const { driver } = open();
   assert.throws(() => driver.allocateHost(bytes(0)), { code: "BAD_SIZE" });
   assert.throws(() => driver.allocateHost(bytes(2 ** 50)), { code: "OUT_OF_MEMORY" });

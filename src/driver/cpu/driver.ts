@@ -1,12 +1,12 @@
 /**
  * The CPU as a device. This file gives the interface its CPU meaning: which handles are open, what a capture turns
- * into a record, what it refuses. Memory, queues, captures and threads have files of their own.
+ * into a record, what it rejects. Memory, queues, captures and threads have files of their own.
  */
 
 import { cpus } from "node:os";
 import { HoldfastError } from "../../errors/index.js";
 import { type Bytes, bytes, formatBytes, type Span } from "../../units/index.js";
-import { begunTwice, capturedEvent, notBegun } from "../capture-refusals.js";
+import { begunTwice, capturedEvent, notBegun } from "../capture-rejections.js";
 import { requireByte, requireHostSize, requireHostSpan, requireSameSize } from "../checks.js";
 import type {
   CaptureMode,
@@ -122,19 +122,19 @@ class Cpu implements CpuDriver {
 
   reserve(size: Bytes): Span {
     this.#requireOpen();
-    this.#refuseInCapture("reserve");
+    this.#rejectInCapture("reserve");
     return this.#memory.reserve(size);
   }
 
   commit(part: Span): void {
     this.#requireOpen();
-    this.#refuseInCapture("commit");
+    this.#rejectInCapture("commit");
     this.#memory.commit(part);
   }
 
   release(reservation: Span): void {
     this.#requireOpen();
-    this.#refuseInCapture("release");
+    this.#rejectInCapture("release");
     this.#memory.requireReserved(reservation);
     this.#runEverything();
     this.#memory.release(reservation);
@@ -149,7 +149,7 @@ class Cpu implements CpuDriver {
 
   allocateHost(size: Bytes): HostMemory {
     this.#requireOpen();
-    this.#refuseInCapture("allocateHost");
+    this.#rejectInCapture("allocateHost");
     requireHostSize(size);
     const { available } = readHostMemory(this.#hostRoot);
     if (size > available) throw noHostMemory(size, available);
@@ -172,7 +172,7 @@ class Cpu implements CpuDriver {
   /** Queued copies keep the bytes alive until they have run. */
   freeHost(memory: HostMemory): void {
     const host = this.#hosts.get(memory);
-    this.#refuseInCapture("freeHost");
+    this.#rejectInCapture("freeHost");
     host.isFree = true;
     this.#hosts.close(memory);
     this.#deaths++;
@@ -186,7 +186,7 @@ class Cpu implements CpuDriver {
 
   destroyStream(stream: Stream): void {
     const queue = this.#streams.get(stream);
-    this.#refuseOnCapturing(queue, "destroyStream");
+    this.#rejectOnCapturing(queue, "destroyStream");
     queue.drain();
     queue.throwFailure();
     this.#streams.close(stream);
@@ -217,7 +217,7 @@ class Cpu implements CpuDriver {
       mark.capture.join(queue, mark);
     } else {
       const call = `waitEvent(stream #${stream.id}, event #${event.id}), the event being from outside,`;
-      if (this.#capture?.includes(queue)) this.#capture.refuse(call, "synchronise with outside work first.");
+      if (this.#capture?.includes(queue)) this.#capture.reject(call, "synchronise with outside work first.");
       queue.pushWait(mark);
     }
   }
@@ -235,7 +235,7 @@ class Cpu implements CpuDriver {
 
   synchronize(stream: Stream): void {
     const queue = this.#streams.get(stream);
-    this.#refuseOnCapturing(queue, "synchronize");
+    this.#rejectOnCapturing(queue, "synchronize");
     queue.drain();
     queue.throwFailure();
   }
@@ -274,7 +274,7 @@ class Cpu implements CpuDriver {
 
   loadKernel(source: KernelSource): Kernel {
     this.#requireOpen();
-    this.#refuseInCapture("loadKernel");
+    this.#rejectInCapture("loadKernel");
     const { name, native } = source;
     const compiled = native
       ? { module: undefined, run: native, addressBase: this.#memory.nativeAddress() }
@@ -287,7 +287,7 @@ class Cpu implements CpuDriver {
 
   unloadKernel(kernel: Kernel): void {
     const state = this.#kernels.get(kernel);
-    this.#refuseInCapture("unloadKernel");
+    this.#rejectInCapture("unloadKernel");
     this.#runEverything();
     this.#pool.unload(state);
     state.isUnloaded = true;
@@ -360,16 +360,16 @@ class Cpu implements CpuDriver {
     const { mark } = this.#events.get(event);
     if (mark === undefined || !("capture" in mark)) return mark;
     if (mark.capture !== this.#capture) throw capturedEvent(event);
-    return mark.capture.refuse(`${call}(event #${event.id})`, "ask after endCapture.");
+    return mark.capture.reject(`${call}(event #${event.id})`, "ask after endCapture.");
   }
 
-  #refuseInCapture(call: string): void {
-    this.#capture?.refuse(call, "do it before beginCapture or after endCapture.");
+  #rejectInCapture(call: string): void {
+    this.#capture?.reject(call, "do it before beginCapture or after endCapture.");
   }
 
-  #refuseOnCapturing(queue: CommandQueue, call: string): void {
+  #rejectOnCapturing(queue: CommandQueue, call: string): void {
     if (!this.#capture?.includes(queue)) return;
-    this.#capture.refuse(`${call}(stream #${queue.id})`, "do it before beginCapture or after endCapture.");
+    this.#capture.reject(`${call}(stream #${queue.id})`, "do it before beginCapture or after endCapture.");
   }
 
   /** Calls that take a handle need no such look: closing has emptied the tables. */

@@ -36,7 +36,7 @@ test("the first gap that is wide enough is taken", () => {
   assert.equal(memory.reserve(page).address, a.address + 3 * pageBytes);
 });
 
-test("a reservation that fits no gap is refused with the figures", () => {
+test("a reservation that fits no gap is rejected with the figures", () => {
   const memory = small();
   const kept = [1, 2, 3, 4].map(() => memory.reserve(bytes(4 * pageBytes)));
   memory.release(kept[0]!);
@@ -78,11 +78,11 @@ test("the last byte of 4 GiB can be committed and written", () => {
   assert.equal(memory.bytes[4 * GiB - 1], 5);
 });
 
-test("a commit that can't be is refused and changes nothing", () => {
+test("a commit that can't be is rejected and changes nothing", () => {
   const memory = small();
   const range = memory.reserve(bytes(4 * pageBytes));
   memory.commit(span(range.address, 2 * pageBytes));
-  const refused: readonly (readonly [string, Span])[] = [
+  const rejected: readonly (readonly [string, Span])[] = [
     ["NOT_OWNER", span(endOf(range), pageBytes)],
     ["NOT_OWNER", span(range.address, 5 * pageBytes)],
     ["NOT_OWNER", span(0, pageBytes)],
@@ -91,7 +91,7 @@ test("a commit that can't be is refused and changes nothing", () => {
     ["BAD_ARGUMENT", span(range.address + 2 * pageBytes, 0)],
     ["BAD_ARGUMENT", span(range.address + pageBytes, 2 * pageBytes)],
   ];
-  for (const [code, part] of refused) assert.throws(() => memory.commit(part), { code });
+  for (const [code, part] of rejected) assert.throws(() => memory.commit(part), { code });
   assert.equal(memory.committedBytes, 2 * pageBytes);
 });
 
@@ -108,7 +108,7 @@ test("a release needs the whole reservation, once", () => {
   assert.throws(() => memory.release(range), { code: "NOT_OWNER", message: /released before/ });
 });
 
-test("sizes of nothing and impossible maximums are refused", () => {
+test("sizes of nothing and impossible maximums are rejected", () => {
   assert.throws(() => small().reserve(bytes(0)), { code: "BAD_SIZE" });
   for (const maximumBytes of [0, -pageBytes, 1000, pageBytes + 1, Number.NaN]) {
     assert.throws(() => new DeviceMemory({ maximumBytes }), { code: "BAD_SETTING" });

@@ -209,7 +209,7 @@ test("every instruction of the table is one that the engine knows under that typ
   }
 });
 
-test("an instruction under another type is one that the engine refuses", () => {
+test("an instruction under another type is one that the engine rejects", () => {
   assert.ok(!isValid({ takes: ["v128"], gives: ["f32"] }, (code) => code.op("f32x4.neg")));
   assert.ok(
     !isValid({ takes: ["v128", "f64"], gives: ["v128"] }, (code) => code.lane("f32x4.replace_lane", 1)),

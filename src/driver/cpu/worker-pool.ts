@@ -51,7 +51,7 @@ export interface PoolStatistics {
 }
 
 export class WorkerPool {
-  /** This thread included; fewer than asked for where the system refuses some. */
+  /** This thread included; fewer than asked for where the system rejects some. */
   #threads: number;
   readonly #memory: WebAssembly.Memory;
   readonly #job = createSharedJob();
@@ -174,7 +174,7 @@ export class WorkerPool {
 }
 
 function warnOfFewer(threads: number, asked: number, reason: Error): void {
-  const message = `The system refused a thread of the CPU driver (${reason.message}). Kernels run on ${threads} of ${asked} threads. ${threadAdvice}, or set HOLDFAST_THREADS=${threads}.`;
+  const message = `The system rejected a thread of the CPU driver (${reason.message}). Kernels run on ${threads} of ${asked} threads. ${threadAdvice}, or set HOLDFAST_THREADS=${threads}.`;
   process.emitWarning(message, { code: "HOLDFAST_FEWER_THREADS" });
 }
 

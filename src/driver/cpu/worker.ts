@@ -53,7 +53,7 @@ function runShare(): void {
 /** The first failure of a job is kept; those that come with it are its like. */
 function reportFailure({ failureText }: SharedJob, error: unknown): void {
   if (Atomics.compareExchange(words, word.failed, 0, 1) !== 0) return;
-  // encodeInto refuses shared memory, so the text takes the long way round.
+  // encodeInto rejects shared memory, so the text takes the long way round.
   const text = new TextEncoder().encode(String(error)).subarray(0, failureText.length);
   failureText.set(text);
   Atomics.store(words, word.failureLength, text.length);

@@ -64,7 +64,7 @@ test("after a lost context a failure of any library names the first", { skip }, 
 test("the end of a capture names what failed inside it, and only that", { skip }, () => {
   const { driver } = openWith(cudaStatus.ERROR_STREAM_CAPTURE_UNSUPPORTED);
   const invalidate = () => libraries!.answer("libcuda.so.1", cudaStatus.ERROR_STREAM_CAPTURE_INVALIDATED);
-  assert.throws(() => driver.cuMemAlloc_v2(1, 2), { code: "CAPTURE_REFUSED" });
+  assert.throws(() => driver.cuMemAlloc_v2(1, 2), { code: "CAPTURE_REJECTED" });
   invalidate();
   assert.throws(() => driver.cuStreamEndCapture(1, 2), /cuMemAlloc_v2\(toMemory 0x1, size 2\) failed first/);
   assert.throws(

@@ -1,4 +1,4 @@
-/** Captures on CUDA: what is recorded, what is refused before CUDA is asked, and what a graph needs to be launched. */
+/** Captures on CUDA: what is recorded, what is rejected before CUDA is asked, and what a graph needs to be launched. */
 
 import assert from "node:assert/strict";
 import test, { afterEach, describe } from "node:test";
@@ -149,7 +149,7 @@ describe("a capture", { skip }, () => {
     });
   });
 
-  test("that never waited for its side stream is refused with the way out, and both streams are free again", () => {
+  test("that never waited for its side stream is rejected with the way out, and both streams are free again", () => {
     withEmulatorDriver({}, (driver) => {
       const { stream, set, at } = prepare(driver);
       const [side, fork] = [driver.createStream(), driver.createEvent()];
@@ -175,22 +175,22 @@ describe("a capture", { skip }, () => {
     withEmulatorDriver({}, (driver) => {
       const { stream, set } = prepare(driver);
       const other = driver.createStream();
-      const refused = (message: RegExp) => ({ code: "CAPTURE_ORDER", message });
-      assert.throws(() => driver.endCapture(stream), refused(/no capture is open/));
+      const rejected = (message: RegExp) => ({ code: "CAPTURE_ORDER", message });
+      assert.throws(() => driver.endCapture(stream), rejected(/no capture is open/));
       driver.beginCapture(stream, "thread-local");
       assert.throws(
         () => driver.beginCapture(stream, "thread-local"),
-        refused(/while the capture on stream #1/),
+        rejected(/while the capture on stream #1/),
       );
-      assert.throws(() => driver.beginCapture(other, "thread-local"), refused(/stream #2 while/));
-      assert.throws(() => driver.endCapture(other), refused(/began on stream #1/));
+      assert.throws(() => driver.beginCapture(other, "thread-local"), rejected(/stream #2 while/));
+      assert.throws(() => driver.endCapture(other), rejected(/began on stream #1/));
       assert.deepEqual(
         [emulator.calls("cuStreamBeginCapture"), emulator.calls("cuStreamEndCapture")],
         [1, 0],
       );
       set(stream, 0, 1);
       assert.equal(driver.endCapture(stream).nodes.kernel, 1);
-      assert.throws(() => driver.endCapture(stream), refused(/no capture is open/));
+      assert.throws(() => driver.endCapture(stream), rejected(/no capture is open/));
       assert.equal(emulator.calls("cuStreamEndCapture"), 1);
     });
   });
@@ -216,10 +216,10 @@ describe("a capture", { skip }, () => {
       const { stream, set, cell, at } = prepare(driver);
       driver.beginCapture(stream, "thread-local");
       emulator.fail("cuMemsetD8Async", 900, { times: 1 });
-      assert.throws(() => driver.fill(stream, cell(0), 1), { code: "CAPTURE_REFUSED" });
+      assert.throws(() => driver.fill(stream, cell(0), 1), { code: "CAPTURE_REJECTED" });
       emulator.fail("cuStreamEndCapture", 901, { times: 1 });
       assert.throws(() => driver.endCapture(stream), {
-        code: "CAPTURE_REFUSED",
+        code: "CAPTURE_REJECTED",
         message: /^cuStreamEndCapture\(.*\(901\).*cuMemsetD8Async\(.*failed first: .*\(900\)/,
       });
       emulator.reset();
@@ -274,7 +274,7 @@ describe("what is illegal in a capture", { skip }, () => {
   });
 
   for (const [call, act] of Object.entries(illegal)) {
-    test(`${call} is refused by name, CUDA is not asked, and the capture is spoilt`, () => {
+    test(`${call} is rejected by name, CUDA is not asked, and the capture is spoilt`, () => {
       withEmulatorDriver({}, (driver) => {
         const { stream, host, kernels, memory, set, at } = prepare(driver);
         const other = driver.createStream();
@@ -284,19 +284,19 @@ describe("what is illegal in a capture", { skip }, () => {
         set(stream, 0, 1);
         driver.recordEvent(inside, stream);
         const named = new RegExp(call.replace(/[()]/g, "\\$&"));
-        const refused = { code: "CAPTURE_REFUSED", message: named };
+        const rejected = { code: "CAPTURE_REJECTED", message: named };
         const before = callsMade();
         const given = { driver, stream, other, inside, outside, host, kernel: kernels.add, memory };
         assert.throws(() => act(given), {
-          code: "CAPTURE_REFUSED",
+          code: "CAPTURE_REJECTED",
           message: new RegExp(`${named.source}.*CUDA was not asked`),
         });
         // A second one does not take the first one's place.
-        assert.throws(() => driver.allocateHost(bytes(7)), { code: "CAPTURE_REFUSED" });
-        assert.throws(() => set(stream, 0, 2), refused);
-        assert.throws(() => driver.recordEvent(inside, stream), refused);
+        assert.throws(() => driver.allocateHost(bytes(7)), { code: "CAPTURE_REJECTED" });
+        assert.throws(() => set(stream, 0, 2), rejected);
+        assert.throws(() => driver.recordEvent(inside, stream), rejected);
         assert.deepEqual(callsMade(), before);
-        assert.throws(() => driver.endCapture(stream), refused);
+        assert.throws(() => driver.endCapture(stream), rejected);
         assert.throws(() => driver.endCapture(stream), { code: "CAPTURE_ORDER" });
         // Everything is as before the capture.
         assert.equal(at(0), 0);
@@ -340,11 +340,11 @@ describe("what is illegal in a capture", { skip }, () => {
       const { stream, capture } = prepare(driver);
       const event = driver.createEvent();
       capture(() => driver.recordEvent(event, stream));
-      const refused = { code: "CAPTURE_REFUSED", message: /Event #1 .*Record it again/ };
+      const rejected = { code: "CAPTURE_REJECTED", message: /Event #1 .*Record it again/ };
       const before = callsMade();
-      assert.throws(() => driver.waitEvent(stream, event), refused);
-      assert.throws(() => driver.isReached(event), refused);
-      assert.throws(() => driver.synchronizeEvent(event), refused);
+      assert.throws(() => driver.waitEvent(stream, event), rejected);
+      assert.throws(() => driver.isReached(event), rejected);
+      assert.throws(() => driver.synchronizeEvent(event), rejected);
       assert.deepEqual(callsMade(), before);
       driver.recordEvent(event, stream);
       driver.synchronizeEvent(event);
@@ -377,7 +377,7 @@ describe("a graph", { skip }, () => {
     ["MEM_ALLOC", { memory: 1 }],
     ["MEM_FREE", { memory: 1 }],
     ["EMPTY", {}],
-    // Whatever Holdfast does not know has no place in a graph of its own, and counts as what is refused.
+    // Whatever Holdfast does not know has no place in a graph of its own, and counts as what is rejected.
     ["EVENT_RECORD", { host: 1 }],
   ];
   for (const [type, expected] of plantings) {
@@ -421,24 +421,24 @@ describe("a graph", { skip }, () => {
     });
   });
 
-  test("inside a capture is refused on the capturing stream, by name", () => {
+  test("inside a capture is rejected on the capturing stream, by name", () => {
     withEmulatorDriver({}, (driver) => {
       const { stream, set, capture } = prepare(driver);
       const graph = capture(() => set(stream, 0, 1));
       driver.instantiate(graph);
-      const refused = (message: RegExp) => ({ code: "CAPTURE_REFUSED", message });
+      const rejected = (message: RegExp) => ({ code: "CAPTURE_REJECTED", message });
       assert.throws(
         () => capture(() => driver.launchGraph(stream, graph)),
-        refused(/launchGraph\(stream #1\)/),
+        rejected(/launchGraph\(stream #1\)/),
       );
-      assert.throws(() => driver.endCapture(stream), refused(/launchGraph/));
-      assert.throws(() => capture(() => driver.instantiate(graph)), refused(/instantiate/));
-      assert.throws(() => driver.endCapture(stream), refused(/instantiate/));
+      assert.throws(() => driver.endCapture(stream), rejected(/launchGraph/));
+      assert.throws(() => capture(() => driver.instantiate(graph)), rejected(/instantiate/));
+      assert.throws(() => driver.endCapture(stream), rejected(/instantiate/));
       assert.equal(emulator.calls("cuGraphLaunch"), 0);
     });
   });
 
-  test("whose memory, kernel or host memory is gone is refused before CUDA is asked", () => {
+  test("whose memory, kernel or host memory is gone is rejected before CUDA is asked", () => {
     type Prepared = ReturnType<typeof prepare>;
     const gone: readonly [string, RegExp, (driver: CudaDriver, given: Prepared) => void][] = [
       ["DEAD_ADDRESS", /touches .* which was released/, (driver, { memory }) => driver.release(memory)],

@@ -1,6 +1,6 @@
 /**
  * One capture, as the driver keeps it: which streams are in it, what its work touches, and the first illegal call. Illegal
- * calls are refused here by name, so CUDA is never asked; like there, they spoil the whole capture.
+ * calls are rejected here by name, so CUDA is never asked; like there, they spoil the whole capture.
  */
 
 import { HoldfastError } from "../../errors/index.js";
@@ -41,17 +41,17 @@ export class CudaCapture {
     this.#members.add(stream);
   }
 
-  /** Refuses a call that is illegal in a capture, and spoils the capture. */
-  refuse(call: string, wayOut: string): never {
+  /** Rejects a call that is illegal in a capture, and spoils the capture. */
+  reject(call: string, wayOut: string): never {
     this.#firstIllegalCall ??= call;
     const message = `${call} is illegal inside the capture on stream #${this.origin.id}; ${wayOut} CUDA was not asked. The capture is spoilt: end it and begin anew.`;
-    throw new HoldfastError("CAPTURE_REFUSED", message, { numbers: { call, stream: this.origin.id } });
+    throw new HoldfastError("CAPTURE_REJECTED", message, { numbers: { call, stream: this.origin.id } });
   }
 
   requireUnspoiled(): void {
     if (this.#firstIllegalCall === undefined) return;
     const message = `The capture on stream #${this.origin.id} was spoilt by ${this.#firstIllegalCall}, which is illegal inside a capture. Do that before beginCapture or after endCapture.`;
-    throw new HoldfastError("CAPTURE_REFUSED", message, {
+    throw new HoldfastError("CAPTURE_REJECTED", message, {
       numbers: { call: this.#firstIllegalCall, stream: this.origin.id },
     });
   }

@@ -255,7 +255,7 @@ describe("the library", { skip }, () => {
 
   test("that has no algorithm is told with the whole product, and nothing is held", () => {
     withEmulatorDriver({}, (driver) => {
-      emulator.set("productsRefused", 1);
+      emulator.set("productsRejected", 1);
       const source = sourceOf({ ...plain, m: 7, n: 8, k: 9, batch: 2, dtype: "bf16" }, { a: 2, b: 2, c: 4 });
       for (let turn = 0; turn < 2; turn++) {
         assert.throws(() => driver.loadKernel(source), {
@@ -354,7 +354,7 @@ describe("the library", { skip }, () => {
 });
 
 describe("the arguments of a product", { skip }, () => {
-  test("that are wrong or dead are refused by their place, and the library is not asked", () => {
+  test("that are wrong or dead are rejected by their place, and the library is not asked", () => {
     withEmulatorDriver({}, (driver) => {
       const bench = openBench(driver);
       const { operands, addresses } = place({ ...plain, bias: "one" }, bench);
@@ -380,7 +380,7 @@ describe("the arguments of a product", { skip }, () => {
     });
   });
 
-  test("are refused where a bias or a workspace is not aligned as algorithms want it, and the library is not asked", () => {
+  test("are rejected where a bias or a workspace is not aligned as algorithms want it, and the library is not asked", () => {
     emulator.set("gemmWorkspace", 1024);
     withEmulatorDriver({}, (driver) => {
       const bench = openBench(driver);
@@ -393,14 +393,14 @@ describe("the arguments of a product", { skip }, () => {
         const given = [...moved, span(workspace.address + work, 1024)];
         driver.launch(bench.stream, { kernel, blocks: 1, arguments: given });
       };
-      const refused = (message: RegExp) => ({ code: "BAD_ARGUMENT", message });
+      const rejected = (message: RegExp) => ({ code: "BAD_ARGUMENT", message });
       assert.throws(
         launch(4, 0),
-        refused(/The bias of kernel "product_f32" lies 4 bytes behind a multiple of 16/),
+        rejected(/The bias of kernel "product_f32" lies 4 bytes behind a multiple of 16/),
       );
-      assert.throws(launch(0, 128), refused(/The workspace of .* 128 bytes behind a multiple of 256/));
+      assert.throws(launch(0, 128), rejected(/The workspace of .* 128 bytes behind a multiple of 256/));
       const odd = { ...source, product: { ...source.product!, batch: 2, biasBatchStride: 3 } };
-      assert.throws(() => driver.loadKernel(odd), refused(/The bias of/));
+      assert.throws(() => driver.loadKernel(odd), rejected(/The bias of/));
       assert.equal(emulator.calls("cublasLtMatmul"), 0);
       launch(16, 256)();
     });

@@ -61,9 +61,9 @@ const codes = {
   ERROR_NO_DEVICE: "NO_CUDA",
   ERROR_STUB_LIBRARY: "NO_CUDA",
   ERROR_SYSTEM_DRIVER_MISMATCH: "NO_CUDA",
-  ERROR_STREAM_CAPTURE_UNSUPPORTED: "CAPTURE_REFUSED",
-  ERROR_STREAM_CAPTURE_UNJOINED: "CAPTURE_REFUSED",
-  ERROR_STREAM_CAPTURE_WRONG_THREAD: "CAPTURE_REFUSED",
+  ERROR_STREAM_CAPTURE_UNSUPPORTED: "CAPTURE_REJECTED",
+  ERROR_STREAM_CAPTURE_UNJOINED: "CAPTURE_REJECTED",
+  ERROR_STREAM_CAPTURE_WRONG_THREAD: "CAPTURE_REJECTED",
 } as const;
 
 for (const [status, code] of Object.entries(codes)) {
@@ -121,7 +121,7 @@ test("a capture that was invalidated names the call that did it", () => {
   tell(failures, allocate);
   tell(failures, failed("cuEventRecord", [1, stream], "ERROR_STREAM_CAPTURE_INVALIDATED"));
   const { code, message } = tell(failures, endCapture);
-  assert.equal(code, "CAPTURE_REFUSED");
+  assert.equal(code, "CAPTURE_REJECTED");
   assert.match(
     message,
     /^cuStreamEndCapture\(.*\(901\).*cuMemAlloc_v2\(toMemory 0x1, size 64\) failed first: CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED \(900\)/,

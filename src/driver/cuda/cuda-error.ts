@@ -115,7 +115,7 @@ function codeOf({ library, status }: FailedCall): ErrorCode {
     status >= cudaStatus.ERROR_STREAM_CAPTURE_UNSUPPORTED &&
     status <= cudaStatus.ERROR_STREAM_CAPTURE_WRONG_THREAD
   )
-    return "CAPTURE_REFUSED";
+    return "CAPTURE_REJECTED";
   return noDevice.has(status) ? "NO_CUDA" : "DRIVER_FAILED";
 }
 

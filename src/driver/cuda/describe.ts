@@ -68,11 +68,11 @@ function describeLibrary<F extends Signatures>(
   }
 }
 
-/** Of a library that is nowhere: which one, and what brings it. Where a file was found and refused it takes the whole. */
+/** Of a library that is nowhere: which one, and what brings it. Where a file was found and rejected it takes the whole. */
 function summaryOf(error: unknown): string | undefined {
   if (!(error instanceof HoldfastError)) return undefined;
-  const { names, packages, refused } = error.numbers;
-  if (refused !== 0 || names === undefined || packages === undefined) return undefined;
+  const { names, packages, rejected } = error.numbers;
+  if (rejected !== 0 || names === undefined || packages === undefined) return undefined;
   return `${String(names).replaceAll(" ", " or ")} was not found. ${packages}.`;
 }
 

@@ -57,7 +57,7 @@ describe("the list of devices", { skip }, () => {
 });
 
 describe("a device that can't be had", { skip }, () => {
-  test("because its number is none of the machine's is refused with their count", () => {
+  test("because its number is none of the machine's is rejected with their count", () => {
     emulator.set("devices", 2);
     for (const index of [2, 7, -1, 0.5, Number.NaN]) {
       assert.throws(() => openEmulatorDriver({ index }), {
@@ -80,7 +80,7 @@ describe("a device that can't be had", { skip }, () => {
     assert.throws(() => listCudaDevices(environment), { code: "NO_CUDA" });
   });
 
-  test("because it is older than Ampere is refused by its name and what it can do", () => {
+  test("because it is older than Ampere is rejected by its name and what it can do", () => {
     emulator.set("computeMajor", 7);
     emulator.set("computeMinor", 5);
     assert.throws(() => openEmulatorDriver(), {

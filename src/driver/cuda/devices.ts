@@ -7,7 +7,7 @@ import { deviceAttribute } from "./constants.js";
 import { OutBlock } from "./out-block.js";
 
 /** What kernels are printed for begins here. */
-const leastCapability = 8;
+const minCapability = 8;
 
 export interface CudaDeviceInfo {
   /** Its number, which `device("cuda", { index })` takes. */
@@ -76,7 +76,7 @@ export function openDevice(index: number, environment: Environment): OpenedDevic
     const count = out.i32();
     if (!Number.isInteger(index) || index < 0 || index >= count) throw noSuchDevice(index, count);
     const { info, ordinal } = describe(cuda, index);
-    if (Number.parseInt(info.computeCapability, 10) < leastCapability) throw tooOld(info);
+    if (Number.parseInt(info.computeCapability, 10) < minCapability) throw tooOld(info);
     cuda.driver.cuDevicePrimaryCtxRetain(out.address, ordinal);
     const context = out.u64();
     const use = (): void => {
@@ -146,7 +146,7 @@ function noSuchDevice(index: number, count: number): HoldfastError {
 function tooOld({ index, name, computeCapability }: CudaDeviceInfo): HoldfastError {
   return new HoldfastError(
     "NO_CUDA",
-    `GPU ${index}, ${name}, has compute capability ${computeCapability}; Holdfast needs ${leastCapability}.0 or later ` +
+    `GPU ${index}, ${name}, has compute capability ${computeCapability}; Holdfast needs ${minCapability}.0 or later ` +
       "(Ampere and what came after it).",
     { numbers: { index, computeCapability } },
   );

@@ -92,7 +92,7 @@ describe("bytes", { skip }, () => {
     });
   });
 
-  test("that are not there, are of two sizes or are no bytes are refused, and CUDA is not asked", () => {
+  test("that are not there, are of two sizes or are no bytes are rejected, and CUDA is not asked", () => {
     withEmulatorDriver({}, (driver) => {
       const { memory, stream, host } = openBench(driver);
       const hostSpan = (offset: number, size: number) => ({ memory: host, offset, size }) as HostSpan;
@@ -102,24 +102,24 @@ describe("bytes", { skip }, () => {
         span(memory.address - 4, 8),
         span(memory.address + memory.size - 4, 8),
       ]) {
-        const refused = { code: "DEAD_ADDRESS", message: /no memory is committed/ };
-        assert.throws(() => driver.fill(stream, dead, 0), refused);
-        assert.throws(() => driver.copyToDevice(stream, dead, hostSpan(0, 8)), refused);
-        assert.throws(() => driver.copyToHost(stream, hostSpan(0, 8), dead), refused);
-        assert.throws(() => driver.copyOnDevice(stream, eight, dead), refused);
-        assert.throws(() => driver.copyOnDevice(stream, dead, eight), refused);
+        const rejected = { code: "DEAD_ADDRESS", message: /no memory is committed/ };
+        assert.throws(() => driver.fill(stream, dead, 0), rejected);
+        assert.throws(() => driver.copyToDevice(stream, dead, hostSpan(0, 8)), rejected);
+        assert.throws(() => driver.copyToHost(stream, hostSpan(0, 8), dead), rejected);
+        assert.throws(() => driver.copyOnDevice(stream, eight, dead), rejected);
+        assert.throws(() => driver.copyOnDevice(stream, dead, eight), rejected);
       }
-      const refused = (message: RegExp) => ({ code: "BAD_ARGUMENT", message });
-      assert.throws(() => driver.copyToDevice(stream, eight, hostSpan(0, 4)), refused(/4 and 8 bytes/));
-      assert.throws(() => driver.copyToHost(stream, hostSpan(0, 4), eight), refused(/8 and 4 bytes/));
-      assert.throws(() => driver.copyOnDevice(stream, eight, span(memory.address, 4)), refused(/4 and 8/));
+      const rejected = (message: RegExp) => ({ code: "BAD_ARGUMENT", message });
+      assert.throws(() => driver.copyToDevice(stream, eight, hostSpan(0, 4)), rejected(/4 and 8 bytes/));
+      assert.throws(() => driver.copyToHost(stream, hostSpan(0, 4), eight), rejected(/8 and 4 bytes/));
+      assert.throws(() => driver.copyOnDevice(stream, eight, span(memory.address, 4)), rejected(/4 and 8/));
       assert.throws(
         () => driver.copyToDevice(stream, eight, hostSpan(host.size - 4, 8)),
-        refused(/lies outside/),
+        rejected(/lies outside/),
       );
-      assert.throws(() => driver.hostBytes(hostSpan(-1, 4)), refused(/offset -1/));
+      assert.throws(() => driver.hostBytes(hostSpan(-1, 4)), rejected(/offset -1/));
       for (const byte of [-1, 256, 1.5, Number.NaN])
-        assert.throws(() => driver.fill(stream, eight, byte), refused(/0 to 255/));
+        assert.throws(() => driver.fill(stream, eight, byte), rejected(/0 to 255/));
       assert.throws(() => driver.allocateHost(bytes(0)), { code: "BAD_SIZE" });
       for (const call of ["cuMemcpyHtoDAsync", "cuMemcpyDtoHAsync", "cuMemcpyDtoDAsync", "cuMemsetD8Async"])
         assert.equal(emulator.calls(call), 0, call);
@@ -225,7 +225,7 @@ describe("order", { skip }, () => {
   });
 });
 
-test("closed handles, and those of another driver, are refused by their number", { skip }, () => {
+test("closed handles, and those of another driver, are rejected by their number", { skip }, () => {
   withEmulatorDriver({}, (driver) => {
     const { memory, stream, host } = openBench(driver);
     const event = driver.createEvent();
@@ -295,7 +295,7 @@ function usesOf(driver: Driver): Record<Exclude<DriverCall, "annotate" | "close"
   };
 }
 
-test("after close every call is refused, and closing again is harmless", { skip }, () => {
+test("after close every call is rejected, and closing again is harmless", { skip }, () => {
   const before = heldOnEmulator();
   const driver = openEmulatorDriver();
   const uses = usesOf(driver);
@@ -408,7 +408,7 @@ test("a driver that is closed in the middle of a capture gives everything back",
       const { memory, stream } = openBench(driver);
       driver.beginCapture(stream, "thread-local");
       driver.fill(stream, memory, 1);
-      if (isSpoilt) assert.throws(() => driver.synchronize(stream), { code: "CAPTURE_REFUSED" });
+      if (isSpoilt) assert.throws(() => driver.synchronize(stream), { code: "CAPTURE_REJECTED" });
     });
   }
 });

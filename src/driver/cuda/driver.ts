@@ -1,6 +1,6 @@
 /**
  * An NVIDIA GPU as a device, through the driver API. This file gives the interface its CUDA meaning: handles, order, what
- * a capture refuses. Memory, kernels, products and graphs have files of their own.
+ * a capture rejects. Memory, kernels, products and graphs have files of their own.
  *
  * Everything runs in the device's primary context, which the CUDA libraries share. Streams don't wait for the default
  * stream, which nothing here uses.
@@ -8,7 +8,7 @@
 
 import { HoldfastError } from "../../errors/index.js";
 import { type Bytes, bytes, GiB, type Span } from "../../units/index.js";
-import { begunTwice, capturedEvent, notBegun } from "../capture-refusals.js";
+import { begunTwice, capturedEvent, notBegun } from "../capture-rejections.js";
 import { requireByte, requireHostSize, requireHostSpan, requireSameSize } from "../checks.js";
 import type {
   CaptureMode,
@@ -188,20 +188,20 @@ class CudaDevice implements CudaDriver {
 
   reserve(size: Bytes): Span {
     this.#enter();
-    this.#refuseInCapture("reserve");
+    this.#rejectInCapture("reserve");
     return this.#memory.reserve(size);
   }
 
   commit(part: Span): void {
     this.#enter();
-    this.#refuseInCapture("commit");
+    this.#rejectInCapture("commit");
     this.#memory.commit(part);
     this.#checker?.addPool(part);
   }
 
   release(reservation: Span): void {
     this.#enter();
-    this.#refuseInCapture("release");
+    this.#rejectInCapture("release");
     this.#memory.book.requireReserved(reservation);
     this.#finishEverything();
     this.#checker?.removePools(reservation);
@@ -211,7 +211,7 @@ class CudaDevice implements CudaDriver {
 
   allocateHost(size: Bytes): HostMemory {
     this.#enter();
-    this.#refuseInCapture("allocateHost");
+    this.#rejectInCapture("allocateHost");
     requireHostSize(size);
     this.#cuda.driver.cuMemHostAlloc(this.#out.address, size, 0);
     const address = this.#out.u64();
@@ -230,7 +230,7 @@ class CudaDevice implements CudaDriver {
   freeHost(memory: HostMemory): void {
     const { address } = this.#hosts.get(memory);
     this.#enter();
-    this.#refuseInCapture("freeHost");
+    this.#rejectInCapture("freeHost");
     this.#finishEverything();
     this.#cuda.driver.cuMemFreeHost(address);
     this.#hosts.close(memory);
@@ -247,7 +247,7 @@ class CudaDevice implements CudaDriver {
   destroyStream(stream: Stream): void {
     const own = this.#streams.get(stream);
     this.#enter();
-    this.#refuseInCapture(`destroyStream(stream #${stream.id})`);
+    this.#rejectInCapture(`destroyStream(stream #${stream.id})`);
     this.#cuda.driver.cuStreamSynchronize(own);
     this.#cuda.driver.cuStreamDestroy_v2(own);
     this.#streams.close(stream);
@@ -291,7 +291,7 @@ class CudaDevice implements CudaDriver {
     }
     if (capture?.includes(stream)) {
       const call = `waitEvent(stream #${stream.id}, event #${event.id}), the event being from outside,`;
-      capture.refuse(call, "synchronise with outside work first.");
+      capture.reject(call, "synchronise with outside work first.");
     }
     this.#cuda.driver.cuStreamWaitEvent(own, mark, 0);
   }
@@ -312,7 +312,7 @@ class CudaDevice implements CudaDriver {
   synchronize(stream: Stream): void {
     const own = this.#streams.get(stream);
     this.#enter();
-    this.#refuseInCapture(`synchronize(stream #${stream.id})`);
+    this.#rejectInCapture(`synchronize(stream #${stream.id})`);
     this.#cuda.driver.cuStreamSynchronize(own);
   }
 
@@ -357,7 +357,7 @@ class CudaDevice implements CudaDriver {
 
   loadKernel(source: KernelSource): Kernel {
     this.#enter();
-    this.#refuseInCapture("loadKernel");
+    this.#rejectInCapture("loadKernel");
     const loaded = source.product
       ? this.#products.load(source, source.product)
       : loadCode(this.#cuda, this.#compiler, source);
@@ -372,7 +372,7 @@ class CudaDevice implements CudaDriver {
   unloadKernel(kernel: Kernel): void {
     const loaded = this.#kernels.get(kernel);
     this.#enter();
-    this.#refuseInCapture("unloadKernel");
+    this.#rejectInCapture("unloadKernel");
     this.#finishEverything();
     loaded.unload();
     this.#kernels.close(kernel);
@@ -437,7 +437,7 @@ class CudaDevice implements CudaDriver {
   instantiate(graph: Graph): void {
     const own = this.#graphs.get(graph);
     this.#enter();
-    this.#refuseInCapture("instantiate");
+    this.#rejectInCapture("instantiate");
     own.instantiate(this.#out);
   }
 
@@ -445,7 +445,7 @@ class CudaDevice implements CudaDriver {
     const own = this.#streams.get(stream);
     const recorded = this.#graphs.get(graph);
     this.#enter();
-    this.#refuseOnCapturing(stream, "launchGraph");
+    this.#rejectOnCapturing(stream, "launchGraph");
     recorded.launch(own, this.#deaths, this.#inventory);
   }
 
@@ -555,19 +555,19 @@ class CudaDevice implements CudaDriver {
   #markOutsideCapture(event: Event, call: string): number {
     const mark = this.#events.get(event);
     this.#enter();
-    this.#refuseInCapture(`${call}(event #${event.id})`);
+    this.#rejectInCapture(`${call}(event #${event.id})`);
     if (this.#capturedEvents.has(event)) throw capturedEvent(event);
     return mark;
   }
 
   /** Also on a stream beside the capture: CUDA lets a thread that captures wait for nothing and ask for nothing. */
-  #refuseInCapture(call: string): void {
-    this.#capture?.refuse(call, "do it before beginCapture or after endCapture.");
+  #rejectInCapture(call: string): void {
+    this.#capture?.reject(call, "do it before beginCapture or after endCapture.");
   }
 
-  #refuseOnCapturing(stream: Stream, call: string): void {
+  #rejectOnCapturing(stream: Stream, call: string): void {
     if (!this.#capture?.includes(stream)) return;
-    this.#capture.refuse(`${call}(stream #${stream.id})`, "do it before beginCapture or after endCapture.");
+    this.#capture.reject(`${call}(stream #${stream.id})`, "do it before beginCapture or after endCapture.");
   }
 }
 

@@ -99,7 +99,7 @@ describe("arguments", { skip }, () => {
     });
   });
 
-  test("that don't fit are refused with what would, and CUDA is not asked", () => {
+  test("that don't fit are rejected with what would, and CUDA is not asked", () => {
     withEmulatorDriver({}, (driver) => {
       const { memory, stream } = openBench(driver);
       const kernel = driver.loadKernel(basicKernels.fill);
@@ -194,7 +194,7 @@ describe("a kernel that does not load", { skip }, () => {
       return error as { code: string; message: string; numbers: Record<string, unknown> };
     });
 
-  test("for want of CUDA code is refused by name, and no library is opened for it", () => {
+  test("for want of CUDA code is rejected by name, and no library is opened for it", () => {
     const { wasm, name, parameters } = basicKernels.fill;
     const { code, message } = load({ name, parameters, wasm: wasm! });
     assert.equal(code, "UNSUPPORTED");

@@ -81,26 +81,26 @@ export function openLibrary(library: CudaLibrary, search: LibrarySearch = {}): O
     usual = listUsualFolders(search, pipFolders);
     yield* filesIn(usual, names);
   }
-  const refused: string[] = [];
+  const rejected: string[] = [];
   for (const candidate of listCandidates()) {
     try {
       return { library, handle: load(candidate), path: loadedFile(candidate) };
     } catch (cause) {
       // That the system's loader does not know a name is no news; that a file does not load is.
-      if (isAbsolute(candidate)) refused.push(`${candidate} does not load: ${(cause as Error).message}.`);
+      if (isAbsolute(candidate)) rejected.push(`${candidate} does not load: ${(cause as Error).message}.`);
     }
   }
 
   const folders = [...ahead, ...usual];
   const tooNew = library === "cuda" ? [] : namesFor((version) => version > driverMajor);
   for (const path of filesIn(folders, tooNew)) {
-    refused.push(`${path} is for a later driver than this one, of CUDA ${driverMajor}.`);
+    rejected.push(`${path} is for a later driver than this one, of CUDA ${driverMajor}.`);
   }
   if (names.length === 0)
-    refused.push(`The driver is of CUDA ${driverMajor}: one of CUDA 12 or later is needed.`);
+    rejected.push(`The driver is of CUDA ${driverMajor}: one of CUDA 12 or later is needed.`);
   const wanted = wantedFolder(search);
-  if (wanted && ahead.length === 0) refused.push(`HOLDFAST_CUDA_PATH, ${wanted}, does not exist.`);
-  throw missing(library, names, folders, refused);
+  if (wanted && ahead.length === 0) rejected.push(`HOLDFAST_CUDA_PATH, ${wanted}, does not exist.`);
+  throw missing(library, names, folders, rejected);
 }
 
 function filesIn(folders: readonly string[], names: readonly string[]): string[] {
@@ -122,20 +122,20 @@ export function loadedFile(candidate: string): string {
   }
 }
 
-const mostFolders = 12;
+const maxFolders = 12;
 
 function missing(
   library: CudaLibrary,
   names: readonly string[],
   folders: readonly string[],
-  refused: readonly string[],
+  rejected: readonly string[],
 ): HoldfastError {
   const { stem, purpose, packages } = facts[library];
-  const shown = folders.slice(0, mostFolders).join(", ") || "no folder: none of the usual ones exists";
-  const rest = folders.length > mostFolders ? ` and ${folders.length - mostFolders} more` : "";
+  const shown = folders.slice(0, maxFolders).join(", ") || "no folder: none of the usual ones exists";
+  const rest = folders.length > maxFolders ? ` and ${folders.length - maxFolders} more` : "";
   const sentences = [
     `CUDA can't be used: ${names.join(" or ") || stem}, ${purpose}, was not found.`,
-    ...refused,
+    ...rejected,
     `Looked by the system's loader and in ${shown}${rest}.`,
     `${packages}, or set HOLDFAST_CUDA_PATH to the folder that has it.`,
   ];
@@ -143,7 +143,7 @@ function missing(
     library,
     names: names.join(" "),
     folders: folders.length,
-    refused: refused.length,
+    rejected: rejected.length,
     packages,
   };
   return new HoldfastError("NO_CUDA", sentences.join(" "), { numbers });

@@ -148,7 +148,7 @@ describe("the virtual memory API", { skip }, () => {
           emulator.fail(call, 1, { after, times: 1 });
           assert.throws(() => driver.release(range), { code: "DRIVER_FAILED" }, call);
           const fill = () => driver.fill(stream, partOf(range, 0), 0);
-          // The first refusal has changed nothing; behind it nobody may touch what is left.
+          // The first rejection has changed nothing; behind it nobody may touch what is left.
           if (call === "cuMemUnmap" && after === 0) fill();
           else assert.throws(fill, { code: "DEAD_ADDRESS" });
           driver.release(range);
@@ -165,7 +165,7 @@ describe("plain allocations", { skip }, () => {
       emulator.set("virtualMemory", 0);
       return openEmulatorDriver();
     },
-    "the device says that it has one and refuses to map": () => {
+    "the device says that it has one and rejects to map": () => {
       emulator.set("canMap", 0);
       return openEmulatorDriver();
     },
@@ -212,7 +212,7 @@ describe("plain allocations", { skip }, () => {
 
 describe("what the device does not have", { skip }, () => {
   for (const allocation of ["auto", "plain"] as const) {
-    test(`${allocation}: memory that is not there is refused with CUDA's name and the size, and nothing is taken`, () => {
+    test(`${allocation}: memory that is not there is rejected with CUDA's name and the size, and nothing is taken`, () => {
       emulator.set("totalMemory", 64 * MiB);
       emulator.set("foreignMemory", 32 * MiB);
       withEmulatorDriver({ allocation }, (driver) => {
@@ -238,7 +238,7 @@ describe("what the device does not have", { skip }, () => {
   }
 });
 
-test("misuse is refused with the CPU driver's codes, before CUDA is asked", { skip }, () => {
+test("misuse is rejected with the CPU driver's codes, before CUDA is asked", { skip }, () => {
   const codesOfMisuse = (driver: Driver): readonly string[] => {
     const { granularity: unit } = driver.describe();
     const range = driver.reserve(bytes(4 * unit));

@@ -1,6 +1,6 @@
 /**
  * Device memory of a GPU: address ranges with memory mapped into them in parts (the virtual memory API), or, where a probe
- * finds that refused, plain allocations that are taken whole. Never managed memory.
+ * finds that rejected, plain allocations that are taken whole. Never managed memory.
  */
 
 import { alignUp, type Bytes, bytes, KiB, type Span, span } from "../../units/index.js";
@@ -27,7 +27,7 @@ export interface CudaMemory {
   close(): void;
 }
 
-/** The virtual memory API where it works on this device and is not refused by the caller, else plain allocations. */
+/** The virtual memory API where it works on this device and is not rejected by the caller, else plain allocations. */
 export function openMemory(cuda: Cuda, device: number, allocation: "auto" | "plain" = "auto"): CudaMemory {
   if (allocation === "plain") return new PlainMemory(cuda);
   if (!saysItMaps(cuda, device)) return new PlainMemory(cuda);
@@ -39,7 +39,7 @@ export function openMemory(cuda: Cuda, device: number, allocation: "auto" | "pla
     memory.release(probe);
     return memory;
   } catch {
-    // Some systems say that they can and refuse the first mapping: the probe is what counts.
+    // Some systems say that they can and reject the first mapping: the probe is what counts.
     memory?.close();
     return new PlainMemory(cuda);
   }
@@ -126,7 +126,7 @@ class VirtualMemory implements CudaMemory {
     if (owner) this.#mappings.get(owner.address)?.push({ part, handle, isMapped });
   }
 
-  /** Where CUDA refuses halfway, the memory is gone for everybody, and the next attempt goes on from there. */
+  /** Where CUDA rejects halfway, the memory is gone for everybody, and the next attempt goes on from there. */
   release(reservation: Span): void {
     this.book.requireReserved(reservation);
     const { cuMemUnmap, cuMemRelease, cuMemAddressFree } = this.#cuda.driver;

@@ -1,4 +1,4 @@
-/** Refuses device memory that is not there: an illegal address would take the whole context with it. */
+/** Rejects device memory that is not there: an illegal address would take the whole context with it. */
 
 import { HoldfastError } from "../../errors/index.js";
 import { formatSpan, type Span } from "../../units/index.js";

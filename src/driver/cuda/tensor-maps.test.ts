@@ -1,4 +1,4 @@
-/** Maps of matrices: they arrive at kernels, follow their arguments, and are refused with a reason. */
+/** Maps of matrices: they arrive at kernels, follow their arguments, and are rejected with a reason. */
 
 import assert from "node:assert/strict";
 import test, { afterEach, describe } from "node:test";
@@ -157,7 +157,7 @@ describe("a matrix that a kernel takes as a map", { skip }, () => {
     });
   });
 
-  test("is refused with the argument and the reason where CUDA would refuse it, and CUDA is not asked", () => {
+  test("is rejected with the argument and the reason where CUDA would reject it, and CUDA is not asked", () => {
     withTma(({ launch }) => {
       const wrong: readonly (readonly [RegExp, number, readonly number[]])[] = [
         [/Argument 1 of kernel "box" \(in\) begins at 0x\w+4; .* multiple of 16/, 1, [8, 8, 8, 1, 0]],
@@ -178,7 +178,7 @@ describe("a matrix that a kernel takes as a map", { skip }, () => {
     });
   });
 
-  test("is refused where it would go beyond its memory, by however little, and taken where it ends with it", () => {
+  test("is rejected where it would go beyond its memory, by however little, and taken where it ends with it", () => {
     withTma(({ launch, box }) => {
       const beyond: readonly (readonly [RegExp, number, readonly number[]])[] = [
         [
@@ -221,7 +221,7 @@ describe("a matrix that a kernel takes as a map", { skip }, () => {
     });
   });
 
-  test("is refused when the kernel is loaded where no launch could have it", () => {
+  test("is rejected when the kernel is loaded where no launch could have it", () => {
     const wrong: readonly (readonly [RegExp, Partial<TensorMap>])[] = [
       [
         /^The map of argument 1 of kernel "box" has boxes of 36 columns of f32, 144 bytes; .* 128 at most/,

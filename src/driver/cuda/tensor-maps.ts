@@ -2,7 +2,7 @@
  * Maps of matrices (CUDA's tensor maps): what a kernel is given instead of an address so that the device copies boxes of a matrix
  * by itself. A map is 128 bytes that libcuda encodes and nobody else reads; a launch takes them by value.
  *
- * What libcuda would refuse without a reason is refused here with one, and so is a map that goes beyond its memory, which libcuda
+ * What libcuda would reject without a reason is rejected here with one, and so is a map that goes beyond its memory, which libcuda
  * would take.
  */
 
@@ -34,7 +34,7 @@ const rank = 3;
 /** What `encode` takes by address, behind each other: sizes and strides of 64 bits, boxes and steps of 32. */
 const places = { sizes: 0, strides: 24, box: 40, elementStrides: 52, end: 64 } as const;
 
-/** Refuses maps that no launch of the kernel could have. */
+/** Rejects maps that no launch of the kernel could have. */
 export function requireTensorMaps(
   kernel: string,
   parameters: readonly Parameter[],
@@ -131,7 +131,7 @@ export class TensorMapSlot {
       [map.rows, rows],
       [map.matrices, matrices],
     ] as const) {
-      if (size < 1) this.#refuse(parameter, size, "it has to be 1 or more");
+      if (size < 1) this.#reject(parameter, size, "it has to be 1 or more");
     }
     this.#requireStride(map.rowStride, rowStride, bytes);
     const isOne = matrices === 1 || matrixStride === 0;
@@ -182,14 +182,14 @@ export class TensorMapSlot {
 
   #requireStride(parameter: number, stride: number, bytes: number): void {
     if (stride > 0 && (stride * bytes) % unitBytes === 0) return;
-    this.#refuse(
+    this.#reject(
       parameter,
       stride,
       `it has to be a multiple of ${unitBytes / bytes} elements of ${this.#map.dtype}, ${unitBytes} bytes`,
     );
   }
 
-  #refuse(parameter: number, value: number, rule: string): never {
+  #reject(parameter: number, value: number, rule: string): never {
     throw badArgument(
       `${this.#nameOf(parameter)} is ${value}; the map of argument ${this.parameter} is made with it, for which ${rule}.`,
     );

@@ -2,7 +2,7 @@
 
 import assert from "node:assert/strict";
 import { afterEach, beforeEach, describe, test } from "node:test";
-import { refuses } from "../../../test/support/rejects.js";
+import { rejects } from "../../../test/support/rejects.js";
 import { HoldfastError } from "../../errors/index.js";
 import { bytes, FakeClock, type Span, span } from "../../units/index.js";
 import { type CpuDriver, openCpuDriver } from "../cpu/index.js";
@@ -46,7 +46,7 @@ describe("the script", () => {
     "every copy takes long",
     "every copy is late and slow",
   ]) {
-    test(`"${sentence}" is refused`, () => {
+    test(`"${sentence}" is rejected`, () => {
       assert.throws(() => parseFault(sentence), HoldfastError);
     });
   }
@@ -55,7 +55,7 @@ describe("the script", () => {
 test("the n-th call fails with its code, the others pass, and the driver never saw it", () => {
   const driver = faulty(device, ["the 2nd reserve fails with out-of-memory"]);
   driver.reserve(bytes(65536));
-  refuses("OUT_OF_MEMORY", () => driver.reserve(bytes(65536)), /the 2nd reserve fails/);
+  rejects("OUT_OF_MEMORY", () => driver.reserve(bytes(65536)), /the 2nd reserve fails/);
   driver.reserve(bytes(65536));
 });
 
@@ -72,7 +72,7 @@ test("a slow call passes on the fake clock and then does its work", () => {
 test("a stall on the fake clock ends after a day, as an error", () => {
   const clock = new FakeClock();
   const driver = faulty(device, ["every commit stalls"], { clock });
-  refuses("STALLED", () => memoryOf(driver));
+  rejects("STALLED", () => memoryOf(driver));
   assert.equal(clock.nowMs(), 24 * 3600 * 1000);
 });
 

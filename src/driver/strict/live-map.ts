@@ -53,7 +53,7 @@ export class LiveMap {
     reservation.units.fill(to, first, end);
   }
 
-  /** Refuses a call that touches a byte outside the spans in use. */
+  /** Rejects a call that touches a byte outside the spans in use. */
   requireLive(range: Span, what: string): void {
     const reservation = this.#find(range, what);
     const [first, end] = unitsOf(reservation, range);

@@ -2,7 +2,7 @@
 
 import assert from "node:assert/strict";
 import { afterEach, beforeEach, describe, test } from "node:test";
-import { refuses } from "../../../test/support/rejects.js";
+import { rejects } from "../../../test/support/rejects.js";
 import { type Bytes, bytes, type Span, span } from "../../units/index.js";
 import { basicKernels, type CpuDriver, openCpuDriver } from "../cpu/index.js";
 import type { Driver, HostSpan, Stream } from "../driver.js";
@@ -36,28 +36,28 @@ function hostSpan(size: Bytes): HostSpan {
 }
 
 describe("addresses", () => {
-  test("work on memory that is not in use is refused", () => {
-    refuses("DEAD_ADDRESS", () => driver.fill(stream, range, 0), /fill touches/);
+  test("work on memory that is not in use is rejected", () => {
+    rejects("DEAD_ADDRESS", () => driver.fill(stream, range, 0), /fill touches/);
     const live = part(0, 512);
     driver.fill(stream, live, 0);
     driver.annotate(live, "dead");
-    refuses("DEAD_ADDRESS", () => driver.fill(stream, live, 0));
+    rejects("DEAD_ADDRESS", () => driver.fill(stream, live, 0));
   });
 
-  test("a kernel that is given more than lives is refused, with the argument's place", () => {
+  test("a kernel that is given more than lives is rejected, with the argument's place", () => {
     const kernel = driver.loadKernel(basicKernels.fill);
     part(0, 512);
     const tooLong = span(range.address, 1024);
     const launch = { kernel, blocks: 1, arguments: [tooLong, 1, 256] };
-    refuses("DEAD_ADDRESS", () => driver.launch(stream, launch), /launch of fill \(argument 0\)/);
+    rejects("DEAD_ADDRESS", () => driver.launch(stream, launch), /launch of fill \(argument 0\)/);
   });
 
   test("a span can't come into use twice, nor without memory behind it", () => {
     part(0, 1024);
-    refuses("DEAD_ADDRESS", () => driver.annotate(span(range.address + 512, 1024), "live"));
+    rejects("DEAD_ADDRESS", () => driver.annotate(span(range.address + 512, 1024), "live"));
     const empty = driver.reserve(kib64);
-    refuses("DEAD_ADDRESS", () => driver.annotate(empty, "live"));
-    refuses("DEAD_ADDRESS", () => driver.annotate(span(1 << 30, 256), "live"), /in no reserved range/);
+    rejects("DEAD_ADDRESS", () => driver.annotate(empty, "live"));
+    rejects("DEAD_ADDRESS", () => driver.annotate(span(1 << 30, 256), "live"), /in no reserved range/);
   });
 
   test("neighbours in use may be written by one copy", () => {
@@ -74,7 +74,7 @@ describe("order", () => {
     const live = part(0, 256);
     const host = hostSpan(bytes(256));
     driver.copyToHost(stream, host, live);
-    refuses("UNORDERED_ACCESS", () => driver.hostBytes(host), /the host's look .* copyToHost on stream 1/);
+    rejects("UNORDERED_ACCESS", () => driver.hostBytes(host), /the host's look .* copyToHost on stream 1/);
     driver.synchronize(stream);
     driver.hostBytes(host);
   });
@@ -84,7 +84,7 @@ describe("order", () => {
     const host = hostSpan(bytes(256));
     driver.hostBytes(host).fill(3);
     driver.copyToDevice(stream, live, host);
-    refuses("UNORDERED_ACCESS", () => driver.hostBytes(host));
+    rejects("UNORDERED_ACCESS", () => driver.hostBytes(host));
     const event = driver.createEvent();
     driver.recordEvent(event, stream);
     driver.synchronizeEvent(event);
@@ -95,7 +95,7 @@ describe("order", () => {
     const live = part(0, 256);
     const other = driver.createStream();
     driver.fill(stream, live, 1);
-    refuses("UNORDERED_ACCESS", () => driver.fill(other, live, 2), /stream 2 .* stream 1/);
+    rejects("UNORDERED_ACCESS", () => driver.fill(other, live, 2), /stream 2 .* stream 1/);
     const event = driver.createEvent();
     driver.recordEvent(event, stream);
     driver.waitEvent(other, event);
@@ -121,34 +121,34 @@ describe("order", () => {
     driver.copyOnDevice(other, b, source);
   });
 
-  test("a refused call leaves no trace in the order", () => {
+  test("a rejected call leaves no trace in the order", () => {
     const live = part(0, 256);
     const other = driver.createStream();
     driver.fill(stream, live, 1);
-    refuses("BAD_ARGUMENT", () => driver.fill(stream, live, 999));
+    rejects("BAD_ARGUMENT", () => driver.fill(stream, live, 999));
     driver.synchronize(stream);
     driver.fill(other, live, 2);
   });
 });
 
 describe("foreign memory", () => {
-  test("a copy from memory that the driver did not pin is refused", () => {
+  test("a copy from memory that the driver did not pin is rejected", () => {
     const live = part(0, 256);
     const foreign = {
       memory: { type: "host", id: 77, size: bytes(256) },
       offset: bytes(0),
       size: bytes(256),
     } as const;
-    refuses("FOREIGN_MEMORY", () => driver.copyToDevice(stream, live, foreign), /may move or be collected/);
+    rejects("FOREIGN_MEMORY", () => driver.copyToDevice(stream, live, foreign), /may move or be collected/);
     const freed = hostSpan(bytes(256));
     driver.freeHost(freed.memory);
-    refuses("FOREIGN_MEMORY", () => driver.copyToDevice(stream, live, freed));
+    rejects("FOREIGN_MEMORY", () => driver.copyToDevice(stream, live, freed));
   });
 
-  test("a copy past the end of pinned memory is refused", () => {
+  test("a copy past the end of pinned memory is rejected", () => {
     const live = part(0, 512);
     const host = hostSpan(bytes(256));
-    refuses(
+    rejects(
       "BAD_ARGUMENT",
       () => driver.copyToDevice(stream, live, { ...host, size: bytes(512) }),
       /outside/,
@@ -169,37 +169,37 @@ describe("capture", () => {
   };
 
   for (const [call, make] of Object.entries(illegal)) {
-    test(`${call} inside a capture is refused by name, and the driver is not asked`, () => {
+    test(`${call} inside a capture is rejected by name, and the driver is not asked`, () => {
       driver.beginCapture(stream, "thread-local");
-      refuses("CAPTURE_REFUSED", make, new RegExp(`^${call}\\b`));
+      rejects("CAPTURE_REJECTED", make, new RegExp(`^${call}\\b`));
       // The driver's own capture is still valid: it never saw the call.
       assert.equal(driver.endCapture(stream).nodes.kernel, 0);
     });
   }
 
-  test("host copies and looks inside a capture are refused", () => {
+  test("host copies and looks inside a capture are rejected", () => {
     const live = part(0, 256);
     const host = hostSpan(bytes(256));
     driver.beginCapture(stream, "thread-local");
-    refuses("CAPTURE_REFUSED", () => driver.copyToDevice(stream, live, host), /copyToDevice of 256 B/);
-    refuses("CAPTURE_REFUSED", () => driver.copyToHost(stream, host, live));
-    refuses("CAPTURE_REFUSED", () => driver.hostBytes(host));
+    rejects("CAPTURE_REJECTED", () => driver.copyToDevice(stream, live, host), /copyToDevice of 256 B/);
+    rejects("CAPTURE_REJECTED", () => driver.copyToHost(stream, host, live));
+    rejects("CAPTURE_REJECTED", () => driver.hostBytes(host));
     driver.endCapture(stream);
   });
 
   test("only the thread-local mode is let through", () => {
-    refuses("CAPTURE_REFUSED", () => driver.beginCapture(stream, "relaxed" as never), /"relaxed"/);
-    refuses("CAPTURE_ORDER", () => driver.endCapture(stream));
+    rejects("CAPTURE_REJECTED", () => driver.beginCapture(stream, "relaxed" as never), /"relaxed"/);
+    rejects("CAPTURE_ORDER", () => driver.endCapture(stream));
   });
 
   test("captures don't nest, and end once", () => {
     driver.beginCapture(stream, "thread-local");
-    refuses("CAPTURE_ORDER", () => driver.beginCapture(driver.createStream(), "thread-local"));
+    rejects("CAPTURE_ORDER", () => driver.beginCapture(driver.createStream(), "thread-local"));
     driver.endCapture(stream);
-    refuses("CAPTURE_ORDER", () => driver.endCapture(stream));
+    rejects("CAPTURE_ORDER", () => driver.endCapture(stream));
   });
 
-  test("a branch that is not joined before the end is refused", () => {
+  test("a branch that is not joined before the end is rejected", () => {
     const [a, b] = [part(0, 256), part(256, 256)];
     const branch = driver.createStream();
     const event = driver.createEvent();
@@ -208,10 +208,10 @@ describe("capture", () => {
     driver.recordEvent(event, stream);
     driver.waitEvent(branch, event);
     driver.fill(branch, b, 2);
-    refuses("CAPTURE_ORDER", () => driver.endCapture(stream), /never waited for/);
+    rejects("CAPTURE_ORDER", () => driver.endCapture(stream), /never waited for/);
   });
 
-  test("two branches of a capture on the same bytes are refused", () => {
+  test("two branches of a capture on the same bytes are rejected", () => {
     const live = part(0, 256);
     const branch = driver.createStream();
     const event = driver.createEvent();
@@ -219,7 +219,7 @@ describe("capture", () => {
     driver.recordEvent(event, stream);
     driver.waitEvent(branch, event);
     driver.fill(branch, live, 2);
-    refuses("UNORDERED_ACCESS", () => driver.fill(stream, live, 1));
+    rejects("UNORDERED_ACCESS", () => driver.fill(stream, live, 1));
   });
 
   test("a graph whose buffer has died may not be launched", () => {
@@ -231,17 +231,17 @@ describe("capture", () => {
     driver.launchGraph(stream, graph);
     driver.synchronize(stream);
     driver.annotate(live, "dead");
-    refuses("DEAD_ADDRESS", () => driver.launchGraph(stream, graph), /graph \d+: fill/);
+    rejects("DEAD_ADDRESS", () => driver.launchGraph(stream, graph), /graph \d+: fill/);
   });
 });
 
-test("handles that were destroyed, or are another driver's, are refused", () => {
+test("handles that were destroyed, or are another driver's, are rejected", () => {
   const live = part(0, 256);
   const gone = driver.createStream();
   driver.destroyStream(gone);
-  refuses("CLOSED", () => driver.fill(gone, live, 0), /stream 2 is not open/);
-  refuses("CLOSED", () => driver.fill({ type: "stream", id: 0 }, live, 0));
+  rejects("CLOSED", () => driver.fill(gone, live, 0), /stream 2 is not open/);
+  rejects("CLOSED", () => driver.fill({ type: "stream", id: 0 }, live, 0));
   const kernel = driver.loadKernel(basicKernels.fill);
   driver.unloadKernel(kernel);
-  refuses("CLOSED", () => driver.launch(stream, { kernel, blocks: 1, arguments: [live, 1, 1] }));
+  rejects("CLOSED", () => driver.launch(stream, { kernel, blocks: 1, arguments: [live, 1, 1] }));
 });

@@ -39,7 +39,7 @@ const timelineOf = (stream: Stream): number => stream.id + 1;
 const rangeInHost = (range: HostSpan): Span => span(range.offset, range.size);
 
 /**
- * Wraps a driver so that a call against CUDA's rules is refused, by name, before the driver is asked.
+ * Wraps a driver so that a call against CUDA's rules is rejected, by name, before the driver is asked.
  *
  * @example
  * ```ts
@@ -62,10 +62,10 @@ export function strict(inner: Driver): Required<Driver> {
   const accessesOf = new Map<Graph, readonly Access[]>();
   let capture: Capture | undefined;
 
-  function refuseInCapture(call: DriverCall, detail = ""): void {
+  function rejectInCapture(call: DriverCall, detail = ""): void {
     if (!capture) return;
     throw new HoldfastError(
-      "CAPTURE_REFUSED",
+      "CAPTURE_REJECTED",
       `${call}${detail} was called while stream ${capture.origin.id} is being captured. ` +
         "Inside a capture only kernels, fills and copies on the device are legal; do this before it begins.",
     );
@@ -152,18 +152,18 @@ export function strict(inner: Driver): Required<Driver> {
     memory: () => inner.memory(),
 
     reserve(size) {
-      refuseInCapture("reserve", ` of ${formatBytes(size)}`);
+      rejectInCapture("reserve", ` of ${formatBytes(size)}`);
       const range = inner.reserve(size);
       live.reserve(range);
       return range;
     },
     commit(part) {
-      refuseInCapture("commit", ` of ${formatBytes(part.size)}`);
+      rejectInCapture("commit", ` of ${formatBytes(part.size)}`);
       inner.commit(part);
       live.commit(part);
     },
     release(reservation) {
-      refuseInCapture("release", ` of ${formatBytes(reservation.size)}`);
+      rejectInCapture("release", ` of ${formatBytes(reservation.size)}`);
       inner.release(reservation);
       live.release(reservation);
     },
@@ -175,17 +175,17 @@ export function strict(inner: Driver): Required<Driver> {
     remember: (key, note) => inner.remember?.(key, note),
 
     allocateHost(size) {
-      refuseInCapture("allocateHost", ` of ${formatBytes(size)}`);
+      rejectInCapture("allocateHost", ` of ${formatBytes(size)}`);
       return opened(inner.allocateHost(size));
     },
     hostBytes(range) {
-      refuseInCapture("hostBytes");
+      rejectInCapture("hostBytes");
       requireHost(range);
       const look = touches(range.memory.id + 1, rangeInHost(range), true, "the host's look");
       return order.access(hostTimeline, [look], () => inner.hostBytes(range));
     },
     freeHost(memory) {
-      refuseInCapture("freeHost");
+      rejectInCapture("freeHost");
       const end = touches(memory.id + 1, span(0, memory.size), true, "freeHost");
       closed(memory, () => order.access(hostTimeline, [end], () => inner.freeHost(memory)));
     },
@@ -216,27 +216,27 @@ export function strict(inner: Driver): Required<Driver> {
       }
     },
     isReached(event) {
-      refuseInCapture("isReached");
+      rejectInCapture("isReached");
       requireOpen(event);
       const reached = inner.isReached(event);
       if (reached) order.hostReached(event.id);
       return reached;
     },
     synchronizeEvent(event) {
-      refuseInCapture("synchronizeEvent");
+      rejectInCapture("synchronizeEvent");
       requireOpen(event);
       inner.synchronizeEvent(event);
       order.hostReached(event.id);
     },
     synchronize(stream) {
-      refuseInCapture("synchronize");
+      rejectInCapture("synchronize");
       requireOpen(stream);
       inner.synchronize(stream);
       order.hostSynchronized(timelineOf(stream));
     },
 
     copyToDevice(stream, target, source) {
-      refuseInCapture("copyToDevice", ` of ${formatBytes(source.size)}`);
+      rejectInCapture("copyToDevice", ` of ${formatBytes(source.size)}`);
       requireHost(source);
       const read = touches(source.memory.id + 1, rangeInHost(source), false, "copyToDevice");
       work(stream, [read, touches(deviceSpace, target, true, "copyToDevice")], () =>
@@ -244,7 +244,7 @@ export function strict(inner: Driver): Required<Driver> {
       );
     },
     copyToHost(stream, target, source) {
-      refuseInCapture("copyToHost", ` of ${formatBytes(source.size)}`);
+      rejectInCapture("copyToHost", ` of ${formatBytes(source.size)}`);
       requireHost(target);
       const write = touches(target.memory.id + 1, rangeInHost(target), true, "copyToHost");
       work(stream, [write, touches(deviceSpace, source, false, "copyToHost")], () =>
@@ -261,11 +261,11 @@ export function strict(inner: Driver): Required<Driver> {
       work(stream, [touches(deviceSpace, target, true, "fill")], () => inner.fill(stream, target, byte));
     },
     loadKernel(source) {
-      refuseInCapture("loadKernel", ` of ${source.name}`);
+      rejectInCapture("loadKernel", ` of ${source.name}`);
       return opened(inner.loadKernel(source));
     },
     unloadKernel(kernel) {
-      refuseInCapture("unloadKernel", ` of ${kernel.name}`);
+      rejectInCapture("unloadKernel", ` of ${kernel.name}`);
       closed(kernel, () => inner.unloadKernel(kernel));
     },
     launch(stream, launch) {
@@ -307,12 +307,12 @@ export function strict(inner: Driver): Required<Driver> {
       return graph;
     },
     instantiate(graph) {
-      refuseInCapture("instantiate");
+      rejectInCapture("instantiate");
       requireOpen(graph);
       inner.instantiate(graph);
     },
     launchGraph(stream, graph) {
-      refuseInCapture("launchGraph");
+      rejectInCapture("launchGraph");
       requireOpen(graph);
       const accesses = (accessesOf.get(graph) ?? []).map((access) => ({
         ...access,
@@ -335,7 +335,7 @@ export function strict(inner: Driver): Required<Driver> {
 function requireThreadLocal(mode: CaptureMode): void {
   if (mode !== "thread-local") {
     throw new HoldfastError(
-      "CAPTURE_REFUSED",
+      "CAPTURE_REJECTED",
       `Capture mode "${String(mode)}" was asked for. Only "thread-local" is legal: the relaxed mode switches off the ` +
         "driver's own check, and the global one dies of other threads' calls.",
     );

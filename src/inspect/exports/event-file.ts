@@ -11,7 +11,7 @@ import { HoldfastError } from "../../errors/index.js";
 import { maskedCrc32c } from "./crc32c.js";
 
 /** So many bytes wait to be written, at most. */
-const mostWaiting = 256 * 1024;
+const maxWaiting = 256 * 1024;
 
 export interface EventFileOptions {
   /** When the file is said to begin, in milliseconds since 1970: TensorBoard reads a folder's files in the order of their names. */
@@ -83,7 +83,7 @@ export class EventFileWriter {
     this.#requireOpen();
     this.#waiting.push(record);
     this.#waitingBytes += record.length;
-    if (this.#waitingBytes >= mostWaiting) this.flush();
+    if (this.#waitingBytes >= maxWaiting) this.flush();
   }
 
   #requireOpen(): number {

@@ -37,7 +37,7 @@ function expected(value: PickleValue): unknown {
 test("every value is read back as it was, with the opcodes that the viewer knows", () => {
   fc.assert(
     fc.property(
-      // A whole number beyond 2^53 is refused, a lone surrogate is no text.
+      // A whole number beyond 2^53 is rejected, a lone surrogate is no text.
       drawnValue.filter((value) => !/\\ud[89a-f]/i.test(JSON.stringify(value)) && isSafe(value)),
       (value) => assert.deepEqual(readPickle(pickle(value)), expected(value)),
     ),
@@ -60,7 +60,7 @@ test("long lists come in batches, and a pickle larger than the first buffer is w
   });
 });
 
-test("a whole number that floats can't tell apart is refused", () => {
+test("a whole number that floats can't tell apart is rejected", () => {
   assert.throws(() => pickle([2 ** 53]), /9007199254740992 is a whole number/);
 });
 

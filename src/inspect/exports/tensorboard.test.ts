@@ -71,7 +71,7 @@ test("many points are written without being asked for", () => {
   assert.equal(read(writer.path).length, 10_001);
 });
 
-test("a step that is no count is refused", () => {
+test("a step that is no count is rejected", () => {
   const writer = new EventFileWriter(makeFolder());
   for (const step of [-1, 0.5, Number.NaN])
     assert.throws(() => writer.scalar("loss", step, 1, 0), /whole number/);

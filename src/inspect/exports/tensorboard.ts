@@ -7,7 +7,7 @@ import { EventFileWriter } from "./event-file.js";
 import { bucketSteps, type StepBucket } from "./step-buckets.js";
 
 /** TensorBoard draws a thousand or so of them anyway. */
-const mostPoints = 10_000;
+const maxPoints = 10_000;
 
 export interface TensorBoardExport {
   /** The event file. */
@@ -56,7 +56,7 @@ function readBuckets(runPath: string): {
   if (!existsSync(path)) return { buckets: [], messages: ["The run has no step log."] };
   try {
     const to = countSteps(path);
-    const buckets = bucketSteps(path, { from: 0, to, most: mostPoints });
+    const buckets = bucketSteps(path, { from: 0, to, most: maxPoints });
     const perPoint = buckets[0]?.rows ?? 1;
     const thinned =
       perPoint > 1

@@ -162,7 +162,7 @@ const drawnLine = fc.oneof(
   fc
     .record({
       ms: fc.nat(400),
-      kind: fc.constantFrom("phase-enter", "phase-exit", "phase", "charge", "capture", "refuse", "what"),
+      kind: fc.constantFrom("phase-enter", "phase-exit", "phase", "charge", "capture", "reject", "what"),
       label: fc.constantFrom("init", "upload (weights)", "step", "compile", "read-back", "step arena"),
       lasted: fc.constantFrom("0ms", "0.03ms", "12ms", "1.5s", "3m", "soon"),
       step: fc.nat(9),

@@ -41,7 +41,7 @@ export interface TraceFile {
 
 /** Makes the trace of a run's folder; what can't be read is left out, and told in `otherData.notes`. */
 export function traceRun(runPath: string, limits: TraceLimits = {}): TraceFile {
-  const { steps = 2000, buckets = 2000, plans: mostPlans = 16, lines = 20_000 } = limits;
+  const { steps = 2000, buckets = 2000, plans: maxPlans = 16, lines = 20_000 } = limits;
   const name = basename(resolve(runPath));
   const run = readRun(runPath);
   const { plans, memory, trouble, messages } = readInspection(runPath);
@@ -49,7 +49,7 @@ export function traceRun(runPath: string, limits: TraceLimits = {}): TraceFile {
   const rows = readRows(runPath, steps, buckets, notes);
   const recorder = readRecorder(runPath, lines);
   if (recorder.leftOut > 0) notes.push(`${recorder.leftOut} older lines of the recorder's log are left out.`);
-  const keptPlans = lastOf(plans, mostPlans, "plans", notes);
+  const keptPlans = lastOf(plans, maxPlans, "plans", notes);
   const keptMemory = lastOf(memory, lines, "memory samples", notes);
   const keptTrouble = lastOf(trouble, lines, "records of trouble", notes);
   const originMs = earliest(rows, keptPlans, keptMemory, keptTrouble, recorder);

@@ -29,7 +29,7 @@ const tabNames: Readonly<Record<Tab, string>> = {
 export function App() {
   const theme = useTheme();
   const isLost = useIsLost();
-  const { answer: runs, refusal } = useRuns();
+  const { answer: runs, rejection } = useRuns();
   const [route, go] = useRoute(runs);
   const [isHelpOpen, setHelpOpen] = useState(false);
   const isNarrow = useIsNarrow();
@@ -84,9 +84,9 @@ export function App() {
             {isLost ? (
               <p class="banner lost">Connection lost, retrying. What is shown is as it last was.</p>
             ) : null}
-            {refusal ? <p class="banner">{refusal}</p> : null}
+            {rejection ? <p class="banner">{rejection}</p> : null}
           </div>
-          {runs === undefined && !refusal ? <p class="empty large">Reading the runs…</p> : null}
+          {runs === undefined && !rejection ? <p class="empty large">Reading the runs…</p> : null}
           {runs?.length === 0 ? (
             <p class="empty large">
               No runs yet. <code>holdfast train crossasset --out runs/first</code> makes one; it appears here
@@ -140,7 +140,7 @@ function RunPage({ name, line, route, looks, go }: RunPageProps) {
   }, [name]);
 
   if (!detail) {
-    const told = live.refusal ?? line?.note;
+    const told = live.rejection ?? line?.note;
     return told ? <p class="banner">{told}</p> : <p class="empty large">Reading {name}…</p>;
   }
   const { tab } = route;

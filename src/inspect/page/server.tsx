@@ -8,7 +8,7 @@ export function runPath(name: string, rest = ""): string {
 }
 
 /** What is told in place of a page of nothing. */
-export class ServerRefusal extends Error {}
+export class ServerRejection extends Error {}
 
 const listeners = new Set<(isLost: boolean) => void>();
 let isLost = false;
@@ -41,12 +41,12 @@ export async function ask<Answer>(path: string, signal?: AbortSignal): Promise<A
   if (response.ok) return (await response.json()) as Answer;
   const told: unknown = await response.json().catch(() => undefined);
   const isTold = typeof told === "object" && told !== null && "error" in told;
-  throw new ServerRefusal(isTold ? String(told.error) : `The server answered ${response.status}.`);
+  throw new ServerRejection(isTold ? String(told.error) : `The server answered ${response.status}.`);
 }
 
 export interface Asked<Answer> {
   readonly answer: Answer | undefined;
-  readonly refusal: string | undefined;
+  readonly rejection: string | undefined;
 }
 
 /** A server that can't be heard is asked again after so long. */
@@ -56,7 +56,7 @@ export const retryMs = 2000;
 export function useAnswer<Answer>(path: string | undefined, version: number | string = 0): Asked<Answer> {
   const [asked, setAsked] = useState<Asked<Answer> & { path?: string | undefined }>({
     answer: undefined,
-    refusal: undefined,
+    rejection: undefined,
   });
   const [attempt, setAttempt] = useState(0);
   useEffect(() => {
@@ -64,10 +64,10 @@ export function useAnswer<Answer>(path: string | undefined, version: number | st
     const controller = new AbortController();
     let timer: ReturnType<typeof setTimeout> | undefined;
     ask<Answer>(path, controller.signal).then(
-      (answer) => setAsked({ path, answer, refusal: undefined }),
+      (answer) => setAsked({ path, answer, rejection: undefined }),
       (error: unknown) => {
         if (controller.signal.aborted) return;
-        if (error instanceof ServerRefusal) setAsked({ path, answer: undefined, refusal: error.message });
+        if (error instanceof ServerRejection) setAsked({ path, answer: undefined, rejection: error.message });
         else timer = setTimeout(() => setAttempt((count) => count + 1), retryMs);
       },
     );
@@ -76,7 +76,7 @@ export function useAnswer<Answer>(path: string | undefined, version: number | st
       clearTimeout(timer);
     };
   }, [path, version, attempt]);
-  return asked.path === path ? asked : { answer: undefined, refusal: undefined };
+  return asked.path === path ? asked : { answer: undefined, rejection: undefined };
 }
 
 /** The list of runs, asked again every few seconds while the page is seen. */
@@ -96,7 +96,7 @@ export function useRuns(): Asked<readonly RunLine[]> {
 
 export interface LiveRun {
   readonly detail: RunDetail | undefined;
-  readonly refusal: string | undefined;
+  readonly rejection: string | undefined;
   readonly status: RunStatus | undefined;
   /** Rows of the step log, as last told: another number means other rows. */
   readonly rows: number;
@@ -109,7 +109,7 @@ export interface LiveRun {
 export function useRun(name: string | undefined): LiveRun {
   const [versions, setVersions] = useState({ detail: 0, memory: 0, plans: 0 });
   const [told, setTold] = useState<{ name?: string; status?: RunStatus; rows: number }>({ rows: -1 });
-  const { answer, refusal } = useAnswer<RunDetail>(name && runPath(name), versions.detail);
+  const { answer, rejection } = useAnswer<RunDetail>(name && runPath(name), versions.detail);
   const wait = useRef<ReturnType<typeof setTimeout> | undefined>(undefined);
 
   useEffect(() => {
@@ -131,7 +131,7 @@ export function useRun(name: string | undefined): LiveRun {
       source = new EventSource(runPath(name, "/live"));
       source.onopen = () => tellConnection(false);
       source.onerror = () => {
-        // A server that refuses ends the stream for good; one that is gone is looked for again by the browser.
+        // A server that rejects ends the stream for good; one that is gone is looked for again by the browser.
         if (source?.readyState === EventSource.CLOSED) timer = setTimeout(open, retryMs);
         else tellConnection(true);
       };
@@ -160,7 +160,7 @@ export function useRun(name: string | undefined): LiveRun {
   const isTold = told.name === name;
   return {
     detail: answer,
-    refusal,
+    rejection,
     status: (isTold ? told.status : undefined) ?? answer?.status ?? undefined,
     rows: isTold ? told.rows : -1,
     memoryVersion: versions.memory,

@@ -96,7 +96,7 @@ export interface PlanRecord {
   readonly at: string;
   readonly step: number;
   readonly mode?: "graph" | "direct" | undefined;
-  readonly isRefused: boolean;
+  readonly isRejected: boolean;
   readonly reason?: string | undefined;
   readonly text: string;
   readonly stages: readonly StageRecord[];
@@ -167,7 +167,7 @@ export interface MemorySample {
 
 export const troubleKinds = [
   "stall",
-  "capture refused",
+  "capture rejected",
   "over budget",
   "steps not finite",
   "failure",

@@ -15,7 +15,7 @@ import {
   type AttentionOperand,
   type AttentionProblem,
   type AttentionShape,
-  refuseRounding,
+  rejectRounding,
   resultDtypeOf,
   SoundnessCheck,
 } from "./problem.js";
@@ -70,7 +70,7 @@ export function attend(runtime: Runtime, problem: AttentionProblem, op = "attent
     attendOnCuda(runtime, problem, access, op);
     return;
   }
-  refuseRounding("attend", problem);
+  rejectRounding("attend", problem);
   const rowStrips = Math.ceil(rows / stripRows);
   runtime.launch({
     op,
@@ -142,7 +142,7 @@ export function attendBackward(
     attendBackwardOnCuda(runtime, problem, access, op);
     return;
   }
-  refuseRounding("attendBackward", problem);
+  rejectRounding("attendBackward", problem);
   runtime.launch({
     op,
     kernel: runtime.kernel(kernelOf("backward", dtype, access)),

@@ -1,4 +1,4 @@
-/** What attention launches, and what it refuses. */
+/** What attention launches, and what it rejects. */
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -54,19 +54,19 @@ test("attention is one launch, and so are its gradients; with no batch or no hea
   );
 });
 
-test("what does not fit is refused with its numbers, before anything is launched", () => {
+test("what does not fit is rejected with its numbers, before anything is launched", () => {
   withRuntime({}, ({ runtime }) =>
     runtime.step(() => {
       const sound = soundProblem(runtime);
       const { query, key, out, keyGradient } = sound;
-      const refusals: readonly [Partial<AttentionProblem & AttentionBackwardProblem>, RegExp][] = [
+      const rejections: readonly [Partial<AttentionProblem & AttentionBackwardProblem>, RegExp][] = [
         [{ rows: 0 }, /rows is 0; give a whole number from 1/],
         [{ batch: 1.5 }, /batch is 1\.5; give a whole number from 0/],
         [{ query: { ...query, headStride: -1 } }, /query's head stride is -1; give a whole number/],
         [{ key: { ...key, rowStride: 100 } }, /key takes 2224 bytes \(2×3×5×6 of f32\), and "key" has 720/],
         [{ probabilities: query.storage, columns: 700 }, /takes \d+ bytes .* Pass a larger storage/],
       ];
-      for (const [change, message] of refusals) {
+      for (const [change, message] of rejections) {
         for (const run of [attend, attendBackward])
           assert.throws(() => run(runtime, { ...sound, ...change }), { code: "BAD_ARGUMENT", message });
       }
@@ -93,7 +93,7 @@ test("results are stored in another dtype only where they are of f32, and on CUD
   withRuntime({}, ({ runtime }) =>
     runtime.step(() => {
       const sound = soundProblem(runtime);
-      const refusals: readonly [Partial<AttentionProblem>, RegExp][] = [
+      const rejections: readonly [Partial<AttentionProblem>, RegExp][] = [
         [{ resultDtype: "f64" }, /results of f32 can't be stored as f64: those of f32 can, as f16 or bf16/],
         [{ dtype: "f64", resultDtype: "bf16" }, /results of f64 can't be stored as bf16/],
         ...(runtime.device.kind === "cuda"
@@ -103,7 +103,7 @@ test("results are stored in another dtype only where they are of f32, and on CUD
               RegExp,
             ][])),
       ];
-      for (const [change, message] of refusals) {
+      for (const [change, message] of rejections) {
         for (const run of [attend, attendBackward])
           assert.throws(() => run(runtime, { ...sound, ...change }), { code: "BAD_ARGUMENT", message });
       }
@@ -117,7 +117,7 @@ test("inputs are read as half floats only for f32, all of one dtype, and on CUDA
       const sound = soundProblem(runtime);
       const { query, key } = sound;
       const halves = { query: { ...query, dtype: "bf16" }, key: { ...key, dtype: "f16" } } as const;
-      const refusals: readonly [Partial<AttentionProblem>, RegExp][] = [
+      const rejections: readonly [Partial<AttentionProblem>, RegExp][] = [
         [
           { query: { ...query, dtype: "f64" } },
           /query can't be read as f64 for f32: for f32 it can, as f16 or bf16/,
@@ -131,7 +131,7 @@ test("inputs are read as half floats only for f32, all of one dtype, and on CUDA
               RegExp,
             ][])),
       ];
-      for (const [change, message] of refusals) {
+      for (const [change, message] of rejections) {
         for (const run of [attend, attendBackward])
           assert.throws(() => run(runtime, { ...sound, ...change }), { code: "BAD_ARGUMENT", message });
       }

@@ -102,8 +102,8 @@ export function halfInputsOf(problem: AttentionProblem | AttentionBackwardProble
   return { names: halves.map(({ name }) => name), ...(first && { dtype: first.dtype }) };
 }
 
-/** Refuses what the CPU's own kernels don't do. */
-export function refuseRounding(name: string, shape: AttentionProblem | AttentionBackwardProblem): void {
+/** Rejects what the CPU's own kernels don't do. */
+export function rejectRounding(name: string, shape: AttentionProblem | AttentionBackwardProblem): void {
   const { dtype: read, names } = halfInputsOf(shape);
   if (read) {
     throw new HoldfastError(
@@ -119,7 +119,7 @@ export function refuseRounding(name: string, shape: AttentionProblem | Attention
   );
 }
 
-/** The checks of one call; `name` stands at the head of every refusal. */
+/** The checks of one call; `name` stands at the head of every rejection. */
 export class SoundnessCheck {
   readonly #name: string;
   readonly #shape: AttentionShape;
@@ -132,7 +132,7 @@ export class SoundnessCheck {
     const { dtype, batch, heads, rows, columns, width, valueWidth } = shape;
     const stored = resultDtypeOf(shape);
     if (stored !== dtype && (dtype !== "f32" || (stored !== "f16" && stored !== "bf16"))) {
-      throw this.#refused(
+      throw this.#rejected(
         `results of ${dtype} can't be stored as ${stored}: those of f32 can, as f16 or bf16.`,
       );
     }
@@ -163,7 +163,7 @@ export class SoundnessCheck {
     let reached = width;
     for (const { size, stride, what } of dimensions.toSorted((a, b) => a.stride - b.stride)) {
       if (stride < reached) {
-        throw this.#refused(
+        throw this.#rejected(
           `${name}'s ${what} stride of ${stride} makes its elements overlap; at least ${reached} keeps them apart.`,
         );
       }
@@ -180,10 +180,10 @@ export class SoundnessCheck {
   #requireHalves(name: string, read: Dtype): void {
     const { dtype } = this.#shape;
     if (dtype !== "f32" || (read !== "f16" && read !== "bf16")) {
-      throw this.#refused(`${name} can't be read as ${read} for ${dtype}: for f32 it can, as f16 or bf16.`);
+      throw this.#rejected(`${name} can't be read as ${read} for ${dtype}: for f32 it can, as f16 or bf16.`);
     }
     this.#halves ??= read;
-    if (this.#halves !== read) throw this.#refused(`${name} has ${read} and another input ${this.#halves}.`);
+    if (this.#halves !== read) throw this.#rejected(`${name} has ${read} and another input ${this.#halves}.`);
   }
 
   #requireOperand(
@@ -213,7 +213,7 @@ export class SoundnessCheck {
     const { batch, heads } = this.#shape;
     const neededBytes = elements * dtypes[dtype].bytes;
     if (batch * heads > 0 && neededBytes > storage.span.size) {
-      throw this.#refused(
+      throw this.#rejected(
         `${name} takes ${neededBytes} bytes (${shape} of ${dtype}), and "${storage.label}" has ${storage.span.size}. Pass a larger storage, or smaller strides.`,
       );
     }
@@ -221,11 +221,11 @@ export class SoundnessCheck {
 
   #requireCount(name: string, value: number, least: number): void {
     if (!Number.isSafeInteger(value) || value < least || value >= 2 ** 31) {
-      throw this.#refused(`${name} is ${value}; give a whole number from ${least} to 2³¹ − 1.`);
+      throw this.#rejected(`${name} is ${value}; give a whole number from ${least} to 2³¹ − 1.`);
     }
   }
 
-  #refused(message: string): HoldfastError {
+  #rejected(message: string): HoldfastError {
     return new HoldfastError("BAD_ARGUMENT", `${this.#name}: ${message}`);
   }
 }

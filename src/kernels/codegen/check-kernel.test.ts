@@ -1,8 +1,8 @@
-/** What no printer takes: each kernel is refused by all of them, with the same code and the same words. */
+/** What no printer takes: each kernel is rejected by all of them, with the same code and the same words. */
 
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { refuses } from "../../../test/support/rejects.js";
+import { rejects } from "../../../test/support/rejects.js";
 import type { ErrorCode } from "../../errors/index.js";
 import {
   type BinaryOp,
@@ -49,8 +49,8 @@ function rowKernel(value: Expression, output: RowKernel["outputs"][number]["dtyp
   };
 }
 
-function refusedByAll(code: ErrorCode, kernel: RowKernel, message: RegExp): void {
-  for (const print of rowPrinters) refuses(code, () => print(kernel), message);
+function rejectedByAll(code: ErrorCode, kernel: RowKernel, message: RegExp): void {
+  for (const print of rowPrinters) rejects(code, () => print(kernel), message);
 }
 
 const x = term.load(0, "f32");
@@ -58,32 +58,32 @@ const whole = term.convert(x, "i32");
 
 describe("row kernels", () => {
   test("with no stages are none", () => {
-    refusedByAll("BAD_ARGUMENT", { ...rowKernel(x), stages: [] }, /"odd" has no stages/);
+    rejectedByAll("BAD_ARGUMENT", { ...rowKernel(x), stages: [] }, /"odd" has no stages/);
   });
 
   test("index by whole numbers", () => {
-    refusedByAll("BAD_ARGUMENT", rowKernel(term.load(0, "f32", x)), /"at" is f32/);
+    rejectedByAll("BAD_ARGUMENT", rowKernel(term.load(0, "f32", x)), /"at" is f32/);
   });
 
   test("have what they use: inputs, outputs, scalars, earlier reductions", () => {
-    refusedByAll("BAD_ARGUMENT", rowKernel(term.load(1, "f32")), /"odd" uses input 1/);
-    refusedByAll("BAD_ARGUMENT", rowKernel(term.scalar(0, "f32")), /"odd" uses scalar 0/);
-    refusedByAll("BAD_ARGUMENT", rowKernel(term.reduced(0, "f32")), /earlier reduction 0/);
+    rejectedByAll("BAD_ARGUMENT", rowKernel(term.load(1, "f32")), /"odd" uses input 1/);
+    rejectedByAll("BAD_ARGUMENT", rowKernel(term.scalar(0, "f32")), /"odd" uses scalar 0/);
+    rejectedByAll("BAD_ARGUMENT", rowKernel(term.reduced(0, "f32")), /earlier reduction 0/);
     const kernel = rowKernel(x);
     const stages = [{ kind: "store", output: 1, value: x } as const];
-    refusedByAll("BAD_ARGUMENT", { ...kernel, stages }, /stores to output 1/);
+    rejectedByAll("BAD_ARGUMENT", { ...kernel, stages }, /stores to output 1/);
   });
 
   test("read and store what their dtypes compute in", () => {
-    refusedByAll("BAD_ARGUMENT", rowKernel(term.load(0, "f64"), "f64"), /input 0 as f64, which is f32/);
-    refusedByAll("BAD_ARGUMENT", rowKernel(x, "i32"), /stores f32 in i32/);
-    refusedByAll("BAD_ARGUMENT", rowKernel(whole, "bf16"), /stores i32 in bf16, .* in f32/);
+    rejectedByAll("BAD_ARGUMENT", rowKernel(term.load(0, "f64"), "f64"), /input 0 as f64, which is f32/);
+    rejectedByAll("BAD_ARGUMENT", rowKernel(x, "i32"), /stores f32 in i32/);
+    rejectedByAll("BAD_ARGUMENT", rowKernel(whole, "bf16"), /stores i32 in bf16, .* in f32/);
   });
 
   test("shift by a constant from 0 to 31", () => {
-    refusedByAll("UNSUPPORTED", rowKernel(term.shr(whole, whole), "i32"), /shift by a convert/);
+    rejectedByAll("UNSUPPORTED", rowKernel(term.shr(whole, whole), "i32"), /shift by a convert/);
     for (const by of [-1, 32, 0.5]) {
-      refusedByAll("UNSUPPORTED", rowKernel(term.shr(whole, by), "i32"), new RegExp(`shift by ${by}\\.`));
+      rejectedByAll("UNSUPPORTED", rowKernel(term.shr(whole, by), "i32"), new RegExp(`shift by ${by}\\.`));
     }
     for (const by of [0, 31]) for (const print of rowPrinters) print(rowKernel(term.shr(whole, by), "i32"));
   });
@@ -98,7 +98,7 @@ describe("row kernels", () => {
       { kind: "select", condition: whole, a: whole, b: x, type: "f32" },
       { kind: "select", condition: whole, a: x, b: whole, type: "f32" },
     ];
-    for (const value of mixed) refusedByAll("BAD_ARGUMENT", rowKernel(value), /which is (i32|f32)/);
+    for (const value of mixed) rejectedByAll("BAD_ARGUMENT", rowKernel(value), /which is (i32|f32)/);
   });
 
   /** What has no meaning for a type; all else is printed. */
@@ -122,7 +122,7 @@ describe("row kernels", () => {
       for (const [op, value] of values) {
         const kernel = rowKernel(value, value.type);
         if (lacking[type].some((one) => one === op)) {
-          refusedByAll("UNSUPPORTED", kernel, new RegExp(`can't do ${op} in ${type}`));
+          rejectedByAll("UNSUPPORTED", kernel, new RegExp(`can't do ${op} in ${type}`));
         } else for (const print of rowPrinters) assert.doesNotThrow(() => print(kernel), `${op} of ${type}`);
       }
     });
@@ -139,9 +139,9 @@ test("column kernels have no earlier stages, and are held to the rest", () => {
     values: [value],
   });
   for (const print of columnPrinters) {
-    refuses("BAD_ARGUMENT", () => print(kernel(term.reduced(0, "f32"))), /"odd columns" uses .*stage 0/);
-    refuses("BAD_ARGUMENT", () => print(kernel(whole)), /stores i32 in f32/);
-    refuses("UNSUPPORTED", () => print(kernel(term.and(x, x))), /can't do and in f32/);
+    rejects("BAD_ARGUMENT", () => print(kernel(term.reduced(0, "f32"))), /"odd columns" uses .*stage 0/);
+    rejects("BAD_ARGUMENT", () => print(kernel(whole)), /stores i32 in f32/);
+    rejects("UNSUPPORTED", () => print(kernel(term.and(x, x))), /can't do and in f32/);
     print(kernel(x));
   }
 });
@@ -156,9 +156,9 @@ test("column kernels have one to four values, and an output for each of them", (
     values: Array.from({ length: values }, () => x),
   });
   for (const print of columnPrinters) {
-    refuses("BAD_ARGUMENT", () => print(kernel(0, 0)), /"odd columns" reduces no value/);
-    refuses("BAD_ARGUMENT", () => print(kernel(5, 5)), /reduces 5 values in one pass, which takes up to 4/);
-    refuses("BAD_ARGUMENT", () => print(kernel(2, 1)), /reduces 2 values into 1 outputs/);
+    rejects("BAD_ARGUMENT", () => print(kernel(0, 0)), /"odd columns" reduces no value/);
+    rejects("BAD_ARGUMENT", () => print(kernel(5, 5)), /reduces 5 values in one pass, which takes up to 4/);
+    rejects("BAD_ARGUMENT", () => print(kernel(2, 1)), /reduces 2 values into 1 outputs/);
     print(kernel(4, 4));
   }
 });

@@ -91,11 +91,11 @@ export interface GemmDesc extends Omit<GemmProblem<GemmInputDtype>, "a" | "b" | 
 }
 
 /** With fewer terms a library's kernel for one product is good enough. */
-const fewestGroupedTerms = 1024;
+const minGroupedTerms = 1024;
 
 /** Is it a weight gradient: are its terms the many rows of a batch, which lie apart from each other in both operands? */
 export function isGradient({ k, a, b }: GemmDesc): boolean {
-  return k >= fewestGroupedTerms && a.isTransposed === true && !b.isTransposed;
+  return k >= minGroupedTerms && a.isTransposed === true && !b.isTransposed;
 }
 
 /** Products of a batch with a larger result than this are enough for a library to fill a GPU with. */
@@ -132,7 +132,7 @@ export function requireSound(problem: EpilogueTarget): void {
     requireCount(`${name}'s row stride`, rowStride);
     requireCount(`${name}'s batch stride`, batchStride);
     if (rows > 1 && rowStride < columns) {
-      throw refused(
+      throw rejected(
         `${name} is ${rows}×${columns}, and its row stride of ${rowStride} makes its rows overlap.`,
       );
     }
@@ -140,14 +140,14 @@ export function requireSound(problem: EpilogueTarget): void {
     // Matrices may also lie in each other's gaps, a row of each in turn.
     const isSerializedPlan = batchStride >= columns && (batch - 1) * batchStride + columns <= rowStride;
     if (name === "C" && batch > 1 && batchStride < matrixExtent && !isSerializedPlan) {
-      throw refused(
+      throw rejected(
         `C's batch stride of ${batchStride} makes its ${batch} matrices of ${matrixExtent} elements overlap.`,
       );
     }
     const extent = matrixExtent === 0 ? 0 : Math.max(batch - 1, 0) * batchStride + matrixExtent;
     const neededBytes = extent * (name === "C" ? resultBytes : elementBytes);
     if (batch > 0 && neededBytes > storage.span.size) {
-      throw refused(
+      throw rejected(
         `${name} takes ${neededBytes} bytes (${batch} × ${rows}×${columns} of ${problem.dtype}), and "${storage.label}" has ${storage.span.size}. Pass a larger storage, or smaller strides.`,
       );
     }
@@ -155,17 +155,17 @@ export function requireSound(problem: EpilogueTarget): void {
   if (!bias) return;
   const biasBytes = (Math.max(batch - 1, 0) * (problem.biasBatchStride ?? 0) + n) * dtypes[biasDtype].bytes;
   if (bias.span.size < biasBytes) {
-    throw refused(`the bias takes ${biasBytes} bytes, and "${bias.label}" has ${bias.span.size}.`);
+    throw rejected(`the bias takes ${biasBytes} bytes, and "${bias.label}" has ${bias.span.size}.`);
   }
 }
 
 function requireCount(name: string, value: number): void {
   if (!Number.isSafeInteger(value) || value < 0 || value >= 2 ** 31) {
-    throw refused(`${name} is ${value}; give a whole number from 0 to 2³¹ − 1.`);
+    throw rejected(`${name} is ${value}; give a whole number from 0 to 2³¹ − 1.`);
   }
 }
 
-/** Refuses a bias of another dtype than C's, where a library, or the CPU, is to add it. */
+/** Rejects a bias of another dtype than C's, where a library, or the CPU, is to add it. */
 export function requireBiasAsResult({
   dtype,
   resultDtype = dtype,
@@ -173,12 +173,12 @@ export function requireBiasAsResult({
   biasDtype = resultDtype,
 }: GemmDesc): void {
   if (!bias || biasDtype === resultDtype) return;
-  throw refused(
+  throw rejected(
     `a library adds a bias of its result's dtype, ${resultDtype}, not one of ${biasDtype}. Convert it first, or leave the result in ${biasDtype}.`,
   );
 }
 
-/** A product's own way to refuse: every message says what it is about. */
-export function refused(message: string): HoldfastError {
+/** A product's own way to reject: every message says what it is about. */
+export function rejected(message: string): HoldfastError {
   return new HoldfastError("BAD_ARGUMENT", `gemm: ${message}`);
 }

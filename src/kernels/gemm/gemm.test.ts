@@ -160,7 +160,7 @@ test("a product of nothing launches nothing", () => {
   );
 });
 
-test("what does not fit is refused with its numbers, before anything is launched", () => {
+test("what does not fit is rejected with its numbers, before anything is launched", () => {
   // What needs scratch memory is the device's own affair, and known here of the CPU alone.
   withCpuRuntime({}, ({ runtime }) =>
     runtime.step(() => {
@@ -174,7 +174,7 @@ test("what does not fit is refused with its numbers, before anything is launched
         b: operand,
         c: { ...operand, storage: runtime.arena.allocate(64 * 64 * 4, "result") },
       };
-      const refusals: readonly [Partial<GemmProblem>, RegExp][] = [
+      const rejections: readonly [Partial<GemmProblem>, RegExp][] = [
         [{ m: 1.5 }, /m is 1\.5; give a whole number/],
         [{ m: 65 }, /A takes 16640 bytes .* and "operand" has 16384/],
         [
@@ -188,7 +188,7 @@ test("what does not fit is refused with its numbers, before anything is launched
         [{}, /needs \d+ bytes of scratch memory, and none was given/],
         [{ scratch: operand.storage }, /scratch memory, and "operand" has 16384/],
       ];
-      for (const [change, message] of refusals) {
+      for (const [change, message] of rejections) {
         assert.throws(() => gemm(runtime, { ...sound, ...change }), { code: "BAD_ARGUMENT", message });
       }
     }),

@@ -31,7 +31,7 @@ import {
   type GemmProblem,
   type GemmShape,
   type MatrixLayout,
-  refused,
+  rejected,
   requireBiasAsResult,
   requireSound,
 } from "./desc.js";
@@ -106,7 +106,7 @@ export function groupedGemm(
   const warpgroups = warpgroupsOf(runtime, problems);
   if (wide) launchDmmaGemms(runtime, problems, wide, op);
   else if (warpgroups) launchWarpgroups(runtime, problems, warpgroups, op);
-  else throw refused("these can't be made in one launch. Ask canGroupGemms first.");
+  else throw rejected("these can't be made in one launch. Ask canGroupGemms first.");
 }
 
 /** Can one launch make these products? */
@@ -129,7 +129,7 @@ export function gemmWithEpilogue(
   const c = problem.c ?? { storage: { span: span(0, 0) }, rowStride: problem.n };
   const form = sm90EpilogueOf(runtime, { ...problem, c }, finish);
   if (!form || (finish.storesC && !problem.c))
-    throw refused("this can't be finished in one launch. Ask canFuseEpilogue first.");
+    throw rejected("this can't be finished in one launch. Ask canFuseEpilogue first.");
   launchWarpgroups(runtime, [problem], form, op, finish);
 }
 
@@ -198,7 +198,7 @@ function requireOwn<P extends Pick<GemmDesc, "dtype" | "resultDtype">>(
 ): asserts problem is P & { readonly dtype: GemmDtype; readonly resultDtype?: GemmDtype } {
   const { dtype, resultDtype = dtype } = problem;
   if ((dtype === "f32" || dtype === "f64") && resultDtype === dtype) return;
-  throw refused(`the CPU multiplies f32 and f64, not ${problem.dtype}. Widen the operands first.`);
+  throw rejected(`the CPU multiplies f32 and f64, not ${problem.dtype}. Widen the operands first.`);
 }
 
 function launchPacked(runtime: Runtime, problem: GemmProblem, plan: PackedPlan, op: string): void {
@@ -206,7 +206,7 @@ function launchPacked(runtime: Runtime, problem: GemmProblem, plan: PackedPlan, 
   const element = elementOf(dtype);
   if (!scratch || scratch.span.size < plan.scratchBytes) {
     const there = scratch ? `"${scratch.label}" has ${scratch.span.size}` : "none was given";
-    throw refused(
+    throw rejected(
       `${m}×${n}×${k} in ${dtype} needs ${plan.scratchBytes} bytes of scratch memory, and ${there}. Ask gemmScratchBytes how much to allocate.`,
     );
   }

@@ -14,7 +14,7 @@ export interface PlainCopy {
 }
 
 /** More of them go in several launches: a kernel's arguments have a limit of 4 KiB. */
-const mostCopies = 64;
+const maxCopies = 64;
 /**
  * The kernel is printed for 1, 2, 4, 8 and 16 copies, and for multiples of 16; what is not used is empty. Every place costs the
  * host time, and a step with one input has one copy.
@@ -31,8 +31,8 @@ export function isInWords({ source, target }: PlainCopy): boolean {
 
 /** Copies, in no order: no target may overlap another, or a source. All of them `isInWords`. Only on CUDA. */
 export function launchCopies(runtime: Runtime, copies: readonly PlainCopy[], op = "copy"): void {
-  for (let first = 0; first < copies.length; first += mostCopies) {
-    launchSome(runtime, copies.slice(first, first + mostCopies), op);
+  for (let first = 0; first < copies.length; first += maxCopies) {
+    launchSome(runtime, copies.slice(first, first + maxCopies), op);
   }
 }
 

@@ -22,7 +22,7 @@ export interface ChunkedReduceLaunch {
 }
 
 /** A launch's arguments have a limit of 4 KiB, and a vector takes 16 bytes of it. */
-const mostVectors = 128;
+const maxVectors = 128;
 /** The kernel is printed for 1, 2, 4, 8 and 16 vectors, and for multiples of 16; what is not used is empty. */
 const vectorsPerSize = 16;
 
@@ -34,7 +34,7 @@ export function chunkCount(length: number): number {
 export function launchChunkedReduce(runtime: Runtime, launch: ChunkedReduceLaunch): void {
   const { kernel, vectors, results, view } = launch;
   const isOnGpu = runtime.device.kind === "cuda";
-  const atOnce = isOnGpu ? mostVectors : 1;
+  const atOnce = isOnGpu ? maxVectors : 1;
   const resultBytes = dtypes[kernel.value.type].bytes;
   let done = 0;
   for (let first = 0; first < vectors.length; first += atOnce) {

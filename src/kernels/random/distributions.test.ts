@@ -2,7 +2,7 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { refuses } from "../../../test/support/rejects.js";
+import { rejects } from "../../../test/support/rejects.js";
 import { keepAll, keepMask, thresholdOf, uniform } from "./distributions.js";
 import { drawWords } from "./random-stream.js";
 
@@ -28,9 +28,9 @@ test("a threshold is the probability in steps of 2⁻³², rounded to the neares
   assert.equal(thresholdOf(1), keepAll);
 });
 
-test("a probability outside 0 to 1 is refused", () => {
+test("a probability outside 0 to 1 is rejected", () => {
   for (const probability of [-0.1, 1.1, Number.NaN, Number.POSITIVE_INFINITY]) {
-    refuses("BAD_ARGUMENT", () => thresholdOf(probability), /from 0 to 1/);
+    rejects("BAD_ARGUMENT", () => thresholdOf(probability), /from 0 to 1/);
   }
 });
 

@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
-import { refuses } from "../../../test/support/rejects.js";
+import { rejects } from "../../../test/support/rejects.js";
 import { direction, logOfFraction, normal } from "./normal.js";
 import { drawWords } from "./random-stream.js";
 
@@ -36,12 +36,12 @@ test("the logarithm and the direction agree with the engine's to the last bits, 
   }
 });
 
-test("a count or an offset outside the stream is refused", () => {
+test("a count or an offset outside the stream is rejected", () => {
   for (const [count, offset] of [
     [-1, 0],
     [0.5, 0],
     [1, 2 ** 34],
   ] as const) {
-    refuses("BAD_ARGUMENT", () => normal({ seed: 1, id: 0 }, count, offset));
+    rejects("BAD_ARGUMENT", () => normal({ seed: 1, id: 0 }, count, offset));
   }
 });

@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
-import { refuses } from "../../../test/support/rejects.js";
+import { rejects } from "../../../test/support/rejects.js";
 import { permutation } from "./permutation.js";
 
 test("the first order of seed 42 is frozen", () => {
@@ -25,8 +25,8 @@ test("another epoch's order is another, and asking again changes nothing", () =>
   assert.deepEqual(permutation({ seed: 1, id: 0 }, 100), first);
 });
 
-test("a count that is no array's length is refused", () => {
+test("a count that is no array's length is rejected", () => {
   for (const n of [-1, 1.5, Number.NaN, 2 ** 32]) {
-    refuses("BAD_ARGUMENT", () => permutation({ seed: 1, id: 0 }, n), /permutation of/);
+    rejects("BAD_ARGUMENT", () => permutation({ seed: 1, id: 0 }, n), /permutation of/);
   }
 });

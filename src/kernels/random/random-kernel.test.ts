@@ -7,7 +7,7 @@ import assert from "node:assert/strict";
 import { afterEach, describe, test } from "node:test";
 import fc from "fast-check";
 import { cudaMissing } from "../../../test/support/kernel-runtime.js";
-import { refuses } from "../../../test/support/rejects.js";
+import { rejects } from "../../../test/support/rejects.js";
 import { sameBytes } from "../../../test/support/same-bytes.js";
 import { openTestDriver, openTestGpu, testDevice } from "../../../test/support/test-device.js";
 import { type Driver, openCpuDriver, strict } from "../../driver/index.js";
@@ -260,18 +260,18 @@ describe("in a graph", () => {
     sameBytes(bench.readWords().slice(0, count), expectedWords(resumed, count), "the resumed draw");
   });
 
-  test("a refused capture leaves the state and the words as they were", () => {
+  test("a rejected capture leaves the state and the words as they were", () => {
     bench = new Bench();
     draw();
     const [state, words] = [bench.readState(), bench.readWords()];
-    refuses("CAPTURE_REFUSED", () =>
+    rejects("CAPTURE_REJECTED", () =>
       bench.runtime.capture("bad", () => {
         draw();
         bench.readState();
       }),
     );
     let calls = 0;
-    refuses("CAPTURE_REFUSED", () =>
+    rejects("CAPTURE_REJECTED", () =>
       bench.runtime.capture("restless", () => {
         for (let time = 0; time <= calls; time++) draw();
         calls += 1;

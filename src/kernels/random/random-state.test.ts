@@ -2,7 +2,7 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { refuses } from "../../../test/support/rejects.js";
+import { rejects } from "../../../test/support/rejects.js";
 import { decodeState, encodeState, stateBytes } from "./random-state.js";
 
 test("a state is the seed, then the counter, low bytes first", () => {
@@ -17,8 +17,8 @@ test("what was encoded is decoded, from any place in a buffer", () => {
   assert.deepEqual(decodeState(encodeState({ seed: 42 })), { seed: 42n, counter: 0n });
 });
 
-test("a state of another size, or numbers that 64 bits don't hold, are refused", () => {
-  refuses("BAD_ARGUMENT", () => decodeState(new Uint8Array(15)), /state of 15 bytes/);
-  refuses("BAD_ARGUMENT", () => encodeState({ seed: -1 }), /^The seed is -1/);
-  refuses("BAD_ARGUMENT", () => encodeState({ seed: 1, counter: 2n ** 64n }), /^The counter of draws is/);
+test("a state of another size, or numbers that 64 bits don't hold, are rejected", () => {
+  rejects("BAD_ARGUMENT", () => decodeState(new Uint8Array(15)), /state of 15 bytes/);
+  rejects("BAD_ARGUMENT", () => encodeState({ seed: -1 }), /^The seed is -1/);
+  rejects("BAD_ARGUMENT", () => encodeState({ seed: 1, counter: 2n ** 64n }), /^The counter of draws is/);
 });

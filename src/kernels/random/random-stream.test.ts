@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
-import { refuses } from "../../../test/support/rejects.js";
+import { rejects } from "../../../test/support/rejects.js";
 import { philox } from "./philox.js";
 import { blocksOf, drawWords } from "./random-stream.js";
 
@@ -41,7 +41,7 @@ test("streams of other seeds, ids and uses share no word", () => {
   assert.equal(new Set(drawn).size, drawn.length);
 });
 
-test("a stream has 2³⁴ words, and drawing behind its end is refused", () => {
+test("a stream has 2³⁴ words, and drawing behind its end is rejected", () => {
   assert.equal(drawWords({ seed: 1, id: 0 }, 3, 2 ** 34 - 3).length, 3);
   for (const [count, offset] of [
     [4, 2 ** 34 - 3],
@@ -50,14 +50,14 @@ test("a stream has 2³⁴ words, and drawing behind its end is refused", () => {
     [0.5, 0],
     [1, Number.NaN],
   ] as const) {
-    refuses("BAD_ARGUMENT", () => drawWords({ seed: 1, id: 0 }, count, offset), /another id/);
+    rejects("BAD_ARGUMENT", () => drawWords({ seed: 1, id: 0 }, count, offset), /another id/);
   }
 });
 
-test("a seed or id that 64 bits don't hold, or a number has rounded, is refused by name", () => {
+test("a seed or id that 64 bits don't hold, or a number has rounded, is rejected by name", () => {
   for (const wrong of [-1, 0.5, 2 ** 53, Number.NaN, -1n, 2n ** 64n]) {
-    refuses("BAD_ARGUMENT", () => drawWords({ seed: wrong, id: 0 }, 1), /^The seed is/);
-    refuses("BAD_ARGUMENT", () => drawWords({ seed: 0, id: wrong }, 1), /^The id of a random stream is/);
+    rejects("BAD_ARGUMENT", () => drawWords({ seed: wrong, id: 0 }, 1), /^The seed is/);
+    rejects("BAD_ARGUMENT", () => drawWords({ seed: 0, id: wrong }, 1), /^The id of a random stream is/);
   }
   assert.deepEqual(drawWords({ seed: 7, id: 0 }, 9), drawWords({ seed: 7n, id: 0n }, 9));
   assert.equal(drawWords({ seed: 2n ** 64n - 1n, id: 2n ** 64n - 1n }, 1).length, 1);

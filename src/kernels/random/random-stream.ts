@@ -48,7 +48,7 @@ export function drawWords(stream: RandomStream, count: number, offset = 0): Uint
   return words;
 }
 
-/** Refuses what reaches behind the end of a stream, where its words would come again from the beginning. */
+/** Rejects what reaches behind the end of a stream, where its words would come again from the beginning. */
 export function requireInStream(count: number, offset: number): void {
   const isWhole = Number.isSafeInteger(count) && Number.isSafeInteger(offset);
   if (isWhole && count >= 0 && offset >= 0 && offset + count <= wordsPerStream) return;

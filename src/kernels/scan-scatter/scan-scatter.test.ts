@@ -10,7 +10,7 @@ import {
   openCudaKernelRuntime,
   put,
 } from "../../../test/support/kernel-runtime.js";
-import { refuses } from "../../../test/support/rejects.js";
+import { rejects } from "../../../test/support/rejects.js";
 import { sameBytes } from "../../../test/support/same-bytes.js";
 import type { Runtime } from "../../runtime/index.js";
 import type { WalkDtype } from "./element.js";
@@ -225,23 +225,23 @@ describe("the gradient of an embedding", () => {
 describe("what does not fit", () => {
   const runtime = openCpuKernelRuntime(1);
 
-  test("an empty array is left alone, and a storage that is too small is refused by name", () => {
+  test("an empty array is left alone, and a storage that is too small is rejected by name", () => {
     runtime.step(() => {
       const storage = put(runtime, Float32Array.of(7, 7), "small");
       const scan = { dtype: "f32", inner: 1, op: "add", input: storage, output: storage } as const;
       launchScan(runtime, { ...scan, outer: 0, length: 5 });
       launchScan(runtime, { ...scan, outer: 5, length: 0 });
       assert.deepEqual([...new Float32Array(runtime.read(storage).buffer)], [7, 7]);
-      refuses(
+      rejects(
         "BAD_ARGUMENT",
         () => launchScan(runtime, { ...scan, outer: 1, length: 3 }),
         /scan: input takes 12 bytes \(\[1, 3, 1\] of f32\), and "small" has 8/,
       );
-      refuses("BAD_ARGUMENT", () => launchScan(runtime, { ...scan, outer: 1, length: -1 }), /length is -1/);
+      rejects("BAD_ARGUMENT", () => launchScan(runtime, { ...scan, outer: 1, length: -1 }), /length is -1/);
     });
   });
 
-  test("with nothing to add the target is left alone, and a storage that is too small is refused by name", () => {
+  test("with nothing to add the target is left alone, and a storage that is too small is rejected by name", () => {
     runtime.step(() => {
       const target = put(runtime, Float32Array.of(7, 7), "target");
       const source = put(runtime, Float32Array.of(1, 1), "source");
@@ -250,17 +250,17 @@ describe("what does not fit", () => {
       launchScatterAdd(runtime, { ...one, length: 1, count: 0 });
       launchScatterAdd(runtime, { ...one, length: 0, count: 1 });
       assert.deepEqual([...new Float32Array(runtime.read(target).buffer)], [7, 7]);
-      refuses(
+      rejects(
         "BAD_ARGUMENT",
         () => launchScatterAdd(runtime, { ...one, length: 2, count: 1 }),
         /target takes 16 bytes/,
       );
-      refuses(
+      rejects(
         "BAD_ARGUMENT",
         () => launchScatterAdd(runtime, { ...one, length: 1, count: 2 }),
         /index takes 8 bytes/,
       );
-      refuses(
+      rejects(
         "BAD_ARGUMENT",
         () => launchScatterAdd(runtime, { ...one, length: 1, count: 1, isIndexShared: false }),
         /index takes 8 bytes \(\[1, 1, 2\] of i32\)/,

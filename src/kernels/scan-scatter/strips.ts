@@ -85,7 +85,7 @@ export function setToPlace(code: Code, local: Local, place: Place): void {
   code.i32(bytes).op("i32.mul").get(base).op("i32.add").set(local);
 }
 
-/** Refuses sizes that are no counts, and storages that are too small for what they are said to hold. */
+/** Rejects sizes that are no counts, and storages that are too small for what they are said to hold. */
 export function requireAvailable(
   op: string,
   sizes: Readonly<Record<string, number>>,

@@ -1,10 +1,10 @@
-/** Attention: memory that is not copied, masks, and what it refuses. Gradients are tested with all of the table. */
+/** Attention: memory that is not copied, masks, and what it rejects. Gradients are tested with all of the table. */
 
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { CallLog } from "../../../test/support/call-log.js";
 import { openDevice } from "../../../test/support/devices.js";
-import { refuses } from "../../../test/support/rejects.js";
+import { rejects } from "../../../test/support/rejects.js";
 import { openTestDriver } from "../../../test/support/test-device.js";
 import type { Tensor } from "../../tensor/index.js";
 import { scaledDotProductAttention as attend } from "./attention.js";
@@ -114,21 +114,21 @@ describe("scaledDotProductAttention", () => {
     });
   });
 
-  test("refuses operands that don't fit each other, and says what would", () => {
+  test("rejects operands that don't fit each other, and says what would", () => {
     cpu.step(() => {
       const [query, key, value] = [waves([2, 4, 3], 0), waves([2, 5, 3], 0), waves([2, 5, 6], 0)];
-      refuses("BAD_SHAPE", () => attend(query, waves([2, 5, 4], 0), value), /must have one width/);
-      refuses("BAD_SHAPE", () => attend(query, key, waves([2, 4, 6], 0)), /as many rows/);
-      refuses("BAD_SHAPE", () => attend(waves([3], 0), key, value), /each must be \[rows, width\]/);
-      refuses("BAD_SHAPE", () => attend(query, waves([3, 5, 3], 0), value), /don't broadcast/);
+      rejects("BAD_SHAPE", () => attend(query, waves([2, 5, 4], 0), value), /must have one width/);
+      rejects("BAD_SHAPE", () => attend(query, key, waves([2, 4, 6], 0)), /as many rows/);
+      rejects("BAD_SHAPE", () => attend(waves([3], 0), key, value), /each must be \[rows, width\]/);
+      rejects("BAD_SHAPE", () => attend(query, waves([3, 5, 3], 0), value), /don't broadcast/);
       const mask = waves([3, 2, 4, 5], 0);
-      refuses(
+      rejects(
         "BAD_SHAPE",
         () => attend(query, key, value, mask),
         /does not stretch to the scores' \[2, 4, 5\]/,
       );
       const whole = [query, key, value].map((one) => one.to("i32")) as [Tensor, Tensor, Tensor];
-      refuses("BAD_DTYPE", () => attend(...whole), /products need floats/);
+      rejects("BAD_DTYPE", () => attend(...whole), /products need floats/);
     });
   });
 });

@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { openDevice } from "../../../test/support/devices.js";
-import { refuses } from "../../../test/support/rejects.js";
+import { rejects } from "../../../test/support/rejects.js";
 import { sameBytes } from "../../../test/support/same-bytes.js";
 import { decodeState } from "../../kernels/index.js";
 import { dropout as dropoutOp } from "../../ops/index.js";
@@ -75,13 +75,13 @@ test("backward goes through the mask of forward, also after later draws", () => 
   });
 });
 
-test("refuses what is no probability, what is no float, and what is no random state", () => {
+test("rejects what is no probability, what is no float, and what is no random state", () => {
   cpu.step(() => {
     const x = cpu.fromHost([1], [1], "f32");
     for (const p of [-0.1, 1.5, Number.NaN]) {
-      refuses("BAD_ARGUMENT", () => dropout(x, p), /give a probability from 0 to 1/);
+      rejects("BAD_ARGUMENT", () => dropout(x, p), /give a probability from 0 to 1/);
     }
-    refuses("BAD_DTYPE", () => dropout(x.to("i32"), 0.5), /it needs a float/);
-    refuses("BAD_SHAPE", () => cpu.apply(dropoutOp, [x, x], { p: 0.5 }), /it is i32 \[4\]/);
+    rejects("BAD_DTYPE", () => dropout(x.to("i32"), 0.5), /it needs a float/);
+    rejects("BAD_SHAPE", () => cpu.apply(dropoutOp, [x, x], { p: 0.5 }), /it is i32 \[4\]/);
   });
 });

@@ -1,11 +1,11 @@
-/** Losses against plain sums on the host, and what they refuse. Their gradients are tested with all others of the table. */
+/** Losses against plain sums on the host, and what they reject. Their gradients are tested with all others of the table. */
 
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import fc from "fast-check";
 import { CallLog } from "../../../test/support/call-log.js";
 import { openDevice } from "../../../test/support/devices.js";
-import { refuses } from "../../../test/support/rejects.js";
+import { rejects } from "../../../test/support/rejects.js";
 import { openTestDriver } from "../../../test/support/test-device.js";
 import type { Tensor } from "../../tensor/index.js";
 import { bceWithLogits, crossEntropy, huberLoss, l1Loss, mseLoss, nllLoss, smoothL1Loss } from "./losses.js";
@@ -158,14 +158,14 @@ describe("crossEntropy", () => {
     });
   });
 
-  test("refuses a label that is no class, by its row, and reads nothing with it", () => {
+  test("rejects a label that is no class, by its row, and reads nothing with it", () => {
     cpu.step(() => {
       const logits = cpu.fromHost(new Float32Array(15), [5, 3], "f32");
       const message =
         /crossEntropy: the target of row 3 is 3, and there are 3 classes, 0 to 2\..*ignoreIndex \(-100\)/s;
-      refuses("BAD_INDEX", () => crossEntropy(logits, i32([0, 2, -100, 3, 9])), message);
-      refuses("BAD_INDEX", () => crossEntropy(logits, i32([0, -1, 1, 1, 1])), /row 1 is -1/);
-      refuses("BAD_INDEX", () => nllLoss(logits, i32([0, 0, 0, 0, 3])), /nllLoss: the target of row 4 is 3/);
+      rejects("BAD_INDEX", () => crossEntropy(logits, i32([0, 2, -100, 3, 9])), message);
+      rejects("BAD_INDEX", () => crossEntropy(logits, i32([0, -1, 1, 1, 1])), /row 1 is -1/);
+      rejects("BAD_INDEX", () => nllLoss(logits, i32([0, 0, 0, 0, 3])), /nllLoss: the target of row 4 is 3/);
     });
   });
 
@@ -196,26 +196,26 @@ describe("crossEntropy", () => {
     }
   });
 
-  test("refuses shapes, dtypes and smoothings that don't fit, and says what would", () => {
+  test("rejects shapes, dtypes and smoothings that don't fit, and says what would", () => {
     cpu.step(() => {
       const logits = f64([1, 2, 3, 4, 5, 6], [2, 3]);
-      refuses("BAD_SHAPE", () => crossEntropy(logits, i32([0, 1, 2])), /the target must be \[2\]/);
-      refuses("BAD_SHAPE", () => crossEntropy(logits, f64([0, 1, 2])), /Labels are whole numbers/);
-      refuses("BAD_SHAPE", () => crossEntropy(f64([], [2, 0]), i32([0, 1])), /no classes/);
-      refuses("BAD_DTYPE", () => crossEntropy(logits, i32([0, 1]).to("bool")), /indices are i32 or u8/);
-      refuses("BAD_DTYPE", () => crossEntropy(logits.to("i32"), i32([0, 1])), /it needs a float/);
+      rejects("BAD_SHAPE", () => crossEntropy(logits, i32([0, 1, 2])), /the target must be \[2\]/);
+      rejects("BAD_SHAPE", () => crossEntropy(logits, f64([0, 1, 2])), /Labels are whole numbers/);
+      rejects("BAD_SHAPE", () => crossEntropy(f64([], [2, 0]), i32([0, 1])), /no classes/);
+      rejects("BAD_DTYPE", () => crossEntropy(logits, i32([0, 1]).to("bool")), /indices are i32 or u8/);
+      rejects("BAD_DTYPE", () => crossEntropy(logits.to("i32"), i32([0, 1])), /it needs a float/);
       const weight = f64([1, 2]);
-      refuses("BAD_SHAPE", () => crossEntropy(logits, i32([0, 1]), { weight }), /it must be \[3\]/);
-      refuses("BAD_ARGUMENT", () => crossEntropy(logits, i32([0, 1]), { labelSmoothing: 2 }), /from 0 to 1/);
+      rejects("BAD_SHAPE", () => crossEntropy(logits, i32([0, 1]), { weight }), /it must be \[3\]/);
+      rejects("BAD_ARGUMENT", () => crossEntropy(logits, i32([0, 1]), { labelSmoothing: 2 }), /from 0 to 1/);
     });
   });
 
-  test("refuses to learn its class weights", () => {
+  test("rejects to learn its class weights", () => {
     cpu.step(() => {
       const [logits, weight] = [f64([1, 2], [1, 2]), f64([1, 2])];
       weight.requiresGrad = true;
       for (const loss of [crossEntropy, nllLoss]) {
-        refuses(
+        rejects(
           "NO_GRADIENT",
           () => loss(logits, i32([0]), { weight }).backward(),
           /class weights no gradient/,
@@ -271,20 +271,20 @@ describe("losses of pairs", () => {
     });
   });
 
-  test("refuse shapes that would be stretched: all would be compared with all", () => {
+  test("reject shapes that would be stretched: all would be compared with all", () => {
     cpu.step(() => {
       const [column, row] = [f64([1, 2, 3], [3, 1]), f64([1, 2, 3])];
       for (const loss of [mseLoss, l1Loss, huberLoss, smoothL1Loss, bceWithLogits]) {
-        refuses("BAD_SHAPE", () => loss(column, row), /input \[3, 1\] and target \[3\] differ\. Reshape/);
+        rejects("BAD_SHAPE", () => loss(column, row), /input \[3, 1\] and target \[3\] differ\. Reshape/);
       }
     });
   });
 
-  test("refuse a delta and a beta that make no sense", () => {
+  test("reject a delta and a beta that make no sense", () => {
     cpu.step(() => {
       const x = f64([1]);
-      refuses("BAD_ARGUMENT", () => huberLoss(x, x, { delta: 0 }), /delta is 0; give a number above 0/);
-      refuses(
+      rejects("BAD_ARGUMENT", () => huberLoss(x, x, { delta: 0 }), /delta is 0; give a number above 0/);
+      rejects(
         "BAD_ARGUMENT",
         () => smoothL1Loss(x, x, { beta: -1 }),
         /beta is -1; give a number of 0 or more/,
@@ -321,7 +321,7 @@ describe("bceWithLogits", () => {
       const options = { weight: f64([1, 10]), posWeight: f64([3, 3]), reduction: "none" } as const;
       near(bceWithLogits(input, target, options).dataSync(), [3 * Math.LN2, 10 * Math.LN2], "weighted");
       const tall = { weight: f64([1, 2, 3], [3, 1]) };
-      refuses(
+      rejects(
         "BAD_SHAPE",
         () => bceWithLogits(input, target, tall),
         /stretch the input \[1, 2\] to \[3, 2\]/,

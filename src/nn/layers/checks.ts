@@ -1,4 +1,4 @@
-/** Refuses the sizes and probabilities that no layer can have, when it is made and not when it runs. */
+/** Rejects the sizes and probabilities that no layer can have, when it is made and not when it runs. */
 
 import { HoldfastError } from "../../errors/index.js";
 
@@ -19,7 +19,7 @@ export function requireProbability(layer: string, p: number): void {
   });
 }
 
-/** Refuses parts that don't come out even: heads of a width, groups of channels. */
+/** Rejects parts that don't come out even: heads of a width, groups of channels. */
 export function requireDivides(
   layer: string,
   whole: number,

@@ -1,9 +1,9 @@
-/** Layers: what they compute against the plain way, their names, their first values, how they print and what they refuse. */
+/** Layers: what they compute against the plain way, their names, their first values, how they print and what they reject. */
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { openStrictDevice } from "../../../test/support/devices.js";
-import { refuses } from "../../../test/support/rejects.js";
+import { rejects } from "../../../test/support/rejects.js";
 import { manualSeed, randn, type Tensor, tensor } from "../../tensor/index.js";
 import * as nn from "../index.js";
 
@@ -188,15 +188,15 @@ test("first values are PyTorch's: within 1/√fanIn, normal embeddings, norms of
   assert.deepEqual([...Float32Array.from(new nn.LayerNorm(2).bias!.initialValues())], [0, 0]);
 });
 
-test("sizes that no layer can have are refused when it is made", () => {
+test("sizes that no layer can have are rejected when it is made", () => {
   for (const size of [0, -1, 1.5, Number.NaN]) {
-    refuses("BAD_ARGUMENT", () => new nn.Linear(size, 2), /Linear: inFeatures is/);
-    refuses("BAD_ARGUMENT", () => new nn.Conv1d(1, 1, size), /Conv1d: axis 0 of kernelSize is/);
-    refuses("BAD_ARGUMENT", () => new nn.LayerNorm(size), /LayerNorm: axis 0 of normalizedShape is/);
+    rejects("BAD_ARGUMENT", () => new nn.Linear(size, 2), /Linear: inFeatures is/);
+    rejects("BAD_ARGUMENT", () => new nn.Conv1d(1, 1, size), /Conv1d: axis 0 of kernelSize is/);
+    rejects("BAD_ARGUMENT", () => new nn.LayerNorm(size), /LayerNorm: axis 0 of normalizedShape is/);
   }
-  refuses("BAD_ARGUMENT", () => new nn.Dropout(1.5), /Dropout: p is 1.5/);
-  refuses("BAD_ARGUMENT", () => new nn.MultiheadAttention(6, 4), /embedDim is 6, which 4 heads/);
-  refuses("BAD_ARGUMENT", () => new nn.Conv2d(3, 4, 1, { groups: 2 }), /inChannels is 3, which 2 groups/);
-  refuses("BAD_ARGUMENT", () => new nn.Embedding(3, 2, { paddingIdx: 3 }), /paddingIdx is 3/);
-  refuses("BAD_INDEX", () => new nn.ModuleList([]).at(0), /0 modules has none at 0/);
+  rejects("BAD_ARGUMENT", () => new nn.Dropout(1.5), /Dropout: p is 1.5/);
+  rejects("BAD_ARGUMENT", () => new nn.MultiheadAttention(6, 4), /embedDim is 6, which 4 heads/);
+  rejects("BAD_ARGUMENT", () => new nn.Conv2d(3, 4, 1, { groups: 2 }), /inChannels is 3, which 2 groups/);
+  rejects("BAD_ARGUMENT", () => new nn.Embedding(3, 2, { paddingIdx: 3 }), /paddingIdx is 3/);
+  rejects("BAD_INDEX", () => new nn.ModuleList([]).at(0), /0 modules has none at 0/);
 });

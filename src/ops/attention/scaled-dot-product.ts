@@ -62,7 +62,7 @@ function swapped(shape: Shape): Shape {
   return [...shape.slice(0, -3), shape[length - 2] ?? 1, shape[length - 3] ?? 1, shape[length - 1] ?? 1];
 }
 
-/** The result's shape, or a refusal of operands that don't fit each other. */
+/** The result's shape, or a rejection of operands that don't fit each other. */
 function attentionShape(operands: readonly OperandType[]): Shape {
   const [query, key, value] = [0, 1, 2].map((index) => typeAt(op, operands, index).shape) as [
     Shape,

@@ -49,7 +49,7 @@ export const add: KernelOp = elementwise({
 export const sub: KernelOp = elementwise({
   name: "sub",
   operands: 2,
-  refuses: noBooleans,
+  rejects: noBooleans,
   value: ([a = none, b = none]: Pair) => term.sub(a, b),
   gradient: (rule) =>
     bothSides(

@@ -29,7 +29,7 @@ export const contiguous: KernelOp = {
   },
 };
 
-/** Refuses other words than the dtypes' own; TypeScript finds them out earlier, JavaScript does not. */
+/** Rejects other words than the dtypes' own; TypeScript finds them out earlier, JavaScript does not. */
 export function requireDtype(op: string, dtype: Dtype): void {
   if (Object.hasOwn(dtypes, dtype)) return;
   throw new HoldfastError(

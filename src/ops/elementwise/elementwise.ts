@@ -50,7 +50,7 @@ export interface ElementwiseDefinition<A extends Attributes> {
   readonly gradient?: <V>(rule: GradientRule<V, A>) => Gradients<V>;
   readonly noGradient?: string;
   /** Dtypes that have no meaning for the op, or not with these attributes. */
-  readonly refuses?: (dtype: Dtype, attributes: A) => string | undefined;
+  readonly rejects?: (dtype: Dtype, attributes: A) => string | undefined;
 }
 
 export function elementwise<A extends Attributes = NoAttributes>(
@@ -79,8 +79,8 @@ export function elementwise<A extends Attributes = NoAttributes>(
       operands.filter(isType).map((operand) => operand.shape),
     );
     const dtype = resultOf(result, meetingOf(operands, conditions));
-    const refusal = definition.refuses?.(meetingOf(operands, conditions), attributes);
-    if (refusal) throw new HoldfastError("BAD_DTYPE", `${name}: ${refusal}`, { numbers: { op: name } });
+    const rejection = definition.rejects?.(meetingOf(operands, conditions), attributes);
+    if (rejection) throw new HoldfastError("BAD_DTYPE", `${name}: ${rejection}`, { numbers: { op: name } });
     return [{ shape, dtype }];
   }
 

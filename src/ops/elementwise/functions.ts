@@ -6,8 +6,8 @@ import { unary } from "./unary.js";
 
 const [lowestI32, highestI32] = [-(2 ** 31), 2 ** 31 - 1];
 
-/** Integers hold whole numbers only: a bound or a value between two of them is refused and not rounded. */
-function refuseFractions(dtype: Dtype, numbers: readonly number[]): string | undefined {
+/** Integers hold whole numbers only: a bound or a value between two of them is rejected and not rounded. */
+function rejectFractions(dtype: Dtype, numbers: readonly number[]): string | undefined {
   const fraction = numbers.find(
     (one) => !Number.isInteger(one) && Math.abs(one) !== Number.POSITIVE_INFINITY,
   );
@@ -104,7 +104,7 @@ export const clamp = unary<{ readonly min?: number; readonly max?: number }>({
   result: "same",
   scalars: ({ min = Number.NEGATIVE_INFINITY, max = Number.POSITIVE_INFINITY }, compute) =>
     compute === "i32" ? [Math.max(min, lowestI32), Math.min(max, highestI32)] : [min, max],
-  refuses: (dtype, { min = 0, max = 0 }) => refuseFractions(dtype, [min, max]),
+  rejects: (dtype, { min = 0, max = 0 }) => rejectFractions(dtype, [min, max]),
   value: (x, low = x, high = x) => term.min(term.max(x, low), high),
   derivative: {
     of: "operand",
@@ -117,7 +117,7 @@ export const fill = unary<{ readonly value: number }>({
   name: "fill",
   result: "same",
   scalars: ({ value }) => [value],
-  refuses: (dtype, { value }) => refuseFractions(dtype, [value]),
+  rejects: (dtype, { value }) => rejectFractions(dtype, [value]),
   value: (x, value = x) => value,
   derivative: "zero",
 });

@@ -24,18 +24,18 @@ interface UnaryDefinition<A extends Attributes> {
    * root's slope at 0 is behind a relu.
    */
   readonly derivative?: Derivative | "zero";
-  readonly refuses?: (dtype: Dtype, attributes: A) => string | undefined;
+  readonly rejects?: (dtype: Dtype, attributes: A) => string | undefined;
 }
 
 /** The op; its gradient is one more elementwise op, made here. */
 export function unary<A extends Attributes = NoAttributes>(definition: UnaryDefinition<A>): KernelOp<A> {
-  const { name, result = "float", scalars, value, derivative, refuses } = definition;
+  const { name, result = "float", scalars, value, derivative, rejects } = definition;
   const common = {
     name,
     operands: 1,
     result,
     ...(scalars && { scalars }),
-    ...(refuses && { refuses }),
+    ...(rejects && { rejects }),
     value: ([x = zero]: readonly Expression[], own: readonly Expression[]) => value(x, ...own),
   };
   if (!derivative) return elementwise<A>({ ...common, noGradient: "its result has no slope" });

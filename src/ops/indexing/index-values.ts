@@ -1,4 +1,4 @@
-/** What ops that take indices share: which dtypes an index has, and the refusal of one that points outside its axis. */
+/** What ops that take indices share: which dtypes an index has, and the rejection of one that points outside its axis. */
 
 import { HoldfastError } from "../../errors/index.js";
 import { dtypes, type Expression, term, viewElements } from "../../ir/index.js";
@@ -64,7 +64,7 @@ function highestIndex(lowering: Lowering, index: DeviceArray, ignored: number | 
   return found;
 }
 
-/** Refuses indices outside 0 … size − 1, by the first of them; `range` is for the message: "axis 0 has 7". */
+/** Rejects indices outside 0 … size − 1, by the first of them; `range` is for the message: "axis 0 has 7". */
 export function requireInside(lowering: Lowering, index: DeviceArray, size: number, range: string): void {
   if (!areInside(lowering, index, { size, range })) throw firstOutside(lowering, index, size, range);
 }

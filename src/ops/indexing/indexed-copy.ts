@@ -19,7 +19,7 @@ export interface IndexedCopy {
   readonly output: DeviceArray;
 }
 
-/** An index outside the axis reads nothing and gives NaN, or 0 where the dtype has none: a compiled step can't refuse it. */
+/** An index outside the axis reads nothing and gives NaN, or 0 where the dtype has none: a compiled step can't reject it. */
 export function copyIndexed(runtime: Runtime, copy: IndexedCopy): void {
   const { source, sourceStrides, index, indexStrides, step, length, output } = copy;
   if (!index.storage || !output.storage) return;

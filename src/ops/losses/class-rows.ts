@@ -94,7 +94,7 @@ export function launchClassRows(
   });
 }
 
-/** Refuses operands that don't fit each other; what the input is, as rows. */
+/** Rejects operands that don't fit each other; what the input is, as rows. */
 export function inferClassRows(
   op: string,
   operands: readonly OperandType[],
@@ -136,13 +136,13 @@ export function requireSmoothing(op: string, labelSmoothing: number): void {
 }
 
 /** Class weights say how much classes count, and are not learned. */
-export function refuseWeightGradient(op: string): never {
+export function rejectWeightGradient(op: string): never {
   throw new HoldfastError("NO_GRADIENT", `${op} gives its class weights no gradient. detach() them.`, {
     numbers: { op },
   });
 }
 
-/** Refuses labels that are no class: a kernel would read outside its row. */
+/** Rejects labels that are no class: a kernel would read outside its row. */
 export function checkLabels(
   lowering: Lowering,
   operands: readonly (DeviceArray | number)[],
@@ -166,7 +166,7 @@ export function checkLabels(
 
 /**
  * A row's label in a kernel: whether it counts, where its class lies, and how much it counts. A label that is no class makes the
- * loss and its gradient NaN and reads nowhere: a compiled step can't refuse it.
+ * loss and its gradient NaN and reads nowhere: a compiled step can't reject it.
  */
 export function labelTerms(
   compute: Compute,

@@ -20,7 +20,7 @@ import {
   perClass,
   perElement,
   perRow,
-  refuseWeightGradient,
+  rejectWeightGradient,
   requireSmoothing,
 } from "./class-rows.js";
 import {
@@ -99,7 +99,7 @@ export const crossEntropy: KernelOp<CrossEntropyAttributes> = {
     outputs: reduction === "mean" ? [1, 2, 3] : [1, 2],
   }),
   gradient(rule) {
-    if (rule.needs(2)) refuseWeightGradient("crossEntropy");
+    if (rule.needs(2)) rejectWeightGradient("crossEntropy");
     const { reduction = "mean" } = rule.attributes;
     const hasWeights = rule.typeOf(2).shape.length > 0;
     const operands = [

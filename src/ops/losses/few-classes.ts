@@ -18,11 +18,11 @@ import { type ClassRows, classStep, labelTerms } from "./class-rows.js";
 import type { Variant } from "./cross-entropy-kernels.js";
 
 /** More would be more operands than one kernel holds beside its neighbours'. */
-const mostClasses = 4;
+const maxClasses = 4;
 
 /** Smoothing asks for the weights of all classes, and goes through them row by row. */
 export function hasFewClasses({ classes }: ClassRows, { isSmoothed }: Variant): boolean {
-  return classes <= mostClasses && !isSmoothed;
+  return classes <= maxClasses && !isSmoothed;
 }
 
 export interface FewClasses {

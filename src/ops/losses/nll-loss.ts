@@ -16,7 +16,7 @@ import {
   perClass,
   perElement,
   perRow,
-  refuseWeightGradient,
+  rejectWeightGradient,
 } from "./class-rows.js";
 
 interface Variant {
@@ -114,7 +114,7 @@ export const nllLoss: KernelOp<ClassLossAttributes> = {
   check: checkLabels,
   saves: (_, { reduction = "mean" }) => ({ operands: [1, 2], outputs: reduction === "mean" ? [1] : [] }),
   gradient(rule) {
-    if (rule.needs(2)) refuseWeightGradient("nllLoss");
+    if (rule.needs(2)) rejectWeightGradient("nllLoss");
     const { reduction = "mean" } = rule.attributes;
     const hasWeights = rule.typeOf(2).shape.length > 0;
     const operands = [

@@ -64,7 +64,7 @@ export function lowerGemm(
   const added = bias && runtime.device.kind === "cuda" ? vectorOf(lowering, bias, dtype) : undefined;
   const beta = bias && !added ? 1 : 0;
   if (bias && !added) copyArray(runtime, bias, target);
-  const isLarge = size * m * n * k >= leastForOrder;
+  const isLarge = size * m * n * k >= minForOrder;
   const a = matricesOf(lowering, folded ?? left, operandDtype, folded ? [] : batch, isLarge);
   const b = matricesOf(lowering, right, operandDtype, folded ? [] : batch, isLarge);
   if (!a.array.storage || !b.array.storage) return;
@@ -154,9 +154,9 @@ function foldBatch(left: DeviceArray, batch: Shape, m: number, k: number): Devic
 }
 
 /** With so many multiplications a product on a GPU gains more from rows that lie well than a copy of them costs. */
-const leastForOrder = 1 << 24;
+const minForOrder = 1 << 24;
 /** Larger operands are read as they lie: their copies would take memory that a step may not have. */
-const mostBytesForOrder = 16 << 20;
+const maxBytesForOrder = 16 << 20;
 
 /** The operand in gemm's words, or a copy that can be put so; or that a GPU reads faster, where the product is large. */
 function matricesOf(
@@ -177,7 +177,7 @@ function matricesOf(
       !isLarge ||
       lowering.runtime.device.kind !== "cuda" ||
       isShort(length, dtype) ||
-      sizeOf(shape) * dtypes[dtype].bytes > mostBytesForOrder ||
+      sizeOf(shape) * dtypes[dtype].bytes > maxBytesForOrder ||
       lieWell(dtype, layout, batchStride);
     if (array.dtype === dtype && isGood) return { ...layout, batchStride, array };
     return convertedAsItLies(lowering, { ...array, shape, strides }, dtype, { ...layout, batchStride });

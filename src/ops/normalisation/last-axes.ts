@@ -23,7 +23,7 @@ export type LastAxesAttributes = {
   readonly eps?: number;
 };
 
-/** The operand's type, and of one value for each row, in what its dtype computes in. Refuses what does not fit. */
+/** The operand's type, and of one value for each row, in what its dtype computes in. Rejects what does not fit. */
 export function inferOverLast(
   op: string,
   operands: readonly OperandType[],

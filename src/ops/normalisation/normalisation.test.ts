@@ -1,9 +1,9 @@
-/** What oracle values and central differences don't reach: half floats, extremes, views, and what is refused. */
+/** What oracle values and central differences don't reach: half floats, extremes, views, and what is rejected. */
 
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { openStrictDevice } from "../../../test/support/devices.js";
-import { refuses } from "../../../test/support/rejects.js";
+import { rejects } from "../../../test/support/rejects.js";
 import { layerNorm } from "./layer-norm.js";
 import { normalize } from "./normalize.js";
 import { rmsNorm } from "./rms-norm.js";
@@ -68,10 +68,10 @@ describe("softmax", () => {
     });
   });
 
-  test("integers are refused, and axes that are not there", () => {
+  test("integers are rejected, and axes that are not there", () => {
     cpu.step(() => {
-      refuses("BAD_DTYPE", () => place([1, 2], [2], "i32").softmax(0), /softmax of i32.*to\("f32"\)/);
-      refuses("BAD_SHAPE", () => place([1, 2], [1, 2]).softmax(2), /softmax: axis 2 .*-2 to 1/);
+      rejects("BAD_DTYPE", () => place([1, 2], [2], "i32").softmax(0), /softmax of i32.*to\("f32"\)/);
+      rejects("BAD_SHAPE", () => place([1, 2], [1, 2]).softmax(2), /softmax: axis 2 .*-2 to 1/);
     });
   });
 });
@@ -171,20 +171,20 @@ describe("layerNorm and rmsNorm", () => {
     });
   });
 
-  test("what does not fit is refused with what would", () => {
+  test("what does not fit is rejected with what would", () => {
     cpu.step(() => {
       const x = place(waves(12), [3, 4]);
-      refuses(
+      rejects(
         "BAD_SHAPE",
         () => cpu.apply(layerNorm, [x], { normalizedShape: [3] }),
         /normalizedShape \[3\] of a tensor \[3, 4\].*\[4\]/,
       );
-      refuses(
+      rejects(
         "BAD_SHAPE",
         () => cpu.apply(rmsNorm, [x, place([1, 1, 1], [3])], { normalizedShape: [4] }),
         /the weight is \[3\].*\[4\]/,
       );
-      refuses(
+      rejects(
         "BAD_ARGUMENT",
         () => cpu.apply(rmsNorm, [x, place(waves(4), [4]), place(waves(4), [4])]),
         /rmsNorm takes at most 2 operands/,

@@ -33,7 +33,7 @@ export function restoreAxes<V, A extends ReductionAttributes>(
   return rule.apply(reshape, [value], { shape });
 }
 
-/** Refuses to reduce nothing to something, for reductions that have no value for nothing. */
+/** Rejects to reduce nothing to something, for reductions that have no value for nothing. */
 export function requireElements(op: string, shape: Shape, { axes }: ReductionAttributes): void {
   const places = axesOf(op, axes, shape.length);
   const result = sizeOf(reducedShape(shape, places, false));

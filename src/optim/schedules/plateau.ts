@@ -81,7 +81,7 @@ export class ReduceOnPlateau {
    * ```
    */
   step(metric: number): void {
-    this.#optimizer.refuseInTrace("schedule.step()");
+    this.#optimizer.rejectInTrace("schedule.step()");
     const state = this.#state;
     state.steps += 1;
     if (this.#isBetter(metric)) {

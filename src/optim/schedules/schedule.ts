@@ -98,7 +98,7 @@ export abstract class Schedule {
    * ```
    */
   step(): void {
-    this.#optimizer.refuseInTrace("schedule.step()");
+    this.#optimizer.rejectInTrace("schedule.step()");
     if (this.#failure !== undefined) throw this.#failure;
     this.apply(this.#steps + 1);
   }

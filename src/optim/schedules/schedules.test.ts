@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { openDevice } from "../../../test/support/devices.js";
-import { refuses } from "../../../test/support/rejects.js";
+import { rejects } from "../../../test/support/rejects.js";
 import { tensor, zeros } from "../../tensor/index.js";
 import * as optim from "../index.js";
 
@@ -142,15 +142,15 @@ test("every group has its own rate at the start", () => {
   );
 });
 
-test("a schedule refuses settings that make no sense, and one cycle refuses a step beyond its last", () => {
+test("a schedule rejects settings that make no sense, and one cycle rejects a step beyond its last", () => {
   const optimizer = makeOptimizer();
-  refuses("BAD_ARGUMENT", () => new optim.StepSchedule(optimizer, { stepSize: 0 }), /stepSize is 0/);
-  refuses("BAD_ARGUMENT", () => new optim.CosineSchedule(optimizer, { tMax: 2.5 }), /whole number/);
-  refuses("BAD_ARGUMENT", () => new optim.ReduceOnPlateau(optimizer, { factor: 1 }), /below 1/);
+  rejects("BAD_ARGUMENT", () => new optim.StepSchedule(optimizer, { stepSize: 0 }), /stepSize is 0/);
+  rejects("BAD_ARGUMENT", () => new optim.CosineSchedule(optimizer, { tMax: 2.5 }), /whole number/);
+  rejects("BAD_ARGUMENT", () => new optim.ReduceOnPlateau(optimizer, { factor: 1 }), /below 1/);
   const cycle = new optim.OneCycleSchedule(optimizer, { maxLr: 1, totalSteps: 2 });
   cycle.step();
   cycle.step();
-  refuses("BAD_ARGUMENT", () => cycle.step(), /made for 2 steps/);
+  rejects("BAD_ARGUMENT", () => cycle.step(), /made for 2 steps/);
 });
 
 /** A schedule as a user writes it, whose formula needs a field. */
@@ -214,14 +214,14 @@ test("a rate that is set after a schedule was made, and a state that is loaded, 
   assert.equal(loaded.lr, 0.1);
 });
 
-test("a schedule whose constructor refused leaves the optimizer alone, and a formula that fails is told to its user", () => {
+test("a schedule whose constructor rejected leaves the optimizer alone, and a formula that fails is told to its user", () => {
   const optimizer = makeOptimizer();
-  refuses("BAD_ARGUMENT", () => new optim.StepSchedule(optimizer, { stepSize: 0 }));
+  rejects("BAD_ARGUMENT", () => new optim.StepSchedule(optimizer, { stepSize: 0 }));
   assert.equal(optimizer.lr, 0.1);
   const schedule = new Shrinking(optimizer, 0);
   // 0.1 / 0 is no learning rate.
   assert.equal(optimizer.lr, 0.1);
-  refuses("BAD_ARGUMENT", () => schedule.step(), /lr is Infinity/);
+  rejects("BAD_ARGUMENT", () => schedule.step(), /lr is Infinity/);
 });
 
 test("a lambda schedule has a function for all groups, or one for each", () => {
@@ -235,7 +235,7 @@ test("a lambda schedule has a function for all groups, or one for each", () => {
     optimizer.groups.map(({ lr }) => lr),
     [0.5, 0.25],
   );
-  refuses(
+  rejects(
     "BAD_ARGUMENT",
     () => new optim.LambdaSchedule(optimizer, { lrLambda: [() => 1] }),
     /1 functions for 2 groups/,

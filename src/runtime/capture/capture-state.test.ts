@@ -1,4 +1,4 @@
-/** The state machine of a capture: what is refused when, and that every way out ends idle. */
+/** The state machine of a capture: what is rejected when, and that every way out ends idle. */
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -8,10 +8,10 @@ import { CaptureStateMachine } from "./capture-state.js";
 const hasCode = (code: ErrorCode) => (error: unknown) =>
   error instanceof HoldfastError && error.code === code;
 
-test("outside a capture nothing is refused", () => {
+test("outside a capture nothing is rejected", () => {
   const gate = new CaptureStateMachine();
-  gate.refuse("allocation", "matmul", 48);
-  gate.refuseInside("read-back", "loss");
+  gate.reject("allocation", "matmul", 48);
+  gate.rejectInside("read-back", "loss");
   assert.equal(gate.isInside, false);
 });
 
@@ -19,19 +19,19 @@ test("while observing, lazy resources may be made but values not looked at", () 
   const gate = new CaptureStateMachine();
   gate.enter("step");
   gate.during("observing", () => {
-    gate.refuse("allocation", "scratch", 48);
-    assert.throws(() => gate.refuseInside("read-back", "loss"), hasCode("CAPTURE_REFUSED"));
+    gate.reject("allocation", "scratch", 48);
+    assert.throws(() => gate.rejectInside("read-back", "loss"), hasCode("CAPTURE_REJECTED"));
   });
 });
 
-test("while running and recording, an allocation is refused with its size, its op and the capture's name", () => {
+test("while running and recording, an allocation is rejected with its size, its op and the capture's name", () => {
   const gate = new CaptureStateMachine();
   gate.enter("train step");
   for (const pass of ["running", "recording"] as const) {
     gate.during(pass, () => {
       assert.throws(
-        () => gate.refuse("allocation", "matmul", 48 * 1024),
-        /^HoldfastError \[CAPTURE_REFUSED\]: allocation of 48 KiB by matmul inside capture "train step"/,
+        () => gate.reject("allocation", "matmul", 48 * 1024),
+        /^HoldfastError \[CAPTURE_REJECTED\]: allocation of 48 KiB by matmul inside capture "train step"/,
       );
     });
   }
@@ -41,11 +41,11 @@ test("between the passes the engine itself may read and write", () => {
   const gate = new CaptureStateMachine();
   gate.enter("step");
   gate.during("observing", () => undefined);
-  gate.refuseInside("read-back", "loss");
-  gate.refuse("allocation", "snapshot");
+  gate.rejectInside("read-back", "loss");
+  gate.reject("allocation", "snapshot");
 });
 
-test("captures and passes don't nest, and a refused call changes nothing", () => {
+test("captures and passes don't nest, and a rejected call changes nothing", () => {
   const gate = new CaptureStateMachine();
   assert.throws(() => gate.during("recording", () => undefined), hasCode("CAPTURE_ORDER"));
   gate.enter("outer");

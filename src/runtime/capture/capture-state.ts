@@ -1,5 +1,5 @@
 /**
- * The life cycle of a capture, in one place: what is going on, and what is therefore refused by name before the driver
+ * The life cycle of a capture, in one place: what is going on, and what is therefore rejected by name before the driver
  * is asked. Only `capture.ts` moves it.
  *
  *   idle ──enter──▶ preparing ──during──▶ observing | running | recording ──▶ preparing ──leave──▶ idle
@@ -67,20 +67,20 @@ export class CaptureStateMachine {
     return wasOpen;
   }
 
-  /** Refuses what the function may do only the first time, as a lazy resource: allocations, placements, loads. */
-  refuse(what: string, label: string, size?: number): void {
-    if (this.#state === "running" || this.#state === "recording") throw this.#refusal(what, label, size);
+  /** Rejects what the function may do only the first time, as a lazy resource: allocations, placements, loads. */
+  reject(what: string, label: string, size?: number): void {
+    if (this.#state === "running" || this.#state === "recording") throw this.#rejection(what, label, size);
   }
 
-  /** Refuses what the function may do in no pass: looking at values, synchronising, freeing, resetting, replaying. */
-  refuseInside(what: string, label: string, size?: number): void {
-    if (this.isInside) throw this.#refusal(what, label, size);
+  /** Rejects what the function may do in no pass: looking at values, synchronising, freeing, resetting, replaying. */
+  rejectInside(what: string, label: string, size?: number): void {
+    if (this.isInside) throw this.#rejection(what, label, size);
   }
 
-  #refusal(what: string, label: string, size?: number): HoldfastError {
+  #rejection(what: string, label: string, size?: number): HoldfastError {
     const much = size === undefined ? "" : ` of ${formatBytes(size)}`;
     return new HoldfastError(
-      "CAPTURE_REFUSED",
+      "CAPTURE_REJECTED",
       `${what}${much} by ${label} inside capture "${this.#name}". A captured function may only launch kernels, fill and copy on ` +
         "the device; the driver was not asked. Do this before the capture, or read values after a replay.",
       { numbers: { what, label, capture: this.#name } },

@@ -1,8 +1,8 @@
-/** Captures through the runtime: their effect, their refusals, and that a refused one leaves no trace. */
+/** Captures through the runtime: their effect, their rejections, and that a rejected one leaves no trace. */
 
 import assert from "node:assert/strict";
 import { afterEach, beforeEach, describe, test } from "node:test";
-import { refuses } from "../../../test/support/rejects.js";
+import { rejects } from "../../../test/support/rejects.js";
 import { openTestDriver, type TestDriver } from "../../../test/support/test-device.js";
 import {
   around,
@@ -76,13 +76,13 @@ describe("a rehearsal", () => {
     assert.equal(first(), 24);
     capturedForTiming.close();
     assert.equal(runtime.budget.used, before);
-    refuses("CLOSED", () => capturedForTiming.replay());
+    rejects("CLOSED", () => capturedForTiming.replay());
   });
 
   test("is held to what a captured function may do, and has no place inside one", () => {
     open();
-    refuses("CAPTURE_REFUSED", () => runtime.captureForTiming("look", () => void runtime.read(state)));
-    refuses("CAPTURE_ORDER", () =>
+    rejects("CAPTURE_REJECTED", () => runtime.captureForTiming("look", () => void runtime.read(state)));
+    rejects("CAPTURE_ORDER", () =>
       runtime.capture("outer", () => void runtime.captureForTiming("inner", grow)),
     );
     assert.equal(first(), 3);
@@ -133,7 +133,7 @@ test("the graph keeps step memory alive until it is closed, and is charged for",
   graph.close();
   assert.deepEqual([runtime.arena.figures.pins, runtime.arena.figures.live], [0, 0]);
   assert.equal(runtime.budget.usedBy("graph"), 0);
-  refuses("CLOSED", () => graph.replay());
+  rejects("CLOSED", () => graph.replay());
 });
 
 describe("what a captured function may not do", () => {
@@ -147,14 +147,14 @@ describe("what a captured function may not do", () => {
     "close by close\\(\\)": () => runtime.close(),
   };
   for (const [named, call] of Object.entries(illegal)) {
-    test(`${named} is refused by name, and nothing has changed`, () => {
+    test(`${named} is rejected by name, and nothing has changed`, () => {
       open();
       const body = (): void => {
         grow();
         call();
       };
-      refuses(
-        "CAPTURE_REFUSED",
+      rejects(
+        "CAPTURE_REJECTED",
         () => runtime.capture("bad", body),
         new RegExp(`^${named} inside capture "bad"`),
       );
@@ -166,26 +166,26 @@ describe("what a captured function may not do", () => {
     });
   }
 
-  test("an async function is refused", () => {
+  test("an async function is rejected", () => {
     open();
     const body = async (): Promise<void> => grow();
-    refuses("CAPTURE_REFUSED", () => runtime.capture("async", body), /is async/);
+    rejects("CAPTURE_REJECTED", () => runtime.capture("async", body), /is async/);
   });
 
-  test("other work each time is refused", () => {
+  test("other work each time is rejected", () => {
     open();
     let calls = 0;
     const body = (): void => {
       for (let time = 0; time <= calls; time++) grow();
       calls += 1;
     };
-    refuses("CAPTURE_REFUSED", () => runtime.capture("restless", body), /1 pieces .* then 2/);
+    rejects("CAPTURE_REJECTED", () => runtime.capture("restless", body), /1 pieces .* then 2/);
     assert.equal(first(), 3);
   });
 
   test("a capture inside a capture is an error of its own", () => {
     open({ capture: "auto" });
-    refuses("CAPTURE_ORDER", () => runtime.capture("outer", () => void runtime.capture("inner", grow)));
+    rejects("CAPTURE_ORDER", () => runtime.capture("outer", () => void runtime.capture("inner", grow)));
   });
 });
 
@@ -201,7 +201,7 @@ test("lazy resources are made before the recording", () => {
   assert.equal(first(), 6);
 });
 
-test("a replay that differs from the direct run is refused, naming the buffer and the byte", () => {
+test("a replay that differs from the direct run is rejected, naming the buffer and the byte", () => {
   open({ capture: "on" }, (driver) =>
     around(driver, (call, _args, proceed) => {
       const result = proceed();
@@ -214,11 +214,11 @@ test("a replay that differs from the direct run is refused, naming the buffer an
       return result;
     }),
   );
-  refuses("CAPTURE_MISMATCH", () => runtime.capture("grow", grow), /first in "state" at byte 17 of 4000/);
+  rejects("CAPTURE_MISMATCH", () => runtime.capture("grow", grow), /first in "state" at byte 17 of 4000/);
   assert.equal(first(), 3);
 });
 
-test("memory and host nodes, or a missing node, are refused", () => {
+test("memory and host nodes, or a missing node, are rejected", () => {
   for (const [injected, message] of [
     [{ memory: 1 }, /1 memory nodes/],
     [{ host: 2 }, /2 host nodes/],
@@ -232,13 +232,13 @@ test("memory and host nodes, or a missing node, are refused", () => {
         return Object.assign(graph, { nodes: { ...graph.nodes, ...injected } });
       }),
     );
-    refuses("CAPTURE_NODES", () => runtime.capture("grow", grow), message);
+    rejects("CAPTURE_NODES", () => runtime.capture("grow", grow), message);
     assert.equal(first(), 3);
     runtime.close();
   }
 });
 
-test("with capture auto a refusal is told once, and the work runs directly, once a replay", () => {
+test("with capture auto a rejection is told once, and the work runs directly, once a replay", () => {
   open({ capture: "auto" });
   const body = (): void => {
     runtime.arena.free(runtime.arena.allocate(64, "scratch"));
@@ -253,7 +253,7 @@ test("with capture auto a refusal is told once, and the work runs directly, once
   assert.equal(first(), 3);
   work[0]!.replay();
   assert.equal(first(), 6);
-  assert.equal(printed.filter((text) => /a capture was refused/.test(text)).length, 1);
+  assert.equal(printed.filter((text) => /a capture was rejected/.test(text)).length, 1);
 });
 
 test("with capture off the work runs directly and the driver records nothing", () => {
@@ -324,16 +324,18 @@ describe("branches", () => {
       }
       runtime.destroyEvent(early);
     };
-    refuses("CAPTURE_REFUSED", () => runtime.capture("half joined", body(false)), /does not wait for/);
+    rejects("CAPTURE_REJECTED", () => runtime.capture("half joined", body(false)), /does not wait for/);
     assert.equal(first(), 3);
     runtime.capture("joined", body(true)).replay();
     assert.equal(first(), 24);
   });
 
-  test("a mark from outside a capture is refused inside it", () => {
+  test("a mark from outside a capture is rejected inside it", () => {
     open();
     const mark = runtime.recordEvent(runtime.stream);
-    refuses("CAPTURE_REFUSED", () => runtime.capture("foreign", () => runtime.waitFor(mark, runtime.stream)));
+    rejects("CAPTURE_REJECTED", () =>
+      runtime.capture("foreign", () => runtime.waitFor(mark, runtime.stream)),
+    );
     runtime.destroyEvent(mark);
   });
 
@@ -348,32 +350,32 @@ describe("branches", () => {
   });
 
   for (const wrap of [strict, (driver: Driver) => driver]) {
-    test(`a stream that the capture does not know is refused by name, and nothing of it runs (${wrap.name})`, () => {
+    test(`a stream that the capture does not know is rejected by name, and nothing of it runs (${wrap.name})`, () => {
       open({ capture: "on" }, wrap);
       const side = runtime.createStream();
       const message = /^launch on stream \d+, which is not ordered behind the capture's own by grow/;
-      refuses("CAPTURE_REFUSED", () => runtime.capture("strange", () => growOn(side)), message);
-      refuses("CAPTURE_REFUSED", () =>
+      rejects("CAPTURE_REJECTED", () => runtime.capture("strange", () => growOn(side)), message);
+      rejects("CAPTURE_REJECTED", () =>
         runtime.capture("waits", () => runtime.orderStreams(side, runtime.stream)),
       );
       runtime.orderStreams(side, runtime.stream);
       assert.equal(first(), 3);
     });
 
-    test(`a branch that is not joined before the end is refused, and nothing has changed (${wrap.name})`, () => {
+    test(`a branch that is not joined before the end is rejected, and nothing has changed (${wrap.name})`, () => {
       open({ capture: "on" }, wrap);
       const side = runtime.createStream();
       const body = (): void => {
         runtime.orderStreams(runtime.stream, side);
         growOn(side);
       };
-      refuses("CAPTURE_REFUSED", () => runtime.capture("unjoined", body), /does not wait for/);
+      rejects("CAPTURE_REJECTED", () => runtime.capture("unjoined", body), /does not wait for/);
       let isFirst = true;
       const restless = (): void => {
         if (!isFirst) body();
         isFirst = false;
       };
-      refuses("CAPTURE_REFUSED", () => runtime.capture("restless", restless));
+      rejects("CAPTURE_REJECTED", () => runtime.capture("restless", restless));
       runtime.orderStreams(side, runtime.stream);
       assert.equal(first(), 3);
     });

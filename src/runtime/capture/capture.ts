@@ -4,7 +4,7 @@
  *
  *   1. observed: it shows what it touches and makes its lazy resources; no work is sent.
  *   2. run directly, for the result that counts.
- *   3. recorded: any allocation, synchronisation or look from the host is refused by name before the driver is asked.
+ *   3. recorded: any allocation, synchronisation or look from the host is rejected by name before the driver is asked.
  *
  * Then the graph's nodes are counted, and one replay is compared with the direct run, bit for bit. Whatever happens, the
  * memory that the function writes is left as it was found: the first `replay()` is the first time that it counts. Only a
@@ -68,7 +68,7 @@ export class CapturedGraph {
       throw new HoldfastError("CLOSED", `Graph "${this.name}" is closed; capture it again to replay it.`);
     }
     const { driver, stream, recorder, gate } = this.#options;
-    gate.refuseInside("replay", this.name);
+    gate.rejectInside("replay", this.name);
     driver.launchGraph(stream, this.graph);
     recorder.record("replay", this.name);
   }
@@ -77,7 +77,7 @@ export class CapturedGraph {
   close(): void {
     if (this.#isClosed) return;
     const { driver, stream, gate } = this.#options;
-    gate.refuseInside("close of a graph", this.name);
+    gate.rejectInside("close of a graph", this.name);
     driver.synchronize(stream);
     this.#isClosed = true;
     this.#letGo();
@@ -145,7 +145,7 @@ export function captureGraph(
     return new CapturedGraph(options, name, graph, () => runAll(undo.reverse()));
   } catch (error) {
     gate.leave();
-    recorder.record("refuse", `capture ${name}`);
+    recorder.record("reject", `capture ${name}`);
     try {
       runAll(undo.reverse());
     } catch (failure) {
@@ -177,7 +177,7 @@ function runPass(
     if (result instanceof Promise) {
       result.catch(() => undefined);
       throw new HoldfastError(
-        "CAPTURE_REFUSED",
+        "CAPTURE_REJECTED",
         `The function of capture "${name}" is async: what it does after its first await would not be captured. ` +
           "Await before the capture.",
       );
@@ -193,7 +193,7 @@ function runPass(
   }
 }
 
-/** The driver's capture, ended in every case, so that the stream is usable after a refusal. */
+/** The driver's capture, ended in every case, so that the stream is usable after a rejection. */
 function record(driver: Driver, stream: Stream, body: () => void): Graph {
   driver.beginCapture(stream, "thread-local");
   try {
@@ -213,7 +213,7 @@ function requireJoined(name: string, { streams }: AccessSet): void {
   const [owing] = [...streams].find(([, { given, joined }]) => joined < given) ?? [];
   if (!owing) return;
   throw new HoldfastError(
-    "CAPTURE_REFUSED",
+    "CAPTURE_REJECTED",
     `The function of capture "${name}" ended with work on stream ${owing.id} that its own stream does not wait for. ` +
       "Join it with orderStreams() before the end.",
     { numbers: { capture: name, stream: owing.id } },
@@ -226,7 +226,7 @@ function requireSameWork(name: string, observed: AccessSet, now: AccessSet): voi
   const stranger = [...now.all].find(({ span }) => !known.has(formatSpan(span)));
   if (!stranger && now.pieces === observed.pieces && placesOf(now.all).size === known.size) return;
   throw new HoldfastError(
-    "CAPTURE_REFUSED",
+    "CAPTURE_REJECTED",
     `The function of capture "${name}" does other work each time: ${observed.pieces} pieces on ${observed.all.size} ` +
       `storages at first, then ${now.pieces} on ${now.all.size}${stranger ? `, "${stranger.label}" among them` : ""}. ` +
       "A captured function must repeat itself.",

@@ -15,7 +15,7 @@ export function restoreSnapshot(transfer: Transfer, snapshot: Snapshot): void {
   transfer.upload([...snapshot].map(([target, source]) => ({ target, source })));
 }
 
-/** Refuses a replay that differs from the direct run; names the first buffer and byte. */
+/** Rejects a replay that differs from the direct run; names the first buffer and byte. */
 function requireEqual(name: string, direct: Snapshot, replayed: Snapshot): void {
   for (const [storage, expected] of direct) {
     const found = replayed.get(storage);
@@ -86,7 +86,7 @@ function takePrint(transfer: Transfer, storage: Storage): Print {
   return print;
 }
 
-/** Refuses a replay that has left something else than the direct run; names what it is. */
+/** Rejects a replay that has left something else than the direct run; names what it is. */
 export function requireSameChecksums(
   name: string,
   direct: Checksums,

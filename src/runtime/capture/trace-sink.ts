@@ -31,5 +31,5 @@ export interface TraceSink {
   /** What this memory holds is wanted no longer, unless it is written again: nothing that comes later asks for it. */
   forget(storage: Storage): void;
   /** Called for a look at a value, a wait, a step or a capture; throws, with advice of the caller's where there is better. */
-  refuse(what: string, label: string, advice?: string): never;
+  reject(what: string, label: string, advice?: string): never;
 }

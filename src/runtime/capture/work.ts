@@ -128,7 +128,7 @@ export class Work {
     const { driver, stream: own, gate } = this.#options;
     const { stream: earlier, event, given } = mark;
     if (mark.touched !== this.touched)
-      gate.refuseInside(`wait for a mark of stream ${earlier.id} from outside`, "waitFor");
+      gate.rejectInside(`wait for a mark of stream ${earlier.id} from outside`, "waitFor");
     if (this.touched) {
       // Whoever waits for a branch answers for its work from here on.
       const { streams } = this.touched;
@@ -173,7 +173,7 @@ export class Work {
   #requireMember(stream: Stream, what: string, label: string): void {
     const isMember = stream === this.#options.stream || this.touched?.streams.has(stream);
     if (!isMember)
-      this.#options.gate.refuseInside(`${what}, which is not ordered behind the capture's own`, label);
+      this.#options.gate.rejectInside(`${what}, which is not ordered behind the capture's own`, label);
   }
 
   #note(op: string, used: Storage, parameter: Parameter | undefined): void {
@@ -197,7 +197,7 @@ export class Work {
 
 function newTarget(op: string, storage: Storage): HoldfastError {
   return new HoldfastError(
-    "CAPTURE_REFUSED",
+    "CAPTURE_REJECTED",
     `${op} writes "${storage.label}", which the captured function did not write when it was first run. ` +
       "A captured function must do the same work every time.",
     { numbers: { op, storage: storage.label } },

@@ -1,4 +1,4 @@
-/** What the arena says when it refuses: the subject, the figures, the verdict and the way out. */
+/** What the arena says when it rejects: the subject, the figures, the verdict and the way out. */
 
 import { HoldfastError } from "../../errors/index.js";
 import { formatBytes } from "../../units/index.js";

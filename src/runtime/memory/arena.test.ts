@@ -2,7 +2,7 @@
 
 import assert from "node:assert/strict";
 import { afterEach, beforeEach, describe, test } from "node:test";
-import { refuses } from "../../../test/support/rejects.js";
+import { rejects } from "../../../test/support/rejects.js";
 import { openTestDriver, type TestDriver } from "../../../test/support/test-device.js";
 import { strict } from "../../driver/index.js";
 import { bytes, type Span } from "../../units/index.js";
@@ -57,21 +57,21 @@ describe("growth", () => {
     persistent.place("weights", "big", [{ name: "w", size: 12 * mib }]);
     arena.allocate(1000, "small");
     assert.equal(arena.figures.committed, 2 * mib);
-    refuses("OUT_OF_BUDGET", () => arena.allocate(2 * mib, "matmul"), /matmul asked the arena for 2 MiB/);
+    rejects("OUT_OF_BUDGET", () => arena.allocate(2 * mib, "matmul"), /matmul asked the arena for 2 MiB/);
     assert.equal(arena.figures.committed, 2 * mib);
     arena.allocate(1.5 * mib, "still fits");
   });
 });
 
 describe("life and death", () => {
-  test("what is made in a step dies at its end, filled with NaN, and its use is refused by name", () => {
+  test("what is made in a step dies at its end, filled with NaN, and its use is rejected by name", () => {
     const gone = runtime.step(() => {
       const made = runtime.arena.allocate(64, "softmax");
       runtime.fill(made, 0);
       return made;
     });
     assert.ok(bytesAt(gone.span).every((byte) => byte === 0xff));
-    refuses(
+    rejects(
       "DEAD_STORAGE",
       () => runtime.read(gone),
       /read-back of storage "softmax", which is dead.*step 1/,
@@ -98,7 +98,7 @@ describe("life and death", () => {
     assert.deepEqual(beside.sort(), [middle!.span.address - 256, middle!.span.address + 256]);
     assert.ok(bytesAt(middle!.span).every((byte) => byte === 5));
     arena.unpin(middle!);
-    refuses("DEAD_STORAGE", () => runtime.read(middle!));
+    rejects("DEAD_STORAGE", () => runtime.read(middle!));
   });
 
   test("a pin taken back inside its own step leaves the storage to the step's end", () => {
@@ -125,49 +125,49 @@ describe("misuse", () => {
     const { arena } = runtime;
     const a = arena.allocate(512, "a");
     const view = runtime.view(a, 256, 128, "tail");
-    refuses("VIEW_NOT_OWNER", () => arena.free(view), /"tail" is a view of storage "a"/);
-    refuses("HAS_VIEWS", () => arena.free(a), /1 views/);
+    rejects("VIEW_NOT_OWNER", () => arena.free(view), /"tail" is a view of storage "a"/);
+    rejects("HAS_VIEWS", () => arena.free(a), /1 views/);
     arena.dropView(view);
-    refuses("DEAD_STORAGE", () => arena.dropView(view));
+    rejects("DEAD_STORAGE", () => arena.dropView(view));
     arena.pin(a, "graph 1");
-    refuses("PINNED", () => arena.free(a), /pinned by graph 1/);
+    rejects("PINNED", () => arena.free(a), /pinned by graph 1/);
     arena.unpin(a);
-    refuses("NOT_PINNED", () => arena.unpin(a));
+    rejects("NOT_PINNED", () => arena.unpin(a));
     arena.free(a);
-    refuses("DOUBLE_FREE", () => arena.free(a), /free of storage "a", which is dead/);
+    rejects("DOUBLE_FREE", () => arena.free(a), /free of storage "a", which is dead/);
   });
 
-  test("a free after the place was handed out again is refused, and the new owner is unharmed", () => {
+  test("a free after the place was handed out again is rejected, and the new owner is unharmed", () => {
     const { arena } = runtime;
     const a = arena.allocate(512, "a");
     arena.reset();
     const b = arena.allocate(512, "b");
     assert.equal(a.span.address, b.span.address);
     runtime.fill(b, 9);
-    refuses("DOUBLE_FREE", () => arena.free(a), /generation 0.*generation 1/);
+    rejects("DOUBLE_FREE", () => arena.free(a), /generation 0.*generation 1/);
     assert.ok(bytesAt(b.span).every((byte) => byte === 9));
   });
 
-  test("a reset inside a step, and a step inside a step, are refused", () => {
+  test("a reset inside a step, and a step inside a step, are rejected", () => {
     runtime.step(() => {
-      refuses("STEP_NESTED", () => runtime.arena.reset());
-      refuses("STEP_NESTED", () => runtime.step(() => undefined), /Step 2 was opened inside step 1/);
+      rejects("STEP_NESTED", () => runtime.arena.reset());
+      rejects("STEP_NESTED", () => runtime.step(() => undefined), /Step 2 was opened inside step 1/);
     });
   });
 
-  test("after the close everything is refused", () => {
+  test("after the close everything is rejected", () => {
     const a = runtime.arena.allocate(16, "a");
     runtime.close();
-    refuses("CLOSED", () => runtime.arena.allocate(16, "b"));
-    refuses("CLOSED", () => runtime.arena.free(a));
-    refuses("CLOSED", () => runtime.read(a));
+    rejects("CLOSED", () => runtime.arena.allocate(16, "b"));
+    rejects("CLOSED", () => runtime.arena.free(a));
+    rejects("CLOSED", () => runtime.read(a));
   });
 });
 
 test("a full arena says so with its figures, its holders by op and a verdict", () => {
   runtime.step(() => {
     for (let index = 0; index < 4; index++) runtime.arena.allocate(1.5 * mib, "attention");
-    refuses(
+    rejects(
       "ARENA_FULL",
       () => runtime.arena.allocate(3 * mib, "matmul"),
       /^matmul asked the arena for 3 MiB and it has no room\. Verdict: mis-sized: .*\n {2}capacity 8 MiB, committed 6 MiB, offset 6 MiB, pinned 0 B\n {2}this step: 4 allocations, 6 MiB; 0 resets in all .*\n {2}· attention 6 MiB in 4\nRaise HOLDFAST_ARENA/,

@@ -3,7 +3,7 @@
  * growing never moves a tensor and there is no overflow path. What is made inside a step dies at its end, all at once,
  * except what is pinned: what lies under a pin stays, what lies beside it is reused.
  *
- * A call that is refused has changed nothing.
+ * A call that is rejected has changed nothing.
  */
 
 import type { Driver, Stream } from "../../driver/index.js";
@@ -22,7 +22,7 @@ import {
   Pins,
   type StepStorage,
 } from "./arena-blocks.js";
-import * as refusal from "./arena-errors.js";
+import * as rejection from "./arena-errors.js";
 import { ArenaFigures, cell } from "./arena-figures.js";
 import type { Budget } from "./budget.js";
 import { diagnoseOom, type OomDiagnosis, type OutOfMemory } from "./diagnose-oom.js";
@@ -178,9 +178,9 @@ export class Arena {
   allocate(size: number, label: string): StepStorage {
     if (this.#subArena) return this.#subArena.arena.allocate(size, label);
     this.#requireOpen();
-    if (!Number.isSafeInteger(size) || size <= 0) throw refusal.badSize(size, label);
+    if (!Number.isSafeInteger(size) || size <= 0) throw rejection.badSize(size, label);
     const { driver, gate, recorder } = this.#options;
-    gate.refuse("allocation", label, size);
+    gate.reject("allocation", label, size);
     const topBefore = this.#space.top;
     const units = Math.ceil(size / alignment);
     const slot = units > this.#space.size ? -1 : this.#space.take(units);
@@ -217,10 +217,10 @@ export class Arena {
       return;
     }
     const block = this.#find(storage, "free");
-    this.#options.gate.refuseInside("free", storage.label);
-    if (storage.owner) throw refusal.viewFreed(storage);
-    if (block.pins?.count) throw refusal.pinnedFreed(storage, block.pins.namesOf());
-    if (block.views && block.views.size > 0) throw refusal.viewedFreed(storage, block.views.size);
+    this.#options.gate.rejectInside("free", storage.label);
+    if (storage.owner) throw rejection.viewFreed(storage);
+    if (block.pins?.count) throw rejection.pinnedFreed(storage, block.pins.namesOf());
+    if (block.views && block.views.size > 0) throw rejection.viewedFreed(storage, block.views.size);
     this.#options.recorder.record("free", storage.label, storage.span.address, storage.span.size);
     this.#end(block);
   }
@@ -231,7 +231,7 @@ export class Arena {
     if (inner) return inner.view(storage, offset, size, label);
     const block = this.#find(storage, "view");
     const span = partOf(storage, offset, size);
-    if (!span) throw refusal.badView(storage, offset, size);
+    if (!span) throw rejection.badView(storage, offset, size);
     const { generation } = this;
     const view = { ...block.storage, span, generation, label, owner: block.storage, step: this.#openStep };
     block.views ??= new Set();
@@ -253,10 +253,10 @@ export class Arena {
     if (!view.owner) {
       throw new HoldfastError(
         "BAD_ARGUMENT",
-        `${refusal.describe(view)} is no view, so it can't be dropped. Free it instead.`,
+        `${rejection.describe(view)} is no view, so it can't be dropped. Free it instead.`,
       );
     }
-    if (block.pins?.has(view)) throw refusal.pinnedFreed(view, block.pins.namesOf(view));
+    if (block.pins?.has(view)) throw rejection.pinnedFreed(view, block.pins.namesOf(view));
     block.views?.delete(view);
   }
 
@@ -284,9 +284,9 @@ export class Arena {
     }
     const block = this.#find(storage, "unpin");
     const { pins } = block;
-    if (!pins?.has(storage)) throw refusal.notPinned(storage);
+    if (!pins?.has(storage)) throw rejection.notPinned(storage);
     const isLast = pins.count === 1;
-    if (isLast && block.isDue) this.#options.gate.refuseInside("unpin of the last pin", storage.label);
+    if (isLast && block.isDue) this.#options.gate.rejectInside("unpin of the last pin", storage.label);
     pins.remove(storage);
     this.#figures.add(cell.pins, -1);
     this.#options.recorder.record("unpin", storage.label, storage.span.address, storage.span.size);
@@ -303,7 +303,7 @@ export class Arena {
     return ((this.#innerOf(storage) ?? this).#lookUp(storage)?.pins?.count ?? 0) > 0;
   }
 
-  /** Refuses a use of a storage that has died. */
+  /** Rejects a use of a storage that has died. */
   requireLive(storage: Storage, use: string): void {
     (this.#innerOf(storage) ?? this).#find(storage, use);
   }
@@ -311,7 +311,7 @@ export class Arena {
   /** Opens a step; see `endStep`. */
   beginStep(step: number): void {
     this.#requireOpen();
-    if (this.#openStep > 0) throw refusal.nestedStep(step, this.#openStep);
+    if (this.#openStep > 0) throw rejection.nestedStep(step, this.#openStep);
     this.#openStep = step;
     this.#figures.set(cell.allocationsThisStep, 0);
     this.#figures.set(cell.bytesThisStep, 0);
@@ -341,8 +341,8 @@ export class Arena {
   /** Ends everything that no pin keeps, made inside a step or not. */
   reset(): void {
     this.#requireOpen();
-    this.#options.gate.refuseInside("reset", "arena");
-    if (this.#openStep > 0) throw refusal.resetInStep(this.#openStep);
+    this.#options.gate.rejectInside("reset", "arena");
+    if (this.#openStep > 0) throw rejection.resetInStep(this.#openStep);
     this.#expire([...this.#liveBlocks()], "resetsByCall", "reset()");
   }
 
@@ -470,12 +470,12 @@ export class Arena {
   }
 
   #noRoom(size: number, label: string, cause?: HoldfastError): HoldfastError {
-    this.#options.recorder.record("refuse", label, 0, size);
+    this.#options.recorder.record("reject", label, 0, size);
     const shortage: OutOfMemory = { asked: size, obstacle: cause ? "memory" : "arena" };
     this.#options.onPressure(shortage);
     const diagnosis = this.diagnoseOom(shortage);
     const { figures } = this;
-    return refusal.noRoom({
+    return rejection.noRoom({
       size,
       label,
       diagnosis,
@@ -519,11 +519,12 @@ export class Arena {
     const block = this.#lookUp(storage);
     if (block) return block;
     const { home, step } = storage as StepStorage;
-    if (home instanceof Arena && home.#isInSubArena && home.#isClosed) throw refusal.deadInside(storage, use);
+    if (home instanceof Arena && home.#isInSubArena && home.#isClosed)
+      throw rejection.deadInside(storage, use);
     const { serial, slot } = ownerOf(storage) as StepStorage;
     const isCopyOfALiveOne = !storage.owner && this.#blocks[slot]?.storage.serial === serial;
-    if (home !== this || isCopyOfALiveOne) throw refusal.notOwner(storage, use);
-    throw refusal.dead(storage, use, step, this.generation);
+    if (home !== this || isCopyOfALiveOne) throw rejection.notOwner(storage, use);
+    throw rejection.dead(storage, use, step, this.generation);
   }
 
   #requireOpen(): void {
@@ -531,7 +532,7 @@ export class Arena {
   }
 }
 
-/** Memory was asked for and refused; any other failure of the device is told as it is. */
+/** Memory was asked for and rejected; any other failure of the device is told as it is. */
 function isOutOfMemory(error: unknown): error is HoldfastError {
   return error instanceof HoldfastError && (error.code === "OUT_OF_BUDGET" || error.code === "OUT_OF_MEMORY");
 }

@@ -1,4 +1,4 @@
-/** The budget: charges, refusals and their text, pressure. */
+/** The budget: charges, rejections and their text, pressure. */
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -34,7 +34,7 @@ test("charges add up by label, on the board too, and come back", () => {
   assert.equal(budget.left, GiB - 20 * MiB);
 });
 
-test("a refusal says what was asked, what is left, who holds the rest, and what to change", () => {
+test("a rejection says what was asked, what is left, who holds the rest, and what to change", () => {
   const { budget } = open(100 * MiB);
   budget.charge("weights", bytes(60 * MiB), "model");
   budget.charge("step arena", bytes(30 * MiB), "growth for matmul");
@@ -60,7 +60,7 @@ test("a refusal says what was asked, what is left, who holds the rest, and what 
   assert.equal(budget.used, 90 * MiB);
 });
 
-test("what the machine no longer has is refused even inside the limit", () => {
+test("what the machine no longer has is rejected even inside the limit", () => {
   let available = bytes(GiB);
   const { budget } = open(GiB, () => available);
   budget.charge("weights", bytes(100 * MiB), "model");
@@ -69,7 +69,7 @@ test("what the machine no longer has is refused even inside the limit", () => {
   assert.equal(budget.used, 100 * MiB);
 });
 
-test("pressure is told from nine tenths on, and at a refusal with what was asked", () => {
+test("pressure is told from nine tenths on, and at a rejection with what was asked", () => {
   const { budget, pressed } = open(100 * MiB);
   budget.charge("weights", bytes(80 * MiB), "a");
   assert.deepEqual(pressed, []);

@@ -1,6 +1,6 @@
 /**
  * The budget: every byte is charged here, under a label, before the driver is asked for it. What does not fit is
- * refused with the table of holders, so that "out of memory" always says whose.
+ * rejected with the table of holders, so that "out of memory" always says whose.
  */
 
 import { HoldfastError } from "../../errors/index.js";
@@ -9,7 +9,7 @@ import type { Recorder } from "../observe/recorder.js";
 import { type BudgetLabel, budgetLabels, type SharedStatus } from "../observe/shared-status.js";
 import type { OutOfMemory } from "./diagnose-oom.js";
 
-/** A refusable, returnable hold on bytes. */
+/** A rejectable, returnable hold on bytes. */
 export interface Charge {
   readonly label: BudgetLabel;
   readonly size: Bytes;
@@ -22,13 +22,13 @@ const pressureShare = 0.9;
 
 export interface BudgetOptions {
   readonly limit: Bytes;
-  /** Where the limit comes from, for the refusal: `HOLDFAST_MEMORY` or a default's reason. */
+  /** Where the limit comes from, for the rejection: `HOLDFAST_MEMORY` or a default's reason. */
   readonly reason: string;
   readonly sharedStatus: SharedStatus;
   readonly recorder: Recorder;
   /** The bytes that may be taken right now, whatever the limit says; asked at every charge. */
   readonly available: () => Bytes;
-  /** Called when the budget comes under pressure, and when it refuses: then with what was asked. */
+  /** Called when the budget comes under pressure, and when it rejects: then with what was asked. */
   readonly onPressure: (shortage?: OutOfMemory) => void;
 }
 
@@ -60,15 +60,15 @@ export class Budget {
     return (this.#used[budgetLabels.indexOf(label)] ?? 0) as Bytes;
   }
 
-  /** Takes bytes out of the budget, or refuses and changes nothing. */
+  /** Takes bytes out of the budget, or rejects and changes nothing. */
   charge(label: BudgetLabel, size: Bytes, holder: string): Charge {
     const charge: Charge = { label, size: bytes(size), holder };
     const available = this.#options.available();
     if (size > this.left || size > available) {
-      this.#options.recorder.record("refuse", holder, 0, size);
+      this.#options.recorder.record("reject", holder, 0, size);
       const isGrowth = label === "step arena";
       this.#options.onPressure({ asked: size, obstacle: isGrowth ? "memory" : "budget" });
-      throw this.#refusal(charge, available);
+      throw this.#rejection(charge, available);
     }
     this.#charges.add(charge);
     this.#add(label, size);
@@ -98,7 +98,7 @@ export class Budget {
     return [...merged.values()].sort((a, b) => b.size - a.size).slice(0, count);
   }
 
-  /** The table that refusals and diagnostics print. */
+  /** The table that rejections and diagnostics print. */
   table(): string {
     const row = (name: string, size: number, note = ""): string =>
       `  ${name.padEnd(18)}${formatBytes(size).padStart(12)}${note && `   ${note}`}`;
@@ -110,7 +110,7 @@ export class Budget {
     return rows.join("\n");
   }
 
-  #refusal(asked: Charge, available: Bytes): HoldfastError {
+  #rejection(asked: Charge, available: Bytes): HoldfastError {
     const { label, size, holder } = asked;
     const largest = this.holders(5)
       .map((one) => `  · ${one.holder} (${one.label}) ${formatBytes(one.size)}`)

@@ -49,7 +49,7 @@ test("a step that outgrows the budget is truly full", () => {
   assert.equal(diagnoseOom({ ...calm, madeThisStep: GiB }).verdict, "truly full");
 });
 
-test("a device that refuses what the budget allows is truly full, and the budget is not to blame", () => {
+test("a device that rejects what the budget allows is truly full, and the budget is not to blame", () => {
   const { verdict, why, help } = diagnoseOom({
     ...calm,
     madeThisStep: GiB,

@@ -71,7 +71,7 @@ function whatFills({
   if (budgetLeft >= asked) {
     return {
       why: `the device has no more to give, although the budget still has ${formatBytes(budgetLeft)}`,
-      help: "End what else uses this device, or lower HOLDFAST_MEMORY so that the refusal comes before the device's.",
+      help: "End what else uses this device, or lower HOLDFAST_MEMORY so that the rejection comes before the device's.",
     };
   }
   const left = `and the budget has ${formatBytes(budgetLeft)} left of ${formatBytes(limit)}`;

@@ -72,7 +72,7 @@ test("a size that was asked for is taken at its word, without a margin", () => {
   );
 });
 
-test("a budget that the machine can't give is refused at the start, with both numbers", () => {
+test("a budget that the machine can't give is rejected at the start, with both numbers", () => {
   const free = freeOn("unified", { total: 32 * GiB, free: GiB }, { total: 32 * GiB, available: 20 * GiB });
   assert.deepEqual(chooseLimit(bytes(12 * GiB), free), { limit: 12 * GiB, reason: "HOLDFAST_MEMORY" });
   assert.throws(
@@ -86,7 +86,7 @@ test("a budget that the machine can't give is refused at the start, with both nu
   );
 });
 
-test("a machine with nothing to give is refused at the start", () => {
+test("a machine with nothing to give is rejected at the start", () => {
   const free = freeOn("unified", { total: 32 * GiB, free: GiB }, { total: 32 * GiB, available: 7 * GiB });
   assert.throws(
     () => chooseLimit("auto", free),

@@ -68,11 +68,11 @@ export class PersistentMemory {
     return [...this.#regions.keys()];
   }
 
-  /** Places tensors in one new region, or refuses and leaves nothing behind. */
+  /** Places tensors in one new region, or rejects and leaves nothing behind. */
   place(label: BudgetLabel, name: string, tensors: readonly Placement[]): Region {
     const { driver, budget, recorder, gate } = this.#options;
     const size = totalOf(name, tensors);
-    gate.refuse("placement", name, size);
+    gate.reject("placement", name, size);
     const whole = alignUp(size, driver.describe().granularity);
     const charge = budget.charge(label, whole, name);
     let reservation: Span | undefined;
@@ -134,7 +134,7 @@ export class PersistentMemory {
         `Region "${region.name}" was released before, or another runtime placed it. Release a region once.`,
       );
     }
-    this.#options.gate.refuseInside("release of a region", region.name);
+    this.#options.gate.rejectInside("release of a region", region.name);
     if (held.pins.length > 0) {
       const holders = [...new Set(held.pins.map(({ by }) => by))].join(", ");
       throw new HoldfastError(

@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import fc from "fast-check";
 import { CallLog } from "../../../test/support/call-log.js";
-import { refuses } from "../../../test/support/rejects.js";
+import { rejects } from "../../../test/support/rejects.js";
 import { withRuntime, writeF32 } from "../../../test/support/runtimes.js";
 import { strict } from "../../driver/index.js";
 import { contains, KiB, overlaps, type Span } from "../../units/index.js";
@@ -87,7 +87,7 @@ describe("memory inside", () => {
       const part = arena.view(enclosing, 4, 1024);
       const made: Span[] = [];
       arena.inside(part, () => {
-        refuses("ARENA_FULL", () => {
+        rejects("ARENA_FULL", () => {
           for (;;) made.push(arena.allocate(1, "made").span);
         });
       });
@@ -95,11 +95,11 @@ describe("memory inside", () => {
       for (const span of made) assert.ok(span.address % 256 === 0 && contains(part.span, span));
       // Too short for one storage.
       const shortest = arena.view(enclosing, 300, 100);
-      arena.inside(shortest, () => refuses("ARENA_FULL", () => arena.allocate(1, "made")));
+      arena.inside(shortest, () => rejects("ARENA_FULL", () => arena.allocate(1, "made")));
     });
   });
 
-  test("ends with the function, pinned or not, and each use of it afterwards is refused by name", () => {
+  test("ends with the function, pinned or not, and each use of it afterwards is rejected by name", () => {
     withEnclosing(kib(64), ({ runtime, enclosing }) => {
       const { arena } = runtime;
       const [made, pinned, view] = arena.inside(enclosing, () => {
@@ -111,54 +111,54 @@ describe("memory inside", () => {
       });
       for (const storage of [made!, pinned!, view!]) assert.equal(arena.isLive(storage), false);
       const dead = /storage "attention", which is dead: it lay inside another storage/;
-      refuses("DEAD_STORAGE", () => runtime.read(made!), dead);
-      refuses("DEAD_STORAGE", () => runtime.fill(made!, 0), dead);
-      refuses("DEAD_STORAGE", () => runtime.view(made!, 0, 4), dead);
-      refuses("DEAD_STORAGE", () => arena.pin(made!, "late"), dead);
-      refuses("DOUBLE_FREE", () => arena.free(made!), dead);
-      refuses("DEAD_STORAGE", () => arena.unpin(pinned!), /"softmax"/);
-      refuses("DEAD_STORAGE", () => arena.dropView(view!), /"head"/);
+      rejects("DEAD_STORAGE", () => runtime.read(made!), dead);
+      rejects("DEAD_STORAGE", () => runtime.fill(made!, 0), dead);
+      rejects("DEAD_STORAGE", () => runtime.view(made!, 0, 4), dead);
+      rejects("DEAD_STORAGE", () => arena.pin(made!, "late"), dead);
+      rejects("DOUBLE_FREE", () => arena.free(made!), dead);
+      rejects("DEAD_STORAGE", () => arena.unpin(pinned!), /"softmax"/);
+      rejects("DEAD_STORAGE", () => arena.dropView(view!), /"head"/);
       // Nor does the next one's memory revive it, though it lies at the same address.
       arena.inside(enclosing, () => {
         assert.equal(arena.allocate(64, "next").span.address, made!.span.address);
-        refuses("DEAD_STORAGE", () => runtime.read(made!), dead);
+        rejects("DEAD_STORAGE", () => runtime.read(made!), dead);
       });
       assert.ok(arena.isLive(enclosing));
       arena.free(enclosing);
     });
   });
 
-  test("that is freed inside is handed out again, and misuse is refused as ever", () => {
+  test("that is freed inside is handed out again, and misuse is rejected as ever", () => {
     withEnclosing(kib(2), ({ runtime: { arena }, enclosing }) =>
       arena.inside(enclosing, () => {
         for (let turn = 0; turn < 100; turn++) arena.free(arena.allocate(kib(2), "all of it"));
         const made = arena.allocate(256, "made");
         arena.free(made);
-        refuses("DOUBLE_FREE", () => arena.free(made), /"made"/);
-        refuses("BAD_SIZE", () => arena.allocate(0, "nothing"));
+        rejects("DOUBLE_FREE", () => arena.free(made), /"made"/);
+        rejects("BAD_SIZE", () => arena.allocate(0, "nothing"));
         const kept = arena.allocate(256, "kept");
         arena.pin(kept, "somebody");
-        refuses("PINNED", () => arena.free(kept), /pinned by somebody/);
+        rejects("PINNED", () => arena.free(kept), /pinned by somebody/);
         arena.unpin(kept);
         const view = arena.view(kept, 0, 4);
-        refuses("HAS_VIEWS", () => arena.free(kept));
+        rejects("HAS_VIEWS", () => arena.free(kept));
         arena.dropView(view);
         arena.free(kept);
       }),
     );
   });
 
-  test("that does not suffice is refused with its own figures, and nothing outside is touched", () => {
+  test("that does not suffice is rejected with its own figures, and nothing outside is touched", () => {
     withEnclosing(kib(4), ({ runtime: { arena }, enclosing }) => {
       const before = arena.figures;
       arena.inside(enclosing, () => {
         arena.allocate(kib(3), "attention");
-        refuses(
+        rejects(
           "ARENA_FULL",
           () => arena.allocate(kib(2), "matmul"),
           /^matmul asked the arena for 2 KiB and it has no room.*\n {2}capacity 4 KiB, committed 4 KiB, offset 3 KiB.*\n.*\n {2}· attention 3 KiB in 1\n/,
         );
-        refuses("ARENA_FULL", () => arena.allocate(kib(64), "far too much"), /capacity 4 KiB/);
+        rejects("ARENA_FULL", () => arena.allocate(kib(64), "far too much"), /capacity 4 KiB/);
         arena.allocate(kib(1), "fits");
       });
       assert.deepEqual(arena.figures, before);
@@ -167,13 +167,13 @@ describe("memory inside", () => {
 });
 
 describe("enclosing", () => {
-  test("can't be nested, and a refused attempt leaves the open one as it was", () => {
+  test("can't be nested, and a rejected attempt leaves the open one as it was", () => {
     withEnclosing(kib(8), ({ runtime: { arena }, enclosing }) => {
       const other = arena.allocate(kib(8), "other");
       arena.inside(enclosing, () => {
         const made = arena.allocate(256, "made");
         for (const storage of [other, enclosing])
-          refuses("BAD_ARGUMENT", () => arena.inside(storage, () => undefined), /enclosed already/);
+          rejects("BAD_ARGUMENT", () => arena.inside(storage, () => undefined), /enclosed already/);
         assert.ok(arena.isLive(made) && contains(enclosing.span, arena.allocate(256, "next").span));
       });
       arena.inside(other, () => assert.ok(contains(other.span, arena.allocate(256, "made").span)));
@@ -199,19 +199,19 @@ describe("enclosing", () => {
     withEnclosing(kib(8), ({ runtime: { arena }, enclosing }) => {
       arena.inside(enclosing, () => {
         arena.allocate(256, "made");
-        refuses("PINNED", () => arena.free(enclosing), /pinned by what it encloses/);
+        rejects("PINNED", () => arena.free(enclosing), /pinned by what it encloses/);
       });
       arena.free(enclosing);
-      refuses("DEAD_STORAGE", () => arena.inside(enclosing, () => undefined), /enclosing/);
+      rejects("DEAD_STORAGE", () => arena.inside(enclosing, () => undefined), /enclosing/);
     });
   });
 
   test("needs a storage of this arena", () => {
     withEnclosing(kib(8), ({ runtime }) => {
       const [weight] = runtime.persistent.place("weights", "weights", [{ name: "w", size: 4096 }]).storages;
-      refuses("NOT_OWNER", () => runtime.arena.inside(weight!, () => undefined), /"w"/);
+      rejects("NOT_OWNER", () => runtime.arena.inside(weight!, () => undefined), /"w"/);
       withEnclosing(kib(8), ({ enclosing: foreign }) => {
-        refuses("NOT_OWNER", () => runtime.arena.inside(foreign, () => undefined));
+        rejects("NOT_OWNER", () => runtime.arena.inside(foreign, () => undefined));
       });
     });
   });
@@ -262,14 +262,14 @@ const acts: fc.Arbitrary<readonly Act[]> = fc.array(
 test("however memory is taken and given inside, it never overlaps, never leaves the storage, and repeats", () => {
   withEnclosing(kib(16), ({ runtime: { arena }, enclosing }) => {
     const before = arena.figures.live;
-    const run = (sequence: readonly Act[]): (Span | "refused")[] =>
+    const run = (sequence: readonly Act[]): (Span | "rejected")[] =>
       arena.inside(enclosing, () => {
         const live: Storage[] = [];
-        return sequence.map((act): Span | "refused" => {
+        return sequence.map((act): Span | "rejected" => {
           if (act.kind === "give") {
             const [freed] = live.splice(act.which, 1);
             if (freed) arena.free(freed);
-            return freed?.span ?? "refused";
+            return freed?.span ?? "rejected";
           }
           try {
             const made = arena.allocate(act.size, "made");
@@ -281,7 +281,7 @@ test("however memory is taken and given inside, it never overlaps, never leaves 
             assert.equal((error as { code?: string }).code, "ARENA_FULL", String(error));
             const taken = live.reduce((sum, { span }) => sum + Math.ceil(span.size / 256) * 256, 0);
             assert.ok(taken + act.size > kib(16) / 4, "there was room enough, in pieces or not");
-            return "refused";
+            return "rejected";
           }
         });
       });

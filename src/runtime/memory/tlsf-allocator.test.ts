@@ -21,7 +21,7 @@ test("taken blocks never overlap, are never lost, and free neighbours always mer
           const slot = space.take(units);
           const gaps = gapsBetween(taken);
           if (slot < 0) {
-            assert.ok(Math.max(...gaps) < units, `refused ${units} with gaps ${gaps}`);
+            assert.ok(Math.max(...gaps) < units, `rejected ${units} with gaps ${gaps}`);
             continue;
           }
           const offset = space.offsetOf(slot);

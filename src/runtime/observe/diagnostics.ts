@@ -27,7 +27,7 @@ export interface Diagnostics {
     readonly holders: readonly Holder[];
   };
   readonly transfers: { readonly up: TransferCount; readonly down: TransferCount };
-  /** Why the request that was refused does not fit, or the next one would not. */
+  /** Why the request that was rejected does not fit, or the next one would not. */
   readonly verdict: OomDiagnosis | "no pressure";
 }
 

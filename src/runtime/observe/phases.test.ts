@@ -26,11 +26,11 @@ describe("phases", () => {
 
   it("exit by an exception too, and log the code and the message", () => {
     const { sharedStatus, lines, phases } = engine();
-    const refusal = new HoldfastError("OUT_OF_BUDGET", "No room for weights.");
+    const rejection = new HoldfastError("OUT_OF_BUDGET", "No room for weights.");
     const fail = () => {
-      throw refusal;
+      throw rejection;
     };
-    assert.throws(() => phases.run("upload", fail, { label: "weights" }), refusal);
+    assert.throws(() => phases.run("upload", fail, { label: "weights" }), rejection);
     assert.deepEqual(sharedStatus.openPhases(), []);
     assert.equal(
       lines.at(-1),
@@ -95,7 +95,7 @@ describe("phases", () => {
     assert.equal(await phases.runAsync("init", async () => "up"), "up");
   });
 
-  it("refuse an asynchronous function where a synchronous one is meant", () => {
+  it("reject an asynchronous function where a synchronous one is meant", () => {
     const { sharedStatus, phases } = engine();
     assert.throws(() => phases.run("step", async () => {}), { code: "BAD_ARGUMENT", message: /runAsync/ });
     assert.deepEqual(sharedStatus.openPhases(), []);

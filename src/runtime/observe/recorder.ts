@@ -15,7 +15,7 @@ export const eventKinds = [
   "reset",
   "commit",
   "charge",
-  "refuse",
+  "reject",
   "phase-enter",
   "phase-exit",
   "copy-up",

@@ -51,11 +51,11 @@ describe("a watched driver", () => {
   it("is off the board again when the call throws", () => {
     const sharedStatus = new SharedStatus();
     const clock = new FakeClock();
-    const refuse = () => {
+    const reject = () => {
       clock.advance(70);
-      throw new Error("refused");
+      throw new Error("rejected");
     };
-    assert.throws(() => watched(stubDriver(refuse), sharedStatus, clock).memory(), /refused/);
+    assert.throws(() => watched(stubDriver(reject), sharedStatus, clock).memory(), /rejected/);
     assert.equal(sharedStatus.openCall(), undefined);
     assert.equal(sharedStatus.movedMs, 70);
   });

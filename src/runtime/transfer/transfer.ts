@@ -51,7 +51,7 @@ export class Transfer {
   /** Copies host arrays to the device. Every item is checked before the first byte moves. */
   upload(items: Iterable<UploadItem>): TransferCount {
     const list = [...items];
-    this.#options.gate.refuseInside(`upload of ${list.length} tensors`, list[0]?.target.label ?? "nothing");
+    this.#options.gate.rejectInside(`upload of ${list.length} tensors`, list[0]?.target.label ?? "nothing");
     for (const item of list) this.#require(item);
     const before = { ...this.up };
     const onSent = this.#options.verify ? this.#requireArrived : undefined;
@@ -72,7 +72,7 @@ export class Transfer {
   /** Copies a storage's bytes to the host, behind all work issued so far. */
   read(storage: Storage): Uint8Array<ArrayBuffer> {
     const { gate, requireLive } = this.#options;
-    gate.refuseInside("read-back", storage.label, storage.span.size);
+    gate.rejectInside("read-back", storage.label, storage.span.size);
     requireLive(storage, "read-back");
     return this.#read(storage.span, storage.label);
   }
@@ -80,7 +80,7 @@ export class Transfer {
   /** Shows a storage's bytes to a function, a staging slot at a time: for what need not lie on the host as a whole. */
   readParts(storage: Storage, look: (part: Uint8Array, offset: number) => void): void {
     const { gate, requireLive } = this.#options;
-    gate.refuseInside("read-back", storage.label, storage.span.size);
+    gate.rejectInside("read-back", storage.label, storage.span.size);
     requireLive(storage, "read-back");
     this.#readParts(storage.span, storage.label, look);
   }

@@ -35,8 +35,8 @@ export function captureStep(
       if (arena.isLive(memory)) arena.free(memory);
     };
     return { ...captured, close };
-  } catch (refusal) {
+  } catch (rejection) {
     arena.free(memory);
-    throw refusal;
+    throw rejection;
   }
 }

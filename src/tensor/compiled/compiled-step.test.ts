@@ -1,9 +1,9 @@
-/** What a compiled step tells of itself: explain(), memory(), and the refusal of a plan that has no room. */
+/** What a compiled step tells of itself: explain(), memory(), and the rejection of a plan that has no room. */
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { openDevice, openStrictDevice, withDevice } from "../../../test/support/devices.js";
-import { refusalOf } from "../../../test/support/rejections.js";
+import { rejectionOf } from "../../../test/support/rejections.js";
 import { tensor, zeros } from "../creation.js";
 import type { Device } from "../device.js";
 import type { Tensor } from "../tensor.js";
@@ -68,13 +68,13 @@ test("a step whose memory is only planned gives back what it has on close", () =
   assert.deepEqual(usedOf(device), before);
 });
 
-test("a plan over the budget is refused before it takes memory, leaves nothing behind, and a smaller batch runs", () => {
+test("a plan over the budget is rejected before it takes memory, leaves nothing behind, and a smaller batch runs", () => {
   const small = openDevice({ memory: "64MiB", staging: "1MiB" });
   const step = small.compile(attend);
   const [wide, narrow] = [zeros([4096, 4], { device: small }), zeros([64, 4], { device: small })];
   const before = usedOf(small);
   const { peak } = step.memory(wide);
-  const error = refusalOf(() => step(wide));
+  const error = rejectionOf(() => step(wide));
   assert.equal(error?.code, "OUT_OF_BUDGET");
   assert.equal(error?.numbers["peak"], peak);
   assert.match(
@@ -83,7 +83,7 @@ test("a plan over the budget is refused before it takes memory, leaves nothing b
   );
   assert.deepEqual([usedOf(small), step.plans], [before, 0]);
   assert.equal(step(narrow).sum().item(), 0);
-  refusalOf(() => step(wide));
+  rejectionOf(() => step(wide));
   assert.equal(step.plans, 1);
 });
 

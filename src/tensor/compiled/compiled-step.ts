@@ -29,9 +29,9 @@ export interface CompileOptions {
   /** Passes that are to be left out, by their names. */
   readonly passes?: PassSettings;
   /** How many plans are kept, each for other shapes or another state of modules; default: 8. */
-  readonly mostPlans?: number;
+  readonly maxPlans?: number;
   /**
-   * Trace the function again at calls 2 to 8 of a plan and now and then later, and refuse the step if its work differs. The
+   * Trace the function again at calls 2 to 8 of a plan and now and then later, and reject the step if its work differs. The
    * function's JavaScript runs once more for each audit; default: true.
    */
   readonly audit?: boolean;
@@ -51,7 +51,7 @@ export interface StepPlanReport extends PlanReport {
   readonly mode?: Replayable["mode"] | undefined;
   readonly reason?: string | undefined;
   /** Could it not be captured? Otherwise it runs call by call because that is asked for, or no slower. */
-  readonly isRefused: boolean;
+  readonly isRejected: boolean;
   /** All that `explain()` says of it. */
   readonly text: string;
 }
@@ -69,7 +69,7 @@ export interface CompiledStep<I extends readonly Tensor[], R extends StepResult>
   /** How many calls changed nothing because a gradient's norm was not finite, or an index was bad. Waits for the device. */
   readonly skipped: number;
   /**
-   * How many calls were given an index outside its axis, and the first of them. Eager code refuses such an index. A compiled step
+   * How many calls were given an index outside its axis, and the first of them. Eager code rejects such an index. A compiled step
    * skips its updates after the check. At the next read-back it prints one warning, for the first bad index only. Waits for the device.
    *
    * @example
@@ -146,7 +146,7 @@ export interface CompiledStep<I extends readonly Tensor[], R extends StepResult>
 export function compileStep<I extends readonly Tensor[], R extends StepResult>(
   device: Device,
   body: (...inputs: I) => R,
-  { name = "step", passes = {}, mostPlans = 8, audit = true }: CompileOptions,
+  { name = "step", passes = {}, maxPlans = 8, audit = true }: CompileOptions,
 ): CompiledStep<I, R> {
   const { runtime } = device;
   const rings = new Map<string, ScalarRing>();
@@ -178,7 +178,7 @@ export function compileStep<I extends readonly Tensor[], R extends StepResult>(
     // What a plan took for granted may have changed for good.
     if (!plans.every(holds)) plans.filter((plan) => !holds(plan)).forEach(drop);
     for (const plan of plans) if (plan.inputs.isFor(inputs) && plan.guards.areMet) return plan;
-    if (plans.length >= mostPlans) throw tooManyPlans(name, mostPlans, plans, inputs);
+    if (plans.length >= maxPlans) throw tooManyPlans(name, maxPlans, plans, inputs);
     const made = runtime.phases.run("compile", () => makeStepPlan(device, step, inputs), { label: name });
     plans.push(made);
     const own = figures.add(made.planned.record);
@@ -186,7 +186,7 @@ export function compileStep<I extends readonly Tensor[], R extends StepResult>(
     return made;
   }
 
-  /** Takes memory for a plan, or refuses and forgets it. */
+  /** Takes memory for a plan, or rejects and forgets it. */
   function begin(plan: StepPlan): void {
     const begun = plans.filter(({ running }) => running);
     try {
@@ -232,7 +232,7 @@ export function compileStep<I extends readonly Tensor[], R extends StepResult>(
       const { calls, ...rest } = reportPlan(planned);
       return {
         ...{ name, inputs, mode: replayable?.mode, reason: replayable?.reason, ...rest },
-        isRefused: replayable?.mode === "direct" && !running?.verdict && runtime.settings.capture !== "off",
+        isRejected: replayable?.mode === "direct" && !running?.verdict && runtime.settings.capture !== "off",
         calls: known ? calls.map((call, index) => ({ ...call, us: known[index] })) : calls,
         text: explainStep(name, [explained(plan)]),
       };
@@ -328,10 +328,10 @@ function tooManyPlans(
   const why =
     changed.length > 0
       ? `${alike.length} are for inputs of these shapes, and a new one is needed because these changed: ${changed.slice(0, 4).join(", ")}. ` +
-        "Change them less often, pass them as tensors, or raise mostPlans."
+        "Change them less often, pass them as tensors, or raise maxPlans."
       : `they are for inputs of ${plans.map((plan) => `(${plan.key})`).join(", ")}, and it was called with (${key}). Bring inputs ` +
-        "to few shapes, with padding for instance, or raise mostPlans.";
+        "to few shapes, with padding for instance, or raise maxPlans.";
   return new HoldfastError("BAD_ARGUMENT", `Compiled ${name} has the most plans allowed (${max}): ${why}`, {
-    numbers: { mostPlans: max },
+    numbers: { maxPlans: max },
   });
 }

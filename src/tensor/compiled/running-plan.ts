@@ -102,13 +102,13 @@ function* streamedCandidates(runtime: Runtime, runner: Runner, planned: PlannedS
       else closeWay(way);
     } catch (error) {
       // The room that there is may be in pieces; the plan without branches has its memory.
-      if (!(error instanceof HoldfastError && memoryRefusals.has(error.code))) throw error;
+      if (!(error instanceof HoldfastError && memoryRejections.has(error.code))) throw error;
       return;
     }
   }
 }
 
-const memoryRefusals: ReadonlySet<string> = new Set(["OUT_OF_BUDGET", "OUT_OF_MEMORY", "ARENA_FULL"]);
+const memoryRejections: ReadonlySet<string> = new Set(["OUT_OF_BUDGET", "OUT_OF_MEMORY", "ARENA_FULL"]);
 
 function closeWay({ replayable, memory }: Candidate): void {
   replayable.close();

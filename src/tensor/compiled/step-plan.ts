@@ -34,7 +34,7 @@ export interface StepPlan {
   readonly running: RunningPlan | undefined;
   /** Takes its step memory and captures it, once. Its inputs have to be in their place: the first replay is compared. */
   begin(): RunningPlan;
-  /** Traces the function again where that is due, and refuses a plan that no longer does what the function does. */
+  /** Traces the function again where that is due, and rejects a plan that no longer does what the function does. */
   audit(): void;
   /** Replays it on inputs that are in their place. */
   replay(inputs: readonly Tensor[]): StepResult;
@@ -74,7 +74,7 @@ export function makeStepPlan(device: Device, step: StepFunction, inputs: readonl
     };
     const times = new AuditTimes();
     let expected: ExpectedWork | undefined;
-    let refusal: HoldfastError | undefined;
+    let rejection: HoldfastError | undefined;
     return {
       ...{ key: keyOf(inputs), inputs: slots, guards, planned, holds: trace.holds },
       get running() {
@@ -82,7 +82,7 @@ export function makeStepPlan(device: Device, step: StepFunction, inputs: readonl
       },
       begin: () => running ?? begin(),
       audit() {
-        if (refusal) throw refusal;
+        if (rejection) throw rejection;
         if (!step.isAudited || !times.isDue()) return;
         const work = expected ?? expectedWork(trace);
         expected = work;
@@ -90,7 +90,7 @@ export function makeStepPlan(device: Device, step: StepFunction, inputs: readonl
           const trace = (): void => audit(device, step, slots, results, work);
           times.measure(() => runtime.phases.run("audit", trace, { label: step.name }));
         } catch (error) {
-          if (error instanceof HoldfastError && error.code === "STEP_CHANGED") refusal = error;
+          if (error instanceof HoldfastError && error.code === "STEP_CHANGED") rejection = error;
           throw error;
         }
       },

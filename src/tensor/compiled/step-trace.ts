@@ -5,7 +5,7 @@ import { auditStep, type ExpectedWork, type Trace, traceStep } from "../../compi
 import { HoldfastError } from "../../errors/index.js";
 import type { Region } from "../../runtime/index.js";
 import type { Device } from "../device.js";
-import { refusingDraws } from "../seed.js";
+import { rejectingDraws } from "../seed.js";
 import type { Tensor } from "../tensor.js";
 import type { StepInputs } from "./step-inputs.js";
 import { type ResultOwner, type StepResult, StepResults } from "./step-results.js";
@@ -51,7 +51,7 @@ export function traceUntilStable(
   );
 }
 
-/** Traces the function again, without memory and without kernels, and refuses work that differs from the plan's trace. */
+/** Traces the function again, without memory and without kernels, and rejects work that differs from the plan's trace. */
 export function audit(
   device: Device,
   step: StepBody,
@@ -83,14 +83,14 @@ function run<T>(
       return finish(result);
     });
   return device.inTracedStep(() =>
-    refusingDraws(
-      () => refuseDraw(name),
+    rejectingDraws(
+      () => rejectDraw(name),
       () => guards.watch(device, traced),
     ),
   );
 }
 
-function refuseDraw(name: string): never {
+function rejectDraw(name: string): never {
   throw new HoldfastError(
     "NOT_TRACEABLE",
     `Compiled ${name} draws random numbers on the host, as randn() and rand() do: every call would have the same ones. ` +

@@ -139,9 +139,9 @@ function scientificColumn(finite: readonly number[], dtype: FloatDtype): Column 
 const writtenOutDigits = (exponent: number): number => exponent + 1 + precision;
 
 /** The shortest digits, unless these are too many: then the exact value rounded to so many, less its last zeros. */
-function cutDecimal(value: number, dtype: FloatDtype, mostDigits: (exponent: number) => number): Decimal {
+function cutDecimal(value: number, dtype: FloatDtype, maxDigits: (exponent: number) => number): Decimal {
   const shortest = shortestDecimal(value, dtype);
-  const most = mostDigits(shortest.exponent);
+  const most = maxDigits(shortest.exponent);
   if (shortest.digits.length <= most) return shortest;
   const { digits, exponent } = roundedDecimal(value, most);
   return { digits: digits.replace(/(?<=.)0+$/, ""), exponent };

@@ -1,9 +1,9 @@
-/** Nested arrays are read into elements and back, and what is no tensor is refused with its place. */
+/** Nested arrays are read into elements and back, and what is no tensor is rejected with its place. */
 
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import fc from "fast-check";
-import { refuses } from "../../../test/support/rejects.js";
+import { rejects } from "../../../test/support/rejects.js";
 import { sameBytes } from "../../../test/support/same-bytes.js";
 import { chooseDtype, type NestedArray, type NestedList, readNested, toNested } from "./nested.js";
 
@@ -106,7 +106,7 @@ it("the kind is boolean or integer only where every element is, and booleans cou
   }
 });
 
-it("rows of different lengths are refused with both places and both lengths", () => {
+it("rows of different lengths are rejected with both places and both lengths", () => {
   const cases: readonly (readonly [NestedArray, string])[] = [
     [
       [
@@ -159,7 +159,7 @@ it("a row that is broken off anywhere is found there", () => {
   );
 });
 
-it("what is no number is refused with its place and what it is", () => {
+it("what is no number is rejected with its place and what it is", () => {
   const hole = "is undefined, or a hole in its array";
   for (const [data, message] of [
     [[1, "3"], 'data[1] is the string "3"'],
@@ -188,20 +188,20 @@ it("what is no number is refused with its place and what it is", () => {
       (error) => (error as Error).message.startsWith(`${message}, but a tensor holds numbers and booleans. `),
       message,
     );
-    refuses("BAD_ARGUMENT", () => readNested(untyped(data)));
+    rejects("BAD_ARGUMENT", () => readNested(untyped(data)));
   }
 });
 
-it("an array that contains itself is refused", () => {
+it("an array that contains itself is rejected", () => {
   const data: unknown[] = [];
   data.push(data);
-  refuses("BAD_SHAPE", () => readNested(untyped(data)), /more than 64 arrays/);
+  rejects("BAD_SHAPE", () => readNested(untyped(data)), /more than 64 arrays/);
 });
 
-it("rows that differ are refused before memory for the shape is asked", () => {
+it("rows that differ are rejected before memory for the shape is asked", () => {
   // By its first row this would be 80 GB.
   const data = [new Array(100_000).fill(0), ...new Array(99_999).fill([])];
-  refuses("BAD_SHAPE", () => readNested(data), /data\[1\] has 0 elements where data\[0\] has 100000/);
+  rejects("BAD_SHAPE", () => readNested(data), /data\[1\] has 0 elements where data\[0\] has 100000/);
 });
 
 it("numbers become f32 and booleans bool, unless a dtype is asked for", () => {
@@ -216,7 +216,7 @@ it("numbers become f32 and booleans bool, unless a dtype is asked for", () => {
   assert.equal(chooseDtype(readNested([0, 1, true]), "bool"), "bool");
 });
 
-it("an element that the dtype can't hold is refused with its place, its value and the range", () => {
+it("an element that the dtype can't hold is rejected with its place, its value and the range", () => {
   const i32 = "i32 holds whole numbers from -2147483648 to 2147483647";
   const u8 = "u8 holds whole numbers from 0 to 255";
   for (const [data, dtype, message] of [
@@ -245,7 +245,7 @@ it("an element that the dtype can't hold is refused with its place, its value an
 it("values become nested arrays only in a shape of as many elements", () => {
   assert.deepEqual(toNested([0, 3], []), []);
   assert.deepEqual(toNested([2, 1], Uint8Array.of(1, 0), "boolean"), [[true], [false]]);
-  refuses(
+  rejects(
     "BAD_ARGUMENT",
     () => toNested([2, 2], [1, 2, 3]),
     /3 values were given for shape \[2, 2\], which has 4/,

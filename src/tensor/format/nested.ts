@@ -1,6 +1,6 @@
 /**
  * Nested arrays in and out: what `tensor([[1, 2], [3, 4]])` is given, and what `tolist()` gives back. What can't be a
- * tensor is refused with its place in the data. Axis by axis, not row by row: nothing here is recursive, and a million
+ * tensor is rejected with its place in the data. Axis by axis, not row by row: nothing here is recursive, and a million
  * elements take well under a second in any shape.
  */
 
@@ -36,7 +36,7 @@ export interface NestedValues {
 }
 
 /** Deeper than any tensor, and where arrays that contain themselves are found out. */
-const mostAxes = 64;
+const maxAxes = 64;
 
 /** The shape and the elements of nested arrays: `[[1, 2, 3], [4, 5, 6]]` is 1, 2, 3, 4, 5, 6 in shape [2, 3]. */
 export function readNested(data: NestedArray): NestedValues {
@@ -116,11 +116,11 @@ type Row = NumberArray | readonly unknown[];
 function shapeOf(data: unknown): number[] {
   const shape: number[] = [];
   for (let inner = data; isRow(inner); inner = inner[0]) {
-    if (shape.length === mostAxes) {
+    if (shape.length === maxAxes) {
       throw new HoldfastError(
         "BAD_SHAPE",
-        `data nests more than ${mostAxes} arrays. Give fewer axes; an array that contains itself has no end.`,
-        { numbers: { mostAxes } },
+        `data nests more than ${maxAxes} arrays. Give fewer axes; an array that contains itself has no end.`,
+        { numbers: { maxAxes } },
       );
     }
     shape.push(inner.length);
@@ -139,7 +139,7 @@ function innermostRows(data: unknown, shape: readonly number[]): Row[] {
       throw misfit(item, pathOf(index, shape.slice(0, axis)), length, axis);
     });
     if (axis === shape.length - 1) return rows;
-    // Array.from, not flat(): a hole must become an element, to be refused with its place.
+    // Array.from, not flat(): a hole must become an element, to be rejected with its place.
     items = rows.flatMap((row) => Array.from<unknown>(row));
   }
   return [];

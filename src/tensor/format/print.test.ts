@@ -377,7 +377,7 @@ it("indented elements wrap at the same column, and later lines begin under the f
   );
 });
 
-it("a tensor with other than one value an element is refused", () => {
+it("a tensor with other than one value an element is rejected", () => {
   assert.throws(
     () => formatElements({ shape: [2, 3], dtype: "f32", values: [1, 2] }),
     (error) =>

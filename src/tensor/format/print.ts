@@ -9,7 +9,7 @@ import type { Dtype } from "../../ir/index.js";
 import { elementWords, scalarWord } from "./element-words.js";
 
 const lineWidth = 75;
-const mostElementsShown = 1000;
+const maxElementsShown = 1000;
 const shownAtEachEnd = 3;
 
 export interface PrintedElements {
@@ -39,7 +39,7 @@ export function formatElements({ shape, dtype, values, indent = 0 }: PrintedElem
   if (shape.length === 0) return scalarWord(Number(values[0]), dtype);
   if (size === 0) return "[]";
 
-  const axes = shape.map((length) => placesShown(length, size > mostElementsShown));
+  const axes = shape.map((length) => placesShown(length, size > maxElementsShown));
   const shown = indicesShown(shape, axes).map((index) => Number(values[index]));
   return layOut(axes, elementWords(shown, dtype).values(), indent);
 }

@@ -1,11 +1,11 @@
-/** Indexing: every element in its place, indices outside refused by name, in place at one address. */
+/** Indexing: every element in its place, indices outside rejected by name, in place at one address. */
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { openDevice, openStrictDevice } from "../../../test/support/devices.js";
 import { holdElements, placesIn } from "../../../test/support/element-reference.js";
 import { indexingCases } from "../../../test/support/op-cases/indexing.js";
-import { refuses } from "../../../test/support/rejects.js";
+import { rejects } from "../../../test/support/rejects.js";
 import type { HoldfastError } from "../../errors/index.js";
 import * as ops from "../../ops/index.js";
 import { oneHot, type Tensor, tensor } from "../index.js";
@@ -66,19 +66,19 @@ test("oneHot is 1 at the label, and maskedFill the value where the mask holds", 
   });
 });
 
-test("an index outside its axis is refused with the first such index, its place and the range", () => {
+test("an index outside its axis is rejected with the first such index, its place and the range", () => {
   const x = tensor([
     [1, 2],
     [3, 4],
     [5, 6],
   ]);
-  refuses(
+  rejects(
     "BAD_INDEX",
     () => x.indexSelect(0, indices([0, 3, -1])),
     /indexSelect: index 3 at \[1\], and axis 0 of \[3, 2\] has 3; indices are 0 to 2/,
   );
-  refuses("BAD_INDEX", () => x.indexSelect(1, indices([-1])), /index -1 at \[0\]/);
-  refuses(
+  rejects("BAD_INDEX", () => x.indexSelect(1, indices([-1])), /index -1 at \[0\]/);
+  rejects(
     "BAD_INDEX",
     () =>
       x.gather(
@@ -90,7 +90,7 @@ test("an index outside its axis is refused with the first such index, its place 
       ),
     /gather: index 2 at \[1, 1\], and axis 1/,
   );
-  refuses(
+  rejects(
     "BAD_INDEX",
     () =>
       x.gather(
@@ -102,14 +102,14 @@ test("an index outside its axis is refused with the first such index, its place 
       ),
     /index 7 at \[0, 1\]/,
   );
-  refuses(
+  rejects(
     "BAD_INDEX",
     () => embedding(x, indices([[[0], [5]]])),
     /index 5 at \[0, 1, 0\], and the table has 3 rows/,
   );
-  refuses("BAD_INDEX", () => x.scatterAdd(0, indices([[3, 0]]), x), /scatterAdd: index 3 at \[0, 0\]/);
-  refuses("BAD_INDEX", () => oneHot(indices([0, 4]), 4), /index 4 at \[1\], and there are 4 classes/);
-  refuses("BAD_INDEX", () => oneHot(tensor(200, { dtype: "u8" }), 4), /index 200 at \[\]/);
+  rejects("BAD_INDEX", () => x.scatterAdd(0, indices([[3, 0]]), x), /scatterAdd: index 3 at \[0, 0\]/);
+  rejects("BAD_INDEX", () => oneHot(indices([0, 4]), 4), /index 4 at \[1\], and there are 4 classes/);
+  rejects("BAD_INDEX", () => oneHot(tensor(200, { dtype: "u8" }), 4), /index 200 at \[\]/);
   assert.throws(
     () => x.indexSelect(0, indices([1, 8])),
     ({ numbers }: HoldfastError) => {
@@ -119,9 +119,9 @@ test("an index outside its axis is refused with the first such index, its place 
   );
 });
 
-test("a refused scatterAdd in place leaves its tensor as it was", () => {
+test("a rejected scatterAdd in place leaves its tensor as it was", () => {
   const x = tensor([1, 2, 3]);
-  refuses("BAD_INDEX", () => x.scatterAdd_(0, indices([0, 3]), tensor([10, 10])));
+  rejects("BAD_INDEX", () => x.scatterAdd_(0, indices([0, 3]), tensor([10, 10])));
   assert.deepEqual(x.tolist(), [1, 2, 3]);
 });
 
@@ -141,30 +141,30 @@ test("without its check an op reads and writes nothing beside its operands, and 
   });
 });
 
-test("what is no index, or of another shape or dtype than fits, is refused", () => {
+test("what is no index, or of another shape or dtype than fits, is rejected", () => {
   const x = tensor([
     [1, 2],
     [3, 4],
   ]);
-  refuses("BAD_DTYPE", () => x.indexSelect(0, tensor([0, 1])), /index of f32; indices are i32 or u8/);
-  refuses("BAD_DTYPE", () => x.gather(0, x.gt(1)), /index of bool/);
-  refuses("BAD_SHAPE", () => x.indexSelect(0, indices([[0]])), /it has one axis/);
-  refuses("BAD_SHAPE", () => x.gather(0, indices([0])), /an index of \[1\] for shape \[2, 2\]/);
-  refuses("BAD_SHAPE", () => x.gather(0, indices([[0, 0, 0]])));
-  refuses("BAD_SHAPE", () => embedding(tensor([1, 2]), indices([0])), /\[rows, width\]/);
-  refuses(
+  rejects("BAD_DTYPE", () => x.indexSelect(0, tensor([0, 1])), /index of f32; indices are i32 or u8/);
+  rejects("BAD_DTYPE", () => x.gather(0, x.gt(1)), /index of bool/);
+  rejects("BAD_SHAPE", () => x.indexSelect(0, indices([[0]])), /it has one axis/);
+  rejects("BAD_SHAPE", () => x.gather(0, indices([0])), /an index of \[1\] for shape \[2, 2\]/);
+  rejects("BAD_SHAPE", () => x.gather(0, indices([[0, 0, 0]])));
+  rejects("BAD_SHAPE", () => embedding(tensor([1, 2]), indices([0])), /\[rows, width\]/);
+  rejects(
     "BAD_INDEX",
     () => embedding(x, indices([0]), { paddingIdx: 2 }),
     /paddingIdx 2 of a table of 2 rows/,
   );
-  refuses(
+  rejects(
     "BAD_SHAPE",
     () => x.scatterAdd(0, indices([[0, 1]]), tensor([[1]])),
     /every index needs an element/,
   );
-  refuses("BAD_DTYPE", () => x.scatterAdd(0, indices([[0, 1]]), x.to("f64")), /scatterAdd of f64 into f32/);
-  refuses("BAD_DTYPE", () => x.maskedFill(x, 0), /a mask of f32/);
-  refuses("BAD_SHAPE", () => oneHot(indices([0]), -1));
+  rejects("BAD_DTYPE", () => x.scatterAdd(0, indices([[0, 1]]), x.to("f64")), /scatterAdd of f64 into f32/);
+  rejects("BAD_DTYPE", () => x.maskedFill(x, 0), /a mask of f32/);
+  rejects("BAD_SHAPE", () => oneHot(indices([0]), -1));
 });
 
 test("the row for padding gets no gradient, and the others get the sum of theirs", () => {
@@ -242,7 +242,7 @@ test("maskedFill_ keeps the tensor's dtype and shape, whatever the value and the
     [true, false],
     [false, true],
   ]);
-  refuses("BAD_SHAPE", () => x.maskedFill_(mask, 0), /\[2, 2\] and the tensor is f32 \[2\]/);
+  rejects("BAD_SHAPE", () => x.maskedFill_(mask, 0), /\[2, 2\] and the tensor is f32 \[2\]/);
   assert.deepEqual(x.tolist(), [1, 2]);
 });
 

@@ -1,11 +1,11 @@
-/** Movement: every element in its place, views that share memory, refusals; and a saved view keeps its owner. */
+/** Movement: every element in its place, views that share memory, rejections; and a saved view keeps its owner. */
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { openDevice, openStrictDevice } from "../../../test/support/devices.js";
 import { holdElements } from "../../../test/support/element-reference.js";
 import { movementCases } from "../../../test/support/op-cases/movement.js";
-import { refuses } from "../../../test/support/rejects.js";
+import { rejects } from "../../../test/support/rejects.js";
 import * as ops from "../../ops/index.js";
 import { cat, stack, tensor } from "../index.js";
 
@@ -112,31 +112,31 @@ test("repeatInterleave and tile have each element as often as asked", () => {
   });
 });
 
-test("what does not fit is refused with what would", () => {
+test("what does not fit is rejected with what would", () => {
   const x = tensor([
     [1, 2, 3],
     [4, 5, 6],
   ]);
-  refuses("BAD_SHAPE", () => x.slice([0, 1], null, [0, 1]), /3 ranges for shape \[2, 3\], which has 2 axes/);
-  refuses("BAD_SHAPE", () => x.slice([0, 2, 0]), /the step is 1 or more/);
-  refuses("BAD_SHAPE", () => x.slice([0.5, 2]), /whole numbers or null/);
-  refuses("BAD_INDEX", () => x.select(1, 3), /index 3 of axis 1 of \[2, 3\]; it has -3 to 2/);
-  refuses("BAD_INDEX", () => x.select(0, 0.5));
-  refuses("BAD_INDEX", () => x.narrow(1, 1, 3), /axis 1 of \[2, 3\], which has 3/);
-  refuses("BAD_SHAPE", () => x.split([1, 1], 1), /add up to 3/);
-  refuses("BAD_SHAPE", () => x.split(0));
-  refuses("BAD_ARGUMENT", () => x.chunk(0));
-  refuses("BAD_SHAPE", () => cat([x, tensor([[1, 2]])]), /\[2, 3\] and \[1, 2\] along axis 0/);
-  refuses("BAD_ARGUMENT", () => cat([]), /was given none/);
-  refuses("BAD_SHAPE", () => stack([x, x.t()]), /\[2, 3\] and \[3, 2\]; they must be equal/);
-  refuses("BAD_SHAPE", () => x.pad([1]), /pairs of whole numbers/);
-  refuses("BAD_SHAPE", () => x.pad([-2, -2]), /has 3, and 4 would be cropped/);
-  refuses("BAD_SHAPE", () => x.flip([0, -2]), /axis 0 is named twice/);
-  refuses("BAD_SHAPE", () => x.tile([1, -1]));
-  refuses("BAD_SHAPE", () => x.unsqueeze(0).t(), /transpose\(-2, -1\)/);
-  refuses("BAD_SHAPE", () => x.flatten(1, 0));
-  refuses("BAD_SHAPE", () => x.unflatten(1, [2, -1]), /has 3/);
-  refuses("BAD_SHAPE", () => x.movedim([0, 1], 0));
+  rejects("BAD_SHAPE", () => x.slice([0, 1], null, [0, 1]), /3 ranges for shape \[2, 3\], which has 2 axes/);
+  rejects("BAD_SHAPE", () => x.slice([0, 2, 0]), /the step is 1 or more/);
+  rejects("BAD_SHAPE", () => x.slice([0.5, 2]), /whole numbers or null/);
+  rejects("BAD_INDEX", () => x.select(1, 3), /index 3 of axis 1 of \[2, 3\]; it has -3 to 2/);
+  rejects("BAD_INDEX", () => x.select(0, 0.5));
+  rejects("BAD_INDEX", () => x.narrow(1, 1, 3), /axis 1 of \[2, 3\], which has 3/);
+  rejects("BAD_SHAPE", () => x.split([1, 1], 1), /add up to 3/);
+  rejects("BAD_SHAPE", () => x.split(0));
+  rejects("BAD_ARGUMENT", () => x.chunk(0));
+  rejects("BAD_SHAPE", () => cat([x, tensor([[1, 2]])]), /\[2, 3\] and \[1, 2\] along axis 0/);
+  rejects("BAD_ARGUMENT", () => cat([]), /was given none/);
+  rejects("BAD_SHAPE", () => stack([x, x.t()]), /\[2, 3\] and \[3, 2\]; they must be equal/);
+  rejects("BAD_SHAPE", () => x.pad([1]), /pairs of whole numbers/);
+  rejects("BAD_SHAPE", () => x.pad([-2, -2]), /has 3, and 4 would be cropped/);
+  rejects("BAD_SHAPE", () => x.flip([0, -2]), /axis 0 is named twice/);
+  rejects("BAD_SHAPE", () => x.tile([1, -1]));
+  rejects("BAD_SHAPE", () => x.unsqueeze(0).t(), /transpose\(-2, -1\)/);
+  rejects("BAD_SHAPE", () => x.flatten(1, 0));
+  rejects("BAD_SHAPE", () => x.unflatten(1, [2, -1]), /has 3/);
+  rejects("BAD_SHAPE", () => x.movedim([0, 1], 0));
 });
 
 test("parts of an axis are views: they add up to it, and writing to one writes to the whole", () => {
@@ -225,7 +225,7 @@ test("a slice that is saved for backward keeps the tensor it is a slice of", () 
     const { arena } = strictCpu.runtime;
     assert.ok(part.array.storage!.owner, "the slice is a view");
     assert.ok(arena.isPinned(part.array.storage!), "mul has saved it");
-    refuses("PINNED", () => arena.free(whole.array.storage!), /pinned by backward of mul/);
+    rejects("PINNED", () => arena.free(whole.array.storage!), /pinned by backward of mul/);
     product.sum().backward();
     assert.deepEqual(weight.grad!.tolist(), [6, 7, 8]);
     assert.equal(arena.isPinned(part.array.storage!), false, "and let go of it");
@@ -247,13 +247,13 @@ test("tile and repeatInterleave have memory of their own, also where a view woul
   assert.deepEqual(column.tolist(), [[1], [2]]);
 });
 
-test("more ranges than axes are refused, also where each takes all", () => {
-  refuses("BAD_SHAPE", () => tensor([1, 2]).slice(null, null), /2 ranges for shape \[2\]/);
-  refuses("BAD_SHAPE", () => tensor([1, 2]).slice(0, null), /2 ranges for shape \[2\]/);
+test("more ranges than axes are rejected, also where each takes all", () => {
+  rejects("BAD_SHAPE", () => tensor([1, 2]).slice(null, null), /2 ranges for shape \[2\]/);
+  rejects("BAD_SHAPE", () => tensor([1, 2]).slice(0, null), /2 ranges for shape \[2\]/);
 });
 
-test("a border between two whole numbers is refused around integers", () => {
+test("a border between two whole numbers is rejected around integers", () => {
   const x = tensor([1, 2], { dtype: "i32" });
-  refuses("BAD_ARGUMENT", () => x.pad([1, 1], 1.5), /border of 1.5 around i32 \[2\]/);
+  rejects("BAD_ARGUMENT", () => x.pad([1, 1], 1.5), /border of 1.5 around i32 \[2\]/);
   assert.deepEqual(x.pad([1, 1], 3).tolist(), [3, 1, 2, 3]);
 });

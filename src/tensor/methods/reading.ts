@@ -10,7 +10,7 @@ import type { Tensor } from "../tensor.js";
 export const readingMethods = {
   /**
    * The elements on the host, in order, after all work issued so far. Half floats come as f32. They are read during the call,
-   * so a refusal is thrown there and never by the promise: inside a compiled function nobody may await it.
+   * so a rejection is thrown there and never by the promise: inside a compiled function nobody may await it.
    *
    * @example
    * ```ts

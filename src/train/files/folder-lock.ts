@@ -37,7 +37,7 @@ export function tryLockFolder(folder: string): FolderLock | "held" | "none" {
   };
 }
 
-/** A folder that can't be opened is refused by the writes there, with the reason. */
+/** A folder that can't be opened is rejected by the writes there, with the reason. */
 function open(folder: string): number | undefined {
   try {
     return openSync(folder, constants.O_RDONLY);

@@ -1,6 +1,6 @@
 /**
  * Plain data as JSON, and back to the same: numbers that JSON has no word for (NaN, the infinities, −0) are kept, and what
- * would come back as something else is refused when it is written.
+ * would come back as something else is rejected when it is written.
  */
 
 import { HoldfastError } from "../../errors/index.js";
@@ -16,7 +16,7 @@ export function toJson(what: string, value: JsonRecord, indent?: number): string
   return JSON.stringify(encode(what, value), undefined, indent);
 }
 
-/** Refuses what is no JSON, and what is no record. */
+/** Rejects what is no JSON, and what is no record. */
 export function fromJson(what: string, text: string): JsonRecord {
   let value: unknown;
   try {

@@ -51,7 +51,7 @@ test("lines of later steps are dropped from a long log, and none of the others",
   assert.equal(statSync(path).size, Buffer.byteLength(`${lines.slice(0, 59_001).join("\n")}\n`));
 });
 
-test("a pipe in the log's place is refused", () => {
+test("a pipe in the log's place is rejected", () => {
   const path = join(makeFolder(), "metrics.jsonl");
   execFileSync("mkfifo", [path]);
   assert.throws(() => readMetrics(path), /metrics\.jsonl is a folder, a pipe or a device/);

@@ -191,7 +191,7 @@ function readLog(path: string): { readonly bytes: Uint8Array; readonly soundByte
 
 const brace = 0x7b;
 
-/** A file of blank lines has millions that are none, and a refusal of each would take minutes. */
+/** A file of blank lines has millions that are none, and a rejection of each would take minutes. */
 function isRecordLine(bytes: Buffer, begin: number, end: number): boolean {
   if (bytes[begin] !== brace) return false;
   try {

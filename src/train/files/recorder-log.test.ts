@@ -5,7 +5,7 @@ import { mkdtempSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, test } from "node:test";
-import { refuses } from "../../../test/support/rejects.js";
+import { rejects } from "../../../test/support/rejects.js";
 import { Recorder } from "../../runtime/index.js";
 import { FakeClock } from "../../units/index.js";
 import { oldPathOf, RecorderLog } from "./recorder-log.js";
@@ -15,7 +15,7 @@ after(() => rmSync(folder, { recursive: true, force: true }));
 
 const wallMs = (atMs: number): number => Date.UTC(2026, 0, 1) + atMs;
 
-test("has a line for each phase, charge, capture and refusal, and none for what comes by the thousand", () => {
+test("has a line for each phase, charge, capture and rejection, and none for what comes by the thousand", () => {
   const clock = new FakeClock();
   const recorder = new Recorder({ clock });
   const path = join(folder, "kinds.log");
@@ -109,7 +109,7 @@ test("that can't be written is a file error, not a crash", () => {
   writeFileSync(join(folder, "file"), "");
   const recorder = new Recorder();
   const path = join(folder, "file", "recorder.log");
-  refuses(
+  rejects(
     "BAD_FILE",
     () => new RecorderLog(path, recorder).write(),
     /recorder\.log can't be opened.*ENOTDIR/,

@@ -1,6 +1,6 @@
 /**
  * recorder.log: what the device's recorder has seen of a run, a line for each phase, each charge to the budget, each capture and
- * each refusal. It is written as the run goes on and never grows past twice its limit: a full log
+ * each rejection. It is written as the run goes on and never grows past twice its limit: a full log
  * becomes recorder.old.log, and the one before that goes.
  */
 
@@ -23,7 +23,7 @@ const kept: ReadonlySet<EventKind> = new Set([
   "charge",
   "commit",
   "capture",
-  "refuse",
+  "reject",
 ]);
 
 /** Between two looks that nothing asks for, in milliseconds: sooner than a fast device fills the ring. */

@@ -8,7 +8,7 @@ import { hostname } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
 import { makeFolder } from "../../../test/support/folders.js";
-import { refuses } from "../../../test/support/rejects.js";
+import { rejects } from "../../../test/support/rejects.js";
 import { identifyProcess, stateOfProcess } from "./process-identity.js";
 import { lockName, RunLock } from "./run-lock.js";
 
@@ -26,7 +26,7 @@ function lockedBy(text: string): { readonly folder: string; readonly path: strin
 test("a lock is held once, and free again when it is released", () => {
   const folder = makeFolder();
   const lock = RunLock.take(folder, justNow);
-  refuses(
+  rejects(
     "RUN_LOCKED",
     () => RunLock.take(folder, justNow),
     new RegExp(`held by process ${process.pid}\\. Wait`),
@@ -40,7 +40,7 @@ test("a lock is held once, and free again when it is released", () => {
 
 test("a living process keeps its lock, and a dead one's is taken over", () => {
   const living = lockedBy(JSON.stringify(identifyProcess(process.ppid)));
-  refuses("RUN_LOCKED", () => RunLock.take(living.folder, justNow), /Wait for it or stop it/);
+  rejects("RUN_LOCKED", () => RunLock.take(living.folder, justNow), /Wait for it or stop it/);
   const gone = lockedBy(JSON.stringify({ pid: dead, host: hostname() }));
   RunLock.take(gone.folder, justNow);
   assert.match(readFileSync(gone.path, "utf8"), new RegExp(`"pid":${process.pid}\\b`));
@@ -57,7 +57,7 @@ test("a process that only has the number of the owner is not the owner", (t) => 
 test("an owner on another machine keeps the lock until its run has been silent for two minutes", () => {
   const { folder } = lockedBy(JSON.stringify({ pid: dead, host: "another.example" }));
   const take = (silentMs: number) => RunLock.take(folder, () => silentMs);
-  refuses(
+  rejects(
     "RUN_LOCKED",
     () => take(119_000),
     /process \d+ on another\.example\. Its last heartbeat was 119s ago.*After 2m without a heartbeat, the next start takes over the lock\./,
@@ -78,12 +78,12 @@ test("a symbolic link to nowhere in the lock's place is nobody's lock", () => {
   assert.deepEqual(readdirSync(folder), []);
 });
 
-test("a pipe or a folder in the lock's place is refused, with the way out", () => {
+test("a pipe or a folder in the lock's place is rejected, with the way out", () => {
   const [piped, nested] = [makeFolder(), makeFolder()];
   execFileSync("mkfifo", [join(piped, lockName)]);
   mkdirSync(join(nested, lockName));
   for (const folder of [piped, nested])
-    refuses("BAD_FILE", () => RunLock.take(folder, justNow), /not a plain file\. Remove it/);
+    rejects("BAD_FILE", () => RunLock.take(folder, justNow), /not a plain file\. Remove it/);
 });
 
 test("a lock that another has taken over is not released", () => {
@@ -96,7 +96,7 @@ test("a lock that another has taken over is not released", () => {
 });
 
 test("a folder that is not there can't be locked", () => {
-  refuses(
+  rejects(
     "BAD_FILE",
     () => RunLock.take(join(makeFolder(), "none"), justNow),
     /can't be taken: ENOENT.*Check the path/,
@@ -138,7 +138,7 @@ test("two PID namespaces with one host's name don't both get a run", { skip: isA
   assert.match(first.said, /^taken/);
   const second = await startTaker(folder, { isApart: true });
   assert.match(second.said, /^RUN_LOCKED .*lock\.json is held by process \d+ in another container/);
-  refuses("RUN_LOCKED", () => RunLock.requireFree(folder, () => 3_600_000), /in another container/);
+  rejects("RUN_LOCKED", () => RunLock.requireFree(folder, () => 3_600_000), /in another container/);
   first.child.stdin.end();
   second.child.stdin.end();
   await Promise.all([first.ended, second.ended]);
@@ -148,7 +148,7 @@ test("two PID namespaces with one host's name don't both get a run", { skip: isA
 test("a lock ends with its process, by SIGKILL too, although a program that it started lives on", async () => {
   const folder = makeFolder();
   const { said, child, ended } = await startTaker(folder);
-  refuses("RUN_LOCKED", () => RunLock.take(folder, justNow), new RegExp(`held by process ${child.pid}\\.`));
+  rejects("RUN_LOCKED", () => RunLock.take(folder, justNow), new RegExp(`held by process ${child.pid}\\.`));
   child.kill("SIGKILL");
   await ended;
   RunLock.take(folder, justNow).release();
@@ -157,7 +157,7 @@ test("a lock ends with its process, by SIGKILL too, although a program that it s
 
 test("where the disk has no locks, a process in another container keeps the run until it has been silent for long", () => {
   const { folder } = lockedBy(JSON.stringify({ ...identifyProcess(), pid: dead, pidNamespace: "pid:[1]" }));
-  refuses(
+  rejects(
     "RUN_LOCKED",
     () => RunLock.take(folder, justNow),
     /in another container, .* last heartbeat was 0ms ago/,

@@ -84,7 +84,7 @@ export class RunLock {
     }
   }
 
-  /** Refuses a folder whose lock a living process holds, and writes nothing. The other arguments are those of `take`. */
+  /** Rejects a folder whose lock a living process holds, and writes nothing. The other arguments are those of `take`. */
   static requireFree(
     folder: string,
     heardMs: () => number,
@@ -123,7 +123,7 @@ function removeLock(path: string): void {
   withFileError(`${path} can't be removed`, path, () => rmSync(path, { force: true }));
 }
 
-/** The lock is taken or refused by then. A file that can't be removed is a leftover, which the next writer tidies away. */
+/** The lock is taken or rejected by then. A file that can't be removed is a leftover, which the next writer tidies away. */
 function removeAside(aside: string): void {
   try {
     rmSync(aside, { force: true });
@@ -132,7 +132,7 @@ function removeAside(aside: string): void {
   }
 }
 
-/** The system's lock of a folder, undefined where there are none. Refuses where a process has it. */
+/** The system's lock of a folder, undefined where there are none. Rejects where a process has it. */
 function lockFolder(folder: string, path: string): FolderLock | undefined {
   for (let waitedMs = 0; ; waitedMs += pauseMs) {
     const lock = tryLockFolder(folder);
@@ -146,7 +146,7 @@ function lockFolder(folder: string, path: string): FolderLock | undefined {
 
 /** Puts the record in its place, and removes what others have left there, if `requireGone` lets it. */
 function takeRecord(aside: string, path: string, requireGone: (owner: Owner) => void): void {
-  // A link is there at once with all its text, or is refused where another is: no reader meets half a lock.
+  // A link is there at once with all its text, or is rejected where another is: no reader meets half a lock.
   for (let tries = 0; !tryLink(aside, path); tries++) {
     if (tries === maxTries)
       throw new Error(`the lock file changed ${maxTries} times while this process tried to take it`);
@@ -164,7 +164,7 @@ function tryLink(aside: string, path: string): boolean {
   }
 }
 
-/** Removes a lock whose owner is gone; refuses where it is not. */
+/** Removes a lock whose owner is gone; rejects where it is not. */
 function removeStale(path: string, requireGone: (owner: Owner) => void): void {
   const text = readText(path);
   // Nothing to read although there is something: a symbolic link to nowhere. It says nothing, and goes as such a lock does.
@@ -183,7 +183,7 @@ function removeStale(path: string, requireGone: (owner: Owner) => void): void {
   rmSync(taken);
 }
 
-/** Refuses an owner that may be alive. */
+/** Rejects an owner that may be alive. */
 function requireGone(
   path: string,
   owner: Owner,

@@ -64,11 +64,11 @@ function latestOf(plans: readonly PlanRecord[]): PlanRecord[] {
 }
 
 /** More samples than this say no more; a run of a week has 300,000. */
-const mostSamples = 20_000;
+const maxSamples = 20_000;
 
 /** Half as many where there are too many: of two neighbours the one with more memory in use, and the last. */
 function thinSamples(samples: MemorySample[]): MemorySample[] {
-  if (samples.length <= mostSamples) return samples;
+  if (samples.length <= maxSamples) return samples;
   const kept = samples.filter((sample, index) => {
     const neighbour = samples[index % 2 === 0 ? index + 1 : index - 1];
     const isLast = index === samples.length - 1;

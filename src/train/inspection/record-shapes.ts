@@ -25,7 +25,7 @@ const planShape = recordOf({
     at: text,
     step: count,
     mode: optional(oneOf("graph", "direct")),
-    isRefused: flag,
+    isRejected: flag,
   },
   ...{ reason: optional(text), text },
   stages: listOf(
@@ -66,7 +66,7 @@ const troubleShape = recordOf({
   ...{ details: optional(text), phases: listOf(text) },
 });
 
-/** Takes a record for what it says it is, or refuses it with where it is not. */
+/** Takes a record for what it says it is, or rejects it with where it is not. */
 export type RecordReader<Kept> = (record: JsonRecord) => Kept;
 
 function readerOf<Kept>(shape: Shape): RecordReader<Kept> {

@@ -65,7 +65,7 @@ export interface MemorySample {
 
 export const troubleKinds = [
   "stall",
-  "capture refused",
+  "capture rejected",
   "over budget",
   "steps not finite",
   "failure",

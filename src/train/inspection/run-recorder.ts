@@ -84,7 +84,7 @@ export class RunRecorder {
     }
   }
 
-  /** Refuses a folder whose logs this recorder can't go on with; writes nothing. */
+  /** Rejects a folder whose logs this recorder can't go on with; writes nothing. */
   static check(folder: string): void {
     requireStepLog(join(folder, inspectionFiles.steps));
   }
@@ -138,10 +138,10 @@ export class RunRecorder {
       if (this.#knownPlans.has(digest)) continue;
       this.#knownPlans.add(digest);
       this.#plans.append({ ...report, at, step: this.#step });
-      const { name, inputs, reason, isRefused } = report;
-      if (!isRefused) continue;
+      const { name, inputs, reason, isRejected } = report;
+      if (!isRejected) continue;
       this.noteTrouble(
-        "capture refused",
+        "capture rejected",
         `${name} for inputs ${inputs} runs call by call: ${reason ?? "no word why"}`,
       );
     }
@@ -213,7 +213,7 @@ function phasesOf(events: readonly RecordedEvent[]): readonly string[] {
       const took = begun ? ` took ${formatDuration(event.atMs - begun.atMs)}` : " ended";
       lines.push(`${event.label}${took}${event.step > 0 ? `, step ${event.step}` : ""}`);
     }
-    if (event.kind === "refuse") lines.push(`refused: ${event.label}`);
+    if (event.kind === "reject") lines.push(`rejected: ${event.label}`);
   }
   for (const { label, step } of entered) lines.push(`${label} goes on${step > 0 ? `, step ${step}` : ""}`);
   return lines.slice(-phasesTold);

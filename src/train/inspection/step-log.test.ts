@@ -121,7 +121,7 @@ test("rows behind a step are dropped, and written again they are as they were", 
   proveRows(path, 1, 700);
 });
 
-test("another file is refused with its name, and is left as it is", () => {
+test("another file is rejected with its name, and is left as it is", () => {
   const path = newPath();
   appendFileSync(path, "x".repeat(600));
   assert.throws(() => new StepLog(path), /steps\.bin is no step log/);

@@ -205,7 +205,7 @@ export function countSteps(path: string): number {
   });
 }
 
-/** Refuses a file that is there and is no step log of this Holdfast; writes nothing. */
+/** Rejects a file that is there and is no step log of this Holdfast; writes nothing. */
 export function requireStepLog(path: string): void {
   try {
     reading(path, (file) => {

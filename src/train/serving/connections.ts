@@ -6,9 +6,9 @@
 import type { Server } from "node:http";
 import type { Socket } from "node:net";
 
-const mostConnections = 256;
+const maxConnections = 256;
 /** Without a request that is being answered. */
-const mostWaiting = 128;
+const maxWaiting = 128;
 
 export interface ConnectionOptions {
   /** How long the head of a request may take, in milliseconds; 10,000 unless given. Other limits follow from it. */
@@ -23,7 +23,7 @@ export function checkingIntervalOf({ patienceMs = 10_000 }: ConnectionOptions): 
 export function limitConnections(server: Server, { patienceMs = 10_000 }: ConnectionOptions): void {
   /** Oldest first. */
   const waiting = new Set<Socket>();
-  server.maxConnections = mostConnections;
+  server.maxConnections = maxConnections;
   server.headersTimeout = patienceMs;
   server.requestTimeout = patienceMs;
   server.keepAliveTimeout = patienceMs / 2;
@@ -32,7 +32,7 @@ export function limitConnections(server: Server, { patienceMs = 10_000 }: Connec
   server.maxRequestsPerSocket = 10_000;
   const wait = (socket: Socket): void => {
     waiting.add(socket);
-    if (waiting.size <= mostWaiting) return;
+    if (waiting.size <= maxWaiting) return;
     const [oldest] = waiting;
     if (oldest) waiting.delete(oldest);
     oldest?.destroy();

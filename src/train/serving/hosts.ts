@@ -1,6 +1,6 @@
 /**
  * Checks the Host header against DNS rebinding: a web page can reach a local server under the page's own host name. Such
- * requests are refused.
+ * requests are rejected.
  */
 
 import type { IncomingMessage } from "node:http";
@@ -37,7 +37,7 @@ export function hostsOf(address: string, port: number): ReadonlySet<string> {
 }
 
 /**
- * The hosts that a request names, in small letters. More than one is a reason to refuse it: Node shows the first, and a proxy
+ * The hosts that a request names, in small letters. More than one is a reason to reject it: Node shows the first, and a proxy
  * may have looked at another.
  */
 export function hostsIn({ headersDistinct }: Pick<IncomingMessage, "headersDistinct">): readonly string[] {

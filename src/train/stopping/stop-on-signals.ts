@@ -58,14 +58,14 @@ export function stopOnSignals({ withinMs = defaultWithinMs, exitCode }: StopOpti
   ) as StopThreadData["exitCodes"];
   const workerData: StopThreadData = { signals: stopSignals, withinMs, exitCodes };
   const worker = startThread(new URL("./stop-thread.js", import.meta.url), workerData);
-  const isRefused = worker instanceof Error;
-  if (isRefused) warnOfMissingThread(worker.message, ` ${threadAdvice}.`);
+  const isRejected = worker instanceof Error;
+  if (isRejected) warnOfMissingThread(worker.message, ` ${threadAdvice}.`);
   let isSettled = false;
   const keepAlive = (isKept: boolean): void => {
-    if (!isRefused) isKept ? worker.ref() : worker.unref();
+    if (!isRejected) isKept ? worker.ref() : worker.unref();
   };
   const ready = new Promise<void>((resolve) => {
-    if (isRefused) return resolve();
+    if (isRejected) return resolve();
     worker.once("message", () => resolve());
     worker.once("exit", () => resolve());
     worker.once("error", (error) => {
@@ -79,7 +79,7 @@ export function stopOnSignals({ withinMs = defaultWithinMs, exitCode }: StopOpti
   // A listener for messages keeps the process alive. Only somebody who waits for the thread wants that.
   keepAlive(false);
   const send = (message: ToStopThread): void => {
-    if (!isRefused) worker.postMessage(message);
+    if (!isRejected) worker.postMessage(message);
   };
   let isOpen = true;
   return {

@@ -104,8 +104,8 @@ EMULATOR_EXPORT int cublasLtMatmulAlgoGetHeuristic(uint64_t handle, uint64_t des
     return cublasInvalidValue;
   }
   *count = 0;
-  if (const int refused = checkProduct(*description, *a, *b, *c, *d)) return refused;
-  if (emulator_get("productsRefused") != 0) return cublasNotSupported;
+  if (const int rejected = checkProduct(*description, *a, *b, *c, *d)) return rejected;
+  if (emulator_get("productsRejected") != 0) return cublasNotSupported;
 
   HeuristicResult result = {};
   result.algorithm.magic = algorithmMagic;

@@ -164,7 +164,7 @@ EMULATOR_EXPORT int cublasLtMatmul(uint64_t handle, uint64_t descriptionHandle, 
   if (!description || !aLayout || !bLayout || !cLayout || !dLayout || !alpha || !beta || !a || !b || !c || !d) {
     return cublasInvalidValue;
   }
-  if (const int refused = checkProduct(*description, *aLayout, *bLayout, *cLayout, *dLayout)) return refused;
+  if (const int rejected = checkProduct(*description, *aLayout, *bLayout, *cLayout, *dLayout)) return rejected;
   if (description->epilogue & biasBit && description->bias == 0) return cublasInvalidValue;
   uint64_t needed = 0, parts = 0;
   if (algorithm != nullptr) {

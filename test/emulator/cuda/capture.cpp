@@ -46,7 +46,7 @@ int spoil(Capture& capture, int status) {
   return status;
 }
 
-int refuseInCapture() {
+int rejectInCapture() {
   if (threadMode == relaxedMode) return success;
   int answer = success;
   for (const auto& capture : captures) {

@@ -22,7 +22,7 @@ struct Capture {
 /** Spoils a capture and answers with the status, or with that of a capture which was spoilt before. */
 int spoil(Capture& capture, int status);
 
-/** May the stream be given work? Refuses where its capture is spoilt, and the legacy stream next to a capture. */
+/** May the stream be given work? Rejects where its capture is spoilt, and the legacy stream next to a capture. */
 int checkCapture(uint64_t stream);
 
 /** What a stream in a capture does instead of running work. */

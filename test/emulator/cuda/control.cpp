@@ -23,9 +23,9 @@ const std::map<std::string, long long> defaults = {
     {"multiprocessors", 16},
     {"integrated", 0},
     {"driverVersion", 13000},
-    // 0: the device says that it has no virtual memory API, and refuses it.
+    // 0: the device says that it has no virtual memory API, and rejects it.
     {"virtualMemory", 1},
-    // 0: the device says that it has one, and refuses to map.
+    // 0: the device says that it has one, and rejects to map.
     {"canMap", 1},
     {"totalMemory", 4LL << 30},
     // What somebody else holds of it.
@@ -43,7 +43,7 @@ const std::map<std::string, long long> defaults = {
     // cuBLASLt: 1 answers that there is no algorithm; the workspace that an algorithm wants; the nodes of a product; how many
     // algorithms there are, each of which wants 1 KiB more than the one before; 1 lets each add up in parts of its own; the
     // one that is listed and can't be used.
-    {"productsRefused", 0},
+    {"productsRejected", 0},
     {"gemmWorkspace", 0},
     {"gemmNodes", 1},
     {"gemmAlgorithms", 3},

@@ -49,10 +49,10 @@ class Call {
 /** For what is not allowed on a thread that captures. */
 #define ENTER_OUTSIDE_CAPTURE(needs) \
   ENTER(needs);                      \
-  if (const int refused_ = refuseInCapture()) return refused_
+  if (const int rejected_ = rejectInCapture()) return rejected_
 
-/** Refuses a call that is illegal in a capture, and spoils the captures that it concerns; 0 where there are none. */
-int refuseInCapture();
+/** Rejects a call that is illegal in a capture, and spoils the captures that it concerns; 0 where there are none. */
+int rejectInCapture();
 
 bool isInitialized();
 /** The device of the context that is current on this thread; -1 where none is. */

@@ -74,7 +74,7 @@ EMULATOR_EXPORT int cuEventRecord(uint64_t handle, uint64_t streamHandle) {
   Event* event = events.find(handle);
   Stream* stream = findStream(streamHandle);
   if (event == nullptr || stream == nullptr) return invalidHandle;
-  if (const int refused = checkCapture(streamHandle)) return refused;
+  if (const int rejected = checkCapture(streamHandle)) return rejected;
   event->capture = stream->capture;
   event->frontier = stream->frontier;
   if (stream->capture) return success;
@@ -92,7 +92,7 @@ EMULATOR_EXPORT int cuStreamWaitEvent(uint64_t streamHandle, uint64_t handle, un
   Stream* stream = findStream(streamHandle);
   if (event == nullptr || stream == nullptr) return invalidHandle;
   if (flags > 1) return invalidValue;
-  if (const int refused = checkCapture(streamHandle)) return refused;
+  if (const int rejected = checkCapture(streamHandle)) return rejected;
   if (event->capture) {
     if (!event->capture->isOpen) return capturedEvent;
     if (event->capture->isSpoilt) return captureInvalidated;

@@ -1,4 +1,4 @@
-/** The faults of a kernel: they end its launch, and so does whatever the processor refuses, instead of this process. */
+/** The faults of a kernel: they end its launch, and so does whatever the processor rejects, instead of this process. */
 #include <signal.h>
 #include <ucontext.h>
 

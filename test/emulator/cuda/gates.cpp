@@ -15,7 +15,7 @@ namespace emulator {
 namespace {
 
 constexpr unsigned mostArrivals = (1 << 20) - 1;
-constexpr long long mostBytes = (1 << 20) - 1;
+constexpr long long maxBytes = (1 << 20) - 1;
 
 struct GateState {
   uint64_t phase : 1, arrivals : 20, missing : 20;
@@ -48,7 +48,7 @@ const char* change(Launch& own, uint64_t* gate, bool isArrival, long long bytes)
   if (state.mark != isSet) return "a gate that was not set";
   if (isArrival && state.missing == 0) return "more arrivals at a gate than its phase takes";
   const long long left = state.bytes + bytes;
-  if (left > mostBytes || left < -mostBytes) return "more bytes at a gate than it can count";
+  if (left > maxBytes || left < -maxBytes) return "more bytes at a gate than it can count";
   state.missing -= isArrival ? 1 : 0;
   state.bytes = left;
   const bool isComplete = state.missing == 0 && left == 0;

@@ -115,7 +115,7 @@ inline __attribute__((always_inline)) void leaveKernel(Thread& thread) {
 /** Ends the launch from within one of its threads. */
 [[noreturn]] void fail(int status, const std::string& what);
 [[noreturn]] void failInLine(int status, const std::string& what, int line);
-/** From now on what the processor refuses of a kernel ends its launch. */
+/** From now on what the processor rejects of a kernel ends its launch. */
 void catchSignals();
 
 }  // namespace emulator

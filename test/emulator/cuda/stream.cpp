@@ -55,7 +55,7 @@ int finishAllWork() {
 int submit(uint64_t handle, int nodeType, Work work) {
   Stream* stream = findStream(handle);
   if (stream == nullptr) return invalidHandle;
-  if (const int refused = checkCapture(handle)) return refused;
+  if (const int rejected = checkCapture(handle)) return rejected;
   if (stream->capture) return record(*stream, nodeType, std::move(work));
   Work serialized = [=] { return runBehind(stream->pasts, nodeType, work); };
   if (setting("deferred")) {
@@ -139,14 +139,14 @@ EMULATOR_EXPORT int cuCtxSynchronize() {
 EMULATOR_EXPORT int cuMemcpyHtoDAsync_v2(uint64_t target, uint64_t source, size_t size, uint64_t stream) {
   ENTER(context);
   if (!holdsDevice(target, size)) return invalidValue;
-  if (const int refused = checkHost(source)) return refused;
+  if (const int rejected = checkHost(source)) return rejected;
   return copy(target, source, size, stream);
 }
 
 EMULATOR_EXPORT int cuMemcpyDtoHAsync_v2(uint64_t target, uint64_t source, size_t size, uint64_t stream) {
   ENTER(context);
   if (!holdsDevice(source, size)) return invalidValue;
-  if (const int refused = checkHost(target)) return refused;
+  if (const int rejected = checkHost(target)) return rejected;
   return copy(target, source, size, stream);
 }
 

@@ -127,7 +127,7 @@ std::string withTable(const std::string& source, const std::string& name) {
          std::to_string(entries.size()) + ", " + table + ")\n";
 }
 
-/** What ptxas would refuse; empty where it would not. */
+/** What ptxas would reject; empty where it would not. */
 std::string findExcess(const std::string& path) {
   void* object = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (object == nullptr) return dlerror();

@@ -37,13 +37,13 @@ export interface FuzzReport {
   /** The last one. */
   readonly target: string | undefined;
   readonly inputs: number;
-  readonly refused: number;
+  readonly rejected: number;
   readonly peakBytes: number;
   readonly failure?: string;
 }
 
 const task = JSON.parse(process.argv[2] ?? "{}") as FuzzTask;
-const counts = { inputs: 0, refused: 0 };
+const counts = { inputs: 0, rejected: 0 };
 let present: string | undefined;
 
 function end(failure?: string): never {
@@ -72,7 +72,7 @@ async function tryInput(give: GiveInput, input: Uint8Array): Promise<void> {
   } catch (error) {
     if (!(error instanceof HoldfastError)) end(describe("an error that is no HoldfastError", error));
     if (error.message.length > 4000) end(`a message of ${error.message.length} characters`);
-    counts.refused++;
+    counts.rejected++;
   }
   // A rejection is told after the promises of this turn.
   await setImmediate();

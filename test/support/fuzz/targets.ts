@@ -118,7 +118,7 @@ const safetensors: FuzzTarget = {
     const path = join(checkpoints, "step-000000001.safetensors");
     return (input) => {
       writeFileSync(path, input);
-      const refusals: unknown[] = [];
+      const rejections: unknown[] = [];
       for (const read of [
         () => loadSafetensors(path),
         () => new CheckpointStore(checkpoints).load("latest"),
@@ -127,10 +127,10 @@ const safetensors: FuzzTarget = {
           read();
         } catch (error) {
           if (!(error instanceof HoldfastError)) throw error;
-          refusals.push(error);
+          rejections.push(error);
         }
       }
-      if (refusals.length > 0) throw refusals[0];
+      if (rejections.length > 0) throw rejections[0];
     };
   },
 };
@@ -202,17 +202,17 @@ function look(folder: string, path: string, turn: number): void {
       view?.steps.points({ points: 50 });
     },
   ];
-  let refusal: unknown;
+  let rejection: unknown;
   for (const [index, one] of looks.entries()) {
     if (turn >= firstLooks && (index + turn) % looks.length >= looksAtOnce) continue;
     try {
       one();
     } catch (error) {
       if (!(error instanceof HoldfastError)) throw error;
-      refusal = error;
+      rejection = error;
     }
   }
-  if (refusal !== undefined) throw refusal;
+  if (rejection !== undefined) throw rejection;
 }
 
 /** A terminal obeys what it is shown. */

@@ -57,7 +57,7 @@ export interface OpCase<A extends Attributes = Attributes> {
    * the op has a kink, by more than the step of a central difference (1e-5): use `awayFrom` and `isDistinct`.
    */
   readonly draw: (elements: number) => fc.Arbitrary<CaseCall<A>>;
-  /** The operands that have a gradient, by their place; "none" for an op that refuses or gives no float. */
+  /** The operands that have a gradient, by their place; "none" for an op that rejects or gives no float. */
   readonly gradients: readonly number[] | "none";
 }
 

@@ -20,7 +20,7 @@ export interface ModelCounts {
   programs: number;
   calls: number;
   events: number;
-  refusals: number;
+  rejections: number;
   /** Programs that were compared with a tolerance too. */
   near: number;
   /** Programs whose results follow too steeply from their inputs to be compared with a tolerance. */
@@ -30,7 +30,7 @@ export interface ModelCounts {
 }
 
 export function noModelCounts(): ModelCounts {
-  return { programs: 0, calls: 0, events: 0, refusals: 0, near: 0, steep: 0, names: new Map() };
+  return { programs: 0, calls: 0, events: 0, rejections: 0, near: 0, steep: 0, names: new Map() };
 }
 
 export function checkModel(
@@ -42,13 +42,13 @@ export function checkModel(
   const exact = precision === "f32" ? [] : ["products"];
   const compiled = runModel(device, program, { isCompiled: true, without: exact });
   count(program, counts);
-  counts.refusals += eager.refusals.length;
-  assert.deepEqual(compiled.refusals, eager.refusals);
+  counts.rejections += eager.rejections.length;
+  assert.deepEqual(compiled.rejections, eager.rejections);
   sameBits(compiled, eager, "compiled and eager");
   if (precision === "f32" || program.without.includes("products")) return;
   const usual = runModel(device, program, { isCompiled: true });
   counts.near += 1;
-  assert.deepEqual(usual.refusals, eager.refusals);
+  assert.deepEqual(usual.rejections, eager.rejections);
   const reference = runModel(cpu, program, { isCompiled: false });
   // TF32 has the ten bits of f16.
   const tolerance = tolerances["against f64"][precision === "tf32" ? "f16" : "bf16"];

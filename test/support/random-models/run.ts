@@ -79,21 +79,21 @@ export class ModelRun {
     this.#schedule = this.#optimizer && makeSchedule(program, this.#optimizer);
   }
 
-  /** Until the last one, or until one is refused. */
+  /** Until the last one, or until one is rejected. */
   makeCalls(): ModelRunRecord {
     const steps: StepRecord[] = [];
-    const refusals: string[] = [];
+    const rejections: string[] = [];
     for (const [place, call] of this.#program.calls.entries()) {
       try {
         steps.push(this.#call(place, call));
       } catch (error) {
         if (!(error instanceof HoldfastError && expectedCodes.has(error.code))) throw error;
-        refusals.push(`call ${place + 1}: ${error.code}`);
+        rejections.push(`call ${place + 1}: ${error.code}`);
         break;
       }
     }
     const late = new Map([...this.#kept].map(([name, tensor]) => [`kept ${name}`, tensor.dataSync()]));
-    return { steps: [...steps, late], refusals, rates: this.#rates };
+    return { steps: [...steps, late], rejections, rates: this.#rates };
   }
 
   close(): void {
@@ -157,7 +157,7 @@ export class ModelRun {
     if (known) return known;
     const without = [...this.#program.without, ...(this.#options.without ?? [])];
     const passes = Object.fromEntries(without.map((pass) => [pass, false]));
-    const step = this.#device.compile(body, { name, passes, mostPlans: 32 });
+    const step = this.#device.compile(body, { name, passes, maxPlans: 32 });
     this.#compiled.set(name, step);
     return step;
   }

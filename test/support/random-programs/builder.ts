@@ -21,7 +21,7 @@ import {
 } from "./program.js";
 
 /** No value has more elements. */
-export const mostElements = 640;
+export const maxElements = 640;
 /** Any axis may be this long, and one of a shape that others are made for. */
 const longestAxis = 300;
 /** Beyond that a value is scaled down, so that nothing overflows and roundings stay small beside the numbers. */
@@ -69,7 +69,7 @@ export class Builder {
   /** A value made before that fits, the newest first; a new input where there is none, and now and then anyway. */
   float(choices: Choices, fits: (shape: Shape) => boolean, otherwise: Shape): string {
     const found = this.values.filter(
-      ({ dtype, shape }) => dtype === "float" && sizeOf(shape) <= mostElements && fits(shape),
+      ({ dtype, shape }) => dtype === "float" && sizeOf(shape) <= maxElements && fits(shape),
     );
     if (found.length === 0 || choices.isOneIn(8)) return this.floatInput(choices, otherwise);
     return found[found.length - 1 - choices.below(found.length)]!.name;
@@ -81,11 +81,11 @@ export class Builder {
   }
 
   /** A float value with axes and elements, for ops that need some. */
-  filled(choices: Choices, leastAxes = 1): string {
+  filled(choices: Choices, minAxes = 1): string {
     const drawn = this.drawShape(choices).filter((size) => size > 0);
-    const wished = [...drawn, 3, 2].slice(0, Math.max(leastAxes, drawn.length));
-    const shape = sizeOf(wished) <= mostElements ? wished : [3, 2];
-    return this.float(choices, (one) => one.length >= leastAxes && sizeOf(one) > 0, shape);
+    const wished = [...drawn, 3, 2].slice(0, Math.max(minAxes, drawn.length));
+    const shape = sizeOf(wished) <= maxElements ? wished : [3, 2];
+    return this.float(choices, (one) => one.length >= minAxes && sizeOf(one) > 0, shape);
   }
 
   /** A float value that broadcasts with a shape, to no more than it. */
@@ -104,7 +104,7 @@ export class Builder {
     const fitting = sizeOf(shape) <= 30 ? shape : shape.slice(0, 2);
     if (fitting.length === 0 || !choices.isOneIn(4)) return fitting;
     const long = fitting.with(choices.below(fitting.length), 1 + choices.below(longestAxis));
-    return sizeOf(long) <= mostElements ? long : [long.find((size) => size > 7) ?? 1];
+    return sizeOf(long) <= maxElements ? long : [long.find((size) => size > 7) ?? 1];
   }
 
   floatInput(choices: Choices, shape: Shape): string {
@@ -137,7 +137,7 @@ export class Builder {
       resolveAttributes(attributes, this.#dtype),
     );
     const outputs = entry.kind === "composite" ? inferred : inferred.slice(0, 1);
-    if (outputs.some(({ shape }) => sizeOf(shape) > 2 * mostElements)) return [];
+    if (outputs.some(({ shape }) => sizeOf(shape) > 2 * maxElements)) return [];
     const given = operands.flatMap((one) =>
       typeof one === "string" && one !== randomState ? [this.known(one)] : [],
     );

@@ -24,7 +24,7 @@ export interface ProgramDevices {
 export interface ProgramCounts {
   programs: number;
   instructions: number;
-  refusals: number;
+  rejections: number;
   /** Programs whose results follow too steeply from their inputs for f32 to be compared with f64. */
   illConditioned: number;
   /** Programs with special literals that f32 and f64 take differently. */
@@ -34,7 +34,7 @@ export interface ProgramCounts {
 
 export function noCounts(): ProgramCounts {
   return {
-    ...{ programs: 0, instructions: 0, refusals: 0, illConditioned: 0, special: 0 },
+    ...{ programs: 0, instructions: 0, rejections: 0, illConditioned: 0, special: 0 },
     ops: new Set(),
   };
 }
@@ -53,10 +53,10 @@ export function checkProgram(
 
   counts.programs += 1;
   counts.instructions += program.instructions.length;
-  counts.refusals += new Set(eager.refusals).size;
+  counts.rejections += new Set(eager.rejections).size;
   for (const one of program.instructions) if ("op" in one) counts.ops.add(one.op);
 
-  sameRefusals(planned, eager);
+  sameRejections(planned, eager);
   sameBits(replayed, planned, "replayed and planned");
   sameBits(planned, eager, "planned and eager");
   if (precision !== "f32") return;
@@ -77,7 +77,7 @@ export function checkProgram(
   counts.illConditioned += 1;
 }
 
-/** What the engine refuses of a step it refuses of its trace, in the same words. */
-function sameRefusals(compiled: ProgramRun, eager: ProgramRun): void {
-  assert.deepEqual([...new Set(compiled.refusals)].sort(), [...new Set(eager.refusals)].sort());
+/** What the engine rejects of a step it rejects of its trace, in the same words. */
+function sameRejections(compiled: ProgramRun, eager: ProgramRun): void {
+  assert.deepEqual([...new Set(compiled.rejections)].sort(), [...new Set(eager.rejections)].sort());
 }

@@ -18,7 +18,7 @@ const optimizers: readonly OptimizerChoice[] = [
 const anyAlgorithms = fc.array(fc.nat(4095), { minLength: 16, maxLength: 16 });
 const anyInstruction = fc.tuple(fc.nat(makers.length - 1), anyAlgorithms);
 
-const mostInstructions = 12;
+const maxInstructions = 12;
 
 export const anyProgram: fc.Arbitrary<Program> = fc
   .record({
@@ -35,7 +35,7 @@ export const anyProgram: fc.Arbitrary<Program> = fc
       { weight: 3, arbitrary: fc.constant([]) },
       { weight: 1, arbitrary: fc.subarray([...passNames]) },
     ),
-    body: fc.array(anyInstruction, { minLength: 1, maxLength: mostInstructions, size: "max" }),
+    body: fc.array(anyInstruction, { minLength: 1, maxLength: maxInstructions, size: "max" }),
     /** Does the step end as a training step does? */
     trains: fc.boolean(),
     ending: anyAlgorithms,

@@ -1,7 +1,7 @@
 /** Instructions of views, movement, indexing and windows. */
 
 import { type Shape, sizeOf } from "../../../src/ops/index.js";
-import { type Builder, mostElements } from "./builder.js";
+import { type Builder, maxElements } from "./builder.js";
 import type { Choices } from "./choices.js";
 import { truthFor } from "./elementwise.js";
 import { drawLiteral } from "./literals.js";
@@ -51,7 +51,7 @@ export const layoutMakers: Readonly<Record<string, Maker>> = {
     const x = builder.anyFloat(choices);
     const shape = builder.shapeOf(x).map((size) => (size === 1 ? choices.of([2, 3]) : size));
     const added = choices.isOneIn(2) ? [2] : [];
-    if (sizeOf([...added, ...shape]) <= mostElements)
+    if (sizeOf([...added, ...shape]) <= maxElements)
       builder.op("expand", [x], { shape: [...added, ...shape] });
   },
   slice(builder, choices) {

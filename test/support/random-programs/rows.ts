@@ -1,7 +1,7 @@
 /** Instructions of ops over rows: reductions, normalisations, products, attention and losses. */
 
 import { type Shape, sizeOf } from "../../../src/ops/index.js";
-import { type Builder, mostElements } from "./builder.js";
+import { type Builder, maxElements } from "./builder.js";
 import type { Choices } from "./choices.js";
 import type { Maker } from "./makers.js";
 import { randomState } from "./program.js";
@@ -159,7 +159,7 @@ export const rowMakers: Readonly<Record<string, Maker>> = {
     const { x } = sides(builder, choices);
     const shape = builder.shapeOf(x);
     const [rows = 1] = shape;
-    if (rows ** 2 > mostElements) return;
+    if (rows ** 2 > maxElements) return;
     const operands = [x, builder.same(choices, shape), builder.same(choices, shape)];
     const mask = () =>
       choices.isOneIn(2)

@@ -23,8 +23,8 @@ type Body = (...given: readonly Tensor[]) => Values;
 
 export interface ProgramRun {
   readonly steps: readonly StepRecord[];
-  /** The instructions that were refused, in each call of the function. */
-  readonly refusals: readonly string[];
+  /** The instructions that were rejected, in each call of the function. */
+  readonly rejections: readonly string[];
 }
 
 export interface RunOptions {
@@ -38,7 +38,7 @@ export interface RunOptions {
 const stepCount = 3;
 
 /** What the engine may say to a program that writes where it should not. */
-const refusalCodes = new Set(["NO_GRADIENT", "SAVED_CHANGED", "BACKWARD_TWICE"]);
+const rejectionCodes = new Set(["NO_GRADIENT", "SAVED_CHANGED", "BACKWARD_TWICE"]);
 
 export function runProgram(device: Device, program: Program, options: RunOptions): ProgramRun {
   const { runtime } = device;
@@ -74,7 +74,7 @@ class Run {
   readonly #states = new Map<string, Tensor>();
   readonly #parameters: readonly Tensor[];
   readonly #optimizer: optim.SGD | optim.AdamW | undefined;
-  readonly #refusals: string[] = [];
+  readonly #rejections: string[] = [];
 
   constructor(
     device: Device,
@@ -119,7 +119,7 @@ class Run {
       steps.push(this.#record(read));
     }
     for (const one of compiled) one.close();
-    return { steps, refusals: this.#refusals };
+    return { steps, rejections: this.#rejections };
   }
 
   /** The step itself. */
@@ -176,13 +176,13 @@ class Run {
       if (!(error instanceof HoldfastError)) throw error;
       // A stretched tensor is no place to write to.
       const isStretched = instruction.kind === "in place" && error.code === "BAD_SHAPE";
-      if (!isStretched && !refusalCodes.has(error.code)) throw error;
+      if (!isStretched && !rejectionCodes.has(error.code)) throw error;
       const place = this.#program.instructions.indexOf(instruction);
-      this.#refusals.push(`instruction ${place} (${instruction.kind}): ${error.code}`);
+      this.#rejections.push(`instruction ${place} (${instruction.kind}): ${error.code}`);
     }
   }
 
-  /** What is made of a value that was refused is left out. */
+  /** What is made of a value that was rejected is left out. */
   #perform(instruction: Instruction, values: Map<string, Tensor>): void {
     const device = this.#device;
     switch (instruction.kind) {

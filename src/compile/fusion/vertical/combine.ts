@@ -9,7 +9,7 @@ import { rowLanesOf } from "../../../kernels/index.js";
 import type { BufferSlice, RowCall } from "../../program/program.js";
 import { Combination } from "./combination.js";
 import type { Compacted } from "./compact.js";
-import { isCheap, maxExpressionNodes, mostMoving, mostOperands } from "./cost.js";
+import { isCheap, maxExpressionNodes, maxMoving, maxOperands } from "./cost.js";
 import type { Member, Operand } from "./fusion-node.js";
 import { type Frame, frameOf } from "./iteration-space.js";
 import { joinNames, theKernel } from "./kernel-memo.js";
@@ -43,7 +43,7 @@ export function combine(
 
 function isCrowded(operands: readonly Operand[]): boolean {
   const moving = operands.filter(({ steps: [first] }) => first !== undefined && first.stride !== 0);
-  return moving.length > mostMoving || operands.length > mostOperands;
+  return moving.length > maxMoving || operands.length > maxOperands;
 }
 
 function draftOf(

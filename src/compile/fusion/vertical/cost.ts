@@ -3,13 +3,13 @@
 import { type Expression, subexpressionsOf, type UnaryOp } from "../../../ir/index.js";
 
 /** Operands of one kernel that move with its elements, and those that have one value for many of them besides. */
-export const mostMoving = 16;
-export const mostOperands = 32;
+export const maxMoving = 16;
+export const maxOperands = 32;
 /** Parts of all its values together; and of a kernel that sums over its rows are added to, which make nothing else larger. */
 export const maxExpressionNodes = 800;
 export const maxNodesWithAccumulators = 1200;
 /** Calls that may become one. */
-export const mostMembers = 32;
+export const maxMembers = 32;
 
 /** What costs no more is computed again rather than stored and loaded. */
 const cheap = 20;

@@ -16,7 +16,7 @@ import { accessesOf, type Buffer, type BufferSlice, type Call, latestPhase } fro
 import { isReading, meets, type Uses, usesOf } from "../../program/uses.js";
 import { isDeadOnExit } from "../../trace/dead-on-exit.js";
 import { combine, type Draft, rowsOf } from "./combine.js";
-import { mostMembers } from "./cost.js";
+import { maxMembers } from "./cost.js";
 import { type Member, memberOf, memberOfCopy } from "./fusion-node.js";
 import { joinNames } from "./kernel-memo.js";
 import { countElements } from "./strided-access.js";
@@ -142,7 +142,7 @@ class Fusion {
     const [before, behind] = [this.#membersOf(first, second), this.#membersOf(second, first)];
     if (!before || !behind || areHoisted(before) !== areHoisted(behind)) return;
     const members = [...before, ...behind];
-    if (members.length > mostMembers) return;
+    if (members.length > maxMembers) return;
     const draft = combine(members, this.#neededBeside(members), this.#device);
     if (!draft) return;
     this.#order.join(a, b, place);

@@ -57,9 +57,9 @@ test("a fit is given up once it takes as much as the layout that there is", () =
   const order = given.boxes.map((_, rank) => rank);
   const { bytes, steps } = fit(given, order);
   assert.equal(fit(given, order, bytes + 1).bytes, bytes);
-  const refused = fitInOrder(given.boxes, order, bytes);
-  assert.equal(refused.offsets, undefined);
-  assert.ok(refused.steps <= steps);
+  const rejected = fitInOrder(given.boxes, order, bytes);
+  assert.equal(rejected.offsets, undefined);
+  assert.ok(rejected.steps <= steps);
 });
 
 test("a sweep's steps grow as n·log n, also where half of all boxes are live together", () => {

@@ -8,7 +8,7 @@ import { Worker } from "node:worker_threads";
 import { type ErrorCode, type ErrorNumbers, HoldfastError } from "../../../errors/index.js";
 import { formatBytes, formatDuration, MiB, threadAdvice } from "../../../units/index.js";
 import type { Bars } from "../bars.js";
-import { badBars, wrapFault } from "../refusal.js";
+import { badBars, wrapFault } from "../rejection.js";
 
 export interface DecodeStart {
   readonly path: string;
@@ -32,7 +32,7 @@ export interface DecodeLimits {
 
 /** Times are objects of about 100 bytes; a row of the most compact files has 10 bytes. */
 const heapPerByte = 16;
-const leastHeap = 512 * MiB;
+const minHeap = 512 * MiB;
 /** How often a look is taken whether pages are still decoded. */
 const looks = 8;
 
@@ -83,7 +83,7 @@ const again = "Write or download the file again.";
 
 /** Never more than this thread may have itself. */
 function heapFor(fileBytes: number): number {
-  return Math.min(leastHeap + heapPerByte * fileBytes, getHeapStatistics().heap_size_limit);
+  return Math.min(minHeap + heapPerByte * fileBytes, getHeapStatistics().heap_size_limit);
 }
 
 function whyEnded(path: string, heapBytes: number, error: unknown): HoldfastError {
@@ -109,7 +109,7 @@ function noThread(path: string, cause: unknown): HoldfastError {
   const why = cause instanceof Error ? cause.message : String(cause);
   return new HoldfastError(
     "UNSUPPORTED",
-    `${path} can't be decoded: the system refused a thread (${why}). ${threadAdvice}, or give the bars as CSV.`,
+    `${path} can't be decoded: the system rejected a thread (${why}). ${threadAdvice}, or give the bars as CSV.`,
     { numbers: { path }, cause },
   );
 }

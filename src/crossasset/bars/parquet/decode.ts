@@ -15,7 +15,7 @@ import {
 import { openRegularFile, readSpan } from "../../../files/index.js";
 import { type Bars, barColumns } from "../bars.js";
 import { BarColumns, placeColumns } from "../columns.js";
-import { badBars, wrapFault } from "../refusal.js";
+import { badBars, wrapFault } from "../rejection.js";
 import { checkRows, decodedLimit, maxFooterBytes, maxValueBytes } from "./limits.js";
 import { type DecodeBudget, readPages } from "./pages.js";
 import { checkThrift } from "./thrift-check.js";

@@ -1,4 +1,4 @@
-/** Decompresses a page into exactly the bytes that its header declares; what would become longer is refused. */
+/** Decompresses a page into exactly the bytes that its header declares; what would become longer is rejected. */
 
 import { brotliDecompressSync } from "node:zlib";
 import type { CompressionCodec } from "hyparquet";

@@ -1,8 +1,8 @@
-/** Parquet files that would take all memory, never end, or end the process: each is refused, and the process goes on. */
+/** Parquet files that would take all memory, never end, or end the process: each is rejected, and the process goes on. */
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { refusesLater, withFile } from "../../../../test/support/bar-files.js";
+import { rejectsLater, withFile } from "../../../../test/support/bar-files.js";
 import { bombFile, parquetBombs } from "../../../../test/support/fuzz/parquet-bombs.js";
 import { MiB } from "../../../units/index.js";
 import { readBars } from "../read.js";
@@ -10,10 +10,10 @@ import { readParquet } from "../read-parquet.js";
 import { decodeParquet } from "./decode.js";
 
 for (const [name, bytes] of Object.entries(parquetBombs)) {
-  test(`a file of ${bytes.length} bytes is refused: ${name.replaceAll("-", " ")}`, async () => {
+  test(`a file of ${bytes.length} bytes is rejected: ${name.replaceAll("-", " ")}`, async () => {
     const before = process.memoryUsage().rss;
     await withFile("bomb.parquet", bytes, async (path) => {
-      await refusesLater("BAD_FILE", readBars(path), /bomb\.parquet: /);
+      await rejectsLater("BAD_FILE", readBars(path), /bomb\.parquet: /);
     });
     const grown = process.memoryUsage().rss - before;
     assert.ok(grown < 400 * MiB, `${Math.round(grown / MiB)} MiB more are in use`);
@@ -22,7 +22,7 @@ for (const [name, bytes] of Object.entries(parquetBombs)) {
 
 test("the same file without its claim is read up to its first bar", async () => {
   await withFile("sound.parquet", bombFile(), async (path) => {
-    await refusesLater("BAD_FILE", readBars(path), /row 1 has the open 7\.7\d+e-304|row 2 is at/);
+    await rejectsLater("BAD_FILE", readBars(path), /row 1 has the open 7\.7\d+e-304|row 2 is at/);
   });
 });
 
@@ -31,7 +31,7 @@ const forEver = program("for (;;);");
 test("a decoder that makes no progress is ended", async () => {
   await withFile("slow.parquet", bombFile(), async (path) => {
     const slow = readParquet(path, { program: forEver, pageMs: 80 });
-    await refusesLater("BAD_FILE", slow, /slow\.parquet: one of its pages was not decoded in 80ms/);
+    await rejectsLater("BAD_FILE", slow, /slow\.parquet: one of its pages was not decoded in 80ms/);
   });
 });
 
@@ -39,27 +39,27 @@ test("a decoder that takes too much memory is ended", async () => {
   const greedy = program("const held = []; for (;;) held.push(new Array(1000).fill(held.length));");
   await withFile("big.parquet", bombFile(), async (path) => {
     const big = readParquet(path, { program: greedy, heapBytes: 32 * MiB });
-    await refusesLater("BAD_FILE", big, /takes more than 32 MiB of memory.*row groups of 65536 rows/);
+    await rejectsLater("BAD_FILE", big, /takes more than 32 MiB of memory.*row groups of 65536 rows/);
   });
 });
 
-test("a decoder that fails, or ends without a word, is a refusal of the file", async () => {
+test("a decoder that fails, or ends without a word, is a rejection of the file", async () => {
   await withFile("odd.parquet", bombFile(), async (path) => {
     const failing = readParquet(path, { program: program("throw new TypeError('odd')") });
-    await refusesLater("BAD_FILE", failing, /its decoder failed: "odd"/);
+    await rejectsLater("BAD_FILE", failing, /its decoder failed: "odd"/);
     const silent = readParquet(path, { program: program("process.exit(3)") });
-    await refusesLater("BAD_FILE", silent, /its decoder ended with exit code 3/);
+    await rejectsLater("BAD_FILE", silent, /its decoder ended with exit code 3/);
   });
 });
 
 test("where no thread can be started, the error says so with the way out", async () => {
   await withFile("some.parquet", bombFile(), async (path) => {
-    const refused = readParquet(path, { program: new URL("ftp://nowhere/thread.js") });
-    await refusesLater("UNSUPPORTED", refused, /the system refused a thread .*ulimit -u.*as CSV/);
+    const rejected = readParquet(path, { program: new URL("ftp://nowhere/thread.js") });
+    await rejectsLater("UNSUPPORTED", rejected, /the system rejected a thread .*ulimit -u.*as CSV/);
   });
 });
 
-test("a pipe under the file's name is refused at once", () => {
+test("a pipe under the file's name is rejected at once", () => {
   assert.throws(() => decodeParquet("/dev/null"), /a folder, a pipe or a device/);
 });
 

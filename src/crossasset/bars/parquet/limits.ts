@@ -4,7 +4,7 @@
  */
 
 import { formatBytes, KiB, MiB } from "../../../units/index.js";
-import { badBars } from "../refusal.js";
+import { badBars } from "../rejection.js";
 
 /** A file with 10,000 row groups of 50 columns has about 50 MiB. */
 export const maxFooterBytes = 64 * MiB;

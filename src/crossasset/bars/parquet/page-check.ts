@@ -8,7 +8,7 @@ import { deltaBinaryUnpack } from "hyparquet/src/delta.js";
 /** Writers fill up the last bit-packed run: to 8 values by the format, to 512 in some. */
 const padding = 512;
 
-/** Refuses runs of more than `count` values; `end` bounds the bytes that they are in. */
+/** Rejects runs of more than `count` values; `end` bounds the bytes that they are in. */
 export function checkRuns(
   bytes: Uint8Array,
   offset: number,
@@ -50,7 +50,7 @@ export function countDefined(bytes: Uint8Array, offset: number, end: number, cou
   return defined;
 }
 
-/** Refuses the header of delta-packed numbers where no writer would write it so. */
+/** Rejects the header of delta-packed numbers where no writer would write it so. */
 export function checkDelta(bytes: Uint8Array, offset: number): void {
   const [blockSize, next] = readVarint(bytes, offset, bytes.length);
   const [miniblocks] = readVarint(bytes, next, bytes.length);
@@ -58,7 +58,7 @@ export function checkDelta(bytes: Uint8Array, offset: number): void {
   if (!isSound) throw new RangeError(`a page has blocks of ${blockSize} deltas in ${miniblocks} parts`);
 }
 
-/** Refuses texts that share more with the one before than that one has, or that take more bytes than a page may. */
+/** Rejects texts that share more with the one before than that one has, or that take more bytes than a page may. */
 export function checkPrefixes(bytes: Uint8Array, offset: number, count: number, maxBytes: number): void {
   checkDelta(bytes, offset);
   const reader = { view: new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength), offset };

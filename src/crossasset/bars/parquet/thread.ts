@@ -1,4 +1,4 @@
-/** The thread of `readParquet`: decodes one file, hands over the columns or the refusal, and ends. */
+/** The thread of `readParquet`: decodes one file, hands over the columns or the rejection, and ends. */
 
 import { parentPort, workerData } from "node:worker_threads";
 import { HoldfastError } from "../../../errors/index.js";

@@ -14,7 +14,7 @@ const stop = 0;
 const list = 9;
 const struct = 12;
 
-/** Refuses a struct that does not end before `end` or whose lengths do not fit in its bytes; the offset after it. */
+/** Rejects a struct that does not end before `end` or whose lengths do not fit in its bytes; the offset after it. */
 export function checkThrift(bytes: Uint8Array, offset: number, end: number): number {
   const check = new ThriftCheck(bytes, offset, end);
   check.struct(0);

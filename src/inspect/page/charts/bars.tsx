@@ -41,7 +41,7 @@ export interface Holder {
 }
 
 /** So many holders are told one by one; smaller ones together. */
-const mostHolders = 11;
+const maxHolders = 11;
 
 export interface BudgetBarProps {
   readonly holders: readonly Holder[];
@@ -52,7 +52,7 @@ export interface BudgetBarProps {
 /** A thin bar of what is held of the limit, and a thick one of who holds it. */
 export function BudgetBar({ holders, used, limit }: BudgetBarProps) {
   const sorted = [...holders].sort((a, b) => b.bytes - a.bytes);
-  const told = sorted.length > mostHolders + 1 ? sorted.slice(0, mostHolders) : sorted;
+  const told = sorted.length > maxHolders + 1 ? sorted.slice(0, maxHolders) : sorted;
   const rest = used - told.reduce((sum, { bytes }) => sum + bytes, 0);
   const untold = sorted.length - told.length;
   const entries = [

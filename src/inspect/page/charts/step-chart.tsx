@@ -53,7 +53,7 @@ export function StepChart(props: StepChartProps) {
     lacking,
     onDraw,
   } = props;
-  const { shown, range, steps: whole, setRange, refusals } = tables;
+  const { shown, range, steps: whole, setRange, rejections } = tables;
   const chart = useRef<ChartHandle>(null);
 
   const { x, series } = useMemo(() => {
@@ -101,7 +101,7 @@ export function StepChart(props: StepChartProps) {
       controls={
         <>
           {controls}
-          <ZoomState tables={tables} refusal={refusals.get(run)} />
+          <ZoomState tables={tables} rejection={rejections.get(run)} />
         </>
       }
     >
@@ -128,13 +128,13 @@ export function StepChart(props: StepChartProps) {
 
 function ZoomState({
   tables,
-  refusal,
+  rejection,
 }: {
   readonly tables: StepTables;
-  readonly refusal: string | undefined;
+  readonly rejection: string | undefined;
 }) {
   const { range, setRange } = tables;
-  if (refusal !== undefined) return <span class="quiet">{refusal}</span>;
+  if (rejection !== undefined) return <span class="quiet">{rejection}</span>;
   if (!range) return null;
   return (
     <span class="zoom">
@@ -150,9 +150,9 @@ function hasValue(values: Column): boolean {
   return values.some((value) => typeof value === "number" && Number.isFinite(value));
 }
 
-function whyEmpty({ whole, refusals }: StepTables, run: string, lacking: string | undefined): string {
-  const refusal = refusals.get(run);
-  if (refusal !== undefined) return `No steps can be shown: ${refusal}`;
+function whyEmpty({ whole, rejections }: StepTables, run: string, lacking: string | undefined): string {
+  const rejection = rejections.get(run);
+  if (rejection !== undefined) return `No steps can be shown: ${rejection}`;
   const table = whole.get(run);
   if (table === undefined) return "Reading the steps…";
   if (table.rows === 0) return "No steps yet: the first one is noted when it has been made.";

@@ -7,7 +7,7 @@ export interface MarkedCall extends StageCall {
 }
 
 /** More changes than this are not traced to the shortest list: its time grows with their square. */
-const mostChanges = 1500;
+const maxChanges = 1500;
 
 /**
  * Both lists in one, in order, as in a patch: the fewest calls gone and new that lead from one to the other (after Myers). With
@@ -51,7 +51,7 @@ function middleChanges(before: readonly StageCall[], after: readonly StageCall[]
 
 /** The furthest reach on each diagonal, one more change at a time; undefined where there are too many. */
 function shortestPath(before: readonly string[], after: readonly string[]): MarkedCall["mark"][] | undefined {
-  const most = Math.min(mostChanges, before.length + after.length);
+  const most = Math.min(maxChanges, before.length + after.length);
   const reaches: Map<number, number>[] = [];
   let last = new Map<number, number>([[1, 0]]);
   for (let changes = 0; changes <= most; changes++) {

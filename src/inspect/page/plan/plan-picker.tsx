@@ -17,9 +17,9 @@ export function usePlan({ name, plans }: RunDetail, version: number): ChosenPlan
   const [chosen, choose] = useState<number | undefined>(undefined);
   const line = plans.find(({ index }) => index === chosen) ?? largestOf(plans);
   const path = line && runPath(name, `/plans/${line.index}`);
-  const { answer, refusal } = useAnswer<PlanRecord>(path, version);
+  const { answer, rejection } = useAnswer<PlanRecord>(path, version);
   const missing = line
-    ? (refusal ?? (answer ? undefined : "Reading the plan…"))
+    ? (rejection ?? (answer ? undefined : "Reading the plan…"))
     : "No plan yet: a compiled step's plan is noted when the step is first made. Runs that compile nothing have none.";
   return { plan: answer, line, missing, choose };
 }

@@ -7,7 +7,7 @@ import type { RunDetail, TroubleRecord } from "../wire.js";
 /** What each kind means, and what to do. */
 const meanings: Readonly<Record<TroubleRecord["kind"], string>> = {
   stall: "A call stood still for longer than it may. The report says which, on what, and since when.",
-  "capture refused":
+  "capture rejected":
     "The step could not become one graph launch, so it runs call by call: slower, with the same results.",
   "over budget": "Memory was asked for that the budget does not have. The table says who holds it.",
   "steps not finite":
@@ -21,7 +21,7 @@ export function TroubleView({ detail }: { readonly detail: RunDetail }) {
     <div class="troubles">
       {newestFirst.length === 0 ? (
         <p class="empty large">
-          No trouble. Stalls, refused captures, requests over the budget, steps that are not finite and
+          No trouble. Stalls, rejected captures, requests over the budget, steps that are not finite and
           failures would stand here, with what the run was doing.
         </p>
       ) : null}

@@ -3,7 +3,7 @@
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { isSameRange, type Range } from "../charts/scales.js";
 import { covers, rowsOfSteps, stridedAccess } from "../runs/steps.js";
-import { ask, retryMs, runPath, ServerRefusal } from "../server.js";
+import { ask, retryMs, runPath, ServerRejection } from "../server.js";
 import type { StepTable } from "../wire.js";
 
 const points = 2000;
@@ -16,7 +16,7 @@ export interface StepTables {
   readonly shown: ReadonlyMap<string, StepTable>;
   readonly whole: ReadonlyMap<string, StepTable>;
   /** Why a run's steps can't be had. */
-  readonly refusals: ReadonlyMap<string, string>;
+  readonly rejections: ReadonlyMap<string, string>;
   /** Steps of the longest run. */
   readonly steps: Range | undefined;
   /** What is zoomed to; undefined shows everything. */
@@ -27,7 +27,7 @@ export interface StepTables {
 export function useStepTables(names: readonly string[], rows: number): StepTables {
   const [whole, setWhole] = useState<ReadonlyMap<string, StepTable>>(new Map());
   const [part, setPart] = useState<ReadonlyMap<string, StepTable>>(new Map());
-  const [refusals, setRefusals] = useState<ReadonlyMap<string, string>>(new Map());
+  const [rejections, setRejections] = useState<ReadonlyMap<string, string>>(new Map());
   const [range, setRange] = useState<Range | undefined>(undefined);
   const key = names.join("\n");
   const lastAsked = useRef({ key: "", time: 0 });
@@ -70,10 +70,10 @@ export function useStepTables(names: readonly string[], rows: number): StepTable
     try {
       const table = await ask<StepTable>(runPath(name, `/steps?points=${points}`), signal);
       setWhole((last) => new Map(last).set(name, table));
-      setRefusals((last) => without(last, name));
+      setRejections((last) => without(last, name));
     } catch (error) {
       if (signal?.aborted) return;
-      if (error instanceof ServerRefusal) setRefusals((last) => new Map(last).set(name, error.message));
+      if (error instanceof ServerRejection) setRejections((last) => new Map(last).set(name, error.message));
       else setTimeout(() => void load(name, signal), retryMs);
     }
   }
@@ -111,7 +111,7 @@ export function useStepTables(names: readonly string[], rows: number): StepTable
   return {
     shown,
     whole: kept,
-    refusals,
+    rejections,
     steps,
     range: range && steps && isSameRange(range, steps) ? undefined : range,
     setRange,

@@ -14,14 +14,14 @@ const sharedBytes = 48 * 1024;
 const vectorBytes = 16;
 const warp = 32;
 /** Where a block has so many threads, they have registers enough. */
-const mostThreads = 384;
+const maxThreads = 384;
 /** How many vectors a thread holds at most on their way to shared memory: few enough for its registers. */
-const mostVectors = 24;
+const maxVectors = 24;
 /** A lane multiplies so many rows at most, each of so many vectors, by what it reads. */
-const mostRows = 4;
-const mostSteps = 4;
+const maxRows = 4;
+const maxSteps = 4;
 /** A lane has so many of its rows' scores at most. */
-const mostScores = 32;
+const maxScores = 32;
 
 export type Direction = "forward" | "backward";
 
@@ -76,17 +76,17 @@ export function planSmall(
   const owned = isForward ? rows : Math.max(rows, columns);
   const moved = (isForward ? columns : rows + columns) * (widthVectors + valueVectors);
   const groupWarps = Math.max(
-    Math.ceil(owned / mostRows / teamsInWarp),
-    Math.ceil(moved / mostVectors / warp / groups),
+    Math.ceil(owned / maxRows / teamsInWarp),
+    Math.ceil(moved / maxVectors / warp / groups),
   );
   const [teams, threads] = [groupWarps * teamsInWarp, groups * groupWarps * warp];
   const [teamRows, teamTargets] = [Math.ceil(rows / teams), Math.ceil(owned / teams)];
   const heldTargets = teams * teamTargets;
   const vectors = moved + heldTargets * (columnVectors + (isForward ? 0 : 2 * rowVectors));
-  if (threads > mostThreads || vectors * vectorBytes > sharedBytes) return undefined;
+  if (threads > maxThreads || vectors * vectorBytes > sharedBytes) return undefined;
   const scoreRows = Math.ceil(rows / teams / groups);
   const scores = scoreRows * Math.ceil(columns / teamLanes);
-  if (longest > mostSteps * teamLanes || scores > mostScores) return undefined;
+  if (longest > maxSteps * teamLanes || scores > maxScores) return undefined;
   return {
     ...{ heads, rows, columns, width, valueWidth, threads },
     ...{ widthVectors, valueVectors, columnVectors, rowVectors },

@@ -104,10 +104,10 @@ ${declareInputs("key", "value", "outGradient")}
 ${declarePairs("Stored", "queryGradient")}
   const Scalar* const shares = probabilities + (pair * rows + firstRow) * columns;
   Scalar* const gains = scoreGradient + (pair * rows + firstRow) * columns;
-  const unsigned mostSeen = seenBy(firstRow + count - 1, columns, isCausal);
+  const unsigned maxSeen = seenBy(firstRow + count - 1, columns, isCausal);
 
   const auto arriving = matrixOf(outGradientPair + (long long)firstRow * outGradientRow, outGradientRow, 1);
-  multiply(tiles, arriving, matrixOf(valuePair, valueRow, 1), count, mostSeen, valueWidth, [&](unsigned row, unsigned column, Scalar sum) {
+  multiply(tiles, arriving, matrixOf(valuePair, valueRow, 1), count, maxSeen, valueWidth, [&](unsigned row, unsigned column, Scalar sum) {
     gains[(long long)row * columns + column] = sum;
   });
   __syncthreads();
@@ -125,7 +125,7 @@ ${declarePairs("Stored", "queryGradient")}
   });
   __syncthreads();
 
-  multiply(tiles, matrixOf(gains, columns, 1), matrixOf(keyPair, 1, keyRow), count, width, mostSeen, [&](unsigned row, unsigned place, Scalar sum) {
+  multiply(tiles, matrixOf(gains, columns, 1), matrixOf(keyPair, 1, keyRow), count, width, maxSeen, [&](unsigned row, unsigned place, Scalar sum) {
     queryGradientPair[(long long)(firstRow + row) * queryGradientRow + place] = Rounding::of(sum * scale);
   });`;
 

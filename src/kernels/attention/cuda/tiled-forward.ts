@@ -67,10 +67,10 @@ ${declareInputs(...inputs)}
 ${declarePairs("Scalar", "mask")}
 ${declarePairs("Stored", "out")}
   Scalar* const scores = probabilities + (pair * rows + firstRow) * columns;
-  const unsigned mostSeen = seenBy(firstRow + count - 1, columns, isCausal);
+  const unsigned maxSeen = seenBy(firstRow + count - 1, columns, isCausal);
 
   const auto queries = matrixOf(queryPair + (long long)firstRow * queryRow, queryRow, 1);
-  multiply(tiles, queries, matrixOf(keyPair, keyRow, 1), count, mostSeen, width, [&](unsigned row, unsigned column, Scalar sum) {
+  multiply(tiles, queries, matrixOf(keyPair, keyRow, 1), count, maxSeen, width, [&](unsigned row, unsigned column, Scalar sum) {
     Scalar score = sum * scale;
     if (hasMask != 0) score += maskPair[(long long)(firstRow + row) * maskRow + (long long)column * maskColumn];
     scores[(long long)row * columns + column] = score;
@@ -97,6 +97,6 @@ ${declarePairs("Stored", "out")}
   __syncthreads();
 
   const auto weights = matrixOf(scores, columns, 1);
-  multiply(tiles, weights, matrixOf(valuePair, 1, valueRow), count, valueWidth, mostSeen, [&](unsigned row, unsigned place, Scalar sum) {
+  multiply(tiles, weights, matrixOf(valuePair, 1, valueRow), count, valueWidth, maxSeen, [&](unsigned row, unsigned place, Scalar sum) {
     outPair[(long long)(firstRow + row) * outRow + place] = Rounding::of(sum);
   });`;

@@ -10,10 +10,10 @@ import { requireCountable, requireStep } from "./limits.js";
 const partialsOfFew = 32;
 export const partialsOfSome = 128;
 export const partialsOfMany = 1024;
-const mostThreads = 1024;
+const maxThreads = 1024;
 /** What memory brings at a time: of rows that lie apart, a block's columns should fill it. */
 const sectorBytes = 32;
-const mostColumns = 8;
+const maxColumns = 8;
 /** What a thread has on its way from memory at a time, over all inputs. */
 const loadsUnderWay = 16;
 
@@ -49,14 +49,14 @@ export function columnPartials(rows: number): number {
 function sectorColumns({ inputs }: ColumnKernel, { strides }: Columns): number {
   const moving = inputs.filter((_, index) => strides[index]?.column === "unit");
   const widest = Math.max(...moving.map((dtype) => dtypes[dtype].bytes), 1);
-  return Math.min(mostColumns, sectorBytes / widest);
+  return Math.min(maxColumns, sectorBytes / widest);
 }
 
 function layoutOf(kernel: ColumnKernel, launch: Columns, parallelism: number): ColumnLayout {
   const { rows, strides } = launch;
   const parts = columnPartials(rows);
   const columns = columnsPerBlock(kernel, launch, parallelism);
-  const lanes = Math.min(parts, mostThreads / columns);
+  const lanes = Math.min(parts, maxThreads / columns);
   const loadsPerTurn = (parts / lanes) * Math.max(1, kernel.inputs.length);
   let turns = 1;
   while (turns * parts < rows && 2 * turns * loadsPerTurn <= loadsUnderWay) turns *= 2;

@@ -18,10 +18,10 @@ export const columnPartialCount = partialsOfSome;
 /** How many of a column's partial sums are a block's. */
 const parts = partialsOfMany / columnPartialCount;
 const warp = 32;
-const mostThreads = 1024;
+const maxThreads = 1024;
 /** What the warps of a block can pass on; and by the compute capability, where that is more. */
-const mostSharedBytes = 48 * 1024;
-const mostSharedBytesOf: ReadonlyMap<string, number> = new Map([
+const maxSharedBytes = 48 * 1024;
+const maxSharedBytesOf: ReadonlyMap<string, number> = new Map([
   ["8.0", 160 * 1024],
   ["9.0", 224 * 1024],
   ["10.0", 224 * 1024],
@@ -37,7 +37,7 @@ export function storesColsums(kernel: RowKernel): boolean {
 }
 
 /** What a thread may hold of its row: the more threads a block has, the fewer registers are left for each. */
-function mostHeldBytes(threads: number): number {
+function maxHeldBytes(threads: number): number {
   return threads <= 768 ? 240 : 128;
 }
 
@@ -53,7 +53,7 @@ export function columnPartialsOf(
   const width = packs * 4 * warp;
   const summed = colsumOutputs(kernel).map((output) => kernel.outputs[output]?.dtype);
   const sharedBytes = summed.length * turns * parts * width * dtypes.f32.bytes;
-  const fitsMemory = threads > 0 && threads <= mostThreads && heldBytes <= mostHeldBytes(threads);
+  const fitsMemory = threads > 0 && threads <= maxThreads && heldBytes <= maxHeldBytes(threads);
   return fitsMemory && summed.every((dtype) => dtype === "f32")
     ? { turns, threads, width, sharedBytes }
     : undefined;
@@ -64,7 +64,7 @@ export function fitsIn(
   { computeCapability = "" }: Pick<DeviceInfo, "computeCapability">,
   { sharedBytes }: ColumnPartialsLayout,
 ): boolean {
-  return sharedBytes <= (mostSharedBytesOf.get(computeCapability) ?? mostSharedBytes);
+  return sharedBytes <= (maxSharedBytesOf.get(computeCapability) ?? maxSharedBytes);
 }
 
 export interface ColumnPartialsLayout {

@@ -54,8 +54,8 @@ const transformer: Sizes = [12, 12, 64, 64];
 
 /** The most that lanes have to hold: of rows, of scores, and where a block has the most of them. */
 const longest = { f32: [16, 12, 128, 128], f64: [16, 12, 64, 64] } as const;
-const mostScores: Sizes = [16, 64, 4, 4];
-const mostThreads = { f32: [1, 64, 48, 48], f64: [1, 64, 12, 12] } as const;
+const maxScores: Sizes = [16, 64, 4, 4];
+const maxThreads = { f32: [1, 64, 48, 48], f64: [1, 64, 12, 12] } as const;
 
 const kernels: readonly KernelSource[] = [
   ...Object.values(randomKernels),
@@ -72,8 +72,8 @@ const kernels: readonly KernelSource[] = [
       small(direction, dtype, [5, 7, 3, 9], false),
       small(direction, dtype, longest[dtype], false),
     ]),
-    small("forward", dtype, mostScores, false),
-    small("backward", dtype, mostThreads[dtype], false),
+    small("forward", dtype, maxScores, false),
+    small("backward", dtype, maxThreads[dtype], false),
     tiledForwardKernel(elementsOf(dtype), "out"),
     tiledRowsKernel(elementsOf(dtype), "out"),
     tiledColumnsKernel(elementsOf(dtype), "out"),

@@ -95,7 +95,7 @@ function elementConfig(
 const longestWarpRow = 1024;
 const longestSmallBlockRow = 8192;
 /** What of a row's inputs a thread may hold in its registers: the more threads a block has, the fewer are left for each. */
-function mostHeldBytes(lanes: number): number {
+function maxHeldBytes(lanes: number): number {
   if (lanes <= 32) return 384;
   return lanes <= 256 ? 128 : 64;
 }
@@ -116,7 +116,7 @@ function reducingConfig(
   const lanes = lanesOf(row.size);
   const all = Math.max(1, Math.ceil(row.size / (vectorWidth * lanes)));
   const bytes = heldBytes(facts, layout, all);
-  const packs = bytes <= mostHeldBytes(lanes) ? all : 0;
+  const packs = bytes <= maxHeldBytes(lanes) ? all : 0;
   const held = { lanes, packs, heldBytes: packs === 0 ? 0 : bytes };
   const sizes = [rows, row.size];
   addSteps(kernel, iteration, layout.inner, sizes);

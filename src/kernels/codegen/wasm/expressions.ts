@@ -27,7 +27,7 @@ export interface Leaves {
   pushRow(): void;
 }
 
-/** What an expression refers to, or a refusal where its kernel has no such thing. */
+/** What an expression refers to, or a rejection where its kernel has no such thing. */
 export function given<T>(found: T | undefined, what: string, kernel: string): T {
   if (found !== undefined) return found;
   throw new HoldfastError(

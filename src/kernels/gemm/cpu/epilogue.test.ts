@@ -73,7 +73,7 @@ for (const { device, skip, open } of kernelDevices) {
       );
     });
 
-    test("a bias that is too short for its batch is refused with both sizes", () => {
+    test("a bias that is too short for its batch is rejected with both sizes", () => {
       runtime.step(() => {
         const matrix = (label: string) => {
           const storage = runtime.arena.allocate(2 * 16 * 4, label);

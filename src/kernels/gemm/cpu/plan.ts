@@ -30,10 +30,10 @@ export interface PackedPlan {
 export type GemmPlan = { readonly way: DirectConfig } | PackedPlan;
 
 /** Below this many multiplications a product does not earn back its packing; measured on cubes. */
-const leastPackedWork: Readonly<Record<DirectConfig, number>> = { columns: 64 ** 3, dots: 40 ** 3 };
+const minPackedWork: Readonly<Record<DirectConfig, number>> = { columns: 64 ** 3, dots: 40 ** 3 };
 
 /** A packed operand is read once for every panel of the other; where those are few, packing costs more than it wins. */
-const leastPackedSide = 24;
+const minPackedSide = 24;
 
 export function planGemm(shape: GemmShape): GemmPlan {
   const form = directConfig(shape);
@@ -41,8 +41,8 @@ export function planGemm(shape: GemmShape): GemmPlan {
   const { m, n, k } = shape;
   // Columns are summed in vectors; with fewer columns than lanes a tile's padding is the lesser waste.
   const hasVectors = form === "dots" || n >= elementOf(shape.dtype).lanes;
-  const isThin = hasVectors && Math.min(m, n, k) < leastPackedSide;
-  return isThin || m * n * k < leastPackedWork[form] ? { way: form } : planPacked(shape);
+  const isThin = hasVectors && Math.min(m, n, k) < minPackedSide;
+  return isThin || m * n * k < minPackedWork[form] ? { way: form } : planPacked(shape);
 }
 
 /** Neither form suits two transposed operands: those are always packed. */

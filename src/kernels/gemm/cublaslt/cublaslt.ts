@@ -4,10 +4,10 @@ import type { GemmMatrix, KernelSource, Parameter, Product } from "../../../driv
 import type { Runtime } from "../../../runtime/index.js";
 import { literalKey, type Span } from "../../../units/index.js";
 import type { GemmDesc, GemmInputDtype, GemmProblem, MatrixLayout } from "../desc.js";
-import { accessToC, refused, requireBiasAsResult } from "../desc.js";
+import { accessToC, rejected, requireBiasAsResult } from "../desc.js";
 
 /** How far an address is looked at: more alignment than this is of no use to any kernel. */
-const mostAlignment = 128;
+const maxAlignment = 128;
 
 export function launchCublasLt(runtime: Runtime, problem: GemmProblem<GemmInputDtype>, op: string): void {
   requireBiasAsResult(problem);
@@ -18,7 +18,7 @@ export function launchCublasLt(runtime: Runtime, problem: GemmProblem<GemmInputD
   if (workspaceBytes > 0) {
     if (!scratch || scratch.span.size < workspaceBytes) {
       const there = scratch ? `"${scratch.label}" has ${scratch.span.size}` : "none was given";
-      throw refused(
+      throw rejected(
         `the library needs ${workspaceBytes} bytes of scratch memory, and ${there}. Ask gemmScratchBytes how much to allocate.`,
       );
     }
@@ -111,7 +111,7 @@ function matrixOf(
 
 /** The largest power of two that divides an address. */
 function alignmentOf(address: number): number {
-  let alignment = mostAlignment;
+  let alignment = maxAlignment;
   while (address % alignment !== 0) alignment /= 2;
   return alignment;
 }

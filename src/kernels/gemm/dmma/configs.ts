@@ -48,10 +48,10 @@ export interface DmmaConfig {
 }
 
 /** With fewer terms than this a library's kernel is done before our first tile has come. */
-const fewestTerms = 32;
+const minTerms = 32;
 
 /** Blocks for some of the multiprocessors: a product that has fewer is better cut along its terms, by a library. */
-const leastShare = 0.2;
+const minShare = 0.2;
 
 /** What decides about tiles on a device. */
 type Device = Pick<DeviceInfo, "kind" | "computeCapability" | "parallelism">;
@@ -94,7 +94,7 @@ export function dmmaBlocks(
 function canImplement(problem: GemmDesc): boolean {
   const { dtype, resultDtype = dtype, k, a, b } = problem;
   // Float by float our copies take longer than what they are for.
-  return dtype === "f32" && resultDtype === "f32" && k >= fewestTerms && chunkOf(a) > 1 && chunkOf(b) > 1;
+  return dtype === "f32" && resultDtype === "f32" && k >= minTerms && chunkOf(a) > 1 && chunkOf(b) > 1;
 }
 
 /** What one text of a kernel can't have both ways; and blocks that are to end together have as many terms. */
@@ -109,7 +109,7 @@ function bestTile(multiprocessors: number, problems: readonly GemmDesc[]): DmmaT
   let best: { readonly tile: DmmaTile; readonly time: number } | undefined;
   for (const tile of dmmaTiles) {
     const blocks = problems.reduce((sum, problem) => sum + dmmaBlocks(problem, tile), 0);
-    if (blocks < leastShare * multiprocessors) continue;
+    if (blocks < minShare * multiprocessors) continue;
     const rounds = Math.ceil(blocks / multiprocessors);
     const time = rounds * tile.rows * tile.columns * (rounds === 1 ? tile.alone : tile.shared);
     if (!best || time < best.time) best = { tile, time };

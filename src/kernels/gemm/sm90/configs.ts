@@ -54,7 +54,7 @@ export const splitKTile: WarpgroupTile = {
 };
 
 /** More sums than these are too many for a block's registers, and more lines for one instruction. */
-const [maxAccumulators, mostLines] = [256 * 128, 256];
+const [maxAccumulators, maxLines] = [256 * 128, 256];
 
 /**
  * Of the flipped tiles of which there are no more than multiprocessors, so that all are made at once, the one that has the least to
@@ -65,10 +65,10 @@ export function waveTileOf(
   parallelism: number,
 ): WarpgroupTile | undefined {
   let best: WarpgroupTile | undefined;
-  for (let columns = 64; columns <= mostLines && columns - 64 < n; columns += 64) {
+  for (let columns = 64; columns <= maxLines && columns - 64 < n; columns += 64) {
     const down = Math.floor(parallelism / (batch * Math.ceil(n / columns)));
     const rows = 8 * Math.ceil(m / (8 * down));
-    if (rows > mostLines || rows * columns > maxAccumulators) continue;
+    if (rows > maxLines || rows * columns > maxAccumulators) continue;
     if (best && rows + columns >= best.rows + best.columns) continue;
     best = { rows, columns, stages: 8, down: 1, across: columns / 64, swapsAB: true };
   }
@@ -160,8 +160,8 @@ export function groupConfigOf(
  * the pass is mostly its launch, which is worth more terms.
  */
 const finishing = {
-  large: { mostTerms: 512, leastElements: 1 << 20 },
-  small: { mostTerms: 768, leastElements: 1 << 19 },
+  large: { maxTerms: 512, minElements: 1 << 20 },
+  small: { maxTerms: 768, minElements: 1 << 19 },
 } as const;
 
 /** Large tiles that are fewer than this share of the multiprocessors leave too many of them idle. */
@@ -181,11 +181,11 @@ export function epilogueConfigOf(
   const isWide = warpgroupBlocks(problem, tiles.large) >= minShareForEpilogue * device.parallelism;
   // Floats that are turned round in small tiles are turned more often.
   const isForLarge = isWide || transposesB({ element, isKMajor }) || onlyMoves(kernel);
-  const { mostTerms, leastElements } = isForLarge ? finishing.large : finishing.small;
+  const { maxTerms, minElements } = isForLarge ? finishing.large : finishing.small;
   const tile: WarpgroupTile = isForLarge
     ? tiles.large
     : (waveTileOf(problem, device.parallelism) ?? tiles.small);
-  if (k > mostTerms || m * n < leastElements || c.rowStride !== n) return undefined;
+  if (k > maxTerms || m * n < minElements || c.rowStride !== n) return undefined;
   const { usesPlace, readsAtIndex } = factsOf(kernel);
   if (!isOfElements(kernel) || usesPlace || readsAtIndex || kernel.inputs[product] !== "f32")
     return undefined;
@@ -226,7 +226,7 @@ export function batchConfigOf(
 const plainTiles = [tiles.large, tiles.small] as const;
 
 /** With fewer blocks than this share of the multiprocessors nothing is won. */
-const leastShare = 1 / 3;
+const minShare = 1 / 3;
 
 /**
  * The forms of a product by itself or of a batch, for callers that measure whether one is faster than the library's. The place of each is its
@@ -248,7 +248,7 @@ export function plainConfigsOf(
       (tile) =>
         m >= tile.rows &&
         n >= tile.columns &&
-        warpgroupBlocks(problem, tile) >= leastShare * device.parallelism,
+        warpgroupBlocks(problem, tile) >= minShare * device.parallelism,
     )
     .map((tile) => ({
       ...{ element, tile, isKMajor, hasBias: bias !== undefined, columns: n, isSingle: batch === 1 },

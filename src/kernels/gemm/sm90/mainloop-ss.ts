@@ -21,7 +21,7 @@ import { type PrintedEpilogue, printEpilogue } from "./epilogue.js";
 import { epilogueStoreFor, storesResult, swappedStride } from "./epilogue-store.js";
 import { loadingFours, mmaSyncMainloop, storeMmaSync } from "./mainloop-mma-sync.js";
 import { rsBody, rsBytes, rsThreads, sharingOfTerms } from "./mainloop-rs.js";
-import { mostTileBytes, prologueFor, sides, tileScheduler, transposedTiles } from "./smem-tiles.js";
+import { maxTileBytes, prologueFor, sides, tileScheduler, transposedTiles } from "./smem-tiles.js";
 
 /** What a kernel knows of each of its products besides its operands; nothing of a C that it does not store. */
 function figuresFor(finish: Epilogue | undefined): readonly string[] {
@@ -154,7 +154,7 @@ function memoryFor(form: Sm90Config): { stages: number; sharedBytes: number } {
   const { rows, columns, down, across } = tile;
   const transposedBytes = transposesB(form) && !isMmaSyncMainloop(form) ? transposedTiles * columns * 128 : 0;
   const stageBytes = (rows + columns) * 128;
-  const stages = Math.min(tile.stages, Math.floor((mostTileBytes - transposedBytes) / stageBytes));
+  const stages = Math.min(tile.stages, Math.floor((maxTileBytes - transposedBytes) / stageBytes));
   const tileBytes = stages * stageBytes + transposedBytes + 2 * stages * 8;
   const turningBytes = tile.swapsAB
     ? rows * swappedStride(tile) * 4

@@ -362,7 +362,7 @@ describe("a product by warpgroups", { skip: cudaMissing }, () => {
         form: { ...form, hasBias: false },
       }),
     };
-    // As many columns as terms, so that B the other way round lies in its memory, too: what goes beyond that is refused.
+    // As many columns as terms, so that B the other way round lies in its memory, too: what goes beyond that is rejected.
     const even = { ...plain, n: plain.k };
     for (const [what, inject] of Object.entries(faults)) {
       runtime.step(() => {
@@ -374,7 +374,7 @@ describe("a product by warpgroups", { skip: cudaMissing }, () => {
     }
   });
 
-  test("is refused with a layout in which an operand would go beyond its memory", () => {
+  test("is rejected with a layout in which an operand would go beyond its memory", () => {
     runtime.step(() => {
       const { problem, form } = place(plain, "bf16");
       const turned = { ...form, isKMajor: { ...form.isKMajor, b: true } };
@@ -629,7 +629,7 @@ describe("a product by warpgroups", { skip: cudaMissing }, () => {
     }
   });
 
-  test("is what groupedGemm and gemmWithEpilogue launch on Hopper, and refused elsewhere", () => {
+  test("is what groupedGemm and gemmWithEpilogue launch on Hopper, and rejected elsewhere", () => {
     const isHopper = runtime.device.computeCapability === "9.0";
     runtime.step(() => {
       const drawn = { ...plain, m: 64, n: 64, k: 1024, bias: "none" } as const;

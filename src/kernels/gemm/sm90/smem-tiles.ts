@@ -61,7 +61,7 @@ struct Side {
 };`;
 
 /** What a block may have of a multiprocessor's memory, less what stands around its tiles. */
-export const mostTileBytes = 225 * 1024;
+export const maxTileBytes = 225 * 1024;
 
 /** How many tiles that have been turned round there are: one is being made while two may still be multiplied. */
 export const transposedTiles = 3;

@@ -185,7 +185,7 @@ describe("the watchdog", () => {
     assert.deepEqual(readdirSync(reportDir), []);
   });
 
-  it("refuses a limit that is no time", () => {
+  it("rejects a limit that is no time", () => {
     const recorder = new Recorder();
     const options = {
       ...{ sharedStatus: new SharedStatus(), labels: recorder.labels, recorder, reportDir },

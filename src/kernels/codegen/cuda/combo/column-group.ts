@@ -20,7 +20,7 @@ import {
   stepThreads,
   unitBytes,
 } from "../split-column-kernel.js";
-import { type ComboLaunch, identityOf, mostArguments, runCombo, type Task } from "./combo-kernel.js";
+import { type ComboLaunch, identityOf, maxArguments, runCombo, type Task } from "./combo-kernel.js";
 
 export interface ColumnGroupMember extends ColumnDesc {
   /** The inputs, then the outputs. */
@@ -32,10 +32,10 @@ export interface ColumnGroupMember extends ColumnDesc {
 const blocksAtOnce = 2;
 const options = { threads: stepThreads, blocksAtOnce };
 /** The threads beside each other that read a row: of many columns, and of few rows, which are soon read. */
-const [mostLanes, mostLanesOfFew, fewestLanes] = [32, 8, 8];
+const [maxLanes, maxLanesOfFew, minLanes] = [32, 8, 8];
 /** What one load brings at most. */
 const loadBytes = 16;
-const mostWidth = 8;
+const maxWidth = 8;
 /** So many elements are soon read. */
 const shortElements = 12 * 1024;
 /** Of a thread's registers: for partial results, and for what is on its way from memory. */
@@ -48,7 +48,7 @@ interface ColumnDesc extends Columns {
 
 /** Can a launch take so many arguments, whichever of the kernels' two steps it makes? */
 export function areColumnArgumentsFew(kernels: readonly ColumnKernel[]): boolean {
-  return sumOf(kernels, (one) => Math.max(argumentsOf(one), combineArguments(one))) <= mostArguments;
+  return sumOf(kernels, (one) => Math.max(argumentsOf(one), combineArguments(one))) <= maxArguments;
 }
 
 function argumentsOf({ inputs, outputs, scalars }: ColumnKernel): number {
@@ -226,14 +226,14 @@ function widthOf({ kernel, columns, strides, operands }: ColumnGroupMember): num
       const address = operands[input]?.span.address ?? 1;
       return column === "none" || (bytes <= loadBytes && row % width === 0 && address % bytes === 0);
     });
-  let width = mostWidth;
+  let width = maxWidth;
   while (width > 1 && !isFit(width)) width /= 2;
   return width;
 }
 
 function lanesOf(count: number, sets: number): number {
-  const most = sets > 1 ? mostLanes : mostLanesOfFew;
-  let lanes = fewestLanes;
+  const most = sets > 1 ? maxLanes : maxLanesOfFew;
+  let lanes = minLanes;
   while (lanes < count && lanes < most) lanes *= 2;
   return lanes;
 }

@@ -26,7 +26,7 @@ export interface Task {
 }
 
 /** A kernel's arguments have a limit of 4 KiB; none is larger than eight bytes. */
-export const mostArguments = 500;
+export const maxArguments = 500;
 
 const identities = new WeakMap<object, number>();
 let known = 0;

@@ -6,7 +6,7 @@
 import type { Iteration, RowKernel } from "../../../../ir/index.js";
 import type { Storage } from "../../../../runtime/index.js";
 import { cudaRowConfig, groupThreads, hasGroupConfig } from "../row-config.js";
-import { type ComboLaunch, identityOf, mostArguments, runCombo, type Task } from "./combo-kernel.js";
+import { type ComboLaunch, identityOf, maxArguments, runCombo, type Task } from "./combo-kernel.js";
 
 export interface RowGroupMember {
   readonly kernel: RowKernel;
@@ -21,7 +21,7 @@ export interface RowGroupMember {
 /** Can one launch run these? Not where a row takes more threads than blocks have here, or a launch too few arguments. */
 export function canGroupRows(members: readonly Omit<RowGroupMember, "operands">[]): boolean {
   const given = members.reduce((sum, one) => sum + argumentsOf(one), 0);
-  return given <= mostArguments && members.every((one) => hasGroupConfig(one.kernel, one.iteration));
+  return given <= maxArguments && members.every((one) => hasGroupConfig(one.kernel, one.iteration));
 }
 
 /** At the most: the operands with a step along each axis, the sizes, the scalars, and where its blocks end. */

@@ -1,4 +1,4 @@
-/** Row C12: a refused capture leaves state untouched, whatever refused it and however far it had come. */
+/** Row C12: a rejected capture leaves state untouched, whatever rejected it and however far it had come. */
 
 import assert from "node:assert/strict";
 import {
@@ -44,15 +44,15 @@ function updateState(runtime: Runtime, { p, kept, part, one, twoOnes }: State): 
   add(runtime, part, twoOnes, part);
 }
 
-/** Everything that a refused capture must leave as it was. */
+/** Everything that a rejected capture must leave as it was. */
 function lookAt(runtime: Runtime, state: State) {
   const values = Object.entries(state).map(([name, storage]) => [name, [...readF32(runtime, storage)]]);
   const { used, left } = runtime.budget;
   return { values, figures: runtime.arena.figures, used, left, holders: runtime.budget.holders() };
 }
 
-/** One way in which a capture is refused. */
-interface Refusal {
+/** One way in which a capture is rejected. */
+interface Rejection {
   readonly because: string;
   readonly code: ErrorCode | "its own error";
   readonly wrap?: (device: Driver) => Driver;
@@ -65,40 +65,40 @@ const failing = (script: string) => (device: Driver) => faulty(strict(device), [
 /** The function is run three times: observed, run directly, recorded. */
 const passes = [1, 2, 3];
 
-const refusals: readonly Refusal[] = [
+const rejections: readonly Rejection[] = [
   {
     because: "the function reads a value",
-    code: "CAPTURE_REFUSED",
+    code: "CAPTURE_REJECTED",
     afterwards: (runtime, { p }) => runtime.read(p),
   },
   {
     because: "the function uploads",
-    code: "CAPTURE_REFUSED",
+    code: "CAPTURE_REJECTED",
     afterwards: (runtime, { p }) => runtime.upload([{ source: new Float32Array(3), target: p }]),
   },
   {
     because: "the function synchronises",
-    code: "CAPTURE_REFUSED",
+    code: "CAPTURE_REJECTED",
     afterwards: (runtime) => runtime.synchronize(),
   },
   {
     because: "the function opens a step",
-    code: "CAPTURE_REFUSED",
+    code: "CAPTURE_REJECTED",
     afterwards: (runtime) => runtime.step(() => undefined),
   },
   {
     because: "the function resets the arena",
-    code: "CAPTURE_REFUSED",
+    code: "CAPTURE_REJECTED",
     afterwards: (runtime, _, run) => run === 1 && runtime.arena.reset(),
   },
   {
     because: "the function releases a region",
-    code: "CAPTURE_REFUSED",
+    code: "CAPTURE_REJECTED",
     afterwards: (runtime, _, run) => run === 1 && runtime.persistent.release(runtime.persistent.regions[0]!),
   },
   {
     because: "the function launches on a second stream",
-    code: "CAPTURE_REFUSED",
+    code: "CAPTURE_REJECTED",
     afterwards: (runtime, { one }) => add(runtime, one, one, one, runtime.createStream()),
   },
   {
@@ -108,25 +108,25 @@ const refusals: readonly Refusal[] = [
   },
   {
     because: "the function is async",
-    code: "CAPTURE_REFUSED",
+    code: "CAPTURE_REJECTED",
     afterwards: () => Promise.resolve(),
   },
   ...passes.slice(1).map(
-    (pass): Refusal => ({
+    (pass): Rejection => ({
       because: `the function allocates in pass ${pass}`,
-      code: "CAPTURE_REFUSED",
+      code: "CAPTURE_REJECTED",
       afterwards: (runtime, _, run) => run === pass && runtime.arena.allocate(256, "late"),
     }),
   ),
   ...passes.slice(1).map(
-    (pass): Refusal => ({
+    (pass): Rejection => ({
       because: `the function does other work in pass ${pass}`,
-      code: "CAPTURE_REFUSED",
+      code: "CAPTURE_REJECTED",
       afterwards: (runtime, { p, one }, run) => run === pass && add(runtime, p, one, p),
     }),
   ),
   ...passes.map(
-    (pass): Refusal => ({
+    (pass): Rejection => ({
       because: `the function throws in pass ${pass}`,
       code: "its own error",
       afterwards: (_runtime, _state, run) => {
@@ -191,7 +191,7 @@ type Capture = (runtime: Runtime, body: () => void) => Replayable;
 const soundCapture: Capture = (runtime, body) => runtime.capture("update", body);
 
 /** The old way: what could not be captured is run at once, on top of what the attempt has done. */
-const runAgainOnRefusal: Capture = (runtime, body) => {
+const runAgainOnRejection: Capture = (runtime, body) => {
   try {
     return soundCapture(runtime, body);
   } catch {
@@ -204,12 +204,12 @@ function codeOf(error: unknown): string {
   return error instanceof HoldfastError ? error.code : (error as Error).message;
 }
 
-for (const { because, code, wrap = strict, afterwards = () => undefined } of refusals) {
+for (const { because, code, wrap = strict, afterwards = () => undefined } of rejections) {
   regressionRow<Capture>({
     row: "C12",
-    rule: `refused because ${because}, a capture leaves bytes, pins and budget as they were`,
+    rule: `rejected because ${because}, a capture leaves bytes, pins and budget as they were`,
     sound: soundCapture,
-    faults: { [`refused because ${because}, the work is run again at once`]: runAgainOnRefusal },
+    faults: { [`rejected because ${because}, the work is run again at once`]: runAgainOnRejection },
     check(capture) {
       withRuntime(
         { ...memory, capture: "on" },
@@ -248,7 +248,7 @@ interface AutoRun {
 
 regressionRow<AutoRun>({
   row: "C12",
-  rule: 'in mode "auto" refused work runs directly, once a replay and not before, and the refusal is told once',
+  rule: 'in mode "auto" rejected work runs directly, once a replay and not before, and the rejection is told once',
   sound: { capture: soundCapture, wrap: strict },
   faults: {
     "the work is run again at once": {
@@ -283,9 +283,9 @@ regressionRow<AutoRun>({
           assert.deepEqual([...readF32(runtime, state.p)], expected, `attempt ${attempt + 1}`);
           assert.equal(runs - runsBefore, 3, "one run a replay");
         }
-        const refusalsTold = told.filter((text) => text.includes("a capture was refused"));
-        assert.equal(refusalsTold.length, 1);
-        assert.match(refusalsTold[0]!, /allocation of 256 B by late inside capture "update"/);
+        const rejectionsTold = told.filter((text) => text.includes("a capture was rejected"));
+        assert.equal(rejectionsTold.length, 1);
+        assert.match(rejectionsTold[0]!, /allocation of 256 B by late inside capture "update"/);
       },
       wrap,
     );

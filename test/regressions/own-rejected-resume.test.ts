@@ -1,4 +1,4 @@
-/** S9: a resume with other settings was refused, and the good run that it was refused by counted as failed from then on. */
+/** S9: a resume with other settings was rejected, and the good run that it was rejected by counted as failed from then on. */
 
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
@@ -19,7 +19,7 @@ import { bytesIn } from "../support/folder-bytes.js";
 import { makeFolder } from "../support/folders.js";
 import { patternedCheckpoint } from "../support/patterned-checkpoint.js";
 import { regressionRow } from "../support/regressions.js";
-import { refuses } from "../support/rejects.js";
+import { rejects } from "../support/rejects.js";
 
 type Options = Parameters<typeof crossasset.openJobRun>[0];
 
@@ -60,7 +60,7 @@ function damage(file: string): void {
   writeFileSync(file, bytes);
 }
 
-interface Refusal {
+interface Rejection {
   readonly code: ErrorCode;
   /** What is wrong with the run. */
   readonly spoil?: (path: string) => void;
@@ -68,7 +68,7 @@ interface Refusal {
   readonly asked?: Partial<Options>;
 }
 
-const refusals: Readonly<Record<string, Refusal>> = {
+const rejections: Readonly<Record<string, Rejection>> = {
   "another setting": { code: "BAD_SETTING", asked: { settings: { ...settings, lr: 0.002 } } },
   "a setting more": { code: "BAD_SETTING", asked: { settings: { ...settings, dropout: 0.1 } } },
   "other data": { code: "BAD_SETTING", asked: { settings: { ...settings, checksum: "fedcba9876543210" } } },
@@ -114,7 +114,7 @@ type Resume = (options: Options) => void;
 
 regressionRow<Resume>({
   row: "S9",
-  rule: "a refused resume leaves every byte of the run as it was, and its health",
+  rule: "a rejected resume leaves every byte of the run as it was, and its health",
   sound: (options) => void crossasset.openJobRun(options),
   faults: {
     "the status says running before the settings are compared": (options) => {
@@ -135,11 +135,11 @@ regressionRow<Resume>({
     },
   },
   check: (resume) => {
-    for (const [what, { code, spoil, asked = {} }] of Object.entries(refusals)) {
+    for (const [what, { code, spoil, asked = {} }] of Object.entries(rejections)) {
       const path = stoppedRun();
       spoil?.(path);
       const before = bytesIn(path);
-      refuses(code, () => resume({ path, settings, device: "CPU", ...asked }));
+      rejects(code, () => resume({ path, settings, device: "CPU", ...asked }));
       assert.deepEqual(bytesIn(path), before, what);
       assert.equal(healthOf(path).state, "stopped", what);
     }

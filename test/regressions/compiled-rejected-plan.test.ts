@@ -1,4 +1,4 @@
-/** S4: a model of any width can be trained, and a plan that the verifier refuses is made without passes, out loud. */
+/** S4: a model of any width can be trained, and a plan that the verifier rejects is made without passes, out loud. */
 
 import assert from "node:assert/strict";
 import { readdirSync } from "node:fs";
@@ -48,9 +48,9 @@ const placedTooEarly: Partial<Order> = { fusionPosition: (a, b) => Math.min(a.po
 
 regressionRow<DeviceOptions>({
   row: "S4",
-  rule: "a compiled step whose plan is refused runs without the pass at fault and those after it: eager bits, one warning, a report, and explain() says so",
-  sound: { onRefusedPlan: "fallback" },
-  faults: { "a refusal ends the user's training": { onRefusedPlan: "error" } },
+  rule: "a compiled step whose plan is rejected runs without the pass at fault and those after it: eager bits, one warning, a report, and explain() says so",
+  sound: { onRejectedPlan: "fallback" },
+  faults: { "a rejection ends the user's training": { onRejectedPlan: "error" } },
   check(options) {
     const [reports, printed]: [string, string[]] = [makeFolder(), []];
     const print = (text: string): void => void printed.push(text);
@@ -90,16 +90,16 @@ regressionRow<DeviceOptions>({
         };
       });
       assert.deepEqual(compiled, eager);
-      const warnings = printed.filter((text) => text.includes("the verifier refused"));
+      const warnings = printed.filter((text) => text.includes("the verifier rejected"));
       assert.equal(warnings.length, 1, printed.join(""));
       const [report = "no report", ...others] = readdirSync(reports);
       assert.deepEqual(others, []);
       assert.match(
         warnings[0]!,
-        /^holdfast: the verifier refused a plan of compiled training, .* without the pass "fuse"/,
+        /^holdfast: the verifier rejected a plan of compiled training, .* without the pass "fuse"/,
       );
       assert.ok(warnings[0]!.includes(report), warnings[0]);
-      assert.match(explained, /^fuse +left out: the verifier refused the plan with it/m);
+      assert.match(explained, /^fuse +left out: the verifier rejected the plan with it/m);
     });
   },
 });

@@ -17,5 +17,5 @@ export function notBegun(stream: Pick<Stream, "id">, origin: Pick<Stream, "id"> 
 
 export function capturedEvent(event: Event): HoldfastError {
   const message = `Event #${event.id} was last recorded inside a capture that has ended, so it marks no work that runs. Record it again first.`;
-  return new HoldfastError("CAPTURE_REFUSED", message, { numbers: { event: event.id } });
+  return new HoldfastError("CAPTURE_REJECTED", message, { numbers: { event: event.id } });
 }

@@ -1,4 +1,4 @@
-/** How a file of bars is refused: the file, what was found there, and what to do. Text from a file is quoted and cut. */
+/** How a file of bars is rejected: the file, what was found there, and what to do. Text from a file is quoted and cut. */
 
 import { type ErrorNumbers, HoldfastError } from "../../errors/index.js";
 
@@ -17,7 +17,7 @@ export function badBars(
   });
 }
 
-/** What can't be read or written for a reason of the system's or of the format's; refusals of our own stay as they are. */
+/** What can't be read or written for a reason of the system's or of the format's; rejections of our own stay as they are. */
 export function wrapFault(file: string, what: string, cause: unknown, advice: string): HoldfastError {
   if (cause instanceof HoldfastError) return cause;
   const why = cause instanceof Error ? cause.message : String(cause);

@@ -1,4 +1,4 @@
-/** A system that refuses threads is no reason to fail: fewer threads are used, with a warning. */
+/** A system that rejects threads is no reason to fail: fewer threads are used, with a warning. */
 
 import assert from "node:assert/strict";
 import { once } from "node:events";
@@ -7,7 +7,7 @@ import { Device, ones, openCpuDriver, stopOnSignals } from "holdfast";
 import { Recorder } from "../src/runtime/observe/recorder.js";
 import { SharedStatus } from "../src/runtime/observe/shared-status.js";
 import { startWatchdog } from "../src/runtime/observe/watchdog/index.js";
-import { withoutThreads } from "./support/refused-threads.js";
+import { withoutThreads } from "./support/rejected-threads.js";
 
 for (const [allowed, left] of [
   [0, 1],

@@ -1,9 +1,9 @@
-/** A system that refuses threads, for tests: `new Worker` throws as Node does where the kernel gives it no more. */
+/** A system that rejects threads, for tests: `new Worker` throws as Node does where the kernel gives it no more. */
 
 import { syncBuiltinESMExports } from "node:module";
 import threads, { type Worker } from "node:worker_threads";
 
-/** Runs a function while every thread after the first few is refused. Returns its result and the warnings that came. */
+/** Runs a function while every thread after the first few is rejected. Returns its result and the warnings that came. */
 export async function withoutThreads<Result>(
   body: () => Result | Promise<Result>,
   allowed = 0,
@@ -13,14 +13,14 @@ export async function withoutThreads<Result>(
     void warnings.push(`${warning.code} ${warning.message}`);
   const { Worker: Real } = threads;
   let left = allowed;
-  class Refused extends Real {
+  class Rejected extends Real {
     constructor(...args: ConstructorParameters<typeof Worker>) {
       if (left-- <= 0) throw Object.assign(new Error("EAGAIN"), { code: "ERR_WORKER_INIT_FAILED" });
       super(...args);
     }
   }
   process.on("warning", note);
-  threads.Worker = Refused;
+  threads.Worker = Rejected;
   syncBuiltinESMExports();
   try {
     const result = await body();

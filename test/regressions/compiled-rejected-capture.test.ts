@@ -1,5 +1,5 @@
 /**
- * C12 for compiled steps: a refused capture leaves everything as it was. Where captures are a must, that is an error, and the
+ * C12 for compiled steps: a rejected capture leaves everything as it was. Where captures are a must, that is an error, and the
  * next call tries again; where they are not, the plan, which is verified, runs without a graph, and that is said once.
  */
 
@@ -17,7 +17,7 @@ import {
 import { withDevice } from "../support/devices.js";
 import { addingNodes, corruptingFirstReplay, losingUploads } from "../support/injected-captures.js";
 import { regressionRow } from "../support/regressions.js";
-import { refusalOf } from "../support/rejections.js";
+import { rejectionOf } from "../support/rejections.js";
 import { withMethods } from "../support/replaced-methods.js";
 import { sameNamedBytes } from "../support/same-bytes.js";
 
@@ -49,7 +49,7 @@ function stateAfter(steps: number): Record<string, Uint8Array> {
   });
 }
 
-/** What a refusal must leave as it was, besides the state. */
+/** What a rejection must leave as it was, besides the state. */
 function lookAtArena({ runtime }: Device) {
   const { live, pins, pinned } = runtime.arena.figures;
   return { live, pins, pinned };
@@ -59,13 +59,13 @@ function lookAtBudget({ runtime: { budget, persistent } }: Device) {
   return { used: budget.used, regions: persistent.regions.length };
 }
 
-/** What happens with a capture's work when the capture is refused. */
-type OnRefusal = (run: () => void) => void;
+/** What happens with a capture's work when the capture is rejected. */
+type OnRejection = (run: () => void) => void;
 
-const nothing: OnRefusal = (run) => run();
+const nothing: OnRejection = (run) => run();
 
 /** The old way: what could not be captured is run at once, on top of what the attempt has done. */
-const runAgain: OnRefusal = (run) => {
+const runAgain: OnRejection = (run) => {
   const { capture } = Runtime.prototype;
   const capturing: Pick<Runtime, "capture"> = {
     capture(this: Runtime, name, body): Replayable {
@@ -82,22 +82,22 @@ const runAgain: OnRefusal = (run) => {
   withMethods(Runtime.prototype, capturing, run);
 };
 
-interface Refusal {
+interface Rejection {
   readonly because: string;
   readonly code: ErrorCode;
   readonly wrap: Wrap;
 }
 
-const refusals: readonly Refusal[] = [
+const rejections: readonly Rejection[] = [
   {
     because: "the capture does not begin",
     code: "DRIVER_FAILED",
     wrap: failing("the 1st beginCapture fails with driver-failed"),
   },
   {
-    because: "the driver refuses it",
-    code: "CAPTURE_REFUSED",
-    wrap: failing("the 1st beginCapture fails with capture-refused"),
+    because: "the driver rejects it",
+    code: "CAPTURE_REJECTED",
+    wrap: failing("the 1st beginCapture fails with capture-rejected"),
   },
   {
     because: "the capture does not end",
@@ -122,26 +122,26 @@ const refusals: readonly Refusal[] = [
   },
 ];
 
-for (const { because, code, wrap } of refusals) {
-  regressionRow<OnRefusal>({
+for (const { because, code, wrap } of rejections) {
+  regressionRow<OnRejection>({
     row: "C12",
-    rule: `compiled, its capture refused because ${because}: nothing has changed, and the next call is as good as the first`,
+    rule: `compiled, its capture rejected because ${because}: nothing has changed, and the next call is as good as the first`,
     sound: nothing,
-    faults: { [`refused because ${because}, the work is run again at once`]: runAgain },
-    check(onRefusal) {
+    faults: { [`rejected because ${because}, the work is run again at once`]: runAgain },
+    check(onRejection) {
       withDevice(
         { poison: true, capture: "on" },
         (device) => {
           const { step, read, batch } = prepare(device);
           const [before, arena, budget] = [read(), lookAtArena(device), lookAtBudget(device)];
           const compiled = device.compile(step, nativeGemms);
-          let refusal: ReturnType<typeof refusalOf>;
-          onRefusal(() => {
-            refusal = refusalOf(() => compiled(...batch));
+          let rejection: ReturnType<typeof rejectionOf>;
+          onRejection(() => {
+            rejection = rejectionOf(() => compiled(...batch));
           });
           sameNamedBytes(read(), before, "the state has changed");
           assert.deepEqual(lookAtArena(device), arena);
-          assert.equal(refusal?.code, code);
+          assert.equal(rejection?.code, code);
           assert.equal(compiled.plans, 0);
           compiled(...batch);
           assert.equal(latestPlanOf(compiled)?.replayable.mode, "graph");
@@ -156,25 +156,25 @@ for (const { because, code, wrap } of refusals) {
 }
 
 interface AutoRun {
-  readonly onRefusal: OnRefusal;
+  readonly onRejection: OnRejection;
   readonly inner: Wrap;
 }
 
 regressionRow<AutoRun>({
   row: "C12",
-  rule: 'compiled, in mode "auto": a refused step runs its verified plan without the graph, once a call, and that is told once',
-  sound: { onRefusal: nothing, inner: strict },
+  rule: 'compiled, in mode "auto": a rejected step runs its verified plan without the graph, once a call, and that is told once',
+  sound: { onRejection: nothing, inner: strict },
   faults: {
-    "the work is run again at once": { onRefusal: runAgain, inner: strict },
-    "what the direct run wrote is not put back": { onRefusal: nothing, inner: losingUploads },
+    "the work is run again at once": { onRejection: runAgain, inner: strict },
+    "what the direct run wrote is not put back": { onRejection: nothing, inner: losingUploads },
   },
-  check({ onRefusal, inner }) {
+  check({ onRejection, inner }) {
     const told: string[] = [];
     withDevice(
       { poison: true, capture: "auto", print: (text) => told.push(text) },
       (device) => {
         const { step, read, batch } = prepare(device);
-        onRefusal(() => {
+        onRejection(() => {
           for (const compiled of [device.compile(step, nativeGemms), device.compile(step, nativeGemms)]) {
             for (let i = 0; i < 3; i++) {
               device.runtime.arena.reset();
@@ -185,11 +185,11 @@ regressionRow<AutoRun>({
           }
         });
         sameNamedBytes(read(), stateAfter(6), "after six calls");
-        const refusalsTold = told.filter((text) => text.includes("a capture was refused"));
-        assert.equal(refusalsTold.length, 1);
-        assert.match(refusalsTold[0]!, /its work runs directly: beginCapture failed/);
+        const rejectionsTold = told.filter((text) => text.includes("a capture was rejected"));
+        assert.equal(rejectionsTold.length, 1);
+        assert.match(rejectionsTold[0]!, /its work runs directly: beginCapture failed/);
       },
-      (driver) => faulty(inner(driver), ["every beginCapture fails with capture-refused"]),
+      (driver) => faulty(inner(driver), ["every beginCapture fails with capture-rejected"]),
     );
   },
 });

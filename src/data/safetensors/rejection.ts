@@ -1,4 +1,4 @@
-/** How a file is refused: what was found, the figures, and what to do. Names from a file are quoted and cut. */
+/** How a file is rejected: what was found, the figures, and what to do. Names from a file are quoted and cut. */
 
 import { type ErrorNumbers, HoldfastError } from "../../errors/index.js";
 
@@ -9,8 +9,8 @@ export function badFile(found: string, numbers: ErrorNumbers = {}, cause?: unkno
   return new HoldfastError("BAD_FILE", message, { numbers, cause });
 }
 
-/** Refuses one tensor of a sound file; the others can be read. */
-export function refuseTensor(name: string, found: string, numbers: ErrorNumbers = {}): HoldfastError {
+/** Rejects one tensor of a sound file; the others can be read. */
+export function rejectTensor(name: string, found: string, numbers: ErrorNumbers = {}): HoldfastError {
   const message = `${found} Leave it out with the option skip, or convert it with the program that wrote the file.`;
   return new HoldfastError("BAD_DTYPE", message, { numbers: { name: quote(name), ...numbers } });
 }
