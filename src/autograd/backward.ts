@@ -1,6 +1,7 @@
 /** The backward pass: from one value back to the leaves, each recorded op once, in the reverse order of recording. */
 
 import { HoldfastError } from "../errors/index.js";
+import { capabilitiesOf } from "../kernels/index.js";
 import {
   type ArrayCopy,
   add,
@@ -64,7 +65,7 @@ export function runBackward(
 
   function deliver(leaf: Leaf, gradient: DeviceArray): void {
     // Where a copy costs no launch nothing is gained by waiting, and memory is.
-    const place = runtime.device.kind === "cuda" ? leaf.takePlace() : undefined;
+    const place = capabilitiesOf(runtime).combinesKernels ? leaf.takePlace() : undefined;
     if (place) {
       owed.push({ source: gradient, target: place });
       lent.hold(gradient);

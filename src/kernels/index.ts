@@ -11,6 +11,7 @@ export {
   attendBackward,
 } from "./attention/index.js";
 export { type CallListener, listenToCalls } from "./call-listener.js";
+export { type Capabilities, capabilitiesOf } from "./capabilities.js";
 export { columnPartialCount } from "./codegen/cuda/column-partials.js";
 export { columnScratchBytes, isSplitReduction } from "./codegen/cuda/combo/column-group.js";
 export { canSumColumns } from "./codegen/cuda/row-config.js";

@@ -1,7 +1,7 @@
 /** Copies elements from one array to another of the same shape, whatever their layouts and dtypes. */
 
 import { type Dtype, dtypes, iterateElements, type RowKernel, term } from "../ir/index.js";
-import { isInWords, launchCopies, launchRows, type PlainCopy } from "../kernels/index.js";
+import { capabilitiesOf, isInWords, launchCopies, launchRows, type PlainCopy } from "../kernels/index.js";
 import type { Runtime } from "../runtime/index.js";
 import { broadcastStrides, type DeviceArray, isContiguous } from "./device-array.js";
 import { sizeOf } from "./shape.js";
@@ -48,7 +48,7 @@ export interface ArrayCopy {
 /** Several copies, in no order; a GPU is asked once for all that are plain. No target overlaps another, or a source. */
 export function copyArrays(runtime: Runtime, copies: readonly ArrayCopy[]): void {
   // A copy that is only imagined may yet turn out to be none.
-  const isGathered = runtime.device.kind === "cuda" && !runtime.isTracing;
+  const isGathered = capabilitiesOf(runtime).combinesKernels && !runtime.isTracing;
   const together: PlainCopy[] = [];
   for (const { source, target } of copies) {
     const plain = isGathered ? plainCopy(source, target) : undefined;

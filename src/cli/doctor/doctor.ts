@@ -2,6 +2,7 @@
 
 import type { Driver } from "../../driver/index.js";
 import { HoldfastError } from "../../errors/index.js";
+import { capabilitiesOf } from "../../kernels/index.js";
 import { readSettings, type Settings, startWatch } from "../../runtime/index.js";
 import { Device, type DeviceOptions } from "../../tensor/index.js";
 import { type Bytes, type Clock, formatBytes, systemClock } from "../../units/index.js";
@@ -190,7 +191,7 @@ function describeDevice(
     name,
     index,
     memory,
-    precision: kind === "cpu" ? "f32" : runtime.settings.precision,
+    precision: capabilitiesOf(runtime).multipliesHalfFloats ? runtime.settings.precision : "f32",
     batch,
     budgetBytes: runtime.budget.limit,
     budgetReason: budgetReason(device, options),

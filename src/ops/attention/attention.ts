@@ -8,7 +8,7 @@
 
 import { HoldfastError } from "../../errors/index.js";
 import { type Dtype, dtypes, promote } from "../../ir/index.js";
-import { attend, attendBackward } from "../../kernels/index.js";
+import { attend, attendBackward, capabilitiesOf } from "../../kernels/index.js";
 import { copyArray } from "../copy.js";
 import type { DeviceArray } from "../device-array.js";
 import { fitTo } from "../gradients.js";
@@ -155,7 +155,7 @@ function storedAs(
   array: DeviceArray,
   dtype: "f32" | "f64",
 ): DeviceArray {
-  const isStored = array.dtype === dtype || runtime.device.kind === "cuda";
+  const isStored = array.dtype === dtype || capabilitiesOf(runtime).storesHalfAttention;
   return isStored ? array : scratchArray(array.shape, dtype);
 }
 

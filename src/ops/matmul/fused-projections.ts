@@ -118,7 +118,7 @@ function isOneLaunch(
   { dtype, shape, strides, storage }: DeviceArray,
 ): boolean {
   if (dtype !== "f32" || left.dtype !== dtype || right.dtype !== dtype) return false;
-  if (!left.storage || !right.storage || !storage || runtime.device.kind !== "cuda") return false;
+  if (!left.storage || !right.storage || !storage) return false;
   const [batch = 0, m = 0, n = 0] = shape;
   const [leftStep = 0, leftStride = 0] = left.strides;
   const [rightBatch = 0, rightStride = 0, rightStep = 0] = right.strides;

@@ -3,6 +3,7 @@
 import { biasAlignment } from "../../driver/index.js";
 import { type Dtype, dtypes } from "../../ir/index.js";
 import {
+  capabilitiesOf,
   type GemmInputDtype,
   type GemmProblem,
   gemm,
@@ -42,7 +43,8 @@ export function lowerGemm(
   const [m = 1, n = 1] = output.shape.slice(-2);
   const k = left.shape.at(-1) ?? 1;
   const { runtime } = lowering;
-  const dtype = gemmDtype(runtime.device.kind, output.dtype);
+  const { fusesBias } = capabilitiesOf(runtime);
+  const dtype = gemmDtype(lowering, output.dtype);
   const operandDtype = roundsTo(lowering, dtype) ?? dtype;
   if (!output.storage) return;
   if (k === 0 || !left.storage || !right.storage) {
@@ -61,7 +63,7 @@ export function lowerGemm(
     if (lowerSkinnyGemm(lowering, folded, asMatrix(right), rows, bias)) return;
   } else if (batch.length === 0 && lowerSkinnyGemm(lowering, left, right, output, bias)) return;
   // A library adds the bias at the end; our own kernels find it in the output, and add to it.
-  const added = bias && runtime.device.kind === "cuda" ? vectorOf(lowering, bias, dtype) : undefined;
+  const added = bias && fusesBias ? vectorOf(lowering, bias, dtype) : undefined;
   const beta = bias && !added ? 1 : 0;
   if (bias && !added) copyArray(runtime, bias, target);
   const isLarge = size * m * n * k >= minForOrder;
@@ -92,8 +94,8 @@ export function lowerGemm(
 
 /** What operands are rounded to on their way in, where that is allowed; what comes of them stays f32. */
 function roundsTo({ runtime }: Lowering, dtype: GemmInputDtype): "bf16" | undefined {
-  const { device, settings } = runtime;
-  return device.kind === "cuda" && settings.precision === "bf16" && dtype === "f32" ? "bf16" : undefined;
+  const isRounded = capabilitiesOf(runtime).multipliesHalfFloats && runtime.settings.precision === "bf16";
+  return isRounded && dtype === "f32" ? "bf16" : undefined;
 }
 
 /**
@@ -111,9 +113,11 @@ export function castForGemm(lowering: Lowering, array: DeviceArray): DeviceArray
 }
 
 /** Half floats are multiplied as they are where a library does it, and in f32 by our own kernels. */
-function gemmDtype(device: "cpu" | "cuda", dtype: Dtype): GemmInputDtype {
+function gemmDtype({ runtime }: Lowering, dtype: Dtype): GemmInputDtype {
   if (dtype === "f64") return "f64";
-  return device === "cuda" && (dtype === "f16" || dtype === "bf16") ? dtype : "f32";
+  return capabilitiesOf(runtime).multipliesHalfFloats && (dtype === "f16" || dtype === "bf16")
+    ? dtype
+    : "f32";
 }
 
 /** A bias as a library takes it: of the product's dtype, its elements side by side, each of a batch aligned. */
@@ -175,7 +179,7 @@ function matricesOf(
     const length = layout.isTransposed ? rows : columns;
     const isGood =
       !isLarge ||
-      lowering.runtime.device.kind !== "cuda" ||
+      !capabilitiesOf(lowering.runtime).needsAlignedRows ||
       isShort(length, dtype) ||
       sizeOf(shape) * dtypes[dtype].bytes > maxBytesForOrder ||
       lieWell(dtype, layout, batchStride);

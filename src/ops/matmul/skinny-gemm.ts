@@ -11,7 +11,7 @@ import {
   type RowKernel,
   term,
 } from "../../ir/index.js";
-import { launchColumns, launchRows } from "../../kernels/index.js";
+import { capabilitiesOf, launchColumns, launchRows } from "../../kernels/index.js";
 import type { Storage } from "../../runtime/index.js";
 import { type DeviceArray, extentOf, type Layout, transposed } from "../device-array.js";
 import type { Lowering } from "../op.js";
@@ -30,7 +30,7 @@ export function lowerSkinnyGemm(
   output: DeviceArray,
   bias: DeviceArray | undefined,
 ): boolean {
-  if (lowering.runtime.device.kind !== "cuda") return false;
+  if (!capabilitiesOf(lowering.runtime).lowersSkinnyGemms) return false;
   const all = [left, right, output, ...(bias ? [bias] : [])];
   if (all.some(({ dtype, storage }) => dtype !== "f32" || !storage)) return false;
   const [m = 1, n = 1] = output.shape;

@@ -16,7 +16,7 @@ import {
   type RowKernel,
   term,
 } from "../../ir/index.js";
-import { launchColumns, launchRows } from "../../kernels/index.js";
+import { capabilitiesOf, launchColumns, launchRows } from "../../kernels/index.js";
 import { copyArray } from "../copy.js";
 import { contiguousStrides, type DeviceArray, isContiguous, joinAxes, type Layout } from "../device-array.js";
 import type { Lowering } from "../op.js";
@@ -142,7 +142,7 @@ function asColumns({ runtime }: Lowering, kept: Layout, reduced: Layout): Column
   const [across, down] = [joinAxes(kept), joinAxes(reduced)];
   if (!across || !down || across.stride !== 1 || down.size < 2) return undefined;
   // The CPU takes a vector of columns at a time. A GPU's threads share a column, but only those of one multiprocessor.
-  const isShared = runtime.device.kind === "cuda" && down.size <= longestRow;
+  const isShared = capabilitiesOf(runtime).splitsColumns && down.size <= longestRow;
   if (across.size < (isShared ? 2 : 4)) return undefined;
   return { rows: down.size, columns: across.size, rowStride: down.stride };
 }

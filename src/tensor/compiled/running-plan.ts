@@ -10,6 +10,7 @@ import {
   streamOptions,
 } from "../../compile/index.js";
 import { HoldfastError } from "../../errors/index.js";
+import { capabilitiesOf } from "../../kernels/index.js";
 import type { Replayable, Runtime } from "../../runtime/index.js";
 import { autotuneSchedule, type Candidate, type Tuned, type Verdict } from "./autotune-schedule.js";
 
@@ -90,7 +91,7 @@ function serializedCandidate(runtime: Runtime, { name }: Runner, way: PlanWay): 
 
 /** Branches are tried on GPUs, where small kernels leave room beside them; and only while there is memory for all plans. */
 function* streamedCandidates(runtime: Runtime, runner: Runner, planned: PlannedStep): Generator<PlanWay> {
-  const { streams = runtime.device.kind === "cuda" } = runner.passes;
+  const { streams = capabilitiesOf(runtime).hasStreams } = runner.passes;
   if (!streams) return;
   for (const [name, options] of Object.entries(streamOptions)) {
     const streamed = assignStreams(runtime, planned, options);
