@@ -2,7 +2,7 @@
  * The made market. Two hidden regimes, each up, down or quiet, switch at random: bursts of about twenty minutes and
  * trends of about ten hours. A minute's return is volatility · (noise + what the regimes add), and volatility clusters
  * as in GARCH(1,1). The regimes can be guessed from the bars before, but never known, so the moves after are partly
- * predictable; README.md has how far.
+ * predictable; docs/crossasset.md says how far.
  *
  * The same seed makes the same bits on every machine: random words are Philox's, and all else is +, −, ·, / and √.
  */
