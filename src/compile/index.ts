@@ -13,16 +13,9 @@ export {
 export { timeCalls } from "./execute/call-times.js";
 export { PlacedStep } from "./execute/placed-step.js";
 export { fitsMemory, requireAvailable } from "./memory/memory-check.js";
-export type { LabelBytes, MemoryReport, PeakHolder } from "./memory/memory-report.js";
+export type { MemoryReport, PeakHolder } from "./memory/memory-report.js";
 export { type ExplainedPlan, type ExplainOptions, explainStep } from "./report/explain.js";
-export {
-  type CallReport,
-  type PlanMemory,
-  type PlannedTensor,
-  type PlanReport,
-  reportPlan,
-  type StageReport,
-} from "./report/plan-report.js";
+export { reportPlan } from "./report/plan-report.js";
 export type { BadIndex, StepRecord } from "./trace/step-record.js";
 export {
   auditStep,

@@ -69,8 +69,6 @@ export {
   type LoweredOp,
   listenToOps,
   type OpListener,
-  type StepPhase,
-  stepPhases,
 } from "./op-listener.js";
 export { type DropoutAttributes, dropout } from "./random/dropout.js";
 export { argmax, argmin, type PlaceAttributes } from "./reduction/arg-extremes.js";

@@ -6,7 +6,8 @@
 import { createHash } from "node:crypto";
 import { layOut, readSafetensors, type StoredTensor } from "../data/index.js";
 import { HoldfastError } from "../errors/index.js";
-import { fromJson, type JsonRecord, toJson } from "./files/json.js";
+import type { JsonRecord } from "../records/index.js";
+import { fromJson, toJson } from "./files/json.js";
 
 /** All that a run goes on from. */
 export interface Checkpoint {

@@ -14,10 +14,11 @@ import {
 } from "../data/index.js";
 import { HoldfastError } from "../errors/index.js";
 import type { StoredElements } from "../nn/index.js";
+import type { JsonRecord } from "../records/index.js";
 import { drawPosition, drawPositionOf, restoreDrawPosition, Tensor, writeElements } from "../tensor/index.js";
 import { type Checkpoint, decodeCheckpoint, encodeCheckpoint, tensorPrefixes } from "./checkpoint-file.js";
 import { requireSameTensors } from "./compatibility.js";
-import { isRecord, type JsonRecord } from "./files/json.js";
+import { isRecord } from "./files/json.js";
 import { kindOf, randomKind, SliceList, type Stateful, type TrainingParts } from "./training-parts.js";
 
 /** What a checkpoint holds. */

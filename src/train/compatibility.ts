@@ -2,8 +2,9 @@
 
 import { HoldfastError } from "../errors/index.js";
 import { formatShape } from "../ops/index.js";
+import type { JsonRecord } from "../records/index.js";
 import { type Checkpoint, tensorPrefixes } from "./checkpoint-file.js";
-import { isRecord, type JsonRecord, toJson } from "./files/json.js";
+import { isRecord, toJson } from "./files/json.js";
 
 /** Dtypes and shapes by the names of tensors. */
 export type TensorShapes = ReadonlyMap<string, { readonly dtype: string; readonly shape: readonly number[] }>;

@@ -154,7 +154,7 @@ test("a folder without a status, or with a damaged one, is not healthy", () => {
   isTold(healthOf("/no/such/run"), "failed", /has no status: no run was begun there/);
   const path = makeFolder();
   writeFileSync(join(path, "status.json"), '{"state":');
-  isTold(healthOf(path), "failed", /status\.json is no JSON/);
+  isTold(healthOf(path), "failed", /status\.json is not JSON/);
   writeFileSync(join(path, "status.json"), '{"state":"sleeping","step":1}');
   isTold(healthOf(path), "failed", /is no status of a run/);
 });

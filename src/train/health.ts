@@ -1,10 +1,10 @@
 /** Whether a run is well, from outside: what a liveness probe asks. Only its folder is looked at, and its process's number. */
 
+import type { RunStatus } from "../records/index.js";
 import { formatDuration } from "../units/index.js";
 import { stateOfProcess } from "./files/process-identity.js";
 import { readStatus } from "./read-run.js";
 import { limitsIn } from "./run-phases.js";
-import type { RunStatus } from "./run-records.js";
 
 export interface HealthOptions {
   /** Milliseconds since 1970; the system's clock unless given. */

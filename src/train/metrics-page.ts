@@ -6,9 +6,10 @@
 import { statSync } from "node:fs";
 import { join } from "node:path";
 import { codeOf } from "../data/index.js";
+import type { RunRecord, RunStatus } from "../records/index.js";
 import { CheckpointStore } from "./checkpoints.js";
 import { readRunRecord, readStatus } from "./read-run.js";
-import { type RunRecord, type RunStatus, runFiles } from "./run-records.js";
+import { runFiles } from "./run-files.js";
 
 export const metricsPageType = "text/plain; version=0.0.4; charset=utf-8";
 

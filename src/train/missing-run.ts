@@ -3,8 +3,9 @@
 import { existsSync, readdirSync, statSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { HoldfastError } from "../errors/index.js";
+import type { RunRecord } from "../records/index.js";
 import { readRunRecord } from "./read-run.js";
-import { type RunRecord, runFiles } from "./run-records.js";
+import { runFiles } from "./run-files.js";
 
 /** Runs that a message names before it only counts them. */
 const namedRuns = 5;

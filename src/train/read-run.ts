@@ -4,11 +4,12 @@ import { join } from "node:path";
 import { asFileError, codeOf } from "../data/index.js";
 import { HoldfastError } from "../errors/index.js";
 import { readRegularFile } from "../files/index.js";
+import { type JsonRecord, type RunRecord, type RunStatus, runStates } from "../records/index.js";
 import { MiB } from "../units/index.js";
 import { CheckpointStore, type ListedCheckpoint } from "./checkpoints.js";
-import { fromJson, type JsonRecord } from "./files/json.js";
-import { readMetrics } from "./files/metrics-log.js";
-import { type RunRecord, type RunStatus, runFiles, runStates } from "./run-records.js";
+import { fromJson } from "./files/json.js";
+import { readJsonLog } from "./files/json-log.js";
+import { runFiles } from "./run-files.js";
 
 /** All that a run's folder tells. */
 export interface RunReading {
@@ -41,7 +42,7 @@ export function readRun(path: string, { metrics: hasMetrics = true }: ReadRunOpt
   const run = attempt(() => readRunRecord(path), undefined);
   if (!run && messages.length === 0) messages.push(`${path} has no ${runFiles.run}: no run was begun there.`);
   const none = { records: [], messages: [] };
-  const metrics = hasMetrics ? attempt(() => readMetrics(join(path, runFiles.metrics)), none) : none;
+  const metrics = hasMetrics ? attempt(() => readJsonLog(join(path, runFiles.metrics)), none) : none;
   return {
     path,
     run,

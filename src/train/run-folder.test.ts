@@ -217,7 +217,7 @@ test("an empty, a missing and a damaged folder are read as far as they go, each 
       damaged.messages.some((message) => message.includes(name)),
       name,
     );
-  rejects("BAD_FILE", () => RunFolder.open(folder.path), /run\.json is no JSON/);
+  rejects("BAD_FILE", () => RunFolder.open(folder.path), /run\.json is not JSON/);
   assert.ok(!readdirSync(folder.path).includes(lockName), "the lock was kept");
 });
 

@@ -8,21 +8,17 @@ import { hostname } from "node:os";
 import { join } from "node:path";
 import { codeOf, fileError, isThere, makeFolder, removeLeftovers, writeAtomically } from "../data/index.js";
 import { HoldfastError } from "../errors/index.js";
-import { type JsonRecord, toJson } from "./files/json.js";
-import { type LogSizes, MetricsLog } from "./files/metrics-log.js";
+import type { JsonRecord, RunPhase, RunProgress, RunRecord, RunState, RunStatus } from "../records/index.js";
+import { toJson } from "./files/json.js";
+import { JsonLog } from "./files/json-log.js";
+import type { LogSizes } from "./files/log-file.js";
 import { identifyProcess } from "./files/process-identity.js";
 import { RunLock } from "./files/run-lock.js";
 import { requireRun } from "./missing-run.js";
+import { packageVersion } from "./package-version.js";
 import { readRun, readStatus } from "./read-run.js";
-import { limitsIn, type RunPhase } from "./run-phases.js";
-import {
-  packageVersion,
-  type RunProgress,
-  type RunRecord,
-  type RunState,
-  type RunStatus,
-  runFiles,
-} from "./run-records.js";
+import { runFiles } from "./run-files.js";
+import { limitsIn } from "./run-phases.js";
 
 export interface RunFolderOptions {
   /** Milliseconds since 1970; the system's clock unless given. */
@@ -59,7 +55,7 @@ export class RunFolder {
   readonly path: string;
   readonly run: RunRecord;
   readonly #lock: RunLock;
-  #metrics: MetricsLog | undefined;
+  #metrics: JsonLog | undefined;
   readonly #now: () => number;
   readonly #heartbeatMs: number;
   #progress: RunProgress = { step: 0 };
@@ -219,11 +215,11 @@ export class RunFolder {
   }
 
   /** The metrics, once what a kill has left half written is gone: a part of a line, files that were being written. */
-  #openMetrics(): MetricsLog {
+  #openMetrics(): JsonLog {
     this.#requireOpen();
     if (this.#metrics) return this.#metrics;
     removeLeftovers(this.path);
-    this.#metrics = new MetricsLog(this.pathOf(runFiles.metrics));
+    this.#metrics = new JsonLog(this.pathOf(runFiles.metrics));
     return this.#metrics;
   }
 

@@ -3,6 +3,8 @@
  * closer, at every call of the device; these limits are for probes, which see only the run's folder.
  */
 
+import type { RunPhase } from "../records/index.js";
+
 const minute = 60_000;
 
 interface PhaseLimits {
@@ -12,7 +14,7 @@ interface PhaseLimits {
   readonly lastingMs: number;
 }
 
-export const runPhases = {
+export const runPhases: Readonly<Record<RunPhase, PhaseLimits>> = {
   /** The heart beats from chunk to chunk, so the usual silence is long enough. */
   "preparing features": { silentMs: 0, lastingMs: 120 * minute },
   /** One call each: nothing can be told before it has ended. */
@@ -20,9 +22,7 @@ export const runPhases = {
   compiling: { silentMs: 10 * minute, lastingMs: 10 * minute },
   /** The heart beats from batch to batch; the first of them is compiled. */
   testing: { silentMs: 10 * minute, lastingMs: 120 * minute },
-} as const satisfies Record<string, PhaseLimits>;
-
-export type RunPhase = keyof typeof runPhases;
+};
 
 /** What a run is allowed while it is in a phase, or makes steps. A phase that is not in the table is allowed nothing more. */
 export function limitsIn(phase: string | undefined, limitMs: number): PhaseLimits {

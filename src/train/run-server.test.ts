@@ -82,7 +82,7 @@ test("a damaged status is an answer and no crash", async () => {
   writeFileSync(join(path, "status.json"), '{"state":');
   const { status, text } = await ask(`${server.url}/metrics`);
   assert.equal(status, 500);
-  assert.match(text, /status\.json is no JSON/);
+  assert.match(text, /status\.json is not JSON/);
   assert.equal((await ask(`${server.url}/healthz`)).status, 503);
 });
 

@@ -7,6 +7,7 @@ import { type StoredTensor, storeTensor } from "../data/index.js";
 import { HoldfastError } from "../errors/index.js";
 import type { Module } from "../nn/index.js";
 import type { Optimizer } from "../optim/index.js";
+import type { JsonRecord } from "../records/index.js";
 import {
   type Device,
   drawPosition,
@@ -17,7 +18,6 @@ import {
 } from "../tensor/index.js";
 import { type Checkpoint, tensorPrefixes } from "./checkpoint-file.js";
 import { requireSameTensors, type TensorShapes } from "./compatibility.js";
-import type { JsonRecord } from "./files/json.js";
 
 /** What a run adds of its own. */
 export interface StateExtras {

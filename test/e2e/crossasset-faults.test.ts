@@ -348,7 +348,7 @@ describe("a run that was stopped goes on to the same bits after", { concurrency:
     const run = copy("record");
     const record = readFileSync(at(run, "run.json"));
     writeFileSync(at(run, "run.json"), record.subarray(0, 40));
-    await fails(run, /^BAD_FILE: .*run\.json is no JSON/);
+    await fails(run, /^BAD_FILE: .*run\.json is not JSON/);
     writeFileSync(at(run, "run.json"), record);
     await goesOn(run);
   });

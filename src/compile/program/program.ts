@@ -13,7 +13,7 @@ import {
   type RowKernel,
 } from "../../ir/index.js";
 import type { ColumnLaunch, Epilogue, GemmInputDtype, GemmProblem } from "../../kernels/index.js";
-import { type StepPhase, stepPhases } from "../../ops/index.js";
+import { type StepPhase, stepPhases } from "../../records/index.js";
 import type { Storage } from "../../runtime/index.js";
 import { type AttentionCall, isWritten, mapAttentionSlices } from "./attention-call.js";
 

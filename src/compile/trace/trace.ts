@@ -5,13 +5,8 @@
 
 import { HoldfastError } from "../../errors/index.js";
 import { type CallListener, listenToCalls } from "../../kernels/index.js";
-import {
-  type DeviceArray,
-  formatShape,
-  type LoweredOp,
-  listenToOps,
-  type StepPhase,
-} from "../../ops/index.js";
+import { type DeviceArray, formatShape, type LoweredOp, listenToOps } from "../../ops/index.js";
+import type { StepPhase } from "../../records/index.js";
 import {
   alignment,
   type IndexCheck,

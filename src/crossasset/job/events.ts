@@ -1,6 +1,7 @@
 /** What a CrossAsset job tells while it runs: for displays, logs and machines. Plain records. */
 
-import type { EpochRecord, RunPhase } from "../../train/index.js";
+import type { RunPhase } from "../../records/index.js";
+import type { EpochRecord } from "../../train/index.js";
 import type { FoldResult, JobResults } from "./results.js";
 
 /** Where in the job something happened; folds and epochs count from 0. */

@@ -3,20 +3,18 @@
 import { join } from "node:path";
 import { isThere, type StoredTensor } from "../../data/index.js";
 import { HoldfastError } from "../../errors/index.js";
+import type { JsonRecord, RunProgress, RunRecord } from "../../records/index.js";
 import type { Runtime } from "../../runtime/index.js";
 import type { ReportOptions } from "../../tensor/index.js";
 import {
   CheckpointStore,
   captureState,
   extrasOf,
-  type JsonRecord,
   type LoadedCheckpoint,
   RecorderLog,
   type RejectedCheckpoint,
   type Reporting,
   RunFolder,
-  type RunProgress,
-  type RunRecord,
   RunRecorder,
   readRun,
   readRunRecord,
@@ -187,7 +185,7 @@ export class JobRun {
       this.#noteEpoch(skipped, samplesPerSecond);
       const more = this.#skippedBefore + skipped - before;
       if (more > 0)
-        this.#recorder?.noteTrouble(
+        this.#recorder?.noteIncident(
           "steps not finite",
           `${more} ${more === 1 ? "step" : "steps"} of epoch ${epoch + 1}, fold ${fold + 1}, had a gradient that was not finite and changed nothing.`,
         );
@@ -269,7 +267,7 @@ export class JobRun {
     const reason = error instanceof Error ? error.message.split("\n")[0] : String(error);
     for (const note of [
       () => this.#log?.write(),
-      () => this.#recorder?.noteTrouble(...troubleOf(error)),
+      () => this.#recorder?.noteIncident(...incidentOf(error)),
       () => this.#recorder?.close(),
       () => this.#folder.end({ state: endOf(error), ...(reason && { reason }), exitCode }),
     ]) {
@@ -352,7 +350,7 @@ function endOf(error: unknown): "failed" | "diverged" {
   return error instanceof HoldfastError && error.code === "DIVERGED" ? "diverged" : "failed";
 }
 
-function troubleOf(error: unknown): Parameters<RunRecorder["noteTrouble"]> {
+function incidentOf(error: unknown): Parameters<RunRecorder["noteIncident"]> {
   if (error instanceof HoldfastError) {
     const kind = shortages.has(error.code) ? "over budget" : "failure";
     return [error.code === "DIVERGED" ? "steps not finite" : kind, `${error.code}: ${error.message}`];

@@ -4,8 +4,9 @@
  */
 
 import { HoldfastError } from "../../errors/index.js";
+import type { JsonRecord } from "../../records/index.js";
 import type { EpochRecord } from "../../train/index.js";
-import { type JsonRecord, jsonShapes, type LogSizes, type TrainerPosition } from "../../train/index.js";
+import { jsonShapes, type LogSizes, type TrainerPosition } from "../../train/index.js";
 import { classNames, type FoldResult } from "./results.js";
 
 /** What `JobRun.save` puts into a checkpoint beside the settings. */

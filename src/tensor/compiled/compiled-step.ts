@@ -7,13 +7,12 @@ import {
   type MemoryReport,
   type PassSettings,
   type PlacedStep,
-  type PlanReport,
   reportPlan,
   requireAvailable,
   timeCalls,
 } from "../../compile/index.js";
 import { HoldfastError } from "../../errors/index.js";
-import type { Replayable } from "../../runtime/index.js";
+import type { StepPlanReport } from "../../records/index.js";
 import type { Device } from "../device.js";
 import { Tensor } from "../tensor.js";
 import type { RunningPlan } from "./running-plan.js";
@@ -40,20 +39,6 @@ export interface CompileOptions {
 export interface ReportOptions {
   /** Measure what each call takes; default: false. */
   readonly times?: boolean;
-}
-
-/** A plan of a compiled step as plain data. */
-export interface StepPlanReport extends PlanReport {
-  /** The step's name, and the dtypes and shapes of the plan's inputs. */
-  readonly name: string;
-  readonly inputs: string;
-  /** How it runs, once it does, and why not as a graph where it does not. */
-  readonly mode?: Replayable["mode"] | undefined;
-  readonly reason?: string | undefined;
-  /** Could it not be captured? Otherwise it runs call by call because that is asked for, or no slower. */
-  readonly isRejected: boolean;
-  /** All that `explain()` says of it. */
-  readonly text: string;
 }
 
 export interface CompiledStep<I extends readonly Tensor[], R extends StepResult> {

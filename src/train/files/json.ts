@@ -4,9 +4,7 @@
  */
 
 import { HoldfastError } from "../../errors/index.js";
-
-/** Plain data by name: null, booleans, numbers, texts, arrays and records of these. `undefined` is left out. */
-export type JsonRecord = Readonly<Record<string, unknown>>;
+import type { JsonRecord } from "../../records/index.js";
 
 /** Stands for a number that JSON can't write. */
 const numberKey = "$number";
@@ -24,7 +22,7 @@ export function fromJson(what: string, text: string): JsonRecord {
     const hasNumbers = text.includes(numberKey);
     value = JSON.parse(text, hasNumbers ? (_, found: unknown) => decode(found) : undefined);
   } catch (cause) {
-    throw new HoldfastError("BAD_FILE", `${what} is no JSON.`, { cause });
+    throw new HoldfastError("BAD_FILE", `${what} is not JSON.`, { cause });
   }
   if (isRecord(value)) return value;
   throw new HoldfastError("BAD_FILE", `${what} holds ${nameOf(value)} where a record should be.`);
