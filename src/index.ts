@@ -29,7 +29,7 @@ export {
 } from "./data/index.js";
 export {
   basicKernels,
-  blocksFor,
+  blockCount,
   type CpuDriver,
   type CpuDriverOptions,
   type CudaCode,

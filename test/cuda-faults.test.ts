@@ -7,7 +7,7 @@ import assert from "node:assert/strict";
 import test, { afterEach, describe } from "node:test";
 import {
   basicKernels,
-  blocksFor,
+  blockCount,
   bytes,
   Device,
   type Driver,
@@ -53,7 +53,7 @@ function useEverything(device: Device): void {
   const region = runtime.persistent.place("data set", "rows", [{ name: "rows", size: 4096 }]);
   const [rows] = region.storages;
   const kernel = runtime.kernel(basicKernels.fill);
-  runtime.launch({ op: "fill", kernel, blocks: blocksFor(1024), arguments: [rows!, 1, 1024] });
+  runtime.launch({ op: "fill", kernel, blocks: blockCount(1024), arguments: [rows!, 1, 1024] });
   runtime.read(rows!);
   runtime.persistent.release(region);
   runtime.synchronize();

@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import {
   basicKernels,
-  blocksFor,
+  blockCount,
   type Driver,
   type DriverCall,
   faulty,
@@ -52,7 +52,7 @@ function useEverything(runtime: Runtime): void {
   });
   const graph = runtime.capture("update", () => {
     const values = [weight!, kept, rate!, count];
-    runtime.launch({ op: "update", kernel, blocks: blocksFor(count), arguments: values });
+    runtime.launch({ op: "update", kernel, blocks: blockCount(count), arguments: values });
   });
   graph.replay();
   runtime.read(kept);

@@ -1,7 +1,7 @@
 /** OpenBLAS's product, called from Node.js on arrays of its own: what the machine can do. It has no training step. */
 
 import { loadKoffi } from "../../src/driver/foreign-functions.js";
-import { blasPlain, blasRowMajor, openBlas } from "../../src/driver/index.js";
+import { blasNoTranspose, blasRowMajor, openBlas } from "../../src/driver/index.js";
 import { report } from "./report.js";
 import { gemmSize, threads, values } from "./workload.js";
 
@@ -16,7 +16,7 @@ function prepareGemm(): () => void {
   const address = (matrix: Float32Array) => Number(koffi.address(matrix));
   return () => {
     const [a, b, c] = [address(matrices.a), address(matrices.b), address(matrices.c)];
-    blas.products.f32(blasRowMajor, blasPlain, blasPlain, m, n, k, 1, a, k, b, n, 0, c, n);
+    blas.products.f32(blasRowMajor, blasNoTranspose, blasNoTranspose, m, n, k, 1, a, k, b, n, 0, c, n);
   };
 }
 

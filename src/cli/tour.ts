@@ -3,7 +3,7 @@
  * engine; the rejections are real ones.
  */
 
-import { basicKernels, blocksFor } from "../driver/index.js";
+import { basicKernels, blockCount } from "../driver/index.js";
 import { HoldfastError } from "../errors/index.js";
 import { openRuntime, type Runtime, type Storage } from "../runtime/index.js";
 import { formatBytes, formatDuration, MiB } from "../units/index.js";
@@ -85,7 +85,7 @@ function captureAStep(runtime: Runtime, weight: Storage): void {
     runtime.launch({
       op: "shrink",
       kernel,
-      blocks: blocksFor(count),
+      blocks: blockCount(count),
       arguments: [weight, weight, rate, count],
     });
   const update = runtime.capture("update", shrink);

@@ -1,8 +1,8 @@
-/** Wraps a driver so that every call passes through one function: the base of wrappers that treat all calls alike. */
+/** Wraps a driver so that every call passes through one function. Wrappers that treat all calls alike build on it. */
 
 import { type Driver, type DriverCall, driverCalls } from "./driver.js";
 
-/** Runs around a call. Returning without calling `proceed` swallows it; throwing rejects it. */
+/** Runs around a driver call. Return without calling `proceed` to skip the call; throw to reject it. */
 export type Around = (call: DriverCall, args: readonly unknown[], proceed: () => unknown) => unknown;
 
 export function around(inner: Driver, intercept: Around): Driver {

@@ -5,7 +5,7 @@ import { describe, test } from "node:test";
 import { kernelDevices, put } from "../../test/support/kernel-runtime.js";
 import { sameBytes } from "../../test/support/same-bytes.js";
 import { basicKernels } from "./basic-kernels.js";
-import { blocksFor, elementsPerBlock } from "./index.js";
+import { blockCount, elementsPerBlock } from "./index.js";
 
 const guard = 12345;
 const sizes = [1, 3, 4, 5, elementsPerBlock - 1, elementsPerBlock + 1, 2 * elementsPerBlock + 3];
@@ -20,7 +20,7 @@ const expected: Readonly<
   add: (a, b) => a.map((one, at) => one + b[at]!),
   scale: (a, b) => a.map((one) => one * b[0]!),
   sum: (a) =>
-    Float32Array.from({ length: blocksFor(a.length) }, (_, block) =>
+    Float32Array.from({ length: blockCount(a.length) }, (_, block) =>
       sumInLanes(a.subarray(block * elementsPerBlock, (block + 1) * elementsPerBlock)),
     ),
 };
@@ -54,7 +54,7 @@ for (const { device, skip, open } of kernelDevices) {
                 return runtime.view(whole, 4 * offset, 4 * size);
               });
               const room = put(runtime, new Float32Array(size + 8).fill(guard), "out");
-              const length = name === "sum" ? blocksFor(size) : size;
+              const length = name === "sum" ? blockCount(size) : size;
               const out = runtime.view(room, 4 * offset, 4 * length);
               const operands = {
                 fill: [out, 2.5],
@@ -65,7 +65,7 @@ for (const { device, skip, open } of kernelDevices) {
               }[name as keyof typeof basicKernels];
               const kernel = runtime.kernel(source);
               // One block more than there is work for.
-              const blocks = name === "sum" ? length : blocksFor(size) + 1;
+              const blocks = name === "sum" ? length : blockCount(size) + 1;
               runtime.launch({ op: name, kernel, blocks, arguments: [...operands, size] });
               return new Float32Array(runtime.read(room).buffer);
             });

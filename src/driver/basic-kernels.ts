@@ -1,6 +1,8 @@
-/** The basic kernels in every form that a driver loads: below the op table, the runtime and its tests compute with them. */
+/**
+ * The basic kernels, with WebAssembly and CUDA code for each. The runtime and its tests use them without the op table.
+ */
 
-import { basicKernels as inWebAssembly } from "./cpu/index.js";
+import { basicKernels as wasmKernels } from "./cpu/index.js";
 import { basicKernelCode } from "./cuda/index.js";
 import type { CudaCode, KernelSource } from "./driver.js";
 
@@ -10,9 +12,9 @@ function withCode(source: KernelSource, cuda: CudaCode): KernelSource {
 
 /** Five kernels over float32 arrays, in blocks of 4096 elements. */
 export const basicKernels = {
-  fill: withCode(inWebAssembly.fill, basicKernelCode.fill),
-  copy: withCode(inWebAssembly.copy, basicKernelCode.copy),
-  add: withCode(inWebAssembly.add, basicKernelCode.add),
-  scale: withCode(inWebAssembly.scale, basicKernelCode.scale),
-  sum: withCode(inWebAssembly.sum, basicKernelCode.sum),
+  fill: withCode(wasmKernels.fill, basicKernelCode.fill),
+  copy: withCode(wasmKernels.copy, basicKernelCode.copy),
+  add: withCode(wasmKernels.add, basicKernelCode.add),
+  scale: withCode(wasmKernels.scale, basicKernelCode.scale),
+  sum: withCode(wasmKernels.sum, basicKernelCode.sum),
 } as const satisfies Record<string, KernelSource>;

@@ -1,4 +1,4 @@
-/** What every driver asks of its callers' arguments before anything happens. */
+/** The argument checks that every driver makes before a call has any effect. */
 
 import { HoldfastError } from "../errors/index.js";
 import { formatBytes, type Span } from "../units/index.js";
@@ -17,16 +17,16 @@ export function requireLaunch(
   kernel: string,
   parameters: readonly Parameter[],
   blocks: number,
-  given: number,
+  argumentCount: number,
 ): void {
   if (!Number.isInteger(blocks) || blocks < 0 || blocks > maxBlocks) {
     throw badArgument(
-      `Launch of "${kernel}" with ${blocks} blocks; give a whole number from 0 to ${maxBlocks}.`,
+      `Launch of "${kernel}" with ${blocks} blocks; pass a whole number from 0 to ${maxBlocks}.`,
     );
   }
-  if (given !== parameters.length) {
+  if (argumentCount !== parameters.length) {
     throw badArgument(
-      `Launch of "${kernel}" with ${given} arguments; it takes ${parameters.length} (${parameters.join(", ")}).`,
+      `Launch of "${kernel}" with ${argumentCount} arguments; it takes ${parameters.length} (${parameters.join(", ")}).`,
     );
   }
 }
@@ -49,7 +49,7 @@ export function requireScalar(
   return argument;
 }
 
-/** The span's offset, once it lies inside host memory of `length` bytes. */
+/** Checks that the span lies inside host memory of `length` bytes and returns its offset. */
 export function requireHostSpan({ memory, offset, size }: HostSpan, length: number): number {
   if (
     !Number.isInteger(offset) ||
@@ -69,7 +69,7 @@ export function requireHostSize(size: number): void {
   if (Number.isSafeInteger(size) && size > 0) return;
   throw new HoldfastError(
     "BAD_SIZE",
-    `Host memory of ${size} bytes was asked; ask for a whole number of bytes, 1 or more.`,
+    `Cannot allocate host memory of ${size} bytes. Pass a whole number of bytes, 1 or more.`,
     { numbers: { size } },
   );
 }
@@ -77,14 +77,14 @@ export function requireHostSize(size: number): void {
 export function requireSameSize(call: string, target: number, source: number): void {
   if (target !== source) {
     throw badArgument(
-      `${call} of ${formatBytes(source)} into ${formatBytes(target)} (${source} and ${target} bytes); make both spans the same size.`,
+      `${call} of ${formatBytes(source)} into ${formatBytes(target)} (${source} and ${target} bytes). Make both spans the same size.`,
     );
   }
 }
 
 export function requireByte(byte: number): void {
   if (!Number.isInteger(byte) || byte < 0 || byte > 255) {
-    throw badArgument(`Fill with ${byte}; a byte is a whole number from 0 to 255.`);
+    throw badArgument(`Cannot fill with ${byte}. Pass a whole number from 0 to 255.`);
   }
 }
 

@@ -1,6 +1,6 @@
 /**
- * The control groups that this process is in, as folders: where a container's limits stand. `root` stands for "/", so that
- * tests can show it any machine.
+ * Finds the cgroup folders of this process, which hold a container's limits. `root` replaces "/", so that tests can
+ * simulate any machine.
  */
 
 import { readFileSync } from "node:fs";
@@ -13,8 +13,8 @@ export interface GroupFolder {
 }
 
 /**
- * The folders of every group from ours up to the root, for one controller: a limit counts wherever above us it stands. On a
- * mixed machine a controller is under version 1 or 2, never both; a folder may be missing.
+ * Lists the cgroup folders for one controller, from this process's group up to the root. A limit at any level applies.
+ * A controller is mounted under version 1 or version 2, never both. Listed folders need not exist.
  */
 export function listGroupFolders(root: string, controller: "memory" | "cpu"): GroupFolder[] {
   const membershipPath = join(root, "proc/self/cgroup");
@@ -27,14 +27,15 @@ export function listGroupFolders(root: string, controller: "memory" | "cpu"): Gr
     if (controllers === "")
       return levelsUpFrom(group).map((level) => ({ path: join(mount, level), version: 2 }));
     if (!controllers.split(",").includes(controller)) return [];
-    // "cpu,cpuacct" is mounted under that name; the single ones are links, which a container may lack.
+    // Version 1 mounts combined controllers as "cpu,cpuacct". The single names are symlinks, which a container may
+    // lack.
     return [...new Set([controller, controllers])].flatMap((name) =>
       levelsUpFrom(group).map((level) => ({ path: join(mount, name, level), version: 1 })),
     );
   });
 }
 
-/** In a container the path may name a group outside of what is mounted; its levels are then missing. */
+/** Inside a container the path may name a group above the mount point; those levels do not exist. */
 function levelsUpFrom(path: string): string[] {
   const levels = [path];
   for (let level = path; level !== "/"; level = posix.dirname(level)) levels.push(posix.dirname(level));
@@ -42,7 +43,7 @@ function levelsUpFrom(path: string): string[] {
 }
 
 export function malformed(path: string, content: string, expected: string): HoldfastError {
-  const message = `${path} should hold ${expected}, and holds ${JSON.stringify(content)}; the machine's limits can't be told. Check that /proc and /sys are the kernel's own.`;
+  const message = `${path} should contain ${expected} but contains ${JSON.stringify(content)}, so the machine's limits are unknown. Check that /proc and /sys are mounted from the kernel.`;
   return new HoldfastError("DRIVER_FAILED", message, { numbers: { path, content } });
 }
 
@@ -54,7 +55,7 @@ export function readIfPresent(path: string): string | undefined {
     if (["ENOENT", "ENOTDIR", "EACCES"].includes(reason)) return undefined;
     throw new HoldfastError(
       "DRIVER_FAILED",
-      `${path} can't be read (${reason}); the machine's limits can't be told.`,
+      `${path} cannot be read (${reason}), so the machine's limits are unknown.`,
       { cause },
     );
   }

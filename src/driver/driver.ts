@@ -1,14 +1,14 @@
 /**
- * The one door to hardware. Everything above speaks to a `Driver`; CUDA and the CPU are two of them, and the
- * wrappers `strict` and `faulty` are two more around either.
+ * The interface to hardware. All other layers use a `Driver`. CUDA and the CPU implement it; `strict` and `faulty` wrap
+ * either.
  *
- * The rules every driver keeps:
- * - Calls return at once; work on a stream runs in order, and is finished for sure only after a synchronise.
- * - Arguments are copied during the call: the caller may change its arrays and records right after.
+ * Rules for every driver:
+ * - Calls return at once. Work on a stream runs in order; only a synchronize guarantees that it has completed.
+ * - Arguments are copied during the call: the caller may change its arrays and records afterwards.
  * - Between `beginCapture` and `endCapture` work is recorded and does not run.
- * - A call that throws has changed nothing. One exception: work that fails after it was issued is told by the next
- *   `synchronize`, `synchronizeEvent`, `isReached` or `destroyStream` that comes behind it, and what was queued behind
- *   it does not run.
+ * - A call that throws has changed nothing. One exception: work that fails after it was issued is reported by the
+ *   next `synchronize`, `synchronizeEvent`, `isReached` or `destroyStream` after it, and the work queued after it does
+ *   not run.
  */
 
 import type { Bytes, Span } from "../units/index.js";
@@ -17,23 +17,25 @@ export interface DeviceInfo {
   readonly kind: "cpu" | "cuda";
   readonly name: string;
   readonly index: number;
-  /** Where device memory lives: on its own card, shared with the host by one pool, or in this process. */
+  /** Location of device memory: on a discrete card, in one pool shared with the host, or in this process. */
   readonly memory: "discrete" | "unified" | "host";
-  /** How many bytes of address range can be reserved in all. */
+  /** Bytes of address space that can be reserved in total. */
   readonly addressSpace: Bytes;
   /** `commit` works in multiples of this. */
   readonly granularity: Bytes;
-  /** False where a reservation can only be committed whole. */
+  /** False if a reservation can only be committed whole. */
   readonly canCommitInParts: boolean;
   /** CPU threads or GPU multiprocessors. */
   readonly parallelism: number;
-  /** What a CUDA device can do, as its maker counts it: "9.0". */
+  /** Compute capability of a CUDA device: "9.0". */
   readonly computeCapability?: string;
-  /** Can a launch begin while the one before it on its stream ends? */
+  /**
+   * True if the device supports programmatic dependent launch: a launch may start during the tail of its predecessor.
+   */
   readonly supportsPdl?: boolean;
 }
 
-/** What the driver itself says of memory; on a unified machine the runtime corrects `free` by the host's figure. */
+/** Memory as the driver reports it. On a unified machine the runtime corrects `free` by the host's figure. */
 export interface MemoryInfo {
   readonly total: Bytes;
   readonly free: Bytes;
@@ -49,7 +51,10 @@ export interface Event {
   readonly id: number;
 }
 
-/** Page-locked host memory. Its bytes are reached through `Driver.hostBytes` only, so that a look can be rejected. */
+/**
+ * Page-locked host memory. Its bytes are accessed only through `Driver.hostBytes`, so that an illegal access can be
+ * rejected.
+ */
 export interface HostMemory {
   readonly type: "host";
   readonly id: number;
@@ -63,8 +68,8 @@ export interface HostSpan {
 }
 
 /**
- * How a kernel takes one argument. Memory says whether it is read, written whole, written in part, or both read and
- * written; scalars go by value.
+ * How a kernel uses an argument. Memory is read, fully written, partially written, or read and written; scalars are
+ * passed by value.
  */
 export type Parameter = "in" | "out" | "partial-out" | "inout" | "i32" | "u32" | "f32" | "f64";
 
@@ -75,75 +80,79 @@ export function isMemory(parameter: Parameter): parameter is MemoryParameter {
 }
 
 /**
- * A memory parameter that the kernel takes not as a pointer but as the map of a matrix, or of several at equal steps, out of
- * which it has boxes copied to shared memory: Hopper's way to bring tiles. A launch gives a span for it as for any other, and
- * the driver makes the map. What a box has outside its matrix is 0.
+ * A memory parameter that the kernel takes as a tensor map: a matrix, or a batch at a fixed stride, of which TMA copies
+ * tiles to shared memory. A launch passes a span as for any other parameter, and the driver encodes the map. Elements
+ * outside the matrix read as 0.
  */
 export interface TensorMap {
-  /** Which of the kernel's parameters it is. */
+  /** Index of the kernel's parameter. */
   readonly parameter: number;
   readonly dtype: "bf16" | "f16" | "f32";
-  /** Which parameters (i32) say how many columns and rows a matrix has, and how many elements lie between the beginnings of two rows. */
+  /** Indices of the i32 parameters with the number of columns and rows of a matrix, and the row stride in elements. */
   readonly columns: number;
   readonly rows: number;
   readonly rowStride: number;
-  /** Which parameters (i32) say how many matrices there are, and how many elements lie between two; with a step of 0 the map has one. */
+  /**
+   * Indices of the i32 parameters with the number of matrices and the matrix stride in elements. With stride 0 the map
+   * has one matrix.
+   */
   readonly matrices: number;
   readonly matrixStride: number;
-  /** What one copy brings, in elements: up to 128 bytes of up to 256 rows. */
+  /** The tile of one copy, in elements: up to 128 bytes of up to 256 rows. */
   readonly box: { readonly columns: number; readonly rows: number };
 }
 
 /**
- * CUDA C++ for one kernel. It takes the kernel's parameters in their order, memory as pointers or maps, and includes nothing.
+ * CUDA C++ of one kernel. It takes the kernel's parameters in order, memory as pointers or tensor maps, and includes no
+ * headers.
  */
 export interface CudaCode {
-  /** Holds `extern "C" __global__ void entry(…)`; everything else in it has internal linkage. */
+  /** Contains `extern "C" __global__ void entry(…)`; everything else in it has internal linkage. */
   readonly code: string;
   readonly entry: string;
-  /** Threads of a block, in one dimension; `Launch.blocks` is the grid, in one dimension too. */
+  /** Threads per block. Blocks and the grid (`Launch.blocks`) are one-dimensional. */
   readonly threads: number;
-  /**
-   * The compute capability whose instructions it uses, also those that later ones don't have; any that Holdfast runs on unless
-   * given.
-   */
+  /** The compute capability whose architecture-specific instructions it uses. Default: any that Holdfast supports. */
   readonly onlyFor?: string;
-  /** Shared memory that comes with the launch: for kernels that need more than the 48 KiB which their code may declare. */
+  /** Dynamic shared memory, for kernels that need more than the 48 KiB of static shared memory. */
   readonly sharedBytes?: number;
-  /** The memory parameters that it takes as maps: `const __grid_constant__`, 128 bytes that begin on 64. */
+  /** The memory parameters passed as tensor maps: `const __grid_constant__`, 128 bytes aligned to 64. */
   readonly maps?: readonly TensorMap[];
   /**
-   * Does it wait by itself for the launch before it on its stream, before it looks at anything that this one writes, and before it
-   * writes anything? Then launches of it may begin early.
+   * True if the kernel executes griddepcontrol.wait before it reads anything that its predecessor writes, and before it
+   * writes. Its launches may then use programmatic dependent launch.
    */
   readonly waits?: boolean;
 }
 
-/** How a matrix of a `Product` lies: row by row. Strides count elements. */
+/** Layout of a GEMM operand: row-major. Strides are in elements. */
 export interface GemmMatrix {
   readonly rowStride: number;
-  /** The product takes the transpose of what is stored. */
+  /** Use the transpose of the stored matrix. */
   readonly isTransposed: boolean;
-  /** From one product of the batch to the next; 0 shares the matrix between them. */
+  /** Stride between the matrices of a batch; 0 shares one matrix. */
   readonly batchStride: number;
-  /** A power of two, up to 256, that divides the address of every launch's operand. */
+  /** A power of two, up to 256, that divides the operand's address in every launch. */
   readonly alignment: number;
 }
 
-/** A bias, and each of a batch, begins on so many bytes: libraries load that much at once, and can't be told otherwise. */
+/** Alignment in bytes of a bias, and of each bias of a batch. Libraries load that much at once. */
 export const biasAlignment = 16;
 
-/** What f32 operands of a product may be rounded to on their way into it; sums are f32 always. */
+/** The precision f32 operands may be rounded to on load. Accumulation is always f32. */
 export type GemmPrecision = "f32" | "tf32" | "bf16";
 
 /**
- * `C[m, n] = activation(alpha · op(A)[m, k] · op(B)[k, n] + beta · C + bias[n])`, once or for a batch: for the library
- * of a device that has one. The kernel's parameters are A, B, C and, where there is one, the bias.
+ * `C[m, n] = activation(alpha · op(A)[m, k] · op(B)[k, n] + beta · C + bias[n])`, once or batched, for a device with a
+ * GEMM library. The kernel's parameters are A, B, C and, if present, the bias.
  */
 export interface Product {
-  /** Of A and B. */
+  /** The dtype of A and B. */
   readonly dtype: "f32" | "f64" | "f16" | "bf16";
-  /** Of C and the bias: the operands', or f32 for half floats whose sums are kept as they come. */
+  /**
+   * The dtype of C and the bias: that of the operands, or f32 for half-precision operands whose f32 accumulators are
+   * stored.
+   */
   readonly resultDtype: "f32" | "f64" | "f16" | "bf16";
   readonly precision: GemmPrecision;
   readonly m: number;
@@ -155,28 +164,28 @@ export interface Product {
   readonly c: GemmMatrix;
   readonly alpha: number;
   readonly beta: number;
-  /** It begins on `biasAlignment` bytes. */
+  /** A bias is aligned to `biasAlignment` bytes. */
   readonly hasBias: boolean;
-  /** From one product's bias to the next one's, in elements; 0 shares it. */
+  /** Stride between the biases of a batch, in elements; 0 shares one bias. */
   readonly biasBatchStride: number;
-  /** `gelu` is the one with tanh. */
+  /** `gelu` is the tanh approximation. */
   readonly activation: "none" | "relu" | "gelu";
-  /** Which of its algorithms the library takes, counted in the order of its own preference; 0 unless given. */
+  /** Index of the library's algorithm, in its order of preference. Default: 0. */
   readonly choice?: number;
 }
 
-/** A kernel in the forms that drivers load; a driver takes its own and ignores the rest. */
+/** A kernel's code for each driver; a driver loads its own kind and ignores the others. */
 export interface KernelSource {
   readonly name: string;
   readonly parameters: readonly Parameter[];
   /**
-   * A WebAssembly module that imports the device memory as `env.memory` (shared) and exports the kernel under its
-   * name: (firstBlock: i32, endBlock: i32, …arguments), memory arguments being i32 addresses.
+   * A WebAssembly module that imports the device memory as `env.memory` (shared) and exports the kernel under its name:
+   * (firstBlock: i32, endBlock: i32, …arguments). Memory arguments are i32 addresses.
    */
   readonly wasm?: Uint8Array<ArrayBuffer>;
   /**
-   * A function of this process in the kernel's place, where device memory is this process's own. It takes what the
-   * WebAssembly function takes, memory arguments being native addresses, and runs all blocks on the calling thread.
+   * A function of this process that replaces the kernel when device memory is host memory. It takes the arguments of
+   * the WebAssembly function, with native addresses, and runs all blocks on the calling thread.
    */
   readonly native?: (...args: number[]) => void;
   readonly cuda?: CudaCode;
@@ -187,29 +196,32 @@ export interface Kernel {
   readonly type: "kernel";
   readonly id: number;
   readonly name: string;
-  /** The source's, and for a library's product that needs a workspace one more, "out", behind them. */
+  /** The source's parameters, plus a final "out" if a library GEMM needs a workspace. */
   readonly parameters: readonly Parameter[];
-  /** How large that workspace has to be, which begins on 256 bytes; none where this is missing or 0. */
+  /** Required workspace size, aligned to 256 bytes. Undefined or 0: no workspace. */
   readonly workspaceBytes?: number;
-  /** For a library's product: how many algorithms there are to choose from. */
+  /** For a library GEMM: the number of algorithms. */
   readonly choices?: number;
 }
 
-/** A memory parameter takes a span, so that what a launch touches is known; a scalar takes a number. */
+/** A memory parameter takes a span, so that the accessed bytes are known; a scalar parameter takes a number. */
 export type Argument = Span | number;
 
 export interface Launch {
   readonly kernel: Kernel;
-  /** How many independent blocks of work there are; any of them may run at the same time as any other. */
+  /** Number of independent blocks; any of them may run concurrently. */
   readonly blocks: number;
   readonly arguments: readonly Argument[];
-  /** Where the device `supportsPdl`: may it begin while the launch before it on its stream ends, if its kernel waits by itself? */
+  /**
+   * Use programmatic dependent launch: if the device supports it and the kernel waits for its predecessor, the launch
+   * may start early.
+   */
   readonly isPdl?: boolean;
 }
 
 /**
- * What a recorded graph holds, by kind; a product counts as one kernel, however many its library makes of it. Memory and
- * host nodes are what the runtime rejects.
+ * Nodes of a recorded graph by kind. A library GEMM counts as one kernel, however many nodes it has. The runtime
+ * rejects memory and host nodes.
  */
 export interface NodeCount {
   readonly kernel: number;
@@ -226,28 +238,30 @@ export interface Graph {
 }
 
 export interface StreamOptions {
-  /** Does its work begin before what other streams are given, where a device has not room for all? No unless given. */
+  /** High priority: its work runs before that of other streams when the device cannot run all. Default: false. */
   readonly isFirst?: boolean;
 }
 
-/** CUDA also has "global" and "relaxed"; the first dies of other threads' calls, the second switches the checks off. */
+/** CUDA also has "global", which fails on calls of other threads, and "relaxed", which disables the checks. */
 export type CaptureMode = "thread-local";
 
 export interface Driver {
   describe(): DeviceInfo;
   memory(): MemoryInfo;
 
-  /** Takes an address range with no memory behind it; at least `size`, rounded up to the granularity. */
+  /** Reserves an address range without memory; at least `size`, rounded up to the granularity. */
   reserve(size: Bytes): Span;
-  /** Puts memory behind a part of a reservation; multiples of `DeviceInfo.granularity`. Its bytes are undefined. */
-  commit(part: Span): void;
-  /** Gives a whole reservation back, memory and range: the very span that `reserve` returned. */
+  /** Commits memory to a range of a reservation, in multiples of `DeviceInfo.granularity`. The bytes are undefined. */
+  commit(range: Span): void;
+  /** Releases a whole reservation, memory and address range: the span that `reserve` returned. */
   release(reservation: Span): void;
-  /** Hears which spans are in use. Machines have no ear for it; `strict` holds everybody to it. */
+  /**
+   * Reports which spans are live. `strict` checks every access against it; CUDA forwards it to a memory checking tool.
+   */
   annotate?(range: Span, state: "live" | "dead"): void;
 
   allocateHost(size: Bytes): HostMemory;
-  /** The host's way to pinned bytes. The array is good until the next call that touches this memory. */
+  /** A view of pinned bytes, valid until the next call that uses this memory. */
   hostBytes(range: HostSpan): Uint8Array;
   freeHost(memory: HostMemory): void;
 
@@ -255,11 +269,11 @@ export interface Driver {
   destroyStream(stream: Stream): void;
   createEvent(): Event;
   destroyEvent(event: Event): void;
-  /** Marks the present end of a stream's work. */
+  /** Records the current end of a stream's work in the event. */
   recordEvent(event: Event, stream: Stream): void;
-  /** Holds back a stream's later work until the event's mark is reached. */
+  /** Delays a stream's later work until the event completes. */
   waitEvent(stream: Stream, event: Event): void;
-  /** Has the event's mark been reached? Never waits, and need not make progress: don't wait by asking. */
+  /** True if the event has completed. Never blocks and need not make progress, so do not poll it in a loop. */
   isReached(event: Event): boolean;
   synchronizeEvent(event: Event): void;
   synchronize(stream: Stream): void;
@@ -273,15 +287,15 @@ export interface Driver {
   launch(stream: Stream, launch: Launch): void;
 
   /**
-   * What was noted about this device under a key, by this process or an earlier one, where the driver keeps notes: what was
-   * found out by measuring is the same the next time, and so are the bits that follow from it.
+   * Returns the note stored for this device under a key, by this process or an earlier one. Measurements stay the same
+   * the next time, and so do the bits that depend on them.
    */
   recall?(key: string): string | undefined;
   remember?(key: string, note: string): void;
 
   beginCapture(stream: Stream, mode: CaptureMode): void;
   endCapture(stream: Stream): Graph;
-  /** Makes a recorded graph ready to launch. */
+  /** Makes a recorded graph launchable. */
   instantiate(graph: Graph): void;
   launchGraph(stream: Stream, graph: Graph): void;
   destroyGraph(graph: Graph): void;
@@ -291,7 +305,9 @@ export interface Driver {
 
 export type DriverCall = keyof Driver;
 
-/** Every call of the interface, for wrappers, fault scripts and stall reports; the compiler holds it complete. */
+/**
+ * Every call of the interface, for wrappers, fault scripts and stall reports. The compiler checks that it is complete.
+ */
 export const driverCalls = Object.keys({
   describe: true,
   memory: true,

@@ -1,6 +1,6 @@
 /**
- * C libraries, called through koffi. It is loaded at the first need, because most runs on the CPU have none, and it takes
- * 20 ms and 5 MB.
+ * C libraries, called through koffi. koffi is loaded at first use: most CPU runs do not need it, and it takes 20 ms and
+ * 5 MB.
  */
 
 import { createRequire } from "node:module";
@@ -8,7 +8,7 @@ import type * as Koffi from "koffi";
 import { HoldfastError } from "../errors/index.js";
 import { formatBytes, MiB } from "../units/index.js";
 
-/** koffi runs C on a stack of its own, of 2 MiB unless told otherwise: numerical libraries crash on it. */
+/** koffi runs C code on its own stack, 2 MiB by default, on which numerical libraries crash. */
 const stackBytes = 16 * MiB;
 
 let loaded: typeof Koffi | undefined;
@@ -21,7 +21,7 @@ export function loadKoffi(): typeof Koffi {
     try {
       koffi.config({ sync_stack_size: stackBytes, async_stack_size: stackBytes });
     } catch (cause) {
-      const message = `koffi has loaded a library before Holdfast, and calls C on a stack of ${formatBytes(size)} from then on; ${formatBytes(stackBytes)} is needed. Open the runtime before that, or call koffi.config({ sync_stack_size: 16 << 20 }) first.`;
+      const message = `koffi was used before Holdfast and now calls C on a stack of ${formatBytes(size)}; Holdfast needs ${formatBytes(stackBytes)}. Open the runtime earlier, or call koffi.config({ sync_stack_size: 16 << 20 }) first.`;
       throw new HoldfastError("UNSUPPORTED", message, { numbers: { size, needed: stackBytes }, cause });
     }
   }

@@ -1,4 +1,4 @@
-/** Which handles of one kind are open, and the state behind each. A handle is known by identity, not by its number. */
+/** The open handles of one kind and their state. A handle is identified by identity, not by its number. */
 
 import { HoldfastError } from "../errors/index.js";
 
@@ -29,7 +29,7 @@ export class HandleTable<H extends Handle, State> {
   get(handle: H): State {
     const state = this.#states.get(handle);
     if (state === undefined) {
-      const message = `${this.#what} #${handle.id} is closed, or was made by another driver. Make a new one with this driver.`;
+      const message = `${this.#what} #${handle.id} is closed or belongs to another driver. Create a new one with this driver.`;
       throw new HoldfastError("CLOSED", message, { numbers: { id: handle.id } });
     }
     return state;

@@ -1,6 +1,6 @@
 /**
- * How much memory this machine really has for us: the kernel's figures, cut down to what the control group allows.
- * `root` stands for "/", so that tests can show it any machine.
+ * Memory available to this process: the kernel's figures, limited by the cgroups. `root` replaces "/", so that tests
+ * can simulate any machine.
  */
 
 import { freemem, totalmem } from "node:os";
@@ -10,17 +10,20 @@ import { listGroupFolders, malformed, readIfPresent } from "./control-groups.js"
 
 export interface HostMemoryInfo {
   readonly total: Bytes;
-  /** What can be taken without swapping or being killed: the least of the host's figure and every group's headroom. */
+  /**
+   * Memory that can be used without swapping or being killed: the minimum of the host's figure and every cgroup's
+   * headroom.
+   */
   readonly available: Bytes;
-  /** The size of what `available` is a part of: the host's memory, or the limit of the group with the least headroom. */
+  /** The total that `available` belongs to: the host's memory, or the limit of the cgroup with the least headroom. */
   readonly binding: Bytes;
-  /** The tightest limit of the control groups that this process is in. */
+  /** The tightest limit of this process's cgroups. */
   readonly cgroupLimit: Bytes | undefined;
-  /** What the group with that limit uses, less the page cache that it would give up. */
+  /** Memory use of the cgroup with that limit, less the page cache that it would reclaim. */
   readonly cgroupUsed: Bytes | undefined;
 }
 
-/** Reads the figures as they are now. */
+/** Reads the current figures. */
 export function readHostMemory(root = "/"): HostMemoryInfo {
   const meminfoPath = join(root, "proc/meminfo");
   const meminfo = readIfPresent(meminfoPath);
@@ -31,17 +34,17 @@ export function readHostMemory(root = "/"): HostMemoryInfo {
     ({ path, version }) => readGroup(path, version === 2 ? version2 : version1) ?? [],
   );
   const nearest = groups.reduce<Group | undefined>(
-    (best, group) => (best === undefined || headroomOf(group) < headroomOf(best) ? group : best),
+    (best, group) => (best === undefined || headroom(group) < headroom(best) ? group : best),
     undefined,
   );
-  const isHostNearer = nearest === undefined || available < headroomOf(nearest);
+  const isHostNearer = nearest === undefined || available < headroom(nearest);
   const tightest = groups.reduce<Group | undefined>(
     (best, group) => (best === undefined || group.limit < best.limit ? group : best),
     undefined,
   );
   return {
     total: bytes(total),
-    available: bytes(isHostNearer ? available : headroomOf(nearest)),
+    available: bytes(isHostNearer ? available : headroom(nearest)),
     binding: bytes(isHostNearer ? total : nearest.limit),
     cgroupLimit: tightest && bytes(tightest.limit),
     cgroupUsed: tightest && bytes(tightest.used),
@@ -53,15 +56,15 @@ interface Group {
   readonly used: number;
 }
 
-function headroomOf({ limit, used }: Group): number {
+function headroom({ limit, used }: Group): number {
   return Math.max(0, limit - used);
 }
 
-/** Where one version of control groups keeps its figures. */
+/** The files of one cgroup version. */
 interface GroupFiles {
   readonly limit: string;
   readonly used: string;
-  /** The row of memory.stat that counts cache which the kernel drops before it rejects memory. */
+  /** The row of memory.stat that counts reclaimable cache. */
   readonly reclaimable: string;
 }
 

@@ -1,14 +1,16 @@
-/** driver: the only door to hardware. One interface, the CPU behind it, and the wrappers `strict` and `faulty`. */
+/**
+ * driver: the interface to hardware, with CUDA and the CPU as implementations and the wrappers `strict` and `faulty`.
+ */
 
 export { type Around, around } from "./around.js";
 export { basicKernels } from "./basic-kernels.js";
 export {
   type Blas,
   type BlasGemm,
-  blasPlain,
+  blasNoTranspose,
   blasRowMajor,
   blasTransposed,
-  blocksFor,
+  blockCount,
   Code,
   type CpuDriver,
   type CpuDriverOptions,
@@ -25,7 +27,7 @@ export {
   mathFunctions,
   openBlas,
   openCpuDriver,
-  type PlainOpcode,
+  type StackOpcode,
   type ValueType,
   type WasmFunction,
   type WasmImport,

@@ -1,4 +1,4 @@
-/** A set of addresses kept as sorted, merged ranges: which parts of a reservation have memory behind them. */
+/** A set of addresses as sorted, merged ranges: the committed ranges of a reservation. */
 
 import { contains, endOf, overlaps, type Span, span } from "../units/index.js";
 
@@ -10,21 +10,21 @@ export class RangeSet {
   }
 
   covers(range: Span): boolean {
-    return this.#ranges.some((own) => contains(own, range));
+    return this.#ranges.some((existing) => contains(existing, range));
   }
 
-  /** The first own range that shares bytes with `range`. */
+  /** The first range of the set that overlaps `range`. */
   firstOverlap(range: Span): Span | undefined {
-    return this.#ranges.find((own) => overlaps(own, range));
+    return this.#ranges.find((existing) => overlaps(existing, range));
   }
 
-  /** Adds a range that overlaps nothing in the set; neighbours that touch become one, so that `covers` sees across. */
+  /** Adds a range that overlaps nothing in the set. Adjacent ranges merge, so that `covers` works across them. */
   add(range: Span): void {
-    const before = this.#ranges.filter((own) => endOf(own) < range.address);
-    const behind = this.#ranges.filter((own) => own.address > endOf(range));
-    const touching = this.#ranges.slice(before.length, this.#ranges.length - behind.length);
-    const start = Math.min(range.address, ...touching.map((own) => own.address));
+    const before = this.#ranges.filter((existing) => endOf(existing) < range.address);
+    const after = this.#ranges.filter((existing) => existing.address > endOf(range));
+    const touching = this.#ranges.slice(before.length, this.#ranges.length - after.length);
+    const start = Math.min(range.address, ...touching.map((existing) => existing.address));
     const end = Math.max(endOf(range), ...touching.map(endOf));
-    this.#ranges = [...before, span(start, end - start), ...behind];
+    this.#ranges = [...before, span(start, end - start), ...after];
   }
 }

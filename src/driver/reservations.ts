@@ -1,7 +1,4 @@
-/**
- * The book of reserved address ranges: which there are, which parts of them have memory, and the rejections that every
- * driver gives in the same words.
- */
+/** The reserved address ranges, their committed ranges, and the errors that all drivers share. */
 
 import { HoldfastError } from "../errors/index.js";
 import { type Bytes, contains, formatBytes, formatSpan, type Span } from "../units/index.js";
@@ -14,9 +11,9 @@ interface Reservation {
 
 export class Reservations {
   readonly #granularity: number;
-  /** In the order of their addresses. */
+  /** Sorted by address. */
   readonly #list: Reservation[] = [];
-  /** Where `holds` found its last range: work mostly stays in one. */
+  /** The range of the last hit in `holds`: accesses mostly stay in one. */
   #last: Reservation | undefined;
 
   constructor(granularity: number) {
@@ -32,39 +29,39 @@ export class Reservations {
   }
 
   add(range: Span): void {
-    const behind = this.#list.findIndex((one) => one.range.address > range.address);
-    this.#list.splice(behind < 0 ? this.#list.length : behind, 0, { range, committed: new RangeSet() });
+    const next = this.#list.findIndex((entry) => entry.range.address > range.address);
+    this.#list.splice(next < 0 ? this.#list.length : next, 0, { range, committed: new RangeSet() });
   }
 
-  /** Rejects a part that can't be committed: outside every reservation, off the granularity, or committed before. */
-  requireCommittable(part: Span): void {
-    const owner = this.#ownerOf(part);
-    const numbers = { address: part.address, size: part.size };
+  /** Rejects a range that cannot be committed: outside every reservation, misaligned, or already committed. */
+  requireCommittable(range: Span): void {
+    const owner = this.#findReservation(range);
+    const numbers = { address: range.address, size: range.size };
     if (!owner) {
-      const message = `Commit of ${formatSpan(part)}: it lies in none of the ${this.#list.length} reservations. Commit inside the span that reserve() returned.`;
+      const message = `Cannot commit ${formatSpan(range)}: it lies in none of the ${this.#list.length} reservations. Pass a range inside a span that reserve() returned.`;
       throw new HoldfastError("NOT_OWNER", message, { numbers });
     }
-    if (part.address % this.#granularity !== 0 || part.size % this.#granularity !== 0 || part.size === 0) {
-      const message = `Commit of ${formatSpan(part)}: address and size must be multiples of the granularity, ${formatBytes(this.#granularity)}, and the size not 0.`;
+    if (range.address % this.#granularity !== 0 || range.size % this.#granularity !== 0 || range.size === 0) {
+      const message = `Cannot commit ${formatSpan(range)}: address and size must be multiples of the granularity, ${formatBytes(this.#granularity)}, and the size must not be 0.`;
       throw new HoldfastError("BAD_ARGUMENT", message, { numbers });
     }
-    const taken = owner.committed.firstOverlap(part);
-    if (!taken) return;
-    const message = `Commit of ${formatSpan(part)}: ${formatSpan(taken)} is committed already. Commit each part once.`;
+    const overlap = owner.committed.firstOverlap(range);
+    if (!overlap) return;
+    const message = `Cannot commit ${formatSpan(range)}: ${formatSpan(overlap)} is already committed. Commit each range once.`;
     throw new HoldfastError("BAD_ARGUMENT", message, { numbers });
   }
 
-  noteCommitted(part: Span): void {
-    this.#ownerOf(part)?.committed.add(part);
+  noteCommitted(range: Span): void {
+    this.#findReservation(range)?.committed.add(range);
   }
 
-  /** The range is still reserved, and the memory behind it is going. */
+  /** The range stays reserved, but its memory is released. */
   noteEmptied(reservation: Span): void {
     const owner = this.#list[this.#indexOf(reservation)];
     if (owner) owner.committed = new RangeSet();
   }
 
-  /** Rejects a span that is no whole reservation. */
+  /** Rejects a span that is not a whole reservation. */
   requireReserved(reservation: Span): void {
     this.#indexOf(reservation);
   }
@@ -74,28 +71,28 @@ export class Reservations {
     this.#last = undefined;
   }
 
-  /** Is there memory behind every byte of the range? */
+  /** True if every byte of the range is committed. */
   holds(range: Span): boolean {
     if (range.size === 0) return true;
-    if (!this.#last || !contains(this.#last.range, range)) this.#last = this.#ownerOf(range);
+    if (!this.#last || !contains(this.#last.range, range)) this.#last = this.#findReservation(range);
     return this.#last?.committed.covers(range) ?? false;
   }
 
-  #ownerOf(part: Span): Reservation | undefined {
-    return this.#list.find(({ range }) => contains(range, part));
+  #findReservation(target: Span): Reservation | undefined {
+    return this.#list.find(({ range }) => contains(range, target));
   }
 
   #indexOf({ address, size }: Span): number {
     const index = this.#list.findIndex(({ range }) => range.address === address && range.size === size);
     if (index >= 0) return index;
-    const message = `Release of ${formatSpan({ address, size })}: no such reservation. It was released before, or is not the whole span that reserve() returned.`;
+    const message = `Cannot release ${formatSpan({ address, size })}: no such reservation. Pass the whole span that reserve() returned, once.`;
     throw new HoldfastError("NOT_OWNER", message, { numbers: { address, size } });
   }
 }
 
-/** Rejects a reservation of no bytes. */
+/** Rejects an empty reservation. */
 export function requireReservable(size: Bytes): void {
   if (Number.isSafeInteger(size) && size > 0) return;
-  const message = `A reservation of ${size} bytes was asked; ask for a whole number of bytes, 1 or more.`;
+  const message = `Cannot reserve ${size} bytes. Pass a whole number of bytes, 1 or more.`;
   throw new HoldfastError("BAD_SIZE", message, { numbers: { size } });
 }

@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { afterEach, beforeEach, describe, test } from "node:test";
 import { readF32, withRuntime, writeF32 } from "../../test/support/runtimes.js";
-import { around, basicKernels, blocksFor, type Driver, strict } from "../driver/index.js";
+import { around, basicKernels, blockCount, type Driver, strict } from "../driver/index.js";
 import { HoldfastError } from "../errors/index.js";
 import type { Region, Runtime, Storage } from "../runtime/index.js";
 import { contiguousStrides, type DeviceArray, viewArray } from "./device-array.js";
@@ -27,7 +27,7 @@ function launch(
   count: number,
 ) {
   const kernel = runtime.kernel(basicKernels[name]);
-  runtime.launch({ op: name, kernel, blocks: blocksFor(count), arguments: [...given, count] });
+  runtime.launch({ op: name, kernel, blocks: blockCount(count), arguments: [...given, count] });
 }
 
 /** `a + b` of f32 arrays that lie in order; with an attribute that nobody looks at. */

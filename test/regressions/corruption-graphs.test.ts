@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import {
   basicKernels,
-  blocksFor,
+  blockCount,
   type Driver,
   type Runtime,
   type Span,
@@ -58,7 +58,7 @@ function repeat(way: "replayed" | "direct", wrap: (device: TestDriver) => Driver
       const own = { p: movable(runtime, p), x: movable(runtime, x), half: movable(runtime, half) };
       const halve: (Storage | number)[] = [own.p, own.p, own.half, elementsOf(p)];
       const addX: (Storage | number)[] = [own.p, own.x, own.p, elementsOf(p)];
-      const blocks = blocksFor(elementsOf(p));
+      const blocks = blockCount(elementsOf(p));
       const body = (): void => {
         runtime.launch({ op: "halve", kernel: runtime.kernel(basicKernels.scale), blocks, arguments: halve });
         runtime.launch({ op: "add", kernel: runtime.kernel(basicKernels.add), blocks, arguments: addX });

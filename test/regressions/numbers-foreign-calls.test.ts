@@ -8,8 +8,8 @@ import test from "node:test";
 import {
   type ForeignParameter,
   type ForeignType,
-  parametersOf,
-  resultOf,
+  listParameters,
+  resultType,
   type Signature,
   type Signatures,
   splitParameter,
@@ -76,7 +76,7 @@ function replaced(
   const table: Signatures = recordedTables[library];
   return {
     ...recordedTables,
-    [library]: { ...table, [name]: change(parametersOf(table[name] as Signature)) },
+    [library]: { ...table, [name]: change(listParameters(table[name] as Signature)) },
   };
 }
 
@@ -96,9 +96,9 @@ function checkLibrary(recording: RecordingLibraries, library: RecordedTable, fun
   });
   const trueTable: Signatures = recordedTables[library];
   for (const [name, signature] of Object.entries(trueTable)) {
-    const values = parametersOf(functions[name] as Signature).map(sentinelOf);
+    const values = listParameters(functions[name] as Signature).map(sentinelOf);
     assert.equal(new Set(values).size, values.length, `${name}: two parameters were given the same value`);
-    const expected = parametersOf(signature).map(bytesOf);
+    const expected = listParameters(signature).map(bytesOf);
     const call = (calls as Readonly<Record<string, (...given: ForeignValue[]) => unknown>>)[name]!;
     const result = call(...values);
     assert.equal(
@@ -109,14 +109,14 @@ function checkLibrary(recording: RecordingLibraries, library: RecordedTable, fun
         u64: returnedNumber,
         address: returnedNumber,
         nothing: undefined,
-      }[resultOf(signature)],
+      }[resultType(signature)],
     );
-    checkRecord(name, parametersOf(signature), expected, recording.recordOf(library));
-    if (resultOf(signature) !== "status") continue;
+    checkRecord(name, listParameters(signature), expected, recording.recordOf(library));
+    if (resultType(signature) !== "status") continue;
 
     const inStatus = (calls.status as Readonly<Record<string, (...given: ForeignValue[]) => number>>)[name]!;
     assert.equal(inStatus(...values), 0);
-    checkRecord(name, parametersOf(signature), expected, recording.recordOf(library));
+    checkRecord(name, listParameters(signature), expected, recording.recordOf(library));
   }
 }
 

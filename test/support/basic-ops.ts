@@ -1,6 +1,6 @@
 /** The basic kernels as functions over float32 storages: what the regression tests compute with below the op table. */
 
-import { type BudgetLabel, basicKernels, blocksFor, type Runtime, type Storage, type Stream } from "holdfast";
+import { type BudgetLabel, basicKernels, blockCount, type Runtime, type Storage, type Stream } from "holdfast";
 import { writeF32 } from "./runtimes.js";
 
 export const f32Bytes = Float32Array.BYTES_PER_ELEMENT;
@@ -46,7 +46,7 @@ function launch(
   runtime.launch({
     op: name,
     kernel: runtime.kernel(basicKernels[name]),
-    blocks: blocksFor(elements),
+    blocks: blockCount(elements),
     arguments: [...operands, elements],
     ...(stream && { stream }),
   });

@@ -16,8 +16,8 @@ import {
   foreignTypes,
   nvrtcFunctions,
   nvtxFunctions,
-  parametersOf,
-  resultOf,
+  listParameters,
+  resultType,
   type Signature,
   type Signatures,
   splitParameter,
@@ -129,7 +129,7 @@ function sourceOf(functions: readonly (readonly [string, Signature])[]): string 
 }
 
 function functionOf(name: string, signature: Signature): string {
-  const types = parametersOf(signature).map((parameter) => splitParameter(parameter).type);
+  const types = listParameters(signature).map((parameter) => splitParameter(parameter).type);
   const declared = types.map((type, index) => `${foreignTypes[type]} p${index}`).join(", ") || "void";
   const puts = types.map(putOf);
   const { result, value } = {
@@ -138,7 +138,7 @@ function functionOf(name: string, signature: Signature): string {
     u64: { result: "uint64_t", value: `${returnedNumber}ull` },
     address: { result: "uint64_t", value: `${returnedNumber}ull` },
     nothing: { result: "void", value: "" },
-  }[resultOf(signature)];
+  }[resultType(signature)];
   return `${result} ${name}(${declared}) { size = 0; ${puts.join(" ")} ${answers[name] ?? ""} return ${value}; }`;
 }
 

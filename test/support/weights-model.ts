@@ -3,7 +3,7 @@
  * where the real model hung.
  */
 
-import { basicKernels, blocksFor, type Driver, type Runtime, type Storage } from "holdfast";
+import { basicKernels, blockCount, type Driver, type Runtime, type Storage } from "holdfast";
 import type { CapturePass } from "../../src/runtime/capture/capture-state.js";
 import { uploadWeights } from "./crossasset-weights.js";
 import { withRuntime } from "./runtimes.js";
@@ -38,6 +38,6 @@ export function doubleWeights({ runtime, weights }: Model): void {
   for (const weight of weights) {
     const elements = weight.span.size / 4;
     const given = [weight, weight, weight, elements];
-    runtime.launch({ op: "double", kernel, blocks: blocksFor(elements), arguments: given });
+    runtime.launch({ op: "double", kernel, blocks: blockCount(elements), arguments: given });
   }
 }

@@ -1,4 +1,4 @@
-/** Checks what a caller passes to a launch or a copy, and copies it into the form that runs. */
+/** Validates the arguments of a launch or a copy and copies them into a command. */
 
 import { HoldfastError } from "../../errors/index.js";
 import { formatSpan, type Span } from "../../units/index.js";
@@ -10,14 +10,14 @@ import type { DeviceMemory } from "./memory.js";
 export function lowerLaunch(
   kernel: KernelState,
   parameters: readonly Parameter[],
-  { blocks, arguments: given }: Launch,
+  { blocks, arguments: args }: Launch,
   memory: DeviceMemory,
 ): Command {
-  requireLaunch(kernel.name, parameters, blocks, given.length);
+  requireLaunch(kernel.name, parameters, blocks, args.length);
   const call = [0, 0];
   const spans: Span[] = [];
   for (const [index, parameter] of parameters.entries()) {
-    const argument = given[index] as Argument;
+    const argument = args[index] as Argument;
     const what = () => `Argument ${index} of kernel "${kernel.name}" (${parameter})`;
     if (isMemory(parameter)) {
       const span = liveSpan(memory, requireSpan(argument, what), what);
@@ -30,11 +30,11 @@ export function lowerLaunch(
   return { kind: "launch", kernel, blocks, call, spans };
 }
 
-/** A copy of the span, once there is memory behind all of it. */
+/** Returns a copy of the span, after checking that all of it is committed. */
 export function liveSpan(memory: DeviceMemory, { address, size }: Span, what: () => string): Span {
   const range = { address, size };
   if (!memory.holds(range)) {
-    const message = `${what()} is ${formatSpan(range)}, where no memory is committed. Pass a span inside a committed part of a reservation.`;
+    const message = `${what()} is ${formatSpan(range)}, which is not committed. Pass a span inside a committed range of a reservation.`;
     throw new HoldfastError("DEAD_ADDRESS", message, { numbers: { address, size } });
   }
   return range;

@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
 import { sameBytes } from "../../../test/support/same-bytes.js";
-import { basicKernels, blocksFor, elementsPerBlock } from "./basic-kernels.js";
+import { basicKernels, blockCount, elementsPerBlock } from "./basic-kernels.js";
 import { compileKernel } from "./kernel.js";
 
 const memory = new WebAssembly.Memory({ initial: 4, maximum: 65_536, shared: true });
@@ -67,13 +67,13 @@ function assertOnlyWrote(
 const settings = { numRuns: 40 };
 
 test("a launch needs a block for every begun 4096 elements", () => {
-  assert.deepEqual([0, 1, 4096, 4097].map(blocksFor), [0, 1, 1, 2]);
+  assert.deepEqual([0, 1, 4096, 4097].map(blockCount), [0, 1, 1, 2]);
 });
 
 test("fill writes its value to every element and to nothing else", () => {
   fc.assert(
     fc.property(places, sizes, fc.float({ noNaN: true }), ([out], n, value) => {
-      withData(out, out, 0, 0, () => run("fill", 0, blocksFor(n), out * 4, value, n));
+      withData(out, out, 0, 0, () => run("fill", 0, blockCount(n), out * 4, value, n));
       assertOnlyWrote(out, new Float32Array(n).fill(value), []);
     }),
     settings,
@@ -83,7 +83,7 @@ test("fill writes its value to every element and to nothing else", () => {
 test("copy copies every element and nothing else", () => {
   fc.assert(
     fc.property(places, sizes, fc.nat(99), ([a, b, out], n, seed) => {
-      const data = withData(a, b, n, seed, () => run("copy", 0, blocksFor(n), a * 4, out * 4, n));
+      const data = withData(a, b, n, seed, () => run("copy", 0, blockCount(n), a * 4, out * 4, n));
       assertOnlyWrote(out, data.a, [
         [a, n],
         [b, n],
@@ -97,7 +97,7 @@ test("add gives the rounded float64 sum of every pair, also in place", () => {
   fc.assert(
     fc.property(places, sizes, fc.nat(99), fc.boolean(), ([a, b, c], n, seed, isInPlace) => {
       const out = isInPlace ? a : c;
-      const data = withData(a, b, n, seed, () => run("add", 0, blocksFor(n), a * 4, b * 4, out * 4, n));
+      const data = withData(a, b, n, seed, () => run("add", 0, blockCount(n), a * 4, b * 4, out * 4, n));
       const expected = data.a.map((value, i) => value + data.b[i]!);
       assertOnlyWrote(out, expected, [
         [a, n],
@@ -114,7 +114,7 @@ test("scale multiplies by the factor that stands in memory, also in place", () =
       const out = isInPlace ? a : c;
       const data = withData(a, factor, n, seed, () => {
         floats[factor] = 2.5;
-        run("scale", 0, blocksFor(n), a * 4, out * 4, factor * 4, n);
+        run("scale", 0, blockCount(n), a * 4, out * 4, factor * 4, n);
       });
       const expected = data.a.map((value) => value * 2.5);
       assertOnlyWrote(out, expected, [
@@ -129,8 +129,8 @@ test("scale multiplies by the factor that stands in memory, also in place", () =
 test("sum writes one partial a block, near the float64 sum", () => {
   fc.assert(
     fc.property(places, sizes, fc.nat(99), ([a, b, out], n, seed) => {
-      const data = withData(a, b, n, seed, () => run("sum", 0, blocksFor(n), a * 4, out * 4, n));
-      const partials = floats.slice(out, out + blocksFor(n));
+      const data = withData(a, b, n, seed, () => run("sum", 0, blockCount(n), a * 4, out * 4, n));
+      const partials = floats.slice(out, out + blockCount(n));
       for (const [block, partial] of partials.entries()) {
         const elements = data.a.slice(block * elementsPerBlock, (block + 1) * elementsPerBlock);
         const exact = elements.reduce((total, value) => total + value, 0);

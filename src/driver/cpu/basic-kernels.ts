@@ -1,74 +1,73 @@
 /**
- * Five kernels over float32 arrays, written by hand in WebAssembly: what the driver's tests, the runtime's tests
- * and `holdfast tour` need before the op table's lowerings exist. A block is 4096 elements; the last one may be
- * short, and blocks behind the end have nothing to do.
+ * Five kernels over float32 arrays, hand-written in WebAssembly. The tests of the driver and the runtime use them, and
+ * so does `holdfast tour`. A block is 4096 elements; the last block may be short, and blocks past the end do nothing.
  */
 
 import type { KernelSource, Parameter } from "../driver.js";
 import { encodeKernel, type KernelModule } from "./kernel-module.js";
 import type { Code, Local } from "./wasm.js";
 
-/** 16 KiB an array: a block's operands fit a first-level cache, and a block takes a microsecond or so. */
+/** 16 KiB per array: a block's operands fit the L1 cache, and a block takes about a microsecond. */
 export const elementsPerBlock = 4096;
 const blockShift = Math.log2(elementsPerBlock);
 
 /**
- * How many blocks a launch over `elements` needs.
+ * Returns the number of blocks that a launch over `elements` needs.
  *
  * @example
  * ```ts
- * import { blocksFor } from "holdfast";
- * console.log(blocksFor(10_000)); // → 3
+ * import { blockCount } from "holdfast/internals";
+ * console.log(blockCount(10_000)); // → 3
  * ```
  */
-export function blocksFor(elements: number): number {
+export function blockCount(elements: number): number {
   return Math.ceil(elements / elementsPerBlock);
 }
 
 const vectorBytes = 16;
 const scalarBytes = 4;
 
-/** An address: where an array begins, plus how many bytes of it are done. */
-function addressOf(code: Code, array: Local, at: Local): Code {
+/** Pushes an address: the array's base plus a byte offset. */
+function pushAddress(code: Code, array: Local, at: Local): Code {
   return code.get(array).get(at).op("i32.add");
 }
 
 /** `for (; at < end; at += step) body()`, unsigned. */
-function forRange(code: Code, at: Local, end: Local, step: number, body: () => void): void {
+function emitLoop(code: Code, at: Local, end: Local, step: number, body: () => void): void {
   code.block((leave) => {
-    code.loop((again) => {
+    code.loop((next) => {
       code.get(at).get(end).op("i32.ge_u").branchIf(leave);
       body();
-      code.get(at).i32(step).op("i32.add").set(at).branch(again);
+      code.get(at).i32(step).op("i32.add").set(at).branch(next);
     });
   });
 }
 
-/** Walks `at` by whole vectors, and leaves it where fewer than one of them remains before `end`. */
-function forVectors(code: Code, at: Local, end: Local, body: () => void): void {
+/** Advances `at` by whole vectors until less than one vector remains before `end`. */
+function emitVectorLoop(code: Code, at: Local, end: Local, body: () => void): void {
   const vectorEnd = code.local("i32");
   code.get(end).get(at).op("i32.sub").i32(-vectorBytes).op("i32.and");
   code.get(at).op("i32.add").set(vectorEnd);
-  forRange(code, at, vectorEnd, vectorBytes, body);
+  emitLoop(code, at, vectorEnd, vectorBytes, body);
 }
 
 /**
- * Leaves on the stack the byte offset at which a block begins, or that of the array's end if it is nearer.
- * The block is clamped first, so that one far behind the end can't wrap round to the array's beginning.
+ * Pushes the byte offset of a block, clamped to the end of the array. The block index is clamped first, so that a block
+ * far past the end cannot overflow and wrap to the start of the array.
  */
-function byteOffsetOfBlock(code: Code, block: Local, elements: Local): void {
+function pushBlockOffset(code: Code, block: Local, elements: Local): void {
   const lastBlock = 2 ** (32 - blockShift) - 1;
-  const begin = code.local("i32");
+  const firstElement = code.local("i32");
   code.get(block).i32(lastBlock).get(block).i32(lastBlock).op("i32.lt_u").op("select");
-  code.i32(blockShift).op("i32.shl").set(begin);
-  code.get(begin).get(elements).get(begin).get(elements).op("i32.lt_u").op("select");
+  code.i32(blockShift).op("i32.shl").set(firstElement);
+  code.get(firstElement).get(elements).get(firstElement).get(elements).op("i32.lt_u").op("select");
   code.i32(2).op("i32.shl");
 }
 
-/** Leaves one result on the stack, as a vector or as a scalar, from the operands at `at`. */
+/** Pushes one result, a vector or a scalar, computed from the operands at `at`. */
 type Element = (code: Code, argument: (index: number) => Local, at: Local) => void;
 
-/** `out[i] = element(i)` over the blocks' elements; the last parameter is the element count. */
+/** `out[i] = element(i)` over the elements of the blocks. The last parameter is the element count. */
 function elementwise(
   name: string,
   parameters: readonly Parameter[],
@@ -79,17 +78,17 @@ function elementwise(
     const out = argument(parameters.indexOf("out"));
     const at = code.local("i32");
     const end = code.local("i32");
-    byteOffsetOfBlock(code, code.parameter(0), elements);
+    pushBlockOffset(code, code.parameter(0), elements);
     code.set(at);
-    byteOffsetOfBlock(code, code.parameter(1), elements);
+    pushBlockOffset(code, code.parameter(1), elements);
     code.set(end);
     const store = (form: Element, instruction: "v128.store" | "f32.store") => () => {
-      addressOf(code, out, at);
+      pushAddress(code, out, at);
       form(code, argument, at);
       code.memory(instruction);
     };
-    forVectors(code, at, end, store(forms.vector, "v128.store"));
-    forRange(code, at, end, scalarBytes, store(forms.scalar, "f32.store"));
+    emitVectorLoop(code, at, end, store(forms.vector, "v128.store"));
+    emitLoop(code, at, end, scalarBytes, store(forms.scalar, "f32.store"));
   };
   return encodeKernel({ name, parameters, body });
 }
@@ -100,36 +99,37 @@ const fill = elementwise("fill", ["out", "f32", "u32"], {
 });
 
 const copy = elementwise("copy", ["in", "out", "u32"], {
-  vector: (code, argument, at) => addressOf(code, argument(0), at).memory("v128.load"),
-  scalar: (code, argument, at) => addressOf(code, argument(0), at).memory("f32.load"),
+  vector: (code, argument, at) => pushAddress(code, argument(0), at).memory("v128.load"),
+  scalar: (code, argument, at) => pushAddress(code, argument(0), at).memory("f32.load"),
 });
 
 const add = elementwise("add", ["in", "in", "out", "u32"], {
   vector: (code, argument, at) => {
-    addressOf(code, argument(0), at).memory("v128.load");
-    addressOf(code, argument(1), at).memory("v128.load").op("f32x4.add");
+    pushAddress(code, argument(0), at).memory("v128.load");
+    pushAddress(code, argument(1), at).memory("v128.load").op("f32x4.add");
   },
   scalar: (code, argument, at) => {
-    addressOf(code, argument(0), at).memory("f32.load");
-    addressOf(code, argument(1), at).memory("f32.load").op("f32.add");
+    pushAddress(code, argument(0), at).memory("f32.load");
+    pushAddress(code, argument(1), at).memory("f32.load").op("f32.add");
   },
 });
 
-/** The factor is read from memory, so that a replay works with its present value. */
+/** The factor is read from memory, so that a graph replay uses its current value. */
 const scale = elementwise("scale", ["in", "out", "in", "u32"], {
   vector: (code, argument, at) => {
-    addressOf(code, argument(0), at).memory("v128.load");
+    pushAddress(code, argument(0), at).memory("v128.load");
     code.get(argument(2)).memory("v128.load32_splat").op("f32x4.mul");
   },
   scalar: (code, argument, at) => {
-    addressOf(code, argument(0), at).memory("f32.load");
+    pushAddress(code, argument(0), at).memory("f32.load");
     code.get(argument(2)).memory("f32.load").op("f32.mul");
   },
 });
 
 /**
- * `out[b]` = the sum of block b. Four lanes run over the block, are added as (0 + 1) + (2 + 3), then come the last
- * elements one by one: an order that the element count fixes, so any number of threads gives the same bits.
+ * `out[b]` is the sum of block b. Four lanes accumulate over the block and are added as (0 + 1) + (2 + 3); the
+ * remaining elements follow one by one. The element count alone fixes this order, so any number of threads gives the
+ * same bits.
  */
 const printSum: KernelModule["body"] = (code, argument) => {
   const block = code.parameter(0);
@@ -139,15 +139,15 @@ const printSum: KernelModule["body"] = (code, argument) => {
   const end = code.local("i32");
   const lanes = code.local("v128");
   const total = code.local("f32");
-  forRange(code, block, endBlock, 1, () => {
+  emitLoop(code, block, endBlock, 1, () => {
     code.get(block).i32(1).op("i32.add").set(nextBlock);
-    byteOffsetOfBlock(code, block, argument(2));
+    pushBlockOffset(code, block, argument(2));
     code.set(at);
-    byteOffsetOfBlock(code, nextBlock, argument(2));
+    pushBlockOffset(code, nextBlock, argument(2));
     code.set(end);
     code.f32(0).op("f32x4.splat").set(lanes);
-    forVectors(code, at, end, () => {
-      addressOf(code, argument(0), at).memory("v128.load").get(lanes).op("f32x4.add").set(lanes);
+    emitVectorLoop(code, at, end, () => {
+      pushAddress(code, argument(0), at).memory("v128.load").get(lanes).op("f32x4.add").set(lanes);
     });
     const addLanes = (first: number, second: number) => {
       code.get(lanes).lane("f32x4.extract_lane", first);
@@ -156,9 +156,9 @@ const printSum: KernelModule["body"] = (code, argument) => {
     addLanes(0, 1);
     addLanes(2, 3);
     code.op("f32.add").set(total);
-    forRange(code, at, end, scalarBytes, () => {
+    emitLoop(code, at, end, scalarBytes, () => {
       code.get(total);
-      addressOf(code, argument(0), at).memory("f32.load").op("f32.add").set(total);
+      pushAddress(code, argument(0), at).memory("f32.load").op("f32.add").set(total);
     });
     code.get(argument(1)).get(block).i32(2).op("i32.shl").op("i32.add").get(total).memory("f32.store");
   });

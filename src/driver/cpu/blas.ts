@@ -1,6 +1,6 @@
 /**
- * A BLAS library of the machine, which native kernels may call on device memory in place. The setting HOLDFAST_BLAS names
- * it; what it lacks is told when it is opened and not at the first product.
+ * A BLAS library of the host, which native kernels call directly on device memory. The setting HOLDFAST_BLAS names it.
+ * A missing function is reported when the library is opened, not at the first GEMM.
  */
 
 import type { LibraryHandle } from "koffi";
@@ -8,8 +8,8 @@ import { HoldfastError } from "../../errors/index.js";
 import { loadKoffi } from "../foreign-functions.js";
 
 /**
- * `C = alpha · op(A) · op(B) + beta · C`, row by row: `cblas_sgemm` or `cblas_dgemm` with its arguments in its own order.
- * Matrices are native addresses.
+ * `C = alpha · op(A) · op(B) + beta · C`: the argument order of `cblas_sgemm` and `cblas_dgemm`. Matrices are native
+ * addresses.
  */
 export type BlasGemm = (
   order: typeof blasRowMajor,
@@ -28,24 +28,24 @@ export type BlasGemm = (
   cRowStride: number,
 ) => void;
 
-/** CBLAS's numbers for the order of a matrix and for the two operands of a product. */
+/** CBLAS constants for the layout and for the transposition of operands. */
 export const blasRowMajor = 101;
-export const blasPlain = 111;
+export const blasNoTranspose = 111;
 export const blasTransposed = 112;
 
 export interface Blas {
   readonly library: string;
   readonly products: Readonly<Record<"f32" | "f64", BlasGemm>>;
-  /** Takes effect for the whole process; does nothing where the library has no such call. */
+  /** Applies to the whole process. Does nothing if the library lacks the call. */
   useThreads(threads: number): void;
 }
 
-const gemmOf = {
+const gemmSymbols = {
   f32: { symbol: "cblas_sgemm", real: "float" },
   f64: { symbol: "cblas_dgemm", real: "double" },
 } as const;
 
-/** Opens a library by its path or its soname. */
+/** Opens a library by path or soname. */
 export function openBlas(name: string): Blas {
   let library: LibraryHandle;
   try {
@@ -56,17 +56,17 @@ export function openBlas(name: string): Blas {
   }
   const config = find(library, "const char *openblas_get_config()");
   if (config && String(config()).includes("USE64BITINT")) {
-    throw unusable(name, "counts in 64-bit integers, and products are asked with 32-bit ones");
+    throw unusable(name, "uses 64-bit integers, but Holdfast passes 32-bit ones");
   }
   const product = (dtype: "f32" | "f64"): BlasGemm => {
-    const { symbol, real } = gemmOf[dtype];
-    // Addresses as numbers: koffi passes those twice as fast as its pointers.
-    const found = find(
+    const { symbol, real } = gemmSymbols[dtype];
+    // koffi passes addresses as numbers twice as fast as pointers.
+    const gemm = find(
       library,
       `void ${symbol}(int order, int ta, int tb, int m, int n, int k, ${real} alpha, uint64_t a, int lda, uint64_t b, int ldb, ${real} beta, uint64_t c, int ldc)`,
     );
-    if (!found) throw unusable(name, `has no function ${symbol}`);
-    return found;
+    if (!gemm) throw unusable(name, `has no function ${symbol}`);
+    return gemm;
   };
   const setThreads = find(library, "void openblas_set_num_threads(int threads)");
   return {
@@ -77,8 +77,9 @@ export function openBlas(name: string): Blas {
 }
 
 /**
- * OpenBLAS's idle threads spin before they sleep, and take the cores from the kernels between two products: a training
- * step was 1.4 times as long. It reads this when it loads: 2⁴ turns instead of 2²⁶. Who has set it keeps it.
+ * OpenBLAS's idle threads spin before they sleep and take cores from the kernels between two GEMMs: a training step
+ * took 1.4 times as long. OpenBLAS reads this variable when it loads: 2⁴ spins instead of 2²⁶. A value that the user
+ * has set stays.
  */
 function withSleepyThreads<T>(load: () => T): T {
   const name = "OPENBLAS_THREAD_TIMEOUT";
@@ -100,6 +101,6 @@ function find(library: LibraryHandle, prototype: string): ((...args: unknown[]) 
 }
 
 function unusable(library: string, why: string, cause?: unknown): HoldfastError {
-  const message = `HOLDFAST_BLAS is "${library}", which ${why}. Give the path or the soname of a library with the C interface to BLAS (Debian's package libopenblas0 brings libopenblas.so.0), or turn the setting off: products then run on Holdfast's own kernels.`;
+  const message = `HOLDFAST_BLAS is "${library}", which ${why}. Set it to the path or the soname of a library with the CBLAS interface (Debian's package libopenblas0 contains libopenblas.so.0), or to off: GEMMs then run on Holdfast's native kernels.`;
   return new HoldfastError("UNSUPPORTED", message, { numbers: { library }, cause });
 }

@@ -1,6 +1,6 @@
 /**
- * What a stream queues and a graph records: plain records with their own copy of every argument, and the one
- * function that runs them.
+ * The commands that a stream queues and a graph records: plain records that own copies of their arguments, and the
+ * executor that runs them.
  */
 
 import { beat, type Span } from "../../units/index.js";
@@ -9,7 +9,7 @@ import type { DeviceMemory } from "./memory.js";
 import { encodeModule } from "./wasm.js";
 import type { LoadedKernel, WorkerPool } from "./worker-pool.js";
 
-/** Pinned host memory; `isFree` once its owner gave it back. */
+/** Pinned host memory. `isFree` is set when its owner frees it. */
 export interface HostBuffer {
   readonly id: number;
   readonly bytes: Uint8Array<SharedArrayBuffer>;
@@ -18,7 +18,7 @@ export interface HostBuffer {
 
 /** A kernel as commands refer to it. */
 export interface KernelState extends LoadedKernel {
-  /** What is added to a span's address to make the kernel's argument. */
+  /** Added to a span's address to form the kernel's argument. */
   readonly addressBase: number;
   isUnloaded: boolean;
 }
@@ -28,9 +28,9 @@ export type Command =
       readonly kind: "launch";
       readonly kernel: KernelState;
       readonly blocks: number;
-      /** Two places for block numbers, then the arguments as the kernel takes them. */
+      /** Two slots for block indices, then the arguments as the kernel takes them. */
       readonly call: number[];
-      /** The memory arguments, for a later look whether they still are alive. */
+      /** The memory arguments, to check later that they are still committed. */
       readonly spans: readonly Span[];
     }
   | {
@@ -106,8 +106,8 @@ const fillModule = encodeModule([
   },
 ]);
 
-/** The device spans that a command reads or writes. */
-export function spansOf(command: Command): readonly Span[] {
+/** Lists the device spans that a command reads or writes. */
+export function listSpans(command: Command): readonly Span[] {
   switch (command.kind) {
     case "launch":
       return command.spans;
@@ -127,7 +127,7 @@ export function countNodes(commands: readonly Command[]): NodeCount {
     kernel: count("launch"),
     copy: count("copyToDevice", "copyToHost", "copyOnDevice"),
     fill: count("fill"),
-    // The CPU driver has no such nodes: it rejects the calls that would make them.
+    // The CPU driver rejects the calls that would create such nodes.
     memory: 0,
     host: 0,
   };

@@ -5,7 +5,7 @@ import { test } from "node:test";
 import { bytes, GiB, type Span, span } from "../../units/index.js";
 import type { Argument, driverCalls, HostSpan, Launch } from "../driver.js";
 import { readHostThreads } from "../host-threads.js";
-import { basicKernels, blocksFor } from "./basic-kernels.js";
+import { basicKernels, blockCount } from "./basic-kernels.js";
 import { openCpuDriver } from "./driver.js";
 import { encodeModule } from "./wasm.js";
 
@@ -77,7 +77,7 @@ test("addresses above 2 GiB reach the kernel whole", () => {
   driver.commit(high);
   const stream = driver.createStream();
   const kernel = driver.loadKernel(basicKernels.fill);
-  driver.launch(stream, { kernel, blocks: blocksFor(5000), arguments: [high, 3, 5000] });
+  driver.launch(stream, { kernel, blocks: blockCount(5000), arguments: [high, 3, 5000] });
   driver.fill(stream, span(high.address + 4, 1), 0xee);
   driver.synchronize(stream);
   const floats = new Float32Array(driver.deviceBytes(high).slice().buffer);

@@ -1,12 +1,12 @@
 /**
- * The CPU as a device. This file gives the interface its CPU meaning: which handles are open, what a capture turns
- * into a record, what it rejects. Memory, queues, captures and threads have files of their own.
+ * The CPU as a device: open handles, what a capture records and what it rejects. Memory, queues, captures and threads
+ * have their own files.
  */
 
 import { cpus } from "node:os";
 import { HoldfastError } from "../../errors/index.js";
 import { type Bytes, bytes, formatBytes, type Span } from "../../units/index.js";
-import { begunTwice, capturedEvent, notBegun } from "../capture-rejections.js";
+import { captureAlreadyOpen, capturedEvent, captureNotOpen } from "../capture-rejections.js";
 import { requireByte, requireHostSize, requireHostSpan, requireSameSize } from "../checks.js";
 import type {
   CaptureMode,
@@ -26,25 +26,25 @@ import { HandleTable } from "../handles.js";
 import { readHostMemory } from "../host-memory.js";
 import { readHostThreads } from "../host-threads.js";
 import { liveSpan, lowerLaunch } from "./arguments.js";
-import { Capture, type CapturedMark } from "./capture.js";
+import { Capture, type CapturedPosition } from "./capture.js";
 import { type Command, countNodes, Executor, type HostBuffer, type KernelState } from "./commands.js";
 import { RecordedGraph } from "./graph.js";
 import { compileKernel } from "./kernel.js";
 import { DeviceMemory, pageBytes } from "./memory.js";
-import { CommandQueue, type Mark } from "./stream.js";
+import { CommandQueue, type StreamPosition } from "./stream.js";
 import { WorkerPool } from "./worker-pool.js";
 
 export interface CpuDriverOptions {
-  /** How many threads share a large launch, this one included. Default: what the system and its control groups offer. */
+  /** Threads that share a large launch, including the calling one. Default: what the system and its cgroups offer. */
   readonly threads?: number;
-  /** The most device memory there may be: a multiple of 64 KiB, by default 4 GiB less 64 KiB. */
+  /** Maximum device memory: a multiple of 64 KiB. Default: 4 GiB − 64 KiB. */
   readonly maximumBytes?: number;
-  /** Stands for "/" when the host's figures are read. */
+  /** Replaces "/" when the host's figures are read. */
   readonly hostRoot?: string;
 }
 
 export interface CpuDriver extends Driver {
-  /** A test's window on committed device memory. It shows what has run, and runs nothing. */
+  /** Committed device memory, for tests. Shows the effect of work that has run; runs nothing. */
   deviceBytes(range: Span): Uint8Array;
 }
 
@@ -69,7 +69,7 @@ export function openCpuDriver(options: CpuDriverOptions = {}): CpuDriver {
 }
 
 interface EventState {
-  mark: Mark | CapturedMark | undefined;
+  recorded: StreamPosition | CapturedPosition | undefined;
 }
 
 class Cpu implements CpuDriver {
@@ -84,14 +84,14 @@ class Cpu implements CpuDriver {
   readonly #graphs = new HandleTable<Graph, RecordedGraph>("Graph");
   readonly #hosts = new HandleTable<HostMemory, HostBuffer>("Host memory");
   #capture: Capture | undefined;
-  /** Counts what graphs may depend on and is gone: released memory, freed host memory, unloaded kernels. */
-  #deaths = 0;
+  /** Counts events that can break a graph: released memory, freed host memory, unloaded kernels. */
+  #invalidations = 0;
   #isClosed = false;
 
   constructor(options: CpuDriverOptions) {
     const { maximumBytes, hostRoot, threads = readHostThreads(hostRoot).threads } = options;
     if (!Number.isInteger(threads) || threads < 1) {
-      const message = `threads is ${threads}; give a whole number, 1 or more.`;
+      const message = `threads is ${threads}; pass a whole number, 1 or more.`;
       throw new HoldfastError("BAD_SETTING", message, { numbers: { threads } });
     }
     this.#hostRoot = hostRoot;
@@ -126,10 +126,10 @@ class Cpu implements CpuDriver {
     return this.#memory.reserve(size);
   }
 
-  commit(part: Span): void {
+  commit(range: Span): void {
     this.#requireOpen();
     this.#rejectInCapture("commit");
-    this.#memory.commit(part);
+    this.#memory.commit(range);
   }
 
   release(reservation: Span): void {
@@ -138,12 +138,12 @@ class Cpu implements CpuDriver {
     this.#memory.requireReserved(reservation);
     this.#runEverything();
     this.#memory.release(reservation);
-    this.#deaths++;
+    this.#invalidations++;
   }
 
   deviceBytes(range: Span): Uint8Array {
     this.#requireOpen();
-    const { address, size } = liveSpan(this.#memory, range, () => "The window on device memory");
+    const { address, size } = liveSpan(this.#memory, range, () => "The span of deviceBytes");
     return this.#memory.bytes.subarray(address, address + size);
   }
 
@@ -175,7 +175,7 @@ class Cpu implements CpuDriver {
     this.#rejectInCapture("freeHost");
     host.isFree = true;
     this.#hosts.close(memory);
-    this.#deaths++;
+    this.#invalidations++;
   }
 
   createStream(): Stream {
@@ -194,7 +194,7 @@ class Cpu implements CpuDriver {
 
   createEvent(): Event {
     this.#requireOpen();
-    return this.#events.open({ type: "event", id: this.#events.nextId() }, { mark: undefined });
+    return this.#events.open({ type: "event", id: this.#events.nextId() }, { recorded: undefined });
   }
 
   destroyEvent(event: Event): void {
@@ -205,19 +205,22 @@ class Cpu implements CpuDriver {
   recordEvent(event: Event, stream: Stream): void {
     const state = this.#events.get(event);
     const queue = this.#streams.get(stream);
-    state.mark = this.#capture?.includes(queue) ? this.#capture.mark(queue) : queue.mark();
+    state.recorded = this.#capture?.includes(queue)
+      ? this.#capture.recordPosition(queue)
+      : queue.currentPosition();
   }
 
   waitEvent(stream: Stream, event: Event): void {
     const queue = this.#streams.get(stream);
-    const { mark } = this.#events.get(event);
+    const { recorded: mark } = this.#events.get(event);
     if (mark === undefined) return;
     if ("capture" in mark) {
       if (mark.capture !== this.#capture) throw capturedEvent(event);
       mark.capture.join(queue, mark);
     } else {
-      const call = `waitEvent(stream #${stream.id}, event #${event.id}), the event being from outside,`;
-      if (this.#capture?.includes(queue)) this.#capture.reject(call, "synchronise with outside work first.");
+      const call = `waitEvent(stream #${stream.id}, event #${event.id}), whose event was recorded outside it,`;
+      if (this.#capture?.includes(queue))
+        this.#capture.reject(call, "synchronize with that work before beginCapture.");
       queue.pushWait(mark);
     }
   }
@@ -292,7 +295,7 @@ class Cpu implements CpuDriver {
     this.#pool.unload(state);
     state.isUnloaded = true;
     this.#kernels.close(kernel);
-    this.#deaths++;
+    this.#invalidations++;
   }
 
   launch(stream: Stream, launch: Launch): void {
@@ -303,14 +306,14 @@ class Cpu implements CpuDriver {
 
   beginCapture(stream: Stream, _mode: CaptureMode): void {
     const queue = this.#streams.get(stream);
-    if (this.#capture) throw begunTwice(stream, this.#capture.origin);
+    if (this.#capture) throw captureAlreadyOpen(stream, this.#capture.origin);
     this.#capture = new Capture(queue);
   }
 
   endCapture(stream: Stream): Graph {
     const queue = this.#streams.get(stream);
     const capture = this.#capture;
-    if (capture?.origin !== queue) throw notBegun(stream, capture?.origin);
+    if (capture?.origin !== queue) throw captureNotOpen(stream, capture?.origin);
     this.#capture = undefined;
     const commands = capture.end();
     const id = this.#graphs.nextId();
@@ -321,13 +324,13 @@ class Cpu implements CpuDriver {
   }
 
   instantiate(graph: Graph): void {
-    this.#graphs.get(graph).instantiate(this.#memory, this.#deaths);
+    this.#graphs.get(graph).instantiate(this.#memory, this.#invalidations);
   }
 
   launchGraph(stream: Stream, graph: Graph): void {
     const queue = this.#streams.get(stream);
     const recorded = this.#graphs.get(graph);
-    recorded.requireLaunchable(this.#memory, this.#deaths);
+    recorded.requireLaunchable(this.#memory, this.#invalidations);
     if (this.#capture?.includes(queue)) this.#capture.record(queue, recorded.commands);
     else queue.pushGraph(recorded.commands);
   }
@@ -351,28 +354,30 @@ class Cpu implements CpuDriver {
     else queue.push(command);
   }
 
-  /** Before memory or a kernel goes, what was queued for it runs; what fails is told by its stream's next synchronise. */
+  /**
+   * Runs all queued work before memory or a kernel goes away. A failure is reported by its stream's next synchronize.
+   */
   #runEverything(): void {
     for (const queue of this.#streams.states()) queue.drain();
   }
 
-  #markOutsideCapture(event: Event, call: string): Mark | undefined {
-    const { mark } = this.#events.get(event);
+  #markOutsideCapture(event: Event, call: string): StreamPosition | undefined {
+    const { recorded: mark } = this.#events.get(event);
     if (mark === undefined || !("capture" in mark)) return mark;
     if (mark.capture !== this.#capture) throw capturedEvent(event);
-    return mark.capture.reject(`${call}(event #${event.id})`, "ask after endCapture.");
+    return mark.capture.reject(`${call}(event #${event.id})`, "call it after endCapture.");
   }
 
   #rejectInCapture(call: string): void {
-    this.#capture?.reject(call, "do it before beginCapture or after endCapture.");
+    this.#capture?.reject(call, "call it before beginCapture or after endCapture.");
   }
 
   #rejectOnCapturing(queue: CommandQueue, call: string): void {
     if (!this.#capture?.includes(queue)) return;
-    this.#capture.reject(`${call}(stream #${queue.id})`, "do it before beginCapture or after endCapture.");
+    this.#capture.reject(`${call}(stream #${queue.id})`, "call it before beginCapture or after endCapture.");
   }
 
-  /** Calls that take a handle need no such look: closing has emptied the tables. */
+  /** Calls that take a handle skip this check: closing empties the handle tables. */
   #requireOpen(): void {
     if (this.#isClosed) {
       throw new HoldfastError("CLOSED", "The CPU driver is closed. Open a new one with openCpuDriver().");
@@ -381,6 +386,6 @@ class Cpu implements CpuDriver {
 }
 
 function noHostMemory(size: number, available: number, cause?: unknown): HoldfastError {
-  const message = `Host memory of ${formatBytes(size)} was asked, and ${formatBytes(available)} is available. Ask for less, or free memory elsewhere on the machine.`;
+  const message = `Cannot allocate ${formatBytes(size)} of host memory: ${formatBytes(available)} is available. Ask for less, or free memory elsewhere on the machine.`;
   return new HoldfastError("OUT_OF_MEMORY", message, { numbers: { size, available }, cause });
 }

@@ -1,12 +1,12 @@
-/** erf of a double, which JavaScript's Math has not. */
+/** erf of a double, which JavaScript's Math lacks. */
 
-/** Up to it the series is short and its terms are all positive; above it erfc is small and needs few good digits. */
+/** Up to here the series is short and all its terms are positive. Above, erfc is small and needs few good digits. */
 const seriesUpTo = 2.25;
 
 /** From here on erfc is below half an ulp of 1. */
-const oneFrom = 6;
+const saturatesAt = 6;
 
-/** The levels of the continued fraction that bring erfc(2.25) to 10⁻¹⁵ of 1. */
+/** Levels of the continued fraction that bring erfc(2.25) within 10⁻¹⁵ of 1. */
 const fractionLevels = 60;
 
 /**
@@ -18,11 +18,11 @@ const fractionLevels = 60;
  */
 export function erf64(x: number): number {
   const a = Math.abs(x);
-  if (a >= oneFrom) return Math.sign(x);
+  if (a >= saturatesAt) return Math.sign(x);
   return a <= seriesUpTo ? series(x) : Math.sign(x) * (1 - complementaryByFraction(a));
 }
 
-/** 2/√π · e^−x² · (x + 2x³/3 + 4x⁵/(3·5) + …): no term cancels another. */
+/** 2/√π · e^−x² · (x + 2x³/3 + 4x⁵/(3·5) + …). No term cancels another. */
 function series(x: number): number {
   const square = x * x;
   let term = x;

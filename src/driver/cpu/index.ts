@@ -1,10 +1,12 @@
-/** cpu: the CPU as a device. Memory is one WebAssembly memory, a kernel a WASM function, a stream a queue. */
+/**
+ * cpu: the CPU as a device. Device memory is one WebAssembly memory, a kernel is a WASM function, a stream is a queue.
+ */
 
-export { basicKernels, blocksFor, elementsPerBlock } from "./basic-kernels.js";
+export { basicKernels, blockCount, elementsPerBlock } from "./basic-kernels.js";
 export {
   type Blas,
   type BlasGemm,
-  blasPlain,
+  blasNoTranspose,
   blasRowMajor,
   blasTransposed,
   openBlas,
@@ -22,4 +24,4 @@ export {
   type WasmFunction,
   type WasmImport,
 } from "./wasm.js";
-export type { LaneOpcode, MemoryOpcode, PlainOpcode, ValueType } from "./wasm-opcodes.js";
+export type { LaneOpcode, MemoryOpcode, StackOpcode, ValueType } from "./wasm-opcodes.js";

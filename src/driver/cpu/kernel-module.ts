@@ -1,11 +1,14 @@
-/** A kernel's WebAssembly module: how its parameters become those of a function, as `KernelSource` has it. */
+/**
+ * Builds a kernel's WebAssembly module: maps the kernel's parameters to function parameters, as `KernelSource`
+ * specifies.
+ */
 
 import type { KernelSource, Parameter } from "../driver.js";
 import { type Code, encodeModule, type Local, type WasmFunction, type WasmImport } from "./wasm.js";
 import type { ValueType } from "./wasm-opcodes.js";
 
 /** Memory arguments are addresses. */
-const valueTypeOf = {
+const valueTypes = {
   in: "i32",
   out: "i32",
   "partial-out": "i32",
@@ -19,9 +22,11 @@ const valueTypeOf = {
 export interface KernelModule {
   readonly name: string;
   readonly parameters: readonly Parameter[];
-  /** Runs the blocks from the function's parameter 0 up to 1; `argument` gives the kernel's own by their place. */
+  /**
+   * Emits the kernel for blocks [parameter 0, parameter 1). `argument(i)` is the local of the kernel's i-th parameter.
+   */
   readonly body: (code: Code, argument: (index: number) => Local) => void;
-  /** What the body calls: functions of the module, and those that the engine brings. */
+  /** Helper functions of the module, and functions imported from the host. */
   readonly functions?: readonly WasmFunction[];
   readonly imports?: readonly WasmImport[];
 }
@@ -35,7 +40,7 @@ export function encodeKernel({
 }: KernelModule): KernelSource {
   const main: WasmFunction = {
     name,
-    parameters: ["i32", "i32", ...parameters.map((parameter) => valueTypeOf[parameter])],
+    parameters: ["i32", "i32", ...parameters.map((parameter) => valueTypes[parameter])],
     results: [],
     body: (code) => body(code, (index) => code.parameter(index + 2)),
   };

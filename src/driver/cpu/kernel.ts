@@ -1,4 +1,4 @@
-/** Turns a kernel's WebAssembly into a function, and says what is wrong where it can't. */
+/** Instantiates a kernel's WebAssembly, with an error that explains a failure. */
 
 import { HoldfastError } from "../../errors/index.js";
 import type { KernelSource } from "../driver.js";
@@ -15,11 +15,11 @@ export function compileKernel(
   memory: WebAssembly.Memory,
 ): CompiledKernel {
   if (!wasm) {
-    const message = `Kernel "${name}" has no WebAssembly form, and the CPU driver loads no other. Give its source a \`wasm\` module.`;
+    const message = `Kernel "${name}" has no WebAssembly code, which the CPU driver needs. Add a \`wasm\` module to its source.`;
     throw new HoldfastError("UNSUPPORTED", message, { numbers: { kernel: name } });
   }
   if (parameters.length > maximumArguments) {
-    throw failed(name, `it has ${parameters.length} parameters, and ${maximumArguments} is the most.`);
+    throw failed(name, `it has ${parameters.length} parameters; the maximum is ${maximumArguments}.`);
   }
   let module: WebAssembly.Module;
   let run: unknown;
@@ -33,14 +33,14 @@ export function compileKernel(
   if (run.length !== parameters.length + 2) {
     throw failed(
       name,
-      `its function takes ${run.length} arguments; first block, end block and ${parameters.length} parameters make ${parameters.length + 2}.`,
+      `its function takes ${run.length} arguments; it must take ${parameters.length + 2}: first block, end block and ${parameters.length} parameters.`,
     );
   }
   return { module, run: run as KernelFunction };
 }
 
 function failed(name: string, why: string, cause?: unknown): HoldfastError {
-  return new HoldfastError("KERNEL_FAILED", `Kernel "${name}" does not load: ${why}`, {
+  return new HoldfastError("KERNEL_FAILED", `Kernel "${name}" cannot be loaded: ${why}`, {
     numbers: { kernel: name },
     cause,
   });

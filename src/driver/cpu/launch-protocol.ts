@@ -1,23 +1,24 @@
 /**
- * What the main thread and the workers share to run one launch together: a few 32-bit words, the arguments and a
- * failure's text, all in one SharedArrayBuffer. Nobody needs an event loop: everything is Atomics.
+ * The state that the main thread and the workers share to run a launch: 32-bit words, the arguments and a failure text,
+ * in one SharedArrayBuffer. Synchronization is by Atomics alone, so no event loop is needed.
  *
- * The life of a launch:
- * 1. main writes the job, sets `open` to 1, raises `wakeUps` and notifies it;
- * 2. main and every worker that woke claim chunks of blocks by raising `nextChunk`;
- * 3. main, finding no chunk left, sets `open` to 0 and waits until `active` is 0.
+ * A launch in steps:
+ * 1. main writes the job, sets `open` to 1, increments `wakeUps` and notifies it;
+ * 2. main and every worker that woke claim chunks of blocks by incrementing `nextChunk`;
+ * 3. when no chunk is left, main sets `open` to 0 and waits until `active` is 0.
  *
- * A worker raises `active` before it looks at `open`. So whoever saw `open` = 1 is counted before main can pass
- * step 3, and a worker that wakes late finds 0 and touches nothing: a job is never overwritten under a reader.
+ * A worker increments `active` before it reads `open`. A worker that saw `open` = 1 is therefore counted before main
+ * can pass step 3, and a worker that wakes late sees 0 and touches nothing. So a job is never overwritten while it is
+ * read.
  */
 
 /** Indices of the shared words. */
 export const word = {
-  /** Raised for every launch; workers sleep on it. */
+  /** Incremented for every launch; workers sleep on it. */
   wakeUps: 0,
-  /** 1 while the job may be claimed from. */
+  /** 1 while chunks can be claimed. */
   open: 1,
-  /** How many workers may be looking at the job. */
+  /** Number of workers that may be reading the job. */
   active: 2,
   nextChunk: 3,
   chunks: 4,
@@ -26,25 +27,25 @@ export const word = {
   endBlock: 7,
   kernelId: 8,
   argumentCount: 9,
-  /** 1 once a thread trapped in this job; a worker leaves its text in `failureText`. */
+  /** 1 after a thread trapped in this job; a worker leaves its message in `failureText`. */
   failed: 10,
   failureLength: 11,
-  /** How many messages main has posted to each worker. */
+  /** Number of messages that main has posted to each worker. */
   messages: 12,
-  /** 1 when workers shall leave. */
+  /** 1 when workers must exit. */
   ending: 13,
-  /** How many blocks workers have run since the pool was made. */
+  /** Blocks run by workers since the pool was created. */
   workerBlocks: 14,
 } as const;
 
 const wordBytes = 64;
-/** CUDA's own limit is 4 KiB of arguments; no kernel of ours comes near. */
+/** CUDA's limit is 4 KiB of arguments; no kernel comes near it. */
 export const maximumArguments = 512;
 const failureBytes = 1024;
 
 export type Words = Int32Array<SharedArrayBuffer>;
 
-/** Typed windows on the shared bytes. */
+/** Typed views of the shared bytes. */
 export interface SharedJob {
   readonly buffer: SharedArrayBuffer;
   readonly words: Words;
@@ -68,7 +69,7 @@ export function viewSharedJob(buffer: SharedArrayBuffer): SharedJob {
 /** A loaded kernel: (firstBlock, endBlock, …arguments). */
 export type KernelFunction = (...args: number[]) => void;
 
-/** Tells a worker of a kernel, or that one is gone. */
+/** Adds a kernel to a worker, or removes one. */
 export type WorkerMessage =
   | {
       readonly kind: "load";
@@ -78,25 +79,25 @@ export type WorkerMessage =
     }
   | { readonly kind: "unload"; readonly kernelId: number };
 
-/** What a worker is born with. */
+/** The data a worker starts with. */
 export interface WorkerStart {
   readonly buffer: SharedArrayBuffer;
   readonly memory: WebAssembly.Memory;
-  /** Where the worker beats for the thread that it works for. */
+  /** The worker records its heartbeat here, for the thread that it serves. */
   readonly heartbeat: SharedArrayBuffer;
 }
 
 export interface Job {
   readonly kernelId: number;
-  /** Two places for block numbers, then the arguments. */
+  /** Two slots for block indices, then the arguments. */
   readonly call: readonly number[];
   readonly firstBlock: number;
   readonly endBlock: number;
-  /** Into how many chunks the blocks are cut, at most. */
+  /** Maximum number of chunks that the blocks are split into. */
   readonly chunks: number;
 }
 
-/** Step 1: main offers a job. Only for a main thread whose last job was withdrawn. */
+/** Step 1: publishes a job. The previous job must have been withdrawn. */
 export function publishJob({ words, arguments: shared }: SharedJob, job: Job): void {
   const blocks = job.endBlock - job.firstBlock;
   const blocksPerChunk = Math.ceil(blocks / job.chunks);
@@ -113,7 +114,7 @@ export function publishJob({ words, arguments: shared }: SharedJob, job: Job): v
   wakeWorkers(words);
 }
 
-/** Step 3: main takes the job back. When this returns no worker looks at it, nor will before the next one. */
+/** Step 3: withdraws the job. After this returns, no worker reads it. */
 export function withdrawJob(words: Words): void {
   Atomics.store(words, word.open, 0);
   for (
@@ -130,14 +131,14 @@ export function wakeWorkers(words: Words): void {
   Atomics.notify(words, word.wakeUps);
 }
 
-/** Runs the blocks [first, end). The places of `call` behind the first two hold the arguments. */
+/** Runs the blocks [first, end). `call[0]` and `call[1]` are overwritten; the arguments follow them. */
 export function runBlocks(kernel: KernelFunction, call: number[], first: number, end: number): void {
   call[0] = first;
   call[1] = end;
   kernel(...call);
 }
 
-/** Step 2: claims chunk after chunk of the open job and runs it; gives the number of blocks run. */
+/** Step 2: claims and runs chunks of the open job until none is left. Returns the number of blocks run. */
 export function runChunks(
   words: Words,
   kernel: KernelFunction,
@@ -148,16 +149,16 @@ export function runChunks(
   const blocksPerChunk = Atomics.load(words, word.blocksPerChunk);
   const firstBlock = Atomics.load(words, word.firstBlock);
   const endBlock = Atomics.load(words, word.endBlock);
-  let done = 0;
-  // After a trap the launch is lost; whoever sees it stops claiming.
+  let blocksRun = 0;
+  // After a trap the launch is lost: stop claiming.
   while (Atomics.load(words, word.failed) === 0) {
     const chunk = Atomics.add(words, word.nextChunk, 1);
     if (chunk >= chunks) break;
     const first = firstBlock + chunk * blocksPerChunk;
     const end = Math.min(first + blocksPerChunk, endBlock);
     runBlocks(kernel, call, first, end);
-    done += end - first;
+    blocksRun += end - first;
     afterChunk?.();
   }
-  return done;
+  return blocksRun;
 }

@@ -1,11 +1,11 @@
 /**
- * The elementary functions of one double that float64 kernels import, as WebAssembly has none of its own. JavaScript's are
- * accurate; float64 is for tests and references, so a call an element is no matter.
+ * Elementary functions of doubles, imported by float64 kernels because WebAssembly has none. JavaScript's are accurate.
+ * float64 is for tests and references, so a call per element is acceptable.
  */
 
 import { erf64 } from "./erf64.js";
 
-/** Math.pow with C99's answers, as `pow` of floats gives them: 1^y and (−1)^±Infinity are 1, where JavaScript says NaN. */
+/** Math.pow with the results of C99: 1^y and (−1)^±Infinity are 1, where JavaScript returns NaN. */
 function pow(base: number, power: number): number {
   if (base === 1 || (base === -1 && Math.abs(power) === Number.POSITIVE_INFINITY)) return 1;
   return base ** power;

@@ -1,9 +1,9 @@
 /**
  * Device memory on the CPU: one shared WebAssembly memory, whose byte offsets are the device addresses. Ranges are
- * reserved first-fit in its 4 GiB of address space, and the memory grows to cover what is committed.
+ * reserved first-fit in its 4 GiB of address space; the memory grows to cover committed ranges.
  *
- * A WebAssembly memory never shrinks: what `release` gives back can be reserved anew, but its pages stay with this
- * process until it ends. `free` therefore errs on the careful side after a release.
+ * A WebAssembly memory never shrinks: a released range can be reserved again, but its pages stay with the process.
+ * After a release `free` is therefore a lower bound.
  */
 
 import { HoldfastError } from "../../errors/index.js";
@@ -26,13 +26,13 @@ import { loadKoffi } from "../foreign-functions.js";
 import { readHostMemory } from "../host-memory.js";
 import { Reservations, requireReservable } from "../reservations.js";
 
-/** A WebAssembly page, and the unit of reserving and committing. */
+/** A WebAssembly page, and the granularity of reserve and commit. */
 export const pageBytes = 64 * KiB;
 
-/** Each growth costs a protection change and news to every thread, so small commits share one. */
+/** Each growth costs a protection change and a notification of every thread, so small commits share one. */
 const growthPages = (16 * MiB) / pageBytes;
 
-/** The first page is never handed out: address 0 in a span is always a mistake. */
+/** The first page is never reserved: address 0 in a span is always an error. */
 const firstAddress = pageBytes;
 
 export interface DeviceMemoryOptions {
@@ -42,7 +42,7 @@ export interface DeviceMemoryOptions {
 
 export class DeviceMemory {
   readonly wasm: WebAssembly.Memory;
-  /** How much can be reserved, and committed, in all. */
+  /** Maximum bytes that can be reserved and committed. */
   readonly limit: Bytes;
   readonly #hostRoot: string | undefined;
   readonly #reservations = new Reservations(pageBytes);
@@ -51,7 +51,7 @@ export class DeviceMemory {
   constructor({ maximumBytes = 4 * GiB, hostRoot }: DeviceMemoryOptions = {}) {
     const limit = Math.min(maximumBytes, 4 * GiB - firstAddress);
     if (!Number.isSafeInteger(maximumBytes) || limit < pageBytes || limit % pageBytes !== 0) {
-      const message = `maximumBytes is ${maximumBytes}; give a multiple of ${formatBytes(pageBytes)}, up to 4 GiB.`;
+      const message = `maximumBytes is ${maximumBytes}; pass a multiple of ${formatBytes(pageBytes)}, up to 4 GiB.`;
       throw new HoldfastError("BAD_SETTING", message, { numbers: { maximumBytes } });
     }
     this.limit = bytes(limit);
@@ -64,12 +64,12 @@ export class DeviceMemory {
     this.#bytes = new Uint8Array(this.wasm.buffer);
   }
 
-  /** Every byte that the memory has grown to. Don't keep it: growing leaves an old array short. */
+  /** All bytes of the memory. Do not keep the array: it does not cover later growth. */
   get bytes(): Uint8Array {
     return this.#bytes;
   }
 
-  /** Where device address 0 lies in this process. A shared memory grows in place, so it is the same for life. */
+  /** The native address of device address 0. A shared memory grows in place, so the address never changes. */
   nativeAddress(): number {
     return Number(loadKoffi().address(this.#bytes));
   }
@@ -87,7 +87,7 @@ export class DeviceMemory {
     return this.#reservations.committedBytes;
   }
 
-  /** Takes the first gap that is wide enough; the size is rounded up to whole pages. */
+  /** Reserves the first gap that is wide enough; rounds the size up to whole pages. */
   reserve(size: Bytes): Span {
     requireReservable(size);
     const wanted = alignUp(size, pageBytes);
@@ -102,41 +102,41 @@ export class DeviceMemory {
     return range;
   }
 
-  commit(part: Span): void {
-    this.#reservations.requireCommittable(part);
+  commit(range: Span): void {
+    this.#reservations.requireCommittable(range);
     const { free } = this.info();
-    if (part.size > free) {
-      const message = `Commit of ${formatSpan(part)}: ${formatBytes(free)} is free on this host. Hold less, or free memory elsewhere on the machine.`;
-      throw new HoldfastError("OUT_OF_MEMORY", message, { numbers: { size: part.size, free } });
+    if (range.size > free) {
+      const message = `Cannot commit ${formatSpan(range)}: ${formatBytes(free)} is free on this host. Use less memory, or free some elsewhere on the machine.`;
+      throw new HoldfastError("OUT_OF_MEMORY", message, { numbers: { size: range.size, free } });
     }
-    this.#growToCover(part);
-    this.#reservations.noteCommitted(part);
+    this.#growToCover(range);
+    this.#reservations.noteCommitted(range);
   }
 
   release(reservation: Span): void {
     this.#reservations.remove(reservation);
   }
 
-  /** Throws what `release` would throw. */
+  /** Throws if `release` would throw. */
   requireReserved(reservation: Span): void {
     this.#reservations.requireReserved(reservation);
   }
 
-  /** Is there memory behind every byte of the range? */
+  /** True if every byte of the range is committed. */
   holds(range: Span): boolean {
     return this.#reservations.holds(range);
   }
 
-  #growToCover(part: Span): void {
+  #growToCover(range: Span): void {
     const pages = this.#bytes.length / pageBytes;
-    const missing = Math.ceil((endOf(part) - this.#bytes.length) / pageBytes);
+    const missing = Math.ceil((endOf(range) - this.#bytes.length) / pageBytes);
     if (missing <= 0) return;
-    const room = (firstAddress + this.limit) / pageBytes - pages;
+    const availablePages = (firstAddress + this.limit) / pageBytes - pages;
     try {
-      this.wasm.grow(Math.min(room, Math.max(missing, growthPages)));
+      this.wasm.grow(Math.min(availablePages, Math.max(missing, growthPages)));
     } catch (cause) {
-      const message = `Commit of ${formatSpan(part)}: Node.js could not grow the WebAssembly memory by ${formatBytes(missing * pageBytes)} from ${formatBytes(this.#bytes.length)}. Hold less, or lift the limit on this process's address space.`;
-      throw new HoldfastError("OUT_OF_MEMORY", message, { numbers: { size: part.size }, cause });
+      const message = `Cannot commit ${formatSpan(range)}: Node.js could not grow the WebAssembly memory by ${formatBytes(missing * pageBytes)} from ${formatBytes(this.#bytes.length)}. Use less memory, or raise the limit on this process's address space.`;
+      throw new HoldfastError("OUT_OF_MEMORY", message, { numbers: { size: range.size }, cause });
     }
     this.#bytes = new Uint8Array(this.wasm.buffer);
   }
@@ -144,7 +144,7 @@ export class DeviceMemory {
   #noRange(wanted: number): HoldfastError {
     const reserved = this.#reservations.ranges.reduce((total, range) => total + range.size, 0);
     const end = firstAddress + this.limit;
-    const message = `No gap of ${formatBytes(wanted)} is left below ${formatAddress(end)}: ${formatBytes(reserved)} of ${formatBytes(this.limit)} is reserved. Release a reservation, or ask for less.`;
+    const message = `Cannot reserve ${formatBytes(wanted)}: no gap of that size is left below ${formatAddress(end)}, and ${formatBytes(reserved)} of ${formatBytes(this.limit)} is reserved. Release a reservation, or ask for less.`;
     return new HoldfastError("OUT_OF_MEMORY", message, { numbers: { wanted, reserved, limit: this.limit } });
   }
 }

@@ -1,26 +1,26 @@
 /**
- * Has the engine relaxed SIMD, whose multiply-add rounds once and takes one instruction instead of two? From Node 22
- * on it has; Node 20 has it behind a flag, which can still be set while the process runs.
+ * Detects relaxed SIMD, whose multiply-add rounds once and takes one instruction instead of two. Node 22 and later have
+ * it. Node 20 has it behind a flag, which can be set at run time.
  */
 
 import { setFlagsFromString } from "node:v8";
 import { encodeModule } from "./wasm.js";
 
-/** V8 11 is Node 20's and 21's. Later engines have dropped the flag, and complain about one that they don't know. */
+/** V8 11 is in Node 20 and 21. Later engines dropped the flag and complain about unknown flags. */
 const lastMajorWithFlag = 11;
 
 let answer: boolean | undefined;
 
 /**
- * True if relaxed SIMD may be used, in modules that are compiled after this call. A module that was compiled here runs
- * in worker threads as well: it reaches them compiled.
+ * True if modules compiled after this call may use relaxed SIMD. Worker threads can run such a module too, because they
+ * receive it compiled.
  */
 export function hasRelaxedSimd(): boolean {
-  answer ??= isAccepted() || isAcceptedBehindFlag();
+  answer ??= isAccepted() || canEnableByFlag();
   return answer;
 }
 
-function isAcceptedBehindFlag(): boolean {
+function canEnableByFlag(): boolean {
   const major = Number.parseInt(process.versions.v8, 10);
   if (!(major <= lastMajorWithFlag)) return false;
   setFlagsFromString("--experimental-wasm-relaxed-simd");

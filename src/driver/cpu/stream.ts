@@ -1,43 +1,43 @@
 /**
- * A stream on the CPU: an in-order queue that runs when somebody must see its results. Until then nothing runs, so
- * work that no event orders really does stay unordered, and a missing wait shows as a wrong result.
+ * A stream on the CPU: an in-order queue that runs only when its results are needed. Work that no event orders
+ * therefore stays unordered, and a missing wait shows up as a wrong result.
  *
- * Events need no place in the queue: a mark is the number of commands that were issued before it.
+ * Events take no queue entry: a recorded event is the number of commands issued before it.
  */
 
 import type { Command, Executor } from "./commands.js";
 
-/** A point in a stream's work. */
-export interface Mark {
+/** A position in a stream's work. */
+export interface StreamPosition {
   readonly stream: CommandQueue;
-  /** How many of the stream's commands lie before it. */
+  /** Number of the stream's commands before this position. */
   readonly position: number;
 }
 
 type Entry =
   | Command
   | { readonly kind: "graph"; readonly commands: readonly Command[] }
-  | { readonly kind: "wait"; readonly mark: Mark };
+  | { readonly kind: "wait"; readonly target: StreamPosition };
 
-/** Work that failed: everything queued from `position` on was dropped, for it would have read lost results. */
+/** A failed command. Everything queued from `position` on was dropped, because it would have read lost results. */
 interface Failure {
   readonly error: unknown;
   readonly position: number;
 }
 
 /**
- * A queue this long is run at once, so that a caller who never synchronises doesn't fill the memory with records. It
- * is legal at any moment: the only promise about issued work is that it has run after a synchronise.
+ * A queue of this length runs at once, so that a caller who never synchronizes does not fill memory with commands.
+ * Running early is always legal: the only promise is that issued work has run after a synchronize.
  */
-const longestQueue = 4096;
+const maxQueueLength = 4096;
 
 export class CommandQueue {
   readonly id: number;
   readonly #executor: Executor;
   readonly #entries: Entry[] = [];
-  /** The place in `#entries` of the next one to run. */
+  /** Index in `#entries` of the next entry to run. */
   #head = 0;
-  #done = 0;
+  #completed = 0;
   #failure: Failure | undefined;
 
   constructor(id: number, executor: Executor) {
@@ -53,41 +53,41 @@ export class CommandQueue {
     this.#enqueue({ kind: "graph", commands });
   }
 
-  pushWait(mark: Mark): void {
-    if (mark.stream !== this) this.#enqueue({ kind: "wait", mark });
+  pushWait(target: StreamPosition): void {
+    if (target.stream !== this) this.#enqueue({ kind: "wait", target: target });
   }
 
-  /** The present end of the queue. */
-  mark(): Mark {
+  /** The current end of the queue. */
+  currentPosition(): StreamPosition {
     return { stream: this, position: this.#issued };
   }
 
-  /** Has everything before the position run? Throws if it failed instead. Runs nothing. */
+  /** True if everything before the position has run. Throws if it failed. Runs nothing. */
   isReached(position: number): boolean {
     if (this.#failure && this.#failure.position < position) throw this.#failure.error;
-    return this.#done >= position;
+    return this.#completed >= position;
   }
 
-  /** Runs the queue up to a position. What fails is kept for `throwFailure`, with everything behind it dropped. */
+  /** Runs the queue up to a position. Keeps a failure for `throwFailure` and drops the commands after it. */
   drain(position = this.#issued): void {
-    while (this.#done < position) {
+    while (this.#completed < position) {
       const entry = this.#entries[this.#head];
       if (!entry) return;
       try {
         this.#runEntry(entry);
       } catch (error) {
-        this.#failure ??= { error, position: this.#done };
-        this.#done = this.#issued;
+        this.#failure ??= { error, position: this.#completed };
+        this.#completed = this.#issued;
         this.#forgetEntries();
         return;
       }
       this.#head++;
-      this.#done++;
+      this.#completed++;
     }
     if (this.#head === this.#entries.length) this.#forgetEntries();
   }
 
-  /** Throws the failure that happened before the position, once: the stream is usable afterwards. */
+  /** Throws the failure that happened before the position, once. The stream is usable afterwards. */
   throwFailure(position = this.#issued): void {
     const failure = this.#failure;
     if (!failure || failure.position >= position) return;
@@ -96,12 +96,12 @@ export class CommandQueue {
   }
 
   get #issued(): number {
-    return this.#done + this.#entries.length - this.#head;
+    return this.#completed + this.#entries.length - this.#head;
   }
 
   #enqueue(entry: Entry): void {
     this.#entries.push(entry);
-    if (this.#entries.length >= longestQueue) this.drain();
+    if (this.#entries.length >= maxQueueLength) this.drain();
   }
 
   #runEntry(entry: Entry): void {
@@ -110,9 +110,9 @@ export class CommandQueue {
         for (const command of entry.commands) this.#executor.run(command);
         break;
       case "wait":
-        // Up to the mark and no further: what the other stream was given later is not ours to hurry.
-        entry.mark.stream.drain(entry.mark.position);
-        entry.mark.stream.isReached(entry.mark.position);
+        // Only up to the event: later work of the other stream stays queued.
+        entry.target.stream.drain(entry.target.position);
+        entry.target.stream.isReached(entry.target.position);
         break;
       default:
         this.#executor.run(entry);

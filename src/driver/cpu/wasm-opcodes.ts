@@ -1,19 +1,19 @@
 /**
- * The WebAssembly instructions that our kernels may use, under the names of the text format, with their bytes. The
- * table is closed: an instruction that is not in it can't be written. Its numbers are those of the core
- * specification (binary format, instructions); 0xfd opens the SIMD page and 0xfc the bulk-memory page.
+ * The WebAssembly instructions that kernels may use, by their text-format names, with their encodings. The table is
+ * closed: an instruction outside it cannot be emitted. The numbers are from the core specification (binary format,
+ * instructions); 0xfd is the SIMD prefix and 0xfc the bulk-memory prefix.
  */
 
 export const valueTypes = { i32: 0x7f, i64: 0x7e, f32: 0x7d, f64: 0x7c, v128: 0x7b } as const;
 export type ValueType = keyof typeof valueTypes;
 
-/** SIMD opcodes are LEB128 numbers behind their prefix, so those from 0x80 on take two bytes. */
+/** SIMD opcodes are LEB128 numbers after their prefix, so those from 0x80 on take two bytes. */
 function simd(code: number): readonly number[] {
   return code < 0x80 ? [0xfd, code] : [0xfd, (code & 0x7f) | 0x80, code >> 7];
 }
 
-/** Instructions that take everything from the stack. */
-export const plainOpcodes = {
+/** Instructions that take all operands from the stack. */
+export const stackOpcodes = {
   unreachable: [0x00],
   return: [0x0f],
   drop: [0x1a],
@@ -191,20 +191,17 @@ export const plainOpcodes = {
   "i64x2.extmul_low_i32x4_u": simd(0xde),
   "i64x2.extmul_high_i32x4_u": simd(0xdf),
 
-  // Relaxed SIMD: one rounding or two, as the machine likes. Only where `hasRelaxedSimd` says that it is there.
+  // Relaxed SIMD: one rounding or two, depending on the machine. Use only if `hasRelaxedSimd()` is true.
   "f32x4.relaxed_madd": simd(0x105),
   "f64x2.relaxed_madd": simd(0x107),
 
-  // The trailing zeros name the one memory there is.
+  // The trailing zeros are memory indices.
   "memory.copy": [0xfc, 0x0a, 0x00, 0x00],
   "memory.fill": [0xfc, 0x0b, 0x00],
 } as const satisfies Record<string, readonly number[]>;
-export type PlainOpcode = keyof typeof plainOpcodes;
+export type StackOpcode = keyof typeof stackOpcodes;
 
-/**
- * Loads and stores. `alignment` is the exponent of the natural alignment; it is a hint, and an address that
- * breaks it works all the same.
- */
+/** Loads and stores. `alignment` is the exponent of the natural alignment, a hint: other addresses work too. */
 export const memoryOpcodes = {
   "i32.load": { code: [0x28], alignment: 2 },
   "f32.load": { code: [0x2a], alignment: 2 },
@@ -223,13 +220,13 @@ export const memoryOpcodes = {
   "v128.load64_splat": { code: simd(0x0a), alignment: 3 },
   "v128.load32_zero": { code: simd(0x5c), alignment: 2 },
   "v128.load64_zero": { code: simd(0x5d), alignment: 3 },
-  /** Four 16-bit values, each into a 32-bit lane. */
+  /** Loads four 16-bit values, each into a 32-bit lane. */
   "v128.load16x4_u": { code: simd(0x04), alignment: 3 },
   "v128.store": { code: simd(0x0b), alignment: 4 },
 } as const satisfies Record<string, { readonly code: readonly number[]; readonly alignment: number }>;
 export type MemoryOpcode = keyof typeof memoryOpcodes;
 
-/** Instructions that carry the number of a vector's lane. */
+/** Instructions with a lane index. */
 export const laneOpcodes = {
   "f32x4.extract_lane": simd(0x1f),
   "f32x4.replace_lane": simd(0x20),
@@ -240,7 +237,7 @@ export const laneOpcodes = {
 } as const satisfies Record<string, readonly number[]>;
 export type LaneOpcode = keyof typeof laneOpcodes;
 
-/** Instructions that shape control, name a local or carry a constant; `Code` has a method for each. */
+/** Control flow, locals and constants; `Code` has a method for each. */
 export const structureOpcodes = {
   block: 0x02,
   loop: 0x03,
@@ -258,7 +255,7 @@ export const structureOpcodes = {
   f64Const: 0x44,
 } as const;
 
-/** Picks bytes out of two vectors; sixteen byte numbers follow it. */
+/** Selects bytes of two vectors; sixteen byte indices follow. */
 export const shuffleOpcode = simd(0x0d);
 
 /** The type of a block that leaves nothing on the stack. */

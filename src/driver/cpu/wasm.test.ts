@@ -10,8 +10,8 @@ import {
   laneOpcodes,
   type MemoryOpcode,
   memoryOpcodes,
-  type PlainOpcode,
-  plainOpcodes,
+  type StackOpcode,
+  stackOpcodes,
   type ValueType,
 } from "./wasm-opcodes.js";
 
@@ -134,7 +134,7 @@ interface Signature {
   readonly gives: readonly ValueType[];
 }
 
-const specialSignatures: Partial<Record<PlainOpcode, Signature>> = {
+const specialSignatures: Partial<Record<StackOpcode, Signature>> = {
   unreachable: { takes: [], gives: [] },
   return: { takes: [], gives: [] },
   drop: { takes: ["i32"], gives: [] },
@@ -151,7 +151,7 @@ const comparison = /^(eq|ne|[lg][te])(_[su])?$/;
 const conversion = /^(convert|promote|demote|reinterpret|trunc_sat|extend|wrap)_/;
 
 /** What each plain instruction takes and gives, from its name; the engine then judges our bytes by it. */
-function signatureOf(name: PlainOpcode): Signature {
+function signatureOf(name: StackOpcode): Signature {
   const special = specialSignatures[name];
   if (special) return special;
   const [prefix = "", operation = ""] = name.split(".");
@@ -180,7 +180,7 @@ function isValid({ takes, gives }: Signature, act: (code: Code) => void): boolea
 }
 
 test("every instruction of the table is one that the engine knows under that type", () => {
-  for (const name of Object.keys(plainOpcodes) as PlainOpcode[]) {
+  for (const name of Object.keys(stackOpcodes) as StackOpcode[]) {
     if (name.includes("relaxed") && !hasRelaxedSimd()) continue;
     assert.ok(
       isValid(signatureOf(name), (code) => code.op(name)),

@@ -1,8 +1,7 @@
 /**
- * A small assembler of WebAssembly modules: functions in, bytes out. Every module imports the device memory as
- * `env.memory` and exports all its functions. It writes what it is told and leaves the type rules to the engine
- * that loads the bytes; what it does check are the slips that the engine would report as a bare offset: an unknown
- * parameter or function, or a branch to a block that has ended.
+ * A small assembler for WebAssembly modules: functions in, bytes out. Every module imports the device memory as
+ * `env.memory` and exports all its functions. The engine that loads the bytes checks types. This file checks what the
+ * engine would report as a bare offset: an unknown parameter or function, or a branch to a block that has ended.
  */
 
 import { HoldfastError } from "../../errors/index.js";
@@ -12,9 +11,9 @@ import {
   laneOpcodes,
   type MemoryOpcode,
   memoryOpcodes,
-  type PlainOpcode,
-  plainOpcodes,
+  type StackOpcode,
   shuffleOpcode,
+  stackOpcodes,
   structureOpcodes,
   type ValueType,
   valueTypes,
@@ -25,7 +24,7 @@ export interface Local {
   readonly type: ValueType;
 }
 
-/** A block or loop to branch to; good only inside its own body. */
+/** A branch target: a block or loop. Valid only inside its body. */
 export interface Label {
   readonly depth: number;
 }
@@ -37,13 +36,13 @@ export interface WasmFunction {
   readonly body: (code: Code) => void;
 }
 
-/** A function that the engine brings, imported and called as `math.<name>`. */
+/** A function imported as `math.<name>`. */
 export type WasmImport = Pick<WasmFunction, "name" | "parameters" | "results">;
 
-/** The most pages of 64 KiB that a 32-bit memory can have: 4 GiB. */
+/** Maximum number of 64 KiB pages of a 32-bit memory: 4 GiB. */
 export const maximumPages = 65_536;
 
-/** Writes one function's instructions; each method appends one and returns the code, so that lines can be chained. */
+/** Writes one function's instructions. Each method appends one and returns the code, so that calls can be chained. */
 export class Code {
   readonly #bytes: number[] = [];
   readonly #locals: ValueType[] = [];
@@ -69,11 +68,11 @@ export class Code {
     return { index: this.#owner.parameters.length + this.#locals.length - 1, type };
   }
 
-  op(name: PlainOpcode): this {
-    return this.#append(plainOpcodes[name]);
+  op(name: StackOpcode): this {
+    return this.#append(stackOpcodes[name]);
   }
 
-  /** A load or a store at the address on the stack plus `offset`. */
+  /** A load or store at the address on the stack plus `offset`. */
   memory(name: MemoryOpcode, offset = 0): this {
     const { code, alignment } = memoryOpcodes[name];
     return this.#append([...code, alignment, ...unsigned(offset)]);
@@ -83,7 +82,10 @@ export class Code {
     return this.#append([...laneOpcodes[name], lane]);
   }
 
-  /** Makes a vector of four 32-bit lanes out of the eight of the two on the stack, the first one's being 0 to 3. */
+  /**
+   * Shuffles two vectors of four 32-bit lanes on the stack into one. Lanes 0 to 3 are the first vector's, 4 to 7 the
+   * second's.
+   */
   shuffle(lanes: readonly [number, number, number, number]): this {
     return this.#append([
       ...shuffleOpcode,
@@ -118,17 +120,17 @@ export class Code {
 
   call(name: string): this {
     const index = this.#functionIndices.get(name);
-    if (index === undefined) throw this.#mistake(`calls "${name}", which its module does not hold.`);
+    if (index === undefined) throw this.#mistake(`calls "${name}", which its module does not contain.`);
     return this.#append([structureOpcodes.call, ...unsigned(index)]);
   }
 
-  /** A branch to a block's label leaves the block. */
+  /** A branch to the label leaves the block. */
   block(body: (leave: Label) => void): this {
     return this.#enclose(structureOpcodes.block, body);
   }
 
-  /** A branch to a loop's label starts its next turn; without one the loop ends. */
-  loop(body: (again: Label) => void): this {
+  /** A branch to the label starts the next iteration; otherwise the loop ends. */
+  loop(body: (next: Label) => void): this {
     return this.#enclose(structureOpcodes.loop, body);
   }
 
@@ -152,9 +154,9 @@ export class Code {
     return this.#append([structureOpcodes.brIf, ...unsigned(this.#distance(target))]);
   }
 
-  /** The finished entry of the code section: size, locals, instructions. */
+  /** Encodes the entry of the code section: size, locals, instructions. */
   encode(): number[] {
-    // One run a local: longer than grouping equal neighbours, and every index stays where it was declared.
+    // One entry per local: longer than run-length grouping, but every index stays as declared.
     const locals = vector(this.#locals.map((type) => [1, valueTypes[type]]));
     return sized([...locals, ...this.#bytes, structureOpcodes.end]);
   }
@@ -186,7 +188,7 @@ export class Code {
 }
 
 /**
- * Encodes a module of the given functions, each exported under its name; they may call each other and the imports.
+ * Encodes a module of functions, each exported under its name. They may call each other and the imports.
  *
  * A module with one function that doubles its argument:
  *
@@ -205,7 +207,7 @@ export function encodeModule(
   functions: readonly WasmFunction[],
   imports: readonly WasmImport[] = [],
 ): Uint8Array<ArrayBuffer> {
-  // Imported functions are counted before the module's own, and every function has a type of its own.
+  // Imported functions are numbered before the module's functions, and every function has its own type.
   const all = [...imports, ...functions];
   const names = [...imports.map(({ name }) => `math.${name}`), ...functions.map(({ name }) => name)];
   const indices = new Map(names.map((name, index) => [name, index]));
@@ -259,7 +261,10 @@ function text(value: string): number[] {
   return sized([...new TextEncoder().encode(value)]);
 }
 
-/** LEB128 of a number from 0 to 2³² − 1: seven bits a byte, low ones first, the top bit says that more follow. */
+/**
+ * Encodes a number from 0 to 2³² − 1 as LEB128: seven bits per byte, low bits first; the top bit marks that more
+ * follow.
+ */
 export function unsigned(value: number): number[] {
   const bytes: number[] = [];
   let rest = value >>> 0;
@@ -271,7 +276,7 @@ export function unsigned(value: number): number[] {
   return bytes;
 }
 
-/** Signed LEB128 of a 32-bit number: it ends where the rest is all sign and the byte's bit 6 shows that sign. */
+/** Encodes a 32-bit number as signed LEB128. It ends when the remaining bits all equal bit 6 of the last byte. */
 export function signed(value: number): number[] {
   const bytes: number[] = [];
   let rest = value | 0;

@@ -9,7 +9,7 @@ import { withFault } from "../../../test/support/failing-calls.js";
 import { sameBytes } from "../../../test/support/same-bytes.js";
 import { heartbeatIn } from "../../units/index.js";
 import type { KernelSource } from "../driver.js";
-import { basicKernels, blocksFor } from "./basic-kernels.js";
+import { basicKernels, blockCount } from "./basic-kernels.js";
 import { compileKernel } from "./kernel.js";
 import { type Code, encodeModule } from "./wasm.js";
 import { type LoadedKernel, WorkerPool } from "./worker-pool.js";
@@ -48,12 +48,12 @@ test("the same bits come out with 1, 2 and 4 threads, and workers really ran som
     for (let i = 0; i < elements; i++) data[i] = Math.sin(i) * 1000;
     const sum = load(basicKernels.sum);
     const partials = 65_536 + bytesOfData;
-    const bits = new Uint32Array(memory.buffer, partials, blocksFor(elements));
+    const bits = new Uint32Array(memory.buffer, partials, blockCount(elements));
     repeatUntil(
       () => threads === 1 || pool.statistics.workerBlocks > 0,
       () => {
         bits.fill(0xffffffff);
-        pool.run(sum, blocksFor(elements), [0, 0, 65_536, partials, elements]);
+        pool.run(sum, blockCount(elements), [0, 0, 65_536, partials, elements]);
       },
     );
     assert.equal(pool.statistics.sharedLaunches > 0, threads > 1);
@@ -71,7 +71,7 @@ test("where the system starts no more threads, a launch is shared by those that 
   const { memory, pool, load } = openPool(3);
   const data = new Float32Array(memory.buffer, 65_536, elements).fill(1);
   const sum = load(basicKernels.sum);
-  const sums = new Float32Array(memory.buffer, 65_536 + bytesOfData, blocksFor(elements));
+  const sums = new Float32Array(memory.buffer, 65_536 + bytesOfData, blockCount(elements));
   await withFault({ kind: "thread", nth: 2, how: "EAGAIN" }, async () => {
     for (let time = 0; time < 2; time++)
       pool.run(sum, sums.length, [0, 0, data.byteOffset, sums.byteOffset, elements]);
@@ -97,12 +97,12 @@ test("every chunk of a shared launch beats, whichever thread ran it", () => {
   let [counted, ownBlocks] = [0, 0];
   repeatUntil(
     // A launch of which this thread ran few blocks: most beats are the worker's.
-    () => ownBlocks > 0 && ownBlocks < blocksFor(elements) / 2,
+    () => ownBlocks > 0 && ownBlocks < blockCount(elements) / 2,
     () => {
       const [before, workerBlocks] = [beats(), pool.statistics.workerBlocks];
-      pool.run(sum, blocksFor(elements), [0, 0, 65_536, 65_536 + bytesOfData, elements]);
+      pool.run(sum, blockCount(elements), [0, 0, 65_536, 65_536 + bytesOfData, elements]);
       counted = beats() - before;
-      ownBlocks = blocksFor(elements) - (pool.statistics.workerBlocks - workerBlocks);
+      ownBlocks = blockCount(elements) - (pool.statistics.workerBlocks - workerBlocks);
     },
   );
   // Sixteen chunks of two threads, whatever the blocks take here.
@@ -138,13 +138,13 @@ test("kernels loaded after the workers started, and memory grown under them, are
   const fill = load(basicKernels.fill);
   repeatUntil(
     () => pool.statistics.workerBlocks > 0,
-    () => pool.run(fill, blocksFor(elements), [0, 0, 65_536, 0, elements]),
+    () => pool.run(fill, blockCount(elements), [0, 0, 65_536, 0, elements]),
   );
   for (let round = 1; round <= 40; round++) {
     const end = memory.buffer.byteLength;
     memory.grow(Math.ceil(bytesOfData / 65_536));
     const late = load({ ...basicKernels.fill });
-    pool.run(late, blocksFor(elements), [0, 0, end, round, elements]);
+    pool.run(late, blockCount(elements), [0, 0, end, round, elements]);
     const written = new Float32Array(memory.buffer, end, elements);
     assert.equal(
       written.findIndex((value) => value !== round),
@@ -155,7 +155,7 @@ test("kernels loaded after the workers started, and memory grown under them, are
   const before = pool.statistics.workerBlocks;
   repeatUntil(
     () => pool.statistics.workerBlocks > before,
-    () => pool.run(fill, blocksFor(elements), [0, 0, 65_536, 0, elements]),
+    () => pool.run(fill, blockCount(elements), [0, 0, 65_536, 0, elements]),
   );
   pool.close();
 });
@@ -241,7 +241,7 @@ test("a trap on any thread names the kernel and the trap, and the pool goes on",
     },
   );
   const data = new Float32Array(memory.buffer, 65_536, elements).fill(2);
-  pool.run(add, blocksFor(elements), [0, 0, 65_536, 65_536, 65_536, elements]);
+  pool.run(add, blockCount(elements), [0, 0, 65_536, 65_536, 65_536, elements]);
   assert.equal(
     data.findIndex((value) => value !== 4),
     -1,
@@ -255,7 +255,7 @@ test("closing lets every worker leave by itself", async () => {
   const started = await workersStartedBy(() =>
     repeatUntil(
       () => pool.statistics.workerBlocks > 0,
-      () => pool.run(fill, blocksFor(elements), [0, 0, 65_536, 1, elements]),
+      () => pool.run(fill, blockCount(elements), [0, 0, 65_536, 1, elements]),
     ),
   );
   assert.equal(started.length, 2);
@@ -269,14 +269,14 @@ test("a worker that is lost is a warning, and launches go on", async () => {
   const { memory, pool, load } = openPool(2);
   const fill = load(basicKernels.fill);
   const [worker] = await workersStartedBy(() => {
-    pool.run(fill, blocksFor(elements), [0, 0, 65_536, 1, elements]);
+    pool.run(fill, blockCount(elements), [0, 0, 65_536, 1, elements]);
   });
   const warned = once(process, "warning");
   worker!.emit("error", new Error("out of memory"));
   const [warning] = (await warned) as [Error & { code?: string }];
   assert.equal(warning.code, "HOLDFAST_WORKER_ENDED");
   assert.match(warning.message, /fewer threads.*out of memory/);
-  pool.run(fill, blocksFor(elements), [0, 0, 65_536, 7, elements]);
+  pool.run(fill, blockCount(elements), [0, 0, 65_536, 7, elements]);
   assert.equal(new Float32Array(memory.buffer, 65_536, elements).at(-1), 7);
   pool.close();
 });

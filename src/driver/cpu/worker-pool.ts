@@ -1,6 +1,6 @@
 /**
- * Runs a launch's blocks on the calling thread and, where it pays, on worker threads as well. `run` returns when
- * every block is done; workers are a help and never a need, so one that is still booting costs nothing.
+ * Runs a launch's blocks on the calling thread and, when it pays, on worker threads too. `run` returns after every
+ * block has run. Workers are optional: the launch does not wait for one that is still starting.
  */
 
 import type { Worker } from "node:worker_threads";
@@ -20,38 +20,38 @@ import {
 } from "./launch-protocol.js";
 
 /**
- * A launch is shared when the calling thread would need this long for what is left of it. To wake a worker costs
- * the caller 8 µs, and the worker starts 13 µs after; measured with `add` on two x86-64 cores, two threads lose
- * below 30 µs of work, break even at 33 µs and halve a launch of 120 µs.
+ * A launch is shared when the calling thread would need at least this long for the rest of it. Waking a worker costs
+ * the caller 8 µs, and the worker starts 13 µs later. Measured with `add` on two x86-64 cores: two threads lose below
+ * 30 µs of work, break even at 33 µs and halve a launch of 120 µs.
  */
 export const worthSharingMs = 0.05;
 
-/** More chunks than threads, so that a thread that is held up by the system leaves its share to the others. */
+/** More chunks than threads: if the system preempts a thread, the others take its share. */
 const chunksPerThread = 8;
 
 /**
- * A long launch is cut so that every thread beats about this often, whatever it takes in all. On a machine with a dozen busy
- * programs for each processor that becomes a quarter of a second.
+ * A long launch is split so that every thread records a heartbeat about this often. On a machine with a dozen busy
+ * programs per processor this becomes a quarter of a second.
  */
 const beatEveryMs = 20;
 
 export interface LoadedKernel {
   readonly id: number;
   readonly name: string;
-  /** Undefined where only this thread has the function. */
+  /** Undefined if only this thread has the function. */
   readonly module: WebAssembly.Module | undefined;
   readonly run: KernelFunction;
 }
 
 export interface PoolStatistics {
-  /** Launches that were offered to workers. */
+  /** Launches that were shared with workers. */
   readonly sharedLaunches: number;
-  /** Blocks that workers took, over all launches. */
+  /** Blocks that workers ran, over all launches. */
   readonly workerBlocks: number;
 }
 
 export class WorkerPool {
-  /** This thread included; fewer than asked for where the system rejects some. */
+  /** Including this thread. Fewer than requested if the system refuses some. */
   #threads: number;
   readonly #memory: WebAssembly.Memory;
   readonly #job = createSharedJob();
@@ -82,8 +82,7 @@ export class WorkerPool {
   }
 
   /**
-   * Runs all blocks of a launch. The first two places of `call` are overwritten with block numbers; the arguments
-   * stand behind them.
+   * Runs all blocks of a launch. `call[0]` and `call[1]` are overwritten with block indices; the arguments follow them.
    */
   run(kernel: LoadedKernel, blocks: number, call: number[]): void {
     if (blocks === 0) return;
@@ -92,21 +91,21 @@ export class WorkerPool {
         runBlocks(kernel.run, call, 0, blocks);
         return;
       }
-      // What a block costs differs a thousandfold between kernels; the first block tells.
+      // The cost of a block differs a thousandfold between kernels, so the first block is timed.
       const startMs = performance.now();
       runBlocks(kernel.run, call, 0, 1);
       const restMs = (performance.now() - startMs) * (blocks - 1);
       if (restMs < worthSharingMs) runBlocks(kernel.run, call, 1, blocks);
-      else if (this.#threads === 1) runInRanges(kernel, call, 1, blocks);
+      else if (this.#threads === 1) runLocally(kernel, call, 1, blocks);
       else this.#share(kernel, call, 1, blocks, restMs);
     } catch (cause) {
       const trap = cause instanceof Error ? cause.message : String(cause);
-      const message = `Kernel "${kernel.name}" trapped in a launch of ${blocks} blocks: ${trap}. Its results are lost; check its spans and counts, or run under the strict driver.`;
+      const message = `Kernel "${kernel.name}" trapped in a launch of ${blocks} blocks: ${trap}. Its results are lost. Check its spans and counts, or run under the strict driver.`;
       throw new HoldfastError("KERNEL_FAILED", message, { numbers: { kernel: kernel.name, blocks }, cause });
     }
   }
 
-  /** Workers see the flag when they wake, and end by themselves. */
+  /** Workers see the flag when they wake, and exit. */
   close(): void {
     Atomics.store(this.#job.words, word.ending, 1);
     wakeWorkers(this.#job.words);
@@ -126,15 +125,15 @@ export class WorkerPool {
     const { words } = this.#job;
     const chunks = Math.max(this.#threads * chunksPerThread, Math.ceil(expectedMs / beatEveryMs));
     publishJob(this.#job, { kernelId: kernel.id, call, firstBlock, endBlock, chunks });
-    let ownTrap: unknown;
+    let localTrap: unknown;
     try {
       runChunks(words, kernel.run, call, beat);
     } catch (error) {
-      ownTrap = error;
+      localTrap = error;
       Atomics.store(words, word.failed, 1);
     }
     withdrawJob(words);
-    if (ownTrap !== undefined) throw ownTrap;
+    if (localTrap !== undefined) throw localTrap;
     if (Atomics.load(words, word.failed) === 1) throw new Error(this.#failureText());
   }
 
@@ -151,12 +150,12 @@ export class WorkerPool {
     for (let thread = 1; thread < this.#threads; thread++) {
       const worker = startThread(new URL("./worker.js", import.meta.url), workerData);
       if (worker instanceof Error) {
-        warnOfFewer(thread, this.#threads, worker);
+        warnFewerThreads(thread, this.#threads, worker);
         this.#threads = thread;
         break;
       }
       worker.on("error", (error) => {
-        const message = `A worker thread of the CPU driver ended; launches go on with fewer threads. ${error}`;
+        const message = `A worker thread of the CPU driver ended; launches continue with fewer threads. ${error}`;
         process.emitWarning(message, { code: "HOLDFAST_WORKER_ENDED" });
       });
       this.#workers.push(worker);
@@ -164,7 +163,7 @@ export class WorkerPool {
     this.#tellWorkers(loadMessages(this.#kernels.values()));
   }
 
-  /** The count goes up behind the messages, so that a worker that sees it finds them all. */
+  /** The count is incremented after the messages are posted, so that a worker that sees the count finds them all. */
   #tellWorkers(messages: readonly WorkerMessage[]): void {
     for (const worker of this.#workers) {
       for (const message of messages) worker.postMessage(message);
@@ -173,13 +172,13 @@ export class WorkerPool {
   }
 }
 
-function warnOfFewer(threads: number, asked: number, reason: Error): void {
-  const message = `The system rejected a thread of the CPU driver (${reason.message}). Kernels run on ${threads} of ${asked} threads. ${threadAdvice}, or set HOLDFAST_THREADS=${threads}.`;
+function warnFewerThreads(threads: number, requested: number, reason: Error): void {
+  const message = `The system could not start a thread of the CPU driver (${reason.message}). Kernels run on ${threads} of ${requested} threads. ${threadAdvice}, or set HOLDFAST_THREADS=${threads}.`;
   process.emitWarning(message, { code: "HOLDFAST_FEWER_THREADS" });
 }
 
-/** Runs blocks on this thread alone, in ranges that grow until one takes long enough to be worth a beat. */
-function runInRanges(kernel: LoadedKernel, call: number[], firstBlock: number, endBlock: number): void {
+/** Runs blocks on this thread alone, in ranges that grow until each takes long enough for a heartbeat. */
+function runLocally(kernel: LoadedKernel, call: number[], firstBlock: number, endBlock: number): void {
   let count = 1;
   for (let first = firstBlock; first < endBlock; ) {
     const end = Math.min(first + count, endBlock);

@@ -1,6 +1,6 @@
 /**
- * A worker thread of the pool: sleeps until there is a launch, runs its share of the blocks, sleeps again. It
- * leaves by itself when the pool closes. `launch-protocol.ts` has the rules.
+ * A worker thread of the pool: sleeps until there is a launch, runs chunks of its blocks, and sleeps again. It exits
+ * when the pool closes. `launch-protocol.ts` has the rules.
  */
 
 import { parentPort, receiveMessageOnPort, workerData } from "node:worker_threads";
@@ -23,7 +23,7 @@ const beat = workerBeatIn(start.heartbeat);
 const kernels = new Map<number, KernelFunction>();
 let messagesRead = 0;
 
-/** Main counts its messages before it opens a job, so every kernel that the job can name is here afterwards. */
+/** Main counts its messages before it opens a job, so every kernel that the job can name is registered afterwards. */
 function readMessages(): void {
   while (parentPort && messagesRead < Atomics.load(words, word.messages)) {
     const received = receiveMessageOnPort(parentPort) as { message: WorkerMessage } | undefined;
@@ -50,19 +50,19 @@ function runShare(): void {
   Atomics.add(words, word.workerBlocks, runChunks(words, kernel, call, beat));
 }
 
-/** The first failure of a job is kept; those that come with it are its like. */
+/** Keeps the first failure of a job. */
 function reportFailure({ failureText }: SharedJob, error: unknown): void {
   if (Atomics.compareExchange(words, word.failed, 0, 1) !== 0) return;
-  // encodeInto rejects shared memory, so the text takes the long way round.
+  // encodeInto rejects shared memory, so the text is encoded into a copy.
   const text = new TextEncoder().encode(String(error)).subarray(0, failureText.length);
   failureText.set(text);
   Atomics.store(words, word.failureLength, text.length);
 }
 
-let seen = 0;
+let lastWakeUp = 0;
 while (Atomics.load(words, word.ending) === 0) {
-  Atomics.wait(words, word.wakeUps, seen);
-  seen = Atomics.load(words, word.wakeUps);
+  Atomics.wait(words, word.wakeUps, lastWakeUp);
+  lastWakeUp = Atomics.load(words, word.wakeUps);
   Atomics.add(words, word.active, 1);
   try {
     if (Atomics.load(words, word.open) === 1) runShare();

@@ -1,7 +1,7 @@
 /**
- * A kernel's arguments in memory that never moves: values in slots of eight bytes, maps of matrices in larger ones, and the table
- * of their addresses that a launch takes. The table is written once; a launch writes the values only, and the driver copies them
- * before it returns.
+ * A kernel's arguments in native memory that never moves: values in 8-byte slots, tensor maps in larger slots, and the
+ * table of their addresses that a launch takes. The table is written once. A launch writes only the values, and the
+ * driver copies them before it returns.
  */
 
 import { alignUp, type Span } from "../../units/index.js";
@@ -20,25 +20,27 @@ export class ArgumentBlock {
   readonly #parameters: readonly Parameter[];
   readonly #block: OutBlock;
   readonly #view: DataView;
-  /** Those of the parameters that are taken as maps. */
+  /** The parameters that are passed as tensor maps. */
   readonly #maps: readonly TensorMapSlot[];
-  /** Where the table of addresses begins. */
+  /** Address of the table of argument addresses. */
   readonly table: number;
 
-  /** `maps` have passed `requireTensorMaps`. */
+  /** `maps` must have passed `requireTensorMaps`. */
   constructor(cuda: Cuda, kernel: string, parameters: readonly Parameter[], maps: readonly TensorMap[] = []) {
     this.#kernel = kernel;
     this.#parameters = parameters;
-    const plainBytes = Math.max(1, 2 * parameters.length) * slotBytes;
-    // Where the block begins is not ours to choose, so there is room to begin on a multiple.
-    const room = maps.length > 0 ? mapAlignment + maps.length * mapBytes : 0;
-    this.#block = new OutBlock(plainBytes + room);
+    const slotsBytes = Math.max(1, 2 * parameters.length) * slotBytes;
+    // The block's address is arbitrary, so the padding allows an aligned start.
+    const mapsBytes = maps.length > 0 ? mapAlignment + maps.length * mapBytes : 0;
+    this.#block = new OutBlock(slotsBytes + mapsBytes);
     this.#view = this.#block.view;
     this.table = this.#block.address + parameters.length * slotBytes;
-    const firstMap = alignUp(this.#block.address + plainBytes, mapAlignment);
+    const firstMap = alignUp(this.#block.address + slotsBytes, mapAlignment);
     this.#maps = maps.map(
       (map, index) =>
-        new TensorMapSlot(cuda, map, firstMap + index * mapBytes, (parameter) => this.#nameOf(parameter)),
+        new TensorMapSlot(cuda, map, firstMap + index * mapBytes, (parameter) =>
+          this.#describeArgument(parameter),
+        ),
     );
     for (const index of parameters.keys()) {
       const map = this.#maps.find(({ parameter }) => parameter === index);
@@ -47,20 +49,20 @@ export class ArgumentBlock {
   }
 
   /**
-   * Writes a launch's values, except maps; every span must have memory behind it. What it touches is added to `touched`.
+   * Writes a launch's values, except tensor maps. Every span must be committed. Adds the accessed spans to `accessed`.
    */
-  write(given: readonly Argument[], book: Reservations, touched: Span[] | undefined): void {
+  write(args: readonly Argument[], reservations: Reservations, accessed: Span[] | undefined): void {
     for (let index = 0; index < this.#parameters.length; index++) {
       const parameter = this.#parameters[index] as Parameter;
-      const argument = given[index];
+      const argument = args[index];
       if (isMemory(parameter)) {
-        const span = requireSpan(argument, () => this.#nameOf(index));
-        requireLive(book, span, () => this.#nameOf(index));
-        touched?.push(span);
+        const span = requireSpan(argument, () => this.#describeArgument(index));
+        requireLive(reservations, span, () => this.#describeArgument(index));
+        accessed?.push(span);
         this.#setAddress(index, span.address);
         continue;
       }
-      const value = requireScalar(parameter, argument, () => this.#nameOf(index));
+      const value = requireScalar(parameter, argument, () => this.#describeArgument(index));
       const at = index * slotBytes;
       if (parameter === "u32") this.#view.setUint32(at, value, true);
       else if (parameter === "i32") this.#view.setInt32(at, value, true);
@@ -69,9 +71,9 @@ export class ArgumentBlock {
     }
   }
 
-  /** Makes the maps of a launch whose values were written, where they are not those of the launch before. */
-  encodeMaps(given: readonly Argument[]): void {
-    for (const map of this.#maps) map.encode(given);
+  /** Encodes the tensor maps of a launch whose values are written, unless they are those of the previous launch. */
+  encodeMaps(args: readonly Argument[]): void {
+    for (const map of this.#maps) map.encode(args);
   }
 
   free(): void {
@@ -79,13 +81,13 @@ export class ArgumentBlock {
     this.#block.free();
   }
 
-  /** Two halves: a BigInt for each of a step's thousand addresses is garbage that shows. */
+  /** Two 32-bit halves: a BigInt for each of a step's thousand addresses costs measurable garbage collection. */
   #setAddress(slot: number, address: number): void {
     this.#view.setUint32(slot * slotBytes, address >>> 0, true);
     this.#view.setUint32(slot * slotBytes + 4, Math.floor(address / 2 ** 32), true);
   }
 
-  #nameOf(index: number): string {
+  #describeArgument(index: number): string {
     return `Argument ${index} of kernel "${this.#kernel}" (${this.#parameters[index]})`;
   }
 }

@@ -1,10 +1,13 @@
-/** The basic kernels in CUDA C++: the same blocks of 4096 elements, and the same order of additions, as in WebAssembly. */
+/**
+ * The basic kernels in CUDA C++, with the same blocks of 4096 elements and the same order of additions as in
+ * WebAssembly.
+ */
 
 import type { CudaCode } from "../driver.js";
 
 const threads = 256;
 
-/** The threads of a block take its elements in turns; the statement is for the one at `at`. */
+/** The threads of a block stride over its elements; `statement` handles the element at `at`. */
 function elementwise(name: string, parameters: string, statement: string): CudaCode {
   const entry = `hf_basic_${name}`;
   const code = `extern "C" __global__ void __launch_bounds__(${threads}) ${entry}(${parameters}, unsigned elements) {
@@ -18,7 +21,7 @@ function elementwise(name: string, parameters: string, statement: string): CudaC
   return { code, entry, threads };
 }
 
-/** Four threads are the four lanes; the last elements come one by one behind them. */
+/** Four threads are the four lanes; thread 0 adds the remaining elements one by one. */
 const sum: CudaCode = {
   entry: "hf_basic_sum",
   threads: 32,

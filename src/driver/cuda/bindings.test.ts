@@ -6,10 +6,10 @@ import { findFalseClaims, type HeaderClaim, whyNoHeader } from "../../../test/su
 import {
   cublasLtFunctions,
   cudaFunctions,
+  listParameters,
   nvrtcFunctions,
   nvtxFunctions,
-  parametersOf,
-  resultOf,
+  resultType,
   type Signatures,
   splitParameter,
 } from "./bindings.js";
@@ -55,15 +55,15 @@ template <typename T> constexpr bool Is_nothing = std::is_void_v<T>;
 function claimsOf(functions: Signatures): HeaderClaim[] {
   return Object.entries(functions).flatMap(([name, signature]) => {
     const prototype = `decltype(${name})`;
-    const parameters = parametersOf(signature);
+    const parameters = listParameters(signature);
     return [
       {
         holds: `Prototype<${prototype}>::count == ${parameters.length}`,
         otherwise: `${name} does not take ${parameters.length} parameters`,
       },
       {
-        holds: `Is_${resultOf(signature)}<Prototype<${prototype}>::Result>`,
-        otherwise: `${name} does not return ${resultOf(signature)}`,
+        holds: `Is_${resultType(signature)}<Prototype<${prototype}>::Result>`,
+        otherwise: `${name} does not return ${resultType(signature)}`,
       },
       ...parameters.map((parameter, index) => ({
         holds: `Is_${splitParameter(parameter).type}<At<${prototype}, ${index}>>`,

@@ -1,12 +1,13 @@
 /**
- * Every function of CUDA that Holdfast calls, with its signature, written once. The calls are made from these tables,
- * and so are the tests that carry a value through every parameter and hold every line against NVIDIA's headers.
+ * Every CUDA function that Holdfast calls, with its signature. The calls are built from these tables. So are the tests
+ * that pass a value through every parameter and compare every signature with NVIDIA's headers.
  *
- * The names are the symbols that the libraries export: `cuMemAlloc_v2`, where a header's macro lets one write
- * `cuMemAlloc`.
+ * The names are the exported symbols: `cuMemAlloc_v2`, where a macro of the header allows `cuMemAlloc`.
  */
 
-/** How a value crosses into C. Pointers and handles are addresses: numbers below 2⁵³, which pass twice as fast. */
+/**
+ * How a value is passed to C. Pointers and handles are addresses: numbers below 2⁵³, which koffi passes twice as fast.
+ */
 export const foreignTypes = {
   u8: "uint8_t",
   i32: "int32_t",
@@ -21,10 +22,10 @@ export const foreignTypes = {
 
 export type ForeignType = keyof typeof foreignTypes;
 
-/** "u64 size": the type, and the name under which a message tells the argument. */
+/** "u64 size": the type, and the argument's name in messages. */
 export type ForeignParameter = `${ForeignType} ${string}`;
 
-/** What a function takes. It returns a status, 0 for success, unless it says otherwise. */
+/** A function's parameters. By default it returns a status, 0 for success. */
 export type Signature =
   | readonly ForeignParameter[]
   | { readonly takes: readonly ForeignParameter[]; readonly returns: Exclude<ForeignResult, "status"> };
@@ -33,7 +34,7 @@ export type ForeignResult = "status" | "text" | "u64" | "address" | "nothing";
 
 export type Signatures = Readonly<Record<string, Signature>>;
 
-/** libcuda: the driver API. What begins with `to` is where the function writes its answer. */
+/** libcuda: the driver API. Parameters named `to…` are output addresses. */
 export const cudaFunctions = {
   cuInit: ["u32 flags"],
   cuDriverGetVersion: ["address toVersion"],
@@ -80,7 +81,7 @@ export const cudaFunctions = {
   cuEventRecord: ["address event", "address stream"],
   cuEventQuery: ["address event"],
   cuEventSynchronize: ["address event"],
-  // The second version came with CUDA 12.8 and takes the same; drivers keep the first.
+  // The second version came with CUDA 12.8 and takes the same arguments; drivers keep the first.
   cuEventElapsedTime: ["address toMs", "address start", "address end"],
 
   cuModuleLoadData: ["address toModule", "address image"],
@@ -120,7 +121,7 @@ export const cudaFunctions = {
   cuStreamBeginCapture_v2: ["address stream", "i32 mode"],
   cuStreamEndCapture: ["address stream", "address toGraph"],
   cuStreamIsCapturing: ["address stream", "address toStatus"],
-  // The third version came with CUDA 12.3 and tells of edges too; drivers keep the second.
+  // The third version came with CUDA 12.3 and also reports edges; drivers keep the second.
   cuStreamGetCaptureInfo_v2: [
     "address stream",
     "address toStatus",
@@ -139,7 +140,7 @@ export const cudaFunctions = {
   cuGraphDestroy: ["address graph"],
 } as const satisfies Signatures;
 
-/** NVRTC: the compiler of CUDA C++. */
+/** NVRTC: the CUDA C++ compiler. */
 export const nvrtcFunctions = {
   nvrtcVersion: ["address toMajor", "address toMinor"],
   nvrtcGetErrorString: { takes: ["i32 status"], returns: "text" },
@@ -159,7 +160,7 @@ export const nvrtcFunctions = {
   nvrtcGetProgramLog: ["address program", "address toLog"],
 } as const satisfies Signatures;
 
-/** cuBLASLt: matrix products. */
+/** cuBLASLt: GEMMs. */
 export const cublasLtFunctions = {
   cublasLtGetVersion: { takes: [], returns: "u64" },
   cublasLtGetStatusName: { takes: ["i32 status"], returns: "text" },
@@ -221,7 +222,7 @@ export const cublasLtFunctions = {
   ],
 } as const satisfies Signatures;
 
-/** NVTX: what checking tools are told of memory. Without a tool that listens these do nothing. */
+/** NVTX: reports memory to checking tools. Without a tool these calls do nothing. */
 export const nvtxFunctions = {
   nvtxDomainCreateA: { takes: ["text name"], returns: "address" },
   nvtxDomainDestroy: { takes: ["address domain"], returns: "nothing" },
@@ -231,15 +232,15 @@ export const nvtxFunctions = {
   nvtxMemRegionsUnregister: { takes: ["address domain", "address batch"], returns: "nothing" },
 } as const satisfies Signatures;
 
-export function parametersOf(signature: Signature): readonly ForeignParameter[] {
+export function listParameters(signature: Signature): readonly ForeignParameter[] {
   return "takes" in signature ? signature.takes : signature;
 }
 
-export function resultOf(signature: Signature): ForeignResult {
+export function resultType(signature: Signature): ForeignResult {
   return "takes" in signature ? signature.returns : "status";
 }
 
-/** A parameter's type and name, apart. */
+/** Splits a parameter into its type and name. */
 export function splitParameter(parameter: ForeignParameter): { type: ForeignType; name: string } {
   const [type, name] = parameter.split(" ") as [ForeignType, string];
   return { type, name };

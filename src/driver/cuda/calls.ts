@@ -1,7 +1,7 @@
 /**
- * CUDA's functions as functions: `cuda.driver.cuMemCreate(…)` takes what the table of bindings says, and throws an error
- * that explains itself where the status is not a success. libcuda is opened at once; the others when they are first
- * asked for, and each function is bound at its first use.
+ * CUDA's functions as methods: `cuda.driver.cuMemCreate(…)` takes the arguments of the binding table and throws an
+ * explained error if the status is a failure. libcuda is opened at once, the other libraries at first use. Each
+ * function is bound at its first use.
  */
 
 import type { LibraryHandle } from "koffi";
@@ -12,10 +12,10 @@ import {
   cudaFunctions,
   type ForeignParameter,
   foreignTypes,
+  listParameters,
   nvrtcFunctions,
   nvtxFunctions,
-  parametersOf,
-  resultOf,
+  resultType,
   type Signature,
   type Signatures,
   splitParameter,
@@ -50,7 +50,7 @@ export interface Cuda {
   readonly nvrtc: Calls<typeof nvrtcFunctions>;
   readonly cublasLt: Calls<typeof cublasLtFunctions>;
   readonly nvtx: Calls<typeof nvtxFunctions>;
-  /** What is open by now, with the files that were loaded. */
+  /** The libraries opened so far, with the loaded files. */
   readonly libraries: readonly OpenedLibrary[];
 }
 
@@ -69,11 +69,11 @@ export function openCuda(search: LibrarySearch = {}): Cuda {
   return {
     driver,
     get nvrtc() {
-      nvrtc ??= open("nvrtc", nvrtcFunctions, majorOf(driver));
+      nvrtc ??= open("nvrtc", nvrtcFunctions, driverMajorVersion(driver));
       return nvrtc;
     },
     get cublasLt() {
-      cublasLt ??= open("cublasLt", cublasLtFunctions, majorOf(driver));
+      cublasLt ??= open("cublasLt", cublasLtFunctions, driverMajorVersion(driver));
       return cublasLt;
     },
     get nvtx() {
@@ -84,8 +84,8 @@ export function openCuda(search: LibrarySearch = {}): Cuda {
   };
 }
 
-/** The driver's version is 13000 for CUDA 13.0: it runs the libraries of that CUDA and of earlier ones. */
-function majorOf(driver: Cuda["driver"]): number {
+/** The driver's version is 13000 for CUDA 13.0. It runs the libraries of that CUDA and of earlier ones. */
+function driverMajorVersion(driver: Cuda["driver"]): number {
   const out = new OutBlock();
   try {
     driver.cuDriverGetVersion(out.address);
@@ -104,10 +104,10 @@ export interface Binding<F extends Signatures> {
 
 type ForeignFunction = (...values: readonly ForeignValue[]) => unknown;
 
-/** Beyond these two calls, a failure has nothing to do with the capture before. */
+/** Outside these two calls, a failure is unrelated to the previous capture. */
 const captureEdges: ReadonlySet<string> = new Set(["cuStreamBeginCapture_v2", "cuStreamEndCapture"]);
 
-/** The functions of a table, in an opened library. */
+/** Binds the functions of a table in an opened library. */
 export function bindCalls<F extends Signatures>({
   library,
   functions,
@@ -118,8 +118,8 @@ export function bindCalls<F extends Signatures>({
   const calls: Record<string, unknown> = { status: statusCalls };
 
   for (const [name, signature] of Object.entries<Signature>(functions)) {
-    const parameters = parametersOf(signature);
-    const result = resultOf(signature);
+    const parameters = listParameters(signature);
+    const result = resultType(signature);
     const bound = () => bindFunction(opened, name, parameters, resultTypes[result]);
     if (result !== "status") {
       const read = resultReaders[result];
@@ -142,7 +142,7 @@ export function bindCalls<F extends Signatures>({
         if (status !== 0) {
           const failed = describe(status, values);
           failures.note(library, status, () => failed);
-          const error = failures.errorOf(failed);
+          const error = failures.toError(failed);
           if (isEdge) failures.forgetCapture();
           throw error;
         }
@@ -162,7 +162,7 @@ export function bindCalls<F extends Signatures>({
   return calls as Calls<F>;
 }
 
-/** What the caller gets of what koffi returns. */
+/** Converts koffi's result for the caller. */
 const resultReaders = {
   text: (value: unknown) => String(value ?? ""),
   u64: Number,
@@ -188,12 +188,12 @@ function bindFunction(
   try {
     return handle.func(name, result, types);
   } catch (cause) {
-    const message = `${path} has no function ${name}: it is older than what Holdfast needs (CUDA 12.0), or not CUDA's. Update it; HOLDFAST_CUDA_PATH can name a folder with another.`;
+    const message = `${path} has no function ${name}: it is older than CUDA 12.0, which Holdfast needs, or not a CUDA library. Update it, or set HOLDFAST_CUDA_PATH to a folder with another one.`;
     throw new HoldfastError("NO_CUDA", message, { numbers: { path, call: name }, cause });
   }
 }
 
-/** A property that is made at its first use and plain from then on. */
+/** Defines a property that is computed at its first use. */
 function defineLazily(target: Record<string, unknown>, name: string, make: () => unknown): void {
   Object.defineProperty(target, name, {
     configurable: true,
@@ -206,7 +206,7 @@ function defineLazily(target: Record<string, unknown>, name: string, make: () =>
   });
 }
 
-/** The library's own name and text for a status. */
+/** The library's name and text for a status. */
 function explainStatus(library: CudaLibrary, handle: LibraryHandle, status: number): [string, string] {
   const ask = (name: string) => String(handle.func(name, "const char *", ["int32_t"])(status) ?? "");
   if (library === "nvrtc") return [ask("nvrtcGetErrorString"), ""];

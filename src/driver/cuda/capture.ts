@@ -1,6 +1,6 @@
 /**
- * One capture, as the driver keeps it: which streams are in it, what its work touches, and the first illegal call. Illegal
- * calls are rejected here by name, so CUDA is never asked; like there, they spoil the whole capture.
+ * The driver's record of one capture: its streams, the memory that it accesses, and the first illegal call. Illegal
+ * calls are rejected here by name, before CUDA sees them. As on CUDA, they invalidate the whole capture.
  */
 
 import { HoldfastError } from "../../errors/index.js";
@@ -9,13 +9,13 @@ import type { Event, HostMemory, Kernel, Stream } from "../driver.js";
 
 export class CudaCapture {
   readonly origin: Stream;
-  /** The streams that have waited for an event recorded inside, and the origin. */
+  /** The origin stream, and the streams that have waited for an event recorded inside. */
   readonly #members = new Set<Stream>();
   readonly #events = new Set<Event>();
   readonly spans: Span[] = [];
   readonly kernels = new Set<Kernel>();
   readonly hosts = new Set<HostMemory>();
-  /** How many nodes libraries have made beyond one for each product. */
+  /** Nodes that libraries created in addition to one per GEMM. */
   extraNodes = 0;
   #firstIllegalCall: string | undefined;
 
@@ -41,16 +41,16 @@ export class CudaCapture {
     this.#members.add(stream);
   }
 
-  /** Rejects a call that is illegal in a capture, and spoils the capture. */
-  reject(call: string, wayOut: string): never {
+  /** Rejects a call that is illegal in a capture, and invalidates the capture. */
+  reject(call: string, advice: string): never {
     this.#firstIllegalCall ??= call;
-    const message = `${call} is illegal inside the capture on stream #${this.origin.id}; ${wayOut} CUDA was not asked. The capture is spoilt: end it and begin anew.`;
+    const message = `${call} is illegal inside the capture on stream #${this.origin.id}; ${advice} CUDA was not called. The capture is now invalid: end it and start a new one.`;
     throw new HoldfastError("CAPTURE_REJECTED", message, { numbers: { call, stream: this.origin.id } });
   }
 
   requireUnspoiled(): void {
     if (this.#firstIllegalCall === undefined) return;
-    const message = `The capture on stream #${this.origin.id} was spoilt by ${this.#firstIllegalCall}, which is illegal inside a capture. Do that before beginCapture or after endCapture.`;
+    const message = `The capture on stream #${this.origin.id} was invalidated by ${this.#firstIllegalCall}, which is illegal inside a capture. Call it before beginCapture or after endCapture.`;
     throw new HoldfastError("CAPTURE_REJECTED", message, {
       numbers: { call: this.#firstIllegalCall, stream: this.origin.id },
     });

@@ -1,4 +1,4 @@
-/** CUDA C++ to machine code for the device at hand, by NVRTC, through the cache of what was compiled before. */
+/** Compiles CUDA C++ to machine code for the current device with NVRTC, through the cubin cache. */
 
 import { HoldfastError } from "../../errors/index.js";
 import type { CudaCode } from "../driver.js";
@@ -8,7 +8,7 @@ import type { CubinCache } from "./cubin-cache.js";
 import { OutBlock } from "./out-block.js";
 
 /**
- * IEEE arithmetic: no fast-math, and no fusing of a product with the sum behind it unless the code says fma. So a kernel
+ * IEEE arithmetic: no fast-math, and no contraction of a multiply and an add unless the code says fma. So a kernel
  * rounds where the CPU's does.
  */
 const flags = ["--std=c++17", "--fmad=false", "--prec-div=true", "--prec-sqrt=true", "--ftz=false"] as const;
@@ -24,24 +24,24 @@ export interface CompilerOptions {
 export class Compiler {
   readonly #options: CompilerOptions;
   readonly #out = new OutBlock();
-  /** Kernels that NVRTC was asked for since the start, and those that the cache held. */
+  /** Kernels compiled by NVRTC since the start, and kernels loaded from the cache. */
   readonly counts = { compiled: 0, cached: 0 };
 
   constructor(options: CompilerOptions) {
     this.#options = options;
   }
 
-  /** The machine code of a kernel. */
+  /** Returns the machine code of a kernel. */
   compile(name: string, { code, onlyFor }: CudaCode): Uint8Array {
     const { cache, computeCapability, driverVersion } = this.#options;
-    // "a": with the instructions that only this architecture has.
+    // "a" enables the instructions that only this architecture has.
     const architecture = `sm_${computeCapability.replace(".", "")}${onlyFor === computeCapability ? "a" : ""}`;
     const options = [`--gpu-architecture=${architecture}`, ...flags];
-    const key = cache.keyOf([code, ...options, `driver ${driverVersion}`, `NVRTC ${this.#version()}`]);
-    const known = cache.read(key);
-    if (known) {
+    const key = cache.makeKey([code, ...options, `driver ${driverVersion}`, `NVRTC ${this.#version()}`]);
+    const cached = cache.read(key);
+    if (cached) {
       this.counts.cached += 1;
-      return known;
+      return cached;
     }
     const cubin = this.#run(name, code, options);
     this.counts.compiled += 1;
@@ -93,7 +93,7 @@ export class Compiler {
   }
 }
 
-/** Texts as C takes a list of them: a table of addresses, each of a text that ends with a zero. */
+/** A C array of strings: a table of addresses of null-terminated texts. */
 class TextTable {
   readonly #block: OutBlock;
 

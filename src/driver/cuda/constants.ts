@@ -1,6 +1,6 @@
 /**
- * The numbers behind CUDA's names, as far as they are used. A record holds one enumeration, without the beginning that
- * its names share; `constantGroups` has those beginnings, for the test that holds every number against the headers.
+ * The CUDA constants in use. A record holds one enumeration, without the prefix of its names. `constantGroups` has the
+ * prefixes, for the test that compares every number with the headers.
  */
 
 // libcuda
@@ -78,10 +78,10 @@ export const streamFlag = {
   NON_BLOCKING: 1,
 } as const;
 
-/** Lower is sooner; CUDA takes the nearest that a device has. */
+/** Lower runs sooner; CUDA clamps to the device's range. */
 export const streamPriority = { first: -5, usual: 0 } as const;
 
-/** A kernel may begin while the launch before it on its stream ends: it waits by itself. */
+/** Programmatic dependent launch: a kernel may start during the tail of its predecessor on the stream. */
 export const launchAttribute = { PROGRAMMATIC_STREAM_SERIALIZATION: 6 } as const;
 
 export const eventFlag = {
@@ -90,7 +90,7 @@ export const eventFlag = {
   DISABLE_TIMING: 2,
 } as const;
 
-/** The relaxed mode lets through what a capture forbids: it is not here. */
+/** The relaxed mode is left out on purpose: it permits calls that a capture forbids. */
 export const captureMode = {
   GLOBAL: 0,
   THREAD_LOCAL: 1,
@@ -102,7 +102,7 @@ export const captureStatus = {
   INVALIDATED: 2,
 } as const;
 
-/** Kernels of a graph have the priorities of the streams that they were captured from. */
+/** Kernels of a graph keep the priorities of the streams that they were captured from. */
 export const instantiateFlag = { USE_NODE_PRIORITY: 8 } as const;
 
 export const graphNodeType = {
@@ -130,12 +130,12 @@ export const functionAttribute = {
   MAX_DYNAMIC_SHARED_SIZE_BYTES: 8,
 } as const;
 
-/** Tensor maps: what they are of, in which order copies leave 16 bytes behind, and what stands for elements outside. */
+/** Tensor maps: element type, interleaving of 16-byte units, and the value of elements outside the tensor. */
 export const mapDataType = { FLOAT16: 6, FLOAT32: 7, BFLOAT16: 9 } as const;
 export const mapInterleave = { NONE: 0 } as const;
 export const mapSwizzle = { "128B": 3 } as const;
 export const mapPromotion = { L2_256B: 3 } as const;
-/** Without a request it is 0. */
+/** Out-of-bounds elements are 0 by default. */
 export const mapFill = { NONE: 0 } as const;
 
 // NVRTC
@@ -148,7 +148,7 @@ export const nvrtcStatus = {
   ERROR_BUILTIN_OPERATION_FAILURE: 7,
 } as const;
 
-// cuBLASLt. Beside an attribute stands the type of its value.
+// cuBLASLt. The comment after an attribute is the type of its value.
 
 export const cublasStatus = {
   SUCCESS: 0,
@@ -162,7 +162,7 @@ export const cublasStatus = {
   NOT_SUPPORTED: 15,
 } as const;
 
-/** `cudaDataType`: what a matrix, a bias or a scale holds. */
+/** `cudaDataType`: the element type of a matrix, a bias or a scale. */
 export const dataType = {
   R_32F: 0,
   R_64F: 1,
@@ -170,7 +170,7 @@ export const dataType = {
   R_16BF: 14,
 } as const;
 
-/** The fast ones round f32 operands on their way in; their sums are f32. */
+/** The fast ones round f32 operands on load; accumulation is f32. */
 export const computeType = {
   "32F": 68,
   "32F_PEDANTIC": 69,
@@ -224,7 +224,7 @@ export const preferenceAttribute = {
   IMPL_MASK: 12, // u64, of numericalFlag
 } as const;
 
-/** How the parts of a sum that was split are added up; a mask of them says which are allowed. */
+/** How the partial sums of a split-K GEMM are combined. A mask says which schemes are allowed. */
 export const reductionScheme = {
   NONE: 0,
   INPLACE: 1,
@@ -233,7 +233,7 @@ export const reductionScheme = {
   MASK: 7,
 } as const;
 
-/** GELU here is the one with tanh. */
+/** GELU is the tanh approximation. */
 export const epilogue = {
   DEFAULT: 1,
   RELU: 2,
@@ -267,7 +267,7 @@ export const algorithmCapability = {
   MIN_ALIGNMENT_D_BYTES: 19, // u32
 } as const;
 
-/** The instructions, sums and inputs of an algorithm that decide the bits of its result. */
+/** The instructions, accumulators and inputs of an algorithm, which determine the bits of its result. */
 export const numericalFlag = {
   FMA: 0x01,
   HMMA: 0x02,
@@ -285,13 +285,13 @@ export const numericalFlag = {
 
 // NVTX
 
-/** The version of the structs that memory is told in. */
+/** The version of NVTX's memory structs. */
 export const memoryExtension = { COMPATID_MEM: 0x0102 } as const;
 export const memoryPoolUsage = { SUB_ALLOCATOR: 1 } as const;
 export const memoryType = { VIRTUAL_ADDRESS: 1 } as const;
 export const memoryReference = { POINTER: 1 } as const;
 
-/** By header, and there by what the names of an enumeration begin with. */
+/** By header, then by the prefix of an enumeration's names. */
 export const constantGroups = {
   "cuda.h": {
     CUDA_: cudaStatus,

@@ -1,7 +1,7 @@
 /**
- * Compiled kernels on disk, in the user's own cache folder. A file's name is the hash of everything that its content
- * follows from, and its first bytes are the checksum of the rest. What is damaged, or is not this user's own, is as good
- * as missing: it is compiled again and written anew. That a cache can't be written is no error, only slower.
+ * Compiled kernels on disk, in the user's cache folder. A file's name is the hash of all inputs of its content; its
+ * first bytes are a checksum of the rest. A file that is damaged, or that another user owns, counts as missing: the
+ * kernel is compiled and written again. A cache that cannot be written is slower, but no error.
  */
 
 import { createHash, randomUUID } from "node:crypto";
@@ -25,35 +25,35 @@ const magic = "HOLDFAST CUBIN 1\n";
 const checksumBytes = 32;
 
 export interface CubinCache {
-  /** The name under which something that follows from these texts is kept. */
-  keyOf(texts: readonly string[]): string;
+  /** The cache key of content that depends only on these texts. */
+  makeKey(texts: readonly string[]): string;
   read(key: string): Uint8Array | undefined;
   write(key: string, content: Uint8Array): void;
 }
 
-/** Where compiled kernels are kept unless a setting says otherwise. */
+/** The default folder for compiled kernels. */
 export function defaultCacheFolder(environment: Readonly<Record<string, string | undefined>>): string {
   const { XDG_CACHE_HOME: cache, HOME: home } = environment;
   return join(cache || join(home || homedir(), ".cache"), "holdfast");
 }
 
-/** A cache in a folder, which is made when first needed; "off" keeps nothing. */
+/** Opens a cache in a folder, which is created when first needed. "off" stores nothing. */
 export function openCubinCache(folder: string): CubinCache {
   return folder === "off"
-    ? { keyOf, read: () => undefined, write: () => undefined }
+    ? { makeKey: makeKey, read: () => undefined, write: () => undefined }
     : new FolderCache(folder);
 }
 
-function keyOf(texts: readonly string[]): string {
+function makeKey(texts: readonly string[]): string {
   const hash = createHash("sha256");
-  // Lengths keep two lists of texts apart that read the same in a row.
+  // Lengths separate lists whose concatenations are equal.
   for (const text of texts) hash.update(`${Buffer.byteLength(text)}:${text}`);
   return hash.digest("hex");
 }
 
 class FolderCache implements CubinCache {
   readonly #folder: string;
-  readonly keyOf = keyOf;
+  readonly makeKey = makeKey;
 
   constructor(folder: string) {
     this.#folder = folder;
@@ -63,8 +63,8 @@ class FolderCache implements CubinCache {
     let file: number | undefined;
     try {
       if (!isOwn(statSync(this.#folder))) return undefined;
-      // A link could point at anybody's file.
-      file = openSync(this.#pathOf(key), files.O_RDONLY | files.O_NOFOLLOW);
+      // A symlink could point at another user's file.
+      file = openSync(this.#filePath(key), files.O_RDONLY | files.O_NOFOLLOW);
       if (!isOwn(fstatSync(file))) return undefined;
       return unwrap(readFileSync(file));
     } catch {
@@ -80,14 +80,14 @@ class FolderCache implements CubinCache {
       mkdirSync(this.#folder, { recursive: true, mode: 0o700 });
       if (!isOwn(statSync(this.#folder))) return;
       writeFileSync(unfinished, wrap(content), { mode: 0o600, flag: "wx" });
-      // Whoever reads sees the whole file or none, however many processes write it.
-      renameSync(unfinished, this.#pathOf(key));
+      // A rename is atomic: readers see the whole file or none, however many processes write it.
+      renameSync(unfinished, this.#filePath(key));
     } catch {
       removeIfThere(unfinished);
     }
   }
 
-  #pathOf(key: string): string {
+  #filePath(key: string): string {
     return join(this.#folder, `${key}.cubin`);
   }
 }
@@ -96,7 +96,7 @@ function removeIfThere(path: string): void {
   try {
     rmSync(path, { force: true });
   } catch {
-    // Where nothing can be removed, nothing could be written.
+    // If nothing can be removed, nothing was written.
   }
 }
 

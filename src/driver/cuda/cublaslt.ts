@@ -1,10 +1,9 @@
 /**
- * Products of matrices by cuBLASLt. A product's algorithm is chosen once, when its kernel is loaded, from the list that the
- * library's own heuristic has for the shape, the layout and the alignment that were promised, and then pinned: every launch
- * runs the same one, so results repeat. It is the list's first unless the product names another. Reductions that depend on
- * the order of arrival are not on the list.
+ * GEMMs by cuBLASLt. The algorithm is selected when the kernel is loaded, from the library's heuristic list for the
+ * shape, layout and alignment. Every launch then runs the same algorithm, so results repeat. Default: the first of the
+ * list. Reductions whose order depends on timing are excluded.
  *
- * cuBLASLt counts matrices by columns and Holdfast by rows, so the library is asked for Cᵀ = op(B)ᵀ · op(A)ᵀ.
+ * cuBLASLt is column-major and Holdfast row-major, so the library computes Cᵀ = op(B)ᵀ · op(A)ᵀ.
  */
 
 import { HoldfastError } from "../../errors/index.js";
@@ -27,10 +26,10 @@ import { OutBlock } from "./out-block.js";
 import { requireLive } from "./spans.js";
 import { structs } from "./structs.js";
 
-/** What cuBLASLt's own documentation advises for Hopper; an algorithm that wants less is given less. */
+/** cuBLASLt's documented recommendation for Hopper. An algorithm that needs less gets less. */
 const largestWorkspace = 32 * MiB;
 
-/** How long the list of algorithms may be; the heuristic has the likely ones first. */
+/** Maximum number of algorithms; the heuristic lists the most promising first. */
 const maxCandidates = 16;
 
 const elementTypes = {
@@ -46,12 +45,12 @@ const f32ComputeTypes = {
   bf16: computeType["32F_FAST_16BF"],
 } as const;
 
-/** What every algorithm relies on, and none can be asked about. */
+/** Every algorithm relies on it, and none reports it. */
 const workspaceAlignment = 256;
 
 const elementBytes = { f32: 4, f64: 8, f16: 2, bf16: 2 } as const;
 
-/** cuBLASLt, opened for one device: the handle, and what every product shares. */
+/** cuBLASLt opened for one device: the handle, and state that all GEMMs share. */
 export class Products {
   readonly #cuda: Cuda;
   readonly #out = new OutBlock();
@@ -80,8 +79,8 @@ export class Products {
   }
 }
 
-/** Where each thing lies in a product's block of native memory. */
-const places = { alpha: 0, beta: 8, value: 16, count: 24, result: 32 } as const;
+/** Offsets in a GEMM's block of native memory. */
+const offsets = { alpha: 0, beta: 8, value: 16, count: 24, result: 32 } as const;
 
 class LoadedGemm implements LoadedKernel {
   readonly parameters: KernelSource["parameters"];
@@ -92,9 +91,9 @@ class LoadedGemm implements LoadedKernel {
   readonly #handle: number;
   readonly #name: string;
   readonly #product: Product;
-  readonly #block = new OutBlock(places.result + structs.heuristicResult.size);
-  /** What was made so far, to be destroyed in the reverse order. */
-  readonly #made: (() => void)[] = [];
+  readonly #block = new OutBlock(offsets.result + structs.heuristicResult.size);
+  /** Destructors, called in reverse order. */
+  readonly #destructors: (() => void)[] = [];
   readonly #description: number;
   readonly #layouts: Readonly<Record<"a" | "b" | "c", number>>;
 
@@ -108,11 +107,11 @@ class LoadedGemm implements LoadedKernel {
       if (hasBias) this.#requireAligned("bias", biasBatchStride * elementBytes[resultDtype], biasAlignment);
       this.#description = this.#describe();
       this.#layouts = {
-        a: this.#layOut(a, product.dtype, a.isTransposed ? [k, m] : [m, k]),
-        b: this.#layOut(b, product.dtype, b.isTransposed ? [n, k] : [k, n]),
-        c: this.#layOut(c, product.resultDtype, [m, n]),
+        a: this.#createLayout(a, product.dtype, a.isTransposed ? [k, m] : [m, k]),
+        b: this.#createLayout(b, product.dtype, b.isTransposed ? [n, k] : [k, n]),
+        c: this.#createLayout(c, product.resultDtype, [m, n]),
       };
-      ({ choices: this.choices, workspaceBytes: this.workspaceBytes } = this.#choose());
+      ({ choices: this.choices, workspaceBytes: this.workspaceBytes } = this.#selectAlgorithm());
     } catch (error) {
       this.unload();
       throw error;
@@ -122,17 +121,19 @@ class LoadedGemm implements LoadedKernel {
       product.dtype === "f64"
         ? this.#block.view.setFloat64(at, value, true)
         : this.#block.view.setFloat32(at, value, true);
-    set(places.alpha, product.alpha);
-    set(places.beta, product.beta);
+    set(offsets.alpha, product.alpha);
+    set(offsets.beta, product.beta);
   }
 
-  launch(...[stream, { arguments: given, blocks }, book, touched]: Parameters<LoadedKernel["launch"]>): void {
-    requireLaunch(this.#name, this.parameters, blocks, given.length);
-    const spans = given.map((argument, index): Span => {
+  launch(
+    ...[stream, { arguments: args, blocks }, reservations, accessed]: Parameters<LoadedKernel["launch"]>
+  ): void {
+    requireLaunch(this.#name, this.parameters, blocks, args.length);
+    const spans = args.map((argument, index): Span => {
       const what = () => `Argument ${index} of kernel "${this.#name}" (${this.parameters[index]})`;
       const span = requireSpan(argument, what);
-      requireLive(book, span, what);
-      touched?.push(span);
+      requireLive(reservations, span, what);
+      accessed?.push(span);
       return span;
     });
     const { hasBias } = this.#product;
@@ -146,7 +147,7 @@ class LoadedGemm implements LoadedKernel {
     }
     if (blocks === 0) return;
     if (hasBias) {
-      this.#block.setU64(addressAt(3), places.value);
+      this.#block.setU64(addressAt(3), offsets.value);
       this.#set(matmulAttribute.BIAS_POINTER, 8);
     }
     const { address } = this.#block;
@@ -154,17 +155,17 @@ class LoadedGemm implements LoadedKernel {
     this.#cuda.cublasLt.cublasLtMatmul(
       this.#handle,
       this.#description,
-      address + places.alpha,
+      address + offsets.alpha,
       b,
       bLayout,
       a,
       aLayout,
-      address + places.beta,
+      address + offsets.beta,
       c,
       cLayout,
       c,
       cLayout,
-      address + places.result,
+      address + offsets.result,
       workspace?.address ?? 0,
       this.workspaceBytes,
       stream,
@@ -172,7 +173,7 @@ class LoadedGemm implements LoadedKernel {
   }
 
   unload(): void {
-    for (let destroy = this.#made.pop(); destroy; destroy = this.#made.pop()) destroy();
+    for (let destroy = this.#destructors.pop(); destroy; destroy = this.#destructors.pop()) destroy();
     this.#block.free();
   }
 
@@ -188,78 +189,81 @@ class LoadedGemm implements LoadedKernel {
     const scale = dtype === "f64" ? dataType.R_64F : dataType.R_32F;
     cublasLt.cublasLtMatmulDescCreate(this.#block.address, compute, scale);
     const description = this.#block.u64();
-    this.#made.push(() => cublasLt.cublasLtMatmulDescDestroy(description));
+    this.#destructors.push(() => cublasLt.cublasLtMatmulDescDestroy(description));
     const set = (attribute: number, value: number): void => {
-      this.#block.view.setInt32(places.value, value, true);
-      cublasLt.cublasLtMatmulDescSetAttribute(description, attribute, this.#block.address + places.value, 4);
+      this.#block.view.setInt32(offsets.value, value, true);
+      cublasLt.cublasLtMatmulDescSetAttribute(description, attribute, this.#block.address + offsets.value, 4);
     };
     set(matmulAttribute.TRANSA, b.isTransposed ? blasOperation.T : blasOperation.N);
     set(matmulAttribute.TRANSB, a.isTransposed ? blasOperation.T : blasOperation.N);
-    set(matmulAttribute.EPILOGUE, epilogueOf(hasBias, activation));
+    set(matmulAttribute.EPILOGUE, selectEpilogue(hasBias, activation));
     if (biasBatchStride > 0) {
-      this.#block.setU64(biasBatchStride, places.value);
-      const value = this.#block.address + places.value;
+      this.#block.setU64(biasBatchStride, offsets.value);
+      const value = this.#block.address + offsets.value;
       cublasLt.cublasLtMatmulDescSetAttribute(description, matmulAttribute.BIAS_BATCH_STRIDE, value, 8);
     }
     return description;
   }
 
-  /** Of a matrix that is stored as rows × columns. */
-  #layOut(
+  /** Creates the layout of a matrix stored as rows × columns. */
+  #createLayout(
     { rowStride, batchStride }: GemmMatrix,
     dtype: Product["dtype"],
     [rows, columns]: readonly [number, number],
   ): number {
     const { cublasLt } = this.#cuda;
     const { batch } = this.#product;
-    // The library wants a step that fits also where there is one row, which takes none.
+    // The library requires a valid leading dimension even for a single row.
     const leading = Math.max(rowStride, columns, 1);
     cublasLt.cublasLtMatrixLayoutCreate(this.#block.address, elementTypes[dtype], columns, rows, leading);
     const layout = this.#block.u64();
-    this.#made.push(() => cublasLt.cublasLtMatrixLayoutDestroy(layout));
+    this.#destructors.push(() => cublasLt.cublasLtMatrixLayoutDestroy(layout));
     if (batch > 1) {
-      const value = this.#block.address + places.value;
-      this.#block.setU64(batch, places.value);
+      const value = this.#block.address + offsets.value;
+      this.#block.setU64(batch, offsets.value);
       cublasLt.cublasLtMatrixLayoutSetAttribute(layout, layoutAttribute.BATCH_COUNT, value, 4);
-      this.#block.setU64(batchStride, places.value);
+      this.#block.setU64(batchStride, offsets.value);
       cublasLt.cublasLtMatrixLayoutSetAttribute(layout, layoutAttribute.STRIDED_BATCH_OFFSET, value, 8);
     }
     return layout;
   }
 
-  /** Chooses the algorithm, which stays in the block, and tells how many there were and the workspace that it wants. */
-  #choose(): { readonly choices: number; readonly workspaceBytes: number } {
+  /**
+   * Selects the algorithm, which stays in the block. Returns the number of candidates and the selected one's workspace
+   * size.
+   */
+  #selectAlgorithm(): { readonly choices: number; readonly workspaceBytes: number } {
     const { size } = structs.heuristicResult;
     const list = new OutBlock(maxCandidates * size);
     try {
-      const found = this.#askHeuristic(list).map((at) => ({
+      const proposals = this.#askHeuristic(list).map((at) => ({
         at,
         ...structs.heuristicResult.read(list.view, at),
       }));
-      const sound = found.filter(({ state }) => state === 0);
-      if (sound.length === 0) throw this.#noAlgorithm(found[0]?.state ?? 0);
+      const sound = proposals.filter(({ state }) => state === 0);
+      if (sound.length === 0) throw this.#noAlgorithm(proposals[0]?.state ?? 0);
       const { choice = 0 } = this.#product;
       const chosen = sound[choice];
       if (!chosen) throw this.#unknownAlgorithm(choice, sound.length);
-      this.#block.bytes.set(list.bytes.subarray(chosen.at, chosen.at + size), places.result);
+      this.#block.bytes.set(list.bytes.subarray(chosen.at, chosen.at + size), offsets.result);
       return { choices: sound.length, workspaceBytes: chosen.workspaceSize };
     } finally {
       list.free();
     }
   }
 
-  /** Fills a list with what the heuristic proposes, best first; tells where in it each proposal lies. */
+  /** Fills `list` with the heuristic's proposals, best first. Returns the offset of each. */
   #askHeuristic(list: OutBlock): readonly number[] {
     const { cublasLt } = this.#cuda;
     const block = this.#block;
     cublasLt.cublasLtMatmulPreferenceCreate(block.address);
     const preference = block.u64();
     const set = (attribute: number, value: number, size: 4 | 8): void => {
-      block.setU64(value, places.value);
+      block.setU64(value, offsets.value);
       cublasLt.cublasLtMatmulPreferenceSetAttribute(
         preference,
         attribute,
-        block.address + places.value,
+        block.address + offsets.value,
         size,
       );
     };
@@ -286,40 +290,40 @@ class LoadedGemm implements LoadedKernel {
         preference,
         maxCandidates,
         list.address,
-        block.address + places.count,
+        block.address + offsets.count,
       );
       if (status !== 0) throw this.#noAlgorithm(status);
     } finally {
       cublasLt.cublasLtMatmulPreferenceDestroy(preference);
     }
     return Array.from(
-      { length: block.i32(places.count) },
+      { length: block.i32(offsets.count) },
       (_, index) => index * structs.heuristicResult.size,
     );
   }
 
-  /** Sets an attribute of the description to what lies in the block's place for values. */
+  /** Sets an attribute of the descriptor to the block's value slot. */
   #set(attribute: number, size: number): void {
-    const value = this.#block.address + places.value;
+    const value = this.#block.address + offsets.value;
     this.#cuda.cublasLt.cublasLtMatmulDescSetAttribute(this.#description, attribute, value, size);
   }
 
-  /** A load across a boundary would take the whole context with it. */
-  #requireAligned(what: string, place: number, alignment: number): void {
-    if (place % alignment === 0) return;
+  /** A misaligned load would destroy the context. */
+  #requireAligned(what: string, address: number, alignment: number): void {
+    if (address % alignment === 0) return;
     throw new HoldfastError(
       "BAD_ARGUMENT",
-      `The ${what} of kernel "${this.#name}" lies ${place % alignment} bytes behind a multiple of ${alignment}. cuBLASLt takes it ` +
-        `only on ${alignment} bytes: copy it there first.`,
-      { numbers: { place, alignment } },
+      `The ${what} of kernel "${this.#name}" starts ${address % alignment} bytes after a multiple of ${alignment}. cuBLASLt needs it aligned ` +
+        `to ${alignment} bytes: copy it to aligned memory first.`,
+      { numbers: { place: address, alignment } },
     );
   }
 
-  /** The library believes what it is told of the workspace, and would write behind its end. */
+  /** The library trusts the stated workspace size and would write past its end. */
   #smallWorkspace(size: number): HoldfastError {
     return new HoldfastError(
       "BAD_ARGUMENT",
-      `Kernel "${this.#name}" wants a workspace of ${this.workspaceBytes} bytes, and was given ${size}. Pass workspaceBytes or more.`,
+      `Kernel "${this.#name}" needs a workspace of ${this.workspaceBytes} bytes but got ${size}. Pass at least workspaceBytes.`,
       { numbers: { wanted: this.workspaceBytes, size } },
     );
   }
@@ -330,7 +334,7 @@ class LoadedGemm implements LoadedKernel {
     return new HoldfastError(
       "UNSUPPORTED",
       `cuBLASLt has no algorithm for ${this.#inWords()}: ${cublasLt.cublasLtGetStatusName(status)}. Change the layout, or ` +
-        "compute it in another dtype.",
+        "use another dtype.",
       { numbers: { m, n, k, batch, status } },
     );
   }
@@ -338,19 +342,19 @@ class LoadedGemm implements LoadedKernel {
   #unknownAlgorithm(choice: number, choices: number): HoldfastError {
     return new HoldfastError(
       "BAD_ARGUMENT",
-      `cuBLASLt has ${choices} algorithms for ${this.#inWords()}, counted from 0, and number ${choice} was asked for. Ask a ` +
-        "kernel of the first one for its choices.",
+      `cuBLASLt has ${choices} algorithms for ${this.#inWords()}; algorithm ${choice} (counted from 0) does not exist. Load ` +
+        "the kernel without an algorithm to see how many there are.",
       { numbers: { choice, choices } },
     );
   }
 
   #inWords(): string {
     const { m, n, k, batch, dtype, precision, activation } = this.#product;
-    return `a product of ${m}×${n}×${k} (batch ${batch}, ${dtype}, ${precision}, activation ${activation})`;
+    return `a GEMM of ${m}×${n}×${k} (batch ${batch}, ${dtype}, ${precision}, activation ${activation})`;
   }
 }
 
-function epilogueOf(hasBias: boolean, activation: Product["activation"]): number {
+function selectEpilogue(hasBias: boolean, activation: Product["activation"]): number {
   if (activation === "relu") return hasBias ? epilogue.RELU_BIAS : epilogue.RELU;
   if (activation === "gelu") return hasBias ? epilogue.GELU_BIAS : epilogue.GELU;
   return hasBias ? epilogue.BIAS : epilogue.DEFAULT;

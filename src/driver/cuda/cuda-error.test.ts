@@ -2,7 +2,7 @@
 
 import assert from "node:assert/strict";
 import test from "node:test";
-import { cudaFunctions, parametersOf, type Signatures } from "./bindings.js";
+import { cudaFunctions, listParameters, type Signatures } from "./bindings.js";
 import { cudaStatus } from "./constants.js";
 import { type CudaLibrary, type FailedCall, Failures, type ForeignValue } from "./cuda-error.js";
 
@@ -13,7 +13,7 @@ function failed(call: Call, values: readonly ForeignValue[], status: keyof typeo
   return {
     library: "cuda",
     call,
-    parameters: parametersOf(signatures[call] ?? []),
+    parameters: listParameters(signatures[call] ?? []),
     values,
     status: cudaStatus[status],
     name: `CUDA_${status}`,
@@ -28,7 +28,7 @@ function foreign(library: CudaLibrary, call: string, status: number, name = ""):
 /** The error of a failure that happens now. */
 function tell(failures: Failures, failure: FailedCall): { code: string; message: string; numbers: object } {
   failures.note(failure.library, failure.status, () => failure);
-  return failures.errorOf(failure);
+  return failures.toError(failure);
 }
 
 const stream = 0x7f00;

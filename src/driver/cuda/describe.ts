@@ -1,4 +1,4 @@
-/** What there is of CUDA on this machine: libraries with their files and versions, GPUs, and what is missing, in words. */
+/** Describes CUDA on this machine: libraries with their files and versions, GPUs, and what is missing. */
 
 import { HoldfastError } from "../../errors/index.js";
 import { cublasLtFunctions, cudaFunctions, nvrtcFunctions, type Signatures } from "./bindings.js";
@@ -8,33 +8,36 @@ import { type CudaDeviceInfo, listCudaDevices } from "./devices.js";
 import { type LibrarySearch, openLibrary } from "./libraries.js";
 import { OutBlock } from "./out-block.js";
 
-/** What training needs. */
+/** The libraries that training needs. */
 type NeededLibrary = Extract<CudaLibrary, "cuda" | "nvrtc" | "cublasLt">;
 
 export type CudaLibraryInfo = { readonly library: NeededLibrary } & (
   | {
-      /** The file that was loaded. */
+      /** The loaded file. */
       readonly path: string;
       readonly version: string;
     }
   | {
-      /** What is wrong, with every place that was looked in. */
+      /** The full problem, with every folder searched. */
       readonly problem: string;
-      /** The same in short. */
+      /** The problem in short. */
       readonly summary: string;
     }
 );
 
 export interface CudaDescription {
-  /** libcuda, NVRTC and cuBLASLt, in this order. libcuda's version is the newest CUDA that the driver knows. */
+  /** libcuda, NVRTC and cuBLASLt, in this order. libcuda's version is the newest CUDA that the driver supports. */
   readonly libraries: readonly CudaLibraryInfo[];
-  /** The GPUs that CUDA shows this process, usable or not. */
+  /** The GPUs visible to this process, usable or not. */
   readonly devices: readonly CudaDeviceInfo[];
-  /** Why there is none to show. */
+  /** Why no device is listed. */
   readonly problem: string | undefined;
 }
 
-/** Opens what there is of CUDA and tells what is missing, each with the package that brings it. Never throws for that. */
+/**
+ * Opens the CUDA libraries and reports which are missing, each with the package that provides it. Does not throw for a
+ * missing one.
+ */
 export function describeCuda(search: LibrarySearch = {}): CudaDescription {
   const driver = describeLibrary("cuda", search, cudaFunctions, cudaVersion);
   const driverMajor = "version" in driver ? Number.parseInt(driver.version, 10) : undefined;
@@ -48,7 +51,7 @@ export function describeCuda(search: LibrarySearch = {}): CudaDescription {
   try {
     return { libraries, devices: listCudaDevices(search.environment), problem: undefined };
   } catch (error) {
-    return { libraries, devices: [], problem: messageOf(error) };
+    return { libraries, devices: [], problem: errorMessage(error) };
   }
 }
 
@@ -56,20 +59,22 @@ function describeLibrary<F extends Signatures>(
   library: NeededLibrary,
   search: LibrarySearch & { readonly driverMajor?: number },
   functions: F,
-  versionOf: (calls: Calls<F>) => string,
+  readVersion: (calls: Calls<F>) => string,
 ): CudaLibraryInfo {
   try {
     const opened = openLibrary(library, search);
     const calls = bindCalls({ library, functions, opened, failures: new Failures() });
-    return { library, path: opened.path, version: versionOf(calls) };
+    return { library, path: opened.path, version: readVersion(calls) };
   } catch (error) {
-    const problem = messageOf(error);
-    return { library, problem, summary: summaryOf(error) ?? problem };
+    const problem = errorMessage(error);
+    return { library, problem, summary: summarize(error) ?? problem };
   }
 }
 
-/** Of a library that is nowhere: which one, and what brings it. Where a file was found and rejected it takes the whole. */
-function summaryOf(error: unknown): string | undefined {
+/**
+ * For a missing library: its name and its package. A file that was found but could not be loaded needs the full text.
+ */
+function summarize(error: unknown): string | undefined {
   if (!(error instanceof HoldfastError)) return undefined;
   const { names, packages, rejected } = error.numbers;
   if (rejected !== 0 || names === undefined || packages === undefined) return undefined;
@@ -105,7 +110,7 @@ function readOut(read: (out: OutBlock) => string): string {
   }
 }
 
-function messageOf(error: unknown): string {
+function errorMessage(error: unknown): string {
   if (error instanceof HoldfastError) return error.message;
   throw error;
 }

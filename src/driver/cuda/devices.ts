@@ -1,4 +1,4 @@
-/** The GPUs of this machine: which there are, what they can do, and how one is opened. */
+/** Lists and opens the GPUs of this machine. */
 
 import { HoldfastError } from "../../errors/index.js";
 import { type Bytes, bytes } from "../../units/index.js";
@@ -6,23 +6,23 @@ import { type Cuda, openCuda } from "./calls.js";
 import { deviceAttribute } from "./constants.js";
 import { OutBlock } from "./out-block.js";
 
-/** What kernels are printed for begins here. */
+/** The oldest compute capability that kernels are generated for. */
 const minCapability = 8;
 
 export interface CudaDeviceInfo {
-  /** Its number, which `device("cuda", { index })` takes. */
+  /** The index that `device("cuda", { index })` takes. */
   readonly index: number;
   readonly name: string;
   readonly computeCapability: string;
-  /** Does it share one pool of memory with the host? */
+  /** True if it shares one memory pool with the host. */
   readonly isIntegrated: boolean;
   readonly multiprocessors: number;
   readonly totalBytes: Bytes;
-  /** The newest CUDA that the installed driver knows: 13000 is 13.0. */
+  /** The newest CUDA that the installed driver supports: 13000 is 13.0. */
   readonly driverVersion: number;
 }
 
-/** Graphs keep it since CUDA 12.3, and cards have it since Hopper. */
+/** Graphs preserve programmatic dependent launch since CUDA 12.3; GPUs support it since Hopper. */
 export function supportsPdl({ computeCapability, driverVersion }: CudaDeviceInfo): boolean {
   return Number.parseInt(computeCapability, 10) >= 9 && driverVersion >= 12030;
 }
@@ -30,20 +30,20 @@ export function supportsPdl({ computeCapability, driverVersion }: CudaDeviceInfo
 export interface OpenedDevice {
   readonly cuda: Cuda;
   readonly info: CudaDeviceInfo;
-  /** CUDA's own handle of it. */
+  /** CUDA's device handle. */
   readonly ordinal: number;
-  /** Makes its context the thread's own; CUDA is asked only where another one is. */
+  /** Makes its context current on this thread; calls CUDA only if another context is current. */
   use(): void;
   release(): void;
 }
 
-/** The context of this thread, as far as Holdfast has set it. */
-let presentContext = 0;
+/** This thread's current context, as far as Holdfast has set it. */
+let currentContext = 0;
 
 type Environment = Readonly<Record<string, string | undefined>>;
 
 /**
- * The GPUs that CUDA shows this process, usable or not. Throws NO_CUDA where there is no driver to ask.
+ * Lists the GPUs visible to this process, usable or not. Throws NO_CUDA if there is no NVIDIA driver.
  *
  * @example
  * ```ts
@@ -51,7 +51,7 @@ type Environment = Readonly<Record<string, string | undefined>>;
  * try {
  *   for (const { index, name } of listCudaDevices()) console.error(`${index}: ${name}`);
  * } catch (error) {
- *   if (error instanceof HoldfastError) console.error(error.message); // says what is missing, and what brings it
+ *   if (error instanceof HoldfastError) console.error(error.message); // says what is missing, and which package has it
  * }
  * ```
  */
@@ -80,12 +80,12 @@ export function openDevice(index: number, environment: Environment): OpenedDevic
     cuda.driver.cuDevicePrimaryCtxRetain(out.address, ordinal);
     const context = out.u64();
     const use = (): void => {
-      if (presentContext === context) return;
+      if (currentContext === context) return;
       cuda.driver.cuCtxSetCurrent(context);
-      presentContext = context;
+      currentContext = context;
     };
     const release = (): void => {
-      if (presentContext === context) presentContext = 0;
+      if (currentContext === context) currentContext = 0;
       cuda.driver.cuDevicePrimaryCtxRelease_v2(ordinal);
     };
     try {
@@ -134,11 +134,10 @@ function describe(cuda: Cuda, index: number): { info: CudaDeviceInfo; ordinal: n
 }
 
 function noSuchDevice(index: number, count: number): HoldfastError {
-  const there =
-    count === 0 ? "CUDA shows none to this process" : `there ${count === 1 ? "is 1" : `are ${count}`}`;
+  const there = count === 0 ? "this process sees none" : `there ${count === 1 ? "is 1" : `are ${count}`}`;
   return new HoldfastError(
     "NO_CUDA",
-    `GPU ${index} was asked for, and ${there}. GPUs are counted from 0; CUDA_VISIBLE_DEVICES can hide them.`,
+    `GPU ${index} does not exist: ${there}. GPUs are counted from 0; CUDA_VISIBLE_DEVICES can hide them.`,
     { numbers: { index, count } },
   );
 }
@@ -147,7 +146,7 @@ function tooOld({ index, name, computeCapability }: CudaDeviceInfo): HoldfastErr
   return new HoldfastError(
     "NO_CUDA",
     `GPU ${index}, ${name}, has compute capability ${computeCapability}; Holdfast needs ${minCapability}.0 or later ` +
-      "(Ampere and what came after it).",
+      "(Ampere or newer).",
     { numbers: { index, computeCapability } },
   );
 }

@@ -1,14 +1,14 @@
 /**
- * An NVIDIA GPU as a device, through the driver API. This file gives the interface its CUDA meaning: handles, order, what
- * a capture rejects. Memory, kernels, products and graphs have files of their own.
+ * An NVIDIA GPU as a device, through the driver API: handles, ordering, and what a capture rejects. Memory, kernels,
+ * GEMMs and graphs have their own files.
  *
- * Everything runs in the device's primary context, which the CUDA libraries share. Streams don't wait for the default
- * stream, which nothing here uses.
+ * All work runs in the device's primary context, which the CUDA libraries share. Streams are non-blocking: they do not
+ * synchronize with the default stream, which is unused.
  */
 
 import { HoldfastError } from "../../errors/index.js";
 import { type Bytes, bytes, GiB, type Span } from "../../units/index.js";
-import { begunTwice, capturedEvent, notBegun } from "../capture-rejections.js";
+import { captureAlreadyOpen, capturedEvent, captureNotOpen } from "../capture-rejections.js";
 import { requireByte, requireHostSize, requireHostSpan, requireSameSize } from "../checks.js";
 import type {
   CaptureMode,
@@ -41,21 +41,21 @@ import { type MemoryChecker, openMemoryChecker } from "./memory-checker.js";
 import { OutBlock } from "./out-block.js";
 import { requireLive } from "./spans.js";
 
-/** Addresses cost nothing until memory is behind them. */
+/** Address space costs nothing until memory is committed. */
 const addressSpace = bytes(16 * 1024 * GiB);
 
 export interface CudaDriverOptions {
-  /** Which of the machine's GPUs, as `listCudaDevices` counts them. 0 unless given. */
+  /** Index of the GPU, as in `listCudaDevices`. Default: 0. */
   readonly index?: number;
-  /** Where compiled kernels are kept; "off" compiles them anew each time. */
+  /** Folder for compiled kernels; "off" compiles them every time. */
   readonly cacheFolder?: string;
-  /** "plain" takes memory as devices without the virtual memory API have it, whole; "auto" unless given. */
+  /** "plain" uses whole allocations, as on devices without the virtual memory API. Default: "auto". */
   readonly allocation?: "auto" | "plain";
   readonly environment?: Readonly<Record<string, string | undefined>>;
 }
 
 export interface CudaDriver extends Driver {
-  /** How many kernels were compiled since the start, and how many came from the cache. */
+  /** Kernels compiled since the start, and kernels loaded from the cache. */
   readonly compiled: Readonly<Record<"compiled" | "cached", number>>;
 }
 
@@ -65,17 +65,17 @@ interface HostBuffer {
 }
 
 /**
- * Opens a GPU. Throws NO_CUDA, with what is missing, where there is none that can be used.
+ * Opens a GPU. Throws NO_CUDA, with what is missing, if no GPU is usable.
  *
  * @example
  * ```ts
- * import { HoldfastError, openCudaDriver } from "holdfast";
+ * import { HoldfastError, openCudaDriver } from "holdfast/internals";
  * try {
  *   const driver = openCudaDriver({ index: 0 });
  *   console.error(driver.describe().name);
  *   driver.close();
  * } catch (error) {
- *   if (error instanceof HoldfastError) console.error(error.message); // no GPU here: what is missing, and what brings it
+ *   if (error instanceof HoldfastError) console.error(error.message); // no GPU here: what is missing, and which package has it
  * }
  * ```
  */
@@ -97,22 +97,22 @@ class CudaDevice implements CudaDriver {
   readonly #kernels = new HandleTable<Kernel, LoadedKernel>("Kernel");
   readonly #graphs = new HandleTable<Graph, CudaGraph>("Graph");
   readonly #hosts = new HandleTable<HostMemory, HostBuffer>("Host memory");
-  /** Events that were last recorded in a capture: they mark no work that runs. */
+  /** Events last recorded in a capture: no running work completes them. */
   readonly #capturedEvents = new Set<Event>();
-  /** For graphs, which may have outlived what they touch. */
+  /** For graphs, which may outlive what they access. */
   readonly #inventory: Inventory = {
     holds: (span) => this.#memory.book.holds(span),
     isLoaded: (kernel) => this.#kernels.has(kernel),
     isAllocated: (host) => this.#hosts.has(host),
   };
   readonly #cache: CubinCache;
-  /** What notes are about: the same device under another driver may be quicker at something else. */
+  /** Notes depend on the versions: the same device may be faster at something else with another driver. */
   readonly #versions: string;
   #capture: CudaCapture | undefined;
-  /** Counts what graphs may depend on and is gone. */
-  #deaths = 0;
+  /** Counts events that can break a graph. */
+  #invalidations = 0;
   #isClosed = false;
-  /** There only where a tool that checks memory listens. */
+  /** Present only if a memory checking tool is attached. */
   readonly annotate?: NonNullable<Driver["annotate"]>;
 
   constructor(options: CudaDriverOptions) {
@@ -139,7 +139,7 @@ class CudaDevice implements CudaDriver {
       throw error;
     }
     const checker = this.#checker;
-    if (checker) this.annotate = (range, state) => this.#tellChecker(checker, range, state);
+    if (checker) this.annotate = (range, state) => this.#notifyChecker(checker, range, state);
     const { granularity, canCommitInParts } = this.#memory;
     this.#description = {
       kind: "cuda",
@@ -167,7 +167,7 @@ class CudaDevice implements CudaDriver {
   }
 
   #noteKey(key: string): string {
-    return this.#cache.keyOf(["note", this.#versions, key]);
+    return this.#cache.makeKey(["note", this.#versions, key]);
   }
 
   get compiled(): Readonly<Record<"compiled" | "cached", number>> {
@@ -192,20 +192,20 @@ class CudaDevice implements CudaDriver {
     return this.#memory.reserve(size);
   }
 
-  commit(part: Span): void {
+  commit(range: Span): void {
     this.#enter();
     this.#rejectInCapture("commit");
-    this.#memory.commit(part);
-    this.#checker?.addPool(part);
+    this.#memory.commit(range);
+    this.#checker?.addPool(range);
   }
 
   release(reservation: Span): void {
     this.#enter();
     this.#rejectInCapture("release");
     this.#memory.book.requireReserved(reservation);
-    this.#finishEverything();
+    this.#synchronizeAll();
     this.#checker?.removePools(reservation);
-    this.#deaths++;
+    this.#invalidations++;
     this.#memory.release(reservation);
   }
 
@@ -226,15 +226,15 @@ class CudaDevice implements CudaDriver {
     return all.subarray(offset, offset + range.size);
   }
 
-  /** Copies under way must be over before their memory goes. */
+  /** Copies in progress must complete before their memory is freed. */
   freeHost(memory: HostMemory): void {
     const { address } = this.#hosts.get(memory);
     this.#enter();
     this.#rejectInCapture("freeHost");
-    this.#finishEverything();
+    this.#synchronizeAll();
     this.#cuda.driver.cuMemFreeHost(address);
     this.#hosts.close(memory);
-    this.#deaths++;
+    this.#invalidations++;
   }
 
   createStream({ isFirst = false }: StreamOptions = {}): Stream {
@@ -245,11 +245,11 @@ class CudaDevice implements CudaDriver {
   }
 
   destroyStream(stream: Stream): void {
-    const own = this.#streams.get(stream);
+    const cuStream = this.#streams.get(stream);
     this.#enter();
     this.#rejectInCapture(`destroyStream(stream #${stream.id})`);
-    this.#cuda.driver.cuStreamSynchronize(own);
-    this.#cuda.driver.cuStreamDestroy_v2(own);
+    this.#cuda.driver.cuStreamSynchronize(cuStream);
+    this.#cuda.driver.cuStreamDestroy_v2(cuStream);
     this.#streams.close(stream);
   }
 
@@ -260,18 +260,18 @@ class CudaDevice implements CudaDriver {
   }
 
   destroyEvent(event: Event): void {
-    const own = this.#events.get(event);
+    const cuEvent = this.#events.get(event);
     this.#enter();
-    this.#cuda.driver.cuEventDestroy_v2(own);
+    this.#cuda.driver.cuEventDestroy_v2(cuEvent);
     this.#events.close(event);
     this.#capturedEvents.delete(event);
   }
 
   recordEvent(event: Event, stream: Stream): void {
-    const [mark, own] = [this.#events.get(event), this.#streams.get(stream)];
+    const [cuEvent, cuStream] = [this.#events.get(event), this.#streams.get(stream)];
     this.#enter();
-    const capture = this.#captureOf(stream);
-    this.#cuda.driver.cuEventRecord(mark, own);
+    const capture = this.#findCapture(stream);
+    this.#cuda.driver.cuEventRecord(cuEvent, cuStream);
     if (capture) {
       capture.record(event);
       this.#capturedEvents.add(event);
@@ -279,29 +279,29 @@ class CudaDevice implements CudaDriver {
   }
 
   waitEvent(stream: Stream, event: Event): void {
-    const [own, mark] = [this.#streams.get(stream), this.#events.get(event)];
+    const [cuStream, cuEvent] = [this.#streams.get(stream), this.#events.get(event)];
     this.#enter();
     const capture = this.#capture;
     if (this.#capturedEvents.has(event)) {
       if (!capture?.holdsEvent(event)) throw capturedEvent(event);
       capture.requireUnspoiled();
-      this.#cuda.driver.cuStreamWaitEvent(own, mark, 0);
+      this.#cuda.driver.cuStreamWaitEvent(cuStream, cuEvent, 0);
       capture.join(stream);
       return;
     }
     if (capture?.includes(stream)) {
-      const call = `waitEvent(stream #${stream.id}, event #${event.id}), the event being from outside,`;
-      capture.reject(call, "synchronise with outside work first.");
+      const call = `waitEvent(stream #${stream.id}, event #${event.id}), whose event was recorded outside it,`;
+      capture.reject(call, "synchronize with that work before beginCapture.");
     }
-    this.#cuda.driver.cuStreamWaitEvent(own, mark, 0);
+    this.#cuda.driver.cuStreamWaitEvent(cuStream, cuEvent, 0);
   }
 
   isReached(event: Event): boolean {
-    const mark = this.#markOutsideCapture(event, "isReached");
-    const status = this.#cuda.driver.status.cuEventQuery(mark);
+    const cuEvent = this.#markOutsideCapture(event, "isReached");
+    const status = this.#cuda.driver.status.cuEventQuery(cuEvent);
     if (status === cudaStatus.ERROR_NOT_READY) return false;
-    // A failure stays one: asked again, it says what it is.
-    if (status !== cudaStatus.SUCCESS) this.#cuda.driver.cuEventQuery(mark);
+    // The throwing variant reports the failure with its explanation.
+    if (status !== cudaStatus.SUCCESS) this.#cuda.driver.cuEventQuery(cuEvent);
     return true;
   }
 
@@ -310,49 +310,49 @@ class CudaDevice implements CudaDriver {
   }
 
   synchronize(stream: Stream): void {
-    const own = this.#streams.get(stream);
+    const cuStream = this.#streams.get(stream);
     this.#enter();
     this.#rejectInCapture(`synchronize(stream #${stream.id})`);
-    this.#cuda.driver.cuStreamSynchronize(own);
+    this.#cuda.driver.cuStreamSynchronize(cuStream);
   }
 
   copyToDevice(stream: Stream, target: Span, source: HostSpan): void {
-    const own = this.#streams.get(stream);
+    const cuStream = this.#streams.get(stream);
     const host = this.#hosts.get(source.memory);
     requireSameSize("copyToDevice", target.size, source.size);
     const offset = requireHostSpan(source, host.bytes.length);
     this.#touch(stream, target, "copyToDevice's target");
-    this.#captureOf(stream)?.hosts.add(source.memory);
+    this.#findCapture(stream)?.hosts.add(source.memory);
     if (target.size === 0) return;
-    this.#cuda.driver.cuMemcpyHtoDAsync_v2(target.address, host.address + offset, target.size, own);
+    this.#cuda.driver.cuMemcpyHtoDAsync_v2(target.address, host.address + offset, target.size, cuStream);
   }
 
   copyToHost(stream: Stream, target: HostSpan, source: Span): void {
-    const own = this.#streams.get(stream);
+    const cuStream = this.#streams.get(stream);
     const host = this.#hosts.get(target.memory);
     requireSameSize("copyToHost", target.size, source.size);
     const offset = requireHostSpan(target, host.bytes.length);
     this.#touch(stream, source, "copyToHost's source");
-    this.#captureOf(stream)?.hosts.add(target.memory);
+    this.#findCapture(stream)?.hosts.add(target.memory);
     if (source.size === 0) return;
-    this.#cuda.driver.cuMemcpyDtoHAsync_v2(host.address + offset, source.address, source.size, own);
+    this.#cuda.driver.cuMemcpyDtoHAsync_v2(host.address + offset, source.address, source.size, cuStream);
   }
 
   copyOnDevice(stream: Stream, target: Span, source: Span): void {
-    const own = this.#streams.get(stream);
+    const cuStream = this.#streams.get(stream);
     requireSameSize("copyOnDevice", target.size, source.size);
     this.#touch(stream, target, "copyOnDevice's target");
     this.#touch(stream, source, "copyOnDevice's source");
     if (target.size === 0) return;
-    this.#cuda.driver.cuMemcpyDtoDAsync_v2(target.address, source.address, target.size, own);
+    this.#cuda.driver.cuMemcpyDtoDAsync_v2(target.address, source.address, target.size, cuStream);
   }
 
   fill(stream: Stream, target: Span, byte: number): void {
-    const own = this.#streams.get(stream);
+    const cuStream = this.#streams.get(stream);
     requireByte(byte);
     this.#touch(stream, target, "fill's target");
     if (target.size === 0) return;
-    this.#cuda.driver.cuMemsetD8Async(target.address, byte, target.size, own);
+    this.#cuda.driver.cuMemsetD8Async(target.address, byte, target.size, cuStream);
   }
 
   loadKernel(source: KernelSource): Kernel {
@@ -373,48 +373,48 @@ class CudaDevice implements CudaDriver {
     const loaded = this.#kernels.get(kernel);
     this.#enter();
     this.#rejectInCapture("unloadKernel");
-    this.#finishEverything();
+    this.#synchronizeAll();
     loaded.unload();
     this.#kernels.close(kernel);
-    this.#deaths++;
+    this.#invalidations++;
   }
 
   launch(stream: Stream, launch: Launch): void {
-    const own = this.#streams.get(stream);
+    const cuStream = this.#streams.get(stream);
     const loaded = this.#kernels.get(launch.kernel);
     this.#enter();
     const { book } = this.#memory;
-    const capture = this.#captureOf(stream);
+    const capture = this.#findCapture(stream);
     if (!capture) {
-      loaded.launch(own, launch, book, undefined);
+      loaded.launch(cuStream, launch, book, undefined);
       return;
     }
-    const before = loaded.isLibrary ? this.#countRecorded(own) : 0;
-    loaded.launch(own, launch, book, capture.spans);
-    if (loaded.isLibrary) capture.extraNodes += this.#countRecorded(own) - before - 1;
+    const before = loaded.isLibrary ? this.#countRecorded(cuStream) : 0;
+    loaded.launch(cuStream, launch, book, capture.spans);
+    if (loaded.isLibrary) capture.extraNodes += this.#countRecorded(cuStream) - before - 1;
     capture.kernels.add(launch.kernel);
   }
 
   beginCapture(stream: Stream, _mode: CaptureMode): void {
-    const own = this.#streams.get(stream);
+    const cuStream = this.#streams.get(stream);
     this.#enter();
-    if (this.#capture) throw begunTwice(stream, this.#capture.origin);
-    this.#cuda.driver.cuStreamBeginCapture_v2(own, captureMode.THREAD_LOCAL);
+    if (this.#capture) throw captureAlreadyOpen(stream, this.#capture.origin);
+    this.#cuda.driver.cuStreamBeginCapture_v2(cuStream, captureMode.THREAD_LOCAL);
     this.#capture = new CudaCapture(stream);
   }
 
   endCapture(stream: Stream): Graph {
-    const own = this.#streams.get(stream);
+    const cuStream = this.#streams.get(stream);
     this.#enter();
     const capture = this.#capture;
-    if (capture?.origin !== stream) throw notBegun(stream, capture?.origin);
-    // Whatever CUDA says, the capture is over.
+    if (capture?.origin !== stream) throw captureNotOpen(stream, capture?.origin);
+    // Whatever CUDA returns, the capture has ended.
     this.#capture = undefined;
     this.#out.setU64(0);
     try {
-      this.#cuda.driver.cuStreamEndCapture(own, this.#out.address);
+      this.#cuda.driver.cuStreamEndCapture(cuStream, this.#out.address);
     } catch (error) {
-      this.#abandonCapture(own);
+      this.#abandonCapture(cuStream);
       capture.requireUnspoiled();
       throw isStatus(error, cudaStatus.ERROR_STREAM_CAPTURE_UNJOINED) ? unjoined(stream, error) : error;
     }
@@ -426,7 +426,7 @@ class CudaDevice implements CudaDriver {
       const { spans, kernels, hosts, extraNodes } = capture;
       return this.#graphs.open(
         { type: "graph", id, nodes: { ...nodes, kernel: nodes.kernel - extraNodes } },
-        new CudaGraph(this.#cuda, id, graph, own, { spans, kernels, hosts }),
+        new CudaGraph(this.#cuda, id, graph, cuStream, { spans, kernels, hosts }),
       );
     } catch (error) {
       this.#cuda.driver.cuGraphDestroy(graph);
@@ -435,28 +435,28 @@ class CudaDevice implements CudaDriver {
   }
 
   instantiate(graph: Graph): void {
-    const own = this.#graphs.get(graph);
+    const cuGraph = this.#graphs.get(graph);
     this.#enter();
     this.#rejectInCapture("instantiate");
-    own.instantiate(this.#out);
+    cuGraph.instantiate(this.#out);
   }
 
   launchGraph(stream: Stream, graph: Graph): void {
-    const own = this.#streams.get(stream);
+    const cuStream = this.#streams.get(stream);
     const recorded = this.#graphs.get(graph);
     this.#enter();
     this.#rejectOnCapturing(stream, "launchGraph");
-    recorded.launch(own, this.#deaths, this.#inventory);
+    recorded.launch(cuStream, this.#invalidations, this.#inventory);
   }
 
   destroyGraph(graph: Graph): void {
-    const own = this.#graphs.get(graph);
+    const cuGraph = this.#graphs.get(graph);
     this.#enter();
-    own.destroy();
+    cuGraph.destroy();
     this.#graphs.close(graph);
   }
 
-  /** Ends everything that is left, so that the device's memory is free for others while this process lives on. */
+  /** Releases everything, so that the device's memory is free for others while this process lives on. */
   close(): void {
     if (this.#isClosed) return;
     this.#enter();
@@ -465,7 +465,7 @@ class CudaDevice implements CudaDriver {
     if (this.#capture) this.#abandonCapture(this.#streams.get(this.#capture.origin));
     this.#capture = undefined;
     const attempts = [
-      () => this.#finishEverything(),
+      () => this.#synchronizeAll(),
       ...[...this.#graphs.states()].map((graph) => () => graph.destroy()),
       ...[...this.#kernels.states()].map((kernel) => () => kernel.unload()),
       () => this.#products.close(),
@@ -495,7 +495,7 @@ class CudaDevice implements CudaDriver {
     if (failure) throw failure;
   }
 
-  /** CUDA calls work on the thread's present context, which another open device may have made its own. */
+  /** CUDA calls use the thread's current context, which another open device may have changed. */
   #enter(): void {
     if (this.#isClosed) {
       throw new HoldfastError("CLOSED", "The CUDA driver is closed. Open a new one with openCudaDriver().");
@@ -503,27 +503,27 @@ class CudaDevice implements CudaDriver {
     this.#opened.use();
   }
 
-  /** The tool looks at what is in use while a kernel runs, so what dies must not be in a kernel's hands any more. */
-  #tellChecker(checker: MemoryChecker, range: Span, state: "live" | "dead"): void {
+  /** The tool checks accesses while a kernel runs, so no kernel may still use a range when it dies. */
+  #notifyChecker(checker: MemoryChecker, range: Span, state: "live" | "dead"): void {
     this.#enter();
-    if (state === "dead" && !this.#capture) this.#finishEverything();
-    checker.mark(range, state);
+    if (state === "dead" && !this.#capture) this.#synchronizeAll();
+    checker.setState(range, state);
   }
 
   #touch(stream: Stream, span: Span, what: string): void {
     this.#enter();
     requireLive(this.#memory.book, span, what);
-    this.#captureOf(stream)?.spans.push(span);
+    this.#findCapture(stream)?.spans.push(span);
   }
 
-  /** The open capture, if the stream's work goes there. */
-  #captureOf(stream: Stream): CudaCapture | undefined {
+  /** The open capture, if the stream belongs to it. */
+  #findCapture(stream: Stream): CudaCapture | undefined {
     if (!this.#capture?.includes(stream)) return undefined;
     this.#capture.requireUnspoiled();
     return this.#capture;
   }
 
-  /** How many nodes the stream's capture has recorded so far. */
+  /** The number of nodes that the stream's capture has recorded so far. */
   #countRecorded(stream: number): number {
     const { address } = this.#out;
     const graph = 16;
@@ -538,7 +538,7 @@ class CudaDevice implements CudaDriver {
     return countAllNodes(this.#cuda, this.#out.u64(graph), this.#out);
   }
 
-  /** Ends a capture that is still open, if it is: it would make everything behind it illegal. */
+  /** Ends a capture that is still open: it would make every later call illegal. */
   #abandonCapture(stream: number): void {
     const { status } = this.#cuda.driver;
     this.#out.setU64(0);
@@ -547,27 +547,27 @@ class CudaDevice implements CudaDriver {
     if (graph !== 0) status.cuGraphDestroy(graph);
   }
 
-  /** Before memory or a kernel goes, what was issued for it must be over. */
-  #finishEverything(): void {
+  /** Waits for all issued work before memory or a kernel goes away. */
+  #synchronizeAll(): void {
     for (const stream of this.#streams.states()) this.#cuda.driver.cuStreamSynchronize(stream);
   }
 
   #markOutsideCapture(event: Event, call: string): number {
-    const mark = this.#events.get(event);
+    const cuEvent = this.#events.get(event);
     this.#enter();
     this.#rejectInCapture(`${call}(event #${event.id})`);
     if (this.#capturedEvents.has(event)) throw capturedEvent(event);
-    return mark;
+    return cuEvent;
   }
 
-  /** Also on a stream beside the capture: CUDA lets a thread that captures wait for nothing and ask for nothing. */
+  /** Rejects also calls on streams outside the capture: CUDA forbids a capturing thread to wait or query. */
   #rejectInCapture(call: string): void {
-    this.#capture?.reject(call, "do it before beginCapture or after endCapture.");
+    this.#capture?.reject(call, "call it before beginCapture or after endCapture.");
   }
 
   #rejectOnCapturing(stream: Stream, call: string): void {
     if (!this.#capture?.includes(stream)) return;
-    this.#capture.reject(`${call}(stream #${stream.id})`, "do it before beginCapture or after endCapture.");
+    this.#capture.reject(`${call}(stream #${stream.id})`, "call it before beginCapture or after endCapture.");
   }
 }
 
@@ -576,6 +576,6 @@ function isStatus(error: unknown, status: number): boolean {
 }
 
 function unjoined(stream: Stream, cause: unknown): HoldfastError {
-  const message = `The capture on stream #${stream.id} ended with work of another stream that it never waited for. Before the end, record an event on that stream and let stream #${stream.id} wait for it.`;
+  const message = `The capture on stream #${stream.id} ended while work of another stream was not joined to it. Before endCapture, record an event on that stream and let stream #${stream.id} wait for it.`;
   return new HoldfastError("CAPTURE_ORDER", message, { numbers: { stream: stream.id }, cause });
 }

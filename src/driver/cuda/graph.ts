@@ -1,4 +1,4 @@
-/** A captured graph: its nodes counted, its executable, and the check that what it touches is still there. */
+/** A captured graph: its node count, its executable, and the check that the memory and kernels it uses still exist. */
 
 import { HoldfastError } from "../../errors/index.js";
 import { formatSpan, type Span } from "../../units/index.js";
@@ -15,7 +15,7 @@ export interface GraphContents {
   readonly hosts: ReadonlySet<HostMemory>;
 }
 
-/** What the driver has at present. */
+/** What the driver currently has. */
 export interface Inventory {
   holds(span: Span): boolean;
   isLoaded(kernel: Kernel): boolean;
@@ -29,10 +29,10 @@ export class CudaGraph {
   readonly #stream: number;
   readonly #contents: GraphContents;
   #executable = 0;
-  /** The driver's count of deaths when the contents were last found alive. */
-  #checkedAtDeaths = -1;
+  /** The driver's invalidation count when the contents were last checked. */
+  #checkedAt = -1;
 
-  /** `stream` is the one that it was captured on. */
+  /** `stream` is the stream it was captured on. */
   constructor(cuda: Cuda, id: number, graph: number, stream: number, contents: GraphContents) {
     this.#cuda = cuda;
     this.#stream = stream;
@@ -49,19 +49,19 @@ export class CudaGraph {
       instantiateFlag.USE_NODE_PRIORITY,
     );
     this.#executable = out.u64();
-    // What the first launch would otherwise have to bring to the device happens here, where time is not counted.
+    // Upload now, so that the first launch does not pay for it.
     this.#cuda.driver.cuGraphUpload(this.#executable, this.#stream);
   }
 
-  /** `deaths` counts releases and unloads: unless one happened since the last check, there is nothing to look at. */
-  launch(stream: number, deaths: number, inventory: Inventory): void {
+  /** `invalidations` counts releases and unloads. If it is unchanged since the last check, nothing can have broken. */
+  launch(stream: number, invalidations: number, inventory: Inventory): void {
     if (this.#executable === 0) {
-      const message = `Graph #${this.id} was launched before it was instantiated. Call instantiate(graph) once, then launch it.`;
+      const message = `Graph #${this.id} was launched before it was instantiated. Call instantiate(graph) once before the first launch.`;
       throw new HoldfastError("CAPTURE_ORDER", message, { numbers: { id: this.id } });
     }
-    if (deaths !== this.#checkedAtDeaths) {
+    if (invalidations !== this.#checkedAt) {
       this.#requireAlive(inventory);
-      this.#checkedAtDeaths = deaths;
+      this.#checkedAt = invalidations;
     }
     this.#cuda.driver.cuGraphLaunch(this.#executable, stream);
   }
@@ -76,31 +76,33 @@ export class CudaGraph {
     const { spans, kernels, hosts } = this.#contents;
     const dead = spans.find((span) => !holds(span));
     if (dead) {
-      const message = `Graph #${this.id} touches ${formatSpan(dead)}, which was released since the capture. Keep what a graph touches as long as the graph.`;
+      const message = `Graph #${this.id} touches ${formatSpan(dead)}, which was released after the capture. Keep the memory until the graph is destroyed.`;
       throw new HoldfastError("DEAD_ADDRESS", message, {
         numbers: { graph: this.id, address: dead.address },
       });
     }
     for (const kernel of kernels) {
       if (isLoaded(kernel)) continue;
-      const message = `Graph #${this.id} launches kernel "${kernel.name}", which was unloaded since the capture. Keep a graph's kernels as long as the graph.`;
+      const message = `Graph #${this.id} launches kernel "${kernel.name}", which was unloaded after the capture. Keep the kernel until the graph is destroyed.`;
       throw new HoldfastError("CLOSED", message, { numbers: { graph: this.id, kernel: kernel.id } });
     }
     for (const host of hosts) {
       if (isAllocated(host)) continue;
-      const message = `Graph #${this.id} uses host memory #${host.id}, which was freed since the capture. Keep what a graph touches as long as the graph.`;
+      const message = `Graph #${this.id} uses host memory #${host.id}, which was freed after the capture. Keep the memory until the graph is destroyed.`;
       throw new HoldfastError("CLOSED", message, { numbers: { graph: this.id, host: host.id } });
     }
   }
 }
 
-/** How many nodes a graph has, finished or still being recorded. */
+/** The number of nodes of a graph, finished or still being recorded. */
 export function countAllNodes(cuda: Cuda, graph: number, out: OutBlock): number {
   cuda.driver.cuGraphGetNodes(graph, 0, out.address);
   return out.u64();
 }
 
-/** The nodes by kind. What is neither work nor memory counts as a host node: nothing else belongs in a graph of ours. */
+/**
+ * Counts the nodes by kind. A node that is neither work nor memory counts as a host node, which the runtime rejects.
+ */
 export function countNodes(cuda: Cuda, graph: number, out: OutBlock): NodeCount {
   const total = countAllNodes(cuda, graph, out);
   const count = { kernel: 0, copy: 0, fill: 0, memory: 0, host: 0 };
@@ -110,7 +112,7 @@ export function countNodes(cuda: Cuda, graph: number, out: OutBlock): NodeCount 
     cuda.driver.cuGraphGetNodes(graph, nodes.address, out.address);
     for (let index = 0; index < total; index++) {
       cuda.driver.cuGraphNodeGetType(nodes.u64(index * pointerBytes), out.address);
-      const kind = kindOf.get(out.i32());
+      const kind = nodeKinds.get(out.i32());
       if (kind !== "none") count[kind ?? "host"] += 1;
     }
   } finally {
@@ -119,12 +121,12 @@ export function countNodes(cuda: Cuda, graph: number, out: OutBlock): NodeCount 
   return count;
 }
 
-const kindOf: ReadonlyMap<number, keyof NodeCount | "none"> = new Map<number, keyof NodeCount | "none">([
+const nodeKinds: ReadonlyMap<number, keyof NodeCount | "none"> = new Map<number, keyof NodeCount | "none">([
   [graphNodeType.KERNEL, "kernel"],
   [graphNodeType.MEMCPY, "copy"],
   [graphNodeType.MEMSET, "fill"],
   [graphNodeType.HOST, "host"],
-  // Joins of branches.
+  // Joins of streams.
   [graphNodeType.EMPTY, "none"],
   [graphNodeType.MEM_ALLOC, "memory"],
   [graphNodeType.MEM_FREE, "memory"],

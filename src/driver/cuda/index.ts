@@ -1,4 +1,7 @@
-/** cuda: an NVIDIA GPU as a device, through the driver API, NVRTC and cuBLASLt; nothing is built and nothing is loaded until one is opened. */
+/**
+ * cuda: an NVIDIA GPU as a device, through the driver API, NVRTC and cuBLASLt. Nothing needs a build step, and no
+ * library is loaded before a GPU is opened.
+ */
 
 export { basicKernelCode } from "./basic-kernels.js";
 export { defaultCacheFolder } from "./cubin-cache.js";

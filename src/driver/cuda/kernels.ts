@@ -1,4 +1,4 @@
-/** What a loaded kernel is to the driver: something that can be launched on a stream and unloaded. */
+/** Loaded kernels: they can be launched on a stream and unloaded. */
 
 import { HoldfastError } from "../../errors/index.js";
 import type { Span } from "../../units/index.js";
@@ -17,21 +17,21 @@ import { requireTensorMaps } from "./tensor-maps.js";
 export interface LoadedKernel {
   readonly parameters: readonly Parameter[];
   readonly workspaceBytes: number;
-  /** How many algorithms there were for it. */
+  /** Number of available algorithms. */
   readonly choices: number;
-  /** Does a library do the work, so that a launch may become several nodes of a graph? */
+  /** True if a library does the work: a launch may then become several graph nodes. */
   readonly isLibrary: boolean;
-  launch(stream: number, launch: Launch, book: Reservations, touched: Span[] | undefined): void;
+  launch(stream: number, launch: Launch, reservations: Reservations, accessed: Span[] | undefined): void;
   unload(): void;
 }
 
-/** Loads a kernel that is given as CUDA C++. */
+/** Loads a kernel from CUDA C++. */
 export function loadCode(cuda: Cuda, compiler: Compiler, source: KernelSource): LoadedKernel {
   const { name, parameters, cuda: code } = source;
   if (!code) {
     throw new HoldfastError(
       "UNSUPPORTED",
-      `Kernel "${name}" has no CUDA code, so it can't be loaded on a GPU. Use a kernel that has it, or the CPU.`,
+      `Kernel "${name}" has no CUDA code and cannot be loaded on a GPU. Use another kernel, or the CPU.`,
       { numbers: { kernel: name } },
     );
   }
@@ -47,7 +47,7 @@ export function loadCode(cuda: Cuda, compiler: Compiler, source: KernelSource): 
     module = out.u64();
     driver.cuModuleGetFunction(out.address, module, code.entry);
     entry = out.u64();
-    // Asking for something brings the code to the device now: with lazy loading that could fall into a capture.
+    // Querying an attribute forces the load now. Lazy loading could otherwise happen inside a capture.
     driver.cuFuncGetAttribute(out.address, functionAttribute.NUM_REGS, entry);
     if (sharedBytes > 0)
       driver.cuFuncSetAttribute(entry, functionAttribute.MAX_DYNAMIC_SHARED_SIZE_BYTES, sharedBytes);
@@ -58,32 +58,32 @@ export function loadCode(cuda: Cuda, compiler: Compiler, source: KernelSource): 
     out.free();
   }
   const block = new ArgumentBlock(cuda, name, parameters, maps);
-  /** Made when it is first needed: most kernels are never launched so. */
-  let early: PdlLaunch | undefined;
+  /** Created when first needed: most kernels never use it. */
+  let pdlLaunch: PdlLaunch | undefined;
   return {
     parameters,
     workspaceBytes: 0,
     choices: 1,
     isLibrary: false,
-    launch(stream, { blocks, arguments: given, isPdl }, book, touched) {
-      requireLaunch(name, parameters, blocks, given.length);
-      block.write(given, book, touched);
+    launch(stream, { blocks, arguments: args, isPdl }, reservations, accessed) {
+      requireLaunch(name, parameters, blocks, args.length);
+      block.write(args, reservations, accessed);
       if (blocks === 0) return;
-      block.encodeMaps(given);
+      block.encodeMaps(args);
       if (isPdl && code.waits) {
-        early ??= new PdlLaunch(threads, sharedBytes);
-        driver.cuLaunchKernelEx(early.on(stream, blocks), entry, block.table, 0);
+        pdlLaunch ??= new PdlLaunch(threads, sharedBytes);
+        driver.cuLaunchKernelEx(pdlLaunch.on(stream, blocks), entry, block.table, 0);
       } else driver.cuLaunchKernel(entry, blocks, 1, 1, threads, 1, 1, sharedBytes, stream, block.table, 0);
     },
     unload() {
       driver.cuModuleUnload(module);
       block.free();
-      early?.free();
+      pdlLaunch?.free();
     },
   };
 }
 
-/** The description of launches that may begin while the one before them on their stream ends. */
+/** The launch configuration for programmatic dependent launch. */
 class PdlLaunch {
   readonly #block = new OutBlock(structs.launchConfig.size + structs.launchAttribute.size);
 
@@ -98,7 +98,7 @@ class PdlLaunch {
     this.#block.view.setInt32(at + attribute.offsets.value, 1, true);
   }
 
-  /** Where it lies, for so many blocks on a stream. */
+  /** Returns its address, set for `blocks` blocks on a stream. */
   on(stream: number, blocks: number): number {
     const { offsets } = structs.launchConfig;
     this.#block.view.setUint32(offsets.gridX, blocks, true);

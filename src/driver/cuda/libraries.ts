@@ -1,7 +1,7 @@
 /**
- * Opens CUDA's libraries: from the folder that HOLDFAST_CUDA_PATH names, else by the system's loader, else from the
- * folders of drivers, toolkits and pip's packages. What is missing is told by name, with where it was looked for and the
- * package that brings it.
+ * Opens the CUDA libraries: from the folder of HOLDFAST_CUDA_PATH, else by the system's loader, else from the folders
+ * of drivers, toolkits and pip packages. A missing library is named, with the folders searched and the package that
+ * provides it.
  */
 
 import { existsSync, readFileSync, realpathSync } from "node:fs";
@@ -13,23 +13,23 @@ import type { CudaLibrary } from "./cuda-error.js";
 import { type FolderSearch, listUsualFolders, listWantedFolders, wantedFolder } from "./library-folders.js";
 
 export interface LibrarySearch extends FolderSearch {
-  /** Opens a path or a soname, or throws. */
+  /** Loads a path or a soname, or throws. */
   readonly load?: (name: string) => LibraryHandle;
-  /** The CUDA of the driver: a library of a later one does nothing on it. */
+  /** The CUDA major version of the driver: a newer library does not work with it. */
   readonly driverMajor?: number;
 }
 
 export interface OpenedLibrary {
   readonly library: CudaLibrary;
   readonly handle: LibraryHandle;
-  /** The file that was really loaded. */
+  /** The file that was actually loaded. */
   readonly path: string;
 }
 
 interface LibraryFacts {
   readonly purpose: string;
   readonly stem: string;
-  /** Newest first: libcuda and NVTX have one for all, the other two one for each CUDA. */
+  /** Newest first. libcuda and NVTX have one for all CUDA versions, the other two one each. */
   readonly versions: readonly number[];
   readonly packages: string;
   readonly pipFolders: readonly string[];
@@ -44,21 +44,21 @@ const facts: Readonly<Record<CudaLibrary, LibraryFacts>> = {
     pipFolders: [],
   },
   nvrtc: {
-    purpose: "the compiler of kernels",
+    purpose: "the kernel compiler",
     stem: "libnvrtc.so",
     versions: [13, 12],
     packages: "Install pip's nvidia-cuda-nvrtc (for CUDA 12 nvidia-cuda-nvrtc-cu12) or Debian's libnvrtc12",
     pipFolders: ["nvidia/cu13/lib", "nvidia/cuda_nvrtc/lib"],
   },
   cublasLt: {
-    purpose: "the library of matrix products",
+    purpose: "the GEMM library",
     stem: "libcublasLt.so",
     versions: [13, 12],
     packages: "Install pip's nvidia-cublas (for CUDA 12 nvidia-cublas-cu12) or Debian's libcublaslt12",
     pipFolders: ["nvidia/cu13/lib", "nvidia/cublas/lib"],
   },
   nvtx: {
-    purpose: "the library through which checking tools hear of memory",
+    purpose: "the library that reports memory to checking tools",
     stem: "libnvtx3interop.so",
     versions: [1],
     packages: "Install pip's nvidia-nvtx, or NVIDIA's package cuda-nvtx",
@@ -69,47 +69,47 @@ const facts: Readonly<Record<CudaLibrary, LibraryFacts>> = {
 export function openLibrary(library: CudaLibrary, search: LibrarySearch = {}): OpenedLibrary {
   const { load = loadKoffi().load, driverMajor = Number.POSITIVE_INFINITY } = search;
   const { stem, versions, pipFolders } = facts[library];
-  const namesFor = (choose: (version: number) => boolean) =>
+  const selectNames = (choose: (version: number) => boolean) =>
     versions.filter(choose).map((version) => `${stem}.${version}`);
-  const names = namesFor((version) => library === "cuda" || version <= driverMajor);
+  const names = selectNames((version) => library === "cuda" || version <= driverMajor);
   const ahead = listWantedFolders(search);
   let usual: readonly string[] = [];
-  /** What to try, in this order. The usual folders are looked through only where the system's loader knows nothing. */
+  /** Candidates in order. The usual folders are searched only if the system's loader finds nothing. */
   function* listCandidates(): Generator<string> {
-    yield* filesIn(ahead, names);
+    yield* listFiles(ahead, names);
     yield* names;
     usual = listUsualFolders(search, pipFolders);
-    yield* filesIn(usual, names);
+    yield* listFiles(usual, names);
   }
   const rejected: string[] = [];
   for (const candidate of listCandidates()) {
     try {
       return { library, handle: load(candidate), path: loadedFile(candidate) };
     } catch (cause) {
-      // That the system's loader does not know a name is no news; that a file does not load is.
+      // An unknown soname is normal; a file that fails to load is reported.
       if (isAbsolute(candidate)) rejected.push(`${candidate} does not load: ${(cause as Error).message}.`);
     }
   }
 
   const folders = [...ahead, ...usual];
-  const tooNew = library === "cuda" ? [] : namesFor((version) => version > driverMajor);
-  for (const path of filesIn(folders, tooNew)) {
-    rejected.push(`${path} is for a later driver than this one, of CUDA ${driverMajor}.`);
+  const tooNew = library === "cuda" ? [] : selectNames((version) => version > driverMajor);
+  for (const path of listFiles(folders, tooNew)) {
+    rejected.push(`${path} needs a newer driver than this one (CUDA ${driverMajor}).`);
   }
   if (names.length === 0)
-    rejected.push(`The driver is of CUDA ${driverMajor}: one of CUDA 12 or later is needed.`);
+    rejected.push(`The driver supports CUDA ${driverMajor}; Holdfast needs CUDA 12 or later.`);
   const wanted = wantedFolder(search);
   if (wanted && ahead.length === 0) rejected.push(`HOLDFAST_CUDA_PATH, ${wanted}, does not exist.`);
   throw missing(library, names, folders, rejected);
 }
 
-function filesIn(folders: readonly string[], names: readonly string[]): string[] {
+function listFiles(folders: readonly string[], names: readonly string[]): string[] {
   return folders
     .flatMap((folder) => names.map((name) => join(folder, name)))
     .filter((path) => existsSync(path));
 }
 
-/** The file behind what was loaded: a soname says nothing of the place, the process's memory map does. */
+/** The file that was loaded: a soname does not show the folder, but the process's memory map does. */
 export function loadedFile(candidate: string): string {
   try {
     if (isAbsolute(candidate)) return realpathSync(candidate);
@@ -131,13 +131,13 @@ function missing(
   rejected: readonly string[],
 ): HoldfastError {
   const { stem, purpose, packages } = facts[library];
-  const shown = folders.slice(0, maxFolders).join(", ") || "no folder: none of the usual ones exists";
+  const searched = folders.slice(0, maxFolders).join(", ") || "no folder (none of the usual ones exists)";
   const rest = folders.length > maxFolders ? ` and ${folders.length - maxFolders} more` : "";
   const sentences = [
-    `CUDA can't be used: ${names.join(" or ") || stem}, ${purpose}, was not found.`,
+    `CUDA is not available: ${names.join(" or ") || stem}, ${purpose}, was not found.`,
     ...rejected,
-    `Looked by the system's loader and in ${shown}${rest}.`,
-    `${packages}, or set HOLDFAST_CUDA_PATH to the folder that has it.`,
+    `Searched with the system's loader and in ${searched}${rest}.`,
+    `${packages}, or set HOLDFAST_CUDA_PATH to the folder that contains it.`,
   ];
   const numbers = {
     library,

@@ -1,4 +1,4 @@
-/** The folders in which CUDA's libraries may lie, as far as they exist: of drivers, of toolkits and of pip's packages. */
+/** Lists the existing folders that may contain CUDA libraries: of drivers, toolkits and pip packages. */
 
 import { existsSync, readdirSync, realpathSync } from "node:fs";
 import { homedir } from "node:os";
@@ -6,18 +6,18 @@ import { join, resolve } from "node:path";
 
 export interface FolderSearch {
   readonly environment?: Readonly<Record<string, string | undefined>>;
-  /** Stands before every path, so that a test can bring its own file system. */
+  /** Prefix of every path, so that a test can provide its own file system. */
   readonly root?: string;
   readonly architecture?: string;
 }
 
-/** What the setting names; auto is as good as none. */
+/** The folder of the setting; undefined for "auto". */
 export function wantedFolder({ environment = process.env }: FolderSearch): string | undefined {
   const { HOLDFAST_CUDA_PATH: folder } = environment;
   return folder && folder !== "auto" ? folder : undefined;
 }
 
-/** Where the setting says that they are. */
+/** The folders that the setting names. */
 export function listWantedFolders(search: FolderSearch): string[] {
   const wanted = wantedFolder(search);
   if (wanted === undefined) return [];
@@ -25,7 +25,7 @@ export function listWantedFolders(search: FolderSearch): string[] {
   return distinct([...expand(resolve(wanted)), ...inside(resolve(wanted))]);
 }
 
-/** Where they are put. `pipFolders` are those of pip's packages that have the library, below site-packages. */
+/** The usual install folders. `pipFolders` are the folders below site-packages that may contain the library. */
 export function listUsualFolders(search: FolderSearch, pipFolders: readonly string[]): string[] {
   const { expand, named, inside, triplet, home } = lookFrom(search);
   const toolkits = [
@@ -35,7 +35,7 @@ export function listUsualFolders(search: FolderSearch, pipFolders: readonly stri
     "/opt/cuda",
     ...named("CONDA_PREFIX"),
   ];
-  const ofSystem = [
+  const systemFolders = [
     `/usr/lib/${triplet}`,
     `/usr/lib/${triplet}/nvidia/current`,
     "/usr/lib64",
@@ -52,44 +52,47 @@ export function listUsualFolders(search: FolderSearch, pipFolders: readonly stri
   const sites = pythons.flatMap((python) =>
     ["site-packages", "dist-packages"].map((name) => join(python, "lib/python3*", name)),
   );
-  const ofPip = sites.flatMap((site) => pipFolders.flatMap((folder) => expand(join(site, folder))));
-  return distinct([...toolkits.flatMap(inside), ...ofSystem.flatMap(expand), ...ofPip]);
+  const pipMatches = sites.flatMap((site) => pipFolders.flatMap((folder) => expand(join(site, folder))));
+  return distinct([...toolkits.flatMap(inside), ...systemFolders.flatMap(expand), ...pipMatches]);
 }
 
 function lookFrom({ environment = process.env, root = "/", architecture = process.arch }: FolderSearch) {
-  const { targets, triplet } = namesOf(architecture);
-  const parts = ["lib64", "lib", ...targets.map((target) => `targets/${target}/lib`)];
+  const { targets, triplet } = architectureNames(architecture);
+  const libraryFolders = ["lib64", "lib", ...targets.map((target) => `targets/${target}/lib`)];
   const expand = (pattern: string) => expandStars(root, pattern);
   return {
     triplet,
     home: environment["HOME"] || homedir(),
     expand,
-    /** The folders of a toolkit that hold its libraries. */
-    inside: (toolkit: string) => parts.flatMap((part) => expand(join(toolkit, part))),
-    /** The values of those variables that are set. */
+    /** The library folders of a toolkit. */
+    inside: (toolkit: string) => libraryFolders.flatMap((folder) => expand(join(toolkit, folder))),
+    /** The values of the variables that are set. */
     named: (...variables: string[]) => variables.flatMap((variable) => environment[variable] || []),
   };
 }
 
-/** What NVIDIA and Debian call a processor in the names of folders. */
-function namesOf(architecture: string): { readonly targets: readonly string[]; readonly triplet: string } {
+/** NVIDIA's and Debian's names of a processor architecture in folder names. */
+function architectureNames(architecture: string): {
+  readonly targets: readonly string[];
+  readonly triplet: string;
+} {
   return architecture === "arm64"
     ? { targets: ["sbsa-linux", "aarch64-linux"], triplet: "aarch64-linux-gnu" }
     : { targets: ["x86_64-linux"], triplet: "x86_64-linux-gnu" };
 }
 
-/** The folders that a path stands for; a star is any part of a name. Of several versions the newest comes first. */
+/** Expands a path with stars; a star matches within a name. The newest version comes first. */
 function expandStars(root: string, pattern: string): string[] {
   let folders = [root];
-  for (const part of pattern.split("/").filter((one) => one !== "")) {
-    folders = folders.flatMap((folder) => matching(folder, part).map((name) => join(folder, name)));
+  for (const segment of pattern.split("/").filter((name) => name !== "")) {
+    folders = folders.flatMap((folder) => matching(folder, segment).map((name) => join(folder, name)));
   }
   return folders.filter((folder) => existsSync(folder));
 }
 
-function matching(folder: string, part: string): string[] {
-  if (!part.includes("*")) return [part];
-  const [start = "", end = ""] = part.split("*");
+function matching(folder: string, pattern: string): string[] {
+  if (!pattern.includes("*")) return [pattern];
+  const [start = "", end = ""] = pattern.split("*");
   try {
     return readdirSync(folder)
       .filter((name) => name.startsWith(start) && name.endsWith(end))
@@ -99,9 +102,9 @@ function matching(folder: string, part: string): string[] {
   }
 }
 
-/** By their numbers: python3.9 comes behind python3.13, and cuda-13.0 before cuda-12.9. */
-function newestFirst(one: string, other: string): number {
-  const [numbers, others] = [one, other].map((name) => name.match(/\d+/g)?.map(Number) ?? []) as [
+/** Compares by numbers: python3.13 before python3.9, cuda-13.0 before cuda-12.9. */
+function newestFirst(left: string, right: string): number {
+  const [numbers, others] = [left, right].map((name) => name.match(/\d+/g)?.map(Number) ?? []) as [
     number[],
     number[],
   ];
@@ -112,12 +115,12 @@ function newestFirst(one: string, other: string): number {
   return others.length - numbers.length;
 }
 
-/** Each folder once, under the first of its names: toolkits are full of links. */
+/** Removes duplicates by real path and keeps the first name: toolkits are full of symlinks. */
 function distinct(folders: readonly string[]): string[] {
-  const places = new Map<string, string>();
+  const byRealPath = new Map<string, string>();
   for (const folder of folders) {
-    const place = realpathSync(folder);
-    if (!places.has(place)) places.set(place, folder);
+    const realPath = realpathSync(folder);
+    if (!byRealPath.has(realPath)) byRealPath.set(realPath, folder);
   }
-  return [...places.values()];
+  return [...byRealPath.values()];
 }

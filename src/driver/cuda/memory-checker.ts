@@ -1,9 +1,9 @@
 /**
- * What a tool that checks memory (compute-sanitizer) is told of ours, through NVTX: each committed part is a pool in which
- * nothing may be touched but the spans in use. Without it the tool takes a whole chunk for one allocation, and a kernel
- * that strays inside the arena goes unseen.
+ * Reports memory to a checking tool (compute-sanitizer) through NVTX. Each committed range is a pool in which only live
+ * spans may be accessed. Without this the tool sees a whole chunk as one allocation and misses stray accesses inside
+ * the arena.
  *
- * No tool, no library, no calls: NVTX is opened only where the tool has put its own path into the environment.
+ * NVTX is opened only if the tool has put its path into the environment.
  */
 
 import { type Address, type Bytes, contains, type Span } from "../../units/index.js";
@@ -13,15 +13,15 @@ import { OutBlock } from "./out-block.js";
 import { structs } from "./structs.js";
 
 export interface MemoryChecker {
-  /** A part of a reservation that has memory behind it from now on. */
-  addPool(part: Span): void;
-  /** The reservation is about to go, and its pools with it. */
+  /** A range of a reservation that has just been committed. */
+  addPool(range: Span): void;
+  /** The reservation is about to be released, with its pools. */
   removePools(reservation: Span): void;
-  mark(range: Span, state: "live" | "dead"): void;
+  setState(range: Span, state: "live" | "dead"): void;
   close(): void;
 }
 
-/** The checker, where a tool listens that NVTX can reach; CUDA must have a context by then. */
+/** Opens the checker if a tool is attached that NVTX can reach. CUDA must have a context. */
 export function openMemoryChecker(
   cuda: Cuda,
   environment: Readonly<Record<string, string | undefined>>,
@@ -30,18 +30,18 @@ export function openMemoryChecker(
   try {
     return new NvtxChecker(cuda.nvtx);
   } catch {
-    // The tool works without, only less sharply.
+    // The tool works without it, but less precisely.
     return undefined;
   }
 }
 
 interface Pool {
-  readonly part: Span;
+  readonly range: Span;
   readonly handle: number;
 }
 
-/** Where a range and the batch that names it lie in the block that NVTX reads. */
-const places = { range: 0, batch: 64 } as const;
+/** Offsets of a range and its batch in the block that NVTX reads. */
+const offsets = { range: 0, batch: 64 } as const;
 
 class NvtxChecker implements MemoryChecker {
   readonly #nvtx: Cuda["nvtx"];
@@ -54,8 +54,8 @@ class NvtxChecker implements MemoryChecker {
     this.#domain = nvtx.nvtxDomainCreateA("holdfast");
   }
 
-  addPool(part: Span): void {
-    this.#writeRange(part);
+  addPool(range: Span): void {
+    this.#writeRange(range);
     structs.memoryPool.write(
       this.#block.view,
       {
@@ -64,26 +64,26 @@ class NvtxChecker implements MemoryChecker {
         usage: memoryPoolUsage.SUB_ALLOCATOR,
         type: memoryType.VIRTUAL_ADDRESS,
         typeSpecificDescSize: structs.memoryRange.size,
-        typeSpecificDesc: this.#block.address + places.range,
+        typeSpecificDesc: this.#block.address + offsets.range,
       },
-      places.batch,
+      offsets.batch,
     );
-    const handle = this.#nvtx.nvtxMemHeapRegister(this.#domain, this.#block.address + places.batch);
-    // NVTX's answer where the tool has no ear for memory is -1.
-    if (Number.isSafeInteger(handle)) this.#pools.push({ part, handle });
+    const handle = this.#nvtx.nvtxMemHeapRegister(this.#domain, this.#block.address + offsets.batch);
+    // NVTX returns -1 if the tool does not support memory reports.
+    if (Number.isSafeInteger(handle)) this.#pools.push({ range: range, handle });
   }
 
   removePools(reservation: Span): void {
-    const isGone = ({ part }: Pool): boolean => contains(reservation, part);
-    for (const { handle } of this.#pools.filter(isGone)) {
+    const isReleased = ({ range: part }: Pool): boolean => contains(reservation, part);
+    for (const { handle } of this.#pools.filter(isReleased)) {
       this.#nvtx.nvtxMemHeapUnregister(this.#domain, handle);
     }
-    this.#pools = this.#pools.filter((pool) => !isGone(pool));
+    this.#pools = this.#pools.filter((pool) => !isReleased(pool));
   }
 
-  /** Memory that was committed in several parts is several allocations to the tool: no region reaches over their edges. */
-  mark(range: Span, state: "live" | "dead"): void {
-    for (const { part, handle } of this.#pools) {
+  /** Memory committed in several ranges is several allocations to the tool: no region crosses their edges. */
+  setState(range: Span, state: "live" | "dead"): void {
+    for (const { range: part, handle } of this.#pools) {
       const common = intersect(range, part);
       if (common) {
         if (state === "live") this.#register(common, handle);
@@ -109,15 +109,15 @@ class NvtxChecker implements MemoryChecker {
         heap,
         regionCount: 1,
         regionDescElementSize: structs.memoryRange.size,
-        regionDescElements: this.#block.address + places.range,
+        regionDescElements: this.#block.address + offsets.range,
       },
-      places.batch,
+      offsets.batch,
     );
-    this.#nvtx.nvtxMemRegionsRegister(this.#domain, this.#block.address + places.batch);
+    this.#nvtx.nvtxMemRegionsRegister(this.#domain, this.#block.address + offsets.batch);
   }
 
   #unregister({ address }: Span): void {
-    this.#block.setU64(address, places.range);
+    this.#block.setU64(address, offsets.range);
     structs.memoryReferences.write(
       this.#block.view,
       {
@@ -126,21 +126,21 @@ class NvtxChecker implements MemoryChecker {
         refType: memoryReference.POINTER,
         refCount: 1,
         refElementSize: 8,
-        refElements: this.#block.address + places.range,
+        refElements: this.#block.address + offsets.range,
       },
-      places.batch,
+      offsets.batch,
     );
-    this.#nvtx.nvtxMemRegionsUnregister(this.#domain, this.#block.address + places.batch);
+    this.#nvtx.nvtxMemRegionsUnregister(this.#domain, this.#block.address + offsets.batch);
   }
 
   #writeRange({ address: ptr, size }: Span): void {
-    structs.memoryRange.write(this.#block.view, { size, ptr }, places.range);
+    structs.memoryRange.write(this.#block.view, { size, ptr }, offsets.range);
   }
 }
 
-/** What two spans share. */
-function intersect(one: Span, other: Span): Span | undefined {
-  const start = Math.max(one.address, other.address);
-  const end = Math.min(one.address + one.size, other.address + other.size);
+/** The intersection of two spans. */
+function intersect(left: Span, right: Span): Span | undefined {
+  const start = Math.max(left.address, right.address);
+  const end = Math.min(left.address + left.size, right.address + right.size);
   return start < end ? { address: start as Address, size: (end - start) as Bytes } : undefined;
 }

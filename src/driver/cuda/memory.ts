@@ -1,6 +1,6 @@
 /**
- * Device memory of a GPU: address ranges with memory mapped into them in parts (the virtual memory API), or, where a probe
- * finds that rejected, plain allocations that are taken whole. Never managed memory.
+ * Device memory of a GPU: address ranges with memory mapped in (the virtual memory API), or whole allocations if a
+ * probe of that API fails. Never managed memory.
  */
 
 import { alignUp, type Bytes, bytes, KiB, type Span, span } from "../../units/index.js";
@@ -21,13 +21,13 @@ export interface CudaMemory {
   readonly canCommitInParts: boolean;
   readonly book: Reservations;
   reserve(size: Bytes): Span;
-  commit(part: Span): void;
-  /** The caller has seen to it that nothing uses the memory any more. */
+  commit(range: Span): void;
+  /** The caller guarantees that nothing uses the memory any more. */
   release(reservation: Span): void;
   close(): void;
 }
 
-/** The virtual memory API where it works on this device and is not rejected by the caller, else plain allocations. */
+/** Uses the virtual memory API if it works on this device and the caller allows it, else plain allocations. */
 export function openMemory(cuda: Cuda, device: number, allocation: "auto" | "plain" = "auto"): CudaMemory {
   if (allocation === "plain") return new PlainMemory(cuda);
   if (!saysItMaps(cuda, device)) return new PlainMemory(cuda);
@@ -39,7 +39,7 @@ export function openMemory(cuda: Cuda, device: number, allocation: "auto" | "pla
     memory.release(probe);
     return memory;
   } catch {
-    // Some systems say that they can and reject the first mapping: the probe is what counts.
+    // Some systems report support and then reject the first mapping, so the probe decides.
     memory?.close();
     return new PlainMemory(cuda);
   }
@@ -55,9 +55,9 @@ function saysItMaps({ driver }: Cuda, device: number): boolean {
   }
 }
 
-/** Physical memory that is mapped into a range. */
+/** Physical memory mapped into a range. */
 interface Mapping {
-  readonly part: Span;
+  readonly range: Span;
   readonly handle: number;
   isMapped: boolean;
 }
@@ -68,7 +68,7 @@ class VirtualMemory implements CudaMemory {
   readonly book: Reservations;
   readonly #cuda: Cuda;
   readonly #out = new OutBlock();
-  /** Device memory on this device, and who may use it: constant, so written once. */
+  /** Allocation property and access of this device: constant, so written once. */
   readonly #property = new OutBlock();
   readonly #access = new OutBlock();
   readonly #mappings = new Map<number, Mapping[]>();
@@ -104,35 +104,35 @@ class VirtualMemory implements CudaMemory {
     return range;
   }
 
-  commit(part: Span): void {
-    this.book.requireCommittable(part);
+  commit(range: Span): void {
+    this.book.requireCommittable(range);
     const { cuMemCreate, cuMemMap, cuMemSetAccess, cuMemUnmap, cuMemRelease } = this.#cuda.driver;
-    cuMemCreate(this.#out.address, part.size, this.#property.address, 0);
+    cuMemCreate(this.#out.address, range.size, this.#property.address, 0);
     const handle = this.#out.u64();
     let isMapped = false;
     try {
-      cuMemMap(part.address, part.size, 0, handle, 0);
+      cuMemMap(range.address, range.size, 0, handle, 0);
       isMapped = true;
-      cuMemSetAccess(part.address, part.size, this.#access.address, 1);
+      cuMemSetAccess(range.address, range.size, this.#access.address, 1);
     } catch (error) {
-      if (isMapped) cuMemUnmap(part.address, part.size);
+      if (isMapped) cuMemUnmap(range.address, range.size);
       cuMemRelease(handle);
       throw error;
     }
-    this.book.noteCommitted(part);
+    this.book.noteCommitted(range);
     const owner = this.book.ranges.find(
-      ({ address, size }) => part.address - address < size && part.address >= address,
+      ({ address, size }) => range.address - address < size && range.address >= address,
     );
-    if (owner) this.#mappings.get(owner.address)?.push({ part, handle, isMapped });
+    if (owner) this.#mappings.get(owner.address)?.push({ range: range, handle, isMapped });
   }
 
-  /** Where CUDA rejects halfway, the memory is gone for everybody, and the next attempt goes on from there. */
+  /** If CUDA fails halfway, the memory is lost; the next attempt continues from there. */
   release(reservation: Span): void {
     this.book.requireReserved(reservation);
     const { cuMemUnmap, cuMemRelease, cuMemAddressFree } = this.#cuda.driver;
     const mappings = this.#mappings.get(reservation.address) ?? [];
     for (let last = mappings.at(-1); last; last = mappings.at(-1)) {
-      if (last.isMapped) cuMemUnmap(last.part.address, last.part.size);
+      if (last.isMapped) cuMemUnmap(last.range.address, last.range.size);
       last.isMapped = false;
       this.book.noteEmptied(reservation);
       cuMemRelease(last.handle);
@@ -150,7 +150,7 @@ class VirtualMemory implements CudaMemory {
 }
 
 class PlainMemory implements CudaMemory {
-  /** An allocation starts on 256 bytes or better; small ones share nothing, so this only keeps sizes round. */
+  /** An allocation is aligned to at least 256 bytes, so this only keeps sizes round. */
   readonly granularity = bytes(64 * KiB);
   readonly canCommitInParts = false;
   readonly book = new Reservations(256);
@@ -161,7 +161,7 @@ class PlainMemory implements CudaMemory {
     this.#cuda = cuda;
   }
 
-  /** An address can't be had without its memory here. */
+  /** Here an address range always comes with its memory. */
   reserve(size: Bytes): Span {
     requireReservable(size);
     const whole = alignUp(size, this.granularity);
@@ -171,9 +171,9 @@ class PlainMemory implements CudaMemory {
     return range;
   }
 
-  commit(part: Span): void {
-    this.book.requireCommittable(part);
-    this.book.noteCommitted(part);
+  commit(range: Span): void {
+    this.book.requireCommittable(range);
+    this.book.noteCommitted(range);
   }
 
   release(reservation: Span): void {
@@ -188,7 +188,7 @@ class PlainMemory implements CudaMemory {
   }
 }
 
-/** One range that CUDA does not take back must not keep the others. */
+/** A range that CUDA fails to release must not keep the others. */
 function releaseAll(memory: CudaMemory): void {
   const failures: unknown[] = [];
   for (const range of memory.book.ranges) {

@@ -1,15 +1,15 @@
-/** Native memory that never moves, for what foreign functions write to or read from: results, structs, argument tables. */
+/** Native memory that never moves, for data that foreign functions read or write: results, structs, argument tables. */
 
 import { loadKoffi } from "../foreign-functions.js";
 
 export class OutBlock {
-  /** Where it lies, as foreign functions take it. */
+  /** Its native address. */
   readonly address: number;
   readonly view: DataView;
   readonly bytes: Uint8Array;
   readonly #memory: unknown;
 
-  /** All zero at first. */
+  /** Zero-initialized. */
   constructor(size = 64) {
     const koffi = loadKoffi();
     this.#memory = koffi.alloc("uint8_t", size);
@@ -24,7 +24,7 @@ export class OutBlock {
     return this.view.getInt32(offset, true);
   }
 
-  /** A size, an address or a handle: all of them lie below 2⁵³. */
+  /** A size, an address or a handle: all are below 2⁵³. */
   u64(offset = 0): number {
     return this.view.getUint32(offset, true) + 2 ** 32 * this.view.getUint32(offset + 4, true);
   }

@@ -1,4 +1,4 @@
-/** Rejects device memory that is not there: an illegal address would take the whole context with it. */
+/** Rejects spans that are not committed: an illegal address would destroy the whole context. */
 
 import { HoldfastError } from "../../errors/index.js";
 import { formatSpan, type Span } from "../../units/index.js";
@@ -7,6 +7,6 @@ import type { Reservations } from "../reservations.js";
 export function requireLive(book: Reservations, span: Span, what: string | (() => string)): void {
   if (book.holds(span)) return;
   const subject = typeof what === "string" ? what : what();
-  const message = `${subject} is ${formatSpan(span)}, where no memory is committed. Pass a span inside a committed part of a reservation.`;
+  const message = `${subject} is ${formatSpan(span)}, which is not committed. Pass a span inside a committed range of a reservation.`;
   throw new HoldfastError("DEAD_ADDRESS", message, { numbers: { address: span.address, size: span.size } });
 }

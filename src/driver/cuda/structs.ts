@@ -1,6 +1,6 @@
 /**
- * The structs that CUDA's functions take by address, each written once as the list of its fields. Sizes and offsets
- * follow from it as a C compiler lays fields out: each on a multiple of its own size.
+ * The structs that CUDA functions take by address, each as a list of fields. Sizes and offsets follow C's layout rules:
+ * each field is aligned to its size.
  */
 
 import { alignUp } from "../../units/index.js";
@@ -9,16 +9,16 @@ const scalarBytes = { u8: 1, u16: 2, i32: 4, u32: 4, f32: 4, u64: 8, address: 8 
 
 type Scalar = keyof typeof scalarBytes;
 
-/** Name, type, and the name in C where that is another. An opaque field is so many bytes, in words of eight. */
+/** Name, type, and the C name if it differs. An opaque field is a number of bytes, in 8-byte words. */
 type Field = readonly [name: string, type: Scalar | { readonly opaque: number }, inC?: string];
 
 type ScalarFields<F extends readonly Field[]> = Extract<F[number], readonly [string, Scalar, ...unknown[]]>;
 
-/** The numbers of a struct; what is opaque is reached by its offset. */
+/** The numeric fields of a struct; opaque fields are accessed by offset. */
 export type StructValues<F extends readonly Field[]> = { [Name in ScalarFields<F>[0]]: number };
 
 export class Struct<const F extends readonly Field[]> {
-  /** In C. */
+  /** The C name. */
   readonly name: string;
   readonly fields: F;
   readonly size: number;
@@ -40,25 +40,25 @@ export class Struct<const F extends readonly Field[]> {
     this.offsets = offsets as Record<F[number][0], number>;
   }
 
-  /** Writes a whole struct: fields that are not given are 0. */
+  /** Writes a whole struct; omitted fields are 0. */
   write(view: DataView, values: Partial<StructValues<F>>, at = 0): void {
     for (let offset = 0; offset < this.size; offset++) view.setUint8(at + offset, 0);
     for (const [field, type] of this.fields) {
       const value = (values as Readonly<Record<string, number | undefined>>)[field];
       if (value === undefined || typeof type === "object") continue;
-      writeScalar(view, type, at + this.#offsetOf(field), value);
+      writeScalar(view, type, at + this.#fieldOffset(field), value);
     }
   }
 
   read(view: DataView, at = 0): StructValues<F> {
     const values: Record<string, number> = {};
     for (const [field, type] of this.fields) {
-      if (typeof type === "string") values[field] = readScalar(view, type, at + this.#offsetOf(field));
+      if (typeof type === "string") values[field] = readScalar(view, type, at + this.#fieldOffset(field));
     }
     return values as StructValues<F>;
   }
 
-  #offsetOf(field: string): number {
+  #fieldOffset(field: string): number {
     return (this.offsets as Readonly<Record<string, number>>)[field] ?? 0;
   }
 }
@@ -87,7 +87,7 @@ function readScalar(view: DataView, type: Scalar, at: number): number {
 }
 
 export const structs = {
-  /** What kind of memory `cuMemCreate` makes, and where. */
+  /** The kind and location of memory that `cuMemCreate` allocates. */
   allocationProperty: new Struct("CUmemAllocationProp", [
     ["type", "i32"],
     ["requestedHandleTypes", "i32"],
@@ -99,13 +99,13 @@ export const structs = {
     ["usage", "u16", "allocFlags.usage"],
     ["reserved", "u32", "allocFlags.reserved"],
   ]),
-  /** Who may do what with mapped memory. */
+  /** Access rights to mapped memory. */
   access: new Struct("CUmemAccessDesc", [
     ["locationType", "i32", "location.type"],
     ["locationId", "i32", "location.id"],
     ["flags", "i32"],
   ]),
-  /** How a kernel is launched. */
+  /** A launch configuration. */
   launchConfig: new Struct("CUlaunchConfig", [
     ["gridX", "u32", "gridDimX"],
     ["gridY", "u32", "gridDimY"],
@@ -118,12 +118,12 @@ export const structs = {
     ["attributes", "address", "attrs"],
     ["count", "u32", "numAttrs"],
   ]),
-  /** Something that is asked of a launch; what it takes is a union. */
+  /** A launch attribute; its value is a union. */
   launchAttribute: new Struct("CUlaunchAttribute", [
     ["id", "i32"],
     ["value", { opaque: 64 }],
   ]),
-  /** An algorithm that cuBLASLt proposes for a product. */
+  /** An algorithm that cuBLASLt proposes. */
   heuristicResult: new Struct("cublasLtMatmulHeuristicResult_t", [
     ["algo", { opaque: 64 }],
     ["workspaceSize", "u64"],
@@ -131,12 +131,12 @@ export const structs = {
     ["wavesCount", "f32"],
     ["reserved", { opaque: 16 }],
   ]),
-  /** A stretch of addresses, as NVTX takes it. */
+  /** An address range in NVTX. */
   memoryRange: new Struct("nvtxMemVirtualRangeDesc_t", [
     ["size", "u64"],
     ["ptr", "address"],
   ]),
-  /** Memory out of which smaller pieces are given. */
+  /** A memory pool in NVTX. */
   memoryPool: new Struct("nvtxMemHeapDesc_t", [
     ["extCompatID", "u16"],
     ["structSize", "u16"],
@@ -149,7 +149,7 @@ export const structs = {
     ["messageType", "u32"],
     ["message", "address"],
   ]),
-  /** Pieces of a pool that come into use. */
+  /** Regions of a pool that become live. */
   memoryRegions: new Struct("nvtxMemRegionsRegisterBatch_t", [
     ["extCompatID", "u16"],
     ["structSize", "u16"],
@@ -160,7 +160,7 @@ export const structs = {
     ["regionDescElements", "address"],
     ["regionHandleElementsOut", "address"],
   ]),
-  /** Pieces that go out of use. */
+  /** Regions that die. */
   memoryReferences: new Struct("nvtxMemRegionsUnregisterBatch_t", [
     ["extCompatID", "u16"],
     ["structSize", "u16"],

@@ -1,9 +1,9 @@
 /**
- * Maps of matrices (CUDA's tensor maps): what a kernel is given instead of an address so that the device copies boxes of a matrix
- * by itself. A map is 128 bytes that libcuda encodes and nobody else reads; a launch takes them by value.
+ * CUDA tensor maps: a kernel takes one instead of an address, so that the device's TMA unit copies tiles of a matrix. A
+ * map is 128 opaque bytes that libcuda encodes; a launch passes it by value.
  *
- * What libcuda would reject without a reason is rejected here with one, and so is a map that goes beyond its memory, which libcuda
- * would take.
+ * Arguments that libcuda would reject without a reason are rejected here with one. So is a map that exceeds its memory,
+ * which libcuda would accept.
  */
 
 import { HoldfastError } from "../../errors/index.js";
@@ -14,12 +14,12 @@ import { mapDataType, mapFill, mapInterleave, mapPromotion, mapSwizzle } from ".
 import { OutBlock } from "./out-block.js";
 
 export const mapBytes = 128;
-/** A map begins on a multiple of this. */
+/** Alignment of a map. */
 export const mapAlignment = 64;
 
-/** Memory, and the beginnings of rows and matrices in it, lie on multiples of so many bytes; so does a box's end. */
+/** Alignment in bytes of the memory, its rows and its matrices, and of a tile's row length. */
 const unitBytes = 16;
-/** As far as swizzled copies go. */
+/** The maximum for swizzled copies. */
 const maxTmaBytes = 128;
 const maxTmaRows = 256;
 
@@ -29,12 +29,14 @@ const elements = {
   f32: { bytes: 4, type: mapDataType.FLOAT32 },
 } as const;
 
-/** Columns, rows and matrices, always: one matrix is a batch of one. */
+/** Columns, rows and matrices; a single matrix is a batch of 1. */
 const rank = 3;
-/** What `encode` takes by address, behind each other: sizes and strides of 64 bits, boxes and steps of 32. */
-const places = { sizes: 0, strides: 24, box: 40, elementStrides: 52, end: 64 } as const;
+/**
+ * Offsets of the arrays that `encode` passes by address: 64-bit sizes and strides, 32-bit boxes and element strides.
+ */
+const offsets = { sizes: 0, strides: 24, box: 40, elementStrides: 52, end: 64 } as const;
 
-/** Rejects maps that no launch of the kernel could have. */
+/** Rejects maps that no launch of the kernel could use. */
 export function requireTensorMaps(
   kernel: string,
   parameters: readonly Parameter[],
@@ -44,41 +46,41 @@ export function requireTensorMaps(
     const what = `The map of argument ${parameter} of kernel "${kernel}"`;
     const kind = parameters[parameter];
     if (kind === undefined || !isMemory(kind)) {
-      throw badArgument(`${what} is of ${kind ?? "nothing"}; a map is of a memory parameter.`);
+      throw badArgument(`${what} is for ${kind ?? "nothing"}; a map needs a memory parameter.`);
     }
     if (maps.filter((other) => other.parameter === parameter).length > 1) {
-      throw badArgument(`${what} is one of several; a parameter has one map.`);
+      throw badArgument(`${what} is a duplicate; a parameter has one map.`);
     }
     for (const name of ["columns", "rows", "rowStride", "matrices", "matrixStride"] as const) {
       const from = parameters[map[name]];
       if (from !== "i32") {
         throw badArgument(
-          `${what} takes its ${name} from argument ${map[name]}, which is ${from ?? "missing"}; it has to be i32.`,
+          `${what} takes its ${name} from argument ${map[name]}, which is ${from ?? "missing"}; it must be i32.`,
         );
       }
     }
     const boxBytes = box.columns * elements[dtype].bytes;
     if (!(boxBytes > 0 && boxBytes <= maxTmaBytes && boxBytes % unitBytes === 0)) {
       throw badArgument(
-        `${what} has boxes of ${box.columns} columns of ${dtype}, ${boxBytes} bytes; a box has a multiple of ${unitBytes} bytes, ${maxTmaBytes} at most.`,
+        `${what} has boxes of ${box.columns} columns of ${dtype}, ${boxBytes} bytes; a box needs a multiple of ${unitBytes} bytes, at most ${maxTmaBytes}.`,
       );
     }
     if (!(Number.isInteger(box.rows) && box.rows > 0 && box.rows <= maxTmaRows)) {
-      throw badArgument(`${what} has boxes of ${box.rows} rows; a box has 1 to ${maxTmaRows}.`);
+      throw badArgument(`${what} has boxes of ${box.rows} rows; a box needs 1 to ${maxTmaRows}.`);
     }
   }
 }
 
-/** One parameter's map, in its place. */
+/** The slot of one parameter's tensor map. */
 export class TensorMapSlot {
-  /** Which of the kernel's parameters it is. */
+  /** Index of the kernel's parameter. */
   readonly parameter: number;
   readonly address: number;
   readonly #cuda: Cuda;
   readonly #map: TensorMap;
-  readonly #nameOf: (parameter: number) => string;
-  readonly #block = new OutBlock(places.end);
-  // Of what is encoded at present; no memory lies at -1.
+  readonly #describeArgument: (parameter: number) => string;
+  readonly #block = new OutBlock(offsets.end);
+  // The currently encoded map; -1 is no valid address.
   #memory = -1;
   #size = 0;
   #columns = 0;
@@ -87,28 +89,28 @@ export class TensorMapSlot {
   #matrices = 0;
   #matrixStride = 0;
 
-  constructor(cuda: Cuda, map: TensorMap, address: number, nameOf: (parameter: number) => string) {
+  constructor(cuda: Cuda, map: TensorMap, address: number, describeArgument: (parameter: number) => string) {
     this.parameter = map.parameter;
     this.address = address;
     this.#cuda = cuda;
     this.#map = map;
-    this.#nameOf = nameOf;
+    this.#describeArgument = describeArgument;
     const { view } = this.#block;
     for (const [index, size] of [map.box.columns, map.box.rows, 1].entries()) {
-      view.setUint32(places.box + 4 * index, size, true);
-      view.setUint32(places.elementStrides + 4 * index, 1, true);
+      view.setUint32(offsets.box + 4 * index, size, true);
+      view.setUint32(offsets.elementStrides + 4 * index, 1, true);
     }
   }
 
-  /** Encodes the map of a launch with these arguments, unless it is what stands there. */
-  encode(given: readonly Argument[]): void {
+  /** Encodes the map for a launch with these arguments, unless it is already encoded. */
+  encode(args: readonly Argument[]): void {
     const map = this.#map;
-    const { address: memory, size } = given[map.parameter] as Span;
-    const columns = given[map.columns] as number;
-    const rows = given[map.rows] as number;
-    const rowStride = given[map.rowStride] as number;
-    const matrices = given[map.matrices] as number;
-    const matrixStride = given[map.matrixStride] as number;
+    const { address: memory, size } = args[map.parameter] as Span;
+    const columns = args[map.columns] as number;
+    const rows = args[map.rows] as number;
+    const rowStride = args[map.rowStride] as number;
+    const matrices = args[map.matrices] as number;
+    const matrixStride = args[map.matrixStride] as number;
     if (
       memory === this.#memory &&
       size === this.#size &&
@@ -123,7 +125,7 @@ export class TensorMapSlot {
     const { bytes, type } = elements[map.dtype];
     if (memory % unitBytes !== 0) {
       throw badArgument(
-        `${this.#nameOf(map.parameter)} begins at 0x${memory.toString(16)}; the kernel takes it as a map, whose memory begins on a multiple of ${unitBytes} bytes.`,
+        `${this.#describeArgument(map.parameter)} starts at 0x${memory.toString(16)}; the kernel takes it as a tensor map, whose memory must be aligned to ${unitBytes} bytes.`,
       );
     }
     for (const [parameter, size] of [
@@ -131,37 +133,37 @@ export class TensorMapSlot {
       [map.rows, rows],
       [map.matrices, matrices],
     ] as const) {
-      if (size < 1) this.#reject(parameter, size, "it has to be 1 or more");
+      if (size < 1) this.#reject(parameter, size, "it must be 1 or more");
     }
     this.#requireStride(map.rowStride, rowStride, bytes);
-    const isOne = matrices === 1 || matrixStride === 0;
-    if (!isOne) this.#requireStride(map.matrixStride, matrixStride, bytes);
-    // The device asks nobody else how far it may read.
-    const end = ((isOne ? 0 : (matrices - 1) * matrixStride) + (rows - 1) * rowStride + columns) * bytes;
+    const isSingle = matrices === 1 || matrixStride === 0;
+    if (!isSingle) this.#requireStride(map.matrixStride, matrixStride, bytes);
+    // The device does not check bounds beyond those of the map.
+    const end = ((isSingle ? 0 : (matrices - 1) * matrixStride) + (rows - 1) * rowStride + columns) * bytes;
     if (end > size) {
       throw badArgument(
-        `${this.#nameOf(map.parameter)} has ${size} bytes; the kernel takes it as a map of ${isOne ? 1 : matrices} × ${rows} × ${columns} elements of ${map.dtype}, the last of which ends ${end} bytes behind its beginning.`,
+        `${this.#describeArgument(map.parameter)} has ${size} bytes; the kernel takes it as a tensor map of ${isSingle ? 1 : matrices} × ${rows} × ${columns} elements of ${map.dtype}, which needs ${end} bytes.`,
       );
     }
 
     const block = this.#block;
-    block.setU64(columns, places.sizes);
-    block.setU64(rows, places.sizes + 8);
-    block.setU64(isOne ? 1 : matrices, places.sizes + 16);
-    block.setU64(rowStride * bytes, places.strides);
-    // Nobody goes on to a second matrix where there is one, but the stride has to be one that libcuda takes.
-    block.setU64((isOne ? rowStride : matrixStride) * bytes, places.strides + 8);
-    // Whatever a call that fails leaves behind, it is no map.
+    block.setU64(columns, offsets.sizes);
+    block.setU64(rows, offsets.sizes + 8);
+    block.setU64(isSingle ? 1 : matrices, offsets.sizes + 16);
+    block.setU64(rowStride * bytes, offsets.strides);
+    // The stride is unused with a single matrix, but libcuda still validates it.
+    block.setU64((isSingle ? rowStride : matrixStride) * bytes, offsets.strides + 8);
+    // If the call fails, the slot holds no valid map.
     this.#memory = -1;
     this.#cuda.driver.cuTensorMapEncodeTiled(
       this.address,
       type,
       rank,
       memory,
-      block.address + places.sizes,
-      block.address + places.strides,
-      block.address + places.box,
-      block.address + places.elementStrides,
+      block.address + offsets.sizes,
+      block.address + offsets.strides,
+      block.address + offsets.box,
+      block.address + offsets.elementStrides,
       mapInterleave.NONE,
       mapSwizzle["128B"],
       mapPromotion.L2_256B,
@@ -185,13 +187,13 @@ export class TensorMapSlot {
     this.#reject(
       parameter,
       stride,
-      `it has to be a multiple of ${unitBytes / bytes} elements of ${this.#map.dtype}, ${unitBytes} bytes`,
+      `it must be a multiple of ${unitBytes / bytes} elements of ${this.#map.dtype}, ${unitBytes} bytes`,
     );
   }
 
   #reject(parameter: number, value: number, rule: string): never {
     throw badArgument(
-      `${this.#nameOf(parameter)} is ${value}; the map of argument ${this.parameter} is made with it, for which ${rule}.`,
+      `${this.#describeArgument(parameter)} is ${value}; the tensor map of argument ${this.parameter} uses it, and ${rule}.`,
     );
   }
 }

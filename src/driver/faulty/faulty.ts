@@ -1,6 +1,6 @@
 /**
- * `faulty` wraps any driver and, by a script, makes given calls fail, take long, stall or come late. With a fake clock
- * time passes only on that clock; without one, a slow call really blocks its thread, as a wedged driver does.
+ * `faulty` wraps any driver and, following a script, makes calls fail, slow, stall or run late. With a fake clock, time
+ * passes only on that clock. Without one, a slow call really blocks its thread, as a hung driver does.
  */
 
 import { HoldfastError } from "../../errors/index.js";
@@ -10,7 +10,7 @@ import type { Driver, DriverCall, Event, Stream } from "../driver.js";
 import { LateWork } from "./late-work.js";
 import { type Effect, parseFault } from "./script.js";
 
-/** On a fake clock even a stall has to end: a day later, with an error. */
+/** On a fake clock even a stall must end: after a day, with an error. */
 const stallMs = 24 * 60 * 60 * 1000;
 
 export interface FaultyOptions {
@@ -18,11 +18,11 @@ export interface FaultyOptions {
 }
 
 /**
- * Wraps a driver so that calls fail, take long, stall or come late, as the sentences of a script say.
+ * Wraps a driver so that calls fail, slow, stall or run late, as the sentences of a script say.
  *
  * @example
  * ```ts
- * import { bytes, faulty, openCpuDriver } from "holdfast";
+ * import { bytes, faulty, openCpuDriver } from "holdfast/internals";
  * const driver = faulty(openCpuDriver(), ["the 1st commit fails with out-of-memory"]);
  * const range = driver.reserve(bytes(65536));
  * try {
@@ -80,16 +80,16 @@ export function faulty(inner: Driver, script: readonly string[], options: Faulty
         const event = args[call === "recordEvent" ? 0 : 1] as Event;
         const stream = args[call === "recordEvent" ? 1 : 0] as Stream;
         const waitsForLate = call === "waitEvent" && late.isPending(event);
-        // What a capture records does not run, so it can't run late.
-        if (!isCapturing && (effect?.type === "late" || late.isBehind(stream) || waitsForLate)) {
+        // Captured work does not run, so it cannot run late.
+        if (!isCapturing && (effect?.type === "late" || late.hasLateWork(stream) || waitsForLate)) {
           const issued = args.map(copied);
           const method = inner[call] as (...args: unknown[]) => void;
           const takesEvent = call === "waitEvent" || call === "recordEvent";
           late.add(stream, () => method.apply(inner, issued), takesEvent ? { call, event } : undefined);
-          if (call === "recordEvent") late.mark(event, stream);
+          if (call === "recordEvent") late.recordEvent(event, stream);
           return undefined;
         }
-        if (call === "recordEvent") late.mark(event, stream);
+        if (call === "recordEvent") late.recordEvent(event, stream);
         return proceed();
       }
       case "beginCapture":
@@ -100,7 +100,7 @@ export function faulty(inner: Driver, script: readonly string[], options: Faulty
         isCapturing = false;
         return proceed();
       case "destroyEvent":
-        // Legal while work still waits for the event: the driver ends it when that work is through.
+        // Legal while work still waits for the event: the driver destroys it after that work.
         return late.afterUses(args[0] as Event, proceed);
       case "isReached":
         return late.isPending(args[0] as Event) ? false : proceed();
@@ -117,7 +117,7 @@ export function faulty(inner: Driver, script: readonly string[], options: Faulty
   });
 }
 
-/** A driver copies its arguments during the call; work that is held back must do so too. Handles keep their identity. */
+/** A driver copies its arguments during the call, so delayed work must copy them too. Handles keep their identity. */
 function copied(value: unknown): unknown {
   if (Array.isArray(value)) return value.map(copied);
   if (typeof value !== "object" || value === null || "type" in value) return value;

@@ -1,11 +1,11 @@
 /**
- * Work that a stream has been given and that has not reached the driver yet: what "late" means. The rules of streams
- * still hold: order inside a stream, events between streams, and a synchronise that waits for everything before it.
+ * Late work: issued to a stream, but not yet passed to the driver. The rules of streams still hold: order within a
+ * stream, events between streams, and a synchronize that waits for all earlier work.
  */
 
 import type { Event, Stream } from "../driver.js";
 
-/** How a piece of late work uses an event. */
+/** How late work uses an event. */
 export interface EventUse {
   readonly call: "recordEvent" | "waitEvent";
   readonly event: Event;
@@ -14,25 +14,25 @@ export interface EventUse {
 interface Late {
   readonly perform: () => void;
   readonly use: EventUse | undefined;
-  /** Set for waits: the work that must be performed first. */
-  readonly after?: Mark | undefined;
+  /** Set for waits: the work that must run first. */
+  readonly after?: LatePosition | undefined;
 }
 
-/** A place in a stream's late work. */
-interface Mark {
+/** A position in a stream's late work. */
+interface LatePosition {
   readonly stream: number;
   readonly position: number;
 }
 
 export class LateWork {
   readonly #queues = new Map<number, Late[]>();
-  /** How many pieces of a stream's work have been performed, so that a mark outlives the queue's shifts. */
+  /** Number of performed items per stream, so that a position stays valid when the queue shifts. */
   readonly #performed = new Map<number, number>();
-  readonly #marks = new Map<number, Mark>();
-  /** What is to be done with an event as soon as no late work uses it. */
+  readonly #marks = new Map<number, LatePosition>();
+  /** What to do with an event once no late work uses it. */
   readonly #endings = new Map<number, () => void>();
 
-  isBehind(stream: Stream): boolean {
+  hasLateWork(stream: Stream): boolean {
     return (this.#queues.get(stream.id)?.length ?? 0) > 0;
   }
 
@@ -43,14 +43,14 @@ export class LateWork {
     queue.push({ perform, use, after });
   }
 
-  /** Ends an event now, or as soon as no late work uses it. */
+  /** Calls `end` now, or as soon as no late work uses the event. */
   afterUses(event: Event, end: () => void): void {
     if (this.#isUsed(event)) this.#endings.set(event.id, end);
     else end();
   }
 
-  /** Notes where in the late work an event stands, or that it stands behind none. */
-  mark(event: Event, stream: Stream): void {
+  /** Records the event's position in the late work, if there is any. */
+  recordEvent(event: Event, stream: Stream): void {
     const queue = this.#queues.get(stream.id);
     if (!queue || queue.length === 0) this.#marks.delete(event.id);
     else {
@@ -60,8 +60,8 @@ export class LateWork {
   }
 
   isPending(event: Event): boolean {
-    const mark = this.#marks.get(event.id);
-    return mark !== undefined && (this.#performed.get(mark.stream) ?? 0) < mark.position;
+    const position = this.#marks.get(event.id);
+    return position !== undefined && (this.#performed.get(position.stream) ?? 0) < position.position;
   }
 
   performStream(stream: Stream): void {
@@ -69,17 +69,17 @@ export class LateWork {
   }
 
   performEvent(event: Event): void {
-    const mark = this.#marks.get(event.id);
-    if (mark) this.#performUpTo(mark);
+    const position = this.#marks.get(event.id);
+    if (position) this.#performUpTo(position);
   }
 
-  #performUpTo(mark: Mark): void {
-    const queue = this.#queues.get(mark.stream) ?? [];
-    while (queue.length > 0 && (this.#performed.get(mark.stream) ?? 0) < mark.position) {
+  #performUpTo(position: LatePosition): void {
+    const queue = this.#queues.get(position.stream) ?? [];
+    while (queue.length > 0 && (this.#performed.get(position.stream) ?? 0) < position.position) {
       const after = queue[0]?.after;
       if (after) this.#performUpTo(after);
       const next = queue.shift();
-      this.#performed.set(mark.stream, (this.#performed.get(mark.stream) ?? 0) + 1);
+      this.#performed.set(position.stream, (this.#performed.get(position.stream) ?? 0) + 1);
       next?.perform();
       if (next?.use) this.#endIfUnused(next.use.event);
     }

@@ -1,11 +1,8 @@
 /**
- * The language of fault scripts: one sentence a fault.
+ * The language of fault scripts: one sentence per fault.
  *
- *   the 3rd commit fails with out-of-memory
- *   the 2nd synchronize takes 40s
- *   every copy is late
- *   every 5th launch fails with driver-failed
- *   from the 4th reserve on stalls
+ * the 3rd commit fails with out-of-memory the 2nd synchronize takes 40s every copy is late every 5th launch fails with
+ * driver-failed from the 4th reserve on stalls
  */
 
 import { type ErrorCode, errorCodes, HoldfastError } from "../../errors/index.js";
@@ -21,12 +18,12 @@ export type Effect =
 export interface Fault {
   readonly sentence: string;
   readonly calls: readonly DriverCall[];
-  /** Does the fault strike the n-th such call, counted from 1? */
+  /** True if the fault applies to the n-th such call, counted from 1. */
   strikes(n: number): boolean;
   readonly effect: Effect;
 }
 
-/** Words for several calls at once. */
+/** Words that name several calls. */
 const groups: Readonly<Record<string, readonly DriverCall[]>> = {
   copy: ["copyToDevice", "copyToHost", "copyOnDevice"],
   work: ["copyToDevice", "copyToHost", "copyOnDevice", "fill", "launch", "launchGraph"],
@@ -39,47 +36,47 @@ const grammar = new RegExp(
     "(?:fails with (?<code>[a-z-]+)|takes (?<time>\\S+)(?: of fake time)?|(?<stalls>stalls)|is (?<late>late))$",
 );
 
-/** Reads one sentence. */
+/** Parses one sentence. */
 export function parseFault(sentence: string): Fault {
-  const parts = grammar.exec(sentence.trim())?.groups;
-  if (!parts) throw unreadable(sentence, 'it must read like "the 3rd commit fails with out-of-memory"');
-  const word = parts["call"] ?? "";
+  const match = grammar.exec(sentence.trim())?.groups;
+  if (!match) throw unreadable(sentence, 'it must read like "the 3rd commit fails with out-of-memory"');
+  const word = match["call"] ?? "";
   const calls = groups[word] ?? driverCalls.filter((call) => call === word);
   if (calls.length === 0) {
     throw unreadable(
       sentence,
-      `"${word}" is no driver call; there are ${driverCalls.join(", ")}, copy, work and call`,
+      `"${word}" is not a driver call; the calls are ${driverCalls.join(", ")}, copy, work and call`,
     );
   }
-  return { sentence, calls, strikes: counting(sentence, parts), effect: parseEffect(sentence, parts) };
+  return { sentence, calls, strikes: counting(sentence, match), effect: parseEffect(sentence, match) };
 }
 
-function counting(sentence: string, parts: Record<string, string | undefined>): (n: number) => boolean {
+function counting(sentence: string, groups: Record<string, string | undefined>): (n: number) => boolean {
   const number = (text: string): number => {
     if (Number(text) > 0) return Number(text);
     throw unreadable(sentence, "calls are counted from 1");
   };
-  if (parts["only"]) {
-    const only = number(parts["only"]);
+  if (groups["only"]) {
+    const only = number(groups["only"]);
     return (n) => n === only;
   }
-  if (parts["from"]) {
-    const from = number(parts["from"]);
+  if (groups["from"]) {
+    const from = number(groups["from"]);
     return (n) => n >= from;
   }
-  const each = parts["each"] ? number(parts["each"]) : 1;
+  const each = groups["each"] ? number(groups["each"]) : 1;
   return (n) => n % each === 0;
 }
 
-function parseEffect(sentence: string, parts: Record<string, string | undefined>): Effect {
-  if (parts["late"]) return { type: "late" };
-  if (parts["stalls"]) return { type: "stalls" };
-  if (parts["time"]) return { type: "takes", elapsedMs: parseDuration(parts["time"]) };
-  const code = (parts["code"] ?? "").toUpperCase().replaceAll("-", "_");
-  if (!(code in errorCodes)) throw unreadable(sentence, `"${parts["code"]}" is no error code`);
+function parseEffect(sentence: string, groups: Record<string, string | undefined>): Effect {
+  if (groups["late"]) return { type: "late" };
+  if (groups["stalls"]) return { type: "stalls" };
+  if (groups["time"]) return { type: "takes", elapsedMs: parseDuration(groups["time"]) };
+  const code = (groups["code"] ?? "").toUpperCase().replaceAll("-", "_");
+  if (!(code in errorCodes)) throw unreadable(sentence, `"${groups["code"]}" is not an error code`);
   return { type: "fails", code: code as ErrorCode };
 }
 
 function unreadable(sentence: string, why: string): HoldfastError {
-  return new HoldfastError("BAD_ARGUMENT", `The fault "${sentence}" can't be read: ${why}.`);
+  return new HoldfastError("BAD_ARGUMENT", `Cannot parse the fault "${sentence}": ${why}.`);
 }

@@ -1,3 +1,3 @@
-/** strict: a wrapper that holds a driver's callers to CUDA's rules. */
+/** strict: a wrapper that enforces CUDA's rules. */
 
 export { strict } from "./strict.js";

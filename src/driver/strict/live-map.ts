@@ -1,4 +1,4 @@
-/** Which device bytes are reserved, committed and in use, in units of 256 bytes. */
+/** Tracks which device bytes are reserved, committed and live, in units of 256 bytes. */
 
 import { HoldfastError } from "../../errors/index.js";
 import { contains, formatSpan, type Span } from "../../units/index.js";
@@ -10,7 +10,7 @@ const live = 2;
 
 interface Reservation {
   readonly range: Span;
-  /** One byte a unit: 0 reserved, `committed` or `live`; grown to the highest committed unit. */
+  /** One byte per unit: 0 (reserved), `committed` or `live`; grown to the highest committed unit. */
   units: Uint8Array;
 }
 
@@ -22,60 +22,60 @@ export class LiveMap {
   }
 
   release(range: Span): void {
-    const index = this.#reservations.findIndex((one) => one.range.address === range.address);
+    const index = this.#reservations.findIndex((entry) => entry.range.address === range.address);
     if (index >= 0) this.#reservations.splice(index, 1);
   }
 
-  commit(part: Span): void {
-    const reservation = this.#find(part, "commit");
-    const [first, end] = unitsOf(reservation, part);
+  commit(range: Span): void {
+    const reservation = this.#find(range, "commit");
+    const [first, end] = toUnits(reservation, range);
     if (end > reservation.units.length) {
-      const grown = new Uint8Array(Math.max(end, 2 * reservation.units.length));
-      grown.set(reservation.units);
-      reservation.units = grown;
+      const larger = new Uint8Array(Math.max(end, 2 * reservation.units.length));
+      larger.set(reservation.units);
+      reservation.units = larger;
     }
     reservation.units.fill(committed, first, end);
   }
 
   annotate(range: Span, state: "live" | "dead"): void {
     const reservation = this.#find(range, `annotate ${state}`);
-    const [first, end] = unitsOf(reservation, range);
+    const [first, end] = toUnits(reservation, range);
     const [from, to] = state === "live" ? [committed, live] : [live, committed];
     if (!areAll(reservation.units, first, end, from)) {
       throw new HoldfastError(
         "DEAD_ADDRESS",
         state === "live"
-          ? `${formatSpan(range)} was to come into use, but a part of it is in use already or has no memory behind it.`
-          : `${formatSpan(range)} was to go out of use, but a part of it is not in use.`,
+          ? `Cannot mark ${formatSpan(range)} live: some of it is already live or not committed.`
+          : `Cannot mark ${formatSpan(range)} dead: some of it is not live.`,
         { numbers: { address: range.address, size: range.size } },
       );
     }
     reservation.units.fill(to, first, end);
   }
 
-  /** Rejects a call that touches a byte outside the spans in use. */
+  /** Rejects an access to a byte outside the live spans. */
   requireLive(range: Span, what: string): void {
     const reservation = this.#find(range, what);
-    const [first, end] = unitsOf(reservation, range);
+    const [first, end] = toUnits(reservation, range);
     if (!areAll(reservation.units, first, end, live)) {
       throw new HoldfastError(
         "DEAD_ADDRESS",
-        `${what} touches ${formatSpan(range)}, and not all of it is in use: its storage has died, or its size is wrong.`,
+        `${what} accesses ${formatSpan(range)}, and not all of it is live: its storage was freed, or its size is wrong.`,
         { numbers: { address: range.address, size: range.size } },
       );
     }
   }
 
   #find(range: Span, what: string): Reservation {
-    const reservation = this.#reservations.find((one) => contains(one.range, range));
+    const reservation = this.#reservations.find((entry) => contains(entry.range, range));
     if (reservation) return reservation;
-    throw new HoldfastError("DEAD_ADDRESS", `${what}: ${formatSpan(range)} lies in no reserved range.`, {
+    throw new HoldfastError("DEAD_ADDRESS", `${what}: ${formatSpan(range)} is not reserved.`, {
       numbers: { address: range.address, size: range.size },
     });
   }
 }
 
-function unitsOf(reservation: Reservation, range: Span): [first: number, end: number] {
+function toUnits(reservation: Reservation, range: Span): [first: number, end: number] {
   const offset = range.address - reservation.range.address;
   return [Math.floor(offset / unitBytes), Math.ceil((offset + range.size) / unitBytes)];
 }

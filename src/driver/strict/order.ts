@@ -1,6 +1,6 @@
 /**
- * Happens-before for streams and the host, by vector clocks. Every stream and the host is a timeline; an access is
- * legal only if whatever touched the same bytes before, on another timeline, is known to have ended.
+ * Happens-before of streams and the host, by vector clocks. Every stream and the host is a timeline. An access is legal
+ * only if all conflicting accesses on other timelines are known to have completed.
  */
 
 import { HoldfastError } from "../../errors/index.js";
@@ -9,12 +9,12 @@ import { endOf, formatSpan, type Span } from "../../units/index.js";
 /** Timeline 0 is the host; a stream's timeline is its id + 1. */
 export const hostTimeline = 0;
 
-/** Space 0 is device memory; each pinned host memory is a space of its own. */
+/** Space 0 is device memory; each pinned host allocation has its own space. */
 export interface Access {
   readonly space: number;
   readonly range: Span;
   readonly isWrite: boolean;
-  /** What does it, for the message: `launch of add`, `the host's look`. */
+  /** The accessor, for messages: `launch of add`, `the host's access`. */
   readonly what: string;
 }
 
@@ -39,7 +39,7 @@ function collide(a: Access, b: Access): boolean {
   );
 }
 
-function placeOf(timeline: number): string {
+function describeTimeline(timeline: number): string {
   return timeline === hostTimeline ? "" : ` on stream ${timeline - 1}`;
 }
 
@@ -48,22 +48,22 @@ export class Order {
   readonly #marks = new Map<number, VectorClock>();
   readonly #history = new Map<number, Happened[]>();
 
-  /** Checks what one call touches, makes the call, and only then notes it: a call that throws leaves no trace. */
+  /** Checks the accesses of a call, makes the call, and only then records them: a call that throws leaves no trace. */
   access<T>(timeline: number, accesses: readonly Access[], call: () => T): T {
     const clock = this.#clockOf(timeline);
-    // The host issued this call, so whatever the host knows to have ended, the stream comes after.
+    // The host issued this call, so the stream comes after everything that the host knows to have completed.
     if (timeline !== hostTimeline) merge(clock, this.#clockOf(hostTimeline));
     for (const [other, history] of this.#history) {
       if (other === timeline) continue;
-      const known = clock.get(other) ?? 0;
+      const completed = clock.get(other) ?? 0;
       for (const earlier of history) {
-        if (earlier.tick <= known) continue;
+        if (earlier.tick <= completed) continue;
         const hit = accesses.find((access) => collide(access, earlier));
         if (hit) {
           throw new HoldfastError(
             "UNORDERED_ACCESS",
-            `${hit.what}${placeOf(timeline)} touches ${formatSpan(hit.range)}, which ${earlier.what}` +
-              `${placeOf(other)} touches too, and nothing orders the two. Record an event there and wait for it here, ` +
+            `${hit.what}${describeTimeline(timeline)} touches ${formatSpan(hit.range)}, which ${earlier.what}` +
+              `${describeTimeline(other)} accesses too, and nothing orders the two. Record an event there and wait for it here, ` +
               "or synchronise.",
             { numbers: { address: hit.range.address, size: hit.range.size } },
           );
@@ -73,7 +73,7 @@ export class Order {
     const result = call();
     const tick = (clock.get(timeline) ?? 0) + 1;
     clock.set(timeline, tick);
-    // The host's own looks come before everything that it issues later, so they need no history.
+    // The host's accesses precede everything that it issues later, so they need no history.
     if (timeline === hostTimeline) return result;
     const happened = accesses.map((access) => ({ ...access, tick }));
     const history = this.#history.get(timeline);
@@ -90,32 +90,32 @@ export class Order {
     merge(this.#clockOf(timeline), this.#marks.get(event) ?? new Map());
   }
 
-  /** The host now knows that everything before the event's mark has ended. */
+  /** The host now knows that everything before the event has completed. */
   hostReached(event: number): void {
     this.wait(hostTimeline, event);
-    this.#forgetWhatTheHostKnows();
+    this.#dropCompleted();
   }
 
   hostSynchronized(timeline: number): void {
     merge(this.#clockOf(hostTimeline), this.#clockOf(timeline));
-    this.#forgetWhatTheHostKnows();
+    this.#dropCompleted();
   }
 
-  /** What the host knows to be over can't collide with anything issued from now on. */
-  #forgetWhatTheHostKnows(): void {
-    const known = this.#clockOf(hostTimeline);
+  /** An access that the host knows to have completed cannot conflict with later calls. */
+  #dropCompleted(): void {
+    const hostClock = this.#clockOf(hostTimeline);
     for (const [timeline, history] of this.#history) {
-      const seen = known.get(timeline) ?? 0;
+      const completed = hostClock.get(timeline) ?? 0;
       this.#history.set(
         timeline,
-        history.filter((access) => access.tick > seen),
+        history.filter((access) => access.tick > completed),
       );
     }
   }
 
   #clockOf(timeline: number): VectorClock {
-    const known = this.#clocks.get(timeline);
-    if (known) return known;
+    const existing = this.#clocks.get(timeline);
+    if (existing) return existing;
     const clock: VectorClock = new Map();
     this.#clocks.set(timeline, clock);
     return clock;

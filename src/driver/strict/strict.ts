@@ -1,8 +1,11 @@
 /**
- * `strict` wraps any driver and holds its callers to CUDA's rules, before the driver is asked:
- * nothing allocated, synchronised, read back or copied from the host inside a capture; host copies only with pinned
- * memory of ours; no two streams, and no stream and the host, on the same bytes with nothing that orders them; only
- * addresses in use; only handles that are open. The suites run under it; it is too slow for training.
+ * `strict` wraps any driver and enforces CUDA's rules before the driver is called:
+ * - inside a capture, no allocation, synchronization, read-back or host copy;
+ * - host copies only with this driver's pinned memory;
+ * - no unordered access to the same bytes by two streams, or by a stream and the host;
+ * - only live addresses and open handles.
+ *
+ * The test suites run under it; it is too slow for training.
  */
 
 import { HoldfastError } from "../../errors/index.js";
@@ -26,7 +29,7 @@ import { type Access, hostTimeline, Order } from "./order.js";
 interface Capture {
   readonly origin: Stream;
   /** Streams whose work is recorded: the origin, and those that waited for an event recorded inside. */
-  readonly members: Set<number>;
+  readonly streams: Set<number>;
   readonly eventsInside: Set<number>;
   readonly order: Order;
   readonly accesses: Access[];
@@ -35,20 +38,20 @@ interface Capture {
 type Handle = Stream | Event | Kernel | Graph | HostSpan["memory"];
 
 const deviceSpace = 0;
-const timelineOf = (stream: Stream): number => stream.id + 1;
-const rangeInHost = (range: HostSpan): Span => span(range.offset, range.size);
+const streamTimeline = (stream: Stream): number => stream.id + 1;
+const hostRange = (range: HostSpan): Span => span(range.offset, range.size);
 
 /**
- * Wraps a driver so that a call against CUDA's rules is rejected, by name, before the driver is asked.
+ * Wraps a driver so that a call that breaks CUDA's rules is rejected by name before the driver is called.
  *
  * @example
  * ```ts
- * import { bytes, openCpuDriver, strict } from "holdfast";
+ * import { bytes, openCpuDriver, strict } from "holdfast/internals";
  * const driver = strict(openCpuDriver());
  * const range = driver.reserve(bytes(65536));
  * driver.commit(range);
  * try {
- *   driver.fill(driver.createStream(), range, 0); // nobody has said that these bytes are in use
+ *   driver.fill(driver.createStream(), range, 0); // these bytes were never marked live
  * } catch (error) {
  *   console.log((error as Error).name); // → HoldfastError [DEAD_ADDRESS]
  * }
@@ -59,7 +62,7 @@ export function strict(inner: Driver): Required<Driver> {
   const live = new LiveMap();
   const order = new Order();
   const open = new Set<Handle>();
-  const accessesOf = new Map<Graph, readonly Access[]>();
+  const graphAccesses = new Map<Graph, readonly Access[]>();
   let capture: Capture | undefined;
 
   function rejectInCapture(call: DriverCall, detail = ""): void {
@@ -67,7 +70,7 @@ export function strict(inner: Driver): Required<Driver> {
     throw new HoldfastError(
       "CAPTURE_REJECTED",
       `${call}${detail} was called while stream ${capture.origin.id} is being captured. ` +
-        "Inside a capture only kernels, fills and copies on the device are legal; do this before it begins.",
+        "Inside a capture only kernels, fills and device copies are legal; call it before beginCapture.",
     );
   }
 
@@ -77,8 +80,8 @@ export function strict(inner: Driver): Required<Driver> {
         throw new HoldfastError(
           handle.type === "host" ? "FOREIGN_MEMORY" : "CLOSED",
           handle.type === "host"
-            ? `Host memory ${handle.id} is not open pinned memory of this driver; it may move or be collected.`
-            : `${handle.type} ${handle.id} is not open: it was destroyed, or another driver made it.`,
+            ? `Host memory ${handle.id} is not open pinned memory of this driver; it could move or be garbage-collected.`
+            : `${handle.type} ${handle.id} is not open: it was destroyed or belongs to another driver.`,
         );
       }
     }
@@ -86,7 +89,7 @@ export function strict(inner: Driver): Required<Driver> {
 
   function requireHost(range: HostSpan): void {
     requireOpen(range.memory);
-    if (!contains(span(0, range.memory.size), rangeInHost(range))) {
+    if (!contains(span(0, range.memory.size), hostRange(range))) {
       throw new HoldfastError(
         "BAD_ARGUMENT",
         `Bytes ${range.offset} to ${range.offset + range.size} lie outside host memory ${range.memory.id} of ` +
@@ -96,20 +99,20 @@ export function strict(inner: Driver): Required<Driver> {
   }
 
   function isCaptured(stream: Stream): boolean {
-    return capture?.members.has(stream.id) ?? false;
+    return capture?.streams.has(stream.id) ?? false;
   }
 
-  /** Checks and notes what a call touches, then makes the call. */
+  /** Checks and records the accesses of a call, then makes the call. */
   function work(stream: Stream, accesses: readonly Access[], call: () => void): void {
     requireOpen(stream);
     for (const access of accesses) {
       if (access.space === deviceSpace) live.requireLive(access.range, access.what);
     }
     if (capture && isCaptured(stream)) {
-      capture.order.access(timelineOf(stream), accesses, call);
+      capture.order.access(streamTimeline(stream), accesses, call);
       capture.accesses.push(...accesses);
     } else {
-      order.access(timelineOf(stream), accesses, call);
+      order.access(streamTimeline(stream), accesses, call);
     }
   }
 
@@ -120,14 +123,14 @@ export function strict(inner: Driver): Required<Driver> {
     what,
   });
 
-  function accessesOfLaunch({ kernel, arguments: values }: Launch): Access[] {
+  function listAccesses({ kernel, arguments: values }: Launch): Access[] {
     return kernel.parameters.flatMap((parameter, index) => {
       const value: Argument | undefined = values[index];
       if (!isMemory(parameter)) return [];
       if (typeof value !== "object") {
         throw new HoldfastError(
           "BAD_ARGUMENT",
-          `Argument ${index} of kernel ${kernel.name} must be a span of memory; this one is ${value}.`,
+          `Argument ${index} of kernel ${kernel.name} must be a span of memory, not ${value}.`,
         );
       }
       return [
@@ -157,10 +160,10 @@ export function strict(inner: Driver): Required<Driver> {
       live.reserve(range);
       return range;
     },
-    commit(part) {
-      rejectInCapture("commit", ` of ${formatBytes(part.size)}`);
-      inner.commit(part);
-      live.commit(part);
+    commit(range) {
+      rejectInCapture("commit", ` of ${formatBytes(range.size)}`);
+      inner.commit(range);
+      live.commit(range);
     },
     release(reservation) {
       rejectInCapture("release", ` of ${formatBytes(reservation.size)}`);
@@ -181,7 +184,7 @@ export function strict(inner: Driver): Required<Driver> {
     hostBytes(range) {
       rejectInCapture("hostBytes");
       requireHost(range);
-      const look = touches(range.memory.id + 1, rangeInHost(range), true, "the host's look");
+      const look = touches(range.memory.id + 1, hostRange(range), true, "the host's access");
       return order.access(hostTimeline, [look], () => inner.hostBytes(range));
     },
     freeHost(memory) {
@@ -200,19 +203,19 @@ export function strict(inner: Driver): Required<Driver> {
       inner.recordEvent(event, stream);
       if (capture && isCaptured(stream)) {
         capture.eventsInside.add(event.id);
-        capture.order.record(event.id, timelineOf(stream));
+        capture.order.record(event.id, streamTimeline(stream));
       } else {
-        order.record(event.id, timelineOf(stream));
+        order.record(event.id, streamTimeline(stream));
       }
     },
     waitEvent(stream, event) {
       requireOpen(stream, event);
       inner.waitEvent(stream, event);
       if (capture?.eventsInside.has(event.id)) {
-        capture.members.add(stream.id);
-        capture.order.wait(timelineOf(stream), event.id);
+        capture.streams.add(stream.id);
+        capture.order.wait(streamTimeline(stream), event.id);
       } else {
-        order.wait(timelineOf(stream), event.id);
+        order.wait(streamTimeline(stream), event.id);
       }
     },
     isReached(event) {
@@ -232,13 +235,13 @@ export function strict(inner: Driver): Required<Driver> {
       rejectInCapture("synchronize");
       requireOpen(stream);
       inner.synchronize(stream);
-      order.hostSynchronized(timelineOf(stream));
+      order.hostSynchronized(streamTimeline(stream));
     },
 
     copyToDevice(stream, target, source) {
       rejectInCapture("copyToDevice", ` of ${formatBytes(source.size)}`);
       requireHost(source);
-      const read = touches(source.memory.id + 1, rangeInHost(source), false, "copyToDevice");
+      const read = touches(source.memory.id + 1, hostRange(source), false, "copyToDevice");
       work(stream, [read, touches(deviceSpace, target, true, "copyToDevice")], () =>
         inner.copyToDevice(stream, target, source),
       );
@@ -246,7 +249,7 @@ export function strict(inner: Driver): Required<Driver> {
     copyToHost(stream, target, source) {
       rejectInCapture("copyToHost", ` of ${formatBytes(source.size)}`);
       requireHost(target);
-      const write = touches(target.memory.id + 1, rangeInHost(target), true, "copyToHost");
+      const write = touches(target.memory.id + 1, hostRange(target), true, "copyToHost");
       work(stream, [write, touches(deviceSpace, source, false, "copyToHost")], () =>
         inner.copyToHost(stream, target, source),
       );
@@ -270,7 +273,7 @@ export function strict(inner: Driver): Required<Driver> {
     },
     launch(stream, launch) {
       requireOpen(launch.kernel);
-      work(stream, accessesOfLaunch(launch), () => inner.launch(stream, launch));
+      work(stream, listAccesses(launch), () => inner.launch(stream, launch));
     },
 
     beginCapture(stream, mode) {
@@ -279,13 +282,13 @@ export function strict(inner: Driver): Required<Driver> {
       if (capture) {
         throw new HoldfastError(
           "CAPTURE_ORDER",
-          `Stream ${stream.id} was to be captured while stream ${capture.origin.id} is; end that capture first.`,
+          `Cannot capture stream ${stream.id} while stream ${capture.origin.id} is being captured; end that capture first.`,
         );
       }
       inner.beginCapture(stream, mode);
       capture = {
         origin: stream,
-        members: new Set([stream.id]),
+        streams: new Set([stream.id]),
         eventsInside: new Set(),
         order: new Order(),
         accesses: [],
@@ -297,13 +300,13 @@ export function strict(inner: Driver): Required<Driver> {
       if (!ending || ending.origin !== stream) {
         throw new HoldfastError(
           "CAPTURE_ORDER",
-          `Stream ${stream.id} is not being captured, so its capture can't end.`,
+          `Cannot end the capture of stream ${stream.id}: it is not being captured.`,
         );
       }
-      // Whatever the driver says, the capture is over: a second end must find nothing to end.
+      // Whatever the driver returns, the capture has ended: a second end must find none.
       capture = undefined;
       const graph = opened(inner.endCapture(stream));
-      accessesOf.set(graph, ending.accesses);
+      graphAccesses.set(graph, ending.accesses);
       return graph;
     },
     instantiate(graph) {
@@ -314,7 +317,7 @@ export function strict(inner: Driver): Required<Driver> {
     launchGraph(stream, graph) {
       rejectInCapture("launchGraph");
       requireOpen(graph);
-      const accesses = (accessesOf.get(graph) ?? []).map((access) => ({
+      const accesses = (graphAccesses.get(graph) ?? []).map((access) => ({
         ...access,
         what: `graph ${graph.id}: ${access.what}`,
       }));
@@ -322,7 +325,7 @@ export function strict(inner: Driver): Required<Driver> {
     },
     destroyGraph(graph) {
       closed(graph, () => inner.destroyGraph(graph));
-      accessesOf.delete(graph);
+      graphAccesses.delete(graph);
     },
 
     close() {
@@ -336,8 +339,8 @@ function requireThreadLocal(mode: CaptureMode): void {
   if (mode !== "thread-local") {
     throw new HoldfastError(
       "CAPTURE_REJECTED",
-      `Capture mode "${String(mode)}" was asked for. Only "thread-local" is legal: the relaxed mode switches off the ` +
-        "driver's own check, and the global one dies of other threads' calls.",
+      `Capture mode "${String(mode)}" is not allowed. Use "thread-local": the relaxed mode disables the ` +
+        "driver's checks, and the global mode fails on calls of other threads.",
     );
   }
 }

@@ -1,6 +1,6 @@
 /** The element types of a walk, each with its instructions: one by one, and as vectors of neighbouring columns. */
 
-import type { Code, Local, MemoryOpcode, PlainOpcode, ValueType } from "../../driver/index.js";
+import type { Code, Local, MemoryOpcode, StackOpcode, ValueType } from "../../driver/index.js";
 import { dtypes } from "../../ir/index.js";
 import { forWholeSteps } from "../codegen/wasm/loops.js";
 
@@ -17,7 +17,7 @@ export interface Group {
   readonly bytes: number;
   readonly load: MemoryOpcode;
   readonly store: MemoryOpcode;
-  readonly add: PlainOpcode;
+  readonly add: StackOpcode;
   /** Pushes what changes no value that it is added to: -0 where there is one, for 0 would make 0 of it. */
   readonly pushNothing: (code: Code) => void;
 }

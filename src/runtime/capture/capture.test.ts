@@ -7,7 +7,7 @@ import { openTestDriver, type TestDriver } from "../../../test/support/test-devi
 import {
   around,
   basicKernels,
-  blocksFor,
+  blockCount,
   type Driver,
   type Graph,
   type Stream,
@@ -52,7 +52,7 @@ afterEach(() => {
 function grow(): void {
   const kernel = runtime.kernel(basicKernels.scale);
   const values = [state, state, factor, count];
-  runtime.launch({ op: "grow", kernel, blocks: blocksFor(count), arguments: values });
+  runtime.launch({ op: "grow", kernel, blocks: blockCount(count), arguments: values });
 }
 
 const first = (): number => new Float32Array(runtime.read(state).buffer)[0]!;
@@ -287,7 +287,7 @@ describe("branches", () => {
   const growOn = (side: Stream): void => {
     const kernel = runtime.kernel(basicKernels.scale);
     const values = [state, state, factor, count];
-    runtime.launch({ op: "grow", kernel, blocks: blocksFor(count), arguments: values, stream: side });
+    runtime.launch({ op: "grow", kernel, blocks: blockCount(count), arguments: values, stream: side });
   };
 
   test("a side stream that is forked from the capture's own and joined again is captured with it", () => {

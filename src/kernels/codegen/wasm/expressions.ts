@@ -1,6 +1,6 @@
 /** Checked expressions of the loop IR as vector code: every value is a v128 whose lanes are computed alike. */
 
-import type { Code, Local, PlainOpcode } from "../../../driver/index.js";
+import type { Code, Local, StackOpcode } from "../../../driver/index.js";
 import { HoldfastError } from "../../../errors/index.js";
 import type { BinaryOp, CompareOp, Compute, Expression, UnaryOp } from "../../../ir/index.js";
 import { countUses, operandsOf } from "../../../ir/index.js";
@@ -221,10 +221,10 @@ function pushConversion(code: Code, from: Compute, to: Compute): void {
     f64: { f32: "f32x4.demote_f64x2_zero", i32: "i32x4.trunc_sat_f64x2_s_zero" },
     i32: { f32: "f32x4.convert_i32x4_s", f64: "f64x2.convert_low_i32x4_s" },
   } as const;
-  code.op((conversions[from] as Record<Compute, PlainOpcode>)[to]);
+  code.op((conversions[from] as Record<Compute, StackOpcode>)[to]);
 }
 
 /** The instruction of a vector's shape: a checked kernel asks for none that there isn't. */
-function instructionOf(type: Compute, operation: string): PlainOpcode {
-  return `${shapeOf[type]}.${operation}` as PlainOpcode;
+function instructionOf(type: Compute, operation: string): StackOpcode {
+  return `${shapeOf[type]}.${operation}` as StackOpcode;
 }

@@ -2,7 +2,7 @@
 
 import {
   type Blas,
-  blasPlain,
+  blasNoTranspose,
   blasRowMajor,
   blasTransposed,
   type KernelSource,
@@ -35,7 +35,7 @@ export function blasParameters(dtype: GemmDtype, access: AccessToC) {
 }
 
 export function blasTranspose({ isTransposed }: MatrixLayout): number {
-  return isTransposed ? blasTransposed : blasPlain;
+  return isTransposed ? blasTransposed : blasNoTranspose;
 }
 
 /** A runtime knows a kernel by its source's identity, so one is made for each use of a library and kept. */

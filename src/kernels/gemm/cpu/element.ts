@@ -6,7 +6,7 @@ import {
   type LaneOpcode,
   type Local,
   type MemoryOpcode,
-  type PlainOpcode,
+  type StackOpcode,
 } from "../../../driver/index.js";
 
 export type GemmDtype = "f32" | "f64";
@@ -18,15 +18,15 @@ export interface Element {
   readonly lanes: number;
   readonly load: MemoryOpcode;
   readonly store: MemoryOpcode;
-  readonly add: PlainOpcode;
-  readonly multiply: PlainOpcode;
+  readonly add: StackOpcode;
+  readonly multiply: StackOpcode;
   readonly loadSplat: MemoryOpcode;
-  readonly splat: PlainOpcode;
+  readonly splat: StackOpcode;
   readonly extractLane: LaneOpcode;
-  readonly addVectors: PlainOpcode;
-  readonly multiplyVectors: PlainOpcode;
+  readonly addVectors: StackOpcode;
+  readonly multiplyVectors: StackOpcode;
   /** Undefined where the engine has none: then a product is rounded before it is added. */
-  readonly fusedMultiplyAdd: PlainOpcode | undefined;
+  readonly fusedMultiplyAdd: StackOpcode | undefined;
 }
 
 /** The element types as every engine knows them. */

@@ -4,12 +4,12 @@
  * (f64x2), which most functions of this folder compute in; with 32, over four floats (f32x4).
  */
 
-import type { Code, Local, PlainOpcode } from "../../../../driver/index.js";
+import type { Code, Local, StackOpcode } from "../../../../driver/index.js";
 
 /** Writes a vector's value: called once for each place where the value is wanted. */
 export type Expression = (code: Code) => void;
 
-function unary(opcode: PlainOpcode) {
+function unary(opcode: StackOpcode) {
   return (a: Expression): Expression =>
     (code) => {
       a(code);
@@ -17,7 +17,7 @@ function unary(opcode: PlainOpcode) {
     };
 }
 
-function binary(opcode: PlainOpcode) {
+function binary(opcode: StackOpcode) {
   return (a: Expression, b: Expression): Expression =>
     (code) => {
       a(code);
@@ -26,7 +26,7 @@ function binary(opcode: PlainOpcode) {
     };
 }
 
-function shift(opcode: PlainOpcode) {
+function shift(opcode: StackOpcode) {
   return (a: Expression, bits: number): Expression =>
     (code) => {
       a(code);
